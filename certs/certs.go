@@ -70,7 +70,7 @@ func NewCA(commonName string, lifetime time.Duration, now time.Time) (Pair, erro
 	if err != nil {
 		return Pair{}, fmt.Errorf("sign CA %s: %w", commonName, err)
 	}
-	return encode(der, key)
+	return encodePair(der, key)
 }
 
 // Issue returns a leaf with a new key, signed by ca. The leaf never outlives ca.
@@ -83,7 +83,7 @@ func Issue(ca Pair, r Request, now time.Time) (Pair, error) {
 	if err != nil {
 		return Pair{}, err
 	}
-	pair, err := encode(der, key)
+	pair, err := encodePair(der, key)
 	pair.Cert = append(pair.Cert, ca.Chain...)
 	return pair, err
 }
@@ -198,7 +198,7 @@ func ParseKey(text []byte) (crypto.Signer, error) {
 	return nil, errors.New("no private key in the PEM text")
 }
 
-func encode(der []byte, key crypto.Signer) (Pair, error) {
+func encodePair(der []byte, key crypto.Signer) (Pair, error) {
 	text, err := encodeKey(key)
 	if err != nil {
 		return Pair{}, err

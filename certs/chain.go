@@ -66,9 +66,9 @@ func ChainOf(text []byte) []byte {
 	return encodeAll(list[1:])
 }
 
-// Between returns the certificates of a PEM text that are not roots, in PEM. A client that trusts only the root needs
-// them.
-func Between(text []byte) []byte {
+// Intermediates returns the certificates of a PEM text that are not roots, in PEM. A client that trusts only the root
+// needs them.
+func Intermediates(text []byte) []byte {
 	list, err := parseAll(text)
 	if err != nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 // A client that trusts only the former authority trusts certificates of the next one, if the server also sends the
 // cross-certificate. The reverse does not hold.
 // Proves S37.
-func TestAnAuthorityVouchesForItsSuccessor(t *testing.T) {
+func TestCrossCertificatesLinkOldAndNewAuthorities(t *testing.T) {
 	now := time.Now()
 	former, err := certs.NewCA("kubernetes", time.Hour, now)
 	if err != nil {
@@ -32,7 +32,7 @@ func TestAnAuthorityVouchesForItsSuccessor(t *testing.T) {
 	if !bytes.Equal(certs.ChainOf(leaf.Cert), next.Chain) {
 		t.Errorf("the leaf comes without what vouches for its authority: %s", leaf.Cert)
 	}
-	if cross := certs.Between(append(bytes.Clone(next.Cert), next.Chain...)); !bytes.Equal(cross, next.Chain) {
+	if cross := certs.Intermediates(append(bytes.Clone(next.Cert), next.Chain...)); !bytes.Equal(cross, next.Chain) {
 		t.Errorf("between root and leaf is %s", cross)
 	}
 	old, err := certs.Issue(former, certs.Daemon("x"), now)

@@ -26,9 +26,9 @@ func Kubeconfig(cluster, server, user string, ca []byte, pair Pair) ([]byte, err
 	return text, nil
 }
 
-// OfKubeconfig returns the credentials in a text if it is exactly what Kubeconfig writes for these arguments. It
+// ParseKubeconfig returns the credentials in a text if it is exactly what Kubeconfig writes for these arguments. It
 // returns false for any other text, including an equivalent kubeconfig, which must be parsed.
-func OfKubeconfig(text []byte, cluster, server, user string, ca []byte) (Pair, bool) {
+func ParseKubeconfig(text []byte, cluster, server, user string, ca []byte) (Pair, bool) {
 	const certLine, keyLine = "\n    client-certificate-data: ", "\n    client-key-data: "
 	_, rest, _ := bytes.Cut(text, []byte(certLine))
 	cert, _, _ := bytes.Cut(rest, []byte("\n"))

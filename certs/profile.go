@@ -17,9 +17,9 @@ var CommonNames = map[string]string{
 }
 
 var (
-	server = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	client = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	both   = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	serverUsage          = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	clientUsage          = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	serverAndClientUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 )
 
 // APIServer returns the request for an API server's serving certificate. Besides hosts, it contains the names of the
@@ -30,7 +30,7 @@ func APIServer(domain, serviceIP string, hosts []string) Request {
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + domain,
 		"localhost", serviceIP, "127.0.0.1",
 	}
-	return Request{CommonName: "kube-apiserver", Hosts: append(names, hosts...), Usages: server}
+	return Request{CommonName: "kube-apiserver", Hosts: append(names, hosts...), Usages: serverUsage}
 }
 
 // APIServerKubeletClient returns the request for the API server's client certificate for kubelets.
@@ -38,25 +38,26 @@ func APIServerKubeletClient() Request {
 	return Request{
 		CommonName:    "kube-apiserver-kubelet-client",
 		Organizations: []string{"kubeadm:cluster-admins"},
-		Usages:        client,
+		Usages:        clientUsage,
 	}
 }
 
 // APIServerEtcdClient returns the request for the API server's client certificate for etcd, signed by EtcdCA. etcd
 // accepts no other client. The agent uses it as well, to manage members on machines of the control plane.
 func APIServerEtcdClient() Request {
-	return Request{CommonName: "kube-apiserver-etcd-client", Usages: client}
+	return Request{CommonName: "kube-apiserver-etcd-client", Usages: clientUsage}
 }
 
 // FrontProxyClient returns the request for the API server's client certificate for aggregated servers, signed by
 // FrontProxyCA.
 func FrontProxyClient() Request {
-	return Request{CommonName: "front-proxy-client", Usages: client}
+	return Request{CommonName: "front-proxy-client", Usages: clientUsage}
 }
 
 // EtcdServer returns the request for a member's serving certificate. It is not valid as a client certificate.
 func EtcdServer(name string, hosts []string) Request {
-	return Request{CommonName: name, Hosts: append([]string{EtcdPeerHost, "127.0.0.1", name}, hosts...), Usages: server}
+	return Request{CommonName: name, Hosts: append([]string{EtcdPeerHost, "127.0.0.1", name}, hosts...),
+		Usages: serverUsage}
 }
 
 // EtcdPeerHost is a name that members' certificates have and those of etcd's clients do not have.
@@ -65,7 +66,7 @@ const EtcdPeerHost = "localhost"
 // EtcdPeer returns the request for a member's certificate for connections between members.
 func EtcdPeer(name string, hosts []string) Request {
 	r := EtcdServer(name, hosts)
-	r.Usages = both
+	r.Usages = serverAndClientUsage
 	return r
 }
 
@@ -73,31 +74,32 @@ func EtcdPeer(name string, hosts []string) Request {
 func KubeletServer(node string, hosts []string) Request {
 	return Request{
 		CommonName: "system:node:" + node, Organizations: []string{"system:nodes"},
-		Hosts: append([]string{node, "localhost", "127.0.0.1"}, hosts...), Usages: server,
+		Hosts: append([]string{node, "localhost", "127.0.0.1"}, hosts...), Usages: serverUsage,
 	}
 }
 
 // Node returns the request for a kubelet's client certificate. The node authorizer recognizes it by its names.
 func Node(node string) Request {
-	return Request{CommonName: "system:node:" + node, Organizations: []string{"system:nodes"}, Usages: client}
+	return Request{CommonName: "system:node:" + node, Organizations: []string{"system:nodes"}, Usages: clientUsage}
 }
 
 // Daemon returns the request for the client certificate of a component whose role is bound to the user system:name,
 // such as kube-scheduler.
 func Daemon(name string) Request {
-	return Request{CommonName: "system:" + name, Usages: client}
+	return Request{CommonName: "system:" + name, Usages: clientUsage}
 }
 
 // Replica returns the request for the client certificate of one replica of a daemon that runs on several machines. The
 // API server limits the replica to objects that belong to its machine.
 func Replica(name, machine string) Request {
 	return Request{CommonName: "system:" + name + ":" + machine, Organizations: []string{"system:" + name},
-		Usages: client}
+		Usages: clientUsage}
 }
 
 // DaemonServer returns the request for the serving certificate of a component's health and metrics endpoints.
 func DaemonServer(name string, hosts []string) Request {
-	return Request{CommonName: name, Hosts: append([]string{"localhost", "127.0.0.1", name}, hosts...), Usages: server}
+	return Request{CommonName: name, Hosts: append([]string{"localhost", "127.0.0.1", name}, hosts...),
+		Usages: serverUsage}
 }
 
 // MetricsServer returns the request for the metrics server's serving certificate, with the name of its service.
@@ -108,10 +110,11 @@ func MetricsServer(hosts []string) Request {
 
 // Admin returns the request for an administrator's certificate. Its rights come from a binding, which can be deleted.
 func Admin() Request {
-	return Request{CommonName: "kubernetes-admin", Organizations: []string{"kubeadm:cluster-admins"}, Usages: client}
+	return Request{CommonName: "kubernetes-admin", Organizations: []string{"kubeadm:cluster-admins"},
+		Usages: clientUsage}
 }
 
 // SuperAdmin returns the request for a certificate that has all rights, whatever the bindings are.
 func SuperAdmin() Request {
-	return Request{CommonName: "kubernetes-super-admin", Organizations: []string{"system:masters"}, Usages: client}
+	return Request{CommonName: "kubernetes-super-admin", Organizations: []string{"system:masters"}, Usages: clientUsage}
 }

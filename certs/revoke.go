@@ -87,7 +87,7 @@ func Revocations(text, ca []byte) (revoked []Revoked, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the CA of a revocation list: %w", err)
 	}
-	for der, rest := firstOf(text); ; der, rest = firstOf(rest) {
+	for der, rest := firstList(text); ; der, rest = firstList(rest) {
 		list, err := x509.ParseRevocationList(der)
 		if err != nil {
 			return nil, fmt.Errorf("read a revocation list: %w", err)
@@ -104,7 +104,8 @@ func Revocations(text, ca []byte) (revoked []Revoked, err error) {
 		for _, e := range list.RevokedCertificateEntries {
 			revoked = append(
 				revoked,
-				Revoked{CA: nameOf(list.Issuer.CommonName), Serial: e.SerialNumber.Text(16), At: e.RevocationTime},
+				Revoked{CA: authorityName(list.Issuer.CommonName), Serial: e.SerialNumber.Text(16),
+					At: e.RevocationTime},
 			)
 		}
 		if block, _ := pem.Decode(rest); block == nil {
@@ -113,8 +114,8 @@ func Revocations(text, ca []byte) (revoked []Revoked, err error) {
 	}
 }
 
-// nameOf returns the name of the authority that has a common name.
-func nameOf(commonName string) string {
+// authorityName returns the name of the authority that has a common name.
+func authorityName(commonName string) string {
 	for name, own := range CommonNames {
 		if own == commonName {
 			return name
@@ -123,16 +124,16 @@ func nameOf(commonName string) string {
 	return ""
 }
 
-// firstOf returns the first revocation list of a text in DER, and the rest of the text.
-func firstOf(text []byte) (der, rest []byte) {
+// firstList returns the first revocation list of a text in DER, and the rest of the text.
+func firstList(text []byte) (der, rest []byte) {
 	if block, rest := pem.Decode(text); block != nil {
 		return block.Bytes, rest
 	}
 	return text, nil
 }
 
-// Split returns the certificates of a PEM text, each as a text of its own.
-func Split(text []byte) (list [][]byte) {
+// SplitPEM returns the certificates of a PEM text, each as a text of its own.
+func SplitPEM(text []byte) (list [][]byte) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == "CERTIFICATE" {
 			list = append(list, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))

@@ -61,7 +61,7 @@ func TestEveryExampleIsValidFormattedAndCanBePlanned(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan.Members(c.Cluster, s, nil)
+			plan.DecideMembers(c.Cluster, s, nil)
 			for _, m := range c.Cluster.Machines {
 				steps, err := role.Steps(
 					role.Input{
@@ -69,7 +69,7 @@ func TestEveryExampleIsValidFormattedAndCanBePlanned(t *testing.T) {
 						Machine: m,
 						State:   s,
 						Files:   files{},
-						Facts:   host.Facts{OOMAdjust: true},
+						Facts:   host.Facts{CanAdjustOOM: true},
 					},
 				)
 				if err != nil {

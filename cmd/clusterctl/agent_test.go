@@ -8,7 +8,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-func TestTheAgentHasItsOwnUmaskAndNoProxy(t *testing.T) {
+func TestTheAgentSetsItsUmaskAndUsesNoProxy(t *testing.T) {
 	usual := syscall.Umask(0o077)
 	defer syscall.Umask(usual)
 	t.Setenv("HTTPS_PROXY", "http://proxy.example:3128")

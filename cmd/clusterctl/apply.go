@@ -41,7 +41,7 @@ func applyCommand(destroy bool) *cobra.Command {
 			return err
 		}
 		if saved != nil {
-			if err := appliedAsShown(c, args[0]); err != nil {
+			if err := rejectPlanFlags(c, args[0]); err != nil {
 				return err
 			}
 			args, destroy = nil, saved.Destroy
@@ -73,8 +73,8 @@ func applyCommand(destroy bool) *cobra.Command {
 	return c
 }
 
-// appliedAsShown refuses flags that would change the meaning of a saved plan.
-func appliedAsShown(c *cobra.Command, path string) error {
+// rejectPlanFlags refuses flags that would change the meaning of a saved plan.
+func rejectPlanFlags(c *cobra.Command, path string) error {
 	if c.Name() != "apply" {
 		return fmt.Errorf(
 			"%s is a saved plan, which clusterctl apply takes; one that takes everything away is made with plan "+
@@ -102,40 +102,40 @@ func (f *runFlags) apply(
 	destroy, approve bool,
 	saved *plan.Saved,
 ) error {
-	err := f.carryOut(c, configuration, destroy, approve, saved)
+	err := f.applyLocked(c, configuration, destroy, approve, saved)
 	if !f.json {
 		return err
 	}
-	return end(c.OutOrStdout(), err, configuration.Cluster.Secrets, nil)
+	return writeResult(c.OutOrStdout(), err, configuration.Cluster.Secrets, nil)
 }
 
-func (f *runFlags) carryOut(
+func (f *runFlags) applyLocked(
 	c *cobra.Command,
 	configuration *load.Configuration,
 	destroy, approve bool,
 	saved *plan.Saved,
 ) error {
-	store, err := f.locked(c.Context(), configuration)
+	store, err := f.lockedStore(c.Context(), configuration)
 	if err != nil {
 		return err
 	}
 	defer f.unlock()
-	ctx, cancel := holding(c.Context(), f.held)
+	ctx, cancel := cancelOnLostLock(c.Context(), f.heldLock)
 	defer cancel(nil)
 	out := c.OutOrStdout()
 	start := time.Now()
 	progress := newProgress(out, f.json, configuration.Cluster.Secrets)
-	journal := &journal{secrets: configuration.Cluster.Secrets}
+	journal := &runJournal{secrets: configuration.Cluster.Secrets}
 	say := func(e run.Event) {
-		journal.say(e)
-		progress.say(e)
+		journal.record(e)
+		progress.print(e)
 	}
-	if f.held.Took != "" {
+	if f.heldLock.TookOverFrom != "" {
 		say(
 			run.Event{
 				Kind:    run.EventNote,
 				Time:    time.Now(),
-				Message: "the lock of " + f.held.Took + " was taken over: that process is dead",
+				Message: "the lock of " + f.heldLock.TookOverFrom + " was taken over: that process is dead",
 			},
 		)
 	}
@@ -149,14 +149,14 @@ func (f *runFlags) carryOut(
 			return err
 		}
 	}
-	progress.keep(prepared.Secrets)
+	progress.setSecrets(prepared.Secrets)
 	journal.secrets = prepared.Secrets
-	unfinished, err := journal.continues(store)
+	unfinished, err := journal.describePrevious(store)
 	if err != nil {
 		return err
 	}
-	if prepared.Plan.Empty() && !prepared.Plan.Pending {
-		if err := f.show(out, prepared.Secrets, prepared.Plan); err != nil {
+	if prepared.Plan.IsEmpty() && !prepared.Plan.IsPending {
+		if err := f.printPlan(out, prepared.Secrets, prepared.Plan); err != nil {
 			return err
 		}
 		if err := prepared.Apply(ctx); err != nil {
@@ -166,7 +166,7 @@ func (f *runFlags) carryOut(
 			warnWithoutAPI(ctx, prepared, say)
 		}
 		if unfinished != "" {
-			if err := state.Finish(store.Dir, time.Now()); err != nil {
+			if err := state.RecordFinished(store.Dir, time.Now()); err != nil {
 				return err
 			}
 		}
@@ -175,11 +175,11 @@ func (f *runFlags) carryOut(
 	if unfinished != "" {
 		say(run.Event{Kind: run.EventNote, Time: time.Now(), Message: unfinished})
 	}
-	if err := f.show(out, prepared.Secrets, prepared.Plan); err != nil {
+	if err := f.printPlan(out, prepared.Secrets, prepared.Plan); err != nil {
 		return err
 	}
 	if saved == nil && !approve {
-		if err := ask(ctx, c.OutOrStdout(), os.Stdin, destroy); err != nil {
+		if err := askApproval(ctx, c.OutOrStdout(), os.Stdin, destroy); err != nil {
 			return err
 		}
 	}
@@ -187,18 +187,18 @@ func (f *runFlags) carryOut(
 		return err
 	}
 	if !f.json {
-		if progress.live = newLive(out, !f.noColor); progress.live != nil {
-			progress.live.begin(prepared.Plan)
+		if progress.live = newLiveBlock(out, !f.noColor); progress.live != nil {
+			progress.live.show(prepared.Plan)
 		}
 	}
 	err = lockLost(ctx, prepared.Apply(ctx))
-	progress.live.end()
-	journalErr := journal.end(err)
+	progress.live.remove()
+	journalErr := journal.close(err)
 	if err != nil {
 		return fmt.Errorf("%w\n\nWhat was done stays; run again to go on from there", err)
 	}
 	if !f.json {
-		fmt.Fprintf(out, "\n%s in %.1f s.\n", done(prepared.Plan, destroy), time.Since(start).Seconds())
+		fmt.Fprintf(out, "\n%s in %.1f s.\n", doneMessage(prepared.Plan, destroy), time.Since(start).Seconds())
 	}
 	if journalErr != nil || destroy {
 		return journalErr
@@ -218,7 +218,7 @@ func warnWithoutAPI(ctx context.Context, p *run.Prepared, say func(run.Event)) {
 	}
 }
 
-func done(p *plan.Plan, destroy bool) string {
+func doneMessage(p *plan.Plan, destroy bool) string {
 	if destroy {
 		return "Destroyed"
 	}
@@ -247,8 +247,8 @@ func done(p *plan.Plan, destroy bool) string {
 	return "Applied: " + strings.Join(parts, ", ")
 }
 
-// holding returns a context that is cancelled when the lock is lost.
-func holding(ctx context.Context, lock *state.Lock) (context.Context, context.CancelCauseFunc) {
+// cancelOnLostLock returns a context that is cancelled when the lock is lost.
+func cancelOnLostLock(ctx context.Context, lock *state.Lock) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		select {
@@ -293,4 +293,4 @@ func readSaved(args []string) (*plan.Saved, error) {
 	return &saved, nil
 }
 
-func mask(text string, secrets []string) string { return config.Mask(text, secrets) }
+func maskSecrets(text string, secrets []string) string { return config.Mask(text, secrets) }

@@ -7,6 +7,6 @@ func newCerts() *cobra.Command {
 		Use:   "certs",
 		Short: "Look at the cluster's certificates, renew and revoke them, replace authorities",
 	}
-	c.AddCommand(newCheckExpiration(), newHandedOut(), newRenew(), newRotate(), newRevoke())
+	c.AddCommand(newCheckExpiration(), newListKubeconfigs(), newRenew(), newRotate(), newRevoke())
 	return c
 }

@@ -18,17 +18,17 @@ import (
 	"clusterctl/provision/state"
 )
 
-// expiration lists the certificates, authorities and kubeconfigs that expire.
-type expiration struct {
-	Certificates []run.Expiration `json:"certificates"`
-	Authorities  []authority      `json:"certificateAuthorities"`
-	HandedOut    []state.Handed   `json:"kubeconfigs,omitempty"`
+// expirationList lists the certificates, authorities and kubeconfigs that expire.
+type expirationList struct {
+	Certificates []run.Expiration         `json:"certificates"`
+	Authorities  []authority              `json:"certificateAuthorities"`
+	Kubeconfigs  []state.IssuedKubeconfig `json:"kubeconfigs,omitempty"`
 }
 
 type authority struct {
-	Name     string    `json:"name"`
-	Until    time.Time `json:"until"`
-	Standing string    `json:"standing,omitempty"` // role during a replacement: signs, next or former
+	Name  string    `json:"name"`
+	Until time.Time `json:"until"`
+	Role  string    `json:"standing,omitempty"` // role during a replacement: signs, next or former
 }
 
 func newCheckExpiration() *cobra.Command {
@@ -39,11 +39,11 @@ func newCheckExpiration() *cobra.Command {
 		Short: "Say when certificates end: as the state has it, or as machines have them with -live",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, s, dir, err := flags.appliedIn(c, args)
+			configuration, s, dir, err := flags.loadAppliedIn(c, args)
 			if err != nil {
 				return err
 			}
-			e := expiration{Certificates: issued(s)}
+			e := expirationList{Certificates: issuedCertificates(s)}
 			if live {
 				engine, err := flags.engine(configuration, nil)
 				if err != nil {
@@ -53,16 +53,16 @@ func newCheckExpiration() *cobra.Command {
 					return err
 				}
 			}
-			if e.Authorities, err = authorities(s); err != nil {
+			if e.Authorities, err = trustedAuthorities(s); err != nil {
 				return err
 			}
 			now := time.Now()
-			if e.HandedOut, err = state.HandedOut(dir); err != nil {
+			if e.Kubeconfigs, err = state.IssuedKubeconfigs(dir); err != nil {
 				return err
 			}
-			e.HandedOut = slices.DeleteFunc(
-				e.HandedOut,
-				func(h state.Handed) bool { return standing(s, h, now) != "valid" },
+			e.Kubeconfigs = slices.DeleteFunc(
+				e.Kubeconfigs,
+				func(h state.IssuedKubeconfig) bool { return kubeconfigStatus(s, h, now) != "valid" },
 			)
 			if flags.json {
 				text, err := json.Marshal(e)
@@ -82,8 +82,8 @@ func newCheckExpiration() *cobra.Command {
 	return c
 }
 
-// issued returns the certificates of machines, as recorded in the state.
-func issued(s *state.State) (list []run.Expiration) {
+// issuedCertificates returns the certificates of machines, as recorded in the state.
+func issuedCertificates(s *state.State) (list []run.Expiration) {
 	for _, address := range slices.Sorted(maps.Keys(s.Machines)) {
 		m := s.Machines[address]
 		for _, label := range slices.Sorted(maps.Keys(m.Issued)) {
@@ -103,22 +103,22 @@ func issued(s *state.State) (list []run.Expiration) {
 	return list
 }
 
-// authorities returns the trusted authorities.
-func authorities(s *state.State) (list []authority, err error) {
+// trustedAuthorities returns the trusted authorities.
+func trustedAuthorities(s *state.State) (list []authority, err error) {
 	for _, name := range slices.Sorted(maps.Keys(s.CAs)) {
 		r, rotates := s.Rotations[name]
 		own := authority{Name: strings.ReplaceAll(name, "/", "-")}
 		other := own
 		switch {
-		case rotates && r.Move == state.Trust:
-			own.Standing, other.Standing = "signs", "next"
+		case rotates && r.Phase == state.PhaseTrust:
+			own.Role, other.Role = "signs", "next"
 		case rotates:
-			own.Standing, other.Standing = "signs", "former"
+			own.Role, other.Role = "signs", "former"
 		}
 		for _, one := range []struct {
 			authority
 			pem []byte
-		}{{own, s.CAs[name]}, {other, r.Other}} {
+		}{{own, s.CAs[name]}, {other, r.Peer}} {
 			if len(one.pem) == 0 {
 				continue
 			}
@@ -134,7 +134,7 @@ func authorities(s *state.State) (list []authority, err error) {
 }
 
 // print prints kubeadm's columns, with a column for the machine in front.
-func (e expiration) print(out io.Writer, now time.Time) error {
+func (e expirationList) print(out io.Writer, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 4, 3, ' ', 0)
 	fmt.Fprintln(w, "MACHINE\tCERTIFICATE\tEXPIRES\tRESIDUAL TIME\tCERTIFICATE AUTHORITY\tEXTERNALLY MANAGED")
 	for _, c := range e.Certificates {
@@ -148,7 +148,7 @@ func (e expiration) print(out io.Writer, now time.Time) error {
 			c.Machine,
 			c.Name,
 			c.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
-			residual(c.Until.Sub(now)),
+			formatRemaining(c.Until.Sub(now)),
 			c.CA,
 		)
 	}
@@ -159,26 +159,26 @@ func (e expiration) print(out io.Writer, now time.Time) error {
 			"all\t%s\t%s\t%s\t%s\tno\n",
 			a.Name,
 			a.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
-			residual(a.Until.Sub(now)),
-			a.Standing,
+			formatRemaining(a.Until.Sub(now)),
+			a.Role,
 		)
 	}
-	if len(e.HandedOut) > 0 {
+	if len(e.Kubeconfigs) > 0 {
 		fmt.Fprintln(w, "\nKUBECONFIG OF\t\tEXPIRES\tRESIDUAL TIME")
-		for _, h := range e.HandedOut {
+		for _, h := range e.Kubeconfigs {
 			fmt.Fprintf(
 				w,
 				"%s\t\t%s\t%s\n",
 				h.Name,
 				h.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
-				residual(h.Until.Sub(now)),
+				formatRemaining(h.Until.Sub(now)),
 			)
 		}
 	}
 	return w.Flush()
 }
 
-func residual(d time.Duration) string {
+func formatRemaining(d time.Duration) string {
 	switch days := int(d.Hours() / 24); {
 	case d <= 0:
 		return "<invalid>"

@@ -12,32 +12,32 @@ import (
 	"clusterctl/provision/state"
 )
 
-func newHandedOut() *cobra.Command {
+func newListKubeconfigs() *cobra.Command {
 	var flags runFlags
 	c := &cobra.Command{
 		Use:   "list [FOLDER|FILE]",
 		Short: "Say to whom kubeconfigs were handed out, and which of them are good",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			_, s, dir, err := flags.appliedIn(c, args)
+			_, s, dir, err := flags.loadAppliedIn(c, args)
 			if err != nil {
 				return err
 			}
-			handed, err := state.HandedOut(dir)
+			handed, err := state.IssuedKubeconfigs(dir)
 			if err != nil {
 				return err
 			}
 			now := time.Now()
 			if flags.json {
 				type line struct {
-					state.Handed
+					state.IssuedKubeconfig
 					Standing string `json:"standing"`
 				}
 				var lines []line
 				for _, h := range handed {
-					lines = append(lines, line{h, standing(s, h, now)})
+					lines = append(lines, line{h, kubeconfigStatus(s, h, now)})
 				}
-				return list(c.OutOrStdout(), lines)
+				return writeList(c.OutOrStdout(), lines)
 			}
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 3, ' ', 0)
 			fmt.Fprintln(w, "NAME\tGROUPS\tHANDED OUT\tEXPIRES\tSTANDING\tSERIAL")
@@ -50,7 +50,7 @@ func newHandedOut() *cobra.Command {
 					h.At.UTC().
 						Format("Jan 02, 2006 15:04 UTC"),
 					h.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
-					standing(s, h, now),
+					kubeconfigStatus(s, h, now),
 					h.Serial,
 				)
 			}
@@ -63,14 +63,14 @@ func newHandedOut() *cobra.Command {
 	return c
 }
 
-// standing describes whether a kubeconfig is valid.
-func standing(s *state.State, h state.Handed, now time.Time) string {
+// kubeconfigStatus describes whether a kubeconfig is valid.
+func kubeconfigStatus(s *state.State, h state.IssuedKubeconfig, now time.Time) string {
 	switch {
 	case !now.Before(h.Until):
 		return "expired"
-	case s.Revokes(h):
+	case s.HasRevoked(h):
 		return "revoked"
-	case h.Authority != "" && !s.Signed(h):
+	case h.Authority != "" && !s.HasSigned(h):
 		return "of a former CA"
 	}
 	return "valid"

@@ -29,7 +29,7 @@ by one. Run again, it renews again.`,
 	c.Flags().
 		StringArrayVar(&flags.renewOn, "machine", nil, "only on this `machine`, by address or name; can be repeated")
 	c.Flags().BoolVar(&approve, "auto-approve", false, "do not ask")
-	c.ValidArgsFunction = complete(&flags, &folder, 0, certificateNames)
+	c.ValidArgsFunction = completeArguments(&flags, &folder, 0, certificateNames)
 	completeFlag(c, "machine", &flags, &folder, machineNames)
 	return c
 }

@@ -27,13 +27,13 @@ clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var said []string
-			err := flags.change(c, func(s *state.State, dir string) error {
-				handed, err := state.HandedOut(dir)
+			err := flags.changeState(c, func(s *state.State, dir string) error {
+				handed, err := state.IssuedKubeconfigs(dir)
 				if err != nil {
 					return err
 				}
 				for _, arg := range args {
-					list, err := revocations(s, handed, arg, time.Now())
+					list, err := findRevocations(s, handed, arg, time.Now())
 					if err != nil {
 						return err
 					}
@@ -56,14 +56,15 @@ clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal
 		},
 	}
 	flags.add(c, true)
-	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 0, handedNames)
+	c.ValidArgsFunction = completeArguments(&flags.runFlags, &flags.folder, 0, kubeconfigNames)
 	return c
 }
 
-// revocations returns the certificates that an argument means: a file with a certificate, a name that kubeconfigs were
-// handed out to, or a hexadecimal serial number of the cluster's CA.
-func revocations(s *state.State, handed []state.Handed, arg string, now time.Time) (list []certs.Revoked, err error) {
-	r, err := revocation(s, arg, now)
+// findRevocations returns the certificates that an argument means: a file with a certificate, a name that kubeconfigs
+// were handed out to, or a hexadecimal serial number of the cluster's CA.
+func findRevocations(s *state.State, handed []state.IssuedKubeconfig, arg string, now time.Time) (list []certs.Revoked,
+	err error) {
+	r, err := readRevocation(s, arg, now)
 	if !errors.Is(err, os.ErrNotExist) {
 		return []certs.Revoked{r}, err
 	}
@@ -90,9 +91,9 @@ func revocations(s *state.State, handed []state.Handed, arg string, now time.Tim
 	return []certs.Revoked{{CA: certs.ClusterCA, Serial: serial.Text(16), At: now}}, nil
 }
 
-// revocation returns the revocation of the certificate in a file.
-func revocation(s *state.State, arg string, now time.Time) (certs.Revoked, error) {
-	cert, err := certificateIn(arg)
+// readRevocation returns the revocation of the certificate in a file.
+func readRevocation(s *state.State, arg string, now time.Time) (certs.Revoked, error) {
+	cert, err := readClientCertificate(arg)
 	if err != nil {
 		return certs.Revoked{}, fmt.Errorf("revoke the certificate in %s: %w", arg, err)
 	}
@@ -110,8 +111,8 @@ func revocation(s *state.State, arg string, now time.Time) (certs.Revoked, error
 	return certs.Revoked{}, fmt.Errorf("revoke the certificate in %s: it is not of this cluster", arg)
 }
 
-// certificateIn reads the client certificate in a kubeconfig or a PEM file.
-func certificateIn(path string) (*x509.Certificate, error) {
+// readClientCertificate reads the client certificate in a kubeconfig or a PEM file.
+func readClientCertificate(path string) (*x509.Certificate, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

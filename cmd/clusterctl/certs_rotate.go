@@ -15,11 +15,11 @@ import (
 	"clusterctl/provision/state"
 )
 
-// rotations maps arguments to what they replace, and to how long the former one is trusted by default. clusterctl
-// cannot know who has a kubeconfig, runs a long-lived pod or stores a token in a file. So the cluster CA and the
-// service account key stay trusted until the user finishes the rotation. Users of the other two reload them
+// rotationArguments maps arguments to what they replace, and to how long the former one is trusted by default.
+// clusterctl cannot know who has a kubeconfig, runs a long-lived pod or stores a token in a file. So the cluster CA and
+// the service account key stay trusted until the user finishes the rotation. Users of the other two reload them
 // automatically.
-var rotations = map[string]struct {
+var rotationArguments = map[string]struct {
 	name string
 	keep time.Duration
 }{
@@ -37,7 +37,7 @@ func newRotate() *cobra.Command {
 	var keep time.Duration
 	var finish bool
 	var given givenAuthority
-	names := append(slices.Sorted(maps.Keys(rotations)), encryptionKey, "all")
+	names := append(slices.Sorted(maps.Keys(rotationArguments)), encryptionKey, "all")
 	c := &cobra.Command{
 		Use:   "rotate [-C FOLDER] " + strings.Join(names, "|") + "…",
 		Short: "Replace authorities and keys with the next apply, without an outage",
@@ -51,7 +51,7 @@ The former cluster CA, and the former key of service accounts, are trusted until
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if slices.Contains(args, "all") {
-				args = slices.Sorted(maps.Keys(rotations))
+				args = slices.Sorted(maps.Keys(rotationArguments))
 			}
 			for _, arg := range args {
 				if arg == encryptionKey {
@@ -61,7 +61,7 @@ The former cluster CA, and the former key of service accounts, are trusted until
 							"new key",
 					)
 				}
-				if _, known := rotations[arg]; !known {
+				if _, known := rotationArguments[arg]; !known {
 					return fmt.Errorf("rotate %q: there are %s", arg, strings.Join(names, ", "))
 				}
 			}
@@ -70,19 +70,19 @@ The former cluster CA, and the former key of service accounts, are trusted until
 				return err
 			}
 			var said []string
-			err = flags.change(c, func(s *state.State, dir string) error {
+			err = flags.changeState(c, func(s *state.State, dir string) error {
 				for _, arg := range args {
-					what, err := rotate(s, arg, next, keep, c.Flags().Changed("keep"), finish, time.Now())
+					what, err := recordRotation(s, arg, next, keep, c.Flags().Changed("keep"), finish, time.Now())
 					if err != nil {
 						return err
 					}
 					said = append(said, arg+": "+what)
 					if finish && arg == "cluster-ca" {
-						handed, err := state.HandedOut(dir)
+						handed, err := state.IssuedKubeconfigs(dir)
 						if err != nil {
 							return err
 						}
-						for _, h := range s.Formers(handed, time.Now()) {
+						for _, h := range s.DependOnFormerCA(handed, time.Now()) {
 							said = append(
 								said,
 								fmt.Sprintf(
@@ -143,8 +143,8 @@ func (g givenAuthority) read(args []string, finish bool, now time.Time) (certs.P
 	return certs.Authority(pair, now)
 }
 
-// rotate records the begin or the end of one replacement in the state, and returns a description of it.
-func rotate(
+// recordRotation records the begin or the end of one replacement in the state, and returns a description of it.
+func recordRotation(
 	s *state.State,
 	arg string,
 	next certs.Pair,
@@ -152,7 +152,7 @@ func rotate(
 	said, finish bool,
 	now time.Time,
 ) (string, error) {
-	name := rotations[arg].name
+	name := rotationArguments[arg].name
 	if r, under := s.Rotations[name]; finish || under {
 		switch {
 		case !under:
@@ -168,12 +168,12 @@ func rotate(
 		case r.Issued.IsZero():
 			return "", fmt.Errorf("not everything is issued by the next %s yet: apply first, with all machines", arg)
 		}
-		r.Finish = true
+		r.IsFinishRequested = true
 		s.Rotations[name] = r
-		return "the former one is not trusted any more after the next apply. " + ends[arg], nil
+		return "the former one is not trusted any more after the next apply. " + endMessages[arg], nil
 	}
 	if !said {
-		keep = rotations[arg].keep
+		keep = rotationArguments[arg].keep
 	} else if keep < 0 {
 		return "", errors.New("-keep is how long, from 0 on")
 	}
@@ -191,8 +191,8 @@ func rotate(
 	return "the next apply has all machines trust another one, and issues everything by it", err
 }
 
-// ends describes what stops working when the former one is no longer trusted.
-var ends = map[string]string{
+// endMessages describes what stops working when the former one is no longer trusted.
+var endMessages = map[string]string{
 	"cluster-ca": "Kubeconfigs that were handed out before the replacement stop working, and clients that read " +
 		"the CA before it, pods that have run since then, do not trust the API server any more.",
 	"etcd-ca": "Nobody but the control plane has anything of it.",

@@ -33,42 +33,43 @@ func newState(t *testing.T) *state.State {
 
 // A requested rotation is recorded once, and ends only when every certificate is issued again.
 // Proves S37.
-func TestRotateWritesDownWhatApplyIsToDo(t *testing.T) {
-	for arg, r := range rotations {
+func TestRotateRecordsTheWorkOfApply(t *testing.T) {
+	for arg, r := range rotationArguments {
 		s, now := newState(t), time.Now()
-		if _, err := rotate(s, arg, certs.Pair{}, 0, false, true, now); err == nil ||
+		if _, err := recordRotation(s, arg, certs.Pair{}, 0, false, true, now); err == nil ||
 			!strings.Contains(err.Error(), "is not being replaced") {
 			t.Errorf("%s: its end before its beginning: %v", arg, err)
 		}
-		if _, err := rotate(s, arg, certs.Pair{}, -time.Hour, true, false, now); err == nil {
+		if _, err := recordRotation(s, arg, certs.Pair{}, -time.Hour, true, false, now); err == nil {
 			t.Errorf("%s is kept for less than no time", arg)
 		}
-		if _, err := rotate(s, arg, certs.Pair{}, 0, false, false, now); err != nil {
+		if _, err := recordRotation(s, arg, certs.Pair{}, 0, false, false, now); err != nil {
 			t.Fatalf("%s: %v", arg, err)
 		}
-		if got := s.Rotations[r.name]; got.Move != state.Trust || got.Keep != r.keep || len(s.Keys.Next[r.name]) == 0 {
+		if got := s.Rotations[r.name]; got.Phase != state.PhaseTrust || got.Keep != r.keep ||
+			len(s.Keys.Next[r.name]) == 0 {
 			t.Errorf("%s: %+v", arg, got)
 		}
-		if _, err := rotate(s, arg, certs.Pair{}, 0, false, false, now); err == nil ||
+		if _, err := recordRotation(s, arg, certs.Pair{}, 0, false, false, now); err == nil ||
 			!strings.Contains(err.Error(), "-finish "+arg) {
 			t.Errorf("%s twice: %v", arg, err)
 		}
-		if _, err := rotate(s, arg, certs.Pair{}, 0, false, true, now); err == nil ||
+		if _, err := recordRotation(s, arg, certs.Pair{}, 0, false, true, now); err == nil ||
 			!strings.Contains(err.Error(), "apply first") {
 			t.Errorf("%s: its end before all machines have it: %v", arg, err)
 		}
-		s.Issue(r.name, now)
-		s.IssuedEverywhere(r.name, now)
-		if what, err := rotate(s, arg, certs.Pair{}, 0, false, true, now); err != nil ||
-			!strings.Contains(what, ends[arg]) {
+		s.StartIssuing(r.name, now)
+		s.RecordIssuedEverywhere(r.name, now)
+		if what, err := recordRotation(s, arg, certs.Pair{}, 0, false, true, now); err != nil ||
+			!strings.Contains(what, endMessages[arg]) {
 			t.Errorf("%s: its end: %q, %v", arg, what, err)
 		}
-		if !s.Rotations[r.name].Over(now) {
+		if !s.Rotations[r.name].IsOver(now) {
 			t.Errorf("%s is not over", arg)
 		}
 	}
 	s := newState(t)
-	if _, err := rotate(s, "cluster-ca", certs.Pair{}, 36*time.Hour, true, false, time.Now()); err != nil ||
+	if _, err := recordRotation(s, "cluster-ca", certs.Pair{}, 36*time.Hour, true, false, time.Now()); err != nil ||
 		s.Rotations[certs.ClusterCA].Keep != 36*time.Hour {
 		t.Errorf("%+v, %v", s.Rotations[certs.ClusterCA], err)
 	}
@@ -77,7 +78,7 @@ func TestRotateWritesDownWhatApplyIsToDo(t *testing.T) {
 // An authority that the user provides is accepted if it can do what an authority must do, and only this authority
 // becomes trusted.
 // Proves S37.
-func TestAnAuthorityThatIsBroughtIsHeldToWhatOneHasToDo(t *testing.T) {
+func TestSuppliedAuthoritiesAreChecked(t *testing.T) {
 	now := time.Now()
 	root, err := certs.NewCA("company", 0, now)
 	if err != nil {

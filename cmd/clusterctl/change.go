@@ -16,7 +16,7 @@ type folderFlags struct {
 func (f *folderFlags) add(c *cobra.Command, writes bool) {
 	f.configFlags.add(c)
 	c.Flags().StringVarP(&f.folder, "chdir", "C", ".", "`folder` of the configuration")
-	_ = c.RegisterFlagCompletionFunc("chdir", directories) // never fails, because the flag exists
+	_ = c.RegisterFlagCompletionFunc("chdir", completeDirectories) // never fails, because the flag exists
 	c.Flags().
 		StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
 	if writes {
@@ -24,14 +24,14 @@ func (f *folderFlags) add(c *cobra.Command, writes bool) {
 	}
 }
 
-// change calls do to change the state under its lock, and then saves the former state and writes the new one. If do
-// returns an error, nothing is written. dir is the state's directory.
-func (f *folderFlags) change(c *cobra.Command, do func(s *state.State, dir string) error) error {
+// changeState calls do to change the state under its lock, and then saves the former state and writes the new one. If
+// do returns an error, nothing is written. dir is the state's directory.
+func (f *folderFlags) changeState(c *cobra.Command, do func(s *state.State, dir string) error) error {
 	configuration, err := f.load(c, []string{f.folder})
 	if err != nil {
 		return err
 	}
-	store, err := f.locked(c.Context(), configuration)
+	store, err := f.lockedStore(c.Context(), configuration)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (f *folderFlags) change(c *cobra.Command, do func(s *state.State, dir strin
 	if err := do(s, store.Dir); err != nil {
 		return err
 	}
-	if err := store.Keep(); err != nil {
+	if err := store.SaveVersion(); err != nil {
 		return err
 	}
 	return store.Write(s)

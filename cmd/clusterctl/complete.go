@@ -19,12 +19,12 @@ import (
 // completeTimeout limits completions that ask the cluster.
 const completeTimeout = 3 * time.Second
 
-// names returns completions. If the configuration or the state cannot be read, it returns none, because a completion
-// should not print errors.
-type names func(f *runFlags, c *load.Configuration) []string
+// nameLister returns completions. If the configuration or the state cannot be read, it returns none, because a
+// completion should not print errors.
+type nameLister func(f *runFlags, c *load.Configuration) []string
 
-// complete completes a command's arguments, at most max of them; zero means any number.
-func complete(f *runFlags, folder *string, max int, of names) cobra.CompletionFunc {
+// completeArguments completes a command's arguments, at most max of them; zero means any number.
+func completeArguments(f *runFlags, folder *string, max int, of nameLister) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if max > 0 && len(args) >= max {
 			return nil, cobra.ShellCompDirectiveDefault
@@ -69,9 +69,9 @@ func declaredAddresses(f *runFlags, c *load.Configuration) (list []string) {
 }
 
 func appliedAddresses(f *runFlags, c *load.Configuration) (list []string) {
-	if s := stateOf(f, c); s != nil {
+	if s := readState(f, c); s != nil {
 		list = slices.Collect(maps.Keys(s.Machines))
-		if all, err := entries(s, nil); err == nil {
+		if all, err := stateEntries(s, nil); err == nil {
 			for _, e := range all {
 				list = append(list, e.Address)
 			}
@@ -80,12 +80,12 @@ func appliedAddresses(f *runFlags, c *load.Configuration) (list []string) {
 	return list
 }
 
-func handedNames(f *runFlags, c *load.Configuration) (list []string) {
+func kubeconfigNames(f *runFlags, c *load.Configuration) (list []string) {
 	store, err := f.store(c)
 	if err != nil {
 		return nil
 	}
-	handed, err := state.HandedOut(store.Dir)
+	handed, err := state.IssuedKubeconfigs(store.Dir)
 	if err != nil {
 		return nil
 	}
@@ -98,11 +98,11 @@ func handedNames(f *runFlags, c *load.Configuration) (list []string) {
 }
 
 func tokenIDs(f *runFlags, c *load.Configuration) (list []string) {
-	s := stateOf(f, c)
+	s := readState(f, c)
 	if s == nil {
 		return nil
 	}
-	live, err := connect(s, c.Cluster)
+	live, err := connectAPI(s, c.Cluster)
 	if err != nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ func snapshotNames(f *runFlags, c *load.Configuration) (list []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 	defer cancel()
 	quiet := *f
-	quiet.acceptNewHostKeys, quiet.unattended = false, true
+	quiet.acceptNewHostKeys, quiet.isUnattended = false, true
 	engine, err := quiet.engine(c, nil)
 	if err != nil {
 		return nil
@@ -147,8 +147,8 @@ func snapshotNames(f *runFlags, c *load.Configuration) (list []string) {
 // completeSnapshot completes names of snapshots, or local files if the argument contains a slash, which distinguishes
 // them.
 func completeSnapshot(f *storeFlags) cobra.CompletionFunc {
-	named := complete(&f.runFlags, &f.folder, 1, func(flags *runFlags, c *load.Configuration) []string {
-		return append(snapshotNames(flags, c), latest)
+	named := completeArguments(&f.runFlags, &f.folder, 1, func(flags *runFlags, c *load.Configuration) []string {
+		return append(snapshotNames(flags, c), latestArgument)
 	})
 	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if strings.Contains(begun, "/") {
@@ -168,8 +168,8 @@ func controlPlaneNames(_ *runFlags, c *load.Configuration) (list []string) {
 // certificateNames returns the arguments of certs renew.
 func certificateNames(f *runFlags, c *load.Configuration) []string {
 	list := []string{"all"}
-	if s := stateOf(f, c); s != nil {
-		for _, i := range issued(s) {
+	if s := readState(f, c); s != nil {
+		for _, i := range issuedCertificates(s) {
 			list = append(list, i.Name)
 		}
 	}
@@ -184,16 +184,16 @@ func outputNames(_ *runFlags, c *load.Configuration) (list []string) {
 }
 
 // completeFlag completes a flag of a command that takes the configuration in -C.
-func completeFlag(c *cobra.Command, flag string, f *runFlags, folder *string, of names) {
+func completeFlag(c *cobra.Command, flag string, f *runFlags, folder *string, of nameLister) {
 	_ = c.RegisterFlagCompletionFunc(
 		flag,
 		func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return complete(f, folder, 0, of)(c, nil, begun)
+			return completeArguments(f, folder, 0, of)(c, nil, begun)
 		},
 	) // never fails, because the flag exists
 }
 
-func stateOf(f *runFlags, c *load.Configuration) *state.State {
+func readState(f *runFlags, c *load.Configuration) *state.State {
 	store, err := f.store(c)
 	if err != nil {
 		return nil
@@ -206,7 +206,7 @@ func stateOf(f *runFlags, c *load.Configuration) *state.State {
 }
 
 // completeFlags completes flags of commands that take the configuration as an argument.
-func (f *runFlags) completeFlags(c *cobra.Command, of names, flags ...string) {
+func (f *runFlags) completeFlags(c *cobra.Command, of nameLister, flags ...string) {
 	for _, flag := range flags {
 		_ = c.RegisterFlagCompletionFunc(
 			flag,
@@ -215,27 +215,27 @@ func (f *runFlags) completeFlags(c *cobra.Command, of names, flags ...string) {
 				if len(args) > 0 {
 					folder = args[0]
 				}
-				return complete(f, &folder, 0, of)(c, nil, begun)
+				return completeArguments(f, &folder, 0, of)(c, nil, begun)
 			},
 		) // never fails, because the flag exists
 	}
 }
 
-// offerAsWritten offers flags with one dash if the user typed one dash, because a shell drops completions that do not
+// keepSingleDash offers flags with one dash if the user typed one dash, because a shell drops completions that do not
 // continue the typed word.
-func offerAsWritten(root *cobra.Command, args []string) {
+func keepSingleDash(root *cobra.Command, args []string) {
 	if len(args) < 3 || args[1] != cobra.ShellCompRequestCmd && args[1] != cobra.ShellCompNoDescRequestCmd {
 		return
 	}
 	if begun := args[len(args)-1]; strings.HasPrefix(begun, "-") && !strings.HasPrefix(begun, "--") {
-		root.SetOut(oneDash{os.Stdout})
+		root.SetOut(dashRemover{os.Stdout})
 	}
 }
 
-// oneDash removes one dash from lines that begin with two. Each line must be written with one call.
-type oneDash struct{ to io.Writer }
+// dashRemover removes one dash from lines that begin with two. Each line must be written with one call.
+type dashRemover struct{ to io.Writer }
 
-func (w oneDash) Write(line []byte) (int, error) {
+func (w dashRemover) Write(line []byte) (int, error) {
 	if bytes.HasPrefix(line, []byte("--")) {
 		n, err := w.to.Write(line[1:])
 		return n + 1, err

@@ -25,7 +25,7 @@ type configFlags struct {
 	stateDir string
 	now      time.Time // time of the run, or of the saved plan that is applied
 	json     bool      // report diagnostics as JSON
-	told     bool      // diagnostics were reported
+	reported bool      // diagnostics were reported
 }
 
 func (f *configFlags) add(c *cobra.Command) {
@@ -37,20 +37,20 @@ func (f *configFlags) add(c *cobra.Command) {
 // load loads the configuration that args name (a directory or file, by default the current directory), including data
 // from programs and from the cluster. It prints diagnostics.
 func (f *configFlags) load(c *cobra.Command, args []string) (*load.Configuration, error) {
-	return f.read(c, args, true)
+	return f.loadWith(c, args, true)
 }
 
-// look loads a configuration without running programs or asking the cluster. Values from them are unknown.
-func (f *configFlags) look(c *cobra.Command, args []string) (*load.Configuration, error) {
-	return f.read(c, args, false)
+// loadOffline loads a configuration without running programs or asking the cluster. Values from them are unknown.
+func (f *configFlags) loadOffline(c *cobra.Command, args []string) (*load.Configuration, error) {
+	return f.loadWith(c, args, false)
 }
 
-func (f *configFlags) read(c *cobra.Command, args []string, all bool) (*load.Configuration, error) {
+func (f *configFlags) loadWith(c *cobra.Command, args []string, all bool) (*load.Configuration, error) {
 	if f.now.IsZero() {
 		f.now = time.Now()
 	}
-	o := load.Options{Vars: f.vars, VarFiles: f.varFiles, Environ: os.Environ(), Programs: all, Now: f.now,
-		Made: workload.Made}
+	o := load.Options{Vars: f.vars, VarFiles: f.varFiles, Environ: os.Environ(), RunsPrograms: all, Now: f.now,
+		WorkloadObjects: workload.ObjectsOf}
 	if len(args) > 0 {
 		o.Path = args[0]
 	}
@@ -60,15 +60,15 @@ func (f *configFlags) read(c *cobra.Command, args []string, all bool) (*load.Con
 	defer debug.SetGCPercent(usual)
 	configuration, diags := load.Load(o)
 	for range maxRounds {
-		if !all || diags.HasErrors() || len(configuration.Asked) == 0 {
+		if !all || diags.HasErrors() || len(configuration.NeededObjects) == 0 {
 			break
 		}
-		if err := f.ask(c.Context(), configuration, &o); err != nil {
+		if err := f.readObjects(c.Context(), configuration, &o); err != nil {
 			return nil, err
 		}
 		configuration, diags = load.Load(o)
 	}
-	if err := f.tell(c, configuration, diags); err != nil {
+	if err := f.printDiagnostics(c, configuration, diags); err != nil {
 		return nil, err
 	}
 	if diags.HasErrors() {
@@ -83,10 +83,10 @@ func (f *configFlags) read(c *cobra.Command, args []string, all bool) (*load.Con
 // maxRounds is how often objects are read from the cluster, since some of them may determine which others are needed.
 const maxRounds = 8
 
-// ask reads the objects of the cluster that a configuration uses as data.
-func (f *configFlags) ask(ctx context.Context, c *load.Configuration, o *load.Options) error {
-	if o.Live == nil {
-		o.Live = map[load.LiveObject]map[string]any{}
+// readObjects reads the objects of the cluster that a configuration uses as data.
+func (f *configFlags) readObjects(ctx context.Context, c *load.Configuration, o *load.Options) error {
+	if o.LiveObjects == nil {
+		o.LiveObjects = map[load.LiveObject]map[string]any{}
 	}
 	store, err := (&runFlags{configFlags: *f}).store(c)
 	if err != nil {
@@ -96,12 +96,12 @@ func (f *configFlags) ask(ctx context.Context, c *load.Configuration, o *load.Op
 	if err != nil {
 		return err
 	}
-	for _, wanted := range c.Asked {
-		o.Live[wanted] = nil // without a cluster no object exists
+	for _, wanted := range c.NeededObjects {
+		o.LiveObjects[wanted] = nil // without a cluster no object exists
 		if s == nil {
 			continue
 		}
-		live, err := connect(s, c.Cluster)
+		live, err := connectAPI(s, c.Cluster)
 		if err != nil {
 			return err
 		}
@@ -109,20 +109,21 @@ func (f *configFlags) ask(ctx context.Context, c *load.Configuration, o *load.Op
 		if err != nil {
 			return fmt.Errorf("data \"object\": %w", err)
 		}
-		o.Live[wanted] = object
+		o.LiveObjects[wanted] = object
 	}
 	return nil
 }
 
-// tell prints the diagnostics of a configuration, as one line of JSON with -json.
-func (f *configFlags) tell(c *cobra.Command, configuration *load.Configuration, diags hcl.Diagnostics) error {
+// printDiagnostics prints the diagnostics of a configuration, as one line of JSON with -json.
+func (f *configFlags) printDiagnostics(c *cobra.Command, configuration *load.Configuration,
+	diags hcl.Diagnostics) error {
 	if !f.json {
 		return printDiagnostics(c, configuration, diags, f.noColor)
 	}
 	if len(diags) == 0 {
 		return nil
 	}
-	f.told = true
+	f.reported = true
 	return f.report(c, configuration, diags)
 }
 

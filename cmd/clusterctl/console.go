@@ -26,7 +26,7 @@ func newConsole() *cobra.Command {
 				return err
 			}
 			failed := false
-			lines := bufio.NewScanner(until(c.Context(), c.InOrStdin()))
+			lines := bufio.NewScanner(readerUntil(c.Context(), c.InOrStdin()))
 			for lines.Scan() {
 				text := strings.TrimSpace(lines.Text())
 				if text == "" {
@@ -43,13 +43,13 @@ func newConsole() *cobra.Command {
 							fmt.Fprintln(c.OutOrStdout(), "(known only later)")
 							continue
 						}
-						fmt.Fprintln(c.OutOrStdout(), string(hclwrite.Format(tokens(v).Bytes())))
+						fmt.Fprintln(c.OutOrStdout(), string(hclwrite.Format(valueTokens(v).Bytes())))
 						continue
 					}
 				}
 				failed = true
 				for _, d := range block.SuggestFunctions(diags, load.FunctionNames()) {
-					fmt.Fprintln(c.ErrOrStderr(), mask(d.Summary+": "+d.Detail, configuration.Cluster.Secrets))
+					fmt.Fprintln(c.ErrOrStderr(), maskSecrets(d.Summary+": "+d.Detail, configuration.Cluster.Secrets))
 				}
 			}
 			if err := lines.Err(); err != nil {
@@ -65,8 +65,8 @@ func newConsole() *cobra.Command {
 	return c
 }
 
-// tokens formats a value in the syntax of the language, without its sensitive parts.
-func tokens(v cty.Value) hclwrite.Tokens {
+// valueTokens formats a value in the syntax of the language, without its sensitive parts.
+func valueTokens(v cty.Value) hclwrite.Tokens {
 	switch ty := v.Type(); {
 	case v.IsMarked():
 		return hclwrite.Tokens{{Type: hclsyntax.TokenIdent, Bytes: []byte("(sensitive value)")}}
@@ -76,14 +76,14 @@ func tokens(v cty.Value) hclwrite.Tokens {
 		var list []hclwrite.ObjectAttrTokens
 		for it := v.ElementIterator(); it.Next(); {
 			key, e := it.Element()
-			list = append(list, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(key), Value: tokens(e)})
+			list = append(list, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(key), Value: valueTokens(e)})
 		}
 		return hclwrite.TokensForObject(list)
 	}
 	var list []hclwrite.Tokens
 	for it := v.ElementIterator(); it.Next(); {
 		_, e := it.Element()
-		list = append(list, tokens(e))
+		list = append(list, valueTokens(e))
 	}
 	return hclwrite.TokensForTuple(list)
 }

@@ -29,15 +29,15 @@ import (
 	"clusterctl/daemons/version"
 )
 
-// daemon is one of the cluster's daemons. make returns its configuration, on which the flags are set, and the function
-// that starts it.
-type daemon struct {
-	name, short string
-	make        func() (cfg any, start func(context.Context, run.Env) error)
+// daemonCommand is one of the cluster's daemons. make returns its configuration, on which the flags are set, and the
+// function that starts it.
+type daemonCommand struct {
+	name, summary string
+	newConfig     func() (cfg any, start func(context.Context, run.Env) error)
 }
 
 // daemons are all daemons, by the name that ps, systemctl and journalctl show.
-var daemons = []daemon{
+var daemons = []daemonCommand{
 	{"kube-apiserver", "serve the Kubernetes API from etcd", func() (any, func(context.Context, run.Env) error) {
 		cfg := config.DefaultAPIServer()
 		return &cfg, func(ctx context.Context, env run.Env) error { return apiserver.Run(ctx, cfg, env) }
@@ -53,7 +53,7 @@ var daemons = []daemon{
 	{"kubelet", "run the pods of this node", func() (any, func(context.Context, run.Env) error) {
 		cfg := config.DefaultKubelet()
 		return &cfg, func(ctx context.Context, env run.Env) error {
-			file, err := kubeletFile(cfg.Config)
+			file, err := readKubeletFile(cfg.Config)
 			if err != nil {
 				return err
 			}
@@ -103,26 +103,27 @@ var daemons = []daemon{
 func newDaemon() *cobra.Command {
 	cmd := &cobra.Command{Use: "daemon NAME", Short: "Run one of the cluster's daemons in the foreground", Hidden: true}
 	for _, d := range daemons {
-		cmd.AddCommand(d.command(d.name))
+		cmd.AddCommand(d.newCommand(d.name))
 	}
 	return cmd
 }
 
-// linked returns the command of the daemon whose name the binary was called by, or nil.
-func linked(arg0 string) *cobra.Command {
+// linkedDaemon returns the command of the daemon whose name the binary was called by, or nil.
+func linkedDaemon(arg0 string) *cobra.Command {
 	for _, d := range daemons {
 		if filepath.Base(arg0) == d.name {
-			return d.command(d.name)
+			return d.newCommand(d.name)
 		}
 	}
 	return nil
 }
 
-func (d daemon) command(use string) *cobra.Command {
-	cfg, start := d.make()
+func (d daemonCommand) newCommand(use string) *cobra.Command {
+	cfg, start := d.newConfig()
 	var verbosity int
 	cmd := &cobra.Command{
-		Use: use, Short: d.short, Args: cobra.NoArgs, Version: version.Kubernetes + " (clusterctl " + version.Version +
+		Use: use, Short: d.summary, Args: cobra.NoArgs, Version: version.Kubernetes + " (clusterctl " +
+			version.Version +
 			")",
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -131,7 +132,7 @@ func (d daemon) command(use string) *cobra.Command {
 			}
 			flags := map[string]string{}
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = f.Value.String() })
-			return serve(cmd.Context(), d.name, verbosity, flags, start)
+			return runDaemon(cmd.Context(), d.name, verbosity, flags, start)
 		},
 	}
 	cmd.Flags().AddFlagSet(config.Flags(d.name, cfg))
@@ -140,15 +141,15 @@ func (d daemon) command(use string) *cobra.Command {
 	return cmd
 }
 
-// slacken lets the kernel delay this process's wake-ups. If that fails, the daemon works but uses more CPU.
-func slacken() {
-	if err := run.Slacken(); err != nil {
+// setTimerSlack lets the kernel delay this process's wake-ups. If that fails, the daemon works but uses more CPU.
+func setTimerSlack() {
+	if err := run.SetTimerSlack(); err != nil {
 		fmt.Fprintln(os.Stderr, "Warning:", err)
 	}
 }
 
-// serve runs a daemon until the context ends, and reports its state to systemd.
-func serve(
+// runDaemon runs a daemon until the context ends, and reports its state to systemd.
+func runDaemon(
 	ctx context.Context,
 	name string,
 	verbosity int,
@@ -163,7 +164,7 @@ func serve(
 	var wg sync.WaitGroup
 	notify, stop := context.WithCancel(ctx)
 	wg.Go(func() { run.Notify(notify, env.Health) })
-	wg.Go(func() { run.Memory(notify, env.Rest) })
+	wg.Go(func() { run.ManageMemory(notify, env.IdleTasks) })
 	log.Info("starting", "version", version.Version)
 	err := start(ctx, env)
 	stop()
@@ -189,8 +190,8 @@ func newLog(verbosity int) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
-// kubeletFile reads a KubeletConfiguration; without a path it returns the defaults.
-func kubeletFile(path string) (config.KubeletFile, error) {
+// readKubeletFile reads a KubeletConfiguration; without a path it returns the defaults.
+func readKubeletFile(path string) (config.KubeletFile, error) {
 	if path == "" {
 		return config.DefaultKubeletFile(), nil
 	}

@@ -43,7 +43,7 @@ what variables of environments and flags hold whose names speak of secrets are l
 not reached and objects that cannot be listed are named, also in PROBLEMS.txt, and the others are gathered.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, err := flags.look(c, args)
+			configuration, err := flags.loadOffline(c, args)
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ not reached and objects that cannot be listed are named, also in PROBLEMS.txt, a
 			if out == "" {
 				out = name + ".tar.gz"
 			}
-			files, problems, err := collect(c.Context(), engine, configuration.Cluster)
+			files, problems, err := collectBundle(c.Context(), engine, configuration.Cluster)
 			if err != nil {
 				return err
 			}
@@ -88,8 +88,8 @@ not reached and objects that cannot be listed are named, also in PROBLEMS.txt, a
 
 const objectsTimeout = 2 * time.Minute
 
-// collect collects from the machines and the API in parallel. problems describe what could not be collected.
-func collect(
+// collectBundle collects from the machines and the API in parallel. problems describe what could not be collected.
+func collectBundle(
 	ctx context.Context,
 	engine *run.Engine,
 	c *config.Cluster,
@@ -98,7 +98,7 @@ func collect(
 	if err != nil {
 		return nil, nil, err
 	}
-	known := support.NewKnown(secretsOf(s, c))
+	known := support.NewRedactor(knownSecrets(s, c))
 	var objects []support.File
 	var unlisted []string
 	var objectsErr error
@@ -110,7 +110,7 @@ func collect(
 		}
 		ctx, cancel := context.WithTimeout(ctx, objectsTimeout)
 		defer cancel()
-		live, err := connect(s, c)
+		live, err := connectAPI(s, c)
 		if err != nil {
 			objectsErr = err
 			return
@@ -149,9 +149,9 @@ func collect(
 	return files, problems, nil
 }
 
-// secretsOf returns the known secrets: the cluster's keys, and the sensitive values of the configuration and of what
+// knownSecrets returns the known secrets: the cluster's keys, and the sensitive values of the configuration and of what
 // was applied before.
-func secretsOf(s *state.State, c *config.Cluster) []string {
+func knownSecrets(s *state.State, c *config.Cluster) []string {
 	list := slices.Clone(c.Secrets)
 	if s == nil {
 		return list
@@ -178,14 +178,14 @@ func writeArchive(path, folder string, files []support.File, now time.Time) erro
 		return err
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
-	err = errors.Join(archive(f, folder, files, now), f.Chmod(0o600), f.Sync(), f.Close())
+	err = errors.Join(writeTar(f, folder, files, now), f.Chmod(0o600), f.Sync(), f.Close())
 	if err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)
 }
 
-func archive(w io.Writer, folder string, files []support.File, now time.Time) error {
+func writeTar(w io.Writer, folder string, files []support.File, now time.Time) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
 	for _, f := range files {

@@ -39,10 +39,10 @@ Exits with 0 when the packet arrives and with 1 when it does not.`,
   clusterctl debug network node/n1 service/kube-system/kube-dns:53 --protocol udp`,
 		Args: cobra.RangeArgs(2, 3),
 		RunE: func(c *cobra.Command, args []string) error {
-			if wait < time.Second || wait > host.MostTraceTime {
-				return fmt.Errorf("--wait is %s: from 1s to %s", wait, host.MostTraceTime)
+			if wait < time.Second || wait > host.MaxTraceTime {
+				return fmt.Errorf("--wait is %s: from 1s to %s", wait, host.MaxTraceTime)
 			}
-			configuration, err := flags.look(c, args[2:])
+			configuration, err := flags.loadOffline(c, args[2:])
 			if err != nil {
 				return err
 			}
@@ -59,7 +59,7 @@ Exits with 0 when the packet arrives and with 1 when it does not.`,
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), objectsTimeout)
 			defer cancel()
-			live, err := connect(s, configuration.Cluster)
+			live, err := connectAPI(s, configuration.Cluster)
 			if err != nil {
 				return err
 			}
@@ -71,7 +71,7 @@ Exits with 0 when the packet arrives and with 1 when it does not.`,
 			if err != nil {
 				return err
 			}
-			walk, err := follow(c.Context(), engine, cluster, route, wait)
+			walk, err := tracePacket(c.Context(), engine, cluster, route, wait)
 			if err != nil {
 				return err
 			}
@@ -94,8 +94,8 @@ Exits with 0 when the packet arrives and with 1 when it does not.`,
 	return c
 }
 
-// follow sends the packet while the machines watch for it.
-func follow(
+// tracePacket sends the packet while the machines watch for it.
+func tracePacket(
 	ctx context.Context,
 	engine *run.Engine,
 	cluster *packet.Cluster,
@@ -103,34 +103,34 @@ func follow(
 	wait time.Duration,
 ) (packet.Walk, error) {
 	q := host.Trace{
-		Protocol: r.Protocol, To: r.Target, Ports: r.Ports(), Mark: rand.Uint32(), For: wait, From: r.Source,
+		Protocol: r.Protocol, To: r.Target, Ports: r.Ports(), Mark: rand.Uint32(), Duration: wait, From: r.Source,
 		Routes: r.Addresses(),
 	}
-	var sent packet.Sent
-	traced, err := engine.Trace(ctx, q, r.Nodes(), r.Sender, func(ctx context.Context) { sent = sendFromHere(ctx, q) })
+	var sent packet.SendOutcome
+	traced, err := engine.Trace(ctx, q, r.Nodes(), r.Sender, func(ctx context.Context) { sent = sendLocally(ctx, q) })
 	if err != nil {
 		return packet.Walk{}, err
 	}
-	var seen []packet.Seen
+	var seen []packet.NodeReport
 	for _, t := range traced {
-		seen = append(seen, packet.Seen{Node: t.Node, Traced: t.Traced, Error: t.Error})
+		seen = append(seen, packet.NodeReport{Node: t.Node, Traced: t.Traced, Error: t.Error})
 		if t.Node == r.Sender {
-			sent = packet.Sent{Outcome: t.Outcome, Reason: t.Reason, Local: t.Local}
+			sent = packet.SendOutcome{Outcome: t.Outcome, Reason: t.Reason, Local: t.Local}
 		}
 	}
 	return packet.Read(cluster, r, sent, seen), nil
 }
 
-// sendFromHere sends the traced packet from this computer.
-func sendFromHere(ctx context.Context, q host.Trace) packet.Sent {
-	ctx, cancel := context.WithTimeout(ctx, q.For*3/4)
+// sendLocally sends the traced packet from this computer.
+func sendLocally(ctx context.Context, q host.Trace) packet.SendOutcome {
+	ctx, cancel := context.WithTimeout(ctx, q.Duration*3/4)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, strings.ToLower(q.Protocol), q.To.String())
 	if err != nil {
-		return packet.Sent{Outcome: outcomeOf(err), Reason: err.Error()}
+		return packet.SendOutcome{Outcome: outcomeOfError(err), Reason: err.Error()}
 	}
 	defer conn.Close()
-	sent := packet.Sent{Outcome: host.OutcomeConnected}
+	sent := packet.SendOutcome{Outcome: host.OutcomeConnected}
 	sent.Local, _ = netip.ParseAddrPort(conn.LocalAddr().String())
 	if q.Protocol == host.UDP {
 		deadline, _ := ctx.Deadline()
@@ -140,13 +140,13 @@ func sendFromHere(ctx context.Context, q host.Trace) packet.Sent {
 			_, err = conn.Read(make([]byte, 1))
 		}
 		if err != nil {
-			sent.Outcome, sent.Reason = outcomeOf(err), err.Error()
+			sent.Outcome, sent.Reason = outcomeOfError(err), err.Error()
 		}
 	}
 	return sent
 }
 
-func outcomeOf(err error) string {
+func outcomeOfError(err error) string {
 	var slow net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -162,7 +162,7 @@ func printWalk(out io.Writer, r *packet.Route, walk packet.Walk) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	for _, h := range walk.Hops {
 		way := "in"
-		if h.Out {
+		if h.IsOutgoing {
 			way = "out"
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s → %s\t%s\n", h.Node, h.Link, way, h.Kind, h.From, h.To, h.Note)
@@ -177,7 +177,7 @@ func printWalk(out io.Writer, r *packet.Route, walk packet.Walk) error {
 	for _, reason := range walk.Reasons {
 		fmt.Fprintln(out, "  - "+reason)
 	}
-	for _, u := range walk.Unasked {
+	for _, u := range walk.MissingReports {
 		fmt.Fprintln(out, "Not watched: "+u)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 
 // A support bundle contains neither the cluster's keys nor sensitive values of the present configuration or of the last
 // applied one.
-func TestABundleHidesTheClustersOwnSecrets(t *testing.T) {
+func TestSupportBundlesHideTheSecretsOfTheCluster(t *testing.T) {
 	secret := []byte("0123456789abcdef0123456789abcdef")
 	s := &state.State{Keys: state.Keys{
 		CAs: map[string][]byte{
@@ -24,7 +24,7 @@ func TestABundleHidesTheClustersOwnSecrets(t *testing.T) {
 		Encryption:     state.Encryption{Former: []state.EncryptionKey{{Name: "k", Secret: secret}}},
 		Secrets:        []string{"former swordfish"},
 	}}
-	known := support.NewKnown(secretsOf(s, &config.Cluster{Secrets: []string{"present\nhaddock"}}))
+	known := support.NewRedactor(knownSecrets(s, &config.Cluster{Secrets: []string{"present\nhaddock"}}))
 	for _, shown := range []string{"ByqGSM49AgEG", "CCqGSM49AwEH", base64.StdEncoding.EncodeToString(secret),
 		"former\n    swordfish", "haddock"} {
 		if got := known.Hide("x: " + shown + "\n"); strings.Contains(got, shown) || !strings.HasPrefix(got, "x: ") {
@@ -34,7 +34,7 @@ func TestABundleHidesTheClustersOwnSecrets(t *testing.T) {
 	if armour := "-----BEGIN CERTIFICATE-----"; known.Hide(armour) != armour {
 		t.Error("a certificate is hidden")
 	}
-	if list := secretsOf(nil, &config.Cluster{Secrets: []string{"a"}}); len(list) != 1 {
+	if list := knownSecrets(nil, &config.Cluster{Secrets: []string{"a"}}); len(list) != 1 {
 		t.Errorf("without a cluster: %q", list)
 	}
 }

@@ -31,8 +31,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// dev is a development cluster that runs in one process, with etcd as a child process.
-type dev struct {
+// devCluster is a development cluster that runs in one process, with etcd as a child process.
+type devCluster struct {
 	nodes      int
 	data       string
 	port       int
@@ -46,7 +46,7 @@ type dev struct {
 }
 
 func newDev() *cobra.Command {
-	d := &dev{}
+	d := &devCluster{}
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a cluster of pretended nodes in one process, to develop against or to try the API",
@@ -74,7 +74,7 @@ written below the data directory; interrupt it to end everything.`,
 	return cmd
 }
 
-func (d *dev) run(cmd *cobra.Command) (err error) {
+func (d *devCluster) run(cmd *cobra.Command) (err error) {
 	started := time.Now()
 	if d.nodes < 0 || d.nodes > 5000 {
 		return fmt.Errorf("--nodes %d: between 0 and 5000", d.nodes)
@@ -123,7 +123,7 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 	api := run.NewEnv(d.log.With("daemon", "kube-apiserver"))
 	g.Go(func() error { return apiserver.Run(ctx, d.apiServer(etcdURL), api) })
 	// adapts the garbage collector to the API server, which uses the most memory
-	g.Go(func() error { run.Memory(ctx, api.Rest); return nil })
+	g.Go(func() error { run.ManageMemory(ctx, api.IdleTasks); return nil })
 	g.Go(func() error {
 		if err := waitReady(ctx, api.Health); err != nil {
 			return err
@@ -131,7 +131,7 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 		if err := d.holdLeases(ctx); err != nil {
 			return err
 		}
-		if err := d.startRest(ctx, g); err != nil {
+		if err := d.startDaemons(ctx, g); err != nil {
 			return err
 		}
 		fmt.Fprintf(
@@ -156,15 +156,15 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// nobodysAddress is the endpoint of the service kubernetes. Programs expect an endpoint, but it must not be a loopback
-// address, and the API server listens only there. The address is in the documentation range of RFC 5737, so that no
-// other host answers there.
-const nobodysAddress = "192.0.2.1"
+// placeholderEndpoint is the endpoint of the service kubernetes. Programs expect an endpoint, but it must not be a
+// loopback address, and the API server listens only there. The address is in the documentation range of RFC 5737, so
+// that no other host answers there.
+const placeholderEndpoint = "192.0.2.1"
 
-func (d *dev) apiServer(etcdURL string) config.APIServer {
+func (d *devCluster) apiServer(etcdURL string) config.APIServer {
 	cfg := config.DefaultAPIServer()
 	f := d.files
-	cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", nobodysAddress, d.port
+	cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", placeholderEndpoint, d.port
 	cfg.Profiling = true // useful for development
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = f.path(
 		"apiserver.crt",
@@ -197,7 +197,7 @@ func (d *dev) apiServer(etcdURL string) config.APIServer {
 // holdLeases writes the leases that show who the leader is, with a duration of ten years. They are not renewed: this
 // process is the only candidate, and a laptop that sleeps would lose a lease and stop its components. After a restart,
 // the former holder is known to have ended, because it would still use the store.
-func (d *dev) holdLeases(ctx context.Context) error {
+func (d *devCluster) holdLeases(ctx context.Context) error {
 	const decade = 10 * 365 * 24 * 3600 // in seconds
 	config, err := clientcmd.BuildConfigFromFlags("", d.files.admin)
 	if err != nil {
@@ -231,8 +231,8 @@ func (d *dev) holdLeases(ctx context.Context) error {
 	return nil
 }
 
-// startRest starts everything that needs the API.
-func (d *dev) startRest(ctx context.Context, g *errgroup.Group) error {
+// startDaemons starts everything that needs the API.
+func (d *devCluster) startDaemons(ctx context.Context, g *errgroup.Group) error {
 	nodes, err := d.hollowNodes()
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) error {
 			ctx,
 			cfg,
 			run.NewEnv(d.log.With("daemon", "kube-controller-manager")),
-			controllers.Options{Vouched: nodes.has},
+			controllers.Options{AliveWithoutHeartbeat: nodes.isHollow},
 		)
 	})
 	g.Go(func() error {
@@ -279,7 +279,7 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) error {
 
 // startEtcd runs the bundle's etcd as a child process until ctx ends, at most as long as this process. It calls fail if
 // etcd ends earlier.
-func (d *dev) startEtcd(ctx context.Context, wg *sync.WaitGroup, fail func(error)) (string, error) {
+func (d *devCluster) startEtcd(ctx context.Context, wg *sync.WaitGroup, fail func(error)) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -325,7 +325,7 @@ func (d *dev) startEtcd(ctx context.Context, wg *sync.WaitGroup, fail func(error
 	wg.Go(func() {
 		defer out.Close()
 		if err := cmd.Run(); ctx.Err() == nil {
-			fail(fmt.Errorf("etcd ended: %w: %s", err, whyEtcdEnded(out.Name())))
+			fail(fmt.Errorf("etcd ended: %w: %s", err, lastEtcdError(out.Name())))
 		}
 	})
 	return clientURL, nil

@@ -33,9 +33,9 @@ func lockDevData(dir string) (unlock func(), err error) {
 	return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 }
 
-// whyEtcdEnded returns the last error in etcd's log. It is reported at once, because the log is deleted with a
+// lastEtcdError returns the last error in etcd's log. It is reported at once, because the log is deleted with a
 // temporary data directory.
-func whyEtcdEnded(log string) string {
+func lastEtcdError(log string) string {
 	f, err := os.Open(log)
 	if err != nil {
 		return err.Error()

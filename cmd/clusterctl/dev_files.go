@@ -45,7 +45,8 @@ func writeDevFiles(data string, port int, admin string) (devFiles, error) {
 		if err != nil {
 			return f, err
 		}
-		if err := errors.Join(write(f.path("sa.pub"), public), write(f.path("sa.key"), private)); err != nil {
+		if err := errors.Join(writePrivateFile(f.path("sa.pub"), public),
+			writePrivateFile(f.path("sa.key"), private)); err != nil {
 			return f, err
 		}
 	}
@@ -65,8 +66,8 @@ func writeDevFiles(data string, port int, admin string) (devFiles, error) {
 		if err != nil {
 			return f, err
 		}
-		if err := errors.Join(write(f.path(leaf.name+".crt"), pair.Cert),
-			write(f.path(leaf.name+".key"), pair.Key)); err != nil {
+		if err := errors.Join(writePrivateFile(f.path(leaf.name+".crt"), pair.Cert),
+			writePrivateFile(f.path(leaf.name+".key"), pair.Key)); err != nil {
 			return f, err
 		}
 	}
@@ -87,7 +88,7 @@ func (f devFiles) kubeconfig(path, user string, request certs.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(path, text)
+	return writePrivateFile(path, text)
 }
 
 // authority returns the CA with a file name, and creates it if it is missing.
@@ -101,11 +102,12 @@ func (f devFiles) authority(name, kind string) (certs.Pair, error) {
 	if err != nil {
 		return pair, err
 	}
-	return pair, errors.Join(write(f.path(name+".key"), pair.Key), write(f.path(name+".crt"), pair.Cert))
+	return pair, errors.Join(writePrivateFile(f.path(name+".key"), pair.Key),
+		writePrivateFile(f.path(name+".crt"), pair.Cert))
 }
 
-// write atomically replaces a file, readable only by its owner.
-func write(path string, content []byte) error {
+// writePrivateFile atomically replaces a file, readable only by its owner.
+func writePrivateFile(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ const nodesPerRecorder = 50
 
 // hollowNodes creates the nodes without starting them. They share watches and one connection to the API, on which each
 // impersonates its own user.
-func (d *dev) hollowNodes() (hollowNodes, error) {
+func (d *devCluster) hollowNodes() (hollowNodes, error) {
 	api, err := client.Config(client.Options{Kubeconfig: d.files.admin, UserAgent: "kubelet"})
 	if err != nil {
 		return hollowNodes{}, err
@@ -72,10 +72,10 @@ func (d *dev) hollowNodes() (hollowNodes, error) {
 }
 
 // root returns the directory of a node.
-func (d *dev) root(node string) string { return filepath.Join(d.data, "nodes", node) }
+func (d *devCluster) root(node string) string { return filepath.Join(d.data, "nodes", node) }
 
 // start starts the nodes and their shared watches.
-func (h hollowNodes) start(ctx context.Context, g *errgroup.Group, d *dev) {
+func (h hollowNodes) start(ctx context.Context, g *errgroup.Group, d *devCluster) {
 	g.Go(func() error { return h.watches.Run(ctx) })
 	var broadcaster record.EventBroadcaster
 	started := 0
@@ -97,18 +97,18 @@ func (h hollowNodes) start(ctx context.Context, g *errgroup.Group, d *dev) {
 }
 
 // nodeEnv returns the environment of a node. Its metrics are not read, and the metrics of the process are not its own.
-func (d *dev) nodeEnv(name string) run.Env {
+func (d *devCluster) nodeEnv(name string) run.Env {
 	return run.Env{
-		Log:     d.log.With("daemon", "kubelet", "node", name),
-		Metrics: prometheus.NewRegistry(),
-		Health:  &run.Health{},
-		Rest:    &run.Rest{},
-		About:   &run.About{Started: time.Now()},
+		Log:       d.log.With("daemon", "kubelet", "node", name),
+		Metrics:   prometheus.NewRegistry(),
+		Health:    &run.Health{},
+		IdleTasks: &run.IdleTasks{},
+		About:     &run.About{Started: time.Now()},
 	}
 }
 
-// has reports whether a node is simulated by this process.
-func (h hollowNodes) has(node string) bool {
+// isHollow reports whether a node is simulated by this process.
+func (h hollowNodes) isHollow(node string) bool {
 	_, ok := h.options[node]
 	return ok
 }
@@ -126,5 +126,5 @@ func (h hollowNodes) Read(ctx context.Context, node *corev1.Node) (io.ReadCloser
 	return io.NopCloser(&text), nil
 }
 
-// Forget implements metrics.Source.
-func (hollowNodes) Forget(string) {}
+// Release implements metrics.Source.
+func (hollowNodes) Release(string) {}

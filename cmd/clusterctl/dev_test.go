@@ -10,7 +10,7 @@ import (
 )
 
 // The test holds the lock as a running cluster does.
-func TestASecondDevelopmentClusterLeavesTheDataOfARunningOneAlone(t *testing.T) {
+func TestSecondDevelopmentClustersDoNotTouchTheDataOfARunningOne(t *testing.T) {
 	data := t.TempDir()
 	f, err := os.Create(filepath.Join(data, "lock"))
 	if err != nil {
@@ -28,7 +28,7 @@ func TestASecondDevelopmentClusterLeavesTheDataOfARunningOneAlone(t *testing.T) 
 	root := newRoot()
 	root.SetArgs([]string{"dev", "--data", data})
 	root.SetErr(&said)
-	if code := execute(t.Context(), root); code != 1 ||
+	if code := runCommand(t.Context(), root); code != 1 ||
 		!strings.Contains(said.String(), "another clusterctl dev uses "+data) {
 		t.Errorf("exit code %d, and %q", code, said.String())
 	}
@@ -38,7 +38,7 @@ func TestASecondDevelopmentClusterLeavesTheDataOfARunningOneAlone(t *testing.T) 
 }
 
 // The test reads the log that etcd writes when the disk is full.
-func TestWhyEtcdEndedIsTheLastErrorOfItsLog(t *testing.T) {
+func TestTheLastEtcdErrorIsReadFromItsLog(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "etcd.log")
 	text := `{"level":"info","msg":"starting"}
 {"level":"error","msg":"something else"}
@@ -50,7 +50,7 @@ goroutine 1 [running]:
 	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if is, want := whyEtcdEnded(log), "failed to create WAL: no space left on device"; is != want {
+	if is, want := lastEtcdError(log), "failed to create WAL: no space left on device"; is != want {
 		t.Errorf("%q, want %q", is, want)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// documents returns the texts of the documents whose commands users copy literally.
-func documents(t *testing.T) map[string]string {
+// documentTexts returns the texts of the documents whose commands users copy literally.
+func documentTexts(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("../../docs/operations/*.md")
 	if err != nil || len(paths) == 0 {
@@ -36,8 +36,8 @@ func documents(t *testing.T) map[string]string {
 	return texts
 }
 
-// passage is a code block of a document, or code within its text.
-type passage struct {
+// codePassage is a code block of a document, or code within its text.
+type codePassage struct {
 	line     int
 	language string
 	inline   bool
@@ -46,13 +46,13 @@ type passage struct {
 
 var inlineCode = regexp.MustCompile("`([^`\n]+)`")
 
-func passages(text string) (list []passage) {
-	var block *passage
+func findPassages(text string) (list []codePassage) {
+	var block *codePassage
 	for i, line := range strings.Split(text, "\n") {
 		fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
 		switch {
 		case isFence && block == nil:
-			block = &passage{line: i + 2, language: fence}
+			block = &codePassage{line: i + 2, language: fence}
 		case isFence:
 			list = append(list, *block)
 			block = nil
@@ -60,7 +60,7 @@ func passages(text string) (list []passage) {
 			block.text += line + "\n"
 		default:
 			for _, m := range inlineCode.FindAllStringSubmatch(line, -1) {
-				list = append(list, passage{line: i + 1, inline: true, text: m[1]})
+				list = append(list, codePassage{line: i + 1, inline: true, text: m[1]})
 			}
 		}
 	}
@@ -72,9 +72,9 @@ var (
 	shellWord = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
 )
 
-// commands returns the commands of clusterctl and make in a passage. A block that does not begin with a command is the
-// output of a command.
-func commands(p passage) (list [][]string) {
+// findCommands returns the commands of clusterctl and make in a passage. A block that does not begin with a command is
+// the output of a command.
+func findCommands(p codePassage) (list [][]string) {
 	first := strings.Fields(p.text)
 	if p.language != "" || len(first) == 0 ||
 		!p.inline && !strings.Contains(" clusterctl make kubectl export (umask git go sudo ", " "+first[0]+" ") {
@@ -100,15 +100,15 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := 0
-	for path, text := range documents(t) {
-		for _, p := range passages(text) {
-			for _, words := range commands(p) {
+	for path, text := range documentTexts(t) {
+		for _, p := range findPassages(text) {
+			for _, words := range findCommands(p) {
 				found++
 				var err error
 				if words[0] == "make" {
-					err = madeBy(string(makefile), words[1:])
+					err = makeError(string(makefile), words[1:])
 				} else {
-					err = takes(newRoot(), words[1:], p.inline)
+					err = commandError(newRoot(), words[1:], p.inline)
 				}
 				if err != nil {
 					t.Errorf("%s:%d: %s: %v", path, p.line, strings.Join(words, " "), err)
@@ -121,9 +121,9 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// takes returns the reason why a command line is not valid. A mention within a text may omit arguments.
-func takes(root *cobra.Command, args []string, mention bool) error {
-	c, rest, err := root.Find(long(root, args))
+// commandError returns the reason why a command line is not valid. A mention within a text may omit arguments.
+func commandError(root *cobra.Command, args []string, mention bool) error {
+	c, rest, err := root.Find(toDoubleDash(root, args))
 	if err != nil {
 		return err
 	}
@@ -148,9 +148,9 @@ func takes(root *cobra.Command, args []string, mention bool) error {
 	}
 }
 
-// madeBy returns the reason why make does not accept words. Targets must have a help text, and the Makefile must use
+// makeError returns the reason why make does not accept words. Targets must have a help text, and the Makefile must use
 // the variables.
-func madeBy(makefile string, words []string) error {
+func makeError(makefile string, words []string) error {
 	for _, w := range words {
 		name, _, variable := strings.Cut(w, "=")
 		target := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `:`)
@@ -165,35 +165,35 @@ func madeBy(makefile string, words []string) error {
 }
 
 // The checks report invalid command lines, so that an outdated page does not pass.
-func TestCommandsThatAreNoneAreFound(t *testing.T) {
+func TestInvalidCommandsAreFound(t *testing.T) {
 	for _, line := range []string{"certs rotat all", "plan -no-such-flag", "etcd snapshot restore a " +
 		"b", "apply one two", "nothing", "certs rotate"} {
-		if err := takes(newRoot(), strings.Fields(line), false); err == nil {
+		if err := commandError(newRoot(), strings.Fields(line), false); err == nil {
 			t.Errorf("clusterctl %s is taken for a command", line)
 		}
 	}
-	if err := takes(newRoot(), strings.Fields("certs rotate"), true); err != nil {
+	if err := commandError(newRoot(), strings.Fields("certs rotate"), true); err != nil {
 		t.Errorf("a mention of clusterctl certs rotate: %v", err)
 	}
-	if madeBy("demo: build ## x\n\t$(A)\n", []string{"demo", "A=1"}) != nil ||
-		madeBy("demo:\n", []string{"demos"}) == nil ||
-		madeBy("demo:\n", []string{"A=1"}) == nil {
+	if makeError("demo: build ## x\n\t$(A)\n", []string{"demo", "A=1"}) != nil ||
+		makeError("demo:\n", []string{"demos"}) == nil ||
+		makeError("demo:\n", []string{"A=1"}) == nil {
 		t.Error("targets and variables of a Makefile are not told apart from others")
 	}
-	if got := commands(passage{text: "Error: clusterctl x\nclusterctl y makes it\n"}); got != nil {
+	if got := findCommands(codePassage{text: "Error: clusterctl x\nclusterctl y makes it\n"}); got != nil {
 		t.Errorf("what a command prints is taken for commands: %q", got)
 	}
 }
 
-var wantsVariable = regexp.MustCompile(`var\.([a-z0-9_]+)`)
+var variableReference = regexp.MustCompile(`var\.([a-z0-9_]+)`)
 
 // Every configuration in a document is valid, together with the variables and machines that it leaves to the reader.
 func TestConfigurationsInDocumentsAreValid(t *testing.T) {
 	found := 0
-	for path, text := range documents(t) {
+	for path, text := range documentTexts(t) {
 		cluster := ""
 		const some = "cluster \"c\" {}\nmachine \"m\" {\n  address = \"192.0.2.9\"\n  roles = [\"control-plane\"]\n}\n"
-		for _, p := range passages(text) {
+		for _, p := range findPassages(text) {
 			if p.language != "hcl" {
 				continue
 			}
@@ -207,20 +207,20 @@ func TestConfigurationsInDocumentsAreValid(t *testing.T) {
 			if cluster == "" && strings.Contains(p.text, "cluster \"") {
 				cluster = shown
 			}
-			for _, m := range wantsVariable.FindAllStringSubmatch(shown, -1) {
+			for _, m := range variableReference.FindAllStringSubmatch(shown, -1) {
 				shown += fmt.Sprintf("variable %q { default = \"x\" }\n", m[1])
 			}
 			if err := os.WriteFile(filepath.Join(dir, "cluster.hcl"), []byte(shown), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			for _, m := range regexp.MustCompile(`archive = "([^"]+)"`).FindAllStringSubmatch(shown, -1) {
-				imageFile(t, filepath.Join(dir, m[1]))
+				writeImage(t, filepath.Join(dir, m[1]))
 			}
 			root, out := newRoot(), &bytes.Buffer{}
 			root.SetArgs([]string{"validate", dir})
 			root.SetOut(out)
 			root.SetErr(out)
-			if code := execute(t.Context(), root); code != 0 {
+			if code := runCommand(t.Context(), root); code != 0 {
 				t.Errorf("%s:%d: clusterctl validate of what is shown gives %d: %s", path, p.line, code, out)
 			}
 		}
@@ -230,8 +230,8 @@ func TestConfigurationsInDocumentsAreValid(t *testing.T) {
 	}
 }
 
-// imageFile writes an archive of an image without layers.
-func imageFile(t *testing.T, path string) {
+// writeImage writes an archive of an image without layers.
+func writeImage(t *testing.T, path string) {
 	t.Helper()
 	ref, err := registry.NewTag("shop/web:1")
 	if err != nil {

@@ -42,9 +42,9 @@ type runFlags struct {
 	refreshOnly       bool
 	noSnapshot        bool
 	skipUnreachable   bool
-	unattended        bool // never ask for a passphrase or send programs to machines
+	isUnattended      bool // never ask for a passphrase or send programs to machines
 
-	held *state.Lock // the lock under which the store is written, if it is taken
+	heldLock *state.Lock // the lock under which the store is written, if it is taken
 }
 
 func (f *runFlags) add(c *cobra.Command) {
@@ -112,12 +112,12 @@ func (f *runFlags) store(c *load.Configuration) (state.Store, error) {
 	}
 	dir := f.stateDir
 	if dir == "" {
-		dir = filepath.Join(c.Dir, state.Folder)
+		dir = filepath.Join(c.Dir, state.DirName)
 	}
 	return state.Store{
 		Dir:    dir,
 		Sealer: state.Sealer{Passphrase: os.Getenv(state.PassphraseEnv), KeyFile: keyFile},
-		Lock:   f.held,
+		Lock:   f.heldLock,
 	}, nil
 }
 
@@ -135,17 +135,19 @@ func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engi
 		return nil, err
 	}
 	if say != nil {
-		files.Compressing = func(file bundle.File) {
+		files.OnCompress = func(file bundle.File) {
 			say(run.Event{Time: time.Now(), Kind: run.EventPhase, Size: file.Size,
-				Message: fmt.Sprintf("compressing %s, %s", file.Name, megabytes(file.Size))})
+				Message: fmt.Sprintf("compressing %s, %s", file.Name, formatMegabytes(file.Size))})
 		}
 	}
 	return &run.Engine{
-		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive(store), Run: rand.Text(),
-		Who:         who(),
+		Config: c.Cluster, Store: store, Bundle: files, Report: say, ConnectCluster: connectLive(store),
+		Run:         rand.Text(),
+		Operator:    operatorName(),
 		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews,
-		RenewOn: f.renewOn, Losses: f.losses, Downgrade: f.downgrade, Refresh: f.refreshOnly, NoSnapshot: f.noSnapshot,
-		SkipUnreachable: f.skipUnreachable,
+		RenewOn: f.renewOn, AllowedLosses: f.losses, Downgrade: f.downgrade, IsRefreshOnly: f.refreshOnly,
+		SkipsSnapshot:    f.noSnapshot,
+		SkipsUnreachable: f.skipUnreachable,
 		Dial: func(ctx context.Context,
 			m config.Machine) (run.Agent, error) {
 			return f.dial(ctx, m, files, say)
@@ -177,8 +179,8 @@ func openBundleOf(program string) (*bundle.Bundle, error) {
 	return bundle.Open(executable, filepath.Join(cache, "clusterctl"))
 }
 
-// uname maps Go's names of architectures to those of uname -m.
-var uname = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
+// unameArchs maps Go's names of architectures to those of uname -m.
+var unameArchs = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // dial logs in to a machine and starts the agent.
 func (f *runFlags) dial(
@@ -194,9 +196,9 @@ func (f *runFlags) dial(
 		return nil, err
 	}
 	stream, err := client.Start(ctx, ssh.Program{
-		Digest: program.Digest, Arch: uname[runtime.GOARCH],
+		Digest: program.Digest, Arch: unameArchs[runtime.GOARCH],
 		Gzip: func(ctx context.Context) (io.ReadCloser, error) {
-			if f.unattended {
+			if f.isUnattended {
 				return nil, errors.New("it does not have this release")
 			}
 			content, err := files.Gzip(ctx, program)
@@ -205,18 +207,18 @@ func (f *runFlags) dial(
 			}
 			size := run.CompressedSize(content)
 			say(run.Event{Time: time.Now(), Kind: run.EventSend, Machine: m.Address, Size: size,
-				Message: bundle.Clusterctl + ", " + megabytes(size) + " compressed"})
+				Message: bundle.Clusterctl + ", " + formatMegabytes(size) + " compressed"})
 			return &run.Sending{ReadCloser: content, Machine: m.Address, Name: bundle.Clusterctl, Size: size,
-				Say: say}, nil
+				Report: say}, nil
 		},
 	})
 	if err != nil {
 		_ = client.Close()
 		return nil, err
 	}
-	a := &machineAgent{Client: agent.NewClient(&session{ReadWriteCloser: stream, client: client})}
-	if client.Brought {
-		a.brought = program.Size
+	a := &machineAgent{Client: agent.NewClient(&agentConnection{ReadWriteCloser: stream, client: client})}
+	if client.WasProgramSent {
+		a.sentBytes = program.Size
 	}
 	return a, nil
 }
@@ -224,42 +226,43 @@ func (f *runFlags) dial(
 // machineAgent is an agent client that records how much was sent to the machine before the agent could start.
 type machineAgent struct {
 	*agent.Client
-	brought int64
+	sentBytes int64
 }
 
-// Brought returns the size in bytes of this program if this run copied it to the machine, or 0.
-func (a *machineAgent) Brought() int64 { return a.brought }
+// SentBytes returns the size in bytes of this program if this run copied it to the machine, or 0.
+func (a *machineAgent) SentBytes() int64 { return a.sentBytes }
 
-func megabytes(n int64) string { return fmt.Sprintf("%d MB", (n+999_999)/1_000_000) }
+func formatMegabytes(n int64) string { return fmt.Sprintf("%d MB", (n+999_999)/1_000_000) }
 
 func (f *runFlags) sshOptions() ssh.Options {
-	o := ssh.Options{AcceptNewHostKeys: f.acceptNewHostKeys, Timeout: f.sshTimeout, Passphrase: passphrases.ask}
-	if f.unattended {
+	o := ssh.Options{AcceptNewHostKeys: f.acceptNewHostKeys, Timeout: f.sshTimeout,
+		Passphrase: passphrases.askPassphrase}
+	if f.isUnattended {
 		o.Passphrase = nil
 	}
 	return o
 }
 
-// session is the agent's connection. Closing it also closes the SSH connection.
-type session struct {
+// agentConnection is the agent's connection. Closing it also closes the SSH connection.
+type agentConnection struct {
 	io.ReadWriteCloser
 	client *ssh.Client
 }
 
-func (s *session) Close() error {
+func (s *agentConnection) Close() error {
 	err := s.ReadWriteCloser.Close()
 	_ = s.client.Close()
 	return err
 }
 
-// toolCertificate is the lifetime of clusterctl's own client certificate, which is issued for every run.
-const toolCertificate = 24 * time.Hour
+// toolCertificateLifetime is the lifetime of clusterctl's own client certificate, which is issued for every run.
+const toolCertificateLifetime = 24 * time.Hour
 
 // connectLive returns a function that connects to the API. The client caches the objects that need no dry run in a file
 // beside the state.
 func connectLive(store state.Store) func(*state.State, *config.Cluster) (run.Cluster, error) {
 	return func(s *state.State, c *config.Cluster) (run.Cluster, error) {
-		live, err := connect(s, c)
+		live, err := connectAPI(s, c)
 		if err != nil {
 			return nil, err
 		}
@@ -268,17 +271,17 @@ func connectLive(store state.Store) func(*state.State, *config.Cluster) (run.Clu
 	}
 }
 
-func connect(s *state.State, c *config.Cluster) (*workload.Live, error) {
+func connectAPI(s *state.State, c *config.Cluster) (*workload.Live, error) {
 	request := certs.SuperAdmin()
-	request.Lifetime = toolCertificate
+	request.Lifetime = toolCertificateLifetime
 	pair, err := certs.Issue(s.CA(certs.ClusterCA), request, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return workload.Connect(apiServers(c), s.Trust(certs.ClusterCA), pair)
+	return workload.Connect(apiServerAddresses(c), s.Trust(certs.ClusterCA), pair)
 }
 
-func apiServers(c *config.Cluster) (list []string) {
+func apiServerAddresses(c *config.Cluster) (list []string) {
 	for _, m := range c.ControlPlane() {
 		list = append(list, net.JoinHostPort(m.IP.String(), "6443"))
 	}
@@ -289,11 +292,11 @@ func apiServers(c *config.Cluster) (list []string) {
 func (f *runFlags) lock(ctx context.Context, store state.Store) (*state.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(f.lockTimeout, time.Second))
 	defer cancel()
-	return state.Acquire(ctx, store.Dir, who())
+	return state.Acquire(ctx, store.Dir, operatorName())
 }
 
-// who identifies the user and the process to other users who want to change the same cluster.
-func who() string {
+// operatorName identifies the user and the process to other users who want to change the same cluster.
+func operatorName() string {
 	host, _ := os.Hostname()
 	who := fmt.Sprintf("%s, process %d", host, os.Getpid())
 	if user := os.Getenv("USER"); user != "" {
@@ -307,29 +310,29 @@ var errNoCluster = errors.New(
 	"there is no cluster yet: apply first. Was the state lost, clusterctl state rebuild makes it anew",
 )
 
-// locked returns the store of a configuration's state and takes its lock, which is held until unlock.
-func (f *runFlags) locked(ctx context.Context, c *load.Configuration) (state.Store, error) {
+// lockedStore returns the store of a configuration's state and takes its lock, which is held until unlock.
+func (f *runFlags) lockedStore(ctx context.Context, c *load.Configuration) (state.Store, error) {
 	store, err := f.store(c)
 	if err != nil {
 		return store, err
 	}
-	if f.held, err = f.lock(ctx, store); err != nil {
+	if f.heldLock, err = f.lock(ctx, store); err != nil {
 		return store, err
 	}
-	store.Lock = f.held
+	store.Lock = f.heldLock
 	return store, nil
 }
 
-func (f *runFlags) unlock() { _ = f.held.Release() }
+func (f *runFlags) unlock() { _ = f.heldLock.Release() }
 
-// applied loads the configuration and the state of its cluster.
-func (f *runFlags) applied(c *cobra.Command, args []string) (*load.Configuration, *state.State, error) {
-	configuration, s, _, err := f.appliedIn(c, args)
+// loadApplied loads the configuration and the state of its cluster.
+func (f *runFlags) loadApplied(c *cobra.Command, args []string) (*load.Configuration, *state.State, error) {
+	configuration, s, _, err := f.loadAppliedIn(c, args)
 	return configuration, s, err
 }
 
-// appliedIn also returns the state's directory, which contains the list of issued kubeconfigs.
-func (f *runFlags) appliedIn(
+// loadAppliedIn also returns the state's directory, which contains the list of issued kubeconfigs.
+func (f *runFlags) loadAppliedIn(
 	c *cobra.Command,
 	args []string,
 ) (_ *load.Configuration, _ *state.State, dir string, _ error) {

@@ -49,17 +49,19 @@ func (f *storeFlags) add(c *cobra.Command) {
 	f.addReach(c)
 	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long all of it may take")
 	c.Flags().BoolVar(&f.json, "json", false, "the result as JSON")
-	for flag, complete := range map[string]cobra.CompletionFunc{"state": directories, "chdir": directories} {
+	for flag, complete := range map[string]cobra.CompletionFunc{"state": completeDirectories,
+		"chdir": completeDirectories} {
 		_ = c.RegisterFlagCompletionFunc(flag, complete) // never fails, because the flag exists
 	}
 }
 
-func directories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+func completeDirectories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// access opens the store of the configuration in the directory and calls do.
-func (f *storeFlags) access(c *cobra.Command, do func(context.Context, *load.Configuration, *run.Access) error) error {
+// withStore opens the store of the configuration in the directory and calls do.
+func (f *storeFlags) withStore(c *cobra.Command,
+	do func(context.Context, *load.Configuration, *run.Access) error) error {
 	configuration, err := f.load(c, []string{f.folder})
 	if err != nil {
 		return err
@@ -101,7 +103,7 @@ type etcdStatus struct {
 	Majority  bool                      `json:"majority"`
 	Snapshots map[string]*store.Outcome `json:"snapshots"`           // outcome of the last snapshot, by machine
 	Unreached map[string]string         `json:"unreached,omitempty"` // reasons by machine
-	Trouble   []string                  `json:"trouble,omitempty"`   // problems that were found
+	Problems  []string                  `json:"trouble,omitempty"`   // problems that were found
 }
 
 func newEtcdStatus() *cobra.Command {
@@ -111,40 +113,41 @@ func newEtcdStatus() *cobra.Command {
 			"exit with 1 when something is not well",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return flags.access(c, func(ctx context.Context, configuration *load.Configuration, a *run.Access) error {
-				members, err := a.Status(ctx)
-				if err != nil {
+			return flags.withStore(c,
+				func(ctx context.Context, configuration *load.Configuration, a *run.Access) error {
+					members, err := a.Status(ctx)
+					if err != nil {
+						return err
+					}
+					s := etcdStatus{
+						Members:   members,
+						Majority:  run.HasMajority(members),
+						Snapshots: a.LastSnapshots(),
+						Unreached: a.Unreached(),
+					}
+					s.addProblems(configuration, time.Now())
+					if flags.json {
+						err = flags.print(c, s)
+					} else {
+						err = s.print(c, time.Now())
+					}
+					if err == nil && len(s.Problems) > 0 {
+						return exitCode(1)
+					}
 					return err
-				}
-				s := etcdStatus{
-					Members:   members,
-					Majority:  run.Majority(members),
-					Snapshots: a.LastSnapshots(),
-					Unreached: a.Unreached(),
-				}
-				s.judge(configuration, time.Now())
-				if flags.json {
-					err = flags.print(c, s)
-				} else {
-					err = s.print(c, time.Now())
-				}
-				if err == nil && len(s.Trouble) > 0 {
-					return exitCode(1)
-				}
-				return err
-			})
+				})
 		},
 	}
 	flags.add(c)
 	return c
 }
 
-// almost is the share of the quota above which the store counts as nearly full.
-const almost = 0.8
+// nearlyFull is the share of the quota above which the store counts as nearly full.
+const nearlyFull = 0.8
 
-// judge adds the problems to s.Trouble.
-func (s *etcdStatus) judge(configuration *load.Configuration, now time.Time) {
-	say := func(format string, args ...any) { s.Trouble = append(s.Trouble, fmt.Sprintf(format, args...)) }
+// addProblems adds the problems to s.Trouble.
+func (s *etcdStatus) addProblems(configuration *load.Configuration, now time.Time) {
+	say := func(format string, args ...any) { s.Problems = append(s.Problems, fmt.Sprintf(format, args...)) }
 	if !s.Majority {
 		say(
 			"the store has no majority, so that nothing can be written: docs/operations/etcd-majority-lost.md says " +
@@ -164,31 +167,31 @@ func (s *etcdStatus) judge(configuration *load.Configuration, now time.Time) {
 					"-replace", m.Name, alarm)
 			}
 		}
-		if m.Error == "" && m.Quota > 0 && float64(m.Size) > almost*float64(m.Quota) && len(m.Alarms) == 0 {
+		if m.Error == "" && m.Quota > 0 && float64(m.Size) > nearlyFull*float64(m.Quota) && len(m.Alarms) == 0 {
 			say(
 				"%s has %s of the %s that it may have, of which %s are in use: clusterctl etcd defrag gives back the "+
 					"rest",
 				m.Name,
-				size(m.Size),
-				size(m.Quota),
-				size(m.Used),
+				formatSize(m.Size),
+				formatSize(m.Quota),
+				formatSize(m.Used),
 			)
 		}
 		if m.Error != "" {
-			say("%s: %s", name(m), m.Error)
+			say("%s: %s", memberName(m), m.Error)
 		}
 	}
-	for _, name := range sorted(s.Snapshots) {
-		if text := run.SnapshotTrouble(configuration.Cluster.Etcd.Snapshot, s.Snapshots[name], now); text != "" {
+	for _, name := range sortedKeys(s.Snapshots) {
+		if text := run.SnapshotProblem(configuration.Cluster.Etcd.Snapshot, s.Snapshots[name], now); text != "" {
 			say("%s: %s", name, text)
 		}
 	}
-	for _, name := range sorted(s.Unreached) {
+	for _, name := range sortedKeys(s.Unreached) {
 		say("%s is not reached: %s", name, s.Unreached[name])
 	}
 }
 
-func sorted[V any](m map[string]V) (keys []string) {
+func sortedKeys[V any](m map[string]V) (keys []string) {
 	for k := range m {
 		keys = append(keys, k)
 	}
@@ -196,14 +199,14 @@ func sorted[V any](m map[string]V) (keys []string) {
 	return keys
 }
 
-func name(m store.Member) string {
+func memberName(m store.Member) string {
 	if m.Name == "" {
 		return m.ID
 	}
 	return m.Name
 }
 
-func size(bytes int64) string {
+func formatSize(bytes int64) string {
 	const mega = 1 << 20
 	if bytes >= 10<<30 {
 		return fmt.Sprintf("%d GiB", bytes>>30)
@@ -216,7 +219,7 @@ func (s *etcdStatus) print(c *cobra.Command, now time.Time) error {
 	fmt.Fprintln(w, "MEMBER\tIS\tSIZE\tIN USE\tQUOTA\tREVISION\tALARMS\tLAST SNAPSHOT\tVERSION")
 	for _, m := range s.Members {
 		if m.Error != "" {
-			fmt.Fprintf(w, "%s\tdoes not answer\t-\t-\t-\t-\t-\t%s\t-\n", name(m), s.last(m.Name, now))
+			fmt.Fprintf(w, "%s\tdoes not answer\t-\t-\t-\t-\t-\t%s\t-\n", memberName(m), s.lastSnapshot(m.Name, now))
 			continue
 		}
 		alarms := strings.Join(m.Alarms, ",")
@@ -226,39 +229,39 @@ func (s *etcdStatus) print(c *cobra.Command, now time.Time) error {
 		fmt.Fprintf(
 			w,
 			"%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
-			name(m),
-			part(m),
-			size(m.Size),
-			size(m.Used),
-			size(m.Quota),
+			memberName(m),
+			memberRole(m),
+			formatSize(m.Size),
+			formatSize(m.Used),
+			formatSize(m.Quota),
 			m.Revision,
 			alarms,
-			s.last(m.Name, now),
+			s.lastSnapshot(m.Name, now),
 			m.Version,
 		)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, text := range s.Trouble {
+	for _, text := range s.Problems {
 		fmt.Fprintln(c.OutOrStdout(), text)
 	}
 	return nil
 }
 
-func (s *etcdStatus) last(name string, now time.Time) string {
+func (s *etcdStatus) lastSnapshot(name string, now time.Time) string {
 	o := s.Snapshots[name]
 	if o == nil || o.Good == nil {
 		return "none"
 	}
-	text := run.Age(now.Sub(o.Good.Taken)) + " ago"
+	text := run.FormatAge(now.Sub(o.Good.Taken)) + " ago"
 	if o.Error != "" {
 		text += ", then failed"
 	}
 	return text
 }
 
-func part(m store.Member) string {
+func memberRole(m store.Member) string {
 	switch {
 	case m.Unstarted:
 		return "not started"
@@ -276,7 +279,7 @@ func newEtcdMembers() *cobra.Command {
 		Use: "members", Short: "List the store's members",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
 				members, err := a.Status(ctx)
 				if err != nil {
 					return err
@@ -287,7 +290,7 @@ func newEtcdMembers() *cobra.Command {
 				w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
 				fmt.Fprintln(w, "ID\tMEMBER\tIS\tADDRESS")
 				for _, m := range members {
-					is := part(m)
+					is := memberRole(m)
 					if m.Error != "" {
 						is = "does not answer"
 					}
@@ -309,7 +312,7 @@ func newEtcdRemove() *cobra.Command {
 			"machine, take the machine or its role out of the configuration and apply.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
 				m, err := a.Remove(ctx, args[0])
 				if err != nil {
 					return err
@@ -340,7 +343,7 @@ func newDefrag() *cobra.Command {
 			"member answers nobody meanwhile: before each, the others must be a majority.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
 				list := []store.Member{}
 				err := a.Defrag(ctx, func(before, after store.Member) {
 					list = append(list, after)
@@ -349,8 +352,8 @@ func newDefrag() *cobra.Command {
 							c.OutOrStdout(),
 							"%s: %s, before %s\n",
 							after.Name,
-							size(after.Size),
-							size(before.Size),
+							formatSize(after.Size),
+							formatSize(before.Size),
 						)
 					}
 				})
@@ -377,7 +380,7 @@ func newAlarm() *cobra.Command {
 		Use: "list", Short: "List the alarms that members raise",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return listing.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return listing.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
 				members, err := a.Status(ctx)
 				if err != nil {
 					return err
@@ -391,7 +394,7 @@ func newAlarm() *cobra.Command {
 				if listing.json {
 					return listing.print(c, alarms)
 				}
-				for _, name := range sorted(alarms) {
+				for _, name := range sortedKeys(alarms) {
 					fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", name, strings.Join(alarms[name], ", "))
 				}
 				if len(alarms) == 0 {
@@ -406,21 +409,21 @@ func newAlarm() *cobra.Command {
 		Use: "disarm", Short: "Take all alarms back, once their cause is gone: after NOSPACE, compact and defrag first",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return disarming.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return disarming.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
 				members, err := a.Status(ctx)
 				if err != nil {
 					return err
 				}
 				for _, m := range members {
 					if slices.Contains(m.Alarms, "NOSPACE") && m.Quota > 0 &&
-						float64(m.Size) > almost*float64(m.Quota) {
+						float64(m.Size) > nearlyFull*float64(m.Quota) {
 						return fmt.Errorf(
 							"%s still has %s of the %s that it may have, so that the alarm would soon be raised "+
 								"again: clusterctl etcd compact, then clusterctl etcd defrag come first; or raise "+
 								"etcd { quota } in the cluster block and apply",
 							m.Name,
-							size(m.Size),
-							size(m.Quota),
+							formatSize(m.Size),
+							formatSize(m.Quota),
 						)
 					}
 				}
@@ -452,7 +455,7 @@ func newCompact() *cobra.Command {
 			if revision < 0 || keep < 0 {
 				return errors.New("revisions are counted from 1")
 			}
-			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
 				at, err := a.Compact(ctx, revision, keep)
 				switch {
 				case err != nil:

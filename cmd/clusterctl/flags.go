@@ -7,12 +7,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// passOn are the commands whose arguments belong to another program, from the first non-flag argument on.
-var passOn = map[string]bool{"ssh": true, "daemon": true}
+// passThrough are the commands whose arguments belong to another program, from the first non-flag argument on.
+var passThrough = map[string]bool{"ssh": true, "daemon": true}
 
-// long converts flags with one dash, as in Terraform, to flags with two dashes, which are also accepted. It does not
-// change one-letter flags and the values of flags.
-func long(root *cobra.Command, args []string) []string {
+// toDoubleDash converts flags with one dash, as in Terraform, to flags with two dashes, which are also accepted. It
+// does not change one-letter flags and the values of flags.
+func toDoubleDash(root *cobra.Command, args []string) []string {
 	out := make([]string, 0, len(args))
 	c, value := root, false
 	for i, a := range args {
@@ -22,7 +22,7 @@ func long(root *cobra.Command, args []string) []string {
 		case a == "--":
 			return append(out, args[i:]...)
 		case !strings.HasPrefix(a, "-") || a == "-":
-			if passOn[c.Name()] {
+			if passThrough[c.Name()] {
 				return append(out, args[i:]...)
 			}
 			if below, _, err := c.Find([]string{a}); err == nil {
@@ -33,15 +33,15 @@ func long(root *cobra.Command, args []string) []string {
 			if !strings.HasPrefix(a, "--") && len(name) > 2 {
 				a, name = "-"+a, "-"+name
 			}
-			value = !given && wantsValue(c, name)
+			value = !given && needsValue(c, name)
 		}
 		out = append(out, a)
 	}
 	return out
 }
 
-// wantsValue reports whether the word after a flag is its value.
-func wantsValue(c *cobra.Command, flag string) bool {
+// needsValue reports whether the word after a flag is its value.
+func needsValue(c *cobra.Command, flag string) bool {
 	var f *pflag.Flag
 	if name, ok := strings.CutPrefix(flag, "--"); ok {
 		f = c.Flags().Lookup(name)

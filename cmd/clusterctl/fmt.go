@@ -32,7 +32,7 @@ func newFmt() *cobra.Command {
 				if check {
 					continue
 				}
-				if err := rewrite(file, changed[file]); err != nil {
+				if err := rewriteFile(file, changed[file]); err != nil {
 					return fmt.Errorf("write %s: %w", file, err)
 				}
 			}
@@ -46,9 +46,9 @@ func newFmt() *cobra.Command {
 	return c
 }
 
-// rewrite atomically replaces the text of an existing file, so that a full disk cannot destroy a configuration. It
+// rewriteFile atomically replaces the text of an existing file, so that a full disk cannot destroy a configuration. It
 // follows links.
-func rewrite(path string, text []byte) error {
+func rewriteFile(path string, text []byte) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ them is and a digest of its content. What is locked already is fetched as it is 
 			if len(args) > 0 {
 				path = args[0]
 			}
-			configuration, diags := load.Get(
+			configuration, diags := load.FetchModules(
 				c.Context(),
 				path,
 				update,

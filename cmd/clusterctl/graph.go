@@ -20,20 +20,20 @@ func newGraph() *cobra.Command {
   clusterctl graph -svg graph.svg`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := noConfiguration("svg", svg, "svg"); err != nil {
+			if err := rejectConfigurationName("svg", svg, "svg"); err != nil {
 				return err
 			}
-			configuration, err := flags.look(c, args)
+			configuration, err := flags.loadOffline(c, args)
 			switch {
 			case err != nil:
 				return err
 			case svg == "":
-				return dot(c.OutOrStdout(), configuration.Graph)
+				return writeDOT(c.OutOrStdout(), configuration.Graph)
 			case svg == "-":
-				_, err := io.WriteString(c.OutOrStdout(), picture(configuration.Graph))
+				_, err := io.WriteString(c.OutOrStdout(), drawPicture(configuration.Graph))
 				return err
 			}
-			if err := replaceFile(svg, []byte(picture(configuration.Graph)), 0o644); err != nil {
+			if err := replaceFile(svg, []byte(drawPicture(configuration.Graph)), 0o644); err != nil {
 				return fmt.Errorf("write the picture: %w", err)
 			}
 			return nil
@@ -44,8 +44,8 @@ func newGraph() *cobra.Command {
 	return c
 }
 
-// dot writes a graph in Graphviz's DOT language.
-func dot(w io.Writer, graph []load.Declaration) error {
+// writeDOT writes a graph in Graphviz's DOT language.
+func writeDOT(w io.Writer, graph []load.Declaration) error {
 	fmt.Fprintln(w, "digraph {\n  rankdir = LR\n  node [shape = box]")
 	for _, d := range graph {
 		fmt.Fprintf(w, "  %q\n", d.Address)

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// until returns a reader that ends when ctx does. A read from a terminal or a pipe would not notice an interrupt.
-func until(ctx context.Context, in io.Reader) io.Reader {
+// readerUntil returns a reader that ends when ctx does. A read from a terminal or a pipe would not notice an interrupt.
+func readerUntil(ctx context.Context, in io.Reader) io.Reader {
 	r, w := io.Pipe()
 	go func() {
 		_, err := io.Copy(w, in)

@@ -11,57 +11,57 @@ import (
 	"clusterctl/provision/step"
 )
 
-// journal records a run's events. It names changed files, but never records their content.
-type journal struct {
-	to      *state.Journal // nil before the run changes anything
+// runJournal records a run's events. It names changed files, but never records their content.
+type runJournal struct {
+	target  *state.Journal // nil before the run changes anything
 	secrets []string
 }
 
 // begin opens the journal and records the summary of the plan.
-func (j *journal) begin(store state.Store, p *plan.Plan) error {
+func (j *runJournal) begin(store state.Store, p *plan.Plan) error {
 	now := time.Now()
 	to, err := state.OpenJournal(store.Dir, now)
 	if err != nil {
 		return err
 	}
-	j.to = to
-	j.to.Write(state.Entry{Time: now, Outcome: state.Begun, Note: p.Summary()})
+	j.target = to
+	j.target.Write(state.Entry{Time: now, Outcome: state.Begun, Note: p.Summary()})
 	return nil
 }
 
-// continues describes the previous run if it did not complete, or returns "".
-func (j *journal) continues(store state.Store) (string, error) {
-	last, err := state.LastRun(store.Dir)
+// describePrevious describes the previous run if it did not complete, or returns "".
+func (j *runJournal) describePrevious(store state.Store) (string, error) {
+	last, err := state.LastUnfinished(store.Dir)
 	if err != nil || last == nil {
 		return "", err
 	}
 	return last.String(time.Now()), nil
 }
 
-// end records how the run ended, and closes the journal.
-func (j *journal) end(err error) error {
+// close records how the run ended, and closes the journal.
+func (j *runJournal) close(err error) error {
 	e := state.Entry{Time: time.Now(), Outcome: state.Done}
 	switch {
 	case errors.Is(err, run.ErrInterrupted):
 		e.Outcome = state.Interrupted
 	case err != nil:
-		e.Outcome, e.Note = state.Failed, mask(err.Error(), j.secrets)
+		e.Outcome, e.Note = state.Failed, maskSecrets(err.Error(), j.secrets)
 	}
-	j.to.Write(e)
-	return j.to.Close()
+	j.target.Write(e)
+	return j.target.Close()
 }
 
-var outcomes = map[string]string{
+var stepOutcomes = map[string]string{
 	step.Create: "created", step.Update: "changed", step.Delete: "removed",
 	plan.Create: "created", plan.Change: "changed", plan.Remove: "removed", plan.Replace: "replaced",
 	plan.Refused: state.Failed, plan.None: "waiting",
 }
 
-func (j *journal) say(e run.Event) {
-	if j.to == nil || e.Kind == run.EventSending {
+func (j *runJournal) record(e run.Event) {
+	if j.target == nil || e.Kind == run.EventSending {
 		return
 	}
-	out := state.Entry{Time: e.Time, Machine: e.Machine, Outcome: e.Kind, Note: mask(e.Message, j.secrets)}
+	out := state.Entry{Time: e.Time, Machine: e.Machine, Outcome: e.Kind, Note: maskSecrets(e.Message, j.secrets)}
 	switch e.Kind {
 	case run.EventBegin:
 		out.Outcome = state.Begun
@@ -70,9 +70,9 @@ func (j *journal) say(e run.Event) {
 	case run.EventStep:
 		out.Step, out.Outcome, out.Note = strings.TrimSpace(
 			e.Change.Kind+" "+e.Change.Name,
-		), outcomes[e.Change.Action], e.Change.Note
+		), stepOutcomes[e.Change.Action], e.Change.Note
 	case run.EventObject:
-		out.Object, out.Outcome, out.Note = e.Object.Kind+" "+e.Object.Name, outcomes[e.Object.Action], mask(
+		out.Object, out.Outcome, out.Note = e.Object.Kind+" "+e.Object.Name, stepOutcomes[e.Object.Action], maskSecrets(
 			e.Object.Note,
 			j.secrets,
 		)
@@ -84,5 +84,5 @@ func (j *journal) say(e run.Event) {
 	case run.EventConnect:
 		out.Outcome, out.Step = "note", "connect"
 	}
-	j.to.Write(out)
+	j.target.Write(out)
 }

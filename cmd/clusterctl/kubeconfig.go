@@ -16,8 +16,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// person is the user for whom a kubeconfig is issued.
-type person struct {
+// kubeconfigUser is the user for whom a kubeconfig is issued.
+type kubeconfigUser struct {
 	user     string
 	groups   []string
 	lifetime time.Duration
@@ -25,7 +25,7 @@ type person struct {
 
 func newKubeconfig() *cobra.Command {
 	var flags runFlags
-	var who person
+	var who kubeconfigUser
 	var out string
 	var merge bool
 	c := &cobra.Command{
@@ -36,7 +36,7 @@ func newKubeconfig() *cobra.Command {
 It is written down in the state's folder who got it: clusterctl certs list shows that, and clusterctl certs revoke takes it back by name.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, s, dir, err := flags.appliedIn(c, args)
+			configuration, s, dir, err := flags.loadAppliedIn(c, args)
 			if err != nil {
 				return err
 			}
@@ -44,7 +44,7 @@ It is written down in the state's folder who got it: clusterctl certs list shows
 			if err != nil {
 				return err
 			}
-			if err := state.HandOut(dir, handed); err != nil {
+			if err := state.RecordKubeconfig(dir, handed); err != nil {
 				return err
 			}
 			switch {
@@ -84,7 +84,8 @@ It is written down in the state's folder who got it: clusterctl certs list shows
 }
 
 // kubeconfig issues a kubeconfig, and returns it with the record to write.
-func (p person) kubeconfig(s *state.State, c *config.Cluster, now time.Time) ([]byte, state.Handed, error) {
+func (p kubeconfigUser) kubeconfig(s *state.State, c *config.Cluster, now time.Time) ([]byte,
+	state.IssuedKubeconfig, error) {
 	request := certs.Admin()
 	if p.user != "" {
 		request.CommonName, request.Organizations = p.user, nil
@@ -93,7 +94,7 @@ func (p person) kubeconfig(s *state.State, c *config.Cluster, now time.Time) ([]
 		request.Organizations = p.groups
 	}
 	if p.lifetime < time.Minute {
-		return nil, state.Handed{}, fmt.Errorf(
+		return nil, state.IssuedKubeconfig{}, fmt.Errorf(
 			"-lifetime=%s: it would be over before anybody has it; a minute is the least",
 			p.lifetime,
 		)
@@ -101,22 +102,22 @@ func (p person) kubeconfig(s *state.State, c *config.Cluster, now time.Time) ([]
 	request.Lifetime = p.lifetime
 	server := c.Endpoint
 	if server == "" {
-		servers := apiServers(c)
+		servers := apiServerAddresses(c)
 		if len(servers) == 0 {
-			return nil, state.Handed{}, errors.New("no machine has the control-plane role")
+			return nil, state.IssuedKubeconfig{}, errors.New("no machine has the control-plane role")
 		}
 		server = servers[0]
 	}
 	pair, err := certs.Issue(s.CA(certs.ClusterCA), request, now)
 	if err != nil {
-		return nil, state.Handed{}, err
+		return nil, state.IssuedKubeconfig{}, err
 	}
 	cert, err := certs.ParseCert(pair.Cert)
 	if err != nil {
-		return nil, state.Handed{}, err
+		return nil, state.IssuedKubeconfig{}, err
 	}
 	text, err := certs.Kubeconfig(c.Name, "https://"+server, request.CommonName, s.Trust(certs.ClusterCA), pair)
-	return text, state.Handed{
+	return text, state.IssuedKubeconfig{
 		Name: request.CommonName, Groups: request.Organizations, Serial: cert.SerialNumber.Text(16),
 		At: now, Until: cert.NotAfter, Authority: certs.KeyID(s.CAs[certs.ClusterCA]),
 	}, err

@@ -54,7 +54,7 @@ func mergeInto(config, added *clientcmdapi.Config) error {
 	context := added.Contexts[added.CurrentContext]
 	cluster, user := added.Clusters[context.Cluster], added.AuthInfos[context.AuthInfo]
 	if have := config.Clusters[context.Cluster]; have != nil && have.Server != cluster.Server &&
-		!shares(have.CertificateAuthorityData, cluster.CertificateAuthorityData) {
+		!hasCommonCertificate(have.CertificateAuthorityData, cluster.CertificateAuthorityData) {
 		return fmt.Errorf(
 			"it has another cluster that is called %s, at %s: write to a file of its own with -output, and name both "+
 				"in KUBECONFIG",
@@ -74,8 +74,8 @@ func mergeInto(config, added *clientcmdapi.Config) error {
 	return nil
 }
 
-// shares reports whether two PEM texts have a certificate in common.
-func shares(a, b []byte) bool {
+// hasCommonCertificate reports whether two PEM texts have a certificate in common.
+func hasCommonCertificate(a, b []byte) bool {
 	for _, block := range bytes.SplitAfter(a, []byte("-----END CERTIFICATE-----")) {
 		if block = bytes.TrimSpace(block); len(block) > 0 && bytes.Contains(b, block) {
 			return true

@@ -17,16 +17,17 @@ import (
 
 // A kubeconfig names its user, and the state records enough of it to revoke it.
 // Proves P04.
-func TestAKubeconfigIsSomebodysAndIsWrittenDown(t *testing.T) {
+func TestKubeconfigsNameTheirUserAndAreRecorded(t *testing.T) {
 	s, c := newState(t), &config.Cluster{Name: "home", Endpoint: "10.0.0.100:6443"}
 	for _, who := range []struct {
-		person person
+		person kubeconfigUser
 		name   string
 		groups []string
 	}{
-		{person{lifetime: time.Hour}, "kubernetes-admin", []string{"kubeadm:cluster-admins"}},
-		{person{user: "alice", lifetime: time.Hour}, "alice", nil},
-		{person{user: "bob", groups: []string{"dev", "ops"}, lifetime: 24 * time.Hour}, "bob", []string{"dev", "ops"}},
+		{kubeconfigUser{lifetime: time.Hour}, "kubernetes-admin", []string{"kubeadm:cluster-admins"}},
+		{kubeconfigUser{user: "alice", lifetime: time.Hour}, "alice", nil},
+		{kubeconfigUser{user: "bob", groups: []string{"dev", "ops"}, lifetime: 24 * time.Hour}, "bob",
+			[]string{"dev", "ops"}},
 	} {
 		text, handed, err := who.person.kubeconfig(s, c, time.Now())
 		if err != nil {
@@ -36,7 +37,7 @@ func TestAKubeconfigIsSomebodysAndIsWrittenDown(t *testing.T) {
 		if err := writeKubeconfig(path, text); err != nil {
 			t.Fatal(err)
 		}
-		cert, err := certificateIn(path)
+		cert, err := readClientCertificate(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,16 +55,16 @@ func TestAKubeconfigIsSomebodysAndIsWrittenDown(t *testing.T) {
 			t.Errorf("others may read it: %v, %v", info, err)
 		}
 	}
-	if _, _, err := (person{lifetime: time.Second}).kubeconfig(s, c, time.Now()); err == nil {
+	if _, _, err := (kubeconfigUser{lifetime: time.Second}).kubeconfig(s, c, time.Now()); err == nil {
 		t.Error("one that is over at once is made")
 	}
 }
 
 // revoke by name finds all valid kubeconfigs with that name, and no others.
 // Proves P04.
-func TestWhatWasHandedOutIsRevokedByName(t *testing.T) {
+func TestIssuedKubeconfigsAreRevokedByName(t *testing.T) {
 	s, now := newState(t), time.Now()
-	handed := []state.Handed{
+	handed := []state.IssuedKubeconfig{
 		{
 			Name:   "alice",
 			Serial: "a1",
@@ -75,30 +76,30 @@ func TestWhatWasHandedOutIsRevokedByName(t *testing.T) {
 			Until:  now.Add(time.Hour),
 		}, {Name: "alice", Serial: "a3", Until: now.Add(-time.Hour)},
 	}
-	list, err := revocations(s, handed, "alice", now)
+	list, err := findRevocations(s, handed, "alice", now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Revoke(list...)
 	for i, want := range []string{"revoked", "valid", "revoked", "expired"} {
-		if got := standing(s, handed[i], now); got != want {
+		if got := kubeconfigStatus(s, handed[i], now); got != want {
 			t.Errorf("%+v is %s, want %s", handed[i], got, want)
 		}
 	}
-	if _, err := revocations(s, handed, "carol", now); err == nil || !strings.Contains(err.Error(), "certs list") {
+	if _, err := findRevocations(s, handed, "carol", now); err == nil || !strings.Contains(err.Error(), "certs list") {
 		t.Errorf("somebody who has nothing: %v", err)
 	}
-	if list, err := revocations(s, handed, "0xB1", now); err != nil || len(list) != 1 || list[0].Serial != "b1" {
+	if list, err := findRevocations(s, handed, "0xB1", now); err != nil || len(list) != 1 || list[0].Serial != "b1" {
 		t.Errorf("by serial number: %+v, %v", list, err)
 	}
 }
 
 // Merging keeps the other entries of a kubeconfig, and refuses to replace another cluster's entry.
 // Proves P04.
-func TestAKubeconfigIsMergedAsKubectlWould(t *testing.T) {
+func TestKubeconfigsAreMergedAsByKubectl(t *testing.T) {
 	s := newState(t)
 	make := func(cluster, server string) []byte {
-		text, _, err := (person{lifetime: time.Hour}).kubeconfig(
+		text, _, err := (kubeconfigUser{lifetime: time.Hour}).kubeconfig(
 			s,
 			&config.Cluster{Name: cluster, Endpoint: server},
 			time.Now(),

@@ -12,7 +12,7 @@ func newLSP() *cobra.Command {
 		Short: "Serve editors: the Language Server Protocol on standard input and output",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return lsp.Serve(c.Context(), until(c.Context(), c.InOrStdin()), c.OutOrStdout())
+			return lsp.Serve(c.Context(), readerUntil(c.Context(), c.InOrStdin()), c.OutOrStdout())
 		},
 	}
 }

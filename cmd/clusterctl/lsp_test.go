@@ -17,24 +17,24 @@ import (
 	"go.uber.org/zap"
 )
 
-// editor receives the server's messages from the client library.
-type editor struct {
+// testEditor receives the server's messages from the client library.
+type testEditor struct {
 	protocol.Client
-	told chan *protocol.PublishDiagnosticsParams
+	diagnostics chan *protocol.PublishDiagnosticsParams
 }
 
-func (e *editor) PublishDiagnostics(_ context.Context, p *protocol.PublishDiagnosticsParams) error {
-	e.told <- p
+func (e *testEditor) PublishDiagnostics(_ context.Context, p *protocol.PublishDiagnosticsParams) error {
+	e.diagnostics <- p
 	return nil
 }
 
-// pipes are a process's standard input and output.
-type pipes struct {
+// stdPipes are a process's standard input and output.
+type stdPipes struct {
 	io.Reader
 	io.WriteCloser
 }
 
-const edited = `cluster "home" {}
+const editedConfiguration = `cluster "home" {}
 
 variable "address" {
   default = "10.0.0.1"
@@ -47,12 +47,12 @@ machine "one" {
 `
 
 // The language client of an editor works with the program as editors start it.
-func TestAnEditorsLibraryIsServed(t *testing.T) {
+func TestTheServerWorksWithAClientLibrary(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "cluster.hcl")
-	if err := os.WriteFile(path, []byte(edited), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(editedConfiguration), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	program := exec.CommandContext(ctx, "clusterctl", "lsp")
@@ -68,14 +68,14 @@ func TestAnEditorsLibraryIsServed(t *testing.T) {
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
-	e := &editor{told: make(chan *protocol.PublishDiagnosticsParams, 10)}
-	ctx, conn, server := protocol.NewClient(ctx, e, jsonrpc2.NewStream(pipes{out, in}), zap.NewNop())
+	e := &testEditor{diagnostics: make(chan *protocol.PublishDiagnosticsParams, 10)}
+	ctx, conn, server := protocol.NewClient(ctx, e, jsonrpc2.NewStream(stdPipes{out, in}), zap.NewNop())
 	document := uri.File(path)
 	wrong := func() []protocol.Diagnostic {
 		t.Helper()
 		for {
 			select {
-			case p := <-e.told:
+			case p := <-e.diagnostics:
 				if p.URI == document {
 					return p.Diagnostics
 				}
@@ -101,7 +101,7 @@ func TestAnEditorsLibraryIsServed(t *testing.T) {
 		}
 	}
 	// change replaces the whole document.
-	open := edited
+	open := editedConfiguration
 	change := func(version int32, text string) {
 		t.Helper()
 		all := protocol.Range{End: protocol.Position{Line: uint32(strings.Count(open, "\n"))}}
@@ -132,27 +132,29 @@ func TestAnEditorsLibraryIsServed(t *testing.T) {
 	}
 	if err := server.DidOpen(ctx,
 		&protocol.DidOpenTextDocumentParams{TextDocument: protocol.TextDocumentItem{URI: document,
-			LanguageID: "clusterctl", Version: 1, Text: edited}}); err != nil {
+			LanguageID: "clusterctl", Version: 1, Text: editedConfiguration}}); err != nil {
 		t.Fatal(err)
 	}
 	if list := wrong(); len(list) != 0 {
 		t.Errorf("what is good has %+v", list)
 	}
 
-	hover, err := server.Hover(ctx, &protocol.HoverParams{TextDocumentPositionParams: at(edited, "\n  role")})
+	hover, err := server.Hover(ctx,
+		&protocol.HoverParams{TextDocumentPositionParams: at(editedConfiguration, "\n  role")})
 	if err != nil || hover == nil || !strings.Contains(hover.Contents.Value, "control-plane, node, or both") {
 		t.Errorf("hover %+v, %v", hover, err)
 	}
 	places, err := server.Definition(
 		ctx,
-		&protocol.DefinitionParams{TextDocumentPositionParams: at(edited, "var.addr")},
+		&protocol.DefinitionParams{TextDocumentPositionParams: at(editedConfiguration, "var.addr")},
 	)
 	if err != nil || len(places) != 1 || places[0].URI != document || places[0].Range.Start.Line != 2 {
 		t.Errorf("definition %+v, %v", places, err)
 	}
 
 	// An error is reported at its place, and the report is withdrawn when the error is corrected.
-	mistaken := strings.Replace(edited, "roles   = [\"control-plane\"]", "roles   = [\"control-plan\"]\n  la", 1)
+	mistaken := strings.Replace(editedConfiguration, "roles   = [\"control-plane\"]",
+		"roles   = [\"control-plan\"]\n  la", 1)
 	change(2, mistaken)
 	if list := wrong(); len(list) == 0 || !slices.ContainsFunc(list, func(d protocol.Diagnostic) bool {
 		return d.Severity == protocol.DiagnosticSeverityError && d.Range.Start.Line >= 8
@@ -167,7 +169,7 @@ func TestAnEditorsLibraryIsServed(t *testing.T) {
 		!slices.ContainsFunc(offered.Items, func(i protocol.CompletionItem) bool { return i.Label == "labels" }) {
 		t.Errorf("completion %+v, %v", offered, err)
 	}
-	change(3, edited)
+	change(3, editedConfiguration)
 	if list := wrong(); len(list) != 0 {
 		t.Errorf("what was mended has %+v", list)
 	}

@@ -25,9 +25,9 @@ import (
 func init() { runtime.LockOSThread() }
 
 func main() {
-	root := linked(os.Args[0])
+	root := linkedDaemon(os.Args[0])
 	if root != nil || len(os.Args) > 1 && os.Args[1] == "daemon" {
-		slacken()
+		setTimerSlack()
 	}
 	runtime.UnlockOSThread()
 	// Install the handler only here: a signal before this point ends the process. A signal caught before the process
@@ -35,16 +35,16 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	if root == nil {
 		root = newRoot()
-		root.SetArgs(long(root, os.Args[1:]))
-		offerAsWritten(root, os.Args)
+		root.SetArgs(toDoubleDash(root, os.Args[1:]))
+		keepSingleDash(root, os.Args)
 	}
-	code := execute(ctx, root)
+	code := runCommand(ctx, root)
 	stop()
 	os.Exit(code)
 }
 
-// execute runs a command, prints its error to stderr, and returns the exit code.
-func execute(ctx context.Context, root *cobra.Command) int {
+// runCommand runs a command, prints its error to stderr, and returns the exit code.
+func runCommand(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
 	var code exitCode
 	switch {
@@ -55,7 +55,7 @@ func execute(ctx context.Context, root *cobra.Command) int {
 	case errors.Is(err, run.ErrInterrupted):
 		err = run.ErrInterrupted // the interruption is reported once, without other errors
 	}
-	fmt.Fprintln(root.ErrOrStderr(), "Error:", config.Plain(err.Error()))
+	fmt.Fprintln(root.ErrOrStderr(), "Error:", config.EscapeControls(err.Error()))
 	return 1
 }
 
@@ -73,7 +73,7 @@ func newRoot() *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if showVersion {
-				fmt.Fprintln(c.OutOrStdout(), release())
+				fmt.Fprintln(c.OutOrStdout(), releaseText())
 				return nil
 			}
 			return needsSubcommand(c, args)
@@ -84,7 +84,7 @@ func newRoot() *cobra.Command {
 	// Cobra's own version flag needs a template to change its text, and text/template makes the program a third larger.
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "version for clusterctl")
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return seeHelp(c, err) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return withHelpHint(c, err) })
 	root.AddCommand(
 		newValidate(),
 		newGet(),
@@ -118,32 +118,32 @@ func newRoot() *cobra.Command {
 	for _, c := range root.Commands() {
 		switch {
 		case c.Name() == "help":
-			c.Run, c.RunE = nil, help
+			c.Run, c.RunE = nil, showHelp
 		case c.HasSubCommands():
 			c.Args, c.RunE = cobra.ArbitraryArgs, needsSubcommand
 		}
-		pointToHelp(c)
+		addHelpHints(c)
 	}
 	return root
 }
 
-// pointToHelp makes a command and all its subcommands refer to their help when the number of arguments is wrong.
-func pointToHelp(c *cobra.Command) {
+// addHelpHints makes a command and all its subcommands refer to their help when the number of arguments is wrong.
+func addHelpHints(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
-				return seeHelp(c, err)
+				return withHelpHint(c, err)
 			}
 			return nil
 		}
 	}
 	for _, below := range c.Commands() {
-		pointToHelp(below)
+		addHelpHints(below)
 	}
 }
 
-// release returns the text that version and --version print.
-func release() string {
+// releaseText returns the text that version and --version print.
+func releaseText() string {
 	return fmt.Sprintf("clusterctl %s, Kubernetes %s", version.Version, version.Kubernetes)
 }
 
@@ -153,33 +153,33 @@ func needsSubcommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
 	}
-	return unknown(c, args[0])
+	return unknownCommand(c, args[0])
 }
 
-// help shows the help of the command that args name.
-func help(c *cobra.Command, args []string) error {
+// showHelp shows the help of the command that args name.
+func showHelp(c *cobra.Command, args []string) error {
 	found, rest, err := c.Root().Find(args)
 	if err != nil || len(rest) > 0 && found.HasSubCommands() {
 		if len(rest) == 0 {
 			rest = args
 		}
-		return unknown(cmp.Or(found, c.Root()), rest[0])
+		return unknownCommand(cmp.Or(found, c.Root()), rest[0])
 	}
 	found.InitDefaultHelpFlag()
 	return found.Help()
 }
 
-// unknown returns an error for a word that is not a subcommand of c, with suggestions.
-func unknown(c *cobra.Command, word string) error {
+// unknownCommand returns an error for a word that is not a subcommand of c, with suggestions.
+func unknownCommand(c *cobra.Command, word string) error {
 	c.SuggestionsMinimumDistance = 2
 	text := fmt.Sprintf("unknown command %q for %q", word, c.CommandPath())
 	if like := c.SuggestionsFor(word); len(like) > 0 {
 		text += fmt.Sprintf(". Did you mean %s?", strings.Join(like, " or "))
 	}
-	return seeHelp(c, errors.New(text))
+	return withHelpHint(c, errors.New(text))
 }
 
-// seeHelp adds a reference to the command's help to an error.
-func seeHelp(c *cobra.Command, err error) error {
+// withHelpHint adds a reference to the command's help to an error.
+func withHelpHint(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())
 }

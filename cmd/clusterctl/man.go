@@ -80,13 +80,13 @@ func manualPage(c *cobra.Command, date string) string {
 			fmt.Fprintf(&b, "\n.SH %s\n%s\n", title, text)
 		}
 	}
-	section("NAME", pageName(c)+" - "+roff(c.Short))
-	section("SYNOPSIS", `\fB`+roff(c.UseLine())+`\fP`)
-	section("DESCRIPTION", strings.ReplaceAll(roff(cmp.Or(c.Long, c.Short)), "\n\n", "\n\n.PP\n"))
+	section("NAME", pageName(c)+" - "+escapeRoff(c.Short))
+	section("SYNOPSIS", `\fB`+escapeRoff(c.UseLine())+`\fP`)
+	section("DESCRIPTION", strings.ReplaceAll(escapeRoff(cmp.Or(c.Long, c.Short)), "\n\n", "\n\n.PP\n"))
 	section("OPTIONS", manualFlags(c.NonInheritedFlags()))
 	section("OPTIONS INHERITED FROM PARENT COMMANDS", manualFlags(c.InheritedFlags()))
 	if c.Example != "" {
-		section("EXAMPLE", ".EX\n"+roff(c.Example)+"\n.EE")
+		section("EXAMPLE", ".EX\n"+escapeRoff(c.Example)+"\n.EE")
 	}
 	section("SEE ALSO", seeAlso(c))
 	return b.String()
@@ -109,7 +109,7 @@ func manualFlags(flags *pflag.FlagSet) string {
 		if value = "=" + value; f.NoOptDefVal != "" {
 			value = "[" + value + "]"
 		}
-		list = append(list, text+roff(value)+"\n\t"+roff(f.Usage))
+		list = append(list, text+escapeRoff(value)+"\n\t"+escapeRoff(f.Usage))
 	})
 	return strings.Join(list, "\n\n.PP\n")
 }
@@ -134,8 +134,8 @@ func seeAlso(c *cobra.Command) string {
 // quotedWord matches a word in back quotes, which is printed bold.
 var quotedWord = regexp.MustCompile("`([^`]*)`")
 
-// roff escapes text, so that no part of it is a request or an escape of roff.
-func roff(text string) string {
+// escapeRoff escapes text, so that no part of it is a request or an escape of roff.
+func escapeRoff(text string) string {
 	text = strings.ReplaceAll(text, `\`, `\\`)
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

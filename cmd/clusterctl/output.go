@@ -54,7 +54,7 @@ func printOutputs(c *cobra.Command, configuration *load.Configuration, asJSON bo
 		return printJSON(c, values)
 	}
 	for _, o := range configuration.Cluster.Outputs {
-		text := config.Hidden
+		text := config.HiddenText
 		if !o.Sensitive {
 			value, err := json.Marshal(o.Value)
 			if err != nil {

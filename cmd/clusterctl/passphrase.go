@@ -12,39 +12,40 @@ import (
 )
 
 // passphrases asks for each passphrase once per run, although many machines need the key at the same time.
-var passphrases = &prompt{terminal: askTerminal, known: map[string][]byte{}}
+var passphrases = &passphrasePrompt{readTerminal: askTerminal, passphrases: map[string][]byte{}}
 
-// prompt asks for the passphrases of keys.
-type prompt struct {
-	terminal func(question string) ([]byte, error)
+// passphrasePrompt asks for the passphrases of keys.
+type passphrasePrompt struct {
+	readTerminal func(question string) ([]byte, error)
 
-	mu    sync.Mutex
-	known map[string][]byte
-	ended bool // the run is interrupted, so do not ask again
+	mu            sync.Mutex
+	passphrases   map[string][]byte
+	isInterrupted bool // the run is interrupted, so do not ask again
 }
 
-// attempts is how often a passphrase may be wrong, as in OpenSSH's default of NumberOfPasswordPrompts.
-const attempts = 3
+// maxAttempts is how often a passphrase may be wrong, as in OpenSSH's default of NumberOfPasswordPrompts.
+const maxAttempts = 3
 
-// ask calls try with a key's passphrase. It remembers one that worked. If none works, it returns the last error.
-func (p *prompt) ask(path string, try func([]byte) error) error {
+// askPassphrase calls try with a key's passphrase. It remembers one that worked. If none works, it returns the last
+// error.
+func (p *passphrasePrompt) askPassphrase(path string, try func([]byte) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known, ok := p.known[path]; ok {
+	if known, ok := p.passphrases[path]; ok {
 		return try(known)
 	}
-	if p.ended {
-		return errAskStopped
+	if p.isInterrupted {
+		return errApprovalInterrupted
 	}
 	var err error
-	for range attempts {
-		text, asked := p.terminal(fmt.Sprintf("Passphrase for %s: ", path))
+	for range maxAttempts {
+		text, asked := p.readTerminal(fmt.Sprintf("Passphrase for %s: ", path))
 		if asked != nil {
-			p.ended = errors.Is(asked, errAskStopped)
+			p.isInterrupted = errors.Is(asked, errApprovalInterrupted)
 			return asked
 		}
 		if err = try(text); err == nil {
-			p.known[path] = text
+			p.passphrases[path] = text
 			return nil
 		}
 	}
@@ -84,6 +85,6 @@ func askTerminal(question string) ([]byte, error) {
 	case <-stop:
 		_ = term.Restore(fd, before) // turns the terminal's echo on again
 		_, _ = fmt.Fprintln(tty)
-		return nil, errAskStopped
+		return nil, errApprovalInterrupted
 	}
 }

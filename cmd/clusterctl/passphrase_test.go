@@ -6,11 +6,11 @@ import (
 )
 
 // If many machines use one key, the user types its passphrase once, and may mistype it twice.
-func TestAPassphraseIsTypedOncePerKey(t *testing.T) {
+func TestPassphrasesAreAskedOncePerKey(t *testing.T) {
 	wrong := errors.New("wrong")
 	typed := []string{"one", "two", "secret"}
 	asked := 0
-	p := &prompt{known: map[string][]byte{}, terminal: func(string) ([]byte, error) {
+	p := &passphrasePrompt{passphrases: map[string][]byte{}, readTerminal: func(string) ([]byte, error) {
 		asked++
 		return []byte(typed[(asked-1)%len(typed)]), nil
 	}}
@@ -21,27 +21,27 @@ func TestAPassphraseIsTypedOncePerKey(t *testing.T) {
 		return nil
 	}
 	for range 3 {
-		if err := p.ask("/key", unlock); err != nil {
+		if err := p.askPassphrase("/key", unlock); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if asked != 3 {
 		t.Errorf("asked %d times, want 3", asked)
 	}
-	if err := p.ask("/other", func([]byte) error { return wrong }); !errors.Is(err, wrong) || asked != 6 {
+	if err := p.askPassphrase("/other", func([]byte) error { return wrong }); !errors.Is(err, wrong) || asked != 6 {
 		t.Errorf("error %v after %d questions", err, asked)
 	}
 }
 
 // A user who interrupts a run at the prompt is not asked for the key of the next machine.
-func TestAnInterruptedPromptIsTheLast(t *testing.T) {
+func TestInterruptedPromptsAreNotRepeated(t *testing.T) {
 	asked := 0
-	p := &prompt{known: map[string][]byte{}, terminal: func(string) ([]byte, error) {
+	p := &passphrasePrompt{passphrases: map[string][]byte{}, readTerminal: func(string) ([]byte, error) {
 		asked++
-		return nil, errAskStopped
+		return nil, errApprovalInterrupted
 	}}
 	for _, key := range []string{"/key", "/other", "/key"} {
-		if err := p.ask(key, func([]byte) error { return nil }); !errors.Is(err, errAskStopped) {
+		if err := p.askPassphrase(key, func([]byte) error { return nil }); !errors.Is(err, errApprovalInterrupted) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}

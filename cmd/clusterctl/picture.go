@@ -13,15 +13,15 @@ import (
 
 // Dimensions of a picture, in SVG units.
 const (
-	boxHeight  = 26.0
-	rowHeight  = 38.0
-	columnGap  = 70.0
-	margin     = 16.0
-	glyphWidth = 7.3 // width of a character of the 12-unit monospace font
+	boxHeight     = 26.0
+	rowHeight     = 38.0
+	columnGap     = 70.0
+	pictureMargin = 16.0
+	glyphWidth    = 7.3 // width of a character of the 12-unit monospace font
 )
 
-// box is a declaration in a picture.
-type box struct {
+// pictureBox is a declaration in a picture.
+type pictureBox struct {
 	address   string
 	needs     []string
 	column    int // zero if it needs nothing
@@ -30,9 +30,9 @@ type box struct {
 	preferred float64 // average position of the boxes that it needs
 }
 
-// picture draws a graph as SVG. Declarations are to the right of those that they need.
-func picture(graph []load.Declaration) string {
-	boxes, places, width, height := layOut(graph)
+// drawPicture draws a graph as SVG. Declarations are to the right of those that they need.
+func drawPicture(graph []load.Declaration) string {
+	boxes, places, width, height := layoutBoxes(graph)
 	var b strings.Builder
 	fmt.Fprintf(
 		&b,
@@ -78,7 +78,7 @@ func picture(graph []load.Declaration) string {
 			d.y,
 			d.width,
 			boxHeight,
-			colour(d.address),
+			colourOf(d.address),
 		)
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f">%s</text>`+"\n", d.x+8, d.y+17, html.EscapeString(d.address))
 	}
@@ -86,8 +86,8 @@ func picture(graph []load.Declaration) string {
 	return b.String()
 }
 
-// layOut places every declaration one column to the right of the last one that it needs.
-func layOut(graph []load.Declaration) (boxes []*box, places map[string]*box, width, height float64) {
+// layoutBoxes places every declaration one column to the right of the last one that it needs.
+func layoutBoxes(graph []load.Declaration) (boxes []*pictureBox, places map[string]*pictureBox, width, height float64) {
 	byAddress := map[string]load.Declaration{}
 	for _, d := range graph {
 		byAddress[d.Address] = d
@@ -108,9 +108,9 @@ func layOut(graph []load.Declaration) (boxes []*box, places map[string]*box, wid
 		columns[address] = n
 		return n
 	}
-	var inColumn [][]*box
+	var inColumn [][]*pictureBox
 	for _, d := range graph {
-		one := &box{
+		one := &pictureBox{
 			address: d.Address,
 			needs:   d.Needs,
 			column:  column(d.Address),
@@ -121,8 +121,8 @@ func layOut(graph []load.Declaration) (boxes []*box, places map[string]*box, wid
 		}
 		boxes, inColumn[one.column] = append(boxes, one), append(inColumn[one.column], one)
 	}
-	places = map[string]*box{}
-	x := margin
+	places = map[string]*pictureBox{}
+	x := pictureMargin
 	for _, list := range inColumn {
 		widest := 0.0
 		for _, d := range list {
@@ -137,19 +137,19 @@ func layOut(graph []load.Declaration) (boxes []*box, places map[string]*box, wid
 				d.preferred = sum / float64(n)
 			}
 		}
-		slices.SortStableFunc(list, func(a, b *box) int { return cmp.Compare(a.preferred, b.preferred) })
+		slices.SortStableFunc(list, func(a, b *pictureBox) int { return cmp.Compare(a.preferred, b.preferred) })
 		for i, d := range list {
-			d.x, d.y = x, margin+float64(i)*rowHeight
+			d.x, d.y = x, pictureMargin+float64(i)*rowHeight
 			places[d.address] = d
-			height = max(height, d.y+boxHeight+margin)
+			height = max(height, d.y+boxHeight+pictureMargin)
 		}
 		x += widest + columnGap
 	}
-	return boxes, places, max(x-columnGap+margin, 2*margin), max(height, 2*margin)
+	return boxes, places, max(x-columnGap+pictureMargin, 2*pictureMargin), max(height, 2*pictureMargin)
 }
 
-// colour returns the colour of a kind of declaration.
-func colour(address string) string {
+// colourOf returns the colour of a kind of declaration.
+func colourOf(address string) string {
 	kind, _, _ := strings.Cut(address, ".")
 	switch kind {
 	case "cluster", "machine":

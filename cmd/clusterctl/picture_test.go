@@ -15,7 +15,7 @@ import (
 
 // For any declarations, no box covers another or leaves the picture, and every box is to the left of those that depend
 // on it.
-func TestAPictureShowsEverythingInItsPlace(t *testing.T) {
+func TestPicturesShowAllDeclarationsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var graph []load.Declaration
 		for i := range rapid.IntRange(0, 30).Draw(t, "declarations") {
@@ -29,7 +29,7 @@ func TestAPictureShowsEverythingInItsPlace(t *testing.T) {
 			}
 			graph = append(graph, d)
 		}
-		boxes, places, width, height := layOut(graph)
+		boxes, places, width, height := layoutBoxes(graph)
 		arrows := 0
 		for i, a := range boxes {
 			if a.x < 0 || a.y < 0 || a.x+a.width > width || a.y+boxHeight > height {
@@ -47,7 +47,7 @@ func TestAPictureShowsEverythingInItsPlace(t *testing.T) {
 				}
 			}
 		}
-		texts, titles := read(t, picture(graph))
+		texts, titles := readWords(t, drawPicture(graph))
 		if len(titles) != arrows || len(texts) != len(graph) {
 			t.Fatalf("%d arrows, want %d; %d texts, want %d", len(titles), arrows, len(texts), len(graph))
 		}
@@ -59,8 +59,8 @@ func TestAPictureShowsEverythingInItsPlace(t *testing.T) {
 	})
 }
 
-// read returns the words of a picture, which must be well-formed XML.
-func read(t *rapid.T, svg string) (texts, titles []string) {
+// readWords returns the words of a picture, which must be well-formed XML.
+func readWords(t *rapid.T, svg string) (texts, titles []string) {
 	in, d := "", xml.NewDecoder(strings.NewReader(svg))
 	for {
 		token, err := d.Token()

@@ -35,8 +35,8 @@ order, and each change.
   clusterctl plan -html plan.html`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := errors.Join(noConfiguration("out", out, "plan"),
-				noConfiguration("html", page, "html")); err != nil {
+			if err := errors.Join(rejectConfigurationName("out", out, "plan"),
+				rejectConfigurationName("html", page, "html")); err != nil {
 				return err
 			}
 			if out != "" && out == page {
@@ -51,12 +51,12 @@ order, and each change.
 			}
 			// Report slow steps on stderr from the start, so that stdout has only the plan.
 			doing := newProgress(c.ErrOrStderr(), flags.json, configuration.Cluster.Secrets)
-			prepared, err := flags.prepare(c.Context(), configuration, destroy, true, doing.say)
+			prepared, err := flags.prepare(c.Context(), configuration, destroy, true, doing.print)
 			if err != nil {
 				return err
 			}
 			defer prepared.Close()
-			if err := flags.show(c.OutOrStdout(), prepared.Secrets, prepared.Plan); err != nil {
+			if err := flags.printPlan(c.OutOrStdout(), prepared.Secrets, prepared.Plan); err != nil {
 				return err
 			}
 			if page != "" {
@@ -73,14 +73,14 @@ order, and each change.
 				return err
 			}
 			if out != "" {
-				if err := flags.save(out, args, destroy, prepared); err != nil {
+				if err := flags.savePlan(out, args, destroy, prepared); err != nil {
 					return err
 				}
 			}
 			if err := prepared.Skipped(); err != nil {
 				return err
 			}
-			if detailed && (!prepared.Plan.Empty() || prepared.Plan.Pending) {
+			if detailed && (!prepared.Plan.IsEmpty() || prepared.Plan.IsPending) {
 				return exitCode(2)
 			}
 			return nil
@@ -114,14 +114,14 @@ func (f *runFlags) prepare(
 	if err != nil {
 		return nil, err
 	}
-	engine.Destroy, engine.Look = destroy, look
+	engine.IsDestroy, engine.IsPlanOnly = destroy, look
 	return engine.Prepare(ctx)
 }
 
-// show prints a plan as text or JSON.
-func (f *runFlags) show(w io.Writer, secrets []string, p *plan.Plan) error {
+// printPlan prints a plan as text or JSON.
+func (f *runFlags) printPlan(w io.Writer, secrets []string, p *plan.Plan) error {
 	if f.json {
-		text, err := json.Marshal(p.Masked(secrets))
+		text, err := json.Marshal(p.WithoutSecrets(secrets))
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (f *runFlags) show(w io.Writer, secrets []string, p *plan.Plan) error {
 	return p.Print(w, plan.Style{Color: color, Secrets: secrets})
 }
 
-func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepared) error {
+func (f *runFlags) savePlan(path string, args []string, destroy bool, p *run.Prepared) error {
 	for _, v := range f.vars {
 		if name, value, _ := strings.Cut(v, "="); config.HasSecret(value, p.Secrets) {
 			return fmt.Errorf(
@@ -156,7 +156,7 @@ func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepare
 		Format: plan.SavedFormat, Time: f.now, Vars: f.vars, VarFiles: f.varFiles, Destroy: destroy,
 		Targets: f.targets, Excludes: excludes, Replaces: f.replaces, Refresh: f.refreshOnly, Losses: f.losses,
 		Downgrade: f.downgrade, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(),
-		Plan: p.Plan.Masked(p.Secrets),
+		Plan: p.Plan.WithoutSecrets(p.Secrets),
 	}
 	if len(args) > 0 {
 		saved.Path = args[0]
@@ -171,8 +171,8 @@ func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepare
 	return nil
 }
 
-// noConfiguration refuses to write other content to a file with the name of a configuration.
-func noConfiguration(flag, path, extension string) error {
+// rejectConfigurationName refuses to write other content to a file with the name of a configuration.
+func rejectConfigurationName(flag, path, extension string) error {
 	for _, own := range []string{load.JSONExtension, load.Extension} {
 		if name, is := strings.CutSuffix(path, own); is {
 			return fmt.Errorf(

@@ -15,39 +15,40 @@ import (
 	"clusterctl/provision/step"
 )
 
-// progress prints a run's events as JSON, as one line each, or on a terminal in the block of live. Changes of files are
-// only counted; units, which take time, are shown.
-type progress struct {
+// progressPrinter prints a run's events as JSON, as one line each, or on a terminal in the block of live. Changes of
+// files are only counted; units, which take time, are shown.
+type progressPrinter struct {
 	mu      sync.Mutex
 	w       io.Writer
-	live    *live // nil if w is not a terminal
+	live    *liveBlock // nil if w is not a terminal
 	json    bool
 	secrets []string
 	start   time.Time
 	files   map[string]int
 }
 
-func newProgress(w io.Writer, asJSON bool, secrets []string) *progress {
-	return &progress{w: w, json: asJSON, secrets: secrets, start: time.Now(), files: map[string]int{}}
+func newProgress(w io.Writer, asJSON bool, secrets []string) *progressPrinter {
+	return &progressPrinter{w: w, json: asJSON, secrets: secrets, start: time.Now(), files: map[string]int{}}
 }
 
-// keep sets the secrets to hide.
-func (p *progress) keep(secrets []string) {
+// setSecrets sets the secrets to hide.
+func (p *progressPrinter) setSecrets(secrets []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.secrets = secrets
 }
 
-func (p *progress) say(e run.Event) {
+func (p *progressPrinter) print(e run.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.json {
 		if e.Object != nil {
-			masked := (&plan.Plan{Objects: []plan.Object{*e.Object}}).Masked(p.secrets)
+			masked := (&plan.Plan{Objects: []plan.Object{*e.Object}}).WithoutSecrets(p.secrets)
 			e.Object = &masked.Objects[0]
 		}
 		if e.Change != nil {
-			masked := (&plan.Plan{Machines: []plan.Machine{{Changes: []step.Change{*e.Change}}}}).Masked(p.secrets)
+			masked := (&plan.Plan{Machines: []plan.Machine{{Changes: []step.Change{*e.Change}}}}).WithoutSecrets(
+				p.secrets)
 			e.Change = &masked.Machines[0].Changes[0]
 		}
 		if text, err := json.Marshal(e); err == nil {
@@ -66,34 +67,35 @@ func (p *progress) say(e run.Event) {
 		return
 	case run.EventBegin:
 		if p.live != nil {
-			p.live.doing(subject, e.Message)
+			p.live.setCurrent(subject, e.Message)
 		}
 		return
 	case run.EventSend:
 		line = "sending " + e.Message
 		if p.live != nil {
-			p.live.doing(subject, line)
+			p.live.setCurrent(subject, line)
 			return
 		}
 	case run.EventSending:
-		line = sent(e)
+		line = describeSending(e)
 		if p.live != nil {
-			p.live.doing(subject, line)
+			p.live.setCurrent(subject, line)
 			return
 		}
 	case run.EventStep:
 		if p.live != nil {
-			if counted(e.Change) {
+			if isOnlyCounted(e.Change) {
 				p.files[e.Machine]++
 			}
 			p.live.step(subject, "")
 			return
 		}
-		if counted(e.Change) {
+		if isOnlyCounted(e.Change) {
 			p.files[e.Machine]++
 			return
 		}
-		line = fmt.Sprintf("%s %s  %s", sign(e.Change), cmp.Or(e.Change.Name, e.Change.Kind), past(e.Change))
+		line = fmt.Sprintf("%s %s  %s", changeSign(e.Change), cmp.Or(e.Change.Name, e.Change.Kind),
+			changeVerb(e.Change))
 	case run.EventDone:
 		line = "done"
 		if n := p.files[e.Machine]; n > 0 {
@@ -107,46 +109,46 @@ func (p *progress) say(e run.Event) {
 		}
 	case run.EventObject:
 		if p.live != nil && e.Object.Action == plan.None && e.Object.Note != "" {
-			p.live.doing(subject, word(e.Object))
+			p.live.setCurrent(subject, objectVerb(e.Object))
 			return
 		}
-		line = strings.TrimSpace(fmt.Sprintf("%s %s  %s", e.Object.Kind, e.Object.Name, word(e.Object)))
+		line = strings.TrimSpace(fmt.Sprintf("%s %s  %s", e.Object.Kind, e.Object.Name, objectVerb(e.Object)))
 	default:
 		line = e.Message
 	}
 	if p.live != nil && e.Kind != run.EventDone {
 		show = func(text string) { p.live.finish(subject, p.mask(text)) }
 		if e.Kind == run.EventNote || e.Kind == run.EventPhase {
-			show = func(text string) { p.live.change(subject, p.mask(text), func(*row) {}) }
+			show = func(text string) { p.live.changeRow(subject, p.mask(text), func(*liveRow) {}) }
 		}
 	}
 	show(fmt.Sprintf("%6.1fs  %-28s %s", time.Since(p.start).Seconds(), subject, line))
 }
 
-// sent describes the progress of sending a file to a machine.
-func sent(e run.Event) string {
+// describeSending describes the progress of sending a file to a machine.
+func describeSending(e run.Event) string {
 	if e.Size == 0 {
 		return fmt.Sprintf("sending %s, %d MB so far", e.Message, e.Bytes/1_000_000)
 	}
-	return fmt.Sprintf("sending %s, %d of %s", e.Message, e.Bytes/1_000_000, megabytes(e.Size))
+	return fmt.Sprintf("sending %s, %d of %s", e.Message, e.Bytes/1_000_000, formatMegabytes(e.Size))
 }
 
-func (p *progress) write(line string) { fmt.Fprintln(p.w, p.mask(line)) }
+func (p *progressPrinter) write(line string) { fmt.Fprintln(p.w, p.mask(line)) }
 
 // mask hides secrets in texts from machines and the API, removes control characters, and indents continuation lines so
 // that they do not look like other lines.
-func (p *progress) mask(line string) string {
-	return mask(config.Indented(line, "          "), p.secrets)
+func (p *progressPrinter) mask(line string) string {
+	return maskSecrets(config.EscapeIndented(line, "          "), p.secrets)
 }
 
-// counted reports whether a change is only counted, because there are many of its kind and they take no time.
-func counted(c *step.Change) bool {
+// isOnlyCounted reports whether a change is only counted, because there are many of its kind and they take no time.
+func isOnlyCounted(c *step.Change) bool {
 	return c.Kind != "unit" && c.Kind != "etcd" && c.Kind != "package" && c.Kind != "pods"
 }
 
-func sign(c *step.Change) string { return c.Action }
+func changeSign(c *step.Change) string { return c.Action }
 
-func past(c *step.Change) string {
+func changeVerb(c *step.Change) string {
 	switch {
 	case c.Action == step.Delete && c.Name != "":
 		return "removed"
@@ -156,7 +158,7 @@ func past(c *step.Change) string {
 	return c.Note
 }
 
-func word(o *plan.Object) string {
+func objectVerb(o *plan.Object) string {
 	switch {
 	case o.Action == plan.None && o.Note != "":
 		return "waiting: " + o.Note

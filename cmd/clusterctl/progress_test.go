@@ -8,14 +8,14 @@ import (
 	"clusterctl/provision/step"
 )
 
-func TestProgressNamesWhatEachStepIsAbout(t *testing.T) {
+func TestProgressNamesTheSubjectOfEachStep(t *testing.T) {
 	for want, c := range map[string]step.Change{
 		"- kubelet.service  removed":     {Action: step.Delete, Kind: "unit", Name: "kubelet.service"},
 		"- pods  stop the 3 that run":    {Action: step.Delete, Kind: "pods", Note: "stop the 3 that run"},
 		"~ etcd  member joins the store": {Action: step.Update, Kind: "etcd", Note: "member joins the store"},
 	} {
 		var out strings.Builder
-		newProgress(&out, false, nil).say(run.Event{Kind: run.EventStep, Machine: "machine.a", Change: &c})
+		newProgress(&out, false, nil).print(run.Event{Kind: run.EventStep, Machine: "machine.a", Change: &c})
 		if !strings.HasSuffix(strings.TrimSpace(out.String()), want) {
 			t.Errorf("got %q, want …%q", out.String(), want)
 		}

@@ -15,8 +15,8 @@ import (
 	"clusterctl/provision/run"
 )
 
-// latest is the argument for the newest good snapshot.
-const latest = "latest"
+// latestArgument is the argument for the newest good snapshot.
+const latestArgument = "latest"
 
 func newSnapshotRestore() *cobra.Command {
 	var flags storeFlags
@@ -40,15 +40,15 @@ When it is cut off, run it again.`,
 					return fmt.Errorf("-allow-data-loss %s: what can be lost here is called etcd", l)
 				}
 			}
-			r := run.Restore{Member: member, AllowLoss: len(loss) > 0}
+			r := run.Restore{Member: member, AllowsLoss: len(loss) > 0}
 			if len(args) > 0 && member != "" {
 				return errors.New("a snapshot, or -from-member: one of the two")
 			}
-			if len(args) > 0 && args[0] != latest {
+			if len(args) > 0 && args[0] != latestArgument {
 				r.Name = args[0]
 				if strings.Contains(args[0], "/") {
 					var err error
-					if r.Digest, err = digestOf(args[0]); err != nil {
+					if r.Digest, err = fileDigest(args[0]); err != nil {
 						return err
 					}
 					r.File, r.Name = args[0], ""
@@ -73,13 +73,13 @@ When it is cut off, run it again.`,
 	return c
 }
 
-func digestOf(file string) (string, error) {
+func fileDigest(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = f.Close() }()
-	sum := newDigest(io.Discard)
+	sum := newDigestWriter(io.Discard)
 	_, err = io.Copy(sum, f)
 	return sum.hex(), err
 }
@@ -91,20 +91,20 @@ func (f *storeFlags) restore(c *cobra.Command, r run.Restore, excludes []string,
 		return err
 	}
 	if f.json {
-		defer func() { err = end(c.OutOrStdout(), err, configuration.Cluster.Secrets, nil) }()
+		defer func() { err = writeResult(c.OutOrStdout(), err, configuration.Cluster.Secrets, nil) }()
 	}
-	_, err = f.locked(c.Context(), configuration)
+	_, err = f.lockedStore(c.Context(), configuration)
 	if err != nil {
 		return err
 	}
 	defer f.unlock()
-	held, release := holding(c.Context(), f.held)
+	held, release := cancelOnLostLock(c.Context(), f.heldLock)
 	defer release(nil)
 	ctx, cancel := context.WithTimeout(held, f.timeout)
 	defer cancel()
 	out, start := c.OutOrStdout(), time.Now()
 	progress := newProgress(out, f.json, configuration.Cluster.Secrets)
-	engine, err := f.engine(configuration, progress.say)
+	engine, err := f.engine(configuration, progress.print)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (f *storeFlags) restore(c *cobra.Command, r run.Restore, excludes []string,
 		if approve {
 			return nil
 		}
-		return ask(ctx, out, os.Stdin, false)
+		return askApproval(ctx, out, os.Stdin, false)
 	}
 	if err := lockLost(held, engine.Restore(ctx, r)); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && held.Err() == nil {

@@ -12,8 +12,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// result is the last line of JSON output with several lines. A reader that has it has the complete output.
-type result struct {
+// finalResult is the last line of JSON output with several lines. A reader that has it has the complete output.
+type finalResult struct {
 	Time    time.Time `json:"time"`
 	Kind    string    `json:"kind"`    // always "result"; other lines have the kinds of run.Event
 	Outcome string    `json:"outcome"` // done, failed or interrupted, as in the journal
@@ -21,9 +21,9 @@ type result struct {
 	Count   *int      `json:"count,omitempty"` // number of listed elements
 }
 
-// end writes the result for err, without secrets, and returns err.
-func end(w io.Writer, err error, secrets []string, count *int) error {
-	r := result{Time: time.Now(), Kind: "result", Outcome: state.Done, Count: count}
+// writeResult writes the result for err, without secrets, and returns err.
+func writeResult(w io.Writer, err error, secrets []string, count *int) error {
+	r := finalResult{Time: time.Now(), Kind: "result", Outcome: state.Done, Count: count}
 	switch {
 	case errors.Is(err, run.ErrInterrupted):
 		r.Outcome = state.Interrupted
@@ -40,8 +40,8 @@ func end(w io.Writer, err error, secrets []string, count *int) error {
 	return err
 }
 
-// list writes the elements of a list and the result, one per line.
-func list[E any](w io.Writer, elements []E) error {
+// writeList writes the elements of a list and the result, one per line.
+func writeList[E any](w io.Writer, elements []E) error {
 	for _, e := range elements {
 		text, err := json.Marshal(e)
 		if err != nil {
@@ -52,5 +52,5 @@ func list[E any](w io.Writer, elements []E) error {
 		}
 	}
 	n := len(elements)
-	return end(w, nil, nil, &n)
+	return writeResult(w, nil, nil, &n)
 }

@@ -15,7 +15,7 @@ import (
 
 // A list as JSON ends with a result, so that a truncated list differs from a short one.
 // Proves P03.
-func TestAListEndsWithItsResult(t *testing.T) {
+func TestListsEndWithTheirResult(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
 	t.Setenv(state.PassphraseEnv, "")
@@ -31,14 +31,14 @@ func TestAListEndsWithItsResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := state.Store{Dir: filepath.Join(dir, state.Folder), Sealer: state.Sealer{KeyFile: key}}
+	store := state.Store{Dir: filepath.Join(dir, state.DirName), Sealer: state.Sealer{KeyFile: key}}
 	if err := store.Write(s); err != nil {
 		t.Fatal(err)
 	}
 	for n, last := range []string{"", "anna", "ben"} {
 		if last != "" {
-			if err := state.HandOut(store.Dir,
-				state.Handed{Name: last, Serial: last, Until: time.Now().Add(time.Hour)}); err != nil {
+			if err := state.RecordKubeconfig(store.Dir,
+				state.IssuedKubeconfig{Name: last, Serial: last, Until: time.Now().Add(time.Hour)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -50,7 +50,7 @@ func TestAListEndsWithItsResult(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		var r result
+		var r finalResult
 		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil || r.Kind != "result" ||
 			r.Outcome != "done" ||
 			r.Count == nil ||

@@ -35,7 +35,7 @@ func newShow() *cobra.Command {
 				copied.Vars = slices.Clone(saved.Vars)
 				for i, v := range copied.Vars {
 					name, _, _ := strings.Cut(v, "=")
-					copied.Vars[i] = name + "=" + config.Hidden
+					copied.Vars[i] = name + "=" + config.HiddenText
 				}
 				value = copied
 			} else {
@@ -48,7 +48,7 @@ func newShow() *cobra.Command {
 				copied.Secrets, copied.Outputs = nil, slices.Clone(copied.Outputs)
 				for i := range copied.Outputs {
 					if copied.Outputs[i].Sensitive {
-						copied.Outputs[i].Value = config.Hidden
+						copied.Outputs[i].Value = config.HiddenText
 					}
 				}
 				value = copied

@@ -42,7 +42,7 @@ func newSnapshotSave() *cobra.Command {
 			if there && len(args) > 0 {
 				return errors.New("with -there the snapshot comes into no file here: leave one of them out")
 			}
-			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
 				s, notes, err := a.Save(ctx, machine, store.Manual)
 				if err != nil {
 					return err
@@ -56,7 +56,7 @@ func newSnapshotSave() *cobra.Command {
 					if len(args) > 0 {
 						file = args[0]
 					}
-					if err := bring(ctx, a, s, file); err != nil {
+					if err := downloadSnapshot(ctx, a, s, file); err != nil {
 						return err
 					}
 					where = file
@@ -70,7 +70,7 @@ func newSnapshotSave() *cobra.Command {
 					where,
 					s.Revision,
 					s.Keys,
-					size(s.Size),
+					formatSize(s.Size),
 				)
 				return err
 			})
@@ -83,14 +83,15 @@ func newSnapshotSave() *cobra.Command {
 	return c
 }
 
-// bring atomically writes a machine's snapshot to a local file that only this user can read, and verifies its digest.
-func bring(ctx context.Context, a *run.Access, s store.Snapshot, file string) error {
+// downloadSnapshot atomically writes a machine's snapshot to a local file that only this user can read, and verifies
+// its digest.
+func downloadSnapshot(ctx context.Context, a *run.Access, s store.Snapshot, file string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // fails after the rename, when there is nothing to remove
-	sum := newDigest(f)
+	sum := newDigestWriter(f)
 	err = a.Read(ctx, s, sum)
 	if err == nil {
 		err = f.Sync()
@@ -114,12 +115,12 @@ func newSnapshotList() *cobra.Command {
 			"newest first",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
 				list, notes, err := a.Snapshots(ctx)
 				if err != nil {
 					return err
 				}
-				for _, machine := range sorted(a.Unreached()) {
+				for _, machine := range sortedKeys(a.Unreached()) {
 					notes = append(notes, machine+" is not reached: "+a.Unreached()[machine])
 				}
 				return flags.snapshots(c, list, notes)
@@ -144,11 +145,11 @@ func (f *storeFlags) snapshots(c *cobra.Command, list []store.Snapshot, notes []
 			w,
 			"%s\t%s\t%s\t%d\t%d\t%s\t%s\n",
 			s.Name,
-			run.Age(time.Since(s.Taken)),
+			run.FormatAge(time.Since(s.Taken)),
 			s.Reason,
 			s.Revision,
 			s.Keys,
-			size(s.Size),
+			formatSize(s.Size),
 			strings.Join(s.In, ", "),
 		)
 	}
@@ -172,7 +173,7 @@ func newSnapshotPrune() *cobra.Command {
 			if keep < 0 || len(args) > 0 && keep > 0 {
 				return errors.New("write how many of the newest stay, 1 at least, or the name of one that goes")
 			}
-			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
 				name := strings.Join(args, "")
 				gone, notes, err := a.Prune(ctx, keep, name)
 				if err != nil {
@@ -194,6 +195,6 @@ func newSnapshotPrune() *cobra.Command {
 	}
 	flags.add(c)
 	c.Flags().IntVar(&keep, "keep", 0, "how `many` of the newest stay on each machine; as declared when 0")
-	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 1, snapshotNames)
+	c.ValidArgsFunction = completeArguments(&flags.runFlags, &flags.folder, 1, snapshotNames)
 	return c
 }

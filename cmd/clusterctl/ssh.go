@@ -23,7 +23,7 @@ func newSSH() *cobra.Command {
 		Short: "Log in to a machine with the system's ssh, as the configuration says",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, err := flags.look(c, []string{folder})
+			configuration, err := flags.loadOffline(c, []string{folder})
 			if err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ func newSSH() *cobra.Command {
 	flags.configFlags.add(c)
 	c.Flags().StringVarP(&folder, "chdir", "C", ".", "`folder` of the configuration")
 	c.Flags().SetInterspersed(false)
-	c.ValidArgsFunction = complete(&flags, &folder, 1, machineNames)
+	c.ValidArgsFunction = completeArguments(&flags, &folder, 1, machineNames)
 	return c
 }
 

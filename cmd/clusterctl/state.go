@@ -31,7 +31,7 @@ func newStateList() *cobra.Command {
 		Use:   "list [ADDRESS…]",
 		Short: "List the machines and objects that were applied",
 		RunE: func(c *cobra.Command, args []string) error {
-			_, s, err := flags.applied(c, []string{flags.folder})
+			_, s, err := flags.loadApplied(c, []string{flags.folder})
 			if err != nil {
 				return err
 			}
@@ -39,22 +39,22 @@ func newStateList() *cobra.Command {
 		},
 	}
 	flags.add(c, false)
-	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 0, appliedAddresses)
+	c.ValidArgsFunction = completeArguments(&flags.runFlags, &flags.folder, 0, appliedAddresses)
 	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	return c
 }
 
-// entry is a line of state list.
-type entry struct {
+// stateEntry is a line of state list.
+type stateEntry struct {
 	Address string `json:"address"`
-	Is      string `json:"is"` // a machine with its IP address, or the kind of an object
+	Type    string `json:"is"` // a machine with its IP address, or the kind of an object
 	Name    string `json:"name"`
 	Note    string `json:"note,omitempty"`
 }
 
-func entries(s *state.State, of []string) (list []entry, err error) {
+func stateEntries(s *state.State, of []string) (list []stateEntry, err error) {
 	chosen := func(address string) bool {
-		return len(of) == 0 || slices.ContainsFunc(of, func(a string) bool { return config.Covers(a, address) })
+		return len(of) == 0 || slices.ContainsFunc(of, func(a string) bool { return config.Includes(a, address) })
 	}
 	for _, address := range slices.Sorted(maps.Keys(s.Machines)) {
 		m := s.Machines[address]
@@ -62,10 +62,10 @@ func entries(s *state.State, of []string) (list []entry, err error) {
 		if _, member := s.Etcd[m.Machine.Name]; member {
 			notes = append(notes, "member of the store")
 		}
-		if !m.Joined {
+		if !m.HasJoined {
 			notes = append(notes, "not applied to its end")
 		}
-		if m.Cordoned {
+		if m.IsCordoned {
 			notes = append(notes, "cordoned by a run that was cut off")
 		}
 		if m.Machine.PreventDestroy {
@@ -74,21 +74,21 @@ func entries(s *state.State, of []string) (list []entry, err error) {
 		if chosen(address) {
 			list = append(
 				list,
-				entry{address, "machine " + m.Machine.IP.String(), m.Machine.Name, strings.Join(notes, ", ")},
+				stateEntry{address, "machine " + m.Machine.IP.String(), m.Machine.Name, strings.Join(notes, ", ")},
 			)
 		}
 	}
 	for _, o := range s.Objects {
 		if chosen(o.Address) {
-			e := entry{o.Address, o.Kind, o.FullName(), ""}
-			if o.Protected {
+			e := stateEntry{o.Address, o.Kind, o.FullName(), ""}
+			if o.IsProtected {
 				e.Note = "prevent_destroy"
 			}
 			list = append(list, e)
 		}
 	}
 	for _, a := range of {
-		if !slices.ContainsFunc(list, func(e entry) bool { return config.Covers(a, e.Address) }) {
+		if !slices.ContainsFunc(list, func(e stateEntry) bool { return config.Includes(a, e.Address) }) {
 			return nil, unknownAddress(a)
 		}
 	}
@@ -104,7 +104,7 @@ func unknownAddress(a string) error {
 }
 
 func listState(c *cobra.Command, s *state.State, of []string, asJSON bool) error {
-	list, err := entries(s, of)
+	list, err := stateEntries(s, of)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func listState(c *cobra.Command, s *state.State, of []string, asJSON bool) error
 	}
 	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
 	for _, e := range list {
-		fmt.Fprintln(w, strings.TrimRight(strings.Join([]string{e.Address, e.Is, e.Name, e.Note}, "\t"), "\t"))
+		fmt.Fprintln(w, strings.TrimRight(strings.Join([]string{e.Address, e.Type, e.Name, e.Note}, "\t"), "\t"))
 	}
 	return w.Flush()
 }
@@ -134,22 +134,22 @@ func newStateShow() *cobra.Command {
 		Short: "Print all that is remembered of a machine, or of the objects of a block, as JSON; keys are never shown",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			_, s, err := flags.applied(c, []string{flags.folder})
+			_, s, err := flags.loadApplied(c, []string{flags.folder})
 			if err != nil {
 				return err
 			}
-			if _, err := entries(s, args); err != nil {
+			if _, err := stateEntries(s, args); err != nil {
 				return err
 			}
 			found := map[string]any{}
 			for address, m := range s.Machines {
-				if config.Covers(args[0], address) {
+				if config.Includes(args[0], address) {
 					found[address] = m
 				}
 			}
 			objects := map[string][]state.Object{}
 			for _, o := range s.Objects {
-				if config.Covers(args[0], o.Address) {
+				if config.Includes(args[0], o.Address) {
 					objects[o.Address] = append(objects[o.Address], o)
 				}
 			}
@@ -160,7 +160,7 @@ func newStateShow() *cobra.Command {
 		},
 	}
 	flags.add(c, false)
-	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 1, appliedAddresses)
+	c.ValidArgsFunction = completeArguments(&flags.runFlags, &flags.folder, 1, appliedAddresses)
 	return c
 }
 
@@ -171,7 +171,7 @@ func newStateMove() *cobra.Command {
 		Short: "Give what was applied under an address another address; nothing changes in the cluster",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return flags.change(c, func(s *state.State, _ string) error {
+			return flags.changeState(c, func(s *state.State, _ string) error {
 				n, err := run.Rename(s, args[0], args[1])
 				if err == nil && n == 0 {
 					err = unknownAddress(args[0])
@@ -184,7 +184,7 @@ func newStateMove() *cobra.Command {
 		},
 	}
 	flags.add(c, true)
-	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 1, appliedAddresses)
+	c.ValidArgsFunction = completeArguments(&flags.runFlags, &flags.folder, 1, appliedAddresses)
 	return c
 }
 
@@ -198,8 +198,8 @@ func newStateRemove() *cobra.Command {
 declared. To take a machine out of the cluster, or to delete an object, remove its block and apply.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return flags.change(c, func(s *state.State, _ string) error {
-				list, err := entries(s, args)
+			return flags.changeState(c, func(s *state.State, _ string) error {
+				list, err := stateEntries(s, args)
 				if err != nil {
 					return err
 				}
@@ -219,17 +219,17 @@ declared. To take a machine out of the cluster, or to delete an object, remove i
 						s.Objects,
 						func(o state.Object) bool {
 							return o.Address == e.Address && o.FullName() == e.Name &&
-								o.Kind == e.Is
+								o.Kind == e.Type
 						},
 					)
-					fmt.Fprintf(c.OutOrStdout(), "forgotten: %s (%s %s)\n", e.Address, e.Is, e.Name)
+					fmt.Fprintf(c.OutOrStdout(), "forgotten: %s (%s %s)\n", e.Address, e.Type, e.Name)
 				}
 				return nil
 			})
 		},
 	}
 	flags.add(c, true)
-	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 0, appliedAddresses)
+	c.ValidArgsFunction = completeArguments(&flags.runFlags, &flags.folder, 0, appliedAddresses)
 	c.Flags().BoolVar(&force, "force", false, "also members of the store")
 	return c
 }

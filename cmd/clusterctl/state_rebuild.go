@@ -26,7 +26,7 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 			if err != nil {
 				return err
 			}
-			store, err := flags.locked(c.Context(), configuration)
+			store, err := flags.lockedStore(c.Context(), configuration)
 			if err != nil {
 				return err
 			}
@@ -40,10 +40,10 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 					plan.Number(len(was.Objects), "object"),
 				)
 			}
-			ctx, cancel := holding(c.Context(), flags.held)
+			ctx, cancel := cancelOnLostLock(c.Context(), flags.heldLock)
 			defer cancel(nil)
 			progress := newProgress(c.OutOrStdout(), flags.json, configuration.Cluster.Secrets)
-			engine, err := flags.engine(configuration, func(e run.Event) { progress.say(e) })
+			engine, err := flags.engine(configuration, func(e run.Event) { progress.print(e) })
 			if err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 					return err
 				}
 				notes = append(notes, fmt.Sprintf("the state that could not be read (%v) is now %s", unreadable, aside))
-			} else if err := store.Keep(); err != nil {
+			} else if err := store.SaveVersion(); err != nil {
 				return err
 			}
 			if was != nil {

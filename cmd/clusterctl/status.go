@@ -25,8 +25,8 @@ type clusterStatus struct {
 	// Members describes how etcd's own list of members differs from the machines.
 	Members string   `json:"members,omitempty"`
 	Keys    []string `json:"keys,omitempty"` // keys that must be replaced
-	// Trouble describes problems with snapshots of the store, by machine.
-	Trouble map[string]string `json:"snapshotTrouble,omitempty"`
+	// SnapshotProblems describes problems with snapshots of the store, by machine.
+	SnapshotProblems map[string]string `json:"snapshotTrouble,omitempty"`
 	// Dropped maps a node to the packet rules, not made by this cluster, that drop traffic of pods.
 	Dropped map[string]string `json:"droppedTraffic,omitempty"`
 }
@@ -38,7 +38,7 @@ func newStatus() *cobra.Command {
 		Short: "Say how machines, nodes and workloads are; exit with 1 when something is not well",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, err := flags.look(c, args)
+			configuration, err := flags.loadOffline(c, args)
 			if err != nil {
 				return err
 			}
@@ -54,15 +54,15 @@ func newStatus() *cobra.Command {
 				return errNoCluster
 			}
 			status := clusterStatus{Machines: seen.Machines, Members: seen.Members, Keys: run.DueKeys(seen.State),
-				Trouble: map[string]string{}}
+				SnapshotProblems: map[string]string{}}
 			for _, m := range seen.Machines {
-				if text := run.SnapshotTrouble(configuration.Cluster.Etcd.Snapshot, m.Facts.Snapshot,
+				if text := run.SnapshotProblem(configuration.Cluster.Etcd.Snapshot, m.Facts.Snapshot,
 					time.Now()); text != "" &&
 					slices.Contains(m.Roles, config.RoleControlPlane) {
-					status.Trouble[m.Address] = text
+					status.SnapshotProblems[m.Address] = text
 				}
 			}
-			if err := status.ask(c.Context(), seen.State, configuration.Cluster); err != nil {
+			if err := status.collect(c.Context(), seen.State, configuration.Cluster); err != nil {
 				status.API = err.Error()
 			}
 			if flags.json {
@@ -72,7 +72,7 @@ func newStatus() *cobra.Command {
 			} else if err := status.print(c); err != nil {
 				return err
 			}
-			if !status.well() {
+			if !status.isHealthy() {
 				return exitCode(1)
 			}
 			return nil
@@ -85,26 +85,26 @@ func newStatus() *cobra.Command {
 	return c
 }
 
-func (s *clusterStatus) ask(ctx context.Context, st *state.State, c *config.Cluster) error {
+func (s *clusterStatus) collect(ctx context.Context, st *state.State, c *config.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	live, err := connect(st, c)
+	live, err := connectAPI(st, c)
 	if err != nil {
 		return err
 	}
 	if s.Nodes, err = live.Nodes(ctx); err != nil {
 		return err
 	}
-	if s.Dropped, err = live.Dropped(ctx); err != nil {
+	if s.Dropped, err = live.DroppedTraffic(ctx); err != nil {
 		return err
 	}
 	s.Health, err = live.Health(ctx, c)
 	return err
 }
 
-func (s *clusterStatus) well() bool {
+func (s *clusterStatus) isHealthy() bool {
 	for _, m := range s.Machines {
-		if m.Error != "" || m.NoAPI != "" || len(m.Differs) > 0 || s.node(m) != "True" && s.node(m) != "-" {
+		if m.Error != "" || m.NoAPI != "" || len(m.Changes) > 0 || s.node(m) != "True" && s.node(m) != "-" {
 			return false
 		}
 	}
@@ -113,7 +113,7 @@ func (s *clusterStatus) well() bool {
 			return false
 		}
 	}
-	return s.API == "" && s.Members == "" && len(s.Trouble)+len(s.Dropped) == 0
+	return s.API == "" && s.Members == "" && len(s.SnapshotProblems)+len(s.Dropped) == 0
 }
 
 func (s *clusterStatus) node(m run.Status) string {
@@ -131,11 +131,11 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 	fmt.Fprintln(w, "MACHINE\tROLES\tREADY\tCERTIFICATES\tAS DECLARED")
 	for _, m := range s.Machines {
 		declared, expiry := "yes", "-"
-		if len(m.Differs) > 0 {
-			declared = fmt.Sprintf("no, %d differences: see plan", len(m.Differs))
+		if len(m.Changes) > 0 {
+			declared = fmt.Sprintf("no, %d differences: see plan", len(m.Changes))
 		}
 		if m.Error != "" {
-			declared = "not reached: " + config.Indented(m.Error, "  ")
+			declared = "not reached: " + config.EscapeIndented(m.Error, "  ")
 		}
 		if t := m.Facts.CertExpiry; !t.IsZero() {
 			expiry = fmt.Sprintf("%d days", int(time.Until(t).Hours()/24))
@@ -148,37 +148,37 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Health)) {
 		text := "well"
 		if s.Health[name] != "" {
-			text = config.Indented(s.Health[name], "  ")
+			text = config.EscapeIndented(s.Health[name], "  ")
 		}
 		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", name, text)
 	}
 	for _, m := range s.Machines {
 		if m.NoAPI != "" {
 			fmt.Fprintf(c.OutOrStdout(), "%s: cannot reach an API server: %s\n", m.Address,
-				config.Indented(m.NoAPI, "  "))
+				config.EscapeIndented(m.NoAPI, "  "))
 		}
 	}
-	for _, machine := range slices.Sorted(maps.Keys(s.Trouble)) {
-		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", machine, config.Indented(s.Trouble[machine], "  "))
+	for _, machine := range slices.Sorted(maps.Keys(s.SnapshotProblems)) {
+		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", machine, config.EscapeIndented(s.SnapshotProblems[machine], "  "))
 	}
 	for _, m := range s.Machines {
 		for _, text := range m.Foreign {
 			fmt.Fprintf(c.OutOrStdout(), "%s: %s, and clusterctl did not write this file\n", m.Address,
-				config.Indented(text, "  "))
+				config.EscapeIndented(text, "  "))
 		}
 	}
 	if s.Members != "" {
-		fmt.Fprintln(c.OutOrStdout(), "The store's members:", config.Indented(s.Members, "  "))
+		fmt.Fprintln(c.OutOrStdout(), "The store's members:", config.EscapeIndented(s.Members, "  "))
 	}
 	for _, text := range s.Keys {
 		fmt.Fprintln(c.OutOrStdout(), "Note:", text)
 	}
 	for _, node := range slices.Sorted(maps.Keys(s.Dropped)) {
 		fmt.Fprintf(c.OutOrStdout(), "%s: packet rules of other programs drop packets of pods: %s\n", node,
-			config.Indented(s.Dropped[node], "  "))
+			config.EscapeIndented(s.Dropped[node], "  "))
 	}
 	if s.API != "" {
-		fmt.Fprintln(c.OutOrStdout(), "The API does not answer:", config.Indented(s.API, "  "))
+		fmt.Fprintln(c.OutOrStdout(), "The API does not answer:", config.EscapeIndented(s.API, "  "))
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ applied by what does it on real machines; the machines and the cluster are in me
 			if len(args) > 0 {
 				path = args[0]
 			}
-			tests, diags, files := load.Tests(path)
+			tests, diags, files := load.LoadTests(path)
 			if err := printDiagnostics(c, &load.Configuration{Files: files}, diags, flags.noColor); err != nil {
 				return err
 			}
@@ -102,10 +102,11 @@ func (f *configFlags) run(
 	r *load.TestRun,
 	before map[string]cty.Value,
 ) (*load.Configuration, hcl.Diagnostics) {
-	o := load.Options{Path: path, Vars: f.vars, VarFiles: f.varFiles, Programs: true, Made: workload.Made}
+	o := load.Options{Path: path, Vars: f.vars, VarFiles: f.varFiles, RunsPrograms: true,
+		WorkloadObjects: workload.ObjectsOf}
 	configuration, diags := r.Load(o, before)
 	broken := diags.HasErrors()
-	if diags = r.Unexpected(diags); broken || len(diags) > 0 {
+	if diags = r.UnexpectedDiagnostics(diags); broken || len(diags) > 0 {
 		return configuration, diags
 	}
 	wrong := func(err error) hcl.Diagnostics {
@@ -119,7 +120,7 @@ func (f *configFlags) run(
 			),
 		)
 	}
-	p, err := stage.Run(ctx, configuration.Cluster, r.Apply)
+	p, err := stage.Run(ctx, configuration.Cluster, r.IsApply)
 	if err != nil {
 		return configuration, wrong(err)
 	}
@@ -127,7 +128,7 @@ func (f *configFlags) run(
 	if err != nil {
 		return configuration, wrong(err)
 	}
-	diags = r.Judge(configuration, planned, before)
+	diags = r.CheckAsserts(configuration, planned, before)
 	before[r.Name] = configuration.Outputs
 	return configuration, diags
 }
@@ -145,8 +146,8 @@ func planValue(p *plan.Plan) (cty.Value, error) {
 		map[string]any{
 			"machines": machines,
 			"objects":  objects,
-			"empty":    p.Empty() && !p.Pending,
-			"pending":  p.Pending,
+			"empty":    p.IsEmpty() && !p.IsPending,
+			"pending":  p.IsPending,
 		},
 	)
 	if err != nil {

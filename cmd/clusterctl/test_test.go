@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// tested runs clusterctl test in a folder with these files.
-func tested(t *testing.T, files map[string]string) (int, string) {
+// runTests runs clusterctl test in a folder with these files.
+func runTests(t *testing.T, files map[string]string) (int, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -25,7 +25,7 @@ func tested(t *testing.T, files map[string]string) (int, string) {
 	root.SetOut(&out)
 	root.SetErr(&out)
 	root.SetArgs([]string{"test", dir})
-	code := execute(t.Context(), root)
+	code := runCommand(t.Context(), root)
 	return code, strings.ReplaceAll(out.String(), dir+"/", "")
 }
 
@@ -61,16 +61,16 @@ check "spare" {
 output "nodes" { value = [for n in machine.node : n.name] }
 `
 
-const override = `override_data {
+const overrideText = `override_data {
   target = data.external.zone
   values = { result = { zone = "a" } }
 }
 `
 
-func TestRunsOfATestPlanAndApplyOnMachinesInMemory(t *testing.T) {
-	code, out := tested(
+func TestTestRunsPlanAndApplyOnSimulatedMachines(t *testing.T) {
+	code, out := runTests(
 		t,
-		map[string]string{"main.hcl": configurationUnderTest, "tests/grow.clustertest.hcl": override + `
+		map[string]string{"main.hcl": configurationUnderTest, "tests/grow.clustertest.hcl": overrideText + `
 run "first" {
   assert {
     condition     = plan.machines["machine.node[\"a\"]"] == "create" && output.nodes == ["node-a"]
@@ -118,7 +118,7 @@ run "warned" {
 	}
 }
 
-func TestARunThatFailsSaysAtWhichLine(t *testing.T) {
+func TestFailedTestRunsReportTheirLine(t *testing.T) {
 	for name, c := range map[string]struct{ run, want string }{
 		"an assertion":           {`assert { condition = output.nodes == ["x"], error_message = "The nodes are ${join(" ", output.nodes)}." }`, "The nodes are node-a."},
 		"a failure not expected": {"variables { nodes = {} }", "None."},
@@ -132,11 +132,11 @@ func TestARunThatFailsSaysAtWhichLine(t *testing.T) {
 			run := strings.Replace(c.run, ", error_message", "\n error_message", 1)
 			run = strings.Replace(run, "assert {", "assert {\n", 1)
 			run = strings.Replace(run, `." }`, ".\"\n}", 1)
-			code, out := tested(
+			code, out := runTests(
 				t,
 				map[string]string{
 					"main.hcl":          configurationUnderTest,
-					"a.clustertest.hcl": override + "run \"x\" {\n  " + run + "\n}\n",
+					"a.clustertest.hcl": overrideText + "run \"x\" {\n  " + run + "\n}\n",
 				},
 			)
 			if code != 1 || !strings.Contains(out, c.want) {
@@ -146,8 +146,8 @@ func TestARunThatFailsSaysAtWhichLine(t *testing.T) {
 	}
 }
 
-func TestAFolderWithoutTestsIsAnError(t *testing.T) {
-	if code, out := tested(t, map[string]string{"main.hcl": configurationUnderTest}); code != 1 ||
+func TestFoldersWithoutTestsAreAnError(t *testing.T) {
+	if code, out := runTests(t, map[string]string{"main.hcl": configurationUnderTest}); code != 1 ||
 		!strings.Contains(out, "there is no run") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}

@@ -27,13 +27,13 @@ func newToken() *cobra.Command {
 	return c
 }
 
-// live connects to the API server.
-func (f *folderFlags) live(c *cobra.Command) (*workload.Live, *load.Configuration, *state.State, error) {
-	configuration, s, err := f.applied(c, []string{f.folder})
+// connectLive connects to the API server.
+func (f *folderFlags) connectLive(c *cobra.Command) (*workload.Live, *load.Configuration, *state.State, error) {
+	configuration, s, err := f.loadApplied(c, []string{f.folder})
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	live, err := connect(s, configuration.Cluster)
+	live, err := connectAPI(s, configuration.Cluster)
 	return live, configuration, s, err
 }
 
@@ -65,7 +65,7 @@ With it a kubelet asks for its node's client certificate, which is approved by i
 					return fmt.Errorf("-group=%s: a group of tokens begins with %q", g, "system:bootstrappers:")
 				}
 			}
-			live, configuration, s, err := flags.live(c)
+			live, configuration, s, err := flags.connectLive(c)
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ With it a kubelet asks for its node's client certificate, which is approved by i
 				fmt.Fprintln(c.OutOrStdout(), token)
 				return nil
 			}
-			servers := apiServers(configuration.Cluster)
+			servers := apiServerAddresses(configuration.Cluster)
 			if len(servers) == 0 {
 				return errors.New("no machine has the control-plane role")
 			}
@@ -104,13 +104,13 @@ With it a kubelet asks for its node's client certificate, which is approved by i
 }
 
 var (
-	bootstrapToken = pattern(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
-	tokenID        = pattern(`^[a-z0-9]{6}$`)
-	tokenGroup     = pattern(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+	bootstrapToken = lazyPattern(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
+	tokenID        = lazyPattern(`^[a-z0-9]{6}$`)
+	tokenGroup     = lazyPattern(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
 )
 
-// pattern returns a regular expression that is compiled on first use, because most processes never use it.
-func pattern(text string) func() *regexp.Regexp {
+// lazyPattern returns a regular expression that is compiled on first use, because most processes never use it.
+func lazyPattern(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
@@ -152,7 +152,7 @@ func newTokenList() *cobra.Command {
 		Short: "Say which bootstrap tokens there are; their secret halves are not shown",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			live, _, _, err := flags.live(c)
+			live, _, _, err := flags.connectLive(c)
 			if err != nil {
 				return err
 			}
@@ -161,14 +161,14 @@ func newTokenList() *cobra.Command {
 				return err
 			}
 			if flags.json {
-				return list(c.OutOrStdout(), tokens)
+				return writeList(c.OutOrStdout(), tokens)
 			}
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 3, ' ', 0)
 			fmt.Fprintln(w, "TOKEN ID\tTTL\tEXPIRES\tDESCRIPTION\tEXTRA GROUPS")
 			for _, t := range tokens {
 				left, until := "<forever>", "<never>"
 				if !t.Expires.IsZero() {
-					left, until = residual(time.Until(t.Expires)), t.Expires.UTC().Format(time.RFC3339)
+					left, until = formatRemaining(time.Until(t.Expires)), t.Expires.UTC().Format(time.RFC3339)
 				}
 				fmt.Fprintf(
 					w,
@@ -203,7 +203,7 @@ func newTokenDelete() *cobra.Command {
 				}
 				ids = append(ids, id)
 			}
-			live, _, _, err := flags.live(c)
+			live, _, _, err := flags.connectLive(c)
 			if err != nil {
 				return err
 			}
@@ -217,6 +217,6 @@ func newTokenDelete() *cobra.Command {
 		},
 	}
 	flags.add(c, false)
-	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 0, tokenIDs)
+	c.ValidArgsFunction = completeArguments(&flags.runFlags, &flags.folder, 0, tokenIDs)
 	return c
 }

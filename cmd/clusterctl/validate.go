@@ -16,12 +16,12 @@ func newValidate() *cobra.Command {
 		Short: "Check a configuration without asking any machine",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, err := flags.look(c, args)
+			configuration, err := flags.loadOffline(c, args)
 			if err != nil {
 				return err
 			}
 			if flags.json {
-				if flags.told { // the report with the warnings has been printed
+				if flags.reported { // the report with the warnings has been printed
 					return nil
 				}
 				return flags.report(c, configuration, nil)

@@ -12,7 +12,7 @@ func newVersion() *cobra.Command {
 		Short: "Say which release this is and which Kubernetes it brings",
 		Args:  cobra.NoArgs,
 		Run: func(c *cobra.Command, _ []string) {
-			fmt.Fprintln(c.OutOrStdout(), release())
+			fmt.Fprintln(c.OutOrStdout(), releaseText())
 		},
 	}
 }

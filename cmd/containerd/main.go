@@ -19,7 +19,7 @@ import (
 func main() {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); watch(ctx) }()
+	go func() { defer close(ended); watchReadiness(ctx) }()
 	err := command.App().Run(ctx, os.Args)
 	stop()
 	<-ended
@@ -32,9 +32,10 @@ func main() {
 // socket is containerd's default address.
 const socket = "unix:///run/containerd/containerd.sock"
 
-// watch notifies systemd's watchdog whenever containerd reports on its socket that it is serving, until ctx ends.
-func watch(ctx context.Context) {
-	if manager.Watchdog() == 0 || !manager.There() {
+// watchReadiness notifies systemd's watchdog whenever containerd reports on its socket that it is serving, until ctx
+// ends.
+func watchReadiness(ctx context.Context) {
+	if manager.Watchdog() == 0 || !manager.IsAvailable() {
 		return // systemd has no watchdog for this unit
 	}
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -44,7 +45,7 @@ func watch(ctx context.Context) {
 	}
 	defer conn.Close()
 	health := grpc_health_v1.NewHealthClient(conn)
-	watchdog.Watch(ctx, func(message string) { _ = manager.Tell(message) }, func(ctx context.Context) error {
+	watchdog.Watch(ctx, func(message string) { _ = manager.Send(message) }, func(ctx context.Context) error {
 		answer, err := health.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 		if err == nil && answer.Status != grpc_health_v1.HealthCheckResponse_SERVING {
 			err = fmt.Errorf("health is %s", answer.Status)

@@ -29,9 +29,9 @@ import (
 func main() {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	asked, err := other(ctx, os.Args[1:], os.Stdout)
+	asked, err := runCommand(ctx, os.Args[1:], os.Stdout)
 	if !asked {
-		err = serve(ctx, os.Args[1:], log)
+		err = serveMember(ctx, os.Args[1:], log)
 	}
 	stop()
 	switch {
@@ -47,7 +47,7 @@ func main() {
 // startTimeout is how long a member may take to reach the others. It is long, because the others may start much later.
 const startTimeout = 10 * time.Minute
 
-func serve(ctx context.Context, args []string, log *slog.Logger) error {
+func serveMember(ctx context.Context, args []string, log *slog.Logger) error {
 	var cfg config.Etcd
 	flags := config.Flags("etcd", &cfg)
 	show := flags.Bool("version", false, "say which etcd this is, and end")
@@ -68,16 +68,16 @@ func serve(ctx context.Context, args []string, log *slog.Logger) error {
 		beside.Wait()
 	}()
 	// The store produces many times its size in garbage. It is collected as often as in other programs.
-	beside.Go(func() { run.Memory(besideCtx, &run.Rest{Most: 100}) })
-	server, err := start(cfg, log)
+	beside.Go(func() { run.ManageMemory(besideCtx, &run.IdleTasks{MaxGrowthPercent: 100}) })
+	server, err := startServer(cfg, log)
 	if err != nil {
 		return err
 	}
-	defer end(server, log)
+	defer stopServer(server, log)
 
 	health := &run.Health{}
 	ready := make(chan struct{})
-	health.Ready("member", func() error {
+	health.AddReady("member", func() error {
 		select {
 		case <-ready:
 			return nil
@@ -108,8 +108,8 @@ func serve(ctx context.Context, args []string, log *slog.Logger) error {
 	}
 }
 
-// start starts the server, which may not be ready yet.
-func start(cfg config.Etcd, log *slog.Logger) (*embed.Etcd, error) {
+// startServer starts the server, which may not be ready yet.
+func startServer(cfg config.Etcd, log *slog.Logger) (*embed.Etcd, error) {
 	embedded, err := embedConfig(cfg)
 	if err != nil {
 		return nil, err
@@ -128,9 +128,9 @@ func start(cfg config.Etcd, log *slog.Logger) (*embed.Etcd, error) {
 	return server, nil
 }
 
-// end stops the server. A member that was removed from the store ends at once: the others do not accept a transfer of
-// leadership from it, and the attempt would take seconds.
-func end(server *embed.Etcd, log *slog.Logger) {
+// stopServer stops the server. A member that was removed from the store ends at once: the others do not accept a
+// transfer of leadership from it, and the attempt would take seconds.
+func stopServer(server *embed.Etcd, log *slog.Logger) {
 	if id := server.Server.MemberID(); server.Server.IsIDRemoved(uint64(id)) {
 		log.Info("the store has removed this member", "member", id.String())
 		return
@@ -145,13 +145,13 @@ func end(server *embed.Etcd, log *slog.Logger) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(patience):
+	case <-time.After(drainTimeout):
 	}
 }
 
-// patience is how long requests in progress may take to complete. Watches never end by themselves, and the server would
-// wait seven seconds for them. Everything that was acknowledged is on disk, so the process may exit.
-const patience = 500 * time.Millisecond
+// drainTimeout is how long requests in progress may take to complete. Watches never end by themselves, and the server
+// would wait seven seconds for them. Everything that was acknowledged is on disk, so the process may exit.
+const drainTimeout = 500 * time.Millisecond
 
 // embedConfig converts the flags to the embedded server's configuration.
 func embedConfig(cfg config.Etcd) (*embed.Config, error) {

@@ -19,7 +19,7 @@ import (
 
 func revokedRequests(revoked *run.Revoked) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		if cert := certificateOf(ctx); cert != nil {
+		if cert := clientCertificate(ctx); cert != nil {
 			if err := revoked.Check(cert); err != nil {
 				return nil, status.Error(codes.Unauthenticated, err.Error())
 			}
@@ -30,16 +30,16 @@ func revokedRequests(revoked *run.Revoked) grpc.UnaryServerInterceptor {
 
 func revokedStreams(revoked *run.Revoked) grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		cert := certificateOf(stream.Context())
+		cert := clientCertificate(stream.Context())
 		if cert == nil {
 			return handler(server, stream)
 		}
 		if err := revoked.Check(cert); err != nil {
 			return status.Error(codes.Unauthenticated, err.Error())
 		}
-		ctx, stop := revoked.While(stream.Context(), cert)
+		ctx, stop := revoked.ContextFor(stream.Context(), cert)
 		defer stop()
-		err := handler(server, &whileGood{stream, ctx})
+		err := handler(server, &validStream{stream, ctx})
 		if ctx.Err() != nil && stream.Context().Err() == nil {
 			return status.Error(codes.Unauthenticated, context.Cause(ctx).Error())
 		}
@@ -47,17 +47,17 @@ func revokedStreams(revoked *run.Revoked) grpc.StreamServerInterceptor {
 	}
 }
 
-// whileGood is a stream that ends with its context, possibly before the client disconnects.
-type whileGood struct {
+// validStream is a stream that ends with its context, possibly before the client disconnects.
+type validStream struct {
 	grpc.ServerStream
 	ctx context.Context
 }
 
 // Context implements grpc.ServerStream.
-func (s *whileGood) Context() context.Context { return s.ctx }
+func (s *validStream) Context() context.Context { return s.ctx }
 
 // SendMsg implements grpc.ServerStream.
-func (s *whileGood) SendMsg(m any) error {
+func (s *validStream) SendMsg(m any) error {
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
 	}
@@ -65,15 +65,15 @@ func (s *whileGood) SendMsg(m any) error {
 }
 
 // RecvMsg implements grpc.ServerStream.
-func (s *whileGood) RecvMsg(m any) error {
+func (s *validStream) RecvMsg(m any) error {
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
 	}
 	return s.ServerStream.RecvMsg(m)
 }
 
-// certificateOf returns the client's certificate, or nil without TLS.
-func certificateOf(ctx context.Context) *x509.Certificate {
+// clientCertificate returns the client's certificate, or nil without TLS.
+func clientCertificate(ctx context.Context) *x509.Certificate {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil

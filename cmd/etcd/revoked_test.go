@@ -21,10 +21,10 @@ import (
 // If the certificate of a connected client is revoked, it can no longer read and write on the connection, and its watch
 // ends. Another client's watch continues.
 // Proves S12.
-func TestAnOpenConnectionEndsWithItsCertificate(t *testing.T) {
+func TestConnectionsEndWhenTheirCertificateIsRevoked(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	m := newMember(ctx, t)
+	m := newTestMember(ctx, t)
 	lost, lostSerial := m.client(t)
 	kept, _ := m.client(t)
 	if _, err := lost.Put(ctx, "/a", "1"); err != nil {
@@ -66,14 +66,14 @@ func TestAnOpenConnectionEndsWithItsCertificate(t *testing.T) {
 	}
 }
 
-// member is an etcd cluster of one member with TLS.
-type member struct {
+// testMember is an etcd cluster of one member with TLS.
+type testMember struct {
 	server *embed.Etcd
 	ca     certs.Pair
 	crl    string
 }
 
-func newMember(ctx context.Context, t *testing.T) *member {
+func newTestMember(ctx context.Context, t *testing.T) *testMember {
 	t.Helper()
 	dir := t.TempDir()
 	now := time.Now()
@@ -85,7 +85,7 @@ func newMember(ctx context.Context, t *testing.T) *member {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &member{ca: ca, crl: filepath.Join(dir, "ca.crl")}
+	m := &testMember{ca: ca, crl: filepath.Join(dir, "ca.crl")}
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for name, text := range map[string][]byte{"ca.crt": ca.Cert, "server.crt": own.Cert, "server.key": own.Key} {
 		if err := os.WriteFile(at(name), text, 0o600); err != nil {
@@ -94,7 +94,7 @@ func newMember(ctx context.Context, t *testing.T) *member {
 	}
 	m.revoke(t)
 	const peer, client = "http://127.0.0.1:0", "https://127.0.0.1:0"
-	if m.server, err = start(config.Etcd{
+	if m.server, err = startServer(config.Etcd{
 		Name: "one", DataDir: at("data"), ListenClientURLs: []string{client}, AdvertiseClientURLs: []string{client},
 		ListenPeerURLs: []string{peer}, InitialAdvertisePeerURLs: []string{peer}, UnsafeNoFsync: true,
 		CertFile: at("server.crt"), KeyFile: at("server.key"), TrustedCAFile: at("ca.crt"), ClientCertAuth: true,
@@ -112,7 +112,7 @@ func newMember(ctx context.Context, t *testing.T) *member {
 }
 
 // client returns a client with its own certificate and connection.
-func (m *member) client(t *testing.T) (*clientv3.Client, *x509.Certificate) {
+func (m *testMember) client(t *testing.T) (*clientv3.Client, *x509.Certificate) {
 	t.Helper()
 	own, err := certs.Issue(m.ca, certs.APIServerEtcdClient(), time.Now())
 	if err != nil {
@@ -142,7 +142,7 @@ func (m *member) client(t *testing.T) (*clientv3.Client, *x509.Certificate) {
 }
 
 // watch returns a watch that the server has created.
-func (m *member) watch(ctx context.Context, t *testing.T, c *clientv3.Client) clientv3.WatchChan {
+func (m *testMember) watch(ctx context.Context, t *testing.T, c *clientv3.Client) clientv3.WatchChan {
 	t.Helper()
 	w := c.Watch(ctx, "/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	if r, open := <-w; !open || r.Err() != nil {
@@ -153,7 +153,7 @@ func (m *member) watch(ctx context.Context, t *testing.T, c *clientv3.Client) cl
 
 // revoke writes the revocation list with a time one second later each time, because the server recognizes a new list by
 // its time.
-func (m *member) revoke(t *testing.T, list ...*x509.Certificate) {
+func (m *testMember) revoke(t *testing.T, list ...*x509.Certificate) {
 	t.Helper()
 	now := time.Now()
 	var entries []certs.Revoked

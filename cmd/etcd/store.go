@@ -20,20 +20,20 @@ import (
 // Arguments that make this program do something other than run a member: process a store.Request, or take a scheduled
 // snapshot, as in `etcd snapshot SETTINGS`.
 const (
-	storeWord    = "store"
-	snapshotWord = "snapshot"
+	storeCommand    = "store"
+	snapshotCommand = "snapshot"
 )
 
 // scheduledTimeout is how long a scheduled snapshot may take, including the upload to the bucket.
 const scheduledTimeout = 30 * time.Minute
 
-// other processes a store request or takes a snapshot. It returns false if args ask for neither.
-func other(ctx context.Context, args []string, out io.Writer) (bool, error) {
-	if len(args) != 2 || args[0] != storeWord && args[0] != snapshotWord {
+// runCommand processes a store request or takes a snapshot. It returns false if args ask for neither.
+func runCommand(ctx context.Context, args []string, out io.Writer) (bool, error) {
+	if len(args) != 2 || args[0] != storeCommand && args[0] != snapshotCommand {
 		return false, nil
 	}
 	q := store.Request{Op: store.Save, Settings: args[1], Reason: store.Scheduled, Timeout: scheduledTimeout}
-	if args[0] == storeWord {
+	if args[0] == storeCommand {
 		q = store.Request{}
 		if err := json.Unmarshal([]byte(args[1]), &q); err != nil {
 			return true, fmt.Errorf("read the request: %w", err)
@@ -44,21 +44,21 @@ func other(ctx context.Context, args []string, out io.Writer) (bool, error) {
 		ctx, cancel = context.WithTimeout(ctx, q.Timeout)
 		defer cancel()
 	}
-	a, err := do(ctx, q)
+	a, err := handleRequest(ctx, q)
 	if err != nil {
 		return true, err
 	}
 	return true, json.NewEncoder(out).Encode(a)
 }
 
-// do processes a request.
-func do(ctx context.Context, q store.Request) (a store.Answer, err error) {
+// handleRequest processes a request.
+func handleRequest(ctx context.Context, q store.Request) (a store.Answer, err error) {
 	switch q.Op {
 	case store.Status:
 		a.Members, err = upkeep.Status(ctx, q.Client, q.Endpoints)
 		return a, err
 	case store.Check:
-		s, err := snapshot.Of(q.File)
+		s, err := snapshot.Describe(q.File)
 		a.Snapshots = []store.Snapshot{s}
 		return a, err
 	case store.Restore:
@@ -67,11 +67,11 @@ func do(ctx context.Context, q store.Request) (a store.Answer, err error) {
 		if err := snapshot.FromData(ctx, q.Data, q.File); err != nil {
 			return a, err
 		}
-		s, err := snapshot.Of(q.File)
+		s, err := snapshot.Describe(q.File)
 		a.Snapshots = []store.Snapshot{s}
 		return a, err
 	case store.Save, store.List, store.Prune, store.Fetch:
-		return keep(ctx, q)
+		return handleSnapshots(ctx, q)
 	}
 	var endpoints []string
 	if q.Endpoint != "" {
@@ -80,7 +80,7 @@ func do(ctx context.Context, q store.Request) (a store.Answer, err error) {
 	for _, e := range q.Endpoints {
 		endpoints = append(endpoints, e)
 	}
-	err = with(ctx, q.Client, endpoints, func(client *clientv3.Client) (err error) {
+	err = withClient(ctx, q.Client, endpoints, func(client *clientv3.Client) (err error) {
 		switch q.Op {
 		case store.Defrag:
 			return upkeep.Defrag(ctx, client, q.Endpoint)
@@ -88,14 +88,14 @@ func do(ctx context.Context, q store.Request) (a store.Answer, err error) {
 			a.Revision, err = upkeep.Compact(ctx, client, q.Revision, q.Keep)
 			return err
 		case store.Disarm:
-			return upkeep.Disarm(ctx, client)
+			return upkeep.ClearAlarms(ctx, client)
 		}
 		return fmt.Errorf("%q is nothing that can be done with the store", q.Op)
 	})
 	return a, err
 }
 
-func with(ctx context.Context, c store.Client, endpoints []string, f func(*clientv3.Client) error) error {
+func withClient(ctx context.Context, c store.Client, endpoints []string, f func(*clientv3.Client) error) error {
 	client, err := upkeep.Connect(ctx, c, endpoints...)
 	if err != nil {
 		return err
@@ -104,9 +104,9 @@ func with(ctx context.Context, c store.Client, endpoints []string, f func(*clien
 	return f(client)
 }
 
-// keep processes a request about a machine's snapshots.
-func keep(ctx context.Context, q store.Request) (a store.Answer, err error) {
-	settings, err := settingsOf(q)
+// handleSnapshots processes a request about a machine's snapshots.
+func handleSnapshots(ctx context.Context, q store.Request) (a store.Answer, err error) {
+	settings, err := readSettings(q)
 	if err != nil {
 		return a, err
 	}
@@ -131,7 +131,7 @@ func keep(ctx context.Context, q store.Request) (a store.Answer, err error) {
 		a.Snapshots = []store.Snapshot{s}
 		return a, err
 	}
-	err = with(ctx, settings.Client, []string{settings.Endpoint}, func(client *clientv3.Client) error {
+	err = withClient(ctx, settings.Client, []string{settings.Endpoint}, func(client *clientv3.Client) error {
 		s, notes, err := k.Take(ctx, client, q.Reason)
 		a.Snapshots, a.Notes = []store.Snapshot{s}, notes
 		return err
@@ -139,9 +139,9 @@ func keep(ctx context.Context, q store.Request) (a store.Answer, err error) {
 	return a, err
 }
 
-// settingsOf reads the snapshot settings. If snapshots are not declared on the machine, it returns those in the
+// readSettings reads the snapshot settings. If snapshots are not declared on the machine, it returns those in the
 // request.
-func settingsOf(q store.Request) (s store.Settings, err error) {
+func readSettings(q store.Request) (s store.Settings, err error) {
 	text, err := os.ReadFile(q.Settings)
 	if errors.Is(err, fs.ErrNotExist) && q.Directory != "" {
 		return store.Settings{

@@ -21,18 +21,18 @@ import (
 	release "clusterctl/daemons/version"
 )
 
-// configuration is the CNI configuration passed by the runtime.
-type configuration struct {
+// linkConfiguration is the CNI configuration passed by the runtime.
+type linkConfiguration struct {
 	types.NetConf
 	MTU int `json:"mtu"`
 }
 
 func main() {
-	skel.PluginMainFuncs(skel.CNIFuncs{Add: add, Del: del, Check: check, Status: status},
+	skel.PluginMainFuncs(skel.CNIFuncs{Add: addLink, Del: deleteLink, Check: checkLink, Status: checkStatus},
 		version.VersionsStartingFrom("0.4.0"), "podlink "+release.Version)
 }
 
-func read(args *skel.CmdArgs) (c configuration, err error) {
+func readConfiguration(args *skel.CmdArgs) (c linkConfiguration, err error) {
 	if err := json.Unmarshal(args.StdinData, &c); err != nil {
 		return c, fmt.Errorf("read the network's configuration: %w", err)
 	}
@@ -42,12 +42,12 @@ func read(args *skel.CmdArgs) (c configuration, err error) {
 	return c, version.ParsePrevResult(&c.NetConf)
 }
 
-func add(args *skel.CmdArgs) (err error) {
-	c, err := read(args)
+func addLink(args *skel.CmdArgs) (err error) {
+	c, err := readConfiguration(args)
 	if err != nil {
 		return err
 	}
-	got, err := addresses(c, args)
+	got, err := requestAddresses(c, args)
 	if err != nil {
 		return fmt.Errorf("get addresses for the pod: %w", err)
 	}
@@ -60,14 +60,14 @@ func add(args *skel.CmdArgs) (err error) {
 	if err != nil {
 		return err
 	}
-	p, err := pair(args, c.MTU, result.IPs)
+	p, err := newPair(args, c.MTU, result.IPs)
 	if err != nil {
 		return err
 	}
-	if err := p.Make(args.Netns); err != nil {
+	if err := p.Create(args.Netns); err != nil {
 		return err
 	}
-	host, inside := p.Hardware()
+	host, inside := p.MACs()
 	result.Interfaces = []*current.Interface{
 		{Name: p.Host, Mac: host.String()},
 		{Name: p.Inside, Mac: inside.String(), Sandbox: args.Netns},
@@ -78,8 +78,9 @@ func add(args *skel.CmdArgs) (err error) {
 	return types.PrintResult(result, c.CNIVersion)
 }
 
-// addresses requests the pod's addresses. If none are left, it first releases addresses of pods that no longer exist.
-func addresses(c configuration, args *skel.CmdArgs) (types.Result, error) {
+// requestAddresses requests the pod's addresses. If none are left, it first releases addresses of pods that no longer
+// exist.
+func requestAddresses(c linkConfiguration, args *skel.CmdArgs) (types.Result, error) {
 	got, err := ipam.ExecAdd(c.IPAM.Type, args.StdinData)
 	if err == nil || c.IPAM.Type != "host-local" || !strings.Contains(err.Error(), "no IP addresses available") {
 		return got, err
@@ -91,8 +92,8 @@ func addresses(c configuration, args *skel.CmdArgs) (types.Result, error) {
 	return ipam.ExecAdd(c.IPAM.Type, args.StdinData)
 }
 
-// pair returns the interface pair of a pod with these addresses.
-func pair(args *skel.CmdArgs, mtu int, ips []*current.IPConfig) (p link.Pair, err error) {
+// newPair returns the interface pair of a pod with these addresses.
+func newPair(args *skel.CmdArgs, mtu int, ips []*current.IPConfig) (p link.Pair, err error) {
 	p = link.Pair{Host: link.Name(args.ContainerID, args.IfName), Inside: args.IfName, MTU: mtu}
 	if len(ips) == 0 {
 		return p, fmt.Errorf("the plugin for addresses has given none")
@@ -108,8 +109,8 @@ func pair(args *skel.CmdArgs, mtu int, ips []*current.IPConfig) (p link.Pair, er
 	return p, nil
 }
 
-func del(args *skel.CmdArgs) error {
-	c, err := read(args)
+func deleteLink(args *skel.CmdArgs) error {
+	c, err := readConfiguration(args)
 	if err != nil {
 		return err
 	}
@@ -120,8 +121,8 @@ func del(args *skel.CmdArgs) error {
 	return ipam.ExecDel(c.IPAM.Type, args.StdinData)
 }
 
-func check(args *skel.CmdArgs) error {
-	c, err := read(args)
+func checkLink(args *skel.CmdArgs) error {
+	c, err := readConfiguration(args)
 	if err != nil {
 		return err
 	}
@@ -135,15 +136,15 @@ func check(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	p, err := pair(args, c.MTU, result.IPs)
+	p, err := newPair(args, c.MTU, result.IPs)
 	if err != nil {
 		return err
 	}
 	return p.Check(args.Netns)
 }
 
-func status(args *skel.CmdArgs) error {
-	c, err := read(args)
+func checkStatus(args *skel.CmdArgs) error {
+	c, err := readConfiguration(args)
 	if err != nil {
 		return err
 	}

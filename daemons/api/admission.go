@@ -28,11 +28,11 @@ type Admission struct {
 
 	// Versions converts the object to other versions. It is nil for objects that have only one form, such as a Binding.
 	Versions Versions
-	// Presented reports that webhooks and policies see the write in another form: as the Scale, Binding or Eviction
+	// IsConverted reports that webhooks and policies see the write in another form: as the Scale, Binding or Eviction
 	// that was sent.
-	Presented bool
-	// Again holds what mutators store between rounds over the object.
-	Again Again
+	IsConverted bool
+	// Reinvocation holds what mutators store between rounds over the object.
+	Reinvocation Reinvocation
 }
 
 // Origin is the request that a write comes from.
@@ -64,12 +64,12 @@ type Versions interface {
 	From(ctx context.Context, obj runtime.Object, v Version) (runtime.Object, error)
 }
 
-// Again holds what mutators store during one write. If a mutator changes what earlier ones have seen, there is a second
-// round.
-type Again struct {
-	Second bool           // this is the second round
-	Wanted bool           // a second round is needed
-	Memory map[string]any // by the plugin's name
+// Reinvocation holds what mutators store during one write. If a mutator changes what earlier ones have seen, there is a
+// second round.
+type Reinvocation struct {
+	IsSecond bool           // this is the second round
+	IsNeeded bool           // a second round is needed
+	Memory   map[string]any // by the plugin's name
 }
 
 // Mutator changes Object before it is validated. An error that is an API status is sent unchanged, any other as an
@@ -87,8 +87,8 @@ type Validator interface {
 // Named is a Mutator or Validator with a name for metrics.
 type Named interface{ Name() string }
 
-// Outside is a plugin that calls external programs. Their response time does not count as the server's.
-type Outside interface {
+// ExternalCaller is a plugin that calls external programs. Their response time does not count as the server's.
+type ExternalCaller interface {
 	Named
-	AsksOutside()
+	CallsExternal()
 }

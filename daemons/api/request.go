@@ -62,13 +62,13 @@ type Authenticator interface {
 	Authenticate(r *http.Request) (User, bool, error)
 }
 
-// PromptAuthenticator is an Authenticator that can often answer without blocking. It does not change the request, which
-// may be passed to Authenticate afterwards.
-type PromptAuthenticator interface {
+// NonBlockingAuthenticator is an Authenticator that can often answer without blocking. It does not change the request,
+// which may be passed to Authenticate afterwards.
+type NonBlockingAuthenticator interface {
 	Authenticator
-	// AuthenticatePromptly is like Authenticate. waits reports that it would have to block or to change the request, or
+	// TryAuthenticate is like Authenticate. waits reports that it would have to block or to change the request, or
 	// that the credentials are invalid.
-	AuthenticatePromptly(r *http.Request) (u User, ok, waits bool)
+	TryAuthenticate(r *http.Request) (u User, ok, waits bool)
 }
 
 // Decision is an authorizer's answer.
@@ -86,11 +86,11 @@ type Authorizer interface {
 	Authorize(ctx context.Context, u User, r Request) (d Decision, reason string, err error)
 }
 
-// PromptAuthorizer is an Authorizer that can often decide without blocking.
-type PromptAuthorizer interface {
+// NonBlockingAuthorizer is an Authorizer that can often decide without blocking.
+type NonBlockingAuthorizer interface {
 	Authorizer
-	// AuthorizePromptly is like Authorize. waits reports that it would have to block, or fails.
-	AuthorizePromptly(u User, r Request) (d Decision, reason string, waits bool)
+	// TryAuthorize is like Authorize. waits reports that it would have to block, or fails.
+	TryAuthorize(u User, r Request) (d Decision, reason string, waits bool)
 }
 
 // Objects provides read access to stored objects from the API server's watch cache. Returned objects are shared and

@@ -18,16 +18,16 @@ func Tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 	case "", corev1.TolerationOpEqual:
 		return t.Value == taint.Value
 	case corev1.TolerationOpGt, corev1.TolerationOpLt:
-		is, known := whole(taint.Value)
-		limit, given := whole(t.Value)
+		is, known := parseCanonical(taint.Value)
+		limit, given := parseCanonical(t.Value)
 		return known && given &&
 			(t.Operator == corev1.TolerationOpGt && is > limit || t.Operator == corev1.TolerationOpLt && is < limit)
 	}
 	return false
 }
 
-// whole parses an integer in canonical form: without a plus sign or leading zeros.
-func whole(text string) (int64, bool) {
+// parseCanonical parses an integer in canonical form: without a plus sign or leading zeros.
+func parseCanonical(text string) (int64, bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == text
 }

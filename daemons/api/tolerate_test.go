@@ -8,7 +8,7 @@ import (
 )
 
 // Proves S13.
-func TestWhatATolerationMatches(t *testing.T) {
+func TestTolerationMatching(t *testing.T) {
 	for _, c := range []struct {
 		toleration corev1.Toleration
 		taint      string // value of a taint with key k and effect NoSchedule

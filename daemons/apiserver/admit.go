@@ -15,41 +15,42 @@ import (
 	"clusterctl/daemons/apiserver/webhook"
 )
 
-// AskOutside adds the policies and webhooks that the cluster's objects configure to the admission plugins. They run
-// after all other mutating plugins. Of the validating plugins they run before the last, the quota plugin, so that a
-// refused write consumes no quota. Call AskOutside before Run, and after the other plugins are set.
-func (s *Server) AskOutside(may api.Authorizer) {
-	hooks := webhook.Options{Objects: s.Objects(), May: may, Reach: s.reach, Log: s.log, Counts: s.observed.webhooks}
+// AddExternalAdmission adds the policies and webhooks that the cluster's objects configure to the admission plugins.
+// They run after all other mutating plugins. Of the validating plugins they run before the last, the quota plugin, so
+// that a refused write consumes no quota. Call AddExternalAdmission before Run, and after the other plugins are set.
+func (s *Server) AddExternalAdmission(may api.Authorizer) {
+	hooks := webhook.Options{Objects: s.Objects(), May: may, Connector: s.backends, Log: s.log,
+		Counts: s.metrics.webhooks}
 	policies := policy.Options{
-		Objects: s.Objects(), May: may, Params: params{s}, Log: s.log,
-		Interfaces: admission.NewObjectInterfacesFromScheme(s.scheme), Types: s.typesOf,
+		Objects: s.Objects(), May: may, Params: policyParams{s}, Log: s.log,
+		Interfaces: admission.NewObjectInterfacesFromScheme(s.scheme), Types: s.typeConverterOf,
 	}
-	s.o.Outside.Mutators = []api.Mutator{policy.NewMutating(policies), webhook.NewMutating(hooks)}
-	s.o.Outside.Validators = []api.Validator{policy.NewValidating(policies), webhook.NewValidating(hooks)}
-	s.o.Mutators = append(s.o.Mutators, s.o.Outside.Mutators...)
-	s.o.Validators = slices.Insert(
-		s.o.Validators,
-		max(0, len(s.o.Validators)-1),
-		append([]api.Validator{policy.NewAccess(policies)}, s.o.Outside.Validators...)...)
+	s.options.External.Mutators = []api.Mutator{policy.NewMutating(policies), webhook.NewMutating(hooks)}
+	s.options.External.Validators = []api.Validator{policy.NewValidating(policies), webhook.NewValidating(hooks)}
+	s.options.Mutators = append(s.options.Mutators, s.options.External.Mutators...)
+	s.options.Validators = slices.Insert(
+		s.options.Validators,
+		max(0, len(s.options.Validators)-1),
+		append([]api.Validator{policy.NewAccess(policies)}, s.options.External.Validators...)...)
 }
 
 // admission returns the write in the form that admission plugins read. The value is valid until the next call.
 func (w *write) admission() *api.Admission {
-	w.asked = api.Admission{
-		Operation: w.operation, User: w.q.user, Internal: w.q.internal,
+	w.cachedAdmission = api.Admission{
+		Operation: w.operation, User: w.q.user, Internal: w.q.isInternal,
 		Kind: w.q.served.GVK, Resource: w.q.served.GVR(), Subresource: w.q.Subresource,
 		Namespace: w.q.Namespace, Name: w.name(),
 		Object: w.obj, Old: w.old, DryRun: w.dryRun, Warn: w.q.warn,
-		Origin: w, Versions: w, Presented: w.q.presented || w.q.Subresource == "scale",
+		Origin: w, Versions: w, IsConverted: w.q.isSentAdmitted || w.q.Subresource == "scale",
 	}
-	return &w.asked
+	return &w.cachedAdmission
 }
 
-// mutate calls the mutating plugins. It calls them a second time if one of them changed an object that earlier plugins
-// had seen.
-func (w *write) mutate() error {
+// runMutators calls the mutating plugins. It calls them a second time if one of them changed an object that earlier
+// plugins had seen.
+func (w *write) runMutators() error {
 	a := w.admission()
-	if err := w.s.mutate(w.q.http.Context(), w.s.o.Mutators, a); err != nil {
+	if err := w.s.runMutators(w.q.http.Context(), w.s.options.Mutators, a); err != nil {
 		return err
 	}
 	w.obj = a.Object
@@ -59,29 +60,29 @@ func (w *write) mutate() error {
 	return nil
 }
 
-func (s *Server) mutate(ctx context.Context, plugins []api.Mutator, a *api.Admission) error {
-	if err := s.reliable(a); err != nil {
+func (s *Server) runMutators(ctx context.Context, plugins []api.Mutator, a *api.Admission) error {
+	if err := s.rejectIfUnreadable(a); err != nil {
 		return err
 	}
-	t := s.observed.admit(a, "admit")
+	t := s.metrics.startStep(a, "admit")
 	for {
 		for _, plugin := range plugins {
-			if err := t.took(plugin, plugin.Admit(ctx, a)); err != nil {
+			if err := t.recordPlugin(plugin, plugin.Admit(ctx, a)); err != nil {
 				return err
 			}
 		}
-		if a.Again.Second || !a.Again.Wanted {
+		if a.Reinvocation.IsSecond || !a.Reinvocation.IsNeeded {
 			t.end(nil)
 			return nil
 		}
-		a.Again.Second = true
+		a.Reinvocation.IsSecond = true
 	}
 }
 
-// approve calls the validating plugins.
-func (w *write) approve() error {
+// runValidators calls the validating plugins.
+func (w *write) runValidators() error {
 	a := w.admission()
-	if err := w.s.approve(w.q.http.Context(), w.s.o.Validators, a); err != nil {
+	if err := w.s.runValidators(w.q.http.Context(), w.s.options.Validators, a); err != nil {
 		return err
 	}
 	if w.q.Subresource == "scale" {
@@ -89,15 +90,15 @@ func (w *write) approve() error {
 		if err != nil {
 			return err
 		}
-		return w.s.approve(w.q.http.Context(), w.s.o.Outside.Validators, a)
+		return w.s.runValidators(w.q.http.Context(), w.s.options.External.Validators, a)
 	}
 	return nil
 }
 
-func (s *Server) approve(ctx context.Context, plugins []api.Validator, a *api.Admission) error {
-	t := s.observed.admit(a, "validate")
+func (s *Server) runValidators(ctx context.Context, plugins []api.Validator, a *api.Admission) error {
+	t := s.metrics.startStep(a, "validate")
 	for _, plugin := range plugins {
-		if err := t.took(plugin, plugin.Validate(ctx, a)); err != nil {
+		if err := t.recordPlugin(plugin, plugin.Validate(ctx, a)); err != nil {
 			return err
 		}
 	}
@@ -105,20 +106,20 @@ func (s *Server) approve(ctx context.Context, plugins []api.Validator, a *api.Ad
 	return nil
 }
 
-// present passes the object that was sent to a subresource to webhooks and policies. They see that object, not the
-// object that the subresource changes.
-func (s *Server) present(
+// admitSubresource passes the object that was sent to a subresource to webhooks and policies. They see that object, not
+// the object that the subresource changes.
+func (s *Server) admitSubresource(
 	q *request,
 	operation string,
 	kind schema.GroupVersionKind,
 	obj runtime.Object,
 	dryRun bool,
 ) error {
-	return s.presentTo(s.o.Outside.Validators, q, operation, kind, obj, dryRun)
+	return s.admitSubresourceWith(s.options.External.Validators, q, operation, kind, obj, dryRun)
 }
 
-// presentTo does what present does, with the given validating plugins.
-func (s *Server) presentTo(
+// admitSubresourceWith does what present does, with the given validating plugins.
+func (s *Server) admitSubresourceWith(
 	validators []api.Validator,
 	q *request,
 	operation string,
@@ -131,11 +132,11 @@ func (s *Server) presentTo(
 		Namespace: q.Namespace, Name: q.Name, Object: obj, DryRun: dryRun, Warn: q.warn,
 		Origin: &write{q: q, operation: operation, dryRun: dryRun},
 	}
-	if err := s.mutate(q.http.Context(), s.o.Outside.Mutators, a); err != nil {
+	if err := s.runMutators(q.http.Context(), s.options.External.Mutators, a); err != nil {
 		return err
 	}
-	q.presented = true
-	return s.approve(q.http.Context(), validators, a)
+	q.isSentAdmitted = true
+	return s.runValidators(q.http.Context(), validators, a)
 }
 
 // mutateScale lets webhooks and policies change a write to the scale subresource.
@@ -144,7 +145,7 @@ func (w *write) mutateScale() error {
 	if err != nil {
 		return err
 	}
-	if err := w.s.mutate(w.q.http.Context(), w.s.o.Outside.Mutators, a); err != nil {
+	if err := w.s.runMutators(w.q.http.Context(), w.s.options.External.Mutators, a); err != nil {
 		return err
 	}
 	if scale, ok := a.Object.(*autoscalingv1.Scale); ok {
@@ -156,7 +157,7 @@ func (w *write) mutateScale() error {
 func (w *write) scaleAdmission() (*api.Admission, error) {
 	whole := *w.admission()
 	a := &whole
-	a.Kind, a.Resource, a.Versions, a.Presented = scaleKind, w.q.served.Name(), nil, false
+	a.Kind, a.Resource, a.Versions, a.IsConverted = scaleKind, w.q.served.Name(), nil, false
 	var err error
 	if a.Object, err = scaleOf(w.q, w.obj); err != nil {
 		return nil, err
@@ -168,10 +169,10 @@ func (w *write) scaleAdmission() (*api.Admission, error) {
 }
 
 // Annotate implements api.Origin.
-func (w *write) Annotate(key, value string) { w.q.trail.annotate(key, value) }
+func (w *write) Annotate(key, value string) { w.q.auditRecord.annotate(key, value) }
 
 // Audited implements api.Origin.
-func (w *write) Audited(contents bool) bool { return w.q.trail.kept(contents) }
+func (w *write) Audited(contents bool) bool { return w.q.auditRecord.isRecorded(contents) }
 
 // Verb implements api.Origin.
 func (w *write) Verb() string { return w.q.Verb }

@@ -19,12 +19,12 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// A server is an endpoint of the kubernetes service while its lease key exists in the store. Every presenceEvery the
-// server writes the key again, well before presenceTTL ends.
+// A server is an endpoint of the kubernetes service while its lease key exists in the store. Every leaseKeyInterval the
+// server writes the key again, well before leaseKeyTTL ends.
 const (
-	presenceTTL   = 15 * time.Second
-	presenceEvery = 5 * time.Second
-	kubernetes    = "kubernetes"
+	leaseKeyTTL      = 15 * time.Second
+	leaseKeyInterval = 5 * time.Second
+	kubernetesName   = "kubernetes"
 )
 
 // advertise keeps this server among the endpoints of the kubernetes service, and removes servers whose lease key
@@ -33,24 +33,24 @@ func (s *Server) advertise(ctx context.Context) error {
 	if err := s.cache.WaitFor(ctx, 1); err != nil {
 		return nil
 	}
-	tick := time.NewTicker(presenceEvery)
+	tick := time.NewTicker(leaseKeyInterval)
 	defer tick.Stop()
 	const first = 500 * time.Millisecond
 	pause, retry := first, make(<-chan time.Time)
 	for {
-		switch err := s.announce(ctx); {
+		switch err := s.renewLeaseKey(ctx); {
 		case err == nil:
 			pause = first
 		case ctx.Err() == nil:
 			s.log.Warn("keep the service kubernetes", "err", err)
 			retry = time.After(pause)
-			pause = min(2*pause, presenceEvery)
+			pause = min(2*pause, leaseKeyInterval)
 		}
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 			defer cancel()
-			if err := s.withdraw(last); err != nil {
+			if err := s.removeLeaseKey(last); err != nil {
 				s.log.Warn("leave the service kubernetes", "err", err)
 			}
 			return nil
@@ -60,25 +60,25 @@ func (s *Server) advertise(ctx context.Context) error {
 	}
 }
 
-// presence is the prefix of the servers' lease keys, the same as upstream's.
-const presence = "masterleases"
+// leaseKeyPrefix is the prefix of the servers' lease keys, the same as upstream's.
+const leaseKeyPrefix = "masterleases"
 
-func (s *Server) presenceKey() string {
-	return s.o.Prefix + "/" + presence + "/" + s.o.AdvertiseAddress
+func (s *Server) leaseKey() string {
+	return s.options.Prefix + "/" + leaseKeyPrefix + "/" + s.options.AdvertiseAddress
 }
 
-func (s *Server) announce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, presenceEvery)
+func (s *Server) renewLeaseKey(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaseKeyInterval)
 	defer cancel()
-	data, err := json.Marshal(map[string]int{"port": s.o.AdvertisePort})
+	data, err := json.Marshal(map[string]int{"port": s.options.AdvertisePort})
 	if err != nil {
 		return err
 	}
-	put, err := s.store.Commit(ctx, store.Txn{Puts: []store.Put{{Key: s.presenceKey(), Value: data, TTL: presenceTTL}}})
+	put, err := s.store.Commit(ctx, store.Txn{Puts: []store.Put{{Key: s.leaseKey(), Value: data, TTL: leaseKeyTTL}}})
 	if err != nil {
 		return fmt.Errorf("say that this server is there: %w", err)
 	}
-	s.observed.storeAnswered(time.Now())
+	s.metrics.recordStoreAnswer(time.Now())
 	// From here on the cache holds everything that is needed, so the store is not read.
 	if err := s.cache.WaitFor(ctx, put.Revision); err != nil {
 		return fmt.Errorf("see which servers are there: %w", err)
@@ -86,14 +86,15 @@ func (s *Server) announce(ctx context.Context) error {
 	if err := s.ensureService(ctx); err != nil {
 		return err
 	}
-	return s.publish(ctx, s.servers.All())
+	return s.publishEndpoints(ctx, s.serverKeys.All())
 }
 
-func (s *Server) withdraw(ctx context.Context) error {
-	if _, err := s.store.Commit(ctx, store.Txn{Deletes: []string{s.presenceKey()}}); err != nil {
+func (s *Server) removeLeaseKey(ctx context.Context) error {
+	if _, err := s.store.Commit(ctx, store.Txn{Deletes: []string{s.leaseKey()}}); err != nil {
 		return err
 	}
-	return s.publish(ctx, slices.DeleteFunc(s.servers.All(), func(a string) bool { return a == s.o.AdvertiseAddress }))
+	return s.publishEndpoints(ctx,
+		slices.DeleteFunc(s.serverKeys.All(), func(a string) bool { return a == s.options.AdvertiseAddress }))
 }
 
 // ensureService creates the kubernetes service with the first address of the service network.
@@ -104,34 +105,37 @@ func (s *Server) ensureService(ctx context.Context) error {
 	single := corev1.IPFamilyPolicySingleStack
 	_, err := s.ensure(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: kubernetes, Namespace: metav1.NamespaceDefault,
+			Name: kubernetesName, Namespace: metav1.NamespaceDefault,
 			Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"},
 		},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, ClusterIP: s.services.First(), ClusterIPs: []string{s.services.First()},
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: s.services.FirstAddress(),
+			ClusterIPs:     []string{s.services.FirstAddress()},
 			IPFamilyPolicy: &single, SessionAffinity: corev1.ServiceAffinityNone,
 			Ports: []corev1.ServicePort{
-				{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt(s.o.AdvertisePort)},
+				{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443,
+					TargetPort: intstr.FromInt(s.options.AdvertisePort)},
 			},
 		},
 	})
 	return err
 }
 
-// publish writes the endpoints of the kubernetes service. Servers that do so at the same time write the same content.
-func (s *Server) publish(ctx context.Context, addresses []string) error {
+// publishEndpoints writes the endpoints of the kubernetes service. Servers that do so at the same time write the same
+// content.
+func (s *Server) publishEndpoints(ctx context.Context, addresses []string) error {
 	endpoints := &corev1.Endpoints{ //nolint:staticcheck // clients read them still
-		ObjectMeta: metav1.ObjectMeta{Name: kubernetes, Namespace: metav1.NamespaceDefault,
+		ObjectMeta: metav1.ObjectMeta{Name: kubernetesName, Namespace: metav1.NamespaceDefault,
 			Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}},
 	}
-	https, tcp, port, yes := "https", corev1.ProtocolTCP, int32(s.o.AdvertisePort), true
+	https, tcp, port, yes := "https", corev1.ProtocolTCP, int32(s.options.AdvertisePort), true
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: kubernetes, Namespace: metav1.NamespaceDefault,
-			Labels: map[string]string{discoveryv1.LabelServiceName: kubernetes}},
+		ObjectMeta: metav1.ObjectMeta{Name: kubernetesName, Namespace: metav1.NamespaceDefault,
+			Labels: map[string]string{discoveryv1.LabelServiceName: kubernetesName}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: &https, Protocol: &tcp, Port: &port}},
 	}
-	if addr, err := netip.ParseAddr(s.o.AdvertiseAddress); err == nil && addr.Is6() {
+	if addr, err := netip.ParseAddr(s.options.AdvertiseAddress); err == nil && addr.Is6() {
 		slice.AddressType = discoveryv1.AddressTypeIPv6
 	}
 	if len(addresses) > 0 {
@@ -147,7 +151,7 @@ func (s *Server) publish(ctx context.Context, addresses []string) error {
 		}
 		endpoints.Subsets = append(endpoints.Subsets, subset)
 	}
-	return s.overwrite(ctx, endpoints, func(live runtime.Object) runtime.Object {
+	return s.replaceEndpoints(ctx, endpoints, func(live runtime.Object) runtime.Object {
 		next := live.DeepCopyObject().(*corev1.Endpoints) //nolint:staticcheck // as above
 		next.Subsets = endpoints.Subsets
 		return next
@@ -158,7 +162,7 @@ func (s *Server) publish(ctx context.Context, addresses []string) error {
 	})
 }
 
-func (s *Server) overwrite(
+func (s *Server) replaceEndpoints(
 	ctx context.Context,
 	endpoints runtime.Object,
 	first func(runtime.Object) runtime.Object,
@@ -176,8 +180,8 @@ func (s *Server) overwrite(
 		if _, ok := s.serving.Load().resources[one.gvr]; !ok {
 			continue
 		}
-		q := s.internal(ctx, one.gvr, metav1.NamespaceDefault, kubernetes)
-		w := &write{s: s, q: q, manager: manager, repeats: true}
+		q := s.newInternalRequest(ctx, one.gvr, metav1.NamespaceDefault, kubernetesName)
+		w := &write{s: s, q: q, manager: serverFieldManager, isFrequent: true}
 		_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 			if live == nil {
 				return one.obj.DeepCopyObject(), nil

@@ -16,12 +16,12 @@ import (
 )
 
 // Proves S14.
-func TestEveryLivingServerIsAnEndpoint(t *testing.T) {
+func TestRunningServersAreEndpointsOfTheKubernetesService(t *testing.T) {
 	s := stores["memory"](t)
 	at := func(address string) func(*apiserver.Options) {
 		return func(o *apiserver.Options) { o.AdvertiseAddress, o.AdvertisePort = address, 6443 }
 	}
-	client := kubernetes.NewForConfigOrDie(start(t, s, at("10.0.0.1")))
+	client := kubernetes.NewForConfigOrDie(startConfig(t, s, at("10.0.0.1")))
 	second, err := apiserver.New(apiserver.Options{
 		Kinds: kinds.All(), Store: s, Env: run.NewEnv(slog.New(slog.DiscardHandler)), AdvertiseAddress: "10.0.0.2",
 		AdvertisePort: 6443,
@@ -29,14 +29,14 @@ func TestEveryLivingServerIsAnEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(bounded(t))
+	ctx, stop := context.WithCancel(timeoutContext(t))
 	done := make(chan error, 1)
 	go func() { done <- second.Run(ctx) }()
 	endpoints := func(want ...string) func() error {
 		return func() error {
 			slice, err := client.DiscoveryV1().
 				EndpointSlices("default").
-				Get(bounded(t), "kubernetes", metav1.GetOptions{})
+				Get(timeoutContext(t), "kubernetes", metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -50,10 +50,10 @@ func TestEveryLivingServerIsAnEndpoint(t *testing.T) {
 			return nil
 		}
 	}
-	wait(t, endpoints("10.0.0.1", "10.0.0.2"))
+	waitUntil(t, endpoints("10.0.0.1", "10.0.0.2"))
 	stop()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	wait(t, endpoints("10.0.0.1"))
+	waitUntil(t, endpoints("10.0.0.1"))
 }

@@ -26,17 +26,17 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// aggregated is a group version that another server serves.
-type aggregated struct {
-	target      backend.Target
-	resources   []metav1.APIResource // as listed by that server at its last check
-	documents   documents            // fetched at the same check
-	unavailable string               // why requests are not passed on; empty if they are
+// aggregatedVersion is a group version that another server serves.
+type aggregatedVersion struct {
+	target            backend.Target
+	resources         []metav1.APIResource // as listed by that server at its last check
+	documents         openAPIDocuments     // fetched at the same check
+	unavailableReason string               // why requests are not passed on; empty if they are
 }
 
-// document returns the server that answers a path without a resource: the path of a group version, or of its OpenAPI
-// document.
-func (o *offer) document(path string) *aggregated {
+// serverOfDocument returns the server that answers a path without a resource: the path of a group version, or of its
+// OpenAPI document.
+func (o *servedKinds) serverOfDocument(path string) *aggregatedVersion {
 	if len(o.aggregated) == 0 {
 		return nil
 	}
@@ -47,13 +47,14 @@ func (o *offer) document(path string) *aggregated {
 	return o.aggregated[schema.GroupVersion{Group: parts[1], Version: parts[2]}]
 }
 
-// passOn forwards a request to the server that serves its group version, with the user in headers.
-func (s *Server) passOn(q *request) error {
+// proxyToAggregated forwards a request to the server that serves its group version, with the user in headers.
+func (s *Server) proxyToAggregated(q *request) error {
 	a := q.aggregated
-	if a.unavailable != "" {
-		return apierrors.NewServiceUnavailable("the server is currently unable to handle the request: " + a.unavailable)
+	if a.unavailableReason != "" {
+		return apierrors.NewServiceUnavailable("the server is currently unable to handle the request: " +
+			a.unavailableReason)
 	}
-	transport, err := s.reach.To(a.target, q.http.Header.Get("Upgrade") != "")
+	transport, err := s.backends.Transport(a.target, q.http.Header.Get("Upgrade") != "")
 	if err != nil {
 		return apierrors.NewServiceUnavailable(err.Error())
 	}
@@ -69,8 +70,8 @@ func (s *Server) passOn(q *request) error {
 			}
 			r.Out.Host = a.target.Name()
 			r.SetXForwarded()
-			header.WithoutHTTP2Upgrade(r.Out.Header)
-			speakFor(r.Out.Header, q.user)
+			header.RemoveHTTP2Upgrade(r.Out.Header)
+			setUserHeaders(r.Out.Header, q.user)
 		},
 		ModifyResponse: func(r *http.Response) error {
 			// When the request times out, the server may still end its response. That response is empty and must not be
@@ -78,16 +79,16 @@ func (s *Server) passOn(q *request) error {
 			if err := q.http.Context().Err(); err != nil {
 				return err
 			}
-			if r.StatusCode == http.StatusSwitchingProtocols && q.last != nil {
-				q.last()
+			if r.StatusCode == http.StatusSwitchingProtocols && q.becomeStream != nil {
+				q.becomeStream()
 			}
 			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
 			if errors.Is(context.Cause(q.http.Context()), context.DeadlineExceeded) {
-				s.fail(q, context.DeadlineExceeded)
+				s.writeError(q, context.DeadlineExceeded)
 			} else if q.http.Context().Err() == nil {
-				s.fail(q, apierrors.NewServiceUnavailable(fmt.Sprintf("error trying to reach service: %v", err)))
+				s.writeError(q, apierrors.NewServiceUnavailable(fmt.Sprintf("error trying to reach service: %v", err)))
 			}
 		},
 	}
@@ -95,8 +96,9 @@ func (s *Server) passOn(q *request) error {
 	return nil
 }
 
-// speakFor sets the headers that name the user. Credentials and identity headers that the client sent are removed.
-func speakFor(h http.Header, u api.User) {
+// setUserHeaders sets the headers that name the user. Credentials and identity headers that the client sent are
+// removed.
+func setUserHeaders(h http.Header, u api.User) {
 	h.Del("Authorization")
 	for name := range h {
 		if strings.HasPrefix(name, "X-Remote-") || strings.HasPrefix(name, "Impersonate-") {
@@ -117,58 +119,58 @@ func speakFor(h http.Header, u api.User) {
 	}
 }
 
-var registrations = apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")
+var apiServicesGVR = apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")
 
 const (
-	checkEvery   = 10 * time.Second
-	checkTimeout = 5 * time.Second
-	maxDocument  = 16 << 20
+	availabilityInterval = 10 * time.Second
+	availabilityTimeout  = 5 * time.Second
+	maxDocumentSize      = 16 << 20
 )
 
-// aggregate checks periodically, until ctx ends, whether the servers behind APIServices answer, and writes the result
-// to the APIServices' conditions.
-func (s *Server) aggregate(ctx context.Context) error {
-	services := s.cache.Resource(registrations.GroupResource())
+// monitorAggregated checks periodically, until ctx ends, whether the servers behind APIServices answer, and writes the
+// result to the APIServices' conditions.
+func (s *Server) monitorAggregated(ctx context.Context) error {
+	services := s.cache.Resource(apiServicesGVR.GroupResource())
 	if services == nil || s.cache.WaitFor(ctx, 1) != nil {
 		return nil // not served, or ctx ended
 	}
 	select {
-	case <-s.furnished: // objects that other requests wait for are created first
+	case <-s.bootstrapDone: // objects that other requests wait for are created first
 	case <-ctx.Done():
 		return nil
 	}
-	tick := time.NewTicker(checkEvery)
+	tick := time.NewTicker(availabilityInterval)
 	defer tick.Stop()
-	var was map[schema.GroupVersion]*aggregated
-	all := registered{-1, -1} // nothing registered yet
+	var was map[schema.GroupVersion]*aggregatedVersion
+	all := registeredRevisions{-1, -1} // nothing registered yet
 	for ctx.Err() == nil {
 		snapshot := services.Snapshot()
 		cursor, err := services.Watch(cache.Topic{}, snapshot.Revision)
 		if err != nil {
 			continue // the cache was reloaded meanwhile
 		}
-		if now, err := s.register(ctx, all); err == nil {
+		if now, err := s.registerAPIServices(ctx, all); err == nil {
 			all = now
 		} else if ctx.Err() == nil {
 			s.log.Warn("register what is served here", "err", err)
 		}
-		next := map[schema.GroupVersion]*aggregated{}
-		for _, obj := range s.Objects().List(registrations.GroupResource(), "") {
+		next := map[schema.GroupVersion]*aggregatedVersion{}
+		for _, obj := range s.Objects().List(apiServicesGVR.GroupResource(), "") {
 			registered, ok := obj.(*apiregistrationv1.APIService)
 			if !ok {
 				continue
 			}
 			gv := schema.GroupVersion{Group: registered.Spec.Group, Version: registered.Spec.Version}
-			a, condition := s.check(ctx, registered, was[gv])
+			a, condition := s.checkAvailability(ctx, registered, was[gv])
 			if a != nil {
 				next[gv] = a
 			}
-			if err := s.tellAvailable(ctx, registered, condition); err != nil && ctx.Err() == nil {
+			if err := s.writeAvailable(ctx, registered, condition); err != nil && ctx.Err() == nil {
 				s.log.Warn("write whether an API service is available", "apiservice", registered.Name, "err", err)
 			}
 		}
 		for gv, a := range was {
-			if services.Unread(gv.Version+"."+gv.Group) != nil {
+			if services.ReadError(gv.Version+"."+gv.Group) != nil {
 				next[gv] = a // an APIService that cannot be read keeps its previous state
 			}
 		}
@@ -185,7 +187,7 @@ func (s *Server) aggregate(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 			case <-wake:
-			case <-s.offering.changed:
+			case <-s.kindSources.changed:
 			case <-again:
 			}
 		}
@@ -194,13 +196,13 @@ func (s *Server) aggregate(ctx context.Context) error {
 	return nil
 }
 
-// check reports whether the server behind an APIService answers. A local APIService is always available, and its
-// requests are not passed on.
-func (s *Server) check(
+// checkAvailability reports whether the server behind an APIService answers. A local APIService is always available,
+// and its requests are not passed on.
+func (s *Server) checkAvailability(
 	ctx context.Context,
 	r *apiregistrationv1.APIService,
-	was *aggregated,
-) (*aggregated, apiregistrationv1.APIServiceCondition) {
+	was *aggregatedVersion,
+) (*aggregatedVersion, apiregistrationv1.APIServiceCondition) {
 	say := func(status apiregistrationv1.ConditionStatus, reason,
 		message string) apiregistrationv1.APIServiceCondition {
 		return apiregistrationv1.APIServiceCondition{
@@ -213,12 +215,12 @@ func (s *Server) check(
 	if r.Spec.Service == nil {
 		return nil, kinds.LocalAPIService(metav1.Time{})
 	}
-	a := &aggregated{target: backend.Target{
+	a := &aggregatedVersion{target: backend.Target{
 		Namespace: r.Spec.Service.Namespace, Service: r.Spec.Service.Name, Port: 443,
-		CABundle: r.Spec.CABundle, Insecure: r.Spec.InsecureSkipTLSVerify, Certificate: s.o.FrontProxy,
+		CABundle: r.Spec.CABundle, Insecure: r.Spec.InsecureSkipTLSVerify, Certificate: s.options.FrontProxy,
 	}}
-	if len(a.target.CABundle) == 0 && s.o.ClusterCA != nil {
-		a.target.Also = s.o.ClusterCA()
+	if len(a.target.CABundle) == 0 && s.options.ClusterCA != nil {
+		a.target.AdditionalCAs = s.options.ClusterCA()
 	}
 	if r.Spec.Service.Port != nil {
 		a.target.Port = *r.Spec.Service.Port
@@ -227,34 +229,34 @@ func (s *Server) check(
 		a.resources, a.documents = was.resources, was.documents
 	}
 	where := "service/" + r.Spec.Service.Name + " in \"" + r.Spec.Service.Namespace + "\""
-	no := func(reason, message string) (*aggregated, apiregistrationv1.APIServiceCondition) {
-		a.unavailable = message
-		s.observed.unavailable.WithLabelValues(r.Name, reason).Inc()
+	no := func(reason, message string) (*aggregatedVersion, apiregistrationv1.APIServiceCondition) {
+		a.unavailableReason = message
+		s.metrics.unavailable.WithLabelValues(r.Name, reason).Inc()
 		return a, say(apiregistrationv1.ConditionFalse, reason, message)
 	}
 	if _, there := s.Objects().Get(schema.GroupResource{Resource: "services"}, r.Spec.Service.Namespace,
 		r.Spec.Service.Name); !there {
 		return no("ServiceNotFound", where+" is not present")
 	}
-	if _, err := s.reach.Endpoints(a.target); err != nil {
+	if _, err := s.backends.Endpoints(a.target); err != nil {
 		return no("MissingEndpoints", fmt.Sprintf("endpoints for %s: %v", where, err))
 	}
-	resources, err := s.resourcesOf(ctx, a.target, r.Spec.Group, r.Spec.Version)
+	resources, err := s.fetchResources(ctx, a.target, r.Spec.Group, r.Spec.Version)
 	if err != nil {
 		return no("FailedDiscoveryCheck", fmt.Sprintf("failing or missing response from %s: %v", where, err))
 	}
 	a.resources = resources
-	s.describe(ctx, a, schema.GroupVersion{Group: r.Spec.Group, Version: r.Spec.Version})
+	s.fetchDocuments(ctx, a, schema.GroupVersion{Group: r.Spec.Group, Version: r.Spec.Version})
 	return a, say(apiregistrationv1.ConditionTrue, "Passed", "all checks passed")
 }
 
-// resourcesOf returns the resources that a server lists for a group version.
-func (s *Server) resourcesOf(
+// fetchResources returns the resources that a server lists for a group version.
+func (s *Server) fetchResources(
 	ctx context.Context,
 	target backend.Target,
 	group, version string,
 ) ([]metav1.APIResource, error) {
-	data, _, err := s.readFrom(ctx, target, "/apis/"+group+"/"+version, "")
+	data, _, err := s.fetchDocument(ctx, target, "/apis/"+group+"/"+version, "")
 	if err != nil {
 		return nil, err
 	}
@@ -268,8 +270,8 @@ func (s *Server) resourcesOf(
 	return list.APIResources, nil
 }
 
-// tellAvailable writes the condition of an APIService if it changed.
-func (s *Server) tellAvailable(
+// writeAvailable writes the condition of an APIService if it changed.
+func (s *Server) writeAvailable(
 	ctx context.Context,
 	r *apiregistrationv1.APIService,
 	c apiregistrationv1.APIServiceCondition,
@@ -278,7 +280,7 @@ func (s *Server) tellAvailable(
 		r.Status.Conditions,
 		func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type },
 	)
-	c.LastTransitionTime = metav1.NewTime(s.o.Now().UTC().Truncate(time.Second))
+	c.LastTransitionTime = metav1.NewTime(s.options.Now().UTC().Truncate(time.Second))
 	if i >= 0 {
 		have := r.Status.Conditions[i]
 		if have.Status == c.Status && have.Reason == c.Reason && have.Message == c.Message {
@@ -288,10 +290,10 @@ func (s *Server) tellAvailable(
 			c.LastTransitionTime = have.LastTransitionTime
 		}
 	}
-	q := s.internal(ctx, registrations, "", r.Name)
+	q := s.newInternalRequest(ctx, apiServicesGVR, "", r.Name)
 	q.Subresource = "status"
-	w := &write{s: s, q: q, manager: manager, subresource: "status"}
-	_, err := w.modify(ctx, conditionOf(r, c))
+	w := &write{s: s, q: q, manager: serverFieldManager, subresource: "status"}
+	_, err := w.modify(ctx, setAvailableCondition(r, c))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -299,15 +301,15 @@ func (s *Server) tellAvailable(
 }
 
 // sameServed reports whether clients would see no difference between a and b.
-func sameServed(a, b map[schema.GroupVersion]*aggregated) bool {
+func sameServed(a, b map[schema.GroupVersion]*aggregatedVersion) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for gv, x := range a {
 		y := b[gv]
-		if y == nil || x.unavailable != y.unavailable || x.target.Name() != y.target.Name() ||
+		if y == nil || x.unavailableReason != y.unavailableReason || x.target.Name() != y.target.Name() ||
 			string(x.target.CABundle) != string(y.target.CABundle) ||
-			x.target.Insecure != y.target.Insecure || !x.documents.same(y.documents) ||
+			x.target.Insecure != y.target.Insecure || !x.documents.equal(y.documents) ||
 			!slices.EqualFunc(x.resources, y.resources, sameResource) {
 			return false
 		}
@@ -317,16 +319,16 @@ func sameServed(a, b map[schema.GroupVersion]*aggregated) bool {
 
 func sameResource(a, b metav1.APIResource) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// conditionOf returns a function that sets a condition of an APIService. It fails if the APIService was deleted and
-// created again since.
-func conditionOf(
+// setAvailableCondition returns a function that sets a condition of an APIService. It fails if the APIService was
+// deleted and created again since.
+func setAvailableCondition(
 	r *apiregistrationv1.APIService,
 	c apiregistrationv1.APIServiceCondition,
 ) func(live runtime.Object) (runtime.Object, error) {
 	return func(live runtime.Object) (runtime.Object, error) {
 		now, ok := live.(*apiregistrationv1.APIService)
 		if !ok || now.UID != r.UID {
-			return nil, apierrors.NewNotFound(registrations.GroupResource(), r.Name)
+			return nil, apierrors.NewNotFound(apiServicesGVR.GroupResource(), r.Name)
 		}
 		next := now.DeepCopy()
 		next.Status.Conditions = slices.DeleteFunc(

@@ -16,28 +16,30 @@ import (
 	"clusterctl/daemons/apiserver/backend"
 )
 
-// documents are the OpenAPI documents with which another server describes a group version.
-type documents struct {
-	v2     []byte // OpenAPI v2 of the whole server; nil if it has none
-	etag   string // of v2
-	v3     string // URL of the group version's OpenAPI v3 document; empty if it has none
-	looked time.Time
+// openAPIDocuments are the OpenAPI documents with which another server describes a group version.
+type openAPIDocuments struct {
+	v2        []byte // OpenAPI v2 of the whole server; nil if it has none
+	etag      string // of v2
+	v3        string // URL of the group version's OpenAPI v3 document; empty if it has none
+	fetchedAt time.Time
 }
 
-func (d documents) same(other documents) bool { return d.v3 == other.v3 && bytes.Equal(d.v2, other.v2) }
+func (d openAPIDocuments) equal(other openAPIDocuments) bool {
+	return d.v3 == other.v3 && bytes.Equal(d.v2, other.v2)
+}
 
-// describeEvery is the minimum time between two fetches of the documents.
-const describeEvery = time.Minute
+// describeInterval is the minimum time between two fetches of the documents.
+const describeInterval = time.Minute
 
-// describe fetches a server's OpenAPI documents. A server without documents, or one that does not answer, is served all
-// the same.
-func (s *Server) describe(ctx context.Context, a *aggregated, gv schema.GroupVersion) {
-	now := s.o.Now()
-	if !a.documents.looked.IsZero() && now.Sub(a.documents.looked) < describeEvery {
+// fetchDocuments fetches a server's OpenAPI documents. A server without documents, or one that does not answer, is
+// served all the same.
+func (s *Server) fetchDocuments(ctx context.Context, a *aggregatedVersion, gv schema.GroupVersion) {
+	now := s.options.Now()
+	if !a.documents.fetchedAt.IsZero() && now.Sub(a.documents.fetchedAt) < describeInterval {
 		return
 	}
-	a.documents.looked = now
-	data, etag, err := s.readFrom(ctx, a.target, "/openapi/v2", a.documents.etag)
+	a.documents.fetchedAt = now
+	data, etag, err := s.fetchDocument(ctx, a.target, "/openapi/v2", a.documents.etag)
 	switch {
 	case errors.Is(err, errUnchanged):
 	case err != nil:
@@ -47,7 +49,7 @@ func (s *Server) describe(ctx context.Context, a *aggregated, gv schema.GroupVer
 		a.documents.v2, a.documents.etag = data, etag
 	}
 	a.documents.v3 = ""
-	if data, _, err = s.readFrom(ctx, a.target, "/openapi/v3", ""); err != nil {
+	if data, _, err = s.fetchDocument(ctx, a.target, "/openapi/v3", ""); err != nil {
 		return
 	}
 	var index struct {
@@ -63,16 +65,16 @@ func (s *Server) describe(ctx context.Context, a *aggregated, gv schema.GroupVer
 // errUnchanged reports that a document still has the ETag that was sent.
 var errUnchanged = errors.New("the document has not changed")
 
-// readFrom reads a document of another server, with the aggregator's own identity. It returns errUnchanged if the
+// fetchDocument reads a document of another server, with the aggregator's own identity. It returns errUnchanged if the
 // document still has the given ETag.
-func (s *Server) readFrom(
+func (s *Server) fetchDocument(
 	ctx context.Context,
 	target backend.Target,
 	path, etag string,
 ) (data []byte, newEtag string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, availabilityTimeout)
 	defer cancel()
-	transport, err := s.reach.Own(target)
+	transport, err := s.backends.OwnTransport(target)
 	if err != nil {
 		return nil, "", err
 	}
@@ -84,7 +86,7 @@ func (s *Server) readFrom(
 	if etag != "" {
 		q.Header.Set("If-None-Match", etag)
 	}
-	speakFor(q.Header, api.User{Name: "system:kube-aggregator", Groups: []string{api.GroupMasters}})
+	setUserHeaders(q.Header, api.User{Name: "system:kube-aggregator", Groups: []string{api.GroupMasters}})
 	answer, err := (&http.Client{Transport: transport}).Do(q)
 	if err != nil {
 		return nil, "", err
@@ -97,9 +99,9 @@ func (s *Server) readFrom(
 	default:
 		return nil, "", fmt.Errorf("bad status from %s: %d", q.URL, answer.StatusCode)
 	}
-	data, err = io.ReadAll(io.LimitReader(answer.Body, maxDocument+1))
-	if err == nil && len(data) > maxDocument {
-		err = fmt.Errorf("the document %s is larger than %d bytes", q.URL, maxDocument)
+	data, err = io.ReadAll(io.LimitReader(answer.Body, maxDocumentSize+1))
+	if err == nil && len(data) > maxDocumentSize {
+		err = fmt.Errorf("the document %s is larger than %d bytes", q.URL, maxDocumentSize)
 	}
 	return data, answer.Header.Get("ETag"), err
 }

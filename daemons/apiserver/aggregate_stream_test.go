@@ -57,20 +57,20 @@ func streamingServer(t *testing.T) (port string) {
 
 // A stream to an aggregated server has no time limit. A request that does not become a stream ends at its timeout.
 // Proves S12.
-func TestStreamsToAggregatedServersOutlastTheRequestTimeout(t *testing.T) {
+func TestStreamsToAggregatedServersHaveNoTimeLimit(t *testing.T) {
 	port := streamingServer(t)
-	cfg := start(t, stores["memory"](t), func(o *apiserver.Options) { o.RequestTimeout = 2 * time.Second })
+	cfg := startConfig(t, stores["memory"](t), func(o *apiserver.Options) { o.RequestTimeout = 2 * time.Second })
 	for path, body := range map[string]string{
 		"/api/v1/namespaces/default/services":         `{"apiVersion":"v1","kind":"Service","metadata":{"name":"shoes"},"spec":{"type":"ExternalName","externalName":"localhost"}}`,
 		"/apis/apiregistration.k8s.io/v1/apiservices": `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.foot.example.com"},"spec":{"group":"foot.example.com","version":"v1","insecureSkipTLSVerify":true,"groupPriorityMinimum":100,"versionPriority":10,"service":{"namespace":"default","name":"shoes","port":` + port + `}}}`,
 	} {
-		if code, text := ask(t, cfg, "POST", path, body); code != 201 {
+		if code, text := sendRequest(t, cfg, "POST", path, body); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
 	const shoe = "/apis/foot.example.com/v1/namespaces/default/shoes/s/"
-	wait(t, func() error {
-		if code, text := ask(t, cfg, "GET", "/apis/foot.example.com/v1", ""); code != 200 {
+	waitUntil(t, func() error {
+		if code, text := sendRequest(t, cfg, "GET", "/apis/foot.example.com/v1", ""); code != 200 {
 			return fmt.Errorf("%d %s", code, text)
 		}
 		return nil
@@ -100,7 +100,7 @@ func TestStreamsToAggregatedServersOutlastTheRequestTimeout(t *testing.T) {
 	for _, headers := range [][]string{nil, {"Connection", "Upgrade", "Upgrade", "talk"}} {
 		h1 := *cfg
 		h1.NextProtos = []string{"http/1.1"}
-		if code, text := ask(t, &h1, "GET", shoe+"hung", "", headers...); code != http.StatusGatewayTimeout {
+		if code, text := sendRequest(t, &h1, "GET", shoe+"hung", "", headers...); code != http.StatusGatewayTimeout {
 			t.Errorf("%v: %d %s", headers, code, text)
 		}
 	}

@@ -59,25 +59,26 @@ func aggregatedServer(t *testing.T) (port string) {
 }
 
 // Proves S12.
-func TestGroupVersionsArePassedOnToTheirServers(t *testing.T) {
+func TestRequestsAreProxiedToAggregatedServers(t *testing.T) {
 	port := aggregatedServer(t)
-	cfg := start(t, stores["memory"](t), func(o *apiserver.Options) {
-		o.Authenticators, o.Authorizers = []api.Authenticator{&stage{}}, []api.Authorizer{&stage{}}
+	cfg := startConfig(t, stores["memory"](t), func(o *apiserver.Options) {
+		o.Authenticators, o.Authorizers = []api.Authenticator{&pipelineStage{}}, []api.Authorizer{&pipelineStage{}}
 	})
 	cfg.BearerToken = "good"
 	const path = "/apis/apiregistration.k8s.io/v1/apiservices"
 	registration := `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.foot.example.com"},"spec":{"group":"foot.example.com","version":"v1","insecureSkipTLSVerify":true,"groupPriorityMinimum":100,"versionPriority":10,"service":{"namespace":"default","name":"shoes","port":` + port + `}}}`
-	if code, text := ask(t, cfg, "POST", path, strings.Replace(registration, "v1.foot", "v2.foot", 1)); code != 422 ||
+	if code, text := sendRequest(t, cfg, "POST", path,
+		strings.Replace(registration, "v1.foot", "v2.foot", 1)); code != 422 ||
 		!strings.Contains(text, "must be `spec.version+") {
 		t.Errorf("%d %s", code, text)
 	}
-	if code, text := ask(t, cfg, "POST", path, registration); code != 201 {
+	if code, text := sendRequest(t, cfg, "POST", path, registration); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
 	condition := func(status, reason string) {
 		t.Helper()
-		wait(t, func() error {
-			_, text := ask(t, cfg, "GET", path+"/v1.foot.example.com", "")
+		waitUntil(t, func() error {
+			_, text := sendRequest(t, cfg, "GET", path+"/v1.foot.example.com", "")
 			if !strings.Contains(text, `"type":"Available","status":"`+status+`"`) ||
 				!strings.Contains(text, `"reason":"`+reason+`"`) {
 				return fmt.Errorf("the condition: %s", text)
@@ -86,24 +87,25 @@ func TestGroupVersionsArePassedOnToTheirServers(t *testing.T) {
 		})
 	}
 	condition("False", "ServiceNotFound")
-	wait(t, func() error {
-		if code, text := ask(t, cfg, "GET", "/apis/foot.example.com/v1/namespaces/default/shoes", ""); code != 503 {
+	waitUntil(t, func() error {
+		if code, text := sendRequest(t, cfg, "GET", "/apis/foot.example.com/v1/namespaces/default/shoes",
+			""); code != 503 {
 			return fmt.Errorf("%d %s", code, text)
 		}
 		return nil
 	})
 	// Endpoints cannot have loopback addresses, so the service has the external name of this machine.
 	service := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"shoes"},"spec":{"type":"ExternalName","externalName":"localhost"}}`
-	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/services", service); code != 201 {
+	if code, text := sendRequest(t, cfg, "POST", "/api/v1/namespaces/default/services", service); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
 	// Changing the registration causes an immediate check.
-	if code, text := ask(t, cfg, "PATCH", path+"/v1.foot.example.com", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch); code != 200 {
+	if code, text := sendRequest(t, cfg, "PATCH", path+"/v1.foot.example.com", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
 	condition("True", "Passed")
-	wait(t, func() error {
-		code, text := ask(t, cfg, "GET", "/apis/foot.example.com/v1/namespaces/default/shoes?limit=5", "")
+	waitUntil(t, func() error {
+		code, text := sendRequest(t, cfg, "GET", "/apis/foot.example.com/v1/namespaces/default/shoes?limit=5", "")
 		for _, want := range []string{`"user":"jane"`, `"path":"/apis/foot.example.com/v1/namespaces/default/shoes?limit=5"`, "system:authenticated", `"token":""`} {
 			if code != 200 || !strings.Contains(text, want) {
 				return fmt.Errorf("lacks %s: %d %s", want, code, text)
@@ -129,13 +131,14 @@ func TestGroupVersionsArePassedOnToTheirServers(t *testing.T) {
 		{"GET", path, "", "application/json;as=Table;v=v1;g=meta.k8s.io", 200, `"default/shoes","True"`},
 		{"DELETE", path + "/v1.foot.example.com", "", "", 200, "Success"}, // an empty Upgrade header requests nothing
 	} {
-		if code, text := ask(t, cfg, c.method, c.path, c.body, "Accept", c.accept); code != c.code ||
+		if code, text := sendRequest(t, cfg, c.method, c.path, c.body, "Accept", c.accept); code != c.code ||
 			!strings.Contains(text, c.want) {
 			t.Errorf("%s %s: %d lacks %s: %.600s", c.method, c.path, code, c.want, text)
 		}
 	}
-	wait(t, func() error {
-		if code, text := ask(t, cfg, "GET", "/apis/foot.example.com/v1/namespaces/default/shoes", ""); code != 404 {
+	waitUntil(t, func() error {
+		if code, text := sendRequest(t, cfg, "GET", "/apis/foot.example.com/v1/namespaces/default/shoes",
+			""); code != 404 {
 			return fmt.Errorf("%d %s", code, text)
 		}
 		return nil
@@ -145,23 +148,23 @@ func TestGroupVersionsArePassedOnToTheirServers(t *testing.T) {
 // The APIService of a definition stays while the definition cannot be read. Readable definitions get APIServices
 // nevertheless.
 // Proves S12.
-func TestRegistrationsOutliveWhatCannotBeRead(t *testing.T) {
+func TestAPIServicesOfUnreadableDefinitionsStay(t *testing.T) {
 	s := stores["memory"](t)
-	cfg := start(t, s, nil)
+	cfg := startConfig(t, s, nil)
 	const path, definitions = "/apis/apiregistration.k8s.io/v1/apiservices",
 		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	define := func(cfg *rest.Config, group string) {
 		t.Helper()
 		definition := `{"metadata":{"name":"tools.` + group + `"},"spec":{"group":"` + group + `","scope":"Cluster","names":{"plural":"tools","kind":"Tool"},
 			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
-		if code, text := ask(t, cfg, "POST", definitions, definition); code != 201 {
+		if code, text := sendRequest(t, cfg, "POST", definitions, definition); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
 	has := func(cfg *rest.Config, name string) {
 		t.Helper()
-		wait(t, func() error {
-			if code, text := ask(t, cfg, "GET", path+"/"+name, ""); code != 200 {
+		waitUntil(t, func() error {
+			if code, text := sendRequest(t, cfg, "GET", path+"/"+name, ""); code != 200 {
 				return fmt.Errorf("%s: %d %s", name, code, text)
 			}
 			return nil
@@ -170,22 +173,23 @@ func TestRegistrationsOutliveWhatCannotBeRead(t *testing.T) {
 	define(cfg, "shed.example.com")
 	has(cfg, "v1.shed.example.com")
 	has(cfg, "v1.batch")
-	code, before := ask(t, cfg, "GET", path+"/v1.shed.example.com", "")
+	code, before := sendRequest(t, cfg, "GET", path+"/v1.shed.example.com", "")
 	if code != 200 {
 		t.Fatal(before)
 	}
-	spoil(t, s, "/registry/apiextensions.k8s.io/customresourcedefinitions/tools.shed.example.com", "nonsense")
-	spoil(t, s, "/registry/apiregistration.k8s.io/apiservices/v1.apps", "nonsense")
-	second := start(t, s, nil)
+	storeUndecodable(t, s, "/registry/apiextensions.k8s.io/customresourcedefinitions/tools.shed.example.com",
+		"nonsense")
+	storeUndecodable(t, s, "/registry/apiregistration.k8s.io/apiservices/v1.apps", "nonsense")
+	second := startConfig(t, s, nil)
 	for i, cfg := range []*rest.Config{cfg, second} {
 		group := fmt.Sprint("barn", i, ".example.com")
 		define(cfg, group)
 		has(cfg, "v1."+group) // the server has processed all definitions by then
-		if code, text := ask(t, cfg, "DELETE", path+"/v1.batch", ""); code != 200 {
+		if code, text := sendRequest(t, cfg, "DELETE", path+"/v1.batch", ""); code != 200 {
 			t.Fatalf("%d %s", code, text)
 		}
 		has(cfg, "v1.batch")
-		if code, after := ask(t, cfg, "GET", path+"/v1.shed.example.com", ""); code != 200 || after != before {
+		if code, after := sendRequest(t, cfg, "GET", path+"/v1.shed.example.com", ""); code != 200 || after != before {
 			t.Errorf("server %d: %d %s, was %s", i, code, after, before)
 		}
 	}
@@ -193,13 +197,13 @@ func TestRegistrationsOutliveWhatCannotBeRead(t *testing.T) {
 
 // Every group version that is served here has an APIService, also those of custom resources.
 // Proves S12.
-func TestWhatIsServedHereIsRegistered(t *testing.T) {
-	cfg := start(t, stores["memory"](t), func(*apiserver.Options) {})
+func TestServedGroupVersionsHaveAPIServices(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), func(*apiserver.Options) {})
 	const path = "/apis/apiregistration.k8s.io/v1/apiservices"
 	has := func(name string, there bool) {
 		t.Helper()
-		wait(t, func() error {
-			code, text := ask(t, cfg, "GET", path+"/"+name, "")
+		waitUntil(t, func() error {
+			code, text := sendRequest(t, cfg, "GET", path+"/"+name, "")
 			if there != (code == 200) || there && !strings.Contains(text, `"status":"True"`) {
 				return fmt.Errorf("%s: %d %s", name, code, text)
 			}
@@ -210,19 +214,19 @@ func TestWhatIsServedHereIsRegistered(t *testing.T) {
 		has(name, true)
 	}
 	has("v1.apiregistration.k8s.io", false)
-	if code, text := ask(t, cfg, "DELETE", path+"/v1.apps", ""); code != 200 {
+	if code, text := sendRequest(t, cfg, "DELETE", path+"/v1.apps", ""); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
 	has("v1.apps", true)
 	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"tools.shed.example.com"},"spec":{"group":"shed.example.com","scope":"Cluster",
 		"names":{"plural":"tools","kind":"Tool"},"versions":[{"name":"v1beta1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}},{"name":"v1","served":false,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
-	if code, text := ask(t, cfg, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+	if code, text := sendRequest(t, cfg, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 		definition); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
 	has("v1beta1.shed.example.com", true)
 	has("v1.shed.example.com", false)
-	if code, text := ask(t, cfg, "DELETE",
+	if code, text := sendRequest(t, cfg, "DELETE",
 		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/tools.shed.example.com", ""); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
@@ -232,15 +236,15 @@ func TestWhatIsServedHereIsRegistered(t *testing.T) {
 // Once another server is registered for a group version, this server never answers for it, not even a request that
 // arrived before.
 // Proves S12.
-func TestAnotherServersDocumentIsNeverAnsweredHere(t *testing.T) {
-	cfg := start(t, stores["memory"](t), func(*apiserver.Options) {})
+func TestDocumentsOfAggregatedVersionsAreNotServedLocally(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), func(*apiserver.Options) {})
 	for i := range 15 {
 		group := fmt.Sprintf("g%d.example.com", i)
 		var asking sync.WaitGroup
 		for range 3 {
 			asking.Go(func() {
 				for range 2000 {
-					code, text := ask(t, cfg, "GET", "/apis/"+group+"/v1", "")
+					code, text := sendRequest(t, cfg, "GET", "/apis/"+group+"/v1", "")
 					if code == 503 {
 						return
 					}
@@ -253,7 +257,8 @@ func TestAnotherServersDocumentIsNeverAnsweredHere(t *testing.T) {
 			})
 		}
 		registration := `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.` + group + `"},"spec":{"group":"` + group + `","version":"v1","insecureSkipTLSVerify":true,"groupPriorityMinimum":100,"versionPriority":10,"service":{"namespace":"default","name":"none"}}}`
-		if code, text := ask(t, cfg, "POST", "/apis/apiregistration.k8s.io/v1/apiservices", registration); code != 201 {
+		if code, text := sendRequest(t, cfg, "POST", "/apis/apiregistration.k8s.io/v1/apiservices",
+			registration); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 		asking.Wait()

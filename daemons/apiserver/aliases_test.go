@@ -13,7 +13,7 @@ import (
 
 // An object stays writable if an older server stored host aliases with addresses that are invalid now.
 // Proves S12.
-func TestHostAliasesOfOlderServersStayAsTheyAre(t *testing.T) {
+func TestInvalidStoredHostAliasesStayWritable(t *testing.T) {
 	const template = `{"metadata":{"labels":{"app":"web"}},"spec":{"restartPolicy":%q,"hostAliases":[{"ip":"10.0.0.8","hostnames":["a.b"]}],"containers":[{"name":"c","image":"i"}]}}`
 	const selector = `"selector":{"matchLabels":{"app":"web"}},`
 	for name, c := range map[string]struct{ resources, version, kind, spec, at string }{
@@ -27,9 +27,9 @@ func TestHostAliasesOfOlderServersStayAsTheyAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := memory.New()
 			t.Cleanup(s.Close)
-			cfg := start(t, s, nil)
+			cfg := startConfig(t, s, nil)
 			path := "/apis/" + c.version + "/namespaces/default/" + c.resources
-			if code, text := ask(t, cfg, "POST", path, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"web"},"spec":{%s}}`, c.version, c.kind, c.spec)); code != http.StatusCreated {
+			if code, text := sendRequest(t, cfg, "POST", path, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"web"},"spec":{%s}}`, c.version, c.kind, c.spec)); code != http.StatusCreated {
 				t.Fatal(code, text)
 			}
 			key := "/registry/" + c.resources + "/default/web"
@@ -42,7 +42,7 @@ func TestHostAliasesOfOlderServersStayAsTheyAre(t *testing.T) {
 				!r.Done {
 				t.Fatal(r, err)
 			}
-			if code, text := ask(t, cfg, "PATCH", path+"/web", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch); code != http.StatusOK ||
+			if code, text := sendRequest(t, cfg, "PATCH", path+"/web", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch); code != http.StatusOK ||
 				!strings.Contains(text, "010.00.0.8") {
 				t.Errorf("a label: %d %s", code, text)
 			}
@@ -54,7 +54,7 @@ func TestHostAliasesOfOlderServersStayAsTheyAre(t *testing.T) {
 				".",
 				"/",
 			) + `/hostAliases/0/ip","value":"010.00.0.9"}]`
-			if code, text := ask(t, cfg, "PATCH", path+"/web", other, "Content-Type",
+			if code, text := sendRequest(t, cfg, "PATCH", path+"/web", other, "Content-Type",
 				"application/json-patch+json"); code != http.StatusUnprocessableEntity ||
 				!strings.Contains(text, "must not have leading 0s") {
 				t.Errorf("another such address: %d %s", code, text)

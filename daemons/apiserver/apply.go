@@ -12,8 +12,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// declared decodes the body of an apply request. The merge checks the version and unknown fields later.
-func declared(data []byte) (*unstructured.Unstructured, error) {
+// decodeDeclared decodes the body of an apply request. The merge checks the version and unknown fields later.
+func decodeDeclared(data []byte) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	// Whole numbers must stay integers, because typed values require them.
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &u.Object); err != nil {
@@ -25,9 +25,9 @@ func declared(data []byte) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// merged returns the object that results when a manager declares fields of it; live is nil if there is no object yet.
-// doubts are the errors that strict decoding found in the declaration.
-func (w *write) merged(
+// mergeDeclared returns the object that results when a manager declares fields of it; live is nil if there is no object
+// yet. doubts are the errors that strict decoding found in the declaration.
+func (w *write) mergeDeclared(
 	live runtime.Object,
 	declared *unstructured.Unstructured,
 	doubts []error,
@@ -36,24 +36,24 @@ func (w *write) merged(
 	fresh := live == nil
 	if fresh {
 		if q.Subresource != "" {
-			return nil, apierrors.NewNotFound(q.gr(), q.Name)
+			return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
 		}
-		if q.served.Untyped != nil && q.served.Untyped.Family.Closed.Load() {
-			return nil, closed(q)
+		if q.served.Untyped != nil && q.served.Untyped.Family.IsClosed.Load() {
+			return nil, terminatingError(q)
 		}
-		if err := w.s.mayCreate(q); err != nil {
+		if err := w.s.authorizeCreate(q); err != nil {
 			return nil, err
 		}
 		live = q.served.New()
 	}
-	fields, err := w.s.fields.toMerge(q.served, q.Subresource, live, declared)
+	fields, err := w.s.fieldManagers.mergeManager(q.served, q.Subresource, live, declared)
 	if err != nil {
 		return nil, err
 	}
 	before := live
 	live = live.DeepCopyObject()
 	live.GetObjectKind().SetGroupVersionKind(q.served.GVK)
-	obj, err := applied(q, fields, live, declared, doubts)
+	obj, err := applyDeclared(q, fields, live, declared, doubts)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (w *write) merged(
 	if fresh {
 		if m.GetUID() != "" {
 			return nil, apierrors.NewConflict(
-				q.gr(),
+				q.groupResource(),
 				q.Name,
 				fmt.Errorf(
 					"uid mismatch: the provided object specified uid %s, and no existing object was found",
@@ -92,21 +92,21 @@ func (w *write) merged(
 			m.SetResourceVersion(was.GetResourceVersion())
 		}
 	}
-	w.applied = true
-	return obj, place(q, m)
+	w.hasFieldOwners = true
+	return obj, setNameAndNamespace(q, m)
 }
 
-// applied merges what a manager declares into live, which it may change.
-func applied(
+// applyDeclared merges what a manager declares into live, which it may change.
+func applyDeclared(
 	q *request,
 	fields *managedfields.FieldManager,
 	live runtime.Object,
 	declared *unstructured.Unstructured,
 	doubts []error,
 ) (runtime.Object, error) {
-	obj, err := fields.Apply(live, declared.DeepCopy(), q.query.Get("fieldManager"), truth(q.query, "force"))
+	obj, err := fields.Apply(live, declared.DeepCopy(), q.query.Get("fieldManager"), boolParameter(q.query, "force"))
 	if err != nil {
-		return nil, upstreamsFault(err) // unknown, duplicate or wrongly typed fields
+		return nil, asInternalError(err) // unknown, duplicate or wrongly typed fields
 	}
 	for _, doubt := range doubts {
 		switch q.query.Get("fieldValidation") {
@@ -116,7 +116,7 @@ func applied(
 				fmt.Sprintf("error strict decoding patch: error converting YAML to JSON: %v", doubt),
 			)
 		default:
-			q.warnOf(doubt)
+			q.warnStrictError(doubt)
 		}
 	}
 	return obj, nil

@@ -42,10 +42,11 @@ func BenchmarkApplyOfManyFields(b *testing.B) {
 	for _, shape := range []string{"map", "list", "nested"} {
 		for _, n := range []int{10_000, 30_000, 90_000} {
 			b.Run(fmt.Sprintf("%s/%d", shape, n), func(b *testing.B) {
-				cfg := start(b, stores["memory"](b), nil)
+				cfg := startConfig(b, stores["memory"](b), nil)
 				path, body := applyShapes[shape](n)
 				for i := 0; b.Loop(); i++ {
-					if code, text := ask(b, cfg, "PATCH", path+fmt.Sprintf("?fieldManager=m%d&force=true", i%2), body,
+					if code, text := sendRequest(b, cfg, "PATCH", path+fmt.Sprintf("?fieldManager=m%d&force=true", i%2),
+						body,
 						"Content-Type", applyType); code > 201 {
 						b.Fatalf("%d %.300s", code, text)
 					}

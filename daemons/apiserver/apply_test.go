@@ -24,8 +24,8 @@ func declaredDeployment(name, more string) string {
 	)
 }
 
-func TestWhatIsWrongWithAnApplyIsSaidByWhoMerges(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
+func TestInvalidApplyRequestsAreRejected(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
 	const failed = "failed to create typed patch object (/d; apps/v1, Kind=Deployment): "
 	for _, c := range []struct {
 		name, path, body string
@@ -55,7 +55,7 @@ func TestWhatIsWrongWithAnApplyIsSaidByWhoMerges(t *testing.T) {
 			"does not match the name on the URL (d)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, body := ask(t, cfg, "PATCH", deploymentPath+"/"+c.path, c.body, "Content-Type", applyType)
+			code, body := sendRequest(t, cfg, "PATCH", deploymentPath+"/"+c.path, c.body, "Content-Type", applyType)
 			if code != c.code {
 				t.Fatalf("%d: %s", code, body)
 			}
@@ -69,15 +69,15 @@ func TestWhatIsWrongWithAnApplyIsSaidByWhoMerges(t *testing.T) {
 }
 
 // A manager that applies a Scale owns the replicas of the scaled object, with conflicts like any other field.
-func TestReplicasAreOwnedThroughTheirScale(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	define(t, cfg, crontabs, ctPath)
+func TestApplyingAScaleOwnsTheReplicas(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	createDefinition(t, cfg, crontabs, cronTabPath)
 	for _, kind := range []struct{ path, version, object string }{
 		{deploymentPath, "apps/v1", declaredDeployment("s", `,"replicas":2`)},
-		{ctPath, "stable.example.com/v1", crontab("s", `,"replicas":2`)},
+		{cronTabPath, "stable.example.com/v1", cronTabObject("s", `,"replicas":2`)},
 	} {
 		one := kind.path + "/s"
-		if code, body := ask(t, cfg, "PATCH", one+"?fieldManager=one", kind.object, "Content-Type",
+		if code, body := sendRequest(t, cfg, "PATCH", one+"?fieldManager=one", kind.object, "Content-Type",
 			applyType); code != 201 {
 			t.Fatalf("%d: %s", code, body)
 		}
@@ -105,13 +105,13 @@ func TestReplicasAreOwnedThroughTheirScale(t *testing.T) {
 			{"the object cannot have it back", one + "?fieldManager=one", kind.object, 409, `conflict with \"two\" with subresource \"scale\": .spec.replicas`},
 			{"what is missing has no scale", kind.path + "/missing/scale?fieldManager=two", strings.Replace(scale(1), `"s"`, `"missing"`, 1), 404, "not found"},
 		} {
-			code, body := ask(t, cfg, "PATCH", c.path, c.body, "Content-Type", applyType)
+			code, body := sendRequest(t, cfg, "PATCH", c.path, c.body, "Content-Type", applyType)
 			if code != c.code || !strings.Contains(body, c.want) {
 				t.Errorf("%s %s: %d: %s", kind.version, c.name, code, body)
 			}
 		}
 		var obj metav1.PartialObjectMetadata
-		_, body := ask(t, cfg, "GET", one, "")
+		_, body := sendRequest(t, cfg, "GET", one, "")
 		if err := json.Unmarshal([]byte(body), &obj); err != nil {
 			t.Fatal(err)
 		}
@@ -126,17 +126,17 @@ func TestReplicasAreOwnedThroughTheirScale(t *testing.T) {
 }
 
 func TestManyWarningsAreCut(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
+	cfg := startConfig(t, stores["memory"](t), nil)
 	var unknown strings.Builder
 	for i := range 40 {
 		fmt.Fprintf(&unknown, `,"%02d%s":1`, i, strings.Repeat("x", 300))
 	}
 	few := declaredDeployment("w", `,"`+strings.Repeat("y", 3000)+`":1`)
-	if code, body := ask(t, cfg, "POST", deploymentPath+"?dryRun=All", few); code != 201 ||
+	if code, body := sendRequest(t, cfg, "POST", deploymentPath+"?dryRun=All", few); code != 201 ||
 		!strings.Contains(body, strings.Repeat("y", 3000)) {
 		t.Errorf("a long warning alone: %d: %.4000s", code, body)
 	}
-	_, body := ask(t, cfg, "POST", deploymentPath+"?dryRun=All", declaredDeployment("w", unknown.String()))
+	_, body := sendRequest(t, cfg, "POST", deploymentPath+"?dryRun=All", declaredDeployment("w", unknown.String()))
 	if n, long := strings.Count(body, "unknown field"), strings.Contains(body, strings.Repeat("x", 256)); n != 16 ||
 		long {
 		t.Errorf("%d warnings, long ones %t", n, long)
@@ -144,9 +144,9 @@ func TestManyWarningsAreCut(t *testing.T) {
 }
 
 // Metadata that a status write cannot change is not owned by the writer either.
-func TestStatusWritesLeaveWhatTheyMayNotChange(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	define(t, cfg, crontabs, ctPath)
+func TestStatusWritesDoNotOwnProtectedMetadata(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	createDefinition(t, cfg, crontabs, cronTabPath)
 	const (
 		more   = `"labels":{"a":"b"},"annotations":{"c":"d"},"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"1"}]`
 		labels = `"f:labels":{"f:a":{}}`
@@ -159,11 +159,11 @@ func TestStatusWritesLeaveWhatTheyMayNotChange(t *testing.T) {
 	}{
 		{deploymentPath, declaredDeployment("s", ""), `{"replicas":3}`, `{"f:metadata":{` + notes + "," + owners + `},"f:status":{"f:replicas":{}}}`, []string{`"c":"d"`, `"name":"n"`}, []string{`"labels":{"a":"b"},"ann`}},
 		{"/api/v1/namespaces/default/pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"s"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, `{"message":"m"}`, `{"f:metadata":{` + notes + "," + labels + `},"f:status":{"f:message":{}}}`, []string{`"c":"d"`, `"a":"b"`}, []string{`"name":"n"`}},
-		{ctPath, crontab("s", ""), `{"replicas":3}`, `{"f:status":{"f:replicas":{}}}`, nil, []string{`"c":"d"`, `"a":"b"`, `"name":"n"`}},
+		{cronTabPath, cronTabObject("s", ""), `{"replicas":3}`, `{"f:status":{"f:replicas":{}}}`, nil, []string{`"c":"d"`, `"a":"b"`, `"name":"n"`}},
 		{"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", `{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"s"},"spec":{"priorityLevelConfiguration":{"name":"p"}}}`,
 			`{"conditions":[{"type":"My","status":"True"}]}`, `{"f:status":{"f:conditions":{"k:{\"type\":\"My\"}":{".":{},"f:status":{},"f:type":{}}}}}`, nil, []string{`"c":"d"`, `"a":"b"`, `"name":"n"`}},
 	} {
-		if code, body := ask(t, cfg, "POST", c.path, c.object); code != 201 {
+		if code, body := sendRequest(t, cfg, "POST", c.path, c.object); code != 201 {
 			t.Fatalf("%d: %s", code, body)
 		}
 		var head metav1.TypeMeta
@@ -177,7 +177,7 @@ func TestStatusWritesLeaveWhatTheyMayNotChange(t *testing.T) {
 			more,
 			c.status,
 		)
-		code, body := ask(t, cfg, "PATCH", c.path+"/s/status?fieldManager=m", sent, "Content-Type", applyType)
+		code, body := sendRequest(t, cfg, "PATCH", c.path+"/s/status?fieldManager=m", sent, "Content-Type", applyType)
 		if code != 200 {
 			t.Errorf("%s: %d: %s", c.path, code, body)
 			continue

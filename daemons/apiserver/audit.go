@@ -20,70 +20,70 @@ import (
 	"clusterctl/daemons/apiserver/audit"
 )
 
-// trail is the audit record of one request.
-type trail struct {
-	auditor  *audit.Auditor
-	decision *audit.Decision
-	event    auditv1.Event // the fields that all stages have in common
-	refused  bool          // authentication failed
-	panicked bool
-	answer   *bytes.Buffer // the response body, if the policy records it
+// auditRecord is the audit record of one request.
+type auditRecord struct {
+	auditor              *audit.Auditor
+	decision             *audit.Decision
+	event                auditv1.Event // the fields that all stages have in common
+	authenticationFailed bool          // authentication failed
+	hasPanicked          bool
+	responseBody         *bytes.Buffer // the response body, if the policy records it
 }
 
-// audit is the stage that decides what is recorded about a request. It runs right after authentication, before any
+// startAudit is the stage that decides what is recorded about a request. It runs right after authentication, before any
 // impersonation.
-func (s *Server) audit(q *request) error {
-	if s.o.Auditor == nil {
+func (s *Server) startAudit(q *request) error {
+	if s.options.Auditor == nil {
 		return nil
 	}
-	q.trail = s.trailOf(q)
-	s.received(q)
-	if q.trail != nil && q.long() {
-		q.w.(*recorder).onHeader = func(code int) {
-			q.trail.event.ResponseStatus = &metav1.Status{Code: int32(code)}
-			q.trail.keep(auditv1.StageResponseStarted, s)
+	q.auditRecord = s.newAuditRecord(q)
+	s.recordReceived(q)
+	if q.auditRecord != nil && q.isLongRunning() {
+		q.w.(*responseRecorder).onHeader = func(code int) {
+			q.auditRecord.event.ResponseStatus = &metav1.Status{Code: int32(code)}
+			q.auditRecord.record(auditv1.StageResponseStarted, s)
 		}
 	}
 	return nil
 }
 
-// received records that a request has arrived.
-func (s *Server) received(q *request) {
-	if q.judged != nil {
-		s.o.Auditor.Counted(q.judged)
+// recordReceived records that a request has arrived.
+func (s *Server) recordReceived(q *request) {
+	if q.auditDecision != nil {
+		s.options.Auditor.Count(q.auditDecision)
 	}
-	if q.trail != nil {
-		q.trail.keep(auditv1.StageRequestReceived, s)
+	if q.auditRecord != nil {
+		q.auditRecord.record(auditv1.StageRequestReceived, s)
 	}
 }
 
-// unknown records a request whose credentials are invalid.
-func (s *Server) unknown(q *request) {
-	if s.o.Auditor == nil {
+// recordUnauthenticated records a request whose credentials are invalid.
+func (s *Server) recordUnauthenticated(q *request) {
+	if s.options.Auditor == nil {
 		return
 	}
 	q.user = api.User{}
-	q.trail = s.trailOf(q)
-	s.o.Auditor.Counted(q.judged)
-	if q.trail != nil {
-		q.trail.refused = true
+	q.auditRecord = s.newAuditRecord(q)
+	s.options.Auditor.Count(q.auditDecision)
+	if q.auditRecord != nil {
+		q.auditRecord.authenticationFailed = true
 	}
 }
 
-// trailOf returns the trail of a request. It is nil if the policy records nothing about the request.
-func (s *Server) trailOf(q *request) *trail {
-	d := s.o.Auditor.Policy.Decide(q.user, q.Request)
-	q.judged = d
+// newAuditRecord returns the trail of a request. It is nil if the policy records nothing about the request.
+func (s *Server) newAuditRecord(q *request) *auditRecord {
+	d := s.options.Auditor.Policy.Decide(q.user, q.Request)
+	q.auditDecision = d
 	if d.Level == auditv1.LevelNone {
 		return nil
 	}
-	t := &trail{auditor: s.o.Auditor, decision: d}
+	t := &auditRecord{auditor: s.options.Auditor, decision: d}
 	id := q.w.Header().Get(auditv1.HeaderAuditID)
 	t.event = auditv1.Event{
 		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
 		Level:    d.Level, AuditID: types.UID(id), RequestURI: q.http.URL.RequestURI(), Verb: q.Verb,
 		User: userInfo(q.user), SourceIPs: sourceIPs(q.http), UserAgent: q.http.UserAgent(),
-		RequestReceivedTimestamp: metav1.NewMicroTime(s.o.Now()),
+		RequestReceivedTimestamp: metav1.NewMicroTime(s.options.Now()),
 	}
 	if q.Resource {
 		t.event.ObjectRef = &auditv1.ObjectReference{
@@ -94,14 +94,14 @@ func (s *Server) trailOf(q *request) *trail {
 	return t
 }
 
-// longestAuditID is the maximum length, in bytes, of an audit ID that a client sends.
-const longestAuditID = 64
+// maxAuditID is the maximum length, in bytes, of an audit ID that a client sends.
+const maxAuditID = 64
 
-// nameForAudit sets the response's audit ID header, by which clients and readers of the audit log refer to a request.
+// setAuditID sets the response's audit ID header, by which clients and readers of the audit log refer to a request.
 // It is the ID that the client sent, or else a new one. IDs need to be unique, not secret.
-func (q *request) nameForAudit() {
+func (q *request) setAuditID() {
 	id := q.http.Header.Get(auditv1.HeaderAuditID)
-	if id == "" || len(id) > longestAuditID {
+	if id == "" || len(id) > maxAuditID {
 		var bytes uuid.UUID
 		binary.NativeEndian.PutUint64(bytes[:8], rand.Uint64())
 		binary.NativeEndian.PutUint64(bytes[8:], rand.Uint64())
@@ -111,30 +111,30 @@ func (q *request) nameForAudit() {
 	q.w.Header().Set(auditv1.HeaderAuditID, id)
 }
 
-// keep passes a copy of the event to the auditor, if the policy records the stage.
-func (t *trail) keep(stage auditv1.Stage, s *Server) {
-	if !t.decision.Keeps(stage) {
+// record passes a copy of the event to the auditor, if the policy records the stage.
+func (t *auditRecord) record(stage auditv1.Stage, s *Server) {
+	if !t.decision.Records(stage) {
 		return
 	}
 	e := t.event
-	e.Stage, e.StageTimestamp = stage, metav1.NewMicroTime(s.o.Now())
+	e.Stage, e.StageTimestamp = stage, metav1.NewMicroTime(s.options.Now())
 	e.Annotations = maps.Clone(e.Annotations)
 	if e.ObjectRef != nil {
 		ref := *e.ObjectRef
 		e.ObjectRef = &ref
 	}
-	t.auditor.Keep(&e)
+	t.auditor.Record(&e)
 }
 
-// named records the name of an object that was generated by the server.
-func (t *trail) named(namespace, name string) {
+// setName records the name of an object that was generated by the server.
+func (t *auditRecord) setName(namespace, name string) {
 	if t != nil && t.event.ObjectRef != nil && t.event.ObjectRef.Name == "" {
 		t.event.ObjectRef.Namespace, t.event.ObjectRef.Name = namespace, name
 	}
 }
 
 // annotate adds an annotation to the event.
-func (t *trail) annotate(key, value string) {
+func (t *auditRecord) annotate(key, value string) {
 	if t == nil {
 		return
 	}
@@ -144,17 +144,17 @@ func (t *trail) annotate(key, value string) {
 	t.event.Annotations[key] = value
 }
 
-// kept reports whether anything is recorded about the request; with contents, whether its body is recorded too.
-func (t *trail) kept(contents bool) bool {
+// isRecorded reports whether anything is recorded about the request; with contents, whether its body is recorded too.
+func (t *auditRecord) isRecorded(contents bool) bool {
 	if t == nil || !contents {
 		return t != nil
 	}
-	request, _ := t.decision.Bodies()
+	request, _ := t.decision.RecordsBodies()
 	return request
 }
 
-// authorized records the decision of authorization and its reason.
-func (t *trail) authorized(why string, err error) {
+// setAuthorization records the decision of authorization and its reason.
+func (t *auditRecord) setAuthorization(why string, err error) {
 	decision := "allow"
 	if err != nil {
 		decision = "forbid"
@@ -163,8 +163,8 @@ func (t *trail) authorized(why string, err error) {
 	t.annotate("authorization.k8s.io/reason", why)
 }
 
-// impersonates records the impersonated user, and the constraint of the impersonation if there is one.
-func (t *trail) impersonates(u api.User, constraint string) {
+// setImpersonation records the impersonated user, and the constraint of the impersonation if there is one.
+func (t *auditRecord) setImpersonation(u api.User, constraint string) {
 	if t != nil {
 		info := userInfo(u)
 		t.event.ImpersonatedUser = &info
@@ -174,9 +174,9 @@ func (t *trail) impersonates(u api.User, constraint string) {
 	}
 }
 
-// audited records the end of a request.
-func (s *Server) audited(q *request, rec *recorder) {
-	t := q.trail
+// recordCompleted records the end of a request.
+func (s *Server) recordCompleted(q *request, rec *responseRecorder) {
+	t := q.auditRecord
 	if t == nil {
 		return
 	}
@@ -186,16 +186,16 @@ func (s *Server) audited(q *request, rec *recorder) {
 	}
 	status.Code = int32(rec.code)
 	t.event.ResponseStatus = &status
-	if t.answer != nil {
-		t.event.ResponseObject = t.json(s, rec.Header().Get("Content-Type"), t.answer.Bytes())
+	if t.responseBody != nil {
+		t.event.ResponseObject = t.bodyJSON(s, rec.Header().Get("Content-Type"), t.responseBody.Bytes())
 	}
 	switch {
-	case t.panicked:
-		t.keep(auditv1.StagePanic, s)
-	case t.refused:
-		t.keep(auditv1.StageResponseStarted, s) // as upstream does
+	case t.hasPanicked:
+		t.record(auditv1.StagePanic, s)
+	case t.authenticationFailed:
+		t.record(auditv1.StageResponseStarted, s) // as upstream does
 	default:
-		t.keep(auditv1.StageResponseComplete, s)
+		t.record(auditv1.StageResponseComplete, s)
 	}
 }
 

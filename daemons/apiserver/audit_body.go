@@ -10,19 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// keepBodies is the stage that records the request body, and prepares recording of the response body, where the policy
-// asks for it. It runs after authorization and flow control, so that refused requests cost no memory.
-func (s *Server) keepBodies(q *request) error {
-	if q.trail == nil || !q.Resource || q.long() {
+// recordBodies is the stage that records the request body, and prepares recording of the response body, where the
+// policy asks for it. It runs after authorization and flow control, so that refused requests cost no memory.
+func (s *Server) recordBodies(q *request) error {
+	if q.auditRecord == nil || !q.Resource || q.isLongRunning() {
 		return nil
 	}
-	request, answer := q.trail.decision.Bodies()
+	request, answer := q.auditRecord.decision.RecordsBodies()
 	if !request {
 		return nil
 	}
 	if answer {
-		q.trail.answer = &bytes.Buffer{}
-		q.w.(*recorder).also = q.trail.answer
+		q.auditRecord.responseBody = &bytes.Buffer{}
+		q.w.(*responseRecorder).copyTo = q.auditRecord.responseBody
 		q.http.Header.Del("Accept-Encoding")
 	}
 	switch q.Verb {
@@ -35,12 +35,12 @@ func (s *Server) keepBodies(q *request) error {
 		return err
 	}
 	q.http.Body = io.NopCloser(bytes.NewReader(data))
-	q.trail.event.RequestObject = q.trail.json(s, q.http.Header.Get("Content-Type"), data)
+	q.auditRecord.event.RequestObject = q.auditRecord.bodyJSON(s, q.http.Header.Get("Content-Type"), data)
 	return nil
 }
 
-// json returns a body as JSON. It returns nil if the body is empty or has an unsupported encoding.
-func (t *trail) json(s *Server, kind string, data []byte) *runtime.Unknown {
+// bodyJSON returns a body as JSON. It returns nil if the body is empty or has an unsupported encoding.
+func (t *auditRecord) bodyJSON(s *Server, kind string, data []byte) *runtime.Unknown {
 	kind, _, _ = mime.ParseMediaType(kind)
 	switch {
 	case len(data) == 0:

@@ -34,22 +34,22 @@ rules:
 - {level: Metadata, omitStages: [RequestReceived]}
 `
 
-// audited starts a server with an audit policy. It returns the path of the log.
-func audited(t *testing.T, policy string) (c *cluster, log string) {
+// startAudited starts a server with an audit policy. It returns the path of the log.
+func startAudited(t *testing.T, policy string) (c *testCluster, log string) {
 	t.Helper()
 	s := memory.New()
 	t.Cleanup(s.Close)
 	dir := t.TempDir()
 	log = filepath.Join(dir, "audit.log")
-	return serve(t, s, func(cfg *config.APIServer) {
-		cfg.AuditPolicyFile, cfg.AuditLogPath = file(t, dir, "policy.yaml", []byte(policy)), log
+	return serveCluster(t, s, func(cfg *config.APIServer) {
+		cfg.AuditPolicyFile, cfg.AuditLogPath = writeFile(t, dir, "policy.yaml", []byte(policy)), log
 	}), log
 }
 
-func TestRequestsAreKeptAsThePolicySays(t *testing.T) {
-	c, path := audited(t, auditPolicy)
+func TestAuditLogFollowsThePolicy(t *testing.T) {
+	c, path := startAudited(t, auditPolicy)
 	ctx := context.Background()
-	cfg := c.as(certs.Admin())
+	cfg := c.configFor(certs.Admin())
 	client := kubernetes.NewForConfigOrDie(cfg)
 	if _, err := client.CoreV1().Secrets("default").Create(ctx,
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "s-"},
@@ -76,7 +76,7 @@ func TestRequestsAreKeptAsThePolicySays(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Stop()
-	if err := c.well("/api"); err == nil {
+	if err := c.checkHealth("/api"); err == nil {
 		t.Fatal("nobody may look at /api")
 	}
 	c.stop()

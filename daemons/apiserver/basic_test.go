@@ -13,16 +13,16 @@ import (
 )
 
 func TestObjectsAreCreatedReadChangedAndDeleted(t *testing.T) {
-	over(t, func(t *testing.T, cfg *rest.Config) {
+	overStores(t, func(t *testing.T, cfg *rest.Config) {
 		for _, contentType := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 			one := rest.CopyConfig(cfg)
 			one.ContentType = contentType
-			lifecycle(t, kubernetes.NewForConfigOrDie(one))
+			checkLifecycle(t, kubernetes.NewForConfigOrDie(one))
 		}
 	})
 }
 
-func lifecycle(t *testing.T, client kubernetes.Interface) {
+func checkLifecycle(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	ctx := context.Background()
 	maps := client.CoreV1().ConfigMaps("default")

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// bind assigns a pod to a node. Schedulers send this request.
-func (s *Server) bind(q *request) error {
+// createPodBinding assigns a pod to a node. Schedulers send this request.
+func (s *Server) createPodBinding(q *request) error {
 	if q.Verb != "create" {
 		return methodNotAllowed(q)
 	}
@@ -26,11 +26,11 @@ func (s *Server) bind(q *request) error {
 	if b.Name != "" && b.Name != q.Name {
 		return apierrors.NewBadRequest("name in URL does not match name in Binding object")
 	}
-	return s.place(q, b)
+	return s.assignPod(q, b)
 }
 
-// bindings answers the creation of a Binding as an object of its own, which upstream still supports.
-func (s *Server) bindings(q *request) error {
+// createBinding answers the creation of a Binding as an object of its own, which upstream still supports.
+func (s *Server) createBinding(q *request) error {
 	b := &corev1.Binding{}
 	if err := s.decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
 		return err
@@ -42,11 +42,11 @@ func (s *Server) bindings(q *request) error {
 	one := *q
 	one.served, one.cache = pods, s.cache.Resource(pods.GR())
 	one.GroupVersionResource, one.Subresource, one.Name = pods.Name(), "binding", b.Name
-	return s.place(&one, b)
+	return s.assignPod(&one, b)
 }
 
-func (s *Server) place(q *request, b *corev1.Binding) error {
-	if err := inNamespace(q, b); err != nil {
+func (s *Server) assignPod(q *request, b *corev1.Binding) error {
+	if err := setNamespace(q, b); err != nil {
 		return err
 	}
 	if b.Target.Name == "" || b.Target.Kind != "" && b.Target.Kind != "Node" {
@@ -56,10 +56,11 @@ func (s *Server) place(q *request, b *corev1.Binding) error {
 	if err != nil {
 		return err
 	}
-	if err := s.present(q, "CREATE", corev1.SchemeGroupVersion.WithKind("Binding"), b, w.dryRun); err != nil {
+	if err := s.admitSubresource(q, "CREATE", corev1.SchemeGroupVersion.WithKind("Binding"), b, w.dryRun); err != nil {
 		return err
 	}
-	_, err = w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) { return bound(q, live, b) })
+	_, err = w.modify(q.http.Context(),
+		func(live runtime.Object) (runtime.Object, error) { return applyBinding(q, live, b) })
 	if err != nil {
 		return err
 	}
@@ -71,11 +72,11 @@ func (s *Server) place(q *request, b *corev1.Binding) error {
 	)
 }
 
-// bound returns the pod, assigned to the node of a binding.
-func bound(q *request, live runtime.Object, b *corev1.Binding) (runtime.Object, error) {
+// applyBinding returns the pod, assigned to the node of a binding.
+func applyBinding(q *request, live runtime.Object, b *corev1.Binding) (runtime.Object, error) {
 	stored, ok := live.(*corev1.Pod)
 	if !ok {
-		return nil, apierrors.NewNotFound(q.gr(), q.Name)
+		return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
 	}
 	conflict := func(text string, args ...any) error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, q.Name, fmt.Errorf(text, args...))
@@ -92,13 +93,13 @@ func bound(q *request, live runtime.Object, b *corev1.Binding) (runtime.Object, 
 	}
 	pod := stored.DeepCopy()
 	pod.Spec.NodeName, pod.Status.NominatedNodeName = b.Target.Name, ""
-	pod.Annotations, pod.Labels = overwritten(pod.Annotations, b.Annotations), overwritten(pod.Labels, b.Labels)
-	setCondition(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	pod.Annotations, pod.Labels = withOverrides(pod.Annotations, b.Annotations), withOverrides(pod.Labels, b.Labels)
+	setPodCondition(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	return pod, nil
 }
 
-// overwritten returns have with the entries of more added; entries of more win. It changes have.
-func overwritten(have, more map[string]string) map[string]string {
+// withOverrides returns have with the entries of more added; entries of more win. It changes have.
+func withOverrides(have, more map[string]string) map[string]string {
 	if have == nil && len(more) > 0 {
 		have = map[string]string{}
 	}
@@ -106,7 +107,7 @@ func overwritten(have, more map[string]string) map[string]string {
 	return have
 }
 
-func setCondition(pod *corev1.Pod, c corev1.PodCondition) {
+func setPodCondition(pod *corev1.Pod, c corev1.PodCondition) {
 	i := slices.IndexFunc(pod.Status.Conditions, func(have corev1.PodCondition) bool { return have.Type == c.Type })
 	if i >= 0 && pod.Status.Conditions[i].Status == c.Status {
 		c.LastTransitionTime = pod.Status.Conditions[i].LastTransitionTime
@@ -120,9 +121,9 @@ func setCondition(pod *corev1.Pod, c corev1.PodCondition) {
 	}
 }
 
-// writeAs prepares a write of another object within a request. The write is not authorized again, because the request's
-// user has been authorized for the request itself.
-func (s *Server) writeAs(
+// newInnerWrite prepares a write of another object within a request. The write is not authorized again, because the
+// request's user has been authorized for the request itself.
+func (s *Server) newInnerWrite(
 	ctx context.Context,
 	q *request,
 	resource schema.GroupVersionResource,

@@ -22,14 +22,14 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// manager is the field manager of the server's own writes.
-const manager = "kube-apiserver"
+// serverFieldManager is the field manager of the server's own writes.
+const serverFieldManager = "kube-apiserver"
 
-// self is the user of the server's own writes.
-var self = api.User{Name: api.Server, Groups: []string{api.GroupMasters, api.GroupAuthenticated}}
+// serverUser is the user of the server's own writes.
+var serverUser = api.User{Name: api.Server, Groups: []string{api.GroupMasters, api.GroupAuthenticated}}
 
-// namespaces are created by the server when it starts.
-var namespaces = []string{
+// bootstrapNamespaces are created by the server when it starts.
+var bootstrapNamespaces = []string{
 	metav1.NamespaceDefault,
 	metav1.NamespaceSystem,
 	metav1.NamespacePublic,
@@ -43,8 +43,8 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	pause := 100 * time.Millisecond
 	for {
 		left, err := s.ensureAll(ctx)
-		if err == nil && !s.isFurnished() {
-			close(s.furnished)
+		if err == nil && !s.isBootstrapped() {
+			close(s.bootstrapDone)
 		}
 		if err == nil && left == nil || ctx.Err() != nil {
 			return nil
@@ -54,7 +54,7 @@ func (s *Server) bootstrap(ctx context.Context) error {
 		} else {
 			s.log.Error("some of what every cluster has is left as it is stored, since that cannot be "+
 				"read", "err", left)
-			if !passes(left) {
+			if !isTemporary(left) {
 				return nil
 			}
 			pause = 5 * time.Second
@@ -68,13 +68,13 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	}
 }
 
-// passes reports whether an object that could not be read may become readable later.
-func passes(err error) bool {
+// isTemporary reports whether an object that could not be read may become readable later.
+func isTemporary(err error) bool {
 	why := (*store.Unreadable)(nil)
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		return slices.ContainsFunc(all.Unwrap(), passes)
+		return slices.ContainsFunc(all.Unwrap(), isTemporary)
 	}
-	return errors.As(err, &why) && why.Passing
+	return errors.As(err, &why) && why.Temporary
 }
 
 // ensureAll creates or completes the bootstrap objects. left reports the objects that were skipped because they, or
@@ -84,14 +84,14 @@ func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 		return nil, err
 	}
 	var first []runtime.Object
-	for _, name := range namespaces {
+	for _, name := range bootstrapNamespaces {
 		first = append(first, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	// Namespaces come first, because the other objects are created in them.
-	for _, objs := range [][]runtime.Object{first, s.o.Bootstrap} {
+	for _, objs := range [][]runtime.Object{first, s.options.Bootstrap} {
 		readable := make([]runtime.Object, 0, len(objs))
 		for _, obj := range objs {
-			why, err := s.unreadable(obj)
+			why, err := s.readErrorOf(obj)
 			if err != nil {
 				return left, err
 			}
@@ -112,8 +112,8 @@ func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 	return errors.Join(left, why), err
 }
 
-// unreadable returns why an object, or its namespace, cannot be read. why is nil if it can be read or does not exist.
-func (s *Server) unreadable(obj runtime.Object) (why, err error) {
+// readErrorOf returns why an object, or its namespace, cannot be read. why is nil if it can be read or does not exist.
+func (s *Server) readErrorOf(obj runtime.Object) (why, err error) {
 	resource, err := s.resourceOf(obj)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (s *Server) unreadable(obj runtime.Object) (why, err error) {
 	if m.GetNamespace() != "" {
 		key = m.GetNamespace() + "/" + key
 		if namespaces := s.cache.Resource(schema.GroupResource{Resource: "namespaces"}); namespaces != nil {
-			if why := namespaces.Unread(m.GetNamespace()); why != nil {
+			if why := namespaces.ReadError(m.GetNamespace()); why != nil {
 				return why, nil
 			}
 		}
@@ -135,22 +135,22 @@ func (s *Server) unreadable(obj runtime.Object) (why, err error) {
 		if e := all.Get(key); e != nil {
 			_, _ = e.Object() // decoding it marks the object as unreadable if it is
 		}
-		return all.Unread(key), nil
+		return all.ReadError(key), nil
 	}
 	return nil, nil
 }
 
-// bootstrapped is the readiness check that fails until the bootstrap objects exist.
-func (s *Server) bootstrapped() error {
-	if !s.isFurnished() {
+// checkBootstrapped is the readiness check that fails until the bootstrap objects exist.
+func (s *Server) checkBootstrapped() error {
+	if !s.isBootstrapped() {
 		return errors.New("what every cluster has is not all there yet")
 	}
 	return nil
 }
 
-func (s *Server) isFurnished() bool {
+func (s *Server) isBootstrapped() bool {
 	select {
-	case <-s.furnished:
+	case <-s.bootstrapDone:
 		return true
 	default:
 		return false
@@ -188,29 +188,29 @@ func (s *Server) ensure(ctx context.Context, obj runtime.Object) (int64, error) 
 	if err != nil {
 		return 0, err
 	}
-	q := s.internal(ctx, resource, m.GetNamespace(), m.GetName())
-	w := &write{s: s, q: q, manager: manager, repeats: true}
+	q := s.newInternalRequest(ctx, resource, m.GetNamespace(), m.GetName())
+	w := &write{s: s, q: q, manager: serverFieldManager, isFrequent: true}
 	e, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return obj.DeepCopyObject(), nil
 		}
-		return completed(live, obj), nil
+		return completeDefault(live, obj), nil
 	})
 	switch {
 	case apierrors.IsConflict(err):
-		return s.cache.Current(ctx) // another server wrote the same object
+		return s.cache.WaitForCurrent(ctx) // another server wrote the same object
 	case err != nil:
 		return 0, fmt.Errorf("ensure %s %s: %w", resource.Resource, m.GetName(), err)
 	}
 	return e.Revision, nil
 }
 
-// nowhere is a response writer that discards the response.
-type nowhere struct{}
+// discardWriter is a response writer that discards the response.
+type discardWriter struct{}
 
-func (nowhere) Header() http.Header            { return http.Header{} }
-func (nowhere) Write(data []byte) (int, error) { return len(data), nil }
-func (nowhere) WriteHeader(int)                {}
+func (discardWriter) Header() http.Header            { return http.Header{} }
+func (discardWriter) Write(data []byte) (int, error) { return len(data), nil }
+func (discardWriter) WriteHeader(int)                {}
 
 // resourceOf returns the resource that serves an object. It is empty if the object's kind is not served.
 func (s *Server) resourceOf(obj runtime.Object) (schema.GroupVersionResource, error) {
@@ -228,14 +228,15 @@ func (s *Server) resourceOf(obj runtime.Object) (schema.GroupVersionResource, er
 	return schema.GroupVersionResource{}, nil
 }
 
-// internal returns a request of the server to itself. Such a request skips authentication and authorization, and passes
-// all other stages of a write.
-func (s *Server) internal(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) *request {
-	return s.internalTo(ctx, s.serving.Load().resources[resource], resource, namespace, name)
+// newInternalRequest returns a request of the server to itself. Such a request skips authentication and authorization,
+// and passes all other stages of a write.
+func (s *Server) newInternalRequest(ctx context.Context, resource schema.GroupVersionResource, namespace,
+	name string) *request {
+	return s.newInternalRequestTo(ctx, s.serving.Load().resources[resource], resource, namespace, name)
 }
 
-// internalTo is like internal, for a kind that clients may not see in that version.
-func (s *Server) internalTo(
+// newInternalRequestTo is like internal, for a kind that clients may not see in that version.
+func (s *Server) newInternalRequestTo(
 	ctx context.Context,
 	served wire.Served,
 	resource schema.GroupVersionResource,
@@ -245,7 +246,8 @@ func (s *Server) internalTo(
 		Body: http.NoBody}).WithContext(
 		ctx,
 	)
-	q := &request{http: r, w: &recorder{ResponseWriter: nowhere{}}, user: self, known: true, internal: true}
+	q := &request{http: r, w: &responseRecorder{ResponseWriter: discardWriter{}}, user: serverUser, isServed: true,
+		isInternal: true}
 	q.served = served
 	q.cache = s.cache.Resource(q.served.GR())
 	q.Resource, q.Verb, q.GroupVersionResource, q.Namespace, q.Name = true, "update", resource, namespace, name

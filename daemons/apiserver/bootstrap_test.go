@@ -11,7 +11,7 @@ import (
 )
 
 // A server with a full cache is not ready while other start tasks have not begun.
-func TestWhatHasNotBegunIsNotReady(t *testing.T) {
+func TestServerIsNotReadyBeforeStartTasks(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	env := run.NewEnv(slog.New(slog.DiscardHandler))

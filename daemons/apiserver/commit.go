@@ -15,11 +15,11 @@ import (
 
 // This file writes to the store. Each transaction is guarded by the state that the write was checked against.
 
-// stored reads an object directly from the store, not from the cache.
-func (s *Server) stored(ctx context.Context, q *request, key string) (*cache.Entry, error) {
+// readStored reads an object directly from the store, not from the cache.
+func (s *Server) readStored(ctx context.Context, q *request, key string) (*cache.Entry, error) {
 	kv, err := s.store.Get(ctx, s.cache.Key(q.kind(), key))
 	if err != nil || kv == nil {
-		return nil, unavailable(err)
+		return nil, unavailableError(err)
 	}
 	e, err := cache.NewEntry(q.kind(), key, kv.Value, kv.Revision, nil)
 	if err == nil {
@@ -29,17 +29,17 @@ func (s *Server) stored(ctx context.Context, q *request, key string) (*cache.Ent
 		if why := (*store.Unreadable)(nil); errors.As(err, &why) {
 			err = why.Err
 		}
-		return nil, &store.Unreadable{Key: kv.Key, Revision: kv.Revision, What: store.NotDecodable, Err: err}
+		return nil, &store.Unreadable{Key: kv.Key, Revision: kv.Revision, Problem: store.NotDecodable, Err: err}
 	}
 	return e, nil
 }
 
-// putNew writes the encoded object to the store, unless its key, or something that it claims, exists already. If taken
-// is true and e is not nil, a claim exists already, not the object's key.
-func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err error) {
+// insertNew writes the encoded object to the store, unless its key, or something that it claims, exists already. If
+// taken is true and e is not nil, a claim exists already, not the object's key.
+func (w *write) insertNew(ctx context.Context) (e *cache.Entry, taken bool, err error) {
 	k, key := w.q.kind(), w.key()
 	if w.dryRun {
-		there, err := w.s.stored(ctx, w.q, key)
+		there, err := w.s.readStored(ctx, w.q, key)
 		if err != nil || there != nil {
 			return nil, there != nil, err
 		}
@@ -47,7 +47,7 @@ func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err err
 		return e, false, err
 	}
 	full := w.s.cache.Key(k, key)
-	txn := w.more
+	txn := w.claims
 	txn.Guards = append([]store.Guard{{Key: full}}, txn.Guards...)
 	txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
 	e, r, err := w.commit(ctx, key, txn)
@@ -60,11 +60,11 @@ func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err err
 // commit writes the encoded object to the store under a key. If it returns neither an entry nor an error, a guard
 // failed.
 func (w *write) commit(ctx context.Context, key string, txn store.Txn) (*cache.Entry, store.Result, error) {
-	writing := w.s.cache.Writing(w.q.kind(), key, w.data, w.stored)
+	writing := w.s.cache.BeginWrite(w.q.kind(), key, w.data, w.stored)
 	r, err := w.s.store.Commit(ctx, txn)
 	if err != nil {
 		writing.Failed()
-		return nil, r, &uncertain{unavailable(err)}
+		return nil, r, &uncertainError{unavailableError(err)}
 	}
 	if !r.Done {
 		writing.Failed()
@@ -74,24 +74,24 @@ func (w *write) commit(ctx context.Context, key string, txn store.Txn) (*cache.E
 	return e, r, err
 }
 
-// uncertain means that a write was handed to the store, and that its outcome is unknown. The write must not be checked
-// again against the stored object, because that may be the result of this very write.
-type uncertain struct{ err error }
+// uncertainError means that a write was handed to the store, and that its outcome is unknown. The write must not be
+// checked again against the stored object, because that may be the result of this very write.
+type uncertainError struct{ err error }
 
-func (u *uncertain) Error() string { return u.err.Error() }
-func (u *uncertain) Unwrap() error { return u.err }
+func (u *uncertainError) Error() string { return u.err.Error() }
+func (u *uncertainError) Unwrap() error { return u.err }
 
 // put writes the encoded object over the live one. It deletes the object if its last finalizer is gone.
 func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) {
 	k := w.q.kind()
 	full := w.s.cache.Key(k, w.live.Key)
-	txn := w.more
+	txn := w.claims
 	txn.Guards = append([]store.Guard{{Key: full, Revision: w.live.Revision}}, txn.Guards...)
 	switch {
-	case w.released():
-		w.release(&txn)
+	case w.canRemove():
+		w.releaseAddresses(&txn)
 		txn.Deletes = append(txn.Deletes, full)
-	case !w.live.Stale && (bytes.Equal(w.data, w.live.JSON()) || w.onlyTimes()):
+	case !w.live.Stale && (bytes.Equal(w.data, w.live.JSON()) || w.changesOnlyTimes()):
 		return w.live, false, nil
 	default:
 		txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
@@ -101,17 +101,17 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 		return e, false, err
 	}
 	if len(txn.Puts) == 0 || txn.Puts[0].Key != full {
-		return w.takeAway(ctx, txn)
+		return w.commitDeletion(ctx, txn)
 	}
 	e, r, err := w.commit(ctx, w.live.Key, txn)
 	return e, err == nil && !r.Done, err
 }
 
-// takeAway commits the deletion of the live object, and returns the object's last state.
-func (w *write) takeAway(ctx context.Context, txn store.Txn) (e *cache.Entry, lost bool, err error) {
+// commitDeletion commits the deletion of the live object, and returns the object's last state.
+func (w *write) commitDeletion(ctx context.Context, txn store.Txn) (e *cache.Entry, lost bool, err error) {
 	r, err := w.s.store.Commit(ctx, txn)
 	if err != nil {
-		return nil, false, &uncertain{unavailable(err)}
+		return nil, false, &uncertainError{unavailableError(err)}
 	}
 	if !r.Done {
 		return nil, true, nil
@@ -120,8 +120,8 @@ func (w *write) takeAway(ctx context.Context, txn store.Txn) (e *cache.Entry, lo
 	return e, false, err
 }
 
-// onlyTimes reports whether only the timestamps of managed fields changed. Such a write is skipped.
-func (w *write) onlyTimes() bool {
+// changesOnlyTimes reports whether only the timestamps of managed fields changed. Such a write is skipped.
+func (w *write) changesOnlyTimes() bool {
 	// This cheap check rules out most writes. Timestamps all have the same length, so a different size means a real
 	// change, and so does a byte that differs outside a timestamp.
 	if len(w.data) != w.live.Size() || w.obj == nil || w.old == nil {

@@ -8,13 +8,13 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// compactEvery is how long the store keeps overwritten revisions. It is upstream's interval.
-const compactEvery = 5 * time.Minute
+// compactInterval is how long the store keeps overwritten revisions. It is upstream's interval.
+const compactInterval = 5 * time.Minute
 
-// compact removes revisions older than compactEvery from the store. Every server does this; a server that is late finds
-// the revisions compacted already.
+// compact removes revisions older than compactInterval from the store. Every server does this; a server that is late
+// finds the revisions compacted already.
 func (s *Server) compact(ctx context.Context) error {
-	tick := time.NewTicker(compactEvery)
+	tick := time.NewTicker(compactInterval)
 	defer tick.Stop()
 	before := int64(0)
 	for {
@@ -25,13 +25,13 @@ func (s *Server) compact(ctx context.Context) error {
 		}
 		if before > 0 {
 			call, cancel := context.WithTimeout(ctx, 30*time.Second)
-			err := s.o.Store.Compact(call, before)
+			err := s.options.Store.Compact(call, before)
 			cancel()
 			if err != nil && !errors.Is(err, store.ErrCompacted) && ctx.Err() == nil {
 				s.log.Warn("compact the store", "revision", before, "err", err)
 			}
 			if err == nil || errors.Is(err, store.ErrCompacted) {
-				s.cache.Compacted(before)
+				s.cache.RecordCompaction(before)
 			}
 		}
 		before = s.cache.Reached()

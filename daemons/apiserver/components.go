@@ -12,17 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// components answers requests for componentstatuses, which old runbooks use. It does not call the daemons: a daemon
-// counts as healthy while it holds its lease.
-func (s *Server) components(q *request) error {
-	if _, err := s.fresh(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
+// serveComponentStatuses answers requests for componentstatuses, which old runbooks use. It does not call the daemons:
+// a daemon counts as healthy while it holds its lease.
+func (s *Server) serveComponentStatuses(q *request) error {
+	if _, err := s.waitForVersion(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
 		return err
 	}
 	var all []corev1.ComponentStatus
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
-		all = append(all, component(name, s.leaseHeld(name)))
+		all = append(all, componentStatus(name, s.checkLeaseHeld(name)))
 	}
-	all = append(all, component("etcd-0", s.storeWell()))
+	all = append(all, componentStatus("etcd-0", s.checkStore()))
 	gvk := q.served.GVK
 	if q.Verb == "get" {
 		for i := range all {
@@ -37,7 +37,7 @@ func (s *Server) components(q *request) error {
 				)
 			}
 		}
-		return apierrors.NewNotFound(q.gr(), q.Name)
+		return apierrors.NewNotFound(q.groupResource(), q.Name)
 	}
 	var rows [][]any
 	for i := range all {
@@ -61,7 +61,7 @@ func (s *Server) componentRow(q *request, c *corev1.ComponentStatus) []any {
 	return append([]any{c.Name}, q.served.Row(c)...)
 }
 
-func component(name string, err error) corev1.ComponentStatus {
+func componentStatus(name string, err error) corev1.ComponentStatus {
 	c := corev1.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Conditions: []corev1.ComponentCondition{
 			{Type: corev1.ComponentHealthy, Status: corev1.ConditionTrue, Message: "ok"},
@@ -72,17 +72,17 @@ func component(name string, err error) corev1.ComponentStatus {
 	return c
 }
 
-var leases = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}
+var leasesResource = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}
 
-// leaseHeld returns an error unless a daemon holds its lease now.
-func (s *Server) leaseHeld(name string) error {
-	obj, ok := s.Objects().Get(leases, metav1.NamespaceSystem, name)
+// checkLeaseHeld returns an error unless a daemon holds its lease now.
+func (s *Server) checkLeaseHeld(name string) error {
+	obj, ok := s.Objects().Get(leasesResource, metav1.NamespaceSystem, name)
 	lease, is := obj.(*coordinationv1.Lease)
 	if !ok || !is || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return fmt.Errorf("no process holds the lease %s", name)
 	}
-	if until := lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second); s.o.Now().
-		After(until) {
+	until := lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second)
+	if s.options.Now().After(until) {
 		return fmt.Errorf("the lease %s was last renewed at %s", name, lease.Spec.RenewTime.UTC().Format(time.RFC3339))
 	}
 	return nil

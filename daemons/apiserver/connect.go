@@ -7,20 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// connect passes a connect request to webhooks and policies, as the options object of its subresource.
-func (s *Server) connect(q *request) error {
-	if len(s.o.Outside.Validators) == 0 && len(s.o.Outside.Mutators) == 0 {
+// admitConnect passes a connect request to webhooks and policies, as the options object of its subresource.
+func (s *Server) admitConnect(q *request) error {
+	if len(s.options.External.Validators) == 0 && len(s.options.External.Mutators) == 0 {
 		return nil
 	}
 	kind, options := connectOptions(q)
 	if options == nil {
 		return nil
 	}
-	return s.present(q, "CONNECT", corev1.SchemeGroupVersion.WithKind(kind), options, false)
+	return s.admitSubresource(q, "CONNECT", corev1.SchemeGroupVersion.WithKind(kind), options, false)
 }
 
 func connectOptions(q *request) (kind string, options runtime.Object) {
-	asks := func(name string) bool { return truth(q.query, name) }
+	asks := func(name string) bool { return boolParameter(q.query, name) }
 	switch q.Subresource {
 	case "exec":
 		return "PodExecOptions", &corev1.PodExecOptions{
@@ -44,11 +44,11 @@ func connectOptions(q *request) (kind string, options runtime.Object) {
 	case "proxy":
 		switch q.served.Resource {
 		case "pods":
-			return "PodProxyOptions", &corev1.PodProxyOptions{Path: q.rest}
+			return "PodProxyOptions", &corev1.PodProxyOptions{Path: q.proxyPath}
 		case "services":
-			return "ServiceProxyOptions", &corev1.ServiceProxyOptions{Path: q.rest}
+			return "ServiceProxyOptions", &corev1.ServiceProxyOptions{Path: q.proxyPath}
 		case "nodes":
-			return "NodeProxyOptions", &corev1.NodeProxyOptions{Path: q.rest}
+			return "NodeProxyOptions", &corev1.NodeProxyOptions{Path: q.proxyPath}
 		}
 	}
 	return "", nil

@@ -17,12 +17,12 @@ import (
 func TestStreamsToContainersNeedCreate(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	c := serve(t, s)
-	admin := c.as(certs.Admin())
+	c := serveCluster(t, s)
+	admin := c.configFor(certs.Admin())
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/"
 	post := func(path, body string) {
 		t.Helper()
-		if code, text := ask(t, admin, "POST", path, body); code != 201 {
+		if code, text := sendRequest(t, admin, "POST", path, body); code != 201 {
 			t.Fatalf("%s: %d %s", path, code, text)
 		}
 	}
@@ -50,7 +50,7 @@ func TestStreamsToContainersNeedCreate(t *testing.T) {
 	}
 	spdy := []string{"Connection", "Upgrade", "Upgrade", "SPDY/3.1", "X-Stream-Protocol-Version", "v4.channel.k8s.io"}
 	for user := range users {
-		client := c.as(certs.Request{CommonName: user})
+		client := c.configFor(certs.Request{CommonName: user})
 		client.NextProtos = []string{"http/1.1"} // HTTP/2 has no upgrades
 		waitForGrant(t, client)
 		for _, open := range []struct {
@@ -66,7 +66,7 @@ func TestStreamsToContainersNeedCreate(t *testing.T) {
 			{"POST without an upgrade", "POST", nil},
 		} {
 			for _, subresource := range []string{"exec", "attach", "portforward"} {
-				code, text := ask(
+				code, text := sendRequest(
 					t,
 					client,
 					open.method,
@@ -93,8 +93,8 @@ func TestStreamsToContainersNeedCreate(t *testing.T) {
 // waitForGrant waits until the server's cache holds the client's role, which allows it to list ConfigMaps.
 func waitForGrant(t *testing.T, client *rest.Config) {
 	t.Helper()
-	wait(t, func() error {
-		if code, text := ask(t, client, "GET", "/api/v1/namespaces/default/configmaps", ""); code != 200 {
+	waitUntil(t, func() error {
+		if code, text := sendRequest(t, client, "GET", "/api/v1/namespaces/default/configmaps", ""); code != 200 {
 			return fmt.Errorf("the role does not hold: %d %s", code, text)
 		}
 		return nil

@@ -40,16 +40,16 @@ const (
 	hostsV2 = "/apis/net.example.com/v2/namespaces/default/hosts"
 )
 
-// translator is a conversion webhook for hosts.
-type translator struct {
-	server *httptest.Server
-	mu     sync.Mutex
-	fail   string
-	sizes  []int // number of objects in each review
+// conversionWebhook is a conversion webhook for hosts.
+type conversionWebhook struct {
+	server  *httptest.Server
+	mu      sync.Mutex
+	failure string
+	sizes   []int // number of objects in each review
 }
 
-func newTranslator(t testing.TB) *translator {
-	tr := &translator{}
+func newConversionWebhook(t testing.TB) *conversionWebhook {
+	tr := &conversionWebhook{}
 	tr.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		review := &apiextensionsv1.ConversionReview{}
 		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
@@ -58,7 +58,7 @@ func newTranslator(t testing.TB) *translator {
 		}
 		tr.mu.Lock()
 		tr.sizes = append(tr.sizes, len(review.Request.Objects))
-		fail := tr.fail
+		fail := tr.failure
 		tr.mu.Unlock()
 		answer := &apiextensionsv1.ConversionResponse{
 			UID:    review.Request.UID,
@@ -70,7 +70,7 @@ func newTranslator(t testing.TB) *translator {
 				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
-			translate(u, review.Request.DesiredAPIVersion)
+			convertHost(u, review.Request.DesiredAPIVersion)
 			if fail == "rename" {
 				u.SetName("other")
 			}
@@ -86,25 +86,25 @@ func newTranslator(t testing.TB) *translator {
 	return tr
 }
 
-func (tr *translator) definition() string {
+func (tr *conversionWebhook) definition() string {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tr.server.Certificate().Raw})
 	return strings.NewReplacer("URL", tr.server.URL, `"CA"`, `"`+base64.StdEncoding.EncodeToString(ca)+`"`).
 		Replace(hosts)
 }
 
-func (tr *translator) set(fail string) {
+func (tr *conversionWebhook) setFailure(fail string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	tr.fail, tr.sizes = fail, nil
+	tr.failure, tr.sizes = fail, nil
 }
 
-func (tr *translator) asked() []int {
+func (tr *conversionWebhook) reviewSizes() []int {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	return tr.sizes
 }
 
-func translate(u *unstructured.Unstructured, version string) {
+func convertHost(u *unstructured.Unstructured, version string) {
 	spec, _, _ := unstructured.NestedMap(u.Object, "spec")
 	if address, ok := spec["address"].(string); ok && strings.HasSuffix(version, "v2") {
 		host, port, _ := strings.Cut(address, ":")
@@ -122,7 +122,7 @@ func translate(u *unstructured.Unstructured, version string) {
 	u.SetAPIVersion(version)
 }
 
-func host(version, name, spec string) string {
+func hostObject(version, name, spec string) string {
 	return fmt.Sprintf(
 		`{"apiVersion":"net.example.com/%s","kind":"Host","metadata":{"name":%q},"spec":{%s}}`,
 		version,
@@ -132,34 +132,34 @@ func host(version, name, spec string) string {
 }
 
 // Proves S12.
-func TestVersionsAreConvertedByTheirWebhook(t *testing.T) {
-	tr := newTranslator(t)
-	cfg := start(t, stores["memory"](t), nil)
-	define(t, cfg, tr.definition(), hostsV1)
+func TestConversionWebhookConvertsVersions(t *testing.T) {
+	tr := newConversionWebhook(t)
+	cfg := startConfig(t, stores["memory"](t), nil)
+	createDefinition(t, cfg, tr.definition(), hostsV1)
 	const apply = "application/apply-patch+yaml"
 	for _, c := range []struct {
 		name, method, path, body, as string
 		code                         int
 		want, lacks                  []string
 	}{
-		{name: "the stored version", method: "POST", path: hostsV1, body: host("v1", "a", `"address":"x.org:80"`), code: 201, want: []string{`"address":"x.org:80"`}},
+		{name: "the stored version", method: "POST", path: hostsV1, body: hostObject("v1", "a", `"address":"x.org:80"`), code: 201, want: []string{`"address":"x.org:80"`}},
 		{name: "is read in the other", method: "GET", path: hostsV2 + "/a", code: 200, want: []string{`"host":"x.org"`, `"port":80`, `"apiVersion":"net.example.com/v2"`, `"size":"small"`}},
-		{name: "the other is written", method: "POST", path: hostsV2, body: host("v2", "b", `"host":"y.org","port":90`), code: 201, want: []string{`"host":"y.org"`, `"generation":1`}},
+		{name: "the other is written", method: "POST", path: hostsV2, body: hostObject("v2", "b", `"host":"y.org","port":90`), code: 201, want: []string{`"host":"y.org"`, `"generation":1`}},
 		{name: "and stored as it is stored", method: "GET", path: hostsV1 + "/b", code: 200, want: []string{`"address":"y.org:90"`}, lacks: []string{`"size":`}},
-		{name: "each version has its schema", method: "POST", path: hostsV2, body: host("v2", "c", `"host":"y.org","port":70000`), code: 422, want: []string{"spec.port"}},
-		{name: "and the other its own", method: "POST", path: hostsV1, body: host("v1", "c", `"address":"nothing"`), code: 422, want: []string{"spec.address"}},
+		{name: "each version has its schema", method: "POST", path: hostsV2, body: hostObject("v2", "c", `"host":"y.org","port":70000`), code: 422, want: []string{"spec.port"}},
+		{name: "and the other its own", method: "POST", path: hostsV1, body: hostObject("v1", "c", `"address":"nothing"`), code: 422, want: []string{"spec.address"}},
 		{name: "a patch is of what the client sees", method: "PATCH", path: hostsV2 + "/a", body: `{"spec":{"port":81}}`, as: mergePatch, code: 200, want: []string{`"port":81`, `"generation":2`}},
 		{name: "and changes what is stored", method: "GET", path: hostsV1 + "/a", code: 200, want: []string{`"address":"x.org:81"`}},
-		{name: "apply in one version", method: "PATCH", path: hostsV2 + "/d?fieldManager=one", body: host("v2", "d", `"host":"z.org","port":1`), as: apply, code: 201, want: []string{`"f:host"`}},
-		{name: "conflicts are found in it", method: "PATCH", path: hostsV2 + "/d?fieldManager=two", body: host("v2", "d", `"port":2`), as: apply, code: 409, want: []string{`conflict with \"one\"`, ".spec.port"}},
-		{name: "what one manages stays in the other version", method: "PATCH", path: hostsV1 + "/d?fieldManager=two", body: host("v1", "d", `"replicas":2`), as: apply, code: 200, want: []string{`"address":"z.org:1"`, `"replicas":2`}},
+		{name: "apply in one version", method: "PATCH", path: hostsV2 + "/d?fieldManager=one", body: hostObject("v2", "d", `"host":"z.org","port":1`), as: apply, code: 201, want: []string{`"f:host"`}},
+		{name: "conflicts are found in it", method: "PATCH", path: hostsV2 + "/d?fieldManager=two", body: hostObject("v2", "d", `"port":2`), as: apply, code: 409, want: []string{`conflict with \"one\"`, ".spec.port"}},
+		{name: "what one manages stays in the other version", method: "PATCH", path: hostsV1 + "/d?fieldManager=two", body: hostObject("v1", "d", `"replicas":2`), as: apply, code: 200, want: []string{`"address":"z.org:1"`, `"replicas":2`}},
 		{name: "fields of a version", method: "GET", path: hostsV2 + "?fieldSelector=spec.host%3Dy.org", code: 200, want: []string{`"name":"b"`}, lacks: []string{`"name":"a"`}},
 		{name: "are of no other", method: "GET", path: hostsV1 + "?fieldSelector=spec.host%3Dy.org", code: 400},
 		{name: "the status of a version", method: "PATCH", path: hostsV2 + "/a/status", body: `{"status":{"ready":3}}`, as: mergePatch, code: 200, want: []string{`"ready":3`, `"port":81`}},
 		{name: "is of no other", method: "GET", path: hostsV1 + "/a/status", code: 404},
 		{name: "the scale of a version", method: "PATCH", path: hostsV2 + "/a/scale", body: `{"spec":{"replicas":5}}`, as: mergePatch, code: 200, want: []string{`"replicas":5`}},
 		{name: "is of no other", method: "GET", path: hostsV1 + "/a/scale", code: 404},
-		{name: "a dry run", method: "POST", path: hostsV2 + "?dryRun=All", body: host("v2", "e", `"host":"q.org","port":9`), code: 201, want: []string{`"host":"q.org"`}},
+		{name: "a dry run", method: "POST", path: hostsV2 + "?dryRun=All", body: hostObject("v2", "e", `"host":"q.org","port":9`), code: 201, want: []string{`"host":"q.org"`}},
 		{name: "a deletion", method: "DELETE", path: hostsV2 + "/d", code: 200, want: []string{"Success"}},
 		{name: "discovery knows what each version has", method: "GET", path: "/apis/net.example.com/v2", code: 200,
 			want: []string{"hosts/scale", "hosts/status"}},
@@ -170,7 +170,7 @@ func TestVersionsAreConvertedByTheirWebhook(t *testing.T) {
 		if c.as != "" {
 			headers = append(headers, "Content-Type", c.as)
 		}
-		code, text := ask(t, cfg, c.method, c.path, c.body, headers...)
+		code, text := sendRequest(t, cfg, c.method, c.path, c.body, headers...)
 		if code != c.code {
 			t.Errorf("%s: %d %s", c.name, code, text)
 		}
@@ -188,22 +188,22 @@ func TestVersionsAreConvertedByTheirWebhook(t *testing.T) {
 }
 
 // Proves S12.
-func TestListsAndWatchesConvertManyAtOnce(t *testing.T) {
-	tr := newTranslator(t)
-	cfg := start(t, stores["memory"](t), nil)
-	define(t, cfg, tr.definition(), hostsV1)
+func TestListsAndWatchesConvertInBatches(t *testing.T) {
+	tr := newConversionWebhook(t)
+	cfg := startConfig(t, stores["memory"](t), nil)
+	createDefinition(t, cfg, tr.definition(), hostsV1)
 	for i := range 40 {
-		if code, text := ask(t, cfg, "POST", hostsV1, host("v1", fmt.Sprint("h", i), fmt.Sprintf(`"address":"x.org:%d"`, i+1))); code != 201 {
+		if code, text := sendRequest(t, cfg, "POST", hostsV1, hostObject("v1", fmt.Sprint("h", i), fmt.Sprintf(`"address":"x.org:%d"`, i+1))); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
-	tr.set("")
+	tr.setFailure("")
 	for range 3 {
-		if code, text := ask(t, cfg, "GET", hostsV2, ""); code != 200 || strings.Count(text, `"host":"x.org"`) != 40 {
+		if code, text := sendRequest(t, cfg, "GET", hostsV2, ""); code != 200 || strings.Count(text, `"host":"x.org"`) != 40 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
-	if got := tr.asked(); len(got) != 1 || got[0] != 40 {
+	if got := tr.reviewSizes(); len(got) != 1 || got[0] != 40 {
 		t.Errorf("reviews of %v objects, want one of 40", got)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -214,13 +214,13 @@ func TestListsAndWatchesConvertManyAtOnce(t *testing.T) {
 			t.Fatal(line)
 		}
 	}
-	if code, text := ask(t, cfg, "PATCH", hostsV1+"/h7", `{"spec":{"address":"y.org:7"}}`, "Content-Type", mergePatch); code != 200 {
+	if code, text := sendRequest(t, cfg, "PATCH", hostsV1+"/h7", `{"spec":{"address":"y.org:7"}}`, "Content-Type", mergePatch); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
 	if line := <-lines; !strings.Contains(line, `"type":"MODIFIED"`) || !strings.Contains(line, `"host":"y.org"`) {
 		t.Error(line)
 	}
-	if code, text := ask(t, cfg, "DELETE", hostsV1+"/h7", ""); code != 200 {
+	if code, text := sendRequest(t, cfg, "DELETE", hostsV1+"/h7", ""); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
 	if line := <-lines; !strings.Contains(line, `"type":"DELETED"`) || !strings.Contains(line, `"host":"y.org"`) {
@@ -229,57 +229,57 @@ func TestListsAndWatchesConvertManyAtOnce(t *testing.T) {
 }
 
 // Proves S12.
-func TestAConversionThatFailsIsTold(t *testing.T) {
-	tr := newTranslator(t)
-	cfg := start(t, stores["memory"](t), nil)
-	define(t, cfg, tr.definition(), hostsV1)
-	if code, text := ask(t, cfg, "POST", hostsV1, host("v1", "a", `"address":"x.org:80"`)); code != 201 {
+func TestFailedConversionsAreReported(t *testing.T) {
+	tr := newConversionWebhook(t)
+	cfg := startConfig(t, stores["memory"](t), nil)
+	createDefinition(t, cfg, tr.definition(), hostsV1)
+	if code, text := sendRequest(t, cfg, "POST", hostsV1, hostObject("v1", "a", `"address":"x.org:80"`)); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
 	for fail, want := range map[string]string{"say": "I cannot", "rename": `metadata.name must not change: it was \"a\" and is \"other\"`} {
-		tr.set(fail)
-		code, text := ask(t, cfg, "GET", hostsV2+"/a", "")
+		tr.setFailure(fail)
+		code, text := sendRequest(t, cfg, "GET", hostsV2+"/a", "")
 		if code != 500 || !strings.Contains(text, "conversion webhook for net.example.com/v1, Kind=Host failed: ") ||
 			!strings.Contains(text, want) {
 			t.Errorf("%s: %d %s", fail, code, text)
 		}
-		if code, text := ask(t, cfg, "POST", hostsV2, host("v2", "b", `"host":"y.org","port":90`)); code != 500 {
+		if code, text := sendRequest(t, cfg, "POST", hostsV2, hostObject("v2", "b", `"host":"y.org","port":90`)); code != 500 {
 			t.Errorf("%s: %d %s", fail, code, text)
 		}
 		// Reading the stored version needs no webhook.
-		if code, text := ask(t, cfg, "GET", hostsV1+"/a", ""); code != 200 {
+		if code, text := sendRequest(t, cfg, "GET", hostsV1+"/a", ""); code != 200 {
 			t.Errorf("%s: %d %s", fail, code, text)
 		}
 	}
 }
 
 // Proves S12.
-func TestObjectsStayReadableWhenAnotherVersionIsStored(t *testing.T) {
-	tr := newTranslator(t)
+func TestObjectsStayReadableAfterStorageVersionChange(t *testing.T) {
+	tr := newConversionWebhook(t)
 	store := stores["memory"](t)
-	cfg := start(t, store, nil)
-	define(t, cfg, tr.definition(), hostsV1)
-	if code, text := ask(t, cfg, "POST", hostsV1, host("v1", "a", `"address":"x.org:80"`)); code != 201 {
+	cfg := startConfig(t, store, nil)
+	createDefinition(t, cfg, tr.definition(), hostsV1)
+	if code, text := sendRequest(t, cfg, "POST", hostsV1, hostObject("v1", "a", `"address":"x.org:80"`)); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
 	swap := `[{"op":"replace","path":"/spec/versions/0/storage","value":false},{"op":"replace","path":"/spec/versions/1/storage","value":true}]`
-	if code, text := ask(t, cfg, "PATCH", crdPath+"/hosts.net.example.com", swap, "Content-Type",
+	if code, text := sendRequest(t, cfg, "PATCH", definitionsPath+"/hosts.net.example.com", swap, "Content-Type",
 		"application/json-patch+json"); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
-	second := start(t, store, nil)
+	second := startConfig(t, store, nil)
 	for path, want := range map[string]string{hostsV1: `"address":"x.org:80"`, hostsV2: `"host":"x.org"`} {
-		if code, text := ask(t, second, "GET", path+"/a", ""); code != 200 || !strings.Contains(text, want) {
+		if code, text := sendRequest(t, second, "GET", path+"/a", ""); code != 200 || !strings.Contains(text, want) {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
 	// A write without any change stores the new version. Until then, and no longer, the old one is converted.
-	tr.set("")
-	if code, text := ask(t, second, "PATCH", hostsV2+"/a", `{}`, "Content-Type", mergePatch); code != 200 {
+	tr.setFailure("")
+	if code, text := sendRequest(t, second, "PATCH", hostsV2+"/a", `{}`, "Content-Type", mergePatch); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
-	tr.set("say")
-	if code, text := ask(t, second, "GET", hostsV2+"/a", ""); code != 200 || !strings.Contains(text, `"host":"x.org"`) {
+	tr.setFailure("say")
+	if code, text := sendRequest(t, second, "GET", hostsV2+"/a", ""); code != 200 || !strings.Contains(text, `"host":"x.org"`) {
 		t.Errorf("%d %s", code, text)
 	}
 }

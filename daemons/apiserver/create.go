@@ -17,7 +17,7 @@ func (s *Server) create(q *request) error {
 	if err != nil {
 		return err
 	}
-	obj, err := s.sent(q)
+	obj, err := s.decodeSent(q)
 	if err != nil {
 		return err
 	}
@@ -25,18 +25,18 @@ func (s *Server) create(q *request) error {
 	if err != nil {
 		return err
 	}
-	q.trail.named(e.Namespace, e.Name)
+	q.auditRecord.setName(e.Namespace, e.Name)
 	return writeEntry(q, http.StatusCreated, e)
 }
 
-// sent decodes the object in the request body, converts it to the stored version, and checks its name and namespace
-// against the URL.
-func (s *Server) sent(q *request) (runtime.Object, error) {
-	obj := q.served.Empty()
+// decodeSent decodes the object in the request body, converts it to the stored version, and checks its name and
+// namespace against the URL.
+func (s *Server) decodeSent(q *request) (runtime.Object, error) {
+	obj := q.served.NewObject()
 	if err := s.decode(q, q.served.Version(), obj); err != nil {
 		return nil, err
 	}
-	obj, err := q.served.Hub(obj)
+	obj, err := q.served.ToStored(obj)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -44,17 +44,17 @@ func (s *Server) sent(q *request) (runtime.Object, error) {
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	return obj, place(q, m)
+	return obj, setNameAndNamespace(q, m)
 }
 
-// mayCreate returns an error if the user may not create the object that a write would create.
-func (s *Server) mayCreate(q *request) error {
-	if len(s.o.Authorizers) == 0 {
+// authorizeCreate returns an error if the user may not create the object that a write would create.
+func (s *Server) authorizeCreate(q *request) error {
+	if len(s.options.Authorizers) == 0 {
 		return nil
 	}
 	asked := q.Request
 	asked.Verb = "create"
-	return s.allowed(q.http.Context(), q.user, asked)
+	return s.authorizeUser(q.http.Context(), q.user, asked)
 }
 
 // update replaces an object, or its status.
@@ -63,7 +63,7 @@ func (s *Server) update(q *request) error {
 	if err != nil {
 		return err
 	}
-	obj, err := s.sent(q)
+	obj, err := s.decodeSent(q)
 	if err != nil {
 		return err
 	}
@@ -78,13 +78,13 @@ func (s *Server) update(q *request) error {
 		next := obj.DeepCopyObject()
 		if live == nil {
 			if !q.served.CreateOnUpdate || q.Subresource != "" {
-				return nil, apierrors.NewNotFound(q.gr(), q.Name)
+				return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
 			}
 			if sent.GetUID() != "" {
-				return nil, s.otherObject(q, sent.GetUID(), "")
+				return nil, s.uidMismatch(q, sent.GetUID(), "")
 			}
 			code = http.StatusCreated
-			return next, s.mayCreate(q)
+			return next, s.authorizeCreate(q)
 		}
 		stored, err := meta.Accessor(live)
 		if err != nil {
@@ -93,12 +93,13 @@ func (s *Server) update(q *request) error {
 		// A wrong UID is reported first, by the code that prepares the update.
 		if q.served.ConditionalUpdate && (version == "" || version == "0") &&
 			(sent.GetUID() == "" || sent.GetUID() == stored.GetUID()) {
-			return nil, invalid(schema.GroupKind{Group: q.gr().Group, Kind: q.gr().Resource}, q.Name, field.ErrorList{
-				field.Invalid(
-					field.NewPath("metadata", "resourceVersion"),
-					uint64(0),
-					"must be specified for an update",
-				)})
+			return nil, invalidError(schema.GroupKind{Group: q.groupResource().Group, Kind: q.groupResource().Resource},
+				q.Name, field.ErrorList{
+					field.Invalid(
+						field.NewPath("metadata", "resourceVersion"),
+						uint64(0),
+						"must be specified for an update",
+					)})
 		}
 		return next, checkVersion(q, sent, stored)
 	})
@@ -108,24 +109,24 @@ func (s *Server) update(q *request) error {
 	return writeEntry(q, code, e)
 }
 
-// review answers the creation of a kind that is not stored.
-func (s *Server) review(q *request) error {
+// serveReview answers the creation of a kind that is not stored.
+func (s *Server) serveReview(q *request) error {
 	if q.served.Resource == "bindings" {
-		return s.bindings(q)
+		return s.createBinding(q)
 	}
-	handle := s.o.Reviews[q.served.GR()]
+	handle := s.options.Reviews[q.served.GR()]
 	if handle == nil {
 		return methodNotAllowed(q)
 	}
 	if err := q.writeOptions(); err != nil {
 		return err
 	}
-	obj := q.served.Empty()
+	obj := q.served.NewObject()
 	if err := s.decode(q, q.served.Version(), obj); err != nil {
 		return err
 	}
 	if m, err := meta.Accessor(obj); err == nil && q.served.Namespaced {
-		if err := place(q, m); err != nil {
+		if err := setNameAndNamespace(q, m); err != nil {
 			return err
 		}
 	}
@@ -134,10 +135,10 @@ func (s *Server) review(q *request) error {
 	}
 	if q.served.Validate != nil {
 		if errs := q.served.Validate(obj); len(errs) > 0 {
-			return invalid(q.served.GVK.GroupKind(), "", errs)
+			return invalidError(q.served.GVK.GroupKind(), "", errs)
 		}
 	}
-	if err := s.present(q, "CREATE", q.served.Version(), obj, false); err != nil {
+	if err := s.admitSubresource(q, "CREATE", q.served.Version(), obj, false); err != nil {
 		return err
 	}
 	answer, err := handle(q.http.Context(), q.user, obj)

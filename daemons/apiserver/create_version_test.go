@@ -11,9 +11,9 @@ import (
 func TestResourceVersionsOfNewObjects(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	cfg := start(t, s, nil)
+	cfg := startConfig(t, s, nil)
 	const maps = "/api/v1/namespaces/default/configmaps"
-	if code, text := ask(t, cfg, "POST", maps, `{"metadata":{"name":"there"}}`); code != 201 {
+	if code, text := sendRequest(t, cfg, "POST", maps, `{"metadata":{"name":"there"}}`); code != 201 {
 		t.Fatal(code, text)
 	}
 	for name, c := range map[string]struct {
@@ -34,11 +34,11 @@ func TestResourceVersionsOfNewObjects(t *testing.T) {
 		"a version, of an invalid name, dry run": {"?dryRun=All", `{"metadata":{"name":"A","resourceVersion":"7"}}`,
 			422},
 	} {
-		if code, text := ask(t, cfg, "POST", maps+c.query, c.body); code != c.code {
+		if code, text := sendRequest(t, cfg, "POST", maps+c.query, c.body); code != c.code {
 			t.Errorf("%s: %d %s, want %d", name, code, text, c.code)
 		}
 	}
-	if code, text := ask(t, cfg, "GET", maps+"/a", ""); code != 404 {
+	if code, text := sendRequest(t, cfg, "GET", maps+"/a", ""); code != 404 {
 		t.Errorf("an object was stored: %d %s", code, text)
 	}
 }

@@ -12,9 +12,9 @@ import (
 // manyDefinitions is the number of definitions in a cluster with a large cloud provider.
 const manyDefinitions = 750
 
-// numbered returns a definition with a schema of some size, and the path of its objects. Five definitions share a
-// group.
-func numbered(i int) (definition, path string) {
+// numberedDefinition returns a definition with a schema of some size, and the path of its objects. Five definitions
+// share a group.
+func numberedDefinition(i int) (definition, path string) {
 	group, plural, kind := fmt.Sprintf(
 		"g%d.cloud.example.com",
 		i/5,
@@ -45,14 +45,14 @@ func numbered(i int) (definition, path string) {
 		"/apis/" + group + "/v1/" + plural
 }
 
-// BenchmarkADefinitionBesideMany measures the processor time of one more definition when there are many, including the
+// BenchmarkAddDefinition measures the processor time of one more definition when there are many, including the
 // documents that clients fetch afterwards.
-func BenchmarkADefinitionBesideMany(b *testing.B) {
-	cfg := start(b, stores["memory"](b), nil)
+func BenchmarkAddDefinition(b *testing.B) {
+	cfg := startConfig(b, stores["memory"](b), nil)
 	quiet := rest.CopyConfig(cfg)
 	create := func(i int) (path string) {
-		definition, path := numbered(i)
-		if code, text := ask(b, quiet, "POST", crdPath, definition); code != 201 {
+		definition, path := numberedDefinition(i)
+		if code, text := sendRequest(b, quiet, "POST", definitionsPath, definition); code != 201 {
 			b.Fatalf("%d %s", code, text)
 		}
 		return path
@@ -60,7 +60,7 @@ func BenchmarkADefinitionBesideMany(b *testing.B) {
 	served := func(path string) {
 		at := strings.LastIndexByte(path, '/')
 		for {
-			if _, text := ask(b, quiet, "GET", path[:at], ""); strings.Contains(text, `"name":"`+path[at+1:]+`"`) {
+			if _, text := sendRequest(b, quiet, "GET", path[:at], ""); strings.Contains(text, `"name":"`+path[at+1:]+`"`) {
 				return
 			}
 			time.Sleep(time.Millisecond)
@@ -71,8 +71,8 @@ func BenchmarkADefinitionBesideMany(b *testing.B) {
 		served(create(i))
 	}
 	all := time.Since(began)
-	ask(b, quiet, "GET", "/openapi/v3", "")
-	ask(b, quiet, "GET", "/openapi/v2", "")
+	sendRequest(b, quiet, "GET", "/openapi/v3", "")
+	sendRequest(b, quiet, "GET", "/openapi/v2", "")
 	spent := map[string]time.Duration{}
 	took := map[string]time.Duration{}
 	step := func(name string, f func()) {
@@ -84,10 +84,10 @@ func BenchmarkADefinitionBesideMany(b *testing.B) {
 	n := manyDefinitions
 	for b.Loop() {
 		step("definition", func() { served(create(n)) })
-		step("openapi-v3", func() { ask(b, quiet, "GET", "/openapi/v3", "") })
-		step("openapi-v2", func() { ask(b, quiet, "GET", "/openapi/v2", "") })
+		step("openapi-v3", func() { sendRequest(b, quiet, "GET", "/openapi/v3", "") })
+		step("openapi-v2", func() { sendRequest(b, quiet, "GET", "/openapi/v2", "") })
 		step("discovery", func() {
-			ask(
+			sendRequest(
 				b,
 				quiet,
 				"GET",

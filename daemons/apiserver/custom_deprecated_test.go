@@ -8,10 +8,10 @@ import (
 // Users of a deprecated version get a warning, with the definition's text or upstream's.
 // Proves S12.
 func TestDeprecatedVersionsWarn(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
+	cfg := startConfig(t, stores["memory"](t), nil)
 	const version = `{"name":"%","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}},"subresources":{"status":{}}`
 	const base = "/apis/old.example.com/"
-	define(
+	createDefinition(
 		t,
 		cfg,
 		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.old.example.com"},"spec":{
@@ -37,7 +37,7 @@ func TestDeprecatedVersionsWarn(t *testing.T) {
 		base+"v1/things",
 	)
 	const path = "/namespaces/default/things"
-	if code, text := ask(t, cfg, "POST", base+"v1"+path, `{"apiVersion":"old.example.com/v1","kind":"Thing","metadata":{"name":"a"}}`); code != 201 ||
+	if code, text := sendRequest(t, cfg, "POST", base+"v1"+path, `{"apiVersion":"old.example.com/v1","kind":"Thing","metadata":{"name":"a"}}`); code != 201 ||
 		strings.Contains(text, "299 - ") {
 		t.Fatalf("%d %s", code, text)
 	}
@@ -51,7 +51,7 @@ func TestDeprecatedVersionsWarn(t *testing.T) {
 			{"GET", path + "?watch=1&timeoutSeconds=1", ""},
 			{"POST", path, object}, {"GET", path + "/a/status", ""}, {"DELETE", path + "/" + version, ""},
 		} {
-			code, text := ask(t, cfg, c.method, base+version+c.path, c.body)
+			code, text := sendRequest(t, cfg, c.method, base+version+c.path, c.body)
 			if code >= 300 || want != "" && strings.Count(text, want) != 1 ||
 				want == "" && strings.Contains(text, "299 - ") {
 				t.Errorf("%s %s %s: %d %s", version, c.method, c.path, code, text)

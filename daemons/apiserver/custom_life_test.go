@@ -15,8 +15,8 @@ import (
 )
 
 // Proves S12.
-func TestDefinitionsAreChecked(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
+func TestInvalidDefinitionsAreRejected(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
 	for name, c := range map[string]struct{ from, to, want string }{
 		"the name is plural and group": {`"name":"crontabs.stable.example.com"`, `"name":"tabs.stable.example.com"`, "metadata.name"},
 		"one version is stored":        {`"storage":true`, `"storage":false`, "must have exactly one version marked as storage version"},
@@ -27,17 +27,17 @@ func TestDefinitionsAreChecked(t *testing.T) {
 		"a review that is known":       {`"scope":"Namespaced"`, `"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v9"],"clientConfig":{"url":"https://localhost/x"}}},"scope":"Namespaced"`, `must include at least one of v1, v1beta1`},
 		"columns have types":           {`"type":"date","jsonPath"`, `"type":"day","jsonPath"`, "additionalPrinterColumns"},
 	} {
-		code, text := ask(t, cfg, "POST", crdPath, strings.Replace(crontabs, c.from, c.to, 1))
+		code, text := sendRequest(t, cfg, "POST", definitionsPath, strings.Replace(crontabs, c.from, c.to, 1))
 		if code != 422 || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %d %.700s", name, code, text)
 		}
 	}
-	if code, text := ask(t, cfg, "POST", crdPath+"?fieldValidation=Strict", strings.Replace(crontabs, `"scope"`, `"nope":1,"scope"`, 1)); code != 400 ||
+	if code, text := sendRequest(t, cfg, "POST", definitionsPath+"?fieldValidation=Strict", strings.Replace(crontabs, `"scope"`, `"nope":1,"scope"`, 1)); code != 400 ||
 		!strings.Contains(text, `spec.nope`) {
 		t.Errorf("an unknown field: %d %.300s", code, text)
 	}
-	define(t, cfg, crontabs, ctPath)
-	if code, text := ask(t, cfg, "GET", crdPath+"/crontabs.stable.example.com", ""); code != 200 ||
+	createDefinition(t, cfg, crontabs, cronTabPath)
+	if code, text := sendRequest(t, cfg, "GET", definitionsPath+"/crontabs.stable.example.com", ""); code != 200 ||
 		!strings.Contains(
 			text,
 			`"storedVersions":["v1"]`,
@@ -46,65 +46,66 @@ func TestDefinitionsAreChecked(t *testing.T) {
 	}
 	// Another definition of the group wants the same kind and short name.
 	other := strings.NewReplacer("crontabs", "timetables", `"crontab"`, `"timetable"`).Replace(crontabs)
-	if code, text := ask(t, cfg, "POST", crdPath, other); code != 201 {
+	if code, text := sendRequest(t, cfg, "POST", definitionsPath, other); code != 201 {
 		t.Fatalf("another one: %d %s", code, text)
 	}
-	wait(t, func() error {
-		code, text := ask(t, cfg, "GET", crdPath+"/timetables.stable.example.com", "")
+	waitUntil(t, func() error {
+		code, text := sendRequest(t, cfg, "GET", definitionsPath+"/timetables.stable.example.com", "")
 		if !strings.Contains(text, "ListKindConflict") || !strings.Contains(text, `"reason":"NotAccepted"`) {
 			return fmt.Errorf("%d %s", code, text)
 		}
 		return nil
 	})
-	if code, _ := ask(t, cfg, "GET", "/apis/stable.example.com/v1/timetables", ""); code != 404 {
+	if code, _ := sendRequest(t, cfg, "GET", "/apis/stable.example.com/v1/timetables", ""); code != 404 {
 		t.Errorf("a kind whose names are taken is served: %d", code)
 	}
 }
 
 // Proves S12.
-func TestADefinitionTakesItsObjectsWithIt(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	define(t, cfg, crontabs, ctPath)
-	held := strings.Replace(crontab("held", ""), `"name":"held"`, `"name":"held","finalizers":["example.com/hold"]`, 1)
-	for _, obj := range []string{crontab("a", ""), held} {
-		if code, text := ask(t, cfg, "POST", ctPath, obj); code != 201 {
+func TestDeletingADefinitionDeletesItsObjects(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	createDefinition(t, cfg, crontabs, cronTabPath)
+	held := strings.Replace(cronTabObject("held", ""), `"name":"held"`, `"name":"held","finalizers":["example.com/hold"]`, 1)
+	for _, obj := range []string{cronTabObject("a", ""), held} {
+		if code, text := sendRequest(t, cfg, "POST", cronTabPath, obj); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	events := watchLines(ctx, t, cfg, ctPath+"?watch=1")
+	events := watchLines(ctx, t, cfg, cronTabPath+"?watch=1")
 	if line := <-events; !strings.Contains(line, "ADDED") {
 		t.Fatalf("watch: %s", line)
 	}
 	<-events
-	if code, text := ask(t, cfg, "DELETE", crdPath+"/crontabs.stable.example.com", ""); code != 200 ||
+	if code, text := sendRequest(t, cfg, "DELETE", definitionsPath+"/crontabs.stable.example.com", ""); code != 200 ||
 		!strings.Contains(text, "customresourcecleanup.apiextensions.k8s.io") {
 		t.Fatalf("%d %s", code, text)
 	}
-	wait(t, func() error {
-		if code, _ := ask(t, cfg, "GET", ctPath+"/a", ""); code != 404 {
+	waitUntil(t, func() error {
+		if code, _ := sendRequest(t, cfg, "GET", cronTabPath+"/a", ""); code != 404 {
 			return fmt.Errorf("the object is there: %d", code)
 		}
-		code, text := ask(t, cfg, "POST", ctPath, crontab("late", ""))
+		code, text := sendRequest(t, cfg, "POST", cronTabPath, cronTabObject("late", ""))
 		if code != 405 {
 			return fmt.Errorf("an object of a definition that goes: %d %s", code, text)
 		}
 		return nil
 	})
-	if code, text := ask(t, cfg, "GET", crdPath+"/crontabs.stable.example.com", ""); code != 200 ||
+	if code, text := sendRequest(t, cfg, "GET", definitionsPath+"/crontabs.stable.example.com", ""); code != 200 ||
 		!strings.Contains(text, "InstanceDeletionInProgress") {
 		t.Errorf("while an object is held: %d %s", code, text)
 	}
-	if code, text := ask(t, cfg, "PATCH", ctPath+"/held", `{"metadata":{"finalizers":null}}`, "Content-Type", "application/merge-patch+json"); code != 200 {
+	if code, text := sendRequest(t, cfg, "PATCH", cronTabPath+"/held", `{"metadata":{"finalizers":null}}`, "Content-Type", "application/merge-patch+json"); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
-	wait(t, func() error {
-		if code, _ := ask(t, cfg, "GET", crdPath+"/crontabs.stable.example.com", ""); code != 404 {
+	waitUntil(t, func() error {
+		if code, _ := sendRequest(t, cfg, "GET", definitionsPath+"/crontabs.stable.example.com", ""); code != 404 {
 			return fmt.Errorf("the definition is there: %d", code)
 		}
-		for _, path := range []string{ctPath, "/apis/stable.example.com", "/openapi/v3/apis/stable.example.com/v1"} {
-			if code, _ := ask(t, cfg, "GET", path, ""); code != 404 {
+		for _, path := range []string{cronTabPath, "/apis/stable.example.com",
+			"/openapi/v3/apis/stable.example.com/v1"} {
+			if code, _ := sendRequest(t, cfg, "GET", path, ""); code != 404 {
 				return fmt.Errorf("%s: %d", path, code)
 			}
 		}
@@ -112,29 +113,29 @@ func TestADefinitionTakesItsObjectsWithIt(t *testing.T) {
 	})
 	for range events { // until the watch ends
 	}
-	define(t, cfg, crontabs, ctPath)
-	if code, text := ask(t, cfg, "GET", ctPath, ""); code != 200 || !strings.Contains(text, `"items":[]`) {
+	createDefinition(t, cfg, crontabs, cronTabPath)
+	if code, text := sendRequest(t, cfg, "GET", cronTabPath, ""); code != 200 || !strings.Contains(text, `"items":[]`) {
 		t.Errorf("defined again: %d %s", code, text)
 	}
 }
 
 // Proves S12.
-func TestAChangedDefinitionHoldsForWhatIsStored(t *testing.T) {
+func TestDefinitionChangesApplyToStoredObjects(t *testing.T) {
 	s := stores["memory"](t)
-	cfg := start(t, s, nil)
-	define(t, cfg, crontabs, ctPath)
-	if code, text := ask(t, cfg, "POST", ctPath, crontab("a", "")); code != 201 {
+	cfg := startConfig(t, s, nil)
+	createDefinition(t, cfg, crontabs, cronTabPath)
+	if code, text := sendRequest(t, cfg, "POST", cronTabPath, cronTabObject("a", "")); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
 	patch := `[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/suspend","value":{"type":"boolean","default":true}},
 	 {"op":"replace","path":"/spec/versions/0/storage","value":false},{"op":"replace","path":"/spec/versions/1/storage","value":true}]`
-	if code, text := ask(t, cfg, "PATCH", crdPath+"/crontabs.stable.example.com", patch, "Content-Type",
+	if code, text := sendRequest(t, cfg, "PATCH", definitionsPath+"/crontabs.stable.example.com", patch, "Content-Type",
 		"application/json-patch+json"); code != 200 ||
 		!strings.Contains(text, `"storedVersions":["v1","v1beta1"]`) {
 		t.Fatalf("%d %s", code, text)
 	}
-	wait(t, func() error {
-		code, text := ask(t, cfg, "GET", ctPath+"/a", "")
+	waitUntil(t, func() error {
+		code, text := sendRequest(t, cfg, "GET", cronTabPath+"/a", "")
 		if code != 200 || !strings.Contains(text, `"suspend":true`) ||
 			!strings.Contains(text, `"apiVersion":"stable.example.com/v1"`) {
 			return fmt.Errorf("%d %s", code, text)
@@ -142,33 +143,33 @@ func TestAChangedDefinitionHoldsForWhatIsStored(t *testing.T) {
 		return nil
 	})
 	// Another server over the same store serves the same objects.
-	second := start(t, s, nil)
-	if code, text := ask(t, second, "GET", ctPath+"/a", ""); code != 200 || !strings.Contains(text, `"suspend":true`) {
+	second := startConfig(t, s, nil)
+	if code, text := sendRequest(t, second, "GET", cronTabPath+"/a", ""); code != 200 || !strings.Contains(text, `"suspend":true`) {
 		t.Errorf("another server, once ready: %d %s", code, text)
 	}
 }
 
 // Proves S12.
-func TestTheStoredVersionNeedNotBeServed(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	define(
+func TestStorageVersionMayBeUnserved(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	createDefinition(
 		t,
 		cfg,
 		strings.Replace(crontabs, `"served":true,"storage":true`, `"served":false,"storage":true`, 1),
 		betaPath,
 	)
-	if code, text := ask(t, cfg, "POST", betaPath,
-		strings.Replace(crontab("a", ""), "/v1", "/v1beta1", 1)); code != 201 {
+	if code, text := sendRequest(t, cfg, "POST", betaPath,
+		strings.Replace(cronTabObject("a", ""), "/v1", "/v1beta1", 1)); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
-	if code, _ := ask(t, cfg, "GET", ctPath, ""); code != 404 {
+	if code, _ := sendRequest(t, cfg, "GET", cronTabPath, ""); code != 404 {
 		t.Errorf("a version that is not served: %d", code)
 	}
-	if code, text := ask(t, cfg, "DELETE", crdPath+"/crontabs.stable.example.com", ""); code != 200 {
+	if code, text := sendRequest(t, cfg, "DELETE", definitionsPath+"/crontabs.stable.example.com", ""); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
-	wait(t, func() error {
-		if code, _ := ask(t, cfg, "GET", crdPath+"/crontabs.stable.example.com", ""); code != 404 {
+	waitUntil(t, func() error {
+		if code, _ := sendRequest(t, cfg, "GET", definitionsPath+"/crontabs.stable.example.com", ""); code != 404 {
 			return fmt.Errorf("the definition is there: %d", code)
 		}
 		return nil
@@ -202,18 +203,19 @@ func watchLines(ctx context.Context, t *testing.T, cfg *rest.Config, path string
 }
 
 // Proves S12.
-func TestWhatOneServerHasEstablishedAllServe(t *testing.T) {
+func TestEveryServerServesAnEstablishedDefinition(t *testing.T) {
 	s := stores["memory"](t)
-	first, second := start(t, s, nil), start(t, s, nil)
+	first, second := startConfig(t, s, nil), startConfig(t, s, nil)
 	for i := range 20 {
 		name := fmt.Sprintf("tabs%d", i)
 		definition := strings.NewReplacer("crontabs", name, `"crontab"`, `"tab`+fmt.Sprint(i)+`"`, "CronTab", fmt.Sprintf("Tab%d", i), `"ct"`, `"t`+fmt.Sprint(i)+`"`).
 			Replace(crontabs)
-		if code, text := ask(t, first, "POST", crdPath, definition); code != 201 {
+		if code, text := sendRequest(t, first, "POST", definitionsPath, definition); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
-		wait(t, func() error {
-			if _, text := ask(t, first, "GET", crdPath+"/"+name+".stable.example.com", ""); !strings.Contains(
+		waitUntil(t, func() error {
+			if _, text := sendRequest(t, first, "GET", definitionsPath+"/"+name+".stable.example.com",
+				""); !strings.Contains(
 				text,
 				`"reason":"InitialNamesAccepted","message":"the initial names have been accepted"`,
 			) {
@@ -222,7 +224,7 @@ func TestWhatOneServerHasEstablishedAllServe(t *testing.T) {
 			return nil
 		})
 		for _, cfg := range []*rest.Config{second, first} {
-			if code, text := ask(t, cfg, "GET", "/apis/stable.example.com/v1/"+name, ""); code != 200 {
+			if code, text := sendRequest(t, cfg, "GET", "/apis/stable.example.com/v1/"+name, ""); code != 200 {
 				t.Fatalf("%d %s", code, text)
 			}
 		}
@@ -231,28 +233,28 @@ func TestWhatOneServerHasEstablishedAllServe(t *testing.T) {
 
 // A client that has seen a definition as established finds its kind in the discovery documents of any server.
 // Proves S12.
-func TestWhatOneServerHasEstablishedAllTell(t *testing.T) {
+func TestEveryServerListsAnEstablishedDefinition(t *testing.T) {
 	s := stores["memory"](t)
-	first, second := start(t, s, nil), start(t, s, nil)
-	wait(t, func() error { // both have heard from the store
+	first, second := startConfig(t, s, nil), startConfig(t, s, nil)
+	waitUntil(t, func() error { // both have heard from the store
 		for _, cfg := range []*rest.Config{first, second} {
-			if code, text := ask(t, cfg, "GET", "/readyz/etcd", ""); code != 200 {
+			if code, text := sendRequest(t, cfg, "GET", "/readyz/etcd", ""); code != 200 {
 				return fmt.Errorf("%d %s", code, text)
 			}
 		}
 		return nil
 	})
 	const whole = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	for i := range amount.Of(20, 5) {
-		definition, path := numbered(i)
+	for i := range amount.Scaled(20, 5) {
+		definition, path := numberedDefinition(i)
 		at := strings.LastIndexByte(path, '/')
 		name := path[at+1:]
 		group := strings.Split(path, "/")[2]
-		if code, text := ask(t, first, "POST", crdPath, definition); code != 201 {
+		if code, text := sendRequest(t, first, "POST", definitionsPath, definition); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
-		wait(t, func() error {
-			if _, text := ask(t, first, "GET", crdPath+"/"+name+"."+group, ""); !strings.Contains(
+		waitUntil(t, func() error {
+			if _, text := sendRequest(t, first, "GET", definitionsPath+"/"+name+"."+group, ""); !strings.Contains(
 				text,
 				`"reason":"InitialNamesAccepted"`,
 			) {
@@ -270,7 +272,7 @@ func TestWhatOneServerHasEstablishedAllTell(t *testing.T) {
 				case strings.HasPrefix(path, "/openapi"):
 					want = name + "/{name}"
 				}
-				if code, text := ask(t, cfg, "GET", path, "", "Accept", accept); code != 200 ||
+				if code, text := sendRequest(t, cfg, "GET", path, "", "Accept", accept); code != 200 ||
 					!strings.Contains(text, want) {
 					t.Fatalf("%s does not tell of %s: %d %.300s", path, name, code, text)
 				}

@@ -22,13 +22,13 @@ const parcels = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceD
 // The published schemas of a definition are what kubectl explain and kubectl's validation need. They have upstream's
 // descriptions of the common fields, embedded objects, and in version 2 only features that its readers support.
 // Proves S12.
-func TestWhatIsPublishedOfADefinition(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	define(t, cfg, parcels, "/apis/post.example.com/v1/parcels")
+func TestDefinitionSchemasArePublished(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	createDefinition(t, cfg, parcels, "/apis/post.example.com/v1/parcels")
 	type schema = map[string]any
 	read := func(path string, into any) {
 		t.Helper()
-		code, text := ask(t, cfg, "GET", path, "")
+		code, text := sendRequest(t, cfg, "GET", path, "")
 		if err := json.Unmarshal([]byte(text), into); err != nil || code != 200 {
 			t.Fatal(path, code, err)
 		}
@@ -94,12 +94,12 @@ func TestWhatIsPublishedOfADefinition(t *testing.T) {
 
 // Owner references are owned as wholes, one by one. A null that the schema does not allow is treated as absent.
 // Proves S12.
-func TestMetadataOfCustomResourcesIsAppliedAsOfOthers(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
+func TestCustomResourceMetadataMergesLikeBuiltInKinds(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
 	const path = "/apis/post.example.com/v1/namespaces/default/parcels/a"
-	define(t, cfg, parcels, "/apis/post.example.com/v1/parcels")
+	createDefinition(t, cfg, parcels, "/apis/post.example.com/v1/parcels")
 	apply := func(manager, object string) (int, string) {
-		return ask(
+		return sendRequest(
 			t,
 			cfg,
 			"PATCH",
@@ -130,7 +130,7 @@ func TestMetadataOfCustomResourcesIsAppliedAsOfOthers(t *testing.T) {
 			OwnerReferences []struct{ UID string }
 		}
 	}
-	if _, text := ask(t, cfg, "GET", path, ""); json.Unmarshal([]byte(text), &both) != nil ||
+	if _, text := sendRequest(t, cfg, "GET", path, ""); json.Unmarshal([]byte(text), &both) != nil ||
 		len(both.Metadata.OwnerReferences) != 2 ||
 		!slices.Contains(both.Metadata.Finalizers, "example.com/x") {
 		t.Errorf("%s", text)

@@ -20,11 +20,11 @@ const gateways = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResource
 // Readers see the defaults of a status, even if the object was written without them, from the response to the create
 // on. So a controller that waits for conditions finds those that the definition promises.
 // Proves S12.
-func TestAStatusHasTheDefaultsOfItsDefinition(t *testing.T) {
+func TestStatusDefaultsAreFilledIn(t *testing.T) {
 	s := stores["memory"](t)
-	cfg := start(t, s, nil)
+	cfg := startConfig(t, s, nil)
 	const path = "/apis/net.example.com/v1/namespaces/default/gateways"
-	define(t, cfg, gateways, path)
+	createDefinition(t, cfg, gateways, path)
 	const begun, waiting = `"phase":"Pending"`, `"conditions":[{"reason":"Waiting","status":"Unknown","type":"Accepted"}]`
 	object := func(name, more string) string {
 		return `{"apiVersion":"net.example.com/v1","kind":"Gateway","metadata":{"name":"` + name + `"},"spec":{"class":"a"}` + more + `}`
@@ -55,12 +55,12 @@ func TestAStatusHasTheDefaultsOfItsDefinition(t *testing.T) {
 		case "PATCH":
 			headers = []string{"Content-Type", "application/merge-patch+json"}
 		case "PUT": // must have the resource version that it replaces
-			_, now := ask(t, cfg, "GET", path+"/a", "")
+			_, now := sendRequest(t, cfg, "GET", path+"/a", "")
 			_, version, _ := strings.Cut(now, `"resourceVersion":"`)
 			version, _, _ = strings.Cut(version, `"`)
 			c.body = strings.Replace(c.body, `"name":"a"`, `"name":"a","resourceVersion":"`+version+`"`, 1)
 		}
-		code, text := ask(t, cfg, c.method, path+c.path, c.body, headers...)
+		code, text := sendRequest(t, cfg, c.method, path+c.path, c.body, headers...)
 		for _, want := range c.wants {
 			if code >= 300 || !strings.Contains(text, want) {
 				t.Errorf("%d: %s %s: %d %s, want %s", i, c.method, c.path, code, text, want)
@@ -71,12 +71,12 @@ func TestAStatusHasTheDefaultsOfItsDefinition(t *testing.T) {
 		}
 	}
 	// Objects that were written without defaults have them too, on another server.
-	_, before := ask(t, cfg, "GET", path+"/b", "")
-	if _, after := ask(t, start(t, s, nil), "GET", path+"/b", ""); after != before {
+	_, before := sendRequest(t, cfg, "GET", path+"/b", "")
+	if _, after := sendRequest(t, startConfig(t, s, nil), "GET", path+"/b", ""); after != before {
 		t.Errorf("another server has\n%s, this one\n%s", after, before)
 	}
 	// A patch without changes writes at most once, for the defaults.
-	_, first := ask(
+	_, first := sendRequest(
 		t,
 		cfg,
 		"PATCH",
@@ -85,10 +85,10 @@ func TestAStatusHasTheDefaultsOfItsDefinition(t *testing.T) {
 		"Content-Type",
 		"application/merge-patch+json",
 	)
-	if _, second := ask(t, cfg, "PATCH", path+"/b", `{"spec":{"class":"a"}}`, "Content-Type", "application/merge-patch+json"); first != second {
+	if _, second := sendRequest(t, cfg, "PATCH", path+"/b", `{"spec":{"class":"a"}}`, "Content-Type", "application/merge-patch+json"); first != second {
 		t.Errorf("first\n%s, then\n%s", first, second)
 	}
-	if _, old := ask(t, cfg, "GET", "/apis/net.example.com/v1beta1/namespaces/default/gateways/b",
+	if _, old := sendRequest(t, cfg, "GET", "/apis/net.example.com/v1beta1/namespaces/default/gateways/b",
 		""); !strings.Contains(
 		old,
 		begun,

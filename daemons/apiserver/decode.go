@@ -19,17 +19,17 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// whole reads a request's body. If the length is known it reads into buffer, or into one allocation if buffer is too
+// readBody reads a request's body. If the length is known it reads into buffer, or into one allocation if buffer is too
 // small.
-func whole(r *http.Request, buffer []byte) ([]byte, error) {
+func readBody(r *http.Request, buffer []byte) ([]byte, error) {
 	if r.ContentLength <= 0 || r.ContentLength > maxBody {
 		return io.ReadAll(r.Body)
 	}
 	data := buffer[:0]
 	for int64(len(data)) < r.ContentLength {
 		// A large Content-Length costs the client nothing. So allocate at most four times what has arrived, or
-		// eagerBody.
-		room := min(r.ContentLength, max(4*int64(len(data)), eagerBody))
+		// initialBodySize.
+		room := min(r.ContentLength, max(4*int64(len(data)), initialBodySize))
 		if int64(cap(data)) < room {
 			data = append(make([]byte, 0, room), data...)
 		}
@@ -45,13 +45,13 @@ func whole(r *http.Request, buffer []byte) ([]byte, error) {
 	return data, nil
 }
 
-// eagerBody is how many bytes of a body are allocated before any of it arrives.
-const eagerBody = 32 << 10
+// initialBodySize is how many bytes of a body are allocated before any of it arrives.
+const initialBodySize = 32 << 10
 
-// body reads the request body as JSON or protobuf; YAML is converted to JSON. doubts are the errors that strict
-// decoding would report.
-func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
-	if data, err = whole(q.http, nil); err != nil {
+// readObjectBody reads the request body as JSON or protobuf; YAML is converted to JSON. doubts are the errors that
+// strict decoding would report.
+func readObjectBody(q *request) (data []byte, protobuf bool, doubts []error, err error) {
+	if data, err = readBody(q.http, nil); err != nil {
 		return nil, false, nil, fmt.Errorf("read the request: %w", err)
 	}
 	if len(data) == 0 && q.http.Method == http.MethodDelete {
@@ -59,39 +59,39 @@ func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
 	}
 	kind := runtime.ContentTypeJSON
 	if header := q.http.Header.Get("Content-Type"); header == runtime.ContentTypeProtobuf {
-		return data, true, nil, q.makeRoom(partsOfProtobuf(data))
+		return data, true, nil, q.reserveParts(countProtobufParts(data))
 	} else if header != "" && header != kind {
 		if kind, _, err = mime.ParseMediaType(header); err != nil {
-			return nil, false, nil, unsupported()
+			return nil, false, nil, unsupportedMediaType()
 		}
 	}
 	switch kind {
 	case runtime.ContentTypeJSON:
-		return data, false, nil, q.makeRoom(partsOfJSON(data))
+		return data, false, nil, q.reserveParts(countJSONParts(data))
 	case runtime.ContentTypeProtobuf:
-		return data, true, nil, q.makeRoom(partsOfProtobuf(data))
+		return data, true, nil, q.reserveParts(countProtobufParts(data))
 	case runtime.ContentTypeYAML, "text/yaml", "application/x-yaml":
-		if err = q.makeRoomToConvert(data); err != nil {
+		if err = q.reserveConvertedParts(data); err != nil {
 			return nil, false, nil, err
 		}
 		if data, doubts, err = fromYAML(data); err != nil && !apierrors.IsRequestEntityTooLargeError(err) {
 			err = apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
 		}
 	case runtime.ContentTypeCBOR:
-		if err = q.makeRoomToConvert(data); err != nil {
+		if err = q.reserveConvertedParts(data); err != nil {
 			return nil, false, nil, err
 		}
-		data, err = fromCBOR(data)
+		data, err = convertCBOR(data)
 	default:
-		return nil, false, nil, unsupported()
+		return nil, false, nil, unsupportedMediaType()
 	}
 	if err != nil {
 		return nil, false, nil, err
 	}
-	return data, false, doubts, q.makeRoom(partsOfJSON(data))
+	return data, false, doubts, q.reserveParts(countJSONParts(data))
 }
 
-func fromCBOR(data []byte) ([]byte, error) {
+func convertCBOR(data []byte) ([]byte, error) {
 	out, err := wire.FromCBOR(data)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -99,7 +99,7 @@ func fromCBOR(data []byte) ([]byte, error) {
 	return out, nil
 }
 
-func unsupported() error {
+func unsupportedMediaType() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
 		Reason: metav1.StatusReasonUnsupportedMediaType,
@@ -113,18 +113,18 @@ func (s *Server) decode(q *request, gvk schema.GroupVersionKind, obj runtime.Obj
 	if q.http.Header.Get("Content-Type") == runtime.ContentTypeProtobuf {
 		return decodeMessage(q, gvk, obj)
 	}
-	data, protobuf, doubts, err := body(q)
+	data, protobuf, doubts, err := readObjectBody(q)
 	if err != nil {
 		return err
 	}
 	if protobuf {
-		return fromProtobuf(data, gvk, obj)
+		return decodeProtobuf(data, gvk, obj)
 	}
-	return s.fromJSON(q, data, gvk, obj, doubts)
+	return s.decodeJSON(q, data, gvk, obj, doubts)
 }
 
-// fromJSON decodes strictly, and handles doubts as the fieldValidation parameter asks.
-func (s *Server) fromJSON(
+// decodeJSON decodes strictly, and handles doubts as the fieldValidation parameter asks.
+func (s *Server) decodeJSON(
 	q *request,
 	data []byte,
 	gvk schema.GroupVersionKind,
@@ -132,11 +132,11 @@ func (s *Server) fromJSON(
 	doubts []error,
 ) error {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
-		unknown, err := accept(q, data, gvk, u)
+		unknown, err := decodeCustom(q, data, gvk, u)
 		if err != nil {
 			return err
 		}
-		return tell(q, gvk, append(doubts, unknown...))
+		return reportStrictErrors(q, gvk, append(doubts, unknown...))
 	}
 	policy := q.query.Get("fieldValidation")
 	var unknown []error
@@ -146,14 +146,14 @@ func (s *Server) fromJSON(
 	} else {
 		unknown, err = kjson.UnmarshalStrict(data, obj)
 	}
-	if err := isKind(data, gvk, obj, err); err != nil {
+	if err := checkKind(data, gvk, obj, err); err != nil {
 		return err
 	}
-	return tell(q, gvk, append(doubts, unknown...))
+	return reportStrictErrors(q, gvk, append(doubts, unknown...))
 }
 
-// tell reports doubts as an error or as warnings, or drops them, as the fieldValidation parameter asks.
-func tell(q *request, gvk schema.GroupVersionKind, doubts []error) error {
+// reportStrictErrors reports doubts as an error or as warnings, or drops them, as the fieldValidation parameter asks.
+func reportStrictErrors(q *request, gvk schema.GroupVersionKind, doubts []error) error {
 	if len(doubts) == 0 {
 		return nil
 	}
@@ -161,56 +161,56 @@ func tell(q *request, gvk schema.GroupVersionKind, doubts []error) error {
 	switch policy {
 	case metav1.FieldValidationIgnore:
 	case metav1.FieldValidationStrict:
-		return undecodable(gvk, runtime.NewStrictDecodingError(doubts))
+		return newDecodeError(gvk, runtime.NewStrictDecodingError(doubts))
 	default:
 		for _, doubt := range doubts {
-			q.warnOf(doubt)
+			q.warnStrictError(doubt)
 		}
 	}
 	return nil
 }
 
-// fromProtobuf decodes a protobuf message with its envelope.
-func fromProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object) error {
+// decodeProtobuf decodes a protobuf message with its envelope.
+func decodeProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	message, ok := obj.(interface{ Unmarshal([]byte) error })
 	if !ok {
-		return unsupported()
+		return unsupportedMediaType()
 	}
 	raw, found := bytes.CutPrefix(data, []byte("k8s\x00"))
 	if !found {
 		return apierrors.NewBadRequest("the body does not begin as a protobuf object does")
 	}
-	is, raw, err := wire.Open(raw)
+	is, raw, err := wire.OpenEnvelope(raw)
 	if err != nil {
-		return undecodable(gvk, err)
+		return newDecodeError(gvk, err)
 	}
-	if err := matches(metav1.TypeMeta{APIVersion: is.APIVersion, Kind: is.Kind}, gvk, data); err != nil {
+	if err := checkTypeMeta(metav1.TypeMeta{APIVersion: is.APIVersion, Kind: is.Kind}, gvk, data); err != nil {
 		return err
 	}
 	if err := message.Unmarshal(raw); err != nil {
-		return undecodable(gvk, err)
+		return newDecodeError(gvk, err)
 	}
 	return nil
 }
 
-var bodies = sync.Pool{New: func() any { return new([]byte) }}
+var bodyBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// mostKept is the largest buffer, in bytes, that is kept for later bodies.
-const mostKept = 64 << 10
+// maxPooledBody is the largest buffer, in bytes, that is kept for later bodies.
+const maxPooledBody = 64 << 10
 
 // decodeMessage decodes a protobuf body. The object shares no memory with the body, so the buffer is pooled.
 func decodeMessage(q *request, gvk schema.GroupVersionKind, obj runtime.Object) error {
-	pooled := bodies.Get().(*[]byte)
-	defer bodies.Put(pooled)
-	data, err := whole(q.http, *pooled)
-	if cap(data) <= mostKept {
+	pooled := bodyBuffers.Get().(*[]byte)
+	defer bodyBuffers.Put(pooled)
+	data, err := readBody(q.http, *pooled)
+	if cap(data) <= maxPooledBody {
 		*pooled = data[:0]
 	}
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	if err := q.makeRoom(partsOfProtobuf(data)); err != nil {
+	if err := q.reserveParts(countProtobufParts(data)); err != nil {
 		return err
 	}
-	return fromProtobuf(data, gvk, obj)
+	return decodeProtobuf(data, gvk, obj)
 }

@@ -30,7 +30,7 @@ import (
 // deleteOptions reads the options of a deletion from the body, or from the query if the body is empty.
 func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
-	data, protobuf, _, err := body(q)
+	data, protobuf, _, err := readObjectBody(q)
 	switch {
 	case err != nil:
 		return nil, err
@@ -39,7 +39,7 @@ func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	case protobuf:
-		if err := fromProtobuf(data, schema.GroupVersionKind{}, o); err != nil {
+		if err := decodeProtobuf(data, schema.GroupVersionKind{}, o); err != nil {
 			return nil, err
 		}
 	default:
@@ -52,7 +52,7 @@ func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
 			)
 		}
 	}
-	if err := badOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
+	if err := invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
 		return nil, err
 	}
 	if grace := o.GracePeriodSeconds; grace != nil && *grace < 0 {
@@ -68,13 +68,13 @@ func (s *Server) delete(q *request) error {
 		return err
 	}
 	if ignoresReadErrors(o) && len(o.DryRun) == 0 {
-		return s.deleteUnread(q)
+		return s.deleteUnreadable(q)
 	}
-	e, gone, err := s.remove(q.http.Context(), q, q.key(), o)
+	e, gone, err := s.deleteObject(q.http.Context(), q, q.key(), o)
 	if err != nil {
 		return err
 	}
-	if !gone || returnsDeleted[q.served.Resource] {
+	if !gone || deletionReturnsObject[q.served.Resource] {
 		return writeEntry(q, http.StatusOK, e)
 	}
 	obj, err := e.Object()
@@ -96,8 +96,8 @@ func (s *Server) delete(q *request) error {
 	})
 }
 
-// returnsDeleted names the resources whose deletion returns the object itself, as upstream does.
-var returnsDeleted = map[string]bool{
+// deletionReturnsObject names the resources whose deletion returns the object itself, as upstream does.
+var deletionReturnsObject = map[string]bool{
 	"pods": true, "services": true, "serviceaccounts": true, "persistentvolumes": true, "persistentvolumeclaims": true,
 	"podtemplates": true, "resourcequotas": true, "storageclasses": true, "csinodes": true, "volumeattachments": true,
 	"csidrivers":              true,
@@ -105,9 +105,9 @@ var returnsDeleted = map[string]bool{
 	"resourceclaimtemplates": true, "resourceslices": true,
 }
 
-// remove deletes the object at a key. If something delays that, such as a finalizer, remove marks the object as being
-// deleted. It returns the object's last state and whether it is gone.
-func (s *Server) remove(
+// deleteObject deletes the object at a key. If something delays that, such as a finalizer, remove marks the object as
+// being deleted. It returns the object's last state and whether it is gone.
+func (s *Server) deleteObject(
 	ctx context.Context,
 	q *request,
 	key string,
@@ -117,23 +117,23 @@ func (s *Server) remove(
 	for ctx.Err() == nil {
 		if !fresh && live == nil {
 			var err error
-			if live, err = s.stored(ctx, q, key); err != nil {
+			if live, err = s.readStored(ctx, q, key); err != nil {
 				return nil, false, err
 			}
 			fresh = true
 		}
-		e, gone, lost, err := s.removeFrom(ctx, q, live, key, o)
+		e, gone, lost, err := s.deleteEntry(ctx, q, live, key, o)
 		if err == nil && !lost && (fresh || e.Revision != live.Revision || gone) {
 			return e, gone, nil
 		}
-		if err != nil && (fresh && !lost || errors.As(err, new(*uncertain))) {
+		if err != nil && (fresh && !lost || errors.As(err, new(*uncertainError))) {
 			return nil, false, err
 		}
-		again, readErr := s.stored(ctx, q, key)
+		again, readErr := s.readStored(ctx, q, key)
 		if readErr != nil {
 			return nil, false, readErr
 		}
-		if !lost && live0(again) == live0(live) {
+		if !lost && revisionOf(again) == revisionOf(live) {
 			return e, gone, err
 		}
 		live, fresh = again, true
@@ -141,7 +141,7 @@ func (s *Server) remove(
 	return nil, false, ctx.Err()
 }
 
-func (s *Server) removeFrom(
+func (s *Server) deleteEntry(
 	ctx context.Context,
 	q *request,
 	live *cache.Entry,
@@ -153,41 +153,41 @@ func (s *Server) removeFrom(
 		if !found {
 			name = key
 		}
-		return nil, false, false, apierrors.NewNotFound(q.gr(), name)
+		return nil, false, false, apierrors.NewNotFound(q.groupResource(), name)
 	}
 	w := &write{s: s, q: q, operation: "DELETE", live: live, dryRun: len(o.DryRun) > 0, deletion: o}
-	if w.seen, err = live.In(ctx, q.served.Kind); err != nil {
+	if w.liveConverted, err = live.ConvertTo(ctx, q.served.Kind); err != nil {
 		return nil, false, false, err
 	}
-	if w.old, err = w.seen.Object(); err != nil {
+	if w.old, err = w.liveConverted.Object(); err != nil {
 		return nil, false, false, apierrors.NewInternalError(err)
 	}
 	if err := checkPreconditions(q, w.old, o.Preconditions); err != nil {
 		return nil, false, false, err
 	}
-	if err := w.mutateAndApproveDeletion(live.Name); err != nil {
+	if err := w.admitDeletion(live.Name); err != nil {
 		return nil, false, false, err
 	}
 	w.obj = w.old.DeepCopyObject()
-	if err := w.mark(o); err != nil {
+	if err := w.markDeleting(o); err != nil {
 		return nil, false, false, err
 	}
 	if err := w.encode(); err != nil {
 		return nil, false, false, err
 	}
-	gone = w.released()
+	gone = w.canRemove()
 	e, lost, err = w.put(ctx)
 	return e, gone, lost, err
 }
 
-// mutateAndApproveDeletion calls all admission plugins for a deletion, which has no new object.
-func (w *write) mutateAndApproveDeletion(name string) error {
+// admitDeletion calls all admission plugins for a deletion, which has no new object.
+func (w *write) admitDeletion(name string) error {
 	a := w.admission()
 	a.Name, a.Subresource = name, ""
-	if err := w.s.mutate(w.q.http.Context(), w.s.o.Mutators, a); err != nil {
+	if err := w.s.runMutators(w.q.http.Context(), w.s.options.Mutators, a); err != nil {
 		return err
 	}
-	return w.s.approve(w.q.http.Context(), w.s.o.Validators, a)
+	return w.s.runValidators(w.q.http.Context(), w.s.options.Validators, a)
 }
 
 func checkPreconditions(q *request, obj runtime.Object, p *metav1.Preconditions) error {
@@ -200,7 +200,7 @@ func checkPreconditions(q *request, obj runtime.Object, p *metav1.Preconditions)
 	}
 	// upstream names the kind here
 	named := schema.GroupResource{Group: q.served.GVK.Group, Resource: q.served.GVK.Kind}
-	if uid := uidOf(p.UID); uid != "" && uid != string(m.GetUID()) {
+	if uid := uidString(p.UID); uid != "" && uid != string(m.GetUID()) {
 		return apierrors.NewConflict(
 			named,
 			m.GetName(),
@@ -227,13 +227,13 @@ func checkPreconditions(q *request, obj runtime.Object, p *metav1.Preconditions)
 	return nil
 }
 
-// mark sets the deletion timestamp, the grace period and the finalizers of the object.
-func (w *write) mark(o *metav1.DeleteOptions) error {
+// markDeleting sets the deletion timestamp, the grace period and the finalizers of the object.
+func (w *write) markDeleting(o *metav1.DeleteOptions) error {
 	m, err := meta.Accessor(w.obj)
 	if err != nil {
 		return err
 	}
-	m.SetFinalizers(heldBy(m.GetFinalizers(), o, w.q.served.Dependents))
+	m.SetFinalizers(deletionFinalizers(m.GetFinalizers(), o, w.q.served.Dependents))
 	if m.GetDeletionTimestamp() == nil {
 		for _, f := range w.q.served.Finalizers {
 			if !slices.Contains(m.GetFinalizers(), f) {
@@ -241,7 +241,7 @@ func (w *write) mark(o *metav1.DeleteOptions) error {
 			}
 		}
 	}
-	now := w.s.o.Now().UTC().Truncate(time.Second)
+	now := w.s.options.Now().UTC().Truncate(time.Second)
 	grace := int64(0)
 	if period := w.q.served.GracePeriod; period != nil {
 		grace = max(0, period(w.obj, o.GracePeriodSeconds))
@@ -267,9 +267,9 @@ func (w *write) mark(o *metav1.DeleteOptions) error {
 	return nil
 }
 
-// heldBy returns the finalizers of a deleted object after the propagation policy is applied. Without a policy, the
-// finalizers that the object already has decide, and otherwise the default of its kind.
-func heldBy(finalizers []string, o *metav1.DeleteOptions, usual kinds.Dependents) []string {
+// deletionFinalizers returns the finalizers of a deleted object after the propagation policy is applied. Without a
+// policy, the finalizers that the object already has decide, and otherwise the default of its kind.
+func deletionFinalizers(finalizers []string, o *metav1.DeleteOptions, usual kinds.Dependents) []string {
 	const orphan, foreground = metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents
 	want := ""
 	switch {
@@ -310,20 +310,20 @@ func (s *Server) deleteCollection(q *request) error {
 		return err
 	}
 	if ignoresReadErrors(o) {
-		return badOptions("DeleteOptions", field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
+		return invalidOptions("DeleteOptions", field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
 			"is not allowed with DELETECOLLECTION, try again after removing the option")})
 	}
-	limit := limitOf(which)
+	limit := pageLimit(which)
 	snapshot, revision, from, err := s.snapshot(q, &sel, which)
 	if err != nil {
 		return err
 	}
-	if err := sel.complete(q); err != nil {
+	if err := sel.checkReadable(q); err != nil {
 		return err
 	}
 	var chosen []*cache.Entry
-	next := token{Version: tokenVersion, Revision: revision}
-	err = sel.in(q, snapshot, from.Start, func(e *cache.Entry) bool {
+	next := continueToken{Version: tokenVersion, Revision: revision}
+	err = sel.eachConverted(q, snapshot, from.Start, func(e *cache.Entry) bool {
 		if limit > 0 && len(chosen) == limit {
 			next.Start = chosen[limit-1].Key
 			return false
@@ -337,26 +337,26 @@ func (s *Server) deleteCollection(q *request) error {
 	for _, e := range chosen {
 		one := *q
 		one.Namespace, one.Name = e.Namespace, e.Name
-		if _, _, err := s.remove(q.http.Context(), &one, e.Key, o); err != nil && !apierrors.IsNotFound(err) {
+		if _, _, err := s.deleteObject(q.http.Context(), &one, e.Key, o); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
 	return s.writeDeleted(q, chosen, next)
 }
 
-// release gives back the addresses that a deleted service had claimed.
-func (w *write) release(txn *store.Txn) {
+// releaseAddresses gives back the addresses that a deleted service had claimed.
+func (w *write) releaseAddresses(txn *store.Txn) {
 	if svc, ok := w.old.(*corev1.Service); ok && w.s.services != nil {
 		w.s.services.Release(svc, txn)
 	}
 }
 
 // writeDeleted answers with the list of deleted objects. If more are selected, the list has a token to continue with.
-func (s *Server) writeDeleted(q *request, deleted []*cache.Entry, next token) error {
+func (s *Server) writeDeleted(q *request, deleted []*cache.Entry, next continueToken) error {
 	if err := q.convert(deleted); err != nil {
 		return err
 	}
-	l := wire.List{Entries: deleted, Rows: rowsOf(q)}
+	l := wire.List{Entries: deleted, Rows: includeObject(q)}
 	l.Meta.ResourceVersion = strconv.FormatInt(next.Revision, 10)
 	if next.Start != "" {
 		l.Meta.Continue = next.String()

@@ -53,7 +53,7 @@ func TestEveryKindsDefaultPropagationPolicy(t *testing.T) {
 			if slices.Contains(without, name) {
 				want = []string{other}
 			}
-			if got := heldBy(c.has, c.o, k.Dependents); !slices.Equal(got, want) {
+			if got := deletionFinalizers(c.has, c.o, k.Dependents); !slices.Equal(got, want) {
 				t.Errorf("%s, %s: %v, want %v", name, c.what, got, want)
 			}
 		}

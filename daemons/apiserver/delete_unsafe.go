@@ -26,40 +26,41 @@ func ignoresReadErrors(o *metav1.DeleteOptions) bool {
 	return ignore != nil && *ignore
 }
 
-// deleteUnread deletes an object that cannot be read, if the user may do that. Its finalizers, owners and dependents
-// are unknown, so they are ignored. Watches need no event: they had to list again when the object became unreadable.
-func (s *Server) deleteUnread(q *request) error {
+// deleteUnreadable deletes an object that cannot be read, if the user may do that. Its finalizers, owners and
+// dependents are unknown, so they are ignored. Watches need no event: they had to list again when the object became
+// unreadable.
+func (s *Server) deleteUnreadable(q *request) error {
 	ctx := q.http.Context()
-	q.trail.annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
+	q.auditRecord.annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
 	asked := q.Request
 	asked.Verb = ignoreReadErrorsVerb
-	if len(s.o.Authorizers) > 0 {
-		if err := s.allowed(ctx, q.user, asked); err != nil {
+	if len(s.options.Authorizers) > 0 {
+		if err := s.authorizeUser(ctx, q.user, asked); err != nil {
 			return apierrors.NewForbidden(
-				q.gr(),
+				q.groupResource(),
 				q.Name,
 				fmt.Errorf("not permitted to do %q, reason: %w", ignoreReadErrorsVerb, err),
 			)
 		}
 	}
 	key := q.key()
-	live, err := s.stored(ctx, q, key)
+	live, err := s.readStored(ctx, q, key)
 	why := (*store.Unreadable)(nil)
 	switch {
 	case errors.As(err, &why):
 	case err != nil:
 		return err
 	case live == nil:
-		return apierrors.NewNotFound(q.gr(), q.Name)
+		return apierrors.NewNotFound(q.groupResource(), q.Name)
 	default:
-		return invalid(
+		return invalidError(
 			schema.GroupKind{Group: q.Group, Kind: q.GroupVersionResource.Resource},
 			q.Name,
 			field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
 				"is exclusively used to delete corrupt object(s), try again by removing this option")},
 		)
 	}
-	if why.Passing {
+	if why.Temporary {
 		return apierrors.NewInternalError(
 			fmt.Errorf(
 				"the object is not deleted, since it can be read when the plugin that keeps its key answers: %w",
@@ -67,7 +68,7 @@ func (s *Server) deleteUnread(q *request) error {
 			),
 		)
 	}
-	if err := s.approveUnread(ctx, q); err != nil {
+	if err := s.admitUnreadableDeletion(ctx, q); err != nil {
 		return err
 	}
 	full := s.cache.Key(q.kind(), key)
@@ -76,10 +77,10 @@ func (s *Server) deleteUnread(q *request) error {
 		store.Txn{Guards: []store.Guard{{Key: full, Revision: why.Revision}}, Deletes: []string{full}},
 	)
 	if err != nil {
-		return unavailable(err)
+		return unavailableError(err)
 	}
 	if !r.Done {
-		return apierrors.NewConflict(q.gr(), q.Name, errors.New("the object was written meanwhile"))
+		return apierrors.NewConflict(q.groupResource(), q.Name, errors.New("the object was written meanwhile"))
 	}
 	s.log.Warn("deleted what could not be read", "key", full, "revision", why.Revision, "user", q.user.Name)
 	return q.media.WriteObject(q.w, http.StatusOK, statusKind, &metav1.Status{
@@ -88,9 +89,9 @@ func (s *Server) deleteUnread(q *request) error {
 	})
 }
 
-// approveUnread calls the validating plugins with an object that has only its name and namespace. Checks that depend on
-// unreadable objects are skipped, because this request is the way to delete those objects.
-func (s *Server) approveUnread(ctx context.Context, q *request) error {
+// admitUnreadableDeletion calls the validating plugins with an object that has only its name and namespace. Checks that
+// depend on unreadable objects are skipped, because this request is the way to delete those objects.
+func (s *Server) admitUnreadableDeletion(ctx context.Context, q *request) error {
 	w := &write{s: s, q: q, operation: "DELETE", old: q.served.New()}
 	m, err := meta.Accessor(w.old)
 	if err != nil {
@@ -101,5 +102,5 @@ func (s *Server) approveUnread(ctx context.Context, q *request) error {
 	w.old.GetObjectKind().SetGroupVersionKind(q.served.GVK)
 	a := w.admission()
 	a.Name, a.Subresource = q.Name, ""
-	return s.approve(ctx, s.o.Validators, a)
+	return s.runValidators(ctx, s.options.Validators, a)
 }

@@ -11,18 +11,18 @@ import (
 
 // Like upstream, the server drops fields of disabled features from objects that clients send, because nothing
 // implements them.
-func TestFieldsOfFeaturesThatAreOffAreDropped(t *testing.T) {
+func TestFieldsOfDisabledFeaturesAreDropped(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	c := serve(t, s)
-	admin := c.as(certs.Admin())
+	c := serveCluster(t, s)
+	admin := c.configFor(certs.Admin())
 	const pod = `"containers":[{"name":"c","image":"i"}],"schedulingGroup":{"podGroupName":"g"},"evictionResponders":[{"name":"x.io/y","priority":10000}]`
 	const template = `"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{` + pod + `}}`
 	inTemplate := [][]string{
 		{"spec", "template", "spec", "schedulingGroup"},
 		{"spec", "template", "spec", "evictionResponders"},
 	}
-	if code, text := ask(t, admin, "POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"default"}}`); code != http.StatusCreated {
+	if code, text := sendRequest(t, admin, "POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"default"}}`); code != http.StatusCreated {
 		t.Fatal(code, text)
 	}
 	for _, k := range []struct {
@@ -64,17 +64,17 @@ func TestFieldsOfFeaturesThatAreOffAreDropped(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, path := range k.gone {
-				if got := under(obj, path...); got != nil {
+				if got := valueAt(obj, path...); got != nil {
 					t.Errorf("%s %s: %v is %v", what, k.path, path, got)
 				}
 			}
-			if under(obj, k.kept...) == nil {
+			if valueAt(obj, k.kept...) == nil {
 				t.Errorf("%s %s: %v is gone, too", what, k.path, k.kept)
 			}
 		}
-		code, text := ask(t, admin, "POST", k.path, `{"metadata":{"name":"x"},"spec":{`+k.spec+`}}`)
+		code, text := sendRequest(t, admin, "POST", k.path, `{"metadata":{"name":"x"},"spec":{`+k.spec+`}}`)
 		check("POST", code, http.StatusCreated, text)
-		code, text = ask(
+		code, text = sendRequest(
 			t,
 			admin,
 			"PATCH",
@@ -85,7 +85,7 @@ func TestFieldsOfFeaturesThatAreOffAreDropped(t *testing.T) {
 		)
 		check("PATCH", code, http.StatusOK, text)
 	}
-	code, text := ask(
+	code, text := sendRequest(
 		t,
 		admin,
 		"PATCH",
@@ -96,12 +96,12 @@ func TestFieldsOfFeaturesThatAreOffAreDropped(t *testing.T) {
 	)
 	var claim map[string]any
 	if err := json.Unmarshal([]byte(text), &claim); err != nil || code != http.StatusOK ||
-		under(claim, "status", "healthStatus") != nil {
+		valueAt(claim, "status", "healthStatus") != nil {
 		t.Errorf("a claim's health is taken: %d %s (%v)", code, text, err)
 	}
 }
 
-func under(obj map[string]any, path ...string) any {
+func valueAt(obj map[string]any, path ...string) any {
 	var at any = obj
 	for _, name := range path {
 		m, ok := at.(map[string]any)

@@ -14,21 +14,21 @@ import (
 	"clusterctl/daemons/store/sealed"
 )
 
-// encrypted wraps the store with the encryption that cfg configures. /readyz/encryption-config fails if the
+// withEncryption wraps the store with the encryption that cfg configures. /readyz/encryption-config fails if the
 // configuration file on disk cannot be loaded. /readyz/encryption-rewritten reports whether every stored object has
 // been written with the first provider. The returned check is for /readyz: it fails while a KMS plugin in use does not
 // answer. It is nil without encryption.
-func encrypted(cfg config.APIServer, s store.Store, env run.Env) (
+func withEncryption(cfg config.APIServer, s store.Store, env run.Env) (
 	store.Store, run.Check, []func(context.Context, *Server) error, error,
 ) {
 	if cfg.EncryptionProviderConfig == "" {
-		env.Health.Tell(
+		env.Health.AddInformational(
 			"encryption-rewritten",
 			func() error { return nil },
 		) // nothing is encrypted, so nothing needs rewriting
 		return s, nil, nil, nil
 	}
-	names := newStorageNames(cfg.EtcdPrefix)
+	names := newStorageKeys(cfg.EtcdPrefix)
 	sealed, err := sealed.Open(sealed.Config{
 		Store: s, File: cfg.EncryptionProviderConfig, Log: env.Log, Prefixes: names.prefixOf,
 		Resource: names.resourceOf,
@@ -36,17 +36,17 @@ func encrypted(cfg config.APIServer, s store.Store, env run.Env) (
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	env.Health.Tell("encryption-config", sealed.Reload)
-	env.Health.Tell("encryption-rewritten", sealed.Rewritten)
+	env.Health.AddInformational("encryption-config", sealed.Reload)
+	env.Health.AddInformational("encryption-rewritten", sealed.CheckRewritten)
 	task := func(ctx context.Context, server *Server) error {
-		return sealed.Run(ctx, server.rewritten)
+		return sealed.Run(ctx, server.rewrittenResources)
 	}
-	return sealed, sealed.Plugins, []func(context.Context, *Server) error{task}, nil
+	return sealed, sealed.PluginHealth, []func(context.Context, *Server) error{task}, nil
 }
 
-// rewritten returns the resources whose values are rewritten after a change of keys. It leaves out events: they expire
-// before that matters, and rewriting would lose their time to live.
-func (s *Server) rewritten() (list []schema.GroupResource) {
+// rewrittenResources returns the resources whose values are rewritten after a change of keys. It leaves out events:
+// they expire before that matters, and rewriting would lose their time to live.
+func (s *Server) rewrittenResources() (list []schema.GroupResource) {
 	for _, r := range s.cache.Resources() {
 		if gr := r.Kind.GR(); gr.Resource != "events" {
 			list = append(list, gr)
@@ -55,15 +55,15 @@ func (s *Server) rewritten() (list []schema.GroupResource) {
 	return list
 }
 
-// storageNames maps store keys to resources, and resources to key prefixes.
-type storageNames struct {
+// storageKeys maps store keys to resources, and resources to key prefixes.
+type storageKeys struct {
 	prefix     string // ends in a slash
 	byKey      map[string]schema.GroupResource
 	byResource map[schema.GroupResource]string
 }
 
-func newStorageNames(prefix string) *storageNames {
-	n := &storageNames{
+func newStorageKeys(prefix string) *storageKeys {
+	n := &storageKeys{
 		prefix:     strings.TrimSuffix(prefix, "/") + "/",
 		byKey:      map[string]schema.GroupResource{},
 		byResource: map[schema.GroupResource]string{},
@@ -78,7 +78,7 @@ func newStorageNames(prefix string) *storageNames {
 
 // resourceOf returns the resource that a key belongs to. Keys of custom resources begin with the group, which has a
 // dot.
-func (n *storageNames) resourceOf(key string) schema.GroupResource {
+func (n *storageKeys) resourceOf(key string) schema.GroupResource {
 	rest, ok := strings.CutPrefix(key, n.prefix)
 	if !ok {
 		return schema.GroupResource{}
@@ -97,7 +97,7 @@ func (n *storageNames) resourceOf(key string) schema.GroupResource {
 	return schema.GroupResource{}
 }
 
-func (n *storageNames) prefixOf(gr schema.GroupResource) string {
+func (n *storageKeys) prefixOf(gr schema.GroupResource) string {
 	if key, ok := n.byResource[gr]; ok {
 		return n.prefix + key + "/"
 	}

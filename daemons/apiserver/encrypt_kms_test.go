@@ -19,8 +19,8 @@ import (
 	"clusterctl/tests/kmsplugin/kmstest"
 )
 
-// kept returns a KMS plugin, and a change that makes an API server use it.
-func kept(t *testing.T, timeout string) (plugin *kmstest.Plugin, change func(*config.APIServer)) {
+// startPlugin returns a KMS plugin, and a change that makes an API server use it.
+func startPlugin(t *testing.T, timeout string) (plugin *kmstest.Plugin, change func(*config.APIServer)) {
 	dir, plugin := t.TempDir(), kmstest.New(t)
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
 		"[secrets]\n  providers:\n" +
@@ -29,12 +29,12 @@ func kept(t *testing.T, timeout string) (plugin *kmstest.Plugin, change func(*co
 			plugin.Endpoint(),
 			timeout,
 		)
-	file(t, dir, "encryption.yaml", []byte(text))
+	writeFile(t, dir, "encryption.yaml", []byte(text))
 	return plugin, func(cfg *config.APIServer) { cfg.EncryptionProviderConfig = filepath.Join(dir, "encryption.yaml") }
 }
 
-// unread returns nil if a client's error states that a Secret cannot be decrypted, and names the plugin.
-func unread(what string, err error) error {
+// checkUnreadableError returns nil if a client's error states that a Secret cannot be decrypted, and names the plugin.
+func checkUnreadableError(what string, err error) error {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok || status.Status().Code != http.StatusInternalServerError {
 		return fmt.Errorf("%s: %w", what, err)
@@ -53,18 +53,18 @@ func unread(what string, err error) error {
 // An API server whose KMS plugin is unavailable still reads values whose seed it has cached. Reading another object
 // fails with the reason, and so does a list that would include it, until the plugin answers.
 // Proves S10, S12.
-func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
+func TestUndecryptableObjectsAreErrors(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	ctx := context.Background()
-	at := func(how func(*config.APIServer)) (*cluster, *kubernetes.Clientset) {
-		c := serve(t, s, how)
-		return c, kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
+	at := func(how func(*config.APIServer)) (*testCluster, *kubernetes.Clientset) {
+		c := serveCluster(t, s, how)
+		return c, kubernetes.NewForConfigOrDie(c.configFor(certs.Admin()))
 	}
-	sound, how := kept(t, "20s")
+	sound, how := startPlugin(t, "20s")
 	sound.Start(t)
 	_, first := at(how)
-	frail, how := kept(t, "1s")
+	frail, how := startPlugin(t, "1s")
 	stop := frail.Start(t)
 	c, second := at(how)
 
@@ -73,7 +73,7 @@ func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop()
-	wait(t, func() error {
+	waitUntil(t, func() error {
 		got, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{})
 		if err == nil && string(got.Data["word"]) != "old" {
 			err = fmt.Errorf("read as %v", got.Data)
@@ -86,14 +86,14 @@ func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
 	}
 	asks := func(what string, f func() error) {
 		t.Helper()
-		if err := unread(what, f()); err != nil {
+		if err := checkUnreadableError(what, f()); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, version := range []string{"", "0"} {
-		wait(t, func() error { // at version 0, as soon as the cache has the change
+		waitUntil(t, func() error { // at version 0, as soon as the cache has the change
 			_, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{ResourceVersion: version})
-			return unread("get at "+version, err)
+			return checkUnreadableError("get at "+version, err)
 		})
 	}
 	asks("list", func() error { _, err := second.CoreV1().Secrets("").List(ctx, metav1.ListOptions{}); return err })
@@ -124,7 +124,7 @@ func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
 	}
 
 	frail.Start(t)
-	wait(t, func() error {
+	waitUntil(t, func() error {
 		got, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{})
 		if err == nil && string(got.Data["word"]) != "new" {
 			t.Errorf("read as %s", got.Data["word"])
@@ -134,44 +134,44 @@ func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
 	if list, err := second.CoreV1().Secrets("").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
 		t.Errorf("listed as %v, %v", list, err)
 	}
-	wait(t, func() error { return c.well("/healthz/kms-providers") })
+	waitUntil(t, func() error { return c.checkHealth("/healthz/kms-providers") })
 }
 
 // Without its plugin a server starts, is not ready, and reports that Secrets cannot be decrypted.
 // Proves S10.
-func TestAServerThatStartsWithoutItsPluginIsNotReadyUntilItIsThere(t *testing.T) {
+func TestServerIsNotReadyWithoutItsKMSPlugin(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	ctx := context.Background()
-	sound, how := kept(t, "20s")
+	sound, how := startPlugin(t, "20s")
 	sound.Start(t)
-	first := kubernetes.NewForConfigOrDie(serve(t, s, how).as(certs.Admin()))
+	first := kubernetes.NewForConfigOrDie(serveCluster(t, s, how).configFor(certs.Admin()))
 	if _, err := first.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}},
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	late, how := kept(t, "200ms")
-	c := launch(t, s, how)
-	second := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
-	wait(t, func() error {
+	late, how := startPlugin(t, "200ms")
+	c := startCluster(t, s, how)
+	second := kubernetes.NewForConfigOrDie(c.configFor(certs.Admin()))
+	waitUntil(t, func() error {
 		_, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{})
-		return unread("get", err)
+		return checkUnreadableError("get", err)
 	})
-	if err := c.well("/readyz/kms-providers"); err == nil {
+	if err := c.checkHealth("/readyz/kms-providers"); err == nil {
 		t.Error("its plugin is said to be well")
 	}
-	if c.unready() == nil {
+	if c.readinessError() == nil {
 		t.Error("it is ready without its plugin")
 	}
 	_, err := second.CoreV1().
 		Secrets("default").
 		Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "t"}}, metav1.CreateOptions{})
-	if err := unread("create", err); err != nil {
+	if err := checkUnreadableError("create", err); err != nil {
 		t.Error(err)
 	}
 	late.Start(t)
-	wait(t, c.unready)
-	wait(t, func() error {
+	waitUntil(t, c.readinessError)
+	waitUntil(t, func() error {
 		_, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{})
 		return err
 	})

@@ -21,8 +21,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// well requests a health check without credentials.
-func (c *cluster) well(path string) error {
+// checkHealth requests a health check without credentials.
+func (c *testCluster) checkHealth(path string) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.ca.Cert)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
@@ -38,7 +38,7 @@ func (c *cluster) well(path string) error {
 	return nil
 }
 
-func encryption(keys ...string) string {
+func encryptionConfiguration(keys ...string) string {
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
 		"[secrets]\n  providers:\n  - secretbox:\n      keys:\n"
 	for _, k := range keys {
@@ -50,14 +50,14 @@ func encryption(keys ...string) string {
 }
 
 // Secrets are stored encrypted, and a new key replaces the old one while the server runs.
-func TestSecretsAreEncryptedAtRestAndTheKeyIsRotated(t *testing.T) {
+func TestSecretsAreEncryptedAndKeysRotate(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "encryption.yaml")
-	file(t, dir, "encryption.yaml", []byte(encryption("a")))
-	c := serve(t, s, func(cfg *config.APIServer) { cfg.EncryptionProviderConfig = path })
-	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
+	writeFile(t, dir, "encryption.yaml", []byte(encryptionConfiguration("a")))
+	c := serveCluster(t, s, func(cfg *config.APIServer) { cfg.EncryptionProviderConfig = path })
+	client := kubernetes.NewForConfigOrDie(c.configFor(certs.Admin()))
 	ctx := context.Background()
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "s"},
@@ -82,22 +82,22 @@ func TestSecretsAreEncryptedAtRestAndTheKeyIsRotated(t *testing.T) {
 		t.Errorf("a namespace is stored as %+v, %v", kv, err)
 	}
 	for _, step := range [][]string{{"a", "b"}, {"b", "a"}, {"b"}} {
-		if err := os.WriteFile(path, []byte(encryption(step...)), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(encryptionConfiguration(step...)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.well("/readyz/encryption-config"); err != nil {
+		if err := c.checkHealth("/readyz/encryption-config"); err != nil {
 			t.Fatal(err)
 		}
-		wait(t, func() error { return c.well("/readyz/encryption-rewritten") })
+		waitUntil(t, func() error { return c.checkHealth("/readyz/encryption-rewritten") })
 		written("k8s:enc:secretbox:v1:" + step[0] + ":")
 	}
 	if err := os.WriteFile(path, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c.well("/readyz/encryption-config") == nil {
+	if c.checkHealth("/readyz/encryption-config") == nil {
 		t.Error("a file without sense is said to be in use")
 	}
-	if err := c.well("/readyz"); err != nil {
+	if err := c.checkHealth("/readyz"); err != nil {
 		t.Errorf("the server is not ready with its former keys: %v", err)
 	}
 	written("k8s:enc:secretbox:v1:b:")

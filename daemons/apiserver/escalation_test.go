@@ -16,12 +16,12 @@ import (
 
 // Users cannot grant rights that they do not have, by any kind of write.
 // Proves S12.
-func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
+func TestUsersCannotGrantRightsTheyLack(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	c := serve(t, s)
-	ctx := bounded(t)
-	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin())).RbacV1()
+	c := serveCluster(t, s)
+	ctx := timeoutContext(t)
+	client := kubernetes.NewForConfigOrDie(c.configFor(certs.Admin())).RbacV1()
 	writes := []string{"get", "list", "create", "update", "patch", "delete", "deletecollection"}
 	rules := []rbacv1.PolicyRule{
 		{
@@ -49,7 +49,7 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	admin, jane := c.as(certs.Admin()), c.as(certs.Request{CommonName: "jane"})
+	admin, jane := c.configFor(certs.Admin()), c.configFor(certs.Request{CommonName: "jane"})
 
 	const api = "rbac.authorization.k8s.io/v1"
 	role := func(kind, meta, resource string) string {
@@ -92,13 +92,13 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 		}
 		// An administrator has created the objects before.
 		if k.kind == "Role" {
-			if code, text := ask(t, admin, "POST", "/apis/"+api+"/clusterroles",
+			if code, text := sendRequest(t, admin, "POST", "/apis/"+api+"/clusterroles",
 				role("ClusterRole", name("weak"), "configmaps")); code != 201 {
 				t.Fatal(code, text)
 			}
 		}
 		for n, strong := range map[string]bool{"little": false, "much": true} {
-			if code, text := ask(t, admin, "POST", k.path, k.text(name(n), strong)); code != 201 {
+			if code, text := sendRequest(t, admin, "POST", k.path, k.text(name(n), strong)); code != 201 {
 				t.Fatal(code, text)
 			}
 		}
@@ -188,11 +188,12 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 			)
 		}
 		for _, try := range tries {
-			if code, text := ask(t, jane, try.method, try.path, try.body, kindOf(try.content)...); code != 403 {
+			if code, text := sendRequest(t, jane, try.method, try.path, try.body,
+				contentTypeHeader(try.content)...); code != 403 {
 				t.Errorf("%s of a %s: %d %s", try.how, k.kind, code, text)
 			}
 		}
-		if list, text := ask(t, admin, "GET", k.path+"/a", ""); list != 404 {
+		if list, text := sendRequest(t, admin, "GET", k.path+"/a", ""); list != 404 {
 			t.Errorf("a %s was made: %s", k.kind, text)
 		}
 		// Jane may grant the rights that she has, and those of roles that she may escalate or bind by name.
@@ -203,7 +204,7 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 		}
 		if k.grow != "" {
 			// A POST has no name in its path, so a right that is limited to that name does not cover it.
-			if code, text := ask(t, jane, "POST", k.path, k.text(name("free"), true)); code != 403 {
+			if code, text := sendRequest(t, jane, "POST", k.path, k.text(name("free"), true)); code != 403 {
 				t.Errorf("a POST of a %s that may be escalated by its name: %d %s", k.kind, code, text)
 			}
 			fine = append(
@@ -215,13 +216,14 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 				try{"a binding of what may be bound", "POST", k.path, binding(k.kind, name("bound"), "free"), ""})
 		}
 		for _, try := range fine {
-			if code, text := ask(t, jane, try.method, try.path, try.body, kindOf(try.content)...); code != 201 {
+			if code, text := sendRequest(t, jane, try.method, try.path, try.body,
+				contentTypeHeader(try.content)...); code != 201 {
 				t.Errorf("%s of a %s that she may: %d %s", try.how, k.kind, code, text)
 			}
 		}
 	}
 	var is rbacv1.ClusterRole
-	if _, text := ask(t, admin, "GET", "/apis/"+api+"/clusterroles/little", ""); json.Unmarshal(
+	if _, text := sendRequest(t, admin, "GET", "/apis/"+api+"/clusterroles/little", ""); json.Unmarshal(
 		[]byte(text),
 		&is,
 	) != nil ||
@@ -234,25 +236,25 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 // A user who may only read a kubelet through the server cannot run commands in its pods, although a WebSocket starts
 // with a GET.
 // Proves S08.
-func TestReadingAKubeletThroughTheServerRunsNothing(t *testing.T) {
+func TestKubeletReadersCannotRunCommands(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	c := serve(t, s)
-	admin := c.as(certs.Admin())
+	c := serveCluster(t, s)
+	admin := c.configFor(certs.Admin())
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
 	for path, body := range map[string]string{
 		"/api/v1/nodes":              `{"metadata":{"name":"bare"}}`,
 		rbac + "clusterroles":        `{"metadata":{"name":"reads"},"rules":[{"apiGroups":[""],"resources":["nodes/proxy"],"verbs":["get"]}]}`,
 		rbac + "clusterrolebindings": `{"metadata":{"name":"reads"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reads"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"jane"}]}`,
 	} {
-		if code, text := ask(t, admin, "POST", path, body); code != 201 {
+		if code, text := sendRequest(t, admin, "POST", path, body); code != 201 {
 			t.Fatalf("%s: %d %s", path, code, text)
 		}
 	}
-	jane := c.as(certs.Request{CommonName: "jane"})
+	jane := c.configFor(certs.Request{CommonName: "jane"})
 	// The grant takes effect a moment after it was written, when the cache has it.
-	wait(t, func() error {
-		code, text := ask(t, jane, "GET", "/api/v1/nodes/bare/proxy/metrics", "")
+	waitUntil(t, func() error {
+		code, text := sendRequest(t, jane, "GET", "/api/v1/nodes/bare/proxy/metrics", "")
 		if code != 503 { // allowed, but there is no kubelet
 			return fmt.Errorf("what she was granted does not hold: %d %s", code, text)
 		}
@@ -265,13 +267,13 @@ func TestReadingAKubeletThroughTheServerRunsNothing(t *testing.T) {
 		"//exec/shop/web/main": 403, "/./exec/shop/web/main": 403, "/pods/../exec/shop/web/main": 403,
 		"/%65xec/shop/web/main": 403, "/exec": 403,
 	} {
-		if code, text := ask(t, jane, "GET", "/api/v1/nodes/bare/proxy"+path, ""); code != want {
+		if code, text := sendRequest(t, jane, "GET", "/api/v1/nodes/bare/proxy"+path, ""); code != want {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
 }
 
-func kindOf(content string) []string {
+func contentTypeHeader(content string) []string {
 	if content == "" {
 		return nil
 	}

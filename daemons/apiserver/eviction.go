@@ -21,7 +21,7 @@ const maxDisrupted = 2000
 
 var (
 	evictionKind = policyv1.SchemeGroupVersion.WithKind("Eviction")
-	budgets      = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
+	budgetsGVR   = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
 )
 
 // evict deletes a pod, unless a disruption budget does not allow it.
@@ -36,7 +36,7 @@ func (s *Server) evict(q *request) error {
 	if err := s.decode(q, evictionKind, e); err != nil {
 		return err
 	}
-	if err := inNamespace(q, e); err != nil {
+	if err := setNamespace(q, e); err != nil {
 		return err
 	}
 	if e.Name != "" && e.Name != q.Name {
@@ -49,16 +49,17 @@ func (s *Server) evict(q *request) error {
 	if values := q.query["dryRun"]; len(values) > 0 {
 		o.DryRun = values
 	}
-	if err := badOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
+	if err := invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
 		return err
 	}
-	pod, err := s.evictable(q, o)
+	pod, err := s.evictablePod(q, o)
 	if err != nil {
 		return err
 	}
 	// All admission plugins run before the budget is spent, since a refusal does not give it back. Otherwise a node
 	// could use up the budgets of other nodes' pods.
-	if err := s.presentTo(s.o.Validators, q, "CREATE", evictionKind, e, len(o.DryRun) > 0); err != nil {
+	if err := s.admitSubresourceWith(s.options.Validators, q, "CREATE", evictionKind, e,
+		len(o.DryRun) > 0); err != nil {
 		return err
 	}
 	// The deletion must apply to the same pod that was checked.
@@ -77,12 +78,12 @@ func (s *Server) evict(q *request) error {
 	)
 }
 
-// evictable returns the pod that is to be evicted.
-func (s *Server) evictable(q *request, o *metav1.DeleteOptions) (*corev1.Pod, error) {
-	if _, err := s.fresh(q.http.Context(), ""); err != nil {
+// evictablePod returns the pod that is to be evicted.
+func (s *Server) evictablePod(q *request, o *metav1.DeleteOptions) (*corev1.Pod, error) {
+	if _, err := s.waitForVersion(q.http.Context(), ""); err != nil {
 		return nil, err
 	}
-	entry, err := q.live()
+	entry, err := q.liveEntry()
 	if err != nil {
 		return nil, err
 	}
@@ -97,11 +98,11 @@ func (s *Server) evictable(q *request, o *metav1.DeleteOptions) (*corev1.Pod, er
 	return pod, checkPreconditions(q, pod, o.Preconditions)
 }
 
-// evictionTries is how often an eviction is tried when it conflicts with other writes of its pod, as upstream does.
+// evictionAttempts is how often an eviction is tried when it conflicts with other writes of its pod, as upstream does.
 // evictionPause is the time between two tries.
 const (
-	evictionTries = 20
-	evictionPause = 500 * time.Millisecond
+	evictionAttempts = 20
+	evictionPause    = 500 * time.Millisecond
 )
 
 // evictPod charges a pod's eviction to its disruption budget, and deletes the pod. If the pod's state made the eviction
@@ -109,8 +110,8 @@ const (
 func (s *Server) evictPod(q *request, pod *corev1.Pod, o *metav1.DeleteOptions) error {
 	ours := o.Preconditions.ResourceVersion == nil // false if the client asked for a certain version
 	for try := 1; !needsBudget(pod); try++ {
-		err := s.removeEvicted(q, pod, o, !over(pod))
-		if !ours || !apierrors.IsConflict(err) || try == evictionTries {
+		err := s.removeEvicted(q, pod, o, !isFinishedOrDeleting(pod))
+		if !ours || !apierrors.IsConflict(err) || try == evictionAttempts {
 			return err
 		}
 		select {
@@ -118,17 +119,17 @@ func (s *Server) evictPod(q *request, pod *corev1.Pod, o *metav1.DeleteOptions) 
 		case <-q.http.Context().Done():
 			return err
 		}
-		if pod, err = s.evictable(q, o); err != nil {
+		if pod, err = s.evictablePod(q, o); err != nil {
 			return err
 		}
 	}
-	spares, err := s.spend(q, pod, len(o.DryRun) > 0)
+	spares, err := s.takeDisruption(q, pod, len(o.DryRun) > 0)
 	if err != nil {
 		return err
 	}
 	err = s.removeEvicted(q, pod, o, spares != "")
 	if ours && spares != "" && apierrors.IsConflict(err) {
-		return beingProcessed(spares)
+		return budgetBusyError(spares)
 	}
 	return err
 }
@@ -145,14 +146,14 @@ func (s *Server) removeEvicted(q *request, pod *corev1.Pod, o *metav1.DeleteOpti
 			return err
 		}
 	}
-	_, _, err := s.remove(q.http.Context(), q, q.key(), o)
+	_, _, err := s.deleteObject(q.http.Context(), q, q.key(), o)
 	return err
 }
 
 // markEvicted records in the pod's status why it is evicted. If must names a resource version, markEvicted replaces it
 // with the version that this write produces.
 func (s *Server) markEvicted(q *request, must *metav1.Preconditions) error {
-	w, one, err := s.writeAs(
+	w, one, err := s.newInnerWrite(
 		q.http.Context(),
 		q,
 		corev1.SchemeGroupVersion.WithResource("pods"),
@@ -166,13 +167,13 @@ func (s *Server) markEvicted(q *request, must *metav1.Preconditions) error {
 	e, err := w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) {
 		stored, ok := live.(*corev1.Pod)
 		if !ok {
-			return nil, apierrors.NewNotFound(one.gr(), one.Name)
+			return nil, apierrors.NewNotFound(one.groupResource(), one.Name)
 		}
 		if err := checkPreconditions(q, stored, must); err != nil {
 			return nil, err
 		}
 		pod := stored.DeepCopy()
-		setCondition(
+		setPodCondition(
 			pod,
 			corev1.PodCondition{
 				Type:               corev1.DisruptionTarget,
@@ -200,18 +201,18 @@ func (s *Server) markEvicted(q *request, must *metav1.Preconditions) error {
 // needsBudget reports whether a pod's eviction counts against a disruption budget. It does not if the pod is finished,
 // not started, or being deleted already.
 func needsBudget(pod *corev1.Pod) bool {
-	return !over(pod) && pod.Status.Phase != corev1.PodPending
+	return !isFinishedOrDeleting(pod) && pod.Status.Phase != corev1.PodPending
 }
 
-// over reports whether a pod is finished or being deleted.
-func over(pod *corev1.Pod) bool {
+// isFinishedOrDeleting reports whether a pod is finished or being deleted.
+func isFinishedOrDeleting(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		pod.DeletionTimestamp != nil
 }
 
-// spend takes one disruption from the budget that covers a pod. If it takes none because the pod is not ready, it
-// returns the budget's name.
-func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) (spares string, err error) {
+// takeDisruption takes one disruption from the budget that covers a pod. If it takes none because the pod is not ready,
+// it returns the budget's name.
+func (s *Server) takeDisruption(q *request, pod *corev1.Pod, dry bool) (spares string, err error) {
 	found, err := s.budgetsOf(pod)
 	if err != nil || len(found) == 0 {
 		return "", err
@@ -224,12 +225,12 @@ func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) (spares string, er
 		}
 	}
 	budget := found[0]
-	if !ready(pod) &&
-		(alwaysAllow(budget) || budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy &&
+	if !isPodReady(pod) &&
+		(allowsUnhealthy(budget) || budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy &&
 			budget.Status.DesiredHealthy > 0) {
 		return budget.Name, nil // the pod is not among the healthy pods that the budget counts
 	}
-	w, one, err := s.writeAs(q.http.Context(), q, budgets, "status", budget.Namespace, budget.Name)
+	w, one, err := s.newInnerWrite(q.http.Context(), q, budgetsGVR, "status", budget.Namespace, budget.Name)
 	if err != nil {
 		return "", err
 	}
@@ -237,21 +238,21 @@ func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) (spares string, er
 	_, err = w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) {
 		stored, ok := live.(*policyv1.PodDisruptionBudget)
 		if !ok {
-			return nil, apierrors.NewNotFound(one.gr(), one.Name)
+			return nil, apierrors.NewNotFound(one.groupResource(), one.Name)
 		}
-		return spent(stored, pod, s.o.Now())
+		return recordDisruption(stored, pod, s.options.Now())
 	})
 	return "", err
 }
 
-// spent returns a budget after an eviction, or an error if the budget does not allow it.
-func spent(
+// recordDisruption returns a budget after an eviction, or an error if the budget does not allow it.
+func recordDisruption(
 	stored *policyv1.PodDisruptionBudget,
 	pod *corev1.Pod,
 	now time.Time,
 ) (*policyv1.PodDisruptionBudget, error) {
 	if stored.Status.ObservedGeneration < stored.Generation {
-		return nil, beingProcessed(stored.Name)
+		return nil, budgetBusyError(stored.Name)
 	}
 	if len(stored.Status.DisruptedPods) > maxDisrupted {
 		return nil, apierrors.NewForbidden(
@@ -261,7 +262,7 @@ func spent(
 		)
 	}
 	if stored.Status.DisruptionsAllowed <= 0 {
-		return nil, refusal(fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
+		return nil, evictionRefusal(fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
 			stored.Name, stored.Status.DesiredHealthy, stored.Status.CurrentHealthy), 0)
 	}
 	next := stored.DeepCopy()
@@ -280,12 +281,12 @@ func spent(
 	return next, nil
 }
 
-// beingProcessed returns the refusal that makes a client retry soon.
-func beingProcessed(budget string) error {
-	return refusal(fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget), 10)
+// budgetBusyError returns the refusal that makes a client retry soon.
+func budgetBusyError(budget string) error {
+	return evictionRefusal(fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget), 10)
 }
 
-func refusal(cause string, retry int) error {
+func evictionRefusal(cause string, retry int) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retry)
 	err.ErrStatus.Details.Causes = append(
 		err.ErrStatus.Details.Causes,
@@ -296,9 +297,9 @@ func refusal(cause string, retry int) error {
 
 func (s *Server) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
 	// list before asking for unreadable objects, so that none is missed
-	list := s.Objects().List(budgets.GroupResource(), pod.Namespace)
-	if all := s.cache.Resource(budgets.GroupResource()); all != nil {
-		if err := all.Unread(pod.Namespace + "/"); err != nil {
+	list := s.Objects().List(budgetsGVR.GroupResource(), pod.Namespace)
+	if all := s.cache.Resource(budgetsGVR.GroupResource()); all != nil {
+		if err := all.ReadError(pod.Namespace + "/"); err != nil {
 			return nil, apierrors.NewInternalError(
 				fmt.Errorf("whether a disruption budget forbids the eviction is not known: %w", err),
 			)
@@ -323,7 +324,7 @@ func (s *Server) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, er
 	return found, nil
 }
 
-func ready(pod *corev1.Pod) bool {
+func isPodReady(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue
@@ -332,6 +333,6 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-func alwaysAllow(b *policyv1.PodDisruptionBudget) bool {
+func allowsUnhealthy(b *policyv1.PodDisruptionBudget) bool {
 	return b.Spec.UnhealthyPodEvictionPolicy != nil && *b.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
 }

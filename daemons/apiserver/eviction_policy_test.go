@@ -16,8 +16,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// forbidden creates a policy that refuses certain writes by all users, and waits until it takes effect.
-func forbidden(
+// createDenyPolicy creates a policy that refuses certain writes by all users, and waits until it takes effect.
+func createDenyPolicy(
 	ctx context.Context,
 	t *testing.T,
 	client kubernetes.Interface,
@@ -52,7 +52,7 @@ func forbidden(
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, func() error {
+	waitUntil(t, func() error {
 		if err := refused(); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			return errors.Join(errors.New("it is not refused"), err)
 		}
@@ -62,12 +62,12 @@ func forbidden(
 
 // Admission plugins check an eviction before its budget is spent. They do not check the writes that follow from the
 // eviction.
-func TestPoliciesAreAskedAboutAnEvictionAlone(t *testing.T) {
+func TestEvictionsAreAdmittedOnce(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	c := serve(t, s)
-	ctx := bounded(t)
-	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
+	c := serveCluster(t, s)
+	ctx := timeoutContext(t)
+	client := kubernetes.NewForConfigOrDie(c.configFor(certs.Admin()))
 	if _, err := client.CoreV1().ServiceAccounts("default").Create(ctx,
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -82,11 +82,11 @@ func TestPoliciesAreAskedAboutAnEvictionAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forbidden(ctx, t, client, "pods/status", admissionregistrationv1.Update, func() error {
+	createDenyPolicy(ctx, t, client, "pods/status", admissionregistrationv1.Update, func() error {
 		_, err := pods.UpdateStatus(ctx, p.DeepCopy(), metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	})
-	forbidden(ctx, t, client, "pods", admissionregistrationv1.Delete, func() error {
+	createDenyPolicy(ctx, t, client, "pods", admissionregistrationv1.Delete, func() error {
 		return pods.Delete(ctx, "p", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 	})
 	if err := pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "p"}}); err != nil {
@@ -99,7 +99,7 @@ func TestPoliciesAreAskedAboutAnEvictionAlone(t *testing.T) {
 		p.Status.Conditions[0].Type != corev1.DisruptionTarget {
 		t.Errorf("it goes at %v, and says %v", p.DeletionTimestamp, p.Status.Conditions)
 	}
-	forbidden(ctx, t, client, "pods/eviction", admissionregistrationv1.Create, func() error {
+	createDenyPolicy(ctx, t, client, "pods/eviction", admissionregistrationv1.Create, func() error {
 		return pods.EvictV1(
 			ctx,
 			&policyv1.Eviction{

@@ -23,12 +23,12 @@ import (
 
 // A pod's state decides whether a budget guards it. A pod that becomes ready between this decision and its deletion is
 // checked again.
-func TestAPodThatBecomesReadyWhileItIsEvictedIsGuarded(t *testing.T) {
+func TestPodThatBecomesReadyDuringEvictionCountsAgainstTheBudget(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	c := serve(t, s)
-	ctx := bounded(t)
-	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
+	c := serveCluster(t, s)
+	ctx := timeoutContext(t)
+	client := kubernetes.NewForConfigOrDie(c.configFor(certs.Admin()))
 	must := func(_ any, err error) {
 		t.Helper()
 		if err != nil {
@@ -47,7 +47,7 @@ func TestAPodThatBecomesReadyWhileItIsEvictedIsGuarded(t *testing.T) {
 	}
 	var asked atomic.Int32
 	var meanwhile atomic.Pointer[func() error]
-	h := newHooks(
+	h := newWebhookServer(
 		t,
 		map[string]func(*admissionv1.AdmissionRequest) string{"/evict": func(*admissionv1.AdmissionRequest) string {
 			asked.Add(1)
@@ -136,7 +136,7 @@ func TestAPodThatBecomesReadyWhileItIsEvictedIsGuarded(t *testing.T) {
 			}
 			must(pdbs.UpdateStatus(ctx, b, metav1.UpdateOptions{}))
 			before := asked.Load()
-			wait(t, func() error { // until the webhook is in effect
+			waitUntil(t, func() error { // until the webhook is in effect
 				err := pods.EvictV1(
 					ctx,
 					&policyv1.Eviction{

@@ -18,12 +18,12 @@ import (
 
 // A node may evict only its own pods. A refused eviction takes nothing from the pod's budget.
 // Proves S12.
-func TestARefusedEvictionSpendsNothing(t *testing.T) {
+func TestRefusedEvictionsKeepTheBudget(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	c := serve(t, s)
-	ctx := bounded(t)
-	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
+	c := serveCluster(t, s)
+	ctx := timeoutContext(t)
+	client := kubernetes.NewForConfigOrDie(c.configFor(certs.Admin()))
 	must := func(_ any, err error) {
 		t.Helper()
 		if err != nil {
@@ -68,7 +68,7 @@ func TestARefusedEvictionSpendsNothing(t *testing.T) {
 		}
 		must(client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(ctx, b, metav1.UpdateOptions{}))
 	}
-	node := kubernetes.NewForConfigOrDie(c.as(certs.Node("mine")))
+	node := kubernetes.NewForConfigOrDie(c.configFor(certs.Node("mine")))
 	allowed := func(ctx context.Context, name string) int32 {
 		t.Helper()
 		b, err := client.PolicyV1().PodDisruptionBudgets("default").Get(ctx, name, metav1.GetOptions{})
@@ -122,12 +122,12 @@ func TestARefusedEvictionSpendsNothing(t *testing.T) {
 
 // The status of an evicted pod states the reason before the pod is deleted, for its kubelet and for controllers that
 // count failures.
-func TestAnEvictedPodSaysWhyItGoes(t *testing.T) {
+func TestEvictedPodsHaveADisruptionCondition(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	c := serve(t, s)
-	ctx := bounded(t)
-	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
+	c := serveCluster(t, s)
+	ctx := timeoutContext(t)
+	client := kubernetes.NewForConfigOrDie(c.configFor(certs.Admin()))
 	if _, err := client.CoreV1().ServiceAccounts("default").Create(ctx,
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

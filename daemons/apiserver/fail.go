@@ -25,8 +25,8 @@ import (
 // statusKind is the kind of error responses.
 var statusKind = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 
-// status returns the Status that describes an error to a client.
-func status(err error) metav1.Status {
+// statusOf returns the Status that describes an error to a client.
+func statusOf(err error) metav1.Status {
 	var known apierrors.APIStatus
 	var large *http.MaxBytesError
 	switch {
@@ -47,20 +47,20 @@ func status(err error) metav1.Status {
 	return apierrors.NewInternalError(err).ErrStatus
 }
 
-// fail answers a request with an error.
-func (s *Server) fail(q *request, err error) {
-	st := status(err)
+// writeError answers a request with an error.
+func (s *Server) writeError(q *request, err error) {
+	st := statusOf(err)
 	if st.Code == 0 {
 		st.Code = http.StatusInternalServerError
 	}
-	if q.trail != nil {
+	if q.auditRecord != nil {
 		kept := st
-		q.trail.event.ResponseStatus = &kept
+		q.auditRecord.event.ResponseStatus = &kept
 	}
 	if st.Code >= 500 && st.Code != http.StatusGatewayTimeout {
 		s.log.Warn("a request failed", "method", q.http.Method, "path", q.Path, "user", q.user.Name, "err", err)
 	}
-	if q.w.(*recorder).code != 0 {
+	if q.w.(*responseRecorder).code != 0 {
 		return // the response has begun, so it is cut off
 	}
 	if st.Details != nil && st.Details.RetryAfterSeconds > 0 {
@@ -85,9 +85,9 @@ func (s *Server) fail(q *request, err error) {
 	}
 }
 
-// upstreamsFault returns a client's error that upstream does not classify as upstream reports it: as an internal error
+// asInternalError returns a client's error that upstream does not classify as upstream reports it: as an internal error
 // without a reason.
-func upstreamsFault(err error) error {
+func asInternalError(err error) error {
 	if _, known := err.(apierrors.APIStatus); known || err == nil {
 		return err
 	}
@@ -100,32 +100,32 @@ func upstreamsFault(err error) error {
 	}
 }
 
-// invalid returns the error that refuses an object for errs.
-func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
+// invalidError returns the error that refuses an object for errs.
+func invalidError(kind schema.GroupKind, name string, errs field.ErrorList) error {
 	return api.Invalid(kind, name, errs)
 }
 
-// recorder is a response writer that records the status code and the size of the response.
-type recorder struct {
+// responseRecorder is a response writer that records the status code and the size of the response.
+type responseRecorder struct {
 	http.ResponseWriter
-	code      int
-	size      int64
-	outside   atomic.Int64 // nanoseconds that webhooks took
-	onRelease func()
-	turn      flow.Ticket    // the flow control ticket, until it is returned
-	onHeader  func(code int) // called before the response begins
-	also      io.Writer      // receives a copy of the response body
+	code        int
+	size        int64
+	webhookTime atomic.Int64 // nanoseconds that webhooks took
+	onRelease   func()
+	ticket      flow.Ticket    // the flow control ticket, until it is returned
+	onHeader    func(code int) // called before the response begins
+	copyTo      io.Writer      // receives a copy of the response body
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (r *recorder) WriteHeader(code int) {
+func (r *responseRecorder) WriteHeader(code int) {
 	if r.code == 0 {
-		r.begins(code)
+		r.beginResponse(code)
 	}
 	r.ResponseWriter.WriteHeader(code)
 }
 
-func (r *recorder) begins(code int) {
+func (r *responseRecorder) beginResponse(code int) {
 	r.code = code
 	if r.onHeader != nil {
 		r.onHeader(code)
@@ -133,12 +133,12 @@ func (r *recorder) begins(code int) {
 }
 
 // Write implements http.ResponseWriter.
-func (r *recorder) Write(data []byte) (int, error) {
+func (r *responseRecorder) Write(data []byte) (int, error) {
 	if r.code == 0 {
-		r.begins(http.StatusOK)
+		r.beginResponse(http.StatusOK)
 	}
-	if r.also != nil {
-		_, _ = r.also.Write(data) // writes to memory, cannot fail
+	if r.copyTo != nil {
+		_, _ = r.copyTo.Write(data) // writes to memory, cannot fail
 	}
 	n, err := r.ResponseWriter.Write(data)
 	r.size += int64(n)
@@ -146,22 +146,22 @@ func (r *recorder) Write(data []byte) (int, error) {
 }
 
 // Unwrap lets http.ResponseController reach the connection.
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+func (r *responseRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-func (r *recorder) release() {
-	r.turn.Leave()
-	r.turn = flow.Ticket{}
+func (r *responseRecorder) release() {
+	r.ticket.Release()
+	r.ticket = flow.Ticket{}
 	if r.onRelease != nil {
 		r.onRelease()
 		r.onRelease = nil
 	}
 }
 
-// otherObject refuses a write whose UID is not that of the object stored under its name, or that has a UID while no
+// uidMismatch refuses a write whose UID is not that of the object stored under its name, or that has a UID while no
 // object is stored. The message is that of upstream's store.
-func (s *Server) otherObject(q *request, meant, is types.UID) error {
+func (s *Server) uidMismatch(q *request, meant, is types.UID) error {
 	return apierrors.NewConflict(
-		q.gr(),
+		q.groupResource(),
 		q.Name,
 		fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w",
 			s.cache.Key(q.kind(), q.key()), uidConflict(meant, is)),

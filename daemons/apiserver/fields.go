@@ -37,34 +37,35 @@ type fieldManagers struct {
 	keys func() managed.Keys
 	memo managed.Memo
 
-	mu        sync.Mutex
-	managers  map[accounted]*managedfields.FieldManager
-	described map[*kinds.Kind]managedfields.TypeConverter // kinds that client-go does not know
+	mu         sync.Mutex
+	managers   map[managerKey]*managedfields.FieldManager
+	converters map[*kinds.Kind]managedfields.TypeConverter // kinds that client-go does not know
 }
 
-type accounted struct {
-	kind        *kinds.Kind
-	alias       *kinds.Alias
-	subresource string
-	large       bool // the converter orders the fields of all objects
+type managerKey struct {
+	kind         *kinds.Kind
+	alias        *kinds.Alias
+	subresource  string
+	ordersFields bool // the converter orders the fields of all objects
 }
 
 func (f *fieldManagers) init(s *Server) {
 	f.s = s
-	f.managers, f.described = map[accounted]*managedfields.FieldManager{}, map[*kinds.Kind]managedfields.TypeConverter{}
+	f.managers, f.converters = map[managerKey]*managedfields.FieldManager{},
+		map[*kinds.Kind]managedfields.TypeConverter{}
 	f.converter = sync.OnceValue(func() managedfields.TypeConverter {
 		parser, err := managed.Schema()
 		if err != nil {
 			panic(err) // the schema is compiled in
 		}
-		return inOrder{TypeConverter: managedfields.NewSchemeTypeConverter(s.scheme, parser)}
+		return orderedConverter{TypeConverter: managedfields.NewSchemeTypeConverter(s.scheme, parser)}
 	})
-	f.scale = sync.OnceValues(f.makeScale)
+	f.scale = sync.OnceValues(f.newScaleManager)
 	f.keys = sync.OnceValue(f.listKeys)
 }
 
-// warm loads the types' schemas, so that the first write does not have to wait for it.
-func (f *fieldManagers) warm() { f.keys() }
+// loadSchemas loads the types' schemas, so that the first write does not have to wait for it.
+func (f *fieldManagers) loadSchemas() { f.keys() }
 
 // listKeys returns the field names that identify the items of lists, over all kinds.
 func (f *fieldManagers) listKeys() managed.Keys {
@@ -76,24 +77,24 @@ func (f *fieldManagers) listKeys() managed.Keys {
 	return managed.KeysOf(typed.Schema())
 }
 
-func (f *fieldManagers) of(s wire.Served, subresource string) (*managedfields.FieldManager, error) {
-	return f.manager(s, accounted{s.Kind, s.Alias, subresource, false})
+func (f *fieldManagers) managerOf(s wire.Served, subresource string) (*managedfields.FieldManager, error) {
+	return f.cachedManager(s, managerKey{s.Kind, s.Alias, subresource, false})
 }
 
-// toMerge returns the field manager that merges a declared object into a live object.
-func (f *fieldManagers) toMerge(
+// mergeManager returns the field manager that merges a declared object into a live object.
+func (f *fieldManagers) mergeManager(
 	s wire.Served, subresource string, live, declared runtime.Object,
 ) (*managedfields.FieldManager, error) {
-	return f.manager(s, accounted{s.Kind, s.Alias, subresource, large(declared) || large(live)})
+	return f.cachedManager(s, managerKey{s.Kind, s.Alias, subresource, hasLargeMaps(declared) || hasLargeMaps(live)})
 }
 
-func (f *fieldManagers) manager(s wire.Served, key accounted) (*managedfields.FieldManager, error) {
+func (f *fieldManagers) cachedManager(s wire.Served, key managerKey) (*managedfields.FieldManager, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if m := f.managers[key]; m != nil {
 		return m, nil
 	}
-	m, err := f.make(s, key.subresource, key.large)
+	m, err := f.newManager(s, key.subresource, key.ordersFields)
 	if err != nil {
 		return nil, fmt.Errorf("keep account of the fields of %s: %w", s.GVK.Kind, err)
 	}
@@ -101,30 +102,31 @@ func (f *fieldManagers) manager(s wire.Served, key accounted) (*managedfields.Fi
 	return m, nil
 }
 
-func (f *fieldManagers) make(s wire.Served, subresource string, large bool) (*managedfields.FieldManager, error) {
+func (f *fieldManagers) newManager(s wire.Served, subresource string, large bool) (*managedfields.FieldManager, error) {
 	k := s.Kind
-	converter, err := f.describe(k)
+	converter, err := f.typeConverterLocked(k)
 	if large {
-		converter = inOrder{converter, true}
+		converter = orderedConverter{converter, true}
 	}
 	switch {
 	case err != nil:
 		return nil, err
 	case k.Untyped != nil:
-		family := members{k.Untyped.Family}
+		family := customConverter{k.Untyped.Family}
 		return managedfields.NewDefaultCRDFieldManager(converter, family, defaulter{k}, family,
-			k.GVK, k.GVK.GroupVersion(), subresource, resets(k, k.GVK.GroupVersion(), subresource))
-	case !clientsKnow(k):
+			k.GVK, k.GVK.GroupVersion(), subresource, resetFields(k, k.GVK.GroupVersion(), subresource))
+	case !isClientGoKind(k):
 		return managedfields.NewDefaultFieldManager(converter, f.s.scheme, defaulter{k}, f.s.scheme,
-			k.GVK, k.GVK.GroupVersion(), subresource, resets(k, k.GVK.GroupVersion(), subresource))
+			k.GVK, k.GVK.GroupVersion(), subresource, resetFields(k, k.GVK.GroupVersion(), subresource))
 	}
 	// Fields are owned under the version that the client writes in.
-	return managedfields.NewDefaultFieldManager(converter, spoken{f.s.scheme, k}, defaulter{k}, f.s.scheme,
-		s.Version(), k.GVK.GroupVersion(), subresource, resets(k, s.Version().GroupVersion(), subresource))
+	return managedfields.NewDefaultFieldManager(converter, kindConverter{f.s.scheme, k}, defaulter{k}, f.s.scheme,
+		s.Version(), k.GVK.GroupVersion(), subresource, resetFields(k, s.Version().GroupVersion(), subresource))
 }
 
-func (f *fieldManagers) makeScale() (*managedfields.FieldManager, error) {
-	converter, err := f.types(&kinds.Kind{GVK: scaleKind, New: func() runtime.Object { return &autoscalingv1.Scale{} }})
+func (f *fieldManagers) newScaleManager() (*managedfields.FieldManager, error) {
+	converter, err := f.typeConverter(&kinds.Kind{GVK: scaleKind,
+		New: func() runtime.Object { return &autoscalingv1.Scale{} }})
 	if err != nil {
 		return nil, err
 	}
@@ -132,19 +134,19 @@ func (f *fieldManagers) makeScale() (*managedfields.FieldManager, error) {
 		scaleKind, scaleKind.GroupVersion(), "scale", nil)
 }
 
-// types returns the type converter of a kind, which defines how its fields merge.
-func (f *fieldManagers) types(k *kinds.Kind) (managedfields.TypeConverter, error) {
+// typeConverter returns the type converter of a kind, which defines how its fields merge.
+func (f *fieldManagers) typeConverter(k *kinds.Kind) (managedfields.TypeConverter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.describe(k)
+	return f.typeConverterLocked(k)
 }
 
-// describe is like types; the caller holds f.mu.
-func (f *fieldManagers) describe(k *kinds.Kind) (managedfields.TypeConverter, error) {
-	if k.Untyped == nil && clientsKnow(k) {
+// typeConverterLocked is like types; the caller holds f.mu.
+func (f *fieldManagers) typeConverterLocked(k *kinds.Kind) (managedfields.TypeConverter, error) {
+	if k.Untyped == nil && isClientGoKind(k) {
 		return f.converter(), nil
 	}
-	if known := f.described[k]; known != nil {
+	if known := f.converters[k]; known != nil {
 		return known, nil
 	}
 	// client-go does not know these kinds. The schema that is published to clients defines how their fields merge.
@@ -156,29 +158,29 @@ func (f *fieldManagers) describe(k *kinds.Kind) (managedfields.TypeConverter, er
 	if err != nil {
 		return nil, err
 	}
-	f.described[k] = inOrder{TypeConverter: made}
-	return f.described[k], nil
+	f.converters[k] = orderedConverter{TypeConverter: made}
+	return f.converters[k], nil
 }
 
-// clientsKnow reports whether client-go knows how a kind's fields merge.
-func clientsKnow(k *kinds.Kind) bool {
+// isClientGoKind reports whether client-go knows how a kind's fields merge.
+func isClientGoKind(k *kinds.Kind) bool {
 	return k.GVK != scaleKind && k.GVK.Group != apiextensionsv1.GroupName && k.GVK.Group != apiregistrationv1.GroupName
 }
 
-// forget removes the field managers of a kind that is not served any more.
-func (f *fieldManagers) forget(k *kinds.Kind) {
+// removeKind removes the field managers of a kind that is not served any more.
+func (f *fieldManagers) removeKind(k *kinds.Kind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	maps.DeleteFunc(f.managers, func(key accounted, _ *managedfields.FieldManager) bool {
+	maps.DeleteFunc(f.managers, func(key managerKey, _ *managedfields.FieldManager) bool {
 		return key.kind.Untyped != nil && key.kind.Untyped.Family == k.Untyped.Family
 	})
-	maps.DeleteFunc(f.described, func(key *kinds.Kind, _ managedfields.TypeConverter) bool {
+	maps.DeleteFunc(f.converters, func(key *kinds.Kind, _ managedfields.TypeConverter) bool {
 		return key.Untyped != nil && key.Untyped.Family == k.Untyped.Family
 	})
 }
 
-// resets returns the fields that a write cannot change, and so does not own.
-func resets(k *kinds.Kind, gv schema.GroupVersion, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
+// resetFields returns the fields that a write cannot change, and so does not own.
+func resetFields(k *kinds.Kind, gv schema.GroupVersion, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
 	if k.Status == nil {
 		return nil
 	}
@@ -187,10 +189,10 @@ func resets(k *kinds.Kind, gv schema.GroupVersion, subresource string) map[field
 		unowned = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
 	}
 	if subresource == "status" {
-		if k.Status.KeepsMeta {
+		if k.Status.KeepsAllMeta {
 			unowned.Insert(fieldpath.MakePathOrDie("metadata"))
 		}
-		for _, name := range k.Status.Keeps {
+		for _, name := range k.Status.KeptMeta {
 			unowned.Insert(fieldpath.MakePathOrDie("metadata", name))
 		}
 	}
@@ -223,13 +225,13 @@ func (f *fieldManagers) update(
 	live, obj runtime.Object,
 	manager string,
 ) (runtime.Object, error) {
-	m, err := f.of(s, subresource)
+	m, err := f.managerOf(s, subresource)
 	if err != nil {
 		return nil, err
 	}
-	key, account, remembered := f.remember(s, subresource, before, live, obj, manager)
+	key, account, remembered := f.memoKey(s, subresource, before, live, obj, manager)
 	if remembered {
-		if after, ok := f.memo.Get(key, account, f.s.o.Now()); ok {
+		if after, ok := f.memo.Get(key, account, f.s.options.Now()); ok {
 			acc, err := meta.Accessor(obj)
 			if err == nil {
 				acc.SetManagedFields(after)
@@ -238,7 +240,7 @@ func (f *fieldManagers) update(
 		}
 	}
 	// The field manager removes managedFields from its input, and changes nothing below that.
-	live = shallow(live)
+	live = shallowCopy(live)
 	for _, o := range []runtime.Object{live, obj} {
 		o.GetObjectKind().SetGroupVersionKind(s.GVK)
 	}
@@ -249,12 +251,12 @@ func (f *fieldManagers) update(
 	return out, nil
 }
 
-// worthRemembering is the size, in bytes, of the largest objects whose result is remembered.
-const worthRemembering = 32 << 10
+// maxMemoSize is the size, in bytes, of the largest objects whose result is remembered.
+const maxMemoSize = 32 << 10
 
-// remember returns the memo key of a write and the managed fields before it. ok is false if the result of the write
+// memoKey returns the memo key of a write and the managed fields before it. ok is false if the result of the write
 // must not be remembered.
-func (f *fieldManagers) remember(
+func (f *fieldManagers) memoKey(
 	s wire.Served,
 	subresource string,
 	before *cache.Entry,
@@ -277,21 +279,21 @@ func (f *fieldManagers) remember(
 		Before:      was.GetManagedFields(),
 	}
 	sent := is.GetManagedFields()
-	if sent != nil && !managed.Same(sent, w.Before) {
+	if sent != nil && !managed.EqualExceptTimes(sent, w.Before) {
 		return key, nil, false // the write changes managedFields itself
 	}
 	if sent != nil && subresource == "" {
 		w.Before = sent // keep the timestamps that were sent
 	}
 	if before != nil {
-		if w.Live = before.JSON(); len(w.Live) > worthRemembering {
+		if w.Live = before.JSON(); len(w.Live) > maxMemoSize {
 			return key, nil, false
 		}
 	}
 	is.SetManagedFields(nil)
 	defer is.SetManagedFields(sent)
 	err := objectjson.With(obj, func(text []byte) error {
-		if w.Next = text; len(text) <= 2*worthRemembering {
+		if w.Next = text; len(text) <= 2*maxMemoSize {
 			key, ok = w.Key()
 		}
 		return nil
@@ -299,9 +301,9 @@ func (f *fieldManagers) remember(
 	return key, w.Before, ok && err == nil
 }
 
-// shallow returns a shallow copy of an object. The fields of its type and metadata may be set, but not what they refer
-// to.
-func shallow(obj runtime.Object) runtime.Object {
+// shallowCopy returns a shallow copy of an object. The fields of its type and metadata may be set, but not what they
+// refer to.
+func shallowCopy(obj runtime.Object) runtime.Object {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		to := &unstructured.Unstructured{Object: maps.Clone(u.Object)}
 		if metadata, ok := to.Object["metadata"].(map[string]any); ok {

@@ -11,22 +11,23 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// inOrder converts objects with large maps to values whose fields are visited in the order of their names. A field set
-// is a sorted list. Inserting fields in map order takes quadratic time.
+// orderedConverter converts objects with large maps to values whose fields are visited in the order of their names. A
+// field set is a sorted list. Inserting fields in map order takes quadratic time.
 //
 // The result of a merge is visited in map order again. It is compared with the live object: if the live object is
 // ordered, the merged value is ordered too.
-type inOrder struct {
+type orderedConverter struct {
 	managedfields.TypeConverter
-	always bool // also order objects without large maps, for a merge with a large declaration
+	ordersAll bool // also order objects without large maps, for a merge with a large declaration
 }
 
 // largeMap is the number of entries from which sorting a map pays off.
 const largeMap = 1000
 
-func (c inOrder) ObjectToTyped(obj runtime.Object, opts ...merging.ValidationOptions) (*merging.TypedValue, error) {
+func (c orderedConverter) ObjectToTyped(obj runtime.Object,
+	opts ...merging.ValidationOptions) (*merging.TypedValue, error) {
 	t, err := c.TypeConverter.ObjectToTyped(obj, opts...)
-	if err != nil || !c.always && !large(obj) {
+	if err != nil || !c.ordersAll && !hasLargeMaps(obj) {
 		return t, err
 	}
 	return merging.AsTypedUnvalidated(
@@ -36,8 +37,8 @@ func (c inOrder) ObjectToTyped(obj runtime.Object, opts ...merging.ValidationOpt
 	), nil // it has been validated already
 }
 
-// large reports whether an object contains a large map at any depth.
-func large(obj runtime.Object) bool { return hasLargeMap(reflect.ValueOf(obj)) }
+// hasLargeMaps reports whether an object contains a large map at any depth.
+func hasLargeMaps(obj runtime.Object) bool { return hasLargeMap(reflect.ValueOf(obj)) }
 
 func hasLargeMap(v reflect.Value) bool {
 	switch v.Kind() {
@@ -80,8 +81,8 @@ func hasLargeMap(v reflect.Value) bool {
 // orderedValue is a value whose maps are visited in the order of their keys.
 type orderedValue struct{ value.Value }
 
-// ordered returns v with its maps visited in the order of their keys.
-func ordered(v value.Value) value.Value {
+// orderMaps returns v with its maps visited in the order of their keys.
+func orderMaps(v value.Value) value.Value {
 	if _, is := v.(orderedValue); is || v == nil {
 		return v
 	}
@@ -96,8 +97,8 @@ func (v orderedValue) AsMapUsing(a value.Allocator) value.Map {
 
 type orderedMap struct{ value.Map }
 
-// keys returns the sorted keys of m and other, each key once.
-func (m orderedMap) keys(other value.Map) []string {
+// sortedKeys returns the sorted keys of m and other, each key once.
+func (m orderedMap) sortedKeys(other value.Map) []string {
 	keys := make([]string, 0, m.Length())
 	m.Map.Iterate(func(key string, _ value.Value) bool {
 		keys = append(keys, key)
@@ -130,7 +131,7 @@ func (m orderedMap) Iterate(fn func(string, value.Value) bool) bool {
 }
 
 func (m orderedMap) IterateUsing(a value.Allocator, fn func(string, value.Value) bool) bool {
-	for _, key := range m.keys(nil) {
+	for _, key := range m.sortedKeys(nil) {
 		if v, ok := m.GetUsing(a, key); ok && !fn(key, v) {
 			return false
 		}
@@ -158,14 +159,14 @@ func (m orderedMap) ZipUsing(
 	_ value.MapTraverseOrder,
 	fn func(key string, lhs, rhs value.Value) bool,
 ) bool {
-	for _, key := range m.keys(other) {
+	for _, key := range m.sortedKeys(other) {
 		var lhs, rhs value.Value
 		if v, ok := m.GetUsing(a, key); ok {
 			lhs = v
 		}
 		if other != nil {
 			if v, ok := other.GetUsing(a, key); ok {
-				rhs = ordered(v)
+				rhs = orderMaps(v)
 			}
 		}
 		if !fn(key, lhs, rhs) {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-func labelled(n int, values string) *corev1.ConfigMap {
+func labelledConfigMap(n int, values string) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{}},
@@ -29,11 +29,11 @@ func labelled(n int, values string) *corev1.ConfigMap {
 // The cost of an object with many labels grows linearly with their number, because its fields are visited in the order
 // in which field sets are stored. The resulting field sets are the same as without that order.
 // Proves S12.
-func TestLargeMapsAreWalkedInOrder(t *testing.T) {
+func TestLargeMapsAreVisitedInOrder(t *testing.T) {
 	plain := applyconfigurations.NewTypeConverter(clientscheme.Scheme)
 	both := func(m *corev1.ConfigMap) (large, small *merging.TypedValue) {
 		t.Helper()
-		large, err := inOrder{TypeConverter: plain}.ObjectToTyped(m)
+		large, err := orderedConverter{TypeConverter: plain}.ObjectToTyped(m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,12 +42,12 @@ func TestLargeMapsAreWalkedInOrder(t *testing.T) {
 		}
 		return large, small
 	}
-	old, oldPlain := both(labelled(largeMap+500, "a"))
-	changed := labelled(largeMap+900, "b")
+	old, oldPlain := both(labelledConfigMap(largeMap+500, "a"))
+	changed := labelledConfigMap(largeMap+900, "b")
 	changed.Labels["l7"], changed.Data = "a", map[string]string{"k": "v"}
 	delete(changed.Labels, "l9")
 	next, nextPlain := both(changed)
-	none, _ := both(labelled(3, "a"))
+	none, _ := both(labelledConfigMap(3, "a"))
 	if _, ordered := none.AsValue().(orderedValue); ordered {
 		t.Error("what is small is walked in order, too")
 	}
@@ -97,13 +97,13 @@ func TestLargeMapsAreWalkedInOrder(t *testing.T) {
 	if !slices.IsSorted(keys) || len(keys) != len(changed.Labels) {
 		t.Errorf("%d keys, in order: %v", len(keys), slices.IsSorted(keys))
 	}
-	var _ managedfields.TypeConverter = inOrder{}
+	var _ managedfields.TypeConverter = orderedConverter{}
 }
 
-// TestWhatIsMergedIntoASmallObjectIsWalkedInOrder merges a large declaration into an object without large maps. It
+// TestLargeDeclarationsAreVisitedInOrder merges a large declaration into an object without large maps. It
 // compares the unordered result with the live object.
 // Proves S12.
-func TestWhatIsMergedIntoASmallObjectIsWalkedInOrder(t *testing.T) {
+func TestLargeDeclarationsAreVisitedInOrder(t *testing.T) {
 	plain := applyconfigurations.NewTypeConverter(clientscheme.Scheme)
 	typed := func(c managedfields.TypeConverter, m *corev1.ConfigMap) *merging.TypedValue {
 		t.Helper()
@@ -113,11 +113,11 @@ func TestWhatIsMergedIntoASmallObjectIsWalkedInOrder(t *testing.T) {
 		}
 		return v
 	}
-	declared, small := labelled(largeMap, "b"),
+	declared, small := labelledConfigMap(largeMap, "b"),
 		&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 			ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	live := typed(inOrder{plain, true}, small)
-	merged, err := live.Merge(typed(inOrder{TypeConverter: plain}, declared))
+	live := typed(orderedConverter{plain, true}, small)
+	merged, err := live.Merge(typed(orderedConverter{TypeConverter: plain}, declared))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestWhatIsMergedIntoASmallObjectIsWalkedInOrder(t *testing.T) {
 	}
 }
 
-func TestALargeMapIsFoundWhereverItIs(t *testing.T) {
+func TestLargeMapsAreFoundAtAnyDepth(t *testing.T) {
 	many := map[string]any{}
 	for i := range largeMap {
 		many[fmt.Sprint(i)] = int64(i)
@@ -152,12 +152,12 @@ func TestALargeMapIsFoundWhereverItIs(t *testing.T) {
 		"a field":     {map[string]any{"spec": map[string]any{"a": many}}, true},
 		"a list item": {map[string]any{"spec": map[string]any{"a": []any{nil, map[string]any{"b": many}}}}, true},
 	} {
-		if got := large(&unstructured.Unstructured{Object: c.in}); got != c.want {
+		if got := hasLargeMaps(&unstructured.Unstructured{Object: c.in}); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if large(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}) ||
-		!large(labelled(largeMap, "")) {
+	if hasLargeMaps(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}) ||
+		!hasLargeMaps(labelledConfigMap(largeMap, "")) {
 		t.Error("a typed object")
 	}
 }

@@ -106,7 +106,7 @@ func drawPod(t *rapid.T) *corev1.Pod {
 	return p
 }
 
-func account(t interface{ Fatal(...any) }, obj runtime.Object) string {
+func updateFields(t interface{ Fatal(...any) }, obj runtime.Object) string {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func account(t interface{ Fatal(...any) }, obj runtime.Object) string {
 
 // Cached field owners are the same as newly computed ones.
 // Proves S12.
-func TestAnAccountFromMemoryIsTheOneThatWouldBeWorkedOut(t *testing.T) {
+func TestCachedFieldOwnersEqualComputedOnes(t *testing.T) {
 	server, served := fieldServer(t)
 	hits := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,24 +143,24 @@ func TestAnAccountFromMemoryIsTheOneThatWouldBeWorkedOut(t *testing.T) {
 			if before != nil && rapid.Bool().Draw(t, "sends the account") {
 				next.ManagedFields = slices.Clone(live.(*corev1.Pod).ManagedFields)
 			}
-			m, err := server.fields.of(served, subresource)
+			m, err := server.fieldManagers.managerOf(served, subresource)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, obj := range []runtime.Object{live, next} {
 				obj.GetObjectKind().SetGroupVersionKind(served.GVK)
 			}
-			want := m.UpdateNoErrors(shallow(live), next.DeepCopy(), manager)
-			if key, account, ok := server.fields.remember(served, subresource, before, live, next, manager); ok {
-				if _, ok := server.fields.memo.Get(key, account, time.Now()); ok {
+			want := m.UpdateNoErrors(shallowCopy(live), next.DeepCopy(), manager)
+			if key, account, ok := server.fieldManagers.memoKey(served, subresource, before, live, next, manager); ok {
+				if _, ok := server.fieldManagers.memo.Get(key, account, time.Now()); ok {
 					hits++
 				}
 			}
-			got, err := server.fields.update(served, subresource, before, live, next, manager)
+			got, err := server.fieldManagers.update(served, subresource, before, live, next, manager)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a, b := account(t, got), account(t, want); a != b {
+			if a, b := updateFields(t, got), updateFields(t, want); a != b {
 				t.Fatalf("of\n%s\nwas remembered\n%s\nand is\n%s", mustJSON(t, got), a, b)
 			}
 			data, err := cache.Encode(served.Kind, got)
@@ -188,13 +188,13 @@ func mustJSON(t interface{ Fatal(...any) }, v any) string {
 	return string(data)
 }
 
-func BenchmarkTheAccountOfAnUpdate(b *testing.B) {
+func BenchmarkUpdateFields(b *testing.B) {
 	server, served := fieldServer(b)
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", UID: "u", Labels: map[string]string{"app": "x"}},
 	}
 	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "i", Env: []corev1.EnvVar{{Name: "e", Value: "v"}}}}
-	made, err := server.fields.update(served, "", nil, &corev1.Pod{}, p, "m")
+	made, err := server.fieldManagers.update(served, "", nil, &corev1.Pod{}, p, "m")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func BenchmarkTheAccountOfAnUpdate(b *testing.B) {
 	for _, remembered := range []bool{false, true} {
 		b.Run(fmt.Sprint("remembered=", remembered), func(b *testing.B) {
 			b.ReportAllocs()
-			m, err := server.fields.of(served, "")
+			m, err := server.fieldManagers.managerOf(served, "")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -221,9 +221,9 @@ func BenchmarkTheAccountOfAnUpdate(b *testing.B) {
 				next := is.(*corev1.Pod).DeepCopy()
 				next.Annotations = map[string]string{"stamp": fmt.Sprint(i)}
 				if remembered {
-					_, err = server.fields.update(served, "", e, is, next, "m")
+					_, err = server.fieldManagers.update(served, "", e, is, next, "m")
 				} else {
-					m.UpdateNoErrors(shallow(is), next, "m")
+					m.UpdateNoErrors(shallowCopy(is), next, "m")
 				}
 				if err != nil {
 					b.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// listBytes is how much memory, in bytes, all list responses in progress may use together.
-const listBytes = 512 << 20
+// maxListBytes is how much memory, in bytes, all list responses in progress may use together.
+const maxListBytes = 512 << 20
 
 // newFlow returns the flow controller that shares the server's capacity among requests. It is nil if cfg disables
 // priority and fairness.
@@ -23,8 +23,9 @@ func newFlow(cfg config.APIServer, s *Server, env run.Env) (*flow.Controller, er
 		return nil, nil
 	}
 	return flow.New(flow.Config{
-		Objects: s.Objects(), Seats: max(1, cfg.MaxRequestsInflight+cfg.MaxMutatingRequestsInflight), Bytes: listBytes,
-		Wait: max(s.o.RequestTimeout/4, time.Second), Env: env,
+		Objects: s.Objects(), Seats: max(1, cfg.MaxRequestsInflight+cfg.MaxMutatingRequestsInflight),
+		Bytes: maxListBytes,
+		Wait:  max(s.options.RequestTimeout/4, time.Second), Env: env,
 	})
 }
 
@@ -43,68 +44,69 @@ func flowObjects(cfg config.APIServer) (list []runtime.Object) {
 	return list
 }
 
-// takeTurn is the stage in which a request waits for its seats. Streams do not wait. A watch holds its seats until it
-// has sent its initial events.
-func (s *Server) takeTurn(q *request) error {
-	if s.o.Flow == nil {
-		return s.admitInFlight(q)
+// acquireSeats is the stage in which a request waits for its seats. Streams do not wait. A watch holds its seats until
+// it has sent its initial events.
+func (s *Server) acquireSeats(q *request) error {
+	if s.options.Flow == nil {
+		return s.limitInFlight(q)
 	}
-	if q.long() && q.Verb != "watch" {
+	if q.isLongRunning() && q.Verb != "watch" {
 		return nil
 	}
-	schema := s.o.Flow.Classify(&q.user, &q.Request)
+	schema := s.options.Flow.Classify(&q.user, &q.Request)
 	schema.SetHeaders(q.w.Header())
 	began := time.Now()
-	ticket, exempt := schema.Exempt()
+	ticket, exempt := schema.ExemptTicket()
 	if !exempt {
 		var err error
-		if ticket, err = s.o.Flow.Enter(q.http.Context(), schema, &q.user, &q.Request, q.work()); err != nil {
-			q.waited = time.Since(began)
-			return tooMany(q)
+		if ticket, err = s.options.Flow.Enter(q.http.Context(), schema, &q.user, &q.Request,
+			q.estimateWork()); err != nil {
+			q.seatWait = time.Since(began)
+			return tooManyRequests(q)
 		}
 	}
-	q.w.(*recorder).turn, q.schema, q.turnAt = ticket, schema, time.Now()
-	q.waited = q.turnAt.Sub(began)
-	ticket.Begin(q.waited)
+	q.w.(*responseRecorder).ticket, q.schema, q.seatsGrantedAt = ticket, schema, time.Now()
+	q.seatWait = q.seatsGrantedAt.Sub(began)
+	ticket.Begin(q.seatWait)
 	return nil
 }
 
-// tooMany asks a client to retry later. Like upstream it answers in plain text instead of a Status, so that encoding
-// uses no capacity.
-func tooMany(q *request) error {
+// tooManyRequests asks a client to retry later. Like upstream it answers in plain text instead of a Status, so that
+// encoding uses no capacity.
+func tooManyRequests(q *request) error {
 	q.w.Header().Set("Retry-After", "1")
 	http.Error(q.w, "Too many requests, please try again later.", http.StatusTooManyRequests)
 	return errAnswered
 }
 
-// admitInFlight limits the number of concurrent requests when priority and fairness are disabled. Watches and streams
+// limitInFlight limits the number of concurrent requests when priority and fairness are disabled. Watches and streams
 // do not count, and health checks are always answered.
-func (s *Server) admitInFlight(q *request) error {
-	if q.long() || isHealth(q.Path) || s.enterInFlight(q) {
+func (s *Server) limitInFlight(q *request) error {
+	if q.isLongRunning() || isHealthPath(q.Path) || s.tryEnterInFlight(q) {
 		return nil
 	}
-	return tooMany(q)
+	return tooManyRequests(q)
 }
 
-// enterInFlight counts a request, if the limit is not reached. It reports whether it did.
-func (s *Server) enterInFlight(q *request) bool {
+// tryEnterInFlight counts a request, if the limit is not reached. It reports whether it did.
+func (s *Server) tryEnterInFlight(q *request) bool {
 	select {
 	case s.inFlight <- struct{}{}:
-		q.w.(*recorder).onRelease = func() { <-s.inFlight }
+		q.w.(*responseRecorder).onRelease = func() { <-s.inFlight }
 		return true
 	default:
 		return false
 	}
 }
 
-// bytesPerSeat is the size of a list, in bytes, that each seat covers. mostSeats is the most seats that a list takes.
+// bytesPerSeat is the size of a list, in bytes, that each seat covers. maxSeats is the most seats that a list takes.
 const (
 	bytesPerSeat = 1 << 20
-	mostSeats    = 10
+	maxSeats     = 10
 )
 
-// work estimates the cost of a request: one seat, or for a list as many as its size needs.
-func (q *request) work() flow.Work {
+// estimateWork estimates the cost of a request: one seat, or for a list as many as its size needs.
+func (q *request) estimateWork() flow.Work {
 	one := flow.Work{Seats: 1}
 	if q.cache == nil || q.Name != "" {
 		return one
@@ -124,14 +126,14 @@ func (q *request) work() flow.Work {
 		count = min(count, limit)
 	}
 	if q.FieldSelector != "" && len(q.served.IndexedFields) > 0 {
-		if sel, err := selectionOf(q); err == nil && sel.field > 0 {
-			count = min(count, expectedOfIndex)
+		if sel, err := selectionOf(q); err == nil && sel.fieldIndex > 0 {
+			count = min(count, expectedIndexMatches)
 		}
 	}
 	bytes := int64(count) * int64(average)
-	return flow.Work{Seats: min(1+int(bytes/bytesPerSeat), mostSeats), Bytes: bytes}
+	return flow.Work{Seats: min(1+int(bytes/bytesPerSeat), maxSeats), Bytes: bytes}
 }
 
-// expectedOfIndex is the estimated number of objects with one value of an indexed field, for example the pods of a
+// expectedIndexMatches is the estimated number of objects with one value of an indexed field, for example the pods of a
 // node.
-const expectedOfIndex = 250
+const expectedIndexMatches = 250

@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// danglingEvery is the interval at which the references of flow schemas to priority levels are checked.
-const danglingEvery = 2 * time.Second
+// danglingInterval is the interval at which the references of flow schemas to priority levels are checked.
+const danglingInterval = 2 * time.Second
 
-// keepFlows keeps each FlowSchema's Dangling condition up to date, and restores the mandatory objects when they are
-// deleted or changed.
-func (s *Server) keepFlows(ctx context.Context, wanted []runtime.Object) error {
-	tick := time.NewTicker(danglingEvery)
+// maintainFlowObjects keeps each FlowSchema's Dangling condition up to date, and restores the mandatory objects when
+// they are deleted or changed.
+func (s *Server) maintainFlowObjects(ctx context.Context, wanted []runtime.Object) error {
+	tick := time.NewTicker(danglingInterval)
 	defer tick.Stop()
 	var schemas, levels int64
 	for {
@@ -28,23 +28,23 @@ func (s *Server) keepFlows(ctx context.Context, wanted []runtime.Object) error {
 		case <-tick.C:
 		}
 		nowSchemas, nowLevels := s.Objects().
-			Revision(flowSchemas.GroupResource()),
+			Revision(flowSchemasGVR.GroupResource()),
 			s.Objects().
-				Revision(priorityLevels.GroupResource())
-		if s.isFurnished() && (nowSchemas != schemas || nowLevels != levels) {
+				Revision(priorityLevelsGVR.GroupResource())
+		if s.isBootstrapped() && (nowSchemas != schemas || nowLevels != levels) {
 			if _, err := s.ensureEach(ctx, wanted); err == nil {
 				schemas, levels = nowSchemas, nowLevels
 			} else if ctx.Err() == nil {
 				s.log.Warn("restore what shares the server's capacity out", "err", err)
 			}
 		}
-		for _, obj := range s.Objects().List(flowSchemas.GroupResource(), "") {
+		for _, obj := range s.Objects().List(flowSchemasGVR.GroupResource(), "") {
 			schema, ok := obj.(*flowcontrolv1.FlowSchema)
-			if !ok || settledSchema(schema, s.dangling(schema)) {
+			if !ok || hasDanglingCondition(schema, s.danglingCondition(schema)) {
 				continue
 			}
 			call, cancel := context.WithTimeout(ctx, 10*time.Second)
-			if err := s.noteOne(call, schema.Name); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+			if err := s.writeDangling(call, schema.Name); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
 				s.log.Debug("note whether a flow schema dangles", "flowschema", schema.Name, "err", err)
 			}
 			cancel()
@@ -53,12 +53,12 @@ func (s *Server) keepFlows(ctx context.Context, wanted []runtime.Object) error {
 }
 
 var (
-	flowSchemas    = flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas")
-	priorityLevels = flowcontrolv1.SchemeGroupVersion.WithResource("prioritylevelconfigurations")
+	flowSchemasGVR    = flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas")
+	priorityLevelsGVR = flowcontrolv1.SchemeGroupVersion.WithResource("prioritylevelconfigurations")
 )
 
-// dangling returns the Dangling condition that a schema should have.
-func (s *Server) dangling(schema *flowcontrolv1.FlowSchema) flowcontrolv1.FlowSchemaCondition {
+// danglingCondition returns the Dangling condition that a schema should have.
+func (s *Server) danglingCondition(schema *flowcontrolv1.FlowSchema) flowcontrolv1.FlowSchemaCondition {
 	level := schema.Spec.PriorityLevelConfiguration.Name
 	c := flowcontrolv1.FlowSchemaCondition{
 		Type:   flowcontrolv1.FlowSchemaConditionDangling,
@@ -69,7 +69,7 @@ func (s *Server) dangling(schema *flowcontrolv1.FlowSchema) flowcontrolv1.FlowSc
 			level,
 		),
 	}
-	if _, there := s.Objects().Get(priorityLevels.GroupResource(), "", level); !there {
+	if _, there := s.Objects().Get(priorityLevelsGVR.GroupResource(), "", level); !there {
 		c.Status, c.Reason = flowcontrolv1.ConditionTrue, "NotFound"
 		c.Message = fmt.Sprintf(
 			"This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object",
@@ -79,26 +79,26 @@ func (s *Server) dangling(schema *flowcontrolv1.FlowSchema) flowcontrolv1.FlowSc
 	return c
 }
 
-func settledSchema(schema *flowcontrolv1.FlowSchema, want flowcontrolv1.FlowSchemaCondition) bool {
+func hasDanglingCondition(schema *flowcontrolv1.FlowSchema, want flowcontrolv1.FlowSchemaCondition) bool {
 	return slices.ContainsFunc(schema.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) bool {
 		return c.Type == want.Type && c.Status == want.Status && c.Message == want.Message
 	})
 }
 
-func (s *Server) noteOne(ctx context.Context, name string) error {
-	q := s.internal(ctx, flowSchemas, "", name)
+func (s *Server) writeDangling(ctx context.Context, name string) error {
+	q := s.newInternalRequest(ctx, flowSchemasGVR, "", name)
 	q.Subresource = "status"
-	w := &write{s: s, q: q, manager: manager, subresource: "status", repeats: true}
+	w := &write{s: s, q: q, manager: serverFieldManager, subresource: "status", isFrequent: true}
 	_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
-			return nil, apierrors.NewNotFound(flowSchemas.GroupResource(), name)
+			return nil, apierrors.NewNotFound(flowSchemasGVR.GroupResource(), name)
 		}
 		schema, ok := live.DeepCopyObject().(*flowcontrolv1.FlowSchema)
 		if !ok {
 			return live, nil
 		}
-		want := s.dangling(schema)
-		if settledSchema(schema, want) {
+		want := s.danglingCondition(schema)
+		if hasDanglingCondition(schema, want) {
 			return schema, nil
 		}
 		want.LastTransitionTime = metav1.Now()

@@ -16,8 +16,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// asked sends a request, and returns the status code and the header of the response.
-func asked(t *testing.T, cfg *rest.Config, path string) (int, http.Header) {
+// getResponse sends a request, and returns the status code and the header of the response.
+func getResponse(t *testing.T, cfg *rest.Config, path string) (int, http.Header) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -33,16 +33,16 @@ func asked(t *testing.T, cfg *rest.Config, path string) (int, http.Header) {
 
 // A request that gets no seat is asked to retry later. Each response names the objects that classified the request.
 // Proves S12.
-func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
+func TestFlowSchemasLimitRequests(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	c := serve(t, s)
+	c := serveCluster(t, s)
 	ctx := context.Background()
-	admin, ann := c.as(certs.Admin()), c.as(certs.Request{CommonName: "ann"})
+	admin, ann := c.configFor(certs.Admin()), c.configFor(certs.Request{CommonName: "ann"})
 	flows := kubernetes.NewForConfigOrDie(admin).FlowcontrolV1()
 	for resource, want := range map[string]int{"flowschemas": 11, "prioritylevelconfigurations": 8} {
-		wait(t, func() error {
-			_, header := asked(t, admin, "/apis/flowcontrol.apiserver.k8s.io/v1/"+resource)
+		waitUntil(t, func() error {
+			_, header := getResponse(t, admin, "/apis/flowcontrol.apiserver.k8s.io/v1/"+resource)
 			if header.Get("X-Kubernetes-PF-FlowSchema-UID") == "" ||
 				header.Get("X-Kubernetes-PF-PriorityLevel-UID") == "" {
 				return fmt.Errorf("the answer says nothing of its classification: %v", header)
@@ -99,7 +99,7 @@ func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait(t, func() error { // as kubectl shows it under MISSINGPL
+	waitUntil(t, func() error { // as kubectl shows it under MISSINGPL
 		exempt, err := flows.FlowSchemas().Get(ctx, "exempt", metav1.GetOptions{})
 		if err == nil &&
 			(len(exempt.Status.Conditions) != 1 || exempt.Status.Conditions[0].Status != flowcontrolv1.ConditionFalse) {
@@ -107,8 +107,8 @@ func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
 		}
 		return err
 	})
-	wait(t, func() error {
-		code, header := asked(t, ann, "/api")
+	waitUntil(t, func() error {
+		code, header := getResponse(t, ann, "/api")
 		if code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" ||
 			header.Get("Content-Type") != "text/plain; charset=utf-8" ||
 			header.Get("X-Kubernetes-PF-FlowSchema-UID") != string(schema.UID) ||
@@ -117,14 +117,14 @@ func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
 		}
 		return nil
 	})
-	if code, _ := asked(t, admin, "/api"); code != http.StatusOK {
+	if code, _ := getResponse(t, admin, "/api"); code != http.StatusOK {
 		t.Errorf("others get %d", code)
 	}
 	if err := flows.FlowSchemas().Delete(ctx, "ann", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, func() error {
-		if code, _ := asked(t, ann, "/api"); code != http.StatusOK {
+	waitUntil(t, func() error {
+		if code, _ := getResponse(t, ann, "/api"); code != http.StatusOK {
 			return fmt.Errorf("%d", code)
 		}
 		return nil
@@ -140,12 +140,12 @@ func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
 
 // Mandatory flow control objects are restored while the server runs. Changes by users stay where they are allowed.
 // Proves S12.
-func TestMandatoryFlowControlComesBack(t *testing.T) {
+func TestMandatoryFlowControlIsRestored(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	c := serve(t, s)
+	c := serveCluster(t, s)
 	ctx := context.Background()
-	flows := kubernetes.NewForConfigOrDie(c.as(certs.Admin())).FlowcontrolV1()
+	flows := kubernetes.NewForConfigOrDie(c.configFor(certs.Admin())).FlowcontrolV1()
 	if err := flows.FlowSchemas().Delete(ctx, "catch-all", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestMandatoryFlowControlComesBack(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "spec of 'catch-all' must equal the fixed value") {
 		t.Errorf("catch-all with other shares: %v", err)
 	}
-	wait(t, func() error {
+	waitUntil(t, func() error {
 		if _, err := flows.FlowSchemas().Get(ctx, "catch-all", metav1.GetOptions{}); err != nil {
 			return err
 		}

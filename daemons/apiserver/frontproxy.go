@@ -17,25 +17,25 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// towardsAggregated returns the client certificate that the server presents to aggregated servers, and the objects by
-// which those servers know the certificates to trust. Both are nil if no certificates are configured.
-func towardsAggregated(
+// frontProxyCertificate returns the client certificate that the server presents to aggregated servers, and the objects
+// by which those servers know the certificates to trust. Both are nil if no certificates are configured.
+func frontProxyCertificate(
 	cfg config.APIServer,
 ) (show func(*tls.CertificateRequestInfo) (*tls.Certificate, error), trusted []runtime.Object, err error) {
 	if cfg.ProxyClientCertFile != "" {
-		pair, err := newPairFile(cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile)
+		pair, err := newCertificateFile(cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the client certificate towards aggregated servers: %w", err)
 		}
 		show = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair.get() }
 	}
-	trusted, err = whomToTrust(cfg)
+	trusted, err = trustConfigMaps(cfg)
 	return show, trusted, err
 }
 
-// whomToTrust returns the ConfigMap by which aggregated servers know the certificates to trust. It reads the files,
+// trustConfigMaps returns the ConfigMap by which aggregated servers know the certificates to trust. It reads the files,
 // which may be replaced while the server runs.
-func whomToTrust(cfg config.APIServer) ([]runtime.Object, error) {
+func trustConfigMaps(cfg config.APIServer) ([]runtime.Object, error) {
 	data := map[string]string{}
 	for key, file := range map[string]string{"client-ca-file": cfg.ClientCAFile,
 		"requestheader-client-ca-file": cfg.RequestheaderClientCAFile} {
@@ -76,10 +76,10 @@ func whomToTrust(cfg config.APIServer) ([]runtime.Object, error) {
 	}}, nil
 }
 
-// keepTrusted writes that ConfigMap again when the files have changed, until ctx ends. If a file is unreadable or has
-// no certificate, the ConfigMap does not change, because the file may be half replaced.
-func (s *Server) keepTrusted(ctx context.Context, cfg config.APIServer, was []runtime.Object) error {
-	tick := time.NewTicker(lookEvery)
+// syncTrustConfigMaps writes that ConfigMap again when the files have changed, until ctx ends. If a file is unreadable
+// or has no certificate, the ConfigMap does not change, because the file may be half replaced.
+func (s *Server) syncTrustConfigMaps(ctx context.Context, cfg config.APIServer, was []runtime.Object) error {
+	tick := time.NewTicker(certificateFileInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -87,12 +87,12 @@ func (s *Server) keepTrusted(ctx context.Context, cfg config.APIServer, was []ru
 			return nil
 		case <-tick.C:
 		}
-		now, err := whomToTrust(cfg)
+		now, err := trustConfigMaps(cfg)
 		switch {
 		case err != nil:
 			s.log.Error("read what aggregated servers shall trust; it stays as it was", "err", err)
 			continue
-		case equality.Semantic.DeepEqual(now, was) || !s.isFurnished():
+		case equality.Semantic.DeepEqual(now, was) || !s.isBootstrapped():
 			continue
 		}
 		if _, err := s.ensureEach(ctx, now); err != nil {

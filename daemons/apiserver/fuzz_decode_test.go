@@ -21,11 +21,11 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// typed are the kinds whose objects are decoded to Go types.
-var typed = kinds.All()
+// typedKinds are the kinds whose objects are decoded to Go types.
+var typedKinds = kinds.All()
 
-// ask returns a request for a kind.
-func ask(k *kinds.Kind, query url.Values, contentType string) *request {
+// requestFor returns a request for a kind.
+func requestFor(k *kinds.Kind, query url.Values, contentType string) *request {
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	if contentType != "" {
 		r.Header["Content-Type"] = []string{contentType}
@@ -35,8 +35,8 @@ func ask(k *kinds.Kind, query url.Values, contentType string) *request {
 	return q
 }
 
-// mustBeTheClients fails the test if an error is not a client error (4xx).
-func mustBeTheClients(t *testing.T, err error) {
+// mustBeClientError fails the test if an error is not a client error (4xx).
+func mustBeClientError(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
 		return
@@ -47,8 +47,8 @@ func mustBeTheClients(t *testing.T, err error) {
 	}
 }
 
-// live performs the steps of a write that depend only on the object.
-func live(t *testing.T, k *kinds.Kind, obj runtime.Object) {
+// checkWriteSteps performs the steps of a write that depend only on the object.
+func checkWriteSteps(t *testing.T, k *kinds.Kind, obj runtime.Object) {
 	t.Helper()
 	if k.Default != nil {
 		k.Default(obj)
@@ -123,11 +123,11 @@ func live(t *testing.T, k *kinds.Kind, obj runtime.Object) {
 
 // fuzzDecoder fuzzes a decoder and the steps that follow it, for any kind.
 func fuzzDecoder(f *testing.F, contentType string, samples ...[]byte) {
-	for i := range typed {
+	for i := range typedKinds {
 		f.Add(uint8(i), []byte(`{"metadata":{"name":"a"},"spec":{}}`))
 	}
 	for _, s := range samples {
-		for i, k := range typed {
+		for i, k := range typedKinds {
 			if k.GVK.Kind == "Pod" || k.GVK.Kind == "Deployment" {
 				f.Add(uint8(i), s)
 			}
@@ -135,29 +135,29 @@ func fuzzDecoder(f *testing.F, contentType string, samples ...[]byte) {
 	}
 	s := &Server{}
 	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
-		k := typed[int(kind)%len(typed)]
-		q := ask(k, url.Values{}, contentType)
+		k := typedKinds[int(kind)%len(typedKinds)]
+		q := requestFor(k, url.Values{}, contentType)
 		q.http.Body = http.NoBody
 		var err error
 		obj := k.New()
 		switch contentType {
 		case runtime.ContentTypeProtobuf:
-			err = fromProtobuf(data, k.GVK, obj)
+			err = decodeProtobuf(data, k.GVK, obj)
 		case runtime.ContentTypeYAML:
 			var doubts []error
 			if data, doubts, err = fromYAML(data); err == nil {
-				err = s.fromJSON(q, data, k.GVK, obj, doubts)
+				err = s.decodeJSON(q, data, k.GVK, obj, doubts)
 			}
 		case runtime.ContentTypeCBOR:
-			if data, err = fromCBOR(data); err == nil {
-				err = s.fromJSON(q, data, k.GVK, obj, nil)
+			if data, err = convertCBOR(data); err == nil {
+				err = s.decodeJSON(q, data, k.GVK, obj, nil)
 			}
 		default:
-			err = s.fromJSON(q, data, k.GVK, obj, nil)
+			err = s.decodeJSON(q, data, k.GVK, obj, nil)
 		}
-		mustBeTheClients(t, err)
+		mustBeClientError(t, err)
 		if err == nil {
-			live(t, k, obj)
+			checkWriteSteps(t, k, obj)
 		}
 	})
 }
@@ -215,17 +215,17 @@ func FuzzPatch(f *testing.F) {
 	f.Add(uint8(2), []byte(`{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]},"$patch":"replace"}`))
 	patchTypes := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType}
 	var pods *kinds.Kind
-	for _, k := range typed {
+	for _, k := range typedKinds {
 		if k.GVK.Kind == "Pod" {
 			pods = k
 		}
 	}
 	s := &Server{}
 	f.Fuzz(func(t *testing.T, kind uint8, patch []byte) {
-		q := ask(pods, url.Values{}, "")
+		q := requestFor(pods, url.Values{}, "")
 		patchType := patchTypes[int(kind)%len(patchTypes)]
-		doubts, err := patchDoubts(q, patch, patchType)
-		mustBeTheClients(t, err)
+		doubts, err := patchStrictErrors(q, patch, patchType)
+		mustBeClientError(t, err)
 		if err != nil {
 			return
 		}
@@ -235,15 +235,15 @@ func FuzzPatch(f *testing.F) {
 			patchType == types.StrategicMergePatchType {
 			return // errors in directives are reported as upstream does
 		}
-		mustBeTheClients(t, err)
+		mustBeClientError(t, err)
 		if err != nil {
 			return
 		}
 		pod := &corev1.Pod{}
-		err = s.fromJSON(q, after, pods.GVK, pod, doubts)
-		mustBeTheClients(t, err)
+		err = s.decodeJSON(q, after, pods.GVK, pod, doubts)
+		mustBeClientError(t, err)
 		if err == nil {
-			live(t, pods, pod)
+			checkWriteSteps(t, pods, pod)
 		}
 	})
 }
@@ -267,8 +267,8 @@ func FuzzQuery(f *testing.F) {
 		"NotOlderThan",
 	)
 	f.Fuzz(func(t *testing.T, labelSelector, fieldSelector, next, accept, contentType, match string) {
-		k := typed[0]
-		q := ask(
+		k := typedKinds[0]
+		q := requestFor(
 			k,
 			url.Values{
 				"continue":             {next},
@@ -283,7 +283,7 @@ func FuzzQuery(f *testing.F) {
 		q.LabelSelector, q.FieldSelector = labelSelector, fieldSelector
 		q.http.Header["Accept"] = []string{accept}
 		sel, err := selectionOf(q)
-		mustBeTheClients(t, err)
+		mustBeClientError(t, err)
 		if err == nil {
 			e, err := cache.NewEntry(
 				k,
@@ -302,19 +302,19 @@ func FuzzQuery(f *testing.F) {
 				t.Errorf("a token %+v becomes %+v (%v)", tok, again, err)
 			}
 		} else {
-			mustBeTheClients(t, err)
+			mustBeClientError(t, err)
 		}
 		_, err = wire.Negotiate(q.http, true, true)
-		mustBeTheClients(t, err)
+		mustBeClientError(t, err)
 		_, err = q.listOptions()
-		mustBeTheClients(t, err)
+		mustBeClientError(t, err)
 		for _, verb := range []string{"create", "update", "patch"} {
 			q.Verb = verb
-			mustBeTheClients(t, q.writeOptions())
+			mustBeClientError(t, q.writeOptions())
 		}
 		if _, err = parseVersion(next); err != nil {
-			err = badVersion(err)
+			err = invalidVersion(err)
 		}
-		mustBeTheClients(t, err)
+		mustBeClientError(t, err)
 	})
 }

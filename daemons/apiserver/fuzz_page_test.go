@@ -12,19 +12,19 @@ func FuzzPage(f *testing.F) {
 	f.Add("<textarea><a href=\"/\x00\"></textarea><plaintext></plaintext><a href=")
 	f.Add("<base href=\"http://10.0.0.1:80\"><svg><![CDATA[<a href=/x>]]></svg><?php ?><!--")
 	f.Fuzz(func(t *testing.T, text string) {
-		same := proxied("text/html", text)
+		same := pageResponse("text/html", text)
 		rewritePage(same, func(link string) string { return link })
 		if got, err := io.ReadAll(same.Body); string(got) != text || err != nil {
 			t.Errorf("%q became %q, %v", text, got, err)
 		}
-		r := proxied("text/html", text)
-		rewritePage(r, led)
+		r := pageResponse("text/html", text)
+		rewritePage(r, addPrefix)
 		got, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
-		again := proxied("text/html", string(got))
-		rewritePage(again, led)
+		again := pageResponse("text/html", string(got))
+		rewritePage(again, addPrefix)
 		if twice, err := io.ReadAll(again.Body); err != nil ||
 			strings.Count(
 				string(twice),

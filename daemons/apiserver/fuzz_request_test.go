@@ -70,7 +70,7 @@ func FuzzRequest(f *testing.F) {
 			f.Error(err)
 		}
 	})
-	wait(f, func() error { return o.Env.Health.Err(true) })
+	waitUntil(f, func() error { return o.Env.Health.Err(true) })
 	f.Fuzz(func(t *testing.T, method uint8, path, contentType, accept string, body []byte) {
 		u, err := url.ParseRequestURI(path)
 		if err != nil || !strings.HasPrefix(u.Path, "/") || u.Host != "" {

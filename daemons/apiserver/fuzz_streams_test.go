@@ -19,21 +19,21 @@ import (
 	protocol "k8s.io/apimachinery/pkg/util/remotecommand"
 )
 
-// streamsEnd is how long a stream may take to end after its client has left, on a busy machine.
-const streamsEnd = lastWords + 25*time.Second
+// streamEndTimeout is how long a stream may take to end after its client has left, on a busy machine.
+const streamEndTimeout = closeTimeout + 25*time.Second
 
 // FuzzChannels runs exec over a WebSocket, with arbitrary data from the client and the kubelet. The server must survive
 // both and finish when the client has left.
 func FuzzChannels(f *testing.F) {
 	command := bytes.Join([][]byte{
-		masked(
+		maskedFrame(
 			2,
 			[]byte("\x00input"),
-		), masked(9, []byte("ping")), masked(2, []byte(`{"Width":80,"Height":24}`)), masked(2, []byte{255, 0}),
+		), maskedFrame(9, []byte("ping")), maskedFrame(2, []byte(`{"Width":80,"Height":24}`)), maskedFrame(2, []byte{255, 0}),
 	}, nil)
 	f.Add(
 		command,
-		said(
+		kubeletFrames(
 			f,
 			true,
 			spdy.DataFrame{StreamId: 5, Data: []byte("output")},
@@ -42,8 +42,8 @@ func FuzzChannels(f *testing.F) {
 		),
 	)
 	f.Add(
-		masked(2, []byte("\x04"+`{"Width":80,"Height":24}`)),
-		said(
+		maskedFrame(2, []byte("\x04"+`{"Width":80,"Height":24}`)),
+		kubeletFrames(
 			f,
 			true,
 			spdy.DataFrame{
@@ -55,13 +55,14 @@ func FuzzChannels(f *testing.F) {
 			},
 		),
 	)
-	f.Add(masked(8, []byte{3, 232}), said(f, false))
-	f.Add(masked(1, []byte("text")), said(f, true, spdy.DataFrame{StreamId: 99, Data: []byte("nobody's")}))
-	f.Add(masked(0, []byte("continued")), []byte("\x80\x03\x00\x01\x00\xff\xff\xff"))
+	f.Add(maskedFrame(8, []byte{3, 232}), kubeletFrames(f, false))
+	f.Add(maskedFrame(1, []byte("text")),
+		kubeletFrames(f, true, spdy.DataFrame{StreamId: 99, Data: []byte("nobody's")}))
+	f.Add(maskedFrame(0, []byte("continued")), []byte("\x80\x03\x00\x01\x00\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, client, kubelet []byte) {
-		q, transport, end := between(t, "v5.channel.k8s.io", client, kubelet)
+		q, transport, end := newUpgrade(t, "v5.channel.k8s.io", client, kubelet)
 		defer end()
-		_, _ = (&Server{log: slog.New(slog.DiscardHandler)}).translated(
+		_, _ = (&Server{log: slog.New(slog.DiscardHandler)}).runTranslation(
 			q,
 			&url.URL{Scheme: "http", Host: "kubelet", Path: "/exec"},
 			transport,
@@ -71,20 +72,22 @@ func FuzzChannels(f *testing.F) {
 
 // FuzzTunnel is like FuzzChannels, for port-forward over SPDY inside a WebSocket.
 func FuzzTunnel(f *testing.F) {
-	f.Add(masked(2, said(f, false, spdy.DataFrame{StreamId: 1, Data: []byte("to the port")})), said(f, true))
+	f.Add(maskedFrame(2, kubeletFrames(f, false, spdy.DataFrame{StreamId: 1, Data: []byte("to the port")})),
+		kubeletFrames(f, true))
 	f.Add(
 		bytes.Join(
-			[][]byte{masked(2|notLast, []byte("a")), masked(0, []byte("b")), masked(9, nil), masked(8, []byte{3, 232})},
+			[][]byte{maskedFrame(2|notFinal, []byte("a")), maskedFrame(0, []byte("b")), maskedFrame(9, nil),
+				maskedFrame(8, []byte{3, 232})},
 			nil,
 		),
 		[]byte("bytes"),
 	)
-	f.Add(masked(1, []byte("text")), []byte{})
+	f.Add(maskedFrame(1, []byte("text")), []byte{})
 	f.Add([]byte("\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff"), []byte{0})
 	f.Fuzz(func(t *testing.T, client, kubelet []byte) {
-		q, transport, end := between(t, "SPDY/3.1+portforward.k8s.io", client, kubelet)
+		q, transport, end := newUpgrade(t, "SPDY/3.1+portforward.k8s.io", client, kubelet)
 		defer end()
-		_, _ = (&Server{log: slog.New(slog.DiscardHandler)}).tunnelled(
+		_, _ = (&Server{log: slog.New(slog.DiscardHandler)}).runTunnel(
 			q,
 			&url.URL{Scheme: "http", Host: "kubelet", Path: "/portForward"},
 			transport,
@@ -92,13 +95,13 @@ func FuzzTunnel(f *testing.F) {
 	})
 }
 
-const notLast = 0x80 // not an opcode: masked then clears the FIN bit
+const notFinal = 0x80 // not an opcode: masked then clears the FIN bit
 
-// masked returns a WebSocket frame of a client, with a mask of zeros.
-func masked(opcode byte, payload []byte) []byte {
+// maskedFrame returns a WebSocket frame of a client, with a mask of zeros.
+func maskedFrame(opcode byte, payload []byte) []byte {
 	frame := []byte{0x80 | opcode, 0x80}
-	if opcode&notLast != 0 {
-		frame[0] = opcode &^ notLast
+	if opcode&notFinal != 0 {
+		frame[0] = opcode &^ notFinal
 	}
 	if n := len(payload); n < 126 {
 		frame[1] |= byte(n)
@@ -109,8 +112,9 @@ func masked(opcode byte, payload []byte) []byte {
 	return append(append(frame, 0, 0, 0, 0), payload...)
 }
 
-// said returns a kubelet's SPDY frames: with takes, replies to the four streams of a command, and then the rest.
-func said(f *testing.F, takes bool, rest ...spdy.DataFrame) []byte {
+// kubeletFrames returns a kubelet's SPDY frames: with takes, replies to the four streams of a command, and then the
+// rest.
+func kubeletFrames(f *testing.F, takes bool, rest ...spdy.DataFrame) []byte {
 	f.Helper()
 	var out bytes.Buffer
 	framer, err := spdy.NewFramer(&out, &out)
@@ -144,29 +148,30 @@ func said(f *testing.F, takes bool, rest ...spdy.DataFrame) []byte {
 	return out.Bytes()
 }
 
-// taken is a response writer whose connection can be hijacked.
-type taken struct {
+// hijackedWriter is a response writer whose connection can be hijacked.
+type hijackedWriter struct {
 	http.ResponseWriter
 	conn net.Conn
 }
 
 // Hijack implements http.Hijacker.
-func (t taken) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (t hijackedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return t.conn, bufio.NewReadWriter(bufio.NewReader(t.conn), bufio.NewWriter(t.conn)), nil
 }
 
-// between returns an upgrade request and a transport to a kubelet. The client and the kubelet send the given bytes, and
-// close their connections when both have been read, or when one is not read any more. end fails the test if the server
-// does not close its connections in time.
-func between(t *testing.T, spoken string, client, kubelet []byte) (q *request, transport *http.Transport, end func()) {
-	ctx, cancel := context.WithTimeout(t.Context(), streamsEnd)
+// newUpgrade returns an upgrade request and a transport to a kubelet. The client and the kubelet send the given bytes,
+// and close their connections when both have been read, or when one is not read any more. end fails the test if the
+// server does not close its connections in time.
+func newUpgrade(t *testing.T, spoken string, client, kubelet []byte) (q *request, transport *http.Transport,
+	end func()) {
+	ctx, cancel := context.WithTimeout(t.Context(), streamEndTimeout)
 	near, far := net.Pipe()
 	heard, left := make(chan struct{}), make(chan struct{})
 	transport = &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			a, b := net.Pipe()
-			go answer(b, kubelet, heard)
+			go serveUpgrade(b, kubelet, heard)
 			go func() {
 				<-left
 				_ = b.Close()
@@ -177,7 +182,7 @@ func between(t *testing.T, spoken string, client, kubelet []byte) (q *request, t
 	go func() {
 		defer close(left)
 		defer far.Close()
-		_ = far.SetDeadline(time.Now().Add(streamsEnd))
+		_ = far.SetDeadline(time.Now().Add(streamEndTimeout))
 		in := bufio.NewReader(far)
 		if _, err := http.ReadResponse(in, nil); err != nil {
 			return
@@ -211,7 +216,7 @@ func between(t *testing.T, spoken string, client, kubelet []byte) (q *request, t
 	} {
 		r.Header.Set(name, value)
 	}
-	q = &request{http: r, w: taken{httptest.NewRecorder(), near}, query: r.URL.Query()}
+	q = &request{http: r, w: hijackedWriter{httptest.NewRecorder(), near}, query: r.URL.Query()}
 	return q, transport, func() {
 		defer cancel()
 		_ = near.Close() // closed already, unless it was not hijacked
@@ -222,11 +227,11 @@ func between(t *testing.T, spoken string, client, kubelet []byte) (q *request, t
 	}
 }
 
-// answer is a kubelet that accepts an upgrade and sends bytes. It sends what looks like the replies to four streams one
-// by one, as the streams are requested, and then the rest.
-func answer(conn net.Conn, says []byte, heard chan<- struct{}) {
+// serveUpgrade is a kubelet that accepts an upgrade and sends bytes. It sends what looks like the replies to four
+// streams one by one, as the streams are requested, and then the rest.
+func serveUpgrade(conn net.Conn, says []byte, heard chan<- struct{}) {
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(streamsEnd))
+	_ = conn.SetDeadline(time.Now().Add(streamEndTimeout))
 	in := bufio.NewReader(conn)
 	if _, err := http.ReadRequest(in); err != nil {
 		close(heard)

@@ -19,15 +19,15 @@ import (
 
 // get answers with one object.
 func (s *Server) get(q *request) error {
-	if _, err := s.fresh(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
+	if _, err := s.waitForVersion(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
 		return err
 	}
-	return s.found(q)
+	return s.serveCached(q)
 }
 
-// found answers with one object from the cache. It does not wait for the cache.
-func (s *Server) found(q *request) error {
-	e, err := q.live()
+// serveCached answers with one object from the cache. It does not wait for the cache.
+func (s *Server) serveCached(q *request) error {
+	e, err := q.liveEntry()
 	if err != nil {
 		return err
 	}
@@ -40,61 +40,61 @@ func writeEntry(q *request, code int, e *cache.Entry) error {
 	if err := q.convert(one); err != nil {
 		return err
 	}
-	return q.media.WriteEntry(q.w, code, q.served, one[0], rowsOf(q))
+	return q.media.WriteEntry(q.w, code, q.served, one[0], includeObject(q))
 }
 
-// rowsOf returns how much of each object the rows of a table include.
-func rowsOf(q *request) metav1.IncludeObjectPolicy {
+// includeObject returns how much of each object the rows of a table include.
+func includeObject(q *request) metav1.IncludeObjectPolicy {
 	if p := metav1.IncludeObjectPolicy(q.query.Get("includeObject")); p != "" {
 		return p
 	}
 	return metav1.IncludeMetadata
 }
 
-// fresh waits until the cache may answer a read at a resource version. For an empty version, the cache must hold all
-// writes so far. For "0", any state of the cache is acceptable, but a cache that is not ready fails the request.
-// Otherwise the cache must have reached that revision. fresh returns a revision that the cache has reached.
-func (s *Server) fresh(ctx context.Context, version string) (int64, error) {
-	if err := s.cache.Ready(); err != nil {
+// waitForVersion waits until the cache may answer a read at a resource version. For an empty version, the cache must
+// hold all writes so far. For "0", any state of the cache is acceptable, but a cache that is not ready fails the
+// request. Otherwise the cache must have reached that revision. fresh returns a revision that the cache has reached.
+func (s *Server) waitForVersion(ctx context.Context, version string) (int64, error) {
+	if err := s.cache.CheckReady(); err != nil {
 		if version == "0" {
 			return 0, apierrors.NewServiceUnavailable(err.Error())
 		}
-		if err := s.filled(ctx); err != nil {
+		if err := s.waitForCache(ctx); err != nil {
 			return 0, err
 		}
 	}
 	switch version {
 	case "":
-		revision, err := s.cache.Current(ctx)
-		return revision, unavailable(err)
+		revision, err := s.cache.WaitForCurrent(ctx)
+		return revision, unavailableError(err)
 	case "0":
 		return s.cache.Reached(), nil
 	}
 	revision, err := parseVersion(version)
 	if err != nil {
-		return 0, badVersion(err)
+		return 0, invalidVersion(err)
 	}
-	return s.reached(ctx, revision)
+	return s.waitForRevision(ctx, revision)
 }
 
-// patience is how long a read waits for a revision that the cache has not reached yet.
-const patience = 3 * time.Second
+// revisionTimeout is how long a read waits for a revision that the cache has not reached yet.
+const revisionTimeout = 3 * time.Second
 
-// reached waits for a revision that a client names.
-func (s *Server) reached(ctx context.Context, revision int64) (int64, error) {
-	short, cancel := context.WithTimeout(ctx, patience)
+// waitForRevision waits for a revision that a client names.
+func (s *Server) waitForRevision(ctx context.Context, revision int64) (int64, error) {
+	short, cancel := context.WithTimeout(ctx, revisionTimeout)
 	defer cancel()
 	if err := s.cache.WaitFor(short, revision); err != nil {
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
-		return 0, tooLarge(revision, s.cache.Reached())
+		return 0, revisionTooLarge(revision, s.cache.Reached())
 	}
 	return s.cache.Reached(), nil
 }
 
-// filled waits until the cache has been loaded.
-func (s *Server) filled(ctx context.Context) error {
+// waitForCache waits until the cache has been loaded.
+func (s *Server) waitForCache(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := s.cache.WaitFor(short, 1); err != nil {
@@ -111,11 +111,11 @@ func parseVersion(version string) (int64, error) {
 	return int64(min(revision, math.MaxInt64)), nil
 }
 
-func badVersion(err error) error {
+func invalidVersion(err error) error {
 	return apierrors.NewBadRequest("invalid resource version: " + err.Error())
 }
 
-func tooLarge(asked, reached int64) error {
+func revisionTooLarge(asked, reached int64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, reached), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
@@ -123,8 +123,8 @@ func tooLarge(asked, reached int64) error {
 	return err
 }
 
-// unavailable converts an error of the store to one that clients understand.
-func unavailable(err error) error {
+// unavailableError converts an error of the store to one that clients understand.
+func unavailableError(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) ||
 		errors.As(err, new(apierrors.APIStatus)) ||
 		errors.As(err, new(*store.Unreadable)) {
@@ -139,8 +139,8 @@ func unavailable(err error) error {
 	return apierrors.NewInternalError(err)
 }
 
-// gone converts cache.ErrExpired to the API error for a revision that has left the log.
-func gone(err error, asked, oldest int64) error {
+// expiredRevision converts cache.ErrExpired to the API error for a revision that has left the log.
+func expiredRevision(err error, asked, oldest int64) error {
 	if !errors.Is(err, cache.ErrExpired) {
 		return err
 	}

@@ -13,10 +13,10 @@ import (
 
 // The health check listener without credentials serves only health checks.
 // Proves S12.
-func TestProbesAreAnsweredAboutHealthAlone(t *testing.T) {
+func TestHealthListenerServesOnlyHealth(t *testing.T) {
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
-	env.Health.Ready("store", func() error { return errors.New("it does not answer") })
-	s := &Server{own: env.Handler()}
+	env.Health.AddReady("store", func() error { return errors.New("it does not answer") })
+	s := &Server{statusHandler: env.Handler()}
 	for path, want := range map[string]int{
 		"/livez": 200, "/readyz": 500, "/healthz": 200, "/livez/ping": 200, "/readyz?verbose": 500,
 		"/livez/nothing": 404,
@@ -33,20 +33,21 @@ func TestProbesAreAnsweredAboutHealthAlone(t *testing.T) {
 
 // Every client learns that a check fails. Only clients that may read the path learn the reason.
 // Proves S12.
-func TestWhyACheckFailsIsToldToWhoMayAsk(t *testing.T) {
+func TestHealthReasonsNeedAuthorization(t *testing.T) {
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
-	env.Health.Ready("store", func() error { return errors.New("10.0.0.7 does not answer") })
+	env.Health.AddReady("store", func() error { return errors.New("10.0.0.7 does not answer") })
 	for name, c := range map[string]struct {
 		may  []api.Authorizer
 		want string
 	}{
-		"authorized": {[]api.Authorizer{asking{}}, "internal server error: 10.0.0.7 does not answer\n"},
-		"anybody":    {[]api.Authorizer{rights{}}, "internal server error: reason withheld\n"},
+		"authorized": {[]api.Authorizer{blockingAuthorizer{}}, "internal server error: 10.0.0.7 does not answer\n"},
+		"anybody":    {[]api.Authorizer{grantedRights{}}, "internal server error: reason withheld\n"},
 	} {
-		s := &Server{own: env.Handler(), o: Options{Authorizers: c.may}}
+		s := &Server{statusHandler: env.Handler(), options: Options{Authorizers: c.may}}
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/readyz/store", nil)
-		s.own.ServeHTTP(w, s.withReasons(&request{http: r, Request: api.Request{Verb: "get", Path: r.URL.Path}}))
+		s.statusHandler.ServeHTTP(w,
+			s.withReasons(&request{http: r, Request: api.Request{Verb: "get", Path: r.URL.Path}}))
 		if w.Body.String() != c.want {
 			t.Errorf("%s: %q, want %q", name, w.Body, c.want)
 		}

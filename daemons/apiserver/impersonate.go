@@ -18,17 +18,17 @@ import (
 // (kubectl --as).
 func (s *Server) impersonate(q *request) error {
 	h := q.http.Header
-	wanted, err := impersonated(h)
+	wanted, err := impersonatedUser(h)
 	if err != nil || wanted.Name == "" {
 		return err
 	}
-	as, constraint, err := s.become(q, wanted)
+	as, constraint, err := s.resolveImpersonation(q, wanted)
 	if err != nil {
 		return err
 	}
 	s.log.Info("impersonation", "user", q.user.Name, "as", as.Name, "path", q.Path)
 	q.user = as
-	q.trail.impersonates(q.user, constraint)
+	q.auditRecord.setImpersonation(q.user, constraint)
 	for name := range h {
 		if strings.HasPrefix(name, "Impersonate-") {
 			h.Del(name)
@@ -37,8 +37,8 @@ func (s *Server) impersonate(q *request) error {
 	return nil
 }
 
-// impersonated returns the user that the Impersonate headers name. Its name is empty if they name none.
-func impersonated(h http.Header) (api.User, error) {
+// impersonatedUser returns the user that the Impersonate headers name. Its name is empty if they name none.
+func impersonatedUser(h http.Header) (api.User, error) {
 	as := api.User{
 		Name: h.Get(authenticationv1.ImpersonateUserHeader), UID: h.Get(authenticationv1.ImpersonateUIDHeader),
 		Groups: h.Values(authenticationv1.ImpersonateGroupHeader),
@@ -61,8 +61,8 @@ func impersonated(h http.Header) (api.User, error) {
 	return as, nil
 }
 
-// withStanding adds the group system:authenticated, or for the anonymous user system:unauthenticated.
-func withStanding(as api.User) api.User {
+// withAuthenticationGroup adds the group system:authenticated, or for the anonymous user system:unauthenticated.
+func withAuthenticationGroup(as api.User) api.User {
 	group := api.GroupAuthenticated
 	switch {
 	case as.Name == api.Anonymous:

@@ -17,29 +17,29 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// impersonation is a mode of impersonation. All modes but the last are constrained: they need the right to impersonate
-// the user in this mode, and the right to perform the request while impersonating.
-type impersonation struct {
-	mode string
-	fits func(wanted, by api.User) bool
+// impersonationMode is a mode of impersonation. All modes but the last are constrained: they need the right to
+// impersonate the user in this mode, and the right to perform the request while impersonating.
+type impersonationMode struct {
+	mode    string
+	applies func(wanted, by api.User) bool
 }
 
-// impersonations are tried in this order. The first mode that is allowed applies. If none is, the error of the first
-// one is returned.
-var impersonations = []impersonation{
+// impersonationModes are tried in this order. The first mode that is allowed applies. If none is, the error of the
+// first one is returned.
+var impersonationModes = []impersonationMode{
 	{associatedNode, func(wanted, by api.User) bool {
 		node, ok := nodeName(wanted.Name)
 		_, _, err := serviceaccount.SplitUsername(by.Name)
-		return ok && err == nil && onlyName(wanted) &&
+		return ok && err == nil && hasOnlyName(wanted) &&
 			slices.Equal(by.Extra[serviceaccount.NodeNameKey], []string{node})
 	}},
 	{"arbitrary-node", func(wanted, _ api.User) bool {
 		_, ok := nodeName(wanted.Name)
-		return ok && onlyName(wanted)
+		return ok && hasOnlyName(wanted)
 	}},
 	{"serviceaccount", func(wanted, _ api.User) bool {
 		_, _, err := serviceaccount.SplitUsername(wanted.Name)
-		return err == nil && onlyName(wanted)
+		return err == nil && hasOnlyName(wanted)
 	}},
 	{"user-info", func(wanted, _ api.User) bool {
 		_, node := nodeName(wanted.Name)
@@ -52,14 +52,15 @@ var impersonations = []impersonation{
 // associatedNode is the mode in which a service account impersonates the node that its pod runs on.
 const associatedNode = "associated-node"
 
-// become returns the user to impersonate, and the constraint of the impersonation; empty if there is none.
-func (s *Server) become(q *request, wanted api.User) (as api.User, constraint string, err error) {
-	for _, i := range impersonations {
-		if !i.fits(wanted, q.user) {
+// resolveImpersonation returns the user to impersonate, and the constraint of the impersonation; empty if there is
+// none.
+func (s *Server) resolveImpersonation(q *request, wanted api.User) (as api.User, constraint string, err error) {
+	for _, i := range impersonationModes {
+		if !i.applies(wanted, q.user) {
 			continue
 		}
 		var failed error
-		if as, failed = s.inMode(q, i.mode, wanted); failed != nil {
+		if as, failed = s.authorizeMode(q, i.mode, wanted); failed != nil {
 			if err == nil {
 				err = failed
 			}
@@ -73,7 +74,7 @@ func (s *Server) become(q *request, wanted api.User) (as api.User, constraint st
 	return api.User{}, "", err
 }
 
-func (s *Server) inMode(q *request, mode string, wanted api.User) (api.User, error) {
+func (s *Server) authorizeMode(q *request, mode string, wanted api.User) (api.User, error) {
 	ctx, by := q.http.Context(), q.user
 	if mode == associatedNode {
 		// The rights do not depend on the node that the account's pod runs on.
@@ -84,27 +85,27 @@ func (s *Server) inMode(q *request, mode string, wanted api.User) (api.User, err
 	if mode != "" {
 		on := q.Request
 		on.Verb = "impersonate-on:" + mode + ":" + on.Verb
-		if err := s.allowed(ctx, by, on); err != nil {
+		if err := s.authorizeUser(ctx, by, on); err != nil {
 			return api.User{}, err
 		}
 	}
-	as, who := known(mode, wanted)
-	more, err := s.rightsToBe(q, by, mode, wanted)
+	as, who := impliedUserAndRight(mode, wanted)
+	more, err := s.impersonationRights(q, by, mode, wanted)
 	if err != nil {
 		return api.User{}, err
 	}
 	for _, r := range append([]api.Request{who}, more...) {
-		if err := s.allowed(ctx, by, r); err != nil {
+		if err := s.authorizeUser(ctx, by, r); err != nil {
 			return api.User{}, err
 		}
 	}
-	return withStanding(as), nil
+	return withAuthenticationGroup(as), nil
 }
 
-// known returns the user with the groups that follow from its name, and the right that is needed to impersonate that
-// name.
-func known(mode string, as api.User) (api.User, api.Request) {
-	who := rightToBe(mode, "users", "", as.Name)
+// impliedUserAndRight returns the user with the groups that follow from its name, and the right that is needed to
+// impersonate that name.
+func impliedUserAndRight(mode string, as api.User) (api.User, api.Request) {
+	who := impersonationRight(mode, "users", "", as.Name)
 	if node, ok := nodeName(as.Name); ok && mode != "" {
 		who.GroupVersionResource.Resource, who.Name = "nodes", node
 		if mode == associatedNode {
@@ -120,7 +121,7 @@ func known(mode string, as api.User) (api.User, api.Request) {
 	return as, who
 }
 
-func rightToBe(mode, resource, subresource, name string) api.Request {
+func impersonationRight(mode, resource, subresource, name string) api.Request {
 	r := api.Request{
 		Verb: "impersonate", Resource: true, Name: name, Subresource: subresource,
 		GroupVersionResource: schema.GroupVersionResource{
@@ -138,47 +139,47 @@ func rightToBe(mode, resource, subresource, name string) api.Request {
 	return r
 }
 
-// rightsToBe returns the rights that are needed for a UID, groups and extra values. Each of them needs a right of its
-// own.
-func (s *Server) rightsToBe(q *request, by api.User, mode string, wanted api.User) ([]api.Request, error) {
-	groups, extra := rightToBe(mode, "groups", "", "*"), rightToBe(mode, "userextras", "*", "*")
+// impersonationRights returns the rights that are needed for a UID, groups and extra values. Each of them needs a right
+// of its own.
+func (s *Server) impersonationRights(q *request, by api.User, mode string, wanted api.User) ([]api.Request, error) {
+	groups, extra := impersonationRight(mode, "groups", "", "*"), impersonationRight(mode, "userextras", "*", "*")
 	if mode != "" {
-		if err := neverImpersonated(wanted, by, groups, extra); err != nil {
+		if err := checkConstrained(wanted, by, groups, extra); err != nil {
 			return nil, err
 		}
 	}
 	var rights []api.Request
 	if wanted.UID != "" {
-		rights = append(rights, rightToBe(mode, "uids", "", wanted.UID))
+		rights = append(rights, impersonationRight(mode, "uids", "", wanted.UID))
 	}
-	if !s.allInOne(q, by, mode, groups, len(wanted.Groups)) {
+	if !s.isEveryValueAllowed(q, by, mode, groups, len(wanted.Groups)) {
 		for _, g := range wanted.Groups {
-			rights = append(rights, rightToBe(mode, "groups", "", g))
+			rights = append(rights, impersonationRight(mode, "groups", "", g))
 		}
 	}
 	n := 0
 	for _, values := range wanted.Extra {
 		n += len(values)
 	}
-	if !s.allInOne(q, by, mode, extra, max(n, len(wanted.Extra))) {
+	if !s.isEveryValueAllowed(q, by, mode, extra, max(n, len(wanted.Extra))) {
 		for _, key := range slices.Sorted(maps.Keys(wanted.Extra)) {
 			for _, v := range wanted.Extra[key] {
-				rights = append(rights, rightToBe(mode, "userextras", key, v))
+				rights = append(rights, impersonationRight(mode, "userextras", key, v))
 			}
 		}
 	}
 	return rights, nil
 }
 
-// many is the number of groups or extra values from which the right to all of them is checked first.
-const many = 4
+// bulkCheckThreshold is the number of groups or extra values from which the right to all of them is checked first.
+const bulkCheckThreshold = 4
 
-func (s *Server) allInOne(q *request, by api.User, mode string, all api.Request, n int) bool {
-	return mode != "" && n >= many && s.allowed(q.http.Context(), by, all) == nil
+func (s *Server) isEveryValueAllowed(q *request, by api.User, mode string, all api.Request, n int) bool {
+	return mode != "" && n >= bulkCheckThreshold && s.authorizeUser(q.http.Context(), by, all) == nil
 }
 
-// neverImpersonated refuses groups and extra values that no constrained impersonation may use.
-func neverImpersonated(wanted, by api.User, groups, extra api.Request) error {
+// checkConstrained refuses groups and extra values that no constrained impersonation may use.
+func checkConstrained(wanted, by api.User, groups, extra api.Request) error {
 	groups.Name, extra.Name, extra.Subresource = "", "", ""
 	if slices.Contains(wanted.Groups, "") {
 		return forbidden(by, groups, "impersonating the empty string group is not allowed")
@@ -207,7 +208,7 @@ func neverImpersonated(wanted, by api.User, groups, extra api.Request) error {
 	return nil
 }
 
-func onlyName(u api.User) bool { return u.UID == "" && len(u.Groups) == 0 && len(u.Extra) == 0 }
+func hasOnlyName(u api.User) bool { return u.UID == "" && len(u.Groups) == 0 && len(u.Extra) == 0 }
 
 // nodeName returns the node that a user name belongs to.
 func nodeName(user string) (string, bool) {

@@ -13,10 +13,10 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// rights lists what a user may do: verb, resource with its group and subresource, and name.
-type rights []string
+// grantedRights lists what a user may do: verb, resource with its group and subresource, and name.
+type grantedRights []string
 
-func (r rights) Authorize(_ context.Context, by api.User, q api.Request) (api.Decision, string, error) {
+func (r grantedRights) Authorize(_ context.Context, by api.User, q api.Request) (api.Decision, string, error) {
 	resource := strings.TrimPrefix(q.Group+"/", "/") + q.GroupVersionResource.Resource
 	if q.Subresource != "" {
 		resource += "/" + q.Subresource
@@ -36,7 +36,7 @@ func (r rights) Authorize(_ context.Context, by api.User, q api.Request) (api.De
 
 // Each mode of constrained impersonation needs its own right and the right to the action while impersonating.
 // Unconstrained impersonation works as before.
-func TestImpersonationMayBeConstrained(t *testing.T) {
+func TestConstrainedImpersonationNeedsItsRights(t *testing.T) {
 	const g = "authentication.k8s.io/"
 	agent := api.User{
 		Name:  "system:serviceaccount:shop:agent",
@@ -52,78 +52,78 @@ func TestImpersonationMayBeConstrained(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		by         api.User
-		may        rights
+		may        grantedRights
 		as         http.Header
 		constraint string
 		groups     string
 		refusal    string
 	}{
-		"as ever": {helper, rights{"impersonate users ann"}, header("User", "ann"), "",
+		"as ever": {helper, grantedRights{"impersonate users ann"}, header("User", "ann"), "",
 			"system:authenticated", ""},
 		"a user": {helper,
-			rights{"impersonate:user-info " + g + "users ann", "impersonate-on:user-info:list " +
+			grantedRights{"impersonate:user-info " + g + "users ann", "impersonate-on:user-info:list " +
 				"pods"}, header("User", "ann"), "impersonate:user-info", "system:authenticated", ""},
-		"a user, for something else": {helper, rights{"impersonate:user-info " + g + "users ann", "impersonate-on:user-info:get pods"}, header("User", "ann"), "", "", `cannot impersonate-on:user-info:list resource "pods"`},
-		"another user":               {helper, rights{"impersonate:user-info " + g + "users ann", "impersonate-on:user-info:list pods"}, header("User", "bob"), "", "", `users.authentication.k8s.io "bob" is forbidden: User "helper" cannot impersonate:user-info resource "users"`},
-		"all of a user": {helper, rights{"impersonate-on:user-info:list " +
+		"a user, for something else": {helper, grantedRights{"impersonate:user-info " + g + "users ann", "impersonate-on:user-info:get pods"}, header("User", "ann"), "", "", `cannot impersonate-on:user-info:list resource "pods"`},
+		"another user":               {helper, grantedRights{"impersonate:user-info " + g + "users ann", "impersonate-on:user-info:list pods"}, header("User", "bob"), "", "", `users.authentication.k8s.io "bob" is forbidden: User "helper" cannot impersonate:user-info resource "users"`},
+		"all of a user": {helper, grantedRights{"impersonate-on:user-info:list " +
 			"pods", "impersonate:user-info " + g + "users ann", "impersonate:user-info " + g + "groups dev",
 			"impersonate:user-info " + g + "uids 1", "impersonate:user-info " + g + "userextras/acme.io/x " +
 				"y"}, header("User", "ann", "Group", "dev", "Uid", "1", "Extra-Acme.io%2fx", "y"),
 			"impersonate:user-info", "dev system:authenticated", ""},
-		"many groups at once": {helper, rights{"impersonate-on:user-info:list " +
+		"many groups at once": {helper, grantedRights{"impersonate-on:user-info:list " +
 			"pods", "impersonate:user-info " + g + "users ann", "impersonate:user-info " + g + "groups *"},
 			header("User", "ann", "Group", "a", "Group", "b", "Group", "c", "Group", "d"), "impersonate:user-info",
 			"a b c d system:authenticated", ""},
-		"never masters": {helper, rights{"impersonate-on:user-info:list " +
+		"never masters": {helper, grantedRights{"impersonate-on:user-info:list " +
 			"pods", "impersonate:user-info " + g + "users ann", "impersonate:user-info " + g + "groups system:masters"},
 			header("User", "ann", "Group", "system:masters"), "", "", "impersonating the system:masters group is not " +
 				"allowed"},
-		"but as ever": {helper, rights{"impersonate users ann", "impersonate groups " +
+		"but as ever": {helper, grantedRights{"impersonate users ann", "impersonate groups " +
 			"system:masters"}, header("User", "ann", "Group", "system:masters"), "", "system:masters " +
 			"system:authenticated", ""},
-		"extra without a domain": {helper, rights{"impersonate-on:user-info:list " +
+		"extra without a domain": {helper, grantedRights{"impersonate-on:user-info:list " +
 			"pods", "impersonate:user-info " + g + "users ann"}, header("User", "ann", "Extra-Scopes", "y"), "", "",
 			"impersonating an invalid key in extra is not allowed"},
-		"an account": {helper, rights{"impersonate-on:serviceaccount:list " +
+		"an account": {helper, grantedRights{"impersonate-on:serviceaccount:list " +
 			"pods", "impersonate:serviceaccount shop:" + g + "serviceaccounts web"},
 			header("User", "system:serviceaccount:shop:web"), "impersonate:serviceaccount", "system:serviceaccounts " +
 				"system:serviceaccounts:shop system:authenticated", ""},
-		"an account, as ever": {helper, rights{"impersonate shop:serviceaccounts " +
+		"an account, as ever": {helper, grantedRights{"impersonate shop:serviceaccounts " +
 			"web"}, header("User", "system:serviceaccount:shop:web"), "", "system:serviceaccounts " +
 			"system:serviceaccounts:shop system:authenticated", ""},
-		"no account as a user": {helper, rights{"impersonate-on:user-info:list " +
+		"no account as a user": {helper, grantedRights{"impersonate-on:user-info:list " +
 			"pods", "impersonate:user-info " + g + "users system:serviceaccount:shop:web"},
 			header("User", "system:serviceaccount:shop:web"), "", "", "impersonate-on:serviceaccount:list"},
-		"any node": {helper, rights{"impersonate-on:arbitrary-node:list " +
+		"any node": {helper, grantedRights{"impersonate-on:arbitrary-node:list " +
 			"pods", "impersonate:arbitrary-node " + g + "nodes m"}, header("User", "system:node:m"),
 			"impersonate:arbitrary-node", "system:nodes system:authenticated", ""},
-		"its node": {agent, rights{"impersonate-on:associated-node:list pods on its " +
+		"its node": {agent, grantedRights{"impersonate-on:associated-node:list pods on its " +
 			"node", "impersonate:associated-node " + g + "nodes * on its node"}, header("User", "system:node:n"),
 			"impersonate:associated-node", "system:nodes system:authenticated", ""},
-		"not another node": {agent, rights{"impersonate-on:associated-node:list pods on its " +
+		"not another node": {agent, grantedRights{"impersonate-on:associated-node:list pods on its " +
 			"node", "impersonate:associated-node " + g + "nodes * on its node"}, header("User", "system:node:m"), "",
 			"", "impersonate-on:arbitrary-node:list"},
-		"a node, as ever": {helper, rights{"impersonate users " +
+		"a node, as ever": {helper, grantedRights{"impersonate users " +
 			"system:node:m"}, header("User", "system:node:m"), "", "system:authenticated", ""},
-		"somebody whom nobody knows": {helper, rights{"impersonate users " +
+		"somebody whom nobody knows": {helper, grantedRights{"impersonate users " +
 			"system:anonymous"}, header("User", "system:anonymous"), "", "system:unauthenticated", ""},
 		"nobody, but in a group": {helper, nil, header("Group", "dev"), "", "", `requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"dev"}, Extra:map[string][]string(nil)} without impersonating a user name`},
-		"somebody of another cluster": {helper, rights{"impersonate users ann", "impersonate groups " +
+		"somebody of another cluster": {helper, grantedRights{"impersonate users ann", "impersonate groups " +
 			"system:unauthenticated"}, header("User", "ann", "Group", "system:unauthenticated"), "",
 			"system:unauthenticated", ""},
 	} {
-		s := &Server{o: Options{Authorizers: []api.Authorizer{c.may}}}
+		s := &Server{options: Options{Authorizers: []api.Authorizer{c.may}}}
 		q := &request{http: httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), user: c.by}
 		q.Request = api.Request{
 			Verb:                 "list",
 			Resource:             true,
 			GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"),
 		}
-		wanted, err := impersonated(c.as)
+		wanted, err := impersonatedUser(c.as)
 		var as api.User
 		var constraint string
 		if err == nil {
-			as, constraint, err = s.become(q, wanted)
+			as, constraint, err = s.resolveImpersonation(q, wanted)
 		}
 		if c.refusal != "" {
 			if err == nil || !strings.Contains(err.Error(), c.refusal) {

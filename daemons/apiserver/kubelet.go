@@ -45,10 +45,10 @@ func (s *Server) kubeletStream(q *request) error {
 			return err
 		}
 	}
-	if _, err := s.fresh(q.http.Context(), ""); err != nil {
+	if _, err := s.waitForVersion(q.http.Context(), ""); err != nil {
 		return err
 	}
-	e, err := q.live()
+	e, err := q.liveEntry()
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *Server) kubeletStream(q *request) error {
 	if !ok {
 		return pageNotFound()
 	}
-	if err := s.connect(q); err != nil {
+	if err := s.admitConnect(q); err != nil {
 		return err
 	}
 	path := "/" + kubeletPaths[q.Subresource] + "/" + url.PathEscape(pod.Namespace) + "/" + url.PathEscape(pod.Name)
@@ -82,9 +82,9 @@ func (s *Server) kubeletStream(q *request) error {
 		return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
 	}
 	if q.Subresource == "exec" || q.Subresource == "attach" {
-		query = forKubelet(query)
+		query = kubeletQuery(query)
 	}
-	target, transport, err := s.kubelet(pod.Spec.NodeName)
+	target, transport, err := s.kubeletEndpoint(pod.Spec.NodeName)
 	if err != nil {
 		return err
 	}
@@ -92,16 +92,16 @@ func (s *Server) kubeletStream(q *request) error {
 	switch {
 	case q.Subresource == "portforward" && wantsTunnel(q.http):
 		return s.tunnel(q, target, transport)
-	case (q.Subresource == "exec" || q.Subresource == "attach") && speaksChannels(q.http):
+	case (q.Subresource == "exec" || q.Subresource == "attach") && wantsChannels(q.http):
 		s.translate(q, target, transport)
 		return nil
 	}
 	if q.Subresource == "log" && wsstream.IsWebSocketRequest(q.http) {
-		return s.logChannel(q, target, transport)
+		return s.streamLog(q, target, transport)
 	}
 	var change func(*http.Response) error
 	if q.Subresource == "log" {
-		change = explained
+		change = kubeletError
 	}
 	s.forward(q, target, transport, change)
 	return nil
@@ -110,18 +110,18 @@ func (s *Server) kubeletStream(q *request) error {
 // requireCreate returns an error if the user may not create the resource that the request names. The authorize stage
 // checked only the verb of the HTTP method, and a stream to a container can start with a GET.
 func (s *Server) requireCreate(q *request) error {
-	if q.Verb == "create" || len(s.o.Authorizers) == 0 {
+	if q.Verb == "create" || len(s.options.Authorizers) == 0 {
 		return nil
 	}
 	create := q.Request
 	create.Verb = "create"
-	return s.allowed(q.http.Context(), q.user, create)
+	return s.authorizeUser(q.http.Context(), q.user, create)
 }
 
-func forKubelet(query url.Values) url.Values {
+func kubeletQuery(query url.Values) url.Values {
 	out := url.Values{"command": query["command"]}
 	for ours, theirs := range kubeletParameters {
-		if truth(query, ours) {
+		if boolParameter(query, ours) {
 			out.Set(theirs, "1")
 		}
 	}
@@ -157,10 +157,10 @@ func containerOf(pod *corev1.Pod, name string) (string, error) {
 	return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, pod.Name))
 }
 
-// kubelet returns the URL of a node's kubelet, and the transport to reach it. The kubelet's certificate must be valid
-// for the node's name.
-func (s *Server) kubelet(node string) (*url.URL, http.RoundTripper, error) {
-	if s.o.KubeletTLS == nil {
+// kubeletEndpoint returns the URL of a node's kubelet, and the transport to reach it. The kubelet's certificate must be
+// valid for the node's name.
+func (s *Server) kubeletEndpoint(node string) (*url.URL, http.RoundTripper, error) {
+	if s.options.KubeletTLS == nil {
 		return nil, nil, apierrors.NewServiceUnavailable("this server has no credentials towards kubelets")
 	}
 	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "nodes"}, "", node)
@@ -182,9 +182,9 @@ func (s *Server) kubelet(node string) (*url.URL, http.RoundTripper, error) {
 	return &url.URL{
 			Scheme: "https",
 			Host:   net.JoinHostPort(host, strconv.Itoa(port)),
-		}, s.kubelets.of(
-			s.o.KubeletTLS,
-			s.o.KubeletRoots,
+		}, s.kubelets.transportOf(
+			s.options.KubeletTLS,
+			s.options.KubeletRoots,
 			node,
 		), nil
 }
@@ -211,7 +211,7 @@ func (s *Server) forward(q *request, target *url.URL, transport http.RoundTrippe
 			*r.Out.URL = *target
 			r.Out.Host = ""
 			r.SetXForwarded()
-			header.WithoutHTTP2Upgrade(r.Out.Header)
+			header.RemoveHTTP2Upgrade(r.Out.Header)
 			// The request is authorized already. The backend must not receive the client's credentials or identity
 			// headers.
 			r.Out.Header.Del("Authorization")
@@ -223,15 +223,15 @@ func (s *Server) forward(q *request, target *url.URL, transport http.RoundTrippe
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
 			if q.http.Context().Err() == nil {
-				s.fail(q, apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err)))
+				s.writeError(q, apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err)))
 			}
 		},
 	}
 	proxy.ServeHTTP(q.w, q.http)
 }
 
-// explained converts a kubelet's error response to an API error.
-func explained(r *http.Response) error {
+// kubeletError converts a kubelet's error response to an API error.
+func kubeletError(r *http.Response) error {
 	if r.StatusCode < 400 {
 		return nil
 	}

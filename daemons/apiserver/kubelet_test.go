@@ -24,8 +24,8 @@ import (
 	"clusterctl/daemons/apiserver"
 )
 
-// kubelet starts a kubelet that serves logs, and echoes data after an upgrade.
-func kubelet(t *testing.T, ca certs.Pair, node string) *httptest.Server {
+// startKubelet starts a kubelet that serves logs, and echoes data after an upgrade.
+func startKubelet(t *testing.T, ca certs.Pair, node string) *httptest.Server {
 	t.Helper()
 	leaf, err := certs.Issue(ca, certs.KubeletServer(node, nil), time.Now())
 	if err != nil {
@@ -66,20 +66,20 @@ func kubelet(t *testing.T, ca certs.Pair, node string) *httptest.Server {
 }
 
 // Proves S08.
-func TestStreamsReachTheKubeletWhoseNameIsRight(t *testing.T) {
+func TestStreamsReachTheVerifiedKubelet(t *testing.T) {
 	ca, err := certs.NewCA("kubernetes", 0, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.Cert)
-	cfg := start(t, stores["memory"](t), func(o *apiserver.Options) {
+	cfg := startConfig(t, stores["memory"](t), func(o *apiserver.Options) {
 		o.KubeletTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}
 	})
-	ctx := bounded(t)
+	ctx := timeoutContext(t)
 	client := kubernetes.NewForConfigOrDie(cfg)
-	node(t, ctx, client, "n", kubelet(t, ca, "n"))
-	node(t, ctx, client, "impostor", kubelet(t, ca, "n"))
+	createNode(t, ctx, client, "n", startKubelet(t, ca, "n"))
+	createNode(t, ctx, client, "impostor", startKubelet(t, ca, "n"))
 	for name, on := range map[string]string{"p": "n", "q": "impostor"} {
 		p := pod(name)
 		p.Spec.NodeName = on
@@ -96,10 +96,10 @@ func TestStreamsReachTheKubeletWhoseNameIsRight(t *testing.T) {
 	if err == nil || err.Error() != "no previous container" {
 		t.Errorf("refused logs: %v", err)
 	}
-	if answer, _ := raw(t, cfg, "GET", "/api/v1/namespaces/default/pods/q/log", "", nil); answer.StatusCode != 500 {
+	if answer, _ := sendRaw(t, cfg, "GET", "/api/v1/namespaces/default/pods/q/log", "", nil); answer.StatusCode != 500 {
 		t.Errorf("a kubelet with another's certificate: %d", answer.StatusCode)
 	}
-	if answer, _ := raw(t, cfg, "GET", "/api/v1/namespaces/default/pods/p/log?container=none", "",
+	if answer, _ := sendRaw(t, cfg, "GET", "/api/v1/namespaces/default/pods/p/log?container=none", "",
 		nil); answer.StatusCode != 400 {
 		t.Errorf("no such container: %d", answer.StatusCode)
 	}
@@ -112,7 +112,7 @@ func TestStreamsReachTheKubeletWhoseNameIsRight(t *testing.T) {
 	if got := logOverWebSocket(t, cfg.Host, "", "previous=true"); got != "400 Bad Request" {
 		t.Errorf("refused logs over a WebSocket: %s", got)
 	}
-	echo(t, cfg.Host)
+	checkEcho(t, cfg.Host)
 }
 
 // logOverWebSocket returns the log of pod p, or the status of a refusal.
@@ -141,7 +141,7 @@ func logOverWebSocket(t *testing.T, host, protocol, query string) string {
 	}
 }
 
-func node(t *testing.T, ctx context.Context, client kubernetes.Interface, name string, server *httptest.Server) {
+func createNode(t *testing.T, ctx context.Context, client kubernetes.Interface, name string, server *httptest.Server) {
 	t.Helper()
 	_, text, _ := net.SplitHostPort(server.Listener.Addr().String())
 	port, _ := strconv.Atoi(text)
@@ -158,8 +158,8 @@ func node(t *testing.T, ctx context.Context, client kubernetes.Interface, name s
 	}
 }
 
-// echo upgrades a connection through the server, sends data and expects it back.
-func echo(t *testing.T, host string) {
+// checkEcho upgrades a connection through the server, sends data and expects it back.
+func checkEcho(t *testing.T, host string) {
 	t.Helper()
 	conn, err := tls.Dial(
 		"tcp",

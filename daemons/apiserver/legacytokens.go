@@ -15,17 +15,17 @@ const (
 	trackedSince  = "since"
 )
 
-// tokensTracked returns that ConfigMap, with today as the day.
-func tokensTracked(now time.Time) []runtime.Object {
+// tokenTrackingConfigMaps returns that ConfigMap, with today as the day.
+func tokenTrackingConfigMaps(now time.Time) []runtime.Object {
 	return []runtime.Object{&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenTracking},
 		Data:       map[string]string{trackedSince: now.UTC().Format(time.DateOnly)},
 	}}
 }
 
-// keepsDay reports whether have is that ConfigMap, with a day that is not in the future. Such a day must not be
+// hasValidDay reports whether have is that ConfigMap, with a day that is not in the future. Such a day must not be
 // overwritten.
-func keepsDay(have, want *corev1.ConfigMap) bool {
+func hasValidDay(have, want *corev1.ConfigMap) bool {
 	if want.Namespace != metav1.NamespaceSystem || want.Name != tokenTracking {
 		return false
 	}

@@ -21,13 +21,13 @@ import (
 
 // selection describes the objects of a kind that a request selects.
 type selection struct {
-	prefix string // of the keys: the namespace and a slash, or empty for all
-	name   string // a single name, from metadata.name=
-	labels labels.Selector
-	fields fields.Selector
-	field  int // 1 + index of the indexed field that the selector fixes; 0 if none
-	value  string
-	looked int // how many entries were examined
+	prefix     string // of the keys: the namespace and a slash, or empty for all
+	name       string // a single name, from metadata.name=
+	labels     labels.Selector
+	fields     fields.Selector
+	fieldIndex int // 1 + index of the indexed field that the selector fixes; 0 if none
+	value      string
+	examined   int // how many entries were examined
 }
 
 func selectionOf(q *request) (selection, error) {
@@ -70,7 +70,7 @@ func selectionOf(q *request) (selection, error) {
 	}
 	for i, name := range q.served.IndexedFields {
 		if value, ok := sel.fields.RequiresExactMatch(name); ok {
-			sel.field, sel.value = i+1, value
+			sel.fieldIndex, sel.value = i+1, value
 			break
 		}
 	}
@@ -101,28 +101,30 @@ func (sel *selection) selects(e *cache.Entry) bool {
 		(sel.fields.Empty() || sel.fields.Matches(e.Fields()))
 }
 
-// simple reports whether the request selects only by namespace.
-func (sel *selection) simple() bool { return sel.labels.Empty() && sel.fields.Empty() }
+// hasNoSelectors reports whether the request selects only by namespace.
+func (sel *selection) hasNoSelectors() bool { return sel.labels.Empty() && sel.fields.Empty() }
 
 // each calls f for the selected entries of a snapshot whose keys follow after, in order. It stops when f returns false.
 func (sel *selection) each(q *request, snapshot *cache.Snapshot, after string, f func(*cache.Entry) bool) {
 	match := func(e *cache.Entry) bool {
-		sel.looked++
+		sel.examined++
 		return !sel.selects(e) || f(e)
 	}
-	if sel.field > 0 && snapshot.AscendField(q.served.IndexedFields[sel.field-1], sel.value, sel.prefix, after, match) {
+	if sel.fieldIndex > 0 && snapshot.AscendField(q.served.IndexedFields[sel.fieldIndex-1], sel.value, sel.prefix,
+		after, match) {
 		return
 	}
 	snapshot.Ascend(sel.prefix, after, match)
 }
 
-// converted is how many objects are converted at a time before they are selected from.
-const converted = 500
+// conversionBatch is how many objects are converted at a time before they are selected from.
+const conversionBatch = 500
 
-// in is like each. If the selector uses fields that depend on the version, it converts the entries to the version of
-// the request first. Otherwise the entries are in the version in which they are stored.
-func (sel *selection) in(q *request, snapshot *cache.Snapshot, after string, f func(*cache.Entry) bool) error {
-	if !sel.versioned(q) {
+// eachConverted is like each. If the selector uses fields that depend on the version, it converts the entries to the
+// version of the request first. Otherwise the entries are in the version in which they are stored.
+func (sel *selection) eachConverted(q *request, snapshot *cache.Snapshot, after string,
+	f func(*cache.Entry) bool) error {
+	if !sel.dependsOnVersion(q) {
 		sel.each(q, snapshot, after, f)
 		return nil
 	}
@@ -130,13 +132,13 @@ func (sel *selection) in(q *request, snapshot *cache.Snapshot, after string, f f
 		var some []*cache.Entry
 		snapshot.Ascend(sel.prefix, after, func(e *cache.Entry) bool {
 			after = e.Key
-			sel.looked++
+			sel.examined++
 			if sel.labels.Matches(e.Labels) {
 				some = append(some, e)
 			}
-			return len(some) < converted
+			return len(some) < conversionBatch
 		})
-		more = len(some) == converted
+		more = len(some) == conversionBatch
 		if err := cache.Convert(q.http.Context(), some, q.served.Kind); err != nil {
 			return err
 		}
@@ -149,8 +151,8 @@ func (sel *selection) in(q *request, snapshot *cache.Snapshot, after string, f f
 	return nil
 }
 
-// versioned reports whether the selection depends on the version of the request.
-func (sel *selection) versioned(q *request) bool {
+// dependsOnVersion reports whether the selection depends on the version of the request.
+func (sel *selection) dependsOnVersion(q *request) bool {
 	if q.served.Untyped == nil || len(q.served.Untyped.Family.Versions) < 2 {
 		return false
 	}
@@ -162,21 +164,21 @@ func (sel *selection) versioned(q *request) bool {
 	return false
 }
 
-// token is the content of a continue parameter: continue after the key Start, at a revision.
-type token struct {
-	Version  string `json:"v"`
-	Revision int64  `json:"rv"`
-	Start    string `json:"start"`
-	Rest     int64  `json:"rest,omitempty"` // how many objects follow, if known
+// continueToken is the content of a continue parameter: continue after the key Start, at a revision.
+type continueToken struct {
+	Version   string `json:"v"`
+	Revision  int64  `json:"rv"`
+	Start     string `json:"start"`
+	Remaining int64  `json:"rest,omitempty"` // how many objects follow, if known
 }
 
 const tokenVersion = "meta.k8s.io/v1"
 
-// anew is the revision of an inconsistent continue token, which resumes at the current state. A client gets one when
-// its list has expired, and may use it instead of listing again.
-const anew = -1
+// inconsistentRevision is the revision of an inconsistent continue token, which resumes at the current state. A client
+// gets one when its list has expired, and may use it instead of listing again.
+const inconsistentRevision = -1
 
-func (t token) String() string {
+func (t continueToken) String() string {
 	data, err := json.Marshal(t)
 	if err != nil {
 		return ""
@@ -184,8 +186,8 @@ func (t token) String() string {
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 
-func parseToken(text string) (token, error) {
-	var t token
+func parseToken(text string) (continueToken, error) {
+	var t continueToken
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {
 		err = json.Unmarshal(data, &t)
@@ -196,7 +198,7 @@ func parseToken(text string) (token, error) {
 		why = ": " + err.Error()
 	case t.Version != tokenVersion:
 		why = ": server does not recognize this encoded version " + t.Version
-	case t.Revision == 0 || t.Revision < anew:
+	case t.Revision == 0 || t.Revision < inconsistentRevision:
 		why = ": incorrect encoded start resourceVersion (version " + tokenVersion + ")"
 	case t.Start == "":
 		why = ": encoded start key empty (version " + tokenVersion + ")"
@@ -206,9 +208,10 @@ func parseToken(text string) (token, error) {
 	return t, apierrors.NewBadRequest("invalid continue token: continue key is not valid" + why)
 }
 
-// expired returns the error for a token whose revision is not available any more. The error has an inconsistent token.
-func expired(t token) error {
-	t.Revision, t.Rest = anew, 0
+// expiredToken returns the error for a token whose revision is not available any more. The error has an inconsistent
+// token.
+func expiredToken(t continueToken) error {
+	t.Revision, t.Remaining = inconsistentRevision, 0
 	err := apierrors.NewResourceExpired(
 		"The provided continue parameter is too old to display a consistent list result. " +
 			"You can start a new list without the continue parameter, or use the continue token in this response to " +
@@ -231,39 +234,39 @@ func (s *Server) list(q *request) error {
 	if err != nil {
 		return err
 	}
-	limit := limitOf(o)
+	limit := pageLimit(o)
 	began := time.Now()
 	snapshot, revision, from, err := s.snapshot(q, &sel, o)
-	counts := s.observed.reads.of(q)
+	counts := s.metrics.reads.countsOf(q)
 	if o.Continue == "" && o.ResourceVersion != "0" && o.ResourceVersionMatch != metav1.ResourceVersionMatchExact {
-		counts.wait(began, o.ResourceVersion == "", err)
+		counts.recordWait(began, o.ResourceVersion == "", err)
 	}
 	if err == nil {
-		err = sel.complete(q)
+		err = sel.checkReadable(q)
 	}
 	if err != nil {
 		return err
 	}
-	l := wire.List{Rows: rowsOf(q)}
+	l := wire.List{Rows: includeObject(q)}
 	l.Meta.ResourceVersion = strconv.FormatInt(revision, 10)
 	left := int64(-1) // how many objects remain from here on, if known
-	if sel.simple() {
-		switch left = from.Rest; {
+	if sel.hasNoSelectors() {
+		switch left = from.Remaining; {
 		case left > 0:
 		case from.Start == "":
 			left = int64(snapshot.Count(q.Namespace))
 		default:
 			left = -1
 		}
-		l.Entries = make([]*cache.Entry, 0, sizeOf(snapshot.Count(q.Namespace), limit))
+		l.Entries = make([]*cache.Entry, 0, listCapacity(snapshot.Count(q.Namespace), limit))
 	}
 	more, rest := false, int64(0)
-	err = sel.in(q, snapshot, from.Start, func(e *cache.Entry) bool {
+	err = sel.eachConverted(q, snapshot, from.Start, func(e *cache.Entry) bool {
 		if limit > 0 && len(l.Entries) == limit {
 			more = true
 			rest++
 			// Like upstream, report the number of remaining objects only without selectors.
-			return sel.simple() && left < 0
+			return sel.hasNoSelectors() && left < 0
 		}
 		l.Entries = append(l.Entries, e)
 		return true
@@ -278,23 +281,23 @@ func (s *Server) list(q *request) error {
 		return err
 	}
 	if more {
-		next := token{Version: tokenVersion, Revision: revision, Start: l.Entries[limit-1].Key}
-		if sel.simple() {
-			l.Meta.RemainingItemCount, next.Rest = &rest, rest
+		next := continueToken{Version: tokenVersion, Revision: revision, Start: l.Entries[limit-1].Key}
+		if sel.hasNoSelectors() {
+			l.Meta.RemainingItemCount, next.Remaining = &rest, rest
 		}
 		l.Meta.Continue = next.String()
 	}
-	counts.list(&sel, len(l.Entries))
+	counts.recordList(&sel, len(l.Entries))
 	return q.media.WriteList(q.w, q.served, l)
 }
 
-// limitOf returns the maximum number of objects in the response; 0 means no limit.
-func limitOf(o metav1.ListOptions) int {
+// pageLimit returns the maximum number of objects in the response; 0 means no limit.
+func pageLimit(o metav1.ListOptions) int {
 	return int(min(max(o.Limit, 0), math.MaxInt32))
 }
 
-// sizeOf returns the maximum number of objects on a page.
-func sizeOf(all, limit int) int {
+// listCapacity returns the maximum number of objects on a page.
+func listCapacity(all, limit int) int {
 	if limit > 0 {
 		return min(all, limit)
 	}
@@ -307,32 +310,32 @@ func (s *Server) snapshot(
 	q *request,
 	sel *selection,
 	o metav1.ListOptions,
-) (snapshot *cache.Snapshot, revision int64, from token, err error) {
+) (snapshot *cache.Snapshot, revision int64, from continueToken, err error) {
 	version, ctx := o.ResourceVersion, q.http.Context()
 	if o.Continue != "" {
 		t, err := parseToken(o.Continue)
 		if err != nil {
-			return nil, 0, token{}, err
+			return nil, 0, continueToken{}, err
 		}
 		if version != "" && version != "0" {
-			return nil, 0, token{}, apierrors.NewBadRequest(
+			return nil, 0, continueToken{}, apierrors.NewBadRequest(
 				"specifying resource version is not allowed when using continue",
 			)
 		}
-		if t.Revision == anew {
-			reached, err := s.fresh(ctx, "")
+		if t.Revision == inconsistentRevision {
+			reached, err := s.waitForVersion(ctx, "")
 			if err != nil {
-				return nil, 0, token{}, err
+				return nil, 0, continueToken{}, err
 			}
 			snapshot := q.cache.Snapshot()
-			return snapshot, max(reached, snapshot.Revision), token{Start: t.Start}, nil
+			return snapshot, max(reached, snapshot.Revision), continueToken{Start: t.Start}, nil
 		}
-		snapshot, rest, err := s.exactly(q, sel, t.Revision, t.Start, limitOf(o))
-		if t.Rest > 0 && rest > 0 {
-			t.Rest = rest
+		snapshot, rest, err := s.snapshotAt(q, sel, t.Revision, t.Start, pageLimit(o))
+		if t.Remaining > 0 && rest > 0 {
+			t.Remaining = rest
 		}
 		if errors.Is(err, cache.ErrExpired) {
-			err = expired(t)
+			err = expiredToken(t)
 		}
 		return snapshot, t.Revision, t, err
 	}
@@ -341,15 +344,15 @@ func (s *Server) snapshot(
 	if pages || o.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
 		exact, err := parseVersion(version)
 		if err != nil {
-			return nil, 0, token{}, badVersion(err)
+			return nil, 0, continueToken{}, invalidVersion(err)
 		}
-		snapshot, rest, err := s.exactly(q, sel, exact, "", limitOf(o))
-		return snapshot, exact, token{Rest: rest}, gone(err, exact, q.cache.Revision())
+		snapshot, rest, err := s.snapshotAt(q, sel, exact, "", pageLimit(o))
+		return snapshot, exact, continueToken{Remaining: rest}, expiredRevision(err, exact, q.cache.Revision())
 	}
-	reached, err := s.fresh(ctx, version)
+	reached, err := s.waitForVersion(ctx, version)
 	if err != nil {
-		return nil, 0, token{}, err
+		return nil, 0, continueToken{}, err
 	}
 	snapshot = q.cache.Snapshot()
-	return snapshot, max(reached, snapshot.Revision), token{}, nil
+	return snapshot, max(reached, snapshot.Revision), continueToken{}, nil
 }

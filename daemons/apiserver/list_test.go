@@ -21,7 +21,7 @@ import (
 	corev1schema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func fill(t testing.TB, ctx context.Context, client kubernetes.Interface, n int) {
+func createConfigMaps(t testing.TB, ctx context.Context, client kubernetes.Interface, n int) {
 	t.Helper()
 	for i := range n {
 		if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap(fmt.Sprintf("m%03d", i)),
@@ -31,12 +31,12 @@ func fill(t testing.TB, ctx context.Context, client kubernetes.Interface, n int)
 	}
 }
 
-func TestPagesAreOfOneRevision(t *testing.T) {
-	over(t, func(t *testing.T, cfg *rest.Config) {
-		ctx := bounded(t)
+func TestPagesHaveOneRevision(t *testing.T) {
+	overStores(t, func(t *testing.T, cfg *rest.Config) {
+		ctx := timeoutContext(t)
 		client := kubernetes.NewForConfigOrDie(cfg)
 		maps := client.CoreV1().ConfigMaps("default")
-		fill(t, ctx, client, 10)
+		createConfigMaps(t, ctx, client, 10)
 		first, err := maps.List(ctx, metav1.ListOptions{Limit: 4})
 		if err != nil || len(first.Items) != 4 || first.Continue == "" || first.RemainingItemCount == nil ||
 			*first.RemainingItemCount != 6 {
@@ -88,14 +88,15 @@ func TestPagesAreOfOneRevision(t *testing.T) {
 	})
 }
 
-// raw sends requests that Go clients cannot send.
-func raw(t testing.TB, cfg *rest.Config, method, path, body string, header map[string]string) (*http.Response, []byte) {
+// sendRaw sends requests that Go clients cannot send.
+func sendRaw(t testing.TB, cfg *rest.Config, method, path, body string, header map[string]string) (*http.Response,
+	[]byte) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(bounded(t), method, cfg.Host+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(timeoutContext(t), method, cfg.Host+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,14 +115,14 @@ func raw(t testing.TB, cfg *rest.Config, method, path, body string, header map[s
 	return answer, data
 }
 
-func TestShapesAndEncodings(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	ctx := bounded(t)
+func TestResponsesHaveTheRequestedFormat(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	ctx := timeoutContext(t)
 	client := kubernetes.NewForConfigOrDie(cfg)
-	fill(t, ctx, client, 400)
+	createConfigMaps(t, ctx, client, 400)
 	const path = "/api/v1/namespaces/default/configmaps"
 
-	_, data := raw(
+	_, data := sendRaw(
 		t,
 		cfg,
 		"GET",
@@ -153,7 +154,7 @@ func TestShapesAndEncodings(t *testing.T) {
 
 	unpacked := func(query, accept string) []byte {
 		t.Helper()
-		answer, data := raw(
+		answer, data := sendRaw(
 			t,
 			cfg,
 			"GET",
@@ -198,14 +199,14 @@ func TestShapesAndEncodings(t *testing.T) {
 		t.Errorf("one large object: %v", err)
 	}
 
-	if answer, data := raw(t, cfg, "GET", path+"/m000", "",
+	if answer, data := sendRaw(t, cfg, "GET", path+"/m000", "",
 		map[string]string{"Accept": "application/yaml"}); !strings.HasPrefix(
 		string(data),
 		"apiVersion: v1\n",
 	) {
 		t.Errorf("yaml: %v %s", answer.Header, data)
 	}
-	answer, data := raw(
+	answer, data := sendRaw(
 		t,
 		cfg,
 		"GET",
@@ -235,7 +236,7 @@ func TestShapesAndEncodings(t *testing.T) {
 		{"GET", "/api/v1/nothings", "", nil, 404, metav1.StatusReasonNotFound},
 		{"GET", path + "/m000/nope", "", nil, 404, metav1.StatusReasonNotFound},
 	} {
-		answer, data := raw(t, cfg, c.method, c.path, c.body, c.header)
+		answer, data := sendRaw(t, cfg, c.method, c.path, c.body, c.header)
 		var st metav1.Status
 		if err := json.Unmarshal(data, &st); err != nil || answer.StatusCode != c.code || st.Reason != c.reason ||
 			st.Code != int32(c.code) ||
@@ -243,7 +244,7 @@ func TestShapesAndEncodings(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.path, answer.StatusCode, data, c.code, c.reason)
 		}
 	}
-	answer, _ = raw(t, cfg, "POST", path, `{"metadata":{"name":"warned"},"dota":{}}`, nil)
+	answer, _ = sendRaw(t, cfg, "POST", path, `{"metadata":{"name":"warned"},"dota":{}}`, nil)
 	if w := answer.Header.Get("Warning"); answer.StatusCode != 201 || w != `299 - "unknown field \"dota\""` {
 		t.Errorf("warned %d with %q", answer.StatusCode, w)
 	}

@@ -14,9 +14,9 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// logChannel sends a pod's log over a WebSocket, as binary messages. With the subprotocol base64.binary.k8s.io it sends
-// base64 text. If the kubelet refuses, logChannel returns the error before the connection is upgraded.
-func (s *Server) logChannel(q *request, target *url.URL, transport http.RoundTripper) error {
+// streamLog sends a pod's log over a WebSocket, as binary messages. With the subprotocol base64.binary.k8s.io it sends
+// base64 text. If the kubelet refuses, streamLog returns the error before the connection is upgraded.
+func (s *Server) streamLog(q *request, target *url.URL, transport http.RoundTripper) error {
 	ctx, cancel := context.WithCancel(q.http.Context())
 	defer cancel()
 	out, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
@@ -42,23 +42,23 @@ func (s *Server) logChannel(q *request, target *url.URL, transport http.RoundTri
 		st.ErrStatus.Message = strings.TrimSpace(string(text))
 		return st
 	}
-	reader := wsstream.NewReader(&lastApart{Reader: answer.Body}, true, wsstream.NewDefaultReaderProtocols())
-	reader.SetIdleTimeout(channelIdle)
-	if err := reader.Copy(&attended{ResponseWriter: q.w, gone: cancel}, q.http); err != nil &&
+	reader := wsstream.NewReader(&separateEOF{Reader: answer.Body}, true, wsstream.NewDefaultReaderProtocols())
+	reader.SetIdleTimeout(channelIdleTimeout)
+	if err := reader.Copy(&notifyingWriter{ResponseWriter: q.w, onGone: cancel}, q.http); err != nil &&
 		!errors.Is(err, context.Canceled) {
 		s.log.Debug("a log ended", "path", q.Path, "reason", err)
 	}
 	return nil
 }
 
-// lastApart returns the last bytes and the end of the input in separate reads. The copying code would drop bytes that
+// separateEOF returns the last bytes and the end of the input in separate reads. The copying code would drop bytes that
 // come together with an error.
-type lastApart struct {
+type separateEOF struct {
 	io.Reader
 	end error
 }
 
-func (l *lastApart) Read(p []byte) (int, error) {
+func (l *separateEOF) Read(p []byte) (int, error) {
 	if l.end != nil {
 		return 0, l.end
 	}

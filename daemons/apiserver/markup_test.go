@@ -15,18 +15,18 @@ import (
 
 // An object with many characters that HTML escapes may be as large as any other.
 // Proves S11.
-func TestMarkupIsKeptAtItsLength(t *testing.T) {
-	over(t, func(t *testing.T, cfg *rest.Config) {
-		define(t, cfg, crontabs, ctPath)
-		page := strings.Repeat("<a>&</a>", amount.Of(120<<10, 40<<10))
+func TestMarkupDoesNotCountAsEscaped(t *testing.T) {
+	overStores(t, func(t *testing.T, cfg *rest.Config) {
+		createDefinition(t, cfg, crontabs, cronTabPath)
+		page := strings.Repeat("<a>&</a>", amount.Scaled(120<<10, 40<<10))
 		for _, c := range []struct{ path, body, in string }{
 			{"/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"m"},"data":{"page":"` + page + `"}}`, "data.page"},
 			{"/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"n","annotations":{"page":"` + page[:250<<10] + `"}}}`, "metadata.annotations.page"},
 			{"/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"},"stringData":{"page":"` + page + `"}}`, ""},
-			{ctPath, strings.Replace(crontab("c", ""), `"spec":{`, `"spec":{"image":"`+page+`",`, 1), "spec.image"},
-			{ctPath, strings.Replace(crontab("d", ""), `"spec":{`, `"data":{"<&>":"`+page+`"},"spec":{`, 1), "data.<&>"},
+			{cronTabPath, strings.Replace(cronTabObject("c", ""), `"spec":{`, `"spec":{"image":"`+page+`",`, 1), "spec.image"},
+			{cronTabPath, strings.Replace(cronTabObject("d", ""), `"spec":{`, `"data":{"<&>":"`+page+`"},"spec":{`, 1), "data.<&>"},
 		} {
-			code, text := ask(t, cfg, "POST", c.path, c.body)
+			code, text := sendRequest(t, cfg, "POST", c.path, c.body)
 			if code != 201 {
 				t.Errorf("%.60s: %d %.300s", c.body, code, text)
 				continue
@@ -35,7 +35,7 @@ func TestMarkupIsKeptAtItsLength(t *testing.T) {
 			if err := json.Unmarshal([]byte(text), &got); err != nil {
 				t.Fatal(err)
 			}
-			code, text = ask(t, cfg, "GET", c.path+"/"+got.GetName(), "", "Accept", "application/yaml")
+			code, text = sendRequest(t, cfg, "GET", c.path+"/"+got.GetName(), "", "Accept", "application/yaml")
 			if c.in == "" {
 				continue
 			}
@@ -52,16 +52,16 @@ func TestMarkupIsKeptAtItsLength(t *testing.T) {
 
 // The value of a "test" operation is compared as Go clients encode it.
 // Proves S11.
-func TestMarkupIsTestedAsClientsWriteIt(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	define(t, cfg, crontabs, ctPath)
+func TestPatchTestsCompareUnescapedMarkup(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	createDefinition(t, cfg, crontabs, cronTabPath)
 	const maps = "/api/v1/namespaces/default/configmaps"
-	for path, body := range map[string]string{maps: `{"metadata":{"name":"m"},"data":{"a":"<x>&"}}`, ctPath: strings.Replace(crontab("m", ""), `"spec":{`, `"spec":{"image":"<x>&",`, 1)} {
-		if code, text := ask(t, cfg, "POST", path, body); code != 201 {
+	for path, body := range map[string]string{maps: `{"metadata":{"name":"m"},"data":{"a":"<x>&"}}`, cronTabPath: strings.Replace(cronTabObject("m", ""), `"spec":{`, `"spec":{"image":"<x>&",`, 1)} {
+		if code, text := sendRequest(t, cfg, "POST", path, body); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
-	for path, at := range map[string]string{maps + "/m": "/data/a", ctPath + "/m": "/spec/image"} {
+	for path, at := range map[string]string{maps + "/m": "/data/a", cronTabPath + "/m": "/spec/image"} {
 		patch, err := json.Marshal(
 			[]map[string]string{
 				{"op": "test", "path": at, "value": "<x>&"},
@@ -71,7 +71,7 @@ func TestMarkupIsTestedAsClientsWriteIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if code, text := ask(t, cfg, "PATCH", path, string(patch), "Content-Type",
+		if code, text := sendRequest(t, cfg, "PATCH", path, string(patch), "Content-Type",
 			"application/json-patch+json"); code != 200 ||
 			!strings.Contains(text, `"<y>"`) {
 			t.Errorf("%s: %d %s", path, code, text)
@@ -81,20 +81,20 @@ func TestMarkupIsTestedAsClientsWriteIt(t *testing.T) {
 
 // Markup that an older version stored escaped has the same meaning. A manager that does not change it does not own it.
 // Proves S11.
-func TestMarkupThatWasStoredEscapedMeansTheSame(t *testing.T) {
+func TestEscapedStoredMarkupIsEqual(t *testing.T) {
 	s := stores["memory"](t)
-	cfg := start(t, s, nil)
+	cfg := startConfig(t, s, nil)
 	for name, a := range map[string]string{"old": `\u003c`, "new": "x"} {
 		stored := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + name + `","namespace":"default","uid":"u","creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{"manager":"o",` +
 			`"operation":"Update","apiVersion":"v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{}}}}]},"data":{"a":"` + a + `","b":"1"}}`
-		if _, err := s.Commit(bounded(t),
+		if _, err := s.Commit(timeoutContext(t),
 			store.Txn{Puts: []store.Put{{Key: "/registry/configmaps/default/" + name,
 				Value: []byte(stored)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	merge := func(name, patch string) (version, owned string) {
-		code, text := ask(
+		code, text := sendRequest(
 			t,
 			cfg,
 			"PATCH",

@@ -15,19 +15,19 @@ func mergePatch(before, patch []byte) ([]byte, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(before, &document); err != nil {
 		return nil, fmt.Errorf("read the document to patch: %w", err)
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &change); err != nil || !structured(change) {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &change); err != nil || !isObjectOrList(change) {
 		return nil, apierrors.NewBadRequest("Invalid JSON Patch")
 	}
-	after, err := json.Marshal(patchedBy(document, change))
+	after, err := json.Marshal(applyMerge(document, change))
 	if err != nil {
 		return nil, fmt.Errorf("encode what was patched: %w", err)
 	}
 	return after, nil
 }
 
-// structured reports whether a value is accepted as a patch. RFC 7396 allows any value, and a scalar replaces the
+// isObjectOrList reports whether a value is accepted as a patch. RFC 7396 allows any value, and a scalar replaces the
 // document. But a client without data may send null, and that would empty an object.
-func structured(change any) bool {
+func isObjectOrList(change any) bool {
 	switch change.(type) {
 	case map[string]any, []any:
 		return true
@@ -35,8 +35,8 @@ func structured(change any) bool {
 	return false
 }
 
-// patchedBy returns a value after a change: objects are merged, null removes a member, and any other value replaces.
-func patchedBy(value, change any) any {
+// applyMerge returns a value after a change: objects are merged, null removes a member, and any other value replaces.
+func applyMerge(value, change any) any {
 	changes, ok := change.(map[string]any)
 	if !ok {
 		return change
@@ -49,7 +49,7 @@ func patchedBy(value, change any) any {
 		if to == nil {
 			delete(object, key)
 		} else {
-			object[key] = patchedBy(object[key], to)
+			object[key] = applyMerge(object[key], to)
 		}
 	}
 	return object

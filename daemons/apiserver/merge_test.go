@@ -7,7 +7,7 @@ import (
 )
 
 // Merge patches satisfy the examples of RFC 7396, appendix A.
-func TestMergePatchesDoAsTheirRFC(t *testing.T) {
+func TestMergePatchesFollowRFC7396(t *testing.T) {
 	for _, c := range []struct{ document, patch, want string }{
 		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
 		{`{"a":"b"}`, `{"b":"c"}`, `{"a":"b","b":"c"}`},

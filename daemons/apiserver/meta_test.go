@@ -11,9 +11,10 @@ import (
 
 // An update changes the generation if controllers must act on it, and cannot begin a deletion.
 // Proves S12.
-func TestMetadataFollowsChanges(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	if _, err := kubernetes.NewForConfigOrDie(cfg).AppsV1().Deployments("default").Create(bounded(t), deployment("d"),
+func TestUpdatesSetGenerationAndKeepDeletionTime(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	if _, err := kubernetes.NewForConfigOrDie(cfg).AppsV1().Deployments("default").Create(timeoutContext(t),
+		deployment("d"),
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func TestMetadataFollowsChanges(t *testing.T) {
 		if c.on == "DELETE" {
 			method, at = "DELETE", path
 		}
-		answer, data := raw(
+		answer, data := sendRaw(
 			t,
 			cfg,
 			method,
@@ -67,8 +68,8 @@ func TestMetadataFollowsChanges(t *testing.T) {
 
 // Objects that are not in a cache have partial metadata, too.
 // Proves S12.
-func TestMetadataAloneOfWhatIsNotStored(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
+func TestVirtualKindsHavePartialMetadata(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
 	const as = ";g=meta.k8s.io;v=v1;as="
 	for _, c := range []struct{ accept, path, want string }{
 		{"application/json" + as + "PartialObjectMetadataList", "/api/v1/componentstatuses", `"kind":"PartialObjectMetadataList"`},
@@ -76,7 +77,7 @@ func TestMetadataAloneOfWhatIsNotStored(t *testing.T) {
 		{"application/vnd.kubernetes.protobuf" + as + "PartialObjectMetadataList", "/api/v1/componentstatuses",
 			"k8s\x00"},
 	} {
-		answer, data := raw(t, cfg, "GET", c.path, "", map[string]string{"Accept": c.accept})
+		answer, data := sendRaw(t, cfg, "GET", c.path, "", map[string]string{"Accept": c.accept})
 		if answer.StatusCode != 200 || !strings.Contains(string(data), c.want) ||
 			!strings.Contains(string(data), "PartialObjectMetadata") ||
 			!strings.Contains(string(data), "etcd-0") ||

@@ -17,35 +17,36 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// observed holds the server's metrics, under upstream's names. Every label has a closed set of values. Requests for
-// resources that are not served, and requests that are not authorized yet, count without a resource.
-type observed struct {
+// serverMetrics holds the server's metrics, under upstream's names. Every label has a closed set of values. Requests
+// for resources that are not served, and requests that are not authorized yet, count without a resource.
+type serverMetrics struct {
 	requests, terminations *prometheus.CounterVec
 	duration, sli          *prometheus.HistogramVec
-	long                   *prometheus.GaugeVec
+	longRunning            *prometheus.GaugeVec
 	series                 sync.Map        // *series by about
 	inFlight               [2]atomic.Int64 // requests that read, and that write; neither counts watches and streams
 	// Streams over WebSockets, by their outcome.
 	translated, tunnelled *prometheus.CounterVec
 	certificates          prometheus.Histogram // remaining lifetime of client certificates
 	webhooks              *webhook.Counts
-	admissions            admissions
-	watches               watches
-	reads                 reads
+	admissions            admissionMetrics
+	watches               watchMetrics
+	reads                 readMetrics
 	handshakes            prometheus.Counter // failed TLS handshakes
 	deprecated            *prometheus.GaugeVec
 	sizes                 *prometheus.HistogramVec // sizes of responses to reads
 	unavailable           *prometheus.CounterVec   // how often aggregated servers were found unavailable
-	store                 atomic.Pointer[error]
-	storeHeard            atomic.Pointer[time.Time] // time of the last recorded success of the store
+	storeError            atomic.Pointer[error]
+	storeAnsweredAt       atomic.Pointer[time.Time] // time of the last recorded success of the store
 }
 
-// about holds the labels of a request's metrics.
-type about struct{ verb, group, version, resource, subresource, scope, dryRun string }
+// requestLabels holds the labels of a request's metrics.
+type requestLabels struct{ verb, group, version, resource, subresource, scope, dryRun string }
 
 var (
-	aboutLabels = []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"}
-	barely      = []string{
+	requestLabelNames = []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope",
+		"component"}
+	labelNamesWithoutDryRun = []string{
 		"verb",
 		"group",
 		"version",
@@ -57,8 +58,8 @@ var (
 
 	durations    = append([]float64{.005, .025}, sliDurations...)
 	sliDurations = []float64{.05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
-	// lifetimes are buckets, in seconds, of the remaining lifetime of certificates: half an hour to a year.
-	lifetimes = []float64{
+	// certificateLifetimes are buckets, in seconds, of the remaining lifetime of certificates: half an hour to a year.
+	certificateLifetimes = []float64{
 		0,
 		1800,
 		3600,
@@ -76,37 +77,37 @@ var (
 	}
 )
 
-func (a about) labels() []string {
-	return []string{a.verb, a.dryRun, a.group, a.version, a.resource, a.subresource, a.scope, counter}
+func (a requestLabels) values() []string {
+	return []string{a.verb, a.dryRun, a.group, a.version, a.resource, a.subresource, a.scope, componentName}
 }
 
-func (a about) barely() []string {
-	return []string{a.verb, a.group, a.version, a.resource, a.subresource, a.scope, counter}
+func (a requestLabels) valuesWithoutDryRun() []string {
+	return []string{a.verb, a.group, a.version, a.resource, a.subresource, a.scope, componentName}
 }
 
-// counter is the value of the component label.
-const counter = "apiserver"
+// componentName is the value of the component label.
+const componentName = "apiserver"
 
-func newObserved(s *Server) (*observed, error) {
-	o := &observed{
+func newObserved(s *Server) (*serverMetrics, error) {
+	o := &serverMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total", Help: "Requests by verb, resource and answer.",
-		}, append(aboutLabels[:len(aboutLabels):len(aboutLabels)], "code")),
+		}, append(requestLabelNames[:len(requestLabelNames):len(requestLabelNames)], "code")),
 		terminations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_terminations_total", Help: "Requests that were refused to protect the server.",
-		}, append(barely[:len(barely):len(barely)], "code")),
+		}, append(labelNamesWithoutDryRun[:len(labelNamesWithoutDryRun):len(labelNamesWithoutDryRun)], "code")),
 		duration: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_request_duration_seconds", Help: "How long requests took, besides watches and " +
 				"streams.", Buckets: durations,
-		}, aboutLabels),
+		}, requestLabelNames),
 		sli: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_request_sli_duration_seconds", Help: "How long requests took, besides watches and " +
 				"streams, without waiting for their turn or for webhooks. Dry runs are not " +
 				"counted.", Buckets: sliDurations,
-		}, barely),
-		long: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		}, labelNamesWithoutDryRun),
+		longRunning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_longrunning_requests", Help: "Watches and streams that are open.",
-		}, barely),
+		}, labelNamesWithoutDryRun),
 		translated: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_stream_translator_requests_total", Help: "Requests to exec and attach over a " +
 				"WebSocket's channels.",
@@ -118,7 +119,7 @@ func newObserved(s *Server) (*observed, error) {
 		sizes: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_response_sizes", Help: "Bytes of answers to " +
 				"reads.", Buckets: prometheus.ExponentialBuckets(1000, 10, 7),
-		}, barely),
+		}, labelNamesWithoutDryRun),
 		deprecated: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_requested_deprecated_apis", Help: "1 for deprecated versions that were asked for.",
 		}, []string{"group", "version", "resource", "subresource", "removed_release"}),
@@ -128,7 +129,7 @@ func newObserved(s *Server) (*observed, error) {
 		}),
 		certificates: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "apiserver_client_certificate_expiration_seconds", Help: "How long the certificates of requests " +
-				"are still valid.", Buckets: lifetimes,
+				"are still valid.", Buckets: certificateLifetimes,
 		}),
 	}
 	o.admissions.init()
@@ -137,21 +138,21 @@ func newObserved(s *Server) (*observed, error) {
 			"unavailable.",
 	}, []string{"name", "reason"})
 	var err error
-	if s.reach.Counted, err = client.Counted(s.o.Env.Metrics); err != nil {
+	if s.backends.WrapTransport, err = client.RequestCounter(s.options.Env.Metrics); err != nil {
 		return nil, err
 	}
-	if o.webhooks, err = webhook.NewCounts(s.o.Env.Metrics); err != nil {
+	if o.webhooks, err = webhook.NewCounts(s.options.Env.Metrics); err != nil {
 		return nil, err
 	}
 	return o, errors.Join(
 		append(
 			registerAll(
-				s.o.Env.Metrics,
+				s.options.Env.Metrics,
 				o.requests,
 				o.terminations,
 				o.duration,
 				o.sli,
-				o.long,
+				o.longRunning,
 				o.translated,
 				o.tunnelled,
 				o.certificates,
@@ -166,8 +167,8 @@ func newObserved(s *Server) (*observed, error) {
 				cacheCounts{s},
 				s.store.(*countedStore),
 			),
-			s.o.Env.Metrics.Register(
-				unavailableNow{
+			s.options.Env.Metrics.Register(
+				unavailableCollector{
 					s,
 					prometheus.NewDesc(
 						"aggregator_unavailable_apiservice",
@@ -177,8 +178,8 @@ func newObserved(s *Server) (*observed, error) {
 					),
 				},
 			),
-			s.o.Env.Metrics.Register(
-				inFlight{
+			s.options.Env.Metrics.Register(
+				inFlightCollector{
 					prometheus.NewDesc(
 						"apiserver_current_inflight_requests",
 						"Requests being worked on.",
@@ -188,8 +189,8 @@ func newObserved(s *Server) (*observed, error) {
 					o,
 				},
 			),
-			s.o.Env.Metrics.Register(newObjectCounts(s)),
-			s.o.Env.Metrics.Register(newStorageSize(s.o.Store)),
+			s.options.Env.Metrics.Register(newObjectCounts(s)),
+			s.options.Env.Metrics.Register(newStorageSize(s.options.Store)),
 		)...)
 }
 
@@ -202,8 +203,8 @@ func registerAll(metrics prometheus.Registerer, all ...prometheus.Collector) (er
 
 // series holds the metrics of requests with the same labels, looked up once.
 type series struct {
-	o             *observed
-	about         about
+	metrics       *serverMetrics
+	labels        requestLabels
 	duration, sli prometheus.Observer // nil for watches and streams
 	size          prometheus.Observer // nil for all requests but reads
 
@@ -211,19 +212,19 @@ type series struct {
 	codes map[int]prometheus.Counter
 }
 
-// of returns the series for a set of labels.
-func (o *observed) of(a about, long bool) *series {
+// seriesOf returns the series for a set of labels.
+func (o *serverMetrics) seriesOf(a requestLabels, long bool) *series {
 	if s, ok := o.series.Load(a); ok {
 		return s.(*series)
 	}
-	s := &series{o: o, about: a, codes: map[int]prometheus.Counter{}}
+	s := &series{metrics: o, labels: a, codes: map[int]prometheus.Counter{}}
 	if !long {
-		s.duration = o.duration.WithLabelValues(a.labels()...)
+		s.duration = o.duration.WithLabelValues(a.values()...)
 		if a.dryRun == "" {
-			s.sli = o.sli.WithLabelValues(a.barely()...)
+			s.sli = o.sli.WithLabelValues(a.valuesWithoutDryRun()...)
 		}
 		if a.resource != "" && (a.verb == "GET" || a.verb == "LIST") {
-			s.size = o.sizes.WithLabelValues(a.barely()...)
+			s.size = o.sizes.WithLabelValues(a.valuesWithoutDryRun()...)
 		}
 	}
 	made, _ := o.series.LoadOrStore(a, s)
@@ -234,25 +235,25 @@ func (s *series) count(code int) {
 	s.mu.Lock()
 	c := s.codes[code]
 	if c == nil {
-		c = s.o.requests.WithLabelValues(append(s.about.labels(), strconv.Itoa(code))...)
+		c = s.metrics.requests.WithLabelValues(append(s.labels.values(), strconv.Itoa(code))...)
 		s.codes[code] = c
 	}
 	s.mu.Unlock()
 	c.Inc()
 }
 
-// about returns the labels of a request's metrics.
-func (q *request) about() about {
-	a := about{verb: q.counted()}
+// metricLabels returns the labels of a request's metrics.
+func (q *request) metricLabels() requestLabels {
+	a := requestLabels{verb: q.verbLabel()}
 	switch {
 	case !q.Resource:
-		a.subresource = ownPath(q.Path)
+		a.subresource = pathLabel(q.Path)
 		return a
-	case !q.known || !q.passed:
+	case !q.isServed || !q.isAuthorized:
 		return a
 	}
 	a.group, a.version, a.resource = q.Group, q.GroupVersionResource.Version, q.GroupVersionResource.Resource
-	if served(q.served, q.Subresource) {
+	if hasSubresource(q.served, q.Subresource) {
 		a.subresource = q.Subresource
 	}
 	switch {
@@ -271,8 +272,8 @@ func (q *request) about() about {
 	return a
 }
 
-// counted returns the verb label of a request, which is upstream's.
-func (q *request) counted() string {
+// verbLabel returns the verb label of a request, which is upstream's.
+func (q *request) verbLabel() string {
 	if q.Resource {
 		switch q.Subresource {
 		case "log", "exec", "attach", "portforward", "proxy":
@@ -299,8 +300,8 @@ func (q *request) counted() string {
 	return "other"
 }
 
-// ownPath returns the label of a non-resource path; empty for paths without a label of their own.
-func ownPath(path string) string {
+// pathLabel returns the label of a non-resource path; empty for paths without a label of their own.
+func pathLabel(path string) string {
 	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug/pprof", "/statusz",
 		"/flagz"} {
 		if path == p || strings.HasPrefix(path, p+"/") {
@@ -310,8 +311,8 @@ func ownPath(path string) string {
 	return ""
 }
 
-// served reports whether a kind has a subresource.
-func served(kind wire.Served, subresource string) bool {
+// hasSubresource reports whether a kind has a subresource.
+func hasSubresource(kind wire.Served, subresource string) bool {
 	switch subresource {
 	case "":
 		return true
@@ -328,87 +329,87 @@ func served(kind wire.Served, subresource string) bool {
 	return false
 }
 
-// writes returns the index of a request in inFlight.
-func (q *request) writes() int {
+// inFlightIndex returns the index of a request in inFlightCollector.
+func (q *request) inFlightIndex() int {
 	if m := q.http.Method; m == http.MethodGet || m == http.MethodHead {
 		return 0
 	}
 	return 1
 }
 
-// begin counts a request that has arrived.
-func (o *observed) begin(q *request) {
-	if !q.long() {
-		o.inFlight[q.writes()].Add(1)
+// recordArrival counts a request that has arrived.
+func (o *serverMetrics) recordArrival(q *request) {
+	if !q.isLongRunning() {
+		o.inFlight[q.inFlightIndex()].Add(1)
 	}
 }
 
-// pass records that a request is authorized. From now on its metrics may name its resource.
-func (o *observed) pass(q *request) {
-	q.passed = true
-	if q.long() && q.known {
-		a := q.about()
-		q.open = o.long.WithLabelValues(a.barely()...)
-		q.open.Inc()
+// recordAuthorized records that a request is authorized. From now on its metrics may name its resource.
+func (o *serverMetrics) recordAuthorized(q *request) {
+	q.isAuthorized = true
+	if q.isLongRunning() && q.isServed {
+		a := q.metricLabels()
+		q.liveGauge = o.longRunning.WithLabelValues(a.valuesWithoutDryRun()...)
+		q.liveGauge.Inc()
 	}
 }
 
-// done counts a finished request.
-func (o *observed) done(q *request, rec *recorder, start time.Time) {
-	a, long := q.about(), q.long()
-	s := o.of(a, long)
+// recordDone counts a finished request.
+func (o *serverMetrics) recordDone(q *request, rec *responseRecorder, start time.Time) {
+	a, long := q.metricLabels(), q.isLongRunning()
+	s := o.seriesOf(a, long)
 	s.count(rec.code)
-	if q.open != nil {
-		q.open.Dec()
+	if q.liveGauge != nil {
+		q.liveGauge.Dec()
 	}
 	if tls := q.http.TLS; tls != nil && len(tls.PeerCertificates) > 0 {
 		o.certificates.Observe(time.Until(tls.PeerCertificates[0].NotAfter).Seconds())
 	}
-	if rec.code == http.StatusTooManyRequests && !q.passed {
-		o.terminations.WithLabelValues(append(a.barely(), strconv.Itoa(rec.code))...).Inc()
+	if rec.code == http.StatusTooManyRequests && !q.isAuthorized {
+		o.terminations.WithLabelValues(append(a.valuesWithoutDryRun(), strconv.Itoa(rec.code))...).Inc()
 	}
 	if long {
 		return
 	}
-	o.inFlight[q.writes()].Add(-1)
+	o.inFlight[q.inFlightIndex()].Add(-1)
 	if s.duration == nil {
 		return
 	}
 	took := time.Since(start)
 	s.duration.Observe(took.Seconds())
 	if s.sli != nil {
-		s.sli.Observe((took - q.waited - time.Duration(rec.outside.Load())).Seconds())
+		s.sli.Observe((took - q.seatWait - time.Duration(rec.webhookTime.Load())).Seconds())
 	}
 	if s.size != nil {
 		s.size.Observe(float64(rec.size))
 	}
 	if q.schema != nil {
-		if !q.turnAt.IsZero() {
-			took -= q.turnAt.Sub(start)
+		if !q.seatsGrantedAt.IsZero() {
+			took -= q.seatsGrantedAt.Sub(start)
 		}
-		q.schema.Executed(took, false)
+		q.schema.RecordExecution(took, false)
 	}
 }
 
-// deprecatedVersion records an authorized request for a deprecated version. The label for the removing release is
+// recordDeprecated records an authorized request for a deprecated version. The label for the removing release is
 // empty, because no served version has one.
-func (o *observed) deprecatedVersion(q *request) {
-	a := q.about()
+func (o *serverMetrics) recordDeprecated(q *request) {
+	a := q.metricLabels()
 	o.deprecated.WithLabelValues(a.group, a.version, a.resource, a.subresource, "").Set(1)
 }
 
-// inFlight collects the number of requests in flight.
-type inFlight struct {
-	desc *prometheus.Desc
-	o    *observed
+// inFlightCollector collects the number of requests in flight.
+type inFlightCollector struct {
+	desc    *prometheus.Desc
+	metrics *serverMetrics
 }
 
 // Describe implements prometheus.Collector.
-func (f inFlight) Describe(to chan<- *prometheus.Desc) { to <- f.desc }
+func (f inFlightCollector) Describe(to chan<- *prometheus.Desc) { to <- f.desc }
 
 // Collect implements prometheus.Collector.
-func (f inFlight) Collect(to chan<- prometheus.Metric) {
+func (f inFlightCollector) Collect(to chan<- prometheus.Metric) {
 	for i, kind := range []string{"readOnly", "mutating"} {
-		to <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(f.o.inFlight[i].Load()), kind)
+		to <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(f.metrics.inFlight[i].Load()), kind)
 	}
 }

@@ -10,19 +10,19 @@ import (
 // countHandshakes returns a log for net/http that counts the messages about failed TLS handshakes. net/http reports
 // these failures in no other way.
 func countHandshakes(failed prometheus.Counter, to *log.Logger) *log.Logger {
-	return log.New(handshakes{failed, to}, "", 0)
+	return log.New(handshakeLog{failed, to}, "", 0)
 }
 
-type handshakes struct {
+type handshakeLog struct {
 	failed prometheus.Counter
-	to     *log.Logger
+	logger *log.Logger
 }
 
 // Write implements io.Writer.
-func (h handshakes) Write(line []byte) (int, error) {
+func (h handshakeLog) Write(line []byte) (int, error) {
 	if bytes.Contains(line, []byte("TLS handshake error")) {
 		h.failed.Inc()
 	}
-	h.to.Print(string(bytes.TrimSuffix(line, []byte("\n"))))
+	h.logger.Print(string(bytes.TrimSuffix(line, []byte("\n"))))
 	return len(line), nil
 }

@@ -5,7 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // objectCounts collects the number of objects of each kind.
 type objectCounts struct {
 	s                          *Server
-	objects, older, unreadable *prometheus.Desc
+	objects, stale, unreadable *prometheus.Desc
 }
 
 func newObjectCounts(s *Server) objectCounts {
@@ -29,7 +29,7 @@ func newObjectCounts(s *Server) objectCounts {
 // Describe implements prometheus.Collector.
 func (c objectCounts) Describe(to chan<- *prometheus.Desc) {
 	to <- c.objects
-	to <- c.older
+	to <- c.stale
 	to <- c.unreadable
 }
 
@@ -38,8 +38,8 @@ func (c objectCounts) Collect(to chan<- prometheus.Metric) {
 	for _, r := range c.s.cache.Resources() {
 		n := float64(r.Len())
 		to <- prometheus.MustNewConstMetric(c.objects, prometheus.GaugeValue, n, r.Kind.GVK.Group, r.Kind.Resource)
-		to <- prometheus.MustNewConstMetric(c.older, prometheus.GaugeValue, n, r.Kind.GR().String())
-		if all, lasting := r.CountUnread(); all > 0 {
+		to <- prometheus.MustNewConstMetric(c.stale, prometheus.GaugeValue, n, r.Kind.GR().String())
+		if all, lasting := r.CountUnreadable(); all > 0 {
 			to <- prometheus.MustNewConstMetric(c.unreadable, prometheus.GaugeValue, float64(lasting), r.Kind.GVK.Group,
 				r.Kind.Resource, "false")
 			to <- prometheus.MustNewConstMetric(c.unreadable, prometheus.GaugeValue, float64(all-lasting),

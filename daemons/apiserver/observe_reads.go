@@ -11,8 +11,8 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// reads holds the metrics of lists and of watches' initial events, for each resource that was requested.
-type reads struct{ all sync.Map } // *readCounts by schema.GroupResource
+// readMetrics holds the metrics of lists and of watches' initial events, for each resource that was requested.
+type readMetrics struct{ all sync.Map } // *readCounts by schema.GroupResource
 
 // readCounts holds the metrics of one resource.
 type readCounts struct {
@@ -30,8 +30,8 @@ type listCounts struct {
 	lists, fetched, evaluated, returned atomic.Int64
 }
 
-// of returns the metrics of the resource that a request reads.
-func (r *reads) of(q *request) *readCounts {
+// countsOf returns the metrics of the resource that a request reads.
+func (r *readMetrics) countsOf(q *request) *readCounts {
 	gr := q.served.GR()
 	if c, ok := r.all.Load(gr); ok {
 		return c.(*readCounts)
@@ -52,8 +52,8 @@ func (r *reads) of(q *request) *readCounts {
 	return made.(*readCounts)
 }
 
-// wait records how long a list waited for the cache, and whether that succeeded.
-func (c *readCounts) wait(began time.Time, consistent bool, err error) {
+// recordWait records how long a list waited for the cache, and whether that succeeded.
+func (c *readCounts) recordWait(began time.Time, consistent bool, err error) {
 	c.waited.Observe(time.Since(began).Seconds())
 	switch {
 	case !consistent:
@@ -64,17 +64,17 @@ func (c *readCounts) wait(began time.Time, consistent bool, err error) {
 	}
 }
 
-// list records a list: how many objects were examined, and how many are in the response.
-func (c *readCounts) list(sel *selection, returned int) {
-	if sel.field >= len(c.lists) {
+// recordList records a list: how many objects were examined, and how many are in the response.
+func (c *readCounts) recordList(sel *selection, returned int) {
+	if sel.fieldIndex >= len(c.lists) {
 		return
 	}
-	l := &c.lists[sel.field]
+	l := &c.lists[sel.fieldIndex]
 	l.lists.Add(1)
-	l.fetched.Add(int64(sel.looked))
+	l.fetched.Add(int64(sel.examined))
 	l.returned.Add(int64(returned))
-	if !sel.simple() {
-		l.evaluated.Add(int64(sel.looked))
+	if !sel.hasNoSelectors() {
+		l.evaluated.Add(int64(sel.examined))
 	}
 }
 
@@ -122,10 +122,10 @@ var (
 const fromCache = "watchcache"
 
 // Describe implements prometheus.Collector. It describes nothing, because the label values are not known in advance.
-func (r *reads) Describe(chan<- *prometheus.Desc) {}
+func (r *readMetrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (r *reads) Collect(to chan<- prometheus.Metric) {
+func (r *readMetrics) Collect(to chan<- prometheus.Metric) {
 	r.all.Range(func(_, value any) bool {
 		c := value.(*readCounts)
 		group, resource := c.gr.Group, c.gr.Resource
@@ -167,8 +167,8 @@ var (
 	)
 )
 
-// mostVersion limits resource versions to numbers that a float represents exactly, as upstream does.
-const mostVersion = 1_000_000_000_000_000
+// maxReportedVersion limits resource versions to numbers that a float represents exactly, as upstream does.
+const maxReportedVersion = 1_000_000_000_000_000
 
 // Describe implements prometheus.Collector.
 func (cacheCounts) Describe(to chan<- *prometheus.Desc) {
@@ -186,7 +186,8 @@ func (c cacheCounts) Collect(to chan<- prometheus.Metric) {
 			loadedDesc: n.Loaded} {
 			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(count), group, resource)
 		}
-		to <- prometheus.MustNewConstMetric(versionDesc, prometheus.GaugeValue, float64(r.Revision()%mostVersion),
+		to <- prometheus.MustNewConstMetric(versionDesc, prometheus.GaugeValue,
+			float64(r.Revision()%maxReportedVersion),
 			group, resource)
 	}
 }

@@ -46,10 +46,10 @@ var (
 	labelPair  = regexp.MustCompile(`(\w+)="((?:[^"\\]|\\.)*)"`)
 )
 
-// scraped returns the metrics at /metrics. Each line of a histogram is under a name of its own.
-func scraped(t *testing.T, cfg *rest.Config) map[string]*family {
+// scrapeMetrics returns the metrics at /metrics. Each line of a histogram is under a name of its own.
+func scrapeMetrics(t *testing.T, cfg *rest.Config) map[string]*family {
 	t.Helper()
-	_, text := ask(t, cfg, "GET", "/metrics", "")
+	_, text := sendRequest(t, cfg, "GET", "/metrics", "")
 	families := map[string]*family{}
 	of := func(name string) *family {
 		if families[name] == nil {
@@ -78,8 +78,8 @@ func scraped(t *testing.T, cfg *rest.Config) map[string]*family {
 	return families
 }
 
-// value returns the sum of a metric's series with the given labels, which are pairs of name and value.
-func value(families map[string]*family, name string, labels ...string) (sum float64) {
+// sumOf returns the sum of a metric's series with the given labels, which are pairs of name and value.
+func sumOf(families map[string]*family, name string, labels ...string) (sum float64) {
 	if families[name] == nil {
 		return 0
 	}
@@ -99,24 +99,24 @@ func value(families map[string]*family, name string, labels ...string) (sum floa
 	return sum
 }
 
-// eventful causes one event of each kind that is counted.
-func eventful(t *testing.T, c *cluster) *rest.Config {
+// causeCountedEvents causes one event of each kind that is counted.
+func causeCountedEvents(t *testing.T, c *testCluster) *rest.Config {
 	t.Helper()
-	ctx, admin := context.Background(), c.as(certs.Admin())
+	ctx, admin := context.Background(), c.configFor(certs.Admin())
 	client := kubernetes.NewForConfigOrDie(admin)
-	hooks := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+	hooks := newWebhookServer(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/refuse": func(*admissionv1.AdmissionRequest) string { return `"allowed":false` },
 		"/fail":   func(*admissionv1.AdmissionRequest) string { return "fail" },
 	})
-	configure(t, admin, validatingPath, configuration(
+	createConfiguration(t, admin, validatingPath, configurationObject(
 		"ValidatingWebhookConfiguration",
 		"hooks",
-		hooks.hook(
+		hooks.webhookConfig(
 			"ignored.example.com",
 			"/fail",
 			`,"failurePolicy":"Ignore"`,
 		),
-		hooks.hook("refuses.example.com", "/refuse", ""),
+		hooks.webhookConfig("refuses.example.com", "/refuse", ""),
 	))
 	w, err := client.CoreV1().Secrets("default").Watch(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -148,7 +148,7 @@ func eventful(t *testing.T, c *cluster) *rest.Config {
 		metav1.ListOptions{}); err != nil { //nolint:staticcheck // it is deprecated: that is what is looked at
 		t.Fatal(err)
 	}
-	if code, text := ask(t, admin, "POST", "/apis/apiregistration.k8s.io/v1/apiservices", `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.nowhere.example.com"},"spec":{"group":"nowhere.example.com","version":"v1",
+	if code, text := sendRequest(t, admin, "POST", "/apis/apiregistration.k8s.io/v1/apiservices", `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.nowhere.example.com"},"spec":{"group":"nowhere.example.com","version":"v1",
 		"groupPriorityMinimum":1,"versionPriority":1,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"nowhere"}}}`); code != http.StatusCreated {
 		t.Fatal(code, text)
 	}
@@ -177,15 +177,15 @@ func eventful(t *testing.T, c *cluster) *rest.Config {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	crowd, ann := c.as(certs.Request{CommonName: "crowd"}), c.as(certs.Request{CommonName: "ann"})
-	wait(t, func() error {
-		if code, _ := asked(t, crowd, "/version"); code != http.StatusTooManyRequests {
+	crowd, ann := c.configFor(certs.Request{CommonName: "crowd"}), c.configFor(certs.Request{CommonName: "ann"})
+	waitUntil(t, func() error {
+		if code, _ := getResponse(t, crowd, "/version"); code != http.StatusTooManyRequests {
 			return fmt.Errorf("the crowd is answered %d", code)
 		}
 		return nil
 	})
-	asked(t, ann, "/api/v1/namespaces/default") // could wait in a queue, but does not
-	asked(t, ann, "/livez")                     // of an exempt level
+	getResponse(t, ann, "/api/v1/namespaces/default") // could wait in a queue, but does not
+	getResponse(t, ann, "/livez")                     // of an exempt level
 	conn, err := net.Dial("tcp", c.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -201,14 +201,14 @@ func eventful(t *testing.T, c *cluster) *rest.Config {
 // The metrics that dashboards and alerts select have upstream's names, types, labels and buckets.
 // Proves S33.
 func TestMetricsHaveUpstreamsNamesLabelsAndBuckets(t *testing.T) {
-	c, _ := audited(t, auditEverything)
-	admin := eventful(t, c)
+	c, _ := startAudited(t, auditEverything)
+	admin := causeCountedEvents(t, c)
 	var families map[string]*family
-	wait(t, func() error {
-		families = scraped(t, admin)
+	waitUntil(t, func() error {
+		families = scrapeMetrics(t, admin)
 		for _, late := range []string{"aggregator_unavailable_apiservice_total",
 			"apiserver_tls_handshake_errors_total"} {
-			if value(families, late) == 0 {
+			if sumOf(families, late) == 0 {
 				return fmt.Errorf("nothing is counted under %s", late)
 			}
 		}
@@ -280,7 +280,7 @@ func TestMetricsHaveUpstreamsNamesLabelsAndBuckets(t *testing.T) {
 		{"apiserver_requested_deprecated_apis",
 			[]string{"group", "", "version", "v1", "resource", "componentstatuses"}},
 	} {
-		if value(families, is.name, is.labels...) == 0 {
+		if sumOf(families, is.name, is.labels...) == 0 {
 			t.Errorf("%s with %v is 0", is.name, is.labels)
 		}
 	}
@@ -288,57 +288,58 @@ func TestMetricsHaveUpstreamsNamesLabelsAndBuckets(t *testing.T) {
 
 // The time that webhooks take does not count against the server.
 // Proves S33.
-func TestServiceLevelsLeaveOutWhatWebhooksTake(t *testing.T) {
+func TestServiceLevelsExcludeWebhookTime(t *testing.T) {
 	const takes = 50 * time.Millisecond
 	s := memory.New()
 	t.Cleanup(s.Close)
-	admin := serve(t, s).as(certs.Admin())
-	hooks := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+	admin := serveCluster(t, s).configFor(certs.Admin())
+	hooks := newWebhookServer(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		// the test needs a webhook that takes time
 		"/slow": func(*admissionv1.AdmissionRequest) string { time.Sleep(takes); return `"allowed":true` },
 	})
-	configure(
+	createConfiguration(
 		t,
 		admin,
 		mutatingPath,
-		configuration("MutatingWebhookConfiguration", "m", hooks.hook("slow.example.com", "/slow", "")),
+		configurationObject("MutatingWebhookConfiguration", "m", hooks.webhookConfig("slow.example.com", "/slow", "")),
 	)
-	configure(
+	createConfiguration(
 		t,
 		admin,
 		validatingPath,
-		configuration("ValidatingWebhookConfiguration", "v", hooks.hook("slow.example.com", "/slow", "")),
+		configurationObject("ValidatingWebhookConfiguration", "v",
+			hooks.webhookConfig("slow.example.com", "/slow", "")),
 	)
 	for _, query := range []string{"", "?dryRun=All"} {
-		if code, text := ask(t, admin, "POST", mapsPath+query,
-			aMap("m"+strconv.Itoa(len(query)), "")); code != http.StatusCreated {
+		if code, text := sendRequest(t, admin, "POST", mapsPath+query,
+			configMapObject("m"+strconv.Itoa(len(query)), "")); code != http.StatusCreated {
 			t.Fatal(code, text)
 		}
 	}
-	families := scraped(t, admin)
+	families := scrapeMetrics(t, admin)
 	about := []string{"verb", "POST", "resource", "configmaps"}
-	all, own := value(
+	all, own := sumOf(
 		families,
 		"apiserver_request_duration_seconds_sum",
-		append(about, "dry_run", "")...), value(
+		append(about, "dry_run", "")...), sumOf(
 		families,
 		"apiserver_request_sli_duration_seconds_sum",
 		about...)
 	if all-own < 2*takes.Seconds() {
 		t.Errorf("a request took %fs, of which %fs are the server's: webhooks took %s", all, own, 2*takes)
 	}
-	if n := value(families, "apiserver_request_sli_duration_seconds", about...); n != 1 {
+	if n := sumOf(families, "apiserver_request_sli_duration_seconds", about...); n != 1 {
 		t.Errorf("%f requests are counted, want the one that is no dry run", n)
 	}
 }
 
 // The debugging paths beside /metrics are served to users who may read them.
 // Proves S33.
-func TestDebuggingPathsAreServedToWhoMayReadThem(t *testing.T) {
-	c, _ := audited(t, auditEverything)
-	admin := c.as(certs.SuperAdmin())
-	wait(t, func() error { // the server reads the cluster's levels after it is ready
-		_, text := ask(t, admin, "GET", "/debug/api_priority_and_fairness/dump_priority_levels", "")
+func TestDebugPathsNeedAuthorization(t *testing.T) {
+	c, _ := startAudited(t, auditEverything)
+	admin := c.configFor(certs.SuperAdmin())
+	waitUntil(t, func() error { // the server reads the cluster's levels after it is ready
+		_, text := sendRequest(t, admin, "GET", "/debug/api_priority_and_fairness/dump_priority_levels", "")
 		if !strings.Contains(text, "workload-low") {
 			return fmt.Errorf("the priority levels are %s", text)
 		}
@@ -352,7 +353,7 @@ func TestDebuggingPathsAreServedToWhoMayReadThem(t *testing.T) {
 		"/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1": {"RequestIndexInQueue"},
 		"/": {`"/metrics/slis"`, `"/debug/api_priority_and_fairness/dump_queues"`},
 	} {
-		code, text := ask(t, admin, "GET", path, "")
+		code, text := sendRequest(t, admin, "GET", path, "")
 		for _, want := range wanted {
 			if code != http.StatusOK || !strings.Contains(text, want) {
 				t.Errorf("%s is answered %d %s, without %s", path, code, text, want)
@@ -361,11 +362,13 @@ func TestDebuggingPathsAreServedToWhoMayReadThem(t *testing.T) {
 		if path == "/" {
 			continue
 		}
-		if code, _ := ask(t, c.as(certs.Request{CommonName: "ann"}), "GET", path, ""); code != http.StatusForbidden {
+		if code, _ := sendRequest(t, c.configFor(certs.Request{CommonName: "ann"}), "GET", path,
+			""); code != http.StatusForbidden {
 			t.Errorf("%s is answered %d to somebody", path, code)
 		}
 	}
-	if code, _ := ask(t, admin, "GET", "/debug/api_priority_and_fairness/other", ""); code != http.StatusNotFound {
+	if code, _ := sendRequest(t, admin, "GET", "/debug/api_priority_and_fairness/other",
+		""); code != http.StatusNotFound {
 		t.Errorf("another path is answered %d", code)
 	}
 }

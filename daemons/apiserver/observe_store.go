@@ -78,7 +78,7 @@ func (c *countedStore) count(operation string, resource schema.GroupResource, be
 }
 
 // Get implements store.Store.
-func (c *countedStore) Get(ctx context.Context, key string) (*store.KV, error) {
+func (c *countedStore) Get(ctx context.Context, key string) (*store.KeyValue, error) {
 	began := time.Now()
 	kv, err := c.Store.Get(ctx, key)
 	c.count("get", c.resource(key), began, err)
@@ -86,7 +86,7 @@ func (c *countedStore) Get(ctx context.Context, key string) (*store.KV, error) {
 }
 
 // All implements store.Store.
-func (c *countedStore) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
+func (c *countedStore) All(ctx context.Context, prefix string, take func([]store.KeyValue) error) (int64, error) {
 	began := time.Now()
 	revision, err := c.Store.All(ctx, prefix, take)
 	c.count("listStream", c.resource(prefix), began, err)
@@ -99,7 +99,7 @@ func (c *countedStore) Past(
 	prefix, after string,
 	revision int64,
 	limit int,
-) ([]store.KV, int64, error) {
+) ([]store.KeyValue, int64, error) {
 	began := time.Now()
 	kvs, count, err := c.Store.Past(ctx, prefix, after, revision, limit)
 	c.count("list", c.resource(prefix), began, err)
@@ -110,17 +110,17 @@ func (c *countedStore) Past(
 func (c *countedStore) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	began := time.Now()
 	r, err := c.Store.Commit(ctx, t)
-	operation, resource := c.what(&t)
+	operation, resource := c.operationOf(&t)
 	c.count(operation, resource, began, err)
 	return r, err
 }
 
-// what returns the operation and resource of a transaction. They are those of the first object among its keys; the
-// other keys are claims of addresses or quota.
-func (c *countedStore) what(t *store.Txn) (operation string, resource schema.GroupResource) {
+// operationOf returns the operation and resource of a transaction. They are those of the first object among its keys;
+// the other keys are claims of addresses or quota.
+func (c *countedStore) operationOf(t *store.Txn) (operation string, resource schema.GroupResource) {
 	for i := range t.Puts {
 		if resource = c.resource(t.Puts[i].Key); resource.Resource != "" {
-			return made(t, t.Puts[i].Key), resource
+			return createOrUpdate(t, t.Puts[i].Key), resource
 		}
 	}
 	for _, key := range t.Deletes {
@@ -129,13 +129,13 @@ func (c *countedStore) what(t *store.Txn) (operation string, resource schema.Gro
 		}
 	}
 	if len(t.Puts) > 0 {
-		return made(t, t.Puts[0].Key), resource
+		return createOrUpdate(t, t.Puts[0].Key), resource
 	}
 	return "delete", resource
 }
 
-// made returns "create" if a transaction creates a key, and "update" otherwise.
-func made(t *store.Txn, key string) string {
+// createOrUpdate returns "create" if a transaction creates a key, and "update" otherwise.
+func createOrUpdate(t *store.Txn, key string) string {
 	for i := range t.Guards {
 		if t.Guards[i].Key == key && t.Guards[i].Revision == 0 {
 			return "create"
@@ -173,8 +173,8 @@ type storageSize struct {
 	desc *prometheus.Desc
 }
 
-// sizePatience is how long a scrape waits for the size, the same as upstream.
-const sizePatience = time.Second
+// sizeTimeout is how long a scrape waits for the size, the same as upstream.
+const sizeTimeout = time.Second
 
 func newStorageSize(s store.Store) storageSize {
 	sized, _ := s.(store.Sized)
@@ -197,17 +197,17 @@ func (s storageSize) Collect(to chan<- prometheus.Metric) {
 	if s.s == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), sizePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), sizeTimeout)
 	defer cancel()
 	if n, err := s.s.Size(ctx); err == nil {
 		to <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, float64(n), "etcd-0")
 	}
 }
 
-// resourceOf returns a function that maps a store key to its resource. The result is empty for other keys.
-func resourceOf(c *cache.Cache) func(key string) schema.GroupResource {
+// resourceByKey returns a function that maps a store key to its resource. The result is empty for other keys.
+func resourceByKey(c *cache.Cache) func(key string) schema.GroupResource {
 	return func(key string) schema.GroupResource {
-		if r := c.Find(key); r != nil {
+		if r := c.ResourceOf(key); r != nil {
 			return r.Kind.GR()
 		}
 		return schema.GroupResource{}

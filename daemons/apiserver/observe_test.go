@@ -17,11 +17,11 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// refuser authenticates only the token "admin".
-type refuser struct{}
+// adminOnly authenticates only the token "admin".
+type adminOnly struct{}
 
 // Authenticate implements api.Authenticator.
-func (refuser) Authenticate(r *http.Request) (api.User, bool, error) {
+func (adminOnly) Authenticate(r *http.Request) (api.User, bool, error) {
 	if r.Header.Get("Authorization") == "Bearer admin" {
 		return api.User{Name: "admin"}, true, nil
 	}
@@ -29,7 +29,7 @@ func (refuser) Authenticate(r *http.Request) (api.User, bool, error) {
 }
 
 // Authorize implements api.Authorizer.
-func (refuser) Authorize(_ context.Context, _ api.User, r api.Request) (api.Decision, string, error) {
+func (adminOnly) Authorize(_ context.Context, _ api.User, r api.Request) (api.Decision, string, error) {
 	if r.Namespace == "forbidden" {
 		return api.NoOpinion, "", nil
 	}
@@ -39,12 +39,12 @@ func (refuser) Authorize(_ context.Context, _ api.User, r api.Request) (api.Deci
 // The labels of metrics have closed sets of values. Unauthenticated clients, and users with made-up paths, create no
 // series.
 // Proves S33.
-func TestClientsCannotMakeUpLabelsOfMetrics(t *testing.T) {
+func TestClientsCannotCreateMetricLabels(t *testing.T) {
 	s := memory.New()
 	defer s.Close()
 	var metrics *prometheus.Registry
-	cfg := start(t, s, func(o *apiserver.Options) {
-		o.Authenticators, o.Authorizers = []api.Authenticator{refuser{}}, []api.Authorizer{refuser{}}
+	cfg := startConfig(t, s, func(o *apiserver.Options) {
+		o.Authenticators, o.Authorizers = []api.Authenticator{adminOnly{}}, []api.Authorizer{adminOnly{}}
 		metrics = o.Env.Metrics
 	})
 	transport := &http.Transport{

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// watches holds the metrics of watches, for each version of a kind that was watched.
-type watches struct{ all sync.Map } // *watchCounts by schema.GroupVersionResource
+// watchMetrics holds the metrics of watches, for each version of a kind that was watched.
+type watchMetrics struct{ all sync.Map } // *watchCounts by schema.GroupVersionResource
 
-// smallestEvent is the first bucket of event sizes, as a power of two in bytes. eventBounds is the number of buckets,
+// minEventShift is the first bucket of event sizes, as a power of two in bytes. eventBuckets is the number of buckets,
 // each twice as large as the one before.
 const (
-	smallestEvent = 10 // 1 KiB
-	eventBounds   = 8
+	minEventShift = 10 // 1 KiB
+	eventBuckets  = 8
 )
 
 // watchCounts holds the metrics of one version of a kind. Events that many watches share are measured once, and the
@@ -25,30 +25,30 @@ type watchCounts struct {
 	gvr      schema.GroupVersionResource
 	kind     string
 	watchers atomic.Int64
-	sizes    [eventBounds + 1]atomic.Uint64
+	sizes    [eventBuckets + 1]atomic.Uint64
 	bytes    atomic.Uint64
 }
 
 // eventSizes is a histogram of the sizes of some events.
 type eventSizes struct {
-	sizes [eventBounds + 1]uint32
+	sizes [eventBuckets + 1]uint32
 	bytes uint64
 }
 
 // add counts one event. An event without bytes was not sent, and is not counted.
 func (s *eventSizes) add(bytes int) {
 	if bytes > 0 {
-		s.sizes[sizeOfEvent(bytes)]++
+		s.sizes[eventBucket(bytes)]++
 		s.bytes += uint64(bytes)
 	}
 }
 
-func sizeOfEvent(bytes int) int {
-	return min(max(bits.Len(uint(bytes-1))-smallestEvent, 0), eventBounds)
+func eventBucket(bytes int) int {
+	return min(max(bits.Len(uint(bytes-1))-minEventShift, 0), eventBuckets)
 }
 
-// sent adds events that were sent to one watch.
-func (c *watchCounts) sent(s *eventSizes) {
+// addSent adds events that were sent to one watch.
+func (c *watchCounts) addSent(s *eventSizes) {
 	for i, n := range s.sizes {
 		if n > 0 {
 			c.sizes[i].Add(uint64(n))
@@ -57,16 +57,16 @@ func (c *watchCounts) sent(s *eventSizes) {
 	c.bytes.Add(s.bytes)
 }
 
-// sentOne adds one event.
-func (c *watchCounts) sentOne(bytes int) {
+// addOne adds one event.
+func (c *watchCounts) addOne(bytes int) {
 	if bytes > 0 {
-		c.sizes[sizeOfEvent(bytes)].Add(1)
+		c.sizes[eventBucket(bytes)].Add(1)
 		c.bytes.Add(uint64(bytes))
 	}
 }
 
-// of returns the metrics of the kind that a request watches.
-func (w *watches) of(q *request) *watchCounts {
+// countsOf returns the metrics of the kind that a request watches.
+func (w *watchMetrics) countsOf(q *request) *watchCounts {
 	if c, ok := w.all.Load(q.GroupVersionResource); ok {
 		return c.(*watchCounts)
 	}
@@ -101,21 +101,21 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (w *watches) Describe(to chan<- *prometheus.Desc) {
+func (w *watchMetrics) Describe(to chan<- *prometheus.Desc) {
 	to <- watchEventsDesc
 	to <- watchSizesDesc
 	to <- watchersDesc
 }
 
 // Collect implements prometheus.Collector.
-func (w *watches) Collect(to chan<- prometheus.Metric) {
+func (w *watchMetrics) Collect(to chan<- prometheus.Metric) {
 	w.all.Range(func(_, value any) bool {
 		c := value.(*watchCounts)
-		count, upTo := uint64(0), make(map[float64]uint64, eventBounds)
+		count, upTo := uint64(0), make(map[float64]uint64, eventBuckets)
 		for i := range c.sizes {
 			count += c.sizes[i].Load()
-			if i < eventBounds {
-				upTo[float64(int(1)<<(smallestEvent+i))] = count
+			if i < eventBuckets {
+				upTo[float64(int(1)<<(minEventShift+i))] = count
 			}
 		}
 		labels := []string{c.gvr.Group, c.gvr.Version, c.gvr.Resource}

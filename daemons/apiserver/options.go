@@ -41,17 +41,17 @@ type Options struct {
 	// Anonymous reports whether a path needs no credentials. usual is true for the paths that are open by default. If
 	// it is nil and there are authenticators, every path needs credentials.
 	Anonymous func(path string, usual bool) bool
-	// While limits a watch or a stream to the time that the user's credentials are valid; nil sets no limit. The
+	// UntilRevoked limits a watch or a stream to the time that the user's credentials are valid; nil sets no limit. The
 	// returned function is called at the end of the request.
-	While func(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc)
+	UntilRevoked func(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc)
 
 	Mutators   []api.Mutator
 	Validators []api.Validator
 	// Quota is checked a second time for the writes that it bounds, one write per namespace at a time.
-	Quota Bounded
-	// Outside holds those of Mutators and Validators that call webhooks or evaluate policies. They also see what is
+	Quota QuotaValidator
+	// External holds those of Mutators and Validators that call webhooks or evaluate policies. They also see what is
 	// sent to subresources, and connect requests.
-	Outside struct {
+	External struct {
 		Mutators   []api.Mutator
 		Validators []api.Validator
 	}

@@ -15,10 +15,10 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// params finds the objects from which policies take parameters.
-type params struct{ s *Server }
+// policyParams finds the objects from which policies take parameters.
+type policyParams struct{ s *Server }
 
-func (p params) served(gvk schema.GroupVersionKind) (wire.Served, bool) {
+func (p policyParams) served(gvk schema.GroupVersionKind) (wire.Served, bool) {
 	for _, served := range p.s.serving.Load().resources {
 		if served.Version() == gvk && !served.Virtual {
 			return served, true
@@ -28,13 +28,13 @@ func (p params) served(gvk schema.GroupVersionKind) (wire.Served, bool) {
 }
 
 // Scope implements policy.Params.
-func (p params) Scope(gvk schema.GroupVersionKind) (namespaced, known bool) {
+func (p policyParams) Scope(gvk schema.GroupVersionKind) (namespaced, known bool) {
 	served, known := p.served(gvk)
 	return known && served.Namespaced, known
 }
 
 // Resource implements policy.Params.
-func (p params) Resource(gvk schema.GroupVersionKind) (r schema.GroupVersionResource, known bool) {
+func (p policyParams) Resource(gvk schema.GroupVersionKind) (r schema.GroupVersionResource, known bool) {
 	served, known := p.served(gvk)
 	if !known {
 		return r, false
@@ -43,7 +43,7 @@ func (p params) Resource(gvk schema.GroupVersionKind) (r schema.GroupVersionReso
 }
 
 // Param implements policy.Params.
-func (p params) Param(
+func (p policyParams) Param(
 	ctx context.Context,
 	gvk schema.GroupVersionKind,
 	namespace, name string,
@@ -52,7 +52,7 @@ func (p params) Param(
 		if served.Namespaced {
 			name = namespace + "/" + name
 		}
-		return []*cache.Entry{r.Get(name)}, r.Unread(name)
+		return []*cache.Entry{r.Get(name)}, r.ReadError(name)
 	})
 	if err != nil || len(found) == 0 {
 		return nil, err
@@ -61,7 +61,7 @@ func (p params) Param(
 }
 
 // Select implements policy.Params.
-func (p params) Select(
+func (p policyParams) Select(
 	ctx context.Context,
 	gvk schema.GroupVersionKind,
 	namespace string,
@@ -79,12 +79,12 @@ func (p params) Select(
 			}
 			return true
 		})
-		return out, r.Unread(prefix)
+		return out, r.ReadError(prefix)
 	})
 }
 
 // find returns the objects that look finds, converted to the version gvk.
-func (p params) find(
+func (p policyParams) find(
 	ctx context.Context,
 	gvk schema.GroupVersionKind,
 	look func(wire.Served, *cache.Resource) ([]*cache.Entry, error),
@@ -107,7 +107,7 @@ func (p params) find(
 	}
 	var out []runtime.Object
 	for _, e := range entries {
-		obj, err := served.Read(e)
+		obj, err := served.DecodeEntry(e)
 		if err != nil {
 			return nil, err
 		}
@@ -116,10 +116,10 @@ func (p params) find(
 	return out, nil
 }
 
-// typesOf returns the type converter for the object of a write, which defines how its fields merge.
-func (s *Server) typesOf(a *api.Admission) (managedfields.TypeConverter, error) {
+// typeConverterOf returns the type converter for the object of a write, which defines how its fields merge.
+func (s *Server) typeConverterOf(a *api.Admission) (managedfields.TypeConverter, error) {
 	if w, ok := a.Versions.(*write); ok {
-		return s.fields.types(w.q.served.Kind)
+		return s.fieldManagers.typeConverter(w.q.served.Kind)
 	}
-	return s.fields.converter(), nil
+	return s.fieldManagers.converter(), nil
 }

@@ -12,36 +12,37 @@ import (
 // and their clients list again.
 
 const (
-	// pastPage is how many objects are read at a time. pastBytes is the most memory, in bytes, for the selected ones.
-	pastPage  = 50
-	pastBytes = 64 << 20
-	// mostPasts is how many lists may read from the store at the same time.
-	mostPasts = 2
+	// pastPageSize is how many objects are read at a time. maxPastBytes is the most memory, in bytes, for the selected
+	// ones.
+	pastPageSize = 50
+	maxPastBytes = 64 << 20
+	// maxPastLists is how many lists may read from the store at the same time.
+	maxPastLists = 2
 )
 
-// exactly returns the state at a revision. The snapshot may be limited to the page that follows the key after. In this
-// case rest is the number of objects from there on.
-func (s *Server) exactly(
+// snapshotAt returns the state at a revision. The snapshot may be limited to the page that follows the key after. In
+// this case rest is the number of objects from there on.
+func (s *Server) snapshotAt(
 	q *request,
 	sel *selection,
 	revision int64,
 	after string,
 	limit int,
 ) (snapshot *cache.Snapshot, rest int64, err error) {
-	if _, err := s.reached(q.http.Context(), revision); err != nil {
+	if _, err := s.waitForRevision(q.http.Context(), revision); err != nil {
 		return nil, 0, err
 	}
-	if !s.cache.Keeps(revision) {
+	if !s.cache.MayHaveRevision(revision) {
 		return nil, 0, cache.ErrExpired
 	}
-	if snapshot, err = q.cache.At(revision); !errors.Is(err, cache.ErrExpired) {
+	if snapshot, err = q.cache.SnapshotAt(revision); !errors.Is(err, cache.ErrExpired) {
 		return snapshot, 0, err
 	}
-	return s.past(q, sel, revision, after, limit)
+	return s.readPast(q, sel, revision, after, limit)
 }
 
-// past reads the page from the store.
-func (s *Server) past(
+// readPast reads the page from the store.
+func (s *Server) readPast(
 	q *request,
 	sel *selection,
 	revision int64,
@@ -49,21 +50,21 @@ func (s *Server) past(
 	limit int,
 ) (*cache.Snapshot, int64, error) {
 	ctx := q.http.Context()
-	if sel.versioned(q) {
+	if sel.dependsOnVersion(q) {
 		return nil, 0, cache.ErrExpired // all objects would have to be converted for one page
 	}
 	select {
-	case s.pasts <- struct{}{}:
-		defer func() { <-s.pasts }()
+	case s.pastSlots <- struct{}{}:
+		defer func() { <-s.pastSlots }()
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}
 	var found []*cache.Entry
 	rest, size := int64(0), 0
 	for first := true; ; first = false {
-		some, last, count, err := s.cache.Past(ctx, q.cache, sel.prefix, after, revision, pastPage)
+		some, last, count, err := s.cache.Past(ctx, q.cache, sel.prefix, after, revision, pastPageSize)
 		if err != nil {
-			return nil, 0, unavailablePast(err)
+			return nil, 0, pastError(err)
 		}
 		if first {
 			rest = count
@@ -75,17 +76,17 @@ func (s *Server) past(
 		}
 		switch {
 		case int64(len(some)) == count || limit > 0 && len(found) > limit:
-			return q.cache.Built(found, revision), rest, nil
-		case size > pastBytes:
+			return q.cache.NewSnapshot(found, revision), rest, nil
+		case size > maxPastBytes:
 			return nil, 0, cache.ErrExpired
 		}
 		after = last
 	}
 }
 
-func unavailablePast(err error) error {
+func pastError(err error) error {
 	if errors.Is(err, cache.ErrExpired) {
 		return err
 	}
-	return unavailable(err)
+	return unavailableError(err)
 }

@@ -20,12 +20,12 @@ import (
 // A paged list has the state of its beginning on all pages, until the store compacts that revision, whatever changes
 // meanwhile.
 // Proves S12.
-func TestAListGoesOnUntilItsRevisionIsCompacted(t *testing.T) {
+func TestPagesContinueUntilCompaction(t *testing.T) {
 	kinds := slices.Sorted(maps.Keys(stores))
-	for _, name := range kinds[:amount.Of(len(kinds), 1)] {
+	for _, name := range kinds[:amount.Scaled(len(kinds), 1)] {
 		t.Run(name, func(t *testing.T) {
 			s := stores[name](t)
-			cfg := start(t, s, nil)
+			cfg := startConfig(t, s, nil)
 			quick := rest.CopyConfig(cfg)
 			quick.ContentType = "application/vnd.kubernetes.protobuf" // reading 50 MB of JSON takes half a minute
 			client := kubernetes.NewForConfigOrDie(quick).CoreV1().ConfigMaps("default")
@@ -89,7 +89,7 @@ func TestAListGoesOnUntilItsRevisionIsCompacted(t *testing.T) {
 				t.Errorf("exactly: %s, %v", names(exact), err)
 			}
 			// A watch cannot start from there.
-			code, text := ask(
+			code, text := sendRequest(
 				t,
 				cfg,
 				"GET",

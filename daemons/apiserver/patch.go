@@ -32,7 +32,7 @@ const patchTypes = "application/json-patch+json, application/merge-patch+json, "
 const untypedPatchTypes = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, " +
 	"application/apply-patch+cbor"
 
-func unknownPatch(q *request, known string) error {
+func unsupportedPatch(q *request, known string) error {
 	q.w.Header().Set("Accept-Patch", known)
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
@@ -41,8 +41,8 @@ func unknownPatch(q *request, known string) error {
 	}}
 }
 
-// knownPatch reports whether some kinds support a patch type.
-func knownPatch(t types.PatchType) bool {
+// isKnownPatch reports whether some kinds support a patch type.
+func isKnownPatch(t types.PatchType) bool {
 	switch t {
 	case types.JSONPatchType,
 		types.MergePatchType,
@@ -62,19 +62,19 @@ func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 	case types.StrategicMergePatchType:
 		// Go types define how lists merge, and custom resources have none.
 		if q.served.Untyped != nil && q.Subresource != "scale" {
-			return "", nil, nil, unknownPatch(q, untypedPatchTypes)
+			return "", nil, nil, unsupportedPatch(q, untypedPatchTypes)
 		}
 	default:
-		return "", nil, nil, unknownPatch(q, patchTypes)
+		return "", nil, nil, unsupportedPatch(q, patchTypes)
 	}
-	data, err := whole(q.http, nil)
+	data, err := readBody(q.http, nil)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("read the patch: %w", err)
 	}
 	var doubts []error
 	switch patchType {
 	case types.ApplyPatchType:
-		if err = q.makeRoomToConvert(data); err != nil {
+		if err = q.reserveConvertedParts(data); err != nil {
 			return "", nil, nil, err
 		}
 		if data, doubts, err = fromYAML(data); err != nil && !apierrors.IsRequestEntityTooLargeError(err) {
@@ -82,15 +82,15 @@ func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 		}
 	case types.ApplyCBORPatchType:
 		patchType = types.ApplyPatchType
-		if err = q.makeRoomToConvert(data); err != nil {
+		if err = q.reserveConvertedParts(data); err != nil {
 			return "", nil, nil, err
 		}
-		data, err = fromCBOR(data)
+		data, err = convertCBOR(data)
 	}
 	if err != nil {
 		return "", nil, nil, err
 	}
-	return patchType, data, doubts, q.makeRoom(partsOfJSON(data))
+	return patchType, data, doubts, q.reserveParts(countJSONParts(data))
 }
 
 // patch changes an object, or its status, as the patch in the request describes.
@@ -106,18 +106,18 @@ func (s *Server) patch(q *request) error {
 	created := false
 	next := func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
-			return nil, apierrors.NewNotFound(q.gr(), q.Name)
+			return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
 		}
-		return w.patched(live, patchType, data)
+		return w.patchObject(live, patchType, data)
 	}
 	if patchType == types.ApplyPatchType {
-		declared, err := declared(data)
+		declared, err := decodeDeclared(data)
 		if err != nil {
 			return err
 		}
 		next = func(live runtime.Object) (runtime.Object, error) {
 			created = live == nil
-			return w.merged(live, declared, doubts)
+			return w.mergeDeclared(live, declared, doubts)
 		}
 	}
 	e, err := w.modify(q.http.Context(), next)
@@ -134,26 +134,26 @@ func (s *Server) patch(q *request) error {
 	return writeEntry(q, code, e)
 }
 
-// patched returns the live object after a JSON, merge or strategic merge patch.
-func (w *write) patched(live runtime.Object, patchType types.PatchType, patch []byte) (runtime.Object, error) {
+// patchObject returns the live object after a JSON, merge or strategic merge patch.
+func (w *write) patchObject(live runtime.Object, patchType types.PatchType, patch []byte) (runtime.Object, error) {
 	q := w.q
-	before, err := q.served.AppendJSON(nil, w.seen)
+	before, err := q.served.AppendJSON(nil, w.liveConverted)
 	if err != nil {
 		return nil, fmt.Errorf("encode the %s to patch: %w", q.served.GVK.Kind, err)
 	}
-	doubts, err := patchDoubts(q, patch, patchType)
+	doubts, err := patchStrictErrors(q, patch, patchType)
 	if err != nil {
 		return nil, err
 	}
-	after, err := applyPatch(before, patch, patchType, q.served.Empty())
+	after, err := applyPatch(before, patch, patchType, q.served.NewObject())
 	if err != nil {
 		return nil, err
 	}
-	obj := q.served.Empty()
-	if err := w.s.fromPatch(q, patchType, patch, after, q.served.Version(), obj, doubts); err != nil {
+	obj := q.served.NewObject()
+	if err := w.s.decodePatched(q, patchType, patch, after, q.served.Version(), obj, doubts); err != nil {
 		return nil, err
 	}
-	hub, err := q.served.Hub(obj)
+	hub, err := q.served.ToStored(obj)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -168,12 +168,12 @@ func (w *write) patched(live runtime.Object, patchType types.PatchType, patch []
 	if err := checkVersion(q, sent, stored); err != nil {
 		return nil, err
 	}
-	return hub, place(q, sent)
+	return hub, setNameAndNamespace(q, sent)
 }
 
-// fromPatch decodes an object after a patch. A strategic merge works on typed values, so the kind in its result is not
-// checked.
-func (s *Server) fromPatch(
+// decodePatched decodes an object after a patch. A strategic merge works on typed values, so the kind in its result is
+// not checked.
+func (s *Server) decodePatched(
 	q *request,
 	patchType types.PatchType,
 	patch, after []byte,
@@ -182,17 +182,17 @@ func (s *Server) fromPatch(
 	doubts []error,
 ) error {
 	if patchType != types.StrategicMergePatchType {
-		return invalidPatch(string(after), s.fromJSON(q, after, gvk, obj, doubts))
+		return invalidPatch(string(after), s.decodeJSON(q, after, gvk, obj, doubts))
 	}
-	if err := s.fromJSON(q, after, schema.GroupVersionKind{}, obj, doubts); err != nil {
+	if err := s.decodeJSON(q, after, schema.GroupVersionKind{}, obj, doubts); err != nil {
 		return invalidStrategicPatch(patch, after, obj, err)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	return nil
 }
 
-// patchDoubts returns what strict decoding would refuse in the patch itself.
-func patchDoubts(q *request, patch []byte, patchType types.PatchType) (doubts []error, err error) {
+// patchStrictErrors returns what strict decoding would refuse in the patch itself.
+func patchStrictErrors(q *request, patch []byte, patchType types.PatchType) (doubts []error, err error) {
 	if q.query.Get("fieldValidation") == metav1.FieldValidationIgnore {
 		return nil, nil
 	}
@@ -224,7 +224,7 @@ func patchDoubts(q *request, patch []byte, patchType types.PatchType) (doubts []
 
 // invalidPatch returns the error for a patch whose result is not a valid object.
 func invalidPatch(what string, err error) error {
-	var bad *undecoded
+	var bad *decodeError
 	if !errors.As(err, &bad) {
 		return err
 	}
@@ -241,20 +241,20 @@ func invalidStrategicPatch(patch, after []byte, typed runtime.Object, err error)
 		kjson.UnmarshalCaseSensitivePreserveInts(after, &object) != nil {
 		return err
 	}
-	if misfit := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); misfit != nil {
-		err = &undecoded{cause: misfit}
+	if convertErr := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); convertErr != nil {
+		err = &decodeError{cause: convertErr}
 	}
 	return invalidPatch(fmt.Sprintf("%+v", change), err)
 }
 
-// malformed lists the errors of a strategic merge that concern the patch alone.
-var malformed = []error{
+// malformedPatchErrors lists the errors of a strategic merge that concern the patch alone.
+var malformedPatchErrors = []error{
 	mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
 	mergepatch.ErrBadPatchFormatForSetElementOrderList, mergepatch.ErrUnsupportedStrategicMergePatchFormat,
 }
 
-// unmergeable lists the errors of a strategic merge that concern the patch together with the object.
-var unmergeable = []error{mergepatch.ErrNoListOfLists, mergepatch.ErrPatchContentNotMatchRetainKeys}
+// unmergeablePatchErrors lists the errors of a strategic merge that concern the patch together with the object.
+var unmergeablePatchErrors = []error{mergepatch.ErrNoListOfLists, mergepatch.ErrPatchContentNotMatchRetainKeys}
 
 // applyPatch returns the JSON of a document after a patch. typed is an empty object of the document's type; a strategic
 // merge follows its tags.
@@ -298,9 +298,9 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 	case types.StrategicMergePatchType:
 		after, err := strategicpatch.StrategicMergePatch(before, patch, typed)
 		switch {
-		case slices.Contains(malformed, err):
+		case slices.Contains(malformedPatchErrors, err):
 			return nil, apierrors.NewBadRequest(err.Error())
-		case slices.Contains(unmergeable, err):
+		case slices.Contains(unmergeablePatchErrors, err):
 			return nil, apierrors.NewGenericServerResponse(
 				http.StatusUnprocessableEntity,
 				"",
@@ -311,7 +311,7 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 				false,
 			)
 		}
-		return after, upstreamsFault(err)
+		return after, asInternalError(err)
 	}
-	return nil, unsupported()
+	return nil, unsupportedMediaType()
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Proves S08.
-func TestNamespacedResourcesWithoutNamespaceAreOnlyRead(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
+func TestWritesNeedANamespaceInThePath(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
 	body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 	for _, c := range []struct {
 		method, path string
@@ -27,7 +27,7 @@ func TestNamespacedResourcesWithoutNamespaceAreOnlyRead(t *testing.T) {
 		{"POST", "/api/v1/pods/a/exec", 404},
 		{"POST", "/apis/authorization.k8s.io/v1/localsubjectaccessreviews", 404},
 	} {
-		if answer, text := raw(t, cfg, c.method, c.path, body,
+		if answer, text := sendRaw(t, cfg, c.method, c.path, body,
 			map[string]string{"Content-Type": "application/json"}); answer.StatusCode != c.code {
 			t.Errorf("%s %s: %d (%s)", c.method, c.path, answer.StatusCode, text)
 		}
@@ -35,9 +35,9 @@ func TestNamespacedResourcesWithoutNamespaceAreOnlyRead(t *testing.T) {
 }
 
 // Proves S08.
-func TestEphemeralContainersAreOnlyAdded(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	ctx := bounded(t)
+func TestEphemeralContainersCannotBeChanged(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	ctx := timeoutContext(t)
 	pods := kubernetes.NewForConfigOrDie(cfg).CoreV1().Pods("default")
 	p, err := pods.Create(ctx, pod("p"), metav1.CreateOptions{})
 	if err != nil {

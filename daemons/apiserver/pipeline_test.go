@@ -17,14 +17,14 @@ import (
 	"clusterctl/daemons/apiserver"
 )
 
-// stage acts as every part of the pipeline. It refuses objects that are named after a part.
-type stage struct {
+// pipelineStage acts as every part of the pipeline. It refuses objects that are named after a part.
+type pipelineStage struct {
 	mu    sync.Mutex // the server's own writes call it concurrently
 	order []string
 }
 
-// note records the part's name for the test's own objects. The server writes others at any time.
-func (s *stage) note(what string, a *api.Admission) {
+// record records the part's name for the test's own objects. The server writes others at any time.
+func (s *pipelineStage) record(what string, a *api.Admission) {
 	if a.Namespace != "default" || a.Resource.Resource != "configmaps" {
 		return
 	}
@@ -33,8 +33,8 @@ func (s *stage) note(what string, a *api.Admission) {
 	s.order = append(s.order, what)
 }
 
-// noted returns what was recorded since its last call.
-func (s *stage) noted() []string {
+// takeRecorded returns what was recorded since its last call.
+func (s *pipelineStage) takeRecorded() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	order := s.order
@@ -42,7 +42,7 @@ func (s *stage) noted() []string {
 	return order
 }
 
-func (s *stage) Authenticate(r *http.Request) (api.User, bool, error) {
+func (s *pipelineStage) Authenticate(r *http.Request) (api.User, bool, error) {
 	switch r.Header.Get("Authorization") {
 	case "":
 		return api.User{}, false, nil
@@ -52,15 +52,15 @@ func (s *stage) Authenticate(r *http.Request) (api.User, bool, error) {
 	return api.User{}, false, errors.New("unknown token")
 }
 
-func (s *stage) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+func (s *pipelineStage) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
 	if r.GroupVersionResource.Resource == "secrets" {
 		return api.NoOpinion, "", nil
 	}
 	return api.Allow, "", nil
 }
 
-func (s *stage) Admit(_ context.Context, a *api.Admission) error {
-	s.note("admit", a)
+func (s *pipelineStage) Admit(_ context.Context, a *api.Admission) error {
+	s.record("admit", a)
 	if m, ok := a.Object.(*corev1.ConfigMap); ok {
 		m.Labels = map[string]string{"mutated": "yes"}
 	}
@@ -70,8 +70,8 @@ func (s *stage) Admit(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-func (s *stage) Validate(_ context.Context, a *api.Admission) error {
-	s.note("validate", a)
+func (s *pipelineStage) Validate(_ context.Context, a *api.Admission) error {
+	s.record("validate", a)
 	if a.Name == "refused-by-validator" {
 		return apierrors.NewForbidden(
 			schema.GroupResource{Resource: "configmaps"},
@@ -83,9 +83,9 @@ func (s *stage) Validate(_ context.Context, a *api.Admission) error {
 }
 
 // Proves S12.
-func TestEveryStageRefusesWithItsOwnStatus(t *testing.T) {
-	s := &stage{}
-	cfg := start(t, stores["memory"](t), func(o *apiserver.Options) {
+func TestEachStageRejectsWithItsStatus(t *testing.T) {
+	s := &pipelineStage{}
+	cfg := startConfig(t, stores["memory"](t), func(o *apiserver.Options) {
 		o.Authenticators, o.Authorizers, o.Anonymous = []api.Authenticator{
 			s,
 		}, []api.Authorizer{
@@ -93,22 +93,22 @@ func TestEveryStageRefusesWithItsOwnStatus(t *testing.T) {
 		}, func(_ string, usual bool) bool { return usual }
 		o.Mutators, o.Validators = []api.Mutator{s}, []api.Validator{s}
 	})
-	ctx := bounded(t)
-	nobody, wrong := *cfg, *cfg
+	ctx := timeoutContext(t)
+	noClient, wrong := *cfg, *cfg
 	wrong.BearerToken = "bad"
 	cfg.BearerToken = "good"
-	for name, c := range map[string]*kubernetes.Clientset{"nobody": kubernetes.NewForConfigOrDie(&nobody),
+	for name, c := range map[string]*kubernetes.Clientset{"nobody": kubernetes.NewForConfigOrDie(&noClient),
 		"wrong": kubernetes.NewForConfigOrDie(&wrong)} {
 		if _, err := c.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, path := range []string{"/livez", "/readyz", "/healthz", "/version"} {
-		if answer, _ := raw(t, &nobody, "GET", path, "", nil); answer.StatusCode != 200 {
+		if answer, _ := sendRaw(t, &noClient, "GET", path, "", nil); answer.StatusCode != 200 {
 			t.Errorf("%s for anybody: %d", path, answer.StatusCode)
 		}
 	}
-	if answer, _ := raw(t, &nobody, "GET", "/metrics", "", nil); answer.StatusCode != 401 {
+	if answer, _ := sendRaw(t, &noClient, "GET", "/metrics", "", nil); answer.StatusCode != 401 {
 		t.Errorf("metrics for anybody: %d", answer.StatusCode)
 	}
 	client := kubernetes.NewForConfigOrDie(cfg)
@@ -123,15 +123,16 @@ func TestEveryStageRefusesWithItsOwnStatus(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	s.noted()
+	s.takeRecorded()
 	if _, err := maps.Create(ctx, configMap("Invalid_"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("invalid: %v", err)
 	}
-	if order := s.noted(); len(order) != 1 || order[0] != "admit" {
+	if order := s.takeRecorded(); len(order) != 1 || order[0] != "admit" {
 		t.Errorf("an invalid object went through %v", order)
 	}
 	made, err := maps.Create(ctx, configMap("good"), metav1.CreateOptions{})
-	if order := s.noted(); err != nil || made.Labels["mutated"] != "yes" || len(order) != 2 || order[0] != "admit" {
+	if order := s.takeRecorded(); err != nil || made.Labels["mutated"] != "yes" || len(order) != 2 ||
+		order[0] != "admit" {
 		t.Errorf("created %+v through %v: %v", made, order, err)
 	}
 	list, err := maps.List(ctx, metav1.ListOptions{})

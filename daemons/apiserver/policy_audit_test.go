@@ -33,28 +33,28 @@ func annotationsOf(t *testing.T, path, resource, name string) map[string]string 
 	return nil
 }
 
-func TestPoliciesTellTheAuditWhatTheyCameTo(t *testing.T) {
-	c, path := audited(t, auditPolicy)
-	cfg := c.as(certs.Admin())
-	configure(t, cfg, admissionPath+"validatingadmissionpolicies", aPolicy(
+func TestPoliciesAddAuditAnnotations(t *testing.T) {
+	c, path := startAudited(t, auditPolicy)
+	cfg := c.configFor(certs.Admin())
+	createConfiguration(t, cfg, admissionPath+"validatingadmissionpolicies", policyObject(
 		"ValidatingAdmissionPolicy",
 		"p",
 		`,"paramKind":{"apiVersion":"v1","kind":"Secret"},"auditAnnotations":[{"key":"same","valueExpression":"'one'"},{"key":"each","valueExpression":"string(params.metadata.name)"},{"key":"none","valueExpression":"null"}],`+
 			`"validations":[{"expression":"true"},{"expression":"object.data.nope == ''"},{"expression":"params.metadata.name != 'b'","message":"not b"}]`,
 	))
 	for _, name := range []string{"a", "b"} {
-		if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"`+name+`"}}`); code != 201 {
+		if code, text := sendRequest(t, cfg, "POST", "/api/v1/namespaces/default/secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"`+name+`"}}`); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
-		configure(
+		createConfiguration(
 			t,
 			cfg,
 			admissionPath+"validatingadmissionpolicybindings",
-			aBinding("ValidatingAdmissionPolicyBinding", name, "p",
+			bindingObject("ValidatingAdmissionPolicyBinding", name, "p",
 				`,"validationActions":["Audit"],"paramRef":{"name":"`+name+`","parameterNotFoundAction":"Deny"}`),
 		)
 	}
-	if code, text := ask(t, cfg, "POST", mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`); code != 201 {
+	if code, text := sendRequest(t, cfg, "POST", mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
 	c.stop()

@@ -10,7 +10,7 @@ import (
 
 const admissionPath = "/apis/admissionregistration.k8s.io/v1/"
 
-func aPolicy(kind, name, spec string) string {
+func policyObject(kind, name, spec string) string {
 	return fmt.Sprintf(
 		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"],"operations":["*"]}]}%s}}`,
 		kind,
@@ -19,7 +19,7 @@ func aPolicy(kind, name, spec string) string {
 	)
 }
 
-func aBinding(kind, name, policy, spec string) string {
+func bindingObject(kind, name, policy, spec string) string {
 	return fmt.Sprintf(
 		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"spec":{"policyName":%q%s}}`,
 		kind,
@@ -30,7 +30,7 @@ func aBinding(kind, name, policy, spec string) string {
 }
 
 // Proves S12.
-func TestValidatingPoliciesRefuseWhatTheySay(t *testing.T) {
+func TestValidatingPoliciesReject(t *testing.T) {
 	const deny = `,"validationActions":["Deny"]`
 	for name, c := range map[string]struct {
 		spec, binding, before string
@@ -71,27 +71,28 @@ func TestValidatingPoliciesRefuseWhatTheySay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := start(t, stores["memory"](t), nil)
+			cfg := startConfig(t, stores["memory"](t), nil)
 			if c.before != "" {
-				if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/secrets", c.before); code != 201 {
+				if code, text := sendRequest(t, cfg, "POST", "/api/v1/namespaces/default/secrets",
+					c.before); code != 201 {
 					t.Fatalf("%d %s", code, text)
 				}
 			}
-			configure(
+			createConfiguration(
 				t,
 				cfg,
 				admissionPath+"validatingadmissionpolicies",
-				aPolicy("ValidatingAdmissionPolicy", "p", c.spec),
+				policyObject("ValidatingAdmissionPolicy", "p", c.spec),
 			)
 			if c.binding != "" {
-				configure(
+				createConfiguration(
 					t,
 					cfg,
 					admissionPath+"validatingadmissionpolicybindings",
-					aBinding("ValidatingAdmissionPolicyBinding", "b", "p", c.binding),
+					bindingObject("ValidatingAdmissionPolicyBinding", "b", "p", c.binding),
 				)
 			}
-			code, text := ask(
+			code, text := sendRequest(
 				t,
 				cfg,
 				"POST",
@@ -106,27 +107,27 @@ func TestValidatingPoliciesRefuseWhatTheySay(t *testing.T) {
 }
 
 // Proves S12.
-func TestMutatingPoliciesChangeWhatTheySay(t *testing.T) {
-	cfg := start(t, stores["memory"](t), func(*apiserver.Options) {})
+func TestMutatingPoliciesMutate(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), func(*apiserver.Options) {})
 	for name, mutation := range map[string]string{
 		"a-apply": `{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{metadata: Object.metadata{labels: {'by': variables.who.replace(':', '-')}}}"}}`,
 		"b-json":  `{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: 'test', path: '/metadata/labels/by', value: 'system-anonymous'}, JSONPatch{op: 'add', path: '/data/' + jsonpatch.escapeKey('a.b'), value: 'set'}]"}}`,
 	} {
-		policy := aPolicy(
+		policy := policyObject(
 			"MutatingAdmissionPolicy",
 			name,
 			`,"reinvocationPolicy":"IfNeeded","variables":[{"name":"who","expression":"request.userInfo.username"}],"matchConditions":[{"name":"c","expression":"has(object.data)"}],"mutations":[`+mutation+`]`,
 		)
 		policy = strings.Replace(policy, `"operations":["*"]`, `"operations":["CREATE","UPDATE"]`, 1)
-		configure(t, cfg, admissionPath+"mutatingadmissionpolicies", policy)
-		configure(
+		createConfiguration(t, cfg, admissionPath+"mutatingadmissionpolicies", policy)
+		createConfiguration(
 			t,
 			cfg,
 			admissionPath+"mutatingadmissionpolicybindings",
-			aBinding("MutatingAdmissionPolicyBinding", name, name, ""),
+			bindingObject("MutatingAdmissionPolicyBinding", name, name, ""),
 		)
 	}
-	code, text := ask(
+	code, text := sendRequest(
 		t,
 		cfg,
 		"POST",
@@ -137,13 +138,13 @@ func TestMutatingPoliciesChangeWhatTheySay(t *testing.T) {
 		!strings.Contains(text, `"data":{"a":"1","a.b":"set"}`) {
 		t.Errorf("%d %s", code, text)
 	}
-	code, text = ask(t, cfg, "POST", mapsPath, aMap("y", ""))
+	code, text = sendRequest(t, cfg, "POST", mapsPath, configMapObject("y", ""))
 	if code != 201 || strings.Contains(text, "labels") {
 		t.Errorf("whose condition does not hold: %d %s", code, text)
 	}
-	define(t, cfg, crontabs, ctPath)
+	createDefinition(t, cfg, crontabs, cronTabPath)
 	policy := strings.Replace(
-		aPolicy(
+		policyObject(
 			"MutatingAdmissionPolicy",
 			"cron",
 			`,"reinvocationPolicy":"Never","mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{spec: Object.spec{image: 'set:' + object.spec.cronSpec, jobs: [Object.spec.jobs{name: 'added', run: 'x'}]}}"}}]`,
@@ -152,14 +153,14 @@ func TestMutatingPoliciesChangeWhatTheySay(t *testing.T) {
 		`"apiGroups":["stable.example.com"],"apiVersions":["v1"],"resources":["crontabs"]`,
 		1,
 	)
-	configure(t, cfg, admissionPath+"mutatingadmissionpolicies", policy)
-	configure(
+	createConfiguration(t, cfg, admissionPath+"mutatingadmissionpolicies", policy)
+	createConfiguration(
 		t,
 		cfg,
 		admissionPath+"mutatingadmissionpolicybindings",
-		aBinding("MutatingAdmissionPolicyBinding", "cron", "cron", ""),
+		bindingObject("MutatingAdmissionPolicyBinding", "cron", "cron", ""),
 	)
-	code, text = ask(t, cfg, "POST", ctPath, crontab("c", `,"jobs":[{"name":"own"}]`))
+	code, text = sendRequest(t, cfg, "POST", cronTabPath, cronTabObject("c", `,"jobs":[{"name":"own"}]`))
 	if code != 201 || !strings.Contains(text, `"image":"set:* * * * */5"`) ||
 		!strings.Contains(text, `{"name":"own"}`) ||
 		!strings.Contains(text, `{"name":"added","run":"x"}`) {
@@ -168,25 +169,25 @@ func TestMutatingPoliciesChangeWhatTheySay(t *testing.T) {
 }
 
 // The result of a mutating policy depends neither on changes by other policies nor on their failures.
-func TestMutatingPoliciesAreAskedAboutWhatWasSent(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
+func TestMutatingPoliciesMatchTheSentObject(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
 	label := func(key, value string) string {
 		return `{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{metadata: Object.metadata{labels: {'` + key + `': ` + value + `}}}"}}`
 	}
 	policy := func(name, spec, binding string) {
 		t.Helper()
 		body := strings.Replace(
-			aPolicy("MutatingAdmissionPolicy", name, `,"reinvocationPolicy":"Never"`+spec),
+			policyObject("MutatingAdmissionPolicy", name, `,"reinvocationPolicy":"Never"`+spec),
 			`"operations":["*"]`,
 			`"operations":["CREATE","UPDATE"]`,
 			1,
 		)
-		configure(t, cfg, admissionPath+"mutatingadmissionpolicies", body)
-		configure(
+		createConfiguration(t, cfg, admissionPath+"mutatingadmissionpolicies", body)
+		createConfiguration(
 			t,
 			cfg,
 			admissionPath+"mutatingadmissionpolicybindings",
-			aBinding("MutatingAdmissionPolicyBinding", name, name, binding),
+			bindingObject("MutatingAdmissionPolicyBinding", name, name, binding),
 		)
 	}
 	policy(
@@ -199,7 +200,7 @@ func TestMutatingPoliciesAreAskedAboutWhatWasSent(t *testing.T) {
 		`,"mutations":[`+label("selected", "'yes'")+`]`,
 		`,"matchResources":{"objectSelector":{"matchLabels":{"by":"a"}}}`,
 	)
-	code, text := ask(
+	code, text := sendRequest(
 		t,
 		cfg,
 		"POST",
@@ -225,7 +226,7 @@ func TestMutatingPoliciesAreAskedAboutWhatWasSent(t *testing.T) {
 		)+`]`,
 		`,"matchResources":{"objectSelector":{"matchLabels":{"params":"missing"}}},"paramRef":{"name":"none","parameterNotFoundAction":"Deny"}`,
 	)
-	code, text = ask(
+	code, text = sendRequest(
 		t,
 		cfg,
 		"POST",
@@ -236,7 +237,7 @@ func TestMutatingPoliciesAreAskedAboutWhatWasSent(t *testing.T) {
 		!strings.Contains(text, `"reason":"Invalid"`) {
 		t.Errorf("a mutation that failed: %d %s", code, text)
 	}
-	code, text = ask(
+	code, text = sendRequest(
 		t,
 		cfg,
 		"POST",
@@ -255,11 +256,11 @@ func TestMutatingPoliciesAreAskedAboutWhatWasSent(t *testing.T) {
 }
 
 // Proves S12.
-func TestPoliciesAreChecked(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
+func TestInvalidPoliciesAreRejected(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
 	path := admissionPath + "validatingadmissionpolicies"
-	good := aPolicy("ValidatingAdmissionPolicy", "p", `,"validations":[{"expression":"object.metadata.name != 'x'"}]`)
-	code, text := ask(t, cfg, "POST", path, good)
+	good := policyObject("ValidatingAdmissionPolicy", "p", `,"validations":[{"expression":"object.metadata.name != 'x'"}]`)
+	code, text := sendRequest(t, cfg, "POST", path, good)
 	for _, want := range []string{`"failurePolicy":"Fail"`, `"matchPolicy":"Equivalent"`, `"scope":"*"`} {
 		if code != 201 || !strings.Contains(text, want) {
 			t.Fatalf("%d %s lacks %s", code, text, want)
@@ -287,7 +288,7 @@ func TestPoliciesAreChecked(t *testing.T) {
 				1,
 			), admissionPath+"mutatingadmissionpolicies"
 		}
-		if code, text := ask(t, cfg, "POST", to, strings.Replace(body, `"name":"p"`, `"name":"bad"`, 1)); code != 422 ||
+		if code, text := sendRequest(t, cfg, "POST", to, strings.Replace(body, `"name":"p"`, `"name":"bad"`, 1)); code != 422 ||
 			!strings.Contains(text, c.want) {
 			t.Errorf("%s: %d %s", name, code, text)
 		}
@@ -297,8 +298,9 @@ func TestPoliciesAreChecked(t *testing.T) {
 		"and says things once":    {`,"validationActions":["Deny","Warn"]`, "must not contain both Deny and Warn"},
 		"and finds its parameter": {`,"validationActions":["Deny"],"paramRef":{"parameterNotFoundAction":"Deny"}`, "one of name or selector must be specified"},
 	} {
-		body := aBinding("ValidatingAdmissionPolicyBinding", "bad", "p", c.spec)
-		if code, text := ask(t, cfg, "POST", admissionPath+"validatingadmissionpolicybindings", body); code != 422 ||
+		body := bindingObject("ValidatingAdmissionPolicyBinding", "bad", "p", c.spec)
+		if code, text := sendRequest(t, cfg, "POST", admissionPath+"validatingadmissionpolicybindings",
+			body); code != 422 ||
 			!strings.Contains(text, c.want) {
 			t.Errorf("%s: %d %s", name, code, text)
 		}

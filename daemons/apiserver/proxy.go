@@ -19,29 +19,29 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// proxy forwards a request to a node, a pod or a service.
-func (s *Server) proxy(q *request) error {
-	if _, err := s.fresh(q.http.Context(), ""); err != nil {
+// serveProxy forwards a request to a node, a pod or a service.
+func (s *Server) serveProxy(q *request) error {
+	if _, err := s.waitForVersion(q.http.Context(), ""); err != nil {
 		return err
 	}
-	if q.rest == "" && (q.http.Method == http.MethodGet || q.http.Method == http.MethodHead) &&
+	if q.proxyPath == "" && (q.http.Method == http.MethodGet || q.http.Method == http.MethodHead) &&
 		q.http.Header.Get("Upgrade") == "" {
 		// Relative links need the trailing slash.
-		http.Redirect(q.w, q.http, q.http.URL.EscapedPath()+"/"+query(q), http.StatusMovedPermanently)
+		http.Redirect(q.w, q.http, q.http.URL.EscapedPath()+"/"+proxiedQuery(q), http.StatusMovedPermanently)
 		return nil
 	}
 	scheme, name, port, err := splitName(q.Name)
 	if err != nil {
 		return err
 	}
-	if err := s.mayRun(q); err != nil {
+	if err := s.authorizeRun(q); err != nil {
 		return err
 	}
-	if err := s.connect(q); err != nil {
+	if err := s.admitConnect(q); err != nil {
 		return err
 	}
 	var target *url.URL
-	var transport http.RoundTripper = s.plain
+	var transport http.RoundTripper = s.podTransport
 	switch q.served.Resource {
 	case "nodes":
 		target, transport, err = s.nodeTarget(q, scheme, name, port)
@@ -55,20 +55,20 @@ func (s *Server) proxy(q *request) error {
 	if err != nil {
 		return err
 	}
-	target.Path, target.RawPath, target.RawQuery = q.rest, escapedRest(q), q.http.URL.RawQuery
+	target.Path, target.RawPath, target.RawQuery = q.proxyPath, escapedProxyPath(q), q.http.URL.RawQuery
 	q.http.Header.Set("X-Forwarded-Uri", q.http.URL.EscapedPath())
 	acceptsRewritable(q.http.Header)
-	s.forward(q, target, transport, rewritten(q, target))
+	s.forward(q, target, transport, responseRewriter(q, target))
 	return nil
 }
 
-// mayRun requires the verb create on nodes/proxy for kubelet paths that run a command in a container. The kubelet
+// authorizeRun requires the verb create on nodes/proxy for kubelet paths that run a command in a container. The kubelet
 // cannot check this, because it sees only this server's identity, which is allowed everything.
-func (s *Server) mayRun(q *request) error {
+func (s *Server) authorizeRun(q *request) error {
 	if q.served.Resource != "nodes" {
 		return nil
 	}
-	first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+q.rest), "/"), "/")
+	first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+q.proxyPath), "/"), "/")
 	switch first {
 	case "exec", "attach", "portForward", "run":
 		return s.requireCreate(q)
@@ -76,15 +76,16 @@ func (s *Server) mayRun(q *request) error {
 	return nil
 }
 
-func query(q *request) string {
+func proxiedQuery(q *request) string {
 	if q.http.URL.RawQuery == "" {
 		return ""
 	}
 	return "?" + q.http.URL.RawQuery
 }
 
-// newPlain returns the transport to pods. It does not verify certificates, because pods have none from a known issuer.
-func newPlain() *http.Transport {
+// newPodTransport returns the transport to pods. It does not verify certificates, because pods have none from a known
+// issuer.
+func newPodTransport() *http.Transport {
 	return newTransport(
 		&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
 	) //nolint:gosec // as upstream: a pod's certificate has no known issuer
@@ -108,7 +109,7 @@ func splitName(text string) (scheme, name, port string, err error) {
 }
 
 func (s *Server) nodeTarget(q *request, scheme, name, port string) (*url.URL, http.RoundTripper, error) {
-	target, transport, err := s.kubelet(name)
+	target, transport, err := s.kubeletEndpoint(name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -118,7 +119,7 @@ func (s *Server) nodeTarget(q *request, scheme, name, port string) (*url.URL, ht
 		if err != nil {
 			return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("find the address of node %s: %v", name, err))
 		}
-		if slices.ContainsFunc(addresses, ownAddress) {
+		if slices.ContainsFunc(addresses, isLocalAddress) {
 			return nil, nil, apierrors.NewBadRequest("address not allowed")
 		}
 		if len(addresses) == 0 {
@@ -127,19 +128,20 @@ func (s *Server) nodeTarget(q *request, scheme, name, port string) (*url.URL, ht
 			)
 		}
 		// Connect to the checked address. The name may resolve to another one later.
-		return &url.URL{Scheme: scheme, Host: net.JoinHostPort(addresses[0].Unmap().String(), port)}, s.plain, nil
+		return &url.URL{Scheme: scheme, Host: net.JoinHostPort(addresses[0].Unmap().String(), port)}, s.podTransport,
+			nil
 	}
 	return target, transport, nil
 }
 
 func (s *Server) podTarget(q *request, scheme, name, port string) (*url.URL, error) {
 	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "pods"}, q.Namespace, name)
-	if err := s.cache.Resource(schema.GroupResource{Resource: "pods"}).Unread(q.Namespace + "/" + name); err != nil {
+	if err := s.cache.Resource(schema.GroupResource{Resource: "pods"}).ReadError(q.Namespace + "/" + name); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
 	pod, is := obj.(*corev1.Pod)
 	if !ok || !is {
-		return nil, apierrors.NewNotFound(q.gr(), name)
+		return nil, apierrors.NewNotFound(q.groupResource(), name)
 	}
 	if port == "" {
 		for _, c := range pod.Spec.Containers {
@@ -159,8 +161,8 @@ func (s *Server) podTarget(q *request, scheme, name, port string) (*url.URL, err
 	return podURL(scheme, pod.Status.PodIP, port)
 }
 
-// ownAddress reports whether an address is local to this machine or its link.
-func ownAddress(addr netip.Addr) bool {
+// isLocalAddress reports whether an address is local to this machine or its link.
+func isLocalAddress(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	return addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsLinkLocalMulticast() ||
 		addr.IsInterfaceLocalMulticast() ||
@@ -173,7 +175,7 @@ func podURL(scheme, ip, port string) (*url.URL, error) {
 	if err != nil {
 		return nil, apierrors.NewServiceUnavailable("the pod has no address yet")
 	}
-	if ownAddress(addr) {
+	if isLocalAddress(addr) {
 		return nil, apierrors.NewBadRequest("address not allowed")
 	}
 	if port == "" {
@@ -188,13 +190,13 @@ func podURL(scheme, ip, port string) (*url.URL, error) {
 // serviceTarget returns the URL of one of a service's ready endpoints.
 func (s *Server) serviceTarget(q *request, scheme, name, port string) (*url.URL, error) {
 	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "services"}, q.Namespace, name)
-	if err := s.cache.Resource(schema.GroupResource{Resource: "services"}).Unread(q.Namespace + "/" +
+	if err := s.cache.Resource(schema.GroupResource{Resource: "services"}).ReadError(q.Namespace + "/" +
 		name); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
 	svc, is := obj.(*corev1.Service)
 	if !ok || !is {
-		return nil, apierrors.NewNotFound(q.gr(), name)
+		return nil, apierrors.NewNotFound(q.groupResource(), name)
 	}
 	portName := port
 	found := port == "" && len(svc.Spec.Ports) == 1

@@ -14,8 +14,8 @@ import (
 	"clusterctl/daemons/api/header"
 )
 
-// linked lists the attributes of HTML elements that hold URLs.
-var linked = map[string][]string{
+// linkAttributes lists the attributes of HTML elements that hold URLs.
+var linkAttributes = map[string][]string{
 	"a": {"href"}, "applet": {"codebase"}, "area": {"href"}, "audio": {"src"}, "base": {"href"}, "blockquote": {"cite"},
 	"body": {
 		"background",
@@ -55,7 +55,7 @@ func rewritePage(r *http.Response, lead func(link string) string) {
 	switch r.Header.Get("Content-Encoding") {
 	case "", "identity":
 	case "gzip":
-		text = &unzipped{from: body}
+		text = &lazyGzip{source: body}
 	default:
 		return
 	}
@@ -63,49 +63,49 @@ func rewritePage(r *http.Response, lead func(link string) string) {
 		r.Header.Del(name)
 	}
 	r.ContentLength, r.Uncompressed = -1, true
-	page := &page{text: text, tokens: html.NewTokenizer(text), lead: lead}
-	page.tokens.SetMaxBuf(longestToken)
+	page := &pageRewriter{text: text, tokens: html.NewTokenizer(text), rewriteLink: lead}
+	page.tokens.SetMaxBuf(maxToken)
 	r.Body = struct {
 		io.Reader
 		io.Closer
 	}{page, body}
 }
 
-// unzipped starts to decompress at its first read, so that the response header does not wait for the body.
-type unzipped struct {
-	from   io.Reader
+// lazyGzip starts to decompress at its first read, so that the response header does not wait for the body.
+type lazyGzip struct {
+	source io.Reader
 	reader *gzip.Reader
 }
 
-func (u *unzipped) Read(b []byte) (int, error) {
+func (u *lazyGzip) Read(b []byte) (int, error) {
 	if u.reader == nil {
 		var err error
-		if u.reader, err = gzip.NewReader(u.from); err != nil {
+		if u.reader, err = gzip.NewReader(u.source); err != nil {
 			return 0, err
 		}
 	}
 	return u.reader.Read(b)
 }
 
-// longestToken is how many bytes of a page are buffered. After a longer token, the rest of the page is copied
+// maxToken is how many bytes of a page are buffered. After a longer token, the rest of the page is copied
 // unchanged.
-const longestToken = 1 << 20
+const maxToken = 1 << 20
 
-// page reads a page with its links rewritten.
-type page struct {
-	text   io.Reader
-	tokens *html.Tokenizer
-	lead   func(link string) string
+// pageRewriter reads a page with its links rewritten.
+type pageRewriter struct {
+	text        io.Reader
+	tokens      *html.Tokenizer
+	rewriteLink func(link string) string
 
-	ready bytes.Buffer
-	rest  bool // the rest is copied unchanged
-	end   error
+	output    bytes.Buffer
+	isCopying bool // the rest is copied unchanged
+	end       error
 }
 
 // Read implements io.Reader.
-func (p *page) Read(b []byte) (int, error) {
-	for p.ready.Len() == 0 {
-		if p.rest {
+func (p *pageRewriter) Read(b []byte) (int, error) {
+	for p.output.Len() == 0 {
+		if p.isCopying {
 			return p.text.Read(b)
 		}
 		if p.end != nil {
@@ -113,37 +113,37 @@ func (p *page) Read(b []byte) (int, error) {
 		}
 		p.next()
 	}
-	return p.ready.Read(b)
+	return p.output.Read(b)
 }
 
-func (p *page) next() {
+func (p *pageRewriter) next() {
 	kind := p.tokens.Next()
 	raw := p.tokens.Raw()
 	switch kind {
 	case html.ErrorToken:
-		p.ready.Write(raw)
+		p.output.Write(raw)
 		if p.tokens.Err() == html.ErrBufferExceeded {
-			p.ready.Write(p.tokens.Buffered())
-			p.rest = true
+			p.output.Write(p.tokens.Buffered())
+			p.isCopying = true
 			return
 		}
 		p.end = p.tokens.Err()
 	case html.StartTagToken, html.SelfClosingTagToken:
-		p.ready.Write(p.tag(bytes.Clone(raw))) // reading a token changes raw
+		p.output.Write(p.rewriteTag(bytes.Clone(raw))) // reading a token changes raw
 	default:
-		p.ready.Write(raw)
+		p.output.Write(raw)
 	}
 }
 
-// tag returns a tag with its links rewritten. If no link changes, it returns the original bytes.
-func (p *page) tag(raw []byte) []byte {
+// rewriteTag returns a tag with its links rewritten. If no link changes, it returns the original bytes.
+func (p *pageRewriter) rewriteTag(raw []byte) []byte {
 	token := p.tokens.Token()
 	changed := false
 	for i, a := range token.Attr {
-		if a.Namespace != "" || !slices.Contains(linked[token.Data], a.Key) {
+		if a.Namespace != "" || !slices.Contains(linkAttributes[token.Data], a.Key) {
 			continue
 		}
-		if to := p.lead(strings.TrimSpace(a.Val)); to != strings.TrimSpace(a.Val) {
+		if to := p.rewriteLink(strings.TrimSpace(a.Val)); to != strings.TrimSpace(a.Val) {
 			token.Attr[i].Val, changed = to, true
 		}
 	}

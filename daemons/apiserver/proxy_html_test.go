@@ -12,11 +12,11 @@ import (
 	"testing/iotest"
 )
 
-func led(link string) string {
-	return through("/api/v1/namespaces/a/pods/p/proxy", link, "10.0.0.1:80", "api.example.com:6443")
+func addPrefix(link string) string {
+	return proxiedLink("/api/v1/namespaces/a/pods/p/proxy", link, "10.0.0.1:80", "api.example.com:6443")
 }
 
-func proxied(kind, text string) *http.Response {
+func pageResponse(kind, text string) *http.Response {
 	return &http.Response{
 		StatusCode:    200,
 		Header:        http.Header{"Content-Type": {kind}, "Content-Length": {"9"}},
@@ -44,9 +44,9 @@ func TestLinksOfPagesLeadThroughTheProxy(t *testing.T) {
 		`cut off <a href="/x`:                                                `cut off <a href="/x`,
 		"":                                                                   "",
 	} {
-		r := proxied("text/html; charset=utf-8", text)
+		r := pageResponse("text/html; charset=utf-8", text)
 		r.Body = io.NopCloser(iotest.OneByteReader(strings.NewReader(text)))
-		rewritePage(r, led)
+		rewritePage(r, addPrefix)
 		got, err := io.ReadAll(r.Body)
 		if err != nil || string(got) != want || r.ContentLength != -1 || r.Header.Get("Content-Length") != "" {
 			t.Errorf("%s\n got %s, %v\nwant %s", text, got, err, want)
@@ -56,18 +56,19 @@ func TestLinksOfPagesLeadThroughTheProxy(t *testing.T) {
 
 // Responses that are not complete HTML pages are not rewritten.
 // Proves S11.
-func TestWhatIsNoPageIsNotRewritten(t *testing.T) {
+func TestOtherResponsesAreNotRewritten(t *testing.T) {
 	const text = `<a href="/x">`
-	head := proxied("text/html", text)
+	head := pageResponse("text/html", text)
 	head.Request = httptest.NewRequest(http.MethodHead, "/", nil)
-	part := proxied("text/html", text)
+	part := pageResponse("text/html", text)
 	part.StatusCode = http.StatusPartialContent
-	packed := proxied("text/html", text)
+	packed := pageResponse("text/html", text)
 	packed.Header.Set("Content-Encoding", "br")
-	for name, r := range map[string]*http.Response{"a script": proxied("text/javascript", text),
-		"text": proxied("text/plain", text), "nothing said": proxied("", text), "a head": head, "a part": part,
+	for name, r := range map[string]*http.Response{"a script": pageResponse("text/javascript", text),
+		"text": pageResponse("text/plain", text), "nothing said": pageResponse("", text), "a head": head,
+		"a part":              part,
 		"of another encoding": packed} {
-		rewritePage(r, led)
+		rewritePage(r, addPrefix)
 		if got, err := io.ReadAll(r.Body); string(got) != text || err != nil || r.ContentLength != 9 {
 			t.Errorf("%s: %s %v", name, got, err)
 		}
@@ -76,7 +77,7 @@ func TestWhatIsNoPageIsNotRewritten(t *testing.T) {
 
 // Pages may be compressed, and of any length.
 // Proves S11.
-func TestAPageMayBeCompressedOrOfAnyLength(t *testing.T) {
+func TestCompressedAndLongPagesAreRewritten(t *testing.T) {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if _, err := io.WriteString(w, `<a href="/x">`); err != nil {
@@ -86,23 +87,23 @@ func TestAPageMayBeCompressedOrOfAnyLength(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `<a href="/api/v1/namespaces/a/pods/p/proxy/x">`
-	r := proxied("text/html", packed.String())
+	r := pageResponse("text/html", packed.String())
 	r.Header.Set("Content-Encoding", "gzip")
-	rewritePage(r, led)
+	rewritePage(r, addPrefix)
 	if got, err := io.ReadAll(r.Body); string(got) != want || err != nil || r.Header.Get("Content-Encoding") != "" {
 		t.Errorf("%s %v", got, err)
 	}
-	r = proxied("text/html", "no gzip")
+	r = pageResponse("text/html", "no gzip")
 	r.Header.Set("Content-Encoding", "gzip")
-	rewritePage(r, led)
+	rewritePage(r, addPrefix)
 	if _, err := io.ReadAll(r.Body); err == nil {
 		t.Error("what cannot be unpacked is taken for a page")
 	}
-	for _, long := range []string{"<script>" + strings.Repeat("x", 3*longestToken) + "</script>", "<p " +
-		strings.Repeat("x", 3*longestToken) + ">", strings.Repeat("x", 3*longestToken)} {
+	for _, long := range []string{"<script>" + strings.Repeat("x", 3*maxToken) + "</script>", "<p " +
+		strings.Repeat("x", 3*maxToken) + ">", strings.Repeat("x", 3*maxToken)} {
 		text := `<a href="/x">` + long + `<a href="/x">`
-		r := proxied("text/html", text)
-		rewritePage(r, led)
+		r := pageResponse("text/html", text)
+		rewritePage(r, addPrefix)
 		got, err := io.ReadAll(r.Body)
 		if err != nil || !strings.HasPrefix(string(got), want) || !strings.HasPrefix(string(got[len(want):]), long) ||
 			len(got) < len(text) {
@@ -113,7 +114,7 @@ func TestAPageMayBeCompressedOrOfAnyLength(t *testing.T) {
 
 // Escapes in the path stay as the client sent them.
 // Proves S11.
-func TestEscapesStayOnTheWayThroughTheProxy(t *testing.T) {
+func TestProxyKeepsEscapedPaths(t *testing.T) {
 	for at, c := range map[string]struct{ rest, want string }{
 		"/api/v1/nodes/n/proxy/a%2Fb/c":           {"/a/b/c", "/a%2Fb/c"},
 		"/api/v1/nodes/n/proxy/a//b%20c":          {"/a//b c", "/a//b%20c"},
@@ -125,7 +126,7 @@ func TestEscapesStayOnTheWayThroughTheProxy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := escapedRest(&request{http: &http.Request{URL: u}, rest: c.rest}); got != c.want {
+		if got := escapedProxyPath(&request{http: &http.Request{URL: u}, proxyPath: c.rest}); got != c.want {
 			t.Errorf("%s: %s, want %s", at, got, c.want)
 		}
 	}

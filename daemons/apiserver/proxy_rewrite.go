@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// rewritten returns a function that adapts a response from behind the proxy. Redirects and links to the proxied server
-// lead through the proxy again. CORS headers are removed, because that server must not decide which origins may read
-// this API.
-func rewritten(q *request, target *url.URL) func(*http.Response) error {
-	prefix := proxiedAt(q)
-	lead := func(link string) string { return through(prefix, link, target.Host, q.http.Host) }
+// responseRewriter returns a function that adapts a response from behind the proxy. Redirects and links to the proxied
+// server lead through the proxy again. CORS headers are removed, because that server must not decide which origins may
+// read this API.
+func responseRewriter(q *request, target *url.URL) func(*http.Response) error {
+	prefix := proxyPrefix(q)
+	lead := func(link string) string { return proxiedLink(prefix, link, target.Host, q.http.Host) }
 	return func(r *http.Response) error {
 		for name := range r.Header {
 			if strings.HasPrefix(name, "Access-Control-Allow-") || name == "Access-Control-Expose-Headers" ||
@@ -27,12 +27,13 @@ func rewritten(q *request, target *url.URL) func(*http.Response) error {
 	}
 }
 
-// proxiedAt returns the part of a request's path up to the proxied path.
-func proxiedAt(q *request) string { return strings.TrimSuffix(q.http.URL.Path, q.rest) }
+// proxyPrefix returns the part of a request's path up to the proxied path.
+func proxyPrefix(q *request) string { return strings.TrimSuffix(q.http.URL.Path, q.proxyPath) }
 
-// escapedRest returns the proxied path as the client escaped it. A %2F must not become a slash for the server behind.
-func escapedRest(q *request) string {
-	escaped, prefix := q.http.URL.EscapedPath(), proxiedAt(q)
+// escapedProxyPath returns the proxied path as the client escaped it. A %2F must not become a slash for the server
+// behind.
+func escapedProxyPath(q *request) string {
+	escaped, prefix := q.http.URL.EscapedPath(), proxyPrefix(q)
 	for i := range len(escaped) {
 		if escaped[i] != '/' {
 			continue
@@ -45,9 +46,9 @@ func escapedRest(q *request) string {
 	return ""
 }
 
-// through returns a link as a client in front of the proxy must use it. A link to the proxied server gets the proxy's
-// prefix; hosts are the names of that server. Other links do not change.
-func through(prefix, location string, hosts ...string) string {
+// proxiedLink returns a link as a client in front of the proxy must use it. A link to the proxied server gets the
+// proxy's prefix; hosts are the names of that server. Other links do not change.
+func proxiedLink(prefix, location string, hosts ...string) string {
 	to, err := url.Parse(location)
 	if err != nil || to.Opaque != "" || !strings.HasPrefix(to.Path, "/") && to.Host == "" {
 		return location // relative links work unchanged

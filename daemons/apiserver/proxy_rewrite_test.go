@@ -23,7 +23,7 @@ func TestRedirectsLeadThroughTheProxy(t *testing.T) {
 		"mailto:a@b":                            "mailto:a@b",
 		"http://[::1":                           "http://[::1",
 	} {
-		if got := through(prefix, location, "10.0.0.1:80", "api.example.com:6443"); got != want {
+		if got := proxiedLink(prefix, location, "10.0.0.1:80", "api.example.com:6443"); got != want {
 			t.Errorf("%s leads to %s, want %s", location, got, want)
 		}
 	}

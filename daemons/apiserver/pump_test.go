@@ -15,9 +15,9 @@ import (
 
 // A watch that is not read does not delay other watches of its connection, and later continues where it was.
 // Proves S13.
-func TestAWatchThatIsNotReadHoldsUpNoOther(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	ctx := bounded(t)
+func TestUnreadWatchDelaysNoOther(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	ctx := timeoutContext(t)
 	maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("default")
 	made, err := maps.Create(ctx, configMap("a"), metav1.CreateOptions{})
 	if err != nil {
@@ -74,9 +74,9 @@ func TestAWatchThatIsNotReadHoldsUpNoOther(t *testing.T) {
 
 // Hundreds of watches receive every change once and in order, even if changes are sent together.
 // Proves S4.
-func TestACrowdIsToldOfEveryChangeInOrderS4(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	ctx := bounded(t)
+func TestManyWatchesReceiveEveryChangeInOrder(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	ctx := timeoutContext(t)
 	maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("default")
 	made, err := maps.Create(ctx, configMap("a"), metav1.CreateOptions{})
 	if err != nil {
@@ -87,7 +87,7 @@ func TestACrowdIsToldOfEveryChangeInOrderS4(t *testing.T) {
 		t.Fatal(err)
 	}
 	const watches, times = 300, 20
-	told := make(chan error, watches)
+	results := make(chan error, watches)
 	for range watches {
 		r, err := http.NewRequestWithContext(
 			ctx,
@@ -110,15 +110,15 @@ func TestACrowdIsToldOfEveryChangeInOrderS4(t *testing.T) {
 					Object struct{ Data map[string]string }
 				}
 				if err := lines.Decode(&event); err != nil {
-					told <- fmt.Errorf("read change %d: %w", n, err)
+					results <- fmt.Errorf("read change %d: %w", n, err)
 					return
 				}
 				if got := event.Object.Data["n"]; got != fmt.Sprint(n) {
-					told <- fmt.Errorf("change %q came, want %d", got, n)
+					results <- fmt.Errorf("change %q came, want %d", got, n)
 					return
 				}
 			}
-			told <- nil
+			results <- nil
 		}()
 	}
 	for n := 1; n <= times; n++ {
@@ -128,7 +128,7 @@ func TestACrowdIsToldOfEveryChangeInOrderS4(t *testing.T) {
 		}
 	}
 	for range watches {
-		if err := <-told; err != nil {
+		if err := <-results; err != nil {
 			t.Error(err)
 		}
 	}

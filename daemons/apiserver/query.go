@@ -19,24 +19,24 @@ import (
 // Query parameters are validated as the options object that they represent. The error names that object's kind, and has
 // a cause for each field.
 
-// truth returns a parameter as the API reads booleans. It is false if the parameter is absent, "0" or "false". Any
-// other value is true, and so is an empty one.
-func truth(query url.Values, name string) bool {
+// boolParameter returns a parameter as the API reads booleans. It is false if the parameter is absent, "0" or "false".
+// Any other value is true, and so is an empty one.
+func boolParameter(query url.Values, name string) bool {
 	values := query[name]
 	return len(values) > 0 && values[0] != "0" && !strings.EqualFold(values[0], "false")
 }
 
-// maybe is like truth, but returns nil if the parameter is absent.
-func maybe(query url.Values, name string) *bool {
+// optionalBool is like truth, but returns nil if the parameter is absent.
+func optionalBool(query url.Values, name string) *bool {
 	if len(query[name]) == 0 {
 		return nil
 	}
-	v := truth(query, name)
+	v := boolParameter(query, name)
 	return &v
 }
 
-// badOptions returns the error for invalid options of a kind. It returns nil without errs.
-func badOptions(kind string, errs field.ErrorList) error {
+// invalidOptions returns the error for invalid options of a kind. It returns nil without errs.
+func invalidOptions(kind string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
@@ -48,36 +48,36 @@ func (q *request) writeOptions() error {
 	manager, dry, fields := q.query.Get("fieldManager"), q.query["dryRun"], q.query.Get("fieldValidation")
 	switch q.Verb {
 	case "create":
-		return badOptions(
+		return invalidOptions(
 			"CreateOptions",
 			validation.ValidateCreateOptions(
 				&metav1.CreateOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields},
 			),
 		)
 	case "update":
-		return badOptions(
+		return invalidOptions(
 			"UpdateOptions",
 			validation.ValidateUpdateOptions(
 				&metav1.UpdateOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields},
 			),
 		)
 	case "patch":
-		if !knownPatch(q.patchType()) {
+		if !isKnownPatch(q.patchType()) {
 			return nil // readPatch reports the unknown type first
 		}
 		o := &metav1.PatchOptions{
 			FieldManager:    manager,
 			DryRun:          dry,
 			FieldValidation: fields,
-			Force:           maybe(q.query, "force"),
+			Force:           optionalBool(q.query, "force"),
 		}
-		return badOptions("PatchOptions", validation.ValidatePatchOptions(o, q.patchType()))
+		return invalidOptions("PatchOptions", validation.ValidatePatchOptions(o, q.patchType()))
 	}
 	return nil
 }
 
-// patience returns how long the client waits for the response: its timeout parameter, but at most most.
-func (q *request) patience(most time.Duration) (time.Duration, error) {
+// responseTimeout returns how long the client waits for the response: its timeout parameter, but at most most.
+func (q *request) responseTimeout(most time.Duration) (time.Duration, error) {
 	asked := q.query.Get("timeout")
 	if asked == "" {
 		return most, nil
@@ -117,15 +117,15 @@ func (q *request) listOptions() (metav1.ListOptions, error) {
 	}
 	internalversion.SetListOptionsDefaults(checked, true)
 	o.ResourceVersionMatch, o.SendInitialEvents = checked.ResourceVersionMatch, checked.SendInitialEvents
-	return o, badOptions("ListOptions", listvalidation.ValidateListOptions(checked, true))
+	return o, invalidOptions("ListOptions", listvalidation.ValidateListOptions(checked, true))
 }
 
 // tableOptions validates the query parameters for tables.
 func (q *request) tableOptions() error {
-	if q.media.As != "Table" || len(q.query["includeObject"]) == 0 {
+	if q.media.Shape != "Table" || len(q.query["includeObject"]) == 0 {
 		return nil
 	}
-	errs := validation.ValidateTableOptions(&metav1.TableOptions{IncludeObject: rowsOf(q)})
+	errs := validation.ValidateTableOptions(&metav1.TableOptions{IncludeObject: includeObject(q)})
 	if len(errs) == 0 {
 		return nil
 	}

@@ -20,13 +20,13 @@ import (
 
 // Concurrent writes through several servers never exceed a quota, and can use all of it.
 // Proves S12.
-func TestAQuotaIsNeverOversold(t *testing.T) {
+func TestConcurrentWritesNeverExceedAQuota(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	var clients []*kubernetes.Clientset
 	for range 3 {
-		c := serve(t, s)
-		clients = append(clients, kubernetes.NewForConfigOrDie(c.as(certs.Admin())))
+		c := serveCluster(t, s)
+		clients = append(clients, kubernetes.NewForConfigOrDie(c.configFor(certs.Admin())))
 	}
 	ctx := context.Background()
 	hard := corev1.ResourceList{"services": resource.MustParse("20"), "services.loadbalancers": resource.MustParse("5")}
@@ -36,7 +36,7 @@ func TestAQuotaIsNeverOversold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range clients { // all servers have the quota
-		wait(t, func() error {
+		waitUntil(t, func() error {
 			_, err := c.CoreV1().ResourceQuotas("default").Get(ctx, "q", metav1.GetOptions{ResourceVersion: "0"})
 			return err
 		})

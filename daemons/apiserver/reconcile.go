@@ -11,28 +11,29 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// autoupdate is the annotation with which users keep the server from changing a default role.
-const autoupdate = rbacv1.AutoUpdateAnnotationKey
+// autoUpdateAnnotation is the annotation with which users keep the server from changing a default role.
+const autoUpdateAnnotation = rbacv1.AutoUpdateAnnotationKey
 
-// completed returns a stored default object with its missing parts added: the rules of roles, and the subjects of
+// completeDefault returns a stored default object with its missing parts added: the rules of roles, and the subjects of
 // bindings. Additions by users stay. Objects of most other kinds are returned unchanged.
-func completed(live, want runtime.Object) runtime.Object {
+func completeDefault(live, want runtime.Object) runtime.Object {
 	switch want := want.(type) {
 	case *rbacv1.ClusterRole:
 		have, ok := live.(*rbacv1.ClusterRole)
-		if !ok || have.Annotations[autoupdate] == "false" {
+		if !ok || have.Annotations[autoUpdateAnnotation] == "false" {
 			return live.DeepCopyObject()
 		}
 		have = have.DeepCopy()
 		if want.AggregationRule != nil {
 			have.AggregationRule = want.AggregationRule
 		}
-		have.Rules = missing(have.Rules, want.Rules)
-		have.Labels, have.Annotations = merged(have.Labels, want.Labels), merged(have.Annotations, want.Annotations)
+		have.Rules = appendMissing(have.Rules, want.Rules)
+		have.Labels, have.Annotations = mergeMaps(have.Labels, want.Labels),
+			mergeMaps(have.Annotations, want.Annotations)
 		return have
 	case *corev1.ConfigMap:
 		have, ok := live.(*corev1.ConfigMap)
-		if !ok || keepsDay(have, want) {
+		if !ok || hasValidDay(have, want) {
 			return live.DeepCopyObject()
 		}
 		have = have.DeepCopy()
@@ -40,7 +41,7 @@ func completed(live, want runtime.Object) runtime.Object {
 		return have
 	case *flowcontrolv1.FlowSchema:
 		have, ok := live.(*flowcontrolv1.FlowSchema)
-		if !ok || !keptAsSuggested(have) && !mandatory(want) {
+		if !ok || !isAutoUpdated(have) && !isMandatory(want) {
 			return live.DeepCopyObject()
 		}
 		have = have.DeepCopy()
@@ -48,7 +49,7 @@ func completed(live, want runtime.Object) runtime.Object {
 		return have
 	case *flowcontrolv1.PriorityLevelConfiguration:
 		have, ok := live.(*flowcontrolv1.PriorityLevelConfiguration)
-		if !ok || !keptAsSuggested(have) && !mandatory(want) {
+		if !ok || !isAutoUpdated(have) && !isMandatory(want) {
 			return live.DeepCopyObject()
 		}
 		have = have.DeepCopy()
@@ -59,44 +60,44 @@ func completed(live, want runtime.Object) runtime.Object {
 		return have
 	case *rbacv1.Role:
 		have, ok := live.(*rbacv1.Role)
-		if !ok || have.Annotations[autoupdate] == "false" {
+		if !ok || have.Annotations[autoUpdateAnnotation] == "false" {
 			return live.DeepCopyObject()
 		}
 		have = have.DeepCopy()
-		have.Rules = missing(have.Rules, want.Rules)
+		have.Rules = appendMissing(have.Rules, want.Rules)
 		return have
 	case *rbacv1.ClusterRoleBinding:
 		have, ok := live.(*rbacv1.ClusterRoleBinding)
-		if !ok || have.Annotations[autoupdate] == "false" || have.RoleRef != want.RoleRef {
+		if !ok || have.Annotations[autoUpdateAnnotation] == "false" || have.RoleRef != want.RoleRef {
 			return live.DeepCopyObject()
 		}
 		have = have.DeepCopy()
-		have.Subjects = missing(have.Subjects, want.Subjects)
+		have.Subjects = appendMissing(have.Subjects, want.Subjects)
 		return have
 	case *rbacv1.RoleBinding:
 		have, ok := live.(*rbacv1.RoleBinding)
-		if !ok || have.Annotations[autoupdate] == "false" || have.RoleRef != want.RoleRef {
+		if !ok || have.Annotations[autoUpdateAnnotation] == "false" || have.RoleRef != want.RoleRef {
 			return live.DeepCopyObject()
 		}
 		have = have.DeepCopy()
-		have.Subjects = missing(have.Subjects, want.Subjects)
+		have.Subjects = appendMissing(have.Subjects, want.Subjects)
 		return have
 	}
 	return live.DeepCopyObject()
 }
 
-// keptAsSuggested reports whether users let the server update a flow control object.
-func keptAsSuggested(o metav1.Object) bool {
+// isAutoUpdated reports whether users let the server update a flow control object.
+func isAutoUpdated(o metav1.Object) bool {
 	return o.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey] == "true"
 }
 
-// mandatory reports whether a flow control object must always have its default content.
-func mandatory(o metav1.Object) bool {
+// isMandatory reports whether a flow control object must always have its default content.
+func isMandatory(o metav1.Object) bool {
 	return o.GetName() == flowcontrolv1.FlowSchemaNameExempt || o.GetName() == flowcontrolv1.FlowSchemaNameCatchAll
 }
 
-// missing returns have, with the elements of want appended that it lacks.
-func missing[T any](have, want []T) []T {
+// appendMissing returns have, with the elements of want appended that it lacks.
+func appendMissing[T any](have, want []T) []T {
 	for _, w := range want {
 		if !slices.ContainsFunc(have, func(h T) bool { return equality.Semantic.DeepEqual(h, w) }) {
 			have = append(have, w)
@@ -105,7 +106,7 @@ func missing[T any](have, want []T) []T {
 	return have
 }
 
-func merged(have, want map[string]string) map[string]string {
+func mergeMaps(have, want map[string]string) map[string]string {
 	for k, v := range want {
 		if _, ok := have[k]; !ok {
 			if have == nil {

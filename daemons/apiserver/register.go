@@ -14,12 +14,12 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// automanaged is the label of APIServices that the server creates itself. managedForGood marks those of built-in group
-// versions. managedDeclared marks those that exist as long as a CustomResourceDefinition does.
+// automanaged is the label of APIServices that the server creates itself. managedOnStart marks those of built-in group
+// versions. managedTrue marks those that exist as long as a CustomResourceDefinition does.
 const (
-	automanaged     = "kube-aggregator.kubernetes.io/automanaged"
-	managedForGood  = "onstart"
-	managedDeclared = "true"
+	autoManagedLabel = "kube-aggregator.kubernetes.io/automanaged"
+	managedOnStart   = "onstart"
+	managedTrue      = "true"
 )
 
 // priority is the rank of a group, and of a version in its group.
@@ -52,14 +52,14 @@ var priorities = map[schema.GroupVersion]priority{
 	{Group: "storagemigration.k8s.io", Version: "v1"}:      {16000, 15},
 }
 
-// ofBuiltIn and ofDefinitions are the priorities of group versions that have no entry in priorities.
+// builtInPriority and definitionPriority are the priorities of group versions that have no entry in priorities.
 var (
-	ofBuiltIn     = priority{16000, 9}
-	ofDefinitions = priority{1000, 100}
+	builtInPriority    = priority{16000, 9}
+	definitionPriority = priority{1000, 100}
 )
 
-// local returns the APIServices of the group versions that this server serves itself.
-func (s *Server) local() map[string]*apiregistrationv1.APIService {
+// localAPIServices returns the APIServices of the group versions that this server serves itself.
+func (s *Server) localAPIServices() map[string]*apiregistrationv1.APIService {
 	out := map[string]*apiregistrationv1.APIService{}
 	add := func(gv schema.GroupVersion, rank priority, label string) {
 		name := gv.Version + "." + gv.Group
@@ -67,7 +67,7 @@ func (s *Server) local() map[string]*apiregistrationv1.APIService {
 			return
 		}
 		out[name] = &apiregistrationv1.APIService{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{automanaged: label}},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{autoManagedLabel: label}},
 			Spec: apiregistrationv1.APIServiceSpec{
 				Group:                gv.Group,
 				Version:              gv.Version,
@@ -76,58 +76,59 @@ func (s *Server) local() map[string]*apiregistrationv1.APIService {
 			},
 		}
 	}
-	for _, k := range s.o.Kinds {
+	for _, k := range s.options.Kinds {
 		of := func(gv schema.GroupVersion) {
 			rank, known := priorities[gv]
 			if !known {
-				rank = ofBuiltIn
+				rank = builtInPriority
 			}
-			add(gv, rank, managedForGood)
+			add(gv, rank, managedOnStart)
 		}
 		of(k.GVK.GroupVersion())
 		for i := range k.Aliases {
 			of(k.Aliases[i].GVK.GroupVersion())
 		}
 	}
-	for _, obj := range s.Objects().List(definitions.GroupResource(), "") {
+	for _, obj := range s.Objects().List(definitionsGVR.GroupResource(), "") {
 		d, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 		if !ok || d.DeletionTimestamp != nil || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
 			continue
 		}
 		for _, v := range d.Spec.Versions {
 			if v.Served {
-				add(schema.GroupVersion{Group: d.Spec.Group, Version: v.Name}, ofDefinitions, managedDeclared)
+				add(schema.GroupVersion{Group: d.Spec.Group, Version: v.Name}, definitionPriority, managedTrue)
 			}
 		}
 	}
 	return out
 }
 
-// registered holds the revisions of APIServices and definitions at the last registration.
-type registered struct{ services, definitions int64 }
+// registeredRevisions holds the revisions of APIServices and definitions at the last registration.
+type registeredRevisions struct{ services, definitions int64 }
 
-// register creates an APIService for each group version that is served here, and deletes those of deleted definitions.
-// It does not touch an APIService that refers to another server. It does nothing if nothing has changed since it
-// returned was.
-func (s *Server) register(ctx context.Context, was registered) (registered, error) {
+// registerAPIServices creates an APIService for each group version that is served here, and deletes those of deleted
+// definitions. It does not touch an APIService that refers to another server. It does nothing if nothing has changed
+// since it returned was.
+func (s *Server) registerAPIServices(ctx context.Context, was registeredRevisions) (registeredRevisions, error) {
 	objects := s.Objects()
-	now := registered{objects.Revision(registrations.GroupResource()), objects.Revision(definitions.GroupResource())}
+	now := registeredRevisions{objects.Revision(apiServicesGVR.GroupResource()),
+		objects.Revision(definitionsGVR.GroupResource())}
 	if now == was {
 		return was, nil
 	}
-	wanted := s.local()
-	remnants := s.remnants(wanted)
+	wanted := s.localAPIServices()
+	remnants := s.staleAPIServices(wanted)
 	if len(remnants) > 0 {
-		if _, err := s.cache.Current(ctx); err != nil {
+		if _, err := s.cache.WaitForCurrent(ctx); err != nil {
 			return was, err // a group version that another server just added is not a remnant
 		}
-		wanted = s.local()
-		remnants = s.remnants(wanted)
+		wanted = s.localAPIServices()
+		remnants = s.staleAPIServices(wanted)
 	}
 	for _, r := range remnants {
-		_, _, err := s.remove(
+		_, _, err := s.deleteObject(
 			ctx,
-			s.internal(ctx, registrations, "", r.Name),
+			s.newInternalRequest(ctx, apiServicesGVR, "", r.Name),
 			r.Name,
 			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}},
 		)
@@ -135,9 +136,9 @@ func (s *Server) register(ctx context.Context, was registered) (registered, erro
 			return was, fmt.Errorf("delete the API service %s: %w", r.Name, err)
 		}
 	}
-	services := s.cache.Resource(registrations.GroupResource())
+	services := s.cache.Resource(apiServicesGVR.GroupResource())
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if _, there := objects.Get(registrations.GroupResource(), "", name); there || services.Unread(name) != nil {
+		if _, there := objects.Get(apiServicesGVR.GroupResource(), "", name); there || services.ReadError(name) != nil {
 			continue // an unreadable object exists
 		}
 		if _, err := s.ensure(ctx, wanted[name]); err != nil {
@@ -147,15 +148,16 @@ func (s *Server) register(ctx context.Context, was registered) (registered, erro
 	return now, nil
 }
 
-// remnants returns the APIServices of deleted definitions. It returns none while some definition cannot be read,
-// because they are not known then.
-func (s *Server) remnants(wanted map[string]*apiregistrationv1.APIService) (out []*apiregistrationv1.APIService) {
-	if s.cache.Resource(definitions.GroupResource()).Unread("") != nil {
+// staleAPIServices returns the APIServices of deleted definitions. It returns none while some definition cannot be
+// read, because they are not known then.
+func (s *Server) staleAPIServices(wanted map[string]*apiregistrationv1.APIService) (
+	out []*apiregistrationv1.APIService) {
+	if s.cache.Resource(definitionsGVR.GroupResource()).ReadError("") != nil {
 		return nil
 	}
-	for _, obj := range s.Objects().List(registrations.GroupResource(), "") {
+	for _, obj := range s.Objects().List(apiServicesGVR.GroupResource(), "") {
 		have, ok := obj.(*apiregistrationv1.APIService)
-		if ok && wanted[have.Name] == nil && have.Labels[automanaged] == managedDeclared && have.Spec.Service == nil {
+		if ok && wanted[have.Name] == nil && have.Labels[autoManagedLabel] == managedTrue && have.Spec.Service == nil {
 			out = append(out, have)
 		}
 	}

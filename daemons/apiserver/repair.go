@@ -11,12 +11,12 @@ import (
 	"clusterctl/daemons/apiserver/alloc"
 )
 
-// repairEvery is how often claims of service addresses are compared with Services. It is upstream's interval.
-const repairEvery = 3 * time.Minute
+// repairInterval is how often claims of service addresses are compared with Services. It is upstream's interval.
+const repairInterval = 3 * time.Minute
 
 // repairAddresses restores the claims of service addresses if users have changed IPAddress objects.
 func (s *Server) repairAddresses(ctx context.Context) error {
-	tick := time.NewTicker(repairEvery)
+	tick := time.NewTicker(repairInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -31,7 +31,7 @@ func (s *Server) repairAddresses(ctx context.Context) error {
 }
 
 func (s *Server) repairAddressesAt(ctx context.Context, now time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, repairEvery)
+	ctx, cancel := context.WithTimeout(ctx, repairInterval)
 	defer cancel()
 	troubles, err := s.services.Repair(ctx, s.store, now)
 	for _, t := range troubles {
@@ -44,14 +44,14 @@ func (s *Server) repairAddressesAt(ctx context.Context, now time.Time) error {
 			"message",
 			t.Message,
 		)
-		if _, err := s.ensure(ctx, eventOf(t, now)); err != nil {
+		if _, err := s.ensure(ctx, problemEvent(t, now)); err != nil {
 			return fmt.Errorf("say what is wrong with the service %s/%s: %w", t.Service.Namespace, t.Service.Name, err)
 		}
 	}
 	return err
 }
 
-func eventOf(t alloc.Trouble, now time.Time) *corev1.Event {
+func problemEvent(t alloc.Problem, now time.Time) *corev1.Event {
 	at := metav1.NewTime(now)
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{

@@ -26,39 +26,40 @@ type request struct {
 	w     http.ResponseWriter
 	query url.Values
 
-	served   wire.Served     // the kind that the path names, if Resource
-	known    bool            // whether that resource is served
-	cache    *cache.Resource // nil for virtual kinds
-	named    bool            // whether the path names an object
-	inside   bool            // whether the path has a namespace
-	watches  bool            // whether the path is below /watch/
-	deep     bool            // whether the path has more segments after the subresource
-	rest     string          // path after a proxy subresource, with its slash
-	user     api.User
-	over     func()       // called at the end of the request; may be nil
-	room     *flow.Budget // limits the parts of request bodies; nil: no limit
-	roomy    bool         // whether this request holds a share of room
-	media    wire.Media
-	warnings warnings
-	trail    *trail // for the audit log; nil if nothing is recorded
-	judged   *audit.Decision
-	internal bool // whether this is a request of the server to itself; clients cannot set it
+	served           wire.Served     // the kind that the path names, if Resource
+	isServed         bool            // whether that resource is served
+	cache            *cache.Resource // nil for virtual kinds
+	hasName          bool            // whether the path names an object
+	hasNamespace     bool            // whether the path has a namespace
+	isBelowWatch     bool            // whether the path is below /watch/
+	hasExtraSegments bool            // whether the path has more segments after the subresource
+	proxyPath        string          // path after a proxy subresource, with its slash
+	user             api.User
+	onEnd            func()       // called at the end of the request; may be nil
+	bodyBudget       *flow.Budget // limits the parts of request bodies; nil: no limit
+	holdsBodyBudget  bool         // whether this request holds a share of room
+	media            wire.Media
+	warnings         warnings
+	auditRecord      *auditRecord // for the audit log; nil if nothing is recorded
+	auditDecision    *audit.Decision
+	isInternal       bool // whether this is a request of the server to itself; clients cannot set it
 
-	aggregated *aggregated // the aggregated server that answers; nil if this server does
-	last       func()      // lifts the time limits of a request that becomes a stream
-	lasts      bool        // whether last was called
+	aggregated   *aggregatedVersion // the aggregated server that answers; nil if this server does
+	becomeStream func()             // lifts the time limits of a request that becomes a stream
+	isStream     bool               // whether last was called
 
-	passed bool             // whether it is authorized
-	open   prometheus.Gauge // gauge that counts the request while it is open; nil unless it is a watch or a stream
-	schema *flow.Schema     // flow schema of the seats; nil without priority and fairness
-	turnAt time.Time        // time when the request got its seats; zero if it did not wait
-	waited time.Duration    // how long it waited for its seats
+	isAuthorized bool // whether it is authorized
+	// gauge that counts the request while it is open; nil unless it is a watch or a stream
+	liveGauge      prometheus.Gauge
+	schema         *flow.Schema  // flow schema of the seats; nil without priority and fairness
+	seatsGrantedAt time.Time     // time when the request got its seats; zero if it did not wait
+	seatWait       time.Duration // how long it waited for its seats
 
-	presented bool // whether webhooks and policies have seen the sent object already
+	isSentAdmitted bool // whether webhooks and policies have seen the sent object already
 }
 
-// long reports whether the request has no time limit, because it is a watch or a stream.
-func (q *request) long() bool {
+// isLongRunning reports whether the request has no time limit, because it is a watch or a stream.
+func (q *request) isLongRunning() bool {
 	if !q.Resource {
 		return strings.HasPrefix(q.Path, "/debug/pprof/")
 	}
@@ -66,12 +67,12 @@ func (q *request) long() bool {
 	case "log", "exec", "attach", "portforward", "proxy":
 		return true
 	}
-	return q.Verb == "watch" || q.lasts
+	return q.Verb == "watch" || q.isStream
 }
 
-// upgrades reports whether the request may become a stream to an aggregated server. Until that server agrees, it is an
-// ordinary request.
-func (q *request) upgrades() bool { return q.aggregated != nil && q.http.Header.Get("Upgrade") != "" }
+// canUpgrade reports whether the request may become a stream to an aggregated server. Until that server agrees, it is
+// an ordinary request.
+func (q *request) canUpgrade() bool { return q.aggregated != nil && q.http.Header.Get("Upgrade") != "" }
 
 // key returns the object's key, relative to the prefix of its kind.
 func (q *request) key() string {
@@ -81,10 +82,10 @@ func (q *request) key() string {
 	return q.Name
 }
 
-// read parses a request. Paths are /api/v1/… and /apis/GROUP/VERSION/…, followed by
+// parseRequest parses a request. Paths are /api/v1/… and /apis/GROUP/VERSION/…, followed by
 // [watch/][namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
-func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
-	q := &request{http: r, w: w, query: r.URL.Query(), room: s.room}
+func (s *Server) parseRequest(w http.ResponseWriter, r *http.Request) *request {
+	q := &request{http: r, w: w, query: r.URL.Query(), bodyBudget: s.bodyBudget}
 	q.Path = r.URL.Path
 	q.Verb = strings.ToLower(r.Method)
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -96,22 +97,22 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 	case len(parts) >= 4 && parts[0] == "apis":
 		q.Group, q.GroupVersionResource.Version, parts = parts[1], parts[2], parts[3:]
 	default:
-		q.aggregated = s.serving.Load().document(q.Path)
+		q.aggregated = s.serving.Load().serverOfDocument(q.Path)
 		return q
 	}
 	q.Resource = true
 	if parts[0] == "watch" && len(parts) > 1 {
-		q.watches, parts = true, parts[1:]
+		q.isBelowWatch, parts = true, parts[1:]
 	}
 	if parts[0] == "namespaces" && len(parts) > 1 {
 		q.Namespace = parts[1]
 		if sub := len(parts) == 3 && (parts[2] == "status" || parts[2] == "finalize"); len(parts) > 2 && !sub {
-			parts, q.inside = parts[2:], true
+			parts, q.hasNamespace = parts[2:], true
 		}
 	}
 	q.GroupVersionResource.Resource = parts[0]
 	if len(parts) > 1 {
-		q.Name, q.named = parts[1], true
+		q.Name, q.hasName = parts[1], true
 	}
 	if len(parts) > 2 {
 		q.Subresource = parts[2]
@@ -119,39 +120,39 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 	if len(parts) > 3 {
 		// Only a proxied path has more segments. It is kept as it was sent.
 		if _, after, ok := strings.Cut(r.URL.Path, "/"+q.Name+"/"+q.Subresource+"/"); ok {
-			q.rest = "/" + after
+			q.proxyPath = "/" + after
 		}
 	} else if q.Subresource == "proxy" && strings.HasSuffix(r.URL.Path, "/") {
-		q.rest = "/"
+		q.proxyPath = "/"
 	}
-	q.deep = len(parts) > 3
-	q.find(s)
-	q.verb()
+	q.hasExtraSegments = len(parts) > 3
+	q.lookUpKind(s)
+	q.setVerb()
 	return q
 }
 
-// find looks up the served resource that the path names.
-func (q *request) find(s *Server) {
+// lookUpKind looks up the served resource that the path names.
+func (q *request) lookUpKind(s *Server) {
 	serving := s.serving.Load()
-	q.served, q.known = serving.resources[q.GroupVersionResource]
-	if !q.known {
+	q.served, q.isServed = serving.resources[q.GroupVersionResource]
+	if !q.isServed {
 		q.aggregated = serving.aggregated[q.GroupVersion()]
 	}
-	if q.known {
+	if q.isServed {
 		q.cache = s.cache.Resource(q.served.GR())
-		if q.deep && q.Subresource != "proxy" {
-			q.known = false
+		if q.hasExtraSegments && q.Subresource != "proxy" {
+			q.isServed = false
 		}
 	}
 }
 
-// mostToName is the length, in bytes, of the longest field selector that is parsed before authentication.
-const mostToName = 4 << 10
+// maxParsedSelector is the length, in bytes, of the longest field selector that is parsed before authentication.
+const maxParsedSelector = 4 << 10
 
-// verb derives the API verb from the HTTP method.
-func (q *request) verb() {
+// setVerb derives the API verb from the HTTP method.
+func (q *request) setVerb() {
 	q.FieldSelector, q.LabelSelector = q.query.Get("fieldSelector"), q.query.Get("labelSelector")
-	if q.watches {
+	if q.isBelowWatch {
 		q.Verb = "watch"
 		return
 	}
@@ -160,14 +161,14 @@ func (q *request) verb() {
 		switch {
 		case q.Name != "":
 			q.Verb = "get"
-		case truth(q.query, "watch"):
+		case boolParameter(q.query, "watch"):
 			q.Verb = "watch"
 		default:
 			q.Verb = "list"
 		}
 		// A list that selects one name is authorized for that name.
-		if q.Name == "" && q.FieldSelector != "" && len(q.FieldSelector) <= mostToName {
-			if name, ok := nameSelected(q.FieldSelector); ok && len(content.IsPathSegmentName(name)) == 0 {
+		if q.Name == "" && q.FieldSelector != "" && len(q.FieldSelector) <= maxParsedSelector {
+			if name, ok := selectedName(q.FieldSelector); ok && len(content.IsPathSegmentName(name)) == 0 {
 				q.Name = name
 			}
 		}
@@ -188,17 +189,17 @@ func (q *request) verb() {
 // convert replaces entries by entries in the version of the request. Metadata is the same in all versions. So a client
 // that wants only metadata, such as the garbage collector, does not depend on a webhook.
 func (q *request) convert(entries []*cache.Entry) error {
-	if !q.converts() {
+	if !q.needsConversion() {
 		return nil
 	}
 	return cache.Convert(q.http.Context(), entries, q.served.Kind)
 }
 
-// converts reports whether entries may be stored in another version than the client wants.
-func (q *request) converts() bool {
+// needsConversion reports whether entries may be stored in another version than the client wants.
+func (q *request) needsConversion() bool {
 	return q.served.Untyped != nil && len(q.served.Untyped.Family.Versions) > 1 &&
-		q.media.As != "PartialObjectMetadata" &&
-		q.media.As != "PartialObjectMetadataList"
+		q.media.Shape != "PartialObjectMetadata" &&
+		q.media.Shape != "PartialObjectMetadataList"
 }
 
 // kind returns the version of the kind that is stored.
@@ -209,5 +210,5 @@ func (q *request) kind() *kinds.Kind {
 	return q.served.Kind
 }
 
-// gr returns the resource for error messages.
-func (q *request) gr() schema.GroupResource { return q.GroupVersionResource.GroupResource() }
+// groupResource returns the resource for error messages.
+func (q *request) groupResource() schema.GroupResource { return q.GroupVersionResource.GroupResource() }

@@ -2,7 +2,7 @@ package apiserver
 
 // serveResource answers a request for a served resource.
 func (s *Server) serveResource(q *request) error {
-	if err := q.route(); err != nil {
+	if err := q.checkRoute(); err != nil {
 		return err
 	}
 	if !q.served.Namespaced {
@@ -10,19 +10,19 @@ func (s *Server) serveResource(q *request) error {
 	}
 	if text := q.served.Deprecated; text != "" {
 		q.warn(text)
-		s.observed.deprecatedVersion(q)
+		s.metrics.recordDeprecated(q)
 	}
 	if q.Subresource != "" {
 		return s.serveSubresource(q)
 	}
 	if q.served.Virtual {
 		if q.served.Resource == "componentstatuses" {
-			return s.components(q)
+			return s.serveComponentStatuses(q)
 		}
-		return s.review(q)
+		return s.serveReview(q)
 	}
-	if q.Verb == "create" && q.served.Untyped != nil && q.served.Untyped.Family.Closed.Load() {
-		return closed(q)
+	if q.Verb == "create" && q.served.Untyped != nil && q.served.Untyped.Family.IsClosed.Load() {
+		return terminatingError(q)
 	}
 	switch q.Verb {
 	case "get":

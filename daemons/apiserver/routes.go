@@ -19,56 +19,56 @@ var (
 	watchVerbs      = []string{"watch"}
 )
 
-// route returns an error for paths that do not exist, and for methods that their paths do not have.
-func (q *request) route() error {
-	if !q.served.Namespaced && q.inside {
-		return nothingAt(q) // it was authorized as a namespaced request
+// checkRoute returns an error for paths that do not exist, and for methods that their paths do not have.
+func (q *request) checkRoute() error {
+	if !q.served.Namespaced && q.hasNamespace {
+		return serveNotFound(q) // it was authorized as a namespaced request
 	}
 	if q.Subresource != "" {
-		if q.watches || q.Name == "" || q.served.Namespaced && q.Namespace == "" {
+		if q.isBelowWatch || q.Name == "" || q.served.Namespaced && q.Namespace == "" {
 			return pageNotFound()
 		}
-		return q.headless()
+		return q.rejectHead()
 	}
-	verbs := q.verbs()
+	verbs := q.pathVerbs()
 	switch {
-	case q.served.Untyped != nil && !q.named && (q.Verb == "update" || q.Verb == "patch") && len(verbs) > 0:
+	case q.served.Untyped != nil && !q.hasName && (q.Verb == "update" || q.Verb == "patch") && len(verbs) > 0:
 		return apierrors.NewBadRequest("name must be provided")
 	case len(verbs) == 0:
-		return nothingAt(q)
+		return serveNotFound(q)
 	case !slices.Contains(verbs, q.Verb):
 		return methodNotAllowed(q)
-	case q.watches && q.http.Method != http.MethodGet:
+	case q.isBelowWatch && q.http.Method != http.MethodGet:
 		return methodNotAllowed(q)
 	}
-	return q.headless()
+	return q.rejectHead()
 }
 
-// headless refuses HEAD as upstream does. HEAD works for custom resources, and a proxied server decides itself.
-func (q *request) headless() error {
+// rejectHead refuses HEAD as upstream does. HEAD works for custom resources, and a proxied server decides itself.
+func (q *request) rejectHead() error {
 	if q.http.Method == http.MethodHead && q.served.Untyped == nil && q.Subresource != "proxy" {
 		return methodNotAllowed(q)
 	}
 	return nil
 }
 
-// verbs returns the verbs of a path without a subresource.
-func (q *request) verbs() []string {
+// pathVerbs returns the verbs of a path without a subresource.
+func (q *request) pathVerbs() []string {
 	everywhere := q.served.Namespaced && q.Namespace == ""
 	var at []string
 	switch {
-	case q.watches && everywhere && q.named:
-	case q.watches:
+	case q.isBelowWatch && everywhere && q.hasName:
+	case q.isBelowWatch:
 		at = watchVerbs
-	case everywhere && q.named:
+	case everywhere && q.hasName:
 	case everywhere:
 		at = collectionVerbs[:2]
 		if q.served.Untyped != nil && q.Verb != "list" && q.Verb != "watch" {
 			return nil // over all namespaces, custom resources have only these methods
 		}
-	case q.named && q.served.Untyped != nil && q.Verb == "create":
+	case q.hasName && q.served.Untyped != nil && q.Verb == "create":
 		at = collectionVerbs // custom resources ignore the name in the path of a create
-	case q.named:
+	case q.hasName:
 		at = itemVerbs
 	default:
 		at = collectionVerbs
@@ -78,15 +78,15 @@ func (q *request) verbs() []string {
 	}
 	var verbs []string
 	for _, verb := range at {
-		if q.serves(verb) {
+		if q.supportsVerb(verb) {
 			verbs = append(verbs, verb)
 		}
 	}
 	return verbs
 }
 
-// serves reports whether the resource supports a verb.
-func (q *request) serves(verb string) bool {
+// supportsVerb reports whether the resource supports a verb.
+func (q *request) supportsVerb(verb string) bool {
 	switch {
 	case q.served.Verbs != nil:
 		return slices.Contains(q.served.Verbs, verb)
@@ -100,15 +100,15 @@ func (q *request) serves(verb string) bool {
 // resource, because upstream's router reports it.
 func methodNotAllowed(q *request) error {
 	if q.served.Kind != nil && q.served.Untyped != nil {
-		return apierrors.NewMethodNotSupported(q.gr(), q.Verb)
+		return apierrors.NewMethodNotSupported(q.groupResource(), q.Verb)
 	}
 	return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", schema.GroupResource{}, "", "", 0, false)
 }
 
-// takeSelectors sets the selectors of a watch below /watch/. It runs after authorization, which must not see them: not
-// all of these paths have selectors.
-func (q *request) takeSelectors() error {
-	if !q.watches {
+// setWatchSelectors sets the selectors of a watch below /watch/. It runs after authorization, which must not see them:
+// not all of these paths have selectors.
+func (q *request) setWatchSelectors() error {
+	if !q.isBelowWatch {
 		return nil
 	}
 	q.FieldSelector, q.LabelSelector = q.query.Get("fieldSelector"), q.query.Get("labelSelector")
@@ -119,14 +119,14 @@ func (q *request) takeSelectors() error {
 		q.FieldSelector = fields.OneTermEqualSelector("metadata.name", q.Name).String()
 		return nil
 	}
-	if name, ok := nameSelected(q.FieldSelector); !ok || name != q.Name {
+	if name, ok := selectedName(q.FieldSelector); !ok || name != q.Name {
 		return apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
 	}
 	return nil
 }
 
-// nameSelected returns the name that a field selector requires, if it requires one.
-func nameSelected(selector string) (string, bool) {
+// selectedName returns the name that a field selector requires, if it requires one.
+func selectedName(selector string) (string, bool) {
 	if !strings.Contains(selector, "metadata.name") {
 		return "", false
 	}
@@ -137,13 +137,13 @@ func nameSelected(selector string) (string, bool) {
 	return parsed.RequiresExactMatch("metadata.name")
 }
 
-// getOnly reports whether a path is that of a document that only GET can read.
-func (o *offer) getOnly(path string) bool {
+// isGetOnly reports whether a path is that of a document that only GET can read.
+func (o *servedKinds) isGetOnly(path string) bool {
 	switch path {
 	case "/version", "/version/", "/.well-known/openid-configuration", "/openid/v1/jwks":
 		return true
 	}
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	versioned := parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) == 3
-	return versioned && o.discovery.Knows(path)
+	return versioned && o.discovery.Has(path)
 }

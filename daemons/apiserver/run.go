@@ -35,8 +35,8 @@ import (
 	"clusterctl/daemons/store/sealed"
 )
 
-// grace is how long open requests may take to finish when the server stops.
-const grace = 20 * time.Second
+// shutdownGrace is how long open requests may take to finish when the server stops.
+const shutdownGrace = 20 * time.Second
 
 // Run runs the daemon kube-apiserver, as cfg describes, until ctx ends.
 func Run(ctx context.Context, cfg config.APIServer, env run.Env) error {
@@ -69,7 +69,7 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 		_ = ln.Close() // the first error matters
 		return err
 	}
-	tlsConfig, err := serving(cfg)
+	tlsConfig, err := servingTLS(cfg)
 	if err != nil {
 		_ = ln.Close() // as above
 		return err
@@ -79,11 +79,11 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 		_ = ln.Close() // as above
 		return err
 	}
-	if s, ok := server.o.Store.(*sealed.Store); ok {
+	if s, ok := server.options.Store.(*sealed.Store); ok {
 		defer s.Close()
 	}
 	env.Log.Info("serving the API", "address", ln.Addr().String(), "version", Version().GitVersion)
-	defer server.auditing(ctx)()
+	defer server.startAuditor(ctx)()
 	g, ctx := errgroup.WithContext(ctx)
 	drained, over := context.WithCancel(context.WithoutCancel(ctx))
 	g.Go(func() error { return server.RunUntil(ctx, drained) })
@@ -115,19 +115,19 @@ func listenHealthz(ctx context.Context, cfg config.APIServer) (net.Listener, err
 // healthz returns a handler that serves only health checks.
 func (s *Server) healthz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isHealth(r.URL.Path) {
+		if !isHealthPath(r.URL.Path) {
 			http.NotFound(w, r)
 			return
 		}
-		s.own.ServeHTTP(w, r)
+		s.statusHandler.ServeHTTP(w, r)
 	})
 }
 
 // withReasons returns a health check request. Every user gets the result. The reasons for a failure are shown only to
 // users that are authorized to read the path.
 func (s *Server) withReasons(q *request) *http.Request {
-	return run.TellReasons(q.http, func() bool {
-		return len(s.o.Authorizers) == 0 || s.allowed(q.http.Context(), q.user, q.Request) == nil
+	return run.WithReasons(q.http, func() bool {
+		return len(s.options.Authorizers) == 0 || s.authorizeUser(q.http.Context(), q.user, q.Request) == nil
 	})
 }
 
@@ -135,25 +135,25 @@ func (s *Server) withReasons(q *request) *http.Request {
 func serve(ctx context.Context, ln net.Listener, s *Server, tlsConfig *tls.Config, log *slog.Logger) error {
 	server := run.NewServer(s, tlsConfig, log)
 	server.MaxHeaderBytes = 128 << 10
-	server.ErrorLog = countHandshakes(s.observed.handshakes, server.ErrorLog)
+	server.ErrorLog = countHandshakes(s.metrics.handshakes, server.ErrorLog)
 	own := h2.Server{
 		Log:            log,
-		Prompt:         s.prompt,
+		ServeFast:      s.serveFast,
 		MaxHeaderBytes: http.DefaultMaxHeaderBytes,
 	} // URLs may contain long selectors
 	own.Attach(server)
 	defer own.Close()
-	return run.ServeWith(ctx, server, own.Listen(ln), grace)
+	return run.ServeWith(ctx, server, own.Listen(ln), shutdownGrace)
 }
 
-// auditing runs the auditor until the returned function is called. The caller calls it after the last response.
-func (s *Server) auditing(ctx context.Context) (end func()) {
-	if s.o.Auditor == nil {
+// startAuditor runs the auditor until the returned function is called. The caller calls it after the last response.
+func (s *Server) startAuditor(ctx context.Context) (end func()) {
+	if s.options.Auditor == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
-	go func() { done <- s.o.Auditor.Run(ctx) }()
+	go func() { done <- s.options.Auditor.Run(ctx) }()
 	return func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -170,22 +170,22 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 				"they say, and kubelets renew them in time",
 		)
 	}
-	kubelet, kubeletRoots, err := towardsKubelets(cfg)
+	kubelet, kubeletRoots, err := kubeletTLS(cfg)
 	if err != nil {
 		return nil, err
 	}
-	s, pluginsReady, tasks, err := encrypted(cfg, s, env)
+	s, pluginsReady, tasks, err := withEncryption(cfg, s, env)
 	if err != nil {
 		return nil, err
 	}
-	front, trusted, err := towardsAggregated(cfg)
+	front, trusted, err := frontProxyCertificate(cfg)
 	if err != nil {
 		return nil, err
 	}
 	server, err := New(Options{
 		Kinds: kinds.All(), Store: s, Tasks: tasks, Env: env, Prefix: cfg.EtcdPrefix,
 		ServiceClusterIPRange: cfg.ServiceClusterIPRange, ServiceNodePortRange: cfg.ServiceNodePortRange,
-		AdvertiseAddress: advertised(
+		AdvertiseAddress: advertisedAddress(
 			cfg,
 		), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet, KubeletRoots: kubeletRoots,
 		RequestTimeout: cfg.RequestTimeout, EventTTL: cfg.EventTTL, Profiling: cfg.Profiling,
@@ -194,7 +194,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 			admission.SystemPriorityClasses(),
 			flowObjects(cfg),
 			trusted,
-			tokensTracked(time.Now()),
+			tokenTrackingConfigMaps(time.Now()),
 		),
 		FrontProxy: front, ClusterCA: func() []byte { return readCA(cfg.KubeletCertificateAuthority) },
 	})
@@ -202,7 +202,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		return nil, err
 	}
 	if pluginsReady != nil {
-		env.Health.Ready("kms-providers", pluginsReady)
+		env.Health.AddReady("kms-providers", pluginsReady)
 	}
 	who, err := authn.New(cfg, server.Objects(), nil, env.Log)
 	if err != nil {
@@ -225,79 +225,79 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		return nil, err
 	}
 	var wrong error
-	server.Wire(func(o *Options) {
+	server.Configure(func(o *Options) {
 		if len(trusted) > 0 {
 			o.Tasks = append(
 				o.Tasks,
-				func(ctx context.Context, s *Server) error { return s.keepTrusted(ctx, cfg, trusted) },
+				func(ctx context.Context, s *Server) error { return s.syncTrustConfigMaps(ctx, cfg, trusted) },
 			)
 		}
 		if who.File != nil {
-			wrong = o.follow("authentication", who.File)
+			wrong = o.reloadFile("authentication", who.File)
 		}
 		if who.Webhook != nil {
-			wrong = errors.Join(wrong, o.follow("token-webhook", who.Webhook))
+			wrong = errors.Join(wrong, o.reloadFile("token-webhook", who.Webhook))
 		}
 		if auditor != nil && auditor.Webhook != nil {
-			wrong = errors.Join(wrong, o.follow("audit-webhook", auditor.Webhook))
+			wrong = errors.Join(wrong, o.reloadFile("audit-webhook", auditor.Webhook))
 		}
 		if rules != nil {
-			wrong = errors.Join(wrong, o.follow("authorization", rules))
+			wrong = errors.Join(wrong, o.reloadFile("authorization", rules))
 		}
 		o.Auditor = auditor
 		if o.Flow = share; share != nil {
 			o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return share.Run(ctx) },
-				func(ctx context.Context, s *Server) error { return s.keepFlows(ctx, flowObjects(cfg)) })
+				func(ctx context.Context, s *Server) error { return s.maintainFlowObjects(ctx, flowObjects(cfg)) })
 		}
-		o.Authenticators, o.While = []api.Authenticator{who}, who.While
+		o.Authenticators, o.UntilRevoked = []api.Authenticator{who}, who.UntilRevoked
 		o.Authorizers = []api.Authorizer{may}
 		o.Mutators, o.Validators, o.Quota = mutators, validators, admission.NewQuota(server.Objects())
 		o.Reviews = map[schema.GroupResource]Review{}
 		o.Anonymous = who.Anonymous
 		if tokens := who.Tokens(); tokens != nil {
 			o.Token, o.TokenKeys = admission.GuardTokens(server.Objects(), may, tokens.Issue), tokens
-			wrong = errors.Join(wrong, tokens.Count(env.Metrics))
+			wrong = errors.Join(wrong, tokens.RegisterMetrics(env.Metrics))
 			o.Tasks = append(
 				o.Tasks,
-				func(ctx context.Context, s *Server) error { return tokens.KeepUses(ctx, s.labelSecret, env.Log) },
+				func(ctx context.Context, s *Server) error { return tokens.RecordUses(ctx, s.labelSecret, env.Log) },
 			)
 		}
 		for gr, handle := range review.All(may, authz.NewRBAC(server.Objects()), who) {
 			o.Reviews[gr] = handle
 		}
 	})
-	server.AskOutside(may)
+	server.AddExternalAdmission(may)
 	return server, wrong
 }
 
-// reread is a configuration file that is read again when it changes.
-type reread interface {
+// reloadableFile is a configuration file that is read again when it changes.
+type reloadableFile interface {
 	Reload() error
 	Run(ctx context.Context) error
-	Count(prefix string, to prometheus.Registerer) error
+	RegisterMetrics(prefix string, to prometheus.Registerer) error
 }
 
 // authorizers returns the authorizers that cfg selects, by a configuration file or by their modes.
-func authorizers(cfg config.APIServer, s *Server, env run.Env) (api.Authorizer, reread, error) {
+func authorizers(cfg config.APIServer, s *Server, env run.Env) (api.Authorizer, reloadableFile, error) {
 	if cfg.AuthorizationConfig != "" {
-		c, err := authz.Open(cfg.AuthorizationConfig, s.Objects(), nil, env.Log)
+		c, err := authz.OpenConfigured(cfg.AuthorizationConfig, s.Objects(), nil, env.Log)
 		return c, c, err
 	}
 	may, err := authz.New(cfg.AuthorizationMode, s.Objects())
 	return may, nil, err
 }
 
-// follow makes the server read a configuration file again when it changes. /readyz/NAME-config fails if the file on
+// reloadFile makes the server read a configuration file again when it changes. /readyz/NAME-config fails if the file on
 // disk cannot be loaded.
-func (o *Options) follow(name string, file reread) error {
-	o.Env.Health.Tell(name+"-config", file.Reload)
+func (o *Options) reloadFile(name string, file reloadableFile) error {
+	o.Env.Health.AddInformational(name+"-config", file.Reload)
 	o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return file.Run(ctx) })
-	return file.Count("apiserver_"+strings.ReplaceAll(name, "-", "_")+"_config_controller", o.Env.Metrics)
+	return file.RegisterMetrics("apiserver_"+strings.ReplaceAll(name, "-", "_")+"_config_controller", o.Env.Metrics)
 }
 
-// advertised returns the address at which the cluster reaches this server: the configured address, the listening
+// advertisedAddress returns the address at which the cluster reaches this server: the configured address, the listening
 // address, or the source address of the default route.
-func advertised(cfg config.APIServer) string {
+func advertisedAddress(cfg config.APIServer) string {
 	if cfg.AdvertiseAddress != "" {
 		return cfg.AdvertiseAddress
 	}
@@ -317,9 +317,9 @@ func advertised(cfg config.APIServer) string {
 	return host
 }
 
-// serving returns the server's TLS configuration. It requests client certificates, which the authenticators verify.
-func serving(cfg config.APIServer) (*tls.Config, error) {
-	pair, err := newPairFile(cfg.TLSCertFile, cfg.TLSPrivateKeyFile)
+// servingTLS returns the server's TLS configuration. It requests client certificates, which the authenticators verify.
+func servingTLS(cfg config.APIServer) (*tls.Config, error) {
+	pair, err := newCertificateFile(cfg.TLSCertFile, cfg.TLSPrivateKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the serving certificate: %w", err)
 	}
@@ -329,9 +329,9 @@ func serving(cfg config.APIServer) (*tls.Config, error) {
 	}, nil
 }
 
-// towardsKubelets returns the TLS configuration for connections to kubelets, and a function that returns the current
+// kubeletTLS returns the TLS configuration for connections to kubelets, and a function that returns the current
 // authorities. Both are nil without a configured CA.
-func towardsKubelets(cfg config.APIServer) (*tls.Config, func() *x509.CertPool, error) {
+func kubeletTLS(cfg config.APIServer) (*tls.Config, func() *x509.CertPool, error) {
 	if cfg.KubeletCertificateAuthority == "" {
 		return nil, nil, nil
 	}
@@ -341,7 +341,7 @@ func towardsKubelets(cfg config.APIServer) (*tls.Config, func() *x509.CertPool, 
 	}
 	out := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: authorities.Pool()}
 	if cfg.KubeletClientCertificate != "" {
-		pair, err := newPairFile(cfg.KubeletClientCertificate, cfg.KubeletClientKey)
+		pair, err := newCertificateFile(cfg.KubeletClientCertificate, cfg.KubeletClientKey)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the client certificate towards kubelets: %w", err)
 		}

@@ -28,17 +28,17 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// cluster is a server as the daemon runs it, with certificates in files.
-type cluster struct {
+// testCluster is a server as the daemon runs it, with certificates in files.
+type testCluster struct {
 	t    testing.TB
 	ca   certs.Pair
 	addr string
 	stop func()
 
-	unready func() error // why it is not ready; nil if it is
+	readinessError func() error // why it is not ready; nil if it is
 }
 
-func file(t testing.TB, dir, name string, data []byte) string {
+func writeFile(t testing.TB, dir, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -47,16 +47,16 @@ func file(t testing.TB, dir, name string, data []byte) string {
 	return path
 }
 
-// serve starts a server and waits until it is ready. more changes its configuration.
-func serve(t testing.TB, s store.Store, more ...func(*config.APIServer)) *cluster {
+// serveCluster starts a server and waits until it is ready. more changes its configuration.
+func serveCluster(t testing.TB, s store.Store, more ...func(*config.APIServer)) *testCluster {
 	t.Helper()
-	c := launch(t, s, more...)
-	wait(t, c.unready)
+	c := startCluster(t, s, more...)
+	waitUntil(t, c.readinessError)
 	return c
 }
 
-// launch is like serve, but does not wait.
-func launch(t testing.TB, s store.Store, more ...func(*config.APIServer)) *cluster {
+// startCluster is like serve, but does not wait.
+func startCluster(t testing.TB, s store.Store, more ...func(*config.APIServer)) *testCluster {
 	t.Helper()
 	cfg, ca := serverConfig(t, more...)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -79,12 +79,12 @@ func launch(t testing.TB, s store.Store, more ...func(*config.APIServer)) *clust
 		}
 	}
 	t.Cleanup(stop)
-	return &cluster{
-		t:       t,
-		ca:      ca,
-		addr:    ln.Addr().String(),
-		stop:    stop,
-		unready: func() error { return env.Health.Err(true) },
+	return &testCluster{
+		t:              t,
+		ca:             ca,
+		addr:           ln.Addr().String(),
+		stop:           stop,
+		readinessError: func() error { return env.Health.Err(true) },
 	}
 }
 
@@ -106,19 +106,19 @@ func serverConfig(t testing.TB, more ...func(*config.APIServer)) (config.APIServ
 	}
 	cfg := config.DefaultAPIServer()
 	cfg.SecurePort, cfg.AdvertiseAddress = 0, "10.1.2.3"
-	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = file(t, dir, "s.crt", leaf.Cert), file(t, dir, "s.key", leaf.Key)
-	cfg.ClientCAFile = file(t, dir, "ca.crt", ca.Cert)
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = writeFile(t, dir, "s.crt", leaf.Cert), writeFile(t, dir, "s.key", leaf.Key)
+	cfg.ClientCAFile = writeFile(t, dir, "ca.crt", ca.Cert)
 	cfg.KubeletCertificateAuthority = cfg.ClientCAFile
-	cfg.ServiceAccountSigningKeyFile = file(t, dir, "sa.key", private)
-	cfg.ServiceAccountKeyFiles = []string{file(t, dir, "sa.pub", public)}
+	cfg.ServiceAccountSigningKeyFile = writeFile(t, dir, "sa.key", private)
+	cfg.ServiceAccountKeyFiles = []string{writeFile(t, dir, "sa.pub", public)}
 	for _, change := range more {
 		change(&cfg)
 	}
 	return cfg, ca
 }
 
-// wait returns when condition returns nil.
-func wait(t testing.TB, condition func() error) {
+// waitUntil returns when condition returns nil.
+func waitUntil(t testing.TB, condition func() error) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -136,7 +136,7 @@ func wait(t testing.TB, condition func() error) {
 	}
 }
 
-func (c *cluster) as(r certs.Request) *rest.Config {
+func (c *testCluster) configFor(r certs.Request) *rest.Config {
 	c.t.Helper()
 	r.Usages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	pair, err := certs.Issue(c.ca, r, time.Now())
@@ -151,11 +151,12 @@ func (c *cluster) as(r certs.Request) *rest.Config {
 }
 
 // The server reports ready only after Run has created the default objects, in whatever order the checks are registered.
-func TestReadinessChecksNeverPassBeforeRun(t *testing.T) {
+func TestServerIsNotReadyBeforeRun(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	cfg, _ := serverConfig(t, func(cfg *config.APIServer) {
-		cfg.EncryptionProviderConfig = file(t, t.TempDir(), "encryption.yaml", []byte(encryption("a")))
+		cfg.EncryptionProviderConfig = writeFile(t, t.TempDir(), "encryption.yaml",
+			[]byte(encryptionConfiguration("a")))
 	})
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
 	assembled, checked := make(chan struct{}), make(chan bool)
@@ -182,18 +183,18 @@ func TestReadinessChecksNeverPassBeforeRun(t *testing.T) {
 	}
 }
 
-func TestTheDaemonServesWhatEveryClusterHas(t *testing.T) {
+func TestDaemonCreatesTheDefaultObjects(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	c := serve(t, s)
-	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
+	c := serveCluster(t, s)
+	client := kubernetes.NewForConfigOrDie(c.configFor(certs.Admin()))
 	ctx := context.Background()
 	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
 		if _, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
-	wait(t, func() error {
+	waitUntil(t, func() error {
 		_, err := client.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{})
 		return err
 	})
@@ -214,13 +215,13 @@ func TestTheDaemonServesWhatEveryClusterHas(t *testing.T) {
 	}
 }
 
-// gated is a store that accepts no writes before it is opened.
-type gated struct {
+// gatedStore is a store that accepts no writes before it is opened.
+type gatedStore struct {
 	store.Store
 	open chan struct{}
 }
 
-func (g *gated) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
+func (g *gatedStore) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	select {
 	case <-g.open:
 		return g.Store.Commit(ctx, t)
@@ -230,12 +231,12 @@ func (g *gated) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 }
 
 // The first requests of a new cluster's daemons wait for the roles that allow them.
-func TestADaemonIsNotRefusedBeforeTheRolesAreThere(t *testing.T) {
+func TestFirstRequestsWaitForTheDefaultRoles(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)
-	g := &gated{Store: inner, open: make(chan struct{})}
-	c := launch(t, g)
-	proxy := kubernetes.NewForConfigOrDie(c.as(certs.Daemon("kube-proxy")))
+	g := &gatedStore{Store: inner, open: make(chan struct{})}
+	c := startCluster(t, g)
+	proxy := kubernetes.NewForConfigOrDie(c.configFor(certs.Daemon("kube-proxy")))
 	answer := make(chan error, 1)
 	go func() {
 		_, err := proxy.CoreV1().Services("").List(context.Background(), metav1.ListOptions{ResourceVersion: "0"})
@@ -252,14 +253,14 @@ func TestADaemonIsNotRefusedBeforeTheRolesAreThere(t *testing.T) {
 	}
 }
 
-// deaf is a store that once does a write of a ConfigMap and loses the result. Other writes are by the server itself,
-// and succeed.
-type deaf struct {
+// lossyStore is a store that once does a write of a ConfigMap and loses the result. Other writes are by the server
+// itself, and succeed.
+type lossyStore struct {
 	store.Store
-	now atomic.Bool
+	losesNext atomic.Bool
 }
 
-func (d *deaf) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
+func (d *lossyStore) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	r, err := d.Store.Commit(ctx, t)
 	key := ""
 	switch {
@@ -268,7 +269,7 @@ func (d *deaf) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	case len(t.Deletes) > 0:
 		key = t.Deletes[0]
 	}
-	if err == nil && strings.Contains(key, "/configmaps/default/") && d.now.CompareAndSwap(true, false) {
+	if err == nil && strings.Contains(key, "/configmaps/default/") && d.losesNext.CompareAndSwap(true, false) {
 		return store.Result{}, store.ErrUnavailable
 	}
 	return r, err
@@ -276,11 +277,11 @@ func (d *deaf) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 
 // A write with an unknown outcome is reported as such. It is not retried, and not checked against the stored object,
 // which may be its own result.
-func TestAWriteOfUnknownOutcomeIsToldAsThat(t *testing.T) {
+func TestUnknownWriteOutcomesAreReported(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)
-	d := &deaf{Store: inner}
-	maps := kubernetes.NewForConfigOrDie(serve(t, d).as(certs.Admin())).CoreV1().ConfigMaps("default")
+	d := &lossyStore{Store: inner}
+	maps := kubernetes.NewForConfigOrDie(serveCluster(t, d).configFor(certs.Admin())).CoreV1().ConfigMaps("default")
 	ctx := context.Background()
 	m, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 	if err != nil {
@@ -302,54 +303,54 @@ func TestAWriteOfUnknownOutcomeIsToldAsThat(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d.now.Store(true)
+		d.losesNext.Store(true)
 		if err := write(); !apierrors.IsTimeout(err) {
 			t.Errorf("%s: %v, want that it timed out", name, err)
 		}
 	}
 }
 
-// busy is a store that, on demand, delays reads of its revision.
-type busy struct {
+// slowStore is a store that, on demand, delays reads of its revision.
+type slowStore struct {
 	store.Store
-	held  atomic.Bool
-	asked chan struct{}
-	free  chan struct{}
+	isHeld    atomic.Bool
+	requested chan struct{}
+	released  chan struct{}
 }
 
-func (b *busy) Revision(ctx context.Context) (int64, error) {
-	if b.held.Load() {
-		b.asked <- struct{}{}
-		<-b.free
+func (b *slowStore) Revision(ctx context.Context) (int64, error) {
+	if b.isHeld.Load() {
+		b.requested <- struct{}{}
+		<-b.released
 	}
 	return b.Store.Revision(ctx)
 }
 
 // A read that arrived before the server stops is answered, even if another server writes meanwhile. The cache must
 // remain current until the last response. Otherwise the read would wait until its timeout.
-func TestAReadThatCameBeforeAStopIsAnswered(t *testing.T) {
+func TestReadsBeforeShutdownAreAnswered(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	held := &busy{Store: s, asked: make(chan struct{}, 100), free: make(chan struct{})}
-	stopping := serve(t, held)
-	client := kubernetes.NewForConfigOrDie(stopping.as(certs.SuperAdmin()))
+	held := &slowStore{Store: s, requested: make(chan struct{}, 100), released: make(chan struct{})}
+	stopping := serveCluster(t, held)
+	client := kubernetes.NewForConfigOrDie(stopping.configFor(certs.SuperAdmin()))
 	ctx := context.Background()
 	if _, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	held.held.Store(true)
+	held.isHeld.Store(true)
 	read := make(chan error, 1)
 	go func() {
 		_, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
 		read <- err
 	}()
-	<-held.asked
+	<-held.requested
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		stopping.stop()
 	}()
-	wait(t, func() error {
+	waitUntil(t, func() error {
 		conn, err := net.Dial("tcp", stopping.addr)
 		if err == nil {
 			_ = conn.Close()
@@ -360,8 +361,8 @@ func TestAReadThatCameBeforeAStopIsAnswered(t *testing.T) {
 	if _, err := s.Commit(ctx, store.Txn{Puts: []store.Put{{Key: "/registry/configmaps/default/late", Value: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"late","namespace":"default"}}`)}}}); err != nil {
 		t.Fatal(err)
 	}
-	held.held.Store(false)
-	close(held.free)
+	held.isHeld.Store(false)
+	close(held.released)
 	if err := <-read; err != nil {
 		t.Errorf("the read: %v", err)
 	}

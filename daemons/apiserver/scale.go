@@ -20,13 +20,13 @@ import (
 
 var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 
-// scale reads and sets an object's replicas through a Scale, for any kind that has that subresource.
-func (s *Server) scale(q *request) error {
+// serveScale reads and sets an object's replicas through a Scale, for any kind that has that subresource.
+func (s *Server) serveScale(q *request) error {
 	if q.Verb == "get" {
-		if _, err := s.fresh(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
+		if _, err := s.waitForVersion(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
 			return err
 		}
-		e, err := q.live()
+		e, err := q.liveEntry()
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (s *Server) scale(q *request) error {
 
 // writeScaleOf answers with the scale of an object.
 func writeScaleOf(q *request, e *cache.Entry) error {
-	e, err := e.In(q.http.Context(), q.served.Kind)
+	e, err := e.ConvertTo(q.http.Context(), q.served.Kind)
 	if err != nil {
 		return err
 	}
@@ -86,13 +86,13 @@ var scaleColumns = []metav1.TableColumnDefinition{
 	}, {Name: "Desired", Type: "integer"}, {Name: "Available", Type: "integer"}, {Name: "Age", Type: "string"},
 }
 
-func scaled(
+func applyScale(
 	q *request,
 	live runtime.Object,
 	next func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error),
 ) (runtime.Object, error) {
 	if live == nil {
-		return nil, apierrors.NewNotFound(q.gr(), q.Name)
+		return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
 	}
 	was, err := scaleOf(q, live)
 	if err != nil {
@@ -106,7 +106,7 @@ func scaled(
 		return nil, err
 	}
 	if scale.UID != "" && scale.UID != was.UID {
-		return nil, apierrors.NewConflict(q.gr(), q.Name, uidConflict(scale.UID, was.UID))
+		return nil, apierrors.NewConflict(q.groupResource(), q.Name, uidConflict(scale.UID, was.UID))
 	}
 	if scale.Spec.Replicas < 0 {
 		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), q.Name, field.ErrorList{
@@ -144,11 +144,11 @@ func (w *write) sentScale() (func(live runtime.Object) (runtime.Object, error), 
 	if err := w.s.decode(w.q, scaleKind, sent); err != nil {
 		return nil, err
 	}
-	if err := place(w.q, sent); err != nil {
+	if err := setNameAndNamespace(w.q, sent); err != nil {
 		return nil, err
 	}
 	return func(live runtime.Object) (runtime.Object, error) {
-		return scaled(w.q, live, func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return sent, nil })
+		return applyScale(w.q, live, func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return sent, nil })
 	}, nil
 }
 
@@ -161,7 +161,7 @@ func (w *write) patchedScale() (func(live runtime.Object) (runtime.Object, error
 		return nil, err
 	}
 	if patchType == types.ApplyPatchType {
-		declared, err := declared(data)
+		declared, err := decodeDeclared(data)
 		if err != nil {
 			return nil, err
 		}
@@ -177,7 +177,7 @@ func (w *write) patchedScale() (func(live runtime.Object) (runtime.Object, error
 			return nil, err
 		}
 		scale := &autoscalingv1.Scale{}
-		return scale, w.s.fromPatch(q, patchType, data, after, scaleKind, scale, nil)
+		return scale, w.s.decodePatched(q, patchType, data, after, scaleKind, scale, nil)
 	}
-	return func(live runtime.Object) (runtime.Object, error) { return scaled(q, live, next) }, nil
+	return func(live runtime.Object) (runtime.Object, error) { return applyScale(q, live, next) }, nil
 }

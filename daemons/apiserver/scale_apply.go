@@ -23,7 +23,7 @@ func (w *write) mergedScale(
 ) (runtime.Object, error) {
 	q := w.q
 	if live == nil {
-		return nil, apierrors.NewNotFound(q.gr(), q.Name)
+		return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
 	}
 	m, err := meta.Accessor(live)
 	if err != nil {
@@ -41,11 +41,11 @@ func (w *write) mergedScale(
 	if was.ManagedFields, err = account.ToSubresource(); err != nil {
 		return nil, fmt.Errorf("read who manages the replicas: %w", err)
 	}
-	fields, err := w.s.fields.scale()
+	fields, err := w.s.fieldManagers.scale()
 	if err != nil {
 		return nil, err
 	}
-	merged, err := applied(q, fields, was, declared, doubts)
+	merged, err := applyDeclared(q, fields, was, declared, doubts)
 	if err != nil {
 		return nil, err
 	}
@@ -53,14 +53,14 @@ func (w *write) mergedScale(
 	if !ok {
 		return nil, fmt.Errorf("a Scale became a %T", merged)
 	}
-	if err := place(q, scale); err != nil {
+	if err := setNameAndNamespace(q, scale); err != nil {
 		return nil, err
 	}
 	entries, err := account.ToParent(scale.ManagedFields)
 	if err != nil {
 		return nil, fmt.Errorf("write down who manages the replicas: %w", err)
 	}
-	obj, err := scaled(q, live, func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return scale, nil })
+	obj, err := applyScale(q, live, func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return scale, nil })
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (w *write) mergedScale(
 		return nil, err
 	}
 	m.SetManagedFields(entries)
-	w.applied = true
+	w.hasFieldOwners = true
 	return obj, nil
 }
 

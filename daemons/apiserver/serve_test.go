@@ -18,8 +18,8 @@ import (
 	"clusterctl/daemons/store/storetest"
 )
 
-// start serves over a store until the test ends. It returns the client configuration.
-func start(t testing.TB, s store.Store, change func(*apiserver.Options)) *rest.Config {
+// startConfig serves over a store until the test ends. It returns the client configuration.
+func startConfig(t testing.TB, s store.Store, change func(*apiserver.Options)) *rest.Config {
 	t.Helper()
 	_, cfg := startServer(t, s, change)
 	return cfg
@@ -38,7 +38,7 @@ func startServer(t testing.TB, s store.Store, change func(*apiserver.Options)) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.AskOutside(nil)
+	server.AddExternalAdmission(nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
@@ -57,7 +57,7 @@ func startServer(t testing.TB, s store.Store, change func(*apiserver.Options)) (
 		web.Close()
 		own.Close()
 	})
-	wait(t, func() error { return o.Env.Health.Err(true) })
+	waitUntil(t, func() error { return o.Env.Health.Err(true) })
 	return server, &rest.Config{Host: web.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1}
 }
 
@@ -80,9 +80,9 @@ var stores = map[string]func(t testing.TB) store.Store{
 	},
 }
 
-// over runs a test over each of the stores.
-func over(t *testing.T, test func(t *testing.T, cfg *rest.Config)) {
+// overStores runs a test over each of the stores.
+func overStores(t *testing.T, test func(t *testing.T, cfg *rest.Config)) {
 	for name, open := range stores {
-		t.Run(name, func(t *testing.T) { test(t, start(t, open(t), nil)) })
+		t.Run(name, func(t *testing.T) { test(t, startConfig(t, open(t), nil)) })
 	}
 }

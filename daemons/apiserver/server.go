@@ -29,35 +29,35 @@ import (
 
 // Server is an API server. It answers requests as soon as Run has filled its cache.
 type Server struct {
-	o      Options
-	log    *slog.Logger
-	store  store.Store // counts its calls
-	cache  *cache.Cache
-	scheme *runtime.Scheme
+	options Options
+	log     *slog.Logger
+	store   store.Store // counts its calls
+	cache   *cache.Cache
+	scheme  *runtime.Scheme
 
-	serving   atomic.Pointer[offer]
-	described *openapi.Handler // of the built-in kinds
-	own       http.Handler     // health and metrics
-	pages     http.Handler     // pages about the server itself
-	services  *alloc.Services  // nil if no addresses are allocated
-	observed  *observed
-	servers   *cache.Names // lease keys, named by the servers' addresses
-	followed  followed
-	shown     followed // like followed, but includes definitions that could not be served
-	offering  offering
-	inFlight  chan struct{}
-	ledgers   turns // locks for quota checks, by namespace
+	serving              atomic.Pointer[servedKinds]
+	builtInOpenAPI       *openapi.Handler // of the built-in kinds
+	statusHandler        http.Handler     // health and metrics
+	infoHandler          http.Handler     // pages about the server itself
+	services             *alloc.Services  // nil if no addresses are allocated
+	metrics              *serverMetrics
+	serverKeys           *cache.KeySet // lease keys, named by the servers' addresses
+	servedDefinitions    definitionProgress
+	processedDefinitions definitionProgress // like followed, but includes definitions that could not be served
+	kindSources          kindSources
+	inFlight             chan struct{}
+	quotaLocks           namedLocks // locks for quota checks, by namespace
 
-	fields    fieldManagers
-	kubelets  transports
-	plain     *http.Transport // to pods and services
-	reach     *backend.Reach  // to webhooks
-	endStream sync.Once
-	furnished chan struct{} // closed when the default objects of a cluster exist
-	extended  atomic.Bool   // whether custom resources have been served once
-	pasts     chan struct{} // holds a token for each list that reads an old revision from the store
-	room      *flow.Budget  // limits the parts of request bodies
-	shutdown  chan struct{} // closed when watches must end
+	fieldManagers    fieldManagers
+	kubelets         kubeletTransports
+	podTransport     *http.Transport    // to pods and services
+	backends         *backend.Connector // to webhooks
+	shutdownOnce     sync.Once
+	bootstrapDone    chan struct{} // closed when the default objects of a cluster exist
+	definitionsReady atomic.Bool   // whether custom resources have been served once
+	pastSlots        chan struct{} // holds a token for each list that reads an old revision from the store
+	bodyBudget       *flow.Budget  // limits the parts of request bodies
+	shutdown         chan struct{} // closed when watches must end
 }
 
 // New returns a server. Nothing runs until Run is called.
@@ -82,17 +82,17 @@ func New(o Options) (*Server, error) {
 	}
 	counted := newCountedStore(o.Store)
 	s := &Server{
-		o: o, log: o.Env.Log,
+		options: o, log: o.Env.Log,
 		store: counted, cache: cache.New(counted, o.Prefix, o.Kinds, o.Env.Log),
-		scheme:    newScheme(o.Kinds),
-		own:       o.Env.Handler(),
-		pages:     o.Env.Pages(false),
-		pasts:     make(chan struct{}, mostPasts),
-		room:      flow.NewBudget(maxParts, reserveParts),
-		inFlight:  make(chan struct{}, o.MaxInFlight),
-		furnished: make(chan struct{}), shutdown: make(chan struct{}), plain: newPlain(),
+		scheme:        newScheme(o.Kinds),
+		statusHandler: o.Env.Handler(),
+		infoHandler:   o.Env.Pages(false),
+		pastSlots:     make(chan struct{}, maxPastLists),
+		bodyBudget:    flow.NewBudget(maxBodyParts, reservedBodyParts),
+		inFlight:      make(chan struct{}, o.MaxInFlight),
+		bootstrapDone: make(chan struct{}), shutdown: make(chan struct{}), podTransport: newPodTransport(),
 	}
-	counted.resource = resourceOf(s.cache)
+	counted.resource = resourceByKey(s.cache)
 	if len(o.ServiceClusterIPRange) > 0 {
 		services, err := alloc.NewServices(s.cache, o.ServiceClusterIPRange, o.ServiceNodePortRange)
 		if err != nil {
@@ -100,23 +100,23 @@ func New(o Options) (*Server, error) {
 		}
 		s.services = services
 	}
-	s.servers = s.cache.Names(presence)
-	s.offering.changed = make(chan struct{}, 1)
-	s.reach = backend.New(s.Objects())
-	s.fields.init(s)
-	s.described = openapi.New(o.Kinds)
+	s.serverKeys = s.cache.KeySet(leaseKeyPrefix)
+	s.kindSources.changed = make(chan struct{}, 1)
+	s.backends = backend.New(s.Objects())
+	s.fieldManagers.init(s)
+	s.builtInOpenAPI = openapi.New(o.Kinds)
 	s.serveKinds(nil)
 	var err error
-	if s.observed, err = newObserved(s); err != nil {
+	if s.metrics, err = newObserved(s); err != nil {
 		return nil, fmt.Errorf("register the API server's metrics: %w", err)
 	}
 	// The first readiness check cannot pass before Run, so that /readyz never reports ready from a part of the checks.
-	o.Env.Health.Ready("poststarthook/bootstrap", s.bootstrapped)
-	o.Env.Health.Ready("etcd", s.storeWell)
-	o.Env.Health.Ready("informer-sync", s.cache.Ready)
-	o.Env.Health.Ready("crd-informer-synced", s.mayExtend)
-	o.Env.Health.Tell("stored-objects", s.storedReadable)
-	o.Env.Rest.Add(s.cache.Rest)
+	o.Env.Health.AddReady("poststarthook/bootstrap", s.checkBootstrapped)
+	o.Env.Health.AddReady("etcd", s.checkStore)
+	o.Env.Health.AddReady("informer-sync", s.cache.CheckReady)
+	o.Env.Health.AddReady("crd-informer-synced", s.checkDefinitionsServed)
+	o.Env.Health.AddInformational("stored-objects", s.checkStoredReadable)
+	o.Env.IdleTasks.Add(s.cache.CompactLogs)
 	return s, nil
 }
 
@@ -124,9 +124,9 @@ func New(o Options) (*Server, error) {
 // the cache.
 func (s *Server) Objects() api.Objects { return s.cache.Objects() }
 
-// Wire lets f complete the options of a server whose authorizers and plugins need Objects. It must be called before
-// Run.
-func (s *Server) Wire(f func(o *Options)) { f(&s.o) }
+// Configure lets f complete the options of a server whose authorizers and plugins need Objects. It must be called
+// before Run.
+func (s *Server) Configure(f func(o *Options)) { f(&s.options) }
 
 // Run keeps the cache current and runs the server's own tasks, until ctx ends.
 func (s *Server) Run(ctx context.Context) error { return s.RunUntil(ctx, ctx) }
@@ -144,31 +144,31 @@ func (s *Server) RunUntil(asked, drained context.Context) error {
 	})
 	g.Go(func() error {
 		select {
-		case <-s.furnished: // until then the processors have more urgent work
-			s.fields.warm()
+		case <-s.bootstrapDone: // until then the processors have more urgent work
+			s.fieldManagers.loadSchemas()
 		case <-ctx.Done():
 		}
 		return nil
 	})
 	g.Go(func() error { return s.cache.Run(reading) })
 	g.Go(func() error { return s.bootstrap(ctx) })
-	g.Go(func() error { return s.watchStore(ctx) })
+	g.Go(func() error { return s.monitorStore(ctx) })
 	g.Go(func() error { return s.compact(ctx) })
-	g.Go(func() error { return s.extend(ctx) })
-	g.Go(func() error { return s.aggregate(ctx) })
-	if s.o.AdvertiseAddress != "" {
+	g.Go(func() error { return s.serveDefinitions(ctx) })
+	g.Go(func() error { return s.monitorAggregated(ctx) })
+	if s.options.AdvertiseAddress != "" {
 		g.Go(func() error { return s.advertise(ctx) })
 	}
 	if s.services != nil {
 		g.Go(func() error { return s.repairAddresses(ctx) })
 	}
-	for _, task := range s.o.Tasks {
+	for _, task := range s.options.Tasks {
 		g.Go(func() error { return task(ctx, s) })
 	}
 	g.Go(func() error {
 		<-ctx.Done()
 		// Watches end, so that the shutdown does not wait for them.
-		s.endStream.Do(func() { close(s.shutdown) })
+		s.shutdownOnce.Do(func() { close(s.shutdown) })
 		return nil
 	})
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {

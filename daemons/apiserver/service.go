@@ -21,7 +21,7 @@ func (w *write) allocate() error {
 		return nil
 	}
 	old, _ := w.old.(*corev1.Service)
-	return w.s.services.Allocate(svc, old, &w.more)
+	return w.s.services.Allocate(svc, old, &w.claims)
 }
 
 // rangeFinalizer keeps a ServiceCIDR while Services have addresses of it.
@@ -40,15 +40,15 @@ func (s *Server) ensureRange(ctx context.Context) (left, err error) {
 		ObjectMeta: metav1.ObjectMeta{Name: alloc.DefaultRange, Finalizers: []string{rangeFinalizer}},
 		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: s.services.Networks()},
 	}
-	if why, err := s.unreadable(cidr); err != nil || why != nil {
+	if why, err := s.readErrorOf(cidr); err != nil || why != nil {
 		return why, err
 	}
 	if _, err := s.ensure(ctx, cidr); err != nil {
 		return nil, err
 	}
-	q := s.internal(ctx, serviceRanges, "", alloc.DefaultRange)
+	q := s.newInternalRequest(ctx, serviceRanges, "", alloc.DefaultRange)
 	q.Subresource = "status"
-	w := &write{s: s, q: q, manager: manager, subresource: "status", repeats: true}
+	w := &write{s: s, q: q, manager: serverFieldManager, subresource: "status", isFrequent: true}
 	_, err = w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return nil, apierrors.NewNotFound(serviceRanges.GroupResource(), alloc.DefaultRange)

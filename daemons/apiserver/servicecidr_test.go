@@ -17,12 +17,13 @@ import (
 
 // Services get addresses from further ranges while these are ready and not being deleted. Services keep the addresses
 // that they have.
-func TestServiceCIDRsGiveAddresses(t *testing.T) {
+func TestServiceCIDRsProvideAddresses(t *testing.T) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
-			ctx := bounded(t)
+			ctx := timeoutContext(t)
 			client := kubernetes.NewForConfigOrDie(
-				start(t, open(t), func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/28"} }),
+				startConfig(t, open(t),
+					func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/28"} }),
 			)
 			services, ranges := client.CoreV1().Services("default"), client.NetworkingV1().ServiceCIDRs()
 			plain := func(name, ip string) *corev1.Service {
@@ -31,7 +32,7 @@ func TestServiceCIDRsGiveAddresses(t *testing.T) {
 					Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}}},
 				}
 			}
-			wait(t, func() error {
+			waitUntil(t, func() error {
 				r, err := ranges.Get(ctx, "kubernetes", metav1.GetOptions{})
 				if err == nil && len(r.Status.Conditions) == 0 {
 					err = fmt.Errorf("not ready: %v", r.Status)
@@ -82,7 +83,7 @@ func TestServiceCIDRsGiveAddresses(t *testing.T) {
 			}
 			// A range is used as soon as the watch has its Ready condition. The response to the patch does not wait for
 			// that.
-			wait(t, func() error {
+			waitUntil(t, func() error {
 				_, err := services.Create(ctx, plain("asked", "10.9.0.77"), metav1.CreateOptions{})
 				return err
 			})
@@ -106,8 +107,8 @@ func TestServiceCIDRsGiveAddresses(t *testing.T) {
 }
 
 // A deleted claim is restored, so that no other Service gets the address.
-func TestAddressesAreClaimedAgain(t *testing.T) {
-	ctx := bounded(t)
+func TestDeletedAddressClaimsAreRestored(t *testing.T) {
+	ctx := timeoutContext(t)
 	server, cfg := startServer(t, stores["memory"](t), nil)
 	client := kubernetes.NewForConfigOrDie(cfg)
 	svc, err := client.CoreV1().

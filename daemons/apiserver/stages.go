@@ -19,27 +19,27 @@ import (
 
 // stage is one step in handling a request.
 type stage struct {
-	do func(*Server, *request) error
-	// prompt does the same without waiting. It returns false if it would have to wait or if it fails. The request then
+	run func(*Server, *request) error
+	// runFast does the same without waiting. It returns false if it would have to wait or if it fails. The request then
 	// starts again on the ordinary path, so the stage must leave no effects. A stage without prompt sends every request
 	// there.
-	prompt func(*Server, *prompted) bool
-	// taken performs the side effects of the stage, such as a log entry, once all stages have passed without waiting.
-	taken func(*Server, *request)
+	runFast func(*Server, *fastRequest) bool
+	// commit performs the side effects of the stage, such as a log entry, once all stages have passed without waiting.
+	commit func(*Server, *request)
 }
 
 // stages run for every request, in this order, until one of them answers it or fails. Writes have further stages, see
 // write.go. The fast path in prompt.go uses this list, too.
 var stages = []stage{
-	{do: (*Server).identify, prompt: (*Server).identifyPromptly},
-	{do: (*Server).audit, prompt: (*Server).auditPromptly, taken: (*Server).received},
-	{do: (*Server).impersonate, prompt: (*Server).nobodyElse},
-	{do: (*Server).takeTurn, prompt: (*Server).takeTurnPromptly, taken: (*Server).begun},
-	{do: (*Server).authorize, prompt: (*Server).authorizePromptly},
-	{do: (*Server).arrive, prompt: (*Server).isServed},
-	{do: (*Server).negotiate, prompt: (*Server).negotiatePromptly},
-	{do: (*Server).keepBodies, prompt: (*Server).keepBodiesPromptly},
-	{do: (*Server).answer, prompt: (*Server).mayAnswerLater},
+	{run: (*Server).authenticate, runFast: (*Server).authenticateFast},
+	{run: (*Server).startAudit, runFast: (*Server).auditFast, commit: (*Server).recordReceived},
+	{run: (*Server).impersonate, runFast: (*Server).hasNoImpersonation},
+	{run: (*Server).acquireSeats, runFast: (*Server).acquireSeatsFast, commit: (*Server).commitSeats},
+	{run: (*Server).authorize, runFast: (*Server).authorizeFast},
+	{run: (*Server).waitForDefinition, runFast: (*Server).isServed},
+	{run: (*Server).negotiate, runFast: (*Server).negotiateFast},
+	{run: (*Server).recordBodies, runFast: (*Server).recordBodiesFast},
+	{run: (*Server).handle, runFast: (*Server).canAnswerLater},
 }
 
 // maxBody is the maximum size of a request body, in bytes. It is upstream's limit.
@@ -47,12 +47,12 @@ const maxBody = 3 << 20
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	rec := &recorder{ResponseWriter: w}
-	q := s.read(rec, r)
-	start := s.o.Now()
-	s.observed.begin(q)
-	defer s.observed.done(q, rec, start)
-	defer s.audited(q, rec)
+	rec := &responseRecorder{ResponseWriter: w}
+	q := s.parseRequest(rec, r)
+	start := s.options.Now()
+	s.metrics.recordArrival(q)
+	defer s.metrics.recordDone(q, rec, start)
+	defer s.recordCompleted(q, rec)
 	defer rec.release()
 	defer func() {
 		if p := recover(); p != nil {
@@ -63,16 +63,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	rec.Header().Set("Cache-Control", cacheControl)
-	q.nameForAudit()
+	q.setAuditID()
 	control := http.NewResponseController(w)
 	var refused error
-	if q.long() {
+	if q.isLongRunning() {
 		_ = control.SetReadDeadline(time.Time{}) // not every connection has deadlines
 		_ = control.SetWriteDeadline(time.Time{})
 	} else {
 		var patience time.Duration
-		patience, refused = q.patience(s.o.RequestTimeout)
-		ctx, cancel := q.within(patience, control, rec)
+		patience, refused = q.responseTimeout(s.options.RequestTimeout)
+		ctx, cancel := q.withTimeout(patience, control, rec)
 		defer cancel()
 		if q.aggregated == nil {
 			_ = control.SetReadDeadline(start.Add(patience))
@@ -82,15 +82,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.http.Body = http.MaxBytesReader(rec, r.Body, maxBody)
 	}
 	defer func() {
-		if q.over != nil {
-			q.over()
+		if q.onEnd != nil {
+			q.onEnd()
 		}
 	}()
 	if refused != nil {
-		s.fail(q, refused)
+		s.writeError(q, refused)
 		return
 	}
-	if q.endless() {
+	if q.isIncompletePath() {
 		http.Error(
 			rec,
 			fmt.Sprintf(
@@ -104,21 +104,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for _, stage := range stages {
-		if err := stage.do(s, q); errors.Is(err, errAnswered) {
+		if err := stage.run(s, q); errors.Is(err, errAnswered) {
 			break
 		} else if err != nil {
-			s.fail(q, err)
+			s.writeError(q, err)
 			break
 		}
 	}
 }
 
-// within limits the time of a request. If the request is passed on to an aggregated server and becomes a stream, q.last
-// lifts the limits and returns the request's seats.
-func (q *request) within(
+// withTimeout limits the time of a request. If the request is passed on to an aggregated server and becomes a stream,
+// q.last lifts the limits and returns the request's seats.
+func (q *request) withTimeout(
 	patience time.Duration,
 	control *http.ResponseController,
-	rec *recorder,
+	rec *responseRecorder,
 ) (context.Context, context.CancelFunc) {
 	if q.aggregated == nil {
 		return context.WithTimeout(q.http.Context(), patience)
@@ -129,11 +129,11 @@ func (q *request) within(
 		// Cancel first. An expired read deadline ends the requests of the connection as if their clients had left.
 		_ = control.SetReadDeadline(time.Now())
 	})
-	q.last = func() {
+	q.becomeStream = func() {
 		if !timer.Stop() {
 			return // the time limit has been reached
 		}
-		q.lasts = true
+		q.isStream = true
 		_ = control.SetReadDeadline(time.Time{}) // not every connection has deadlines
 		_ = control.SetWriteDeadline(time.Time{})
 		rec.release()
@@ -145,9 +145,9 @@ func (q *request) within(
 const cacheControl = "no-cache, private"
 
 // panicked answers a request whose handler panicked.
-func (s *Server) panicked(q *request, rec *recorder, reason any) {
-	if q.trail != nil {
-		q.trail.panicked = true
+func (s *Server) panicked(q *request, rec *responseRecorder, reason any) {
+	if q.auditRecord != nil {
+		q.auditRecord.hasPanicked = true
 	}
 	s.log.Error(
 		"a request failed in an unexpected way",
@@ -161,42 +161,44 @@ func (s *Server) panicked(q *request, rec *recorder, reason any) {
 		string(debug.Stack()),
 	)
 	if rec.code == 0 {
-		s.fail(q, apierrors.NewInternalError(errors.New("this request caused the server to fail; its log says more")))
+		s.writeError(q, apierrors.NewInternalError(errors.New("this request caused the server to fail; its log says "+
+			"more")))
 	}
 }
 
 // errAnswered ends the stages of a request that has been answered.
 var errAnswered = errors.New("answered")
 
-// identify authenticates the request.
-func (s *Server) identify(q *request) error {
-	user, ok, err := s.known(q.http)
+// authenticate authenticates the request.
+func (s *Server) authenticate(q *request) error {
+	user, ok, err := s.lookupUser(q.http)
 	if err != nil {
 		s.log.Debug("credentials refused", "path", q.Path, "err", err)
-		s.unknown(q)
+		s.recordUnauthenticated(q)
 		return apierrors.NewUnauthorized("Unauthorized")
 	}
 	if ok {
 		q.user = user
-		run.VisitorOf(q.http.Context()).Identify()
-		if s.o.While != nil && (q.long() || q.upgrades()) {
+		run.ConnOf(q.http.Context()).Identify()
+		if s.options.UntilRevoked != nil && (q.isLongRunning() || q.canUpgrade()) {
 			var ctx context.Context
-			ctx, q.over = s.o.While(q.http.Context(), q.http, user)
+			ctx, q.onEnd = s.options.UntilRevoked(q.http.Context(), q.http, user)
 			q.http = q.http.WithContext(ctx)
 		}
 		return nil
 	}
 	q.user = api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}
-	if len(s.o.Authenticators) == 0 || s.o.Anonymous != nil && s.o.Anonymous(q.Path, anonymousMay(q.Path)) {
+	if len(s.options.Authenticators) == 0 || s.options.Anonymous != nil &&
+		s.options.Anonymous(q.Path, isAnonymousPath(q.Path)) {
 		return nil
 	}
-	s.unknown(q)
+	s.recordUnauthenticated(q)
 	return apierrors.NewUnauthorized("Unauthorized")
 }
 
-// known returns the user of a request's credentials. It returns false without credentials.
-func (s *Server) known(r *http.Request) (api.User, bool, error) {
-	for _, a := range s.o.Authenticators {
+// lookupUser returns the user of a request's credentials. It returns false without credentials.
+func (s *Server) lookupUser(r *http.Request) (api.User, bool, error) {
+	for _, a := range s.options.Authenticators {
 		user, ok, err := a.Authenticate(r)
 		if err != nil {
 			return api.User{}, false, err
@@ -204,25 +206,25 @@ func (s *Server) known(r *http.Request) (api.User, bool, error) {
 		if !ok {
 			continue
 		}
-		return withAuthenticated(user), true, nil
+		return withAuthenticatedGroup(user), true, nil
 	}
 	return api.User{}, false, nil
 }
 
-// withAuthenticated adds the group of all authenticated users.
-func withAuthenticated(user api.User) api.User {
+// withAuthenticatedGroup adds the group of all authenticated users.
+func withAuthenticatedGroup(user api.User) api.User {
 	if !user.InGroup(api.GroupAuthenticated) && user.Name != api.Anonymous {
 		user.Groups = append(user.Groups[:len(user.Groups):len(user.Groups)], api.GroupAuthenticated)
 	}
 	return user
 }
 
-// anonymousMay reports whether a path needs no credentials by default.
-func anonymousMay(path string) bool {
-	return isHealth(path) || path == "/version" || path == "/version/"
+// isAnonymousPath reports whether a path needs no credentials by default.
+func isAnonymousPath(path string) bool {
+	return isHealthPath(path) || path == "/version" || path == "/version/"
 }
 
-func isHealth(path string) bool {
+func isHealthPath(path string) bool {
 	for _, p := range []string{"/livez", "/readyz", "/healthz"} {
 		if path == p || strings.HasPrefix(path, p+"/") && !strings.Contains(path, "/..") {
 			return true
@@ -233,38 +235,38 @@ func isHealth(path string) bool {
 
 // authorize checks whether the user may perform the request.
 func (s *Server) authorize(q *request) error {
-	if len(s.o.Authorizers) == 0 || anonymousMay(q.Path) && (q.Verb == "get" || isHealth(q.Path)) {
+	if len(s.options.Authorizers) == 0 || isAnonymousPath(q.Path) && (q.Verb == "get" || isHealthPath(q.Path)) {
 		return nil
 	}
-	why, err := s.decided(q.http.Context(), q.user, q.Request)
-	if apierrors.IsForbidden(err) && !s.isFurnished() {
+	why, err := s.authorizeWithReason(q.http.Context(), q.user, q.Request)
+	if apierrors.IsForbidden(err) && !s.isBootstrapped() {
 		// A new cluster has no roles yet. Its daemons, started together with this server, would take the refusal as
 		// final and retry only seconds later.
-		wait, cancel := context.WithTimeout(q.http.Context(), furnishing)
+		wait, cancel := context.WithTimeout(q.http.Context(), bootstrapWait)
 		defer cancel()
 		select {
-		case <-s.furnished:
-			why, err = s.decided(q.http.Context(), q.user, q.Request)
+		case <-s.bootstrapDone:
+			why, err = s.authorizeWithReason(q.http.Context(), q.user, q.Request)
 		case <-wait.Done():
 		}
 	}
-	q.trail.authorized(why, err)
+	q.auditRecord.setAuthorization(why, err)
 	return err
 }
 
-// furnishing is how long a forbidden request waits for the default objects, such as RBAC roles, to be created.
-const furnishing = 5 * time.Second
+// bootstrapWait is how long a forbidden request waits for the default objects, such as RBAC roles, to be created.
+const bootstrapWait = 5 * time.Second
 
-// allowed returns nil if the user may perform the request, and otherwise the error to answer with.
-func (s *Server) allowed(ctx context.Context, user api.User, r api.Request) error {
-	_, err := s.decided(ctx, user, r)
+// authorizeUser returns nil if the user may perform the request, and otherwise the error to answer with.
+func (s *Server) authorizeUser(ctx context.Context, user api.User, r api.Request) error {
+	_, err := s.authorizeWithReason(ctx, user, r)
 	return err
 }
 
-// decided is like allowed, and also returns the reason.
-func (s *Server) decided(ctx context.Context, user api.User, r api.Request) (why string, err error) {
+// authorizeWithReason is like allowed, and also returns the reason.
+func (s *Server) authorizeWithReason(ctx context.Context, user api.User, r api.Request) (why string, err error) {
 	var reasons []string
-	for _, a := range s.o.Authorizers {
+	for _, a := range s.options.Authorizers {
 		decision, reason, err := a.Authorize(ctx, user, r)
 		switch {
 		case err != nil:
@@ -306,8 +308,8 @@ func forbidden(user api.User, r api.Request, reason string) error {
 
 // negotiate chooses the media type of the response.
 func (s *Server) negotiate(q *request) error {
-	s.observed.pass(q)
-	if !q.Resource || !q.known {
+	s.metrics.recordAuthorized(q)
+	if !q.Resource || !q.isServed {
 		return nil
 	}
 	switch q.Subresource {
@@ -325,43 +327,43 @@ func (s *Server) negotiate(q *request) error {
 	return q.tableOptions()
 }
 
-// answer passes the request to its handler.
-func (s *Server) answer(q *request) error {
+// handle passes the request to its handler.
+func (s *Server) handle(q *request) error {
 	serving := s.serving.Load()
 	if !q.Resource && q.aggregated == nil {
-		q.aggregated = serving.document(
+		q.aggregated = serving.serverOfDocument(
 			q.Path,
 		) // an aggregated server may have taken over the path since the request was parsed
 	}
 	switch {
-	case q.Resource && q.known:
+	case q.Resource && q.isServed:
 		return s.serveResource(q)
 	case q.aggregated != nil:
-		return s.passOn(q)
-	case q.http.Method != http.MethodGet && serving.getOnly(q.Path):
+		return s.proxyToAggregated(q)
+	case q.http.Method != http.MethodGet && serving.isGetOnly(q.Path):
 		return methodNotAllowed(q)
-	case serving.discovery.Knows(q.Path):
+	case serving.discovery.Has(q.Path):
 		serving.discovery.ServeHTTP(q.w, q.http)
 	case strings.HasPrefix(q.Path, "/openapi/"):
 		serving.openapi.ServeHTTP(q.w, q.http)
 	case q.Path == "/version", q.Path == "/version/":
 		return writeVersion(q)
-	case isHealth(q.Path):
-		s.own.ServeHTTP(q.w, s.withReasons(q))
+	case isHealthPath(q.Path):
+		s.statusHandler.ServeHTTP(q.w, s.withReasons(q))
 	case q.Path == "/metrics", q.Path == "/metrics/slis":
-		s.own.ServeHTTP(q.w, q.http)
-	case strings.HasPrefix(q.Path, flow.DebugPath) && s.o.Flow != nil:
-		s.o.Flow.ServeHTTP(q.w, q.http)
+		s.statusHandler.ServeHTTP(q.w, q.http)
+	case strings.HasPrefix(q.Path, flow.DebugPath) && s.options.Flow != nil:
+		s.options.Flow.ServeHTTP(q.w, q.http)
 	case q.Path == "/statusz", q.Path == "/flagz":
-		s.pages.ServeHTTP(q.w, q.http)
-	case strings.HasPrefix(q.Path, "/debug/pprof/") && s.o.Profiling:
-		profile(q)
-	case s.o.TokenKeys != nil && (q.Path == "/.well-known/openid-configuration" || q.Path == "/openid/v1/jwks"):
-		s.o.TokenKeys.ServeHTTP(q.w, q.http)
+		s.infoHandler.ServeHTTP(q.w, q.http)
+	case strings.HasPrefix(q.Path, "/debug/pprof/") && s.options.Profiling:
+		serveProfile(q)
+	case s.options.TokenKeys != nil && (q.Path == "/.well-known/openid-configuration" || q.Path == "/openid/v1/jwks"):
+		s.options.TokenKeys.ServeHTTP(q.w, q.http)
 	case q.Path == "/":
 		return s.writePaths(q)
 	default:
-		return nothingAt(q)
+		return serveNotFound(q)
 	}
 	return nil
 }

@@ -15,18 +15,18 @@ import (
 // how they work.
 func (s *Server) subresources() map[string]func(*request) error {
 	return map[string]func(*request) error{
-		"binding":             s.bind,
+		"binding":             s.createPodBinding,
 		"eviction":            s.evict,
-		"token":               s.token,
-		"approval":            s.object,
+		"token":               s.createToken,
+		"approval":            s.serveObjectSubresource,
 		"finalize":            s.finalize,
-		"ephemeralcontainers": s.partial(ephemeralContainers),
-		"resize":              s.partial(resizes),
+		"ephemeralcontainers": s.servePartSubresource(copyEphemeralContainers),
+		"resize":              s.servePartSubresource(copyResize),
 		"log":                 s.kubeletStream,
 		"exec":                s.kubeletStream,
 		"attach":              s.kubeletStream,
 		"portforward":         s.kubeletStream,
-		"proxy":               s.proxy,
+		"proxy":               s.serveProxy,
 	}
 }
 
@@ -36,9 +36,9 @@ func (s *Server) serveSubresource(q *request) error {
 	}
 	switch {
 	case q.Subresource == "status" && q.served.Status != nil:
-		return s.object(q)
+		return s.serveObjectSubresource(q)
 	case q.Subresource == "scale" && q.served.Scale != nil:
-		return s.scale(q)
+		return s.serveScale(q)
 	case slices.Contains(q.served.Subresources, q.Subresource):
 		if handle := s.subresources()[q.Subresource]; handle != nil {
 			return handle(q)
@@ -47,8 +47,8 @@ func (s *Server) serveSubresource(q *request) error {
 	return pageNotFound()
 }
 
-// object serves a subresource that reads and writes the whole object, under rules of its own.
-func (s *Server) object(q *request) error {
+// serveObjectSubresource serves a subresource that reads and writes the whole object, under rules of its own.
+func (s *Server) serveObjectSubresource(q *request) error {
 	switch q.Verb {
 	case "get":
 		return s.get(q)
@@ -69,8 +69,9 @@ func addSubresourceTypes(scheme *runtime.Scheme) {
 	}
 }
 
-// partial serves a subresource that changes a part of the object. take copies that part to the stored object.
-func (s *Server) partial(take func(to, from runtime.Object)) func(*request) error {
+// servePartSubresource serves a subresource that changes a part of the object. take copies that part to the stored
+// object.
+func (s *Server) servePartSubresource(take func(to, from runtime.Object)) func(*request) error {
 	return func(q *request) error {
 		if q.Verb == "get" {
 			return s.get(q)
@@ -82,13 +83,13 @@ func (s *Server) partial(take func(to, from runtime.Object)) func(*request) erro
 		if err != nil {
 			return err
 		}
-		next, err := s.sentOrPatched(w)
+		next, err := s.changeFromRequest(w)
 		if err != nil {
 			return err
 		}
 		e, err := w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) {
 			if live == nil {
-				return nil, apierrors.NewNotFound(q.gr(), q.Name)
+				return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
 			}
 			sent, err := next(live)
 			if err != nil {
@@ -105,17 +106,17 @@ func (s *Server) partial(take func(to, from runtime.Object)) func(*request) erro
 	}
 }
 
-// sentOrPatched returns a function that returns the live object as a PUT or PATCH changes it.
-func (s *Server) sentOrPatched(w *write) (func(live runtime.Object) (runtime.Object, error), error) {
+// changeFromRequest returns a function that returns the live object as a PUT or PATCH changes it.
+func (s *Server) changeFromRequest(w *write) (func(live runtime.Object) (runtime.Object, error), error) {
 	q := w.q
 	if q.Verb == "patch" {
 		patchType, data, _, err := readPatch(q)
 		if err != nil {
 			return nil, err
 		}
-		return func(live runtime.Object) (runtime.Object, error) { return w.patched(live, patchType, data) }, nil
+		return func(live runtime.Object) (runtime.Object, error) { return w.patchObject(live, patchType, data) }, nil
 	}
-	obj, err := s.sent(q)
+	obj, err := s.decodeSent(q)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (s *Server) sentOrPatched(w *write) (func(live runtime.Object) (runtime.Obj
 	}, nil
 }
 
-func ephemeralContainers(to, from runtime.Object) {
+func copyEphemeralContainers(to, from runtime.Object) {
 	pod, ok := to.(*corev1.Pod)
 	sent, also := from.(*corev1.Pod)
 	if ok && also {
@@ -140,7 +141,7 @@ func ephemeralContainers(to, from runtime.Object) {
 	}
 }
 
-func resizes(to, from runtime.Object) {
+func copyResize(to, from runtime.Object) {
 	pod, ok := to.(*corev1.Pod)
 	sent, also := from.(*corev1.Pod)
 	if !ok || !also {
@@ -149,12 +150,12 @@ func resizes(to, from runtime.Object) {
 	pod.Spec = sent.DeepCopy().Spec // validation refuses other changes than sizes, instead of ignoring them
 }
 
-// token issues a token for a service account.
-func (s *Server) token(q *request) error {
-	if q.Verb != "create" || s.o.Token == nil {
+// createToken issues a token for a service account.
+func (s *Server) createToken(q *request) error {
+	if q.Verb != "create" || s.options.Token == nil {
 		return methodNotAllowed(q)
 	}
-	return s.issue(q)
+	return s.issueToken(q)
 }
 
 // finalize updates a namespace's spec.finalizers, which keep it until it is empty.
@@ -162,7 +163,7 @@ func (s *Server) finalize(q *request) error {
 	if q.Verb != "update" {
 		return methodNotAllowed(q)
 	}
-	return s.partial(func(to, from runtime.Object) {
+	return s.servePartSubresource(func(to, from runtime.Object) {
 		ns, ok := to.(*corev1.Namespace)
 		sent, also := from.(*corev1.Namespace)
 		if ok && also {

@@ -12,12 +12,12 @@ import (
 
 // labelSecret sets a label on a Secret, if the Secret exists.
 func (s *Server) labelSecret(ctx context.Context, namespace, name, key, value string) error {
-	q := s.internal(ctx, corev1.SchemeGroupVersion.WithResource("secrets"), namespace, name)
-	w := &write{s: s, q: q, manager: manager}
+	q := s.newInternalRequest(ctx, corev1.SchemeGroupVersion.WithResource("secrets"), namespace, name)
+	w := &write{s: s, q: q, manager: serverFieldManager}
 	_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 		stored, ok := live.(*corev1.Secret)
 		if !ok {
-			return nil, apierrors.NewNotFound(q.gr(), name)
+			return nil, apierrors.NewNotFound(q.groupResource(), name)
 		}
 		next := stored.DeepCopy()
 		if next.Labels == nil {
@@ -32,8 +32,8 @@ func (s *Server) labelSecret(ctx context.Context, namespace, name, key, value st
 	return err
 }
 
-// issue answers serviceaccounts/token with a token of the service account.
-func (s *Server) issue(q *request) error {
+// issueToken answers serviceaccounts/token with a token of the service account.
+func (s *Server) issueToken(q *request) error {
 	if err := q.writeOptions(); err != nil {
 		return err
 	}
@@ -42,16 +42,16 @@ func (s *Server) issue(q *request) error {
 	if err := s.decode(q, kind, t); err != nil {
 		return err
 	}
-	if err := inNamespace(q, t); err != nil {
+	if err := setNamespace(q, t); err != nil {
 		return err
 	}
-	if _, err := s.fresh(q.http.Context(), ""); err != nil {
+	if _, err := s.waitForVersion(q.http.Context(), ""); err != nil {
 		return err
 	}
-	if err := s.present(q, "CREATE", kind, t, false); err != nil {
+	if err := s.admitSubresource(q, "CREATE", kind, t, false); err != nil {
 		return err
 	}
-	answer, err := s.o.Token(q.http.Context(), q.user, q.Namespace, q.Name, t)
+	answer, err := s.options.Token(q.http.Context(), q.user, q.Namespace, q.Name, t)
 	if err != nil {
 		return err
 	}

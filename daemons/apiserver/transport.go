@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// transports holds the transports to kubelets, by node. Each verifies that the certificate is for its node.
-type transports struct {
+// kubeletTransports holds the transports to kubelets, by node. Each verifies that the certificate is for its node.
+type kubeletTransports struct {
 	mu     sync.Mutex
 	byNode map[string]*http.Transport
 }
@@ -22,7 +22,8 @@ type transports struct {
 // maxTransports is how many nodes' transports are kept.
 const maxTransports = 256
 
-func (t *transports) of(config *tls.Config, roots func() *x509.CertPool, node string) http.RoundTripper {
+func (t *kubeletTransports) transportOf(config *tls.Config, roots func() *x509.CertPool,
+	node string) http.RoundTripper {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if have := t.byNode[node]; have != nil {
@@ -39,7 +40,7 @@ func (t *transports) of(config *tls.Config, roots func() *x509.CertPool, node st
 	own.ServerName = node
 	made := newTransport(own)
 	if roots != nil {
-		made.DialTLSContext = dialJudging(made.DialContext, own, roots)
+		made.DialTLSContext = dialVerified(made.DialContext, own, roots)
 	}
 	if t.byNode == nil {
 		t.byNode = map[string]*http.Transport{}
@@ -48,9 +49,9 @@ func (t *transports) of(config *tls.Config, roots func() *x509.CertPool, node st
 	return made
 }
 
-// dialJudging returns a function that connects and verifies the server with the current authorities. A transport
+// dialVerified returns a function that connects and verifies the server with the current authorities. A transport
 // outlives them, so it cannot hold them itself.
-func dialJudging(
+func dialVerified(
 	dial func(ctx context.Context, network, addr string) (net.Conn, error),
 	config *tls.Config,
 	roots func() *x509.CertPool,

@@ -10,15 +10,15 @@ import (
 
 // A kubelet's certificate is verified with the authorities at the time of the connection, and for its node's name.
 // Proves S12.
-func TestAKubeletIsJudgedByTheAuthoritiesOfTheTime(t *testing.T) {
+func TestKubeletsAreVerifiedWithCurrentAuthorities(t *testing.T) {
 	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer kubelet.Close()
 	none, right := x509.NewCertPool(), x509.NewCertPool()
 	right.AddCert(kubelet.Certificate())
 	trusted := none
-	var all transports
+	var all kubeletTransports
 	ask := func(node string) error {
-		answer, err := (&http.Client{Transport: all.of(&tls.Config{RootCAs: none},
+		answer, err := (&http.Client{Transport: all.transportOf(&tls.Config{RootCAs: none},
 			func() *x509.CertPool { return trusted }, node)}).Get(
 			kubelet.URL,
 		)

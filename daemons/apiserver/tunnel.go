@@ -24,17 +24,18 @@ import (
 
 // wantsTunnel reports whether a client wants to forward ports over SPDY inside a WebSocket.
 func wantsTunnel(r *http.Request) bool {
-	return wsstream.IsWebSocketRequest(r) && slices.Contains(offered(r), protocol.WebsocketsSPDYTunnelingPortForwardV1)
+	return wsstream.IsWebSocketRequest(r) &&
+		slices.Contains(offeredProtocols(r), protocol.WebsocketsSPDYTunnelingPortForwardV1)
 }
 
 // tunnel connects a client's SPDY inside a WebSocket with the kubelet's plain SPDY.
 func (s *Server) tunnel(q *request, target *url.URL, transport http.RoundTripper) error {
-	code, err := s.tunnelled(q, target, transport)
-	s.observed.tunnelled.WithLabelValues(strconv.Itoa(code)).Inc()
+	code, err := s.runTunnel(q, target, transport)
+	s.metrics.tunnelled.WithLabelValues(strconv.Itoa(code)).Inc()
 	return err
 }
 
-func (s *Server) tunnelled(q *request, target *url.URL, transport http.RoundTripper) (int, error) {
+func (s *Server) runTunnel(q *request, target *url.URL, transport http.RoundTripper) (int, error) {
 	out, err := http.NewRequestWithContext(q.http.Context(), http.MethodPost, target.String(), nil)
 	if err != nil {
 		return http.StatusInternalServerError, apierrors.NewInternalError(err)
@@ -50,7 +51,7 @@ func (s *Server) tunnelled(q *request, target *url.URL, transport http.RoundTrip
 	backend, ok := answer.Body.(io.ReadWriteCloser)
 	if answer.StatusCode != http.StatusSwitchingProtocols || !ok {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
-		st := apierrors.NewGenericServerResponse(answer.StatusCode, "create", q.gr(), q.Name, "", 0, true)
+		st := apierrors.NewGenericServerResponse(answer.StatusCode, "create", q.groupResource(), q.Name, "", 0, true)
 		st.ErrStatus.Message = strings.TrimSpace(string(text))
 		return answer.StatusCode, st
 	}

@@ -20,33 +20,33 @@ import (
 // An object that is stored but cannot be read is not treated as missing. A request for it fails with the reason, and so
 // does a list that might include it. Writes whose admission depends on it are refused.
 
-// live returns the object that a request names, from the cache.
-func (q *request) live() (*cache.Entry, error) {
-	if err := q.cache.Unread(q.key()); err != nil {
+// liveEntry returns the object that a request names, from the cache.
+func (q *request) liveEntry() (*cache.Entry, error) {
+	if err := q.cache.ReadError(q.key()); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
 	e := q.cache.Get(q.key())
 	if e == nil {
-		return nil, apierrors.NewNotFound(q.gr(), q.Name)
+		return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
 	}
 	return e, nil
 }
 
-// mostUnreadable is how many unreadable objects the error of a list names.
-const mostUnreadable = 100
+// maxListedUnreadable is how many unreadable objects the error of a list names.
+const maxListedUnreadable = 100
 
-// complete returns an error if an object that the selection may include cannot be read.
-func (sel *selection) complete(q *request) error {
+// checkReadable returns an error if an object that the selection may include cannot be read.
+func (sel *selection) checkReadable(q *request) error {
 	key := sel.prefix
 	if sel.name != "" && (!q.served.Namespaced || sel.prefix != "") {
 		key += sel.name
 	}
-	all := q.cache.AllUnread(key, mostUnreadable+1)
+	all := q.cache.ReadErrors(key, maxListedUnreadable+1)
 	if len(all) == 0 {
 		return nil
 	}
 	var causes []metav1.StatusCause
-	for _, err := range all[:min(len(all), mostUnreadable)] {
+	for _, err := range all[:min(len(all), maxListedUnreadable)] {
 		cause := metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Message: err.Error()}
 		if why := (*store.Unreadable)(nil); errors.As(err, &why) {
 			cause.Field = why.Key
@@ -54,7 +54,7 @@ func (sel *selection) complete(q *request) error {
 		causes = append(causes, cause)
 	}
 	slices.SortFunc(causes, func(a, b metav1.StatusCause) int { return strings.Compare(a.Field, b.Field) })
-	if len(all) > mostUnreadable {
+	if len(all) > maxListedUnreadable {
 		causes = append(
 			causes,
 			metav1.StatusCause{Type: metav1.CauseTypeTooMany, Message: "too many errors, the list is truncated"},
@@ -68,16 +68,16 @@ func (sel *selection) complete(q *request) error {
 			Name:   "list",
 			Causes: causes,
 		},
-		Message: fmt.Sprintf("failed to read one or more %s from the storage", q.gr()),
+		Message: fmt.Sprintf("failed to read one or more %s from the storage", q.groupResource()),
 	}}
 }
 
-// lost returns why a watch of the selection cannot continue after an event; nil if it can.
-func (sel *selection) lost(q *request, e *cache.Event) error {
+// watchError returns why a watch of the selection cannot continue after an event; nil if it can.
+func (sel *selection) watchError(q *request, e *cache.Event) error {
 	if e.Err == nil || !strings.HasPrefix(e.Prev.Key, sel.prefix) || sel.name != "" && sel.name != e.Prev.Name {
 		return nil
 	}
-	if q.cache.Unread(e.Prev.Key) == nil {
+	if q.cache.ReadError(e.Prev.Key) == nil {
 		return apierrors.NewResourceExpired(
 			fmt.Sprintf("at resource version %d an object could not be read: list again", e.Revision),
 		)
@@ -85,22 +85,22 @@ func (sel *selection) lost(q *request, e *cache.Event) error {
 	return apierrors.NewInternalError(e.Err)
 }
 
-// reliance states that the admission of some writes needs all objects of a resource, or those of the write's namespace,
-// to be readable. Otherwise admission would allow writes that these objects forbid.
-type reliance struct {
-	on  schema.GroupResource
-	key func(a *api.Admission) string // the key or prefix for cache.Resource.Unread; nil means all objects
-	by  func(a *api.Admission) bool
+// readRequirement states that the admission of some writes needs all objects of a resource, or those of the write's
+// namespace, to be readable. Otherwise admission would allow writes that these objects forbid.
+type readRequirement struct {
+	resource schema.GroupResource
+	key      func(a *api.Admission) string // the key or prefix for cache.Resource.Unread; nil means all objects
+	applies  func(a *api.Admission) bool
 }
 
-var reliances = func() []reliance {
-	var list []reliance
+var readRequirements = func() []readRequirement {
+	var list []readRequirement
 	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations",
 		"validatingadmissionpolicies",
 		"validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
 		list = append(
 			list,
-			reliance{
+			readRequirement{
 				schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: resource},
 				nil,
 				func(a *api.Admission) bool { return !match.Exempt(a) },
@@ -123,61 +123,61 @@ var reliances = func() []reliance {
 	}
 	return append(
 		list,
-		reliance{
+		readRequirement{
 			schema.GroupResource{Resource: "namespaces"},
 			func(a *api.Admission) string { return a.Namespace },
 			namespaced,
 		},
-		reliance{schema.GroupResource{Resource: "resourcequotas"}, inside, namespaced},
-		reliance{schema.GroupResource{Resource: "limitranges"}, inside, func(a *api.Admission) bool {
+		readRequirement{schema.GroupResource{Resource: "resourcequotas"}, inside, namespaced},
+		readRequirement{schema.GroupResource{Resource: "limitranges"}, inside, func(a *api.Admission) bool {
 			return namespaced(a) && (a.Resource.Resource == "pods" || a.Resource.Resource == "persistentvolumeclaims")
 		}},
-		reliance{
+		readRequirement{
 			schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"},
 			nil,
 			creates("pods", "priorityclasses.scheduling.k8s.io"),
 		},
-		reliance{
+		readRequirement{
 			schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"},
 			nil,
 			creates("persistentvolumeclaims"),
 		},
-		reliance{
+		readRequirement{
 			schema.GroupResource{Group: "networking.k8s.io", Resource: "ingressclasses"},
 			nil,
 			creates("ingresses.networking.k8s.io"),
 		},
 		// Finalizing a namespace deletes it. It may still hold objects of kinds that are unknown while this object is
 		// unreadable.
-		reliance{definitions.GroupResource(), nil, finalizes},
-		reliance{registrations.GroupResource(), nil, finalizes},
+		readRequirement{definitionsGVR.GroupResource(), nil, finalizes},
+		readRequirement{apiServicesGVR.GroupResource(), nil, finalizes},
 	)
 }()
 
-// reliable refuses a write whose admission depends on objects that cannot be read.
-func (s *Server) reliable(a *api.Admission) error {
+// rejectIfUnreadable refuses a write whose admission depends on objects that cannot be read.
+func (s *Server) rejectIfUnreadable(a *api.Admission) error {
 	if a.Internal {
 		return nil // the server's own writes, which skip webhooks as well
 	}
-	for i := range reliances {
-		r := &reliances[i]
-		resource := s.cache.Resource(r.on)
-		if resource == nil || resource.Unread("") == nil || !r.by(a) {
+	for i := range readRequirements {
+		r := &readRequirements[i]
+		resource := s.cache.Resource(r.resource)
+		if resource == nil || resource.ReadError("") == nil || !r.applies(a) {
 			continue
 		}
 		key := ""
 		if r.key != nil {
 			key = r.key(a)
 		}
-		if err := resource.Unread(key); err != nil {
+		if err := resource.ReadError(key); err != nil {
 			return apierrors.NewInternalError(fmt.Errorf("the write depends on what cannot be read: %w", err))
 		}
 	}
-	return s.countable(a)
+	return s.rejectIfUncountable(a)
 }
 
-// countable refuses a write in a namespace with quotas if the number of its objects is unknown.
-func (s *Server) countable(a *api.Admission) error {
+// rejectIfUncountable refuses a write in a namespace with quotas if the number of its objects is unknown.
+func (s *Server) rejectIfUncountable(a *api.Admission) error {
 	if a.Operation == "DELETE" || a.Operation == "CONNECT" || a.Namespace == "" {
 		return nil
 	}
@@ -185,7 +185,7 @@ func (s *Server) countable(a *api.Admission) error {
 	if resource == nil {
 		return nil
 	}
-	err := resource.Unread(a.Namespace + "/")
+	err := resource.ReadError(a.Namespace + "/")
 	if quotas := s.cache.Resource(schema.GroupResource{Resource: "resourcequotas"}); err != nil && quotas != nil &&
 		quotas.Snapshot().Count(a.Namespace) > 0 {
 		return apierrors.NewInternalError(fmt.Errorf("what the namespace's quotas count cannot be read: %w", err))
@@ -193,16 +193,16 @@ func (s *Server) countable(a *api.Admission) error {
 	return nil
 }
 
-// mostToldUnreadable is how many objects of a resource the health check names.
-const mostToldUnreadable = 10
+// maxReportedUnreadable is how many objects of a resource the health check names.
+const maxReportedUnreadable = 10
 
-// storedReadable is a health check that fails and names the objects that cannot be read. It does not affect readiness,
-// because the other servers cannot read them either.
-func (s *Server) storedReadable() error {
+// checkStoredReadable is a health check that fails and names the objects that cannot be read. It does not affect
+// readiness, because the other servers cannot read them either.
+func (s *Server) checkStoredReadable() error {
 	var found []error
 	for _, r := range s.cache.Resources() {
-		if some := r.AllUnread("", mostToldUnreadable); len(some) > 0 {
-			n, _ := r.CountUnread()
+		if some := r.ReadErrors("", maxReportedUnreadable); len(some) > 0 {
+			n, _ := r.CountUnreadable()
 			found = append(found, fmt.Errorf("%d %s cannot be read: %w", n, r.Kind.GR(), errors.Join(some...)))
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// spoil stores a value at a key that cannot be decoded.
-func spoil(t *testing.T, s store.Store, key, value string) {
+// storeUndecodable stores a value at a key that cannot be decoded.
+func storeUndecodable(t *testing.T, s store.Store, key, value string) {
 	t.Helper()
 	kv, err := s.Get(t.Context(), key)
 	if err != nil {
@@ -37,24 +37,24 @@ func spoil(t *testing.T, s store.Store, key, value string) {
 // Reading an unreadable object by name is an error, and never "not found". It may have been unreadable at the start or
 // have become so.
 // Proves S12.
-func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
+func TestUnreadableObjectsAreNotNotFound(t *testing.T) {
 	for name, before := range map[string]bool{"found at the start": true, "while the server runs": false} {
 		t.Run(name, func(t *testing.T) {
 			s := stores["memory"](t)
 			const key = "/registry/configmaps/default/bad"
 			if before {
-				spoil(t, s, key, "\xff\x00garbage")
+				storeUndecodable(t, s, key, "\xff\x00garbage")
 			}
-			cfg := start(t, s, nil)
+			cfg := startConfig(t, s, nil)
 			const path = "/api/v1/namespaces/default/configmaps"
-			if code, text := ask(t, cfg, "POST", path, `{"metadata":{"name":"good"}}`); code != 201 {
+			if code, text := sendRequest(t, cfg, "POST", path, `{"metadata":{"name":"good"}}`); code != 201 {
 				t.Fatalf("%d %s", code, text)
 			}
 			if !before {
-				if code, text := ask(t, cfg, "POST", path, `{"metadata":{"name":"bad"}}`); code != 201 {
+				if code, text := sendRequest(t, cfg, "POST", path, `{"metadata":{"name":"bad"}}`); code != 201 {
 					t.Fatalf("%d %s", code, text)
 				}
-				spoil(t, s, key, "\xff\x00garbage")
+				storeUndecodable(t, s, key, "\xff\x00garbage")
 			}
 			const corrupt, list = "Internal error occurred: StorageError: corrupt object, Code: 7, Key: /registry/configmaps/default/bad, ", `"reason":"StorageReadError"`
 			for _, c := range []struct {
@@ -89,8 +89,8 @@ func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
 				{"GET", "/metrics", "", 200, `apiserver_storage_unreadable_objects{group="",passing="false",resource="configmaps"} 1`},
 				{"DELETE", path + "/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", 200, `"status":"Success"`},
 			} {
-				wait(t, func() error { // the spoiled value takes a moment to reach the cache
-					if code, text := ask(t, cfg, c.method, c.path, c.body); code != c.code ||
+				waitUntil(t, func() error { // the spoiled value takes a moment to reach the cache
+					if code, text := sendRequest(t, cfg, c.method, c.path, c.body); code != c.code ||
 						!strings.Contains(text, c.want) {
 						return fmt.Errorf(
 							"%s %s: %d, want %d with %s: %.600s",
@@ -105,15 +105,15 @@ func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
 					return nil
 				})
 			}
-			wait(t, func() error {
-				if code, text := ask(t, cfg, "GET", path, ""); code != 200 || !strings.Contains(text, "good") {
+			waitUntil(t, func() error {
+				if code, text := sendRequest(t, cfg, "GET", path, ""); code != 200 || !strings.Contains(text, "good") {
 					return fmt.Errorf("%d %s", code, text)
 				}
 				return nil
 			})
 			for path, want := range map[string]int{path + "/bad": 404, path + "/good": 200,
 				"/readyz/stored-objects": 200} {
-				if code, text := ask(t, cfg, "GET", path, ""); code != want {
+				if code, text := sendRequest(t, cfg, "GET", path, ""); code != want {
 					t.Errorf("%s: %d %s", path, code, text)
 				}
 			}
@@ -124,7 +124,7 @@ func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
 // An object in the usual form with a field of a wrong type is detected when it is first needed. It is never decoded to
 // an object without fields, and all later reads of it fail.
 // Proves S12.
-func TestAFieldOfAnotherTypeIsNoEmptyObject(t *testing.T) {
+func TestObjectsWithWrongFieldTypesAreErrors(t *testing.T) {
 	const spoiled = `{"kind":"%s","apiVersion":"%s","metadata":{"name":"bad","namespace":"default","uid":"1","creationTimestamp":"2026-01-01T00:00:00Z"},%s}`
 	for _, c := range []struct {
 		key, text string
@@ -148,8 +148,8 @@ func TestAFieldOfAnotherTypeIsNoEmptyObject(t *testing.T) {
 		t.Run(c.method+" "+c.path+" "+c.accept, func(t *testing.T) {
 			s := stores["memory"](t)
 			key := "/registry/" + strings.Replace(c.key, "services", "services/specs", 1) + "/default/bad"
-			spoil(t, s, key, c.text)
-			cfg := start(t, s, nil)
+			storeUndecodable(t, s, key, c.text)
+			cfg := startConfig(t, s, nil)
 			client := kubernetes.NewForConfigOrDie(cfg).RESTClient()
 			ask := func(method, path, body, accept string) (int, string) {
 				r := client.Verb(method).RequestURI(path)
@@ -196,7 +196,7 @@ func TestAFieldOfAnotherTypeIsNoEmptyObject(t *testing.T) {
 // A server whose default objects include unreadable ones creates the others and becomes ready. Unreadable roles and
 // flow schemas are counted and named.
 // Proves S12.
-func TestBootstrapGoesOnBesideWhatCannotBeRead(t *testing.T) {
+func TestBootstrapSkipsUnreadableObjects(t *testing.T) {
 	for key, of := range map[string]string{
 		"namespaces/default":     `group="",passing="false",resource="namespaces"`,
 		"namespaces/kube-system": `group="",passing="false",resource="namespaces"`,
@@ -206,24 +206,24 @@ func TestBootstrapGoesOnBesideWhatCannotBeRead(t *testing.T) {
 	} {
 		t.Run(key, func(t *testing.T) {
 			s := stores["memory"](t)
-			spoil(t, s, "/registry/"+key, "nonsense")
-			cfg := serve(t, s).as(certs.Admin()) // returns when it is ready
+			storeUndecodable(t, s, "/registry/"+key, "nonsense")
+			cfg := serveCluster(t, s).configFor(certs.Admin()) // returns when it is ready
 			for path, want := range map[string]string{
 				"/readyz":                            "ok",
 				"/api/v1/namespaces/kube-node-lease": "kube-node-lease",
 				"/apis/rbac.authorization.k8s.io/v1/clusterroles/view": "view",
 			} {
-				if code, text := ask(t, cfg, "GET", path, ""); code != 200 || !strings.Contains(text, want) {
+				if code, text := sendRequest(t, cfg, "GET", path, ""); code != 200 || !strings.Contains(text, want) {
 					t.Errorf("%s: %d %s", path, code, text)
 				}
 			}
-			if _, text := ask(t, cfg, "GET", "/metrics", ""); !strings.Contains(
+			if _, text := sendRequest(t, cfg, "GET", "/metrics", ""); !strings.Contains(
 				text,
 				"apiserver_storage_unreadable_objects{"+of+"} 1",
 			) {
 				t.Errorf("not counted with %s", of)
 			}
-			if code, _ := ask(t, cfg, "GET", "/readyz/stored-objects", ""); code != 500 {
+			if code, _ := sendRequest(t, cfg, "GET", "/readyz/stored-objects", ""); code != 500 {
 				t.Errorf("the health check: %d", code)
 			}
 		})
@@ -232,12 +232,12 @@ func TestBootstrapGoesOnBesideWhatCannotBeRead(t *testing.T) {
 
 // A watch whose object becomes unreadable ends with an error, and never reports a deletion.
 // Proves S12.
-func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
+func TestWatchFailsWhenAnObjectBecomesUnreadable(t *testing.T) {
 	s := stores["memory"](t)
-	client := kubernetes.NewForConfigOrDie(start(t, s, nil)).CoreV1()
+	client := kubernetes.NewForConfigOrDie(startConfig(t, s, nil)).CoreV1()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	pod := podOf("p", "node-1")
+	pod := boundPod("p", "node-1")
 	if _, err := client.Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -255,17 +255,17 @@ func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
 		defer w.Stop()
 		watches[name] = w
 	}
-	spoil(t, s, "/registry/pods/default/p", `{"kind":"Pod"`)
+	storeUndecodable(t, s, "/registry/pods/default/p", `{"kind":"Pod"`)
 	for name, w := range watches {
 		if name == "another's" {
 			continue
 		}
-		if st := lastWord(ctx, t, name, w); st == nil || st.Code != 500 ||
+		if st := endError(ctx, t, name, w); st == nil || st.Code != 500 ||
 			!strings.Contains(st.Message, "corrupt object") {
 			t.Errorf("%s: %+v", name, st)
 		}
 	}
-	if _, err := client.Pods("default").Create(ctx, podOf("q", ""), metav1.CreateOptions{}); err != nil {
+	if _, err := client.Pods("default").Create(ctx, boundPod("q", ""), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if event := <-watches["another's"].ResultChan(); event.Type != watch.Added {
@@ -273,9 +273,9 @@ func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
 	}
 }
 
-// lastWord returns the error with which a watch ends. Before it, only initial events may arrive. It is nil if the watch
+// endError returns the error with which a watch ends. Before it, only initial events may arrive. It is nil if the watch
 // ends without an error, or continues.
-func lastWord(ctx context.Context, t *testing.T, name string, w watch.Interface) *metav1.Status {
+func endError(ctx context.Context, t *testing.T, name string, w watch.Interface) *metav1.Status {
 	t.Helper()
 	for {
 		select {
@@ -294,7 +294,7 @@ func lastWord(ctx context.Context, t *testing.T, name string, w watch.Interface)
 
 // A write that an unreadable policy, webhook, quota or namespace might refuse is not admitted.
 // Proves S12.
-func TestAdmissionFailsClosedWhenWhatItReliesUponCannotBeRead(t *testing.T) {
+func TestAdmissionFailsClosedOnUnreadableObjects(t *testing.T) {
 	const configmaps, kube = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/kube-system/configmaps"
 	for _, c := range []struct {
 		key, path, body string
@@ -310,18 +310,18 @@ func TestAdmissionFailsClosedWhenWhatItReliesUponCannotBeRead(t *testing.T) {
 	} {
 		t.Run(c.key, func(t *testing.T) {
 			s := stores["memory"](t)
-			spoil(t, s, "/registry/"+c.key, "nonsense")
-			cfg := serve(t, s).as(certs.Admin())
-			wait(t, func() error {
-				if code, text := ask(t, cfg, "POST", c.path, c.body); code != 500 ||
+			storeUndecodable(t, s, "/registry/"+c.key, "nonsense")
+			cfg := serveCluster(t, s).configFor(certs.Admin())
+			waitUntil(t, func() error {
+				if code, text := sendRequest(t, cfg, "POST", c.path, c.body); code != 500 ||
 					!strings.Contains(text, "/registry/"+c.key) {
 					return fmt.Errorf("%d %s", code, text)
 				}
 				return nil
 			})
 			if c.elsewhere != "" {
-				wait(t, func() error {
-					if code, text := ask(t, cfg, "POST", c.elsewhere, c.body); code != 201 {
+				waitUntil(t, func() error {
+					if code, text := sendRequest(t, cfg, "POST", c.elsewhere, c.body); code != 201 {
 						return fmt.Errorf("elsewhere: %d %s", code, text)
 					}
 					return nil
@@ -333,36 +333,36 @@ func TestAdmissionFailsClosedWhenWhatItReliesUponCannotBeRead(t *testing.T) {
 
 // Deleting an unreadable object needs a right of its own.
 // Proves S12.
-func TestToDeleteWhatCannotBeReadNeedsItsOwnRight(t *testing.T) {
+func TestDeletingUnreadableObjectsNeedsASpecialRight(t *testing.T) {
 	s := stores["memory"](t)
-	spoil(t, s, "/registry/configmaps/default/bad", "nonsense")
-	c := serve(t, s)
-	admin := c.as(certs.Admin())
+	storeUndecodable(t, s, "/registry/configmaps/default/bad", "nonsense")
+	c := serveCluster(t, s)
+	admin := c.configFor(certs.Admin())
 	for path, body := range map[string]string{
 		"roles":        `{"metadata":{"name":"d"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get","delete"]}]}`,
 		"rolebindings": `{"metadata":{"name":"d"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"d"},"subjects":[{"kind":"User","name":"ann"}]}`,
 	} {
-		if code, text := ask(t, admin, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/"+path,
+		if code, text := sendRequest(t, admin, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/"+path,
 			body); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
 	const path = "/api/v1/namespaces/default/configmaps/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true"
-	ann := c.as(certs.Request{CommonName: "ann"})
-	wait(t, func() error {
-		code, text := ask(t, ann, "DELETE", path, "")
+	ann := c.configFor(certs.Request{CommonName: "ann"})
+	waitUntil(t, func() error {
+		code, text := sendRequest(t, ann, "DELETE", path, "")
 		if code != 403 || !strings.Contains(text, `not permitted to do \"unsafe-delete-ignore-read-errors\"`) {
 			return fmt.Errorf("%d %s", code, text)
 		}
 		return nil
 	})
-	if code, text := ask(t, admin, "DELETE", path, ""); code != 200 {
+	if code, text := sendRequest(t, admin, "DELETE", path, ""); code != 200 {
 		t.Errorf("%d %s", code, text)
 	}
 }
 
-// podOf returns a pod that is bound to a node.
-func podOf(name, node string) *corev1.Pod {
+// boundPod returns a pod that is bound to a node.
+func boundPod(name, node string) *corev1.Pod {
 	p := pod(name)
 	p.Spec.NodeName = node
 	return p
@@ -370,7 +370,7 @@ func podOf(name, node string) *corev1.Pod {
 
 // A value of another kind, or of no kind, is not decoded to an object without fields and without a UID.
 // Proves S12.
-func TestAValueOfAnotherKindIsNoEmptyObject(t *testing.T) {
+func TestStoredValuesOfAnotherKindAreErrors(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":                `{}`,
 		"null":                   `null`,
@@ -382,18 +382,20 @@ func TestAValueOfAnotherKindIsNoEmptyObject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := stores["memory"](t)
 			const key, path = "/registry/configmaps/default/bad", "/api/v1/namespaces/default/configmaps"
-			spoil(t, s, key, text)
-			cfg := start(t, s, nil)
+			storeUndecodable(t, s, key, text)
+			cfg := startConfig(t, s, nil)
 			for path, want := range map[string]string{path + "/bad": key, path: "failed to read one or " +
 				"more", "/readyz/stored-objects": ""} {
-				if code, answer := ask(t, cfg, "GET", path, ""); code != 500 || !strings.Contains(answer, want) {
+				if code, answer := sendRequest(t, cfg, "GET", path, ""); code != 500 ||
+					!strings.Contains(answer, want) {
 					t.Errorf("%s: %d %s", path, code, answer)
 				}
 			}
-			if code, answer := ask(t, cfg, "DELETE", path+"/bad", ""); code != 500 {
+			if code, answer := sendRequest(t, cfg, "DELETE", path+"/bad", ""); code != 500 {
 				t.Errorf("to delete it as any other: %d %s", code, answer)
 			}
-			if code, answer := ask(t, cfg, "DELETE", path+"/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true",
+			if code, answer := sendRequest(t, cfg, "DELETE", path+
+				"/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true",
 				""); code != 200 {
 				t.Errorf("to delete it: %d %s", code, answer)
 			}

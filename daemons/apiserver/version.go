@@ -59,7 +59,7 @@ func (s *Server) writePaths(q *request) error {
 		"/readyz",
 		"/version",
 	}
-	if s.o.Flow != nil {
+	if s.options.Flow != nil {
 		paths = append(paths, flow.DebugPaths()...)
 	}
 	for gvr := range s.serving.Load().resources {
@@ -71,7 +71,7 @@ func (s *Server) writePaths(q *request) error {
 	return writeJSON(q, map[string][]string{"paths": slices.Compact(paths)})
 }
 
-func profile(q *request) {
+func serveProfile(q *request) {
 	switch strings.TrimPrefix(q.Path, "/debug/pprof/") {
 	case "profile":
 		pprof.Profile(q.w, q.http)

@@ -55,13 +55,13 @@ func (w *write) To(ctx context.Context, obj runtime.Object, v api.Version) (runt
 		return nil, err
 	}
 	if u, ok := obj.(*unstructured.Unstructured); ok && s.Untyped != nil {
-		made, err := s.Untyped.Family.In(ctx, []*unstructured.Unstructured{u}, s.Kind)
+		made, err := s.Untyped.Family.Convert(ctx, []*unstructured.Unstructured{u}, s.Kind)
 		if err != nil {
 			return nil, err
 		}
 		return made[0], nil
 	}
-	return s.View(obj)
+	return s.ToServed(obj)
 }
 
 // From implements api.Versions. The converted object gets its defaults, so that later readers see a complete object.
@@ -75,13 +75,13 @@ func (w *write) From(ctx context.Context, obj runtime.Object, v api.Version) (ru
 			return nil, err
 		}
 		s.Default(u)
-		made, err := s.Untyped.Family.In(ctx, []*unstructured.Unstructured{u}, w.q.served.Kind)
+		made, err := s.Untyped.Family.Convert(ctx, []*unstructured.Unstructured{u}, w.q.served.Kind)
 		if err != nil {
 			return nil, err
 		}
 		return made[0], nil
 	}
-	hub, err := s.Hub(obj)
+	hub, err := s.ToStored(obj)
 	if err == nil && s.Default != nil {
 		s.Default(hub)
 	}

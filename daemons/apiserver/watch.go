@@ -15,39 +15,39 @@ import (
 )
 
 const (
-	bookmarkEvery = time.Minute
-	// stuckAfter is how long a client may take no data. Then its watch ends, because the server does not queue events
+	bookmarkInterval = time.Minute
+	// stuckTimeout is how long a client may take no data. Then its watch ends, because the server does not queue events
 	// for it.
-	stuckAfter = 30 * time.Second
-	// chunk is how many bytes are collected before they are sent.
-	chunk = 32 << 10
+	stuckTimeout = 30 * time.Second
+	// chunkSize is how many bytes are collected before they are sent.
+	chunkSize = 32 << 10
 )
 
 // watcher is one watch: a cursor over the kind's log, and how its events are sent.
 type watcher struct {
-	q         *request
-	sel       selection
-	rows      metav1.IncludeObjectPolicy
-	bookmarks bool
-	to        http.ResponseWriter // of the response, or a WebSocket
-	control   *http.ResponseController
-	buf       []byte
-	counts    *watchCounts
-	sent      bool // whether an event was sent; the first one of a table has the columns
-	initial   int  // number of initial events
-	following
+	q              *request
+	selection      selection
+	rows           metav1.IncludeObjectPolicy
+	wantsBookmarks bool
+	out            http.ResponseWriter // of the response, or a WebSocket
+	control        *http.ResponseController
+	buf            []byte
+	counts         *watchCounts
+	hasSentEvent   bool // whether an event was sent; the first one of a table has the columns
+	initialCount   int  // number of initial events
+	watchStream
 }
 
 // watch sends events until the client leaves, the timeout ends, or the log has dropped unread events.
 func (s *Server) watch(q *request) error {
-	if err := q.media.Streamed(); err != nil {
+	if err := q.media.CheckStreamable(); err != nil {
 		return err
 	}
 	o, err := q.listOptions()
 	if err != nil {
 		return err
 	}
-	if err := q.takeSelectors(); err != nil {
+	if err := q.setWatchSelectors(); err != nil {
 		return err
 	}
 	sel, err := selectionOf(q)
@@ -55,15 +55,15 @@ func (s *Server) watch(q *request) error {
 		return err
 	}
 	w := &watcher{
-		q: q, sel: sel, rows: rowsOf(q), to: q.w, control: http.NewResponseController(q.w),
-		bookmarks: o.AllowWatchBookmarks, counts: s.observed.watches.of(q),
+		q: q, selection: sel, rows: includeObject(q), out: q.w, control: http.NewResponseController(q.w),
+		wantsBookmarks: o.AllowWatchBookmarks, counts: s.metrics.watches.countsOf(q),
 	}
-	initial := initialEvents(o)
+	initial := wantsInitialEvents(o)
 	start, err := s.watchFrom(q, o.ResourceVersion, initial)
 	if err != nil {
 		return err
 	}
-	if err := sel.complete(q); err != nil {
+	if err := sel.checkReadable(q); err != nil {
 		return err
 	}
 	var snapshot *cache.Snapshot
@@ -73,15 +73,15 @@ func (s *Server) watch(q *request) error {
 	}
 	cursor, err := q.cache.Watch(sel.topic(q), start)
 	if err != nil {
-		return gone(err, start, max(1, q.cache.Revision()))
+		return expiredRevision(err, start, max(1, q.cache.Revision()))
 	}
 	defer cursor.Close()
 	stream := func() {
 		w.counts.watchers.Add(1)
 		defer w.counts.watchers.Add(-1)
 		if snapshot != nil {
-			err := w.begin(snapshot, start, o.SendInitialEvents != nil)
-			s.observed.reads.of(q).initial.Add(int64(w.initial))
+			err := w.sendInitial(snapshot, start, o.SendInitialEvents != nil)
+			s.metrics.reads.countsOf(q).initial.Add(int64(w.initialCount))
 			if err != nil {
 				return
 			}
@@ -90,13 +90,13 @@ func (s *Server) watch(q *request) error {
 			return
 		}
 		if q.schema != nil {
-			q.schema.Executed(time.Since(q.turnAt), true)
+			q.schema.RecordExecution(time.Since(q.seatsGrantedAt), true)
 		}
-		q.w.(*recorder).release() // returns the seats: from here on the watch only waits
-		w.follow(s, cursor, watchTimeout(o))
+		q.w.(*responseRecorder).release() // returns the seats: from here on the watch only waits
+		w.stream(s, cursor, watchTimeout(o))
 	}
 	if wsstream.IsWebSocketRequest(q.http) {
-		return w.overSocket(s, stream)
+		return w.streamOverSocket(s, stream)
 	}
 	q.w.Header().Set("Content-Type", q.media.WatchContentType())
 	q.w.WriteHeader(http.StatusOK)
@@ -107,27 +107,27 @@ func (s *Server) watch(q *request) error {
 // watchFrom returns the revision from which the watch starts.
 func (s *Server) watchFrom(q *request, version string, initial bool) (int64, error) {
 	if version == "" || version == "0" {
-		return s.fresh(q.http.Context(), version)
+		return s.waitForVersion(q.http.Context(), version)
 	}
 	revision, err := parseVersion(version)
 	if err != nil {
-		return 0, upstreamsFault(err)
+		return 0, asInternalError(err)
 	}
 	if initial {
-		return s.fresh(q.http.Context(), version)
+		return s.waitForVersion(q.http.Context(), version)
 	}
-	if err := s.filled(q.http.Context()); err != nil {
+	if err := s.waitForCache(q.http.Context()); err != nil {
 		return 0, err
 	}
 	// Another server has reached this revision, so it will arrive here soon.
-	if _, err := s.reached(q.http.Context(), revision); err != nil {
+	if _, err := s.waitForRevision(q.http.Context(), revision); err != nil {
 		return 0, err
 	}
 	return revision, nil
 }
 
-// initialEvents reports whether the watch begins with the existing objects.
-func initialEvents(o metav1.ListOptions) bool {
+// wantsInitialEvents reports whether the watch begins with the existing objects.
+func wantsInitialEvents(o metav1.ListOptions) bool {
 	if o.SendInitialEvents != nil {
 		return *o.SendInitialEvents
 	}
@@ -150,20 +150,20 @@ func (sel *selection) topic(q *request) cache.Topic {
 	switch {
 	case sel.name != "" && (!q.served.Namespaced || sel.prefix != ""):
 		return cache.Topic{Key: sel.prefix + sel.name}
-	case sel.field > 0:
-		return cache.Topic{Field: sel.field, Value: sel.value}
+	case sel.fieldIndex > 0:
+		return cache.Topic{Field: sel.fieldIndex, Value: sel.value}
 	case sel.prefix != "":
 		return cache.Topic{Namespace: sel.prefix[:len(sel.prefix)-1]}
 	}
 	return cache.Topic{}
 }
 
-// begin sends the existing objects.
-func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) error {
+// sendInitial sends the existing objects.
+func (w *watcher) sendInitial(snapshot *cache.Snapshot, revision int64, mark bool) error {
 	var there []*cache.Entry
-	converts := w.q.converts()
+	converts := w.q.needsConversion()
 	var err error
-	selected := w.sel.in(w.q, snapshot, "", func(e *cache.Entry) bool {
+	selected := w.selection.eachConverted(w.q, snapshot, "", func(e *cache.Entry) bool {
 		if converts {
 			there = append(there, e)
 			return true
@@ -175,7 +175,7 @@ func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) err
 		selected = w.q.convert(there)
 	}
 	if selected != nil {
-		w.fail(selected)
+		w.failInitial(selected)
 		return selected
 	}
 	for _, e := range there {
@@ -183,16 +183,18 @@ func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) err
 			break
 		}
 	}
-	if err == nil && mark && w.bookmarks {
+	if err == nil && mark && w.wantsBookmarks {
 		before := len(w.buf)
 		w.buf, err = w.q.media.AppendBookmark(w.buf, w.q.served, strconv.FormatInt(revision, 10), true)
-		w.counts.sentOne(len(w.buf) - before)
+		w.counts.addOne(len(w.buf) - before)
 	}
 	return err
 }
 
-// converts reports whether events may have to be converted.
-func (w *watcher) converts() bool { return w.q.converts() || w.sel.versioned(w.q) }
+// needsConversion reports whether events may have to be converted.
+func (w *watcher) needsConversion() bool {
+	return w.q.needsConversion() || w.selection.dependsOnVersion(w.q)
+}
 
 func (w *watcher) append(t watch.EventType, e *cache.Entry) error {
 	before := len(w.buf)
@@ -200,9 +202,9 @@ func (w *watcher) append(t watch.EventType, e *cache.Entry) error {
 	if w.buf, err = w.encode(w.buf, t, e); err != nil {
 		return err
 	}
-	w.initial++
-	w.counts.sentOne(len(w.buf) - before)
-	if len(w.buf) > chunk {
+	w.initialCount++
+	w.counts.addOne(len(w.buf) - before)
+	if len(w.buf) > chunkSize {
 		err = w.write()
 	}
 	return err
@@ -210,14 +212,14 @@ func (w *watcher) append(t watch.EventType, e *cache.Entry) error {
 
 // encode appends an event.
 func (w *watcher) encode(to []byte, t watch.EventType, e *cache.Entry) ([]byte, error) {
-	to, err := w.q.media.AppendEvent(to, t, w.q.served, e, w.rows, !w.sent)
-	w.sent = true
+	to, err := w.q.media.AppendEvent(to, t, w.q.served, e, w.rows, !w.hasSentEvent)
+	w.hasSentEvent = true
 	return to, err
 }
 
 func (w *watcher) write() error {
-	_ = w.control.SetWriteDeadline(time.Now().Add(stuckAfter)) // not every connection has deadlines
-	_, err := w.to.Write(w.buf)
+	_ = w.control.SetWriteDeadline(time.Now().Add(stuckTimeout)) // not every connection has deadlines
+	_, err := w.out.Write(w.buf)
 	w.buf = w.buf[:0]
 	return err
 }
@@ -237,10 +239,10 @@ func (w *watcher) flush() error {
 	return nil
 }
 
-// fail ends a watch with an error during its initial events.
-func (w *watcher) fail(why error) {
+// failInitial ends a watch with an error during its initial events.
+func (w *watcher) failInitial(why error) {
 	var err error
-	w.buf, err = w.q.media.AppendStatus(w.buf, status(why))
+	w.buf, err = w.q.media.AppendStatus(w.buf, statusOf(why))
 	if err == nil {
 		_ = w.flush() // the client also learns of it by the end of the stream
 	}

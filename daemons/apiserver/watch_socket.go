@@ -14,14 +14,14 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// overSocket streams a watch over a WebSocket, which browsers need. Each event is one message, a text message if events
-// are JSON. Messages from the client are ignored.
-func (w *watcher) overSocket(s *Server, stream func()) error {
+// streamOverSocket streams a watch over a WebSocket, which browsers need. Each event is one message, a text message if
+// events are JSON. Messages from the client are ignored.
+func (w *watcher) streamOverSocket(s *Server, stream func()) error {
 	if w.q.media.Format != wire.JSON && w.q.media.Format != wire.Protobuf {
 		return apierrors.NewGenericServerResponse(
 			http.StatusNotAcceptable,
 			w.q.Verb,
-			w.q.gr(),
+			w.q.groupResource(),
 			"",
 			"a WebSocket carries events as JSON or protobuf",
 			0,
@@ -29,7 +29,7 @@ func (w *watcher) overSocket(s *Server, stream func()) error {
 		)
 	}
 	header := http.Header{}
-	switch offers := offered(w.q.http); len(offers) {
+	switch offers := offeredProtocols(w.q.http); len(offers) {
 	case 0:
 	case 1: // the client requires its protocol to be selected
 		header.Set("Sec-WebSocket-Protocol", offers[0])
@@ -37,7 +37,7 @@ func (w *watcher) overSocket(s *Server, stream func()) error {
 		return apierrors.NewBadRequest("a watch has no protocols to choose from: offer one, or none")
 	}
 	upgrader := websocket.Upgrader{
-		HandshakeTimeout: stuckAfter, WriteBufferSize: chunk,
+		HandshakeTimeout: stuckTimeout, WriteBufferSize: chunkSize,
 		CheckOrigin: func(*http.Request) bool { return true }, // users authenticate by more than a cookie
 	}
 	conn, err := upgrader.Upgrade(w.q.w, w.q.http, header)
@@ -51,7 +51,7 @@ func (w *watcher) overSocket(s *Server, stream func()) error {
 	go func() {
 		defer close(read)
 		defer gone()
-		conn.SetReadLimit(chunk)
+		conn.SetReadLimit(chunkSize)
 		for {
 			if _, _, err := conn.NextReader(); err != nil {
 				return
@@ -59,8 +59,8 @@ func (w *watcher) overSocket(s *Server, stream func()) error {
 		}
 	}()
 	w.q.http = w.q.http.WithContext(ctx)
-	w.to = &socket{conn: conn, binary: w.q.media.Format == wire.Protobuf}
-	w.control = http.NewResponseController(w.to)
+	w.out = &socketWriter{conn: conn, binary: w.q.media.Format == wire.Protobuf}
+	w.control = http.NewResponseController(w.out)
 	stream()
 	end := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
 	_ = conn.WriteControl(websocket.CloseMessage, end, time.Now().Add(time.Second)) // the client may be gone
@@ -69,33 +69,33 @@ func (w *watcher) overSocket(s *Server, stream func()) error {
 	return nil
 }
 
-// socket sends each event of a watch as a message. Write receives whole events, often several at once.
-type socket struct {
+// socketWriter sends each event of a watch as a message. Write receives whole events, often several at once.
+type socketWriter struct {
 	conn   *websocket.Conn
 	binary bool
 }
 
-var errTornEvent = errors.New("an event is not whole")
+var errIncompleteEvent = errors.New("an event is not whole")
 
 // Write implements http.ResponseWriter.
-func (s *socket) Write(data []byte) (int, error) {
+func (s *socketWriter) Write(data []byte) (int, error) {
 	n := 0
 	for n < len(data) {
 		kind, event, size := websocket.TextMessage, []byte(nil), 0
 		if s.binary { // each event has a length prefix
 			kind = websocket.BinaryMessage
 			if len(data)-n < 4 {
-				return n, errTornEvent
+				return n, errIncompleteEvent
 			}
 			length := binary.BigEndian.Uint32(data[n:])
 			if size = 4 + int(length); len(data)-n < size {
-				return n, errTornEvent
+				return n, errIncompleteEvent
 			}
 			event = data[n+4 : n+size]
 		} else { // each event is a line
 			at := bytes.IndexByte(data[n:], '\n')
 			if at < 0 {
-				return n, errTornEvent
+				return n, errIncompleteEvent
 			}
 			size = at + 1
 			event = data[n : n+size]
@@ -109,13 +109,13 @@ func (s *socket) Write(data []byte) (int, error) {
 }
 
 // Header implements http.ResponseWriter. The response has begun, so the header has no effect.
-func (s *socket) Header() http.Header { return http.Header{} }
+func (s *socketWriter) Header() http.Header { return http.Header{} }
 
 // WriteHeader implements http.ResponseWriter.
-func (s *socket) WriteHeader(int) {}
+func (s *socketWriter) WriteHeader(int) {}
 
 // FlushError implements flushing for http.ResponseController. Messages are sent at once, so it does nothing.
-func (s *socket) FlushError() error { return nil }
+func (s *socketWriter) FlushError() error { return nil }
 
 // SetWriteDeadline implements deadlines for http.ResponseController.
-func (s *socket) SetWriteDeadline(t time.Time) error { return s.conn.SetWriteDeadline(t) }
+func (s *socketWriter) SetWriteDeadline(t time.Time) error { return s.conn.SetWriteDeadline(t) }

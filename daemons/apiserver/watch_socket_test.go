@@ -16,11 +16,11 @@ import (
 
 // A watch over a WebSocket sends each event as a message, in order, and then closes the connection.
 // Proves S12.
-func TestWatchesGoOverWebSockets(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
+func TestWatchesStreamOverWebSockets(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
 	const path = "/api/v1/namespaces/default/configmaps"
 	for _, name := range []string{"a", "b"} {
-		if code, text := ask(t, cfg, "POST", path, `{"metadata":{"name":"`+name+`"}}`); code != 201 {
+		if code, text := sendRequest(t, cfg, "POST", path, `{"metadata":{"name":"`+name+`"}}`); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
@@ -69,8 +69,8 @@ func TestWatchesGoOverWebSockets(t *testing.T) {
 	if err := conn.WriteMessage(websocket.TextMessage, []byte("what a client says means nothing")); err != nil {
 		t.Fatal(err)
 	}
-	ask(t, cfg, "POST", path, `{"metadata":{"name":"c"},"data":{"text":"two\nlines"}}`)
-	ask(t, cfg, "DELETE", path+"/a", "")
+	sendRequest(t, cfg, "POST", path, `{"metadata":{"name":"c"},"data":{"text":"two\nlines"}}`)
+	sendRequest(t, cfg, "DELETE", path+"/a", "")
 	event("ADDED", "c")
 	event("DELETED", "a")
 

@@ -26,7 +26,7 @@ func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"n": "0"}}
 }
 
-func revision(t testing.TB, version string) int64 {
+func parseRevision(t testing.TB, version string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(version, 10, 64)
 	if err != nil {
@@ -35,7 +35,7 @@ func revision(t testing.TB, version string) int64 {
 	return n
 }
 
-func bounded(t testing.TB) context.Context {
+func timeoutContext(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -43,9 +43,9 @@ func bounded(t testing.TB) context.Context {
 }
 
 // Proves S11.
-func TestConcurrentWritersLoseNoUpdate(t *testing.T) {
-	over(t, func(t *testing.T, cfg *rest.Config) {
-		client, ctx := kubernetes.NewForConfigOrDie(cfg), bounded(t)
+func TestConcurrentUpdatesAreNotLost(t *testing.T) {
+	overStores(t, func(t *testing.T, cfg *rest.Config) {
+		client, ctx := kubernetes.NewForConfigOrDie(cfg), timeoutContext(t)
 		maps := client.CoreV1().ConfigMaps("default")
 		if _, err := maps.Create(ctx, configMap("count"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -79,21 +79,21 @@ func TestConcurrentWritersLoseNoUpdate(t *testing.T) {
 	})
 }
 
-// history holds the events of a watch, and checks them as they arrive.
-type history struct {
+// watchHistory holds the events of a watch, and checks them as they arrive.
+type watchHistory struct {
 	t    *testing.T
 	last int64
 	seen map[string]map[int64]bool // by name: the revisions of its events
 	live map[string]int64
 }
 
-func (h *history) take(e watch.Event) bool {
+func (h *watchHistory) addEvent(e watch.Event) bool {
 	m, ok := e.Object.(*corev1.ConfigMap)
 	if !ok {
 		h.t.Errorf("event %+v", e)
 		return false
 	}
-	rev := revision(h.t, m.ResourceVersion)
+	rev := parseRevision(h.t, m.ResourceVersion)
 	if rev <= h.last {
 		h.t.Errorf("%s of %s at %d came after %d", e.Type, m.Name, rev, h.last)
 	}
@@ -117,8 +117,8 @@ func (h *history) take(e watch.Event) bool {
 
 // Proves S13.
 func TestWatchersSeeEveryChangeInOrder(t *testing.T) {
-	over(t, func(t *testing.T, cfg *rest.Config) {
-		ctx, cancel := context.WithCancel(bounded(t))
+	overStores(t, func(t *testing.T, cfg *rest.Config) {
+		ctx, cancel := context.WithCancel(timeoutContext(t))
 		defer cancel()
 		client := kubernetes.NewForConfigOrDie(cfg)
 		maps := client.CoreV1().ConfigMaps("default")
@@ -126,7 +126,7 @@ func TestWatchersSeeEveryChangeInOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var histories []*history
+		var histories []*watchHistory
 		var wg sync.WaitGroup
 		for i := range 4 {
 			one := rest.CopyConfig(cfg)
@@ -140,18 +140,18 @@ func TestWatchersSeeEveryChangeInOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := &history{t: t, seen: map[string]map[int64]bool{}, live: map[string]int64{}}
+			h := &watchHistory{t: t, seen: map[string]map[int64]bool{}, live: map[string]int64{}}
 			histories = append(histories, h)
 			wg.Go(func() {
 				defer w.Stop()
 				for e := range w.ResultChan() {
-					if !h.take(e) || h.live["end"] != 0 {
+					if !h.addEvent(e) || h.live["end"] != 0 {
 						return
 					}
 				}
 			})
 		}
-		written := write(t, ctx, client)
+		written := writeRandomly(t, ctx, client)
 		if _, err := maps.Create(ctx, configMap("end"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -168,8 +168,8 @@ func TestWatchersSeeEveryChangeInOrder(t *testing.T) {
 	})
 }
 
-// write makes random changes from several clients. It returns the revisions of the writes that left an object.
-func write(t *testing.T, ctx context.Context, client kubernetes.Interface) map[string][]int64 {
+// writeRandomly makes random changes from several clients. It returns the revisions of the writes that left an object.
+func writeRandomly(t *testing.T, ctx context.Context, client kubernetes.Interface) map[string][]int64 {
 	t.Helper()
 	maps := client.CoreV1().ConfigMaps("default")
 	var mu sync.Mutex
@@ -204,7 +204,7 @@ func write(t *testing.T, ctx context.Context, client kubernetes.Interface) map[s
 					return
 				}
 				mu.Lock()
-				written[name] = append(written[name], revision(t, m.ResourceVersion))
+				written[name] = append(written[name], parseRevision(t, m.ResourceVersion))
 				mu.Unlock()
 			}
 		})
@@ -213,9 +213,9 @@ func write(t *testing.T, ctx context.Context, client kubernetes.Interface) map[s
 	return written
 }
 
-func TestInformersFollow(t *testing.T) {
-	over(t, func(t *testing.T, cfg *rest.Config) {
-		ctx, cancel := context.WithCancel(bounded(t))
+func TestInformersReceiveChanges(t *testing.T) {
+	overStores(t, func(t *testing.T, cfg *rest.Config) {
+		ctx, cancel := context.WithCancel(timeoutContext(t))
 		client := kubernetes.NewForConfigOrDie(cfg)
 		factory := informers.New(ownclients.NewForConfigOrDie(cfg))
 		informer := informers.ConfigMaps(factory).Informer()
@@ -225,8 +225,8 @@ func TestInformersFollow(t *testing.T) {
 		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			t.Fatal("never synced")
 		}
-		write(t, ctx, client)
-		wait(t, func() error {
+		writeRandomly(t, ctx, client)
+		waitUntil(t, func() error {
 			list, err := client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return err
@@ -245,9 +245,9 @@ func TestInformersFollow(t *testing.T) {
 	})
 }
 
-func TestSelectorsDecideWhatAWatchIsTold(t *testing.T) {
-	over(t, func(t *testing.T, cfg *rest.Config) {
-		ctx, cancel := context.WithCancel(bounded(t))
+func TestWatchesFollowTheirSelectors(t *testing.T) {
+	overStores(t, func(t *testing.T, cfg *rest.Config) {
+		ctx, cancel := context.WithCancel(timeoutContext(t))
 		defer cancel()
 		maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("default")
 		w, err := maps.Watch(ctx, metav1.ListOptions{LabelSelector: "a=b"})
@@ -286,9 +286,9 @@ func TestSelectorsDecideWhatAWatchIsTold(t *testing.T) {
 	})
 }
 
-func TestAWatchListEndsItsBeginningWithABookmark(t *testing.T) {
-	over(t, func(t *testing.T, cfg *rest.Config) {
-		ctx, cancel := context.WithCancel(bounded(t))
+func TestWatchListSendsABookmarkAfterInitialEvents(t *testing.T) {
+	overStores(t, func(t *testing.T, cfg *rest.Config) {
+		ctx, cancel := context.WithCancel(timeoutContext(t))
 		defer cancel()
 		maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("default")
 		if _, err := maps.Create(ctx, configMap("a"), metav1.CreateOptions{}); err != nil {
@@ -318,17 +318,17 @@ func TestAWatchListEndsItsBeginningWithABookmark(t *testing.T) {
 	})
 }
 
-func TestRevisionsOutOfReach(t *testing.T) {
+func TestUnavailableRevisionsAreRejected(t *testing.T) {
 	s := stores["memory"](t)
-	first := start(t, s, nil)
-	fill(t, bounded(t), kubernetes.NewForConfigOrDie(first), 1)
+	first := startConfig(t, s, nil)
+	createConfigMaps(t, timeoutContext(t), kubernetes.NewForConfigOrDie(first), 1)
 	// Another server starts from the store's current state, so earlier revisions are not in its log.
-	cfg := start(t, s, nil)
-	answer, data := raw(t, cfg, "GET", "/api/v1/configmaps?watch=1&resourceVersion=1", "", nil)
+	cfg := startConfig(t, s, nil)
+	answer, data := sendRaw(t, cfg, "GET", "/api/v1/configmaps?watch=1&resourceVersion=1", "", nil)
 	if answer.StatusCode != 410 || !strings.Contains(string(data), string(metav1.StatusReasonExpired)) {
 		t.Errorf("watch from the beginning: %d %s", answer.StatusCode, data)
 	}
-	answer, data = raw(t, cfg, "GET", "/api/v1/configmaps?resourceVersion=99999999", "", nil)
+	answer, data = sendRaw(t, cfg, "GET", "/api/v1/configmaps?resourceVersion=99999999", "", nil)
 	if answer.StatusCode != 504 || !strings.Contains(string(data), string(metav1.CauseTypeResourceVersionTooLarge)) {
 		t.Errorf("list at a future revision: %d %s", answer.StatusCode, data)
 	}

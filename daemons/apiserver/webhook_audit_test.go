@@ -9,30 +9,30 @@ import (
 	"clusterctl/certs"
 )
 
-func TestMutatingWebhooksAreToldToTheAudit(t *testing.T) {
-	c, path := audited(t, auditPolicy)
-	cfg := c.as(certs.Admin())
-	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+func TestMutatingWebhooksAddAuditAnnotations(t *testing.T) {
+	c, path := startAudited(t, auditPolicy)
+	cfg := c.configFor(certs.Admin())
+	h := newWebhookServer(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/label": func(*admissionv1.AdmissionRequest) string {
-			return patchOf(`[{"op":"add","path":"/metadata/labels","value":{"a":"correct-horse"}}]`)
+			return encodedPatch(`[{"op":"add","path":"/metadata/labels","value":{"a":"correct-horse"}}]`)
 		},
 		"/look": func(*admissionv1.AdmissionRequest) string { return `"allowed":true` },
 		"/fail": func(*admissionv1.AdmissionRequest) string { return "fail" },
 	})
 	const rules = `,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps","secrets"],"operations":["CREATE"]}],"matchConditions":[{"name":"ours","expression":"object.metadata.name == 'x'"}]`
-	configure(t, cfg, mutatingPath, configuration(
+	createConfiguration(t, cfg, mutatingPath, configurationObject(
 		"MutatingWebhookConfiguration",
 		"m",
-		h.hook(
+		h.webhookConfig(
 			"label.example.com",
 			"/label",
 			rules,
 		),
-		h.hook("look.example.com", "/look", rules),
-		h.hook("fail.example.com", "/fail", rules+`,"failurePolicy":"Ignore"`),
+		h.webhookConfig("look.example.com", "/look", rules),
+		h.webhookConfig("fail.example.com", "/fail", rules+`,"failurePolicy":"Ignore"`),
 	))
 	for kind, path := range map[string]string{"ConfigMap": mapsPath, "Secret": "/api/v1/namespaces/default/secrets"} {
-		if code, text := ask(t, cfg, "POST", path, `{"apiVersion":"v1","kind":"`+kind+`","metadata":{"name":"x"}}`); code != 201 {
+		if code, text := sendRequest(t, cfg, "POST", path, `{"apiVersion":"v1","kind":"`+kind+`","metadata":{"name":"x"}}`); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}

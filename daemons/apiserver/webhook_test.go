@@ -24,17 +24,17 @@ const (
 	mergePatch     = "application/merge-patch+json"
 )
 
-// hooks is a server with webhooks: its responses by path, and the requests it got.
-type hooks struct {
-	server *httptest.Server
-	answer map[string]func(*admissionv1.AdmissionRequest) string
+// webhookServer is a server with webhooks: its responses by path, and the requests it got.
+type webhookServer struct {
+	server    *httptest.Server
+	responses map[string]func(*admissionv1.AdmissionRequest) string
 
-	mu    sync.Mutex
-	asked []string
+	mu       sync.Mutex
+	requests []string
 }
 
-func newHooks(t testing.TB, answer map[string]func(*admissionv1.AdmissionRequest) string) *hooks {
-	h := &hooks{answer: answer}
+func newWebhookServer(t testing.TB, answer map[string]func(*admissionv1.AdmissionRequest) string) *webhookServer {
+	h := &webhookServer{responses: answer}
 	h.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		review := admissionv1.AdmissionReview{}
 		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
@@ -42,8 +42,8 @@ func newHooks(t testing.TB, answer map[string]func(*admissionv1.AdmissionRequest
 			return
 		}
 		h.mu.Lock()
-		h.asked = append(
-			h.asked,
+		h.requests = append(
+			h.requests,
 			strings.Join(
 				[]string{
 					r.URL.Path,
@@ -80,17 +80,17 @@ func newHooks(t testing.TB, answer map[string]func(*admissionv1.AdmissionRequest
 	return h
 }
 
-// seen returns the requests since its last call.
-func (h *hooks) seen() []string {
+// takeRequests returns the requests since its last call.
+func (h *webhookServer) takeRequests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	asked := h.asked
-	h.asked = nil
+	asked := h.requests
+	h.requests = nil
 	return asked
 }
 
-// hook returns the configuration of a webhook at a path of the server.
-func (h *hooks) hook(name, path, more string) string {
+// webhookConfig returns the configuration of a webhook at a path of the server.
+func (h *webhookServer) webhookConfig(name, path, more string) string {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.server.Certificate().Raw})
 	if !strings.Contains(more, `"rules"`) {
 		more += `,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"],"operations":["*"]}]`
@@ -104,7 +104,7 @@ func (h *hooks) hook(name, path, more string) string {
 	)
 }
 
-func configuration(kind, name string, hooks ...string) string {
+func configurationObject(kind, name string, hooks ...string) string {
 	return fmt.Sprintf(
 		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"webhooks":[%s]}`,
 		kind,
@@ -113,65 +113,65 @@ func configuration(kind, name string, hooks ...string) string {
 	)
 }
 
-// configure creates a configuration, and waits until it is in effect on that server.
-func configure(t testing.TB, cfg *rest.Config, path, body string) {
+// createConfiguration creates a configuration, and waits until it is in effect on that server.
+func createConfiguration(t testing.TB, cfg *rest.Config, path, body string) {
 	t.Helper()
-	if code, text := ask(t, cfg, "POST", path, body); code != 201 {
+	if code, text := sendRequest(t, cfg, "POST", path, body); code != 201 {
 		t.Fatalf("configure: %d %s", code, text)
 	}
 	// A list is consistent, so the cache has the configuration afterwards.
-	if code, text := ask(t, cfg, "GET", path, ""); code != 200 {
+	if code, text := sendRequest(t, cfg, "GET", path, ""); code != 200 {
 		t.Fatalf("configure: %d %s", code, text)
 	}
 }
 
-func aMap(name, more string) string {
+func configMapObject(name, more string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q%s}}`, name, more)
 }
 
-func patchOf(text string) string {
+func encodedPatch(text string) string {
 	return `"allowed":true,"patchType":"JSONPatch","patch":"` + base64.StdEncoding.EncodeToString([]byte(text)) + `"`
 }
 
 // Proves S12.
-func TestMutatingWebhooksChangeWhatIsWritten(t *testing.T) {
-	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+func TestMutatingWebhooksMutate(t *testing.T) {
+	h := newWebhookServer(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/label": func(r *admissionv1.AdmissionRequest) string {
 			if r.Operation == admissionv1.Delete {
 				return `"allowed":true`
 			}
-			return patchOf(`[{"op":"add","path":"/data","value":{"a":"1"}}]`)
+			return encodedPatch(`[{"op":"add","path":"/data","value":{"a":"1"}}]`)
 		},
 		"/watcher": func(*admissionv1.AdmissionRequest) string { return `"allowed":true,"warnings":["be careful"]` },
 	})
-	cfg := start(t, stores["memory"](t), nil)
+	cfg := startConfig(t, stores["memory"](t), nil)
 	// The first webhook is called again after the second has changed the object, but not because of its own change.
-	configure(t, cfg, mutatingPath, configuration(
+	createConfiguration(t, cfg, mutatingPath, configurationObject(
 		"MutatingWebhookConfiguration",
 		"m",
-		h.hook(
+		h.webhookConfig(
 			"first.example.com",
 			"/watcher",
 			`,"reinvocationPolicy":"IfNeeded"`,
 		),
-		h.hook("second.example.com", "/label", `,"reinvocationPolicy":"IfNeeded"`),
+		h.webhookConfig("second.example.com", "/label", `,"reinvocationPolicy":"IfNeeded"`),
 	))
-	code, text := ask(t, cfg, "POST", mapsPath, aMap("x", ""))
+	code, text := sendRequest(t, cfg, "POST", mapsPath, configMapObject("x", ""))
 	if code != 201 || !strings.Contains(text, `"data":{"a":"1"}`) || !strings.Contains(text, `299 - "be careful"`) {
 		t.Fatalf("%d %s", code, text)
 	}
 	want := "/watcher CREATE ConfigMap  x|/label CREATE ConfigMap  x|/watcher CREATE ConfigMap  x"
-	if got := strings.Join(h.seen(), "|"); got != want {
+	if got := strings.Join(h.takeRequests(), "|"); got != want {
 		t.Errorf("asked\n%s, want\n%s", got, want)
 	}
-	if code, text := ask(t, cfg, "PATCH", mapsPath+"/x", `{"data":{"b":"2"}}`, "Content-Type", mergePatch); code != 200 ||
+	if code, text := sendRequest(t, cfg, "PATCH", mapsPath+"/x", `{"data":{"b":"2"}}`, "Content-Type", mergePatch); code != 200 ||
 		!strings.Contains(text, `"data":{"a":"1"}`) {
 		t.Errorf("%d %s", code, text)
 	}
-	if code, text := ask(t, cfg, "DELETE", mapsPath+"/x", ""); code != 200 {
+	if code, text := sendRequest(t, cfg, "DELETE", mapsPath+"/x", ""); code != 200 {
 		t.Errorf("%d %s", code, text)
 	}
-	if got := strings.Join(h.seen(), "|"); !strings.HasSuffix(
+	if got := strings.Join(h.takeRequests(), "|"); !strings.HasSuffix(
 		got,
 		"/watcher DELETE ConfigMap  x|/label DELETE ConfigMap  x",
 	) {
@@ -180,15 +180,15 @@ func TestMutatingWebhooksChangeWhatIsWritten(t *testing.T) {
 }
 
 // Proves S12.
-func TestValidatingWebhooksRefuseWhatTheySay(t *testing.T) {
-	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+func TestValidatingWebhooksReject(t *testing.T) {
+	h := newWebhookServer(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/no": func(r *admissionv1.AdmissionRequest) string {
 			return `"allowed":false,"status":{"code":409,"reason":"Conflict","message":"not ` + string(
 				r.Operation,
 			) + " by " + r.UserInfo.Username + `"}`
 		},
 		"/silent": func(*admissionv1.AdmissionRequest) string { return `"allowed":false` },
-		"/odd":    func(*admissionv1.AdmissionRequest) string { return patchOf(`[]`) },
+		"/odd":    func(*admissionv1.AdmissionRequest) string { return encodedPatch(`[]`) },
 		"/hang":   func(*admissionv1.AdmissionRequest) string { return "hang" },
 		"/yes":    func(*admissionv1.AdmissionRequest) string { return `"allowed":true` },
 	})
@@ -223,14 +223,15 @@ func TestValidatingWebhooksRefuseWhatTheySay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := start(t, stores["memory"](t), nil)
-			configure(
+			cfg := startConfig(t, stores["memory"](t), nil)
+			createConfiguration(
 				t,
 				cfg,
 				validatingPath,
-				configuration("ValidatingWebhookConfiguration", "v", h.hook("w.example.com", c.path, c.more)),
+				configurationObject("ValidatingWebhookConfiguration", "v",
+					h.webhookConfig("w.example.com", c.path, c.more)),
 			)
-			code, text := ask(t, cfg, "POST", mapsPath, aMap("x", `,"labels":{"color":"red"}`))
+			code, text := sendRequest(t, cfg, "POST", mapsPath, configMapObject("x", `,"labels":{"color":"red"}`))
 			if code != c.code || !strings.Contains(text, c.want) {
 				t.Errorf("%d %s, want %d %s", code, text, c.code, c.want)
 			}
@@ -241,17 +242,19 @@ func TestValidatingWebhooksRefuseWhatTheySay(t *testing.T) {
 // An invalid response is reported in upstream's words, and is a failure that may be ignored. A patch whose result is
 // not a valid object cannot be ignored.
 // Proves S12.
-func TestAnswersOfMutatingWebhooksThatAreWrong(t *testing.T) {
-	typed := func(kind, patch string) string { return strings.Replace(patchOf(patch), "JSONPatch", kind, 1) }
-	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+func TestInvalidMutatingWebhookResponsesAreErrors(t *testing.T) {
+	typed := func(kind, patch string) string { return strings.Replace(encodedPatch(patch), "JSONPatch", kind, 1) }
+	h := newWebhookServer(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/fail":   func(*admissionv1.AdmissionRequest) string { return "fail" },
 		"/babble": func(*admissionv1.AdmissionRequest) string { return "babble" },
-		"/broken": func(*admissionv1.AdmissionRequest) string { return patchOf(`{`) },
+		"/broken": func(*admissionv1.AdmissionRequest) string { return encodedPatch(`{`) },
 		"/merge":  func(*admissionv1.AdmissionRequest) string { return typed("Merge", `[{"op":"remove","path":"/data"}]`) },
 		"/empty":  func(*admissionv1.AdmissionRequest) string { return typed("Merge", `[]`) },
-		"/misfit": func(*admissionv1.AdmissionRequest) string { return patchOf(`[{"op":"add","path":"/data","value":7}]`) },
+		"/misfit": func(*admissionv1.AdmissionRequest) string {
+			return encodedPatch(`[{"op":"add","path":"/data","value":7}]`)
+		},
 	})
-	cfg := start(t, stores["memory"](t), nil)
+	cfg := startConfig(t, stores["memory"](t), nil)
 	for path, c := range map[string]struct {
 		code int
 		want string
@@ -264,24 +267,24 @@ func TestAnswersOfMutatingWebhooksThatAreWrong(t *testing.T) {
 		"/misfit": {500, `"Internal error occurred: json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string"`},
 	} {
 		for _, policy := range []string{"Fail", "Ignore"} {
-			configure(
+			createConfiguration(
 				t,
 				cfg,
 				mutatingPath,
-				configuration(
+				configurationObject(
 					"MutatingWebhookConfiguration",
 					"m",
-					h.hook("w.example.com", path, `,"failurePolicy":"`+policy+`"`),
+					h.webhookConfig("w.example.com", path, `,"failurePolicy":"`+policy+`"`),
 				),
 			)
-			code, text := ask(t, cfg, "POST", mapsPath+"?dryRun=All", aMap("x", ""))
+			code, text := sendRequest(t, cfg, "POST", mapsPath+"?dryRun=All", configMapObject("x", ""))
 			if policy == "Ignore" && path != "/misfit" {
 				c.code, c.want = 201, ""
 			}
 			if code != c.code || !strings.Contains(text, c.want) {
 				t.Errorf("%s %s: %d %s, want %d %s", path, policy, code, text, c.code, c.want)
 			}
-			if code, text := ask(t, cfg, "DELETE", mutatingPath+"/m", ""); code != 200 {
+			if code, text := sendRequest(t, cfg, "DELETE", mutatingPath+"/m", ""); code != 200 {
 				t.Fatalf("%d %s", code, text)
 			}
 		}
@@ -290,23 +293,23 @@ func TestAnswersOfMutatingWebhooksThatAreWrong(t *testing.T) {
 
 // For a patch, a webhook gets the options of the resulting create or update.
 // Proves S12.
-func TestOptionsOfAPatchAreThoseOfWhatItComesTo(t *testing.T) {
+func TestPatchesReachWebhooksAsCreateOrUpdate(t *testing.T) {
 	var options []string
-	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+	h := newWebhookServer(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/": func(r *admissionv1.AdmissionRequest) string {
 			options = append(options, string(r.Options.Raw))
 			return `"allowed":true`
 		},
 	})
-	cfg := start(t, stores["memory"](t), nil)
-	configure(
+	cfg := startConfig(t, stores["memory"](t), nil)
+	createConfiguration(
 		t,
 		cfg,
 		validatingPath,
-		configuration("ValidatingWebhookConfiguration", "v", h.hook("w.example.com", "/", "")),
+		configurationObject("ValidatingWebhookConfiguration", "v", h.webhookConfig("w.example.com", "/", "")),
 	)
 	for _, color := range []string{"red", "blue"} {
-		if code, text := ask(t, cfg, "PATCH", mapsPath+"/x?fieldManager=m&force=true", aMap("x", `,"labels":{"color":"`+color+`"}`), "Content-Type", applyType); code > 201 {
+		if code, text := sendRequest(t, cfg, "PATCH", mapsPath+"/x?fieldManager=m&force=true", configMapObject("x", `,"labels":{"color":"`+color+`"}`), "Content-Type", applyType); code > 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
@@ -320,35 +323,35 @@ func TestOptionsOfAPatchAreThoseOfWhatItComesTo(t *testing.T) {
 }
 
 // Proves S12.
-func TestWebhooksSeeTheVersionThatTheirRulesName(t *testing.T) {
+func TestWebhooksReceiveTheVersionOfTheirRules(t *testing.T) {
 	var versions []string
 	var mu sync.Mutex
-	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+	h := newWebhookServer(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/": func(r *admissionv1.AdmissionRequest) string {
 			mu.Lock()
 			defer mu.Unlock()
 			versions = append(versions, r.RequestKind.Version+" as "+r.Kind.Version+" "+string(r.Object.Raw))
-			return patchOf(`[{"op":"add","path":"/metadata/labels","value":{"seen":"` + r.Kind.Version + `"}}]`)
+			return encodedPatch(`[{"op":"add","path":"/metadata/labels","value":{"seen":"` + r.Kind.Version + `"}}]`)
 		},
 	})
-	cfg := start(t, stores["memory"](t), nil)
-	define(t, cfg, crontabs, ctPath)
-	configure(t, cfg, mutatingPath, configuration(
+	cfg := startConfig(t, stores["memory"](t), nil)
+	createDefinition(t, cfg, crontabs, cronTabPath)
+	createConfiguration(t, cfg, mutatingPath, configurationObject(
 		"MutatingWebhookConfiguration",
 		"m",
-		h.hook(
+		h.webhookConfig(
 			"w.example.com",
 			"/",
 			`,"rules":[{"apiGroups":["stable.example.com"],"apiVersions":["v1"],"resources":["crontabs"],"operations":["CREATE"]}]`,
 		),
-		h.hook(
+		h.webhookConfig(
 			"exact.example.com",
 			"/",
 			`,"matchPolicy":"Exact","rules":[{"apiGroups":["stable.example.com"],"apiVersions":["v1"],"resources":["crontabs"],"operations":["CREATE"]}]`,
 		),
 	))
-	beta := strings.Replace(crontab("a", ""), "/v1", "/v1beta1", 1)
-	if code, text := ask(t, cfg, "POST", betaPath, beta); code != 201 || !strings.Contains(text, `"seen":"v1"`) ||
+	beta := strings.Replace(cronTabObject("a", ""), "/v1", "/v1beta1", 1)
+	if code, text := sendRequest(t, cfg, "POST", betaPath, beta); code != 201 || !strings.Contains(text, `"seen":"v1"`) ||
 		!strings.Contains(text, "v1beta1") {
 		t.Fatalf("%d %s", code, text)
 	}
@@ -361,11 +364,11 @@ func TestWebhooksSeeTheVersionThatTheirRulesName(t *testing.T) {
 }
 
 // Proves S12.
-func TestSubresourcesAndConnectionsArePutToWebhooksAsSent(t *testing.T) {
-	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+func TestWebhooksReceiveSubresourcesAndConnects(t *testing.T) {
+	h := newWebhookServer(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/": func(r *admissionv1.AdmissionRequest) string {
 			if r.Kind.Kind == "Scale" {
-				return patchOf(`[{"op":"replace","path":"/spec/replicas","value":7}]`)
+				return encodedPatch(`[{"op":"replace","path":"/spec/replicas","value":7}]`)
 			}
 			if r.Kind.Kind == "PodExecOptions" {
 				return `"allowed":false,"status":{"message":"no shells"}`
@@ -373,38 +376,38 @@ func TestSubresourcesAndConnectionsArePutToWebhooksAsSent(t *testing.T) {
 			return `"allowed":true`
 		},
 	})
-	cfg := start(t, stores["memory"](t), nil)
+	cfg := startConfig(t, stores["memory"](t), nil)
 	for path, body := range map[string]string{
 		"/apis/apps/v1/namespaces/default/deployments": `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
 		"/api/v1/namespaces/default/pods":              `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`,
 	} {
-		if code, text := ask(t, cfg, "POST", path, body); code != 201 {
+		if code, text := sendRequest(t, cfg, "POST", path, body); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
-	configure(t, cfg, mutatingPath, configuration(
+	createConfiguration(t, cfg, mutatingPath, configurationObject(
 		"MutatingWebhookConfiguration",
 		"m",
-		h.hook(
+		h.webhookConfig(
 			"w.example.com",
 			"/",
 			`,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"]}]`,
 		),
 	))
-	h.seen()
-	if code, text := ask(t, cfg, "PATCH", "/apis/apps/v1/namespaces/default/deployments/d/scale", `{"spec":{"replicas":3}}`, "Content-Type", mergePatch); code != 200 ||
+	h.takeRequests()
+	if code, text := sendRequest(t, cfg, "PATCH", "/apis/apps/v1/namespaces/default/deployments/d/scale", `{"spec":{"replicas":3}}`, "Content-Type", mergePatch); code != 200 ||
 		!strings.Contains(text, `"replicas":7`) {
 		t.Errorf("%d %s", code, text)
 	}
-	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/binding", `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}}`); code != 201 {
+	if code, text := sendRequest(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/binding", `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}}`); code != 201 {
 		t.Errorf("%d %s", code, text)
 	}
-	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/exec?command=sh&container=c",
+	if code, text := sendRequest(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/exec?command=sh&container=c",
 		""); code != 400 ||
 		!strings.Contains(text, "no shells") {
 		t.Errorf("%d %s", code, text)
 	}
-	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/eviction", `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"p"}}`); code != 201 {
+	if code, text := sendRequest(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/eviction", `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"p"}}`); code != 201 {
 		t.Errorf("%d %s", code, text)
 	}
 	want := []string{
@@ -413,16 +416,17 @@ func TestSubresourcesAndConnectionsArePutToWebhooksAsSent(t *testing.T) {
 		"/ CONNECT PodExecOptions exec p",
 		"/ CREATE Eviction eviction p",
 	}
-	if got := h.seen(); strings.Join(got, "|") != strings.Join(want, "|") {
+	if got := h.takeRequests(); strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("asked %q, want %q", got, want)
 	}
 }
 
 // Proves S12.
-func TestConfigurationsOfWebhooksAreChecked(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
+func TestInvalidWebhookConfigurationsAreRejected(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
 	good := `{"name":"w.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"n","name":"s"}},"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE"]}]}`
-	code, text := ask(t, cfg, "POST", validatingPath, configuration("ValidatingWebhookConfiguration", "good", good))
+	code, text := sendRequest(t, cfg, "POST", validatingPath,
+		configurationObject("ValidatingWebhookConfiguration", "good", good))
 	for _, want := range []string{`"failurePolicy":"Fail"`, `"matchPolicy":"Equivalent"`, `"timeoutSeconds":10`, `"port":443`, `"scope":"*"`, `"namespaceSelector":{}`, `"generation":1`} {
 		if code != 201 || !strings.Contains(text, want) {
 			t.Fatalf("%d %s lacks %s", code, text, want)
@@ -444,41 +448,42 @@ func TestConfigurationsOfWebhooksAreChecked(t *testing.T) {
 		"conditions that compile":         {`"rules"`, `"matchConditions":[{"name":"c","expression":"objekt.x"}],"rules"`, "undeclared reference to 'objekt'"},
 		"conditions that are true or not": {`"rules"`, `"matchConditions":[{"name":"c","expression":"1"}],"rules"`, "must evaluate to bool"},
 	} {
-		body := configuration("ValidatingWebhookConfiguration", "bad", strings.Replace(good, c.from, c.to, 1))
-		if code, text := ask(t, cfg, "POST", validatingPath, body); code != 422 || !strings.Contains(text, c.want) {
+		body := configurationObject("ValidatingWebhookConfiguration", "bad", strings.Replace(good, c.from, c.to, 1))
+		if code, text := sendRequest(t, cfg, "POST", validatingPath, body); code != 422 ||
+			!strings.Contains(text, c.want) {
 			t.Errorf("%s: %d %s", name, code, text)
 		}
 	}
 }
 
 // Proves S12.
-func TestAWebhookThatRefusesEverythingCanBeRemoved(t *testing.T) {
-	h := newHooks(
+func TestDenyAllWebhooksCanBeDeleted(t *testing.T) {
+	h := newWebhookServer(
 		t,
 		map[string]func(*admissionv1.AdmissionRequest) string{
 			"/": func(*admissionv1.AdmissionRequest) string { return `"allowed":false` },
 		},
 	)
-	cfg := start(t, stores["memory"](t), nil)
-	configure(t, cfg, validatingPath, configuration(
+	cfg := startConfig(t, stores["memory"](t), nil)
+	createConfiguration(t, cfg, validatingPath, configurationObject(
 		"ValidatingWebhookConfiguration",
 		"v",
-		h.hook(
+		h.webhookConfig(
 			"w.example.com",
 			"/",
 			`,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"]}]`,
 		),
 	))
-	if code, text := ask(t, cfg, "POST", mapsPath, aMap("x", "")); code != 400 {
+	if code, text := sendRequest(t, cfg, "POST", mapsPath, configMapObject("x", "")); code != 400 {
 		t.Fatalf("%d %s", code, text)
 	}
-	if code, text := ask(t, cfg, "DELETE", validatingPath+"/v", ""); code != 200 {
+	if code, text := sendRequest(t, cfg, "DELETE", validatingPath+"/v", ""); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for {
-		if code, _ := ask(t, cfg, "POST", mapsPath, aMap("x", "")); code == 201 {
+		if code, _ := sendRequest(t, cfg, "POST", mapsPath, configMapObject("x", "")); code == 201 {
 			return
 		}
 		if ctx.Err() != nil {
@@ -488,31 +493,31 @@ func TestAWebhookThatRefusesEverythingCanBeRemoved(t *testing.T) {
 }
 
 // The next webhook sees what a webhook adds with its defaults.
-func TestWhatAWebhookAddsHasItsDefaults(t *testing.T) {
+func TestWebhookAdditionsAreDefaulted(t *testing.T) {
 	var seen string
-	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+	h := newWebhookServer(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/add": func(*admissionv1.AdmissionRequest) string {
-			return patchOf(`[{"op":"add","path":"/spec/containers/-","value":{"name":"beside","image":"b"}}]`)
+			return encodedPatch(`[{"op":"add","path":"/spec/containers/-","value":{"name":"beside","image":"b"}}]`)
 		},
 		"/look": func(r *admissionv1.AdmissionRequest) string {
 			seen = string(r.Object.Raw)
 			return `"allowed":true`
 		},
 	})
-	cfg := start(t, stores["memory"](t), nil)
+	cfg := startConfig(t, stores["memory"](t), nil)
 	const rules = `,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE"]}]`
-	configure(
+	createConfiguration(
 		t,
 		cfg,
 		mutatingPath,
-		configuration(
+		configurationObject(
 			"MutatingWebhookConfiguration",
 			"m",
-			h.hook("add.example.com", "/add", rules),
-			h.hook("look.example.com", "/look", rules),
+			h.webhookConfig("add.example.com", "/add", rules),
+			h.webhookConfig("look.example.com", "/look", rules),
 		),
 	)
-	code, text := ask(
+	code, text := sendRequest(
 		t,
 		cfg,
 		"POST",

@@ -29,50 +29,50 @@ import (
 // ones, which cannot signal the end of standard input or an exit code.
 var channelProtocols = []string{protocol.StreamProtocolV5Name, protocol.StreamProtocolV4Name}
 
-// channelIdle is how long a connection may be idle, the same as upstream.
-const channelIdle = 4 * time.Hour
+// channelIdleTimeout is how long a connection may be idle, the same as upstream.
+const channelIdleTimeout = 4 * time.Hour
 
-// speaksChannels reports whether a client wants to exec or attach over a WebSocket with one of channelProtocols.
-func speaksChannels(r *http.Request) bool {
+// wantsChannels reports whether a client wants to exec or attach over a WebSocket with one of channelProtocols.
+func wantsChannels(r *http.Request) bool {
 	return wsstream.IsWebSocketRequest(r) &&
-		slices.ContainsFunc(offered(r), func(p string) bool { return slices.Contains(channelProtocols, p) })
+		slices.ContainsFunc(offeredProtocols(r), func(p string) bool { return slices.Contains(channelProtocols, p) })
 }
 
-// offered returns the WebSocket protocols that a client offers.
-func offered(r *http.Request) []string {
+// offeredProtocols returns the WebSocket protocols that a client offers.
+func offeredProtocols(r *http.Request) []string {
 	return slices.Collect(header.Elements(r.Header, wsstream.WebSocketProtocolHeader))
 }
 
 // translate serves exec and attach. It connects the channels of the client's WebSocket with SPDY streams of the
 // kubelet, because kubelets and runtimes support only SPDY.
 func (s *Server) translate(q *request, target *url.URL, transport http.RoundTripper) {
-	code, err := s.translated(q, target, transport)
+	code, err := s.runTranslation(q, target, transport)
 	if err != nil {
 		s.log.Debug("a stream ended", "path", q.Path, "reason", err)
 	}
-	s.observed.translated.WithLabelValues(strconv.Itoa(code)).Inc()
+	s.metrics.translated.WithLabelValues(strconv.Itoa(code)).Inc()
 }
 
-func (s *Server) translated(q *request, target *url.URL, transport http.RoundTripper) (int, error) {
+func (s *Server) runTranslation(q *request, target *url.URL, transport http.RoundTripper) (int, error) {
 	ctx, cancel := context.WithCancel(q.http.Context())
 	defer cancel()
-	in, out, bad, tty := truth(
+	in, out, bad, tty := boolParameter(
 		q.query,
 		"stdin",
-	), truth(
+	), boolParameter(
 		q.query,
 		"stdout",
-	), truth(
+	), boolParameter(
 		q.query,
 		"stderr",
-	), truth(
+	), boolParameter(
 		q.query,
 		"tty",
 	)
 	channels := make([]wsstream.ChannelType, 5)
-	channels[protocol.StreamStdIn] = channelIf(in, wsstream.ReadChannel)
-	channels[protocol.StreamStdOut] = channelIf(out, wsstream.WriteChannel)
-	channels[protocol.StreamStdErr] = channelIf(bad && !tty, wsstream.WriteChannel)
+	channels[protocol.StreamStdIn] = channelOrIgnore(in, wsstream.ReadChannel)
+	channels[protocol.StreamStdOut] = channelOrIgnore(out, wsstream.WriteChannel)
+	channels[protocol.StreamStdErr] = channelOrIgnore(bad && !tty, wsstream.WriteChannel)
 	channels[protocol.StreamErr] = wsstream.WriteChannel
 	channels[protocol.StreamResize] = wsstream.ReadChannel
 	spoken := map[string]wsstream.ChannelProtocolConfig{}
@@ -80,8 +80,8 @@ func (s *Server) translated(q *request, target *url.URL, transport http.RoundTri
 		spoken[p] = wsstream.ChannelProtocolConfig{Binary: true, Channels: channels}
 	}
 	conn := wsstream.NewConn(spoken)
-	conn.SetIdleTimeout(channelIdle)
-	_, streams, err := conn.Open(&attended{ResponseWriter: q.w, gone: cancel}, q.http)
+	conn.SetIdleTimeout(channelIdleTimeout)
+	_, streams, err := conn.Open(&notifyingWriter{ResponseWriter: q.w, onGone: cancel}, q.http)
 	if err != nil {
 		return http.StatusBadRequest, err
 	}
@@ -117,26 +117,26 @@ func (s *Server) translated(q *request, target *url.URL, transport http.RoundTri
 	}
 	// Opening a stream waits even if the kubelet has gone. So cancel it some time after the kubelet's connection has
 	// ended.
-	transport = attentive(transport, func() { time.AfterFunc(lastWords, cancel) })
-	code, status := outcome(overSPDY(ctx, target, transport, options))
+	transport = notifyingTransport(transport, func() { time.AfterFunc(closeTimeout, cancel) })
+	code, status := streamOutcome(streamOverSPDY(ctx, target, transport, options))
 	data, err := json.Marshal(status)
 	if err != nil {
 		return code, err
 	}
-	conn.SetWriteDeadline(lastWords)
+	conn.SetWriteDeadline(closeTimeout)
 	_, err = streams[protocol.StreamErr].Write(data)
 	return code, err
 }
 
-func channelIf(wanted bool, kind wsstream.ChannelType) wsstream.ChannelType {
+func channelOrIgnore(wanted bool, kind wsstream.ChannelType) wsstream.ChannelType {
 	if wanted {
 		return kind
 	}
 	return wsstream.IgnoreChannel
 }
 
-// overSPDY connects the client's streams with those of a kubelet until the command ends.
-func overSPDY(
+// streamOverSPDY connects the client's streams with those of a kubelet until the command ends.
+func streamOverSPDY(
 	ctx context.Context,
 	target *url.URL,
 	transport http.RoundTripper,
@@ -148,7 +148,7 @@ func overSPDY(
 	if err != nil {
 		return err
 	}
-	said := &verdicts{UpgradeRoundTripper: trip}
+	said := &resultTransport{UpgradeRoundTripper: trip}
 	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(
 		trip,
 		clientspdy.NewUpgraderForStreaming(said),
@@ -161,14 +161,14 @@ func overSPDY(
 	if err := executor.StreamWithContext(ctx, options); err != nil {
 		return err
 	}
-	if said.missing() {
-		return errNoVerdict
+	if said.isMissing() {
+		return errNoResult
 	}
 	return nil
 }
 
-// outcome returns the status for the client, and the code for the metrics.
-func outcome(err error) (int, metav1.Status) {
+// streamOutcome returns the status for the client, and the code for the metrics.
+func streamOutcome(err error) (int, metav1.Status) {
 	var status apierrors.APIStatus
 	var exit exec.CodeExitError
 	switch {
@@ -208,8 +208,8 @@ func (z *sizeQueue) Next() *remotecommand.TerminalSize {
 	return nil
 }
 
-// maxSize is the length, in bytes, of the longest encoded size.
-const maxSize = 4 << 10
+// maxTerminalSize is the length, in bytes, of the longest encoded size.
+const maxTerminalSize = 4 << 10
 
 // read passes on sizes until the client leaves or sends something else.
 func (z *sizeQueue) read(from io.Reader) {
@@ -218,7 +218,7 @@ func (z *sizeQueue) read(from io.Reader) {
 	short := &io.LimitedReader{R: from}
 	for decoder := json.NewDecoder(short); ; {
 		var size remotecommand.TerminalSize
-		short.N = maxSize
+		short.N = maxTerminalSize
 		if decoder.Decode(&size) != nil {
 			break
 		}

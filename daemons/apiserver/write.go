@@ -26,60 +26,60 @@ type write struct {
 	s *Server
 	q *request
 
-	operation   string // CREATE or UPDATE, as admission calls it
-	subresource string // the subresource whose rules apply; empty for the object itself
-	dryRun      bool
-	manager     string // the field manager
-	repeats     bool   // whether the write is repeated often, so the cache may decide that it is not needed
-	applied     bool   // whether apply has set the field owners already
-	sentVersion string // resourceVersion in the body of a create request
+	operation      string // CREATE or UPDATE, as admission calls it
+	subresource    string // the subresource whose rules apply; empty for the object itself
+	dryRun         bool
+	manager        string // the field manager
+	isFrequent     bool   // whether the write is repeated often, so the cache may decide that it is not needed
+	hasFieldOwners bool   // whether apply has set the field owners already
+	sentVersion    string // resourceVersion in the body of a create request
 
-	live *cache.Entry   // the stored object; nil if there is none
-	seen *cache.Entry   // live, in the version of the request
-	old  runtime.Object // seen, decoded; must not be changed
-	obj  runtime.Object // the object to store, in the same version
+	live          *cache.Entry   // the stored object; nil if there is none
+	liveConverted *cache.Entry   // live, in the version of the request
+	old           runtime.Object // seen, decoded; must not be changed
+	obj           runtime.Object // the object to store, in the same version
 
 	deletion *metav1.DeleteOptions // the options of a DELETE
 
 	stored runtime.Object // obj, in the stored version
 	data   []byte         // stored, encoded
-	more   store.Txn      // the claims that the same transaction takes and releases
+	claims store.Txn      // the claims that the same transaction takes and releases
 
-	charged func() // releases the namespace's quota lock
-	asked   api.Admission
+	unlockQuota     func() // releases the namespace's quota lock
+	cachedAdmission api.Admission
 }
 
 // creation and change are the stages of writes, in this order. The request has been decoded before, and the store is
 // written after them.
 var (
-	creation = []func(*write) error{
+	createStages = []func(*write) error{
 		(*write).setDefaults,
-		(*write).own,
-		(*write).mutate,
+		(*write).setFieldOwners,
+		(*write).runMutators,
 		(*write).setDefaults,
-		(*write).bear,
+		(*write).prepareCreate,
 		(*write).validate,
-		(*write).approve,
+		(*write).runValidators,
 		(*write).allocate,
 		(*write).encode,
-		(*write).charge,
+		(*write).enforceQuota,
 	}
-	change = []func(*write) error{
+	updateStages = []func(*write) error{
 		(*write).setDefaults,
-		(*write).own,
-		(*write).mutate,
+		(*write).setFieldOwners,
+		(*write).runMutators,
 		(*write).setDefaults,
-		(*write).carryOver,
+		(*write).prepareUpdate,
 		(*write).validate,
-		(*write).approve,
+		(*write).runValidators,
 		(*write).allocate,
 		(*write).encode,
-		(*write).charge,
+		(*write).enforceQuota,
 	}
 )
 
-// part marks subresources whose handler copies a part of the sent object to the stored one.
-const part = "part"
+// partSubresource marks subresources whose handler copies a part of the sent object to the stored one.
+const partSubresource = "part"
 
 // newWrite parses the options of a write.
 func (s *Server) newWrite(q *request) (*write, error) {
@@ -101,12 +101,12 @@ func (s *Server) newWrite(q *request) (*write, error) {
 			w.subresource = "status"
 		}
 	case "binding", "ephemeralcontainers", "resize", "finalize":
-		w.subresource = part
+		w.subresource = partSubresource
 	}
 	return w, nil
 }
 
-func (w *write) through(stages []func(*write) error) error {
+func (w *write) runStages(stages []func(*write) error) error {
 	for _, stage := range stages {
 		if err := stage(w); err != nil {
 			return err
@@ -133,7 +133,7 @@ func (w *write) encode() error {
 	k := w.q.kind()
 	w.stored = w.obj
 	if u, ok := w.obj.(*unstructured.Unstructured); ok && k != w.q.served.Kind {
-		made, err := k.Untyped.Family.In(w.q.http.Context(), []*unstructured.Unstructured{u}, k)
+		made, err := k.Untyped.Family.Convert(w.q.http.Context(), []*unstructured.Unstructured{u}, k)
 		if err != nil {
 			return err
 		}
@@ -165,14 +165,14 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 	}
 	w.sentVersion = m.GetResourceVersion()
 	generated := m.GetName() == "" && m.GetGenerateName() != ""
-	repeatable := generated || w.mayBeForestalled(obj)
+	repeatable := generated || w.canConflict(obj)
 	// A generated name may exist already, so retry with new names.
 	for attempt := 0; ; attempt++ {
-		w.obj, w.more = obj, store.Txn{}
+		w.obj, w.claims = obj, store.Txn{}
 		if repeatable {
 			w.obj = obj.DeepCopyObject()
 		}
-		e, taken, err := w.create(ctx)
+		e, taken, err := w.tryCreate(ctx)
 		switch {
 		case err != nil:
 			return nil, err
@@ -180,42 +180,42 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 			return e, nil
 		case e != nil: // another write got a claimed address first
 			if attempt >= 16 || !repeatable { // a quota was created a moment ago
-				return nil, apierrors.NewServerTimeout(w.q.gr(), "create", 1)
+				return nil, apierrors.NewServerTimeout(w.q.groupResource(), "create", 1)
 			}
 			continue
 		case !generated:
-			return nil, apierrors.NewAlreadyExists(w.q.gr(), w.name())
+			return nil, apierrors.NewAlreadyExists(w.q.groupResource(), w.name())
 		case attempt >= 7:
-			return nil, apierrors.NewGenerateNameConflict(w.q.gr(), w.name(), 1)
+			return nil, apierrors.NewGenerateNameConflict(w.q.groupResource(), w.name(), 1)
 		}
 	}
 }
 
-// create tries once to store a new object. taken reports that an object of its name exists or, together with an entry,
-// that another write got what it claims.
-func (w *write) create(ctx context.Context) (e *cache.Entry, taken bool, err error) {
-	defer w.discharge() // even if a stage panics: other writes of the namespace wait for the lock
-	if err := w.through(creation); err != nil {
+// tryCreate tries once to store a new object. taken reports that an object of its name exists or, together with an
+// entry, that another write got what it claims.
+func (w *write) tryCreate(ctx context.Context) (e *cache.Entry, taken bool, err error) {
+	defer w.releaseQuota() // even if a stage panics: other writes of the namespace wait for the lock
+	if err := w.runStages(createStages); err != nil {
 		return nil, false, err
 	}
-	if err := w.refuseVersion(); err != nil {
+	if err := w.rejectResourceVersion(); err != nil {
 		return nil, false, err
 	}
-	return w.putNew(ctx)
+	return w.insertNew(ctx)
 }
 
-// refuseVersion rejects a new object that has a resourceVersion. It is the last check of a create request. A dry run
-// skips it, because it stores nothing. Zero and non-numeric versions count as unset.
-func (w *write) refuseVersion() error {
+// rejectResourceVersion rejects a new object that has a resourceVersion. It is the last check of a create request. A
+// dry run skips it, because it stores nothing. Zero and non-numeric versions count as unset.
+func (w *write) rejectResourceVersion() error {
 	if n, err := strconv.ParseUint(w.sentVersion, 10, 64); err == nil && n != 0 && !w.dryRun {
 		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	return nil
 }
 
-// mayBeForestalled reports whether another write may take what a creation claims besides its key. Such a creation is
+// canConflict reports whether another write may take what a creation claims besides its key. Such a creation is
 // repeated, from the object that was sent.
-func (w *write) mayBeForestalled(obj runtime.Object) bool {
+func (w *write) canConflict(obj runtime.Object) bool {
 	_, addressed := obj.(*corev1.Service)
 	quotas := w.s.cache.Resource(schema.GroupResource{Resource: "resourcequotas"})
 	return addressed || quotas != nil && quotas.Len() > 0
@@ -233,33 +233,33 @@ func (w *write) modify(
 	if w.dryRun {
 		live = nil // a dry run reads the store, because no guard detects that the cache is behind
 	}
-	if w.repeats && w.settled(ctx, live, next) {
+	if w.isFrequent && w.isNoOp(ctx, live, next) {
 		return live, nil
 	}
 	for ctx.Err() == nil {
 		if live == nil && !fresh {
 			var err error
-			if live, err = w.s.stored(ctx, w.q, key); err != nil {
+			if live, err = w.s.readStored(ctx, w.q, key); err != nil {
 				return nil, err
 			}
 			fresh = true
 		}
-		e, lost, err := w.attempt(ctx, live, next)
+		e, lost, err := w.tryModify(ctx, live, next)
 		switch {
 		case err == nil && !lost:
-			if e.Revision != live0(live) || fresh || w.dryRun || w.repeats {
+			if e.Revision != revisionOf(live) || fresh || w.dryRun || w.isFrequent {
 				return e, nil
 			}
 			// Nothing to change. That is right if the cached object is still the stored one.
-		case err != nil && (fresh || errors.As(err, new(*uncertain))):
+		case err != nil && (fresh || errors.As(err, new(*uncertainError))):
 			return nil, err
 		}
 		// A refusal or a needless write is checked again against the store.
-		again, readErr := w.s.stored(ctx, w.q, key)
+		again, readErr := w.s.readStored(ctx, w.q, key)
 		if readErr != nil {
 			return nil, readErr
 		}
-		if !lost && live0(again) == live0(live) {
+		if !lost && revisionOf(again) == revisionOf(live) {
 			return e, err
 		}
 		live, fresh = again, true
@@ -267,16 +267,16 @@ func (w *write) modify(
 	return nil, ctx.Err()
 }
 
-// settled reports whether next would leave the stored object unchanged.
-func (w *write) settled(
+// isNoOp reports whether next would leave the stored object unchanged.
+func (w *write) isNoOp(
 	ctx context.Context,
 	live *cache.Entry,
 	next func(live runtime.Object) (runtime.Object, error),
 ) bool {
-	if live == nil || live.Stale || w.q.cache.Unread(live.Key) != nil {
+	if live == nil || live.Stale || w.q.cache.ReadError(live.Key) != nil {
 		return false
 	}
-	seen, err := live.In(ctx, w.q.served.Kind)
+	seen, err := live.ConvertTo(ctx, w.q.served.Kind)
 	if err != nil {
 		return false
 	}
@@ -288,26 +288,26 @@ func (w *write) settled(
 	return err == nil && kinds.Same(is, wanted)
 }
 
-func live0(e *cache.Entry) int64 {
+func revisionOf(e *cache.Entry) int64 {
 	if e == nil {
 		return 0
 	}
 	return e.Revision
 }
 
-// attempt tries once, from one stored state. lost reports that the store holds another state.
-func (w *write) attempt(
+// tryModify tries once, from one stored state. lost reports that the store holds another state.
+func (w *write) tryModify(
 	ctx context.Context,
 	live *cache.Entry,
 	next func(runtime.Object) (runtime.Object, error),
 ) (e *cache.Entry, lost bool, err error) {
-	defer w.discharge()
-	w.live, w.seen, w.old, w.more, w.applied = live, nil, nil, store.Txn{}, false
+	defer w.releaseQuota()
+	w.live, w.liveConverted, w.old, w.claims, w.hasFieldOwners = live, nil, nil, store.Txn{}, false
 	if live != nil {
-		if w.seen, err = live.In(ctx, w.q.served.Kind); err != nil {
+		if w.liveConverted, err = live.ConvertTo(ctx, w.q.served.Kind); err != nil {
 			return nil, false, err
 		}
-		if w.old, err = w.seen.Object(); err != nil {
+		if w.old, err = w.liveConverted.Object(); err != nil {
 			return nil, false, apierrors.NewInternalError(err)
 		}
 	}
@@ -320,14 +320,14 @@ func (w *write) attempt(
 	}
 	if live == nil {
 		w.operation = "CREATE"
-		if err := w.through(creation); err != nil {
+		if err := w.runStages(createStages); err != nil {
 			return nil, false, err
 		}
-		e, lost, err = w.putNew(ctx)
+		e, lost, err = w.insertNew(ctx)
 		return e, lost, err
 	}
 	w.operation = "UPDATE"
-	if err := w.through(change); err != nil {
+	if err := w.runStages(updateStages); err != nil {
 		return nil, false, err
 	}
 	return w.put(ctx)

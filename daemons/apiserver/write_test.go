@@ -36,8 +36,8 @@ func deployment(name string) *appsv1.Deployment {
 }
 
 func TestAppliesOfTwoManagersConflictUnlessForced(t *testing.T) {
-	over(t, func(t *testing.T, cfg *rest.Config) {
-		ctx := bounded(t)
+	overStores(t, func(t *testing.T, cfg *rest.Config) {
+		ctx := timeoutContext(t)
 		maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("default")
 		declare := func(data map[string]string) *applycorev1.ConfigMapApplyConfiguration {
 			return applycorev1.ConfigMap("a", "default").WithData(data)
@@ -75,9 +75,9 @@ func TestAppliesOfTwoManagersConflictUnlessForced(t *testing.T) {
 	})
 }
 
-func TestSpecAndStatusAreWrittenApart(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	ctx := bounded(t)
+func TestSpecAndStatusAreWrittenSeparately(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	ctx := timeoutContext(t)
 	apps := kubernetes.NewForConfigOrDie(cfg).AppsV1().Deployments("default")
 	d := deployment("d")
 	d.Status.Replicas = 7
@@ -124,9 +124,9 @@ func TestSpecAndStatusAreWrittenApart(t *testing.T) {
 	}
 }
 
-func TestDeletionWaitsForFinalizersAndGrace(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	ctx := bounded(t)
+func TestDeletionWaitsForFinalizersAndGracePeriod(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	ctx := timeoutContext(t)
 	client := kubernetes.NewForConfigOrDie(cfg)
 	maps, pods := client.CoreV1().ConfigMaps("default"), client.CoreV1().Pods("default")
 	held := configMap("held")
@@ -197,11 +197,11 @@ func TestDeletionWaitsForFinalizersAndGrace(t *testing.T) {
 }
 
 func TestCollectionsAreDeletedBySelector(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	ctx := bounded(t)
+	cfg := startConfig(t, stores["memory"](t), nil)
+	ctx := timeoutContext(t)
 	client := kubernetes.NewForConfigOrDie(cfg)
 	maps := client.CoreV1().ConfigMaps("default")
-	fill(t, ctx, client, 4)
+	createConfigMaps(t, ctx, client, 4)
 	for _, name := range []string{"m000", "m001"} {
 		if _, err := maps.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"go":"away"}}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
@@ -218,12 +218,12 @@ func TestCollectionsAreDeletedBySelector(t *testing.T) {
 }
 
 func TestGeneratedNamesDiffer(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
+	cfg := startConfig(t, stores["memory"](t), nil)
 	maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("default")
 	seen := map[string]bool{}
 	for range 20 {
 		m, err := maps.Create(
-			bounded(t),
+			timeoutContext(t),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "g-"}},
 			metav1.CreateOptions{},
 		)
@@ -235,8 +235,8 @@ func TestGeneratedNamesDiffer(t *testing.T) {
 }
 
 func TestEvictionSpendsTheBudget(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	ctx := bounded(t)
+	cfg := startConfig(t, stores["memory"](t), nil)
+	ctx := timeoutContext(t)
 	client := kubernetes.NewForConfigOrDie(cfg)
 	pods, budgets := client.CoreV1().Pods("default"), client.PolicyV1().PodDisruptionBudgets("default")
 	for _, name := range []string{"a", "b"} {
@@ -277,7 +277,7 @@ func TestEvictionSpendsTheBudget(t *testing.T) {
 	if _, err := pods.Get(ctx, "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("evicted: %v", err)
 	}
-	answer, data := raw(
+	answer, data := sendRaw(
 		t,
 		cfg,
 		"POST",
@@ -290,17 +290,17 @@ func TestEvictionSpendsTheBudget(t *testing.T) {
 	}
 }
 
-func TestSeveralServersNeverGiveAnAddressTwice(t *testing.T) {
+func TestServersNeverAllocateAnAddressTwice(t *testing.T) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
-			ctx := bounded(t)
+			ctx := timeoutContext(t)
 			var mu sync.Mutex
 			addresses, ports := map[string]string{}, map[int32]string{}
 			var wg sync.WaitGroup
 			for i := range 3 {
 				client := kubernetes.NewForConfigOrDie(
-					start(t, s, func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} }),
+					startConfig(t, s, func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} }),
 				)
 				wg.Go(func() {
 					for j := range 15 {
@@ -324,11 +324,11 @@ func TestSeveralServersNeverGiveAnAddressTwice(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			free(
+			checkServiceReleased(
 				t,
 				ctx,
 				kubernetes.NewForConfigOrDie(
-					start(t, s, func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} }),
+					startConfig(t, s, func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} }),
 				),
 			)
 		})
@@ -341,8 +341,8 @@ func service(name string) *corev1.Service {
 	}}
 }
 
-// free deletes a service and checks that its address and port are free again.
-func free(t *testing.T, ctx context.Context, client kubernetes.Interface) {
+// checkServiceReleased deletes a service and checks that its address and port are free again.
+func checkServiceReleased(t *testing.T, ctx context.Context, client kubernetes.Interface) {
 	t.Helper()
 	services := client.CoreV1().Services("default")
 	svc, err := services.Get(ctx, "s0-0", metav1.GetOptions{})
@@ -357,7 +357,7 @@ func free(t *testing.T, ctx context.Context, client kubernetes.Interface) {
 	if err := services.Delete(ctx, "s0-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, func() error {
+	waitUntil(t, func() error {
 		_, err := services.Create(ctx, again, metav1.CreateOptions{})
 		return err
 	})
@@ -368,8 +368,8 @@ func free(t *testing.T, ctx context.Context, client kubernetes.Interface) {
 }
 
 func TestEventsAreServedUnderBothGroups(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	ctx := bounded(t)
+	cfg := startConfig(t, stores["memory"](t), nil)
+	ctx := timeoutContext(t)
 	client := kubernetes.NewForConfigOrDie(cfg)
 	_, err := client.CoreV1().Events("default").Create(ctx, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
@@ -397,9 +397,9 @@ func TestEventsAreServedUnderBothGroups(t *testing.T) {
 
 // Applying the same declaration again later changes nothing, even if the kind has defaults that were not sent. But data
 // that looks like the times of managed fields is a change.
-func TestTheSameSentAgainLaterChangesNothing(t *testing.T) {
-	cfg := start(t, stores["memory"](t), nil)
-	ctx := bounded(t)
+func TestRepeatedApplyChangesNothing(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	ctx := timeoutContext(t)
 	client := kubernetes.NewForConfigOrDie(cfg).CoreV1()
 	points := applycorev1.Endpoints("a", "default").
 		WithSubsets(applycorev1.EndpointSubset(). //nolint:staticcheck // still served

@@ -12,8 +12,8 @@ import (
 // fromYAML converts a client's YAML to JSON. doubts are what strict decoding would refuse. The size after expanding
 // aliases is limited as JSON bodies are, because a document can repeat a long text by aliases.
 func fromYAML(text []byte) (data []byte, doubts []error, err error) {
-	if anchor.Match(text) && alias.Match(text) {
-		size, err := meant(text)
+	if anchorPattern.Match(text) && aliasPattern.Match(text) {
+		size, err := expandedSize(text)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -32,13 +32,13 @@ func fromYAML(text []byte) (data []byte, doubts []error, err error) {
 
 // anchor and alias match every anchor and alias. They also match other text, such as in a command.
 var (
-	anchor = regexp.MustCompile(`&[0-9A-Za-z_-]`)
-	alias  = regexp.MustCompile(`\*[0-9A-Za-z_-]`)
+	anchorPattern = regexp.MustCompile(`&[0-9A-Za-z_-]`)
+	aliasPattern  = regexp.MustCompile(`\*[0-9A-Za-z_-]`)
 )
 
-// meant returns about how long a document is with each alias replaced by its anchor's value, at most a little more than
-// maxBody.
-func meant(text []byte) (int, error) {
+// expandedSize returns about how long a document is with each alias replaced by its anchor's value, at most a little
+// more than maxBody.
+func expandedSize(text []byte) (int, error) {
 	var document nodes.Node
 	if err := nodes.Unmarshal(text, &document); err != nil {
 		return 0, err

@@ -12,7 +12,7 @@ import (
 // A short YAML document that expands to a large one uses no more memory than a body may have. Any user may send such a
 // document.
 // Proves S12.
-func TestYAMLMeansNoMoreThanABodyMayHave(t *testing.T) {
+func TestExpandedYAMLIsLimited(t *testing.T) {
 	long := strings.Repeat("a", 100_000)
 	laughs := `l0: &l0 "` + long + `"` + "\n"
 	for i := range 5 {

@@ -27,9 +27,9 @@ type candidate struct {
 	lock *leaseLock
 	log  *slog.Logger
 
-	held  leaseRecord // the lease as last read or written
-	raw   []byte
-	since time.Time // when that state was first read, by this process's clock; other clocks do not matter
+	record     leaseRecord // the lease as last read or written
+	raw        []byte
+	observedAt time.Time // when that state was first read, by this process's clock; other clocks do not matter
 }
 
 func newCandidate(client kubernetes.Interface, name, identity string, log *slog.Logger) *candidate {
@@ -39,7 +39,7 @@ func newCandidate(client kubernetes.Interface, name, identity string, log *slog.
 // acquire waits until the candidate holds the lease, and returns true. It returns false if ctx ends first.
 func (c *candidate) acquire(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		if c.try(ctx) {
+		if c.tryAcquire(ctx) {
 			return true
 		}
 		pause(ctx, wait.Jitter(retryPeriod, retryJitter))
@@ -62,7 +62,7 @@ func (c *candidate) renew(ctx context.Context) bool {
 
 // retry tries until the candidate holds the lease, and returns true. It returns false if ctx ends first.
 func (c *candidate) retry(ctx context.Context) bool {
-	for !c.try(ctx) {
+	for !c.tryAcquire(ctx) {
 		if pause(ctx, retryPeriod); ctx.Err() != nil {
 			return false
 		}
@@ -95,11 +95,11 @@ func (c *candidate) release(ctx context.Context) {
 	}
 }
 
-// try takes or renews the lease, and reports whether the candidate holds it.
-func (c *candidate) try(ctx context.Context) bool {
-	if c.holds() && time.Since(c.since) < leaseDuration {
+// tryAcquire takes or renews the lease, and reports whether the candidate holds it.
+func (c *candidate) tryAcquire(ctx context.Context) bool {
+	if c.isHolder() && time.Since(c.observedAt) < leaseDuration {
 		// No other candidate may have written to it, so it need not be read first.
-		next, _ := claim(c.held, c.lock.identity, c.since, time.Now())
+		next, _ := nextRecord(c.record, c.lock.identity, c.observedAt, time.Now())
 		if c.write(ctx, next, c.lock.update) {
 			return true
 		}
@@ -107,7 +107,7 @@ func (c *candidate) try(ctx context.Context) bool {
 	seen, raw, err := c.lock.get(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
-		next, _ := claim(leaseRecord{}, c.lock.identity, time.Time{}, time.Now())
+		next, _ := nextRecord(leaseRecord{}, c.lock.identity, time.Time{}, time.Now())
 		next.transitions = 0
 		return c.write(ctx, next, c.lock.create)
 	case err != nil:
@@ -117,13 +117,13 @@ func (c *candidate) try(ctx context.Context) bool {
 	if !bytes.Equal(raw, c.raw) {
 		c.observe(seen, raw)
 	}
-	next, free := claim(c.held, c.lock.identity, c.since, time.Now())
+	next, free := nextRecord(c.record, c.lock.identity, c.observedAt, time.Now())
 	return free && c.write(ctx, next, c.lock.update)
 }
 
-// claim returns the record that a candidate writes to a lease whose state is unchanged since since. It reports whether
-// the candidate may take the lease.
-func claim(held leaseRecord, me string, since, now time.Time) (leaseRecord, bool) {
+// nextRecord returns the record that a candidate writes to a lease whose state is unchanged since since. It reports
+// whether the candidate may take the lease.
+func nextRecord(held leaseRecord, me string, since, now time.Time) (leaseRecord, bool) {
 	next := leaseRecord{
 		holder: me, duration: leaseDuration, acquired: metav1.NewTime(now), renewed: metav1.NewTime(now),
 		transitions: held.transitions + 1,
@@ -151,13 +151,13 @@ func (c *candidate) write(
 }
 
 func (c *candidate) observe(record leaseRecord, raw []byte) {
-	if record.holder != c.held.holder && record.holder != "" {
+	if record.holder != c.record.holder && record.holder != "" {
 		c.log.Info("leader elected", "lease", c.lock.name, "leader", record.holder)
 	}
-	c.held, c.raw, c.since = record, raw, time.Now()
+	c.record, c.raw, c.observedAt = record, raw, time.Now()
 }
 
-func (c *candidate) holds() bool { return c.held.holder == c.lock.identity }
+func (c *candidate) isHolder() bool { return c.record.holder == c.lock.identity }
 
 // pause waits for a while, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {

@@ -18,10 +18,10 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// longestWait is the maximum time between two attempts of a candidate.
-const longestWait = time.Duration(float64(retryPeriod) * (1 + retryJitter))
+// maxWait is the maximum time between two attempts of a candidate.
+const maxWait = time.Duration(float64(retryPeriod) * (1 + retryJitter))
 
-func TestALeaseIsClaimedWhenItIsFree(t *testing.T) {
+func TestFreeLeasesAreClaimed(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
 		holder      string
@@ -40,7 +40,7 @@ func TestALeaseIsClaimedWhenItIsFree(t *testing.T) {
 	} {
 		acquired := metav1.NewTime(now.Add(-2 * time.Hour))
 		held := leaseRecord{holder: c.holder, duration: leaseDuration, transitions: 3, acquired: acquired}
-		next, free := claim(held, "me", c.since, now)
+		next, free := nextRecord(held, "me", c.since, now)
 		if free != c.free {
 			t.Errorf("%s: %v", name, free)
 		}
@@ -64,7 +64,7 @@ func lease(holder string) *coordinationv1.Lease {
 	}
 }
 
-func TestALeaseIsTakenWhenItsHolderDoesNotRenewIt(t *testing.T) {
+func TestExpiredLeasesAreTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, began := fake.NewClientset(lease("other")), time.Now()
 		leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
@@ -85,7 +85,7 @@ func TestALeaseIsTakenWhenItsHolderDoesNotRenewIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		renewed := time.Since(began)
-		if at := <-led; at < renewed+leaseDuration || at > renewed+leaseDuration+2*longestWait {
+		if at := <-led; at < renewed+leaseDuration || at > renewed+leaseDuration+2*maxWait {
 			t.Errorf("renewed after %v and taken after %v", renewed, at)
 		}
 		l, err := leases.Get(ctx, "x", metav1.GetOptions{})
@@ -97,7 +97,7 @@ func TestALeaseIsTakenWhenItsHolderDoesNotRenewIt(t *testing.T) {
 	})
 }
 
-func TestAHolderGivesUpWhenItCannotRenewTheLease(t *testing.T) {
+func TestHoldersGiveUpIfTheyCannotRenew(t *testing.T) {
 	for name, fail := range map[string]struct {
 		before func(*fake.Clientset)
 		answer clienttesting.ReactionFunc
@@ -144,7 +144,7 @@ func TestAHolderGivesUpWhenItCannotRenewTheLease(t *testing.T) {
 	}
 }
 
-func TestALeaseIsRenewedAsLongAsTheActiveOneRuns(t *testing.T) {
+func TestLeasesAreRenewedWhileTheHolderRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		ctx, stop := context.WithCancel(t.Context())

@@ -55,16 +55,18 @@ func Config(o Options) (*rest.Config, error) {
 		cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	}
 	if len(o.APIServers) > 0 {
-		if err := spread(cfg, o.APIServers, serverName); err != nil {
+		if err := useServers(cfg, o.APIServers, serverName); err != nil {
 			return nil, fmt.Errorf("use the credentials of kubeconfig %s: %w", o.Kubeconfig, err)
 		}
 	}
 	if o.Metrics != nil {
-		counts, err := countRequests(o.Metrics)
+		counts, err := newRequestMetrics(o.Metrics)
 		if err != nil {
 			return nil, err
 		}
-		cfg.Wrap(func(to http.RoundTripper) http.RoundTripper { return observed{requests: counts, to: to} })
+		cfg.Wrap(func(to http.RoundTripper) http.RoundTripper {
+			return countingTransport{requestMetrics: counts, transport: to}
+		})
 	}
 	return cfg, nil
 }
@@ -73,15 +75,15 @@ func Config(o Options) (*rest.Config, error) {
 // client sends a ping, and closes the connection if no answer arrives. The request then fails, or the watch continues
 // at another server.
 const (
-	silence = time.Second // time without data before a ping is sent
-	grace   = time.Second // time for the answer to a ping
+	pingAfter   = time.Second // time without data before a ping is sent
+	pingTimeout = time.Second // time for the answer to a ping
 )
 
-// idle is how long an unused connection is retained.
-const idle = 90 * time.Second
+// idleTimeout is how long an unused connection is retained.
+const idleTimeout = 90 * time.Second
 
-// spread makes cfg connect to any of the servers. Each has a certificate for name.
-func spread(cfg *rest.Config, servers []string, name string) error {
+// useServers makes cfg connect to any of the servers. Each has a certificate for name.
+func useServers(cfg *rest.Config, servers []string, name string) error {
 	cfg.ServerName = name
 	verify, err := rest.TLSConfigFor(cfg)
 	if err != nil {
@@ -91,6 +93,7 @@ func spread(cfg *rest.Config, servers []string, name string) error {
 	verify.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 	cfg.Host = "https://" + name + ":6443"
 	cfg.TLSClientConfig = rest.TLSClientConfig{} // the transport contains it
-	cfg.Transport = &h2.Transport{Dial: newDialer(servers, verify).dial, Silence: silence, Grace: grace, Idle: idle}
+	cfg.Transport = &h2.Transport{Dial: newDialer(servers, verify).dial, Silence: pingAfter, Grace: pingTimeout,
+		Idle: idleTimeout}
 	return nil
 }

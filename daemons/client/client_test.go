@@ -27,30 +27,30 @@ import (
 // sent on them.
 type server struct {
 	*httptest.Server
-	gate *gate
+	listener *stoppableListener
 }
 
-type gate struct {
+type stoppableListener struct {
 	net.Listener
 	mu    sync.Mutex
 	shut  bool
-	conns []*stoppable
+	conns []*stoppableConn
 }
 
-type stoppable struct {
+type stoppableConn struct {
 	net.Conn
 	stopped chan struct{}
 	once    sync.Once
 }
 
-func (g *gate) Accept() (net.Conn, error) {
+func (g *stoppableListener) Accept() (net.Conn, error) {
 	conn, err := g.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := &stoppable{Conn: conn, stopped: make(chan struct{})}
+	s := &stoppableConn{Conn: conn, stopped: make(chan struct{})}
 	if g.shut {
 		s.stop()
 	}
@@ -59,7 +59,7 @@ func (g *gate) Accept() (net.Conn, error) {
 }
 
 // hang stops all output on present and future connections.
-func (g *gate) hang() {
+func (g *stoppableListener) hang() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = true
@@ -68,9 +68,9 @@ func (g *gate) hang() {
 	}
 }
 
-func (c *stoppable) stop() { c.once.Do(func() { close(c.stopped) }) }
+func (c *stoppableConn) stop() { c.once.Do(func() { close(c.stopped) }) }
 
-func (c *stoppable) Write(b []byte) (int, error) {
+func (c *stoppableConn) Write(b []byte) (int, error) {
 	select {
 	case <-c.stopped:
 		return len(b), nil // discarded
@@ -81,7 +81,7 @@ func (c *stoppable) Write(b []byte) (int, error) {
 
 func serve(t *testing.T, name string) *server {
 	t.Helper()
-	s := &server{gate: &gate{}}
+	s := &server{listener: &stoppableListener{}}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, name)
 		w.(http.Flusher).Flush()
@@ -89,8 +89,8 @@ func serve(t *testing.T, name string) *server {
 			<-r.Context().Done()
 		}
 	}))
-	s.gate.Listener = s.Listener
-	s.Listener, s.EnableHTTP2 = s.gate, true
+	s.listener.Listener = s.Listener
+	s.Listener, s.EnableHTTP2 = s.listener, true
 	s.Config.ErrorLog = nil
 	s.StartTLS()
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
@@ -106,7 +106,7 @@ func config(t *testing.T, servers ...*server) *rest.Config {
 	}
 	pool := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: servers[0].Certificate().Raw})
 	cfg := &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: pool}}
-	if err := spread(cfg, list, "example.com"); err != nil {
+	if err := useServers(cfg, list, "example.com"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cfg.Transport.(*h2.Transport).CloseIdleConnections)
@@ -125,7 +125,7 @@ func get(ctx context.Context, cfg *rest.Config, path string) (*http.Response, er
 	return client.Do(r)
 }
 
-func who(t *testing.T, cfg *rest.Config) string {
+func answeringServer(t *testing.T, cfg *rest.Config) string {
 	t.Helper()
 	answer, err := get(t.Context(), cfg, "/")
 	if err != nil {
@@ -141,7 +141,7 @@ func who(t *testing.T, cfg *rest.Config) string {
 
 // A daemon finds a live API server long before it gives up a server that hangs, whether the others are dead or hang.
 // Proves S14.
-func TestADaemonFindsALivingServer(t *testing.T) {
+func TestClientsFindALiveServer(t *testing.T) {
 	for _, broken := range []string{"dead", "hanging"} {
 		t.Run(broken, func(t *testing.T) {
 			first, second := serve(t, "first"), serve(t, "second")
@@ -149,10 +149,10 @@ func TestADaemonFindsALivingServer(t *testing.T) {
 			if broken == "dead" {
 				first.Listener.Close()
 			} else {
-				first.gate.hang()
+				first.listener.hang()
 			}
 			began := time.Now()
-			if name := who(t, cfg); name != "second" {
+			if name := answeringServer(t, cfg); name != "second" {
 				t.Errorf("%s answered", name)
 			}
 			if took := time.Since(began); took > dialTimeout/2 {
@@ -164,7 +164,7 @@ func TestADaemonFindsALivingServer(t *testing.T) {
 
 // A watch at a server that stops responding is closed soon, and the next request goes to another server.
 // Proves S14.
-func TestAConnectionToAServerThatHangsIsGivenUp(t *testing.T) {
+func TestConnectionsToHangingServersAreClosed(t *testing.T) {
 	first, second := serve(t, "first"), serve(t, "second")
 	cfg := config(t, first, second)
 	watch, err := get(t.Context(), cfg, "/watch")
@@ -175,22 +175,22 @@ func TestAConnectionToAServerThatHangsIsGivenUp(t *testing.T) {
 	if _, err := io.ReadFull(watch.Body, make([]byte, len("first"))); err != nil || watch.ProtoMajor != 2 {
 		t.Fatalf("HTTP %d: %v", watch.ProtoMajor, err)
 	}
-	first.gate.hang()
+	first.listener.hang()
 	began := time.Now()
 	if _, err := watch.Body.Read(make([]byte, 1)); err == nil {
 		t.Error("a server that hangs sent something")
 	}
-	if name := who(t, cfg); name != "second" {
+	if name := answeringServer(t, cfg); name != "second" {
 		t.Errorf("%s answered", name)
 	}
-	if took := time.Since(began); took > 2*(silence+grace) {
+	if took := time.Since(began); took > 2*(pingAfter+pingTimeout) {
 		t.Errorf("it took %s", took)
 	}
 }
 
-func TestAWatchOnWhichNothingHappensIsKept(t *testing.T) {
+func TestIdleWatchesStayOpen(t *testing.T) {
 	cfg := config(t, serve(t, "first"))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*(silence+grace))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*(pingAfter+pingTimeout))
 	defer cancel()
 	watch, err := get(ctx, cfg, "/watch")
 	if err != nil {
@@ -204,17 +204,17 @@ func TestAWatchOnWhichNothingHappensIsKept(t *testing.T) {
 
 // A client-go watch continues after a refused connection, and lists all objects again after other errors.
 // Proves S14.
-func TestNoServerIsARefusedConnectionThatNamesThem(t *testing.T) {
+func TestNoReachableServerIsARefusedConnection(t *testing.T) {
 	for _, broken := range []string{"dead", "hanging"} {
 		t.Run(broken, func(t *testing.T) {
 			s := serve(t, broken)
 			if broken == "dead" {
 				s.Listener.Close()
 			} else {
-				s.gate.hang()
+				s.listener.hang()
 			}
 			d := newDialer([]string{s.Listener.Addr().String()}, &tls.Config{ServerName: serverName})
-			d.patience = 2 * retryEvery
+			d.failureTimeout = 2 * retryInterval
 			_, err := d.dial(t.Context())
 			if !utilnet.IsConnectionRefused(err) || !strings.Contains(err.Error(), s.Listener.Addr().String()) {
 				t.Error(err)
@@ -225,7 +225,7 @@ func TestNoServerIsARefusedConnectionThatNamesThem(t *testing.T) {
 
 // Daemons that wait while no server is available connect as soon as one is, however long each request has waited.
 // Proves S14.
-func TestRequestsWaitForAServerToComeBack(t *testing.T) {
+func TestRequestsWaitForAServer(t *testing.T) {
 	gone := serve(t, "gone")
 	cfg := config(t, gone)
 	address := gone.Listener.Addr().String()
@@ -244,7 +244,7 @@ func TestRequestsWaitForAServerToComeBack(t *testing.T) {
 	select {
 	case err := <-answers:
 		t.Fatalf("a request did not wait: %v", err)
-	case <-time.After(2 * retryEvery):
+	case <-time.After(2 * retryInterval):
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -274,14 +274,14 @@ func TestRequestsWaitForAServerToComeBack(t *testing.T) {
 		}
 	}
 	// One after another, each request would wait on its own.
-	if took := time.Since(began); took > time.Duration(cap(answers)-1)*retryEvery {
+	if took := time.Since(began); took > time.Duration(cap(answers)-1)*retryInterval {
 		t.Errorf("it took %s", took)
 	}
 	l.Close()
 }
 
 // A server whose certificate is from another authority does not belong to the cluster.
-func TestAStrangerIsNotTaken(t *testing.T) {
+func TestServersOfAnotherAuthorityAreRejected(t *testing.T) {
 	s := serve(t, "stranger")
 	d := newDialer(
 		[]string{s.Listener.Addr().String()},
@@ -293,7 +293,7 @@ func TestAStrangerIsNotTaken(t *testing.T) {
 }
 
 // A kubeconfig can name a proxy. A proxy from the environment is ignored, because it leads outside the cluster.
-func TestConnectionsToTheAPITakeNoProxy(t *testing.T) {
+func TestConnectionsUseNoProxy(t *testing.T) {
 	for more, want := range map[string]string{"": "<nil>",
 		"    proxy-url: http://proxy.example:3128\n": "http://proxy.example:3128"} {
 		file := filepath.Join(t.TempDir(), "kubeconfig")

@@ -14,15 +14,15 @@ import (
 // dialer connects to the first of several servers that completes a TLS handshake. It starts with the last one that did.
 // An accepted connection alone proves nothing, because the kernel accepts connections for a process that hangs.
 type dialer struct {
-	servers []string
-	tls     *tls.Config
-	last    atomic.Int64
+	servers     []string
+	tls         *tls.Config
+	lastWorking atomic.Int64
 
-	patience time.Duration
+	failureTimeout time.Duration
 }
 
 func newDialer(servers []string, verify *tls.Config) *dialer {
-	return &dialer{servers: servers, tls: verify, patience: patience}
+	return &dialer{servers: servers, tls: verify, failureTimeout: defaultFailureTimeout}
 }
 
 // Timing of dials. A dead server should cost little time, and a slow one should not be given up. So after headStart the
@@ -30,11 +30,11 @@ func newDialer(servers []string, verify *tls.Config) *dialer {
 // A watcher whose dial fails waits longer each time, up to a minute, and would notice a recovered server that much
 // later. Its back-off resets after two minutes without a failure, which is less than patience.
 const (
-	headStart    = 300 * time.Millisecond
-	retryEvery   = time.Second
-	dialTimeout  = 10 * time.Second // limit of one attempt
-	patience     = 150 * time.Second
-	tcpKeepAlive = 15 * time.Second
+	headStart             = 300 * time.Millisecond
+	retryInterval         = time.Second
+	dialTimeout           = 10 * time.Second // limit of one attempt
+	defaultFailureTimeout = 150 * time.Second
+	tcpKeepAlive          = 15 * time.Second
 )
 
 type attempt struct {
@@ -44,9 +44,9 @@ type attempt struct {
 }
 
 func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	ctx, cancel := context.WithTimeout(ctx, d.failureTimeout)
 	attempts := make(chan attempt)
-	start, launched, ended := int(d.last.Load()), 0, 0
+	start, launched, ended := int(d.lastWorking.Load()), 0, 0
 	defer func() {
 		cancel()
 		// Close connections of attempts that succeed too late.
@@ -65,7 +65,7 @@ func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
 		index := (start + launched) % len(d.servers)
 		launched, latest = launched+1, time.Now()
 		go func() {
-			conn, err := d.shake(ctx, d.servers[index])
+			conn, err := d.handshake(ctx, d.servers[index])
 			attempts <- attempt{index, conn, err}
 		}()
 	}
@@ -77,13 +77,13 @@ func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
 		case a := <-attempts:
 			ended++
 			if a.err == nil {
-				d.last.Store(int64(a.index))
+				d.lastWorking.Store(int64(a.index))
 				return a.conn, nil
 			}
 			if firstErr == nil {
 				firstErr = a.err
 			}
-			if strange(a.err) {
+			if isCertificateRejected(a.err) {
 				strangers++
 			}
 			switch {
@@ -93,7 +93,7 @@ func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
 				launch()
 			}
 		case <-tick.C:
-			if launched < len(d.servers) || time.Since(latest) >= retryEvery {
+			if launched < len(d.servers) || time.Since(latest) >= retryInterval {
 				launch()
 			}
 		case <-ctx.Done():
@@ -106,30 +106,30 @@ func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
 }
 
 func (d *dialer) failed(err error) error {
-	return &net.OpError{Op: "dial", Net: "tcp", Err: &unreachable{d.servers, err}}
+	return &net.OpError{Op: "dial", Net: "tcp", Err: &unreachableError{d.servers, err}}
 }
 
-// strange reports whether a server is reachable but its certificate is invalid, or it rejects ours.
-func strange(err error) bool {
+// isCertificateRejected reports whether a server is reachable but its certificate is invalid, or it rejects ours.
+func isCertificateRejected(err error) bool {
 	var verify *tls.CertificateVerificationError
 	var alert tls.AlertError
 	return errors.As(err, &verify) || errors.As(err, &alert)
 }
 
-// unreachable means that none of the servers answers. To callers it looks like a refused connection, whatever the
+// unreachableError means that none of the servers answers. To callers it looks like a refused connection, whatever the
 // cause. After that error a client's watch waits and continues, while after others it would list all objects again.
-type unreachable struct {
+type unreachableError struct {
 	servers []string
 	err     error
 }
 
-func (u *unreachable) Error() string {
+func (u *unreachableError) Error() string {
 	return fmt.Sprintf("no API server of %v answers: %v", u.servers, u.err)
 }
-func (u *unreachable) Unwrap() []error { return []error{syscall.ECONNREFUSED, u.err} }
+func (u *unreachableError) Unwrap() []error { return []error{syscall.ECONNREFUSED, u.err} }
 
-// shake connects to a server and completes the TLS handshake.
-func (d *dialer) shake(ctx context.Context, server string) (net.Conn, error) {
+// handshake connects to a server and completes the TLS handshake.
+func (d *dialer) handshake(ctx context.Context, server string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	plain, err := (&net.Dialer{KeepAlive: tcpKeepAlive}).DialContext(ctx, "tcp", server)

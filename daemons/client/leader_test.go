@@ -14,7 +14,7 @@ import (
 )
 
 // Proves S14.
-func TestTheLeaseIsLetGoOnlyAfterTheActiveOneHasStopped(t *testing.T) {
+func TestTheLeaseIsReleasedAfterTheHolderStopped(t *testing.T) {
 	client, log := fake.NewClientset(), slog.New(slog.DiscardHandler)
 	var active atomic.Int32
 	work := func(started chan<- struct{}, finish <-chan struct{}) func(context.Context) error {
@@ -60,7 +60,7 @@ func TestTheLeaseIsLetGoOnlyAfterTheActiveOneHasStopped(t *testing.T) {
 }
 
 // Proves S14.
-func TestAStandbyStopsAtOnce(t *testing.T) {
+func TestStandbysStopAtOnce(t *testing.T) {
 	client, log := fake.NewClientset(), slog.New(slog.DiscardHandler)
 	started := make(chan struct{})
 	leader, stopLeader := context.WithCancel(t.Context())
@@ -81,7 +81,7 @@ func TestAStandbyStopsAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatTheActiveOneReturnsIsReturned(t *testing.T) {
+func TestLeadReturnsTheResultOfTheActiveFunction(t *testing.T) {
 	failure := errors.New("broken")
 	err := Lead(
 		t.Context(),

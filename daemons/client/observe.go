@@ -14,15 +14,16 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// requests holds the metrics of requests to the API server, under upstream's names.
-type requests struct {
+// requestMetrics holds the metrics of requests to the API server, under upstream's names.
+type requestMetrics struct {
 	total   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 }
 
-// countRequests returns the metrics of a registry and registers them if necessary: all clients of a daemon share them.
-func countRequests(registry prometheus.Registerer) (requests, error) {
-	r := requests{
+// newRequestMetrics returns the metrics of a registry and registers them if necessary: all clients of a daemon share
+// them.
+func newRequestMetrics(registry prometheus.Registerer) (requestMetrics, error) {
+	r := requestMetrics{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rest_client_requests_total", Help: "Requests to the API server, by what it answered; <error> " +
 				"where it did not.",
@@ -33,15 +34,15 @@ func countRequests(registry prometheus.Registerer) (requests, error) {
 		}, []string{"verb", "host"}),
 	}
 	var err error
-	if r.total, err = registered(registry, r.total); err != nil {
+	if r.total, err = registerOrReuse(registry, r.total); err != nil {
 		return r, err
 	}
-	r.seconds, err = registered(registry, r.seconds)
+	r.seconds, err = registerOrReuse(registry, r.seconds)
 	return r, err
 }
 
-// registered registers a collector. It returns that collector, or an equal one that was registered before.
-func registered[C prometheus.Collector](registry prometheus.Registerer, c C) (C, error) {
+// registerOrReuse registers a collector. It returns that collector, or an equal one that was registered before.
+func registerOrReuse[C prometheus.Collector](registry prometheus.Registerer, c C) (C, error) {
 	err := registry.Register(c)
 	var before prometheus.AlreadyRegisteredError
 	if errors.As(err, &before) {
@@ -55,14 +56,14 @@ func registered[C prometheus.Collector](registry prometheus.Registerer, c C) (C,
 	return c, nil
 }
 
-// CountLeading returns active wrapped so that the leader election metric is 1 for the lease's name while it runs, and 0
-// before and after.
-func CountLeading(
+// ObserveLeading returns active wrapped so that the leader election metric is 1 for the lease's name while it runs, and
+// 0 before and after.
+func ObserveLeading(
 	registry prometheus.Registerer,
 	name string,
 	active func(context.Context) error,
 ) (func(context.Context) error, error) {
-	leads, err := registered(registry, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	leads, err := registerOrReuse(registry, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "leader_election_master_status", Help: "1 while this process holds a lease, 0 while it waits for it.",
 	}, []string{"name"}))
 	if err != nil {
@@ -76,11 +77,11 @@ func CountLeading(
 	}, nil
 }
 
-// Counted returns a function that wraps a transport to count its requests in the same metrics, for clients of servers
-// other than the API server. API objects name these servers, so all hosts beyond the first mostHosts are counted under
-// one label.
-func Counted(registry prometheus.Registerer) (func(to http.RoundTripper) http.RoundTripper, error) {
-	r, err := countRequests(registry)
+// RequestCounter returns a function that wraps a transport to count its requests in the same metrics, for clients of
+// servers other than the API server. API objects name these servers, so all hosts beyond the first maxHosts are counted
+// under one label.
+func RequestCounter(registry prometheus.Registerer) (func(to http.RoundTripper) http.RoundTripper, error) {
+	r, err := newRequestMetrics(registry)
 	if err != nil {
 		return nil, err
 	}
@@ -89,33 +90,33 @@ func Counted(registry prometheus.Registerer) (func(to http.RoundTripper) http.Ro
 	host := func(name string) string {
 		mu.Lock()
 		defer mu.Unlock()
-		if !hosts[name] && len(hosts) >= mostHosts {
+		if !hosts[name] && len(hosts) >= maxHosts {
 			return otherHosts
 		}
 		hosts[name] = true
 		return name
 	}
-	return func(to http.RoundTripper) http.RoundTripper { return observed{r, to, host} }, nil
+	return func(to http.RoundTripper) http.RoundTripper { return countingTransport{r, to, host} }, nil
 }
 
 const (
-	mostHosts  = 256
+	maxHosts   = 256
 	otherHosts = "other"
 )
 
-// observed counts the requests of a transport.
-type observed struct {
-	requests
-	to   http.RoundTripper
-	host func(string) string // returns the label of a host; nil means the host itself
+// countingTransport counts the requests of a transport.
+type countingTransport struct {
+	requestMetrics
+	transport http.RoundTripper
+	host      func(string) string // returns the label of a host; nil means the host itself
 }
 
-func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
+func (o countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	began, host := time.Now(), r.URL.Host
 	if o.host != nil {
 		host = o.host(host)
 	}
-	answer, err := o.to.RoundTrip(r)
+	answer, err := o.transport.RoundTrip(r)
 	code := "<error>"
 	if err == nil {
 		code = strconv.Itoa(answer.StatusCode)
@@ -126,4 +127,4 @@ func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // WrappedRoundTripper returns the underlying transport, for callers that unwrap transports.
-func (o observed) WrappedRoundTripper() http.RoundTripper { return o.to }
+func (o countingTransport) WrappedRoundTripper() http.RoundTripper { return o.transport }

@@ -16,7 +16,7 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-func TestRequestsAreCountedByWhatIsAnswered(t *testing.T) {
+func TestRequestsAreCountedByStatus(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/cut") {
 			panic(http.ErrAbortHandler)
@@ -59,7 +59,7 @@ rest_client_requests_total{code="<error>",host="` + host + `",method="DELETE"} 2
 	}
 }
 
-func TestWhoLeadsIsASeries(t *testing.T) {
+func TestLeadershipIsAMetric(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	leads := func(want string) {
 		t.Helper()
@@ -70,7 +70,7 @@ func TestWhoLeadsIsASeries(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	active, err := CountLeading(registry, "x", func(context.Context) error { leads("1"); return nil })
+	active, err := ObserveLeading(registry, "x", func(context.Context) error { leads("1"); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestWhoLeadsIsASeries(t *testing.T) {
 		t.Error(err)
 	}
 	leads("0")
-	if _, err := CountLeading(registry, "y", active); err != nil { // a daemon may be a candidate for several leases
+	if _, err := ObserveLeading(registry, "y", active); err != nil { // a daemon may be a candidate for several leases
 		t.Error(err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-func TestManagersAreLeftOutOfACopy(t *testing.T) {
+func TestWithoutManagersReturnsACopy(t *testing.T) {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:          "web",

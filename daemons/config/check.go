@@ -55,11 +55,11 @@ func Check(cfg any) error {
 	var errs []error
 	settings := Settings(cfg)
 	for _, p := range Problems(cfg) {
-		told := p.Name
+		field := p.Name
 		if i := slices.IndexFunc(settings, func(s Setting) bool { return s.Name == p.Name }); i >= 0 {
-			told = settings[i].Told
+			field = settings[i].DaemonName
 		}
-		errs = append(errs, fmt.Errorf("%s: %s", told, p.Text))
+		errs = append(errs, fmt.Errorf("%s: %s", field, p.Text))
 	}
 	return errors.Join(errs...)
 }

@@ -21,11 +21,11 @@ import (
 // explains why the setting cannot be changed after the cluster was created. A refused tag is for other fields, and
 // explains why only their zero value is supported.
 type Setting struct {
-	Name    string
-	Told    string // the daemon's name for it: --node-monitor-period, or the name in its file
-	Help    string
-	Default any
-	Fixed   string
+	Name       string
+	DaemonName string // the daemon's name for it: --node-monitor-period, or the name in its file
+	Help       string
+	Default    any
+	Fixed      string
 
 	bounds string
 	field  []int
@@ -46,12 +46,12 @@ func settingsIn(value reflect.Value, at []int) (list []Setting) {
 		if name == "" {
 			continue
 		}
-		told, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if flag := field.Tag.Get("flag"); flag != "" {
-			told = "--" + flag
+			key = "--" + flag
 		}
 		list = append(list, Setting{
-			Name: name, Told: told, Help: cmp.Or(field.Tag.Get("doc"), field.Tag.Get("help")),
+			Name: name, DaemonName: key, Help: cmp.Or(field.Tag.Get("doc"), field.Tag.Get("help")),
 			Default: value.Field(i).Interface(), Fixed: field.Tag.Get("fixed"),
 			bounds: field.Tag.Get("range"), field: path,
 		})
@@ -70,9 +70,9 @@ func Others(def any) map[string]string {
 			maps.Copy(list, Others(reflect.New(field.Type).Interface()))
 			continue
 		}
-		told, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if told += field.Tag.Get("flag"); field.Tag.Get("setting") == "" && told != "" {
-			list[told] = field.Tag.Get("refused")
+		key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if key += field.Tag.Get("flag"); field.Tag.Get("setting") == "" && key != "" {
+			list[key] = field.Tag.Get("refused")
 		}
 	}
 	return list

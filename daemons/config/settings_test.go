@@ -37,8 +37,8 @@ func TestSettingsHaveNamesOfTheLanguageAndSayWhatTheyAre(t *testing.T) {
 			if !name.MatchString(s.Name) || seen[s.Name] {
 				t.Errorf("%s: %q is no name, or is there twice", block, s.Name)
 			}
-			if s.Help == "" || strings.HasSuffix(s.Help, ".") || s.Told == "" {
-				t.Errorf("%s.%s: help is %q, and it is told by %q", block, s.Name, s.Help, s.Told)
+			if s.Help == "" || strings.HasSuffix(s.Help, ".") || s.DaemonName == "" {
+				t.Errorf("%s.%s: help is %q, and its name is %q", block, s.Name, s.Help, s.DaemonName)
 			}
 			seen[s.Name] = true
 		}

@@ -131,8 +131,9 @@ const Lease = "kube-controller-manager"
 type Options struct {
 	Clock clock.WithTicker                             // clock of all timers; nil means the real clock
 	Wrap  func(to http.RoundTripper) http.RoundTripper // wraps the transport to the API server; nil means no wrapper
-	// Vouched reports whether a node is alive whenever this process is, and renews no lease. nil means that no node is.
-	Vouched func(node string) bool
+	// AliveWithoutHeartbeat reports whether a node is alive whenever this process is, and renews no lease. nil means
+	// that no node is.
+	AliveWithoutHeartbeat func(node string) bool
 }
 
 // Run runs the controllers that cfg asks for until ctx ends or the lease is lost.
@@ -174,17 +175,17 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 		return err
 	}
 	m := manager{
-		rest:      restConfig,
-		anonymous: func() (*rest.Config, error) { return connect(true) },
-		cfg:       cfg,
-		chosen:    chosen,
-		clock:     o.Clock,
-		vouched:   o.Vouched,
-		queues:    queues,
-		metrics:   env.Metrics,
-		log:       env.Log,
+		rest:                  restConfig,
+		anonymous:             func() (*rest.Config, error) { return connect(true) },
+		cfg:                   cfg,
+		controllerNames:       chosen,
+		clock:                 o.Clock,
+		aliveWithoutHeartbeat: o.AliveWithoutHeartbeat,
+		queues:                queues,
+		metrics:               env.Metrics,
+		log:                   env.Log,
 	}
-	env.Rest.Dense()
+	env.IdleTasks.SetDense()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return env.ServeHealth(
@@ -196,15 +197,15 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 			cfg.ClientCAFile,
 			cfg.ClientCRLFile,
 			cfg.Profiling,
-			client.NewJudge(leases),
+			client.NewAccessReviewer(leases),
 		)
 	})
 	g.Go(func() error {
-		env.Health.Ready("started", func() error { return nil }) // a standby is ready to lead
+		env.Health.AddReady("started", func() error { return nil }) // a standby is ready to lead
 		if !cfg.LeaderElect {
 			return m.run(ctx)
 		}
-		active, err := client.CountLeading(env.Metrics, Lease, m.run)
+		active, err := client.ObserveLeading(env.Metrics, Lease, m.run)
 		if err != nil {
 			return err
 		}
@@ -215,26 +216,26 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 
 // manager holds what is needed while this process leads.
 type manager struct {
-	rest      *rest.Config
-	anonymous func() (*rest.Config, error) // the same configuration without credentials
-	cfg       config.ControllerManager
-	chosen    []string
-	clock     clock.WithTicker
-	vouched   func(node string) bool
-	queues    workqueue.MetricsProvider
-	metrics   prometheus.Registerer
-	log       *slog.Logger
+	rest                  *rest.Config
+	anonymous             func() (*rest.Config, error) // the same configuration without credentials
+	cfg                   config.ControllerManager
+	controllerNames       []string
+	clock                 clock.WithTicker
+	aliveWithoutHeartbeat func(node string) bool
+	queues                workqueue.MetricsProvider
+	metrics               prometheus.Registerer
+	log                   *slog.Logger
 }
 
 func (m manager) run(ctx context.Context) error {
 	c := loop.Context{
-		Config:    m.cfg,
-		Log:       m.log,
-		Clock:     m.clock,
-		Queues:    m.queues,
-		Metrics:   m.metrics,
-		Vouched:   m.vouched,
-		Followers: loop.NewFollowers(),
+		Config:                m.cfg,
+		Log:                   m.log,
+		Clock:                 m.clock,
+		Queues:                m.queues,
+		Metrics:               m.metrics,
+		AliveWithoutHeartbeat: m.aliveWithoutHeartbeat,
+		Followers:             loop.NewFollowers(),
 	}
 	var err error
 	if c.Client, c.Dynamic, c.Metadata, err = identity.Clients(m.rest); err != nil {
@@ -249,7 +250,7 @@ func (m manager) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	var controllers []loop.Controller
 	for _, entry := range all {
-		if !slices.Contains(m.chosen, entry.name) {
+		if !slices.Contains(m.controllerNames, entry.name) {
 			continue
 		}
 		own, err := as(entry.as)
@@ -286,5 +287,5 @@ func (m manager) identities(c loop.Context) (func(account string) (loop.Context,
 	if err != nil {
 		return nil, err
 	}
-	return accounts.As, nil
+	return accounts.ContextFor, nil
 }

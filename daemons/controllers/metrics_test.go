@@ -17,12 +17,12 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// described is a registry that records the names of metrics, including those without series.
-type described struct{ names []string }
+// nameRegistry is a registry that records the names of metrics, including those without series.
+type nameRegistry struct{ names []string }
 
 var fullName = regexp.MustCompile(`fqName: "([^"]+)"`)
 
-func (d *described) Register(c prometheus.Collector) error {
+func (d *nameRegistry) Register(c prometheus.Collector) error {
 	descriptions := make(chan *prometheus.Desc, 100)
 	c.Describe(descriptions)
 	close(descriptions)
@@ -32,17 +32,17 @@ func (d *described) Register(c prometheus.Collector) error {
 	return nil
 }
 
-func (d *described) MustRegister(all ...prometheus.Collector) {
+func (d *nameRegistry) MustRegister(all ...prometheus.Collector) {
 	for _, c := range all {
 		_ = d.Register(c)
 	}
 }
 
-func (*described) Unregister(prometheus.Collector) bool { return false }
+func (*nameRegistry) Unregister(prometheus.Collector) bool { return false }
 
 // The controllers' metrics have the names that upstream's dashboards and alerts use.
-func TestControllersAreMeasuredByTheNamesThatDashboardsKnow(t *testing.T) {
-	served := &described{}
+func TestControllerMetricsHaveUpstreamsNames(t *testing.T) {
+	served := &nameRegistry{}
 	client := fake.NewClientset()
 	c := loop.Context{
 		Client:    client,

@@ -8,7 +8,7 @@ import (
 )
 
 // The configuration package checks names without access to the controllers.
-func TestTheNamesOfControllersAreThoseOfTheConfiguration(t *testing.T) {
+func TestControllerNamesMatchTheConfiguration(t *testing.T) {
 	var names []string
 	for _, entry := range all {
 		names = append(names, entry.name)

@@ -12,15 +12,15 @@ import (
 // object belongs to its cache when it is passed in. Afterwards it must not be changed, and must not be written back as
 // a whole.
 type slimmer struct {
-	mu     sync.Mutex
-	shared sharer
+	mu       sync.Mutex
+	interner interner
 }
 
-func newSlimmer() *slimmer { return &slimmer{shared: newSharer()} }
+func newSlimmer() *slimmer { return &slimmer{interner: newInterner()} }
 
-// done marks objects that are slimmed already: a starting cache passes the objects of its initial list, which was
-// slimmed itself, once more. The mark is an empty, non-nil managedFields, which decoding never produces.
-var done = []metav1.ManagedFieldsEntry{}
+// slimmedMark marks objects that are slimmed already: a starting cache passes the objects of its initial list, which
+// was slimmed itself, once more. The mark is an empty, non-nil managedFields, which decoding never produces.
+var slimmedMark = []metav1.ManagedFieldsEntry{}
 
 // slim is the transform function of all shared caches.
 func (s *slimmer) slim(obj any) (any, error) {
@@ -28,13 +28,13 @@ func (s *slimmer) slim(obj any) (any, error) {
 		if have := o.GetManagedFields(); have != nil && len(have) == 0 {
 			return obj, nil
 		}
-		o.SetManagedFields(done)
+		o.SetManagedFields(slimmedMark)
 	}
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		s.pod(o)
+		s.slimPod(o)
 	case *corev1.Node:
-		s.node(o)
+		s.slimNode(o)
 	case *corev1.Secret:
 		if o.Type != corev1.SecretTypeBootstrapToken {
 			o.Data = nil
@@ -43,9 +43,9 @@ func (s *slimmer) slim(obj any) (any, error) {
 	return obj, nil
 }
 
-// pod slims a pod. A StatefulSet's pod stays whole, because that controller writes it back to repair its identity
+// slimPod slims a pod. A StatefulSet's pod stays whole, because that controller writes it back to repair its identity
 // labels.
-func (s *slimmer) pod(p *corev1.Pod) {
+func (s *slimmer) slimPod(p *corev1.Pod) {
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner != nil && owner.Kind == "StatefulSet" {
 		return
@@ -54,15 +54,15 @@ func (s *slimmer) pod(p *corev1.Pod) {
 	defer s.mu.Unlock()
 	slimSpec(&p.Spec)
 	slimStatus(&p.Status, owner != nil && owner.Kind == "Job")
-	s.shared.pod(p, owner)
+	s.interner.sharePod(p, owner)
 }
 
-// node slims a node, and lets it share values with other machines of the same kind.
-func (s *slimmer) node(n *corev1.Node) {
+// slimNode slims a node, and lets it share values with other machines of the same kind.
+func (s *slimmer) slimNode(n *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n.Status.Images, n.Status.VolumesInUse, n.Status.NodeInfo = nil, nil, corev1.NodeSystemInfo{}
-	s.shared.node(n)
+	s.interner.shareNode(n)
 }
 
 // slimSpec retains the fields that determine where a pod may run, what it uses, and its claims and Secrets.
@@ -93,16 +93,16 @@ func slimSpec(spec *corev1.PodSpec) {
 	}
 }
 
-// uninteresting lists conditions that only the rules of Jobs read.
-var uninteresting = []corev1.PodConditionType{
+// jobConditions lists conditions that only the rules of Jobs read.
+var jobConditions = []corev1.PodConditionType{
 	corev1.PodReadyToStartContainers,
 	corev1.PodInitialized,
 	corev1.ContainersReady,
 	corev1.PodScheduled,
 }
 
-// runs is the state of all running containers. Controllers read only whether a container runs, not since when.
-var runs = &corev1.ContainerStateRunning{}
+// runningState is the state of all running containers. Controllers read only whether a container runs, not since when.
+var runningState = &corev1.ContainerStateRunning{}
 
 func slimStatus(status *corev1.PodStatus, allConditions bool) {
 	status.HostIP, status.HostIPs, status.EphemeralContainerStatuses, status.Resources, status.AllocatedResources = "",
@@ -110,7 +110,7 @@ func slimStatus(status *corev1.PodStatus, allConditions bool) {
 	if !allConditions {
 		var kept []corev1.PodCondition // most pods have one relevant condition
 		for _, c := range status.Conditions {
-			if !slices.Contains(uninteresting, c.Type) {
+			if !slices.Contains(jobConditions, c.Type) {
 				kept = append(kept, c)
 			}
 		}
@@ -121,7 +121,7 @@ func slimStatus(status *corev1.PodStatus, allConditions bool) {
 			c := &statuses[i]
 			state := corev1.ContainerState{Terminated: c.State.Terminated}
 			if c.State.Running != nil {
-				state.Running = runs
+				state.Running = runningState
 			}
 			statuses[i] = corev1.ContainerStatus{
 				Name:               c.Name,

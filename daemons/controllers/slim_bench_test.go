@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// running returns the encoded pod of an owner with a kubelet's status.
-func running(b *testing.B, owner string, i int) []byte {
+// encodedPod returns the encoded pod of an owner with a kubelet's status.
+func encodedPod(b *testing.B, owner string, i int) []byte {
 	b.Helper()
 	yes, now := true, metav1.NewTime(time.Unix(1800000000, 0))
 	p := &corev1.Pod{
@@ -111,7 +111,7 @@ func running(b *testing.B, owner string, i int) []byte {
 func BenchmarkSlim(b *testing.B) {
 	sent := make([][]byte, 1000)
 	for i := range sent {
-		sent[i] = running(b, fmt.Sprintf("set-%d", i%10), i)
+		sent[i] = encodedPod(b, fmt.Sprintf("set-%d", i%10), i)
 	}
 	for name, slim := range map[string]func(any) (any, error){"slim": newSlimmer().slim,
 		"read": func(o any) (any, error) { return o, nil }} {
@@ -130,25 +130,26 @@ func BenchmarkSlim(b *testing.B) {
 	}
 }
 
-// BenchmarkHeldPods measures the memory of 50,000 slimmed pods: live bytes, and the bytes of the pages that they
+// BenchmarkCachedPods measures the memory of 50,000 slimmed pods: live bytes, and the bytes of the pages that they
 // occupy.
-func BenchmarkHeldPods(b *testing.B) {
-	held(
+func BenchmarkCachedPods(b *testing.B) {
+	measureMemory(
 		b,
 		50000,
-		func(i int) []byte { return running(b, fmt.Sprintf("set-%d", i/100), i) },
-		func() into { return &corev1.Pod{} },
+		func(i int) []byte { return encodedPod(b, fmt.Sprintf("set-%d", i/100), i) },
+		func() unmarshaler { return &corev1.Pod{} },
 	)
 }
 
-// BenchmarkHeldNodes measures the same for 5,000 nodes.
-func BenchmarkHeldNodes(b *testing.B) {
-	held(b, 5000, func(i int) []byte { return machine(b, i) }, func() into { return &corev1.Node{} })
+// BenchmarkCachedNodes measures the same for 5,000 nodes.
+func BenchmarkCachedNodes(b *testing.B) {
+	measureMemory(b, 5000, func(i int) []byte { return encodedNode(b, i) },
+		func() unmarshaler { return &corev1.Node{} })
 }
 
-type into interface{ Unmarshal(data []byte) error }
+type unmarshaler interface{ Unmarshal(data []byte) error }
 
-func held(b *testing.B, n int, send func(i int) []byte, object func() into) {
+func measureMemory(b *testing.B, n int, send func(i int) []byte, object func() unmarshaler) {
 	b.Helper()
 	sent := make([][]byte, n)
 	for i := range sent {
@@ -179,8 +180,8 @@ func held(b *testing.B, n int, send func(i int) []byte, object func() into) {
 	}
 }
 
-// machine returns an encoded node with a kubelet's status.
-func machine(b *testing.B, i int) []byte {
+// encodedNode returns an encoded node with a kubelet's status.
+func encodedNode(b *testing.B, i int) []byte {
 	b.Helper()
 	name, now := fmt.Sprintf("node-%d", i), metav1.NewTime(time.Unix(1800000000, 0))
 	amounts := corev1.ResourceList{

@@ -65,7 +65,7 @@ func slimmed(t *testing.T, s *slimmer, o any) any {
 	return o
 }
 
-func TestPodsOfOneOwnerShareWhatIsEqualInThem(t *testing.T) {
+func TestPodsOfOneOwnerShareEqualValues(t *testing.T) {
 	s := newSlimmer()
 	a, b := slimmed(t, s, podOf("ReplicaSet", 1)).(*corev1.Pod), slimmed(t, s, podOf("ReplicaSet", 2)).(*corev1.Pod)
 	if &a.Spec.Containers[0] != &b.Spec.Containers[0] || &a.OwnerReferences[0] != &b.OwnerReferences[0] ||
@@ -87,8 +87,8 @@ func TestPodsOfOneOwnerShareWhatIsEqualInThem(t *testing.T) {
 	}
 }
 
-// TestPodsOfOneOwnerInOnePlaceShareTheirLabels covers pods of several places that arrive alternately.
-func TestPodsOfOneOwnerInOnePlaceShareTheirLabels(t *testing.T) {
+// TestPodsOfOneOwnerAndZoneShareTheirLabels covers pods of several places that arrive alternately.
+func TestPodsOfOneOwnerAndZoneShareTheirLabels(t *testing.T) {
 	s := newSlimmer()
 	var pods []*corev1.Pod
 	for i := range 6 {
@@ -106,7 +106,7 @@ func TestPodsOfOneOwnerInOnePlaceShareTheirLabels(t *testing.T) {
 	}
 }
 
-func TestWhatControllersReadOfPodsIsKept(t *testing.T) {
+func TestSlimmingKeepsTheFieldsThatControllersRead(t *testing.T) {
 	p := slimmed(t, newSlimmer(), podOf("ReplicaSet", 1)).(*corev1.Pod)
 	if len(p.Spec.Volumes) != 1 || p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "c" {
 		t.Errorf("volumes %v", p.Spec.Volumes)
@@ -145,14 +145,14 @@ func TestWhatControllersReadOfPodsIsKept(t *testing.T) {
 	}
 }
 
-func TestPodsThatAreWrittenBackStayWhole(t *testing.T) {
+func TestPodsThatControllersUpdateAreNotSlimmed(t *testing.T) {
 	p := slimmed(t, newSlimmer(), podOf("StatefulSet", 1)).(*corev1.Pod)
 	if len(p.Spec.Volumes) != 2 || len(p.Spec.Containers[0].VolumeMounts) != 1 || len(p.Status.Conditions) != 2 {
 		t.Errorf("%v", p.Spec)
 	}
 }
 
-func TestOnlyBootstrapTokensKeepTheirData(t *testing.T) {
+func TestSlimmingKeepsTheDataOfBootstrapTokensOnly(t *testing.T) {
 	for kind, kept := range map[corev1.SecretType]bool{corev1.SecretTypeBootstrapToken: true,
 		corev1.SecretTypeOpaque: false} {
 		o := slimmed(t, newSlimmer(),
@@ -187,7 +187,7 @@ func nodeOf(i int, cpu string) *corev1.Node {
 	}
 }
 
-func TestNodesOfOneKindShareWhatTheyHave(t *testing.T) {
+func TestEqualNodesShareValues(t *testing.T) {
 	s := newSlimmer()
 	a, b, c := slimmed(t, s, nodeOf(1, "32")).(*corev1.Node), slimmed(t, s, nodeOf(2, "32")).(*corev1.Node),
 		slimmed(t, s, nodeOf(3, "64")).(*corev1.Node)
@@ -198,7 +198,7 @@ func TestNodesOfOneKindShareWhatTheyHave(t *testing.T) {
 	if a.Status.Capacity.Cpu().Value() != 32 || c.Status.Capacity.Cpu().Value() != 64 {
 		t.Error("what differs is shared")
 	}
-	for i := range 2 * maxFew { // more values than few holds
+	for i := range 2 * maxRecentValues { // more values than few holds
 		slimmed(t, s, nodeOf(i, fmt.Sprint(i)))
 	}
 	if d := slimmed(t, s, nodeOf(4, "32")).(*corev1.Node); d.Status.Capacity.Cpu().Value() != 32 ||

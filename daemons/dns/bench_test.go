@@ -64,12 +64,12 @@ func newHandler(t testing.TB, servers ...string) *handler {
 	put("db", corev1.ServiceSpec{ClusterIP: "None"}, ends...)
 	r, err := upstream.New(
 		upstream.Config{
-			Servers:    servers,
-			ResolvConf: "/nonexistent",
-			MaxTTL:     time.Hour,
-			MaxDenied:  time.Hour,
-			Log:        slog.New(slog.DiscardHandler),
-			Name:       serverName,
+			Servers:        servers,
+			ResolvConf:     "/nonexistent",
+			MaxTTL:         time.Hour,
+			MaxNegativeTTL: time.Hour,
+			Log:            slog.New(slog.DiscardHandler),
+			Name:           serverName,
 		},
 	)
 	if err != nil {
@@ -78,13 +78,13 @@ func newHandler(t testing.TB, servers ...string) *handler {
 	return &handler{
 		zone:     z,
 		resolver: r,
-		clients:  &clients{open: true},
-		told:     newTold(serverName, "cluster.local."),
+		clients:  &clients{isUnrestricted: true},
+		metrics:  newMetrics(serverName, "cluster.local."),
 		log:      slog.New(slog.DiscardHandler),
 	}
 }
 
-func packed(t testing.TB, name string, kind uint16) []byte {
+func packQuery(t testing.TB, name string, kind uint16) []byte {
 	t.Helper()
 	b, err := new(dns.Msg).SetQuestion(name, kind).SetEdns0(1232, false).Pack()
 	if err != nil {
@@ -93,9 +93,9 @@ func packed(t testing.TB, name string, kind uint16) []byte {
 	return b
 }
 
-// mix holds the queries of clients in a cluster: services, names that their search paths append, endpoints, and outside
-// names.
-var mix = []struct {
+// queryMix holds the queries of clients in a cluster: services, names that their search paths append, endpoints, and
+// outside names.
+var queryMix = []struct {
 	name string
 	kind uint16
 }{{"web-77.shop.svc.cluster.local.", dns.TypeA}, {"web-77.shop.svc.cluster.local.", dns.TypeAAAA},
@@ -106,11 +106,11 @@ var mix = []struct {
 	}, {"1.0.96.10.in-addr.arpa.", dns.TypePTR}, {"example.org.", dns.TypeA}}
 
 func BenchmarkAnswer(b *testing.B) {
-	h := newHandler(b, benchWorld(b))
+	h := newHandler(b, startBenchUpstream(b))
 	c := sender{addr: netip.MustParseAddrPort("10.244.0.9:4000")}
-	for _, m := range mix {
+	for _, m := range queryMix {
 		b.Run(fmt.Sprintf("%s/%s", m.name, dns.TypeToString[m.kind]), func(b *testing.B) {
-			q, w, out := packed(b, m.name, m.kind), new(work), make([]byte, 0, wire.UDPSize)
+			q, w, out := packQuery(b, m.name, m.kind), new(workspace), make([]byte, 0, wire.UDPSize)
 			if reply, _ := h.respond(context.Background(), w, out, q, c, true, time.Now()); len(reply) == 0 {
 				b.Fatal("no answer")
 			}
@@ -122,7 +122,7 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-func benchWorld(b *testing.B) string {
+func startBenchUpstream(b *testing.B) string {
 	b.Helper()
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -148,7 +148,7 @@ func benchWorld(b *testing.B) string {
 func BenchmarkOverUDP(b *testing.B) {
 	for _, clients := range []int{1, 16, 64} {
 		b.Run(strconv.Itoa(clients), func(b *testing.B) {
-			h := newHandler(b, benchWorld(b))
+			h := newHandler(b, startBenchUpstream(b))
 			s, err := openSockets(b.Context(), "127.0.0.1:0", h.log)
 			if err != nil {
 				b.Fatal(err)
@@ -161,21 +161,21 @@ func BenchmarkOverUDP(b *testing.B) {
 			ctx, cancel := context.WithCancel(context.Background())
 			var servers sync.WaitGroup
 			for range 2 {
-				servers.Go(func() { _ = udp.serve(ctx, s.kept.Load) })
+				servers.Go(func() { _ = udp.serve(ctx, s.stored.Load) })
 			}
-			client := again(
+			client := selfCommand(
 				b,
 				"BENCH_CLIENT="+s.address().String(),
 				"BENCH_CLIENTS="+strconv.Itoa(clients),
 				"BENCH_QUERIES="+strconv.Itoa(b.N),
 			)
-			before := cpu(b)
+			before := cpuTime(b)
 			b.ResetTimer()
 			if out, err := client.CombinedOutput(); err != nil {
 				b.Fatalf("%v: %s", err, out)
 			}
 			b.StopTimer()
-			b.ReportMetric(float64((cpu(b)-before).Nanoseconds())/float64(b.N), "cpu-ns/query")
+			b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/float64(b.N), "cpu-ns/query")
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "queries/s")
 			cancel()
 			servers.Wait()
@@ -183,7 +183,7 @@ func BenchmarkOverUDP(b *testing.B) {
 	}
 }
 
-func cpu(t testing.TB) time.Duration {
+func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -192,8 +192,8 @@ func cpu(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// askMany is the client of the benchmark. Each of its sockets has several queries in flight.
-func askMany(address string, clients, queries int) error {
+// sendQueries is the client of the benchmark. Each of its sockets has several queries in flight.
+func sendQueries(address string, clients, queries int) error {
 	var left atomic.Int64
 	left.Store(int64(queries))
 	var g sync.WaitGroup
@@ -211,7 +211,7 @@ func askMany(address string, clients, queries int) error {
 			for i := 0; ; i++ {
 				more := left.Add(-1) >= 0
 				if more {
-					m := mix[i%len(mix)]
+					m := queryMix[i%len(queryMix)]
 					q, err := new(dns.Msg).SetQuestion(m.name, m.kind).SetEdns0(1232, false).Pack()
 					if err == nil {
 						_, err = conn.Write(q)
@@ -245,10 +245,10 @@ func askMany(address string, clients, queries int) error {
 	}
 }
 
-func benchClient() {
+func runBenchClient() {
 	clients, _ := strconv.Atoi(os.Getenv("BENCH_CLIENTS"))
 	queries, _ := strconv.Atoi(os.Getenv("BENCH_QUERIES"))
-	if err := askMany(os.Getenv("BENCH_CLIENT"), clients, queries); err != nil {
+	if err := sendQueries(os.Getenv("BENCH_CLIENT"), clients, queries); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

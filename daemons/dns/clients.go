@@ -23,15 +23,15 @@ import (
 // clients decides which clients are answered: the cluster's pods, its machines, and the configured networks. Other
 // clients would learn the cluster's names, and could use this server as an open resolver.
 type clients struct {
-	networks []netip.Prefix
-	own      atomic.Pointer[map[netip.Addr]bool] // this machine's addresses, which its Node may not list
+	networks       []netip.Prefix
+	localAddresses atomic.Pointer[map[netip.Addr]bool] // this machine's addresses, which its Node may not list
 	// machines holds the addresses of the cluster's machines according to their Nodes; nil until these were read.
-	machines atomic.Pointer[map[netip.Addr]bool]
-	open     bool // the pod networks are unknown, so all clients are answered
+	machines       atomic.Pointer[map[netip.Addr]bool]
+	isUnrestricted bool // the pod networks are unknown, so all clients are answered
 }
 
 func newClients(cfg config.DNS) (*clients, error) {
-	c := &clients{open: len(cfg.ClusterCIDR) == 0 && len(cfg.AllowedClients) == 0}
+	c := &clients{isUnrestricted: len(cfg.ClusterCIDR) == 0 && len(cfg.AllowedClients) == 0}
 	for _, list := range [][]string{cfg.ClusterCIDR, cfg.ServiceClusterIPRange, cfg.AllowedClients} {
 		for _, text := range list {
 			p, err := netip.ParsePrefix(text)
@@ -41,42 +41,44 @@ func newClients(cfg config.DNS) (*clients, error) {
 			c.networks = append(c.networks, p.Masked())
 		}
 	}
-	return c, c.look()
+	return c, c.readLocalAddresses()
 }
 
 // verdict is the decision about a client.
 type verdict int
 
 const (
-	answered verdict = iota
-	stranger         // its queries are refused
-	// unknown may be a machine of the cluster whose Node is not known yet. It gets no answer, so that it asks again.
-	unknown
+	clientAllowed verdict = iota
+	clientRefused         // its queries are refused
+	// clientUnknown may be a machine of the cluster whose Node is not known yet. It gets no answer, so that it asks
+	// again.
+	clientUnknown
 )
 
-// of returns the verdict about a client. Pods and this machine are known from the start, even without the API server.
-func (c *clients) of(a netip.Addr) verdict {
-	if c.open {
-		return answered
+// verdict returns the verdict about a client. Pods and this machine are known from the start, even without the API
+// server.
+func (c *clients) verdict(a netip.Addr) verdict {
+	if c.isUnrestricted {
+		return clientAllowed
 	}
 	a = a.Unmap()
 	for _, p := range c.networks {
 		if p.Contains(a) {
-			return answered
+			return clientAllowed
 		}
 	}
 	machines := c.machines.Load()
 	switch {
-	case a.IsLoopback(), (*c.own.Load())[a], machines != nil && (*machines)[a]:
-		return answered
+	case a.IsLoopback(), (*c.localAddresses.Load())[a], machines != nil && (*machines)[a]:
+		return clientAllowed
 	case machines == nil:
-		return unknown
+		return clientUnknown
 	}
-	return stranger
+	return clientRefused
 }
 
-// learn stores the addresses of the cluster's machines.
-func (c *clients) learn(nodes []any) {
+// setMachines stores the addresses of the cluster's machines.
+func (c *clients) setMachines(nodes []any) {
 	machines := map[netip.Addr]bool{}
 	for _, o := range nodes {
 		n, ok := o.(*corev1.Node)
@@ -92,13 +94,13 @@ func (c *clients) learn(nodes []any) {
 	c.machines.Store(&machines)
 }
 
-// look stores the addresses of this machine.
-func (c *clients) look() error {
+// readLocalAddresses stores the addresses of this machine.
+func (c *clients) readLocalAddresses() error {
 	own, err := ownAddresses()
 	if err != nil {
 		return err
 	}
-	c.own.Store(&own)
+	c.localAddresses.Store(&own)
 	return nil
 }
 
@@ -118,16 +120,16 @@ func ownAddresses() (map[netip.Addr]bool, error) {
 	return own, nil
 }
 
-// lookAgain is how often this machine's addresses are read.
-const lookAgain = 10 * time.Second
+// localAddressInterval is how often this machine's addresses are read.
+const localAddressInterval = 10 * time.Second
 
-// follow keeps the addresses of the cluster's machines up to date until ctx ends.
-func (c *clients) follow(ctx context.Context, api kubernetes.Interface, log *slog.Logger) error {
-	if c.open {
+// watchNodes keeps the addresses of the cluster's machines up to date until ctx ends.
+func (c *clients) watchNodes(ctx context.Context, api kubernetes.Interface, log *slog.Logger) error {
+	if c.isUnrestricted {
 		<-ctx.Done()
 		return nil
 	}
-	factory := informers.New(api, informers.WithTransform(leanNode))
+	factory := informers.New(api, informers.WithTransform(trimNode))
 	nodes := informers.Nodes(factory).Informer()
 	changed := make(chan struct{}, 1)
 	note := func() {
@@ -159,7 +161,7 @@ func (c *clients) follow(ctx context.Context, api kubernetes.Interface, log *slo
 			close(synced)
 		}
 	})
-	again := time.NewTicker(lookAgain)
+	again := time.NewTicker(localAddressInterval)
 	defer again.Stop()
 	known := false
 	for {
@@ -167,7 +169,7 @@ func (c *clients) follow(ctx context.Context, api kubernetes.Interface, log *slo
 		case <-ctx.Done():
 			return nil
 		case <-again.C:
-			if err := c.look(); err != nil {
+			if err := c.readLocalAddresses(); err != nil {
 				log.Warn("clients on this machine may be refused", "error", err)
 			}
 			continue
@@ -176,13 +178,13 @@ func (c *clients) follow(ctx context.Context, api kubernetes.Interface, log *slo
 		case <-changed:
 		}
 		if known { // an incomplete list would drop machines
-			c.learn(nodes.GetStore().List())
+			c.setMachines(nodes.GetStore().List())
 		}
 	}
 }
 
-// leanNode copies a node with only its addresses.
-func leanNode(o any) (any, error) {
+// trimNode copies a node with only its addresses.
+func trimNode(o any) (any, error) {
 	if n, ok := o.(*corev1.Node); ok {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: n.Name, ResourceVersion: n.ResourceVersion},

@@ -31,15 +31,15 @@ func machineAt(name string, addresses ...string) *corev1.Node {
 // Strangers get neither the cluster's names nor the answers of other servers, over UDP and TCP. Their queries are
 // refused and counted.
 // Proves S30.
-func TestStrangersAreRefused(t *testing.T) {
+func TestClientsOutsideTheClusterAreRefused(t *testing.T) {
 	cfg := settings()
 	cfg.AllowedClients = []string{"172.16.0.0/12"}
 	who, err := newClients(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	who.learn([]any{machineAt("n1", "192.168.7.11", "2001:db8::11")})
-	h := newHandler(t, other(t, records(t, "example.org. 60 IN A 192.0.2.7")))
+	who.setMachines([]any{machineAt("n1", "192.168.7.11", "2001:db8::11")})
+	h := newHandler(t, startUpstream(t, answerRecords(t, "example.org. 60 IN A 192.0.2.7")))
 	h.clients = who
 	refused := 0.0
 	for from, answered := range map[string]bool{
@@ -57,9 +57,9 @@ func TestStrangersAreRefused(t *testing.T) {
 			for _, tcp := range []bool{false, true} {
 				reply, _ := h.respond(
 					t.Context(),
-					new(work),
+					new(workspace),
 					nil,
-					packed(t, name, kind),
+					packQuery(t, name, kind),
 					sender{netip.AddrPortFrom(netip.MustParseAddr(from), 4000), tcp},
 					true,
 					time.Now(),
@@ -86,7 +86,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		}
 	}
 	counted := prometheus.NewRegistry()
-	counted.MustRegister(h.told.strangers)
+	counted.MustRegister(h.metrics.refusedClients)
 	if all, err := counted.Gather(); err != nil || all[0].GetMetric()[0].GetCounter().GetValue() != refused {
 		t.Errorf("%v, %v: %v are refused", all, err, refused)
 	}
@@ -95,7 +95,7 @@ func TestStrangersAreRefused(t *testing.T) {
 // Until the Nodes are known, pods and this machine are answered, even without an API server. All others get no answer,
 // because they may be machines of the cluster or strangers.
 // Proves S30.
-func TestStrangersAreNotAnsweredBeforeTheClusterIsKnown(t *testing.T) {
+func TestUnknownClientsAreNotAnsweredBeforeTheNodesAreRead(t *testing.T) {
 	own := ""
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -120,21 +120,21 @@ func TestStrangersAreNotAnsweredBeforeTheClusterIsKnown(t *testing.T) {
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- who.follow(ctx, api, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- who.watchNodes(ctx, api, slog.New(slog.DiscardHandler)) }()
 	defer func() {
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	}()
-	h := newHandler(t, other(t, records(t, "example.org. 60 IN A 192.0.2.7")))
+	h := newHandler(t, startUpstream(t, answerRecords(t, "example.org. 60 IN A 192.0.2.7")))
 	h.clients = who
 	ask := func(from string) []byte {
 		reply, _ := h.respond(
 			t.Context(),
-			new(work),
+			new(workspace),
 			nil,
-			packed(t, "web-7.shop.svc.cluster.local.", dns.TypeA),
+			packQuery(t, "web-7.shop.svc.cluster.local.", dns.TypeA),
 			sender{netip.AddrPortFrom(netip.MustParseAddr(from), 4000), false},
 			true,
 			time.Now(),
@@ -148,7 +148,7 @@ func TestStrangersAreNotAnsweredBeforeTheClusterIsKnown(t *testing.T) {
 			t.Errorf("%s gets %d bytes while the machines are not known", from, len(reply))
 		}
 	}
-	who.learn([]any{machineAt("n1", "192.168.7.11")})
+	who.setMachines([]any{machineAt("n1", "192.168.7.11")})
 	for from, code := range map[string]int{"192.168.7.11": dns.RcodeSuccess, own: dns.RcodeSuccess,
 		"198.51.100.9": dns.RcodeRefused} {
 		m := new(dns.Msg)
@@ -159,17 +159,17 @@ func TestStrangersAreNotAnsweredBeforeTheClusterIsKnown(t *testing.T) {
 }
 
 // Without configured pod networks, all clients are answered.
-func TestNobodyIsAStrangerWhereNetworksAreNotSaid(t *testing.T) {
+func TestAllClientsAreAnsweredWithoutConfiguredNetworks(t *testing.T) {
 	who, err := newClients(config.DefaultDNS())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if who.of(netip.MustParseAddr("198.51.100.9")) != answered {
+	if who.verdict(netip.MustParseAddr("198.51.100.9")) != clientAllowed {
 		t.Error("refused")
 	}
 }
 
-func TestMachinesAreAnsweredAsTheyComeAndGo(t *testing.T) {
+func TestMachinesAreAnsweredWhileTheyHaveANode(t *testing.T) {
 	who, err := newClients(settings())
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestMachinesAreAnsweredAsTheyComeAndGo(t *testing.T) {
 	api := fake.NewClientset(machineAt("n1", "192.168.7.11"))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- who.follow(ctx, api, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- who.watchNodes(ctx, api, slog.New(slog.DiscardHandler)) }()
 	defer func() {
 		stop()
 		if err := <-done; err != nil {
@@ -187,7 +187,7 @@ func TestMachinesAreAnsweredAsTheyComeAndGo(t *testing.T) {
 	until := func(what, address string, want bool) {
 		t.Helper()
 		for end := time.Now().Add(20 * time.Second); who.machines.Load() == nil ||
-			(who.of(netip.MustParseAddr(address)) == answered) != want; {
+			(who.verdict(netip.MustParseAddr(address)) == clientAllowed) != want; {
 			if time.Now().After(end) {
 				t.Fatalf("%s: %s is answered: %t", what, address, !want)
 			}

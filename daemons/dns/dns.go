@@ -67,17 +67,17 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 		return err
 	}
 	h := &handler{
-		zone:     names,
-		resolver: resolver,
-		clients:  who,
-		told:     newTold(serverName, domain),
-		log:      env.Log,
-		queries:  cfg.LogQueries,
+		zone:             names,
+		resolver:         resolver,
+		clients:          who,
+		metrics:          newMetrics(serverName, domain),
+		log:              env.Log,
+		isLoggingQueries: cfg.LogQueries,
 	}
-	env.Metrics.MustRegister(append(h.told.all, resolver)...)
+	env.Metrics.MustRegister(append(h.metrics.collectors, resolver)...)
 	synced := make(chan struct{})
 	var known atomic.Bool
-	env.Health.Ready("names", func() error {
+	env.Health.AddReady("names", func() error {
 		if !known.Load() {
 			return errors.New("services are not known yet")
 		}
@@ -92,12 +92,12 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 		g.Go(func() error { return run.Serve(ctx, ln, env.Local(), nil, time.Second, env.Log) })
 	}
 	g.Go(func() error {
-		return watch(ctx, clients, names, func() {
+		return watchCluster(ctx, clients, names, func() {
 			known.Store(true)
 			close(synced)
 		})
 	})
-	g.Go(func() error { return who.follow(ctx, clients, env.Log) })
+	g.Go(func() error { return who.watchNodes(ctx, clients, env.Log) })
 	// Do not answer "no such name" before the names are known. Queries wait in the socket until then.
 	g.Go(func() error {
 		select {
@@ -106,7 +106,7 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 		case <-synced:
 		}
 		env.Log.Info("answering", "address", s.address(), "domain", cfg.ClusterDomain, "upstream", resolver.Servers())
-		return answer(ctx, cfg, env, clients, h, s)
+		return serveQueries(ctx, cfg, env, clients, h, s)
 	})
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return err
@@ -117,12 +117,12 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 // serverName is the value of the label server in metrics, in CoreDNS' format.
 const serverName = "dns://:53"
 
-// drain is how long queries are still answered after the endpoint was removed.
-const drain = time.Second
+// drainTime is how long queries are still answered after the endpoint was removed.
+const drainTime = time.Second
 
-// answer answers queries and publishes the endpoint. When ctx ends, it removes the endpoint and answers the last
+// serveQueries answers queries and publishes the endpoint. When ctx ends, it removes the endpoint and answers the last
 // queries.
-func answer(
+func serveQueries(
 	ctx context.Context,
 	cfg config.DNS,
 	env run.Env,
@@ -130,7 +130,7 @@ func answer(
 	h *handler,
 	s *sockets,
 ) error {
-	if err := s.keep(); err != nil {
+	if err := s.storeInSystemd(); err != nil {
 		env.Log.Warn("queries are lost while this daemon is restarted", "error", err)
 	}
 	udp, err := newUDPServer(h, s.udp)
@@ -142,9 +142,9 @@ func answer(
 	defer end()
 	g, failed := errgroup.WithContext(serving)
 	for range max(runtime.GOMAXPROCS(0), 2) {
-		g.Go(func() error { return udp.serve(serving, s.kept.Load) })
+		g.Go(func() error { return udp.serve(serving, s.stored.Load) })
 	}
-	g.Go(func() error { return newTCPServer(h, s.tcp, usual).serve(serving) })
+	g.Go(func() error { return newTCPServer(h, s.tcp, defaultLimits).serve(serving) })
 	g.Go(func() error { h.resolver.Run(serving); return nil })
 	g.Go(func() error {
 		defer end()
@@ -159,15 +159,15 @@ func answer(
 		if err != nil {
 			return err
 		}
-		if p.Run(publishing); p.Left() {
-			timer := time.NewTimer(drain)
+		if p.Run(publishing); p.HasLeft() {
+			timer := time.NewTimer(drainTime)
 			defer timer.Stop()
 			<-timer.C
 		}
 		return nil
 	})
 	err = g.Wait()
-	udp.later.Wait()
+	udp.waiters.Wait()
 	return err
 }
 
@@ -206,16 +206,16 @@ func newResolver(cfg config.DNS, env run.Env, s *sockets) (*upstream.Resolver, e
 		return nil, err
 	}
 	c := upstream.Config{
-		Servers:    cfg.Upstream,
-		ResolvConf: resolvConf,
-		Zones:      map[string][]string{},
-		Self:       self,
-		Policy:     cfg.Policy,
-		MaxTTL:     cfg.CacheTTL,
-		MaxDenied:  cfg.DenialTTL,
-		Stale:      cfg.ServeStale,
-		Log:        env.Log,
-		Name:       serverName,
+		Servers:        cfg.Upstream,
+		ResolvConf:     resolvConf,
+		Zones:          map[string][]string{},
+		IsSelf:         self,
+		Policy:         cfg.Policy,
+		MaxTTL:         cfg.CacheTTL,
+		MaxNegativeTTL: cfg.DenialTTL,
+		StaleFor:       cfg.ServeStale,
+		Log:            env.Log,
+		Name:           serverName,
 	}
 	for domain, servers := range cfg.ForwardZones {
 		c.Zones[domain] = strings.Fields(servers)

@@ -24,8 +24,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// other starts a server for outside names.
-func other(t *testing.T, answer func(*dns.Msg) *dns.Msg) string {
+// startUpstream starts a server for outside names.
+func startUpstream(t *testing.T, answer func(*dns.Msg) *dns.Msg) string {
 	t.Helper()
 	var at sockets
 	if err := at.open(context.Background(), "127.0.0.1:0"); err != nil {
@@ -33,7 +33,7 @@ func other(t *testing.T, answer func(*dns.Msg) *dns.Msg) string {
 	}
 	h := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		if m := answer(q); m != nil {
-			m.Truncate(size(w, q))
+			m.Truncate(maxAnswerSize(w, q))
 			_ = w.WriteMsg(m)
 		}
 	})
@@ -44,7 +44,7 @@ func other(t *testing.T, answer func(*dns.Msg) *dns.Msg) string {
 	return at.address().String()
 }
 
-func size(w dns.ResponseWriter, q *dns.Msg) int {
+func maxAnswerSize(w dns.ResponseWriter, q *dns.Msg) int {
 	if w.LocalAddr().Network() == "tcp" {
 		return dns.MaxMsgSize
 	}
@@ -54,8 +54,8 @@ func size(w dns.ResponseWriter, q *dns.Msg) int {
 	return dns.MinMsgSize
 }
 
-// records returns a function that answers with the matching records of the list, and denies all other names.
-func records(t *testing.T, list ...string) func(*dns.Msg) *dns.Msg {
+// answerRecords returns a function that answers with the matching records of the list, and denies all other names.
+func answerRecords(t *testing.T, list ...string) func(*dns.Msg) *dns.Msg {
 	t.Helper()
 	var all []dns.RR
 	for _, text := range list {
@@ -111,8 +111,8 @@ func settings(upstream ...string) config.DNS {
 	return cfg
 }
 
-// start runs a server until the test ends.
-func start(t *testing.T, cfg config.DNS, objects ...runtime.Object) *server {
+// startServer runs a server until the test ends.
+func startServer(t *testing.T, cfg config.DNS, objects ...runtime.Object) *server {
 	t.Helper()
 	s := &server{
 		t:       t,
@@ -133,8 +133,8 @@ func start(t *testing.T, cfg config.DNS, objects ...runtime.Object) *server {
 		}
 	}
 	t.Cleanup(s.stop)
-	wait(t, "the endpoint to be published", func() bool {
-		slice := s.slice()
+	waitFor(t, "the endpoint to be published", func() bool {
+		slice := s.endpointSlice()
 		if slice == nil {
 			return false
 		}
@@ -146,7 +146,7 @@ func start(t *testing.T, cfg config.DNS, objects ...runtime.Object) *server {
 	return s
 }
 
-func (s *server) slice() *discoveryv1.EndpointSlice {
+func (s *server) endpointSlice() *discoveryv1.EndpointSlice {
 	slice, err := s.clients.DiscoveryV1().
 		EndpointSlices("kube-system").
 		Get(context.Background(), "kube-dns-n1", metav1.GetOptions{})
@@ -159,10 +159,10 @@ func (s *server) slice() *discoveryv1.EndpointSlice {
 // ask sends a query over UDP, and over TCP if the answer is truncated.
 func (s *server) ask(name string, kind uint16) *dns.Msg {
 	s.t.Helper()
-	return s.send("udp", new(dns.Msg).SetQuestion(name, kind))
+	return s.exchange("udp", new(dns.Msg).SetQuestion(name, kind))
 }
 
-func (s *server) send(network string, m *dns.Msg) *dns.Msg {
+func (s *server) exchange(network string, m *dns.Msg) *dns.Msg {
 	s.t.Helper()
 	reply, _, err := (&dns.Client{Net: network, Timeout: 10 * time.Second, UDPSize: dns.DefaultMsgSize}).Exchange(
 		m,
@@ -174,8 +174,8 @@ func (s *server) send(network string, m *dns.Msg) *dns.Msg {
 	return reply
 }
 
-// show returns a short form of an answer.
-func show(m *dns.Msg) string {
+// formatAnswer returns a short form of an answer.
+func formatAnswer(m *dns.Msg) string {
 	var list []string
 	for _, rr := range m.Answer {
 		h := rr.Header()
@@ -189,12 +189,12 @@ func show(m *dns.Msg) string {
 
 func (s *server) check(name string, kind uint16, want string) {
 	s.t.Helper()
-	if got := show(s.ask(name, kind)); got != want {
+	if got := formatAnswer(s.ask(name, kind)); got != want {
 		s.t.Errorf("%s %s is %q, want %q", name, dns.TypeToString[kind], got, want)
 	}
 }
 
-func wait(t testing.TB, what string, ok func() bool) {
+func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline, tick := time.After(time.Minute), time.NewTicker(2*time.Millisecond)
 	defer tick.Stop()
@@ -211,22 +211,22 @@ func service(name string, spec corev1.ServiceSpec) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: spec}
 }
 
-func external(name, to string) *corev1.Service {
+func externalService(name, to string) *corev1.Service {
 	return service(name, corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: to})
 }
 
 // Proves S31.
 func TestServerAnswersFromWatchesAndPublishesItself(t *testing.T) {
 	asked := make(chan string, 100)
-	world := records(t, "example.org. 60 IN A 192.0.2.1")
-	s := start(t, settings(other(t, func(q *dns.Msg) *dns.Msg {
+	world := answerRecords(t, "example.org. 60 IN A 192.0.2.1")
+	s := startServer(t, settings(startUpstream(t, func(q *dns.Msg) *dns.Msg {
 		if q.Question[0].Qtype != dns.TypeHINFO {
 			asked <- q.Question[0].Name
 		}
 		return world(q)
-	})), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}), external("away", "example.org"))
+	})), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}), externalService("away", "example.org"))
 	for _, network := range []string{"udp", "tcp"} {
-		if got := show(s.send(network,
+		if got := formatAnswer(s.exchange(network,
 			new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA))); got != "A 10.96.0.7" {
 			t.Errorf("%s: web is %q", network, got)
 		}
@@ -263,22 +263,24 @@ func TestServerAnswersFromWatchesAndPublishesItself(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(
+	waitFor(
 		t,
 		"the headless service",
-		func() bool { return show(s.ask("db-0.db.shop.svc.cluster.local.", dns.TypeA)) == "A 10.244.1.2" },
+		func() bool {
+			return formatAnswer(s.ask("db-0.db.shop.svc.cluster.local.", dns.TypeA)) == "A 10.244.1.2"
+		},
 	)
 }
 
 // A stopping server removes its endpoint, so that clients use the others. The only endpoint stays, because the server
 // is expected back, and queries wait in the meantime.
-func TestEndpointIsTakenAwayUnlessItIsTheOnlyOne(t *testing.T) {
-	only := start(t, settings("127.0.0.1:1"))
+func TestEndpointIsRemovedUnlessItIsTheOnlyOne(t *testing.T) {
+	only := startServer(t, settings("127.0.0.1:1"))
 	only.stop()
-	if only.slice() == nil {
+	if only.endpointSlice() == nil {
 		t.Error("the only endpoint was taken away")
 	}
-	one := start(t, settings("127.0.0.1:1"), &discoveryv1.EndpointSlice{
+	one := startServer(t, settings("127.0.0.1:1"), &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "kube-system",
 			Name:      "kube-dns-n2",
@@ -288,19 +290,19 @@ func TestEndpointIsTakenAwayUnlessItIsTheOnlyOne(t *testing.T) {
 	})
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); one.stop() }()
-	wait(t, "the endpoint to be taken away", func() bool { return one.slice() == nil })
-	if got := show(one.ask("web.shop.svc.cluster.local.", dns.TypeA)); got != "NXDOMAIN" {
+	waitFor(t, "the endpoint to be taken away", func() bool { return one.endpointSlice() == nil })
+	if got := formatAnswer(one.ask("web.shop.svc.cluster.local.", dns.TypeA)); got != "NXDOMAIN" {
 		t.Errorf("before the proxies know, the answer is %q", got)
 	}
 	<-stopped
 }
 
 // If every machine has a server, pods use that of their machine. The proxy follows hints if all endpoints have them.
-func TestNodeLocalEndpointIsForItsMachine(t *testing.T) {
+func TestNodeLocalEndpointServesOnlyItsMachine(t *testing.T) {
 	cfg := settings("127.0.0.1:1")
 	cfg.NodeLocal = true
-	s := start(t, cfg)
-	if hints := s.slice().Endpoints[0].Hints; hints == nil || len(hints.ForNodes) != 1 ||
+	s := startServer(t, cfg)
+	if hints := s.endpointSlice().Endpoints[0].Hints; hints == nil || len(hints.ForNodes) != 1 ||
 		hints.ForNodes[0].Name != "n1" {
 		t.Errorf("the hints are %v", hints)
 	}
@@ -308,24 +310,25 @@ func TestNodeLocalEndpointIsForItsMachine(t *testing.T) {
 
 // As with CoreDNS, aliases are followed within the cluster and outside of it.
 func TestAliasesAreFollowed(t *testing.T) {
-	s := start(
+	s := startServer(
 		t,
-		settings(other(t, records(t, "example.org. 60 IN A 192.0.2.1", "example.org. 60 IN MX 10 mail.example.org."))),
+		settings(startUpstream(t, answerRecords(t, "example.org. 60 IN A "+
+			"192.0.2.1", "example.org. 60 IN MX 10 mail.example.org."))),
 		service(
 			"web",
 			corev1.ServiceSpec{ClusterIP: "10.96.0.7"},
 		),
-		external("one", "two.shop.svc.cluster.local"),
-		external("two", "web.shop.svc.cluster.local"),
-		external(
+		externalService("one", "two.shop.svc.cluster.local"),
+		externalService("two", "web.shop.svc.cluster.local"),
+		externalService(
 			"away",
 			"Example.org",
 		),
-		external("via", "away.shop.svc.cluster.local"),
-		external("gone", "nobody.shop.svc.cluster.local"),
-		external("lost", "nobody.example"),
-		external("round", "about.shop.svc.cluster.local"),
-		external("about", "round.shop.svc.cluster.local"),
+		externalService("via", "away.shop.svc.cluster.local"),
+		externalService("gone", "nobody.shop.svc.cluster.local"),
+		externalService("lost", "nobody.example"),
+		externalService("round", "about.shop.svc.cluster.local"),
+		externalService("about", "round.shop.svc.cluster.local"),
 	)
 	s.check(
 		"one.shop.svc.cluster.local.",
@@ -353,16 +356,16 @@ func TestAliasesAreFollowed(t *testing.T) {
 			t.Errorf("%s is denied by %v", name, m.Ns)
 		}
 	}
-	broken := start(t, settings("127.0.0.1:1"), external("away", "example.org"))
+	broken := startServer(t, settings("127.0.0.1:1"), externalService("away", "example.org"))
 	broken.check("away.shop.svc.cluster.local.", dns.TypeA, "CNAME example.org., SERVFAIL")
 }
 
 func TestOtherClassesAndTransfersAreRefused(t *testing.T) {
-	s := start(t, settings("127.0.0.1:1"), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
+	s := startServer(t, settings("127.0.0.1:1"), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
 	ask := func(kind, class uint16) string {
 		m := new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", kind)
 		m.Question[0].Qclass = class
-		return show(s.send("tcp", m))
+		return formatAnswer(s.exchange("tcp", m))
 	}
 	for _, c := range []struct {
 		kind, class uint16
@@ -378,17 +381,17 @@ func TestOtherClassesAndTransfersAreRefused(t *testing.T) {
 		}
 	}
 	update := new(dns.Msg).SetUpdate("cluster.local.")
-	if got := s.send("udp", update); got.Rcode != dns.RcodeNotImplemented || got.Opcode != dns.OpcodeUpdate {
+	if got := s.exchange("udp", update); got.Rcode != dns.RcodeNotImplemented || got.Opcode != dns.OpcodeUpdate {
 		t.Errorf("an update has the answer %v", got)
 	}
 	later := new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA).SetEdns0(1232, false)
 	later.IsEdns0().SetVersion(1)
-	if got := s.send("udp", later); got.Rcode != dns.RcodeBadVers || len(got.Answer) > 0 {
+	if got := s.exchange("udp", later); got.Rcode != dns.RcodeBadVers || len(got.Answer) > 0 {
 		t.Errorf("EDNS of a later version has the answer %v", got)
 	}
 }
 
-func TestLongAnswersComeOverTCP(t *testing.T) {
+func TestLongAnswersAreSentOverTCP(t *testing.T) {
 	var ends []discoveryv1.Endpoint
 	for i := range 250 {
 		ends = append(
@@ -400,9 +403,9 @@ func TestLongAnswersComeOverTCP(t *testing.T) {
 	for i := range 250 {
 		outside = append(outside, "long.example. 60 IN A "+netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}).String())
 	}
-	s := start(
+	s := startServer(
 		t,
-		settings(other(t, records(t, outside...))),
+		settings(startUpstream(t, answerRecords(t, outside...))),
 		service("db", corev1.ServiceSpec{ClusterIP: "None"}),
 		&discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{
@@ -421,7 +424,7 @@ func TestLongAnswersComeOverTCP(t *testing.T) {
 			if c.edns > 0 {
 				m.SetEdns0(c.edns, false)
 			}
-			got := s.send(c.network, m)
+			got := s.exchange(c.network, m)
 			got.Compress = true
 			if cut := c.network == "udp"; got.Truncated != cut || got.Len() > c.size || cut && got.Len() < c.size-40 ||
 				!cut && len(got.Answer) != 250 ||
@@ -454,12 +457,12 @@ func TestGoResolver(t *testing.T) {
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}, Hostname: &host}},
 		}
 	}
-	s := start(
+	s := startServer(
 		t,
 		settings(
-			other(
+			startUpstream(
 				t,
-				records(
+				answerRecords(
 					t,
 					"example.org. 60 IN A 192.0.2.1",
 					"example.org. 60 IN TXT \"hello\"",
@@ -482,7 +485,7 @@ func TestGoResolver(t *testing.T) {
 		),
 		slice("a", "db-0", "10.244.1.2"),
 		slice("b", "db-0", "fd00:10::2"),
-		external("away", "example.org"),
+		externalService("away", "example.org"),
 	)
 	ctx := context.Background()
 	for _, network := range []string{"udp", "tcp"} {

@@ -20,13 +20,13 @@ import (
 // A malformed message gets an error response if it has an ID. A message that may itself be a response gets none,
 // because two servers would otherwise answer each other forever.
 func TestMalformedQueries(t *testing.T) {
-	s := start(t, settings("127.0.0.1:1"), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
+	s := startServer(t, settings("127.0.0.1:1"), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
 	conn, err := net.Dial("udp", s.address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	good := packed(t, "web.shop.svc.cluster.local.", dns.TypeA)
+	good := packQuery(t, "web.shop.svc.cluster.local.", dns.TypeA)
 	change := func(f func([]byte)) []byte {
 		b := append([]byte(nil), good...)
 		f(b)
@@ -57,25 +57,25 @@ func TestMalformedQueries(t *testing.T) {
 			if err == nil {
 				err = m.Unpack(buf[:n])
 			}
-			if err != nil || show(m) != w {
-				t.Errorf("%x: got %s, %v; want %s", bad.message[:min(20, len(bad.message))], show(m), err, w)
+			if err != nil || formatAnswer(m) != w {
+				t.Errorf("%x: got %s, %v; want %s", bad.message[:min(20, len(bad.message))], formatAnswer(m), err, w)
 			}
 		}
 	}
 }
 
 // On a machine with several addresses, the answer comes from the queried address, because clients accept no other.
-func TestAnswersComeFromTheAddressThatWasAsked(t *testing.T) {
-	cfg := settings(other(t, records(t, "example.org. 60 IN A 192.0.2.1")))
+func TestAnswersAreSentFromTheQueriedAddress(t *testing.T) {
+	cfg := settings(startUpstream(t, answerRecords(t, "example.org. 60 IN A 192.0.2.1")))
 	cfg.BindAddress = "0.0.0.0:0"
-	s := start(t, cfg, service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
+	s := startServer(t, cfg, service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
 	port := netip.MustParseAddrPort(s.address).Port()
 	for _, ip := range []string{"127.0.0.1", "127.0.0.2", "127.3.2.1", "::1"} {
 		s.address = netip.AddrPortFrom(netip.MustParseAddr(ip), port).String()
 		for _, network := range []string{"udp", "tcp"} {
 			for name, want := range map[string]string{"web.shop.svc.cluster.local.": "A 10.96.0.7",
 				"example.org.": "A 192.0.2.1"} {
-				if got := show(s.send(network, new(dns.Msg).SetQuestion(name, dns.TypeA))); got != want {
+				if got := formatAnswer(s.exchange(network, new(dns.Msg).SetQuestion(name, dns.TypeA))); got != want {
 					t.Errorf("%s at %s over %s is %q", name, ip, network, got)
 				}
 			}
@@ -83,8 +83,8 @@ func TestAnswersComeFromTheAddressThatWasAsked(t *testing.T) {
 	}
 }
 
-// value returns the sum of a metric's series that have all of the labels, or -1 if there are none.
-func value(t *testing.T, from *prometheus.Registry, name string, labels ...string) float64 {
+// metricValue returns the sum of a metric's series that have all of the labels, or -1 if there are none.
+func metricValue(t *testing.T, from *prometheus.Registry, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := from.Gather()
 	if err != nil {
@@ -93,7 +93,7 @@ func value(t *testing.T, from *prometheus.Registry, name string, labels ...strin
 	sum := -1.0
 	for _, f := range families {
 		for _, m := range f.Metric {
-			if f.GetName() != name || !has(m, labels) {
+			if f.GetName() != name || !hasLabels(m, labels) {
 				continue
 			}
 			sum = max(
@@ -111,7 +111,7 @@ func value(t *testing.T, from *prometheus.Registry, name string, labels ...strin
 	return sum
 }
 
-func has(m *dto.Metric, labels []string) bool {
+func hasLabels(m *dto.Metric, labels []string) bool {
 	for i := 0; i < len(labels); i += 2 {
 		found := false
 		for _, l := range m.Label {
@@ -126,16 +126,16 @@ func has(m *dto.Metric, labels []string) bool {
 
 // The metrics have CoreDNS' names and labels, because rules and dashboards use them. Those that are used as divisors
 // exist from the start.
-func TestMetricsAreThoseOfCoreDNS(t *testing.T) {
-	world := other(t, records(t, "example.org. 60 IN A 192.0.2.1"))
-	s := start(t, settings(world), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
+func TestMetricsHaveTheNamesOfCoreDNS(t *testing.T) {
+	world := startUpstream(t, answerRecords(t, "example.org. 60 IN A 192.0.2.1"))
+	s := startServer(t, settings(world), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
 	for _, name := range []string{"coredns_dns_requests_total", "coredns_dns_responses_total",
 		"coredns_dns_request_duration_seconds", "coredns_panics_total", "coredns_build_info",
 		"coredns_cache_hits_total", "coredns_cache_misses_total", "coredns_cache_requests_total",
 		"coredns_cache_entries", "coredns_cache_served_stale_total",
 		"coredns_forward_healthcheck_broken_total", "coredns_forward_max_concurrent_rejects_total",
 		"coredns_plugin_enabled"} {
-		if value(t, s.env.Metrics, name) < 0 {
+		if metricValue(t, s.env.Metrics, name) < 0 {
 			t.Errorf("%s is not there from the start", name)
 		}
 	}
@@ -143,7 +143,7 @@ func TestMetricsAreThoseOfCoreDNS(t *testing.T) {
 		s.ask("web.shop.svc.cluster.local.", dns.TypeA)
 		s.ask("example.org.", dns.TypeA)
 	}
-	s.send("tcp", new(dns.Msg).SetQuestion("nobody.shop.svc.cluster.local.", 65280).SetEdns0(1232, true))
+	s.exchange("tcp", new(dns.Msg).SetQuestion("nobody.shop.svc.cluster.local.", 65280).SetEdns0(1232, true))
 	cluster, all := []string{
 		"server",
 		"dns://:53",
@@ -185,42 +185,42 @@ func TestMetricsAreThoseOfCoreDNS(t *testing.T) {
 			1},
 		{"coredns_panics_total", nil, 0},
 	} {
-		if got := value(t, s.env.Metrics, c.name, c.labels...); got != c.want {
+		if got := metricValue(t, s.env.Metrics, c.name, c.labels...); got != c.want {
 			t.Errorf("%s %v is %v, want %v", c.name, c.labels, got, c.want)
 		}
 	}
 }
 
-func TestQueriesAreLoggedWhenWanted(t *testing.T) {
+func TestQueriesAreLoggedWhenConfigured(t *testing.T) {
 	var log strings.Builder
-	h, w := newHandler(t), new(work)
-	for _, h.queries = range []bool{false, true} {
+	h, w := newHandler(t), new(workspace)
+	for _, h.isLoggingQueries = range []bool{false, true} {
 		log.Reset()
 		h.log = slog.New(slog.NewTextHandler(&log, nil))
 		h.respond(
 			context.Background(),
 			w,
 			nil,
-			packed(t, "nobody.shop.svc.cluster.local.", dns.TypeAAAA),
+			packQuery(t, "nobody.shop.svc.cluster.local.", dns.TypeAAAA),
 			sender{addr: netip.MustParseAddrPort("10.244.0.9:4000")},
 			false,
 			time.Now(),
 		)
 		if said := strings.Contains(log.String(), "client=10.244.0.9:4000 tcp=false type=AAAA "+
-			"name=nobody.shop.svc.cluster.local. rcode=NXDOMAIN"); said != h.queries {
-			t.Errorf("wanted: %v, written: %s", h.queries, log.String())
+			"name=nobody.shop.svc.cluster.local. rcode=NXDOMAIN"); said != h.isLoggingQueries {
+			t.Errorf("wanted: %v, written: %s", h.isLoggingQueries, log.String())
 		}
 	}
 }
 
 func FuzzRespondNeverPanics(f *testing.F) {
 	h := newHandler(f)
-	for _, m := range mix {
-		f.Add(packed(f, m.name, m.kind), false)
+	for _, m := range queryMix {
+		f.Add(packQuery(f, m.name, m.kind), false)
 	}
 	f.Add([]byte{0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 255, 0, 1}, true)
 	f.Fuzz(func(t *testing.T, message []byte, tcp bool) {
-		w := new(work)
+		w := new(workspace)
 		reply, later := h.respond(context.Background(), w, nil, message, sender{tcp: tcp}, false, time.Now())
 		if later {
 			reply, _ = h.respond(context.Background(), w, nil, message, sender{tcp: tcp}, true, time.Now())
@@ -234,14 +234,14 @@ func FuzzRespondNeverPanics(f *testing.F) {
 		if !tcp && len(reply) > wire.UDPSize {
 			t.Fatalf("%d bytes", len(reply))
 		}
-		if value(t, registered(h), "coredns_panics_total") != 0 {
+		if metricValue(t, newRegistry(h), "coredns_panics_total") != 0 {
 			t.Fatal("the server failed")
 		}
 	})
 }
 
-func registered(h *handler) *prometheus.Registry {
+func newRegistry(h *handler) *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(h.told.panics)
+	r.MustRegister(h.metrics.panics)
 	return r
 }

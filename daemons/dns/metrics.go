@@ -17,17 +17,17 @@ import (
 type source int
 
 const (
-	byNobody source = iota
-	byCluster
-	byOthers
-	byCache
-	sources
+	sourceNone source = iota
+	sourceCluster
+	sourceForward
+	sourceCache
+	sourceCount
 )
 
-var plugins = [sources]string{"", "kubernetes", "forward", "cache"}
+var sourcePlugins = [sourceCount]string{"", "kubernetes", "forward", "cache"}
 
-// types are the query types that are counted by name. All others are counted as "other".
-var types = []uint16{
+// countedTypes are the query types that are counted by name. All others are counted as "other".
+var countedTypes = []uint16{
 	dns.TypeA,
 	dns.TypeAAAA,
 	dns.TypeTXT,
@@ -51,7 +51,7 @@ var types = []uint16{
 
 // typeIndex maps types below 256 to their index in types plus one.
 var typeIndex = func() (index [256]uint8) {
-	for i, t := range types {
+	for i, t := range countedTypes {
 		index[t] = uint8(i + 1)
 	}
 	return index
@@ -61,50 +61,50 @@ func typeName(index int) string {
 	if index == 0 {
 		return "other"
 	}
-	return dns.TypeToString[types[index-1]]
+	return dns.TypeToString[countedTypes[index-1]]
 }
 
-const codes = wire.BadVersion + 1
+const codeCount = wire.BadVersion + 1
 
-// told holds the metrics, with CoreDNS' names because dashboards use them. Series are looked up once, so that a query
-// only costs their increments.
-type told struct {
-	name, domain string
-	panics       prometheus.Counter
-	strangers    prometheus.Counter
-	wishes       *prometheus.CounterVec
-	requests     *prometheus.CounterVec
-	responses    *prometheus.CounterVec
-	duration     *prometheus.HistogramVec
-	asked, given *prometheus.HistogramVec
-	all          []prometheus.Collector
+// metrics holds the metrics, with CoreDNS' names because dashboards use them. Series are looked up once, so that a
+// query only costs their increments.
+type metrics struct {
+	name, domain                string
+	panics                      prometheus.Counter
+	refusedClients              prometheus.Counter
+	dnssecRequests              *prometheus.CounterVec
+	requests                    *prometheus.CounterVec
+	responses                   *prometheus.CounterVec
+	duration                    *prometheus.HistogramVec
+	requestSizes, responseSizes *prometheus.HistogramVec
+	collectors                  []prometheus.Collector
 
-	requestsOf  [2][2][2][32]series[prometheus.Counter] // by zone, protocol, family, type
-	responsesOf [2][codes][sources]series[prometheus.Counter]
-	durationOf  [2]series[prometheus.Observer]
-	sizesOf     [2][2][2]series[prometheus.Observer] // by query or response, zone, protocol
-	wishesOf    [2]series[prometheus.Counter]
+	requestSeries  [2][2][2][32]series[prometheus.Counter] // by zone, protocol, family, type
+	responseSeries [2][codeCount][sourceCount]series[prometheus.Counter]
+	durationSeries [2]series[prometheus.Observer]
+	sizeSeries     [2][2][2]series[prometheus.Observer] // by query or response, zone, protocol
+	dnssecSeries   [2]series[prometheus.Counter]
 }
 
 // series is a lazily created time series.
-type series[T any] struct{ p atomic.Pointer[T] }
+type series[T any] struct{ pointer atomic.Pointer[T] }
 
 func (s *series[T]) get(find func() T) T {
-	if p := s.p.Load(); p != nil {
+	if p := s.pointer.Load(); p != nil {
 		return *p
 	}
 	one := find()
-	s.p.Store(&one)
+	s.pointer.Store(&one)
 	return one
 }
 
-func newTold(name, domain string) *told {
+func newMetrics(name, domain string) *metrics {
 	zone := []string{"server", "zone", "view"}
 	with := func(more ...string) []string { return append(zone[:len(zone):len(zone)], more...) }
 	sizes := []float64{0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16e3, 32e3, 48e3, 64e3}
-	t := &told{
+	t := &metrics{
 		name: name, domain: domain,
-		strangers: prometheus.NewCounter(
+		refusedClients: prometheus.NewCounter(
 			prometheus.CounterOpts{
 				Name: "coredns_acl_blocked_requests_total",
 				Help: "Queries of clients from outside of the cluster and of the networks that are allowed, " +
@@ -126,7 +126,7 @@ func newTold(name, domain string) *told {
 			prometheus.CounterOpts{Name: "coredns_dns_responses_total", Help: "Answers by their code."},
 			with("rcode", "plugin"),
 		),
-		wishes: prometheus.NewCounterVec(
+		dnssecRequests: prometheus.NewCounterVec(
 			prometheus.CounterOpts{
 				Name: "coredns_dns_do_requests_total",
 				Help: "Queries for DNSSEC's records as well.",
@@ -138,11 +138,11 @@ func newTold(name, domain string) *told {
 				Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16)},
 			zone,
 		),
-		asked: measure.NewHistogramVec(
+		requestSizes: measure.NewHistogramVec(
 			prometheus.HistogramOpts{Name: "coredns_dns_request_size_bytes", Help: "Size of queries.", Buckets: sizes},
 			with("proto"),
 		),
-		given: measure.NewHistogramVec(
+		responseSizes: measure.NewHistogramVec(
 			prometheus.HistogramOpts{Name: "coredns_dns_response_size_bytes", Help: "Size of answers.", Buckets: sizes},
 			with("proto"),
 		),
@@ -165,22 +165,22 @@ func newTold(name, domain string) *told {
 		"prometheus", "ready"} {
 		enabled.WithLabelValues(name, ".", "", plugin).Set(1)
 	}
-	t.all = []prometheus.Collector{
+	t.collectors = []prometheus.Collector{
 		t.panics,
-		t.strangers,
+		t.refusedClients,
 		t.requests,
 		t.responses,
-		t.wishes,
+		t.dnssecRequests,
 		t.duration,
-		t.asked,
-		t.given,
+		t.requestSizes,
+		t.responseSizes,
 		build,
 		enabled,
 	}
 	// Create the series that alerts and dashboards divide by.
 	t.requests.WithLabelValues(name, domain, "", "udp", "1", "A")
-	t.responses.WithLabelValues(name, domain, "", "NOERROR", plugins[byCluster])
-	t.responses.WithLabelValues(name, ".", "", "SERVFAIL", plugins[byOthers])
+	t.responses.WithLabelValues(name, domain, "", "NOERROR", sourcePlugins[sourceCluster])
+	t.responses.WithLabelValues(name, ".", "", "SERVFAIL", sourcePlugins[sourceForward])
 	t.duration.WithLabelValues(name, domain, "")
 	t.duration.WithLabelValues(name, ".", "")
 	return t
@@ -189,7 +189,7 @@ func newTold(name, domain string) *told {
 var protocols, families = [2]string{"udp", "tcp"}, [2]string{"1", "2"}
 
 // observe records the metrics of an answer.
-func (t *told) observe(w *work, c sender, size int, began time.Time) {
+func (t *metrics) observe(w *workspace, c sender, size int, began time.Time) {
 	q, zone, proto, family, kind := &w.query, 0, 0, 0, 0
 	name := "."
 	if w.outcome.cluster {
@@ -204,25 +204,28 @@ func (t *told) observe(w *work, c sender, size int, began time.Time) {
 	if q.Type < 256 {
 		kind = int(typeIndex[q.Type])
 	}
-	t.requestsOf[zone][proto][family][kind].get(func() prometheus.Counter {
+	t.requestSeries[zone][proto][family][kind].get(func() prometheus.Counter {
 		return t.requests.WithLabelValues(t.name, name, "", protocols[proto], families[family], typeName(kind))
 	}).Inc()
-	t.responsesOf[zone][w.outcome.code][w.outcome.by].get(func() prometheus.Counter {
-		return t.responses.WithLabelValues(t.name, name, "", codeName(w.outcome.code), plugins[w.outcome.by])
+	t.responseSeries[zone][w.outcome.code][w.outcome.source].get(func() prometheus.Counter {
+		return t.responses.WithLabelValues(t.name, name, "", codeName(w.outcome.code), sourcePlugins[w.outcome.source])
 	}).Inc()
-	t.durationOf[zone].get(func() prometheus.Observer { return t.duration.WithLabelValues(t.name, name, "") }).
+	t.durationSeries[zone].get(func() prometheus.Observer { return t.duration.WithLabelValues(t.name, name, "") }).
 		Observe(time.Since(began).Seconds())
-	t.sizesOf[0][zone][proto].get(func() prometheus.Observer {
-		return t.asked.WithLabelValues(t.name, name, "",
+	t.sizeSeries[0][zone][proto].get(func() prometheus.Observer {
+		return t.requestSizes.WithLabelValues(t.name, name, "",
 			protocols[proto])
 	}).
 		Observe(float64(q.Length))
-	t.sizesOf[1][zone][proto].get(func() prometheus.Observer {
-		return t.given.WithLabelValues(t.name, name, "",
+	t.sizeSeries[1][zone][proto].get(func() prometheus.Observer {
+		return t.responseSizes.WithLabelValues(t.name, name, "",
 			protocols[proto])
 	}).
 		Observe(float64(size))
 	if q.DO {
-		t.wishesOf[zone].get(func() prometheus.Counter { return t.wishes.WithLabelValues(t.name, name, "") }).Inc()
+		t.dnssecSeries[zone].get(func() prometheus.Counter {
+			return t.dnssecRequests.WithLabelValues(t.name, name,
+				"")
+		}).Inc()
 	}
 }

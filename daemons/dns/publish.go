@@ -29,13 +29,13 @@ func newPublisher(
 	}
 	var err error
 	p := &presence.Publisher{
-		Client:    clients,
-		Log:       env.Log,
-		Namespace: namespace,
-		Service:   service,
-		Manager:   "dns.clusterctl",
-		OnlyHere:  cfg.NodeLocal,
-		KeepLast:  true,
+		Client:         clients,
+		Log:            env.Log,
+		Namespace:      namespace,
+		Service:        service,
+		Manager:        "dns.clusterctl",
+		IsMachineLocal: cfg.NodeLocal,
+		KeepLast:       true,
 	}
 	for _, port := range []discoveryv1.EndpointPort{{Name: ptr.To("dns"), Protocol: ptr.To(corev1.ProtocolUDP)},
 		{Name: ptr.To("dns-tcp"), Protocol: ptr.To(corev1.ProtocolTCP)}} {

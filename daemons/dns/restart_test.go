@@ -33,14 +33,14 @@ func TestMain(m *testing.M) {
 	case os.Getenv("DNS_SERVER") != "":
 		serveProcess(os.Getenv("DNS_SERVER"))
 	case os.Getenv("BENCH_CLIENT") != "":
-		benchClient()
+		runBenchClient()
 	default:
 		os.Exit(m.Run())
 	}
 }
 
-// again returns this program as another process, with its own process ID in LISTEN_PID as set by systemd.
-func again(t testing.TB, env ...string) *exec.Cmd {
+// selfCommand returns this program as another process, with its own process ID in LISTEN_PID as set by systemd.
+func selfCommand(t testing.TB, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `LISTEN_PID=$$ exec "$0"`, os.Args[0])
 	cmd.Env = append(os.Environ(), env...)
@@ -70,22 +70,22 @@ func serveProcess(address string) {
 	}
 }
 
-// manager simulates systemd for a unit with FileDescriptorStoreMax.
-type manager struct {
-	t     testing.TB
-	conn  *net.UnixConn
-	at    string
-	ready chan struct{}
+// fakeSystemd simulates systemd for a unit with FileDescriptorStoreMax.
+type fakeSystemd struct {
+	t          testing.TB
+	conn       *net.UnixConn
+	socketPath string
+	ready      chan struct{}
 
 	mu    sync.Mutex
 	names []string
 	files []int
 }
 
-func newManager(t testing.TB) *manager {
+func newFakeSystemd(t testing.TB) *fakeSystemd {
 	t.Helper()
-	m := &manager{t: t, at: filepath.Join(t.TempDir(), "notify"), ready: make(chan struct{}, 100)}
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.at, Net: "unixgram"})
+	m := &fakeSystemd{t: t, socketPath: filepath.Join(t.TempDir(), "notify"), ready: make(chan struct{}, 100)}
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.socketPath, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func newManager(t testing.TB) *manager {
 	return m
 }
 
-func (m *manager) listen() {
+func (m *fakeSystemd) listen() {
 	buf, rights := make([]byte, 4096), make([]byte, 4096)
 	for {
 		n, r, _, _, err := m.conn.ReadMsgUnix(buf, rights)
@@ -138,7 +138,7 @@ func (m *manager) listen() {
 }
 
 // store keeps a socket unless it is already kept, as systemd does.
-func (m *manager) store(name string, fd int) {
+func (m *fakeSystemd) store(name string, fd int) {
 	var this, have unix.Stat_t
 	_ = unix.Fstat(fd, &this)
 	for _, old := range m.files {
@@ -151,13 +151,13 @@ func (m *manager) store(name string, fd int) {
 }
 
 // start starts a process with the kept sockets, and waits until it reports that it is ready.
-func (m *manager) start(address string) (*exec.Cmd, *bytes.Buffer) {
+func (m *fakeSystemd) start(address string) (*exec.Cmd, *bytes.Buffer) {
 	m.t.Helper()
 	m.mu.Lock()
-	cmd := again(
+	cmd := selfCommand(
 		m.t,
 		"DNS_SERVER="+address,
-		"NOTIFY_SOCKET="+m.at,
+		"NOTIFY_SOCKET="+m.socketPath,
 		fmt.Sprintf("LISTEN_FDS=%d", len(m.files)),
 		"LISTEN_FDNAMES="+strings.Join(m.names, ":"),
 	)
@@ -178,20 +178,20 @@ func (m *manager) start(address string) (*exec.Cmd, *bytes.Buffer) {
 	}
 	select {
 	case <-m.ready:
-	case <-time.After(patient):
+	case <-time.After(clientTimeout):
 		m.t.Fatalf("the server is not ready: %s", log.String())
 	}
 	return cmd, &log
 }
 
-// patient is the timeout of clients. It is long, because a late query on a busy machine is not lost.
-const patient = time.Minute
+// clientTimeout is the timeout of clients. It is long, because a late query on a busy machine is not lost.
+const clientTimeout = time.Minute
 
 // Continuous clients notice no restart: queries wait in the socket while no process runs, and a process answers what it
 // has read before it ends.
-func TestNoQueryIsLostThroughRestarts(t *testing.T) {
-	m := newManager(t)
-	asked, lost := throughRestarts(t, m)
+func TestNoQueryIsLostDuringRestarts(t *testing.T) {
+	m := newFakeSystemd(t)
+	asked, lost := queryDuringRestarts(t, m)
 	for _, err := range lost {
 		t.Errorf("a query is lost: %v", err)
 	}
@@ -205,7 +205,8 @@ func TestNoQueryIsLostThroughRestarts(t *testing.T) {
 	elsewhere := other.address().String()
 	other.close()
 	server, _ := m.start(elsewhere)
-	if _, _, err := (&dns.Client{Timeout: patient}).Exchange(new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.",
+	if _, _, err := (&dns.Client{Timeout: clientTimeout}).Exchange(new(dns.Msg).SetQuestion(
+		"web.shop.svc.cluster.local.",
 		dns.TypeA), elsewhere); err != nil {
 		t.Error(err)
 	}
@@ -224,16 +225,16 @@ func TestNoQueryIsLostThroughRestarts(t *testing.T) {
 func BenchmarkRestarts(b *testing.B) {
 	total, failed := int64(0), 0
 	for range b.N {
-		asked, lost := throughRestarts(b, newManager(b))
+		asked, lost := queryDuringRestarts(b, newFakeSystemd(b))
 		total, failed = total+asked, failed+len(lost)
 	}
 	b.ReportMetric(float64(total), "asked")
 	b.ReportMetric(float64(failed), "lost")
 }
 
-// throughRestarts restarts a server five times while clients send queries, and kills it at the end. It returns the
+// queryDuringRestarts restarts a server five times while clients send queries, and kills it at the end. It returns the
 // number of answered queries, and the errors of the others.
-func throughRestarts(t testing.TB, m *manager) (int64, []error) {
+func queryDuringRestarts(t testing.TB, m *fakeSystemd) (int64, []error) {
 	t.Helper()
 	var at sockets
 	if err := at.open(t.Context(), "127.0.0.1:0"); err != nil {
@@ -246,7 +247,7 @@ func throughRestarts(t testing.TB, m *manager) (int64, []error) {
 	var asked, overTCP atomic.Int64
 	var lost sync.Map
 	var g sync.WaitGroup
-	q := packed(t, "web.shop.svc.cluster.local.", dns.TypeA)
+	q := packQuery(t, "web.shop.svc.cluster.local.", dns.TypeA)
 	for i := range 8 {
 		g.Go(func() {
 			conn, err := net.Dial("udp", address)
@@ -257,7 +258,7 @@ func throughRestarts(t testing.TB, m *manager) (int64, []error) {
 			defer conn.Close()
 			buf := make([]byte, 4096)
 			for ctx.Err() == nil {
-				_ = conn.SetDeadline(time.Now().Add(patient))
+				_ = conn.SetDeadline(time.Now().Add(clientTimeout))
 				if _, err = conn.Write(q); err == nil {
 					_, err = conn.Read(buf)
 				}
@@ -272,9 +273,9 @@ func throughRestarts(t testing.TB, m *manager) (int64, []error) {
 	// TCP clients open a connection for each query.
 	g.Go(func() {
 		for ctx.Err() == nil {
-			c := &dns.Client{Net: "tcp", Timeout: patient}
+			c := &dns.Client{Net: "tcp", Timeout: clientTimeout}
 			reply, _, err := c.Exchange(new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA), address)
-			if err != nil || show(reply) != "A 10.96.0.7" {
+			if err != nil || formatAnswer(reply) != "A 10.96.0.7" {
 				lost.Store("tcp", errors.Join(err, errors.New("over tcp")))
 				return
 			}
@@ -284,7 +285,7 @@ func throughRestarts(t testing.TB, m *manager) (int64, []error) {
 	const restarts = 5
 	for range restarts {
 		before, beforeTCP := asked.Load(), overTCP.Load()
-		wait(t, "queries to be answered", func() bool {
+		waitFor(t, "queries to be answered", func() bool {
 			failed := false
 			lost.Range(func(_, _ any) bool { failed = true; return false })
 			return failed || asked.Load() > before+100 && overTCP.Load() > beforeTCP+3

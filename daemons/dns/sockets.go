@@ -20,19 +20,19 @@ import (
 
 // These are the names of the sockets that systemd keeps between processes.
 const (
-	keptUDP = "dns-udp"
-	keptTCP = "dns-tcp"
+	storedUDP = "dns-udp"
+	storedTCP = "dns-tcp"
 )
 
-// waitingRoom is the size of the receive buffer in bytes, as far as the system allows. Queries wait in it during a
+// receiveBuffer is the size of the receive buffer in bytes, as far as the system allows. Queries wait in it during a
 // restart.
-const waitingRoom = 8 << 20
+const receiveBuffer = 8 << 20
 
 // sockets are the sockets for queries.
 type sockets struct {
-	udp  *net.UDPConn
-	tcp  *net.TCPListener
-	kept atomic.Bool // systemd keeps them for the next process
+	udp    *net.UDPConn
+	tcp    *net.TCPListener
+	stored atomic.Bool // systemd keeps them for the next process
 }
 
 // openSockets takes the sockets of the previous process, or opens new ones. Both protocols use the same port.
@@ -43,7 +43,7 @@ func openSockets(ctx context.Context, address string, log *slog.Logger) (*socket
 	s := &sockets{}
 	if err := s.inherit(address); err != nil {
 		log.Warn("take the sockets of the process before over; new ones are opened", "error", err)
-		if err := errors.Join(run.Drop(keptUDP), run.Drop(keptTCP)); err != nil {
+		if err := errors.Join(run.CloseStored(storedUDP), run.CloseStored(storedTCP)); err != nil {
 			return nil, err
 		}
 	}
@@ -61,7 +61,7 @@ func openSockets(ctx context.Context, address string, log *slog.Logger) (*socket
 
 // inherit takes the kept sockets if they have the address.
 func (s *sockets) inherit(address string) error {
-	udp, tcp := run.Inherited(keptUDP), run.Inherited(keptTCP)
+	udp, tcp := run.InheritedSockets(storedUDP), run.InheritedSockets(storedTCP)
 	defer func() {
 		for _, f := range append(udp, tcp...) {
 			f.Close()
@@ -145,20 +145,20 @@ func (s *sockets) prepare() error {
 				failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
 			}
 		}
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, waitingRoom)
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, waitingRoom/4)
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, receiveBuffer/4)
 	})
 	return errors.Join(err, failed)
 }
 
-// keep passes the sockets to systemd for the next process.
-func (s *sockets) keep() error {
-	udp, err := run.Keep(keptUDP, s.udp)
+// storeInSystemd passes the sockets to systemd for the next process.
+func (s *sockets) storeInSystemd() error {
+	udp, err := run.StoreSocket(storedUDP, s.udp)
 	if err != nil {
 		return err
 	}
-	tcp, err := run.Keep(keptTCP, s.tcp)
-	s.kept.Store(udp && tcp)
+	tcp, err := run.StoreSocket(storedTCP, s.tcp)
+	s.stored.Store(udp && tcp)
 	return err
 }
 

@@ -12,60 +12,62 @@ import (
 	"time"
 )
 
-// bounds are the limits of connections. Beyond the limit, the connection that was idle longest is closed.
-type bounds struct {
+// connectionLimits are the limits of connections. Beyond the limit, the connection that was idle longest is closed.
+type connectionLimits struct {
 	connections int
-	idle        time.Duration // limit of idle time
-	slow        time.Duration // limit for the rest of a message, and for the client to read an answer
-	pipelined   int           // number of queries per connection that may wait for other servers; no more are read then
+	idleTimeout time.Duration // limit of idle time
+	slowTimeout time.Duration // limit for the rest of a message, and for the client to read an answer
+	// number of queries per connection that may wait for other servers; no more are read then
+	maxPipelined int
 }
 
-var usual = bounds{connections: 1000, idle: 10 * time.Second, slow: 5 * time.Second, pipelined: 64}
+var defaultLimits = connectionLimits{connections: 1000, idleTimeout: 10 * time.Second, slowTimeout: 5 * time.Second,
+	maxPipelined: 64}
 
 // tcpServer answers queries over TCP, several concurrently on each connection.
 type tcpServer struct {
-	handler *handler
-	ln      *net.TCPListener
-	bounds  bounds
-	works   sync.Pool // of *work
+	handler    *handler
+	ln         *net.TCPListener
+	limits     connectionLimits
+	workspaces sync.Pool // of *work
 
-	mu    sync.Mutex
-	conns map[*connection]bool
-	busy  sync.WaitGroup
+	mu      sync.Mutex
+	conns   map[*connection]bool
+	running sync.WaitGroup
 }
 
 // connection is a client connection.
 type connection struct {
 	net.Conn
-	addr    netip.AddrPort
-	slow    time.Duration
-	writing sync.Mutex
-	waiting chan struct{} // holds one value for each waiting query
-	later   sync.WaitGroup
+	addr        netip.AddrPort
+	slowTimeout time.Duration
+	writeMutex  sync.Mutex
+	waitSlots   chan struct{} // holds one value for each waiting query
+	waiters     sync.WaitGroup
 
-	mu    sync.Mutex
-	last  time.Time // time of the last query or answer
-	heard bool      // a query has arrived
+	mu         sync.Mutex
+	lastActive time.Time // time of the last query or answer
+	hasQuery   bool      // a query has arrived
 }
 
-// lastCall returns the deadline for queries when the server stops. A new connection has a second for its first query;
-// other clients can reconnect.
-func (c *connection) lastCall() time.Time {
+// stopDeadline returns the deadline for queries when the server stops. A new connection has a second for its first
+// query; other clients can reconnect.
+func (c *connection) stopDeadline() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.heard {
+	if c.hasQuery {
 		return time.Unix(1, 0)
 	}
 	return time.Now().Add(time.Second)
 }
 
-func newTCPServer(h *handler, ln *net.TCPListener, b bounds) *tcpServer {
+func newTCPServer(h *handler, ln *net.TCPListener, b connectionLimits) *tcpServer {
 	return &tcpServer{
-		handler: h,
-		ln:      ln,
-		bounds:  b,
-		works:   sync.Pool{New: func() any { return new(work) }},
-		conns:   map[*connection]bool{},
+		handler:    h,
+		ln:         ln,
+		limits:     b,
+		workspaces: sync.Pool{New: func() any { return new(workspace) }},
+		conns:      map[*connection]bool{},
 	}
 }
 
@@ -76,11 +78,11 @@ func (s *tcpServer) serve(ctx context.Context) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for c := range s.conns {
-			_ = c.SetReadDeadline(c.lastCall())
+			_ = c.SetReadDeadline(c.stopDeadline())
 		}
 	})
 	defer stop()
-	defer s.busy.Wait()
+	defer s.running.Wait()
 	for {
 		conn, err := s.ln.Accept()
 		if err != nil {
@@ -89,7 +91,7 @@ func (s *tcpServer) serve(ctx context.Context) error {
 			}
 			// Out of file descriptors, for example: existing connections continue.
 			s.handler.log.Warn("accept a connection", "error", err)
-			if !s.dropIdlest() {
+			if !s.closeLongestIdle() {
 				timer := time.NewTimer(100 * time.Millisecond)
 				select {
 				case <-ctx.Done():
@@ -100,23 +102,23 @@ func (s *tcpServer) serve(ctx context.Context) error {
 			continue
 		}
 		c := &connection{
-			Conn:    conn,
-			slow:    s.bounds.slow,
-			waiting: make(chan struct{}, s.bounds.pipelined),
-			last:    time.Now(),
+			Conn:        conn,
+			slowTimeout: s.limits.slowTimeout,
+			waitSlots:   make(chan struct{}, s.limits.maxPipelined),
+			lastActive:  time.Now(),
 		}
 		if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 			c.addr = a.AddrPort()
 		}
 		s.mu.Lock()
 		s.conns[c] = true
-		full := len(s.conns) > s.bounds.connections
+		full := len(s.conns) > s.limits.connections
 		s.mu.Unlock()
 		if full {
-			s.dropIdlest()
+			s.closeLongestIdle()
 		}
-		s.busy.Go(func() {
-			s.talk(ctx, c)
+		s.running.Go(func() {
+			s.serveConnection(ctx, c)
 			s.mu.Lock()
 			delete(s.conns, c)
 			s.mu.Unlock()
@@ -124,15 +126,15 @@ func (s *tcpServer) serve(ctx context.Context) error {
 	}
 }
 
-// dropIdlest closes the connection that was idle longest. It reports whether there was one.
-func (s *tcpServer) dropIdlest() bool {
+// closeLongestIdle closes the connection that was idle longest. It reports whether there was one.
+func (s *tcpServer) closeLongestIdle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var idlest *connection
 	var since time.Time
 	for c := range s.conns {
 		c.mu.Lock()
-		last := c.last
+		last := c.lastActive
 		c.mu.Unlock()
 		if idlest == nil || last.Before(since) {
 			idlest, since = c, last
@@ -146,19 +148,19 @@ func (s *tcpServer) dropIdlest() bool {
 	return true
 }
 
-// talk answers the queries of one connection. Answers may be sent in another order than the queries.
-func (s *tcpServer) talk(ctx context.Context, c *connection) {
+// serveConnection answers the queries of one connection. Answers may be sent in another order than the queries.
+func (s *tcpServer) serveConnection(ctx context.Context, c *connection) {
 	defer c.Close()
-	defer c.later.Wait()
-	w := s.works.Get().(*work)
-	defer s.works.Put(w)
+	defer c.waiters.Wait()
+	w := s.workspaces.Get().(*workspace)
+	defer s.workspaces.Put(w)
 	in := bufio.NewReader(c)
 	var message, out []byte
 	for {
-		if c.SetReadDeadline(time.Now().Add(s.bounds.idle)) != nil {
+		if c.SetReadDeadline(time.Now().Add(s.limits.idleTimeout)) != nil {
 			return
 		}
-		if ctx.Err() != nil && in.Buffered() == 0 && c.SetReadDeadline(c.lastCall()) != nil {
+		if ctx.Err() != nil && in.Buffered() == 0 && c.SetReadDeadline(c.stopDeadline()) != nil {
 			return
 		}
 		var head [2]byte
@@ -170,17 +172,17 @@ func (s *tcpServer) talk(ctx context.Context, c *connection) {
 			message = make([]byte, size)
 		}
 		message = message[:size]
-		if c.SetReadDeadline(began.Add(c.slow)) != nil {
+		if c.SetReadDeadline(began.Add(c.slowTimeout)) != nil {
 			return
 		}
 		if _, err := io.ReadFull(in, message); err != nil {
 			return
 		}
-		c.touch(began)
+		c.markActive(began)
 		who := sender{addr: c.addr, tcp: true}
 		reply, later := s.handler.respond(ctx, w, out[:0], message, who, false, began)
 		if later {
-			s.wait(ctx, c, append([]byte(nil), message...), who, began)
+			s.answerLater(ctx, c, append([]byte(nil), message...), who, began)
 			continue
 		}
 		if len(reply) == 0 {
@@ -193,13 +195,13 @@ func (s *tcpServer) talk(ctx context.Context, c *connection) {
 	}
 }
 
-// wait answers one query with the help of other servers. Meanwhile, talk reads more queries.
-func (s *tcpServer) wait(ctx context.Context, c *connection, message []byte, who sender, began time.Time) {
-	c.waiting <- struct{}{}
-	c.later.Go(func() {
-		defer func() { <-c.waiting }()
-		w := s.works.Get().(*work)
-		defer s.works.Put(w)
+// answerLater answers one query with the help of other servers. Meanwhile, talk reads more queries.
+func (s *tcpServer) answerLater(ctx context.Context, c *connection, message []byte, who sender, began time.Time) {
+	c.waitSlots <- struct{}{}
+	c.waiters.Go(func() {
+		defer func() { <-c.waitSlots }()
+		w := s.workspaces.Get().(*workspace)
+		defer s.workspaces.Put(w)
 		if reply, _ := s.handler.respond(context.WithoutCancel(ctx), w, nil, message, who, true, began); len(
 			reply,
 		) > 0 {
@@ -208,19 +210,19 @@ func (s *tcpServer) wait(ctx context.Context, c *connection, message []byte, who
 	})
 }
 
-func (c *connection) touch(now time.Time) {
+func (c *connection) markActive(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last, c.heard = now, true
+	c.lastActive, c.hasQuery = now, true
 }
 
 // send sends an answer.
 func (c *connection) send(reply []byte) bool {
-	c.writing.Lock()
-	defer c.writing.Unlock()
+	c.writeMutex.Lock()
+	defer c.writeMutex.Unlock()
 	now := time.Now()
-	c.touch(now)
-	if c.SetWriteDeadline(now.Add(c.slow)) != nil {
+	c.markActive(now)
+	if c.SetWriteDeadline(now.Add(c.slowTimeout)) != nil {
 		return false
 	}
 	head := binary.BigEndian.AppendUint16(nil, uint16(len(reply)))

@@ -12,7 +12,7 @@ import (
 )
 
 // serveTCP answers connections with the given limits until the test ends.
-func serveTCP(t *testing.T, h *handler, b bounds) string {
+func serveTCP(t *testing.T, h *handler, b connectionLimits) string {
 	t.Helper()
 	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -31,7 +31,7 @@ func serveTCP(t *testing.T, h *handler, b bounds) string {
 	return ln.Addr().String()
 }
 
-func dial(t *testing.T, address string) net.Conn {
+func dialTCP(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -44,7 +44,7 @@ func dial(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-func write(t *testing.T, conn net.Conn, messages ...[]byte) {
+func writeMessages(t *testing.T, conn net.Conn, messages ...[]byte) {
 	t.Helper()
 	var all []byte
 	for _, m := range messages {
@@ -55,7 +55,7 @@ func write(t *testing.T, conn net.Conn, messages ...[]byte) {
 	}
 }
 
-func read(t *testing.T, conn net.Conn) *dns.Msg {
+func readMessage(t *testing.T, conn net.Conn) *dns.Msg {
 	t.Helper()
 	var size [2]byte
 	if _, err := io.ReadFull(conn, size[:]); err != nil {
@@ -72,8 +72,8 @@ func read(t *testing.T, conn net.Conn) *dns.Msg {
 	return m
 }
 
-// closed waits until the server closes the connection.
-func closed(t *testing.T, conn net.Conn) {
+// waitClosed waits until the server closes the connection.
+func waitClosed(t *testing.T, conn net.Conn) {
 	t.Helper()
 	n, err := conn.Read(make([]byte, 1))
 	if timeout, ok := err.(net.Error); n > 0 || err == nil || ok && timeout.Timeout() {
@@ -82,68 +82,71 @@ func closed(t *testing.T, conn net.Conn) {
 }
 
 // A connection can carry several concurrent queries, and a slow one does not block the others (RFC 7766).
-func TestQueriesOfAConnectionAreAnsweredBesideEachOther(t *testing.T) {
+func TestQueriesOfAConnectionAreAnsweredConcurrently(t *testing.T) {
 	release := make(chan struct{})
-	world := records(t, "slow.example. 60 IN A 192.0.2.1")
-	address := serveTCP(t, newHandler(t, other(t, func(q *dns.Msg) *dns.Msg { <-release; return world(q) })), usual)
-	conn := dial(t, address)
-	write(
+	world := answerRecords(t, "slow.example. 60 IN A 192.0.2.1")
+	address := serveTCP(t, newHandler(t, startUpstream(t, func(q *dns.Msg) *dns.Msg { <-release; return world(q) })),
+		defaultLimits)
+	conn := dialTCP(t, address)
+	writeMessages(
 		t,
 		conn,
-		packed(t, "slow.example.", dns.TypeA),
-		packed(t, "web-1.shop.svc.cluster.local.", dns.TypeA),
-		packed(t, "web-2.shop.svc.cluster.local.", dns.TypeA),
+		packQuery(t, "slow.example.", dns.TypeA),
+		packQuery(t, "web-1.shop.svc.cluster.local.", dns.TypeA),
+		packQuery(t, "web-2.shop.svc.cluster.local.", dns.TypeA),
 	)
 	for _, want := range []string{"A 10.96.0.1", "A 10.96.0.2"} {
-		if got := show(read(t, conn)); got != want {
+		if got := formatAnswer(readMessage(t, conn)); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 	close(release)
-	if got := show(read(t, conn)); got != "A 192.0.2.1" {
+	if got := formatAnswer(readMessage(t, conn)); got != "A 192.0.2.1" {
 		t.Errorf("got %s", got)
 	}
 	// A query arrives byte by byte.
-	m := packed(t, "web-3.shop.svc.cluster.local.", dns.TypeA)
+	m := packQuery(t, "web-3.shop.svc.cluster.local.", dns.TypeA)
 	for _, b := range append(binary.BigEndian.AppendUint16(nil, uint16(len(m))), m...) {
 		if _, err := conn.Write([]byte{b}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := show(read(t, conn)); got != "A 10.96.0.3" {
+	if got := formatAnswer(readMessage(t, conn)); got != "A 10.96.0.3" {
 		t.Errorf("got %s", got)
 	}
 }
 
-func TestConnectionsThatDoNothingAreClosed(t *testing.T) {
+func TestIdleConnectionsAreClosed(t *testing.T) {
 	address := serveTCP(
 		t,
 		newHandler(t),
-		bounds{connections: 10, idle: 50 * time.Millisecond, slow: 50 * time.Millisecond, pipelined: 2},
+		connectionLimits{connections: 10, idleTimeout: 50 * time.Millisecond, slowTimeout: 50 * time.Millisecond,
+			maxPipelined: 2},
 	)
-	closed(t, dial(t, address))
-	half := dial(t, address)
+	waitClosed(t, dialTCP(t, address))
+	half := dialTCP(t, address)
 	if _, err := half.Write([]byte{0, 40, 1}); err != nil {
 		t.Fatal(err)
 	}
-	closed(t, half)
-	wrong := dial(t, address)
-	write(t, wrong, []byte("no query"))
-	closed(t, wrong)
+	waitClosed(t, half)
+	wrong := dialTCP(t, address)
+	writeMessages(t, wrong, []byte("no query"))
+	waitClosed(t, wrong)
 }
 
-func TestConnectionThatIsSilentForLongestGoesWhenThereAreTooMany(t *testing.T) {
-	address := serveTCP(t, newHandler(t), bounds{connections: 2, idle: time.Minute, slow: time.Minute, pipelined: 2})
-	q := packed(t, "web-1.shop.svc.cluster.local.", dns.TypeA)
-	idle, busy := dial(t, address), dial(t, address)
+func TestLongestIdleConnectionIsClosedAtTheLimit(t *testing.T) {
+	address := serveTCP(t, newHandler(t),
+		connectionLimits{connections: 2, idleTimeout: time.Minute, slowTimeout: time.Minute, maxPipelined: 2})
+	q := packQuery(t, "web-1.shop.svc.cluster.local.", dns.TypeA)
+	idle, busy := dialTCP(t, address), dialTCP(t, address)
 	for _, conn := range []net.Conn{idle, busy, busy} {
-		write(t, conn, q)
-		read(t, conn)
+		writeMessages(t, conn, q)
+		readMessage(t, conn)
 	}
-	late := dial(t, address)
-	write(t, late, q)
-	read(t, late)
-	closed(t, idle)
-	write(t, busy, q)
-	read(t, busy)
+	late := dialTCP(t, address)
+	writeMessages(t, late, q)
+	readMessage(t, late)
+	waitClosed(t, idle)
+	writeMessages(t, busy, q)
+	readMessage(t, busy)
 }

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	batch    = 32   // datagrams per system call
-	maxQuery = 4096 // bytes; longer datagrams are not valid queries
+	batchSize = 32   // datagrams per system call
+	maxQuery  = 4096 // bytes; longer datagrams are not valid queries
 	// maxWaiting limits the UDP queries that wait for other servers. Further queries get no answer, and the client asks
 	// again.
 	maxWaiting = 4000
@@ -28,12 +28,12 @@ const (
 // udpServer answers datagrams. Several goroutines read the same socket, and each answers what it has read. A query for
 // other servers gets its own goroutine.
 type udpServer struct {
-	handler *handler
-	conn    *net.UDPConn
-	raw     syscall.RawConn
-	works   sync.Pool     // of *work
-	waiting chan struct{} // holds one value for each waiting query
-	later   sync.WaitGroup
+	handler    *handler
+	conn       *net.UDPConn
+	raw        syscall.RawConn
+	workspaces sync.Pool     // of *work
+	waitSlots  chan struct{} // holds one value for each waiting query
+	waiters    sync.WaitGroup
 }
 
 func newUDPServer(h *handler, conn *net.UDPConn) (*udpServer, error) {
@@ -42,11 +42,11 @@ func newUDPServer(h *handler, conn *net.UDPConn) (*udpServer, error) {
 		return nil, err
 	}
 	return &udpServer{
-		handler: h,
-		conn:    conn,
-		raw:     raw,
-		works:   sync.Pool{New: func() any { return new(work) }},
-		waiting: make(chan struct{}, maxWaiting),
+		handler:    h,
+		conn:       conn,
+		raw:        raw,
+		workspaces: sync.Pool{New: func() any { return new(workspace) }},
+		waitSlots:  make(chan struct{}, maxWaiting),
 	}, nil
 }
 
@@ -57,23 +57,23 @@ type datagram struct {
 	_    [4]byte
 }
 
-// datagrams is the memory of one reading goroutine.
-type datagrams struct {
-	in, out   [batch]datagram
-	read      [batch][maxQuery]byte
-	write     [batch][wire.UDPSize]byte
-	parts     [2][batch]unix.Iovec
-	addresses [batch]unix.RawSockaddrInet6
-	controls  [batch][controlSize]byte
+// datagramBatch is the memory of one reading goroutine.
+type datagramBatch struct {
+	in, out   [batchSize]datagram
+	read      [batchSize][maxQuery]byte
+	write     [batchSize][wire.UDPSize]byte
+	parts     [2][batchSize]unix.Iovec
+	addresses [batchSize]unix.RawSockaddrInet6
+	controls  [batchSize][controlSize]byte
 }
 
 // controlSize is the size of the control message with the destination address of a datagram, from which the answer is
 // sent.
 const controlSize = 64
 
-func newDatagrams() *datagrams {
-	d := &datagrams{}
-	for i := range batch {
+func newDatagramBatch() *datagramBatch {
+	d := &datagramBatch{}
+	for i := range batchSize {
 		d.parts[0][i].Base = &d.read[i][0]
 		d.parts[0][i].SetLen(maxQuery)
 		d.in[i].head.Iov = &d.parts[0][i]
@@ -89,11 +89,11 @@ func newDatagrams() *datagrams {
 func (s *udpServer) serve(ctx context.Context, handedOver func() bool) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	d, w := newDatagrams(), new(work)
+	d, w := newDatagramBatch(), new(workspace)
 	var n int
 	var failed syscall.Errno
 	receive := func(fd uintptr) bool {
-		for i := range batch {
+		for i := range batchSize {
 			d.in[i].head.Namelen = uint32(unsafe.Sizeof(d.addresses[i]))
 			d.in[i].head.SetControllen(controlSize)
 		}
@@ -103,7 +103,7 @@ func (s *udpServer) serve(ctx context.Context, handedOver func() bool) error {
 				unix.SYS_RECVMMSG,
 				fd,
 				uintptr(unsafe.Pointer(&d.in[0])),
-				batch,
+				batchSize,
 				unix.MSG_DONTWAIT,
 				0,
 				0,
@@ -134,7 +134,7 @@ func (s *udpServer) serve(ctx context.Context, handedOver func() bool) error {
 }
 
 // answer answers the first n datagrams.
-func (s *udpServer) answer(ctx context.Context, d *datagrams, w *work, n int) {
+func (s *udpServer) answer(ctx context.Context, d *datagramBatch, w *workspace, n int) {
 	began, ready := time.Now(), 0
 	for i := range n {
 		in := &d.in[i]
@@ -144,7 +144,7 @@ func (s *udpServer) answer(ctx context.Context, d *datagrams, w *work, n int) {
 		message, c := d.read[i][:in.size], sender{addr: addressOf(&d.addresses[i])}
 		reply, later := s.handler.respond(ctx, w, d.write[ready][:0], message, c, false, began)
 		if later {
-			s.wait(ctx, append([]byte(nil), message...), c, append([]byte(nil), replyControl(in)...), began)
+			s.answerLater(ctx, append([]byte(nil), message...), c, append([]byte(nil), replyControl(in)...), began)
 			continue
 		}
 		if len(reply) == 0 {
@@ -167,7 +167,7 @@ func (s *udpServer) answer(ctx context.Context, d *datagrams, w *work, n int) {
 }
 
 // send sends the first count answers. An answer that cannot be sent is dropped, as a network may do.
-func (s *udpServer) send(d *datagrams, count int) {
+func (s *udpServer) send(d *datagramBatch, count int) {
 	for sent := 0; sent < count; {
 		var n uintptr
 		var failed syscall.Errno
@@ -193,17 +193,18 @@ func (s *udpServer) send(d *datagrams, count int) {
 	}
 }
 
-// wait answers one query with the help of other servers, in a new goroutine. It drops the query if too many wait.
-func (s *udpServer) wait(ctx context.Context, message []byte, c sender, control []byte, began time.Time) {
+// answerLater answers one query with the help of other servers, in a new goroutine. It drops the query if too many
+// wait.
+func (s *udpServer) answerLater(ctx context.Context, message []byte, c sender, control []byte, began time.Time) {
 	select {
-	case s.waiting <- struct{}{}:
+	case s.waitSlots <- struct{}{}:
 	default:
 		return
 	}
-	s.later.Go(func() {
-		defer func() { <-s.waiting }()
-		w := s.works.Get().(*work)
-		defer s.works.Put(w)
+	s.waiters.Go(func() {
+		defer func() { <-s.waitSlots }()
+		w := s.workspaces.Get().(*workspace)
+		defer s.workspaces.Put(w)
 		reply, _ := s.handler.respond(
 			context.WithoutCancel(ctx),
 			w,

@@ -15,19 +15,19 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-const byService = "service"
+const serviceIndex = "service"
 
-// watch keeps the zone up to date with the API's services, endpoints and namespaces until ctx ends. It calls ready when
-// all are known.
-func watch(ctx context.Context, clients kubernetes.Interface, names *zone.Zone, ready func()) error {
-	factory := informers.New(clients, informers.WithTransform(lean))
+// watchCluster keeps the zone up to date with the API's services, endpoints and namespaces until ctx ends. It calls
+// ready when all are known.
+func watchCluster(ctx context.Context, clients kubernetes.Interface, names *zone.Zone, ready func()) error {
+	factory := informers.New(clients, informers.WithTransform(trimObject))
 	services := informers.Services(factory)
 	// Skip slices without a service: with network policies there are many, and they have no names.
-	ofServices := informers.New(clients, informers.WithTransform(lean),
+	ofServices := informers.New(clients, informers.WithTransform(trimObject),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = discoveryv1.LabelServiceName }))
 	slices := informers.EndpointSlices(ofServices).Informer()
 	namespaces := informers.Namespaces(factory).Informer()
-	if err := slices.AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {
+	if err := slices.AddIndexers(cache.Indexers{serviceIndex: func(o any) ([]string, error) {
 		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
 			return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
 		}
@@ -41,7 +41,7 @@ func watch(ctx context.Context, clients kubernetes.Interface, names *zone.Zone, 
 			names.Set(k, nil)
 			return
 		}
-		found, _ := slices.GetIndexer().ByIndex(byService, k.Namespace+"/"+k.Name)
+		found, _ := slices.GetIndexer().ByIndex(serviceIndex, k.Namespace+"/"+k.Name)
 		eps := make([]*discoveryv1.EndpointSlice, 0, len(found))
 		for _, o := range found {
 			eps = append(eps, o.(*discoveryv1.EndpointSlice))
@@ -104,14 +104,14 @@ func watch(ctx context.Context, clients kubernetes.Interface, names *zone.Zone, 
 	return nil
 }
 
-// lean removes the fields of objects that the daemon does not read. It copies the object before changing it.
-func lean(o any) (any, error) {
+// trimObject removes the fields of objects that the daemon does not read. It copies the object before changing it.
+func trimObject(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Service:
 		c := *o
 		c.ManagedFields, c.Annotations = nil, nil
-		if v, ok := o.Annotations[zone.OldNotReady]; ok {
-			c.Annotations = map[string]string{zone.OldNotReady: v}
+		if v, ok := o.Annotations[zone.NotReadyAnnotation]; ok {
+			c.Annotations = map[string]string{zone.NotReadyAnnotation: v}
 		}
 		return &c, nil
 	case *discoveryv1.EndpointSlice:

@@ -20,28 +20,28 @@ func arpAnnouncement(mac net.HardwareAddr, address netip.Addr) []byte {
 }
 
 const (
-	icmpv6       = 58
-	advertise    = 136
-	override     = 0x20 // override flag: replace the cached entry
-	targetOption = 2    // target link-layer address option
+	icmpv6Protocol    = 58
+	advertisementType = 136
+	overrideFlag      = 0x20 // override flag: replace the cached entry
+	targetOption      = 2    // target link-layer address option
 )
 
 // neighborAdvertisement returns the unsolicited advertisement to all nodes of RFC 4861, section 7.2.6, with its IPv6
 // header.
 func neighborAdvertisement(mac net.HardwareAddr, address netip.Addr) []byte {
-	body := append([]byte{advertise, 0, 0, 0, override, 0, 0, 0}, address.AsSlice()...)
+	body := append([]byte{advertisementType, 0, 0, 0, overrideFlag, 0, 0, 0}, address.AsSlice()...)
 	body = append(append(body, targetOption, 1), mac...)
 	all := netip.MustParseAddr("ff02::1")
 	binary.BigEndian.PutUint16(body[2:], checksum(address, all, body))
 	// Receivers ignore the message unless the hop limit is 255.
-	header := []byte{0x60, 0, 0, 0, 0, byte(len(body)), icmpv6, 255}
+	header := []byte{0x60, 0, 0, 0, 0, byte(len(body)), icmpv6Protocol, 255}
 	header = append(append(header, address.AsSlice()...), all.AsSlice()...)
 	return append(header, body...)
 }
 
 // checksum returns the ICMPv6 checksum over the pseudo-header and the message, whose checksum field is zero.
 func checksum(from, to netip.Addr, body []byte) uint16 {
-	text := append(append(from.AsSlice(), to.AsSlice()...), 0, 0, 0, byte(len(body)), 0, 0, 0, icmpv6)
+	text := append(append(from.AsSlice(), to.AsSlice()...), 0, 0, 0, byte(len(body)), 0, 0, 0, icmpv6Protocol)
 	text = append(text, body...)
 	var sum uint32
 	for i := 0; i+1 < len(text); i += 2 {
@@ -68,10 +68,10 @@ func arpSender(p []byte, address netip.Addr) net.HardwareAddr {
 	return p[8:14]
 }
 
-const solicit = 135
+const solicitationType = 135
 
-// solicited returns the solicited-node multicast address of RFC 4291.
-func solicited(address netip.Addr) netip.Addr {
+// solicitedNodeAddress returns the solicited-node multicast address of RFC 4291.
+func solicitedNodeAddress(address netip.Addr) netip.Addr {
 	group, own := netip.MustParseAddr("ff02::1:ff00:0").As16(), address.As16()
 	copy(group[13:], own[13:])
 	return netip.AddrFrom16(group)
@@ -80,15 +80,16 @@ func solicited(address netip.Addr) netip.Addr {
 // neighborSolicitation returns the solicitation of RFC 4862, section 5.4.2, by which a machine asks for an address
 // without claiming it.
 func neighborSolicitation(address netip.Addr) []byte {
-	body := append([]byte{solicit, 0, 0, 0, 0, 0, 0, 0}, address.AsSlice()...)
-	to := solicited(address)
+	body := append([]byte{solicitationType, 0, 0, 0, 0, 0, 0, 0}, address.AsSlice()...)
+	to := solicitedNodeAddress(address)
 	binary.BigEndian.PutUint16(body[2:], checksum(netip.IPv6Unspecified(), to, body))
-	header := []byte{0x60, 0, 0, 0, 0, byte(len(body)), icmpv6, 255}
+	header := []byte{0x60, 0, 0, 0, 0, byte(len(body)), icmpv6Protocol, 255}
 	header = append(append(header, netip.IPv6Unspecified().AsSlice()...), to.AsSlice()...)
 	return append(header, body...)
 }
 
-// advertises reports whether an IPv6 packet is a neighbour advertisement for an address.
-func advertises(p []byte, address netip.Addr) bool {
-	return len(p) >= 64 && p[6] == icmpv6 && p[40] == advertise && bytes.Equal(p[48:64], address.AsSlice())
+// isAdvertisement reports whether an IPv6 packet is a neighbour advertisement for an address.
+func isAdvertisement(p []byte, address netip.Addr) bool {
+	return len(p) >= 64 && p[6] == icmpv6Protocol && p[40] == advertisementType &&
+		bytes.Equal(p[48:64], address.AsSlice())
 }

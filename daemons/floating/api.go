@@ -16,7 +16,7 @@ import (
 // connection with a watch is not idle and would not be dropped.
 type API struct {
 	*kubernetes.Clientset
-	http *http.Client
+	httpClient *http.Client
 }
 
 // Connect returns a client.
@@ -36,11 +36,11 @@ func Connect(o client.Options) (API, error) {
 	return API{set, transport}, nil
 }
 
-// Failed returns err. Unless it is a normal response, it first drops the idle connections, so that the next request
-// connects to an API server that works.
-func (a API) Failed(err error) error {
+// CloseIdleOnError returns err. Unless it is a normal response, it first drops the idle connections, so that the next
+// request connects to an API server that works.
+func (a API) CloseIdleOnError(err error) error {
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		utilnet.CloseIdleConnectionsFor(a.http.Transport)
+		utilnet.CloseIdleConnectionsFor(a.httpClient.Transport)
 	}
 	return err
 }

@@ -20,7 +20,7 @@ func lease(version, holder string) *coordinationv1.Lease {
 }
 
 // A lease is taken from a holder only after a silence of the lease's duration.
-func TestWhoTakesTheLease(t *testing.T) {
+func TestLeaseIsTakenWithoutAHolderOrAfterSilence(t *testing.T) {
 	start := time.Unix(1000, 0)
 	type look struct {
 		after time.Duration
@@ -45,7 +45,7 @@ func TestWhoTakesTheLease(t *testing.T) {
 		"another's, seen late":          {{50, lease("1", "b"), true, Wait}, {53, lease("1", "b"), true, Wait}},
 		"silent, then taken by a third": {{0, lease("1", "b"), true, Wait}, {4, lease("2", "c"), true, Wait}},
 	} {
-		c := Claim{Self: "a", Patience: 4 * time.Second}
+		c := Claim{Self: "a", MaxSilence: 4 * time.Second}
 		for i, l := range looks {
 			if got := c.Next(l.lease, l.well, start.Add(l.after*time.Second)); got != l.want {
 				t.Errorf("%s, look %d: %s, want %s", name, i, got, l.want)
@@ -54,14 +54,14 @@ func TestWhoTakesTheLease(t *testing.T) {
 	}
 }
 
-func TestAnnouncementsAreAsTheStandardsSay(t *testing.T) {
+func TestAnnouncementsFollowTheStandards(t *testing.T) {
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	want := []byte{0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 9, 0, 0, 0, 0, 0, 0, 10, 0, 0, 9}
 	if got := arpAnnouncement(mac, netip.MustParseAddr("10.0.0.9")); !bytes.Equal(got, want) {
 		t.Errorf("ARP: %v", got)
 	}
 	p := neighborAdvertisement(mac, netip.MustParseAddr("fd00::9"))
-	if len(p) != 40+32 || p[0]>>4 != 6 || p[6] != icmpv6 || p[7] != 255 || p[40] != advertise {
+	if len(p) != 40+32 || p[0]>>4 != 6 || p[6] != icmpv6Protocol || p[7] != 255 || p[40] != advertisementType {
 		t.Errorf("neighbour advertisement: %v", p)
 	}
 	// A checksum over data that includes the correct checksum is zero.

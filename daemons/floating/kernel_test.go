@@ -12,12 +12,12 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// pair returns two machines on one network, 10.0.0.1 and 10.0.0.2. The first has a second interface.
-func pair(t *testing.T) (a, b *netns.Stack) {
+// newMachinePair returns two machines on one network, 10.0.0.1 and 10.0.0.2. The first has a second interface.
+func newMachinePair(t *testing.T) (a, b *netns.Stack) {
 	a, b = netns.New(t), netns.New(t)
 	a.IP(t, "link add eth0 type veth peer name far0")
 	a.IP(t, "link add eth1 type veth peer name far1")
-	a.Give(t, "far0", b)
+	a.MoveLink(t, "far0", b)
 	b.IP(t, "link set far0 name eth0")
 	for i, s := range []*netns.Stack{a, b} {
 		s.IP(t, fmt.Sprintf("addr add 10.0.0.%d/24 dev eth0", i+1))
@@ -29,13 +29,13 @@ func pair(t *testing.T) (a, b *netns.Stack) {
 	return a, b
 }
 
-func TestTheInterfaceOfAnAddress(t *testing.T) {
-	a, _ := pair(t)
+func TestFindReturnsTheInterfaceOfAnAddress(t *testing.T) {
+	a, _ := newMachinePair(t)
 	look := func(address string, names ...string) (text string) {
-		if err := a.Inside(func() error {
+		if err := a.Do(func() error {
 			l, err := Find(netip.MustParseAddr(address), names)
 			switch {
-			case errors.Is(err, ErrOwn):
+			case errors.Is(err, ErrOwnAddress):
 				text = "own"
 			case err != nil:
 				text = "none"
@@ -76,12 +76,12 @@ func TestTheInterfaceOfAnAddress(t *testing.T) {
 }
 
 // An address without renewal disappears by itself. Neighbours receive announcements of it, and can be asked for it.
-func TestAnAddressInTheKernel(t *testing.T) {
-	a, b := pair(t)
+func TestLinkSetsAndRemovesAnAddressInTheKernel(t *testing.T) {
+	a, b := newMachinePair(t)
 	for _, text := range []string{"10.0.0.10", "fd00::10"} {
 		address := netip.MustParseAddr(text)
 		link := func(s *netns.Stack) (l *Link) {
-			if err := s.Inside(func() (err error) {
+			if err := s.Do(func() (err error) {
 				l, err = Find(address, nil)
 				return err
 			}); err != nil {
@@ -92,14 +92,14 @@ func TestAnAddressInTheKernel(t *testing.T) {
 		here, there := link(a), link(b)
 		does := func(s *netns.Stack, f func() error) {
 			t.Helper()
-			if err := s.Inside(f); err != nil {
+			if err := s.Do(f); err != nil {
 				t.Fatal(err)
 			}
 		}
 		taken := func() (yes bool) {
 			t.Helper()
 			does(b, func() (err error) {
-				yes, err = there.Taken(300 * time.Millisecond)
+				yes, err = there.IsTaken(300 * time.Millisecond)
 				return err
 			})
 			return yes

@@ -21,12 +21,12 @@ const (
 // this machine has seen the same version. Time without a successful check does not count as silence, because the holder
 // could not renew the lease either.
 type Claim struct {
-	Self     string
-	Patience time.Duration // silence after which another machine takes the lease
+	Self       string
+	MaxSilence time.Duration // silence after which another machine takes the lease
 
-	version string
-	since   time.Time
-	looked  time.Time
+	version   string
+	changedAt time.Time
+	checkedAt time.Time
 }
 
 // Next returns the action for the current lease. lease is nil if it does not exist. well states whether this machine
@@ -34,26 +34,26 @@ type Claim struct {
 func (c *Claim) Next(lease *coordinationv1.Lease, well bool, now time.Time) Action {
 	if lease == nil {
 		c.version = ""
-		return orWait(well, Take)
+		return waitUnlessReady(well, Take)
 	}
-	if lease.ResourceVersion != c.version || now.Sub(c.looked) >= c.Patience {
-		c.version, c.since = lease.ResourceVersion, now
+	if lease.ResourceVersion != c.version || now.Sub(c.checkedAt) >= c.MaxSilence {
+		c.version, c.changedAt = lease.ResourceVersion, now
 	}
-	c.looked = now
+	c.checkedAt = now
 	switch holder := Holder(lease); {
 	case holder == c.Self && well:
 		return Keep
 	case holder == c.Self:
 		return Release
 	case holder == "":
-		return orWait(well, Take)
-	case now.Sub(c.since) >= c.Patience:
-		return orWait(well, Take)
+		return waitUnlessReady(well, Take)
+	case now.Sub(c.changedAt) >= c.MaxSilence:
+		return waitUnlessReady(well, Take)
 	}
 	return Wait
 }
 
-func orWait(well bool, a Action) Action {
+func waitUnlessReady(well bool, a Action) Action {
 	if well {
 		return a
 	}
@@ -68,9 +68,9 @@ func Holder(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// Written returns the lease with who as its holder, renewed now. With who "", the lease is released. lease is nil if it
-// does not exist yet.
-func Written(lease *coordinationv1.Lease, name, who string, patience time.Duration) *coordinationv1.Lease {
+// WithHolder returns the lease with who as its holder, renewed now. With who "", the lease is released. lease is nil if
+// it does not exist yet.
+func WithHolder(lease *coordinationv1.Lease, name, who string, patience time.Duration) *coordinationv1.Lease {
 	now, seconds, moves := metav1.NowMicro(), int32((patience+time.Second-1)/time.Second), int32(0)
 	if lease == nil {
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
@@ -88,6 +88,8 @@ func Written(lease *coordinationv1.Lease, name, who string, patience time.Durati
 	return lease
 }
 
-// Silent returns how much longer the holder must be silent until the lease may be taken, according to the last call of
-// Next.
-func (c *Claim) Silent(now time.Time) time.Duration { return c.Patience - now.Sub(c.since) }
+// RemainingSilence returns how much longer the holder must be silent until the lease may be taken, according to the
+// last call of Next.
+func (c *Claim) RemainingSilence(now time.Time) time.Duration {
+	return c.MaxSilence - now.Sub(c.changedAt)
+}

@@ -22,8 +22,8 @@ type Link struct {
 	link    netlink.Link
 }
 
-// Beside returns the interface that has the address own, for placing address on it.
-func Beside(own, address netip.Addr) (*Link, error) {
+// FindByAddress returns the interface that has the address own, for placing address on it.
+func FindByAddress(own, address netip.Addr) (*Link, error) {
 	var found *Link
 	err := eachAddress(func(l netlink.Link, have netip.Prefix, _ netlink.Addr) {
 		if have.Addr() == own {
@@ -36,9 +36,9 @@ func Beside(own, address netip.Addr) (*Link, error) {
 	return found, err
 }
 
-// ErrOwn is returned for an address that already belongs to the machine. Floating it would give it a short lifetime,
-// and the machine would lose it.
-var ErrOwn = errors.New("it is this machine's own address")
+// ErrOwnAddress is returned for an address that already belongs to the machine. Floating it would give it a short
+// lifetime, and the machine would lose it.
+var ErrOwnAddress = errors.New("it is this machine's own address")
 
 // Find returns the interface for an address: the one whose network contains the address, otherwise the one of the
 // default route. If names are given, it only uses these interfaces, and the first of them if none is in the address's
@@ -50,7 +50,7 @@ func Find(address netip.Addr, names []string) (*Link, error) {
 		if have.Addr() == address && (entry.Flags&syscall.IFA_F_PERMANENT != 0 || !have.IsSingleIP()) {
 			own = true
 		}
-		if found == nil && usable(l) && !have.IsSingleIP() && have.Contains(address) &&
+		if found == nil && isUsable(l) && !have.IsSingleIP() && have.Contains(address) &&
 			(len(names) == 0 || slices.Contains(names, l.Attrs().Name)) {
 			found = &Link{address, l}
 		}
@@ -59,12 +59,12 @@ func Find(address netip.Addr, names []string) (*Link, error) {
 	case err != nil:
 		return nil, err
 	case own:
-		return nil, fmt.Errorf("put %s on an interface: %w", address, ErrOwn)
+		return nil, fmt.Errorf("put %s on an interface: %w", address, ErrOwnAddress)
 	case found != nil:
 		return found, nil
 	}
 	for _, name := range names {
-		if l, err := netlink.LinkByName(name); err == nil && usable(l) {
+		if l, err := netlink.LinkByName(name); err == nil && isUsable(l) {
 			return &Link{address, l}, nil
 		}
 	}
@@ -87,15 +87,15 @@ func Find(address netip.Addr, names []string) (*Link, error) {
 		if ones != 0 || r.LinkIndex == 0 {
 			continue
 		}
-		if l, err := netlink.LinkByIndex(r.LinkIndex); err == nil && usable(l) {
+		if l, err := netlink.LinkByIndex(r.LinkIndex); err == nil && isUsable(l) {
 			return &Link{address, l}, nil
 		}
 	}
 	return nil, fmt.Errorf("put %s on an interface: none is in its network, and there is no default route", address)
 }
 
-// usable reports whether a link can carry announcements to neighbours.
-func usable(l netlink.Link) bool {
+// isUsable reports whether a link can carry announcements to neighbours.
+func isUsable(l netlink.Link) bool {
 	a := l.Attrs()
 	return a.Flags&net.FlagUp != 0 && a.Flags&net.FlagLoopback == 0 && len(a.HardwareAddr) == 6
 }
@@ -123,7 +123,7 @@ func eachAddress(f func(netlink.Link, netip.Prefix, netlink.Addr)) error {
 // Interface returns the name of the interface.
 func (l *Link) Interface() string { return l.link.Attrs().Name }
 
-func (l *Link) entry() *netlink.Addr {
+func (l *Link) netlinkAddr() *netlink.Addr {
 	bits := l.Address.BitLen()
 	return &netlink.Addr{IPNet: &net.IPNet{IP: l.Address.AsSlice(), Mask: net.CIDRMask(bits, bits)}}
 }
@@ -131,7 +131,7 @@ func (l *Link) entry() *netlink.Addr {
 // Set adds the address with a lifetime, or extends its lifetime. The kernel removes the address when the lifetime ends.
 // It never uses the address as the source of packets.
 func (l *Link) Set(lifetime time.Duration) error {
-	a := l.entry()
+	a := l.netlinkAddr()
 	a.ValidLft, a.PreferedLft = int(lifetime/time.Second), 0
 	if l.Address.Is6() {
 		a.Flags = syscall.IFA_F_NODAD // skip duplicate address detection, because the lease guarantees uniqueness
@@ -144,7 +144,7 @@ func (l *Link) Set(lifetime time.Duration) error {
 
 // Remove removes the address if it is present.
 func (l *Link) Remove() error {
-	err := netlink.AddrDel(l.link, l.entry())
+	err := netlink.AddrDel(l.link, l.netlinkAddr())
 	if err != nil && !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		return fmt.Errorf("take %s from %s: %w", l.Address, l.link.Attrs().Name, err)
 	}
@@ -159,14 +159,14 @@ func (l *Link) Announce() error {
 		protocol, to = syscall.ETH_P_IPV6, net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}
 		packet = neighborAdvertisement(l.link.Attrs().HardwareAddr, l.Address)
 	}
-	if err := send(l.link.Attrs().Index, protocol, to, packet); err != nil {
+	if err := sendPacket(l.link.Attrs().Index, protocol, to, packet); err != nil {
 		return fmt.Errorf("announce %s on %s: %w", l.Address, l.link.Attrs().Name, err)
 	}
 	return nil
 }
 
-// send sends a packet on a link. packet has no Ethernet header.
-func send(index int, protocol uint16, to net.HardwareAddr, packet []byte) error {
+// sendPacket sends a packet on a link. packet has no Ethernet header.
+func sendPacket(index int, protocol uint16, to net.HardwareAddr, packet []byte) error {
 	order := protocol<<8 | protocol>>8 // the kernel expects network byte order
 	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -178,13 +178,13 @@ func send(index int, protocol uint16, to net.HardwareAddr, packet []byte) error 
 	return syscall.Sendto(fd, packet, 0, at)
 }
 
-// Taken asks the neighbours for the address, and reports whether another machine answers within wait.
-func (l *Link) Taken(wait time.Duration) (bool, error) {
+// IsTaken asks the neighbours for the address, and reports whether another machine answers within wait.
+func (l *Link) IsTaken(wait time.Duration) (bool, error) {
 	protocol, to := uint16(syscall.ETH_P_ARP), net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	mac := l.link.Attrs().HardwareAddr
 	packet := arpProbe(mac, l.Address)
 	if l.Address.Is6() {
-		group := solicited(l.Address).As16()
+		group := solicitedNodeAddress(l.Address).As16()
 		protocol, to, packet = syscall.ETH_P_IPV6, append(
 			net.HardwareAddr{0x33, 0x33},
 			group[12:]...), neighborSolicitation(
@@ -203,7 +203,7 @@ func (l *Link) Taken(wait time.Duration) (bool, error) {
 	if err := syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: order, Ifindex: l.link.Attrs().Index}); err != nil {
 		return fail(err)
 	}
-	if err := send(l.link.Attrs().Index, protocol, to, packet); err != nil {
+	if err := sendPacket(l.link.Attrs().Index, protocol, to, packet); err != nil {
 		return fail(err)
 	}
 	buffer := make([]byte, 2048)
@@ -227,7 +227,7 @@ func (l *Link) Taken(wait time.Duration) (bool, error) {
 		if !ok || source.Pkttype == syscall.PACKET_OUTGOING || source.Halen != 6 || bytes.Equal(source.Addr[:6], mac) {
 			continue
 		}
-		if l.Address.Is6() && advertises(buffer[:n], l.Address) {
+		if l.Address.Is6() && isAdvertisement(buffer[:n], l.Address) {
 			return true, nil
 		}
 		if who := arpSender(buffer[:n], l.Address); l.Address.Is4() && who != nil && !bytes.Equal(who, mac) {

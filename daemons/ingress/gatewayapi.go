@@ -62,11 +62,11 @@ func newGatewayAPI(cfg *rest.Config) (*gatewayAPI, error) {
 	return &gatewayAPI{rest: client, core: core, discovery: core.Discovery(), definitions: definitions}, nil
 }
 
-// needed are the resources that must be installed before they are watched.
-var needed = []string{"gatewayclasses", "gateways", "httproutes"}
+// requiredResources are the resources that must be installed before they are watched.
+var requiredResources = []string{"gatewayclasses", "gateways", "httproutes"}
 
-// installed returns the resources of the Gateway API that the API server serves.
-func (g *gatewayAPI) installed() ([]string, error) {
+// servedResources returns the resources of the Gateway API that the API server serves.
+func (g *gatewayAPI) servedResources() ([]string, error) {
 	list, err := g.discovery.ServerResourcesForGroupVersion(gatewayv1.SchemeGroupVersion.String())
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -81,13 +81,13 @@ func (g *gatewayAPI) installed() ([]string, error) {
 	return names, nil
 }
 
-// follow waits until the Gateway API is installed, and then watches it until ctx ends. It calls first once it knows
-// that the API is not installed, or all objects are known.
-func (g *gatewayAPI) follow(ctx context.Context, w *watch, log *slog.Logger, first func()) {
-	told := false
-	tell := func() {
-		if !told {
-			told = true
+// watchWhenInstalled waits until the Gateway API is installed, and then watches it until ctx ends. It calls first once
+// it knows that the API is not installed, or all objects are known.
+func (g *gatewayAPI) watchWhenInstalled(ctx context.Context, w *watch, log *slog.Logger, first func()) {
+	logged := false
+	logOnce := func() {
+		if !logged {
+			logged = true
 			first()
 		}
 	}
@@ -116,10 +116,10 @@ func (g *gatewayAPI) follow(ctx context.Context, w *watch, log *slog.Logger, fir
 	defer func() { <-stopped }()
 	wait := time.Second
 	for ctx.Err() == nil {
-		names, err := g.installed()
-		missing := slices.ContainsFunc(needed, func(n string) bool { return !slices.Contains(names, n) })
+		names, err := g.servedResources()
+		missing := slices.ContainsFunc(requiredResources, func(n string) bool { return !slices.Contains(names, n) })
 		if err == nil && !missing {
-			g.watch(ctx, w, log, slices.Contains(names, "referencegrants"), tell)
+			g.watch(ctx, w, log, slices.Contains(names, "referencegrants"), logOnce)
 			return
 		}
 		again := (<-chan time.Time)(nil)
@@ -129,7 +129,7 @@ func (g *gatewayAPI) follow(ctx context.Context, w *watch, log *slog.Logger, fir
 			wait = min(2*wait, 30*time.Second)
 		} else {
 			wait = time.Second
-			tell()
+			logOnce()
 		}
 		select {
 		case <-ctx.Done():
@@ -158,7 +158,7 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 			w.mu.Lock()
 			set(route.Key{Namespace: m.GetNamespace(), Name: m.GetName()}, o)
 			w.mu.Unlock()
-			signal(w.changed)
+			signal(w.tableChanged)
 		}
 		r, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) { handle(o, false) }, UpdateFunc: func(_, o any) { handle(o, false) },
@@ -178,7 +178,7 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 			cache.Indexers{},
 		)
 	}
-	b := w.gateway
+	b := w.gatewayBuilder
 	err := errors.Join(
 		add(
 			of(g.rest, "gatewayclasses", &gatewayv1.GatewayClass{}),
@@ -227,9 +227,9 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 	if cache.WaitForCacheSync(ctx.Done(), synced...) {
 		log.Info("following Gateways")
 		w.mu.Lock()
-		w.follows = true
+		w.hasGatewayAPI = true
 		w.mu.Unlock()
-		signal(w.changed)
+		signal(w.tableChanged)
 		first()
 	}
 	for range all {
@@ -243,7 +243,7 @@ func (g *gatewayAPI) writeStatus(ctx context.Context, resource string, object in
 	runtime.Object
 	metav1.Object
 }) error {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := g.rest.Put().
 		NamespaceIfScoped(object.GetNamespace(), object.GetNamespace() != "").

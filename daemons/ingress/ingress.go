@@ -72,7 +72,7 @@ func serve(
 	gateways *gatewayAPI,
 	kept map[string][]net.Listener,
 ) error {
-	sockets, err := listen(cfg, kept, env.Log)
+	sockets, err := openListeners(cfg, kept, env.Log)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func serve(
 	}
 	env.Metrics.MustRegister(engine)
 	var ready, stopping atomic.Bool
-	env.Health.Ready("routes", func() error {
+	env.Health.AddReady("routes", func() error {
 		switch {
 		case stopping.Load():
 			return errors.New("the daemon stops")
@@ -103,10 +103,10 @@ func serve(
 		}
 		g.Go(func() error { return run.Serve(inner, ln, env.Local(), nil, time.Second, env.Log) })
 	}
-	at := newFronts(cfg, engine, kept, env.Log)
+	at := newEntrySockets(cfg, engine, kept, env.Log)
 	defer at.close()
 	w := newWatch(cfg, engine, at)
-	w.certificates = newSecrets(clients, env.Log, w.secret)
+	w.secrets = newSecretWatcher(clients, env.Log, w.setSecret)
 	known := make(chan struct{})
 	g.Go(func() error { return w.run(inner, clients, gateways, env.Log, func() { close(known) }) })
 	g.Go(func() error {
@@ -118,7 +118,7 @@ func serve(
 			return nil
 		case <-known: // do not answer "no route" before the routes are known
 		}
-		return front(
+		return serveClients(
 			ctx,
 			inner,
 			cfg,
@@ -131,7 +131,7 @@ func serve(
 		)
 	})
 	g.Go(func() error {
-		tell(ctx, cfg, env, clients, gateways, w)
+		runStatusWriter(ctx, cfg, env, clients, gateways, w)
 		return nil
 	})
 	if cfg.ServiceName != "" {
@@ -153,19 +153,19 @@ func serve(
 	return nil
 }
 
-// lastBound limits the last requests after the proxy has stopped accepting connections.
-const lastBound = 3 * time.Second
+// drainTimeout limits the last requests after the proxy has stopped accepting connections.
+const drainTimeout = 3 * time.Second
 
-// front serves clients until ctx ends. Then it reports not ready, but still accepts connections, with every response
-// the last of its connection, until the requests that started before are complete. New clients thereby need not wait
-// for long requests of others. Finally it stops accepting. New connections wait in the sockets, which the service
-// manager keeps for the next process.
-func front(
+// serveClients serves clients until ctx ends. Then it reports not ready, but still accepts connections, with every
+// response the last of its connection, until the requests that started before are complete. New clients thereby need
+// not wait for long requests of others. Finally it stops accepting. New connections wait in the sockets, which the
+// service manager keeps for the next process.
+func serveClients(
 	ctx, inner context.Context,
 	cfg config.Ingress,
 	env run.Env,
 	engine *proxy.Engine,
-	at *fronts,
+	at *entrySockets,
 	sockets *sockets,
 	ready, stopping func(),
 ) error {
@@ -174,7 +174,7 @@ func front(
 	for _, s := range []struct {
 		ln    *net.TCPListener
 		entry *proxy.Entry
-	}{{sockets.plain, at.plain}, {sockets.secure, at.secure}} {
+	}{{sockets.plain, at.plainEntry}, {sockets.secure, at.secureEntry}} {
 		serving.Go(func() {
 			if err := engine.Serve(s.ln, s.entry); !errors.Is(err, net.ErrClosed) &&
 				!errors.Is(err, os.ErrDeadlineExceeded) {
@@ -197,13 +197,13 @@ func front(
 	sockets.stopAccepting()
 	at.stopAccepting()
 	serving.Wait()
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastBound)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	engine.Close(last)
 	return err
 }
 
-func policyOf(cfg config.Ingress) route.Policy {
+func defaultPolicy(cfg config.Ingress) route.Policy {
 	return route.Policy{
 		Connect: cfg.ConnectTimeout, Read: cfg.ReadTimeout, Send: cfg.SendTimeout, MaxBody: int64(cfg.MaxBodyMiB) << 20,
 		MinRate: int64(cfg.MinBodyRate), Protocol: route.HTTP, RedirectTLS: cfg.SSLRedirect,
@@ -211,17 +211,17 @@ func policyOf(cfg config.Ingress) route.Policy {
 }
 
 func newEngine(cfg config.Ingress, env run.Env) (*proxy.Engine, error) {
-	own, err := ownCertificate()
+	own, err := fallbackCertificate()
 	if err != nil {
 		return nil, err
 	}
 	c := proxy.Config{
-		Log: env.Log, Default: own, LeastConns: cfg.LoadBalance == config.LeastConnections,
-		MaxHead: cfg.MaxHeadKiB << 10, HeadTime: cfg.HeadTimeout, Idle: cfg.IdleTimeout, UpIdle: cfg.KeepTimeout,
+		Log: env.Log, DefaultCert: own, LeastConns: cfg.LoadBalance == config.LeastConnections,
+		MaxHead: cfg.MaxHeadKiB << 10, HeadTime: cfg.HeadTimeout, Idle: cfg.IdleTimeout, UpstreamIdle: cfg.KeepTimeout,
 		MaxIdle:   cfg.KeepIdle,
 		HTTPSPort: cfg.HTTPSPort, MinTLS: tls.VersionTLS12, MaxStreams: 250, MaxConns: cfg.MaxConnections,
 		ClientShare: cfg.ClientShare,
-		Descriptors: descriptors(), HandshakeIn: cfg.HeadTimeout,
+		Descriptors: maxDescriptors(), HandshakeTime: cfg.HeadTimeout,
 	}
 	if cfg.MinTLSVersion == "1.3" {
 		c.MinTLS = tls.VersionTLS13
@@ -244,9 +244,9 @@ func newEngine(cfg config.Ingress, env run.Env) (*proxy.Engine, error) {
 	return proxy.New(c), nil
 }
 
-// descriptors returns the number of file descriptors that this process may open, or 0 if unknown. The Go runtime has
+// maxDescriptors returns the number of file descriptors that this process may open, or 0 if unknown. The Go runtime has
 // already raised the limit as far as allowed.
-func descriptors() int {
+func maxDescriptors() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return 0
@@ -254,8 +254,9 @@ func descriptors() int {
 	return int(min(limit.Cur, math.MaxInt32))
 }
 
-// ownCertificate returns the certificate for clients that ask for a name without a certificate. No client trusts it.
-func ownCertificate() (*tls.Certificate, error) {
+// fallbackCertificate returns the certificate for clients that ask for a name without a certificate. No client trusts
+// it.
+func fallbackCertificate() (*tls.Certificate, error) {
 	ca, err := certs.NewCA("kube-ingress", 0, time.Now())
 	if err != nil {
 		return nil, err
@@ -281,7 +282,7 @@ func publisher(cfg config.Ingress, env run.Env, clients kubernetes.Interface) (*
 		Log:       env.Log,
 		Namespace: namespace,
 		Service:   service,
-		Manager:   manager,
+		Manager:   managedBy,
 		Node:      cfg.NodeName,
 	}
 	for _, ip := range cfg.NodeIP {
@@ -315,5 +316,5 @@ func publisher(cfg config.Ingress, env run.Env, clients kubernetes.Interface) (*
 	return p, nil
 }
 
-// manager is the value of the managed-by label of the proxies' EndpointSlices.
-const manager = "ingress.clusterctl"
+// managedBy is the value of the managed-by label of the proxies' EndpointSlices.
+const managedBy = "ingress.clusterctl"

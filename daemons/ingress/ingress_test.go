@@ -95,8 +95,9 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// started starts the daemon. The returned function stops it and waits.
-func started(t *testing.T, cfg config.Ingress, clients *fake.Clientset, kept map[string][]net.Listener) (stop func()) {
+// startDaemon starts the daemon. The returned function stops it and waits.
+func startDaemon(t *testing.T, cfg config.Ingress, clients *fake.Clientset,
+	kept map[string][]net.Listener) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
 	done := make(chan error, 1)
@@ -124,14 +125,14 @@ func started(t *testing.T, cfg config.Ingress, clients *fake.Clientset, kept map
 	return stop
 }
 
-func TestIngressesAreServedAndToldWhere(t *testing.T) {
+func TestIngressesAreServedAndGetTheirAddress(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	pod := httptest.NewServer(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "from the pod") }),
 	)
 	defer pod.Close()
 	cfg, clients := settings(t), fake.NewClientset(objects(pod.Listener.Addr().String())...)
-	stop := started(t, cfg, clients, nil)
+	stop := startDaemon(t, cfg, clients, nil)
 	url := "http://127.0.0.1:" + strconv.Itoa(cfg.HTTPPort)
 	get := func() string {
 		res, err := http.Get(url)
@@ -190,24 +191,24 @@ func TestIngressesAreServedAndToldWhere(t *testing.T) {
 	}
 }
 
-// systemd receives sockets from a daemon, as systemd's file descriptor store does.
-type systemd struct {
+// fakeSystemd receives sockets from a daemon, as systemd's file descriptor store does.
+type fakeSystemd struct {
 	*net.UnixConn
 	path string
 }
 
-func newSystemd(t *testing.T) systemd {
+func newFakeSystemd(t *testing.T) fakeSystemd {
 	path := t.TempDir() + "/notify"
 	nc, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	return systemd{nc, path}
+	return fakeSystemd{nc, path}
 }
 
-// kept returns the name and descriptor of the next received socket.
-func (s systemd) kept(t *testing.T) (string, int) {
+// nextSocket returns the name and descriptor of the next received socket.
+func (s fakeSystemd) nextSocket(t *testing.T) (string, int) {
 	text, rights := make([]byte, 1000), make([]byte, 100)
 	_ = s.SetReadDeadline(time.Now().Add(5 * time.Second))
 	n, m, _, _, err := s.ReadMsgUnix(text, rights)
@@ -230,16 +231,16 @@ func (s systemd) kept(t *testing.T) (string, int) {
 }
 
 // Connections during a restart wait in the sockets that the service manager keeps.
-func TestNoConnectionIsLostWhenTheDaemonRestarts(t *testing.T) {
+func TestNoConnectionIsLostDuringARestart(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") }))
 	defer pod.Close()
-	manager := newSystemd(t)
+	manager := newFakeSystemd(t)
 	t.Setenv("NOTIFY_SOCKET", manager.path)
 	cfg, clients := settings(t), fake.NewClientset(objects(pod.Listener.Addr().String())...)
-	stop := started(t, cfg, clients, nil)
+	stop := startDaemon(t, cfg, clients, nil)
 	given := map[string]int{}
 	for range 2 {
-		name, fd := manager.kept(t)
+		name, fd := manager.nextSocket(t)
 		given[name] = fd
 	}
 	stop()
@@ -271,7 +272,7 @@ func TestNoConnectionIsLostWhenTheDaemonRestarts(t *testing.T) {
 		file.Close()
 		kept[name] = []net.Listener{ln}
 	}
-	started(t, cfg, clients, kept)
+	startDaemon(t, cfg, clients, kept)
 	for range 20 {
 		if err := <-answered; err != nil {
 			t.Error(err)

@@ -10,11 +10,11 @@ import (
 	"clusterctl/daemons/ingress/route/gateway"
 )
 
-// claim is the assignment in a Gateway's service of an entry to a port of the machines.
-type claim struct {
+// portClaim is the assignment in a Gateway's service of an entry to a port of the machines.
+type portClaim struct {
 	entry   gateway.Entry
 	service *corev1.Service
-	held    bool // the entry is already served there
+	served  bool // the entry is already served there
 }
 
 // machinePorts returns the ports of the machines on which entries are served. It omits entries without a port.
@@ -28,33 +28,33 @@ func (w *watch) machinePorts() map[gateway.Entry]int {
 	if err != nil || w.cfg.GatewayAddresses == config.OfMachines {
 		return nil
 	}
-	claims := map[int][]claim{}
-	for _, key := range w.gateway.Gateways() {
-		s := w.build.Backends.Service(serviceOf(key))
+	claims := map[int][]portClaim{}
+	for _, key := range w.gatewayBuilder.Gateways() {
+		s := w.routeBuilder.Backends.Service(serviceName(key))
 		if s == nil || s.Labels[gatewayLabel] != key.Name {
 			continue
 		}
-		for _, port := range w.gateway.Ports(key) {
+		for _, port := range w.gatewayBuilder.Ports(key) {
 			at := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == port })
 			if at < 0 {
 				continue
 			}
 			if target := s.Spec.Ports[at].TargetPort.IntValue(); first <= target && target <= last {
 				entry := gateway.Entry{Gateway: key, Port: port}
-				claims[target] = append(claims[target], claim{entry, s, w.fronts.has(entry, target)})
+				claims[target] = append(claims[target], portClaim{entry, s, w.sockets.isServed(entry, target)})
 			}
 		}
 	}
 	ports := map[gateway.Entry]int{}
 	for target, list := range claims {
-		ports[slices.MinFunc(list, better).entry] = target
+		ports[slices.MinFunc(list, compareClaims).entry] = target
 	}
 	return ports
 }
 
-func better(a, b claim) int {
-	if a.held != b.held {
-		return map[bool]int{true: -1, false: 1}[a.held]
+func compareClaims(a, b portClaim) int {
+	if a.served != b.served {
+		return map[bool]int{true: -1, false: 1}[a.served]
 	}
 	return cmp.Or(a.service.CreationTimestamp.Compare(b.service.CreationTimestamp.Time),
 		cmp.Compare(a.entry.Gateway.String(), b.entry.Gateway.String()), cmp.Compare(a.entry.Port, b.entry.Port))

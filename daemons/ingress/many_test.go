@@ -22,11 +22,11 @@ import (
 	"clusterctl/tests/amount"
 )
 
-const many = 10_000
+const ingressCount = 10_000
 
-// watchOf returns a watch with many Ingresses, each with its own service and secret, and as many unused secrets. one
-// returns an Ingress. watchOf also returns a function that creates such a secret.
-func watchOf(
+// newLargeWatch returns a watch with many Ingresses, each with its own service and secret, and as many unused secrets.
+// one returns an Ingress. newLargeWatch also returns a function that creates such a secret.
+func newLargeWatch(
 	t testing.TB,
 	one func(i int, path string) *networkingv1.Ingress,
 ) (*watch, func(name string) *corev1.Secret) {
@@ -53,8 +53,8 @@ func watchOf(
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWatch(cfg, engine, newFronts(cfg, engine, nil, log))
-	w.class(
+	w := newWatch(cfg, engine, newEntrySockets(cfg, engine, nil, log))
+	w.setClass(
 		&networkingv1.IngressClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "c"},
 			Spec:       networkingv1.IngressClassSpec{Controller: route.Controller},
@@ -68,34 +68,36 @@ func watchOf(
 				corev1.TLSPrivateKeyKey: bytes.Clone(pair.Key),
 			}}
 	}
-	for i := range many {
-		w.hears(secret(fmt.Sprint("i", i)))
-		w.hears(secret(fmt.Sprint("unused", i)))
-		w.service(
+	for i := range ingressCount {
+		w.passSecret(secret(fmt.Sprint("i", i)))
+		w.passSecret(secret(fmt.Sprint("unused", i)))
+		w.setService(
 			&corev1.Service{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("i", i)},
 				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 			},
 			false,
 		)
-		w.ingress(one(i, "/"), false)
+		w.setIngress(one(i, "/"), false)
 	}
-	w.make(context.Background())
+	w.updateTable(context.Background())
 	return w, secret
 }
 
-// oneOfMany returns an Ingress with its own host.
-func oneOfMany(i int, path string) *networkingv1.Ingress {
+// ingressWithHost returns an Ingress with its own host.
+func ingressWithHost(i int, path string) *networkingv1.Ingress {
 	return ingressOf(i, fmt.Sprintf("h%d.example", i), path)
 }
 
-// oneOfHost returns an Ingress with its own paths of a shared host.
-func oneOfHost(i int, path string) *networkingv1.Ingress {
+// ingressWithPath returns an Ingress with its own paths of a shared host.
+func ingressWithPath(i int, path string) *networkingv1.Ingress {
 	return ingressOf(i, "shared.example", fmt.Sprintf("/i%d%s", i, path))
 }
 
-// oneOfPath returns an Ingress with a shared path of a shared host.
-func oneOfPath(i int, path string) *networkingv1.Ingress { return ingressOf(i, "shared.example", path) }
+// ingressWithSharedPath returns an Ingress with a shared path of a shared host.
+func ingressWithSharedPath(i int, path string) *networkingv1.Ingress {
+	return ingressOf(i, "shared.example", path)
+}
 
 func ingressOf(i int, host, path string) *networkingv1.Ingress {
 	name := fmt.Sprint("i", i)
@@ -122,29 +124,35 @@ func ingressOf(i int, host, path string) *networkingv1.Ingress {
 	}
 }
 
-// changes returns changes of one Ingress among many, by name. Their argument is the number of the round.
-func (w *watch) changes(
+// singleChanges returns changes of one Ingress among many, by name. Their argument is the number of the round.
+func (w *watch) singleChanges(
 	secret func(string) *corev1.Secret,
 	one func(i int, path string) *networkingv1.Ingress,
 ) map[string]func(round int) {
 	return map[string]func(int){
 		"another path": func(round int) {
-			w.ingress(one(round*7919%many,
+			w.setIngress(one(round*7919%ingressCount,
 				[]string{"/a", "/ab"}[round%2]), false)
 		},
-		"a renewed certificate":          func(round int) { w.hears(secret(fmt.Sprint("i", round*7919%many))) },
-		"a secret that no Ingress names": func(round int) { w.hears(secret(fmt.Sprint("unused", round*7919%many))) },
+		"a renewed certificate": func(round int) {
+			w.passSecret(secret(fmt.Sprint("i",
+				round*7919%ingressCount)))
+		},
+		"a secret that no Ingress names": func(round int) {
+			w.passSecret(secret(fmt.Sprint("unused",
+				round*7919%ingressCount)))
+		},
 		"one that comes or goes": func(round int) {
-			w.ingress(one(many, "/"), round%2 == 1)
+			w.setIngress(one(ingressCount, "/"), round%2 == 1)
 		},
 	}
 }
 
 // The change of one Ingress among 10,000 costs only its own work, and rebuilds nothing of the others.
 // Proves S32.
-func TestOneChangeAmongManyIngressesCostsItself(t *testing.T) {
-	w, secret := watchOf(t, oneOfMany)
-	w.costs(t, w.changes(secret, oneOfMany))
+func TestOneChangeAmongManyIngressesCostsLittle(t *testing.T) {
+	w, secret := newLargeWatch(t, ingressWithHost)
+	w.checkCosts(t, w.singleChanges(secret, ingressWithHost))
 	host := "h77.example"
 	if rule := w.table.Find([]byte(host), []byte("/x"), nil); rule == nil || w.table.Certificate(host) == nil {
 		t.Errorf("%s has rule %v", host, rule)
@@ -157,33 +165,33 @@ func TestOneChangeAmongManyIngressesCostsItself(t *testing.T) {
 
 // The same applies if all Ingresses share a host: only the rules of the changed paths are rebuilt.
 // Proves S32.
-func TestOneChangeAmongManyIngressesOfOneHostCostsItself(t *testing.T) {
-	w, secret := watchOf(t, oneOfHost)
-	w.costs(t, w.changes(secret, oneOfHost))
+func TestOneChangeAmongManyIngressesOfOneHostCostsLittle(t *testing.T) {
+	w, secret := newLargeWatch(t, ingressWithPath)
+	w.checkCosts(t, w.singleChanges(secret, ingressWithPath))
 	host := []byte("shared.example")
-	for i, path := range map[int]string{0: "/a", 77: "/x", many - 1: "/"} { // the first has changed
+	for i, path := range map[int]string{0: "/a", 77: "/x", ingressCount - 1: "/"} { // the first has changed
 		want := fmt.Sprint("i", i)
 		if rule := w.table.Find(host, fmt.Appendf(nil, "/i%d%s", i, path), nil); rule == nil ||
 			rule.Source.Name != want {
 			t.Errorf("Ingress %s has rule %v", want, rule)
 		}
 	}
-	if rule := w.table.Find(host, fmt.Appendf(nil, "/i%d/", many), nil); rule != nil {
+	if rule := w.table.Find(host, fmt.Appendf(nil, "/i%d/", ingressCount), nil); rule != nil {
 		t.Errorf("what has gone has rule %v", rule)
 	}
 }
 
-// costs checks that changes allocate little memory.
-func (w *watch) costs(t *testing.T, changes map[string]func(int)) {
+// checkCosts checks that changes allocate little memory.
+func (w *watch) checkCosts(t *testing.T, changes map[string]func(int)) {
 	t.Helper()
-	rounds := amount.Of(200, 40)
+	rounds := amount.Scaled(200, 40)
 	const most = 128 << 10
 	for what, change := range changes {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for round := range rounds {
 			change(round)
-			w.make(context.Background())
+			w.updateTable(context.Background())
 		}
 		runtime.ReadMemStats(&after)
 		if each := (after.TotalAlloc - before.TotalAlloc) / uint64(rounds); each > most {
@@ -202,35 +210,35 @@ func TestManyIngressesAndSecretsFitIntoMemory(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := used()
-	w, _ := watchOf(t, oneOfMany)
+	w, _ := newLargeWatch(t, ingressWithHost)
 	const most = 160 << 20
 	grown := used() - before
 	if grown > most {
-		t.Errorf("%d Ingresses and %d secrets take %d MiB", many, 2*many, grown>>20)
+		t.Errorf("%d Ingresses and %d secrets take %d MiB", ingressCount, 2*ingressCount, grown>>20)
 	}
-	t.Logf("%d Ingresses and %d secrets take %d MiB", many, 2*many, grown>>20)
+	t.Logf("%d Ingresses and %d secrets take %d MiB", ingressCount, 2*ingressCount, grown>>20)
 	runtime.KeepAlive(w)
 }
 
 // BenchmarkOneOfManyIngresses measures one change among 10,000 Ingresses until the engine has its table: with own
 // hosts, with paths of one host, and with one shared path.
 func BenchmarkOneOfManyIngresses(b *testing.B) {
-	for kind, one := range map[string]func(int, string) *networkingv1.Ingress{"own hosts": oneOfMany,
-		"one host": oneOfHost, "one path": oneOfPath} {
-		w, secret := watchOf(b, one)
-		for what, change := range w.changes(secret, one) {
+	for kind, one := range map[string]func(int, string) *networkingv1.Ingress{"own hosts": ingressWithHost,
+		"one host": ingressWithPath, "one path": ingressWithSharedPath} {
+		w, secret := newLargeWatch(b, one)
+		for what, change := range w.singleChanges(secret, one) {
 			b.Run(kind+"/"+what, func(b *testing.B) {
 				b.ReportAllocs()
 				for round := range b.N {
 					change(round)
-					w.make(context.Background())
+					w.updateTable(context.Background())
 				}
 			})
 		}
 	}
 }
 
-// hears passes a Secret to the watch, as if it were followed.
-func (w *watch) hears(s *corev1.Secret) {
-	w.secret(context.Background(), route.Key{Namespace: s.Namespace, Name: s.Name}, s)
+// passSecret passes a Secret to the watch, as if it were followed.
+func (w *watch) passSecret(s *corev1.Secret) {
+	w.setSecret(context.Background(), route.Key{Namespace: s.Namespace, Name: s.Name}, s)
 }

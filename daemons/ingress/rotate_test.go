@@ -41,8 +41,8 @@ func newRotation(t *testing.T) *rotation {
 	return r
 }
 
-// next returns the secret with a new certificate.
-func (r *rotation) next(t *testing.T) *corev1.Secret {
+// nextSecret returns the secret with a new certificate.
+func (r *rotation) nextSecret(t *testing.T) *corev1.Secret {
 	t.Helper()
 	pair, err := certs.Issue(
 		r.ca,
@@ -70,8 +70,8 @@ func (r *rotation) next(t *testing.T) *corev1.Secret {
 	}
 }
 
-// number returns the index of a certificate, or -1 for an unknown one.
-func (r *rotation) number(cert *x509.Certificate) int {
+// indexOf returns the index of a certificate, or -1 for an unknown one.
+func (r *rotation) indexOf(cert *x509.Certificate) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, serial := range r.serials {
@@ -82,8 +82,8 @@ func (r *rotation) number(cert *x509.Certificate) int {
 	return -1
 }
 
-// ask sends a request on a new connection, and returns the index of the certificate.
-func (r *rotation) ask(port int) (int, error) {
+// servedIndex sends a request on a new connection, and returns the index of the certificate.
+func (r *rotation) servedIndex(port int) (int, error) {
 	client := http.Client{
 		Timeout: 20 * time.Second,
 		Transport: &http.Transport{
@@ -104,7 +104,7 @@ func (r *rotation) ask(port int) (int, error) {
 	if text, err := io.ReadAll(res.Body); err != nil || string(text) != "ok" {
 		return 0, fmt.Errorf("answer %q, %w", text, err)
 	}
-	return r.number(res.TLS.PeerCertificates[0]), nil
+	return r.indexOf(res.TLS.PeerCertificates[0]), nil
 }
 
 // The certificate of an Ingress is renewed while the daemon runs, while it is stopped, and while it restarts. Clients
@@ -114,17 +114,17 @@ func (r *rotation) ask(port int) (int, error) {
 func TestCertificatesRotateWhileTheDaemonRestarts(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") }))
 	defer pod.Close()
-	manager := newSystemd(t)
+	manager := newFakeSystemd(t)
 	t.Setenv("NOTIFY_SOCKET", manager.path)
 	all, cfg, r := objects(pod.Listener.Addr().String()), settings(t), newRotation(t)
 	all[3].(*networkingv1.Ingress).Spec.TLS = []networkingv1.IngressTLS{
 		{Hosts: []string{"a.example"}, SecretName: "web-tls"},
 	}
-	clients := fake.NewClientset(append(all, r.next(t))...)
-	stop := started(t, cfg, clients, nil)
+	clients := fake.NewClientset(append(all, r.nextSecret(t))...)
+	stop := startDaemon(t, cfg, clients, nil)
 	given := map[string]*os.File{}
 	for range 2 {
-		name, fd := manager.kept(t)
+		name, fd := manager.nextSocket(t)
 		given[name] = os.NewFile(uintptr(fd), name)
 		defer given[name].Close()
 	}
@@ -141,7 +141,7 @@ func TestCertificatesRotateWhileTheDaemonRestarts(t *testing.T) {
 	}
 	rotate := func() int {
 		t.Helper()
-		if _, err := clients.CoreV1().Secrets("default").Update(t.Context(), r.next(t),
+		if _, err := clients.CoreV1().Secrets("default").Update(t.Context(), r.nextSecret(t),
 			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestCertificatesRotateWhileTheDaemonRestarts(t *testing.T) {
 				return
 			default:
 			}
-			got, err := r.ask(cfg.HTTPSPort)
+			got, err := r.servedIndex(cfg.HTTPSPort)
 			if err != nil {
 				t.Errorf("a client that comes anew: %v", err)
 				return
@@ -184,14 +184,14 @@ func TestCertificatesRotateWhileTheDaemonRestarts(t *testing.T) {
 		newest := rotate()
 		for range cap(waiting) {
 			go func() {
-				got, err := r.ask(cfg.HTTPSPort)
+				got, err := r.servedIndex(cfg.HTTPSPort)
 				if err == nil && got != newest {
 					err = fmt.Errorf("certificate %d is shown, and %d is the newest", got, newest)
 				}
 				waiting <- err
 			}()
 		}
-		stop = started(t, cfg, clients, kept())
+		stop = startDaemon(t, cfg, clients, kept())
 		for range cap(waiting) {
 			if err := <-waiting; err != nil {
 				t.Errorf("who came while nobody served: %v", err)

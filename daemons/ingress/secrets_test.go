@@ -64,7 +64,7 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	})
 	seen, calls := map[string]string{}, map[string]int{}
 	ctx, stop := context.WithCancel(t.Context())
-	s := newSecrets(client, slog.New(slog.DiscardHandler),
+	s := newSecretWatcher(client, slog.New(slog.DiscardHandler),
 		func(ctx context.Context, key route.Key, secret *corev1.Secret) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -72,7 +72,7 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 				return
 			}
 			calls[key.Name]++
-			if seen[key.Name] = none; secret != nil {
+			if seen[key.Name] = noVersion; secret != nil {
 				if seen[key.Name] = string(secret.Data[corev1.TLSCertKey]); secret.Data["other"] != nil {
 					t.Errorf("secret %s has more than a certificate", key)
 				}
@@ -100,9 +100,9 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	for _, name := range []string{"late", "missing"} {
 		s.follow(ctx, route.Key{Namespace: "shop", Name: name})
 	}
-	<-s.waiting()
+	<-s.whenKnown()
 	until("s0", "1")
-	until("missing", none)
+	until("missing", noVersion)
 	until("late", "1")
 	for _, name := range []string{"s0", fmt.Sprint("s", all-1), "missing"} {
 		write := client.Tracker().Add
@@ -132,9 +132,9 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	if again != 1 {
 		t.Errorf("an unchanged secret was reported %d times", again)
 	}
-	s.forget(route.Key{Namespace: "shop", Name: "s0"})
+	s.unfollow(route.Key{Namespace: "shop", Name: "s0"})
 	s.follow(ctx, route.Key{Namespace: "shop", Name: "s0"})
-	<-s.waiting()
+	<-s.whenKnown()
 	for _, a := range client.Actions() {
 		switch a := a.(type) {
 		case clienttesting.ListAction:
@@ -147,15 +147,15 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	}
 }
 
-// TestARefusalOfAKnownSecretCountsWhenItIsRepeated simulates an API server that has just started and does not know yet
+// TestAKnownSecretIsRemovedAfterRepeatedRefusals simulates an API server that has just started and does not know yet
 // which objects refer to a Secret.
 // Proves S32.
-func TestARefusalOfAKnownSecretCountsWhenItIsRepeated(t *testing.T) {
+func TestAKnownSecretIsRemovedAfterRepeatedRefusals(t *testing.T) {
 	for _, c := range []struct {
 		refusals int
 		want     string // reported versions, in order
 	}{
-		{0, "1"}, {refusals, "1"}, {refusals + 1, "1 -"},
+		{0, "1"}, {maxForbidden, "1"}, {maxForbidden + 1, "1 -"},
 	} {
 		client := fake.NewClientset(tlsSecret("s", "1"))
 		left := 0
@@ -166,16 +166,16 @@ func TestARefusalOfAKnownSecretCountsWhenItIsRepeated(t *testing.T) {
 			return false, nil, nil
 		})
 		var seen []string
-		s := newSecrets(client, slog.New(slog.DiscardHandler),
+		s := newSecretWatcher(client, slog.New(slog.DiscardHandler),
 			func(_ context.Context, _ route.Key, secret *corev1.Secret) {
 				if secret == nil {
-					seen = append(seen, none)
+					seen = append(seen, noVersion)
 				} else {
 					seen = append(seen, secret.ResourceVersion)
 				}
 			})
-		f := &followed{key: route.Key{Namespace: "shop", Name: "s"}, ctx: t.Context()}
-		s.unknown, s.answered = 1, make(chan struct{})
+		f := &followedSecret{key: route.Key{Namespace: "shop", Name: "s"}, ctx: t.Context()}
+		s.unknownCount, s.allKnown = 1, make(chan struct{})
 		if _, err := s.read(f); err != nil {
 			t.Fatal(err)
 		}
@@ -190,23 +190,23 @@ func TestARefusalOfAKnownSecretCountsWhenItIsRepeated(t *testing.T) {
 	}
 }
 
-// TestSecretsWithoutAWatchRestBetweenTurns checks which Secrets are read next when few Secrets have no watch.
+// TestSecretsWithoutAWatchArePolledAtIntervals checks which Secrets are read next when few Secrets have no watch.
 // Proves S32.
-func TestSecretsWithoutAWatchRestBetweenTurns(t *testing.T) {
+func TestSecretsWithoutAWatchArePolledAtIntervals(t *testing.T) {
 	client := fake.NewClientset(tlsSecret("s", "1"))
-	s := newSecrets(client, slog.New(slog.DiscardHandler), func(context.Context, route.Key, *corev1.Secret) {})
-	f := &followed{key: route.Key{Namespace: "shop", Name: "s"}, ctx: t.Context()}
-	s.followed[f.key], s.first, s.unknown, s.answered = f, []*followed{f}, 1, make(chan struct{})
-	some, again := s.next()
+	s := newSecretWatcher(client, slog.New(slog.DiscardHandler), func(context.Context, route.Key, *corev1.Secret) {})
+	f := &followedSecret{key: route.Key{Namespace: "shop", Name: "s"}, ctx: t.Context()}
+	s.secrets[f.key], s.readNow, s.unknownCount, s.allKnown = f, []*followedSecret{f}, 1, make(chan struct{})
+	some, again := s.nextReads()
 	if len(some) != 1 || !again {
 		t.Fatalf("a new secret is not read at once: %v, %v", some, again)
 	}
-	s.look(f)
-	if some, again := s.next(); len(some) > 0 || again {
+	s.pollSecret(f)
+	if some, again := s.nextReads(); len(some) > 0 || again {
 		t.Errorf("the secret is read again without a pause: %v, %v", some, again)
 	}
-	f.due = time.Now()
-	if some, again := s.next(); len(some) != 1 || again {
+	f.pollAt = time.Now()
+	if some, again := s.nextReads(); len(some) != 1 || again {
 		t.Errorf("the secret is not read when it is due: %v, %v", some, again)
 	}
 }

@@ -16,8 +16,8 @@ import (
 // wait in them, so that none is lost.
 type sockets struct{ plain, secure *net.TCPListener }
 
-// listen takes the kept sockets of the service manager by name, and opens the missing ones.
-func listen(cfg config.Ingress, kept map[string][]net.Listener, log *slog.Logger) (*sockets, error) {
+// openListeners takes the kept sockets of the service manager by name, and opens the missing ones.
+func openListeners(cfg config.Ingress, kept map[string][]net.Listener, log *slog.Logger) (*sockets, error) {
 	s := &sockets{}
 	for _, one := range []struct {
 		name string
@@ -26,7 +26,7 @@ func listen(cfg config.Ingress, kept map[string][]net.Listener, log *slog.Logger
 	}{{"http", cfg.HTTPPort, &s.plain}, {"https", cfg.HTTPSPort, &s.secure}} {
 		address := net.JoinHostPort(cfg.BindAddress, strconv.Itoa(one.port))
 		for _, ln := range kept[one.name] {
-			if tcp, ok := ln.(*net.TCPListener); ok && *one.to == nil && listensOn(tcp, cfg.BindAddress, one.port) {
+			if tcp, ok := ln.(*net.TCPListener); ok && *one.to == nil && hasAddress(tcp, cfg.BindAddress, one.port) {
 				*one.to = tcp
 				continue
 			}
@@ -37,7 +37,7 @@ func listen(cfg config.Ingress, kept map[string][]net.Listener, log *slog.Logger
 			continue
 		}
 		if len(kept[one.name]) > 0 { // they listen on another port
-			if err := run.Drop(one.name); err != nil {
+			if err := run.CloseStored(one.name); err != nil {
 				log.Warn("have the service manager let a socket go", "name", one.name, "err", err)
 			}
 		}
@@ -47,7 +47,7 @@ func listen(cfg config.Ingress, kept map[string][]net.Listener, log *slog.Logger
 			return nil, fmt.Errorf("listen for clients: %w", err)
 		}
 		*one.to = ln.(*net.TCPListener)
-		if _, err := run.Keep(one.name, *one.to); err != nil {
+		if _, err := run.StoreSocket(one.name, *one.to); err != nil {
 			log.Warn(
 				"have the service manager keep a socket: connections may be lost at a restart",
 				"name",
@@ -60,7 +60,7 @@ func listen(cfg config.Ingress, kept map[string][]net.Listener, log *slog.Logger
 	return s, nil
 }
 
-func listensOn(ln *net.TCPListener, host string, port int) bool {
+func hasAddress(ln *net.TCPListener, host string, port int) bool {
 	at, err := netip.ParseAddrPort(ln.Addr().String())
 	if err != nil || int(at.Port()) != port {
 		return false

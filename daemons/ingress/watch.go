@@ -24,49 +24,50 @@ import (
 
 // watch keeps the engine's tables up to date with the API's objects.
 type watch struct {
-	engine       *proxy.Engine
-	fronts       *fronts
-	cfg          config.Ingress
-	mu           sync.Mutex
-	build        *route.Builder
-	gateway      *gateway.Builder
-	table        *route.Table                                        // the routes of Ingresses that the engine uses
-	slices       map[route.Key]map[string]*discoveryv1.EndpointSlice // by Service, then by name
-	objects      map[route.Key]*networkingv1.Ingress
-	classes      map[string]*networkingv1.IngressClass
-	publish      map[route.Key]*corev1.Service // Services of type LoadBalancer
-	served       map[gateway.Entry]*gateway.Served
-	left         map[route.Source]bool // former sources of Ingresses that may no longer be used
-	swept        bool                  // check all sources
-	untold       map[route.Key]bool    // Ingresses whose status may have to change
-	telling      bool                  // the status of all Ingresses may have to change
-	follows      bool                  // the cluster has the Gateway API
-	certificates *secrets              // nil before the first table
-	changed      chan struct{}         // the table must be rebuilt
-	news         chan struct{}         // the status of Ingresses may have to change
+	engine         *proxy.Engine
+	sockets        *entrySockets
+	cfg            config.Ingress
+	mu             sync.Mutex
+	routeBuilder   *route.Builder
+	gatewayBuilder *gateway.Builder
+	table          *route.Table                                        // the routes of Ingresses that the engine uses
+	slices         map[route.Key]map[string]*discoveryv1.EndpointSlice // by Service, then by name
+	objects        map[route.Key]*networkingv1.Ingress
+	classes        map[string]*networkingv1.IngressClass
+	loadBalancers  map[route.Key]*corev1.Service // Services of type LoadBalancer
+	served         map[gateway.Entry]*gateway.Served
+	removedSources map[route.Source]bool // former sources of Ingresses that may no longer be used
+	needsSweep     bool                  // check all sources
+	pendingStatus  map[route.Key]bool    // Ingresses whose status may have to change
+	isAllPending   bool                  // the status of all Ingresses may have to change
+	hasGatewayAPI  bool                  // the cluster has the Gateway API
+	secrets        *secretWatcher        // nil before the first table
+	tableChanged   chan struct{}         // the table must be rebuilt
+	statusChanged  chan struct{}         // the status of Ingresses may have to change
 }
 
-// maxUntold limits how many Ingresses are recorded individually.
-const maxUntold = 4096
+// maxPendingStatus limits how many Ingresses are recorded individually.
+const maxPendingStatus = 4096
 
-func newWatch(cfg config.Ingress, engine *proxy.Engine, at *fronts) *watch {
-	build := route.NewBuilder(route.Options{Policy: policyOf(cfg), Targets: engine.Targets, Counter: engine.Counter})
+func newWatch(cfg config.Ingress, engine *proxy.Engine, at *entrySockets) *watch {
+	build := route.NewBuilder(route.Options{Policy: defaultPolicy(cfg), Targets: engine.Targets,
+		Counter: engine.Counter})
 	options := gateway.Options{
 		Backends:    build.Backends,
 		Certificate: build.Certificate,
-		Policy:      policyOf(cfg),
+		Policy:      defaultPolicy(cfg),
 		Counter:     engine.Counter,
 	}
 	if cfg.GatewayAddresses == config.OfMachines {
 		options.Shared = map[int]bool{cfg.HTTPPort: false, cfg.HTTPSPort: true}
 	}
 	return &watch{
-		engine: engine, fronts: at, cfg: cfg, build: build, gateway: gateway.NewBuilder(options),
+		engine: engine, sockets: at, cfg: cfg, routeBuilder: build, gatewayBuilder: gateway.NewBuilder(options),
 		served: map[gateway.Entry]*gateway.Served{},
 		slices: map[route.Key]map[string]*discoveryv1.EndpointSlice{}, objects: map[route.Key]*networkingv1.Ingress{},
-		classes: map[string]*networkingv1.IngressClass{}, publish: map[route.Key]*corev1.Service{},
-		left: map[route.Source]bool{}, untold: map[route.Key]bool{}, telling: true,
-		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
+		classes: map[string]*networkingv1.IngressClass{}, loadBalancers: map[route.Key]*corev1.Service{},
+		removedSources: map[route.Source]bool{}, pendingStatus: map[route.Key]bool{}, isAllPending: true,
+		tableChanged: make(chan struct{}, 1), statusChanged: make(chan struct{}, 1),
 	}
 }
 
@@ -79,7 +80,7 @@ func (w *watch) run(
 	ready func(),
 ) error {
 	factory := func(tweak func(*metav1.ListOptions)) *informers.Factory {
-		return informers.New(clients, informers.WithTransform(lean), informers.WithTweakListOptions(tweak))
+		return informers.New(clients, informers.WithTransform(trimObject), informers.WithTweakListOptions(tweak))
 	}
 	all := factory(func(*metav1.ListOptions) {})
 	ofServices := factory(func(o *metav1.ListOptions) { o.LabelSelector = discoveryv1.LabelServiceName })
@@ -92,7 +93,7 @@ func (w *watch) run(
 			w.mu.Lock()
 			f(o, gone)
 			w.mu.Unlock()
-			signal(w.changed)
+			signal(w.tableChanged)
 		}
 		r, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) { handle(o, false) }, UpdateFunc: func(_, o any) { handle(o, false) },
@@ -104,10 +105,10 @@ func (w *watch) run(
 		return err
 	}
 	err := errors.Join(
-		add(informers.IngressClasses(all).Informer(), w.class),
-		add(informers.Ingresses(all).Informer(), w.ingress),
-		add(informers.Services(all).Informer(), w.service),
-		add(informers.EndpointSlices(ofServices).Informer(), w.slice))
+		add(informers.IngressClasses(all).Informer(), w.setClass),
+		add(informers.Ingresses(all).Informer(), w.setIngress),
+		add(informers.Services(all).Informer(), w.setService),
+		add(informers.EndpointSlices(ofServices).Informer(), w.setSlice))
 	if err != nil {
 		return fmt.Errorf("watch Ingresses: %w", err)
 	}
@@ -123,7 +124,7 @@ func (w *watch) run(
 		first, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)
-			gateways.follow(follow, w, log, func() { close(first) })
+			gateways.watchWhenInstalled(follow, w, log, func() { close(first) })
 		}()
 		defer func() { stop(); <-done }()
 		select {
@@ -134,29 +135,29 @@ func (w *watch) run(
 	}
 	// Build the first table only after the certificates that Ingresses and Gateways refer to have been read.
 	following, stop := context.WithCancel(ctx)
-	defer func() { stop(); w.certificates.wait() }()
+	defer func() { stop(); w.secrets.wait() }()
 	w.mu.Lock()
-	w.work(following)
+	w.buildTable(following)
 	w.mu.Unlock()
 	select {
-	case <-w.certificates.waiting():
+	case <-w.secrets.whenKnown():
 	case <-ctx.Done():
 		return nil
 	}
-	w.make(following)
-	w.fronts.forgetKept()
+	w.updateTable(following)
+	w.sockets.closeUnused()
 	ready()
-	again := time.NewTicker(lookTime)
+	again := time.NewTicker(resyncInterval)
 	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.changed:
-			w.make(following)
+		case <-w.tableChanged:
+			w.updateTable(following)
 		case <-again.C: // a port that another process used may be free now
-			if w.fronts.lacking() {
-				w.make(following)
+			if w.sockets.hasFailed() {
+				w.updateTable(following)
 			}
 		}
 	}
@@ -169,102 +170,105 @@ func signal(c chan struct{}) {
 	}
 }
 
-// make passes the table of the current objects to the engine. Several changes result in one table.
-func (w *watch) make(ctx context.Context) {
+// updateTable passes the table of the current objects to the engine. Several changes result in one table.
+func (w *watch) updateTable(ctx context.Context) {
 	w.mu.Lock()
-	next, news := w.work(ctx)
+	next, news := w.buildTable(ctx)
 	if next != w.table || len(news) > 0 {
 		w.table = next
-		w.forget(len(news) > 0)
-		w.fronts.serve(next, w.served)
+		w.removeCounters(len(news) > 0)
+		w.sockets.setTables(next, w.served)
 	}
-	w.fronts.place(w.served, w.machinePorts())
+	w.sockets.openSockets(w.served, w.machinePorts())
 	w.mu.Unlock()
-	signal(w.news)
+	signal(w.statusChanged)
 }
 
-// work builds what to serve from the current objects, and updates the set of followed Secrets. The caller holds mu.
-func (w *watch) work(ctx context.Context) (next *route.Table, news map[gateway.Entry]*gateway.Served) {
-	next, news = w.build.Table(), w.gateway.Update()
+// buildTable builds what to serve from the current objects, and updates the set of followed Secrets. The caller holds
+// mu.
+func (w *watch) buildTable(ctx context.Context) (next *route.Table, news map[gateway.Entry]*gateway.Served) {
+	next, news = w.routeBuilder.Table(), w.gatewayBuilder.Update()
 	for entry, served := range news {
 		if w.served[entry] = served; served == nil {
 			delete(w.served, entry)
 		}
 	}
-	for _, touched := range []map[route.Key]struct{}{w.build.Touched(), w.gateway.Touched()} {
+	for _, touched := range []map[route.Key]struct{}{w.routeBuilder.ChangedSecrets(),
+		w.gatewayBuilder.ChangedSecrets()} {
 		for key := range touched {
-			switch wanted := w.build.Refers(key) || w.gateway.Refers(key); {
-			case w.certificates == nil:
+			switch wanted := w.routeBuilder.IsReferenced(key) || w.gatewayBuilder.IsReferenced(key); {
+			case w.secrets == nil:
 			case wanted:
-				w.certificates.follow(ctx, key)
+				w.secrets.follow(ctx, key)
 			default:
-				w.certificates.forget(key)
-				w.build.SetSecret(key, nil)
+				w.secrets.unfollow(key)
+				w.routeBuilder.SetSecret(key, nil)
 			}
 		}
 	}
 	return next, news
 }
 
-// forget removes the counters of sources that no longer exist. The caller holds mu.
-func (w *watch) forget(all bool) {
-	stays := func(s route.Source) bool { return w.build.Has(s) || w.gateway.Has(s) }
-	if all || w.swept {
-		w.engine.Forget(stays)
+// removeCounters removes the counters of sources that no longer exist. The caller holds mu.
+func (w *watch) removeCounters(all bool) {
+	stays := func(s route.Source) bool { return w.routeBuilder.HasSource(s) || w.gatewayBuilder.HasSource(s) }
+	if all || w.needsSweep {
+		w.engine.RemoveCounters(stays)
 	} else {
-		for s := range w.left {
+		for s := range w.removedSources {
 			if !stays(s) {
-				w.engine.Drop(s)
+				w.engine.RemoveCounter(s)
 			}
 		}
 	}
-	w.swept = false
-	clear(w.left)
+	w.needsSweep = false
+	clear(w.removedSources)
 }
 
-func (w *watch) class(o any, gone bool) {
+func (w *watch) setClass(o any, gone bool) {
 	c, ok := o.(*networkingv1.IngressClass)
 	if !ok {
 		return
 	}
-	w.swept, w.telling = true, true
+	w.needsSweep, w.isAllPending = true, true
 	if gone {
 		delete(w.classes, c.Name)
-		w.build.SetClass(c.Name, nil)
+		w.routeBuilder.SetClass(c.Name, nil)
 		return
 	}
 	w.classes[c.Name] = c
-	w.build.SetClass(c.Name, c)
+	w.routeBuilder.SetClass(c.Name, c)
 }
 
-func (w *watch) ingress(o any, gone bool) {
+func (w *watch) setIngress(o any, gone bool) {
 	in, ok := o.(*networkingv1.Ingress)
 	if !ok {
 		return
 	}
 	key := route.Key{Namespace: in.Namespace, Name: in.Name}
 	before := w.objects[key]
-	if w.untold[key] = true; len(w.untold) > maxUntold { // this proxy is not the leader, so nothing takes them
-		clear(w.untold)
-		w.telling = true
+	if w.pendingStatus[key] = true; len(w.pendingStatus) > maxPendingStatus {
+		// this proxy is not the leader, so nothing takes them
+		clear(w.pendingStatus)
+		w.isAllPending = true
 	}
-	for _, s := range w.build.Sources(key) {
-		w.left[s] = true
+	for _, s := range w.routeBuilder.Sources(key) {
+		w.removedSources[s] = true
 	}
 	if gone {
 		delete(w.objects, key)
-		w.build.SetIngress(key, nil)
+		w.routeBuilder.SetIngress(key, nil)
 		return
 	}
 	w.objects[key] = in
 	// Ignore changes of only the status, because they change no route and the leader writes many.
 	if before == nil || before.UID != in.UID || before.Generation != in.Generation ||
-		!same(before.Annotations, in.Annotations) {
-		w.build.SetIngress(key, in)
+		!equalMaps(before.Annotations, in.Annotations) {
+		w.routeBuilder.SetIngress(key, in)
 	}
 }
 
-func same(a, b map[string]string) bool {
+func equalMaps(a, b map[string]string) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -276,29 +280,29 @@ func same(a, b map[string]string) bool {
 	return true
 }
 
-func (w *watch) service(o any, gone bool) {
+func (w *watch) setService(o any, gone bool) {
 	s, ok := o.(*corev1.Service)
 	if !ok {
 		return
 	}
 	key := route.Key{Namespace: s.Namespace, Name: s.Name}
-	w.gateway.ServiceChanged(key)
-	if was := w.build.Backends.Service(key); was != nil && !gone && was.Spec.Type != s.Spec.Type ||
+	w.gatewayBuilder.ServiceChanged(key)
+	if was := w.routeBuilder.Backends.Service(key); was != nil && !gone && was.Spec.Type != s.Spec.Type ||
 		was == nil && s.Spec.Type == corev1.ServiceTypeExternalName {
-		w.telling = true // the status of the Ingresses that refer to it may change
+		w.isAllPending = true // the status of the Ingresses that refer to it may change
 	}
 	if gone {
-		delete(w.publish, key)
-		w.build.SetService(key, nil)
+		delete(w.loadBalancers, key)
+		w.routeBuilder.SetService(key, nil)
 		return
 	}
-	if delete(w.publish, key); s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-		w.publish[key] = s
+	if delete(w.loadBalancers, key); s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		w.loadBalancers[key] = s
 	}
-	w.build.SetService(key, s)
+	w.routeBuilder.SetService(key, s)
 }
 
-func (w *watch) slice(o any, gone bool) {
+func (w *watch) setSlice(o any, gone bool) {
 	s, ok := o.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return
@@ -319,27 +323,27 @@ func (w *watch) slice(o any, gone bool) {
 	for _, one := range of {
 		list = append(list, one)
 	}
-	w.build.SetSlices(key, list)
+	w.routeBuilder.SetSlices(key, list)
 }
 
-// secret stores a Secret, or removes it if s is nil. ctx ends, under mu, when the Secret is no longer needed.
-func (w *watch) secret(ctx context.Context, key route.Key, s *corev1.Secret) {
+// setSecret stores a Secret, or removes it if s is nil. ctx ends, under mu, when the Secret is no longer needed.
+func (w *watch) setSecret(ctx context.Context, key route.Key, s *corev1.Secret) {
 	w.mu.Lock()
 	if ctx.Err() != nil {
 		w.mu.Unlock()
 		return
 	}
-	w.build.SetSecret(key, s)
-	for _, in := range w.build.UsersOf(key) {
-		w.untold[in] = true
+	w.routeBuilder.SetSecret(key, s)
+	for _, in := range w.routeBuilder.UsersOf(key) {
+		w.pendingStatus[in] = true
 	}
-	w.gateway.SecretChanged(key)
+	w.gatewayBuilder.SecretChanged(key)
 	w.mu.Unlock()
-	signal(w.changed)
+	signal(w.tableChanged)
 }
 
-// lean copies an object with only the fields that the daemon reads.
-func lean(o any) (any, error) {
+// trimObject copies an object with only the fields that the daemon reads.
+func trimObject(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Service:
 		c := &corev1.Service{

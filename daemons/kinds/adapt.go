@@ -11,31 +11,32 @@ import (
 // functions in this file convert the latter into the former. The API server passes a kind only objects that its New
 // created.
 
-func made[T any, P interface {
+func newOf[T any, P interface {
 	*T
 	runtime.Object
 }]() func() runtime.Object {
 	return func() runtime.Object { return P(new(T)) }
 }
 
-func does[T runtime.Object](f func(T)) func(runtime.Object) {
+func adapt[T runtime.Object](f func(T)) func(runtime.Object) {
 	return func(obj runtime.Object) { f(obj.(T)) }
 }
 
-func updates[T runtime.Object](f func(obj, old T)) func(obj, old runtime.Object) {
+func adaptUpdate[T runtime.Object](f func(obj, old T)) func(obj, old runtime.Object) {
 	return func(obj, old runtime.Object) { f(obj.(T), old.(T)) }
 }
 
-func checks[T runtime.Object](f func(T) field.ErrorList) func(runtime.Object) field.ErrorList {
+func adaptValidate[T runtime.Object](f func(T) field.ErrorList) func(runtime.Object) field.ErrorList {
 	return func(obj runtime.Object) field.ErrorList { return f(obj.(T)) }
 }
 
-func compares[T runtime.Object](f func(obj, old T) field.ErrorList) func(obj, old runtime.Object) field.ErrorList {
+func adaptValidateUpdate[T runtime.Object](f func(obj, old T) field.ErrorList) func(obj,
+	old runtime.Object) field.ErrorList {
 	return func(obj, old runtime.Object) field.ErrorList { return f(obj.(T), old.(T)) }
 }
 
-// warns passes f a nil old for new objects.
-func warns[T any, P interface {
+// adaptWarnings passes f a nil old for new objects.
+func adaptWarnings[T any, P interface {
 	*T
 	runtime.Object
 }](f func(obj, old P) []string) func(obj, old runtime.Object) []string {
@@ -45,16 +46,16 @@ func warns[T any, P interface {
 	}
 }
 
-func row[T runtime.Object](f func(T) []any) func(runtime.Object) []any {
+func adaptRow[T runtime.Object](f func(T) []any) func(runtime.Object) []any {
 	return func(obj runtime.Object) []any { return f(obj.(T)) }
 }
 
-func selectable[T runtime.Object](f func(T) fields.Set) func(runtime.Object) fields.Set {
+func adaptFields[T runtime.Object](f func(T) fields.Set) func(runtime.Object) fields.Set {
 	return func(obj runtime.Object) fields.Set { return f(obj.(T)) }
 }
 
-// status declares a status subresource. copyStatus copies the status, and all of wrong validate it.
-func status[T runtime.Object](copyStatus func(to, from T), wrong ...func(obj, old T) field.ErrorList) *Status {
+// newStatus declares a status subresource. copyStatus copies the status, and all of wrong validate it.
+func newStatus[T runtime.Object](copyStatus func(to, from T), wrong ...func(obj, old T) field.ErrorList) *Status {
 	s := &Status{Copy: func(to, from runtime.Object) { copyStatus(to.(T), from.(T)) }}
 	if len(wrong) > 0 {
 		s.Validate = func(obj, old runtime.Object) (errs field.ErrorList) {
@@ -67,21 +68,21 @@ func status[T runtime.Object](copyStatus func(to, from T), wrong ...func(obj, ol
 	return s
 }
 
-// prepared sets f as the function that sets status fields which clients cannot choose.
-func (s *Status) prepared(f func(obj, old runtime.Object)) *Status {
+// withPrepare sets f as the function that sets status fields which clients cannot choose.
+func (s *Status) withPrepare(f func(obj, old runtime.Object)) *Status {
 	s.Prepare = f
 	return s
 }
 
-// keeping lists the metadata fields that a write to the status does not change. Without names, it changes none.
-func (s *Status) keeping(names ...string) *Status {
-	s.Keeps, s.KeepsMeta = names, len(names) == 0
+// withKeptMeta lists the metadata fields that a write to the status does not change. Without names, it changes none.
+func (s *Status) withKeptMeta(names ...string) *Status {
+	s.KeptMeta, s.KeepsAllMeta = names, len(names) == 0
 	return s
 }
 
-// columns declares kubectl's columns in order. A name alone is a string column. A suffix gives another type, as in
+// newColumns declares kubectl's columns in order. A name alone is a string column. A suffix gives another type, as in
 // "Desired:integer". A column such as "IP*" appears only with -o wide.
-func columns(names ...string) []metav1.TableColumnDefinition {
+func newColumns(names ...string) []metav1.TableColumnDefinition {
 	out := make([]metav1.TableColumnDefinition, 0, len(names))
 	for _, name := range names {
 		c := metav1.TableColumnDefinition{Name: name, Type: "string"}
@@ -96,7 +97,7 @@ func columns(names ...string) []metav1.TableColumnDefinition {
 		if c.Name == "Name" {
 			c.Format = "name"
 		}
-		c.Description = describe[c.Name]
+		c.Description = columnDescriptions[c.Name]
 		out = append(out, c)
 	}
 	return out

@@ -13,20 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ipAddress and cidrValue reject addresses in forms that programs interpret differently, such as 010.0.0.1 and
-// 10.0.0.1/8. Values that the object had before are accepted, so that objects of older servers can still be changed and
-// deleted.
-func ipAddress(text string, at *field.Path, before ...string) field.ErrorList {
+// validateIPAddress and validateCIDR reject addresses in forms that programs interpret differently, such as 010.0.0.1
+// and 10.0.0.1/8. Values that the object had before are accepted, so that objects of older servers can still be changed
+// and deleted.
+func validateIPAddress(text string, at *field.Path, before ...string) field.ErrorList {
 	return validation.IsValidIPForLegacyField(at, text, true, before)
 }
 
-func cidrValue(text string, at *field.Path, before ...string) field.ErrorList {
+func validateCIDR(text string, at *field.Path, before ...string) field.ErrorList {
 	return validation.IsValidCIDRForLegacyField(at, text, true, before)
 }
 
-// KeepAliases removes the errors about host aliases whose address the object had in that form before. As with other
-// addresses, the rest of objects from older servers can be changed then.
-func KeepAliases(errs field.ErrorList, old runtime.Object) field.ErrorList {
+// RemoveOldAliasErrors removes the errors about host aliases whose address the object had in that form before. As with
+// other addresses, the rest of objects from older servers can be changed then.
+func RemoveOldAliasErrors(errs field.ErrorList, old runtime.Object) field.ErrorList {
 	spec := podSpecOf(old)
 	if len(errs) == 0 || spec == nil {
 		return errs

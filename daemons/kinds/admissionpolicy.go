@@ -16,23 +16,23 @@ func validatingAdmissionPolicies() *Kind {
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
 		Resource: "validatingadmissionpolicies", Singular: "validatingadmissionpolicy",
 		Categories: []string{"api-extensions"}, ConditionalUpdate: true,
-		New:           made[admissionregistrationv1.ValidatingAdmissionPolicy](),
-		NewList:       made[admissionregistrationv1.ValidatingAdmissionPolicyList](),
+		New:           newOf[admissionregistrationv1.ValidatingAdmissionPolicy](),
+		NewList:       newOf[admissionregistrationv1.ValidatingAdmissionPolicyList](),
 		HasGeneration: true,
-		Default: does(func(p policy) {
-			orDefault(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
+		Default: adapt(func(p policy) {
+			setIfNil(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
 			defaultConstraints(p.Spec.MatchConstraints)
 		}),
-		PrepareCreate: does(func(p policy) { p.Status = admissionregistrationv1.ValidatingAdmissionPolicyStatus{} }),
-		Validate:      checks(func(p policy) field.ErrorList { return validateValidatingPolicy(&p.Spec, nil) }),
-		ValidateUpdate: compares(func(p, old policy) field.ErrorList {
+		PrepareCreate: adapt(func(p policy) { p.Status = admissionregistrationv1.ValidatingAdmissionPolicyStatus{} }),
+		Validate:      adaptValidate(func(p policy) field.ErrorList { return validateValidatingPolicy(&p.Spec, nil) }),
+		ValidateUpdate: adaptValidateUpdate(func(p, old policy) field.ErrorList {
 			return validateValidatingPolicy(&p.Spec, &old.Spec)
 		}),
-		Status: &Status{KeepsMeta: true, Copy: func(to, from runtime.Object) {
+		Status: &Status{KeepsAllMeta: true, Copy: func(to, from runtime.Object) {
 			to.(policy).Status = *from.(policy).Status.DeepCopy()
 		}},
-		Columns: columns("Validations:integer", "ParamKind", "Age"),
-		Row: row(func(p policy) []any {
+		Columns: newColumns("Validations:integer", "ParamKind", "Age"),
+		Row: adaptRow(func(p policy) []any {
 			return []any{int64(len(p.Spec.Validations)), paramKind(p.Spec.ParamKind), age(p.CreationTimestamp)}
 		}),
 	}
@@ -44,19 +44,19 @@ func mutatingAdmissionPolicies() *Kind {
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"),
 		Resource: "mutatingadmissionpolicies", Singular: "mutatingadmissionpolicy",
 		Categories: []string{"api-extensions"}, ConditionalUpdate: true,
-		New:           made[admissionregistrationv1.MutatingAdmissionPolicy](),
-		NewList:       made[admissionregistrationv1.MutatingAdmissionPolicyList](),
+		New:           newOf[admissionregistrationv1.MutatingAdmissionPolicy](),
+		NewList:       newOf[admissionregistrationv1.MutatingAdmissionPolicyList](),
 		HasGeneration: true,
-		Default: does(func(p policy) {
-			orDefault(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
+		Default: adapt(func(p policy) {
+			setIfNil(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
 			defaultConstraints(p.Spec.MatchConstraints)
 		}),
-		Validate: checks(func(p policy) field.ErrorList { return validateMutatingPolicy(&p.Spec, nil) }),
-		ValidateUpdate: compares(func(p, old policy) field.ErrorList {
+		Validate: adaptValidate(func(p policy) field.ErrorList { return validateMutatingPolicy(&p.Spec, nil) }),
+		ValidateUpdate: adaptValidateUpdate(func(p, old policy) field.ErrorList {
 			return validateMutatingPolicy(&p.Spec, &old.Spec)
 		}),
-		Columns: columns("Mutations:integer", "ParamKind", "Age"),
-		Row: row(func(p policy) []any {
+		Columns: newColumns("Mutations:integer", "ParamKind", "Age"),
+		Row: adaptRow(func(p policy) []any {
 			return []any{int64(len(p.Spec.Mutations)), paramKind(p.Spec.ParamKind), age(p.CreationTimestamp)}
 		}),
 	}
@@ -68,13 +68,13 @@ func validatingAdmissionPolicyBindings() *Kind {
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
 		Resource: "validatingadmissionpolicybindings", Singular: "validatingadmissionpolicybinding",
 		Categories: []string{"api-extensions"}, ConditionalUpdate: true,
-		New:           made[admissionregistrationv1.ValidatingAdmissionPolicyBinding](),
-		NewList:       made[admissionregistrationv1.ValidatingAdmissionPolicyBindingList](),
+		New:           newOf[admissionregistrationv1.ValidatingAdmissionPolicyBinding](),
+		NewList:       newOf[admissionregistrationv1.ValidatingAdmissionPolicyBindingList](),
 		HasGeneration: true,
-		Default:       does(func(b binding) { defaultConstraints(b.Spec.MatchResources) }),
-		Validate:      checks(func(b binding) field.ErrorList { return validateBinding(&b.Spec, true) }),
-		Columns:       columns("PolicyName", "ParamRef", "Age"),
-		Row: row(func(b binding) []any {
+		Default:       adapt(func(b binding) { defaultConstraints(b.Spec.MatchResources) }),
+		Validate:      adaptValidate(func(b binding) field.ErrorList { return validateBinding(&b.Spec, true) }),
+		Columns:       newColumns("PolicyName", "ParamRef", "Age"),
+		Row: adaptRow(func(b binding) []any {
 			return []any{b.Spec.PolicyName, paramRef(b.Spec.ParamRef), age(b.CreationTimestamp)}
 		}),
 	}
@@ -86,11 +86,11 @@ func mutatingAdmissionPolicyBindings() *Kind {
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
 		Resource: "mutatingadmissionpolicybindings", Singular: "mutatingadmissionpolicybinding",
 		Categories: []string{"api-extensions"}, ConditionalUpdate: true,
-		New:           made[admissionregistrationv1.MutatingAdmissionPolicyBinding](),
-		NewList:       made[admissionregistrationv1.MutatingAdmissionPolicyBindingList](),
+		New:           newOf[admissionregistrationv1.MutatingAdmissionPolicyBinding](),
+		NewList:       newOf[admissionregistrationv1.MutatingAdmissionPolicyBindingList](),
 		HasGeneration: true,
-		Default:       does(func(b binding) { defaultConstraints(b.Spec.MatchResources) }),
-		Validate: checks(func(b binding) field.ErrorList {
+		Default:       adapt(func(b binding) { defaultConstraints(b.Spec.MatchResources) }),
+		Validate: adaptValidate(func(b binding) field.ErrorList {
 			return validateBinding(
 				&bindingSpec{
 					PolicyName:     b.Spec.PolicyName,
@@ -100,8 +100,8 @@ func mutatingAdmissionPolicyBindings() *Kind {
 				false,
 			)
 		}),
-		Columns: columns("PolicyName", "ParamRef", "Age"),
-		Row: row(func(b binding) []any {
+		Columns: newColumns("PolicyName", "ParamRef", "Age"),
+		Row: adaptRow(func(b binding) []any {
 			return []any{b.Spec.PolicyName, paramRef(b.Spec.ParamRef), age(b.CreationTimestamp)}
 		}),
 	}
@@ -111,12 +111,12 @@ func defaultConstraints(m *admissionregistrationv1.MatchResources) {
 	if m == nil {
 		return
 	}
-	orDefault(&m.MatchPolicy, admissionregistrationv1.Equivalent)
-	orDefault(&m.NamespaceSelector, metav1.LabelSelector{})
-	orDefault(&m.ObjectSelector, metav1.LabelSelector{})
+	setIfNil(&m.MatchPolicy, admissionregistrationv1.Equivalent)
+	setIfNil(&m.NamespaceSelector, metav1.LabelSelector{})
+	setIfNil(&m.ObjectSelector, metav1.LabelSelector{})
 	for _, rules := range [][]admissionregistrationv1.NamedRuleWithOperations{m.ResourceRules, m.ExcludeResourceRules} {
 		for i := range rules {
-			orDefault(&rules[i].Scope, admissionregistrationv1.AllScopes)
+			setIfNil(&rules[i].Scope, admissionregistrationv1.AllScopes)
 		}
 	}
 }

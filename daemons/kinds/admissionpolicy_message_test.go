@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestExpressionsOfSeveralLinesNeedNoMessage checks line breaks in a policy's expressions and messages.
-func TestExpressionsOfSeveralLinesNeedNoMessage(t *testing.T) {
+// TestLineBreaksInExpressionsAndMessages checks line breaks in a policy's expressions and messages.
+func TestLineBreaksInExpressionsAndMessages(t *testing.T) {
 	for name, c := range map[string]struct{ expression, message, want string }{
 		"one line":                         {"true", "", ""},
 		"several lines":                    {"true\n&& true", "", ""},

@@ -78,7 +78,7 @@ func validateMutatingPolicy(p, old *admissionregistrationv1.MutatingAdmissionPol
 	if p.ReinvocationPolicy == "" {
 		errs = append(errs, field.Required(at.Child("reinvocationPolicy"), ""))
 	} else {
-		errs = append(errs, known(at.Child("reinvocationPolicy"), &p.ReinvocationPolicy,
+		errs = append(errs, requireKnown(at.Child("reinvocationPolicy"), &p.ReinvocationPolicy,
 			admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
 	}
 	if len(p.Mutations) == 0 {
@@ -96,7 +96,8 @@ func validatePolicy(
 	param *admissionregistrationv1.ParamKind,
 	m *admissionregistrationv1.MatchResources,
 ) field.ErrorList {
-	errs := known(at.Child("failurePolicy"), failure, admissionregistrationv1.Fail, admissionregistrationv1.Ignore)
+	errs := requireKnown(at.Child("failurePolicy"), failure, admissionregistrationv1.Fail,
+		admissionregistrationv1.Ignore)
 	if param != nil {
 		where := at.Child("paramKind")
 		if param.APIVersion == "" {
@@ -120,7 +121,7 @@ func validatePolicy(
 }
 
 func validateConstraints(at *field.Path, m *admissionregistrationv1.MatchResources) field.ErrorList {
-	errs := known(
+	errs := requireKnown(
 		at.Child("matchPolicy"),
 		m.MatchPolicy,
 		admissionregistrationv1.Equivalent,
@@ -145,7 +146,7 @@ func validateConstraints(at *field.Path, m *admissionregistrationv1.MatchResourc
 		for i, r := range rules {
 			where := at.Child(name).Index(i)
 			errs = append(errs, validateRule(where, r.RuleWithOperations)...)
-			again := repeated(r.ResourceNames)
+			again := markRepeats(r.ResourceNames)
 			for n, one := range r.ResourceNames {
 				if again[n] {
 					errs = append(errs, field.Duplicate(where.Child("resourceNames").Index(n), one))
@@ -210,7 +211,7 @@ func validateValidation(at *field.Path, v admissionregistrationv1.Validation, sc
 	case strings.Contains(message, "\n"):
 		errs = append(errs, field.Invalid(at.Child("message"), v.Message, "message must not contain line breaks"))
 	}
-	return append(errs, known(at.Child("reason"), v.Reason, validReasons...)...)
+	return append(errs, requireKnown(at.Child("reason"), v.Reason, validReasons...)...)
 }
 
 func validateAnnotations(
@@ -257,7 +258,7 @@ func validateMutation(at *field.Path, m admissionregistrationv1.Mutation, scope 
 	}
 	errs = append(
 		errs,
-		known(
+		requireKnown(
 			at.Child("patchType"),
 			&m.PatchType,
 			admissionregistrationv1.PatchTypeApplyConfiguration,
@@ -295,7 +296,7 @@ func validateBinding(b *bindingSpec, acts bool) field.ErrorList {
 	if b.PolicyName == "" {
 		errs = append(errs, field.Required(at.Child("policyName"), ""))
 	} else {
-		errs = append(errs, dns1123Subdomain(b.PolicyName, at.Child("policyName"))...)
+		errs = append(errs, validateDNSSubdomain(b.PolicyName, at.Child("policyName"))...)
 	}
 	if r := b.ParamRef; r != nil {
 		where := at.Child("paramRef")
@@ -317,7 +318,7 @@ func validateBinding(b *bindingSpec, acts bool) field.ErrorList {
 		}
 		errs = append(
 			errs,
-			known(
+			requireKnown(
 				where.Child("parameterNotFoundAction"),
 				r.ParameterNotFoundAction,
 				admissionregistrationv1.AllowAction,
@@ -334,11 +335,11 @@ func validateBinding(b *bindingSpec, acts bool) field.ErrorList {
 	if len(b.ValidationActions) == 0 {
 		errs = append(errs, field.Required(where, "at least one validation action is required"))
 	}
-	again := repeated(b.ValidationActions)
+	again := markRepeats(b.ValidationActions)
 	for i, action := range b.ValidationActions {
 		errs = append(
 			errs,
-			known(
+			requireKnown(
 				where.Index(i),
 				&action,
 				admissionregistrationv1.Deny,

@@ -32,7 +32,7 @@ func validateTolerations(list []corev1.Toleration, path *field.Path) field.Error
 		}
 		switch t.Operator {
 		case corev1.TolerationOpEqual, "":
-			errs = append(errs, labelValue(t.Value, at.Child("operator"))...)
+			errs = append(errs, validateLabelValue(t.Value, at.Child("operator"))...)
 		case corev1.TolerationOpExists:
 			if t.Value != "" {
 				errs = append(
@@ -60,7 +60,7 @@ func validateTolerations(list []corev1.Toleration, path *field.Path) field.Error
 		if t.Effect != "" {
 			errs = append(
 				errs,
-				supported(
+				requireSupported(
 					t.Effect,
 					[]corev1.TaintEffect{
 						corev1.TaintEffectNoSchedule,
@@ -89,7 +89,7 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 		}
 		for i, p := range n.PreferredDuringSchedulingIgnoredDuringExecution {
 			one := at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
-			errs = append(errs, weight(p.Weight, one.Child("weight"))...)
+			errs = append(errs, validateWeight(p.Weight, one.Child("weight"))...)
 			errs = append(errs, validateNodeTerm(p.Preference, one.Child("preference"))...)
 		}
 	}
@@ -114,7 +114,7 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func weight(n int32, path *field.Path) field.ErrorList {
+func validateWeight(n int32, path *field.Path) field.ErrorList {
 	if n < 1 || n > 100 {
 		return field.ErrorList{field.Invalid(path, n, "must be in the range 1-100")}
 	}
@@ -189,7 +189,7 @@ func validatePodTerms(
 	}
 	for i, t := range preferred {
 		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
-		errs = append(errs, weight(t.Weight, at.Child("weight"))...)
+		errs = append(errs, validateWeight(t.Weight, at.Child("weight"))...)
 		errs = append(errs, validatePodTerm(t.PodAffinityTerm, at.Child("podAffinityTerm"))...)
 	}
 	return errs
@@ -209,7 +209,7 @@ func validatePodTerm(t corev1.PodAffinityTerm, path *field.Path) field.ErrorList
 			path.Child("namespaceSelector"),
 		)...)
 	for i, ns := range t.Namespaces {
-		errs = append(errs, dns1123Label(ns, path.Child("namespaces").Index(i))...)
+		errs = append(errs, validateDNSLabel(ns, path.Child("namespaces").Index(i))...)
 	}
 	errs = append(errs, validateMatchKeys(t.MatchLabelKeys, t.LabelSelector, path.Child("matchLabelKeys"))...)
 	errs = append(errs, validateMatchKeys(t.MismatchLabelKeys, t.LabelSelector, path.Child("mismatchLabelKeys"))...)
@@ -247,7 +247,7 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 		}
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				c.WhenUnsatisfiable,
 				[]corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway},
 				at.Child("whenUnsatisfiable"),
@@ -290,7 +290,7 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 			if p != nil {
 				errs = append(
 					errs,
-					supported(
+					requireSupported(
 						*p,
 						[]corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore},
 						at.Child(name),

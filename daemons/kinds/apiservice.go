@@ -18,27 +18,27 @@ func apiServices() *Kind {
 		Resource: "apiservices", Singular: "apiservice", Categories: []string{"api-extensions"},
 		ConditionalUpdate: true,
 		StorageKey:        "apiregistration.k8s.io/apiservices",
-		New:               made[apiregistrationv1.APIService](),
-		NewList:           made[apiregistrationv1.APIServiceList](),
+		New:               newOf[apiregistrationv1.APIService](),
+		NewList:           newOf[apiregistrationv1.APIServiceList](),
 		NameErrors:        path.ValidatePathSegmentName,
-		Default: does(func(s service) {
+		Default: adapt(func(s service) {
 			if s.Spec.Service != nil {
-				orDefault(&s.Spec.Service.Port, 443)
+				setIfNil(&s.Spec.Service.Port, 443)
 			}
 		}),
-		PrepareCreate: does(func(s service) {
+		PrepareCreate: adapt(func(s service) {
 			if s.Status = (apiregistrationv1.APIServiceStatus{}); s.Spec.Service == nil {
 				s.Status.Conditions = []apiregistrationv1.APIServiceCondition{LocalAPIService(metav1.Now())}
 			}
 		}),
-		Validate:       checks(validateAPIService),
-		ValidateUpdate: compares(func(s, _ service) field.ErrorList { return validateAPIService(s) }),
-		Status: status(
+		Validate:       adaptValidate(validateAPIService),
+		ValidateUpdate: adaptValidateUpdate(func(s, _ service) field.ErrorList { return validateAPIService(s) }),
+		Status: newStatus(
 			func(to, from service) { to.Status = *from.Status.DeepCopy() },
 			validateAPIServiceStatus,
-		).keeping(),
-		Columns: columns("Service", "Available", "Age"),
-		Row: row(func(s service) []any {
+		).withKeptMeta(),
+		Columns: newColumns("Service", "Available", "Age"),
+		Row: adaptRow(func(s service) []any {
 			where, available := "Local", "Unknown"
 			if s.Spec.Service != nil {
 				where = s.Spec.Service.Namespace + "/" + s.Spec.Service.Name

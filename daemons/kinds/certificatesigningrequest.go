@@ -13,26 +13,27 @@ func certificateSigningRequests() *Kind {
 	return &Kind{
 		GVK:      certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"),
 		Resource: "certificatesigningrequests", Singular: "certificatesigningrequest", ShortNames: []string{"csr"},
-		NameErrors: pathSegmentName,
-		New:        made[certificatesv1.CertificateSigningRequest](),
-		NewList:    made[certificatesv1.CertificateSigningRequestList](),
+		NameErrors: pathSegmentNameErrors,
+		New:        newOf[certificatesv1.CertificateSigningRequest](),
+		NewList:    newOf[certificatesv1.CertificateSigningRequestList](),
 		// Admission fills in the requester, which it knows.
-		PrepareCreate: does(func(c *certificatesv1.CertificateSigningRequest) {
+		PrepareCreate: adapt(func(c *certificatesv1.CertificateSigningRequest) {
 			c.Status = certificatesv1.CertificateSigningRequestStatus{}
 		}),
 		// A request never changes: it is only approved, denied or signed.
-		PrepareUpdate: updates(
+		PrepareUpdate: adaptUpdate(
 			func(c, old *certificatesv1.CertificateSigningRequest) { c.Spec, c.Status = old.Spec, old.Status },
 		),
-		Validate: checks(validateSigningRequest),
-		Fields: selectable(func(c *certificatesv1.CertificateSigningRequest) fields.Set {
+		Validate: adaptValidate(validateSigningRequest),
+		Fields: adaptFields(func(c *certificatesv1.CertificateSigningRequest) fields.Set {
 			return fields.Set{"spec.signerName": c.Spec.SignerName}
 		}),
-		Columns: columns("Age", "SignerName", "Requestor", "RequestedDuration", "Condition"),
-		Row:     row(signingRequestRow),
+		Columns: newColumns("Age", "SignerName", "Requestor", "RequestedDuration", "Condition"),
+		Row:     adaptRow(signingRequestRow),
 		// Conditions for approval and denial are set only through the approval subresource, and the certificate only
 		// through status. Admission enforces that.
-		Status:       &Status{Copy: updates(copyRequestStatus), Validate: compares(validateRequestStatus)},
+		Status: &Status{Copy: adaptUpdate(copyRequestStatus),
+			Validate: adaptValidateUpdate(validateRequestStatus)},
 		Subresources: []string{"approval"},
 	}
 }
@@ -60,7 +61,7 @@ func copyRequestStatus(to, from *certificatesv1.CertificateSigningRequest) {
 }
 
 func signingRequestRow(c *certificatesv1.CertificateSigningRequest) []any {
-	asked := none
+	asked := noneText
 	if s := c.Spec.ExpirationSeconds; s != nil {
 		asked = duration.HumanDuration(time.Duration(*s) * time.Second)
 	}

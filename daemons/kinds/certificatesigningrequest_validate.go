@@ -48,7 +48,7 @@ func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.E
 	if len(c.Spec.Usages) == 0 {
 		errs = append(errs, field.Required(path.Child("usages"), ""))
 	}
-	again := repeated(c.Spec.Usages)
+	again := markRepeats(c.Spec.Usages)
 	for i, usage := range c.Spec.Usages {
 		if !slices.Contains(keyUsages, usage) {
 			errs = append(errs, notSupported(path.Child("usages").Index(i), usage, keyUsages))
@@ -67,7 +67,7 @@ func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.E
 			),
 		)
 	} else {
-		errs = append(errs, signerName(c.Spec.SignerName, path.Child("signerName"))...)
+		errs = append(errs, validateSignerName(c.Spec.SignerName, path.Child("signerName"))...)
 	}
 	if s := c.Spec.ExpirationSeconds; s != nil && *s < 600 {
 		errs = append(
@@ -82,8 +82,8 @@ func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.E
 	return errs
 }
 
-// signerName requires a domain and a path, as in example.com/signer.
-func signerName(name string, path *field.Path) field.ErrorList {
+// validateSignerName requires a domain and a path, as in example.com/signer.
+func validateSignerName(name string, path *field.Path) field.ErrorList {
 	const longestDomain = validation.DNS1123SubdomainMaxLength
 	const longest = longestDomain + 1 + validation.DNS1123SubdomainMaxLength + 1 + validation.DNS1123LabelMaxLength
 	if name == "" {
@@ -125,8 +125,8 @@ func signerName(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// requestEnds lists the conditions that cannot be removed from a request.
-var requestEnds = []certificatesv1.RequestConditionType{
+// finalRequestConditions lists the conditions that cannot be removed from a request.
+var finalRequestConditions = []certificatesv1.RequestConditionType{
 	certificatesv1.CertificateApproved,
 	certificatesv1.CertificateDenied,
 	certificatesv1.CertificateFailed,
@@ -138,9 +138,9 @@ func validateRequestStatus(c, old *certificatesv1.CertificateSigningRequest) fie
 	status := field.NewPath("status")
 	var errs field.ErrorList
 	if !Same(c.Status.Conditions, old.Status.Conditions) {
-		errs = requestConditions(c.Status.Conditions, status.Child("conditions"))
+		errs = validateRequestConditions(c.Status.Conditions, status.Child("conditions"))
 	}
-	for _, t := range requestEnds {
+	for _, t := range finalRequestConditions {
 		if countConditions(c, t) < countConditions(old, t) {
 			errs = append(
 				errs,
@@ -160,7 +160,7 @@ func validateRequestStatus(c, old *certificatesv1.CertificateSigningRequest) fie
 			field.Forbidden(status.Child("certificate"), "updates may not modify existing certificate content"),
 		)
 	}
-	if err := issuedCertificate(c.Status.Certificate); err != nil {
+	if err := checkIssuedCertificate(c.Status.Certificate); err != nil {
 		errs = append(errs, field.Invalid(status.Child("certificate"), "<certificate data>", err.Error()))
 	}
 	return errs
@@ -175,7 +175,8 @@ func countConditions(c *certificatesv1.CertificateSigningRequest, t certificates
 	return n
 }
 
-func requestConditions(list []certificatesv1.CertificateSigningRequestCondition, path *field.Path) field.ErrorList {
+func validateRequestConditions(list []certificatesv1.CertificateSigningRequestCondition,
+	path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[certificatesv1.RequestConditionType]bool{}
 	for i, c := range list {
@@ -184,7 +185,7 @@ func requestConditions(list []certificatesv1.CertificateSigningRequestCondition,
 			errs = append(errs, field.Required(at.Child("type"), ""))
 		}
 		allowed := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}
-		if slices.Contains(requestEnds, c.Type) {
+		if slices.Contains(finalRequestConditions, c.Type) {
 			allowed = allowed[:1]
 		}
 		switch {
@@ -208,9 +209,9 @@ func requestConditions(list []certificatesv1.CertificateSigningRequestCondition,
 	return errs
 }
 
-// issuedCertificate requires PEM blocks of certificates only. Text around the blocks is allowed, since signers describe
-// the certificates there.
-func issuedCertificate(text []byte) error {
+// checkIssuedCertificate requires PEM blocks of certificates only. Text around the blocks is allowed, since signers
+// describe the certificates there.
+func checkIssuedCertificate(text []byte) error {
 	if len(text) == 0 {
 		return nil
 	}

@@ -60,7 +60,7 @@ func CheckNew(gvk schema.GroupVersionKind, obj runtime.Object) field.ErrorList {
 	if k.PrepareCreate != nil {
 		k.PrepareCreate(obj)
 	}
-	DropDisabled(obj, nil)
+	ClearDisabled(obj, nil)
 	names := validation.ValidateNameFunc(validation.NameIsDNSSubdomain)
 	if k.NameErrors != nil {
 		names = k.NameErrors

@@ -20,39 +20,39 @@ func clusterTrustBundles() *Kind {
 	return &Kind{
 		GVK:      certificatesv1.SchemeGroupVersion.WithKind("ClusterTrustBundle"),
 		Resource: "clustertrustbundles", Singular: "clustertrustbundle", ConditionalUpdate: true,
-		New: made[certificatesv1.ClusterTrustBundle](), NewList: made[certificatesv1.ClusterTrustBundleList](),
+		New: newOf[certificatesv1.ClusterTrustBundle](), NewList: newOf[certificatesv1.ClusterTrustBundleList](),
 		// A signer's bundles are named after it, with slashes replaced by colons.
-		NameErrors: trustBundleName,
-		Validate:   checks(validateTrustBundle),
-		ValidateUpdate: compares(func(b, old *certificatesv1.ClusterTrustBundle) field.ErrorList {
-			errs := namedAfterSigner(b)
+		NameErrors: trustBundleNameErrors,
+		Validate:   adaptValidate(validateTrustBundle),
+		ValidateUpdate: adaptValidateUpdate(func(b, old *certificatesv1.ClusterTrustBundle) field.ErrorList {
+			errs := validateSignerPrefix(b)
 			if b.Spec.TrustBundle != old.Spec.TrustBundle {
 				errs = validateTrustBundle(b)
 			}
 			return append(
 				errs,
-				immutable(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
+				requireImmutable(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
 		}),
-		Fields: selectable(func(b *certificatesv1.ClusterTrustBundle) fields.Set {
+		Fields: adaptFields(func(b *certificatesv1.ClusterTrustBundle) fields.Set {
 			return fields.Set{"spec.signerName": b.Spec.SignerName}
 		}),
-		Columns: columns("SignerName", "Age"),
-		Row: row(func(b *certificatesv1.ClusterTrustBundle) []any {
+		Columns: newColumns("SignerName", "Age"),
+		Row: adaptRow(func(b *certificatesv1.ClusterTrustBundle) []any {
 			return []any{orNone(b.Spec.SignerName), age(b.CreationTimestamp)}
 		}),
 	}
 }
 
-func trustBundleName(name string, prefix bool) []string {
+func trustBundleNameErrors(name string, prefix bool) []string {
 	signer, rest, found := cutLast(name, ":")
 	if !found {
-		return dns1123SubdomainName(name, prefix)
+		return dnsSubdomainNameErrors(name, prefix)
 	}
 	var errs []string
 	for part := range strings.SplitSeq(signer, ":") {
-		errs = append(errs, dns1123SubdomainName(part, false)...)
+		errs = append(errs, dnsSubdomainNameErrors(part, false)...)
 	}
-	return append(errs, dns1123SubdomainName(rest, prefix)...)
+	return append(errs, dnsSubdomainNameErrors(rest, prefix)...)
 }
 
 // validateTrustProjection checks which bundles a volume requests: one by name, or those of a signer.
@@ -65,7 +65,7 @@ func validateTrustProjection(p *corev1.ClusterTrustBundleProjection, at *field.P
 		if *p.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), "must be a valid object name"))
 		} else {
-			for _, message := range trustBundleName(*p.Name, false) {
+			for _, message := range trustBundleNameErrors(*p.Name, false) {
 				errs = append(errs,
 					field.Invalid(at.Child("name"), *p.Name, "not a valid clustertrustbundlename: "+message))
 			}
@@ -81,7 +81,7 @@ func validateTrustProjection(p *corev1.ClusterTrustBundleProjection, at *field.P
 			)
 		}
 	case p.SignerName != nil:
-		errs = append(errs, signerName(*p.SignerName, at.Child("signerName"))...)
+		errs = append(errs, validateSignerName(*p.SignerName, at.Child("signerName"))...)
 		errs = append(
 			errs,
 			metavalidation.ValidateLabelSelector(
@@ -95,7 +95,7 @@ func validateTrustProjection(p *corev1.ClusterTrustBundleProjection, at *field.P
 	if p.Path == "" {
 		return append(errs, field.Required(at.Child("path"), ""))
 	}
-	return append(errs, projectedPath(p.Path, at.Child("path"))...)
+	return append(errs, validateProjectedPath(p.Path, at.Child("path"))...)
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {
@@ -106,10 +106,11 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 func validateTrustBundle(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
-	return append(namedAfterSigner(b), trustAnchors(b.Spec.TrustBundle, field.NewPath("spec", "trustBundle"))...)
+	return append(validateSignerPrefix(b),
+		validateTrustAnchors(b.Spec.TrustBundle, field.NewPath("spec", "trustBundle"))...)
 }
 
-func namedAfterSigner(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
+func validateSignerPrefix(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
 	path, name := field.NewPath("metadata", "name"), b.Name
 	var errs field.ErrorList
 	if signer := b.Spec.SignerName; signer == "" {
@@ -120,7 +121,7 @@ func namedAfterSigner(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
 			)
 		}
 	} else {
-		errs = append(errs, signerName(signer, field.NewPath("spec", "signerName"))...)
+		errs = append(errs, validateSignerName(signer, field.NewPath("spec", "signerName"))...)
 		if want := strings.ReplaceAll(signer, "/", ":") + ":"; !strings.HasPrefix(name, want) {
 			errs = append(errs, field.Invalid(path, name, fmt.Sprintf("ClusterTrustBundle for signerName %s must be "+
 				"named with prefix %s", signer, want)))
@@ -129,8 +130,8 @@ func namedAfterSigner(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
 	return errs
 }
 
-// trustAnchors requires CA certificates in PEM without duplicates.
-func trustAnchors(text string, path *field.Path) field.ErrorList {
+// validateTrustAnchors requires CA certificates in PEM without duplicates.
+func validateTrustAnchors(text string, path *field.Path) field.ErrorList {
 	const omitted = "<value omitted>"
 	if len(text) > maxTrustBundle {
 		return field.ErrorList{field.TooLong(path, "", maxTrustBundle)}

@@ -12,9 +12,9 @@ func componentStatuses() *Kind {
 		Deprecated: "v1 ComponentStatus is deprecated in v1.19+",
 		Resource:   "componentstatuses", Singular: "componentstatus", ShortNames: []string{"cs"},
 		Virtual: true, Verbs: []string{"get", "list"},
-		New: made[corev1.ComponentStatus](), NewList: made[corev1.ComponentStatusList](),
-		Columns: columns("Status", "Message", "Error"),
-		Row: row(func(c *corev1.ComponentStatus) []any {
+		New: newOf[corev1.ComponentStatus](), NewList: newOf[corev1.ComponentStatusList](),
+		Columns: newColumns("Status", "Message", "Error"),
+		Row: adaptRow(func(c *corev1.ComponentStatus) []any {
 			status, message, failure := "Unknown", "", ""
 			for _, cond := range c.Conditions {
 				if cond.Type == corev1.ComponentHealthy {

@@ -13,10 +13,10 @@ func configMaps() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 		Resource: "configmaps", Singular: "configmap", ShortNames: []string{"cm"}, Namespaced: true,
-		New: made[corev1.ConfigMap](), NewList: made[corev1.ConfigMapList](),
-		Validate: checks(validateConfigMap), ValidateUpdate: compares(validateConfigMapUpdate),
-		Columns: columns("Data", "Age"),
-		Row: row(func(c *corev1.ConfigMap) []any {
+		New: newOf[corev1.ConfigMap](), NewList: newOf[corev1.ConfigMapList](),
+		Validate: adaptValidate(validateConfigMap), ValidateUpdate: adaptValidateUpdate(validateConfigMapUpdate),
+		Columns: newColumns("Data", "Age"),
+		Row: adaptRow(func(c *corev1.ConfigMap) []any {
 			return []any{strconv.Itoa(len(c.Data) + len(c.BinaryData)), age(c.CreationTimestamp)}
 		}),
 	}
@@ -27,14 +27,14 @@ func validateConfigMap(c *corev1.ConfigMap) field.ErrorList {
 	size := 0
 	for key, v := range c.Data {
 		at := field.NewPath("data").Key(key)
-		errs = append(errs, invalid(at, key, validation.IsConfigMapKey(key))...)
+		errs = append(errs, invalidErrors(at, key, validation.IsConfigMapKey(key))...)
 		if _, ok := c.BinaryData[key]; ok {
 			errs = append(errs, field.Invalid(at, key, "duplicate of key present in binaryData"))
 		}
 		size += len(v)
 	}
 	for key, v := range c.BinaryData {
-		errs = append(errs, invalid(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key))...)
+		errs = append(errs, invalidErrors(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key))...)
 		size += len(v)
 	}
 	if size > corev1.MaxSecretSize {
@@ -45,17 +45,17 @@ func validateConfigMap(c *corev1.ConfigMap) field.ErrorList {
 
 func validateConfigMapUpdate(c, old *corev1.ConfigMap) field.ErrorList {
 	errs := validateConfigMap(c)
-	if !value(old.Immutable) {
+	if !valueOrZero(old.Immutable) {
 		return errs
 	}
 	const text = "field is immutable when `immutable` is set"
-	if !value(c.Immutable) {
+	if !valueOrZero(c.Immutable) {
 		errs = append(errs, field.Forbidden(field.NewPath("immutable"), text))
 	}
-	if len(immutable(c.Data, old.Data, nil)) > 0 {
+	if len(requireImmutable(c.Data, old.Data, nil)) > 0 {
 		errs = append(errs, field.Forbidden(field.NewPath("data"), text))
 	}
-	if len(immutable(c.BinaryData, old.BinaryData, nil)) > 0 {
+	if len(requireImmutable(c.BinaryData, old.BinaryData, nil)) > 0 {
 		errs = append(errs, field.Forbidden(field.NewPath("binaryData"), text))
 	}
 	return errs
@@ -65,8 +65,8 @@ func secrets() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("Secret"),
 		Resource: "secrets", Singular: "secret", Namespaced: true,
-		New: made[corev1.Secret](), NewList: made[corev1.SecretList](),
-		Default: does(func(s *corev1.Secret) {
+		New: newOf[corev1.Secret](), NewList: newOf[corev1.SecretList](),
+		Default: adapt(func(s *corev1.Secret) {
 			setEmpty(&s.Type, corev1.SecretTypeOpaque)
 			for key, text := range s.StringData {
 				if s.Data == nil {
@@ -76,10 +76,10 @@ func secrets() *Kind {
 			}
 			s.StringData = nil
 		}),
-		Validate: checks(validateSecret), ValidateUpdate: compares(validateSecretUpdate),
-		Fields:  selectable(func(s *corev1.Secret) fields.Set { return fields.Set{"type": string(s.Type)} }),
-		Columns: columns("Type", "Data", "Age"),
-		Row: row(func(s *corev1.Secret) []any {
+		Validate: adaptValidate(validateSecret), ValidateUpdate: adaptValidateUpdate(validateSecretUpdate),
+		Fields:  adaptFields(func(s *corev1.Secret) fields.Set { return fields.Set{"type": string(s.Type)} }),
+		Columns: newColumns("Type", "Data", "Age"),
+		Row: adaptRow(func(s *corev1.Secret) []any {
 			return []any{string(s.Type), strconv.Itoa(len(s.Data)), age(s.CreationTimestamp)}
 		}),
 	}
@@ -89,7 +89,7 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 	var errs field.ErrorList
 	data, size := field.NewPath("data"), 0
 	for key, v := range s.Data {
-		errs = append(errs, invalid(data.Key(key), key, validation.IsConfigMapKey(key))...)
+		errs = append(errs, invalidErrors(data.Key(key), key, validation.IsConfigMapKey(key))...)
 		size += len(v)
 	}
 	if size > corev1.MaxSecretSize {
@@ -129,22 +129,22 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 }
 
 func validateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
-	errs := append(validateSecret(s), immutable(s.Type, old.Type, field.NewPath("type"))...)
-	if !value(old.Immutable) {
+	errs := append(validateSecret(s), requireImmutable(s.Type, old.Type, field.NewPath("type"))...)
+	if !valueOrZero(old.Immutable) {
 		return errs
 	}
 	const text = "field is immutable when `immutable` is set"
-	if !value(s.Immutable) {
+	if !valueOrZero(s.Immutable) {
 		errs = append(errs, field.Forbidden(field.NewPath("immutable"), text))
 	}
-	if len(immutable(s.Data, old.Data, nil)) > 0 {
+	if len(requireImmutable(s.Data, old.Data, nil)) > 0 {
 		errs = append(errs, field.Forbidden(field.NewPath("data"), text))
 	}
 	return errs
 }
 
-// nameSecrets reduces references to Secrets to their names, because they are in the account's namespace.
-func nameSecrets(s *corev1.ServiceAccount) {
+// trimSecretReferences reduces references to Secrets to their names, because they are in the account's namespace.
+func trimSecretReferences(s *corev1.ServiceAccount) {
 	for i, ref := range s.Secrets {
 		s.Secrets[i] = corev1.ObjectReference{Name: ref.Name}
 	}
@@ -154,12 +154,12 @@ func serviceAccounts() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
 		Resource: "serviceaccounts", Singular: "serviceaccount", ShortNames: []string{"sa"}, Namespaced: true,
-		New: made[corev1.ServiceAccount](), NewList: made[corev1.ServiceAccountList](),
-		Warnings:      warns(serviceAccountWarnings),
-		PrepareCreate: does(nameSecrets),
-		PrepareUpdate: updates(func(s, _ *corev1.ServiceAccount) { nameSecrets(s) }),
-		Columns:       columns("Secrets", "Age"),
-		Row: row(func(s *corev1.ServiceAccount) []any {
+		New: newOf[corev1.ServiceAccount](), NewList: newOf[corev1.ServiceAccountList](),
+		Warnings:      adaptWarnings(serviceAccountWarnings),
+		PrepareCreate: adapt(trimSecretReferences),
+		PrepareUpdate: adaptUpdate(func(s, _ *corev1.ServiceAccount) { trimSecretReferences(s) }),
+		Columns:       newColumns("Secrets", "Age"),
+		Row: adaptRow(func(s *corev1.ServiceAccount) []any {
 			return []any{strconv.Itoa(len(s.Secrets)), age(s.CreationTimestamp)}
 		}),
 		Subresources: []string{"token"},

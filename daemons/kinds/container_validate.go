@@ -30,7 +30,7 @@ func validateContainers(spec *corev1.PodSpec, volumes map[string]bool, at *field
 		named(c.Name, where)
 		errs = append(errs, validateContainer(c, spec, volumes, where)...)
 		if !isSidecar(c) {
-			errs = append(errs, onlySidecars(c, where)...)
+			errs = append(errs, rejectSidecarFields(c, where)...)
 		}
 	}
 	for i := range spec.Containers {
@@ -66,13 +66,13 @@ func validateContainers(spec *corev1.PodSpec, volumes map[string]bool, at *field
 			Index(i)
 		named(c.Name, where)
 		errs = append(errs, validateContainer(&c, spec, volumes, where)...)
-		errs = append(errs, onlyLooksOn(&spec.EphemeralContainers[i], spec, where)...)
+		errs = append(errs, rejectEphemeralFields(&spec.EphemeralContainers[i], spec, where)...)
 	}
 	return errs
 }
 
-// onlySidecars rejects fields that are useless for an init container that ends before the others start.
-func onlySidecars(c *corev1.Container, at *field.Path) field.ErrorList {
+// rejectSidecarFields rejects fields that are useless for an init container that ends before the others start.
+func rejectSidecarFields(c *corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	const text = "may not be set for init containers without restartPolicy=Always"
 	for _, f := range []struct {
@@ -99,17 +99,17 @@ func validateContainer(
 	if c.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), ""))
 	} else {
-		errs = append(errs, dns1123Label(c.Name, at.Child("name"))...)
+		errs = append(errs, validateDNSLabel(c.Name, at.Child("name"))...)
 	}
 	if c.Image == "" {
 		errs = append(errs, field.Required(at.Child("image"), ""))
 	} else if strings.TrimSpace(c.Image) != c.Image {
 		errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must not have leading or trailing whitespace"))
 	}
-	errs = append(errs, supported(c.TerminationMessagePolicy, []corev1.TerminationMessagePolicy{
+	errs = append(errs, requireSupported(c.TerminationMessagePolicy, []corev1.TerminationMessagePolicy{
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError,
 	}, at.Child("terminationMessagePolicy"))...)
-	errs = append(errs, supported(c.ImagePullPolicy, []corev1.PullPolicy{
+	errs = append(errs, requireSupported(c.ImagePullPolicy, []corev1.PullPolicy{
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever,
 	}, at.Child("imagePullPolicy"))...)
 	errs = append(errs, validatePorts(c.Ports, at.Child("ports"))...)
@@ -125,7 +125,7 @@ func validateContainer(
 	}
 	errs = append(errs, validateRestarts(c, at)...)
 	errs = append(errs, validateStopSignal(c, spec, at)...)
-	errs = append(errs, claimsOf(&c.Resources, spec, at.Child("resources", "claims"))...)
+	errs = append(errs, validateContainerClaims(&c.Resources, spec, at.Child("resources", "claims"))...)
 	errs = append(errs, validateContainerSecurity(c.SecurityContext, spec, at.Child("securityContext"))...)
 	return errs
 }
@@ -137,7 +137,7 @@ func validatePorts(ports []corev1.ContainerPort, at *field.Path) field.ErrorList
 		where := at.Index(i)
 		if p.Name != "" {
 			if msgs := validation.IsValidPortName(p.Name); len(msgs) > 0 {
-				errs = append(errs, invalid(where.Child("name"), p.Name, msgs)...)
+				errs = append(errs, invalidErrors(where.Child("name"), p.Name, msgs)...)
 			} else if names[p.Name] {
 				errs = append(errs, field.Duplicate(where.Child("name"), p.Name))
 			}
@@ -146,45 +146,45 @@ func validatePorts(ports []corev1.ContainerPort, at *field.Path) field.ErrorList
 		if p.ContainerPort == 0 {
 			errs = append(errs, field.Required(where.Child("containerPort"), ""))
 		} else {
-			errs = append(errs, portNumber(int(p.ContainerPort), where.Child("containerPort"))...)
+			errs = append(errs, validatePortNumber(int(p.ContainerPort), where.Child("containerPort"))...)
 		}
 		if p.HostPort != 0 {
-			errs = append(errs, portNumber(int(p.HostPort), where.Child("hostPort"))...)
+			errs = append(errs, validatePortNumber(int(p.HostPort), where.Child("hostPort"))...)
 		}
-		errs = append(errs, protocol(p.Protocol, where.Child("protocol"))...)
+		errs = append(errs, validateProtocol(p.Protocol, where.Child("protocol"))...)
 	}
 	return errs
 }
 
-// descending requires a relative path that does not leave its base directory.
-func descending(p string, at *field.Path) field.ErrorList {
+// validateDescendingPath requires a relative path that does not leave its base directory.
+func validateDescendingPath(p string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if path.IsAbs(p) {
 		errs = append(errs, field.Invalid(at, p, "must be a relative path"))
 	}
-	return append(errs, noBacksteps(p, at)...)
+	return append(errs, rejectBacksteps(p, at)...)
 }
 
-// projectedPath requires a path within a volume that does not use a name reserved by the kubelet.
-func projectedPath(p string, at *field.Path) field.ErrorList {
-	errs := descending(p, at)
+// validateProjectedPath requires a path within a volume that does not use a name reserved by the kubelet.
+func validateProjectedPath(p string, at *field.Path) field.ErrorList {
+	errs := validateDescendingPath(p, at)
 	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") && p != ".." {
 		errs = append(errs, field.Invalid(at, p, "must not start with '..'"))
 	}
 	return errs
 }
 
-func noBacksteps(p string, at *field.Path) field.ErrorList {
+func rejectBacksteps(p string, at *field.Path) field.ErrorList {
 	if slices.Contains(strings.Split(p, "/"), "..") {
 		return field.ErrorList{field.Invalid(at, p, "must not contain '..'")}
 	}
 	return nil
 }
 
-// portOrName checks a port of a probe or service: a number or a name.
-func portOrName(p intstr.IntOrString, at *field.Path) field.ErrorList {
+// validatePortOrName checks a port of a probe or service: a number or a name.
+func validatePortOrName(p intstr.IntOrString, at *field.Path) field.ErrorList {
 	if p.Type == intstr.String {
-		return invalid(at, p.StrVal, validation.IsValidPortName(p.StrVal))
+		return invalidErrors(at, p.StrVal, validation.IsValidPortName(p.StrVal))
 	}
-	return portNumber(int(p.IntVal), at)
+	return validatePortNumber(int(p.IntVal), at)
 }

@@ -11,8 +11,8 @@ func csiDrivers() *Kind {
 	return &Kind{
 		GVK:      storagev1.SchemeGroupVersion.WithKind("CSIDriver"),
 		Resource: "csidrivers", Singular: "csidriver", ConditionalUpdate: true,
-		New: made[storagev1.CSIDriver](), NewList: made[storagev1.CSIDriverList](),
-		Default: does(func(d *storagev1.CSIDriver) {
+		New: newOf[storagev1.CSIDriver](), NewList: newOf[storagev1.CSIDriverList](),
+		Default: adapt(func(d *storagev1.CSIDriver) {
 			setDefault(&d.Spec.AttachRequired, true)
 			setDefault(&d.Spec.PodInfoOnMount, false)
 			setDefault(&d.Spec.StorageCapacity, false)
@@ -23,8 +23,8 @@ func csiDrivers() *Kind {
 				d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
 			}
 		}),
-		Validate: checks(validateCSIDriver), ValidateUpdate: compares(validateCSIDriverUpdate),
-		Columns: columns(
+		Validate: adaptValidate(validateCSIDriver), ValidateUpdate: adaptValidateUpdate(validateCSIDriverUpdate),
+		Columns: newColumns(
 			"AttachRequired:boolean",
 			"PodInfoOnMount:boolean",
 			"StorageCapacity:boolean",
@@ -33,7 +33,7 @@ func csiDrivers() *Kind {
 			"Modes",
 			"Age",
 		),
-		Row: row(func(d *storagev1.CSIDriver) []any {
+		Row: adaptRow(func(d *storagev1.CSIDriver) []any {
 			modes, tokens := []string{}, []string{}
 			for _, m := range d.Spec.VolumeLifecycleModes {
 				modes = append(modes, string(m))
@@ -46,8 +46,9 @@ func csiDrivers() *Kind {
 				requests = strings.Join(tokens, ",")
 			}
 			return []any{
-				value(d.Spec.AttachRequired), value(d.Spec.PodInfoOnMount), value(d.Spec.StorageCapacity), requests,
-				value(d.Spec.RequiresRepublish), strings.Join(modes, ","), age(d.CreationTimestamp),
+				valueOrZero(d.Spec.AttachRequired), valueOrZero(d.Spec.PodInfoOnMount),
+				valueOrZero(d.Spec.StorageCapacity), requests,
+				valueOrZero(d.Spec.RequiresRepublish), strings.Join(modes, ","), age(d.CreationTimestamp),
 			}
 		}),
 	}
@@ -57,10 +58,10 @@ func csiNodes() *Kind {
 	return &Kind{
 		GVK:      storagev1.SchemeGroupVersion.WithKind("CSINode"),
 		Resource: "csinodes", Singular: "csinode", ConditionalUpdate: true,
-		New: made[storagev1.CSINode](), NewList: made[storagev1.CSINodeList](),
-		Validate: checks(validateCSINode), ValidateUpdate: compares(validateCSINodeUpdate),
-		Columns: columns("Drivers:integer", "Age"),
-		Row: row(
+		New: newOf[storagev1.CSINode](), NewList: newOf[storagev1.CSINodeList](),
+		Validate: adaptValidate(validateCSINode), ValidateUpdate: adaptValidateUpdate(validateCSINodeUpdate),
+		Columns: newColumns("Drivers:integer", "Age"),
+		Row: adaptRow(
 			func(n *storagev1.CSINode) []any { return []any{int64(len(n.Spec.Drivers)), age(n.CreationTimestamp)} },
 		),
 	}
@@ -70,27 +71,27 @@ func volumeAttachments() *Kind {
 	return &Kind{
 		GVK:      storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"),
 		Resource: "volumeattachments", Singular: "volumeattachment", ConditionalUpdate: true,
-		New: made[storagev1.VolumeAttachment](), NewList: made[storagev1.VolumeAttachmentList](),
-		PrepareCreate: does(func(a *storagev1.VolumeAttachment) { a.Status = storagev1.VolumeAttachmentStatus{} }),
-		PrepareUpdate: updates(func(a, old *storagev1.VolumeAttachment) { a.Status = old.Status }),
-		Validate:      checks(validateVolumeAttachment),
-		ValidateUpdate: compares(func(a, old *storagev1.VolumeAttachment) field.ErrorList {
-			return append(validateVolumeAttachment(a), immutable(a.Spec, old.Spec, field.NewPath("spec"))...)
+		New: newOf[storagev1.VolumeAttachment](), NewList: newOf[storagev1.VolumeAttachmentList](),
+		PrepareCreate: adapt(func(a *storagev1.VolumeAttachment) { a.Status = storagev1.VolumeAttachmentStatus{} }),
+		PrepareUpdate: adaptUpdate(func(a, old *storagev1.VolumeAttachment) { a.Status = old.Status }),
+		Validate:      adaptValidate(validateVolumeAttachment),
+		ValidateUpdate: adaptValidateUpdate(func(a, old *storagev1.VolumeAttachment) field.ErrorList {
+			return append(validateVolumeAttachment(a), requireImmutable(a.Spec, old.Spec, field.NewPath("spec"))...)
 		}),
-		Columns: columns("Attacher", "PV", "Node", "Attached:boolean", "Age"),
-		Row: row(func(a *storagev1.VolumeAttachment) []any {
+		Columns: newColumns("Attacher", "PV", "Node", "Attached:boolean", "Age"),
+		Row: adaptRow(func(a *storagev1.VolumeAttachment) []any {
 			return []any{
 				a.Spec.Attacher,
-				value(a.Spec.Source.PersistentVolumeName),
+				valueOrZero(a.Spec.Source.PersistentVolumeName),
 				a.Spec.NodeName,
 				a.Status.Attached,
 				age(a.CreationTimestamp),
 			}
 		}),
-		Status: status(
+		Status: newStatus(
 			func(to, from *storagev1.VolumeAttachment) { to.Status = *from.Status.DeepCopy() },
 			validateAttachmentStatus,
-		).keeping(),
+		).withKeptMeta(),
 	}
 }
 
@@ -98,18 +99,18 @@ func csiStorageCapacities() *Kind {
 	return &Kind{
 		GVK:      storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"),
 		Resource: "csistoragecapacities", Singular: "csistoragecapacity", Namespaced: true, ConditionalUpdate: true,
-		New: made[storagev1.CSIStorageCapacity](), NewList: made[storagev1.CSIStorageCapacityList](),
-		Warnings: warns(capacityWarnings),
-		Validate: checks(validateStorageCapacity),
-		ValidateUpdate: compares(func(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
+		New: newOf[storagev1.CSIStorageCapacity](), NewList: newOf[storagev1.CSIStorageCapacityList](),
+		Warnings: adaptWarnings(capacityWarnings),
+		Validate: adaptValidate(validateStorageCapacity),
+		ValidateUpdate: adaptValidateUpdate(func(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 			return append(
 				append(
 					validateStorageCapacity(c),
-					immutable(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))...),
-				immutable(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
+					requireImmutable(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))...),
+				requireImmutable(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
 		}),
-		Columns: columns("StorageClassName", "Capacity"),
-		Row: row(func(c *storagev1.CSIStorageCapacity) []any {
+		Columns: newColumns("StorageClassName", "Capacity"),
+		Row: adaptRow(func(c *storagev1.CSIStorageCapacity) []any {
 			capacity := "<unset>"
 			if c.Capacity != nil {
 				capacity = c.Capacity.String()

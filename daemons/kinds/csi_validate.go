@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// driverName checks the name of a storage or device driver: a DNS name of at most 63 characters, in upper or lower
-// case.
-func driverName(name string, path *field.Path) field.ErrorList {
+// validateDriverName checks the name of a storage or device driver: a DNS name of at most 63 characters, in upper or
+// lower case.
+func validateDriverName(name string, path *field.Path) field.ErrorList {
 	const longest = 63
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -22,17 +22,17 @@ func driverName(name string, path *field.Path) field.ErrorList {
 	if len(name) > longest {
 		errs = append(errs, field.TooLong(path, name, longest))
 	}
-	return append(errs, invalid(path, name, validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
+	return append(errs, invalidErrors(path, name, validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
 }
 
 func validateCSIDriver(d *storagev1.CSIDriver) field.ErrorList {
 	path, s := field.NewPath("spec"), &d.Spec
-	errs := driverName(d.Name, field.NewPath("metadata", "name"))
-	errs = append(errs, supported(value(s.FSGroupPolicy), []storagev1.FSGroupPolicy{
+	errs := validateDriverName(d.Name, field.NewPath("metadata", "name"))
+	errs = append(errs, requireSupported(valueOrZero(s.FSGroupPolicy), []storagev1.FSGroupPolicy{
 		storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy,
 	}, path.Child("fsGroupPolicy"))...)
 	for _, m := range s.VolumeLifecycleModes {
-		errs = append(errs, supported(m, []storagev1.VolumeLifecycleMode{
+		errs = append(errs, requireSupported(m, []storagev1.VolumeLifecycleMode{
 			storagev1.VolumeLifecycleEphemeral, storagev1.VolumeLifecyclePersistent,
 		}, path.Child("volumeLifecycleModes"))...)
 	}
@@ -83,10 +83,11 @@ func validateCSIDriverUpdate(d, old *storagev1.CSIDriver) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := append(
 		validateCSIDriver(d),
-		immutable(d.Spec.AttachRequired, old.Spec.AttachRequired, path.Child("attachRequired"))...)
+		requireImmutable(d.Spec.AttachRequired, old.Spec.AttachRequired, path.Child("attachRequired"))...)
 	return append(
 		errs,
-		immutable(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, path.Child("volumeLifecycleModes"))...)
+		requireImmutable(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes,
+			path.Child("volumeLifecycleModes"))...)
 }
 
 func validateCSINode(n *storagev1.CSINode) field.ErrorList {
@@ -95,7 +96,7 @@ func validateCSINode(n *storagev1.CSINode) field.ErrorList {
 	drivers := map[string]bool{}
 	for i, d := range n.Spec.Drivers {
 		at := field.NewPath("spec", "drivers").Index(i)
-		errs = append(errs, driverName(d.Name, at.Child("name"))...)
+		errs = append(errs, validateDriverName(d.Name, at.Child("name"))...)
 		if drivers[d.Name] {
 			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
 		}
@@ -115,7 +116,7 @@ func validateCSINode(n *storagev1.CSINode) field.ErrorList {
 				errs = append(errs, field.Duplicate(at.Child("topologyKeys"), key))
 			}
 			keys[key] = true
-			errs = append(errs, invalid(at.Child("topologyKeys"), key, validation.IsQualifiedName(key))...)
+			errs = append(errs, invalidErrors(at.Child("topologyKeys"), key, validation.IsQualifiedName(key))...)
 		}
 	}
 	return errs
@@ -142,7 +143,7 @@ func validateCSINodeUpdate(n, old *storagev1.CSINode) field.ErrorList {
 
 func validateVolumeAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := driverName(a.Spec.Attacher, path.Child("attacher"))
+	errs := validateDriverName(a.Spec.Attacher, path.Child("attacher"))
 	source, name := path.Child("source"), a.Spec.Source.PersistentVolumeName
 	switch inline := a.Spec.Source.InlineVolumeSpec; {
 	case inline == nil && name == nil:
@@ -161,13 +162,13 @@ func validateVolumeAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 			field.Required(source.Child("persistentVolumeName"), "must specify non empty persistentVolumeName"),
 		)
 	case name != nil:
-		errs = append(errs, dns1123Subdomain(*name, source.Child("persistentVolumeName"))...)
+		errs = append(errs, validateDNSSubdomain(*name, source.Child("persistentVolumeName"))...)
 	}
-	return append(errs, dns1123Subdomain(a.Spec.NodeName, path.Child("nodeName"))...)
+	return append(errs, validateDNSSubdomain(a.Spec.NodeName, path.Child("nodeName"))...)
 }
 
 func validateStorageCapacity(c *storagev1.CSIStorageCapacity) field.ErrorList {
-	errs := dns1123Subdomain(c.StorageClassName, field.NewPath("storageClassName"))
+	errs := validateDNSSubdomain(c.StorageClassName, field.NewPath("storageClassName"))
 	if c.NodeTopology != nil {
 		errs = append(
 			errs,

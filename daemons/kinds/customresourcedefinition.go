@@ -29,25 +29,25 @@ func customResourceDefinitions() *Kind {
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
 		// The group is part of the storage key, as upstream does it.
 		StorageKey: "apiextensions.k8s.io/customresourcedefinitions",
-		New:        made[apiextensionsv1.CustomResourceDefinition](),
-		NewList:    made[apiextensionsv1.CustomResourceDefinitionList](),
-		Default:    does(defaultDefinition),
+		New:        newOf[apiextensionsv1.CustomResourceDefinition](),
+		NewList:    newOf[apiextensionsv1.CustomResourceDefinitionList](),
+		Default:    adapt(defaultDefinition),
 		// The definition's objects are deleted before it.
 		Finalizers:    []string{apiextensionsv1.CustomResourceCleanupFinalizer},
 		HasGeneration: true,
-		PrepareCreate: does(func(d crd) {
+		PrepareCreate: adapt(func(d crd) {
 			d.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
 			recordStored(d)
 		}),
-		PrepareUpdate:  updates(func(d, _ crd) { recordStored(d) }),
-		Validate:       checks(validateDefinition),
-		ValidateUpdate: compares(validateDefinitionUpdate),
-		Warnings:       func(obj, _ runtime.Object) []string { return definitionDoubts(obj) },
+		PrepareUpdate:  adaptUpdate(func(d, _ crd) { recordStored(d) }),
+		Validate:       adaptValidate(validateDefinition),
+		ValidateUpdate: adaptValidateUpdate(validateDefinitionUpdate),
+		Warnings:       func(obj, _ runtime.Object) []string { return definitionWarnings(obj) },
 		Status: &Status{
 			Copy: func(to, from runtime.Object) {
 				to.(crd).Status = *from.(crd).Status.DeepCopy()
 			},
-			Validate: compares(func(d, old crd) field.ErrorList {
+			Validate: adaptValidateUpdate(func(d, old crd) field.ErrorList {
 				now, was, errs := internalDefinitions(d, old)
 				if len(errs) > 0 {
 					return errs
@@ -55,8 +55,8 @@ func customResourceDefinitions() *Kind {
 				return validation.ValidateUpdateCustomResourceDefinitionStatus(context.Background(), now, was)
 			}),
 		},
-		Columns: columns("Created At:date"),
-		Row:     row(func(d crd) []any { return []any{d.CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z")} }),
+		Columns: newColumns("Created At:date"),
+		Row:     adaptRow(func(d crd) []any { return []any{d.CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z")} }),
 	}
 }
 
@@ -109,8 +109,8 @@ func internalDefinitions(
 	return now, was, errs
 }
 
-// definitionDoubts returns warnings about parts of schemas that have no effect.
-func definitionDoubts(obj runtime.Object) []string {
+// definitionWarnings returns warnings about parts of schemas that have no effect.
+func definitionWarnings(obj runtime.Object) []string {
 	d, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return nil

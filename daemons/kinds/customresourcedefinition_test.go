@@ -7,7 +7,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-func TestWhatASchemaSaysInVainIsWarnedOf(t *testing.T) {
+func TestSchemasWithIneffectivePartsCauseWarnings(t *testing.T) {
 	set := "set"
 	nested := func(s apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
 		return &apiextensionsv1.CustomResourceDefinition{
@@ -34,7 +34,7 @@ func TestWhatASchemaSaysInVainIsWarnedOf(t *testing.T) {
 		if want != "" {
 			all = []string{want}
 		}
-		if got := definitionDoubts(nested(s)); !slices.Equal(got, all) {
+		if got := definitionWarnings(nested(s)); !slices.Equal(got, all) {
 			t.Errorf("%+v: %q, want %q", s, got, all)
 		}
 	}

@@ -14,13 +14,13 @@ func daemonSets() *Kind {
 		GVK:      appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
 		Resource: "daemonsets", Singular: "daemonset", ShortNames: []string{"ds"}, Categories: []string{"all"},
 		Namespaced: true, HasGeneration: true,
-		New: made[appsv1.DaemonSet](), NewList: made[appsv1.DaemonSetList](),
-		Default: does(defaultDaemonSet),
-		PrepareCreate: does(func(d *appsv1.DaemonSet) {
+		New: newOf[appsv1.DaemonSet](), NewList: newOf[appsv1.DaemonSetList](),
+		Default: adapt(defaultDaemonSet),
+		PrepareCreate: adapt(func(d *appsv1.DaemonSet) {
 			d.Status = appsv1.DaemonSetStatus{}
 			countTemplate(d, max(templateCount(d), 1))
 		}),
-		PrepareUpdate: updates(func(d, old *appsv1.DaemonSet) {
+		PrepareUpdate: adaptUpdate(func(d, old *appsv1.DaemonSet) {
 			d.Status = old.Status
 			n := max(templateCount(old), 1)
 			if !Same(d.Spec.Template, old.Spec.Template) {
@@ -33,13 +33,13 @@ func daemonSets() *Kind {
 			"spec",
 			"template",
 		),
-		Validate: checks(validateDaemonSet),
-		ValidateUpdate: compares(func(d, old *appsv1.DaemonSet) field.ErrorList {
+		Validate: adaptValidate(validateDaemonSet),
+		ValidateUpdate: adaptValidateUpdate(func(d, old *appsv1.DaemonSet) field.ErrorList {
 			return append(
 				validateDaemonSet(d),
-				immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+				requireImmutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 		}),
-		Columns: columns(
+		Columns: newColumns(
 			"Desired:integer",
 			"Current:integer",
 			"Ready:integer",
@@ -51,7 +51,7 @@ func daemonSets() *Kind {
 			"Images*",
 			"Selector*",
 		),
-		Row: row(func(d *appsv1.DaemonSet) []any {
+		Row: adaptRow(func(d *appsv1.DaemonSet) []any {
 			spec := &d.Spec.Template.Spec
 			return []any{
 				int64(
@@ -61,7 +61,7 @@ func daemonSets() *Kind {
 				age(d.CreationTimestamp), containerNames(spec), containerImages(spec), selectorText(d.Spec.Selector),
 			}
 		}),
-		Status: status(
+		Status: newStatus(
 			func(to, from *appsv1.DaemonSet) { to.Status = *from.Status.DeepCopy() },
 			validateDaemonSetStatus,
 		),
@@ -102,11 +102,12 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 
 func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := templateSelector("DaemonSet", d.Spec.Selector, &d.Spec.Template, path)
+	errs := validateTemplateSelector("DaemonSet", d.Spec.Selector, &d.Spec.Template, path)
 	errs = append(errs, validatePodTemplate(&d.Spec.Template, path.Child("template"))...)
-	errs = append(errs, alwaysRestart("DaemonSet", &d.Spec.Template.Spec, path.Child("template", "spec"))...)
-	errs = append(errs, notNegative(int64(d.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
-	errs = append(errs, notNegative(int64(value(d.Spec.RevisionHistoryLimit)), path.Child("revisionHistoryLimit"))...)
+	errs = append(errs, requireAlwaysRestart("DaemonSet", &d.Spec.Template.Spec, path.Child("template", "spec"))...)
+	errs = append(errs, requireNotNegative(int64(d.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
+	errs = append(errs, requireNotNegative(int64(valueOrZero(d.Spec.RevisionHistoryLimit)),
+		path.Child("revisionHistoryLimit"))...)
 	at := path.Child("updateStrategy")
 	switch s := d.Spec.UpdateStrategy; s.Type {
 	case appsv1.OnDeleteDaemonSetStrategyType:
@@ -116,8 +117,8 @@ func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
 			return append(errs, field.Required(at.Child("rollingUpdate"), ""))
 		}
 		unavailable, surge := at.Child("rollingUpdate", "maxUnavailable"), at.Child("rollingUpdate", "maxSurge")
-		errs = append(errs, countOrShare(r.MaxUnavailable, unavailable)...)
-		errs = append(errs, countOrShare(r.MaxSurge, surge)...)
+		errs = append(errs, validateCountOrShare(r.MaxUnavailable, unavailable)...)
+		errs = append(errs, validateCountOrShare(r.MaxSurge, surge)...)
 		switch {
 		case !isZero(r.MaxUnavailable) && !isZero(r.MaxSurge):
 			errs = append(errs, field.Invalid(surge, r.MaxSurge, "may not be set when maxUnavailable is non-zero"))

@@ -17,28 +17,28 @@ func deployments() *Kind {
 		GVK:      appsv1.SchemeGroupVersion.WithKind("Deployment"),
 		Resource: "deployments", Singular: "deployment", ShortNames: []string{"deploy"}, Categories: []string{"all"},
 		Namespaced: true, HasGeneration: true,
-		New: made[appsv1.Deployment](), NewList: made[appsv1.DeploymentList](),
-		Default:       does(defaultDeployment),
-		PrepareCreate: does(func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{} }),
-		PrepareUpdate: updates(func(d, old *appsv1.Deployment) { d.Status = old.Status }),
+		New: newOf[appsv1.Deployment](), NewList: newOf[appsv1.DeploymentList](),
+		Default:       adapt(defaultDeployment),
+		PrepareCreate: adapt(func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{} }),
+		PrepareUpdate: adaptUpdate(func(d, old *appsv1.Deployment) { d.Status = old.Status }),
 		// Annotations are copied to the replica sets.
-		Counts: func(obj, old runtime.Object) bool {
+		RaisesGeneration: func(obj, old runtime.Object) bool {
 			return !Same(obj.(*appsv1.Deployment).Annotations, old.(*appsv1.Deployment).Annotations)
 		},
-		Warnings: namedWarnings(
+		Warnings: withNameWarnings(
 			templateWarnings(
 				func(o *appsv1.Deployment) *corev1.PodTemplateSpec { return &o.Spec.Template },
 				"spec",
 				"template",
 			),
 		),
-		Validate: checks(validateDeployment),
-		ValidateUpdate: compares(func(d, old *appsv1.Deployment) field.ErrorList {
+		Validate: adaptValidate(validateDeployment),
+		ValidateUpdate: adaptValidateUpdate(func(d, old *appsv1.Deployment) field.ErrorList {
 			return append(
 				validateDeployment(d),
-				immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+				requireImmutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 		}),
-		Columns: columns(
+		Columns: newColumns(
 			"Ready",
 			"Up-to-date:integer",
 			"Available:integer",
@@ -47,22 +47,23 @@ func deployments() *Kind {
 			"Images*",
 			"Selector*",
 		),
-		Row: row(func(d *appsv1.Deployment) []any {
+		Row: adaptRow(func(d *appsv1.Deployment) []any {
 			spec := &d.Spec.Template.Spec
 			return []any{
-				fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, value(d.Spec.Replicas)), int64(d.Status.UpdatedReplicas),
+				fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, valueOrZero(d.Spec.Replicas)),
+				int64(d.Status.UpdatedReplicas),
 				int64(d.Status.AvailableReplicas), age(d.CreationTimestamp),
 				containerNames(spec), containerImages(spec), selectorText(d.Spec.Selector),
 			}
 		}),
-		Status: status(
+		Status: newStatus(
 			func(to, from *appsv1.Deployment) { to.Status = *from.Status.DeepCopy() },
 			validateDeploymentStatus,
-		).keeping("labels"),
+		).withKeptMeta("labels"),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				d := o.(*appsv1.Deployment)
-				return value(d.Spec.Replicas), d.Status.Replicas, scaleSelector(d.Spec.Selector)
+				return valueOrZero(d.Spec.Replicas), d.Status.Replicas, scaleSelector(d.Spec.Selector)
 			},
 			Set: func(o runtime.Object, n int32) { o.(*appsv1.Deployment).Spec.Replicas = &n },
 		},
@@ -84,15 +85,16 @@ func defaultDeployment(d *appsv1.Deployment) {
 
 func validateDeployment(d *appsv1.Deployment) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := notNegative(int64(value(d.Spec.Replicas)), path.Child("replicas"))
-	errs = append(errs, templateSelector("Deployment", d.Spec.Selector, &d.Spec.Template, path)...)
+	errs := requireNotNegative(int64(valueOrZero(d.Spec.Replicas)), path.Child("replicas"))
+	errs = append(errs, validateTemplateSelector("Deployment", d.Spec.Selector, &d.Spec.Template, path)...)
 	errs = append(errs, validatePodTemplate(&d.Spec.Template, path.Child("template"))...)
-	errs = append(errs, alwaysRestart("Deployment", &d.Spec.Template.Spec, path.Child("template", "spec"))...)
+	errs = append(errs, requireAlwaysRestart("Deployment", &d.Spec.Template.Spec, path.Child("template", "spec"))...)
 	errs = append(errs, validateDeploymentStrategy(&d.Spec.Strategy, path.Child("strategy"))...)
-	errs = append(errs, notNegative(int64(d.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
-	errs = append(errs, notNegative(int64(value(d.Spec.RevisionHistoryLimit)), path.Child("revisionHistoryLimit"))...)
+	errs = append(errs, requireNotNegative(int64(d.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
+	errs = append(errs, requireNotNegative(int64(valueOrZero(d.Spec.RevisionHistoryLimit)),
+		path.Child("revisionHistoryLimit"))...)
 	if deadline := d.Spec.ProgressDeadlineSeconds; deadline != nil {
-		errs = append(errs, notNegative(int64(*deadline), path.Child("progressDeadlineSeconds"))...)
+		errs = append(errs, requireNotNegative(int64(*deadline), path.Child("progressDeadlineSeconds"))...)
 		if *deadline <= d.Spec.MinReadySeconds {
 			errs = append(
 				errs,
@@ -119,8 +121,8 @@ func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) 
 			}
 		}
 		r, at := s.RollingUpdate, path.Child("rollingUpdate")
-		errs := countOrShare(r.MaxUnavailable, at.Child("maxUnavailable"))
-		errs = append(errs, countOrPercent(r.MaxSurge, at.Child("maxSurge"))...)
+		errs := validateCountOrShare(r.MaxUnavailable, at.Child("maxUnavailable"))
+		errs = append(errs, validateCountOrPercent(r.MaxSurge, at.Child("maxSurge"))...)
 		if isZero(r.MaxUnavailable) && isZero(r.MaxSurge) {
 			errs = append(
 				errs,
@@ -139,14 +141,15 @@ func controllerRevisions() *Kind {
 	return &Kind{
 		GVK:      appsv1.SchemeGroupVersion.WithKind("ControllerRevision"),
 		Resource: "controllerrevisions", Singular: "controllerrevision", Namespaced: true,
-		New: made[appsv1.ControllerRevision](), NewList: made[appsv1.ControllerRevisionList](),
-		Validate: checks(validateControllerRevision),
-		ValidateUpdate: compares(func(r, old *appsv1.ControllerRevision) field.ErrorList {
-			return append(validateControllerRevision(r), immutable(r.Data.Raw, old.Data.Raw, field.NewPath("data"))...)
+		New: newOf[appsv1.ControllerRevision](), NewList: newOf[appsv1.ControllerRevisionList](),
+		Validate: adaptValidate(validateControllerRevision),
+		ValidateUpdate: adaptValidateUpdate(func(r, old *appsv1.ControllerRevision) field.ErrorList {
+			return append(validateControllerRevision(r),
+				requireImmutable(r.Data.Raw, old.Data.Raw, field.NewPath("data"))...)
 		}),
-		Columns: columns("Controller", "Revision:integer", "Age"),
-		Row: row(func(r *appsv1.ControllerRevision) []any {
-			owner := none
+		Columns: newColumns("Controller", "Revision:integer", "Age"),
+		Row: adaptRow(func(r *appsv1.ControllerRevision) []any {
+			owner := noneText
 			if c := metav1.GetControllerOf(r); c != nil {
 				owner = strings.ToLower(c.Kind) + "/" + c.Name
 				if group, _, found := strings.Cut(c.APIVersion, "/"); found {
@@ -159,7 +162,7 @@ func controllerRevisions() *Kind {
 }
 
 func validateControllerRevision(r *appsv1.ControllerRevision) field.ErrorList {
-	errs := notNegative(r.Revision, field.NewPath("revision"))
+	errs := requireNotNegative(r.Revision, field.NewPath("revision"))
 	if r.Data.Raw == nil && r.Data.Object == nil {
 		errs = append(errs, field.Required(field.NewPath("data"), "data is mandatory"))
 	}

@@ -1,7 +1,8 @@
 package kinds
 
-// describe maps the headings of kubectl's columns to their descriptions. A heading has the same meaning for all kinds.
-var describe = map[string]string{
+// columnDescriptions maps the headings of kubectl's columns to their descriptions. A heading has the same meaning for
+// all kinds.
+var columnDescriptions = map[string]string{
 	"Age":                      "Time since the object was created.",
 	"Name":                     "Name is unique within a namespace, or in the cluster for kinds without one.",
 	"Ready":                    "How many of the parts are ready to serve, of how many.",

@@ -14,23 +14,23 @@ import (
 
 // Checks that ResourceClaims and ResourceSlices share.
 
-func tooMany(n, most int, path *field.Path) field.ErrorList {
+func limitCount(n, most int, path *field.Path) field.ErrorList {
 	if n > most {
 		return field.ErrorList{field.TooMany(path, n, most)}
 	}
 	return nil
 }
 
-// label requires a DNS label.
-func label(name string, path *field.Path) field.ErrorList {
+// requireDNSLabel requires a DNS label.
+func requireDNSLabel(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return dns1123Label(name, path)
+	return validateDNSLabel(name, path)
 }
 
-// poolName requires DNS names separated by slashes.
-func poolName(name string, path *field.Path) field.ErrorList {
+// validatePoolName requires DNS names separated by slashes.
+func validatePoolName(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
@@ -39,21 +39,21 @@ func poolName(name string, path *field.Path) field.ErrorList {
 		errs = append(errs, field.TooLong(path, name, resourcev1.PoolNameMaxLength))
 	}
 	for part := range strings.SplitSeq(name, "/") {
-		errs = append(errs, dns1123Subdomain(part, path)...)
+		errs = append(errs, validateDNSSubdomain(part, path)...)
 	}
 	return errs
 }
 
-var identifier = pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var identifierPattern = pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// qualifiedName requires a C identifier, optionally after a domain and a slash.
-func qualifiedName(name resourcev1.QualifiedName, path *field.Path) field.ErrorList {
+// validateQualifiedName requires a C identifier, optionally after a domain and a slash.
+func validateQualifiedName(name resourcev1.QualifiedName, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "name required")}
 	}
 	domain, id, found := strings.Cut(string(name), "/")
 	if !found {
-		return cIdentifier(string(name), path)
+		return validateIdentifier(string(name), path)
 	}
 	var errs field.ErrorList
 	switch {
@@ -62,34 +62,34 @@ func qualifiedName(name resourcev1.QualifiedName, path *field.Path) field.ErrorL
 	case len(domain) > resourcev1.DeviceMaxDomainLength:
 		errs = append(errs, field.TooLong(path, domain, resourcev1.DeviceMaxDomainLength))
 	default:
-		errs = append(errs, dns1123Subdomain(domain, path)...)
+		errs = append(errs, validateDNSSubdomain(domain, path)...)
 	}
-	return append(errs, cIdentifier(id, path)...)
+	return append(errs, validateIdentifier(id, path)...)
 }
 
-func cIdentifier(id string, path *field.Path) field.ErrorList {
+func validateIdentifier(id string, path *field.Path) field.ErrorList {
 	switch {
 	case id == "":
 		return field.ErrorList{field.Invalid(path, id, "the name must not be empty")}
 	case len(id) > resourcev1.DeviceMaxIDLength:
 		return field.ErrorList{field.TooLong(path, id, resourcev1.DeviceMaxIDLength)}
-	case !identifier().MatchString(id):
-		return invalid(path, id, validation.IsCIdentifier(id))
+	case !identifierPattern().MatchString(id):
+		return invalidErrors(path, id, validation.IsCIdentifier(id))
 	}
 	return nil
 }
 
-// fullyQualified requires a qualified name with a domain.
-func fullyQualified(name resourcev1.FullyQualifiedName, path *field.Path) field.ErrorList {
-	errs := qualifiedName(resourcev1.QualifiedName(name), path)
+// validateFullyQualified requires a qualified name with a domain.
+func validateFullyQualified(name resourcev1.FullyQualifiedName, path *field.Path) field.ErrorList {
+	errs := validateQualifiedName(resourcev1.QualifiedName(name), path)
 	if name != "" && !strings.Contains(string(name), "/") {
 		errs = append(errs, field.Invalid(path, name, "must include a domain"))
 	}
 	return errs
 }
 
-// rawObject requires a JSON object of at most most bytes.
-func rawObject(raw []byte, most int, path *field.Path) field.ErrorList {
+// validateRawObject requires a JSON object of at most most bytes.
+func validateRawObject(raw []byte, most int, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var object map[string]json.RawMessage
 	switch {
@@ -115,13 +115,13 @@ var deviceEffects = []resourcev1.DeviceTaintEffect{
 func validateDeviceTaint(t *resourcev1.DeviceTaint, at *field.Path) field.ErrorList {
 	errs := metavalidation.ValidateLabelName(t.Key, at.Child("key"))
 	if t.Value != "" {
-		errs = append(errs, labelValue(t.Value, at.Child("value"))...)
+		errs = append(errs, validateLabelValue(t.Value, at.Child("value"))...)
 	}
-	return append(errs, supported(t.Effect, deviceEffects, at.Child("effect"))...)
+	return append(errs, requireSupported(t.Effect, deviceEffects, at.Child("effect"))...)
 }
 
 func validateDeviceTolerations(list []resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
-	errs := tooMany(len(list), resourcev1.DeviceTolerationsMaxLength, path)
+	errs := limitCount(len(list), resourcev1.DeviceTolerationsMaxLength, path)
 	for i, t := range list {
 		at := path.Index(i)
 		if t.Key != "" {
@@ -133,7 +133,7 @@ func validateDeviceTolerations(list []resourcev1.DeviceToleration, path *field.P
 				errs = append(errs, field.Invalid(at.Child("value"), t.Value, "must be empty for operator `Exists`"))
 			}
 		case resourcev1.DeviceTolerationOpEqual:
-			errs = append(errs, labelValue(t.Value, at.Child("value"))...)
+			errs = append(errs, validateLabelValue(t.Value, at.Child("value"))...)
 			if t.Key == "" {
 				errs = append(
 					errs,
@@ -143,7 +143,7 @@ func validateDeviceTolerations(list []resourcev1.DeviceToleration, path *field.P
 		default:
 			errs = append(
 				errs,
-				supported(
+				requireSupported(
 					t.Operator,
 					[]resourcev1.DeviceTolerationOperator{
 						resourcev1.DeviceTolerationOpEqual,
@@ -152,15 +152,15 @@ func validateDeviceTolerations(list []resourcev1.DeviceToleration, path *field.P
 					at.Child("operator"),
 				)...)
 		}
-		if t.Effect != "" && !oneOf(t.Effect, deviceEffects[:2]) {
+		if t.Effect != "" && !isOneOf(t.Effect, deviceEffects[:2]) {
 			errs = append(errs, notSupported(at.Child("effect"), t.Effect, deviceEffects[:2]))
 		}
 	}
 	return errs
 }
 
-// oneNodeTerm requires a node selector with exactly one term.
-func oneNodeTerm(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
+// requireOneNodeTerm requires a node selector with exactly one term.
+func requireOneNodeTerm(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
 	if len(s.NodeSelectorTerms) != 1 {
 		return field.ErrorList{
 			field.Invalid(
@@ -173,9 +173,9 @@ func oneNodeTerm(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
 	return validateNodeTerm(s.NodeSelectorTerms[0], path.Child("nodeSelectorTerms").Index(0))
 }
 
-// extendedResourceName returns the errors of an extended resource's name.
-func extendedResourceName(name string) []string {
-	if !extended(corev1.ResourceName(name)) || strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) {
+// extendedResourceNameErrors returns the errors of an extended resource's name.
+func extendedResourceNameErrors(name string) []string {
+	if !isExtended(corev1.ResourceName(name)) || strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) {
 		return []string{"must be a valid extended resource name"}
 	}
 	return validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix + name)

@@ -10,41 +10,41 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// disabled lists the fields of features that upstream's API server disables by default, and that nothing here
+// disabledFields lists the fields of features that upstream's API server disables by default, and that nothing here
 // implements or rejects. Each has its feature gate, and a function that returns a pointer to the field, or nil. Such a
 // field is dropped from writes, unless the stored object has it already.
-var disabled = []struct {
+var disabledFields = []struct {
 	gate  string
 	field func(obj runtime.Object) any
 }{
-	{"GenericWorkload", inPods(func(s *corev1.PodSpec) any { return &s.SchedulingGroup })},
-	{"EvictionRequestAPI", inPods(func(s *corev1.PodSpec) any { return &s.EvictionResponders })},
-	{"WorkloadWithJob", inJobs(func(s *batchv1.JobSpec) any { return &s.Scheduling })},
-	{"CrossNamespaceVolumeDataSource", in(func(c *corev1.PersistentVolumeClaim) any {
-		if d := c.Spec.DataSourceRef; d == nil || value(d.Namespace) == "" {
+	{"GenericWorkload", fieldInPods(func(s *corev1.PodSpec) any { return &s.SchedulingGroup })},
+	{"EvictionRequestAPI", fieldInPods(func(s *corev1.PodSpec) any { return &s.EvictionResponders })},
+	{"WorkloadWithJob", fieldInJobs(func(s *batchv1.JobSpec) any { return &s.Scheduling })},
+	{"CrossNamespaceVolumeDataSource", fieldIn(func(c *corev1.PersistentVolumeClaim) any {
+		if d := c.Spec.DataSourceRef; d == nil || valueOrZero(d.Namespace) == "" {
 			return nil
 		}
 		return &c.Spec.DataSourceRef // drop all of it: without the namespace it would refer to another object
 	})},
 	{
 		"InPlacePodVerticalScalingSchedulerPreemption",
-		in(func(n *corev1.Node) any { return &n.Spec.PodPreemptionPolicy }),
+		fieldIn(func(n *corev1.Node) any { return &n.Spec.PodPreemptionPolicy }),
 	},
-	{"CoordinatedLeaderElection", in(func(l *coordinationv1.Lease) any { return &l.Spec.Strategy })},
-	{"CoordinatedLeaderElection", in(func(l *coordinationv1.Lease) any { return &l.Spec.PreferredHolder })},
-	{"CSIVolumeHealth", in(func(p *corev1.Pod) any { return &p.Status.VolumeHealth })},
-	{"CSIVolumeHealth", in(func(c *corev1.PersistentVolumeClaim) any { return &c.Status.HealthStatus })},
-	{"CSIVolumeHealth", in(func(n *storagev1.CSINode) any { return &n.Status.StorageHealth })},
+	{"CoordinatedLeaderElection", fieldIn(func(l *coordinationv1.Lease) any { return &l.Spec.Strategy })},
+	{"CoordinatedLeaderElection", fieldIn(func(l *coordinationv1.Lease) any { return &l.Spec.PreferredHolder })},
+	{"CSIVolumeHealth", fieldIn(func(p *corev1.Pod) any { return &p.Status.VolumeHealth })},
+	{"CSIVolumeHealth", fieldIn(func(c *corev1.PersistentVolumeClaim) any { return &c.Status.HealthStatus })},
+	{"CSIVolumeHealth", fieldIn(func(n *storagev1.CSINode) any { return &n.Status.StorageHealth })},
 	{
 		"DRANodeAllocatableResources",
-		in(func(p *corev1.Pod) any { return &p.Status.NodeAllocatableResourceClaimStatuses }),
+		fieldIn(func(p *corev1.Pod) any { return &p.Status.NodeAllocatableResourceClaimStatuses }),
 	},
 }
 
-// DropDisabled clears the fields of disabled features in a write. old is the stored object, or nil for a new one. A
+// ClearDisabled clears the fields of disabled features in a write. old is the stored object, or nil for a new one. A
 // field that old has stays, so that objects with such a field can still be changed.
-func DropDisabled(obj, old runtime.Object) {
-	for _, feature := range disabled {
+func ClearDisabled(obj, old runtime.Object) {
+	for _, feature := range disabledFields {
 		field := feature.field(obj)
 		if field == nil || reflect.ValueOf(field).Elem().IsZero() {
 			continue
@@ -58,8 +58,8 @@ func DropDisabled(obj, old runtime.Object) {
 	}
 }
 
-// in adapts a function for one kind to any object.
-func in[T runtime.Object](field func(T) any) func(runtime.Object) any {
+// fieldIn adapts a function for one kind to any object.
+func fieldIn[T runtime.Object](field func(T) any) func(runtime.Object) any {
 	return func(obj runtime.Object) any {
 		if typed, ok := obj.(T); ok {
 			return field(typed)
@@ -68,8 +68,8 @@ func in[T runtime.Object](field func(T) any) func(runtime.Object) any {
 	}
 }
 
-// inJobs adapts a function for JobSpec to Jobs and CronJobs.
-func inJobs(field func(*batchv1.JobSpec) any) func(runtime.Object) any {
+// fieldInJobs adapts a function for JobSpec to Jobs and CronJobs.
+func fieldInJobs(field func(*batchv1.JobSpec) any) func(runtime.Object) any {
 	return func(obj runtime.Object) any {
 		switch o := obj.(type) {
 		case *batchv1.Job:
@@ -81,8 +81,8 @@ func inJobs(field func(*batchv1.JobSpec) any) func(runtime.Object) any {
 	}
 }
 
-// inPods adapts a function for PodSpec to pods and all kinds with a pod template.
-func inPods(field func(*corev1.PodSpec) any) func(runtime.Object) any {
+// fieldInPods adapts a function for PodSpec to pods and all kinds with a pod template.
+func fieldInPods(field func(*corev1.PodSpec) any) func(runtime.Object) any {
 	return func(obj runtime.Object) any {
 		if spec := podSpecOf(obj); spec != nil {
 			return field(spec)

@@ -9,7 +9,7 @@ import (
 )
 
 // An object that has a field of a disabled feature, from when the feature was enabled, keeps it and may change it.
-func TestADisabledFieldThatIsInUseStays(t *testing.T) {
+func TestDisabledFieldsInUseAreKept(t *testing.T) {
 	with := func(group string) *appsv1.Deployment {
 		d := &appsv1.Deployment{}
 		if group != "" {
@@ -25,9 +25,9 @@ func TestADisabledFieldThatIsInUseStays(t *testing.T) {
 	} {
 		obj := with("g")
 		if c.old == nil {
-			DropDisabled(obj, nil)
+			ClearDisabled(obj, nil)
 		} else {
-			DropDisabled(obj, c.old)
+			ClearDisabled(obj, c.old)
 		}
 		got := ""
 		if g := obj.Spec.Template.Spec.SchedulingGroup; g != nil {
@@ -43,7 +43,7 @@ func TestADisabledFieldThatIsInUseStays(t *testing.T) {
 			PreferredHolder: ptr("you"),
 		},
 	}
-	DropDisabled(
+	ClearDisabled(
 		lease,
 		&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: ptr(coordinationv1.OldestEmulationVersion)}},
 	)
@@ -54,15 +54,15 @@ func TestADisabledFieldThatIsInUseStays(t *testing.T) {
 		Spec: corev1.PersistentVolumeClaimSpec{DataSourceRef: &corev1.TypedObjectReference{Kind: "X", Name: "x"}},
 	}
 	claim := old.DeepCopy()
-	if DropDisabled(claim, nil); claim.Spec.DataSourceRef == nil {
+	if ClearDisabled(claim, nil); claim.Spec.DataSourceRef == nil {
 		t.Error("a source in the claim's own namespace is dropped")
 	}
 }
 
 // Every write of a pod checks all disabled fields.
-func TestDroppingDisabledFieldsCostsLittle(t *testing.T) {
+func TestClearingDisabledFieldsIsCheap(t *testing.T) {
 	pod, old := &corev1.Pod{}, &corev1.Pod{}
-	if n := testing.AllocsPerRun(100, func() { DropDisabled(pod, old) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { ClearDisabled(pod, old) }); n > 0 {
 		t.Errorf("%v allocations for each write of a pod", n)
 	}
 }

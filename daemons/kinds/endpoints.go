@@ -18,19 +18,19 @@ func endpoints() *Kind {
 		Deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 		Resource:   "endpoints", Singular: "endpoints", ShortNames: []string{"ep"}, CreateOnUpdate: true,
 		Namespaced: true, StorageKey: "services/endpoints", HasGeneration: false,
-		New: made[corev1.Endpoints](), NewList: made[corev1.EndpointsList](),
-		Default: does(func(e *corev1.Endpoints) {
+		New: newOf[corev1.Endpoints](), NewList: newOf[corev1.EndpointsList](),
+		Default: adapt(func(e *corev1.Endpoints) {
 			for i := range e.Subsets {
 				for j := range e.Subsets[i].Ports {
 					setEmpty(&e.Subsets[i].Ports[j].Protocol, corev1.ProtocolTCP)
 				}
 			}
 		}),
-		Warnings:       warns(endpointsWarnings),
-		Validate:       checks(func(e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) }),
-		ValidateUpdate: compares(validateEndpoints),
-		Columns:        columns("Endpoints", "Age"),
-		Row: row(func(e *corev1.Endpoints) []any {
+		Warnings:       adaptWarnings(endpointsWarnings),
+		Validate:       adaptValidate(func(e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) }),
+		ValidateUpdate: adaptValidateUpdate(validateEndpoints),
+		Columns:        newColumns("Endpoints", "Age"),
+		Row: adaptRow(func(e *corev1.Endpoints) []any {
 			return []any{endpointAddresses(e), age(e.CreationTimestamp)}
 		}),
 	}
@@ -53,7 +53,7 @@ func endpointAddresses(e *corev1.Endpoints) string {
 			}
 		}
 	}
-	text := more(list, most)
+	text := joinLimited(list, most)
 	if count > most {
 		text += fmt.Sprintf(" + %d more...", count-most)
 	}
@@ -64,18 +64,18 @@ func endpointSlices() *Kind {
 	return &Kind{
 		GVK:      discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
 		Resource: "endpointslices", Singular: "endpointslice", Namespaced: true, HasGeneration: true,
-		New: made[discoveryv1.EndpointSlice](), NewList: made[discoveryv1.EndpointSliceList](),
-		Default: does(func(s *discoveryv1.EndpointSlice) {
+		New: newOf[discoveryv1.EndpointSlice](), NewList: newOf[discoveryv1.EndpointSliceList](),
+		Default: adapt(func(s *discoveryv1.EndpointSlice) {
 			for i := range s.Ports {
 				setDefault(&s.Ports[i].Name, "")
 				setDefault(&s.Ports[i].Protocol, corev1.ProtocolTCP)
 			}
 		}),
-		Warnings:       warns(endpointSliceWarnings),
-		Validate:       checks(validateEndpointSlice),
-		ValidateUpdate: compares(validateEndpointSliceUpdate),
-		Columns:        columns("AddressType", "Ports", "Endpoints", "Age"),
-		Row:            row(endpointSliceRow),
+		Warnings:       adaptWarnings(endpointSliceWarnings),
+		Validate:       adaptValidate(validateEndpointSlice),
+		ValidateUpdate: adaptValidateUpdate(validateEndpointSliceUpdate),
+		Columns:        newColumns("AddressType", "Ports", "Endpoints", "Age"),
+		Row:            adaptRow(endpointSliceRow),
 	}
 }
 
@@ -89,7 +89,7 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 	path := field.NewPath("addressType")
 	if s.AddressType == "" {
 		errs = append(errs, field.Required(path, ""))
-	} else if !oneOf(s.AddressType, types) {
+	} else if !isOneOf(s.AddressType, types) {
 		errs = append(errs, notSupported(path, s.AddressType, types))
 	}
 	if len(s.Endpoints) > 1000 {
@@ -113,14 +113,14 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 			case ip == nil || (ip.To4() != nil) != (s.AddressType == discoveryv1.AddressTypeIPv4):
 				errs = append(errs, field.Invalid(at.Index(j), a, "must be an "+string(s.AddressType)+" address"))
 			default:
-				errs = append(errs, endpointIP(a, at.Index(j))...)
+				errs = append(errs, validateEndpointIP(a, at.Index(j))...)
 			}
 		}
 	}
 	seen := map[string]bool{}
 	for i, p := range s.Ports {
 		at := field.NewPath("ports").Index(i)
-		if name := value(p.Name); seen[name] {
+		if name := valueOrZero(p.Name); seen[name] {
 			errs = append(errs, field.Duplicate(at.Child("name"), name))
 		} else {
 			seen[name] = true
@@ -130,11 +130,11 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 				}
 			}
 		}
-		errs = append(errs, protocol(value(p.Protocol), at.Child("protocol"))...)
+		errs = append(errs, validateProtocol(valueOrZero(p.Protocol), at.Child("protocol"))...)
 		if p.AppProtocol != nil {
 			errs = append(
 				errs,
-				invalid(at.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
+				invalidErrors(at.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
 		}
 	}
 	return errs
@@ -145,10 +145,10 @@ func validateEndpoint(e *discoveryv1.Endpoint, path *field.Path) field.ErrorList
 	const most = 8 // maximum number of hints
 	var errs field.ErrorList
 	if e.NodeName != nil {
-		errs = append(errs, dns1123Subdomain(*e.NodeName, path.Child("nodeName"))...)
+		errs = append(errs, validateDNSSubdomain(*e.NodeName, path.Child("nodeName"))...)
 	}
 	if e.Hostname != nil {
-		errs = append(errs, dns1123Label(*e.Hostname, path.Child("hostname"))...)
+		errs = append(errs, validateDNSLabel(*e.Hostname, path.Child("hostname"))...)
 	}
 	if n := len(e.DeprecatedTopology); n > 16 {
 		errs = append(errs, field.TooMany(path.Child("deprecatedTopology"), n, 16))
@@ -161,14 +161,14 @@ func validateEndpoint(e *discoveryv1.Endpoint, path *field.Path) field.ErrorList
 		if len(names) > most {
 			errs = append(errs, field.TooMany(path, len(names), most))
 		}
-		again := repeated(names)
+		again := markRepeats(names)
 		for i, name := range names {
 			at := path.Index(i).Child("name")
 			if again[i] {
 				errs = append(errs, field.Duplicate(at, name))
 			}
-			errs = append(errs, labelValue(name, at)...)
-			errs = append(errs, required(name, at, "")...)
+			errs = append(errs, validateLabelValue(name, at)...)
+			errs = append(errs, requireValue(name, at, "")...)
 		}
 	}
 	var zones, nodes []string
@@ -185,7 +185,7 @@ func validateEndpoint(e *discoveryv1.Endpoint, path *field.Path) field.ErrorList
 
 func validateEndpointSliceUpdate(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	errs := validateEndpointSlice(s)
-	return append(errs, immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
+	return append(errs, requireImmutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 }
 
 func endpointSliceRow(s *discoveryv1.EndpointSlice) []any {
@@ -200,14 +200,14 @@ func endpointSliceRow(s *discoveryv1.EndpointSlice) []any {
 				list = append(list, "*")
 			}
 		}
-		ports = more(list, 3)
+		ports = joinLimited(list, 3)
 	}
 	for _, e := range s.Endpoints {
 		addresses = append(addresses, e.Addresses...)
 	}
 	endpoints := "<unset>"
 	if len(addresses) > 0 {
-		endpoints = more(addresses, 3)
+		endpoints = joinLimited(addresses, 3)
 	}
 	return []any{string(s.AddressType), ports, endpoints, age(s.CreationTimestamp)}
 }

@@ -33,14 +33,15 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 			case p.Name == "" && len(s.Ports) > 1:
 				errs = append(errs, field.Required(where.Child("name"), ""))
 			case p.Name != "":
-				errs = append(errs, dns1123Label(p.Name, where.Child("name"))...)
+				errs = append(errs, validateDNSLabel(p.Name, where.Child("name"))...)
 			}
-			errs = append(errs, portNumber(int(p.Port), where.Child("port"))...)
-			errs = append(errs, protocol(p.Protocol, where.Child("protocol"))...)
+			errs = append(errs, validatePortNumber(int(p.Port), where.Child("port"))...)
+			errs = append(errs, validateProtocol(p.Protocol, where.Child("protocol"))...)
 			if p.AppProtocol != nil {
 				errs = append(
 					errs,
-					invalid(where.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
+					invalidErrors(where.Child("appProtocol"), *p.AppProtocol,
+						validation.IsQualifiedName(*p.AppProtocol))...)
 			}
 		}
 	}
@@ -48,19 +49,19 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 }
 
 func validateEndpointAddress(a corev1.EndpointAddress, before []string, at *field.Path) field.ErrorList {
-	errs := endpointIP(a.IP, at.Child("ip"), before...)
+	errs := validateEndpointIP(a.IP, at.Child("ip"), before...)
 	if a.Hostname != "" {
-		errs = append(errs, dns1123Label(a.Hostname, at.Child("hostname"))...)
+		errs = append(errs, validateDNSLabel(a.Hostname, at.Child("hostname"))...)
 	}
 	if a.NodeName != nil {
-		errs = append(errs, dns1123Subdomain(*a.NodeName, at.Child("nodeName"))...)
+		errs = append(errs, validateDNSSubdomain(*a.NodeName, at.Child("nodeName"))...)
 	}
 	return errs
 }
 
-// endpointIP rejects addresses to which traffic must not be sent: loopback and link-local ones.
-func endpointIP(text string, at *field.Path, before ...string) field.ErrorList {
-	errs := ipAddress(text, at, before...)
+// validateEndpointIP rejects addresses to which traffic must not be sent: loopback and link-local ones.
+func validateEndpointIP(text string, at *field.Path, before ...string) field.ErrorList {
+	errs := validateIPAddress(text, at, before...)
 	ip, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text))
 	if !ok || len(errs) > 0 || slices.Contains(before, text) {
 		return errs

@@ -16,7 +16,7 @@ func validateEnv(c *corev1.Container, at *field.Path) field.ErrorList {
 		if e.Name == "" {
 			errs = append(errs, field.Required(where.Child("name"), ""))
 		} else {
-			errs = append(errs, invalid(where.Child("name"), e.Name, validation.IsRelaxedEnvVarName(e.Name))...)
+			errs = append(errs, invalidErrors(where.Child("name"), e.Name, validation.IsRelaxedEnvVarName(e.Name))...)
 		}
 		if e.ValueFrom != nil {
 			errs = append(errs, validateEnvSource(e, where.Child("valueFrom"))...)
@@ -25,7 +25,8 @@ func validateEnv(c *corev1.Container, at *field.Path) field.ErrorList {
 	for i, e := range c.EnvFrom {
 		where := at.Child("envFrom").Index(i)
 		if e.Prefix != "" {
-			errs = append(errs, invalid(where.Child("prefix"), e.Prefix, validation.IsRelaxedEnvVarName(e.Prefix))...)
+			errs = append(errs,
+				invalidErrors(where.Child("prefix"), e.Prefix, validation.IsRelaxedEnvVarName(e.Prefix))...)
 		}
 		switch {
 		case e.ConfigMapRef != nil && e.SecretRef != nil:
@@ -59,7 +60,7 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 		} else if !single && !slices.Contains(downwardFields, f.FieldPath) {
 			errs = append(errs, notSupported(at.Child("fieldRef", "fieldPath"), f.FieldPath, downwardFields))
 		}
-		errs = append(errs, podVersion(f, at.Child("fieldRef"))...)
+		errs = append(errs, validateFieldVersion(f, at.Child("fieldRef"))...)
 	}
 	if r := e.ValueFrom.ResourceFieldRef; r != nil {
 		sources++
@@ -73,7 +74,7 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 		if k == "" {
 			errs = append(errs, field.Required(at.Child(which, "key"), ""))
 		} else {
-			errs = append(errs, invalid(at.Child(which, "key"), k, validation.IsConfigMapKey(k))...)
+			errs = append(errs, invalidErrors(at.Child(which, "key"), k, validation.IsConfigMapKey(k))...)
 		}
 	}
 	if r := e.ValueFrom.ConfigMapKeyRef; r != nil {
@@ -85,12 +86,12 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 	if f := e.ValueFrom.FileKeyRef; f != nil {
 		sources++
 		where := at.Child("fileKeyRef")
-		errs = append(errs, required(f.Key, where.Child("key"), "")...)
-		errs = append(errs, required(f.VolumeName, where.Child("volumeName"), "")...)
+		errs = append(errs, requireValue(f.Key, where.Child("key"), "")...)
+		errs = append(errs, requireValue(f.VolumeName, where.Child("volumeName"), "")...)
 		if f.Path == "" {
 			errs = append(errs, field.Required(where.Child("path"), ""))
 		} else {
-			errs = append(errs, descending(f.Path, where.Child("path"))...)
+			errs = append(errs, validateDescendingPath(f.Path, where.Child("path"))...)
 		}
 	}
 	switch {
@@ -111,8 +112,8 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// podVersion requires v1, the only version whose fields can be named.
-func podVersion(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
+// validateFieldVersion requires v1, the only version whose fields can be named.
+func validateFieldVersion(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
 	if f.APIVersion != "v1" {
 		return field.ErrorList{
 			field.Invalid(

@@ -36,9 +36,9 @@ func ValidateEphemeralContainers(obj, old runtime.Object) field.ErrorList {
 	return errs
 }
 
-// onlyLooksOn rejects fields that ephemeral containers cannot have: they are not restarted, get no requests, and have
-// no reserved resources.
-func onlyLooksOn(c *corev1.EphemeralContainer, spec *corev1.PodSpec, at *field.Path) field.ErrorList {
+// rejectEphemeralFields rejects fields that ephemeral containers cannot have: they are not restarted, get no requests,
+// and have no reserved resources.
+func rejectEphemeralFields(c *corev1.EphemeralContainer, spec *corev1.PodSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	const text = "cannot be set for an Ephemeral Container"
 	for _, f := range []struct {

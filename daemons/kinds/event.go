@@ -15,17 +15,17 @@ func events() *Kind {
 		GVK:      corev1.SchemeGroupVersion.WithKind("Event"),
 		Resource: "events", Singular: "event", ShortNames: []string{"ev"}, Namespaced: true, CreateOnUpdate: true,
 		Dependents: NoDependents,
-		New:        made[corev1.Event](), NewList: made[corev1.EventList](),
+		New:        newOf[corev1.Event](), NewList: newOf[corev1.EventList](),
 		Aliases: []Alias{{
 			GVK: eventsv1.SchemeGroupVersion.WithKind("Event"),
-			New: made[eventsv1.Event](), NewList: made[eventsv1.EventList](),
+			New: newOf[eventsv1.Event](), NewList: newOf[eventsv1.EventList](),
 			FromHub: func(o runtime.Object) (runtime.Object, error) { return newEvent(o.(*corev1.Event)), nil },
 			ToHub:   func(o runtime.Object) (runtime.Object, error) { return coreEvent(o.(*eventsv1.Event)), nil },
 			Checks:  checkEvent,
 		}},
-		Validate: checks(validateEvent),
-		Fields:   selectable(eventFields),
-		Columns: columns(
+		Validate: adaptValidate(validateEvent),
+		Fields:   adaptFields(eventFields),
+		Columns: newColumns(
 			"Last Seen",
 			"Type",
 			"Reason",
@@ -37,7 +37,7 @@ func events() *Kind {
 			"Count:integer*",
 			"Name*",
 		),
-		Row: row(eventRow), WholeRow: true,
+		Row: adaptRow(eventRow), RowHasName: true,
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 
 // Maximum lengths of an event's fields in bytes.
 const (
-	longestEventWord = 128
-	longestEventNote = 1024
+	maxEventWord = 128
+	maxEventNote = 1024
 )
 
 // validateEvent requires an event to be in the namespace of its object, or in default for a cluster-scoped object. An
@@ -29,31 +29,31 @@ func validateEvent(e *corev1.Event) field.ErrorList {
 	if e.EventTime.IsZero() {
 		return errs
 	}
-	return append(errs, eventWords(e, "reportingComponent", "message")...)
+	return append(errs, validateEventWords(e, "reportingComponent", "message")...)
 }
 
-// eventWords requires the fields of new-style events, under the names that the version uses.
-func eventWords(e *corev1.Event, controller, note string) field.ErrorList {
-	errs := eventWord(e.ReportingInstance, field.NewPath("reportingInstance"))
-	errs = append(errs, eventWord(e.Action, field.NewPath("action"))...)
-	errs = append(errs, eventWord(e.Reason, field.NewPath("reason"))...)
+// validateEventWords requires the fields of new-style events, under the names that the version uses.
+func validateEventWords(e *corev1.Event, controller, note string) field.ErrorList {
+	errs := validateEventWord(e.ReportingInstance, field.NewPath("reportingInstance"))
+	errs = append(errs, validateEventWord(e.Action, field.NewPath("action"))...)
+	errs = append(errs, validateEventWord(e.Reason, field.NewPath("reason"))...)
 	if e.ReportingController == "" {
 		errs = append(errs, field.Required(field.NewPath(controller), ""))
 	} else {
-		errs = append(errs, invalid(field.NewPath(controller), e.ReportingController,
+		errs = append(errs, invalidErrors(field.NewPath(controller), e.ReportingController,
 			validation.IsQualifiedName(e.ReportingController))...)
 	}
-	if len(e.Message) > longestEventNote {
+	if len(e.Message) > maxEventNote {
 		errs = append(errs, field.Invalid(field.NewPath(note), "", "can have at most 1024 characters"))
 	}
 	return errs
 }
 
-func eventWord(word string, path *field.Path) field.ErrorList {
+func validateEventWord(word string, path *field.Path) field.ErrorList {
 	switch {
 	case word == "":
 		return field.ErrorList{field.Required(path, "")}
-	case len(word) > longestEventWord:
+	case len(word) > maxEventWord:
 		return field.ErrorList{field.Invalid(path, "", "can have at most 128 characters")}
 	}
 	return nil
@@ -82,7 +82,7 @@ func checkEvent(obj, before runtime.Object) field.ErrorList {
 		{"related", e.Related, old.Related}, {"reportingController", e.ReportingController, old.ReportingController},
 		{"reportingInstance", e.ReportingInstance, old.ReportingInstance},
 	} {
-		errs = append(errs, immutable(f.is, f.was, field.NewPath(f.name))...)
+		errs = append(errs, requireImmutable(f.is, f.was, field.NewPath(f.name))...)
 	}
 	return append(errs, validateSeries(e.Series)...)
 }
@@ -102,7 +102,7 @@ func checkNewEvent(e *corev1.Event) field.ErrorList {
 	if e.EventTime.IsZero() {
 		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
 	}
-	errs = append(errs, eventWords(e, "reportingController", "note")...)
+	errs = append(errs, validateEventWords(e, "reportingController", "note")...)
 	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
 		errs = append(
 			errs,

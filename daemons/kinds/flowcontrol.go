@@ -10,20 +10,20 @@ func flowSchemas() *Kind {
 	return &Kind{
 		GVK:      flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"),
 		Resource: "flowschemas", Singular: "flowschema", HasGeneration: true,
-		New: made[flowcontrolv1.FlowSchema](), NewList: made[flowcontrolv1.FlowSchemaList](),
-		Default:       does(func(s *flowcontrolv1.FlowSchema) { setEmpty(&s.Spec.MatchingPrecedence, 1000) }),
-		PrepareCreate: does(func(s *flowcontrolv1.FlowSchema) { s.Status = flowcontrolv1.FlowSchemaStatus{} }),
-		PrepareUpdate: updates(func(s, old *flowcontrolv1.FlowSchema) { s.Status = old.Status }),
-		Validate:      checks(validateFlowSchema),
-		Columns: columns(
+		New: newOf[flowcontrolv1.FlowSchema](), NewList: newOf[flowcontrolv1.FlowSchemaList](),
+		Default:       adapt(func(s *flowcontrolv1.FlowSchema) { setEmpty(&s.Spec.MatchingPrecedence, 1000) }),
+		PrepareCreate: adapt(func(s *flowcontrolv1.FlowSchema) { s.Status = flowcontrolv1.FlowSchemaStatus{} }),
+		PrepareUpdate: adaptUpdate(func(s, old *flowcontrolv1.FlowSchema) { s.Status = old.Status }),
+		Validate:      adaptValidate(validateFlowSchema),
+		Columns: newColumns(
 			"PriorityLevel",
 			"MatchingPrecedence:integer",
 			"DistinguisherMethod",
 			"Age",
 			"MissingPL",
 		),
-		Row: row(func(s *flowcontrolv1.FlowSchema) []any {
-			method, missing := none, "?"
+		Row: adaptRow(func(s *flowcontrolv1.FlowSchema) []any {
+			method, missing := noneText, "?"
 			if s.Spec.DistinguisherMethod != nil {
 				method = string(s.Spec.DistinguisherMethod.Type)
 			}
@@ -40,10 +40,10 @@ func flowSchemas() *Kind {
 				missing,
 			}
 		}),
-		Status: status(
+		Status: newStatus(
 			func(to, from *flowcontrolv1.FlowSchema) { to.Status = *from.Status.DeepCopy() },
 			validateFlowSchemaStatus,
-		).keeping(),
+		).withKeptMeta(),
 	}
 }
 
@@ -51,24 +51,24 @@ func priorityLevelConfigurations() *Kind {
 	return &Kind{
 		GVK:      flowcontrolv1.SchemeGroupVersion.WithKind("PriorityLevelConfiguration"),
 		Resource: "prioritylevelconfigurations", Singular: "prioritylevelconfiguration", HasGeneration: true,
-		New:     made[flowcontrolv1.PriorityLevelConfiguration](),
-		NewList: made[flowcontrolv1.PriorityLevelConfigurationList](),
-		Default: does(defaultPriorityLevel),
-		PrepareCreate: does(func(p *flowcontrolv1.PriorityLevelConfiguration) {
+		New:     newOf[flowcontrolv1.PriorityLevelConfiguration](),
+		NewList: newOf[flowcontrolv1.PriorityLevelConfigurationList](),
+		Default: adapt(defaultPriorityLevel),
+		PrepareCreate: adapt(func(p *flowcontrolv1.PriorityLevelConfiguration) {
 			p.Status = flowcontrolv1.PriorityLevelConfigurationStatus{}
 		}),
-		PrepareUpdate: updates(func(p, old *flowcontrolv1.PriorityLevelConfiguration) { p.Status = old.Status }),
-		Validate:      checks(validatePriorityLevel),
-		Columns:       columns("Type", "NominalConcurrencyShares", "Queues", "HandSize", "QueueLengthLimit", "Age"),
-		Row: row(func(p *flowcontrolv1.PriorityLevelConfiguration) []any {
-			shares, queues, hand, length := any(none), any(none), any(none), any(none)
+		PrepareUpdate: adaptUpdate(func(p, old *flowcontrolv1.PriorityLevelConfiguration) { p.Status = old.Status }),
+		Validate:      adaptValidate(validatePriorityLevel),
+		Columns:       newColumns("Type", "NominalConcurrencyShares", "Queues", "HandSize", "QueueLengthLimit", "Age"),
+		Row: adaptRow(func(p *flowcontrolv1.PriorityLevelConfiguration) []any {
+			shares, queues, hand, length := any(noneText), any(noneText), any(noneText), any(noneText)
 			if l := p.Spec.Limited; l != nil {
-				shares = value(l.NominalConcurrencyShares)
+				shares = valueOrZero(l.NominalConcurrencyShares)
 				if q := l.LimitResponse.Queuing; q != nil {
 					queues, hand, length = q.Queues, q.HandSize, q.QueueLengthLimit
 				}
 			} else if e := p.Spec.Exempt; e != nil {
-				shares = value(e.NominalConcurrencyShares)
+				shares = valueOrZero(e.NominalConcurrencyShares)
 			}
 			return []any{
 				string(p.Spec.Type),
@@ -79,10 +79,10 @@ func priorityLevelConfigurations() *Kind {
 				age(p.CreationTimestamp),
 			}
 		}),
-		Status: status(
+		Status: newStatus(
 			func(to, from *flowcontrolv1.PriorityLevelConfiguration) { to.Status = *from.Status.DeepCopy() },
 			validatePriorityLevelStatus,
-		).keeping(),
+		).withKeptMeta(),
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 )
 
-func TestMandatoryFlowControlStaysAsItIs(t *testing.T) {
+func TestMandatoryFlowControlIsImmutable(t *testing.T) {
 	for _, want := range bootstrap.MandatoryFlowSchemas {
 		s := want.DeepCopy()
 		if errs := validateFlowSchema(s); len(errs) > 0 {
@@ -45,7 +45,7 @@ func TestMandatoryFlowControlStaysAsItIs(t *testing.T) {
 	}
 }
 
-func TestFlowRulesAreCheckedInFull(t *testing.T) {
+func TestFlowRulesAreValidated(t *testing.T) {
 	for want, rule := range map[string]flowcontrolv1.PolicyRulesWithSubjects{
 		`resourceRules[0].verbs: Invalid value: ["*","get"]: if '*' is present, must not specify other verbs`: {ResourceRules: []flowcontrolv1.ResourcePolicyRule{
 			{Verbs: []string{"*", "get"}, APIGroups: []string{"*"}, Resources: []string{"*"}, ClusterScope: true}}},

@@ -39,7 +39,7 @@ func validateFlowSchema(s *flowcontrolv1.FlowSchema) field.ErrorList {
 	if m := s.Spec.DistinguisherMethod; m != nil {
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				m.Type,
 				[]flowcontrolv1.FlowDistinguisherMethodType{
 					flowcontrolv1.FlowDistinguisherMethodByNamespaceType,
@@ -54,7 +54,7 @@ func validateFlowSchema(s *flowcontrolv1.FlowSchema) field.ErrorList {
 			field.Required(path.Child("priorityLevelConfiguration", "name"), "must reference a priority level"),
 		)
 	} else {
-		errs = append(errs, dns1123Subdomain(name, path.Child("priorityLevelConfiguration", "name"))...)
+		errs = append(errs, validateDNSSubdomain(name, path.Child("priorityLevelConfiguration", "name"))...)
 	}
 	for i, r := range s.Spec.Rules {
 		errs = append(errs, validateFlowRule(&r, path.Child("rules").Index(i))...)
@@ -89,7 +89,7 @@ func validateFlowRule(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path
 		errs = append(errs, validateFlowVerbs(res.Verbs, at.Child("verbs"))...)
 		errs = append(
 			errs,
-			wildcardAlone(
+			requireWildcardAlone(
 				res.APIGroups,
 				at.Child("apiGroups"),
 				"resource rules must supply at least one api group",
@@ -97,7 +97,7 @@ func validateFlowRule(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path
 			)...)
 		errs = append(
 			errs,
-			wildcardAlone(
+			requireWildcardAlone(
 				res.Resources,
 				at.Child("resources"),
 				"resource rules must supply at least one resource",
@@ -109,7 +109,7 @@ func validateFlowRule(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path
 		case len(res.Namespaces) == 0 || slices.Contains(res.Namespaces, "*"):
 			errs = append(
 				errs,
-				wildcardAlone(
+				requireWildcardAlone(
 					res.Namespaces,
 					at,
 					"resource rules that are not cluster scoped must supply at least one namespace",
@@ -117,7 +117,7 @@ func validateFlowRule(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path
 				)...)
 		default:
 			for j, ns := range res.Namespaces {
-				for _, err := range dns1123Label(ns, at.Index(j)) {
+				for _, err := range validateDNSLabel(ns, at.Index(j)) {
 					err.Detail = "each member of this list must be '*' or a DNS-1123 label; " + err.Detail
 					errs = append(errs, err)
 				}
@@ -130,14 +130,14 @@ func validateFlowRule(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path
 		at = at.Child("nonResourceURLs")
 		errs = append(
 			errs,
-			wildcardAlone(
+			requireWildcardAlone(
 				n.NonResourceURLs,
 				at,
 				"nonResourceURLs must contain at least one value",
 				"non-resource URLs",
 			)...)
 		for j, url := range n.NonResourceURLs {
-			if text := wrongPath(url); text != "" && !slices.Contains(n.NonResourceURLs, "*") {
+			if text := pathProblem(url); text != "" && !slices.Contains(n.NonResourceURLs, "*") {
 				errs = append(errs, field.Invalid(at.Index(j), url, text))
 			}
 		}
@@ -145,8 +145,8 @@ func validateFlowRule(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path
 	return errs
 }
 
-// wrongPath returns why a non-resource path is invalid, or "".
-func wrongPath(path string) string {
+// pathProblem returns why a non-resource path is invalid, or "".
+func pathProblem(path string) string {
 	switch {
 	case path == "":
 		return "must not be empty"
@@ -222,16 +222,16 @@ func validateFlowSubject(s *flowcontrolv1.Subject, path *field.Path) field.Error
 var flowVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
 
 func validateFlowVerbs(verbs []string, path *field.Path) field.ErrorList {
-	errs := wildcardAlone(verbs, path, "verbs must contain at least one value", "verbs")
-	unknown := func(verb string) bool { return !oneOf(verb, flowVerbs) }
+	errs := requireWildcardAlone(verbs, path, "verbs must contain at least one value", "verbs")
+	unknown := func(verb string) bool { return !isOneOf(verb, flowVerbs) }
 	if !slices.Contains(verbs, "*") && slices.ContainsFunc(verbs, unknown) {
 		errs = append(errs, notSupported(path, verbs, flowVerbs))
 	}
 	return errs
 }
 
-// wildcardAlone requires a list that is not empty and in which * is the only element, if present.
-func wildcardAlone(list []string, path *field.Path, missing, others string) field.ErrorList {
+// requireWildcardAlone requires a list that is not empty and in which * is the only element, if present.
+func requireWildcardAlone(list []string, path *field.Path, missing, others string) field.ErrorList {
 	switch {
 	case len(list) == 0:
 		return field.ErrorList{field.Required(path, missing)}

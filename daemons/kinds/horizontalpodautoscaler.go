@@ -15,16 +15,16 @@ func horizontalPodAutoscalers() *Kind {
 		Resource: "horizontalpodautoscalers", Singular: "horizontalpodautoscaler", ShortNames: []string{"hpa"},
 		Categories: []string{"all"},
 		Namespaced: true,
-		New:        made[autoscalingv2.HorizontalPodAutoscaler](),
-		NewList:    made[autoscalingv2.HorizontalPodAutoscalerList](),
+		New:        newOf[autoscalingv2.HorizontalPodAutoscaler](),
+		NewList:    newOf[autoscalingv2.HorizontalPodAutoscalerList](),
 		Aliases: []Alias{{
 			GVK:     autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
-			New:     made[autoscalingv1.HorizontalPodAutoscaler](),
-			NewList: made[autoscalingv1.HorizontalPodAutoscalerList](),
+			New:     newOf[autoscalingv1.HorizontalPodAutoscaler](),
+			NewList: newOf[autoscalingv1.HorizontalPodAutoscalerList](),
 			FromHub: autoscalerV1, ToHub: autoscalerV2,
 		}},
-		Default: does(func(a *autoscalingv2.HorizontalPodAutoscaler) {
-			withoutTravelling(&a.ObjectMeta)
+		Default: adapt(func(a *autoscalingv2.HorizontalPodAutoscaler) {
+			dropV2Annotations(&a.ObjectMeta)
 			setDefault(&a.Spec.MinReplicas, 1)
 			if len(a.Spec.Metrics) == 0 {
 				a.Spec.Metrics = []autoscalingv2.MetricSpec{cpuMetric(80)}
@@ -33,13 +33,13 @@ func horizontalPodAutoscalers() *Kind {
 				defaultBehavior(a.Spec.Behavior)
 			}
 		}),
-		PrepareCreate: does(func(a *autoscalingv2.HorizontalPodAutoscaler) {
+		PrepareCreate: adapt(func(a *autoscalingv2.HorizontalPodAutoscaler) {
 			a.Status = autoscalingv2.HorizontalPodAutoscalerStatus{}
 		}),
-		PrepareUpdate: updates(func(a, old *autoscalingv2.HorizontalPodAutoscaler) { a.Status = old.Status }),
-		Validate:      checks(validateAutoscaler),
-		Columns:       columns("Reference", "Targets", "MinPods", "MaxPods", "Replicas:integer", "Age"),
-		Row: row(func(a *autoscalingv2.HorizontalPodAutoscaler) []any {
+		PrepareUpdate: adaptUpdate(func(a, old *autoscalingv2.HorizontalPodAutoscaler) { a.Status = old.Status }),
+		Validate:      adaptValidate(validateAutoscaler),
+		Columns:       newColumns("Reference", "Targets", "MinPods", "MaxPods", "Replicas:integer", "Age"),
+		Row: adaptRow(func(a *autoscalingv2.HorizontalPodAutoscaler) []any {
 			least := "<unset>"
 			if a.Spec.MinReplicas != nil {
 				least = itoa(*a.Spec.MinReplicas)
@@ -54,7 +54,7 @@ func horizontalPodAutoscalers() *Kind {
 				age(a.CreationTimestamp),
 			}
 		}),
-		Status: status(
+		Status: newStatus(
 			func(to, from *autoscalingv2.HorizontalPodAutoscaler) { to.Status = *from.Status.DeepCopy() },
 			validateAutoscalerStatus,
 		),

@@ -22,8 +22,8 @@ const (
 	conditionsAnnotation     = "autoscaling.alpha.kubernetes.io/conditions"
 )
 
-// withoutTravelling removes these annotations.
-func withoutTravelling(m *metav1.ObjectMeta) {
+// dropV2Annotations removes these annotations.
+func dropV2Annotations(m *metav1.ObjectMeta) {
 	for _, key := range []string{metricsAnnotation, behaviorAnnotation, currentMetricsAnnotation,
 		conditionsAnnotation} {
 		delete(m.Annotations, key)
@@ -33,7 +33,7 @@ func withoutTravelling(m *metav1.ObjectMeta) {
 func autoscalerV1(o runtime.Object) (runtime.Object, error) {
 	a := o.(*autoscalingv2.HorizontalPodAutoscaler)
 	out := &autoscalingv1.HorizontalPodAutoscaler{ObjectMeta: *a.ObjectMeta.DeepCopy()}
-	withoutTravelling(&out.ObjectMeta)
+	dropV2Annotations(&out.ObjectMeta)
 	out.Spec = autoscalingv1.HorizontalPodAutoscalerSpec{
 		ScaleTargetRef: autoscalingv1.CrossVersionObjectReference(a.Spec.ScaleTargetRef),
 		MinReplicas:    a.Spec.MinReplicas, MaxReplicas: a.Spec.MaxReplicas,
@@ -76,7 +76,7 @@ func autoscalerV1(o runtime.Object) (runtime.Object, error) {
 		what any
 	}{
 		{metricsAnnotation, len(rest) > 0, rest},
-		{behaviorAnnotation, a.Spec.Behavior != nil, travellingBehavior(a.Spec.Behavior)},
+		{behaviorAnnotation, a.Spec.Behavior != nil, encodeBehavior(a.Spec.Behavior)},
 		{currentMetricsAnnotation, len(current) > 0, current},
 		{conditionsAnnotation, len(conditions) > 0, conditions},
 	} {
@@ -99,7 +99,7 @@ func autoscalerV1(o runtime.Object) (runtime.Object, error) {
 func autoscalerV2(o runtime.Object) (runtime.Object, error) {
 	a := o.(*autoscalingv1.HorizontalPodAutoscaler)
 	out := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: *a.ObjectMeta.DeepCopy()}
-	withoutTravelling(&out.ObjectMeta)
+	dropV2Annotations(&out.ObjectMeta)
 	out.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{
 		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference(a.Spec.ScaleTargetRef),
 		MinReplicas:    a.Spec.MinReplicas, MaxReplicas: a.Spec.MaxReplicas,
@@ -107,10 +107,10 @@ func autoscalerV2(o runtime.Object) (runtime.Object, error) {
 	if p := a.Spec.TargetCPUUtilizationPercentage; p != nil {
 		out.Spec.Metrics = append(out.Spec.Metrics, cpuMetric(*p)) // it is usually the first metric, and stays so
 	}
-	for _, m := range travelled[[]autoscalingv1.MetricSpec](a, metricsAnnotation) {
+	for _, m := range parseV2Annotation[[]autoscalingv1.MetricSpec](a, metricsAnnotation) {
 		out.Spec.Metrics = append(out.Spec.Metrics, metricV2(m))
 	}
-	out.Spec.Behavior = travelled[*autoscalingv2.HorizontalPodAutoscalerBehavior](a, behaviorAnnotation)
+	out.Spec.Behavior = parseV2Annotation[*autoscalingv2.HorizontalPodAutoscalerBehavior](a, behaviorAnnotation)
 	s := a.Status
 	out.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
 		ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime, CurrentReplicas: s.CurrentReplicas,
@@ -123,13 +123,13 @@ func autoscalerV2(o runtime.Object) (runtime.Object, error) {
 			}},
 		}
 	}
-	if current := travelled[[]autoscalingv1.MetricStatus](a, currentMetricsAnnotation); current != nil {
+	if current := parseV2Annotation[[]autoscalingv1.MetricStatus](a, currentMetricsAnnotation); current != nil {
 		out.Status.CurrentMetrics = nil // these are more complete
 		for _, m := range current {
 			out.Status.CurrentMetrics = append(out.Status.CurrentMetrics, metricStatusV2(m))
 		}
 	}
-	for _, c := range travelled[[]autoscalingv1.HorizontalPodAutoscalerCondition](a, conditionsAnnotation) {
+	for _, c := range parseV2Annotation[[]autoscalingv1.HorizontalPodAutoscalerCondition](a, conditionsAnnotation) {
 		out.Status.Conditions = append(out.Status.Conditions, autoscalingv2.HorizontalPodAutoscalerCondition{
 			Type: autoscalingv2.HorizontalPodAutoscalerConditionType(
 				c.Type,
@@ -140,8 +140,8 @@ func autoscalerV2(o runtime.Object) (runtime.Object, error) {
 	return out, nil
 }
 
-// travelled returns the value of an annotation, or the zero value if it is invalid.
-func travelled[T any](a *autoscalingv1.HorizontalPodAutoscaler, key string) T {
+// parseV2Annotation returns the value of an annotation, or the zero value if it is invalid.
+func parseV2Annotation[T any](a *autoscalingv1.HorizontalPodAutoscaler, key string) T {
 	var is, nothing T
 	if json.Unmarshal([]byte(a.Annotations[key]), &is) != nil {
 		return nothing
@@ -151,36 +151,36 @@ func travelled[T any](a *autoscalingv1.HorizontalPodAutoscaler, key string) T {
 
 // Types of the behaviour annotation. They have the form of upstream's internal type, which has no other field names.
 type (
-	behaviorOut struct{ ScaleUp, ScaleDown *rulesOut }
-	rulesOut    struct {
+	encodedBehavior struct{ ScaleUp, ScaleDown *encodedRules }
+	encodedRules    struct {
 		StabilizationWindowSeconds *int32
 		SelectPolicy               *autoscalingv2.ScalingPolicySelect
-		Policies                   []policyOut
+		Policies                   []encodedPolicy
 		Tolerance                  *resource.Quantity
 	}
-	policyOut struct {
+	encodedPolicy struct {
 		Type                 autoscalingv2.HPAScalingPolicyType
 		Value, PeriodSeconds int32
 	}
 )
 
-func travellingBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) *behaviorOut {
+func encodeBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) *encodedBehavior {
 	if b == nil {
 		return nil
 	}
-	rules := func(r *autoscalingv2.HPAScalingRules) *rulesOut {
+	rules := func(r *autoscalingv2.HPAScalingRules) *encodedRules {
 		if r == nil {
 			return nil
 		}
-		out := &rulesOut{
+		out := &encodedRules{
 			StabilizationWindowSeconds: r.StabilizationWindowSeconds,
 			SelectPolicy:               r.SelectPolicy,
 			Tolerance:                  r.Tolerance,
 		}
 		for _, p := range r.Policies {
-			out.Policies = append(out.Policies, policyOut{p.Type, p.Value, p.PeriodSeconds})
+			out.Policies = append(out.Policies, encodedPolicy{p.Type, p.Value, p.PeriodSeconds})
 		}
 		return out
 	}
-	return &behaviorOut{rules(b.ScaleUp), rules(b.ScaleDown)}
+	return &encodedBehavior{rules(b.ScaleUp), rules(b.ScaleDown)}
 }

@@ -40,7 +40,7 @@ status:
 
 // Clients of version 1 see the other fields of version 2 in annotations, in upstream's format, and lose none of them.
 // Proves S11.
-func TestAutoscalersOfVersion1CarryTheRestInAnnotations(t *testing.T) {
+func TestVersion1AutoscalersKeepVersion2FieldsInAnnotations(t *testing.T) {
 	a := &autoscalingv2.HorizontalPodAutoscaler{}
 	if err := yaml.UnmarshalStrict([]byte(scalerV2), a); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestAutoscalersOfVersion1CarryTheRestInAnnotations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	withoutTravelling(&a.ObjectMeta)
+	dropV2Annotations(&a.ObjectMeta)
 	if !equality.Semantic.DeepEqual(back, a) {
 		t.Errorf("went\n%+v\nand came back\n%+v", a, back)
 	}
@@ -89,7 +89,7 @@ func TestAutoscalersOfVersion1CarryTheRestInAnnotations(t *testing.T) {
 
 // Invalid annotations are ignored, and these annotations in objects of version 2 are dropped.
 // Proves S11.
-func TestAutoscalersAnnotationsAreNotBelieved(t *testing.T) {
+func TestInvalidAutoscalerAnnotationsAreIgnored(t *testing.T) {
 	bad := &autoscalingv1.HorizontalPodAutoscaler{}
 	bad.Annotations = map[string]string{
 		metricsAnnotation:        "{",

@@ -31,7 +31,7 @@ func defaultBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) {
 func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
-	if n := value(a.Spec.MinReplicas); n < 0 {
+	if n := valueOrZero(a.Spec.MinReplicas); n < 0 {
 		errs = append(errs, field.Invalid(path.Child("minReplicas"), n, "must be greater than or equal to 0"))
 	}
 	if a.Spec.MaxReplicas == 0 {
@@ -40,7 +40,7 @@ func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorLis
 		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than or "+
 			"equal to 1"))
 	}
-	if a.Spec.MaxReplicas < value(a.Spec.MinReplicas) {
+	if a.Spec.MaxReplicas < valueOrZero(a.Spec.MinReplicas) {
 		errs = append(
 			errs,
 			field.Invalid(
@@ -50,7 +50,7 @@ func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorLis
 			),
 		)
 	}
-	errs = append(errs, validateScaled(a.Spec.ScaleTargetRef, path.Child("scaleTargetRef"))...)
+	errs = append(errs, validateScaleTarget(a.Spec.ScaleTargetRef, path.Child("scaleTargetRef"))...)
 	for i := range a.Spec.Metrics {
 		errs = append(errs, validateMetric(&a.Spec.Metrics[i], path.Child("metrics").Index(i))...)
 	}
@@ -73,16 +73,17 @@ func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorLis
 	return errs
 }
 
-// pathSegment requires a name that can be part of a URL path.
-func pathSegment(v string, path *field.Path) field.ErrorList {
+// validatePathSegment requires a name that can be part of a URL path.
+func validatePathSegment(v string, path *field.Path) field.ErrorList {
 	if v == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return invalid(path, v, pathvalidation.IsValidPathSegmentName(v))
+	return invalidErrors(path, v, pathvalidation.IsValidPathSegmentName(v))
 }
 
-func validateScaled(ref autoscalingv2.CrossVersionObjectReference, path *field.Path) field.ErrorList {
-	return append(pathSegment(ref.Kind, path.Child("kind")), pathSegment(ref.Name, path.Child("name"))...)
+func validateScaleTarget(ref autoscalingv2.CrossVersionObjectReference, path *field.Path) field.ErrorList {
+	return append(validatePathSegment(ref.Kind, path.Child("kind")),
+		validatePathSegment(ref.Name, path.Child("name"))...)
 }
 
 // validateMetric requires exactly the source that the type names. Only the first source that is set is checked,
@@ -95,8 +96,8 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 		check func(*field.Path) field.ErrorList
 	}{
 		{autoscalingv2.ObjectMetricSourceType, "object", m.Object != nil, func(at *field.Path) field.ErrorList {
-			errs := validateScaled(m.Object.DescribedObject, at.Child("describedObject"))
-			errs = append(errs, validateMeasured(m.Object.Metric, at.Child("metric"))...)
+			errs := validateScaleTarget(m.Object.DescribedObject, at.Child("describedObject"))
+			errs = append(errs, validateMetricIdentifier(m.Object.Metric, at.Child("metric"))...)
 			errs = append(errs, validateTarget(m.Object.Target, at.Child("target"))...)
 			if m.Object.Target.Value == nil && m.Object.Target.AverageValue == nil {
 				errs = append(
@@ -110,12 +111,12 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			return errs
 		}},
 		{autoscalingv2.ExternalMetricSourceType, "external", m.External != nil, func(at *field.Path) field.ErrorList {
-			errs := validateMeasured(m.External.Metric, at.Child("metric"))
+			errs := validateMetricIdentifier(m.External.Metric, at.Child("metric"))
 			errs = append(errs, validateTarget(m.External.Target, at.Child("target"))...)
-			return append(errs, oneTarget(m.External.Target, at.Child("target"))...)
+			return append(errs, requireOneTarget(m.External.Target, at.Child("target"))...)
 		}},
 		{autoscalingv2.PodsMetricSourceType, "pods", m.Pods != nil, func(at *field.Path) field.ErrorList {
-			errs := validateMeasured(m.Pods.Metric, at.Child("metric"))
+			errs := validateMetricIdentifier(m.Pods.Metric, at.Child("metric"))
 			errs = append(errs, validateTarget(m.Pods.Target, at.Child("target"))...)
 			if v := m.Pods.Target.AverageValue; v == nil || v.Sign() != 1 {
 				errs = append(
@@ -126,7 +127,7 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			return errs
 		}},
 		{autoscalingv2.ResourceMetricSourceType, "resource", m.Resource != nil, func(at *field.Path) field.ErrorList {
-			errs := required(string(m.Resource.Name), at.Child("name"), "must specify a resource name")
+			errs := requireValue(string(m.Resource.Name), at.Child("name"), "must specify a resource name")
 			return append(errs, validateShare(m.Resource.Target, at.Child("target"))...)
 		}},
 		{
@@ -134,10 +135,10 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			"containerResource",
 			m.ContainerResource != nil,
 			func(at *field.Path) field.ErrorList {
-				errs := required(m.ContainerResource.Container, at.Child("container"), "must specify a container")
+				errs := requireValue(m.ContainerResource.Container, at.Child("container"), "must specify a container")
 				errs = append(
 					errs,
-					required(string(m.ContainerResource.Name), at.Child("name"), "must specify a resource name")...)
+					requireValue(string(m.ContainerResource.Name), at.Child("name"), "must specify a resource name")...)
 				return append(errs, validateShare(m.ContainerResource.Target, at.Child("target"))...)
 			},
 		},
@@ -163,7 +164,7 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			)
 		}
 	}
-	if !oneOf(m.Type, kinds) {
+	if !isOneOf(m.Type, kinds) {
 		errs = append(errs, notSupported(path.Child("type"), m.Type, kinds))
 	}
 	for _, s := range sources {
@@ -174,18 +175,18 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 	return errs
 }
 
-func required(v string, path *field.Path, message string) field.ErrorList {
+func requireValue(v string, path *field.Path, message string) field.ErrorList {
 	if v == "" {
 		return field.ErrorList{field.Required(path, message)}
 	}
 	return nil
 }
 
-func validateMeasured(m autoscalingv2.MetricIdentifier, path *field.Path) field.ErrorList {
+func validateMetricIdentifier(m autoscalingv2.MetricIdentifier, path *field.Path) field.ErrorList {
 	if m.Name == "" {
 		return field.ErrorList{field.Required(path.Child("name"), "must specify a metric name")}
 	}
-	return pathSegment(m.Name, path.Child("name"))
+	return validatePathSegment(m.Name, path.Child("name"))
 }
 
 func validateTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
@@ -233,7 +234,7 @@ func validateShare(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorLi
 	return errs
 }
 
-func oneTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
+func requireOneTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
 	switch {
 	case t.Value == nil && t.AverageValue == nil:
 		return field.ErrorList{
@@ -262,7 +263,7 @@ func validateScaling(r *autoscalingv2.HPAScalingRules, path *field.Path) field.E
 			"to 3600"))
 	}
 	if r.SelectPolicy != nil {
-		errs = append(errs, supported(*r.SelectPolicy, []autoscalingv2.ScalingPolicySelect{
+		errs = append(errs, requireSupported(*r.SelectPolicy, []autoscalingv2.ScalingPolicySelect{
 			autoscalingv2.DisabledPolicySelect, autoscalingv2.MaxChangePolicySelect,
 			autoscalingv2.MinChangePolicySelect,
 		}, path.Child("selectPolicy"))...)
@@ -275,7 +276,7 @@ func validateScaling(r *autoscalingv2.HPAScalingRules, path *field.Path) field.E
 	}
 	for i, p := range r.Policies {
 		at := path.Child("policies").Index(i)
-		errs = append(errs, supported(p.Type, []autoscalingv2.HPAScalingPolicyType{
+		errs = append(errs, requireSupported(p.Type, []autoscalingv2.HPAScalingPolicyType{
 			autoscalingv2.PercentScalingPolicy, autoscalingv2.PodsScalingPolicy,
 		}, at.Child("type"))...)
 		if p.Value <= 0 {

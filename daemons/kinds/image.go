@@ -13,10 +13,10 @@ var (
 	imageHost = pattern(
 		`^([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(\.([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))*(:[0-9]+)?$|^\[[a-fA-F0-9:]+\](:[0-9]+)?$`,
 	)
-	imagePath = pattern(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
-	imageTag  = pattern(`^\w[\w.-]{0,127}$`)
-	imageSum  = pattern(`^[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}$`)
-	imageID   = pattern(`^[a-f0-9]{64}$`)
+	imagePath   = pattern(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
+	imageTag    = pattern(`^\w[\w.-]{0,127}$`)
+	imageDigest = pattern(`^[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}$`)
+	imageID     = pattern(`^[a-f0-9]{64}$`)
 )
 
 // pattern compiles a regular expression on first use, since most processes of the program never need it.
@@ -24,7 +24,7 @@ func pattern(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
-const longestImagePath = 255
+const maxImagePath = 255
 
 // pullPolicy returns Always for an image without a tag or with the tag latest, because such images change. It returns
 // IfNotPresent for others and for invalid names.
@@ -38,7 +38,7 @@ func pullPolicy(image string) corev1.PullPolicy {
 // tagOf returns the tag of an image: latest if it has neither tag nor digest. ok is false for invalid names.
 func tagOf(image string) (tag string, ok bool) {
 	name, sum, digest := strings.Cut(image, "@")
-	if digest && !imageSum().MatchString(sum) || imageID().MatchString(image) {
+	if digest && !imageDigest().MatchString(sum) || imageID().MatchString(image) {
 		return "", false
 	}
 	tagged := strings.LastIndexByte(name, ':') > strings.LastIndexByte(name, '/')
@@ -57,7 +57,7 @@ func tagOf(image string) (tag string, ok bool) {
 		}
 		name = path
 	}
-	if len(name) > longestImagePath || !imagePath().MatchString(name) {
+	if len(name) > maxImagePath || !imagePath().MatchString(name) {
 		return "", false
 	}
 	if !tagged && !digest {

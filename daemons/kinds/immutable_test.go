@@ -20,7 +20,7 @@ const (
 
 // Changes of immutable fields are rejected with upstream's messages, and other changes are accepted.
 // Proves S12.
-func TestChangesAreJudgedFieldByField(t *testing.T) {
+func TestImmutableFieldsAreRejected(t *testing.T) {
 	for name, c := range map[string]struct{ kind, old, change, want string }{
 		"a bound claim grows":               {"PersistentVolumeClaim", boundClaim, `3Gi -> 4Gi`, ""},
 		"a bound claim asks for less again": {"PersistentVolumeClaim", boundClaim, `3Gi -> 2Gi`, ""},
@@ -108,7 +108,7 @@ func TestChangesAreJudgedFieldByField(t *testing.T) {
 
 // Impossible statuses are rejected, and valid ones are accepted.
 // Proves S12.
-func TestStatusesAreJudged(t *testing.T) {
+func TestStatusesAreValidated(t *testing.T) {
 	const (
 		workload = "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +
 			"{containers: [{name: c, image: i}]}}}\nstatus: "

@@ -15,16 +15,19 @@ func ingresses() *Kind {
 		GVK:      networkingv1.SchemeGroupVersion.WithKind("Ingress"),
 		Resource: "ingresses", Singular: "ingress", ShortNames: []string{"ing"}, Namespaced: true,
 		StorageKey: "ingress", HasGeneration: true,
-		New: made[networkingv1.Ingress](), NewList: made[networkingv1.IngressList](),
-		PrepareCreate: does(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
-		PrepareUpdate: updates(func(i, old *networkingv1.Ingress) { i.Status = old.Status }),
-		Warnings:      warns(ingressWarnings),
-		Validate: checks(
+		New: newOf[networkingv1.Ingress](), NewList: newOf[networkingv1.IngressList](),
+		PrepareCreate: adapt(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
+		PrepareUpdate: adaptUpdate(func(i, old *networkingv1.Ingress) { i.Status = old.Status }),
+		Warnings:      adaptWarnings(ingressWarnings),
+		Validate: adaptValidate(
 			validateNewIngress,
-		), ValidateUpdate: compares(func(in, _ *networkingv1.Ingress) field.ErrorList { return validateIngress(in) }),
-		Columns: columns("Class", "Hosts", "Address", "Ports", "Age"),
-		Row:     row(ingressRow),
-		Status: status(
+		), ValidateUpdate: adaptValidateUpdate(func(in,
+			_ *networkingv1.Ingress) field.ErrorList {
+			return validateIngress(in)
+		}),
+		Columns: newColumns("Class", "Hosts", "Address", "Ports", "Age"),
+		Row:     adaptRow(ingressRow),
+		Status: newStatus(
 			func(to, from *networkingv1.Ingress) { to.Status = *from.Status.DeepCopy() },
 			validateIngressStatus,
 		),
@@ -32,7 +35,7 @@ func ingresses() *Kind {
 }
 
 func ingressRow(i *networkingv1.Ingress) []any {
-	class := none
+	class := noneText
 	if i.Spec.IngressClassName != nil {
 		class = *i.Spec.IngressClassName
 	} else if c := i.Annotations["kubernetes.io/ingress.class"]; c != "" {
@@ -57,7 +60,7 @@ func ingressRow(i *networkingv1.Ingress) []any {
 	}
 	host := "*"
 	if len(hosts) > 0 {
-		host = more(hosts, 3)
+		host = joinLimited(hosts, 3)
 	}
 	return []any{class, host, strings.Join(addresses, ","), ports, age(i.CreationTimestamp)}
 }
@@ -95,9 +98,10 @@ func validateIngress(in *networkingv1.Ingress) field.ErrorList {
 				errs = append(errs, field.Invalid(at.Child("host"), host, "must be a DNS name, not an IP address"))
 			}
 			if strings.HasPrefix(host, "*.") {
-				errs = append(errs, invalid(at.Child("host"), host, validation.IsWildcardDNS1123Subdomain(host))...)
+				errs = append(errs,
+					invalidErrors(at.Child("host"), host, validation.IsWildcardDNS1123Subdomain(host))...)
 			} else {
-				errs = append(errs, dns1123Subdomain(host, at.Child("host"))...)
+				errs = append(errs, validateDNSSubdomain(host, at.Child("host"))...)
 			}
 		}
 		if r.HTTP == nil {
@@ -111,18 +115,18 @@ func validateIngress(in *networkingv1.Ingress) field.ErrorList {
 		}
 	}
 	if class := in.Spec.IngressClassName; class != nil {
-		errs = append(errs, dns1123Subdomain(*class, path.Child("ingressClassName"))...)
+		errs = append(errs, validateDNSSubdomain(*class, path.Child("ingressClassName"))...)
 	}
 	for i, t := range in.Spec.TLS {
 		if t.SecretName != "" {
-			errs = append(errs, dns1123Subdomain(t.SecretName, path.Child("tls").Index(i).Child("secretName"))...)
+			errs = append(errs, validateDNSSubdomain(t.SecretName, path.Child("tls").Index(i).Child("secretName"))...)
 		}
 		for j, host := range t.Hosts {
 			at := path.Child("tls").Index(i).Child("hosts").Index(j)
 			if strings.HasPrefix(host, "*.") {
-				errs = append(errs, invalid(at, host, validation.IsWildcardDNS1123Subdomain(host))...)
+				errs = append(errs, invalidErrors(at, host, validation.IsWildcardDNS1123Subdomain(host))...)
 			} else {
-				errs = append(errs, dns1123Subdomain(host, at)...)
+				errs = append(errs, validateDNSSubdomain(host, at)...)
 			}
 		}
 	}
@@ -139,21 +143,21 @@ func validateIngressPath(p *networkingv1.HTTPIngressPath, at *field.Path) field.
 	switch {
 	case p.PathType == nil:
 		errs = append(errs, field.Required(at.Child("pathType"), "pathType must be specified"))
-	case !oneOf(*p.PathType, types):
+	case !isOneOf(*p.PathType, types):
 		errs = append(errs, notSupported(at.Child("pathType"), *p.PathType, types))
 	case *p.PathType != networkingv1.PathTypeImplementationSpecific || p.Path != "":
 		if !strings.HasPrefix(p.Path, "/") {
 			errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be an absolute path"))
 		}
 		if *p.PathType != networkingv1.PathTypeImplementationSpecific {
-			errs = append(errs, plainPath(p.Path, at.Child("path"))...)
+			errs = append(errs, validatePlainPath(p.Path, at.Child("path"))...)
 		}
 	}
 	return append(errs, validateBackend(&p.Backend, at.Child("backend"))...)
 }
 
-// plainPath rejects paths that servers and proxies interpret differently.
-func plainPath(text string, at *field.Path) field.ErrorList {
+// validatePlainPath rejects paths that servers and proxies interpret differently.
+func validatePlainPath(text string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, part := range []string{"//", "/./", "/../", "%2f", "%2F"} {
 		if strings.Contains(text, part) {
@@ -175,10 +179,10 @@ func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.Error
 	case b.Resource != nil:
 		path := at.Child("resource")
 		errs := append(
-			pathSegment(b.Resource.Kind, path.Child("kind")),
-			pathSegment(b.Resource.Name, path.Child("name"))...)
-		if group := value(b.Resource.APIGroup); group != "" {
-			errs = append(errs, dns1123Subdomain(group, path.Child("apiGroup"))...)
+			validatePathSegment(b.Resource.Kind, path.Child("kind")),
+			validatePathSegment(b.Resource.Name, path.Child("name"))...)
+		if group := valueOrZero(b.Resource.APIGroup); group != "" {
+			errs = append(errs, validateDNSSubdomain(group, path.Child("apiGroup"))...)
 		}
 		return errs
 	case b.Service == nil:
@@ -189,7 +193,7 @@ func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.Error
 	if s.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	} else {
-		errs = append(errs, invalid(path.Child("name"), s.Name, validation.IsDNS1123Label(s.Name))...)
+		errs = append(errs, invalidErrors(path.Child("name"), s.Name, validation.IsDNS1123Label(s.Name))...)
 	}
 	switch {
 	case s.Port.Name != "" && s.Port.Number != 0:
@@ -197,9 +201,9 @@ func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.Error
 	case s.Port.Name != "":
 		errs = append(
 			errs,
-			invalid(path.Child("port", "name"), s.Port.Name, validation.IsValidPortName(s.Port.Name))...)
+			invalidErrors(path.Child("port", "name"), s.Port.Name, validation.IsValidPortName(s.Port.Name))...)
 	case s.Port.Number != 0:
-		errs = append(errs, portNumber(int(s.Port.Number), path.Child("port", "number"))...)
+		errs = append(errs, validatePortNumber(int(s.Port.Number), path.Child("port", "number"))...)
 	default:
 		errs = append(errs, field.Required(path, "port name or number is required"))
 	}
@@ -210,21 +214,21 @@ func ingressClasses() *Kind {
 	return &Kind{
 		GVK:      networkingv1.SchemeGroupVersion.WithKind("IngressClass"),
 		Resource: "ingressclasses", Singular: "ingressclass", HasGeneration: true,
-		New: made[networkingv1.IngressClass](), NewList: made[networkingv1.IngressClassList](),
-		Default: does(func(c *networkingv1.IngressClass) {
+		New: newOf[networkingv1.IngressClass](), NewList: newOf[networkingv1.IngressClassList](),
+		Default: adapt(func(c *networkingv1.IngressClass) {
 			if c.Spec.Parameters != nil {
 				setDefault(&c.Spec.Parameters.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
 			}
 		}),
-		Validate: checks(validateIngressClass),
-		ValidateUpdate: compares(func(c, old *networkingv1.IngressClass) field.ErrorList {
+		Validate: adaptValidate(validateIngressClass),
+		ValidateUpdate: adaptValidateUpdate(func(c, old *networkingv1.IngressClass) field.ErrorList {
 			return append(
 				validateIngressClass(c),
-				immutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))...)
+				requireImmutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))...)
 		}),
-		Columns: columns("Controller", "Parameters", "Age"),
-		Row: row(func(c *networkingv1.IngressClass) []any {
-			parameters := none
+		Columns: newColumns("Controller", "Parameters", "Age"),
+		Row: adaptRow(func(c *networkingv1.IngressClass) []any {
+			parameters := noneText
 			if p := c.Spec.Parameters; p != nil {
 				parameters = p.Kind
 				if p.APIGroup != nil {
@@ -250,30 +254,31 @@ func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
 		return errs
 	}
 	at := path.Child("parameters")
-	if group := value(p.APIGroup); group != "" {
-		errs = append(errs, dns1123Subdomain(group, at.Child("apiGroup"))...)
+	if group := valueOrZero(p.APIGroup); group != "" {
+		errs = append(errs, validateDNSSubdomain(group, at.Child("apiGroup"))...)
 	}
 	for _, part := range []struct{ name, text string }{{"kind", p.Kind}, {"name", p.Name}} {
 		if part.text == "" {
 			errs = append(errs, field.Required(at.Child(part.name), part.name+" is required"))
 			continue
 		}
-		errs = append(errs, invalid(at.Child(part.name), part.text, pathsegment.IsValidPathSegmentName(part.text))...)
+		errs = append(errs, invalidErrors(at.Child(part.name), part.text,
+			pathsegment.IsValidPathSegmentName(part.text))...)
 	}
 	scopes := []string{
 		networkingv1.IngressClassParametersReferenceScopeCluster,
 		networkingv1.IngressClassParametersReferenceScopeNamespace,
 	}
-	namespace := value(p.Namespace)
-	switch scope := value(p.Scope); {
+	namespace := valueOrZero(p.Namespace)
+	switch scope := valueOrZero(p.Scope); {
 	case scope == "":
 		errs = append(errs, field.Required(at.Child("scope"), ""))
-	case !oneOf(scope, scopes):
+	case !isOneOf(scope, scopes):
 		errs = append(errs, notSupported(at.Child("scope"), scope, scopes))
 	case scope == networkingv1.IngressClassParametersReferenceScopeNamespace && p.Namespace == nil:
 		errs = append(errs, field.Required(at.Child("namespace"), "`parameters.scope` is set to 'Namespace'"))
 	case scope == networkingv1.IngressClassParametersReferenceScopeNamespace:
-		errs = append(errs, dns1123Label(namespace, at.Child("namespace"))...)
+		errs = append(errs, validateDNSLabel(namespace, at.Child("namespace"))...)
 	case namespace != "":
 		errs = append(errs, field.Forbidden(at.Child("namespace"), "`parameters.scope` is set to 'Cluster'"))
 	}

@@ -18,20 +18,20 @@ func jobs() *Kind {
 		GVK:      batchv1.SchemeGroupVersion.WithKind("Job"),
 		Resource: "jobs", Singular: "job", Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
 		Dependents: OrphanDependents,
-		New:        made[batchv1.Job](), NewList: made[batchv1.JobList](),
-		Default:       does(defaultJob),
-		PrepareCreate: does(prepareJob),
-		PrepareUpdate: updates(func(j, old *batchv1.Job) { j.Status = old.Status }),
-		Warnings:      namedWarnings(warns(jobWarnings)),
-		Validate: checks(func(j *batchv1.Job) field.ErrorList {
-			return append(append(validateJob(j), validateGeneratedSelector(j)...), indexedName(j)...)
-		}), ValidateUpdate: compares(validateJobUpdate),
-		Fields: selectable(func(j *batchv1.Job) fields.Set {
+		New:        newOf[batchv1.Job](), NewList: newOf[batchv1.JobList](),
+		Default:       adapt(defaultJob),
+		PrepareCreate: adapt(prepareJob),
+		PrepareUpdate: adaptUpdate(func(j, old *batchv1.Job) { j.Status = old.Status }),
+		Warnings:      withNameWarnings(adaptWarnings(jobWarnings)),
+		Validate: adaptValidate(func(j *batchv1.Job) field.ErrorList {
+			return append(append(validateJob(j), validateGeneratedSelector(j)...), validateIndexedName(j)...)
+		}), ValidateUpdate: adaptValidateUpdate(validateJobUpdate),
+		Fields: adaptFields(func(j *batchv1.Job) fields.Set {
 			return fields.Set{"status.successful": itoa(j.Status.Succeeded)}
 		}),
-		Columns: columns("Status", "Completions", "Duration", "Age", "Containers*", "Images*", "Selector*"),
-		Row:     row(jobRow),
-		Status:  status(func(to, from *batchv1.Job) { to.Status = *from.Status.DeepCopy() }, validateJobStatus),
+		Columns: newColumns("Status", "Completions", "Duration", "Age", "Containers*", "Images*", "Selector*"),
+		Row:     adaptRow(jobRow),
+		Status:  newStatus(func(to, from *batchv1.Job) { to.Status = *from.Status.DeepCopy() }, validateJobStatus),
 	}
 }
 
@@ -76,7 +76,7 @@ func defaultJob(j *batchv1.Job) {
 // template to match.
 func prepareJob(j *batchv1.Job) {
 	j.Status = batchv1.JobStatus{}
-	if value(j.Spec.ManualSelector) {
+	if valueOrZero(j.Spec.ManualSelector) {
 		return
 	}
 	t := &j.Spec.Template
@@ -105,7 +105,7 @@ func jobRow(j *batchv1.Job) []any {
 	completions := fmt.Sprintf("%d/1", j.Status.Succeeded)
 	if j.Spec.Completions != nil {
 		completions = fmt.Sprintf("%d/%d", j.Status.Succeeded, *j.Spec.Completions)
-	} else if p := value(j.Spec.Parallelism); p > 1 {
+	} else if p := valueOrZero(j.Spec.Parallelism); p > 1 {
 		completions = fmt.Sprintf("%d/1 of %d", j.Status.Succeeded, p)
 	}
 	took := ""
@@ -153,17 +153,17 @@ func cronJobs() *Kind {
 		GVK:      batchv1.SchemeGroupVersion.WithKind("CronJob"),
 		Resource: "cronjobs", Singular: "cronjob", ShortNames: []string{"cj"}, Categories: []string{"all"},
 		Namespaced: true, HasGeneration: true,
-		New: made[batchv1.CronJob](), NewList: made[batchv1.CronJobList](),
-		Default:       does(defaultCronJob),
-		PrepareCreate: does(func(c *batchv1.CronJob) { c.Status = batchv1.CronJobStatus{} }),
-		PrepareUpdate: updates(func(c, old *batchv1.CronJob) { c.Status = old.Status }),
-		NameErrors:    cronJobName,
-		Warnings:      namedWarnings(warns(cronJobWarnings)),
-		Validate:      checks(validateCronJob),
-		Columns: columns("Schedule", "Timezone", "Suspend", "Active:integer", "Last Schedule", "Age",
+		New: newOf[batchv1.CronJob](), NewList: newOf[batchv1.CronJobList](),
+		Default:       adapt(defaultCronJob),
+		PrepareCreate: adapt(func(c *batchv1.CronJob) { c.Status = batchv1.CronJobStatus{} }),
+		PrepareUpdate: adaptUpdate(func(c, old *batchv1.CronJob) { c.Status = old.Status }),
+		NameErrors:    cronJobNameErrors,
+		Warnings:      withNameWarnings(adaptWarnings(cronJobWarnings)),
+		Validate:      adaptValidate(validateCronJob),
+		Columns: newColumns("Schedule", "Timezone", "Suspend", "Active:integer", "Last Schedule", "Age",
 			"Containers*", "Images*", "Selector*"),
-		Row: row(func(c *batchv1.CronJob) []any {
-			last, zone := none, none
+		Row: adaptRow(func(c *batchv1.CronJob) []any {
+			last, zone := noneText, noneText
 			if c.Status.LastScheduleTime != nil {
 				last = age(*c.Status.LastScheduleTime)
 			}
@@ -180,14 +180,14 @@ func cronJobs() *Kind {
 				containerNames(spec), containerImages(spec), selectorText(c.Spec.JobTemplate.Spec.Selector),
 			}
 		}),
-		Status: status(func(to, from *batchv1.CronJob) { to.Status = *from.Status.DeepCopy() }),
+		Status: newStatus(func(to, from *batchv1.CronJob) { to.Status = *from.Status.DeepCopy() }),
 	}
 }
 
-// cronJobName leaves room for the time that is appended for a job's name.
-func cronJobName(name string, prefix bool) []string {
+// cronJobNameErrors leaves room for the time that is appended for a job's name.
+func cronJobNameErrors(name string, prefix bool) []string {
 	const room = 52
-	msgs := dns1123SubdomainName(name, prefix)
+	msgs := dnsSubdomainNameErrors(name, prefix)
 	if len(name) > room {
 		msgs = append(msgs, "must be no more than "+strconv.Itoa(room)+" characters")
 	}

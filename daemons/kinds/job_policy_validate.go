@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	jobRules       = 20 // maximum number of rules in a policy
-	jobExitCodes   = 255
-	jobConditions  = 20
-	longestManager = 63
+	maxJobRules      = 20 // maximum number of rules in a policy
+	maxJobExitCodes  = 255
+	maxJobConditions = 20
+	maxManagerLength = 63
 
-	// manyIndexes is the maximum of parallelism and of maxFailedIndexes. For jobs with more completions and with
-	// backoffLimitPerIndex, the maximum is manyIndexesAtOnce.
-	manyIndexes          = 100000
-	manyIndexesAtOnce    = 10000
-	longestIndexesInRule = 64 * 1024
+	// maxIndexes is the maximum of parallelism and of maxFailedIndexes. For jobs with more completions and with
+	// backoffLimitPerIndex, the maximum is maxParallelIndexes.
+	maxIndexes         = 100000
+	maxParallelIndexes = 10000
+	maxIndexesInRule   = 64 * 1024
 )
 
 // validateJobPolicies checks what determines whether a job has failed or succeeded, and which controller manages it.
 func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
-	indexed := value(spec.CompletionMode) == batchv1.IndexedCompletion
+	indexed := valueOrZero(spec.CompletionMode) == batchv1.IndexedCompletion
 	var errs field.ErrorList
 	if n := spec.MaxFailedIndexes; n != nil {
 		at := path.Child("maxFailedIndexes")
-		errs = append(errs, notNegative(int64(*n), at)...)
+		errs = append(errs, requireNotNegative(int64(*n), at)...)
 		switch {
 		case !indexed:
 			errs = append(errs, field.Invalid(at, *n, "requires indexed completion mode"))
@@ -55,8 +55,8 @@ func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 	if m := spec.ManagedBy; m != nil {
 		at := path.Child("managedBy")
 		errs = append(errs, validation.IsDomainPrefixedPath(at, *m)...)
-		if len(*m) > longestManager {
-			errs = append(errs, field.TooLong(at, *m, longestManager))
+		if len(*m) > maxManagerLength {
+			errs = append(errs, field.TooLong(at, *m, maxManagerLength))
 		}
 	}
 	if p := spec.PodReplacementPolicy; p != nil {
@@ -65,12 +65,12 @@ func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 			// with a podFailurePolicy, only failed pods can be replaced, since a failure is known only after the end
 			policies = policies[:1]
 		}
-		errs = append(errs, supported(*p, policies, path.Child("podReplacementPolicy"))...)
+		errs = append(errs, requireSupported(*p, policies, path.Child("podReplacementPolicy"))...)
 	}
 	if p := spec.PodFailurePolicy; p != nil {
 		at := path.Child("podFailurePolicy", "rules")
-		if len(p.Rules) > jobRules {
-			errs = append(errs, field.TooMany(at, len(p.Rules), jobRules))
+		if len(p.Rules) > maxJobRules {
+			errs = append(errs, field.TooMany(at, len(p.Rules), maxJobRules))
 		}
 		for i := range p.Rules {
 			errs = append(errs, validateFailureRule(&p.Rules[i], spec, at.Index(i))...)
@@ -89,8 +89,8 @@ func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 					"at least one rules must be specified when the successPolicy is specified",
 				),
 			)
-		} else if len(p.Rules) > jobRules {
-			errs = append(errs, field.TooMany(at.Child("rules"), len(p.Rules), jobRules))
+		} else if len(p.Rules) > maxJobRules {
+			errs = append(errs, field.TooMany(at.Child("rules"), len(p.Rules), maxJobRules))
 		}
 		for i := range p.Rules {
 			errs = append(errs, validateSuccessRule(&p.Rules[i], spec, at.Child("rules").Index(i))...)
@@ -103,44 +103,44 @@ func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 func validateIndexes(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	atOnce, failed := path.Child("parallelism"), path.Child("maxFailedIndexes")
-	if n := value(spec.Parallelism); n > manyIndexes {
+	if n := valueOrZero(spec.Parallelism); n > maxIndexes {
 		errs = append(
 			errs,
 			field.Invalid(
 				atOnce,
 				n,
-				fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", manyIndexes),
+				fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", maxIndexes),
 			),
 		)
 	}
-	if n := value(spec.MaxFailedIndexes); n > manyIndexes {
-		errs = append(errs, field.Invalid(failed, n, fmt.Sprintf("must be less than or equal to %d", manyIndexes)))
+	if n := valueOrZero(spec.MaxFailedIndexes); n > maxIndexes {
+		errs = append(errs, field.Invalid(failed, n, fmt.Sprintf("must be less than or equal to %d", maxIndexes)))
 	}
-	if value(spec.Completions) <= manyIndexes || spec.BackoffLimitPerIndex == nil {
+	if valueOrZero(spec.Completions) <= maxIndexes || spec.BackoffLimitPerIndex == nil {
 		return errs
 	}
 	if spec.MaxFailedIndexes == nil {
 		errs = append(
 			errs,
-			field.Required(failed, fmt.Sprintf("must be specified when completions is above %d", manyIndexes)),
+			field.Required(failed, fmt.Sprintf("must be specified when completions is above %d", maxIndexes)),
 		)
 	}
 	text := fmt.Sprintf(
 		"must be less than or equal to %d when completions are above %d and used with backoff limit per index",
-		manyIndexesAtOnce,
-		manyIndexes,
+		maxParallelIndexes,
+		maxIndexes,
 	)
-	if n := value(spec.Parallelism); n > manyIndexesAtOnce {
+	if n := valueOrZero(spec.Parallelism); n > maxParallelIndexes {
 		errs = append(errs, field.Invalid(atOnce, n, text))
 	}
-	if n := value(spec.MaxFailedIndexes); n > manyIndexesAtOnce {
+	if n := valueOrZero(spec.MaxFailedIndexes); n > maxParallelIndexes {
 		errs = append(errs, field.Invalid(failed, n, text))
 	}
 	return errs
 }
 
 func validateFailureRule(r *batchv1.PodFailurePolicyRule, spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
-	errs := supported(r.Action, []batchv1.PodFailurePolicyAction{
+	errs := requireSupported(r.Action, []batchv1.PodFailurePolicyAction{
 		batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailIndex,
 		batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionIgnore,
 	}, path.Child("action"))
@@ -170,14 +170,14 @@ func validateFailureRule(r *batchv1.PodFailurePolicyRule, spec *batchv1.JobSpec,
 		errs = append(errs, validateExitCodes(r.OnExitCodes, &spec.Template.Spec, path.Child("onExitCodes"))...)
 	}
 	at := path.Child("onPodConditions")
-	if len(r.OnPodConditions) > jobConditions {
-		errs = append(errs, field.TooMany(at, len(r.OnPodConditions), jobConditions))
+	if len(r.OnPodConditions) > maxJobConditions {
+		errs = append(errs, field.TooMany(at, len(r.OnPodConditions), maxJobConditions))
 	}
 	for i, c := range r.OnPodConditions {
 		errs = append(
 			errs,
-			invalid(at.Index(i).Child("type"), string(c.Type), validation.IsQualifiedName(string(c.Type)))...)
-		errs = append(errs, supported(c.Status, []corev1.ConditionStatus{
+			invalidErrors(at.Index(i).Child("type"), string(c.Type), validation.IsQualifiedName(string(c.Type)))...)
+		errs = append(errs, requireSupported(c.Status, []corev1.ConditionStatus{
 			corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown,
 		}, at.Index(i).Child("status"))...)
 	}
@@ -189,7 +189,7 @@ func validateExitCodes(
 	pod *corev1.PodSpec,
 	path *field.Path,
 ) field.ErrorList {
-	errs := supported(c.Operator, []batchv1.PodFailurePolicyOnExitCodesOperator{
+	errs := requireSupported(c.Operator, []batchv1.PodFailurePolicyOnExitCodesOperator{
 		batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn,
 	}, path.Child("operator"))
 	if name := c.ContainerName; name != nil {
@@ -209,10 +209,10 @@ func validateExitCodes(
 	switch {
 	case len(c.Values) == 0:
 		return append(errs, field.Invalid(at, c.Values, "at least one value is required"))
-	case len(c.Values) > jobExitCodes:
-		return append(errs, field.TooMany(at, len(c.Values), jobExitCodes))
+	case len(c.Values) > maxJobExitCodes:
+		return append(errs, field.TooMany(at, len(c.Values), maxJobExitCodes))
 	}
-	again := repeated(c.Values)
+	again := markRepeats(c.Values)
 	for i, code := range c.Values {
 		switch {
 		case code == 0 && c.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn:
@@ -237,10 +237,10 @@ func validateSuccessRule(r *batchv1.SuccessPolicyRule, spec *batchv1.JobSpec, pa
 	named := int64(math.MaxInt64)
 	if text := r.SucceededIndexes; text != nil {
 		at := path.Child("succeededIndexes")
-		if len(*text) > longestIndexesInRule {
-			errs = append(errs, field.TooLong(at, *text, longestIndexesInRule))
+		if len(*text) > maxIndexesInRule {
+			errs = append(errs, field.TooLong(at, *text, maxIndexesInRule))
 		}
-		n, message := countIndexes(*text, value(spec.Completions))
+		n, message := countIndexes(*text, valueOrZero(spec.Completions))
 		if message != "" {
 			errs = append(errs, field.Invalid(at, *text, "error parsing succeededIndexes: "+message))
 		} else {
@@ -249,7 +249,7 @@ func validateSuccessRule(r *batchv1.SuccessPolicyRule, spec *batchv1.JobSpec, pa
 	}
 	if n := r.SucceededCount; n != nil {
 		at := path.Child("succeededCount")
-		errs = append(errs, notNegative(int64(*n), at)...)
+		errs = append(errs, requireNotNegative(int64(*n), at)...)
 		if all := spec.Completions; all != nil && *n > *all {
 			errs = append(
 				errs,
@@ -339,7 +339,7 @@ func validateJobSelector(j *batchv1.Job) field.ErrorList {
 
 // validateGeneratedSelector checks a new job: its generated selector must match only its own pods.
 func validateGeneratedSelector(j *batchv1.Job) field.ErrorList {
-	if value(j.Spec.ManualSelector) || j.Spec.Selector == nil {
+	if valueOrZero(j.Spec.ManualSelector) || j.Spec.Selector == nil {
 		return nil
 	}
 	var errs field.ErrorList

@@ -16,13 +16,13 @@ import (
 // status already has are ignored.
 func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 	before := map[string]bool{}
-	for _, e := range jobReport(old) {
+	for _, e := range validateJobReport(old) {
 		before[e.Error()] = true
 	}
-	errs := slices.DeleteFunc(jobReport(j), func(e *field.Error) bool { return before[e.Error()] })
+	errs := slices.DeleteFunc(validateJobReport(j), func(e *field.Error) bool { return before[e.Error()] })
 	path, is, was := field.NewPath("status"), &j.Status, &old.Status
 	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget} {
-		if jobIs(old, t) && !jobIs(j, t) {
+		if hasJobCondition(old, t) && !hasJobCondition(j, t) {
 			errs = append(
 				errs,
 				field.Invalid(
@@ -33,7 +33,7 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 			)
 		}
 	}
-	if jobIs(old, batchv1.JobSuccessCriteriaMet) && !jobIs(j, batchv1.JobSuccessCriteriaMet) {
+	if hasJobCondition(old, batchv1.JobSuccessCriteriaMet) && !hasJobCondition(j, batchv1.JobSuccessCriteriaMet) {
 		errs = append(
 			errs,
 			field.Invalid(
@@ -43,8 +43,8 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 			),
 		)
 	}
-	if jobIs(old, batchv1.JobComplete) && !jobIs(old, batchv1.JobSuccessCriteriaMet) &&
-		jobIs(j, batchv1.JobSuccessCriteriaMet) {
+	if hasJobCondition(old, batchv1.JobComplete) && !hasJobCondition(old, batchv1.JobSuccessCriteriaMet) &&
+		hasJobCondition(j, batchv1.JobSuccessCriteriaMet) {
 		errs = append(
 			errs,
 			field.Invalid(
@@ -69,32 +69,32 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 			field.Invalid(path.Child("completionTime"), is.CompletionTime, "completionTime cannot be mutated"),
 		)
 	}
-	if was.StartTime != nil && !was.StartTime.Equal(is.StartTime) && !value(j.Spec.Suspend) {
+	if was.StartTime != nil && !was.StartTime.Equal(is.StartTime) && !valueOrZero(j.Spec.Suspend) {
 		errs = append(errs, field.Required(path.Child("startTime"), "startTime cannot be removed for unsuspended job"))
 	}
 	return errs
 }
 
-func jobIs(j *batchv1.Job, t batchv1.JobConditionType) bool {
+func hasJobCondition(j *batchv1.Job, t batchv1.JobConditionType) bool {
 	return slices.ContainsFunc(
 		j.Status.Conditions,
 		func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue },
 	)
 }
 
-// jobReport returns contradictions within a job's status, or between its status and its spec.
-func jobReport(j *batchv1.Job) field.ErrorList {
+// validateJobReport returns contradictions within a job's status, or between its status and its spec.
+func validateJobReport(j *batchv1.Job) field.ErrorList {
 	path, s := field.NewPath("status"), &j.Status
-	errs := notNegativeCounts(
+	errs := requireNotNegativeCounts(
 		path,
-		tally{"active", int64(s.Active)},
-		tally{"succeeded", int64(s.Succeeded)},
-		tally{"failed", int64(s.Failed)},
-		tally{"ready", int64(value(s.Ready))},
-		tally{"terminating", int64(value(s.Terminating))},
+		namedCount{"active", int64(s.Active)},
+		namedCount{"succeeded", int64(s.Succeeded)},
+		namedCount{"failed", int64(s.Failed)},
+		namedCount{"ready", int64(valueOrZero(s.Ready))},
+		namedCount{"terminating", int64(valueOrZero(s.Terminating))},
 	)
-	complete, failed := jobIs(j, batchv1.JobComplete), jobIs(j, batchv1.JobFailed)
-	failing, met := jobIs(j, batchv1.JobFailureTarget), jobIs(j, batchv1.JobSuccessCriteriaMet)
+	complete, failed := hasJobCondition(j, batchv1.JobComplete), hasJobCondition(j, batchv1.JobFailed)
+	failing, met := hasJobCondition(j, batchv1.JobFailureTarget), hasJobCondition(j, batchv1.JobSuccessCriteriaMet)
 	for _, c := range []struct {
 		wrong bool
 		text  string
@@ -123,23 +123,23 @@ func jobReport(j *batchv1.Job) field.ErrorList {
 	if s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) {
 		errs = append(errs, field.Invalid(at, s.CompletionTime, "completionTime cannot be set before startTime"))
 	}
-	if value(s.Ready) > s.Active {
+	if valueOrZero(s.Ready) > s.Active {
 		errs = append(errs, field.Invalid(path.Child("ready"), *s.Ready, "cannot set more ready pods than active"))
 	}
-	errs = append(errs, uncountedPods(s.UncountedTerminatedPods, path.Child("uncountedTerminatedPods"))...)
+	errs = append(errs, validateUncountedPods(s.UncountedTerminatedPods, path.Child("uncountedTerminatedPods"))...)
 	if complete || failed {
-		errs = append(errs, finishedReport(s, path)...)
+		errs = append(errs, validateFinishedStatus(s, path)...)
 	}
-	return append(errs, indexReport(j, path)...)
+	return append(errs, validateIndexReport(j, path)...)
 }
 
-// finishedReport checks the status of a finished job, which must have no pods left.
-func finishedReport(s *batchv1.JobStatus, path *field.Path) field.ErrorList {
+// validateFinishedStatus checks the status of a finished job, which must have no pods left.
+func validateFinishedStatus(s *batchv1.JobStatus, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Active > 0 {
 		errs = append(errs, field.Invalid(path.Child("active"), s.Active, "active>0 is invalid for finished job"))
 	}
-	if value(s.Terminating) > 0 {
+	if valueOrZero(s.Terminating) > 0 {
 		errs = append(
 			errs,
 			field.Invalid(path.Child("terminating"), s.Terminating, "terminating>0 is invalid for finished job"),
@@ -161,7 +161,7 @@ func finishedReport(s *batchv1.JobStatus, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func uncountedPods(u *batchv1.UncountedTerminatedPods, path *field.Path) field.ErrorList {
+func validateUncountedPods(u *batchv1.UncountedTerminatedPods, path *field.Path) field.ErrorList {
 	if u == nil {
 		return nil
 	}
@@ -185,12 +185,12 @@ func uncountedPods(u *batchv1.UncountedTerminatedPods, path *field.Path) field.E
 	return errs
 }
 
-// indexReport checks the completed and failed indexes of a job. They have the form 0,2-4, are ascending and below
-// completions, and each is either completed or failed.
-func indexReport(j *batchv1.Job, path *field.Path) field.ErrorList {
+// validateIndexReport checks the completed and failed indexes of a job. They have the form 0,2-4, are ascending and
+// below completions, and each is either completed or failed.
+func validateIndexReport(j *batchv1.Job, path *field.Path) field.ErrorList {
 	s := &j.Status
 	var errs field.ErrorList
-	if s.CompletedIndexes != "" && value(j.Spec.CompletionMode) != batchv1.IndexedCompletion {
+	if s.CompletedIndexes != "" && valueOrZero(j.Spec.CompletionMode) != batchv1.IndexedCompletion {
 		errs = append(
 			errs,
 			field.Invalid(
@@ -213,7 +213,7 @@ func indexReport(j *batchv1.Job, path *field.Path) field.ErrorList {
 	if j.Spec.Completions == nil {
 		return errs
 	}
-	completed, err := indexRanges(s.CompletedIndexes, *j.Spec.Completions)
+	completed, err := parseIndexRanges(s.CompletedIndexes, *j.Spec.Completions)
 	if err != nil {
 		errs = append(
 			errs,
@@ -227,7 +227,7 @@ func indexReport(j *batchv1.Job, path *field.Path) field.ErrorList {
 	if s.FailedIndexes == nil || j.Spec.BackoffLimitPerIndex == nil {
 		return errs
 	}
-	failed, err := indexRanges(*s.FailedIndexes, *j.Spec.Completions)
+	failed, err := parseIndexRanges(*s.FailedIndexes, *j.Spec.Completions)
 	if err != nil {
 		return append(
 			errs,
@@ -255,8 +255,8 @@ func indexReport(j *batchv1.Job, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// indexRanges parses reported indexes. It returns the first and last index of each range.
-func indexRanges(text string, completions int32) ([][2]int32, error) {
+// parseIndexRanges parses reported indexes. It returns the first and last index of each range.
+func parseIndexRanges(text string, completions int32) ([][2]int32, error) {
 	if text == "" {
 		return nil, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func dns1123SubdomainName(name string, prefix bool) []string {
+func dnsSubdomainNameErrors(name string, prefix bool) []string {
 	if prefix {
 		name = strings.TrimSuffix(name, "-") + "a"
 	}
@@ -23,11 +23,11 @@ func validateJob(j *batchv1.Job) field.ErrorList {
 	return append(validateJobSpec(&j.Spec, field.NewPath("spec")), validateJobSelector(j)...)
 }
 
-// indexedName requires that the hostname of an indexed job's last pod is valid: it consists of the job's name and the
-// index.
-func indexedName(j *batchv1.Job) field.ErrorList {
-	n := value(j.Spec.Completions)
-	if value(j.Spec.CompletionMode) != batchv1.IndexedCompletion || n < 1 {
+// validateIndexedName requires that the hostname of an indexed job's last pod is valid: it consists of the job's name
+// and the index.
+func validateIndexedName(j *batchv1.Job) field.ErrorList {
+	n := valueOrZero(j.Spec.Completions)
+	if valueOrZero(j.Spec.CompletionMode) != batchv1.IndexedCompletion || n < 1 {
 		return nil
 	}
 	host := j.Name + "-" + itoa(n-1)
@@ -52,13 +52,14 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 		{"parallelism", spec.Parallelism}, {"completions", spec.Completions}, {"backoffLimit", spec.BackoffLimit},
 		{"ttlSecondsAfterFinished", spec.TTLSecondsAfterFinished}, {"backoffLimitPerIndex", spec.BackoffLimitPerIndex},
 	} {
-		errs = append(errs, notNegative(int64(value(n.v)), path.Child(n.name))...)
+		errs = append(errs, requireNotNegative(int64(valueOrZero(n.v)), path.Child(n.name))...)
 	}
-	errs = append(errs, notNegative(value(spec.ActiveDeadlineSeconds), path.Child("activeDeadlineSeconds"))...)
+	errs = append(errs, requireNotNegative(valueOrZero(spec.ActiveDeadlineSeconds),
+		path.Child("activeDeadlineSeconds"))...)
 	if mode := spec.CompletionMode; mode != nil {
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				*mode,
 				[]batchv1.CompletionMode{batchv1.IndexedCompletion, batchv1.NonIndexedCompletion},
 				path.Child("completionMode"),
@@ -67,7 +68,7 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Required(path.Child("completions"), "when completion mode is Indexed"))
 		}
 	}
-	if spec.BackoffLimitPerIndex != nil && value(spec.CompletionMode) != batchv1.IndexedCompletion {
+	if spec.BackoffLimitPerIndex != nil && valueOrZero(spec.CompletionMode) != batchv1.IndexedCompletion {
 		errs = append(
 			errs,
 			field.Invalid(
@@ -105,49 +106,49 @@ func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	errs := validateJob(j)
 	path := field.NewPath("spec")
 	is, was := j.Spec, old.Spec
-	if value(is.CompletionMode) != batchv1.IndexedCompletion {
-		errs = append(errs, immutable(is.Completions, was.Completions, path.Child("completions"))...)
+	if valueOrZero(is.CompletionMode) != batchv1.IndexedCompletion {
+		errs = append(errs, requireImmutable(is.Completions, was.Completions, path.Child("completions"))...)
 	} else if is.Completions != nil && !Same(is.Completions, was.Completions) &&
-		*is.Completions != value(is.Parallelism) {
+		*is.Completions != valueOrZero(is.Parallelism) {
 		errs = append(errs, field.Invalid(path.Child("completions"), *is.Completions, "can only be modified in "+
 			"tandem with spec.parallelism"))
 	}
-	errs = append(errs, immutable(is.Selector, was.Selector, path.Child("selector"))...)
-	errs = append(errs, immutable(is.CompletionMode, was.CompletionMode, path.Child("completionMode"))...)
-	errs = append(errs, immutable(is.PodFailurePolicy, was.PodFailurePolicy, path.Child("podFailurePolicy"))...)
+	errs = append(errs, requireImmutable(is.Selector, was.Selector, path.Child("selector"))...)
+	errs = append(errs, requireImmutable(is.CompletionMode, was.CompletionMode, path.Child("completionMode"))...)
+	errs = append(errs, requireImmutable(is.PodFailurePolicy, was.PodFailurePolicy, path.Child("podFailurePolicy"))...)
 	errs = append(
 		errs,
-		immutable(is.BackoffLimitPerIndex, was.BackoffLimitPerIndex, path.Child("backoffLimitPerIndex"))...)
-	errs = append(errs, immutable(is.ManagedBy, was.ManagedBy, path.Child("managedBy"))...)
-	errs = append(errs, immutable(is.SuccessPolicy, was.SuccessPolicy, path.Child("successPolicy"))...)
+		requireImmutable(is.BackoffLimitPerIndex, was.BackoffLimitPerIndex, path.Child("backoffLimitPerIndex"))...)
+	errs = append(errs, requireImmutable(is.ManagedBy, was.ManagedBy, path.Child("managedBy"))...)
+	errs = append(errs, requireImmutable(is.SuccessPolicy, was.SuccessPolicy, path.Child("successPolicy"))...)
 	newTemplate, oldTemplate := is.Template.DeepCopy(), was.Template.DeepCopy()
-	if rests(old) {
+	if isStopped(old) {
 		// Queueing controllers may still change the scheduling constraints and resources of a job that has not started.
 		newTemplate.Labels, newTemplate.Annotations = oldTemplate.Labels, oldTemplate.Annotations
 		newTemplate.Spec.NodeSelector = oldTemplate.Spec.NodeSelector
-		newTemplate.Spec.Affinity = elsewhere(newTemplate.Spec.Affinity, oldTemplate.Spec.Affinity)
+		newTemplate.Spec.Affinity = withOldNodeAffinity(newTemplate.Spec.Affinity, oldTemplate.Spec.Affinity)
 		newTemplate.Spec.Tolerations, newTemplate.Spec.SchedulingGates = oldTemplate.Spec.Tolerations,
 			oldTemplate.Spec.SchedulingGates
-		sameResources(newTemplate.Spec.InitContainers, oldTemplate.Spec.InitContainers)
-		sameResources(newTemplate.Spec.Containers, oldTemplate.Spec.Containers)
+		copyResources(newTemplate.Spec.InitContainers, oldTemplate.Spec.InitContainers)
+		copyResources(newTemplate.Spec.Containers, oldTemplate.Spec.Containers)
 	}
-	if len(immutable(newTemplate, oldTemplate, nil)) > 0 {
+	if len(requireImmutable(newTemplate, oldTemplate, nil)) > 0 {
 		errs = append(errs, field.Invalid(path.Child("template"), j.Spec.Template, immutableText))
 	}
 	return errs
 }
 
-// rests reports whether a job is suspended and has no running pods: it has not started, or its controller has stopped
-// it.
-func rests(j *batchv1.Job) bool {
+// isStopped reports whether a job is suspended and has no running pods: it has not started, or its controller has
+// stopped it.
+func isStopped(j *batchv1.Job) bool {
 	stopped := slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
 	})
-	return value(j.Spec.Suspend) && j.Status.Active == 0 && (j.Status.StartTime == nil || stopped)
+	return valueOrZero(j.Spec.Suspend) && j.Status.Active == 0 && (j.Status.StartTime == nil || stopped)
 }
 
-// sameResources copies the resources of other containers, so that a comparison ignores them.
-func sameResources(containers, others []corev1.Container) {
+// copyResources copies the resources of other containers, so that a comparison ignores them.
+func copyResources(containers, others []corev1.Container) {
 	for i := range min(len(containers), len(others)) {
 		containers[i].Resources = others[i].Resources
 	}
@@ -159,7 +160,7 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	if c.Spec.Schedule == "" {
 		errs = append(errs, field.Required(path.Child("schedule"), ""))
 	} else {
-		if _, err := cron.ParseStandard(withoutZone(c.Spec.Schedule)); err != nil {
+		if _, err := cron.ParseStandard(trimTimeZone(c.Spec.Schedule)); err != nil {
 			errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, err.Error()))
 		}
 		if strings.Contains(c.Spec.Schedule, "TZ") {
@@ -177,28 +178,30 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("timeZone"), *zone, "unknown time zone "+*zone))
 		}
 	}
-	errs = append(errs, notNegative(value(c.Spec.StartingDeadlineSeconds), path.Child("startingDeadlineSeconds"))...)
-	errs = append(errs, supported(c.Spec.ConcurrencyPolicy, []batchv1.ConcurrencyPolicy{
+	errs = append(errs, requireNotNegative(valueOrZero(c.Spec.StartingDeadlineSeconds),
+		path.Child("startingDeadlineSeconds"))...)
+	errs = append(errs, requireSupported(c.Spec.ConcurrencyPolicy, []batchv1.ConcurrencyPolicy{
 		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent,
 	}, path.Child("concurrencyPolicy"))...)
 	errs = append(
 		errs,
-		notNegative(int64(value(c.Spec.SuccessfulJobsHistoryLimit)), path.Child("successfulJobsHistoryLimit"))...)
+		requireNotNegative(int64(valueOrZero(c.Spec.SuccessfulJobsHistoryLimit)),
+			path.Child("successfulJobsHistoryLimit"))...)
 	errs = append(
 		errs,
-		notNegative(int64(value(c.Spec.FailedJobsHistoryLimit)), path.Child("failedJobsHistoryLimit"))...)
+		requireNotNegative(int64(valueOrZero(c.Spec.FailedJobsHistoryLimit)), path.Child("failedJobsHistoryLimit"))...)
 	at, job := path.Child("jobTemplate", "spec"), &c.Spec.JobTemplate.Spec
 	if job.Selector != nil {
 		errs = append(errs, field.Invalid(at.Child("selector"), job.Selector, "`selector` will be auto-generated"))
 	}
-	if value(job.ManualSelector) {
+	if valueOrZero(job.ManualSelector) {
 		errs = append(errs, notSupported(at.Child("manualSelector"), true, []string{"nil", "false"}))
 	}
 	return append(errs, validateJobSpec(job, at)...)
 }
 
-// withoutZone returns a schedule without a leading time zone, which has a field of its own.
-func withoutZone(schedule string) string {
+// trimTimeZone returns a schedule without a leading time zone, which has a field of its own.
+func trimTimeZone(schedule string) string {
 	if zone, rest, _ := strings.Cut(schedule, " "); strings.HasPrefix(zone, "TZ=") ||
 		strings.HasPrefix(zone, "CRON_TZ=") {
 		return strings.TrimSpace(rest)

@@ -52,10 +52,10 @@ type Kind struct {
 	// PrepareCreate and PrepareUpdate set what clients cannot choose: they clear or keep the status, and copy immutable
 	// fields that the server sets. The API server itself sets the UID and timestamps. With HasGeneration, it also
 	// raises the generation if anything but metadata and status changed, or if Counts reports true.
-	PrepareCreate func(obj runtime.Object)
-	PrepareUpdate func(obj, old runtime.Object)
-	HasGeneration bool
-	Counts        func(obj, old runtime.Object) bool
+	PrepareCreate    func(obj runtime.Object)
+	PrepareUpdate    func(obj, old runtime.Object)
+	HasGeneration    bool
+	RaisesGeneration func(obj, old runtime.Object) bool
 
 	// NameErrors returns why a name is invalid. If it is nil, names must be DNS subdomains.
 	NameErrors func(name string, prefix bool) []string
@@ -73,16 +73,16 @@ type Kind struct {
 	// IndexedFields names those for which watches and lists use an index instead of scanning all objects.
 	Fields        func(obj runtime.Object) fields.Set
 	IndexedFields []string
-	// FieldPlaces holds the places of these fields in an object's JSON, sorted by name: either of all fields or nil. It
+	// FieldPaths holds the places of these fields in an object's JSON, sorted by name: either of all fields or nil. It
 	// avoids decoding objects, for kinds with very many objects.
-	FieldPlaces []FieldPlace
+	FieldPaths []FieldPath
 
 	// Columns are kubectl's columns after NAME, which every kind has. Row returns the cells of an object in the same
 	// order. nil means only AGE.
 	Columns []metav1.TableColumnDefinition
 	Row     func(obj runtime.Object) []any
-	// WholeRow means that Columns and Row contain NAME themselves. Events have it last.
-	WholeRow bool
+	// RowHasName means that Columns and Row contain NAME themselves. Events have it last.
+	RowHasName bool
 
 	// GracePeriod returns how many seconds a deletion waits for its executor, which is the kubelet for pods. asked is
 	// what the client requested, or nil. If GracePeriod is nil, the deletion does not wait.
@@ -142,10 +142,10 @@ type Status struct {
 	Prepare func(obj, old runtime.Object)
 	// Validate returns the errors of a new status. It may be nil.
 	Validate func(obj, old runtime.Object) field.ErrorList
-	// KeepsMeta means that a write to the status changes no metadata.
-	KeepsMeta bool
-	// Keeps lists the metadata fields that a write to the status does not change.
-	Keeps []string
+	// KeepsAllMeta means that a write to the status changes no metadata.
+	KeepsAllMeta bool
+	// KeptMeta lists the metadata fields that a write to the status does not change.
+	KeptMeta []string
 }
 
 // Scale reads and sets replicas for the scale subresource (autoscaling/v1 Scale).

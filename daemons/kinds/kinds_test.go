@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestEveryKindIsWholeAndKnown(t *testing.T) {
+func TestEveryKindIsComplete(t *testing.T) {
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme,
 		apiregistrationv1.AddToScheme} {
@@ -160,7 +160,7 @@ func read(t *testing.T, k *Kind, text string) runtime.Object {
 	return obj
 }
 
-func TestDefaultsAreUpstreams(t *testing.T) {
+func TestDefaultsMatchUpstream(t *testing.T) {
 	for name, c := range map[string]struct{ kind, given, want string }{
 		"pod": {"Pod", `
 spec:
@@ -232,7 +232,7 @@ func TestDeploymentDefaults(t *testing.T) {
 	}
 }
 
-func TestAliasesLoseNothing(t *testing.T) {
+func TestAliasConversionsAreLossless(t *testing.T) {
 	for kindName, text := range map[string]string{
 		"Event":                   `{metadata: {name: e, namespace: n}, involvedObject: {kind: Pod, name: p, namespace: n}, reason: R, message: M, type: Normal, count: 3, source: {component: c}, series: {count: 2}}`,
 		"HorizontalPodAutoscaler": `{metadata: {name: h}, spec: {maxReplicas: 3, minReplicas: 2, scaleTargetRef: {kind: Deployment, name: d}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}, {type: Resource, resource: {name: memory, target: {type: AverageValue, averageValue: 1Gi}}}], behavior: {scaleDown: {stabilizationWindowSeconds: 5}}}}`,
@@ -255,7 +255,7 @@ func TestAliasesLoseNothing(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsOnNoNodeGoesAtOnce(t *testing.T) {
+func TestUnscheduledPodsAreDeletedAtOnce(t *testing.T) {
 	seconds := func(n int64) *int64 { return &n }
 	for name, c := range map[string]struct {
 		pod   corev1.Pod

@@ -15,15 +15,15 @@ func limitRanges() *Kind {
 		GVK:      corev1.SchemeGroupVersion.WithKind("LimitRange"),
 		Resource: "limitranges", Singular: "limitrange", ShortNames: []string{"limits"}, Namespaced: true,
 		CreateOnUpdate: true,
-		New:            made[corev1.LimitRange](), NewList: made[corev1.LimitRangeList](),
-		Default: does(func(l *corev1.LimitRange) {
+		New:            newOf[corev1.LimitRange](), NewList: newOf[corev1.LimitRangeList](),
+		Default: adapt(func(l *corev1.LimitRange) {
 			for i := range l.Spec.Limits {
 				defaultLimit(&l.Spec.Limits[i])
 			}
 		}),
-		Validate: checks(validateLimitRange),
-		Columns:  columns("Created At"),
-		Row: row(func(l *corev1.LimitRange) []any {
+		Validate: adaptValidate(validateLimitRange),
+		Columns:  newColumns("Created At"),
+		Row: adaptRow(func(l *corev1.LimitRange) []any {
 			return []any{l.CreationTimestamp.UTC().Format(time.RFC3339)}
 		}),
 	}
@@ -54,21 +54,22 @@ func resourceQuotas() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("ResourceQuota"),
 		Resource: "resourcequotas", Singular: "resourcequota", ShortNames: []string{"quota"}, Namespaced: true,
-		New: made[corev1.ResourceQuota](), NewList: made[corev1.ResourceQuotaList](),
-		PrepareCreate: does(func(q *corev1.ResourceQuota) { q.Status = corev1.ResourceQuotaStatus{} }),
-		PrepareUpdate: updates(func(q, old *corev1.ResourceQuota) { q.Status = old.Status }),
-		Validate:      checks(validateQuota),
-		ValidateUpdate: compares(func(q, old *corev1.ResourceQuota) field.ErrorList {
+		New: newOf[corev1.ResourceQuota](), NewList: newOf[corev1.ResourceQuotaList](),
+		PrepareCreate: adapt(func(q *corev1.ResourceQuota) { q.Status = corev1.ResourceQuotaStatus{} }),
+		PrepareUpdate: adaptUpdate(func(q, old *corev1.ResourceQuota) { q.Status = old.Status }),
+		Validate:      adaptValidate(validateQuota),
+		ValidateUpdate: adaptValidateUpdate(func(q, old *corev1.ResourceQuota) field.ErrorList {
 			errs := append(
 				validateQuota(q),
-				immutable(q.Spec.Scopes, old.Spec.Scopes, field.NewPath("spec", "scopes"))...)
+				requireImmutable(q.Spec.Scopes, old.Spec.Scopes, field.NewPath("spec", "scopes"))...)
 			return append(
 				errs,
-				immutable(q.Spec.ScopeSelector, old.Spec.ScopeSelector, field.NewPath("spec", "scopeSelector"))...)
+				requireImmutable(q.Spec.ScopeSelector, old.Spec.ScopeSelector,
+					field.NewPath("spec", "scopeSelector"))...)
 		}),
-		Columns: columns("Request", "Limit", "Age"),
-		Row:     row(quotaRow),
-		Status: status(
+		Columns: newColumns("Request", "Limit", "Age"),
+		Row:     adaptRow(quotaRow),
+		Status: newStatus(
 			func(to, from *corev1.ResourceQuota) { to.Status = *from.Status.DeepCopy() },
 			validateQuotaStatus,
 		),

@@ -18,9 +18,9 @@ func validateLimitRange(l *corev1.LimitRange) field.ErrorList {
 		limit, at := &l.Spec.Limits[i], field.NewPath("spec", "limits").Index(i)
 		if limit.Type == "" {
 			errs = append(errs, field.Required(at.Child("type"), ""))
-		} else if !oneOf(limit.Type,
+		} else if !isOneOf(limit.Type,
 			[]corev1.LimitType{corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim}) {
-			errs = append(errs, invalid(at.Child("type"), limit.Type, qualifiedLimitType(string(limit.Type)))...)
+			errs = append(errs, invalidErrors(at.Child("type"), limit.Type, limitTypeErrors(string(limit.Type)))...)
 		}
 		if seen[limit.Type] {
 			errs = append(errs, field.Duplicate(at.Child("type"), limit.Type))
@@ -31,8 +31,8 @@ func validateLimitRange(l *corev1.LimitRange) field.ErrorList {
 	return errs
 }
 
-// qualifiedLimitType returns why a type that is not Kubernetes' own is invalid. Such types need a domain.
-func qualifiedLimitType(name string) []string {
+// limitTypeErrors returns why a type that is not Kubernetes' own is invalid. Such types need a domain.
+func limitTypeErrors(name string) []string {
 	if !strings.Contains(name, "/") {
 		return []string{"must be a standard limit type or fully qualified"}
 	}
@@ -49,7 +49,7 @@ func validateLimit(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 		{"maxLimitRequestRatio", "ratio", l.MaxLimitRequestRatio}}
 	for _, side := range lists {
 		for name, q := range side.list {
-			errs = append(errs, limitedResource(l.Type, name, at.Child(side.name).Key(string(name)))...)
+			errs = append(errs, validateLimitedResource(l.Type, name, at.Child(side.name).Key(string(name)))...)
 			if q.Sign() < 0 {
 				errs = append(errs, field.Invalid(at.Child(side.name).Key(string(name)), q.String(), notNegativeText))
 			}
@@ -146,16 +146,16 @@ func validateRatio(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// limitedResource checks the name of a limited resource, for pods and containers or for claims.
-func limitedResource(t corev1.LimitType, name corev1.ResourceName, at *field.Path) field.ErrorList {
+// validateLimitedResource checks the name of a limited resource, for pods and containers or for claims.
+func validateLimitedResource(t corev1.LimitType, name corev1.ResourceName, at *field.Path) field.ErrorList {
 	if t == corev1.LimitTypePod || t == corev1.LimitTypeContainer {
-		return resourceName(name, at)
+		return validateResourceName(name, at)
 	}
-	return invalid(at, name, validation.IsQualifiedName(string(name)))
+	return invalidErrors(at, name, validation.IsQualifiedName(string(name)))
 }
 
-// counted lists the quota resources that are numbers of objects, besides count/….
-var counted = []corev1.ResourceName{
+// countedResources lists the quota resources that are numbers of objects, besides count/….
+var countedResources = []corev1.ResourceName{
 	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
 	corev1.ResourceSecrets,
 	corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceServicesNodePorts,
@@ -170,14 +170,14 @@ var quotaScopes = []corev1.ResourceQuotaScope{
 }
 
 func validateQuota(q *corev1.ResourceQuota) field.ErrorList {
-	errs := quotaAmounts(q.Spec.Hard, field.NewPath("spec", "hard"))
+	errs := validateQuotaAmounts(q.Spec.Hard, field.NewPath("spec", "hard"))
 	path := field.NewPath("spec", "scopes")
 	seen := map[corev1.ResourceQuotaScope]bool{}
 	for _, scope := range q.Spec.Scopes {
-		if !oneOf(scope, quotaScopes) {
+		if !isOneOf(scope, quotaScopes) {
 			errs = append(errs, field.Invalid(path, q.Spec.Scopes, "unsupported scope"))
 		}
-		errs = append(errs, scopeFits(scope, q, path)...)
+		errs = append(errs, validateScope(scope, q, path)...)
 		seen[scope] = true
 	}
 	for _, pair := range [][2]corev1.ResourceQuotaScope{
@@ -193,29 +193,29 @@ func validateQuota(q *corev1.ResourceQuota) field.ErrorList {
 		validateScopeSelector(q.Spec.ScopeSelector, field.NewPath("spec", "scopeSelector", "matchExpressions"))...)
 }
 
-// quotaAmounts checks the amounts of a quota's limits or usage.
-func quotaAmounts(list corev1.ResourceList, path *field.Path) field.ErrorList {
+// validateQuotaAmounts checks the amounts of a quota's limits or usage.
+func validateQuotaAmounts(list corev1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for name, amount := range list {
 		at := path.Key(string(name))
-		errs = append(errs, quotaName(name, at)...)
+		errs = append(errs, validateQuotaName(name, at)...)
 		if amount.Sign() < 0 {
 			errs = append(errs, field.Invalid(at, amount.String(), notNegativeText))
 		}
-		if slices.Contains(counted, name) && amount.MilliValue()%1000 != 0 {
+		if slices.Contains(countedResources, name) && amount.MilliValue()%1000 != 0 {
 			errs = append(errs, field.Invalid(at, amount.String(), "must be an integer"))
 		}
 	}
 	return errs
 }
 
-func quotaName(name corev1.ResourceName, at *field.Path) field.ErrorList {
-	errs := invalid(at, name, validation.IsQualifiedName(string(name)))
+func validateQuotaName(name corev1.ResourceName, at *field.Path) field.ErrorList {
+	errs := invalidErrors(at, name, validation.IsQualifiedName(string(name)))
 	if len(errs) > 0 || strings.Contains(string(name), "/") {
 		return errs
 	}
 	base := strings.TrimPrefix(strings.TrimPrefix(string(name), "requests."), "limits.")
-	known := slices.Contains(counted, name) || slices.Contains(standardResources, corev1.ResourceName(base)) ||
+	known := slices.Contains(countedResources, name) || slices.Contains(standardResources, corev1.ResourceName(base)) ||
 		base == string(corev1.ResourceStorage) ||
 		strings.HasPrefix(base, corev1.ResourceHugePagesPrefix)
 	if !known {
@@ -224,8 +224,8 @@ func quotaName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// scopeFits rejects resources that do not fit a scope: BestEffort pods have no requests to count.
-func scopeFits(scope corev1.ResourceQuotaScope, q *corev1.ResourceQuota, path *field.Path) field.ErrorList {
+// validateScope rejects resources that do not fit a scope: BestEffort pods have no requests to count.
+func validateScope(scope corev1.ResourceQuotaScope, q *corev1.ResourceQuota, path *field.Path) field.ErrorList {
 	if scope != corev1.ResourceQuotaScopeBestEffort {
 		return nil
 	}
@@ -243,7 +243,7 @@ func validateScopeSelector(s *corev1.ScopeSelector, path *field.Path) field.Erro
 	}
 	var errs field.ErrorList
 	for _, r := range s.MatchExpressions {
-		if !oneOf(r.ScopeName, quotaScopes) {
+		if !isOneOf(r.ScopeName, quotaScopes) {
 			errs = append(errs, field.Invalid(path.Child("scopeName"), r.ScopeName, "unsupported scope"))
 		}
 		existing := r.ScopeName != corev1.ResourceQuotaScopePriorityClass &&

@@ -50,5 +50,5 @@ func All() []*Kind {
 	return all
 }
 
-// createOnly are the verbs of kinds that are answered and not stored.
-var createOnly = []string{"create"}
+// createOnlyVerbs are the verbs of kinds that are answered and not stored.
+var createOnlyVerbs = []string{"create"}

@@ -30,7 +30,7 @@ func validateMounts(
 		seen[m.MountPath] = true
 		for name, sub := range map[string]string{"subPath": m.SubPath, "subPathExpr": m.SubPathExpr} {
 			if sub != "" {
-				errs = append(errs, descending(sub, where.Child(name))...)
+				errs = append(errs, validateDescendingPath(sub, where.Child(name))...)
 			}
 		}
 		if m.SubPath != "" && m.SubPathExpr != "" {
@@ -53,7 +53,7 @@ func validateMounts(
 			errs = append(errs, field.Required(where.Child("name"), ""))
 		case !volumes[d.Name]:
 			errs = append(errs, field.NotFound(where.Child("name"), d.Name))
-		case !blockSource(spec, d.Name):
+		case !canBeBlockDevice(spec, d.Name):
 			errs = append(
 				errs,
 				field.Invalid(
@@ -72,16 +72,16 @@ func validateMounts(
 		case seen[d.DevicePath]:
 			errs = append(errs, field.Invalid(path, d.DevicePath, "must not already exist as a path in volumeMounts"))
 		default:
-			errs = append(errs, noBacksteps(d.DevicePath, path)...)
+			errs = append(errs, rejectBacksteps(d.DevicePath, path)...)
 		}
 		devices[d.DevicePath] = true
 	}
 	return errs
 }
 
-// blockSource reports whether a volume may be a block device: it uses a claim, or it is not declared and comes from a
-// StatefulSet's claim template.
-func blockSource(spec *corev1.PodSpec, name string) bool {
+// canBeBlockDevice reports whether a volume may be a block device: it uses a claim, or it is not declared and comes
+// from a StatefulSet's claim template.
+func canBeBlockDevice(spec *corev1.PodSpec, name string) bool {
 	i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
 	return i < 0 || spec.Volumes[i].PersistentVolumeClaim != nil || spec.Volumes[i].Ephemeral != nil
 }
@@ -91,11 +91,11 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, at *field.P
 	var errs field.ErrorList
 	if p := m.MountPropagation; p != nil {
 		where := at.Child("mountPropagation")
-		errs = append(errs, supported(*p, []corev1.MountPropagationMode{
+		errs = append(errs, requireSupported(*p, []corev1.MountPropagationMode{
 			corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone,
 		}, where)...)
 		if *p == corev1.MountPropagationBidirectional &&
-			(c.SecurityContext == nil || !value(c.SecurityContext.Privileged)) {
+			(c.SecurityContext == nil || !valueOrZero(c.SecurityContext.Privileged)) {
 			errs = append(
 				errs,
 				field.Forbidden(where, "Bidirectional mount propagation is available only to privileged containers"),
@@ -104,7 +104,7 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, at *field.P
 	}
 	if r := m.RecursiveReadOnly; r != nil {
 		where := at.Child("recursiveReadOnly")
-		errs = append(errs, supported(*r, []corev1.RecursiveReadOnlyMode{
+		errs = append(errs, requireSupported(*r, []corev1.RecursiveReadOnlyMode{
 			corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible,
 		}, where)...)
 		if *r != corev1.RecursiveReadOnlyDisabled && !m.ReadOnly {

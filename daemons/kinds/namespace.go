@@ -13,25 +13,25 @@ func namespaces() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("Namespace"),
 		Resource: "namespaces", Singular: "namespace", ShortNames: []string{"ns"},
-		New: made[corev1.Namespace](), NewList: made[corev1.NamespaceList](),
+		New: newOf[corev1.Namespace](), NewList: newOf[corev1.NamespaceList](),
 		// Namespaces have no deletecollection.
 		Verbs:      []string{"create", "get", "list", "watch", "update", "patch", "delete"},
-		NameErrors: dns1123LabelName,
-		Default:    does(defaultNamespace),
-		PrepareCreate: does(func(n *corev1.Namespace) {
+		NameErrors: dnsLabelNameErrors,
+		Default:    adapt(defaultNamespace),
+		PrepareCreate: adapt(func(n *corev1.Namespace) {
 			defaultNamespace(n)
 			n.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
-			if !oneOf(corev1.FinalizerKubernetes, n.Spec.Finalizers) {
+			if !isOneOf(corev1.FinalizerKubernetes, n.Spec.Finalizers) {
 				n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
 			}
 		}),
 		// Finalizers change only through the finalize subresource, which admission enforces.
-		PrepareUpdate: updates(func(n, old *corev1.Namespace) { n.Status = old.Status }),
-		Validate: checks(func(n *corev1.Namespace) field.ErrorList {
+		PrepareUpdate: adaptUpdate(func(n, old *corev1.Namespace) { n.Status = old.Status }),
+		Validate: adaptValidate(func(n *corev1.Namespace) field.ErrorList {
 			var errs field.ErrorList
 			for i, f := range n.Spec.Finalizers {
 				at, name := field.NewPath("spec", "finalizers").Index(i), string(f)
-				errs = append(errs, invalid(at, name, validation.IsQualifiedName(name))...)
+				errs = append(errs, invalidErrors(at, name, validation.IsQualifiedName(name))...)
 				if f != corev1.FinalizerKubernetes && !strings.Contains(name, "/") {
 					errs = append(
 						errs,
@@ -41,7 +41,7 @@ func namespaces() *Kind {
 			}
 			return errs
 		}),
-		ValidateUpdate: compares(func(n, old *corev1.Namespace) field.ErrorList {
+		ValidateUpdate: adaptValidateUpdate(func(n, old *corev1.Namespace) field.ErrorList {
 			name := field.NewPath("metadata", "labels").Key(corev1.LabelMetadataName)
 			if n.Labels[corev1.LabelMetadataName] != n.Name {
 				return field.ErrorList{
@@ -50,14 +50,14 @@ func namespaces() *Kind {
 			}
 			return nil
 		}),
-		Fields: selectable(func(n *corev1.Namespace) fields.Set {
+		Fields: adaptFields(func(n *corev1.Namespace) fields.Set {
 			return fields.Set{"status.phase": string(n.Status.Phase)}
 		}),
-		Columns: columns("Status", "Age"),
-		Row: row(
+		Columns: newColumns("Status", "Age"),
+		Row: adaptRow(
 			func(n *corev1.Namespace) []any { return []any{string(n.Status.Phase), age(n.CreationTimestamp)} },
 		),
-		Status: status(
+		Status: newStatus(
 			func(to, from *corev1.Namespace) { to.Status = *from.Status.DeepCopy() },
 			validateNamespaceStatus,
 		),

@@ -38,12 +38,13 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 			corev1.AnnotationTopologyMode,
 		)
 	}
-	if spec.ClusterIP != "" && !headless(s) {
+	if spec.ClusterIP != "" && !isHeadless(s) {
 		for i, ip := range spec.ClusterIPs {
 			all = append(all, ipWarnings(path.Child("clusterIPs").Index(i), ip)...)
 		}
 	}
-	named, none := spec.Type == corev1.ServiceTypeExternalName, spec.Type == corev1.ServiceTypeClusterIP && headless(s)
+	named, none := spec.Type == corev1.ServiceTypeExternalName, spec.Type == corev1.ServiceTypeClusterIP &&
+		isHeadless(s)
 	if none {
 		if spec.LoadBalancerIP != "" {
 			say("spec.loadBalancerIP is ignored for headless services")
@@ -71,7 +72,7 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 	if !named && spec.ExternalName != "" {
 		say("spec.externalName is ignored when spec.type is not %q", corev1.ServiceTypeExternalName)
 	}
-	if value(spec.TrafficDistribution) == corev1.ServiceTrafficDistributionPreferClose {
+	if valueOrZero(spec.TrafficDistribution) == corev1.ServiceTrafficDistributionPreferClose {
 		say(
 			"spec.trafficDistribution: %q is deprecated; use %q",
 			corev1.ServiceTrafficDistributionPreferClose,

@@ -19,15 +19,15 @@ func networkPolicies() *Kind {
 		GVK:      networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
 		Resource: "networkpolicies", Singular: "networkpolicy", ShortNames: []string{"netpol"}, Namespaced: true,
 		HasGeneration: true,
-		New:           made[networkingv1.NetworkPolicy](), NewList: made[networkingv1.NetworkPolicyList](),
-		Default:  does(defaultNetworkPolicy),
-		Warnings: warns(networkPolicyWarnings),
-		Validate: checks(
+		New:           newOf[networkingv1.NetworkPolicy](), NewList: newOf[networkingv1.NetworkPolicyList](),
+		Default:  adapt(defaultNetworkPolicy),
+		Warnings: adaptWarnings(networkPolicyWarnings),
+		Validate: adaptValidate(
 			func(p *networkingv1.NetworkPolicy) field.ErrorList { return validateNetworkPolicy(p, nil) },
 		),
-		ValidateUpdate: compares(validateNetworkPolicy),
-		Columns:        columns("Pod-Selector", "Age"),
-		Row: row(func(p *networkingv1.NetworkPolicy) []any {
+		ValidateUpdate: adaptValidateUpdate(validateNetworkPolicy),
+		Columns:        newColumns("Pod-Selector", "Age"),
+		Row: adaptRow(func(p *networkingv1.NetworkPolicy) []any {
 			return []any{selectorText(&p.Spec.PodSelector), age(p.CreationTimestamp)}
 		}),
 	}
@@ -81,7 +81,7 @@ func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	for i, t := range p.Spec.PolicyTypes {
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				t,
 				[]networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress},
 				path.Child("policyTypes").Index(i),
@@ -94,7 +94,7 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 	var errs field.ErrorList
 	for i, p := range ports {
 		at := path.Index(i)
-		errs = append(errs, protocol(value(p.Protocol), at.Child("protocol"))...)
+		errs = append(errs, validateProtocol(valueOrZero(p.Protocol), at.Child("protocol"))...)
 		switch {
 		case p.Port == nil && p.EndPort != nil:
 			errs = append(
@@ -103,9 +103,9 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 			)
 		case p.Port == nil:
 		case p.Port.Type == intstr.Int:
-			errs = append(errs, portNumber(int(p.Port.IntVal), at.Child("port"))...)
+			errs = append(errs, validatePortNumber(int(p.Port.IntVal), at.Child("port"))...)
 			if p.EndPort != nil {
-				errs = append(errs, portNumber(int(*p.EndPort), at.Child("endPort"))...)
+				errs = append(errs, validatePortNumber(int(*p.EndPort), at.Child("endPort"))...)
 				if *p.EndPort < p.Port.IntVal {
 					errs = append(
 						errs,
@@ -120,7 +120,8 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 					field.Invalid(at.Child("endPort"), *p.EndPort, "may not be specified when `port` is non-numeric"),
 				)
 			}
-			errs = append(errs, invalid(at.Child("port"), p.Port.StrVal, validation.IsValidPortName(p.Port.StrVal))...)
+			errs = append(errs,
+				invalidErrors(at.Child("port"), p.Port.StrVal, validation.IsValidPortName(p.Port.StrVal))...)
 		}
 	}
 	return errs
@@ -161,7 +162,7 @@ func validateBlock(b *networkingv1.IPBlock, before []string, at *field.Path) fie
 	if b.CIDR == "" {
 		return field.ErrorList{field.Required(at.Child("cidr"), "")}
 	}
-	errs := cidrValue(b.CIDR, at.Child("cidr"), before...)
+	errs := validateCIDR(b.CIDR, at.Child("cidr"), before...)
 	_, block, err := netutils.ParseCIDRSloppy(b.CIDR)
 	if err != nil {
 		return errs // the errors report it
@@ -169,7 +170,7 @@ func validateBlock(b *networkingv1.IPBlock, before []string, at *field.Path) fie
 	outer, _ := block.Mask.Size()
 	for i, except := range b.Except {
 		where := at.Child("except").Index(i)
-		errs = append(errs, cidrValue(except, where, before...)...)
+		errs = append(errs, validateCIDR(except, where, before...)...)
 		_, inner, err := netutils.ParseCIDRSloppy(except)
 		if err != nil {
 			continue
@@ -185,14 +186,14 @@ func ipAddresses() *Kind {
 	return &Kind{
 		GVK:      networkingv1.SchemeGroupVersion.WithKind("IPAddress"),
 		Resource: "ipaddresses", Singular: "ipaddress", ShortNames: []string{"ip"},
-		New: made[networkingv1.IPAddress](), NewList: made[networkingv1.IPAddressList](),
+		New: newOf[networkingv1.IPAddress](), NewList: newOf[networkingv1.IPAddressList](),
 		NameErrors: func(name string, prefix bool) []string {
 			if a, err := netip.ParseAddr(name); err != nil || a.String() != name {
 				return []string{"must be a valid IP address in canonical form"}
 			}
 			return nil
 		},
-		Validate: checks(func(a *networkingv1.IPAddress) field.ErrorList {
+		Validate: adaptValidate(func(a *networkingv1.IPAddress) field.ErrorList {
 			ref, path := a.Spec.ParentRef, field.NewPath("spec", "parentRef")
 			if ref == nil {
 				return field.ErrorList{field.Required(path, "")}
@@ -206,10 +207,10 @@ func ipAddresses() *Kind {
 			}
 			return errs
 		}),
-		ValidateUpdate: compares(func(a, old *networkingv1.IPAddress) field.ErrorList {
-			return immutable(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
+		ValidateUpdate: adaptValidateUpdate(func(a, old *networkingv1.IPAddress) field.ErrorList {
+			return requireImmutable(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
 		}),
-		Fields: selectable(func(a *networkingv1.IPAddress) fields.Set {
+		Fields: adaptFields(func(a *networkingv1.IPAddress) fields.Set {
 			if a.Spec.ParentRef == nil {
 				return nil
 			}
@@ -218,9 +219,9 @@ func ipAddresses() *Kind {
 				"spec.parentRef.namespace": a.Spec.ParentRef.Namespace, "spec.parentRef.name": a.Spec.ParentRef.Name,
 			}
 		}),
-		Columns: columns("ParentRef", "Age"),
-		Row: row(func(a *networkingv1.IPAddress) []any {
-			parent := none
+		Columns: newColumns("ParentRef", "Age"),
+		Row: adaptRow(func(a *networkingv1.IPAddress) []any {
+			parent := noneText
 			if r := a.Spec.ParentRef; r != nil {
 				parent = strings.TrimPrefix(r.Group+"/"+r.Resource+"/"+r.Namespace+"/"+r.Name, "/")
 			}
@@ -233,16 +234,16 @@ func serviceCIDRs() *Kind {
 	return &Kind{
 		GVK:      networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"),
 		Resource: "servicecidrs", Singular: "servicecidr",
-		New: made[networkingv1.ServiceCIDR](), NewList: made[networkingv1.ServiceCIDRList](),
-		PrepareCreate:  does(func(c *networkingv1.ServiceCIDR) { c.Status = networkingv1.ServiceCIDRStatus{} }),
-		PrepareUpdate:  updates(func(c, old *networkingv1.ServiceCIDR) { c.Status = old.Status }),
-		Validate:       checks(validateServiceCIDR),
-		ValidateUpdate: compares(validateServiceCIDRUpdate),
-		Columns:        columns("CIDRs", "Age"),
-		Row: row(func(c *networkingv1.ServiceCIDR) []any {
+		New: newOf[networkingv1.ServiceCIDR](), NewList: newOf[networkingv1.ServiceCIDRList](),
+		PrepareCreate:  adapt(func(c *networkingv1.ServiceCIDR) { c.Status = networkingv1.ServiceCIDRStatus{} }),
+		PrepareUpdate:  adaptUpdate(func(c, old *networkingv1.ServiceCIDR) { c.Status = old.Status }),
+		Validate:       adaptValidate(validateServiceCIDR),
+		ValidateUpdate: adaptValidateUpdate(validateServiceCIDRUpdate),
+		Columns:        newColumns("CIDRs", "Age"),
+		Row: adaptRow(func(c *networkingv1.ServiceCIDR) []any {
 			return []any{strings.Join(c.Spec.CIDRs, ","), age(c.CreationTimestamp)}
 		}),
-		Status: status(func(to, from *networkingv1.ServiceCIDR) { to.Status = *from.Status.DeepCopy() }),
+		Status: newStatus(func(to, from *networkingv1.ServiceCIDR) { to.Status = *from.Status.DeepCopy() }),
 	}
 }
 
@@ -286,13 +287,13 @@ func validateServiceCIDRUpdate(c, old *networkingv1.ServiceCIDR) field.ErrorList
 	is, was := c.Spec.CIDRs, old.Spec.CIDRs
 	switch {
 	case len(was) == 1 && len(is) == 2:
-		return append(validateServiceCIDR(c), immutable(is[0], was[0], path.Index(0))...)
+		return append(validateServiceCIDR(c), requireImmutable(is[0], was[0], path.Index(0))...)
 	case len(is) != len(was):
 		return field.ErrorList{field.Invalid(path, is, immutableText)}
 	}
 	var errs field.ErrorList
 	for i := range is {
-		errs = append(errs, immutable(is[i], was[i], path.Index(i))...)
+		errs = append(errs, requireImmutable(is[i], was[i], path.Index(i))...)
 	}
 	return errs
 }

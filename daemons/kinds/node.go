@@ -16,8 +16,8 @@ func nodes() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("Node"),
 		Resource: "nodes", Singular: "node", ShortNames: []string{"no"}, StorageKey: "minions",
-		New: made[corev1.Node](), NewList: made[corev1.NodeList](),
-		Default: does(func(n *corev1.Node) {
+		New: newOf[corev1.Node](), NewList: newOf[corev1.NodeList](),
+		Default: adapt(func(n *corev1.Node) {
 			// podCIDR equals the first of podCIDRs. Old clients know only podCIDR.
 			switch cidr, all := n.Spec.PodCIDR, n.Spec.PodCIDRs; {
 			case cidr == "" && len(all) > 0:
@@ -30,15 +30,15 @@ func nodes() *Kind {
 			}
 		}),
 		// A kubelet creates its node with a status, so creation retains the status.
-		PrepareUpdate: updates(func(n, old *corev1.Node) { n.Status = old.Status }),
-		Warnings:      warns(nodeWarnings),
-		Validate: checks(
+		PrepareUpdate: adaptUpdate(func(n, old *corev1.Node) { n.Status = old.Status }),
+		Warnings:      adaptWarnings(nodeWarnings),
+		Validate: adaptValidate(
 			func(n *corev1.Node) field.ErrorList { return validateNode(n, nil) },
-		), ValidateUpdate: compares(validateNodeUpdate),
-		Fields: selectable(func(n *corev1.Node) fields.Set {
+		), ValidateUpdate: adaptValidateUpdate(validateNodeUpdate),
+		Fields: adaptFields(func(n *corev1.Node) fields.Set {
 			return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}
 		}),
-		Columns: columns(
+		Columns: newColumns(
 			"Status",
 			"Roles",
 			"Age",
@@ -49,8 +49,9 @@ func nodes() *Kind {
 			"Kernel-Version*",
 			"Container-Runtime*",
 		),
-		Row:          row(nodeRow),
-		Status:       status(func(to, from *corev1.Node) { to.Status = *from.Status.DeepCopy() }, validateNodeStatus),
+		Row: adaptRow(nodeRow),
+		Status: newStatus(func(to, from *corev1.Node) { to.Status = *from.Status.DeepCopy() },
+			validateNodeStatus),
 		Subresources: []string{"proxy"},
 	}
 }
@@ -113,7 +114,7 @@ func validateNode(n, old *corev1.Node) field.ErrorList {
 	errs := validateNodeStatus(n, nil)
 	path := field.NewPath("spec")
 	for i, cidr := range n.Spec.PodCIDRs {
-		errs = append(errs, cidrValue(cidr, path.Child("podCIDRs").Index(i), before...)...)
+		errs = append(errs, validateCIDR(cidr, path.Child("podCIDRs").Index(i), before...)...)
 	}
 	if several, err := netutils.IsDualStackCIDRStrings(n.Spec.PodCIDRs); len(n.Spec.PodCIDRs) > 2 ||
 		len(n.Spec.PodCIDRs) > 1 && err == nil && !several {
@@ -140,8 +141,8 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	for i, t := range taints {
 		at := path.Index(i)
 		errs = append(errs, metavalidation.ValidateLabelName(t.Key, at.Child("key"))...)
-		errs = append(errs, labelValue(t.Value, at.Child("value"))...)
-		errs = append(errs, supported(t.Effect, effects, at.Child("effect"))...)
+		errs = append(errs, validateLabelValue(t.Value, at.Child("value"))...)
+		errs = append(errs, requireSupported(t.Effect, effects, at.Child("effect"))...)
 		id := t.Key + ":" + string(t.Effect)
 		if seen[id] {
 			dup := field.Duplicate(at, t)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// oldLabels maps renamed labels of nodes to warnings.
-var oldLabels = map[string]string{
+// renamedLabelWarnings maps renamed labels of nodes to warnings.
+var renamedLabelWarnings = map[string]string{
 	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
 	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
 	"failure-domain.beta.kubernetes.io/region":      `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
@@ -22,49 +22,49 @@ var oldLabels = map[string]string{
 	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
 }
 
-// termDoubts warns about renamed labels in a node selector term. If values is set, it also warns about values that no
+// termWarnings warns about renamed labels in a node selector term. If values is set, it also warns about values that no
 // label can have, which are not checked elsewhere.
-func termDoubts(d *doubts, term corev1.NodeSelectorTerm, values bool, at *field.Path) {
+func termWarnings(d *warningList, term corev1.NodeSelectorTerm, values bool, at *field.Path) {
 	for i, e := range term.MatchExpressions {
 		where := at.Child("matchExpressions").Index(i)
-		if text := oldLabels[e.Key]; text != "" {
-			d.say(where.Child("key"), "%s is %s", e.Key, text)
+		if text := renamedLabelWarnings[e.Key]; text != "" {
+			d.addf(where.Child("key"), "%s is %s", e.Key, text)
 		}
 		if !values {
 			continue
 		}
 		for j, v := range e.Values {
 			for _, wrong := range validation.IsValidLabelValue(v) {
-				d.say(where.Child("values").Index(j), "%s is invalid, %s", v, wrong)
+				d.addf(where.Child("values").Index(j), "%s is invalid, %s", v, wrong)
 			}
 		}
 	}
 }
 
-// topologyDoubts warns about renamed labels in a node selector.
-func topologyDoubts(d *doubts, s *metav1.LabelSelector, at *field.Path) {
+// topologyWarnings warns about renamed labels in a node selector.
+func topologyWarnings(d *warningList, s *metav1.LabelSelector, at *field.Path) {
 	if s == nil {
 		return
 	}
 	for i, e := range s.MatchExpressions {
-		if text := oldLabels[e.Key]; text != "" {
-			d.say(at.Child("matchExpressions").Index(i).Child("key"), "%s is %s", e.Key, text)
+		if text := renamedLabelWarnings[e.Key]; text != "" {
+			d.addf(at.Child("matchExpressions").Index(i).Child("key"), "%s is %s", e.Key, text)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
-		if text := oldLabels[key]; text != "" {
-			d.say(at.Child("matchLabels").Child(key), "%s", text)
+		if text := renamedLabelWarnings[key]; text != "" {
+			d.addf(at.Child("matchLabels").Child(key), "%s", text)
 		}
 	}
 }
 
 func nodeWarnings(n, _ *corev1.Node) []string {
-	var d doubts
+	var d warningList
 	if n.Spec.ConfigSource != nil {
-		d.say(field.NewPath("spec", "configSource"), "the feature is removed")
+		d.addf(field.NewPath("spec", "configSource"), "the feature is removed")
 	}
 	if n.Spec.DoNotUseExternalID != "" {
-		d.say(field.NewPath("spec", "externalID"), "this field is deprecated, and is unused by Kubernetes")
+		d.addf(field.NewPath("spec", "externalID"), "this field is deprecated, and is unused by Kubernetes")
 	}
 	for i, cidr := range n.Spec.PodCIDRs {
 		d = append(d, cidrWarnings(field.NewPath("spec", "podCIDRs").Index(i), cidr)...)

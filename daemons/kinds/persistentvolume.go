@@ -14,8 +14,8 @@ func persistentVolumes() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("PersistentVolume"),
 		Resource: "persistentvolumes", Singular: "persistentvolume", ShortNames: []string{"pv"},
-		New: made[corev1.PersistentVolume](), NewList: made[corev1.PersistentVolumeList](),
-		Default: does(func(v *corev1.PersistentVolume) {
+		New: newOf[corev1.PersistentVolume](), NewList: newOf[corev1.PersistentVolumeList](),
+		Default: adapt(func(v *corev1.PersistentVolume) {
 			setEmpty(&v.Status.Phase, corev1.VolumePending)
 			setEmpty(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
 			setDefault(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
@@ -35,17 +35,17 @@ func persistentVolumes() *Kind {
 				defaultScaleIO(&v.Spec.ScaleIO.StorageMode, &v.Spec.ScaleIO.FSType)
 			}
 		}),
-		PrepareCreate: does(func(v *corev1.PersistentVolume) {
+		PrepareCreate: adapt(func(v *corev1.PersistentVolume) {
 			v.Status = corev1.PersistentVolumeStatus{
 				Phase:                   corev1.VolumePending,
 				LastPhaseTransitionTime: ptr(metav1.NewTime(now())),
 			}
 		}),
-		PrepareUpdate:  updates(func(v, old *corev1.PersistentVolume) { v.Status = old.Status }),
-		Warnings:       warns(persistentVolumeWarnings),
-		Validate:       checks(validatePersistentVolume),
-		ValidateUpdate: compares(validatePersistentVolumeUpdate),
-		Columns: columns(
+		PrepareUpdate:  adaptUpdate(func(v, old *corev1.PersistentVolume) { v.Status = old.Status }),
+		Warnings:       adaptWarnings(persistentVolumeWarnings),
+		Validate:       adaptValidate(validatePersistentVolume),
+		ValidateUpdate: adaptValidateUpdate(validatePersistentVolumeUpdate),
+		Columns: newColumns(
 			"Capacity",
 			"Access Modes",
 			"Reclaim Policy",
@@ -57,14 +57,14 @@ func persistentVolumes() *Kind {
 			"Age",
 			"VolumeMode*",
 		),
-		Row: row(persistentVolumeRow),
-		Status: status(func(to, from *corev1.PersistentVolume) { to.Status = *from.Status.DeepCopy() }).prepared(
-			updates(timePhase)),
+		Row: adaptRow(persistentVolumeRow),
+		Status: newStatus(func(to, from *corev1.PersistentVolume) { to.Status = *from.Status.DeepCopy() }).withPrepare(
+			adaptUpdate(setPhaseTime)),
 	}
 }
 
-// timePhase sets when a volume changed its phase, unless the writer sets it.
-func timePhase(v, old *corev1.PersistentVolume) {
+// setPhaseTime sets when a volume changed its phase, unless the writer sets it.
+func setPhaseTime(v, old *corev1.PersistentVolume) {
 	at := &v.Status.LastPhaseTransitionTime
 	switch {
 	case v.Status.Phase == old.Status.Phase && *at == nil:
@@ -110,7 +110,7 @@ func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.
 	}
 	var errs field.ErrorList
 	for _, m := range modes {
-		if !oneOf(m, allAccessModes) {
+		if !isOneOf(m, allAccessModes) {
 			errs = append(errs, notSupported(path, m, allAccessModes))
 		}
 	}
@@ -137,28 +137,28 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 			)
 		}
 	}
-	errs = append(errs, oneSource(reflect.ValueOf(v.Spec.PersistentVolumeSource), path)...)
+	errs = append(errs, requireOneSource(reflect.ValueOf(v.Spec.PersistentVolumeSource), path)...)
 	errs = append(errs, validatePersistentSource(v, path)...)
 	if v.Spec.Local != nil {
 		if v.Spec.Local.Path == "" {
 			errs = append(errs, field.Required(path.Child("local", "path"), ""))
 		}
-		errs = append(errs, noBacksteps(v.Spec.Local.Path, path.Child("local", "path"))...)
+		errs = append(errs, rejectBacksteps(v.Spec.Local.Path, path.Child("local", "path"))...)
 		if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
 			errs = append(errs, field.Required(path.Child("nodeAffinity"), "Local volume requires node affinity"))
 		}
 	}
 	if v.Spec.StorageClassName != "" {
-		errs = append(errs, dns1123Subdomain(v.Spec.StorageClassName, path.Child("storageClassName"))...)
+		errs = append(errs, validateDNSSubdomain(v.Spec.StorageClassName, path.Child("storageClassName"))...)
 	}
-	return append(errs, supported(v.Spec.PersistentVolumeReclaimPolicy, []corev1.PersistentVolumeReclaimPolicy{
+	return append(errs, requireSupported(v.Spec.PersistentVolumeReclaimPolicy, []corev1.PersistentVolumeReclaimPolicy{
 		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle,
 		corev1.PersistentVolumeReclaimRetain,
 	}, path.Child("persistentVolumeReclaimPolicy"))...)
 }
 
-// oneSource requires that exactly one field of a structure of volume sources is set.
-func oneSource(sources reflect.Value, path *field.Path) field.ErrorList {
+// requireOneSource requires that exactly one field of a structure of volume sources is set.
+func requireOneSource(sources reflect.Value, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	found := false
 	for i := range sources.NumField() {
@@ -194,13 +194,13 @@ func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.Error
 			),
 		)
 	}
-	errs = append(errs, immutable(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	errs = append(errs, requireImmutable(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 	if old.Spec.NodeAffinity != nil {
 		errs = append(
 			errs,
-			immutable(
+			requireImmutable(
 				v.Spec.NodeAffinity,
-				renamed(old.Spec.NodeAffinity, v.Spec.NodeAffinity),
+				renameLabels(old.Spec.NodeAffinity, v.Spec.NodeAffinity),
 				field.NewPath("nodeAffinity"),
 			)...)
 	}
@@ -221,9 +221,9 @@ var renamedLabels = map[string]string{
 	"beta.kubernetes.io/arch": corev1.LabelArchStable,
 }
 
-// renamed returns the node affinity of a volume with the labels that a change renames under their new names. Renaming
-// labels without changing the meaning then counts as no change.
-func renamed(was, is *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
+// renameLabels returns the node affinity of a volume with the labels that a change renames under their new names.
+// Renaming labels without changing the meaning then counts as no change.
+func renameLabels(was, is *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
 	if is == nil || is.Required == nil || was.Required == nil ||
 		len(is.Required.NodeSelectorTerms) != len(was.Required.NodeSelectorTerms) {
 		return was

@@ -27,12 +27,12 @@ func validatePersistentSource(v *corev1.PersistentVolume, at *field.Path) field.
 		errs = append(errs, validateNFS(n, at.Child("nfs"))...)
 	}
 	if c := v.Spec.CSI; c != nil {
-		errs = append(errs, driverName(c.Driver, at.Child("csi", "driver"))...)
-		errs = append(errs, required(c.VolumeHandle, at.Child("csi", "volumeHandle"), "")...)
+		errs = append(errs, validateDriverName(c.Driver, at.Child("csi", "driver"))...)
+		errs = append(errs, requireValue(c.VolumeHandle, at.Child("csi", "volumeHandle"), "")...)
 	}
 	if i := v.Spec.ISCSI; i != nil {
-		errs = append(errs, required(i.TargetPortal, at.Child("iscsi", "targetPortal"), "")...)
-		errs = append(errs, required(i.IQN, at.Child("iscsi", "iqn"), "")...)
+		errs = append(errs, requireValue(i.TargetPortal, at.Child("iscsi", "targetPortal"), "")...)
+		errs = append(errs, requireValue(i.IQN, at.Child("iscsi", "iqn"), "")...)
 		if i.Lun < 0 || i.Lun > 255 {
 			errs = append(errs, field.Invalid(at.Child("iscsi", "lun"), i.Lun, "must be between 0 and 255, inclusive"))
 		}
@@ -40,7 +40,7 @@ func validatePersistentSource(v *corev1.PersistentVolume, at *field.Path) field.
 	if m := v.Spec.VolumeMode; m != nil {
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				*m,
 				[]corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem},
 				at.Child("volumeMode"),
@@ -60,21 +60,22 @@ func validatePersistentSource(v *corev1.PersistentVolume, at *field.Path) field.
 			}
 		}
 	}
-	errs = append(errs, attributesClass(v.Spec.VolumeAttributesClassName, at.Child("volumeAttributesClassName"))...)
+	errs = append(errs, validateAttributesClassName(v.Spec.VolumeAttributesClassName,
+		at.Child("volumeAttributesClassName"))...)
 	if v.Spec.VolumeAttributesClassName != nil && v.Spec.CSI == nil {
 		errs = append(errs, field.Required(at.Child("csi"), "has to be specified when using volumeAttributesClassName"))
 	}
 	return errs
 }
 
-func attributesClass(name *string, at *field.Path) field.ErrorList {
+func validateAttributesClassName(name *string, at *field.Path) field.ErrorList {
 	switch {
 	case name == nil:
 		return nil
 	case *name == "":
 		return field.ErrorList{field.Required(at, "an empty string is disallowed")}
 	}
-	return dns1123Subdomain(*name, at)
+	return validateDNSSubdomain(*name, at)
 }
 
 func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {
@@ -82,7 +83,7 @@ func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.Erro
 	if h.Path == "" {
 		errs = append(errs, field.Required(at.Child("path"), ""))
 	} else {
-		errs = append(errs, noBacksteps(h.Path, at.Child("path"))...)
+		errs = append(errs, rejectBacksteps(h.Path, at.Child("path"))...)
 	}
 	if types := []corev1.HostPathType{
 		corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
@@ -94,7 +95,7 @@ func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.Erro
 }
 
 func validateNFS(n *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
-	errs := required(n.Server, at.Child("server"), "")
+	errs := requireValue(n.Server, at.Child("server"), "")
 	if !path.IsAbs(n.Path) {
 		errs = append(errs, field.Invalid(at.Child("path"), n.Path, "must be an absolute path"))
 	}

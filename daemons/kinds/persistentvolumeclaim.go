@@ -18,22 +18,22 @@ func persistentVolumeClaims() *Kind {
 		GVK:      corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
 		Resource: "persistentvolumeclaims", Singular: "persistentvolumeclaim", ShortNames: []string{"pvc"},
 		Namespaced: true,
-		New:        made[corev1.PersistentVolumeClaim](), NewList: made[corev1.PersistentVolumeClaimList](),
-		Default: does(defaultClaim),
-		PrepareCreate: does(func(c *corev1.PersistentVolumeClaim) {
+		New:        newOf[corev1.PersistentVolumeClaim](), NewList: newOf[corev1.PersistentVolumeClaimList](),
+		Default: adapt(defaultClaim),
+		PrepareCreate: adapt(func(c *corev1.PersistentVolumeClaim) {
 			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
 			prepareDataSource(&c.Spec, nil)
 		}),
-		PrepareUpdate: updates(func(c, old *corev1.PersistentVolumeClaim) {
+		PrepareUpdate: adaptUpdate(func(c, old *corev1.PersistentVolumeClaim) {
 			c.Status = old.Status
 			prepareDataSource(&c.Spec, &old.Spec)
 		}),
-		Warnings: warns(claimWarnings),
-		Validate: checks(func(c *corev1.PersistentVolumeClaim) field.ErrorList {
+		Warnings: adaptWarnings(claimWarnings),
+		Validate: adaptValidate(func(c *corev1.PersistentVolumeClaim) field.ErrorList {
 			return validateClaimSpec(&c.Spec, field.NewPath("spec"))
 		}),
-		ValidateUpdate: compares(validateClaimUpdate),
-		Columns: columns(
+		ValidateUpdate: adaptValidateUpdate(validateClaimUpdate),
+		Columns: newColumns(
 			"Status",
 			"Volume",
 			"Capacity",
@@ -43,8 +43,8 @@ func persistentVolumeClaims() *Kind {
 			"Age",
 			"VolumeMode*",
 		),
-		Row: row(claimRow),
-		Status: status(
+		Row: adaptRow(claimRow),
+		Status: newStatus(
 			func(to, from *corev1.PersistentVolumeClaim) { to.Status = *from.Status.DeepCopy() },
 			validateClaimStatusUpdate,
 		),
@@ -62,22 +62,22 @@ func defaultClaim(c *corev1.PersistentVolumeClaim) {
 func prepareDataSource(c, old *corev1.PersistentVolumeClaimSpec) {
 	had := old != nil && (old.DataSource != nil || old.DataSourceRef != nil)
 	if d := c.DataSource; d != nil && c.DataSourceRef == nil && !had {
-		claim := d.Kind == "PersistentVolumeClaim" && value(d.APIGroup) == ""
-		snapshot := d.Kind == "VolumeSnapshot" && value(d.APIGroup) == "snapshot.storage.k8s.io"
+		claim := d.Kind == "PersistentVolumeClaim" && valueOrZero(d.APIGroup) == ""
+		snapshot := d.Kind == "VolumeSnapshot" && valueOrZero(d.APIGroup) == "snapshot.storage.k8s.io"
 		if !claim && !snapshot {
 			c.DataSource = nil
 		}
 	}
-	alikeDataSources(c)
+	mirrorDataSources(c)
 }
 
-// alikeDataSources copies the data source between the old field and its replacement. The old field cannot refer to
+// mirrorDataSources copies the data source between the old field and its replacement. The old field cannot refer to
 // other namespaces.
-func alikeDataSources(c *corev1.PersistentVolumeClaimSpec) {
+func mirrorDataSources(c *corev1.PersistentVolumeClaimSpec) {
 	switch d, ref := c.DataSource, c.DataSourceRef; {
 	case d != nil && ref == nil:
 		c.DataSourceRef = &corev1.TypedObjectReference{APIGroup: d.APIGroup, Kind: d.Kind, Name: d.Name}
-	case d == nil && ref != nil && value(ref.Namespace) == "":
+	case d == nil && ref != nil && valueOrZero(ref.Namespace) == "":
 		c.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}
 	}
 }
@@ -124,27 +124,28 @@ func validateClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path)
 	} else if q.Sign() <= 0 {
 		errs = append(errs, field.Invalid(storage, q.String(), "must be greater than zero"))
 	}
-	if class := value(spec.StorageClassName); class != "" {
-		errs = append(errs, dns1123Subdomain(class, path.Child("storageClassName"))...)
+	if class := valueOrZero(spec.StorageClassName); class != "" {
+		errs = append(errs, validateDNSSubdomain(class, path.Child("storageClassName"))...)
 	}
 	if spec.VolumeMode != nil {
-		errs = append(errs, supported(*spec.VolumeMode, []corev1.PersistentVolumeMode{
+		errs = append(errs, requireSupported(*spec.VolumeMode, []corev1.PersistentVolumeMode{
 			corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem,
 		}, path.Child("volumeMode"))...)
 	}
-	errs = append(errs, attributesClass(spec.VolumeAttributesClassName, path.Child("volumeAttributesClassName"))...)
+	errs = append(errs, validateAttributesClassName(spec.VolumeAttributesClassName,
+		path.Child("volumeAttributesClassName"))...)
 	if d := spec.DataSource; d != nil {
 		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, path.Child("dataSource"))...)
 	}
-	if a, b := spec.DataSource, spec.DataSourceRef; a != nil && b != nil && value(b.Namespace) == "" &&
+	if a, b := spec.DataSource, spec.DataSourceRef; a != nil && b != nil && valueOrZero(b.Namespace) == "" &&
 		(!Same(a.APIGroup, b.APIGroup) || a.Kind != b.Kind || a.Name != b.Name) {
 		errs = append(errs, field.Invalid(path, path.Child("dataSource").String(), "must match dataSourceRef"))
 	}
 	if d := spec.DataSourceRef; d != nil {
 		at := path.Child("dataSourceRef")
 		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, at)...)
-		if ns := value(d.Namespace); ns != "" {
-			errs = append(errs, dns1123Label(ns, at.Child("namespace"))...)
+		if ns := valueOrZero(d.Namespace); ns != "" {
+			errs = append(errs, validateDNSLabel(ns, at.Child("namespace"))...)
 			if spec.DataSource != nil {
 				errs = append(
 					errs,
@@ -162,9 +163,9 @@ func validateClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path)
 
 // validateDataSource checks the data source of a volume: a claim, or an object of another API group.
 func validateDataSource(group *string, kind, name string, path *field.Path) field.ErrorList {
-	errs := append(required(name, path.Child("name"), ""), required(kind, path.Child("kind"), "")...)
-	if g := value(group); g != "" {
-		errs = append(errs, dns1123Subdomain(g, path.Child("apiGroup"))...)
+	errs := append(requireValue(name, path.Child("name"), ""), requireValue(kind, path.Child("kind"), "")...)
+	if g := valueOrZero(group); g != "" {
+		errs = append(errs, validateDNSSubdomain(g, path.Child("apiGroup"))...)
 	} else if kind != "PersistentVolumeClaim" {
 		errs = append(errs, field.Invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default "+
 			"apiGroup"))

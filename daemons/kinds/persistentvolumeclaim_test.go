@@ -11,7 +11,7 @@ import (
 
 // Both data source fields of a claim are kept equal. The old field drops unsupported references, and the new one
 // rejects them.
-func TestTheTwoFieldsOfAClaimsSourceSayTheSame(t *testing.T) {
+func TestTheTwoDataSourceFieldsAreEqual(t *testing.T) {
 	type (
 		local = corev1.TypedLocalObjectReference
 		typed = corev1.TypedObjectReference

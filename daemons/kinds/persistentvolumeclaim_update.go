@@ -18,13 +18,13 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateClaimSpec(&c.Spec, path)
 	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
-	alikeDataSources(was) // it may have been stored before the new field existed
+	mirrorDataSources(was) // it may have been stored before the new field existed
 	if was.VolumeName == "" {
 		is.VolumeName = ""
 	}
-	errs = append(errs, sameClass(c, old)...)
+	errs = append(errs, validateSameClass(c, old)...)
 	if named, marked := old.Annotations[corev1.BetaStorageClassAnnotation]; was.StorageClassName == nil &&
-		(!marked || value(is.StorageClassName) == named) {
+		(!marked || valueOrZero(is.StorageClassName) == named) {
 		is.StorageClassName = nil
 	}
 	newSize, oldSize := is.Resources.Requests[corev1.ResourceStorage], was.Resources.Requests[corev1.ResourceStorage]
@@ -47,7 +47,7 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 			),
 		)
 	}
-	errs = append(errs, immutable(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	errs = append(errs, requireImmutable(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 	if old.Status.CurrentVolumeAttributesClassName != nil &&
 		!Same(c.Spec.VolumeAttributesClassName, old.Spec.VolumeAttributesClassName) {
 		what := ""
@@ -70,8 +70,8 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	return errs
 }
 
-// sameClass returns errors if the deprecated annotation for the class changes, unless it moves to the field.
-func sameClass(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
+// validateSameClass returns errors if the deprecated annotation for the class changes, unless it moves to the field.
+func validateSameClass(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	is, stays := c.Annotations[corev1.BetaStorageClassAnnotation]
 	was, marked := old.Annotations[corev1.BetaStorageClassAnnotation]
 	moves := marked && old.Spec.StorageClassName == nil && c.Spec.StorageClassName != nil &&
@@ -109,14 +109,14 @@ func validateClaimStatusUpdate(c, _ *corev1.PersistentVolumeClaim) field.ErrorLi
 	}
 	for name, state := range c.Status.AllocatedResourceStatuses {
 		at := path.Child("allocatedResourceStatus")
-		errs = append(errs, claimResource(name, at)...)
+		errs = append(errs, validateClaimResource(name, at)...)
 		if !slices.Contains(claimResizes, state) {
 			errs = append(errs, notSupported(at, name, claimResizes))
 		}
 	}
 	for name, q := range c.Status.AllocatedResources {
 		at := path.Child("allocatedResources")
-		if wrong := claimResource(name, at); len(wrong) > 0 {
+		if wrong := validateClaimResource(name, at); len(wrong) > 0 {
 			errs = append(errs, wrong...)
 			continue
 		}
@@ -125,12 +125,12 @@ func validateClaimStatusUpdate(c, _ *corev1.PersistentVolumeClaim) field.ErrorLi
 	return errs
 }
 
-// claimResource checks the name of a claim's resource: storage, or a name outside of Kubernetes' own.
-func claimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	if errs := invalid(path, string(name), validation.IsQualifiedName(string(name))); len(errs) > 0 {
+// validateClaimResource checks the name of a claim's resource: storage, or a name outside of Kubernetes' own.
+func validateClaimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	if errs := invalidErrors(path, string(name), validation.IsQualifiedName(string(name))); len(errs) > 0 {
 		return errs
 	}
-	if nativeResource(name) && name != corev1.ResourceStorage {
+	if isNativeResource(name) && name != corev1.ResourceStorage {
 		return field.ErrorList{notSupported(path, string(name), []corev1.ResourceName{corev1.ResourceStorage})}
 	}
 	return nil

@@ -15,16 +15,17 @@ func pods() *Kind {
 		GVK:      corev1.SchemeGroupVersion.WithKind("Pod"),
 		Resource: "pods", Singular: "pod", ShortNames: []string{"po"}, Categories: []string{"all"},
 		Namespaced: true, HasGeneration: true,
-		New: made[corev1.Pod](), NewList: made[corev1.PodList](),
-		Default:       does(defaultPod),
-		PrepareCreate: does(preparePod),
-		PrepareUpdate: updates(func(pod, old *corev1.Pod) { pod.Status = old.Status }),
+		New: newOf[corev1.Pod](), NewList: newOf[corev1.PodList](),
+		Default:       adapt(defaultPod),
+		PrepareCreate: adapt(preparePod),
+		PrepareUpdate: adaptUpdate(func(pod, old *corev1.Pod) { pod.Status = old.Status }),
 		Warnings:      podWarnings,
-		Validate:      checks(validatePod), ValidateUpdate: compares(validatePodUpdate),
-		Fields: selectable(podFields), FieldPlaces: podPlaces, IndexedFields: []string{"spec.nodeName"},
-		Columns: columns("Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*"),
-		Row:     row(podRow), GracePeriod: podGracePeriod,
-		Status: status(copyPodStatus, validatePodStatusUpdate).keeping("deletionTimestamp", "ownerReferences"),
+		Validate:      adaptValidate(validatePod), ValidateUpdate: adaptValidateUpdate(validatePodUpdate),
+		Fields: adaptFields(podFields), FieldPaths: podFieldPaths, IndexedFields: []string{"spec.nodeName"},
+		Columns: newColumns("Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*",
+			"Readiness Gates*"),
+		Row: adaptRow(podRow), GracePeriod: podGracePeriod,
+		Status: newStatus(copyPodStatus, validatePodStatusUpdate).withKeptMeta("deletionTimestamp", "ownerReferences"),
 		Subresources: []string{
 			"binding",
 			"eviction",
@@ -61,16 +62,16 @@ func copyPodStatus(to, from *corev1.Pod) {
 	}
 }
 
-// podPlaces holds the places of the fields that podFields returns.
-var podPlaces = []FieldPlace{
-	{Name: "spec.hostNetwork", Section: "spec", Member: "hostNetwork", Bool: true},
+// podFieldPaths holds the places of the fields that podFields returns.
+var podFieldPaths = []FieldPath{
+	{Name: "spec.hostNetwork", Section: "spec", Member: "hostNetwork", IsBool: true},
 	{Name: "spec.nodeName", Section: "spec", Member: "nodeName"},
 	{Name: "spec.restartPolicy", Section: "spec", Member: "restartPolicy"},
 	{Name: "spec.schedulerName", Section: "spec", Member: "schedulerName"},
 	{Name: "spec.serviceAccountName", Section: "spec", Member: "serviceAccountName"},
 	{Name: "status.nominatedNodeName", Section: "status", Member: "nominatedNodeName"},
 	{Name: "status.phase", Section: "status", Member: "phase"},
-	{Name: "status.podIP", Section: "status", Member: "podIP", List: "podIPs", Item: "ip", Many: true},
+	{Name: "status.podIP", Section: "status", Member: "podIP", List: "podIPs", Item: "ip", IsMostlyUnique: true},
 }
 
 func podFields(pod *corev1.Pod) fields.Set {
@@ -121,7 +122,7 @@ func podRow(pod *corev1.Pod) []any {
 	if len(pod.Status.PodIPs) > 0 {
 		ip = pod.Status.PodIPs[0].IP
 	}
-	gates := none
+	gates := noneText
 	if total := len(pod.Spec.ReadinessGates); total > 0 {
 		met := 0
 		for _, gate := range pod.Spec.ReadinessGates {

@@ -8,15 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-var allHealth = []corev1.ResourceHealthStatus{
+var healthValues = []corev1.ResourceHealthStatus{
 	corev1.ResourceHealthStatusHealthy,
 	corev1.ResourceHealthStatusUnhealthy,
 	corev1.ResourceHealthStatusUnknown,
 }
 
-// deviceStatuses checks the device statuses of containers: each must be about a resource that the container requested,
-// and must appear once.
-func deviceStatuses(list []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) field.ErrorList {
+// validateDeviceStatuses checks the device statuses of containers: each must be about a resource that the container
+// requested, and must appear once.
+func validateDeviceStatuses(list []corev1.ContainerStatus, containers []corev1.Container,
+	path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
 		if len(list[i].AllocatedResourcesStatus) == 0 {
@@ -31,18 +32,18 @@ func deviceStatuses(list []corev1.ContainerStatus, containers []corev1.Container
 				errs = append(errs, field.Duplicate(where.Child("name"), r.Name))
 			}
 			names[r.Name] = true
-			if why := notAsked(r.Name, of, containers); why != "" {
+			if why := unrequestedReason(r.Name, of, containers); why != "" {
 				errs = append(errs, field.Invalid(where.Child("name"), r.Name, why))
 			}
-			errs = append(errs, deviceHealth(r.Resources, where.Child("resources"))...)
+			errs = append(errs, validateDeviceHealth(r.Resources, where.Child("resources"))...)
 		}
 	}
 	return errs
 }
 
-// notAsked returns why a container's status cannot be about a resource, or "". Extended resources that a claim provides
-// are reported under the claim's name, which the spec does not contain.
-func notAsked(name corev1.ResourceName, of int, containers []corev1.Container) string {
+// unrequestedReason returns why a container's status cannot be about a resource, or "". Extended resources that a claim
+// provides are reported under the claim's name, which the spec does not contain.
+func unrequestedReason(name corev1.ResourceName, of int, containers []corev1.Container) string {
 	if claim, is := strings.CutPrefix(string(name), "claim:"); is {
 		if of < 0 {
 			return ""
@@ -68,7 +69,7 @@ func notAsked(name corev1.ResourceName, of int, containers []corev1.Container) s
 	return ""
 }
 
-func deviceHealth(list []corev1.ResourceHealth, path *field.Path) field.ErrorList {
+func validateDeviceHealth(list []corev1.ResourceHealth, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[corev1.ResourceID]bool{}
 	for i, r := range list {
@@ -77,8 +78,8 @@ func deviceHealth(list []corev1.ResourceHealth, path *field.Path) field.ErrorLis
 			errs = append(errs, field.Duplicate(at.Child("resourceID"), r.ResourceID))
 		}
 		seen[r.ResourceID] = true
-		if !slices.Contains(allHealth, r.Health) {
-			errs = append(errs, notSupported(at.Child("health"), r.Health, allHealth))
+		if !slices.Contains(healthValues, r.Health) {
+			errs = append(errs, notSupported(at.Child("health"), r.Health, healthValues))
 		}
 		if r.Message != nil && len(*r.Message) > corev1.ResourceHealthMessageMaxLength {
 			errs = append(errs, field.TooLong(at.Child("message"), "", corev1.ResourceHealthMessageMaxLength))

@@ -11,7 +11,7 @@ import (
 )
 
 // A status may only contain devices that the container requested, each once.
-func TestWhatAStatusSaysOfDevicesIsJudged(t *testing.T) {
+func TestDeviceStatusesAreValidated(t *testing.T) {
 	healthy := []corev1.ResourceHealth{{ResourceID: "d/p/x", Health: corev1.ResourceHealthStatusHealthy}}
 	says := func(name corev1.ResourceName, r ...corev1.ResourceHealth) []corev1.ResourceStatus {
 		return []corev1.ResourceStatus{{Name: name, Resources: r}}
@@ -79,7 +79,7 @@ func TestWhatAStatusSaysOfDevicesIsJudged(t *testing.T) {
 }
 
 // Pod-level resources can be resized within those of the containers, and cannot be removed.
-func TestAPodIsResizedAsAWhole(t *testing.T) {
+func TestPodLevelResourcesCanBeResized(t *testing.T) {
 	list := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
 	pod := func(whole *corev1.ResourceRequirements) *corev1.Pod {
 		own := corev1.ResourceRequirements{Requests: list("100m"), Limits: list("200m")}

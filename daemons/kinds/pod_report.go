@@ -12,39 +12,41 @@ import (
 // QoS class must not change.
 func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 	path, is, was := field.NewPath("status"), &pod.Status, &old.Status
-	errs := mirrorKept(pod, old)
+	errs := validateMirrorUpdate(pod, old)
 	if name := is.NominatedNodeName; name != "" && name != was.NominatedNodeName {
-		errs = append(errs, dns1123Subdomain(name, path.Child("nominatedNodeName"))...)
+		errs = append(errs, validateDNSSubdomain(name, path.Child("nominatedNodeName"))...)
 	}
 	policy := old.Spec.RestartPolicy
 	errs = append(
 		errs,
-		stayTerminated(
+		validateStayTerminated(
 			is.ContainerStatuses,
 			was.ContainerStatuses,
-			mayRestart(policy, old.Spec.Containers),
+			restartCheck(policy, old.Spec.Containers),
 			path.Child("containerStatuses"),
 		)...)
 	errs = append(
 		errs,
-		stayTerminated(
+		validateStayTerminated(
 			is.InitContainerStatuses,
 			was.InitContainerStatuses,
-			mayInitialize(policy, old.Spec.InitContainers),
+			initRestartCheck(policy, old.Spec.InitContainers),
 			path.Child("initContainerStatuses"),
 		)...)
 	errs = append(
 		errs,
-		stayTerminated(
+		validateStayTerminated(
 			is.EphemeralContainerStatuses,
 			was.EphemeralContainerStatuses,
-			never,
+			neverRestarts,
 			path.Child("ephemeralContainerStatuses"),
 		)...)
-	errs = append(errs, deviceStatuses(is.ContainerStatuses, old.Spec.Containers, path.Child("containerStatuses"))...)
+	errs = append(errs, validateDeviceStatuses(is.ContainerStatuses, old.Spec.Containers,
+		path.Child("containerStatuses"))...)
 	errs = append(
 		errs,
-		deviceStatuses(is.InitContainerStatuses, old.Spec.InitContainers, path.Child("initContainerStatuses"))...)
+		validateDeviceStatuses(is.InitContainerStatuses, old.Spec.InitContainers,
+			path.Child("initContainerStatuses"))...)
 	for i, c := range is.EphemeralContainerStatuses {
 		if len(c.AllocatedResourcesStatus) > 0 {
 			errs = append(
@@ -56,7 +58,7 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 			)
 		}
 	}
-	errs = append(errs, immutable(is.QOSClass, was.QOSClass, path.Child("qosClass"))...)
+	errs = append(errs, requireImmutable(is.QOSClass, was.QOSClass, path.Child("qosClass"))...)
 	var ips, hosts []string
 	for _, ip := range is.PodIPs {
 		ips = append(ips, ip.IP)
@@ -67,12 +69,13 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 	if !Same(is.PodIPs, was.PodIPs) {
 		errs = append(
 			errs,
-			dualAddresses(ips, path.Child("podIPs"), "may specify no more than one IP for each IP family")...)
+			validateDualAddresses(ips, path.Child("podIPs"), "may specify no more than one IP for each IP family")...)
 	}
 	if !Same(is.HostIPs, was.HostIPs) {
 		errs = append(
 			errs,
-			dualAddresses(hosts, path.Child("hostIPs"), "may specify no more than one IP for each IP family")...)
+			validateDualAddresses(hosts, path.Child("hostIPs"), "may specify no more than one IP for each IP "+
+				"family")...)
 	}
 	seen := map[string]bool{}
 	for i, c := range is.ResourceClaimStatuses {
@@ -92,7 +95,7 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 		}
 		seen[c.Name] = true
 		if c.ResourceClaimName != nil {
-			errs = append(errs, dns1123Subdomain(*c.ResourceClaimName, at.Child("resourceClaimName"))...)
+			errs = append(errs, validateDNSSubdomain(*c.ResourceClaimName, at.Child("resourceClaimName"))...)
 		}
 	}
 	for i, c := range is.Conditions {
@@ -104,8 +107,8 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// dualAddresses requires at most one address of each family.
-func dualAddresses(list []string, path *field.Path, text string) field.ErrorList {
+// validateDualAddresses requires at most one address of each family.
+func validateDualAddresses(list []string, path *field.Path, text string) field.ErrorList {
 	var errs field.ErrorList
 	families := map[bool]int{}
 	for i, ip := range list {
@@ -122,11 +125,11 @@ func dualAddresses(list []string, path *field.Path, text string) field.ErrorList
 	return errs
 }
 
-func never(string, int32) bool { return false }
+func neverRestarts(string, int32) bool { return false }
 
-// mayRestart returns a function that reports whether a container that ended with an exit code may run again, by its own
-// policy and rules or by the pod's policy.
-func mayRestart(pods corev1.RestartPolicy, containers []corev1.Container) func(name string, code int32) bool {
+// restartCheck returns a function that reports whether a container that ended with an exit code may run again, by its
+// own policy and rules or by the pod's policy.
+func restartCheck(pods corev1.RestartPolicy, containers []corev1.Container) func(name string, code int32) bool {
 	by := func(policy corev1.RestartPolicy, code int32) bool {
 		return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && code != 0
 	}
@@ -142,14 +145,14 @@ func mayRestart(pods corev1.RestartPolicy, containers []corev1.Container) func(n
 	}
 }
 
-// mayInitialize is mayRestart for init containers. An init container that succeeded may run again if the pod restarts,
-// for example after a reboot of its node.
-func mayInitialize(pods corev1.RestartPolicy, containers []corev1.Container) func(name string, code int32) bool {
-	restarts := mayRestart(pods, containers)
+// initRestartCheck is restartCheck for init containers. An init container that succeeded may run again if the pod
+// restarts, for example after a reboot of its node.
+func initRestartCheck(pods corev1.RestartPolicy, containers []corev1.Container) func(name string, code int32) bool {
+	restarts := restartCheck(pods, containers)
 	return func(name string, code int32) bool { return code == 0 || restarts(name, code) }
 }
 
-func stayTerminated(
+func validateStayTerminated(
 	is, was []corev1.ContainerStatus,
 	restarts func(name string, code int32) bool,
 	path *field.Path,

@@ -32,22 +32,23 @@ func ValidateResize(obj, old runtime.Object) field.ErrorList {
 		before := &was.Spec.Containers[i].Resources
 		errs = append(
 			errs,
-			kept(&rest.Containers[i].Resources, before, path.Child("containers").Index(i).Child("resources"))...)
-		sized(&rest.Containers[i].Resources, before)
+			forbidRemoval(&rest.Containers[i].Resources, before,
+				path.Child("containers").Index(i).Child("resources"))...)
+		restoreResources(&rest.Containers[i].Resources, before)
 	}
 	for i := range rest.InitContainers {
-		if value(rest.InitContainers[i].RestartPolicy) != corev1.ContainerRestartPolicyAlways {
+		if valueOrZero(rest.InitContainers[i].RestartPolicy) != corev1.ContainerRestartPolicyAlways {
 			continue
 		}
 		before := &was.Spec.InitContainers[i].Resources
 		errs = append(
 			errs,
-			kept(
+			forbidRemoval(
 				&rest.InitContainers[i].Resources,
 				before,
 				path.Child("initContainers").Index(i).Child("resources"),
 			)...)
-		sized(&rest.InitContainers[i].Resources, before)
+		restoreResources(&rest.InitContainers[i].Resources, before)
 	}
 	if was.Spec.Resources != nil {
 		at := path.Child("resources")
@@ -55,11 +56,11 @@ func ValidateResize(obj, old runtime.Object) field.ErrorList {
 			errs = append(errs, field.Forbidden(at, "pod-level resources cannot be removed"))
 			rest.Resources = &corev1.ResourceRequirements{}
 		}
-		errs = append(errs, kept(rest.Resources, was.Spec.Resources, at)...)
-		sized(rest.Resources, was.Spec.Resources)
+		errs = append(errs, forbidRemoval(rest.Resources, was.Spec.Resources, at)...)
+		restoreResources(rest.Resources, was.Spec.Resources)
 	} else if rest.Resources != nil {
 		none := corev1.ResourceRequirements{}
-		if sized(rest.Resources, &none); equality.Semantic.DeepEqual(*rest.Resources, none) {
+		if restoreResources(rest.Resources, &none); equality.Semantic.DeepEqual(*rest.Resources, none) {
 			rest.Resources = nil
 		}
 	}
@@ -69,8 +70,8 @@ func ValidateResize(obj, old runtime.Object) field.ErrorList {
 	return errs
 }
 
-// kept rejects the removal of cpu or memory.
-func kept(is, was *corev1.ResourceRequirements, at *field.Path) field.ErrorList {
+// forbidRemoval rejects the removal of cpu or memory.
+func forbidRemoval(is, was *corev1.ResourceRequirements, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, side := range []struct {
 		name, text string
@@ -86,8 +87,8 @@ func kept(is, was *corev1.ResourceRequirements, at *field.Path) field.ErrorList 
 	return errs
 }
 
-// sized restores the previous cpu and memory, so that a comparison shows all other differences.
-func sized(is, was *corev1.ResourceRequirements) {
+// restoreResources restores the previous cpu and memory, so that a comparison shows all other differences.
+func restoreResources(is, was *corev1.ResourceRequirements) {
 	for _, side := range []struct {
 		to   *corev1.ResourceList
 		from corev1.ResourceList

@@ -34,9 +34,9 @@ func summarize(pod *corev1.Pod) podSummary {
 			s.total++
 		}
 	}
-	initializing := s.initContainers(pod, sidecars)
-	if !initializing || podCondition(pod, corev1.PodInitialized) {
-		s.containers(pod, sidecars, initializing)
+	initializing := s.addInitContainers(pod, sidecars)
+	if !initializing || hasPodCondition(pod, corev1.PodInitialized) {
+		s.addContainers(pod, sidecars, initializing)
 	}
 	if pod.DeletionTimestamp != nil {
 		finished := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
@@ -49,8 +49,8 @@ func summarize(pod *corev1.Pod) podSummary {
 	return s
 }
 
-// initContainers reports whether an init container has not finished yet.
-func (s *podSummary) initContainers(pod *corev1.Pod, sidecars map[string]bool) bool {
+// addInitContainers reports whether an init container has not finished yet.
+func (s *podSummary) addInitContainers(pod *corev1.Pod, sidecars map[string]bool) bool {
 	initializing := false
 	for i, c := range pod.Status.InitContainerStatuses {
 		s.count(c)
@@ -77,7 +77,7 @@ func (s *podSummary) initContainers(pod *corev1.Pod, sidecars map[string]bool) b
 	return initializing
 }
 
-func (s *podSummary) containers(pod *corev1.Pod, sidecars map[string]bool, initializing bool) {
+func (s *podSummary) addContainers(pod *corev1.Pod, sidecars map[string]bool, initializing bool) {
 	restarts, last := 0, time.Time{}
 	if !initializing || len(sidecars) > 0 {
 		for _, c := range pod.Status.InitContainerStatuses {
@@ -106,7 +106,7 @@ func (s *podSummary) containers(pod *corev1.Pod, sidecars map[string]bool, initi
 	}
 	if s.reason == "Completed" && running {
 		s.reason = "NotReady"
-		if podCondition(pod, corev1.PodReady) {
+		if hasPodCondition(pod, corev1.PodReady) {
 			s.reason = "Running"
 		}
 	}
@@ -137,7 +137,7 @@ func terminationReason(t *corev1.ContainerStateTerminated) string {
 	}
 }
 
-func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) bool {
+func hasPodCondition(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == kind {
 			return c.Status == corev1.ConditionTrue

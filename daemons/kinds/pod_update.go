@@ -20,14 +20,15 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 		len(pod.Spec.InitContainers) != len(old.Spec.InitContainers) {
 		return field.ErrorList{field.Forbidden(path, "pod updates may not add or remove containers")}
 	}
-	errs := mirrorKept(pod, old)
+	errs := validateMirrorUpdate(pod, old)
 	for i, c := range pod.Spec.Containers {
 		if c.Image == "" {
 			errs = append(errs, field.Required(path.Child("containers").Index(i).Child("image"), ""))
 		}
 	}
 	errs = append(errs, validateDeadline(pod, old, path.Child("activeDeadlineSeconds"))...)
-	errs = append(errs, onlyMoreTolerations(pod.Spec.Tolerations, old.Spec.Tolerations, path.Child("tolerations"))...)
+	errs = append(errs, validateTolerationsUpdate(pod.Spec.Tolerations, old.Spec.Tolerations,
+		path.Child("tolerations"))...)
 	gates := path.Child("schedulingGates")
 	for i, gate := range pod.Spec.SchedulingGates {
 		if !slices.Contains(old.Spec.SchedulingGates, gate) {
@@ -52,12 +53,12 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	}
 	is.ActiveDeadlineSeconds, is.Tolerations, is.SchedulingGates = was.ActiveDeadlineSeconds, was.Tolerations,
 		was.SchedulingGates
-	if value(was.TerminationGracePeriodSeconds) < 0 && value(is.TerminationGracePeriodSeconds) == 1 {
+	if valueOrZero(was.TerminationGracePeriodSeconds) < 0 && valueOrZero(is.TerminationGracePeriodSeconds) == 1 {
 		is.TerminationGracePeriodSeconds = was.TerminationGracePeriodSeconds
 	}
 	if len(was.SchedulingGates) > 0 {
 		// The scheduling constraints of a gated pod may still be narrowed, because the scheduler has not read them yet.
-		if !narrower(is.NodeSelector, was.NodeSelector) {
+		if !isNarrower(is.NodeSelector, was.NodeSelector) {
 			errs = append(
 				errs,
 				field.Invalid(
@@ -69,7 +70,7 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 		}
 		errs = append(
 			errs,
-			narrowerAffinity(
+			validateNarrowerAffinity(
 				is.Affinity,
 				was.Affinity,
 				path.Child(
@@ -79,7 +80,7 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 					"nodeSelectorTerms",
 				),
 			)...)
-		is.NodeSelector, is.Affinity = was.NodeSelector, elsewhere(is.Affinity, was.Affinity)
+		is.NodeSelector, is.Affinity = was.NodeSelector, withOldNodeAffinity(is.Affinity, was.Affinity)
 	}
 	if !Same(is, was) {
 		errs = append(errs, field.Forbidden(path, podUpdateText))
@@ -87,8 +88,8 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// elsewhere returns is with the node affinity of was, so that a comparison shows all other differences.
-func elsewhere(is, was *corev1.Affinity) *corev1.Affinity {
+// withOldNodeAffinity returns is with the node affinity of was, so that a comparison shows all other differences.
+func withOldNodeAffinity(is, was *corev1.Affinity) *corev1.Affinity {
 	var out corev1.Affinity
 	if is != nil {
 		out = *is
@@ -103,9 +104,9 @@ func elsewhere(is, was *corev1.Affinity) *corev1.Affinity {
 	return &out
 }
 
-// narrowerAffinity allows requirements to be added to each required node selector term. Terms cannot be added: one of
-// several terms suffices, so another term would allow more nodes.
-func narrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorList {
+// validateNarrowerAffinity allows requirements to be added to each required node selector term. Terms cannot be added:
+// one of several terms suffices, so another term would allow more nodes.
+func validateNarrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorList {
 	terms := func(a *corev1.Affinity) []corev1.NodeSelectorTerm {
 		if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 			return nil
@@ -123,8 +124,8 @@ func narrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorLis
 	}
 	var errs field.ErrorList
 	for i := range now {
-		if !begins(now[i].MatchExpressions, before[i].MatchExpressions) ||
-			!begins(now[i].MatchFields, before[i].MatchFields) {
+		if !isPrefix(now[i].MatchExpressions, before[i].MatchExpressions) ||
+			!isPrefix(now[i].MatchFields, before[i].MatchFields) {
 			errs = append(
 				errs,
 				field.Invalid(path.Index(i), now[i], "only additions are allowed (no mutations or deletions)"),
@@ -134,12 +135,12 @@ func narrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorLis
 	return errs
 }
 
-// begins reports whether was is a prefix of is. A term without requirements matches nothing, and must stay so.
-func begins(is, was []corev1.NodeSelectorRequirement) bool {
+// isPrefix reports whether was is a prefix of is. A term without requirements matches nothing, and must stay so.
+func isPrefix(is, was []corev1.NodeSelectorRequirement) bool {
 	return len(is) >= len(was) && Same(is[:len(was)], was)
 }
 
-func narrower(is, was map[string]string) bool {
+func isNarrower(is, was map[string]string) bool {
 	for k, v := range was {
 		if is[k] != v {
 			return false
@@ -152,7 +153,7 @@ func validateDeadline(pod, old *corev1.Pod, path *field.Path) field.ErrorList {
 	is, was := pod.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
 	switch {
 	case is != nil && *is < 0:
-		return notNegative(*is, path)
+		return requireNotNegative(*is, path)
 	case is != nil && was != nil && *is > *was:
 		return field.ErrorList{field.Invalid(path, *is, "must be less than or equal to previous value")}
 	case is == nil && was != nil:
@@ -161,8 +162,8 @@ func validateDeadline(pod, old *corev1.Pod, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// onlyMoreTolerations allows tolerations to be added, and their periods to be changed.
-func onlyMoreTolerations(is, was []corev1.Toleration, path *field.Path) field.ErrorList {
+// validateTolerationsUpdate allows tolerations to be added, and their periods to be changed.
+func validateTolerationsUpdate(is, was []corev1.Toleration, path *field.Path) field.ErrorList {
 	for _, old := range was {
 		kept := slices.ContainsFunc(is, func(t corev1.Toleration) bool {
 			t.TolerationSeconds, old.TolerationSeconds = nil, nil
@@ -177,8 +178,8 @@ func onlyMoreTolerations(is, was []corev1.Toleration, path *field.Path) field.Er
 	return validateTolerations(is, path)
 }
 
-// mirrorKept returns errors if a pod becomes a mirror pod or stops being one, since permissions depend on it.
-func mirrorKept(pod, old *corev1.Pod) field.ErrorList {
+// validateMirrorUpdate returns errors if a pod becomes a mirror pod or stops being one, since permissions depend on it.
+func validateMirrorUpdate(pod, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("metadata", "annotations").Key(corev1.MirrorPodAnnotationKey)
 	is, now := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	was, before := old.Annotations[corev1.MirrorPodAnnotationKey]

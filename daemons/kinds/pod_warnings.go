@@ -19,7 +19,7 @@ func podWarnings(obj, old runtime.Object) []string {
 		return nil
 	}
 	pod := obj.(*corev1.Pod)
-	return append(labelDoubts(pod.Name, "the Pod's hostname"), podDoubts(&pod.ObjectMeta, &pod.Spec, nil)...)
+	return append(labelWarnings(pod.Name, "the Pod's hostname"), podSpecWarnings(&pod.ObjectMeta, &pod.Spec, nil)...)
 }
 
 // templateWarnings returns the Warnings function of a kind with a pod template. template returns the template of an
@@ -35,23 +35,23 @@ func templateWarnings[T metav1.Object](
 		if t == nil || old != nil && old.(any).(T).GetGeneration() == o.GetGeneration() {
 			return nil
 		}
-		return podDoubts(&t.ObjectMeta, &t.Spec, at)
+		return podSpecWarnings(&t.ObjectMeta, &t.Spec, at)
 	}
 }
 
-// namedWarnings adds a warning if the object's name, which becomes part of pod names and hostnames, is not a valid
+// withNameWarnings adds a warning if the object's name, which becomes part of pod names and hostnames, is not a valid
 // label.
-func namedWarnings(others func(obj, old runtime.Object) []string) func(obj, old runtime.Object) []string {
+func withNameWarnings(others func(obj, old runtime.Object) []string) func(obj, old runtime.Object) []string {
 	return func(obj, old runtime.Object) []string {
 		var doubts []string
 		if old == nil {
-			doubts = labelDoubts(obj.(metav1.Object).GetName(), "Pod names and hostnames")
+			doubts = labelWarnings(obj.(metav1.Object).GetName(), "Pod names and hostnames")
 		}
 		return append(doubts, others(obj, old)...)
 	}
 }
 
-func labelDoubts(name, use string) []string {
+func labelWarnings(name, use string) []string {
 	wrong := validation.IsDNS1123Label(name)
 	if len(wrong) == 0 {
 		return nil
@@ -81,79 +81,79 @@ const (
 	nullSelector = "a null labelSelector results in matching no pod"
 )
 
-// doubts collects warnings about one object.
-type doubts []string
+// warningList collects warnings about one object.
+type warningList []string
 
 // Limits of the warnings. A client chooses the number of ports and files of an object, and each may be compared with
 // all others.
 const (
-	maxDoubts = 256 // more than a response can hold
-	maxLooks  = 128 // earlier ports, or files of a volume, with which each one is compared
+	maxWarnings    = 256 // more than a response can hold
+	maxComparisons = 128 // earlier ports, or files of a volume, with which each one is compared
 )
 
-func (d *doubts) say(at *field.Path, format string, args ...any) {
-	if !d.full() {
+func (d *warningList) addf(at *field.Path, format string, args ...any) {
+	if !d.isFull() {
 		d.add(at.String() + ": " + fmt.Sprintf(format, args...))
 	}
 }
 
-func (d *doubts) full() bool { return len(*d) >= maxDoubts }
+func (d *warningList) isFull() bool { return len(*d) >= maxWarnings }
 
-func (d *doubts) add(texts ...string) {
-	*d = append(*d, texts[:min(len(texts), maxDoubts-len(*d))]...)
+func (d *warningList) add(texts ...string) {
+	*d = append(*d, texts[:min(len(texts), maxWarnings-len(*d))]...)
 }
 
-// podDoubts returns warnings about valid parts of a pod that are probably not intended. at is the path of its metadata
-// and spec, or nil for a pod itself.
-func podDoubts(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []string {
-	var d doubts
+// podSpecWarnings returns warnings about valid parts of a pod that are probably not intended. at is the path of its
+// metadata and spec, or nil for a pod itself.
+func podSpecWarnings(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []string {
+	var d warningList
 	annotations, path := at.Child("metadata", "annotations"), at.Child("spec")
-	placeDoubts(&d, spec, path)
+	placementWarnings(&d, spec, path)
 	for _, old := range oldAnnotations {
 		if _, ok := meta.Annotations[old.key]; ok {
-			d.say(annotations.Key(old.key), "%s", old.text)
+			d.addf(annotations.Key(old.key), "%s", old.text)
 		}
 	}
-	volumeDoubts(&d, spec.Volumes, path.Child("volumes"))
-	addressDoubts(&d, spec, path)
+	volumeWarnings(&d, spec.Volumes, path.Child("volumes"))
+	addressWarnings(&d, spec, path)
 	secrets := map[string]bool{}
 	for i, s := range spec.ImagePullSecrets {
 		if secrets[s.Name] {
-			d.say(path.Child("imagePullSecrets").Index(i).Child("name"), "duplicate name %q", s.Name)
+			d.addf(path.Child("imagePullSecrets").Index(i).Child("name"), "duplicate name %q", s.Name)
 		}
 		secrets[s.Name] = true
 	}
 	for i, s := range spec.ImagePullSecrets {
 		if s.Name == "" {
-			d.say(path.Child("imagePullSecrets").Index(i).Child("name"), "invalid empty name %q", "")
+			d.addf(path.Child("imagePullSecrets").Index(i).Child("name"), "invalid empty name %q", "")
 		}
 	}
-	fractionDoubts(&d, spec.Overhead, path.Child("overhead"))
+	fractionWarnings(&d, spec.Overhead, path.Child("overhead"))
 	security := spec.SecurityContext
 	if _, ok := meta.Annotations[corev1.SeccompPodAnnotationKey]; ok &&
 		(security == nil || security.SeccompProfile == nil) {
-		d.say(annotations.Key(corev1.SeccompPodAnnotationKey), "%s", seccompText)
+		d.addf(annotations.Key(corev1.SeccompPodAnnotationKey), "%s", seccompText)
 	}
 	containers := allContainers(spec, path)
 	for _, c := range containers {
 		key := corev1.SeccompContainerAnnotationKeyPrefix + c.Name
 		if _, ok := meta.Annotations[key]; ok && (c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil) {
-			d.say(annotations.Key(key), "%s", seccompText)
+			d.addf(annotations.Key(key), "%s", seccompText)
 		}
 		key = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
 		confined := security != nil && security.AppArmorProfile != nil ||
 			c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil
 		if _, ok := meta.Annotations[key]; ok && !confined {
-			d.say(annotations.Key(key), `deprecated since v1.30; use the "appArmorProfile" field instead`)
+			d.addf(annotations.Key(key), `deprecated since v1.30; use the "appArmorProfile" field instead`)
 		}
-		fractionDoubts(&d, c.Resources.Limits, c.at.Child("resources", "limits"))
-		fractionDoubts(&d, c.Resources.Requests, c.at.Child("resources", "requests"))
-		environmentDoubts(&d, c.Env, c.at.Child("env"))
+		fractionWarnings(&d, c.Resources.Limits, c.path.Child("resources", "limits"))
+		fractionWarnings(&d, c.Resources.Requests, c.path.Child("resources", "requests"))
+		environmentWarnings(&d, c.Env, c.path.Child("env"))
 	}
-	portDoubts(&d, containers)
-	portNameDoubts(&d, containers)
+	portWarnings(&d, containers)
+	portNameWarnings(&d, containers)
 	if s := spec.TerminationGracePeriodSeconds; s != nil && *s < 0 {
-		d.say(
+		d.addf(
 			path.Child("terminationGracePeriodSeconds"),
 			"must be >= 0; negative values are invalid and will be treated as 1",
 		)
@@ -161,52 +161,52 @@ func podDoubts(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []
 	return d
 }
 
-// placedContainer is a container of any type with its path.
-type placedContainer struct {
+// containerPath is a container of any type with its path.
+type containerPath struct {
 	*corev1.Container
-	at *field.Path
+	path *field.Path
 }
 
 // allContainers returns all containers, init containers first.
-func allContainers(spec *corev1.PodSpec, path *field.Path) []placedContainer {
-	var all []placedContainer
+func allContainers(spec *corev1.PodSpec, path *field.Path) []containerPath {
+	var all []containerPath
 	for i := range spec.InitContainers {
-		all = append(all, placedContainer{&spec.InitContainers[i], path.Child("initContainers").Index(i)})
+		all = append(all, containerPath{&spec.InitContainers[i], path.Child("initContainers").Index(i)})
 	}
 	for i := range spec.Containers {
-		all = append(all, placedContainer{&spec.Containers[i], path.Child("containers").Index(i)})
+		all = append(all, containerPath{&spec.Containers[i], path.Child("containers").Index(i)})
 	}
 	for i := range spec.EphemeralContainers {
 		c := corev1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
-		all = append(all, placedContainer{&c, path.Child("ephemeralContainers").Index(i)})
+		all = append(all, containerPath{&c, path.Child("ephemeralContainers").Index(i)})
 	}
 	return all
 }
 
-// fractionDoubts warns about fractions of bytes: the suffix m means thousandths, and is rarely intended.
-func fractionDoubts(d *doubts, list corev1.ResourceList, at *field.Path) {
+// fractionWarnings warns about fractions of bytes: the suffix m means thousandths, and is rarely intended.
+func fractionWarnings(d *warningList, list corev1.ResourceList, at *field.Path) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 		if q, ok := list[name]; ok && q.MilliValue()%1000 != 0 {
-			d.say(at.Key(string(name)), "fractional byte value %q is invalid, must be an integer", q.String())
+			d.addf(at.Key(string(name)), "fractional byte value %q is invalid, must be an integer", q.String())
 		}
 	}
 }
 
-// environmentDoubts warns about variables that are set twice, unless the second value extends the first.
-func environmentDoubts(d *doubts, env []corev1.EnvVar, at *field.Path) {
+// environmentWarnings warns about variables that are set twice, unless the second value extends the first.
+func environmentWarnings(d *warningList, env []corev1.EnvVar, at *field.Path) {
 	seen := map[string]bool{}
 	for i, e := range env {
 		before := "$(" + e.Name + ")"
 		adds := e.ValueFrom == nil && e.Value != before && strings.Contains(e.Value, before)
 		if seen[e.Name] && !adds {
-			d.say(at.Index(i), "hides previous definition of %q, which may be dropped when using apply", e.Name)
+			d.addf(at.Index(i), "hides previous definition of %q, which may be dropped when using apply", e.Name)
 		}
 		seen[e.Name] = true
 	}
 }
 
-// portDoubts warns about ports that several containers have: at most one of them can be reached.
-func portDoubts(d *doubts, containers []placedContainer) {
+// portWarnings warns about ports that several containers have: at most one of them can be reached.
+func portWarnings(d *warningList, containers []containerPath) {
 	type placedPort struct {
 		corev1.ContainerPort
 		at *field.Path
@@ -214,23 +214,23 @@ func portDoubts(d *doubts, containers []placedContainer) {
 	var seen []placedPort
 	for _, c := range containers {
 		for i, p := range c.Ports {
-			at := c.at.Child("ports").Index(i)
+			at := c.path.Child("ports").Index(i)
 			if p.HostIP != "" && p.HostPort == 0 {
-				d.say(
+				d.addf(
 					at,
 					"hostIP set without hostPort: %+v",
 					apiPort{p.Name, p.HostPort, p.ContainerPort, p.Protocol, p.HostIP},
 				)
 			}
-			for _, other := range seen[max(0, len(seen)-maxLooks):] {
+			for _, other := range seen[max(0, len(seen)-maxComparisons):] {
 				switch {
 				case other.ContainerPort.ContainerPort != p.ContainerPort || other.Protocol != p.Protocol:
 				case other.HostIP == p.HostIP && other.HostPort == p.HostPort:
-					d.say(at, "duplicate port definition with %s", other.at)
+					d.addf(at, "duplicate port definition with %s", other.at)
 				case other.HostPort == 0 || p.HostPort == 0:
-					d.say(at, "overlapping port definition with %s", other.at)
+					d.addf(at, "overlapping port definition with %s", other.at)
 				case other.HostPort == p.HostPort && (other.HostIP == "") != (p.HostIP == ""):
-					d.say(at, "dangerously ambiguous port definition with %s", other.at)
+					d.addf(at, "dangerously ambiguous port definition with %s", other.at)
 				}
 			}
 			seen = append(seen, placedPort{p, at})
@@ -246,14 +246,14 @@ type apiPort struct {
 	HostIP                  string
 }
 
-// portNameDoubts warns about port names that several containers have: a lookup by name returns the first.
-func portNameDoubts(d *doubts, containers []placedContainer) {
+// portNameWarnings warns about port names that several containers have: a lookup by name returns the first.
+func portNameWarnings(d *warningList, containers []containerPath) {
 	seen := map[string]*field.Path{}
 	for _, c := range containers {
 		for i, p := range c.Ports {
-			at := c.at.Child("ports").Index(i)
+			at := c.path.Child("ports").Index(i)
 			if first := seen[p.Name]; first != nil {
-				d.say(
+				d.addf(
 					at,
 					"duplicate port name %q with %s, services and probes that select ports by name will use %s",
 					p.Name,
@@ -267,13 +267,13 @@ func portNameDoubts(d *doubts, containers []placedContainer) {
 	}
 }
 
-// addressDoubts warns about duplicate addresses, and about addresses in ambiguous forms.
-func addressDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
+// addressWarnings warns about duplicate addresses, and about addresses in ambiguous forms.
+func addressWarnings(d *warningList, spec *corev1.PodSpec, path *field.Path) {
 	seen := map[string]bool{}
 	for i, alias := range spec.HostAliases {
 		at := path.Child("hostAliases").Index(i).Child("ip")
 		if seen[alias.IP] {
-			d.say(at, "duplicate ip %q", alias.IP)
+			d.addf(at, "duplicate ip %q", alias.IP)
 		}
 		seen[alias.IP] = true
 		d.add(ipWarnings(at, alias.IP)...)
@@ -285,18 +285,18 @@ func addressDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
 	}
 }
 
-// placeDoubts warns about renamed node labels, and about selectors that select no pod.
-func placeDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
+// placementWarnings warns about renamed node labels, and about selectors that select no pod.
+func placementWarnings(d *warningList, spec *corev1.PodSpec, path *field.Path) {
 	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
-		if text := oldLabels[key]; text != "" {
-			d.say(path.Child("nodeSelector").Key(key), "%s", text)
+		if text := renamedLabelWarnings[key]; text != "" {
+			d.addf(path.Child("nodeSelector").Key(key), "%s", text)
 		}
 	}
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
 		n, at := spec.Affinity.NodeAffinity, path.Child("affinity", "nodeAffinity")
 		if r := n.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
 			for i, t := range r.NodeSelectorTerms {
-				termDoubts(
+				termWarnings(
 					d,
 					t,
 					false,
@@ -305,7 +305,7 @@ func placeDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
 			}
 		}
 		for i, t := range n.PreferredDuringSchedulingIgnoredDuringExecution {
-			termDoubts(
+			termWarnings(
 				d,
 				t.Preference,
 				true,
@@ -315,16 +315,16 @@ func placeDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
 	}
 	for i, c := range spec.TopologySpreadConstraints {
 		at := path.Child("topologySpreadConstraints").Index(i)
-		if text := oldLabels[c.TopologyKey]; text != "" {
-			d.say(at.Child("topologyKey"), "%s is %s", c.TopologyKey, text)
+		if text := renamedLabelWarnings[c.TopologyKey]; text != "" {
+			d.addf(at.Child("topologyKey"), "%s is %s", c.TopologyKey, text)
 		}
 		if c.LabelSelector == nil {
-			d.say(at.Child("labelSelector"), nullSelector)
+			d.addf(at.Child("labelSelector"), nullSelector)
 		}
 	}
 	if a := spec.Affinity; a != nil {
 		if p := a.PodAffinity; p != nil {
-			selectorDoubts(
+			selectorWarnings(
 				d,
 				p.RequiredDuringSchedulingIgnoredDuringExecution,
 				p.PreferredDuringSchedulingIgnoredDuringExecution,
@@ -332,7 +332,7 @@ func placeDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
 			)
 		}
 		if p := a.PodAntiAffinity; p != nil {
-			selectorDoubts(
+			selectorWarnings(
 				d,
 				p.RequiredDuringSchedulingIgnoredDuringExecution,
 				p.PreferredDuringSchedulingIgnoredDuringExecution,
@@ -342,15 +342,15 @@ func placeDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
 	}
 }
 
-func selectorDoubts(
-	d *doubts,
+func selectorWarnings(
+	d *warningList,
 	required []corev1.PodAffinityTerm,
 	preferred []corev1.WeightedPodAffinityTerm,
 	at *field.Path,
 ) {
 	for i, t := range required {
 		if t.LabelSelector == nil {
-			d.say(
+			d.addf(
 				at.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i).Child("labelSelector"),
 				nullSelector,
 			)
@@ -358,7 +358,7 @@ func selectorDoubts(
 	}
 	for i, t := range preferred {
 		if t.PodAffinityTerm.LabelSelector == nil {
-			d.say(
+			d.addf(
 				at.Child("preferredDuringSchedulingIgnoredDuringExecution").
 					Index(i).
 					Child("podAffinityTerm", "labelSelector"),

@@ -20,9 +20,9 @@ import (
 
 // Permitted lifetimes of pod certificates in seconds.
 const (
-	shortestPodCertificate = 3600
-	longestPodCertificate  = 91 * 86400
-	usualPodCertificate    = 86400
+	minPodCertificate     = 3600
+	maxPodCertificate     = 91 * 86400
+	defaultPodCertificate = 86400
 )
 
 func podCertificateRequests() *Kind {
@@ -30,20 +30,20 @@ func podCertificateRequests() *Kind {
 		GVK:      certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"),
 		Resource: "podcertificaterequests", Singular: "podcertificaterequest", Namespaced: true,
 		ConditionalUpdate: true,
-		New:               made[certificatesv1.PodCertificateRequest](),
-		NewList:           made[certificatesv1.PodCertificateRequestList](),
-		Default: does(func(r *certificatesv1.PodCertificateRequest) {
-			setDefault(&r.Spec.MaxExpirationSeconds, usualPodCertificate)
+		New:               newOf[certificatesv1.PodCertificateRequest](),
+		NewList:           newOf[certificatesv1.PodCertificateRequestList](),
+		Default: adapt(func(r *certificatesv1.PodCertificateRequest) {
+			setDefault(&r.Spec.MaxExpirationSeconds, defaultPodCertificate)
 		}),
-		PrepareCreate: does(func(r *certificatesv1.PodCertificateRequest) {
+		PrepareCreate: adapt(func(r *certificatesv1.PodCertificateRequest) {
 			r.Status = certificatesv1.PodCertificateRequestStatus{}
 		}),
-		PrepareUpdate: updates(func(r, old *certificatesv1.PodCertificateRequest) { r.Status = old.Status }),
-		Validate:      checks(validatePodCertificateRequest),
-		ValidateUpdate: compares(func(r, old *certificatesv1.PodCertificateRequest) field.ErrorList {
-			return immutable(r.Spec, old.Spec, field.NewPath("spec"))
+		PrepareUpdate: adaptUpdate(func(r, old *certificatesv1.PodCertificateRequest) { r.Status = old.Status }),
+		Validate:      adaptValidate(validatePodCertificateRequest),
+		ValidateUpdate: adaptValidateUpdate(func(r, old *certificatesv1.PodCertificateRequest) field.ErrorList {
+			return requireImmutable(r.Spec, old.Spec, field.NewPath("spec"))
 		}),
-		Fields: selectable(func(r *certificatesv1.PodCertificateRequest) fields.Set {
+		Fields: adaptFields(func(r *certificatesv1.PodCertificateRequest) fields.Set {
 			return fields.Set{
 				"spec.signerName": r.Spec.SignerName,
 				"spec.podName":    r.Spec.PodName,
@@ -51,27 +51,27 @@ func podCertificateRequests() *Kind {
 			}
 		}),
 		IndexedFields: []string{"spec.nodeName"},
-		Columns:       columns("Pod", "Node", "SignerName", "State", "Age"),
-		Row: row(func(r *certificatesv1.PodCertificateRequest) []any {
+		Columns:       newColumns("Pod", "Node", "SignerName", "State", "Age"),
+		Row: adaptRow(func(r *certificatesv1.PodCertificateRequest) []any {
 			state := "Pending"
 			for _, c := range r.Status.Conditions {
-				if slices.Contains(podCertificateEnds, c.Type) {
+				if slices.Contains(finalPodCertificateConditions, c.Type) {
 					state = c.Type
 				}
 			}
 			return []any{r.Spec.PodName, string(r.Spec.NodeName), r.Spec.SignerName, state, age(r.CreationTimestamp)}
 		}),
 		Status: &Status{
-			Copy: updates(
+			Copy: adaptUpdate(
 				func(to, from *certificatesv1.PodCertificateRequest) { to.Status = *from.Status.DeepCopy() },
 			),
-			Validate: compares(validatePodCertificateStatus),
+			Validate: adaptValidateUpdate(validatePodCertificateStatus),
 		},
 	}
 }
 
-// podCertificateEnds lists the final conditions of a request. It has at most one of them, permanently.
-var podCertificateEnds = []string{
+// finalPodCertificateConditions lists the final conditions of a request. It has at most one of them, permanently.
+var finalPodCertificateConditions = []string{
 	certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed,
 	certificatesv1.PodCertificateRequestConditionTypeIssued,
 }
@@ -81,15 +81,15 @@ var podKeyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDS
 
 // validatePodCertificate checks a source of a projected volume.
 func validatePodCertificate(p *corev1.PodCertificateProjection, at *field.Path) field.ErrorList {
-	errs := signerName(p.SignerName, at.Child("signerName"))
+	errs := validateSignerName(p.SignerName, at.Child("signerName"))
 	if !slices.Contains(podKeyTypes, p.KeyType) {
 		errs = append(errs, notSupported(at.Child("keyType"), p.KeyType, podKeyTypes))
 	}
 	if seconds := p.MaxExpirationSeconds; seconds != nil {
-		longest := longestFor(p.SignerName)
-		if *seconds < shortestPodCertificate {
+		longest := maxLifetimeFor(p.SignerName)
+		if *seconds < minPodCertificate {
 			errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), *seconds,
-				fmt.Sprintf("if provided, maxExpirationSeconds must be >= %d", shortestPodCertificate)))
+				fmt.Sprintf("if provided, maxExpirationSeconds must be >= %d", minPodCertificate)))
 		} else if *seconds > longest {
 			errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), *seconds,
 				fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", longest)))
@@ -102,33 +102,33 @@ func validatePodCertificate(p *corev1.PodCertificateProjection, at *field.Path) 
 	} {
 		if f.path != "" {
 			paths++
-			errs = append(errs, projectedPath(f.path, at.Child(f.name))...)
+			errs = append(errs, validateProjectedPath(f.path, at.Child(f.name))...)
 		}
 	}
 	if paths == 0 {
 		errs = append(errs,
 			field.Required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
 	}
-	return append(errs, userAnnotations(p.UserAnnotations, at.Child("userAnnotations"))...)
+	return append(errs, validateUserAnnotations(p.UserAnnotations, at.Child("userAnnotations"))...)
 }
 
-// longestFor returns the maximum lifetime of a signer's certificates in seconds.
-func longestFor(signer string) int32 {
+// maxLifetimeFor returns the maximum lifetime of a signer's certificates in seconds.
+func maxLifetimeFor(signer string) int32 {
 	if strings.HasPrefix(signer, "kubernetes.io/") {
-		return usualPodCertificate
+		return defaultPodCertificate
 	}
-	return longestPodCertificate
+	return maxPodCertificate
 }
 
-// userAnnotations checks the annotations for a signer: each key must have a domain.
-func userAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
+// validateUserAnnotations checks the annotations for a signer: each key must have a domain.
+func validateUserAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		at := path.Key(key)
 		if !strings.Contains(key, "/") {
 			errs = append(errs, field.Invalid(at, key, "must be domain-prefixed"))
 		}
-		errs = append(errs, invalid(at, key, validation.IsQualifiedName(strings.ToLower(key)))...)
+		errs = append(errs, invalidErrors(at, key, validation.IsQualifiedName(strings.ToLower(key)))...)
 	}
 	if err := apivalidation.ValidateAnnotationsSize(annotations); err != nil {
 		errs = append(errs, field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB))
@@ -138,10 +138,10 @@ func userAnnotations(annotations map[string]string, path *field.Path) field.Erro
 
 func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) field.ErrorList {
 	path, s := field.NewPath("spec"), &r.Spec
-	errs := signerName(s.SignerName, path.Child("signerName"))
+	errs := validateSignerName(s.SignerName, path.Child("signerName"))
 	for _, f := range []struct{ name, text string }{{"podName", s.PodName},
 		{"serviceAccountName", s.ServiceAccountName}, {"nodeName", string(s.NodeName)}} {
-		errs = append(errs, dns1123Subdomain(f.text, path.Child(f.name))...)
+		errs = append(errs, validateDNSSubdomain(f.text, path.Child(f.name))...)
 	}
 	for _, f := range []struct{ name, text string }{{"podUID", string(s.PodUID)},
 		{"serviceAccountUID", string(s.ServiceAccountUID)}, {"nodeUID", string(s.NodeUID)}} {
@@ -152,17 +152,17 @@ func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) fiel
 			errs = append(errs, field.TooLong(path.Child(f.name), f.text, 128))
 		}
 	}
-	longest := longestFor(s.SignerName)
+	longest := maxLifetimeFor(s.SignerName)
 	switch seconds := s.MaxExpirationSeconds; {
 	case seconds == nil:
 		errs = append(errs, field.Required(path.Child("maxExpirationSeconds"), "must be set"))
-	case *seconds < shortestPodCertificate || *seconds > longest:
+	case *seconds < minPodCertificate || *seconds > longest:
 		errs = append(
 			errs,
 			field.Invalid(
 				path.Child("maxExpirationSeconds"),
 				*seconds,
-				fmt.Sprintf("must be in the range [%d, %d]", shortestPodCertificate, longest),
+				fmt.Sprintf("must be in the range [%d, %d]", minPodCertificate, longest),
 			),
 		)
 	}
@@ -179,7 +179,8 @@ func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) fiel
 		errs = append(errs, field.Invalid(path.Child("stubPKCS10Request"), "<value omitted>", "must be signed by the "+
 			"key that it carries: "+err.Error()))
 	}
-	return append(errs, userAnnotations(s.UnverifiedUserAnnotations, path.Child("unverifiedUserAnnotations"))...)
+	return append(errs, validateUserAnnotations(s.UnverifiedUserAnnotations,
+		path.Child("unverifiedUserAnnotations"))...)
 }
 
 func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) field.ErrorList {
@@ -189,7 +190,7 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 	for i, c := range is.Conditions {
 		at := path.Child("conditions").Index(i)
 		switch {
-		case !slices.Contains(podCertificateEnds, c.Type):
+		case !slices.Contains(finalPodCertificateConditions, c.Type):
 			continue
 		case end != "":
 			errs = append(
@@ -210,7 +211,7 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 		}
 	}
 	for _, c := range was.Conditions {
-		if slices.Contains(podCertificateEnds, c.Type) && end != c.Type {
+		if slices.Contains(finalPodCertificateConditions, c.Type) && end != c.Type {
 			errs = append(
 				errs,
 				field.Invalid(path.Child("conditions"), end, "a request that was "+strings.ToLower(c.Type)+" stays so"),
@@ -228,7 +229,7 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 		{"notAfter", is.NotAfter, was.NotAfter, was.NotAfter != nil},
 	} {
 		if f.set {
-			errs = append(errs, immutable(f.is, f.was, path.Child(f.name))...)
+			errs = append(errs, requireImmutable(f.is, f.was, path.Child(f.name))...)
 		}
 	}
 	if end != certificatesv1.PodCertificateRequestConditionTypeIssued {
@@ -244,11 +245,11 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 		}
 		return errs
 	}
-	return append(errs, issuedChain(is, path)...)
+	return append(errs, validateIssuedChain(is, path)...)
 }
 
-// issuedChain requires PEM certificates. The validity of the first one must agree with the status.
-func issuedChain(s *certificatesv1.PodCertificateRequestStatus, path *field.Path) field.ErrorList {
+// validateIssuedChain requires PEM certificates. The validity of the first one must agree with the status.
+func validateIssuedChain(s *certificatesv1.PodCertificateRequestStatus, path *field.Path) field.ErrorList {
 	at := path.Child("certificateChain")
 	block, rest := pem.Decode([]byte(s.CertificateChain))
 	if block == nil || block.Type != "CERTIFICATE" {

@@ -21,7 +21,7 @@ func validatePodClaims(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		case seen[c.Name]:
 			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
 		default:
-			errs = append(errs, dns1123Label(c.Name, at.Child("name"))...)
+			errs = append(errs, validateDNSLabel(c.Name, at.Child("name"))...)
 		}
 		seen[c.Name] = true
 		switch {
@@ -40,11 +40,11 @@ func validatePodClaims(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 				field.Invalid(at, c, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
 			)
 		case c.ResourceClaimName != nil:
-			errs = append(errs, dns1123Subdomain(*c.ResourceClaimName, at.Child("resourceClaimName"))...)
+			errs = append(errs, validateDNSSubdomain(*c.ResourceClaimName, at.Child("resourceClaimName"))...)
 		default:
 			errs = append(
 				errs,
-				dns1123Subdomain(*c.ResourceClaimTemplateName, at.Child("resourceClaimTemplateName"))...)
+				validateDNSSubdomain(*c.ResourceClaimTemplateName, at.Child("resourceClaimTemplateName"))...)
 		}
 	}
 	if r := spec.Resources; r != nil {
@@ -53,13 +53,13 @@ func validatePodClaims(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		if len(r.Claims) > 0 {
 			errs = append(errs, field.Forbidden(at.Child("claims"), "claims may not be set for Resources at pod-level"))
 		}
-		errs = append(errs, podTotals(r, spec, path)...)
+		errs = append(errs, validatePodTotals(r, spec, path)...)
 	}
 	return errs
 }
 
-// podTotals requires that pod-level resources cover those of the containers.
-func podTotals(r *corev1.ResourceRequirements, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+// validatePodTotals requires that pod-level resources cover those of the containers.
+func validatePodTotals(r *corev1.ResourceRequirements, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	at := path.Child("resources")
 	together := resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *spec},
@@ -99,8 +99,8 @@ func podTotals(r *corev1.ResourceRequirements, spec *corev1.PodSpec, path *field
 	return errs
 }
 
-// claimsOf requires that a container uses only claims that its pod has.
-func claimsOf(r *corev1.ResourceRequirements, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+// validateContainerClaims requires that a container uses only claims that its pod has.
+func validateContainerClaims(r *corev1.ResourceRequirements, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names, seen := map[string]bool{}, map[corev1.ResourceClaim]bool{}
 	for _, c := range spec.ResourceClaims {
@@ -117,7 +117,7 @@ func claimsOf(r *corev1.ResourceRequirements, spec *corev1.PodSpec, path *field.
 			errs = append(errs, field.NotFound(at.Child("name"), c.Name))
 		}
 		if c.Request != "" {
-			errs = append(errs, dns1123Label(c.Request, at.Child("request"))...)
+			errs = append(errs, validateDNSLabel(c.Request, at.Child("request"))...)
 		}
 		seen[c] = true
 	}

@@ -166,7 +166,7 @@ func defaultVolume(v *corev1.Volume) {
 				defaultDownward(source.DownwardAPI.Items)
 			}
 			if source.PodCertificate != nil {
-				setDefault(&source.PodCertificate.MaxExpirationSeconds, usualPodCertificate)
+				setDefault(&source.PodCertificate.MaxExpirationSeconds, defaultPodCertificate)
 			}
 		}
 	}

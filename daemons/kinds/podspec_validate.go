@@ -41,7 +41,7 @@ func validatePodTemplate(t *corev1.PodTemplateSpec, path *field.Path) field.Erro
 func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	volumes, errs := validateVolumes(spec.Volumes, path.Child("volumes"))
 	errs = append(errs, validateContainers(spec, volumes, path)...)
-	errs = append(errs, supported(spec.RestartPolicy, []corev1.RestartPolicy{
+	errs = append(errs, requireSupported(spec.RestartPolicy, []corev1.RestartPolicy{
 		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever,
 	}, path.Child("restartPolicy"))...)
 	errs = append(errs, validateDNS(spec, path)...)
@@ -63,10 +63,10 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		{"subdomain", spec.Subdomain, validation.IsDNS1123Label},
 		{"priorityClassName", spec.PriorityClassName, validation.IsDNS1123Subdomain},
 		{"schedulerName", spec.SchedulerName, validation.IsDNS1123Subdomain},
-		{"runtimeClassName", value(spec.RuntimeClassName), validation.IsDNS1123Subdomain},
+		{"runtimeClassName", valueOrZero(spec.RuntimeClassName), validation.IsDNS1123Subdomain},
 	} {
 		if name.v != "" {
-			errs = append(errs, invalid(path.Child(name.field), name.v, name.check(name.v))...)
+			errs = append(errs, invalidErrors(path.Child(name.field), name.v, name.check(name.v))...)
 		}
 	}
 	if s := spec.ActiveDeadlineSeconds; s != nil && (*s < 1 || *s > math.MaxInt32) {
@@ -77,9 +77,9 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}
 	for i, alias := range spec.HostAliases {
 		at := path.Child("hostAliases").Index(i)
-		errs = append(errs, ipAddress(alias.IP, at.Child("ip"))...)
+		errs = append(errs, validateIPAddress(alias.IP, at.Child("ip"))...)
 		for j, name := range alias.Hostnames {
-			errs = append(errs, dns1123Subdomain(name, at.Child("hostnames").Index(j))...)
+			errs = append(errs, validateDNSSubdomain(name, at.Child("hostnames").Index(j))...)
 		}
 	}
 	seen := map[string]bool{}
@@ -95,12 +95,12 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		at := path.Child("readinessGates").Index(i).Child("conditionType")
 		errs = append(
 			errs,
-			invalid(at, string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))...)
+			invalidErrors(at, string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))...)
 	}
 	if p := spec.PreemptionPolicy; p != nil {
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				*p,
 				[]corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever},
 				path.Child("preemptionPolicy"),
@@ -109,9 +109,9 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if spec.OS != nil {
 		errs = append(
 			errs,
-			supported(spec.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows}, path.Child("os", "name"))...)
+			requireSupported(spec.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows}, path.Child("os", "name"))...)
 	}
-	errs = append(errs, quantities(spec.Overhead, path.Child("overhead"))...)
+	errs = append(errs, validateQuantities(spec.Overhead, path.Child("overhead"))...)
 	errs = append(errs, validateHostname(spec, path)...)
 	if len(spec.SchedulingGates) > 0 && spec.NodeName != "" {
 		errs = append(
@@ -122,19 +122,19 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// longestHostname is the kernel's limit in bytes.
-const longestHostname = 64
+// maxHostname is the kernel's limit in bytes.
+const maxHostname = 64
 
 func validateHostname(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if spec.HostnameOverride == nil {
 		return nil
 	}
 	at, name := path.Child("hostnameOverride"), *spec.HostnameOverride
-	errs := dns1123Subdomain(name, at)
-	if len(name) > longestHostname {
-		errs = append(errs, field.TooLong(at, name, longestHostname))
+	errs := validateDNSSubdomain(name, at)
+	if len(name) > maxHostname {
+		errs = append(errs, field.TooLong(at, name, maxHostname))
 	}
-	if value(spec.SetHostnameAsFQDN) {
+	if valueOrZero(spec.SetHostnameAsFQDN) {
 		errs = append(errs, field.Forbidden(at, "may not be specified when `setHostnameAsFQDN` is true"))
 	}
 	if spec.HostNetwork {
@@ -145,12 +145,12 @@ func validateHostname(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 
 // Limits of resolvers for search paths: their number, and their total length in bytes.
 const (
-	mostSearches    = 32
-	longestSearches = 2048
+	maxSearches       = 32
+	maxSearchesLength = 2048
 )
 
 func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
-	errs := supported(spec.DNSPolicy, []corev1.DNSPolicy{
+	errs := requireSupported(spec.DNSPolicy, []corev1.DNSPolicy{
 		corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone,
 	}, path.Child("dnsPolicy"))
 	at := path.Child("dnsConfig")
@@ -170,19 +170,19 @@ func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("nameservers"), n, "must not have more than 3 nameservers"))
 	}
 	for i, ns := range spec.DNSConfig.Nameservers {
-		errs = append(errs, ipAddress(ns, at.Child("nameservers").Index(i))...)
+		errs = append(errs, validateIPAddress(ns, at.Child("nameservers").Index(i))...)
 	}
-	if s := spec.DNSConfig.Searches; len(s) > mostSearches {
+	if s := spec.DNSConfig.Searches; len(s) > maxSearches {
 		errs = append(
 			errs,
 			field.Invalid(
 				at.Child("searches"),
 				s,
-				fmt.Sprintf("must not have more than %d search paths", mostSearches),
+				fmt.Sprintf("must not have more than %d search paths", maxSearches),
 			),
 		)
 	}
-	if s := strings.Join(spec.DNSConfig.Searches, " "); len(s) > longestSearches {
+	if s := strings.Join(spec.DNSConfig.Searches, " "); len(s) > maxSearchesLength {
 		errs = append(
 			errs,
 			field.Invalid(
@@ -190,7 +190,7 @@ func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 				spec.DNSConfig.Searches,
 				fmt.Sprintf(
 					"must not have more than %d characters (including spaces) in the search list",
-					longestSearches,
+					maxSearchesLength,
 				),
 			),
 		)
@@ -200,7 +200,8 @@ func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 			name := strings.TrimSuffix(search, ".")
 			errs = append(
 				errs,
-				invalid(at.Child("searches").Index(i), name, validation.IsDNS1123SubdomainWithUnderscore(name))...)
+				invalidErrors(at.Child("searches").Index(i), name,
+					validation.IsDNS1123SubdomainWithUnderscore(name))...)
 		}
 	}
 	for i, o := range spec.DNSConfig.Options {

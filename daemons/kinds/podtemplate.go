@@ -10,17 +10,17 @@ func podTemplates() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("PodTemplate"),
 		Resource: "podtemplates", Singular: "podtemplate", Namespaced: true, HasGeneration: true, CreateOnUpdate: true,
-		New: made[corev1.PodTemplate](), NewList: made[corev1.PodTemplateList](),
-		Default: does(func(t *corev1.PodTemplate) { defaultPodTemplate(&t.Template) }),
+		New: newOf[corev1.PodTemplate](), NewList: newOf[corev1.PodTemplateList](),
+		Default: adapt(func(t *corev1.PodTemplate) { defaultPodTemplate(&t.Template) }),
 		Warnings: templateWarnings(
 			func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template },
 			"template",
 		),
-		Validate: checks(func(t *corev1.PodTemplate) field.ErrorList {
+		Validate: adaptValidate(func(t *corev1.PodTemplate) field.ErrorList {
 			return validatePodTemplate(&t.Template, field.NewPath("template"))
 		}),
-		Columns: columns("Containers", "Images", "Pod Labels"),
-		Row: row(func(t *corev1.PodTemplate) []any {
+		Columns: newColumns("Containers", "Images", "Pod Labels"),
+		Row: adaptRow(func(t *corev1.PodTemplate) []any {
 			return []any{
 				containerNames(&t.Template.Spec),
 				containerImages(&t.Template.Spec),
@@ -34,9 +34,9 @@ func podTemplates() *Kind {
 func bindings() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("Binding"),
-		Resource: "bindings", Singular: "binding", Namespaced: true, Virtual: true, Verbs: createOnly,
-		New: made[corev1.Binding](), NewList: made[metav1.List](),
-		Validate: checks(ValidateBinding),
+		Resource: "bindings", Singular: "binding", Namespaced: true, Virtual: true, Verbs: createOnlyVerbs,
+		New: newOf[corev1.Binding](), NewList: newOf[metav1.List](),
+		Validate: adaptValidate(ValidateBinding),
 	}
 }
 

@@ -19,27 +19,29 @@ func leases() *Kind {
 	return &Kind{
 		GVK:      coordinationv1.SchemeGroupVersion.WithKind("Lease"),
 		Resource: "leases", Singular: "lease", Namespaced: true, CreateOnUpdate: true, ConditionalUpdate: true,
-		New: made[coordinationv1.Lease](), NewList: made[coordinationv1.LeaseList](),
-		Validate: checks(func(l *coordinationv1.Lease) field.ErrorList {
+		New: newOf[coordinationv1.Lease](), NewList: newOf[coordinationv1.LeaseList](),
+		Validate: adaptValidate(func(l *coordinationv1.Lease) field.ErrorList {
 			path := field.NewPath("spec")
 			var errs field.ErrorList
 			if s := l.Spec.LeaseDurationSeconds; s != nil && *s <= 0 {
 				errs = append(errs, field.Invalid(path.Child("leaseDurationSeconds"), *s, "must be greater than 0"))
 			}
 			if s := l.Spec.Strategy; s != nil {
-				errs = append(errs, invalid(path.Child("strategy"), *s, validation.IsQualifiedName(string(*s)))...)
+				errs = append(errs,
+					invalidErrors(path.Child("strategy"), *s, validation.IsQualifiedName(string(*s)))...)
 			}
-			if value(l.Spec.PreferredHolder) != "" && value(l.Spec.Strategy) == "" {
+			if valueOrZero(l.Spec.PreferredHolder) != "" && valueOrZero(l.Spec.Strategy) == "" {
 				errs = append(
 					errs,
 					field.Forbidden(path.Child("preferredHolder"), "may only be specified when `strategy` is defined"),
 				)
 			}
-			return append(errs, notNegative(int64(value(l.Spec.LeaseTransitions)), path.Child("leaseTransitions"))...)
+			return append(errs,
+				requireNotNegative(int64(valueOrZero(l.Spec.LeaseTransitions)), path.Child("leaseTransitions"))...)
 		}),
-		Columns: columns("Holder", "Age"),
-		Row: row(func(l *coordinationv1.Lease) []any {
-			return []any{value(l.Spec.HolderIdentity), age(l.CreationTimestamp)}
+		Columns: newColumns("Holder", "Age"),
+		Row: adaptRow(func(l *coordinationv1.Lease) []any {
+			return []any{valueOrZero(l.Spec.HolderIdentity), age(l.CreationTimestamp)}
 		}),
 	}
 }
@@ -49,12 +51,12 @@ func podDisruptionBudgets() *Kind {
 		GVK:      policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
 		Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget", ShortNames: []string{"pdb"},
 		Namespaced: true, HasGeneration: true, ConditionalUpdate: true,
-		New: made[policyv1.PodDisruptionBudget](), NewList: made[policyv1.PodDisruptionBudgetList](),
-		PrepareCreate: does(func(b *policyv1.PodDisruptionBudget) { b.Status = policyv1.PodDisruptionBudgetStatus{} }),
-		PrepareUpdate: updates(func(b, old *policyv1.PodDisruptionBudget) { b.Status = old.Status }),
-		Validate:      checks(validateBudget),
-		Columns:       columns("Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"),
-		Row: row(func(b *policyv1.PodDisruptionBudget) []any {
+		New: newOf[policyv1.PodDisruptionBudget](), NewList: newOf[policyv1.PodDisruptionBudgetList](),
+		PrepareCreate: adapt(func(b *policyv1.PodDisruptionBudget) { b.Status = policyv1.PodDisruptionBudgetStatus{} }),
+		PrepareUpdate: adaptUpdate(func(b, old *policyv1.PodDisruptionBudget) { b.Status = old.Status }),
+		Validate:      adaptValidate(validateBudget),
+		Columns:       newColumns("Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"),
+		Row: adaptRow(func(b *policyv1.PodDisruptionBudget) []any {
 			least, most := "N/A", "N/A"
 			if b.Spec.MinAvailable != nil {
 				least = b.Spec.MinAvailable.String()
@@ -64,7 +66,7 @@ func podDisruptionBudgets() *Kind {
 			}
 			return []any{least, most, int64(b.Status.DisruptionsAllowed), age(b.CreationTimestamp)}
 		}),
-		Status: status(
+		Status: newStatus(
 			func(to, from *policyv1.PodDisruptionBudget) { to.Status = *from.Status.DeepCopy() },
 			validateBudgetStatus,
 		),
@@ -77,8 +79,8 @@ func validateBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
 	if b.Spec.MinAvailable != nil && b.Spec.MaxUnavailable != nil {
 		errs = append(errs, field.Invalid(path, b.Spec, "minAvailable and maxUnavailable cannot be both set"))
 	}
-	errs = append(errs, countOrShare(b.Spec.MinAvailable, path.Child("minAvailable"))...)
-	errs = append(errs, countOrShare(b.Spec.MaxUnavailable, path.Child("maxUnavailable"))...)
+	errs = append(errs, validateCountOrShare(b.Spec.MinAvailable, path.Child("minAvailable"))...)
+	errs = append(errs, validateCountOrShare(b.Spec.MaxUnavailable, path.Child("maxUnavailable"))...)
 	if b.Spec.Selector != nil {
 		errs = append(
 			errs,
@@ -91,7 +93,7 @@ func validateBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
 	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil {
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				*p,
 				[]policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget},
 				path.Child("unhealthyPodEvictionPolicy"),
@@ -108,11 +110,11 @@ func priorityClasses() *Kind {
 		GVK:      schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"),
 		Resource: "priorityclasses", Singular: "priorityclass", ShortNames: []string{"pc"}, HasGeneration: true,
 		CreateOnUpdate: true,
-		New:            made[schedulingv1.PriorityClass](), NewList: made[schedulingv1.PriorityClassList](),
-		Default: does(
+		New:            newOf[schedulingv1.PriorityClass](), NewList: newOf[schedulingv1.PriorityClassList](),
+		Default: adapt(
 			func(c *schedulingv1.PriorityClass) { setDefault(&c.PreemptionPolicy, corev1.PreemptLowerPriority) },
 		),
-		Validate: checks(func(c *schedulingv1.PriorityClass) field.ErrorList {
+		Validate: adaptValidate(func(c *schedulingv1.PriorityClass) field.ErrorList {
 			var errs field.ErrorList
 			if strings.HasPrefix(c.Name, "system-") {
 				if builtin, ok := SystemPriorities[c.Name]; !ok || builtin != c.Value {
@@ -131,24 +133,25 @@ func priorityClasses() *Kind {
 			}
 			return append(
 				errs,
-				supported(
-					value(c.PreemptionPolicy),
+				requireSupported(
+					valueOrZero(c.PreemptionPolicy),
 					[]corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever},
 					field.NewPath("preemptionPolicy"),
 				)...)
 		}),
-		ValidateUpdate: compares(func(c, old *schedulingv1.PriorityClass) field.ErrorList {
+		ValidateUpdate: adaptValidateUpdate(func(c, old *schedulingv1.PriorityClass) field.ErrorList {
 			var errs field.ErrorList
 			if c.Value != old.Value {
 				errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
 			}
 			return append(
 				errs,
-				immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+				requireImmutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
 		}),
-		Columns: columns("Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"),
-		Row: row(func(c *schedulingv1.PriorityClass) []any {
-			return []any{int64(c.Value), c.GlobalDefault, age(c.CreationTimestamp), string(value(c.PreemptionPolicy))}
+		Columns: newColumns("Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"),
+		Row: adaptRow(func(c *schedulingv1.PriorityClass) []any {
+			return []any{int64(c.Value), c.GlobalDefault, age(c.CreationTimestamp),
+				string(valueOrZero(c.PreemptionPolicy))}
 		}),
 	}
 }
@@ -163,24 +166,25 @@ func runtimeClasses() *Kind {
 	return &Kind{
 		GVK:      nodev1.SchemeGroupVersion.WithKind("RuntimeClass"),
 		Resource: "runtimeclasses", Singular: "runtimeclass", CreateOnUpdate: true, ConditionalUpdate: true,
-		New: made[nodev1.RuntimeClass](), NewList: made[nodev1.RuntimeClassList](),
-		Warnings: warns(runtimeClassWarnings),
-		Validate: checks(validateRuntimeClass),
-		ValidateUpdate: compares(func(c, old *nodev1.RuntimeClass) field.ErrorList {
-			return append(validateRuntimeClass(c), immutable(c.Handler, old.Handler, field.NewPath("handler"))...)
+		New: newOf[nodev1.RuntimeClass](), NewList: newOf[nodev1.RuntimeClassList](),
+		Warnings: adaptWarnings(runtimeClassWarnings),
+		Validate: adaptValidate(validateRuntimeClass),
+		ValidateUpdate: adaptValidateUpdate(func(c, old *nodev1.RuntimeClass) field.ErrorList {
+			return append(validateRuntimeClass(c),
+				requireImmutable(c.Handler, old.Handler, field.NewPath("handler"))...)
 		}),
-		Columns: columns("Handler", "Age"),
-		Row:     row(func(c *nodev1.RuntimeClass) []any { return []any{c.Handler, age(c.CreationTimestamp)} }),
+		Columns: newColumns("Handler", "Age"),
+		Row:     adaptRow(func(c *nodev1.RuntimeClass) []any { return []any{c.Handler, age(c.CreationTimestamp)} }),
 	}
 }
 
 func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
-	errs := required(c.Handler, field.NewPath("handler"), "")
+	errs := requireValue(c.Handler, field.NewPath("handler"), "")
 	if c.Handler != "" {
-		errs = dns1123Label(c.Handler, field.NewPath("handler"))
+		errs = validateDNSLabel(c.Handler, field.NewPath("handler"))
 	}
 	if c.Overhead != nil {
-		errs = append(errs, quantities(c.Overhead.PodFixed, field.NewPath("overhead", "podFixed"))...)
+		errs = append(errs, validateQuantities(c.Overhead.PodFixed, field.NewPath("overhead", "podFixed"))...)
 	}
 	if s := c.Scheduling; s != nil {
 		path := field.NewPath("scheduling")

@@ -14,8 +14,8 @@ import (
 // now is the clock for ages; tests replace it.
 var now = time.Now
 
-// none is kubectl's text for an empty value.
-const none = "<none>"
+// noneText is kubectl's text for an empty value.
+const noneText = "<none>"
 
 // age returns how long ago t was, as "5d2h".
 func age(t metav1.Time) string {
@@ -30,13 +30,13 @@ func ageMicro(t metav1.MicroTime) string { return age(metav1.Time(t)) }
 // orNone returns s, or <none> if it is empty.
 func orNone(s string) string {
 	if s == "" {
-		return none
+		return noneText
 	}
 	return s
 }
 
-// value returns *p, or the zero value if p is nil.
-func value[T any](p *T) T {
+// valueOrZero returns *p, or the zero value if p is nil.
+func valueOrZero[T any](p *T) T {
 	var zero T
 	if p == nil {
 		return zero
@@ -83,10 +83,10 @@ func containerImages(spec *corev1.PodSpec) string {
 	return strings.Join(images, ",")
 }
 
-// more joins the first limit entries and appends how many follow.
-func more(list []string, limit int) string {
+// joinLimited joins the first limit entries and appends how many follow.
+func joinLimited(list []string, limit int) string {
 	if len(list) == 0 {
-		return none
+		return noneText
 	}
 	if len(list) <= limit {
 		return strings.Join(list, ",")

@@ -40,7 +40,7 @@ func validatePriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) field.Er
 	default:
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				p.Spec.Type,
 				[]flowcontrolv1.PriorityLevelEnablement{
 					flowcontrolv1.PriorityLevelEnablementExempt,
@@ -72,10 +72,10 @@ func validateMandatoryLevel(p *flowcontrolv1.PriorityLevelConfiguration, path *f
 
 func validateShares(nominal, lendable *int32, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if n := value(nominal); n < 0 {
+	if n := valueOrZero(nominal); n < 0 {
 		errs = append(errs, field.Invalid(path.Child("nominalConcurrencyShares"), n, "must be a non-negative integer"))
 	}
-	if n := value(lendable); n < 0 || n > 100 {
+	if n := valueOrZero(lendable); n < 0 || n > 100 {
 		errs = append(errs, field.Invalid(path.Child("lendablePercent"), n, "must be between 0 and 100, inclusive"))
 	}
 	return errs
@@ -110,15 +110,15 @@ func validateLimitResponse(r *flowcontrolv1.LimitResponse, path *field.Path) fie
 		}
 		return validateQueuing(q, path.Child("queuing"))
 	}
-	return supported(
+	return requireSupported(
 		r.Type,
 		[]flowcontrolv1.LimitResponseType{flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject},
 		path.Child("type"),
 	)
 }
 
-// mostQueues is the maximum number of queues of a level.
-const mostQueues = 10_000_000
+// maxQueues is the maximum number of queues of a level.
+const maxQueues = 10_000_000
 
 func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -128,10 +128,10 @@ func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) fi
 	switch {
 	case q.Queues <= 0:
 		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues, "must be positive"))
-	case q.Queues > mostQueues:
+	case q.Queues > maxQueues:
 		errs = append(
 			errs,
-			field.Invalid(path.Child("queues"), q.Queues, fmt.Sprintf("must not be greater than %d", mostQueues)),
+			field.Invalid(path.Child("queues"), q.Queues, fmt.Sprintf("must not be greater than %d", maxQueues)),
 		)
 	}
 	switch hand := path.Child("handSize"); {

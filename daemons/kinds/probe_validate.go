@@ -15,11 +15,11 @@ func validateProbe(p *corev1.Probe, once bool, at *field.Path) field.ErrorList {
 		return nil
 	}
 	errs := validateHandlers(p.Exec, p.HTTPGet, p.TCPSocket, p.GRPC, nil, at)
-	errs = append(errs, notNegative(int64(p.InitialDelaySeconds), at.Child("initialDelaySeconds"))...)
-	errs = append(errs, notNegative(int64(p.TimeoutSeconds), at.Child("timeoutSeconds"))...)
-	errs = append(errs, notNegative(int64(p.PeriodSeconds), at.Child("periodSeconds"))...)
-	errs = append(errs, notNegative(int64(p.SuccessThreshold), at.Child("successThreshold"))...)
-	errs = append(errs, notNegative(int64(p.FailureThreshold), at.Child("failureThreshold"))...)
+	errs = append(errs, requireNotNegative(int64(p.InitialDelaySeconds), at.Child("initialDelaySeconds"))...)
+	errs = append(errs, requireNotNegative(int64(p.TimeoutSeconds), at.Child("timeoutSeconds"))...)
+	errs = append(errs, requireNotNegative(int64(p.PeriodSeconds), at.Child("periodSeconds"))...)
+	errs = append(errs, requireNotNegative(int64(p.SuccessThreshold), at.Child("successThreshold"))...)
+	errs = append(errs, requireNotNegative(int64(p.FailureThreshold), at.Child("failureThreshold"))...)
 	if once && p.SuccessThreshold != 1 {
 		errs = append(errs, field.Invalid(at.Child("successThreshold"), p.SuccessThreshold, "must be 1"))
 	}
@@ -70,10 +70,10 @@ func validateHandlers(
 		if get.Path == "" {
 			errs = append(errs, field.Required(where.Child("path"), ""))
 		}
-		errs = append(errs, portOrName(get.Port, where.Child("port"))...)
+		errs = append(errs, validatePortOrName(get.Port, where.Child("port"))...)
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				get.Scheme,
 				[]corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS},
 				where.Child("scheme"),
@@ -81,7 +81,7 @@ func validateHandlers(
 		for i, h := range get.HTTPHeaders {
 			errs = append(
 				errs,
-				invalid(
+				invalidErrors(
 					where.Child("httpHeaders").Index(i).Child("name"),
 					h.Name,
 					validation.IsHTTPHeaderName(h.Name),
@@ -89,10 +89,10 @@ func validateHandlers(
 		}
 	}
 	if tcp != nil && one("tcpSocket") {
-		errs = append(errs, portOrName(tcp.Port, at.Child("tcpSocket", "port"))...)
+		errs = append(errs, validatePortOrName(tcp.Port, at.Child("tcpSocket", "port"))...)
 	}
 	if grpc != nil && one("grpc") {
-		errs = append(errs, portNumber(int(grpc.Port), at.Child("grpc", "port"))...)
+		errs = append(errs, validatePortNumber(int(grpc.Port), at.Child("grpc", "port"))...)
 	}
 	if sleep != nil && one("sleep") && sleep.Seconds < 0 {
 		errs = append(errs, field.Invalid(at.Child("sleep"), sleep.Seconds, "must be non-negative"))
@@ -116,13 +116,13 @@ func validateRequirements(r *corev1.ResourceRequirements, at *field.Path) field.
 		name string
 		list corev1.ResourceList
 	}{{"limits", r.Limits}, {"requests", r.Requests}} {
-		errs = append(errs, quantities(side.list, at.Child(side.name))...)
+		errs = append(errs, validateQuantities(side.list, at.Child(side.name))...)
 	}
 	for name, request := range r.Requests {
 		limit, ok := r.Limits[name]
 		where := at.Child("requests")
 		switch {
-		case ok && (extended(name) || hugePages(name)) && request.Cmp(limit) != 0:
+		case ok && (isExtended(name) || isHugePages(name)) && request.Cmp(limit) != 0:
 			errs = append(
 				errs,
 				field.Invalid(where, request.String(), "must be equal to "+string(name)+" limit of "+limit.String()),
@@ -136,45 +136,46 @@ func validateRequirements(r *corev1.ResourceRequirements, at *field.Path) field.
 					"must be less than or equal to "+string(name)+" limit of "+limit.String(),
 				),
 			)
-		case !ok && (extended(name) || hugePages(name)):
+		case !ok && (isExtended(name) || isHugePages(name)):
 			errs = append(
 				errs,
 				field.Required(at.Child("limits"), "Limit must be set for non overcommitable resources"),
 			)
 		}
 	}
-	if !ordinary(r.Limits) && !ordinary(r.Requests) && (anyHugePages(r.Limits) || anyHugePages(r.Requests)) {
+	if !hasCPUOrMemory(r.Limits) && !hasCPUOrMemory(r.Requests) &&
+		(hasHugePages(r.Limits) || hasHugePages(r.Requests)) {
 		errs = append(errs, field.Forbidden(at, "HugePages require cpu or memory"))
 	}
 	return errs
 }
 
-func hugePages(name corev1.ResourceName) bool {
+func isHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-func anyHugePages(list corev1.ResourceList) bool {
+func hasHugePages(list corev1.ResourceList) bool {
 	for name := range list {
-		if hugePages(name) {
+		if isHugePages(name) {
 			return true
 		}
 	}
 	return false
 }
 
-// ordinary reports whether a list contains cpu or memory.
-func ordinary(list corev1.ResourceList) bool {
+// hasCPUOrMemory reports whether a list contains cpu or memory.
+func hasCPUOrMemory(list corev1.ResourceList) bool {
 	_, cpu := list[corev1.ResourceCPU]
 	_, memory := list[corev1.ResourceMemory]
 	return cpu || memory
 }
 
-// quantities checks the resource names and amounts of a container or pod.
-func quantities(list corev1.ResourceList, at *field.Path) field.ErrorList {
+// validateQuantities checks the resource names and amounts of a container or pod.
+func validateQuantities(list corev1.ResourceList, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for name, q := range list {
 		where := at.Key(string(name))
-		errs = append(errs, resourceName(name, where)...)
+		errs = append(errs, validateResourceName(name, where)...)
 		if q.Sign() < 0 {
 			errs = append(errs, field.Invalid(where, q.String(), notNegativeText))
 		}
@@ -185,8 +186,8 @@ func quantities(list corev1.ResourceList, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// plainNames lists resource names without a domain that are not for containers.
-var plainNames = []corev1.ResourceName{
+// unqualifiedNames lists resource names without a domain that are not for containers.
+var unqualifiedNames = []corev1.ResourceName{
 	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage,
 	corev1.ResourceRequestsStorage,
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
@@ -197,24 +198,24 @@ var plainNames = []corev1.ResourceName{
 	corev1.ResourceServicesLoadBalancers,
 }
 
-func resourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
+func validateResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	if !strings.Contains(string(name), "/") {
 		if !slices.Contains(standardResources, name) &&
 			!strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
 			var errs field.ErrorList
-			if !slices.Contains(plainNames, name) {
+			if !slices.Contains(unqualifiedNames, name) {
 				errs = append(errs, field.Invalid(at, name, "must be a standard resource type or fully qualified"))
 			}
 			return append(errs, field.Invalid(at, name, "must be a standard resource for containers"))
 		}
 		return nil
 	}
-	return invalid(at, name, validation.IsQualifiedName(string(name)))
+	return invalidErrors(at, name, validation.IsQualifiedName(string(name)))
 }
 
-// extended reports whether a resource is an extended resource. Those are integers that cannot be shared, such as
+// isExtended reports whether a resource is an extended resource. Those are integers that cannot be shared, such as
 // devices.
-func extended(name corev1.ResourceName) bool {
+func isExtended(name corev1.ResourceName) bool {
 	domain, _, ok := strings.Cut(string(name), "/")
 	return ok && !strings.HasSuffix(domain, "kubernetes.io")
 }

@@ -12,25 +12,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func created(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatCreated(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func roles() *Kind {
 	return &Kind{
 		GVK:      rbacv1.SchemeGroupVersion.WithKind("Role"),
-		Resource: "roles", Singular: "role", Namespaced: true, NameErrors: pathSegmentName, CreateOnUpdate: true,
-		New: made[rbacv1.Role](), NewList: made[rbacv1.RoleList](),
-		Validate: checks(func(r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) }),
-		Columns:  columns("Created At"),
-		Row:      row(func(r *rbacv1.Role) []any { return []any{created(r.CreationTimestamp)} }),
+		Resource: "roles", Singular: "role", Namespaced: true, NameErrors: pathSegmentNameErrors, CreateOnUpdate: true,
+		New: newOf[rbacv1.Role](), NewList: newOf[rbacv1.RoleList](),
+		Validate: adaptValidate(func(r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) }),
+		Columns:  newColumns("Created At"),
+		Row:      adaptRow(func(r *rbacv1.Role) []any { return []any{formatCreated(r.CreationTimestamp)} }),
 	}
 }
 
 func clusterRoles() *Kind {
 	return &Kind{
 		GVK:      rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
-		Resource: "clusterroles", Singular: "clusterrole", NameErrors: pathSegmentName, CreateOnUpdate: true,
-		New: made[rbacv1.ClusterRole](), NewList: made[rbacv1.ClusterRoleList](),
-		Validate: checks(func(r *rbacv1.ClusterRole) field.ErrorList {
+		Resource: "clusterroles", Singular: "clusterrole", NameErrors: pathSegmentNameErrors, CreateOnUpdate: true,
+		New: newOf[rbacv1.ClusterRole](), NewList: newOf[rbacv1.ClusterRoleList](),
+		Validate: adaptValidate(func(r *rbacv1.ClusterRole) field.ErrorList {
 			errs := validateRules(r.Rules, false)
 			if r.AggregationRule != nil {
 				path := field.NewPath("aggregationRule", "clusterRoleSelectors")
@@ -52,13 +52,13 @@ func clusterRoles() *Kind {
 			}
 			return errs
 		}),
-		Columns: columns("Created At"),
-		Row:     row(func(r *rbacv1.ClusterRole) []any { return []any{created(r.CreationTimestamp)} }),
+		Columns: newColumns("Created At"),
+		Row:     adaptRow(func(r *rbacv1.ClusterRole) []any { return []any{formatCreated(r.CreationTimestamp)} }),
 	}
 }
 
-// pathSegmentName allows names that are valid path segments, such as system:node.
-func pathSegmentName(name string, prefix bool) []string {
+// pathSegmentNameErrors allows names that are valid path segments, such as system:node.
+func pathSegmentNameErrors(name string, prefix bool) []string {
 	var msgs []string
 	if name == "." || name == ".." {
 		msgs = append(msgs, fmt.Sprintf("may not be '%s'", name))
@@ -120,20 +120,20 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 func roleBindings() *Kind {
 	return &Kind{
 		GVK:      rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
-		Resource: "rolebindings", Singular: "rolebinding", Namespaced: true, NameErrors: pathSegmentName,
+		Resource: "rolebindings", Singular: "rolebinding", Namespaced: true, NameErrors: pathSegmentNameErrors,
 		CreateOnUpdate: true,
-		New:            made[rbacv1.RoleBinding](), NewList: made[rbacv1.RoleBindingList](),
-		Default: does(func(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }),
-		Validate: checks(func(b *rbacv1.RoleBinding) field.ErrorList {
+		New:            newOf[rbacv1.RoleBinding](), NewList: newOf[rbacv1.RoleBindingList](),
+		Default: adapt(func(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }),
+		Validate: adaptValidate(func(b *rbacv1.RoleBinding) field.ErrorList {
 			return validateRoleBinding(b.RoleRef, b.Subjects, []string{"Role", "ClusterRole"}, true)
 		}),
-		ValidateUpdate: compares(func(b, old *rbacv1.RoleBinding) field.ErrorList {
+		ValidateUpdate: adaptValidateUpdate(func(b, old *rbacv1.RoleBinding) field.ErrorList {
 			return append(
 				validateRoleBinding(b.RoleRef, b.Subjects, []string{"Role", "ClusterRole"}, true),
-				sameRole(b.RoleRef, old.RoleRef)...)
+				validateSameRole(b.RoleRef, old.RoleRef)...)
 		}),
-		Columns: columns("Role", "Age", "Users*", "Groups*", "ServiceAccounts*"),
-		Row: row(
+		Columns: newColumns("Role", "Age", "Users*", "Groups*", "ServiceAccounts*"),
+		Row: adaptRow(
 			func(b *rbacv1.RoleBinding) []any { return bindingRow(b.RoleRef, b.Subjects, b.CreationTimestamp) },
 		),
 	}
@@ -142,20 +142,20 @@ func roleBindings() *Kind {
 func clusterRoleBindings() *Kind {
 	return &Kind{
 		GVK:      rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
-		Resource: "clusterrolebindings", Singular: "clusterrolebinding", NameErrors: pathSegmentName,
+		Resource: "clusterrolebindings", Singular: "clusterrolebinding", NameErrors: pathSegmentNameErrors,
 		CreateOnUpdate: true,
-		New:            made[rbacv1.ClusterRoleBinding](), NewList: made[rbacv1.ClusterRoleBindingList](),
-		Default: does(func(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }),
-		Validate: checks(func(b *rbacv1.ClusterRoleBinding) field.ErrorList {
+		New:            newOf[rbacv1.ClusterRoleBinding](), NewList: newOf[rbacv1.ClusterRoleBindingList](),
+		Default: adapt(func(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }),
+		Validate: adaptValidate(func(b *rbacv1.ClusterRoleBinding) field.ErrorList {
 			return validateRoleBinding(b.RoleRef, b.Subjects, []string{"ClusterRole"}, false)
 		}),
-		ValidateUpdate: compares(func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+		ValidateUpdate: adaptValidateUpdate(func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
 			return append(
 				validateRoleBinding(b.RoleRef, b.Subjects, []string{"ClusterRole"}, false),
-				sameRole(b.RoleRef, old.RoleRef)...)
+				validateSameRole(b.RoleRef, old.RoleRef)...)
 		}),
-		Columns: columns("Role", "Age", "Users*", "Groups*", "ServiceAccounts*"),
-		Row: row(func(b *rbacv1.ClusterRoleBinding) []any {
+		Columns: newColumns("Role", "Age", "Users*", "Groups*", "ServiceAccounts*"),
+		Row: adaptRow(func(b *rbacv1.ClusterRoleBinding) []any {
 			return bindingRow(b.RoleRef, b.Subjects, b.CreationTimestamp)
 		}),
 	}
@@ -170,7 +170,7 @@ func defaultBinding(ref *rbacv1.RoleRef, subjects []rbacv1.Subject) {
 	}
 }
 
-func sameRole(ref, old rbacv1.RoleRef) field.ErrorList {
+func validateSameRole(ref, old rbacv1.RoleRef) field.ErrorList {
 	if ref != old {
 		return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, "cannot change roleRef")}
 	}
@@ -188,13 +188,13 @@ func validateRoleBinding(
 	if ref.APIGroup != rbacv1.GroupName {
 		errs = append(errs, notSupported(path.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
 	}
-	if !oneOf(ref.Kind, kinds) {
+	if !isOneOf(ref.Kind, kinds) {
 		errs = append(errs, notSupported(path.Child("kind"), ref.Kind, kinds))
 	}
 	if ref.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	} else {
-		errs = append(errs, invalid(path.Child("name"), ref.Name, pathSegmentName(ref.Name, false))...)
+		errs = append(errs, invalidErrors(path.Child("name"), ref.Name, pathSegmentNameErrors(ref.Name, false))...)
 	}
 	for i, s := range subjects {
 		at := field.NewPath("subjects").Index(i)
@@ -204,7 +204,7 @@ func validateRoleBinding(
 		switch s.Kind {
 		case rbacv1.ServiceAccountKind:
 			if s.Name != "" {
-				errs = append(errs, invalid(at.Child("name"), s.Name, validation.IsDNS1123Subdomain(s.Name))...)
+				errs = append(errs, invalidErrors(at.Child("name"), s.Name, validation.IsDNS1123Subdomain(s.Name))...)
 			}
 			if s.APIGroup != "" {
 				errs = append(errs, notSupported(at.Child("apiGroup"), s.APIGroup, []string{""}))

@@ -15,30 +15,30 @@ func replicaSets() *Kind {
 		GVK:      appsv1.SchemeGroupVersion.WithKind("ReplicaSet"),
 		Resource: "replicasets", Singular: "replicaset", ShortNames: []string{"rs"}, Categories: []string{"all"},
 		Namespaced: true, HasGeneration: true,
-		New: made[appsv1.ReplicaSet](), NewList: made[appsv1.ReplicaSetList](),
-		Default: does(func(r *appsv1.ReplicaSet) {
+		New: newOf[appsv1.ReplicaSet](), NewList: newOf[appsv1.ReplicaSetList](),
+		Default: adapt(func(r *appsv1.ReplicaSet) {
 			setDefault(&r.Spec.Replicas, 1)
 			defaultPodTemplate(&r.Spec.Template)
 		}),
-		PrepareCreate: does(func(r *appsv1.ReplicaSet) { r.Status = appsv1.ReplicaSetStatus{} }),
-		PrepareUpdate: updates(func(r, old *appsv1.ReplicaSet) { r.Status = old.Status }),
-		Warnings: namedWarnings(
+		PrepareCreate: adapt(func(r *appsv1.ReplicaSet) { r.Status = appsv1.ReplicaSetStatus{} }),
+		PrepareUpdate: adaptUpdate(func(r, old *appsv1.ReplicaSet) { r.Status = old.Status }),
+		Warnings: withNameWarnings(
 			templateWarnings(
 				func(o *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &o.Spec.Template },
 				"spec",
 				"template",
 			),
 		),
-		Validate: checks(validateReplicaSet),
-		ValidateUpdate: compares(func(r, old *appsv1.ReplicaSet) field.ErrorList {
+		Validate: adaptValidate(validateReplicaSet),
+		ValidateUpdate: adaptValidateUpdate(func(r, old *appsv1.ReplicaSet) field.ErrorList {
 			return append(
 				validateReplicaSet(r),
-				immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+				requireImmutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 		}),
-		Fields: selectable(func(r *appsv1.ReplicaSet) fields.Set {
+		Fields: adaptFields(func(r *appsv1.ReplicaSet) fields.Set {
 			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
 		}),
-		Columns: columns(
+		Columns: newColumns(
 			"Desired:integer",
 			"Current:integer",
 			"Ready:integer",
@@ -47,23 +47,23 @@ func replicaSets() *Kind {
 			"Images*",
 			"Selector*",
 		),
-		Row: row(func(r *appsv1.ReplicaSet) []any {
+		Row: adaptRow(func(r *appsv1.ReplicaSet) []any {
 			spec := &r.Spec.Template.Spec
 			return []any{
 				int64(
-					value(r.Spec.Replicas),
+					valueOrZero(r.Spec.Replicas),
 				), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), age(r.CreationTimestamp),
 				containerNames(spec), containerImages(spec), selectorText(r.Spec.Selector),
 			}
 		}),
-		Status: status(
+		Status: newStatus(
 			func(to, from *appsv1.ReplicaSet) { to.Status = *from.Status.DeepCopy() },
 			validateReplicaSetStatus,
 		),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				r := o.(*appsv1.ReplicaSet)
-				return value(r.Spec.Replicas), r.Status.Replicas, scaleSelector(r.Spec.Selector)
+				return valueOrZero(r.Spec.Replicas), r.Status.Replicas, scaleSelector(r.Spec.Selector)
 			},
 			Set: func(o runtime.Object, n int32) { o.(*appsv1.ReplicaSet).Spec.Replicas = &n },
 		},
@@ -81,11 +81,11 @@ func scaleSelector(s *metav1.LabelSelector) string {
 
 func validateReplicaSet(r *appsv1.ReplicaSet) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := notNegative(int64(value(r.Spec.Replicas)), path.Child("replicas"))
-	errs = append(errs, notNegative(int64(r.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
-	errs = append(errs, templateSelector("ReplicaSet", r.Spec.Selector, &r.Spec.Template, path)...)
+	errs := requireNotNegative(int64(valueOrZero(r.Spec.Replicas)), path.Child("replicas"))
+	errs = append(errs, requireNotNegative(int64(r.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
+	errs = append(errs, validateTemplateSelector("ReplicaSet", r.Spec.Selector, &r.Spec.Template, path)...)
 	errs = append(errs, validatePodTemplate(&r.Spec.Template, path.Child("template"))...)
-	return append(errs, alwaysRestart("ReplicaSet", &r.Spec.Template.Spec, path.Child("template", "spec"))...)
+	return append(errs, requireAlwaysRestart("ReplicaSet", &r.Spec.Template.Spec, path.Child("template", "spec"))...)
 }
 
 func replicationControllers() *Kind {
@@ -94,18 +94,18 @@ func replicationControllers() *Kind {
 		Resource: "replicationcontrollers", Singular: "replicationcontroller", ShortNames: []string{"rc"},
 		Categories: []string{"all"},
 		Namespaced: true, StorageKey: "controllers", HasGeneration: true, Dependents: OrphanDependents,
-		New: made[corev1.ReplicationController](), NewList: made[corev1.ReplicationControllerList](),
-		Default:       does(defaultReplicationController),
-		PrepareCreate: does(func(r *corev1.ReplicationController) { r.Status = corev1.ReplicationControllerStatus{} }),
-		PrepareUpdate: updates(func(r, old *corev1.ReplicationController) { r.Status = old.Status }),
-		Warnings: namedWarnings(templateWarnings(func(c *corev1.ReplicationController) *corev1.PodTemplateSpec {
+		New: newOf[corev1.ReplicationController](), NewList: newOf[corev1.ReplicationControllerList](),
+		Default:       adapt(defaultReplicationController),
+		PrepareCreate: adapt(func(r *corev1.ReplicationController) { r.Status = corev1.ReplicationControllerStatus{} }),
+		PrepareUpdate: adaptUpdate(func(r, old *corev1.ReplicationController) { r.Status = old.Status }),
+		Warnings: withNameWarnings(templateWarnings(func(c *corev1.ReplicationController) *corev1.PodTemplateSpec {
 			return c.Spec.Template
 		}, "spec", "template")),
-		Validate: checks(validateReplicationController),
-		Fields: selectable(func(r *corev1.ReplicationController) fields.Set {
+		Validate: adaptValidate(validateReplicationController),
+		Fields: adaptFields(func(r *corev1.ReplicationController) fields.Set {
 			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
 		}),
-		Columns: columns(
+		Columns: newColumns(
 			"Desired:integer",
 			"Current:integer",
 			"Ready:integer",
@@ -114,26 +114,26 @@ func replicationControllers() *Kind {
 			"Images*",
 			"Selector*",
 		),
-		Row: row(func(r *corev1.ReplicationController) []any {
+		Row: adaptRow(func(r *corev1.ReplicationController) []any {
 			names, images := "", ""
 			if r.Spec.Template != nil {
 				names, images = containerNames(&r.Spec.Template.Spec), containerImages(&r.Spec.Template.Spec)
 			}
 			return []any{
 				int64(
-					value(r.Spec.Replicas),
+					valueOrZero(r.Spec.Replicas),
 				), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), age(r.CreationTimestamp),
 				names, images, labelText(r.Spec.Selector),
 			}
 		}),
-		Status: status(
+		Status: newStatus(
 			func(to, from *corev1.ReplicationController) { to.Status = *from.Status.DeepCopy() },
 			validateReplicationControllerStatus,
 		),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				r := o.(*corev1.ReplicationController)
-				return value(r.Spec.Replicas), r.Status.Replicas, labels.Set(r.Spec.Selector).String()
+				return valueOrZero(r.Spec.Replicas), r.Status.Replicas, labels.Set(r.Spec.Selector).String()
 			},
 			Set: func(o runtime.Object, n int32) { o.(*corev1.ReplicationController).Spec.Replicas = &n },
 		},
@@ -157,8 +157,8 @@ func defaultReplicationController(r *corev1.ReplicationController) {
 
 func validateReplicationController(r *corev1.ReplicationController) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := notNegative(int64(value(r.Spec.Replicas)), path.Child("replicas"))
-	errs = append(errs, notNegative(int64(r.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
+	errs := requireNotNegative(int64(valueOrZero(r.Spec.Replicas)), path.Child("replicas"))
+	errs = append(errs, requireNotNegative(int64(r.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
 	if len(r.Spec.Selector) == 0 {
 		errs = append(errs, field.Required(path.Child("selector"), ""))
 	}
@@ -178,5 +178,5 @@ func validateReplicationController(r *corev1.ReplicationController) field.ErrorL
 	errs = append(errs, validatePodTemplate(r.Spec.Template, path.Child("template"))...)
 	return append(
 		errs,
-		alwaysRestart("ReplicationController", &r.Spec.Template.Spec, path.Child("template", "spec"))...)
+		requireAlwaysRestart("ReplicationController", &r.Spec.Template.Spec, path.Child("template", "spec"))...)
 }

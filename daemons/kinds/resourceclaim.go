@@ -13,8 +13,8 @@ func resourceClaims() *Kind {
 	return &Kind{
 		GVK:      resourcev1.SchemeGroupVersion.WithKind("ResourceClaim"),
 		Resource: "resourceclaims", Singular: "resourceclaim", Namespaced: true,
-		New: made[resourcev1.ResourceClaim](), NewList: made[resourcev1.ResourceClaimList](),
-		Default: does(func(c *resourcev1.ResourceClaim) {
+		New: newOf[resourcev1.ResourceClaim](), NewList: newOf[resourcev1.ResourceClaimList](),
+		Default: adapt(func(c *resourcev1.ResourceClaim) {
 			defaultDeviceClaim(&c.Spec.Devices)
 			if c.Status.Allocation != nil {
 				for i := range c.Status.Allocation.Devices.Results {
@@ -22,20 +22,23 @@ func resourceClaims() *Kind {
 				}
 			}
 		}),
-		PrepareCreate: does(func(c *resourcev1.ResourceClaim) { c.Status = resourcev1.ResourceClaimStatus{} }),
-		PrepareUpdate: updates(func(c, old *resourcev1.ResourceClaim) { c.Status = old.Status }),
-		Validate: checks(func(c *resourcev1.ResourceClaim) field.ErrorList {
+		PrepareCreate: adapt(func(c *resourcev1.ResourceClaim) { c.Status = resourcev1.ResourceClaimStatus{} }),
+		PrepareUpdate: adaptUpdate(func(c, old *resourcev1.ResourceClaim) { c.Status = old.Status }),
+		Validate: adaptValidate(func(c *resourcev1.ResourceClaim) field.ErrorList {
 			return validateDeviceClaim(&c.Spec.Devices, field.NewPath("spec", "devices"))
 		}),
-		ValidateUpdate: compares(func(c, old *resourcev1.ResourceClaim) field.ErrorList {
-			return immutable(c.Spec, old.Spec, field.NewPath("spec"))
+		ValidateUpdate: adaptValidateUpdate(func(c, old *resourcev1.ResourceClaim) field.ErrorList {
+			return requireImmutable(c.Spec, old.Spec, field.NewPath("spec"))
 		}),
-		Columns: columns("State", "Age"),
-		Row:     row(func(c *resourcev1.ResourceClaim) []any { return []any{claimState(c), age(c.CreationTimestamp)} }),
+		Columns: newColumns("State", "Age"),
+		Row: adaptRow(func(c *resourcev1.ResourceClaim) []any {
+			return []any{claimState(c),
+				age(c.CreationTimestamp)}
+		}),
 		Status: &Status{
-			KeepsMeta: true,
-			Copy:      updates(func(to, from *resourcev1.ResourceClaim) { to.Status = *from.Status.DeepCopy() }),
-			Validate:  compares(validateClaimStatus),
+			KeepsAllMeta: true,
+			Copy:         adaptUpdate(func(to, from *resourcev1.ResourceClaim) { to.Status = *from.Status.DeepCopy() }),
+			Validate:     adaptValidateUpdate(validateClaimStatus),
 		},
 	}
 }
@@ -63,20 +66,20 @@ func resourceClaimTemplates() *Kind {
 	return &Kind{
 		GVK:      resourcev1.SchemeGroupVersion.WithKind("ResourceClaimTemplate"),
 		Resource: "resourceclaimtemplates", Singular: "resourceclaimtemplate", Namespaced: true,
-		New: made[resourcev1.ResourceClaimTemplate](), NewList: made[resourcev1.ResourceClaimTemplateList](),
-		Default: does(func(t *resourcev1.ResourceClaimTemplate) { defaultDeviceClaim(&t.Spec.Spec.Devices) }),
-		Validate: checks(func(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
+		New: newOf[resourcev1.ResourceClaimTemplate](), NewList: newOf[resourcev1.ResourceClaimTemplateList](),
+		Default: adapt(func(t *resourcev1.ResourceClaimTemplate) { defaultDeviceClaim(&t.Spec.Spec.Devices) }),
+		Validate: adaptValidate(func(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 			path, m := field.NewPath("spec", "metadata"), &t.Spec.ObjectMeta
 			errs := metavalidation.ValidateLabels(m.Labels, path.Child("labels"))
 			errs = append(errs, apivalidation.ValidateAnnotations(m.Annotations, path.Child("annotations"))...)
-			errs = append(errs, onlyLabelled(m, path, "cannot be set")...)
+			errs = append(errs, rejectObjectMeta(m, path, "cannot be set")...)
 			return append(errs, validateDeviceClaim(&t.Spec.Spec.Devices, field.NewPath("spec", "spec", "devices"))...)
 		}),
-		ValidateUpdate: compares(func(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
-			return immutable(t.Spec, old.Spec, field.NewPath("spec"))
+		ValidateUpdate: adaptValidateUpdate(func(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
+			return requireImmutable(t.Spec, old.Spec, field.NewPath("spec"))
 		}),
-		Columns: columns("Age"),
-		Row:     row(func(t *resourcev1.ResourceClaimTemplate) []any { return []any{age(t.CreationTimestamp)} }),
+		Columns: newColumns("Age"),
+		Row:     adaptRow(func(t *resourcev1.ResourceClaimTemplate) []any { return []any{age(t.CreationTimestamp)} }),
 	}
 }
 

@@ -20,12 +20,12 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 			names[r.Name+"/"+sub.Name] = true
 		}
 	}
-	errs := tooMany(len(s.ReservedFor), resourcev1.ResourceClaimReservedForMaxSize, path.Child("reservedFor"))
+	errs := limitCount(len(s.ReservedFor), resourcev1.ResourceClaimReservedForMaxSize, path.Child("reservedFor"))
 	seen := sets.New[string]()
 	for i, r := range s.ReservedFor {
 		at := path.Child("reservedFor").Index(i)
 		if r.APIGroup != "" {
-			errs = append(errs, dns1123Subdomain(r.APIGroup, at.Child("apiGroup"))...)
+			errs = append(errs, validateDNSSubdomain(r.APIGroup, at.Child("apiGroup"))...)
 		}
 		for _, f := range []struct{ name, text string }{{"resource", r.Resource}, {"name", r.Name},
 			{"uid", string(r.UID)}} {
@@ -66,14 +66,14 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 		}
 	}
 	if s.Allocation != nil && old.Status.Allocation != nil {
-		errs = append(errs, immutable(s.Allocation, old.Status.Allocation, path.Child("allocation"))...)
+		errs = append(errs, requireImmutable(s.Allocation, old.Status.Allocation, path.Child("allocation"))...)
 	} else if s.Allocation != nil {
 		errs = append(errs, validateAllocation(s.Allocation, names, path.Child("allocation"))...)
 	}
 	reported := sets.New[string]()
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		key := strings.Join([]string{d.Driver, d.Pool, d.Device, value(d.ShareID)}, "/")
+		key := strings.Join([]string{d.Driver, d.Pool, d.Device, valueOrZero(d.ShareID)}, "/")
 		if reported.Has(key) {
 			errs = append(errs, field.Duplicate(path.Child("devices").Index(i), key))
 		}
@@ -85,7 +85,7 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 
 func validateAllocation(a *resourcev1.AllocationResult, names map[string]bool, path *field.Path) field.ErrorList {
 	at := path.Child("devices")
-	errs := tooMany(len(a.Devices.Results), resourcev1.AllocationResultsMaxSize, at.Child("results"))
+	errs := limitCount(len(a.Devices.Results), resourcev1.AllocationResultsMaxSize, at.Child("results"))
 	for i, r := range a.Devices.Results {
 		where := at.Child("results").Index(i)
 		if !names[r.Request] {
@@ -99,65 +99,65 @@ func validateAllocation(a *resourcev1.AllocationResult, names map[string]bool, p
 				),
 			)
 		}
-		errs = append(errs, driverName(r.Driver, where.Child("driver"))...)
-		errs = append(errs, poolName(r.Pool, where.Child("pool"))...)
-		errs = append(errs, label(r.Device, where.Child("device"))...)
+		errs = append(errs, validateDriverName(r.Driver, where.Child("driver"))...)
+		errs = append(errs, validatePoolName(r.Pool, where.Child("pool"))...)
+		errs = append(errs, requireDNSLabel(r.Device, where.Child("device"))...)
 		errs = append(errs, validateDeviceTolerations(r.Tolerations, where.Child("tolerations"))...)
 		errs = append(errs, validateSkipped(r.SkipNodeOperations, where.Child("skipNodeOperations"))...)
 		errs = append(
 			errs,
-			bindingConditions(
+			validateBindingConditions(
 				r.BindingConditions,
 				resourcev1.BindingConditionsMaxSize,
 				where.Child("bindingConditions"),
 			)...)
 		errs = append(
 			errs,
-			bindingConditions(
+			validateBindingConditions(
 				r.BindingFailureConditions,
 				resourcev1.BindingFailureConditionsMaxSize,
 				where.Child("bindingFailureConditions"),
 			)...)
 		if r.ShareID != nil {
-			errs = append(errs, shareID(string(*r.ShareID), where.Child("shareID"))...)
+			errs = append(errs, validateShareID(string(*r.ShareID), where.Child("shareID"))...)
 		}
 		for name, q := range r.ConsumedCapacity {
 			at := where.Child("consumedCapacity").Key(string(name))
-			errs = append(errs, qualifiedName(name, at)...)
+			errs = append(errs, validateQualifiedName(name, at)...)
 			if q.Sign() < 0 {
 				errs = append(errs, field.Invalid(at, q.String(), "must be greater than or equal to zero"))
 			}
 		}
 	}
-	errs = append(errs, tooMany(len(a.Devices.Config), 2*resourcev1.DeviceConfigMaxSize, at.Child("config"))...)
+	errs = append(errs, limitCount(len(a.Devices.Config), 2*resourcev1.DeviceConfigMaxSize, at.Child("config"))...)
 	for i, one := range a.Devices.Config {
 		where := at.Child("config").Index(i)
-		errs = append(errs, supported(one.Source, []resourcev1.AllocationConfigSource{
+		errs = append(errs, requireSupported(one.Source, []resourcev1.AllocationConfigSource{
 			resourcev1.AllocationConfigSourceClaim, resourcev1.AllocationConfigSourceClass,
 		}, where.Child("source"))...)
-		errs = append(errs, requestNames(one.Requests, names, where.Child("requests"))...)
+		errs = append(errs, validateRequestNames(one.Requests, names, where.Child("requests"))...)
 		errs = append(errs, validateDeviceConfiguration(one.DeviceConfiguration, where)...)
 	}
 	if a.NodeSelector != nil {
-		errs = append(errs, oneNodeTerm(a.NodeSelector, path.Child("nodeSelector"))...)
+		errs = append(errs, requireOneNodeTerm(a.NodeSelector, path.Child("nodeSelector"))...)
 	}
 	return errs
 }
 
 var shareUUID = pattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// shareID requires a UUID in the form that the scheduler generates.
-func shareID(id string, path *field.Path) field.ErrorList {
+// validateShareID requires a UUID in the form that the scheduler generates.
+func validateShareID(id string, path *field.Path) field.ErrorList {
 	if !shareUUID().MatchString(id) {
 		return field.ErrorList{field.Invalid(path, id, "must be a lowercase UUID in 8-4-4-4-12 format")}
 	}
 	return nil
 }
 
-// bindingConditions requires valid condition names without duplicates.
-func bindingConditions(list []string, most int, path *field.Path) field.ErrorList {
-	errs := tooMany(len(list), most, path)
-	again := repeated(list)
+// validateBindingConditions requires valid condition names without duplicates.
+func validateBindingConditions(list []string, most int, path *field.Path) field.ErrorList {
+	errs := limitCount(len(list), most, path)
+	again := markRepeats(list)
 	for i, name := range list {
 		if again[i] {
 			errs = append(errs, field.Duplicate(path.Index(i), name))
@@ -172,11 +172,11 @@ func validateDeviceStatus(
 	a *resourcev1.AllocationResult,
 	at *field.Path,
 ) field.ErrorList {
-	errs := driverName(d.Driver, at.Child("driver"))
-	errs = append(errs, poolName(d.Pool, at.Child("pool"))...)
-	errs = append(errs, label(d.Device, at.Child("device"))...)
+	errs := validateDriverName(d.Driver, at.Child("driver"))
+	errs = append(errs, validatePoolName(d.Pool, at.Child("pool"))...)
+	errs = append(errs, requireDNSLabel(d.Device, at.Child("device"))...)
 	if d.ShareID != nil {
-		errs = append(errs, shareID(*d.ShareID, at.Child("shareID"))...)
+		errs = append(errs, validateShareID(*d.ShareID, at.Child("shareID"))...)
 	}
 	allocated := false
 	if a != nil {
@@ -186,7 +186,7 @@ func validateDeviceStatus(
 				share = string(*r.ShareID)
 			}
 			allocated = allocated ||
-				r.Driver == d.Driver && r.Pool == d.Pool && r.Device == d.Device && share == value(d.ShareID)
+				r.Driver == d.Driver && r.Pool == d.Pool && r.Device == d.Device && share == valueOrZero(d.ShareID)
 		}
 	}
 	if !allocated {
@@ -197,10 +197,11 @@ func validateDeviceStatus(
 	}
 	errs = append(
 		errs,
-		tooMany(len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions, at.Child("conditions"))...)
+		limitCount(len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions, at.Child("conditions"))...)
 	errs = append(errs, metavalidation.ValidateConditions(d.Conditions, at.Child("conditions"))...)
 	if d.Data != nil && len(d.Data.Raw) > 0 {
-		errs = append(errs, rawObject(d.Data.Raw, resourcev1.AllocatedDeviceStatusDataMaxLength, at.Child("data"))...)
+		errs = append(errs, validateRawObject(d.Data.Raw, resourcev1.AllocatedDeviceStatusDataMaxLength,
+			at.Child("data"))...)
 	}
 	n, where := d.NetworkData, at.Child("networkData")
 	if n == nil {
@@ -217,8 +218,8 @@ func validateDeviceStatus(
 			errs = append(errs, field.TooLong(where.Child(f.name), "", f.most))
 		}
 	}
-	errs = append(errs, tooMany(len(n.IPs), resourcev1.NetworkDeviceDataMaxIPs, where.Child("ips"))...)
-	again := repeated(n.IPs)
+	errs = append(errs, limitCount(len(n.IPs), resourcev1.NetworkDeviceDataMaxIPs, where.Child("ips"))...)
+	again := markRepeats(n.IPs)
 	for i, ip := range n.IPs {
 		if again[i] {
 			errs = append(errs, field.Duplicate(where.Child("ips").Index(i), ip))

@@ -12,7 +12,7 @@ import (
 // validateDeviceClaim checks what a claim requests. Request names must be unique, and constraints and configurations
 // must refer to them.
 func validateDeviceClaim(c *resourcev1.DeviceClaim, path *field.Path) field.ErrorList {
-	errs := tooMany(len(c.Requests), resourcev1.DeviceRequestsMaxSize, path.Child("requests"))
+	errs := limitCount(len(c.Requests), resourcev1.DeviceRequestsMaxSize, path.Child("requests"))
 	names := map[string]bool{} // names of requests, and of subrequests as REQUEST/SUBREQUEST
 	for i := range c.Requests {
 		r, at := &c.Requests[i], path.Child("requests").Index(i)
@@ -22,10 +22,11 @@ func validateDeviceClaim(c *resourcev1.DeviceClaim, path *field.Path) field.Erro
 		names[r.Name] = true
 		errs = append(errs, validateDeviceRequest(r, names, at)...)
 	}
-	errs = append(errs, tooMany(len(c.Constraints), resourcev1.DeviceConstraintsMaxSize, path.Child("constraints"))...)
+	errs = append(errs, limitCount(len(c.Constraints), resourcev1.DeviceConstraintsMaxSize,
+		path.Child("constraints"))...)
 	for i, one := range c.Constraints {
 		at := path.Child("constraints").Index(i)
-		errs = append(errs, requestNames(one.Requests, names, at.Child("requests"))...)
+		errs = append(errs, validateRequestNames(one.Requests, names, at.Child("requests"))...)
 		switch {
 		case one.MatchAttribute != nil && one.DistinctAttribute != nil:
 			errs = append(
@@ -33,24 +34,24 @@ func validateDeviceClaim(c *resourcev1.DeviceClaim, path *field.Path) field.Erro
 				field.Invalid(at, "", "exactly one of `matchAttribute` and `distinctAttribute` must be set"),
 			)
 		case one.MatchAttribute != nil:
-			errs = append(errs, fullyQualified(*one.MatchAttribute, at.Child("matchAttribute"))...)
+			errs = append(errs, validateFullyQualified(*one.MatchAttribute, at.Child("matchAttribute"))...)
 		case one.DistinctAttribute != nil:
-			errs = append(errs, fullyQualified(*one.DistinctAttribute, at.Child("distinctAttribute"))...)
+			errs = append(errs, validateFullyQualified(*one.DistinctAttribute, at.Child("distinctAttribute"))...)
 		default:
 			errs = append(errs, field.Required(at.Child("matchAttribute"), ""))
 		}
 	}
-	errs = append(errs, tooMany(len(c.Config), resourcev1.DeviceConfigMaxSize, path.Child("config"))...)
+	errs = append(errs, limitCount(len(c.Config), resourcev1.DeviceConfigMaxSize, path.Child("config"))...)
 	for i, one := range c.Config {
 		at := path.Child("config").Index(i)
-		errs = append(errs, requestNames(one.Requests, names, at.Child("requests"))...)
+		errs = append(errs, validateRequestNames(one.Requests, names, at.Child("requests"))...)
 		errs = append(errs, validateDeviceConfiguration(one.DeviceConfiguration, at)...)
 	}
 	return errs
 }
 
 func validateDeviceRequest(r *resourcev1.DeviceRequest, names map[string]bool, at *field.Path) field.ErrorList {
-	errs := label(r.Name, at.Child("name"))
+	errs := requireDNSLabel(r.Name, at.Child("name"))
 	switch {
 	case r.Exactly != nil && len(r.FirstAvailable) > 0:
 		return append(
@@ -63,7 +64,7 @@ func validateDeviceRequest(r *resourcev1.DeviceRequest, names map[string]bool, a
 		)
 	case r.Exactly != nil:
 		e := r.Exactly
-		return append(errs, validateAsked(asked{
+		return append(errs, validateRequestSpec(requestSpec{
 			e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations, e.Capacity,
 		}, at.Child("exactly"))...)
 	case len(r.FirstAvailable) == 0:
@@ -71,24 +72,24 @@ func validateDeviceRequest(r *resourcev1.DeviceRequest, names map[string]bool, a
 	}
 	errs = append(
 		errs,
-		tooMany(len(r.FirstAvailable), resourcev1.FirstAvailableDeviceRequestMaxSize, at.Child("firstAvailable"))...)
+		limitCount(len(r.FirstAvailable), resourcev1.FirstAvailableDeviceRequestMaxSize, at.Child("firstAvailable"))...)
 	for i := range r.FirstAvailable {
 		sub, where := &r.FirstAvailable[i], at.Child("firstAvailable").Index(i)
-		errs = append(errs, label(sub.Name, where.Child("name"))...)
+		errs = append(errs, requireDNSLabel(sub.Name, where.Child("name"))...)
 		name := r.Name + "/" + sub.Name
 		if names[name] {
 			errs = append(errs, field.Duplicate(where.Child("name"), sub.Name))
 		}
 		names[name] = true
-		errs = append(errs, validateAsked(asked{
+		errs = append(errs, validateRequestSpec(requestSpec{
 			sub.DeviceClassName, sub.Selectors, sub.AllocationMode, sub.Count, sub.Tolerations, sub.Capacity,
 		}, where)...)
 	}
 	return errs
 }
 
-// asked holds what requests and subrequests have in common.
-type asked struct {
+// requestSpec holds what requests and subrequests have in common.
+type requestSpec struct {
 	class       string
 	selectors   []resourcev1.DeviceSelector
 	mode        resourcev1.DeviceAllocationMode
@@ -97,12 +98,12 @@ type asked struct {
 	capacity    *resourcev1.CapacityRequirements
 }
 
-func validateAsked(a asked, at *field.Path) field.ErrorList {
+func validateRequestSpec(a requestSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if a.class == "" {
 		errs = append(errs, field.Required(at.Child("deviceClassName"), ""))
 	} else {
-		errs = append(errs, dns1123Subdomain(a.class, at.Child("deviceClassName"))...)
+		errs = append(errs, validateDNSSubdomain(a.class, at.Child("deviceClassName"))...)
 	}
 	errs = append(errs, validateSelectors(a.selectors, at.Child("selectors"))...)
 	switch a.mode {
@@ -125,7 +126,7 @@ func validateAsked(a asked, at *field.Path) field.ErrorList {
 	errs = append(errs, validateDeviceTolerations(a.tolerations, at.Child("tolerations"))...)
 	if a.capacity != nil {
 		for name := range a.capacity.Requests {
-			errs = append(errs, qualifiedName(name, at.Child("capacity", "requests").Key(string(name)))...)
+			errs = append(errs, validateQualifiedName(name, at.Child("capacity", "requests").Key(string(name)))...)
 		}
 	}
 	return errs
@@ -133,7 +134,7 @@ func validateAsked(a asked, at *field.Path) field.ErrorList {
 
 // validateSelectors checks device selectors, each of which is a CEL expression.
 func validateSelectors(list []resourcev1.DeviceSelector, path *field.Path) field.ErrorList {
-	errs := tooMany(len(list), resourcev1.DeviceSelectorsMaxSize, path)
+	errs := limitCount(len(list), resourcev1.DeviceSelectorsMaxSize, path)
 	for i, s := range list {
 		at := path.Index(i).Child("cel")
 		switch {
@@ -152,9 +153,9 @@ func validateSelectors(list []resourcev1.DeviceSelector, path *field.Path) field
 	return errs
 }
 
-// requestNames requires that the listed requests exist, without duplicates.
-func requestNames(list []string, names map[string]bool, path *field.Path) field.ErrorList {
-	errs := tooMany(len(list), resourcev1.DeviceRequestsMaxSize, path)
+// validateRequestNames requires that the listed requests exist, without duplicates.
+func validateRequestNames(list []string, names map[string]bool, path *field.Path) field.ErrorList {
+	errs := limitCount(len(list), resourcev1.DeviceRequestsMaxSize, path)
 	seen := map[string]bool{}
 	for i, name := range list {
 		if seen[name] {
@@ -179,8 +180,8 @@ func validateDeviceConfiguration(c resourcev1.DeviceConfiguration, at *field.Pat
 	if o == nil {
 		return field.ErrorList{field.Required(at.Child("opaque"), "")}
 	}
-	errs := driverName(o.Driver, at.Child("opaque", "driver"))
+	errs := validateDriverName(o.Driver, at.Child("opaque", "driver"))
 	return append(
 		errs,
-		rawObject(o.Parameters.Raw, resourcev1.OpaqueParametersMaxLength, at.Child("opaque", "parameters"))...)
+		validateRawObject(o.Parameters.Raw, resourcev1.OpaqueParametersMaxLength, at.Child("opaque", "parameters"))...)
 }

@@ -14,41 +14,42 @@ func resourceSlices() *Kind {
 	return &Kind{
 		GVK:      resourcev1.SchemeGroupVersion.WithKind("ResourceSlice"),
 		Resource: "resourceslices", Singular: "resourceslice", HasGeneration: true,
-		New: made[resourcev1.ResourceSlice](), NewList: made[resourcev1.ResourceSliceList](),
-		Default: does(func(s *resourcev1.ResourceSlice) {
+		New: newOf[resourcev1.ResourceSlice](), NewList: newOf[resourcev1.ResourceSliceList](),
+		Default: adapt(func(s *resourcev1.ResourceSlice) {
 			for i := range s.Spec.Devices {
 				for j := range s.Spec.Devices[i].Taints {
-					stampTaint(&s.Spec.Devices[i].Taints[j])
+					setTaintTime(&s.Spec.Devices[i].Taints[j])
 				}
 			}
 		}),
-		Validate: checks(validateResourceSlice),
-		ValidateUpdate: compares(func(s, old *resourcev1.ResourceSlice) field.ErrorList {
+		Validate: adaptValidate(validateResourceSlice),
+		ValidateUpdate: adaptValidateUpdate(func(s, old *resourcev1.ResourceSlice) field.ErrorList {
 			path := field.NewPath("spec")
-			errs := append(validateResourceSlice(s), immutable(s.Spec.Driver, old.Spec.Driver, path.Child("driver"))...)
-			errs = append(errs, immutable(s.Spec.Pool.Name, old.Spec.Pool.Name, path.Child("pool", "name"))...)
-			return append(errs, immutable(s.Spec.NodeName, old.Spec.NodeName, path.Child("nodeName"))...)
+			errs := append(validateResourceSlice(s),
+				requireImmutable(s.Spec.Driver, old.Spec.Driver, path.Child("driver"))...)
+			errs = append(errs, requireImmutable(s.Spec.Pool.Name, old.Spec.Pool.Name, path.Child("pool", "name"))...)
+			return append(errs, requireImmutable(s.Spec.NodeName, old.Spec.NodeName, path.Child("nodeName"))...)
 		}),
-		Fields: selectable(func(s *resourcev1.ResourceSlice) fields.Set {
+		Fields: adaptFields(func(s *resourcev1.ResourceSlice) fields.Set {
 			return fields.Set{
-				resourcev1.ResourceSliceSelectorNodeName: value(
+				resourcev1.ResourceSliceSelectorNodeName: valueOrZero(
 					s.Spec.NodeName,
 				), resourcev1.ResourceSliceSelectorDriver: s.Spec.Driver,
 				resourcev1.ResourceSliceSelectorPoolName: s.Spec.Pool.Name,
 			}
 		}),
 		IndexedFields: []string{resourcev1.ResourceSliceSelectorNodeName},
-		Columns:       columns("Node", "Driver", "Pool", "Age"),
-		Row: row(func(s *resourcev1.ResourceSlice) []any {
-			return []any{value(s.Spec.NodeName), s.Spec.Driver, s.Spec.Pool.Name, age(s.CreationTimestamp)}
+		Columns:       newColumns("Node", "Driver", "Pool", "Age"),
+		Row: adaptRow(func(s *resourcev1.ResourceSlice) []any {
+			return []any{valueOrZero(s.Spec.NodeName), s.Spec.Driver, s.Spec.Pool.Name, age(s.CreationTimestamp)}
 		}),
 	}
 }
 
 func validateResourceSlice(s *resourcev1.ResourceSlice) field.ErrorList {
 	path, spec := field.NewPath("spec"), &s.Spec
-	errs := driverName(spec.Driver, path.Child("driver"))
-	errs = append(errs, poolName(spec.Pool.Name, path.Child("pool", "name"))...)
+	errs := validateDriverName(spec.Driver, path.Child("driver"))
+	errs = append(errs, validatePoolName(spec.Pool.Name, path.Child("pool", "name"))...)
 	if spec.Pool.ResourceSliceCount <= 0 {
 		errs = append(
 			errs,
@@ -59,7 +60,7 @@ func validateResourceSlice(s *resourcev1.ResourceSlice) field.ErrorList {
 			),
 		)
 	}
-	errs = append(errs, notNegative(spec.Pool.Generation, path.Child("pool", "generation"))...)
+	errs = append(errs, requireNotNegative(spec.Pool.Generation, path.Child("pool", "generation"))...)
 	errs = append(errs, validateSliceNodes(spec, path)...)
 	if len(spec.Devices) > 0 && len(spec.SharedCounters) > 0 {
 		errs = append(errs, field.Invalid(path, "", "only one of `sharedCounters` or `devices` is allowed"))
@@ -75,11 +76,11 @@ func validateResourceSlice(s *resourcev1.ResourceSlice) field.ErrorList {
 			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
 		}
 		names.Insert(d.Name)
-		errs = append(errs, validateDevice(d, value(spec.PerDeviceNodeSelection), at)...)
+		errs = append(errs, validateDevice(d, valueOrZero(spec.PerDeviceNodeSelection), at)...)
 	}
-	errs = append(errs, tooMany(len(spec.Devices), most, path.Child("devices"))...)
+	errs = append(errs, limitCount(len(spec.Devices), most, path.Child("devices"))...)
 	if name := spec.PartitionTypeAttribute; name != nil {
-		errs = append(errs, fullyQualified(*name, path.Child("partitionTypeAttribute"))...)
+		errs = append(errs, validateFullyQualified(*name, path.Child("partitionTypeAttribute"))...)
 	}
 	return append(errs, validateSkipped(spec.SkipNodeOperations, path.Child("skipNodeOperations"))...)
 }
@@ -96,12 +97,12 @@ func validateSliceNodes(spec *resourcev1.ResourceSliceSpec, path *field.Path) fi
 				field.Invalid(path.Child("nodeName"), "", "must be either unset or set to a non-empty string"),
 			)
 		} else {
-			errs = append(errs, dns1123Subdomain(*spec.NodeName, path.Child("nodeName"))...)
+			errs = append(errs, validateDNSSubdomain(*spec.NodeName, path.Child("nodeName"))...)
 		}
 	}
 	if spec.NodeSelector != nil {
 		ways = append(ways, "`nodeSelector`")
-		errs = append(errs, oneNodeTerm(spec.NodeSelector, path.Child("nodeSelector"))...)
+		errs = append(errs, requireOneNodeTerm(spec.NodeSelector, path.Child("nodeSelector"))...)
 	}
 	for _, flag := range []struct {
 		name string
@@ -130,12 +131,13 @@ func validateSkipped(list []resourcev1.SkipNodeOperation, path *field.Path) fiel
 	const prepare, unprepare, all = resourcev1.SkipNodeOperationNodePrepareResources,
 		resourcev1.SkipNodeOperationNodeUnprepareResources, resourcev1.SkipNodeOperationAll
 	var errs field.ErrorList
-	again := repeated(list)
+	again := markRepeats(list)
 	for i, op := range list {
 		if again[i] {
 			errs = append(errs, field.Duplicate(path.Index(i), op))
 		}
-		errs = append(errs, supported(op, []resourcev1.SkipNodeOperation{all, prepare, unprepare}, path.Index(i))...)
+		errs = append(errs, requireSupported(op, []resourcev1.SkipNodeOperation{all, prepare, unprepare},
+			path.Index(i))...)
 	}
 	if slices.Contains(list, prepare) && !slices.Contains(list, unprepare) && !slices.Contains(list, all) {
 		errs = append(

@@ -9,20 +9,21 @@ import (
 )
 
 func validateDevice(d *resourcev1.Device, perDevice bool, at *field.Path) field.ErrorList {
-	errs := label(d.Name, at.Child("name"))
+	errs := requireDNSLabel(d.Name, at.Child("name"))
 	errs = append(
 		errs,
-		tooMany(len(d.Attributes)+len(d.Capacity), resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice, at)...)
+		limitCount(len(d.Attributes)+len(d.Capacity), resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice,
+			at)...)
 	for name, a := range d.Attributes {
 		where := at.Child("attributes").Key(string(name))
-		errs = append(errs, qualifiedName(name, where)...)
+		errs = append(errs, validateQualifiedName(name, where)...)
 		errs = append(errs, validateDeviceAttribute(&a, where)...)
 	}
 	for name, c := range d.Capacity {
 		where := at.Child("capacity").Key(string(name))
-		errs = append(errs, qualifiedName(name, where)...)
+		errs = append(errs, validateQualifiedName(name, where)...)
 		if p := c.RequestPolicy; p != nil {
-			if !value(d.AllowMultipleAllocations) {
+			if !valueOrZero(d.AllowMultipleAllocations) {
 				errs = append(
 					errs,
 					field.Forbidden(where.Child("requestPolicy"), "allowMultipleAllocations must be true"),
@@ -32,7 +33,7 @@ func validateDevice(d *resourcev1.Device, perDevice bool, at *field.Path) field.
 		}
 	}
 	errs = append(errs, validateConsumption(d.ConsumesCounters, at.Child("consumesCounters"))...)
-	errs = append(errs, tooMany(len(d.Taints), resourcev1.DeviceTaintsMaxLength, at.Child("taints"))...)
+	errs = append(errs, limitCount(len(d.Taints), resourcev1.DeviceTaintsMaxLength, at.Child("taints"))...)
 	for i := range d.Taints {
 		errs = append(errs, validateDeviceTaint(&d.Taints[i], at.Child("taints").Index(i))...)
 	}
@@ -44,7 +45,7 @@ func validateDevice(d *resourcev1.Device, perDevice bool, at *field.Path) field.
 		{"bindingConditions", d.BindingConditions, resourcev1.BindingConditionsMaxSize},
 		{"bindingFailureConditions", d.BindingFailureConditions, resourcev1.BindingFailureConditionsMaxSize},
 	} {
-		errs = append(errs, bindingConditions(c.list, c.most, at.Child(c.name))...)
+		errs = append(errs, validateBindingConditions(c.list, c.most, at.Child(c.name))...)
 	}
 	if len(d.BindingConditions) > 0 != (len(d.BindingFailureConditions) > 0) {
 		errs = append(
@@ -92,10 +93,10 @@ func validateDeviceNodes(d *resourcev1.Device, perDevice bool, at *field.Path) f
 		)
 	}
 	if d.NodeName != nil {
-		errs = append(errs, dns1123Subdomain(*d.NodeName, at.Child("nodeName"))...)
+		errs = append(errs, validateDNSSubdomain(*d.NodeName, at.Child("nodeName"))...)
 	}
 	if d.NodeSelector != nil {
-		errs = append(errs, oneNodeTerm(d.NodeSelector, at.Child("nodeSelector"))...)
+		errs = append(errs, requireOneNodeTerm(d.NodeSelector, at.Child("nodeSelector"))...)
 	}
 	if d.AllNodes != nil && !*d.AllNodes {
 		errs = append(errs, field.Invalid(at.Child("allNodes"), false, "must be either unset or set to true"))
@@ -166,7 +167,7 @@ func validateRequestPolicy(
 			field.Required(at.Child("default"), "required when `validValues` or `validRange` is defined"),
 		)
 	}
-	errs = append(errs, tooMany(len(p.ValidValues), 10, at.Child("validValues"))...)
+	errs = append(errs, limitCount(len(p.ValidValues), 10, at.Child("validValues"))...)
 	found := len(p.ValidValues) == 0
 	for i, v := range p.ValidValues {
 		where := at.Child("validValues").Index(i)
@@ -232,7 +233,7 @@ func validateRequestPolicy(
 }
 
 func validateCounterSets(list []resourcev1.CounterSet, path *field.Path) field.ErrorList {
-	errs := tooMany(len(list), resourcev1.ResourceSliceMaxCounterSets, path)
+	errs := limitCount(len(list), resourcev1.ResourceSliceMaxCounterSets, path)
 	seen := sets.New[string]()
 	for i, s := range list {
 		at := path.Index(i)
@@ -240,7 +241,7 @@ func validateCounterSets(list []resourcev1.CounterSet, path *field.Path) field.E
 			errs = append(errs, field.Duplicate(at.Child("name"), s.Name))
 		}
 		seen.Insert(s.Name)
-		errs = append(errs, label(s.Name, at.Child("name"))...)
+		errs = append(errs, requireDNSLabel(s.Name, at.Child("name"))...)
 		errs = append(
 			errs,
 			validateCounters(s.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet, at.Child("counters"))...)
@@ -249,7 +250,7 @@ func validateCounterSets(list []resourcev1.CounterSet, path *field.Path) field.E
 }
 
 func validateConsumption(list []resourcev1.DeviceCounterConsumption, path *field.Path) field.ErrorList {
-	errs := tooMany(len(list), resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, path)
+	errs := limitCount(len(list), resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, path)
 	seen := sets.New[string]()
 	for i, c := range list {
 		at := path.Index(i)
@@ -257,7 +258,7 @@ func validateConsumption(list []resourcev1.DeviceCounterConsumption, path *field
 			errs = append(errs, field.Duplicate(at.Child("counterSet"), c.CounterSet))
 		}
 		seen.Insert(c.CounterSet)
-		errs = append(errs, label(c.CounterSet, at.Child("counterSet"))...)
+		errs = append(errs, requireDNSLabel(c.CounterSet, at.Child("counterSet"))...)
 		errs = append(
 			errs,
 			validateCounters(
@@ -267,13 +268,13 @@ func validateConsumption(list []resourcev1.DeviceCounterConsumption, path *field
 			)...)
 		errs = append(
 			errs,
-			tooMany(
+			limitCount(
 				len(c.CompatibilityGroups),
 				resourcev1.DeviceCompatibilityGroupsMaxSize,
 				at.Child("compatibilityGroups"),
 			)...)
 		for j, g := range c.CompatibilityGroups {
-			errs = append(errs, label(g, at.Child("compatibilityGroups").Index(j))...)
+			errs = append(errs, requireDNSLabel(g, at.Child("compatibilityGroups").Index(j))...)
 		}
 	}
 	return errs
@@ -283,9 +284,9 @@ func validateCounters(counters map[string]resourcev1.Counter, most int, path *fi
 	if len(counters) == 0 {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	errs := tooMany(len(counters), most, path)
+	errs := limitCount(len(counters), most, path)
 	for name := range counters {
-		errs = append(errs, dns1123Label(name, path.Key(name))...)
+		errs = append(errs, validateDNSLabel(name, path.Key(name))...)
 	}
 	return errs
 }

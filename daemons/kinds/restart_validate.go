@@ -11,7 +11,7 @@ import (
 func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p := c.RestartPolicy; p != nil {
-		errs = append(errs, supported(*p, []corev1.ContainerRestartPolicy{
+		errs = append(errs, requireSupported(*p, []corev1.ContainerRestartPolicy{
 			corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever,
 			corev1.ContainerRestartPolicyOnFailure,
 		}, at.Child("restartPolicy"))...)
@@ -27,7 +27,7 @@ func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 		errs = append(errs, field.TooMany(rules, len(c.RestartPolicyRules), 20))
 	}
 	for i, r := range c.RestartPolicyRules {
-		errs = append(errs, supported(r.Action, []corev1.ContainerRestartRuleAction{
+		errs = append(errs, requireSupported(r.Action, []corev1.ContainerRestartRuleAction{
 			corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers,
 		}, rules.Index(i).Child("action"))...)
 		codes := rules.Index(i).Child("exitCodes")
@@ -35,13 +35,13 @@ func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Required(codes, "must be specified"))
 			continue
 		}
-		errs = append(errs, supported(r.ExitCodes.Operator, []corev1.ContainerRestartRuleOnExitCodesOperator{
+		errs = append(errs, requireSupported(r.ExitCodes.Operator, []corev1.ContainerRestartRuleOnExitCodesOperator{
 			corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn,
 		}, codes.Child("operator"))...)
 		if n := len(r.ExitCodes.Values); n == 0 {
 			errs = append(errs, field.Required(codes.Child("values"), "must specify at least 1 value"))
-		} else if n > jobExitCodes {
-			errs = append(errs, field.TooMany(codes.Child("values"), n, jobExitCodes))
+		} else if n > maxJobExitCodes {
+			errs = append(errs, field.TooMany(codes.Child("values"), n, maxJobExitCodes))
 		}
 		for j, code := range r.ExitCodes.Values {
 			if code < 0 || code > 255 {
@@ -57,14 +57,14 @@ func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 		where := at.Child("resizePolicy").Index(i)
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				p.ResourceName,
 				[]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory},
 				where.Child("resourceName"),
 			)...)
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				p.RestartPolicy,
 				[]corev1.ResourceResizeRestartPolicy{corev1.NotRequired, corev1.RestartContainer},
 				where.Child("restartPolicy"),
@@ -87,9 +87,9 @@ func validateStopSignal(c *corev1.Container, spec *corev1.PodSpec, at *field.Pat
 	case spec.OS == nil:
 		return field.ErrorList{field.Forbidden(at, "may not be set for containers with empty `spec.os.name`")}
 	case spec.OS.Name == corev1.Windows:
-		return supported(*c.Lifecycle.StopSignal, []corev1.Signal{corev1.SIGKILL, corev1.SIGTERM}, at)
+		return requireSupported(*c.Lifecycle.StopSignal, []corev1.Signal{corev1.SIGKILL, corev1.SIGTERM}, at)
 	}
-	return supported(*c.Lifecycle.StopSignal, stopSignals, at)
+	return requireSupported(*c.Lifecycle.StopSignal, stopSignals, at)
 }
 
 // stopSignals lists the signals of Linux: the named ones, and the real-time signals counted from both ends.

@@ -10,7 +10,7 @@ import (
 
 // Reviews are requests that are answered and not stored.
 
-func review(
+func newReview(
 	gv schema.GroupVersion,
 	kind, resource, singular string,
 	namespaced bool,
@@ -18,72 +18,72 @@ func review(
 ) *Kind {
 	return &Kind{
 		GVK: gv.WithKind(kind), Resource: resource, Singular: singular, Namespaced: namespaced,
-		Virtual: true, Verbs: createOnly, New: make, NewList: made[metav1.List](),
+		Virtual: true, Verbs: createOnlyVerbs, New: make, NewList: newOf[metav1.List](),
 	}
 }
 
 func tokenReviews() *Kind {
-	return review(
+	return newReview(
 		authenticationv1.SchemeGroupVersion,
 		"TokenReview",
 		"tokenreviews",
 		"tokenreview",
 		false,
-		made[authenticationv1.TokenReview](),
+		newOf[authenticationv1.TokenReview](),
 	)
 }
 
 func selfSubjectReviews() *Kind {
-	return review(
+	return newReview(
 		authenticationv1.SchemeGroupVersion,
 		"SelfSubjectReview",
 		"selfsubjectreviews",
 		"selfsubjectreview",
 		false,
-		made[authenticationv1.SelfSubjectReview](),
+		newOf[authenticationv1.SelfSubjectReview](),
 	)
 }
 
 func subjectAccessReviews() *Kind {
-	return review(
+	return newReview(
 		authorizationv1.SchemeGroupVersion,
 		"SubjectAccessReview",
 		"subjectaccessreviews",
 		"subjectaccessreview",
 		false,
-		made[authorizationv1.SubjectAccessReview](),
+		newOf[authorizationv1.SubjectAccessReview](),
 	)
 }
 
 func localSubjectAccessReviews() *Kind {
-	return review(
+	return newReview(
 		authorizationv1.SchemeGroupVersion,
 		"LocalSubjectAccessReview",
 		"localsubjectaccessreviews",
 		"localsubjectaccessreview",
 		true,
-		made[authorizationv1.LocalSubjectAccessReview](),
+		newOf[authorizationv1.LocalSubjectAccessReview](),
 	)
 }
 
 func selfSubjectAccessReviews() *Kind {
-	return review(
+	return newReview(
 		authorizationv1.SchemeGroupVersion,
 		"SelfSubjectAccessReview",
 		"selfsubjectaccessreviews",
 		"selfsubjectaccessreview",
 		false,
-		made[authorizationv1.SelfSubjectAccessReview](),
+		newOf[authorizationv1.SelfSubjectAccessReview](),
 	)
 }
 
 func selfSubjectRulesReviews() *Kind {
-	return review(
+	return newReview(
 		authorizationv1.SchemeGroupVersion,
 		"SelfSubjectRulesReview",
 		"selfsubjectrulesreviews",
 		"selfsubjectrulesreview",
 		false,
-		made[authorizationv1.SelfSubjectRulesReview](),
+		newOf[authorizationv1.SelfSubjectRulesReview](),
 	)
 }

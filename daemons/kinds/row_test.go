@@ -8,7 +8,7 @@ import (
 )
 
 // The test covers the cells that kubectl get shows.
-func TestRowsAreKubectls(t *testing.T) {
+func TestRowsMatchKubectl(t *testing.T) {
 	now = func() time.Time { return time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC) }
 	defer func() { now = time.Now }()
 	const made = `metadata: {name: x, creationTimestamp: "2026-01-01T00:00:00Z"}`

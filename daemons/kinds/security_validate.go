@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-const longestSysctl = 253
+const maxSysctl = 253
 
 var sysctlName = pattern(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 // validatePodSecurity checks the security context of a pod.
 func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if spec.HostPID && value(spec.ShareProcessNamespace) {
+	if spec.HostPID && valueOrZero(spec.ShareProcessNamespace) {
 		errs = append(
 			errs,
 			field.Invalid(
@@ -40,15 +40,15 @@ func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList
 	if s == nil {
 		return errs
 	}
-	errs = append(errs, identities(s.RunAsUser, s.RunAsGroup, path)...)
-	errs = append(errs, identity(s.FSGroup, path.Child("fsGroup"))...)
+	errs = append(errs, validateIDs(s.RunAsUser, s.RunAsGroup, path)...)
+	errs = append(errs, validateID(s.FSGroup, path.Child("fsGroup"))...)
 	for i := range s.SupplementalGroups {
-		errs = append(errs, identity(&s.SupplementalGroups[i], path.Child("supplementalGroups").Index(i))...)
+		errs = append(errs, validateID(&s.SupplementalGroups[i], path.Child("supplementalGroups").Index(i))...)
 	}
 	if p := s.FSGroupChangePolicy; p != nil {
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				*p,
 				[]corev1.PodFSGroupChangePolicy{corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch},
 				path.Child("fsGroupChangePolicy"),
@@ -57,7 +57,7 @@ func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList
 	if p := s.SupplementalGroupsPolicy; p != nil {
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				*p,
 				[]corev1.SupplementalGroupsPolicy{
 					corev1.SupplementalGroupsPolicyMerge,
@@ -69,7 +69,7 @@ func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList
 	if p := s.SELinuxChangePolicy; p != nil {
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				*p,
 				[]corev1.PodSELinuxChangePolicy{
 					corev1.SELinuxChangePolicyMountOption,
@@ -88,9 +88,9 @@ func validateContainerSecurity(s *corev1.SecurityContext, spec *corev1.PodSpec, 
 	if s == nil {
 		return nil
 	}
-	errs := identities(s.RunAsUser, s.RunAsGroup, path)
+	errs := validateIDs(s.RunAsUser, s.RunAsGroup, path)
 	if s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation {
-		if value(s.Privileged) {
+		if valueOrZero(s.Privileged) {
 			errs = append(
 				errs,
 				field.Invalid(path, s, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"),
@@ -114,7 +114,7 @@ func validateContainerSecurity(s *corev1.SecurityContext, spec *corev1.PodSpec, 
 	if p := s.ProcMount; p != nil {
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				*p,
 				[]corev1.ProcMountType{corev1.DefaultProcMount, corev1.UnmaskedProcMount},
 				path.Child("procMount"),
@@ -131,11 +131,11 @@ func validateContainerSecurity(s *corev1.SecurityContext, spec *corev1.PodSpec, 
 	return append(errs, validateWindows(s.WindowsOptions, spec, path.Child("windowsOptions"))...)
 }
 
-func identities(user, group *int64, path *field.Path) field.ErrorList {
-	return append(identity(user, path.Child("runAsUser")), identity(group, path.Child("runAsGroup"))...)
+func validateIDs(user, group *int64, path *field.Path) field.ErrorList {
+	return append(validateID(user, path.Child("runAsUser")), validateID(group, path.Child("runAsGroup"))...)
 }
 
-func identity(v *int64, path *field.Path) field.ErrorList {
+func validateID(v *int64, path *field.Path) field.ErrorList {
 	if v != nil && (*v < 0 || *v > math.MaxInt32) {
 		return field.ErrorList{field.Invalid(path, *v, validation.InclusiveRangeError(0, math.MaxInt32))}
 	}
@@ -151,7 +151,7 @@ func validateSysctls(list []corev1.Sysctl, spec *corev1.PodSpec, path *field.Pat
 		switch {
 		case sysctl.Name == "":
 			errs = append(errs, field.Required(at, ""))
-		case len(sysctl.Name) > longestSysctl || !sysctlName().MatchString(sysctl.Name):
+		case len(sysctl.Name) > maxSysctl || !sysctlName().MatchString(sysctl.Name):
 			errs = append(
 				errs,
 				field.Invalid(
@@ -182,9 +182,9 @@ func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList
 	case p.Type == corev1.SeccompProfileTypeLocalhost && p.LocalhostProfile == nil:
 		return field.ErrorList{field.Required(at, "must be set when seccomp type is Localhost")}
 	case p.Type == corev1.SeccompProfileTypeLocalhost:
-		return descending(*p.LocalhostProfile, at)
+		return validateDescendingPath(*p.LocalhostProfile, at)
 	}
-	errs := supported(p.Type, []corev1.SeccompProfileType{
+	errs := requireSupported(p.Type, []corev1.SeccompProfileType{
 		corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
 		corev1.SeccompProfileTypeUnconfined,
 	}, path.Child("type"))
@@ -202,7 +202,7 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 	if p.Type == "" {
 		return field.ErrorList{field.Required(path.Child("type"), "type is required when appArmorProfile is set")}
 	}
-	errs := supported(p.Type, []corev1.AppArmorProfileType{
+	errs := requireSupported(p.Type, []corev1.AppArmorProfileType{
 		corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault,
 		corev1.AppArmorProfileTypeUnconfined,
 	}, path.Child("type"))
@@ -210,7 +210,7 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 	case p.Type != corev1.AppArmorProfileTypeLocalhost && p.LocalhostProfile != nil:
 		errs = append(errs, field.Invalid(at, *p.LocalhostProfile, "can only be set when AppArmor type is Localhost"))
 	case p.Type != corev1.AppArmorProfileTypeLocalhost:
-	case strings.TrimSpace(value(p.LocalhostProfile)) == "":
+	case strings.TrimSpace(valueOrZero(p.LocalhostProfile)) == "":
 		errs = append(errs, field.Required(at, "must be set when AppArmor type is Localhost"))
 	case strings.TrimSpace(*p.LocalhostProfile) != *p.LocalhostProfile:
 		errs = append(errs, field.Invalid(at, *p.LocalhostProfile, "must not be padded with whitespace"))
@@ -229,7 +229,7 @@ func validateWindows(w *corev1.WindowsSecurityContextOptions, spec *corev1.PodSp
 	}
 	var errs field.ErrorList
 	if n := w.GMSACredentialSpecName; n != nil {
-		errs = append(errs, dns1123Subdomain(*n, path.Child("gmsaCredentialSpecName"))...)
+		errs = append(errs, validateDNSSubdomain(*n, path.Child("gmsaCredentialSpecName"))...)
 	}
 	if w.GMSACredentialSpec != nil && *w.GMSACredentialSpec == "" {
 		errs = append(

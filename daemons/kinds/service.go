@@ -17,21 +17,21 @@ func services() *Kind {
 		Resource: "services", Singular: "service", ShortNames: []string{"svc"}, Categories: []string{"all"},
 		CreateOnUpdate: true,
 		Namespaced:     true, StorageKey: "services/specs",
-		New: made[corev1.Service](), NewList: made[corev1.ServiceList](),
-		Default:       does(defaultService),
-		PrepareCreate: does(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
-		PrepareUpdate: updates(prepareServiceUpdate),
-		NameErrors:    dns1123LabelName,
-		Warnings:      warns(serviceWarnings),
-		Validate: checks(
+		New: newOf[corev1.Service](), NewList: newOf[corev1.ServiceList](),
+		Default:       adapt(defaultService),
+		PrepareCreate: adapt(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
+		PrepareUpdate: adaptUpdate(prepareServiceUpdate),
+		NameErrors:    dnsLabelNameErrors,
+		Warnings:      adaptWarnings(serviceWarnings),
+		Validate: adaptValidate(
 			func(s *corev1.Service) field.ErrorList { return validateService(s, nil) },
-		), ValidateUpdate: compares(validateServiceUpdate),
-		Fields: selectable(func(s *corev1.Service) fields.Set {
+		), ValidateUpdate: adaptValidateUpdate(validateServiceUpdate),
+		Fields: adaptFields(func(s *corev1.Service) fields.Set {
 			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}
 		}),
-		Columns: columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"),
-		Row:     row(serviceRow),
-		Status: status(
+		Columns: newColumns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"),
+		Row:     adaptRow(serviceRow),
+		Status: newStatus(
 			func(to, from *corev1.Service) { to.Status = *from.Status.DeepCopy() },
 			validateServiceStatus,
 		),
@@ -39,8 +39,8 @@ func services() *Kind {
 	}
 }
 
-// dns1123LabelName is for names that become a DNS label, which may start with a digit.
-func dns1123LabelName(name string, prefix bool) []string {
+// dnsLabelNameErrors is for names that become a DNS label, which may start with a digit.
+func dnsLabelNameErrors(name string, prefix bool) []string {
 	if prefix {
 		name = strings.TrimSuffix(name, "-") + "a"
 	}
@@ -86,7 +86,7 @@ func defaultService(s *corev1.Service) {
 }
 
 func serviceRow(s *corev1.Service) []any {
-	ip := none
+	ip := noneText
 	if len(s.Spec.ClusterIPs) > 0 {
 		ip = s.Spec.ClusterIPs[0]
 	} else if s.Spec.ClusterIP != "" {

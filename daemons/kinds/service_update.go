@@ -17,12 +17,12 @@ func usesClusterIP(s *corev1.Service) bool { return s.Spec.Type != corev1.Servic
 // client merely sent back.
 func prepareServiceUpdate(s, old *corev1.Service) {
 	s.Status = old.Status
-	keepAllocated(s, old)
-	dropOfOldType(s, old)
+	copyAllocated(s, old)
+	clearOldTypeFields(s, old)
 }
 
-func keepAllocated(s, old *corev1.Service) {
-	oneAddress(s, old)
+func copyAllocated(s, old *corev1.Service) {
+	syncClusterIPs(s, old)
 	if usesClusterIP(s) && usesClusterIP(old) {
 		if s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) == 0 {
 			s.Spec.ClusterIP, s.Spec.ClusterIPs = old.Spec.ClusterIP, slices.Clone(old.Spec.ClusterIPs)
@@ -47,13 +47,13 @@ func keepAllocated(s, old *corev1.Service) {
 			}
 		}
 	}
-	if s.Spec.HealthCheckNodePort == 0 && healthChecked(s) && healthChecked(old) {
+	if s.Spec.HealthCheckNodePort == 0 && hasHealthCheckPort(s) && hasHealthCheckPort(old) {
 		s.Spec.HealthCheckNodePort = old.Spec.HealthCheckNodePort
 	}
 }
 
-// oneAddress updates clusterIPs if a client changed or cleared only the old field clusterIP.
-func oneAddress(s, old *corev1.Service) {
+// syncClusterIPs updates clusterIPs if a client changed or cleared only the old field clusterIP.
+func syncClusterIPs(s, old *corev1.Service) {
 	if s.Spec.ClusterIP == old.Spec.ClusterIP || !slices.Equal(s.Spec.ClusterIPs, old.Spec.ClusterIPs) {
 		return
 	}
@@ -63,14 +63,14 @@ func oneAddress(s, old *corev1.Service) {
 	}
 }
 
-func healthChecked(s *corev1.Service) bool {
+func hasHealthCheckPort(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
 		s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// dropOfOldType lets a client change only the type, as with kubectl edit. Fields that the new type does not use are
-// cleared, unless the client changed them too.
-func dropOfOldType(s, old *corev1.Service) {
+// clearOldTypeFields lets a client change only the type, as with kubectl edit. Fields that the new type does not use
+// are cleared, unless the client changed them too.
+func clearOldTypeFields(s, old *corev1.Service) {
 	if usesClusterIP(old) && !usesClusterIP(s) && s.Spec.ClusterIP == old.Spec.ClusterIP {
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = "", nil
 		s.Spec.IPFamilies, s.Spec.IPFamilyPolicy, s.Spec.InternalTrafficPolicy = nil, nil, nil
@@ -88,20 +88,20 @@ func dropOfOldType(s, old *corev1.Service) {
 			s.Spec.ExternalTrafficPolicy = ""
 		}
 	}
-	if healthChecked(old) && !healthChecked(s) && s.Spec.HealthCheckNodePort == old.Spec.HealthCheckNodePort {
+	if hasHealthCheckPort(old) && !hasHealthCheckPort(s) && s.Spec.HealthCheckNodePort == old.Spec.HealthCheckNodePort {
 		s.Spec.HealthCheckNodePort = 0
 	}
 	if old.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.Type != corev1.ServiceTypeLoadBalancer {
-		if value(s.Spec.AllocateLoadBalancerNodePorts) == value(old.Spec.AllocateLoadBalancerNodePorts) {
+		if valueOrZero(s.Spec.AllocateLoadBalancerNodePorts) == valueOrZero(old.Spec.AllocateLoadBalancerNodePorts) {
 			s.Spec.AllocateLoadBalancerNodePorts = nil
 		}
-		if value(s.Spec.LoadBalancerClass) == value(old.Spec.LoadBalancerClass) {
+		if valueOrZero(s.Spec.LoadBalancerClass) == valueOrZero(old.Spec.LoadBalancerClass) {
 			s.Spec.LoadBalancerClass = nil
 		}
 	}
 }
 
-const unchangeable = "may not change once set"
+const unchangeableText = "may not change once set"
 
 // validateServiceUpdate requires that a Service retains its cluster IPs while its type uses them. The load balancer
 // class and the health check port are immutable too.
@@ -109,26 +109,26 @@ func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	errs := validateService(s, old)
 	path := field.NewPath("spec")
 	if usesClusterIP(s) && usesClusterIP(old) {
-		if !headless(s) || !headless(old) {
-			errs = append(errs, keptAddresses(s, old, path)...)
+		if !isHeadless(s) || !isHeadless(old) {
+			errs = append(errs, validateAddressesUpdate(s, old, path)...)
 		}
-		if !headless(s) && !headless(old) {
-			errs = append(errs, keptFamilies(s, old, path)...)
+		if !isHeadless(s) && !isHeadless(old) {
+			errs = append(errs, validateFamiliesUpdate(s, old, path)...)
 		}
 	}
 	balanced := s.Spec.Type == corev1.ServiceTypeLoadBalancer && old.Spec.Type == corev1.ServiceTypeLoadBalancer
 	if balanced && !Same(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
-		errs = append(errs, field.Invalid(path.Child("loadBalancerClass"), s.Spec.LoadBalancerClass, unchangeable))
+		errs = append(errs, field.Invalid(path.Child("loadBalancerClass"), s.Spec.LoadBalancerClass, unchangeableText))
 	}
-	if healthChecked(s) && healthChecked(old) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
+	if hasHealthCheckPort(s) && hasHealthCheckPort(old) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
 		errs = append(errs, field.Forbidden(path.Child("healthCheckNodePort"), immutableText))
 	}
 	return errs
 }
 
-// keptAddresses allows a second address to be added, and to be removed together with the dual-stack policy. The first
-// address is immutable.
-func keptAddresses(s, old *corev1.Service, path *field.Path) field.ErrorList {
+// validateAddressesUpdate allows a second address to be added, and to be removed together with the dual-stack policy.
+// The first address is immutable.
+func validateAddressesUpdate(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	is, was := s.Spec.ClusterIPs, old.Spec.ClusterIPs
 	var errs field.ErrorList
 	if len(was) > 0 && len(is) == 0 {
@@ -136,10 +136,10 @@ func keptAddresses(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	}
 	for i := range min(len(is), len(was)) {
 		if is[i] != was[i] {
-			errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(i), is, unchangeable))
+			errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(i), is, unchangeableText))
 		}
 	}
-	if len(was) > len(is) && len(is) == 1 && value(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
+	if len(was) > len(is) && len(is) == 1 && valueOrZero(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
 		errs = append(
 			errs,
 			field.Invalid(
@@ -152,15 +152,15 @@ func keptAddresses(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func keptFamilies(s, old *corev1.Service, path *field.Path) field.ErrorList {
+func validateFamiliesUpdate(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	is, was := s.Spec.IPFamilies, old.Spec.IPFamilies
 	var errs field.ErrorList
 	for i := range min(len(is), len(was)) {
 		if is[i] != was[i] && (i == 0 || len(is) == len(was)) {
-			errs = append(errs, field.Invalid(path.Child("ipFamilies").Index(0), is, unchangeable))
+			errs = append(errs, field.Invalid(path.Child("ipFamilies").Index(0), is, unchangeableText))
 		}
 	}
-	if len(was) > len(is) && len(is) == 1 && value(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
+	if len(was) > len(is) && len(is) == 1 && valueOrZero(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
 		errs = append(
 			errs,
 			field.Invalid(

@@ -17,17 +17,17 @@ const maxAffinitySeconds = 86400
 
 const kubeletPort = 10250
 
-func headless(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
+func isHeadless(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 
 // validateService accepts invalid addresses that old already has. old is nil for a new Service.
 func validateService(s, old *corev1.Service) field.ErrorList {
 	before := serviceAddresses(old)
 	path := field.NewPath("spec")
-	errs := supported(s.Spec.Type, []corev1.ServiceType{
+	errs := requireSupported(s.Spec.Type, []corev1.ServiceType{
 		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer,
 		corev1.ServiceTypeNodePort,
 	}, path.Child("type"))
-	if len(s.Spec.Ports) == 0 && !headless(s) && s.Spec.Type != corev1.ServiceTypeExternalName {
+	if len(s.Spec.Ports) == 0 && !isHeadless(s) && s.Spec.Type != corev1.ServiceTypeExternalName {
 		errs = append(errs, field.Required(path.Child("ports"), ""))
 	}
 	switch {
@@ -39,8 +39,8 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 		}
 		errs = append(
 			errs,
-			dns1123Subdomain(strings.TrimSuffix(s.Spec.ExternalName, "."), path.Child("externalName"))...)
-	case headless(s) && s.Spec.Type != corev1.ServiceTypeClusterIP:
+			validateDNSSubdomain(strings.TrimSuffix(s.Spec.ExternalName, "."), path.Child("externalName"))...)
+	case isHeadless(s) && s.Spec.Type != corev1.ServiceTypeClusterIP:
 		errs = append(
 			errs,
 			field.Invalid(
@@ -54,20 +54,20 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 			errs,
 			field.Invalid(path.Child("clusterIPs"), s.Spec.ClusterIPs, "first value must match `clusterIP`"),
 		)
-	case s.Spec.ClusterIP != "" && !headless(s):
-		errs = append(errs, ipAddress(s.Spec.ClusterIP, path.Child("clusterIPs").Index(0), before...)...)
+	case s.Spec.ClusterIP != "" && !isHeadless(s):
+		errs = append(errs, validateIPAddress(s.Spec.ClusterIP, path.Child("clusterIPs").Index(0), before...)...)
 	}
 	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
 	errs = append(errs, metavalidation.ValidateLabels(s.Spec.Selector, path.Child("selector"))...)
 	errs = append(
 		errs,
-		supported(
+		requireSupported(
 			s.Spec.SessionAffinity,
 			[]corev1.ServiceAffinity{corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone},
 			path.Child("sessionAffinity"),
 		)...)
 	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
-		if n := value(c.ClientIP.TimeoutSeconds); n <= 0 || n > maxAffinitySeconds {
+		if n := valueOrZero(c.ClientIP.TimeoutSeconds); n <= 0 || n > maxAffinitySeconds {
 			errs = append(
 				errs,
 				field.Invalid(
@@ -82,7 +82,7 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 		errs = append(errs, validateFamilies(s, path)...)
 	}
 	for i, ip := range s.Spec.ExternalIPs {
-		errs = append(errs, endpointIP(ip, path.Child("externalIPs").Index(i), before...)...)
+		errs = append(errs, validateEndpointIP(ip, path.Child("externalIPs").Index(i), before...)...)
 	}
 	return append(errs, validateTraffic(s, old, path)...)
 }
@@ -103,7 +103,7 @@ func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 		}
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				p,
 				[]corev1.ServiceExternalTrafficPolicy{
 					corev1.ServiceExternalTrafficPolicyCluster,
@@ -115,7 +115,7 @@ func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				*p,
 				[]corev1.ServiceInternalTrafficPolicy{
 					corev1.ServiceInternalTrafficPolicyCluster,
@@ -137,7 +137,7 @@ func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 		)
 	}
 	if d := s.Spec.TrafficDistribution; d != nil {
-		errs = append(errs, supported(*d, []string{
+		errs = append(errs, requireSupported(*d, []string{
 			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameNode,
 			corev1.ServiceTrafficDistributionPreferSameZone,
 		}, path.Child("trafficDistribution"))...)
@@ -148,7 +148,7 @@ func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 			before = old.Spec.LoadBalancerSourceRanges
 		}
 		if !slices.Contains(before, r) {
-			errs = append(errs, cidrValue(strings.TrimSpace(r), path.Child("LoadBalancerSourceRanges").Index(i))...)
+			errs = append(errs, validateCIDR(strings.TrimSpace(r), path.Child("LoadBalancerSourceRanges").Index(i))...)
 		}
 	}
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
@@ -177,7 +177,8 @@ func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 			)
 		}
 	} else if class := s.Spec.LoadBalancerClass; class != nil {
-		errs = append(errs, invalid(path.Child("loadBalancerClass"), *class, validation.IsQualifiedName(*class))...)
+		errs = append(errs, invalidErrors(path.Child("loadBalancerClass"), *class,
+			validation.IsQualifiedName(*class))...)
 	}
 	return errs
 }
@@ -186,15 +187,15 @@ func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 func validateFamilies(s *corev1.Service, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p := s.Spec.IPFamilyPolicy; p != nil {
-		errs = append(errs, supported(*p, []corev1.IPFamilyPolicy{
+		errs = append(errs, requireSupported(*p, []corev1.IPFamilyPolicy{
 			corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack,
 			corev1.IPFamilyPolicySingleStack,
 		}, path.Child("ipFamilyPolicy"))...)
 	}
-	again := repeated(s.Spec.IPFamilies)
+	again := markRepeats(s.Spec.IPFamilies)
 	for i, f := range s.Spec.IPFamilies {
 		at := path.Child("ipFamilies").Index(i)
-		errs = append(errs, supported(f, []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, at)...)
+		errs = append(errs, requireSupported(f, []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, at)...)
 		if again[i] {
 			errs = append(errs, field.Duplicate(at, f))
 		}
@@ -210,13 +211,13 @@ func validateServicePorts(s *corev1.Service, at *field.Path) field.ErrorList {
 		if p.Name == "" && len(s.Spec.Ports) > 1 {
 			errs = append(errs, field.Required(where.Child("name"), ""))
 		} else if p.Name != "" {
-			errs = append(errs, dns1123Label(p.Name, where.Child("name"))...)
+			errs = append(errs, validateDNSLabel(p.Name, where.Child("name"))...)
 			if names[p.Name] {
 				errs = append(errs, field.Duplicate(where.Child("name"), p.Name))
 			}
 			names[p.Name] = true
 		}
-		errs = append(errs, portNumber(int(p.Port), where.Child("port"))...)
+		errs = append(errs, validatePortNumber(int(p.Port), where.Child("port"))...)
 		// Through this port, load balancers would expose the nodes' kubelets.
 		if p.Port == kubeletPort && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 			errs = append(
@@ -228,22 +229,23 @@ func validateServicePorts(s *corev1.Service, at *field.Path) field.ErrorList {
 				),
 			)
 		}
-		errs = append(errs, protocol(p.Protocol, where.Child("protocol"))...)
+		errs = append(errs, validateProtocol(p.Protocol, where.Child("protocol"))...)
 		if p.AppProtocol != nil {
 			errs = append(
 				errs,
-				invalid(where.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
+				invalidErrors(where.Child("appProtocol"), *p.AppProtocol,
+					validation.IsQualifiedName(*p.AppProtocol))...)
 		}
 		if p.TargetPort.Type == intstr.String {
 			errs = append(
 				errs,
-				invalid(
+				invalidErrors(
 					where.Child("targetPort"),
 					p.TargetPort.StrVal,
 					validation.IsValidPortName(p.TargetPort.StrVal),
 				)...)
 		} else {
-			errs = append(errs, portNumber(int(p.TargetPort.IntVal), where.Child("targetPort"))...)
+			errs = append(errs, validatePortNumber(int(p.TargetPort.IntVal), where.Child("targetPort"))...)
 		}
 		pair := fmt.Sprintf("%s/%d", p.Protocol, p.Port)
 		if pairs[pair] {

@@ -15,29 +15,30 @@ func statefulSets() *Kind {
 		GVK:      appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
 		Resource: "statefulsets", Singular: "statefulset", ShortNames: []string{"sts"}, Categories: []string{"all"},
 		Namespaced: true, HasGeneration: true,
-		New: made[appsv1.StatefulSet](), NewList: made[appsv1.StatefulSetList](),
-		Default:       does(defaultStatefulSet),
-		NameErrors:    dns1123LabelName, // it is part of its pods' hostnames
-		PrepareCreate: does(func(s *appsv1.StatefulSet) { s.Status = appsv1.StatefulSetStatus{} }),
-		PrepareUpdate: updates(func(s, old *appsv1.StatefulSet) { s.Status = old.Status }),
-		Warnings:      statefulSetWarnings,
-		Validate:      checks(validateStatefulSet), ValidateUpdate: compares(validateStatefulSetUpdate),
-		Columns: columns("Ready", "Age", "Containers*", "Images*"),
-		Row: row(func(s *appsv1.StatefulSet) []any {
+		New: newOf[appsv1.StatefulSet](), NewList: newOf[appsv1.StatefulSetList](),
+		Default:        adapt(defaultStatefulSet),
+		NameErrors:     dnsLabelNameErrors, // it is part of its pods' hostnames
+		PrepareCreate:  adapt(func(s *appsv1.StatefulSet) { s.Status = appsv1.StatefulSetStatus{} }),
+		PrepareUpdate:  adaptUpdate(func(s, old *appsv1.StatefulSet) { s.Status = old.Status }),
+		Warnings:       statefulSetWarnings,
+		Validate:       adaptValidate(validateStatefulSet),
+		ValidateUpdate: adaptValidateUpdate(validateStatefulSetUpdate),
+		Columns:        newColumns("Ready", "Age", "Containers*", "Images*"),
+		Row: adaptRow(func(s *appsv1.StatefulSet) []any {
 			spec := &s.Spec.Template.Spec
 			return []any{
-				fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, value(s.Spec.Replicas)), age(s.CreationTimestamp),
+				fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, valueOrZero(s.Spec.Replicas)), age(s.CreationTimestamp),
 				containerNames(spec), containerImages(spec),
 			}
 		}),
-		Status: status(
+		Status: newStatus(
 			func(to, from *appsv1.StatefulSet) { to.Status = *from.Status.DeepCopy() },
 			validateStatefulSetStatus,
 		),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				s := o.(*appsv1.StatefulSet)
-				return value(s.Spec.Replicas), s.Status.Replicas, scaleSelector(s.Spec.Selector)
+				return valueOrZero(s.Spec.Replicas), s.Status.Replicas, scaleSelector(s.Spec.Selector)
 			},
 			Set: func(o runtime.Object, n int32) { o.(*appsv1.StatefulSet).Spec.Replicas = &n },
 		},
@@ -73,8 +74,8 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 
 func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := notNegative(int64(value(s.Spec.Replicas)), path.Child("replicas"))
-	errs = append(errs, notNegative(int64(s.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
+	errs := requireNotNegative(int64(valueOrZero(s.Spec.Replicas)), path.Child("replicas"))
+	errs = append(errs, requireNotNegative(int64(s.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
 	switch policy := s.Spec.PodManagementPolicy; policy {
 	case "":
 		errs = append(errs, field.Required(path.Child("podManagementPolicy"), ""))
@@ -94,9 +95,10 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 		}
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 		if r := strategy.RollingUpdate; r != nil {
-			errs = append(errs, notNegative(int64(value(r.Partition)), update.Child("rollingUpdate", "partition"))...)
+			errs = append(errs,
+				requireNotNegative(int64(valueOrZero(r.Partition)), update.Child("rollingUpdate", "partition"))...)
 			at := update.Child("rollingUpdate", "maxUnavailable")
-			errs = append(errs, countOrShare(r.MaxUnavailable, at)...)
+			errs = append(errs, validateCountOrShare(r.MaxUnavailable, at)...)
 			if r.MaxUnavailable != nil && isZero(r.MaxUnavailable) {
 				errs = append(errs, field.Invalid(at, r.MaxUnavailable, "cannot be 0"))
 			}
@@ -110,13 +112,13 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 			appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
 			appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 		}
-		errs = append(errs, supported(p.WhenDeleted, policies, at.Child("whenDeleted"))...)
-		errs = append(errs, supported(p.WhenScaled, policies, at.Child("whenScaled"))...)
+		errs = append(errs, requireSupported(p.WhenDeleted, policies, at.Child("whenDeleted"))...)
+		errs = append(errs, requireSupported(p.WhenScaled, policies, at.Child("whenScaled"))...)
 	}
 	if o := s.Spec.Ordinals; o != nil {
-		errs = append(errs, notNegative(int64(o.Start), path.Child("ordinals", "start"))...)
+		errs = append(errs, requireNotNegative(int64(o.Start), path.Child("ordinals", "start"))...)
 	}
-	errs = append(errs, templateSelector("StatefulSet", s.Spec.Selector, &s.Spec.Template, path)...)
+	errs = append(errs, validateTemplateSelector("StatefulSet", s.Spec.Selector, &s.Spec.Template, path)...)
 	// The volumes for the claims are added when pods are created, so mounts may refer to them.
 	template := s.Spec.Template.DeepCopy()
 	for i, c := range s.Spec.VolumeClaimTemplates {
@@ -129,7 +131,7 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 		}
 	}
 	errs = append(errs, validatePodTemplate(template, path.Child("template"))...)
-	return append(errs, alwaysRestart("StatefulSet", &s.Spec.Template.Spec, path.Child("template", "spec"))...)
+	return append(errs, requireAlwaysRestart("StatefulSet", &s.Spec.Template.Spec, path.Child("template", "spec"))...)
 }
 
 func hasVolume(volumes []corev1.Volume, name string) bool {
@@ -148,7 +150,7 @@ func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
 	is.MinReadySeconds, is.RevisionHistoryLimit = old.Spec.MinReadySeconds, old.Spec.RevisionHistoryLimit
 	is.Ordinals, is.PersistentVolumeClaimRetentionPolicy = old.Spec.Ordinals,
 		old.Spec.PersistentVolumeClaimRetentionPolicy
-	if len(immutable(is, &old.Spec, nil)) > 0 {
+	if len(requireImmutable(is, &old.Spec, nil)) > 0 {
 		errs = append(
 			errs,
 			field.Forbidden(

@@ -20,14 +20,14 @@ func storageClasses() *Kind {
 	return &Kind{
 		GVK:      storagev1.SchemeGroupVersion.WithKind("StorageClass"),
 		Resource: "storageclasses", Singular: "storageclass", ShortNames: []string{"sc"},
-		New: made[storagev1.StorageClass](), NewList: made[storagev1.StorageClassList](),
-		Default: does(func(c *storagev1.StorageClass) {
+		New: newOf[storagev1.StorageClass](), NewList: newOf[storagev1.StorageClassList](),
+		Default: adapt(func(c *storagev1.StorageClass) {
 			setDefault(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 			setDefault(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 		}),
-		Warnings: warns(storageClassWarnings),
-		Validate: checks(validateStorageClass), ValidateUpdate: compares(validateStorageClassUpdate),
-		Columns: columns(
+		Warnings: adaptWarnings(storageClassWarnings),
+		Validate: adaptValidate(validateStorageClass), ValidateUpdate: adaptValidateUpdate(validateStorageClassUpdate),
+		Columns: newColumns(
 			"Name",
 			"Provisioner",
 			"ReclaimPolicy",
@@ -35,8 +35,8 @@ func storageClasses() *Kind {
 			"AllowVolumeExpansion:boolean",
 			"Age",
 		),
-		WholeRow: true,
-		Row: row(func(c *storagev1.StorageClass) []any {
+		RowHasName: true,
+		Row: adaptRow(func(c *storagev1.StorageClass) []any {
 			name := c.Name
 			if c.Annotations[DefaultClassAnnotation] == "true" ||
 				c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true" {
@@ -45,9 +45,9 @@ func storageClasses() *Kind {
 			return []any{
 				name,
 				c.Provisioner,
-				string(value(c.ReclaimPolicy)),
-				string(value(c.VolumeBindingMode)),
-				value(c.AllowVolumeExpansion),
+				string(valueOrZero(c.ReclaimPolicy)),
+				string(valueOrZero(c.VolumeBindingMode)),
+				valueOrZero(c.AllowVolumeExpansion),
 				age(c.CreationTimestamp),
 			}
 		}),
@@ -55,41 +55,42 @@ func storageClasses() *Kind {
 }
 
 func validateStorageClass(c *storagev1.StorageClass) field.ErrorList {
-	errs := provisioner(c.Provisioner, field.NewPath("provisioner"))
-	errs = append(errs, classParameters(c.Parameters, field.NewPath("parameters"))...)
+	errs := validateProvisioner(c.Provisioner, field.NewPath("provisioner"))
+	errs = append(errs, validateClassParameters(c.Parameters, field.NewPath("parameters"))...)
 	errs = append(errs, validateTopologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
-	errs = append(errs, supported(value(c.ReclaimPolicy), []corev1.PersistentVolumeReclaimPolicy{
+	errs = append(errs, requireSupported(valueOrZero(c.ReclaimPolicy), []corev1.PersistentVolumeReclaimPolicy{
 		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain,
 	}, field.NewPath("reclaimPolicy"))...)
-	return append(errs, supported(value(c.VolumeBindingMode), []storagev1.VolumeBindingMode{
+	return append(errs, requireSupported(valueOrZero(c.VolumeBindingMode), []storagev1.VolumeBindingMode{
 		storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer,
 	}, field.NewPath("volumeBindingMode"))...)
 }
 
 func validateStorageClassUpdate(c, old *storagev1.StorageClass) field.ErrorList {
 	errs := validateStorageClass(c)
-	if len(immutable(c.Parameters, old.Parameters, nil)) > 0 {
+	if len(requireImmutable(c.Parameters, old.Parameters, nil)) > 0 {
 		errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
 	}
 	if c.Provisioner != old.Provisioner {
 		errs = append(errs, field.Forbidden(field.NewPath("provisioner"), "updates to provisioner are forbidden."))
 	}
-	if value(c.ReclaimPolicy) != value(old.ReclaimPolicy) {
+	if valueOrZero(c.ReclaimPolicy) != valueOrZero(old.ReclaimPolicy) {
 		errs = append(errs, field.Forbidden(field.NewPath("reclaimPolicy"), "updates to reclaimPolicy are forbidden."))
 	}
-	return append(errs, immutable(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+	return append(errs, requireImmutable(c.VolumeBindingMode, old.VolumeBindingMode,
+		field.NewPath("volumeBindingMode"))...)
 }
 
-// provisioner checks the name of a provisioner or driver.
-func provisioner(name string, path *field.Path) field.ErrorList {
+// validateProvisioner checks the name of a provisioner or driver.
+func validateProvisioner(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return invalid(path, name, validation.IsQualifiedName(strings.ToLower(name)))
+	return invalidErrors(path, name, validation.IsQualifiedName(strings.ToLower(name)))
 }
 
-// classParameters checks the parameters of a class: at most 512, with a total of 256 KiB.
-func classParameters(parameters map[string]string, path *field.Path) field.ErrorList {
+// validateClassParameters checks the parameters of a class: at most 512, with a total of 256 KiB.
+func validateClassParameters(parameters map[string]string, path *field.Path) field.ErrorList {
 	const most, size = 512, 256 << 10
 	if len(parameters) > most {
 		return field.ErrorList{field.TooLong(path, "", most)}
@@ -148,25 +149,25 @@ func volumeAttributesClasses() *Kind {
 	return &Kind{
 		GVK:      storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass"),
 		Resource: "volumeattributesclasses", Singular: "volumeattributesclass", ShortNames: []string{"vac"},
-		New: made[storagev1.VolumeAttributesClass](), NewList: made[storagev1.VolumeAttributesClassList](),
-		Validate: checks(validateAttributesClass),
-		ValidateUpdate: compares(func(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
+		New: newOf[storagev1.VolumeAttributesClass](), NewList: newOf[storagev1.VolumeAttributesClassList](),
+		Validate: adaptValidate(validateAttributesClass),
+		ValidateUpdate: adaptValidateUpdate(func(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
 			errs := append(
 				validateAttributesClass(c),
-				immutable(c.DriverName, old.DriverName, field.NewPath("driverName"))...)
-			return append(errs, immutable(c.Parameters, old.Parameters, field.NewPath("parameters"))...)
+				requireImmutable(c.DriverName, old.DriverName, field.NewPath("driverName"))...)
+			return append(errs, requireImmutable(c.Parameters, old.Parameters, field.NewPath("parameters"))...)
 		}),
-		Columns: columns("DriverName", "Age"),
-		Row: row(
+		Columns: newColumns("DriverName", "Age"),
+		Row: adaptRow(
 			func(c *storagev1.VolumeAttributesClass) []any { return []any{c.DriverName, age(c.CreationTimestamp)} },
 		),
 	}
 }
 
 func validateAttributesClass(c *storagev1.VolumeAttributesClass) field.ErrorList {
-	errs := provisioner(c.DriverName, field.NewPath("driverName"))
+	errs := validateProvisioner(c.DriverName, field.NewPath("driverName"))
 	if len(c.Parameters) == 0 {
 		return append(errs, field.Required(field.NewPath("parameters"), "must contain at least one key/value pair"))
 	}
-	return append(errs, classParameters(c.Parameters, field.NewPath("parameters"))...)
+	return append(errs, validateClassParameters(c.Parameters, field.NewPath("parameters"))...)
 }

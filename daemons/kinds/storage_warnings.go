@@ -8,27 +8,27 @@ import (
 
 const oldClassText = `deprecated since v1.8; use "storageClassName" attribute instead`
 
-func classDoubts(d *doubts, annotations map[string]string) {
+func classWarnings(d *warningList, annotations map[string]string) {
 	if _, ok := annotations[corev1.BetaStorageClassAnnotation]; ok {
-		d.say(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation), oldClassText)
+		d.addf(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation), oldClassText)
 	}
 }
 
 func claimWarnings(c, _ *corev1.PersistentVolumeClaim) []string {
-	var d doubts
-	classDoubts(&d, c.Annotations)
-	claimDoubts(&d, &c.Spec, field.NewPath("spec"))
+	var d warningList
+	classWarnings(&d, c.Annotations)
+	claimSpecWarnings(&d, &c.Spec, field.NewPath("spec"))
 	return d
 }
 
-// claimDoubts warns about fractions of bytes.
-func claimDoubts(d *doubts, spec *corev1.PersistentVolumeClaimSpec, at *field.Path) {
+// claimSpecWarnings warns about fractions of bytes.
+func claimSpecWarnings(d *warningList, spec *corev1.PersistentVolumeClaimSpec, at *field.Path) {
 	for _, list := range []struct {
 		name string
 		of   corev1.ResourceList
 	}{{"requests", spec.Resources.Requests}, {"limits", spec.Resources.Limits}} {
 		if q, ok := list.of[corev1.ResourceStorage]; ok && q.MilliValue()%1000 != 0 {
-			d.say(
+			d.addf(
 				at.Child("resources", list.name).Key(string(corev1.ResourceStorage)),
 				"fractional byte value %q is invalid, must be an integer",
 				q.String(),
@@ -38,11 +38,11 @@ func claimDoubts(d *doubts, spec *corev1.PersistentVolumeClaimSpec, at *field.Pa
 }
 
 func persistentVolumeWarnings(v, _ *corev1.PersistentVolume) []string {
-	var d doubts
+	var d warningList
 	path := field.NewPath("spec")
-	classDoubts(&d, v.Annotations)
+	classWarnings(&d, v.Annotations)
 	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		d.say(
+		d.addf(
 			path.Child("persistentVolumeReclaimPolicy"),
 			"The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic "+
 				"provisioning.",
@@ -50,7 +50,7 @@ func persistentVolumeWarnings(v, _ *corev1.PersistentVolume) []string {
 	}
 	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
 		for i, t := range a.Required.NodeSelectorTerms {
-			termDoubts(&d, t, true, path.Child("nodeAffinity", "required", "nodeSelectorTerms").Index(i))
+			termWarnings(&d, t, true, path.Child("nodeAffinity", "required", "nodeSelectorTerms").Index(i))
 		}
 	}
 	for _, old := range []struct {
@@ -65,18 +65,18 @@ func persistentVolumeWarnings(v, _ *corev1.PersistentVolume) []string {
 		{v.Spec.RBD != nil, "rbd", "deprecated in v1.28, non-functional in v1.31+"},
 	} {
 		if old.set {
-			d.say(path.Child(old.name), "%s", old.text)
+			d.addf(path.Child(old.name), "%s", old.text)
 		}
 	}
 	return d
 }
 
 func storageClassWarnings(c, _ *storagev1.StorageClass) []string {
-	var d doubts
+	var d warningList
 	for i, t := range c.AllowedTopologies {
 		for j, e := range t.MatchLabelExpressions {
-			if text := oldLabels[e.Key]; text != "" {
-				d.say(
+			if text := renamedLabelWarnings[e.Key]; text != "" {
+				d.addf(
 					field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key"),
 					"%s",
 					text,
@@ -88,7 +88,7 @@ func storageClassWarnings(c, _ *storagev1.StorageClass) []string {
 }
 
 func capacityWarnings(c, _ *storagev1.CSIStorageCapacity) []string {
-	var d doubts
-	topologyDoubts(&d, c.NodeTopology, field.NewPath("nodeTopology"))
+	var d warningList
+	topologyWarnings(&d, c.NodeTopology, field.NewPath("nodeTopology"))
 	return d
 }

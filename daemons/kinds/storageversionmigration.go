@@ -10,24 +10,24 @@ func storageVersionMigrations() *Kind {
 	return &Kind{
 		GVK:      migrationv1.SchemeGroupVersion.WithKind("StorageVersionMigration"),
 		Resource: "storageversionmigrations", Singular: "storageversionmigration", ConditionalUpdate: true,
-		New: made[migrationv1.StorageVersionMigration](), NewList: made[migrationv1.StorageVersionMigrationList](),
-		PrepareCreate: does(
+		New: newOf[migrationv1.StorageVersionMigration](), NewList: newOf[migrationv1.StorageVersionMigrationList](),
+		PrepareCreate: adapt(
 			func(m *migrationv1.StorageVersionMigration) { m.Status = migrationv1.StorageVersionMigrationStatus{} },
 		),
-		PrepareUpdate: updates(func(m, old *migrationv1.StorageVersionMigration) { m.Status = old.Status }),
-		Validate: checks(func(m *migrationv1.StorageVersionMigration) field.ErrorList {
+		PrepareUpdate: adaptUpdate(func(m, old *migrationv1.StorageVersionMigration) { m.Status = old.Status }),
+		Validate: adaptValidate(func(m *migrationv1.StorageVersionMigration) field.ErrorList {
 			path, r := field.NewPath("spec", "resource"), m.Spec.Resource
 			var errs field.ErrorList
 			if r.Group != "" {
-				errs = append(errs, dns1123Subdomain(r.Group, path.Child("group"))...)
+				errs = append(errs, validateDNSSubdomain(r.Group, path.Child("group"))...)
 			}
-			return append(errs, label(r.Resource, path.Child("resource"))...)
+			return append(errs, requireDNSLabel(r.Resource, path.Child("resource"))...)
 		}),
-		ValidateUpdate: compares(func(m, old *migrationv1.StorageVersionMigration) field.ErrorList {
-			return immutable(m.Spec, old.Spec, field.NewPath("spec"))
+		ValidateUpdate: adaptValidateUpdate(func(m, old *migrationv1.StorageVersionMigration) field.ErrorList {
+			return requireImmutable(m.Spec, old.Spec, field.NewPath("spec"))
 		}),
-		Columns: columns("Resource", "Age"),
-		Row: row(func(m *migrationv1.StorageVersionMigration) []any {
+		Columns: newColumns("Resource", "Age"),
+		Row: adaptRow(func(m *migrationv1.StorageVersionMigration) []any {
 			name := m.Spec.Resource.Resource
 			if group := m.Spec.Resource.Group; group != "" {
 				name += "." + group
@@ -35,14 +35,17 @@ func storageVersionMigrations() *Kind {
 			return []any{name, age(m.CreationTimestamp)}
 		}),
 		Status: &Status{
-			Copy: updates(func(to, from *migrationv1.StorageVersionMigration) { to.Status = *from.Status.DeepCopy() }),
-			Validate: compares(func(m, old *migrationv1.StorageVersionMigration) field.ErrorList {
+			Copy: adaptUpdate(func(to,
+				from *migrationv1.StorageVersionMigration) {
+				to.Status = *from.Status.DeepCopy()
+			}),
+			Validate: adaptValidateUpdate(func(m, old *migrationv1.StorageVersionMigration) field.ErrorList {
 				path := field.NewPath("status")
 				errs := metavalidation.ValidateConditions(m.Status.Conditions, path.Child("conditions"))
 				if old.Status.ResourceVersion != "" {
 					errs = append(
 						errs,
-						immutable(
+						requireImmutable(
 							m.Status.ResourceVersion,
 							old.Status.ResourceVersion,
 							path.Child("resourceVersion"),

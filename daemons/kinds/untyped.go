@@ -29,16 +29,16 @@ type Family struct {
 	Stored   *Kind   // the storage version
 	Versions []*Kind // all declared versions
 	Served   []*Kind // the served versions, the preferred one first
-	// Converts calls the conversion webhook. nil means that versions differ only in their names and schemas. The result
-	// is returned as the webhook sent it.
-	Converts func(ctx context.Context, objs []*unstructured.Unstructured,
+	// CallWebhook calls the conversion webhook. nil means that versions differ only in their names and schemas. The
+	// result is returned as the webhook sent it.
+	CallWebhook func(ctx context.Context, objs []*unstructured.Unstructured,
 		to *Kind) ([]*unstructured.Unstructured, error)
-	// Closed means that no objects may be created any more.
-	Closed atomic.Bool
+	// IsClosed means that no objects may be created any more.
+	IsClosed atomic.Bool
 }
 
-// Of returns a version by its name, or nil.
-func (f *Family) Of(version string) *Kind {
+// Version returns a version by its name, or nil.
+func (f *Family) Version(version string) *Kind {
 	i := slices.IndexFunc(f.Versions, func(k *Kind) bool { return k.GVK.Version == version })
 	if i < 0 {
 		return nil
@@ -46,8 +46,8 @@ func (f *Family) Of(version string) *Kind {
 	return f.Versions[i]
 }
 
-// In returns objects converted to a version. The results belong to the caller, and the arguments stay unchanged.
-func (f *Family) In(
+// Convert returns objects converted to a version. The results belong to the caller, and the arguments stay unchanged.
+func (f *Family) Convert(
 	ctx context.Context,
 	objs []*unstructured.Unstructured,
 	to *Kind,
@@ -56,14 +56,14 @@ func (f *Family) In(
 	var others []int
 	var asked []*unstructured.Unstructured
 	for i, obj := range objs {
-		if f.Converts == nil || obj.GroupVersionKind() == to.GVK {
+		if f.CallWebhook == nil || obj.GroupVersionKind() == to.GVK {
 			out[i] = obj.DeepCopy()
 			continue
 		}
 		others, asked = append(others, i), append(asked, obj)
 	}
 	if len(asked) > 0 {
-		made, err := f.Converts(ctx, asked, to)
+		made, err := f.CallWebhook(ctx, asked, to)
 		if err != nil {
 			return nil, err
 		}

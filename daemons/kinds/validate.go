@@ -21,8 +21,8 @@ const (
 	notNegativeText = "must be greater than or equal to 0"
 )
 
-// repeated returns, for each value of a list, whether an earlier one is equal.
-func repeated[T comparable](list []T) []bool {
+// markRepeats returns, for each value of a list, whether an earlier one is equal.
+func markRepeats[T comparable](list []T) []bool {
 	seen, again := make(map[T]struct{}, len(list)), make([]bool, len(list))
 	for i, v := range list {
 		_, again[i] = seen[v]
@@ -31,7 +31,7 @@ func repeated[T comparable](list []T) []bool {
 	return again
 }
 
-func oneOf[T comparable](v T, list []T) bool { return slices.Contains(list, v) }
+func isOneOf[T comparable](v T, list []T) bool { return slices.Contains(list, v) }
 
 // notSupported returns an error that lists the permitted values in order, as upstream does.
 func notSupported[V any, T ~string](path *field.Path, v V, list []T) *field.Error {
@@ -40,37 +40,37 @@ func notSupported[V any, T ~string](path *field.Path, v V, list []T) *field.Erro
 	return field.NotSupported(path, v, list)
 }
 
-// supported requires one of list.
-func supported[T ~string](v T, list []T, path *field.Path) field.ErrorList {
+// requireSupported requires one of list.
+func requireSupported[T ~string](v T, list []T, path *field.Path) field.ErrorList {
 	if v == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	if !oneOf(v, list) {
+	if !isOneOf(v, list) {
 		return field.ErrorList{notSupported(path, v, list)}
 	}
 	return nil
 }
 
-func protocol(p corev1.Protocol, path *field.Path) field.ErrorList {
-	return supported(p, []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}, path)
+func validateProtocol(p corev1.Protocol, path *field.Path) field.ErrorList {
+	return requireSupported(p, []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}, path)
 }
 
-func immutable(v, old any, path *field.Path) field.ErrorList {
+func requireImmutable(v, old any, path *field.Path) field.ErrorList {
 	if !Same(v, old) {
 		return field.ErrorList{field.Invalid(path, v, immutableText)}
 	}
 	return nil
 }
 
-func notNegative(v int64, path *field.Path) field.ErrorList {
+func requireNotNegative(v int64, path *field.Path) field.ErrorList {
 	if v < 0 {
 		return field.ErrorList{field.Invalid(path, v, notNegativeText).WithOrigin("minimum")}
 	}
 	return nil
 }
 
-// invalid returns an error for each message.
-func invalid(path *field.Path, v any, messages []string) field.ErrorList {
+// invalidErrors returns an error for each message.
+func invalidErrors(path *field.Path, v any, messages []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, m := range messages {
 		errs = append(errs, field.Invalid(path, v, m))
@@ -78,20 +78,20 @@ func invalid(path *field.Path, v any, messages []string) field.ErrorList {
 	return errs
 }
 
-func portNumber(port int, path *field.Path) field.ErrorList {
-	return invalid(path, port, validation.IsValidPortNum(port))
+func validatePortNumber(port int, path *field.Path) field.ErrorList {
+	return invalidErrors(path, port, validation.IsValidPortNum(port))
 }
 
-func dns1123Label(v string, path *field.Path) field.ErrorList {
-	return invalid(path, v, validation.IsDNS1123Label(v))
+func validateDNSLabel(v string, path *field.Path) field.ErrorList {
+	return invalidErrors(path, v, validation.IsDNS1123Label(v))
 }
 
-func dns1123Subdomain(v string, path *field.Path) field.ErrorList {
-	return invalid(path, v, validation.IsDNS1123Subdomain(v))
+func validateDNSSubdomain(v string, path *field.Path) field.ErrorList {
+	return invalidErrors(path, v, validation.IsDNS1123Subdomain(v))
 }
 
-// templateSelector requires a valid, non-empty selector that matches the labels of the template.
-func templateSelector(
+// validateTemplateSelector requires a valid, non-empty selector that matches the labels of the template.
+func validateTemplateSelector(
 	kind string,
 	s *metav1.LabelSelector,
 	template *corev1.PodTemplateSpec,
@@ -126,8 +126,8 @@ func templateSelector(
 	return errs
 }
 
-// alwaysRestart requires the restart policy Always, for kinds whose pods never finish.
-func alwaysRestart(kind string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+// requireAlwaysRestart requires the restart policy Always, for kinds whose pods never finish.
+func requireAlwaysRestart(kind string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if spec.RestartPolicy != corev1.RestartPolicyAlways {
 		errs = append(
@@ -150,25 +150,25 @@ func alwaysRestart(kind string, spec *corev1.PodSpec, path *field.Path) field.Er
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
-// labelValue checks the value of a label or of a label selector.
-func labelValue(v string, path *field.Path) field.ErrorList {
-	return invalid(path, v, validation.IsValidLabelValue(v))
+// validateLabelValue checks the value of a label or of a label selector.
+func validateLabelValue(v string, path *field.Path) field.ErrorList {
+	return invalidErrors(path, v, validation.IsValidLabelValue(v))
 }
 
-// countOrPercent checks a number of pods, or a percentage of them, which may be above 100.
-func countOrPercent(v *intstr.IntOrString, path *field.Path) field.ErrorList {
+// validateCountOrPercent checks a number of pods, or a percentage of them, which may be above 100.
+func validateCountOrPercent(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 	if v == nil {
 		return nil
 	}
 	if v.Type == intstr.Int {
-		return notNegative(int64(v.IntVal), path)
+		return requireNotNegative(int64(v.IntVal), path)
 	}
-	return invalid(path, v.String(), validation.IsValidPercent(v.StrVal))
+	return invalidErrors(path, v.String(), validation.IsValidPercent(v.StrVal))
 }
 
-// countOrShare checks a number of pods, or a percentage of them, which may not be above 100.
-func countOrShare(v *intstr.IntOrString, path *field.Path) field.ErrorList {
-	errs := countOrPercent(v, path)
+// validateCountOrShare checks a number of pods, or a percentage of them, which may not be above 100.
+func validateCountOrShare(v *intstr.IntOrString, path *field.Path) field.ErrorList {
+	errs := validateCountOrPercent(v, path)
 	if len(errs) > 0 || v == nil || v.Type == intstr.Int {
 		return errs
 	}

@@ -19,7 +19,7 @@ func messages(errs field.ErrorList) string {
 
 // The messages are upstream's: users search for them, and tools match them.
 // Proves S12.
-func TestValidationRefuses(t *testing.T) {
+func TestInvalidObjectsAreRejected(t *testing.T) {
 	const template = `template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}`
 	podWith := func(container string) string { return "spec: {containers: [{name: c, image: i, " + container + "}]}" }
 	for name, c := range map[string]struct{ kind, given, want string }{
@@ -132,7 +132,7 @@ func TestValidationRefuses(t *testing.T) {
 	}
 }
 
-func TestUpdatesKeepWhatMustNotChange(t *testing.T) {
+func TestUpdatesKeepImmutableFields(t *testing.T) {
 	const pod = `spec: {nodeName: n, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i}]}`
 	const deployment = "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +
 		"{containers: [{name: c, image: i}]}}}"

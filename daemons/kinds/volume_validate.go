@@ -24,7 +24,7 @@ func validateVolumes(volumes []corev1.Volume, at *field.Path) (map[string]bool, 
 		case names[v.Name]:
 			errs = append(errs, field.Duplicate(where.Child("name"), v.Name))
 		default:
-			errs = append(errs, dns1123Label(v.Name, where.Child("name"))...)
+			errs = append(errs, validateDNSLabel(v.Name, where.Child("name"))...)
 			names[v.Name] = true
 		}
 		errs = append(errs, validateVolumeSource(&v.VolumeSource, where)...)
@@ -34,7 +34,7 @@ func validateVolumes(volumes []corev1.Volume, at *field.Path) (map[string]bool, 
 
 func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	switch n := set(v); {
+	switch n := countSetFields(v); {
 	case n == 0:
 		errs = append(errs, field.Required(at, "must specify a volume type"))
 	case n > 1:
@@ -53,22 +53,22 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 		if s.SecretName == "" {
 			errs = append(errs, field.Required(at.Child("secret", "secretName"), ""))
 		}
-		errs = append(errs, fileMode(s.DefaultMode, at.Child("secret", "defaultMode"))...)
-		errs = append(errs, keysToPaths(s.Items, at.Child("secret", "items"))...)
+		errs = append(errs, validateFileMode(s.DefaultMode, at.Child("secret", "defaultMode"))...)
+		errs = append(errs, validateKeysToPaths(s.Items, at.Child("secret", "items"))...)
 	}
 	if c := v.ConfigMap; c != nil {
 		if c.Name == "" {
 			errs = append(errs, field.Required(at.Child("configMap", "name"), ""))
 		}
-		errs = append(errs, fileMode(c.DefaultMode, at.Child("configMap", "defaultMode"))...)
-		errs = append(errs, keysToPaths(c.Items, at.Child("configMap", "items"))...)
+		errs = append(errs, validateFileMode(c.DefaultMode, at.Child("configMap", "defaultMode"))...)
+		errs = append(errs, validateKeysToPaths(c.Items, at.Child("configMap", "items"))...)
 	}
 	if c := v.PersistentVolumeClaim; c != nil && c.ClaimName == "" {
 		errs = append(errs, field.Required(at.Child("persistentVolumeClaim", "claimName"), ""))
 	}
 	if d := v.DownwardAPI; d != nil {
-		errs = append(errs, fileMode(d.DefaultMode, at.Child("downwardAPI", "defaultMode"))...)
-		errs = append(errs, downwardFiles(d.Items, at.Child("downwardAPI", "items"))...)
+		errs = append(errs, validateFileMode(d.DefaultMode, at.Child("downwardAPI", "defaultMode"))...)
+		errs = append(errs, validateDownwardFiles(d.Items, at.Child("downwardAPI", "items"))...)
 	}
 	if e := v.Ephemeral; e != nil {
 		if e.VolumeClaimTemplate == nil {
@@ -76,7 +76,8 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 		} else {
 			template, m := at.Child("ephemeral", "volumeClaimTemplate"), &e.VolumeClaimTemplate.ObjectMeta
 			errs = append(errs, metavalidation.ValidateLabels(m.Labels, template.Child("metadata", "labels"))...)
-			errs = append(errs, onlyLabelled(m, template.Child("metadata"), "cannot be set for an ephemeral volume")...)
+			errs = append(errs, rejectObjectMeta(m, template.Child("metadata"), "cannot be set for an ephemeral "+
+				"volume")...)
 			errs = append(errs, validateClaimSpec(&e.VolumeClaimTemplate.Spec, template.Child("spec"))...)
 		}
 	}
@@ -84,21 +85,21 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 		errs = append(errs, validateNFS(n, at.Child("nfs"))...)
 	}
 	if c := v.CSI; c != nil {
-		errs = append(errs, driverName(c.Driver, at.Child("csi", "driver"))...)
+		errs = append(errs, validateDriverName(c.Driver, at.Child("csi", "driver"))...)
 	}
 	if i := v.Image; i != nil {
-		errs = append(errs, required(i.Reference, at.Child("image", "reference"), "")...)
+		errs = append(errs, requireValue(i.Reference, at.Child("image", "reference"), "")...)
 		errs = append(
 			errs,
-			supported(
+			requireSupported(
 				i.PullPolicy,
 				[]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
 				at.Child("image", "pullPolicy"),
 			)...)
 	}
 	if g := v.GitRepo; g != nil {
-		errs = append(errs, required(g.Repository, at.Child("gitRepo", "repository"), "")...)
-		errs = append(errs, descending(g.Directory, at.Child("gitRepo", "directory"))...)
+		errs = append(errs, requireValue(g.Repository, at.Child("gitRepo", "repository"), "")...)
+		errs = append(errs, validateDescendingPath(g.Directory, at.Child("gitRepo", "directory"))...)
 	}
 	if v.Projected != nil {
 		errs = append(errs, validateProjected(v.Projected, at.Child("projected"))...)
@@ -106,8 +107,8 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 	return errs
 }
 
-// set returns the number of source fields that are set. Exactly one should be.
-func set(source any) int {
+// countSetFields returns the number of source fields that are set. Exactly one should be.
+func countSetFields(source any) int {
 	v, n := reflect.ValueOf(source).Elem(), 0
 	for i := range v.NumField() {
 		if !v.Field(i).IsNil() {
@@ -118,10 +119,10 @@ func set(source any) int {
 }
 
 func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.ErrorList {
-	errs := fileMode(p.DefaultMode, at.Child("defaultMode"))
+	errs := validateFileMode(p.DefaultMode, at.Child("defaultMode"))
 	for i := range p.Sources {
 		s, where := &p.Sources[i], at.Child("sources").Index(i)
-		if set(s) > 1 {
+		if countSetFields(s) > 1 {
 			errs = append(errs, field.Forbidden(where, "may not specify more than 1 volume type"))
 		}
 		switch {
@@ -129,17 +130,17 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 			if s.Secret.Name == "" {
 				errs = append(errs, field.Required(where.Child("secret", "name"), ""))
 			}
-			errs = append(errs, keysToPaths(s.Secret.Items, where.Child("secret", "items"))...)
+			errs = append(errs, validateKeysToPaths(s.Secret.Items, where.Child("secret", "items"))...)
 		case s.ConfigMap != nil:
 			if s.ConfigMap.Name == "" {
 				errs = append(errs, field.Required(where.Child("configMap", "name"), ""))
 			}
-			errs = append(errs, keysToPaths(s.ConfigMap.Items, where.Child("configMap", "items"))...)
+			errs = append(errs, validateKeysToPaths(s.ConfigMap.Items, where.Child("configMap", "items"))...)
 		case s.DownwardAPI != nil:
-			errs = append(errs, downwardFiles(s.DownwardAPI.Items, where.Child("downwardAPI", "items"))...)
+			errs = append(errs, validateDownwardFiles(s.DownwardAPI.Items, where.Child("downwardAPI", "items"))...)
 		case s.ServiceAccountToken != nil:
 			token := where.Child("serviceAccountToken")
-			if n := value(s.ServiceAccountToken.ExpirationSeconds); n < 600 {
+			if n := valueOrZero(s.ServiceAccountToken.ExpirationSeconds); n < 600 {
 				errs = append(
 					errs,
 					field.Invalid(
@@ -155,7 +156,7 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 			if s.ServiceAccountToken.Path == "" {
 				errs = append(errs, field.Required(token.Child("path"), ""))
 			} else {
-				errs = append(errs, projectedPath(s.ServiceAccountToken.Path, token.Child("path"))...)
+				errs = append(errs, validateProjectedPath(s.ServiceAccountToken.Path, token.Child("path"))...)
 			}
 		case s.ClusterTrustBundle != nil:
 			errs = append(errs, validateTrustProjection(s.ClusterTrustBundle, where.Child("clusterTrustBundle"))...)
@@ -166,40 +167,40 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 	return errs
 }
 
-func fileMode(mode *int32, at *field.Path) field.ErrorList {
+func validateFileMode(mode *int32, at *field.Path) field.ErrorList {
 	if mode != nil && (*mode < 0 || *mode > 0o777) {
 		return field.ErrorList{field.Invalid(at, *mode, "must be a number between 0 and 0777 (octal), both inclusive")}
 	}
 	return nil
 }
 
-func keysToPaths(items []corev1.KeyToPath, at *field.Path) field.ErrorList {
+func validateKeysToPaths(items []corev1.KeyToPath, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, item := range items {
 		where := at.Index(i)
 		if item.Key == "" {
 			errs = append(errs, field.Required(where.Child("key"), ""))
 		} else {
-			errs = append(errs, invalid(where.Child("key"), item.Key, validation.IsConfigMapKey(item.Key))...)
+			errs = append(errs, invalidErrors(where.Child("key"), item.Key, validation.IsConfigMapKey(item.Key))...)
 		}
 		if item.Path == "" {
 			errs = append(errs, field.Required(where.Child("path"), ""))
 		} else {
-			errs = append(errs, projectedPath(item.Path, where.Child("path"))...)
+			errs = append(errs, validateProjectedPath(item.Path, where.Child("path"))...)
 		}
-		errs = append(errs, fileMode(item.Mode, where.Child("mode"))...)
+		errs = append(errs, validateFileMode(item.Mode, where.Child("mode"))...)
 	}
 	return errs
 }
 
-func downwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path) field.ErrorList {
+func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, item := range items {
 		where := at.Index(i)
 		if item.Path == "" {
 			errs = append(errs, field.Required(where.Child("path"), ""))
 		} else {
-			errs = append(errs, projectedPath(item.Path, where.Child("path"))...)
+			errs = append(errs, validateProjectedPath(item.Path, where.Child("path"))...)
 		}
 		switch {
 		case item.FieldRef != nil && item.ResourceFieldRef != nil:
@@ -214,15 +215,15 @@ func downwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path) field.E
 		case item.ResourceFieldRef != nil:
 			errs = append(errs, validateResourceField(item.ResourceFieldRef, where.Child("resourceFieldRef"))...)
 		default:
-			errs = append(errs, downwardFile(item.FieldRef, where.Child("fieldRef"))...)
+			errs = append(errs, validateDownwardFile(item.FieldRef, where.Child("fieldRef"))...)
 		}
-		errs = append(errs, fileMode(item.Mode, where.Child("mode"))...)
+		errs = append(errs, validateFileMode(item.Mode, where.Child("mode"))...)
 	}
 	return errs
 }
 
-// downwardFile checks the pod field for a file: only fields that may change while the pod runs, and its names.
-func downwardFile(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
+// validateDownwardFile checks the pod field for a file: only fields that may change while the pod runs, and its names.
+func validateDownwardFile(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
 	fields := []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 	single := strings.HasPrefix(f.FieldPath, "metadata.labels['") ||
 		strings.HasPrefix(f.FieldPath, "metadata.annotations['")
@@ -232,11 +233,11 @@ func downwardFile(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList
 	case !single && !slices.Contains(fields, f.FieldPath):
 		return field.ErrorList{notSupported(at.Child("fieldPath"), f.FieldPath, fields)}
 	}
-	return podVersion(f, at)
+	return validateFieldVersion(f, at)
 }
 
-// onlyLabelled rejects metadata in a template that belongs to the created object itself.
-func onlyLabelled(m *metav1.ObjectMeta, at *field.Path, message string) field.ErrorList {
+// rejectObjectMeta rejects metadata in a template that belongs to the created object itself.
+func rejectObjectMeta(m *metav1.ObjectMeta, at *field.Path, message string) field.ErrorList {
 	var errs field.ErrorList
 	for _, f := range []struct {
 		name string

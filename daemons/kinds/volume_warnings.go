@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// volumeDoubts warns about volumes without a driver, and about files that hide each other.
-func volumeDoubts(d *doubts, volumes []corev1.Volume, at *field.Path) {
+// volumeWarnings warns about volumes without a driver, and about files that hide each other.
+func volumeWarnings(d *warningList, volumes []corev1.Volume, at *field.Path) {
 	for i := range volumes {
 		v, where := &volumes[i], at.Index(i)
 		for _, old := range []struct {
@@ -28,11 +28,11 @@ func volumeDoubts(d *doubts, volumes []corev1.Volume, at *field.Path) {
 			{v.RBD != nil, "rbd", "deprecated in v1.28, non-functional in v1.31+"},
 		} {
 			if old.set {
-				d.say(where.Child(old.name), "%s", old.text)
+				d.addf(where.Child(old.name), "%s", old.text)
 			}
 		}
 		if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
-			claimDoubts(
+			claimSpecWarnings(
 				d,
 				&v.Ephemeral.VolumeClaimTemplate.Spec,
 				where.Child("ephemeral", "volumeClaimTemplate", "spec"),
@@ -40,23 +40,23 @@ func volumeDoubts(d *doubts, volumes []corev1.Volume, at *field.Path) {
 		}
 	}
 	for i := range volumes {
-		overlapDoubts(d, &volumes[i])
+		overlapWarnings(d, &volumes[i])
 	}
 }
 
-// placedFile is the path of a file in a volume. For volumes with several sources, it includes the source.
-type placedFile struct{ path, source string }
+// filePath is the path of a file in a volume. For volumes with several sources, it includes the source.
+type filePath struct{ path, source string }
 
-func (f placedFile) String() string {
+func (f filePath) String() string {
 	if f.source == "" {
 		return strconv.Quote(f.path)
 	}
 	return fmt.Sprintf("%q (%s)", f.path, f.source)
 }
 
-// overlapDoubts warns about files of one volume with the same path, or with a path below another file.
-func overlapDoubts(d *doubts, v *corev1.Volume) {
-	var files []placedFile
+// overlapWarnings warns about files of one volume with the same path, or with a path below another file.
+func overlapWarnings(d *warningList, v *corev1.Volume) {
+	var files []filePath
 	about := "Projected"
 	switch {
 	case v.ConfigMap != nil:
@@ -67,7 +67,7 @@ func overlapDoubts(d *doubts, v *corev1.Volume) {
 		files, about = downwardPaths(v.DownwardAPI.Items, ""), "DownwardAPI"
 	case v.Projected != nil:
 		for i := range v.Projected.Sources {
-			if set(&v.Projected.Sources[i]) == 0 {
+			if countSetFields(&v.Projected.Sources[i]) == 0 {
 				d.add(fmt.Sprintf("volume %q (Projected) has no sources provided", v.Name))
 			}
 			files = append(files, sourceFiles(&v.Projected.Sources[i])...)
@@ -76,8 +76,8 @@ func overlapDoubts(d *doubts, v *corev1.Volume) {
 	for i := range files {
 		f := &files[i]
 		f.path = strings.TrimRight(f.path, "/")
-		for _, other := range files[max(0, i-maxLooks):i] {
-			if !d.full() && f.path != "" && other.path != "" &&
+		for _, other := range files[max(0, i-maxComparisons):i] {
+			if !d.isFull() && f.path != "" && other.path != "" &&
 				(strings.HasPrefix(f.path+"/", other.path+"/") || strings.HasPrefix(other.path+"/", f.path+"/")) {
 				d.add(fmt.Sprintf("volume %q (%s): overlapping paths: %s with %s", v.Name, about, f, other))
 			}
@@ -86,7 +86,7 @@ func overlapDoubts(d *doubts, v *corev1.Volume) {
 }
 
 // sourceFiles returns the files that a source of a projected volume names.
-func sourceFiles(s *corev1.VolumeProjection) []placedFile {
+func sourceFiles(s *corev1.VolumeProjection) []filePath {
 	switch {
 	case s.ConfigMap != nil:
 		return keyFiles(s.ConfigMap.Items, fmt.Sprintf("ConfigMap %q", s.ConfigMap.Name))
@@ -95,15 +95,15 @@ func sourceFiles(s *corev1.VolumeProjection) []placedFile {
 	case s.DownwardAPI != nil:
 		return downwardPaths(s.DownwardAPI.Items, "DownwardAPI")
 	case s.ServiceAccountToken != nil:
-		return []placedFile{{s.ServiceAccountToken.Path, "ServiceAccountToken"}}
+		return []filePath{{s.ServiceAccountToken.Path, "ServiceAccountToken"}}
 	case s.ClusterTrustBundle != nil:
-		name := value(s.ClusterTrustBundle.Name)
+		name := valueOrZero(s.ClusterTrustBundle.Name)
 		if s.ClusterTrustBundle.Name == nil {
-			name = value(s.ClusterTrustBundle.SignerName)
+			name = valueOrZero(s.ClusterTrustBundle.SignerName)
 		}
-		return []placedFile{{s.ClusterTrustBundle.Path, fmt.Sprintf("ClusterTrustBundle %q", name)}}
+		return []filePath{{s.ClusterTrustBundle.Path, fmt.Sprintf("ClusterTrustBundle %q", name)}}
 	case s.PodCertificate != nil:
-		return []placedFile{
+		return []filePath{
 			{
 				s.PodCertificate.CertificateChainPath,
 				"PodCertificate chain",
@@ -114,18 +114,18 @@ func sourceFiles(s *corev1.VolumeProjection) []placedFile {
 	return nil
 }
 
-func keyFiles(items []corev1.KeyToPath, source string) []placedFile {
-	var files []placedFile
+func keyFiles(items []corev1.KeyToPath, source string) []filePath {
+	var files []filePath
 	for _, item := range items {
-		files = append(files, placedFile{item.Path, source})
+		files = append(files, filePath{item.Path, source})
 	}
 	return files
 }
 
-func downwardPaths(items []corev1.DownwardAPIVolumeFile, source string) []placedFile {
-	var files []placedFile
+func downwardPaths(items []corev1.DownwardAPIVolumeFile, source string) []filePath {
+	var files []filePath
 	for _, item := range items {
-		files = append(files, placedFile{item.Path, source})
+		files = append(files, filePath{item.Path, source})
 	}
 	return files
 }

@@ -14,10 +14,10 @@ func mutatingWebhookConfigurations() *Kind {
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"),
 		Resource: "mutatingwebhookconfigurations", Singular: "mutatingwebhookconfiguration",
 		Categories: []string{"api-extensions"}, ConditionalUpdate: true,
-		New:           made[admissionregistrationv1.MutatingWebhookConfiguration](),
-		NewList:       made[admissionregistrationv1.MutatingWebhookConfigurationList](),
+		New:           newOf[admissionregistrationv1.MutatingWebhookConfiguration](),
+		NewList:       newOf[admissionregistrationv1.MutatingWebhookConfigurationList](),
 		HasGeneration: true,
-		Default: does(func(c configuration) {
+		Default: adapt(func(c configuration) {
 			for i := range c.Webhooks {
 				h := &c.Webhooks[i]
 				defaultHook(
@@ -34,12 +34,15 @@ func mutatingWebhookConfigurations() *Kind {
 				}
 			}
 		}),
-		Validate: checks(func(c configuration) field.ErrorList { return validateWebhooks(c.Webhooks, nil) }),
-		ValidateUpdate: compares(func(c, old configuration) field.ErrorList {
+		Validate: adaptValidate(func(c configuration) field.ErrorList { return validateWebhooks(c.Webhooks, nil) }),
+		ValidateUpdate: adaptValidateUpdate(func(c, old configuration) field.ErrorList {
 			return validateWebhooks(c.Webhooks, old.Webhooks)
 		}),
-		Columns: columns("Webhooks:integer", "Age"),
-		Row:     row(func(c configuration) []any { return []any{int64(len(c.Webhooks)), age(c.CreationTimestamp)} }),
+		Columns: newColumns("Webhooks:integer", "Age"),
+		Row: adaptRow(func(c configuration) []any {
+			return []any{int64(len(c.Webhooks)),
+				age(c.CreationTimestamp)}
+		}),
 	}
 }
 
@@ -49,10 +52,10 @@ func validatingWebhookConfigurations() *Kind {
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
 		Resource: "validatingwebhookconfigurations", Singular: "validatingwebhookconfiguration",
 		Categories: []string{"api-extensions"}, ConditionalUpdate: true,
-		New:           made[admissionregistrationv1.ValidatingWebhookConfiguration](),
-		NewList:       made[admissionregistrationv1.ValidatingWebhookConfigurationList](),
+		New:           newOf[admissionregistrationv1.ValidatingWebhookConfiguration](),
+		NewList:       newOf[admissionregistrationv1.ValidatingWebhookConfigurationList](),
 		HasGeneration: true,
-		Default: does(func(c configuration) {
+		Default: adapt(func(c configuration) {
 			for i := range c.Webhooks {
 				h := &c.Webhooks[i]
 				defaultHook(
@@ -66,12 +69,15 @@ func validatingWebhookConfigurations() *Kind {
 				)
 			}
 		}),
-		Validate: checks(func(c configuration) field.ErrorList { return validateWebhooks(hooksOf(c), nil) }),
-		ValidateUpdate: compares(func(c, old configuration) field.ErrorList {
+		Validate: adaptValidate(func(c configuration) field.ErrorList { return validateWebhooks(hooksOf(c), nil) }),
+		ValidateUpdate: adaptValidateUpdate(func(c, old configuration) field.ErrorList {
 			return validateWebhooks(hooksOf(c), hooksOf(old))
 		}),
-		Columns: columns("Webhooks:integer", "Age"),
-		Row:     row(func(c configuration) []any { return []any{int64(len(c.Webhooks)), age(c.CreationTimestamp)} }),
+		Columns: newColumns("Webhooks:integer", "Age"),
+		Row: adaptRow(func(c configuration) []any {
+			return []any{int64(len(c.Webhooks)),
+				age(c.CreationTimestamp)}
+		}),
 	}
 }
 
@@ -98,33 +104,33 @@ func defaultHook(
 	client *admissionregistrationv1.WebhookClientConfig,
 	rules []admissionregistrationv1.RuleWithOperations,
 ) {
-	orDefault(failure, admissionregistrationv1.Fail)
-	orDefault(match, admissionregistrationv1.Equivalent)
-	orDefault(namespaces, metav1.LabelSelector{})
-	orDefault(objects, metav1.LabelSelector{})
-	orDefault(timeout, 10)
+	setIfNil(failure, admissionregistrationv1.Fail)
+	setIfNil(match, admissionregistrationv1.Equivalent)
+	setIfNil(namespaces, metav1.LabelSelector{})
+	setIfNil(objects, metav1.LabelSelector{})
+	setIfNil(timeout, 10)
 	if client.Service != nil {
-		orDefault(&client.Service.Port, 443)
+		setIfNil(&client.Service.Port, 443)
 	}
 	defaultRules(rules)
 }
 
 func defaultRules(rules []admissionregistrationv1.RuleWithOperations) {
 	for i := range rules {
-		orDefault(&rules[i].Scope, admissionregistrationv1.AllScopes)
+		setIfNil(&rules[i].Scope, admissionregistrationv1.AllScopes)
 	}
 }
 
-// orDefault sets *to to value if it is nil.
-func orDefault[T any](to **T, value T) {
+// setIfNil sets *to to value if it is nil.
+func setIfNil[T any](to **T, value T) {
 	if *to == nil {
 		*to = &value
 	}
 }
 
-// accepted reports whether a stored object has the condition: it stays valid even if this server would reject it in a
-// new object.
-func accepted(c admissionregistrationv1.MatchCondition, old []admissionregistrationv1.MutatingWebhook) bool {
+// wasAccepted reports whether a stored object has the condition: it stays valid even if this server would reject it in
+// a new object.
+func wasAccepted(c admissionregistrationv1.MatchCondition, old []admissionregistrationv1.MutatingWebhook) bool {
 	return slices.ContainsFunc(old, func(h admissionregistrationv1.MutatingWebhook) bool {
 		return slices.ContainsFunc(
 			h.MatchConditions,

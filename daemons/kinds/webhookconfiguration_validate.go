@@ -36,7 +36,7 @@ func validateWebhooks(hooks, old []admissionregistrationv1.MutatingWebhook) fiel
 				at.Child("matchConditions"),
 				h.MatchConditions,
 				func(c admissionregistrationv1.MatchCondition) error {
-					if accepted(c, old) {
+					if wasAccepted(c, old) {
 						return nil
 					}
 					return expression.CheckCondition(c.Expression)
@@ -54,7 +54,7 @@ func validateWebhook(at *field.Path, h admissionregistrationv1.MutatingWebhook) 
 	}
 	errs = append(
 		errs,
-		known(
+		requireKnown(
 			at.Child("failurePolicy"),
 			h.FailurePolicy,
 			admissionregistrationv1.Fail,
@@ -62,7 +62,7 @@ func validateWebhook(at *field.Path, h admissionregistrationv1.MutatingWebhook) 
 		)...)
 	errs = append(
 		errs,
-		known(
+		requireKnown(
 			at.Child("matchPolicy"),
 			h.MatchPolicy,
 			admissionregistrationv1.Equivalent,
@@ -70,7 +70,7 @@ func validateWebhook(at *field.Path, h admissionregistrationv1.MutatingWebhook) 
 		)...)
 	errs = append(
 		errs,
-		known(
+		requireKnown(
 			at.Child("reinvocationPolicy"),
 			h.ReinvocationPolicy,
 			admissionregistrationv1.IfNeededReinvocationPolicy,
@@ -81,7 +81,7 @@ func validateWebhook(at *field.Path, h admissionregistrationv1.MutatingWebhook) 
 	}
 	errs = append(
 		errs,
-		known(
+		requireKnown(
 			at.Child("sideEffects"),
 			h.SideEffects,
 			admissionregistrationv1.SideEffectClassNone,
@@ -127,8 +127,8 @@ func validateWebhook(at *field.Path, h admissionregistrationv1.MutatingWebhook) 
 	return errs
 }
 
-// known rejects a value that is set and not in the list.
-func known[T ~string](at *field.Path, value *T, of ...T) field.ErrorList {
+// requireKnown rejects a value that is set and not in the list.
+func requireKnown[T ~string](at *field.Path, value *T, of ...T) field.ErrorList {
 	if value == nil || slices.Contains(of, *value) {
 		return nil
 	}
@@ -176,7 +176,7 @@ func validateRule(at *field.Path, r admissionregistrationv1.RuleWithOperations) 
 	for i := range r.Operations {
 		errs = append(
 			errs,
-			known(
+			requireKnown(
 				at.Child("operations").Index(i),
 				&r.Operations[i],
 				admissionregistrationv1.OperationAll,
@@ -188,10 +188,11 @@ func validateRule(at *field.Path, r admissionregistrationv1.RuleWithOperations) 
 	}
 	errs = append(
 		errs,
-		anyOrSome(at.Child("apiGroups"), r.APIGroups, "if '*' is present, must not specify other API groups", true)...)
+		validateWildcard(at.Child("apiGroups"), r.APIGroups, "if '*' is present, must not specify other API "+
+			"groups", true)...)
 	errs = append(
 		errs,
-		anyOrSome(
+		validateWildcard(
 			at.Child("apiVersions"),
 			r.APIVersions,
 			"if '*' is present, must not specify other API versions",
@@ -200,7 +201,7 @@ func validateRule(at *field.Path, r admissionregistrationv1.RuleWithOperations) 
 	errs = append(errs, validateResources(at.Child("resources"), r.Resources)...)
 	return append(
 		errs,
-		known(
+		requireKnown(
 			at.Child("scope"),
 			r.Scope,
 			admissionregistrationv1.ClusterScope,
@@ -209,7 +210,7 @@ func validateRule(at *field.Path, r admissionregistrationv1.RuleWithOperations) 
 		)...)
 }
 
-func anyOrSome(at *field.Path, names []string, alone string, mayBeEmpty bool) field.ErrorList {
+func validateWildcard(at *field.Path, names []string, alone string, mayBeEmpty bool) field.ErrorList {
 	var errs field.ErrorList
 	if len(names) == 0 {
 		errs = append(errs, field.Required(at, ""))

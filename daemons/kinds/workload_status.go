@@ -10,22 +10,22 @@ import (
 // Controllers' reports about their workloads are validated as well. An impossible count is a mistake in a controller,
 // and would mislead every client that waits for it.
 
-// tally is a number in a status with its field name.
-type tally struct {
+// namedCount is a number in a status with its field name.
+type namedCount struct {
 	name string
 	n    int64
 }
 
-func notNegativeCounts(path *field.Path, list ...tally) field.ErrorList {
+func requireNotNegativeCounts(path *field.Path, list ...namedCount) field.ErrorList {
 	var errs field.ErrorList
 	for _, c := range list {
-		errs = append(errs, notNegative(c.n, path.Child(c.name))...)
+		errs = append(errs, requireNotNegative(c.n, path.Child(c.name))...)
 	}
 	return errs
 }
 
-// notMore rejects counts above most.
-func notMore(path *field.Path, most int64, text string, list ...tally) field.ErrorList {
+// requireAtMost rejects counts above most.
+func requireAtMost(path *field.Path, most int64, text string, list ...namedCount) field.ErrorList {
 	var errs field.ErrorList
 	for _, c := range list {
 		if c.n > most {
@@ -35,11 +35,11 @@ func notMore(path *field.Path, most int64, text string, list ...tally) field.Err
 	return errs
 }
 
-// collisions requires that the collision count does not decrease, since earlier names would be tried again.
-func collisions(is, was *int32, path *field.Path) field.ErrorList {
-	errs := notNegative(int64(value(is)), path.Child("collisionCount"))
-	if was != nil && value(is) < *was {
-		errs = append(errs, field.Invalid(path.Child("collisionCount"), value(is), "cannot be decremented"))
+// validateCollisions requires that the collision count does not decrease, since earlier names would be tried again.
+func validateCollisions(is, was *int32, path *field.Path) field.ErrorList {
+	errs := requireNotNegative(int64(valueOrZero(is)), path.Child("collisionCount"))
+	if was != nil && valueOrZero(is) < *was {
+		errs = append(errs, field.Invalid(path.Child("collisionCount"), valueOrZero(is), "cannot be decremented"))
 	}
 	return errs
 }
@@ -49,120 +49,120 @@ const (
 	aboveReady    = "cannot be greater than readyReplicas"
 )
 
-// replicaCounts checks the counts of all workloads: available replicas are ready, and ready ones are replicas.
-func replicaCounts(
+// validateReplicaCounts checks the counts of all workloads: available replicas are ready, and ready ones are replicas.
+func validateReplicaCounts(
 	path *field.Path,
 	replicas, ready, available int32,
 	aboveReadyText string,
-	more ...tally,
+	more ...namedCount,
 ) field.ErrorList {
-	list := append([]tally{{"readyReplicas", int64(ready)}, {"availableReplicas", int64(available)}}, more...)
-	errs := notNegativeCounts(path, append([]tally{{"replicas", int64(replicas)}}, list...)...)
-	errs = append(errs, notMore(path, int64(replicas), aboveReplicas, list...)...)
-	return append(errs, notMore(path, int64(ready), aboveReadyText, list[1])...)
+	list := append([]namedCount{{"readyReplicas", int64(ready)}, {"availableReplicas", int64(available)}}, more...)
+	errs := requireNotNegativeCounts(path, append([]namedCount{{"replicas", int64(replicas)}}, list...)...)
+	errs = append(errs, requireAtMost(path, int64(replicas), aboveReplicas, list...)...)
+	return append(errs, requireAtMost(path, int64(ready), aboveReadyText, list[1])...)
 }
 
 func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 	path, s := field.NewPath("status"), &d.Status
-	errs := notNegativeCounts(
+	errs := requireNotNegativeCounts(
 		path,
-		tally{"observedGeneration", s.ObservedGeneration},
-		tally{"unavailableReplicas", int64(s.UnavailableReplicas)},
-		tally{"terminatingReplicas", int64(value(s.TerminatingReplicas))},
+		namedCount{"observedGeneration", s.ObservedGeneration},
+		namedCount{"unavailableReplicas", int64(s.UnavailableReplicas)},
+		namedCount{"terminatingReplicas", int64(valueOrZero(s.TerminatingReplicas))},
 	)
 	errs = append(
 		errs,
-		replicaCounts(
+		validateReplicaCounts(
 			path,
 			s.Replicas,
 			s.ReadyReplicas,
 			s.AvailableReplicas,
 			aboveReady,
-			tally{"updatedReplicas", int64(s.UpdatedReplicas)},
+			namedCount{"updatedReplicas", int64(s.UpdatedReplicas)},
 		)...)
-	return append(errs, collisions(s.CollisionCount, old.Status.CollisionCount, path)...)
+	return append(errs, validateCollisions(s.CollisionCount, old.Status.CollisionCount, path)...)
 }
 
 func validateReplicaSetStatus(r, _ *appsv1.ReplicaSet) field.ErrorList {
 	path, s := field.NewPath("status"), &r.Status
-	errs := notNegativeCounts(
+	errs := requireNotNegativeCounts(
 		path,
-		tally{"observedGeneration", s.ObservedGeneration},
-		tally{"terminatingReplicas", int64(value(s.TerminatingReplicas))},
+		namedCount{"observedGeneration", s.ObservedGeneration},
+		namedCount{"terminatingReplicas", int64(valueOrZero(s.TerminatingReplicas))},
 	)
 	return append(
 		errs,
-		replicaCounts(
+		validateReplicaCounts(
 			path,
 			s.Replicas,
 			s.ReadyReplicas,
 			s.AvailableReplicas,
 			aboveReady,
-			tally{"fullyLabeledReplicas", int64(s.FullyLabeledReplicas)},
+			namedCount{"fullyLabeledReplicas", int64(s.FullyLabeledReplicas)},
 		)...)
 }
 
 func validateReplicationControllerStatus(r, _ *corev1.ReplicationController) field.ErrorList {
 	path, s := field.NewPath("status"), &r.Status
-	errs := notNegativeCounts(path, tally{"observedGeneration", s.ObservedGeneration})
+	errs := requireNotNegativeCounts(path, namedCount{"observedGeneration", s.ObservedGeneration})
 	return append(
 		errs,
-		replicaCounts(
+		validateReplicaCounts(
 			path,
 			s.Replicas,
 			s.ReadyReplicas,
 			s.AvailableReplicas,
 			aboveReady,
-			tally{"fullyLabeledReplicas", int64(s.FullyLabeledReplicas)},
+			namedCount{"fullyLabeledReplicas", int64(s.FullyLabeledReplicas)},
 		)...)
 }
 
 func validateStatefulSetStatus(s, old *appsv1.StatefulSet) field.ErrorList {
 	path, is := field.NewPath("status"), &s.Status
-	errs := notNegativeCounts(path, tally{"observedGeneration", is.ObservedGeneration})
+	errs := requireNotNegativeCounts(path, namedCount{"observedGeneration", is.ObservedGeneration})
 	errs = append(
 		errs,
-		replicaCounts(
+		validateReplicaCounts(
 			path,
 			is.Replicas,
 			is.ReadyReplicas,
 			is.AvailableReplicas,
 			"cannot be greater than status.readyReplicas",
-			tally{
+			namedCount{
 				"currentReplicas",
 				int64(is.CurrentReplicas),
 			},
-			tally{"updatedReplicas", int64(is.UpdatedReplicas)},
+			namedCount{"updatedReplicas", int64(is.UpdatedReplicas)},
 		)...)
-	return append(errs, collisions(is.CollisionCount, old.Status.CollisionCount, path)...)
+	return append(errs, validateCollisions(is.CollisionCount, old.Status.CollisionCount, path)...)
 }
 
 func validateDaemonSetStatus(d, old *appsv1.DaemonSet) field.ErrorList {
 	path, s := field.NewPath("status"), &d.Status
-	errs := notNegativeCounts(
+	errs := requireNotNegativeCounts(
 		path,
-		tally{"currentNumberScheduled", int64(s.CurrentNumberScheduled)},
-		tally{"numberMisscheduled", int64(s.NumberMisscheduled)},
-		tally{"desiredNumberScheduled", int64(s.DesiredNumberScheduled)},
-		tally{"numberReady", int64(s.NumberReady)},
-		tally{
+		namedCount{"currentNumberScheduled", int64(s.CurrentNumberScheduled)},
+		namedCount{"numberMisscheduled", int64(s.NumberMisscheduled)},
+		namedCount{"desiredNumberScheduled", int64(s.DesiredNumberScheduled)},
+		namedCount{"numberReady", int64(s.NumberReady)},
+		namedCount{
 			"observedGeneration",
 			s.ObservedGeneration,
 		},
-		tally{"updatedNumberScheduled", int64(s.UpdatedNumberScheduled)},
-		tally{"numberAvailable", int64(s.NumberAvailable)},
-		tally{"numberUnavailable", int64(s.NumberUnavailable)},
+		namedCount{"updatedNumberScheduled", int64(s.UpdatedNumberScheduled)},
+		namedCount{"numberAvailable", int64(s.NumberAvailable)},
+		namedCount{"numberUnavailable", int64(s.NumberUnavailable)},
 	)
-	return append(errs, collisions(s.CollisionCount, old.Status.CollisionCount, path)...)
+	return append(errs, validateCollisions(s.CollisionCount, old.Status.CollisionCount, path)...)
 }
 
 func validateBudgetStatus(b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 	s := &b.Status
-	return notNegativeCounts(
+	return requireNotNegativeCounts(
 		field.NewPath("status"),
-		tally{"disruptionsAllowed", int64(s.DisruptionsAllowed)},
-		tally{"currentHealthy", int64(s.CurrentHealthy)},
-		tally{"desiredHealthy", int64(s.DesiredHealthy)},
-		tally{"expectedPods", int64(s.ExpectedPods)},
+		namedCount{"disruptionsAllowed", int64(s.DisruptionsAllowed)},
+		namedCount{"currentHealthy", int64(s.CurrentHealthy)},
+		namedCount{"desiredHealthy", int64(s.DesiredHealthy)},
+		namedCount{"expectedPods", int64(s.ExpectedPods)},
 	)
 }

@@ -14,33 +14,34 @@ import (
 
 // Indexed jobs that exceed both limits may have more failed indexes than their status can list.
 const (
-	manyCompletions = 100_000
-	manyAtOnce      = 10_000
-	manyText        = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than " +
+	largeCompletions = 100_000
+	largeParallelism = 10_000
+	largeJobText     = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than " +
 		"10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
 )
 
-func jobSpecDoubts(spec *batchv1.JobSpec, at *field.Path) []string {
-	var d doubts
-	if value(spec.CompletionMode) == batchv1.IndexedCompletion && value(spec.Completions) > manyCompletions &&
-		value(spec.Parallelism) > manyAtOnce {
-		d.say(at, manyText)
+func jobSpecWarnings(spec *batchv1.JobSpec, at *field.Path) []string {
+	var d warningList
+	if valueOrZero(spec.CompletionMode) == batchv1.IndexedCompletion &&
+		valueOrZero(spec.Completions) > largeCompletions &&
+		valueOrZero(spec.Parallelism) > largeParallelism {
+		d.addf(at, largeJobText)
 	}
-	return append(d, podDoubts(&spec.Template.ObjectMeta, &spec.Template.Spec, at.Child("template"))...)
+	return append(d, podSpecWarnings(&spec.Template.ObjectMeta, &spec.Template.Spec, at.Child("template"))...)
 }
 
 func jobWarnings(j, old *batchv1.Job) []string {
 	if old != nil && old.Generation == j.Generation {
 		return nil
 	}
-	return jobSpecDoubts(&j.Spec, field.NewPath("spec"))
+	return jobSpecWarnings(&j.Spec, field.NewPath("spec"))
 }
 
 func cronJobWarnings(c, old *batchv1.CronJob) []string {
 	if old != nil && old.Generation == c.Generation {
 		return nil
 	}
-	return jobSpecDoubts(&c.Spec.JobTemplate.Spec, field.NewPath("spec", "jobTemplate", "spec"))
+	return jobSpecWarnings(&c.Spec.JobTemplate.Spec, field.NewPath("spec", "jobTemplate", "spec"))
 }
 
 func statefulSetWarnings(obj, old runtime.Object) []string {
@@ -48,17 +49,18 @@ func statefulSetWarnings(obj, old runtime.Object) []string {
 	if was, ok := old.(*appsv1.StatefulSet); ok && was.Generation == s.Generation {
 		return nil
 	}
-	d := doubts(podDoubts(&s.Spec.Template.ObjectMeta, &s.Spec.Template.Spec, field.NewPath("spec", "template")))
+	d := warningList(podSpecWarnings(&s.Spec.Template.ObjectMeta, &s.Spec.Template.Spec,
+		field.NewPath("spec", "template")))
 	for i := range s.Spec.VolumeClaimTemplates {
 		// Upstream's path for new objects lacks the claim's spec, and its path for updates has it in upper case.
 		at := field.NewPath("spec", "volumeClaimTemplates").Index(i)
 		if old != nil {
 			at = at.Child("Spec")
 		}
-		claimDoubts(&d, &s.Spec.VolumeClaimTemplates[i].Spec, at)
+		claimSpecWarnings(&d, &s.Spec.VolumeClaimTemplates[i].Spec, at)
 	}
-	if value(s.Spec.RevisionHistoryLimit) < 0 {
-		d.say(
+	if valueOrZero(s.Spec.RevisionHistoryLimit) < 0 {
+		d.addf(
 			field.NewPath("spec", "revisionHistoryLimit"),
 			"a negative value retains all historical revisions; a value >= 0 is recommended",
 		)
@@ -67,11 +69,11 @@ func statefulSetWarnings(obj, old runtime.Object) []string {
 }
 
 func runtimeClassWarnings(c, _ *nodev1.RuntimeClass) []string {
-	var d doubts
+	var d warningList
 	if c.Scheduling != nil {
 		for _, key := range slices.Sorted(maps.Keys(c.Scheduling.NodeSelector)) {
-			if text := oldLabels[key]; text != "" {
-				d.say(field.NewPath("scheduling", "nodeSelector"), "%s", text)
+			if text := renamedLabelWarnings[key]; text != "" {
+				d.addf(field.NewPath("scheduling", "nodeSelector"), "%s", text)
 			}
 		}
 	}
@@ -81,7 +83,7 @@ func runtimeClassWarnings(c, _ *nodev1.RuntimeClass) []string {
 const enforceMountable = "kubernetes.io/enforce-mountable-secrets"
 
 func serviceAccountWarnings(s, old *corev1.ServiceAccount) []string {
-	var d doubts
+	var d warningList
 	if _, ok := s.Annotations[enforceMountable]; !ok {
 		return nil
 	}
@@ -90,7 +92,7 @@ func serviceAccountWarnings(s, old *corev1.ServiceAccount) []string {
 			return nil
 		}
 	}
-	d.say(
+	d.addf(
 		field.NewPath("metadata", "annotations").Key(enforceMountable),
 		"deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets",
 	)

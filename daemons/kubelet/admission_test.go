@@ -14,14 +14,14 @@ import (
 	"clusterctl/daemons/api/admitpod"
 )
 
-// policies answers the kubelet's admission requests in place of the network daemon.
-type policies struct {
-	mu    sync.Mutex
-	hold  bool
-	asked []admitpod.Pod
+// fakePolicies answers the kubelet's admission requests in place of the network daemon.
+type fakePolicies struct {
+	mu       sync.Mutex
+	blocked  bool
+	requests []admitpod.Pod
 }
 
-func (p *policies) serve(t *testing.T, socket string) {
+func (p *fakePolicies) serve(t *testing.T, socket string) {
 	ln, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -37,9 +37,9 @@ func (p *policies) serve(t *testing.T, socket string) {
 			line, _ := bufio.NewReader(c).ReadBytes('\n')
 			_ = json.Unmarshal(line, &pod)
 			p.mu.Lock()
-			p.asked = append(p.asked, pod)
-			answer := admitpod.Answer{Holds: p.hold}
-			if !p.hold {
+			p.requests = append(p.requests, pod)
+			answer := admitpod.Answer{InEffect: p.blocked}
+			if !p.blocked {
 				answer.Error = "the rules are not in the kernel yet"
 			}
 			p.mu.Unlock()
@@ -50,14 +50,14 @@ func (p *policies) serve(t *testing.T, socket string) {
 	}()
 }
 
-func (p *policies) questions() []admitpod.Pod {
+func (p *fakePolicies) received() []admitpod.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.asked)
+	return slices.Clone(p.requests)
 }
 
 // Proves S27.
-func TestNothingOfAPodStartsBeforeItsNetworkPoliciesHold(t *testing.T) {
+func TestNoContainerStartsBeforeTheNetworkPoliciesAreInEffect(t *testing.T) {
 	web := simplePod("web")
 	host := simplePod("host")
 	host.Spec.HostNetwork = true
@@ -68,30 +68,31 @@ func TestNothingOfAPodStartsBeforeItsNetworkPoliciesHold(t *testing.T) {
 		"a pod of the machine's network to run",
 		func() bool { return n.pod("host").Status.Phase == corev1.PodRunning },
 	)
-	n.until("an event that nobody answers", n.told("NetworkNotReady", "no such file"))
+	n.until("an event that nobody answers", n.hasEvent("NetworkNotReady", "no such file"))
 
-	p := &policies{}
+	p := &fakePolicies{}
 	p.serve(t, n.cfg.NetworkPolicySocket)
-	n.until("an event that the policies do not hold", n.told("NetworkNotReady", "the rules are not in the kernel yet"))
-	n.until("another question", func() bool { return len(p.questions()) > 1 })
+	n.until("an event that the policies do not hold", n.hasEvent("NetworkNotReady", "the rules are not in the kernel "+
+		"yet"))
+	n.until("another question", func() bool { return len(p.received()) > 1 })
 	if made := n.runtime.Calls("CreateContainer"); made != 1 {
 		t.Errorf("%d containers were made besides that of the machine's network", made-1)
 	}
-	q := p.questions()[0]
+	q := p.received()[0]
 	if q.UID != string(web.UID) || q.Namespace != "default" || q.Name != "web" || len(q.IPs) == 0 {
 		t.Errorf("it was asked for %+v", q)
 	}
 	p.mu.Lock()
-	p.hold = true
+	p.blocked = true
 	p.mu.Unlock()
 	n.until("the pod to run", func() bool { return n.pod("web").Status.Phase == corev1.PodRunning })
-	asked := len(p.questions())
+	asked := len(p.received())
 	n.runtime.Crash("web", "main", 0)
 	n.until("its container to run again", func() bool {
 		c := n.pod("web").Status.ContainerStatuses
 		return len(c) == 1 && c[0].RestartCount == 1 && c[0].State.Running != nil
 	})
-	if again := len(p.questions()); again != asked {
+	if again := len(p.received()); again != asked {
 		t.Errorf("it was asked %d times more for a sandbox whose policies hold", again-asked)
 	}
 }

@@ -29,7 +29,7 @@ func (k *Kubelet) cadvisor() http.Handler {
 			return
 		}
 		registry := prometheus.NewRegistry()
-		if err := registry.Register(fixed(append(list, k.machineMetrics()...))); err != nil {
+		if err := registry.Register(collectedMetrics(append(list, k.machineMetrics()...))); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
@@ -37,15 +37,15 @@ func (k *Kubelet) cadvisor() http.Handler {
 	})
 }
 
-// fixed is a collector of metrics that were computed before. It describes no metrics, because they differ between
-// scrapes.
-type fixed []prometheus.Metric
+// collectedMetrics is a collector of metrics that were computed before. It describes no metrics, because they differ
+// between scrapes.
+type collectedMetrics []prometheus.Metric
 
 // Describe implements prometheus.Collector.
-func (fixed) Describe(chan<- *prometheus.Desc) {}
+func (collectedMetrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (f fixed) Collect(to chan<- prometheus.Metric) {
+func (f collectedMetrics) Collect(to chan<- prometheus.Metric) {
 	for _, m := range f {
 		to <- m
 	}
@@ -55,22 +55,22 @@ func (f fixed) Collect(to chan<- prometheus.Metric) {
 func (k *Kubelet) containerMetrics(ctx context.Context) ([]prometheus.Metric, error) {
 	about, pods, err := k.runtime.PodMetrics(ctx)
 	if errors.Is(err, cri.ErrNoMetrics) {
-		return k.containerUses(ctx, func(string) bool { return true })
+		return k.podStatsMetrics(ctx, func(string) bool { return true })
 	}
 	if err != nil {
 		return nil, err
 	}
 	// The runtime reports CPU time in whole seconds, which is too coarse. Compute it from the pod statistics instead.
-	out, err := k.containerUses(ctx, func(name string) bool { return name == cpuName })
+	out, err := k.podStatsMetrics(ctx, func(name string) bool { return name == cpuMetric })
 	if err != nil {
 		return nil, err
 	}
 	descs, keys := map[string]*prometheus.Desc{}, map[string][]string{}
 	for _, d := range about {
-		if d.Name != cpuName {
+		if d.Name != cpuMetric {
 			// cAdvisor labels containers with their id as a name as well.
 			keys[d.Name] = append(d.LabelKeys[:len(d.LabelKeys):len(d.LabelKeys)], "name")
-			descs[d.Name] = prometheus.NewDesc(d.Name, cmp.Or(helps[d.Name], d.Help), keys[d.Name], nil)
+			descs[d.Name] = prometheus.NewDesc(d.Name, cmp.Or(metricHelp[d.Name], d.Help), keys[d.Name], nil)
 		}
 	}
 	add := func(list []*criapi.Metric) {
@@ -110,22 +110,22 @@ func (k *Kubelet) containerMetrics(ctx context.Context) ([]prometheus.Metric, er
 }
 
 const (
-	cpuName      = "container_cpu_usage_seconds_total"
-	workingName  = "container_memory_working_set_bytes"
-	usageName    = "container_memory_usage_bytes"
-	rssName      = "container_memory_rss"
-	startName    = "container_start_time_seconds"
-	receivedName = "container_network_receive_bytes_total"
-	sentName     = "container_network_transmit_bytes_total"
+	cpuMetric        = "container_cpu_usage_seconds_total"
+	workingSetMetric = "container_memory_working_set_bytes"
+	memoryMetric     = "container_memory_usage_bytes"
+	rssMetric        = "container_memory_rss"
+	startMetric      = "container_start_time_seconds"
+	receivedMetric   = "container_network_receive_bytes_total"
+	sentMetric       = "container_network_transmit_bytes_total"
 )
 
-// helps holds the help texts of metrics that can come from several sources. All metrics of one name must have the same
-// text.
-var helps = map[string]string{
-	cpuName: "CPU time that was used.", workingName: "Memory that is in use and cannot be taken " +
-		"back.", usageName: "Memory that is in use.",
-	rssName: "Anonymous memory.", startName: "When the container was started.", receivedName: "Bytes that were " +
-		"received.", sentName: "Bytes that were sent.",
+// metricHelp holds the help texts of metrics that can come from several sources. All metrics of one name must have the
+// same text.
+var metricHelp = map[string]string{
+	cpuMetric: "CPU time that was used.", workingSetMetric: "Memory that is in use and cannot be taken " +
+		"back.", memoryMetric: "Memory that is in use.",
+	rssMetric: "Anonymous memory.", startMetric: "When the container was started.", receivedMetric: "Bytes that were " +
+		"received.", sentMetric: "Bytes that were sent.",
 }
 
 var (
@@ -135,9 +135,9 @@ var (
 	memoryDesc      = prometheus.NewDesc("machine_memory_bytes", "Memory of the machine.", nil, nil)
 )
 
-// containerUses returns the requested metrics that can be computed from the runtime's pod statistics.
-func (k *Kubelet) containerUses(ctx context.Context, wanted func(name string) bool) ([]prometheus.Metric, error) {
-	u, err := usedNow(ctx, k.runtime)
+// podStatsMetrics returns the requested metrics that can be computed from the runtime's pod statistics.
+func (k *Kubelet) podStatsMetrics(ctx context.Context, wanted func(name string) bool) ([]prometheus.Metric, error) {
+	u, err := readPodStats(ctx, k.runtime)
 	if err != nil {
 		return nil, err
 	}
@@ -154,18 +154,18 @@ func (k *Kubelet) containerUses(ctx context.Context, wanted func(name string) bo
 		if !wanted(name) {
 			return
 		}
-		m := prometheus.MustNewConstMetric(prometheus.NewDesc(name, helps[name], keys, nil), kind, v, labels...)
+		m := prometheus.MustNewConstMetric(prometheus.NewDesc(name, metricHelp[name], keys, nil), kind, v, labels...)
 		if at > 0 {
 			m = prometheus.NewMetricWithTimestamp(time.Unix(0, at), m)
 		}
 		out = append(out, m)
 	}
-	u.each(func(p *criapi.PodSandboxMetadata, c *criapi.ContainerStats, created int64) {
+	u.eachContainer(func(p *criapi.PodSandboxMetadata, c *criapi.ContainerStats, created int64) {
 		id := c.GetAttributes().GetId()
 		labels := []string{p.GetNamespace(), p.GetName(), c.GetAttributes().GetMetadata().GetName(), images[id], id, id}
 		if n := c.GetCpu().GetUsageCoreNanoSeconds(); n != nil {
 			add(
-				cpuName,
+				cpuMetric,
 				containerLabels,
 				prometheus.CounterValue,
 				float64(n.Value)/1e9,
@@ -175,8 +175,8 @@ func (k *Kubelet) containerUses(ctx context.Context, wanted func(name string) bo
 		for _, one := range []struct {
 			name string
 			n    *criapi.UInt64Value
-		}{{workingName, c.GetMemory().GetWorkingSetBytes()}, {usageName, c.GetMemory().GetUsageBytes()},
-			{rssName, c.GetMemory().GetRssBytes()}} {
+		}{{workingSetMetric, c.GetMemory().GetWorkingSetBytes()}, {memoryMetric, c.GetMemory().GetUsageBytes()},
+			{rssMetric, c.GetMemory().GetRssBytes()}} {
 			if one.n != nil {
 				add(
 					one.name,
@@ -187,22 +187,22 @@ func (k *Kubelet) containerUses(ctx context.Context, wanted func(name string) bo
 					labels...)
 			}
 		}
-		add(startName, containerLabels, prometheus.GaugeValue, float64(created)/1e9, 0, labels...)
+		add(startMetric, containerLabels, prometheus.GaugeValue, float64(created)/1e9, 0, labels...)
 	})
-	for _, b := range u.boxes {
+	for _, b := range u.sandboxes {
 		m, network := b.GetAttributes().GetMetadata(), b.GetLinux().GetNetwork()
 		if n := network.GetDefaultInterface(); n != nil {
 			id := b.GetAttributes().GetId()
 			labels := []string{m.GetNamespace(), m.GetName(), "", "", id, id, n.Name}
 			add(
-				receivedName,
+				receivedMetric,
 				networkLabels,
 				prometheus.CounterValue,
 				float64(n.GetRxBytes().GetValue()),
 				network.GetTimestamp(),
 				labels...)
 			add(
-				sentName,
+				sentMetric,
 				networkLabels,
 				prometheus.CounterValue,
 				float64(n.GetTxBytes().GetValue()),
@@ -221,12 +221,12 @@ func (k *Kubelet) machineMetrics() []prometheus.Metric {
 	}
 	root := prometheus.Labels{"id": "/"}
 	if available, capacity, err := k.machine.Memory(); err == nil {
-		used := prometheus.NewDesc(workingName, helps[workingName], nil, root)
+		used := prometheus.NewDesc(workingSetMetric, metricHelp[workingSetMetric], nil, root)
 		out = append(out, prometheus.MustNewConstMetric(memoryDesc, prometheus.GaugeValue, float64(capacity)),
 			prometheus.MustNewConstMetric(used, prometheus.GaugeValue, float64(capacity-available)))
 	}
 	if nanos, err := k.machine.CPU(); err == nil {
-		used := prometheus.NewDesc(cpuName, helps[cpuName], nil, root)
+		used := prometheus.NewDesc(cpuMetric, metricHelp[cpuMetric], nil, root)
 		out = append(out, prometheus.MustNewConstMetric(used, prometheus.CounterValue, float64(nanos)/1e9))
 	}
 	return out

@@ -19,7 +19,7 @@ func (e *devicesError) Unwrap() error { return e.error }
 
 // readClaim reads the current ResourceClaim from the API.
 func (k *Kubelet) readClaim(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return k.client.ResourceV1().ResourceClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 }
@@ -41,41 +41,42 @@ func (k *Kubelet) deviceStatuses(p *corev1.Pod) map[string][]corev1.ResourceStat
 	return all
 }
 
-// devicesChanged makes the workers of all pods with devices of a driver update the pod status.
-func (k *Kubelet) devicesChanged(driver string) {
+// updateDevicePods makes the workers of all pods with devices of a driver update the pod status.
+func (k *Kubelet) updateDevicePods(driver string) {
 	users := k.devices.Users(driver)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, uid := range users {
 		if w := k.workers[uid]; w != nil {
-			w.tell(func() {})
+			w.updateInbox(func() {})
 		}
 	}
 }
 
-// driverGone deletes the ResourceSlices that a driver published for this node, so that no more pods are scheduled here
-// for its devices. The driver publishes them again when it returns. It retries until it succeeds or ctx ends.
-func (k *Kubelet) driverGone(ctx context.Context, driver string) {
+// deleteDriverSlices deletes the ResourceSlices that a driver published for this node, so that no more pods are
+// scheduled here for its devices. The driver publishes them again when it returns. It retries until it succeeds or ctx
+// ends.
+func (k *Kubelet) deleteDriverSlices(ctx context.Context, driver string) {
 	selector := fields.Set{
 		resourcev1.ResourceSliceSelectorNodeName: k.name,
 		resourcev1.ResourceSliceSelectorDriver:   driver,
 	}.AsSelector().
 		String()
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
-		err := k.forgetSlices(ctx, selector)
+		err := k.deleteSlices(ctx, selector)
 		if err == nil {
 			k.env.Log.Info("removed the resource slices of a driver that is gone", "driver", driver)
 			return
 		}
 		k.env.Log.Warn("remove the resource slices of a driver that is gone", "driver", driver, "error", err)
-		if !pause(ctx, wait) || k.drivers.Has(driver) {
+		if !sleep(ctx, wait) || k.drivers.Has(driver) {
 			return
 		}
 	}
 }
 
-func (k *Kubelet) forgetSlices(ctx context.Context, selector string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+func (k *Kubelet) deleteSlices(ctx context.Context, selector string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := k.client.ResourceV1().
 		ResourceSlices().
@@ -92,7 +93,7 @@ func (k *Kubelet) sweepDevices(ctx context.Context) {
 	if len(pods) == 0 {
 		return
 	}
-	known, ok := k.known()
+	known, ok := k.knownPods()
 	if !ok {
 		return
 	}

@@ -20,9 +20,9 @@ import (
 // evict ends at most one pod when the machine is short of memory, disk or process IDs. It chooses the pod in upstream's
 // order: pods above their requests first, then the lowest priority, then the largest excess over the request.
 func (k *Kubelet) evict(ctx context.Context) {
-	now := k.short()
+	now := k.measurePressures()
 	signal, what := "", corev1.ResourceMemory
-	if k.reclaims(now, time.Now()) {
+	if k.isReclaiming(now, time.Now()) {
 		return // the resources that the last evicted pod releases may be enough
 	}
 	switch {
@@ -30,13 +30,13 @@ func (k *Kubelet) evict(ctx context.Context) {
 		signal = "memory.available"
 	case now.disk:
 		signal, what = "nodefs.available", corev1.ResourceEphemeralStorage
-		freed := k.discard(ctx)
+		freed := k.discardEnded(ctx)
 		freed = k.collectImages(ctx, nil) || freed
-		if !k.short().disk {
+		if !k.measurePressures().disk {
 			return
 		}
 		if freed { // the runtime frees the space later, as it does for an evicted pod
-			if d, err := k.machine.Disk(); err == nil && k.freeing.waits(true, d.Available, time.Now()) {
+			if d, err := k.machine.Disk(); err == nil && k.reclaiming.needsWait(true, d.Available, time.Now()) {
 				return
 			}
 		}
@@ -51,28 +51,28 @@ func (k *Kubelet) evict(ctx context.Context) {
 		k.env.Log.Warn("no pod is evicted: what the pods use is not known", "signal", signal, "error", err)
 		return
 	}
-	layers, err := k.layers(ctx)
+	layers, err := k.layerSizes(ctx)
 	if err != nil {
 		k.env.Log.Warn("no pod is evicted: what the pods store is not known", "signal", signal, "error", err)
 		return
 	}
-	var ranked []victim
-	for _, w := range k.all() {
+	var ranked []evictionCandidate
+	for _, w := range k.allWorkers() {
 		w.mu.Lock()
 		p, over := w.pod, w.evicted != nil || w.removed
 		w.mu.Unlock()
-		if over || pod.Critical(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed ||
+		if over || pod.IsCritical(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed ||
 			p.Status.Phase == corev1.PodSucceeded {
 			continue
 		}
 		used := usage[p.UID].memory
 		switch what {
 		case corev1.ResourceEphemeralStorage:
-			used = k.stored(p, layers[p.UID]).sum()
+			used = k.podDiskUsage(p, layers[p.UID]).total()
 		case processIDs:
 			used = usage[p.UID].processes
 		}
-		ranked = append(ranked, rank(w, p, what, used))
+		ranked = append(ranked, newCandidate(w, p, what, used))
 	}
 	if len(ranked) == 0 {
 		k.env.Log.Warn("the machine is short, and no pod is left that may be evicted", "signal", signal)
@@ -80,41 +80,42 @@ func (k *Kubelet) evict(ctx context.Context) {
 	}
 	v := slices.MinFunc(ranked, evictionOrder)
 	message := fmt.Sprintf("The node was low on resource: %s. ", what)
-	k.env.Log.Warn("evicting a pod", "pod", key(v.pod), "signal", signal)
+	k.env.Log.Warn("evicting a pod", "pod", podName(v.pod), "signal", signal)
 	k.metrics.evictions.WithLabelValues(signal).Inc()
-	k.event(v.pod, corev1.EventTypeWarning, "Evicted", "%s", message)
-	v.worker.tell(func() {
-		v.worker.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message, Pressed: true}
+	k.recordEvent(v.pod, corev1.EventTypeWarning, "Evicted", "%s", message)
+	v.worker.updateInbox(func() {
+		v.worker.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message, IsNodePressure: true}
 		v.worker.evictedAt = time.Now()
 	})
 }
 
 const (
-	// yieldTime is how long the next eviction waits while the last evicted pod still holds resources of the machine.
-	yieldTime = 30 * time.Second
-	// freeTime is how long to wait for free disk space to grow after containers were removed, because the runtime
-	// deletes their data afterwards. mostFreeTime limits the wait while free space is growing.
-	freeTime, mostFreeTime = 30 * time.Second, 5 * time.Minute
-	// discardTime is how long to wait for the containers of ended pods to be removed.
-	discardTime = 5 * time.Second
+	// releaseTimeout is how long the next eviction waits while the last evicted pod still holds resources of the
+	// machine.
+	releaseTimeout = 30 * time.Second
+	// freeTimeout is how long to wait for free disk space to grow after containers were removed, because the runtime
+	// deletes their data afterwards. maxFreeTimeout limits the wait while free space is growing.
+	freeTimeout, maxFreeTimeout = 30 * time.Second, 5 * time.Minute
+	// discardTimeout is how long to wait for the containers of ended pods to be removed.
+	discardTimeout = 5 * time.Second
 )
 
-// reclaim tracks how free disk space grows after the containers of an evicted pod were removed.
-type reclaim struct {
-	began, grew time.Time // when the containers were removed, and when free space last grew
-	most        int64     // largest free space seen, in bytes
+// reclaimState tracks how free disk space grows after the containers of an evicted pod were removed.
+type reclaimState struct {
+	began, grewAt time.Time // when the containers were removed, and when free space last grew
+	maxFree       int64     // largest free space seen, in bytes
 }
 
-// reclaims reports whether a recently evicted pod is still releasing resources that the machine is short of.
-func (k *Kubelet) reclaims(short pressed, now time.Time) bool {
+// isReclaiming reports whether a recently evicted pod is still releasing resources that the machine is short of.
+func (k *Kubelet) isReclaiming(short pressures, now time.Time) bool {
 	gone := false
-	for _, w := range k.all() {
+	for _, w := range k.allWorkers() {
 		w.mu.Lock()
 		evicted, at, left := w.evicted, w.evictedAt, !w.released || len(w.containers) > 0
-		first := evicted != nil && evicted.Pressed && !left && !w.gaveBack
-		w.gaveBack = w.gaveBack || first
+		first := evicted != nil && evicted.IsNodePressure && !left && !w.freed
+		w.freed = w.freed || first
 		w.mu.Unlock()
-		if left && evicted != nil && evicted.Pressed && now.Sub(at) < yieldTime {
+		if left && evicted != nil && evicted.IsNodePressure && now.Sub(at) < releaseTimeout {
 			return true
 		}
 		gone = gone || first
@@ -126,67 +127,68 @@ func (k *Kubelet) reclaims(short pressed, now time.Time) bool {
 	if err != nil {
 		return false
 	}
-	waits := k.freeing.waits(gone, d.Available, now)
+	waits := k.reclaiming.needsWait(gone, d.Available, now)
 	return waits && !short.memory // if memory is short, the kernel would kill processes during the wait
 }
 
-// waits records the free space (room) in bytes, and whether a pod's containers have just been removed (gone). It
+// needsWait records the free space (room) in bytes, and whether a pod's containers have just been removed (gone). It
 // reports whether free space may still grow.
-func (r *reclaim) waits(gone bool, room int64, now time.Time) bool {
+func (r *reclaimState) needsWait(gone bool, room int64, now time.Time) bool {
 	switch {
 	case gone:
-		*r = reclaim{began: now, grew: now, most: room}
-	case room > r.most:
-		r.grew, r.most = now, room
+		*r = reclaimState{began: now, grewAt: now, maxFree: room}
+	case room > r.maxFree:
+		r.grewAt, r.maxFree = now, room
 	}
-	return !r.began.IsZero() && now.Sub(r.grew) < freeTime && now.Sub(r.began) < mostFreeTime
+	return !r.began.IsZero() && now.Sub(r.grewAt) < freeTimeout && now.Sub(r.began) < maxFreeTimeout
 }
 
-// remains reports whether a pod has ended and still has containers.
-func (w *worker) remains() bool {
+// hasContainersLeft reports whether a pod has ended and still has containers.
+func (w *worker) hasContainersLeft() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	over := w.pod.Status.Phase == corev1.PodFailed || w.pod.Status.Phase == corev1.PodSucceeded
-	return over && w.released && len(w.containers) > 0 && !pod.Static(w.pod)
+	return over && w.released && len(w.containers) > 0 && !pod.IsStatic(w.pod)
 }
 
-// logsAlone returns the pod if it has ended and only the logs of its containers are left. Otherwise it returns nil.
-func (w *worker) logsAlone() *corev1.Pod {
+// podWithLogsOnly returns the pod if it has ended and only the logs of its containers are left. Otherwise it returns
+// nil.
+func (w *worker) podWithLogsOnly() *corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	over := w.pod.Status.Phase == corev1.PodFailed || w.pod.Status.Phase == corev1.PodSucceeded
-	if !over || !w.released || len(w.containers) > 0 || pod.Static(w.pod) {
+	if !over || !w.released || len(w.containers) > 0 || pod.IsStatic(w.pod) {
 		return nil
 	}
 	return w.pod
 }
 
-// all returns the current workers.
-func (k *Kubelet) all() []*worker {
+// allWorkers returns the current workers.
+func (k *Kubelet) allWorkers() []*worker {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Collect(maps.Values(k.workers))
 }
 
-// discard has the containers of ended pods removed, together with their writable layers and logs. It waits up to
-// discardTime for the removal. It also removes the logs of evicted pods whose containers are gone. It reports whether
-// it found any container to remove.
-func (k *Kubelet) discard(ctx context.Context) (found bool) {
-	for _, w := range k.all() {
-		if w.remains() {
-			w.tell(func() { w.discard = true })
+// discardEnded has the containers of ended pods removed, together with their writable layers and logs. It waits up to
+// discardTimeout for the removal. It also removes the logs of evicted pods whose containers are gone. It reports
+// whether it found any container to remove.
+func (k *Kubelet) discardEnded(ctx context.Context) (found bool) {
+	for _, w := range k.allWorkers() {
+		if w.hasContainersLeft() {
+			w.updateInbox(func() { w.discardRequested = true })
 			found = true
-		} else if p := w.logsAlone(); p != nil {
+		} else if p := w.podWithLogsOnly(); p != nil {
 			if err := k.removeLogs(cri.LogDir(k.logRoot, p)); err != nil {
-				k.env.Log.Warn("remove the logs of an evicted pod", "pod", key(p), "error", err)
+				k.env.Log.Warn("remove the logs of an evicted pod", "pod", podName(p), "error", err)
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, discardTime)
+	ctx, cancel := context.WithTimeout(ctx, discardTimeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for slices.ContainsFunc(k.all(), (*worker).remains) {
+	for slices.ContainsFunc(k.allWorkers(), (*worker).hasContainersLeft) {
 		select {
 		case <-ctx.Done():
 			return found
@@ -201,40 +203,40 @@ func (k *Kubelet) limitStorage(ctx context.Context) {
 	// Statistics are expensive, because the runtime collects them for every container. Ask once, and only if a pod has
 	// a limit.
 	layers := sync.OnceValues(func() (map[types.UID]map[string]int64, error) {
-		layers, err := k.layers(ctx)
+		layers, err := k.layerSizes(ctx)
 		if err != nil {
 			k.env.Log.Warn("look for pods that take too much of the disk", "error", err)
 		}
 		return layers, err
 	})
-	for _, w := range k.all() {
+	for _, w := range k.allWorkers() {
 		w.mu.Lock()
 		p, over := w.pod, w.evicted != nil || w.removed
 		w.mu.Unlock()
 		ended := p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
-		if ctx.Err() != nil || over || ended || pod.Critical(p) || p.DeletionTimestamp != nil {
+		if ctx.Err() != nil || over || ended || pod.IsCritical(p) || p.DeletionTimestamp != nil {
 			continue
 		}
-		message := k.volumes.Exceeded(p)
-		if message == "" && limitsStorage(p) {
+		message := k.volumes.ExceededLimit(p)
+		if message == "" && hasStorageLimit(p) {
 			if all, err := layers(); err == nil {
-				message = overStorage(p, k.stored(p, all[p.UID]))
+				message = storageExcess(p, k.podDiskUsage(p, all[p.UID]))
 			}
 		}
 		if message != "" {
-			k.event(p, corev1.EventTypeWarning, "Evicted", "%s", message)
+			k.recordEvent(p, corev1.EventTypeWarning, "Evicted", "%s", message)
 			k.metrics.evictions.WithLabelValues("ephemeralpodfs.limit").Inc()
-			w.tell(func() { w.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message} })
+			w.updateInbox(func() { w.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message} })
 		}
 	}
 }
 
-type victim struct {
-	worker   *worker
-	pod      *corev1.Pod
-	over     bool
-	priority int32
-	excess   int64
+type evictionCandidate struct {
+	worker        *worker
+	pod           *corev1.Pod
+	isOverRequest bool
+	priority      int32
+	excess        int64
 }
 
 // processIDs is the resource that pods cannot request, as upstream's messages name it.
@@ -242,9 +244,9 @@ const processIDs corev1.ResourceName = "pids"
 
 // evictionOrder compares the pods to evict: those above their requests first, then the lowest priority, then the
 // largest excess.
-func evictionOrder(a, b victim) int {
-	if a.over != b.over {
-		if a.over {
+func evictionOrder(a, b evictionCandidate) int {
+	if a.isOverRequest != b.isOverRequest {
+		if a.isOverRequest {
 			return -1
 		}
 		return 1
@@ -252,14 +254,14 @@ func evictionOrder(a, b victim) int {
 	return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(b.excess, a.excess))
 }
 
-func rank(w *worker, p *corev1.Pod, what corev1.ResourceName, used int64) victim {
-	v := victim{worker: w, pod: p}
+func newCandidate(w *worker, p *corev1.Pod, what corev1.ResourceName, used int64) evictionCandidate {
+	v := evictionCandidate{worker: w, pod: p}
 	if p.Spec.Priority != nil {
 		v.priority = *p.Spec.Priority
 	}
 	requested := resource.PodRequests(p, resource.PodResourcesOptions{})[what]
 	v.excess = used - requested.Value()
-	v.over = v.excess > 0 && what != processIDs // no pod requests process IDs
+	v.isOverRequest = v.excess > 0 && what != processIDs // no pod requests process IDs
 	return v
 }
 

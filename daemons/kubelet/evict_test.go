@@ -14,25 +14,25 @@ import (
 	"clusterctl/daemons/kubelet/hollow"
 )
 
-// fullBy is a machine whose disk is full while the runtime has a container of a pod.
-type fullBy struct {
+// fullDisk is a machine whose disk is full while the runtime has a container of a pod.
+type fullDisk struct {
 	hollowMachine
-	pod   string
-	told  atomic.Bool  // the pod's data exceeds the disk
-	slow  atomic.Bool  // the disk stays full after the container was removed
-	looks atomic.Int32 // number of disk checks
+	pod         string
+	exceeded    atomic.Bool  // the pod's data exceeds the disk
+	isStuckFull atomic.Bool  // the disk stays full after the container was removed
+	checks      atomic.Int32 // number of disk checks
 }
 
-func (m *fullBy) Disk() (Disk, error) {
+func (m *fullDisk) Disk() (Disk, error) {
 	d := Disk{Available: 90 << 30, Capacity: 100 << 30, InodesFree: 1 << 22, InodeCount: 1 << 22}
-	m.looks.Add(1)
-	if m.told.Load() && (m.has() || m.slow.Load()) {
+	m.checks.Add(1)
+	if m.exceeded.Load() && (m.hasContainer() || m.isStuckFull.Load()) {
 		d.Available = 1 << 30
 	}
 	return d, nil
 }
 
-func (m *fullBy) has() bool {
+func (m *fullDisk) hasContainer() bool {
 	list, _ := m.runtime.ListContainers(context.Background(), nil) // the runtime is in memory and returns no error
 	for _, c := range list {
 		if c.Labels["io.kubernetes.pod.name"] == m.pod {
@@ -42,26 +42,26 @@ func (m *fullBy) has() bool {
 	return false
 }
 
-// full returns a node with a pod that fills the disk, and another pod with lower priority.
-func full(t *testing.T, filling *corev1.Pod) (n *node, m *fullBy) {
+// newFullNode returns a node with a pod that fills the disk, and another pod with lower priority.
+func newFullNode(t *testing.T, filling *corev1.Pod) (n *node, m *fullDisk) {
 	n = newNode(t)
-	m = &fullBy{
+	m = &fullDisk{
 		hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4, Bytes: 8 << 30}, n.runtime},
 		pod:           filling.Name,
 	}
 	n.options.Machine = m
-	k := n.built()
-	for i := range k.chores {
-		k.chores[i].every = 10 * time.Millisecond
+	k := n.newKubelet()
+	for i := range k.tasks {
+		k.tasks[i].interval = 10 * time.Millisecond
 	}
-	n.runs(k)
+	n.runKubelet(k)
 	n.create(filling)
 	n.create(simplePod("web"))
 	n.until("the other pod to be ready", func() bool { return isReady(n.pod("web")) })
 	return n, m
 }
 
-func (n *node) stays(name string) {
+func (n *node) checkNotEvicted(name string) {
 	n.t.Helper()
 	if p := n.pod(name); p == nil || p.Status.Phase != corev1.PodRunning {
 		n.t.Errorf("pod %s went as well: %+v", name, p)
@@ -70,42 +70,42 @@ func (n *node) stays(name string) {
 
 // The containers of an evicted pod are removed with their data, so that no other pod is evicted for that data.
 // Proves S26.
-func TestOnePodThatFillsTheDiskCostsNoOther(t *testing.T) {
+func TestOnlyThePodThatFillsTheDiskIsEvicted(t *testing.T) {
 	hog, least := simplePod("hog"), int32(-1)
 	hog.Spec.Priority = &least
-	n, m := full(t, hog)
+	n, m := newFullNode(t, hog)
 	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("hog")) })
-	m.told.Store(true)
-	n.until("what it has written to go", func() bool { return !m.has() })
+	m.exceeded.Store(true)
+	n.until("what it has written to go", func() bool { return !m.hasContainer() })
 	if p := n.pod("hog"); p.Status.Phase != corev1.PodFailed || p.Status.Reason != "Evicted" ||
 		p.Status.ContainerStatuses[0].State.Terminated == nil {
 		t.Errorf("of the pod that went it is said %+v", p.Status)
 	}
-	n.stays("web")
+	n.checkNotEvicted("web")
 }
 
 // The runtime frees the data of containers some time after it has removed them.
-func TestNoOtherPodGoesWhileTheRuntimeFreesTheDisk(t *testing.T) {
+func TestNoOtherPodIsEvictedWhileTheRuntimeFreesTheDisk(t *testing.T) {
 	hog, least := simplePod("hog"), int32(-1)
 	hog.Spec.Priority = &least
-	n, m := full(t, hog)
+	n, m := newFullNode(t, hog)
 	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("hog")) })
-	m.slow.Store(true)
-	m.told.Store(true)
-	n.until("its containers to go", func() bool { return !m.has() })
-	seen := m.looks.Load()
-	n.until("more looks at the disk", func() bool { return m.looks.Load() > seen+50 })
-	n.stays("web")
-	m.slow.Store(false)
-	if logs := n.logs("hog", "main"); logs == nil {
+	m.isStuckFull.Store(true)
+	m.exceeded.Store(true)
+	n.until("its containers to go", func() bool { return !m.hasContainer() })
+	seen := m.checks.Load()
+	n.until("more looks at the disk", func() bool { return m.checks.Load() > seen+50 })
+	n.checkNotEvicted("web")
+	m.isStuckFull.Store(false)
+	if logs := n.logFiles("hog", "main"); logs == nil {
 		t.Error("there is no directory of the evicted pod's logs")
 	}
 }
 
-func TestTheNextPodIsEvictedWhenNoMoreRoomComes(t *testing.T) {
+func TestTheNextPodIsEvictedWhenFreeSpaceStopsGrowing(t *testing.T) {
 	at := func(d time.Duration) time.Time { return time.Unix(1000, 0).Add(d) }
-	var r reclaim
-	if r.waits(false, 10, at(0)) {
+	var r reclaimState
+	if r.needsWait(false, 10, at(0)) {
 		t.Error("it is waited although no pod was evicted")
 	}
 	for _, row := range []struct {
@@ -118,49 +118,49 @@ func TestTheNextPodIsEvictedWhenNoMoreRoomComes(t *testing.T) {
 		{false, 9, 58 * time.Second, true},
 		{false, 9, time.Minute, false}, {true, 9, 2 * time.Minute, true}, {false, 9, 3 * time.Minute, false},
 	} {
-		if got := r.waits(row.gone, row.room, at(row.at)); got != row.waits {
+		if got := r.needsWait(row.gone, row.room, at(row.at)); got != row.waits {
 			t.Errorf("after %s with %d: it is waited: %t", row.at, row.room, got)
 		}
 	}
-	r.waits(true, 0, at(0))
-	for d := time.Duration(0); d < mostFreeTime; d += 10 * time.Second {
-		if !r.waits(false, int64(d), at(d)) {
+	r.needsWait(true, 0, at(0))
+	for d := time.Duration(0); d < maxFreeTimeout; d += 10 * time.Second {
+		if !r.needsWait(false, int64(d), at(d)) {
 			t.Errorf("after %s it is not waited while there is more and more room", d)
 		}
 	}
-	if r.waits(false, 1<<62, at(mostFreeTime)) {
+	if r.needsWait(false, 1<<62, at(maxFreeTimeout)) {
 		t.Error("it is waited for ever")
 	}
 }
 
 // The kernel kills processes when memory is short, even while the disk is being freed.
-func TestMemoryIsNotWaitedForWhileTheDiskIsFreed(t *testing.T) {
+func TestMemoryEvictionDoesNotWaitForTheDisk(t *testing.T) {
 	n := newNode(t)
-	k, now := n.built(), time.Now()
-	k.freeing = reclaim{began: now, grew: now, most: 1 << 62}
-	if !k.reclaims(pressed{disk: true}, now) {
+	k, now := n.newKubelet(), time.Now()
+	k.reclaiming = reclaimState{began: now, grewAt: now, maxFree: 1 << 62}
+	if !k.isReclaiming(pressures{disk: true}, now) {
 		t.Error("a pod is evicted while the disk is being freed")
 	}
-	if k.reclaims(pressed{disk: true, memory: true}, now) {
+	if k.isReclaiming(pressures{disk: true, memory: true}, now) {
 		t.Error("no pod is evicted for memory while the disk is being freed")
 	}
 }
 
 // The data of ended pods is removed before any pod is evicted.
 // Proves S26.
-func TestWhatEndedPodsHaveLeftGoesBeforeAnyPodIsEvicted(t *testing.T) {
+func TestEndedContainersAreRemovedBeforeAnyPodIsEvicted(t *testing.T) {
 	job := simplePod("job")
 	job.Spec.RestartPolicy = corev1.RestartPolicyNever
-	n, m := full(t, job)
+	n, m := newFullNode(t, job)
 	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("job")) })
 	n.runtime.Crash("job", "main", 0)
 	n.until("it to have ended", func() bool { return n.pod("job").Status.Phase == corev1.PodSucceeded })
-	m.told.Store(true)
-	n.until("what it has written to go", func() bool { return !m.has() })
+	m.exceeded.Store(true)
+	n.until("what it has written to go", func() bool { return !m.hasContainer() })
 	if s := n.pod("job").Status; s.Phase != corev1.PodSucceeded || s.ContainerStatuses[0].State.Terminated == nil {
 		t.Errorf("of the pod that has ended it is said %+v", s)
 	}
-	n.stays("web")
+	n.checkNotEvicted("web")
 }
 
 // A node or the cluster needs critical pods to work. They are not evicted, however much they use.
@@ -169,11 +169,11 @@ func TestCriticalPodsAreNotEvicted(t *testing.T) {
 	agent, priority := simplePod("agent"), int32(2000001000)
 	agent.Spec.Priority = &priority
 	n := newNode(t)
-	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
+	m := &shortMachine{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
 	n.options.Machine = m
-	k := n.built()
-	k.chores = nil
-	n.runs(k)
+	k := n.newKubelet()
+	k.tasks = nil
+	n.runKubelet(k)
 	n.create(agent)
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("agent")) })
 	m.memory.Store(true)
@@ -182,7 +182,7 @@ func TestCriticalPodsAreNotEvicted(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.evicted != nil
 	}
-	if k.evict(t.Context()); slices.ContainsFunc(k.all(), evicted) {
+	if k.evict(t.Context()); slices.ContainsFunc(k.allWorkers(), evicted) {
 		t.Error("a critical pod was evicted")
 	}
 }
@@ -201,23 +201,23 @@ func TestPodsAreEvictedForProcessIDs(t *testing.T) {
 		"more processes":     {[2]*int32{nil, nil}, [2]int64{3, 40}, 1},
 		"no counts":          {[2]*int32{&low, &high}, [2]int64{}, 0},
 	} {
-		var ranked []victim
+		var ranked []evictionCandidate
 		for i := range 2 {
 			p := simplePod(fmt.Sprint("p", i))
 			p.Spec.Priority = c.priorities[i]
-			ranked = append(ranked, rank(nil, p, processIDs, c.used[i]))
+			ranked = append(ranked, newCandidate(nil, p, processIDs, c.used[i]))
 		}
 		if got := slices.MinFunc(ranked, evictionOrder).pod.Name; got != fmt.Sprint("p", c.want) {
 			t.Errorf("%s: %s goes", name, got)
 		}
 	}
 	n := newNode(t)
-	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
+	m := &shortMachine{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
 	n.options.Machine = m
-	k := n.built()
-	k.chores = nil
+	k := n.newKubelet()
+	k.tasks = nil
 	k.file.EvictionHard = map[string]string{"pid.available": "10%"}
-	n.runs(k)
+	n.runKubelet(k)
 	n.create(simplePod("web"))
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	m.processes.Store(true)
@@ -230,40 +230,40 @@ func TestPodsAreEvictedForProcessIDs(t *testing.T) {
 
 // A node under pressure rejects pods that it would evict next, such as pods of DaemonSets, which tolerate its taints.
 // Proves S02, S26.
-func TestANodeThatIsShortTurnsPodsAway(t *testing.T) {
+func TestANodeUnderPressureRejectsPods(t *testing.T) {
 	critical := int32(2000000000)
 	memory := []corev1.Toleration{{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists}}
 	for name, c := range map[string]struct {
-		short  pressed
+		short  pressures
 		change func(*corev1.PodSpec)
 		want   string
 	}{
-		"nothing is short": {pressed{}, func(*corev1.PodSpec) {}, "[]"},
-		"disk":             {pressed{disk: true}, func(*corev1.PodSpec) {}, "[DiskPressure]"},
-		"disk, tolerated": {pressed{disk: true},
+		"nothing is short": {pressures{}, func(*corev1.PodSpec) {}, "[]"},
+		"disk":             {pressures{disk: true}, func(*corev1.PodSpec) {}, "[DiskPressure]"},
+		"disk, tolerated": {pressures{disk: true},
 			func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} },
 			"[DiskPressure]"},
-		"disk and memory": {pressed{memory: true, disk: true}, func(s *corev1.PodSpec) { s.Tolerations = memory },
+		"disk and memory": {pressures{memory: true, disk: true}, func(s *corev1.PodSpec) { s.Tolerations = memory },
 			"[MemoryPressure DiskPressure]"},
-		"processes":         {pressed{pids: true}, func(*corev1.PodSpec) {}, "[PIDPressure]"},
-		"a critical pod":    {pressed{disk: true}, func(s *corev1.PodSpec) { s.Priority = &critical }, "[]"},
-		"memory":            {pressed{memory: true}, func(*corev1.PodSpec) {}, "[MemoryPressure]"},
-		"memory, tolerated": {pressed{memory: true}, func(s *corev1.PodSpec) { s.Tolerations = memory }, "[]"},
-		"memory, of which it has asked": {pressed{memory: true}, func(s *corev1.PodSpec) {
+		"processes":         {pressures{pids: true}, func(*corev1.PodSpec) {}, "[PIDPressure]"},
+		"a critical pod":    {pressures{disk: true}, func(s *corev1.PodSpec) { s.Priority = &critical }, "[]"},
+		"memory":            {pressures{memory: true}, func(*corev1.PodSpec) {}, "[MemoryPressure]"},
+		"memory, tolerated": {pressures{memory: true}, func(s *corev1.PodSpec) { s.Tolerations = memory }, "[]"},
+		"memory, of which it has asked": {pressures{memory: true}, func(s *corev1.PodSpec) {
 			s.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}
 		}, "[]"},
 	} {
 		p := simplePod("web")
 		c.change(&p.Spec)
-		if got := fmt.Sprint(c.short.turnsAway(p)); got != c.want {
+		if got := fmt.Sprint(c.short.rejectingConditions(p)); got != c.want {
 			t.Errorf("%s: turned away for %s, want %s", name, got, c.want)
 		}
 	}
 	n := newNode(t)
-	k := n.built()
-	k.chores = nil
-	k.shortages.seen(pressed{disk: true}, time.Now())
-	n.runs(k)
+	k := n.newKubelet()
+	k.tasks = nil
+	k.shortages.update(pressures{disk: true}, time.Now())
+	n.runKubelet(k)
 	n.create(simplePod("web"))
 	n.until(
 		"the pod to be turned away",

@@ -8,10 +8,10 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// handlers returns the runtime's handlers and their features for the node status, sorted by name because runtimes do
-// not keep an order. It returns nil if the runtime reports no handlers. User namespaces are always reported as
-// unsupported, because the kubelet rejects pods that want one.
-func handlers(runtime *criapi.StatusResponse) []corev1.NodeRuntimeHandler {
+// runtimeHandlers returns the runtime's handlers and their features for the node status, sorted by name because
+// runtimes do not keep an order. It returns nil if the runtime reports no handlers. User namespaces are always reported
+// as unsupported, because the kubelet rejects pods that want one.
+func runtimeHandlers(runtime *criapi.StatusResponse) []corev1.NodeRuntimeHandler {
 	var list []corev1.NodeRuntimeHandler
 	for _, h := range runtime.GetRuntimeHandlers() {
 		recursive, users := h.GetFeatures().GetRecursiveReadOnlyMounts(), false
@@ -30,9 +30,9 @@ func handlers(runtime *criapi.StatusResponse) []corev1.NodeRuntimeHandler {
 	return list
 }
 
-// features returns the features of the runtime that do not depend on a handler. It returns nil if the runtime does not
-// report features.
-func features(runtime *criapi.StatusResponse) *corev1.NodeFeatures {
+// runtimeFeatures returns the features of the runtime that do not depend on a handler. It returns nil if the runtime
+// does not report features.
+func runtimeFeatures(runtime *criapi.StatusResponse) *corev1.NodeFeatures {
 	if runtime.GetFeatures() == nil {
 		return nil
 	}

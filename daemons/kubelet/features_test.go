@@ -10,8 +10,8 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestANodeSaysWhatItsRuntimeCanDo(t *testing.T) {
-	said := handlers(&criapi.StatusResponse{RuntimeHandlers: []*criapi.RuntimeHandler{
+func TestNodeStatusReportsTheFeaturesOfItsRuntime(t *testing.T) {
+	said := runtimeHandlers(&criapi.StatusResponse{RuntimeHandlers: []*criapi.RuntimeHandler{
 		{Name: "runc", Features: &criapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true, UserNamespaces: true}},
 		{Name: "gvisor"},
 		{Name: "", Features: &criapi.RuntimeHandlerFeatures{UserNamespaces: true}},
@@ -26,11 +26,12 @@ func TestANodeSaysWhatItsRuntimeCanDo(t *testing.T) {
 	if want := `"" false false, "gvisor" false false, "runc" true false`; strings.Join(got, ", ") != want {
 		t.Errorf("handlers %v, want %s", got, want)
 	}
-	if f := features(&criapi.StatusResponse{}); f != nil {
+	if f := runtimeFeatures(&criapi.StatusResponse{}); f != nil {
 		t.Errorf("a runtime that does not say what it can do can %+v", f)
 	}
 	for _, groups := range []bool{true, false} {
-		f := features(&criapi.StatusResponse{Features: &criapi.RuntimeFeatures{SupplementalGroupsPolicy: groups}})
+		f := runtimeFeatures(&criapi.StatusResponse{Features: &criapi.RuntimeFeatures{
+			SupplementalGroupsPolicy: groups}})
 		if f == nil || f.SupplementalGroupsPolicy == nil || *f.SupplementalGroupsPolicy != groups {
 			t.Errorf("features %+v", f)
 		}
@@ -38,10 +39,10 @@ func TestANodeSaysWhatItsRuntimeCanDo(t *testing.T) {
 }
 
 // The reported features stay while the runtime does not respond.
-func TestWhatTheRuntimeCanDoStaysWhileItIsSilent(t *testing.T) {
+func TestRuntimeFeaturesStayWhileTheRuntimeIsUnavailable(t *testing.T) {
 	n := newNode(t)
-	k := n.built()
-	was := k.measure(t.Context(), &corev1.NodeStatus{})
+	k := n.newKubelet()
+	was := k.measureStatus(t.Context(), &corev1.NodeStatus{})
 	if len(was.RuntimeHandlers) == 0 || was.Features == nil {
 		t.Fatalf("handlers %v, features %v", was.RuntimeHandlers, was.Features)
 	}
@@ -51,7 +52,7 @@ func TestWhatTheRuntimeCanDoStaysWhileItIsSilent(t *testing.T) {
 		}
 		return nil
 	}
-	is := k.measure(t.Context(), &was)
+	is := k.measureStatus(t.Context(), &was)
 	if len(is.RuntimeHandlers) != len(was.RuntimeHandlers) || is.Features == nil {
 		t.Errorf("handlers %v, features %v", is.RuntimeHandlers, is.Features)
 	}

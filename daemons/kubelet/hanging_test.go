@@ -12,8 +12,8 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// claiming returns a pod with a volume of a claim.
-func claiming(name, claim string) *corev1.Pod {
+// podWithClaim returns a pod with a volume of a claim.
+func podWithClaim(name, claim string) *corev1.Pod {
 	p := simplePod(name)
 	p.Spec.Volumes = []corev1.Volume{{Name: "data",
 		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
@@ -23,10 +23,10 @@ func claiming(name, claim string) *corev1.Pod {
 
 // A volume whose disk or server hangs blocks only one goroutine, no matter how often its usage is requested, and no
 // measurement of another volume.
-func TestAHungVolumeHoldsUpNoFigures(t *testing.T) {
+func TestAHungVolumeDoesNotBlockTheSummary(t *testing.T) {
 	end := make(chan struct{})
-	var asked, told atomic.Int32
-	c := claimUses{hang: time.Millisecond}
+	var asked, reported atomic.Int32
+	c := claimMeter{hangTimeout: time.Millisecond}
 	c.measure = func(p *corev1.Pod, v *corev1.Volume) (volume.Use, error) {
 		if volume.ClaimName(p, v) == "hung" {
 			asked.Add(1)
@@ -38,59 +38,59 @@ func TestAHungVolumeHoldsUpNoFigures(t *testing.T) {
 		}
 		return volume.Use{Used: 1}, nil
 	}
-	c.hangs = func(pods []mountedClaim, claim string, _ time.Duration) {
-		if told.Add(1); len(pods) != 2 || claim != "hung" {
+	c.reportHanging = func(pods []mountedClaim, claim string, _ time.Duration) {
+		if reported.Add(1); len(pods) != 2 || claim != "hung" {
 			t.Errorf("claim %s of %d pods hangs", claim, len(pods))
 		}
 	}
-	pods := []*corev1.Pod{claiming("a", "hung"), claiming("b", "hung"), claiming("c", "well"),
-		claiming("unmounted", "well"), claiming("d", "well")}
+	pods := []*corev1.Pod{podWithClaim("a", "hung"), podWithClaim("b", "hung"), podWithClaim("c", "well"),
+		podWithClaim("unmounted", "well"), podWithClaim("d", "well")}
 	for range 5 {
-		uses := c.of(pods)
+		uses := c.usageByPod(pods)
 		if len(uses["uid-a"]) > 0 || len(uses["uid-c"]) != 1 || len(uses["uid-d"]) != 1 || uses["uid-d"][0].Used != 1 {
 			t.Fatalf("the figures are %+v", uses)
 		}
 	}
-	if asked.Load() != 1 || told.Load() != 1 {
-		t.Errorf("the hung volume was asked %d times, and told of %d times", asked.Load(), told.Load())
+	if asked.Load() != 1 || reported.Load() != 1 {
+		t.Errorf("the hung volume was asked %d times, and told of %d times", asked.Load(), reported.Load())
 	}
 	close(end)
 	deadline := time.Now().Add(10 * time.Second)
-	for len(c.of(pods)["uid-b"]) == 0 {
+	for len(c.usageByPod(pods)["uid-b"]) == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("the volume has no figure when it answers again")
 		}
 	}
-	c.of(nil)
-	if c.mu.Lock(); len(c.known) > 0 {
-		t.Errorf("%d volumes are known that no pod has", len(c.known))
+	c.usageByPod(nil)
+	if c.mu.Lock(); len(c.claims) > 0 {
+		t.Errorf("%d volumes are known that no pod has", len(c.claims))
 	}
 	c.mu.Unlock()
 }
 
-// stuck is a Mounter whose tmpfs mounts and unmounts hang.
-type stuck struct {
+// stuckMounter is a Mounter whose tmpfs mounts and unmounts hang.
+type stuckMounter struct {
 	volume.Plain
 	mount, unmount chan struct{}
 }
 
-func (s *stuck) Tmpfs(path, options string) error {
+func (s *stuckMounter) Tmpfs(path, options string) error {
 	<-s.mount
 	return s.Plain.Tmpfs(path, options)
 }
 
-func (s *stuck) UnmountAll(dir string) error {
+func (s *stuckMounter) UnmountAll(dir string) error {
 	<-s.unmount
 	return s.Plain.UnmountAll(dir)
 }
 
-func TestAPodSaysWhichOfItsVolumesHangs(t *testing.T) {
+func TestAPodReportsItsHangingVolumes(t *testing.T) {
 	n := newNode(t)
-	s := &stuck{mount: make(chan struct{}), unmount: make(chan struct{})}
+	s := &stuckMounter{mount: make(chan struct{}), unmount: make(chan struct{})}
 	n.options.Mounter = s
-	k := n.built()
-	k.patience = time.Second // long enough for a volume that does not hang, however busy the machine is
-	n.runs(k)
+	k := n.newKubelet()
+	k.hangTimeout = time.Second // long enough for a volume that does not hang, however busy the machine is
+	n.runKubelet(k)
 	p := simplePod("web")
 	p.Spec.Volumes = []corev1.Volume{
 		{Name: "hangs",
@@ -99,8 +99,8 @@ func TestAPodSaysWhichOfItsVolumesHangs(t *testing.T) {
 		{Name: "well", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}
 	n.create(p)
-	n.until("the event", n.told("FailedMount", `MountVolume.SetUp of volume "hangs" takes longer than 1s`))
-	if n.told("FailedMount", `"well"`)() {
+	n.until("the event", n.hasEvent("FailedMount", `MountVolume.SetUp of volume "hangs" takes longer than 1s`))
+	if n.hasEvent("FailedMount", `"well"`)() {
 		t.Error("a volume that does not hang is reported")
 	}
 	close(s.mount)
@@ -108,7 +108,7 @@ func TestAPodSaysWhichOfItsVolumesHangs(t *testing.T) {
 	if err := n.client.CoreV1().Pods("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the event of the unmounting", n.told("FailedUnMount",
+	n.until("the event of the unmounting", n.hasEvent("FailedUnMount",
 		"UnmountVolume.TearDown of the volumes takes longer than 1s"))
 	close(s.unmount)
 	n.until("the pod to go", func() bool { return n.pod("web") == nil })

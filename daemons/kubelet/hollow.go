@@ -20,13 +20,13 @@ type hollowMachine struct {
 
 // CPU implements Machine.
 func (m hollowMachine) CPU() (uint64, error) {
-	cpu, _ := m.runtime.Used()
+	cpu, _ := m.runtime.Usage()
 	return cpu, nil
 }
 
 // Memory implements Machine.
 func (m hollowMachine) Memory() (available, capacity int64, err error) {
-	_, used := m.runtime.Used()
+	_, used := m.runtime.Usage()
 	return max(0, m.Bytes-int64(used)), m.Bytes, nil
 }
 
@@ -45,14 +45,14 @@ func Hollow(name string, cores int, memory int64, pods netip.Prefix, logRoot str
 			hollow.Machine{Name: name, Cores: cores, Bytes: memory, Kernel: "0.0.0-hollow"},
 			runtime,
 		},
-		LogRoot: logRoot, NoServer: true, Pretended: true,
+		LogRoot: logRoot, NoServer: true, Simulated: true,
 	}
 }
 
-// finite reports whether a container of a simulated pod should exit by itself. Init containers and the containers of
+// isFinite reports whether a container of a simulated pod should exit by itself. Init containers and the containers of
 // pods that are not restarted do, because others wait for their exit. Sidecars and ephemeral containers run until they
 // are stopped.
-func (k *Kubelet) finite(uid, name string) bool {
+func (k *Kubelet) isFinite(uid, name string) bool {
 	k.mu.Lock()
 	w := k.workers[types.UID(uid)]
 	k.mu.Unlock()
@@ -62,18 +62,18 @@ func (k *Kubelet) finite(uid, name string) bool {
 	w.mu.Lock()
 	p := w.pod
 	w.mu.Unlock()
-	return finite(p, name)
+	return isFiniteContainer(p, name)
 }
 
-func finite(p *corev1.Pod, name string) bool {
+func isFiniteContainer(p *corev1.Pod, name string) bool {
 	for i := range p.Spec.InitContainers {
 		if c := &p.Spec.InitContainers[i]; c.Name == name {
-			return !pod.Sidecar(c)
+			return !pod.IsSidecar(c)
 		}
 	}
 	for i := range p.Spec.Containers {
 		if c := &p.Spec.Containers[i]; c.Name == name {
-			return p.Spec.RestartPolicy != corev1.RestartPolicyAlways && !pod.Sidecar(c)
+			return p.Spec.RestartPolicy != corev1.RestartPolicyAlways && !pod.IsSidecar(c)
 		}
 	}
 	return false

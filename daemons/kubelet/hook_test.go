@@ -11,13 +11,13 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 )
 
-// hooked is a runtime in which commands run until end is signalled.
-type hooked struct {
+// hookRuntime is a runtime in which commands run until end is signalled.
+type hookRuntime struct {
 	*hollowRuntime
 	begun, end chan struct{}
 }
 
-func (h hooked) ExecSync(
+func (h hookRuntime) ExecSync(
 	ctx context.Context,
 	id string,
 	command []string,
@@ -32,9 +32,9 @@ func (h hooked) ExecSync(
 }
 
 // Proves S23.
-func TestAContainerDoesNotCountAsRunningBeforeItsPostStartHookHasEnded(t *testing.T) {
+func TestAContainerIsNotRunningBeforeItsPostStartHookEnds(t *testing.T) {
 	n := newNode(t)
-	h := hooked{n.runtime, make(chan struct{}), make(chan struct{})}
+	h := hookRuntime{n.runtime, make(chan struct{}), make(chan struct{})}
 	n.options.Runtime = h
 	early := make(chan corev1.PodStatus, 100)
 	n.client.PrependReactor("*", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {

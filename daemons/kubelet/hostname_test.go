@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestAPodHasItsNameAndDomainOnce(t *testing.T) {
+func TestHostnameAndDomainAreNotRepeated(t *testing.T) {
 	yes, override := true, "another.example"
 	long := strings.Repeat("long", 10)
 	for name, row := range map[string]struct {
@@ -30,7 +30,7 @@ func TestAPodHasItsNameAndDomainOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			k := n.built()
+			k := n.newKubelet()
 			p := simplePod("web")
 			row.change(&p.Spec)
 			if row.fails != "" {
@@ -43,7 +43,7 @@ func TestAPodHasItsNameAndDomainOnce(t *testing.T) {
 			if box := n.sandboxOf(k, p); box.Hostname != row.kernel {
 				t.Errorf("the sandbox is called %q, want %q", box.Hostname, row.kernel)
 			}
-			n.runs(k)
+			n.runKubelet(k)
 			n.create(p)
 			n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 			hosts, err := os.ReadFile(filepath.Join(n.cfg.RootDir, "pods", "uid-web", "etc-hosts"))
@@ -58,7 +58,7 @@ func TestAPodHasItsNameAndDomainOnce(t *testing.T) {
 	}
 }
 
-func TestNameServersThatAreLeftOutAreReported(t *testing.T) {
+func TestOmittedNameServersAreReported(t *testing.T) {
 	n := newNode(t)
 	n.file.ClusterDNS = []string{"10.96.0.10", "10.96.0.11"}
 	n.start()
@@ -66,6 +66,7 @@ func TestNameServersThatAreLeftOutAreReported(t *testing.T) {
 	p.Spec.DNSPolicy = corev1.DNSClusterFirst
 	p.Spec.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}}
 	n.create(p)
-	n.until("the event", n.told("DNSConfigForming", "the applied nameserver line is: 10.96.0.10 10.96.0.11 10.0.0.1"))
+	n.until("the event", n.hasEvent("DNSConfigForming", "the applied nameserver line is: 10.96.0.10 10.96.0.11 "+
+		"10.0.0.1"))
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 }

@@ -9,26 +9,27 @@ import (
 	"clusterctl/daemons/kubelet/cgroup"
 )
 
-// chore is a periodic task for the whole node. Each chore has its own loop, so that a chore that hangs does not delay
-// the others. An unmount from a dead file server can hang, for example.
-type chore struct {
+// periodicTask is a periodic task for the whole node. Each chore has its own loop, so that a chore that hangs does not
+// delay the others. An unmount from a dead file server can hang, for example.
+type periodicTask struct {
 	name     string
-	every    time.Duration
+	interval time.Duration
 	deadline time.Duration // cancels the context; a chore that ignores the context runs on
-	do       func(context.Context)
+	run      func(context.Context)
 }
 
-// housekeeping returns the chores of the node: eviction, log rotation, and removal of orphans and unused images, among
+// periodicTasks returns the chores of the node: eviction, log rotation, and removal of orphans and unused images, among
 // others.
-func (k *Kubelet) housekeeping() []chore {
+func (k *Kubelet) periodicTasks() []periodicTask {
 	unused := map[string]time.Time{}
 	suspects := map[string]bool{}
-	return []chore{
+	return []periodicTask{
 		{"eviction", 10 * time.Second, 10 * time.Second, k.evict},
-		{"shares of burstable pods", 10 * time.Second, 10 * time.Second, func(context.Context) { k.shareCPU() }},
+		{"shares of burstable pods", 10 * time.Second, 10 * time.Second,
+			func(context.Context) { k.updateBurstableShares() }},
 		{"deferred resizes", 5 * time.Second, 10 * time.Second, func(context.Context) { k.retryResizes() }},
 		{"limits of storage", 10 * time.Second, time.Minute, k.limitStorage},
-		{"use of volumes", time.Minute, time.Minute, func(context.Context) { k.claimUses() }},
+		{"use of volumes", time.Minute, time.Minute, func(context.Context) { k.claimUsageByPod() }},
 		{"log rotation", k.file.ContainerLogMonitorInterval.Duration, time.Minute, k.rotateLogs},
 		{"image collection", time.Minute, 10 * time.Minute, func(ctx context.Context) { k.collectImages(ctx, unused) }},
 		{
@@ -44,23 +45,23 @@ func (k *Kubelet) housekeeping() []chore {
 	}
 }
 
-// housekeep runs all chores until ctx ends. A chore that hangs in the kernel is left running, because it cannot be
-// stopped.
-func (k *Kubelet) housekeep(ctx context.Context) {
+// runPeriodicTasks runs all chores until ctx ends. A chore that hangs in the kernel is left running, because it cannot
+// be stopped.
+func (k *Kubelet) runPeriodicTasks(ctx context.Context) {
 	select {
 	case <-k.synced:
 	case <-ctx.Done():
 		return
 	}
-	for _, c := range k.chores {
-		go k.keepDoing(ctx, c)
+	for _, c := range k.tasks {
+		go k.runPeriodically(ctx, c)
 	}
 	<-ctx.Done()
 }
 
-// keepDoing runs a chore at once and then at every interval, one run at a time. No goroutine waits between runs,
+// runPeriodically runs a chore at once and then at every interval, one run at a time. No goroutine waits between runs,
 // because a process with many simulated nodes would otherwise have thousands of them.
-func (k *Kubelet) keepDoing(ctx context.Context, c chore) {
+func (k *Kubelet) runPeriodically(ctx context.Context, c periodicTask) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -69,20 +70,20 @@ func (k *Kubelet) keepDoing(ctx context.Context, c chore) {
 	slow := time.AfterFunc(c.deadline, func() {
 		k.env.Log.Warn("housekeeping takes longer than it should", "what", c.name, "deadline", c.deadline)
 	})
-	c.do(one)
+	c.run(one)
 	took := time.Since(began)
 	if !slow.Stop() {
 		k.env.Log.Info("housekeeping goes on", "what", c.name, "took", took)
 	}
 	cancel()
-	time.AfterFunc(max(0, c.every-took), func() { k.keepDoing(ctx, c) })
+	time.AfterFunc(max(0, c.interval-took), func() { k.runPeriodically(ctx, c) })
 }
 
-// shareCPU sets the CPU weight of the burstable class to the sum of the requests of its running pods. If memory
-// reservation is enabled, it also protects the memory that pods request.
-func (k *Kubelet) shareCPU() {
-	k.sharing.Lock()
-	defer k.sharing.Unlock()
+// updateBurstableShares sets the CPU weight of the burstable class to the sum of the requests of its running pods. If
+// memory reservation is enabled, it also protects the memory that pods request.
+func (k *Kubelet) updateBurstableShares() {
+	k.cpuMutex.Lock()
+	defer k.cpuMutex.Unlock()
 	k.mu.Lock()
 	var pods []*corev1.Pod
 	for _, w := range k.workers {
@@ -93,21 +94,21 @@ func (k *Kubelet) shareCPU() {
 		w.mu.Unlock()
 	}
 	k.mu.Unlock()
-	if err := k.cgroups.Burstable(cgroup.BurstableShares(pods)); err != nil {
+	if err := k.cgroups.SetBurstableShares(cgroup.BurstableShares(pods)); err != nil {
 		k.env.Log.Warn("set the CPU shares of burstable pods", "error", err)
 	}
 	var guaranteed, burstable int64
-	if k.reserves() {
+	if k.isMemoryProtected() {
 		for _, p := range pods {
-			least, low := cgroup.Reserved(p)
+			least, low := cgroup.ProtectedMemory(p)
 			guaranteed, burstable = guaranteed+least, burstable+low
 		}
 	}
-	if protected := [2]int64{guaranteed, burstable}; k.protected == nil || *k.protected != protected {
+	if protected := [2]int64{guaranteed, burstable}; k.protectedMemory == nil || *k.protectedMemory != protected {
 		if err := k.cgroups.Protect(guaranteed, burstable); err != nil {
 			k.env.Log.Warn("protect the memory of pods", "error", err)
 			return
 		}
-		k.protected = &protected
+		k.protectedMemory = &protected
 	}
 }

@@ -22,18 +22,18 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// built returns the kubelet of a node under test without running it.
-func (n *node) built() *Kubelet {
+// newKubelet returns the kubelet of a node under test without running it.
+func (n *node) newKubelet() *Kubelet {
 	n.t.Helper()
-	k, err := build(n.cfg, n.file, run.NewEnv(slog.New(slog.NewTextHandler(testOutput{n.t}, nil))), n.options)
+	k, err := newKubelet(n.cfg, n.file, run.NewEnv(slog.New(slog.NewTextHandler(testOutput{n.t}, nil))), n.options)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	return k
 }
 
-// runs runs a kubelet until the test ends.
-func (n *node) runs(k *Kubelet) {
+// runKubelet runs a kubelet until the test ends.
+func (n *node) runKubelet(k *Kubelet) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- k.run(ctx, n.options) }()
@@ -55,15 +55,15 @@ func (n *node) sandboxOf(k *Kubelet, p *corev1.Pod) *criapi.PodSandboxConfig {
 	return box
 }
 
-// hangs is a Mounter on which the volumes of one pod hang, as with a dead file server.
-type hangs struct {
+// hangingMounter is a Mounter on which the volumes of one pod hang, as with a dead file server.
+type hangingMounter struct {
 	volume.Plain
 	pod     string
 	hanging atomic.Bool
 	end     chan struct{}
 }
 
-func (h *hangs) UnmountAll(dir string) error {
+func (h *hangingMounter) UnmountAll(dir string) error {
 	if filepath.Base(dir) == h.pod {
 		h.hanging.Store(true)
 		<-h.end
@@ -71,20 +71,20 @@ func (h *hangs) UnmountAll(dir string) error {
 	return nil
 }
 
-// shortOf is a machine that is short of memory if memory is set, and of process IDs if processes is set.
-type shortOf struct {
+// shortMachine is a machine that is short of memory if memory is set, and of process IDs if processes is set.
+type shortMachine struct {
 	hollowMachine
 	memory, processes atomic.Bool
 }
 
-func (m *shortOf) Processes() (used, capacity int64, err error) {
+func (m *shortMachine) Processes() (used, capacity int64, err error) {
 	if m.processes.Load() {
 		return 32760, 32768, nil
 	}
 	return 100, 32768, nil
 }
 
-func (m *shortOf) Memory() (available, capacity int64, err error) {
+func (m *shortMachine) Memory() (available, capacity int64, err error) {
 	if m.memory.Load() {
 		return 1 << 20, 8 << 30, nil
 	}
@@ -92,11 +92,11 @@ func (m *shortOf) Memory() (available, capacity int64, err error) {
 }
 
 // Proves S23, S26.
-func TestHungUnmountStopsNeitherEvictionNorCleaning(t *testing.T) {
+func TestAHungUnmountBlocksNeitherEvictionNorCleanup(t *testing.T) {
 	n := newNode(t)
-	h := &hangs{pod: "a-hangs", end: make(chan struct{})}
+	h := &hangingMounter{pod: "a-hangs", end: make(chan struct{})}
 	defer close(h.end)
-	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
+	m := &shortMachine{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
 	n.options.Mounter, n.options.Machine = h, m
 	left := func(uid string) string { return filepath.Join(n.cfg.RootDir, "pods", uid) }
 	logs := filepath.Join(n.options.LogRoot, "d_p_gone")
@@ -105,11 +105,11 @@ func TestHungUnmountStopsNeitherEvictionNorCleaning(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k := n.built()
-	for i := range k.chores {
-		k.chores[i].every = time.Millisecond
+	k := n.newKubelet()
+	for i := range k.tasks {
+		k.tasks[i].interval = time.Millisecond
 	}
-	n.runs(k)
+	n.runKubelet(k)
 	n.create(simplePod("web"))
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	n.until("the unmount to hang", h.hanging.Load)
@@ -125,9 +125,9 @@ func TestHungUnmountStopsNeitherEvictionNorCleaning(t *testing.T) {
 
 // The choice of the pod to evict depends on the pods' usage. While the runtime does not report it, no pod is evicted.
 // Proves S26.
-func TestNoPodIsEvictedWhileItIsNotKnownWhatPodsUse(t *testing.T) {
+func TestNoPodIsEvictedWithoutUsageStatistics(t *testing.T) {
 	n := newNode(t)
-	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
+	m := &shortMachine{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
 	n.options.Machine = m
 	var silent atomic.Bool
 	n.runtime.Fail = func(call string) error {
@@ -136,9 +136,9 @@ func TestNoPodIsEvictedWhileItIsNotKnownWhatPodsUse(t *testing.T) {
 		}
 		return nil
 	}
-	k := n.built()
-	k.chores = nil
-	n.runs(k)
+	k := n.newKubelet()
+	k.tasks = nil
+	n.runKubelet(k)
 	n.create(simplePod("web"))
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	evicted := func() bool {
@@ -160,34 +160,34 @@ func TestNoPodIsEvictedWhileItIsNotKnownWhatPodsUse(t *testing.T) {
 	}
 }
 
-// listing is a Cgroups whose Pods lists the cgroup of a pod just before the pod starts.
-type listing struct {
+// listingCgroups is a Cgroups whose Pods lists the cgroup of a pod just before the pod starts.
+type listingCgroups struct {
 	hollow.Cgroups
 	begin   func()
 	removed chan string
 }
 
-func (l *listing) Pods() (map[string]string, error) {
+func (l *listingCgroups) Pods() (map[string]string, error) {
 	l.begin()
 	return map[string]string{"uid-web": "/kubepods/poduid-web", "gone": "/kubepods/podgone"}, nil
 }
 
-func (l *listing) Remove(path string) error {
+func (l *listingCgroups) Remove(path string) error {
 	l.removed <- path
 	return nil
 }
 
 // Proves S23.
-func TestPodThatBeginsWhileOrphansAreListedLives(t *testing.T) {
+func TestAPodThatStartsDuringTheOrphanSweepSurvives(t *testing.T) {
 	n := newNode(t)
-	l := &listing{removed: make(chan string, 8)}
+	l := &listingCgroups{removed: make(chan string, 8)}
 	n.options.Cgroups = l
-	k := n.built()
-	k.chores = nil
-	l.begin = func() { k.give(simplePod("web")) }
-	n.runs(k)
+	k := n.newKubelet()
+	k.tasks = nil
+	l.begin = func() { k.updateWorker(simplePod("web")) }
+	n.runKubelet(k)
 	n.until("the pods to be known", func() bool {
-		_, ok := k.known()
+		_, ok := k.knownPods()
 		return ok
 	})
 	k.sweepCgroups(context.Background())
@@ -203,9 +203,9 @@ func TestPodThatBeginsWhileOrphansAreListedLives(t *testing.T) {
 // Proves S05.
 func TestOrphanedSandboxIsFoundWhileTheKubeletRuns(t *testing.T) {
 	n := newNode(t)
-	k := n.built()
-	for i := range k.chores {
-		k.chores[i].every = time.Millisecond
+	k := n.newKubelet()
+	for i := range k.tasks {
+		k.tasks[i].interval = time.Millisecond
 	}
 	left := func(uid string) {
 		t.Helper()
@@ -218,7 +218,7 @@ func TestOrphanedSandboxIsFoundWhileTheKubeletRuns(t *testing.T) {
 		return err == nil && len(boxes) == 1
 	}
 	left("before")
-	n.runs(k)
+	n.runKubelet(k)
 	n.create(simplePod("web"))
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	n.until("the sandbox of before to go, by the look that every kubelet takes when it begins", alone)
@@ -231,7 +231,7 @@ func TestOrphanedSandboxIsFoundWhileTheKubeletRuns(t *testing.T) {
 
 // Before all sources of pods have been read, an unknown pod is not an orphan.
 // Proves S05.
-func TestNothingIsCleanedBeforeAllPodsAreKnown(t *testing.T) {
+func TestNoOrphanIsRemovedBeforeAllPodsAreListed(t *testing.T) {
 	n := newNode(t)
 	if err := os.MkdirAll(n.file.StaticPodPath, 0o755); err != nil {
 		t.Fatal(err)
@@ -239,8 +239,8 @@ func TestNothingIsCleanedBeforeAllPodsAreKnown(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(n.file.StaticPodPath, "etcd.yaml"), []byte("half wri"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k := n.built()
-	k.chores = nil
+	k := n.newKubelet()
+	k.tasks = nil
 	stray := simplePod("stray")
 	if _, err := n.runtime.RunPodSandbox(context.Background(), n.sandboxOf(k, stray), ""); err != nil {
 		t.Fatal(err)
@@ -249,14 +249,14 @@ func TestNothingIsCleanedBeforeAllPodsAreKnown(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	n.runs(k)
+	n.runKubelet(k)
 	<-k.synced
 	k.sweepVolumes(context.Background())
 	k.adoptOrphans(context.Background(), nil)
 	if _, err := os.Stat(dir); err != nil {
 		t.Error(err)
 	}
-	if _, ok := k.known(); ok {
+	if _, ok := k.knownPods(); ok {
 		t.Error("the pods are said to be known")
 	}
 	if boxes, _ := n.runtime.ListPodSandbox(context.Background(), nil); len(boxes) != 1 ||
@@ -266,13 +266,13 @@ func TestNothingIsCleanedBeforeAllPodsAreKnown(t *testing.T) {
 }
 
 // Proves S26.
-func TestPodWhoseVolumeHoldsTooMuchIsEvicted(t *testing.T) {
+func TestPodThatExceedsItsVolumeLimitIsEvicted(t *testing.T) {
 	n := newNode(t)
-	k := n.built()
-	for i := range k.chores {
-		k.chores[i].every = time.Millisecond
+	k := n.newKubelet()
+	for i := range k.tasks {
+		k.tasks[i].interval = time.Millisecond
 	}
-	n.runs(k)
+	n.runKubelet(k)
 	p, limit := simplePod("web"), resource.MustParse("64Ki")
 	p.Spec.Volumes = []corev1.Volume{
 		{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}},
@@ -291,7 +291,7 @@ func TestPodWhoseVolumeHoldsTooMuchIsEvicted(t *testing.T) {
 }
 
 // Proves S23.
-func TestPodThatCannotRunHereIsRefusedWithAnEvent(t *testing.T) {
+func TestUnsupportedPodIsRejectedWithAnEvent(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	p, no := simplePod("web"), false
@@ -312,27 +312,27 @@ func TestPodThatCannotRunHereIsRefusedWithAnEvent(t *testing.T) {
 	}
 }
 
-// weighed is a Cgroups that records the last CPU shares of the Burstable class.
-type weighed struct {
+// weighedCgroups is a Cgroups that records the last CPU shares of the Burstable class.
+type weighedCgroups struct {
 	hollow.Cgroups
 	shares atomic.Int64
 }
 
-func (w *weighed) Burstable(shares int64) error {
+func (w *weighedCgroups) SetBurstableShares(shares int64) error {
 	w.shares.Store(shares)
 	return nil
 }
 
 // Proves S25.
-func TestBurstablePodsAreWeighedAsTheyComeAndGo(t *testing.T) {
+func TestBurstableSharesFollowTheRunningPods(t *testing.T) {
 	n := newNode(t)
-	w := &weighed{}
+	w := &weighedCgroups{}
 	n.options.Cgroups = w
-	k := n.built()
-	for i := range k.chores {
-		k.chores[i].every = time.Millisecond
+	k := n.newKubelet()
+	for i := range k.tasks {
+		k.tasks[i].interval = time.Millisecond
 	}
-	n.runs(k)
+	n.runKubelet(k)
 	for _, name := range []string{"a", "b"} {
 		p := simplePod(name)
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}

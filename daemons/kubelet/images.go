@@ -96,7 +96,7 @@ func (k *Kubelet) pruneRecords(ctx context.Context, images []*criapi.Image) {
 		refs[i.Id] = true
 	}
 	find := k.imageID(ctx)
-	if err := k.records.Prune(refs, func(ref string) (bool, error) {
+	if err := k.pullRecords.Prune(refs, func(ref string) (bool, error) {
 		id, err := find(ref)
 		return id != "", err
 	}); err != nil {

@@ -22,11 +22,11 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Join ensures that the node's kubeconfig has a client certificate that is valid for some time. If there is none, or it
-// has expired, Join requests one with the bootstrap kubeconfig, which has a token. If it is due for renewal, Join
-// requests one with the kubeconfig itself. It waits until the request is approved and signed.
-func Join(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
-	due, end, err := lifetime(cfg.Kubeconfig)
+// EnsureCertificate ensures that the node's kubeconfig has a client certificate that is valid for some time. If there
+// is none, or it has expired, Join requests one with the bootstrap kubeconfig, which has a token. If it is due for
+// renewal, Join requests one with the kubeconfig itself. It waits until the request is approved and signed.
+func EnsureCertificate(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
+	due, end, err := certLifetime(cfg.Kubeconfig)
 	now := time.Now()
 	if err != nil && cfg.BootstrapKubeconfig == "" || err == nil && now.Before(due) {
 		return nil // the user of the kubeconfig reports what is wrong with it
@@ -54,17 +54,19 @@ func Join(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("set up the client that asks for the node's certificate: %w", err)
 	}
-	pair, err := Ask(ctx, asking, node, log)
+	pair, err := RequestCertificate(ctx, asking, node, log)
 	if err != nil {
 		return fmt.Errorf("ask for the client certificate of node %s with %s: %w", node, with, err)
 	}
 	return writeCredentials(cfg.Kubeconfig, with, "system:node:"+node, pair)
 }
 
-// Ask creates a key for a node and requests a client certificate for it. It returns both when the cluster has signed.
-func Ask(ctx context.Context, api kubernetes.Interface, node string, log *slog.Logger) (certs.Pair, error) {
-	return signing{api: api, log: log, signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
-		wanted: x509.CertificateRequest{Subject: nodeSubject(node)},
+// RequestCertificate creates a key for a node and requests a client certificate for it. It returns both when the
+// cluster has signed.
+func RequestCertificate(ctx context.Context, api kubernetes.Interface, node string,
+	log *slog.Logger) (certs.Pair, error) {
+	return certificateRequester{api: api, log: log, signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
+		template: x509.CertificateRequest{Subject: nodeSubject(node)},
 		usages: []certificatesv1.KeyUsage{
 			certificatesv1.UsageDigitalSignature,
 			certificatesv1.UsageClientAuth,
@@ -76,9 +78,9 @@ func nodeSubject(node string) pkix.Name {
 	return pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
 }
 
-// lifetime returns when the client certificate in a kubeconfig is due for renewal, at four fifths of its lifetime, and
-// when it expires.
-func lifetime(kubeconfig string) (due, end time.Time, err error) {
+// certLifetime returns when the client certificate in a kubeconfig is due for renewal, at four fifths of its lifetime,
+// and when it expires.
+func certLifetime(kubeconfig string) (due, end time.Time, err error) {
 	text, err := os.ReadFile(kubeconfig)
 	if err != nil {
 		return due, end, err
@@ -137,20 +139,20 @@ func writeCredentials(path, from, user string, pair certs.Pair) error {
 	return nil
 }
 
-// errDue stops the kubelet so that it is restarted. It renews its certificate at the start, and pods keep running
-// meanwhile.
-var errDue = errors.New(
+// errCertificateDue stops the kubelet so that it is restarted. It renews its certificate at the start, and pods keep
+// running meanwhile.
+var errCertificateDue = errors.New(
 	"the node's client certificate is due: the kubelet is to be started anew, and renews it at its start",
 )
 
-// awaitDue waits until the client certificate is due for renewal and returns errDue.
-func (k *Kubelet) awaitDue(ctx context.Context) error {
-	due, _, err := lifetime(k.cfg.Kubeconfig)
+// awaitRenewal waits until the client certificate is due for renewal and returns errCertificateDue.
+func (k *Kubelet) awaitRenewal(ctx context.Context) error {
+	due, _, err := certLifetime(k.cfg.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("rotateCertificates: read the client certificate in %s: %w", k.cfg.Kubeconfig, err)
 	}
-	if !pause(ctx, time.Until(due)) {
+	if !sleep(ctx, time.Until(due)) {
 		return nil
 	}
-	return errDue
+	return errCertificateDue
 }

@@ -44,13 +44,13 @@ import (
 // Cgroups manages the control groups of pods. *cgroup.Manager is the real implementation.
 type Cgroups interface {
 	Setup(all cgroup.Limits) error
-	Burstable(shares int64) error
+	SetBurstableShares(shares int64) error
 	Parent(p *corev1.Pod) string
 	Make(path string, l cgroup.Limits) error
 	Remove(path string) error
 	Pods() (map[string]string, error)
 	Protect(guaranteed, burstable int64) error
-	Unified() bool
+	IsUnified() bool
 }
 
 // Options replaces the kubelet's interfaces to its machine. A zero field means the real one. A simulated node (package
@@ -72,9 +72,9 @@ type Options struct {
 	Events record.EventBroadcaster
 	// NoLease leaves out the node's lease. The process that runs the kubelet vouches for the node instead.
 	NoLease bool
-	// Pretended means that containers are simulated and nothing listens in them. Probes and hooks that would connect to
+	// Simulated means that containers are simulated and nothing listens in them. Probes and hooks that would connect to
 	// them succeed at once.
-	Pretended bool
+	Simulated bool
 }
 
 // Kubelet is the agent of one node.
@@ -83,31 +83,31 @@ type Kubelet struct {
 	file config.KubeletFile
 	env  run.Env
 
-	name     string
-	ips      []string
-	client   kubernetes.Interface
-	api      *rest.Config
-	runtime  cri.Service
-	engine   string // name of the runtime, as in containerd://ID
-	cgroups  Cgroups
-	machine  Machine
-	volumes  *volume.Manager
-	uses     claimUses     // disk usage of the volumes of claims
-	patience time.Duration // how long volume operations may take before they are reported as hanging
-	objects  *objects
-	devices  *device.Manager
-	drivers  *device.Registry // nil on simulated nodes
-	status   *statuses
-	events   record.EventRecorder
-	resolve  cri.Resolver
-	logRoot  string
-	pulls    *puller
-	records  *image.Records   // records which credentials pulled which images
-	users    *credential.Node // registry credentials for all pods
-	metrics  *metrics
+	name            string
+	ips             []string
+	client          kubernetes.Interface
+	api             *rest.Config
+	runtime         cri.Service
+	runtimeName     string // name of the runtime, as in containerd://ID
+	cgroups         Cgroups
+	machine         Machine
+	volumes         *volume.Manager
+	claimUsage      claimMeter    // disk usage of the volumes of claims
+	hangTimeout     time.Duration // how long volume operations may take before they are reported as hanging
+	objects         *objectCache
+	devices         *device.Manager
+	drivers         *device.Registry // nil on simulated nodes
+	status          *statusWriter
+	events          record.EventRecorder
+	resolver        cri.Resolver
+	logRoot         string
+	puller          *puller
+	pullRecords     *image.Records   // records which credentials pulled which images
+	nodeCredentials *credential.Node // registry credentials for all pods
+	metrics         *metrics
 
 	watches *Watches
-	mirrors *mirrors
+	mirrors *mirrorPods
 	synced  chan struct{} // closed when the pods of the API have been listed
 
 	mu      sync.Mutex
@@ -116,28 +116,29 @@ type Kubelet struct {
 	wg      sync.WaitGroup
 	node    *corev1.Node // as last read or written
 
-	cordoned bool // last state of spec.unschedulable that an event reported; owned by the node status loop
+	lastCordoned bool // last state of spec.unschedulable that an event reported; owned by the node status loop
 
-	shortages shortages
-	freeing   reclaim // owned by the eviction chore
-	pretended bool    // containers are simulated, see Options
-	unleased  bool    // the node has no lease, see Options.NoLease
+	shortages  pressureTimes
+	reclaiming reclaimState // owned by the eviction chore
+	simulated  bool         // containers are simulated, see Options
+	hasNoLease bool         // the node has no lease, see Options.NoLease
 
-	listed           lockWatch // observes mu for health checks
-	chores           []chore
+	podsLock         lockWatch // observes mu for health checks
+	tasks            []periodicTask
 	manifestsMissing atomic.Bool     // neither the manifest directory nor a record of its contents exists
-	spared           map[string]bool // UIDs of running static pods that are kept because their manifests may return
-	reading          sync.Mutex      // serializes reads of the manifest directory
+	keptStatic       map[string]bool // UIDs of running static pods that are kept because their manifests may return
+	manifestMutex    sync.Mutex      // serializes reads of the manifest directory
 	manifestsRead    atomic.Bool     // the set of static pods is known
-	sharing          sync.Mutex      // serializes writes of the CPU shares of burstable pods
-	// protected is the memory of guaranteed and burstable pods in bytes, as last written. It is guarded by sharing.
-	protected     *[2]int64
-	tearing       sync.Map  // UIDs of pods whose volumes are being removed
-	unboundedOnce sync.Once // reports volumes without enforced sizes once
+	cpuMutex         sync.Mutex      // serializes writes of the CPU shares of burstable pods
+	// protectedMemory is the memory of guaranteed and burstable pods in bytes, as last written. It is guarded by
+	// sharing.
+	protectedMemory *[2]int64
+	teardowns       sync.Map  // UIDs of pods whose volumes are being removed
+	unboundedOnce   sync.Once // reports volumes without enforced sizes once
 }
 
-// hangTime is how long volume operations may take before they are reported as hanging.
-const hangTime = 30 * time.Second
+// defaultHangTimeout is how long volume operations may take before they are reported as hanging.
+const defaultHangTimeout = 30 * time.Second
 
 // Run runs the kubelet of this machine. It returns when ctx ends; pods keep running.
 func Run(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env run.Env) error {
@@ -147,11 +148,11 @@ func Run(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env r
 // RunWith is Run with replaced interfaces to the machine.
 func RunWith(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) error {
 	if o.Client == nil && o.API == nil && (cfg.BootstrapKubeconfig != "" || file.RotateCertificates) {
-		if err := Join(ctx, cfg, env.Log); err != nil {
+		if err := EnsureCertificate(ctx, cfg, env.Log); err != nil {
 			return err
 		}
 	}
-	k, err := build(cfg, file, env, o)
+	k, err := newKubelet(cfg, file, env, o)
 	if err != nil {
 		return err
 	}
@@ -161,7 +162,7 @@ func RunWith(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, e
 	return k.run(ctx, o)
 }
 
-func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) (*Kubelet, error) {
+func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) (*Kubelet, error) {
 	if err := checkSettings(&file); err != nil {
 		return nil, err
 	}
@@ -188,8 +189,9 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	k := &Kubelet{
 		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups,
 		machine: o.Machine,
-		logRoot: o.LogRoot, patience: hangTime, pretended: o.Pretended, watches: o.Watches, unleased: o.NoLease,
-		workers: map[types.UID]*worker{}, synced: make(chan struct{}),
+		logRoot: o.LogRoot, hangTimeout: defaultHangTimeout, simulated: o.Simulated, watches: o.Watches,
+		hasNoLease: o.NoLease,
+		workers:    map[types.UID]*worker{}, synced: make(chan struct{}),
 	}
 	if k.client = o.Client; k.client == nil {
 		if err := k.connect(); err != nil {
@@ -210,13 +212,13 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	if k.cgroups == nil {
 		k.cgroups = groups
 	}
-	if single := file.SingleProcessOOMKill; single != nil && !*single && !k.cgroups.Unified() {
+	if single := file.SingleProcessOOMKill; single != nil && !*single && !k.cgroups.IsUnified() {
 		return nil, errors.New(
 			"singleProcessOOMKill: false is not supported by version 1 of control groups, which this machine has",
 		)
 	}
 	if k.machine == nil {
-		k.machine = local{root: cfg.RootDir, groups: groups}
+		k.machine = localMachine{root: cfg.RootDir, cgroups: groups}
 	}
 	if k.logRoot == "" {
 		k.logRoot = cri.LogRoot
@@ -228,57 +230,57 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	if k.ips, err = nodeIPs(cfg.NodeIP, name); err != nil {
 		return nil, err
 	}
-	k.resolve = cri.Resolver{Cluster: file.ClusterDNS, Domain: file.ClusterDomain}
+	k.resolver = cri.Resolver{Cluster: file.ClusterDNS, Domain: file.ClusterDomain}
 	if file.ResolverConfig != "" {
-		if k.resolve.Host, err = cri.ReadResolver(file.ResolverConfig); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if k.resolver.Host, err = cri.ReadResolver(file.ResolverConfig); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("read the resolver configuration: %w", err)
 		}
 	}
-	k.objects = newObjects(k.client, env.Log, k.name, k.lastNode, k.changed)
+	k.objects = newObjectCache(k.client, env.Log, k.name, k.lastNode, k.refreshWorker)
 	k.volumes = &volume.Manager{
 		Root:        cfg.RootDir,
 		Source:      k.objects,
 		Mounter:     mounter,
-		Node:        k.nodeFacts,
+		Node:        k.fieldNode,
 		Labels:      k.nodeLabels,
 		Provisioned: directory.Root,
-		Machine:     k.machine.Info().MachineID,
+		MachineID:   k.machine.Info().MachineID,
 		Projects:    &volume.Projects{},
-		Unbounded:   k.tellUnbounded,
+		OnUnbounded: k.recordUnbounded,
 	}
-	if o.Pretended {
+	if o.Simulated {
 		// One machine hosts many simulated nodes, and nothing is written into their volumes.
 		k.volumes.Provisioned, k.volumes.Projects = filepath.Join(cfg.RootDir, "local-volumes"), nil
 	}
-	k.devices = &device.Manager{Dir: cfg.RootDir, Read: k.readClaim}
-	if !o.Pretended {
+	k.devices = &device.Manager{Dir: cfg.RootDir, ReadClaim: k.readClaim}
+	if !o.Simulated {
 		k.drivers = &device.Registry{
-			Dir:     filepath.Join(cfg.RootDir, "plugins_registry"),
-			Log:     env.Log,
-			Gone:    k.driverGone,
-			Changed: k.devicesChanged,
+			Dir:       filepath.Join(cfg.RootDir, "plugins_registry"),
+			Log:       env.Log,
+			OnGone:    k.deleteDriverSlices,
+			OnChanged: k.updateDevicePods,
 		}
 		k.devices.Plugins, k.devices.Health = k.drivers, k.drivers.Health
 	}
-	k.status = newStatuses(k.client, env.Log)
-	if o.Pretended {
+	k.status = newStatusWriter(k.client, env.Log)
+	if o.Simulated {
 		k.status.writers = 1 // other simulated nodes write at the same time
 	}
-	k.mirrors = &mirrors{
-		client: k.client,
-		log:    env.Log,
-		static: map[string]*corev1.Pod{},
-		seen:   map[string]*corev1.Pod{},
+	k.mirrors = &mirrorPods{
+		client:   k.client,
+		log:      env.Log,
+		static:   map[string]*corev1.Pod{},
+		existing: map[string]*corev1.Pod{},
 	}
-	if r, ok := k.runtime.(*hollow.Runtime); ok && r.Finite == nil {
-		r.Finite = k.finite
+	if r, ok := k.runtime.(*hollow.Runtime); ok && r.IsFinite == nil {
+		r.IsFinite = k.isFinite
 	}
-	k.records = &image.Records{Policy: image.NewPolicy(&file),
+	k.pullRecords = &image.Records{Policy: image.NewPolicy(&file),
 		Store: image.Directory(filepath.Join(cfg.RootDir, "image_manager"))}
-	if o.Pretended {
-		k.records.Store = &image.Memory{} // records live in memory, as the simulated images do
+	if o.Simulated {
+		k.pullRecords.Store = &image.Memory{} // records live in memory, as the simulated images do
 	}
-	k.users, err = credential.New(credential.Options{
+	k.nodeCredentials, err = credential.New(credential.Options{
 		RootDir: cfg.RootDir, Config: cfg.ImageCredentialProviderConfig, BinDir: cfg.ImageCredentialProviderBinDir,
 		Log: env.Log,
 	})
@@ -286,15 +288,16 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		return nil, err
 	}
 	k.metrics = newMetrics(env.Metrics, !o.NoServer)
-	k.uses = claimUses{measure: k.volumes.Use, hangs: k.tellHanging, hang: hangTime}
-	env.Metrics.MustRegister(volumeMetrics{k.claimUses})
+	k.claimUsage = claimMeter{measure: k.volumes.Use, reportHanging: k.recordHangingVolume,
+		hangTimeout: defaultHangTimeout}
+	env.Metrics.MustRegister(volumeMetrics{k.claimUsageByPod})
 	if !o.NoServer {
 		env.Metrics.MustRegister(nodeMetrics{k})
-		k.runtime = newRuntimeCounts(env.Metrics).counting(k.runtime)
-		k.cgroups = countedCgroups{k.cgroups, k.metrics.groupSeconds}
+		k.runtime = newRuntimeMetrics(env.Metrics).wrap(k.runtime)
+		k.cgroups = countedCgroups{k.cgroups, k.metrics.cgroupSeconds}
 	}
-	k.pulls = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
-	k.chores = k.housekeeping()
+	k.puller = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
+	k.tasks = k.periodicTasks()
 	return k, nil
 }
 
@@ -365,18 +368,18 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	k.engine = version.RuntimeName
+	k.runtimeName = version.RuntimeName
 	log.Info("runtime answers", "runtime", version.RuntimeName, "version", version.RuntimeVersion)
-	if err := k.cgroups.Setup(k.podLimits()); err != nil {
+	if err := k.cgroups.Setup(k.allPodsLimits()); err != nil {
 		return fmt.Errorf("set up the cgroups of pods: %w", err)
 	}
 	if err := k.devices.Load(); err != nil {
 		return err
 	}
-	if err := k.records.Recover(k.imageID(ctx)); err != nil {
+	if err := k.pullRecords.Recover(k.imageID(ctx)); err != nil {
 		log.Warn("take in images that were being pulled", "error", err)
 	}
-	if err := k.volumes.NoteProvisioned(); err != nil {
+	if err := k.volumes.RecordProvisioned(); err != nil {
 		return fmt.Errorf("note which volumes are on this machine: %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -405,12 +408,12 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	g.Go(func() error { return k.watchRuntime(ctx) })
 	g.Go(func() error { return k.register(ctx) })
 	g.Go(func() error { return k.watchPods(ctx) })
-	g.Go(func() error { k.housekeep(ctx); return nil })
+	g.Go(func() error { k.runPeriodicTasks(ctx); return nil })
 	if !o.NoServer {
 		g.Go(func() error { return k.serve(ctx) })
 	}
 	if k.file.RotateCertificates {
-		g.Go(func() error { return k.awaitDue(ctx) })
+		g.Go(func() error { return k.awaitRenewal(ctx) })
 	}
 	err = g.Wait()
 	k.wg.Wait()
@@ -430,14 +433,14 @@ func (k *Kubelet) awaitRuntime(ctx context.Context) (*criapi.VersionResponse, er
 		if !said {
 			k.env.Log.Warn("waiting for the container runtime", "error", err)
 		}
-		if !pause(ctx, 200*time.Millisecond) {
+		if !sleep(ctx, 200*time.Millisecond) {
 			return nil, fmt.Errorf("wait for the container runtime: %w", err)
 		}
 	}
 }
 
-// pause waits for d. It reports false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleep waits for d. It reports false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -450,15 +453,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // nodeLabels reads the node's current labels from the API, because a volume may depend on a label that was just set.
 func (k *Kubelet) nodeLabels(ctx context.Context) (map[string]string, error) {
-	node, err := k.published(ctx)
+	node, err := k.readNode(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return node.Labels, nil
 }
 
-// nodeFacts returns the facts about the node that pods can read.
-func (k *Kubelet) nodeFacts() pod.Node {
+// fieldNode returns the facts about the node that pods can read.
+func (k *Kubelet) fieldNode() pod.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := pod.Node{Name: k.name, IPs: k.ips}

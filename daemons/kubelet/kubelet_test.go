@@ -153,7 +153,7 @@ func simplePod(name string, command ...string) *corev1.Pod {
 }
 
 // Proves S23.
-func TestPodRunsAndGoes(t *testing.T) {
+func TestPodRunsAndIsRemoved(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.create(simplePod("web"))
@@ -211,12 +211,12 @@ func TestNodeIsRegisteredWithLease(t *testing.T) {
 }
 
 // Proves S01.
-func TestTakenNameIsRefused(t *testing.T) {
+func TestTakenNodeNameIsRejected(t *testing.T) {
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	other.Status.NodeInfo.MachineID = "someone-else"
 	n := newNode(t, other)
 	now := metav1.NewMicroTime(time.Now())
-	if _, err := n.client.CoordinationV1().Leases("kube-node-lease").Create(context.Background(), leaseAt("n1", now),
+	if _, err := n.client.CoordinationV1().Leases("kube-node-lease").Create(context.Background(), newLease("n1", now),
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestTakenNameIsRefused(t *testing.T) {
 }
 
 // Proves S01.
-func TestHandMadeNodeIsAdopted(t *testing.T) {
+func TestManuallyCreatedNodeIsAdopted(t *testing.T) {
 	n := newNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"mine": "yes"}}})
 	n.start()
 	n.until("the node to be adopted", func() bool {
@@ -265,7 +265,7 @@ func TestRestartOfKubeletRestartsNoPod(t *testing.T) {
 }
 
 // Proves S05.
-func TestPodDeletedWhileAwayIsCleanedUp(t *testing.T) {
+func TestPodDeletedWhileTheKubeletWasDownIsCleanedUp(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.create(simplePod("web"))
@@ -355,7 +355,7 @@ func TestStaticPodsStayWhileTheirManifestsCannotBeRead(t *testing.T) {
 }
 
 // Proves S23.
-func TestFinishedPodStaysForItsLog(t *testing.T) {
+func TestFinishedPodKeepsItsLog(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	p := simplePod("job", "exit", "3")
@@ -368,15 +368,15 @@ func TestFinishedPodStaysForItsLog(t *testing.T) {
 	}
 }
 
-// late is a runtime that takes long to deliver events.
-type late struct {
+// lateRuntime is a runtime that takes long to deliver events.
+type lateRuntime struct {
 	*hollow.Runtime
-	listens chan struct{}
+	listening chan struct{}
 }
 
-func (r late) Events(ctx context.Context, seen func(string)) error {
+func (r lateRuntime) Events(ctx context.Context, seen func(string)) error {
 	select {
-	case <-r.listens:
+	case <-r.listening:
 		return r.Runtime.Events(ctx, seen)
 	case <-ctx.Done():
 		return ctx.Err()
@@ -384,10 +384,10 @@ func (r late) Events(ctx context.Context, seen func(string)) error {
 }
 
 // Proves S23.
-func TestEndBeforeTheRuntimeTellsIsSeen(t *testing.T) {
+func TestAnEndIsSeenBeforeTheRuntimeReportsIt(t *testing.T) {
 	n := newNode(t)
 	listens := make(chan struct{})
-	n.options.Runtime = late{n.runtime, listens}
+	n.options.Runtime = lateRuntime{n.runtime, listens}
 	n.start()
 	n.create(simplePod("web"))
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
@@ -397,7 +397,7 @@ func TestEndBeforeTheRuntimeTellsIsSeen(t *testing.T) {
 }
 
 // Pods at rest cause no calls to the runtime. Only the node's status does.
-func TestIdlePodsAreNotAskedAbout(t *testing.T) {
+func TestIdlePodsAreNotPolled(t *testing.T) {
 	n := newNode(t)
 	n.file.NodeStatusUpdateFrequency.Duration = 5 * time.Millisecond
 	n.start()
@@ -434,7 +434,7 @@ func TestIdlePodsAreNotAskedAbout(t *testing.T) {
 
 // A hanging runtime call for one pod does not block other pods.
 // Proves S23.
-func TestHungPodStallsNoOther(t *testing.T) {
+func TestAHungPodDoesNotBlockOthers(t *testing.T) {
 	n := newNode(t)
 	release := make(chan struct{})
 	var first atomic.Bool
@@ -459,9 +459,9 @@ func TestHungPodStallsNoOther(t *testing.T) {
 
 // Resources that other components add to a node's capacity, such as devices, stay in the status.
 // Proves S15.
-func TestResourcesThatOthersPutIntoTheStatusStay(t *testing.T) {
-	k := newNode(t).built()
-	status := k.measure(t.Context(), &corev1.NodeStatus{Capacity: corev1.ResourceList{
+func TestExtendedResourcesInTheStatusAreKept(t *testing.T) {
+	k := newNode(t).newKubelet()
+	status := k.measureStatus(t.Context(), &corev1.NodeStatus{Capacity: corev1.ResourceList{
 		"example.com/foo": resource.MustParse(
 			"3",
 		), "hugepages-1Gi": resource.MustParse("1Gi"), "cpu": resource.MustParse("77")}})
@@ -479,7 +479,7 @@ func TestResourcesThatOthersPutIntoTheStatusStay(t *testing.T) {
 // A pod that was deleted in the API uses no resources, even if it still terminates. An extended resource that the
 // kubelet does not know yet is left to the scheduler.
 // Proves S15.
-func TestPodsThatAreGoneFromTheAPITakeNoPlace(t *testing.T) {
+func TestPodsDeletedFromTheAPIUseNoResources(t *testing.T) {
 	n := newNode(t)
 	k := &Kubelet{machine: n.options.Machine, file: n.file, workers: map[types.UID]*worker{},
 		node: &corev1.Node{
@@ -496,14 +496,14 @@ func TestPodsThatAreGoneFromTheAPITakeNoPlace(t *testing.T) {
 	three := corev1.ResourceList{"cpu": resource.MustParse("3")}
 	there := &worker{pod: asking("there", three)}
 	k.workers["there"] = there
-	if end := k.refuse(asking("next", three), nil); end == nil || end.Reason != "OutOfcpu" {
+	if end := k.checkAdmission(asking("next", three), nil); end == nil || end.Reason != "OutOfcpu" {
 		t.Errorf("while the other runs: %v", end)
 	}
 	there.removed = true
-	if end := k.refuse(asking("next", three), nil); end != nil {
+	if end := k.checkAdmission(asking("next", three), nil); end != nil {
 		t.Errorf("when the other is gone from the API: %v", end)
 	}
-	if end := k.refuse(asking("lent", corev1.ResourceList{"example.com/foo": resource.MustParse("1")}),
+	if end := k.checkAdmission(asking("lent", corev1.ResourceList{"example.com/foo": resource.MustParse("1")}),
 		nil); end != nil {
 		t.Errorf("of what others lend: %v", end)
 	}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func leaseAt(name string, at metav1.MicroTime) *coordinationv1.Lease {
+func newLease(name string, at metav1.MicroTime) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-node-lease"},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &at},
@@ -20,7 +20,7 @@ func leaseAt(name string, at metav1.MicroTime) *coordinationv1.Lease {
 // A silent node is marked with status Unknown. When it is back, its own status has not changed, but it must report that
 // it is ready.
 // Proves S04, S05.
-func TestANodeThatWasTakenForLostSaysThatItIsReady(t *testing.T) {
+func TestANodeMarkedAsLostReportsThatItIsReady(t *testing.T) {
 	n := newNode(t)
 	n.file.NodeStatusUpdateFrequency = metav1.Duration{Duration: 20 * time.Millisecond}
 	n.start()

@@ -22,11 +22,12 @@ func (k *Kubelet) serveRemoveVolume(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.Query()
-	k.answerVolume(
+	k.respondVolume(
 		w,
 		name,
 		"remove",
-		k.volumes.RemoveProvisioned(name, query.Get(directory.Made) != "", query.Get(directory.Machine)),
+		k.volumes.RemoveProvisioned(name, query.Get(directory.UsedParameter) != "",
+			query.Get(directory.MachineParameter)),
 	)
 }
 
@@ -34,7 +35,7 @@ func (k *Kubelet) serveRemoveVolume(w http.ResponseWriter, r *http.Request) {
 // the new size in bytes.
 func (k *Kubelet) serveGrowVolume(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	bytes, err := strconv.ParseInt(r.URL.Query().Get(directory.Size), 10, 64)
+	bytes, err := strconv.ParseInt(r.URL.Query().Get(directory.SizeParameter), 10, 64)
 	if err == nil {
 		err = directory.CheckName(name)
 	}
@@ -42,12 +43,12 @@ func (k *Kubelet) serveGrowVolume(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the query says no size, or the path no volume", http.StatusBadRequest)
 		return
 	}
-	k.answerVolume(w, name, "grow", k.volumes.GrowProvisioned(name, bytes))
+	k.respondVolume(w, name, "grow", k.volumes.GrowProvisioned(name, bytes))
 }
 
-// answerVolume responds with a Status that names the volume. The client can thereby distinguish it from responses of
+// respondVolume responds with a Status that names the volume. The client can thereby distinguish it from responses of
 // intermediaries.
-func (k *Kubelet) answerVolume(w http.ResponseWriter, name, what string, err error) {
+func (k *Kubelet) respondVolume(w http.ResponseWriter, name, what string, err error) {
 	said := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusSuccess,
@@ -64,7 +65,7 @@ func (k *Kubelet) answerVolume(w http.ResponseWriter, name, what string, err err
 	case errors.Is(err, volume.ErrTooLarge):
 		said.Reason, said.Code = metav1.StatusReasonInvalid, http.StatusUnprocessableEntity
 	case errors.Is(err, volume.ErrMissing):
-		said.Details.Causes = []metav1.StatusCause{{Type: directory.Missing, Message: err.Error()}}
+		said.Details.Causes = []metav1.StatusCause{{Type: directory.MissingCause, Message: err.Error()}}
 	case err != nil:
 		k.env.Log.Warn("change a provisioned volume", "what", what, "volume", name, "error", err)
 	default:

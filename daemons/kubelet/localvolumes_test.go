@@ -10,7 +10,7 @@ import (
 
 func TestLocalVolumesAreRemovedOnRequest(t *testing.T) {
 	n := newNode(t)
-	k := n.built()
+	k := n.newKubelet()
 	routes := k.routes()
 	at := filepath.Join(n.cfg.RootDir, "local-volumes", "pvc-1")
 	if err := os.MkdirAll(filepath.Join(at, "deep"), 0o755); err != nil {
@@ -39,7 +39,8 @@ func TestLocalVolumesAreRemovedOnRequest(t *testing.T) {
 	if _, err := os.Stat(at); !os.IsNotExist(err) {
 		t.Errorf("the volume is there still: %v", err)
 	}
-	if verb, resource := attributes(httptest.NewRequest("DELETE", "/localVolumes/pvc-1", nil)); verb != "delete" ||
+	if verb, resource := requestAttributes(httptest.NewRequest("DELETE", "/localVolumes/pvc-1",
+		nil)); verb != "delete" ||
 		resource != "proxy" {
 		t.Errorf("it needs %s of nodes/%s", verb, resource)
 	}

@@ -11,7 +11,7 @@ import (
 func TestOneGoroutineWaitsForALockThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock, w := &countedLock{}, &lockWatch{}
-		if !w.within(lock, time.Second) {
+		if !w.canLockWithin(lock, time.Second) {
 			t.Error("a free lock is reported as held")
 		}
 		synctest.Wait()
@@ -19,18 +19,18 @@ func TestOneGoroutineWaitsForALockThatHangs(t *testing.T) {
 		var asked sync.WaitGroup
 		for range 100 {
 			asked.Go(func() {
-				if w.within(lock, time.Second) {
+				if w.canLockWithin(lock, time.Second) {
 					t.Error("a held lock is reported as free")
 				}
 			})
 		}
 		asked.Wait()
-		if n := lock.waits(); n != 1 {
+		if n := lock.waiters(); n != 1 {
 			t.Errorf("%d goroutines wait for the lock", n)
 		}
 		lock.Unlock()
 		synctest.Wait()
-		if !w.within(lock, time.Second) {
+		if !w.canLockWithin(lock, time.Second) {
 			t.Error("a released lock is reported as held")
 		}
 	})
@@ -63,7 +63,7 @@ func (l *countedLock) Unlock() {
 	l.free.Broadcast()
 }
 
-func (l *countedLock) waits() int {
+func (l *countedLock) waiters() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.waiting

@@ -40,8 +40,9 @@ func openLog(root, path string) (*os.File, error) {
 	return file, nil
 }
 
-// inLogs calls do with a root for the directory of all logs. Links that lead out of the directory are not followed.
-func (k *Kubelet) inLogs(do func(root *os.Root) error) error {
+// withLogRoot calls do with a root for the directory of all logs. Links that lead out of the directory are not
+// followed.
+func (k *Kubelet) withLogRoot(do func(root *os.Root) error) error {
 	if err := os.MkdirAll(k.logRoot, 0o755); err != nil {
 		return err
 	}
@@ -80,9 +81,9 @@ func logParts(root *os.Root, name string) ([]string, error) {
 }
 
 func (k *Kubelet) makeLogDir(path string) error {
-	return k.inLogs(func(root *os.Root) error { return root.MkdirAll(k.logName(path), 0o755) })
+	return k.withLogRoot(func(root *os.Root) error { return root.MkdirAll(k.logName(path), 0o755) })
 }
 
 func (k *Kubelet) removeLogs(path string) error {
-	return k.inLogs(func(root *os.Root) error { return root.RemoveAll(k.logName(path)) })
+	return k.withLogRoot(func(root *os.Root) error { return root.RemoveAll(k.logName(path)) })
 }

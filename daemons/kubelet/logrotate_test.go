@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// logs returns the log files of a pod's container.
-func (n *node) logs(pod, container string) []string {
+// logFiles returns the log files of a pod's container.
+func (n *node) logFiles(pod, container string) []string {
 	n.t.Helper()
 	found, err := filepath.Glob(filepath.Join(n.options.LogRoot, "default_"+pod+"_*", container, "*"))
 	if err != nil {
@@ -20,20 +20,20 @@ func (n *node) logs(pod, container string) []string {
 }
 
 // Proves S23.
-func TestLogsOfEveryContainerAreRotated(t *testing.T) {
+func TestLogsOfAllContainersAreRotated(t *testing.T) {
 	n := newNode(t)
 	n.file.ContainerLogMaxSize = "1Mi"
-	n.manifest("static.yaml", manifestOf("static", "busybox:1"))
-	k := n.built()
-	for i := range k.chores {
-		if c := &k.chores[i]; c.name == "log rotation" {
-			if c.every != 10*time.Second {
-				t.Errorf("logs are looked at every %s", c.every)
+	n.writeManifest("static.yaml", manifestOf("static", "busybox:1"))
+	k := n.newKubelet()
+	for i := range k.tasks {
+		if c := &k.tasks[i]; c.name == "log rotation" {
+			if c.interval != 10*time.Second {
+				t.Errorf("logs are looked at every %s", c.interval)
 			}
-			c.every = time.Millisecond
+			c.interval = time.Millisecond
 		}
 	}
-	n.runs(k)
+	n.runKubelet(k)
 	p := simplePod("web")
 	always := corev1.ContainerRestartPolicyAlways
 	p.Spec.InitContainers = []corev1.Container{{Name: "side", Image: "busybox:1", RestartPolicy: &always}}
@@ -43,7 +43,7 @@ func TestLogsOfEveryContainerAreRotated(t *testing.T) {
 	watched.Spec.EphemeralContainers = []corev1.EphemeralContainer{
 		{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "look", Image: "busybox:1"}},
 	}
-	n.update(watched)
+	n.updatePod(watched)
 	n.until("the ephemeral container to run", func() bool {
 		s := n.pod("web").Status.EphemeralContainerStatuses
 		return len(s) == 1 && s[0].State.Running != nil
@@ -58,7 +58,7 @@ func TestLogsOfEveryContainerAreRotated(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.until("the log of "+c.pod+"/"+c.name+" to be rotated", func() bool {
-			files := n.logs(c.pod, c.name)
+			files := n.logFiles(c.pod, c.name)
 			return len(files) == 1 && filepath.Base(files[0]) != "0.log"
 		})
 	}

@@ -18,8 +18,8 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// entryLine is one line of a log in CRI's format: time, stream, tag, text.
-type entryLine struct {
+// logLine is one line of a log in CRI's format: time, stream, tag, text.
+type logLine struct {
 	at      time.Time
 	stamp   []byte
 	stream  string
@@ -27,23 +27,23 @@ type entryLine struct {
 	text    []byte
 }
 
-func parseLine(line []byte) (entryLine, error) {
+func parseLine(line []byte) (logLine, error) {
 	stamp, rest, ok := bytes.Cut(line, []byte{' '})
 	stream, rest, ok2 := bytes.Cut(rest, []byte{' '})
 	tag, text, ok3 := bytes.Cut(rest, []byte{' '})
 	if !ok || !ok2 || !ok3 {
-		return entryLine{}, fmt.Errorf("log line %.40q is not in CRI's format", line)
+		return logLine{}, fmt.Errorf("log line %.40q is not in CRI's format", line)
 	}
 	at, err := time.Parse(time.RFC3339Nano, string(stamp))
 	if err != nil {
-		return entryLine{}, fmt.Errorf("log line %.40q: %w", line, err)
+		return logLine{}, fmt.Errorf("log line %.40q: %w", line, err)
 	}
 	first, _, _ := bytes.Cut(tag, []byte{':'})
-	return entryLine{at, stamp, string(stream), bytes.Equal(first, []byte("P")), text}, nil
+	return logLine{at, stamp, string(stream), bytes.Equal(first, []byte("P")), text}, nil
 }
 
-// logQuery holds the parameters of a log request.
-type logQuery struct {
+// logOptions holds the parameters of a log request.
+type logOptions struct {
 	follow, timestamps bool
 	since              time.Time
 	tail, limit        int64 // below zero: no limit
@@ -52,7 +52,7 @@ type logQuery struct {
 
 // writeLog writes the requested part of the log at path, which is below root, to out. With follow, it continues in the
 // next file after a rotation. It stops once ended reports that the container has ended and everything is read.
-func writeLog(ctx context.Context, root, path string, q logQuery, ended func() bool, out io.Writer) error {
+func writeLog(ctx context.Context, root, path string, q logOptions, ended func() bool, out io.Writer) error {
 	file, err := openLog(root, path)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func writeLog(ctx context.Context, root, path string, q logQuery, ended func() b
 			return fmt.Errorf("watch log: %w", err)
 		}
 	}
-	w := &logWriter{q: q, left: q.limit, out: out}
+	w := &logWriter{q: q, remaining: q.limit, out: out}
 	lines := bufio.NewReaderSize(file, 64<<10)
 	var pending []byte
 	for {
@@ -133,10 +133,10 @@ func sameFile(a, b *os.File) bool {
 
 // logWriter writes the text of log lines, up to the requested limit.
 type logWriter struct {
-	q    logQuery
-	left int64
-	out  io.Writer
-	mid  bool // the last line written was incomplete
+	q         logOptions
+	remaining int64
+	out       io.Writer
+	isMidLine bool // the last line written was incomplete
 }
 
 func (w *logWriter) write(line []byte) (done bool, err error) {
@@ -148,18 +148,18 @@ func (w *logWriter) write(line []byte) (done bool, err error) {
 		return false, nil
 	}
 	var b []byte
-	if w.q.timestamps && !w.mid {
+	if w.q.timestamps && !w.isMidLine {
 		b = append(append(b, e.stamp...), ' ')
 	}
 	b = append(b, e.text...)
-	if w.mid = e.partial; !e.partial {
+	if w.isMidLine = e.partial; !e.partial {
 		b = append(b, '\n')
 	}
 	if w.q.limit >= 0 {
-		if int64(len(b)) >= w.left {
-			b, done = b[:w.left], true
+		if int64(len(b)) >= w.remaining {
+			b, done = b[:w.remaining], true
 		}
-		w.left -= int64(len(b))
+		w.remaining -= int64(len(b))
 	}
 	_, err = w.out.Write(b)
 	return done, err
@@ -206,7 +206,7 @@ func tailOffset(f *os.File, n int64) (int64, error) {
 // tailLog returns the end of a container's log as a termination message.
 func (k *Kubelet) tailLog(path string, lines, limit int) string {
 	b := &lastBytes{limit: limit}
-	if err := writeLog(context.Background(), k.logRoot, path, logQuery{tail: int64(lines), limit: -1}, nil,
+	if err := writeLog(context.Background(), k.logRoot, path, logOptions{tail: int64(lines), limit: -1}, nil,
 		b); err != nil {
 		return ""
 	}
@@ -234,7 +234,7 @@ func (k *Kubelet) rotateLogs(ctx context.Context) {
 		k.env.Log.Error("logs are not rotated", "containerLogMaxSize", k.file.ContainerLogMaxSize, "error", err)
 		return
 	}
-	for _, w := range k.all() {
+	for _, w := range k.allWorkers() {
 		w.mu.Lock()
 		p, containers := w.pod, w.containers
 		w.mu.Unlock()
@@ -246,15 +246,15 @@ func (k *Kubelet) rotateLogs(ctx context.Context) {
 			if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() < most.Value() {
 				continue
 			}
-			if err := k.rotate(ctx, path, c.ID); err != nil {
+			if err := k.rotateLog(ctx, path, c.ID); err != nil {
 				k.env.Log.Warn("rotate log", "path", path, "error", err)
 			}
 		}
 	}
 }
 
-func (k *Kubelet) rotate(ctx context.Context, path, id string) error {
-	return k.inLogs(func(root *os.Root) error {
+func (k *Kubelet) rotateLog(ctx context.Context, path, id string) error {
+	return k.withLogRoot(func(root *os.Root) error {
 		name := k.logName(path)
 		old, err := logParts(root, name+".")
 		if err != nil {
@@ -277,8 +277,8 @@ func (k *Kubelet) rotate(ctx context.Context, path, id string) error {
 	})
 }
 
-// latest returns the newest attempt of a container, or the one before it if previous is set.
-func latest(containers []pod.Container, name string, previous bool) (pod.Container, bool) {
+// latestAttempt returns the newest attempt of a container, or the one before it if previous is set.
+func latestAttempt(containers []pod.Container, name string, previous bool) (pod.Container, bool) {
 	skip := previous
 	for _, c := range containers {
 		if c.Name != name || c.State == pod.Created {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-const sample = `2030-01-01T00:00:00.000000001Z stdout F one
+const sampleLog = `2030-01-01T00:00:00.000000001Z stdout F one
 2030-01-01T00:00:01Z stderr F two
 2030-01-01T00:00:02Z stdout P thr
 2030-01-01T00:00:02Z stdout F ee
@@ -31,21 +31,21 @@ func logFile(t *testing.T, text string) string {
 }
 
 // Proves S08.
-func TestLogIsWrittenAsAsked(t *testing.T) {
-	path := logFile(t, sample)
+func TestLogOptionsAreApplied(t *testing.T) {
+	path := logFile(t, sampleLog)
 	for _, c := range []struct {
 		name string
-		q    logQuery
+		q    logOptions
 		want string
 	}{
-		{"all", logQuery{tail: -1, limit: -1}, "one\ntwo\nthree\nfour\n"},
-		{"tail", logQuery{tail: 1, limit: -1}, "four\n"},
-		{"tail of more than there is", logQuery{tail: 100, limit: -1}, "one\ntwo\nthree\nfour\n"},
-		{"none", logQuery{tail: 0, limit: -1}, ""},
-		{"limit", logQuery{tail: -1, limit: 5}, "one\nt"},
-		{"since", logQuery{tail: -1, limit: -1, since: time.Date(2030, 1, 1, 0, 0, 2, 0, time.UTC)}, "three\nfour\n"},
-		{"one stream", logQuery{tail: -1, limit: -1, stream: "stderr"}, "two\n"},
-		{"times", logQuery{tail: 1, limit: -1, timestamps: true}, "2030-01-01T00:00:03Z four\n"},
+		{"all", logOptions{tail: -1, limit: -1}, "one\ntwo\nthree\nfour\n"},
+		{"tail", logOptions{tail: 1, limit: -1}, "four\n"},
+		{"tail of more than there is", logOptions{tail: 100, limit: -1}, "one\ntwo\nthree\nfour\n"},
+		{"none", logOptions{tail: 0, limit: -1}, ""},
+		{"limit", logOptions{tail: -1, limit: 5}, "one\nt"},
+		{"since", logOptions{tail: -1, limit: -1, since: time.Date(2030, 1, 1, 0, 0, 2, 0, time.UTC)}, "three\nfour\n"},
+		{"one stream", logOptions{tail: -1, limit: -1, stream: "stderr"}, "two\n"},
+		{"times", logOptions{tail: 1, limit: -1, timestamps: true}, "2030-01-01T00:00:03Z four\n"},
 	} {
 		var b bytes.Buffer
 		if err := writeLog(context.Background(), filepath.Dir(path), path, c.q, nil, &b); err != nil ||
@@ -55,27 +55,31 @@ func TestLogIsWrittenAsAsked(t *testing.T) {
 	}
 }
 
-// growing is a buffer that can be read and written concurrently.
-type growing struct {
+// syncBuffer is a buffer that can be read and written concurrently.
+type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (g *growing) Write(b []byte) (int, error) { g.mu.Lock(); defer g.mu.Unlock(); return g.b.Write(b) }
-func (g *growing) String() string              { g.mu.Lock(); defer g.mu.Unlock(); return g.b.String() }
+func (g *syncBuffer) Write(b []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.b.Write(b)
+}
+func (g *syncBuffer) String() string { g.mu.Lock(); defer g.mu.Unlock(); return g.b.String() }
 
 // Proves S08.
-func TestFollowedLogGoesOnAfterItsRotation(t *testing.T) {
+func TestFollowedLogContinuesAfterItsRotation(t *testing.T) {
 	path := logFile(t, "2030-01-01T00:00:00Z stdout F one\n")
-	var out growing
+	var out syncBuffer
 	var mu sync.Mutex
 	over := false
 	done := make(chan error, 1)
 	go func() {
-		done <- writeLog(context.Background(), filepath.Dir(path), path, logQuery{tail: -1, limit: -1, follow: true},
+		done <- writeLog(context.Background(), filepath.Dir(path), path, logOptions{tail: -1, limit: -1, follow: true},
 			func() bool { mu.Lock(); defer mu.Unlock(); return over }, &out)
 	}()
-	until(t, func() bool { return out.String() == "one\n" })
+	waitUntil(t, func() bool { return out.String() == "one\n" })
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -84,14 +88,14 @@ func TestFollowedLogGoesOnAfterItsRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	until(t, func() bool { return out.String() == "one\ntwo\n" })
+	waitUntil(t, func() bool { return out.String() == "one\ntwo\n" })
 	if err := os.Rename(path, path+".old"); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte("2030-01-01T00:00:00Z stdout F three\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	until(t, func() bool { return strings.HasSuffix(out.String(), "three\n") })
+	waitUntil(t, func() bool { return strings.HasSuffix(out.String(), "three\n") })
 	mu.Lock()
 	over = true
 	mu.Unlock()
@@ -100,7 +104,7 @@ func TestFollowedLogGoesOnAfterItsRotation(t *testing.T) {
 	}
 }
 
-func until(t *testing.T, ok func() bool) {
+func waitUntil(t *testing.T, ok func() bool) {
 	t.Helper()
 	deadline, tick := time.After(10*time.Second), time.NewTicker(2*time.Millisecond)
 	defer tick.Stop()
@@ -125,10 +129,10 @@ func FuzzLogLines(f *testing.F) {
 
 // A container that may write to the log directory cannot read other files by replacing a log with a link.
 // Proves S08.
-func TestLogIsNoOtherFileOfTheMachine(t *testing.T) {
+func TestLogPathsCannotLeaveTheLogDirectory(t *testing.T) {
 	root := t.TempDir()
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte(sample), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(sampleLog), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(filepath.Join(root, "d_p_u", "main"), 0o755); err != nil {
@@ -145,7 +149,7 @@ func TestLogIsNoOtherFileOfTheMachine(t *testing.T) {
 	for _, name := range []string{"d_p_u/main/0.log", "d_p_u/dir/secret", "d_p_u/main/1.log", "../" +
 		filepath.Base(filepath.Dir(secret)) + "/secret"} {
 		var b bytes.Buffer
-		if err := writeLog(context.Background(), root, filepath.Join(root, name), logQuery{tail: -1, limit: -1}, nil,
+		if err := writeLog(context.Background(), root, filepath.Join(root, name), logOptions{tail: -1, limit: -1}, nil,
 			&b); err == nil ||
 			b.Len() > 0 {
 			t.Errorf("%s: got %q, %v", name, b.String(), err)

@@ -34,15 +34,15 @@ type Disk struct {
 	InodesFree, InodeCount int64
 }
 
-// local is the machine that the kubelet runs on.
-type local struct {
-	root   string
-	groups *cgroup.Manager // cgroups of the pods
-	procfs string          // default /proc
+// localMachine is the machine that the kubelet runs on.
+type localMachine struct {
+	root    string
+	cgroups *cgroup.Manager // cgroups of the pods
+	procfs  string          // default /proc
 }
 
 // Info implements Machine.
-func (local) Info() corev1.NodeSystemInfo {
+func (localMachine) Info() corev1.NodeSystemInfo {
 	info := corev1.NodeSystemInfo{OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH}
 	info.MachineID = firstLine("/etc/machine-id", "/var/lib/dbus/machine-id")
 	info.SystemUUID = firstLine("/sys/class/dmi/id/product_uuid")
@@ -76,16 +76,16 @@ func firstLine(paths ...string) string {
 }
 
 // CPUs implements Machine.
-func (local) CPUs() int { return runtime.NumCPU() }
+func (localMachine) CPUs() int { return runtime.NumCPU() }
 
 // Memory implements Machine.
-func (local) Memory() (available, capacity int64, err error) {
+func (localMachine) Memory() (available, capacity int64, err error) {
 	used, total, err := cgroup.MemoryInUse()
 	return total - used, total, err
 }
 
 // Disk implements Machine.
-func (l local) Disk() (Disk, error) {
+func (l localMachine) Disk() (Disk, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(l.root, &s); err != nil {
 		return Disk{}, fmt.Errorf("look at the file system of %s: %w", l.root, err)
@@ -98,9 +98,9 @@ func (l local) Disk() (Disk, error) {
 
 // Processes implements Machine. It returns the usage and the capacity of the scarcest resource: process IDs, kernel
 // tasks, or the pids limits of the cgroups that contain pods.
-func (l local) Processes() (used, capacity int64, err error) {
+func (l localMachine) Processes() (used, capacity int64, err error) {
 	for _, limit := range []string{"pid_max", "threads-max"} {
-		most, err := strconv.ParseInt(firstLine(filepath.Join(l.proc(), "sys/kernel", limit)), 10, 64)
+		most, err := strconv.ParseInt(firstLine(filepath.Join(l.procRoot(), "sys/kernel", limit)), 10, 64)
 		if err != nil {
 			return 0, 0, fmt.Errorf("read the kernel's %s: %w", limit, err)
 		}
@@ -109,7 +109,7 @@ func (l local) Processes() (used, capacity int64, err error) {
 		}
 	}
 	// The fourth field of loadavg is running/total tasks.
-	fields := strings.Fields(firstLine(filepath.Join(l.proc(), "loadavg")))
+	fields := strings.Fields(firstLine(filepath.Join(l.procRoot(), "loadavg")))
 	if len(fields) < 4 {
 		return 0, capacity, fmt.Errorf("read the number of processes: /proc/loadavg has %d fields", len(fields))
 	}
@@ -117,16 +117,16 @@ func (l local) Processes() (used, capacity int64, err error) {
 	if used, err = strconv.ParseInt(all, 10, 64); err != nil {
 		return 0, capacity, fmt.Errorf("read the number of processes: %w", err)
 	}
-	if inside, most, ok := l.groups.Tasks(); ok && most-inside < capacity-used {
+	if inside, most, ok := l.cgroups.Tasks(); ok && most-inside < capacity-used {
 		return inside, most, nil
 	}
 	return used, capacity, nil
 }
 
-func (l local) proc() string { return cmp.Or(l.procfs, "/proc") }
+func (l localMachine) procRoot() string { return cmp.Or(l.procfs, "/proc") }
 
 // CPU implements Machine.
-func (local) CPU() (uint64, error) {
+func (localMachine) CPU() (uint64, error) {
 	fields := strings.Fields(firstLine("/proc/stat"))
 	if len(fields) < 9 || fields[0] != "cpu" {
 		return 0, fmt.Errorf("read the machine's CPU time: /proc/stat has no cpu line")

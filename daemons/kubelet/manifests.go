@@ -22,8 +22,8 @@ import (
 // readManifests reads the directory of static pods and updates the static pods. A pod whose manifest cannot be read
 // stays unchanged.
 func (k *Kubelet) readManifests() error {
-	k.reading.Lock()
-	defer k.reading.Unlock()
+	k.manifestMutex.Lock()
+	defer k.manifestMutex.Unlock()
 	was, recorded, err := k.loadRecord()
 	if err != nil {
 		return err // without the pods' names nothing can be decided
@@ -33,11 +33,11 @@ func (k *Kubelet) readManifests() error {
 		for _, uid := range was.Pods {
 			held[uid] = true
 		}
-		k.mirrors.hold(held)
+		k.mirrors.setHeld(held)
 		k.manifestsRead.Store(recorded)
 	}
 	now := staticRecord{Pods: map[string]types.UID{}}
-	now.Device, now.Inode, err = identity(k.file.StaticPodPath)
+	now.Device, now.Inode, err = directoryIdentity(k.file.StaticPodPath)
 	var entries []os.DirEntry
 	if err == nil {
 		entries, err = os.ReadDir(k.file.StaticPodPath)
@@ -69,7 +69,7 @@ func (k *Kubelet) readManifests() error {
 			whole = whole && recorded // without a record, an earlier version of the pod may still run
 			continue
 		}
-		found[key(p)] = p
+		found[podName(p)] = p
 		now.Pods[path] = p.UID
 	}
 	if len(now.Pods) == 0 && len(was.Pods) > 0 && (now.Device != was.Device || now.Inode != was.Inode) {
@@ -87,18 +87,18 @@ func (k *Kubelet) readManifests() error {
 			failures = append(failures, err)
 		}
 	}
-	k.mirrors.hold(held)
+	k.mirrors.setHeld(held)
 	for _, gone := range k.mirrors.replace(found, held) {
 		k.mu.Lock()
 		w := k.workers[gone.UID]
 		k.mu.Unlock()
 		if w != nil {
-			w.tell(func() { w.removed = true })
+			w.updateInbox(func() { w.removed = true })
 		}
 	}
 	for _, p := range found {
-		if !k.replacing(p) {
-			k.give(p)
+		if !k.isReplacing(p) {
+			k.updateWorker(p)
 		}
 	}
 	k.manifestsRead.Store(whole)
@@ -113,22 +113,22 @@ func isManifest(name string) bool {
 	return false
 }
 
-// replacing reports whether an earlier version of a static pod still runs. The new version must wait for its end.
-func (k *Kubelet) replacing(p *corev1.Pod) bool {
+// isReplacing reports whether an earlier version of a static pod still runs. The new version must wait for its end.
+func (k *Kubelet) isReplacing(p *corev1.Pod) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for uid, w := range k.workers {
-		if uid != p.UID && key(w.pod) == key(p) && pod.Static(w.pod) {
+		if uid != p.UID && podName(w.pod) == podName(p) && pod.IsStatic(w.pod) {
 			return true
 		}
 	}
 	return false
 }
 
-// staticGone starts the version of a static pod that waited for the end of was.
-func (k *Kubelet) staticGone(was *corev1.Pod) {
-	if next := k.mirrors.wanted(key(was)); next != nil && next.UID != was.UID {
-		k.give(next)
+// startReplacement starts the version of a static pod that waited for the end of was.
+func (k *Kubelet) startReplacement(was *corev1.Pod) {
+	if next := k.mirrors.staticPod(podName(was)); next != nil && next.UID != was.UID {
+		k.updateWorker(next)
 	}
 }
 
@@ -161,12 +161,12 @@ func readManifest(path, node string) (*corev1.Pod, error) {
 	}
 	p.Annotations[pod.SourceAnnotation], p.Annotations[pod.HashAnnotation] = "file", sum
 	p.Annotations["kubernetes.io/config.seen"] = time.Now().Format(time.RFC3339Nano)
-	defaults(p)
+	setDefaults(p)
 	return p, nil
 }
 
-// defaults sets the defaults of the API server for the fields that the kubelet uses.
-func defaults(p *corev1.Pod) {
+// setDefaults sets the defaults of the API server for the fields that the kubelet uses.
+func setDefaults(p *corev1.Pod) {
 	grace, links := int64(corev1.DefaultTerminationGracePeriodSeconds), true
 	spec := &p.Spec
 	if spec.RestartPolicy == "" {
@@ -199,7 +199,7 @@ func defaults(p *corev1.Pod) {
 				c.TerminationMessagePolicy = corev1.TerminationMessageReadFile
 			}
 			if c.ImagePullPolicy == "" {
-				c.ImagePullPolicy = usualPolicy(c.Image)
+				c.ImagePullPolicy = defaultPullPolicy(c.Image)
 			}
 			for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 				if p == nil {
@@ -226,8 +226,8 @@ func defaults(p *corev1.Pod) {
 	}
 }
 
-// usualPolicy returns the default pull policy of an image.
-func usualPolicy(image string) corev1.PullPolicy {
+// defaultPullPolicy returns the default pull policy of an image.
+func defaultPullPolicy(image string) corev1.PullPolicy {
 	if tag := image[strings.LastIndexByte(image, '/')+1:]; !strings.ContainsAny(tag, ":@") ||
 		strings.HasSuffix(tag, ":latest") {
 		return corev1.PullAlways
@@ -250,12 +250,13 @@ func (k *Kubelet) watchManifests(ctx context.Context) error {
 		if err != nil && !said {
 			// inotify watches are limited, and other processes may use all of them. Running late is better than not
 			// running.
-			k.env.Log.Warn("the directory of static pods is only read now and then", "every", readEvery, "error", err)
+			k.env.Log.Warn("the directory of static pods is only read now and "+
+				"then", "every", manifestInterval, "error", err)
 		}
 		said = err != nil
 	}
 	// Read periodically even with a watch: if the directory is replaced by another, the watch reports nothing.
-	t := time.NewTicker(readEvery)
+	t := time.NewTicker(manifestInterval)
 	defer t.Stop()
 	look := t.C
 	// Editors write in several steps, so read the directory only after a pause.
@@ -279,15 +280,15 @@ func (k *Kubelet) watchManifests(ctx context.Context) error {
 			if err := k.readManifests(); err != nil {
 				k.env.Log.Error("read static pods", "error", err)
 			}
-			k.mirrors.sync(ctx, k.nodeRef())
+			k.mirrors.sync(ctx, k.nodeOwner())
 		case <-mirror.C:
-			k.mirrors.sync(ctx, k.nodeRef())
+			k.mirrors.sync(ctx, k.nodeOwner())
 		}
 	}
 }
 
-// readEvery is how often the directory is read without relying on a watch.
-const readEvery = 20 * time.Second
+// manifestInterval is how often the directory is read without relying on a watch.
+const manifestInterval = 20 * time.Second
 
 // manifestWatch reports changes of a directory. It also notices when the directory is created later or replaced.
 type manifestWatch struct {

@@ -9,11 +9,11 @@ import (
 
 // The manifest directory may be created after the kubelet has started, and may be replaced.
 // Proves S23.
-func TestADirectoryOfStaticPodsIsWatchedWheneverItComes(t *testing.T) {
+func TestTheManifestDirectoryIsWatchedOnceItExists(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "manifests")
 	w := &manifestWatch{dir: dir}
 	defer w.close()
-	told := func(what string, do func() error) {
+	requireNotified := func(what string, do func() error) {
 		t.Helper()
 		if err := w.follow(); err != nil {
 			t.Fatalf("before %s: %v", what, err)
@@ -37,9 +37,9 @@ func TestADirectoryOfStaticPodsIsWatchedWheneverItComes(t *testing.T) {
 		}
 	}
 	write := func() error { return os.WriteFile(filepath.Join(dir, "etcd.yaml"), []byte("a"), 0o600) }
-	told("the directory", func() error { return os.Mkdir(dir, 0o755) })
-	told("a manifest", write)
-	told("its going away", func() error { return os.Rename(dir, dir+".away") })
-	told("another directory", func() error { return os.Mkdir(dir, 0o755) })
-	told("a manifest in it", write)
+	requireNotified("the directory", func() error { return os.Mkdir(dir, 0o755) })
+	requireNotified("a manifest", write)
+	requireNotified("its going away", func() error { return os.Rename(dir, dir+".away") })
+	requireNotified("another directory", func() error { return os.Mkdir(dir, 0o755) })
+	requireNotified("a manifest in it", write)
 }

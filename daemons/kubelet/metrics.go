@@ -21,10 +21,10 @@ type metrics struct {
 	serving                    servingCertificate
 
 	// The following are nil if metrics are not served.
-	workSeconds, groupSeconds, mountSeconds *prometheus.HistogramVec
-	askSeconds, askInterval                 prometheus.Histogram
-	mountErrors                             *prometheus.CounterVec
-	probes                                  *probeCounts
+	stepSeconds, cgroupSeconds, mountSeconds *prometheus.HistogramVec
+	observeSeconds, observeInterval          prometheus.Histogram
+	mountErrors                              *prometheus.CounterVec
+	probes                                   *probeMetrics
 }
 
 // evictionSignals are the signals that pods are evicted for. Their series exist from the start, because a rate needs a
@@ -67,20 +67,20 @@ func newMetrics(r prometheus.Registerer, served bool) *metrics {
 	for _, signal := range evictionSignals {
 		m.evictions.WithLabelValues(signal)
 	}
-	m.probes = newProbeCounts()
+	m.probes = newProbeMetrics()
 	buckets := []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 60, 120}
-	m.workSeconds = measure.NewHistogramVec(prometheus.HistogramOpts{
+	m.stepSeconds = measure.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "kubelet_pod_worker_duration_seconds", Help: "How long steps of pods' lives took.", Buckets: buckets,
 	}, []string{"operation_type"})
-	m.askSeconds = measure.NewHistogram(prometheus.HistogramOpts{
+	m.observeSeconds = measure.NewHistogram(prometheus.HistogramOpts{
 		Name: "kubelet_pleg_relist_duration_seconds", Help: "How long it took to ask the runtime what has become of " +
 			"a pod.", Buckets: buckets,
 	})
-	m.askInterval = measure.NewHistogram(prometheus.HistogramOpts{
+	m.observeInterval = measure.NewHistogram(prometheus.HistogramOpts{
 		Name: "kubelet_pleg_relist_interval_seconds", Help: "Time between two times that the runtime was asked what " +
 			"has become of a pod.", Buckets: buckets,
 	})
-	m.groupSeconds = measure.NewHistogramVec(prometheus.HistogramOpts{
+	m.cgroupSeconds = measure.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "kubelet_cgroup_manager_duration_seconds", Help: "How long operations on cgroups " +
 			"took.", Buckets: prometheus.DefBuckets,
 	}, []string{"operation_type"})
@@ -91,13 +91,13 @@ func newMetrics(r prometheus.Registerer, served bool) *metrics {
 	m.mountErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "storage_operation_errors_total", Help: "Failures to set volumes up or to take them down.",
 	}, []string{"operation_name", "volume_plugin"})
-	r.MustRegister(m.workSeconds, m.askSeconds, m.askInterval, m.groupSeconds, m.mountSeconds, m.mountErrors)
+	r.MustRegister(m.stepSeconds, m.observeSeconds, m.observeInterval, m.cgroupSeconds, m.mountSeconds, m.mountErrors)
 	return m
 }
 
-// worked records the duration of one step of a pod's worker.
-func (m *metrics) worked(f *pod.Facts, step pod.Step, began time.Time) {
-	if m.workSeconds == nil {
+// recordStep records the duration of one step of a pod's worker.
+func (m *metrics) recordStep(f *pod.Facts, step pod.Step, began time.Time) {
+	if m.stepSeconds == nil {
 		return
 	}
 	operation := "sync"
@@ -109,22 +109,22 @@ func (m *metrics) worked(f *pod.Facts, step pod.Step, began time.Time) {
 	case len(f.Sandboxes) == 0:
 		operation = "create"
 	}
-	m.workSeconds.WithLabelValues(operation).Observe(time.Since(began).Seconds())
+	m.stepSeconds.WithLabelValues(operation).Observe(time.Since(began).Seconds())
 }
 
-// asked records that the runtime was asked about a pod. last is the time of the previous request, or zero.
-func (m *metrics) asked(began, last time.Time) {
-	if m.askSeconds == nil {
+// recordObserve records that the runtime was asked about a pod. last is the time of the previous request, or zero.
+func (m *metrics) recordObserve(began, last time.Time) {
+	if m.observeSeconds == nil {
 		return
 	}
-	m.askSeconds.Observe(time.Since(began).Seconds())
+	m.observeSeconds.Observe(time.Since(began).Seconds())
 	if !last.IsZero() {
-		m.askInterval.Observe(began.Sub(last).Seconds())
+		m.observeInterval.Observe(began.Sub(last).Seconds())
 	}
 }
 
-// mounted records that the volumes of a pod were set up or torn down, once for each volume plugin of the pod.
-func (m *metrics) mounted(p *corev1.Pod, operation string, began time.Time, err error) {
+// recordMount records that the volumes of a pod were set up or torn down, once for each volume plugin of the pod.
+func (m *metrics) recordMount(p *corev1.Pod, operation string, began time.Time, err error) {
 	if m.mountSeconds == nil {
 		return
 	}
@@ -146,17 +146,17 @@ func (m *metrics) mounted(p *corev1.Pod, operation string, began time.Time, err 
 	}
 }
 
-// probeCounts holds the probe metrics, which are served at /metrics/probes. There are several series for each probed
+// probeMetrics holds the probe metrics, which are served at /metrics/probes. There are several series for each probed
 // container.
-type probeCounts struct {
+type probeMetrics struct {
 	registry *prometheus.Registry
 	total    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 }
 
-func newProbeCounts() *probeCounts {
+func newProbeMetrics() *probeMetrics {
 	container := []string{"probe_type", "container", "pod", "namespace"}
-	c := &probeCounts{
+	c := &probeMetrics{
 		registry: prometheus.NewRegistry(),
 		total: prometheus.NewCounterVec(
 			prometheus.CounterOpts{Name: "prober_probe_total", Help: "Results of the probes of a container."},
@@ -175,15 +175,15 @@ func newProbeCounts() *probeCounts {
 	return c
 }
 
-func (c *probeCounts) handler() http.Handler {
+func (c *probeMetrics) handler() http.Handler {
 	if c == nil {
 		return http.NotFoundHandler()
 	}
 	return promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{})
 }
 
-// probed records one result of a probe.
-func (c *probeCounts) probed(p *corev1.Pod, container, kind string, took time.Duration, err error) {
+// recordProbe records one result of a probe.
+func (c *probeMetrics) recordProbe(p *corev1.Pod, container, kind string, took time.Duration, err error) {
 	if c == nil {
 		return
 	}
@@ -197,8 +197,8 @@ func (c *probeCounts) probed(p *corev1.Pod, container, kind string, took time.Du
 	}
 }
 
-// forget deletes the series of a pod that is gone.
-func (c *probeCounts) forget(p *corev1.Pod) {
+// removePod deletes the series of a pod that is gone.
+func (c *probeMetrics) removePod(p *corev1.Pod) {
 	if c == nil {
 		return
 	}

@@ -19,16 +19,16 @@ import (
 	"clusterctl/daemons/kubelet/hollow"
 )
 
-// series maps metric names to the samples of one scrape. A histogram has its count as value.
-type series map[string][]one
+// sampleSet maps metric names to the samples of one scrape. A histogram has its count as value.
+type sampleSet map[string][]metricSample
 
-type one struct {
+type metricSample struct {
 	labels map[string]string
 	value  float64
 }
 
 // scrape requests the metrics at a path of the kubelet.
-func scrape(t *testing.T, k *Kubelet, path string) series {
+func scrape(t *testing.T, k *Kubelet, path string) sampleSet {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), "GET", path, nil)
@@ -40,7 +40,7 @@ func scrape(t *testing.T, k *Kubelet, path string) series {
 	if w.Code != 200 {
 		t.Fatalf("%s: status %d: %s", path, w.Code, w.Body)
 	}
-	found := series{}
+	found := sampleSet{}
 	for in := bufio.NewReader(w.Body); ; {
 		f := &dto.MetricFamily{}
 		if err := protodelim.UnmarshalFrom(in, f); errors.Is(err, io.EOF) {
@@ -49,7 +49,7 @@ func scrape(t *testing.T, k *Kubelet, path string) series {
 			t.Fatalf("%s: %v", path, err)
 		}
 		for _, m := range f.Metric {
-			o := one{labels: map[string]string{}}
+			o := metricSample{labels: map[string]string{}}
 			for _, l := range m.Label {
 				o.labels[l.GetName()] = l.GetValue()
 			}
@@ -66,8 +66,8 @@ func scrape(t *testing.T, k *Kubelet, path string) series {
 	}
 }
 
-// of returns the value of the series with the given labels, or NaN if there is none.
-func (s series) of(name string, labels ...string) float64 {
+// value returns the value of the series with the given labels, or NaN if there is none.
+func (s sampleSet) value(name string, labels ...string) float64 {
 	for _, o := range s[name] {
 		fits := true
 		for i := 0; i < len(labels); i += 2 {
@@ -80,18 +80,18 @@ func (s series) of(name string, labels ...string) float64 {
 	return math.NaN()
 }
 
-// scraped returns a kubelet with metrics and a ready pod.
-func scraped(t *testing.T) (*node, *Kubelet) {
+// newScrapedNode returns a kubelet with metrics and a ready pod.
+func newScrapedNode(t *testing.T) (*node, *Kubelet) {
 	n := newNode(t)
-	return n, n.scraped()
+	return n, n.scrapedKubelet()
 }
 
-func (n *node) scraped() *Kubelet {
+func (n *node) scrapedKubelet() *Kubelet {
 	n.t.Helper()
 	n.options.NoServer = false
 	n.file.Address, n.file.Port, n.file.HealthzPort = "127.0.0.1", 0, 0
-	k := n.built()
-	n.runs(k)
+	k := n.newKubelet()
+	n.runKubelet(k)
 	p := simplePod("web")
 	p.Spec.Volumes = []corev1.Volume{
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
@@ -106,9 +106,9 @@ func (n *node) scraped() *Kubelet {
 	return k
 }
 
-func TestMetricsHaveTheNamesThatRulesAskFor(t *testing.T) {
-	n, k := scraped(t)
-	n.until("the metrics", func() bool { return scrape(t, k, "/metrics").of("kubelet_running_pods") == 1 })
+func TestMetricsHaveTheNamesThatAlertsUse(t *testing.T) {
+	n, k := newScrapedNode(t)
+	n.until("the metrics", func() bool { return scrape(t, k, "/metrics").value("kubelet_running_pods") == 1 })
 	s := scrape(t, k, "/metrics")
 	for _, x := range []struct {
 		name   string
@@ -135,29 +135,29 @@ func TestMetricsHaveTheNamesThatRulesAskFor(t *testing.T) {
 			[]string{"operation_name", "volume_mount", "status", "success", "volume_plugin", "kubernetes.io/empty-dir",
 				"migrated", "false"}, 1},
 	} {
-		if got := s.of(x.name, x.labels...); got != x.want {
+		if got := s.value(x.name, x.labels...); got != x.want {
 			t.Errorf("%s%q is %v, want %v", x.name, x.labels, got, x.want)
 		}
 	}
 	for _, name := range []string{"kubelet_pleg_relist_duration_seconds", "kubelet_pleg_relist_interval_seconds",
 		"kubelet_pod_worker_duration_seconds",
 		"kubelet_cgroup_manager_duration_seconds", "kubelet_certificate_manager_server_ttl_seconds"} {
-		if got := s.of(name); !(got > 0) || math.IsInf(got, 0) {
+		if got := s.value(name); !(got > 0) || math.IsInf(got, 0) {
 			t.Errorf("%s is %v", name, got)
 		}
 	}
-	if s := scrape(t, k, "/metrics/slis"); s.of("kubernetes_healthcheck", "name", "syncloop", "type", "livez") != 1 {
+	if s := scrape(t, k, "/metrics/slis"); s.value("kubernetes_healthcheck", "name", "syncloop", "type", "livez") != 1 {
 		t.Errorf("/metrics/slis has %v", s)
 	}
 }
 
-func TestMetricsOfProbesGoWithTheirPod(t *testing.T) {
-	n, k := scraped(t)
+func TestProbeMetricsAreRemovedWithTheirPod(t *testing.T) {
+	n, k := newScrapedNode(t)
 	labels := []string{"probe_type", "Readiness", "container", "main", "pod", "web", "namespace", "default"}
 	n.until("two results", func() bool {
 		s := scrape(t, k, "/metrics/probes")
-		return s.of("prober_probe_total", append(labels, "pod_uid", "uid-web", "result", "successful")...) > 1 &&
-			s.of("prober_probe_duration_seconds", labels...) > 1
+		return s.value("prober_probe_total", append(labels, "pod_uid", "uid-web", "result", "successful")...) > 1 &&
+			s.value("prober_probe_duration_seconds", labels...) > 1
 	})
 	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "web",
 		metav1.DeleteOptions{}); err != nil {
@@ -167,19 +167,19 @@ func TestMetricsOfProbesGoWithTheirPod(t *testing.T) {
 		s := scrape(t, k, "/metrics/probes")
 		return len(s["prober_probe_total"])+len(s["prober_probe_duration_seconds"]) == 0
 	})
-	if got := scrape(t, k, "/metrics").of("storage_operation_duration_seconds", "operation_name", "volume_unmount",
+	if got := scrape(t, k, "/metrics").value("storage_operation_duration_seconds", "operation_name", "volume_unmount",
 		"volume_plugin", "kubernetes.io/empty-dir"); !(got >= 1) {
 		t.Errorf("volumes were taken down %v times", got)
 	}
 }
 
 // If the runtime has no metrics, the kubelet computes the most important ones from pod statistics.
-func TestContainersHaveMetricsWhateverTheRuntime(t *testing.T) {
-	_, k := scraped(t)
+func TestContainersHaveMetricsWithoutRuntimeMetrics(t *testing.T) {
+	_, k := newScrapedNode(t)
 	s := scrape(t, k, "/metrics/cadvisor")
 	of := []string{"namespace", "default", "pod", "web", "container", "main", "image", "busybox:1"}
-	for _, name := range []string{cpuName, workingName, startName} {
-		if math.IsNaN(s.of(name, of...)) {
+	for _, name := range []string{cpuMetric, workingSetMetric, startMetric} {
+		if math.IsNaN(s.value(name, of...)) {
 			t.Errorf("%s%q is not there: %v", name, of, s[name])
 		}
 		for _, o := range s[name] {
@@ -188,22 +188,23 @@ func TestContainersHaveMetricsWhateverTheRuntime(t *testing.T) {
 			}
 		}
 	}
-	if s.of("machine_cpu_cores") != 4 || s.of("machine_memory_bytes") != 8<<30 ||
-		math.IsNaN(s.of(workingName, "id", "/")) ||
-		math.IsNaN(s.of(cpuName, "id", "/")) {
+	if s.value("machine_cpu_cores") != 4 || s.value("machine_memory_bytes") != 8<<30 ||
+		math.IsNaN(s.value(workingSetMetric, "id", "/")) ||
+		math.IsNaN(s.value(cpuMetric, "id", "/")) {
 		t.Errorf("the machine has %v, %v", s["machine_cpu_cores"], s["machine_memory_bytes"])
 	}
 }
 
-// measuring is a runtime with container metrics.
-type measuring struct{ *hollow.Runtime }
+// measuringRuntime is a runtime with container metrics.
+type measuringRuntime struct{ *hollow.Runtime }
 
-func (r measuring) PodMetrics(ctx context.Context) ([]*criapi.MetricDescriptor, []*criapi.PodSandboxMetrics, error) {
+func (r measuringRuntime) PodMetrics(ctx context.Context) ([]*criapi.MetricDescriptor,
+	[]*criapi.PodSandboxMetrics, error) {
 	keys := []string{"id", "namespace", "pod", "container", "image"}
 	about := []*criapi.MetricDescriptor{
-		{Name: cpuName, Help: "theirs", LabelKeys: keys},
+		{Name: cpuMetric, Help: "theirs", LabelKeys: keys},
 		{Name: "container_fs_writes_total", Help: "writes", LabelKeys: append(keys[:len(keys):len(keys)], "device")},
-		{Name: receivedName, Help: "received", LabelKeys: append(keys[:len(keys):len(keys)], "interface")},
+		{Name: receivedMetric, Help: "received", LabelKeys: append(keys[:len(keys):len(keys)], "interface")},
 	}
 	list, err := r.ListContainers(ctx, nil)
 	if err != nil {
@@ -222,10 +223,10 @@ func (r measuring) PodMetrics(ctx context.Context) ([]*criapi.MetricDescriptor, 
 			}
 		}
 		pods = append(pods, &criapi.PodSandboxMetrics{
-			Metrics: []*criapi.Metric{metric(receivedName, 5, "eth0"), metric(receivedName, 6, "net1")},
+			Metrics: []*criapi.Metric{metric(receivedMetric, 5, "eth0"), metric(receivedMetric, 6, "net1")},
 			ContainerMetrics: []*criapi.ContainerMetrics{{Metrics: []*criapi.Metric{
 				metric(
-					cpuName,
+					cpuMetric,
 					1<<40,
 				), metric("container_fs_writes_total", 7, "/dev/vda"), metric("container_fs_writes_total", 8),
 				metric("unknown", 9),
@@ -235,12 +236,12 @@ func (r measuring) PodMetrics(ctx context.Context) ([]*criapi.MetricDescriptor, 
 	return about, pods, nil
 }
 
-func TestContainersHaveTheMetricsThatTheirRuntimeMeasures(t *testing.T) {
+func TestRuntimeMetricsOfContainersAreServed(t *testing.T) {
 	n := newNode(t)
-	n.options.Runtime = measuring{n.runtime}
-	k := n.scraped()
+	n.options.Runtime = measuringRuntime{n.runtime}
+	k := n.scrapedKubelet()
 	s := scrape(t, k, "/metrics/cadvisor")
-	if got := s.of("container_fs_writes_total", "pod", "web", "device", "/dev/vda"); got != 7 ||
+	if got := s.value("container_fs_writes_total", "pod", "web", "device", "/dev/vda"); got != 7 ||
 		len(s["container_fs_writes_total"]) != 1 {
 		t.Errorf("writes are %v", s["container_fs_writes_total"])
 	}
@@ -249,14 +250,14 @@ func TestContainersHaveTheMetricsThatTheirRuntimeMeasures(t *testing.T) {
 			t.Errorf("labels are %v", o.labels)
 		}
 	}
-	if s.of(receivedName, "interface", "eth0") != 5 || s.of(receivedName, "interface", "net1") != 6 {
-		t.Errorf("received: %v", s[receivedName])
+	if s.value(receivedMetric, "interface", "eth0") != 5 || s.value(receivedMetric, "interface", "net1") != 6 {
+		t.Errorf("received: %v", s[receivedMetric])
 	}
 	// The kubelet computes CPU time itself, because whole seconds are too coarse for rates.
-	if got := s.of(cpuName, "container", "main"); !(got < 1<<30) {
+	if got := s.value(cpuMetric, "container", "main"); !(got < 1<<30) {
 		t.Errorf("CPU time is %v", got)
 	}
-	for _, name := range []string{"unknown", workingName} {
+	for _, name := range []string{"unknown", workingSetMetric} {
 		for _, o := range s[name] {
 			if o.labels["id"] != "/" {
 				t.Errorf("%s is there: %v", name, o.labels)
@@ -266,9 +267,9 @@ func TestContainersHaveTheMetricsThatTheirRuntimeMeasures(t *testing.T) {
 }
 
 // A process may have thousands of simulated nodes, whose metrics are not served.
-func TestNodesThatPretendKeepFewMetrics(t *testing.T) {
+func TestSimulatedNodesHaveFewMetrics(t *testing.T) {
 	n := newNode(t)
-	k := n.built()
+	k := n.newKubelet()
 	families, err := k.env.Metrics.Gather()
 	if err != nil {
 		t.Fatal(err)

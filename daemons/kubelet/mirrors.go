@@ -15,26 +15,26 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// mirrors maintains a mirror pod in the API for every static pod, so that API clients can see it.
-type mirrors struct {
+// mirrorPods maintains a mirror pod in the API for every static pod, so that API clients can see it.
+type mirrorPods struct {
 	client kubernetes.Interface
 	log    *slog.Logger
 
-	mu     sync.Mutex
-	static map[string]*corev1.Pod // by namespace/name
-	seen   map[string]*corev1.Pod // mirror pods seen in the API, by namespace/name
-	held   map[types.UID]bool     // static pods that keep running although their manifests cannot be read
+	mu       sync.Mutex
+	static   map[string]*corev1.Pod // by namespace/name
+	existing map[string]*corev1.Pod // mirror pods seen in the API, by namespace/name
+	held     map[types.UID]bool     // static pods that keep running although their manifests cannot be read
 }
 
-// hold sets the static pods that keep running although their manifests cannot be read.
-func (m *mirrors) hold(held map[types.UID]bool) {
+// setHeld sets the static pods that keep running although their manifests cannot be read.
+func (m *mirrorPods) setHeld(held map[types.UID]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.held = maps.Clone(held)
 }
 
-// holding returns the held pods.
-func (m *mirrors) holding() map[types.UID]bool {
+// heldPods returns the held pods.
+func (m *mirrorPods) heldPods() map[types.UID]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.held)
@@ -42,7 +42,7 @@ func (m *mirrors) holding() map[types.UID]bool {
 
 // replace sets the current static pods. It returns the pods that are gone or have a new version. A held pod stays even
 // if found lacks it.
-func (m *mirrors) replace(found map[string]*corev1.Pod, held map[types.UID]bool) (gone []*corev1.Pod) {
+func (m *mirrorPods) replace(found map[string]*corev1.Pod, held map[types.UID]bool) (gone []*corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, was := range m.static {
@@ -56,47 +56,47 @@ func (m *mirrors) replace(found map[string]*corev1.Pod, held map[types.UID]bool)
 	return gone
 }
 
-// of returns the mirror of this version of a static pod, or nil if there is none.
-func (m *mirrors) of(p *corev1.Pod) *corev1.Pod {
+// find returns the mirror of this version of a static pod, or nil if there is none.
+func (m *mirrorPods) find(p *corev1.Pod) *corev1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if mirror := m.seen[key(p)]; mirror != nil &&
+	if mirror := m.existing[podName(p)]; mirror != nil &&
 		mirror.Annotations[pod.MirrorAnnotation] == p.Annotations[pod.HashAnnotation] {
 		return mirror
 	}
 	return nil
 }
 
-func (m *mirrors) wanted(name string) *corev1.Pod {
+func (m *mirrorPods) staticPod(name string) *corev1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.static[name]
 }
 
-func (m *mirrors) sawMirror(p *corev1.Pod) {
+func (m *mirrorPods) addMirror(p *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.seen[key(p)] = p
+	m.existing[podName(p)] = p
 }
 
-func (m *mirrors) lostMirror(p *corev1.Pod) {
+func (m *mirrorPods) removeMirror(p *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if was := m.seen[key(p)]; was != nil && was.UID == p.UID {
-		delete(m.seen, key(p))
+	if was := m.existing[podName(p)]; was != nil && was.UID == p.UID {
+		delete(m.existing, podName(p))
 	}
 }
 
 // sync creates and deletes mirror pods in the API until they match the static pods.
-func (m *mirrors) sync(ctx context.Context, node *metav1.OwnerReference) {
+func (m *mirrorPods) sync(ctx context.Context, node *metav1.OwnerReference) {
 	m.mu.Lock()
 	var create, remove []*corev1.Pod
 	for name, p := range m.static {
-		if m.seen[name] == nil && node != nil {
+		if m.existing[name] == nil && node != nil {
 			create = append(create, p)
 		}
 	}
-	for name, mirror := range m.seen {
+	for name, mirror := range m.existing {
 		p := m.static[name]
 		if p == nil && m.held[types.UID(mirror.Annotations[pod.MirrorAnnotation])] && mirror.DeletionTimestamp == nil {
 			continue
@@ -107,7 +107,7 @@ func (m *mirrors) sync(ctx context.Context, node *metav1.OwnerReference) {
 		}
 	}
 	m.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	zero := int64(0)
 	for _, p := range remove {
@@ -116,7 +116,7 @@ func (m *mirrors) sync(ctx context.Context, node *metav1.OwnerReference) {
 			Delete(ctx, p.Name,
 				metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID}})
 		if err != nil && !apierrors.IsNotFound(err) {
-			m.log.Warn("delete mirror pod", "pod", key(p), "error", err)
+			m.log.Warn("delete mirror pod", "pod", podName(p), "error", err)
 		}
 	}
 	for _, p := range create {
@@ -126,18 +126,18 @@ func (m *mirrors) sync(ctx context.Context, node *metav1.OwnerReference) {
 		mirror.OwnerReferences = []metav1.OwnerReference{*node}
 		if _, err := m.client.CoreV1().Pods(p.Namespace).Create(ctx, mirror, metav1.CreateOptions{}); err != nil &&
 			!apierrors.IsAlreadyExists(err) {
-			m.log.Warn("create mirror pod", "pod", key(p), "error", err)
+			m.log.Warn("create mirror pod", "pod", podName(p), "error", err)
 		}
 	}
 }
 
 // wakeStatic wakes the worker of a static pod to write its status to the mirror pod that was just seen.
 func (k *Kubelet) wakeStatic(mirror *corev1.Pod) {
-	k.poke(mirror.Annotations[pod.MirrorAnnotation])
+	k.wakeWorker(mirror.Annotations[pod.MirrorAnnotation])
 }
 
-// nodeRef returns an owner reference to the node for mirror pods. It returns nil until the node is registered.
-func (k *Kubelet) nodeRef() *metav1.OwnerReference {
+// nodeOwner returns an owner reference to the node for mirror pods. It returns nil until the node is registered.
+func (k *Kubelet) nodeOwner() *metav1.OwnerReference {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.node == nil || k.node.UID == "" {

@@ -43,22 +43,22 @@ func nodeEvents(name string, was, is *corev1.NodeStatus) []nodeEvent {
 		}
 		return ""
 	}
-	tell := func(reason string) { list = append(list, statusEvent(name, reason)) }
+	record := func(reason string) { list = append(list, statusEvent(name, reason)) }
 	for _, p := range pressureReasons {
 		switch now := status(is, p.condition); {
 		case now == status(was, p.condition):
 		case now == corev1.ConditionTrue:
-			tell(p.begins)
+			record(p.begins)
 		case now == corev1.ConditionFalse:
-			tell(p.over)
+			record(p.over)
 		}
 	}
 	switch before, now := status(was, corev1.NodeReady), status(is, corev1.NodeReady); {
 	case before == "" || before == now:
 	case now == corev1.ConditionTrue:
-		tell("NodeReady")
+		record("NodeReady")
 	default:
-		tell("NodeNotReady")
+		record("NodeNotReady")
 	}
 	return list
 }
@@ -67,30 +67,30 @@ func statusEvent(name, reason string) nodeEvent {
 	return nodeEvent{corev1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", name, reason)}
 }
 
-// tellStatus records events for what a written status has changed. Simulated nodes skip their first status, because
-// they are created by the thousand.
-func (k *Kubelet) tellStatus(was, is *corev1.NodeStatus) {
-	if k.pretended && len(was.Conditions) == 0 {
+// recordStatusEvents records events for what a written status has changed. Simulated nodes skip their first status,
+// because they are created by the thousand.
+func (k *Kubelet) recordStatusEvents(was, is *corev1.NodeStatus) {
+	if k.simulated && len(was.Conditions) == 0 {
 		return
 	}
 	for _, e := range nodeEvents(k.name, was, is) {
-		k.tellNode(e)
+		k.recordNodeEvent(e)
 	}
 }
 
-// tellSchedulable records an event when the node was cordoned or uncordoned.
-func (k *Kubelet) tellSchedulable(node *corev1.Node) {
-	if node.Spec.Unschedulable == k.cordoned {
+// recordSchedulableEvent records an event when the node was cordoned or uncordoned.
+func (k *Kubelet) recordSchedulableEvent(node *corev1.Node) {
+	if node.Spec.Unschedulable == k.lastCordoned {
 		return
 	}
-	if k.cordoned = node.Spec.Unschedulable; k.cordoned {
-		k.tellNode(statusEvent(k.name, "NodeNotSchedulable"))
+	if k.lastCordoned = node.Spec.Unschedulable; k.lastCordoned {
+		k.recordNodeEvent(statusEvent(k.name, "NodeNotSchedulable"))
 	} else {
-		k.tellNode(statusEvent(k.name, "NodeSchedulable"))
+		k.recordNodeEvent(statusEvent(k.name, "NodeSchedulable"))
 	}
 }
 
-func (k *Kubelet) tellNode(e nodeEvent) {
+func (k *Kubelet) recordNodeEvent(e nodeEvent) {
 	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: k.name, UID: types.UID(k.name)}
 	k.events.Event(ref, e.kind, e.reason, e.message)
 }

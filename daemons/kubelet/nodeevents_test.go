@@ -14,7 +14,7 @@ import (
 )
 
 // Proves S02.
-func TestWhatANodeTellsOfItsStatus(t *testing.T) {
+func TestStatusChangesAreRecordedAsEvents(t *testing.T) {
 	status := func(boot, memory, disk, pids, ready string) *corev1.NodeStatus {
 		s := &corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: boot}}
 		for i, is := range []string{memory, disk, pids, ready} {
@@ -67,9 +67,9 @@ func TestWhatANodeTellsOfItsStatus(t *testing.T) {
 }
 
 // The events of a node show when its kubelet started, how it became ready and not ready, and when it was cordoned.
-func TestANodesEventsSayHowItCameToItsState(t *testing.T) {
+func TestNodeEventsExplainTheState(t *testing.T) {
 	n := newNode(t)
-	n.options.Pretended = false // simulated nodes record fewer events
+	n.options.Simulated = false // simulated nodes record fewer events
 	n.file.NodeStatusUpdateFrequency = metav1.Duration{Duration: 20 * time.Millisecond}
 	var down atomic.Bool
 	down.Store(true)
@@ -80,7 +80,7 @@ func TestANodesEventsSayHowItCameToItsState(t *testing.T) {
 		return nil
 	}
 	n.start()
-	told := func(reason string) func() bool {
+	wasRecorded := func(reason string) func() bool {
 		return func() bool {
 			list, err := n.client.CoreV1().Events("default").List(context.Background(), metav1.ListOptions{})
 			return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
@@ -92,12 +92,12 @@ func TestANodesEventsSayHowItCameToItsState(t *testing.T) {
 	}
 	for _, reason := range []string{"Starting", "NodeHasSufficientMemory", "NodeHasNoDiskPressure",
 		"NodeHasSufficientPID"} {
-		n.until("the node to tell "+reason, told(reason))
+		n.until("the node to tell "+reason, wasRecorded(reason))
 	}
 	down.Store(false)
-	n.until("the node to tell that it is ready", told("NodeReady"))
+	n.until("the node to tell that it is ready", wasRecorded("NodeReady"))
 	down.Store(true)
-	n.until("the node to tell that it is not ready", told("NodeNotReady"))
+	n.until("the node to tell that it is not ready", wasRecorded("NodeNotReady"))
 	node, err := n.client.CoreV1().Nodes().Get(context.Background(), "n1", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -106,5 +106,5 @@ func TestANodesEventsSayHowItCameToItsState(t *testing.T) {
 	if _, err := n.client.CoreV1().Nodes().Update(context.Background(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the node to tell that it is cordoned", told("NodeNotSchedulable"))
+	n.until("the node to tell that it is cordoned", wasRecorded("NodeNotSchedulable"))
 }

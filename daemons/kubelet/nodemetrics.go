@@ -68,7 +68,7 @@ func (n nodeMetrics) Collect(to chan<- prometheus.Metric) {
 	k := n.k
 	running, states := 0, map[pod.State]int{pod.Created: 0, pod.Running: 0, pod.Exited: 0, pod.Unknown: 0}
 	volumes := map[[2]string]int{}
-	for _, w := range k.all() {
+	for _, w := range k.allWorkers() {
 		w.mu.Lock()
 		p, sandboxes, containers, ready := w.pod, w.sandboxes, w.containers, false
 		w.mu.Unlock()
@@ -100,11 +100,11 @@ func (n nodeMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(configDesc, 0) // a kubelet with an invalid configuration does not start
 	ttl := math.Inf(1)
-	if _, end, err := lifetime(k.cfg.Kubeconfig); err == nil {
+	if _, end, err := certLifetime(k.cfg.Kubeconfig); err == nil {
 		ttl = time.Until(end).Seconds()
 	}
 	gauge(clientTTLDesc, ttl)
-	gauge(serverTTLDesc, k.metrics.serving.left())
+	gauge(serverTTLDesc, k.metrics.serving.remainingSeconds())
 }
 
 // volumePlugin returns upstream's name of the plugin that mounts a volume.
@@ -140,8 +140,8 @@ type servingCertificate struct {
 	get atomic.Pointer[func(*tls.ClientHelloInfo) (*tls.Certificate, error)]
 }
 
-// left returns the remaining lifetime of the certificate in seconds, or +Inf if there is none.
-func (c *servingCertificate) left() float64 {
+// remainingSeconds returns the remaining lifetime of the certificate in seconds, or +Inf if there is none.
+func (c *servingCertificate) remainingSeconds() float64 {
 	get := c.get.Load()
 	if get == nil {
 		return math.Inf(1)

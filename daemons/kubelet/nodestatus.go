@@ -21,8 +21,8 @@ import (
 // kubeletVersion is the version that the node reports: the Kubernetes release whose API is implemented.
 const kubeletVersion = version.Kubernetes
 
-// measure returns the node's current status. Conditions that did not change keep their transition times from was.
-func (k *Kubelet) measure(ctx context.Context, was *corev1.NodeStatus) corev1.NodeStatus {
+// measureStatus returns the node's current status. Conditions that did not change keep their transition times from was.
+func (k *Kubelet) measureStatus(ctx context.Context, was *corev1.NodeStatus) corev1.NodeStatus {
 	s := *was.DeepCopy()
 	s.Addresses = nil
 	for _, ip := range k.ips {
@@ -43,19 +43,19 @@ func (k *Kubelet) measure(ctx context.Context, was *corev1.NodeStatus) corev1.No
 	}
 	s.NodeInfo = info
 	s.DaemonEndpoints.KubeletEndpoint.Port = int32(k.file.Port)
-	s.Capacity = withOthers(k.capacity(), was.Capacity)
+	s.Capacity = addExtended(k.capacity(), was.Capacity)
 	s.Allocatable = k.allocatable(s.Capacity)
-	s.Images = k.images(ctx, was.Images)
+	s.Images = k.statusImages(ctx, was.Images)
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	s.Conditions = nil
 	for _, c := range was.Conditions {
-		if !ownedCondition(c.Type) {
+		if !isOwnedCondition(c.Type) {
 			s.Conditions = append(s.Conditions, c)
 		}
 	}
 	status, err := k.runtimeStatus(ctx)
 	if err == nil { // if the runtime does not respond, keep the last known features
-		s.RuntimeHandlers, s.Features = handlers(status), features(status)
+		s.RuntimeHandlers, s.Features = runtimeHandlers(status), runtimeFeatures(status)
 	}
 	for _, c := range k.conditions(status, err) {
 		c.LastHeartbeatTime, c.LastTransitionTime = now, now
@@ -69,7 +69,7 @@ func (k *Kubelet) measure(ctx context.Context, was *corev1.NodeStatus) corev1.No
 	return s
 }
 
-func ownedCondition(t corev1.NodeConditionType) bool {
+func isOwnedCondition(t corev1.NodeConditionType) bool {
 	switch t {
 	case corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure:
 		return true
@@ -77,18 +77,18 @@ func ownedCondition(t corev1.NodeConditionType) bool {
 	return false
 }
 
-// withOthers adds the extended resources that other components have put into the node's capacity. Their names contain a
-// domain. All of their capacity is allocatable.
-func withOthers(own, was corev1.ResourceList) corev1.ResourceList {
+// addExtended adds the extended resources that other components have put into the node's capacity. Their names contain
+// a domain. All of their capacity is allocatable.
+func addExtended(own, was corev1.ResourceList) corev1.ResourceList {
 	for name, q := range was {
-		if _, ours := own[name]; !ours && extended(name) {
+		if _, ours := own[name]; !ours && isExtended(name) {
 			own[name] = q
 		}
 	}
 	return own
 }
 
-func extended(name corev1.ResourceName) bool { return strings.Contains(string(name), "/") }
+func isExtended(name corev1.ResourceName) bool { return strings.Contains(string(name), "/") }
 
 func (k *Kubelet) capacity() corev1.ResourceList {
 	list := corev1.ResourceList{
@@ -143,35 +143,37 @@ func threshold(s string, capacity int64) int64 {
 	return 0
 }
 
-// limits returns the resource limits of a pod's cgroup.
-func (k *Kubelet) limits(p *corev1.Pod) cgroup.Limits {
+// podCgroupLimits returns the resource limits of a pod's cgroup.
+func (k *Kubelet) podCgroupLimits(p *corev1.Pod) cgroup.Limits {
 	l := cgroup.ForPod(p)
 	l.Pids = max(int64(k.file.PodPidsLimit), 0)
-	if k.reserves() {
-		l.MemoryMin, l.MemoryLow = cgroup.Reserved(p)
+	if k.isMemoryProtected() {
+		l.MemoryMin, l.MemoryLow = cgroup.ProtectedMemory(p)
 	}
 	return l
 }
 
-// reserves reports whether the memory that pods request is protected.
-func (k *Kubelet) reserves() bool { return k.file.MemoryReservationPolicy == config.ReserveTiered }
+// isMemoryProtected reports whether the memory that pods request is protected.
+func (k *Kubelet) isMemoryProtected() bool {
+	return k.file.MemoryReservationPolicy == config.ReserveTiered
+}
 
-// unified returns the memory settings of containers. It returns nil on a node with cgroup version 1.
-func (k *Kubelet) unified() *cri.Memory {
-	if !k.cgroups.Unified() {
+// containerMemory returns the memory settings of containers. It returns nil on a node with cgroup version 1.
+func (k *Kubelet) containerMemory() *cri.Memory {
+	if !k.cgroups.IsUnified() {
 		return nil
 	}
 	single := k.file.SingleProcessOOMKill
-	m := &cri.Memory{KillGroup: single == nil || !*single, Reserve: k.reserves(),
+	m := &cri.Memory{KillGroup: single == nil || !*single, Reserve: k.isMemoryProtected(),
 		Throttle: k.file.MemoryThrottlingFactor}
-	if memory, ok := k.nodeFacts().Allocatable[corev1.ResourceMemory]; ok {
+	if memory, ok := k.fieldNode().Allocatable[corev1.ResourceMemory]; ok {
 		m.Allocatable = memory.Value()
 	}
 	return m
 }
 
-// podLimits returns the resource limits of all pods together.
-func (k *Kubelet) podLimits() cgroup.Limits {
+// allPodsLimits returns the resource limits of all pods together.
+func (k *Kubelet) allPodsLimits() cgroup.Limits {
 	a := k.allocatable(k.capacity())
 	l := cgroup.Limits{CPUShares: min(a.Cpu().MilliValue()*1024/1000, 262144)}
 	floor := threshold(k.file.EvictionHard["memory.available"], 0)
@@ -181,14 +183,14 @@ func (k *Kubelet) podLimits() cgroup.Limits {
 	return l
 }
 
-func (k *Kubelet) memory() int64 {
+func (k *Kubelet) memoryCapacity() int64 {
 	_, capacity, _ := k.machine.Memory()
 	return capacity
 }
 
 // conditions returns the node's conditions in upstream's order and wording.
 func (k *Kubelet) conditions(runtime *criapi.StatusResponse, err error) []corev1.NodeCondition {
-	p := k.pressure()
+	p := k.reportedPressures()
 	list := []corev1.NodeCondition{
 		condition(
 			corev1.NodeMemoryPressure,
@@ -203,7 +205,7 @@ func (k *Kubelet) conditions(runtime *criapi.StatusResponse, err error) []corev1
 		condition(corev1.NodePIDPressure, p.pids, "KubeletHasInsufficientPID", "kubelet has insufficient PID available",
 			"KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 	}
-	found := problems(runtime, err)
+	found := runtimeProblems(runtime, err)
 	return append(list, condition(corev1.NodeReady, len(found) == 0, "KubeletReady", "kubelet is posting ready status",
 		"KubeletNotReady", strings.Join(found, ", ")))
 }
@@ -225,8 +227,8 @@ func (k *Kubelet) runtimeStatus(ctx context.Context) (*criapi.StatusResponse, er
 	return k.runtime.Status(ctx)
 }
 
-// problems returns the reasons why the node cannot run pods now.
-func problems(runtime *criapi.StatusResponse, err error) []string {
+// runtimeProblems returns the reasons why the node cannot run pods now.
+func runtimeProblems(runtime *criapi.StatusResponse, err error) []string {
 	if err != nil {
 		return []string{"container runtime is down: " + err.Error()}
 	}
@@ -249,7 +251,7 @@ func problems(runtime *criapi.StatusResponse, err error) []string {
 // maxImages is how many images the node status lists, largest first.
 const maxImages = 50
 
-func (k *Kubelet) images(ctx context.Context, was []corev1.ContainerImage) []corev1.ContainerImage {
+func (k *Kubelet) statusImages(ctx context.Context, was []corev1.ContainerImage) []corev1.ContainerImage {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	list, err := k.runtime.ListImages(ctx)

@@ -21,44 +21,44 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// objects reads the ConfigMaps, secrets and trust bundles that this node's pods refer to. A requested object is watched
-// by name, which is all that a node is authorized to do. The watch continues as long as a pod uses the object.
-type objects struct {
+// objectCache reads the ConfigMaps, secrets and trust bundles that this node's pods refer to. A requested object is
+// watched by name, which is all that a node is authorized to do. The watch continues as long as a pod uses the object.
+type objectCache struct {
 	client       kubernetes.Interface
 	log          *slog.Logger
 	node         string // name of this node
-	changed      func(types.UID)
+	notify       func(types.UID)
 	certificates *podCertificates
 
 	mu     sync.Mutex
 	wg     sync.WaitGroup
-	known  map[ref]*object
-	tokens map[tokenKey]token
+	cached map[objectRef]*cachedObject
+	tokens map[tokenKey]cachedToken
 }
 
-type ref struct{ kind, namespace, name string }
+type objectRef struct{ kind, namespace, name string }
 
 // These are the kinds of objects that are read.
 const (
-	configMaps     = "configmaps"
-	secrets        = "secrets"
-	trustBundles   = "clustertrustbundles"
-	signersBundles = "clustertrustbundles of signer" // all bundles of a signer
+	configMaps    = "configmaps"
+	secrets       = "secrets"
+	trustBundles  = "clustertrustbundles"
+	signerBundles = "clustertrustbundles of signer" // all bundles of a signer
 
 	certificateRequests = "podcertificaterequests"
 )
 
-// revised is an object or a list that has a resource version.
-type revised interface {
+// versioned is an object or a list that has a resource version.
+type versioned interface {
 	runtime.Object
 	GetResourceVersion() string
 }
 
-type object struct {
+type cachedObject struct {
 	cancel context.CancelFunc
 	first  chan struct{} // closed after the first read
 	once   sync.Once
-	value  revised
+	value  versioned
 	err    error
 	users  map[types.UID]bool
 }
@@ -69,41 +69,41 @@ type tokenKey struct {
 	lifetime time.Duration
 }
 
-type token struct {
-	value string
-	renew time.Time
+type cachedToken struct {
+	value   string
+	renewAt time.Time
 }
 
-func newObjects(client kubernetes.Interface, log *slog.Logger, node string, registered func() *corev1.Node,
-	changed func(types.UID)) *objects {
-	o := &objects{client: client, log: log, node: node, changed: changed, known: map[ref]*object{},
-		tokens: map[tokenKey]token{}}
+func newObjectCache(client kubernetes.Interface, log *slog.Logger, node string, registered func() *corev1.Node,
+	changed func(types.UID)) *objectCache {
+	o := &objectCache{client: client, log: log, node: node, notify: changed, cached: map[objectRef]*cachedObject{},
+		tokens: map[tokenKey]cachedToken{}}
 	o.certificates = &podCertificates{objects: o, node: registered, now: time.Now,
-		known: map[sourceKey]*podCertificate{}}
+		certificates: map[sourceKey]*podCertificate{}}
 	return o
 }
 
 // run waits until ctx ends. Then it stops all watches and waits for them.
-func (o *objects) run(ctx context.Context) {
+func (o *objectCache) run(ctx context.Context) {
 	<-ctx.Done()
 	o.mu.Lock()
-	for _, x := range o.known {
+	for _, x := range o.cached {
 		x.cancel()
 	}
 	o.mu.Unlock()
 	o.wg.Wait()
 }
 
-// user is the context key of the pod for which an object is read.
-type user struct{}
+// podKey is the context key of the pod for which an object is read.
+type podKey struct{}
 
-func forPod(ctx context.Context, uid types.UID) context.Context {
-	return context.WithValue(ctx, user{}, uid)
+func withPod(ctx context.Context, uid types.UID) context.Context {
+	return context.WithValue(ctx, podKey{}, uid)
 }
 
 // ConfigMap returns the current ConfigMap.
-func (o *objects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
-	v, err := o.get(ctx, ref{configMaps, namespace, name})
+func (o *objectCache) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	v, err := o.get(ctx, objectRef{configMaps, namespace, name})
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +111,8 @@ func (o *objects) ConfigMap(ctx context.Context, namespace, name string) (*corev
 }
 
 // Secret returns the current secret.
-func (o *objects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	v, err := o.get(ctx, ref{secrets, namespace, name})
+func (o *objectCache) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	v, err := o.get(ctx, objectRef{secrets, namespace, name})
 	if err != nil {
 		return nil, err
 	}
@@ -120,10 +120,11 @@ func (o *objects) Secret(ctx context.Context, namespace, name string) (*corev1.S
 }
 
 // TrustBundles returns the bundle with the given name. Without a name, it returns all bundles of the signer.
-func (o *objects) TrustBundles(ctx context.Context, name, signer string) ([]certificatesv1.ClusterTrustBundle, error) {
-	r := ref{kind: trustBundles, name: name}
+func (o *objectCache) TrustBundles(ctx context.Context, name,
+	signer string) ([]certificatesv1.ClusterTrustBundle, error) {
+	r := objectRef{kind: trustBundles, name: name}
 	if name == "" {
-		r = ref{kind: signersBundles, name: signer}
+		r = objectRef{kind: signerBundles, name: signer}
 	}
 	v, err := o.get(ctx, r)
 	if err != nil {
@@ -136,13 +137,14 @@ func (o *objects) TrustBundles(ctx context.Context, name, signer string) ([]cert
 }
 
 // PodCertificate returns the key and certificate of a source of a projected volume, and when to call it again.
-func (o *objects) PodCertificate(ctx context.Context, p *corev1.Pod, name string, index int,
+func (o *objectCache) PodCertificate(ctx context.Context, p *corev1.Pod, name string, index int,
 	source *corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
 	return o.certificates.Get(ctx, p, name, index, source)
 }
 
 // certificateRequest returns the current state of a request for a pod's certificate.
-func (o *objects) certificateRequest(ctx context.Context, r ref) (*certificatesv1.PodCertificateRequest, error) {
+func (o *objectCache) certificateRequest(ctx context.Context,
+	r objectRef) (*certificatesv1.PodCertificateRequest, error) {
 	v, err := o.get(ctx, r)
 	if err != nil {
 		return nil, err
@@ -150,18 +152,18 @@ func (o *objects) certificateRequest(ctx context.Context, r ref) (*certificatesv
 	return v.(*certificatesv1.PodCertificateRequest), nil
 }
 
-func (o *objects) get(ctx context.Context, r ref) (revised, error) {
-	uid, _ := ctx.Value(user{}).(types.UID)
+func (o *objectCache) get(ctx context.Context, r objectRef) (versioned, error) {
+	uid, _ := ctx.Value(podKey{}).(types.UID)
 	if uid == "" {
 		return o.read(ctx, r)
 	}
 	o.mu.Lock()
-	x := o.known[r]
+	x := o.cached[r]
 	if x == nil {
 		wctx, cancel := context.WithCancel(context.Background())
-		x = &object{cancel: cancel, first: make(chan struct{}), users: map[types.UID]bool{}}
-		o.known[r] = x
-		o.wg.Go(func() { o.follow(wctx, r, x) })
+		x = &cachedObject{cancel: cancel, first: make(chan struct{}), users: map[types.UID]bool{}}
+		o.cached[r] = x
+		o.wg.Go(func() { o.keepCurrent(wctx, r, x) })
 	}
 	x.users[uid] = true
 	o.mu.Unlock()
@@ -180,15 +182,15 @@ func (o *objects) get(ctx context.Context, r ref) (revised, error) {
 	return value, nil
 }
 
-func (o *objects) read(ctx context.Context, r ref) (revised, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+func (o *objectCache) read(ctx context.Context, r objectRef) (versioned, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	switch r.kind {
 	case secrets:
 		return o.client.CoreV1().Secrets(r.namespace).Get(ctx, r.name, metav1.GetOptions{})
 	case trustBundles:
 		return o.client.CertificatesV1().ClusterTrustBundles().Get(ctx, r.name, metav1.GetOptions{})
-	case signersBundles:
+	case signerBundles:
 		return o.client.CertificatesV1().ClusterTrustBundles().List(ctx,
 			metav1.ListOptions{FieldSelector: r.selector(o.node)})
 	case certificateRequests:
@@ -198,9 +200,9 @@ func (o *objects) read(ctx context.Context, r ref) (revised, error) {
 }
 
 // selector returns the field selector for the reference, within what the node is authorized to watch.
-func (r ref) selector(node string) string {
+func (r objectRef) selector(node string) string {
 	switch r.kind {
-	case signersBundles:
+	case signerBundles:
 		return fields.OneTermEqualSelector("spec.signerName", r.name).String()
 	case certificateRequests:
 		return fields.SelectorFromSet(fields.Set{"metadata.name": r.name, "spec.nodeName": node}).String()
@@ -208,13 +210,13 @@ func (r ref) selector(node string) string {
 	return fields.OneTermEqualSelector("metadata.name", r.name).String()
 }
 
-func (o *objects) watch(ctx context.Context, r ref, version string) (watch.Interface, error) {
+func (o *objectCache) watch(ctx context.Context, r objectRef, version string) (watch.Interface, error) {
 	options := metav1.ListOptions{FieldSelector: r.selector(o.node), ResourceVersion: version,
 		AllowWatchBookmarks: true}
 	switch r.kind {
 	case secrets:
 		return o.client.CoreV1().Secrets(r.namespace).Watch(ctx, options)
-	case trustBundles, signersBundles:
+	case trustBundles, signerBundles:
 		return o.client.CertificatesV1().ClusterTrustBundles().Watch(ctx, options)
 	case certificateRequests:
 		return o.client.CertificatesV1().PodCertificateRequests(r.namespace).Watch(ctx, options)
@@ -222,12 +224,12 @@ func (o *objects) watch(ctx context.Context, r ref, version string) (watch.Inter
 	return o.client.CoreV1().ConfigMaps(r.namespace).Watch(ctx, options)
 }
 
-// follow keeps the cached object x up to date until ctx ends.
-func (o *objects) follow(ctx context.Context, r ref, x *object) {
+// keepCurrent keeps the cached object x up to date until ctx ends.
+func (o *objectCache) keepCurrent(ctx context.Context, r objectRef, x *cachedObject) {
 	delay := time.Second
 	for ctx.Err() == nil {
 		value, err := o.read(ctx, r)
-		o.learn(x, value, err)
+		o.store(x, value, err)
 		x.once.Do(func() { close(x.first) })
 		version := ""
 		if err == nil {
@@ -237,17 +239,17 @@ func (o *objects) follow(ctx context.Context, r ref, x *object) {
 			w, werr := o.watch(ctx, r, version)
 			if werr == nil {
 				delay = time.Second
-				o.drain(ctx, r, x, w)
+				o.readEvents(ctx, r, x, w)
 			}
 		}
-		if !pause(ctx, delay) {
+		if !sleep(ctx, delay) {
 			return
 		}
 		delay = min(2*delay, 30*time.Second)
 	}
 }
 
-func (o *objects) drain(ctx context.Context, r ref, x *object, w watch.Interface) {
+func (o *objectCache) readEvents(ctx context.Context, r objectRef, x *cachedObject, w watch.Interface) {
 	defer w.Stop()
 	for {
 		select {
@@ -257,22 +259,22 @@ func (o *objects) drain(ctx context.Context, r ref, x *object, w watch.Interface
 			if !ok {
 				return
 			}
-			if r.kind == signersBundles &&
+			if r.kind == signerBundles &&
 				(e.Type == watch.Added || e.Type == watch.Modified || e.Type == watch.Deleted) {
 				value, err := o.read(ctx, r) // one bundle changed: read the whole list again
 				if err != nil {
 					return
 				}
-				o.learn(x, value, nil)
+				o.store(x, value, nil)
 				continue
 			}
 			switch e.Type {
 			case watch.Added, watch.Modified:
-				if value, ok := e.Object.(revised); ok {
-					o.learn(x, value, nil)
+				if value, ok := e.Object.(versioned); ok {
+					o.store(x, value, nil)
 				}
 			case watch.Deleted:
-				o.learn(x, nil, apierrors.NewNotFound(corev1.Resource("object"), "deleted"))
+				o.store(x, nil, apierrors.NewNotFound(corev1.Resource("object"), "deleted"))
 			case watch.Error:
 				return
 			}
@@ -280,8 +282,8 @@ func (o *objects) drain(ctx context.Context, r ref, x *object, w watch.Interface
 	}
 }
 
-// learn stores the result of a read. It wakes the pods that use the object if it has changed.
-func (o *objects) learn(x *object, value revised, err error) {
+// store stores the result of a read. It wakes the pods that use the object if it has changed.
+func (o *objectCache) store(x *cachedObject, value versioned, err error) {
 	o.mu.Lock()
 	changed := false
 	if err == nil {
@@ -300,33 +302,33 @@ func (o *objects) learn(x *object, value revised, err error) {
 	select {
 	case <-x.first:
 		for _, uid := range users {
-			o.changed(uid)
+			o.notify(uid)
 		}
 	default: // at the first read, the caller waits for the value itself
 	}
 }
 
-// drop removes one pod's use of an object. It stops the watch after the last use.
-func (o *objects) drop(uid types.UID, r ref) {
+// removeUser removes one pod's use of an object. It stops the watch after the last use.
+func (o *objectCache) removeUser(uid types.UID, r objectRef) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if x := o.known[r]; x != nil {
+	if x := o.cached[r]; x != nil {
 		if delete(x.users, uid); len(x.users) == 0 {
 			x.cancel()
-			delete(o.known, r)
+			delete(o.cached, r)
 		}
 	}
 }
 
-// forget removes all uses by the given pod, with its tokens and certificates.
-func (o *objects) forget(uid types.UID) {
-	o.certificates.forget(uid)
+// removePod removes all uses by the given pod, with its tokens and certificates.
+func (o *objectCache) removePod(uid types.UID) {
+	o.certificates.removePod(uid)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for r, x := range o.known {
+	for r, x := range o.cached {
 		if delete(x.users, uid); len(x.users) == 0 {
 			x.cancel()
-			delete(o.known, r)
+			delete(o.cached, r)
 		}
 	}
 	for k := range o.tokens {
@@ -338,7 +340,7 @@ func (o *objects) forget(uid types.UID) {
 
 // Token returns a token of the pod's service account that is bound to the pod, and when to call it again. That is after
 // four fifths of the token's lifetime, at most a day.
-func (o *objects) Token(
+func (o *objectCache) Token(
 	ctx context.Context,
 	p *corev1.Pod,
 	audience string,
@@ -348,10 +350,10 @@ func (o *objects) Token(
 	o.mu.Lock()
 	have, ok := o.tokens[k]
 	o.mu.Unlock()
-	if ok && time.Now().Before(have.renew) {
-		return have.value, have.renew, nil
+	if ok && time.Now().Before(have.renewAt) {
+		return have.value, have.renewAt, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	seconds := int64(lifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
@@ -378,23 +380,23 @@ func (o *objects) Token(
 		return "", time.Time{}, fmt.Errorf("request a token of service account %s/%s: %w", p.Namespace, account, err)
 	}
 	left := answer.Status.ExpirationTimestamp.Sub(asked)
-	got := token{answer.Status.Token, asked.Add(min(left*4/5, 24*time.Hour))}
+	got := cachedToken{answer.Status.Token, asked.Add(min(left*4/5, 24*time.Hour))}
 	o.mu.Lock()
 	o.tokens[k] = got
 	o.mu.Unlock()
-	return got.value, got.renew, nil
+	return got.value, got.renewAt, nil
 }
 
 // Claim reads the current claim from the API.
-func (o *objects) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+func (o *objectCache) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return o.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // Volume reads the current persistent volume from the API.
-func (o *objects) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+func (o *objectCache) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return o.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 }

@@ -20,7 +20,7 @@ import (
 
 // Pods are notified when a bundle that they use changes, and when their signer has another bundle.
 // Proves S30.
-func TestPodsAreToldOfTheirTrustBundles(t *testing.T) {
+func TestTrustBundleChangesReachTheirPods(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	bundle := func(name, signer, version string) *certificatesv1.ClusterTrustBundle {
 		return &certificatesv1.ClusterTrustBundle{
@@ -53,39 +53,39 @@ func TestPodsAreToldOfTheirTrustBundles(t *testing.T) {
 		}
 		return true, signers, nil
 	})
-	told := make(chan types.UID, 4)
-	o := newObjects(client, slog.New(slog.DiscardHandler), "n1", nil, func(uid types.UID) { told <- uid })
+	notified := make(chan types.UID, 4)
+	o := newObjectCache(client, slog.New(slog.DiscardHandler), "n1", nil, func(uid types.UID) { notified <- uid })
 	done := make(chan struct{})
 	go func() { defer close(done); o.run(ctx) }()
 	defer func() { cancel(); <-done }()
 
-	one, err := o.TrustBundles(forPod(ctx, "a"), "plain", "")
+	one, err := o.TrustBundles(withPod(ctx, "a"), "plain", "")
 	if err != nil || len(one) != 1 || one[0].Name != "plain" {
 		t.Fatalf("by name: %v, %v", one, err)
 	}
-	if at := within(t, watched); at != "metadata.name=plain" {
+	if at := receive(t, watched); at != "metadata.name=plain" {
 		t.Errorf("watched is %s", at)
 	}
-	all, err := o.TrustBundles(forPod(ctx, "b"), "", "example.com/s")
+	all, err := o.TrustBundles(withPod(ctx, "b"), "", "example.com/s")
 	if err != nil || len(all) != 1 {
 		t.Fatalf("by signer: %v, %v", all, err)
 	}
-	if at := within(t, watched); at != "spec.signerName=example.com/s" {
+	if at := receive(t, watched); at != "spec.signerName=example.com/s" {
 		t.Errorf("watched is %s", at)
 	}
 
 	named.Modify(bundle("plain", "", "2"))
-	if uid := within(t, told); uid != "a" {
+	if uid := receive(t, notified); uid != "a" {
 		t.Errorf("told is %s", uid)
 	}
 	next := list.DeepCopy()
 	next.ResourceVersion, next.Items = "3", append(next.Items, *bundle("example.com:s:2", "example.com/s", "3"))
 	lists <- next
 	signers.Add(&next.Items[1])
-	if uid := within(t, told); uid != "b" {
+	if uid := receive(t, notified); uid != "b" {
 		t.Errorf("told is %s", uid)
 	}
-	if all, err = o.TrustBundles(forPod(ctx, "b"), "", "example.com/s"); err != nil || len(all) != 2 {
+	if all, err = o.TrustBundles(withPod(ctx, "b"), "", "example.com/s"); err != nil || len(all) != 2 {
 		t.Errorf("by signer: %v, %v", all, err)
 	}
 	if _, err := o.TrustBundles(ctx, "none", ""); !apierrors.IsNotFound(err) {
@@ -93,7 +93,7 @@ func TestPodsAreToldOfTheirTrustBundles(t *testing.T) {
 	}
 }
 
-func within[T any](t *testing.T, c <-chan T) (v T) {
+func receive[T any](t *testing.T, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:

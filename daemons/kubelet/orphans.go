@@ -20,9 +20,9 @@ import (
 // listed first, and the workers afterwards. In the other order, a pod that started in between would look unknown and
 // its new resources would be destroyed. If a list cannot be read, nothing is destroyed.
 
-// known returns the UIDs of the pods that have a worker. It returns false until every source of pods has been read
+// knownPods returns the UIDs of the pods that have a worker. It returns false until every source of pods has been read
 // completely, because the set would be incomplete.
-func (k *Kubelet) known() (map[string]bool, bool) {
+func (k *Kubelet) knownPods() (map[string]bool, bool) {
 	select {
 	case <-k.synced:
 	default:
@@ -37,10 +37,10 @@ func (k *Kubelet) known() (map[string]bool, bool) {
 	for uid := range k.workers {
 		known[string(uid)] = true
 	}
-	for uid := range k.spared {
+	for uid := range k.keptStatic {
 		known[uid] = true
 	}
-	for uid := range k.mirrors.holding() {
+	for uid := range k.mirrors.heldPods() {
 		known[string(uid)] = true
 	}
 	return known, true
@@ -54,7 +54,7 @@ func (k *Kubelet) sweepVolumes(context.Context) {
 		k.env.Log.Warn("look for orphaned volumes", "error", err)
 		return
 	}
-	known, ok := k.known()
+	known, ok := k.knownPods()
 	if !ok {
 		return
 	}
@@ -62,11 +62,11 @@ func (k *Kubelet) sweepVolumes(context.Context) {
 		if known[uid] {
 			continue
 		}
-		if _, hangs := k.tearing.LoadOrStore(uid, true); hangs {
+		if _, hangs := k.teardowns.LoadOrStore(uid, true); hangs {
 			continue
 		}
 		go func() {
-			defer k.tearing.Delete(uid)
+			defer k.teardowns.Delete(uid)
 			if err := k.volumes.Teardown(uid); err != nil {
 				k.env.Log.Warn("remove orphaned volumes", "uid", uid, "error", err)
 			}
@@ -81,7 +81,7 @@ func (k *Kubelet) sweepCgroups(context.Context) {
 		k.env.Log.Warn("look for orphaned cgroups", "error", err)
 		return
 	}
-	known, ok := k.known()
+	known, ok := k.knownPods()
 	if !ok {
 		return
 	}
@@ -103,7 +103,7 @@ func (k *Kubelet) sweepLogs(context.Context) {
 		}
 		return
 	}
-	known, ok := k.known()
+	known, ok := k.knownPods()
 	if !ok {
 		return
 	}
@@ -139,22 +139,22 @@ func (k *Kubelet) adoptOrphans(ctx context.Context, suspects map[string]bool) {
 		k.env.Log.Warn("look for orphaned containers", "error", err)
 		return
 	}
-	known, ok := k.known()
+	known, ok := k.knownPods()
 	if !ok {
 		return
 	}
 	// A missing manifest directory says nothing about static pods. Those that run count as known until it exists.
 	missing := k.file.StaticPodPath != "" && k.manifestsMissing.Load()
 	k.mu.Lock()
-	for uid := range k.spared {
+	for uid := range k.keptStatic {
 		if k.workers[types.UID(uid)] == nil {
 			delete(known, uid) // check the pod again
 		}
 	}
-	k.spared = map[string]bool{}
+	k.keptStatic = map[string]bool{}
 	for _, b := range boxes {
 		if uid := b.Labels[cri.LabelPodUID]; missing && uid != "" && b.Annotations[pod.SourceAnnotation] == "file" {
-			known[uid], k.spared[uid] = true, true
+			known[uid], k.keptStatic[uid] = true, true
 		}
 	}
 	k.mu.Unlock()
@@ -200,8 +200,8 @@ func (k *Kubelet) adoptOrphan(labels, annotations map[string]string) {
 	if s, err := strconv.ParseInt(annotations[cri.AnnotationGrace], 10, 64); err == nil {
 		p.Spec.TerminationGracePeriodSeconds = &s
 	}
-	k.env.Log.Info("removing a pod that nobody wants any more", "pod", key(p), "uid", uid)
+	k.env.Log.Info("removing a pod that nobody wants any more", "pod", podName(p), "uid", uid)
 	w := newWorker(k, p)
 	w.removed = true
-	k.launch(w)
+	k.startWorker(w)
 }

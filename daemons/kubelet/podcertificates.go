@@ -28,26 +28,26 @@ import (
 
 // These constants are the durations that govern pod certificates.
 const (
-	// requestLife is how long a request may wait for its signer. Controllers delete older requests.
-	requestLife = 15 * time.Minute
-	// refusedAgain is when the kubelet retries a renewal that was refused. A first request that was refused is not
+	// requestTimeout is how long a request may wait for its signer. Controllers delete older requests.
+	requestTimeout = 15 * time.Minute
+	// deniedRetryDelay is when the kubelet retries a renewal that was refused. A first request that was refused is not
 	// retried.
-	refusedAgain = 10 * time.Minute
-	// mostJitter is the largest random delay of a renewal. It spreads the renewals of pods that started together.
-	mostJitter = 5 * time.Minute
-	// pollRequest is how long to wait before looking again at a request whose watch has delivered nothing.
-	pollRequest = time.Minute
+	deniedRetryDelay = 10 * time.Minute
+	// maxJitter is the largest random delay of a renewal. It spreads the renewals of pods that started together.
+	maxJitter = 5 * time.Minute
+	// requestPollInterval is how long to wait before looking again at a request whose watch has delivered nothing.
+	requestPollInterval = time.Minute
 )
 
 // podCertificates obtains the certificates of podCertificate sources of projected volumes. Keys and certificates are
 // held in memory until their pod ends. A restarted kubelet requests new ones.
 type podCertificates struct {
-	objects *objects
+	objects *objectCache
 	node    func() *corev1.Node // as last read; nil before the node is registered
 	now     func() time.Time
 
-	mu    sync.Mutex
-	known map[sourceKey]*podCertificate
+	mu           sync.Mutex
+	certificates map[sourceKey]*podCertificate
 }
 
 // sourceKey identifies one source of a volume of a pod.
@@ -60,15 +60,15 @@ type sourceKey struct {
 // podCertificate is the state of one source. Only the pod's worker uses it, one call at a time.
 type podCertificate struct {
 	current volume.KeyPair
-	renew   time.Time // when to request the next certificate; zero while there is no current one
+	renewAt time.Time // when to request the next certificate; zero while there is no current one
 
-	request string // name of the pending request; empty when there is none
-	asked   time.Time
-	key     []byte // private key of the pending request, PEM
-	public  crypto.PublicKey
+	request     string // name of the pending request; empty when there is none
+	requestedAt time.Time
+	key         []byte // private key of the pending request, PEM
+	public      crypto.PublicKey
 
-	refused string    // why the signer refused the last request
-	again   time.Time // no new request before this time
+	denial  string    // why the signer refused the last request
+	retryAt time.Time // no new request before this time
 }
 
 // Get returns the key and certificate of a source, and when to call it again. An error states what the certificate
@@ -77,50 +77,51 @@ func (c *podCertificates) Get(ctx context.Context, p *corev1.Pod, name string, i
 	want *corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
 	key := sourceKey{p.UID, name, index}
 	c.mu.Lock()
-	s := c.known[key]
+	s := c.certificates[key]
 	if s == nil {
 		s = &podCertificate{}
-		c.known[key] = s
+		c.certificates[key] = s
 	}
 	c.mu.Unlock()
 	now := c.now()
-	has := !s.renew.IsZero()
+	has := !s.renewAt.IsZero()
 	switch {
-	case has && now.Before(s.renew):
-		return s.current, s.renew, nil
-	case !has && s.refused != "":
-		return volume.KeyPair{}, time.Time{}, errors.New(s.refused)
+	case has && now.Before(s.renewAt):
+		return s.current, s.renewAt, nil
+	case !has && s.denial != "":
+		return volume.KeyPair{}, time.Time{}, errors.New(s.denial)
 	}
 	err := c.advance(ctx, p, s, want, now)
-	if s.renew.IsZero() {
+	if s.renewAt.IsZero() {
 		return volume.KeyPair{}, time.Time{}, err
 	}
 	// The current certificate is used until there is a newer one.
-	if now.Before(s.renew) {
-		return s.current, s.renew, nil
+	if now.Before(s.renewAt) {
+		return s.current, s.renewAt, nil
 	}
 	if err != nil {
 		c.objects.log.Warn("renew a pod's certificate", "pod", key, "signer", want.SignerName, "error", err)
 	}
-	return s.current, now.Add(pollRequest), nil
+	return s.current, now.Add(requestPollInterval), nil
 }
 
 // advance creates a request if none is pending, and stores the result of the request once there is one.
 func (c *podCertificates) advance(ctx context.Context, p *corev1.Pod, s *podCertificate,
 	want *corev1.PodCertificateProjection, now time.Time) error {
 	if s.request == "" {
-		if now.Before(s.again) {
-			return errors.New(s.refused)
+		if now.Before(s.retryAt) {
+			return errors.New(s.denial)
 		}
-		if err := c.ask(ctx, p, s, want, now); err != nil {
+		if err := c.createRequest(ctx, p, s, want, now); err != nil {
 			return err
 		}
 	}
-	r := ref{kind: certificateRequests, namespace: p.Namespace, name: s.request}
+	r := objectRef{kind: certificateRequests, namespace: p.Namespace, name: s.request}
 	request, err := c.objects.certificateRequest(ctx, r)
 	switch {
-	case apierrors.IsNotFound(err), err == nil && now.Sub(s.asked) > requestLife && len(request.Status.Conditions) == 0:
-		c.close(p, s, r)
+	case apierrors.IsNotFound(err), err == nil && now.Sub(s.requestedAt) > requestTimeout &&
+		len(request.Status.Conditions) == 0:
+		c.endRequest(p, s, r)
 		return fmt.Errorf("request for a certificate of signer %s was not answered: asking again", want.SignerName)
 	case err != nil:
 		return err
@@ -128,39 +129,39 @@ func (c *podCertificates) advance(ctx context.Context, p *corev1.Pod, s *podCert
 	for _, condition := range request.Status.Conditions {
 		switch condition.Type {
 		case certificatesv1.PodCertificateRequestConditionTypeIssued:
-			err := s.issue(request, now)
+			err := s.store(request, now)
 			if err != nil {
-				s.refused, s.again = err.Error(), now.Add(refusedAgain)
+				s.denial, s.retryAt = err.Error(), now.Add(deniedRetryDelay)
 			}
-			c.close(p, s, r)
+			c.endRequest(p, s, r)
 			return err
 		case certificatesv1.PodCertificateRequestConditionTypeDenied,
 			certificatesv1.PodCertificateRequestConditionTypeFailed:
-			s.refused = fmt.Sprintf("signer %s issues no certificate: PodCertificateRequest %s is %s: %s: %s",
+			s.denial = fmt.Sprintf("signer %s issues no certificate: PodCertificateRequest %s is %s: %s: %s",
 				want.SignerName, s.request, condition.Type, condition.Reason, condition.Message)
-			s.again = now.Add(refusedAgain)
-			c.close(p, s, r)
-			return errors.New(s.refused)
+			s.retryAt = now.Add(deniedRetryDelay)
+			c.endRequest(p, s, r)
+			return errors.New(s.denial)
 		}
 	}
 	return fmt.Errorf("waiting for signer %s to issue a certificate for PodCertificateRequest %s", want.SignerName,
 		s.request)
 }
 
-// close ends a request and its watch.
-func (c *podCertificates) close(p *corev1.Pod, s *podCertificate, r ref) {
+// endRequest ends a request and its watch.
+func (c *podCertificates) endRequest(p *corev1.Pod, s *podCertificate, r objectRef) {
 	s.request = ""
-	c.objects.drop(p.UID, r)
+	c.objects.removeUser(p.UID, r)
 }
 
-// ask creates a key and a request for a certificate for it.
-func (c *podCertificates) ask(ctx context.Context, p *corev1.Pod, s *podCertificate,
+// createRequest creates a key and a request for a certificate for it.
+func (c *podCertificates) createRequest(ctx context.Context, p *corev1.Pod, s *podCertificate,
 	want *corev1.PodCertificateProjection, now time.Time) error {
 	node := c.node()
 	if node == nil || node.UID == "" {
 		return errors.New("the node is not registered yet")
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	account, err := c.objects.client.CoreV1().ServiceAccounts(p.Namespace).Get(ctx, p.Spec.ServiceAccountName,
 		metav1.GetOptions{})
@@ -196,7 +197,7 @@ func (c *podCertificates) ask(ctx context.Context, p *corev1.Pod, s *podCertific
 	if err != nil {
 		return fmt.Errorf("request a certificate of signer %s: %w", want.SignerName, err)
 	}
-	s.request, s.asked, s.public = made.Name, now, key.Public()
+	s.request, s.requestedAt, s.public = made.Name, now, key.Public()
 	s.key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	return nil
 }
@@ -221,9 +222,9 @@ func newKey(kind string) (crypto.Signer, error) {
 	return nil, fmt.Errorf("key type %q is not supported", kind)
 }
 
-// issue stores an issued certificate. It returns an error if the certificate is not for the key that was created for
+// store stores an issued certificate. It returns an error if the certificate is not for the key that was created for
 // it. Text and headers in the PEM data are removed.
-func (s *podCertificate) issue(r *certificatesv1.PodCertificateRequest, now time.Time) error {
+func (s *podCertificate) store(r *certificatesv1.PodCertificateRequest, now time.Time) error {
 	var chain bytes.Buffer
 	for block, rest := pem.Decode([]byte(r.Status.CertificateChain)); block != nil; block, rest = pem.Decode(rest) {
 		if chain.Len() == 0 {
@@ -246,25 +247,25 @@ func (s *podCertificate) issue(r *certificatesv1.PodCertificateRequest, now time
 	if chain.Len() == 0 || r.Status.BeginRefreshAt == nil || r.Status.NotAfter == nil {
 		return fmt.Errorf("PodCertificateRequest %s is issued and has no certificate", r.Name)
 	}
-	s.current, s.refused, s.again = volume.KeyPair{Key: s.key, Chain: chain.Bytes()}, "", time.Time{}
-	s.renew = r.Status.BeginRefreshAt.Time
-	if left := min(mostJitter, r.Status.NotAfter.Sub(s.renew)/2); left > 0 {
-		s.renew = s.renew.Add(mathrand.N(left))
+	s.current, s.denial, s.retryAt = volume.KeyPair{Key: s.key, Chain: chain.Bytes()}, "", time.Time{}
+	s.renewAt = r.Status.BeginRefreshAt.Time
+	if left := min(maxJitter, r.Status.NotAfter.Sub(s.renewAt)/2); left > 0 {
+		s.renewAt = s.renewAt.Add(mathrand.N(left))
 	}
-	if !s.renew.After(now) {
+	if !s.renewAt.After(now) {
 		// Do not request again without a pause if the signer's certificates are due at once.
-		s.renew = now.Add(pollRequest)
+		s.renewAt = now.Add(requestPollInterval)
 	}
 	return nil
 }
 
-// forget drops the certificates of a pod.
-func (c *podCertificates) forget(uid types.UID) {
+// removePod drops the certificates of a pod.
+func (c *podCertificates) removePod(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key := range c.known {
+	for key := range c.certificates {
 		if key.pod == uid {
-			delete(c.known, key)
+			delete(c.certificates, key)
 		}
 	}
 }

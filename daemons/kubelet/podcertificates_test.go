@@ -28,25 +28,25 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// signer responds to certificate requests when they are created.
-type signer struct {
-	t      *testing.T
-	key    *ecdsa.PrivateKey
-	now    time.Time
-	answer func(s *signer, r *certificatesv1.PodCertificateRequest) // nil leaves requests without a response
-	asked  []*certificatesv1.PodCertificateRequest
+// fakeSigner responds to certificate requests when they are created.
+type fakeSigner struct {
+	t        *testing.T
+	key      *ecdsa.PrivateKey
+	now      time.Time
+	answer   func(s *fakeSigner, r *certificatesv1.PodCertificateRequest) // nil leaves requests without a response
+	requests []*certificatesv1.PodCertificateRequest
 }
 
-func newSigner(t *testing.T, client *fake.Clientset) *signer {
+func newFakeSigner(t *testing.T, client *fake.Clientset) *fakeSigner {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &signer{t: t, key: key, now: time.Now().Truncate(time.Second)}
+	s := &fakeSigner{t: t, key: key, now: time.Now().Truncate(time.Second)}
 	client.PrependReactor("create", "podcertificaterequests", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		r := a.(k8stesting.CreateAction).GetObject().(*certificatesv1.PodCertificateRequest)
-		r.Name = r.GenerateName + string(rune('a'+len(s.asked)))
-		s.asked = append(s.asked, r.DeepCopy())
+		r.Name = r.GenerateName + string(rune('a'+len(s.requests)))
+		s.requests = append(s.requests, r.DeepCopy())
 		if s.answer != nil {
 			s.answer(s, r)
 		}
@@ -68,9 +68,9 @@ func newSigner(t *testing.T, client *fake.Clientset) *signer {
 }
 
 // issue issues a certificate for the key of a request, or for another key.
-func (s *signer) issue(r *certificatesv1.PodCertificateRequest, public any) {
+func (s *fakeSigner) issue(r *certificatesv1.PodCertificateRequest, public any) {
 	s.t.Helper()
-	template := &x509.Certificate{SerialNumber: big.NewInt(int64(len(s.asked))), NotBefore: s.now,
+	template := &x509.Certificate{SerialNumber: big.NewInt(int64(len(s.requests))), NotBefore: s.now,
 		NotAfter: s.now.Add(2 * time.Hour)}
 	if public == nil {
 		stub, err := x509.ParseCertificateRequest(r.Spec.StubPKCS10Request)
@@ -92,24 +92,24 @@ func (s *signer) issue(r *certificatesv1.PodCertificateRequest, public any) {
 			Status: metav1.ConditionTrue}}}
 }
 
-func refuseAs(kind string) func(*signer, *certificatesv1.PodCertificateRequest) {
-	return func(_ *signer, r *certificatesv1.PodCertificateRequest) {
+func denyAs(kind string) func(*fakeSigner, *certificatesv1.PodCertificateRequest) {
+	return func(_ *fakeSigner, r *certificatesv1.PodCertificateRequest) {
 		r.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionTrue,
 			Reason: "UnsupportedKeyType", Message: "use ED25519"}}
 	}
 }
 
-func issueAll(s *signer, r *certificatesv1.PodCertificateRequest) { s.issue(r, nil) }
+func issueAll(s *fakeSigner, r *certificatesv1.PodCertificateRequest) { s.issue(r, nil) }
 
-// certified returns a pod with a certificate source, and a function that gets the certificate.
-func certified(t *testing.T) (*signer, *podCertificates, func() (volume.KeyPair, time.Time, error)) {
+// newCertificatePod returns a pod with a certificate source, and a function that gets the certificate.
+func newCertificatePod(t *testing.T) (*fakeSigner, *podCertificates, func() (volume.KeyPair, time.Time, error)) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "robot",
 		UID: "account-1"}}
 	client := fake.NewClientset(account)
-	s := newSigner(t, client)
+	s := newFakeSigner(t, client)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-1"}}
-	o := newObjects(client, slog.New(slog.DiscardHandler), "n1", func() *corev1.Node { return node },
+	o := newObjectCache(client, slog.New(slog.DiscardHandler), "n1", func() *corev1.Node { return node },
 		func(types.UID) {})
 	c := o.certificates
 	c.now = func() time.Time { return s.now }
@@ -122,11 +122,14 @@ func certified(t *testing.T) (*signer, *podCertificates, func() (volume.KeyPair,
 	seconds := int32(7200)
 	want := &corev1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ECDSAP256",
 		MaxExpirationSeconds: &seconds, UserAnnotations: map[string]string{"example.com/a": "b"}}
-	return s, c, func() (volume.KeyPair, time.Time, error) { return c.Get(forPod(t.Context(), p.UID), p, "v", 0, want) }
+	return s, c, func() (volume.KeyPair,
+		time.Time, error) {
+		return c.Get(withPod(t.Context(), p.UID), p, "v", 0, want)
+	}
 }
 
-func TestAPodGetsACertificateOfItsSigner(t *testing.T) {
-	s, c, get := certified(t)
+func TestAPodGetsACertificateFromItsSigner(t *testing.T) {
+	s, c, get := newCertificatePod(t)
 	s.answer = issueAll
 	pair, again, err := get()
 	if err != nil {
@@ -136,44 +139,44 @@ func TestAPodGetsACertificateOfItsSigner(t *testing.T) {
 		!strings.HasPrefix(string(pair.Key), "-----BEGIN PRIVATE KEY-----") {
 		t.Errorf("the key and certificate are %s%s: %v", pair.Key, pair.Chain, err)
 	}
-	if again.Before(s.now.Add(time.Hour)) || again.After(s.now.Add(time.Hour+mostJitter)) {
+	if again.Before(s.now.Add(time.Hour)) || again.After(s.now.Add(time.Hour+maxJitter)) {
 		t.Errorf("it is renewed %s after it was issued", again.Sub(s.now))
 	}
-	spec := s.asked[0].Spec
+	spec := s.requests[0].Spec
 	if spec.PodName != "web" || spec.PodUID != "uid-web" || spec.ServiceAccountName != "robot" ||
 		spec.ServiceAccountUID != "account-1" || spec.NodeName != "n1" ||
 		spec.NodeUID != "node-1" || *spec.MaxExpirationSeconds != 7200 ||
 		spec.UnverifiedUserAnnotations["example.com/a"] != "b" {
 		t.Errorf("the request is %+v", spec)
 	}
-	if second, _, err := get(); err != nil || string(second.Key) != string(pair.Key) || len(s.asked) != 1 {
-		t.Errorf("asked %d times, %v", len(s.asked), err)
+	if second, _, err := get(); err != nil || string(second.Key) != string(pair.Key) || len(s.requests) != 1 {
+		t.Errorf("asked %d times, %v", len(s.requests), err)
 	}
-	c.forget("uid-web")
-	if len(c.known) > 0 {
+	c.removePod("uid-web")
+	if len(c.certificates) > 0 {
 		t.Error("the key outlives its pod")
 	}
 }
 
-func TestACertificateIsRenewedAndServesUntilThen(t *testing.T) {
-	s, _, get := certified(t)
+func TestACertificateIsUsedUntilItIsRenewed(t *testing.T) {
+	s, _, get := newCertificatePod(t)
 	s.answer = issueAll
 	first, again, err := get()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.now = again
-	s.answer = refuseAs(certificatesv1.PodCertificateRequestConditionTypeFailed)
+	s.answer = denyAs(certificatesv1.PodCertificateRequestConditionTypeFailed)
 	if pair, next, err := get(); err != nil || string(pair.Key) != string(first.Key) || !next.After(s.now) ||
-		len(s.asked) != 2 {
+		len(s.requests) != 2 {
 		t.Errorf("before a new certificate is issued: same key %t, %d requests, %v",
-			string(pair.Key) == string(first.Key), len(s.asked), err)
+			string(pair.Key) == string(first.Key), len(s.requests), err)
 	}
 	s.answer = issueAll
-	if _, _, err := get(); err != nil || len(s.asked) != 2 {
-		t.Errorf("a refused renewal is asked for at once again: %d requests, %v", len(s.asked), err)
+	if _, _, err := get(); err != nil || len(s.requests) != 2 {
+		t.Errorf("a refused renewal is asked for at once again: %d requests, %v", len(s.requests), err)
 	}
-	s.now = s.now.Add(refusedAgain)
+	s.now = s.now.Add(deniedRetryDelay)
 	pair, next, err := get()
 	if err != nil || string(pair.Key) == string(first.Key) || next.Before(s.now.Add(time.Hour)) {
 		t.Errorf("the renewed key is the same: %t, renewed again in %s, %v", string(pair.Key) == string(first.Key),
@@ -187,21 +190,24 @@ func TestAPodWaitsForItsCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, row := range map[string]struct {
-		answer func(*signer, *certificatesv1.PodCertificateRequest)
+		answer func(*fakeSigner, *certificatesv1.PodCertificateRequest)
 		fails  string
 		later  time.Duration // when to look again
 		asked  int           // number of requests at that time
 	}{
 		"not answered":   {nil, "waiting for signer example.com/s", time.Minute, 1},
-		"never answered": {nil, "waiting for signer example.com/s", requestLife + time.Second, 1},
-		"denied": {refuseAs(certificatesv1.PodCertificateRequestConditionTypeDenied),
+		"never answered": {nil, "waiting for signer example.com/s", requestTimeout + time.Second, 1},
+		"denied": {denyAs(certificatesv1.PodCertificateRequestConditionTypeDenied),
 			"is Denied: UnsupportedKeyType: use ED25519", time.Hour, 1},
-		"failed": {refuseAs(certificatesv1.PodCertificateRequestConditionTypeFailed), "is Failed",
+		"failed": {denyAs(certificatesv1.PodCertificateRequestConditionTypeFailed), "is Failed",
 			time.Hour, 1},
-		"of another's key": {func(s *signer, r *certificatesv1.PodCertificateRequest) { s.issue(r, other.Public()) },
+		"of another's key": {func(s *fakeSigner,
+			r *certificatesv1.PodCertificateRequest) {
+			s.issue(r, other.Public())
+		},
 			"is of another key", time.Hour, 1},
 	} {
-		s, _, get := certified(t)
+		s, _, get := newCertificatePod(t)
 		s.answer = row.answer
 		if _, _, err := get(); err == nil || !strings.Contains(err.Error(), row.fails) {
 			t.Errorf("%s: %v", name, err)
@@ -210,19 +216,19 @@ func TestAPodWaitsForItsCertificate(t *testing.T) {
 		if _, _, err := get(); err == nil {
 			t.Errorf("%s: there is a certificate later", name)
 		}
-		if len(s.asked) != row.asked {
-			t.Errorf("%s: %d requests", name, len(s.asked))
+		if len(s.requests) != row.asked {
+			t.Errorf("%s: %d requests", name, len(s.requests))
 		}
 		if name == "never answered" {
 			s.answer = issueAll
-			if _, _, err := get(); err != nil || len(s.asked) != 2 {
-				t.Errorf("a request that was never answered is not repeated: %d requests, %v", len(s.asked), err)
+			if _, _, err := get(); err != nil || len(s.requests) != 2 {
+				t.Errorf("a request that was never answered is not repeated: %d requests, %v", len(s.requests), err)
 			}
 		}
 	}
 }
 
-func TestKeysAreOfTheTypeThatIsAskedFor(t *testing.T) {
+func TestKeysHaveTheRequestedType(t *testing.T) {
 	for _, kind := range []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"} {
 		key, err := newKey(kind)
 		if err != nil {
@@ -242,9 +248,9 @@ func TestKeysAreOfTheTypeThatIsAskedFor(t *testing.T) {
 func TestAPodStartsWhenItsCertificateIsIssued(t *testing.T) {
 	n := newNode(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "robot",
 		UID: "account-1"}})
-	s := newSigner(t, n.client)
+	s := newFakeSigner(t, n.client)
 	requested := make(chan string, 10)
-	s.answer = func(_ *signer, r *certificatesv1.PodCertificateRequest) { requested <- r.Name }
+	s.answer = func(_ *fakeSigner, r *certificatesv1.PodCertificateRequest) { requested <- r.Name }
 	n.start()
 	p := simplePod("web")
 	p.Spec.ServiceAccountName = "robot"
@@ -259,7 +265,7 @@ func TestAPodStartsWhenItsCertificateIsIssued(t *testing.T) {
 	case <-t.Context().Done():
 		t.Fatal(errors.New("no certificate was requested"))
 	}
-	n.until("the pod to say what it waits for", n.told("FailedMount", "waiting for signer example.com/s"))
+	n.until("the pod to say what it waits for", n.hasEvent("FailedMount", "waiting for signer example.com/s"))
 	requests := n.client.CertificatesV1().PodCertificateRequests("default")
 	r, err := requests.Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// spiffe makes the signer a CA that issues certificates with the SPIFFE ID of the pod's service account. It returns the
-// CA certificate in PEM.
-func (s *signer) spiffe() (authority string) {
+// useSPIFFE makes the signer a CA that issues certificates with the SPIFFE ID of the pod's service account. It returns
+// the CA certificate in PEM.
+func (s *fakeSigner) useSPIFFE() (authority string) {
 	s.t.Helper()
 	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "pods"},
 		NotBefore: s.now.Add(-time.Minute), NotAfter: s.now.Add(time.Hour),
@@ -32,15 +32,16 @@ func (s *signer) spiffe() (authority string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.answer = func(s *signer, r *certificatesv1.PodCertificateRequest) {
+	s.answer = func(s *fakeSigner, r *certificatesv1.PodCertificateRequest) {
 		stub, err := x509.ParseCertificateRequest(r.Spec.StubPKCS10Request)
 		if err != nil || stub.CheckSignature() != nil {
 			s.t.Errorf("the request does not prove possession of its key: %v", err)
 			return
 		}
-		leaf := &x509.Certificate{SerialNumber: big.NewInt(int64(len(s.asked) + 1)), NotBefore: s.now.Add(-time.Minute),
-			NotAfter: s.now.Add(time.Hour),
-			DNSNames: []string{r.Spec.UnverifiedUserAnnotations["example.com/name"]},
+		leaf := &x509.Certificate{SerialNumber: big.NewInt(int64(len(s.requests) + 1)),
+			NotBefore: s.now.Add(-time.Minute),
+			NotAfter:  s.now.Add(time.Hour),
+			DNSNames:  []string{r.Spec.UnverifiedUserAnnotations["example.com/name"]},
 			URIs: []*url.URL{{Scheme: "spiffe", Host: "cluster.local",
 				Path: "/ns/" + r.Namespace + "/sa/" + r.Spec.ServiceAccountName}},
 			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
@@ -61,14 +62,14 @@ func (s *signer) spiffe() (authority string) {
 }
 
 // Two pods can authenticate each other using only the files in their volumes.
-func TestPodsKnowEachOtherByTheirCertificates(t *testing.T) {
+func TestPodsAuthenticateEachOtherByCertificates(t *testing.T) {
 	account := func(name string) *corev1.ServiceAccount {
 		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
 			UID: types.UID("account-" + name)}}
 	}
 	n := newNode(t, account("shop"), account("buyer"))
-	s := newSigner(t, n.client)
-	authority := s.spiffe()
+	s := newFakeSigner(t, n.client)
+	authority := s.useSPIFFE()
 	if _, err := n.client.CertificatesV1().ClusterTrustBundles().Create(t.Context(),
 		&certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "example.com:s:1"},
 			Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: "example.com/s",

@@ -11,41 +11,41 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// pressed states which of the machine's resources are short.
-type pressed struct{ memory, disk, pids bool }
+// pressures states which of the machine's resources are short.
+type pressures struct{ memory, disk, pids bool }
 
-// linger is how long a pressure is reported after it was last measured, so that the node's conditions do not flap.
-const linger = 5 * time.Minute
+// pressureTTL is how long a pressure is reported after it was last measured, so that the node's conditions do not flap.
+const pressureTTL = 5 * time.Minute
 
-// shortages records when each pressure was last measured.
-type shortages struct {
+// pressureTimes records when each pressure was last measured.
+type pressureTimes struct {
 	mu                 sync.Mutex
 	memory, disk, pids time.Time
 }
 
-// pressure compares the machine with the eviction thresholds and returns the pressures to report.
-func (k *Kubelet) pressure() pressed {
-	return k.shortages.seen(k.short(), time.Now())
+// reportedPressures compares the machine with the eviction thresholds and returns the pressures to report.
+func (k *Kubelet) reportedPressures() pressures {
+	return k.shortages.update(k.measurePressures(), time.Now())
 }
 
-// seen records the pressures measured at a time, and returns the pressures to report then.
-func (s *shortages) seen(now pressed, at time.Time) pressed {
+// update records the pressures measured at a time, and returns the pressures to report then.
+func (s *pressureTimes) update(now pressures, at time.Time) pressures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lately := func(is bool, last *time.Time) bool {
 		if is {
 			*last = at
 		}
-		return !last.IsZero() && at.Sub(*last) < linger
+		return !last.IsZero() && at.Sub(*last) < pressureTTL
 	}
-	return pressed{lately(now.memory, &s.memory), lately(now.disk, &s.disk), lately(now.pids, &s.pids)}
+	return pressures{lately(now.memory, &s.memory), lately(now.disk, &s.disk), lately(now.pids, &s.pids)}
 }
 
-// turnsAway returns the pressure conditions for which the node rejects a pod. Pods of DaemonSets, for example, tolerate
-// the taints of these conditions, but they would be evicted next. If only memory is short, pods that request memory are
-// still accepted.
-func (p pressed) turnsAway(of *corev1.Pod) (conditions []corev1.NodeConditionType) {
-	if pod.Critical(of) {
+// rejectingConditions returns the pressure conditions for which the node rejects a pod. Pods of DaemonSets, for
+// example, tolerate the taints of these conditions, but they would be evicted next. If only memory is short, pods that
+// request memory are still accepted.
+func (p pressures) rejectingConditions(of *corev1.Pod) (conditions []corev1.NodeConditionType) {
+	if pod.IsCritical(of) {
 		return nil
 	}
 	short := corev1.Taint{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule}
@@ -65,9 +65,9 @@ func (p pressed) turnsAway(of *corev1.Pod) (conditions []corev1.NodeConditionTyp
 	return conditions
 }
 
-// short returns which resources are short now.
-func (k *Kubelet) short() pressed {
-	var p pressed
+// measurePressures returns which resources are short now.
+func (k *Kubelet) measurePressures() pressures {
+	var p pressures
 	hard := k.file.EvictionHard
 	below := func(signal string, available, capacity int64) bool {
 		floor := threshold(hard[signal], capacity)

@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/kubelet/probe"
 )
 
-// probing holds the probes that run for one container.
-type probing struct {
+// runningProbes holds the probes that run for one container.
+type runningProbes struct {
 	stop    map[probe.Kind]context.CancelFunc // stops each probe that was launched
 	wg      sync.WaitGroup
 	started bool // the container has started: its liveness and readiness probes are launched
@@ -37,7 +37,7 @@ func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
 		alive[c.ID] = true
 		at := w.probing[c.ID]
 		if at == nil {
-			at = &probing{stop: map[probe.Kind]context.CancelFunc{}}
+			at = &runningProbes{stop: map[probe.Kind]context.CancelFunc{}}
 			w.probing[c.ID] = at
 			// No probe has a result yet. After a restart of the kubelet, a running container keeps the state in the API
 			// until a probe contradicts it.
@@ -45,12 +45,12 @@ func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
 				Started: spec.StartupProbe == nil,
 				Ready:   spec.StartupProbe == nil && spec.ReadinessProbe == nil,
 			}
-			if was, ok := reported(f, c); ok && c.Started.Before(w.firstSeen) {
+			if was, ok := reportedProbe(f, c); ok && c.Started.Before(w.firstSeen) {
 				known = was
 			}
-			w.found(c.ID, func(p *pod.Probe) { *p = known })
+			w.updateProbe(c.ID, func(p *pod.Probe) { *p = known })
 			if spec.StartupProbe != nil && !known.Started && !going {
-				w.launch(ctx, at, f, spec, c, probe.Startup, spec.StartupProbe)
+				w.launchProbe(ctx, at, f, spec, c, probe.Startup, spec.StartupProbe)
 			}
 		}
 		w.mu.Lock()
@@ -63,16 +63,16 @@ func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
 	}
 	for id, at := range w.probing {
 		if !alive[id] {
-			at.end()
+			at.stopKinds()
 			delete(w.probing, id)
 		} else if going {
-			at.end(probe.Liveness, probe.Startup)
+			at.stopKinds(probe.Liveness, probe.Startup)
 		}
 	}
 }
 
-// end stops the probes of the given kinds. Without any kind, it stops all.
-func (at *probing) end(kinds ...probe.Kind) {
+// stopKinds stops the probes of the given kinds. Without any kind, it stops all.
+func (at *runningProbes) stopKinds(kinds ...probe.Kind) {
 	for kind, stop := range at.stop {
 		if len(kinds) == 0 || slices.Contains(kinds, kind) {
 			stop()
@@ -81,19 +81,20 @@ func (at *probing) end(kinds ...probe.Kind) {
 }
 
 // launchStarted launches the liveness and readiness probes of a container that has started.
-func (w *worker) launchStarted(ctx context.Context, at *probing, f *pod.Facts, spec *corev1.Container, c pod.Container,
+func (w *worker) launchStarted(ctx context.Context, at *runningProbes, f *pod.Facts, spec *corev1.Container,
+	c pod.Container,
 	going bool) {
 	if spec.LivenessProbe != nil && !going {
-		w.launch(ctx, at, f, spec, c, probe.Liveness, spec.LivenessProbe)
+		w.launchProbe(ctx, at, f, spec, c, probe.Liveness, spec.LivenessProbe)
 	}
 	if spec.ReadinessProbe != nil {
-		w.launch(ctx, at, f, spec, c, probe.Readiness, spec.ReadinessProbe)
+		w.launchProbe(ctx, at, f, spec, c, probe.Readiness, spec.ReadinessProbe)
 	} else {
-		w.found(c.ID, func(p *pod.Probe) { p.Ready = true })
+		w.updateProbe(c.ID, func(p *pod.Probe) { p.Ready = true })
 	}
 }
 
-func reported(f *pod.Facts, c pod.Container) (pod.Probe, bool) {
+func reportedProbe(f *pod.Facts, c pod.Container) (pod.Probe, bool) {
 	for _, s := range append(append([]corev1.ContainerStatus{}, f.Pod.Status.ContainerStatuses...),
 		f.Pod.Status.InitContainerStatuses...) {
 		if strings.HasSuffix(s.ContainerID, "://"+c.ID) && s.Started != nil {
@@ -103,10 +104,10 @@ func reported(f *pod.Facts, c pod.Container) (pod.Probe, bool) {
 	return pod.Probe{}, false
 }
 
-// launch starts one probe of a container.
-func (w *worker) launch(
+// launchProbe starts one probe of a container.
+func (w *worker) launchProbe(
 	ctx context.Context,
-	at *probing,
+	at *runningProbes,
 	f *pod.Facts,
 	spec *corev1.Container,
 	c pod.Container,
@@ -116,16 +117,18 @@ func (w *worker) launch(
 	ctx, cancel := context.WithCancel(ctx)
 	at.stop[kind] = cancel
 	one := &probe.Worker{
-		Kind: kind, Probe: p, Target: w.target(f, spec, c.ID), Started: c.Started,
-		Result: func(took time.Duration, err error) {
-			w.k.metrics.probes.probed(f.Pod, spec.Name, strings.ToUpper(string(kind[:1]))+string(kind[1:]), took, err)
+		Kind: kind, Probe: p, Target: w.probeTarget(f, spec, c.ID), Started: c.Started,
+		OnResult: func(took time.Duration, err error) {
+			w.k.metrics.probes.recordProbe(f.Pod, spec.Name, strings.ToUpper(string(kind[:1]))+string(kind[1:]), took,
+				err)
 		},
-		Failure: func(err error) {
+		OnFailure: func(err error) {
 			name := strings.ToUpper(string(kind[:1])) + string(kind[1:])
-			w.k.containerEvent(f.Pod, spec, corev1.EventTypeWarning, "Unhealthy", "%s probe failed: %s", name, err)
+			w.k.recordContainerEvent(f.Pod, spec, corev1.EventTypeWarning, "Unhealthy", "%s probe failed: %s", name,
+				err)
 		},
-		Verdict: func(ok bool) {
-			w.found(c.ID, func(p *pod.Probe) {
+		OnVerdict: func(ok bool) {
+			w.updateProbe(c.ID, func(p *pod.Probe) {
 				switch {
 				case kind == probe.Readiness:
 					p.Ready = ok
@@ -144,17 +147,17 @@ func (w *worker) launch(
 	at.wg.Go(func() { defer cancel(); one.Run(ctx) })
 }
 
-// found updates the probe results of a container.
-func (w *worker) found(id string, change func(*pod.Probe)) {
-	w.tell(func() {
+// updateProbe updates the probe results of a container.
+func (w *worker) updateProbe(id string, change func(*pod.Probe)) {
+	w.updateInbox(func() {
 		p := w.probes[id]
 		change(&p)
 		w.probes[id] = p
 	})
 }
 
-// forgetProbes drops the probe results of containers that no longer run.
-func (w *worker) forgetProbes() {
+// removeEndedProbes drops the probe results of containers that no longer run.
+func (w *worker) removeEndedProbes() {
 	running := map[string]bool{}
 	for _, c := range w.containers {
 		running[c.ID] = c.State == pod.Running
@@ -170,15 +173,15 @@ func (w *worker) forgetProbes() {
 
 func (w *worker) stopProbes() {
 	for _, at := range w.probing {
-		at.end()
+		at.stopKinds()
 	}
 	for _, at := range w.probing {
 		at.wg.Wait()
 	}
 }
 
-// target returns how probes and handlers reach a container.
-func (w *worker) target(f *pod.Facts, spec *corev1.Container, id string) probe.Target {
+// probeTarget returns how probes and handlers reach a container.
+func (w *worker) probeTarget(f *pod.Facts, spec *corev1.Container, id string) probe.Target {
 	ip := ""
 	switch {
 	case f.Pod.Spec.HostNetwork && len(f.HostIPs) > 0:
@@ -190,7 +193,7 @@ func (w *worker) target(f *pod.Facts, spec *corev1.Container, id string) probe.T
 		Pod:       f.Pod,
 		Container: spec,
 		IP:        ip,
-		Pretended: w.k.pretended,
+		Simulated: w.k.simulated,
 		Exec: func(ctx context.Context, command []string, timeout time.Duration) (string, int32, error) {
 			stdout, stderr, code, err := w.k.runtime.ExecSync(ctx, id, command, timeout)
 			return string(stdout) + string(stderr), code, err

@@ -16,37 +16,37 @@ import (
 	"clusterctl/daemons/kubelet/image"
 )
 
-// image ensures that the node has a container's image, according to the pull policy, and that the pod may use it.
-func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Container,
+// ensureImage ensures that the node has a container's image, according to the pull policy, and that the pod may use it.
+func (w *worker) ensureImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container,
 	box *criapi.PodSandboxConfig) (*criapi.Image, error) {
 	k := w.k
 	name, err := image.ParseName(spec.Image)
 	if err != nil {
 		message := fmt.Sprintf("Failed to apply default image tag %q: %s", spec.Image, err)
-		k.containerEvent(p, spec, corev1.EventTypeWarning, "InspectFailed", "%s", message)
-		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: InvalidImageName")
-		return nil, &failure{reason: "InvalidImageName", message: message}
+		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "InspectFailed", "%s", message)
+		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: InvalidImageName")
+		return nil, &startError{reason: "InvalidImageName", message: message}
 	}
 	have, err := k.runtime.ImageStatus(ctx, spec.Image)
 	if err != nil {
-		return nil, &failure{reason: "ImageInspectError", message: cri.Message(err), image: spec.Image}
+		return nil, &startError{reason: "ImageInspectError", message: cri.Message(err), image: spec.Image}
 	}
 	never := func(format string) error {
 		message := fmt.Sprintf(format, spec.Image)
-		k.containerEvent(p, spec, corev1.EventTypeWarning, "ErrImageNeverPull", "%s", message)
-		return &failure{reason: "ErrImageNeverPull", message: message, quick: true}
+		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "ErrImageNeverPull", "%s", message)
+		return &startError{reason: "ErrImageNeverPull", message: message, canRetrySoon: true}
 	}
 	credentials := sync.OnceValues(func() ([]image.Credential, error) { return w.credentials(ctx, p, name) })
 	switch {
 	case have == nil && spec.ImagePullPolicy == corev1.PullNever:
 		return nil, never("Container image %q is not present with pull policy of Never")
 	case have != nil && spec.ImagePullPolicy != corev1.PullAlways:
-		usable, err := k.records.Usable(spec.Image, have.Id, credentials)
+		usable, err := k.pullRecords.CanUse(spec.Image, have.Id, credentials)
 		if err != nil {
-			k.env.Log.Warn("verify that a pod may use an image", "pod", key(p), "image", spec.Image, "error", err)
+			k.env.Log.Warn("verify that a pod may use an image", "pod", podName(p), "image", spec.Image, "error", err)
 		}
 		if usable {
-			k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled",
+			k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Pulled",
 				"Container image %q already present on machine and can be accessed by the pod", spec.Image)
 			return have, nil
 		}
@@ -56,33 +56,33 @@ func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Containe
 			)
 		}
 	}
-	k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulling", "Pulling image %q", spec.Image)
+	k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Pulling", "Pulling image %q", spec.Image)
 	began := time.Now()
-	have, err = w.pull(ctx, spec.Image, credentials, box)
+	have, err = w.pullImage(ctx, spec.Image, credentials, box)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %s", spec.Image,
+		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %s", spec.Image,
 			cri.Message(err))
-		return nil, &failure{reason: "ErrImagePull", message: cri.Message(err), image: spec.Image}
+		return nil, &startError{reason: "ErrImagePull", message: cri.Message(err), image: spec.Image}
 	}
 	took := time.Since(began).Round(time.Millisecond)
-	k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled",
+	k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Pulled",
 		"Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.",
 		spec.Image, took, took, have.Size)
 	return have, nil
 }
 
-// pull pulls an image with a pod's credentials, and records which of them succeeded.
-func (w *worker) pull(ctx context.Context, name string, credentials func() ([]image.Credential, error),
+// pullImage pulls an image with a pod's credentials, and records which of them succeeded.
+func (w *worker) pullImage(ctx context.Context, name string, credentials func() ([]image.Credential, error),
 	box *criapi.PodSandboxConfig) (have *criapi.Image, err error) {
 	k := w.k
 	offered, err := credentials()
 	if err != nil {
 		return nil, err
 	}
-	if err := k.records.Begin(name); err != nil {
+	if err := k.pullRecords.Begin(name); err != nil {
 		return nil, err
 	}
 	var with *image.Credential
@@ -91,11 +91,11 @@ func (w *worker) pull(ctx context.Context, name string, credentials func() ([]im
 		if err == nil {
 			ref = have.Id
 		}
-		if err := k.records.End(name, ref, with); err != nil {
+		if err := k.pullRecords.End(name, ref, with); err != nil {
 			k.env.Log.Warn("record who may use an image", "image", name, "error", err)
 		}
 	}()
-	if with, err = k.pulls.pull(ctx, name, offered, box); err != nil {
+	if with, err = k.puller.pull(ctx, name, offered, box); err != nil {
 		return nil, err
 	}
 	if have, err = k.runtime.ImageStatus(ctx, name); err != nil {
@@ -107,9 +107,9 @@ func (w *worker) pull(ctx context.Context, name string, credentials func() ([]im
 	return have, nil
 }
 
-// volumeImage ensures that the node has the image that a container mounts as a volume, according to the volume's pull
-// policy.
-func (w *worker) volumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container, volume string,
+// ensureVolumeImage ensures that the node has the image that a container mounts as a volume, according to the volume's
+// pull policy.
+func (w *worker) ensureVolumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container, volume string,
 	box *criapi.PodSandboxConfig) error {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
@@ -118,9 +118,10 @@ func (w *worker) volumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Co
 		}
 		policy := v.Image.PullPolicy
 		if policy == "" {
-			policy = usualPolicy(v.Image.Reference)
+			policy = defaultPullPolicy(v.Image.Reference)
 		}
-		_, err := w.image(ctx, p, &corev1.Container{Name: spec.Name, Image: v.Image.Reference, ImagePullPolicy: policy},
+		_, err := w.ensureImage(ctx, p,
+			&corev1.Container{Name: spec.Name, Image: v.Image.Reference, ImagePullPolicy: policy},
 			box)
 		return err
 	}
@@ -143,7 +144,7 @@ func (w *worker) credentials(ctx context.Context, p *corev1.Pod, name image.Name
 	for _, ref := range p.Spec.ImagePullSecrets {
 		s, err := w.k.objects.Secret(ctx, p.Namespace, ref.Name)
 		if err != nil {
-			w.k.event(
+			w.k.recordEvent(
 				p,
 				corev1.EventTypeWarning,
 				"FailedToRetrieveImagePullSecret",
@@ -158,28 +159,28 @@ func (w *worker) credentials(ctx context.Context, p *corev1.Pod, name image.Name
 	if err != nil {
 		return nil, err
 	}
-	return append(ring.Lookup(name), w.k.users.Lookup(ctx, name)...), nil
+	return append(ring.Lookup(name), w.k.nodeCredentials.Lookup(ctx, name)...), nil
 }
 
 // puller pulls images. Pods that need the same image with the same credentials share one pull.
 type puller struct {
-	images cri.Images
-	turn   chan struct{} // held while pulling if pulls are serialized; nil otherwise
-	mu     sync.Mutex
-	going  map[string]*pull
+	images  cri.Images
+	serial  chan struct{} // held while pulling if pulls are serialized; nil otherwise
+	mu      sync.Mutex
+	running map[string]*runningPull
 }
 
-type pull struct {
-	done chan struct{}
-	with *image.Credential // nil: none was needed
-	err  error
+type runningPull struct {
+	done       chan struct{}
+	credential *image.Credential // nil: none was needed
+	err        error
 }
 
 // newPuller returns a puller. If serial is set, it pulls one image at a time.
 func newPuller(images cri.Images, serial bool) *puller {
-	q := &puller{images: images, going: map[string]*pull{}}
+	q := &puller{images: images, running: map[string]*runningPull{}}
 	if serial {
-		q.turn = make(chan struct{}, 1)
+		q.serial = make(chan struct{}, 1)
 	}
 	return q
 }
@@ -193,19 +194,19 @@ func (q *puller) pull(ctx context.Context, name string, credentials []image.Cred
 	}
 	for {
 		q.mu.Lock()
-		one, ok := q.going[key]
+		one, ok := q.running[key]
 		if !ok {
-			one = &pull{done: make(chan struct{})}
-			q.going[key] = one
+			one = &runningPull{done: make(chan struct{})}
+			q.running[key] = one
 		}
 		q.mu.Unlock()
 		if !ok {
-			one.with, one.err = q.try(ctx, name, credentials, box)
+			one.credential, one.err = q.tryCredentials(ctx, name, credentials, box)
 			q.mu.Lock()
-			delete(q.going, key)
+			delete(q.running, key)
 			q.mu.Unlock()
 			close(one.done)
-			return one.with, one.err
+			return one.credential, one.err
 		}
 		select {
 		case <-one.done:
@@ -214,18 +215,18 @@ func (q *puller) pull(ctx context.Context, name string, credentials []image.Cred
 		}
 		// If the pull was canceled with its pod, the pods that waited for it pull themselves.
 		if status.Code(errors.Unwrap(one.err)) != codes.Canceled {
-			return one.with, one.err
+			return one.credential, one.err
 		}
 	}
 }
 
-// try pulls an image with one credential after the other until one succeeds.
-func (q *puller) try(ctx context.Context, name string, credentials []image.Credential,
+// tryCredentials pulls an image with one credential after the other until one succeeds.
+func (q *puller) tryCredentials(ctx context.Context, name string, credentials []image.Credential,
 	box *criapi.PodSandboxConfig) (with *image.Credential, err error) {
-	if q.turn != nil {
+	if q.serial != nil {
 		select {
-		case q.turn <- struct{}{}:
-			defer func() { <-q.turn }()
+		case q.serial <- struct{}{}:
+			defer func() { <-q.serial }()
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for another image: %w", status.FromContextError(ctx.Err()).Err())
 		}

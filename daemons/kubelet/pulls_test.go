@@ -17,26 +17,26 @@ import (
 	"clusterctl/daemons/kubelet/hollow"
 )
 
-// registry is a runtime that records pulls, and rejects those without the required credential.
-type registry struct {
+// fakeRegistry is a runtime that records pulls, and rejects those without the required credential.
+type fakeRegistry struct {
 	*hollow.Runtime
-	wants map[string]string // by image: the user that may pull it
+	users map[string]string // by image: the user that may pull it
 
 	mu    sync.Mutex
 	pulls map[string][]*criapi.AuthConfig
 }
 
-func newRegistry(n *node) *registry {
-	r := &registry{Runtime: n.runtime, wants: map[string]string{}, pulls: map[string][]*criapi.AuthConfig{}}
+func newFakeRegistry(n *node) *fakeRegistry {
+	r := &fakeRegistry{Runtime: n.runtime, users: map[string]string{}, pulls: map[string][]*criapi.AuthConfig{}}
 	n.options.Runtime = r
 	return r
 }
 
-func (r *registry) PullImage(ctx context.Context, image string, auth *criapi.AuthConfig,
+func (r *fakeRegistry) PullImage(ctx context.Context, image string, auth *criapi.AuthConfig,
 	box *criapi.PodSandboxConfig) (string, error) {
 	r.mu.Lock()
 	r.pulls[image] = append(r.pulls[image], auth)
-	wants := r.wants[image]
+	wants := r.users[image]
 	r.mu.Unlock()
 	if wants != auth.GetUsername() && wants != "" {
 		return "", fmt.Errorf("pull %s: unauthorized", image)
@@ -44,8 +44,8 @@ func (r *registry) PullImage(ctx context.Context, image string, auth *criapi.Aut
 	return r.Runtime.PullImage(ctx, image, auth, box)
 }
 
-// pulled returns the credentials with which pulls of an image were attempted.
-func (r *registry) pulled(image string) []*criapi.AuthConfig {
+// credentials returns the credentials with which pulls of an image were attempted.
+func (r *fakeRegistry) credentials(image string) []*criapi.AuthConfig {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pulls[image]
@@ -69,10 +69,10 @@ func imagePod(name, image string, secrets ...string) *corev1.Pod {
 	return p
 }
 
-func TestPullSecretsAreSentToTheirRegistriesOnly(t *testing.T) {
+func TestPullSecretsAreSentOnlyToTheirRegistries(t *testing.T) {
 	hub := pullSecret("hub", "https://index.docker.io/v1/", "me")
 	n := newNode(t, hub)
-	r := newRegistry(n)
+	r := newFakeRegistry(n)
 	n.start()
 	for i, row := range []struct{ image, server string }{
 		{"registry:5000/web:1", ""}, {"localhost:5000/web:1", ""}, {"evildocker.io/web:1", ""},
@@ -81,7 +81,7 @@ func TestPullSecretsAreSentToTheirRegistriesOnly(t *testing.T) {
 		name := fmt.Sprintf("web-%d", i)
 		n.create(imagePod(name, row.image, "hub"))
 		n.until(row.image+" to run", func() bool { return isReady(n.pod(name)) })
-		auths := r.pulled(row.image)
+		auths := r.credentials(row.image)
 		switch {
 		case row.server == "" && (len(auths) != 1 || auths[0] != nil):
 			t.Errorf("%s was pulled with %v, want no credential", row.image, auths)
@@ -92,8 +92,8 @@ func TestPullSecretsAreSentToTheirRegistriesOnly(t *testing.T) {
 	}
 }
 
-// started returns the state of a pod's first container, once it runs or waits with a reason.
-func (n *node) started(name string) *corev1.ContainerState {
+// containerState returns the state of a pod's first container, once it runs or waits with a reason.
+func (n *node) containerState(name string) *corev1.ContainerState {
 	p := n.pod(name)
 	if p == nil || len(p.Status.ContainerStatuses) == 0 {
 		return nil
@@ -105,7 +105,7 @@ func (n *node) started(name string) *corev1.ContainerState {
 	return s
 }
 
-func TestAnImagePulledWithASecretIsNotForEveryPod(t *testing.T) {
+func TestAnImagePulledWithASecretNeedsTheSecret(t *testing.T) {
 	const image = "registry.example/web:1"
 	for _, row := range []struct {
 		name, policy string
@@ -123,26 +123,27 @@ func TestAnImagePulledWithASecretIsNotForEveryPod(t *testing.T) {
 			if row.policy != "" {
 				n.file.ImagePullCredentialsVerificationPolicy = row.policy
 			}
-			r := newRegistry(n)
-			r.wants[image] = "me"
+			r := newFakeRegistry(n)
+			r.users[image] = "me"
 			n.start()
 			n.create(imagePod("first", image, "pull"))
 			n.until("the first pod to run", func() bool { return isReady(n.pod("first")) })
 			n.create(row.second)
 			var state *corev1.ContainerState
-			n.until("what comes of the second pod", func() bool { state = n.started("second"); return state != nil })
+			n.until("what comes of the second pod",
+				func() bool { state = n.containerState("second"); return state != nil })
 			if runs := state.Running != nil; runs != row.runs {
 				t.Errorf("a second pod %s runs: %t (%+v)", row.name, runs, state)
 			}
-			if want := 1; row.runs && len(r.pulled(image)) != want {
-				t.Errorf("the image was pulled %d times", len(r.pulled(image)))
+			if want := 1; row.runs && len(r.credentials(image)) != want {
+				t.Errorf("the image was pulled %d times", len(r.credentials(image)))
 			}
 		})
 	}
 }
 
 // Every pod on the node may use an image that was pulled with the node's own credential.
-func TestCredentialsOfTheNodeAreForEveryPod(t *testing.T) {
+func TestNodeCredentialsServeAllPods(t *testing.T) {
 	const image = "registry.example/web:1"
 	n := newNode(t, pullSecret("pull", "registry.example", "somebody"))
 	if err := os.MkdirAll(n.cfg.RootDir, 0o750); err != nil {
@@ -153,13 +154,13 @@ func TestCredentialsOfTheNodeAreForEveryPod(t *testing.T) {
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := newRegistry(n)
-	r.wants[image] = "node"
+	r := newFakeRegistry(n)
+	r.users[image] = "node"
 	n.start()
 	n.create(imagePod("first", image, "pull"))
 	n.until("the first pod to run", func() bool { return isReady(n.pod("first")) })
 	var users []string
-	for _, a := range r.pulled(image) {
+	for _, a := range r.credentials(image) {
 		users = append(users, a.GetUsername())
 	}
 	if want := []string{"somebody", "node"}; !slices.Equal(users, want) {
@@ -167,7 +168,7 @@ func TestCredentialsOfTheNodeAreForEveryPod(t *testing.T) {
 	}
 	n.create(imagePod("second", image))
 	n.until("the second pod to run", func() bool { return isReady(n.pod("second")) })
-	if got := len(r.pulled(image)); got != 2 {
+	if got := len(r.credentials(image)); got != 2 {
 		t.Errorf("for the second pod the image was pulled again: %d attempts", got)
 	}
 }
@@ -185,25 +186,25 @@ func withImageVolume(p *corev1.Pod, image string) *corev1.Pod {
 	return p
 }
 
-func TestEventsAndStatusNameTheImageThatIsMissing(t *testing.T) {
+func TestEventsAndStatusNameTheMissingImage(t *testing.T) {
 	const data = "registry.example/data:1"
 	n := newNode(t)
-	r := newRegistry(n)
-	r.wants[data] = "nobody"
+	r := newFakeRegistry(n)
+	r.users[data] = "nobody"
 	n.start()
 	n.create(withImageVolume(imagePod("web", "busybox:1"), data))
-	n.until("the back-off of the volume's image", n.told("BackOff", `Back-off pulling image "`+data+`"`))
-	if n.told("BackOff", "busybox:1")() {
+	n.until("the back-off of the volume's image", n.hasEvent("BackOff", `Back-off pulling image "`+data+`"`))
+	if n.hasEvent("BackOff", "busybox:1")() {
 		t.Error("the image of the container is said to be missing")
 	}
 	n.create(imagePod("wrong", "registry.example/UPPER:1"))
 	n.until("the reason", func() bool {
-		s := n.started("wrong")
+		s := n.containerState("wrong")
 		return s != nil && s.Waiting != nil && s.Waiting.Reason == "InvalidImageName" &&
 			strings.Contains(s.Waiting.Message, `couldn't parse image name "registry.example/UPPER:1"`)
 	})
-	n.until("the event", n.told("InspectFailed", "Failed to apply default image tag"))
-	if len(r.pulled("registry.example/UPPER:1")) > 0 {
+	n.until("the event", n.hasEvent("InspectFailed", "Failed to apply default image tag"))
+	if len(r.credentials("registry.example/UPPER:1")) > 0 {
 		t.Error("an image was pulled whose name is invalid")
 	}
 }

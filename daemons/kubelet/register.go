@@ -29,7 +29,7 @@ func (k *Kubelet) register(ctx context.Context) error {
 			k.setNode(node)
 			break
 		}
-		var taken *takenError
+		var taken *nameTakenError
 		if errors.As(err, &taken) {
 			return err
 		}
@@ -37,31 +37,31 @@ func (k *Kubelet) register(ctx context.Context) error {
 			return ctx.Err()
 		}
 		k.env.Log.Warn("register the node", "node", k.name, "error", err)
-		if !pause(ctx, delay) {
+		if !sleep(ctx, delay) {
 			return ctx.Err()
 		}
 	}
 	k.env.Log.Info("node registered", "node", k.name, "addresses", k.ips)
-	if !k.pretended {
-		k.tellNode(nodeEvent{corev1.EventTypeNormal, "Starting", "Starting kubelet."})
-		k.tellNode(
+	if !k.simulated {
+		k.recordNodeEvent(nodeEvent{corev1.EventTypeNormal, "Starting", "Starting kubelet."})
+		k.recordNodeEvent(
 			nodeEvent{corev1.EventTypeNormal, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"},
 		)
 	}
-	k.mirrors.sync(ctx, k.nodeRef())
+	k.mirrors.sync(ctx, k.nodeOwner())
 	var leased sync.WaitGroup
-	if !k.unleased {
-		leased.Go(func() { k.keepLease(ctx) })
+	if !k.hasNoLease {
+		leased.Go(func() { k.runLeaseLoop(ctx) })
 	}
-	k.keepStatus(ctx)
+	k.runStatusLoop(ctx)
 	leased.Wait()
 	return ctx.Err()
 }
 
-// takenError reports that another machine uses this node's name.
-type takenError struct{ name, ours, theirs string }
+// nameTakenError reports that another machine uses this node's name.
+type nameTakenError struct{ name, ours, theirs string }
 
-func (e *takenError) Error() string {
+func (e *nameTakenError) Error() string {
 	return fmt.Sprintf(
 		"node name %q is taken by another machine that is alive (its machine id is %s, this one's is %s): "+
 			"give this machine another name with --hostname-override, or delete the node when that machine is gone",
@@ -73,7 +73,7 @@ func (e *takenError) Error() string {
 
 // ensureNode creates the Node, or adopts an existing one.
 func (k *Kubelet) ensureNode(ctx context.Context) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	nodes := k.client.CoreV1().Nodes()
 	have, err := nodes.Get(ctx, k.name, metav1.GetOptions{})
@@ -96,12 +96,12 @@ func (k *Kubelet) ensureNode(ctx context.Context) (*corev1.Node, error) {
 		return nil, fmt.Errorf("read node %s: %w", k.name, err)
 	}
 	ours, theirs := k.machine.Info().MachineID, have.Status.NodeInfo.MachineID
-	if theirs != "" && ours != "" && theirs != ours && k.alive(ctx, have) {
-		return nil, &takenError{k.name, ours, theirs}
+	if theirs != "" && ours != "" && theirs != ours && k.isAlive(ctx, have) {
+		return nil, &nameTakenError{k.name, ours, theirs}
 	}
 	// The kubelet owns the labels that describe the machine, whichever client created the Node.
 	labels := map[string]string{}
-	for name, value := range k.labels() {
+	for name, value := range k.configuredLabels() {
 		if have.Labels[name] != value {
 			labels[name] = value
 		}
@@ -118,8 +118,8 @@ func (k *Kubelet) ensureNode(ctx context.Context) (*corev1.Node, error) {
 	return have, nil
 }
 
-// alive reports whether the machine of a Node renews its lease.
-func (k *Kubelet) alive(ctx context.Context, node *corev1.Node) bool {
+// isAlive reports whether the machine of a Node renews its lease.
+func (k *Kubelet) isAlive(ctx context.Context, node *corev1.Node) bool {
 	lease, err := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node.Name, metav1.GetOptions{})
 	if err != nil || lease.Spec.RenewTime == nil {
 		return false
@@ -128,18 +128,18 @@ func (k *Kubelet) alive(ctx context.Context, node *corev1.Node) bool {
 }
 
 func (k *Kubelet) newNode(ctx context.Context) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name, Labels: k.labels()}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name, Labels: k.configuredLabels()}}
 	for _, t := range k.file.RegisterWithTaints {
 		node.Spec.Taints = append(
 			node.Spec.Taints,
 			corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)},
 		)
 	}
-	node.Status = k.measure(ctx, &corev1.NodeStatus{})
+	node.Status = k.measureStatus(ctx, &corev1.NodeStatus{})
 	return node
 }
 
-func (k *Kubelet) labels() map[string]string {
+func (k *Kubelet) configuredLabels() map[string]string {
 	labels := map[string]string{
 		corev1.LabelHostname: k.name, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: runtime.GOARCH,
 		"beta.kubernetes.io/os": runtime.GOOS, "beta.kubernetes.io/arch": runtime.GOARCH,
@@ -160,9 +160,9 @@ func (k *Kubelet) lastNode() *corev1.Node {
 	return k.node
 }
 
-// keepStatus computes the node's status periodically. It writes the status when it has changed or when the report
+// runStatusLoop computes the node's status periodically. It writes the status when it has changed or when the report
 // interval has passed. It checks more often until the node is ready, because bringing up a cluster waits for that.
-func (k *Kubelet) keepStatus(ctx context.Context) {
+func (k *Kubelet) runStatusLoop(ctx context.Context) {
 	var written time.Time
 	failures := 0
 	for ctx.Err() == nil {
@@ -189,7 +189,7 @@ func (k *Kubelet) keepStatus(ctx context.Context) {
 				every = 100 * time.Millisecond
 			}
 		}
-		if !pause(ctx, every) {
+		if !sleep(ctx, every) {
 			return
 		}
 	}
@@ -197,22 +197,22 @@ func (k *Kubelet) keepStatus(ctx context.Context) {
 
 func (k *Kubelet) writeStatus(ctx context.Context, written *time.Time) (ready bool, err error) {
 	node := k.lastNode()
-	status := k.measure(ctx, &node.Status)
+	status := k.measureStatus(ctx, &node.Status)
 	for _, c := range status.Conditions {
 		ready = ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	}
 	if !written.IsZero() && time.Since(*written) < k.file.NodeStatusReportFrequency.Duration &&
-		sameNode(&node.Status, &status) {
+		equalStatus(&node.Status, &status) {
 		// The measured status is unchanged, but the status in the API may differ: the node controller marks a silent
 		// node as not ready, and only the node itself can correct that.
-		there, err := k.published(ctx)
+		there, err := k.readNode(ctx)
 		if err == nil {
-			k.tellSchedulable(there)
+			k.recordSchedulableEvent(there)
 		}
-		if err != nil || sameNode(&there.Status, &status) || !newer(there, node) {
+		if err != nil || equalStatus(&there.Status, &status) || !isNewer(there, node) {
 			return ready, err
 		}
-		node, status = there, k.measure(ctx, &there.Status)
+		node, status = there, k.measureStatus(ctx, &there.Status)
 	}
 	was, err := json.Marshal(corev1.Node{Status: node.Status})
 	if err != nil {
@@ -226,7 +226,7 @@ func (k *Kubelet) writeStatus(ctx context.Context, written *time.Time) (ready bo
 	if err != nil {
 		return ready, err
 	}
-	call, cancel := context.WithTimeout(ctx, callTime)
+	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	now, err := k.client.CoreV1().
 		Nodes().
@@ -236,17 +236,17 @@ func (k *Kubelet) writeStatus(ctx context.Context, written *time.Time) (ready bo
 	}
 	*written = time.Now()
 	k.setNode(now)
-	k.tellStatus(&node.Status, &status)
-	k.tellSchedulable(now)
+	k.recordStatusEvents(&node.Status, &status)
+	k.recordSchedulableEvent(now)
 	return ready, nil
 }
 
-// published returns this machine's Node from the API or its cache.
-func (k *Kubelet) published(ctx context.Context) (*corev1.Node, error) {
-	if k.watches.shared() {
+// readNode returns this machine's Node from the API or its cache.
+func (k *Kubelet) readNode(ctx context.Context) (*corev1.Node, error) {
+	if k.watches.isShared() {
 		return k.watches.nodes.Get(k.name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	node, err := k.client.CoreV1().Nodes().Get(ctx, k.name, metav1.GetOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -255,9 +255,9 @@ func (k *Kubelet) published(ctx context.Context) (*corev1.Node, error) {
 	return node, nil
 }
 
-// newer reports whether a is a later revision of the node than b. An API server may lag behind the server that returned
-// b.
-func newer(a, b *corev1.Node) bool {
+// isNewer reports whether a is a later revision of the node than b. An API server may lag behind the server that
+// returned b.
+func isNewer(a, b *corev1.Node) bool {
 	of := func(n *corev1.Node) uint64 {
 		v, _ := strconv.ParseUint(n.ResourceVersion, 10, 64) // 0 if it is not a number
 		return v
@@ -265,8 +265,8 @@ func newer(a, b *corev1.Node) bool {
 	return of(a) > of(b)
 }
 
-// sameNode reports whether two statuses are equal apart from heartbeat times.
-func sameNode(a, b *corev1.NodeStatus) bool {
+// equalStatus reports whether two statuses are equal apart from heartbeat times.
+func equalStatus(a, b *corev1.NodeStatus) bool {
 	a, b = a.DeepCopy(), b.DeepCopy()
 	for _, s := range []*corev1.NodeStatus{a, b} {
 		for i := range s.Conditions {
@@ -287,8 +287,8 @@ func sameNode(a, b *corev1.NodeStatus) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// keepLease renews the node's lease every quarter of its duration.
-func (k *Kubelet) keepLease(ctx context.Context) {
+// runLeaseLoop renews the node's lease every quarter of its duration.
+func (k *Kubelet) runLeaseLoop(ctx context.Context) {
 	every := time.Duration(k.file.NodeLeaseDurationSeconds) * time.Second / 4
 	retry := 200 * time.Millisecond
 	var lease *coordinationv1.Lease
@@ -297,7 +297,7 @@ func (k *Kubelet) keepLease(ctx context.Context) {
 		if lease, err = k.renewLease(ctx, lease); err == nil {
 			retry = 200 * time.Millisecond
 			k.metrics.leaseRenewals.Inc()
-			if !pause(ctx, every) {
+			if !sleep(ctx, every) {
 				return
 			}
 			continue
@@ -306,7 +306,7 @@ func (k *Kubelet) keepLease(ctx context.Context) {
 			k.env.Log.Warn("renew the node's lease", "node", k.name, "error", err)
 		}
 		lease = nil
-		if !pause(ctx, retry) {
+		if !sleep(ctx, retry) {
 			return
 		}
 		retry = min(2*retry, 7*time.Second)

@@ -19,7 +19,7 @@ import (
 )
 
 // Proves S06.
-func TestRejectedPodsSayWhyAndWaitForNothing(t *testing.T) {
+func TestRejectedPodsReportTheReasonAtOnce(t *testing.T) {
 	n := newNode(t)
 	no := false
 	p := simplePod("web")
@@ -43,7 +43,7 @@ func TestRejectedPodsSayWhyAndWaitForNothing(t *testing.T) {
 
 // A pod that did not pass the scheduler fails on a node where the scheduler would not have placed it. The reason is
 // that of the scheduler's plugin.
-func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
+func TestAPodFailsOnANodeThatDoesNotMatch(t *testing.T) {
 	n := newNode(t)
 	n.cfg.NodeLabels = map[string]string{"disk": "ssd"}
 	n.file.RegisterWithTaints = []config.Taint{
@@ -133,7 +133,7 @@ func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
 
 // A starting kubelet admits running pods first. A pod that came during the downtime is rejected if it conflicts with
 // their ports or resources.
-func TestAPodThatCameWhileTheKubeletWasAwayTakesNobodysPort(t *testing.T) {
+func TestANewPodDoesNotTakeThePortOfARunningOne(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	port := func(name string) *corev1.Pod {
@@ -161,7 +161,7 @@ func TestAPodThatCameWhileTheKubeletWasAwayTakesNobodysPort(t *testing.T) {
 }
 
 // A pod is not rejected because the node cannot be read.
-func TestAPodIsTakenWhileItsNodeCannotBeRead(t *testing.T) {
+func TestAPodIsAcceptedWhileTheNodeCannotBeRead(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.create(simplePod("first"))
@@ -179,7 +179,7 @@ func TestAPodIsTakenWhileItsNodeCannotBeRead(t *testing.T) {
 	n.until("the pod to run", func() bool { return n.pod("web").Status.Phase == corev1.PodRunning })
 }
 
-func TestParametersSayYesAsTheAPIServersDo(t *testing.T) {
+func TestBoolParametersAreParsedLikeTheAPIServers(t *testing.T) {
 	for text, want := range map[string]bool{"": false, "a=": true, "a": true, "a=1": true, "a=t": true, "a=T": true,
 		"a=True": true, "a=TRUE": true, "a=true": true,
 		"a=yes": true, "a=0": false, "a=false": false, "a=False": false, "a=FALSE": false, "a=0&a=1": false,
@@ -188,19 +188,19 @@ func TestParametersSayYesAsTheAPIServersDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := on(q, "a", "b"); got != want {
+		if got := isSet(q, "a", "b"); got != want {
 			t.Errorf("%q is %v", text, got)
 		}
 	}
 }
 
-// mounting is a runtime that records the mounts of containers.
-type mounting struct {
+// mountingRuntime is a runtime that records the mounts of containers.
+type mountingRuntime struct {
 	*hollowRuntime
 	mounts chan []*criapi.Mount
 }
 
-func (m mounting) CreateContainer(
+func (m mountingRuntime) CreateContainer(
 	ctx context.Context,
 	box string,
 	config *criapi.ContainerConfig,
@@ -211,12 +211,12 @@ func (m mounting) CreateContainer(
 }
 
 // Proves S26.
-func TestImagesOfVolumesArePulledByTheirPolicy(t *testing.T) {
+func TestVolumeImagesArePulledByTheirPolicy(t *testing.T) {
 	n := newNode(t)
-	m := mounting{n.runtime, make(chan []*criapi.Mount, 8)}
+	m := mountingRuntime{n.runtime, make(chan []*criapi.Mount, 8)}
 	n.options.Runtime = m
-	k := n.built()
-	n.runs(k)
+	k := n.newKubelet()
+	n.runKubelet(k)
 	with := func(name string, policy corev1.PullPolicy) *corev1.Pod {
 		p := simplePod(name)
 		p.Spec.Volumes = []corev1.Volume{

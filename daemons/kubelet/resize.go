@@ -24,34 +24,35 @@ func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 	defer w.mu.Unlock()
 	was := w.desired
 	w.desired = p
-	if pod.Static(p) {
+	if pod.IsStatic(p) {
 		return p
 	}
-	wanted := pod.Wanted(p)
-	if equality.Semantic.DeepEqual(wanted, w.given) {
-		w.sizing.Pending, w.sizing.Message = "", ""
+	wanted := pod.SpecAllocation(p)
+	if equality.Semantic.DeepEqual(wanted, w.allocated) {
+		w.resizeState.Pending, w.resizeState.Message = "", ""
 		return p
 	}
 	if p.DeletionTimestamp != nil || k.node == nil {
-		return pod.Allocated(p, w.given)
+		return pod.WithAllocation(p, w.allocated)
 	}
 	w.mu.Unlock()
-	reason, message := k.resizable(p)
+	reason, message := k.checkResize(p)
 	w.mu.Lock()
 	if reason == "" {
-		w.given, w.sizing = wanted, pod.Resize{Begun: max(p.Generation, 1)}
-		k.event(p, corev1.EventTypeNormal, "ResizeStarted", "%s", pod.ResizeMessage("Pod resize started", p, ""))
+		w.allocated, w.resizeState = wanted, pod.Resize{Generation: max(p.Generation, 1)}
+		k.recordEvent(p, corev1.EventTypeNormal, "ResizeStarted", "%s", pod.ResizeMessage("Pod resize started", p, ""))
 		return p
 	}
-	if w.sizing.Pending != reason || was.Generation != p.Generation {
-		k.event(p, corev1.EventTypeWarning, "Resize"+reason, "%s", pod.ResizeMessage("Pod resize "+reason, p, message))
+	if w.resizeState.Pending != reason || was.Generation != p.Generation {
+		k.recordEvent(p, corev1.EventTypeWarning, "Resize"+reason, "%s",
+			pod.ResizeMessage("Pod resize "+reason, p, message))
 	}
-	w.sizing.Pending, w.sizing.Message = reason, message
-	return pod.Allocated(p, w.given)
+	w.resizeState.Pending, w.resizeState.Message = reason, message
+	return pod.WithAllocation(p, w.allocated)
 }
 
-// resizable returns why the node cannot grant the size in a pod's spec, or "" if it can. The caller holds k.mu.
-func (k *Kubelet) resizable(p *corev1.Pod) (reason, message string) {
+// checkResize returns why the node cannot grant the size in a pod's spec, or "" if it can. The caller holds k.mu.
+func (k *Kubelet) checkResize(p *corev1.Pod) (reason, message string) {
 	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
 		want, have := requests[name], k.node.Status.Allocatable[name]
@@ -69,7 +70,7 @@ func (k *Kubelet) resizable(p *corev1.Pod) (reason, message string) {
 			capacity,
 		)
 	}
-	if what, message := k.lacks(p); what != "" {
+	if what, message := k.missingResource(p); what != "" {
 		return corev1.PodReasonDeferred, message
 	}
 	return "", ""
@@ -82,7 +83,7 @@ func (k *Kubelet) retryResizes() {
 	var waiting []*worker
 	for _, w := range k.workers {
 		w.mu.Lock()
-		if w.evicted == nil && !w.removed && !equality.Semantic.DeepEqual(pod.Wanted(w.desired), w.given) {
+		if w.evicted == nil && !w.removed && !equality.Semantic.DeepEqual(pod.SpecAllocation(w.desired), w.allocated) {
 			waiting = append(waiting, w)
 		}
 		w.mu.Unlock()
@@ -101,45 +102,45 @@ func (k *Kubelet) retryResizes() {
 	}
 }
 
-// resize sets the CPU and memory of one container to the size granted to its pod.
-func (w *worker) resize(ctx context.Context, f *pod.Facts, step pod.Step) error {
+// resizeContainer sets the CPU and memory of one container to the size granted to its pod.
+func (w *worker) resizeContainer(ctx context.Context, f *pod.Facts, step pod.Step) error {
 	spec := pod.Find(f.Pod, step.Container)
-	if err := w.fitsIn(ctx, f, spec, step.ID); err != nil {
+	if err := w.checkMemoryFits(ctx, f, spec, step.ID); err != nil {
 		return err
 	}
-	if err := w.widen(f); err != nil {
+	if err := w.widenCgroup(f); err != nil {
 		return err
 	}
 	size := cri.Resources(spec.Resources)
-	size.Unified = w.k.unified().Resized(f.Pod, spec)
+	size.Unified = w.k.containerMemory().ResizedFiles(f.Pod, spec)
 	return w.k.runtime.UpdateContainerResources(ctx, step.ID, size)
 }
 
-// widen ensures that the pod's cgroup limits are at least as large as those of each container. That includes containers
-// that still have to shrink or grow. A cgroup cannot use more than its parent allows.
-func (w *worker) widen(f *pod.Facts) error {
-	limits := w.k.limits(f.Pod)
+// widenCgroup ensures that the pod's cgroup limits are at least as large as those of each container. That includes
+// containers that still have to shrink or grow. A cgroup cannot use more than its parent allows.
+func (w *worker) widenCgroup(f *pod.Facts) error {
+	limits := w.k.podCgroupLimits(f.Pod)
 	if w.limits == (cgroup.Limits{}) || limits == w.limits {
 		return nil // unchanged, or set by an earlier kubelet, whose containers fit
 	}
-	if limits = limits.Or(w.limits); limits == w.limits {
+	if limits = limits.Max(w.limits); limits == w.limits {
 		return nil
 	}
 	if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), limits); err != nil {
 		return fmt.Errorf("resize the pod's cgroup: %w", err)
 	}
 	w.setLimits(limits)
-	w.tell(func() { w.refresh = true }) // sets the final limits
+	w.updateInbox(func() { w.refreshRequested = true }) // sets the final limits
 	return nil
 }
 
-// fitted returns the limits that can be set on the pod's cgroup now, and when to try again. A memory limit below the
+// fitLimits returns the limits that can be set on the pod's cgroup now, and when to try again. A memory limit below the
 // current usage has to wait, because the kernel would kill processes of the pod.
-func (w *worker) fitted(ctx context.Context, f *pod.Facts, limits cgroup.Limits, again time.Time) (cgroup.Limits,
+func (w *worker) fitLimits(ctx context.Context, f *pod.Facts, limits cgroup.Limits, again time.Time) (cgroup.Limits,
 	time.Time) {
 	had := w.limits.MemoryLimit
 	// A pod of an earlier kubelet has the limit that it was given, unless it is being resized.
-	fits := w.limits == (cgroup.Limits{}) && f.Resize.Begun == 0
+	fits := w.limits == (cgroup.Limits{}) && f.Resize.Generation == 0
 	if fits || limits.MemoryLimit == 0 || had != 0 && limits.MemoryLimit >= had {
 		return limits, again
 	}
@@ -147,31 +148,31 @@ func (w *worker) fitted(ctx context.Context, f *pod.Facts, limits cgroup.Limits,
 	problem, used := "", usage[f.Pod.UID].memory
 	switch {
 	case err != nil:
-		problem = podMemory + ": " + cri.Message(err)
+		problem = podMemoryPrefix + ": " + cri.Message(err)
 	case used > limits.MemoryLimit:
-		problem = fmt.Sprintf("%s (%d) below current usage (%d)", podMemory, limits.MemoryLimit, used)
+		problem = fmt.Sprintf("%s (%d) below current usage (%d)", podMemoryPrefix, limits.MemoryLimit, used)
 	}
 	switch {
 	case problem == f.Resize.Error:
 	case problem != "":
-		w.k.event(f.Pod, corev1.EventTypeWarning, "ResizeError", "%s",
+		w.k.recordEvent(f.Pod, corev1.EventTypeWarning, "ResizeError", "%s",
 			pod.ResizeMessage("Pod resize error", f.Pod, problem))
-		w.tell(func() { w.sizing.Error = problem })
-	case strings.HasPrefix(f.Resize.Error, podMemory):
-		w.tell(func() { w.sizing.Error = "" })
+		w.updateInbox(func() { w.resizeState.Error = problem })
+	case strings.HasPrefix(f.Resize.Error, podMemoryPrefix):
+		w.updateInbox(func() { w.resizeState.Error = "" })
 	}
 	if problem == "" {
 		return limits, again
 	}
 	limits.MemoryLimit = had // zero, which sets no limit, if the old limit is unknown
-	if retry := time.Now().Add(resizeAgain); again.IsZero() || retry.Before(again) {
+	if retry := time.Now().Add(resizeRetryDelay); again.IsZero() || retry.Before(again) {
 		again = retry
 	}
 	return limits, again
 }
 
-// podMemory is the prefix of errors about the memory limit of a whole pod.
-const podMemory = "attempting to set pod memory limit"
+// podMemoryPrefix is the prefix of errors about the memory limit of a whole pod.
+const podMemoryPrefix = "attempting to set pod memory limit"
 
 // setLimits records the limits that were set on the pod's cgroup.
 func (w *worker) setLimits(l cgroup.Limits) {
@@ -180,12 +181,12 @@ func (w *worker) setLimits(l cgroup.Limits) {
 	w.limits = l
 }
 
-// resizeAgain is the delay before a memory limit is tried again that was below the pod's usage.
-const resizeAgain = 10 * time.Second
+// resizeRetryDelay is the delay before a memory limit is tried again that was below the pod's usage.
+const resizeRetryDelay = 10 * time.Second
 
-// fitsIn returns an error if a memory limit is below the container's usage, because the kernel would kill the
+// checkMemoryFits returns an error if a memory limit is below the container's usage, because the kernel would kill the
 // container.
-func (w *worker) fitsIn(ctx context.Context, f *pod.Facts, spec *corev1.Container, id string) error {
+func (w *worker) checkMemoryFits(ctx context.Context, f *pod.Facts, spec *corev1.Container, id string) error {
 	limit := spec.Resources.Limits.Memory().Value()
 	for _, c := range f.Containers {
 		if c.ID == id && (limit == 0 || c.Size != nil && c.Size.Memory > 0 && limit >= c.Size.Memory) {
@@ -215,16 +216,16 @@ func (w *worker) fitsIn(ctx context.Context, f *pod.Facts, spec *corev1.Containe
 	return nil
 }
 
-// settleResize records the result of a container's resize.
-func (w *worker) settleResize(f *pod.Facts, step pod.Step, err error, now time.Time) {
+// recordResize records the result of a container's resize.
+func (w *worker) recordResize(f *pod.Facts, step pod.Step, err error, now time.Time) {
 	// Also delay the next attempt after success, in case the runtime reports success but changes nothing.
-	w.held[step.Container] = now.Add(min(firstRetry<<min(w.tries[step.Container], 8), lastRetry))
-	w.tries[step.Container]++
+	w.resizeRetryAt[step.Container] = now.Add(min(minRetry<<min(w.resizeTries[step.Container], 8), maxRetry))
+	w.resizeTries[step.Container]++
 	problem := ""
 	if err != nil {
 		problem = cri.Message(err)
 		if problem != f.Resize.Error {
-			w.k.event(
+			w.k.recordEvent(
 				f.Pod,
 				corev1.EventTypeWarning,
 				"ResizeError",
@@ -233,25 +234,25 @@ func (w *worker) settleResize(f *pod.Facts, step pod.Step, err error, now time.T
 			)
 		}
 	}
-	w.tell(func() {
-		w.sizing.Error = problem
-		w.refresh = true // the pod's own limits are updated next
+	w.updateInbox(func() {
+		w.resizeState.Error = problem
+		w.refreshRequested = true // the pod's own limits are updated next
 	})
 }
 
-// tellResized records an event when all containers of a pod have reached their granted size.
-func (w *worker) tellResized(f *pod.Facts) {
-	if f.Resize.Begun == 0 || pod.Resizing(f) {
+// recordResizeEvents records an event when all containers of a pod have reached their granted size.
+func (w *worker) recordResizeEvents(f *pod.Facts) {
+	if f.Resize.Generation == 0 || pod.IsResizing(f) {
 		return
 	}
 	w.mu.Lock()
-	done := w.sizing.Begun == f.Resize.Begun
+	done := w.resizeState.Generation == f.Resize.Generation
 	if done {
-		w.sizing.Begun, w.sizing.Error = 0, ""
+		w.resizeState.Generation, w.resizeState.Error = 0, ""
 	}
 	w.mu.Unlock()
 	if done {
-		w.k.event(
+		w.k.recordEvent(
 			f.Pod,
 			corev1.EventTypeNormal,
 			"ResizeCompleted",

@@ -24,24 +24,24 @@ func podCondition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition
 	return nil
 }
 
-// ask changes the CPU request and limit of a pod's container.
-func (n *node) ask(name, cpu string) {
+// requestCPU changes the CPU request and limit of a pod's container.
+func (n *node) requestCPU(name, cpu string) {
 	n.t.Helper()
 	p := n.pod(name).DeepCopy()
 	p.Generation++
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	p.Spec.Containers[0].Resources.Limits = p.Spec.Containers[0].Resources.Requests
-	n.update(p)
+	n.updatePod(p)
 }
 
-func (n *node) update(p *corev1.Pod) {
+func (n *node) updatePod(p *corev1.Pod) {
 	n.t.Helper()
 	if _, err := n.client.CoreV1().Pods("default").Update(context.Background(), p, metav1.UpdateOptions{}); err != nil {
 		n.t.Fatal(err)
 	}
 }
 
-func (n *node) runsWith(name, cpu string) func() bool {
+func (n *node) hasCPU(name, cpu string) func() bool {
 	return func() bool {
 		p := n.pod(name)
 		if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].Resources == nil {
@@ -55,7 +55,7 @@ func (n *node) runsWith(name, cpu string) func() bool {
 	}
 }
 
-func (n *node) told(reason, part string) func() bool {
+func (n *node) hasEvent(reason, part string) func() bool {
 	return func() bool {
 		list, err := n.client.CoreV1().Events("default").List(context.Background(), metav1.ListOptions{})
 		if err != nil {
@@ -79,24 +79,24 @@ func TestPodsAreResizedInPlace(t *testing.T) {
 	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
 	n.create(p)
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
-	n.until("the pod to run with one core", n.runsWith("web", "1"))
+	n.until("the pod to run with one core", n.hasCPU("web", "1"))
 	id := n.pod("web").Status.ContainerStatuses[0].ContainerID
-	n.ask("web", "2")
-	n.until("the pod to run with two cores", n.runsWith("web", "2"))
-	n.until("the event of its begin", n.told("ResizeStarted", `Pod resize started: {"containers":[{"name":"main"`))
-	n.until("the event of its end", n.told("ResizeCompleted", "Pod resize completed: "))
+	n.requestCPU("web", "2")
+	n.until("the pod to run with two cores", n.hasCPU("web", "2"))
+	n.until("the event of its begin", n.hasEvent("ResizeStarted", `Pod resize started: {"containers":[{"name":"main"`))
+	n.until("the event of its end", n.hasEvent("ResizeCompleted", "Pod resize completed: "))
 	if s := n.pod("web").Status.ContainerStatuses[0]; s.ContainerID != id || s.RestartCount != 0 {
 		t.Errorf("the container was made anew: %+v", s)
 	}
 
-	n.ask("web", "5")
+	n.requestCPU("web", "5")
 	infeasible := func() bool {
 		c := podCondition(n.pod("web"), corev1.PodResizePending)
 		return c != nil && c.Reason == corev1.PodReasonInfeasible &&
 			c.Message == "Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000"
 	}
 	n.until("the word that no node of this size has five", infeasible)
-	n.until("the event", n.told("ResizeInfeasible", "Node didn't have enough capacity"))
+	n.until("the event", n.hasEvent("ResizeInfeasible", "Node didn't have enough capacity"))
 	if s := n.pod("web").Status.ContainerStatuses[0]; s.AllocatedResources.Cpu().Value() != 2 {
 		t.Errorf("allocated %v", s.AllocatedResources)
 	}
@@ -104,8 +104,8 @@ func TestPodsAreResizedInPlace(t *testing.T) {
 	n.stop()
 	n.start()
 	n.until("the same word again", infeasible)
-	n.ask("web", "1")
-	n.until("the pod to run with one core again", n.runsWith("web", "1"))
+	n.requestCPU("web", "1")
+	n.until("the pod to run with one core again", n.hasCPU("web", "1"))
 }
 
 // Proves S23.
@@ -117,13 +117,13 @@ func TestResizeWaitsForRoom(t *testing.T) {
 		l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: l, Limits: l}
 		n.create(p)
-		n.until("the pod to run", n.runsWith(name, cpu))
+		n.until("the pod to run", n.hasCPU(name, cpu))
 	}
 	n.until("the node to be known", func() bool {
 		_, err := n.client.CoreV1().Nodes().Get(context.Background(), "n1", metav1.GetOptions{})
 		return err == nil
 	})
-	n.ask("web", "3")
+	n.requestCPU("web", "3")
 	n.until("the resize to wait", func() bool {
 		c := podCondition(n.pod("web"), corev1.PodResizePending)
 		return c != nil && c.Reason == corev1.PodReasonDeferred &&
@@ -133,10 +133,10 @@ func TestResizeWaitsForRoom(t *testing.T) {
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the pod to have the other's place", n.runsWith("web", "3"))
+	n.until("the pod to have the other's place", n.hasCPU("web", "3"))
 }
 
-func TestFailureToResizeIsToldAndTriedAgain(t *testing.T) {
+func TestFailedResizesAreReportedAndRetried(t *testing.T) {
 	n := newNode(t)
 	fails := make(chan error, 1)
 	fails <- errors.New("no such cgroup")
@@ -153,68 +153,68 @@ func TestFailureToResizeIsToldAndTriedAgain(t *testing.T) {
 	n.start()
 	n.create(simplePod("web"))
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
-	n.ask("web", "2")
+	n.requestCPU("web", "2")
 	n.until("the word of the failure", func() bool {
 		c := podCondition(n.pod("web"), corev1.PodResizeInProgress)
 		return c != nil && c.Reason == corev1.PodReasonError && c.Message == "no such cgroup"
 	})
-	n.until("the next try", n.runsWith("web", "2"))
+	n.until("the next try", n.hasCPU("web", "2"))
 }
 
-// groups records the limits of pods' cgroups.
-type groups struct {
+// recordedCgroups records the limits of pods' cgroups.
+type recordedCgroups struct {
 	hollow.Cgroups
-	mu   sync.Mutex
-	made map[string]cgroup.Limits
+	mu     sync.Mutex
+	limits map[string]cgroup.Limits
 }
 
-func (g *groups) Parent(p *corev1.Pod) string { return p.Name }
+func (g *recordedCgroups) Parent(p *corev1.Pod) string { return p.Name }
 
-func (g *groups) Make(path string, l cgroup.Limits) error {
+func (g *recordedCgroups) Make(path string, l cgroup.Limits) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if l.MemoryLimit == 0 {
-		l.MemoryLimit = g.made[path].MemoryLimit // a zero limit is not written
+		l.MemoryLimit = g.limits[path].MemoryLimit // a zero limit is not written
 	}
-	g.made[path] = l
+	g.limits[path] = l
 	return nil
 }
 
-func (g *groups) of(path string) cgroup.Limits {
+func (g *recordedCgroups) limitsOf(path string) cgroup.Limits {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.made[path]
+	return g.limits[path]
 }
 
-// askAsAWhole changes the pod-level resources of a pod.
-func (n *node) askAsAWhole(name, cpu, memory string) {
+// requestPodResources changes the pod-level resources of a pod.
+func (n *node) requestPodResources(name, cpu, memory string) {
 	n.t.Helper()
 	p := n.pod(name).DeepCopy()
 	p.Generation++
-	p.Spec.Resources = asAWhole(cpu, memory)
-	n.update(p)
+	p.Spec.Resources = podLevelResources(cpu, memory)
+	n.updatePod(p)
 }
 
-func asAWhole(cpu, memory string) *corev1.ResourceRequirements {
+func podLevelResources(cpu, memory string) *corev1.ResourceRequirements {
 	l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu),
 		corev1.ResourceMemory: resource.MustParse(memory)}
 	return &corev1.ResourceRequirements{Requests: l, Limits: l}
 }
 
 // Proves S23.
-func TestAPodIsResizedAsAWhole(t *testing.T) {
+func TestPodLevelResourcesAreResized(t *testing.T) {
 	n := newNode(t)
-	g := &groups{made: map[string]cgroup.Limits{}}
+	g := &recordedCgroups{limits: map[string]cgroup.Limits{}}
 	n.options.Cgroups = g
 	n.start()
 	p := simplePod("web", "stress-ng", "--vm-bytes", "64M")
-	p.Generation, p.Spec.Resources = 1, asAWhole("1", "128Mi")
+	p.Generation, p.Spec.Resources = 1, podLevelResources("1", "128Mi")
 	n.create(p)
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	id := n.pod("web").Status.ContainerStatuses[0].ContainerID
 	has := func(quota, memory int64, cpu string) func() bool {
 		return func() bool {
-			l, p := g.of("web"), n.pod("web")
+			l, p := g.limitsOf("web"), n.pod("web")
 			r := p.Status.Resources
 			return l.CPUQuota == quota && l.MemoryLimit == memory && r != nil && r.Limits.Cpu().String() == cpu &&
 				r.Limits.Memory().Value() == memory &&
@@ -224,11 +224,11 @@ func TestAPodIsResizedAsAWhole(t *testing.T) {
 		}
 	}
 	n.until("the pod to have one core", has(100000, 128<<20, "1"))
-	n.askAsAWhole("web", "2", "256Mi")
+	n.requestPodResources("web", "2", "256Mi")
 	n.until("the pod to have two cores", has(200000, 256<<20, "2"))
-	n.until("the event of its begin", n.told("ResizeStarted", `"resources":{"limits":{"cpu":"2"`))
-	n.until("the event of its end", n.told("ResizeCompleted", "Pod resize completed: "))
-	n.askAsAWhole("web", "5", "256Mi")
+	n.until("the event of its begin", n.hasEvent("ResizeStarted", `"resources":{"limits":{"cpu":"2"`))
+	n.until("the event of its end", n.hasEvent("ResizeCompleted", "Pod resize completed: "))
+	n.requestPodResources("web", "5", "256Mi")
 	n.until("the word that the node has no five cores", func() bool {
 		c := podCondition(n.pod("web"), corev1.PodResizePending)
 		return c != nil && c.Reason == corev1.PodReasonInfeasible
@@ -237,15 +237,15 @@ func TestAPodIsResizedAsAWhole(t *testing.T) {
 	n.stop()
 	n.start()
 	n.until("the same word again", func() bool {
-		return podCondition(n.pod("web"), corev1.PodResizePending) != nil && g.of("web").CPUQuota == 200000
+		return podCondition(n.pod("web"), corev1.PodResizePending) != nil && g.limitsOf("web").CPUQuota == 200000
 	})
-	n.askAsAWhole("web", "1", "32Mi")
+	n.requestPodResources("web", "1", "32Mi")
 	n.until("the word that the pod uses more memory", func() bool {
 		c := podCondition(n.pod("web"), corev1.PodResizeInProgress)
 		return c != nil && c.Reason == corev1.PodReasonError &&
 			strings.Contains(c.Message, "attempting to set pod memory limit (33554432) below current usage")
 	})
-	if l := g.of("web"); l.MemoryLimit < 64<<20 {
+	if l := g.limitsOf("web"); l.MemoryLimit < 64<<20 {
 		t.Errorf("the pod has a limit of %d bytes, and uses 64 MiB", l.MemoryLimit)
 	}
 	if s := n.pod("web").Status.ContainerStatuses[0]; s.ContainerID != id || s.RestartCount != 0 {

@@ -15,7 +15,7 @@ import (
 
 // serveResourceMetrics serves the metrics that the metrics server reads, under upstream's names.
 func (k *Kubelet) serveResourceMetrics(w http.ResponseWriter, r *http.Request) {
-	used, err := usedNow(r.Context(), k.runtime)
+	used, err := readPodStats(r.Context(), k.runtime)
 	if err != nil {
 		http.Error(w, cri.Message(err), http.StatusInternalServerError)
 		return
@@ -26,23 +26,23 @@ func (k *Kubelet) serveResourceMetrics(w http.ResponseWriter, r *http.Request) {
 
 // WriteResource writes what /metrics/resource serves. It is for simulated nodes, which have no server.
 func (o Options) WriteResource(ctx context.Context, w io.Writer) error {
-	used, err := usedNow(ctx, o.Runtime)
+	used, err := readPodStats(ctx, o.Runtime)
 	if err != nil {
 		return err
 	}
 	return used.write(w, o.Machine)
 }
 
-// used is the resource usage of the node's pods, as counted by the runtime.
-type used struct {
-	boxes   []*criapi.PodSandboxStats
-	created map[string]int64 // creation times of running containers by ID, in nanoseconds since 1970
+// podStats is the resource usage of the node's pods, as counted by the runtime.
+type podStats struct {
+	sandboxes []*criapi.PodSandboxStats
+	created   map[string]int64 // creation times of running containers by ID, in nanoseconds since 1970
 }
 
-func usedNow(ctx context.Context, runtime cri.Service) (used, error) {
-	u := used{created: map[string]int64{}}
+func readPodStats(ctx context.Context, runtime cri.Service) (podStats, error) {
+	u := podStats{created: map[string]int64{}}
 	var err error
-	if u.boxes, err = runtime.ListPodSandboxStats(ctx); err != nil {
+	if u.sandboxes, err = runtime.ListPodSandboxStats(ctx); err != nil {
 		return u, err
 	}
 	containers, err := runtime.ListContainers(ctx, &criapi.ContainerFilter{})
@@ -54,20 +54,20 @@ func usedNow(ctx context.Context, runtime cri.Service) (used, error) {
 	return u, err
 }
 
-// figure returns one value of a container or a pod, and its time in nanoseconds since 1970, or 0 if the time is
+// statFunc returns one value of a container or a pod, and its time in nanoseconds since 1970, or 0 if the time is
 // unknown.
-type figure func(*criapi.CpuUsage, *criapi.MemoryUsage) (v float64, at int64, ok bool)
+type statFunc func(*criapi.CpuUsage, *criapi.MemoryUsage) (v float64, at int64, ok bool)
 
-func cpuFigure(c *criapi.CpuUsage, _ *criapi.MemoryUsage) (float64, int64, bool) {
+func cpuStat(c *criapi.CpuUsage, _ *criapi.MemoryUsage) (float64, int64, bool) {
 	return float64(c.GetUsageCoreNanoSeconds().GetValue()) / 1e9, c.GetTimestamp(), c.GetUsageCoreNanoSeconds() != nil
 }
 
-func memoryFigure(_ *criapi.CpuUsage, m *criapi.MemoryUsage) (float64, int64, bool) {
+func memoryStat(_ *criapi.CpuUsage, m *criapi.MemoryUsage) (float64, int64, bool) {
 	return float64(m.GetWorkingSetBytes().GetValue()), m.GetTimestamp(), m.GetWorkingSetBytes() != nil
 }
 
 // write writes the metrics in the text format of Prometheus. Containers that do not run have no line.
-func (u used) write(to io.Writer, machine Machine) error {
+func (u podStats) write(to io.Writer, machine Machine) error {
 	w := bufio.NewWriter(to)
 	now := time.Now().UnixMilli()
 	head := func(name, kind string) { fmt.Fprintf(w, "# TYPE %s %s\n", name, kind) }
@@ -81,17 +81,17 @@ func (u used) write(to io.Writer, machine Machine) error {
 	}
 	for _, series := range []struct {
 		name, kind string
-		of         figure
-	}{{"cpu_usage_seconds_total", "counter", cpuFigure}, {"memory_working_set_bytes", "gauge", memoryFigure}} {
+		of         statFunc
+	}{{"cpu_usage_seconds_total", "counter", cpuStat}, {"memory_working_set_bytes", "gauge", memoryStat}} {
 		head("container_"+series.name, series.kind)
-		u.each(func(pod *criapi.PodSandboxMetadata, c *criapi.ContainerStats, _ int64) {
+		u.eachContainer(func(pod *criapi.PodSandboxMetadata, c *criapi.ContainerStats, _ int64) {
 			if v, at, ok := series.of(c.GetCpu(), c.GetMemory()); ok {
 				fmt.Fprintf(w, "container_%s{container=%q,namespace=%q,pod=%q} %g %d\n", series.name,
 					c.GetAttributes().GetMetadata().GetName(), pod.GetNamespace(), pod.GetName(), v, at/1e6)
 			}
 		})
 		head("pod_"+series.name, series.kind)
-		for _, b := range u.boxes {
+		for _, b := range u.sandboxes {
 			m := b.GetAttributes().GetMetadata()
 			if v, at, ok := series.of(b.GetLinux().GetCpu(), b.GetLinux().GetMemory()); ok {
 				fmt.Fprintf(
@@ -107,7 +107,7 @@ func (u used) write(to io.Writer, machine Machine) error {
 		}
 	}
 	head("container_start_time_seconds", "gauge")
-	u.each(func(pod *criapi.PodSandboxMetadata, c *criapi.ContainerStats, created int64) {
+	u.eachContainer(func(pod *criapi.PodSandboxMetadata, c *criapi.ContainerStats, created int64) {
 		fmt.Fprintf(w, "container_start_time_seconds{container=%q,namespace=%q,pod=%q} %.3f\n",
 			c.GetAttributes().GetMetadata().GetName(), pod.GetNamespace(), pod.GetName(), float64(created)/1e9)
 	})
@@ -118,9 +118,9 @@ func (u used) write(to io.Writer, machine Machine) error {
 	return w.Flush()
 }
 
-// each calls f for every running container, with its creation time.
-func (u used) each(f func(pod *criapi.PodSandboxMetadata, c *criapi.ContainerStats, created int64)) {
-	for _, b := range u.boxes {
+// eachContainer calls f for every running container, with its creation time.
+func (u podStats) eachContainer(f func(pod *criapi.PodSandboxMetadata, c *criapi.ContainerStats, created int64)) {
+	for _, b := range u.sandboxes {
 		for _, c := range b.GetLinux().GetContainers() {
 			if created, runs := u.created[c.GetAttributes().GetId()]; runs {
 				f(b.GetAttributes().GetMetadata(), c, created)

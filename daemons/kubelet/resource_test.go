@@ -9,7 +9,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestWhatPodsUseIsSaidOfThoseContainersThatRun(t *testing.T) {
+func TestResourceMetricsCoverOnlyRunningContainers(t *testing.T) {
 	o := Hollow("n", 4, 1<<30, netip.MustParsePrefix("10.0.0.0/24"), t.TempDir())
 	box, err := o.Runtime.RunPodSandbox(
 		t.Context(),

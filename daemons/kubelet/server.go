@@ -28,8 +28,8 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// stuckTime is how long the kubelet's list of pods may stay locked before the kubelet counts as hanging.
-const stuckTime = 5 * time.Second
+// lockTimeout is how long the kubelet's list of pods may stay locked before the kubelet counts as hanging.
+const lockTimeout = 5 * time.Second
 
 // lockWatch detects a lock that is held for too long. Concurrent callers share one goroutine that waits for the lock.
 type lockWatch struct {
@@ -37,8 +37,8 @@ type lockWatch struct {
 	waiting chan struct{} // closed when the lock was acquired; nil when no goroutine waits
 }
 
-// within reports whether the lock can be acquired within d.
-func (w *lockWatch) within(lock sync.Locker, d time.Duration) bool {
+// canLockWithin reports whether the lock can be acquired within d.
+func (w *lockWatch) canLockWithin(lock sync.Locker, d time.Duration) bool {
 	w.mu.Lock()
 	had := w.waiting
 	if had == nil {
@@ -65,11 +65,11 @@ func (w *lockWatch) within(lock sync.Locker, d time.Duration) bool {
 	}
 }
 
-// progresses returns an error if the kubelet hangs. It checks the lock on the list of pods, which all work on pods
+// checkProgress returns an error if the kubelet hangs. It checks the lock on the list of pods, which all work on pods
 // needs.
-func (k *Kubelet) progresses() error {
-	if !k.listed.within(&k.mu, stuckTime) {
-		return fmt.Errorf("the list of pods has been locked for %s", stuckTime)
+func (k *Kubelet) checkProgress() error {
+	if !k.podsLock.canLockWithin(&k.mu, lockTimeout) {
+		return fmt.Errorf("the list of pods has been locked for %s", lockTimeout)
 	}
 	return nil
 }
@@ -77,8 +77,8 @@ func (k *Kubelet) progresses() error {
 // serve serves the kubelet's port and its health port until ctx ends.
 func (k *Kubelet) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	k.env.Health.Live("syncloop", k.progresses)
-	k.env.Health.Ready("node", func() error {
+	k.env.Health.AddLive("syncloop", k.checkProgress)
+	k.env.Health.AddReady("node", func() error {
 		if k.lastNode() == nil {
 			return errors.New("the node is not registered yet")
 		}
@@ -91,7 +91,7 @@ func (k *Kubelet) serve(ctx context.Context) error {
 		}
 		g.Go(func() error { return run.Serve(ctx, ln, k.env.Handler(), nil, time.Second, k.env.Log) })
 	}
-	gate, err := k.newGate()
+	gate, err := k.newAuthFilter()
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (k *Kubelet) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for the API server: %w", err)
 	}
-	certificate, keep, err := k.serving()
+	certificate, keep, err := k.newServing()
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (k *Kubelet) findPod(r *http.Request) (*corev1.Pod, error) {
 		w.mu.Lock()
 		p, gone := w.pod, w.removed
 		w.mu.Unlock()
-		if p.Namespace == namespace && p.Name == name && (uid == "" || string(p.UID) == uid || pod.Static(p)) &&
+		if p.Namespace == namespace && p.Name == name && (uid == "" || string(p.UID) == uid || pod.IsStatic(p)) &&
 			(found == nil || !gone) {
 			found = p
 		}
@@ -218,7 +218,7 @@ func (k *Kubelet) findContainer(r *http.Request, previous bool) (*corev1.Pod, po
 	if err != nil {
 		return nil, pod.Container{}, err
 	}
-	c, ok := latest(containers, name, previous)
+	c, ok := latestAttempt(containers, name, previous)
 	switch {
 	case !ok && previous:
 		return p, c, fmt.Errorf("previous terminated container %q in pod %q not found", name, p.Name)
@@ -228,9 +228,9 @@ func (k *Kubelet) findContainer(r *http.Request, previous bool) (*corev1.Pod, po
 	return p, c, nil
 }
 
-// removed returns an ended container of a pod from the pod's status, when the runtime no longer has the container. Its
-// log may still exist.
-func removed(p *corev1.Pod, name string, previous bool) (pod.Container, bool) {
+// removedContainer returns an ended container of a pod from the pod's status, when the runtime no longer has the
+// container. Its log may still exist.
+func removedContainer(p *corev1.Pod, name string, previous bool) (pod.Container, bool) {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
 		p.Status.EphemeralContainerStatuses) {
 		ended := s.State.Terminated
@@ -262,9 +262,9 @@ func waitingReason(p *corev1.Pod, name string) string {
 }
 
 func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
-	q, values := logQuery{tail: -1, limit: -1}, r.URL.Query()
-	q.follow, q.timestamps = on(values, "follow"), on(values, "timestamps")
-	previous := on(values, "previous")
+	q, values := logOptions{tail: -1, limit: -1}, r.URL.Query()
+	q.follow, q.timestamps = isSet(values, "follow"), isSet(values, "timestamps")
+	previous := isSet(values, "previous")
 	number := func(name string, at *int64) bool {
 		if s := values.Get(name); s != "" {
 			n, err := strconv.ParseInt(s, 10, 64)
@@ -299,7 +299,7 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	p, c, err := k.findContainer(r, previous)
 	if err != nil && p != nil {
-		if was, ok := removed(p, r.PathValue("container"), previous); ok {
+		if was, ok := removedContainer(p, r.PathValue("container"), previous); ok {
 			c, err = was, nil
 		}
 	}
@@ -316,7 +316,7 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 		log.Close()
 	} else {
 		http.Error(w, fmt.Sprintf("unable to retrieve container logs for "+
-			"%s://%s", k.engine, c.ID), http.StatusInternalServerError)
+			"%s://%s", k.runtimeName, c.ID), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain")

@@ -23,10 +23,10 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// serving returns the source of the server's certificate. That is the configured file, which is reloaded when it
+// newServing returns the source of the server's certificate. That is the configured file, which is reloaded when it
 // changes; the cluster, which signs the certificate while keep runs; or a self-signed certificate. keep is nil if
 // nothing has to run.
-func (k *Kubelet) serving() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), keep func(context.Context),
+func (k *Kubelet) newServing() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), keep func(context.Context),
 	err error) {
 	switch {
 	case k.file.ServerTLSBootstrap:
@@ -45,38 +45,38 @@ func (k *Kubelet) serving() (get func(*tls.ClientHelloInfo) (*tls.Certificate, e
 			if current := asking.Current(); current != nil {
 				return current, nil
 			}
-			return nil, errUnsigned
-		}, asking.Keep, nil
+			return nil, errNoServingCertificate
+		}, asking.Run, nil
 	case k.file.TLSCertFile != "":
 		file := &keyPair{cert: k.file.TLSCertFile, key: k.file.TLSPrivateKeyFile}
 		_, err := file.get(nil)
 		return file.get, nil, err
 	}
 	own := &keyPair{}
-	return own.get, nil, own.selfSigned(k.name, k.ips)
+	return own.get, nil, own.createSelfSigned(k.name, k.ips)
 }
 
-// errUnsigned is the error of handshakes before the first serving certificate is approved and signed.
-var errUnsigned = errors.New(
+// errNoServingCertificate is the error of handshakes before the first serving certificate is approved and signed.
+var errNoServingCertificate = errors.New(
 	"serverTLSBootstrap: no serving certificate yet: its request (kubectl get csr) waits to be approved",
 )
 
 // Serving is a serving certificate that the cluster signs. Its files are named as upstream's kubelet names them.
 type Serving struct {
-	ask      signing
-	dir      string
-	failures counter // nil counts nothing
+	requester certificateRequester
+	dir       string
+	failures  counter // nil counts nothing
 
 	mu      sync.Mutex
 	current *tls.Certificate // nil while there is none
 }
 
 const (
-	currentServing = "kubelet-server-current.pem"
-	// signedWithin limits how long one request waits for its approval. Then another is created.
-	signedWithin = 15 * time.Minute
-	// firstPause and lastPause are the shortest and longest pause between failed attempts.
-	firstPause, lastPause = 2 * time.Second, 32 * time.Second
+	currentServingFile = "kubelet-server-current.pem"
+	// signTimeout limits how long one request waits for its approval. Then another is created.
+	signTimeout = 15 * time.Minute
+	// minServingPause and maxServingPause are the shortest and longest pause between failed attempts.
+	minServingPause, maxServingPause = 2 * time.Second, 32 * time.Second
 )
 
 // counter counts events.
@@ -97,10 +97,11 @@ func NewServing(
 	s := &Serving{
 		dir:      dir,
 		failures: failures,
-		ask: signing{api: api, log: log, wanted: wanted, signer: certificatesv1.KubeletServingSignerName,
+		requester: certificateRequester{api: api, log: log, template: wanted,
+			signer: certificatesv1.KubeletServingSignerName,
 			usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}},
 	}
-	path := filepath.Join(dir, currentServing)
+	path := filepath.Join(dir, currentServingFile)
 	pair, err := tls.LoadX509KeyPair(path, path)
 	switch {
 	case err == nil:
@@ -121,44 +122,44 @@ func (s *Serving) Current() *tls.Certificate {
 	return s.current
 }
 
-// Keep requests a certificate with the node's name and addresses, and renews it before it expires, until ctx ends. Each
+// Run requests a certificate with the node's name and addresses, and renews it before it expires, until ctx ends. Each
 // request has to be approved.
-func (s *Serving) Keep(ctx context.Context) {
-	wait := firstPause
-	for pause(ctx, time.Until(s.due())) {
+func (s *Serving) Run(ctx context.Context) {
+	wait := minServingPause
+	for sleep(ctx, time.Until(s.renewAt())) {
 		err := s.renew(ctx)
 		switch {
 		case err == nil:
-			wait = firstPause
+			wait = minServingPause
 			continue
 		case ctx.Err() == nil:
-			s.ask.log.Warn("cannot renew the serving certificate", "err", err, "retry", wait)
+			s.requester.log.Warn("cannot renew the serving certificate", "err", err, "retry", wait)
 			if s.failures != nil {
 				s.failures.Inc()
 			}
 		}
-		if !pause(ctx, wait) {
+		if !sleep(ctx, wait) {
 			return
 		}
-		wait = min(2*wait, lastPause)
+		wait = min(2*wait, maxServingPause)
 	}
 }
 
-// due returns when to request the next certificate. That is at once if there is none, or if it lacks a name or an
+// renewAt returns when to request the next certificate. That is at once if there is none, or if it lacks a name or an
 // address. Otherwise it is after 70 to 90 % of its lifetime, at random, so that the nodes do not request theirs at the
 // same time.
-func (s *Serving) due() time.Time {
+func (s *Serving) renewAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current == nil || !satisfies(s.current.Leaf, &s.ask.wanted) {
+	if s.current == nil || !isCoveredBy(s.current.Leaf, &s.requester.template) {
 		return time.Time{}
 	}
 	life := s.current.Leaf.NotAfter.Sub(s.current.Leaf.NotBefore)
 	return s.current.Leaf.NotBefore.Add(time.Duration((0.7 + 0.2*rand.Float64()) * float64(life)))
 }
 
-// satisfies reports whether a certificate has the subject, names and addresses of a request.
-func satisfies(cert *x509.Certificate, wanted *x509.CertificateRequest) bool {
+// isCoveredBy reports whether a certificate has the subject, names and addresses of a request.
+func isCoveredBy(cert *x509.Certificate, wanted *x509.CertificateRequest) bool {
 	missing := func(ip net.IP) bool { return !slices.ContainsFunc(cert.IPAddresses, ip.Equal) }
 	lacks := func(have, want []string) bool {
 		return slices.ContainsFunc(want, func(s string) bool { return !slices.Contains(have, s) })
@@ -168,9 +169,9 @@ func satisfies(cert *x509.Certificate, wanted *x509.CertificateRequest) bool {
 }
 
 func (s *Serving) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, signedWithin)
+	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
-	pair, err := s.ask.sign(ctx)
+	pair, err := s.requester.sign(ctx)
 	if err != nil {
 		return err
 	}
@@ -198,12 +199,12 @@ func (s *Serving) write(pair certs.Pair) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	next := filepath.Join(s.dir, "."+currentServing)
+	next := filepath.Join(s.dir, "."+currentServingFile)
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := os.Symlink(filepath.Join(s.dir, name), next); err != nil {
 		return err
 	}
-	return os.Rename(next, filepath.Join(s.dir, currentServing))
+	return os.Rename(next, filepath.Join(s.dir, currentServingFile))
 }

@@ -15,7 +15,7 @@ import (
 	"clusterctl/daemons/kubelet/hollow"
 )
 
-func TestSettingsThatWouldDoNothingAreRefused(t *testing.T) {
+func TestUnsupportedSettingsAreRejected(t *testing.T) {
 	for want, change := range map[string]func(*config.KubeletFile){
 		"":        func(*config.KubeletFile) {},
 		"podCIDR": func(f *config.KubeletFile) { f.PodCIDR = "10.0.0.0/24" },
@@ -48,7 +48,7 @@ func TestSettingsThatWouldDoNothingAreRefused(t *testing.T) {
 	}
 }
 
-func TestKernelIsHeldToItsDefaults(t *testing.T) {
+func TestKernelSettingsMustHaveTheDefaults(t *testing.T) {
 	sys := t.TempDir()
 	for _, d := range kernelDefaults {
 		path := filepath.Join(sys, d.name)
@@ -71,30 +71,30 @@ func TestKernelIsHeldToItsDefaults(t *testing.T) {
 	}
 }
 
-// slow is a registry that records how many images are pulled concurrently.
-type slow struct {
+// slowRegistry is a registry that records how many images are pulled concurrently.
+type slowRegistry struct {
 	*hollow.Runtime
-	now, most atomic.Int32
-	release   chan struct{}
+	running, maxRunning atomic.Int32
+	release             chan struct{}
 }
 
-func (s *slow) PullImage(
+func (s *slowRegistry) PullImage(
 	ctx context.Context,
 	name string,
 	auth *criapi.AuthConfig,
 	box *criapi.PodSandboxConfig,
 ) (string, error) {
-	if n := s.now.Add(1); n > s.most.Load() {
-		s.most.Store(n)
+	if n := s.running.Add(1); n > s.maxRunning.Load() {
+		s.maxRunning.Store(n)
 	}
 	<-s.release
-	defer s.now.Add(-1)
+	defer s.running.Add(-1)
 	return s.Runtime.PullImage(ctx, name, auth, box)
 }
 
-func TestImagesArePulledOneAfterTheOtherWhereThatIsAsked(t *testing.T) {
+func TestImagesArePulledSeriallyWhenConfigured(t *testing.T) {
 	for _, serial := range []bool{true, false} {
-		s := &slow{Runtime: &hollow.Runtime{}, release: make(chan struct{})}
+		s := &slowRegistry{Runtime: &hollow.Runtime{}, release: make(chan struct{})}
 		q := newPuller(s, serial)
 		done := make(chan error, 2)
 		for _, image := range []string{"a", "b"} {
@@ -104,7 +104,7 @@ func TestImagesArePulledOneAfterTheOtherWhereThatIsAsked(t *testing.T) {
 			}()
 		}
 		if !serial {
-			for s.now.Load() < 2 {
+			for s.running.Load() < 2 {
 				time.Sleep(time.Millisecond)
 			}
 		}
@@ -114,7 +114,7 @@ func TestImagesArePulledOneAfterTheOtherWhereThatIsAsked(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if most := s.most.Load(); serial != (most == 1) {
+		if most := s.maxRunning.Load(); serial != (most == 1) {
 			t.Errorf("serial %v: %d at once", serial, most)
 		}
 	}

@@ -20,17 +20,17 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// signing requests a certificate from the cluster.
-type signing struct {
-	api    kubernetes.Interface
-	wanted x509.CertificateRequest
-	signer string
-	usages []certificatesv1.KeyUsage
-	log    *slog.Logger
+// certificateRequester requests a certificate from the cluster.
+type certificateRequester struct {
+	api      kubernetes.Interface
+	template x509.CertificateRequest
+	signer   string
+	usages   []certificatesv1.KeyUsage
+	log      *slog.Logger
 }
 
 // sign creates a key and a request, and returns them with the certificate once the request is approved and signed.
-func (s signing) sign(ctx context.Context) (certs.Pair, error) {
+func (s certificateRequester) sign(ctx context.Context) (certs.Pair, error) {
 	text, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return certs.Pair{}, fmt.Errorf("create a key: %w", err)
@@ -39,7 +39,7 @@ func (s signing) sign(ctx context.Context) (certs.Pair, error) {
 	if err != nil {
 		return certs.Pair{}, fmt.Errorf("create a key: %w", err)
 	}
-	request, err := certutil.MakeCSRFromTemplate(key, &s.wanted)
+	request, err := certutil.MakeCSRFromTemplate(key, &s.template)
 	if err != nil {
 		return certs.Pair{}, fmt.Errorf("encode a certificate signing request: %w", err)
 	}
@@ -63,25 +63,25 @@ func (s signing) sign(ctx context.Context) (certs.Pair, error) {
 		"signer",
 		s.signer,
 		"subject",
-		s.wanted.Subject.String(),
+		s.template.Subject.String(),
 	)
-	cert, err := s.await(ctx, created.Name, created.UID)
+	cert, err := s.awaitSigned(ctx, created.Name, created.UID)
 	if err != nil {
 		return certs.Pair{}, fmt.Errorf("wait for certificate signing request %s: %w", created.Name, err)
 	}
 	return certs.Pair{Cert: cert, Key: text}, nil
 }
 
-// await returns the certificate of a request once it is signed. It watches again when a watch ends.
-func (s signing) await(ctx context.Context, name string, uid types.UID) ([]byte, error) {
+// awaitSigned returns the certificate of a request once it is signed. It watches again when a watch ends.
+func (s certificateRequester) awaitSigned(ctx context.Context, name string, uid types.UID) ([]byte, error) {
 	for {
-		cert, err := s.follow(ctx, name, uid)
+		cert, err := s.watchRequest(ctx, name, uid)
 		var final finalError
 		if err == nil || errors.As(err, &final) {
 			return cert, err
 		}
 		s.log.Info("cannot watch a certificate signing request: reading it again", "request", name, "reason", err)
-		if !pause(ctx, time.Second) {
+		if !sleep(ctx, time.Second) {
 			return nil, errors.Join(err, ctx.Err())
 		}
 	}
@@ -95,8 +95,8 @@ func (e finalError) Error() string { return string(e) }
 // errWatchEnded means that a watch has ended, which is normal.
 var errWatchEnded = errors.New("the watch has ended")
 
-// follow reads a request, then watches it until it is signed or the watch ends.
-func (s signing) follow(ctx context.Context, name string, uid types.UID) ([]byte, error) {
+// watchRequest reads a request, then watches it until it is signed or the watch ends.
+func (s certificateRequester) watchRequest(ctx context.Context, name string, uid types.UID) ([]byte, error) {
 	requests := s.api.CertificatesV1().CertificateSigningRequests()
 	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	list, err := requests.List(ctx, only)
@@ -106,7 +106,7 @@ func (s signing) follow(ctx context.Context, name string, uid types.UID) ([]byte
 	if len(list.Items) == 0 {
 		return nil, finalError("it was deleted")
 	}
-	if cert, err := signed(&list.Items[0], uid); cert != nil || err != nil {
+	if cert, err := signedCertificate(&list.Items[0], uid); cert != nil || err != nil {
 		return cert, err
 	}
 	only.ResourceVersion = list.ResourceVersion
@@ -123,15 +123,15 @@ func (s signing) follow(ctx context.Context, name string, uid types.UID) ([]byte
 		case change.Type == watch.Deleted:
 			return nil, finalError("it was deleted")
 		}
-		if cert, err := signed(request, uid); cert != nil || err != nil {
+		if cert, err := signedCertificate(request, uid); cert != nil || err != nil {
 			return cert, err
 		}
 	}
 	return nil, errWatchEnded
 }
 
-// signed returns the certificate of a request, nil while it is not signed.
-func signed(request *certificatesv1.CertificateSigningRequest, uid types.UID) ([]byte, error) {
+// signedCertificate returns the certificate of a request, nil while it is not signed.
+func signedCertificate(request *certificatesv1.CertificateSigningRequest, uid types.UID) ([]byte, error) {
 	if request.UID != uid {
 		return nil, finalError("it was replaced by another with its name")
 	}

@@ -17,74 +17,75 @@ import (
 	"clusterctl/daemons/kubelet/probe"
 )
 
-// start starts one container: it obtains the image, prepares the environment and the mounts, creates and starts the
-// container, and runs the postStart hook.
-func (w *worker) start(ctx context.Context, f *pod.Facts, step pod.Step) error {
+// startContainer starts one container: it obtains the image, prepares the environment and the mounts, creates and
+// starts the container, and runs the postStart hook.
+func (w *worker) startContainer(ctx context.Context, f *pod.Facts, step pod.Step) error {
 	k, p := w.k, f.Pod
 	spec := pod.Find(p, step.Container)
-	if pod.Ephemeral(p, spec.Name) {
-		if end := pod.RefuseContainer(spec); end != nil {
-			k.containerEvent(p, spec, corev1.EventTypeWarning, end.Reason, "%s", end.Message)
-			return &failure{reason: "CreateContainerConfigError", message: end.Message}
+	if pod.IsEphemeral(p, spec.Name) {
+		if end := pod.CheckContainer(spec); end != nil {
+			k.recordContainerEvent(p, spec, corev1.EventTypeWarning, end.Reason, "%s", end.Message)
+			return &startError{reason: "CreateContainerConfigError", message: end.Message}
 		}
 	}
-	if err := w.widen(f); err != nil {
+	if err := w.widenCgroup(f); err != nil {
 		return err
 	}
 	box, err := w.sandboxConfig(p, f.Sandboxes[0].Attempt)
 	if err != nil {
 		return err
 	}
-	image, err := w.image(ctx, p, spec, box)
+	image, err := w.ensureImage(ctx, p, spec, box)
 	if err != nil {
 		return err
 	}
 	for _, m := range spec.VolumeMounts {
-		if err := w.volumeImage(ctx, p, spec, m.Name, box); err != nil {
+		if err := w.ensureVolumeImage(ctx, p, spec, m.Name, box); err != nil {
 			return err
 		}
 	}
 	config, err := w.containerConfig(ctx, f, spec, step.Attempt, image)
 	if err != nil {
-		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", err)
-		return &failure{reason: "CreateContainerConfigError", message: err.Error(), quick: true}
+		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", err)
+		return &startError{reason: "CreateContainerConfigError", message: err.Error(), canRetrySoon: true}
 	}
-	if err := seeTarget(config, f, spec.Name); err != nil {
-		return &failure{reason: "CreateContainerConfigError", message: err.Error(), quick: true}
+	if err := joinTarget(config, f, spec.Name); err != nil {
+		return &startError{reason: "CreateContainerConfigError", message: err.Error(), canRetrySoon: true}
 	}
 	id, err := k.runtime.CreateContainer(ctx, step.SandboxID, config, box)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", cri.Message(err))
-		return &failure{reason: "CreateContainerError", message: cri.Message(err)}
+		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", cri.Message(err))
+		return &startError{reason: "CreateContainerError", message: cri.Message(err)}
 	}
-	k.containerEvent(p, spec, corev1.EventTypeNormal, "Created", "Created container: %s", spec.Name)
+	k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Created", "Created container: %s", spec.Name)
 	if err := k.runtime.StartContainer(ctx, id); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", cri.Message(err))
-		return &failure{reason: "RunContainerError", message: cri.Message(err)}
+		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", cri.Message(err))
+		return &startError{reason: "RunContainerError", message: cri.Message(err)}
 	}
-	k.containerEvent(p, spec, corev1.EventTypeNormal, "Started", "Started container %s", spec.Name)
+	k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Started", "Started container %s", spec.Name)
 	k.linkLog(p, spec.Name, step.Attempt, id)
 	if l := spec.Lifecycle; l != nil && l.PostStart != nil {
-		if err := w.hook(ctx, f, spec, id, l.PostStart); err != nil && ctx.Err() == nil {
-			k.containerEvent(p, spec, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: %s", err)
-			k.containerEvent(p, spec, corev1.EventTypeNormal, "Killing", "FailedPostStartHook")
-			if err := w.kill(ctx, f, spec.Name, id, pod.Grace(f)); err != nil {
+		if err := w.runHook(ctx, f, spec, id, l.PostStart); err != nil && ctx.Err() == nil {
+			k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: "+
+				"%s", err)
+			k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Killing", "FailedPostStartHook")
+			if err := w.killContainer(ctx, f, spec.Name, id, pod.Grace(f)); err != nil {
 				return err
 			}
-			return &failure{reason: "PostStartHookError", message: err.Error()}
+			return &startError{reason: "PostStartHookError", message: err.Error()}
 		}
 	}
 	return nil
 }
 
-// seeTarget puts an ephemeral container into the process namespace of its target container.
-func seeTarget(config *criapi.ContainerConfig, f *pod.Facts, name string) error {
+// joinTarget puts an ephemeral container into the process namespace of its target container.
+func joinTarget(config *criapi.ContainerConfig, f *pod.Facts, name string) error {
 	target := pod.Target(f.Pod, name)
 	if target == "" {
 		return nil
@@ -115,7 +116,7 @@ func (w *worker) containerConfig(
 	if err != nil {
 		return nil, err
 	}
-	env, err := cri.Env(forPod(ctx, p.UID), p, spec, k.objects, services, k.nodeFacts())
+	env, err := cri.Env(withPod(ctx, p.UID), p, spec, k.objects, services, k.fieldNode())
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func (w *worker) containerConfig(
 		spec,
 		func(s string) (string, error) { return cri.ExpandPath(s, env) },
 		func() (bool, error) {
-			handler, err := w.handler(ctx, p)
+			handler, err := w.runtimeHandler(ctx, p)
 			if err != nil {
 				return false, err
 			}
@@ -143,7 +144,7 @@ func (w *worker) containerConfig(
 		taken[filepath.Clean(m.ContainerPath)] = true
 	}
 	if !taken["/etc/hosts"] {
-		host, domain := hostname(p, k.file.ClusterDomain)
+		host, domain := podHostname(p, k.file.ClusterDomain)
 		var ips []string
 		for _, ip := range p.Status.PodIPs {
 			ips = append(ips, ip.IP)
@@ -164,11 +165,11 @@ func (w *worker) containerConfig(
 	if err := k.makeLogDir(filepath.Join(cri.LogDir(k.logRoot, p), spec.Name)); err != nil {
 		return nil, fmt.Errorf("make the container's log directory: %w", err)
 	}
-	place, err := w.place(p)
+	place, err := w.nodeSettings(p)
 	if err != nil {
 		return nil, err
 	}
-	return cri.Container(p, spec, place, cri.Inside{Attempt: attempt, Env: env, Mounts: mounts, Image: image,
+	return cri.Container(p, spec, place, cri.ContainerExtras{Attempt: attempt, Env: env, Mounts: mounts, Image: image,
 		Devices: k.devices.IDs(p, spec), Volumes: devices})
 }
 
@@ -183,8 +184,8 @@ func (k *Kubelet) listServices(ctx context.Context) ([]*corev1.Service, error) {
 	}
 }
 
-// hook runs a lifecycle handler.
-func (w *worker) hook(
+// runHook runs a lifecycle handler.
+func (w *worker) runHook(
 	ctx context.Context,
 	f *pod.Facts,
 	spec *corev1.Container,
@@ -193,7 +194,7 @@ func (w *worker) hook(
 ) error {
 	switch {
 	case h.Exec != nil:
-		_, stderr, code, err := w.k.runtime.ExecSync(ctx, id, h.Exec.Command, hookTime)
+		_, stderr, code, err := w.k.runtime.ExecSync(ctx, id, h.Exec.Command, hookTimeout)
 		if err != nil {
 			return err
 		}
@@ -201,16 +202,16 @@ func (w *worker) hook(
 			return fmt.Errorf("command '%s' exited with %d: %s", strings.Join(h.Exec.Command, " "), code, stderr)
 		}
 	case h.HTTPGet != nil:
-		return probe.Get(ctx, h.HTTPGet, w.target(f, spec, id))
+		return probe.Get(ctx, h.HTTPGet, w.probeTarget(f, spec, id))
 	case h.Sleep != nil:
-		pause(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
+		sleep(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
 	default:
 		return errors.New("invalid handler: it has none of exec, httpGet and sleep")
 	}
 	return nil
 }
 
-const hookTime = time.Hour
+const hookTimeout = time.Hour
 
 // linkLog creates the link below /var/log/containers by which log collectors find a container's log. It ignores errors,
 // because without that directory there are no log collectors.

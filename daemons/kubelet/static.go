@@ -75,8 +75,8 @@ func (k *Kubelet) writeRecord(data []byte) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// identity returns the device and inode of a directory.
-func identity(dir string) (device, inode uint64, err error) {
+// directoryIdentity returns the device and inode of a directory.
+func directoryIdentity(dir string) (device, inode uint64, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return 0, 0, err

@@ -12,7 +12,7 @@ func manifestOf(name, image string) string {
 		"[{name: main, image: '" + image + "'}]}\n"
 }
 
-func (n *node) manifest(name, text string) string {
+func (n *node) writeManifest(name, text string) string {
 	n.t.Helper()
 	path := filepath.Join(n.file.StaticPodPath, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -26,7 +26,7 @@ func (n *node) manifest(name, text string) string {
 
 // Static pods stay if their directory is missing or overmounted by an empty one, even if the kubelet restarts.
 // Proves S23.
-func TestStaticPodsOutliveTheirDirectory(t *testing.T) {
+func TestStaticPodsSurviveTheLossOfTheirDirectory(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, dir string){
 		"missing": func(t *testing.T, dir string) {
 			if err := os.Rename(dir, dir+".away"); err != nil {
@@ -44,29 +44,29 @@ func TestStaticPodsOutliveTheirDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			n.manifest("etcd.yaml", manifestOf("etcd", "etcd:1"))
+			n.writeManifest("etcd.yaml", manifestOf("etcd", "etcd:1"))
 			n.start()
 			n.until("the mirror to be ready", func() bool { return isReady(n.pod("etcd-n1")) })
 			uid := n.pod("etcd-n1").UID
 			lose(t, n.file.StaticPodPath)
 			n.stop()
-			k := n.built()
+			k := n.newKubelet()
 			if err := k.readManifests(); err == nil {
 				t.Error("it was taken for read")
 			}
-			n.runs(k)
+			n.runKubelet(k)
 			<-k.synced
 			n.create(simplePod("web"))
 			n.until("another pod to be ready", func() bool { return isReady(n.pod("web")) })
 			k.adoptOrphans(context.Background(), nil)
-			k.mirrors.sync(context.Background(), k.nodeRef())
+			k.mirrors.sync(context.Background(), k.nodeOwner())
 			if boxes, err := n.runtime.ListPodSandbox(context.Background(), nil); err != nil || len(boxes) != 2 {
 				t.Errorf("%d sandboxes, %v", len(boxes), err)
 			}
 			if p := n.pod("etcd-n1"); p == nil || p.UID != uid {
 				t.Error("its mirror is gone")
 			}
-			if _, ok := k.known(); !ok {
+			if _, ok := k.knownPods(); !ok {
 				t.Error("what is left of other pods is not cleaned up")
 			}
 		})
@@ -74,16 +74,16 @@ func TestStaticPodsOutliveTheirDirectory(t *testing.T) {
 }
 
 // Proves S23.
-func TestABrokenManifestHoldsItsOwnPodAlone(t *testing.T) {
+func TestABrokenManifestAffectsOnlyItsPod(t *testing.T) {
 	n := newNode(t)
-	etcd, other := n.manifest(
+	etcd, other := n.writeManifest(
 		"etcd.yaml",
 		manifestOf("etcd", "etcd:1"),
-	), n.manifest(
+	), n.writeManifest(
 		"other.yaml",
 		manifestOf("other", "other:1"),
 	)
-	k := n.built()
+	k := n.newKubelet()
 	if err := k.readManifests(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,16 +91,16 @@ func TestABrokenManifestHoldsItsOwnPodAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.manifest("etcd.yaml", "{")
+	n.writeManifest("etcd.yaml", "{")
 	if err := os.Remove(other); err != nil {
 		t.Fatal(err)
 	}
-	k = n.built() // simulates a restart
+	k = n.newKubelet() // simulates a restart
 	if err := k.readManifests(); err == nil {
 		t.Error("the broken manifest was not told of")
 	}
 	close(k.synced)
-	known, ok := k.known()
+	known, ok := k.knownPods()
 	if !ok || !known[string(was.Pods[etcd])] || known[string(was.Pods[other])] || len(known) != 1 {
 		t.Errorf("known are %v (%v); the broken one's is %s", known, ok, was.Pods[etcd])
 	}
@@ -110,18 +110,18 @@ func TestABrokenManifestHoldsItsOwnPodAlone(t *testing.T) {
 	if err := k.readManifests(); err != nil {
 		t.Fatal(err)
 	}
-	if known, ok := k.known(); !ok || len(known) != 0 {
+	if known, ok := k.knownPods(); !ok || len(known) != 0 {
 		t.Errorf("after its manifest was taken away: %v", known)
 	}
 	if err := os.WriteFile(k.recordPath(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k = n.built()
+	k = n.newKubelet()
 	close(k.synced)
 	if err := k.readManifests(); err == nil {
 		t.Error("a broken record was taken for none")
 	}
-	if _, ok := k.known(); ok {
+	if _, ok := k.knownPods(); ok {
 		t.Error("without a record all is known")
 	}
 }

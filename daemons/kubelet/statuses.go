@@ -19,38 +19,38 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-const callTime = 15 * time.Second // limits one request to the API
+const callTimeout = 15 * time.Second // limits one request to the API
 
-// statuses writes the statuses of pods to the API. It writes a change at once, skips superseded statuses, and retries
-// until the write succeeds.
-type statuses struct {
+// statusWriter writes the statuses of pods to the API. It writes a change at once, skips superseded statuses, and
+// retries until the write succeeds.
+type statusWriter struct {
 	client  kubernetes.Interface
 	log     *slog.Logger
 	writers int // number of concurrent writes
 	queue   workqueue.TypedRateLimitingInterface[types.UID]
 
 	mu   sync.Mutex
-	pods map[types.UID]*entry
+	pods map[types.UID]*statusEntry
 }
 
-type entry struct {
-	writing sync.Mutex // serializes the writes of one pod
-	pod     *corev1.Pod
-	want    *corev1.PodStatus
+type statusEntry struct {
+	writeMutex sync.Mutex // serializes the writes of one pod
+	pod        *corev1.Pod
+	wanted     *corev1.PodStatus
 }
 
-func newStatuses(client kubernetes.Interface, log *slog.Logger) *statuses {
+func newStatusWriter(client kubernetes.Interface, log *slog.Logger) *statusWriter {
 	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, 10*time.Second)
-	return &statuses{
+	return &statusWriter{
 		client:  client,
 		log:     log,
 		writers: 8,
-		pods:    map[types.UID]*entry{},
+		pods:    map[types.UID]*statusEntry{},
 		queue:   workqueue.NewTypedRateLimitingQueue(limit),
 	}
 }
 
-func (s *statuses) run(ctx context.Context) {
+func (s *statusWriter) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for range s.writers {
 		wg.Go(func() {
@@ -59,7 +59,7 @@ func (s *statuses) run(ctx context.Context) {
 				if stop {
 					return
 				}
-				err := s.flush(ctx, uid)
+				err := s.writeStatus(ctx, uid)
 				switch {
 				case err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil:
 					s.queue.Forget(uid)
@@ -76,55 +76,55 @@ func (s *statuses) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// seen records a pod as read from the API. If another client has overwritten its status, the status is written again.
-func (s *statuses) seen(p *corev1.Pod) {
+// setPod records a pod as read from the API. If another client has overwritten its status, the status is written again.
+func (s *statusWriter) setPod(p *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.pods[p.UID]
 	if e == nil {
-		e = &entry{}
+		e = &statusEntry{}
 		s.pods[p.UID] = e
 	}
 	e.pod = p
-	if e.want != nil && !equality.Semantic.DeepEqual(p.Status.ContainerStatuses, e.want.ContainerStatuses) {
+	if e.wanted != nil && !equality.Semantic.DeepEqual(p.Status.ContainerStatuses, e.wanted.ContainerStatuses) {
 		s.queue.Add(p.UID)
 	}
 }
 
-// publish schedules the write of a status unless it equals the last one.
-func (s *statuses) publish(p *corev1.Pod, status corev1.PodStatus) {
+// queueStatus schedules the write of a status unless it equals the last one.
+func (s *statusWriter) queueStatus(p *corev1.Pod, status corev1.PodStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.pods[p.UID]
 	if e == nil {
-		e = &entry{pod: p}
+		e = &statusEntry{pod: p}
 		s.pods[p.UID] = e
 	}
-	if e.want != nil && equality.Semantic.DeepEqual(*e.want, status) {
+	if e.wanted != nil && equality.Semantic.DeepEqual(*e.wanted, status) {
 		return
 	}
-	e.want = &status
+	e.wanted = &status
 	s.queue.Add(p.UID)
 }
 
-func (s *statuses) forget(uid types.UID) {
+func (s *statusWriter) removePod(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pods, uid)
 }
 
-// flush writes the wanted status of one pod if the API has a different one.
-func (s *statuses) flush(ctx context.Context, uid types.UID) error {
+// writeStatus writes the wanted status of one pod if the API has a different one.
+func (s *statusWriter) writeStatus(ctx context.Context, uid types.UID) error {
 	s.mu.Lock()
 	e := s.pods[uid]
 	s.mu.Unlock()
 	if e == nil {
 		return nil
 	}
-	e.writing.Lock()
-	defer e.writing.Unlock()
+	e.writeMutex.Lock()
+	defer e.writeMutex.Unlock()
 	s.mu.Lock()
-	p, want := e.pod, e.want
+	p, want := e.pod, e.wanted
 	s.mu.Unlock()
 	if want == nil {
 		return nil
@@ -133,13 +133,13 @@ func (s *statuses) flush(ctx context.Context, uid types.UID) error {
 	if err != nil || patch == nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	written, err := s.client.CoreV1().
 		Pods(p.Namespace).
 		Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
-		return fmt.Errorf("write the status of pod %s: %w", key(p), err)
+		return fmt.Errorf("write the status of pod %s: %w", podName(p), err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// kill stops one container. It runs the preStop handler first, within the same grace period.
-func (w *worker) kill(ctx context.Context, f *pod.Facts, name, id string, grace time.Duration) error {
+// killContainer stops one container. It runs the preStop handler first, within the same grace period.
+func (w *worker) killContainer(ctx context.Context, f *pod.Facts, name, id string, grace time.Duration) error {
 	began := time.Now()
 	if spec := pod.Find(f.Pod, name); spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil &&
 		grace > time.Second {
 		hook, cancel := context.WithTimeout(ctx, grace)
-		if err := w.hook(hook, f, spec, id, spec.Lifecycle.PreStop); err != nil && ctx.Err() == nil {
-			w.k.containerEvent(f.Pod, spec, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+		if err := w.runHook(hook, f, spec, id, spec.Lifecycle.PreStop); err != nil && ctx.Err() == nil {
+			w.k.recordContainerEvent(f.Pod, spec, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
 		}
 		cancel()
 		if ctx.Err() != nil {
@@ -42,7 +42,7 @@ func (w *worker) killPod(ctx context.Context, f *pod.Facts, grace time.Duration)
 		if c.State != pod.Running {
 			continue
 		}
-		if spec := pod.Find(f.Pod, c.Name); spec != nil && pod.Sidecar(spec) && isSidecar(f.Pod, c.Name) {
+		if spec := pod.Find(f.Pod, c.Name); spec != nil && pod.IsSidecar(spec) && isSidecar(f.Pod, c.Name) {
 			sidecars[c.Name] = c
 		} else {
 			together = append(together, c)
@@ -52,8 +52,8 @@ func (w *worker) killPod(ctx context.Context, f *pod.Facts, grace time.Duration)
 	errs := make([]error, len(together))
 	for i, c := range together {
 		all.Go(func() {
-			w.killing(f, c.Name)
-			errs[i] = w.kill(ctx, f, c.Name, c.ID, grace)
+			w.recordKilling(f, c.Name)
+			errs[i] = w.killContainer(ctx, f, c.Name, c.ID, grace)
 		})
 	}
 	all.Wait()
@@ -65,8 +65,8 @@ func (w *worker) killPod(ctx context.Context, f *pod.Facts, grace time.Duration)
 		if !ok {
 			continue
 		}
-		w.killing(f, c.Name)
-		if err := w.kill(ctx, f, c.Name, c.ID, max(grace-time.Since(began), time.Second)); err != nil {
+		w.recordKilling(f, c.Name)
+		if err := w.killContainer(ctx, f, c.Name, c.ID, max(grace-time.Since(began), time.Second)); err != nil {
 			return err
 		}
 	}
@@ -89,8 +89,8 @@ func isSidecar(p *corev1.Pod, name string) bool {
 	return false
 }
 
-func (w *worker) killing(f *pod.Facts, name string) {
+func (w *worker) recordKilling(f *pod.Facts, name string) {
 	if spec := pod.Find(f.Pod, name); spec != nil {
-		w.k.containerEvent(f.Pod, spec, corev1.EventTypeNormal, "Killing", "Stopping container %s", name)
+		w.k.recordContainerEvent(f.Pod, spec, corev1.EventTypeNormal, "Killing", "Stopping container %s", name)
 	}
 }

@@ -15,13 +15,13 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 )
 
-// storage is a pod's usage of the machine's disk, in bytes.
-type storage struct {
+// diskUsage is a pod's usage of the machine's disk, in bytes.
+type diskUsage struct {
 	containers map[string]int64 // by container: its writable layer and its logs
 	volumes    int64            // the pod's volumes, and the files that the kubelet shares with it
 }
 
-func (s storage) sum() int64 {
+func (s diskUsage) total() int64 {
 	sum := s.volumes
 	for _, bytes := range s.containers {
 		sum += bytes
@@ -29,8 +29,9 @@ func (s storage) sum() int64 {
 	return sum
 }
 
-// layers returns the size of each container's writable layer as reported by the runtime, by pod UID and container name.
-func (k *Kubelet) layers(ctx context.Context) (map[types.UID]map[string]int64, error) {
+// layerSizes returns the size of each container's writable layer as reported by the runtime, by pod UID and container
+// name.
+func (k *Kubelet) layerSizes(ctx context.Context) (map[types.UID]map[string]int64, error) {
 	stats, err := k.runtime.ListPodSandboxStats(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("count what containers wrote: %w", err)
@@ -50,9 +51,9 @@ func (k *Kubelet) layers(ctx context.Context) (map[types.UID]map[string]int64, e
 	return found, nil
 }
 
-// stored returns a pod's disk usage.
-func (k *Kubelet) stored(p *corev1.Pod, layers map[string]int64) storage {
-	s := storage{containers: map[string]int64{}, volumes: k.volumes.Stored(p)}
+// podDiskUsage returns a pod's disk usage.
+func (k *Kubelet) podDiskUsage(p *corev1.Pod, layers map[string]int64) diskUsage {
+	s := diskUsage{containers: map[string]int64{}, volumes: k.volumes.DiskUsage(p)}
 	for _, c := range containerNames(p) {
 		s.containers[c] = layers[c] + k.logBytes(p, c)
 	}
@@ -75,7 +76,7 @@ func containerNames(p *corev1.Pod) []string {
 
 // logBytes returns the size of a container's logs, including rotated parts.
 func (k *Kubelet) logBytes(p *corev1.Pod, container string) (sum int64) {
-	err := k.inLogs(func(root *os.Root) error {
+	err := k.withLogRoot(func(root *os.Root) error {
 		dir := k.logName(filepath.Join(cri.LogDir(k.logRoot, p), container))
 		return fs.WalkDir(root.FS(), dir, func(_ string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
@@ -88,21 +89,21 @@ func (k *Kubelet) logBytes(p *corev1.Pod, container string) (sum int64) {
 		})
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		k.env.Log.Debug("count a container's logs", "pod", key(p), "container", container, "error", err)
+		k.env.Log.Debug("count a container's logs", "pod", podName(p), "container", container, "error", err)
 	}
 	return sum // on errors the sum is a lower bound
 }
 
-// limitsStorage reports whether a pod has a limit on ephemeral storage.
-func limitsStorage(p *corev1.Pod) bool {
+// hasStorageLimit reports whether a pod has a limit on ephemeral storage.
+func hasStorageLimit(p *corev1.Pod) bool {
 	_, limited := resource.PodLimits(p, resource.PodResourcesOptions{})[corev1.ResourceEphemeralStorage]
 	return limited
 }
 
-// overStorage returns why a pod with limits is evicted for its disk usage, or "" if it is within its limits.
-func overStorage(p *corev1.Pod, s storage) string {
+// storageExcess returns why a pod with limits is evicted for its disk usage, or "" if it is within its limits.
+func storageExcess(p *corev1.Pod, s diskUsage) string {
 	limits := resource.PodLimits(p, resource.PodResourcesOptions{})
-	if whole, limited := limits[corev1.ResourceEphemeralStorage]; limited && s.sum() > whole.Value() {
+	if whole, limited := limits[corev1.ResourceEphemeralStorage]; limited && s.total() > whole.Value() {
 		return fmt.Sprintf(
 			"Pod ephemeral local storage usage exceeds the total limit of containers %s. ",
 			whole.String(),

@@ -17,7 +17,7 @@ import (
 )
 
 // Proves S26.
-func TestLimitsOfStorageHoldForPodsAndContainers(t *testing.T) {
+func TestStorageLimitsApplyToPodsAndContainers(t *testing.T) {
 	limit := func(s string) corev1.ResourceRequirements {
 		if s == "" {
 			return corev1.ResourceRequirements{}
@@ -29,15 +29,16 @@ func TestLimitsOfStorageHoldForPodsAndContainers(t *testing.T) {
 	const mib = 1 << 20
 	for name, c := range map[string]struct {
 		a, b string // limits
-		used storage
+		used diskUsage
 		want string
 	}{
-		"no limits":     {"", "", storage{map[string]int64{"a": 1 << 40}, 1 << 40}, ""},
-		"within":        {"2Mi", "2Mi", storage{map[string]int64{"a": mib, "b": mib}, mib}, ""},
-		"one container": {"1Mi", "5Mi", storage{map[string]int64{"a": 2 * mib}, 0}, `Container a exceeded its local ephemeral storage limit "1Mi". `},
-		"all together": {"2Mi", "2Mi", storage{map[string]int64{"a": mib, "b": mib}, 3 * mib}, "Pod ephemeral local " +
-			"storage usage exceeds the total limit of containers 4Mi. "},
-		"the other's beside": {"1Mi", "", storage{map[string]int64{"b": 2 * mib}, 0}, "Pod ephemeral local storage " +
+		"no limits":     {"", "", diskUsage{map[string]int64{"a": 1 << 40}, 1 << 40}, ""},
+		"within":        {"2Mi", "2Mi", diskUsage{map[string]int64{"a": mib, "b": mib}, mib}, ""},
+		"one container": {"1Mi", "5Mi", diskUsage{map[string]int64{"a": 2 * mib}, 0}, `Container a exceeded its local ephemeral storage limit "1Mi". `},
+		"all together": {"2Mi", "2Mi", diskUsage{map[string]int64{"a": mib, "b": mib}, 3 * mib},
+			"Pod ephemeral local " +
+				"storage usage exceeds the total limit of containers 4Mi. "},
+		"the other's beside": {"1Mi", "", diskUsage{map[string]int64{"b": 2 * mib}, 0}, "Pod ephemeral local storage " +
 			"usage exceeds the total limit of containers 1Mi. "},
 	} {
 		p := &corev1.Pod{
@@ -45,7 +46,7 @@ func TestLimitsOfStorageHoldForPodsAndContainers(t *testing.T) {
 				Containers: []corev1.Container{{Name: "a", Resources: limit(c.a)}, {Name: "b", Resources: limit(c.b)}},
 			},
 		}
-		if got := overStorage(p, c.used); got != c.want {
+		if got := storageExcess(p, c.used); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
@@ -53,13 +54,13 @@ func TestLimitsOfStorageHoldForPodsAndContainers(t *testing.T) {
 
 type hollowRuntime = hollow.Runtime
 
-// writes is a runtime whose containers have written data to their file systems.
-type writes struct {
+// writingRuntime is a runtime whose containers have written data to their file systems.
+type writingRuntime struct {
 	*hollowRuntime
 	bytes uint64
 }
 
-func (r writes) ListPodSandboxStats(ctx context.Context) ([]*criapi.PodSandboxStats, error) {
+func (r writingRuntime) ListPodSandboxStats(ctx context.Context) ([]*criapi.PodSandboxStats, error) {
 	list, err := r.hollowRuntime.ListPodSandboxStats(ctx)
 	for _, s := range list {
 		for _, c := range s.GetLinux().GetContainers() {
@@ -70,29 +71,29 @@ func (r writes) ListPodSandboxStats(ctx context.Context) ([]*criapi.PodSandboxSt
 }
 
 // Proves S26.
-func TestPodsThatWriteMoreThanTheyMayAreEvicted(t *testing.T) {
+func TestPodsThatExceedTheirStorageLimitAreEvicted(t *testing.T) {
 	for name, c := range map[string]struct {
 		layer uint64
 		grow  func(n *node)
 	}{
 		"its own file system": {4 << 20, func(*node) {}},
 		"its log": {0, func(n *node) {
-			n.put(filepath.Join(n.options.LogRoot, "default_web_uid-web", "main", "0.log.old"))
+			n.writeFile(filepath.Join(n.options.LogRoot, "default_web_uid-web", "main", "0.log.old"))
 		}},
-		"its hosts": {0, func(n *node) { n.put(filepath.Join(n.cfg.RootDir, "pods", "uid-web", "etc-hosts")) }},
+		"its hosts": {0, func(n *node) { n.writeFile(filepath.Join(n.cfg.RootDir, "pods", "uid-web", "etc-hosts")) }},
 		"its last words": {0, func(n *node) {
-			n.put(filepath.Join(n.cfg.RootDir, "pods", "uid-web", "containers",
+			n.writeFile(filepath.Join(n.cfg.RootDir, "pods", "uid-web", "containers",
 				"main", "0"))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			n.options.Runtime = writes{n.runtime, c.layer}
-			k := n.built()
-			for i := range k.chores {
-				k.chores[i].every = time.Millisecond
+			n.options.Runtime = writingRuntime{n.runtime, c.layer}
+			k := n.newKubelet()
+			for i := range k.tasks {
+				k.tasks[i].interval = time.Millisecond
 			}
-			n.runs(k)
+			n.runKubelet(k)
 			p := simplePod("web")
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
 				corev1.ResourceEphemeralStorage: resource.MustParse("3Mi"),
@@ -115,15 +116,15 @@ func TestPodsThatWriteMoreThanTheyMayAreEvicted(t *testing.T) {
 func TestStatisticsAreReadOnlyForPodsWithLimits(t *testing.T) {
 	for _, limited := range []bool{false, true} {
 		n := newNode(t)
-		k := n.built()
+		k := n.newKubelet()
 		var looks atomic.Int32
-		for i := range k.chores {
-			if c := &k.chores[i]; c.name == "limits of storage" {
-				do := c.do
-				c.every, c.do = time.Millisecond, func(ctx context.Context) { do(ctx); looks.Add(1) }
+		for i := range k.tasks {
+			if c := &k.tasks[i]; c.name == "limits of storage" {
+				do := c.run
+				c.interval, c.run = time.Millisecond, func(ctx context.Context) { do(ctx); looks.Add(1) }
 			}
 		}
-		n.runs(k)
+		n.runKubelet(k)
 		p := simplePod("web")
 		if limited {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
@@ -140,8 +141,8 @@ func TestStatisticsAreReadOnlyForPodsWithLimits(t *testing.T) {
 	}
 }
 
-// put writes a file of 4 MiB.
-func (n *node) put(path string) {
+// writeFile writes a file of 4 MiB.
+func (n *node) writeFile(path string) {
 	n.t.Helper()
 	if err := os.WriteFile(path, make([]byte, 4<<20), 0o644); err != nil {
 		n.t.Fatal(err)
@@ -149,7 +150,7 @@ func (n *node) put(path string) {
 }
 
 // Proves S23.
-func TestEphemeralContainersAreRefusedWithoutTheirPod(t *testing.T) {
+func TestRejectedEphemeralContainersDoNotFailThePod(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.create(simplePod("web"))
@@ -158,8 +159,8 @@ func TestEphemeralContainersAreRefusedWithoutTheirPod(t *testing.T) {
 	unmasked := corev1.UnmaskedProcMount
 	p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 		Name: "look", Image: "busybox:1", SecurityContext: &corev1.SecurityContext{ProcMount: &unmasked}}}}
-	n.update(p)
-	n.until("the event", n.told("UserNamespacesNotSupported", "container look"))
+	n.updatePod(p)
+	n.until("the event", n.hasEvent("UserNamespacesNotSupported", "container look"))
 	n.until("the container to say why it does not start", func() bool {
 		s := n.pod("web").Status.EphemeralContainerStatuses
 		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "CreateContainerConfigError" &&

@@ -25,11 +25,11 @@ func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
 	}
 	q := r.URL.Query()
 	to, err := k.runtime.Exec(r.Context(), &criapi.ExecRequest{
-		ContainerId: c.ID, Cmd: q["command"], Tty: on(q, "tty"), Stdin: on(q, "input", "stdin"),
-		Stdout: on(q, "output", "stdout"),
-		Stderr: on(q, "error", "stderr") && !on(q, "tty"),
+		ContainerId: c.ID, Cmd: q["command"], Tty: isSet(q, "tty"), Stdin: isSet(q, "input", "stdin"),
+		Stdout: isSet(q, "output", "stdout"),
+		Stderr: isSet(q, "error", "stderr") && !isSet(q, "tty"),
 	})
-	k.stream(w, r, to, err)
+	k.proxyStream(w, r, to, err)
 }
 
 func (k *Kubelet) serveAttach(w http.ResponseWriter, r *http.Request) {
@@ -40,10 +40,11 @@ func (k *Kubelet) serveAttach(w http.ResponseWriter, r *http.Request) {
 	}
 	q := r.URL.Query()
 	to, err := k.runtime.Attach(r.Context(), &criapi.AttachRequest{
-		ContainerId: c.ID, Tty: on(q, "tty"), Stdin: on(q, "input", "stdin"), Stdout: on(q, "output", "stdout"),
-		Stderr: on(q, "error", "stderr") && !on(q, "tty"),
+		ContainerId: c.ID, Tty: isSet(q, "tty"), Stdin: isSet(q, "input", "stdin"),
+		Stdout: isSet(q, "output", "stdout"),
+		Stderr: isSet(q, "error", "stderr") && !isSet(q, "tty"),
 	})
-	k.stream(w, r, to, err)
+	k.proxyStream(w, r, to, err)
 }
 
 func (k *Kubelet) servePortForward(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +58,7 @@ func (k *Kubelet) servePortForward(w http.ResponseWriter, r *http.Request) {
 		State:         &criapi.PodSandboxStateValue{State: criapi.PodSandboxState_SANDBOX_READY},
 	})
 	if err != nil || len(boxes) == 0 {
-		http.Error(w, fmt.Sprintf("pod %s has no running sandbox", key(p)), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("pod %s has no running sandbox", podName(p)), http.StatusNotFound)
 		return
 	}
 	var ports []int32
@@ -67,12 +68,12 @@ func (k *Kubelet) servePortForward(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	to, err := k.runtime.PortForward(r.Context(), &criapi.PortForwardRequest{PodSandboxId: boxes[0].Id, Port: ports})
-	k.stream(w, r, to, err)
+	k.proxyStream(w, r, to, err)
 }
 
-// on reports whether one of the query parameters is set. Upstream has two names for each. As everywhere in the API, any
-// value means true except "0" and "false" in any case.
-func on(q url.Values, names ...string) bool {
+// isSet reports whether one of the query parameters is set. Upstream has two names for each. As everywhere in the API,
+// any value means true except "0" and "false" in any case.
+func isSet(q url.Values, names ...string) bool {
 	for _, n := range names {
 		if v := q[n]; len(v) > 0 && v[0] != "0" && !strings.EqualFold(v[0], "false") {
 			return true
@@ -81,9 +82,9 @@ func on(q url.Values, names ...string) bool {
 	return false
 }
 
-// stream connects the client with the runtime's streaming server. The upgrade and all following bytes pass between
+// proxyStream connects the client with the runtime's streaming server. The upgrade and all following bytes pass between
 // client and runtime.
-func (k *Kubelet) stream(w http.ResponseWriter, r *http.Request, to string, err error) {
+func (k *Kubelet) proxyStream(w http.ResponseWriter, r *http.Request, to string, err error) {
 	if err != nil {
 		http.Error(w, cri.Message(err), http.StatusInternalServerError)
 		return
@@ -120,7 +121,7 @@ func (k *Kubelet) stream(w http.ResponseWriter, r *http.Request, to string, err 
 	if d := k.file.StreamingConnectionIdleTimeout.Duration; d > 0 {
 		idle := time.AfterFunc(d, func() { _, _ = client.Close(), backend.Close() })
 		defer idle.Stop()
-		up, down = &busy{buffered, idle, d}, &busy{backend, idle, d}
+		up, down = &activeReader{buffered, idle, d}, &activeReader{backend, idle, d}
 	}
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -132,27 +133,27 @@ func (k *Kubelet) stream(w http.ResponseWriter, r *http.Request, to string, err 
 	})
 	_, _ = io.Copy(client, down)
 	closeWrite(client)
-	_ = client.SetReadDeadline(time.Now().Add(lastWords))
+	_ = client.SetReadDeadline(time.Now().Add(closeTimeout))
 	both.Wait()
 }
 
-// busy postpones the idle timeout of a stream whenever data arrives.
-type busy struct {
+// activeReader postpones the idle timeout of a stream whenever data arrives.
+type activeReader struct {
 	io.Reader
-	idle *time.Timer
-	most time.Duration
+	idle    *time.Timer
+	timeout time.Duration
 }
 
-func (b *busy) Read(p []byte) (int, error) {
+func (b *activeReader) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	if n > 0 {
-		b.idle.Reset(b.most)
+		b.idle.Reset(b.timeout)
 	}
 	return n, err
 }
 
-// lastWords is how long a client may take to close its side after the runtime has closed its own.
-const lastWords = 5 * time.Second
+// closeTimeout is how long a client may take to close its side after the runtime has closed its own.
+const closeTimeout = 5 * time.Second
 
 func closeWrite(c net.Conn) {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {

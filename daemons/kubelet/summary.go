@@ -43,7 +43,7 @@ func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
 			UsedBytes:      &used,
 		}
 	}
-	uses := k.claimUses()
+	uses := k.claimUsageByPod()
 	for _, b := range boxes {
 		m := b.GetAttributes().GetMetadata()
 		p := stats.PodStats{PodRef: stats.PodReference{Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUid()}}
@@ -51,10 +51,11 @@ func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
 		p.CPU, p.Memory = cpuStats(l.GetCpu()), memoryStats(l.GetMemory())
 		if n := l.GetNetwork().GetDefaultInterface(); n != nil {
 			p.Network = &stats.NetworkStats{
-				Time: stampOf(l.GetNetwork().GetTimestamp()),
+				Time: timeOf(l.GetNetwork().GetTimestamp()),
 				InterfaceStats: stats.InterfaceStats{
-					Name: n.Name, RxBytes: number(n.RxBytes), TxBytes: number(n.TxBytes), RxErrors: number(n.RxErrors),
-					TxErrors: number(n.TxErrors)},
+					Name: n.Name, RxBytes: uint64Of(n.RxBytes), TxBytes: uint64Of(n.TxBytes),
+					RxErrors: uint64Of(n.RxErrors),
+					TxErrors: uint64Of(n.TxErrors)},
 			}
 		}
 		for _, c := range l.GetContainers() {
@@ -72,9 +73,9 @@ func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(summary)
 }
 
-func stampOf(nanos int64) metav1.Time { return metav1.NewTime(time.Unix(0, nanos)) }
+func timeOf(nanos int64) metav1.Time { return metav1.NewTime(time.Unix(0, nanos)) }
 
-func number(v *criapi.UInt64Value) *uint64 {
+func uint64Of(v *criapi.UInt64Value) *uint64 {
 	if v == nil {
 		return nil
 	}
@@ -87,9 +88,9 @@ func cpuStats(c *criapi.CpuUsage) *stats.CPUStats {
 		return nil
 	}
 	return &stats.CPUStats{
-		Time:                 stampOf(c.Timestamp),
-		UsageNanoCores:       number(c.UsageNanoCores),
-		UsageCoreNanoSeconds: number(c.UsageCoreNanoSeconds),
+		Time:                 timeOf(c.Timestamp),
+		UsageNanoCores:       uint64Of(c.UsageNanoCores),
+		UsageCoreNanoSeconds: uint64Of(c.UsageCoreNanoSeconds),
 	}
 }
 
@@ -98,11 +99,12 @@ func memoryStats(m *criapi.MemoryUsage) *stats.MemoryStats {
 		return nil
 	}
 	return &stats.MemoryStats{
-		Time: stampOf(
+		Time: timeOf(
 			m.Timestamp,
-		), WorkingSetBytes: number(m.WorkingSetBytes), AvailableBytes: number(m.AvailableBytes),
-		UsageBytes: number(
+		), WorkingSetBytes: uint64Of(m.WorkingSetBytes), AvailableBytes: uint64Of(m.AvailableBytes),
+		UsageBytes: uint64Of(
 			m.UsageBytes,
-		), RSSBytes: number(m.RssBytes), PageFaults: number(m.PageFaults), MajorPageFaults: number(m.MajorPageFaults),
+		), RSSBytes: uint64Of(m.RssBytes), PageFaults: uint64Of(m.PageFaults),
+		MajorPageFaults: uint64Of(m.MajorPageFaults),
 	}
 }

@@ -10,15 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// draining is a runtime whose containers become unready when they drain.
-type draining struct {
+// drainingRuntime is a runtime whose containers become unready when they drain.
+type drainingRuntime struct {
 	*hollowRuntime
 	ready, alive atomic.Int32 // number of runs of each probe's command
 	drains       atomic.Bool
 	begun, end   chan struct{} // of the preStop hook
 }
 
-func (d *draining) ExecSync(ctx context.Context, id string, command []string, limit time.Duration) ([]byte, []byte,
+func (d *drainingRuntime) ExecSync(ctx context.Context, id string, command []string, limit time.Duration) ([]byte,
+	[]byte,
 	int32, error) {
 	switch command[0] {
 	case "ready":
@@ -43,9 +44,9 @@ func handlerOf(command string) corev1.ProbeHandler {
 	return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{command}}}
 }
 
-func TestATerminatingPodIsProbedForReadinessAlone(t *testing.T) {
+func TestATerminatingPodIsProbedOnlyForReadiness(t *testing.T) {
 	n := newNode(t)
-	d := &draining{hollowRuntime: n.runtime, begun: make(chan struct{}), end: make(chan struct{})}
+	d := &drainingRuntime{hollowRuntime: n.runtime, begun: make(chan struct{}), end: make(chan struct{})}
 	n.options.Runtime = d
 	n.start()
 	p := simplePod("web")

@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// claimUse is the usage of one volume of a claim.
-type claimUse struct {
+// claimUsage is the usage of one volume of a claim.
+type claimUsage struct {
 	volume, namespace, claim string
 	volume.Use
 }
@@ -25,35 +25,35 @@ type mountedClaim struct {
 	volume *corev1.Volume
 }
 
-// claimUses measures the usage of the volumes of claims. A call to a hanging file system may never return. Therefore
+// claimMeter measures the usage of the volumes of claims. A call to a hanging file system may never return. Therefore
 // only one goroutine at a time measures a volume, and callers wait for it only briefly.
-type claimUses struct {
+type claimMeter struct {
 	measure func(*corev1.Pod, *corev1.Volume) (volume.Use, error)
-	// hangs is called once for a volume that does not respond.
-	hangs func(pods []mountedClaim, claim string, since time.Duration)
-	// hang is how long a measurement may take before hangs is called.
-	hang time.Duration
+	// reportHanging is called once for a volume that does not respond.
+	reportHanging func(pods []mountedClaim, claim string, since time.Duration)
+	// hangTimeout is how long a measurement may take before hangs is called.
+	hangTimeout time.Duration
 
-	mu    sync.Mutex
-	known map[types.NamespacedName]*measuredClaim
+	mu     sync.Mutex
+	claims map[types.NamespacedName]*measuredClaim
 }
 
 // measuredClaim is the state of one volume.
 type measuredClaim struct {
-	use   volume.Use
-	ok    bool          // use is valid
-	done  chan struct{} // closed when the running measurement ends; nil if none runs
-	began time.Time     // start of the last measurement
-	told  bool          // the volume is reported as hanging
+	use      volume.Use
+	isValid  bool          // use is valid
+	done     chan struct{} // closed when the running measurement ends; nil if none runs
+	began    time.Time     // start of the last measurement
+	reported bool          // the volume is reported as hanging
 }
 
 const (
-	measureWait = 500 * time.Millisecond // limit for waiting on the measurements of one call
-	measureAge  = time.Second            // how long a measurement is reused
+	measureTimeout = 500 * time.Millisecond // limit for waiting on the measurements of one call
+	maxMeasureAge  = time.Second            // how long a measurement is reused
 )
 
-// of returns the usage of claim volumes by pod UID. A volume that does not respond has its last measured usage.
-func (c *claimUses) of(pods []*corev1.Pod) map[types.UID][]claimUse {
+// usageByPod returns the usage of claim volumes by pod UID. A volume that does not respond has its last measured usage.
+func (c *claimMeter) usageByPod(pods []*corev1.Pod) map[types.UID][]claimUsage {
 	claims := map[types.NamespacedName][]mountedClaim{}
 	for _, p := range pods {
 		for i := range p.Spec.Volumes {
@@ -64,57 +64,57 @@ func (c *claimUses) of(pods []*corev1.Pod) map[types.UID][]claimUse {
 			}
 		}
 	}
-	c.await(c.begin(claims))
+	c.await(c.startMeasuring(claims))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	uses := map[types.UID][]claimUse{}
+	uses := map[types.UID][]claimUsage{}
 	for key, all := range claims {
-		if m := c.known[key]; m != nil && m.ok {
+		if m := c.claims[key]; m != nil && m.isValid {
 			for _, at := range all {
-				uses[at.pod.UID] = append(uses[at.pod.UID], claimUse{at.volume.Name, key.Namespace, key.Name, m.use})
+				uses[at.pod.UID] = append(uses[at.pod.UID], claimUsage{at.volume.Name, key.Namespace, key.Name, m.use})
 			}
 		}
 	}
 	return uses
 }
 
-// begin starts a measurement of each volume that needs one, and returns the channels to wait for. It removes volumes
-// that no pod uses.
-func (c *claimUses) begin(claims map[types.NamespacedName][]mountedClaim) (wait []<-chan struct{}) {
+// startMeasuring starts a measurement of each volume that needs one, and returns the channels to wait for. It removes
+// volumes that no pod uses.
+func (c *claimMeter) startMeasuring(claims map[types.NamespacedName][]mountedClaim) (wait []<-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, m := range c.known {
+	for key, m := range c.claims {
 		if claims[key] == nil && m.done == nil {
-			delete(c.known, key)
+			delete(c.claims, key)
 		}
 	}
 	for key, all := range claims {
-		m := c.known[key]
+		m := c.claims[key]
 		if m == nil {
-			if c.known == nil {
-				c.known = map[types.NamespacedName]*measuredClaim{}
+			if c.claims == nil {
+				c.claims = map[types.NamespacedName]*measuredClaim{}
 			}
 			m = &measuredClaim{}
-			c.known[key] = m
+			c.claims[key] = m
 		}
 		since := time.Since(m.began)
 		switch {
-		case m.done == nil && since > measureAge:
+		case m.done == nil && since > maxMeasureAge:
 			m.began, m.done = time.Now(), make(chan struct{})
-			go c.ask(m, all)
+			go c.measureClaim(m, all)
 			wait = append(wait, m.done)
-		case m.done != nil && since < measureWait:
+		case m.done != nil && since < measureTimeout:
 			wait = append(wait, m.done)
-		case m.done != nil && since > c.hang && !m.told:
-			m.told = true
-			c.hangs(all, key.Name, since)
+		case m.done != nil && since > c.hangTimeout && !m.reported:
+			m.reported = true
+			c.reportHanging(all, key.Name, since)
 		}
 	}
 	return wait
 }
 
-// ask measures a volume through the first pod that has it mounted.
-func (c *claimUses) ask(m *measuredClaim, all []mountedClaim) {
+// measureClaim measures a volume through the first pod that has it mounted.
+func (c *claimMeter) measureClaim(m *measuredClaim, all []mountedClaim) {
 	var use volume.Use
 	err := errors.New("no pod has it")
 	for _, at := range all {
@@ -124,14 +124,14 @@ func (c *claimUses) ask(m *measuredClaim, all []mountedClaim) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m.use, m.ok, m.told = use, err == nil, false
+	m.use, m.isValid, m.reported = use, err == nil, false
 	close(m.done)
 	m.done = nil
 }
 
-// await waits until the measurements end, but at most measureWait in total.
-func (c *claimUses) await(all []<-chan struct{}) {
-	timer := time.NewTimer(measureWait)
+// await waits until the measurements end, but at most measureTimeout in total.
+func (c *claimMeter) await(all []<-chan struct{}) {
+	timer := time.NewTimer(measureTimeout)
 	defer timer.Stop()
 	for _, done := range all {
 		select {
@@ -142,30 +142,30 @@ func (c *claimUses) await(all []<-chan struct{}) {
 	}
 }
 
-// claimUses returns the usage of claim volumes by pod UID.
-func (k *Kubelet) claimUses() map[types.UID][]claimUse {
+// claimUsageByPod returns the usage of claim volumes by pod UID.
+func (k *Kubelet) claimUsageByPod() map[types.UID][]claimUsage {
 	var pods []*corev1.Pod
-	for _, w := range k.all() {
+	for _, w := range k.allWorkers() {
 		w.mu.Lock()
 		pods = append(pods, w.pod)
 		w.mu.Unlock()
 	}
-	return k.uses.of(pods)
+	return k.claimUsage.usageByPod(pods)
 }
 
-// tellHanging reports a volume that does not respond by events on the pods that mount it.
-func (k *Kubelet) tellHanging(all []mountedClaim, claim string, since time.Duration) {
+// recordHangingVolume reports a volume that does not respond by events on the pods that mount it.
+func (k *Kubelet) recordHangingVolume(all []mountedClaim, claim string, since time.Duration) {
 	k.env.Log.Warn("a volume does not respond", "namespace", all[0].pod.Namespace, "claim", claim, "since",
 		since.Round(time.Second))
 	for _, at := range all {
-		k.event(at.pod, corev1.EventTypeWarning, "VolumeNotResponding",
+		k.recordEvent(at.pod, corev1.EventTypeWarning, "VolumeNotResponding",
 			"volume %q of claim %q has not responded for %s: its disk or server hangs",
 			at.volume.Name, claim, since.Round(time.Second))
 	}
 }
 
 // volumeStats converts the usage of a pod's claim volumes for the summary.
-func volumeStats(p stats.PodReference, uses []claimUse) (found []stats.VolumeStats) {
+func volumeStats(p stats.PodReference, uses []claimUsage) (found []stats.VolumeStats) {
 	for _, u := range uses {
 		found = append(
 			found,
@@ -183,14 +183,14 @@ func volumeStats(p stats.PodReference, uses []claimUse) (found []stats.VolumeSta
 
 // volumeMetrics collects kubelet_volume_stats_*.
 type volumeMetrics struct {
-	uses func() map[types.UID][]claimUse
+	uses func() map[types.UID][]claimUsage
 }
 
 func volumeDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("kubelet_volume_stats_"+name, help, []string{"namespace", "persistentvolumeclaim"}, nil)
 }
 
-var volumeFigures = []struct {
+var volumeStatDescs = []struct {
 	desc *prometheus.Desc
 	of   func(volume.Use) uint64
 }{
@@ -213,7 +213,7 @@ var volumeFigures = []struct {
 
 // Describe implements prometheus.Collector.
 func (volumeMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, f := range volumeFigures {
+	for _, f := range volumeStatDescs {
 		to <- f.desc
 	}
 }
@@ -225,7 +225,7 @@ func (m volumeMetrics) Collect(to chan<- prometheus.Metric) {
 		for _, u := range uses {
 			if at := (types.NamespacedName{Namespace: u.namespace, Name: u.claim}); !seen[at] {
 				seen[at] = true
-				for _, f := range volumeFigures {
+				for _, f := range volumeStatDescs {
 					to <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(f.of(u.Use)),
 						u.namespace, u.claim)
 				}
@@ -234,8 +234,8 @@ func (m volumeMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// tellUnbounded reports once that volumes are not limited to their size.
-func (k *Kubelet) tellUnbounded(name string, why error) {
+// recordUnbounded reports once that volumes are not limited to their size.
+func (k *Kubelet) recordUnbounded(name string, why error) {
 	k.unboundedOnce.Do(func() {
 		k.env.Log.Warn("volumes are not held to their size", "first", name, "reason", why)
 		ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: k.name, UID: types.UID(k.name)}

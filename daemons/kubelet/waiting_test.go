@@ -8,7 +8,7 @@ import (
 
 // A log request for a container that has not started returns the reason why it waits, for all types of containers.
 // Proves S08.
-func TestLogOfAContainerThatWaitsNamesTheReason(t *testing.T) {
+func TestLogRequestForAWaitingContainerReturnsTheReason(t *testing.T) {
 	waits := func(name, reason string) []corev1.ContainerStatus {
 		return []corev1.ContainerStatus{
 			{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}},

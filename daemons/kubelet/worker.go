@@ -24,61 +24,62 @@ type worker struct {
 	k    *Kubelet
 	wake chan struct{}
 
-	mu         sync.Mutex     // guards the inbox, which follows
-	pod        *corev1.Pod    // with the granted size
-	desired    *corev1.Pod    // as its source has it
-	given      pod.Allocation // size granted to the containers
-	sizing     pod.Resize     // state of a pending or failed resize
-	removed    bool
-	dirty      bool // the runtime has reported a change
-	refresh    bool // volumes must be refreshed
-	hurry      bool // an object that the volumes wait for has changed: retry at once
-	evicted    *pod.End
-	evictedAt  time.Time            // when it was evicted because of a shortage
-	gaveBack   bool                 // eviction has seen that nothing of it remains to be freed
-	discard    bool                 // the machine needs the disk space of the ended containers
-	probes     map[string]pod.Probe // by container ID
-	containers []pod.Container      // containers and released are changed only by the worker's goroutine
-	released   bool
+	mu               sync.Mutex     // guards the inbox, which follows
+	pod              *corev1.Pod    // with the granted size
+	desired          *corev1.Pod    // as its source has it
+	allocated        pod.Allocation // size granted to the containers
+	resizeState      pod.Resize     // state of a pending or failed resize
+	removed          bool
+	hasRuntimeChange bool // the runtime has reported a change
+	refreshRequested bool // volumes must be refreshed
+	needsRetry       bool // an object that the volumes wait for has changed: retry at once
+	evicted          *pod.End
+	evictedAt        time.Time            // when it was evicted because of a shortage
+	freed            bool                 // eviction has seen that nothing of it remains to be freed
+	discardRequested bool                 // the machine needs the disk space of the ended containers
+	probes           map[string]pod.Probe // by container ID
+	containers       []pod.Container      // containers and released are changed only by the worker's goroutine
+	released         bool
 
 	// The following fields belong to the worker's goroutine.
-	sandboxes []pod.Sandbox
-	exited    map[string]pod.Container
-	observed  bool
-	asked     time.Time // when the runtime was last asked
-	prepared  bool
-	admitted  string        // ID of the sandbox whose network policies are in effect
-	refused   string        // why the last admission failed
-	limits    cgroup.Limits // of the pod's cgroup, as last written; changed by the running step, guarded by mu
-	again     time.Time     // when to refresh the volumes
-	retries   int           // failed attempts that concern the whole pod
-	hold      time.Time     // no step is retried before this time
-	waits     map[string]pod.Wait
-	backoff   map[string]pod.Backoff
-	pulls     map[string]pod.Backoff // by image
-	started   time.Time
-	probing   map[string]*probing
-	firstSeen time.Time
-	wasReady  bool
-	held      map[string]time.Time // by container: no resize before this time
-	tries     map[string]int       // by container: number of resize attempts
-	resized   int64                // the resize to which held and tries belong
-	backing   map[string]string    // by container: the back-off that an event last reported
+	sandboxes       []pod.Sandbox
+	exited          map[string]pod.Container
+	observed        bool
+	observedAt      time.Time // when the runtime was last asked
+	prepared        bool
+	admitted        string        // ID of the sandbox whose network policies are in effect
+	admissionError  string        // why the last admission failed
+	limits          cgroup.Limits // of the pod's cgroup, as last written; changed by the running step, guarded by mu
+	refreshAt       time.Time     // when to refresh the volumes
+	retries         int           // failed attempts that concern the whole pod
+	retryAt         time.Time     // no step is retried before this time
+	waits           map[string]pod.Wait
+	backoff         map[string]pod.Backoff
+	pulls           map[string]pod.Backoff // by image
+	started         time.Time
+	probing         map[string]*runningProbes
+	firstSeen       time.Time
+	wasReady        bool
+	resizeRetryAt   map[string]time.Time // by container: no resize before this time
+	resizeTries     map[string]int       // by container: number of resize attempts
+	resized         int64                // the resize to which held and tries belong
+	reportedBackoff map[string]string    // by container: the back-off that an event last reported
 }
 
 func newWorker(k *Kubelet, p *corev1.Pod) *worker {
 	return &worker{
-		k: k, wake: make(chan struct{}, 1), pod: p, desired: p, given: pod.Wanted(p), dirty: true,
-		firstSeen: time.Now(),
-		probes:    map[string]pod.Probe{}, exited: map[string]pod.Container{}, waits: map[string]pod.Wait{},
-		backoff: map[string]pod.Backoff{}, backing: map[string]string{}, pulls: map[string]pod.Backoff{},
-		probing: map[string]*probing{},
-		held:    map[string]time.Time{}, tries: map[string]int{},
+		k: k, wake: make(chan struct{}, 1), pod: p, desired: p, allocated: pod.SpecAllocation(p),
+		hasRuntimeChange: true,
+		firstSeen:        time.Now(),
+		probes:           map[string]pod.Probe{}, exited: map[string]pod.Container{}, waits: map[string]pod.Wait{},
+		backoff: map[string]pod.Backoff{}, reportedBackoff: map[string]string{}, pulls: map[string]pod.Backoff{},
+		probing:       map[string]*runningProbes{},
+		resizeRetryAt: map[string]time.Time{}, resizeTries: map[string]int{},
 	}
 }
 
-// tell changes the inbox and wakes the worker.
-func (w *worker) tell(change func()) {
+// updateInbox changes the inbox and wakes the worker.
+func (w *worker) updateInbox(change func()) {
 	w.mu.Lock()
 	change()
 	w.mu.Unlock()
@@ -90,11 +91,11 @@ func (w *worker) tell(change func()) {
 
 // update gives the worker a newer version of its pod.
 func (w *worker) update(p *corev1.Pod) {
-	w.tell(func() {
+	w.updateInbox(func() {
 		if !equality.Semantic.DeepEqual(w.pod.Labels, p.Labels) ||
 			!equality.Semantic.DeepEqual(w.pod.Annotations, p.Annotations) ||
-			w.k.limits(w.pod) != w.k.limits(p) {
-			w.refresh = true
+			w.k.podCgroupLimits(w.pod) != w.k.podCgroupLimits(p) {
+			w.refreshRequested = true
 		}
 		w.pod = p
 	})
@@ -106,54 +107,55 @@ func (w *worker) facts() *pod.Facts {
 	defer w.mu.Unlock()
 	f := &pod.Facts{
 		Pod: w.pod, Now: time.Now(), Removed: w.removed, Sandboxes: w.sandboxes, Containers: w.containers,
-		Prepared: w.prepared, Released: w.released, Discard: w.discard, Probes: maps.Clone(w.probes), Waits: w.waits,
+		Prepared: w.prepared, Released: w.released, DiscardRequested: w.discardRequested, Probes: maps.Clone(w.probes),
+		Waits:   w.waits,
 		Backoff: w.backoff,
-		Evicted: w.evicted, Resize: w.sizing, HostIPs: w.k.ips, RuntimeName: w.k.engine,
+		Evicted: w.evicted, Resize: w.resizeState, HostIPs: w.k.ips, RuntimeName: w.k.runtimeName,
 	}
-	if w.hurry && !w.prepared {
+	if w.needsRetry && !w.prepared {
 		delete(w.waits, "")
 	}
-	w.hurry = false
+	w.needsRetry = false
 	f.Devices = w.k.deviceStatuses(w.pod)
-	if w.sizing.Begun != w.resized {
-		w.resized = w.sizing.Begun
-		clear(w.held)
-		clear(w.tries)
+	if w.resizeState.Generation != w.resized {
+		w.resized = w.resizeState.Generation
+		clear(w.resizeRetryAt)
+		clear(w.resizeTries)
 	}
-	f.Resize.Held = maps.Clone(w.held)
-	f.Resize.Whole = w.sizing.Begun != 0 && w.limits != w.k.limits(w.pod)
-	if f.Admitted = w.admitted; w.k.cfg.NetworkPolicySocket == "" && len(f.Sandboxes) > 0 {
-		f.Admitted = f.Sandboxes[0].ID // no network policy service is configured
+	f.Resize.NotBefore = maps.Clone(w.resizeRetryAt)
+	f.Resize.IsPodPending = w.resizeState.Generation != 0 && w.limits != w.k.podCgroupLimits(w.pod)
+	if f.AdmittedSandbox = w.admitted; w.k.cfg.NetworkPolicySocket == "" && len(f.Sandboxes) > 0 {
+		f.AdmittedSandbox = f.Sandboxes[0].ID // no network policy service is configured
 	}
 	return f
 }
 
-// underway is a running step.
-type underway struct {
-	step    pod.Step
-	began   time.Time
-	cancel  context.CancelFunc
-	done    chan outcome
-	removed bool // the pod was already terminating when the step started
-	grace   time.Duration
-	look    time.Time // when to check whether volumes hang
+// runningStep is a running step.
+type runningStep struct {
+	step        pod.Step
+	began       time.Time
+	cancel      context.CancelFunc
+	done        chan stepResult
+	removed     bool // the pod was already terminating when the step started
+	grace       time.Duration
+	hangCheckAt time.Time // when to check whether volumes hang
 }
 
-// quiet is how long a step may run before the runtime is asked again in the meantime. Most steps end sooner, and the
-// runtime is asked then.
-const quiet = 300 * time.Millisecond
+// observeDelay is how long a step may run before the runtime is asked again in the meantime. Most steps end sooner, and
+// the runtime is asked then.
+const observeDelay = 300 * time.Millisecond
 
 // run is the worker's goroutine. It returns when the pod is gone or ctx ends.
 func (w *worker) run(ctx context.Context) {
-	var now *underway
+	var now *runningStep
 	failures := 0
 	defer w.stopProbes()
 	for {
-		if now == nil || time.Since(now.began) > quiet {
+		if now == nil || time.Since(now.began) > observeDelay {
 			if !w.observe(ctx) {
 				failures++
-				if !pause(ctx, min(100*time.Millisecond<<min(failures, 6), 5*time.Second)) {
-					w.abandon(now)
+				if !sleep(ctx, min(100*time.Millisecond<<min(failures, 6), 5*time.Second)) {
+					w.cancelStep(now)
 					return
 				}
 				continue
@@ -161,16 +163,16 @@ func (w *worker) run(ctx context.Context) {
 			failures = 0
 		}
 		f := w.facts()
-		shown := begun(f, now)
-		w.publish(shown)
+		shown := withoutStarting(f, now)
+		w.publishStatus(shown)
 		w.syncProbes(ctx, shown)
-		until := w.again
-		var done chan outcome
+		until := w.refreshAt
+		var done chan stepResult
 		if now == nil {
 			step := pod.Next(f)
-			if f.Now.Before(w.hold) {
-				step = pod.Step{Kind: pod.Rest, At: w.hold}
-			} else if step.Kind == pod.Rest && w.refreshDue(f) {
+			if f.Now.Before(w.retryAt) {
+				step = pod.Step{Kind: pod.Rest, At: w.retryAt}
+			} else if step.Kind == pod.Rest && w.needsRefresh(f) {
 				step = pod.Step{Kind: pod.Prepare}
 			}
 			if step.Kind == pod.Rest {
@@ -178,21 +180,21 @@ func (w *worker) run(ctx context.Context) {
 					until = step.At
 				}
 			} else {
-				now = w.begin(ctx, f, step)
+				now = w.beginStep(ctx, f, step)
 			}
-		} else if superseded(now, f) {
+		} else if needsCancel(now, f) {
 			now.cancel()
 		}
 		if now != nil {
 			done = now.done
 			until = time.Time{}
-			if !time.Now().Before(now.look) {
-				w.tellHanging(f)
-				now.look = time.Now().Add(4 * w.k.patience)
+			if !time.Now().Before(now.hangCheckAt) {
+				w.recordHangingEvents(f)
+				now.hangCheckAt = time.Now().Add(4 * w.k.hangTimeout)
 			}
-			until = now.look
-			if w.hasNews() {
-				until = now.began.Add(quiet + time.Millisecond)
+			until = now.hangCheckAt
+			if w.needsObserve() {
+				until = now.began.Add(observeDelay + time.Millisecond)
 			}
 		}
 		var alarm <-chan time.Time
@@ -203,17 +205,17 @@ func (w *worker) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			w.abandon(now)
+			w.cancelStep(now)
 			return
 		case <-w.wake:
 		case <-alarm:
 		case o := <-done:
 			now.cancel()
-			if w.settle(f, now.step, o) {
+			if w.recordResult(f, now.step, o) {
 				return
 			}
 			now = nil
-			w.tell(func() { w.dirty = true })
+			w.updateInbox(func() { w.hasRuntimeChange = true })
 		}
 		if timer != nil {
 			timer.Stop()
@@ -221,15 +223,15 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-func (w *worker) hasNews() bool {
+func (w *worker) needsObserve() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.dirty
+	return w.hasRuntimeChange
 }
 
-// begun returns the facts without the container that is being started. That container does not count as running and is
-// not probed until its postStart hook has ended.
-func begun(f *pod.Facts, u *underway) *pod.Facts {
+// withoutStarting returns the facts without the container that is being started. That container does not count as
+// running and is not probed until its postStart hook has ended.
+func withoutStarting(f *pod.Facts, u *runningStep) *pod.Facts {
 	if u == nil || u.step.Kind != pod.Start {
 		return f
 	}
@@ -240,9 +242,9 @@ func begun(f *pod.Facts, u *underway) *pod.Facts {
 	return &without
 }
 
-// superseded reports whether a running step should be canceled: because the pod must terminate, or because it must be
+// needsCancel reports whether a running step should be canceled: because the pod must terminate, or because it must be
 // killed with a shorter grace period.
-func superseded(u *underway, f *pod.Facts) bool {
+func needsCancel(u *runningStep, f *pod.Facts) bool {
 	going := f.Removed || f.Pod.DeletionTimestamp != nil && !pod.IsMirror(f.Pod) || f.Evicted != nil
 	switch u.step.Kind {
 	case pod.Start, pod.Admit, pod.RunSandbox, pod.Prepare:
@@ -253,62 +255,64 @@ func superseded(u *underway, f *pod.Facts) bool {
 	return false
 }
 
-// lastWait is how long a stopping kubelet waits for its calls to the runtime.
-const lastWait = 5 * time.Second
+// stopTimeout is how long a stopping kubelet waits for its calls to the runtime.
+const stopTimeout = 5 * time.Second
 
-// abandon cancels a running step because the kubelet stops. The runtime may or may not have completed the step. The
+// cancelStep cancels a running step because the kubelet stops. The runtime may or may not have completed the step. The
 // next kubelet observes the result.
-func (w *worker) abandon(u *underway) {
+func (w *worker) cancelStep(u *runningStep) {
 	if u == nil {
 		return
 	}
 	u.cancel()
 	select {
 	case <-u.done:
-	case <-time.After(lastWait):
+	case <-time.After(stopTimeout):
 	}
 }
 
-// begin runs a step in a new goroutine.
-func (w *worker) begin(ctx context.Context, f *pod.Facts, step pod.Step) *underway {
+// beginStep runs a step in a new goroutine.
+func (w *worker) beginStep(ctx context.Context, f *pod.Facts, step pod.Step) *runningStep {
 	ctx, cancel := context.WithCancel(ctx)
-	u := &underway{
-		step: step, began: time.Now(), cancel: cancel, done: make(chan outcome, 1), grace: step.Grace,
-		removed: f.Removed || f.Pod.DeletionTimestamp != nil || f.Evicted != nil, look: time.Now().Add(w.k.patience),
+	u := &runningStep{
+		step: step, began: time.Now(), cancel: cancel, done: make(chan stepResult, 1), grace: step.Grace,
+		removed: f.Removed || f.Pod.DeletionTimestamp != nil ||
+			f.Evicted != nil, hangCheckAt: time.Now().Add(w.k.hangTimeout),
 	}
-	w.k.env.Log.Debug("step", "pod", key(f.Pod), "step", step.Kind, "container", step.Container)
+	w.k.env.Log.Debug("step", "pod", podName(f.Pod), "step", step.Kind, "container", step.Container)
 	if step.Kind == pod.Prepare {
 		w.mu.Lock()
-		w.refresh = false
+		w.refreshRequested = false
 		w.mu.Unlock()
-		w.again = time.Time{}
+		w.refreshAt = time.Time{}
 	}
 	go func() {
-		out := w.do(ctx, f, step)
-		w.k.metrics.worked(f, step, u.began)
+		out := w.runStep(ctx, f, step)
+		w.k.metrics.recordStep(f, step, u.began)
 		u.done <- out
 	}()
 	return u
 }
 
-// tellHanging records events for operations on the pod's volumes that have taken so long that they hang.
-func (w *worker) tellHanging(f *pod.Facts) {
-	hanging := w.k.volumes.Hanging(string(f.Pod.UID), w.k.patience)
+// recordHangingEvents records events for operations on the pod's volumes that have taken so long that they hang.
+func (w *worker) recordHangingEvents(f *pod.Facts) {
+	hanging := w.k.volumes.Hanging(string(f.Pod.UID), w.k.hangTimeout)
 	for _, what := range hanging {
 		reason := "FailedMount"
 		if strings.HasPrefix(what, "Unmount") {
 			reason = "FailedUnMount"
 		}
-		w.k.event(f.Pod, corev1.EventTypeWarning, reason,
-			"%s takes longer than %s: its disk or server hangs, or another pod's operation on it", what, w.k.patience)
+		w.k.recordEvent(f.Pod, corev1.EventTypeWarning, reason,
+			"%s takes longer than %s: its disk or server hangs, or another pod's operation on "+
+				"it", what, w.k.hangTimeout)
 	}
 }
 
 // observe asks the runtime for the pod's state if there is news. It reports whether the worker knows the current state.
 func (w *worker) observe(ctx context.Context) bool {
 	w.mu.Lock()
-	dirty := w.dirty
-	w.dirty = false
+	dirty := w.hasRuntimeChange
+	w.hasRuntimeChange = false
 	p := w.pod
 	w.mu.Unlock()
 	if !dirty && w.observed {
@@ -319,70 +323,70 @@ func (w *worker) observe(ctx context.Context) bool {
 	}}
 	asked := time.Now()
 	sandboxes, containers, err := o.Pod(ctx, string(p.UID), w.exited)
-	w.k.metrics.asked(asked, w.asked)
-	w.asked = asked
+	w.k.metrics.recordObserve(asked, w.observedAt)
+	w.observedAt = asked
 	if err != nil {
 		if ctx.Err() == nil {
-			w.k.env.Log.Warn("ask the runtime about a pod", "pod", key(p), "error", err)
+			w.k.env.Log.Warn("ask the runtime about a pod", "pod", podName(p), "error", err)
 		}
 		w.mu.Lock()
-		w.dirty = true
+		w.hasRuntimeChange = true
 		w.mu.Unlock()
 		return false
 	}
 	if !w.observed && len(sandboxes) > 0 && sandboxes[0].Ready {
 		// An earlier kubelet has prepared the pod. Its volumes are refreshed when no other step is due.
 		w.prepared = true
-		w.again = time.Now()
+		w.refreshAt = time.Now()
 	}
 	w.mu.Lock()
 	w.sandboxes, w.containers, w.observed = sandboxes, containers, true
 	w.mu.Unlock()
-	w.forgetProbes()
+	w.removeEndedProbes()
 	return true
 }
 
-// refreshDue reports whether the volumes must be refreshed.
-func (w *worker) refreshDue(f *pod.Facts) bool {
+// needsRefresh reports whether the volumes must be refreshed.
+func (w *worker) needsRefresh(f *pod.Facts) bool {
 	if !w.prepared || w.released || f.Removed || f.Pod.DeletionTimestamp != nil {
 		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.refresh || !w.again.IsZero() && !f.Now.Before(w.again)
+	return w.refreshRequested || !w.refreshAt.IsZero() && !f.Now.Before(w.refreshAt)
 }
 
-// publish writes the pod's status to the API if it has changed.
-func (w *worker) publish(f *pod.Facts) {
+// publishStatus writes the pod's status to the API if it has changed.
+func (w *worker) publishStatus(f *pod.Facts) {
 	if f.Removed {
 		return
 	}
 	target := f.Pod
-	if pod.Static(f.Pod) {
-		if target = w.k.mirrors.of(f.Pod); target == nil {
+	if pod.IsStatic(f.Pod) {
+		if target = w.k.mirrors.find(f.Pod); target == nil {
 			return
 		}
 	}
 	status := pod.Status(f)
-	w.tellResized(f)
+	w.recordResizeEvents(f)
 	if f.Pod.Status.StartTime == nil {
 		if w.started.IsZero() {
 			w.started = status.StartTime.Time
 		}
 		status.StartTime.Time = w.started
 	}
-	w.tellBackoff(f.Pod, &status)
+	w.recordBackoffEvents(f.Pod, &status)
 	for _, c := range status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && !w.wasReady {
 			w.wasReady = true
 			w.k.metrics.startSeconds.Observe(time.Since(w.firstSeen).Seconds())
 		}
 	}
-	w.k.status.publish(target, status)
+	w.k.status.queueStatus(target, status)
 }
 
-// tellBackoff records an event when a container starts to wait for another attempt.
-func (w *worker) tellBackoff(p *corev1.Pod, status *corev1.PodStatus) {
+// recordBackoffEvents records an event when a container starts to wait for another attempt.
+func (w *worker) recordBackoffEvents(p *corev1.Pod, status *corev1.PodStatus) {
 	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for _, c := range list {
 			reason := ""
@@ -390,13 +394,13 @@ func (w *worker) tellBackoff(p *corev1.Pod, status *corev1.PodStatus) {
 				reason = c.State.Waiting.Reason + c.State.Waiting.Message
 			}
 			spec := pod.Find(p, c.Name)
-			if was := w.backing[c.Name]; was == reason || spec == nil {
+			if was := w.reportedBackoff[c.Name]; was == reason || spec == nil {
 				continue
 			}
-			w.backing[c.Name] = reason
+			w.reportedBackoff[c.Name] = reason
 			switch {
 			case strings.HasPrefix(reason, "CrashLoop"):
-				w.k.containerEvent(
+				w.k.recordContainerEvent(
 					p,
 					spec,
 					corev1.EventTypeWarning,
@@ -408,12 +412,12 @@ func (w *worker) tellBackoff(p *corev1.Pod, status *corev1.PodStatus) {
 					p.UID,
 				)
 			case reason != "":
-				w.k.containerEvent(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q",
+				w.k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q",
 					cmp.Or(w.waits[c.Name].Image, spec.Image))
-				w.k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
+				w.k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 			}
 		}
 	}
 }
 
-func key(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
+func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }

@@ -28,9 +28,9 @@ type answer struct {
 	pods map[string]*podReading // by namespace/name
 }
 
-// read parses a kubelet's answer. It only accepts samples about pods that are on this node according to the API. So a
-// node cannot report about other nodes' pods, or fill the memory with pods that do not exist.
-func read(s *scanner, in io.Reader, pods []*Pod) (answer, error) {
+// parseAnswer parses a kubelet's answer. It only accepts samples about pods that are on this node according to the API.
+// So a node cannot report about other nodes' pods, or fill the memory with pods that do not exist.
+func parseAnswer(s *scanner, in io.Reader, pods []*Pod) (answer, error) {
 	a := answer{pods: make(map[string]*podReading, len(pods))}
 	for _, p := range pods {
 		r := &podReading{uid: string(p.UID), containers: make([]reading, len(p.Containers))}
@@ -56,7 +56,7 @@ func read(s *scanner, in io.Reader, pods []*Pod) (answer, error) {
 				continue
 			}
 		}
-		r.take(&l)
+		r.addSample(&l)
 	}
 }
 
@@ -72,7 +72,7 @@ func (p *podReading) container(name []byte) *reading {
 	return nil
 }
 
-func (r *reading) take(l *line) {
+func (r *reading) addSample(l *line) {
 	switch l.series {
 	case nodeCPU, containerCPU:
 		r.cpu, r.at, r.hasCPU = l.value, l.millis, true
@@ -89,9 +89,9 @@ const (
 	maxBytes   = float64(1 << 62)
 )
 
-// point converts a reading. It returns false if the reading is incomplete or out of range. came is when the answer
+// toPoint converts a reading. It returns false if the reading is incomplete or out of range. came is when the answer
 // arrived.
-func (r *reading) point(came time.Time) (Point, bool) {
+func (r *reading) toPoint(came time.Time) (Point, bool) {
 	if !r.hasCPU || !r.hasMem || r.cpu >= maxSeconds || r.memory >= maxBytes || r.start >= maxSeconds ||
 		float64(r.at)/1e3 >= maxSeconds {
 		return Point{}, false

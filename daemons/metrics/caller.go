@@ -45,9 +45,9 @@ func newCallers(cfg config.MetricsServer, log *slog.Logger) (c *callers, err err
 
 var errNotProxy = errors.New("only the cluster's API server is answered here: ask there")
 
-// passedOn returns the user on whose behalf the API server sends a request. It returns an error if the sender is not
-// the API server, since its headers prove nothing then.
-func (c *callers) passedOn(r *http.Request) (api.User, error) {
+// forwardedUser returns the user on whose behalf the API server sends a request. It returns an error if the sender is
+// not the API server, since its headers prove nothing then.
+func (c *callers) forwardedUser(r *http.Request) (api.User, error) {
 	chain, err := c.verify(r.TLS, c.proxies)
 	if err != nil {
 		return api.User{}, errors.Join(errNotProxy, err)
@@ -79,8 +79,8 @@ func (c *callers) passedOn(r *http.Request) (api.User, error) {
 	return user, nil
 }
 
-// known returns the request with the verified chain of its client certificate, if it has one.
-func (c *callers) known(r *http.Request) *http.Request {
+// withVerifiedChain returns the request with the verified chain of its client certificate, if it has one.
+func (c *callers) withVerifiedChain(r *http.Request) *http.Request {
 	state := *r.TLS
 	state.VerifiedChains = nil
 	if chain, err := c.verify(r.TLS, c.clients); err == nil {

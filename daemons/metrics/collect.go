@@ -17,17 +17,17 @@ import (
 // Source reads what the kubelet of a node serves at /metrics/resource.
 type Source interface {
 	Read(ctx context.Context, node *corev1.Node) (io.ReadCloser, error)
-	// Forget releases the resources for a node that is gone.
-	Forget(node string)
+	// Release releases the resources for a node that is gone.
+	Release(node string)
 }
 
 const (
-	// parallel is the maximum number of concurrent requests.
-	parallel = 64
-	// lookEvery is the interval between checks for nodes that are due.
-	lookEvery = 250 * time.Millisecond
-	// mostPatience is the maximum interval between requests to a node that does not answer.
-	mostPatience = time.Minute
+	// maxConcurrentRequests is the maximum number of concurrent requests.
+	maxConcurrentRequests = 64
+	// checkInterval is the interval between checks for nodes that are due.
+	checkInterval = 250 * time.Millisecond
+	// maxRetryInterval is the maximum interval between requests to a node that does not answer.
+	maxRetryInterval = time.Minute
 )
 
 // collector reads the metrics of every node once per interval.
@@ -38,18 +38,18 @@ type collector struct {
 	interval time.Duration
 	deadline time.Duration // for one node
 	log      *slog.Logger
-	observed *observed
+	observed *selfMetrics
 	scanners sync.Pool
 
-	mu    sync.Mutex
-	turns map[string]turn
+	mu        sync.Mutex
+	schedules map[string]schedule
 }
 
-// turn records when a node is due.
-type turn struct {
-	due      time.Time
-	failures int
-	asked    bool // a request is running
+// schedule records when a node is due.
+type schedule struct {
+	due       time.Time
+	failures  int
+	isRunning bool // a request is running
 }
 
 func newCollector(
@@ -58,23 +58,24 @@ func newCollector(
 	s *store,
 	deadline time.Duration,
 	log *slog.Logger,
-	o *observed,
+	o *selfMetrics,
 ) *collector {
 	return &collector{
 		objects: objects, source: source, store: s, interval: s.interval, deadline: deadline, log: log, observed: o,
-		scanners: sync.Pool{New: func() any { return newScanner() }}, turns: map[string]turn{},
+		scanners: sync.Pool{New: func() any { return newScanner() }}, schedules: map[string]schedule{},
 	}
 }
 
 // run collects until ctx ends.
 func (c *collector) run(ctx context.Context) error {
 	asks := errgroup.Group{}
-	asks.SetLimit(parallel)
-	tick := time.NewTicker(min(lookEvery, c.interval))
+	asks.SetLimit(maxConcurrentRequests)
+	tick := time.NewTicker(min(checkInterval, c.interval))
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		for _, node := range c.due(time.Now()) {
-			asks.Go(func() error { c.ask(ctx, node); return nil }) // Go blocks while there are too many requests
+		for _, node := range c.dueNodes(time.Now()) {
+			// Go blocks while there are too many requests
+			asks.Go(func() error { c.collectNode(ctx, node); return nil })
 		}
 		select {
 		case <-ctx.Done():
@@ -84,77 +85,80 @@ func (c *collector) run(ctx context.Context) error {
 	return asks.Wait()
 }
 
-// due returns the nodes that are due and marks them as asked. Those that are longest overdue come first. A new node
-// becomes due soon, at a random time. Nodes that are gone are removed.
-func (c *collector) due(now time.Time) []*corev1.Node {
+// dueNodes returns the nodes that are due and marks them as asked. Those that are longest overdue come first. A new
+// node becomes due soon, at a random time. Nodes that are gone are removed.
+func (c *collector) dueNodes(now time.Time) []*corev1.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []*corev1.Node
-	there := make(map[string]bool, len(c.turns))
+	there := make(map[string]bool, len(c.schedules))
 	for _, node := range c.objects.Nodes() {
 		there[node.Name] = true
-		t, known := c.turns[node.Name]
+		t, known := c.schedules[node.Name]
 		if !known {
 			t.due = now.Add(jitter(min(time.Second, c.interval/2)))
-			c.turns[node.Name] = t
+			c.schedules[node.Name] = t
 		}
-		if !t.asked && !now.Before(t.due) {
+		if !t.isRunning && !now.Before(t.due) {
 			list = append(list, node)
 		}
 	}
-	slices.SortFunc(list, func(a, b *corev1.Node) int { return c.turns[a.Name].due.Compare(c.turns[b.Name].due) })
+	slices.SortFunc(list, func(a,
+		b *corev1.Node) int {
+		return c.schedules[a.Name].due.Compare(c.schedules[b.Name].due)
+	})
 	for _, node := range list {
-		t := c.turns[node.Name]
-		t.asked = true
-		c.turns[node.Name] = t
+		t := c.schedules[node.Name]
+		t.isRunning = true
+		c.schedules[node.Name] = t
 	}
-	for name, t := range c.turns {
-		if !there[name] && !t.asked {
-			delete(c.turns, name)
-			c.store.forget(name)
-			c.source.Forget(name)
+	for name, t := range c.schedules {
+		if !there[name] && !t.isRunning {
+			delete(c.schedules, name)
+			c.store.delete(name)
+			c.source.Release(name)
 		}
 	}
 	return list
 }
 
-// ask reads the metrics of one node and sets when it is due next.
-func (c *collector) ask(ctx context.Context, node *corev1.Node) {
+// collectNode reads the metrics of one node and sets when it is due next.
+func (c *collector) collectNode(ctx context.Context, node *corev1.Node) {
 	began := time.Now()
-	err := c.take(ctx, node)
+	err := c.fetchNode(ctx, node)
 	now := time.Now()
 	c.mu.Lock()
-	t := c.turns[node.Name]
-	t.asked = false
+	t := c.schedules[node.Name]
+	t.isRunning = false
 	if err == nil {
 		t.failures = 0
 	} else {
 		t.failures++
 	}
-	t.due = began.Add(pause(c.interval, t.failures, rand.Float64()))
-	c.turns[node.Name] = t
+	t.due = began.Add(nextInterval(c.interval, t.failures, rand.Float64()))
+	c.schedules[node.Name] = t
 	c.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
-	c.observed.asked(now.Sub(began), err)
+	c.observed.observeRequest(now.Sub(began), err)
 	if err != nil && t.failures == 1 { // further failures would log the same
 		c.log.Warn("read what a node uses", "node", node.Name, "err", err)
 	}
 }
 
-// pause returns the time between two requests to a node. It contains a random part, so that nodes do not stay
+// nextInterval returns the time between two requests to a node. It contains a random part, so that nodes do not stay
 // synchronized. The interval grows for nodes that do not answer, so that dead nodes leave capacity for the others.
-func pause(interval time.Duration, failures int, chance float64) time.Duration {
+func nextInterval(interval time.Duration, failures int, chance float64) time.Duration {
 	if failures > 1 {
-		interval = max(interval, min(interval<<min(failures-1, 8), mostPatience))
+		interval = max(interval, min(interval<<min(failures-1, 8), maxRetryInterval))
 	}
 	return interval - time.Duration(chance*float64(interval)/10)
 }
 
 func jitter(most time.Duration) time.Duration { return time.Duration(rand.Float64() * float64(most)) }
 
-func (c *collector) take(ctx context.Context, node *corev1.Node) error {
+func (c *collector) fetchNode(ctx context.Context, node *corev1.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, c.deadline)
 	defer cancel()
 	body, err := c.source.Read(ctx, node)
@@ -164,18 +168,18 @@ func (c *collector) take(ctx context.Context, node *corev1.Node) error {
 	defer func() { _ = body.Close() }() // it was read as far as necessary
 	s := c.scanners.Get().(*scanner)
 	defer c.scanners.Put(s)
-	a, err := read(s, body, c.objects.PodsOn(node.Name))
+	a, err := parseAnswer(s, body, c.objects.PodsOn(node.Name))
 	s.reset(nil)
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}
-	c.store.answered(node.Name, a, time.Now())
+	c.store.record(node.Name, a, time.Now())
 	return nil
 }
 
-// fresh returns an error unless at least half of the ready nodes have answered recently. If fewer have, the problem is
-// probably this server's own network.
-func (c *collector) fresh(now time.Time) error {
+// checkFresh returns an error unless at least half of the ready nodes have answered recently. If fewer have, the
+// problem is probably this server's own network.
+func (c *collector) checkFresh(now time.Time) error {
 	ready, good := 0, 0
 	for _, node := range c.objects.Nodes() {
 		if !isReady(node) {

@@ -16,13 +16,13 @@ type document struct {
 var documents = func() map[string]*document {
 	out := map[string]*document{}
 	for path, text := range map[string]string{
-		"/apis":                        `{"kind":"APIGroupList","apiVersion":"v1","groups":[{` + group + `}]}`,
-		"/apis/metrics.k8s.io":         `{"kind":"APIGroup","apiVersion":"v1",` + group + `}`,
-		"/apis/metrics.k8s.io/v1beta1": resources,
-		"/openapi/v2":                  `{"swagger":"2.0",` + info + `"paths":{` + paths("#/definitions/") + `},"definitions":{` + schemas("#/definitions/") + `}}`,
+		"/apis":                        `{"kind":"APIGroupList","apiVersion":"v1","groups":[{` + groupDocument + `}]}`,
+		"/apis/metrics.k8s.io":         `{"kind":"APIGroup","apiVersion":"v1",` + groupDocument + `}`,
+		"/apis/metrics.k8s.io/v1beta1": resourcesDocument,
+		"/openapi/v2":                  `{"swagger":"2.0",` + openAPIInfo + `"paths":{` + openAPIPaths("#/definitions/") + `},"definitions":{` + openAPISchemas("#/definitions/") + `}}`,
 		"/openapi/v3":                  `{"paths":{"apis/metrics.k8s.io/v1beta1":{"serverRelativeURL":"/openapi/v3/apis/metrics.k8s.io/v1beta1?hash=1"}}}`,
-		"/openapi/v3/apis/metrics.k8s.io/v1beta1": `{"openapi":"3.0.0",` + info + `"paths":{` + paths("#/components/schemas/") +
-			`},"components":{"schemas":{` + schemas("#/components/schemas/") + `}}}`,
+		"/openapi/v3/apis/metrics.k8s.io/v1beta1": `{"openapi":"3.0.0",` + openAPIInfo + `"paths":{` + openAPIPaths("#/components/schemas/") +
+			`},"components":{"schemas":{` + openAPISchemas("#/components/schemas/") + `}}}`,
 	} {
 		out[path] = &document{[]byte(text), fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(text)))}
 	}
@@ -30,23 +30,23 @@ var documents = func() map[string]*document {
 }()
 
 const (
-	group     = `"name":"metrics.k8s.io","versions":[{"groupVersion":"metrics.k8s.io/v1beta1","version":"v1beta1"}],"preferredVersion":{"groupVersion":"metrics.k8s.io/v1beta1","version":"v1beta1"}`
-	resources = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"metrics.k8s.io/v1beta1","resources":[` +
+	groupDocument     = `"name":"metrics.k8s.io","versions":[{"groupVersion":"metrics.k8s.io/v1beta1","version":"v1beta1"}],"preferredVersion":{"groupVersion":"metrics.k8s.io/v1beta1","version":"v1beta1"}`
+	resourcesDocument = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"metrics.k8s.io/v1beta1","resources":[` +
 		`{"name":"nodes","singularName":"","namespaced":false,"kind":"NodeMetrics","verbs":["get","list"]},` +
 		`{"name":"pods","singularName":"","namespaced":true,"kind":"PodMetrics","verbs":["get","list"]}]}`
-	info   = `"info":{"title":"metrics-server","version":"v1beta1"},`
-	prefix = "io.k8s.metrics.pkg.apis.metrics.v1beta1."
+	openAPIInfo   = `"info":{"title":"metrics-server","version":"v1beta1"},`
+	openAPIPrefix = "io.k8s.metrics.pkg.apis.metrics.v1beta1."
 )
 
-// paths describes the requests. at is the location of the schemas.
-func paths(at string) string {
+// openAPIPaths describes the requests. at is the location of the schemas.
+func openAPIPaths(at string) string {
 	var list []string
 	for _, p := range []struct{ path, kind, action string }{
 		{"nodes", "NodeMetrics", "list"}, {"nodes/{name}", "NodeMetrics", "get"}, {"pods", "PodMetrics", "list"},
 		{"namespaces/{namespace}/pods", "PodMetrics", "list"},
 		{"namespaces/{namespace}/pods/{name}", "PodMetrics", "get"},
 	} {
-		answer, ref := p.kind, `{"$ref":"`+at+prefix
+		answer, ref := p.kind, `{"$ref":"`+at+openAPIPrefix
 		if p.action == "list" {
 			answer += "List"
 		}
@@ -69,7 +69,7 @@ func paths(at string) string {
 		list = append(
 			list,
 			`"/apis/metrics.k8s.io/v1beta1/`+p.path+`":{"get":{"responses":{"200":{"description":"OK",`+ok+`}},"x-kubernetes-action":"`+p.action+
-				`","x-kubernetes-group-version-kind":`+gvk(
+				`","x-kubernetes-group-version-kind":`+openAPIKind(
 				p.kind,
 			)+`},"parameters":[`+strings.Join(
 				params,
@@ -80,12 +80,12 @@ func paths(at string) string {
 	return strings.Join(list, ",")
 }
 
-func gvk(kind string) string {
+func openAPIKind(kind string) string {
 	return `{"group":"metrics.k8s.io","kind":"` + kind + `","version":"v1beta1"}`
 }
 
-// schemas describes the kinds. It refers to no other document, so that it is complete by itself.
-func schemas(at string) string {
+// openAPISchemas describes the kinds. It refers to no other document, so that it is complete by itself.
+func openAPISchemas(at string) string {
 	const (
 		usage = `"usage":{"description":"What is used, by resource: cpu on average over the window, memory as the working set at its end.","type":"object","additionalProperties":{"type":"string"}}`
 		kind  = `"apiVersion":{"description":"The version of this representation.","type":"string"},"kind":{"description":"The kind of this object.","type":"string"},`
@@ -93,19 +93,19 @@ func schemas(at string) string {
 		meta  = `"metadata":{"description":"The name and labels of what is measured.","type":"object"},`
 	)
 	object := func(name, about, properties, required string) string {
-		return `"` + prefix + name + `":{"description":"` + about + `","type":"object","properties":{` + properties + `},"required":[` + required + `],"x-kubernetes-group-version-kind":[` + gvk(
+		return `"` + openAPIPrefix + name + `":{"description":"` + about + `","type":"object","properties":{` + properties + `},"required":[` + required + `],"x-kubernetes-group-version-kind":[` + openAPIKind(
 			name,
 		) + `]}`
 	}
 	many := func(of string) string {
-		return kind + `"metadata":{"description":"Of the list.","type":"object"},"items":{"description":"One for each.","type":"array","items":{"$ref":"` + at + prefix + of + `"}}`
+		return kind + `"metadata":{"description":"Of the list.","type":"object"},"items":{"description":"One for each.","type":"array","items":{"$ref":"` + at + openAPIPrefix + of + `"}}`
 	}
 	return strings.Join([]string{
 		object("NodeMetrics", "NodeMetrics is what a node uses.", kind+meta+when+usage, `"timestamp","window","usage"`),
 		object("NodeMetricsList", "NodeMetricsList is a list of NodeMetrics.", many("NodeMetrics"), `"items"`),
 		object("PodMetrics", "PodMetrics is what the containers of a pod use.", kind+meta+when+
-			`"containers":{"description":"All in the same window.","type":"array","items":{"$ref":"`+at+prefix+`ContainerMetrics"}}`, `"timestamp","window","containers"`),
+			`"containers":{"description":"All in the same window.","type":"array","items":{"$ref":"`+at+openAPIPrefix+`ContainerMetrics"}}`, `"timestamp","window","containers"`),
 		object("PodMetricsList", "PodMetricsList is a list of PodMetrics.", many("PodMetrics"), `"items"`),
-		`"` + prefix + `ContainerMetrics":{"description":"ContainerMetrics is what a container uses.","type":"object","properties":{"name":{"description":"The name of the container.","type":"string"},` + usage + `},"required":["name","usage"]}`,
+		`"` + openAPIPrefix + `ContainerMetrics":{"description":"ContainerMetrics is what a container uses.","type":"object","properties":{"name":{"description":"The name of the container.","type":"string"},` + usage + `},"required":["name","usage"]}`,
 	}, ",")
 }

@@ -50,8 +50,8 @@ func newKubelets(kubeconfig string) (*kubelets, error) {
 	return &kubelets{tls: verify, clients: map[string]*http.Client{}}, nil
 }
 
-// of returns the client for one node, with its own connection.
-func (k *kubelets) of(node string) *http.Client {
+// clientFor returns the client for one node, with its own connection.
+func (k *kubelets) clientFor(node string) *http.Client {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.clients[node]
@@ -73,8 +73,8 @@ func (k *kubelets) of(node string) *http.Client {
 	return c
 }
 
-// Forget implements Source.
-func (k *kubelets) Forget(node string) {
+// Release implements Source.
+func (k *kubelets) Release(node string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if c := k.clients[node]; c != nil {
@@ -86,7 +86,7 @@ func (k *kubelets) Forget(node string) {
 // Read implements Source.
 func (k *kubelets) Read(ctx context.Context, node *corev1.Node) (io.ReadCloser, error) {
 	port := int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)
-	host := address(node)
+	host := addressOf(node)
 	if port == 0 || host == "" {
 		return nil, fmt.Errorf("node %s has not said where its kubelet listens", node.Name)
 	}
@@ -95,7 +95,7 @@ func (k *kubelets) Read(ctx context.Context, node *corev1.Node) (io.ReadCloser, 
 	if err != nil {
 		return nil, err
 	}
-	answer, err := k.of(node.Name).Do(q)
+	answer, err := k.clientFor(node.Name).Do(q)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ func (k *kubelets) Read(ctx context.Context, node *corev1.Node) (io.ReadCloser, 
 	return answer.Body, nil
 }
 
-// address returns a node's address with the API server's order of preference for kubelets.
-func address(n *corev1.Node) string {
+// addressOf returns a node's address with the API server's order of preference for kubelets.
+func addressOf(n *corev1.Node) string {
 	for _, want := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeInternalDNS,
 		corev1.NodeHostName} {
 		for _, a := range n.Status.Addresses {

@@ -57,8 +57,8 @@ func kubelet(t *testing.T, ca certs.Pair, name string, h http.HandlerFunc) *core
 	return n
 }
 
-func TestAKubeletIsAskedByNameAndShownWhoAsks(t *testing.T) {
-	ca, _ := authority(t, "kubernetes")
+func TestKubeletRequestsAreAuthenticated(t *testing.T) {
+	ca, _ := newAuthority(t, "kubernetes")
 	pair, err := certs.Issue(ca, certs.Daemon("metrics-server"), time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestAKubeletIsAskedByNameAndShownWhoAsks(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %s", n.Name, body, err, want)
 		}
 	}
-	asks.Forget("a")
+	asks.Release("a")
 	if len(asks.clients) != 2 {
 		t.Errorf("%d clients are kept", len(asks.clients))
 	}

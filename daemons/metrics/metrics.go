@@ -70,7 +70,7 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 	if o.Source == nil {
 		o.Source = nodes
 	}
-	objects, err := newWatched(typed)
+	objects, err := newObjectWatcher(typed)
 	if err != nil {
 		return err
 	}
@@ -81,16 +81,16 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 		known,
 		min(cfg.KubeletRequestTimeout, cfg.MetricResolution),
 		env.Log,
-		observe(env.Metrics),
+		newSelfMetrics(env.Metrics),
 	)
-	judge := client.NewJudge(typed)
+	judge := client.NewAccessReviewer(typed)
 	who, err := newCallers(cfg, env.Log)
 	if err != nil {
 		return err
 	}
 	s := &server{
-		callers: who, judge: judge, view: &view{objects, known}, synced: objects.synced,
-		own: env.Guarded(cfg.ClientCAFile != "", cfg.Profiling, judge), log: env.Log,
+		callers: who, reviewer: judge, view: &objectView{objects, known}, isSynced: objects.isSynced,
+		daemonPages: env.Guarded(cfg.ClientCAFile != "", cfg.Profiling, judge), log: env.Log,
 	}
 	secured, err := run.ServerTLS(cfg.TLSCertFile, cfg.TLSPrivateKeyFile)
 	if err != nil {
@@ -103,10 +103,10 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 		return fmt.Errorf("listen for the API server: %w", err)
 	}
 	port := int32(ln.Addr().(*net.TCPAddr).Port)
-	fresh := func() error { return errors.Join(objects.check(), asks.fresh(time.Now())) }
-	env.Health.Ready("objects", objects.check)
-	env.Health.Tell("metrics", fresh)
-	p := &published{
+	fresh := func() error { return errors.Join(objects.checkSynced(), asks.checkFresh(time.Now())) }
+	env.Health.AddReady("objects", objects.checkSynced)
+	env.Health.AddInformational("metrics", fresh)
+	p := &registration{
 		registrar: &registrar{client: typed, dynamic: untyped, port: port, alias: o.Alias}, log: env.Log,
 	}
 	if o.Alias == "" {
@@ -118,7 +118,7 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 	g.Go(func() error { objects.run(ctx); return nil })
 	g.Go(func() error { return run.Serve(ctx, ln, s, secured, 2*time.Second, env.Log) })
 	g.Go(func() error {
-		if !objects.wait(ctx) {
+		if !objects.awaitSync(ctx) {
 			return nil
 		}
 		return asks.run(ctx)

@@ -33,21 +33,21 @@ type Objects interface {
 	PodsOn(node string) []*Pod
 }
 
-// watched implements Objects with watches of the API.
-type watched struct {
+// objectWatcher implements Objects with watches of the API.
+type objectWatcher struct {
 	factories   []*informers.Factory
 	nodes, pods cache.SharedIndexInformer
 }
 
 const byNode = "node"
 
-func newWatched(client kubernetes.Interface) (*watched, error) {
-	nodes := informers.New(client, informers.WithTransform(leanNode))
-	pods := informers.New(client, informers.WithTransform(leanPod),
+func newObjectWatcher(client kubernetes.Interface) (*objectWatcher, error) {
+	nodes := informers.New(client, informers.WithTransform(trimNode))
+	pods := informers.New(client, informers.WithTransform(trimPod),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)).String()
 		}))
-	w := &watched{
+	w := &objectWatcher{
 		factories: []*informers.Factory{nodes, pods},
 		nodes:     informers.Nodes(nodes).Informer(),
 		pods:      informers.Pods(pods).Informer(),
@@ -62,7 +62,7 @@ func newWatched(client kubernetes.Interface) (*watched, error) {
 }
 
 // run watches until ctx ends.
-func (w *watched) run(ctx context.Context) {
+func (w *objectWatcher) run(ctx context.Context) {
 	for _, f := range w.factories {
 		f.StartWithContext(ctx)
 	}
@@ -72,54 +72,56 @@ func (w *watched) run(ctx context.Context) {
 	}
 }
 
-// wait waits for the initial objects. It returns false if ctx ends first.
-func (w *watched) wait(ctx context.Context) bool {
+// awaitSync waits for the initial objects. It returns false if ctx ends first.
+func (w *objectWatcher) awaitSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), w.nodes.HasSynced, w.pods.HasSynced)
 }
 
-func (w *watched) synced() bool { return w.nodes.HasSynced() && w.pods.HasSynced() }
+func (w *objectWatcher) isSynced() bool { return w.nodes.HasSynced() && w.pods.HasSynced() }
 
-func (w *watched) check() error {
-	if !w.synced() {
+func (w *objectWatcher) checkSynced() error {
+	if !w.isSynced() {
 		return errors.New("nodes and pods are not known yet")
 	}
 	return nil
 }
 
 // Node implements Objects.
-func (w *watched) Node(name string) *corev1.Node {
+func (w *objectWatcher) Node(name string) *corev1.Node {
 	obj, _, _ := w.nodes.GetIndexer().GetByKey(name) // an in-memory index does not fail
 	n, _ := obj.(*corev1.Node)
 	return n
 }
 
 // Nodes implements Objects.
-func (w *watched) Nodes() []*corev1.Node { return each[*corev1.Node](w.nodes.GetIndexer().List()) }
+func (w *objectWatcher) Nodes() []*corev1.Node {
+	return convertAll[*corev1.Node](w.nodes.GetIndexer().List())
+}
 
 // Pod implements Objects.
-func (w *watched) Pod(namespace, name string) *Pod {
+func (w *objectWatcher) Pod(namespace, name string) *Pod {
 	obj, _, _ := w.pods.GetIndexer().GetByKey(namespace + "/" + name) // an in-memory index does not fail
 	p, _ := obj.(*Pod)
 	return p
 }
 
 // Pods implements Objects.
-func (w *watched) Pods(namespace string) []*Pod {
+func (w *objectWatcher) Pods(namespace string) []*Pod {
 	if namespace == "" {
-		return each[*Pod](w.pods.GetIndexer().List())
+		return convertAll[*Pod](w.pods.GetIndexer().List())
 	}
-	return w.indexed(cache.NamespaceIndex, namespace)
+	return w.byIndex(cache.NamespaceIndex, namespace)
 }
 
 // PodsOn implements Objects.
-func (w *watched) PodsOn(node string) []*Pod { return w.indexed(byNode, node) }
+func (w *objectWatcher) PodsOn(node string) []*Pod { return w.byIndex(byNode, node) }
 
-func (w *watched) indexed(index, value string) []*Pod {
+func (w *objectWatcher) byIndex(index, value string) []*Pod {
 	found, _ := w.pods.GetIndexer().ByIndex(index, value) // both indexes exist
-	return each[*Pod](found)
+	return convertAll[*Pod](found)
 }
 
-func each[T any](objs []any) []T {
+func convertAll[T any](objs []any) []T {
 	out := make([]T, 0, len(objs))
 	for _, obj := range objs {
 		if one, ok := obj.(T); ok {
@@ -129,13 +131,13 @@ func each[T any](objs []any) []T {
 	return out
 }
 
-// leanPod reduces a pod to what is needed.
-func leanPod(obj any) (any, error) {
+// trimPod reduces a pod to what is needed.
+func trimPod(obj any) (any, error) {
 	p, ok := obj.(*corev1.Pod)
 	if !ok {
 		return obj, nil
 	}
-	out := &Pod{ObjectMeta: lean(p.ObjectMeta), Node: p.Spec.NodeName}
+	out := &Pod{ObjectMeta: trimMeta(p.ObjectMeta), Node: p.Spec.NodeName}
 	for i := range p.Spec.InitContainers {
 		out.Containers = append(out.Containers, p.Spec.InitContainers[i].Name)
 	}
@@ -148,18 +150,18 @@ func leanPod(obj any) (any, error) {
 	return out, nil
 }
 
-// leanNode reduces a node to what is needed: its conditions and its kubelet's address.
-func leanNode(obj any) (any, error) {
+// trimNode reduces a node to what is needed: its conditions and its kubelet's address.
+func trimNode(obj any) (any, error) {
 	n, ok := obj.(*corev1.Node)
 	if !ok {
 		return obj, nil
 	}
-	return &corev1.Node{ObjectMeta: lean(n.ObjectMeta), Status: corev1.NodeStatus{
+	return &corev1.Node{ObjectMeta: trimMeta(n.ObjectMeta), Status: corev1.NodeStatus{
 		Addresses: n.Status.Addresses, DaemonEndpoints: n.Status.DaemonEndpoints, Conditions: n.Status.Conditions,
 	}}, nil
 }
 
-func lean(m metav1.ObjectMeta) metav1.ObjectMeta {
+func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name:            m.Name,
 		Namespace:       m.Namespace,

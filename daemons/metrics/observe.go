@@ -8,14 +8,14 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// observed holds the daemon's metrics about itself, under upstream's names.
-type observed struct {
+// selfMetrics holds the daemon's metrics about itself, under upstream's names.
+type selfMetrics struct {
 	seconds  prometheus.Histogram
 	requests *prometheus.CounterVec
 }
 
-func observe(r prometheus.Registerer) *observed {
-	o := &observed{
+func newSelfMetrics(r prometheus.Registerer) *selfMetrics {
+	o := &selfMetrics{
 		seconds: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "metrics_server_kubelet_request_duration_seconds", Help: "How long nodes take to say what they use.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
@@ -29,7 +29,7 @@ func observe(r prometheus.Registerer) *observed {
 	return o
 }
 
-func (o *observed) asked(took time.Duration, err error) {
+func (o *selfMetrics) observeRequest(took time.Duration, err error) {
 	success := "true"
 	if err != nil {
 		success = "false"

@@ -16,9 +16,9 @@ type Point struct {
 // Pair holds the newest point and an earlier one, from which the rate is computed. Before is zero if there is none.
 type Pair struct{ Last, Before Point }
 
-// fresh is the minimum age at which a rate is computed from the start of a container, as in upstream: the usage of the
-// first moments is not representative.
-const fresh = 10 * time.Second
+// minRateAge is the minimum age at which a rate is computed from the start of a container, as in upstream: the usage of
+// the first moments is not representative.
+const minRateAge = 10 * time.Second
 
 // Next returns the pair after a newer point. A rate is never computed across a restart, since it would be negative or
 // mix two processes. interval is the time between points.
@@ -31,29 +31,29 @@ func (p Pair) Next(now Point, interval time.Duration) Pair {
 		next.Before = p.Last
 	case same && now.At.After(p.Before.At): // the same point again
 		next.Before = p.Before
-	case !same && !now.Started.IsZero() && age >= min(fresh, interval) && age < 2*interval:
+	case !same && !now.Started.IsZero() && age >= min(minRateAge, interval) && age < 2*interval:
 		next.Before = Point{At: now.Started, Started: now.Started}
 	}
 	return next
 }
 
-// Use is the average CPU usage over the window that ends at At, and the memory usage at that time.
-type Use struct {
+// Usage is the average CPU usage over the window that ends at At, and the memory usage at that time.
+type Usage struct {
 	At       time.Time
 	Window   time.Duration
 	NanoCPUs int64 // nanocores
 	Memory   int64 // bytes
 }
 
-// Use returns the usage. It returns false if there are no two points yet.
-func (p Pair) Use() (Use, bool) {
+// Usage returns the usage. It returns false if there are no two points yet.
+func (p Pair) Usage() (Usage, bool) {
 	window := p.Last.At.Sub(p.Before.At)
 	if p.Before.At.IsZero() || window <= 0 || p.Last.CPU < p.Before.CPU {
-		return Use{}, false
+		return Usage{}, false
 	}
 	rate := float64(p.Last.CPU-p.Before.CPU) / window.Seconds()
 	if rate >= math.MaxInt64 {
-		return Use{}, false
+		return Usage{}, false
 	}
-	return Use{At: p.Last.At, Window: window, NanoCPUs: int64(rate), Memory: p.Last.Memory}, true
+	return Usage{At: p.Last.At, Window: window, NanoCPUs: int64(rate), Memory: p.Last.Memory}, true
 }

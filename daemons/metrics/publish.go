@@ -8,28 +8,28 @@ import (
 	"clusterctl/daemons/client/presence"
 )
 
-// published maintains the objects by which the API server finds this server, unless another server provides the group
-// version.
-type published struct {
+// registration maintains the objects by which the API server finds this server, unless another server provides the
+// group version.
+type registration struct {
 	registrar *registrar
 	endpoint  *presence.Publisher // nil if the service needs no endpoint
 	log       *slog.Logger
 }
 
 const (
-	registerEvery = 30 * time.Second
-	registerTime  = 10 * time.Second
+	registerInterval = 30 * time.Second
+	registerTimeout  = 10 * time.Second
 )
 
 // run checks the objects repeatedly until ctx ends.
-func (p *published) run(ctx context.Context) {
+func (p *registration) run(ctx context.Context) {
 	pause := 200 * time.Millisecond
 	leave := func() {} // removes this server's endpoint from the service
 	defer func() { leave() }()
 	was := false
 	for first := true; ctx.Err() == nil; {
-		wait := registerEvery
-		look, cancel := context.WithTimeout(ctx, registerTime)
+		wait := registerInterval
+		look, cancel := context.WithTimeout(ctx, registerTimeout)
 		ours, err := p.registrar.register(look)
 		cancel()
 		switch {
@@ -37,12 +37,12 @@ func (p *published) run(ctx context.Context) {
 			if ctx.Err() == nil {
 				p.log.Warn("register metrics.k8s.io", "err", err)
 			}
-			wait, pause = pause, min(2*pause, registerEvery)
+			wait, pause = pause, min(2*pause, registerInterval)
 		case ours != was || first:
 			first, was, pause = false, ours, 200*time.Millisecond
 			leave()
 			if leave = (func() {}); ours {
-				leave = p.enter(ctx)
+				leave = p.publishEndpoint(ctx)
 			} else {
 				p.log.Info("metrics.k8s.io or its service is another server's, and is left to it")
 			}
@@ -56,8 +56,8 @@ func (p *published) run(ctx context.Context) {
 	}
 }
 
-// enter publishes the endpoint until leave is called. leave waits until it is removed.
-func (p *published) enter(ctx context.Context) (leave func()) {
+// publishEndpoint publishes the endpoint until leave is called. leave waits until it is removed.
+func (p *registration) publishEndpoint(ctx context.Context) (leave func()) {
 	if p.endpoint == nil {
 		return func() {}
 	}

@@ -65,11 +65,11 @@ func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 	case !apierrors.IsNotFound(err):
 		return false, fmt.Errorf("look at the API service %s: %w", apiService, err)
 	}
-	wantedService, wanted := r.service(), r.over(registered)
-	if foreignService(service) || foreign(registered) {
+	wantedService, wanted := r.service(), r.replacement(registered)
+	if isForeignService(service) || isForeign(registered) {
 		return false, nil
 	}
-	if service == nil || !sameService(service, wantedService) {
+	if service == nil || !isSameService(service, wantedService) {
 		patch, err := json.Marshal(wantedService)
 		if err != nil {
 			return false, err
@@ -79,7 +79,7 @@ func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 			return false, fmt.Errorf("write the service %s: %w", Name, err)
 		}
 	}
-	if registered == nil || !same(registered, wanted) {
+	if registered == nil || !isSameAPIService(registered, wanted) {
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 		if err != nil {
 			return false, err
@@ -95,10 +95,10 @@ func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 	return true, nil
 }
 
-// over returns the API service that is to replace the registered one, which may be nil. It keeps a caBundle that a
-// former release set, because API servers of that release need it. clusterctl removes it after the last of them was
+// replacement returns the API service that is to replace the registered one, which may be nil. It keeps a caBundle that
+// a former release set, because API servers of that release need it. clusterctl removes it after the last of them was
 // updated.
-func (r *registrar) over(registered *apiregistrationv1.APIService) *apiregistrationv1.APIService {
+func (r *registrar) replacement(registered *apiregistrationv1.APIService) *apiregistrationv1.APIService {
 	a := r.apiService()
 	if registered != nil {
 		a.Spec.CABundle = registered.Spec.CABundle
@@ -106,16 +106,16 @@ func (r *registrar) over(registered *apiregistrationv1.APIService) *apiregistrat
 	return a
 }
 
-// foreignService reports whether a service belongs to another metrics server: it selects pods, or was created by
+// isForeignService reports whether a service belongs to another metrics server: it selects pods, or was created by
 // another manager.
-func foreignService(s *corev1.Service) bool {
+func isForeignService(s *corev1.Service) bool {
 	return s != nil && (len(s.Spec.Selector) > 0 || s.Labels[managedLabel] != Name)
 }
 
-// foreign reports whether the APIService belongs to another metrics server: it names another Service, or certificates
+// isForeign reports whether the APIService belongs to another metrics server: it names another Service, or certificates
 // not signed by the cluster's authority. It also belongs to another manager that declared these fields, even with the
 // same values.
-func foreign(a *apiregistrationv1.APIService) bool {
+func isForeign(a *apiregistrationv1.APIService) bool {
 	if a == nil {
 		return false
 	}
@@ -144,7 +144,7 @@ func declaresServer(e metav1.ManagedFieldsEntry) bool {
 	return false
 }
 
-func sameService(have, want *corev1.Service) bool {
+func isSameService(have, want *corev1.Service) bool {
 	if have.Spec.Type != want.Spec.Type || have.Spec.ExternalName != want.Spec.ExternalName ||
 		len(have.Spec.Ports) != len(want.Spec.Ports) {
 		return false
@@ -157,7 +157,7 @@ func sameService(have, want *corev1.Service) bool {
 	return true
 }
 
-func same(have, want *apiregistrationv1.APIService) bool {
+func isSameAPIService(have, want *apiregistrationv1.APIService) bool {
 	return bytes.Equal(have.Spec.CABundle, want.Spec.CABundle) && have.Spec.Service.Port != nil &&
 		*have.Spec.Service.Port == *want.Spec.Service.Port
 }

@@ -8,7 +8,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-func TestAMetricsServerOfSomebodyElseIsLeftAlone(t *testing.T) {
+func TestOtherMetricsServersAreUnchanged(t *testing.T) {
 	r := &registrar{port: 10261}
 	for name, change := range map[string]func(*corev1.Service, *apiregistrationv1.APIService){
 		"a service that leads to pods": func(s *corev1.Service, _ *apiregistrationv1.APIService) {
@@ -39,11 +39,11 @@ func TestAMetricsServerOfSomebodyElseIsLeftAlone(t *testing.T) {
 	} {
 		s, a := r.service(), r.apiService()
 		change(s, a)
-		if !foreignService(s) && !foreign(a) {
+		if !isForeignService(s) && !isForeign(a) {
 			t.Errorf("%s: it is taken for ours", name)
 		}
 	}
-	if foreignService(nil) || foreign(nil) || foreignService(r.service()) || foreign(r.apiService()) {
+	if isForeignService(nil) || isForeign(nil) || isForeignService(r.service()) || isForeign(r.apiService()) {
 		t.Error("what is ours, or not there, is taken for somebody else's")
 	}
 	ranked := r.apiService()
@@ -51,23 +51,23 @@ func TestAMetricsServerOfSomebodyElseIsLeftAlone(t *testing.T) {
 		{Manager: "kubectl-edit", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:versionPriority":{}}}`)}},
 		{Manager: "kube-apiserver", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
 		{Manager: "old"}}
-	if foreign(ranked) {
+	if isForeign(ranked) {
 		t.Error("an APIService whose priority another manager changed counts as foreign")
 	}
 }
 
-func TestWhatWasRegisteredOtherwiseIsPutRight(t *testing.T) {
+func TestChangedRegistrationsAreCorrected(t *testing.T) {
 	r := &registrar{port: 10261}
-	if !sameService(r.service(), r.service()) || !same(r.apiService(), r.apiService()) {
+	if !isSameService(r.service(), r.service()) || !isSameAPIService(r.apiService(), r.apiService()) {
 		t.Error("the same is taken for another")
 	}
 	former, moved, alias := r.apiService(), &registrar{port: 1}, &registrar{port: 10261, alias: "localhost"}
 	former.Spec.CABundle = []byte("ca") // as earlier releases created it
-	if same(former, r.apiService()) || foreign(former) || sameService(r.service(), moved.service()) ||
-		sameService(r.service(), alias.service()) || same(r.apiService(), alias.apiService()) {
+	if isSameAPIService(former, r.apiService()) || isForeign(former) || isSameService(r.service(), moved.service()) ||
+		isSameService(r.service(), alias.service()) || isSameAPIService(r.apiService(), alias.apiService()) {
 		t.Error("another is taken for the same")
 	}
-	if !same(former, r.over(former)) || len(r.over(nil).Spec.CABundle) > 0 {
+	if !isSameAPIService(former, r.replacement(former)) || len(r.replacement(nil).Spec.CABundle) > 0 {
 		t.Error("API servers of a former release lose the authority that they trust")
 	}
 	if a := r.apiService(); a.Spec.InsecureSkipTLSVerify || len(a.Spec.CABundle) > 0 ||

@@ -26,7 +26,7 @@ var (
 type series int
 
 const (
-	other series = iota // not needed
+	otherSeries series = iota // not needed
 	nodeCPU
 	nodeMemory
 	containerCPU
@@ -34,8 +34,8 @@ const (
 	containerStart
 )
 
-// wanted returns the series of a metric name. Comparing with literals does not allocate.
-func wanted(name []byte) series {
+// seriesOf returns the series of a metric name. Comparing with literals does not allocate.
+func seriesOf(name []byte) series {
 	switch string(name) {
 	case "node_cpu_usage_seconds_total":
 		return nodeCPU
@@ -48,7 +48,7 @@ func wanted(name []byte) series {
 	case "container_start_time_seconds":
 		return containerStart
 	}
-	return other
+	return otherSeries
 }
 
 // line is one sample of a series. Its names are valid until the next call of scanner.next.
@@ -61,19 +61,19 @@ type line struct {
 
 // scanner reads the Prometheus text format line by line. It does not allocate per line.
 type scanner struct {
-	in  *bufio.Reader
-	all *io.LimitedReader
+	in      *bufio.Reader
+	limited *io.LimitedReader
 }
 
 func newScanner() *scanner {
-	s := &scanner{all: &io.LimitedReader{}}
-	s.in = bufio.NewReaderSize(s.all, maxLine)
+	s := &scanner{limited: &io.LimitedReader{}}
+	s.in = bufio.NewReaderSize(s.limited, maxLine)
 	return s
 }
 
 func (s *scanner) reset(r io.Reader) {
-	s.all.R, s.all.N = r, maxAnswer+1
-	s.in.Reset(s.all)
+	s.limited.R, s.limited.N = r, maxAnswer+1
+	s.in.Reset(s.limited)
 }
 
 // next reads the next sample of a needed series. It returns io.EOF after the last one.
@@ -83,14 +83,14 @@ func (s *scanner) next(l *line) error {
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			return errLineTooLong
-		case s.all.N <= 0:
+		case s.limited.N <= 0:
 			return errAnswerTooLong
 		case err != nil && (!errors.Is(err, io.EOF) || len(text) == 0):
 			return err
 		}
 		name, rest := cutName(bytes.TrimSpace(text))
-		*l = line{series: wanted(name)}
-		if l.series == other { // including comments
+		*l = line{series: seriesOf(name)}
+		if l.series == otherSeries { // including comments
 			continue
 		}
 		return l.parse(rest)

@@ -27,7 +27,7 @@ func scanAll(text string) ([]string, error) {
 	}
 }
 
-func TestTheScannerReadsWhatIsWantedAndNothingElse(t *testing.T) {
+func TestTheScannerReadsOnlyNeededSeries(t *testing.T) {
 	for text, want := range map[string]string{
 		"node_cpu_usage_seconds_total 12.5 1700000000000\n": "1 // 12.5 1700000000000",
 		"node_memory_working_set_bytes 1.048576e+06\n":      "2 // 1.048576e+06 0",
@@ -47,7 +47,7 @@ func TestTheScannerReadsWhatIsWantedAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheScannerRefusesWhatCannotBe(t *testing.T) {
+func TestTheScannerRejectsInvalidLines(t *testing.T) {
 	for text, want := range map[string]error{
 		"node_cpu_usage_seconds_total\n":                                         errNumber,
 		"node_cpu_usage_seconds_total x\n":                                       errNumber,
@@ -72,7 +72,7 @@ func TestTheScannerRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-func TestALineCostsNoMemory(t *testing.T) {
+func TestScanningALineDoesNotAllocate(t *testing.T) {
 	text := []byte(
 		strings.Repeat(
 			`container_cpu_usage_seconds_total{container="c",namespace="n",pod="p"} 3.25e+03 1700000000000`+"\nup 1\n",
@@ -99,21 +99,21 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("node_cpu_usage_seconds_total 9e18 9223372036854775807\nnode_memory_working_set_bytes 9e300"))
 	pods := []*Pod{pod("n", "p", "u", "c")}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		a, err := read(newScanner(), bytes.NewReader(text), pods)
+		a, err := parseAnswer(newScanner(), bytes.NewReader(text), pods)
 		if err != nil {
 			return
 		}
 		if len(a.pods) != 1 || len(a.pods["n/p"].containers) != 1 {
 			t.Fatalf("an answer made pods or containers: %+v", a)
 		}
-		one := (*State)(nil).next(a, at(0), interval)
-		for _, s := range []*State{one, one.next(a, at(15), interval)} {
+		one := (*State)(nil).next(a, pointAt(0), interval)
+		for _, s := range []*State{one, one.next(a, pointAt(15), interval)} {
 			pairs := []Pair{s.Node}
 			for _, c := range s.Pods["n/p"].Containers {
 				pairs = append(pairs, c.Pair)
 			}
 			for _, p := range pairs {
-				if u, ok := p.Use(); ok && (u.NanoCPUs < 0 || u.Memory < 0 || u.Window <= 0) {
+				if u, ok := p.Usage(); ok && (u.NanoCPUs < 0 || u.Memory < 0 || u.Window <= 0) {
 					t.Fatalf("%+v of %+v", u, p)
 				}
 			}

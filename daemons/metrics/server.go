@@ -20,38 +20,38 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// Judge authenticates and authorizes. client.Judge implements it with the API server.
-type Judge interface {
-	run.Judge
-	MayUse(ctx context.Context, user api.User, what authorizationv1.ResourceAttributes) (bool, error)
+// AccessReviewer authenticates and authorizes. client.Judge implements it with the API server.
+type AccessReviewer interface {
+	run.AccessReviewer
+	IsResourceAllowed(ctx context.Context, user api.User, what authorizationv1.ResourceAttributes) (bool, error)
 }
 
 // server serves metrics.k8s.io for the API server, and the daemon's own pages for authorized clients.
 type server struct {
-	callers *callers
-	judge   Judge
-	view    *view
-	synced  func() bool
-	own     http.Handler // health, /metrics and pages
-	log     *slog.Logger
+	callers     *callers
+	reviewer    AccessReviewer
+	view        *objectView
+	isSynced    func() bool
+	daemonPages http.Handler // health, /metrics and pages
+	log         *slog.Logger
 }
 
 // ServeHTTP implements http.Handler.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	if path != "/apis" && !strings.HasPrefix(path, "/apis/") && !strings.HasPrefix(path, "/openapi/") {
-		s.own.ServeHTTP(w, s.callers.known(r))
+		s.daemonPages.ServeHTTP(w, s.callers.withVerifiedChain(r))
 		return
 	}
-	user, err := s.callers.passedOn(r)
+	user, err := s.callers.forwardedUser(r)
 	if err != nil {
 		s.log.Debug("credentials refused", "path", path, "err", err)
-		fail(w, apierrors.NewUnauthorized(err.Error()))
+		writeError(w, apierrors.NewUnauthorized(err.Error()))
 		return
 	}
-	run.VisitorOf(r.Context()).Identify()
+	run.ConnOf(r.Context()).Identify()
 	if err := s.answer(w, r, user); err != nil {
-		fail(w, err)
+		writeError(w, err)
 	}
 }
 
@@ -59,7 +59,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, user api.User) e
 	if document := documents[r.URL.Path]; document != nil {
 		return s.describe(w, r, user, document)
 	}
-	q, ok := parse(r)
+	q, ok := parseRequest(r)
 	if !ok {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
@@ -69,32 +69,32 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, user api.User) e
 	if err := s.authorize(r.Context(), user, q); err != nil {
 		return err
 	}
-	form, err := formOf(r)
+	form, err := formatOf(r)
 	switch {
 	case err != nil:
 		return err
 	case r.Method != http.MethodGet && r.Method != http.MethodHead, q.verb == "watch":
 		return apierrors.NewMethodNotSupported(q.resource(), q.verb)
-	case !s.synced():
+	case !s.isSynced():
 		return apierrors.NewServiceUnavailable("it is not known yet what is on the nodes")
 	}
-	answer, err := s.view.of(q, time.Now())
+	answer, err := s.view.answer(q, time.Now())
 	if err != nil {
 		return err
 	}
-	if form.table {
+	if form.isTable {
 		answer = table(answer, form.include)
 	}
-	return write(w, http.StatusOK, answer)
+	return writeResponse(w, http.StatusOK, answer)
 }
 
 // authorize asks the API server again. A stolen front proxy certificate then gives no more permissions than those of
 // the named user.
-func (s *server) authorize(ctx context.Context, user api.User, q question) error {
+func (s *server) authorize(ctx context.Context, user api.User, q metricsRequest) error {
 	if user.InGroup(api.GroupMasters) {
 		return nil
 	}
-	may, err := s.judge.MayUse(ctx, user, authorizationv1.ResourceAttributes{
+	may, err := s.reviewer.IsResourceAllowed(ctx, user, authorizationv1.ResourceAttributes{
 		Verb: q.verb, Group: v1beta1.GroupName, Version: v1beta1.SchemeGroupVersion.Version, Resource: q.kind,
 		Namespace: q.namespace, Name: q.name,
 	})
@@ -107,7 +107,7 @@ func (s *server) authorize(ctx context.Context, user api.User, q question) error
 			q.name,
 			errors.New(
 				"User \""+user.Name+"\" cannot "+q.verb+" resource \""+q.kind+"\" in API group \""+v1beta1.GroupName+
-					"\""+q.where(),
+					"\""+q.permissionScope(),
 			),
 		)
 	}
@@ -117,7 +117,7 @@ func (s *server) authorize(ctx context.Context, user api.User, q question) error
 // describe serves a discovery or OpenAPI document.
 func (s *server) describe(w http.ResponseWriter, r *http.Request, user api.User, d *document) error {
 	if !user.InGroup(api.GroupMasters) {
-		if may, err := s.judge.May(r.Context(), user, r.URL.Path); err != nil {
+		if may, err := s.reviewer.IsPathAllowed(r.Context(), user, r.URL.Path); err != nil {
 			return apierrors.NewInternalError(err)
 		} else if !may {
 			return apierrors.NewForbidden(schema.GroupResource{}, "",
@@ -127,11 +127,11 @@ func (s *server) describe(w http.ResponseWriter, r *http.Request, user api.User,
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "documents"}, strings.ToLower(r.Method))
 	}
-	if !accepts(r, plainly) {
+	if !isAccepted(r, jsonFormat) {
 		return notAcceptable()
 	}
 	w.Header().Set("ETag", d.etag)
-	if header.Unchanged(r, d.etag) {
+	if header.IsUnchanged(r, d.etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -140,17 +140,17 @@ func (s *server) describe(w http.ResponseWriter, r *http.Request, user api.User,
 	return nil
 }
 
-func fail(w http.ResponseWriter, err error) {
+func writeError(w http.ResponseWriter, err error) {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {
 		known = apierrors.NewInternalError(err)
 	}
 	status := known.Status()
 	status.Kind, status.APIVersion = "Status", "v1"
-	_ = write(w, int(status.Code), &status) // a status can always be encoded
+	_ = writeResponse(w, int(status.Code), &status) // a status can always be encoded
 }
 
-func write(w http.ResponseWriter, code int, answer any) error {
+func writeResponse(w http.ResponseWriter, code int, answer any) error {
 	text, err := json.Marshal(answer)
 	if err != nil {
 		return err

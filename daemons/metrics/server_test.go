@@ -41,7 +41,7 @@ func (c *cluster) Node(name string) *corev1.Node {
 	return nil
 }
 
-func (c *cluster) chosen(ok func(*Pod) bool) (out []*Pod) {
+func (c *cluster) podsWhere(ok func(*Pod) bool) (out []*Pod) {
 	for _, p := range c.pods {
 		if ok(p) {
 			out = append(out, p)
@@ -51,17 +51,17 @@ func (c *cluster) chosen(ok func(*Pod) bool) (out []*Pod) {
 }
 
 func (c *cluster) Pod(namespace, name string) *Pod {
-	for _, p := range c.chosen(func(p *Pod) bool { return p.key() == namespace+"/"+name }) {
+	for _, p := range c.podsWhere(func(p *Pod) bool { return p.key() == namespace+"/"+name }) {
 		return p
 	}
 	return nil
 }
 
 func (c *cluster) Pods(namespace string) []*Pod {
-	return c.chosen(func(p *Pod) bool { return namespace == "" || p.Namespace == namespace })
+	return c.podsWhere(func(p *Pod) bool { return namespace == "" || p.Namespace == namespace })
 }
 func (c *cluster) PodsOn(node string) []*Pod {
-	return c.chosen(func(p *Pod) bool { return p.Node == node })
+	return c.podsWhere(func(p *Pod) bool { return p.Node == node })
 }
 
 func node(name string) *corev1.Node {
@@ -73,23 +73,26 @@ func node(name string) *corev1.Node {
 	}
 }
 
-// reader may read paths, and pods in the namespace n only.
-type reader struct{}
+// fakeReviewer may read paths, and pods in the namespace n only.
+type fakeReviewer struct{}
 
-func (reader) Token(context.Context, string) (api.User, bool, error) { return api.User{}, false, nil }
-func (reader) May(_ context.Context, u api.User, path string) (bool, error) {
+func (fakeReviewer) TokenUser(context.Context, string) (api.User, bool, error) {
+	return api.User{}, false, nil
+}
+func (fakeReviewer) IsPathAllowed(_ context.Context, u api.User, path string) (bool, error) {
 	return u.Name == "reader" && strings.HasPrefix(path, "/apis"), nil
 }
 
-func (reader) MayUse(_ context.Context, u api.User, what authorizationv1.ResourceAttributes) (bool, error) {
+func (fakeReviewer) IsResourceAllowed(_ context.Context, u api.User,
+	what authorizationv1.ResourceAttributes) (bool, error) {
 	return u.Name == "reader" && what.Group == "metrics.k8s.io" && (what.Verb == "get" || what.Verb == "list") &&
 		what.Resource == "pods" &&
 		what.Namespace == "n", nil
 }
 
-// known returns a store with complete data about node a, pod p with two containers, and pod q. It has only a part of
-// pod half.
-func known(t *testing.T, c *cluster) *store {
+// newFilledStore returns a store with complete data about node a, pod p with two containers, and pod q. It has only a
+// part of pod half.
+func newFilledStore(t *testing.T, c *cluster) *store {
 	t.Helper()
 	s := newStore(interval)
 	began := time.Now().Add(-20 * time.Second)
@@ -106,11 +109,11 @@ func known(t *testing.T, c *cluster) *store {
 			text += "container_cpu_usage_seconds_total" + one + " 1" + stamp + "container_memory_working_set_bytes" +
 				one + " 1" + stamp
 		}
-		a, err := read(newScanner(), strings.NewReader(text), c.PodsOn("a"))
+		a, err := parseAnswer(newScanner(), strings.NewReader(text), c.PodsOn("a"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.answered("a", a, came)
+		s.record("a", a, came)
 	}
 	return s
 }
@@ -124,8 +127,8 @@ func jsonText(t *testing.T, v any) string {
 	return string(text)
 }
 
-// authority creates an authority and writes its certificate to a file.
-func authority(t *testing.T, name string) (certs.Pair, string) {
+// newAuthority creates an authority and writes its certificate to a file.
+func newAuthority(t *testing.T, name string) (certs.Pair, string) {
 	t.Helper()
 	ca, err := certs.NewCA(name, 0, time.Now())
 	if err != nil {
@@ -138,8 +141,8 @@ func authority(t *testing.T, name string) (certs.Pair, string) {
 	return ca, file
 }
 
-// with returns a client with a certificate from ca, or without one if ca is nil.
-func with(t *testing.T, server *httptest.Server, ca *certs.Pair, r certs.Request) *http.Client {
+// newClient returns a client with a certificate from ca, or without one if ca is nil.
+func newClient(t *testing.T, server *httptest.Server, ca *certs.Pair, r certs.Request) *http.Client {
 	t.Helper()
 	trust := server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	if ca != nil {
@@ -156,18 +159,18 @@ func with(t *testing.T, server *httptest.Server, ca *certs.Pair, r certs.Request
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: trust}}
 }
 
-type served struct {
+type testServer struct {
 	*httptest.Server
 	front, clients certs.Pair
 	synced         bool
 }
 
-func serve(t *testing.T) *served {
+func startServer(t *testing.T) *testServer {
 	t.Helper()
-	out := &served{synced: true}
+	out := &testServer{synced: true}
 	var cfg config.MetricsServer
-	out.front, cfg.RequestheaderClientCAFile = authority(t, "front-proxy-ca")
-	out.clients, cfg.ClientCAFile = authority(t, "kubernetes")
+	out.front, cfg.RequestheaderClientCAFile = newAuthority(t, "front-proxy-ca")
+	out.clients, cfg.ClientCAFile = newAuthority(t, "kubernetes")
 	cfg.RequestheaderAllowedNames = []string{"front-proxy-client"}
 	log := slog.New(slog.DiscardHandler)
 	who, err := newCallers(cfg, log)
@@ -184,14 +187,14 @@ func serve(t *testing.T) *served {
 		), pod("n", "half", "2", "c1", "c2"), pod("m", "q", "3", "c"), pod("n", "unknown", "4", "c"),
 	}}
 	env := run.NewEnv(log)
-	env.Health.Ready("objects", func() error { return nil })
+	env.Health.AddReady("objects", func() error { return nil })
 	s := &server{
-		callers: who,
-		judge:   reader{},
-		view:    &view{c, known(t, c)},
-		synced:  func() bool { return out.synced },
-		own:     env.Guarded(true, false, reader{}),
-		log:     log,
+		callers:     who,
+		reviewer:    fakeReviewer{},
+		view:        &objectView{c, newFilledStore(t, c)},
+		isSynced:    func() bool { return out.synced },
+		daemonPages: env.Guarded(true, false, fakeReviewer{}),
+		log:         log,
 	}
 	out.Server = httptest.NewUnstartedServer(s)
 	out.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
@@ -200,8 +203,8 @@ func serve(t *testing.T) *served {
 	return out
 }
 
-// ask sends a request with headers given as "Name: value".
-func (s *served) ask(t *testing.T, c *http.Client, method, path string, headers ...string) (int, string) {
+// send sends a request with headers given as "Name: value".
+func (s *testServer) send(t *testing.T, c *http.Client, method, path string, headers ...string) (int, string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
 	if err != nil {
@@ -225,15 +228,16 @@ func (s *served) ask(t *testing.T, c *http.Client, method, path string, headers 
 
 const api1 = "/apis/metrics.k8s.io/v1beta1"
 
-func TestOnlyTheFrontProxySaysWhoAsks(t *testing.T) {
-	s := serve(t)
+func TestOnlyTheFrontProxyCanForwardUsers(t *testing.T) {
+	s := startServer(t)
 	master, reader := []string{
 		"X-Remote-User: root",
 		"X-Remote-Group: system:masters",
 	}, []string{
 		"X-Remote-User: reader",
 	}
-	nobody, proxy := with(t, s.Server, nil, certs.Request{}), with(t, s.Server, &s.front, certs.FrontProxyClient())
+	anonymous, proxy := newClient(t, s.Server, nil, certs.Request{}),
+		newClient(t, s.Server, &s.front, certs.FrontProxyClient())
 	other := certs.FrontProxyClient()
 	other.CommonName = "somebody"
 	serving := certs.DaemonServer("front-proxy-client", nil)
@@ -244,13 +248,15 @@ func TestOnlyTheFrontProxySaysWhoAsks(t *testing.T) {
 		headers []string
 		code    int
 	}{
-		{"nobody", nobody, api1 + "/nodes", master, 401},
-		{"nobody, of a document", nobody, api1, master, 401},
-		{"an administrator himself", with(t, s.Server, &s.clients, certs.SuperAdmin()), api1 + "/nodes", master, 401},
-		{"a client that has the proxy's name", with(t, s.Server, &s.clients, certs.FrontProxyClient()), api1 + "/nodes",
+		{"nobody", anonymous, api1 + "/nodes", master, 401},
+		{"nobody, of a document", anonymous, api1, master, 401},
+		{"an administrator himself", newClient(t, s.Server, &s.clients, certs.SuperAdmin()), api1 + "/nodes", master,
+			401},
+		{"a client that has the proxy's name", newClient(t, s.Server, &s.clients, certs.FrontProxyClient()), api1 +
+			"/nodes",
 			master, 401},
-		{"another name", with(t, s.Server, &s.front, other), api1 + "/nodes", master, 401},
-		{"a server's certificate", with(t, s.Server, &s.front, serving), api1 + "/nodes", master, 401},
+		{"another name", newClient(t, s.Server, &s.front, other), api1 + "/nodes", master, 401},
+		{"a server's certificate", newClient(t, s.Server, &s.front, serving), api1 + "/nodes", master, 401},
 		{"a proxy that says nobody", proxy, api1 + "/nodes", nil, 401},
 		{"a proxy for an administrator", proxy, api1 + "/nodes", master, 200},
 		{"a proxy for who may", proxy, api1 + "/namespaces/n/pods", reader, 200},
@@ -258,23 +264,23 @@ func TestOnlyTheFrontProxySaysWhoAsks(t *testing.T) {
 		{"a proxy for who may not read all", proxy, api1 + "/pods", reader, 403},
 		{"a document for who may", proxy, api1, reader, 200},
 		{"a document for who may not", proxy, "/openapi/v2", reader, 403},
-		{"health", nobody, "/readyz", nil, 200},
-		{"metrics for nobody", nobody, "/metrics", master, 401},
+		{"health", anonymous, "/readyz", nil, 200},
+		{"metrics for nobody", anonymous, "/metrics", master, 401},
 		{"metrics for the proxy", proxy, "/metrics", master, 401},
-		{"metrics for an administrator", with(t, s.Server, &s.clients, certs.SuperAdmin()), "/metrics", nil, 200},
+		{"metrics for an administrator", newClient(t, s.Server, &s.clients, certs.SuperAdmin()), "/metrics", nil, 200},
 	} {
-		if code, text := s.ask(t, c.client, http.MethodGet, c.path, c.headers...); code != c.code {
+		if code, text := s.send(t, c.client, http.MethodGet, c.path, c.headers...); code != c.code {
 			t.Errorf("%s: %d, want %d: %.300s", c.name, code, c.code, text)
 		}
 	}
 }
 
-func TestUseIsServedAsTheAPIHasIt(t *testing.T) {
-	s := serve(t)
-	proxy := with(t, s.Server, &s.front, certs.FrontProxyClient())
+func TestUsageIsServedAsAPIObjects(t *testing.T) {
+	s := startServer(t)
+	proxy := newClient(t, s.Server, &s.front, certs.FrontProxyClient())
 	get := func(path string, into any, headers ...string) {
 		t.Helper()
-		code, text := s.ask(
+		code, text := s.send(
 			t,
 			proxy,
 			http.MethodGet,
@@ -330,9 +336,9 @@ func TestUseIsServedAsTheAPIHasIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotHadIsRefusedWithAReason(t *testing.T) {
-	s := serve(t)
-	proxy := with(t, s.Server, &s.front, certs.FrontProxyClient())
+func TestMissingMetricsAreRefusedWithAReason(t *testing.T) {
+	s := startServer(t)
+	proxy := newClient(t, s.Server, &s.front, certs.FrontProxyClient())
 	for _, c := range []struct {
 		method, path, accept string
 		code                 int
@@ -363,7 +369,7 @@ func TestWhatIsNotHadIsRefusedWithAReason(t *testing.T) {
 		if c.accept != "" {
 			headers = append(headers, "Accept: "+c.accept)
 		}
-		if code, text := s.ask(t, proxy, c.method, api1+c.path, headers...); code != c.code ||
+		if code, text := s.send(t, proxy, c.method, api1+c.path, headers...); code != c.code ||
 			!strings.Contains(text, c.message) {
 			t.Errorf(
 				"%s %s (%s): %d, want %d with %s: %.300s",
@@ -378,13 +384,13 @@ func TestWhatIsNotHadIsRefusedWithAReason(t *testing.T) {
 		}
 	}
 	s.synced = false
-	if code, text := s.ask(t, proxy, "GET", api1+"/nodes", "X-Remote-User: root", "X-Remote-Group: "+
+	if code, text := s.send(t, proxy, "GET", api1+"/nodes", "X-Remote-User: root", "X-Remote-Group: "+
 		"system:masters"); code != 503 {
 		t.Errorf("before it is known what there is: %d, %s", code, text)
 	}
 }
 
-func TestDocumentsCanBeReadAlone(t *testing.T) {
+func TestDocumentsAreServed(t *testing.T) {
 	for path, d := range documents {
 		var root map[string]any
 		if err := json.Unmarshal(d.text, &root); err != nil {

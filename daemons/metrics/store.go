@@ -7,9 +7,9 @@ import (
 
 // State holds what is known about a node. It is immutable.
 type State struct {
-	Came time.Time // when the node last answered
-	Node Pair
-	Pods map[string]PodState // by namespace/name
+	AnsweredAt time.Time // when the node last answered
+	Node       Pair
+	Pods       map[string]PodState // by namespace/name
 }
 
 // PodState holds what is known about a pod.
@@ -26,12 +26,12 @@ type ContainerState struct {
 
 // next returns the state after an answer that arrived at came.
 func (s *State) next(a answer, came time.Time, interval time.Duration) *State {
-	out := &State{Came: came, Pods: make(map[string]PodState, len(a.pods))}
+	out := &State{AnsweredAt: came, Pods: make(map[string]PodState, len(a.pods))}
 	var was State
 	if s != nil {
 		was = *s
 	}
-	if p, ok := a.node.point(came); ok {
+	if p, ok := a.node.toPoint(came); ok {
 		out.Node = was.Node.Next(p, interval)
 	}
 	for key, r := range a.pods {
@@ -41,7 +41,7 @@ func (s *State) next(a answer, came time.Time, interval time.Duration) *State {
 		}
 		pod := PodState{UID: r.uid}
 		for i := range r.containers {
-			if p, ok := r.containers[i].point(came); ok {
+			if p, ok := r.containers[i].toPoint(came); ok {
 				name := r.containers[i].name
 				pod.Containers = append(pod.Containers, ContainerState{name, before.container(name).Next(p, interval)})
 			}
@@ -74,11 +74,11 @@ func newStore(interval time.Duration) *store {
 	return &store{interval: interval, nodes: map[string]*State{}}
 }
 
-// staleAfter is the number of intervals for which a node's last answer is valid, and leastStale the minimum time. One
+// staleAfter is the number of intervals for which a node's last answer is valid, and minStaleAge the minimum time. One
 // answer may be lost, and the next may be slow.
 const (
-	staleAfter = 3
-	leastStale = 10 * time.Second
+	staleAfter  = 3
+	minStaleAge = 10 * time.Second
 )
 
 // node returns the state of a node. It returns nil if the node has not answered recently.
@@ -86,13 +86,13 @@ func (s *store) node(name string, now time.Time) *State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	state := s.nodes[name]
-	if state == nil || now.Sub(state.Came) > max(staleAfter*s.interval, leastStale) {
+	if state == nil || now.Sub(state.AnsweredAt) > max(staleAfter*s.interval, minStaleAge) {
 		return nil
 	}
 	return state
 }
 
-func (s *store) answered(name string, a answer, came time.Time) {
+func (s *store) record(name string, a answer, came time.Time) {
 	s.mu.RLock()
 	was := s.nodes[name] // only this goroutine writes it: there is one request per node at a time
 	s.mu.RUnlock()
@@ -102,7 +102,7 @@ func (s *store) answered(name string, a answer, came time.Time) {
 	s.nodes[name] = next
 }
 
-func (s *store) forget(name string) {
+func (s *store) delete(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.nodes, name)

@@ -15,14 +15,14 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
-// view converts stored states to API objects.
-type view struct {
+// objectView converts stored states to API objects.
+type objectView struct {
 	objects Objects
 	store   *store
 }
 
-// of returns the answer to a question. It contains only objects with known usage.
-func (v *view) of(q question, now time.Time) (any, error) {
+// answer returns the answer to a question. It contains only objects with known usage.
+func (v *objectView) answer(q metricsRequest, now time.Time) (any, error) {
 	byLabel, byField, err := q.selectors()
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (v *view) of(q question, now time.Time) (any, error) {
 			q.name,
 		)
 	case q.kind == "nodes":
-		list := &v1beta1.NodeMetricsList{TypeMeta: typed("NodeMetricsList"), Items: []v1beta1.NodeMetrics{}}
+		list := &v1beta1.NodeMetricsList{TypeMeta: typeMeta("NodeMetricsList"), Items: []v1beta1.NodeMetrics{}}
 		for _, n := range v.objects.Nodes() {
 			if m, ok := v.node(n, now); ok && chosen(n.ObjectMeta) {
 				list.Items = append(list.Items, m)
@@ -62,7 +62,7 @@ func (v *view) of(q question, now time.Time) (any, error) {
 			q.namespace+"/"+q.name,
 		)
 	}
-	list := &v1beta1.PodMetricsList{TypeMeta: typed("PodMetricsList"), Items: []v1beta1.PodMetrics{}}
+	list := &v1beta1.PodMetricsList{TypeMeta: typeMeta("PodMetricsList"), Items: []v1beta1.PodMetrics{}}
 	for _, p := range v.objects.Pods(q.namespace) {
 		if !chosen(p.ObjectMeta) {
 			continue
@@ -77,26 +77,26 @@ func (v *view) of(q question, now time.Time) (any, error) {
 	return list, nil
 }
 
-func (v *view) node(n *corev1.Node, now time.Time) (v1beta1.NodeMetrics, bool) {
+func (v *objectView) node(n *corev1.Node, now time.Time) (v1beta1.NodeMetrics, bool) {
 	state := v.store.node(n.Name, now)
 	if state == nil {
 		return v1beta1.NodeMetrics{}, false
 	}
-	use, ok := state.Node.Use()
+	use, ok := state.Node.Usage()
 	if !ok {
 		return v1beta1.NodeMetrics{}, false
 	}
 	return v1beta1.NodeMetrics{
-		TypeMeta: typed(
+		TypeMeta: typeMeta(
 			"NodeMetrics",
 		), ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, CreationTimestamp: metav1.NewTime(now)},
-		Timestamp: metav1.NewTime(use.At), Window: metav1.Duration{Duration: use.Window}, Usage: usage(use),
+		Timestamp: metav1.NewTime(use.At), Window: metav1.Duration{Duration: use.Window}, Usage: resourceList(use),
 	}, true
 }
 
 // pod returns the metrics of a pod. It returns false unless the usage of all running containers is known, since a
 // partial sum would be misleading.
-func (v *view) pod(p *Pod, now time.Time) (v1beta1.PodMetrics, bool) {
+func (v *objectView) pod(p *Pod, now time.Time) (v1beta1.PodMetrics, bool) {
 	state := v.store.node(p.Node, now)
 	if state == nil {
 		return v1beta1.PodMetrics{}, false
@@ -106,7 +106,7 @@ func (v *view) pod(p *Pod, now time.Time) (v1beta1.PodMetrics, bool) {
 		return v1beta1.PodMetrics{}, false
 	}
 	m := v1beta1.PodMetrics{
-		TypeMeta: typed("PodMetrics"),
+		TypeMeta: typeMeta("PodMetrics"),
 		ObjectMeta: metav1.ObjectMeta{
 			Name:              p.Name,
 			Namespace:         p.Namespace,
@@ -115,25 +115,25 @@ func (v *view) pod(p *Pod, now time.Time) (v1beta1.PodMetrics, bool) {
 		},
 	}
 	for i, c := range known.Containers {
-		use, ok := c.Use()
+		use, ok := c.Usage()
 		if !ok {
 			return v1beta1.PodMetrics{}, false
 		}
 		if i == 0 || use.At.Before(m.Timestamp.Time) {
 			m.Timestamp, m.Window = metav1.NewTime(use.At), metav1.Duration{Duration: use.Window}
 		}
-		m.Containers = append(m.Containers, v1beta1.ContainerMetrics{Name: c.Name, Usage: usage(use)})
+		m.Containers = append(m.Containers, v1beta1.ContainerMetrics{Name: c.Name, Usage: resourceList(use)})
 	}
 	return m, true
 }
 
-func usage(u Use) corev1.ResourceList {
+func resourceList(u Usage) corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewScaledQuantity(u.NanoCPUs, resource.Nano),
 		corev1.ResourceMemory: *resource.NewQuantity(u.Memory, resource.BinarySI),
 	}
 }
 
-func typed(kind string) metav1.TypeMeta {
+func typeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: kind, APIVersion: v1beta1.SchemeGroupVersion.String()}
 }

@@ -18,12 +18,12 @@ import (
 // admissions holds the pods for which the kubelet has requested admission, with the addresses of their sandboxes. They
 // are kept in a file, because the API may not have the addresses yet when this daemon restarts.
 type admissions struct {
-	note func(pod string) // called with namespace/name of a pod whose addresses may have changed
-	file string           // path of the file; "" for none
+	changed func(pod string) // called with namespace/name of a pod whose addresses may have changed
+	file    string           // path of the file; "" for none
 
-	mu   sync.Mutex
-	turn uint64
-	all  map[string]*admission // by the UID that the kubelet uses
+	mu       sync.Mutex
+	lastTurn uint64
+	byUID    map[string]*admission // by the UID that the kubelet uses
 }
 
 // admission is one pod for which admission was requested.
@@ -32,11 +32,11 @@ type admission struct {
 	addresses []netip.Addr
 	turn      uint64        // higher for later requests
 	loaded    bool          // loaded from the file
-	held      chan struct{} // closed when the pod's rules are in the kernel
+	ready     chan struct{} // closed when the pod's rules are in the kernel
 }
 
-// stored is an admission as the file holds it.
-type stored struct {
+// storedAdmission is an admission as the file holds it.
+type storedAdmission struct {
 	Addresses []netip.Addr `json:"addresses"`
 	Turn      uint64       `json:"turn"`
 }
@@ -47,7 +47,7 @@ func (a *admissions) load() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var all map[string]stored
+	var all map[string]storedAdmission
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
@@ -57,8 +57,8 @@ func (a *admissions) load() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for uid, s := range all {
-		a.all[uid] = &admission{addresses: s.Addresses, turn: s.Turn, loaded: true, held: make(chan struct{})}
-		a.turn = max(a.turn, s.Turn)
+		a.byUID[uid] = &admission{addresses: s.Addresses, turn: s.Turn, loaded: true, ready: make(chan struct{})}
+		a.lastTurn = max(a.lastTurn, s.Turn)
 	}
 	return nil
 }
@@ -68,9 +68,9 @@ func (a *admissions) save() error {
 	if a.file == "" {
 		return nil
 	}
-	all := map[string]stored{}
-	for uid, one := range a.all {
-		all[uid] = stored{one.addresses, one.turn}
+	all := map[string]storedAdmission{}
+	for uid, one := range a.byUID {
+		all[uid] = storedAdmission{one.addresses, one.turn}
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
@@ -82,16 +82,16 @@ func (a *admissions) save() error {
 	return nil
 }
 
-// keep drops admissions that were loaded from the file and whose pods no longer exist. Those requested since the start
-// stay, because the kubelet may know a pod before the API's watch delivers it.
-func (a *admissions) keep(there map[string]bool) {
+// dropDeleted drops admissions that were loaded from the file and whose pods no longer exist. Those requested since the
+// start stay, because the kubelet may know a pod before the API's watch delivers it.
+func (a *admissions) dropDeleted(there map[string]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	maps.DeleteFunc(a.all, func(uid string, one *admission) bool { return one.loaded && !there[uid] })
+	maps.DeleteFunc(a.byUID, func(uid string, one *admission) bool { return one.loaded && !there[uid] })
 }
 
-// ask records a pod's addresses, and waits until the pod's rules are in effect.
-func (a *admissions) ask(ctx context.Context, pod admitpod.Pod) error {
+// request records a pod's addresses, and waits until the pod's rules are in effect.
+func (a *admissions) request(ctx context.Context, pod admitpod.Pod) error {
 	var addresses []netip.Addr
 	for _, s := range pod.IPs {
 		ip, err := netip.ParseAddr(s)
@@ -107,17 +107,17 @@ func (a *admissions) ask(ctx context.Context, pod admitpod.Pod) error {
 	if err != nil {
 		return err
 	}
-	a.note(pod.Namespace + "/" + pod.Name)
+	a.changed(pod.Namespace + "/" + pod.Name)
 	select {
-	case <-one.held:
+	case <-one.ready:
 		return nil
 	case <-ctx.Done():
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if one.pod == "" {
-		if a.all[pod.UID] == one {
-			delete(a.all, pod.UID)
+		if a.byUID[pod.UID] == one {
+			delete(a.byUID, pod.UID)
 		}
 		return errors.New("this machine's network daemon has not heard of the pod")
 	}
@@ -127,31 +127,31 @@ func (a *admissions) ask(ctx context.Context, pod admitpod.Pod) error {
 func (a *admissions) add(uid string, addresses []netip.Addr) (*admission, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	one := a.all[uid]
+	one := a.byUID[uid]
 	if one != nil && slices.Equal(one.addresses, addresses) {
 		one.loaded = false
 		return one, nil
 	}
-	a.turn++
-	is := &admission{addresses: addresses, turn: a.turn, held: make(chan struct{})}
-	a.all[uid] = is
+	a.lastTurn++
+	is := &admission{addresses: addresses, turn: a.lastTurn, ready: make(chan struct{})}
+	a.byUID[uid] = is
 	if err := a.save(); err != nil {
-		delete(a.all, uid)
+		delete(a.byUID, uid)
 		if one != nil {
-			a.all[uid] = one
+			a.byUID[uid] = one
 		}
 		return nil, err
 	}
 	return is, nil
 }
 
-// of returns the admission of a pod by any of its UIDs, and records the pod's UID in the API. It returns nil if the
+// find returns the admission of a pod by any of its UIDs, and records the pod's UID in the API. It returns nil if the
 // kubelet has not requested admission of the pod.
-func (a *admissions) of(pod string, ids []string) *admission {
+func (a *admissions) find(pod string, ids []string) *admission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range ids {
-		if one := a.all[id]; one != nil {
+		if one := a.byUID[id]; one != nil {
 			one.pod = pod
 			return one
 		}
@@ -159,40 +159,40 @@ func (a *admissions) of(pod string, ids []string) *admission {
 	return nil
 }
 
-// hold notifies the waiting requests that the pod's rules are in the kernel, unless there was a newer request since
+// confirm notifies the waiting requests that the pod's rules are in the kernel, unless there was a newer request since
 // that turn. pod is the UID in the API.
-func (a *admissions) hold(pod string, turn uint64) {
+func (a *admissions) confirm(pod string, turn uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, one := range a.all {
+	for _, one := range a.byUID {
 		if one.pod == pod && one.turn == turn {
-			one.hold()
+			one.confirm()
 		}
 	}
 }
 
-// free notifies the waiting requests that the pod, with any of its UIDs, needs no rules.
-func (a *admissions) free(ids []string) {
+// confirmUnneeded notifies the waiting requests that the pod, with any of its UIDs, needs no rules.
+func (a *admissions) confirmUnneeded(ids []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range ids {
-		if one := a.all[id]; one != nil {
-			one.hold()
+		if one := a.byUID[id]; one != nil {
+			one.confirm()
 		}
 	}
 }
 
-func (one *admission) hold() {
+func (one *admission) confirm() {
 	select {
-	case <-one.held:
+	case <-one.ready:
 	default:
-		close(one.held)
+		close(one.ready)
 	}
 }
 
-// gone removes a pod by its UID in the API.
-func (a *admissions) gone(pod string) {
+// remove removes a pod by its UID in the API.
+func (a *admissions) remove(pod string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	maps.DeleteFunc(a.all, func(uid string, one *admission) bool { return uid == pod || one.pod == pod })
+	maps.DeleteFunc(a.byUID, func(uid string, one *admission) bool { return uid == pod || one.pod == pod })
 }

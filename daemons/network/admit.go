@@ -18,12 +18,12 @@ import (
 	"clusterctl/daemons/api/admitpod"
 )
 
-// maxAsking limits the concurrent admission requests. It exceeds the number of pods on a node.
-const maxAsking = 1024
+// maxRequests limits the concurrent admission requests. It exceeds the number of pods on a node.
+const maxRequests = 1024
 
-// firstAccept and lastAccept are the shortest and longest delay before accepting again after an error, such as no free
-// file descriptors.
-const firstAccept, lastAccept = 5 * time.Millisecond, time.Second
+// minAcceptDelay and maxAcceptDelay are the shortest and longest delay before accepting again after an error, such as
+// no free file descriptors.
+const minAcceptDelay, maxAcceptDelay = 5 * time.Millisecond, time.Second
 
 // openSocket opens the socket for the kubelet's requests. Only root can connect.
 func openSocket(path string) (net.Listener, error) {
@@ -56,8 +56,8 @@ func (a *admissions) serve(ctx context.Context, ln net.Listener, log *slog.Logge
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	free := make(chan struct{}, maxAsking)
-	wait := firstAccept
+	free := make(chan struct{}, maxRequests)
+	wait := minAcceptDelay
 	for {
 		select {
 		case free <- struct{}{}:
@@ -79,31 +79,31 @@ func (a *admissions) serve(ctx context.Context, ln net.Listener, log *slog.Logge
 			case <-ctx.Done():
 			case <-time.After(wait):
 			}
-			wait = min(2*wait, lastAccept)
+			wait = min(2*wait, maxAcceptDelay)
 			continue
 		}
-		wait = firstAccept
+		wait = minAcceptDelay
 		asking.Go(func() {
 			defer func() { <-free }()
 			defer c.Close()
-			a.converse(ctx, c)
+			a.serveRequest(ctx, c)
 		})
 	}
 }
 
-// converse reads one request and writes the response.
-func (a *admissions) converse(ctx context.Context, c net.Conn) {
-	ctx, cancel := context.WithTimeout(ctx, admitpod.Wait)
+// serveRequest reads one request and writes the response.
+func (a *admissions) serveRequest(ctx context.Context, c net.Conn) {
+	ctx, cancel := context.WithTimeout(ctx, admitpod.Timeout)
 	defer cancel()
-	_ = c.SetDeadline(time.Now().Add(admitpod.Wait + time.Second))
+	_ = c.SetDeadline(time.Now().Add(admitpod.Timeout + time.Second))
 	var pod admitpod.Pod
-	answer := admitpod.Answer{Holds: true}
+	answer := admitpod.Answer{InEffect: true}
 	line, err := bufio.NewReader(io.LimitReader(c, admitpod.MaxLine)).ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &pod)
 	}
 	if err == nil {
-		err = a.ask(ctx, pod)
+		err = a.request(ctx, pod)
 	}
 	if err != nil {
 		answer = admitpod.Answer{Error: err.Error()}

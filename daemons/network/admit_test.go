@@ -13,13 +13,13 @@ import (
 	"clusterctl/daemons/api/admitpod"
 )
 
-// crowded is a listener whose first Accept calls fail because of a lack of file descriptors.
-type crowded struct {
+// crowdedListener is a listener whose first Accept calls fail because of a lack of file descriptors.
+type crowdedListener struct {
 	net.Listener
 	failures atomic.Int32
 }
 
-func (c *crowded) Accept() (net.Conn, error) {
+func (c *crowdedListener) Accept() (net.Conn, error) {
 	if c.failures.Add(-1) >= 0 {
 		return nil, &net.OpError{Op: "accept", Net: "unix", Err: syscall.EMFILE}
 	}
@@ -27,15 +27,15 @@ func (c *crowded) Accept() (net.Conn, error) {
 }
 
 // The daemon keeps running, because it also maintains the rules of the node.
-func TestTheKubeletIsServedAgainWhenThereAreFiles(t *testing.T) {
+func TestTheSocketRecoversFromALackOfFileDescriptors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	ln, err := openSocket(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	full := &crowded{Listener: ln}
+	full := &crowdedListener{Listener: ln}
 	full.failures.Store(3)
-	a := admissions{all: map[string]*admission{}, note: func(string) {}}
+	a := admissions{byUID: map[string]*admission{}, changed: func(string) {}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.serve(ctx, full, slog.New(slog.DiscardHandler)) }()

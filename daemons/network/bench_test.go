@@ -22,27 +22,27 @@ import (
 )
 
 const (
-	manyPods       = 10000
-	manyPolicies   = 1000
-	manyNamespaces = 100
-	podsHere       = 110
-	perSlice       = 100
+	manyPods          = 10000
+	manyPolicies      = 1000
+	manyNamespaces    = 100
+	localPods         = 110
+	addressesPerSlice = 100
 )
 
-// crowd is a daemon in a large cluster. Its watches are filled by the test.
-type crowd struct {
-	*policies
+// largeCluster is a daemon in a large cluster. Its watches are filled by the test.
+type largeCluster struct {
+	*policyEnforcer
 	watch *groupWatch
 	pods  []*corev1.Pod // pods of the machine, two per namespace
 }
 
-func remote(i int) netip.Addr {
+func remotePod(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 128 + byte(i>>16), byte(i >> 8), byte(i)})
 }
 
-// inNamespace returns one of ten policies of a namespace. It accepts pods of the namespace with a label, pods of all
-// namespaces, and some outside addresses.
-func inNamespace(i, version int) *networkingv1.NetworkPolicy {
+// namespacePolicy returns one of ten policies of a namespace. It accepts pods of the namespace with a label, pods of
+// all namespaces, and some outside addresses.
+func namespacePolicy(i, version int) *networkingv1.NetworkPolicy {
 	everywhere := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
 	mine := networkingv1.NetworkPolicyPeer{
 		PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": fmt.Sprint(i / manyNamespaces % 3)}},
@@ -59,40 +59,40 @@ func inNamespace(i, version int) *networkingv1.NetworkPolicy {
 	return p
 }
 
-func newCrowd(b *testing.B) *crowd {
+func newLargeCluster(b *testing.B) *largeCluster {
 	b.Helper()
-	c := &crowd{
-		policies: newPolicies(
+	c := &largeCluster{
+		policyEnforcer: newPolicyEnforcer(
 			fake.NewClientset(),
 			fake.NewClientset(),
 			"n1",
 			slog.New(slog.DiscardHandler),
-			func() tables { return &kernel.Kernel{} },
+			func() tableWriter { return &kernel.Kernel{} },
 		),
 	}
-	c.policies.policies = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	c.policies.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	c.told.setMachine(
+	c.policyEnforcer.policies = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	c.policyEnforcer.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	c.pending.setMachine(
 		policy.Machine{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, Links: []string{link.Prefix}},
 	)
-	c.watch = &groupWatch{names: map[string]bool{}, end: func() {}, listed: true, slices: map[string]*heardSlice{}}
+	c.watch = &groupWatch{names: map[string]bool{}, stop: func() {}, listed: true, slices: map[string]*watchedSlice{}}
 	for i := range manyPolicies {
-		p := inNamespace(i, 0)
+		p := namespacePolicy(i, 0)
 		c.setPolicy(b, p)
-		for _, g := range peers.Of(p) {
+		for _, g := range peers.GroupsOf(p) {
 			if name := g.Name(); !c.watch.names[name] {
 				c.watch.names[name] = true
 				first, last := 0, manyPods
 				if g.Namespace != "" {
-					first, last = i%manyNamespaces*perSlice, (i%manyNamespaces+1)*perSlice
+					first, last = i%manyNamespaces*addressesPerSlice, (i%manyNamespaces+1)*addressesPerSlice
 				}
-				for at := first; at < last; at += perSlice {
+				for at := first; at < last; at += addressesPerSlice {
 					c.setSlice(name, at, 0)
 				}
 			}
 		}
 	}
-	for i := range podsHere {
+	for i := range localPods {
 		p := newPod(fmt.Sprint("web", i), netip.AddrFrom4([4]byte{10, 1, 0, byte(i + 1)}).String())
 		p.Namespace, p.UID = fmt.Sprint("ns", i%manyNamespaces/2), types.UID(fmt.Sprint("uid", i))
 		c.pods = append(c.pods, p)
@@ -100,11 +100,11 @@ func newCrowd(b *testing.B) *crowd {
 	}
 	c.groups.current = []*groupWatch{c.watch}
 	for key := range c.watch.slices {
-		c.told.slice(key)
+		c.pending.addSlice(key)
 	}
-	c.node.Hear(c.watch.names)
+	c.node.SetKnownGroups(c.watch.names)
 	c.step(b)
-	if !c.holds.Load() {
+	if !c.isInEffect.Load() {
 		b.Fatal("the rules are not there")
 	}
 	b.Cleanup(func() {
@@ -117,7 +117,7 @@ func newCrowd(b *testing.B) *crowd {
 	return c
 }
 
-func (c *crowd) step(b *testing.B) {
+func (c *largeCluster) step(b *testing.B) {
 	b.Helper()
 	if err := c.sync(b.Context()); err != nil {
 		b.Fatal(err)
@@ -127,83 +127,85 @@ func (c *crowd) step(b *testing.B) {
 	}
 }
 
-func (c *crowd) setPolicy(b *testing.B, p *networkingv1.NetworkPolicy) {
+func (c *largeCluster) setPolicy(b *testing.B, p *networkingv1.NetworkPolicy) {
 	b.Helper()
-	if err := c.policies.policies.Add(p); err != nil {
+	if err := c.policyEnforcer.policies.Add(p); err != nil {
 		b.Fatal(err)
 	}
-	c.told.policy(p.Namespace + "/" + p.Name)
+	c.pending.addPolicy(p.Namespace + "/" + p.Name)
 }
 
-func (c *crowd) setPod(b *testing.B, p *corev1.Pod) {
+func (c *largeCluster) setPod(b *testing.B, p *corev1.Pod) {
 	b.Helper()
-	if err := c.policies.pods.Add(p); err != nil {
+	if err := c.policyEnforcer.pods.Add(p); err != nil {
 		b.Fatal(err)
 	}
-	c.told.pod(p.Namespace + "/" + p.Name)
+	c.pending.addPod(p.Namespace + "/" + p.Name)
 }
 
 // setSlice sets the addresses of a group, starting at a number. The version changes one of them.
-func (c *crowd) setSlice(group string, at, version int) (key string) {
+func (c *largeCluster) setSlice(group string, at, version int) (key string) {
 	s := &policy.Slice{}
-	for i := range perSlice {
-		s.Addresses = append(s.Addresses, remote(at+i))
+	for i := range addressesPerSlice {
+		s.Addresses = append(s.Addresses, remotePod(at+i))
 	}
-	s.Addresses[0] = remote(at + version%2*manyPods)
+	s.Addresses[0] = remotePod(at + version%2*manyPods)
 	key = fmt.Sprint(group, "-", at)
-	c.watch.slices[key] = &heardSlice{group, s}
+	c.watch.slices[key] = &watchedSlice{group, s}
 	return key
 }
 
 // BenchmarkOneChangeOfPolicies measures a single change in a large cluster, including the kernel's work.
 func BenchmarkOneChangeOfPolicies(b *testing.B) {
-	everywhere := peers.Of(inNamespace(0, 0))[1].Name()
+	everywhere := peers.GroupsOf(namespacePolicy(0, 0))[1].Name()
 	for _, change := range []struct {
 		name string
 		mark float64 // milliseconds of CPU time
-		does func(b *testing.B, c *crowd, i int)
+		does func(b *testing.B, c *largeCluster, i int)
 	}{
-		{"a policy of pods here", 5, func(b *testing.B, c *crowd, i int) { c.setPolicy(b, inNamespace(i%50, i+1)) }},
+		{"a policy of pods here", 5,
+			func(b *testing.B, c *largeCluster, i int) { c.setPolicy(b, namespacePolicy(i%50, i+1)) }},
 		{"a policy of pods elsewhere", .2,
-			func(b *testing.B, c *crowd, i int) { c.setPolicy(b, inNamespace(50+i%50, i+1)) }},
-		{"a pod here", 5, func(b *testing.B, c *crowd, i int) {
-			p := c.pods[i%podsHere].DeepCopy()
+			func(b *testing.B, c *largeCluster, i int) { c.setPolicy(b, namespacePolicy(50+i%50, i+1)) }},
+		{"a pod here", 5, func(b *testing.B, c *largeCluster, i int) {
+			p := c.pods[i%localPods].DeepCopy()
 			p.Labels = map[string]string{"app": fmt.Sprint(i)}
 			c.setPod(b, p)
 		}},
-		{"a pod here comes or goes", 5, func(b *testing.B, c *crowd, i int) {
-			p := c.pods[i/2%podsHere]
+		{"a pod here comes or goes", 5, func(b *testing.B, c *largeCluster, i int) {
+			p := c.pods[i/2%localPods]
 			if i%2 == 1 {
 				c.setPod(b, p)
 				return
 			}
-			if err := c.policies.pods.Delete(p); err != nil {
+			if err := c.policyEnforcer.pods.Delete(p); err != nil {
 				b.Fatal(err)
 			}
-			c.told.pod(p.Namespace + "/" + p.Name)
+			c.pending.addPod(p.Namespace + "/" + p.Name)
 		}},
-		{"a pod elsewhere that is a peer here", 5, func(_ *testing.B, c *crowd, i int) {
-			c.told.slice(c.setSlice(everywhere, i%(manyPods/perSlice)*perSlice, i/(manyPods/perSlice)+1))
+		{"a pod elsewhere that is a peer here", 5, func(_ *testing.B, c *largeCluster, i int) {
+			c.pending.addSlice(c.setSlice(everywhere, i%(manyPods/addressesPerSlice)*addressesPerSlice,
+				i/(manyPods/addressesPerSlice)+1))
 		}},
 	} {
 		b.Run(change.name, func(b *testing.B) {
-			c := newCrowd(b)
+			c := newLargeCluster(b)
 			b.ReportAllocs()
 			b.ResetTimer()
-			before := cpu(b)
+			before := cpuTime(b)
 			for i := range b.N {
 				change.does(b, c, i)
 				c.step(b)
 			}
-			took := (cpu(b) - before).Seconds() * 1e3 / float64(b.N)
+			took := (cpuTime(b) - before).Seconds() * 1e3 / float64(b.N)
 			b.ReportMetric(took, "cpu-ms/op")
 			b.ReportMetric(change.mark, "mark-ms")
 		})
 	}
 }
 
-// cpu returns the CPU time of this process, including the kernel's work for it.
-func cpu(b *testing.B) time.Duration {
+// cpuTime returns the CPU time of this process, including the kernel's work for it.
+func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -35,7 +35,7 @@ func retireBridge(pods []netip.Prefix) (there bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("look at the former bridge of pods: %w", err)
 	}
-	if !slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return within(pods, a.IP) }) {
+	if !slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return hasIP(pods, a.IP) }) {
 		return false, nil
 	}
 	all, err := netlink.LinkList()
@@ -43,7 +43,7 @@ func retireBridge(pods []netip.Prefix) (there bool, err error) {
 		return true, fmt.Errorf("look at the former bridge of pods: %w", err)
 	}
 	if slices.ContainsFunc(all, func(port netlink.Link) bool { return port.Attrs().MasterIndex == l.Attrs().Index }) {
-		return true, errors.Join(set("/proc/sys/net/ipv4/conf/"+formerBridge+"/proxy_arp", "1"), filterBridged())
+		return true, errors.Join(setKernel("/proc/sys/net/ipv4/conf/"+formerBridge+"/proxy_arp", "1"), filterBridged())
 	}
 	if err := netlink.LinkDel(l); err != nil && !errors.As(err, &missing) {
 		return true, fmt.Errorf("remove the former bridge of pods: %w", err)
@@ -51,7 +51,7 @@ func retireBridge(pods []netip.Prefix) (there bool, err error) {
 	return false, nil
 }
 
-func within(networks []netip.Prefix, ip []byte) bool {
+func hasIP(networks []netip.Prefix, ip []byte) bool {
 	a, ok := netip.AddrFromSlice(ip)
 	return ok && slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
 }
@@ -59,16 +59,16 @@ func within(networks []netip.Prefix, ip []byte) bool {
 // filterBridged sends packets that the bridge forwards through the packet filter, if the kernel supports that.
 func filterBridged() error {
 	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
-		if err := set(filepath.Join("/proc/sys/net/bridge", name), "1"); err != nil {
+		if err := setKernel(filepath.Join("/proc/sys/net/bridge", name), "1"); err != nil {
 			return fmt.Errorf("have packets between pods on the former bridge filtered: %w", err)
 		}
 	}
 	return nil
 }
 
-// set writes a kernel setting. It does nothing if the setting already has the value, even if it is read-only, or if the
-// kernel does not have the setting.
-func set(path, value string) error {
+// setKernel writes a kernel setting. It does nothing if the setting already has the value, even if it is read-only, or
+// if the kernel does not have the setting.
+func setKernel(path, value string) error {
 	have, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(have)) == value {
 		return nil

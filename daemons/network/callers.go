@@ -10,25 +10,25 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-// callers are the machines that have no pods but call pods. For example, the API server on a control plane machine
-// without a kubelet calls webhooks.
-type callers struct {
+// podlessMachines are the machines that have no pods but call pods. For example, the API server on a control plane
+// machine without a kubelet calls webhooks.
+type podlessMachines struct {
 	// whether an inventory could be read; without one, nothing is removed
-	known bool
-	own   []netip.Addr // addresses of this machine, if it is a caller
-	far   []caller     // the other callers, sorted by name
+	known  bool
+	local  []netip.Addr     // addresses of this machine, if it is a caller
+	others []podlessMachine // the other callers, sorted by name
 }
 
-// caller is a machine without pods. Its IPv4 addresses come first.
-type caller struct {
-	name string
-	at   []netip.Addr
+// podlessMachine is a machine without pods. Its IPv4 addresses come first.
+type podlessMachine struct {
+	name      string
+	addresses []netip.Addr
 }
 
-// callersOf returns the callers according to the administrator's inventory. An address that a Node has belongs to that
-// Node, so that an outdated inventory cannot redirect packets of its pods.
-func callersOf(self string, list inventory.Inventory, nodes []*corev1.Node) callers {
-	c := callers{known: list != nil}
+// findPodless returns the callers according to the administrator's inventory. An address that a Node has belongs to
+// that Node, so that an outdated inventory cannot redirect packets of its pods.
+func findPodless(self string, list inventory.Inventory, nodes []*corev1.Node) podlessMachines {
+	c := podlessMachines{known: list != nil}
 	taken, pods := map[netip.Addr]bool{}, map[string]bool{}
 	for _, n := range nodes {
 		if len(podCIDRs(n)) == 0 {
@@ -43,30 +43,30 @@ func callersOf(self string, list inventory.Inventory, nodes []*corev1.Node) call
 		if pods[name] {
 			continue
 		}
-		m := caller{name: name}
+		m := podlessMachine{name: name}
 		for _, text := range list[name].Addresses {
 			if a, err := netip.ParseAddr(text); err == nil && !taken[a.Unmap()] {
 				taken[a.Unmap()] = true
-				m.at = append(m.at, a.Unmap())
+				m.addresses = append(m.addresses, a.Unmap())
 			}
 		}
-		slices.SortStableFunc(m.at, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
+		slices.SortStableFunc(m.addresses, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
 		if name == self {
-			c.own = m.at
-		} else if len(m.at) > 0 {
-			c.far = append(c.far, m)
+			c.local = m.addresses
+		} else if len(m.addresses) > 0 {
+			c.others = append(c.others, m)
 		}
 	}
 	return c
 }
 
-// answered returns the addresses of callers behind a router, by name of the caller. This machine's pods respond to them
-// through the overlay. It includes only families that the pods have.
-func (p *Plan) answered(ways []way) map[string][]netip.Addr {
+// addressesBehindRouters returns the addresses of callers behind a router, by name of the caller. This machine's pods
+// respond to them through the overlay. It includes only families that the pods have.
+func (p *Plan) addressesBehindRouters(ways []machineRoute) map[string][]netip.Addr {
 	list := map[string][]netip.Addr{}
-	for _, c := range p.Callers.far {
-		for _, a := range c.at {
-			if p.family(a) && !onLink(ways, a) {
+	for _, c := range p.Callers.others {
+		for _, a := range c.addresses {
+			if p.hasFamily(a) && !isOnLink(ways, a) {
 				list[c.name] = append(list[c.name], a)
 			}
 		}
@@ -74,26 +74,26 @@ func (p *Plan) answered(ways []way) map[string][]netip.Addr {
 	return list
 }
 
-// family reports whether this machine's pods have addresses of the family of a.
-func (p *Plan) family(a netip.Addr) bool {
+// hasFamily reports whether this machine's pods have addresses of the family of a.
+func (p *Plan) hasFamily(a netip.Addr) bool {
 	return slices.ContainsFunc(p.PodCIDRs, func(c netip.Prefix) bool { return c.Addr().Is4() == a.Is4() })
 }
 
-// source returns the address with which this machine, if it has no pods, calls pods through the overlay. It returns the
-// zero address if the machine has pods, because the kernel then chooses an address of their network.
-func (p *Plan) source(via netip.Addr, here func(netip.Addr) bool) netip.Addr {
+// callSource returns the address with which this machine, if it has no pods, calls pods through the overlay. It returns
+// the zero address if the machine has pods, because the kernel then chooses an address of their network.
+func (p *Plan) callSource(via netip.Addr, here func(netip.Addr) bool) netip.Addr {
 	if len(p.PodCIDRs) > 0 {
 		return netip.Addr{}
 	}
-	at := slices.IndexFunc(p.Callers.own, func(a netip.Addr) bool { return a.Is4() == via.Is4() && here(a) })
+	at := slices.IndexFunc(p.Callers.local, func(a netip.Addr) bool { return a.Is4() == via.Is4() && here(a) })
 	if at < 0 {
 		return netip.Addr{}
 	}
-	return p.Callers.own[at]
+	return p.Callers.local[at]
 }
 
-// mute reports whether this machine calls pods behind a router that have no route back to it.
-func (p *Plan) mute() bool {
+// isUnanswered reports whether this machine calls pods behind a router that have no route back to it.
+func (p *Plan) isUnanswered() bool {
 	return len(p.PodCIDRs) == 0 &&
 		slices.ContainsFunc(p.Routes, func(r Route) bool { return r.Wrapped && !r.Src.IsValid() })
 }

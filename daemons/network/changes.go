@@ -15,13 +15,13 @@ import (
 	"clusterctl/daemons/network/link"
 )
 
-// changes calls poke, until ctx ends, when addresses, routes or the MTU of an interface have changed and this daemon's
-// routes may be affected. It ignores addresses and routes that change with each pod; own reports whether an address is
-// a pod's. With systemd-networkd, a link without carrier loses its addresses and all routes through it, which do not
-// come back with the link.
-func changes(ctx context.Context, log *slog.Logger, own func(netip.Addr) bool, poke func()) {
+// watchMachine calls poke, until ctx ends, when addresses, routes or the MTU of an interface have changed and this
+// daemon's routes may be affected. It ignores addresses and routes that change with each pod; own reports whether an
+// address is a pod's. With systemd-networkd, a link without carrier loses its addresses and all routes through it,
+// which do not come back with the link.
+func watchMachine(ctx context.Context, log *slog.Logger, own func(netip.Addr) bool, poke func()) {
 	for ctx.Err() == nil {
-		if err := listen(ctx, own, poke); err != nil && ctx.Err() == nil {
+		if err := subscribe(ctx, own, poke); err != nil && ctx.Err() == nil {
 			log.Warn("follow the machine's addresses and routes", "error", err)
 		}
 		select {
@@ -32,7 +32,7 @@ func changes(ctx context.Context, log *slog.Logger, own func(netip.Addr) bool, p
 	}
 }
 
-func listen(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
+func subscribe(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failed := make(chan error, 3)
@@ -53,20 +53,20 @@ func listen(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
 		netlink.LinkSubscribeOptions{ErrorCallback: fail, ListExisting: true}); err != nil {
 		return fmt.Errorf("follow interfaces: %w", err)
 	}
-	defer drain(links)
+	defer discardUpdates(links)
 	defer cancel()
 	takes := map[int32]int{} // MTU of the interfaces, by index, without those of pods
 	if err := netlink.AddrSubscribeWithOptions(addresses, ctx.Done(),
 		netlink.AddrSubscribeOptions{ErrorCallback: fail}); err != nil {
 		return fmt.Errorf("follow addresses: %w", err)
 	}
-	defer drain(addresses)
+	defer discardUpdates(addresses)
 	defer cancel()
 	if err := netlink.RouteSubscribeWithOptions(routes, ctx.Done(),
 		netlink.RouteSubscribeOptions{ErrorCallback: fail}); err != nil {
 		return fmt.Errorf("follow routes: %w", err)
 	}
-	defer drain(routes)
+	defer discardUpdates(routes)
 	defer cancel()
 	for {
 		select {
@@ -90,16 +90,16 @@ func listen(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
 			if !open {
 				return nil
 			}
-			if !ofPods(a.LinkAddress.IP, own) {
+			if !isPodAddress(a.LinkAddress.IP, own) {
 				poke()
 			}
 		case r, open := <-routes:
 			if !open {
 				return nil
 			}
-			ours := r.Type == unix.RTM_DELROUTE && r.Protocol == protocol
+			ours := r.Type == unix.RTM_DELROUTE && r.Protocol == routeProtocol
 			way := r.Type == unix.RTM_NEWROUTE && r.Protocol == unix.RTPROT_KERNEL &&
-				(r.Dst == nil || !ofPods(r.Dst.IP, own)) // other machines may be reachable again
+				(r.Dst == nil || !isPodAddress(r.Dst.IP, own)) // other machines may be reachable again
 			if ours || way {
 				poke()
 			}
@@ -107,21 +107,21 @@ func listen(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
 	}
 }
 
-// ofPods reports whether an address changes with pods: the gateway's address, or one of their links.
-func ofPods(ip []byte, own func(netip.Addr) bool) bool {
+// isPodAddress reports whether an address changes with pods: the gateway's address, or one of their links.
+func isPodAddress(ip []byte, own func(netip.Addr) bool) bool {
 	a, ok := netip.AddrFromSlice(ip)
 	a = a.Unmap()
 	return ok && (a.Is6() && a.IsLinkLocalUnicast() || a.IsMulticast() || own(a))
 }
 
-// drain empties a subscription's channel until it is closed, because the sender may be blocked.
-func drain[T any](updates <-chan T) {
+// discardUpdates empties a subscription's channel until it is closed, because the sender may be blocked.
+func discardUpdates[T any](updates <-chan T) {
 	for range updates {
 	}
 }
 
-// own reports whether an address belongs to this machine's pods.
-func (d *daemon) own(a netip.Addr) bool {
+// isPodAddress reports whether an address belongs to this machine's pods.
+func (d *daemon) isPodAddress(a netip.Addr) bool {
 	pods := d.pods.Load()
 	return pods != nil && slices.ContainsFunc(*pods, func(p netip.Prefix) bool { return p.Contains(a) })
 }

@@ -10,10 +10,10 @@ import (
 
 // Lost routes and MTU changes are reported. Changes that come with pods are not.
 // Proves S27.
-func TestChangesOfTheMachineAreHeardOfAndThoseOfPodsAreNot(t *testing.T) {
-	var none *stack
+func TestChangesOfTheMachineAreReportedWithoutThoseOfPods(t *testing.T) {
+	var none *netNamespace
 	none.ip(t, "link", "set", "lo", "up")
-	none.pair(t, "wide", "other")
+	none.addPair(t, "wide", "other")
 	none.ip(t, "link", "set", "other", "up")
 	none.ip(t, "link", "set", "wide", "up")
 	own := netip.MustParsePrefix("10.1.0.0/24")
@@ -22,7 +22,7 @@ func TestChangesOfTheMachineAreHeardOfAndThoseOfPodsAreNot(t *testing.T) {
 	poked, done := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(done)
-		changes(
+		watchMachine(
 			ctx,
 			slog.New(slog.DiscardHandler),
 			func(a netip.Addr) bool { return own.Contains(a) || own6.Contains(a) },
@@ -62,7 +62,7 @@ func TestChangesOfTheMachineAreHeardOfAndThoseOfPodsAreNot(t *testing.T) {
 	}
 	for heard() {
 	}
-	newStack(t).join(t, 0, "10.1.0.9", "fd00:1::9")
+	newNetNamespace(t).connectPod(t, 0, "10.1.0.9", "fd00:1::9")
 	if heard() {
 		t.Error("a pod was heard of")
 	}

@@ -15,45 +15,45 @@ import (
 )
 
 const (
-	// patience is how long the pod network may be missing before the node is marked unavailable, because an unavailable
-	// node gets no pods.
-	patience = 10 * time.Second
-	// telling limits one write of the condition.
-	telling = 10 * time.Second
+	// missingTolerance is how long the pod network may be missing before the node is marked unavailable, because an
+	// unavailable node gets no pods.
+	missingTolerance = 10 * time.Second
+	// writeTimeout limits one write of the condition.
+	writeTimeout = 10 * time.Second
 )
 
-// condition maintains the node's condition NetworkUnavailable.
-type condition struct {
-	client  kubernetes.Interface // with the node's credentials
-	missing time.Time            // since when the network is missing; zero while it is available
-	now     func() time.Time
+// nodeCondition maintains the node's condition NetworkUnavailable.
+type nodeCondition struct {
+	client       kubernetes.Interface // with the node's credentials
+	missingSince time.Time            // since when the network is missing; zero while it is available
+	now          func() time.Time
 }
 
-// state returns the condition for a plan of which made routes exist, and whether it should be written yet. A node with
+// decide returns the condition for a plan of which made routes exist, and whether it should be written yet. A node with
 // some missing routes stays available: otherwise one node with a wrong address would keep pods off all other nodes.
-func (c *condition) state(p Plan, made int) (status corev1.ConditionStatus, reason, message string, say bool) {
+func (c *nodeCondition) decide(p Plan, made int) (status corev1.ConditionStatus, reason, message string, say bool) {
 	there := len(p.PodCIDRs) > 0 && (made > 0 || len(p.Routes) == 0)
 	switch {
 	case there:
-		c.missing = time.Time{}
+		c.missingSince = time.Time{}
 		return corev1.ConditionFalse, "RouteCreated", "the node's pod network is there, and so are routes to other " +
 			"nodes' pods", true
-	case c.missing.IsZero():
-		c.missing = c.now()
+	case c.missingSince.IsZero():
+		c.missingSince = c.now()
 	}
 	if len(p.PodCIDRs) == 0 {
 		return corev1.ConditionTrue, "NoPodCIDR", "the node has no network for its pods", c.now().
-			Sub(c.missing) >=
-			patience
+			Sub(c.missingSince) >=
+			missingTolerance
 	}
 	return corev1.ConditionTrue, "NoRouteCreated", "no other node's pods can be reached", c.now().
-		Sub(c.missing) >=
-		patience
+		Sub(c.missingSince) >=
+		missingTolerance
 }
 
-// tell writes the condition if it differs from the node's status.
-func (c *condition) tell(ctx context.Context, n *corev1.Node, p Plan, made int) error {
-	status, reason, message, say := c.state(p, made)
+// writeNetwork writes the condition if it differs from the node's status.
+func (c *nodeCondition) writeNetwork(ctx context.Context, n *corev1.Node, p Plan, made int) error {
+	status, reason, message, say := c.decide(p, made)
 	if !say {
 		return nil
 	}
@@ -62,15 +62,15 @@ func (c *condition) tell(ctx context.Context, n *corev1.Node, p Plan, made int) 
 			return nil
 		}
 	}
-	return c.write(ctx, n, corev1.NodeNetworkUnavailable, status, reason, message)
+	return c.writeCondition(ctx, n, corev1.NodeNetworkUnavailable, status, reason, message)
 }
 
 // PodTrafficDropped is the condition of a node on which packet rules of other programs drop packets of pods.
 const PodTrafficDropped corev1.NodeConditionType = "PodTrafficDropped"
 
-// tellDropped writes the condition PodTrafficDropped if its message changed. It does not add a False condition to a
+// writeDropped writes the condition PodTrafficDropped if its message changed. It does not add a False condition to a
 // node that never had dropping rules.
-func (c *condition) tellDropped(ctx context.Context, n *corev1.Node, problems []string) error {
+func (c *nodeCondition) writeDropped(ctx context.Context, n *corev1.Node, problems []string) error {
 	status, reason, message := corev1.ConditionFalse, "NoForeignRules",
 		"no packet rules of other programs drop packets of pods"
 	if len(problems) > 0 {
@@ -85,11 +85,11 @@ func (c *condition) tellDropped(ctx context.Context, n *corev1.Node, problems []
 	if said == message || said == "" && len(problems) == 0 {
 		return nil
 	}
-	return c.write(ctx, n, PodTrafficDropped, status, reason, message)
+	return c.writeCondition(ctx, n, PodTrafficDropped, status, reason, message)
 }
 
-// write writes a condition of the node. The transition time changes only together with the status.
-func (c *condition) write(ctx context.Context, n *corev1.Node, kind corev1.NodeConditionType,
+// writeCondition writes a condition of the node. The transition time changes only together with the status.
+func (c *nodeCondition) writeCondition(ctx context.Context, n *corev1.Node, kind corev1.NodeConditionType,
 	status corev1.ConditionStatus, reason, message string) error {
 	now := metav1.NewTime(c.now().Truncate(time.Second))
 	since := now
@@ -104,7 +104,7 @@ func (c *condition) write(ctx context.Context, n *corev1.Node, kind corev1.NodeC
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, telling)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	nodes := c.client.CoreV1().Nodes()
 	_, err = nodes.Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")

@@ -13,12 +13,12 @@ import (
 // The condition matches the network: a missing network is reported after a while, an available one at once, and nothing
 // is written twice.
 // Proves S22.
-func TestNodeSaysWhetherItHasANetwork(t *testing.T) {
+func TestNodeConditionReportsAMissingNetwork(t *testing.T) {
 	now := time.Unix(1000, 0)
 	n := machine("a", "10.244.0.0/24", "10.0.0.1")
 	client := fake.NewClientset(n)
-	c := condition{client: client, now: func() time.Time { return now }}
-	two := Make(
+	c := nodeCondition{client: client, now: func() time.Time { return now }}
+	two := NewPlan(
 		"a",
 		[]*corev1.Node{n, machine("b", "10.244.1.0/24", "10.0.0.2"), machine("c", "10.244.2.0/24", "10.0.0.3")},
 	)
@@ -37,15 +37,15 @@ func TestNodeSaysWhetherItHasANetwork(t *testing.T) {
 		{"still", time.Minute, two, 2, corev1.ConditionFalse, "RouteCreated", 1},
 		{"one node is out of reach", time.Second, two, 1, corev1.ConditionFalse, "RouteCreated", 1},
 		{"all are, for a moment", time.Second, two, 0, corev1.ConditionFalse, "RouteCreated", 1},
-		{"and for longer", patience, two, 0, corev1.ConditionTrue, "NoRouteCreated", 2},
+		{"and for longer", missingTolerance, two, 0, corev1.ConditionTrue, "NoRouteCreated", 2},
 		{"one is back", time.Second, two, 1, corev1.ConditionFalse, "RouteCreated", 3},
 		{"its own is gone", time.Second, Plan{}, 0, corev1.ConditionFalse, "RouteCreated", 3},
-		{"for good", patience, Plan{}, 0, corev1.ConditionTrue, "NoPodCIDR", 4},
+		{"for good", missingTolerance, Plan{}, 0, corev1.ConditionTrue, "NoPodCIDR", 4},
 		{"alone", time.Second, Plan{PodCIDRs: two.PodCIDRs}, 0, corev1.ConditionFalse, "RouteCreated", 5},
 	} {
 		now = now.Add(step.after)
 		before := len(client.Actions())
-		if err := c.tell(t.Context(), n, step.plan, step.made); err != nil {
+		if err := c.writeNetwork(t.Context(), n, step.plan, step.made); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
 		writes += len(client.Actions()) - before
@@ -75,11 +75,11 @@ func TestNodeSaysWhetherItHasANetwork(t *testing.T) {
 }
 
 // The transition time is when the first dropping rule appeared, no matter which rules follow.
-func TestANodeReportsSinceWhenPacketsOfPodsAreDropped(t *testing.T) {
+func TestNodeConditionReportsDroppedPackets(t *testing.T) {
 	now := time.Unix(1000, 0)
 	n := machine("a", "10.244.0.0/24", "10.0.0.1")
 	client := fake.NewClientset(n)
-	c := condition{client: client, now: func() time.Time { return now }}
+	c := nodeCondition{client: client, now: func() time.Time { return now }}
 	for _, step := range []struct {
 		problems []string
 		status   corev1.ConditionStatus
@@ -94,7 +94,7 @@ func TestANodeReportsSinceWhenPacketsOfPodsAreDropped(t *testing.T) {
 		{[]string{"one"}, corev1.ConditionTrue, 1060, "one"},
 	} {
 		now = now.Add(10 * time.Second)
-		if err := c.tellDropped(t.Context(), n, step.problems); err != nil {
+		if err := c.writeDropped(t.Context(), n, step.problems); err != nil {
 			t.Fatal(err)
 		}
 		var err error

@@ -15,7 +15,7 @@ import (
 )
 
 // icmpv6 returns a socket in the network namespace that sends and receives ICMPv6 messages.
-func (s *stack) icmpv6(t *testing.T, at netip.Addr) net.PacketConn {
+func (s *netNamespace) icmpv6(t *testing.T, at netip.Addr) net.PacketConn {
 	t.Helper()
 	var c net.PacketConn
 	const mostHops = 255 // required for neighbour discovery
@@ -26,7 +26,7 @@ func (s *stack) icmpv6(t *testing.T, at netip.Addr) net.PacketConn {
 		})
 		return errors.Join(err, failed)
 	}}
-	if err := s.inside(func() (err error) {
+	if err := s.runInside(func() (err error) {
 		c, err = config.ListenPacket(t.Context(), "ip6:ipv6-icmp", at.String())
 		return err
 	}); err != nil {
@@ -38,18 +38,19 @@ func (s *stack) icmpv6(t *testing.T, at netip.Addr) net.PacketConn {
 
 // Neighbour discovery is only valid on one link. Routed discovery messages are ordinary packets: a pod that is not
 // admitted cannot send them.
-func TestMessagesOfNeighbourDiscoveryAreNotRoutedPastPolicies(t *testing.T) {
-	m, r := newBench(t), newRules(t)
+func TestRoutedNeighbourDiscoveryDoesNotBypassPolicies(t *testing.T) {
+	m, r := newTestNode(t), newKernelRules(t)
 	for i, uid := range []string{"victim", "neighbour"} {
-		r.SetPod(uid, &policy.Pod{Namespace: "shop", Name: uid, Addresses: []netip.Addr{m.at(i, false), m.at(i, true)}})
+		r.SetPod(uid, &policy.Pod{Namespace: "shop", Name: uid,
+			Addresses: []netip.Addr{m.podAddress(i, false), m.podAddress(i, true)}})
 	}
 	r.apply(t)
-	victim, neighbour := m.here[0].icmpv6(t, m.at(0, true)), m.here[1].icmpv6(t, m.at(1, true))
-	forger := m.here[2].icmpv6(t, m.at(2, true))
+	victim, neighbour := m.pods[0].icmpv6(t, m.podAddress(0, true)), m.pods[1].icmpv6(t, m.podAddress(1, true))
+	forger := m.pods[2].icmpv6(t, m.podAddress(2, true))
 	const echoRequest = 128
 	send := func(from net.PacketConn, kind byte, text string) {
 		message := append([]byte{kind, 0, 0, 0, 0, 0, 0, 0}, text...)
-		if _, err := from.WriteTo(message, &net.IPAddr{IP: m.at(0, true).AsSlice()}); err != nil {
+		if _, err := from.WriteTo(message, &net.IPAddr{IP: m.podAddress(0, true).AsSlice()}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fabric applies a plan: direct routes to the pods of machines on the same link, and routes through the overlay to the
-// pods of machines behind a router.
-type fabric struct {
+// routeApplier applies a plan: direct routes to the pods of machines on the same link, and routes through the overlay
+// to the pods of machines behind a router.
+type routeApplier struct {
 	id, port int // VXLAN network identifier and UDP port
-	fence    *fence
+	filter   *peerFilter
 }
 
-// way is a route of the machine that does not depend on pods.
-type way struct {
+// machineRoute is a route of the machine that does not depend on pods.
+type machineRoute struct {
 	to     netip.Prefix
 	onLink bool // without a router
 }
 
-// onLink reports whether the most specific route to an address has no router. It returns true if there is no route,
+// isOnLink reports whether the most specific route to an address has no router. It returns true if there is no route,
 // because adding a route through the address then fails with a clear error.
-func onLink(ways []way, a netip.Addr) bool {
+func isOnLink(ways []machineRoute, a netip.Addr) bool {
 	best, is := -1, true
 	for _, w := range ways {
 		if w.to.Contains(a) && w.to.Bits() > best {
@@ -35,8 +35,8 @@ func onLink(ways []way, a netip.Addr) bool {
 	return is
 }
 
-// ways returns the machine's own routes.
-func ways() (list []way, err error) {
+// machineRoutes returns the machine's own routes.
+func machineRoutes() (list []machineRoute, err error) {
 	all, err := netlink.RouteListFiltered(
 		netlink.FAMILY_ALL,
 		&netlink.Route{Table: unix.RT_TABLE_MAIN},
@@ -46,7 +46,7 @@ func ways() (list []way, err error) {
 		return nil, fmt.Errorf("list the machine's routes: %w", err)
 	}
 	for _, r := range all {
-		if r.Protocol == protocol || r.Type != unix.RTN_UNICAST {
+		if r.Protocol == routeProtocol || r.Type != unix.RTN_UNICAST {
 			continue
 		}
 		to := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -58,28 +58,28 @@ func ways() (list []way, err error) {
 			bits, _ := r.Dst.Mask.Size()
 			to = netip.PrefixFrom(a.Unmap(), bits)
 		}
-		list = append(list, way{to, r.Gw == nil && len(r.MultiPath) == 0 && r.Via == nil})
+		list = append(list, machineRoute{to, r.Gw == nil && len(r.MultiPath) == 0 && r.Via == nil})
 	}
 	return list, nil
 }
 
 // apply updates the kernel's routes according to the plan. It returns the MTU of the overlay, or 0 if it is not used,
 // and the number of the plan's routes in place. An error of one route does not prevent the others.
-func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
-	ways, err := ways()
+func (f routeApplier) apply(self string, p *Plan) (largest, made int, err error) {
+	ways, err := machineRoutes()
 	if err != nil {
 		return 0, 0, err
 	}
-	o := overlay{id: f.id, port: f.port, self: self, peers: map[string]far{}}
-	here, err := addresses()
+	o := overlay{id: f.id, port: f.port, self: self, peers: map[string]routedPeer{}}
+	here, err := localAddresses()
 	if err != nil {
 		return 0, 0, err
 	}
 	for i, r := range p.Routes {
-		if onLink(ways, r.Via) {
+		if isOnLink(ways, r.Via) {
 			continue
 		}
-		p.Routes[i].Wrapped, p.Routes[i].Src = true, p.source(r.Via, here)
+		p.Routes[i].Wrapped, p.Routes[i].Src = true, p.callSource(r.Via, here)
 		is := o.peers[r.node]
 		is.via = append(is.via, r.Via)
 		if !is.at.IsValid() || r.Via.Is4() {
@@ -88,45 +88,45 @@ func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 		o.peers[r.node] = is
 	}
 	var answered []netip.Addr
-	for name, list := range p.answered(ways) {
-		o.peers[name] = far{at: list[0], via: list}
+	for name, list := range p.addressesBehindRouters(ways) {
+		o.peers[name] = routedPeer{at: list[0], via: list}
 		answered = append(answered, list...)
 	}
 	if !p.Callers.known {
-		if o.kept, err = answeredBefore(); err != nil {
+		if o.keptPeers, err = routedAddresses(); err != nil {
 			return 0, 0, err
 		}
 	}
 	if len(o.peers) == 0 {
 		// Change the routes before the overlay is removed.
 		made, err := setRoutes(p.Routes, 0)
-		if len(o.kept) > 0 {
+		if len(o.keptPeers) > 0 {
 			if l, err := netlink.LinkByName(overlayName); err == nil {
 				largest = l.Attrs().MTU
 			}
-			return largest, made, errors.Join(err, f.fence.raise(f.port, o.senders(p.at)))
+			return largest, made, errors.Join(err, f.filter.allow(f.port, o.allowedSenders(p.peerAddresses)))
 		}
-		return 0, made, errors.Join(err, setAnswers(p.PodCIDRs, nil, 0), removeOverlay(), f.fence.drop())
+		return 0, made, errors.Join(err, setOverlayRoutes(p.PodCIDRs, nil, 0), removeOverlay(), f.filter.remove())
 	}
-	p.Unlisted = p.unlisted(o.sources())
+	p.Unlisted = p.unlistedSources(o.sources())
 	for _, c := range p.PodCIDRs {
 		o.own = append(o.own, c.Addr().Next())
 	}
-	fenced := f.fence.raise(f.port, o.senders(p.at)) // before the overlay exists
-	l, largest, err := o.put()
+	fenced := f.filter.allow(f.port, o.allowedSenders(p.peerAddresses)) // before the overlay exists
+	l, largest, err := o.apply()
 	at := 0
 	if l != nil {
 		at = l.Attrs().Index
 	}
 	made, failed := setRoutes(p.Routes, at)
-	if l != nil && len(o.kept) == 0 {
-		failed = errors.Join(failed, setAnswers(p.PodCIDRs, answered, at))
+	if l != nil && len(o.keptPeers) == 0 {
+		failed = errors.Join(failed, setOverlayRoutes(p.PodCIDRs, answered, at))
 	}
 	return largest, made, errors.Join(fenced, err, failed)
 }
 
-// addresses returns a function that reports whether an address belongs to the machine.
-func addresses() (func(netip.Addr) bool, error) {
+// localAddresses returns a function that reports whether an address belongs to the machine.
+func localAddresses() (func(netip.Addr) bool, error) {
 	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, fmt.Errorf("list the machine's addresses: %w", err)
@@ -136,4 +136,6 @@ func addresses() (func(netip.Addr) bool, error) {
 	}, nil
 }
 
-func (d *daemon) fabric() fabric { return fabric{d.cfg.VXLANID, d.cfg.VXLANPort, &d.fence} }
+func (d *daemon) newRouteApplier() routeApplier {
+	return routeApplier{d.cfg.VXLANID, d.cfg.VXLANPort, &d.overlayFilter}
+}

@@ -23,20 +23,20 @@ import (
 )
 
 // Proves S22.
-func TestOnlyARouterOnTheWayHasPacketsWrapped(t *testing.T) {
-	w := func(to string, onLink bool) way { return way{netip.MustParsePrefix(to), onLink} }
+func TestPacketsAreWrappedOnlyBehindARouter(t *testing.T) {
+	w := func(to string, onLink bool) machineRoute { return machineRoute{netip.MustParsePrefix(to), onLink} }
 	for _, c := range []struct {
 		name string
-		ways []way
+		ways []machineRoute
 		want bool
 	}{
-		{"the same network", []way{w("0.0.0.0/0", false), w("10.0.1.0/24", true)}, true},
-		{"another network", []way{w("0.0.0.0/0", false), w("10.0.0.0/24", true)}, false},
-		{"a way of its own", []way{w("10.0.1.0/24", true), w("10.0.1.2/32", false)}, false},
-		{"a network of one", []way{w("0.0.0.0/0", false), w("10.0.1.2/32", true)}, true},
-		{"no way", []way{w("10.0.0.0/24", true)}, true},
+		{"the same network", []machineRoute{w("0.0.0.0/0", false), w("10.0.1.0/24", true)}, true},
+		{"another network", []machineRoute{w("0.0.0.0/0", false), w("10.0.0.0/24", true)}, false},
+		{"a way of its own", []machineRoute{w("10.0.1.0/24", true), w("10.0.1.2/32", false)}, false},
+		{"a network of one", []machineRoute{w("0.0.0.0/0", false), w("10.0.1.2/32", true)}, true},
+		{"no way", []machineRoute{w("10.0.0.0/24", true)}, true},
 	} {
-		if got := onLink(c.ways, netip.MustParseAddr("10.0.1.2")); got != c.want {
+		if got := isOnLink(c.ways, netip.MustParseAddr("10.0.1.2")); got != c.want {
 			t.Errorf("%s: on link is %t", c.name, got)
 		}
 	}
@@ -44,32 +44,32 @@ func TestOnlyARouterOnTheWayHasPacketsWrapped(t *testing.T) {
 
 // site is a machine with one pod.
 type site struct {
-	*stack
-	pod   *stack
-	fence fence
-	at4   netip.Addr // at4 and at6 are the pod's addresses.
-	at6   netip.Addr
+	*netNamespace
+	pod    *netNamespace
+	filter peerFilter
+	at4    netip.Addr // at4 and at6 are the pod's addresses.
+	at6    netip.Addr
 }
 
 // region returns two networks with a router between them: two machines on the first, and one on the second.
 func region(t *testing.T) (sites []*site, nodes []*corev1.Node) {
 	t.Helper()
-	router := newStack(t)
-	bridge := newStack(t)
+	router := newNetNamespace(t)
+	bridge := newNetNamespace(t)
 	bridge.ip(t, "link", "add", "wire", "type", "bridge")
 	bridge.ip(t, "link", "set", "wire", "up")
-	up := func(s *stack, dev, four, six string) {
+	up := func(s *netNamespace, dev, four, six string) {
 		s.ip(t, "addr", "add", four, "dev", dev)
 		s.ip(t, "addr", "add", six, "dev", dev, "nodad")
 		s.ip(t, "link", "set", dev, "up")
 	}
-	enable := func(s *stack) {
-		if err := s.inside(func() error { return forward(isolation.Networks) }); err != nil {
+	enable := func(s *netNamespace) {
+		if err := s.runInside(func() error { return enableForwarding(isolation.Networks) }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	enable(router)
-	plug := func(s *stack, name string) { // connects to the first network
+	plug := func(s *netNamespace, name string) { // connects to the first network
 		bridge.ip(t, "link", "add", name, "type", "veth", "peer", "name", "uplink")
 		bridge.ip(t, "link", "set", name, "master", "wire", "up")
 		bridge.move(t, "uplink", s)
@@ -77,21 +77,21 @@ func region(t *testing.T) (sites []*site, nodes []*corev1.Node) {
 	plug(router, "r")
 	up(router, "uplink", "192.168.1.254/24", "2001:db8:1::fe/64")
 	for i, segment := range []int{1, 1, 2} {
-		s := &site{stack: newStack(t), pod: newStack(t)}
+		s := &site{netNamespace: newNetNamespace(t), pod: newNetNamespace(t)}
 		if segment == 1 {
-			plug(s.stack, fmt.Sprint("s", i))
+			plug(s.netNamespace, fmt.Sprint("s", i))
 		} else {
 			router.ip(t, "link", "add", "far", "type", "veth", "peer", "name", "up2")
 			up(router, "far", "192.168.2.254/24", "2001:db8:2::fe/64")
 			router.ip(t, "link", "set", "up2", "name", "other")
-			router.move(t, "other", s.stack)
+			router.move(t, "other", s.netNamespace)
 			s.ip(t, "link", "set", "other", "name", "uplink")
 		}
 		four, six := fmt.Sprintf("192.168.%d.%d", segment, i+1), fmt.Sprintf("2001:db8:%d::%d", segment, i+1)
-		up(s.stack, "uplink", four+"/24", six+"/64")
+		up(s.netNamespace, "uplink", four+"/24", six+"/64")
 		s.ip(t, "route", "add", "default", "via", fmt.Sprintf("192.168.%d.254", segment))
 		s.ip(t, "-6", "route", "add", "default", "via", fmt.Sprintf("2001:db8:%d::fe", segment))
-		enable(s.stack)
+		enable(s.netNamespace)
 		pods := []string{fmt.Sprintf("10.1.%d.0/24", i), fmt.Sprintf("fd00:1:0:%d::/64", i)}
 		nodes = append(
 			nodes,
@@ -116,7 +116,7 @@ func region(t *testing.T) (sites []*site, nodes []*corev1.Node) {
 				IP:      s.at4,
 				Gateway: netip.MustParseAddr(fmt.Sprintf("10.1.%d.1", i)),
 			}, {IP: s.at6, Gateway: netip.MustParseAddr(fmt.Sprintf("fd00:1:0:%d::1", i))}}}
-		if err := s.inside(func() error { return p.Make(s.pod.path()) }); err != nil {
+		if err := s.runInside(func() error { return p.Create(s.pod.namespacePath()) }); err != nil {
 			t.Fatal(err)
 		}
 		s.pod.serve(t, s.at4, 80)
@@ -126,8 +126,8 @@ func region(t *testing.T) (sites []*site, nodes []*corev1.Node) {
 	return sites, nodes
 }
 
-// join applies the plan of a site, and returns the MTU of the overlay.
-func (s *site) join(t *testing.T, self string, nodes []*corev1.Node, id int) (p Plan, largest int) {
+// joinNetwork applies the plan of a site, and returns the MTU of the overlay.
+func (s *site) joinNetwork(t *testing.T, self string, nodes []*corev1.Node, id int) (p Plan, largest int) {
 	t.Helper()
 	return s.joinWith(t, self, nodes, id, nil)
 }
@@ -141,10 +141,10 @@ func (s *site) joinWith(
 	list inventory.Inventory,
 ) (p Plan, largest int) {
 	t.Helper()
-	p = Make(self, nodes)
-	p.Callers = callersOf(self, list, nodes)
-	if err := s.inside(func() (err error) {
-		largest, _, err = fabric{id, 4789, &s.fence}.apply(self, &p)
+	p = NewPlan(self, nodes)
+	p.Callers = findPodless(self, list, nodes)
+	if err := s.runInside(func() (err error) {
+		largest, _, err = routeApplier{id, 4789, &s.filter}.apply(self, &p)
 		return err
 	}); err != nil {
 		t.Fatalf("%s: %v", self, err)
@@ -152,10 +152,10 @@ func (s *site) joinWith(
 	return p, largest
 }
 
-func (s *site) list(t *testing.T, args ...string) string {
+func (s *site) listKernel(t *testing.T, args ...string) string {
 	t.Helper()
 	var out []byte
-	if err := s.inside(func() (err error) {
+	if err := s.runInside(func() (err error) {
 		out, err = exec.Command(args[0], args[1:]...).CombinedOutput()
 		return err
 	}); err != nil {
@@ -173,7 +173,8 @@ func TestPodsReachEachOtherThroughARouter(t *testing.T) {
 		t.Helper()
 		for i, s := range sites {
 			for range 2 { // the second call changes nothing
-				if p, largest := s.join(t, fmt.Sprint("n", i), nodes, id); len(p.Routes) != 4 || largest != 1450 {
+				if p, largest := s.joinNetwork(t, fmt.Sprint("n", i), nodes, id); len(p.Routes) != 4 ||
+					largest != 1450 {
 					t.Errorf("n%d has %d routes, and %d bytes get through", i, len(p.Routes), largest)
 				}
 			}
@@ -182,7 +183,7 @@ func TestPodsReachEachOtherThroughARouter(t *testing.T) {
 			for j, to := range sites {
 				for _, pair := range [][2]netip.Addr{{from.at4, to.at4}, {from.at6, to.at6}} {
 					if i != j &&
-						!from.pod.passes(
+						!from.pod.isPassed(
 							isolation.Packet{From: pair[0], To: pair[1], Protocol: nft.TCP, Port: 80},
 							5*time.Second,
 						) {
@@ -191,7 +192,7 @@ func TestPodsReachEachOtherThroughARouter(t *testing.T) {
 				}
 				// A machine also reaches the pod, as host network pods do.
 				if i != j {
-					c, err := dialFrom(from.stack, to.at4)
+					c, err := dialFrom(from.netNamespace, to.at4)
 					if err != nil || !echo(c, 5*time.Second) {
 						t.Errorf("n%d does not reach the pod of n%d: %v", i, j, err)
 					}
@@ -201,9 +202,10 @@ func TestPodsReachEachOtherThroughARouter(t *testing.T) {
 	}
 	all(4096)
 	for i, wrapped := range map[int]int{0: 2, 1: 2, 2: 4} {
-		if got := strings.Count(sites[i].list(t, "ip", "route")+sites[i].list(t, "ip", "-6", "route"),
+		if got := strings.Count(sites[i].listKernel(t, "ip", "route")+sites[i].listKernel(t, "ip", "-6", "route"),
 			" onlink"); got != wrapped {
-			t.Errorf("n%d has %d wrapped routes, should have %d:\n%s", i, got, wrapped, sites[i].list(t, "ip", "route"))
+			t.Errorf("n%d has %d wrapped routes, should have %d:\n%s", i, got, wrapped,
+				sites[i].listKernel(t, "ip", "route"))
 		}
 	}
 	// Another VXLAN ID replaces the interface. Large packets get through after path MTU discovery.
@@ -225,16 +227,16 @@ func TestPodsReachEachOtherThroughARouter(t *testing.T) {
 		got += n
 	}
 	// A deleted node loses its routes. With the last one, the interface is removed.
-	if p, largest := sites[2].join(t, "n2", nodes[1:], 7); len(p.Routes) != 2 || largest != 1450 {
+	if p, largest := sites[2].joinNetwork(t, "n2", nodes[1:], 7); len(p.Routes) != 2 || largest != 1450 {
 		t.Errorf("of two nodes: %d routes, %d bytes", len(p.Routes), largest)
 	}
-	if left := sites[2].list(t, "bridge", "fdb", "show", "dev", overlayName); strings.Count(left, "dst") != 1 {
+	if left := sites[2].listKernel(t, "bridge", "fdb", "show", "dev", overlayName); strings.Count(left, "dst") != 1 {
 		t.Errorf("the kernel knows more nodes than there are:\n%s", left)
 	}
-	if p, largest := sites[0].join(t, "n0", nodes[:2], 7); len(p.Routes) != 2 || largest != 0 {
+	if p, largest := sites[0].joinNetwork(t, "n0", nodes[:2], 7); len(p.Routes) != 2 || largest != 0 {
 		t.Errorf("of one network: %d routes, %d bytes", len(p.Routes), largest)
 	}
-	if err := sites[0].inside(func() error {
+	if err := sites[0].runInside(func() error {
 		if _, err := netlink.LinkByName(overlayName); err == nil {
 			return fmt.Errorf("%s is there", overlayName)
 		}
@@ -242,7 +244,8 @@ func TestPodsReachEachOtherThroughARouter(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if p := (isolation.Packet{From: sites[0].at6, To: sites[1].at6, Protocol: nft.TCP, Port: 80}); !sites[0].pod.passes(
+	if p := (isolation.Packet{From: sites[0].at6, To: sites[1].at6, Protocol: nft.TCP,
+		Port: 80}); !sites[0].pod.isPassed(
 		p,
 		5*time.Second,
 	) {
@@ -250,8 +253,8 @@ func TestPodsReachEachOtherThroughARouter(t *testing.T) {
 	}
 }
 
-func dialFrom(s *stack, to netip.Addr) (c net.Conn, err error) {
-	err = s.inside(func() error {
+func dialFrom(s *netNamespace, to netip.Addr) (c net.Conn, err error) {
+	err = s.runInside(func() error {
 		c, err = net.DialTimeout("tcp", netip.AddrPortFrom(to, 80).String(), 5*time.Second)
 		return err
 	})
@@ -263,7 +266,7 @@ func dialFrom(s *stack, to netip.Addr) (c net.Conn, err error) {
 func TestPodsLeaveUnderTheirMachinesAddress(t *testing.T) {
 	sites, nodes := region(t)
 	s := sites[0]
-	s.join(t, "n0", nodes[:1], 1)
+	s.joinNetwork(t, "n0", nodes[:1], 1)
 	outward, err := newMasquerade(
 		isolation.Networks,
 		[]netip.Prefix{netip.MustParsePrefix("192.168.1.2/32"), netip.MustParsePrefix("2001:db8:1::2/128")},
@@ -271,11 +274,11 @@ func TestPodsLeaveUnderTheirMachinesAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.inside(func() error { return outward.answer(false) }); err != nil {
+	if err := s.runInside(func() error { return outward.setAnswerMarks(false) }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = s.inside(func() error { return kernel.Remove(nft.IPv4, tableName) })
+		_ = s.runInside(func() error { return kernel.Remove(nft.IPv4, tableName) })
 	})
 	for _, c := range []struct {
 		to   *site
@@ -289,7 +292,7 @@ func TestPodsLeaveUnderTheirMachinesAddress(t *testing.T) {
 		{sites[1], "2001:db8:1::2", s.at6, s.at6.String()},
 	} {
 		var pc net.PacketConn
-		if err := c.to.inside(func() (err error) {
+		if err := c.to.runInside(func() (err error) {
 			pc, err = net.ListenPacket("udp", net.JoinHostPort(c.at, "99"))
 			return err
 		}); err != nil {

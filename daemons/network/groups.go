@@ -31,48 +31,49 @@ const (
 	maxNamed = 500
 )
 
-// groups watches the addresses of the groups that this machine's rules need.
-type groups struct {
-	client   kubernetes.Interface
-	log      *slog.Logger
-	note     func(slice string) // called with the name of a slice that may have changed
-	look     func()             // called when a watch has listed
-	current  []*groupWatch
-	next     *groupWatch           // has not finished listing
-	replaces bool                  // next replaces all current watches
-	told     map[string]heardSlice // slices passed to the rules, by name
+// groupWatches watches the addresses of the groups that this machine's rules need.
+type groupWatches struct {
+	client        kubernetes.Interface
+	log           *slog.Logger
+	sliceChanged  func(slice string) // called with the name of a slice that may have changed
+	listed        func()             // called when a watch has listed
+	current       []*groupWatch
+	next          *groupWatch             // has not finished listing
+	isReplacement bool                    // next replaces all current watches
+	passedSlices  map[string]watchedSlice // slices passed to the rules, by name
 }
 
 // groupWatch is one watch.
 type groupWatch struct {
 	names map[string]bool
-	end   func()
+	stop  func()
 
-	mu     sync.Mutex
-	listed bool
-	slices map[string]*heardSlice
-	note   func(string)
-	look   func()
+	mu           sync.Mutex
+	listed       bool
+	slices       map[string]*watchedSlice
+	sliceChanged func(string)
+	onListed     func()
 }
 
-type heardSlice struct {
+type watchedSlice struct {
 	group string
 	slice *policy.Slice // nil if the rules need not keep it
 }
 
-// follow starts the watches of needed groups, and passes the slices of newly listed watches to the rules. It reports
-// whether it passed any.
-func (g *groups) follow(ctx context.Context, needed map[string]bool, node *policy.Node) (told bool, err error) {
-	if g.next != nil && g.next.complete() {
-		told = true
-		if err := g.take(node); err != nil {
-			return told, err
+// watchNeeded starts the watches of needed groups, and passes the slices of newly listed watches to the rules. It
+// reports whether it passed any.
+func (g *groupWatches) watchNeeded(ctx context.Context, needed map[string]bool, node *policy.Node) (changed bool,
+	err error) {
+	if g.next != nil && g.next.isComplete() {
+		changed = true
+		if err := g.promoteNext(node); err != nil {
+			return changed, err
 		}
 	}
 	if g.next != nil {
-		return told, nil // wait for it, because it may cover the missing groups
+		return changed, nil // wait for it, because it may cover the missing groups
 	}
-	covered := g.covered()
+	covered := g.listedGroups()
 	missing := map[string]bool{}
 	for name := range needed {
 		if !covered[name] {
@@ -83,43 +84,43 @@ func (g *groups) follow(ctx context.Context, needed map[string]bool, node *polic
 	case len(needed) == 0 && len(g.current) > 0:
 		g.close()
 		var failures []error
-		for key := range g.told {
-			failures = append(failures, g.tell(node, key))
+		for key := range g.passedSlices {
+			failures = append(failures, g.passSlice(node, key))
 		}
-		node.Hear(nil)
+		node.SetKnownGroups(nil)
 		return true, errors.Join(failures...)
 	case len(missing) > 0 && len(g.current) < maxWatches:
-		g.next, g.replaces = g.start(ctx, missing), false
+		g.next, g.isReplacement = g.start(ctx, missing), false
 	case len(missing) > 0 || len(covered) > 2*len(needed)+16:
-		g.next, g.replaces = g.start(ctx, maps.Clone(needed)), true
+		g.next, g.isReplacement = g.start(ctx, maps.Clone(needed)), true
 	}
-	return told, nil
+	return changed, nil
 }
 
-// take makes the next watch a current one. If it replaces the others, take stops them.
-func (g *groups) take(node *policy.Node) error {
+// promoteNext makes the next watch a current one. If it replaces the others, take stops them.
+func (g *groupWatches) promoteNext(node *policy.Node) error {
 	w := g.next
-	if g.replaces {
+	if g.isReplacement {
 		for _, w := range g.current {
-			w.end()
+			w.stop()
 		}
 		g.current = nil
 	}
 	g.current, g.next = append(g.current, w), nil
 	keys := w.keys()
-	if g.replaces {
-		keys = append(keys, slices.Collect(maps.Keys(g.told))...)
+	if g.isReplacement {
+		keys = append(keys, slices.Collect(maps.Keys(g.passedSlices))...)
 	}
 	var failures []error
 	for _, key := range keys {
-		failures = append(failures, g.tell(node, key))
+		failures = append(failures, g.passSlice(node, key))
 	}
-	node.Hear(g.covered())
+	node.SetKnownGroups(g.listedGroups())
 	return errors.Join(failures...)
 }
 
-// covered returns the groups that the current watches have listed.
-func (g *groups) covered() map[string]bool {
+// listedGroups returns the groups that the current watches have listed.
+func (g *groupWatches) listedGroups() map[string]bool {
 	names := map[string]bool{}
 	for _, w := range g.current {
 		maps.Copy(names, w.names)
@@ -127,22 +128,22 @@ func (g *groups) covered() map[string]bool {
 	return names
 }
 
-// tell passes the current state of a slice to the rules. The slices of groups that are no longer watched stay while a
-// rule still needs them.
-func (g *groups) tell(node *policy.Node, key string) error {
-	var is *heardSlice
+// passSlice passes the current state of a slice to the rules. The slices of groups that are no longer watched stay
+// while a rule still needs them.
+func (g *groupWatches) passSlice(node *policy.Node, key string) error {
+	var is *watchedSlice
 	for _, w := range g.current {
 		if s := w.get(key); s != nil && w.names[s.group] {
 			is = s
 		}
 	}
-	was, there := g.told[key]
+	was, there := g.passedSlices[key]
 	switch {
-	case there && is == nil && node.Needed()[was.group] && !g.covered()[was.group]:
-		g.told[key] = heardSlice{group: was.group}
+	case there && is == nil && node.NeededGroups()[was.group] && !g.listedGroups()[was.group]:
+		g.passedSlices[key] = watchedSlice{group: was.group}
 		return nil
 	case there && (is == nil || is.group != was.group):
-		delete(g.told, key)
+		delete(g.passedSlices, key)
 		if err := node.SetSlice(was.group, key, nil); err != nil {
 			return fmt.Errorf("take away the addresses of %s: %w", key, err)
 		}
@@ -152,7 +153,7 @@ func (g *groups) tell(node *policy.Node, key string) error {
 	if is == nil {
 		return nil
 	}
-	g.told[key] = *is
+	g.passedSlices[key] = *is
 	if err := node.SetSlice(is.group, key, is.slice); err != nil {
 		return fmt.Errorf("put the addresses of %s: %w", key, err)
 	}
@@ -160,20 +161,20 @@ func (g *groups) tell(node *policy.Node, key string) error {
 }
 
 // close stops all watches.
-func (g *groups) close() {
+func (g *groupWatches) close() {
 	for _, w := range g.current {
-		w.end()
+		w.stop()
 	}
 	if g.next != nil {
-		g.next.end()
+		g.next.stop()
 	}
 	g.current, g.next = nil, nil
 }
 
 // start starts a watch of groups.
-func (g *groups) start(ctx context.Context, names map[string]bool) *groupWatch {
+func (g *groupWatches) start(ctx context.Context, names map[string]bool) *groupWatch {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &groupWatch{names: names, slices: map[string]*heardSlice{}, note: g.note, look: g.look}
+	w := &groupWatch{names: names, slices: map[string]*watchedSlice{}, sliceChanged: g.sliceChanged, onListed: g.listed}
 	selector := selectorOf(names)
 	api := g.client.DiscoveryV1().EndpointSlices(peers.Namespace)
 	lists := &cache.ListWatch{
@@ -194,7 +195,7 @@ func (g *groups) start(ctx context.Context, names map[string]bool) *groupWatch {
 	)
 	var running sync.WaitGroup
 	running.Go(func() { r.RunWithContext(ctx) })
-	w.end = func() { cancel(); running.Wait() }
+	w.stop = func() { cancel(); running.Wait() }
 	g.log.Debug("watching peers of network policies", "groups", len(names))
 	return w
 }
@@ -212,14 +213,14 @@ func selectorOf(names map[string]bool) string {
 	return labels.NewSelector().Add(*r).String()
 }
 
-// complete reports whether the watch has finished its list.
-func (w *groupWatch) complete() bool {
+// isComplete reports whether the watch has finished its list.
+func (w *groupWatch) isComplete() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.listed
 }
 
-func (w *groupWatch) get(key string) *heardSlice {
+func (w *groupWatch) get(key string) *watchedSlice {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.slices[key]
@@ -231,9 +232,9 @@ func (w *groupWatch) keys() []string {
 	return slices.Collect(maps.Keys(w.slices))
 }
 
-// hear returns the slice's name and contents. It ignores slices of other writers, which could otherwise add themselves
-// to a policy's peers.
-func hear(o any) (key string, s *heardSlice) {
+// convertSlice returns the slice's name and contents. It ignores slices of other writers, which could otherwise add
+// themselves to a policy's peers.
+func convertSlice(o any) (key string, s *watchedSlice) {
 	es, ok := o.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return "", nil
@@ -242,12 +243,12 @@ func hear(o any) (key string, s *heardSlice) {
 	if group == "" || es.Labels[discoveryv1.LabelManagedBy] != peers.Manager {
 		return es.Name, nil
 	}
-	return es.Name, &heardSlice{strings.Clone(group), policy.SliceOf(es)}
+	return es.Name, &watchedSlice{strings.Clone(group), policy.SliceOf(es)}
 }
 
 // Add and the following methods implement the store of a reflector.
 func (w *groupWatch) Add(o any) error {
-	key, s := hear(o)
+	key, s := convertSlice(o)
 	w.mu.Lock()
 	if s == nil {
 		delete(w.slices, key)
@@ -255,7 +256,7 @@ func (w *groupWatch) Add(o any) error {
 		w.slices[key] = s
 	}
 	w.mu.Unlock()
-	w.note(key)
+	w.sliceChanged(key)
 	return nil
 }
 
@@ -268,16 +269,16 @@ func (w *groupWatch) Delete(o any) error {
 		w.mu.Lock()
 		delete(w.slices, es.Name)
 		w.mu.Unlock()
-		w.note(es.Name)
+		w.sliceChanged(es.Name)
 	}
 	return nil
 }
 
 // Replace stores a complete list.
 func (w *groupWatch) Replace(list []any, _ string) error {
-	all := map[string]*heardSlice{}
+	all := map[string]*watchedSlice{}
 	for _, o := range list {
-		if key, s := hear(o); s != nil {
+		if key, s := convertSlice(o); s != nil {
 			all[key] = s
 		}
 	}
@@ -285,12 +286,12 @@ func (w *groupWatch) Replace(list []any, _ string) error {
 	was := w.slices
 	w.slices, w.listed = all, true
 	w.mu.Unlock()
-	for _, keys := range []map[string]*heardSlice{was, all} {
+	for _, keys := range []map[string]*watchedSlice{was, all} {
 		for key := range keys {
-			w.note(key)
+			w.sliceChanged(key)
 		}
 	}
-	w.look()
+	w.onListed()
 	return nil
 }
 

@@ -17,19 +17,19 @@ import (
 	"clusterctl/daemons/network/link"
 )
 
-// protocol marks this daemon's routes in the kernel, to distinguish them from an administrator's. No routing daemon
-// uses the number.
-const protocol netlink.RouteProtocol = 99
+// routeProtocol marks this daemon's routes in the kernel, to distinguish them from an administrator's. No routing
+// daemon uses the number.
+const routeProtocol netlink.RouteProtocol = 99
 
-func network(p netip.Prefix) *net.IPNet {
+func toIPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// routes returns this daemon's routes in the kernel. overlay is the index of the overlay interface, 0 for none.
-func routes(overlay int) ([]Route, error) {
+// kernelRoutes returns this daemon's routes in the kernel. overlay is the index of the overlay interface, 0 for none.
+func kernelRoutes(overlay int) ([]Route, error) {
 	list, err := netlink.RouteListFiltered(
 		netlink.FAMILY_ALL,
-		&netlink.Route{Protocol: protocol},
+		&netlink.Route{Protocol: routeProtocol},
 		netlink.RT_FILTER_PROTOCOL,
 	)
 	if err != nil {
@@ -62,21 +62,21 @@ func routes(overlay int) ([]Route, error) {
 // setRoutes updates this daemon's routes in the kernel. An error of one route does not prevent the others. overlay is
 // the index of the overlay interface, 0 if it does not exist. setRoutes returns how many routes are in place.
 func setRoutes(want []Route, overlay int) (made int, err error) {
-	have, err := routes(overlay)
+	have, err := kernelRoutes(overlay)
 	if err != nil {
 		return 0, err
 	}
 	add, remove := Diff(have, want)
 	var failures []error
 	for _, r := range remove {
-		err := netlink.RouteDel(&netlink.Route{Dst: network(r.To), Gw: r.Via.AsSlice(), Protocol: protocol})
+		err := netlink.RouteDel(&netlink.Route{Dst: toIPNet(r.To), Gw: r.Via.AsSlice(), Protocol: routeProtocol})
 		if err != nil && !errors.Is(err, syscall.ESRCH) {
 			failures = append(failures, fmt.Errorf("remove the route to %s: %w", r.To, err))
 		}
 	}
 	made = len(want)
 	for _, r := range add {
-		route := &netlink.Route{Dst: network(r.To), Gw: r.Via.AsSlice(), Protocol: protocol}
+		route := &netlink.Route{Dst: toIPNet(r.To), Gw: r.Via.AsSlice(), Protocol: routeProtocol}
 		if r.Wrapped {
 			if overlay == 0 {
 				failures = append(
@@ -113,26 +113,26 @@ func mtuOf(ips []netip.Addr) (mtu int) {
 	return mtu
 }
 
-// forward enables IP forwarding for the address families of the pods.
-func forward(clusters []netip.Prefix) error {
+// enableForwarding enables IP forwarding for the address families of the pods.
+func enableForwarding(clusters []netip.Prefix) error {
 	var failures []error
 	for family, path := range map[bool]string{true: "/proc/sys/net/ipv4/ip_forward", false: forwarding6} {
 		if !slices.ContainsFunc(clusters, func(p netip.Prefix) bool { return p.Addr().Is4() == family }) {
 			continue
 		}
 		if path == forwarding6 {
-			failures = append(failures, keepRouters())
+			failures = append(failures, keepRouterAdvertisements())
 		}
-		failures = append(failures, set(path, "1"))
+		failures = append(failures, setKernel(path, "1"))
 	}
 	return errors.Join(failures...)
 }
 
 const forwarding6 = "/proc/sys/net/ipv6/conf/all/forwarding"
 
-// keepRouters keeps accepting router advertisements on interfaces that accepted them before forwarding is enabled.
-// Otherwise the machine's default route would expire. Interfaces of pods never accept them (link.Deafen).
-func keepRouters() error {
+// keepRouterAdvertisements keeps accepting router advertisements on interfaces that accepted them before forwarding is
+// enabled. Otherwise the machine's default route would expire. Interfaces of pods never accept them (link.Deafen).
+func keepRouterAdvertisements() error {
 	if have, err := os.ReadFile(forwarding6); err != nil || !bytes.HasPrefix(have, []byte("0")) {
 		return nil // IPv6 is disabled, or forwarding is already enabled by the administrator
 	}
@@ -148,13 +148,14 @@ func keepRouters() error {
 			!bytes.HasPrefix(have, []byte("1")) {
 			continue
 		}
-		failures = append(failures, set(path, "2"))
+		failures = append(failures, setKernel(path, "2"))
 	}
 	return errors.Join(failures...)
 }
 
-// deafen disables router advertisements on the interfaces of pods that an earlier release has created.
-func deafen() error {
+// disableRouterAdvertisements disables router advertisements on the interfaces of pods that an earlier release has
+// created.
+func disableRouterAdvertisements() error {
 	all, err := netlink.LinkList()
 	if err != nil {
 		return fmt.Errorf("list the interfaces of pods: %w", err)
@@ -162,7 +163,7 @@ func deafen() error {
 	var failures []error
 	for _, l := range all {
 		if name := l.Attrs().Name; name == formerBridge || strings.HasPrefix(name, link.Prefix) {
-			failures = append(failures, link.Deafen(name))
+			failures = append(failures, link.IgnoreRouterAdvertisements(name))
 		}
 	}
 	return errors.Join(failures...)

@@ -40,25 +40,25 @@ func TestMain(m *testing.M) {
 
 // Masquerading is restored quickly after the packet filter was flushed.
 // Proves S27.
-func TestMasqueradingComesBackAfterAFlush(t *testing.T) {
+func TestMasqueradingIsRestoredAfterAFlush(t *testing.T) {
 	clusters := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/48")}
 	outward, err := newMasquerade(clusters, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{env: run.NewEnv(slog.New(slog.DiscardHandler)), clusters: clusters, outward: outward}
-	if err := d.outward.answer(true); err != nil {
+	d := &daemon{env: run.NewEnv(slog.New(slog.DiscardHandler)), clusters: clusters, masquerade: outward}
+	if err := d.masquerade.setAnswerMarks(true); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	done := make(chan struct{})
 	defer func() { cancel(); <-done }()
-	go func() { defer close(done); d.guard(ctx, 5*time.Millisecond) }()
+	go func() { defer close(done); d.restoreLoop(ctx, 5*time.Millisecond) }()
 	look, err := newMasquerade(clusters, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := look.answer(true); err != nil {
+	if err := look.setAnswerMarks(true); err != nil {
 		t.Fatal(err)
 	}
 	for _, flush := range []func(*nftables.Conn){
@@ -76,7 +76,7 @@ func TestMasqueradingComesBackAfterAFlush(t *testing.T) {
 			t.Fatal(err)
 		}
 		for {
-			there, err := look.intact(true)
+			there, err := look.isIntact(true)
 			if err != nil || ctx.Err() != nil {
 				t.Fatal("masquerading did not come back", err)
 			}

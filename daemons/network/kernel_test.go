@@ -26,11 +26,11 @@ import (
 	"clusterctl/tests/isolation"
 )
 
-// stack is a network namespace, such as a pod's.
-type stack struct{ file *os.File }
+// netNamespace is a network namespace, such as a pod's.
+type netNamespace struct{ file *os.File }
 
-// inside runs a function on a thread in the network namespace. The thread ends afterwards.
-func (s *stack) inside(do func() error) error {
+// runInside runs a function on a thread in the network namespace. The thread ends afterwards.
+func (s *netNamespace) runInside(do func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -45,9 +45,9 @@ func (s *stack) inside(do func() error) error {
 	return <-done
 }
 
-func newStack(t testing.TB) *stack {
+func newNetNamespace(t testing.TB) *netNamespace {
 	t.Helper()
-	s := &stack{}
+	s := &netNamespace{}
 	made := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -66,9 +66,9 @@ func newStack(t testing.TB) *stack {
 }
 
 // ip runs ip in the network namespace. A nil stack means the machine's.
-func (s *stack) ip(t testing.TB, args ...string) {
+func (s *netNamespace) ip(t testing.TB, args ...string) {
 	t.Helper()
-	if err := s.inside(func() error {
+	if err := s.runInside(func() error {
 		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %s", strings.Join(args, " "), out)
 		}
@@ -78,22 +78,22 @@ func (s *stack) ip(t testing.TB, args ...string) {
 	}
 }
 
-// pair creates a pair of interfaces and deletes it at the end of the test. With its namespace it would be deleted only
-// some time later.
-func (s *stack) pair(t testing.TB, name, peer string) {
+// addPair creates a pair of interfaces and deletes it at the end of the test. With its namespace it would be deleted
+// only some time later.
+func (s *netNamespace) addPair(t testing.TB, name, peer string) {
 	t.Helper()
 	s.ip(t, "link", "add", name, "type", "veth", "peer", "name", peer)
 	t.Cleanup(func() { s.ip(t, "link", "del", name) })
 }
 
 // serve answers all clients at some ports of an address, over TCP and UDP.
-func (s *stack) serve(t testing.TB, a netip.Addr, ports ...uint16) {
+func (s *netNamespace) serve(t testing.TB, a netip.Addr, ports ...uint16) {
 	t.Helper()
 	for _, port := range ports {
 		at := netip.AddrPortFrom(a, port).String()
 		var ln net.Listener
 		var pc net.PacketConn
-		if err := s.inside(func() (err error) {
+		if err := s.runInside(func() (err error) {
 			if ln, err = net.Listen("tcp", at); err == nil {
 				pc, err = net.ListenPacket("udp", at)
 			}
@@ -125,8 +125,9 @@ func (s *stack) serve(t testing.TB, a netip.Addr, ports ...uint16) {
 }
 
 // dial opens a connection from an address.
-func (s *stack) dial(from, to netip.Addr, protocol uint8, port uint16, within time.Duration) (c net.Conn, err error) {
-	err = s.inside(func() error {
+func (s *netNamespace) dial(from, to netip.Addr, protocol uint8, port uint16, within time.Duration) (c net.Conn,
+	err error) {
+	err = s.runInside(func() error {
 		d := net.Dialer{Timeout: within, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
 		kind := "tcp"
 		if protocol == nft.UDP {
@@ -149,8 +150,8 @@ func echo(c net.Conn, within time.Duration) bool {
 	return err == nil
 }
 
-// passes reports whether a packet gets through and is answered. within should allow for a busy machine.
-func (s *stack) passes(p isolation.Packet, within time.Duration) bool {
+// isPassed reports whether a packet gets through and is answered. within should allow for a busy machine.
+func (s *netNamespace) isPassed(p isolation.Packet, within time.Duration) bool {
 	c, err := s.dial(p.From, p.To, p.Protocol, p.Port, within)
 	if err != nil {
 		return false
@@ -159,33 +160,33 @@ func (s *stack) passes(p isolation.Packet, within time.Duration) bool {
 	return echo(c, within)
 }
 
-// bench is a node with pods, and a network beyond it with pods of other nodes and hosts outside of the cluster.
-type bench struct {
-	here   []*stack // pods of this node, by number
-	beyond *stack
+// testNode is a node with pods, and a network beyond it with pods of other nodes and hosts outside of the cluster.
+type testNode struct {
+	pods   []*netNamespace // pods of this node, by number
+	beyond *netNamespace
 }
 
 const gateway4, gateway6 = "10.1.0.254", "fd00:1::fe"
 
-var probed = []uint16{53, 80, 8080}
+var probedPorts = []uint16{53, 80, 8080}
 
-func newBench(t *testing.T) *bench {
+func newTestNode(t *testing.T) *testNode {
 	t.Helper()
-	var none *stack
+	var none *netNamespace
 	none.ip(t, "link", "set", "lo", "up")
-	if err := forward(isolation.Networks); err != nil {
+	if err := enableForwarding(isolation.Networks); err != nil {
 		t.Fatal(err)
 	}
-	m := &bench{beyond: newStack(t)}
-	for i := range isolation.Here {
-		s := newStack(t)
-		s.join(t, 0, fmt.Sprintf("10.1.0.%d", i+1), fmt.Sprintf("fd00:1::%d", i+1))
+	m := &testNode{beyond: newNetNamespace(t)}
+	for i := range isolation.LocalPods {
+		s := newNetNamespace(t)
+		s.connectPod(t, 0, fmt.Sprintf("10.1.0.%d", i+1), fmt.Sprintf("fd00:1::%d", i+1))
 		for _, a := range []string{"10.1.0.%d", "fd00:1::%d"} {
-			s.serve(t, netip.MustParseAddr(fmt.Sprintf(a, i+1)), probed...)
+			s.serve(t, netip.MustParseAddr(fmt.Sprintf(a, i+1)), probedPorts...)
 		}
-		m.here = append(m.here, s)
+		m.pods = append(m.pods, s)
 	}
-	none.pair(t, "out", "in")
+	none.addPair(t, "out", "in")
 	none.move(t, "in", m.beyond)
 	none.ip(t, "addr", "add", "172.16.0.1/24", "dev", "out")
 	none.ip(t, "addr", "add", "fd00:ffff::1/64", "dev", "out", "nodad")
@@ -197,8 +198,8 @@ func newBench(t *testing.T) *bench {
 	m.beyond.ip(t, "-6", "route", "add", "default", "via", "fd00:ffff::1")
 	none.ip(t, "route", "add", "default", "via", "172.16.0.2")
 	none.ip(t, "-6", "route", "add", "default", "via", "fd00:ffff::2")
-	addresses := slices.Clone(isolation.Outside)
-	for i := isolation.Here; i < isolation.Numbers; i++ {
+	addresses := slices.Clone(isolation.OutsideAddresses)
+	for i := isolation.LocalPods; i < isolation.TotalPods; i++ {
 		addresses = append(
 			addresses,
 			netip.MustParseAddr(fmt.Sprintf("10.2.0.%d", i+1)),
@@ -211,15 +212,15 @@ func newBench(t *testing.T) *bench {
 			more = append(more, "nodad")
 		}
 		m.beyond.ip(t, more...)
-		m.beyond.serve(t, a, probed...)
+		m.beyond.serve(t, a, probedPorts...)
 	}
 	return m
 }
 
 // move moves an interface to another network namespace.
-func (s *stack) move(t testing.TB, link string, to *stack) {
+func (s *netNamespace) move(t testing.TB, link string, to *netNamespace) {
 	t.Helper()
-	if err := s.inside(func() error {
+	if err := s.runInside(func() error {
 		cmd := exec.Command("ip", "link", "set", link, "netns", "/proc/self/fd/3")
 		cmd.ExtraFiles = []*os.File{to.file}
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -231,9 +232,9 @@ func (s *stack) move(t testing.TB, link string, to *stack) {
 	}
 }
 
-// of returns the network namespace that has an address.
-func (m *bench) of(a netip.Addr) *stack {
-	for i, s := range m.here {
+// namespaceOf returns the network namespace that has an address.
+func (m *testNode) namespaceOf(a netip.Addr) *netNamespace {
+	for i, s := range m.pods {
 		if a == netip.MustParseAddr(fmt.Sprintf("10.1.0.%d", i+1)) ||
 			a == netip.MustParseAddr(fmt.Sprintf("fd00:1::%d", i+1)) {
 			return s
@@ -242,15 +243,15 @@ func (m *bench) of(a netip.Addr) *stack {
 	return m.beyond
 }
 
-// rules holds a node's rules together with the kernel's tables.
-type rules struct {
+// kernelRules holds a node's rules together with the kernel's tables.
+type kernelRules struct {
 	*policy.Node
 	kernels map[nft.Family]*kernel.Kernel
 }
 
-func newRules(t testing.TB) *rules {
+func newKernelRules(t testing.TB) *kernelRules {
 	t.Helper()
-	r := &rules{
+	r := &kernelRules{
 		policy.NewNode(func(_ *networkingv1.NetworkPolicy, err error) { t.Error(err) }),
 		map[nft.Family]*kernel.Kernel{},
 	}
@@ -267,7 +268,7 @@ func newRules(t testing.TB) *rules {
 	return r
 }
 
-func (r *rules) apply(t testing.TB) {
+func (r *kernelRules) apply(t testing.TB) {
 	t.Helper()
 	if _, err := r.Update(); err != nil {
 		t.Fatal(err)
@@ -283,7 +284,7 @@ func (r *rules) apply(t testing.TB) {
 }
 
 // set passes the changes between two clusters to the rules.
-func (r *rules) set(t testing.TB, was, is *isolation.Cluster) {
+func (r *kernelRules) set(t testing.TB, was, is *isolation.Cluster) {
 	t.Helper()
 	for key, p := range was.Policies {
 		if is.Policies[key] == nil {
@@ -299,7 +300,7 @@ func (r *rules) set(t testing.TB, was, is *isolation.Cluster) {
 		}
 	}
 	for uid, p := range is.Pods {
-		if !p.Here {
+		if !p.IsLocal {
 			continue
 		}
 		r.SetPod(
@@ -309,13 +310,13 @@ func (r *rules) set(t testing.TB, was, is *isolation.Cluster) {
 				Name:      p.Name,
 				Labels:    p.Labels,
 				Addresses: p.Addresses,
-				Ports:     named(p.Ports),
+				Ports:     namedPorts(p.Ports),
 			},
 		)
 	}
-	needed := r.Needed()
-	told := func(group, slice string, addresses []netip.Addr, ports []isolation.Port) {
-		if err := r.SetSlice(group, slice, &policy.Slice{Addresses: addresses, Ports: named(ports)}); err != nil {
+	needed := r.NeededGroups()
+	setGroup := func(group, slice string, addresses []netip.Addr, ports []isolation.Port) {
+		if err := r.SetSlice(group, slice, &policy.Slice{Addresses: addresses, Ports: namedPorts(ports)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -324,23 +325,23 @@ func (r *rules) set(t testing.TB, was, is *isolation.Cluster) {
 			t.Fatal(err)
 		}
 	})
-	is.Publish(needed, told)
-	r.Hear(needed)
+	is.Publish(needed, setGroup)
+	r.SetKnownGroups(needed)
 	r.apply(t)
 }
 
-func named(list []isolation.Port) (ports []policy.Port) {
+func namedPorts(list []isolation.Port) (ports []policy.Port) {
 	for _, p := range list {
 		ports = append(ports, policy.Port(p))
 	}
 	return ports
 }
 
-// drawn returns a random cluster in which all pods of the machine exist.
-func drawn(seed int) *isolation.Cluster {
+// drawCluster returns a random cluster in which all pods of the machine exist.
+func drawCluster(seed int) *isolation.Cluster {
 	return rapid.Custom(func(t *rapid.T) *isolation.Cluster {
 		c := isolation.DrawCluster(t)
-		for i := range isolation.Numbers {
+		for i := range isolation.TotalPods {
 			c.Pods[fmt.Sprint(i)] = isolation.DrawPod(t, i)
 		}
 		for _, namespace := range []string{"a", "b"} {
@@ -352,16 +353,16 @@ func drawn(seed int) *isolation.Cluster {
 	}).Example(seed)
 }
 
-// sample returns packets of one protocol and port between all ends. Each turn uses other values.
-func sample(c *isolation.Cluster, turn int) (list []isolation.Packet) {
-	ends := slices.Clone(isolation.Outside)
-	for i := range isolation.Numbers {
+// samplePackets returns packets of one protocol and port between all ends. Each turn uses other values.
+func samplePackets(c *isolation.Cluster, turn int) (list []isolation.Packet) {
+	ends := slices.Clone(isolation.OutsideAddresses)
+	for i := range isolation.TotalPods {
 		ends = append(ends, c.Pods[fmt.Sprint(i)].Addresses...)
 	}
 	for _, from := range ends {
 		for _, to := range ends {
-			a, b := c.At(from), c.At(to)
-			if from.Is4() != to.Is4() || a == b || (a == nil || !a.Here) && (b == nil || !b.Here) {
+			a, b := c.PodAt(from), c.PodAt(to)
+			if from.Is4() != to.Is4() || a == b || (a == nil || !a.IsLocal) && (b == nil || !b.IsLocal) {
 				continue
 			}
 			turn++
@@ -371,7 +372,7 @@ func sample(c *isolation.Cluster, turn int) (list []isolation.Packet) {
 					From:     from,
 					To:       to,
 					Protocol: []uint8{nft.TCP, nft.UDP}[turn%2],
-					Port:     probed[turn/2%len(probed)],
+					Port:     probedPorts[turn/2%len(probedPorts)],
 				},
 			)
 		}
@@ -381,15 +382,15 @@ func sample(c *isolation.Cluster, turn int) (list []isolation.Packet) {
 
 // Real packets are treated as a simple implementation of the specification decides. The rules of each cluster replace
 // those of the previous one.
-func TestPacketsPassAsTheSpecificationDecides(t *testing.T) {
-	m, r := newBench(t), newRules(t)
+func TestKernelDecidesAsTheSpecification(t *testing.T) {
+	m, r := newTestNode(t), newKernelRules(t)
 	was := &isolation.Cluster{}
 	passed, dropped := 0, 0
 	for seed := range 8 {
-		c := drawn(seed)
+		c := drawCluster(seed)
 		r.set(t, was, c)
 		was = c
-		packets := sample(c, seed)
+		packets := samplePackets(c, seed)
 		got := make([]bool, len(packets))
 		var sending sync.WaitGroup
 		free := make(chan struct{}, 64)
@@ -397,14 +398,14 @@ func TestPacketsPassAsTheSpecificationDecides(t *testing.T) {
 			free <- struct{}{}
 			sending.Go(func() {
 				defer func() { <-free }()
-				got[i] = m.of(p.From).passes(p, 200*time.Millisecond)
+				got[i] = m.namespaceOf(p.From).isPassed(p, 200*time.Millisecond)
 			})
 		}
 		sending.Wait()
 		for i, p := range packets {
 			want := c.Allows(p)
 			if want && !got[i] {
-				got[i] = m.of(p.From).passes(p, 10*time.Second)
+				got[i] = m.namespaceOf(p.From).isPassed(p, 10*time.Second)
 			}
 			if got[i] != want {
 				t.Errorf("seed %d: %+v passes: %t, should: %t\n%s", seed, p, got[i], want, r.Tables()[0].Text())
@@ -416,7 +417,7 @@ func TestPacketsPassAsTheSpecificationDecides(t *testing.T) {
 			}
 		}
 		for _, table := range r.Tables() {
-			if there, err := r.kernels[table.Family].Intact(table, true); err != nil || !there {
+			if there, err := r.kernels[table.Family].IsIntact(table, true); err != nil || !there {
 				t.Errorf("seed %d: the kernel's rules are others: %v", seed, err)
 			}
 		}
@@ -427,8 +428,8 @@ func TestPacketsPassAsTheSpecificationDecides(t *testing.T) {
 }
 
 // A pod gets no traffic before its rules exist. Open connections continue, and a restarted daemon takes over the rules.
-func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
-	m, r := newBench(t), newRules(t)
+func TestPodTrafficWaitsForItsRulesAndOpenConnectionsContinue(t *testing.T) {
+	m, r := newTestNode(t), newKernelRules(t)
 	web, other, outside := netip.MustParseAddr(
 		"10.1.0.1",
 	), netip.MustParseAddr(
@@ -451,20 +452,20 @@ func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 	r.apply(t)
 	// A pod without rules reaches nothing and is not reachable, neither from outside nor from the same machine.
 	for _, p := range []isolation.Packet{to(outside, web), to(other, web), to(web, outside), to(web, other)} {
-		if m.of(p.From).passes(p, 200*time.Millisecond) {
+		if m.namespaceOf(p.From).isPassed(p, 200*time.Millisecond) {
 			t.Errorf("%+v passes, of a pod that is not known", p)
 		}
 	}
 	// The machine itself reaches it, for probes.
-	var node *stack
-	if !node.passes(to(netip.MustParseAddr(gateway4), web), 10*time.Second) {
+	var node *netNamespace
+	if !node.isPassed(to(netip.MustParseAddr(gateway4), web), 10*time.Second) {
 		t.Error("a pod does not answer its machine")
 	}
 	r.SetPod("web", pod(web))
 	r.apply(t)
 	var open []net.Conn
 	for _, p := range []isolation.Packet{to(outside, web), to(other, web)} {
-		c, err := m.of(p.From).dial(p.From, p.To, p.Protocol, p.Port, 10*time.Second)
+		c, err := m.namespaceOf(p.From).dial(p.From, p.To, p.Protocol, p.Port, 10*time.Second)
 		if err != nil {
 			t.Fatalf("%+v: %v", p, err)
 		}
@@ -481,7 +482,7 @@ func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 	holds := func(when string) {
 		t.Helper()
 		for _, p := range []isolation.Packet{to(outside, web), to(other, web)} {
-			if m.of(p.From).passes(p, 200*time.Millisecond) {
+			if m.namespaceOf(p.From).isPassed(p, 200*time.Millisecond) {
 				t.Errorf("%s: %+v passes", when, p)
 			}
 		}
@@ -490,18 +491,18 @@ func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 				t.Errorf("%s: a connection that was open has ended", when)
 			}
 		}
-		if p := to(web, outside); !m.of(web).passes(p, 10*time.Second) {
+		if p := to(web, outside); !m.namespaceOf(web).isPassed(p, 10*time.Second) {
 			t.Errorf("%s: what a pod sends does not pass", when)
 		}
 	}
 	holds("with the policy")
 	// A pod uses an address that is not its own.
-	m.here[2].ip(t, "addr", "add", "203.0.113.9/32", "dev", "eth0")
+	m.pods[2].ip(t, "addr", "add", "203.0.113.9/32", "dev", "eth0")
 	r.SetPod("third", pod(netip.MustParseAddr("10.1.0.3")))
 	r.apply(t)
 	heard := make(chan struct{}, 1)
 	var spoofed net.PacketConn
-	if err := m.here[1].inside(func() (err error) {
+	if err := m.pods[1].runInside(func() (err error) {
 		spoofed, err = net.ListenPacket("udp", ":9999")
 		return err
 	}); err != nil {
@@ -524,7 +525,7 @@ func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 	}()
 	for _, from := range []string{"203.0.113.9", "10.1.0.3"} {
 		// in this order: the answer to the second packet shows that the first was delivered or dropped
-		c, err := m.here[2].dial(netip.MustParseAddr(from), other, nft.UDP, 9999, time.Second)
+		c, err := m.pods[2].dial(netip.MustParseAddr(from), other, nft.UDP, 9999, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -542,16 +543,16 @@ func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 		t.Error("a pod sends under another address")
 	default:
 	}
-	anew := newRules(t)
-	anew.SetPod("other", pod(other))
-	anew.SetPod("web", pod(web))
-	anew.SetPolicy("shop", "closed", closed)
-	anew.apply(t)
+	rebuilt := newKernelRules(t)
+	rebuilt.SetPod("other", pod(other))
+	rebuilt.SetPod("web", pod(web))
+	rebuilt.SetPolicy("shop", "closed", closed)
+	rebuilt.apply(t)
 	holds("after a restart")
-	anew.SetPolicy("shop", "closed", nil)
-	anew.apply(t)
+	rebuilt.SetPolicy("shop", "closed", nil)
+	rebuilt.apply(t)
 	for _, p := range []isolation.Packet{to(outside, web), to(other, web)} {
-		if !m.of(p.From).passes(p, 10*time.Second) {
+		if !m.namespaceOf(p.From).isPassed(p, 10*time.Second) {
 			t.Errorf("%+v does not pass without the policy", p)
 		}
 	}

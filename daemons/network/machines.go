@@ -17,33 +17,34 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// inventoryPatience is how long the first sync waits for the inventory. An API server of an earlier release denies
+// inventoryTimeout is how long the first sync waits for the inventory. An API server of an earlier release denies
 // access to it.
-const inventoryPatience = 5 * time.Second
+const inventoryTimeout = 5 * time.Second
 
-// machines reads the inventory of machines.
-type machines struct {
-	maps corelisters.ConfigMapLister
-	stop func()              // waits until the watch has stopped
-	read string              // resource version last read
-	last inventory.Inventory // last valid inventory; nil before the first
+// machineInventory reads the inventory of machines.
+type machineInventory struct {
+	configMaps    corelisters.ConfigMapLister
+	stop          func()              // waits until the watch has stopped
+	lastVersion   string              // resource version last read
+	lastInventory inventory.Inventory // last valid inventory; nil before the first
 }
 
-// follow watches the inventory until ctx ends, and calls changed when it changes.
-func (m *machines) follow(ctx context.Context, client kubernetes.Interface, log *slog.Logger, changed func()) error {
-	factory := informers.New(client, informers.WithNamespace(metav1.NamespaceSystem), informers.WithTransform(lean),
+// watch watches the inventory until ctx ends, and calls changed when it changes.
+func (m *machineInventory) watch(ctx context.Context, client kubernetes.Interface, log *slog.Logger,
+	changed func()) error {
+	factory := informers.New(client, informers.WithNamespace(metav1.NamespaceSystem), informers.WithTransform(trimNode),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, inventory.Name).String()
 		}))
 	maps := informers.ConfigMaps(factory)
-	m.maps, m.stop = maps.Lister(), factory.Shutdown
+	m.configMaps, m.stop = maps.Lister(), factory.Shutdown
 	if _, err := maps.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
 	}); err != nil {
 		return fmt.Errorf("watch the inventory of machines: %w", err)
 	}
 	factory.StartWithContext(ctx)
-	soon, cancel := context.WithTimeout(ctx, inventoryPatience)
+	soon, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
 	if !cache.WaitForCacheSync(soon.Done(), maps.Informer().HasSynced) && ctx.Err() == nil {
 		log.Warn(
@@ -57,12 +58,12 @@ func (m *machines) follow(ctx context.Context, client kubernetes.Interface, log 
 
 // list returns the last valid inventory, or nil if there was none. A missing or invalid inventory does not mean that
 // machines are gone.
-func (m *machines) list(log *slog.Logger) inventory.Inventory {
-	is, err := m.maps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
-	if err != nil || is.ResourceVersion == m.read && m.read != "" {
-		return m.last
+func (m *machineInventory) list(log *slog.Logger) inventory.Inventory {
+	is, err := m.configMaps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
+	if err != nil || is.ResourceVersion == m.lastVersion && m.lastVersion != "" {
+		return m.lastInventory
 	}
-	m.read = is.ResourceVersion
+	m.lastVersion = is.ResourceVersion
 	list, err := inventory.Decode(is.Data)
 	if err != nil {
 		log.Warn(
@@ -72,16 +73,16 @@ func (m *machines) list(log *slog.Logger) inventory.Inventory {
 			"reason",
 			err,
 		)
-		return m.last
+		return m.lastInventory
 	}
-	m.last = list
-	return m.last
+	m.lastInventory = list
+	return m.lastInventory
 }
 
-// tellUnlisted logs when other machines drop what this machine sends through the overlay.
-func (d *daemon) tellUnlisted(list []netip.Addr) {
+// logUnlisted logs when other machines drop what this machine sends through the overlay.
+func (d *daemon) logUnlisted(list []netip.Addr) {
 	d.unlisted.Set(float64(len(list)))
-	if text := fmt.Sprint(list); len(list) > 0 && text != d.dropped {
+	if text := fmt.Sprint(list); len(list) > 0 && text != d.loggedUnlisted {
 		d.env.Log.Warn(
 			"machines behind a router drop what this machine's pods send them: it comes from an address that the "+
 				"machine's Node does not list as InternalIP or ExternalIP; route to those machines by an address "+
@@ -91,15 +92,15 @@ func (d *daemon) tellUnlisted(list []netip.Addr) {
 			"addresses",
 			list,
 		)
-		d.dropped = text
+		d.loggedUnlisted = text
 	} else if len(list) == 0 {
-		d.dropped = ""
+		d.loggedUnlisted = ""
 	}
 }
 
-// warn logs once that pods behind a router cannot respond to this machine.
-func (d *daemon) warn(mute bool) {
-	if mute && !d.mute {
+// logUnanswered logs once that pods behind a router cannot respond to this machine.
+func (d *daemon) logUnanswered(mute bool) {
+	if mute && !d.loggedUnanswered {
 		d.env.Log.Warn(
 			"pods behind a router cannot answer this machine: it is no node, and the inventory does not have its "+
 				"address; clusterctl apply writes the inventory",
@@ -109,5 +110,5 @@ func (d *daemon) warn(mute bool) {
 			d.name,
 		)
 	}
-	d.mute = mute
+	d.loggedUnanswered = mute
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // An invalid or missing inventory does not count as one without machines: callers are still answered.
-func TestABrokenInventoryLeavesMachinesKnown(t *testing.T) {
+func TestABrokenInventoryKeepsTheLastMachines(t *testing.T) {
 	good := inventory.Inventory{"cp": {Roles: []string{"control-plane"}, Addresses: []string{"10.0.0.1"}}}
 	data, err := good.Encode()
 	if err != nil {
@@ -35,8 +35,8 @@ func TestABrokenInventoryLeavesMachinesKnown(t *testing.T) {
 	client, changed := fake.NewClientset(), make(chan struct{}, 10)
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
-	var m machines
-	if err := m.follow(t.Context(), client, log, func() { changed <- struct{}{} }); err != nil {
+	var m machineInventory
+	if err := m.watch(t.Context(), client, log, func() { changed <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.list(log); got != nil {
@@ -80,8 +80,8 @@ func TestABrokenInventoryLeavesMachinesKnown(t *testing.T) {
 }
 
 // A machine whose calls pods cannot answer logs this once each time it starts.
-func TestAMachineThatPodsDoNotAnswerSaysSo(t *testing.T) {
-	sites, nodes, list := controlled(t)
+func TestAMachineThatPodsCannotAnswerIsLogged(t *testing.T) {
+	sites, nodes, list := newControlledRegion(t)
 	var said bytes.Buffer
 	d := &daemon{name: "n0"}
 	d.env.Log = slog.New(slog.NewTextHandler(&said, nil))
@@ -90,13 +90,13 @@ func TestAMachineThatPodsDoNotAnswerSaysSo(t *testing.T) {
 		want int
 	}{{list, 0}, {nil, 1}, {nil, 1}, {list, 1}, {inventory.Inventory{"n0": {Addresses: []string{"192.0.2.1"}}}, 2}} {
 		p, _ := sites[0].joinWith(t, "n0", nodes, 4096, c.list)
-		d.warn(p.mute())
+		d.logUnanswered(p.isUnanswered())
 		if got := strings.Count(said.String(), "cannot answer this machine"); got != c.want {
 			t.Errorf("after step %d it has said so %d times, should be %d", i, got, c.want)
 		}
 	}
 	p, _ := sites[1].joinWith(t, "n1", nodes, 4096, nil)
-	if p.mute() {
+	if p.isUnanswered() {
 		t.Error("a node says that pods do not answer it")
 	}
 }

@@ -18,9 +18,9 @@ const tableName = "clusterctl-network"
 // sourceNAT is the priority of source NAT chains.
 const sourceNAT = 100
 
-// everybody holds the multicast networks. Packets to them are not masqueraded, because the responses would go to the
-// machine.
-var everybody = map[nft.Family]netip.Prefix{
+// multicastNetworks holds the multicast networks. Packets to them are not masqueraded, because the responses would go
+// to the machine.
+var multicastNetworks = map[nft.Family]netip.Prefix{
 	nft.IPv4: netip.MustParsePrefix("224.0.0.0/4"),
 	nft.IPv6: netip.MustParsePrefix("ff00::/8"),
 }
@@ -43,14 +43,14 @@ func newMasquerade(clusters, exceptions []netip.Prefix) (*masquerade, error) {
 			continue
 		}
 		var rules []nft.Rule
-		for _, p := range slices.Concat([]netip.Prefix{everybody[family]}, clusters, exceptions) {
+		for _, p := range slices.Concat([]netip.Prefix{multicastNetworks[family]}, clusters, exceptions) {
 			if of(p) {
-				rules = append(rules, nft.Rule{nft.To{Net: p}, nft.Do{Verdict: nft.Verdict{Action: "return"}}})
+				rules = append(rules, nft.Rule{nft.ToNet{Net: p}, nft.Decide{Verdict: nft.Verdict{Action: "return"}}})
 			}
 		}
 		for _, p := range clusters {
 			if of(p) {
-				rules = append(rules, nft.Rule{nft.From{Net: p}, nft.Masquerade{}})
+				rules = append(rules, nft.Rule{nft.FromNet{Net: p}, nft.Masquerade{}})
 			}
 		}
 		t, err := nft.NewTable(family, tableName, &nft.Fragment{Chains: map[string]nft.Chain{
@@ -64,9 +64,9 @@ func newMasquerade(clusters, exceptions []netip.Prefix) (*masquerade, error) {
 	return m, nil
 }
 
-// answer adds or removes the rules that mark packets between callers and pods for the overlay, and updates the kernel.
-// Without callers there are no such rules, because every packet would pass them.
-func (m *masquerade) answer(callers bool) error {
+// setAnswerMarks adds or removes the rules that mark packets between callers and pods for the overlay, and updates the
+// kernel. Without callers there are no such rules, because every packet would pass them.
+func (m *masquerade) setAnswerMarks(callers bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range m.tables {
@@ -74,9 +74,10 @@ func (m *masquerade) answer(callers bool) error {
 		if callers {
 			f = &nft.Fragment{
 				Chains: map[string]nft.Chain{
-					"prerouting": answersChain(slices.DeleteFunc(slices.Clone(m.clusters), func(p netip.Prefix) bool {
-						return p.Addr().Is4() != (t.Family == nft.IPv4)
-					})),
+					"prerouting": returnMarkChain(slices.DeleteFunc(slices.Clone(m.clusters),
+						func(p netip.Prefix) bool {
+							return p.Addr().Is4() != (t.Family == nft.IPv4)
+						})),
 				},
 			}
 		}
@@ -98,13 +99,13 @@ func (m *masquerade) apply() error {
 	return errors.Join(failures...)
 }
 
-// intact reports whether the kernel has the rules. With deep, it checks every rule, otherwise only what a flush would
+// isIntact reports whether the kernel has the rules. With deep, it checks every rule, otherwise only what a flush would
 // remove.
-func (m *masquerade) intact(deep bool) (bool, error) {
+func (m *masquerade) isIntact(deep bool) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, t := range m.tables {
-		if is, err := m.kernels[i].Intact(t, deep); err != nil || !is {
+		if is, err := m.kernels[i].IsIntact(t, deep); err != nil || !is {
 			if err != nil {
 				err = fmt.Errorf("look at masquerading: %w", err)
 			}
@@ -119,7 +120,7 @@ func (m *masquerade) restore() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, k := range m.kernels {
-		k.Forget()
+		k.Invalidate()
 	}
 	return m.apply()
 }

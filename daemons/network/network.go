@@ -39,44 +39,44 @@ const (
 	admittedName = "admitted-pods.json"
 	// poolsName is the file of the last known load balancer pools, next to the socket.
 	poolsName = "address-pools.json"
-	// recheck is how often the machine is checked without an event. The kernel sends no event for routes that disappear
-	// together with their link.
-	recheck = time.Minute
-	// glance is how often masquerading and forwarding are checked in the kernel, because without them pods cannot reach
-	// anything outside.
-	glance = 2 * time.Second
+	// syncInterval is how often the machine is checked without an event. The kernel sends no event for routes that
+	// disappear together with their link.
+	syncInterval = time.Minute
+	// checkInterval is how often masquerading and forwarding are checked in the kernel, because without them pods
+	// cannot reach anything outside.
+	checkInterval = 2 * time.Second
 )
 
 // daemon is the network daemon of one machine.
 type daemon struct {
-	cfg        config.Network
-	env        run.Env
-	name       string
-	clusters   []netip.Prefix
-	exceptions []netip.Prefix // networks that pods reach without masquerading
-	outward    *masquerade    // nil on a machine without pods
-	fence      fence          // protects the overlay
-	foreign    foreign        // packet filters of other programs
-	client     kubernetes.Interface
-	nodes      corelisters.NodeLister
-	condition  condition
-	bridged    bool                           // pods of an earlier release may still use its bridge
-	pods       atomic.Pointer[[]netip.Prefix] // networks of this machine's pods, once known
-	machines   machines                       // inventory of all machines, including those without a Node
-	done       atomic.Bool                    // the network is set up
-	dropped    string                         // the unlisted addresses last logged
-	mute       bool                           // it was logged that pods cannot respond
-	wake       chan struct{}
-	routes     prometheus.Gauge
-	unlisted   prometheus.Gauge
-	policies   *policies           // nil on a machine without pods
-	announce   *announce.Announcer // nil on a machine without pods
+	cfg              config.Network
+	env              run.Env
+	name             string
+	clusters         []netip.Prefix
+	exceptions       []netip.Prefix // networks that pods reach without masquerading
+	masquerade       *masquerade    // nil on a machine without pods
+	overlayFilter    peerFilter     // protects the overlay
+	otherFilters     otherFilters   // packet filters of other programs
+	client           kubernetes.Interface
+	nodes            corelisters.NodeLister
+	condition        nodeCondition
+	hasBridge        bool                           // pods of an earlier release may still use its bridge
+	pods             atomic.Pointer[[]netip.Prefix] // networks of this machine's pods, once known
+	machines         machineInventory               // inventory of all machines, including those without a Node
+	isReady          atomic.Bool                    // the network is set up
+	loggedUnlisted   string                         // the unlisted addresses last logged
+	loggedUnanswered bool                           // it was logged that pods cannot respond
+	wake             chan struct{}
+	routes           prometheus.Gauge
+	unlisted         prometheus.Gauge
+	policies         *policyEnforcer     // nil on a machine without pods
+	announcer        *announce.Announcer // nil on a machine without pods
 }
 
 // Run maintains this machine's part of the pod network until ctx ends. It leaves the network in place, so that pods
 // keep working.
 func Run(ctx context.Context, cfg config.Network, env run.Env) error {
-	d := &daemon{cfg: cfg, env: env, name: cfg.HostnameOverride, bridged: true, wake: make(chan struct{}, 1)}
+	d := &daemon{cfg: cfg, env: env, name: cfg.HostnameOverride, hasBridge: true, wake: make(chan struct{}, 1)}
 	if d.name == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -117,21 +117,22 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 		Help: "Addresses under which this machine sends through the overlay and which its Node does not list: other " +
 			"machines drop what comes from there."})
 	env.Metrics.MustRegister(d.routes, d.unlisted)
-	env.Health.Ready("network", func() error {
-		if !d.done.Load() {
+	env.Health.AddReady("network", func() error {
+		if !d.isReady.Load() {
 			return errors.New("the node's pod network is not there yet")
 		}
 		return nil
 	})
 	if !cfg.RoutesOnly {
-		machine, err := d.asNode()
+		machine, err := d.nodeClient()
 		if err != nil {
 			return err
 		}
-		d.condition = condition{client: machine, now: time.Now}
-		d.policies = newPolicies(d.client, machine, d.name, env.Log, func() tables { return &kernel.Kernel{} })
+		d.condition = nodeCondition{client: machine, now: time.Now}
+		d.policies = newPolicyEnforcer(d.client, machine, d.name, env.Log,
+			func() tableWriter { return &kernel.Kernel{} })
 		env.Metrics.MustRegister(d.policies.duration, d.policies.waiting)
-		env.Health.Ready("policies", d.policies.ready)
+		env.Health.AddReady("policies", d.policies.checkReady)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	if cfg.HealthAddress != "" {
@@ -142,15 +143,15 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 		g.Go(func() error { return run.Serve(ctx, ln, env.Local(), nil, time.Second, env.Log) })
 	}
 	if d.policies != nil {
-		g.Go(func() error { return d.enforce(ctx) })
+		g.Go(func() error { return d.runPolicies(ctx) })
 	}
 	g.Go(func() error { return d.run(ctx) })
 	return g.Wait()
 }
 
-// asNode returns a client with the credentials of the machine's node if they are configured, otherwise the daemon's own
-// client.
-func (d *daemon) asNode() (kubernetes.Interface, error) {
+// nodeClient returns a client with the credentials of the machine's node if they are configured, otherwise the daemon's
+// own client.
+func (d *daemon) nodeClient() (kubernetes.Interface, error) {
 	if d.cfg.NodeKubeconfig == "" {
 		return d.client, nil
 	}
@@ -167,8 +168,8 @@ func (d *daemon) asNode() (kubernetes.Interface, error) {
 	return as, nil
 }
 
-// enforce maintains the rules of network policies, and serves the kubelet's admission requests.
-func (d *daemon) enforce(ctx context.Context) error {
+// runPolicies maintains the rules of network policies, and serves the kubelet's admission requests.
+func (d *daemon) runPolicies(ctx context.Context) error {
 	p := d.policies
 	p.admitted.file = filepath.Join(filepath.Dir(d.cfg.PolicySocket), admittedName)
 	if err := p.admitted.load(); err != nil {
@@ -192,28 +193,29 @@ func (d *daemon) enforce(ctx context.Context) error {
 func (d *daemon) run(ctx context.Context) error {
 	if !d.cfg.RoutesOnly {
 		var err error
-		if d.outward, err = newMasquerade(d.clusters, d.exceptions); err != nil {
+		if d.masquerade, err = newMasquerade(d.clusters, d.exceptions); err != nil {
 			return err
 		}
-		d.foreign.clusters = d.clusters
-		if err := errors.Join(forward(d.clusters), deafen(), d.answer()); err != nil {
+		d.otherFilters.clusters = d.clusters
+		if err := errors.Join(enableForwarding(d.clusters), disableRouterAdvertisements(),
+			d.restoreAnswerMarks()); err != nil {
 			return err
 		}
 	}
-	factory := informers.New(d.client, informers.WithTransform(lean))
+	factory := informers.New(d.client, informers.WithTransform(trimNode))
 	nodes := informers.Nodes(factory)
 	d.nodes = nodes.Lister()
 	if !d.cfg.RoutesOnly {
-		if err := d.announcer(nodes.Informer()); err != nil {
+		if err := d.newAnnouncer(nodes.Informer()); err != nil {
 			return err
 		}
 	}
 	if _, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { d.poke() },
-		DeleteFunc: func(any) { d.poke() },
+		AddFunc:    func(any) { d.wakeLoop() },
+		DeleteFunc: func(any) { d.wakeLoop() },
 		UpdateFunc: func(was, is any) {
-			if matters(was.(*corev1.Node), is.(*corev1.Node)) {
-				d.poke()
+			if isRelevantUpdate(was.(*corev1.Node), is.(*corev1.Node)) {
+				d.wakeLoop()
 			}
 		},
 	}); err != nil {
@@ -228,23 +230,23 @@ func (d *daemon) run(ctx context.Context) error {
 	var follower sync.WaitGroup
 	defer follower.Wait()
 	defer stop()
-	follower.Go(func() { changes(following, d.env.Log, d.own, d.poke) })
+	follower.Go(func() { watchMachine(following, d.env.Log, d.isPodAddress, d.wakeLoop) })
 	if !d.cfg.RoutesOnly {
-		follower.Go(func() { d.guard(following, glance) })
-		follower.Go(func() { d.report(following, glance) })
+		follower.Go(func() { d.restoreLoop(following, checkInterval) })
+		follower.Go(func() { d.reportDropped(following, checkInterval) })
 		follower.Go(func() {
-			if err := d.announce.Run(following); err != nil {
+			if err := d.announcer.Run(following); err != nil {
 				d.env.Log.Error("addresses of services are not announced by this machine", "error", err)
 			}
 		})
 	}
-	if err := d.machines.follow(following, d.client, d.env.Log, d.poke); err != nil {
+	if err := d.machines.watch(following, d.client, d.env.Log, d.wakeLoop); err != nil {
 		return err
 	}
 	defer d.machines.stop()
 	retry := 200 * time.Millisecond
 	for ctx.Err() == nil {
-		wait := recheck
+		wait := syncInterval
 		if err := d.sync(ctx); err != nil {
 			d.env.Log.Warn("set up the pod network", "error", err)
 			wait, retry = retry, min(2*retry, 10*time.Second)
@@ -262,33 +264,33 @@ func (d *daemon) run(ctx context.Context) error {
 	return nil
 }
 
-// announcer sets up the announcement of Services' addresses on this machine.
-func (d *daemon) announcer(nodes cache.SharedIndexInformer) error {
+// newAnnouncer sets up the announcement of Services' addresses on this machine.
+func (d *daemon) newAnnouncer(nodes cache.SharedIndexInformer) error {
 	leases, err := floating.Connect(
 		client.Options{Kubeconfig: d.cfg.Kubeconfig, APIServers: d.cfg.APIServers, UserAgent: "network"},
 	)
 	if err != nil {
 		return err
 	}
-	d.announce = announce.New(
+	d.announcer = announce.New(
 		announce.Options{
-			Self:   d.name,
-			Client: d.client,
-			Leases: leases,
-			Failed: leases.Failed,
-			Nodes:  d.nodes,
-			Log:    d.env.Log,
-			Memory: filepath.Join(filepath.Dir(d.cfg.PolicySocket), poolsName),
-			Write:  writeFile,
+			Self:         d.name,
+			Client:       d.client,
+			Leases:       leases,
+			OnLeaseError: leases.CloseIdleOnError,
+			Nodes:        d.nodes,
+			Log:          d.env.Log,
+			PoolsFile:    filepath.Join(filepath.Dir(d.cfg.PolicySocket), poolsName),
+			WriteFile:    writeFile,
 		},
 	)
-	d.env.Metrics.MustRegister(d.announce.Metrics()...)
+	d.env.Metrics.MustRegister(d.announcer.Metrics()...)
 	_, err = nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { d.announce.Poke() },
-		DeleteFunc: func(any) { d.announce.Poke() },
+		AddFunc:    func(any) { d.announcer.Wake() },
+		DeleteFunc: func(any) { d.announcer.Wake() },
 		UpdateFunc: func(was, is any) {
-			if announce.Matters(was.(*corev1.Node), is.(*corev1.Node)) {
-				d.announce.Poke()
+			if announce.IsRelevantUpdate(was.(*corev1.Node), is.(*corev1.Node)) {
+				d.announcer.Wake()
 			}
 		},
 	})
@@ -298,9 +300,9 @@ func (d *daemon) announcer(nodes cache.SharedIndexInformer) error {
 	return nil
 }
 
-// guard restores masquerading and forwarding when they were removed, for example by flushing the machine's packet
+// restoreLoop restores masquerading and forwarding when they were removed, for example by flushing the machine's packet
 // filter.
-func (d *daemon) guard(ctx context.Context, every time.Duration) {
+func (d *daemon) restoreLoop(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for last, looked := "", time.Now(); ; {
@@ -309,17 +311,18 @@ func (d *daemon) guard(ctx context.Context, every time.Duration) {
 			return
 		case <-tick.C:
 		}
-		deep := time.Since(looked) > wholeLook
+		deep := time.Since(looked) > compareInterval
 		if deep {
 			looked = time.Now()
 		}
-		intact, err := d.outward.intact(deep)
+		intact, err := d.masquerade.isIntact(deep)
 		if err == nil && !intact {
 			d.env.Log.Warn("the rules for masquerading were changed by somebody; putting them back")
-			err = d.outward.restore()
+			err = d.masquerade.restore()
 		}
 		problem := ""
-		if err = errors.Join(err, forward(d.clusters), d.fence.keep(deep), d.foreign.keep(deep)); err != nil {
+		if err = errors.Join(err, enableForwarding(d.clusters), d.overlayFilter.restore(deep),
+			d.otherFilters.ensureAccepted(deep)); err != nil {
 			problem = err.Error()
 		}
 		if problem != last && problem != "" {
@@ -329,8 +332,8 @@ func (d *daemon) guard(ctx context.Context, every time.Duration) {
 	}
 }
 
-// lean removes the fields of a node that the daemon does not read.
-func lean(o any) (any, error) {
+// trimNode removes the fields of a node that the daemon does not read.
+func trimNode(o any) (any, error) {
 	if n, ok := o.(*corev1.Node); ok {
 		c := *n
 		c.ManagedFields, c.Annotations = nil, nil
@@ -340,13 +343,13 @@ func lean(o any) (any, error) {
 	return o, nil
 }
 
-// matters reports whether an update of a node affects routes.
-func matters(was, is *corev1.Node) bool {
+// isRelevantUpdate reports whether an update of a node affects routes.
+func isRelevantUpdate(was, is *corev1.Node) bool {
 	return !slices.Equal(was.Spec.PodCIDRs, is.Spec.PodCIDRs) || was.Spec.PodCIDR != is.Spec.PodCIDR ||
 		!slices.Equal(was.Status.Addresses, is.Status.Addresses)
 }
 
-func (d *daemon) poke() {
+func (d *daemon) wakeLoop() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -359,31 +362,31 @@ func (d *daemon) sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plan := Make(d.name, nodes)
-	plan.Callers = callersOf(d.name, d.machines.list(d.env.Log), nodes)
+	plan := NewPlan(d.name, nodes)
+	plan.Callers = findPodless(d.name, d.machines.list(d.env.Log), nodes)
 	if d.cfg.RoutesOnly {
-		if _, _, err := d.fabric().apply(d.name, &plan); err != nil {
+		if _, _, err := d.newRouteApplier().apply(d.name, &plan); err != nil {
 			return err
 		}
-		d.warn(plan.mute())
-		d.tellUnlisted(plan.Unlisted)
+		d.logUnanswered(plan.isUnanswered())
+		d.logUnlisted(plan.Unlisted)
 		d.routes.Set(float64(len(plan.Routes)))
-		d.done.Store(true)
+		d.isReady.Store(true)
 		return nil
 	}
 	if len(plan.PodCIDRs) == 0 {
 		d.env.Log.Debug("waiting for the node's pod network", "node", d.name)
-		return d.tell(ctx, plan, 0)
+		return d.writeCondition(ctx, plan, 0)
 	}
 	d.pods.Store(&plan.PodCIDRs)
-	d.tellPolicies(plan.PodCIDRs)
+	d.passMachine(plan.PodCIDRs)
 	self, err := d.nodes.Get(d.name)
 	if err != nil {
 		return err
 	}
-	largest, made, failed := d.fabric().apply(d.name, &plan)
-	d.tellUnlisted(plan.Unlisted)
-	failed = errors.Join(failed, d.answer())
+	largest, made, failed := d.newRouteApplier().apply(d.name, &plan)
+	d.logUnlisted(plan.Unlisted)
+	failed = errors.Join(failed, d.restoreAnswerMarks())
 	mtu := d.cfg.MTU
 	if mtu == 0 {
 		mtu = mtuOf(internalIPs(self))
@@ -398,14 +401,14 @@ func (d *daemon) sync(ctx context.Context) error {
 	if failed != nil {
 		// Pods of this node can run anyway.
 		d.env.Log.Warn("routes to other nodes are missing", "error", failed)
-		defer time.AfterFunc(5*time.Second, d.poke)
+		defer time.AfterFunc(5*time.Second, d.wakeLoop)
 	}
 	d.routes.Set(float64(len(plan.Routes)))
 	if err := writeFile(filepath.Join(d.cfg.CNIConfDir, confName), conf); err != nil {
 		return err
 	}
 	// New pods do not use the bridge, because the configuration no longer names it.
-	if d.bridged, err = retireBridge(plan.PodCIDRs); err != nil {
+	if d.hasBridge, err = retireBridge(plan.PodCIDRs); err != nil {
 		d.env.Log.Warn(
 			"the bridge of a former release could not be set up; replace the pods on it if they cannot be reached or "+
 				"are not filtered",
@@ -413,41 +416,41 @@ func (d *daemon) sync(ctx context.Context) error {
 			err,
 		)
 	}
-	d.tellPolicies(plan.PodCIDRs)
-	if !d.done.Load() {
+	d.passMachine(plan.PodCIDRs)
+	if !d.isReady.Load() {
 		// The kubelet reports the node as ready once its runtime has read this configuration.
 		d.env.Log.Info("pod network is there", "node", d.name, "pods", plan.PodCIDRs, "routes", len(plan.Routes))
 	}
-	d.done.Store(true)
-	return d.tell(ctx, plan, made)
+	d.isReady.Store(true)
+	return d.writeCondition(ctx, plan, made)
 }
 
-// answer enables marking if the kernel has routes to callers that pods answer through the overlay. Those routes survive
-// a restart of the daemon.
-func (d *daemon) answer() error {
-	callers, err := answeredBefore()
+// restoreAnswerMarks enables marking if the kernel has routes to callers that pods answer through the overlay. Those
+// routes survive a restart of the daemon.
+func (d *daemon) restoreAnswerMarks() error {
+	callers, err := routedAddresses()
 	if err != nil {
 		return err
 	}
-	return d.outward.answer(len(callers) > 0)
+	return d.masquerade.setAnswerMarks(len(callers) > 0)
 }
 
-// tell updates the node's condition NetworkUnavailable if the Node exists.
-func (d *daemon) tell(ctx context.Context, p Plan, made int) error {
+// writeCondition updates the node's condition NetworkUnavailable if the Node exists.
+func (d *daemon) writeCondition(ctx context.Context, p Plan, made int) error {
 	self, err := d.nodes.Get(d.name)
 	if err != nil {
 		return nil // there is no Node to update
 	}
-	err = d.condition.tell(ctx, self, p, made)
-	if !d.condition.missing.IsZero() {
-		time.AfterFunc(patience, d.poke)
+	err = d.condition.writeNetwork(ctx, self, p, made)
+	if !d.condition.missingSince.IsZero() {
+		time.AfterFunc(missingTolerance, d.wakeLoop)
 	}
 	return err
 }
 
-// report writes the packet rules of other programs that drop packets of pods to the node's condition. It runs in its
-// own goroutine, so that a slow API server does not delay the repair of rules.
-func (d *daemon) report(ctx context.Context, every time.Duration) {
+// reportDropped writes the packet rules of other programs that drop packets of pods to the node's condition. It runs in
+// its own goroutine, so that a slow API server does not delay the repair of rules.
+func (d *daemon) reportDropped(ctx context.Context, every time.Duration) {
 	wait := time.NewTimer(every)
 	defer wait.Stop()
 	for {
@@ -461,18 +464,18 @@ func (d *daemon) report(ctx context.Context, every time.Duration) {
 		if err != nil {
 			continue // the Node does not exist yet
 		}
-		if err := d.condition.tellDropped(ctx, self, d.foreign.found()); err != nil && ctx.Err() == nil {
+		if err := d.condition.writeDropped(ctx, self, d.otherFilters.foundProblems()); err != nil && ctx.Err() == nil {
 			d.env.Log.Warn("report packet rules of other programs", "error", err)
-			wait.Reset(telling)
+			wait.Reset(writeTimeout)
 		}
 	}
 }
 
-// tellPolicies passes the interfaces and networks of this machine's pods to the policies.
-func (d *daemon) tellPolicies(pods []netip.Prefix) {
+// passMachine passes the interfaces and networks of this machine's pods to the policies.
+func (d *daemon) passMachine(pods []netip.Prefix) {
 	m := policy.Machine{Networks: pods, Links: []string{link.Prefix}}
-	if d.bridged {
+	if d.hasBridge {
 		m.Links = append(m.Links, formerBridge)
 	}
-	d.policies.told.setMachine(m)
+	d.policies.pending.setMachine(m)
 }

@@ -19,10 +19,10 @@ import (
 // the machine, so that routers need not know the pods' networks.
 const overlayName = "kube-vxlan"
 
-// senders returns the addresses from which wrapped packets may come. A machine with several addresses sends from that
-// of the interface that leads here, so all its addresses in at are included.
-func (o overlay) senders(at map[string][]netip.Addr) []netip.Addr {
-	list := slices.Clone(o.kept)
+// allowedSenders returns the addresses from which wrapped packets may come. A machine with several addresses sends from
+// that of the interface that leads here, so all its addresses in at are included.
+func (o overlay) allowedSenders(at map[string][]netip.Addr) []netip.Addr {
+	list := slices.Clone(o.keptPeers)
 	for name, p := range o.peers {
 		list = slices.Concat(list, []netip.Addr{p.at}, p.via, at[name])
 	}
@@ -45,17 +45,19 @@ func (o overlay) sources() []netip.Addr {
 	return slices.SortedFunc(maps.Keys(found), netip.Addr.Compare)
 }
 
-// unlisted returns the sources that peers do not know as addresses of this machine.
-func (p *Plan) unlisted(sources []netip.Addr) []netip.Addr {
+// unlistedSources returns the sources that peers do not know as addresses of this machine.
+func (p *Plan) unlistedSources(sources []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(
 		sources,
-		func(a netip.Addr) bool { return slices.Contains(p.listed, a) || slices.Contains(p.Callers.own, a) },
+		func(a netip.Addr) bool {
+			return slices.Contains(p.nodeAddresses, a) || slices.Contains(p.Callers.local, a)
+		},
 	)
 }
 
-// wrapping returns the number of bytes that wrapping adds to a packet: 14 for Ethernet, 8 for VXLAN, 8 for UDP, and 20
-// for IPv4 or 40 for IPv6.
-func wrapping(peer netip.Addr) int {
+// wrappingOverhead returns the number of bytes that wrapping adds to a packet: 14 for Ethernet, 8 for VXLAN, 8 for UDP,
+// and 20 for IPv4 or 40 for IPv6.
+func wrappingOverhead(peer netip.Addr) int {
 	if peer.Is6() {
 		return 70
 	}
@@ -64,34 +66,34 @@ func wrapping(peer netip.Addr) int {
 
 // overlay is the wanted state of this machine's overlay interface.
 type overlay struct {
-	id, port int            // VXLAN network identifier and UDP port, the same on all machines
-	self     string         // name of the node
-	own      []netip.Addr   // addresses of the interface: the gateways of the machine's pods
-	peers    map[string]far // machines to which packets are wrapped, by name
-	kept     []netip.Addr   // other peers that stay as they are
+	id, port  int                   // VXLAN network identifier and UDP port, the same on all machines
+	self      string                // name of the node
+	own       []netip.Addr          // addresses of the interface: the gateways of the machine's pods
+	peers     map[string]routedPeer // machines to which packets are wrapped, by name
+	keptPeers []netip.Addr          // other peers that stay as they are
 }
 
-// far is a machine behind a router.
-type far struct {
+// routedPeer is a machine behind a router.
+type routedPeer struct {
 	at  netip.Addr   // destination of wrapped packets
 	via []netip.Addr // next hops of the routes through it
 }
 
-// hardware returns the MAC address of a node's overlay interface. It is derived from the name, so that machines need
+// macOf returns the MAC address of a node's overlay interface. It is derived from the name, so that machines need
 // not ask each other.
-func hardware(node string) net.HardwareAddr {
+func macOf(node string) net.HardwareAddr {
 	sum := sha256.Sum256([]byte(overlayName + "/" + node))
 	sum[0] = sum[0]&^1 | 2
 	return sum[:6]
 }
 
-// put creates or updates the interface, and returns it with its MTU. The peers are static entries, so that the kernel
+// apply creates or updates the interface, and returns it with its MTU. The peers are static entries, so that the kernel
 // neither asks for nor learns addresses.
-func (o overlay) put() (l netlink.Link, mtu int, err error) {
+func (o overlay) apply() (l netlink.Link, mtu int, err error) {
 	if mtu, err = o.mtu(); err != nil {
 		return nil, 0, err
 	}
-	if l, err = o.link(mtu); err != nil {
+	if l, err = o.interfaceWithMTU(mtu); err != nil {
 		return nil, 0, err
 	}
 	if l.Attrs().MTU != mtu {
@@ -99,13 +101,13 @@ func (o overlay) put() (l netlink.Link, mtu int, err error) {
 			return nil, 0, fmt.Errorf("set the largest packet of %s to %d: %w", overlayName, mtu, err)
 		}
 	}
-	if err := link.Deafen(overlayName); err != nil {
+	if err := link.IgnoreRouterAdvertisements(overlayName); err != nil {
 		return nil, 0, err
 	}
 	if err := netlink.LinkSetUp(l); err != nil {
 		return nil, 0, fmt.Errorf("turn %s on: %w", overlayName, err)
 	}
-	return l, mtu, errors.Join(o.addresses(l), o.neighbours(l))
+	return l, mtu, errors.Join(o.setAddresses(l), o.setNeighbours(l))
 }
 
 // mtu returns the MTU for wrapped packets to all peers, according to the interfaces that lead to them.
@@ -125,7 +127,7 @@ func (o overlay) mtu() (mtu int, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("look at the interface that leads to %s: %w", at, err)
 		}
-		if takes := l.Attrs().MTU - wrapping(at); mtu == 0 || takes < mtu {
+		if takes := l.Attrs().MTU - wrappingOverhead(at); mtu == 0 || takes < mtu {
 			mtu = takes
 		}
 	}
@@ -135,14 +137,14 @@ func (o overlay) mtu() (mtu int, err error) {
 	return mtu, nil
 }
 
-// link returns the interface. It creates the interface, or replaces it if its parameters differ.
-func (o overlay) link(mtu int) (netlink.Link, error) {
+// interfaceWithMTU returns the interface. It creates the interface, or replaces it if its parameters differ.
+func (o overlay) interfaceWithMTU(mtu int) (netlink.Link, error) {
 	l, err := netlink.LinkByName(overlayName)
 	var missing netlink.LinkNotFoundError
 	if err != nil && !errors.As(err, &missing) {
 		return nil, fmt.Errorf("look at %s: %w", overlayName, err)
 	}
-	want := hardware(o.self)
+	want := macOf(o.self)
 	if err == nil {
 		is, ok := l.(*netlink.Vxlan)
 		if ok && is.VxlanId == o.id && is.Port == o.port && !is.Learning && is.HardwareAddr.String() == want.String() {
@@ -163,9 +165,9 @@ func (o overlay) link(mtu int) (netlink.Link, error) {
 	return l, nil
 }
 
-// addresses sets the interface's addresses. Pods respond through the overlay to requests that the machine sends from
+// setAddresses sets the interface's addresses. Pods respond through the overlay to requests that the machine sends from
 // one of them.
-func (o overlay) addresses(l netlink.Link) error {
+func (o overlay) setAddresses(l netlink.Link) error {
 	have, err := netlink.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
 		return fmt.Errorf("look at the addresses of %s: %w", overlayName, err)
@@ -178,7 +180,7 @@ func (o overlay) addresses(l netlink.Link) error {
 			continue
 		}
 		if err := netlink.AddrAdd(l,
-			&netlink.Addr{IPNet: network(netip.PrefixFrom(a, a.BitLen())), Flags: unix.IFA_F_NODAD}); err != nil {
+			&netlink.Addr{IPNet: toIPNet(netip.PrefixFrom(a, a.BitLen())), Flags: unix.IFA_F_NODAD}); err != nil {
 			failures = append(failures, fmt.Errorf("put %s on %s: %w", a, overlayName, err))
 		}
 	}
@@ -192,15 +194,15 @@ func (o overlay) addresses(l netlink.Link) error {
 	return errors.Join(failures...)
 }
 
-// entry is a static entry for a peer: the MAC address of a route's next hop, or the machine to which a MAC address is
-// sent.
-type entry struct {
+// neighbourEntry is a static entry for a peer: the MAC address of a route's next hop, or the machine to which a MAC
+// address is sent.
+type neighbourEntry struct {
 	family   int // unix.AF_BRIDGE for an entry with the machine
 	ip       netip.Addr
 	hardware string
 }
 
-func (e entry) neighbour(l netlink.Link) *netlink.Neigh {
+func (e neighbourEntry) neighbour(l netlink.Link) *netlink.Neigh {
 	mac, _ := net.ParseMAC(e.hardware) // the text was printed from a MAC address
 	n := &netlink.Neigh{
 		LinkIndex:    l.Attrs().Index,
@@ -215,17 +217,17 @@ func (e entry) neighbour(l netlink.Link) *netlink.Neigh {
 	return n
 }
 
-func (o overlay) neighbours(l netlink.Link) error {
-	want := map[entry]bool{}
+func (o overlay) setNeighbours(l netlink.Link) error {
+	want := map[neighbourEntry]bool{}
 	for name, p := range o.peers {
-		mac := hardware(name).String()
-		want[entry{unix.AF_BRIDGE, p.at, mac}] = true
+		mac := macOf(name).String()
+		want[neighbourEntry{unix.AF_BRIDGE, p.at, mac}] = true
 		for _, via := range p.via {
 			family := unix.AF_INET
 			if via.Is6() {
 				family = unix.AF_INET6
 			}
-			want[entry{family, via, mac}] = true
+			want[neighbourEntry{family, via, mac}] = true
 		}
 	}
 	var failures []error
@@ -240,10 +242,10 @@ func (o overlay) neighbours(l netlink.Link) error {
 			if !ok || n.State&netlink.NUD_PERMANENT == 0 {
 				continue
 			}
-			e := entry{family, ip.Unmap(), n.HardwareAddr.String()}
+			e := neighbourEntry{family, ip.Unmap(), n.HardwareAddr.String()}
 			if want[e] {
 				delete(want, e)
-			} else if slices.Contains(o.kept, e.ip) {
+			} else if slices.Contains(o.keptPeers, e.ip) {
 				continue
 			} else if err := netlink.NeighDel(e.neighbour(l)); err != nil && !errors.Is(err, unix.ENOENT) {
 				failures = append(failures, fmt.Errorf("forget %s on %s: %w", e.ip, overlayName, err))

@@ -15,8 +15,8 @@ import (
 	"clusterctl/tests/isolation"
 )
 
-// join connects a network namespace to this one, as podlink does.
-func (s *stack) join(t testing.TB, mtu int, addresses ...string) link.Pair {
+// connectPod connects a network namespace to this one, as podlink does.
+func (s *netNamespace) connectPod(t testing.TB, mtu int, addresses ...string) link.Pair {
 	t.Helper()
 	p := link.Pair{Host: link.Name(addresses[0], "eth0"), Inside: "eth0", MTU: mtu}
 	for _, a := range addresses {
@@ -26,7 +26,7 @@ func (s *stack) join(t testing.TB, mtu int, addresses ...string) link.Pair {
 		}
 		p.Addresses = append(p.Addresses, link.Address{IP: ip, Gateway: gateway})
 	}
-	if err := p.Make(s.path()); err != nil {
+	if err := p.Create(s.namespacePath()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -37,16 +37,16 @@ func (s *stack) join(t testing.TB, mtu int, addresses ...string) link.Pair {
 	return p
 }
 
-func (s *stack) path() string { return fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()) }
+func (s *netNamespace) namespacePath() string { return fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()) }
 
 // A pair works at once in both families and with its MTU. Creating it again replaces it, and removing it leaves
 // nothing.
 // Proves S27.
-func TestPairIsMadeAgainAndTakenAway(t *testing.T) {
-	var none *stack
+func TestPairIsRecreatedAndRemoved(t *testing.T) {
+	var none *netNamespace
 	none.ip(t, "link", "set", "lo", "up")
-	s := newStack(t)
-	p := s.join(t, 1400, "10.1.0.9", "fd00:1::9")
+	s := newNetNamespace(t)
+	p := s.connectPod(t, 1400, "10.1.0.9", "fd00:1::9")
 	for range 2 {
 		for _, a := range p.Addresses {
 			c, err := net.DialTimeout("tcp", netip.AddrPortFrom(a.IP, 9).String(), 2*time.Second)
@@ -57,7 +57,7 @@ func TestPairIsMadeAgainAndTakenAway(t *testing.T) {
 				t.Errorf("%s does not refuse at once what nobody listens for: %v", a.IP, err)
 			}
 		}
-		if err := p.Check(s.path()); err != nil {
+		if err := p.Check(s.namespacePath()); err != nil {
 			t.Error(err)
 		}
 		l, err := netlink.LinkByName(p.Host)
@@ -67,47 +67,47 @@ func TestPairIsMadeAgainAndTakenAway(t *testing.T) {
 		if l.Attrs().MTU != 1400 {
 			t.Errorf("its largest packet is %d", l.Attrs().MTU)
 		}
-		if err := p.Make(s.path()); err != nil {
+		if err := p.Create(s.namespacePath()); err != nil {
 			t.Fatalf("once more: %v", err)
 		}
 	}
 	s.ip(t, "addr", "del", "fd00:1::9/128", "dev", "eth0")
-	if err := p.Check(s.path()); err == nil {
+	if err := p.Check(s.namespacePath()); err == nil {
 		t.Error("a lost address was not found")
 	}
 	for range 2 {
-		if err := link.Remove(p.Host, p.Inside, s.path()); err != nil {
+		if err := link.Remove(p.Host, p.Inside, s.namespacePath()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := link.Remove(p.Host, p.Inside, "/run/netns/gone"); err != nil {
 		t.Errorf("of a network that is gone: %v", err)
 	}
-	if err := p.Check(s.path()); err == nil {
+	if err := p.Check(s.namespacePath()); err == nil {
 		t.Error("what was taken away is there")
 	}
 }
 
 // Packets of a pod with the address of another pod of its machine are dropped, even those to the machine.
 // Proves S29.
-func TestNoPodSendsAsAnotherOfItsMachine(t *testing.T) {
-	m, r := newBench(t), newRules(t)
+func TestAPodCannotSendWithTheAddressOfAnother(t *testing.T) {
+	m, r := newTestNode(t), newKernelRules(t)
 	for i := range 3 {
 		a := netip.MustParseAddr(fmt.Sprintf("10.1.0.%d", i+1))
 		r.SetPod(a.String(), &policy.Pod{Namespace: "shop", Name: a.String(), Addresses: []netip.Addr{a}})
 	}
 	r.apply(t)
-	victim, liar := netip.MustParseAddr("10.1.0.2"), m.here[2]
+	victim, liar := netip.MustParseAddr("10.1.0.2"), m.pods[2]
 	liar.ip(t, "addr", "add", "10.1.0.2/32", "dev", "eth0")
 	heard := make(chan string, 16)
-	at := map[string]*stack{
-		"10.1.0.1:9998":   m.here[0],
+	at := map[string]*netNamespace{
+		"10.1.0.1:9998":   m.pods[0],
 		"192.0.2.1:9998":  m.beyond,
 		"172.16.0.1:9998": nil,
 	} // the last one is the machine
 	for address, s := range at {
 		var pc net.PacketConn
-		if err := s.inside(func() (err error) {
+		if err := s.runInside(func() (err error) {
 			pc, err = net.ListenPacket("udp", address)
 			return err
 		}); err != nil {
@@ -152,10 +152,10 @@ func TestNoPodSendsAsAnotherOfItsMachine(t *testing.T) {
 // Pods on the bridge of an earlier release keep working and reach new pods. The bridge is removed with the last of
 // them.
 // Proves S27.
-func TestPodsOfTheFormerBridgeGoOn(t *testing.T) {
-	var none *stack
+func TestPodsOfTheFormerBridgeKeepWorking(t *testing.T) {
+	var none *netNamespace
 	none.ip(t, "link", "set", "lo", "up")
-	if err := forward(isolation.Networks); err != nil {
+	if err := enableForwarding(isolation.Networks); err != nil {
 		t.Fatal(err)
 	}
 	none.ip(t, "link", "add", formerBridge, "type", "bridge")
@@ -166,14 +166,14 @@ func TestPodsOfTheFormerBridgeGoOn(t *testing.T) {
 			_ = netlink.LinkDel(l)
 		}
 	})
-	former, later := newStack(t), newStack(t)
+	former, later := newNetNamespace(t), newNetNamespace(t)
 	none.ip(t, "link", "add", "veth0", "type", "veth", "peer", "name", "eth0")
 	none.ip(t, "link", "set", "veth0", "master", formerBridge, "up")
 	none.move(t, "eth0", former)
 	former.ip(t, "addr", "add", "10.1.0.1/24", "dev", "eth0")
 	former.ip(t, "link", "set", "eth0", "up")
 	former.ip(t, "route", "add", "default", "via", gateway4)
-	later.join(t, 0, "10.1.0.2")
+	later.connectPod(t, 0, "10.1.0.2")
 	one, two := netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
 	former.serve(t, one, 80)
 	later.serve(t, two, 80)
@@ -188,14 +188,14 @@ func TestPodsOfTheFormerBridgeGoOn(t *testing.T) {
 		if p.From == two {
 			from = later
 		}
-		if !from.passes(p, 5*time.Second) {
+		if !from.isPassed(p, 5*time.Second) {
 			t.Errorf("%+v does not pass", p)
 		}
 	}
 	if there, err := retireBridge([]netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}); err != nil || there {
 		t.Errorf("somebody else's bridge: %t, %v", there, err)
 	}
-	if err := link.Remove(link.Name("former", "eth0"), "eth0", former.path()); err != nil {
+	if err := link.Remove(link.Name("former", "eth0"), "eth0", former.namespacePath()); err != nil {
 		// podlink also removes pods that it has not created
 		t.Fatal(err)
 	}

@@ -23,22 +23,22 @@ type Route struct {
 
 // Plan is the wanted state of this machine's network.
 type Plan struct {
-	PodCIDRs []netip.Prefix // networks of this node's pods
-	Routes   []Route        // sorted
-	Callers  callers        // machines without pods
+	PodCIDRs []netip.Prefix  // networks of this node's pods
+	Routes   []Route         // sorted
+	Callers  podlessMachines // machines without pods
 	// Unlisted are source addresses of this machine's wrapped packets that its Node does not list. Other machines drop
 	// packets from these addresses. They depend on the routes to the peers, so they are known only after the plan was
 	// applied.
 	Unlisted []netip.Addr
 
-	listed []netip.Addr // addresses of this node in its status
+	nodeAddresses []netip.Addr // addresses of this node in its status
 
-	at map[string][]netip.Addr // addresses of the other nodes in their status, by name
+	peerAddresses map[string][]netip.Addr // addresses of the other nodes in their status, by name
 }
 
-// Make returns the plan of one node. It omits nodes without an address or a pod network, and nodes that claim the pod
-// network of another node.
-func Make(self string, nodes []*corev1.Node) Plan {
+// NewPlan returns the plan of one node. It omits nodes without an address or a pod network, and nodes that claim the
+// pod network of another node.
+func NewPlan(self string, nodes []*corev1.Node) Plan {
 	var p Plan
 	taken := map[netip.Prefix]bool{}
 	nodes = slices.Clone(nodes)
@@ -54,18 +54,18 @@ func Make(self string, nodes []*corev1.Node) Plan {
 	})
 	for _, n := range nodes {
 		if n.Name == self {
-			p.PodCIDRs, p.listed = podCIDRs(n), addressesOf(n, corev1.NodeInternalIP, corev1.NodeExternalIP)
+			p.PodCIDRs, p.nodeAddresses = podCIDRs(n), addressesOf(n, corev1.NodeInternalIP, corev1.NodeExternalIP)
 			for _, c := range p.PodCIDRs {
 				taken[c] = true
 			}
 		}
 	}
-	p.at = map[string][]netip.Addr{}
+	p.peerAddresses = map[string][]netip.Addr{}
 	for _, n := range nodes {
 		if n.Name == self {
 			continue
 		}
-		p.at[n.Name] = addressesOf(n, corev1.NodeInternalIP, corev1.NodeExternalIP)
+		p.peerAddresses[n.Name] = addressesOf(n, corev1.NodeInternalIP, corev1.NodeExternalIP)
 		for _, to := range podCIDRs(n) {
 			via, ok := internalIP(n, to.Addr().Is4())
 			if !ok || taken[to] {

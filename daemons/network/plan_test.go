@@ -29,7 +29,7 @@ func route(to, via string) Route {
 }
 
 // Proves S27.
-func TestEveryOtherNodeGetsItsRoute(t *testing.T) {
+func TestEachOtherNodeHasARoute(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		nodes []*corev1.Node
@@ -52,7 +52,7 @@ func TestEveryOtherNodeGetsItsRoute(t *testing.T) {
 		{"nonsense", []*corev1.Node{machine("a", "10.244.0.0/24", "10.0.0.1"), machine("b", "x", "10.0.0.2")}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := Make("a", c.nodes)
+			got := NewPlan("a", c.nodes)
 			for i := range got.Routes {
 				got.Routes[i].node = ""
 			}
@@ -66,7 +66,7 @@ func TestEveryOtherNodeGetsItsRoute(t *testing.T) {
 	}
 }
 
-func TestDiffLeadsToWhatIsWanted(t *testing.T) {
+func TestDiffResultsInTheWantedRoutes(t *testing.T) {
 	some := rapid.Custom(func(t *rapid.T) []Route {
 		byNet := map[byte]Route{}
 		for range rapid.IntRange(0, 6).Draw(t, "n") {
@@ -109,7 +109,7 @@ func TestDiffLeadsToWhatIsWanted(t *testing.T) {
 	})
 }
 
-func TestConflistIsWhatPluginsRead(t *testing.T) {
+func TestConflistIsAcceptedByThePlugins(t *testing.T) {
 	got, err := Conflist([]netip.Prefix{netip.MustParsePrefix("10.244.3.0/24")}, 1450)
 	if err != nil {
 		t.Fatal(err)

@@ -22,43 +22,44 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// wholeLook is how often the rules are compared completely with the kernel while other programs change theirs.
-const wholeLook = 30 * time.Second
+// compareInterval is how often the rules are compared completely with the kernel while other programs change theirs.
+const compareInterval = 30 * time.Second
 
-// tables writes one table to the kernel. Package nft/kernel implements it.
-type tables interface {
+// tableWriter writes one table to the kernel. Package nft/kernel implements it.
+type tableWriter interface {
 	Apply(*nft.Table) error
-	Intact(t *nft.Table, deep bool) (bool, error)
-	Forget()
+	IsIntact(t *nft.Table, deep bool) (bool, error)
+	Invalidate()
 }
 
-// policies enforces network policies for the pods of this machine.
-type policies struct {
-	log      *slog.Logger
-	client   kubernetes.Interface
-	machine  kubernetes.Interface // with the credentials of the machine's node, which may read its own pods
-	name     string               // of this machine
-	kernel   func() tables        // returns a new writer of one table
-	told     *told
-	node     *policy.Node
-	groups   groups
-	admitted admissions
-	policies cache.Indexer
-	pods     cache.Indexer
-	uids     map[string]string // UIDs of the pods passed to the rules, by namespace/name
-	fed      map[string]uint64 // turns of the admissions passed to the rules, by the pod's UID in the API
-	kernels  map[nft.Family]tables
-	behind   bool        // the kernel lacks changes of the tables
-	begun    bool        // all inputs were known once; until then the kernel's rules stay
-	holds    atomic.Bool // the rules were written to the kernel once
-	duration prometheus.Histogram
-	waiting  prometheus.Gauge
+// policyEnforcer enforces network policies for the pods of this machine.
+type policyEnforcer struct {
+	log         *slog.Logger
+	client      kubernetes.Interface
+	machine     kubernetes.Interface // with the credentials of the machine's node, which may read its own pods
+	name        string               // of this machine
+	kernel      func() tableWriter   // returns a new writer of one table
+	pending     *pendingChanges
+	node        *policy.Node
+	groups      groupWatches
+	admitted    admissions
+	policies    cache.Indexer
+	pods        cache.Indexer
+	uids        map[string]string // UIDs of the pods passed to the rules, by namespace/name
+	passedTurns map[string]uint64 // turns of the admissions passed to the rules, by the pod's UID in the API
+	kernels     map[nft.Family]tableWriter
+	needsApply  bool        // the kernel lacks changes of the tables
+	isStarted   bool        // all inputs were known once; until then the kernel's rules stay
+	isInEffect  atomic.Bool // the rules were written to the kernel once
+	duration    prometheus.Histogram
+	waiting     prometheus.Gauge
 }
 
-func newPolicies(client, machine kubernetes.Interface, node string, log *slog.Logger, kernel func() tables) *policies {
-	p := &policies{
-		log: log, client: client, machine: machine, name: node, kernel: kernel, told: newTold(),
-		uids: map[string]string{}, fed: map[string]uint64{}, kernels: map[nft.Family]tables{},
+func newPolicyEnforcer(client, machine kubernetes.Interface, node string, log *slog.Logger,
+	kernel func() tableWriter) *policyEnforcer {
+	p := &policyEnforcer{
+		log: log, client: client, machine: machine, name: node, kernel: kernel, pending: newPendingChanges(),
+		uids: map[string]string{}, passedTurns: map[string]uint64{}, kernels: map[nft.Family]tableWriter{},
 		duration: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "networkpolicy_sync_duration_seconds", Help: "How long it took to bring the rules of network " +
 				"policies up to date.",
@@ -72,14 +73,15 @@ func newPolicies(client, machine kubernetes.Interface, node string, log *slog.Lo
 	p.node = policy.NewNode(func(o *networkingv1.NetworkPolicy, err error) {
 		log.Warn("a network policy cannot be carried out as it is", "policy", o.Namespace+"/"+o.Name, "error", err)
 	})
-	p.groups = groups{client: client, log: log, note: p.told.slice, look: p.told.look, told: map[string]heardSlice{}}
-	p.admitted = admissions{all: map[string]*admission{}, note: p.told.pod}
+	p.groups = groupWatches{client: client, log: log, sliceChanged: p.pending.addSlice, listed: p.pending.wakeLoop,
+		passedSlices: map[string]watchedSlice{}}
+	p.admitted = admissions{byUID: map[string]*admission{}, changed: p.pending.addPod}
 	return p
 }
 
-// ready returns an error until the rules are in effect.
-func (p *policies) ready() error {
-	if !p.holds.Load() {
+// checkReady returns an error until the rules are in effect.
+func (p *policyEnforcer) checkReady() error {
+	if !p.isInEffect.Load() {
 		return errors.New("the rules of network policies are not there yet")
 	}
 	return nil
@@ -87,17 +89,17 @@ func (p *policies) ready() error {
 
 // run maintains the rules until ctx ends. It leaves them in place, so that accepted traffic continues and other traffic
 // stays blocked.
-func (p *policies) run(ctx context.Context) error {
-	all := informers.New(p.client, informers.WithTransform(leanPolicy))
-	own := informers.New(p.machine, informers.WithTransform(leanPod),
+func (p *policyEnforcer) run(ctx context.Context) error {
+	all := informers.New(p.client, informers.WithTransform(trimPolicy))
+	own := informers.New(p.machine, informers.WithTransform(trimPod),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", p.name).String()
 		}))
 	policies, pods := informers.NetworkPolicies(all).Informer(), informers.Pods(own).Informer()
-	if _, err := policies.AddEventHandler(each(p.told.policy)); err != nil {
+	if _, err := policies.AddEventHandler(keyHandler(p.pending.addPolicy)); err != nil {
 		return fmt.Errorf("watch network policies: %w", err)
 	}
-	if _, err := pods.AddEventHandler(each(p.told.pod)); err != nil {
+	if _, err := pods.AddEventHandler(keyHandler(p.pending.addPod)); err != nil {
 		return fmt.Errorf("watch this machine's pods: %w", err)
 	}
 	p.policies, p.pods = policies.GetIndexer(), pods.GetIndexer()
@@ -108,22 +110,22 @@ func (p *policies) run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), policies.HasSynced, pods.HasSynced) {
 		return nil
 	}
-	p.admitted.keep(p.ids())
+	p.admitted.dropDeleted(p.podUIDs())
 	defer p.groups.close()
 	return p.loop(ctx)
 }
 
 // loop updates the rules after every change, until ctx ends.
-func (p *policies) loop(ctx context.Context) error {
+func (p *policyEnforcer) loop(ctx context.Context) error {
 	for _, key := range p.policies.ListKeys() {
-		p.told.policy(key)
+		p.pending.addPolicy(key)
 	}
 	for _, key := range p.pods.ListKeys() {
-		p.told.pod(key)
+		p.pending.addPod(key)
 	}
-	p.told.look()
+	p.pending.wakeLoop()
 	retry := 200 * time.Millisecond
-	look := time.NewTicker(glance)
+	look := time.NewTicker(checkInterval)
 	defer look.Stop()
 	var compared time.Time
 	again := make(<-chan time.Time)
@@ -132,15 +134,15 @@ func (p *policies) loop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-look.C:
-			whole := time.Since(compared) >= wholeLook
+			whole := time.Since(compared) >= compareInterval
 			if whole {
 				compared = time.Now()
 			}
-			if p.intact(whole) {
+			if p.isIntact(whole) {
 				continue
 			}
 		case <-again:
-		case <-p.told.wake:
+		case <-p.pending.wake:
 		}
 		again = nil
 		if err := p.sync(ctx); err != nil {
@@ -153,75 +155,75 @@ func (p *policies) loop(ctx context.Context) error {
 	}
 }
 
-// intact reports whether the kernel has all rules. With whole, it checks every rule, otherwise only what a flush would
-// remove. A table that cannot be read is checked again next time.
-func (p *policies) intact(whole bool) bool {
+// isIntact reports whether the kernel has all rules. With whole, it checks every rule, otherwise only what a flush
+// would remove. A table that cannot be read is checked again next time.
+func (p *policyEnforcer) isIntact(whole bool) bool {
 	all := true
 	for _, t := range p.node.Tables() {
 		k := p.kernels[t.Family]
 		if k == nil {
 			continue
 		}
-		there, err := k.Intact(t, whole)
+		there, err := k.IsIntact(t, whole)
 		if err != nil {
 			p.log.Warn("look whether the rules of network policies are there", "family", t.Family, "error", err)
 			continue
 		}
 		if !there {
 			p.log.Warn("somebody has changed the rules of network policies; putting them back", "family", t.Family)
-			k.Forget()
-			p.behind, all = true, false
+			k.Invalidate()
+			p.needsApply, all = true, false
 		}
 	}
 	return all
 }
 
 // sync updates the kernel's rules according to policies, pods and groups.
-func (p *policies) sync(ctx context.Context) error {
+func (p *policyEnforcer) sync(ctx context.Context) error {
 	began := time.Now()
-	if err := p.tell(); err != nil {
+	if err := p.passChanges(); err != nil {
 		return err
 	}
-	if err := p.update(ctx); err != nil {
+	if err := p.updateTables(ctx); err != nil {
 		return err
 	}
-	p.waiting.Set(float64(p.node.Waiting()))
+	p.waiting.Set(float64(p.node.PendingPods()))
 	// Keep the rules of an earlier daemon until the rules of all pods are known. Otherwise rules would be removed whose
 	// inputs have not arrived yet.
-	if !p.begun && (len(p.node.Tables()) == 0 || p.node.Waiting() > 0) {
+	if !p.isStarted && (len(p.node.Tables()) == 0 || p.node.PendingPods() > 0) {
 		return nil
 	}
-	p.begun = true
-	if p.behind {
+	p.isStarted = true
+	if p.needsApply {
 		if err := p.apply(); err != nil {
 			return err
 		}
 		p.duration.Observe(time.Since(began).Seconds())
 	}
-	if !p.holds.Swap(true) {
+	if !p.isInEffect.Swap(true) {
 		p.log.Info("the rules of network policies are there", "pods", len(p.uids))
 	}
-	p.answer()
+	p.confirmAdmissions()
 	return nil
 }
 
-// tell passes the changes to the rules.
-func (p *policies) tell() error {
+// passChanges passes the changes to the rules.
+func (p *policyEnforcer) passChanges() error {
 	var failures []error
-	if m := p.told.takeMachine(); m != nil {
+	if m := p.pending.takeMachine(); m != nil {
 		if err := p.node.SetMachine(*m); err != nil {
 			failures = append(failures, fmt.Errorf("set up the tables of network policies: %w", err))
 		}
 	}
 	each := func(noted map[string]bool, what string, do func(key string) error) {
-		for _, key := range p.told.take(noted) {
+		for _, key := range p.pending.takeKeys(noted) {
 			if err := do(key); err != nil {
-				p.told.again(noted, key)
+				p.pending.retryLater(noted, key)
 				failures = append(failures, fmt.Errorf("%s %s: %w", what, key, err))
 			}
 		}
 	}
-	each(p.told.policies, "read the network policy", func(key string) error {
+	each(p.pending.policies, "read the network policy", func(key string) error {
 		namespace, name, err := cache.SplitMetaNamespaceKey(key)
 		if err != nil {
 			return err
@@ -234,26 +236,26 @@ func (p *policies) tell() error {
 		p.node.SetPolicy(namespace, name, is)
 		return nil
 	})
-	each(p.told.pods, "read the pod", func(key string) error {
+	each(p.pending.pods, "read the pod", func(key string) error {
 		o, _, err := p.pods.GetByKey(key)
 		if err != nil {
 			return err
 		}
 		is, _ := o.(*corev1.Pod)
-		p.pod(key, is)
+		p.passPod(key, is)
 		return nil
 	})
-	each(p.told.slices, "use the addresses of", func(key string) error { return p.groups.tell(p.node, key) })
+	each(p.pending.slices, "use the addresses of", func(key string) error { return p.groups.passSlice(p.node, key) })
 	return errors.Join(failures...)
 }
 
-// pod passes a pod to the rules. is is nil if the pod was deleted.
-func (p *policies) pod(key string, is *corev1.Pod) {
+// passPod passes a pod to the rules. is is nil if the pod was deleted.
+func (p *policyEnforcer) passPod(key string, is *corev1.Pod) {
 	if was := p.uids[key]; was != "" && (is == nil || string(is.UID) != was) {
 		p.node.SetPod(was, nil)
-		p.admitted.gone(was)
+		p.admitted.remove(was)
 		delete(p.uids, key)
-		delete(p.fed, was)
+		delete(p.passedTurns, was)
 	}
 	if is == nil || is.Spec.NodeName != p.name {
 		return
@@ -262,39 +264,39 @@ func (p *policies) pod(key string, is *corev1.Pod) {
 	rules, ok := policy.PodOf(is)
 	if !ok {
 		p.node.SetPod(uid, nil)
-		delete(p.fed, uid)
+		delete(p.passedTurns, uid)
 		if is.Spec.HostNetwork {
-			p.admitted.free(ids(is)) // policies do not apply to it
+			p.admitted.confirmUnneeded(uidsOf(is)) // policies do not apply to it
 		} else {
-			p.admitted.gone(uid)
+			p.admitted.remove(uid)
 		}
 		return
 	}
-	if a := p.admitted.of(uid, ids(is)); a != nil {
+	if a := p.admitted.find(uid, uidsOf(is)); a != nil {
 		rules.Addresses, rules.Turn = a.addresses, a.turn
-		p.fed[uid] = a.turn
+		p.passedTurns[uid] = a.turn
 	}
 	p.uids[key] = uid
 	p.node.SetPod(uid, &rules)
 }
 
-// update updates the tables, and starts watches of the groups that are needed.
-func (p *policies) update(ctx context.Context) error {
+// updateTables updates the tables, and starts watches of the groups that are needed.
+func (p *policyEnforcer) updateTables(ctx context.Context) error {
 	for {
 		changed, err := p.node.Update()
-		p.behind = p.behind || changed
+		p.needsApply = p.needsApply || changed
 		if err != nil {
 			return err
 		}
-		told, err := p.groups.follow(ctx, p.node.Needed(), p.node)
-		if err != nil || !told {
+		added, err := p.groups.watchNeeded(ctx, p.node.NeededGroups(), p.node)
+		if err != nil || !added {
 			return err
 		}
 	}
 }
 
 // apply writes the changed tables to the kernel.
-func (p *policies) apply() error {
+func (p *policyEnforcer) apply() error {
 	var failures []error
 	for _, t := range p.node.Tables() {
 		if p.kernels[t.Family] == nil {
@@ -303,26 +305,26 @@ func (p *policies) apply() error {
 		failures = append(failures, p.kernels[t.Family].Apply(t))
 	}
 	err := errors.Join(failures...)
-	p.behind = err != nil
+	p.needsApply = err != nil
 	return err
 }
 
-// answer notifies the waiting admission requests whose rules are in effect.
-func (p *policies) answer() {
-	for uid, turn := range p.fed {
-		if p.node.Has(uid) {
-			p.admitted.hold(uid, turn)
-			delete(p.fed, uid)
+// confirmAdmissions notifies the waiting admission requests whose rules are in effect.
+func (p *policyEnforcer) confirmAdmissions() {
+	for uid, turn := range p.passedTurns {
+		if p.node.IsCurrent(uid) {
+			p.admitted.confirm(uid, turn)
+			delete(p.passedTurns, uid)
 		}
 	}
 }
 
-// ids returns the UIDs of all pods of this machine, including those that a kubelet uses for static pods.
-func (p *policies) ids() map[string]bool {
+// podUIDs returns the UIDs of all pods of this machine, including those that a kubelet uses for static pods.
+func (p *policyEnforcer) podUIDs() map[string]bool {
 	all := map[string]bool{}
 	for _, o := range p.pods.List() {
 		if pod, ok := o.(*corev1.Pod); ok {
-			for _, id := range ids(pod) {
+			for _, id := range uidsOf(pod) {
 				all[id] = true
 			}
 		}
@@ -330,16 +332,16 @@ func (p *policies) ids() map[string]bool {
 	return all
 }
 
-// ids returns the UIDs of a pod: the API's, and for the mirror of a static pod also the kubelet's.
-func ids(p *corev1.Pod) []string {
+// uidsOf returns the UIDs of a pod: the API's, and for the mirror of a static pod also the kubelet's.
+func uidsOf(p *corev1.Pod) []string {
 	if of := p.Annotations[corev1.MirrorPodAnnotationKey]; of != "" {
 		return []string{string(p.UID), of}
 	}
 	return []string{string(p.UID)}
 }
 
-// leanPod returns a pod with only the fields that the daemon reads.
-func leanPod(o any) (any, error) {
+// trimPod returns a pod with only the fields that the daemon reads.
+func trimPod(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
 		return o, nil
@@ -351,7 +353,7 @@ func leanPod(o any) (any, error) {
 		},
 		Spec: corev1.PodSpec{
 			NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork,
-			Containers: leanContainers(p.Spec.Containers), InitContainers: leanContainers(p.Spec.InitContainers),
+			Containers: trimContainers(p.Spec.Containers), InitContainers: trimContainers(p.Spec.InitContainers),
 		},
 		Status: corev1.PodStatus{Phase: p.Status.Phase, PodIPs: p.Status.PodIPs},
 	}
@@ -361,7 +363,7 @@ func leanPod(o any) (any, error) {
 	return out, nil
 }
 
-func leanContainers(list []corev1.Container) (out []corev1.Container) {
+func trimContainers(list []corev1.Container) (out []corev1.Container) {
 	for _, c := range list {
 		if len(c.Ports) > 0 {
 			out = append(out, corev1.Container{Ports: c.Ports, RestartPolicy: c.RestartPolicy})

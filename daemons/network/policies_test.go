@@ -28,24 +28,24 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// table simulates a table in the kernel.
-type table struct {
+// fakeTable simulates a table in the kernel.
+type fakeTable struct {
 	mu      sync.Mutex
 	text    string
 	applied int
-	lost    bool // it was flushed
-	fails   error
+	flushed bool // it was flushed
+	err     error
 	changed chan struct{}
 }
 
-func (k *table) Apply(t *nft.Table) error {
+func (k *fakeTable) Apply(t *nft.Table) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.fails != nil {
-		return k.fails
+	if k.err != nil {
+		return k.err
 	}
-	t.Done()
-	k.text, k.lost = t.Text(), false
+	t.MarkApplied()
+	k.text, k.flushed = t.Text(), false
 	k.applied++
 	select {
 	case k.changed <- struct{}{}:
@@ -54,50 +54,51 @@ func (k *table) Apply(t *nft.Table) error {
 	return nil
 }
 
-func (k *table) Intact(*nft.Table, bool) (bool, error) {
+func (k *fakeTable) IsIntact(*nft.Table, bool) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return !k.lost, nil
+	return !k.flushed, nil
 }
 
-func (k *table) Forget() {}
+func (k *fakeTable) Invalidate() {}
 
-func (k *table) now() (string, int) {
+func (k *fakeTable) state() (string, int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.text, k.applied
 }
 
-// world is a daemon with a fake API client and a simulated kernel.
-type world struct {
+// testEnforcer is a daemon with a fake API client and a simulated kernel.
+type testEnforcer struct {
 	t      *testing.T
 	client *fake.Clientset
-	kernel *table
-	p      *policies
+	kernel *fakeTable
+	p      *policyEnforcer
 	socket string
 	stop   func()
 }
 
-// pretended returns a world whose daemon was not started.
-func pretended(t *testing.T, objects ...runtime.Object) *world {
-	return &world{
+// newStoppedEnforcer returns a world whose daemon was not started.
+func newStoppedEnforcer(t *testing.T, objects ...runtime.Object) *testEnforcer {
+	return &testEnforcer{
 		t:      t,
 		client: fake.NewClientset(objects...),
-		kernel: &table{changed: make(chan struct{}, 1)},
+		kernel: &fakeTable{changed: make(chan struct{}, 1)},
 		socket: filepath.Join(t.TempDir(), "s"),
 	}
 }
 
-func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := pretended(t, objects...)
+func newTestEnforcer(t *testing.T, objects ...runtime.Object) *testEnforcer {
+	w := newStoppedEnforcer(t, objects...)
 	w.start()
 	t.Cleanup(func() { w.stop() })
 	return w
 }
 
 // start starts a daemon that does not know its machine yet.
-func (w *world) start() {
-	w.p = newPolicies(w.client, w.client, "n1", slog.New(slog.DiscardHandler), func() tables { return w.kernel })
+func (w *testEnforcer) start() {
+	w.p = newPolicyEnforcer(w.client, w.client, "n1", slog.New(slog.DiscardHandler),
+		func() tableWriter { return w.kernel })
 	w.p.admitted.file = w.socket + ".pods"
 	if err := w.p.admitted.load(); err != nil {
 		w.t.Fatal(err)
@@ -117,18 +118,18 @@ func (w *world) start() {
 	w.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 }
 
-func (w *world) machine() {
-	w.p.told.setMachine(
+func (w *testEnforcer) setMachine() {
+	w.p.pending.setMachine(
 		policy.Machine{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, Links: []string{"kpod"}},
 	)
 }
 
-// until waits until the kernel's table meets a condition.
-func (w *world) until(what string, is func(text string) bool) {
+// waitUntil waits until the kernel's table meets a condition.
+func (w *testEnforcer) waitUntil(what string, is func(text string) bool) {
 	w.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
-		text, _ := w.kernel.now()
+		text, _ := w.kernel.state()
 		if is(text) {
 			return
 		}
@@ -140,7 +141,7 @@ func (w *world) until(what string, is func(text string) bool) {
 	}
 }
 
-func (w *world) admit(p *corev1.Pod, ips ...string) error {
+func (w *testEnforcer) admit(p *corev1.Pod, ips ...string) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
 	defer cancel()
 	return admitpod.Admit(
@@ -166,8 +167,8 @@ func newPod(name string, ips ...string) *corev1.Pod {
 	return p
 }
 
-// fromPods returns a policy that accepts packets from pods with the label from to pods with the label to.
-func fromPods(name, to, from string) *networkingv1.NetworkPolicy {
+// newFromPodsPolicy returns a policy that accepts packets from pods with the label from to pods with the label to.
+func newFromPodsPolicy(name, to, from string) *networkingv1.NetworkPolicy {
 	peer := networkingv1.NetworkPolicyPeer{
 		PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": from}},
 	}
@@ -180,21 +181,23 @@ func fromPods(name, to, from string) *networkingv1.NetworkPolicy {
 	}
 }
 
-func groupOf(p *networkingv1.NetworkPolicy) string { return peers.Of(p)[0].Name() }
+func groupName(p *networkingv1.NetworkPolicy) string { return peers.GroupsOf(p)[0].Name() }
 
 func sliceOf(p *networkingv1.NetworkPolicy, name string, addresses ...string) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: peers.Namespace, Name: name,
-			Labels: map[string]string{peers.Label: groupOf(p), discoveryv1.LabelManagedBy: peers.Manager}},
+			Labels: map[string]string{peers.Label: groupName(p), discoveryv1.LabelManagedBy: peers.Manager}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}},
 	}
 }
 
-// known reports whether an address belongs to a pod with rules.
-func known(text, address string) bool { return slices.Contains(setOf(text, "set known-pods"), address) }
+// hasRules reports whether an address belongs to a pod with rules.
+func hasRules(text, address string) bool {
+	return slices.Contains(setLines(text, "set known-pods"), address)
+}
 
-// setOf returns the lines of a set in the text of a table.
-func setOf(text, name string) (lines []string) {
+// setLines returns the lines of a set in the text of a table.
+func setLines(text, name string) (lines []string) {
 	_, rest, _ := strings.Cut(text, "  "+name+" {\n")
 	body, _, _ := strings.Cut(rest, "  }\n")
 	for line := range strings.Lines(body) {
@@ -203,17 +206,17 @@ func setOf(text, name string) (lines []string) {
 	return lines
 }
 
-func led(text, address string) bool {
+func hasIngressChain(text, address string) bool {
 	return slices.ContainsFunc(
-		setOf(text, "map ingress-pods"),
+		setLines(text, "map ingress-pods"),
 		func(l string) bool { return strings.HasPrefix(l, address+" : goto ") },
 	)
 }
 
-func TestNothingIsChangedBeforeEverythingHasBeenHeardOf(t *testing.T) {
-	policy := fromPods("a", "web", "client")
+func TestRulesStayUntilAllInputsAreKnown(t *testing.T) {
+	policy := newFromPodsPolicy("a", "web", "client")
 	held := make(chan struct{})
-	w := pretended(t, newPod("web", "10.1.0.2"), policy, sliceOf(policy, "s", "10.2.0.9"))
+	w := newStoppedEnforcer(t, newPod("web", "10.1.0.2"), policy, sliceOf(policy, "s", "10.2.0.9"))
 	asked := make(chan struct{}, 100)
 	w.client.PrependReactor("list", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
 		asked <- struct{}{}
@@ -222,45 +225,45 @@ func TestNothingIsChangedBeforeEverythingHasBeenHeardOf(t *testing.T) {
 	})
 	w.start()
 	defer func() { w.stop() }()
-	w.machine()
+	w.setMachine()
 	<-asked // the groups are known, but not their addresses
-	if err := w.p.ready(); err == nil {
+	if err := w.p.checkReady(); err == nil {
 		t.Error("it is ready without knowing the peers")
 	}
-	if text, applied := w.kernel.now(); applied > 0 {
+	if text, applied := w.kernel.state(); applied > 0 {
 		t.Fatalf("the kernel was given\n%s", text)
 	}
 	close(held)
-	w.until("the pod with its peers", func(text string) bool {
-		return known(text, "10.1.0.2") && led(text, "10.1.0.2") &&
-			slices.Contains(setOf(text, "set "+groupOf(policy)), "10.2.0.9")
+	w.waitUntil("the pod with its peers", func(text string) bool {
+		return hasRules(text, "10.1.0.2") && hasIngressChain(text, "10.1.0.2") &&
+			slices.Contains(setLines(text, "set "+groupName(policy)), "10.2.0.9")
 	})
-	if err := w.p.ready(); err != nil {
+	if err := w.p.checkReady(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestSlicesOfOthersAreNoPeers(t *testing.T) {
-	policy := fromPods("a", "web", "client")
+func TestForeignSlicesAreNoPeers(t *testing.T) {
+	policy := newFromPodsPolicy("a", "web", "client")
 	theirs := sliceOf(policy, "theirs", "10.2.0.66")
 	theirs.Labels[discoveryv1.LabelManagedBy] = "somebody"
-	w := newWorld(t, newPod("web", "10.1.0.2"), policy, theirs, sliceOf(policy, "ours", "10.2.0.9"))
-	w.machine()
-	w.until("the pod", func(text string) bool { return led(text, "10.1.0.2") })
-	if text, _ := w.kernel.now(); !slices.Equal(setOf(text, "set "+groupOf(policy)), []string{"10.2.0.9"}) {
+	w := newTestEnforcer(t, newPod("web", "10.1.0.2"), policy, theirs, sliceOf(policy, "ours", "10.2.0.9"))
+	w.setMachine()
+	w.waitUntil("the pod", func(text string) bool { return hasIngressChain(text, "10.1.0.2") })
+	if text, _ := w.kernel.state(); !slices.Equal(setLines(text, "set "+groupName(policy)), []string{"10.2.0.9"}) {
 		t.Errorf("the peers are\n%s", text)
 	}
 }
 
-func TestAPodIsAdmittedOnceItsRulesHold(t *testing.T) {
-	policy := fromPods("a", "web", "client")
+func TestAPodIsAdmittedOnceItsRulesAreInEffect(t *testing.T) {
+	policy := newFromPodsPolicy("a", "web", "client")
 	web := newPod("web")
-	w := newWorld(t, web, policy)
-	w.machine()
+	w := newTestEnforcer(t, web, policy)
+	w.setMachine()
 	if err := w.admit(web, "10.1.0.2"); err != nil {
 		t.Fatal(err)
 	}
-	if text, _ := w.kernel.now(); !known(text, "10.1.0.2") || !led(text, "10.1.0.2") {
+	if text, _ := w.kernel.state(); !hasRules(text, "10.1.0.2") || !hasIngressChain(text, "10.1.0.2") {
 		t.Fatalf("admitted without its rules:\n%s", text)
 	}
 	if err := w.admit(web, "10.1.0.2"); err != nil { // the kubelet repeats the request
@@ -269,16 +272,16 @@ func TestAPodIsAdmittedOnceItsRulesHold(t *testing.T) {
 	// The pod's status lacks the address when the daemon restarts.
 	w.stop()
 	w.start()
-	w.machine()
-	w.until(
+	w.setMachine()
+	w.waitUntil(
 		"the pod after a restart",
-		func(text string) bool { _, n := w.kernel.now(); return n > 1 && led(text, "10.1.0.2") },
+		func(text string) bool { _, n := w.kernel.state(); return n > 1 && hasIngressChain(text, "10.1.0.2") },
 	)
 	// A new sandbox has another address.
 	if err := w.admit(web, "10.1.0.3"); err != nil {
 		t.Fatal(err)
 	}
-	if text, _ := w.kernel.now(); known(text, "10.1.0.2") || !led(text, "10.1.0.3") {
+	if text, _ := w.kernel.state(); hasRules(text, "10.1.0.2") || !hasIngressChain(text, "10.1.0.3") {
 		t.Errorf("after its address has changed:\n%s", text)
 	}
 	// Another pod gets the address of a pod that still exists in the API.
@@ -289,7 +292,7 @@ func TestAPodIsAdmittedOnceItsRulesHold(t *testing.T) {
 	if err := w.admit(next, "10.1.0.3"); err != nil {
 		t.Fatal(err)
 	}
-	if text, _ := w.kernel.now(); !known(text, "10.1.0.3") || led(text, "10.1.0.3") {
+	if text, _ := w.kernel.state(); !hasRules(text, "10.1.0.3") || hasIngressChain(text, "10.1.0.3") {
 		t.Errorf("the address of a new pod leads to the rules of the former one:\n%s", text)
 	}
 	if err := w.client.CoreV1().Pods("shop").Delete(t.Context(), "next", metav1.DeleteOptions{}); err != nil {
@@ -298,13 +301,13 @@ func TestAPodIsAdmittedOnceItsRulesHold(t *testing.T) {
 	if err := w.client.CoreV1().Pods("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.until("no pods", func(text string) bool { return !known(text, "10.1.0.3") })
+	w.waitUntil("no pods", func(text string) bool { return !hasRules(text, "10.1.0.3") })
 }
 
-func TestAPodThatHasEndedIsForgotten(t *testing.T) {
+func TestAnEndedPodIsRemoved(t *testing.T) {
 	web := newPod("web")
-	w := newWorld(t, web)
-	w.machine()
+	w := newTestEnforcer(t, web)
+	w.setMachine()
 	if err := w.admit(web, "10.1.0.2"); err != nil {
 		t.Fatal(err)
 	}
@@ -313,16 +316,16 @@ func TestAPodThatHasEndedIsForgotten(t *testing.T) {
 	if _, err := w.client.CoreV1().Pods("shop").UpdateStatus(t.Context(), web, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the pod has gone", func(text string) bool { return !known(text, "10.1.0.2") })
+	w.waitUntil("the pod has gone", func(text string) bool { return !hasRules(text, "10.1.0.2") })
 }
 
-func TestPodsOfFilesAndOfTheMachinesNetworkAreAdmitted(t *testing.T) {
+func TestStaticAndHostNetworkPodsAreAdmitted(t *testing.T) {
 	mirror := newPod("static")
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "the-kubelets"}
 	host := newPod("host")
 	host.Spec.HostNetwork = true
-	w := newWorld(t, mirror, host)
-	w.machine()
+	w := newTestEnforcer(t, mirror, host)
+	w.setMachine()
 	mirror = mirror.DeepCopy()
 	mirror.UID = "the-kubelets"
 	for p, ip := range map[*corev1.Pod]string{mirror: "10.1.0.4", host: "192.0.2.1"} {
@@ -330,52 +333,52 @@ func TestPodsOfFilesAndOfTheMachinesNetworkAreAdmitted(t *testing.T) {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 	}
-	if text, _ := w.kernel.now(); !known(text, "10.1.0.4") || known(text, "192.0.2.1") {
+	if text, _ := w.kernel.state(); !hasRules(text, "10.1.0.4") || hasRules(text, "192.0.2.1") {
 		t.Errorf("the table is\n%s", text)
 	}
 }
 
-func TestAPodThatTheAPIDoesNotHaveIsNotAdmitted(t *testing.T) {
-	a := admissions{all: map[string]*admission{}, note: func(string) {}}
+func TestAnUnknownPodIsNotAdmitted(t *testing.T) {
+	a := admissions{byUID: map[string]*admission{}, changed: func(string) {}}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := a.ask(ctx, admitpod.Pod{UID: "u", Namespace: "shop", Name: "web", IPs: []string{"10.1.0.2"}})
+	err := a.request(ctx, admitpod.Pod{UID: "u", Namespace: "shop", Name: "web", IPs: []string{"10.1.0.2"}})
 	if err == nil || !strings.Contains(err.Error(), "has not heard of the pod") {
 		t.Error(err)
 	}
-	if len(a.all) > 0 {
+	if len(a.byUID) > 0 {
 		t.Error("it is remembered")
 	}
 	for _, p := range []admitpod.Pod{{}, {UID: "u", Namespace: "shop", Name: "web"},
 		{UID: "u", Namespace: "shop", Name: "web", IPs: []string{"x"}}} {
-		if err := a.ask(t.Context(), p); err == nil {
+		if err := a.request(t.Context(), p); err == nil {
 			t.Errorf("%+v is a pod", p)
 		}
 	}
 }
 
-func TestRulesThatSomebodyRemovesComeBack(t *testing.T) {
-	w := newWorld(t, newPod("web", "10.1.0.2"))
-	w.machine()
-	w.until("the pod", func(text string) bool { return known(text, "10.1.0.2") })
+func TestRemovedRulesAreRestored(t *testing.T) {
+	w := newTestEnforcer(t, newPod("web", "10.1.0.2"))
+	w.setMachine()
+	w.waitUntil("the pod", func(text string) bool { return hasRules(text, "10.1.0.2") })
 	w.kernel.mu.Lock()
-	w.kernel.text, w.kernel.lost = "", true
+	w.kernel.text, w.kernel.flushed = "", true
 	w.kernel.mu.Unlock()
-	w.until("the pod again", func(text string) bool { return known(text, "10.1.0.2") })
+	w.waitUntil("the pod again", func(text string) bool { return hasRules(text, "10.1.0.2") })
 }
 
-func TestAPodIsNotAdmittedWhileTheKernelRefuses(t *testing.T) {
+func TestAPodIsNotAdmittedWhileTheKernelRejectsTheRules(t *testing.T) {
 	web := newPod("web")
-	w := newWorld(t, web)
-	w.kernel.fails = fmt.Errorf("no memory")
-	w.machine()
+	w := newTestEnforcer(t, web)
+	w.kernel.err = fmt.Errorf("no memory")
+	w.setMachine()
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan error, 1)
 	go func() {
-		asked <- w.p.admitted.ask(ctx,
+		asked <- w.p.admitted.request(ctx,
 			admitpod.Pod{UID: string(web.UID), Namespace: web.Namespace, Name: web.Name, IPs: []string{"10.1.0.2"}})
 	}()
-	for w.p.admitted.of(string(web.UID), []string{string(web.UID)}) == nil {
+	for w.p.admitted.find(string(web.UID), []string{string(web.UID)}) == nil {
 		runtimego.Gosched()
 	}
 	select {
@@ -384,7 +387,7 @@ func TestAPodIsNotAdmittedWhileTheKernelRefuses(t *testing.T) {
 	default:
 	}
 	w.kernel.mu.Lock()
-	w.kernel.fails = nil
+	w.kernel.err = nil
 	w.kernel.mu.Unlock()
 	if err := <-asked; err != nil {
 		t.Error(err)
@@ -393,14 +396,14 @@ func TestAPodIsNotAdmittedWhileTheKernelRefuses(t *testing.T) {
 }
 
 // New groups get additional watches. When there are too many, one watch replaces them.
-func TestGroupsThatComeAndGoAreWatched(t *testing.T) {
-	w := newWorld(t)
-	w.machine()
-	w.until("the empty table", func(text string) bool { return text != "" })
+func TestNeededGroupsAreWatched(t *testing.T) {
+	w := newTestEnforcer(t)
+	w.setMachine()
+	w.waitUntil("the empty table", func(text string) bool { return text != "" })
 	var all []*networkingv1.NetworkPolicy
 	for i := range 3 * maxWatches {
 		name := fmt.Sprint("p", i)
-		p := fromPods(name, name, "client"+name)
+		p := newFromPodsPolicy(name, name, "client"+name)
 		all = append(all, p)
 		if _, err := w.client.DiscoveryV1().EndpointSlices(peers.Namespace).Create(t.Context(),
 			sliceOf(p, name, fmt.Sprintf("10.2.0.%d", i)), metav1.CreateOptions{}); err != nil {
@@ -414,13 +417,14 @@ func TestGroupsThatComeAndGoAreWatched(t *testing.T) {
 			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		w.until(name, func(text string) bool {
-			return led(text, fmt.Sprintf("10.1.0.%d", i)) &&
-				slices.Contains(setOf(text, "set "+groupOf(p)), fmt.Sprintf("10.2.0.%d", i))
+		w.waitUntil(name, func(text string) bool {
+			return hasIngressChain(text, fmt.Sprintf("10.1.0.%d", i)) &&
+				slices.Contains(setLines(text, "set "+groupName(p)), fmt.Sprintf("10.2.0.%d", i))
 		})
 	}
 	for i, p := range all {
-		if text, _ := w.kernel.now(); !slices.Contains(setOf(text, "set "+groupOf(p)), fmt.Sprintf("10.2.0.%d", i)) {
+		if text, _ := w.kernel.state(); !slices.Contains(setLines(text, "set "+groupName(p)),
+			fmt.Sprintf("10.2.0.%d", i)) {
 			t.Errorf("the peers of %s are no more:\n%s", p.Name, text)
 		}
 	}
@@ -430,8 +434,8 @@ func TestGroupsThatComeAndGoAreWatched(t *testing.T) {
 		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.until("other peers", func(text string) bool {
-		return slices.Equal(setOf(text, "set "+groupOf(all[0])), []string{"10.2.1.1", "10.2.1.2"})
+	w.waitUntil("other peers", func(text string) bool {
+		return slices.Equal(setLines(text, "set "+groupName(all[0])), []string{"10.2.1.1", "10.2.1.2"})
 	})
 	for _, p := range all {
 		if err := w.client.NetworkingV1().NetworkPolicies("shop").Delete(t.Context(), p.Name,
@@ -439,7 +443,7 @@ func TestGroupsThatComeAndGoAreWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.until("no policies", func(text string) bool {
-		return len(setOf(text, "map ingress-pods")) == 0 && !strings.Contains(text, "set peers-")
+	w.waitUntil("no policies", func(text string) bool {
+		return len(setLines(text, "map ingress-pods")) == 0 && !strings.Contains(text, "set peers-")
 	})
 }

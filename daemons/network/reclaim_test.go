@@ -13,10 +13,10 @@ import (
 // Addresses of pods that no longer exist are released, and no others. Otherwise a machine whose runtime has lost its
 // data would run out of addresses some day.
 // Proves S27.
-func TestAddressesOfPodsThatAreGoneAreGivenBack(t *testing.T) {
-	var none *stack
+func TestAddressesOfDeletedPodsAreReleased(t *testing.T) {
+	var none *netNamespace
 	none.ip(t, "link", "set", "lo", "up")
-	newStack(t).join(t, 0, "10.1.0.9", "fd00:1::9") // the container's name is the first address
+	newNetNamespace(t).connectPod(t, 0, "10.1.0.9", "fd00:1::9") // the container's name is the first address
 	none.ip(t, "link", "add", "former", "type", "veth", "peer", "name", "former1")
 	none.ip(t, "link", "set", "former", "up")
 	// A pod of an earlier release, with another interface name.

@@ -15,8 +15,8 @@ import (
 )
 
 // announce sends a router advertisement on a link.
-func (s *stack) announce(name string) error {
-	return s.inside(func() error {
+func (s *netNamespace) announce(name string) error {
+	return s.runInside(func() error {
 		l, err := net.InterfaceByName(name)
 		if err != nil {
 			return err
@@ -44,31 +44,31 @@ func (s *stack) announce(name string) error {
 
 // The interfaces of pods support IPv6 even if pods only have IPv4 addresses. Router advertisements of pods are ignored
 // regardless of the machine's settings, even on interfaces of an earlier release.
-func TestNoPodBecomesTheMachinesRouter(t *testing.T) {
+func TestRouterAdvertisementsOfPodsAreIgnored(t *testing.T) {
 	for _, listens := range []string{"1", "2"} {
-		m, router := newStack(t), newStack(t)
-		if err := m.inside(func() error {
+		m, router := newNetNamespace(t), newNetNamespace(t)
+		if err := m.runInside(func() error {
 			return os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_ra", []byte(listens), 0o644)
 		}); err != nil {
 			t.Fatal(err)
 		}
-		var pods []*stack
+		var pods []*netNamespace
 		var names []string
 		for i := range 2 {
-			s := newStack(t)
+			s := newNetNamespace(t)
 			p := link.Pair{Host: link.Name(fmt.Sprint("pod", i), "eth0"), Inside: "eth0", Addresses: []link.Address{
 				{IP: netip.MustParseAddr(fmt.Sprintf("10.1.0.%d", i+2)), Gateway: netip.MustParseAddr("10.1.0.1")}}}
-			if err := m.inside(func() error { return p.Make(s.path()) }); err != nil {
+			if err := m.runInside(func() error { return p.Create(s.namespacePath()) }); err != nil {
 				t.Fatal(err)
 			}
 			pods, names = append(pods, s), append(names, p.Host)
 		}
-		if err := m.inside(func() error {
+		if err := m.runInside(func() error {
 			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+names[1]+"/accept_ra", []byte(listens),
 				0o644); err != nil {
 				return err
 			}
-			return deafen()
+			return disableRouterAdvertisements()
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -76,12 +76,12 @@ func TestNoPodBecomesTheMachinesRouter(t *testing.T) {
 		m.move(t, "wire", router)
 		m.ip(t, "link", "set", "uplink", "up")
 		router.ip(t, "link", "set", "wire", "up")
-		site := &site{stack: m}
+		site := &site{netNamespace: m}
 		// The real router's advertisement is accepted, which shows that earlier advertisements of pods were processed
 		// as well. A sender waits until its address is valid.
 		var ways string
 		for until, all := time.Now().Add(15*time.Second), false; !all ||
-			!strings.Contains(ways, "uplink"); ways = site.list(t, "ip", "-6", "route", "show", "default") {
+			!strings.Contains(ways, "uplink"); ways = site.listKernel(t, "ip", "-6", "route", "show", "default") {
 			if time.Now().After(until) {
 				t.Fatalf("not everybody is heard: %s", ways)
 			}

@@ -19,27 +19,27 @@ import (
 	"clusterctl/daemons/nft/kernel"
 )
 
-// lane is a path from a pod of one machine to a pod of another, each in its own network namespace:
+// podPath is a path from a pod of one machine to a pod of another, each in its own network namespace:
 //
 //	pod 10.1.0.1 ── machine 10.0.0.1 ── wire ── 10.0.0.2 machine ── pod 10.2.0.1
-type lane struct{ machines, pods [2]*stack }
+type podPath struct{ machines, pods [2]*netNamespace }
 
-// newLane creates two connected machines with routes to each other's pods. join connects a pod to its machine.
-func newLane(b *testing.B, join func(machine, pod *stack, address string)) lane {
+// newPodPath creates two connected machines with routes to each other's pods. join connects a pod to its machine.
+func newPodPath(b *testing.B, join func(machine, pod *netNamespace, address string)) podPath {
 	b.Helper()
-	var l lane
+	var l podPath
 	for i := range l.machines {
-		l.machines[i], l.pods[i] = newStack(b), newStack(b)
+		l.machines[i], l.pods[i] = newNetNamespace(b), newNetNamespace(b)
 	}
-	l.machines[0].pair(b, "wire", "far")
+	l.machines[0].addPair(b, "wire", "far")
 	l.machines[0].move(b, "far", l.machines[1])
 	l.machines[1].ip(b, "link", "set", "far", "name", "wire")
 	for i, m := range l.machines {
 		m.ip(b, "addr", "add", fmt.Sprintf("10.0.0.%d/24", i+1), "dev", "wire")
 		m.ip(b, "link", "set", "wire", "up")
 		m.ip(b, "route", "add", fmt.Sprintf("10.%d.0.0/24", 2-i), "via", fmt.Sprintf("10.0.0.%d", 2-i))
-		if err := m.inside(func() error {
-			return forward([]netip.Prefix{netip.MustParsePrefix(
+		if err := m.runInside(func() error {
+			return enableForwarding([]netip.Prefix{netip.MustParsePrefix(
 				"10.0.0.0/8")})
 		}); err != nil {
 			b.Fatal(err)
@@ -49,10 +49,10 @@ func newLane(b *testing.B, join func(machine, pod *stack, address string)) lane 
 	return l
 }
 
-// byHand connects a pod only by a bare pair of interfaces.
-func byHand(b *testing.B) func(machine, pod *stack, address string) {
-	return func(machine, pod *stack, address string) {
-		machine.pair(b, "pod", "eth0")
+// connectBare connects a pod only by a bare pair of interfaces.
+func connectBare(b *testing.B) func(machine, pod *netNamespace, address string) {
+	return func(machine, pod *netNamespace, address string) {
+		machine.addPair(b, "pod", "eth0")
 		machine.move(b, "eth0", pod)
 		machine.ip(b, "addr", "add", "169.254.1.1/32", "dev", "pod")
 		machine.ip(b, "link", "set", "pod", "up")
@@ -64,22 +64,22 @@ func byHand(b *testing.B) func(machine, pod *stack, address string) {
 	}
 }
 
-// asDeclared connects a pod like the plugin. Its machine has the usual rules: masquerading, and a policy that isolates
-// the pod in both directions and accepts the other pod.
-func asDeclared(b *testing.B) func(machine, pod *stack, address string) {
+// connectLikePlugin connects a pod like the plugin. Its machine has the usual rules: masquerading, and a policy that
+// isolates the pod in both directions and accepts the other pod.
+func connectLikePlugin(b *testing.B) func(machine, pod *netNamespace, address string) {
 	clusters := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/16")}
-	return func(machine, pod *stack, address string) {
+	return func(machine, pod *netNamespace, address string) {
 		ip := netip.MustParseAddr(address)
 		p := link.Pair{
 			Host:      link.Name(address, "eth0"),
 			Inside:    "eth0",
 			Addresses: []link.Address{{IP: ip, Gateway: netip.MustParseAddr("169.254.1.1")}},
 		}
-		if err := machine.inside(func() error { return p.Make(pod.path()) }); err != nil {
+		if err := machine.runInside(func() error { return p.Create(pod.namespacePath()) }); err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() {
-			if err := machine.inside(func() error { return link.Remove(p.Host, p.Inside, "") }); err != nil {
+			if err := machine.runInside(func() error { return link.Remove(p.Host, p.Inside, "") }); err != nil {
 				b.Error(err)
 			}
 		})
@@ -109,7 +109,7 @@ func asDeclared(b *testing.B) func(machine, pod *stack, address string) {
 			if table.Family != nft.IPv4 {
 				continue
 			}
-			if err := machine.inside(func() error { return (&kernel.Kernel{}).Apply(table) }); err != nil {
+			if err := machine.runInside(func() error { return (&kernel.Kernel{}).Apply(table) }); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -119,8 +119,8 @@ func asDeclared(b *testing.B) func(machine, pod *stack, address string) {
 	}
 }
 
-func (s *stack) output(name string, args ...string) (out []byte, err error) {
-	err = s.inside(func() error {
+func (s *netNamespace) output(name string, args ...string) (out []byte, err error) {
+	err = s.runInside(func() error {
 		out, err = exec.Command(name, args...).Output()
 		return err
 	})
@@ -128,10 +128,10 @@ func (s *stack) output(name string, args ...string) (out []byte, err error) {
 }
 
 // open opens a connection between the pods, and runs far on the remote end.
-func (l lane) open(b *testing.B, far func(net.Conn)) net.Conn {
+func (l podPath) open(b *testing.B, far func(net.Conn)) net.Conn {
 	b.Helper()
 	var ln net.Listener
-	if err := l.pods[1].inside(func() (err error) {
+	if err := l.pods[1].runInside(func() (err error) {
 		ln,
 			err = net.Listen("tcp", "10.2.0.1:9")
 		return err
@@ -165,36 +165,36 @@ func (l lane) open(b *testing.B, far func(net.Conn)) net.Conn {
 	return c
 }
 
-// tracking connects a pod by hand to a machine with connection tracking, which services and policies need, and nothing
-// else.
-func tracking(b *testing.B) func(machine, pod *stack, address string) {
-	join := byHand(b)
-	return func(machine, pod *stack, address string) {
+// connectTracked connects a pod by hand to a machine with connection tracking, which services and policies need, and
+// nothing else.
+func connectTracked(b *testing.B) func(machine, pod *netNamespace, address string) {
+	join := connectBare(b)
+	return func(machine, pod *netNamespace, address string) {
 		join(machine, pod, address)
 		t, err := nft.NewTable(nft.IPv4, "tracking", &nft.Fragment{Chains: map[string]nft.Chain{
 			"postrouting": {Hook: &nft.Hook{Type: "nat", Name: "postrouting", Priority: sourceNAT}}}})
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := machine.inside(func() error { return (&kernel.Kernel{}).Apply(t) }); err != nil {
+		if err := machine.runInside(func() error { return (&kernel.Kernel{}).Apply(t) }); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 const (
-	turn  = 100 * time.Millisecond
-	turns = 40
+	roundTime  = 100 * time.Millisecond
+	roundCount = 40
 )
 
-// carried holds the results of a lane in each of its turns: per second of wall time, and CPU time per byte.
-type carried struct{ bytes, requests, cpu []float64 }
+// laneResults holds the results of a lane in each of its turns: per second of wall time, and CPU time per byte.
+type laneResults struct{ bytes, requests, cpu []float64 }
 
-// stream sends as much as possible for a while. Some data is unread at the end, equally for all lanes.
-func (is *carried) stream(b *testing.B, c net.Conn) {
+// measureStream sends as much as possible for a while. Some data is unread at the end, equally for all lanes.
+func (is *laneResults) measureStream(b *testing.B, c net.Conn) {
 	chunk, sent := make([]byte, 128<<10), 0
-	began, before := time.Now(), cpu(b)
-	for time.Since(began) < turn {
+	began, before := time.Now(), cpuTime(b)
+	for time.Since(began) < roundTime {
 		n, err := c.Write(chunk)
 		if err != nil {
 			b.Fatal(err)
@@ -202,14 +202,14 @@ func (is *carried) stream(b *testing.B, c net.Conn) {
 		sent += n
 	}
 	is.bytes = append(is.bytes, float64(sent)/time.Since(began).Seconds())
-	is.cpu = append(is.cpu, (cpu(b)-before).Seconds()/float64(sent))
+	is.cpu = append(is.cpu, (cpuTime(b)-before).Seconds()/float64(sent))
 }
 
-// ask repeatedly sends one byte and waits for it to come back.
-func (is *carried) ask(b *testing.B, c net.Conn) {
+// measureRequests repeatedly sends one byte and waits for it to come back.
+func (is *laneResults) measureRequests(b *testing.B, c net.Conn) {
 	one, asked := make([]byte, 1), 0
 	began := time.Now()
-	for ; time.Since(began) < turn; asked++ {
+	for ; time.Since(began) < roundTime; asked++ {
 		if _, err := c.Write(one); err != nil {
 			b.Fatal(err)
 		}
@@ -225,8 +225,8 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// ofThe returns the median of the ratios between two lanes in each round, in percent.
-func ofThe(other, list []float64) float64 {
+// medianRatio returns the median of the ratios between two lanes in each round, in percent.
+func medianRatio(other, list []float64) float64 {
 	parts := make([]float64, len(list))
 	for i := range list {
 		parts[i] = 100 * list[i] / other[i]
@@ -238,7 +238,8 @@ func ofThe(other, list []float64) float64 {
 // those that also have connection tracking. It measures a TCP stream, and sequential requests of one byte. The lanes
 // take short turns, so that other load on the machine affects all of them.
 func BenchmarkPodToPod(b *testing.B) {
-	lanes := []lane{newLane(b, byHand(b)), newLane(b, tracking(b)), newLane(b, asDeclared(b))}
+	lanes := []podPath{newPodPath(b, connectBare(b)), newPodPath(b, connectTracked(b)),
+		newPodPath(b, connectLikePlugin(b))}
 	const bare, tracked, product = 0, 1, 2
 	streams, questions := make([]net.Conn, len(lanes)), make([]net.Conn, len(lanes))
 	for i, l := range lanes {
@@ -248,25 +249,25 @@ func BenchmarkPodToPod(b *testing.B) {
 		)
 		questions[i] = l.open(b, func(c net.Conn) { _, _ = io.Copy(struct{ io.Writer }{c}, c) })
 	}
-	of := make([]carried, len(lanes))
+	of := make([]laneResults, len(lanes))
 	for range b.N {
-		for range turns {
+		for range roundCount {
 			for i := range lanes {
-				of[i].stream(b, streams[i])
+				of[i].measureStream(b, streams[i])
 			}
 			for i := range lanes {
-				of[i].ask(b, questions[i])
+				of[i].measureRequests(b, questions[i])
 			}
 		}
 	}
 	b.ReportMetric(median(of[bare].bytes)/1e6, "bare-MB/s")
 	b.ReportMetric(median(of[product].bytes)/1e6, "MB/s")
-	b.ReportMetric(ofThe(of[bare].bytes, of[product].bytes), "stream-%")
-	b.ReportMetric(ofThe(of[tracked].bytes, of[product].bytes), "tracked-stream-%")
+	b.ReportMetric(medianRatio(of[bare].bytes, of[product].bytes), "stream-%")
+	b.ReportMetric(medianRatio(of[tracked].bytes, of[product].bytes), "tracked-stream-%")
 	b.ReportMetric(median(of[bare].requests), "bare-requests/s")
 	b.ReportMetric(median(of[product].requests), "requests/s")
-	b.ReportMetric(ofThe(of[bare].requests, of[product].requests), "requests-%")
-	b.ReportMetric(ofThe(of[tracked].requests, of[product].requests), "tracked-requests-%")
+	b.ReportMetric(medianRatio(of[bare].requests, of[product].requests), "requests-%")
+	b.ReportMetric(medianRatio(of[tracked].requests, of[product].requests), "tracked-requests-%")
 	b.ReportMetric(median(of[bare].cpu)*1e12, "bare-cpu-ms/GB")
 	b.ReportMetric(median(of[product].cpu)*1e12, "cpu-ms/GB")
 }

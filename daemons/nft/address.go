@@ -7,20 +7,20 @@ type Addresses struct {
 	First, Last netip.Addr // Last is invalid for a single address
 }
 
-// One returns a single address.
-func One(a netip.Addr) Addresses { return Addresses{First: a} }
+// SingleAddress returns a single address.
+func SingleAddress(a netip.Addr) Addresses { return Addresses{First: a} }
 
-// Of returns the addresses of a network.
-func Of(p netip.Prefix) Addresses {
+// NetworkAddresses returns the addresses of a network.
+func NetworkAddresses(p netip.Prefix) Addresses {
 	p = p.Masked()
 	if p.IsSingleIP() {
-		return One(p.Addr())
+		return SingleAddress(p.Addr())
 	}
-	return Addresses{p.Addr(), last(p)}
+	return Addresses{p.Addr(), lastAddress(p)}
 }
 
-// last returns the highest address of a network.
-func last(p netip.Prefix) netip.Addr {
+// lastAddress returns the highest address of a network.
+func lastAddress(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for i := range b {
 		switch ones := p.Bits() - 8*i; {
@@ -34,8 +34,8 @@ func last(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// End returns the last address, also for a single address.
-func (a Addresses) End() netip.Addr {
+// LastAddress returns the last address, also for a single address.
+func (a Addresses) LastAddress() netip.Addr {
 	if a.Last.IsValid() {
 		return a.Last
 	}
@@ -53,5 +53,5 @@ func (a Addresses) compare(b Addresses) int {
 	if c := a.First.Compare(b.First); c != 0 {
 		return c
 	}
-	return a.End().Compare(b.End())
+	return a.LastAddress().Compare(b.LastAddress())
 }

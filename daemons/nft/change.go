@@ -17,8 +17,8 @@ type Change struct {
 	DelSets     []string
 }
 
-// Empty reports whether there is no difference.
-func (c *Change) Empty() bool {
+// IsEmpty reports whether there is no difference.
+func (c *Change) IsEmpty() bool {
 	return len(
 		c.AddSets,
 	)+len(
@@ -36,18 +36,19 @@ func (c *Change) Empty() bool {
 	) == 0
 }
 
-// before holds the kernel's state of everything that was changed since Done. nil marks what the kernel does not have.
-type before struct {
+// kernelState holds the kernel's state of everything that was changed since Done. nil marks what the kernel does not
+// have.
+type kernelState struct {
 	chains   map[string]*Chain
 	sets     map[string]*Set
 	elements map[string]map[Key]*Value
 }
 
-func (b *before) clear() {
-	*b = before{map[string]*Chain{}, map[string]*Set{}, map[string]map[Key]*Value{}}
+func (b *kernelState) clear() {
+	*b = kernelState{map[string]*Chain{}, map[string]*Set{}, map[string]map[Key]*Value{}}
 }
 
-func (b *before) chain(t *Table, name string) {
+func (b *kernelState) saveChain(t *Table, name string) {
 	if _, known := b.chains[name]; known {
 		return
 	}
@@ -57,7 +58,7 @@ func (b *before) chain(t *Table, name string) {
 	}
 }
 
-func (b *before) set(t *Table, name string) {
+func (b *kernelState) saveSet(t *Table, name string) {
 	if _, known := b.sets[name]; known {
 		return
 	}
@@ -67,7 +68,7 @@ func (b *before) set(t *Table, name string) {
 	}
 }
 
-func (b *before) element(t *Table, set string, k Key) {
+func (b *kernelState) saveElement(t *Table, set string, k Key) {
 	all := b.elements[set]
 	if all == nil {
 		all = map[Key]*Value{}
@@ -100,7 +101,7 @@ func (t *Table) Changes() *Change {
 			c.AddChains, c.SetRules = append(c.AddChains, name), append(c.SetRules, name)
 		case was != nil && !there:
 			c.DelChains = append(c.DelChains, name)
-		case was != nil && !was.same(is, t.Family):
+		case was != nil && !was.isSame(is, t.Family):
 			c.SetRules = append(c.SetRules, name)
 		}
 	}
@@ -110,28 +111,28 @@ func (t *Table) Changes() *Change {
 		}
 		for k, was := range keys {
 			is, there := t.elements[set][k]
-			c.element(set, k, was, is.value, there)
+			c.addElement(set, k, was, is.value, there)
 		}
 	}
 	c.sort()
 	return c
 }
 
-// element records the difference of one element. was is nil if the kernel does not have it; there states whether the
+// addElement records the difference of one element. was is nil if the kernel does not have it; there states whether the
 // table has it.
-func (c *Change) element(set string, k Key, was *Value, is Value, there bool) {
+func (c *Change) addElement(set string, k Key, was *Value, is Value, there bool) {
 	if was != nil && there && *was == is {
 		return
 	}
 	if was != nil {
-		c.DelElements = with(c.DelElements, set, Element{k, *was})
+		c.DelElements = appendElement(c.DelElements, set, Element{k, *was})
 	}
 	if there {
-		c.AddElements = with(c.AddElements, set, Element{k, is})
+		c.AddElements = appendElement(c.AddElements, set, Element{k, is})
 	}
 }
 
-func with(all map[string][]Element, set string, e Element) map[string][]Element {
+func appendElement(all map[string][]Element, set string, e Element) map[string][]Element {
 	if all == nil {
 		all = map[string][]Element{}
 	}
@@ -150,26 +151,26 @@ func (c *Change) sort() {
 	}
 }
 
-// Done marks that the kernel has the current table.
-func (t *Table) Done() { t.before.clear() }
+// MarkApplied marks that the kernel has the current table.
+func (t *Table) MarkApplied() { t.before.clear() }
 
-// Found is the kernel's state of a table: its chains with the marks of their rules, its sets, and the elements of the
-// sets that only fragments fill.
-type Found struct {
-	Chains   map[string]FoundChain
+// KernelTable is the kernel's state of a table: its chains with the marks of their rules, its sets, and the elements of
+// the sets that only fragments fill.
+type KernelTable struct {
+	Chains   map[string]KernelChain
 	Sets     map[string]uint64 // mark of each set
 	Elements map[string]map[Key]Value
 }
 
-// FoundChain is a chain in the kernel.
-type FoundChain struct {
+// KernelChain is a chain in the kernel.
+type KernelChain struct {
 	Hook  *Hook
 	Rules []uint64 // marks of the rules
 }
 
-// Against returns the changes from the kernel's state to the table. It returns false if a set or a hook with the same
+// DiffFrom returns the changes from the kernel's state to the table. It returns false if a set or a hook with the same
 // name has another type. The whole table must then be replaced, which is the change against an empty Found.
-func (t *Table) Against(f Found) (*Change, bool) {
+func (t *Table) DiffFrom(f KernelTable) (*Change, bool) {
 	c := &Change{}
 	for name, is := range t.sets {
 		switch mark, there := f.Sets[name]; {
@@ -203,20 +204,20 @@ func (t *Table) Against(f Found) (*Change, bool) {
 		}
 	}
 	for set, all := range t.elements {
-		if t.sets[set].Seconds > 0 {
+		if t.sets[set].Timeout > 0 {
 			continue
 		}
 		for k, is := range all {
 			was, there := f.Elements[set][k]
 			if there {
-				c.element(set, k, &was, is.value, true)
+				c.addElement(set, k, &was, is.value, true)
 			} else {
-				c.element(set, k, nil, is.value, true)
+				c.addElement(set, k, nil, is.value, true)
 			}
 		}
 		for k, was := range f.Elements[set] {
 			if _, wanted := all[k]; !wanted {
-				c.element(set, k, &was, Value{}, false)
+				c.addElement(set, k, &was, Value{}, false)
 			}
 		}
 	}
@@ -233,8 +234,8 @@ func (t *Table) Set(name string) (Set, bool) {
 	return s, there
 }
 
-// Filled returns the sorted names of the sets that only fragments fill.
-func (t *Table) Filled() []string {
+// FilledSets returns the sorted names of the sets that only fragments fill.
+func (t *Table) FilledSets() []string {
 	names := slices.Sorted(maps.Keys(t.sets))
-	return slices.DeleteFunc(names, func(n string) bool { return t.sets[n].Seconds > 0 })
+	return slices.DeleteFunc(names, func(n string) bool { return t.sets[n].Timeout > 0 })
 }

@@ -19,6 +19,6 @@ func (r Rule) Mark(f Family) uint64 {
 // Mark returns a hash of the set's type.
 func (s Set) Mark() uint64 {
 	h := fnv.New64a()
-	fmt.Fprint(h, s.Key, s.To, s.Ranges, s.Seconds)
+	fmt.Fprint(h, s.Key, s.Values, s.Ranges, s.Timeout)
 	return h.Sum64()
 }

@@ -15,15 +15,15 @@ const (
 	IPv6 Family = 10
 )
 
-// word returns nft's name of the family's addresses.
-func (f Family) word() string {
+// addressWord returns nft's name of the family's addresses.
+func (f Family) addressWord() string {
 	if f == IPv6 {
 		return "ip6"
 	}
 	return "ip"
 }
 
-func (f Family) String() string { return f.word() }
+func (f Family) String() string { return f.addressWord() }
 
 // These are protocol numbers.
 const (
@@ -67,7 +67,7 @@ type Kind uint8
 
 // These are the kinds.
 const (
-	Nothing   Kind = iota // no values: a set
+	NoValues  Kind = iota // no values: a set
 	Verdicts              // a map to verdicts
 	Numbers               // a map to numbers below 65536, for Note
 	Endpoints             // a map to addresses with ports
@@ -78,10 +78,10 @@ const (
 // checks.
 type Set struct {
 	Key    []Field
-	To     Kind
+	Values Kind
 	Ranges bool // the elements are ranges of addresses
-	// Seconds is the timeout of elements that rules add. It is 0 for a set that only fragments fill.
-	Seconds int32
+	// Timeout is the timeout of elements that rules add. It is 0 for a set that only fragments fill.
+	Timeout int32
 }
 
 // Key is one key of a set. Fields that the set does not use are zero.
@@ -99,8 +99,8 @@ type Value struct {
 	To      netip.AddrPort
 }
 
-// Goes returns the value for a verdict.
-func Goes(action, chain string) Value { return Value{Verdict: Verdict{action, chain}} }
+// VerdictValue returns the value for a verdict.
+func VerdictValue(action, chain string) Value { return Value{Verdict: Verdict{action, chain}} }
 
 // Element is a key of a set with its value.
 type Element struct {

@@ -14,12 +14,12 @@ type Table struct {
 	fragments map[string]*Fragment
 	chains    map[string]Chain
 	sets      map[string]Set
-	elements  map[string]map[Key]held // by set name
-	before    before
+	elements  map[string]map[Key]heldElement // by set name
+	before    kernelState
 }
 
-// held is an element's value, and the number of fragments that have the element.
-type held struct {
+// heldElement is an element's value, and the number of fragments that have the element.
+type heldElement struct {
 	value   Value
 	holders int
 }
@@ -32,7 +32,7 @@ func NewTable(family Family, name string, base *Fragment) (*Table, error) {
 		fragments: map[string]*Fragment{},
 		chains:    map[string]Chain{},
 		sets:      map[string]Set{},
-		elements:  map[string]map[Key]held{},
+		elements:  map[string]map[Key]heldElement{},
 	}
 	t.before.clear()
 	return t, t.Put("", base)
@@ -49,12 +49,12 @@ func (t *Table) Put(key string, f *Fragment) error {
 	if was == nil {
 		was = &Fragment{}
 	}
-	if err := t.allows(was, f); err != nil {
+	if err := t.checkConflicts(was, f); err != nil {
 		return fmt.Errorf("put %q into the table %s: %w", key, t.Name, err)
 	}
-	t.takeSets(was, f)
-	t.takeChains(was, f)
-	t.takeElements(was, f)
+	t.updateSets(was, f)
+	t.updateChains(was, f)
+	t.updateElements(was, f)
 	if len(f.Chains)+len(f.Sets)+len(f.Elements) == 0 {
 		delete(t.fragments, key)
 	} else {
@@ -72,7 +72,7 @@ func (t *Table) Keys() []string {
 	return slices.DeleteFunc(keys, func(k string) bool { return k == "" })
 }
 
-func (t *Table) allows(was, f *Fragment) error {
+func (t *Table) checkConflicts(was, f *Fragment) error {
 	for name := range f.Chains {
 		if _, own := was.Chains[name]; !own {
 			if _, taken := t.chains[name]; taken {
@@ -85,13 +85,13 @@ func (t *Table) allows(was, f *Fragment) error {
 		if _, own := was.Sets[name]; there && !own {
 			return fmt.Errorf("another fragment has a set %s", name)
 		}
-		if was := t.before.sets[name]; there && !have.same(s) || was != nil && !was.same(s) {
+		if was := t.before.sets[name]; there && !have.isSame(s) || was != nil && !was.isSame(s) {
 			return fmt.Errorf("the set %s becomes of another kind", name)
 		}
 	}
 	for name, list := range f.Elements {
 		_, own := f.Sets[name]
-		if s, there := t.sets[name]; !own && (!there || s.Seconds > 0) {
+		if s, there := t.sets[name]; !own && (!there || s.Timeout > 0) {
 			return fmt.Errorf("no set %s takes elements", name)
 		}
 		var mine map[Key]int // number of holders of an element that belong to this fragment
@@ -101,7 +101,7 @@ func (t *Table) allows(was, f *Fragment) error {
 				continue
 			}
 			if mine == nil {
-				mine = count(was.Elements[name])
+				mine = countElements(was.Elements[name])
 			}
 			if have.holders > mine[e.Key] {
 				return fmt.Errorf("of %s in %s another fragment says something else", e.text(t.sets[name]), name)
@@ -118,7 +118,7 @@ func (t *Table) allows(was, f *Fragment) error {
 	return nil
 }
 
-func count(list []Element) map[Key]int {
+func countElements(list []Element) map[Key]int {
 	n := map[Key]int{}
 	for _, e := range list {
 		n[e.Key]++
@@ -126,19 +126,19 @@ func count(list []Element) map[Key]int {
 	return n
 }
 
-func (t *Table) takeSets(was, f *Fragment) {
+func (t *Table) updateSets(was, f *Fragment) {
 	for name, s := range f.Sets {
 		if _, own := was.Sets[name]; !own {
-			t.before.set(t, name)
+			t.before.saveSet(t, name)
 			t.sets[name] = s
-			t.elements[name] = map[Key]held{}
+			t.elements[name] = map[Key]heldElement{}
 		}
 	}
 	for name := range was.Sets {
 		if _, stays := f.Sets[name]; !stays {
-			t.before.set(t, name)
+			t.before.saveSet(t, name)
 			for k := range t.elements[name] {
-				t.before.element(t, name, k)
+				t.before.saveElement(t, name, k)
 			}
 			delete(t.sets, name)
 			delete(t.elements, name)
@@ -146,31 +146,31 @@ func (t *Table) takeSets(was, f *Fragment) {
 	}
 }
 
-func (t *Table) takeChains(was, f *Fragment) {
+func (t *Table) updateChains(was, f *Fragment) {
 	for name, c := range f.Chains {
-		if old, own := was.Chains[name]; !own || !old.same(c, t.Family) {
-			t.before.chain(t, name)
+		if old, own := was.Chains[name]; !own || !old.isSame(c, t.Family) {
+			t.before.saveChain(t, name)
 		}
 		t.chains[name] = c
 	}
 	for name := range was.Chains {
 		if _, stays := f.Chains[name]; !stays {
-			t.before.chain(t, name)
+			t.before.saveChain(t, name)
 			delete(t.chains, name)
 		}
 	}
 }
 
-func (t *Table) takeElements(was, f *Fragment) {
+func (t *Table) updateElements(was, f *Fragment) {
 	for name, list := range was.Elements {
 		all := t.elements[name]
 		if all == nil {
 			continue // the set was removed with its elements
 		}
 		for _, e := range list {
-			t.before.element(t, name, e.Key)
+			t.before.saveElement(t, name, e.Key)
 			if h := all[e.Key]; h.holders > 1 {
-				all[e.Key] = held{h.value, h.holders - 1}
+				all[e.Key] = heldElement{h.value, h.holders - 1}
 			} else {
 				delete(all, e.Key)
 			}
@@ -179,25 +179,25 @@ func (t *Table) takeElements(was, f *Fragment) {
 	for name, list := range f.Elements {
 		all := t.elements[name]
 		for _, e := range list {
-			t.before.element(t, name, e.Key)
-			all[e.Key] = held{e.Value, all[e.Key].holders + 1}
+			t.before.saveElement(t, name, e.Key)
+			all[e.Key] = heldElement{e.Value, all[e.Key].holders + 1}
 		}
 	}
 }
 
-func (s Set) same(o Set) bool {
-	return s.To == o.To && s.Ranges == o.Ranges && s.Seconds == o.Seconds && slices.Equal(s.Key, o.Key)
+func (s Set) isSame(o Set) bool {
+	return s.Values == o.Values && s.Ranges == o.Ranges && s.Timeout == o.Timeout && slices.Equal(s.Key, o.Key)
 }
 
-func (c Chain) same(o Chain, f Family) bool {
+func (c Chain) isSame(o Chain, f Family) bool {
 	if (c.Hook == nil) != (o.Hook == nil) || c.Hook != nil && *c.Hook != *o.Hook {
 		return false
 	}
 	return slices.EqualFunc(c.Rules, o.Rules, func(a, b Rule) bool { return a.text(f) == b.text(f) })
 }
 
-// Hooked returns the sorted names of the base chains.
-func (t *Table) Hooked() (names []string) {
+// BaseChains returns the sorted names of the base chains.
+func (t *Table) BaseChains() (names []string) {
 	for name, c := range t.fragments[""].Chains {
 		if c.Hook != nil {
 			names = append(names, name)

@@ -18,7 +18,7 @@ func (e Element) text(s Set) string {
 		case Destination:
 			words[i] = e.Key.Destination.String()
 		case Protocol:
-			words[i] = protocol(e.Key.Protocol)
+			words[i] = protocolName(e.Key.Protocol)
 		case Port:
 			words[i] = fmt.Sprint(e.Key.Port)
 		case Index:
@@ -26,7 +26,7 @@ func (e Element) text(s Set) string {
 		}
 	}
 	key := strings.Join(words, " . ")
-	switch s.To {
+	switch s.Values {
 	case Verdicts:
 		return key + " : " + e.Value.Verdict.String()
 	case Numbers:
@@ -55,12 +55,12 @@ func (t *Table) Text() string {
 	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
 		s := t.sets[name]
 		kind := "set"
-		if s.To != Nothing {
+		if s.Values != NoValues {
 			kind = "map"
 		}
 		fmt.Fprintf(&b, "  %s %s {", kind, name)
-		if s.Seconds > 0 {
-			fmt.Fprintf(&b, " timeout %ds", s.Seconds)
+		if s.Timeout > 0 {
+			fmt.Fprintf(&b, " timeout %ds", s.Timeout)
 		}
 		b.WriteString("\n")
 		for _, e := range slices.SortedFunc(maps.Keys(t.elements[name]), Key.Compare) {

@@ -55,8 +55,8 @@ func BenchmarkConnections(b *testing.B) {
 		}
 		for _, n := range sizes {
 			b.Run(fmt.Sprintf("%s/%d", mode, n), func(b *testing.B) {
-				r := &relays{log: slog.New(slog.DiscardHandler)}
-				c, err := newCarrier(mode, nft.IPv4, pods, r, r.log)
+				r := &userspaceRelays{log: slog.New(slog.DiscardHandler)}
+				c, err := newRuleBackend(mode, nft.IPv4, testMachine, r, r.log)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -111,7 +111,7 @@ func BenchmarkConnections(b *testing.B) {
 				if err := kernel.Remove(nft.IPv4, rules.TableName); err != nil {
 					b.Fatal(err)
 				}
-				if err := iptables.Remove(nft.IPv4); err != nil {
+				if err := iptables.RemoveChains(nft.IPv4); err != nil {
 					b.Fatal(err)
 				}
 			})
@@ -123,7 +123,7 @@ func BenchmarkConnections(b *testing.B) {
 func BenchmarkEndpointByIPTables(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			c, err := newChains(nft.IPv4, pods, slog.New(slog.DiscardHandler))
+			c, err := newIPTablesBackend(nft.IPv4, testMachine, slog.New(slog.DiscardHandler))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -140,7 +140,7 @@ func BenchmarkEndpointByIPTables(b *testing.B) {
 			}
 			put(ports...)
 			b.ResetTimer()
-			before := cpu(b) + children(b)
+			before := cpuTime(b) + childCPUTime(b)
 			for i := range b.N {
 				p := ports[i%n]
 				if i/n%2 == 0 {
@@ -148,9 +148,9 @@ func BenchmarkEndpointByIPTables(b *testing.B) {
 				}
 				put(p)
 			}
-			b.ReportMetric((cpu(b)+children(b)-before).Seconds()*1e3/float64(b.N), "cpu-ms/op")
+			b.ReportMetric((cpuTime(b)+childCPUTime(b)-before).Seconds()*1e3/float64(b.N), "cpu-ms/op")
 			b.StopTimer()
-			if err := iptables.Remove(nft.IPv4); err != nil {
+			if err := iptables.RemoveChains(nft.IPv4); err != nil {
 				b.Fatal(err)
 			}
 		})
@@ -186,7 +186,7 @@ func BenchmarkMemory(b *testing.B) {
 		if err := d.slices.Add(slice); err != nil {
 			b.Fatal(err)
 		}
-		d.changed.note(serviceOf(s))
+		d.pending.add(serviceOf(s))
 	}
 	if err := d.sync(); err != nil {
 		b.Fatal(err)

@@ -15,12 +15,12 @@ import (
 
 // conntrackFiles are the files that configure the kernel's connection tracking table: the directory of its sysctls, and
 // the module parameter with the number of hash buckets.
-type conntrackFiles struct{ sysctls, lists string }
+type conntrackFiles struct{ sysctls, buckets string }
 
 var kernelConntrack = conntrackFiles{"/proc/sys/net/netfilter", "/sys/module/nf_conntrack/parameters/hashsize"}
 
-// perList is the average number of connections in a hash bucket when the table is full.
-const perList = 4
+// perBucket is the average number of connections in a hash bucket when the table is full.
+const perBucket = 4
 
 // setConntrack sets the size of the connection tracking table and its timeouts. It never shrinks the table. A larger
 // table also gets more hash buckets, because long bucket lists would slow down every packet. Zero values leave the
@@ -54,7 +54,7 @@ func setConntrack(files conntrackFiles, cfg *config.Proxy, cores int) error {
 	if cfg.ConntrackMaxPerCore > 0 {
 		most := max(int64(cfg.ConntrackMaxPerCore)*int64(cores), int64(cfg.ConntrackMin))
 		set("nf_conntrack_max", most, true)
-		write(files.lists, most/perList, true)
+		write(files.buckets, most/perBucket, true)
 	}
 	set("nf_conntrack_tcp_timeout_established", seconds(cfg.ConntrackTCPEstablished), false)
 	set("nf_conntrack_tcp_timeout_close_wait", seconds(cfg.ConntrackTCPCloseWait), false)
@@ -66,13 +66,13 @@ func setConntrack(files conntrackFiles, cfg *config.Proxy, cores int) error {
 	return errors.Join(failures...)
 }
 
-// track configures the connection tracking table once, after the first rules exist, because they load the module.
-// Failures are only logged: in a container, some of these settings belong to the machine.
-func (d *daemon) track() {
-	if d.tracks {
+// configureConntrack configures the connection tracking table once, after the first rules exist, because they load the
+// module. Failures are only logged: in a container, some of these settings belong to the machine.
+func (d *daemon) configureConntrack() {
+	if d.isConntrackSet {
 		return
 	}
-	d.tracks = true
+	d.isConntrackSet = true
 	if err := setConntrack(kernelConntrack, &d.cfg, runtime.NumCPU()); err != nil {
 		d.env.Log.Warn("set how connections are tracked", "error", err)
 	}

@@ -77,7 +77,7 @@ func TestConnectionsAreTrackedAsConfigured(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeSetIsNamed(t *testing.T) {
+func TestErrorsNameTheSettingThatFailed(t *testing.T) {
 	cfg := config.DefaultProxy()
 	err := setConntrack(conntrackFiles{filepath.Join(t.TempDir(), "none"), "none/hashsize"}, &cfg, 8)
 	if err == nil || !strings.Contains(err.Error(), "nf_conntrack_max") ||
@@ -86,7 +86,7 @@ func TestWhatCannotBeSetIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheModeIsServed(t *testing.T) {
+func TestTheMetricsServerReportsTheMode(t *testing.T) {
 	d := &daemon{mode: modeIPTables}
 	server := httptest.NewServer(d.metrics(http.NotFoundHandler()))
 	defer server.Close()

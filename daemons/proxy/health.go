@@ -13,17 +13,17 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// health responds to health checks of load balancers on the services' healthCheckNodePort: does this machine have
-// endpoints of the service? Only ready endpoints count. A terminating endpoint still serves connections, but should get
-// no new ones.
-type health struct {
+// healthServers responds to health checks of load balancers on the services' healthCheckNodePort: does this machine
+// have endpoints of the service? Only ready endpoints count. A terminating endpoint still serves connections, but
+// should get no new ones.
+type healthServers struct {
 	log     *slog.Logger
 	ports   map[string][]rules.Port // ports with a health check, by service
 	servers map[uint16]*healthServer
 }
 
-// note sets the ports of a service. ports is empty if the service was deleted.
-func (h *health) note(service string, ports []rules.Port) {
+// setService sets the ports of a service. ports is empty if the service was deleted.
+func (h *healthServers) setService(service string, ports []rules.Port) {
 	delete(h.ports, service)
 	for _, p := range ports {
 		if p.HealthPort != 0 {
@@ -65,13 +65,13 @@ func healthStates(ports []rules.Port) map[uint16]*healthState {
 			s.Service.Namespace, s.Service.Name = p.Namespace, p.Service
 			states[p.HealthPort] = s
 		}
-		s.LocalEndpoints = max(s.LocalEndpoints, p.ReadyHere)
+		s.LocalEndpoints = max(s.LocalEndpoints, p.ReadyLocal)
 	}
 	return states
 }
 
 // serve starts and stops servers according to the ports.
-func (h *health) serve() {
+func (h *healthServers) serve() {
 	var ports []rules.Port
 	for _, list := range h.ports {
 		ports = append(ports, list...)
@@ -112,7 +112,7 @@ func (h *health) serve() {
 	}
 }
 
-func (h *health) close() {
+func (h *healthServers) close() {
 	for _, server := range h.servers {
 		_ = server.Close()
 	}

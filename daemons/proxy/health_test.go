@@ -13,14 +13,14 @@ import (
 
 // A load balancer gets no positive health check from a machine whose last endpoint is terminating.
 // Proves S29.
-func TestLoadBalancersAreToldWhetherThisMachineHasEndpoints(t *testing.T) {
+func TestHealthChecksReportLocalEndpoints(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	port := uint16(ln.Addr().(*net.TCPAddr).Port)
 	ln.Close()
-	h := health{log: slog.New(slog.DiscardHandler)}
+	h := healthServers{log: slog.New(slog.DiscardHandler)}
 	defer h.close()
 	ask := func() (status, endpoints int) {
 		t.Helper()
@@ -37,17 +37,17 @@ func TestLoadBalancersAreToldWhetherThisMachineHasEndpoints(t *testing.T) {
 		return r.StatusCode, state.LocalEndpoints
 	}
 	for _, c := range []struct{ ready, status int }{{2, http.StatusOK}, {0, http.StatusServiceUnavailable}} {
-		h.note("shop/web", []rules.Port{
-			{Namespace: "shop", Service: "web", Name: "http", HealthPort: port, ReadyHere: c.ready},
+		h.setService("shop/web", []rules.Port{
+			{Namespace: "shop", Service: "web", Name: "http", HealthPort: port, ReadyLocal: c.ready},
 			{Namespace: "shop", Service: "web", Name: "https", HealthPort: port},
 		})
-		h.note("shop/other", []rules.Port{{Namespace: "shop", Service: "other", Name: "http", ReadyHere: 7}})
+		h.setService("shop/other", []rules.Port{{Namespace: "shop", Service: "other", Name: "http", ReadyLocal: 7}})
 		h.serve()
 		if status, endpoints := ask(); status != c.status || endpoints != c.ready {
 			t.Errorf("with %d ready: %d, %d", c.ready, status, endpoints)
 		}
 	}
-	h.note("shop/web", nil)
+	h.setService("shop/web", nil)
 	h.serve()
 	if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 		c.Close()

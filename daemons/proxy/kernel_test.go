@@ -50,8 +50,8 @@ func ipOf(t testing.TB, args ...string) {
 	}
 }
 
-// answers answers every connection to an address with that address.
-func answers(t *testing.T, address string) rules.Endpoint {
+// serveAddress answers every connection to an address with that address.
+func serveAddress(t *testing.T, address string) rules.Endpoint {
 	t.Helper()
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
@@ -71,7 +71,7 @@ func answers(t *testing.T, address string) rules.Endpoint {
 	return rules.Endpoint{To: netip.MustParseAddrPort(address), Local: true}
 }
 
-func ask(address string) (string, error) {
+func askServer(address string) (string, error) {
 	c, err := net.DialTimeout("tcp", address, 2*time.Second)
 	if err != nil {
 		return "", err
@@ -82,17 +82,17 @@ func ask(address string) (string, error) {
 	return string(b), err
 }
 
-func newFamily(t testing.TB, m rules.Machine) *nftables {
+func newTestFamily(t testing.TB, m rules.Machine) *nftBackend {
 	t.Helper()
 	table, err := rules.NewTable(nft.IPv4, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &nftables{table: table}
+	return &nftBackend{table: table}
 }
 
-// put sets the ports of services, and updates the kernel.
-func (f *nftables) put(t testing.TB, ports ...rules.Port) {
+// putPorts sets the ports of services, and updates the kernel.
+func (f *nftBackend) putPorts(t testing.TB, ports ...rules.Port) {
 	t.Helper()
 	for _, p := range ports {
 		if err := f.table.SetService(p.Namespace+"/"+p.Service, []rules.Port{p}); err != nil {
@@ -105,7 +105,7 @@ func (f *nftables) put(t testing.TB, ports ...rules.Port) {
 }
 
 // Proves S28, S29.
-func TestKernelSendsToEndpoints(t *testing.T) {
+func TestKernelForwardsToEndpoints(t *testing.T) {
 	ipOf(t, "link", "add", "d0", "type", "bridge")
 	ipOf(t, "addr", "add", "10.0.0.1/24", "dev", "d0")
 	ipOf(t, "link", "set", "d0", "up")
@@ -115,7 +115,7 @@ func TestKernelSendsToEndpoints(t *testing.T) {
 		ipOf(t, "addr", "add", a+"/32", "dev", "lo")
 		t.Cleanup(func() { ipOf(t, "addr", "del", a+"/32", "dev", "lo") })
 	}
-	a, b := answers(t, "10.244.0.1:8080"), answers(t, "10.244.0.2:8080")
+	a, b := serveAddress(t, "10.244.0.1:8080"), serveAddress(t, "10.244.0.2:8080")
 	web := rules.Port{Namespace: "shop", Service: "web", Name: "http", Proto: nft.TCP, Port: 80, NodePort: 30080,
 		ClusterIP: netip.MustParseAddr(
 			"10.96.0.7",
@@ -129,12 +129,12 @@ func TestKernelSendsToEndpoints(t *testing.T) {
 		"10.96.0.9",
 	), nil, 30081, nil
 	m := rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
-	f := newFamily(t, m)
-	f.put(t, web, sticky, empty)
+	f := newTestFamily(t, m)
+	f.putPorts(t, web, sticky, empty)
 	for _, address := range []string{"10.96.0.7:80", "10.0.0.1:30080", "192.0.2.5:80"} {
 		seen := map[string]int{}
 		for range 64 {
-			who, err := ask(address)
+			who, err := askServer(address)
 			if err != nil {
 				t.Fatalf("%s: %v", address, err)
 			}
@@ -144,28 +144,28 @@ func TestKernelSendsToEndpoints(t *testing.T) {
 			t.Errorf("%s is answered by %v", address, seen)
 		}
 	}
-	first, err := ask("10.96.0.8:80")
+	first, err := askServer("10.96.0.8:80")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
-		if who, err := ask("10.96.0.8:80"); err != nil || who != first {
+		if who, err := askServer("10.96.0.8:80"); err != nil || who != first {
 			t.Errorf("a client with affinity to %s was sent to %s (%v)", first, who, err)
 		}
 	}
 	for _, address := range []string{"10.96.0.9:80", "10.0.0.1:30081"} {
-		if _, err := ask(address); !errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := askServer(address); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("%s has no endpoints and answers with %v", address, err)
 		}
 	}
 	// One endpoint is removed, and the empty service gets one: only that changes.
 	web.Endpoints, empty.Endpoints = []rules.Endpoint{b}, []rules.Endpoint{a}
-	f.put(t, web, empty)
+	f.putPorts(t, web, empty)
 	for range 10 {
-		if who, err := ask("10.96.0.7:80"); who != "10.244.0.2:8080" {
+		if who, err := askServer("10.96.0.7:80"); who != "10.244.0.2:8080" {
 			t.Errorf("answered by %s (%v)", who, err)
 		}
-		if who, err := ask("10.0.0.1:30081"); who != "10.244.0.1:8080" {
+		if who, err := askServer("10.0.0.1:30081"); who != "10.244.0.1:8080" {
 			t.Errorf("answered by %s (%v)", who, err)
 		}
 	}
@@ -175,22 +175,23 @@ func TestKernelSendsToEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
-	last := newFamily(t, m)
-	last.put(t, web)
+	last := newTestFamily(t, m)
+	last.putPorts(t, web)
 	if b, err := io.ReadAll(open); string(b) != "10.244.0.2:8080" {
 		t.Errorf("an open connection got %q (%v)", b, err)
 	}
-	if there, err := last.kernel.Intact(last.table.Table, true); err != nil || !there {
+	if there, err := last.kernel.IsIntact(last.table.Table, true); err != nil || !there {
 		t.Errorf("intact: %t, %v", there, err)
 	}
 	if err := kernel.Remove(nft.IPv4, rules.TableName); err != nil {
 		t.Fatal(err)
 	}
-	if there, _ := last.kernel.Intact(last.table.Table, false); there {
+	if there, _ := last.kernel.IsIntact(last.table.Table, false); there {
 		t.Error("the rules are still there")
 	}
 	if err := flows.Delete(nft.IPv4,
-		rules.Forget{Endpoints: []rules.Left{{Port: web, To: a.To}}, Services: []rules.Port{web}}); err != nil {
+		rules.StaleFlows{Endpoints: []rules.RemovedEndpoint{{Port: web, To: a.To}},
+			Services: []rules.Port{web}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -217,9 +218,9 @@ func manyPorts(n int) []rules.Port {
 	return ports
 }
 
-var pods = rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
+var testMachine = rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 
-func TestAServiceOfManyEndpointsIsOneTransaction(t *testing.T) {
+func TestAServiceWithManyEndpointsIsOneTransaction(t *testing.T) {
 	p := manyPorts(1)[0]
 	for i := range 5000 { // more than one message can hold
 		p.Endpoints = append(
@@ -227,9 +228,9 @@ func TestAServiceOfManyEndpointsIsOneTransaction(t *testing.T) {
 			rules.Endpoint{To: netip.AddrPortFrom(netip.AddrFrom4([4]byte{14, 0, byte(i >> 8), byte(i)}), 8080)},
 		)
 	}
-	f := newFamily(t, pods)
-	f.put(t, p)
-	if there, err := f.kernel.Intact(f.table.Table, true); err != nil || !there {
+	f := newTestFamily(t, testMachine)
+	f.putPorts(t, p)
+	if there, err := f.kernel.IsIntact(f.table.Table, true); err != nil || !there {
 		t.Errorf("intact: %t, %v", there, err)
 	}
 	if err := kernel.Remove(nft.IPv4, rules.TableName); err != nil {
@@ -242,18 +243,18 @@ func BenchmarkOneEndpointChanges(b *testing.B) {
 	for _, n := range []int{1000, 10000, 40000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			ports := manyPorts(n)
-			f := newFamily(b, pods)
-			f.put(b, ports...)
+			f := newTestFamily(b, testMachine)
+			f.putPorts(b, ports...)
 			b.ReportAllocs()
-			before := cpu(b)
+			before := cpuTime(b)
 			for i := range b.N {
 				p := ports[i%n]
 				if i/n%2 == 0 {
 					p.Endpoints = p.Endpoints[:1]
 				}
-				f.put(b, p)
+				f.putPorts(b, p)
 			}
-			b.ReportMetric((cpu(b)-before).Seconds()*1e3/float64(b.N), "cpu-ms/op")
+			b.ReportMetric((cpuTime(b)-before).Seconds()*1e3/float64(b.N), "cpu-ms/op")
 			if err := kernel.Remove(nft.IPv4, rules.TableName); err != nil {
 				b.Fatal(err)
 			}
@@ -268,11 +269,11 @@ func BenchmarkAllServices(b *testing.B) {
 			b.Run(fmt.Sprintf("restart=%t/%d", restart, n), func(b *testing.B) {
 				ports := manyPorts(n)
 				if restart {
-					newFamily(b, pods).put(b, ports...)
+					newTestFamily(b, testMachine).putPorts(b, ports...)
 				}
 				b.ReportAllocs()
 				b.ResetTimer()
-				before := cpu(b)
+				before := cpuTime(b)
 				for range b.N {
 					if !restart {
 						b.StopTimer()
@@ -281,9 +282,9 @@ func BenchmarkAllServices(b *testing.B) {
 						}
 						b.StartTimer()
 					}
-					newFamily(b, pods).put(b, ports...)
+					newTestFamily(b, testMachine).putPorts(b, ports...)
 				}
-				b.ReportMetric((cpu(b)-before).Seconds()/float64(b.N), "cpu-s/op")
+				b.ReportMetric((cpuTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")
 				if err := kernel.Remove(nft.IPv4, rules.TableName); err != nil {
 					b.Fatal(err)
 				}
@@ -292,13 +293,13 @@ func BenchmarkAllServices(b *testing.B) {
 	}
 }
 
-// cpu returns the CPU time of this process, including the kernel's work for it.
-func cpu(b *testing.B) time.Duration { return used(b, syscall.RUSAGE_SELF) }
+// cpuTime returns the CPU time of this process, including the kernel's work for it.
+func cpuTime(b *testing.B) time.Duration { return usedCPU(b, syscall.RUSAGE_SELF) }
 
-// children returns the CPU time of the called programs.
-func children(b *testing.B) time.Duration { return used(b, syscall.RUSAGE_CHILDREN) }
+// childCPUTime returns the CPU time of the called programs.
+func childCPUTime(b *testing.B) time.Duration { return usedCPU(b, syscall.RUSAGE_CHILDREN) }
 
-func used(b *testing.B, who int) time.Duration {
+func usedCPU(b *testing.B, who int) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(who, &u); err != nil {

@@ -14,28 +14,28 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// row states what the Service documentation requires for one way to reach a service. A field with several values stands
-// for several rows.
-type row struct {
-	from   string // pod, node, outside, or several
-	kind   string // type of address: ClusterIP, NodePort, LoadBalancer, ExternalIP, Headless, or several
-	policy string // internal and external traffic policy: Cluster, Local, or both
-	at     string // location of the endpoint: here, there, or both; none means no endpoint
-	want   outcome
-	kept   bool // whether the endpoint sees the client's own address, if the kernel forwards the packet
-	why    string
+// matrixRow states what the Service documentation requires for one way to reach a service. A field with several values
+// stands for several rows.
+type matrixRow struct {
+	from         string // pod, node, outside, or several
+	kind         string // type of address: ClusterIP, NodePort, LoadBalancer, ExternalIP, Headless, or several
+	policy       string // internal and external traffic policy: Cluster, Local, or both
+	at           string // location of the endpoint: here, there, or both; none means no endpoint
+	want         outcome
+	isClientKept bool // whether the endpoint sees the client's own address, if the kernel forwards the packet
+	reason       string
 }
 
 const anyOutside = "NodePort LoadBalancer ExternalIP"
 
-var matrix = []row{
-	{"pod", "ClusterIP", "Cluster", "here there", reached, true, "pods reach all endpoints as themselves"},
+var matrix = []matrixRow{
+	{"pod", "ClusterIP", "Cluster", "here there", outcomeReached, true, "pods reach all endpoints as themselves"},
 	{
 		"pod",
 		"ClusterIP",
 		"Local",
 		"here",
-		reached,
+		outcomeReached,
 		true,
 		"internalTrafficPolicy: Local uses endpoints of the client's machine",
 	},
@@ -44,18 +44,18 @@ var matrix = []row{
 		"ClusterIP",
 		"Local",
 		"there",
-		dropped,
+		outcomeDropped,
 		false,
 		"internalTrafficPolicy: Local does not leave the machine",
 	},
-	{"node", "ClusterIP", "Cluster", "here there", reached, true, "the machine reaches all endpoints"},
-	{"node", "ClusterIP", "Local", "here", reached, true, "the machine reaches endpoints of its own"},
+	{"node", "ClusterIP", "Cluster", "here there", outcomeReached, true, "the machine reaches all endpoints"},
+	{"node", "ClusterIP", "Local", "here", outcomeReached, true, "the machine reaches endpoints of its own"},
 	{
 		"outside",
 		"ClusterIP Headless",
 		"Cluster Local",
 		"here there",
-		noWay,
+		outcomeNoRoute,
 		false,
 		"cluster addresses lead nowhere from outside",
 	},
@@ -64,7 +64,7 @@ var matrix = []row{
 		anyOutside,
 		"Cluster",
 		"here there",
-		reached,
+		outcomeReached,
 		false,
 		"with externalTrafficPolicy: Cluster the client's address may be lost",
 	},
@@ -73,7 +73,7 @@ var matrix = []row{
 		anyOutside,
 		"Cluster Local",
 		"here there",
-		reached,
+		outcomeReached,
 		true,
 		"the machine itself reaches all endpoints whatever the policy",
 	},
@@ -82,7 +82,7 @@ var matrix = []row{
 		anyOutside,
 		"Cluster",
 		"here there",
-		reached,
+		outcomeReached,
 		false,
 		"any machine leads to any endpoint; the answer has to come back through it",
 	},
@@ -91,29 +91,30 @@ var matrix = []row{
 		anyOutside,
 		"Local",
 		"here there",
-		reached,
+		outcomeReached,
 		true,
 		"for pods externalTrafficPolicy: Local leads as inside of the cluster",
 	},
-	{"outside", anyOutside, "Local", "here", reached, true, "externalTrafficPolicy: Local keeps the client's address"},
+	{"outside", anyOutside, "Local", "here", outcomeReached, true, "externalTrafficPolicy: Local keeps the client's " +
+		"address"},
 	{
 		"outside",
 		anyOutside,
 		"Local",
 		"there",
-		dropped,
+		outcomeDropped,
 		false,
 		"externalTrafficPolicy: Local does not leave the machine",
 	},
-	{"pod node", "Headless", "Cluster Local", "here there", reached, true, "no proxy is in the way"},
-	{"pod node", "ClusterIP", "Cluster", "none", refused, false, "a service without endpoints refuses"},
-	{"pod node outside", anyOutside, "Cluster", "none", refused, false, "a service without endpoints refuses"},
+	{"pod node", "Headless", "Cluster Local", "here there", outcomeReached, true, "no proxy is in the way"},
+	{"pod node", "ClusterIP", "Cluster", "none", outcomeRefused, false, "a service without endpoints refuses"},
+	{"pod node outside", anyOutside, "Cluster", "none", outcomeRefused, false, "a service without endpoints refuses"},
 	{
 		"outside",
 		"NotInRanges",
 		"Cluster",
 		"here",
-		dropped,
+		outcomeDropped,
 		false,
 		"loadBalancerSourceRanges drop whom they do not name",
 	},
@@ -122,7 +123,7 @@ var matrix = []row{
 		"InRanges",
 		"Cluster",
 		"here there",
-		reached,
+		outcomeReached,
 		false,
 		"loadBalancerSourceRanges let through whom they name",
 	},
@@ -131,7 +132,7 @@ var matrix = []row{
 		"ClusterIP",
 		"Cluster",
 		"here",
-		reached,
+		outcomeReached,
 		false,
 		"a pod that its service leads to itself sees another address than its own",
 	},
@@ -179,8 +180,8 @@ func matrixService(n int) *corev1.Service {
 	return s
 }
 
-// ranged returns a service with a load balancer address that is restricted to source ranges.
-func ranged(n int, from ...string) *corev1.Service {
+// restrictedService returns a service with a load balancer address that is restricted to source ranges.
+func restrictedService(n int, from ...string) *corev1.Service {
 	s := matrixService(n % 2) // one with policy Cluster
 	s.Name, s.Spec.ClusterIP = fmt.Sprint("ranged-", n), fmt.Sprintf("10.96.1.%d", n+1)
 	s.Spec.ClusterIPs = []string{s.Spec.ClusterIP, fmt.Sprintf("fd00:96::1:%d", n+1)}
@@ -195,10 +196,10 @@ func ranged(n int, from ...string) *corev1.Service {
 	return s
 }
 
-func places(at string) []int { return map[string][]int{"here": {2}, "there": {102}}[at] }
+func endpointNumbers(at string) []int { return map[string][]int{"here": {2}, "there": {102}}[at] }
 
 // target returns the destination of a row's packets in a family.
-func (r row) target(f nft.Family, n int, proto corev1.Protocol) string {
+func (r matrixRow) target(f nft.Family, n int, proto corev1.Protocol) string {
 	s := matrixService(n)
 	pick := func(four, six string) string {
 		if f == nft.IPv6 {
@@ -229,10 +230,10 @@ func (r row) target(f nft.Family, n int, proto corev1.Protocol) string {
 	return net.JoinHostPort(ip, port)
 }
 
-// TestEveryWayThroughAService sends real packets in every way that a service can be reached, in every mode.
+// TestEveryPathThroughAService sends real packets in every way that a service can be reached, in every mode.
 // Proves S28, S29.
-func TestEveryWayThroughAService(t *testing.T) {
-	g := newGround(t)
+func TestEveryPathThroughAService(t *testing.T) {
+	g := newTestNetwork(t)
 	clients := map[string]*netns.Stack{"pod": g.podB, "node": nil, "outside": g.outside, "endpoint": g.podA}
 	own := map[string][]string{
 		"pod":      {"10.244.0.3", "fd00:244::3"},
@@ -245,16 +246,16 @@ func TestEveryWayThroughAService(t *testing.T) {
 			d := machineA(t, mode)
 			for n, at := range matrixServices {
 				s := matrixService(n)
-				d.put(t, s, endpoints(s.Name, places(at.at)...)...)
+				d.putService(t, s, newSlices(s.Name, endpointNumbers(at.at)...)...)
 			}
 			for n, from := range [][]string{{"10.0.0.0/24", "fd00:10::/64"}, {"10.0.0.9/32", "fd00:10::9/128"},
 				{"198.51.100.0/24", "2001:db8::/32"}} {
-				s := ranged(n, from...)
-				d.put(t, s, endpoints(s.Name, places(matrixServices[n%2].at)...)...)
+				s := restrictedService(n, from...)
+				d.putService(t, s, newSlices(s.Name, endpointNumbers(matrixServices[n%2].at)...)...)
 			}
 			rows := 0
 			listener := listenSCTP(t, g)
-			for _, r := range expand(matrix) {
+			for _, r := range expandRows(matrix) {
 				n := slices.IndexFunc(
 					matrixServices,
 					func(s struct{ policy, at string }) bool { return s.policy == r.policy && s.at == r.at },
@@ -273,25 +274,26 @@ func TestEveryWayThroughAService(t *testing.T) {
 							proto,
 						)
 						if proto == corev1.ProtocolSCTP {
-							if err := r.sctp(listener, clients[r.from], to, own[r.from]); err != nil {
-								t.Errorf("%s: %v: %s", name, err, r.why)
+							if err := r.sendSCTP(listener, clients[r.from], to, own[r.from]); err != nil {
+								t.Errorf("%s: %v: %s", name, err, r.reason)
 							}
 							continue
 						}
-						wait := patience
-						if r.want == dropped {
-							wait = impatient
+						wait := longTimeout
+						if r.want == outcomeDropped {
+							wait = shortTimeout
 						}
 						got, server, seen, err := probe(clients[r.from], strings.ToLower(string(proto)), to, wait)
 						want := r.want
-						if r.from == "node" && proto == corev1.ProtocolUDP && (want == refused || want == dropped) {
-							want = forbidden
+						if r.from == "node" && proto == corev1.ProtocolUDP &&
+							(want == outcomeRefused || want == outcomeDropped) {
+							want = outcomeForbidden
 						}
 						if err != nil || got != want {
-							t.Errorf("%s: %s, %v; want %s: %s", name, got, err, want, r.why)
+							t.Errorf("%s: %s, %v; want %s: %s", name, got, err, want, r.reason)
 							continue
 						}
-						if got != reached {
+						if got != outcomeReached {
 							continue
 						}
 						if place := map[bool]string{true: "here",
@@ -300,9 +302,9 @@ func TestEveryWayThroughAService(t *testing.T) {
 							t.Errorf("%s: answered by %s", name, server)
 						}
 						// A relay hides the client's address, unless the packet bypasses the proxy.
-						kept := r.kept && (mode != modeUserspace || r.kind == "Headless" || r.from == "node")
+						kept := r.isClientKept && (mode != modeUserspace || r.kind == "Headless" || r.from == "node")
 						if is := slices.Contains(own[r.from], seen.String()); is != kept {
-							t.Errorf("%s: seen as %s, its own address is kept: want %t: %s", name, seen, kept, r.why)
+							t.Errorf("%s: seen as %s, its own address is kept: want %t: %s", name, seen, kept, r.reason)
 						}
 					}
 				}
@@ -312,13 +314,13 @@ func TestEveryWayThroughAService(t *testing.T) {
 				to   string
 				want outcome
 			}{
-				{"127.0.0.1:30000", map[string]outcome{modeNFTables: refused}[mode]},
-				{"[::1]:30000", map[string]outcome{modeNFTables: refused, modeIPTables: refused}[mode]},
+				{"127.0.0.1:30000", map[string]outcome{modeNFTables: outcomeRefused}[mode]},
+				{"[::1]:30000", map[string]outcome{modeNFTables: outcomeRefused, modeIPTables: outcomeRefused}[mode]},
 			} {
 				if f.want == "" {
-					f.want = reached
+					f.want = outcomeReached
 				}
-				if got, _, _, err := probe(nil, "tcp", f.to, patience); got != f.want {
+				if got, _, _, err := probe(nil, "tcp", f.to, longTimeout); got != f.want {
 					t.Errorf("a node port at %s: %s, %v; want %s", f.to, got, err, f.want)
 				}
 			}
@@ -326,8 +328,8 @@ func TestEveryWayThroughAService(t *testing.T) {
 	}
 }
 
-// expand expands rows that stand for several.
-func expand(rows []row) (all []row) {
+// expandRows expands rows that stand for several.
+func expandRows(rows []matrixRow) (all []matrixRow) {
 	for _, r := range rows {
 		for _, from := range strings.Fields(r.from) {
 			for _, kind := range strings.Fields(r.kind) {

@@ -20,58 +20,59 @@ const (
 	modeUserspace = "userspace"
 )
 
-// carrier maintains the rules of one address family.
-type carrier interface {
+// ruleBackend maintains the rules of one address family.
+type ruleBackend interface {
 	Ports(service string) []rules.Port
 	SetService(service string, ports []rules.Port) error
-	// Used reports whether the kernel needs rules of this family. A cluster without addresses of the family needs none.
-	Used() bool
+	// IsUsed reports whether the kernel needs rules of this family. A cluster without addresses of the family needs
+	// none.
+	IsUsed() bool
 	Apply() error
-	Intact(deep bool) (bool, error)
-	Forget()
+	IsIntact(deep bool) (bool, error)
+	Invalidate()
 }
 
-// nftables maintains the rules as an nftables table.
-type nftables struct {
+// nftBackend maintains the rules as an nftables table.
+type nftBackend struct {
 	table  *rules.Table
 	kernel kernel.Kernel
 }
 
-func (c *nftables) Ports(service string) []rules.Port { return c.table.Ports(service) }
-func (c *nftables) SetService(service string, ports []rules.Port) error {
+func (c *nftBackend) Ports(service string) []rules.Port { return c.table.Ports(service) }
+func (c *nftBackend) SetService(service string, ports []rules.Port) error {
 	return c.table.SetService(service, ports)
 }
-func (c *nftables) Used() bool {
-	return c.table.Family == nft.IPv4 || len(c.table.Keys()) > 0 || c.kernel.Known()
+func (c *nftBackend) IsUsed() bool {
+	return c.table.Family == nft.IPv4 || len(c.table.Keys()) > 0 || c.kernel.IsApplied()
 }
-func (c *nftables) Apply() error                   { return c.kernel.Apply(c.table.Table) }
-func (c *nftables) Intact(deep bool) (bool, error) { return c.kernel.Intact(c.table.Table, deep) }
-func (c *nftables) Forget()                        { c.kernel.Forget() }
+func (c *nftBackend) Apply() error                     { return c.kernel.Apply(c.table.Table) }
+func (c *nftBackend) IsIntact(deep bool) (bool, error) { return c.kernel.IsIntact(c.table.Table, deep) }
+func (c *nftBackend) Invalidate()                      { c.kernel.Invalidate() }
 
-// chains maintains the rules as iptables chains.
-type chains struct {
+// iptablesBackend maintains the rules as iptables chains.
+type iptablesBackend struct {
 	*rules.Chains
 	tables iptables.Tables
 	// generation is the generation of the kernel's ruleset when the chains were last seen to be correct. Legacy
 	// iptables does not change it.
 	generation uint32
-	older      bool
-	any        bool // whether there was ever a service
+	isLegacy   bool
+	hasService bool // whether there was ever a service
 }
 
-func (c *chains) SetService(service string, ports []rules.Port) error {
-	c.any = c.any || len(ports) > 0
+func (c *iptablesBackend) SetService(service string, ports []rules.Port) error {
+	c.hasService = c.hasService || len(ports) > 0
 	return c.Chains.SetService(service, ports)
 }
-func (c *chains) Used() bool { return c.Family == nft.IPv4 || c.any }
+func (c *iptablesBackend) IsUsed() bool { return c.Family == nft.IPv4 || c.hasService }
 
-func (c *chains) Apply() error {
+func (c *iptablesBackend) Apply() error {
 	before, err := kernel.Generation()
 	if err != nil {
 		return err
 	}
 	seen := c.generation
-	if !c.tables.Known() {
+	if !c.tables.IsApplied() {
 		seen = before // everything is read and compared
 	}
 	transactions, err := c.tables.Apply(c.Chains)
@@ -90,32 +91,32 @@ func (c *chains) Apply() error {
 	return nil
 }
 
-func (c *chains) Intact(deep bool) (bool, error) {
+func (c *iptablesBackend) IsIntact(deep bool) (bool, error) {
 	generation, err := kernel.Generation()
 	if err != nil {
 		return false, err
 	}
-	if generation == c.generation && !c.older {
+	if generation == c.generation && !c.isLegacy {
 		return true, nil
 	}
-	there, err := c.tables.Intact(c.Chains, deep)
+	there, err := c.tables.IsIntact(c.Chains, deep)
 	if err == nil && there && deep {
 		c.generation = generation
 	}
 	return there, err
 }
 
-func (c *chains) Forget() { c.tables.Forget() }
+func (c *iptablesBackend) Invalidate() { c.tables.Invalidate() }
 
-// newChains prepares the machine for a family's chains.
-func newChains(f nft.Family, m rules.Machine, log *slog.Logger) (*chains, error) {
+// newIPTablesBackend prepares the machine for a family's chains.
+func newIPTablesBackend(f nft.Family, m rules.Machine, log *slog.Logger) (*iptablesBackend, error) {
 	if lacks := iptables.Missing(f); len(lacks) > 0 {
 		return nil, fmt.Errorf(
 			"the proxy mode iptables needs %s, which this machine lacks: install the package iptables",
 			strings.Join(lacks, ", "),
 		)
 	}
-	older, err := iptables.Older(f)
+	older, err := iptables.IsLegacy(f)
 	if err != nil {
 		return nil, err
 	}
@@ -126,27 +127,28 @@ func newChains(f nft.Family, m rules.Machine, log *slog.Logger) (*chains, error)
 			log.Warn("node ports will not answer at 127.0.0.1", "error", err)
 		}
 	}
-	return &chains{Chains: rules.NewChains(f, m), older: older}, nil
+	return &iptablesBackend{Chains: rules.NewChains(f, m), isLegacy: older}, nil
 }
 
-// newCarrier returns the carrier of a family for a mode.
-func newCarrier(mode string, f nft.Family, m rules.Machine, relays *relays, log *slog.Logger) (carrier, error) {
+// newRuleBackend returns the carrier of a family for a mode.
+func newRuleBackend(mode string, f nft.Family, m rules.Machine, relays *userspaceRelays,
+	log *slog.Logger) (ruleBackend, error) {
 	switch mode {
 	case modeIPTables:
-		return newChains(f, m, log)
+		return newIPTablesBackend(f, m, log)
 	case modeUserspace:
-		return newRelayed(f, m, relays)
+		return newUserspaceBackend(f, m, relays)
 	}
 	table, err := rules.NewTable(f, m)
 	if err != nil {
 		return nil, err
 	}
-	return &nftables{table: table}, nil
+	return &nftBackend{table: table}, nil
 }
 
-// retire removes the rules that a proxy in another mode has left. The rules of the current mode are already in effect,
-// so that packets always meet rules. Open connections continue, because the kernel tracks them.
-func retire(mode string) error {
+// removeOtherModes removes the rules that a proxy in another mode has left. The rules of the current mode are already
+// in effect, so that packets always meet rules. Open connections continue, because the kernel tracks them.
+func removeOtherModes(mode string) error {
 	var failures []error
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
 		var err error
@@ -154,7 +156,7 @@ func retire(mode string) error {
 			if err = kernel.Remove(f, rules.TableName); err != nil {
 				err = fmt.Errorf("take away the rules of a former mode: %w", err)
 			}
-		} else if err = iptables.Remove(f); err != nil {
+		} else if err = iptables.RemoveChains(f); err != nil {
 			err = fmt.Errorf("take away the rules of the mode iptables: %w", err)
 		}
 		failures = append(failures, err)

@@ -20,13 +20,14 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// open opens a connection from a namespace to a service. The returned function sends a word and waits for its echo.
-func open(t *testing.T, from *netns.Stack, to string) func(word string) error {
+// openConnection opens a connection from a namespace to a service. The returned function sends a word and waits for its
+// echo.
+func openConnection(t *testing.T, from *netns.Stack, to string) func(word string) error {
 	t.Helper()
 	var c net.Conn
-	if err := from.Inside(func() (err error) {
+	if err := from.Do(func() (err error) {
 		c,
-			err = net.DialTimeout("tcp", to, patience)
+			err = net.DialTimeout("tcp", to, longTimeout)
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -37,7 +38,7 @@ func open(t *testing.T, from *netns.Stack, to string) func(word string) error {
 		t.Fatal(err)
 	}
 	return func(word string) error {
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(longTimeout))
 		if _, err := fmt.Fprintln(c, word); err != nil {
 			return err
 		}
@@ -48,13 +49,13 @@ func open(t *testing.T, from *netns.Stack, to string) func(word string) error {
 	}
 }
 
-// left returns the modes that have rules in the kernel.
-func left(t *testing.T, f nft.Family) (modes []string) {
+// remainingModes returns the modes that have rules in the kernel.
+func remainingModes(t *testing.T, f nft.Family) (modes []string) {
 	t.Helper()
 	if exec.Command("nft", "list", "table", f.String(), rules.TableName).Run() == nil {
 		modes = append(modes, modeNFTables)
 	}
-	there, err := iptables.Found(f)
+	there, err := iptables.HasChains(f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +68,11 @@ func left(t *testing.T, f nft.Family) (modes []string) {
 // A change of the mode interrupts no connection that the kernel forwards, and leaves nothing of the previous mode. New
 // connections succeed at all times.
 // Proves S28.
-func TestModesFollowEachOtherUnderConnections(t *testing.T) {
-	g := newGround(t)
+func TestModeChangesKeepConnections(t *testing.T) {
+	g := newTestNetwork(t)
 	t.Cleanup(func() {
 		for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
-			if err := iptables.Remove(f); err != nil {
+			if err := iptables.RemoveChains(f); err != nil {
 				t.Error(err)
 			}
 			if err := kernel.Remove(f, rules.TableName); err != nil {
@@ -88,13 +89,13 @@ func TestModesFollowEachOtherUnderConnections(t *testing.T) {
 	for step, mode := range []string{modeNFTables, modeIPTables, modeNFTables, modeIPTables, modeUserspace,
 		modeNFTables} {
 		d := machineA(t, mode)
-		d.put(t, s, endpoints(s.Name, 2, 102)...)
+		d.putService(t, s, newSlices(s.Name, 2, 102)...)
 		for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
 			want := modeNFTables
 			if mode == modeIPTables {
 				want = modeIPTables
 			}
-			if got := left(t, f); len(got) != 1 || got[0] != want {
+			if got := remainingModes(t, f); len(got) != 1 || got[0] != want {
 				t.Fatalf("step %d, %s: of %s there are rules of %v", step, mode, f, got)
 			}
 		}
@@ -108,7 +109,8 @@ func TestModesFollowEachOtherUnderConnections(t *testing.T) {
 						return
 					default:
 					}
-					if got, _, _, err := probe(g.podB, "tcp", s.Spec.ClusterIP+":80", patience); got != reached {
+					if got, _, _,
+						err := probe(g.podB, "tcp", s.Spec.ClusterIP+":80", longTimeout); got != outcomeReached {
 						failures <- fmt.Errorf("a new connection: %s, %v", got, err)
 						return
 					}
@@ -124,9 +126,9 @@ func TestModesFollowEachOtherUnderConnections(t *testing.T) {
 			continue // connections that the proxy itself forwards end with it
 		}
 		for _, to := range []string{s.Spec.ClusterIP + ":80", "[" + s.Spec.ClusterIPs[1] + "]:80"} {
-			talks[fmt.Sprintf("step %d (%s) to %s", step, mode, to)] = open(t, g.podB, to)
+			talks[fmt.Sprintf("step %d (%s) to %s", step, mode, to)] = openConnection(t, g.podB, to)
 		}
-		talks[fmt.Sprintf("step %d (%s) from outside", step, mode)] = open(
+		talks[fmt.Sprintf("step %d (%s) from outside", step, mode)] = openConnection(
 			t,
 			g.outside,
 			fmt.Sprintf("10.0.0.1:%d", s.Spec.Ports[0].NodePort),
@@ -140,9 +142,9 @@ func TestModesFollowEachOtherUnderConnections(t *testing.T) {
 
 // An edit by another program before our change is detected afterwards, and not taken for correct.
 // Proves S28.
-func TestAnEditBeforeAChangeIsSeenAfterIt(t *testing.T) {
+func TestAForeignEditIsDetectedAfterAChange(t *testing.T) {
 	t.Cleanup(func() {
-		if err := errors.Join(iptables.Remove(nft.IPv4), kernel.Remove(nft.IPv4, rules.TableName)); err != nil {
+		if err := errors.Join(iptables.RemoveChains(nft.IPv4), kernel.Remove(nft.IPv4, rules.TableName)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -150,7 +152,7 @@ func TestAnEditBeforeAChangeIsSeenAfterIt(t *testing.T) {
 		modeNFTables: "nft add chain ip " + rules.TableName + " more", modeIPTables: "iptables -t nat -F " +
 			"KUBE-NODEPORTS",
 	} {
-		c, err := newCarrier(mode, nft.IPv4, pods, nil, slog.New(slog.DiscardHandler))
+		c, err := newRuleBackend(mode, nft.IPv4, testMachine, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +166,7 @@ func TestAnEditBeforeAChangeIsSeenAfterIt(t *testing.T) {
 			if err := c.Apply(); err != nil {
 				t.Fatal(err)
 			}
-			if c, ok := c.(*chains); ok && i == 0 {
+			if c, ok := c.(*iptablesBackend); ok && i == 0 {
 				if now, err := kernel.Generation(); err != nil || c.generation != now {
 					t.Errorf(
 						"a change that was ours alone left generation %d, and it is %d, %v",
@@ -174,7 +176,7 @@ func TestAnEditBeforeAChangeIsSeenAfterIt(t *testing.T) {
 					)
 				}
 			}
-			if is, err := c.Intact(true); err != nil || is != (i == 0) {
+			if is, err := c.IsIntact(true); err != nil || is != (i == 0) {
 				t.Errorf("%s, after change %d: intact is %t, %v", mode, i, is, err)
 			}
 			words := strings.Fields(edit)
@@ -187,20 +189,20 @@ func TestAnEditBeforeAChangeIsSeenAfterIt(t *testing.T) {
 
 // The kernel selects endpoints at random, and the proxy itself in turn. Session affinity is kept.
 // Proves S28.
-func TestModesSpreadConnections(t *testing.T) {
-	g := newGround(t)
+func TestAllModesSpreadConnections(t *testing.T) {
+	g := newTestNetwork(t)
 	for _, mode := range []string{modeNFTables, modeIPTables, modeUserspace} {
 		t.Run(mode, func(t *testing.T) {
 			d := machineA(t, mode)
 			plain, sticky := matrixService(0), matrixService(1)
 			sticky.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-			d.put(t, plain, endpoints(plain.Name, 2, 102)...)
-			d.put(t, sticky, endpoints(sticky.Name, 2, 102)...)
+			d.putService(t, plain, newSlices(plain.Name, 2, 102)...)
+			d.putService(t, sticky, newSlices(sticky.Name, 2, 102)...)
 			for _, ip := range plain.Spec.ClusterIPs {
 				to, turns, counts, last := net.JoinHostPort(ip, "80"), 0, map[string]int{}, ""
 				for range 60 {
-					got, server, _, err := probe(g.podB, "tcp", to, patience)
-					if got != reached {
+					got, server, _, err := probe(g.podB, "tcp", to, longTimeout)
+					if got != outcomeReached {
 						t.Fatalf("%s: %s, %v", to, got, err)
 					}
 					if counts[server]++; server != last {
@@ -215,8 +217,8 @@ func TestModesSpreadConnections(t *testing.T) {
 			for _, ip := range sticky.Spec.ClusterIPs {
 				to, seen := net.JoinHostPort(ip, "80"), map[string]bool{}
 				for range 20 {
-					got, server, _, err := probe(g.podB, "tcp", to, patience)
-					if got != reached {
+					got, server, _, err := probe(g.podB, "tcp", to, longTimeout)
+					if got != outcomeReached {
 						t.Fatalf("%s: %s, %v", to, got, err)
 					}
 					seen[server] = true
@@ -233,19 +235,20 @@ func TestModesSpreadConnections(t *testing.T) {
 			if out, err := exec.Command(flush[0], flush[1:]...).CombinedOutput(); err != nil {
 				t.Fatalf("%s", out)
 			}
-			if d.intact(false) {
+			if d.isIntact(false) {
 				t.Error("nobody sees that the rules were flushed")
 			}
 			if err := d.sync(); err != nil {
 				t.Fatal(err)
 			}
-			if got, _, _, err := probe(g.podB, "tcp", plain.Spec.ClusterIP+":80", patience); got != reached {
+			if got, _, _, err := probe(g.podB, "tcp", plain.Spec.ClusterIP+":80", longTimeout); got != outcomeReached {
 				t.Errorf("after a flush: %s, %v", got, err)
 			}
 			// A removed endpoint gets no more connections.
-			d.put(t, plain, endpoints(plain.Name, 102)...)
+			d.putService(t, plain, newSlices(plain.Name, 102)...)
 			for range 10 {
-				if got, server, _, err := probe(g.podB, "tcp", plain.Spec.ClusterIP+":80", patience); got != reached ||
+				if got, server, _,
+					err := probe(g.podB, "tcp", plain.Spec.ClusterIP+":80", longTimeout); got != outcomeReached ||
 					server != "10.244.1.2:8080" {
 					t.Errorf("%s by %s, %v", got, server, err)
 				}

@@ -13,20 +13,20 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// programmed are the metrics of the delay between a change and its rules, with upstream's names. EndpointSlices carry
-// the time of the pod or Service change that caused them.
-type programmed struct {
-	began   time.Time // changes before this time are not measured
-	seconds prometheus.Histogram
-	last    prometheus.Gauge // when the rules were last up to date
-	queued  prometheus.Gauge // when a change was last queued
+// programmingMetrics are the metrics of the delay between a change and its rules, with upstream's names. EndpointSlices
+// carry the time of the pod or Service change that caused them.
+type programmingMetrics struct {
+	began          time.Time // changes before this time are not measured
+	seconds        prometheus.Histogram
+	lastProgrammed prometheus.Gauge // when the rules were last up to date
+	lastQueued     prometheus.Gauge // when a change was last queued
 
 	mu      sync.Mutex
 	pending map[string]time.Time // by slice: the oldest change that is not in the rules yet
 }
 
-func newProgrammed(now time.Time) *programmed {
-	return &programmed{
+func newProgrammingMetrics(now time.Time) *programmingMetrics {
+	return &programmingMetrics{
 		began: now, pending: map[string]time.Time{},
 		seconds: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubeproxy_network_programming_duration_seconds", Help: "From the change of a service or of its " +
@@ -38,13 +38,13 @@ func newProgrammed(now time.Time) *programmed {
 				prometheus.LinearBuckets(120, 30, 7),
 			),
 		}),
-		last: prometheus.NewGauge(
+		lastProgrammed: prometheus.NewGauge(
 			prometheus.GaugeOpts{
 				Name: "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
 				Help: "When the rules were last brought up to date.",
 			},
 		),
-		queued: prometheus.NewGauge(
+		lastQueued: prometheus.NewGauge(
 			prometheus.GaugeOpts{
 				Name: "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
 				Help: "When the rules last had to be brought up to date.",
@@ -54,19 +54,19 @@ func newProgrammed(now time.Time) *programmed {
 }
 
 // collectors returns the metrics to register.
-func (p *programmed) collectors() []prometheus.Collector {
-	return []prometheus.Collector{p.seconds, p.last, p.queued}
+func (p *programmingMetrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{p.seconds, p.lastProgrammed, p.lastQueued}
 }
 
 // handler returns an event handler that records the changes that caused slice updates.
-func (p *programmed) handler() cache.ResourceEventHandler {
+func (p *programmingMetrics) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { p.changed(nil, o) },
-		UpdateFunc: p.changed,
+		AddFunc:    func(o any) { p.recordChange(nil, o) },
+		UpdateFunc: p.recordChange,
 	}
 }
 
-func (p *programmed) changed(was, is any) {
+func (p *programmingMetrics) recordChange(was, is any) {
 	slice, ok := is.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return
@@ -88,8 +88,8 @@ func (p *programmed) changed(was, is any) {
 	}
 }
 
-// take returns the pending changes, which the next computation of the rules includes.
-func (p *programmed) take() map[string]time.Time {
+// takePending returns the pending changes, which the next computation of the rules includes.
+func (p *programmingMetrics) takePending() map[string]time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	taken := p.pending
@@ -97,16 +97,16 @@ func (p *programmed) take() map[string]time.Time {
 	return taken
 }
 
-// done records that the rules include the changes.
-func (p *programmed) done(taken map[string]time.Time, now time.Time) {
+// recordProgrammed records that the rules include the changes.
+func (p *programmingMetrics) recordProgrammed(taken map[string]time.Time, now time.Time) {
 	for _, at := range taken {
 		p.seconds.Observe(max(now.Sub(at), 0).Seconds())
 	}
-	p.last.Set(float64(now.UnixNano()) / 1e9)
+	p.lastProgrammed.Set(float64(now.UnixNano()) / 1e9)
 }
 
-// failed makes the changes pending again.
-func (p *programmed) failed(taken map[string]time.Time) {
+// restorePending makes the changes pending again.
+func (p *programmingMetrics) restorePending(taken map[string]time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, at := range taken {

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestChangesAreMeasuredUntilTheRulesHaveThem(t *testing.T) {
+func TestTheProgrammingDelayIsMeasured(t *testing.T) {
 	began := time.Unix(1_000_000, 0).UTC()
-	p := newProgrammed(began)
+	p := newProgrammingMetrics(began)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(p.collectors()...)
 	slice := func(name string, at time.Time) any {
@@ -24,7 +24,7 @@ func TestChangesAreMeasuredUntilTheRulesHaveThem(t *testing.T) {
 		if !at.IsZero() {
 			s.Annotations[corev1.EndpointsLastChangeTriggerTime] = at.Format(time.RFC3339Nano)
 		}
-		kept, err := lean(s)
+		kept, err := trimObject(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,15 +42,15 @@ func TestChangesAreMeasuredUntilTheRulesHaveThem(t *testing.T) {
 	b := slice("b", began.Add(3*time.Second))
 	h.OnAdd(b, false)
 	h.OnUpdate(b, b) // a change of something else
-	failed := p.take()
-	p.failed(failed)
-	if taken := p.take(); len(taken) != 2 || len(p.take()) != 0 {
+	failed := p.takePending()
+	p.restorePending(failed)
+	if taken := p.takePending(); len(taken) != 2 || len(p.takePending()) != 0 {
 		t.Fatalf("changes: %v", taken)
 	} else {
-		p.done(taken, began.Add(5*time.Second))
+		p.recordProgrammed(taken, began.Add(5*time.Second))
 	}
 	h.OnUpdate(b, b)
-	p.done(p.take(), began.Add(6*time.Second))
+	p.recordProgrammed(p.takePending(), began.Add(6*time.Second))
 	want := `# HELP kubeproxy_sync_proxy_rules_last_timestamp_seconds When the rules were last brought up to date.
 # TYPE kubeproxy_sync_proxy_rules_last_timestamp_seconds gauge
 kubeproxy_sync_proxy_rules_last_timestamp_seconds 1.000006e+06

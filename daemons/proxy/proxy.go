@@ -39,38 +39,38 @@ import (
 
 // daemon is the proxy of one machine.
 type daemon struct {
-	cfg      config.Proxy
-	env      run.Env
-	name     string
-	machine  rules.Machine
-	client   kubernetes.Interface
-	services cache.Indexer
-	slices   cache.Indexer
-	nodes    corelisters.NodeLister // only this machine's node
-	mode     string
-	families []*family
-	relays   relays // for userspace mode
-	alone    bool   // rules of other modes were removed
-	tracks   bool   // connection tracking was configured
-	changed  changed
-	place    rules.Place
-	synced   atomic.Int64 // when the rules were last up to date, in Unix nanoseconds
-	duration prometheus.Histogram
-	age      *programmed
-	health   health
+	cfg            config.Proxy
+	env            run.Env
+	name           string
+	machine        rules.Machine
+	client         kubernetes.Interface
+	services       cache.Indexer
+	slices         cache.Indexer
+	nodes          corelisters.NodeLister // only this machine's node
+	mode           string
+	families       []*ruleFamily
+	relays         userspaceRelays // for userspace mode
+	othersRemoved  bool            // rules of other modes were removed
+	isConntrackSet bool            // connection tracking was configured
+	pending        pendingServices
+	location       rules.Location
+	synced         atomic.Int64 // when the rules were last up to date, in Unix nanoseconds
+	duration       prometheus.Histogram
+	programming    *programmingMetrics
+	health         healthServers
 }
 
-const byService = "service"
+const serviceIndex = "service"
 
 // Run maintains this machine's rules until ctx ends. It leaves the rules in place, so that services keep working.
 func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	d := &daemon{
 		cfg:     cfg,
 		env:     env,
-		changed: newChanged(),
+		pending: newPendingServices(),
 		name:    cfg.HostnameOverride,
 		mode:    cfg.ProxyMode,
-		relays:  relays{log: env.Log},
+		relays:  userspaceRelays{log: env.Log},
 	}
 	if d.mode == "" {
 		d.mode = modeNFTables
@@ -86,10 +86,10 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 		d.name = strings.ToLower(host)
 	}
 	var err error
-	if d.machine.Pods, err = prefixes(cfg.ClusterCIDR); err != nil {
+	if d.machine.Pods, err = parsePrefixes(cfg.ClusterCIDR); err != nil {
 		return fmt.Errorf("cluster CIDR: %w", err)
 	}
-	if d.machine.NodePorts, err = prefixes(cfg.NodePortAddresses); err != nil {
+	if d.machine.NodePorts, err = parsePrefixes(cfg.NodePortAddresses); err != nil {
 		return fmt.Errorf("node port addresses: %w", err)
 	}
 	rest, err := client.Config(
@@ -103,13 +103,13 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	if err != nil {
 		return err
 	}
-	d.machine.API = endpointsOf(rest.Host, cfg.APIServers)
+	d.machine.API = apiEndpoints(rest.Host, cfg.APIServers)
 	if d.client, err = kubernetes.NewForConfig(rest); err != nil {
 		return fmt.Errorf("set up the API client: %w", err)
 	}
-	d.duration, d.age = newDuration(), newProgrammed(time.Now())
-	env.Metrics.MustRegister(append(d.age.collectors(), d.duration)...)
-	env.Health.Ready("rules", func() error {
+	d.duration, d.programming = newDuration(), newProgrammingMetrics(time.Now())
+	env.Metrics.MustRegister(append(d.programming.collectors(), d.duration)...)
+	env.Health.AddReady("rules", func() error {
 		if d.synced.Load() == 0 {
 			return errors.New("the rules are not there yet")
 		}
@@ -141,9 +141,9 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	return err
 }
 
-// endpointsOf returns the API server endpoints that are given as IP addresses. Host names are ignored, because they
+// apiEndpoints returns the API server endpoints that are given as IP addresses. Host names are ignored, because they
 // would have to be resolved.
-func endpointsOf(host string, servers []string) (list []netip.AddrPort) {
+func apiEndpoints(host string, servers []string) (list []netip.AddrPort) {
 	if u, err := url.Parse(host); err == nil {
 		servers = append(slices.Clone(servers), u.Host)
 	}
@@ -162,7 +162,7 @@ func newDuration() prometheus.Histogram {
 	})
 }
 
-func prefixes(list []string) (out []netip.Prefix, err error) {
+func parsePrefixes(list []string) (out []netip.Prefix, err error) {
 	for _, s := range list {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
@@ -208,7 +208,7 @@ func (d *daemon) metrics(rest http.Handler) http.Handler {
 
 func (d *daemon) run(ctx context.Context) error {
 	labelled := func(selector string) *informers.Factory {
-		return informers.New(d.client, informers.WithTransform(lean),
+		return informers.New(d.client, informers.WithTransform(trimObject),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
 	}
 	// Skip slices without a service: with network policies there are many, and the proxy does not use them.
@@ -216,26 +216,26 @@ func (d *daemon) run(ctx context.Context) error {
 	ofServices, ofSlices := labelled(proxied), labelled(proxied+","+discoveryv1.LabelServiceName)
 	services, slices := informers.Services(ofServices), informers.EndpointSlices(ofSlices)
 	d.services, d.slices = services.Informer().GetIndexer(), slices.Informer().GetIndexer()
-	if err := slices.Informer().AddIndexers(cache.Indexers{byService: sliceService}); err != nil {
+	if err := slices.Informer().AddIndexers(cache.Indexers{serviceIndex: sliceService}); err != nil {
 		return fmt.Errorf("index endpoint slices: %w", err)
 	}
 	// The machine's Node has the zone, which is used for endpoint hints. Do not wait for it: without it, all endpoints
 	// are used.
-	own := informers.New(d.client, informers.WithTransform(lean),
+	own := informers.New(d.client, informers.WithTransform(trimObject),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, d.name).String()
 		}))
 	nodes := informers.Nodes(own)
 	d.nodes = nodes.Lister()
-	if _, err := nodes.Informer().AddEventHandler(each(func(any) { d.changed.look() })); err != nil {
+	if _, err := nodes.Informer().AddEventHandler(eventHandler(func(any) { d.pending.wakeLoop() })); err != nil {
 		return fmt.Errorf("watch this machine's node: %w", err)
 	}
 	for _, informer := range []cache.SharedIndexInformer{services.Informer(), slices.Informer()} {
-		if _, err := informer.AddEventHandler(each(func(o any) { d.changed.note(serviceOf(o)) })); err != nil {
+		if _, err := informer.AddEventHandler(eventHandler(func(o any) { d.pending.add(serviceOf(o)) })); err != nil {
 			return fmt.Errorf("watch services: %w", err)
 		}
 	}
-	if _, err := slices.Informer().AddEventHandler(d.age.handler()); err != nil {
+	if _, err := slices.Informer().AddEventHandler(d.programming.handler()); err != nil {
 		return fmt.Errorf("watch when slices change: %w", err)
 	}
 	d.health.log = d.env.Log
@@ -260,8 +260,8 @@ func sliceService(o any) ([]string, error) {
 	return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
 }
 
-// lean removes the fields of objects that the daemon does not read. It copies the object before changing it.
-func lean(o any) (any, error) {
+// trimObject removes the fields of objects that the daemon does not read. It copies the object before changing it.
+func trimObject(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Service:
 		c := *o
@@ -281,8 +281,8 @@ func lean(o any) (any, error) {
 	return o, nil
 }
 
-// zone returns the zone of a node, or "" if it is unknown.
-func zone(node any) string {
+// zoneOf returns the zone of a node, or "" if it is unknown.
+func zoneOf(node any) string {
 	if n, ok := node.(*corev1.Node); ok && n != nil {
 		return n.Labels[corev1.LabelTopologyZone]
 	}

@@ -18,8 +18,8 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// arrival is a first SCTP packet that an endpoint received.
-type arrival struct {
+// sctpArrival is a first SCTP packet that an endpoint received.
+type sctpArrival struct {
 	from netip.Addr
 	port uint16 // port of the client, which the rules may have changed
 	tag  uint32 // verification tag of the client, which identifies the packet
@@ -28,9 +28,9 @@ type arrival struct {
 
 // sctpListener receives the first SCTP packets at both endpoints on raw sockets, because the kernel's SCTP may be
 // missing.
-type sctpListener chan arrival
+type sctpListener chan sctpArrival
 
-func listenSCTP(t *testing.T, g *ground) sctpListener {
+func listenSCTP(t *testing.T, g *testNetwork) sctpListener {
 	t.Helper()
 	heard := make(sctpListener, 64)
 	for _, e := range []struct {
@@ -39,7 +39,7 @@ func listenSCTP(t *testing.T, g *ground) sctpListener {
 	}{{"here", g.podA}, {"there", g.machineB}} {
 		for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 			var fd int
-			if err := e.in.Inside(func() (err error) {
+			if err := e.in.Do(func() (err error) {
 				fd, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(nft.SCTP))
 				return err
 			}); err != nil {
@@ -53,14 +53,14 @@ func listenSCTP(t *testing.T, g *ground) sctpListener {
 			t.Cleanup(func() { close(done); <-ended; unix.Close(fd) })
 			go func() {
 				defer close(ended)
-				hear(fd, e.at, heard, done)
+				receiveSCTP(fd, e.at, heard, done)
 			}()
 		}
 	}
 	return heard
 }
 
-func hear(fd int, at string, heard sctpListener, done chan struct{}) {
+func receiveSCTP(fd int, at string, heard sctpListener, done chan struct{}) {
 	b := make([]byte, 2048)
 	for {
 		select {
@@ -72,7 +72,7 @@ func hear(fd int, at string, heard sctpListener, done chan struct{}) {
 		if err != nil {
 			continue
 		}
-		packet, a := b[:n], arrival{at: at}
+		packet, a := b[:n], sctpArrival{at: at}
 		switch from := from.(type) {
 		case *unix.SockaddrInet4:
 			a.from, packet = netip.AddrFrom4(from.Addr), packet[4*(packet[0]&15):]
@@ -92,9 +92,9 @@ func hear(fd int, at string, heard sctpListener, done chan struct{}) {
 
 var sctpTag atomic.Uint32
 
-// sctp sends the first packet of an association for a row. The error states how the result differs from the expected
-// one.
-func (r row) sctp(heard sctpListener, from *netns.Stack, to string, own []string) error {
+// sendSCTP sends the first packet of an association for a row. The error states how the result differs from the
+// expected one.
+func (r matrixRow) sendSCTP(heard sctpListener, from *netns.Stack, to string, own []string) error {
 	target, tag := netip.MustParseAddrPort(to), sctpTag.Add(1)
 	send := func() error {
 		family, address := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: target.Addr().As16()})
@@ -106,13 +106,13 @@ func (r row) sctp(heard sctpListener, from *netns.Stack, to string, own []string
 			return err
 		}
 		defer unix.Close(fd)
-		return unix.Sendto(fd, firstOfSCTP(uint16(20000+tag%20000), target.Port(), tag), 0, address)
+		return unix.Sendto(fd, newInitPacket(uint16(20000+tag%20000), target.Port(), tag), 0, address)
 	}
 	var err error
 	if from == nil {
 		err = send()
 	} else {
-		err = from.Inside(send)
+		err = from.Do(send)
 	}
 	if err != nil && !errors.Is(err, unix.ENETUNREACH) && !errors.Is(err, unix.EHOSTUNREACH) &&
 		!errors.Is(err, unix.EPERM) &&
@@ -120,8 +120,8 @@ func (r row) sctp(heard sctpListener, from *netns.Stack, to string, own []string
 		return err
 	}
 	wait := time.After(100 * time.Millisecond)
-	if r.want == reached {
-		wait = time.After(patience)
+	if r.want == outcomeReached {
+		wait = time.After(longTimeout)
 	}
 	for {
 		select {
@@ -129,18 +129,18 @@ func (r row) sctp(heard sctpListener, from *netns.Stack, to string, own []string
 			if a.tag != tag {
 				continue // a late packet
 			}
-			if r.want != reached {
+			if r.want != outcomeReached {
 				return fmt.Errorf("arrived %s from %s; want %s", a.at, a.from, r.want)
 			}
 			if a.at != r.at {
 				return fmt.Errorf("arrived %s", a.at)
 			}
-			if is := slices.Contains(own, a.from.String()); is != r.kept {
-				return fmt.Errorf("seen as %s, its own address is kept: want %t", a.from, r.kept)
+			if is := slices.Contains(own, a.from.String()); is != r.isClientKept {
+				return fmt.Errorf("seen as %s, its own address is kept: want %t", a.from, r.isClientKept)
 			}
 			return nil
 		case <-wait:
-			if r.want == reached {
+			if r.want == outcomeReached {
 				return fmt.Errorf("did not arrive (sent: %v)", err)
 			}
 			return nil
@@ -148,8 +148,8 @@ func (r row) sctp(heard sctpListener, from *netns.Stack, to string, own []string
 	}
 }
 
-// firstOfSCTP returns a packet with an INIT chunk.
-func firstOfSCTP(from, to uint16, tag uint32) []byte {
+// newInitPacket returns a packet with an INIT chunk.
+func newInitPacket(from, to uint16, tag uint32) []byte {
 	b := make([]byte, 32)
 	binary.BigEndian.PutUint16(b, from)
 	binary.BigEndian.PutUint16(b[2:], to)
@@ -166,23 +166,23 @@ func firstOfSCTP(from, to uint16, tag uint32) []byte {
 // A client repeats an SCTP association from the same port. It stays with an endpoint that a slice lists, ready or not.
 // After the endpoint was removed, the next packet goes to an existing one.
 // Proves S28.
-func TestAssociationsOfSCTPLeaveEndpointsThatAreGone(t *testing.T) {
-	g := newGround(t)
+func TestSCTPAssociationsLeaveRemovedEndpoints(t *testing.T) {
+	g := newTestNetwork(t)
 	heard := listenSCTP(t, g)
 	send := func(port uint16) string {
 		t.Helper()
 		tag := sctpTag.Add(1)
-		if err := g.podB.Inside(func() error {
+		if err := g.podB.Do(func() error {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(nft.SCTP))
 			if err != nil {
 				return err
 			}
 			defer unix.Close(fd)
-			return unix.Sendto(fd, firstOfSCTP(port, 80, tag), 0, &unix.SockaddrInet4{Addr: [4]byte{10, 96, 0, 1}})
+			return unix.Sendto(fd, newInitPacket(port, 80, tag), 0, &unix.SockaddrInet4{Addr: [4]byte{10, 96, 0, 1}})
 		}); err != nil {
 			t.Fatal(err)
 		}
-		for wait := time.After(patience); ; {
+		for wait := time.After(longTimeout); ; {
 			select {
 			case a := <-heard:
 				if a.tag == tag {
@@ -205,22 +205,22 @@ func TestAssociationsOfSCTPLeaveEndpointsThatAreGone(t *testing.T) {
 					t.Errorf("%s it came %s; want %s", when, got, want)
 				}
 			}
-			d.put(t, s, endpoints(s.Name, 2)...)
+			d.putService(t, s, newSlices(s.Name, 2)...)
 			at("with one endpoint", "here")
-			both := endpoints(s.Name, 2, 102)
+			both := newSlices(s.Name, 2, 102)
 			for _, slice := range both {
 				slice.Endpoints[0].Conditions.Ready = new(bool)
 			}
-			d.put(t, s, both...)
+			d.putService(t, s, both...)
 			at("while its endpoint is not ready", "here")
-			d.put(t, s, endpoints(s.Name, 102)...)
+			d.putService(t, s, newSlices(s.Name, 102)...)
 			at("when its endpoint was gone", "there")
-			for _, slice := range endpoints(s.Name) {
+			for _, slice := range newSlices(s.Name) {
 				if err := d.slices.Delete(slice); err != nil {
 					t.Fatal(err)
 				}
 			}
-			d.put(t, s)
+			d.putService(t, s)
 		})
 	}
 }

@@ -15,25 +15,25 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// family maintains the rules of one address family.
-type family struct {
+// ruleFamily maintains the rules of one address family.
+type ruleFamily struct {
 	family nft.Family
-	carrier
-	forget rules.Forget // applied once the rules are in effect
+	ruleBackend
+	staleFlows rules.StaleFlows // applied once the rules are in effect
 }
 
 const (
-	glance = 2 * time.Second  // how often to check that the kernel still has the rules
-	deep   = 30 * time.Second // how often to compare all rules while other programs change theirs
+	checkInterval   = 2 * time.Second  // how often to check that the kernel still has the rules
+	compareInterval = 30 * time.Second // how often to compare all rules while other programs change theirs
 )
 
 func (d *daemon) openFamilies() error {
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
-		c, err := newCarrier(d.mode, f, d.machine, &d.relays, d.env.Log)
+		c, err := newRuleBackend(d.mode, f, d.machine, &d.relays, d.env.Log)
 		if err != nil {
 			return err
 		}
-		d.families = append(d.families, &family{family: f, carrier: c})
+		d.families = append(d.families, &ruleFamily{family: f, ruleBackend: c})
 	}
 	return nil
 }
@@ -41,11 +41,11 @@ func (d *daemon) openFamilies() error {
 // loop updates the rules after every change, until ctx ends.
 func (d *daemon) loop(ctx context.Context) error {
 	for _, s := range d.services.List() {
-		d.changed.note(serviceOf(s))
+		d.pending.add(serviceOf(s))
 	}
-	d.changed.look()
+	d.pending.wakeLoop()
 	retry := 200 * time.Millisecond
-	look := time.NewTicker(glance)
+	look := time.NewTicker(checkInterval)
 	defer look.Stop()
 	var compared time.Time
 	again := make(<-chan time.Time)
@@ -54,17 +54,17 @@ func (d *daemon) loop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-look.C:
-			whole := time.Since(compared) >= deep
+			whole := time.Since(compared) >= compareInterval
 			if whole {
 				compared = time.Now()
 			}
 			d.health.serve() // retry ports that could not be opened
-			if d.intact(whole) {
+			if d.isIntact(whole) {
 				continue
 			}
 		case <-again:
-		case <-d.changed.wake:
-			d.age.queued.SetToCurrentTime()
+		case <-d.pending.wake:
+			d.programming.lastQueued.SetToCurrentTime()
 			if d.cfg.MinSyncPeriod > 0 {
 				select {
 				case <-ctx.Done():
@@ -84,22 +84,22 @@ func (d *daemon) loop(ctx context.Context) error {
 	}
 }
 
-// intact reports whether the kernel still has all rules. With whole, it compares every rule. If the check fails, the
+// isIntact reports whether the kernel still has all rules. With whole, it compares every rule. If the check fails, the
 // next round repeats it.
-func (d *daemon) intact(whole bool) bool {
+func (d *daemon) isIntact(whole bool) bool {
 	all := true
 	for _, f := range d.families {
-		if !f.Used() {
+		if !f.IsUsed() {
 			continue
 		}
-		there, err := f.Intact(whole)
+		there, err := f.IsIntact(whole)
 		if err != nil {
 			d.env.Log.Warn("look whether the rules are there", "family", f.family, "error", err)
 			continue
 		}
 		if !there {
 			d.env.Log.Warn("somebody has changed the rules; putting them back", "family", f.family)
-			f.Forget()
+			f.Invalidate()
 			all = false
 		}
 	}
@@ -109,63 +109,63 @@ func (d *daemon) intact(whole bool) bool {
 // sync updates the kernel's rules according to services and endpoints.
 func (d *daemon) sync() error {
 	began := time.Now()
-	changes := d.age.take()
-	names, err := d.concerned()
+	changes := d.programming.takePending()
+	names, err := d.affectedServices()
 	if err != nil {
-		d.age.failed(changes)
+		d.programming.restorePending(changes)
 		return err
 	}
 	var failures []error
 	for name := range names {
-		if err := d.work(name); err != nil {
-			d.changed.putBack(name)
+		if err := d.recompute(name); err != nil {
+			d.pending.retry(name)
 			failures = append(failures, err)
 		}
 	}
 	for _, f := range d.families {
-		if !f.Used() {
+		if !f.IsUsed() {
 			continue
 		}
 		if err := f.Apply(); err != nil {
 			failures = append(failures, err)
 			continue
 		}
-		if err := flows.Delete(f.family, f.forget); err != nil {
+		if err := flows.Delete(f.family, f.staleFlows); err != nil {
 			d.env.Log.Warn("forget flows to endpoints that are gone", "error", err)
 		}
-		f.forget = rules.Forget{}
+		f.staleFlows = rules.StaleFlows{}
 	}
-	d.track()
+	d.configureConntrack()
 	d.health.serve()
-	if len(failures) == 0 && !d.alone {
-		if err := retire(d.mode); err != nil {
+	if len(failures) == 0 && !d.othersRemoved {
+		if err := removeOtherModes(d.mode); err != nil {
 			failures = append(failures, err)
 		} else {
-			d.alone = true
+			d.othersRemoved = true
 		}
 	}
 	if err := errors.Join(failures...); err != nil {
-		d.age.failed(changes)
+		d.programming.restorePending(changes)
 		return err
 	}
 	if d.synced.Swap(time.Now().UnixNano()) == 0 {
 		d.env.Log.Info("rules are there", "mode", d.mode, "services", len(names))
 	}
 	d.duration.Observe(time.Since(began).Seconds())
-	d.age.done(changes, time.Now())
+	d.programming.recordProgrammed(changes, time.Now())
 	return nil
 }
 
-// concerned returns the services whose rules must be recomputed: those that have changed, or all if this machine's zone
-// has changed.
-func (d *daemon) concerned() (map[string]bool, error) {
+// affectedServices returns the services whose rules must be recomputed: those that have changed, or all if this
+// machine's zone has changed.
+func (d *daemon) affectedServices() (map[string]bool, error) {
 	node, err := d.nodes.Get(d.name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("read this machine's node: %w", err)
 	}
-	names := d.changed.take()
-	if place := (rules.Place{Node: d.name, Zone: zone(node)}); place != d.place {
-		d.place = place
+	names := d.pending.takeAll()
+	if place := (rules.Location{Node: d.name, Zone: zoneOf(node)}); place != d.location {
+		d.location = place
 		for _, s := range d.services.List() {
 			names[serviceOf(s)] = true
 		}
@@ -173,15 +173,15 @@ func (d *daemon) concerned() (map[string]bool, error) {
 	return names, nil
 }
 
-// work recomputes the rules of one service.
-func (d *daemon) work(name string) error {
+// recompute recomputes the rules of one service.
+func (d *daemon) recompute(name string) error {
 	o, there, err := d.services.GetByKey(name)
 	if err != nil {
 		return fmt.Errorf("read the service %s: %w", name, err)
 	}
 	var eps []*discoveryv1.EndpointSlice
 	if there {
-		found, err := d.slices.ByIndex(byService, name)
+		found, err := d.slices.ByIndex(serviceIndex, name)
 		if err != nil {
 			return fmt.Errorf("read the endpoints of the service %s: %w", name, err)
 		}
@@ -195,14 +195,14 @@ func (d *daemon) work(name string) error {
 	for _, f := range d.families {
 		var ports []rules.Port
 		if svc, ok := o.(*corev1.Service); there && ok {
-			ports = rules.Ports(svc, eps, f.family, d.place)
+			ports = rules.Ports(svc, eps, f.family, d.location)
 		}
-		f.forget.Gone(f.Ports(name), ports)
+		f.staleFlows.AddChange(f.Ports(name), ports)
 		if err := f.SetService(name, ports); err != nil {
 			return fmt.Errorf("work out the rules of the service %s: %w", name, err)
 		}
 		health = append(health, ports...)
 	}
-	d.health.note(name, health)
+	d.health.setService(name, health)
 	return nil
 }

@@ -13,14 +13,14 @@ import (
 type Authorities struct {
 	file string
 
-	mu     sync.Mutex
-	pool   *x509.CertPool
-	stamp  time.Time
-	looked time.Time
+	mu        sync.Mutex
+	pool      *x509.CertPool
+	modTime   time.Time
+	checkedAt time.Time
 }
 
-// authoritiesLookEvery is the minimum time between two checks of the file.
-const authoritiesLookEvery = 2 * time.Second
+// authoritiesCheckInterval is the minimum time between two checks of the file.
+const authoritiesCheckInterval = 2 * time.Second
 
 // NewAuthorities reads the file.
 func NewAuthorities(file string) (*Authorities, error) {
@@ -29,12 +29,12 @@ func NewAuthorities(file string) (*Authorities, error) {
 }
 
 func (a *Authorities) load() error {
-	a.looked = time.Now()
+	a.checkedAt = time.Now()
 	info, err := os.Stat(a.file)
 	if err != nil {
 		return fmt.Errorf("read authorities: %w", err)
 	}
-	if a.pool != nil && info.ModTime().Equal(a.stamp) {
+	if a.pool != nil && info.ModTime().Equal(a.modTime) {
 		return nil
 	}
 	text, err := os.ReadFile(a.file)
@@ -45,7 +45,7 @@ func (a *Authorities) load() error {
 	if !pool.AppendCertsFromPEM(text) {
 		return fmt.Errorf("read authorities: no certificate in %s", a.file)
 	}
-	a.pool, a.stamp = pool, info.ModTime()
+	a.pool, a.modTime = pool, info.ModTime()
 	return nil
 }
 
@@ -53,7 +53,7 @@ func (a *Authorities) load() error {
 func (a *Authorities) Pool() *x509.CertPool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if time.Since(a.looked) > authoritiesLookEvery {
+	if time.Since(a.checkedAt) > authoritiesCheckInterval {
 		_ = a.load() // the last valid ones stay in use; a mismatch shows up in the handshake
 	}
 	return a.pool

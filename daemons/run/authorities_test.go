@@ -14,7 +14,7 @@ import (
 
 // A replaced authority is accepted within seconds, and an invalid file changes nothing.
 // Proves S12.
-func TestAuthoritiesAreReadAgain(t *testing.T) {
+func TestReplacedAuthoritiesAreLoaded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	write := func(text []byte, stamp time.Time) {
 		t.Helper()
@@ -41,7 +41,7 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 			holds certs.Pair
 		}{{second.Cert, second}, {[]byte("nonsense"), second}, {first.Cert, first}} {
 			write(step.text, now.Add(time.Duration(i+1)*time.Minute))
-			<-time.After(authoritiesLookEvery + time.Second) // fake time of synctest
+			<-time.After(authoritiesCheckInterval + time.Second) // fake time of synctest
 			if !a.Pool().Equal(poolOf(t, step.holds)) {
 				t.Errorf("step %d: other authorities are believed than those of the file", i)
 			}

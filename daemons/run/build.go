@@ -9,19 +9,19 @@ import (
 	"clusterctl/daemons/version"
 )
 
-// features lists the upstream feature gates that the daemons implement, with their stages. The empty stage means
+// featureGates lists the upstream feature gates that the daemons implement, with their stages. The empty stage means
 // general availability.
-var features = []struct{ name, stage string }{
+var featureGates = []struct{ name, stage string }{
 	{"ComponentSLIs", ""}, {"NativeHistograms", "BETA"}, {"ComponentStatusz", "BETA"}, {"ComponentFlagz", "BETA"},
 }
 
-// newFeatures returns the metric of enabled features.
-func newFeatures() prometheus.Collector {
+// newFeatureMetric returns the metric of enabled features.
+func newFeatureMetric() prometheus.Collector {
 	on := prometheus.NewGaugeVec(
 		prometheus.GaugeOpts{Name: "kubernetes_feature_enabled", Help: "Whether a feature is on, and its stage."},
 		[]string{"name", "stage"},
 	)
-	for _, f := range features {
+	for _, f := range featureGates {
 		on.WithLabelValues(f.name, f.stage).Set(1)
 	}
 	return on

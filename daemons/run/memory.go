@@ -10,83 +10,83 @@ import (
 )
 
 const (
-	// floor is the number of bytes that a process may allocate between two garbage collections, however small its heap
-	// is. Otherwise a small heap would be collected every few megabytes, and weakly referenced values would disappear
-	// at once.
-	floor = 48 << 20
-	// quiet is the number of bytes that an idle process allocates at most between two looks. For large heaps the limit
-	// is the live heap divided by quietPart, because a process with much data scans it now and then.
-	quiet     = 2 << 20
-	quietPart = 32
-	// worth is the minimum number of bytes to allocate between two returns of memory to the system, so that a return is
-	// worth a collection.
-	worth = 16 << 20
-	// look is the interval between checks.
-	look = 5 * time.Second
-	// settled is the number of idle looks in a row after which work counts as finished. Then one return is made for a
-	// smaller amount: the live heap divided by settledPart. Small amounts that come later are not collected again and
-	// again.
-	settled     = 4
-	settledPart = 16
-	// starting is the number of looks after which a process that was never idle no longer counts as starting.
-	starting = 6
+	// minHeapGrowth is the number of bytes that a process may allocate between two garbage collections, however small
+	// its heap is. Otherwise a small heap would be collected every few megabytes, and weakly referenced values would
+	// disappear at once.
+	minHeapGrowth = 48 << 20
+	// idleBytes is the number of bytes that an idle process allocates at most between two looks. For large heaps the
+	// limit is the live heap divided by idleShare, because a process with much data scans it now and then.
+	idleBytes = 2 << 20
+	idleShare = 32
+	// minReturn is the minimum number of bytes to allocate between two returns of memory to the system, so that a
+	// return is worth a collection.
+	minReturn = 16 << 20
+	// checkInterval is the interval between checks.
+	checkInterval = 5 * time.Second
+	// idleChecks is the number of idle looks in a row after which work counts as finished. Then one return is made for
+	// a smaller amount: the live heap divided by idleCheckShare. Small amounts that come later are not collected again
+	// and again.
+	idleChecks     = 4
+	idleCheckShare = 16
+	// startingChecks is the number of looks after which a process that was never idle no longer counts as starting.
+	startingChecks = 6
 )
 
-// Memory trades memory for speed while the process works. When the process becomes idle, it runs the functions of rest
-// and returns memory to the system. It returns when ctx ends.
-func Memory(ctx context.Context, rest *Rest) {
-	p := pace{rest: rest}
-	p.starting.Store(true)
-	p.set.Store(startPercent)
+// ManageMemory trades memory for speed while the process works. When the process becomes idle, it runs the functions of
+// rest and returns memory to the system. It returns when ctx ends.
+func ManageMemory(ctx context.Context, rest *IdleTasks) {
+	p := gcPacer{idle: rest}
+	p.isStarting.Store(true)
+	p.current.Store(startPercent)
 	debug.SetGCPercent(startPercent)
 	defer afterCollections(p.adjust)()
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
-	var r resting
+	var r returnPolicy
 	for looks := 1; ; looks++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if looks == starting {
-			p.starting.Store(false)
+		if looks == startingChecks {
+			p.isStarting.Store(false)
 		}
-		live, allocated := heap()
-		if r.due(live, allocated) {
-			p.starting.Store(false)
-			rest.do()
+		live, allocated := heapBytes()
+		if r.isDue(live, allocated) {
+			p.isStarting.Store(false)
+			rest.run()
 			runtime.GC() // a second collection frees what pools and weak pointers held
 			debug.FreeOSMemory()
 			releaseProgram()
-			_, allocated = heap() // what this itself allocated does not count as work
-			r.done(allocated)
+			_, allocated = heapBytes() // what this itself allocated does not count as work
+			r.recordReturn(allocated)
 		}
 	}
 }
 
-// pace adjusts the garbage collector's percentage after each collection. While a process reads a large cluster, its
+// gcPacer adjusts the garbage collector's percentage after each collection. While a process reads a large cluster, its
 // heap grows between collections. With an outdated percentage it would grow to five times the live heap.
-type pace struct {
-	rest     *Rest
-	starting atomic.Bool
-	set      atomic.Int64 // the present percentage
+type gcPacer struct {
+	idle       *IdleTasks
+	isStarting atomic.Bool
+	current    atomic.Int64 // the present percentage
 }
 
-func (p *pace) adjust() {
-	live, _ := heap()
-	if now := int64(p.percent(live)); p.set.Swap(now) != now {
+func (p *gcPacer) adjust() {
+	live, _ := heapBytes()
+	if now := int64(p.percent(live)); p.current.Swap(now) != now {
 		debug.SetGCPercent(int(now))
 	}
 }
 
-func (p *pace) percent(live uint64) int {
-	now := percent(live, p.rest.dense.Load())
-	if p.starting.Load() && live < startLive {
+func (p *gcPacer) percent(live uint64) int {
+	now := heapPercent(live, p.idle.isDense.Load())
+	if p.isStarting.Load() && live < startLive {
 		now = startPercent
 	}
-	if p.rest.Most > 0 {
-		now = min(now, p.rest.Most)
+	if p.idle.MaxGrowthPercent > 0 {
+		now = min(now, p.idle.MaxGrowthPercent)
 	}
 	return now
 }
@@ -119,48 +119,51 @@ const (
 	startLive    = 32 << 20
 )
 
-// percent returns the garbage collector's percentage. A small heap may grow by floor. A large one at most doubles, or
-// grows less if it is dense.
-func percent(live uint64, dense bool) int {
+// heapPercent returns the garbage collector's percentage. A small heap may grow by floor. A large one at most doubles,
+// or grows less if it is dense.
+func heapPercent(live uint64, dense bool) int {
 	least := uint64(minPercent)
 	if dense {
 		least = densePercent
 	}
-	return int(min(max(100*floor/max(live, 1), least), maxPercent))
+	return int(min(max(100*minHeapGrowth/max(live, 1), least), maxPercent))
 }
 
-// resting decides when memory is returned to the system. Amounts are total bytes allocated since the process started.
-type resting struct {
-	last     uint64 // at the last look
-	returned uint64 // after the last return; 0 before the first, since the start leaves garbage
-	looks    int    // consecutive idle looks
-	over     bool   // the return for the end of the work was made
+// returnPolicy decides when memory is returned to the system. Amounts are total bytes allocated since the process
+// started.
+type returnPolicy struct {
+	lastAllocated     uint64 // at the last look
+	allocatedAtReturn uint64 // after the last return; 0 before the first, since the start leaves garbage
+	idleChecks        int    // consecutive idle looks
+	hasReturned       bool   // the return for the end of the work was made
 }
 
-// due records a look. It reports whether the process is idle and has enough garbage for a collection.
-func (r *resting) due(live, allocated uint64) bool {
-	worked := allocated - r.last
-	r.last = allocated
-	if worked >= max(quiet, live/quietPart) {
-		r.looks, r.over = 0, false
+// isDue records a look. It reports whether the process is idle and has enough garbage for a collection.
+func (r *returnPolicy) isDue(live, allocated uint64) bool {
+	worked := allocated - r.lastAllocated
+	r.lastAllocated = allocated
+	if worked >= max(idleBytes, live/idleShare) {
+		r.idleChecks, r.hasReturned = 0, false
 		return false
 	}
-	r.looks++
-	if r.returned == 0 || allocated-r.returned > max(worth, live/4) {
+	r.idleChecks++
+	if r.allocatedAtReturn == 0 || allocated-r.allocatedAtReturn > max(minReturn, live/4) {
 		return true
 	}
-	if r.looks < settled || r.over {
+	if r.idleChecks < idleChecks || r.hasReturned {
 		return false
 	}
-	r.over = true
-	return allocated-r.returned > max(quiet, live/settledPart)
+	r.hasReturned = true
+	return allocated-r.allocatedAtReturn > max(idleBytes, live/idleCheckShare)
 }
 
-// done records a return.
-func (r *resting) done(allocated uint64) { r.last, r.returned = allocated, allocated }
+// recordReturn records a return.
+func (r *returnPolicy) recordReturn(allocated uint64) {
+	r.lastAllocated, r.allocatedAtReturn = allocated, allocated
+}
 
-// heap returns the live bytes after the last collection, and the total bytes ever allocated.
-func heap() (live, allocated uint64) {
+// heapBytes returns the live bytes after the last collection, and the total bytes ever allocated.
+func heapBytes() (live, allocated uint64) {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(samples)
 	return samples[0].Value.Uint64(), samples[1].Value.Uint64()

@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-func TestASmallHeapGrowsByTheFloorAndALargeOneDoubles(t *testing.T) {
+func TestSmallHeapsGrowByTheMinimumAndLargeHeapsDouble(t *testing.T) {
 	for live, want := range map[uint64][2]int{0: {400, 400}, 8 << 20: {400, 400}, 24 << 20: {200, 200},
 		48 << 20: {100, 100}, 96 << 20: {100, 50}, 1 << 30: {100, 40}} {
-		if got := [2]int{percent(live, false), percent(live, true)}; got != want {
+		if got := [2]int{heapPercent(live, false), heapPercent(live, true)}; got != want {
 			t.Errorf("percent(%d MiB) is %d, not %d", live>>20, got, want)
 		}
 	}
 }
 
-func TestASmallHeapGrowsLittleWhileAProcessStarts(t *testing.T) {
+func TestSmallHeapsGrowLittleDuringTheStart(t *testing.T) {
 	for _, c := range []struct {
 		live     uint64
 		starting bool
@@ -27,15 +27,15 @@ func TestASmallHeapGrowsLittleWhileAProcessStarts(t *testing.T) {
 		{8 << 20, true, 100, startPercent},
 		{startLive, true, 0, 150},
 	} {
-		p := pace{rest: &Rest{Most: c.most}}
-		p.starting.Store(c.starting)
+		p := gcPacer{idle: &IdleTasks{MaxGrowthPercent: c.most}}
+		p.isStarting.Store(c.starting)
 		if got := p.percent(c.live); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
 }
 
-func TestMemoryIsReturnedOnceTheWorkIsOver(t *testing.T) {
+func TestMemoryIsReturnedAfterWork(t *testing.T) {
 	const mb = 1 << 20
 	for name, c := range map[string]struct {
 		live uint64
@@ -54,21 +54,21 @@ func TestMemoryIsReturnedOnceTheWorkIsOver(t *testing.T) {
 				false, false, true, false, false, false, false, false, false, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var r resting
+			var r returnPolicy
 			var allocated uint64
 			for i, mib := range c.done {
 				allocated += mib * mb
-				if got := r.due(c.live*mb, allocated); got != c.want[i] {
+				if got := r.isDue(c.live*mb, allocated); got != c.want[i] {
 					t.Errorf("after %d MiB: given back: %v", c.done[:i+1], got)
 				} else if got {
-					r.done(allocated)
+					r.recordReturn(allocated)
 				}
 			}
 		})
 	}
 }
 
-func TestEachCollectionIsNoticed(t *testing.T) {
+func TestAfterCollectionsRunsAfterEachCollection(t *testing.T) {
 	noticed := make(chan struct{}, 1)
 	stop := afterCollections(func() {
 		select {

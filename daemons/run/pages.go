@@ -30,8 +30,8 @@ type About struct {
 const notForMachines = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility " +
 	"guarantees and is for debugging purposes only.\n"
 
-// isPage reports whether a path is one of the pages about the daemon, or for profiling.
-func isPage(path string) bool {
+// isDaemonPage reports whether a path is one of the pages about the daemon, or for profiling.
+func isDaemonPage(path string) bool {
 	return path == "/statusz" || path == "/flagz" || path == "/configz" || path == "/debug/pprof" ||
 		strings.HasPrefix(path, "/debug/pprof/")
 }
@@ -40,10 +40,10 @@ func isPage(path string) bool {
 // caller is responsible for access control.
 func (e Env) Pages(profiling bool) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /statusz", e.About.status)
-	mux.HandleFunc("GET /flagz", e.About.flags)
+	mux.HandleFunc("GET /statusz", e.About.serveStatus)
+	mux.HandleFunc("GET /flagz", e.About.serveFlags)
 	if e.About.Config != nil {
-		mux.HandleFunc("GET /configz", e.About.configuration)
+		mux.HandleFunc("GET /configz", e.About.serveConfiguration)
 	}
 	if profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -60,7 +60,7 @@ func (e Env) Pages(profiling bool) http.Handler {
 func (e Env) Local() http.Handler {
 	open, pages := e.Handler(), e.Pages(false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isPage(r.URL.Path) {
+		if !isDaemonPage(r.URL.Path) {
 			open.ServeHTTP(w, r)
 			return
 		}
@@ -73,12 +73,12 @@ func (e Env) Local() http.Handler {
 	})
 }
 
-func (a *About) status(w http.ResponseWriter, r *http.Request) {
+func (a *About) serveStatus(w http.ResponseWriter, r *http.Request) {
 	up := time.Since(a.Started)
 	paths := append([]string{"/healthz", "/livez", "/metrics", "/readyz"}, a.Paths...)
 	slices.Sort(paths)
 	minor := strings.Join(strings.SplitN(strings.TrimPrefix(version.Kubernetes, "v"), ".", 3)[:2], ".")
-	a.page(w, r, "Statusz", map[string]any{
+	a.writePage(w, r, "Statusz", map[string]any{
 		"startTime": a.Started.UTC().
 			Format(time.RFC3339),
 		"uptimeSeconds": int64(up.Seconds()), "goVersion": runtime.Version(),
@@ -102,8 +102,8 @@ func (a *About) status(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (a *About) flags(w http.ResponseWriter, r *http.Request) {
-	a.page(w, r, "Flagz", map[string]any{"flags": a.Flags}, func() {
+func (a *About) serveFlags(w http.ResponseWriter, r *http.Request) {
+	a.writePage(w, r, "Flagz", map[string]any{"flags": a.Flags}, func() {
 		fmt.Fprintf(w, "\n%s flagz\n%s\n", a.Name, notForMachines)
 		for _, name := range slices.Sorted(maps.Keys(a.Flags)) {
 			fmt.Fprintf(w, "%s=%s\n", name, a.Flags[name])
@@ -111,7 +111,7 @@ func (a *About) flags(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (a *About) configuration(w http.ResponseWriter, _ *http.Request) {
+func (a *About) serveConfiguration(w http.ResponseWriter, _ *http.Request) {
 	data, err := json.Marshal(a.Config)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -121,8 +121,8 @@ func (a *About) configuration(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// page writes a page as text, or as an object of config.k8s.io if the client asks for that.
-func (a *About) page(w http.ResponseWriter, r *http.Request, kind string, object map[string]any, text func()) {
+// writePage writes a page as text, or as an object of config.k8s.io if the client asks for that.
+func (a *About) writePage(w http.ResponseWriter, r *http.Request, kind string, object map[string]any, text func()) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	accept := header.Joined(r.Header, "Accept")
 	if accept == "" {

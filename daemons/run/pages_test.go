@@ -20,7 +20,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-func TestADaemonTellsWhatItIsAndHowItWasStarted(t *testing.T) {
+func TestPagesReportTheDaemonAndItsFlags(t *testing.T) {
 	env := NewEnv(slog.New(slog.DiscardHandler))
 	env.About.Name, env.About.Flags, env.About.Config = "kube-x", map[string]string{
 		"b": "2",
@@ -52,11 +52,12 @@ func TestADaemonTellsWhatItIsAndHowItWasStarted(t *testing.T) {
 	}
 }
 
-// word implements Judge for an API server that lets members of system:monitoring read everything except profiles.
-type word struct{}
+// fakeReviewer implements Judge for an API server that lets members of system:monitoring read everything except
+// profiles.
+type fakeReviewer struct{}
 
-// Token implements Judge.
-func (word) Token(_ context.Context, token string) (api.User, bool, error) {
+// TokenUser implements Judge.
+func (fakeReviewer) TokenUser(_ context.Context, token string) (api.User, bool, error) {
 	return api.User{
 			Name:   "system:serviceaccount:monitoring:prometheus",
 			Groups: []string{token},
@@ -66,8 +67,8 @@ func (word) Token(_ context.Context, token string) (api.User, bool, error) {
 		), nil
 }
 
-// May implements Judge.
-func (word) May(_ context.Context, user api.User, path string) (bool, error) {
+// IsPathAllowed implements Judge.
+func (fakeReviewer) IsPathAllowed(_ context.Context, user api.User, path string) (bool, error) {
 	if path == "/flagz" && user.InGroup("away") {
 		return false, errors.New("no API server answers")
 	}
@@ -76,7 +77,7 @@ func (word) May(_ context.Context, user api.User, path string) (bool, error) {
 
 // The pages about a daemon and its metrics are only for clients that the API server authorizes. Other certificates of
 // the cluster's CA are not enough. Profiles are for administrators only.
-func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
+func TestPagesNeedAuthorization(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	ca, err := certs.NewCA("test", 0, now)
 	if err != nil {
@@ -96,7 +97,7 @@ func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- NewEnv(slog.New(slog.DiscardHandler)).ServeHealth(ctx, "127.0.0.1", port, "", "", path, "", true,
-			word{})
+			fakeReviewer{})
 	}()
 	defer func() { cancel(); <-done }()
 	roots := x509.NewCertPool()
@@ -164,7 +165,7 @@ func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 }
 
 // A daemon that serves metrics accepts a new client authority, and no longer the old one, without a restart.
-func TestWhoReadsMetricsIsJudgedByTheAuthoritiesThatThereAre(t *testing.T) {
+func TestReplacedClientAuthoritiesApplyToMetrics(t *testing.T) {
 	now := time.Now()
 	first, second := newAuthority(t, now), newAuthority(t, now)
 	path := filepath.Join(t.TempDir(), "ca.crt")
@@ -181,7 +182,7 @@ func TestWhoReadsMetricsIsJudgedByTheAuthoritiesThatThereAre(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- NewEnv(slog.New(slog.DiscardHandler)).ServeHealth(ctx, "127.0.0.1", port, "", "", path, "", true,
-			word{})
+			fakeReviewer{})
 	}()
 	defer func() { cancel(); <-done }()
 	believed := func(ca certs.Pair) bool {

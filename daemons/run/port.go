@@ -13,8 +13,8 @@ import (
 
 // Range from which FreePort chooses: above the ports of kube-ingress's Gateways and below those of Services.
 const (
-	firstFree = 21000
-	lastFree  = 29999
+	firstFreePort = 21000
+	lastFreePort  = 29999
 )
 
 // FreePort returns an unused port of 127.0.0.1 for a process that starts later. It avoids the kernel's range of
@@ -28,16 +28,16 @@ func FreePort() (int, error) {
 	if _, err := fmt.Sscan(string(text), &first, &last); err != nil {
 		return 0, fmt.Errorf("read which ports connections get from %q: %w", text, err)
 	}
-	if first <= lastFree && last >= firstFree {
+	if first <= lastFreePort && last >= firstFreePort {
 		return listenOnce(0)
 	}
 	for range 100 {
-		port, err := listenOnce(firstFree + rand.IntN(lastFree-firstFree+1))
+		port, err := listenOnce(firstFreePort + rand.IntN(lastFreePort-firstFreePort+1))
 		if !errors.Is(err, unix.EADDRINUSE) {
 			return port, err
 		}
 	}
-	return 0, fmt.Errorf("of 100 ports of 127.0.0.1 from %d to %d all are in use", firstFree, lastFree)
+	return 0, fmt.Errorf("of 100 ports of 127.0.0.1 from %d to %d all are in use", firstFreePort, lastFreePort)
 }
 
 func listenOnce(port int) (int, error) {

@@ -6,7 +6,7 @@ import (
 )
 
 // A free port stays free, however many connections are made before it is used.
-func TestAFreePortIsNoConnections(t *testing.T) {
+func TestFreePortsAreNotUsedByConnections(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestAFreePortIsNoConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if given[port] || port < firstFree || port > lastFree {
+		if given[port] || port < firstFreePort || port > lastFreePort {
 			t.Errorf("port %d is free", port)
 		}
 		if again, err := listenOnce(port); err != nil || again != port {

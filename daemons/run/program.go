@@ -13,7 +13,7 @@ import (
 // would count as the process's memory for ever. They stay in the page cache while there is room. A page that is needed
 // again causes a fault, which maps sixteen pages.
 func releaseProgram() {
-	for _, m := range program() {
+	for _, m := range programMappings() {
 		// After an error the pages stay.
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED)
 	}
@@ -22,8 +22,8 @@ func releaseProgram() {
 // mapping is a range of this process's address space.
 type mapping struct{ start, end uintptr }
 
-// program returns the mappings of the program file that were never written to. Dropping those loses nothing.
-func program() []mapping {
+// programMappings returns the mappings of the program file that were never written to. Dropping those loses nothing.
+func programMappings() []mapping {
 	path, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return nil // the system does not provide it
@@ -33,11 +33,11 @@ func program() []mapping {
 		return nil
 	}
 	defer file.Close()
-	return clean(bufio.NewScanner(file), path)
+	return unmodifiedMappings(bufio.NewScanner(file), path)
 }
 
-// clean returns the mappings of a file whose pages were not modified.
-func clean(lines *bufio.Scanner, path string) (found []mapping) {
+// unmodifiedMappings returns the mappings of a file whose pages were not modified.
+func unmodifiedMappings(lines *bufio.Scanner, path string) (found []mapping) {
 	candidate := false
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())

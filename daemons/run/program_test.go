@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestOnlyWhatNobodyWroteIsLetGo(t *testing.T) {
+func TestOnlyUnmodifiedPagesAreReleased(t *testing.T) {
 	const maps = `00400000-02050000 r-xp 00000000 fe:01 42                         /opt/a program
 Rss:               20000 kB
 Anonymous:             0 kB
@@ -24,13 +24,14 @@ c000000000-c000400000 rw-p 00000000 00:00 0
 Anonymous:             8 kB
 `
 	want := []mapping{{0x400000, 0x2050000}, {0x6000000, 0x6001000}}
-	if got := clean(bufio.NewScanner(strings.NewReader(maps)), "/opt/a program"); !slices.Equal(got, want) {
+	if got := unmodifiedMappings(bufio.NewScanner(strings.NewReader(maps)), "/opt/a program"); !slices.Equal(got,
+		want) {
 		t.Errorf("%x, want %x", got, want)
 	}
 }
 
-func TestAProgramGoesOnWithoutItsPages(t *testing.T) {
-	if len(program()) == 0 {
+func TestProgramsContinueAfterTheirPagesAreReleased(t *testing.T) {
+	if len(programMappings()) == 0 {
 		t.Fatal("the program is mapped nowhere")
 	}
 	releaseProgram()

@@ -20,22 +20,22 @@ type Revoked struct {
 	cas  []string
 	log  *slog.Logger
 
-	mu      sync.Mutex
-	serials map[string]bool
-	stamp   time.Time
-	looked  time.Time
-	lasting map[*lasting]struct{} // contexts to cancel when their certificate is revoked
-	look    *time.Timer           // set while lasting is not empty
+	mu         sync.Mutex
+	serials    map[string]bool
+	modTime    time.Time
+	checkedAt  time.Time
+	activeUses map[*activeUse]struct{} // contexts to cancel when their certificate is revoked
+	timer      *time.Timer             // set while lasting is not empty
 }
 
-// lasting is a connection or response that lasts long.
-type lasting struct {
-	cert *x509.Certificate
-	end  context.CancelCauseFunc
+// activeUse is a connection or response that lasts long.
+type activeUse struct {
+	cert   *x509.Certificate
+	cancel context.CancelCauseFunc
 }
 
-// revokedLookEvery is the minimum time between two checks of the file.
-const revokedLookEvery = 2 * time.Second
+// revokedCheckInterval is the minimum time between two checks of the file.
+const revokedCheckInterval = 2 * time.Second
 
 // NewRevoked reads the list in file, which the authority in the file ca must have signed. The file may also contain
 // lists of the authorities in more. Without a file, nothing is revoked. An invalid list is an error at first. Later the
@@ -52,12 +52,12 @@ func NewRevoked(file, ca string, log *slog.Logger, more ...string) (*Revoked, er
 }
 
 func (r *Revoked) load() error {
-	r.looked = time.Now()
+	r.checkedAt = time.Now()
 	info, err := os.Stat(r.file)
 	if err != nil {
 		return fmt.Errorf("read the certificate revocation list: %w", err)
 	}
-	if r.serials != nil && info.ModTime().Equal(r.stamp) {
+	if r.serials != nil && info.ModTime().Equal(r.modTime) {
 		return nil
 	}
 	text, err := os.ReadFile(r.file)
@@ -76,7 +76,7 @@ func (r *Revoked) load() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.file, err)
 	}
-	r.serials, r.stamp = serials, info.ModTime()
+	r.serials, r.modTime = serials, info.ModTime()
 	return nil
 }
 
@@ -87,30 +87,30 @@ func (r *Revoked) Check(cert *x509.Certificate) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.looked) > revokedLookEvery {
-		r.lookAgain()
+	if time.Since(r.checkedAt) > revokedCheckInterval {
+		r.refresh()
 	}
-	return r.judge(cert)
+	return r.checkSerial(cert)
 }
 
-// lookAgain reads the list if it has changed, and cancels what uses a certificate that is now revoked. The caller holds
+// refresh reads the list if it has changed, and cancels what uses a certificate that is now revoked. The caller holds
 // r.mu.
-func (r *Revoked) lookAgain() {
-	before := r.stamp
+func (r *Revoked) refresh() {
+	before := r.modTime
 	if err := r.load(); err != nil {
 		r.log.Error("look at the certificate revocation list; the last good one stays in force", "error", err)
 	}
-	if r.stamp.Equal(before) {
+	if r.modTime.Equal(before) {
 		return
 	}
-	for l := range r.lasting {
-		if err := r.judge(l.cert); err != nil {
-			l.end(err)
+	for l := range r.activeUses {
+		if err := r.checkSerial(l.cert); err != nil {
+			l.cancel(err)
 		}
 	}
 }
 
-func (r *Revoked) judge(cert *x509.Certificate) error {
+func (r *Revoked) checkSerial(cert *x509.Certificate) error {
 	if r.serials[cert.SerialNumber.Text(16)] {
 		return fmt.Errorf(
 			"the certificate of %s, serial number %x, is revoked",
@@ -121,45 +121,45 @@ func (r *Revoked) judge(cert *x509.Certificate) error {
 	return nil
 }
 
-// While returns a context that ends when the certificate is revoked. It is for watches and streams, which outlast one
-// check. The caller calls stop when they end.
-func (r *Revoked) While(ctx context.Context, cert *x509.Certificate) (_ context.Context, stop context.CancelFunc) {
+// ContextFor returns a context that ends when the certificate is revoked. It is for watches and streams, which outlast
+// one check. The caller calls stop when they end.
+func (r *Revoked) ContextFor(ctx context.Context, cert *x509.Certificate) (_ context.Context, stop context.CancelFunc) {
 	if r == nil || r.file == "" {
 		return ctx, func() {}
 	}
 	ctx, end := context.WithCancelCause(ctx)
-	l := &lasting{cert, end}
+	l := &activeUse{cert, end}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.judge(cert); err != nil {
+	if err := r.checkSerial(cert); err != nil {
 		end(err)
 		return ctx, func() {}
 	}
-	if r.lasting == nil {
-		r.lasting = map[*lasting]struct{}{}
+	if r.activeUses == nil {
+		r.activeUses = map[*activeUse]struct{}{}
 	}
-	r.lasting[l] = struct{}{}
-	if r.look == nil {
-		r.look = time.AfterFunc(revokedLookEvery, r.tick)
+	r.activeUses[l] = struct{}{}
+	if r.timer == nil {
+		r.timer = time.AfterFunc(revokedCheckInterval, r.checkActive)
 	}
 	return ctx, func() {
 		end(context.Canceled)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.lasting, l)
+		delete(r.activeUses, l)
 	}
 }
 
-// tick checks the list while there are lasting entries.
-func (r *Revoked) tick() {
+// checkActive checks the list while there are lasting entries.
+func (r *Revoked) checkActive() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.lasting) == 0 {
-		r.look = nil
+	if len(r.activeUses) == 0 {
+		r.timer = nil
 		return
 	}
-	r.lookAgain()
-	r.look.Reset(revokedLookEvery)
+	r.refresh()
+	r.timer.Reset(revokedCheckInterval)
 }
 
 // verify is for tls.Config.VerifyConnection. It rejects handshakes with a revoked certificate.

@@ -15,7 +15,7 @@ import (
 
 // What uses a revoked certificate ends within seconds, and everything else continues.
 // Proves S12.
-func TestWhatLastsEndsWhenItsCertificateIsRevoked(t *testing.T) {
+func TestRevocationEndsActiveUses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newRevocations(t)
 		lost, kept := l.leaf("lost"), l.leaf("kept")
@@ -24,21 +24,21 @@ func TestWhatLastsEndsWhenItsCertificateIsRevoked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ends, stopEnds := revoked.While(t.Context(), lost)
-		lasts, stopLasts := revoked.While(t.Context(), kept)
+		ends, stopEnds := revoked.ContextFor(t.Context(), lost)
+		lasts, stopLasts := revoked.ContextFor(t.Context(), kept)
 		<-time.After(10 * time.Second) // fake time of synctest
 		if ends.Err() != nil || lasts.Err() != nil {
 			t.Fatalf("nothing is revoked, and yet they end: %v, %v", context.Cause(ends), context.Cause(lasts))
 		}
 		l.write(time.Now(), lost)
-		<-time.After(revokedLookEvery + time.Second)
+		<-time.After(revokedCheckInterval + time.Second)
 		if ends.Err() == nil {
 			t.Error("it goes on with a certificate that is revoked")
 		}
 		if lasts.Err() != nil {
 			t.Errorf("what has another certificate ends: %v", context.Cause(lasts))
 		}
-		if again, stop := revoked.While(t.Context(), lost); again.Err() == nil {
+		if again, stop := revoked.ContextFor(t.Context(), lost); again.Err() == nil {
 			stop()
 			t.Error("it begins with a certificate that is revoked")
 		}
@@ -53,22 +53,22 @@ func TestWhatLastsEndsWhenItsCertificateIsRevoked(t *testing.T) {
 		<-time.After(time.Minute)
 		revoked.mu.Lock()
 		defer revoked.mu.Unlock()
-		if len(revoked.lasting) != 0 || revoked.look != nil {
+		if len(revoked.activeUses) != 0 || revoked.timer != nil {
 			t.Error("it looks at the list for nothing")
 		}
 	})
 }
 
-// revocations is an authority with a revocation list.
-type revocations struct {
+// testAuthority is an authority with a revocation list.
+type testAuthority struct {
 	t        *testing.T
 	ca, file string
 	pair     certs.Pair
 }
 
-func newRevocations(t *testing.T) *revocations {
+func newRevocations(t *testing.T) *testAuthority {
 	t.Helper()
-	l := &revocations{t: t, ca: filepath.Join(t.TempDir(), "ca.crt"), file: filepath.Join(t.TempDir(), "ca.crl")}
+	l := &testAuthority{t: t, ca: filepath.Join(t.TempDir(), "ca.crt"), file: filepath.Join(t.TempDir(), "ca.crl")}
 	var err error
 	if l.pair, err = certs.NewCA("kubernetes", 0, time.Now()); err == nil {
 		err = os.WriteFile(l.ca, l.pair.Cert, 0o600)
@@ -79,7 +79,7 @@ func newRevocations(t *testing.T) *revocations {
 	return l
 }
 
-func (l *revocations) leaf(name string) *x509.Certificate {
+func (l *testAuthority) leaf(name string) *x509.Certificate {
 	l.t.Helper()
 	pair, err := certs.Issue(l.pair, certs.Daemon(name), time.Now())
 	if err != nil {
@@ -93,7 +93,7 @@ func (l *revocations) leaf(name string) *x509.Certificate {
 }
 
 // write writes the list with a modification time, because a file system's timestamps are too coarse for a test.
-func (l *revocations) write(at time.Time, revoked ...*x509.Certificate) {
+func (l *testAuthority) write(at time.Time, revoked ...*x509.Certificate) {
 	l.t.Helper()
 	var entries []certs.Revoked
 	for _, c := range revoked {

@@ -24,11 +24,11 @@ import (
 
 // Env is a daemon's environment. Several daemons may run in one process, each with its own Env.
 type Env struct {
-	Log     *slog.Logger         // required
-	Metrics *prometheus.Registry // required; the daemon registers its collectors here
-	Health  *Health              // required
-	Rest    *Rest                // required; work for when the daemon is idle
-	About   *About               // required; what the daemon reports about itself
+	Log       *slog.Logger         // required
+	Metrics   *prometheus.Registry // required; the daemon registers its collectors here
+	Health    *Health              // required
+	IdleTasks *IdleTasks           // required; work for when the daemon is idle
+	About     *About               // required; what the daemon reports about itself
 	// MoreMetrics maps paths below /metrics to additional metrics. They have the same access control as /metrics.
 	MoreMetrics map[string]http.Handler
 }
@@ -40,9 +40,10 @@ func NewEnv(log *slog.Logger) Env {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newBuildInfo(),
-		newFeatures(),
+		newFeatureMetric(),
 	)
-	return Env{Log: log, Metrics: metrics, Health: &Health{}, Rest: &Rest{}, About: &About{Started: time.Now()}}
+	return Env{Log: log, Metrics: metrics, Health: &Health{}, IdleTasks: &IdleTasks{},
+		About: &About{Started: time.Now()}}
 }
 
 // Check returns nil if what it checks is healthy. It must not block.
@@ -50,24 +51,25 @@ type Check func() error
 
 // Health is the set of checks behind a daemon's health endpoints.
 type Health struct {
-	mu    sync.RWMutex
-	live  map[string]Check
-	ready map[string]Check
-	told  map[string]Check
-	said  map[string]string // by name: why a check failed last
+	mu            sync.RWMutex
+	live          map[string]Check
+	ready         map[string]Check
+	informational map[string]Check
+	lastReasons   map[string]string // by name: why a check failed last
 
-	once   sync.Once
-	counts *slis
+	once       sync.Once
+	sliMetrics *slis
 }
 
-// Live adds a check to /livez, /healthz and /readyz. If it fails, only a restart helps.
-func (h *Health) Live(name string, c Check) { h.add(&h.live, name, c) }
+// AddLive adds a check to /livez, /healthz and /readyz. If it fails, only a restart helps.
+func (h *Health) AddLive(name string, c Check) { h.add(&h.live, name, c) }
 
-// Ready adds a check to /readyz. While it fails, the daemon should not get requests.
-func (h *Health) Ready(name string, c Check) { h.add(&h.ready, name, c) }
+// AddReady adds a check to /readyz. While it fails, the daemon should not get requests.
+func (h *Health) AddReady(name string, c Check) { h.add(&h.ready, name, c) }
 
-// Tell adds a check that is served only under its own name, at /readyz/NAME. It does not affect the daemon's health.
-func (h *Health) Tell(name string, c Check) { h.add(&h.told, name, c) }
+// AddInformational adds a check that is served only under its own name, at /readyz/NAME. It does not affect the
+// daemon's health.
+func (h *Health) AddInformational(name string, c Check) { h.add(&h.informational, name, c) }
 
 func (h *Health) add(m *map[string]Check, name string, c Check) {
 	h.mu.Lock()
@@ -109,10 +111,10 @@ func (h *Health) results(ready bool, single string) []result {
 			checks[n] = c
 		}
 	}
-	told := h.told[single]
+	isInformational := h.informational[single]
 	h.mu.RUnlock()
-	if told != nil {
-		return []result{{single, told()}}
+	if isInformational != nil {
+		return []result{{single, isInformational()}}
 	}
 	if single != "" {
 		one := map[string]Check{}
@@ -138,26 +140,26 @@ func (e Env) Handler() http.Handler {
 		mux.Handle(path+"/{check}", e.Health.endpoint(path, path == "/readyz", e.Log))
 	}
 	mux.Handle("/metrics", promhttp.HandlerFor(e.Metrics, promhttp.HandlerOpts{}))
-	mux.Handle("/metrics/slis", e.Health.slis())
+	mux.Handle("/metrics/slis", e.Health.serveSLIs())
 	for path, handler := range e.MoreMetrics {
 		mux.Handle(path, handler)
 	}
 	return mux
 }
 
-// note logs why a check fails, once for each reason. Clients without credentials do not get the reason.
-func (h *Health) note(r result, log *slog.Logger) {
+// logFailure logs why a check fails, once for each reason. Clients without credentials do not get the reason.
+func (h *Health) logFailure(r result, log *slog.Logger) {
 	text := ""
 	if r.err != nil {
 		text = r.err.Error()
 	}
 	h.mu.Lock()
-	was := h.said[r.name]
+	was := h.lastReasons[r.name]
 	if was != text {
-		if h.said == nil {
-			h.said = map[string]string{}
+		if h.lastReasons == nil {
+			h.lastReasons = map[string]string{}
 		}
-		h.said[r.name] = text
+		h.lastReasons[r.name] = text
 	}
 	h.mu.Unlock()
 	switch {
@@ -176,8 +178,8 @@ func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.Handle
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if single := r.PathValue("check"); single != "" {
 			results := h.results(ready, single)
-			h.counted().count(name, results)
-			h.single(w, r, results, log)
+			h.sharedSLIs().count(name, results)
+			h.serveSingle(w, r, results, log)
 			return
 		}
 		query := r.URL.Query()
@@ -185,14 +187,14 @@ func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.Handle
 		var out strings.Builder
 		failed := false
 		results := h.results(ready, "")
-		h.counted().count(name, results)
+		h.sharedSLIs().count(name, results)
 		for _, res := range results {
 			if slices.Contains(query["exclude"], res.name) {
 				unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == res.name })
 				fmt.Fprintf(&out, "[+]%s excluded: ok\n", res.name)
 				continue
 			}
-			h.note(res, log)
+			h.logFailure(res, log)
 			if res.err != nil {
 				failed = true
 				fmt.Fprintf(&out, "[-]%s failed: reason withheld\n", res.name)
@@ -224,25 +226,25 @@ func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.Handle
 	}
 }
 
-// reasons is the context key for the function that reports whether the client may see why a check fails.
-type reasons struct{}
+// reasonsKey is the context key for the function that reports whether the client may see why a check fails.
+type reasonsKey struct{}
 
-// TellReasons returns a request that gets the reason of a failed check if may returns true. Reasons contain addresses
+// WithReasons returns a request that gets the reason of a failed check if may returns true. Reasons contain addresses
 // and file names. They are withheld from other clients, and are logged.
-func TellReasons(r *http.Request, may func() bool) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), reasons{}, may))
+func WithReasons(r *http.Request, may func() bool) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), reasonsKey{}, may))
 }
 
-// single answers for one check.
-func (h *Health) single(w http.ResponseWriter, r *http.Request, results []result, log *slog.Logger) {
+// serveSingle answers for one check.
+func (h *Health) serveSingle(w http.ResponseWriter, r *http.Request, results []result, log *slog.Logger) {
 	if len(results) == 0 {
 		http.NotFound(w, r)
 		return
 	}
-	h.note(results[0], log)
+	h.logFailure(results[0], log)
 	if err := results[0].err; err != nil {
 		reason := "reason withheld"
-		if may, ok := r.Context().Value(reasons{}).(func() bool); ok && may() {
+		if may, ok := r.Context().Value(reasonsKey{}).(func() bool); ok && may() {
 			reason = err.Error()
 		}
 		http.Error(w, "internal server error: "+reason, http.StatusInternalServerError)
@@ -251,13 +253,13 @@ func (h *Health) single(w http.ResponseWriter, r *http.Request, results []result
 	fmt.Fprint(w, "ok")
 }
 
-// Notify tells systemd that the process is ready once h is ready, notifies its watchdog as long as h is live, and
+// Notify reports to systemd that the process is ready once h is ready, notifies its watchdog as long as h is live, and
 // reports when the process stops. It returns when ctx ends. Outside systemd it does nothing.
 func Notify(ctx context.Context, h *Health) {
-	if !manager.There() {
+	if !manager.IsAvailable() {
 		return
 	}
-	send := func(message string) { _ = manager.Tell(message) }
+	send := func(message string) { _ = manager.Send(message) }
 	defer send(manager.Stopping)
 	// Check readiness often, since bring-up waits for it.
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-func TestHealthIsToldAsUpstreamTellsIt(t *testing.T) {
+func TestHealthEndpointsMatchUpstream(t *testing.T) {
 	env := NewEnv(slog.New(slog.DiscardHandler))
-	env.Health.Ready("store", func() error { return errors.New("it does not answer") })
+	env.Health.AddReady("store", func() error { return errors.New("it does not answer") })
 	for path, want := range map[string]struct {
 		code int
 		text string
@@ -35,7 +35,7 @@ func TestHealthIsToldAsUpstreamTellsIt(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, path, nil)
-		env.Handler().ServeHTTP(w, TellReasons(r, func() bool { return r.URL.Query().Has("authorized") }))
+		env.Handler().ServeHTTP(w, WithReasons(r, func() bool { return r.URL.Query().Has("authorized") }))
 		if w.Code != want.code || w.Body.String() != want.text {
 			t.Errorf("%s: %d %q, want %d %q", path, w.Code, w.Body, want.code, want.text)
 		}
@@ -43,10 +43,10 @@ func TestHealthIsToldAsUpstreamTellsIt(t *testing.T) {
 }
 
 // For kube-prometheus's rules, a daemon without /metrics/slis is unreachable.
-func TestHealthChecksAreSeriesFromTheStart(t *testing.T) {
+func TestHealthCheckMetricsExistFromTheStart(t *testing.T) {
 	env := NewEnv(slog.New(slog.DiscardHandler))
 	var failure error
-	env.Health.Ready("store", func() error { return failure })
+	env.Health.AddReady("store", func() error { return failure })
 	scrape := func() string {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -101,13 +101,13 @@ func TestMoreMetricsAreServed(t *testing.T) {
 	}
 	for path, want := range map[string]bool{"/metrics": true, "/metrics/slis": true, "/metrics/resources": true,
 		"/metricsx": false, "/livez": false} {
-		if isMetrics(path) != want {
+		if isMetricsPath(path) != want {
 			t.Errorf("%s is guarded as metrics are: %t", path, !want)
 		}
 	}
 }
 
-func TestFeaturesAreSeries(t *testing.T) {
+func TestFeatureMetrics(t *testing.T) {
 	env := NewEnv(slog.New(slog.DiscardHandler))
 	w := httptest.NewRecorder()
 	env.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

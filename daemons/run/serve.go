@@ -42,7 +42,7 @@ func NewServer(h http.Handler, tlsConfig *tls.Config, log *slog.Logger) *http.Se
 
 // ServeWith is like Serve with the caller's own server.
 func ServeWith(ctx context.Context, server *http.Server, ln net.Listener, grace time.Duration) error {
-	ln = new(Unidentified).Listen(ln)
+	ln = new(UnidentifiedLimiter).Listen(ln)
 	done := make(chan error, 1)
 	go func() {
 		if server.TLSConfig != nil {
@@ -67,12 +67,12 @@ func ServeWith(ctx context.Context, server *http.Server, ln net.Listener, grace 
 	return nil
 }
 
-// Judge decides who may read a daemon's own pages. client.Judge implements it with the API server.
-type Judge interface {
-	// Token returns the user of a token. It returns false if the token is not valid.
-	Token(ctx context.Context, token string) (api.User, bool, error)
-	// May reports whether a user may get a path.
-	May(ctx context.Context, user api.User, path string) (bool, error)
+// AccessReviewer decides who may read a daemon's own pages. client.Judge implements it with the API server.
+type AccessReviewer interface {
+	// TokenUser returns the user of a token. It returns false if the token is not valid.
+	TokenUser(ctx context.Context, token string) (api.User, bool, error)
+	// IsPathAllowed reports whether a user may get a path.
+	IsPathAllowed(ctx context.Context, user api.User, path string) (bool, error)
 }
 
 // ServeHealth serves the health endpoints and /metrics over TLS until ctx ends. Without a certificate file it creates a
@@ -87,7 +87,7 @@ func (e Env) ServeHealth(
 	port int,
 	certFile, keyFile, clientCAFile, clientCRLFile string,
 	profiling bool,
-	judge Judge,
+	judge AccessReviewer,
 ) error {
 	if port == 0 {
 		<-ctx.Done()
@@ -119,26 +119,26 @@ func (e Env) ServeHealth(
 
 // Guarded serves what ServeHealth describes. The client is identified by the verified chains of the connection, or by a
 // token.
-func (e Env) Guarded(metrics, profiling bool, judge Judge) http.Handler {
+func (e Env) Guarded(metrics, profiling bool, judge AccessReviewer) http.Handler {
 	open, pages := e.Handler(), e.Pages(profiling)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		page := isPage(r.URL.Path)
-		guarded := page || isMetrics(r.URL.Path) && metrics
+		page := isDaemonPage(r.URL.Path)
+		guarded := page || isMetricsPath(r.URL.Path) && metrics
 		if !guarded {
 			if len(r.TLS.VerifiedChains) > 0 {
-				VisitorOf(r.Context()).Identify()
+				ConnOf(r.Context()).Identify()
 			}
 			open.ServeHTTP(w, r)
 			return
 		}
-		user, err := identified(r, judge)
+		user, err := authenticate(r, judge)
 		if err != nil {
 			e.Log.Debug("credentials refused", "path", r.URL.Path, "err", err)
 			http.Error(w, "Unauthorized", http.StatusUnauthorized)
 			return
 		}
-		VisitorOf(r.Context()).Identify()
-		if may, err := mayRead(r, user, judge); err != nil {
+		ConnOf(r.Context()).Identify()
+		if may, err := canRead(r, user, judge); err != nil {
 			e.Log.Warn("ask whether a request is allowed", "user", user.Name, "path", r.URL.Path, "err", err)
 			http.Error(w, "authorization could not be decided", http.StatusInternalServerError)
 			return
@@ -155,13 +155,15 @@ func (e Env) Guarded(metrics, profiling bool, judge Judge) http.Handler {
 	})
 }
 
-// isMetrics reports whether a path serves metrics.
-func isMetrics(path string) bool { return path == "/metrics" || strings.HasPrefix(path, "/metrics/") }
+// isMetricsPath reports whether a path serves metrics.
+func isMetricsPath(path string) bool {
+	return path == "/metrics" || strings.HasPrefix(path, "/metrics/")
+}
 
-var errNobody = errors.New("neither a certificate nor a token says who asks")
+var errUnauthenticated = errors.New("neither a certificate nor a token says who asks")
 
-// identified returns the user of a request.
-func identified(r *http.Request, judge Judge) (api.User, error) {
+// authenticate returns the user of a request.
+func authenticate(r *http.Request, judge AccessReviewer) (api.User, error) {
 	if len(r.TLS.VerifiedChains) > 0 {
 		subject := r.TLS.VerifiedChains[0][0].Subject
 		return api.User{
@@ -171,27 +173,27 @@ func identified(r *http.Request, judge Judge) (api.User, error) {
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if token = strings.TrimSpace(token); !ok || token == "" || judge == nil {
-		return api.User{}, errNobody
+		return api.User{}, errUnauthenticated
 	}
-	user, ok, err := judge.Token(r.Context(), token)
+	user, ok, err := judge.TokenUser(r.Context(), token)
 	switch {
 	case err != nil:
 		return api.User{}, err
 	case !ok:
-		return api.User{}, errNobody
+		return api.User{}, errUnauthenticated
 	}
 	return user, nil
 }
 
-// mayRead reports whether a user may read the requested path.
-func mayRead(r *http.Request, user api.User, judge Judge) (bool, error) {
+// canRead reports whether a user may read the requested path.
+func canRead(r *http.Request, user api.User, judge AccessReviewer) (bool, error) {
 	switch {
 	case user.InGroup(api.GroupMasters):
 		return true, nil
 	case strings.HasPrefix(r.URL.Path, "/debug/"), judge == nil:
 		return false, nil
 	}
-	return judge.May(r.Context(), user, r.URL.Path)
+	return judge.IsPathAllowed(r.Context(), user, r.URL.Path)
 }
 
 func serverTLS(certFile, keyFile, clientCAFile string, revoked *Revoked) (*tls.Config, error) {

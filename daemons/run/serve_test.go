@@ -12,8 +12,9 @@ import (
 	"clusterctl/certs"
 )
 
-// TestClientsMayHaveACertificate connects with a client certificate to a daemon without a client authority.
-func TestClientsMayHaveACertificate(t *testing.T) {
+// TestClientCertificatesAreAcceptedWithoutAnAuthority connects with a client certificate to a daemon without a client
+// authority.
+func TestClientCertificatesAreAcceptedWithoutAnAuthority(t *testing.T) {
 	ca, err := certs.NewCA("other", 0, time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -11,34 +11,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Slack is how late the system may wake up a daemon. While there is work, the monitor thread of Go's runtime sleeps 20
-// microseconds at a time. With the system's default slack of 50 microseconds, that means thousands of wake-ups per
-// second. They make up an eighth of the CPU time of a server with many short requests. Nothing in a daemon needs more
-// precision than this.
-const Slack = 4 * time.Millisecond
+// TimerSlack is how late the system may wake up a daemon. While there is work, the monitor thread of Go's runtime
+// sleeps 20 microseconds at a time. With the system's default slack of 50 microseconds, that means thousands of
+// wake-ups per second. They make up an eighth of the CPU time of a server with many short requests. Nothing in a daemon
+// needs more precision than this.
+const TimerSlack = 4 * time.Millisecond
 
-// usual is the system's default slack.
-const usual = 50 * time.Microsecond
+// defaultSlack is the system's default slack.
+const defaultSlack = 50 * time.Microsecond
 
-// Slacken sets the timer slack and executes the program again, in the same process, unless the slack was already set,
-// for example by the unit. The slack must be set before the Go runtime starts its monitor thread, because threads
+// SetTimerSlack sets the timer slack and executes the program again, in the same process, unless the slack was already
+// set, for example by the unit. The slack must be set before the Go runtime starts its monitor thread, because threads
 // inherit it from the first thread. Slacken returns if the slack is already set, or with an error if it cannot be set.
 //
 // Call it on the process's first thread, where init functions run. After execve(2) on another thread, the process is
 // briefly a zombie until its other threads have ended, and it loses its parent-death signal.
-func Slacken() error {
+func SetTimerSlack() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if slack() != usual {
+	if currentSlack() != defaultSlack {
 		return nil
 	}
 	if unix.Gettid() != os.Getpid() {
 		return errors.New("set the timer slack: this is not the first thread of the process")
 	}
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(Slack), 0, 0, 0); err != nil {
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(TimerSlack), 0, 0, 0); err != nil {
 		return fmt.Errorf("set the timer slack: %w", err)
 	}
-	if slack() != Slack {
+	if currentSlack() != TimerSlack {
 		return errors.New("set the timer slack: it has not changed")
 	}
 	program, err := exec.LookPath(os.Args[0]) // it may be a link, whose name is the process's name
@@ -51,7 +51,7 @@ func Slacken() error {
 	return nil
 }
 
-func slack() time.Duration {
+func currentSlack() time.Duration {
 	n, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	if err != nil {
 		return 0

@@ -20,14 +20,16 @@ func init() { runtime.LockOSThread() }
 func TestMain(m *testing.M) {
 	switch os.Getenv("CLUSTERCTL_SLACKEN") {
 	case "first thread":
-		fmt.Printf("process %d has %s, and signal %d when its parent ends\n", os.Getpid(), slack(), deathSignal())
-		if err := Slacken(); err != nil {
+		fmt.Printf("process %d has %s, and signal %d when its parent ends\n", os.Getpid(), currentSlack(),
+			deathSignal())
+		if err := SetTimerSlack(); err != nil {
 			fmt.Println(err)
 		}
 		return
 	case "another thread":
 		failed := make(chan error)
-		go func() { failed <- Slacken() }() // runs on another thread, because this goroutine is locked to the first
+		// runs on another thread, because this goroutine is locked to the first
+		go func() { failed <- SetTimerSlack() }()
 		fmt.Println("answer:", <-failed)
 		return
 	}
@@ -43,12 +45,12 @@ func deathSignal() (signal int32) {
 	return signal
 }
 
-// started starts this test's binary with a slack, and returns what it prints.
-func started(t *testing.T, thread string, with time.Duration) []string {
+// runWithSlack starts this test's binary with a slack, and returns what it prints.
+func runWithSlack(t *testing.T, thread string, with time.Duration) []string {
 	t.Helper()
 	runtime.LockOSThread() // the process inherits the slack of this thread
 	defer runtime.UnlockOSThread()
-	was := slack()
+	was := currentSlack()
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(with), 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -65,23 +67,23 @@ func started(t *testing.T, thread string, with time.Duration) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-func TestADaemonIsWokenLessOften(t *testing.T) {
+func TestTimerSlackIsSet(t *testing.T) {
 	// The process executes itself once. It keeps its process id and still ends with its parent.
-	said := started(t, "first thread", usual)
+	said := runWithSlack(t, "first thread", defaultSlack)
 	if len(said) != 2 || !strings.HasSuffix(said[0], " has 50µs, and signal 9 when its parent ends") ||
 		said[1] != strings.Replace(said[0], "50µs", "4ms", 1) {
 		t.Errorf("a process says %q", said)
 	}
 	// A slack that the unit set stays.
-	if said := started(t, "first thread", time.Millisecond); len(said) != 1 ||
+	if said := runWithSlack(t, "first thread", time.Millisecond); len(said) != 1 ||
 		!strings.Contains(said[0], " has 1ms, ") {
 		t.Errorf("a process whose slack is set says %q", said)
 	}
 }
 
 // After execve on another thread, a process is briefly a zombie and no longer ends with its parent.
-func TestAProcessStartsOverFromItsFirstThreadAlone(t *testing.T) {
-	said := started(t, "another thread", usual)
+func TestTheProgramIsExecutedAgainOnlyOnTheFirstThread(t *testing.T) {
+	said := runWithSlack(t, "another thread", defaultSlack)
 	if len(said) != 1 || !strings.Contains(said[0], "not the first thread") {
 		t.Errorf("the process printed %q", said)
 	}

@@ -43,10 +43,10 @@ func (s *slis) count(endpoint string, results []result) {
 	}
 }
 
-// slis serves the results of health checks as metrics. Every scrape runs the checks, so that the series exist from the
-// start, even if nothing requests the health endpoints.
-func (h *Health) slis() http.Handler {
-	counts := h.counted()
+// serveSLIs serves the results of health checks as metrics. Every scrape runs the checks, so that the series exist from
+// the start, even if nothing requests the health endpoints.
+func (h *Health) serveSLIs() http.Handler {
+	counts := h.sharedSLIs()
 	answer := promhttp.HandlerFor(counts.registry, promhttp.HandlerOpts{})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		counts.count("livez", h.results(false, ""))
@@ -55,8 +55,8 @@ func (h *Health) slis() http.Handler {
 	})
 }
 
-// counted returns the metrics of the check results.
-func (h *Health) counted() *slis {
-	h.once.Do(func() { h.counts = newSLIs() })
-	return h.counts
+// sharedSLIs returns the metrics of the check results.
+func (h *Health) sharedSLIs() *slis {
+	h.once.Do(func() { h.sliMetrics = newSLIs() })
+	return h.sliMetrics
 }

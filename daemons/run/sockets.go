@@ -15,9 +15,9 @@ import (
 // inherited returns the sockets that systemd stored for the previous process.
 var inherited = sync.OnceValue(func() []*os.File { return activation.Files(true) })
 
-// Inherited returns the sockets that the previous process stored under name with Keep, in order. The caller owns them.
-// A second call returns none.
-func Inherited(name string) (list []*os.File) {
+// InheritedSockets returns the sockets that the previous process stored under name with Keep, in order. The caller owns
+// them. A second call returns none.
+func InheritedSockets(name string) (list []*os.File) {
 	for i, f := range inherited() {
 		if f != nil && f.Name() == name {
 			list = append(list, f)
@@ -27,18 +27,18 @@ func Inherited(name string) (list []*os.File) {
 	return list
 }
 
-// Keep stores a socket in systemd for the next process of this unit, after a restart or failure. Data that arrives in
-// between waits in the socket. Keep reports whether there is a service manager. The unit must set
+// StoreSocket stores a socket in systemd for the next process of this unit, after a restart or failure. Data that
+// arrives in between waits in the socket. Keep reports whether there is a service manager. The unit must set
 // FileDescriptorStoreMax.
-func Keep(name string, socket syscall.Conn) (bool, error) {
-	if !manager.There() {
+func StoreSocket(name string, socket syscall.Conn) (bool, error) {
+	if !manager.IsAvailable() {
 		return false, nil
 	}
 	raw, err := socket.SyscallConn()
 	if err == nil {
 		// FDPOLL=0: do not drop the socket because of a pending error.
 		var failed error
-		err = raw.Control(func(fd uintptr) { failed = manager.Tell("FDSTORE=1\nFDPOLL=0\nFDNAME="+name, int(fd)) })
+		err = raw.Control(func(fd uintptr) { failed = manager.Send("FDSTORE=1\nFDPOLL=0\nFDNAME="+name, int(fd)) })
 		err = errors.Join(err, failed)
 	}
 	if err != nil {
@@ -47,9 +47,9 @@ func Keep(name string, socket syscall.Conn) (bool, error) {
 	return true, nil
 }
 
-// Drop makes systemd close the stored sockets of a name.
-func Drop(name string) error {
-	if err := manager.Tell("FDSTOREREMOVE=1\nFDNAME=" + name); err != nil {
+// CloseStored makes systemd close the stored sockets of a name.
+func CloseStored(name string) error {
+	if err := manager.Send("FDSTOREREMOVE=1\nFDNAME=" + name); err != nil {
 		return fmt.Errorf("have the socket %s dropped: %w", name, err)
 	}
 	return nil

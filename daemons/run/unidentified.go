@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Unidentified limits the number of served connections whose client has not been identified. Otherwise anybody who
-// reaches the port could make a daemon use memory. At the limit, an accepted connection waits until another is
+// UnidentifiedLimiter limits the number of served connections whose client has not been identified. Otherwise anybody
+// who reaches the port could make a daemon use memory. At the limit, an accepted connection waits until another is
 // identified or ends. The connection that has been served longest is closed once its Grace has passed.
 //
 // Clients with credentials are identified by their first request, within milliseconds, and do not count after that. If
 // many arrive at once, for example after a restart, they are served in turn.
-type Unidentified struct {
+type UnidentifiedLimiter struct {
 	Limit int // maximum number of served connections; zero means 1000. Twice as many may wait
 	// Grace is how long a connection is served before another may replace it. If too many wait, it is replaced earlier.
 	// Zero means two seconds.
@@ -26,60 +26,60 @@ type Unidentified struct {
 	conns   list.List // served connections as *Visitor, the oldest first
 }
 
-// Visitor is a connection that counts until its client is identified.
-type Visitor struct {
+// UnidentifiedConn is a connection that counts until its client is identified.
+type UnidentifiedConn struct {
 	net.Conn
-	all   *Unidentified
-	once  sync.Once
-	known chan struct{} // closed once the client is identified
-	since time.Time     // when serving started
-	place *list.Element // guarded by all.mu; nil if it does not count
+	limiter     *UnidentifiedLimiter
+	once        sync.Once
+	identified  chan struct{} // closed once the client is identified
+	servedSince time.Time     // when serving started
+	element     *list.Element // guarded by all.mu; nil if it does not count
 }
 
 // Identify records that the client is identified. A nil Visitor is a connection that is not counted.
-func (v *Visitor) Identify() {
+func (v *UnidentifiedConn) Identify() {
 	if v != nil {
 		v.once.Do(func() {
-			close(v.known)
-			v.all.forget(v)
+			close(v.identified)
+			v.limiter.lockAndRemove(v)
 		})
 	}
 }
 
-// Known returns a channel that is closed once the client has been identified.
-func (v *Visitor) Known() <-chan struct{} {
+// Identified returns a channel that is closed once the client has been identified.
+func (v *UnidentifiedConn) Identified() <-chan struct{} {
 	if v == nil {
-		return nobody
+		return alwaysIdentified
 	}
-	return v.known
+	return v.identified
 }
 
-// nobody is a closed channel for connections that are not counted: they are treated as identified.
-var nobody = func() chan struct{} {
+// alwaysIdentified is a closed channel for connections that are not counted: they are treated as identified.
+var alwaysIdentified = func() chan struct{} {
 	closed := make(chan struct{})
 	close(closed)
 	return closed
 }()
 
 // Listen returns a listener that counts the connections of ln. It accepts until ln is closed.
-func (u *Unidentified) Listen(ln net.Listener) net.Listener {
+func (u *UnidentifiedLimiter) Listen(ln net.Listener) net.Listener {
 	u.changed.L = &u.mu
-	l := &counted{Listener: ln, all: u}
-	go l.fetch()
+	l := &countingListener{Listener: ln, limiter: u}
+	go l.acceptLoop()
 	return l
 }
 
-type counted struct {
+type countingListener struct {
 	net.Listener
-	all *Unidentified
+	limiter *UnidentifiedLimiter
 
 	waiting list.List // of net.Conn, the oldest first; guarded by all.mu, like failed
 	failed  error     // the last error of accepting, until it is returned
 }
 
-// fetch accepts connections as they arrive, so that waiting ones are counted.
-func (l *counted) fetch() {
-	u := l.all
+// acceptLoop accepts connections as they arrive, so that waiting ones are counted.
+func (l *countingListener) acceptLoop() {
+	u := l.limiter
 	for {
 		conn, err := l.Listener.Accept()
 		u.mu.Lock()
@@ -100,8 +100,8 @@ func (l *counted) fetch() {
 }
 
 // Accept implements net.Listener.
-func (l *counted) Accept() (net.Conn, error) {
-	u := l.all
+func (l *countingListener) Accept() (net.Conn, error) {
+	u := l.limiter
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for {
@@ -120,82 +120,82 @@ func (l *counted) Accept() (net.Conn, error) {
 			u.changed.Wait()
 			continue
 		}
-		if left := u.fullFor(l.waiting.Len() > 2*u.limit()); left > 0 {
+		if left := u.untilSlotFree(l.waiting.Len() > 2*u.limit()); left > 0 {
 			wake := time.AfterFunc(left, u.changed.Broadcast)
 			u.changed.Wait()
 			wake.Stop()
 			continue
 		}
-		v := &Visitor{
-			Conn:  l.waiting.Remove(l.waiting.Front()).(net.Conn),
-			all:   u,
-			since: time.Now(),
-			known: make(chan struct{}),
+		v := &UnidentifiedConn{
+			Conn:        l.waiting.Remove(l.waiting.Front()).(net.Conn),
+			limiter:     u,
+			servedSince: time.Now(),
+			identified:  make(chan struct{}),
 		}
-		v.place = u.conns.PushBack(v)
+		v.element = u.conns.PushBack(v)
 		u.changed.Broadcast()
 		return v, nil
 	}
 }
 
-func (u *Unidentified) limit() int {
+func (u *UnidentifiedLimiter) limit() int {
 	if u.Limit == 0 {
 		return 1000
 	}
 	return u.Limit
 }
 
-// fullFor returns how long to wait until a connection can be served. At the limit it closes the oldest connection if
-// its grace has passed or if atOnce is set, and returns 0. The caller holds u.mu.
-func (u *Unidentified) fullFor(atOnce bool) time.Duration {
+// untilSlotFree returns how long to wait until a connection can be served. At the limit it closes the oldest connection
+// if its grace has passed or if atOnce is set, and returns 0. The caller holds u.mu.
+func (u *UnidentifiedLimiter) untilSlotFree(atOnce bool) time.Duration {
 	if u.conns.Len() < u.limit() {
 		return 0
 	}
-	oldest, grace := u.conns.Front().Value.(*Visitor), u.Grace
+	oldest, grace := u.conns.Front().Value.(*UnidentifiedConn), u.Grace
 	if grace == 0 {
 		grace = 2 * time.Second
 	}
-	if left := grace - time.Since(oldest.since); left > 0 && !atOnce {
+	if left := grace - time.Since(oldest.servedSince); left > 0 && !atOnce {
 		return left
 	}
-	u.drop(oldest)
+	u.remove(oldest)
 	_ = oldest.Conn.Close() // its server notices
 	return 0
 }
 
-// drop stops counting a connection. The caller holds u.mu.
-func (u *Unidentified) drop(v *Visitor) {
-	if v.place != nil {
-		u.conns.Remove(v.place)
-		v.place = nil
+// remove stops counting a connection. The caller holds u.mu.
+func (u *UnidentifiedLimiter) remove(v *UnidentifiedConn) {
+	if v.element != nil {
+		u.conns.Remove(v.element)
+		v.element = nil
 		u.changed.Broadcast()
 	}
 }
 
-// forget is drop with locking.
-func (u *Unidentified) forget(v *Visitor) {
+// lockAndRemove is drop with locking.
+func (u *UnidentifiedLimiter) lockAndRemove(v *UnidentifiedConn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.drop(v)
+	u.remove(v)
 }
 
 // Close implements net.Conn.
-func (v *Visitor) Close() error {
-	v.all.forget(v)
+func (v *UnidentifiedConn) Close() error {
+	v.limiter.lockAndRemove(v)
 	return v.Conn.Close()
 }
 
 // NetConn returns the underlying connection, as tls.Conn does.
-func (v *Visitor) NetConn() net.Conn { return v.Conn }
+func (v *UnidentifiedConn) NetConn() net.Conn { return v.Conn }
 
-type visitorKey struct{}
+type connKey struct{}
 
 // connContext is for http.Server. It stores the Visitor of a connection in the context of its requests.
 func connContext(ctx context.Context, conn net.Conn) context.Context {
 	for {
 		switch c := conn.(type) {
-		case *Visitor:
-			return context.WithValue(ctx, visitorKey{}, c)
+		case *UnidentifiedConn:
+			return context.WithValue(ctx, connKey{}, c)
 		case interface{ NetConn() net.Conn }:
 			conn = c.NetConn()
 		default:
@@ -204,9 +204,9 @@ func connContext(ctx context.Context, conn net.Conn) context.Context {
 	}
 }
 
-// VisitorOf returns the connection of a request, by the request's context. It returns nil if the connection is not
+// ConnOf returns the connection of a request, by the request's context. It returns nil if the connection is not
 // counted.
-func VisitorOf(ctx context.Context) *Visitor {
-	v, _ := ctx.Value(visitorKey{}).(*Visitor)
+func ConnOf(ctx context.Context) *UnidentifiedConn {
+	v, _ := ctx.Value(connKey{}).(*UnidentifiedConn)
 	return v
 }

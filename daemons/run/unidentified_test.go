@@ -14,16 +14,16 @@ import (
 )
 
 // If there are too many unidentified connections, the oldest are closed. Identified ones stay.
-func TestConnectionsOfUnidentifiedClientsAreFewAtATime(t *testing.T) {
+func TestUnidentifiedConnectionsAreLimited(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	unidentified := run.Unidentified{Limit: 10, Grace: 1}
+	unidentified := run.UnidentifiedLimiter{Limit: 10, Grace: 1}
 	accepted := make(chan struct{}, 100)
 	server := run.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
-			run.VisitorOf(r.Context()).Identify()
+			run.ConnOf(r.Context()).Identify()
 		}
 	}), nil, slog.New(slog.DiscardHandler))
 	connContext := server.ConnContext
@@ -84,14 +84,14 @@ func TestConnectionsOfUnidentifiedClientsAreFewAtATime(t *testing.T) {
 
 // Clients that all connect at once, for example after a restart, are all served in turn. None is closed before it had
 // time to identify itself.
-func TestManyClientsAtOnceAreServedInTurn(t *testing.T) {
+func TestConcurrentClientsAreAllServed(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	unidentified := run.Unidentified{Limit: 10, Grace: time.Hour}
+	unidentified := run.UnidentifiedLimiter{Limit: 10, Grace: time.Hour}
 	server := run.NewServer(
-		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { run.VisitorOf(r.Context()).Identify() }),
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { run.ConnOf(r.Context()).Identify() }),
 		nil,
 		slog.New(slog.DiscardHandler),
 	)
@@ -124,12 +124,12 @@ func TestManyClientsAtOnceAreServedInTurn(t *testing.T) {
 }
 
 // Connections without a request hold their places only for a time. Then waiting connections get them.
-func TestWhoWaitsGetsThePlaceOfWhoShowsNothing(t *testing.T) {
+func TestWaitingConnectionsReplaceUnidentifiedOnes(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	unidentified := run.Unidentified{Limit: 1, Grace: 50 * time.Millisecond}
+	unidentified := run.UnidentifiedLimiter{Limit: 1, Grace: 50 * time.Millisecond}
 	counted := unidentified.Listen(ln)
 	var served []net.Conn
 	for range 2 {

@@ -21,8 +21,8 @@ import (
 	"clusterctl/daemons/scheduler/profile"
 )
 
-// crowd returns a cluster of nodes in three zones, with pods of ReplicaSets of 100 each.
-func crowd(nodes, pods int, change ...func(*corev1.Pod)) *cluster.Cluster {
+// crowdedCluster returns a cluster of nodes in three zones, with pods of ReplicaSets of 100 each.
+func crowdedCluster(nodes, pods int, change ...func(*corev1.Pod)) *cluster.Cluster {
 	c := cluster.New()
 	for i := range nodes {
 		c.SetNode(cluster.NewNode(node(fmt.Sprintf("n%d", i), zone(fmt.Sprintf("z%d", i%3)), func(n *corev1.Node) {
@@ -39,9 +39,10 @@ func crowd(nodes, pods int, change ...func(*corev1.Pod)) *cluster.Cluster {
 		p := pod(
 			fmt.Sprintf("old%d", i),
 			append(
-				[]func(*corev1.Pod){ownedBy(i % max(pods/100, 1)), asks("cpu", "10m"), on(fmt.Sprintf("n%d", i%nodes))},
+				[]func(*corev1.Pod){ownedBy(i % max(pods/100, 1)), withRequest("cpu", "10m"),
+					withNodeName(fmt.Sprintf("n%d", i%nodes))},
 				change...)...)
-		c.SetPod(seen(p), p.Spec.NodeName)
+		c.SetPod(convertPod(p), p.Spec.NodeName)
 	}
 	return c
 }
@@ -57,12 +58,16 @@ func ownedBy(set int) func(*corev1.Pod) {
 	}
 }
 
-// apart adds an anti-affinity to other pods of the set on the same node.
-func apart(p *corev1.Pod) { near(true, corev1.LabelHostname, p.Labels["app"])(p) }
+// withSetAntiAffinity adds an anti-affinity to other pods of the set on the same node.
+func withSetAntiAffinity(p *corev1.Pod) {
+	withPodAffinity(true, corev1.LabelHostname, p.Labels["app"])(p)
+}
 
-func together(p *corev1.Pod) { near(false, corev1.LabelTopologyZone, p.Labels["app"])(p) }
+func withSetAffinity(p *corev1.Pod) {
+	withPodAffinity(false, corev1.LabelTopologyZone, p.Labels["app"])(p)
+}
 
-func spreadEvenly(p *corev1.Pod) {
+func withSpreadConstraints(p *corev1.Pod) {
 	p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}},
@@ -72,23 +77,23 @@ func spreadEvenly(p *corev1.Pod) {
 	}}
 }
 
-// costs reports the CPU time per iteration, because elapsed time means little on a shared machine. Garbage is collected
-// as in the daemon.
-func costs(b *testing.B) (report func()) {
+// reportCPUTime reports the CPU time per iteration, because elapsed time means little on a shared machine. Garbage is
+// collected as in the daemon.
+func reportCPUTime(b *testing.B) (report func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	var collector sync.WaitGroup
-	collector.Go(func() { run.Memory(ctx, &run.Rest{}) })
+	collector.Go(func() { run.ManageMemory(ctx, &run.IdleTasks{}) })
 	b.Cleanup(func() {
 		cancel()
 		collector.Wait()
 	})
 	runtime.GC() // do not count garbage from the setup
-	before := used(b)
-	return func() { b.ReportMetric(1000*(used(b)-before).Seconds()/float64(b.N), "cpu-ms/op") }
+	before := cpuTime(b)
+	return func() { b.ReportMetric(1000*(cpuTime(b)-before).Seconds()/float64(b.N), "cpu-ms/op") }
 }
 
-func used(b *testing.B) time.Duration {
+func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -101,29 +106,30 @@ func used(b *testing.B) time.Duration {
 func BenchmarkPlace(b *testing.B) {
 	for _, size := range []struct{ nodes, pods int }{{5000, 5000}, {5000, 50000}, {5000, 150000}} {
 		for name, change := range map[string]func(*corev1.Pod){
-			"owned": func(*corev1.Pod) {}, "affinity": together, "anti-affinity": apart, "spread": spreadEvenly,
+			"owned": func(*corev1.Pod) {}, "affinity": withSetAffinity, "anti-affinity": withSetAntiAffinity,
+			"spread": withSpreadConstraints,
 		} {
 			b.Run(fmt.Sprintf("%s/%d nodes/%d pods", name, size.nodes, size.pods), func(b *testing.B) {
-				c := crowd(size.nodes, size.pods, change)
+				c := crowdedCluster(size.nodes, size.pods, change)
 				by := profile.Default()
 				b.ReportAllocs()
 				known := map[string]*verdicts{}
 				var placed []types.UID
 				start, i := 0, 0
-				report := costs(b)
+				report := reportCPUTime(b)
 				for b.Loop() {
-					p := seen(pod(fmt.Sprintf("p%d", i), ownedBy(i/100%50), asks("cpu", "10m"), change))
+					p := convertPod(pod(fmt.Sprintf("p%d", i), ownedBy(i/100%50), withRequest("cpu", "10m"), change))
 					if known[p.Class()] == nil {
 						known[p.Class()] = &verdicts{}
 					}
-					got, next := newSearch(by, c, p, known[p.Class()]).place(start)
+					got, next := newSearch(by, c, p, known[p.Class()]).selectNode(start)
 					if got.Node == nil {
 						b.Fatal(got.Explain())
 					}
 					start = next
 					c.Assume(p, got.Node)
 					if placed = append(placed, p.UID); len(placed) > 2000 { // pods end as others arrive
-						c.DropPod(placed[0])
+						c.DeletePod(placed[0])
 						placed = placed[1:]
 					}
 					i++
@@ -136,14 +142,15 @@ func BenchmarkPlace(b *testing.B) {
 
 // BenchmarkPreempt measures preemption on full nodes, with and without anti-affinity.
 func BenchmarkPreempt(b *testing.B) {
-	for name, change := range map[string]func(*corev1.Pod){"plain": func(*corev1.Pod) {}, "anti-affinity": apart} {
+	for name, change := range map[string]func(*corev1.Pod){"plain": func(*corev1.Pod) {},
+		"anti-affinity": withSetAntiAffinity} {
 		b.Run(name, func(b *testing.B) {
-			c := crowd(5000, 50000, func(p *corev1.Pod) { asks("cpu", "6400m")(p); change(p) })
+			c := crowdedCluster(5000, 50000, func(p *corev1.Pod) { withRequest("cpu", "6400m")(p); change(p) })
 			b.ReportAllocs()
-			report := costs(b)
+			report := reportCPUTime(b)
 			for b.Loop() {
-				s := looking(c, seen(pod("boss", priority(9), ownedBy(1), asks("cpu", "1"), change)))
-				refused, _ := s.place(0)
+				s := newTestSearch(c, convertPod(pod("boss", priority(9), ownedBy(1), withRequest("cpu", "1"), change)))
+				refused, _ := s.selectNode(0)
 				if got := s.preempt(refused, nil); got.Node == nil {
 					b.Fatal(got.Reason)
 				}
@@ -156,25 +163,25 @@ func BenchmarkPreempt(b *testing.B) {
 // BenchmarkEvent measures one event with 50,000 waiting pods of 500 templates, none of which it helps.
 func BenchmarkEvent(b *testing.B) {
 	s := &scheduler{
-		cluster:  crowd(100, 100),
+		cluster:  crowdedCluster(100, 100),
 		settings: profile.DefaultSettings(),
 		queue:    newQueue(newClock().now, profile.DefaultSettings()),
 	}
 	for i := range 50000 {
-		s.queue.put(seen(pod(fmt.Sprintf("w%d", i), ownedBy(i/100), asks("cpu", "100"))))
+		s.queue.addOrUpdate(convertPod(pod(fmt.Sprintf("w%d", i), ownedBy(i/100), withRequest("cpu", "100"))))
 	}
 	for {
 		it, ok := s.queue.pop()
 		if !ok {
 			break
 		}
-		s.queue.refuse(it, wakes(noRoom.plugins), noRoom)
+		s.queue.refuse(it, helpfulEvents(insufficientResources.plugins), insufficientResources)
 	}
 	n := s.cluster.Node("n1")
 	b.ReportAllocs()
-	report := costs(b)
+	report := reportCPUTime(b)
 	for b.Loop() {
-		s.happened(plugin.Happened{Event: plugin.PodGone, Node: n})
+		s.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone, Node: n})
 	}
 	report()
 	if _, _, parked, _ := s.queue.lengths(); parked != 50000 {

@@ -23,15 +23,15 @@ const writeTimeout = 15 * time.Second
 
 // binding is a pod whose node is decided and not written yet.
 type binding struct {
-	it        *item
-	pod       *cluster.Pod
-	node      string
-	began     time.Time
-	until     time.Time // deadline for its claims to be bound
-	decisions []cluster.Decision
-	written   bool              // whether the decisions are written
-	versions  map[string]string // by name: the resource versions of the volumes after they were given to claims
-	devices   devices
+	item           *item
+	pod            *cluster.Pod
+	node           string
+	started        time.Time
+	deadline       time.Time // deadline for its claims to be bound
+	decisions      []cluster.Decision
+	written        bool              // whether the decisions are written
+	volumeVersions map[string]string // by name: the resource versions of the volumes after they were given to claims
+	devices        devices
 }
 
 // errPodGone means that a pod is gone or already on a node, so that the failure to bind it need not be reported.
@@ -39,12 +39,12 @@ var errPodGone = errors.New("the pod is gone or on a node already")
 
 // assume counts a pod on a node, and its claims as decided, before the API shows it.
 func (s *scheduler) assume(it *item, search *search, n *cluster.Node, began time.Time) *binding {
-	b := &binding{it: it, pod: it.pod, node: n.Name, began: began, until: began.Add(search.profile.BindTimeout)}
+	b := &binding{item: it, pod: it.pod, node: n.Name, started: began, deadline: began.Add(search.profile.BindTimeout)}
 	if len(b.pod.Volumes) > 0 {
-		b.decisions, _ = s.cluster.Storage.Decide(plugin.Unbound(search.task), n)
+		b.decisions, _ = s.cluster.Storage.Decide(plugin.UnboundClaims(search.task), n)
 		s.cluster.Storage.Reserve(b.decisions, n.Name)
 	}
-	if len(b.pod.Devices)+len(b.pod.Askers) > 0 {
+	if len(b.pod.Devices)+len(b.pod.ContainerRequests) > 0 {
 		b.devices = s.assumeDevices(search.task, n)
 	}
 	s.cluster.Assume(b.pod, n)
@@ -56,11 +56,11 @@ func (s *scheduler) bind(life context.Context, b *binding) {
 	ctx, cancel := context.WithTimeout(life, writeTimeout)
 	defer cancel()
 	if !b.written && len(b.decisions)+len(b.devices.claims) > 0 {
-		s.expect(ctx, b)
+		s.writeExpectedNode(ctx, b)
 	}
 	if len(b.decisions) > 0 && !b.written {
-		if err := s.claim(ctx, b); err != nil {
-			s.fail(life, b, preBind("VolumeBinding", err))
+		if err := s.writeClaimDecisions(ctx, b); err != nil {
+			s.failBinding(life, b, preBindError("VolumeBinding", err))
 			return
 		}
 		s.mu.Lock()
@@ -71,16 +71,16 @@ func (s *scheduler) bind(life context.Context, b *binding) {
 		}
 		s.mu.Unlock()
 		if gone {
-			s.fail(life, b, errPodGone)
+			s.failBinding(life, b, errPodGone)
 			return
 		}
-		s.claimsChanged(life)
+		s.checkWaitingBindings(life)
 		return
 	}
 	pod := b.pod
 	if err := s.reserve(ctx, life, b); err != nil {
 		s.unreserve(ctx, b)
-		s.fail(life, b, preBind("DynamicResources", err))
+		s.failBinding(life, b, preBindError("DynamicResources", err))
 		return
 	}
 	err := s.api.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
@@ -95,71 +95,71 @@ func (s *scheduler) bind(life context.Context, b *binding) {
 		} else {
 			err = fmt.Errorf("running Bind plugin %q: %w", "DefaultBinder", err)
 		}
-		s.fail(life, b, err)
+		s.failBinding(life, b, err)
 		return
 	}
 	s.mu.Lock()
 	s.cluster.Storage.Release(b.decisions)
 	s.mu.Unlock()
-	s.queue.done(b.it)
-	s.metrics.attempt("scheduled", pod.Scheduler, s.now().Sub(b.began))
-	s.metrics.bound(b.it.attempts, s.now().Sub(b.it.added))
-	s.events[pod.Scheduler].Tell(
+	s.queue.removeScheduled(b.item)
+	s.metrics.observeAttempt("scheduled", pod.Scheduler, s.now().Sub(b.started))
+	s.metrics.observeBound(b.item.attempts, s.now().Sub(b.item.added))
+	s.events[pod.Scheduler].Record(
 		pod.Reference(),
 		nil,
 		corev1.EventTypeNormal,
 		"Scheduled",
-		assigning,
+		actionBinding,
 		"Successfully assigned "+pod.Key()+" to "+b.node,
 	)
 	s.log.Debug("pod bound", "pod", pod.Key(), "node", b.node)
 }
 
-func preBind(plugin string, err error) error {
+func preBindError(plugin string, err error) error {
 	return fmt.Errorf("running PreBind plugin %q: %w", plugin, err)
 }
 
-// expect writes the expected node before the pod's claims are ready, so that, for example, an autoscaler does not
-// remove the node as unused in between.
-func (s *scheduler) expect(ctx context.Context, b *binding) {
-	if s.queue.promised(b.pod.UID) == b.node {
+// writeExpectedNode writes the expected node before the pod's claims are ready, so that, for example, an autoscaler
+// does not remove the node as unused in between.
+func (s *scheduler) writeExpectedNode(ctx context.Context, b *binding) {
+	if s.queue.shownNomination(b.pod.UID) == b.node {
 		return
 	}
 	if err := s.patchStatus(ctx, b.pod, map[string]any{"nominatedNodeName": b.node}); err == nil {
-		s.queue.shown(b.pod.UID, b.node)
+		s.queue.recordShownNomination(b.pod.UID, b.node)
 	} else if !apierrors.IsNotFound(err) {
 		s.log.Warn("write where the pod is expected", "pod", b.pod.Key(), "node", b.node, "error", err)
 	}
 }
 
-// fail reverts what was assumed about a pod, reports the error on the pod and retries it later.
-func (s *scheduler) fail(life context.Context, b *binding, err error) {
+// failBinding reverts what was assumed about a pod, reports the error on the pod and retries it later.
+func (s *scheduler) failBinding(life context.Context, b *binding, err error) {
 	s.mu.Lock()
-	s.takeBack(b)
+	s.revertAssumed(b)
 	s.mu.Unlock()
 	if err != errPodGone && life.Err() == nil {
-		s.metrics.attempt("error", b.pod.Scheduler, s.now().Sub(b.began))
+		s.metrics.observeAttempt("error", b.pod.Scheduler, s.now().Sub(b.started))
 		s.log.Warn("pod not placed", "pod", b.pod.Key(), "node", b.node, "error", err)
 		free := *b.pod
 		free.Nominated = ""
-		s.say(life, &free, corev1.PodReasonSchedulerError, err.Error())
+		s.reportUnschedulable(life, &free, corev1.PodReasonSchedulerError, err.Error())
 	}
-	s.queue.retry(b.it)
+	s.queue.retry(b.item)
 }
 
-func (s *scheduler) takeBack(b *binding) {
+func (s *scheduler) revertAssumed(b *binding) {
 	s.cluster.Storage.Release(b.decisions)
-	s.cluster.Forget(b.pod.UID)
+	s.cluster.RevertAssume(b.pod.UID)
 	if len(b.devices.allocated) > 0 {
 		s.cluster.Devices.Release(b.devices.allocated)
-		s.happened(plugin.Happened{Event: plugin.DevicesChanged})
+		s.activateHelped(plugin.ClusterEvent{EventKind: plugin.DevicesChanged})
 	}
-	s.happened(plugin.Happened{Event: plugin.PodGone, Node: s.cluster.Node(b.node), Pod: b.pod})
+	s.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone, Node: s.cluster.Node(b.node), Pod: b.pod})
 }
 
-// claim writes which volumes the pod's claims get, or the selected node for claims whose volumes have yet to be
-// provisioned.
-func (s *scheduler) claim(ctx context.Context, b *binding) error {
+// writeClaimDecisions writes which volumes the pod's claims get, or the selected node for claims whose volumes have yet
+// to be provisioned.
+func (s *scheduler) writeClaimDecisions(ctx context.Context, b *binding) error {
 	for _, d := range b.decisions {
 		if d.Volume == nil {
 			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -184,12 +184,12 @@ func (s *scheduler) claim(ctx context.Context, b *binding) error {
 		if err != nil {
 			return fmt.Errorf("volume %s: %w", d.Volume.Name, err)
 		}
-		if b.versions == nil {
-			b.versions = map[string]string{}
+		if b.volumeVersions == nil {
+			b.volumeVersions = map[string]string{}
 		}
 		if ref := volume.Spec.ClaimRef; ref != nil {
 			if ref.UID == d.Claim.UID {
-				b.versions[volume.Name] = volume.ResourceVersion
+				b.volumeVersions[volume.Name] = volume.ResourceVersion
 				continue
 			}
 			if ref.Namespace != d.Claim.Namespace || ref.Name != d.Claim.Name || ref.UID != "" {
@@ -213,19 +213,19 @@ func (s *scheduler) claim(ctx context.Context, b *binding) error {
 		if volume, err = s.api.CoreV1().PersistentVolumes().Update(ctx, volume, metav1.UpdateOptions{}); err != nil {
 			return fmt.Errorf("volume %s: %w", d.Volume.Name, err)
 		}
-		b.versions[volume.Name] = volume.ResourceVersion
+		b.volumeVersions[volume.Name] = volume.ResourceVersion
 	}
 	return nil
 }
 
-// takenBack returns an error if a volume that was given to a claim no longer belongs to it. It ignores states of the
-// volume from before it was given.
-func (b *binding) takenBack(d cluster.Decision, volume *cluster.Persistent) error {
+// verifyVolumeOwner returns an error if a volume that was given to a claim no longer belongs to it. It ignores states
+// of the volume from before it was given.
+func (b *binding) verifyVolumeOwner(d cluster.Decision, volume *cluster.PersistentVolume) error {
 	if volume == nil || volume.DeletionTimestamp != nil {
 		return fmt.Errorf("volume %s is gone", d.Volume.Name)
 	}
 	if order, err := resourceversion.CompareResourceVersion(volume.ResourceVersion,
-		b.versions[volume.Name]); err != nil ||
+		b.volumeVersions[volume.Name]); err != nil ||
 		order < 0 {
 		return nil
 	}
@@ -235,9 +235,9 @@ func (b *binding) takenBack(d cluster.Decision, volume *cluster.Persistent) erro
 	return nil
 }
 
-// claimsChanged continues the bindings whose claims are all bound now, and fails those whose claims were bound
+// checkWaitingBindings continues the bindings whose claims are all bound now, and fails those whose claims were bound
 // otherwise.
-func (s *scheduler) claimsChanged(ctx context.Context) {
+func (s *scheduler) checkWaitingBindings(ctx context.Context) {
 	type outcome struct {
 		b   *binding
 		err error
@@ -253,13 +253,13 @@ func (s *scheduler) claimsChanged(ctx context.Context) {
 	}
 	s.mu.Unlock()
 	for _, o := range ended {
-		s.goingOn.Go(func() { s.goOn(ctx, o.b, o.err) })
+		s.resuming.Go(func() { s.resumeBinding(ctx, o.b, o.err) })
 	}
 }
 
-func (s *scheduler) goOn(ctx context.Context, b *binding, err error) {
+func (s *scheduler) resumeBinding(ctx context.Context, b *binding, err error) {
 	if err != nil {
-		s.fail(ctx, b, preBind("VolumeBinding", fmt.Errorf("binding volumes: %w", err)))
+		s.failBinding(ctx, b, preBindError("VolumeBinding", fmt.Errorf("binding volumes: %w", err)))
 		return
 	}
 	s.bind(ctx, b)
@@ -275,14 +275,14 @@ func (s *scheduler) claimsBound(b *binding) (bool, error) {
 		switch {
 		case claim == nil || claim.UID != d.Claim.UID || claim.DeletionTimestamp != nil:
 			return false, fmt.Errorf("claim %s is gone", d.Claim.Name)
-		case !cluster.Bound(claim):
+		case !cluster.IsBound(claim):
 			seen := claim.ResourceVersion != d.Claim.ResourceVersion
 			if d.Volume == nil && seen && claim.Annotations[storage.AnnSelectedNode] != b.node &&
 				claim.Spec.VolumeName == "" {
 				return false, fmt.Errorf("provisioning failed for PVC %q", claim.Name)
 			}
 			if d.Volume != nil {
-				if err := b.takenBack(d, known.Volume(d.Volume.Name)); err != nil {
+				if err := b.verifyVolumeOwner(d, known.Volume(d.Volume.Name)); err != nil {
 					return false, err
 				}
 			}
@@ -292,37 +292,37 @@ func (s *scheduler) claimsBound(b *binding) (bool, error) {
 		if volume == nil {
 			return false, nil // another watch will deliver it
 		}
-		if !volume.Reachable(n) {
+		if !volume.IsReachable(n) {
 			return false, fmt.Errorf("claim %s was bound to a volume that the node does not reach", claim.Name)
 		}
 	}
 	return true, nil
 }
 
-// expire fails the bindings whose claims were not bound in time.
-func (s *scheduler) expire(ctx context.Context) {
+// expireBindings fails the bindings whose claims were not bound in time.
+func (s *scheduler) expireBindings(ctx context.Context) {
 	var late []*binding
 	s.mu.Lock()
 	for uid, b := range s.waiting {
-		if s.now().After(b.until) {
+		if s.now().After(b.deadline) {
 			delete(s.waiting, uid)
 			late = append(late, b)
 		}
 	}
 	s.mu.Unlock()
 	for _, b := range late {
-		s.goingOn.Go(func() { s.goOn(ctx, b, context.DeadlineExceeded) })
+		s.resuming.Go(func() { s.resumeBinding(ctx, b, context.DeadlineExceeded) })
 	}
 }
 
-// abandon reverts what is assumed about a deleted pod, and ends its wait for its claims.
-func (s *scheduler) abandon(uid types.UID) {
+// abandonBinding reverts what is assumed about a deleted pod, and ends its wait for its claims.
+func (s *scheduler) abandonBinding(uid types.UID) {
 	if b := s.waiting[uid]; b != nil {
 		delete(s.waiting, uid)
-		s.takeBack(b)
+		s.revertAssumed(b)
 	} else if p := s.cluster.Pod(uid); p != nil && p.Assumed { // the goroutine that binds it will find out
 		node := p.OnNode()
-		s.cluster.Forget(uid)
-		s.happened(plugin.Happened{Event: plugin.PodGone, Node: node, Pod: p})
+		s.cluster.RevertAssume(uid)
+		s.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone, Node: node, Pod: p})
 	}
 }

@@ -10,27 +10,27 @@ import (
 
 // class holds equal pods that wait.
 type class struct {
-	key      string
-	priority int32
-	oldest   time.Time // when its oldest member was added
-	sample   *cluster.Pod
-	members  []*item // members not being scheduled, the oldest first; nil where a member has left
-	head     int     // all entries before it are nil
-	live     int
-	flying   int // number of members being scheduled
+	key          string
+	priority     int32
+	oldest       time.Time // when its oldest member was added
+	sample       *cluster.Pod
+	members      []*item // members not being scheduled, the oldest first; nil where a member has left
+	head         int     // all entries before it are nil
+	waitingCount int
+	inFlight     int // number of members being scheduled
 
-	at       where
-	index    int // position in its heap or list of parked classes
-	refusals int // consecutive refusals
-	until    time.Time
-	since    time.Time // when it was parked
-	wakes    plugin.Event
-	refusal  *refusal
-	known    verdicts
+	part          queuePart
+	index         int // position in its heap or list of parked classes
+	refusals      int // consecutive refusals
+	retryAt       time.Time
+	parkedAt      time.Time // when it was parked
+	helpfulEvents plugin.EventKind
+	refusal       *refusal
+	verdicts      verdicts
 }
 
-// tidy moves a class to the right part of the queue after a member has left.
-func (q *queue) tidy(c *class) {
+// relocate moves a class to the right part of the queue after a member has left.
+func (q *queue) relocate(c *class) {
 	for c.head < len(c.members) && c.members[c.head] == nil {
 		c.head++
 	}
@@ -43,42 +43,42 @@ func (q *queue) tidy(c *class) {
 			}
 		}
 	}
-	if c.live > 0 {
+	if c.waitingCount > 0 {
 		c.oldest = c.members[c.head].added
-		if c.at == inActive {
+		if c.part == partActive {
 			heap.Fix(&q.active, c.index)
 		}
 		return
 	}
 	c.members, c.head = nil, 0
-	q.unplace(c)
-	if c.flying == 0 {
+	q.removeFromPart(c)
+	if c.inFlight == 0 {
 		delete(q.classes, c.key)
 	}
 }
 
-func (q *queue) unplace(c *class) {
-	switch c.at {
-	case inActive:
+func (q *queue) removeFromPart(c *class) {
+	switch c.part {
+	case partActive:
 		heap.Remove(&q.active, c.index)
-	case inBackoff:
+	case partBackoff:
 		heap.Remove(&q.backoff, c.index)
-	case inFailing:
+	case partFailing:
 		heap.Remove(&q.failing, c.index)
-	case inParked:
-		parked := q.parked[c.wakes]
+	case partParked:
+		parked := q.parked[c.helpfulEvents]
 		last := len(parked) - 1
 		parked[c.index], parked[last].index = parked[last], c.index
 		parked[last] = nil
-		q.parked[c.wakes] = parked[:last]
+		q.parked[c.helpfulEvents] = parked[:last]
 	}
-	c.at = idle
+	c.part = partNone
 }
 
 // park makes a class wait for events that may help it.
 func (q *queue) park(c *class) {
-	c.at, c.index = inParked, len(q.parked[c.wakes])
-	q.parked[c.wakes] = append(q.parked[c.wakes], c)
+	c.part, c.index = partParked, len(q.parked[c.helpfulEvents])
+	q.parked[c.helpfulEvents] = append(q.parked[c.helpfulEvents], c)
 }
 
 // classHeap orders classes by priority, and those of equal priority by their oldest member. For back-off, it orders
@@ -87,8 +87,8 @@ type classHeap []*class
 
 func (h classHeap) Len() int { return len(h) }
 func (h classHeap) Less(i, j int) bool {
-	if h[i].at == inBackoff || h[i].at == inFailing {
-		return h[i].until.Before(h[j].until)
+	if h[i].part == partBackoff || h[i].part == partFailing {
+		return h[i].retryAt.Before(h[j].retryAt)
 	}
 	if h[i].priority != h[j].priority {
 		return h[i].priority > h[j].priority
@@ -114,13 +114,13 @@ func (q *queue) lengths() (active, backoff, parked, gated int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, c := range q.classes {
-		switch c.at {
-		case inActive:
-			active += c.live
-		case inBackoff, inFailing:
-			backoff += c.live
-		case inParked:
-			parked += c.live
+		switch c.part {
+		case partActive:
+			active += c.waitingCount
+		case partBackoff, partFailing:
+			backoff += c.waitingCount
+		case partParked:
+			parked += c.waitingCount
 		}
 	}
 	return active, backoff, parked, len(q.gated)

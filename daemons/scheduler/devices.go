@@ -22,9 +22,9 @@ type devices struct {
 	claims    []*resourcev1.ResourceClaim // claims to reserve for the pod
 	allocated []*device.Allocation        // those of the claims that get devices
 	// the last of the claims, if the node provides the pod's extended resources as devices
-	special *plugin.Special
-	created *resourcev1.ResourceClaim // the object that was created for special
-	err     error                     // why the devices are not available after all
+	extendedClaim *plugin.ExtendedClaim
+	createdClaim  *resourcev1.ResourceClaim // the object that was created for special
+	err           error                     // why the devices are not available after all
 }
 
 // assumeDevices selects the devices for a pod's claims and counts them as allocated. The filters have just accepted the
@@ -35,26 +35,26 @@ func (s *scheduler) assumeDevices(task *plugin.Task, n *cluster.Node) devices {
 		return devices{err: errors.New(refused.Reasons[0])}
 	}
 	out := devices{claims: claims.All}
-	special, plan, refused := claims.On(task, n)
+	special, plan, refused := claims.PlanFor(task, n)
 	if refused != nil {
 		return devices{err: errors.New(refused.Reasons[0])}
 	}
-	if out.special = special; special != nil {
+	if out.extendedClaim = special; special != nil {
 		special.Claim.UID = types.UID(uuid.NewString())
 		out.claims = append(out.claims[:len(out.claims):len(out.claims)], special.Claim)
 	}
 	if plan != nil {
-		out.allocated, out.err = plan.On(n.Object(), s.cluster.Devices.Catalog, s.cluster.Devices.Use)
+		out.allocated, out.err = plan.AllocateOn(n.Object(), s.cluster.Devices.Catalog, s.cluster.Devices.Use)
 		for _, a := range out.allocated {
-			a.Name(func() types.UID { return types.UID(uuid.NewString()) })
+			a.SetShareIDs(func() types.UID { return types.UID(uuid.NewString()) })
 		}
 		s.cluster.Devices.Assume(out.allocated)
 	}
 	return out
 }
 
-// conflictsBorne is the maximum number of times that a claim is read again after a conflict.
-const conflictsBorne = 5
+// maxConflictRetries is the maximum number of times that a claim is read again after a conflict.
+const maxConflictRetries = 5
 
 // reserve writes the allocations of a pod's claims and reserves them for the pod. ctx bounds the writes. life bounds
 // the reads that determine the outcome of a write whose answer was lost.
@@ -63,9 +63,9 @@ func (s *scheduler) reserve(ctx, life context.Context, b *binding) error {
 		return b.devices.err
 	}
 	for i, claim := range b.devices.claims {
-		if b.devices.special != nil && claim == b.devices.special.Claim {
+		if b.devices.extendedClaim != nil && claim == b.devices.extendedClaim.Claim {
 			var err error
-			if claim, err = s.createSpecial(ctx, b); err != nil {
+			if claim, err = s.createExtendedClaim(ctx, b); err != nil {
 				return err
 			}
 			b.devices.claims[i] = claim
@@ -78,35 +78,36 @@ func (s *scheduler) reserve(ctx, life context.Context, b *binding) error {
 		written, err := s.updateClaim(
 			ctx,
 			claim,
-			func(c *resourcev1.ResourceClaim) error { return reserved(c, b.pod, result) },
+			func(c *resourcev1.ResourceClaim) error { return setReservation(c, b.pod, result) },
 		)
-		var lost *unknownOutcome
+		var lost *unknownOutcomeError
 		if result != nil && errors.As(err, &lost) {
 			s.mu.Lock()
-			s.cluster.Devices.Doubt(claim)
+			s.cluster.Devices.MarkUncertain(claim)
 			s.mu.Unlock()
-			s.goingOn.Go(func() { s.settle(life, claim) })
+			s.resuming.Go(func() { s.awaitOutcome(life, claim) })
 		}
 		if err != nil {
 			return fmt.Errorf("claim %s: %w", claim.Name, err)
 		}
 		if result != nil {
 			s.mu.Lock()
-			s.cluster.Devices.Written(written)
-			unseen := s.cluster.Devices.Unseen(written)
+			s.cluster.Devices.MarkWritten(written)
+			unseen := s.cluster.Devices.IsAwaitingWatch(written)
 			s.mu.Unlock()
 			if unseen {
-				s.goingOn.Go(func() { s.awaitShown(life, written) })
+				s.resuming.Go(func() { s.awaitClaimInWatch(life, written) })
 			}
 		}
 	}
-	return s.tellSpecial(ctx, b)
+	return s.reportExtendedClaim(ctx, b)
 }
 
-// reserved updates a claim's status: it reserves the claim for the pod, and sets the allocation if result is not nil.
-func reserved(c *resourcev1.ResourceClaim, pod *cluster.Pod, result *resourcev1.AllocationResult) error {
+// setReservation updates a claim's status: it reserves the claim for the pod, and sets the allocation if result is not
+// nil.
+func setReservation(c *resourcev1.ResourceClaim, pod *cluster.Pod, result *resourcev1.AllocationResult) error {
 	switch {
-	case c.DeletionTimestamp != nil && !plugin.ReservedFor(c, pod.UID):
+	case c.DeletionTimestamp != nil && !plugin.IsReservedFor(c, pod.UID):
 		return errors.New("it was deleted in the meantime")
 	case result != nil && c.Status.Allocation != nil:
 		return errors.New("it got devices from somebody else in the meantime")
@@ -116,7 +117,7 @@ func reserved(c *resourcev1.ResourceClaim, pod *cluster.Pod, result *resourcev1.
 	if result != nil {
 		c.Status.Allocation = result.DeepCopy()
 	}
-	if !plugin.ReservedFor(c, pod.UID) {
+	if !plugin.IsReservedFor(c, pod.UID) {
 		if len(c.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize {
 			return fmt.Errorf(
 				"it is reserved for %d pods already, which is the most that a claim may have",
@@ -158,7 +159,7 @@ func (s *scheduler) updateClaim(
 			return nil, err
 		}
 		written, err := s.writeClaim(ctx, before, now)
-		if apierrors.IsConflict(err) && tries < conflictsBorne {
+		if apierrors.IsConflict(err) && tries < maxConflictRetries {
 			continue
 		}
 		return written, err
@@ -180,8 +181,8 @@ func (s *scheduler) writeClaim(
 		now.ObjectMeta = written.ObjectMeta
 	}
 	written, err := api.UpdateStatus(ctx, now, metav1.UpdateOptions{})
-	if err != nil && !refused(err) {
-		return nil, &unknownOutcome{err}
+	if err != nil && !isRefusedWrite(err) {
+		return nil, &unknownOutcomeError{err}
 	}
 	return written, err
 }
@@ -198,15 +199,15 @@ func (s *scheduler) unreserve(ctx context.Context, b *binding) {
 	) // the failure may be that ctx has expired
 	defer cancel()
 	for _, claim := range b.devices.claims {
-		if claim == b.devices.created {
-			s.deleteSpecial(ctx, b.pod, claim)
+		if claim == b.devices.createdClaim {
+			s.deleteExtendedClaim(ctx, b.pod, claim)
 			continue
 		}
-		if b.devices.special != nil && claim == b.devices.special.Claim {
+		if b.devices.extendedClaim != nil && claim == b.devices.extendedClaim.Claim {
 			continue // its object was not created
 		}
 		_, err := s.updateClaim(ctx, claim, func(c *resourcev1.ResourceClaim) error {
-			if !plugin.ReservedFor(c, b.pod.UID) {
+			if !plugin.IsReservedFor(c, b.pod.UID) {
 				return errNothingToDo
 			}
 			c.Status.ReservedFor = slices.DeleteFunc(
@@ -231,10 +232,10 @@ func (s *scheduler) unreserve(ctx context.Context, b *binding) {
 
 var errNothingToDo = errors.New("nothing to do")
 
-// stuck returns a claim of the pod whose devices cannot be used on the nodes that would fit, and that no other pod
-// uses.
-func stuck(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
-	if len(task.Pod.Devices) == 0 || p.Refusals[plugin.DevicesElsewhere] == 0 {
+// unusableAllocation returns a claim of the pod whose devices cannot be used on the nodes that would fit, and that no
+// other pod uses.
+func unusableAllocation(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
+	if len(task.Pod.Devices) == 0 || p.Refusals[plugin.DevicesUnreachable] == 0 {
 		return nil
 	}
 	claims, refused := plugin.ClaimsOf(task)
@@ -244,7 +245,7 @@ func stuck(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
 	for _, c := range claims.Allocated {
 		users := len(c.Status.ReservedFor)
 		if c.Status.Allocation.NodeSelector != nil &&
-			(users == 0 || users == 1 && plugin.ReservedFor(c, task.Pod.UID)) {
+			(users == 0 || users == 1 && plugin.IsReservedFor(c, task.Pod.UID)) {
 			return c
 		}
 	}
@@ -280,32 +281,32 @@ func (s *scheduler) deallocate(ctx context.Context, pod *cluster.Pod, claim *res
 	})
 }
 
-func (s *scheduler) deviceSeen(obj any, action string) {
+func (s *scheduler) deviceUpdated(obj any, action string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	what := plugin.Happened{Event: plugin.DevicesChanged, Device: obj, Action: action}
+	what := plugin.ClusterEvent{EventKind: plugin.DevicesChanged, Device: obj, Action: action}
 	if c, ok := obj.(*resourcev1.ResourceClaim); ok {
 		old := s.cluster.Devices.Claim(c.Namespace, c.Name)
 		what.Claim = c.Namespace + "/" + c.Name
-		what.Freed = old != nil && old.Status.Allocation != nil && (c.Status.Allocation == nil || c.UID != old.UID)
+		what.IsFreed = old != nil && old.Status.Allocation != nil && (c.Status.Allocation == nil || c.UID != old.UID)
 	}
 	if c, ok := obj.(*resourcev1.DeviceClass); ok {
-		what.Extended = append(extendedNames(s.cluster.Devices.Class(c.Name)), extendedNames(c)...)
+		what.Extended = append(extendedResources(s.cluster.Devices.Class(c.Name)), extendedResources(c)...)
 	}
 	s.cluster.Devices.Set(obj)
-	s.happened(what)
+	s.activateHelped(what)
 }
 
-func (s *scheduler) deviceGone(obj any) {
+func (s *scheduler) deviceDeleted(obj any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	what := plugin.Happened{Event: plugin.DevicesChanged, Device: obj, Action: plugin.Gone}
+	what := plugin.ClusterEvent{EventKind: plugin.DevicesChanged, Device: obj, Action: plugin.ActionDelete}
 	if c, ok := obj.(*resourcev1.ResourceClaim); ok {
-		what.Claim, what.Freed = c.Namespace+"/"+c.Name, true
+		what.Claim, what.IsFreed = c.Namespace+"/"+c.Name, true
 	}
 	if c, ok := obj.(*resourcev1.DeviceClass); ok {
-		what.Extended = extendedNames(c) // another class may provide the resource now
+		what.Extended = extendedResources(c) // another class may provide the resource now
 	}
-	s.cluster.Devices.Drop(obj)
-	s.happened(what)
+	s.cluster.Devices.Delete(obj)
+	s.activateHelped(what)
 }

@@ -27,7 +27,7 @@ func (s *scheduler) preempt(ctx context.Context, pod *cluster.Pod, p Preemption)
 				break
 			}
 		}
-		s.queue.letGo(pod.UID, failed)
+		s.queue.resume(pod.UID, failed)
 		return nil
 	})
 	s.mu.Lock()
@@ -36,11 +36,11 @@ func (s *scheduler) preempt(ctx context.Context, pod *cluster.Pod, p Preemption)
 		if o.Priority < pod.Priority {
 			lesser = append(lesser, o)
 			s.cluster.Nominate(o, "")
-			s.queue.unpromise(o)
+			s.queue.removeNomination(o)
 		}
 	}
 	if len(lesser) > 0 {
-		s.happened(plugin.Happened{Event: plugin.PodGone, Node: p.Node})
+		s.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone, Node: p.Node})
 	}
 	s.mu.Unlock()
 	for _, o := range lesser {
@@ -82,7 +82,8 @@ func (s *scheduler) evict(ctx context.Context, pod, v *cluster.Pod, node string)
 		s.log.Warn("delete victim of preemption", "pod", v.Key(), "error", err)
 		return false
 	}
-	s.events[pod.Scheduler].Tell(v.Reference(), pod.Reference(), corev1.EventTypeNormal, "Preempted", preempting,
+	s.events[pod.Scheduler].Record(v.Reference(), pod.Reference(), corev1.EventTypeNormal, "Preempted",
+		actionPreempting,
 		fmt.Sprintf("Preempted by pod %s on node %s", pod.UID, node))
 	s.log.Info("pod preempted", "pod", v.Key(), "by", pod.Key(), "node", node)
 	return true

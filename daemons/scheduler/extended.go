@@ -18,20 +18,20 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// createSpecial creates the claim object for a pod's extended resources. From then on, the allocation counts for that
-// object.
-func (s *scheduler) createSpecial(ctx context.Context, b *binding) (*resourcev1.ResourceClaim, error) {
-	decided := b.devices.special.Claim
+// createExtendedClaim creates the claim object for a pod's extended resources. From then on, the allocation counts for
+// that object.
+func (s *scheduler) createExtendedClaim(ctx context.Context, b *binding) (*resourcev1.ResourceClaim, error) {
+	decided := b.devices.extendedClaim.Claim
 	claim := decided.DeepCopy()
 	claim.Name, claim.UID = "", ""
 	created, err := s.api.ResourceV1().ResourceClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("create claim for extended resources: %w", err)
 	}
-	b.devices.created = created
+	b.devices.createdClaim = created
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cluster.Devices.Created(decided.UID, created)
+	s.cluster.Devices.RecordCreated(decided.UID, created)
 	for i, a := range b.devices.allocated {
 		if a.Claim == decided {
 			b.devices.allocated[i] = &device.Allocation{Claim: created, Result: a.Result, Shares: a.Shares}
@@ -40,20 +40,20 @@ func (s *scheduler) createSpecial(ctx context.Context, b *binding) (*resourcev1.
 	return created, nil
 }
 
-// tellSpecial writes to a pod's status which claim was created for its extended resources, and what each container
-// gets. If none was created and the status names one of an earlier attempt, it removes that.
-func (s *scheduler) tellSpecial(ctx context.Context, b *binding) error {
-	var told *corev1.PodExtendedResourceClaimStatus
-	if b.devices.created != nil {
-		told = &corev1.PodExtendedResourceClaimStatus{
-			ResourceClaimName: b.devices.created.Name,
-			RequestMappings:   b.devices.special.Mappings,
+// reportExtendedClaim writes to a pod's status which claim was created for its extended resources, and what each
+// container gets. If none was created and the status names one of an earlier attempt, it removes that.
+func (s *scheduler) reportExtendedClaim(ctx context.Context, b *binding) error {
+	var status *corev1.PodExtendedResourceClaimStatus
+	if b.devices.createdClaim != nil {
+		status = &corev1.PodExtendedResourceClaimStatus{
+			ResourceClaimName: b.devices.createdClaim.Name,
+			RequestMappings:   b.devices.extendedClaim.Mappings,
 		}
 	} else if !b.pod.Extended {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": b.pod.UID}, "status": map[string]any{"extendedResourceClaimStatus": told},
+		"metadata": map[string]any{"uid": b.pod.UID}, "status": map[string]any{"extendedResourceClaimStatus": status},
 	})
 	if err != nil {
 		return fmt.Errorf("encode a status: %w", err)
@@ -67,85 +67,85 @@ func (s *scheduler) tellSpecial(ctx context.Context, b *binding) error {
 	return nil
 }
 
-// awaitShown reads a claim that was created here until the watch shows it. If the claim is deleted before that, the
-// watch never shows it, so its devices are released.
-func (s *scheduler) awaitShown(ctx context.Context, claim *resourcev1.ResourceClaim) {
+// awaitClaimInWatch reads a claim that was created here until the watch shows it. If the claim is deleted before that,
+// the watch never shows it, so its devices are released.
+func (s *scheduler) awaitClaimInWatch(ctx context.Context, claim *resourcev1.ResourceClaim) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(settleEvery):
+		case <-time.After(outcomeInterval):
 		}
 		s.mu.Lock()
-		unseen := s.cluster.Devices.Unseen(claim)
+		unseen := s.cluster.Devices.IsAwaitingWatch(claim)
 		s.mu.Unlock()
 		if !unseen {
 			return
 		}
 		now, err := s.api.ResourceV1().ResourceClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
-		if !absent(err, claim) && (err != nil || now.UID == claim.UID) {
+		if !isClaimAbsent(err, claim) && (err != nil || now.UID == claim.UID) {
 			continue
 		}
 		s.mu.Lock()
-		if s.cluster.Devices.Unseen(claim) {
-			s.cluster.Devices.Gone(claim)
-			s.happened(plugin.Happened{Event: plugin.DevicesChanged})
+		if s.cluster.Devices.IsAwaitingWatch(claim) {
+			s.cluster.Devices.ReleaseDeleted(claim)
+			s.activateHelped(plugin.ClusterEvent{EventKind: plugin.DevicesChanged})
 		}
 		s.mu.Unlock()
 		return
 	}
 }
 
-// discard deletes the claim that an earlier attempt created for a pod's extended resources, so that the pod can be
-// tried again. Equal pods need not wait for that.
-func (s *scheduler) discard(ctx context.Context, pod *cluster.Pod, claim *resourcev1.ResourceClaim) {
+// discardLeftOverClaim deletes the claim that an earlier attempt created for a pod's extended resources, so that the
+// pod can be tried again. Equal pods need not wait for that.
+func (s *scheduler) discardLeftOverClaim(ctx context.Context, pod *cluster.Pod, claim *resourcev1.ResourceClaim) {
 	if claim == nil {
 		return
 	}
-	s.queue.setAside(pod.UID)
+	s.queue.moveToOwnClass(pod.UID)
 	s.binds.Go(func() error {
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
-		s.deleteSpecial(ctx, pod, claim)
+		s.deleteExtendedClaim(ctx, pod, claim)
 		return nil
 	})
 }
 
-// setAside moves a refused pod to a class of its own and lets equal pods be tried at once: the reason for its refusal
-// does not apply to them.
-func (q *queue) setAside(uid types.UID) {
+// moveToOwnClass moves a refused pod to a class of its own and lets equal pods be tried at once: the reason for its
+// refusal does not apply to them.
+func (q *queue) moveToOwnClass(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	it := q.pods[uid]
-	if it == nil || it.pos < 0 || it.class.at != inParked || it.class.key == string(uid) {
+	if it == nil || it.pos < 0 || it.class.part != partParked || it.class.key == string(uid) {
 		return
 	}
 	equals := it.class
 	alone := &class{
-		key:      string(uid),
-		priority: it.pod.Priority,
-		sample:   it.pod,
-		oldest:   it.added,
-		members:  []*item{it},
-		live:     1,
-		refusals: equals.refusals,
-		until:    equals.until,
-		since:    equals.since,
-		wakes:    equals.wakes,
-		refusal:  equals.refusal,
+		key:           string(uid),
+		priority:      it.pod.Priority,
+		sample:        it.pod,
+		oldest:        it.added,
+		members:       []*item{it},
+		waitingCount:  1,
+		refusals:      equals.refusals,
+		retryAt:       equals.retryAt,
+		parkedAt:      equals.parkedAt,
+		helpfulEvents: equals.helpfulEvents,
+		refusal:       equals.refusal,
 	}
-	q.leave(it)
+	q.leaveClass(it)
 	it.class, it.pos = alone, 0
 	q.classes[alone.key] = alone
 	q.park(alone)
-	if equals.live > 0 {
-		equals.refusals, equals.until, equals.refusal = equals.refusals-1, q.now(), nil
+	if equals.waitingCount > 0 {
+		equals.refusals, equals.retryAt, equals.refusal = equals.refusals-1, q.now(), nil
 		q.activate(equals, "")
 	}
 }
 
-// deleteSpecial deletes the claim for a pod's extended resources and its finalizer. No other pod uses it.
-func (s *scheduler) deleteSpecial(ctx context.Context, pod *cluster.Pod, claim *resourcev1.ResourceClaim) {
+// deleteExtendedClaim deletes the claim for a pod's extended resources and its finalizer. No other pod uses it.
+func (s *scheduler) deleteExtendedClaim(ctx context.Context, pod *cluster.Pod, claim *resourcev1.ResourceClaim) {
 	api := s.api.ResourceV1().ResourceClaims(claim.Namespace)
 	remove := func() error {
 		now, err := api.Get(ctx, claim.Name, metav1.GetOptions{})
@@ -161,7 +161,7 @@ func (s *scheduler) deleteSpecial(ctx context.Context, pod *cluster.Pod, claim *
 		return api.Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &claim.UID}})
 	}
 	err := remove()
-	for tries := 0; apierrors.IsConflict(err) && tries < conflictsBorne; tries++ {
+	for tries := 0; apierrors.IsConflict(err) && tries < maxConflictRetries; tries++ {
 		err = remove()
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -177,16 +177,16 @@ func (s *scheduler) deleteSpecial(ctx context.Context, pod *cluster.Pod, claim *
 	}
 }
 
-// leftOver returns the claim of an earlier attempt if it prevented the pod from being scheduled.
-func leftOver(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
+// leftOverClaim returns the claim of an earlier attempt if it prevented the pod from being scheduled.
+func leftOverClaim(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
 	if p.Refusals[plugin.ClaimLeftOver] == 0 {
 		return nil
 	}
-	return task.Devices.Made(task.Pod)
+	return task.Devices.CreatedClaim(task.Pod)
 }
 
-// extendedNames returns the extended resources that a class provides.
-func extendedNames(c *resourcev1.DeviceClass) []string {
+// extendedResources returns the extended resources that a class provides.
+func extendedResources(c *resourcev1.DeviceClass) []string {
 	if c == nil {
 		return nil
 	}

@@ -21,7 +21,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-const gpus = "example.com/gpu"
+const gpuResource = "example.com/gpu"
 
 // gpuClass returns a class that may provide an extended resource.
 func gpuClass(name string, resource *string) *resourcev1.DeviceClass {
@@ -34,8 +34,8 @@ func gpuClass(name string, resource *string) *resourcev1.DeviceClass {
 	}
 }
 
-// gpusOf returns the slice of a node's driver.
-func gpusOf(node string, count int) *resourcev1.ResourceSlice {
+// gpuSlice returns the slice of a node's driver.
+func gpuSlice(node string, count int) *resourcev1.ResourceSlice {
 	s := &resourcev1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: "gpus-" + node},
 		Spec: resourcev1.ResourceSliceSpec{
@@ -48,8 +48,8 @@ func gpusOf(node string, count int) *resourcev1.ResourceSlice {
 	return s
 }
 
-// named makes the fake API set names and UIDs of claims, as the real one does.
-func named(api *fake.Clientset) {
+// assignNamesAndUIDs makes the fake API set names and UIDs of claims, as the real one does.
+func assignNamesAndUIDs(api *fake.Clientset) {
 	made := 0
 	react(api, "create", "resourceclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		c := action.(clienttesting.CreateAction).GetObject().(*resourcev1.ResourceClaim)
@@ -59,7 +59,7 @@ func named(api *fake.Clientset) {
 	})
 }
 
-func claims(t *testing.T, api *fake.Clientset) []resourcev1.ResourceClaim {
+func listClaims(t *testing.T, api *fake.Clientset) []resourcev1.ResourceClaim {
 	t.Helper()
 	list, err := api.ResourceV1().ResourceClaims("default").List(context.Background(), metav1.ListOptions{})
 	if err != nil {
@@ -68,26 +68,26 @@ func claims(t *testing.T, api *fake.Clientset) []resourcev1.ResourceClaim {
 	return list.Items
 }
 
-func create(t *testing.T, api *fake.Clientset, p *corev1.Pod) {
+func createPod(t *testing.T, api *fake.Clientset, p *corev1.Pod) {
 	t.Helper()
 	if _, err := api.CoreV1().Pods("default").Create(context.Background(), p, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestAnExtendedResourceOfAClassIsHadAsDevices(t *testing.T) {
-	for what, name := range map[string]string{"by its name": gpus,
+func TestExtendedResourcesOfAClassAreAllocatedAsDevices(t *testing.T) {
+	for what, name := range map[string]string{"by its name": gpuResource,
 		"by the class's": resourcev1.ResourceDeviceClassPrefix + "gpu"} {
 		t.Run(what, func(t *testing.T) {
-			api := start(t, node("n1"), node("n2"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n2", 3))
-			named(api)
-			create(t, api, pod("p", asks(name, "2")))
-			wait(t, placedOn(t, api, "p", "n2"))
-			list := claims(t, api)
+			api := startScheduler(t, node("n1"), node("n2"), gpuClass("gpu", ptr.To(gpuResource)), gpuSlice("n2", 3))
+			assignNamesAndUIDs(api)
+			createPod(t, api, pod("p", withRequest(name, "2")))
+			waitFor(t, isPlacedOn(t, api, "p", "n2"))
+			list := listClaims(t, api)
 			if len(list) != 1 {
 				t.Fatalf("%d claims", len(list))
 			}
-			c, p := list[0], get(t, api, "p")
+			c, p := list[0], getPod(t, api, "p")
 			if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || !metav1.IsControlledBy(&c, p) ||
 				!slices.Contains(c.Finalizers, resourcev1.Finalizer) {
 				t.Errorf("the claim's metadata is %v", c.ObjectMeta)
@@ -97,63 +97,64 @@ func TestAnExtendedResourceOfAClassIsHadAsDevices(t *testing.T) {
 				c.Status.ReservedFor[0].UID != p.UID {
 				t.Errorf("the claim's status is %v", c.Status)
 			}
-			told := p.Status.ExtendedResourceClaimStatus
-			if told == nil || told.ResourceClaimName != c.Name || len(told.RequestMappings) != 1 {
-				t.Fatalf("the pod is told %v", told)
+			status := p.Status.ExtendedResourceClaimStatus
+			if status == nil || status.ResourceClaimName != c.Name || len(status.RequestMappings) != 1 {
+				t.Fatalf("the pod is told %v", status)
 			}
-			m := told.RequestMappings[0]
+			m := status.RequestMappings[0]
 			if m.ContainerName != p.Spec.Containers[0].Name || m.ResourceName != name ||
 				m.RequestName != c.Spec.Devices.Requests[0].Name ||
 				m.RequestName != "container-0-request-0" {
 				t.Errorf("the pod is told %v of %v", m, c.Spec.Devices.Requests)
 			}
 			// One device is left, and two pods want it.
-			create(t, api, pod("q", asks(name, "2")))
-			wait(t, event(api, "FailedScheduling", "cannot allocate all claims"))
-			create(t, api, pod("r", asks(name, "1")))
-			wait(t, placedOn(t, api, "r", "n2"))
+			createPod(t, api, pod("q", withRequest(name, "2")))
+			waitFor(t, hasEvent(api, "FailedScheduling", "cannot allocate all claims"))
+			createPod(t, api, pod("r", withRequest(name, "1")))
+			waitFor(t, isPlacedOn(t, api, "r", "n2"))
 		})
 	}
 }
 
-func TestANodeThatHasTheResourceItselfNeedsNoDevices(t *testing.T) {
-	api := start(
+func TestNodesThatListTheResourceNeedNoDevices(t *testing.T) {
+	api := startScheduler(
 		t,
-		node("n1", func(n *corev1.Node) { n.Status.Allocatable[gpus] = resource.MustParse("2") }),
-		gpuClass("gpu", ptr.To(gpus)),
-		gpusOf("n1", 3),
+		node("n1", func(n *corev1.Node) { n.Status.Allocatable[gpuResource] = resource.MustParse("2") }),
+		gpuClass("gpu", ptr.To(gpuResource)),
+		gpuSlice("n1", 3),
 	)
-	named(api)
-	p := pod("p", asks(gpus, "2"))
+	assignNamesAndUIDs(api)
+	p := pod("p", withRequest(gpuResource, "2"))
 	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
 		ResourceClaimName: "of an earlier try",
 	}
-	create(t, api, p)
-	wait(t, placedOn(t, api, "p", "n1"))
-	if list := claims(t, api); len(list) > 0 {
+	createPod(t, api, p)
+	waitFor(t, isPlacedOn(t, api, "p", "n1"))
+	if list := listClaims(t, api); len(list) > 0 {
 		t.Errorf("claims %v", list)
 	}
-	if told := get(t, api, "p").Status.ExtendedResourceClaimStatus; told != nil {
-		t.Errorf("the pod is told %v", told)
+	if status := getPod(t, api, "p").Status.ExtendedResourceClaimStatus; status != nil {
+		t.Errorf("the pod is told %v", status)
 	}
-	create(t, api, pod("q", asks(gpus, "1"))) // no devices are used in addition to the node's own amount
-	wait(t, event(api, "FailedScheduling", "Insufficient example.com/gpu"))
+	// no devices are used in addition to the node's own amount
+	createPod(t, api, pod("q", withRequest(gpuResource, "1")))
+	waitFor(t, hasEvent(api, "FailedScheduling", "Insufficient example.com/gpu"))
 }
 
-func TestAPodWaitsForTheClassOfAnExtendedResource(t *testing.T) {
-	api := start(t, node("n1"), gpusOf("n1", 1))
-	named(api)
-	create(t, api, pod("p", asks(gpus, "1")))
-	wait(t, event(api, "FailedScheduling", "Insufficient example.com/gpu"))
-	if _, err := api.ResourceV1().DeviceClasses().Create(context.Background(), gpuClass("gpu", ptr.To(gpus)),
+func TestPodsWaitForTheDeviceClassOfAnExtendedResource(t *testing.T) {
+	api := startScheduler(t, node("n1"), gpuSlice("n1", 1))
+	assignNamesAndUIDs(api)
+	createPod(t, api, pod("p", withRequest(gpuResource, "1")))
+	waitFor(t, hasEvent(api, "FailedScheduling", "Insufficient example.com/gpu"))
+	if _, err := api.ResourceV1().DeviceClasses().Create(context.Background(), gpuClass("gpu", ptr.To(gpuResource)),
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, placedOn(t, api, "p", "n1"))
+	waitFor(t, isPlacedOn(t, api, "p", "n1"))
 }
 
-func TestAClaimOfAnEarlierTryIsDeletedBeforeThePodIsPlaced(t *testing.T) {
-	p := pod("p", asks(gpus, "1"))
+func TestLeftOverClaimsAreDeletedBeforeThePodIsScheduled(t *testing.T) {
+	p := pod("p", withRequest(gpuResource, "1"))
 	old := &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   "default",
@@ -170,19 +171,19 @@ func TestAClaimOfAnEarlierTryIsDeletedBeforeThePodIsPlaced(t *testing.T) {
 		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
 			{Request: "container-0-request-0", Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}},
 	}
-	api := start(t, node("n1"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 1), old)
-	named(api)
-	create(t, api, p)
-	wait(t, placedOn(t, api, "p", "n1"))
-	if list := claims(t, api); len(list) != 1 || list[0].Name == "old" {
+	api := startScheduler(t, node("n1"), gpuClass("gpu", ptr.To(gpuResource)), gpuSlice("n1", 1), old)
+	assignNamesAndUIDs(api)
+	createPod(t, api, p)
+	waitFor(t, isPlacedOn(t, api, "p", "n1"))
+	if list := listClaims(t, api); len(list) != 1 || list[0].Name == "old" {
 		t.Errorf("claims %v", list)
 	}
-	wait(t, event(api, "FailedScheduling", "0/1 nodes are available: 1 cannot schedule extended resource claim."))
+	waitFor(t, hasEvent(api, "FailedScheduling", "0/1 nodes are available: 1 cannot schedule extended resource claim."))
 }
 
 // A claim of an earlier attempt affects only its own pod. Equal pods are scheduled while it cannot be deleted.
-func TestAClaimOfAnEarlierTryKeepsNoOtherPodFromBeingPlaced(t *testing.T) {
-	p := pod("p", asks(gpus, "1"))
+func TestLeftOverClaimsDoNotBlockOtherPods(t *testing.T) {
+	p := pod("p", withRequest(gpuResource, "1"))
 	old := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", UID: "uid-old",
 		Annotations: map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
 		OwnerReferences: []metav1.OwnerReference{
@@ -192,21 +193,21 @@ func TestAClaimOfAnEarlierTryKeepsNoOtherPodFromBeingPlaced(t *testing.T) {
 		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
 			{Request: "container-0-request-0", Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}},
 	}
-	api := start(t, node("n1"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 4), old)
-	named(api)
+	api := startScheduler(t, node("n1"), gpuClass("gpu", ptr.To(gpuResource)), gpuSlice("n1", 4), old)
+	assignNamesAndUIDs(api)
 	var free atomic.Bool
 	react(api, "delete", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return !free.Load(), nil, errors.New("the API is away")
 	})
-	create(t, api, p)
+	createPod(t, api, p)
 	for _, name := range []string{"q", "r"} {
-		create(t, api, pod(name, asks(gpus, "1")))
-		wait(t, placedOn(t, api, name, "n1"))
+		createPod(t, api, pod(name, withRequest(gpuResource, "1")))
+		waitFor(t, isPlacedOn(t, api, name, "n1"))
 	}
-	wait(t, event(api, "FailedScheduling", "0/1 nodes are available: 1 cannot schedule extended resource claim."))
-	create(t, api, pod("s", asks(gpus, "1")))
-	wait(t, placedOn(t, api, "s", "n1"))
-	if on := get(t, api, "p").Spec.NodeName; on != "" {
+	waitFor(t, hasEvent(api, "FailedScheduling", "0/1 nodes are available: 1 cannot schedule extended resource claim."))
+	createPod(t, api, pod("s", withRequest(gpuResource, "1")))
+	waitFor(t, isPlacedOn(t, api, "s", "n1"))
+	if on := getPod(t, api, "p").Spec.NodeName; on != "" {
 		t.Fatalf("the pod with the claim is placed on %s", on)
 	}
 	free.Store(true)
@@ -214,14 +215,14 @@ func TestAClaimOfAnEarlierTryKeepsNoOtherPodFromBeingPlaced(t *testing.T) {
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, placedOn(t, api, "p", "n1"))
+	waitFor(t, isPlacedOn(t, api, "p", "n1"))
 }
 
-func TestAClaimForExtendedResourcesGoesWhenItsPodCannotBeBound(t *testing.T) {
+func TestExtendedResourceClaimsAreDeletedWhenBindingFails(t *testing.T) {
 	for _, fails := range []string{"resourceclaims/status", "pods/status", "pods/binding"} {
 		t.Run(fails, func(t *testing.T) {
-			api := start(t, node("n1"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 1))
-			named(api)
+			api := startScheduler(t, node("n1"), gpuClass("gpu", ptr.To(gpuResource)), gpuSlice("n1", 1))
+			assignNamesAndUIDs(api)
 			failed := false
 			react(api, "*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				if action.GetResource().Resource+"/"+action.GetSubresource() != fails || failed {
@@ -230,10 +231,10 @@ func TestAClaimForExtendedResourcesGoesWhenItsPodCannotBeBound(t *testing.T) {
 				failed = true
 				return true, nil, errors.New("the API is away")
 			})
-			create(t, api, pod("p", asks(gpus, "1")))
-			wait(t, placedOn(t, api, "p", "n1"))
-			if list := claims(t, api); len(list) != 1 ||
-				get(t, api, "p").Status.ExtendedResourceClaimStatus.ResourceClaimName != list[0].Name {
+			createPod(t, api, pod("p", withRequest(gpuResource, "1")))
+			waitFor(t, isPlacedOn(t, api, "p", "n1"))
+			if list := listClaims(t, api); len(list) != 1 ||
+				getPod(t, api, "p").Status.ExtendedResourceClaimStatus.ResourceClaimName != list[0].Name {
 				t.Errorf("claims %v", list)
 			}
 			if !failed {
@@ -243,19 +244,19 @@ func TestAClaimForExtendedResourcesGoesWhenItsPodCannotBeBound(t *testing.T) {
 	}
 }
 
-func TestContainersThatEndFirstUseTheDevicesOfThoseAfterThem(t *testing.T) {
+func TestInitContainersShareDevicesWithLaterContainers(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	container := func(name, count string, restart *corev1.ContainerRestartPolicy) corev1.Container {
 		return corev1.Container{
 			Name:          name,
 			RestartPolicy: restart,
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				"cpu": resource.MustParse("1m"), gpus: resource.MustParse(count)}},
+				"cpu": resource.MustParse("1m"), gpuResource: resource.MustParse(count)}},
 		}
 	}
-	api := start(t, node("n1"), gpuClass("gpu", ptr.To(gpus)), gpusOf("n1", 9))
-	named(api)
-	create(t, api, pod("p", func(p *corev1.Pod) {
+	api := startScheduler(t, node("n1"), gpuClass("gpu", ptr.To(gpuResource)), gpuSlice("n1", 9))
+	assignNamesAndUIDs(api)
+	createPod(t, api, pod("p", func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{
 			container("early", "4", nil),
 			container("beside", "1", &always),
@@ -263,9 +264,9 @@ func TestContainersThatEndFirstUseTheDevicesOfThoseAfterThem(t *testing.T) {
 		}
 		p.Spec.Containers = []corev1.Container{container("main", "2", nil)}
 	}))
-	wait(t, placedOn(t, api, "p", "n1"))
+	waitFor(t, isPlacedOn(t, api, "p", "n1"))
 	var requests []string
-	for _, r := range claims(t, api)[0].Spec.Devices.Requests {
+	for _, r := range listClaims(t, api)[0].Spec.Devices.Requests {
 		requests = append(requests, fmt.Sprint(r.Name, " ", r.Exactly.Count))
 	}
 	// late needs 5 besides the sidecar's one, and the main container's two are free until late has ended.
@@ -276,7 +277,7 @@ func TestContainersThatEndFirstUseTheDevicesOfThoseAfterThem(t *testing.T) {
 		t.Errorf("requests are %q, not %q", requests, want)
 	}
 	var mappings []string
-	for _, m := range get(t, api, "p").Status.ExtendedResourceClaimStatus.RequestMappings {
+	for _, m := range getPod(t, api, "p").Status.ExtendedResourceClaimStatus.RequestMappings {
 		mappings = append(mappings, m.ContainerName+" "+m.RequestName)
 	}
 	if want := []string{"beside container-1-request-1", "main container-3-request-1", "early container-1-request-1",
@@ -290,7 +291,7 @@ func TestContainersThatEndFirstUseTheDevicesOfThoseAfterThem(t *testing.T) {
 }
 
 // The resource filter can be configured to ignore a resource. If no node has it, devices do not provide it either.
-func TestAResourceThatIsIgnoredAndThatNobodyHasIsNotHadAsDevices(t *testing.T) {
+func TestIgnoredResourcesAreNotAllocatedAsDevices(t *testing.T) {
 	settings, err := profile.Parse(
 		[]byte(`{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [
 		{"schedulerName": "default-scheduler", "pluginConfig": [{"name": "NodeResourcesFit", "args": {"ignoredResources": ["example.com/nic"]}}]}]}`),
@@ -298,25 +299,26 @@ func TestAResourceThatIsIgnoredAndThatNobodyHasIsNotHadAsDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := filled(
+	c := newCluster(
 		[]*corev1.Node{
 			node("n1"),
 			node("n2", func(n *corev1.Node) { n.Status.Allocatable["example.com/nic"] = resource.MustParse("0") }),
 		},
 	)
-	c.Devices.Set(gpuClass("gpu", ptr.To(gpus)))
-	c.Devices.Set(gpusOf("n1", 1))
-	c.Devices.Set(gpusOf("n2", 1))
-	s := newSearch(settings.Profiles[0], c, seen(pod("p", asks(gpus, "1"), asks("example.com/nic", "1"))), nil)
-	if r := s.judge(c.Node("n1")); r == nil || r.Reasons[0] != "cannot fit resource" || !r.Final {
+	c.Devices.Set(gpuClass("gpu", ptr.To(gpuResource)))
+	c.Devices.Set(gpuSlice("n1", 1))
+	c.Devices.Set(gpuSlice("n2", 1))
+	s := newSearch(settings.Profiles[0], c,
+		convertPod(pod("p", withRequest(gpuResource, "1"), withRequest("example.com/nic", "1"))), nil)
+	if r := s.checkNode(c.Node("n1")); r == nil || r.Reasons[0] != "cannot fit resource" || !r.IsFinal {
 		t.Errorf("n1: %v", r)
 	}
-	if r := s.judge(c.Node("n2")); r != nil {
+	if r := s.checkNode(c.Node("n2")); r != nil {
 		t.Errorf("n2: %v", r)
 	}
 }
 
-func TestOfTwoClassesForAResourceTheLaterOneIsTaken(t *testing.T) {
+func TestTheNewestOfTwoClassesForAResourceIsUsed(t *testing.T) {
 	at := func(c *resourcev1.DeviceClass, second int) *resourcev1.DeviceClass {
 		c.CreationTimestamp = metav1.Unix(int64(second), 0)
 		return c
@@ -326,14 +328,14 @@ func TestOfTwoClassesForAResourceTheLaterOneIsTaken(t *testing.T) {
 		want string
 	}{"later": {1, 2, "b"}, "earlier": {2, 1, "a"}, "at once": {1, 1, "a"}} {
 		t.Run(what, func(t *testing.T) {
-			c := filled(nil)
-			c.Devices.Set(at(gpuClass("b", ptr.To(gpus)), in.b))
-			c.Devices.Set(at(gpuClass("a", ptr.To(gpus)), in.a))
-			if got := c.Devices.ClassFor(gpus); got == nil || got.Name != in.want {
+			c := newCluster(nil)
+			c.Devices.Set(at(gpuClass("b", ptr.To(gpuResource)), in.b))
+			c.Devices.Set(at(gpuClass("a", ptr.To(gpuResource)), in.a))
+			if got := c.Devices.ClassFor(gpuResource); got == nil || got.Name != in.want {
 				t.Errorf("class %v", got)
 			}
-			c.Devices.Drop(gpuClass(in.want, nil))
-			if got := c.Devices.ClassFor(gpus); got == nil || got.Name == in.want {
+			c.Devices.Delete(gpuClass(in.want, nil))
+			if got := c.Devices.ClassFor(gpuResource); got == nil || got.Name == in.want {
 				t.Errorf("class %v when that is gone", got)
 			}
 		})

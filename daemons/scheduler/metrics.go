@@ -15,15 +15,15 @@ import (
 
 // metrics holds the scheduler's metrics, under upstream's names.
 type metrics struct {
-	attempts    *prometheus.CounterVec
-	duration    *prometheus.HistogramVec
-	algorithm   prometheus.Histogram
-	sli         *prometheus.HistogramVec
-	tries       prometheus.Histogram
-	preemptions prometheus.Counter
-	victims     prometheus.Histogram
-	incoming    *prometheus.CounterVec
-	scheduler   atomic.Pointer[scheduler] // the scheduler whose queue is reported
+	attempts       *prometheus.CounterVec
+	duration       *prometheus.HistogramVec
+	algorithm      prometheus.Histogram
+	sli            *prometheus.HistogramVec
+	attemptsPerPod prometheus.Histogram
+	preemptions    prometheus.Counter
+	victims        prometheus.Histogram
+	incomingPods   *prometheus.CounterVec
+	scheduler      atomic.Pointer[scheduler] // the scheduler whose queue is reported
 }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
@@ -45,7 +45,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 				"without a node to its binding, by the attempts that it took.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 20),
 		}, []string{"attempts"}),
-		tries: measure.NewHistogram(prometheus.HistogramOpts{
+		attemptsPerPod: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "scheduler_pod_scheduling_attempts", Help: "Attempts that it took to bind a " +
 				"pod.", Buckets: prometheus.ExponentialBuckets(1, 2, 5),
 		}),
@@ -56,7 +56,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Name: "scheduler_preemption_victims", Help: "Pods removed by one " +
 				"preemption.", Buckets: prometheus.ExponentialBuckets(1, 2, 7),
 		}),
-		incoming: prometheus.NewCounterVec(prometheus.CounterOpts{
+		incomingPods: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "scheduler_queue_incoming_pods_total", Help: "Pods that came into a part of the queue, by what " +
 				"brought them there.",
 		}, []string{"queue", "event"}),
@@ -68,7 +68,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		nil,
 	)
 	for _, c := range []prometheus.Collector{
-		m.attempts, m.duration, m.algorithm, m.sli, m.tries, m.preemptions, m.victims, m.incoming,
+		m.attempts, m.duration, m.algorithm, m.sli, m.attemptsPerPod, m.preemptions, m.victims, m.incomingPods,
 		pendingPods{m, pending},
 	} {
 		if err := registry.Register(c); err != nil {
@@ -78,7 +78,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) attempt(result, profile string, took time.Duration) {
+func (m *metrics) observeAttempt(result, profile string, took time.Duration) {
 	m.attempts.WithLabelValues(result, profile).Inc()
 	m.duration.WithLabelValues(result, profile).Observe(took.Seconds())
 }
@@ -94,8 +94,8 @@ const (
 	gatesOpened     = "UnschedulablePodUpdatePodSchedulingGatesEliminated"
 )
 
-// updated returns what has changed of a pod that moved to another class.
-func updated(was, is *cluster.Pod) string {
+// updateEvent returns what has changed of a pod that moved to another class.
+func updateEvent(was, is *cluster.Pod) string {
 	switch {
 	case !maps.Equal(was.Labels, is.Labels):
 		return "UnschedulablePodUpdatePodLabel"
@@ -107,25 +107,25 @@ func updated(was, is *cluster.Pod) string {
 	return "UnschedulablePodUpdate"
 }
 
-// entered counts pods that enter a part of the queue.
-func (m *metrics) entered(part, event string, pods int) {
-	m.incoming.WithLabelValues(part, event).Add(float64(pods))
+// countEntered counts pods that enter a part of the queue.
+func (m *metrics) countEntered(part, event string, pods int) {
+	m.incomingPods.WithLabelValues(part, event).Add(float64(pods))
 }
 
-func (m *metrics) decided(took time.Duration) { m.algorithm.Observe(took.Seconds()) }
+func (m *metrics) observeDecision(took time.Duration) { m.algorithm.Observe(took.Seconds()) }
 
-// bound counts a pod that was bound.
-func (m *metrics) bound(attempts int, took time.Duration) {
-	label := manyAttempts
+// observeBound counts a pod that was bound.
+func (m *metrics) observeBound(attempts int, took time.Duration) {
+	label := maxAttemptsLabel
 	if attempts < 15 {
 		label = strconv.Itoa(attempts)
 	}
 	m.sli.WithLabelValues(label).Observe(took.Seconds())
-	m.tries.Observe(float64(attempts))
+	m.attemptsPerPod.Observe(float64(attempts))
 }
 
-// manyAttempts is the largest value of the label attempts.
-const manyAttempts = "15+"
+// maxAttemptsLabel is the largest value of the label attempts.
+const maxAttemptsLabel = "15+"
 
 // pendingPods counts pods at each scrape, so that the queue need not.
 type pendingPods struct {

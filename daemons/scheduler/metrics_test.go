@@ -26,11 +26,11 @@ func TestPendingPodsAreCountedByQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newScheduler(fake.NewClientset(), slog.New(slog.DiscardHandler), m, profile.DefaultSettings())
-	s.sees(node("n1"), pod("large", asks("cpu", "5")))
-	s.refuses(t, "large")
-	s.sees(pod("new"), pod("gated", gatedBy("g")), pod("opened", gatedBy("g")), pod("deleted", gatedBy("g")))
-	s.sees(pod("opened"))
-	s.podGone(seen(pod("deleted", gatedBy("g"))))
+	s.handleAdded(node("n1"), pod("large", withRequest("cpu", "5")))
+	s.refuseNext(t, "large")
+	s.handleAdded(pod("new"), pod("gated", gatedBy("g")), pod("opened", gatedBy("g")), pod("deleted", gatedBy("g")))
+	s.handleAdded(pod("opened"))
+	s.podDeleted(convertPod(pod("deleted", gatedBy("g"))))
 	want := `# HELP scheduler_pending_pods Pods without a node, by the part of the queue they are in.
 # TYPE scheduler_pending_pods gauge
 scheduler_pending_pods{queue="active"} 2
@@ -54,7 +54,7 @@ func TestAttemptsAreLabelledUpToFifteen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, attempts := range []int{1, 14, 15, 40} {
-		m.bound(attempts, time.Second)
+		m.observeBound(attempts, time.Second)
 	}
 	families, err := registry.Gather()
 	if err != nil {
@@ -76,7 +76,7 @@ func TestAttemptsAreLabelledUpToFifteen(t *testing.T) {
 	}
 }
 
-func TestPodsThatComeIntoPartsOfTheQueueAreCounted(t *testing.T) {
+func TestPodsEnteringTheQueueAreCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := newMetrics(registry)
 	if err != nil {
@@ -85,16 +85,16 @@ func TestPodsThatComeIntoPartsOfTheQueueAreCounted(t *testing.T) {
 	s := newScheduler(fake.NewClientset(), slog.New(slog.DiscardHandler), m, profile.DefaultSettings())
 	c := newClock()
 	s.queue.now = c.now
-	full := pod("x", on("n1"), asks("cpu", "4"))
-	s.sees(node("n1"), full, pod("a", asks("cpu", "1")), pod("b", asks("cpu", "1")))
-	s.refuses(t, "a")
-	s.podGone(seen(full))
+	full := pod("x", withNodeName("n1"), withRequest("cpu", "4"))
+	s.handleAdded(node("n1"), full, pod("a", withRequest("cpu", "1")), pod("b", withRequest("cpu", "1")))
+	s.refuseNext(t, "a")
+	s.podDeleted(convertPod(full))
 	if it, ok := s.queue.pop(); !ok {
 		t.Fatal("nobody is tried")
 	} else {
 		s.queue.retry(it)
 	}
-	c.pass(time.Minute)
+	c.advance(time.Minute)
 	s.queue.pop()
 	want := `# HELP scheduler_queue_incoming_pods_total Pods that came into a part of the queue, by what brought them there.
 # TYPE scheduler_queue_incoming_pods_total counter
@@ -111,7 +111,7 @@ scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="active"} 
 	}
 }
 
-func TestWhatPodsRequestIsASeriesOfEach(t *testing.T) {
+func TestPodRequestsAndLimitsAreMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := newMetrics(registry)
 	if err != nil {
@@ -128,12 +128,13 @@ func TestWhatPodsRequestIsASeriesOfEach(t *testing.T) {
 			"example.com/gpu":  resource.MustParse("1"),
 		}
 	}
-	s.sees(
+	s.handleAdded(
 		node("n1"),
-		pod("there", asks("cpu", "250m"), asks("memory", "1Gi"), bounded, on("n1")),
-		pod("ended", asks("cpu", "1"), on("n1"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
-		pod("waits", asks("cpu", "1500m")),
-		pod("same", asks("cpu", "1500m"), bounded),
+		pod("there", withRequest("cpu", "250m"), withRequest("memory", "1Gi"), bounded, withNodeName("n1")),
+		pod("ended", withRequest("cpu", "1"), withNodeName("n1"),
+			func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+		pod("waits", withRequest("cpu", "1500m")),
+		pod("same", withRequest("cpu", "1500m"), bounded),
 		pod("nothing"),
 	)
 	want := `# HELP kube_pod_resource_limit What a pod may use of a resource at most.

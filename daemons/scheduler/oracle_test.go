@@ -17,8 +17,8 @@ import (
 	"clusterctl/tests/oracle"
 )
 
-// worlds returns how many random clusters are compared: few in normal test runs, more with `make oracle`.
-func worlds(t *testing.T) int {
+// worldCount returns how many random clusters are compared: few in normal test runs, more with `make oracle`.
+func worldCount(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("WORLDS"))
 	if err != nil || n <= 0 {
 		n = 400
@@ -37,7 +37,7 @@ type scene struct {
 }
 
 func newScene(w *oracle.World) (*scene, error) {
-	file, err := w.Arguments.File()
+	file, err := w.Arguments.MarshalConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -104,17 +104,17 @@ func newScene(w *oracle.World) (*scene, error) {
 		s.cluster.Devices.Set(o)
 	}
 	for _, p := range w.Pods {
-		s.take(p)
+		s.setPod(p)
 	}
 	return s, nil
 }
 
-// take adds or updates a pod as the watches do.
-func (s *scene) take(pod *corev1.Pod) {
+// setPod adds or updates a pod as the watches do.
+func (s *scene) setPod(pod *corev1.Pod) {
 	p := cluster.NewPod(pod, s.shapes)
 	switch {
 	case p.Finished:
-		s.cluster.DropPod(p.UID)
+		s.cluster.DeletePod(p.UID)
 	case p.NodeName != "":
 		if old := s.cluster.Pod(p.UID); old == nil || !s.cluster.Replace(old, p) {
 			s.cluster.SetPod(p, p.NodeName)
@@ -124,15 +124,15 @@ func (s *scene) take(pod *corev1.Pod) {
 	}
 }
 
-// agree compares the scheduler's result for every node with the oracle's.
-func (s *scene) agree(pod *corev1.Pod) error {
+// compareNodes compares the scheduler's result for every node with the oracle's.
+func (s *scene) compareNodes(pod *corev1.Pod) error {
 	search := newSearch(s.profile, s.cluster, cluster.NewPod(pod, s.shapes), nil)
-	verdicts := s.Judge(pod)
+	verdicts := s.Evaluate(pod)
 	var fit []*cluster.Node
 	best := int64(-1)
 	for _, v := range verdicts {
 		n := s.cluster.Node(v.Node)
-		r := search.everywhere
+		r := search.refusalForAll
 		if r == nil && search.task.Pod.OnlyNamed && !slices.Contains(search.task.Pod.NodeNames, n.Name) {
 			if v.Plugin != "NodeAffinity" {
 				return fmt.Errorf("%s: not named, the oracle says %s %v", v.Node, v.Plugin, v.Reasons)
@@ -140,21 +140,21 @@ func (s *scene) agree(pod *corev1.Pod) error {
 			continue
 		}
 		if r == nil {
-			r = search.judge(n)
+			r = search.checkNode(n)
 		}
 		switch {
 		case r == nil && v.Plugin != "":
 			return fmt.Errorf("%s: fits, the oracle says %s %v", v.Node, v.Plugin, v.Reasons)
-		case r != nil && (r.Plugin != v.Plugin || !slices.Equal(r.Reasons, v.Reasons) || r.Final != v.Unresolvable):
+		case r != nil && (r.Plugin != v.Plugin || !slices.Equal(r.Reasons, v.Reasons) || r.IsFinal != v.IsUnresolvable):
 			return fmt.Errorf(
 				"%s: %s %v (final: %v), the oracle says %s %v (%v)",
 				v.Node,
 				r.Plugin,
 				r.Reasons,
-				r.Final,
+				r.IsFinal,
 				v.Plugin,
 				v.Reasons,
-				v.Unresolvable,
+				v.IsUnresolvable,
 			)
 		case r == nil:
 			fit = append(fit, n)
@@ -162,16 +162,16 @@ func (s *scene) agree(pod *corev1.Pod) error {
 		}
 	}
 	if len(fit) > 0 {
-		if err := s.agreeOnScores(search, fit, verdicts); err != nil {
+		if err := s.compareScores(search, fit, verdicts); err != nil {
 			return err
 		}
 	}
-	placement, _ := search.place(0)
+	placement, _ := search.selectNode(0)
 	if (placement.Node != nil) != (len(fit) > 0) {
 		return fmt.Errorf("placed on %v, %d nodes fit", placement.Node, len(fit))
 	}
 	if placement.Node == nil {
-		return s.agreeOnPreemption(pod, search, placement)
+		return s.comparePreemption(pod, search, placement)
 	}
 	for _, v := range verdicts {
 		if v.Node == placement.Node.Name && v.Score != best && v.Node != pod.Status.NominatedNodeName {
@@ -181,9 +181,9 @@ func (s *scene) agree(pod *corev1.Pod) error {
 	return nil
 }
 
-func (s *scene) agreeOnScores(search *search, fit []*cluster.Node, verdicts []oracle.Verdict) error {
+func (s *scene) compareScores(search *search, fit []*cluster.Node, verdicts []oracle.Verdict) error {
 	by := map[string]map[string]int64{}
-	total := search.scores(fit, make([]int64, 2*len(fit)), func(name string, scores []int64) {
+	total := search.totalScores(fit, make([]int64, 2*len(fit)), func(name string, scores []int64) {
 		for i, n := range fit {
 			if by[n.Name] == nil {
 				by[n.Name] = map[string]int64{}
@@ -208,7 +208,7 @@ func (s *scene) agreeOnScores(search *search, fit []*cluster.Node, verdicts []or
 	return nil
 }
 
-func (s *scene) agreeOnPreemption(pod *corev1.Pod, search *search, placement Placement) error {
+func (s *scene) comparePreemption(pod *corev1.Pod, search *search, placement Placement) error {
 	ordered := *s.World // of equal nodes, the first one in search order is used
 	ordered.Nodes = nil
 	for _, n := range s.cluster.Nodes() {
@@ -237,26 +237,26 @@ func (s *scene) agreeOnPreemption(pod *corev1.Pod, search *search, placement Pla
 	return nil
 }
 
-type drawn struct {
+type drawnWorld struct {
 	world *oracle.World
 	pods  []*corev1.Pod
 }
 
-var anyWorld = rapid.Custom(func(t *rapid.T) drawn {
+var anyWorld = rapid.Custom(func(t *rapid.T) drawnWorld {
 	w, pods := oracle.Draw(t)
-	return drawn{w, pods}
+	return drawnWorld{w, pods}
 })
 
 // Proves S16.
-func TestPlacesAreTheOracles(t *testing.T) {
-	for seed := range worlds(t) {
+func TestPlacementsMatchTheOracle(t *testing.T) {
+	for seed := range worldCount(t) {
 		d := anyWorld.Example(seed)
 		s, err := newScene(d.world)
 		if err != nil {
 			t.Fatalf("cluster %d: %v", seed, err)
 		}
 		for _, pod := range d.pods {
-			if err := s.agree(pod); err != nil {
+			if err := s.compareNodes(pod); err != nil {
 				t.Fatalf("cluster %d, pod %s: %v", seed, pod.Name, err)
 			}
 		}
@@ -266,8 +266,8 @@ func TestPlacesAreTheOracles(t *testing.T) {
 	}
 }
 
-// change applies an event to the world and to the scheduler's model.
-func (s *scene) change(t *rapid.T, i int) {
+// applyRandomEvent applies an event to the world and to the scheduler's model.
+func (s *scene) applyRandomEvent(t *rapid.T, i int) {
 	choose := func(label string, n int) int { return rapid.IntRange(0, n-1).Draw(t, label) }
 	switch choose("what", 10) {
 	case 0: // a node gets the labels and taints of another
@@ -279,13 +279,13 @@ func (s *scene) change(t *rapid.T, i int) {
 	case 1:
 		if len(s.Nodes) > 1 {
 			j := choose("node", len(s.Nodes))
-			s.cluster.DropNode(s.Nodes[j].Name)
+			s.cluster.DeleteNode(s.Nodes[j].Name)
 			s.Nodes = slices.Delete(slices.Clone(s.Nodes), j, j+1)
 		}
 	case 2:
 		if len(s.Pods) > 0 {
 			j := choose("pod", len(s.Pods))
-			s.cluster.DropPod(s.Pods[j].UID)
+			s.cluster.DeletePod(s.Pods[j].UID)
 			s.Pods = slices.Delete(slices.Clone(s.Pods), j, j+1)
 		}
 	case 3:
@@ -294,7 +294,7 @@ func (s *scene) change(t *rapid.T, i int) {
 		p.Spec.NodeName = s.Nodes[choose("node", len(s.Nodes))].Name
 		p.Status.Phase = corev1.PodRunning
 		s.Pods = append(s.Pods, p)
-		s.take(p)
+		s.setPod(p)
 	case 4:
 		if len(s.Pods) > 0 {
 			j := choose("pod", len(s.Pods))
@@ -302,7 +302,7 @@ func (s *scene) change(t *rapid.T, i int) {
 			p.Labels["version"], p.Generation = []string{"1", "2"}[choose("version", 2)], p.Generation+1
 			s.Pods = slices.Clone(s.Pods)
 			s.Pods[j] = p
-			s.take(p)
+			s.setPod(p)
 		}
 	case 5:
 		ns := s.Namespaces[choose("namespace", len(s.Namespaces))].DeepCopy()
@@ -316,7 +316,7 @@ func (s *scene) change(t *rapid.T, i int) {
 	case 6: // a driver's capacity changes, or is not reported any more
 		if len(s.Capacities) > 0 {
 			j := choose("capacity", len(s.Capacities))
-			s.cluster.Storage.Drop(s.Capacities[j])
+			s.cluster.Storage.Delete(s.Capacities[j])
 			c := s.Capacities[j].DeepCopy()
 			s.Capacities = slices.Delete(slices.Clone(s.Capacities), j, j+1)
 			if size := resource.MustParse([]string{"0", "1Gi", "20Gi"}[choose("left", 3)]); !size.IsZero() {
@@ -328,19 +328,19 @@ func (s *scene) change(t *rapid.T, i int) {
 	case 7: // a volume is detached
 		if len(s.Attachments) > 0 {
 			j := choose("attachment", len(s.Attachments))
-			s.cluster.Storage.Drop(s.Attachments[j])
+			s.cluster.Storage.Delete(s.Attachments[j])
 			s.Attachments = slices.Delete(slices.Clone(s.Attachments), j, j+1)
 		}
 	case 8: // a device class is deleted
 		if len(s.DeviceClasses) > 0 {
 			j := choose("class", len(s.DeviceClasses))
-			s.cluster.Devices.Drop(s.DeviceClasses[j])
+			s.cluster.Devices.Delete(s.DeviceClasses[j])
 			s.DeviceClasses = slices.Delete(slices.Clone(s.DeviceClasses), j, j+1)
 		}
 	case 9: // a ResourceClaim is deleted
 		if len(s.DeviceClaims) > 0 {
 			j := choose("claim", len(s.DeviceClaims))
-			s.cluster.Devices.Drop(s.DeviceClaims[j])
+			s.cluster.Devices.Delete(s.DeviceClaims[j])
 			s.DeviceClaims = slices.Delete(slices.Clone(s.DeviceClaims), j, j+1)
 		}
 	}
@@ -357,17 +357,17 @@ func TestCountersNeverDriftByEvents(t *testing.T) {
 			return err.Error()
 		}
 		for i := range 6 {
-			if err := s.agree(pods[i%len(pods)]); err != nil {
+			if err := s.compareNodes(pods[i%len(pods)]); err != nil {
 				return fmt.Sprintf("after %d events, pod %s: %v", i, pods[i%len(pods)].Name, err)
 			}
-			s.change(t, i)
+			s.applyRandomEvent(t, i)
 			if err := s.cluster.Verify(); err != nil {
 				return fmt.Sprintf("after %d events: %v", i+1, err)
 			}
 		}
 		return ""
 	})
-	for seed := range worlds(t) {
+	for seed := range worldCount(t) {
 		if failed = story.Example(seed); failed != "" {
 			t.Fatalf("story %d: %s", seed, failed)
 		}

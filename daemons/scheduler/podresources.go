@@ -58,7 +58,7 @@ func (p podResources) Collect(to chan<- prometheus.Metric) {
 	}
 	s.mu.Lock()
 	pods := slices.Collect(s.cluster.Pods())
-	pods = append(pods, s.queue.all()...)
+	pods = append(pods, s.queue.waitingPods()...)
 	nodes := make([]string, len(pods))
 	for i, pod := range pods {
 		nodes[i] = pod.NodeName
@@ -74,7 +74,7 @@ func (p podResources) Collect(to chan<- prometheus.Metric) {
 			desc    *prometheus.Desc
 			amounts *cluster.Resources
 		}{{podRequestDesc, &pod.Requests}, {podLimitDesc, &pod.Limits}} {
-			for name, n := range one.amounts.Named() {
+			for name, n := range one.amounts.NonZero() {
 				value, unit := float64(n), unitOf(name)
 				if name == corev1.ResourceCPU {
 					value /= 1000

@@ -18,8 +18,8 @@ type Preemption struct {
 	Node    *cluster.Node // nil if preemption does not help
 	Victims []*cluster.Pod
 	Reason  string // why preemption does not help
-	// Hopeless reports that no preemption helps, so that the pod need not keep its nominated node.
-	Hopeless bool
+	// IsHopeless reports that no preemption helps, so that the pod need not keep its nominated node.
+	IsHopeless bool
 }
 
 // budgets holds the PodDisruptionBudgets by namespace and name.
@@ -43,7 +43,7 @@ func (b budgets) set(o *policyv1.PodDisruptionBudget) {
 	b[o.Namespace][o.Name] = &budget{selector, o.Status.DisruptionsAllowed, o.Status.DisruptedPods}
 }
 
-func (b budgets) drop(o *policyv1.PodDisruptionBudget) {
+func (b budgets) delete(o *policyv1.PodDisruptionBudget) {
 	if delete(b[o.Namespace], o.Name); len(b[o.Namespace]) == 0 {
 		delete(b, o.Namespace)
 	}
@@ -54,41 +54,41 @@ func (b budgets) drop(o *policyv1.PodDisruptionBudget) {
 func (s *search) preempt(refused Placement, known budgets) Preemption {
 	pod := s.task.Pod
 	switch {
-	case s.profile.Preempt.Off:
-		return Preemption{Hopeless: true}
-	case pod.Never:
+	case s.profile.Preempt.IsDisabled:
+		return Preemption{IsHopeless: true}
+	case pod.NeverPreempts:
 		return Preemption{Reason: "not eligible due to preemptionPolicy=Never."}
-	case s.leaving():
+	case s.areVictimsTerminating():
 		return Preemption{Reason: "not eligible due to a terminating pod on the nominated node."}
 	}
-	var best sacrifice
-	var try scratch
+	var best preemptionCandidate
+	var try preemptionBuffers
 	hopeless, found, breaking := map[*plugin.Refusal]int{}, 0, 0
-	enough := max(len(refused.Open)*s.profile.Preempt.Percent/100, s.profile.Preempt.AtLeast)
-	for _, n := range refused.Open {
-		c := s.sacrificeOn(n, known, &try)
+	enough := max(len(refused.Resolvable)*s.profile.Preempt.Percent/100, s.profile.Preempt.MinNodes)
+	for _, n := range refused.Resolvable {
+		c := s.evaluateNode(n, known, &try)
 		if c.node == nil {
-			hopeless[c.why]++
+			hopeless[c.refusal]++
 			continue
 		}
-		if c.broken > 0 {
+		if c.budgetViolations > 0 {
 			breaking++
 		}
-		if best.node == nil || c.compare(&best) < 0 && (c.broken == 0 || breaking <= enough) {
+		if best.node == nil || c.compare(&best) < 0 && (c.budgetViolations == 0 || breaking <= enough) {
 			c.victims = append(best.victims[:0], c.victims...) // swap the buffers: the next node reuses the old one
 			best = c
 		}
-		if found++; found >= enough && best.broken == 0 {
+		if found++; found >= enough && best.budgetViolations == 0 {
 			break // a candidate that violates a disruption budget is taken only if all others do too
 		}
 	}
 	if best.node != nil {
 		return Preemption{Node: best.node, Victims: best.victims}
 	}
-	if rest := refused.Nodes - len(refused.Open); rest > 0 {
+	if rest := refused.Nodes - len(refused.Resolvable); rest > 0 {
 		hopeless[notHelpful] = rest
 	}
-	return Preemption{Hopeless: true, Reason: explain(refused.Nodes, hopeless)}
+	return Preemption{IsHopeless: true, Reason: refusalMessage(refused.Nodes, hopeless)}
 }
 
 // Reasons why preemption does not help on a node, other than what refuses the pod even without all lower-priority pods.
@@ -97,21 +97,21 @@ var (
 	notHelpful = &plugin.Refusal{Reasons: []string{"Preemption is not helpful for scheduling"}}
 )
 
-// leaving reports whether preempted pods are still being deleted on the pod's nominated node, provided that the node
-// can fit at all.
-func (s *search) leaving() bool {
+// areVictimsTerminating reports whether preempted pods are still being deleted on the pod's nominated node, provided
+// that the node can fit at all.
+func (s *search) areVictimsTerminating() bool {
 	n := s.task.Node(s.task.Pod.Nominated)
 	if n == nil {
 		return false
 	}
-	if s.everywhere != nil && s.everywhere.Final {
+	if s.refusalForAll != nil && s.refusalForAll.IsFinal {
 		return false
 	}
 	if s.task.Pod.OnlyNamed && !slices.Contains(s.task.Pod.NodeNames, n.Name) {
 		return false
 	}
-	if s.everywhere == nil {
-		if r := s.judge(n); r != nil && r.Final {
+	if s.refusalForAll == nil {
+		if r := s.checkNode(n); r != nil && r.IsFinal {
 			return false
 		}
 	}
@@ -121,21 +121,21 @@ func (s *search) leaving() bool {
 	)
 }
 
-// scratch holds lists that are reused for each node.
-type scratch struct{ lower, order, gone []*cluster.Pod }
+// preemptionBuffers holds lists that are reused for each node.
+type preemptionBuffers struct{ lower, order, removed []*cluster.Pod }
 
-// sacrifice holds the cost of preemption on one node.
-type sacrifice struct {
-	node    *cluster.Node   // nil if preemption does not help
-	victims []*cluster.Pod  // the most important first
-	broken  int             // victims that a disruption budget protects
-	why     *plugin.Refusal // why preemption does not help
+// preemptionCandidate holds the cost of preemption on one node.
+type preemptionCandidate struct {
+	node             *cluster.Node   // nil if preemption does not help
+	victims          []*cluster.Pod  // the most important first
+	budgetViolations int             // victims that a disruption budget protects
+	refusal          *plugin.Refusal // why preemption does not help
 }
 
-// sacrificeOn removes all lower-priority pods from a node temporarily, and puts back those that can stay. Pods that
+// evaluateNode removes all lower-priority pods from a node temporarily, and puts back those that can stay. Pods that
 // budgets protect are put back first, then more important ones. Preemption does not help if the pod does not fit even
 // then, or if no pod has to go. The victims share memory with try until the next call.
-func (s *search) sacrificeOn(n *cluster.Node, known budgets, try *scratch) sacrifice {
+func (s *search) evaluateNode(n *cluster.Node, known budgets, try *preemptionBuffers) preemptionCandidate {
 	lower := try.lower[:0]
 	for _, p := range n.Pods {
 		if p.Priority < s.task.Pod.Priority {
@@ -144,24 +144,24 @@ func (s *search) sacrificeOn(n *cluster.Node, known budgets, try *scratch) sacri
 	}
 	try.lower = lower
 	if len(lower) == 0 {
-		return sacrifice{why: noVictims}
+		return preemptionCandidate{refusal: noVictims}
 	}
-	slices.SortStableFunc(lower, importance)
-	s.task.Hold(lower)
-	defer s.task.Release(lower)
+	slices.SortStableFunc(lower, compareImportance)
+	s.task.RetainTables(lower)
+	defer s.task.ReleaseTables(lower)
 	for _, p := range lower {
 		s.task.Remove(p)
 	}
-	if why := s.judge(n); why != nil {
+	if why := s.checkNode(n); why != nil {
 		for _, p := range lower {
 			s.task.Add(p, n)
 		}
-		return sacrifice{why: why}
+		return preemptionCandidate{refusal: why}
 	}
-	order, protected := known.protected(lower, try.order[:0])
-	gone, broken := try.gone[:0], 0
+	order, protected := known.protectedFirst(lower, try.order[:0])
+	gone, broken := try.removed[:0], 0
 	for i, p := range order {
-		if s.task.Add(p, n); s.judge(n) == nil {
+		if s.task.Add(p, n); s.checkNode(n) == nil {
 			continue
 		}
 		s.task.Remove(p)
@@ -170,26 +170,26 @@ func (s *search) sacrificeOn(n *cluster.Node, known budgets, try *scratch) sacri
 			broken++
 		}
 	}
-	try.order, try.gone = order, gone
+	try.order, try.removed = order, gone
 	for _, p := range gone {
 		s.task.Add(p, n)
 	}
 	if len(gone) == 0 {
-		return sacrifice{why: noVictims}
+		return preemptionCandidate{refusal: noVictims}
 	}
-	slices.SortStableFunc(gone, importance)
-	return sacrifice{node: n, victims: gone, broken: broken}
+	slices.SortStableFunc(gone, compareImportance)
+	return preemptionCandidate{node: n, victims: gone, budgetViolations: broken}
 }
 
-// importance orders pods by descending priority, then by start time, the earliest first.
-func importance(a, b *cluster.Pod) int {
+// compareImportance orders pods by descending priority, then by start time, the earliest first.
+func compareImportance(a, b *cluster.Pod) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Started, b.Started), cmp.Compare(a.UID, b.UID))
 }
 
-// protected moves the pods whose removal would violate a disruption budget to the front, and returns their number. It
-// assumes that the pods before them in the list are removed. Pods that a budget already counts as disrupted do not
+// protectedFirst moves the pods whose removal would violate a disruption budget to the front, and returns their number.
+// It assumes that the pods before them in the list are removed. Pods that a budget already counts as disrupted do not
 // count again.
-func (b budgets) protected(pods, order []*cluster.Pod) ([]*cluster.Pod, int) {
+func (b budgets) protectedFirst(pods, order []*cluster.Pod) ([]*cluster.Pod, int) {
 	if len(b) == 0 {
 		return append(order, pods...), 0
 	}
@@ -220,18 +220,19 @@ func (b budgets) protected(pods, order []*cluster.Pod) ([]*cluster.Pod, int) {
 }
 
 // compare returns a negative number if c does less harm than o.
-func (c *sacrifice) compare(o *sacrifice) int {
+func (c *preemptionCandidate) compare(o *preemptionCandidate) int {
 	return cmp.Or(
-		cmp.Compare(c.broken, o.broken),
+		cmp.Compare(c.budgetViolations, o.budgetViolations),
 		cmp.Compare(c.victims[0].Priority, o.victims[0].Priority),
-		cmp.Compare(c.sum(), o.sum()),
+		cmp.Compare(c.prioritySum(), o.prioritySum()),
 		cmp.Compare(len(c.victims), len(o.victims)),
 		cmp.Compare(o.victims[0].Started, c.victims[0].Started),
 	)
 }
 
-// sum returns the sum of the victims' priorities, each shifted to be positive, so that fewer victims are better.
-func (c *sacrifice) sum() int64 {
+// prioritySum returns the sum of the victims' priorities, each shifted to be positive, so that fewer victims are
+// better.
+func (c *preemptionCandidate) prioritySum() int64 {
 	var sum int64
 	for _, v := range c.victims {
 		sum += int64(v.Priority) - math.MinInt32

@@ -19,9 +19,9 @@ const parkedLimit = 5 * time.Minute
 // queue holds the pods without a node, in classes of pods that the scheduler cannot distinguish. If one is refused, all
 // are, and an event is checked once for all of them.
 type queue struct {
-	now   func() time.Time
-	first time.Duration // back-off after the first refusal
-	most  time.Duration
+	now          func() time.Time
+	firstBackoff time.Duration // back-off after the first refusal
+	maxBackoff   time.Duration
 
 	mu      sync.Mutex
 	pods    map[types.UID]*item
@@ -30,21 +30,22 @@ type queue struct {
 	backoff classHeap // tried when their back-off has passed, or when active is empty
 	failing classHeap // binding failed; not tried before their back-off has passed
 	gated   map[types.UID]bool
-	held    map[types.UID]bool              // pods whose victims are being deleted, and whether an event arrived since
-	parked  [plugin.Everything + 1][]*class // by the events that may help
-	ready   chan struct{}
+	// pods whose victims are being deleted, and whether an event arrived since
+	suspended map[types.UID]bool
+	parked    [plugin.Everything + 1][]*class // by the events that may help
+	ready     chan struct{}
 
-	entered func(part, event string, pods int) // counts pods that enter a part of the queue; may be nil
+	onEnter func(part, event string, pods int) // counts pods that enter a part of the queue; may be nil
 }
 
-type where int
+type queuePart int
 
 const (
-	idle      where = iota // it has no waiting member
-	inActive               // can be tried now
-	inBackoff              // waits for its back-off, or until no class is active
-	inFailing              // waits for its back-off
-	inParked               // waits for an event
+	partNone    queuePart = iota // it has no waiting member
+	partActive                   // can be tried now
+	partBackoff                  // waits for its back-off, or until no class is active
+	partFailing                  // waits for its back-off
+	partParked                   // waits for an event
 )
 
 // refusal is the message that all pods of a class get.
@@ -55,26 +56,26 @@ type refusal struct {
 
 // item is one pod in the queue.
 type item struct {
-	pod      *cluster.Pod // its last known state
-	class    *class
-	pos      int // index in the members; -1 while it is being scheduled
-	added    time.Time
-	attempts int
-	told     bool   // its refusal is waiting to be written
-	promised string // the last status.nominatedNodeName that the API showed
+	pod             *cluster.Pod // its last known state
+	class           *class
+	pos             int // index in the members; -1 while it is being scheduled
+	added           time.Time
+	attempts        int
+	refusalQueued   bool   // its refusal is waiting to be written
+	shownNomination string // the last status.nominatedNodeName that the API showed
 }
 
 func newQueue(now func() time.Time, settings profile.Settings) *queue {
 	return &queue{
-		now: now, first: settings.FirstBackoff, most: settings.MaxBackoff,
+		now: now, firstBackoff: settings.FirstBackoff, maxBackoff: settings.MaxBackoff,
 		pods: map[types.UID]*item{}, classes: map[string]*class{}, gated: map[types.UID]bool{},
-		held:  map[types.UID]bool{},
-		ready: make(chan struct{}, 1),
+		suspended: map[types.UID]bool{},
+		ready:     make(chan struct{}, 1),
 	}
 }
 
-// all returns the pods without a node.
-func (q *queue) all() []*cluster.Pod {
+// waitingPods returns the pods without a node.
+func (q *queue) waitingPods() []*cluster.Pod {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := make([]*cluster.Pod, 0, len(q.pods))
@@ -92,16 +93,16 @@ func classKey(p *cluster.Pod) string {
 	return p.Class()
 }
 
-// put adds or updates a pod. told is the refusal to report for it at once, if equal pods were refused and nothing has
-// changed since.
-func (q *queue) put(p *cluster.Pod) (it *item, told *refusal) {
+// addOrUpdate adds or updates a pod. refused is the refusal to report for it at once, if equal pods were refused and
+// nothing has changed since.
+func (q *queue) addOrUpdate(p *cluster.Pod) (it *item, refused *refusal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	it = q.pods[p.UID]
 	opened := q.gated[p.UID]
 	delete(q.gated, p.UID)
 	if it == nil {
-		it = &item{added: q.now(), promised: p.Nominated}
+		it = &item{added: q.now(), shownNomination: p.Nominated}
 		q.pods[p.UID] = it
 		it.pod = p
 		if opened {
@@ -109,81 +110,81 @@ func (q *queue) put(p *cluster.Pod) (it *item, told *refusal) {
 		} else {
 			q.count("active", podAdded, 1)
 		}
-		return it, q.join(it)
+		return it, q.joinClass(it)
 	}
-	if p.Nominated == it.promised && it.pod.Nominated != p.Nominated { // ours is newer and is being written
+	if p.Nominated == it.shownNomination && it.pod.Nominated != p.Nominated { // ours is newer and is being written
 		newer := *p
 		newer.Nominated = it.pod.Nominated
 		p = &newer
 	} else {
-		it.promised = p.Nominated
+		it.shownNomination = p.Nominated
 	}
 	if it.class.key == classKey(p) || it.pos < 0 {
 		it.pod = p // a pod that is being scheduled gets its class when it returns to the queue
 		return it, nil
 	}
-	waited, was := it.class.at != inActive, it.pod
-	q.leave(it)
+	waited, was := it.class.part != partActive, it.pod
+	q.leaveClass(it)
 	it.pod = p
-	told = q.join(it)
-	if waited && it.class.at == inActive {
-		q.count("active", updated(was, p), 1)
+	refused = q.joinClass(it)
+	if waited && it.class.part == partActive {
+		q.count("active", updateEvent(was, p), 1)
 	}
-	return it, told
+	return it, refused
 }
 
-// join adds an item to its class, and returns the refusal to report for it.
-func (q *queue) join(it *item) *refusal {
+// joinClass adds an item to its class, and returns the refusal to report for it.
+func (q *queue) joinClass(it *item) *refusal {
 	key := classKey(it.pod)
 	c := q.classes[key]
 	if c == nil {
 		c = &class{key: key, priority: it.pod.Priority, sample: it.pod}
 		q.classes[key] = c
 	}
-	if c.live == 0 {
+	if c.waitingCount == 0 {
 		c.oldest = it.added
 	}
 	it.class, it.pos = c, len(c.members)
 	c.members = append(c.members, it)
-	c.live++
-	switch c.at {
-	case inParked:
+	c.waitingCount++
+	switch c.part {
+	case partParked:
 		return c.refusal
-	case inActive:
+	case partActive:
 	default:
 		q.activate(c, "")
 	}
 	return nil
 }
 
-// leave removes an item from its class.
-func (q *queue) leave(it *item) {
+// leaveClass removes an item from its class.
+func (q *queue) leaveClass(it *item) {
 	c := it.class
 	if it.pos >= 0 {
 		c.members[it.pos] = nil
 		it.pos = -1
-		c.live--
+		c.waitingCount--
 	} else {
-		c.flying--
+		c.inFlight--
 	}
-	q.tidy(c)
+	q.relocate(c)
 }
 
-// drop removes a pod that is gone, must not be scheduled, or has a node. It reports whether the pod was in the queue.
-func (q *queue) drop(uid types.UID) bool {
+// remove removes a pod that is gone, must not be scheduled, or has a node. It reports whether the pod was in the queue.
+func (q *queue) remove(uid types.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	it := q.pods[uid]
 	if it == nil {
 		return false
 	}
-	q.leave(it)
+	q.leaveClass(it)
 	delete(q.pods, uid)
 	return true
 }
 
-// waits reports whether a pod is still in the queue.
-func (q *queue) waits(it *item) bool {
+// isWaiting reports whether a pod is still in the queue.
+func (q *queue) isWaiting(it *item) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pods[it.pod.UID] == it
@@ -193,7 +194,7 @@ func (q *queue) waits(it *item) bool {
 func (q *queue) pop() (*item, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.due()
+	q.activateDue()
 	if len(q.active) == 0 {
 		if len(q.backoff) == 0 {
 			return nil, false
@@ -204,52 +205,52 @@ func (q *queue) pop() (*item, bool) {
 	it := c.members[c.head]
 	c.members[c.head] = nil
 	it.pos = -1
-	c.live--
-	c.flying++
+	c.waitingCount--
+	c.inFlight++
 	it.attempts++
-	q.tidy(c)
+	q.relocate(c)
 	return it, true
 }
 
-// done removes a pod that was scheduled.
-func (q *queue) done(it *item) {
+// removeScheduled removes a pod that was scheduled.
+func (q *queue) removeScheduled(it *item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.pods[it.pod.UID] == it {
 		it.class.refusals = 0
-		q.leave(it)
+		q.leaveClass(it)
 		delete(q.pods, it.pod.UID)
 	}
 }
 
 // refuse returns a pod that does not fit to the queue. All of its class then wait for one of the events. It returns the
 // items whose refusal has to be reported.
-func (q *queue) refuse(it *item, wakes plugin.Event, r *refusal) []*item {
+func (q *queue) refuse(it *item, wakes plugin.EventKind, r *refusal) []*item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.pods[it.pod.UID] != it {
 		return nil // gone in the meantime
 	}
 	was := it.class
-	was.flying--
-	q.join(it)
+	was.inFlight--
+	q.joinClass(it)
 	if was != it.class {
-		q.tidy(was)
+		q.relocate(was)
 	}
 	c := it.class
-	q.unplace(c)
-	c.refusal, c.wakes, c.since = r, wakes, q.now()
-	c.known = verdicts{} // free the memory: thousands of classes may wait
+	q.removeFromPart(c)
+	c.refusal, c.helpfulEvents, c.parkedAt = r, wakes, q.now()
+	c.verdicts = verdicts{} // free the memory: thousands of classes may wait
 	c.refusals++
-	c.until = c.since.Add(q.pause(c.refusals))
+	c.retryAt = c.parkedAt.Add(q.backoffDuration(c.refusals))
 	q.park(c)
-	told := make([]*item, 0, c.live)
+	reported := make([]*item, 0, c.waitingCount)
 	for _, m := range c.members {
 		if m != nil {
-			told = append(told, m)
+			reported = append(reported, m)
 		}
 	}
-	return told
+	return reported
 }
 
 // retry returns a pod whose binding failed to the queue. It is tried again after a back-off and loses its nominated
@@ -266,54 +267,54 @@ func (q *queue) retry(it *item) {
 		it.pod = &lesser
 	}
 	was := it.class
-	was.flying--
-	q.join(it)
+	was.inFlight--
+	q.joinClass(it)
 	if was != it.class {
-		q.tidy(was)
+		q.relocate(was)
 	}
 	c := it.class
-	q.unplace(c)
+	q.removeFromPart(c)
 	c.refusals++
-	c.until = q.now().Add(q.pause(c.refusals))
-	c.at = inFailing
+	c.retryAt = q.now().Add(q.backoffDuration(c.refusals))
+	c.part = partFailing
 	heap.Push(&q.failing, c)
-	q.count("backoff", attemptFailed, c.live)
+	q.count("backoff", attemptFailed, c.waitingCount)
 	q.signal()
 }
 
-func (q *queue) pause(refusals int) time.Duration {
-	d := q.first
-	for i := 1; i < refusals && d < q.most; i++ {
+func (q *queue) backoffDuration(refusals int) time.Duration {
+	d := q.firstBackoff
+	for i := 1; i < refusals && d < q.maxBackoff; i++ {
 		d *= 2
 	}
-	return min(d, q.most)
+	return min(d, q.maxBackoff)
 }
 
-// move activates the parked pods that an event may help. which checks one sample of each class.
-func (q *queue) move(what plugin.Happened, which func(sample *cluster.Pod, plugins []string) bool) {
+// activateHelped activates the parked pods that an event may help. which checks one sample of each class.
+func (q *queue) activateHelped(what plugin.ClusterEvent, which func(sample *cluster.Pod, plugins []string) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for wakes, parked := range q.parked {
-		if plugin.Event(wakes)&what.Event == 0 {
+		if plugin.EventKind(wakes)&what.EventKind == 0 {
 			continue
 		}
 		// backwards, because the last class takes the place of a removed one
 		for _, c := range slices.Backward(parked) {
-			if which != nil && !which(c.sample, c.refusal.plugins) || q.holds(c) {
+			if which != nil && !which(c.sample, c.refusal.plugins) || q.isSuspended(c) {
 				continue
 			}
-			q.unplace(c)
-			q.wake(c, what.Name())
+			q.removeFromPart(c)
+			q.requeue(c, what.Name())
 		}
 	}
 }
 
-// wake moves a class to where it is tried again, once its back-off has passed or no class is active.
-func (q *queue) wake(c *class, event string) {
-	if q.now().Before(c.until) {
-		c.at = inBackoff
+// requeue moves a class to where it is tried again, once its back-off has passed or no class is active.
+func (q *queue) requeue(c *class, event string) {
+	if q.now().Before(c.retryAt) {
+		c.part = partBackoff
 		heap.Push(&q.backoff, c)
-		q.count("backoff", event, c.live)
+		q.count("backoff", event, c.waitingCount)
 		q.signal()
 		return
 	}
@@ -321,17 +322,17 @@ func (q *queue) wake(c *class, event string) {
 }
 
 func (q *queue) activate(c *class, event string) {
-	q.unplace(c)
-	q.count("active", event, c.live)
-	c.at = inActive
+	q.removeFromPart(c)
+	q.count("active", event, c.waitingCount)
+	c.part = partActive
 	heap.Push(&q.active, c)
 	q.signal()
 }
 
 // count counts pods that enter a part of the queue. With an empty event, they are counted elsewhere.
 func (q *queue) count(part, event string, pods int) {
-	if q.entered != nil && event != "" {
-		q.entered(part, event, pods)
+	if q.onEnter != nil && event != "" {
+		q.onEnter(part, event, pods)
 	}
 }
 
@@ -342,33 +343,33 @@ func (q *queue) signal() {
 	}
 }
 
-// due activates classes whose back-off has passed.
-func (q *queue) due() {
+// activateDue activates classes whose back-off has passed.
+func (q *queue) activateDue() {
 	now := q.now()
 	for _, h := range []*classHeap{&q.backoff, &q.failing} {
-		for len(*h) > 0 && !now.Before((*h)[0].until) {
+		for len(*h) > 0 && !now.Before((*h)[0].retryAt) {
 			q.activate((*h)[0], backoffComplete)
 		}
 	}
 }
 
-// flush activates pods that have been parked for longer than parkedLimit.
-func (q *queue) flush() {
+// activateStale activates pods that have been parked for longer than parkedLimit.
+func (q *queue) activateStale() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	limit := q.now().Add(-parkedLimit)
 	for _, parked := range q.parked {
 		for _, c := range slices.Backward(parked) {
-			if c.since.Before(limit) {
-				q.unplace(c)
-				q.wake(c, waitedTooLong)
+			if c.parkedAt.Before(limit) {
+				q.removeFromPart(c)
+				q.requeue(c, waitedTooLong)
 			}
 		}
 	}
 }
 
-// wait returns how long there is nothing to try if no event arrives.
-func (q *queue) wait() time.Duration {
+// untilNext returns how long there is nothing to try if no event arrives.
+func (q *queue) untilNext() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -377,11 +378,12 @@ func (q *queue) wait() time.Duration {
 	case len(q.failing) == 0:
 		return time.Hour
 	}
-	return q.failing[0].until.Sub(q.now())
+	return q.failing[0].retryAt.Sub(q.now())
 }
 
-// told returns the refusal to report for a pod: the last one of its class. It returns nil if the pod no longer waits.
-func (q *queue) told(it *item) (*cluster.Pod, *refusal) {
+// pendingRefusal returns the refusal to report for a pod: the last one of its class. It returns nil if the pod no
+// longer waits.
+func (q *queue) pendingRefusal(it *item) (*cluster.Pod, *refusal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.pods[it.pod.UID] != it || it.pos < 0 {
@@ -390,8 +392,8 @@ func (q *queue) told(it *item) (*cluster.Pod, *refusal) {
 	return it.pod, it.class.refusal
 }
 
-// gate records whether a pod has scheduling gates.
-func (q *queue) gate(uid types.UID, gated bool) {
+// setGated records whether a pod has scheduling gates.
+func (q *queue) setGated(uid types.UID, gated bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if gated {

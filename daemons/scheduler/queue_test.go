@@ -17,7 +17,7 @@ type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
-func (c *clock) pass(d time.Duration) { c.at = c.at.Add(d) }
+func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
 
 func newClock() *clock { return &clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
 
@@ -26,7 +26,7 @@ func newTestQueue() (*queue, *clock) {
 	return newQueue(c.now, profile.DefaultSettings()), c
 }
 
-func popped(t *testing.T, q *queue) string {
+func popName(t *testing.T, q *queue) string {
 	t.Helper()
 	it, ok := q.pop()
 	if !ok {
@@ -35,38 +35,38 @@ func popped(t *testing.T, q *queue) string {
 	return it.pod.Name
 }
 
-var noRoom = &refusal{"no room", []string{"NodeResourcesFit"}}
+var insufficientResources = &refusal{"no room", []string{"NodeResourcesFit"}}
 
-func TestTheMostImportantPodIsFirstThenTheOldest(t *testing.T) {
+func TestPodsAreOrderedByPriorityThenAge(t *testing.T) {
 	q, c := newTestQueue()
-	for _, p := range []*corev1.Pod{pod("old"), pod("other", asks("cpu", "1")), pod("high", priority(9)),
+	for _, p := range []*corev1.Pod{pod("old"), pod("other", withRequest("cpu", "1")), pod("high", priority(9)),
 		pod("young")} {
-		q.put(seen(p))
-		c.pass(time.Second)
+		q.addOrUpdate(convertPod(p))
+		c.advance(time.Second)
 	}
 	for _, want := range []string{"high", "old", "other", "young", ""} {
-		if got := popped(t, q); got != want {
+		if got := popName(t, q); got != want {
 			t.Errorf("popped %q, want %q", got, want)
 		}
 	}
 }
 
-func TestARefusedPodWaitsForAChangeThatMatters(t *testing.T) {
+func TestRefusedPodsWaitForARelevantEvent(t *testing.T) {
 	q, c := newTestQueue()
-	q.put(seen(pod("p")))
+	q.addOrUpdate(convertPod(pod("p")))
 	it, _ := q.pop()
-	q.refuse(it, plugin.PodGone, noRoom)
-	c.pass(time.Minute)
-	if got := popped(t, q); got != "" {
+	q.refuse(it, plugin.PodGone, insufficientResources)
+	c.advance(time.Minute)
+	if got := popName(t, q); got != "" {
 		t.Fatalf("%q came back without a change", got)
 	}
-	q.move(plugin.Happened{Event: plugin.StorageChanged}, nil)
-	q.move(plugin.Happened{Event: plugin.PodGone}, func(*cluster.Pod, []string) bool { return false })
-	if got := popped(t, q); got != "" {
+	q.activateHelped(plugin.ClusterEvent{EventKind: plugin.StorageChanged}, nil)
+	q.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone}, func(*cluster.Pod, []string) bool { return false })
+	if got := popName(t, q); got != "" {
 		t.Fatalf("%q came back for a change that is not its concern", got)
 	}
-	q.move(plugin.Happened{Event: plugin.PodGone}, nil)
-	if got := popped(t, q); got != "p" {
+	q.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone}, nil)
+	if got := popName(t, q); got != "p" {
 		t.Fatalf("popped %q after the change", got)
 	}
 }
@@ -75,28 +75,29 @@ func TestARefusedPodWaitsForAChangeThatMatters(t *testing.T) {
 func TestEqualPodsAreRefusedTogether(t *testing.T) {
 	q, c := newTestQueue()
 	for i := range 3 {
-		q.put(seen(pod(fmt.Sprintf("p%d", i))))
+		q.addOrUpdate(convertPod(pod(fmt.Sprintf("p%d", i))))
 	}
-	q.put(seen(pod("other", asks("cpu", "1"))))
+	q.addOrUpdate(convertPod(pod("other", withRequest("cpu", "1"))))
 	it, _ := q.pop()
-	if told := q.refuse(it, plugin.PodGone, noRoom); len(told) != 3 {
-		t.Fatalf("%d are told", len(told))
+	if reported := q.refuse(it, plugin.PodGone, insufficientResources); len(reported) != 3 {
+		t.Fatalf("%d are told", len(reported))
 	}
-	if got := popped(t, q); got != "other" {
+	if got := popName(t, q); got != "other" {
 		t.Fatalf("popped %q", got)
 	}
-	if _, told := q.put(seen(pod("late"))); told != noRoom {
-		t.Errorf("one that comes later is told %v", told)
+	if _, reported := q.addOrUpdate(convertPod(pod("late"))); reported != insufficientResources {
+		t.Errorf("one that comes later is told %v", reported)
 	}
-	if _, told := q.told(q.pods["p1"]); told != noRoom {
-		t.Errorf("p1 is told %v", told)
+	if _, reported := q.pendingRefusal(q.pods["p1"]); reported != insufficientResources {
+		t.Errorf("p1 is told %v", reported)
 	}
 	looks := 0
-	c.pass(time.Minute)
-	q.move(plugin.Happened{Event: plugin.PodGone}, func(*cluster.Pod, []string) bool { looks++; return true })
+	c.advance(time.Minute)
+	q.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone},
+		func(*cluster.Pod, []string) bool { looks++; return true })
 	names := map[string]bool{}
 	for range 4 {
-		names[popped(t, q)] = true
+		names[popName(t, q)] = true
 	}
 	if looks != 1 || len(names) != 4 || names[""] {
 		t.Errorf("%d looks, %v came back", looks, names)
@@ -105,7 +106,7 @@ func TestEqualPodsAreRefusedTogether(t *testing.T) {
 
 func TestBackoffGrowsFromOneToTenSeconds(t *testing.T) {
 	q, c := newTestQueue()
-	q.put(seen(pod("p")))
+	q.addOrUpdate(convertPod(pod("p")))
 	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		it, ok := q.pop()
 		if !ok {
@@ -115,136 +116,136 @@ func TestBackoffGrowsFromOneToTenSeconds(t *testing.T) {
 		if _, early := q.pop(); early {
 			t.Fatal("popped before its back-off was over")
 		}
-		if got := q.wait(); got != want*time.Second {
+		if got := q.untilNext(); got != want*time.Second {
 			t.Errorf("waits %v, want %v", got, want*time.Second)
 		}
-		c.pass(want * time.Second)
+		c.advance(want * time.Second)
 	}
 }
 
-func TestADroppedPodDoesNotComeBack(t *testing.T) {
+func TestRemovedPodsAreNotRequeued(t *testing.T) {
 	q, c := newTestQueue()
-	p := seen(pod("p"))
-	q.put(p)
+	p := convertPod(pod("p"))
+	q.addOrUpdate(p)
 	it, _ := q.pop()
-	q.drop(p.UID)
+	q.remove(p.UID)
 	q.retry(it)
-	c.pass(time.Minute)
-	if got := popped(t, q); got != "" || len(q.classes) != 0 {
+	c.advance(time.Minute)
+	if got := popName(t, q); got != "" || len(q.classes) != 0 {
 		t.Errorf("%q came back, %d classes are left", got, len(q.classes))
 	}
 }
 
-func TestAForgottenPodIsTriedAgainAfterFiveMinutes(t *testing.T) {
+func TestParkedPodsAreRetriedAfterFiveMinutes(t *testing.T) {
 	q, c := newTestQueue()
-	q.put(seen(pod("p")))
+	q.addOrUpdate(convertPod(pod("p")))
 	it, _ := q.pop()
-	q.refuse(it, plugin.NodeChanged, noRoom)
-	c.pass(parkedLimit - time.Second)
-	q.flush()
-	if got := popped(t, q); got != "" {
+	q.refuse(it, plugin.NodeChanged, insufficientResources)
+	c.advance(parkedLimit - time.Second)
+	q.activateStale()
+	if got := popName(t, q); got != "" {
 		t.Fatalf("%q came back early", got)
 	}
-	c.pass(2 * time.Second)
-	q.flush()
-	if got := popped(t, q); got != "p" {
+	c.advance(2 * time.Second)
+	q.activateStale()
+	if got := popName(t, q); got != "p" {
 		t.Errorf("popped %q", got)
 	}
 }
 
 // A nominated pod waits in a class of its own, even if the API delivers an older state of it.
-func TestAPromisedPodWaitsAlone(t *testing.T) {
+func TestNominatedPodsHaveTheirOwnClass(t *testing.T) {
 	q, c := newTestQueue()
-	q.put(seen(pod("a")))
-	q.put(seen(pod("b")))
+	q.addOrUpdate(convertPod(pod("a")))
+	q.addOrUpdate(convertPod(pod("b")))
 	it, _ := q.pop()
 	promised := *it.pod
 	promised.Nominated = "n1"
-	q.promise(it, &promised)
-	if told := q.refuse(it, plugin.PodGone, noRoom); len(told) != 1 {
-		t.Fatalf("%d are told", len(told))
+	q.nominate(it, &promised)
+	if reported := q.refuse(it, plugin.PodGone, insufficientResources); len(reported) != 1 {
+		t.Fatalf("%d are told", len(reported))
 	}
-	q.put(seen(pod("a")))
+	q.addOrUpdate(convertPod(pod("a")))
 	if got := q.pods["a"].pod.Nominated; got != "n1" {
 		t.Errorf("the promise is %q", got)
 	}
-	if got := popped(t, q); got != "b" {
+	if got := popName(t, q); got != "b" {
 		t.Errorf("popped %q", got)
 	}
-	c.pass(time.Minute)
-	q.move(plugin.Happened{Event: plugin.PodGone}, nil)
-	if got := popped(t, q); got != "a" {
+	c.advance(time.Minute)
+	q.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone}, nil)
+	if got := popName(t, q); got != "a" {
 		t.Errorf("popped %q", got)
 	}
 }
 
 // The back-off lets other pods go first. If there are none, a pod that an event may have helped is tried at once.
-func TestAWokenPodIsTriedAtOnceWhenNobodyElseIs(t *testing.T) {
+func TestRequeuedPodsSkipBackoffWhenNoOtherPodWaits(t *testing.T) {
 	q, _ := newTestQueue()
-	q.put(seen(pod("woken")))
+	q.addOrUpdate(convertPod(pod("woken")))
 	it, _ := q.pop()
-	q.refuse(it, plugin.PodGone, noRoom)
-	q.put(seen(pod("lesser", priority(-1))))
-	q.move(plugin.Happened{Event: plugin.PodGone}, nil)
-	if got := q.wait(); got != 0 {
+	q.refuse(it, plugin.PodGone, insufficientResources)
+	q.addOrUpdate(convertPod(pod("lesser", priority(-1))))
+	q.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone}, nil)
+	if got := q.untilNext(); got != 0 {
 		t.Errorf("it sleeps for %v", got)
 	}
 	for _, want := range []string{"lesser", "woken", ""} {
-		if got := popped(t, q); got != want {
+		if got := popName(t, q); got != want {
 			t.Errorf("popped %q, want %q", got, want)
 		}
 	}
 }
 
-func TestAPodWhosePlacingFailedIsNotTriedEarly(t *testing.T) {
+func TestPodsWhoseBindingFailedWaitForTheirBackoff(t *testing.T) {
 	q, c := newTestQueue()
-	q.put(seen(pod("failed")))
+	q.addOrUpdate(convertPod(pod("failed")))
 	it, _ := q.pop()
 	q.retry(it)
-	q.put(seen(pod("woken", asks("cpu", "1"))))
+	q.addOrUpdate(convertPod(pod("woken", withRequest("cpu", "1"))))
 	it, _ = q.pop()
-	q.refuse(it, plugin.PodGone, noRoom)
-	q.move(plugin.Happened{Event: plugin.PodGone}, nil)
+	q.refuse(it, plugin.PodGone, insufficientResources)
+	q.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone}, nil)
 	for _, want := range []string{"woken", ""} {
-		if got := popped(t, q); got != want {
+		if got := popName(t, q); got != want {
 			t.Errorf("popped %q, want %q", got, want)
 		}
 	}
 	if _, backoff, _, _ := q.lengths(); backoff != 1 {
 		t.Errorf("%d pods back off", backoff)
 	}
-	c.pass(time.Second)
-	if got := popped(t, q); got != "failed" {
+	c.advance(time.Second)
+	if got := popName(t, q); got != "failed" {
 		t.Errorf("popped %q after its back-off", got)
 	}
 }
 
 // If a pod were tried again before its victims are being deleted, it would select others.
-func TestAPodIsHeldWhileItsVictimsAreEnded(t *testing.T) {
+func TestPreemptorsWaitWhileTheirVictimsAreDeleted(t *testing.T) {
 	for name, c := range map[string]struct{ event, failed, back bool }{
 		"nothing happened": {false, false, false}, "an event came": {true, false, true},
 		"it failed": {false, true, true},
 	} {
 		q, _ := newTestQueue()
-		q.put(seen(pod("p")))
+		q.addOrUpdate(convertPod(pod("p")))
 		it, _ := q.pop()
 		promised := *it.pod
 		promised.Nominated = "n1"
-		q.promise(it, &promised)
-		q.hold("p")
-		q.refuse(it, plugin.PodGone, noRoom)
+		q.nominate(it, &promised)
+		q.suspend("p")
+		q.refuse(it, plugin.PodGone, insufficientResources)
 		if c.event {
-			q.move(plugin.Happened{Event: plugin.PodGone}, nil)
+			q.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone}, nil)
 		}
-		if got := popped(t, q); got != "" {
+		if got := popName(t, q); got != "" {
 			t.Errorf("%s: popped %q while it was held", name, got)
 		}
-		q.letGo("p", c.failed)
-		if got := popped(t, q); (got == "p") != c.back {
+		q.resume("p", c.failed)
+		if got := popName(t, q); (got == "p") != c.back {
 			t.Errorf("%s: popped %q", name, got)
 		}
-		q.move(plugin.Happened{Event: plugin.PodGone}, nil)
-		if got := popped(t, q); (got == "p") == c.back {
+		q.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone}, nil)
+		if got := popName(t, q); (got == "p") == c.back {
 			t.Errorf("%s: popped %q after another event", name, got)
 		}
 	}

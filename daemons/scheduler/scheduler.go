@@ -68,15 +68,15 @@ func Run(ctx context.Context, cfg config.Scheduler, env run.Env) error {
 			cfg.ClientCAFile,
 			cfg.ClientCRLFile,
 			cfg.Profiling,
-			client.NewJudge(api),
+			client.NewAccessReviewer(api),
 		)
 	})
 	g.Go(func() error {
-		env.Health.Ready("started", func() error { return nil }) // a standby is ready to lead
+		env.Health.AddReady("started", func() error { return nil }) // a standby is ready to lead
 		if !cfg.LeaderElect {
 			return active(ctx)
 		}
-		active, err := client.CountLeading(env.Metrics, Lease, active)
+		active, err := client.ObserveLeading(env.Metrics, Lease, active)
 		if err != nil {
 			return err
 		}
@@ -95,31 +95,31 @@ type scheduler struct {
 	settings profile.Settings
 	shapes   *cluster.Shapes
 
-	queue *queue
-	tell  *teller
+	queue    *queue
+	refusals *refusalQueue
 
-	mu      sync.Mutex // guards the fields below; queue.mu may be locked while it is held
-	cluster *cluster.Cluster
-	budgets budgets
-	start   int // where the next search starts
-	waiting map[types.UID]*binding
+	mu        sync.Mutex // guards the fields below; queue.mu may be locked while it is held
+	cluster   *cluster.Cluster
+	budgets   budgets
+	nextStart int // where the next search starts
+	waiting   map[types.UID]*binding
 
-	binds   errgroup.Group // running binds, limited to bindsAtOnce
-	goingOn sync.WaitGroup // goroutines that continue bindings whose claims are bound
+	binds    errgroup.Group // running binds, limited to maxConcurrentBinds
+	resuming sync.WaitGroup // goroutines that continue bindings whose claims are bound
 }
 
-// bindsAtOnce is the maximum number of bindings that are written at once.
-const bindsAtOnce = 64
+// maxConcurrentBinds is the maximum number of bindings that are written at once.
+const maxConcurrentBinds = 64
 
 func newScheduler(api kubernetes.Interface, log *slog.Logger, m *metrics, settings profile.Settings) *scheduler {
 	s := &scheduler{
 		api: api, log: log, now: time.Now, metrics: m, settings: settings, shapes: cluster.NewShapes(),
-		queue: newQueue(time.Now, settings),
-		tell:  newTeller(), cluster: cluster.New(), budgets: budgets{}, waiting: map[types.UID]*binding{},
+		queue:    newQueue(time.Now, settings),
+		refusals: newRefusalQueue(), cluster: cluster.New(), budgets: budgets{}, waiting: map[types.UID]*binding{},
 		events: map[string]*events.Recorder{},
 	}
-	s.queue.entered = m.entered
-	s.binds.SetLimit(bindsAtOnce)
+	s.queue.onEnter = m.countEntered
+	s.binds.SetLimit(maxConcurrentBinds)
 	m.scheduler.Store(s)
 	return s
 }
@@ -148,14 +148,14 @@ func (s *scheduler) run(ctx context.Context) error {
 	s.mu.Unlock()
 	s.log.Info("scheduling", "nodes", nodes)
 	var telling sync.WaitGroup
-	for range tellersAtOnce {
-		telling.Go(func() { s.telling(ctx) })
+	for range refusalWriters {
+		telling.Go(func() { s.writeRefusals(ctx) })
 	}
 	s.loop(ctx)
 	telling.Wait()
 	err = s.binds.Wait()
-	stop() // from here on, no event starts another goroutine in goingOn
-	s.goingOn.Wait()
+	stop() // from here on, no event starts another goroutine in resuming
+	s.resuming.Wait()
 	return err
 }
 
@@ -168,14 +168,14 @@ func (s *scheduler) loop(ctx context.Context) {
 			s.schedule(ctx, it)
 			continue
 		}
-		sleep := time.NewTimer(s.queue.wait())
+		sleep := time.NewTimer(s.queue.untilNext())
 		select {
 		case <-ctx.Done():
 		case <-s.queue.ready:
 		case <-sleep.C:
 		case <-flush.C:
-			s.queue.flush()
-			s.expire(ctx)
+			s.queue.activateStale()
+			s.expireBindings(ctx)
 		}
 		sleep.Stop()
 	}
@@ -185,29 +185,29 @@ func (s *scheduler) loop(ctx context.Context) {
 func (s *scheduler) schedule(ctx context.Context, it *item) {
 	began := s.now()
 	s.mu.Lock()
-	if !s.queue.waits(it) { // it was deleted since it was taken from the queue
+	if !s.queue.isWaiting(it) { // it was deleted since it was taken from the queue
 		s.mu.Unlock()
 		return
 	}
 	pod := it.pod
 	by := s.settings.Profile(pod.Scheduler)
-	search := newSearch(by, s.cluster, pod, &it.class.known)
-	placement, next := search.place(s.start)
-	s.start = next
+	search := newSearch(by, s.cluster, pod, &it.class.verdicts)
+	placement, next := search.selectNode(s.nextStart)
+	s.nextStart = next
 	if placement.Node == nil {
 		preemption := s.refuse(it, search, placement)
-		claim, old := stuck(search.task, placement), leftOver(search.task, placement)
+		claim, old := unusableAllocation(search.task, placement), leftOverClaim(search.task, placement)
 		s.mu.Unlock()
-		s.metrics.decided(s.now().Sub(began))
-		s.metrics.attempt("unschedulable", by.Name, s.now().Sub(began))
+		s.metrics.observeDecision(s.now().Sub(began))
+		s.metrics.observeAttempt("unschedulable", by.Name, s.now().Sub(began))
 		s.preempt(ctx, pod, preemption)
 		s.deallocate(ctx, pod, claim)
-		s.discard(ctx, pod, old)
+		s.discardLeftOverClaim(ctx, pod, old)
 		return
 	}
 	b := s.assume(it, search, placement.Node, began)
 	s.mu.Unlock()
-	s.metrics.decided(s.now().Sub(began))
+	s.metrics.observeDecision(s.now().Sub(began))
 	s.binds.Go(func() error {
 		s.bind(ctx, b)
 		return nil
@@ -218,10 +218,10 @@ func (s *scheduler) schedule(ctx context.Context, it *item) {
 func (s *scheduler) refuse(it *item, search *search, placement Placement) Preemption {
 	pod, message := it.pod, placement.Explain()
 	plugins := placement.Plugins()
-	preemption := Preemption{Hopeless: true}
+	preemption := Preemption{IsHopeless: true}
 	if placement.Nodes > 0 {
 		preemption = search.preempt(placement, s.budgets)
-		if !search.profile.Preempt.Off {
+		if !search.profile.Preempt.IsDisabled {
 			s.metrics.preemptions.Inc()
 		}
 	}
@@ -235,23 +235,23 @@ func (s *scheduler) refuse(it *item, search *search, placement Placement) Preemp
 			preemption.Node.Name,
 			len(preemption.Victims),
 		)
-		s.promise(it, preemption.Node.Name)
-		s.queue.hold(pod.UID)
-	case preemption.Hopeless && pod.Nominated != "":
-		s.promise(it, "")
+		s.setNomination(it, preemption.Node.Name)
+		s.queue.suspend(pod.UID)
+	case preemption.IsHopeless && pod.Nominated != "":
+		s.setNomination(it, "")
 	}
-	refused := s.queue.refuse(it, wakes(plugins), &refusal{message, plugins})
-	s.metrics.entered("unschedulable", attemptFailed, len(refused))
+	refused := s.queue.refuse(it, helpfulEvents(plugins), &refusal{message, plugins})
+	s.metrics.countEntered("unschedulable", attemptFailed, len(refused))
 	for _, one := range refused {
-		s.tell.add(one)
+		s.refusals.add(one)
 	}
 	return preemption
 }
 
-// promise sets the nominated node of a pod that is being scheduled, or removes it.
-func (s *scheduler) promise(it *item, node string) {
+// setNomination sets the nominated node of a pod that is being scheduled, or removes it.
+func (s *scheduler) setNomination(it *item, node string) {
 	promised := *it.pod
 	promised.Nominated = node
 	s.nominate(&promised, node)
-	s.queue.promise(it, &promised)
+	s.queue.nominate(it, &promised)
 }

@@ -19,8 +19,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// start runs a scheduler with a fake API that carries out bindings.
-func start(t *testing.T, objects ...runtime.Object) *fake.Clientset {
+// startScheduler runs a scheduler with a fake API that carries out bindings.
+func startScheduler(t *testing.T, objects ...runtime.Object) *fake.Clientset {
 	t.Helper()
 	return startWith(t, profile.DefaultSettings(), objects...)
 }
@@ -68,8 +68,8 @@ func react(api *fake.Clientset, verb, resource string, reaction clienttesting.Re
 	api.PrependReactor(verb, resource, reaction)
 }
 
-// wait waits until a condition returns nil.
-func wait(t *testing.T, condition func() error) {
+// waitFor waits until a condition returns nil.
+func waitFor(t *testing.T, condition func() error) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -87,7 +87,7 @@ func wait(t *testing.T, condition func() error) {
 	}
 }
 
-func get(t *testing.T, api *fake.Clientset, name string) *corev1.Pod {
+func getPod(t *testing.T, api *fake.Clientset, name string) *corev1.Pod {
 	t.Helper()
 	p, err := api.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil {
@@ -96,16 +96,16 @@ func get(t *testing.T, api *fake.Clientset, name string) *corev1.Pod {
 	return p
 }
 
-func placedOn(t *testing.T, api *fake.Clientset, pod, node string) func() error {
+func isPlacedOn(t *testing.T, api *fake.Clientset, pod, node string) func() error {
 	return func() error {
-		if got := get(t, api, pod).Spec.NodeName; got != node {
+		if got := getPod(t, api, pod).Spec.NodeName; got != node {
 			return fmt.Errorf("pod %s is on %q, not on %q", pod, got, node)
 		}
 		return nil
 	}
 }
 
-func event(api *fake.Clientset, reason, message string) func() error {
+func hasEvent(api *fake.Clientset, reason, message string) func() error {
 	return func() error {
 		list, err := api.CoreV1().Events("default").List(context.Background(), metav1.ListOptions{})
 		if err != nil {
@@ -121,20 +121,20 @@ func event(api *fake.Clientset, reason, message string) func() error {
 }
 
 // Proves S16.
-func TestPodsGoWhereThereIsRoom(t *testing.T) {
-	api := start(
+func TestPodsAreScheduledToNodesWithFreeResources(t *testing.T) {
+	api := startScheduler(
 		t,
 		node("n1"),
-		pod("running", on("n1"), asks("cpu", "3")),
-		pod("fits", asks("cpu", "1")),
-		pod("waits", asks("cpu", "2")),
+		pod("running", withNodeName("n1"), withRequest("cpu", "3")),
+		pod("fits", withRequest("cpu", "1")),
+		pod("waits", withRequest("cpu", "2")),
 	)
-	wait(t, placedOn(t, api, "fits", "n1"))
-	wait(t, event(api, "Scheduled", "Successfully assigned default/fits to n1"))
+	waitFor(t, isPlacedOn(t, api, "fits", "n1"))
+	waitFor(t, hasEvent(api, "Scheduled", "Successfully assigned default/fits to n1"))
 	const why = "0/1 nodes are available: 1 Insufficient cpu."
-	wait(t, event(api, "FailedScheduling", why))
-	wait(t, func() error {
-		for _, c := range get(t, api, "waits").Status.Conditions {
+	waitFor(t, hasEvent(api, "FailedScheduling", why))
+	waitFor(t, func() error {
+		for _, c := range getPod(t, api, "waits").Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == "Unschedulable" &&
 				strings.HasPrefix(c.Message, why) {
 				return nil
@@ -145,46 +145,46 @@ func TestPodsGoWhereThereIsRoom(t *testing.T) {
 	if _, err := api.CoreV1().Nodes().Create(context.Background(), node("n2"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, placedOn(t, api, "waits", "n2"))
+	waitFor(t, isPlacedOn(t, api, "waits", "n2"))
 }
 
 // Proves S17.
-func TestOtherSchedulersPodsAndGatedOnesAreLeftAlone(t *testing.T) {
-	api := start(t, node("n1"),
+func TestPodsOfOtherSchedulersAndGatedPodsAreIgnored(t *testing.T) {
+	api := startScheduler(t, node("n1"),
 		pod("theirs", func(p *corev1.Pod) { p.Spec.SchedulerName = "another" }),
 		pod("gated", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} }),
 		pod("mine"))
-	wait(t, placedOn(t, api, "mine", "n1"))
+	waitFor(t, isPlacedOn(t, api, "mine", "n1"))
 	for _, name := range []string{"theirs", "gated"} {
-		if got := get(t, api, name).Spec.NodeName; got != "" {
+		if got := getPod(t, api, name).Spec.NodeName; got != "" {
 			t.Errorf("%s went to %s", name, got)
 		}
 	}
-	open := get(t, api, "gated")
+	open := getPod(t, api, "gated")
 	open.Spec.SchedulingGates, open.Generation = nil, 2
 	if _, err := api.CoreV1().Pods("default").Update(context.Background(), open, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, placedOn(t, api, "gated", "n1"))
+	waitFor(t, isPlacedOn(t, api, "gated", "n1"))
 }
 
 // Proves S17.
-func TestAnImportantPodTakesTheRoomOfALesserOne(t *testing.T) {
-	api := start(
+func TestHigherPriorityPodsPreemptLowerOnes(t *testing.T) {
+	api := startScheduler(
 		t,
 		node("n1"),
-		pod("lesser", on("n1"), asks("cpu", "4")),
-		pod("important", priority(10), asks("cpu", "2")),
+		pod("lesser", withNodeName("n1"), withRequest("cpu", "4")),
+		pod("important", priority(10), withRequest("cpu", "2")),
 	)
-	wait(t, placedOn(t, api, "important", "n1"))
-	wait(t, event(api, "Preempted", "on node n1"))
+	waitFor(t, isPlacedOn(t, api, "important", "n1"))
+	waitFor(t, hasEvent(api, "Preempted", "on node n1"))
 	if _, err := api.CoreV1().Pods("default").Get(context.Background(), "lesser", metav1.GetOptions{}); err == nil {
 		t.Error("the lesser pod is still there")
 	}
 }
 
-func TestAFailedBindingIsTriedAgain(t *testing.T) {
-	api := start(t)
+func TestFailedBindingsAreRetried(t *testing.T) {
+	api := startScheduler(t)
 	failures := 0
 	react(api, "create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() == "binding" && failures == 0 {
@@ -207,7 +207,7 @@ func TestAFailedBindingIsTriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wait(t, placedOn(t, api, "p", "n1"))
+	waitFor(t, isPlacedOn(t, api, "p", "n1"))
 	if failures != 1 {
 		t.Errorf("%d bindings failed", failures)
 	}

@@ -19,13 +19,13 @@ import (
 	"clusterctl/daemons/scheduler/profile"
 )
 
-// unfinished excludes finished pods from a watch.
-func unfinished(o *metav1.ListOptions) {
+// excludeFinished excludes finished pods from a watch.
+func excludeFinished(o *metav1.ListOptions) {
 	o.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
 }
 
-// lean removes everything from objects that the scheduler does not read.
-func (s *scheduler) lean(obj any) (any, error) {
+// trimObject removes everything from objects that the scheduler does not read.
+func (s *scheduler) trimObject(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		return cluster.NewPod(o, s.shapes), nil
@@ -54,42 +54,42 @@ func (s *scheduler) lean(obj any) (any, error) {
 		*resourcev1.ResourceClaim, *resourcev1.DeviceClass, *resourcev1.ResourceSlice, *resourcev1.DeviceTaintRule:
 		return client.WithoutManagers(obj)
 	}
-	return cluster.LeanOwner(obj)
+	return cluster.TrimOwner(obj)
 }
 
 // watch feeds the queue and the cluster from watches. It returns once all initial objects have arrived: before that,
 // nodes appear emptier than they are. stop ends the watches.
 func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
-	factory := informers.New(s.api, informers.WithTransform(s.lean))
-	pods := informers.New(s.api, informers.WithTransform(s.lean), informers.WithTweakListOptions(unfinished))
+	factory := informers.New(s.api, informers.WithTransform(s.trimObject))
+	pods := informers.New(s.api, informers.WithTransform(s.trimObject), informers.WithTweakListOptions(excludeFinished))
 	var synced []clientcache.InformerSynced
 	for _, w := range []struct {
 		informer clientcache.SharedIndexInformer
 		set      func(obj any, action string) // action is empty for an update
 		drop     func(obj any)
 	}{
-		{informers.Nodes(factory).Informer(), either(s.nodeSeen), s.nodeGone},
-		{informers.Pods(pods).Informer(), either(s.podSeen), s.podGone},
-		{informers.Namespaces(factory).Informer(), either(s.namespaceSeen), s.namespaceGone},
-		{informers.Services(factory).Informer(), either(s.ownerSeen), s.ownerGone},
-		{informers.ReplicationControllers(factory).Informer(), either(s.ownerSeen), s.ownerGone},
-		{informers.ReplicaSets(factory).Informer(), either(s.ownerSeen), s.ownerGone},
-		{informers.StatefulSets(factory).Informer(), either(s.ownerSeen), s.ownerGone},
-		{informers.PersistentVolumeClaims(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{informers.PersistentVolumes(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{informers.StorageClasses(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{informers.CSINodes(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{informers.CSIDrivers(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{informers.CSIStorageCapacities(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{informers.VolumeAttachments(factory).Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
-		{informers.ResourceClaims(factory).Informer(), s.deviceSeen, s.deviceGone},
-		{informers.DeviceClasses(factory).Informer(), s.deviceSeen, s.deviceGone},
-		{informers.ResourceSlices(factory).Informer(), s.deviceSeen, s.deviceGone},
-		{informers.DeviceTaintRules(factory).Informer(), s.deviceSeen, s.deviceGone},
-		{informers.PodDisruptionBudgets(factory).Informer(), either(s.budgetSeen), s.budgetGone},
+		{informers.Nodes(factory).Informer(), ignoreAction(s.nodeUpdated), s.nodeDeleted},
+		{informers.Pods(pods).Informer(), ignoreAction(s.podUpdated), s.podDeleted},
+		{informers.Namespaces(factory).Informer(), ignoreAction(s.namespaceUpdated), s.namespaceDeleted},
+		{informers.Services(factory).Informer(), ignoreAction(s.ownerUpdated), s.ownerDeleted},
+		{informers.ReplicationControllers(factory).Informer(), ignoreAction(s.ownerUpdated), s.ownerDeleted},
+		{informers.ReplicaSets(factory).Informer(), ignoreAction(s.ownerUpdated), s.ownerDeleted},
+		{informers.StatefulSets(factory).Informer(), ignoreAction(s.ownerUpdated), s.ownerDeleted},
+		{informers.PersistentVolumeClaims(factory).Informer(), s.storageUpdated(ctx), s.storageDeleted(ctx)},
+		{informers.PersistentVolumes(factory).Informer(), s.storageUpdated(ctx), s.storageDeleted(ctx)},
+		{informers.StorageClasses(factory).Informer(), s.storageUpdated(ctx), s.storageDeleted(ctx)},
+		{informers.CSINodes(factory).Informer(), s.storageUpdated(ctx), s.storageDeleted(ctx)},
+		{informers.CSIDrivers(factory).Informer(), s.storageUpdated(ctx), s.storageDeleted(ctx)},
+		{informers.CSIStorageCapacities(factory).Informer(), s.storageUpdated(ctx), s.storageDeleted(ctx)},
+		{informers.VolumeAttachments(factory).Informer(), s.storageUpdated(ctx), s.storageDeleted(ctx)},
+		{informers.ResourceClaims(factory).Informer(), s.deviceUpdated, s.deviceDeleted},
+		{informers.DeviceClasses(factory).Informer(), s.deviceUpdated, s.deviceDeleted},
+		{informers.ResourceSlices(factory).Informer(), s.deviceUpdated, s.deviceDeleted},
+		{informers.DeviceTaintRules(factory).Informer(), s.deviceUpdated, s.deviceDeleted},
+		{informers.PodDisruptionBudgets(factory).Informer(), ignoreAction(s.budgetUpdated), s.budgetDeleted},
 	} {
 		registration, err := w.informer.AddEventHandler(clientcache.ResourceEventHandlerFuncs{
-			AddFunc: func(obj any) { w.set(obj, plugin.Came) }, UpdateFunc: func(_, obj any) { w.set(obj, "") },
+			AddFunc: func(obj any) { w.set(obj, plugin.ActionAdd) }, UpdateFunc: func(_, obj any) { w.set(obj, "") },
 			DeleteFunc: func(obj any) {
 				if gone, ok := obj.(clientcache.DeletedFinalStateUnknown); ok {
 					obj = gone.Obj
@@ -111,10 +111,10 @@ func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// either returns f as a function that handles added and changed objects alike.
-func either(f func(any)) func(any, string) { return func(obj any, _ string) { f(obj) } }
+// ignoreAction returns f as a function that handles added and changed objects alike.
+func ignoreAction(f func(any)) func(any, string) { return func(obj any, _ string) { f(obj) } }
 
-func (s *scheduler) podSeen(obj any) {
+func (s *scheduler) podUpdated(obj any) {
 	p, ok := obj.(*cluster.Pod)
 	if !ok {
 		return
@@ -123,46 +123,46 @@ func (s *scheduler) podSeen(obj any) {
 	defer s.mu.Unlock()
 	switch {
 	case p.Finished:
-		s.lost(p)
+		s.removePod(p)
 	case p.NodeName != "":
-		s.onNode(p)
+		s.recordScheduledPod(p)
 	case p.DeletionTimestamp != nil || p.Gated || s.settings.Profile(p.Scheduler) == nil:
-		if s.queue.drop(p.UID) && p.DeletionTimestamp != nil {
-			s.events[p.Scheduler].Tell(
+		if s.queue.remove(p.UID) && p.DeletionTimestamp != nil {
+			s.events[p.Scheduler].Record(
 				p.Reference(),
 				nil,
 				corev1.EventTypeWarning,
 				"FailedScheduling",
-				scheduling,
+				actionScheduling,
 				"skip schedule deleting pod: "+p.Key(),
 			)
 		}
-		s.queue.gate(p.UID, p.Gated && p.DeletionTimestamp == nil && s.settings.Profile(p.Scheduler) != nil)
+		s.queue.setGated(p.UID, p.Gated && p.DeletionTimestamp == nil && s.settings.Profile(p.Scheduler) != nil)
 		s.nominate(p, "")
-		s.abandon(p.UID)
+		s.abandonBinding(p.UID)
 	case s.cluster.Pod(p.UID) == nil: // otherwise it is assumed, and being bound
-		if p.Nominated != s.queue.promised(p.UID) {
+		if p.Nominated != s.queue.shownNomination(p.UID) {
 			s.nominate(p, p.Nominated)
 		}
-		it, told := s.queue.put(p)
-		if told != nil {
-			s.tell.add(it)
+		it, refused := s.queue.addOrUpdate(p)
+		if refused != nil {
+			s.refusals.add(it)
 		}
 	}
 }
 
 // nominate records a pod's nominated node. If another nomination ended, its resources are free for others.
 func (s *scheduler) nominate(p *cluster.Pod, node string) {
-	old := s.cluster.PromisedNode(p.UID)
+	old := s.cluster.NominatedNode(p.UID)
 	s.cluster.Nominate(p, node)
 	if old != nil && old.Name != node {
-		s.happened(plugin.Happened{Event: plugin.PodGone, Node: old})
+		s.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodGone, Node: old})
 	}
 }
 
-// onNode records a pod that has a node.
-func (s *scheduler) onNode(p *cluster.Pod) {
-	s.queue.drop(p.UID)
+// recordScheduledPod records a pod that has a node.
+func (s *scheduler) recordScheduledPod(p *cluster.Pod) {
+	s.queue.remove(p.UID)
 	old := s.cluster.Pod(p.UID)
 	if old != nil && s.cluster.Replace(old, p) {
 		return // nothing relevant has changed
@@ -170,40 +170,40 @@ func (s *scheduler) onNode(p *cluster.Pod) {
 	s.cluster.SetPod(p, p.NodeName)
 	switch {
 	case old == nil || old.Assumed:
-		s.happened(plugin.Happened{Event: plugin.PodPlaced, Pod: p})
+		s.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodPlaced, Pod: p})
 		return
 	case old.Shape != p.Shape:
-		s.happened(plugin.Happened{Event: plugin.PodPlaced, Pod: p, Was: old})
+		s.activateHelped(plugin.ClusterEvent{EventKind: plugin.PodPlaced, Pod: p, PodBefore: old})
 	}
-	s.happened(
-		plugin.Happened{Event: plugin.PodGone, Node: p.OnNode(), Pod: p, Leaving: true},
+	s.activateHelped(
+		plugin.ClusterEvent{EventKind: plugin.PodGone, Node: p.OnNode(), Pod: p, StillOnNode: true},
 	) // it is being deleted, or was resized
 }
 
-func (s *scheduler) podGone(obj any) {
+func (s *scheduler) podDeleted(obj any) {
 	if p, ok := obj.(*cluster.Pod); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.lost(p)
+		s.removePod(p)
 	}
 }
 
-// lost removes a pod, and reports the free resources to waiting pods.
-func (s *scheduler) lost(p *cluster.Pod) {
-	s.queue.drop(p.UID)
-	s.queue.gate(p.UID, false)
-	s.abandon(p.UID)
-	what := plugin.Happened{Event: plugin.PodGone, Pod: p}
+// removePod removes a pod, and reports the free resources to waiting pods.
+func (s *scheduler) removePod(p *cluster.Pod) {
+	s.queue.remove(p.UID)
+	s.queue.setGated(p.UID, false)
+	s.abandonBinding(p.UID)
+	what := plugin.ClusterEvent{EventKind: plugin.PodGone, Pod: p}
 	if old := s.cluster.Pod(p.UID); old != nil {
 		what.Node = old.OnNode()
-	} else if !s.cluster.Promised(p.UID) {
+	} else if !s.cluster.IsNominated(p.UID) {
 		return // it used no resources
 	}
-	s.cluster.DropPod(p.UID)
-	s.happened(what)
+	s.cluster.DeletePod(p.UID)
+	s.activateHelped(what)
 }
 
-func (s *scheduler) nodeSeen(obj any) {
+func (s *scheduler) nodeUpdated(obj any) {
 	if n, ok := obj.(*cluster.NodeObject); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -215,68 +215,69 @@ func (s *scheduler) nodeSeen(obj any) {
 		if !changed {
 			return
 		}
-		node, action := s.cluster.Node(n.Name), n.Change(old)
-		s.happened(plugin.Happened{Event: plugin.NodeChanged, Node: node, Action: action})
+		node, action := s.cluster.Node(n.Name), n.ChangeAction(old)
+		s.activateHelped(plugin.ClusterEvent{EventKind: plugin.NodeChanged, Node: node, Action: action})
 		if before != nil { // this may help pods that do not fit the node itself
-			s.happened(plugin.Happened{Event: plugin.DomainsChanged, Node: node, Before: before, Action: action})
+			s.activateHelped(plugin.ClusterEvent{EventKind: plugin.DomainsChanged, Node: node, NodeBefore: before,
+				Action: action})
 		}
 	}
 }
 
-func (s *scheduler) nodeGone(obj any) {
+func (s *scheduler) nodeDeleted(obj any) {
 	if n, ok := obj.(*cluster.NodeObject); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.cluster.DropNode(n.Name)
-		s.happened(plugin.Happened{Event: plugin.DomainsChanged, Action: plugin.Gone})
+		s.cluster.DeleteNode(n.Name)
+		s.activateHelped(plugin.ClusterEvent{EventKind: plugin.DomainsChanged, Action: plugin.ActionDelete})
 	}
 }
 
-func (s *scheduler) namespaceSeen(obj any) {
+func (s *scheduler) namespaceUpdated(obj any) {
 	if ns, ok := obj.(*corev1.Namespace); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.cluster.SetNamespace(ns.Name, ns.Labels) {
-			s.happened(plugin.Happened{Event: plugin.DomainsChanged, Namespace: true})
+			s.activateHelped(plugin.ClusterEvent{EventKind: plugin.DomainsChanged, IsNamespaceChange: true})
 		}
 	}
 }
 
-func (s *scheduler) namespaceGone(obj any) {
+func (s *scheduler) namespaceDeleted(obj any) {
 	if ns, ok := obj.(*corev1.Namespace); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.cluster.DropNamespace(ns.Name)
+		s.cluster.DeleteNamespace(ns.Name)
 	}
 }
 
-func (s *scheduler) ownerSeen(obj any) {
+func (s *scheduler) ownerUpdated(obj any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cluster.SetOwner(obj)
 }
 
-func (s *scheduler) ownerGone(obj any) {
+func (s *scheduler) ownerDeleted(obj any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cluster.DropOwner(obj)
+	s.cluster.DeleteOwner(obj)
 }
 
-func (s *scheduler) storageSeen(ctx context.Context) func(any, string) {
+func (s *scheduler) storageUpdated(ctx context.Context) func(any, string) {
 	return func(obj any, action string) {
 		_, attached := obj.(*storagev1.VolumeAttachment) // an attachment leaves less for others
 		s.storageChanged(ctx, obj, action, !attached, s.cluster.Storage.Set)
 	}
 }
 
-func (s *scheduler) storageGone(ctx context.Context) func(any) {
+func (s *scheduler) storageDeleted(ctx context.Context) func(any) {
 	return func(obj any) {
 		helps := false
 		switch obj.(type) {
 		case *storagev1.VolumeAttachment, *storagev1.CSINode, *storagev1.CSIDriver: // these may have been in the way
 			helps = true
 		}
-		s.storageChanged(ctx, obj, plugin.Gone, helps, s.cluster.Storage.Drop)
+		s.storageChanged(ctx, obj, plugin.ActionDelete, helps, s.cluster.Storage.Delete)
 	}
 }
 
@@ -284,16 +285,16 @@ func (s *scheduler) storageChanged(ctx context.Context, obj any, action string, 
 	s.mu.Lock()
 	change(obj)
 	if helps {
-		s.happened(plugin.Happened{Event: plugin.StorageChanged, Storage: obj, Action: action})
+		s.activateHelped(plugin.ClusterEvent{EventKind: plugin.StorageChanged, Storage: obj, Action: action})
 	}
 	waiting := len(s.waiting) > 0
 	s.mu.Unlock()
 	if waiting {
-		s.claimsChanged(ctx)
+		s.checkWaitingBindings(ctx)
 	}
 }
 
-func (s *scheduler) budgetSeen(obj any) {
+func (s *scheduler) budgetUpdated(obj any) {
 	if b, ok := obj.(*policyv1.PodDisruptionBudget); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -301,34 +302,34 @@ func (s *scheduler) budgetSeen(obj any) {
 	}
 }
 
-func (s *scheduler) budgetGone(obj any) {
+func (s *scheduler) budgetDeleted(obj any) {
 	if b, ok := obj.(*policyv1.PodDisruptionBudget); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.budgets.drop(b)
+		s.budgets.delete(b)
 	}
 }
 
-// happened activates the pods that an event may help. It checks once for each class of equal pods.
-func (s *scheduler) happened(what plugin.Happened) {
+// activateHelped activates the pods that an event may help. It checks once for each class of equal pods.
+func (s *scheduler) activateHelped(what plugin.ClusterEvent) {
 	task := &plugin.Task{Cluster: s.cluster} // plugins do not retain it
-	s.queue.move(what, func(sample *cluster.Pod, plugins []string) bool {
+	s.queue.activateHelped(what, func(sample *cluster.Pod, plugins []string) bool {
 		by := s.settings.Profile(sample.Scheduler)
 		task.Pod, task.Args = sample, by.Args
-		if what.Event == plugin.NodeChanged && what.Node != nil && !nodeItselfDoes(by, task, what.Node) {
+		if what.EventKind == plugin.NodeChanged && what.Node != nil && !passesNodeOnlyChecks(by, task, what.Node) {
 			return false
 		}
 		return len(plugins) == 0 || slices.ContainsFunc(plugins, func(name string) bool {
-			p, _ := plugin.Named(name)
-			return p.Wakes&what.Event != 0 && (p.Hint == nil || p.Hint(task, what))
+			p, _ := plugin.ByName(name)
+			return p.HelpfulEvents&what.EventKind != 0 && (p.Hint == nil || p.Hint(task, what))
 		})
 	})
 }
 
-// nodeItselfDoes reports whether the checks that depend only on the node object accept the node.
-func nodeItselfDoes(by *profile.Profile, task *plugin.Task, n *cluster.Node) bool {
+// passesNodeOnlyChecks reports whether the checks that depend only on the node object accept the node.
+func passesNodeOnlyChecks(by *profile.Profile, task *plugin.Task, n *cluster.Node) bool {
 	for _, f := range by.Filters {
-		if !f.NodeOnly {
+		if !f.NeedsOnlyNode {
 			continue
 		}
 		if check := f.Filter(task); check != nil && check(n) != nil {
@@ -338,15 +339,15 @@ func nodeItselfDoes(by *profile.Profile, task *plugin.Task, n *cluster.Node) boo
 	return true
 }
 
-// wakes returns the events that may help a pod which these plugins refused.
-func wakes(plugins []string) plugin.Event {
+// helpfulEvents returns the events that may help a pod which these plugins refused.
+func helpfulEvents(plugins []string) plugin.EventKind {
 	if len(plugins) == 0 {
 		return plugin.Everything
 	}
-	var out plugin.Event
+	var out plugin.EventKind
 	for _, name := range plugins {
-		if p, ok := plugin.Named(name); ok {
-			out |= p.Wakes
+		if p, ok := plugin.ByName(name); ok {
+			out |= p.HelpfulEvents
 		}
 	}
 	return out

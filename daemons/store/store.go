@@ -23,8 +23,8 @@ var ErrTooLarge = errors.New("the transaction is too large")
 // ErrUnavailable reports that the store cannot answer at present. A write may have been done nevertheless.
 var ErrUnavailable = errors.New("the store does not answer")
 
-// KV is a key with its value. Revision is that of the key's last write.
-type KV struct {
+// KeyValue is a key with its value. Revision is that of the key's last write.
+type KeyValue struct {
 	Key      string
 	Value    []byte
 	Revision int64
@@ -34,11 +34,11 @@ type KV struct {
 // Unreadable reports a value that exists but cannot be read or decoded. The key is not missing, but its content is
 // unknown. The messages are those of upstream's store.
 type Unreadable struct {
-	Key      string
-	Revision int64  // revision of the key's last write
-	Passing  bool   // the value may become readable by itself, because a KMS plugin does not answer at present
-	What     string // NotTransformable or NotDecodable
-	Err      error
+	Key       string
+	Revision  int64  // revision of the key's last write
+	Temporary bool   // the value may become readable by itself, because a KMS plugin does not answer at present
+	Problem   string // NotTransformable or NotDecodable
+	Err       error
 }
 
 // These are the values of Unreadable.What.
@@ -51,7 +51,7 @@ func (u *Unreadable) Error() string {
 	return fmt.Sprintf(
 		"StorageError: corrupt object, Code: 7, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %s revision=%d: %v",
 		u.Key,
-		u.What,
+		u.Problem,
 		u.Revision,
 		u.Err,
 	)
@@ -83,8 +83,8 @@ type Txn struct {
 // Result is the outcome of a transaction.
 type Result struct {
 	Done     bool
-	Revision int64 // revision of the transaction if Done, otherwise the one at which Current was read
-	Current  []*KV // if not Done: the content of each guard's key, nil if it does not exist
+	Revision int64       // revision of the transaction if Done, otherwise the one at which Current was read
+	Current  []*KeyValue // if not Done: the content of each guard's key, nil if it does not exist
 }
 
 // Event is a change of one key.
@@ -113,16 +113,16 @@ type Sized interface {
 type Store interface {
 	// Get returns the key's current value. It returns nil if the key does not exist, and an Unreadable as its error if
 	// the value cannot be read. It is linearizable.
-	Get(ctx context.Context, key string) (*KV, error)
+	Get(ctx context.Context, key string) (*KeyValue, error)
 
 	// All calls take with all keys that start with prefix, in order and some at a time. They are from one revision, not
 	// older than the call, which All returns. take owns the slices.
-	All(ctx context.Context, prefix string, take func([]KV) error) (revision int64, err error)
+	All(ctx context.Context, prefix string, take func([]KeyValue) error) (revision int64, err error)
 
 	// Past returns keys that start with prefix and come after the key after, at a revision. It returns at most limit of
 	// them, and the number of all of them. An empty after returns the first ones. The error is ErrCompacted or
 	// ErrFuture if the revision is not available.
-	Past(ctx context.Context, prefix, after string, revision int64, limit int) (kvs []KV, count int64, err error)
+	Past(ctx context.Context, prefix, after string, revision int64, limit int) (kvs []KeyValue, count int64, err error)
 
 	// Commit does t if its guards hold. After an error, it is unknown whether t was done.
 	Commit(ctx context.Context, t Txn) (Result, error)
@@ -139,8 +139,8 @@ type Store interface {
 	// revision.
 	Revision(ctx context.Context) (int64, error)
 
-	// Answers returns nil if the store can do an operation that needs a majority of its members. It reads no keys.
-	Answers(ctx context.Context) error
+	// CheckHealth returns nil if the store can do an operation that needs a majority of its members. It reads no keys.
+	CheckHealth(ctx context.Context) error
 
 	// Compact discards values that were overwritten before revision.
 	Compact(ctx context.Context, revision int64) error

@@ -33,13 +33,14 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 	if raw == nil {
 		raw = &apiBlock{}
 	}
-	c.API = config.API{MaxRequests: deref(raw.MaxRequests, 400), MaxMutating: deref(raw.MaxMutating, 200)}
+	c.API = config.API{MaxRequests: valueOr(raw.MaxRequests, 400), MaxMutating: valueOr(raw.MaxMutating, 200)}
 	c.API.Authentication, c.API.TokenWebhook, c.API.Authorization, c.API.AuthorizationWebhook = raw.Authentication,
 		raw.TokenWebhook, raw.Authorization, raw.AuthorizationWebhook
 	c.API.AdmissionPlugins, c.API.Admission = raw.AdmissionPlugins, raw.Admission
 	for _, name := range raw.AdmissionPlugins {
 		if !slices.Contains(daemons.OptionalAdmissionPlugins, name) {
-			diags = append(diags, fail(nested(b, "api", "enable_admission_plugins"), "Unknown admission plugin",
+			diags = append(diags, newError(nestedRange(b, "api", "enable_admission_plugins"), "Unknown admission "+
+				"plugin",
 				"%q cannot be enabled: %s can; the others are always there.", name,
 				strings.Join(daemons.OptionalAdmissionPlugins, " and ")))
 		}
@@ -49,7 +50,7 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 			continue
 		}
 		if _, err := netip.ParsePrefix(text); err != nil {
-			diags = append(diags, fail(nested(b, "api", "allowed_external_ips"), "Invalid network",
+			diags = append(diags, newError(nestedRange(b, "api", "allowed_external_ips"), "Invalid network",
 				"%q is neither a network, as in \"192.0.2.0/24\", nor an address.", text))
 		}
 	}
@@ -67,8 +68,8 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 		if err := yaml.Unmarshal([]byte(of.text), &is); err != nil || is.Kind != of.kind {
 			diags = append(
 				diags,
-				fail(
-					nested(b, "api", name),
+				newError(
+					nestedRange(b, "api", name),
 					"Invalid "+of.kind,
 					"%s must be a YAML document of kind %s: read one with file(\"PATH\").",
 					name,
@@ -80,8 +81,8 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 	if raw.AuthorizationWebhook != "" && raw.Authorization == "" {
 		diags = append(
 			diags,
-			fail(
-				nested(b, "api", "authorization_webhook"),
+			newError(
+				nestedRange(b, "api", "authorization_webhook"),
 				"Webhook that nobody asks",
 				"authorization_webhook is of no use without authorization, an AuthorizationConfiguration whose "+
 					"authorizers name it: its kubeConfigFile is /etc/kubernetes/apiserver/authorization-webhook.conf.",
@@ -93,7 +94,7 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 		if n < 1 {
 			diags = append(
 				diags,
-				fail(nested(b, "api", name), "Invalid number of requests", "%s must be at least 1.", name),
+				newError(nestedRange(b, "api", name), "Invalid number of requests", "%s must be at least 1.", name),
 			)
 		}
 	}

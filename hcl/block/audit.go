@@ -22,15 +22,16 @@ func decodeAudit(b *hcl.Block, raw *auditBlock, c *config.Cluster) (diags hcl.Di
 		raw = &auditBlock{}
 	}
 	c.Audit = config.Audit{
-		Enabled: deref(raw.Enabled, true), Policy: raw.Policy, Webhook: raw.Webhook,
-		MaxAge: deref(raw.MaxAge, 30), MaxBackups: deref(raw.MaxBackups, 10), MaxSize: deref(raw.MaxSize, 100),
+		Enabled: valueOr(raw.Enabled, true), Policy: raw.Policy, Webhook: raw.Webhook,
+		MaxAge: valueOr(raw.MaxAge, 30), MaxBackups: valueOr(raw.MaxBackups, 10), MaxSize: valueOr(raw.MaxSize, 100),
 	}
 	for name, n := range map[string]int{"max_age": c.Audit.MaxAge, "max_backups": c.Audit.MaxBackups,
 		"max_size": c.Audit.MaxSize} {
 		if n < 1 {
 			diags = append(
 				diags,
-				fail(nested(b, "audit", name), "Invalid bound of the audit log", "%s must be at least 1.", name),
+				newError(nestedRange(b, "audit", name), "Invalid bound of the audit "+
+					"log", "%s must be at least 1.", name),
 			)
 		}
 	}
@@ -41,8 +42,8 @@ func decodeAudit(b *hcl.Block, raw *auditBlock, c *config.Cluster) (diags hcl.Di
 		case err != nil:
 			diags = append(
 				diags,
-				fail(
-					nested(b, "audit", "policy"),
+				newError(
+					nestedRange(b, "audit", "policy"),
 					"Invalid audit policy",
 					"It is no Policy of audit.k8s.io/v1: %v. Write one, as policy = file(\"audit-policy.yaml\").",
 					err,
@@ -52,8 +53,8 @@ func decodeAudit(b *hcl.Block, raw *auditBlock, c *config.Cluster) (diags hcl.Di
 			len(policy.Rules) == 0:
 			diags = append(
 				diags,
-				fail(
-					nested(b, "audit", "policy"),
+				newError(
+					nestedRange(b, "audit", "policy"),
 					"Invalid audit policy",
 					"It must begin with apiVersion: %s and kind: Policy, and have rules.",
 					auditv1.SchemeGroupVersion,

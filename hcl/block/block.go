@@ -22,9 +22,9 @@ type Type struct {
 	// it has none.
 	Decode func(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics)
 
-	Doc   string // its description in the reference
-	Body  any    // its schema; nil if it takes any attributes
-	Gives string // its values in expressions
+	Doc    string // its description in the reference
+	Body   any    // its schema; nil if it takes any attributes
+	Values string // its values in expressions
 }
 
 // Types are the block types that are decoded into the cluster, in the order of the reference. Package load evaluates
@@ -107,12 +107,12 @@ type Context struct {
 	Module      string   // address of the module with a final dot; empty at the root
 	ModuleNames []string // names and keys of the enclosing modules, outermost first
 
-	After []string // addresses in depends_on of the enclosing modules
+	DependsOn []string // addresses in depends_on of the enclosing modules
 
 	Secrets []string // sensitive texts in the block that is being decoded
 
-	instance Instance // instance of the block that is being decoded
-	after    []string // addresses in depends_on of the block
+	instance  Instance // instance of the block that is being decoded
+	dependsOn []string // addresses in depends_on of the block
 }
 
 // Schema returns the schema of the top level of a file.
@@ -123,7 +123,7 @@ func Schema() *hcl.BodySchema {
 		{Type: "module", LabelNames: []string{"name"}},
 		{Type: "data", LabelNames: []string{"type", "name"}},
 	}}
-	for _, t := range slices.Concat(Types, Statements) {
+	for _, t := range slices.Concat(Types, AddressTypes) {
 		schema.Blocks = append(schema.Blocks, hcl.BlockHeaderSchema{Type: t.Name, LabelNames: t.Labels})
 	}
 	return schema
@@ -139,9 +139,9 @@ func Find(name string) (Type, bool) {
 	return Type{}, false
 }
 
-// attr returns the range of an attribute of a body, or of the block itself.
-func attr(b *hcl.Block, body hcl.Body, name string) *hcl.Range {
-	if native, ok := written(body); ok {
+// attributeRange returns the range of an attribute of a body, or of the block itself.
+func attributeRange(b *hcl.Block, body hcl.Body, name string) *hcl.Range {
+	if native, ok := nativeBody(body); ok {
 		if a, ok := native.Attributes[name]; ok {
 			r := a.SrcRange
 			return &r
@@ -159,9 +159,9 @@ func attr(b *hcl.Block, body hcl.Body, name string) *hcl.Range {
 	return b.DefRange.Ptr()
 }
 
-// nested returns the range of an attribute inside the first nested block of a type.
-func nested(b *hcl.Block, typ, name string) *hcl.Range {
-	if native, ok := written(b.Body); ok {
+// nestedRange returns the range of an attribute inside the first nested block of a type.
+func nestedRange(b *hcl.Block, typ, name string) *hcl.Range {
+	if native, ok := nativeBody(b.Body); ok {
 		for _, inner := range native.Blocks {
 			if inner.Type == "dynamic" && slices.Contains(inner.Labels, typ) {
 				r := inner.DefRange()
@@ -180,29 +180,29 @@ func nested(b *hcl.Block, typ, name string) *hcl.Range {
 	return b.DefRange.Ptr()
 }
 
-// labelOr returns the range of an attribute that overrides the label, or of the label.
-func labelOr(b *hcl.Block, name string) *hcl.Range {
-	if native, ok := written(b.Body); ok && native.Attributes[name] != nil {
+// labelRange returns the range of an attribute that overrides the label, or of the label.
+func labelRange(b *hcl.Block, name string) *hcl.Range {
+	if native, ok := nativeBody(b.Body); ok && native.Attributes[name] != nil {
 		return native.Attributes[name].SrcRange.Ptr()
 	}
 	return b.LabelRanges[0].Ptr()
 }
 
-// written returns a body as parsed from HCL's native syntax, and reports whether it is one.
-func written(body hcl.Body) (*hclsyntax.Body, bool) {
+// nativeBody returns a body as parsed from HCL's native syntax, and reports whether it is one.
+func nativeBody(body hcl.Body) (*hclsyntax.Body, bool) {
 	native, ok := body.(*hclsyntax.Body)
 	return native, ok
 }
 
-func fail(at *hcl.Range, summary, format string, args ...any) *hcl.Diagnostic {
+func newError(at *hcl.Range, summary, format string, args ...any) *hcl.Diagnostic {
 	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, args...), Subject: at}
 }
 
-func source(b *hcl.Block) config.Source {
+func sourceOf(b *hcl.Block) config.Source {
 	return config.Source{File: b.DefRange.Filename, Line: b.DefRange.Start.Line}
 }
 
-func or[T comparable](v, fallback T) T {
+func orDefault[T comparable](v, fallback T) T {
 	var zero T
 	if v == zero {
 		return fallback
@@ -210,7 +210,7 @@ func or[T comparable](v, fallback T) T {
 	return v
 }
 
-func deref[T any](p *T, fallback T) T {
+func valueOr[T any](p *T, fallback T) T {
 	if p == nil {
 		return fallback
 	}

@@ -54,12 +54,12 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 	if len(raw.ServiceCIDRs) == 0 {
 		raw.ServiceCIDRs = []string{"10.96.0.0/16"}
 	}
-	c.Name, c.Source = b.Labels[0], source(b)
-	c.Domain = or(raw.Domain, "cluster.local")
-	c.Version = or(raw.Version, config.KubernetesVersion)
+	c.Name, c.Source = b.Labels[0], sourceOf(b)
+	c.Domain = orDefault(raw.Domain, "cluster.local")
+	c.Version = orDefault(raw.Version, config.KubernetesVersion)
 	if c.Version != config.KubernetesVersion {
-		diags = append(diags, fail(
-			attr(b, b.Body, "version"),
+		diags = append(diags, newError(
+			attributeRange(b, b.Body, "version"),
 			"Version that this release does not have",
 			"This clusterctl brings Kubernetes %s. Leave version out, or use the clusterctl release for %s.",
 			config.KubernetesVersion,
@@ -67,19 +67,19 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 		))
 	}
 	if errs := validation.IsDNS1123Label(c.Name); len(errs) > 0 {
-		diags = append(diags, fail(b.LabelRanges[0].Ptr(), "Invalid cluster name", "%s.", errs[0]))
+		diags = append(diags, newError(b.LabelRanges[0].Ptr(), "Invalid cluster name", "%s.", errs[0]))
 	}
 	if errs := validation.IsDNS1123Subdomain(c.Domain); len(errs) > 0 {
-		diags = append(diags, fail(attr(b, b.Body, "domain"), "Invalid domain", "%s.", errs[0]))
+		diags = append(diags, newError(attributeRange(b, b.Body, "domain"), "Invalid domain", "%s.", errs[0]))
 	}
 	var more hcl.Diagnostics
-	c.PodCIDRs, more = prefixes(b, "pod_cidrs", raw.PodCIDRs, 24, 64)
+	c.PodCIDRs, more = parsePrefixes(b, "pod_cidrs", raw.PodCIDRs, 24, 64)
 	diags = append(diags, more...)
-	c.ServiceCIDRs, more = prefixes(b, "service_cidrs", raw.ServiceCIDRs, 28, 120)
+	c.ServiceCIDRs, more = parsePrefixes(b, "service_cidrs", raw.ServiceCIDRs, 28, 120)
 	diags = append(diags, more...)
 	if len(c.ServiceCIDRs) > 1 && len(c.PodCIDRs) == 1 {
-		diags = append(diags, fail(
-			attr(b, b.Body, "service_cidrs"),
+		diags = append(diags, newError(
+			attributeRange(b, b.Body, "service_cidrs"),
 			"Services of a family that pods lack",
 			"Services have addresses of both families, and pods of IPv4 alone: nothing could be behind those of "+
 				"IPv6. Give pod_cidrs a network of IPv6 as well, or write one service network.",
@@ -93,20 +93,21 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || host == "" {
 			diags = append(
 				diags,
-				fail(nested(b, "api", "endpoint"), "Invalid endpoint", "Write host:port, as in \"10.0.0.100:6443\"."),
+				newError(nestedRange(b, "api", "endpoint"), "Invalid endpoint", "Write host:port, as in "+
+					"\"10.0.0.100:6443\"."),
 			)
 		}
 		c.Endpoint = net.JoinHostPort(host, port)
-		diags = append(diags, decodeVirtual(b, host, port, raw.API.Virtual, c)...)
+		diags = append(diags, decodeVirtualAddress(b, host, port, raw.API.Virtual, c)...)
 	}
 	diags = append(diags, decodeAPI(b, raw.API, c)...)
 	diags = append(diags, decodeEtcd(x, b, raw.Etcd, c)...)
 	diags = append(diags, decodeEncryption(b, raw.Encryption, c)...)
 	diags = append(diags, decodeAudit(b, raw.Audit, c)...)
-	c.ControlPlaneForm = or(raw.ControlPlane, config.FormSystemd)
+	c.ControlPlaneForm = orDefault(raw.ControlPlane, config.FormSystemd)
 	if f := c.ControlPlaneForm; f != config.FormSystemd && f != config.FormStaticPods {
-		diags = append(diags, fail(
-			attr(b, b.Body, "control_plane"),
+		diags = append(diags, newError(
+			attributeRange(b, b.Body, "control_plane"),
 			"Unknown form of the control plane",
 			"%q is not known: write %q for units of systemd, or %q for static pods of a kubelet.",
 			f,
@@ -130,21 +131,21 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 	return cty.ObjectVal(value), diags
 }
 
-// decodeVirtual determines whether the endpoint is a virtual address that the control plane holds. Validate, which
-// knows the machines, checks whether it is a machine's own address.
-func decodeVirtual(b *hcl.Block, host, port string, virtual *bool, c *config.Cluster) (diags hcl.Diagnostics) {
+// decodeVirtualAddress determines whether the endpoint is a virtual address that the control plane holds. Validate,
+// which knows the machines, checks whether it is a machine's own address.
+func decodeVirtualAddress(b *hcl.Block, host, port string, virtual *bool, c *config.Cluster) (diags hcl.Diagnostics) {
 	address, err := netip.ParseAddr(host)
-	at := nested(b, "api", "virtual")
+	at := nestedRange(b, "api", "virtual")
 	// A loopback endpoint is valid, because every machine may run its own load balancer.
-	if err == nil && !address.IsLoopback() && unreachable(address) != "" {
-		return hcl.Diagnostics{fail(nested(b, "api", "endpoint"), "Invalid endpoint",
-			"The API cannot be reached at %q: %s.", host, unreachable(address))}
+	if err == nil && !address.IsLoopback() && unreachableReason(address) != "" {
+		return hcl.Diagnostics{newError(nestedRange(b, "api", "endpoint"), "Invalid endpoint",
+			"The API cannot be reached at %q: %s.", host, unreachableReason(address))}
 	}
 	switch {
-	case err != nil && deref(virtual, false):
+	case err != nil && valueOr(virtual, false):
 		diags = append(
 			diags,
-			fail(
+			newError(
 				at,
 				"A name is no virtual address",
 				"The control plane can hold an IP address, and %q is a name. Write the address in endpoint, or leave "+
@@ -152,10 +153,10 @@ func decodeVirtual(b *hcl.Block, host, port string, virtual *bool, c *config.Clu
 				host,
 			),
 		)
-	case err != nil || !deref(virtual, true):
+	case err != nil || !valueOr(virtual, true):
 	case port != "6443":
-		diags = append(diags, fail(
-			nested(b, "api", "endpoint"),
+		diags = append(diags, newError(
+			nestedRange(b, "api", "endpoint"),
 			"Invalid port of a virtual address",
 			"The API servers answer on port 6443, so on a virtual address too. Write %q, or virtual = false when the "+
 				"address is a load balancer's.",
@@ -173,13 +174,13 @@ func decodeEtcd(x *Context, b *hcl.Block, raw *etcdBlock, c *config.Cluster) (di
 	}
 	if raw.Members != nil {
 		n := *raw.Members
-		c.Etcd.Members, c.Etcd.Said = n, true
-		at := nested(b, "etcd", "members")
+		c.Etcd.Members, c.Etcd.MembersSet = n, true
+		at := nestedRange(b, "etcd", "members")
 		switch {
 		case n < 1 || n > config.MaxEtcdMembers:
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at,
 					"Number of etcd members out of range",
 					"Between 1 and %d members make sense; leave members out to have the number worked out.",
@@ -187,7 +188,7 @@ func decodeEtcd(x *Context, b *hcl.Block, raw *etcdBlock, c *config.Cluster) (di
 				),
 			)
 		case n%2 == 0:
-			diags = append(diags, fail(
+			diags = append(diags, newError(
 				at,
 				"Even number of etcd members",
 				"%d members need %d to agree and so survive the loss of %d, which %s as well, with less work for "+
@@ -197,7 +198,7 @@ func decodeEtcd(x *Context, b *hcl.Block, raw *etcdBlock, c *config.Cluster) (di
 				n,
 				n/2+1,
 				n-(n/2+1),
-				doing(n-1),
+				membersDo(n-1),
 				n-1,
 				n+1,
 				config.MaxEtcdMembers,
@@ -210,8 +211,8 @@ func decodeEtcd(x *Context, b *hcl.Block, raw *etcdBlock, c *config.Cluster) (di
 		if c.Etcd.Quota = q.Value(); err != nil || c.Etcd.Quota < least || c.Etcd.Quota > most {
 			diags = append(
 				diags,
-				fail(
-					nested(b, "etcd", "quota"),
+				newError(
+					nestedRange(b, "etcd", "quota"),
 					"Invalid size of the store",
 					"%q: write from 64Mi to 64Gi. A store that is larger takes long to start, and to copy to a "+
 						"machine that joins.",
@@ -223,23 +224,24 @@ func decodeEtcd(x *Context, b *hcl.Block, raw *etcdBlock, c *config.Cluster) (di
 	return append(diags, decodeSnapshot(x, b, raw.Snapshot, c)...)
 }
 
-func doing(members int) string {
+func membersDo(members int) string {
 	if members == 1 {
 		return "1 member does"
 	}
 	return fmt.Sprintf("%d members do", members)
 }
 
-// prefixes parses networks: one of IPv4, or one of each family. IPv4 comes first, because machines and the API are
+// parsePrefixes parses networks: one of IPv4, or one of each family. IPv4 comes first, because machines and the API are
 // reached over it. most and most6 are the maximum prefix lengths.
-func prefixes(b *hcl.Block, name string, texts []string, most, most6 int) (list []netip.Prefix, diags hcl.Diagnostics) {
-	at := attr(b, b.Body, name)
+func parsePrefixes(b *hcl.Block, name string, texts []string, most, most6 int) (list []netip.Prefix,
+	diags hcl.Diagnostics) {
+	at := attributeRange(b, b.Body, name)
 	for _, text := range texts {
 		p, err := netip.ParsePrefix(text)
 		if err != nil || p.Addr().Is4In6() {
 			diags = append(
 				diags,
-				fail(at, "Invalid network", "%q is not a network in CIDR notation, as \"10.244.0.0/16\".", text),
+				newError(at, "Invalid network", "%q is not a network in CIDR notation, as \"10.244.0.0/16\".", text),
 			)
 			continue
 		}
@@ -251,7 +253,7 @@ func prefixes(b *hcl.Block, name string, texts []string, most, most6 int) (list 
 		case p != p.Masked():
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at,
 					"Invalid network",
 					"%s has bits set to the right of its prefix; did you mean %s?",
@@ -262,7 +264,7 @@ func prefixes(b *hcl.Block, name string, texts []string, most, most6 int) (list 
 		case p.Bits() > smallest:
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at,
 					"Network too small",
 					"%s has too few addresses: /%d is the smallest that works here.",
@@ -273,7 +275,7 @@ func prefixes(b *hcl.Block, name string, texts []string, most, most6 int) (list 
 		case name == "service_cidrs" && p.Addr().Is6() && p.Bits() < 108:
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at,
 					"Network too large",
 					"%s has more addresses than services are given: /108 is the largest that works here, as %s.",
@@ -291,7 +293,7 @@ func prefixes(b *hcl.Block, name string, texts []string, most, most6 int) (list 
 	case len(list) > 2 || len(list) == 2 && list[0].Addr().Is4() == list[1].Addr().Is4():
 		diags = append(
 			diags,
-			fail(
+			newError(
 				at,
 				"Too many networks",
 				"Pods and services have one address of each family at most. Write one network, as %s = [%q], or one "+
@@ -301,21 +303,21 @@ func prefixes(b *hcl.Block, name string, texts []string, most, most6 int) (list 
 			),
 		)
 	case list[0].Addr().Is6():
-		diags = append(diags, fail(
+		diags = append(diags, newError(
 			at,
 			"Network of IPv6 first",
 			"%s is a network of IPv6, and the first one is of IPv4: machines reach the API, and the API its "+
 				"machines, by IPv4. Write the network of IPv4 first, as %s = [%q, %q].",
 			list[0],
 			name,
-			example(name),
+			examplePrefix(name),
 			list[0],
 		))
 	}
 	return list, diags
 }
 
-func example(name string) string {
+func examplePrefix(name string) string {
 	if name == "service_cidrs" {
 		return "10.96.0.0/16"
 	}

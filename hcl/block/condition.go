@@ -20,8 +20,8 @@ type checkBlock struct {
 	Asserts []conditionBlock `hcl:"assert,block" doc:"What should hold."`
 }
 
-// conditional are the block types that may contain precondition and postcondition blocks.
-var conditional = []string{
+// conditionalTypes are the block types that may contain precondition and postcondition blocks.
+var conditionalTypes = []string{
 	"machine",
 	"image",
 	"workload",
@@ -42,21 +42,21 @@ func conditions(b *hcl.Block) (before, after []rule, rest hcl.Body, diags hcl.Di
 		return inner.Type == "precondition" || inner.Type == "postcondition"
 	}
 	if native, ok := b.Body.(*hclsyntax.Body); ok && !slices.ContainsFunc(native.Blocks, is) ||
-		!slices.Contains(conditional, b.Type) {
+		!slices.Contains(conditionalTypes, b.Type) {
 		return nil, nil, b.Body, nil
 	}
 	content, rest, diags := b.Body.PartialContent(
 		&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "precondition"}, {Type: "postcondition"}}},
 	)
 	for _, inner := range content.Blocks {
-		r, more := ruleOf(inner.Body)
+		r, more := decodeRule(inner.Body)
 		if diags = append(diags, more...); more.HasErrors() {
 			continue
 		}
 		if inner.Type == "precondition" {
 			before = append(before, r)
 		} else if after = append(after, r); b.Type == "object" || b.Type == "manifests" {
-			diags = append(diags, fail(inner.DefRange.Ptr(), "Postcondition of "+
+			diags = append(diags, newError(inner.DefRange.Ptr(), "Postcondition of "+
 				"nothing", "Nothing can be asked of this block in expressions, so there is no self to judge. Write a "+
 				"precondition."))
 		}
@@ -64,8 +64,8 @@ func conditions(b *hcl.Block) (before, after []rule, rest hcl.Body, diags hcl.Di
 	return before, after, rest, diags
 }
 
-func ruleOf(body hcl.Body) (rule, hcl.Diagnostics) {
-	content, diags := Explained(body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{
+func decodeRule(body hcl.Body) (rule, hcl.Diagnostics) {
+	content, diags := ExplainErrors(body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{
 		{Name: "condition", Required: true}, {Name: "error_message", Required: true},
 	}})
 	if diags.HasErrors() {
@@ -74,8 +74,8 @@ func ruleOf(body hcl.Body) (rule, hcl.Diagnostics) {
 	return rule{content.Attributes["condition"].Expr, content.Attributes["error_message"].Expr}, diags
 }
 
-// judge returns diagnostics for the rules that do not hold. Conditions that are not known yet are skipped.
-func judge(
+// checkRules returns diagnostics for the rules that do not hold. Conditions that are not known yet are skipped.
+func checkRules(
 	rules []rule,
 	eval *hcl.EvalContext,
 	severity hcl.DiagnosticSeverity,
@@ -92,7 +92,7 @@ func judge(
 		if err != nil || v.IsNull() {
 			diags = append(
 				diags,
-				fail(r.condition.Range().Ptr(), "Invalid condition", "A condition must be true or false."),
+				newError(r.condition.Range().Ptr(), "Invalid condition", "A condition must be true or false."),
 			)
 			continue
 		}
@@ -107,7 +107,7 @@ func judge(
 			if err != nil || converted.IsNull() || !converted.IsKnown() {
 				diags = append(
 					diags,
-					fail(r.message.Range().Ptr(), "Invalid message", "A condition's message is a text."),
+					newError(r.message.Range().Ptr(), "Invalid message", "A condition's message is a text."),
 				)
 				continue
 			}
@@ -128,12 +128,12 @@ func judge(
 	return diags
 }
 
-// Judge returns diagnostics for the assert blocks that do not hold.
-func Judge(asserts hcl.Blocks, eval *hcl.EvalContext) (diags hcl.Diagnostics) {
+// CheckAsserts returns diagnostics for the assert blocks that do not hold.
+func CheckAsserts(asserts hcl.Blocks, eval *hcl.EvalContext) (diags hcl.Diagnostics) {
 	for _, b := range asserts {
-		r, more := ruleOf(b.Body)
+		r, more := decodeRule(b.Body)
 		if diags = append(diags, more...); !more.HasErrors() {
-			diags = append(diags, judge([]rule{r}, eval, hcl.DiagError, "Test assertion failed")...)
+			diags = append(diags, checkRules([]rule{r}, eval, hcl.DiagError, "Test assertion failed")...)
 		}
 	}
 	return diags
@@ -148,14 +148,14 @@ func withSelf(eval *hcl.EvalContext, v cty.Value) *hcl.EvalContext {
 
 // decodeCheck evaluates a check block. Assertions that do not hold become warnings.
 func decodeCheck(x *Context, b *hcl.Block, _ *config.Cluster) (cty.Value, hcl.Diagnostics) {
-	content, diags := Explained(b.Body).Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "assert"}}})
+	content, diags := ExplainErrors(b.Body).Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "assert"}}})
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
 	if len(content.Blocks) == 0 {
 		return cty.NilVal, append(
 			diags,
-			fail(
+			newError(
 				b.DefRange.Ptr(),
 				"Check of nothing",
 				"A check has at least one assert { condition = …, error_message = … }.",
@@ -164,10 +164,10 @@ func decodeCheck(x *Context, b *hcl.Block, _ *config.Cluster) (cty.Value, hcl.Di
 	}
 	var rules []rule
 	for _, inner := range content.Blocks {
-		r, more := ruleOf(inner.Body)
+		r, more := decodeRule(inner.Body)
 		if diags = append(diags, more...); !more.HasErrors() {
 			rules = append(rules, r)
 		}
 	}
-	return cty.NilVal, append(diags, judge(rules, x.Eval, hcl.DiagWarning, "Check failed: "+b.Labels[0])...)
+	return cty.NilVal, append(diags, checkRules(rules, x.Eval, hcl.DiagWarning, "Check failed: "+b.Labels[0])...)
 }

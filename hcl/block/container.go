@@ -39,13 +39,13 @@ func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string) (co
 		WorkingDir: raw.WorkingDir,
 		Env:        raw.Env, Ports: raw.Ports, Requests: raw.Requests, Limits: raw.Limits, Mounts: raw.Mounts,
 	}
-	at := func(name string) *hcl.Range { return nested(b, "container", name) }
+	at := func(name string) *hcl.Range { return nestedRange(b, "container", name) }
 	if errs := validation.IsDNS1123Label(c.Name); len(errs) > 0 {
-		diags = append(diags, fail(at("image"), "Invalid container name", "%q: %s.", c.Name, errs[0]))
+		diags = append(diags, newError(at("image"), "Invalid container name", "%q: %s.", c.Name, errs[0]))
 	}
 	for name, port := range c.Ports {
 		for _, e := range append(validation.IsValidPortName(name), validation.IsValidPortNum(port)...) {
-			diags = append(diags, fail(at("ports"), "Invalid port", "%s = %d: %s.", name, port, e))
+			diags = append(diags, newError(at("ports"), "Invalid port", "%s = %d: %s.", name, port, e))
 		}
 	}
 	for what, list := range map[string]map[string]string{"requests": c.Requests, "limits": c.Limits} {
@@ -53,7 +53,7 @@ func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string) (co
 			if _, err := resource.ParseQuantity(text); err != nil {
 				diags = append(
 					diags,
-					fail(
+					newError(
 						at(what),
 						"Invalid quantity",
 						"%s = %q is not a quantity, as \"100m\" (a tenth of a processor) or \"64Mi\".",
@@ -68,7 +68,7 @@ func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string) (co
 		if !strings.HasPrefix(path, "/") {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at("mounts"),
 					"Invalid mount",
 					"%q is not an absolute path: mounts maps paths in the container to volumes.",
@@ -79,7 +79,7 @@ func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string) (co
 		if !slices.Contains(volumes, volume) {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at("mounts"),
 					"Unknown volume",
 					"There is no volume %q in this workload.%s",
@@ -91,7 +91,7 @@ func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string) (co
 	}
 	for name := range c.Env {
 		if errs := validation.IsEnvVarName(name); len(errs) > 0 {
-			diags = append(diags, fail(at("env"), "Invalid environment variable", "%q: %s.", name, errs[0]))
+			diags = append(diags, newError(at("env"), "Invalid environment variable", "%q: %s.", name, errs[0]))
 		}
 	}
 	for _, p := range []struct {
@@ -120,7 +120,7 @@ func decodeProbe(x *Context, a *hcl.Attribute, c config.Container) (*config.Prob
 	if !v.Type().IsObjectType() && !v.Type().IsMapType() || !v.IsWhollyKnown() {
 		return nil, append(
 			diags,
-			fail(at, "Invalid probe", "Write an object, as { http = \"/healthz\", port = \"http\" }."),
+			newError(at, "Invalid probe", "Write an object, as { http = \"/healthz\", port = \"http\" }."),
 		)
 	}
 	p := &config.Probe{}
@@ -135,7 +135,7 @@ func decodeProbe(x *Context, a *hcl.Attribute, c config.Container) (*config.Prob
 			names := slices.Sorted(maps.Keys(fields))
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at,
 					"Unknown field of a probe",
 					"%q is not known.%s The fields are %s.",
@@ -146,8 +146,8 @@ func decodeProbe(x *Context, a *hcl.Attribute, c config.Container) (*config.Prob
 			)
 			continue
 		}
-		if err := set(target, e); err != nil {
-			diags = append(diags, fail(at, "Invalid probe", "%s: %v.", k.AsString(), err))
+		if err := assign(target, e); err != nil {
+			diags = append(diags, newError(at, "Invalid probe", "%s: %v.", k.AsString(), err))
 		}
 	}
 	ways := 0
@@ -159,22 +159,23 @@ func decodeProbe(x *Context, a *hcl.Attribute, c config.Container) (*config.Prob
 	if ways != 1 {
 		diags = append(
 			diags,
-			fail(at, "Invalid probe", "A probe has exactly one of http = \"/path\", tcp = true and command = [\"…\"]."),
+			newError(at, "Invalid probe", "A probe has exactly one of http = \"/path\", tcp = true and command = "+
+				"[\"…\"]."),
 		)
 	}
 	if ports := slices.Sorted(maps.Keys(c.Ports)); p.Port == "" && len(p.Command) == 0 && len(ports) == 1 {
 		p.Port = ports[0]
 	} else if p.Port == "" && len(p.Command) == 0 {
-		diags = append(diags, fail(at, "Invalid probe", "Say which port to ask, as port = \"http\"."))
+		diags = append(diags, newError(at, "Invalid probe", "Say which port to ask, as port = \"http\"."))
 	} else if _, named := c.Ports[p.Port]; p.Port != "" && !named && strings.Trim(p.Port, "0123456789") != "" {
-		diags = append(diags, fail(at, "Unknown port", "The container has no port named "+
+		diags = append(diags, newError(at, "Unknown port", "The container has no port named "+
 			"%q.%s", p.Port, Suggest(p.Port, ports)))
 	}
 	return p, diags
 }
 
-// set assigns a value to target, with the same conversion as for an attribute of the target's type.
-func set(target any, v cty.Value) error {
+// assign assigns a value to target, with the same conversion as for an attribute of the target's type.
+func assign(target any, v cty.Value) error {
 	ty, err := gocty.ImpliedType(target)
 	if err != nil {
 		return err

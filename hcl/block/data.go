@@ -11,12 +11,12 @@ import (
 
 // DataType is a type of data blocks, which read values from outside the configuration.
 type DataType struct {
-	Name  string
-	Doc   string
-	Body  any    // its schema
-	Gives string // its values in expressions
-	// Refused explains why this type does not exist, for types that users may expect.
-	Refused string
+	Name   string
+	Doc    string
+	Body   any    // its schema
+	Values string // its values in expressions
+	// UnsupportedReason explains why this type does not exist, for types that users may expect.
+	UnsupportedReason string
 }
 
 // DataTypes are the types of data blocks, in the order of the reference.
@@ -103,20 +103,20 @@ func DecodeData(
 	read func(raw any) (cty.Value, hcl.Diagnostics),
 ) (cty.Value, hcl.Diagnostics) {
 	t, ok := FindData(b.Labels[0])
-	if !ok || t.Refused != "" {
+	if !ok || t.UnsupportedReason != "" {
 		var known []string
 		for _, t := range DataTypes {
-			if t.Refused == "" {
+			if t.UnsupportedReason == "" {
 				known = append(known, t.Name)
 			}
 		}
 		if ok {
 			return cty.DynamicVal, hcl.Diagnostics{
-				fail(b.LabelRanges[0].Ptr(), "Data that cannot be had", "%s", t.Refused),
+				newError(b.LabelRanges[0].Ptr(), "Data that cannot be had", "%s", t.UnsupportedReason),
 			}
 		}
 		return cty.DynamicVal, hcl.Diagnostics{
-			fail(
+			newError(
 				b.LabelRanges[0].Ptr(),
 				"Unknown kind of data",
 				"There is no data %q.%s The kinds are %s.",
@@ -134,7 +134,7 @@ func DecodeData(
 	}
 	one := *b
 	one.Body = body
-	instances, rest, diags := expand(x, &one)
+	instances, rest, diags := expandInstances(x, &one)
 	_, rest, more := dependsOn(x, b, rest)
 	if diags = append(diags, more...); diags.HasErrors() {
 		return cty.DynamicVal, diags
@@ -142,7 +142,7 @@ func DecodeData(
 	var values []cty.Value
 	for _, i := range instances {
 		eval := i.Eval(outer)
-		if diags = append(diags, judge(before, eval, hcl.DiagError, "Precondition failed")...); diags.HasErrors() {
+		if diags = append(diags, checkRules(before, eval, hcl.DiagError, "Precondition failed")...); diags.HasErrors() {
 			return cty.DynamicVal, diags
 		}
 		raw := reflect.New(reflect.TypeOf(t.Body))
@@ -155,12 +155,12 @@ func DecodeData(
 			return cty.DynamicVal, diags
 		}
 		if diags = append(diags,
-			judge(after, withSelf(eval, v), hcl.DiagError, "Postcondition failed")...); diags.HasErrors() {
+			checkRules(after, withSelf(eval, v), hcl.DiagError, "Postcondition failed")...); diags.HasErrors() {
 			return cty.DynamicVal, diags
 		}
 		values = append(values, v)
 	}
-	return Together(b, instances, values), diags
+	return CombineInstances(b, instances, values), diags
 }
 
 // dataReference writes the reference of all data types in Markdown.
@@ -169,10 +169,10 @@ func dataReference(out *strings.Builder) {
 		"### data\n\n`data \"TYPE\" \"NAME\" { … }`. A value from outside, as `data.TYPE.NAME` in expressions.\n\n",
 	)
 	for _, t := range DataTypes {
-		if t.Refused != "" {
+		if t.UnsupportedReason != "" {
 			continue
 		}
-		fmt.Fprintf(out, "**data \"%s\"**: %s Gives %s.\n\n", t.Name, t.Doc, t.Gives)
-		describe(out, t.Name, reflect.TypeOf(t.Body))
+		fmt.Fprintf(out, "**data \"%s\"**: %s Gives %s.\n\n", t.Name, t.Doc, t.Values)
+		writeTable(out, t.Name, reflect.TypeOf(t.Body))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// unordered are the block types that do not support depends_on, with the reason.
-var unordered = map[string]string{
+// withoutDependsOn are the block types that do not support depends_on, with the reason.
+var withoutDependsOn = map[string]string{
 	"machine": "Machines are set up together, and in the order that the control plane needs; nothing of them " +
 		"waits for another block. Leave depends_on out.",
 	"data": "Data is read before anything is applied. Leave depends_on out; a reference in the block says " +
@@ -33,8 +33,8 @@ func dependsOn(x *Context, b *hcl.Block, body hcl.Body) ([]string, hcl.Body, hcl
 	if !ok || diags.HasErrors() {
 		return nil, rest, diags
 	}
-	if why := unordered[b.Type]; why != "" {
-		return nil, rest, append(diags, fail(a.Range.Ptr(), "Order that has no meaning", "%s", why))
+	if why := withoutDependsOn[b.Type]; why != "" {
+		return nil, rest, append(diags, newError(a.Range.Ptr(), "Order that has no meaning", "%s", why))
 	}
 	list, more := Addresses(a.Expr)
 	for i, address := range list {
@@ -49,7 +49,7 @@ func Addresses(expr hcl.Expression) (list []string, diags hcl.Diagnostics) {
 	items, diags := hcl.ExprList(expr)
 	if diags.HasErrors() {
 		return nil, hcl.Diagnostics{
-			fail(
+			newError(
 				expr.Range().Ptr(),
 				"Invalid depends_on",
 				"Write a list of what is to be there before, as [workload.db, object.v1.Secret.key].",
@@ -66,7 +66,7 @@ func Addresses(expr hcl.Expression) (list []string, diags hcl.Diagnostics) {
 		if more.HasErrors() || v.IsNull() || v.Type() != cty.String {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					item.Range().Ptr(),
 					"Invalid depends_on",
 					"This is no reference to a block, as workload.db or module.base.",

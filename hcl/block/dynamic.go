@@ -9,8 +9,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// unfold returns a body in which dynamic blocks are replaced by the blocks that they generate.
-func unfold(body hcl.Body, eval *hcl.EvalContext) hcl.Body {
+// expandDynamic returns a body in which dynamic blocks are replaced by the blocks that they generate.
+func expandDynamic(body hcl.Body, eval *hcl.EvalContext) hcl.Body {
 	if native, ok := body.(*hclsyntax.Body); ok && !hasDynamic(native) {
 		return body
 	}
@@ -28,10 +28,10 @@ func hasDynamic(body *hclsyntax.Body) bool {
 func checkDynamic(v cty.Value, expr hcl.Expression, eval *hcl.EvalContext) hcl.Diagnostics {
 	switch {
 	case v.ContainsMarked():
-		return hcl.Diagnostics{secretRepeat("for_each", &hcl.Attribute{Expr: expr})}
+		return hcl.Diagnostics{sensitiveRepeatError("for_each", &hcl.Attribute{Expr: expr})}
 	case v.IsKnown() && !v.IsNull() && v.CanIterateElements() && v.LengthInt() > MaxInstances:
 		return hcl.Diagnostics{
-			fail(
+			newError(
 				expr.Range().Ptr(),
 				"Invalid for_each",
 				"for_each has %d elements; %d are the most.",

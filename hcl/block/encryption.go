@@ -22,8 +22,8 @@ func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (di
 		raw = &encryptionBlock{}
 	}
 	c.Encryption = config.Encryption{
-		Provider:  or(raw.Provider, "secretbox"),
-		Key:       or(raw.Key, "1"),
+		Provider:  orDefault(raw.Provider, "secretbox"),
+		Key:       orDefault(raw.Key, "1"),
 		Endpoint:  raw.Endpoint,
 		Resources: slices.Clone(raw.Resources),
 	}
@@ -33,8 +33,8 @@ func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (di
 	) {
 		diags = append(
 			diags,
-			fail(
-				nested(b, "encryption", "provider"),
+			newError(
+				nestedRange(b, "encryption", "provider"),
 				"Unknown way to encrypt",
 				"%q is not known: write secretbox, aesgcm, aescbc, kms, or identity for none.",
 				p,
@@ -42,11 +42,11 @@ func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (di
 		)
 	}
 	switch e := c.Encryption; {
-	case e.Provider == config.EncryptionKMS && !socket(e.Endpoint):
+	case e.Provider == config.EncryptionKMS && !isSocketPath(e.Endpoint):
 		diags = append(
 			diags,
-			fail(
-				nested(b, "encryption", "endpoint"),
+			newError(
+				nestedRange(b, "encryption", "endpoint"),
 				"No socket of a KMS plugin",
 				"%q: write where the plugin's socket is on the machines, as unix:///run/kms/plugin.sock.",
 				e.Endpoint,
@@ -55,8 +55,8 @@ func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (di
 	case e.Provider != config.EncryptionKMS && e.Endpoint != "":
 		diags = append(
 			diags,
-			fail(
-				nested(b, "encryption", "endpoint"),
+			newError(
+				nestedRange(b, "encryption", "endpoint"),
 				"An endpoint without a plugin",
 				"An endpoint is for provider = \"kms\"; %s has its key from clusterctl.",
 				e.Provider,
@@ -68,8 +68,8 @@ func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (di
 	}) {
 		diags = append(
 			diags,
-			fail(
-				nested(b, "encryption", "key"),
+			newError(
+				nestedRange(b, "encryption", "key"),
 				"Invalid name of a key",
 				"%q: write at most 63 letters, digits, hyphens, underscores and dots. The key itself is made by "+
 					"clusterctl.",
@@ -82,8 +82,8 @@ func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (di
 			strings.Contains(r, "*") && !strings.HasPrefix(r, "*.") {
 			diags = append(
 				diags,
-				fail(
-					nested(b, "encryption", "resources"),
+				newError(
+					nestedRange(b, "encryption", "resources"),
 					"Invalid resource",
 					"%q is no resource: write its plural and group, as secrets or widgets.example.com, or *.apps for "+
 						"a group.",
@@ -100,8 +100,9 @@ func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (di
 	return diags
 }
 
-// socket reports whether an endpoint is a Unix socket in a directory of its own, which is mounted into static pods.
-func socket(endpoint string) bool {
+// isSocketPath reports whether an endpoint is a Unix socket in a directory of its own, which is mounted into static
+// pods.
+func isSocketPath(endpoint string) bool {
 	at, ok := strings.CutPrefix(endpoint, "unix://")
 	return ok && path.IsAbs(at) && path.Clean(at) == at && path.Dir(at) != "/"
 }

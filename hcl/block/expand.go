@@ -14,37 +14,37 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// expansion is the way in which a block was repeated.
-type expansion int
+// repetition is the way in which a block was repeated.
+type repetition int
 
 const (
-	once expansion = iota
-	forEach
-	counted
+	notRepeated repetition = iota
+	byForEach
+	byCount
 )
 
 // Instance is one instance of a block with for_each or count, or the only one of a block without.
 type Instance struct {
-	kind  expansion
+	kind  repetition
 	Key   string // key of for_each, or index of count
 	value cty.Value
 }
 
-// Repeated reports whether the block has for_each or count.
-func (i Instance) Repeated() bool { return i.kind != once }
+// IsRepeated reports whether the block has for_each or count.
+func (i Instance) IsRepeated() bool { return i.kind != notRepeated }
 
-// Is reports whether this is the instance with an index key.
-func (i Instance) Is(key cty.Value) bool {
+// HasKey reports whether this is the instance with an index key.
+func (i Instance) HasKey(key cty.Value) bool {
 	text, err := convert.Convert(key, cty.String)
-	return err == nil && i.kind != once && text.AsString() == i.Key
+	return err == nil && i.kind != notRepeated && text.AsString() == i.Key
 }
 
 // Suffix returns the part of an instance's address after the block's address.
 func (i Instance) Suffix() string {
 	switch i.kind {
-	case forEach:
+	case byForEach:
 		return fmt.Sprintf("[%q]", i.Key)
-	case counted:
+	case byCount:
 		return "[" + i.Key + "]"
 	}
 	return ""
@@ -52,16 +52,16 @@ func (i Instance) Suffix() string {
 
 // Eval returns a context that defines each or count for the instance.
 func (i Instance) Eval(parent *hcl.EvalContext) *hcl.EvalContext {
-	if i.kind == once {
+	if i.kind == notRepeated {
 		return parent
 	}
 	child := parent.NewChild()
 	switch i.kind {
-	case forEach:
+	case byForEach:
 		child.Variables = map[string]cty.Value{
 			"each": cty.ObjectVal(map[string]cty.Value{"key": cty.StringVal(i.Key), "value": i.value}),
 		}
-	case counted:
+	case byCount:
 		child.Variables = map[string]cty.Value{"count": cty.ObjectVal(map[string]cty.Value{"index": i.value})}
 	}
 	return child
@@ -81,21 +81,21 @@ func Decode(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnos
 	one := *b
 	one.Body = body
 	guarded := func() (cty.Value, hcl.Diagnostics) {
-		if diags := judge(before, x.Eval, hcl.DiagError, "Precondition failed"); diags.HasErrors() {
+		if diags := checkRules(before, x.Eval, hcl.DiagError, "Precondition failed"); diags.HasErrors() {
 			return cty.DynamicVal, diags
 		}
 		v, diags := t.Decode(x, &one, c)
 		if len(afterwards) > 0 && !diags.HasErrors() {
-			diags = append(diags, judge(afterwards, withSelf(x.Eval, v), hcl.DiagError, "Postcondition failed")...)
+			diags = append(diags, checkRules(afterwards, withSelf(x.Eval, v), hcl.DiagError, "Postcondition failed")...)
 		}
 		return v, diags
 	}
-	if !slices.Contains(repeated, t.Name) {
+	if !slices.Contains(repeatableTypes, t.Name) {
 		return guarded()
 	}
 	outer := x.Eval
-	defer func() { x.Eval, x.instance, x.after = outer, Instance{}, nil }()
-	instances, rest, diags := expand(x, &one)
+	defer func() { x.Eval, x.instance, x.dependsOn = outer, Instance{}, nil }()
+	instances, rest, diags := expandInstances(x, &one)
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
@@ -106,7 +106,7 @@ func Decode(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnos
 	one.Body = rest
 	values := make([]cty.Value, 0, len(instances))
 	for _, i := range instances {
-		x.Eval, x.instance, x.after = i.Eval(outer), i, append(slices.Clone(x.After), after...)
+		x.Eval, x.instance, x.dependsOn = i.Eval(outer), i, append(slices.Clone(x.DependsOn), after...)
 		v, more := guarded()
 		diags = append(diags, more...)
 		if more.HasErrors() {
@@ -114,22 +114,22 @@ func Decode(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnos
 		}
 		values = append(values, v)
 	}
-	return Together(b, instances, values), diags
+	return CombineInstances(b, instances, values), diags
 }
 
-// repeated are the block types that support for_each, count and depends_on.
-var repeated = []string{"machine", "image", "workload", "object", "storage_class", "load_balancer", "manifests"}
+// repeatableTypes are the block types that support for_each, count and depends_on.
+var repeatableTypes = []string{"machine", "image", "workload", "object", "storage_class", "load_balancer", "manifests"}
 
-// Together combines the values of all instances of a block: a tuple for count, an object for for_each, and the value
-// itself for a block without either.
-func Together(b *hcl.Block, instances []Instance, values []cty.Value) cty.Value {
-	if len(instances) == 1 && instances[0].kind == once {
+// CombineInstances combines the values of all instances of a block: a tuple for count, an object for for_each, and the
+// value itself for a block without either.
+func CombineInstances(b *hcl.Block, instances []Instance, values []cty.Value) cty.Value {
+	if len(instances) == 1 && instances[0].kind == notRepeated {
 		return values[0]
 	}
 	if slices.Contains(values, cty.NilVal) {
 		return cty.NilVal
 	}
-	if Repeats(b.Body, "count") {
+	if HasAttribute(b.Body, "count") {
 		return cty.TupleVal(values)
 	}
 	byKey := map[string]cty.Value{}
@@ -139,20 +139,20 @@ func Together(b *hcl.Block, instances []Instance, values []cty.Value) cty.Value 
 	return cty.ObjectVal(byKey)
 }
 
-// Repeats reports whether a body has the attribute by, which is "for_each" or "count".
-func Repeats(body hcl.Body, by string) bool {
-	if native, ok := written(body); ok {
+// HasAttribute reports whether a body has the attribute by, which is "for_each" or "count".
+func HasAttribute(body hcl.Body, by string) bool {
+	if native, ok := nativeBody(body); ok {
 		return native.Attributes[by] != nil
 	}
 	content, _, _ := body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: by}}})
 	return content.Attributes[by] != nil
 }
 
-// expand evaluates for_each and count of a block. It returns the instances and the rest of the body.
-func expand(x *Context, b *hcl.Block) ([]Instance, hcl.Body, hcl.Diagnostics) {
+// expandInstances evaluates for_each and count of a block. It returns the instances and the rest of the body.
+func expandInstances(x *Context, b *hcl.Block) ([]Instance, hcl.Body, hcl.Diagnostics) {
 	if native, ok := b.Body.(*hclsyntax.Body); ok && native.Attributes["for_each"] == nil &&
 		native.Attributes["count"] == nil {
-		return []Instance{{kind: once}}, b.Body, nil
+		return []Instance{{kind: notRepeated}}, b.Body, nil
 	}
 	content, rest, diags := b.Body.PartialContent(
 		&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "for_each"}, {Name: "count"}}},
@@ -166,10 +166,11 @@ func expand(x *Context, b *hcl.Block) ([]Instance, hcl.Body, hcl.Diagnostics) {
 	case hasEach && hasCount:
 		return nil, rest, append(
 			diags,
-			fail(count.Range.Ptr(), "Both for_each and count", "A block is repeated by one of them: remove the other."),
+			newError(count.Range.Ptr(), "Both for_each and count", "A block is repeated by one of them: remove the "+
+				"other."),
 		)
 	case hasCount:
-		list, more := countOf(x.Eval, count)
+		list, more := countInstances(x.Eval, count)
 		return list, rest, append(diags, more...)
 	case hasEach:
 		v, more := each.Expr.Value(x.Eval)
@@ -178,9 +179,9 @@ func expand(x *Context, b *hcl.Block) ([]Instance, hcl.Body, hcl.Diagnostics) {
 			return nil, rest, diags
 		}
 		if v.IsMarked() {
-			return nil, rest, append(diags, secretRepeat("for_each", each))
+			return nil, rest, append(diags, sensitiveRepeatError("for_each", each))
 		}
-		list, problem := eachOf(v)
+		list, problem := forEachInstances(v)
 		if problem != "" {
 			return nil, rest, append(
 				diags,
@@ -196,45 +197,46 @@ func expand(x *Context, b *hcl.Block) ([]Instance, hcl.Body, hcl.Diagnostics) {
 		}
 		return list, rest, diags
 	}
-	return []Instance{{kind: once}}, rest, diags
+	return []Instance{{kind: notRepeated}}, rest, diags
 }
 
-func countOf(eval *hcl.EvalContext, count *hcl.Attribute) ([]Instance, hcl.Diagnostics) {
+func countInstances(eval *hcl.EvalContext, count *hcl.Attribute) ([]Instance, hcl.Diagnostics) {
 	v, diags := count.Expr.Value(eval)
 	if diags.HasErrors() {
 		return nil, diags
 	}
 	if v.ContainsMarked() {
-		return nil, append(diags, secretRepeat("count", count))
+		return nil, append(diags, sensitiveRepeatError("count", count))
 	}
 	v, err := convert.Convert(v, cty.Number)
 	if err != nil || v.IsNull() || !v.IsKnown() {
-		return nil, append(diags, fail(count.Expr.Range().Ptr(), "Invalid count", "count must be a whole number."))
+		return nil, append(diags, newError(count.Expr.Range().Ptr(), "Invalid count", "count must be a whole number."))
 	}
 	n, _ := v.AsBigFloat().Int64()
 	if !v.AsBigFloat().IsInt() || n < 0 || n > MaxInstances {
 		return nil, append(
 			diags,
-			fail(count.Expr.Range().Ptr(), "Invalid count", "count must be a whole number from 0 to %d.", MaxInstances),
+			newError(count.Expr.Range().Ptr(), "Invalid count", "count must be a whole number from 0 to "+
+				"%d.", MaxInstances),
 		)
 	}
 	list := []Instance{}
 	for i := range n {
-		list = append(list, Instance{counted, strconv.FormatInt(i, 10), cty.NumberIntVal(i)})
+		list = append(list, Instance{byCount, strconv.FormatInt(i, 10), cty.NumberIntVal(i)})
 	}
 	return list, diags
 }
 
 // Instances evaluates for_each, count and depends_on of a module block.
 func Instances(x *Context, b *hcl.Block) ([]Instance, []string, hcl.Diagnostics) {
-	instances, rest, diags := expand(x, b)
+	instances, rest, diags := expandInstances(x, b)
 	after, _, more := dependsOn(x, b, rest)
 	return instances, after, append(diags, more...)
 }
 
-// secretRepeat returns an error for a sensitive value, because instance keys and their number are shown.
-func secretRepeat(what string, a *hcl.Attribute) *hcl.Diagnostic {
-	return fail(
+// sensitiveRepeatError returns an error for a sensitive value, because instance keys and their number are shown.
+func sensitiveRepeatError(what string, a *hcl.Attribute) *hcl.Diagnostic {
+	return newError(
 		a.Expr.Range().Ptr(),
 		"Sensitive value in "+what,
 		"%s says what things are called and how many there are, and that is shown. Take it from something that is "+
@@ -243,7 +245,7 @@ func secretRepeat(what string, a *hcl.Attribute) *hcl.Diagnostic {
 	)
 }
 
-func eachOf(v cty.Value) ([]Instance, string) {
+func forEachInstances(v cty.Value) ([]Instance, string) {
 	ty := v.Type()
 	switch {
 	case v.IsNull():
@@ -269,7 +271,7 @@ func eachOf(v cty.Value) ([]Instance, string) {
 		if k.IsNull() {
 			return nil, "for_each must not contain null."
 		}
-		list = append(list, Instance{forEach, k.AsString(), e})
+		list = append(list, Instance{byForEach, k.AsString(), e})
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Key < list[j].Key })
 	return list, ""

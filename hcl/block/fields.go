@@ -10,18 +10,18 @@ import (
 
 // Field is an attribute or a nested block that a body may have.
 type Field struct {
-	Name     string
-	Type     string // as named in the reference
-	Default  string
-	Doc      string
-	Required bool
-	Block    bool
-	Labels   int
-	body     reflect.Type
+	Name       string
+	Type       string // as named in the reference
+	Default    string
+	Doc        string
+	IsRequired bool
+	IsBlock    bool
+	Labels     int
+	body       reflect.Type
 }
 
-// Inside returns the fields of a nested block.
-func (f Field) Inside() []Field {
+// Nested returns the fields of a nested block.
+func (f Field) Nested() []Field {
 	if f.body == nil {
 		return nil
 	}
@@ -70,7 +70,7 @@ func Fields(name string, labels []string) (list []Field, doc string) {
 			}
 		}
 	default:
-		for _, t := range slices.Concat(Types, Statements) {
+		for _, t := range slices.Concat(Types, AddressTypes) {
 			if t.Name == name {
 				body, doc = t.Body, t.Doc
 			}
@@ -79,10 +79,10 @@ func Fields(name string, labels []string) (list []Field, doc string) {
 	if body != nil {
 		list = fieldsOf(reflect.TypeOf(body))
 	}
-	if slices.Contains(repeated, name) || name == "module" || name == "data" {
+	if slices.Contains(repeatableTypes, name) || name == "module" || name == "data" {
 		list = append(list, fieldsOf(reflect.TypeOf(repeatedBlock{}))...)
 	}
-	if slices.Contains(conditional, name) {
+	if slices.Contains(conditionalTypes, name) {
 		list = append(list, fieldsOf(reflect.TypeOf(conditionedBlock{}))...)
 	}
 	return list, doc
@@ -96,19 +96,19 @@ func fieldsOf(body reflect.Type) (list []Field) {
 			continue
 		}
 		field := Field{
-			Name:     name,
-			Type:     typeName(f.Type),
-			Default:  f.Tag.Get("default"),
-			Doc:      f.Tag.Get("doc"),
-			Required: kind == "",
-			Block:    kind == "block",
+			Name:       name,
+			Type:       typeName(f.Type),
+			Default:    f.Tag.Get("default"),
+			Doc:        f.Tag.Get("doc"),
+			IsRequired: kind == "",
+			IsBlock:    kind == "block",
 		}
-		if field.Block {
+		if field.IsBlock {
 			field.Type, field.body = "block", f.Type
 			for field.body.Kind() == reflect.Slice || field.body.Kind() == reflect.Pointer {
 				field.body = field.body.Elem()
 			}
-			field.Labels = labels(field.body)
+			field.Labels = countLabels(field.body)
 		}
 		list = append(list, field)
 	}
@@ -120,7 +120,7 @@ func fieldsOf(body reflect.Type) (list []Field) {
 					Name:    one.Name,
 					Type:    typeName(reflect.TypeOf(one.Default)),
 					Default: daemons.Text(one.Default),
-					Doc:     meaning(one),
+					Doc:     settingHelp(one),
 				},
 			)
 		}
@@ -128,8 +128,8 @@ func fieldsOf(body reflect.Type) (list []Field) {
 	return list
 }
 
-// labels returns the number of labels of a block with this body.
-func labels(body reflect.Type) (n int) {
+// countLabels returns the number of labels of a block with this body.
+func countLabels(body reflect.Type) (n int) {
 	for body.Kind() == reflect.Pointer {
 		body = body.Elem()
 	}
@@ -141,8 +141,8 @@ func labels(body reflect.Type) (n int) {
 	return n
 }
 
-// meaning returns a setting's help as a sentence.
-func meaning(s daemons.Setting) string {
+// settingHelp returns a setting's help as a sentence.
+func settingHelp(s daemons.Setting) string {
 	text := strings.ToUpper(s.Help[:1]) + s.Help[1:] + "."
 	if s.Fixed != "" {
 		text += " It stays what it was when the cluster was made: " + s.Fixed + "."

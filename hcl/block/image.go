@@ -20,11 +20,11 @@ func decodeImage(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Di
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
-	image := config.Image{Name: x.name(b.Labels[0]), Archive: x.Path(raw.Archive), Source: source(b)}
+	image := config.Image{Name: x.defaultName(b.Labels[0]), Archive: x.Path(raw.Archive), Source: sourceOf(b)}
 	digest, err := x.Digest(image.Archive)
 	if err != nil {
-		return cty.DynamicVal, append(diags, fail(
-			attr(b, b.Body, "archive"),
+		return cty.DynamicVal, append(diags, newError(
+			attributeRange(b, b.Body, "archive"),
 			"Archive that cannot be read",
 			"%v. An archive is what docker save, podman save --format oci-archive or skopeo copy … oci-archive:FILE "+
 				"write.",

@@ -17,8 +17,8 @@ import (
 	"clusterctl/kube/scheme"
 )
 
-// strictly decodes the kinds of Kubernetes' own groups, and rejects unknown fields.
-var strictly = sync.OnceValue(func() *strict.Serializer {
+// strictSerializer decodes the kinds of Kubernetes' own groups, and rejects unknown fields.
+var strictSerializer = sync.OnceValue(func() *strict.Serializer {
 	kinds := scheme.Scheme()
 	return strict.NewSerializerWithOptions(
 		strict.DefaultMetaFactory,
@@ -45,7 +45,7 @@ func checkObject(content map[string]any, complete bool) error {
 	if err != nil {
 		return err
 	}
-	object, gvk, err := strictly().Decode(text, nil, nil)
+	object, gvk, err := strictSerializer().Decode(text, nil, nil)
 	if err == nil {
 		if !complete {
 			return nil
@@ -55,7 +55,7 @@ func checkObject(content map[string]any, complete bool) error {
 		errs := slices.DeleteFunc(kinds.CheckNew(*gvk, object),
 			func(e *field.Error) bool { return e.Type == field.ErrorTypeRequired })
 		if len(errs) > 0 {
-			return &refusedError{gvk.Kind, errs}
+			return &invalidObjectError{gvk.Kind, errs}
 		}
 		return nil
 	}
@@ -66,16 +66,16 @@ func checkObject(content map[string]any, complete bool) error {
 		}
 		return fmt.Errorf("%s %s: %s", version, kind, strings.Join(list, ", "))
 	}
-	return fmt.Errorf("%s %s: %s", version, kind, plainly(err.Error()))
+	return fmt.Errorf("%s %s: %s", version, kind, plainDecodeError(err.Error()))
 }
 
-// refusedError holds the validation errors with which the API server would reject an object.
-type refusedError struct {
+// invalidObjectError holds the validation errors with which the API server would reject an object.
+type invalidObjectError struct {
 	kind string
 	errs field.ErrorList
 }
 
-func (e *refusedError) Error() string {
+func (e *invalidObjectError) Error() string {
 	var list []string
 	for _, one := range e.errs {
 		list = append(list, one.Error())
@@ -121,8 +121,8 @@ func checkKind(version, kind string) (bool, error) {
 	return false, fmt.Errorf("%s has no kind %q.%s", version, kind, Suggest(kind, kinds))
 }
 
-// plainly replaces Go terms in a decoding error.
-func plainly(text string) string {
+// plainDecodeError replaces Go terms in a decoding error.
+func plainDecodeError(text string) string {
 	if _, rest, ok := strings.Cut(text, "json: cannot unmarshal "); ok {
 		given, field, ok := strings.Cut(rest, " into Go struct field ")
 		path, want, typed := strings.Cut(field, " of type ")

@@ -30,7 +30,7 @@ func decodeLifecycle(x *Context, b *hcl.Block) (*lifecycleBlock, hcl.Body, hcl.D
 		return nil, rest, diags
 	}
 	if len(content.Blocks) > 1 {
-		return nil, rest, append(diags, fail(content.Blocks[1].DefRange.Ptr(), "Second lifecycle block",
+		return nil, rest, append(diags, newError(content.Blocks[1].DefRange.Ptr(), "Second lifecycle block",
 			"A block has one lifecycle at most."))
 	}
 	var l lifecycleBlock
@@ -52,18 +52,18 @@ func (l *lifecycleBlock) ignoreChanges() hcl.Expression {
 	return expr
 }
 
-// refuseIgnore returns an error with the reason why, if a block that does not support ignore_changes sets it.
-func (l *lifecycleBlock) refuseIgnore(why string) hcl.Diagnostics {
+// rejectIgnore returns an error with the reason why, if a block that does not support ignore_changes sets it.
+func (l *lifecycleBlock) rejectIgnore(why string) hcl.Diagnostics {
 	expr := l.ignoreChanges()
 	if expr == nil {
 		return nil
 	}
-	return hcl.Diagnostics{fail(expr.Range().Ptr(), "Unsupported ignore_changes", "%s", why)}
+	return hcl.Diagnostics{newError(expr.Range().Ptr(), "Unsupported ignore_changes", "%s", why)}
 }
 
-// ignored reads ignore_changes, which is the word all or a list of fields. check validates the path of each field, and
-// returns the path to record.
-func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (list config.Ignored,
+// decodeIgnored reads ignore_changes, which is the word all or a list of fields. check validates the path of each
+// field, and returns the path to record.
+func (l *lifecycleBlock) decodeIgnored(check func(path []string) ([]string, error)) (list config.Ignored,
 	diags hcl.Diagnostics) {
 	expr := l.ignoreChanges()
 	if expr == nil {
@@ -78,7 +78,7 @@ func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (l
 	}
 	items, more := hcl.ExprList(expr)
 	if more.HasErrors() {
-		return list, hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid ignore_changes",
+		return list, hcl.Diagnostics{newError(expr.Range().Ptr(), "Invalid ignore_changes",
 			"Write a list of fields, such as [spec.replicas, metadata.annotations[\"example.com/x\"]], or all.")}
 	}
 	for _, item := range items {
@@ -87,7 +87,7 @@ func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (l
 			path, err = check(path)
 		}
 		if err != nil {
-			diags = append(diags, fail(item.Range().Ptr(), "Invalid ignore_changes", "%s", sentence(err)))
+			diags = append(diags, newError(item.Range().Ptr(), "Invalid ignore_changes", "%s", sentence(err)))
 			continue
 		}
 		list.Fields = append(list.Fields, path)
@@ -189,7 +189,8 @@ func checkField(typ reflect.Type, what string, path []string) error {
 // MarshalJSON.
 func jsonFields(typ reflect.Type) map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
-	if typ.Kind() != reflect.Struct || typ.Implements(jsonWriter) || reflect.PointerTo(typ).Implements(jsonWriter) {
+	if typ.Kind() != reflect.Struct || typ.Implements(jsonMarshaler) ||
+		reflect.PointerTo(typ).Implements(jsonMarshaler) {
 		return fields
 	}
 	for i := range typ.NumField() {
@@ -206,7 +207,7 @@ func jsonFields(typ reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-var jsonWriter = reflect.TypeFor[interface{ MarshalJSON() ([]byte, error) }]()
+var jsonMarshaler = reflect.TypeFor[interface{ MarshalJSON() ([]byte, error) }]()
 
 // workloadField returns a function that validates the path of a field of a workload block.
 func workloadField(containers []containerBlock) func([]string) ([]string, error) {
@@ -249,7 +250,7 @@ func (l *lifecycleBlock) unusedFields(objects []config.Object) (diags hcl.Diagno
 			return err == nil
 		})
 		if !has {
-			diags = append(diags, fail(l.ignoreChanges().Range().Ptr(), "Invalid ignore_changes",
+			diags = append(diags, newError(l.ignoreChanges().Range().Ptr(), "Invalid ignore_changes",
 				"No object of this block has the field: %s", sentence(refused)))
 		}
 	}

@@ -45,20 +45,20 @@ func decodeLoadBalancer(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 		return cty.DynamicVal, diags
 	}
 	wrong := func(name, summary, format string, args ...any) {
-		diags = append(diags, fail(attr(b, b.Body, name), summary, format, args...))
+		diags = append(diags, newError(attributeRange(b, b.Body, name), summary, format, args...))
 	}
 	pool := config.Pool{
-		Address: x.address("load_balancer." + b.Labels[0]),
-		Source:  source(b),
-		Pool: daemons.Pool{Name: or(raw.Name, x.name(b.Labels[0])),
+		Address: x.fullAddress("load_balancer." + b.Labels[0]),
+		Source:  sourceOf(b),
+		Pool: daemons.Pool{Name: orDefault(raw.Name, x.defaultName(b.Labels[0])),
 			Addresses: raw.Addresses, AutoAssign: raw.AutoAssign, Namespaces: raw.Namespaces,
 			ShareBetweenNamespaces: raw.ShareNS, Interfaces: raw.Interfaces},
 	}
 	if problems := validation.IsDNS1123Label(pool.Name); len(problems) > 0 {
 		diags = append(
 			diags,
-			fail(
-				labelOr(b, "name"),
+			newError(
+				labelRange(b, "name"),
 				"Invalid name",
 				"%q is no name of a pool: it has lower-case letters, digits and dashes, and begins and ends with a "+
 					"letter or a digit.",
@@ -121,8 +121,8 @@ func decodeLoadBalancer(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 		if problem != "" {
 			diags = append(
 				diags,
-				fail(
-					attr(b, b.Body, "bgp"),
+				newError(
+					attributeRange(b, b.Body, "bgp"),
 					"Invalid bgp",
 					"%s cannot have its routers told: %s.",
 					pool.Address,
@@ -206,13 +206,13 @@ func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 		if other, twice := names[p.Name]; twice {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at(p.Source),
 					"Duplicate pool name",
 					"%s and %s (%s) are both the pool %q. Give one of them another name = \"…\".",
 					p.Address,
 					other.Address,
-					place(other.Source),
+					positionText(other.Source),
 					p.Name,
 				),
 			)
@@ -225,7 +225,7 @@ func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 		if text := daemons.SessionProblem(p.Pool, others); text != "" {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at(p.Source),
 					"Conflicting bgp",
 					"%s: %s. A router has one session with a machine, so say the same of it in both.",
@@ -239,7 +239,7 @@ func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 				if r.Overlaps(o.Range) {
 					diags = append(
 						diags,
-						fail(
+						newError(
 							at(p.Source),
 							"Overlapping addresses",
 							"%s of %s overlaps %s. The addresses of a pool are nobody else's.",
@@ -255,7 +255,7 @@ func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 					if r.Overlaps(o) {
 						diags = append(
 							diags,
-							fail(
+							newError(
 								at(p.Source),
 								"Overlapping addresses",
 								"%s of %s overlaps %s of %s (%s).",
@@ -263,7 +263,7 @@ func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 								p.Address,
 								o,
 								other.Address,
-								place(other.Source),
+								positionText(other.Source),
 							),
 						)
 					}
@@ -280,13 +280,13 @@ func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 			metadata["name"] == daemons.PoolsName {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at(o.Source),
 					"Duplicate object",
 					"%s is what the load_balancer blocks make, %s (%s) among them. Leave one of both out.",
 					o.Address,
 					c.Pools[0].Address,
-					place(c.Pools[0].Source),
+					positionText(c.Pools[0].Source),
 				),
 			)
 		}

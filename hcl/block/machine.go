@@ -47,7 +47,7 @@ type sshBlock struct {
 }
 
 func decodeMachine(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
-	m, diags := machineOf(x, b)
+	m, diags := toMachine(x, b)
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
@@ -58,38 +58,39 @@ func decodeMachine(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 	}), diags
 }
 
-func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
+func toMachine(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	var raw machineBlock
 	body := b.Body
 	diags := x.decode(body, x.Eval, &raw)
 	if diags.HasErrors() {
 		return config.Machine{}, diags
 	}
-	diags = append(diags, raw.Lifecycle.refuseIgnore("A machine block does not support ignore_changes, because "+
+	diags = append(diags, raw.Lifecycle.rejectIgnore("A machine block does not support ignore_changes, because "+
 		"only clusterctl changes what the block declares. Omit settings that clusterctl must not manage, such as "+
 		"labels that you set with kubectl.")...)
 	m := config.Machine{
-		Address:        x.address("machine." + b.Labels[0]),
+		Address:        x.fullAddress("machine." + b.Labels[0]),
 		Roles:          raw.Roles,
 		Labels:         raw.Labels,
 		PreventDestroy: raw.Lifecycle.preventDestroy(),
-		Source:         source(b),
+		Source:         sourceOf(b),
 	}
-	m.Name = or(raw.Name, x.name(b.Labels[0]))
+	m.Name = orDefault(raw.Name, x.defaultName(b.Labels[0]))
 	if len(m.Name) > validation.LabelValueMaxLength {
-		diags = append(diags, fail(attr(b, body, "name"), "Machine name too long",
+		diags = append(diags, newError(attributeRange(b, body, "name"), "Machine name too long",
 			"%q has %d characters. The maximum is %d, because the name is the label kubernetes.io/hostname.",
 			m.Name, len(m.Name), validation.LabelValueMaxLength))
 	} else if errs := validation.IsDNS1123Subdomain(m.Name); len(errs) > 0 {
-		diags = append(diags, fail(attr(b, body, "name"), "Invalid machine name", "%q cannot name a node: "+
+		diags = append(diags, newError(attributeRange(b, body, "name"), "Invalid machine name", "%q cannot name a "+
+			"node: "+
 			"%s.", m.Name, errs[0]))
 	}
 	ip, err := netip.ParseAddr(raw.Address)
 	if err != nil {
 		diags = append(
 			diags,
-			fail(
-				attr(b, body, "address"),
+			newError(
+				attributeRange(b, body, "address"),
 				"Invalid address",
 				"%q is not an IP address. The address is the one at which the other machines reach this one; a name "+
 					"to connect to goes into ssh { host = … }.",
@@ -97,18 +98,18 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 			),
 		)
 	}
-	if why := unreachable(ip); err == nil && why != "" {
-		diags = append(diags, fail(attr(b, body, "address"), "Invalid address",
+	if why := unreachableReason(ip); err == nil && why != "" {
+		diags = append(diags, newError(attributeRange(b, body, "address"), "Invalid address",
 			"Other machines cannot reach this one at %q: %s.", raw.Address, why))
 	}
 	m.IP = ip
 	if raw.Second != "" {
 		if m.SecondIP, err = netip.ParseAddr(raw.Second); err != nil || !m.SecondIP.Is6() ||
-			unreachable(m.SecondIP) != "" {
+			unreachableReason(m.SecondIP) != "" {
 			diags = append(
 				diags,
-				fail(
-					attr(b, body, "second_address"),
+				newError(
+					attributeRange(b, body, "second_address"),
 					"Invalid second address",
 					"%q is not an IPv6 address by which other machines can reach this one, as \"fd00:99::11\".",
 					raw.Second,
@@ -118,11 +119,11 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	}
 	for _, text := range raw.External {
 		a, err := netip.ParseAddr(text)
-		if err != nil || unreachable(a) != "" {
+		if err != nil || unreachableReason(a) != "" {
 			diags = append(
 				diags,
-				fail(
-					attr(b, body, "external_addresses"),
+				newError(
+					attributeRange(b, body, "external_addresses"),
 					"Invalid external address",
 					"%q is not an IP address by which others can reach the machine, as \"203.0.113.7\".",
 					text,
@@ -133,8 +134,8 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		if slices.Contains(m.External, a) {
 			diags = append(
 				diags,
-				fail(
-					attr(b, body, "external_addresses"),
+				newError(
+					attributeRange(b, body, "external_addresses"),
 					"Invalid external address",
 					"%q is in the list twice. Write it once.",
 					text,
@@ -144,12 +145,12 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		}
 		m.External = append(m.External, a)
 	}
-	diags = append(diags, regionAndZone(&m, b, raw)...)
+	diags = append(diags, addTopologyLabels(&m, b, raw)...)
 	if len(m.Roles) == 0 {
 		diags = append(
 			diags,
-			fail(
-				attr(b, body, "roles"),
+			newError(
+				attributeRange(b, body, "roles"),
 				"No roles",
 				"A machine has at least one of the roles %q and %q.",
 				config.RoleControlPlane,
@@ -161,8 +162,8 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		if known := []string{config.RoleControlPlane, config.RoleNode}; !slices.Contains(known, r) {
 			diags = append(
 				diags,
-				fail(
-					attr(b, body, "roles"),
+				newError(
+					attributeRange(b, body, "roles"),
 					"Unknown role",
 					"%q is not a role.%s The roles are %q and %q.",
 					r,
@@ -175,12 +176,12 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	}
 	for k, v := range m.Labels {
 		for _, e := range append(validation.IsQualifiedName(k), validation.IsValidLabelValue(v)...) {
-			diags = append(diags, fail(attr(b, body, "labels"), "Invalid label", "%s=%s: %s.", k, v, e))
+			diags = append(diags, newError(attributeRange(b, body, "labels"), "Invalid label", "%s=%s: %s.", k, v, e))
 		}
 	}
 	for _, label := range kubeletLabels {
 		if v, ok := m.Labels[label]; ok && (label != corev1.LabelHostname || v != m.Name) {
-			diags = append(diags, fail(attr(b, body, "labels"), "Label of the kubelet",
+			diags = append(diags, newError(attributeRange(b, body, "labels"), "Label of the kubelet",
 				"%s describes the machine, and the kubelet sets it at every start. Omit it, or choose another "+
 					"label.", label))
 		}
@@ -190,8 +191,8 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		if !ok {
 			diags = append(
 				diags,
-				fail(
-					attr(b, body, "taints"),
+				newError(
+					attributeRange(b, body, "taints"),
 					"Invalid taint",
 					"%q is not key=value:effect with an effect of NoSchedule, PreferNoSchedule or NoExecute.",
 					text,
@@ -201,18 +202,18 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		if slices.ContainsFunc(m.Taints, func(other config.Taint) bool {
 			return other.Key == t.Key && other.Effect == t.Effect
 		}) {
-			diags = append(diags, fail(attr(b, body, "taints"), "Duplicate taint",
+			diags = append(diags, newError(attributeRange(b, body, "taints"), "Duplicate taint",
 				"There are two taints with the key %q and the effect %s, which the API server rejects. Remove one "+
 					"of them.", t.Key, t.Effect))
 		}
 		m.Taints = append(m.Taints, t)
 	}
-	m.SSH.Port = deref(raw.Port, 0)
+	m.SSH.Port = valueOr(raw.Port, 0)
 	if s := raw.SSH; s != nil {
 		m.SSH = config.SSH{
 			Host:            s.Host,
 			User:            s.User,
-			Port:            deref(s.Port, m.SSH.Port),
+			Port:            valueOr(s.Port, m.SSH.Port),
 			Jump:            s.Jump,
 			PasswordEnv:     s.PasswordEnv,
 			SudoPasswordEnv: s.SudoPasswordEnv,
@@ -225,17 +226,17 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		}
 	}
 	if m.SSH.Port < 0 || m.SSH.Port > 65535 {
-		diags = append(diags, fail(attr(b, body, "ssh"), "Invalid port", "%d is not a port.", m.SSH.Port))
+		diags = append(diags, newError(attributeRange(b, body, "ssh"), "Invalid port", "%d is not a port.", m.SSH.Port))
 	}
 	if k := raw.Kubelet; k != nil {
-		diags = append(diags, choose(x, b, "kubelet", k.Body, daemons.DefaultKubeletSettings(), &m.Kubelet)...)
+		diags = append(diags, decodeChosen(x, b, "kubelet", k.Body, daemons.DefaultKubeletSettings(), &m.Kubelet)...)
 	}
 	return m, diags
 }
 
-// unreachable returns why an address cannot be reached from other machines, or "" if nothing about the address itself
-// prevents that.
-func unreachable(a netip.Addr) string {
+// unreachableReason returns why an address cannot be reached from other machines, or "" if nothing about the address
+// itself prevents that.
+func unreachableReason(a netip.Addr) string {
 	switch {
 	case a.Zone() != "":
 		return "an address with a zone is valid only on its own machine"
@@ -255,8 +256,8 @@ func unreachable(a netip.Addr) string {
 	return ""
 }
 
-// regionAndZone adds region and zone to the labels, from which they are read.
-func regionAndZone(m *config.Machine, b *hcl.Block, raw machineBlock) (diags hcl.Diagnostics) {
+// addTopologyLabels adds region and zone to the labels, from which they are read.
+func addTopologyLabels(m *config.Machine, b *hcl.Block, raw machineBlock) (diags hcl.Diagnostics) {
 	for _, p := range []struct{ attribute, label, value string }{
 		{"region", corev1.LabelTopologyRegion, raw.Region}, {"zone", corev1.LabelTopologyZone, raw.Zone},
 	} {
@@ -266,8 +267,8 @@ func regionAndZone(m *config.Machine, b *hcl.Block, raw machineBlock) (diags hcl
 		if said, twice := m.Labels[p.label]; twice && said != p.value {
 			diags = append(
 				diags,
-				fail(
-					attr(b, b.Body, p.attribute),
+				newError(
+					attributeRange(b, b.Body, p.attribute),
 					"Two values for one label",
 					"%s is %q, and labels say %s = %q. Leave one of them out.",
 					p.attribute,
@@ -281,8 +282,8 @@ func regionAndZone(m *config.Machine, b *hcl.Block, raw machineBlock) (diags hcl
 		if errs := validation.IsValidLabelValue(p.value); len(errs) > 0 {
 			diags = append(
 				diags,
-				fail(
-					attr(b, b.Body, p.attribute),
+				newError(
+					attributeRange(b, b.Body, p.attribute),
 					"Invalid "+p.attribute,
 					"%q cannot be the value of the label %s: %s.",
 					p.value,

@@ -27,36 +27,37 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
-	ignored, diags := raw.Lifecycle.ignored(objectField("", "", false))
+	ignored, diags := raw.Lifecycle.decodeIgnored(objectField("", "", false))
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
 	before := len(c.Objects)
-	at := attr(b, b.Body, "files")
-	written := x.address("manifests." + b.Labels[0])
+	at := attributeRange(b, b.Body, "files")
+	written := x.fullAddress("manifests." + b.Labels[0])
 	for _, pattern := range raw.Files {
 		files, err := x.Glob(pattern)
 		if err != nil {
-			diags = append(diags, fail(at, "Invalid pattern", "%q: %v.", pattern, err))
+			diags = append(diags, newError(at, "Invalid pattern", "%q: %v.", pattern, err))
 			continue
 		}
 		if len(files) == 0 {
-			diags = append(diags, fail(at, "No such manifest", "No file matches %q.", pattern))
+			diags = append(diags, newError(at, "No such manifest", "No file matches %q.", pattern))
 		}
 		for _, file := range files {
 			objects, err := x.YAML(file)
 			if err != nil {
-				diags = append(diags, fail(at, "Invalid manifest", "%v.", err))
+				diags = append(diags, newError(at, "Invalid manifest", "%v.", err))
 				continue
 			}
 			for i, o := range objects {
-				if err := ofOthers(checkObject(o, true)); err != nil {
-					diags = append(diags, fail(at, "Invalid manifest", "%s, object %d: %s", file, i+1, sentence(err)))
+				if err := withoutNamespaceError(checkObject(o, true)); err != nil {
+					diags = append(diags,
+						newError(at, "Invalid manifest", "%s, object %d: %s", file, i+1, sentence(err)))
 				}
 				c.Objects = append(c.Objects, config.Object{
 					Address: fmt.Sprintf("%s[%s#%d]", written, filepath.Base(file), i+1), Block: written,
 					Content: o, PreventDestroy: raw.Lifecycle.preventDestroy(), Ignored: ignored,
-					Source: config.Source{File: file, Line: 1}, DependsOn: x.after,
+					Source: config.Source{File: file, Line: 1}, DependsOn: x.dependsOn,
 				})
 			}
 		}
@@ -64,10 +65,10 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 	return cty.NilVal, append(diags, raw.Lifecycle.unusedFields(c.Objects[before:])...)
 }
 
-// ofOthers removes from an error of checkObject that a cluster-scoped object has a namespace. Many published manifests
-// set one, and the API server clears it.
-func ofOthers(err error) error {
-	refused := (*refusedError)(nil)
+// withoutNamespaceError removes from an error of checkObject that a cluster-scoped object has a namespace. Many
+// published manifests set one, and the API server clears it.
+func withoutNamespaceError(err error) error {
+	refused := (*invalidObjectError)(nil)
 	if !errors.As(err, &refused) {
 		return err
 	}
@@ -77,5 +78,5 @@ func ofOthers(err error) error {
 	if len(rest) == 0 {
 		return nil
 	}
-	return &refusedError{refused.kind, rest}
+	return &invalidObjectError{refused.kind, rest}
 }

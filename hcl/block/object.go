@@ -28,13 +28,13 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 		return cty.NilVal, diags
 	}
 	attributes, diags := x.open(rest).JustAttributes()
-	if native, ok := written(rest); ok && !slices.ContainsFunc(native.Blocks, isField) {
+	if native, ok := nativeBody(rest); ok && !slices.ContainsFunc(native.Blocks, isField) {
 		diags = nil // JustAttributes also reports the blocks that were decoded above
 	}
 	if diags.HasErrors() {
 		return cty.NilVal, append(
 			diags,
-			fail(
+			newError(
 				b.DefRange.Ptr(),
 				"Block inside an object",
 				"An object's fields are written as attributes: spec = { … }.",
@@ -49,16 +49,16 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 		if more.HasErrors() {
 			continue
 		}
-		plain, err := Plain(v)
+		plain, err := ToPlain(v)
 		if err != nil {
-			diags = append(diags, fail(a.Expr.Range().Ptr(), "Invalid value", "%v.", err))
+			diags = append(diags, newError(a.Expr.Range().Ptr(), "Invalid value", "%v.", err))
 			continue
 		}
 		switch field {
 		case "apiVersion", "kind", "status":
 			diags = append(
 				diags,
-				fail(
+				newError(
 					a.Range.Ptr(),
 					"Field that is not written here",
 					"%s is not an attribute of an object block: the block's labels say apiVersion, kind and name, "+
@@ -69,7 +69,7 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 		case "metadata":
 			fields, ok := plain.(map[string]any)
 			if !ok {
-				diags = append(diags, fail(a.Expr.Range().Ptr(), "Invalid metadata", "metadata is an object."))
+				diags = append(diags, newError(a.Expr.Range().Ptr(), "Invalid metadata", "metadata is an object."))
 				continue
 			}
 			for k, v := range fields {
@@ -83,24 +83,24 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	}
 	if own, ok := metadata["name"].(string); !ok || own == "" {
 		metadata["name"] = name
-		if x.instance.kind != once || x.Module != "" {
-			metadata["name"] = x.name(name)
+		if x.instance.kind != notRepeated || x.Module != "" {
+			metadata["name"] = x.defaultName(name)
 		}
 	}
 	content["metadata"] = metadata
-	ignored, more := lifecycle.ignored(objectField(apiVersion, kind, true))
+	ignored, more := lifecycle.decodeIgnored(objectField(apiVersion, kind, true))
 	diags = append(diags, more...)
-	written := x.address(fmt.Sprintf("object.%s.%s.%s", apiVersion, kind, name))
+	written := x.fullAddress(fmt.Sprintf("object.%s.%s.%s", apiVersion, kind, name))
 	address := written
 	if ns, ok := metadata["namespace"].(string); ok {
-		address = x.address(fmt.Sprintf("object.%s.%s.%s/%s", apiVersion, kind, ns, name))
+		address = x.fullAddress(fmt.Sprintf("object.%s.%s.%s/%s", apiVersion, kind, ns, name))
 	}
 	if !diags.HasErrors() {
 		diags = append(diags, checkFields(b, attributes, content)...)
 	}
 	c.Objects = append(c.Objects, config.Object{Address: address, Block: written,
-		PreventDestroy: lifecycle.preventDestroy(), Ignored: ignored, Content: content, DependsOn: x.after,
-		Source: source(b)})
+		PreventDestroy: lifecycle.preventDestroy(), Ignored: ignored, Content: content, DependsOn: x.dependsOn,
+		Source: sourceOf(b)})
 	return cty.NilVal, diags
 }
 
@@ -114,14 +114,14 @@ func isField(inner *hclsyntax.Block) bool {
 func checkFields(b *hcl.Block, attributes hcl.Attributes, content map[string]any) (diags hcl.Diagnostics) {
 	version, kind := content["apiVersion"], content["kind"]
 	if _, err := checkKind(b.Labels[0], b.Labels[1]); err != nil {
-		return hcl.Diagnostics{fail(b.LabelRanges[1].Ptr(), "Unknown kind", "%s", sentence(err))}
+		return hcl.Diagnostics{newError(b.LabelRanges[1].Ptr(), "Unknown kind", "%s", sentence(err))}
 	}
 	all := checkObject(content, true)
 	if all == nil {
 		return nil
 	}
-	if refused := (*refusedError)(nil); errors.As(all, &refused) {
-		return refused.at(b, attributes)
+	if refused := (*invalidObjectError)(nil); errors.As(all, &refused) {
+		return refused.diagnose(b, attributes)
 	}
 	for _, field := range slices.Sorted(maps.Keys(attributes)) {
 		name := field
@@ -130,17 +130,17 @@ func checkFields(b *hcl.Block, attributes hcl.Attributes, content map[string]any
 		}
 		if err := checkObject(map[string]any{"apiVersion": version, "kind": kind, name: content[name]},
 			false); err != nil {
-			diags = append(diags, fail(attributes[field].Range.Ptr(), "Invalid object", "%s", sentence(err)))
+			diags = append(diags, newError(attributes[field].Range.Ptr(), "Invalid object", "%s", sentence(err)))
 		}
 	}
 	if len(diags) == 0 {
-		diags = append(diags, fail(b.DefRange.Ptr(), "Invalid object", "%s", sentence(all)))
+		diags = append(diags, newError(b.DefRange.Ptr(), "Invalid object", "%s", sentence(all)))
 	}
 	return diags
 }
 
-// at returns a diagnostic for each validation error, at the attribute that causes the error.
-func (e *refusedError) at(b *hcl.Block, attributes hcl.Attributes) (diags hcl.Diagnostics) {
+// diagnose returns a diagnostic for each validation error, at the attribute that causes the error.
+func (e *invalidObjectError) diagnose(b *hcl.Block, attributes hcl.Attributes) (diags hcl.Diagnostics) {
 	for _, one := range e.errs {
 		parts := strings.FieldsFunc(one.Field, func(r rune) bool { return r == '.' || r == '[' })
 		where := b.DefRange.Ptr()
@@ -153,7 +153,7 @@ func (e *refusedError) at(b *hcl.Block, attributes hcl.Attributes) (diags hcl.Di
 		case parts[0] == "metadata" && len(parts) > 1 && parts[1] == "name":
 			where = b.LabelRanges[2].Ptr()
 		}
-		diags = append(diags, fail(where, "Object that the API refuses", "%s", sentence(one)))
+		diags = append(diags, newError(where, "Object that the API refuses", "%s", sentence(one)))
 	}
 	return diags
 }
@@ -167,12 +167,12 @@ func sentence(err error) string {
 	return text + "."
 }
 
-// Plain converts a value to the types of encoding/json: maps, slices, strings, float64 or int64, bools and nil.
-func Plain(v cty.Value) (any, error) {
+// ToPlain converts a value to the types of encoding/json: maps, slices, strings, float64 or int64, bools and nil.
+func ToPlain(v cty.Value) (any, error) {
 	if !v.IsWhollyKnown() {
 		return nil, fmt.Errorf("the value is not known before the cluster is there")
 	}
-	if err := finite(v); err != nil {
+	if err := checkFinite(v); err != nil {
 		return nil, err
 	}
 	text, err := ctyjson.Marshal(v, v.Type())
@@ -185,11 +185,11 @@ func Plain(v cty.Value) (any, error) {
 	if err := decoder.Decode(&plain); err != nil {
 		return nil, err
 	}
-	return numbers(plain)
+	return convertNumbers(plain)
 }
 
-// finite returns an error if a value contains an infinite number, which JSON cannot represent.
-func finite(v cty.Value) error {
+// checkFinite returns an error if a value contains an infinite number, which JSON cannot represent.
+func checkFinite(v cty.Value) error {
 	return cty.Walk(v, func(_ cty.Path, e cty.Value) (bool, error) {
 		if e.Type() == cty.Number && e.IsKnown() && !e.IsNull() && e.AsBigFloat().IsInf() {
 			return false, errors.New("it contains an infinite number, such as the result of log(0, 10) or of a very " +
@@ -199,9 +199,9 @@ func finite(v cty.Value) error {
 	})
 }
 
-// numbers converts every json.Number in v to int64 if it is an integer of that range, and to float64 otherwise. API
-// machinery distinguishes the two types.
-func numbers(v any) (_ any, err error) {
+// convertNumbers converts every json.Number in v to int64 if it is an integer of that range, and to float64 otherwise.
+// API machinery distinguishes the two types.
+func convertNumbers(v any) (_ any, err error) {
 	switch v := v.(type) {
 	case json.Number:
 		if i, err := v.Int64(); err == nil {
@@ -214,13 +214,13 @@ func numbers(v any) (_ any, err error) {
 		return f, err
 	case map[string]any:
 		for k, e := range v {
-			if v[k], err = numbers(e); err != nil {
+			if v[k], err = convertNumbers(e); err != nil {
 				return nil, err
 			}
 		}
 	case []any:
 		for i, e := range v {
-			if v[i], err = numbers(e); err != nil {
+			if v[i], err = convertNumbers(e); err != nil {
 				return nil, err
 			}
 		}

@@ -23,7 +23,7 @@ func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 		Name: "value"}}}); content.Attributes["value"] == nil {
 		return cty.NilVal, append(
 			diags,
-			fail(b.DefRange.Ptr(), "Output without a value", "Say what output %q is: value = ….", b.Labels[0]),
+			newError(b.DefRange.Ptr(), "Output without a value", "Say what output %q is: value = ….", b.Labels[0]),
 		)
 	}
 	expr := raw.Value
@@ -36,7 +36,7 @@ func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 		return cty.NilVal, diags
 	}
 	if v.ContainsMarked() && !raw.Sensitive {
-		return cty.NilVal, append(diags, fail(
+		return cty.NilVal, append(diags, newError(
 			expr.Range().Ptr(),
 			"Output of a sensitive value",
 			"The value comes from a sensitive variable. Write sensitive = true in output %q: then it is shown only "+
@@ -51,9 +51,9 @@ func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	if x.Module != "" { // the calling module reads it
 		return v, diags
 	}
-	plain, err := Plain(x.unmark(v))
+	plain, err := ToPlain(x.unmark(v))
 	if err != nil {
-		return cty.NilVal, append(diags, fail(raw.Value.Range().Ptr(), "Invalid output", "%v.", err))
+		return cty.NilVal, append(diags, newError(raw.Value.Range().Ptr(), "Invalid output", "%v.", err))
 	}
 	c.Outputs = append(c.Outputs, config.Output{Name: b.Labels[0], Sensitive: raw.Sensitive, Value: plain})
 	return v, diags

@@ -12,25 +12,25 @@ import (
 // Reference returns a description of every block type in Markdown, generated from the schema structs and their tags.
 func Reference() string {
 	out := &strings.Builder{}
-	for _, t := range slices.Concat(Types, Statements) {
+	for _, t := range slices.Concat(Types, AddressTypes) {
 		var labels []string
 		for _, l := range t.Labels {
 			labels = append(labels, `"`+strings.ToUpper(l)+`"`)
 		}
 		fmt.Fprintf(out, "### %s\n\n`%s %s { … }`. %s\n\n", t.Name, t.Name, strings.Join(labels, " "), t.Doc)
 		if t.Body != nil {
-			describe(out, t.Name, reflect.TypeOf(t.Body))
+			writeTable(out, t.Name, reflect.TypeOf(t.Body))
 		}
-		if t.Gives != "" {
-			fmt.Fprintf(out, "In expressions: %s.\n\n", t.Gives)
+		if t.Values != "" {
+			fmt.Fprintf(out, "In expressions: %s.\n\n", t.Values)
 		}
 	}
 	dataReference(out)
 	return out.String()
 }
 
-// describe writes the table of a body, followed by the tables of its nested blocks.
-func describe(out *strings.Builder, path string, body reflect.Type) {
+// writeTable writes the table of a body, followed by the tables of its nested blocks.
+func writeTable(out *strings.Builder, path string, body reflect.Type) {
 	out.WriteString("| attribute | type | default | |\n|---|---|---|---|\n")
 	type inner struct {
 		path string
@@ -51,7 +51,7 @@ func describe(out *strings.Builder, path string, body reflect.Type) {
 			if nested.Kind() == reflect.Slice {
 				typ = "blocks"
 			}
-			if labels(nested.Elem()) > 0 {
+			if countLabels(nested.Elem()) > 0 {
 				label = ` "NAME"`
 			}
 			if nested = nested.Elem(); !strings.HasPrefix(name, "init_") { // the same as the block without the prefix
@@ -82,19 +82,19 @@ func describe(out *strings.Builder, path string, body reflect.Type) {
 				"| `%s` | %s | %s | %s |\n",
 				one.Name,
 				typeName(reflect.TypeOf(one.Default)),
-				quoted(daemons.Text(one.Default)),
-				strings.ReplaceAll(meaning(one), "|", `\|`),
+				quoteCell(daemons.Text(one.Default)),
+				strings.ReplaceAll(settingHelp(one), "|", `\|`),
 			)
 		}
 	}
 	out.WriteString("\n")
 	for _, b := range blocks {
 		fmt.Fprintf(out, "**%s**\n\n", b.path)
-		describe(out, b.path, b.body)
+		writeTable(out, b.path, b.body)
 	}
 }
 
-func quoted(text string) string {
+func quoteCell(text string) string {
 	if text == "" || text == `""` {
 		return ""
 	}

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-func TestTheReferenceGivesLabelsToTheBlocksThatHaveThem(t *testing.T) {
+func TestTheReferenceShowsTheLabelsOfBlocks(t *testing.T) {
 	text := Reference()
 	var walk func(path string, fields []Field)
 	walk = func(path string, fields []Field) {
 		for _, f := range fields {
-			if !f.Block || strings.HasPrefix(f.Name, "init_") {
+			if !f.IsBlock || strings.HasPrefix(f.Name, "init_") {
 				continue
 			}
 			inner := path + " → " + f.Name
@@ -22,10 +22,10 @@ func TestTheReferenceGivesLabelsToTheBlocksThatHaveThem(t *testing.T) {
 			if !strings.Contains(text, wanted) || strings.Contains(text, other) {
 				t.Errorf("the reference does not have %s, or has %s", wanted, other)
 			}
-			walk(inner, f.Inside())
+			walk(inner, f.Nested())
 		}
 	}
-	for _, b := range slices.Concat(Types, Statements) {
+	for _, b := range slices.Concat(Types, AddressTypes) {
 		fields, _ := Fields(b.Name, nil)
 		// The reference describes precondition and postcondition once, not for each block.
 		fields = slices.DeleteFunc(fields, func(f Field) bool {

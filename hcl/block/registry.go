@@ -44,8 +44,10 @@ var registryHost = regexp.MustCompile(
 
 func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hcl.Diagnostics) {
 	for i, r := range raw.Registries {
-		at := nth(b, "runtime", "registry", i)
-		say := func(summary, format string, args ...any) { diags = append(diags, fail(at, summary, format, args...)) }
+		at := nthRange(b, "runtime", "registry", i)
+		say := func(summary, format string, args ...any) {
+			diags = append(diags, newError(at, summary, format, args...))
+		}
 		switch {
 		case !registryHost.MatchString(r.Host):
 			say("Invalid registry", "%q is not the host of a registry, such as \"registry.example:5000\". Write it "+
@@ -94,10 +96,10 @@ func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags
 	return append(diags, decodeCredentials(b, raw, c)...)
 }
 
-// nth returns the range of the block of type typ at an index within an inner block. If the blocks are dynamic, it
+// nthRange returns the range of the block of type typ at an index within an inner block. If the blocks are dynamic, it
 // returns the range of the inner block.
-func nth(b *hcl.Block, inner, typ string, index int) *hcl.Range {
-	if native, ok := written(b.Body); ok {
+func nthRange(b *hcl.Block, inner, typ string, index int) *hcl.Range {
+	if native, ok := nativeBody(b.Body); ok {
 		for _, block := range native.Blocks {
 			if block.Type != inner {
 				continue
@@ -113,39 +115,39 @@ func nth(b *hcl.Block, inner, typ string, index int) *hcl.Range {
 			}
 		}
 	}
-	return nested(b, inner, typ)
+	return nestedRange(b, inner, typ)
 }
 
 func decodeCredentials(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hcl.Diagnostics) {
 	for i, p := range raw.Credentials {
-		at := nth(b, "runtime", "credential_provider", i)
+		at := nthRange(b, "runtime", "credential_provider", i)
 		cache, err := time.ParseDuration(cmp.Or(p.Cache, "12h"))
 		switch {
 		case !path.IsAbs(p.Program) || path.Clean(p.Program) != p.Program || strings.ContainsAny(p.Program, " \t\n\"'"):
-			diags = append(diags, fail(at, "Invalid program",
+			diags = append(diags, newError(at, "Invalid program",
 				"%q is not the absolute path of a program, such as \"/usr/local/bin/ecr-credential-provider\".",
 				p.Program))
 		case len(c.Runtime.Credentials) > 0 && path.Dir(c.Runtime.Credentials[0].Program) != path.Dir(p.Program):
-			diags = append(diags, fail(at, "Credential providers in different folders",
+			diags = append(diags, newError(at, "Credential providers in different folders",
 				"The kubelet requires all credential providers in one folder. Move %s to the folder of %s.", p.Program,
 				c.Runtime.Credentials[0].Program))
 		case slices.ContainsFunc(c.Runtime.Credentials,
 			func(other config.CredentialProvider) bool { return other.Program == p.Program }):
-			diags = append(diags, fail(at, "Duplicate credential provider", "Two blocks have the program %s.",
+			diags = append(diags, newError(at, "Duplicate credential provider", "Two blocks have the program %s.",
 				p.Program))
 		case len(p.Images) == 0:
-			diags = append(diags, fail(at, "Missing match_images", "match_images of %q is empty.", p.Name))
+			diags = append(diags, newError(at, "Missing match_images", "match_images of %q is empty.", p.Name))
 		case slices.Contains(p.Images, "") || strings.Contains(strings.Join(p.Images, " "), "://"):
-			diags = append(diags, fail(at, "Invalid match_images",
+			diags = append(diags, newError(at, "Invalid match_images",
 				"Write the images of %q as \"*.registry.example\", without https://.", p.Name))
 		case err != nil || cache < 0:
-			diags = append(diags, fail(at, "Invalid duration", "%q is not a duration, such as \"12h\".", p.Cache))
+			diags = append(diags, newError(at, "Invalid duration", "%q is not a duration, such as \"12h\".", p.Cache))
 		case !slices.Contains([]string{"", "v1", "v1beta1", "v1alpha1"}, p.Version):
-			diags = append(diags, fail(at, "Unknown version",
+			diags = append(diags, newError(at, "Unknown version",
 				"%q is not a version of credentialprovider.kubelet.k8s.io. Write v1, v1beta1 or v1alpha1.", p.Version))
 		}
 		c.Runtime.Credentials = append(c.Runtime.Credentials, config.CredentialProvider{
-			Name: p.Name, Program: p.Program, Version: or(p.Version, "v1"), Images: p.Images, CacheFor: cache,
+			Name: p.Name, Program: p.Program, Version: orDefault(p.Version, "v1"), Images: p.Images, CacheFor: cache,
 			Args: p.Args, Env: maps.Clone(p.Env),
 		})
 	}

@@ -26,7 +26,7 @@ func decodeRoll(b *hcl.Block, raw *rollBlock, c *config.Cluster) (diags hcl.Diag
 	if raw.MaxUnavailable != "" {
 		text, share := strings.CutSuffix(raw.MaxUnavailable, "%")
 		if n, err := strconv.Atoi(text); err != nil || n < 1 || share && n > 100 {
-			diags = append(diags, fail(nested(b, "roll", "max_unavailable"), "Invalid number of nodes",
+			diags = append(diags, newError(nestedRange(b, "roll", "max_unavailable"), "Invalid number of nodes",
 				"%q is neither a number of nodes, at least 1, nor a share of them as \"10%%\".", raw.MaxUnavailable))
 		}
 		c.Roll.MaxUnavailable = raw.MaxUnavailable
@@ -44,8 +44,8 @@ func decodeRoll(b *hcl.Block, raw *rollBlock, c *config.Cluster) (diags hcl.Diag
 		if *d.into, err = time.ParseDuration(d.text); err != nil || *d.into < time.Second || *d.into > d.most {
 			diags = append(
 				diags,
-				fail(
-					nested(b, "roll", d.name),
+				newError(
+					nestedRange(b, "roll", d.name),
 					"Invalid duration",
 					"%q is no duration from 1s to %.0fh, as \"30s\".",
 					d.text,
@@ -54,10 +54,10 @@ func decodeRoll(b *hcl.Block, raw *rollBlock, c *config.Cluster) (diags hcl.Diag
 			)
 		}
 	}
-	c.Roll.OnFailure = or(raw.OnFailure, config.OnFailureStop)
+	c.Roll.OnFailure = orDefault(raw.OnFailure, config.OnFailureStop)
 	if f := c.Roll.OnFailure; f != config.OnFailureStop && f != config.OnFailureContinue {
-		diags = append(diags, fail(
-			nested(b, "roll", "on_failure"),
+		diags = append(diags, newError(
+			nestedRange(b, "roll", "on_failure"),
 			"Unknown reaction to a failure",
 			"%q is not known: write %q to leave the other nodes as they are, or %q to go on with them.",
 			f,

@@ -29,10 +29,10 @@ func decodeRuntime(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hc
 	if raw == nil {
 		return nil
 	}
-	c.Runtime.Source = or(raw.Source, config.RuntimeBundle)
+	c.Runtime.Source = orDefault(raw.Source, config.RuntimeBundle)
 	if s := c.Runtime.Source; s != config.RuntimeBundle && s != config.RuntimeDistribution {
-		diags = append(diags, fail(
-			nested(b, "runtime", "source"),
+		diags = append(diags, newError(
+			nestedRange(b, "runtime", "source"),
 			"Unknown source of the runtime",
 			"%q is not known: write %q for the containerd that comes with clusterctl, or %q for the machine's own "+
 				"package.",
@@ -45,11 +45,11 @@ func decodeRuntime(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hc
 	if raw.Proxy == nil {
 		return diags
 	}
-	at := nested(b, "runtime", "proxy")
+	at := nestedRange(b, "runtime", "proxy")
 	if c.Runtime.Source == config.RuntimeDistribution {
 		diags = append(
 			diags,
-			fail(
+			newError(
 				at,
 				"Proxy of a runtime that is the machine's own",
 				"The unit of a distribution's containerd is its owner's: set the proxy there, in a drop-in.",
@@ -62,9 +62,9 @@ func decodeRuntime(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hc
 }
 
 func decodeProxy(at *hcl.Range, raw *proxyBlock) (p *config.Proxy, diags hcl.Diagnostics) {
-	p = &config.Proxy{HTTP: raw.HTTP, HTTPS: or(raw.HTTPS, raw.HTTP), NoProxy: raw.NoProxy}
+	p = &config.Proxy{HTTP: raw.HTTP, HTTPS: orDefault(raw.HTTPS, raw.HTTP), NoProxy: raw.NoProxy}
 	if p.HTTPS == "" {
-		diags = append(diags, fail(at, "Proxy without a URL", "Write http, https, or both."))
+		diags = append(diags, newError(at, "Proxy without a URL", "Write http, https, or both."))
 	}
 	for _, text := range []string{p.HTTP, p.HTTPS} {
 		if u, err := url.Parse(text); text != "" &&
@@ -72,7 +72,7 @@ func decodeProxy(at *hcl.Range, raw *proxyBlock) (p *config.Proxy, diags hcl.Dia
 				strings.ContainsAny(text, " \t\r\n\"'\\")) {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at,
 					"Invalid URL of a proxy",
 					"Write it as in \"http://proxy.example.com:3128\": http, https or socks5, a host and a port.",
@@ -83,7 +83,7 @@ func decodeProxy(at *hcl.Range, raw *proxyBlock) (p *config.Proxy, diags hcl.Dia
 	}
 	for _, host := range p.NoProxy {
 		if host == "" || strings.ContainsAny(host, ", \t\r\n\"'\\") {
-			diags = append(diags, fail(at, "Invalid no_proxy", "%q is not a host, a domain or a network.", host))
+			diags = append(diags, newError(at, "Invalid no_proxy", "%q is not a host, a domain or a network.", host))
 		}
 	}
 	return p, diags

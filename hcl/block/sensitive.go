@@ -14,7 +14,7 @@ const Sensitive = "sensitive"
 
 // decode decodes a body into a struct. Structs cannot carry marks, so marked values are recorded as secrets.
 func (x *Context) decode(body hcl.Body, eval *hcl.EvalContext, into any) hcl.Diagnostics {
-	return ordered(gohcl.DecodeBody(x.open(unfold(body, eval)), eval, into))
+	return sortDiagnostics(gohcl.DecodeBody(x.open(expandDynamic(body, eval)), eval, into))
 }
 
 // open returns a body whose expressions return values without marks.
@@ -25,16 +25,16 @@ func (x *Context) unmark(v cty.Value) cty.Value {
 	plain, marked := v.UnmarkDeepWithPaths()
 	for _, m := range marked {
 		if part, err := m.Path.Apply(plain); err == nil {
-			x.Secrets = append(x.Secrets, Texts(part)...)
+			x.Secrets = append(x.Secrets, TextsIn(part)...)
 		} else { // elements of sets have no path of their own
-			x.Secrets = append(x.Secrets, Texts(plain)...)
+			x.Secrets = append(x.Secrets, TextsIn(plain)...)
 		}
 	}
 	return plain
 }
 
-// Texts returns the texts, numbers and bools in a value, formatted as text.
-func Texts(v cty.Value) (list []string) {
+// TextsIn returns the texts, numbers and bools in a value, formatted as text.
+func TextsIn(v cty.Value) (list []string) {
 	v, _ = v.UnmarkDeep()
 	_ = cty.Walk(v, func(_ cty.Path, e cty.Value) (bool, error) {
 		if text, ok := textOf(e); ok {
@@ -56,8 +56,8 @@ func textOf(v cty.Value) (string, bool) {
 	return v.AsString(), true
 }
 
-// Remark marks those parts of a block's value that equal or contain a secret of the block.
-func Remark(v cty.Value, secrets []string) cty.Value {
+// MarkSecrets marks those parts of a block's value that equal or contain a secret of the block.
+func MarkSecrets(v cty.Value, secrets []string) cty.Value {
 	if len(secrets) == 0 || v == cty.NilVal {
 		return v
 	}

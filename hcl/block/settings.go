@@ -56,21 +56,21 @@ type (
 	}
 )
 
-func pointer[T any](v T) any { return &v }
+func pointerTo[T any](v T) any { return &v }
 
-func (schedulerBlock) settings() any   { return pointer(daemons.DefaultScheduler()) }
-func (controllersBlock) settings() any { return pointer(daemons.DefaultControllerManager()) }
-func (kubeletBlock) settings() any     { return pointer(daemons.DefaultKubeletSettings()) }
-func (kubeProxyBlock) settings() any   { return pointer(daemons.DefaultProxy()) }
-func (networkBlock) settings() any     { return pointer(daemons.DefaultNetwork()) }
-func (dnsBlock) settings() any         { return pointer(daemons.DefaultDNS()) }
-func (ingressBlock) settings() any     { return pointer(daemons.DefaultIngress()) }
+func (schedulerBlock) settings() any   { return pointerTo(daemons.DefaultScheduler()) }
+func (controllersBlock) settings() any { return pointerTo(daemons.DefaultControllerManager()) }
+func (kubeletBlock) settings() any     { return pointerTo(daemons.DefaultKubeletSettings()) }
+func (kubeProxyBlock) settings() any   { return pointerTo(daemons.DefaultProxy()) }
+func (networkBlock) settings() any     { return pointerTo(daemons.DefaultNetwork()) }
+func (dnsBlock) settings() any         { return pointerTo(daemons.DefaultDNS()) }
+func (ingressBlock) settings() any     { return pointerTo(daemons.DefaultIngress()) }
 
 // decodeSettings decodes the daemons' settings of the cluster block.
 func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Cluster) (diags hcl.Diagnostics) {
 	add := func(more hcl.Diagnostics) { diags = append(diags, more...) }
 	if r := raw.Scheduler; r != nil {
-		add(choose(x, b, "scheduler", r.Body, daemons.DefaultScheduler(), &c.Scheduler))
+		add(decodeChosen(x, b, "scheduler", r.Body, daemons.DefaultScheduler(), &c.Scheduler))
 	}
 	if r := raw.Controllers; r != nil {
 		def := daemons.DefaultControllerManager()
@@ -78,25 +78,25 @@ func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Clust
 		for _, p := range c.PodCIDRs {
 			def.ClusterCIDR = append(def.ClusterCIDR, p.String())
 		}
-		add(choose(x, b, "controllers", r.Body, def, &c.Controllers))
+		add(decodeChosen(x, b, "controllers", r.Body, def, &c.Controllers))
 	}
 	if r := raw.Kubelet; r != nil {
-		add(choose(x, b, "kubelet", r.Body, daemons.DefaultKubeletSettings(), &c.Kubelet))
+		add(decodeChosen(x, b, "kubelet", r.Body, daemons.DefaultKubeletSettings(), &c.Kubelet))
 	}
 	if r := raw.Proxy; r != nil {
-		add(choose(x, b, "proxy", r.Body, daemons.DefaultProxy(), &c.Proxy))
+		add(decodeChosen(x, b, "proxy", r.Body, daemons.DefaultProxy(), &c.Proxy))
 	}
 	if r := raw.Network; r != nil {
-		add(choose(x, b, "network", r.Body, daemons.DefaultNetwork(), &c.Network))
+		add(decodeChosen(x, b, "network", r.Body, daemons.DefaultNetwork(), &c.Network))
 	}
 	c.DNS.Replicas = config.DNSReplicas
 	if r := raw.DNS; r != nil {
-		add(choose(x, b, "dns", r.Body, daemons.DefaultDNS(), &c.DNS.Settings, "replicas"))
-		if c.DNS.Replicas = deref(r.Replicas, config.DNSReplicas); c.DNS.Replicas < 1 {
+		add(decodeChosen(x, b, "dns", r.Body, daemons.DefaultDNS(), &c.DNS.Settings, "replicas"))
+		if c.DNS.Replicas = valueOr(r.Replicas, config.DNSReplicas); c.DNS.Replicas < 1 {
 			add(
 				hcl.Diagnostics{
-					fail(
-						nested(b, "dns", "replicas"),
+					newError(
+						nestedRange(b, "dns", "replicas"),
 						"Invalid number of name servers",
 						"replicas = %d: at least one machine has to answer for the cluster's names.",
 						c.DNS.Replicas,
@@ -107,14 +107,14 @@ func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Clust
 	}
 	if r := raw.Ingress; r != nil {
 		in := &config.Ingress{
-			Class:        or(r.Class, "clusterctl"),
-			DefaultClass: deref(r.DefaultClass, true),
-			GatewayAPI:   deref(r.GatewayAPI, false),
+			Class:        orDefault(r.Class, "clusterctl"),
+			DefaultClass: valueOr(r.DefaultClass, true),
+			GatewayAPI:   valueOr(r.GatewayAPI, false),
 			NodeSelector: r.NodeSelector,
 		}
 		c.Ingress = in
 		add(
-			choose(
+			decodeChosen(
 				x,
 				b,
 				"ingress",
@@ -128,14 +128,16 @@ func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Clust
 			),
 		)
 		if errs := validation.IsDNS1123Subdomain(in.Class); len(errs) > 0 {
-			add(hcl.Diagnostics{fail(nested(b, "ingress", "class"), "Invalid name of a class", "%s.", errs[0])})
+			add(hcl.Diagnostics{newError(nestedRange(b, "ingress", "class"), "Invalid name of a "+
+				"class", "%s.", errs[0])})
 		}
 	}
 	return diags
 }
 
-// choose decodes the settings in a block, apart from its own attributes, and validates the resulting configuration.
-func choose[T any](
+// decodeChosen decodes the settings in a block, apart from its own attributes, and validates the resulting
+// configuration.
+func decodeChosen[T any](
 	x *Context,
 	b *hcl.Block,
 	block string,
@@ -158,52 +160,53 @@ func choose[T any](
 		a := attributes[name]
 		i := slices.IndexFunc(settings, func(s daemons.Setting) bool { return s.Name == name })
 		if i < 0 {
-			diags = append(diags, fail(a.NameRange.Ptr(), "Unknown setting", "%s", noSetting(block, name, &def)))
+			diags = append(diags,
+				newError(a.NameRange.Ptr(), "Unknown setting", "%s", unknownSettingHelp(block, name, &def)))
 			continue
 		}
 		v, more := a.Expr.Value(x.Eval)
 		if diags = append(diags, more...); more.HasErrors() || v.IsNull() {
 			continue
 		}
-		value, err := settingOf(v, reflect.TypeOf(settings[i].Default))
+		value, err := toSetting(v, reflect.TypeOf(settings[i].Default))
 		if err != nil {
-			diags = append(diags, fail(a.Expr.Range().Ptr(), "Invalid value", "%s: %v.", name, err))
+			diags = append(diags, newError(a.Expr.Range().Ptr(), "Invalid value", "%s: %v.", name, err))
 			continue
 		}
 		into.Choose(name, value)
 	}
 	cfg := def
 	into.Over(&cfg)
-	for _, p := range append(daemons.Problems(&cfg), declared(&cfg)...) {
+	for _, p := range append(daemons.Problems(&cfg), declaredProblems(&cfg)...) {
 		if p.With != "" && b.Type == "machine" {
 			continue // checked together with the cluster's settings in checkKubelets
 		}
-		at := deeper(b, block)
+		at := deepRange(b, block)
 		if a := attributes[p.Name]; a != nil {
 			at = a.Range.Ptr()
 		}
-		diags = append(diags, fail(at, "Invalid setting", "%s: %s.", p.Name, p.Text))
+		diags = append(diags, newError(at, "Invalid setting", "%s: %s.", p.Name, p.Text))
 	}
 	return diags
 }
 
-// noSetting explains that a name is not a setting, with a suggestion.
-func noSetting(block, name string, def any) string {
+// unknownSettingHelp explains that a name is not a setting, with a suggestion.
+func unknownSettingHelp(block, name string, def any) string {
 	plain := func(text string) string { return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(text)) }
 	var known []string
 	for _, s := range daemons.Settings(def) {
-		if plain(name) == plain(s.Name) || plain(name) == plain(s.Told) {
+		if plain(name) == plain(s.Name) || plain(name) == plain(s.DaemonName) {
 			return fmt.Sprintf("%s has no setting %q. Did you mean %q?", block, name, s.Name)
 		}
 		known = append(known, s.Name)
 	}
-	for told, why := range daemons.Others(def) {
-		if plain(name) == plain(told) {
+	for setting, why := range daemons.Others(def) {
+		if plain(name) == plain(setting) {
 			return fmt.Sprintf(
 				"%s has no setting %q: it %s.",
 				block,
 				name,
-				or(why, "is what clusterctl works out itself, for each machine"),
+				orDefault(why, "is what clusterctl works out itself, for each machine"),
 			)
 		}
 	}
@@ -215,8 +218,8 @@ func noSetting(block, name string, def any) string {
 	return fmt.Sprintf("%s has no setting %q: no daemon of the cluster reads it.%s", block, name, hint)
 }
 
-// settingOf converts a value to the type of a configuration field.
-func settingOf(v cty.Value, field reflect.Type) (any, error) {
+// toSetting converts a value to the type of a configuration field.
+func toSetting(v cty.Value, field reflect.Type) (any, error) {
 	var want cty.Type
 	var write, hint string // what to write instead; hint is for durations
 	switch reflect.New(field).Elem().Interface().(type) {
@@ -265,11 +268,11 @@ func settingOf(v cty.Value, field reflect.Type) (any, error) {
 	return into.Elem().Interface(), nil
 }
 
-// declared returns problems with settings that a daemon would accept but a configuration may not contain.
-func declared(cfg any) (list []daemons.Problem) {
+// declaredProblems returns problems with settings that a daemon would accept but a configuration may not contain.
+func declaredProblems(cfg any) (list []daemons.Problem) {
 	everywhere := func(name, address string) {
 		host, port, err := net.SplitHostPort(address)
-		if err == nil && (!anyMachine(host) || port == "0") || address == "" {
+		if err == nil && (!isAnyMachine(host) || port == "0") || address == "" {
 			list = append(
 				list,
 				daemons.Problem{
@@ -284,7 +287,7 @@ func declared(cfg any) (list []daemons.Problem) {
 		}
 	}
 	serving := func(s daemons.Serving) {
-		if !anyMachine(s.BindAddress) {
+		if !isAnyMachine(s.BindAddress) {
 			list = append(
 				list,
 				daemons.Problem{
@@ -319,7 +322,7 @@ func declared(cfg any) (list []daemons.Problem) {
 	return list
 }
 
-func anyMachine(host string) bool { return host == "127.0.0.1" || host == "0.0.0.0" }
+func isAnyMachine(host string) bool { return host == "127.0.0.1" || host == "0.0.0.0" }
 
 // checkKubelets validates the combined kubelet settings of the cluster and of each machine.
 func checkKubelets(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
@@ -335,7 +338,7 @@ func checkKubelets(c *config.Cluster, at func(config.Source) *hcl.Range) (diags 
 			if p.With != "" && len(m.Kubelet.Names()) > 0 {
 				diags = append(
 					diags,
-					fail(
+					newError(
 						at(m.Source),
 						"Invalid setting",
 						"The kubelet of %s, with the cluster's settings: %s: %s.",
@@ -346,8 +349,8 @@ func checkKubelets(c *config.Cluster, at func(config.Source) *hcl.Range) (diags 
 				)
 			}
 		}
-		if m.Has(config.RoleNode) && cfg.MaxPods > addresses {
-			d := fail(
+		if m.HasRole(config.RoleNode) && cfg.MaxPods > addresses {
+			d := newError(
 				at(m.Source),
 				"More pods than addresses",
 				"max_pods of %s is %d, and a node's piece of the pod network, a /%d, has %d addresses: pods beyond "+

@@ -39,15 +39,15 @@ func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Clus
 	if raw == nil {
 		return nil
 	}
-	at := func(name string) *hcl.Range { return deeper(b, "etcd", "snapshot", name) }
-	s := &config.Snapshot{Keep: deref(raw.Keep, 5), Directory: or(raw.Directory, store.Directory)}
+	at := func(name string) *hcl.Range { return deepRange(b, "etcd", "snapshot", name) }
+	s := &config.Snapshot{Keep: valueOr(raw.Keep, 5), Directory: orDefault(raw.Directory, store.Directory)}
 	c.Etcd.Snapshot = s
 	duration := func(name, text string, least time.Duration) time.Duration {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < least {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at(name),
 					"Invalid time",
 					"%s = %q: write hours, minutes and seconds, as 12h or 30m, %s at least.",
@@ -62,13 +62,13 @@ func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Clus
 	}
 	switch {
 	case raw.Schedule != "" && raw.Every != "":
-		diags = append(diags, fail(at("every"), "Two schedules", "Write schedule or every, not both."))
+		diags = append(diags, newError(at("every"), "Two schedules", "Write schedule or every, not both."))
 	case raw.Schedule != "":
 		s.Schedule.Cron = raw.Schedule
 		if err := s.Schedule.Check(); err != nil {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at("schedule"),
 					"Invalid schedule",
 					"%q is no schedule: %s. Write five fields as cron has them, for instance \"0 */6 * * *\" for "+
@@ -79,7 +79,7 @@ func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Clus
 			)
 		}
 	default:
-		s.Schedule.Every = duration("every", or(raw.Every, "6h"), time.Minute)
+		s.Schedule.Every = duration("every", orDefault(raw.Every, "6h"), time.Minute)
 	}
 	const most = 10 * time.Minute
 	if s.Schedule.Jitter = min(s.Schedule.Every/10, most); raw.Jitter != "" {
@@ -89,12 +89,12 @@ func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Clus
 		s.MaxAge = duration("max_age", raw.MaxAge, time.Hour)
 	}
 	if s.Keep < 1 {
-		diags = append(diags, fail(at("keep"), "Too few snapshots", "keep = %d: at least one is kept.", s.Keep))
+		diags = append(diags, newError(at("keep"), "Too few snapshots", "keep = %d: at least one is kept.", s.Keep))
 	}
-	if !mayHold(s.Directory) {
+	if !canHoldSnapshots(s.Directory) {
 		diags = append(
 			diags,
-			fail(
+			newError(
 				at("directory"),
 				"Invalid directory",
 				"%q: write an absolute path that is not below /etc, /home, /root, /run, /tmp, /usr or /var/lib/etcd.",
@@ -105,9 +105,9 @@ func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Clus
 	return append(diags, decodeS3(x, b, raw.S3, c)...)
 }
 
-// mayHold reports whether a directory may hold snapshots: it is persistent, the unit may write to it, and it does not
-// belong to the store.
-func mayHold(dir string) bool {
+// canHoldSnapshots reports whether a directory may hold snapshots: it is persistent, the unit may write to it, and it
+// does not belong to the store.
+func canHoldSnapshots(dir string) bool {
 	if !path.IsAbs(dir) || path.Clean(dir) != dir || dir == "/" {
 		return false
 	}
@@ -124,13 +124,13 @@ func decodeS3(x *Context, b *hcl.Block, raw *s3Block, c *config.Cluster) (diags 
 	if raw == nil {
 		return nil
 	}
-	at := func(name string) *hcl.Range { return deeper(b, "etcd", "snapshot", "s3", name) }
-	c.Etcd.Snapshot.S3 = &config.S3{
+	at := func(name string) *hcl.Range { return deepRange(b, "etcd", "snapshot", "s3", name) }
+	c.Etcd.Snapshot.S3 = &config.S3Bucket{
 		Endpoint: strings.TrimSuffix(raw.Endpoint, "/"),
 		Bucket:   raw.Bucket,
-		Prefix:   or(strings.Trim(raw.Prefix, "/"), c.Name),
+		Prefix:   orDefault(strings.Trim(raw.Prefix, "/"), c.Name),
 		Region:   raw.Region,
-		PathStyle: deref(
+		PathStyle: valueOr(
 			raw.PathStyle,
 			false,
 		),
@@ -149,7 +149,7 @@ func decodeS3(x *Context, b *hcl.Block, raw *s3Block, c *config.Cluster) (diags 
 		u.User != nil {
 		diags = append(
 			diags,
-			fail(
+			newError(
 				at("endpoint"),
 				"Invalid endpoint of an object store",
 				"%q: write a URL without a path, as \"https://s3.example.com\".",
@@ -160,7 +160,7 @@ func decodeS3(x *Context, b *hcl.Block, raw *s3Block, c *config.Cluster) (diags 
 	if strings.ContainsAny(raw.Bucket, "/ ") || raw.Bucket == "" {
 		diags = append(
 			diags,
-			fail(
+			newError(
 				at("bucket"),
 				"Invalid bucket",
 				"%q is no name of a bucket. What is before a name in it goes into prefix.",
@@ -172,7 +172,7 @@ func decodeS3(x *Context, b *hcl.Block, raw *s3Block, c *config.Cluster) (diags 
 		if name := credential[0]; credential[1] == "" {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at(name),
 					"No credentials for the object store",
 					"%s is empty. Write %s = var.NAME with a sensitive variable, and set it by the environment "+
@@ -186,14 +186,14 @@ func decodeS3(x *Context, b *hcl.Block, raw *s3Block, c *config.Cluster) (diags 
 	if raw.CA != "" && !strings.Contains(raw.CA, "-----BEGIN CERTIFICATE-----") {
 		diags = append(
 			diags,
-			fail(at("ca"), "No certificate", "ca has no PEM certificate in it. Write ca = file(\"s3-ca.pem\")."),
+			newError(at("ca"), "No certificate", "ca has no PEM certificate in it. Write ca = file(\"s3-ca.pem\")."),
 		)
 	}
 	return diags
 }
 
-// deeper returns the range of an attribute in nested blocks, or of the innermost of these blocks that exists.
-func deeper(b *hcl.Block, names ...string) *hcl.Range {
+// deepRange returns the range of an attribute in nested blocks, or of the innermost of these blocks that exists.
+func deepRange(b *hcl.Block, names ...string) *hcl.Range {
 	at := b.DefRange.Ptr()
 	body, _ := b.Body.(*hclsyntax.Body)
 	for body != nil && len(names) > 0 {

@@ -31,8 +31,8 @@ type storageClassBlock struct {
 	Lifecycle      *lifecycleBlock     `hcl:"lifecycle,block" doc:"What may become of it."`
 }
 
-// defaultClass is the annotation of the StorageClass for claims that name none.
-const defaultClass = "storageclass.kubernetes.io/is-default-class"
+// defaultClassAnnotation is the annotation of the StorageClass for claims that name none.
+const defaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
 
 // decodeStorageClass decodes a StorageClass, which is handled like every other object afterwards.
 func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -42,9 +42,9 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 		return cty.DynamicVal, diags
 	}
 	wrong := func(name, summary, format string, args ...any) {
-		diags = append(diags, fail(attr(b, b.Body, name), summary, format, args...))
+		diags = append(diags, newError(attributeRange(b, b.Body, name), summary, format, args...))
 	}
-	provisioner := or(raw.Provisioner, directory.Provisioner)
+	provisioner := orDefault(raw.Provisioner, directory.Provisioner)
 	if errs := validation.IsQualifiedName(strings.ToLower(provisioner)); len(errs) > 0 {
 		wrong(
 			"provisioner",
@@ -54,10 +54,10 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 			errs[0],
 		)
 	}
-	policy, mode := or(
+	policy, mode := orDefault(
 		raw.ReclaimPolicy,
 		string(corev1.PersistentVolumeReclaimDelete),
-	), or(
+	), orDefault(
 		raw.BindingMode,
 		string(storagev1.VolumeBindingWaitForFirstConsumer),
 	)
@@ -116,23 +116,23 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 			)
 		}
 	}
-	diags = append(diags, raw.Lifecycle.refuseIgnore("The volume settings of a storage class cannot change while it "+
+	diags = append(diags, raw.Lifecycle.rejectIgnore("The volume settings of a storage class cannot change while it "+
 		"exists. To ignore its labels or annotations, declare it as object \"storage.k8s.io/v1\" \"StorageClass\".")...)
-	name := or(raw.Name, x.name(b.Labels[0]))
+	name := orDefault(raw.Name, x.defaultName(b.Labels[0]))
 	metadata := map[string]any{"name": name}
 	if len(raw.Labels) > 0 {
 		metadata["labels"] = plainMap(raw.Labels)
 	}
 	annotations := plainMap(raw.Annotations)
-	if deref(raw.Default, false) {
-		annotations[defaultClass] = "true"
+	if valueOr(raw.Default, false) {
+		annotations[defaultClassAnnotation] = "true"
 	}
 	if len(annotations) > 0 {
 		metadata["annotations"] = annotations
 	}
 	content := map[string]any{
 		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata, "provisioner": provisioner,
-		"reclaimPolicy": policy, "volumeBindingMode": mode, "allowVolumeExpansion": deref(raw.AllowExpansion, true),
+		"reclaimPolicy": policy, "volumeBindingMode": mode, "allowVolumeExpansion": valueOr(raw.AllowExpansion, true),
 	}
 	if len(raw.Parameters) > 0 {
 		content["parameters"] = plainMap(raw.Parameters)
@@ -148,9 +148,9 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 		content["allowedTopologies"] = []any{map[string]any{"matchLabelExpressions": expressions}}
 	}
 	if err := checkObject(content, true); err != nil && !diags.HasErrors() {
-		diags = append(diags, fail(b.DefRange.Ptr(), "Object that the API refuses", "%s", sentence(err)))
+		diags = append(diags, newError(b.DefRange.Ptr(), "Object that the API refuses", "%s", sentence(err)))
 	}
-	address := x.address("storage_class." + b.Labels[0])
+	address := x.fullAddress("storage_class." + b.Labels[0])
 	c.Objects = append(
 		c.Objects,
 		config.Object{
@@ -158,34 +158,34 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 			Block:          address,
 			PreventDestroy: raw.Lifecycle.preventDestroy(),
 			Content:        content,
-			DependsOn:      x.after,
-			Source:         source(b),
+			DependsOn:      x.dependsOn,
+			Source:         sourceOf(b),
 		},
 	)
 	return cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(name)}), diags
 }
 
-// oneDefault returns an error for a second default StorageClass, because the newer of the two would be used.
-func oneDefault(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
+// checkDefaultClass returns an error for a second default StorageClass, because the newer of the two would be used.
+func checkDefaultClass(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	var first *config.Object
 	for i := range c.Objects {
 		o := &c.Objects[i]
 		metadata, _ := o.Content["metadata"].(map[string]any)
 		annotations, _ := metadata["annotations"].(map[string]any)
 		switch {
-		case o.Content["kind"] != "StorageClass" || fmt.Sprint(annotations[defaultClass]) != "true":
+		case o.Content["kind"] != "StorageClass" || fmt.Sprint(annotations[defaultClassAnnotation]) != "true":
 		case first == nil:
 			first = o
 		default:
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at(o.Source),
 					"Two default classes",
 					"%s and %s (%s) are both the class of claims that name none. Take default away from one.",
 					o.Address,
 					first.Address,
-					place(first.Source),
+					positionText(first.Source),
 				),
 			)
 		}

@@ -37,8 +37,8 @@ func decodeSystem(b *hcl.Block, raw *systemBlock, c *config.Cluster) (diags hcl.
 		if !packageName.MatchString(name) {
 			diags = append(
 				diags,
-				fail(
-					nested(b, "system", "packages"),
+				newError(
+					nestedRange(b, "system", "packages"),
 					"Invalid name of a package",
 					"%q names no package: write it without version and architecture, as \"nfs-common\".",
 					name,
@@ -54,8 +54,8 @@ func decodeSystem(b *hcl.Block, raw *systemBlock, c *config.Cluster) (diags hcl.
 	default:
 		diags = append(
 			diags,
-			fail(
-				nested(b, "system", "upgrade"),
+			newError(
+				nestedRange(b, "system", "upgrade"),
 				"Unknown kind of upgrade",
 				"%q is not known: write \"security\", \"all\" or \"none\".",
 				raw.Upgrade,
@@ -69,8 +69,8 @@ func decodeSystem(b *hcl.Block, raw *systemBlock, c *config.Cluster) (diags hcl.
 	default:
 		diags = append(
 			diags,
-			fail(
-				nested(b, "system", "reboot"),
+			newError(
+				nestedRange(b, "system", "reboot"),
 				"Unknown word about reboots",
 				"%q is not known: write \"when-required\" or \"never\".",
 				raw.Reboot,
@@ -78,16 +78,17 @@ func decodeSystem(b *hcl.Block, raw *systemBlock, c *config.Cluster) (diags hcl.
 		)
 	}
 	if raw.Proxy != nil {
-		p, more := decodeProxy(deeper(b, "system", "proxy"), raw.Proxy)
+		p, more := decodeProxy(deepRange(b, "system", "proxy"), raw.Proxy)
 		diags = append(diags, more...)
 		c.System.Proxy = p
 		switch {
 		case c.Runtime.Source == config.RuntimeDistribution:
-			diags = append(diags, fail(deeper(b, "system", "proxy"), "Proxy of a runtime that is the machine's own",
+			diags = append(diags, newError(deepRange(b, "system", "proxy"), "Proxy of a runtime that is the "+
+				"machine's own",
 				"clusterctl does not manage the unit of a distribution's containerd, so image pulls would not use "+
 					"the proxy. Remove the block, and set the proxy in a drop-in on the machine."))
 		case c.ControlPlaneForm == config.FormStaticPods && (hasPassword(p.HTTP) || hasPassword(p.HTTPS)):
-			diags = append(diags, fail(deeper(b, "system", "proxy"), "Proxy password in a static pod",
+			diags = append(diags, newError(deepRange(b, "system", "proxy"), "Proxy password in a static pod",
 				"The manifest of an API server that is a static pod contains the proxy, and every user who can read "+
 					"pods can read it. Use a proxy without a password, or control_plane = \"systemd\"."))
 		}
@@ -95,11 +96,11 @@ func decodeSystem(b *hcl.Block, raw *systemBlock, c *config.Cluster) (diags hcl.
 	if raw.Window == nil {
 		return diags
 	}
-	if !c.System.Kept() && !diags.HasErrors() {
+	if !c.System.HasMaintenance() && !diags.HasErrors() {
 		diags = append(
 			diags,
-			fail(
-				deeper(b, "system", "window"),
+			newError(
+				deepRange(b, "system", "window"),
 				"A window for nothing",
 				"Nothing is upgraded and nothing rebooted: write upgrade or reboot, or leave the window out.",
 			),
@@ -110,29 +111,29 @@ func decodeSystem(b *hcl.Block, raw *systemBlock, c *config.Cluster) (diags hcl.
 	return append(diags, more...)
 }
 
-var days = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
+var weekdays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
 func decodeWindow(b *hcl.Block, raw *windowBlock) (*config.Window, hcl.Diagnostics) {
 	var diags hcl.Diagnostics
-	at := func(name string) *hcl.Range { return deeper(b, "system", "window", name) }
+	at := func(name string) *hcl.Range { return deepRange(b, "system", "window", name) }
 	w := &config.Window{Zone: time.UTC}
 	for _, name := range raw.Days {
-		i := slices.Index(days, strings.ToLower(name))
+		i := slices.Index(weekdays, strings.ToLower(name))
 		if i < 0 {
 			diags = append(
 				diags,
-				fail(at("days"), "Unknown day", "%q is no day: write %s.", name, strings.Join(days, ", ")),
+				newError(at("days"), "Unknown day", "%q is no day: write %s.", name, strings.Join(weekdays, ", ")),
 			)
 			continue
 		}
 		w.Days = append(w.Days, time.Weekday(i))
 	}
 	if raw.Days == nil {
-		for i := range days {
+		for i := range weekdays {
 			w.Days = append(w.Days, time.Weekday(i))
 		}
 	} else if len(raw.Days) == 0 {
-		diags = append(diags, fail(at("days"), "A window that never opens", "Leave days out for all of them."))
+		diags = append(diags, newError(at("days"), "A window that never opens", "Leave days out for all of them."))
 	}
 	for _, p := range []struct {
 		name, text string
@@ -142,7 +143,7 @@ func decodeWindow(b *hcl.Block, raw *windowBlock) (*config.Window, hcl.Diagnosti
 		if err != nil {
 			diags = append(
 				diags,
-				fail(at(p.name), "Invalid time of day", "%q is no time of day, as \"02:00\".", p.text),
+				newError(at(p.name), "Invalid time of day", "%q is no time of day, as \"02:00\".", p.text),
 			)
 		}
 		*p.into = time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
@@ -152,7 +153,7 @@ func decodeWindow(b *hcl.Block, raw *windowBlock) (*config.Window, hcl.Diagnosti
 		if err != nil || raw.Timezone == "Local" {
 			return w, append(
 				diags,
-				fail(
+				newError(
 					at("timezone"),
 					"Unknown time zone",
 					"%q is not known: write a name as \"Europe/Berlin\", or \"UTC\".",

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Explained wraps a body. Its errors about unexpected arguments and blocks say what to write instead.
-func Explained(body hcl.Body) hcl.Body { return explainedBody{body} }
+// ExplainErrors wraps a body. Its errors about unexpected arguments and blocks say what to write instead.
+func ExplainErrors(body hcl.Body) hcl.Body { return explainedBody{body} }
 
 type explainedBody struct{ hcl.Body }
 
@@ -20,17 +20,17 @@ func (b explainedBody) Content(s *hcl.BodySchema) (*hcl.BodyContent, hcl.Diagnos
 	return content, explain(diags, s)
 }
 
-// TopContent returns the top-level blocks of a file. Its errors about unexpected blocks say what to write instead.
-func TopContent(body hcl.Body) (*hcl.BodyContent, hcl.Diagnostics) {
+// TopLevelContent returns the top-level blocks of a file. Its errors about unexpected blocks say what to write instead.
+func TopLevelContent(body hcl.Body) (*hcl.BodyContent, hcl.Diagnostics) {
 	s := Schema()
 	content, diags := body.Content(s)
 	for i, d := range diags {
-		name, plain, ok := unsupported(d)
+		name, plain, ok := parseUnexpected(d)
 		if !ok {
 			continue
 		}
 		longer := *d
-		longer.Detail = plain + topInsteadOf(name, s)
+		longer.Detail = plain + suggestTopInstead(name, s)
 		diags[i] = &longer
 	}
 	return content, diags
@@ -38,15 +38,15 @@ func TopContent(body hcl.Body) (*hcl.BodyContent, hcl.Diagnostics) {
 
 // Errors of the HCL library: an unexpected argument or block, and a missing argument.
 var (
-	notExpected = regexp.MustCompile(`^((?:An argument named|Blocks of type|No argument or block type is named) ` +
+	unexpectedName = regexp.MustCompile(`^((?:An argument named|Blocks of type|No argument or block type is named) ` +
 		`"([^"]*)"(?: (?:is|are) not expected here)?\.)(?: Did you mean "[^"]*"\?)?$`)
-	required = regexp.MustCompile(`^The argument "([^"]*)" is required`)
+	requiredArgument = regexp.MustCompile(`^The argument "([^"]*)" is required`)
 )
 
-// unsupported returns the name of the unexpected argument or block that a diagnostic is about, and the text without the
-// suggestion. ok is false for any other diagnostic.
-func unsupported(d *hcl.Diagnostic) (name, plain string, ok bool) {
-	m := notExpected.FindStringSubmatch(d.Detail)
+// parseUnexpected returns the name of the unexpected argument or block that a diagnostic is about, and the text without
+// the suggestion. ok is false for any other diagnostic.
+func parseUnexpected(d *hcl.Diagnostic) (name, plain string, ok bool) {
+	m := unexpectedName.FindStringSubmatch(d.Detail)
 	if m == nil {
 		return "", "", false
 	}
@@ -60,7 +60,7 @@ func explain(diags hcl.Diagnostics, s *hcl.BodySchema) hcl.Diagnostics {
 	var wrong, rest hcl.Diagnostics
 	var mistyped []string
 	for _, d := range diags {
-		name, plain, ok := unsupported(d)
+		name, plain, ok := parseUnexpected(d)
 		if !ok {
 			rest = append(rest, d)
 			continue
@@ -70,21 +70,21 @@ func explain(diags hcl.Diagnostics, s *hcl.BodySchema) hcl.Diagnostics {
 			longer.Detail = plain + hint
 			mistyped = append(mistyped, strings.Split(hint, `"`)[1])
 		} else {
-			longer.Detail = plain + " " + insteadOf(name, s)
+			longer.Detail = plain + " " + suggestInstead(name, s)
 		}
 		wrong = append(wrong, &longer)
 	}
 	for _, d := range rest {
-		if m := required.FindStringSubmatch(d.Detail); m == nil || !slices.Contains(mistyped, m[1]) {
+		if m := requiredArgument.FindStringSubmatch(d.Detail); m == nil || !slices.Contains(mistyped, m[1]) {
 			wrong = append(wrong, d)
 		}
 	}
-	return ordered(wrong)
+	return sortDiagnostics(wrong)
 }
 
-// ordered sorts errors by position, and errors about missing arguments last, because the HCL library returns them in
-// map order. It drops the error that a value is unknown where another error says why the expression failed.
-func ordered(diags hcl.Diagnostics) hcl.Diagnostics {
+// sortDiagnostics sorts errors by position, and errors about missing arguments last, because the HCL library returns
+// them in map order. It drops the error that a value is unknown where another error says why the expression failed.
+func sortDiagnostics(diags hcl.Diagnostics) hcl.Diagnostics {
 	diags = slices.DeleteFunc(slices.Clone(diags), func(d *hcl.Diagnostic) bool {
 		return d.Summary == "Unsuitable value type" && strings.HasSuffix(d.Detail, "value must be known") &&
 			slices.ContainsFunc(diags, func(other *hcl.Diagnostic) bool {
@@ -92,7 +92,7 @@ func ordered(diags hcl.Diagnostics) hcl.Diagnostics {
 			})
 	})
 	place := func(d *hcl.Diagnostic) (missing, start int) {
-		if required.MatchString(d.Detail) {
+		if requiredArgument.MatchString(d.Detail) {
 			missing = 1
 		}
 		if d.Subject != nil {
@@ -118,7 +118,7 @@ func namesOf(s *hcl.BodySchema) (names []string) {
 	return names
 }
 
-func insteadOf(name string, s *hcl.BodySchema) string {
+func suggestInstead(name string, s *hcl.BodySchema) string {
 	for _, top := range Schema().Blocks {
 		if top.Type == name {
 			return fmt.Sprintf("A %s block stands at the top of a file, outside of other blocks.", name)
@@ -158,18 +158,18 @@ var terraformBlocks = map[string]string{
 	"list":   "clusterctl has no queries of providers.",
 }
 
-// topInsteadOf returns what to write instead of an unexpected block at the top level of a file.
-func topInsteadOf(name string, s *hcl.BodySchema) string {
+// suggestTopInstead returns what to write instead of an unexpected block at the top level of a file.
+func suggestTopInstead(name string, s *hcl.BodySchema) string {
 	if why, ok := terraformBlocks[name]; ok {
 		return " " + why
 	}
 	if hint := Suggest(name, namesOf(s)); hint != "" {
 		return hint
 	}
-	return " The blocks at the top of a file are " + list(namesOf(s)) + "."
+	return " The blocks at the top of a file are " + joinWords(namesOf(s)) + "."
 }
 
-func list(words []string) string {
+func joinWords(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

@@ -29,7 +29,7 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 	for i, a := range networks {
 		for _, b := range networks[:i] {
 			if a.prefix.Overlaps(b.prefix) {
-				diags = append(diags, fail(
+				diags = append(diags, newError(
 					at(c.Source),
 					"Overlapping networks",
 					"%s %s overlaps %s %s: an address in both would be a pod's and a service's at once. Take one of "+
@@ -46,38 +46,38 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 	names, addresses := map[string]config.Machine{}, map[netip.Addr]config.Machine{}
 	for _, m := range c.Machines {
 		if other, ok := names[m.Name]; ok {
-			diags = append(diags, fail(
+			diags = append(diags, newError(
 				at(m.Source),
 				"Duplicate machine name",
 				"%s and %s (%s) would both be node %q. Give one of them another name = \"…\".",
 				m.Address,
 				other.Address,
-				place(other.Source),
+				positionText(other.Source),
 				m.Name,
 			))
 		}
 		if other, ok := addresses[m.IP]; ok {
-			diags = append(diags, fail(
+			diags = append(diags, newError(
 				at(m.Source),
 				"Duplicate machine address",
 				"%s and %s (%s) both have the address %s. A machine is declared once, with all its roles.",
 				m.Address,
 				other.Address,
-				place(other.Source),
+				positionText(other.Source),
 				m.IP,
 			))
 		}
-		diags = append(diags, checkSecond(c, m, at)...)
+		diags = append(diags, checkSecondAddress(c, m, at)...)
 		if other, ok := addresses[m.SecondIP]; ok && m.SecondIP.IsValid() {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at(m.Source),
 					"Duplicate machine address",
 					"%s and %s (%s) both have the address %s.",
 					m.Address,
 					other.Address,
-					place(other.Source),
+					positionText(other.Source),
 					m.SecondIP,
 				),
 			)
@@ -89,7 +89,7 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 		for _, n := range networks {
 			for _, ip := range []netip.Addr{m.IP, m.SecondIP} {
 				if n.prefix.Contains(ip) {
-					diags = append(diags, fail(
+					diags = append(diags, newError(
 						at(m.Source),
 						"Overlapping networks",
 						"The address %s of %s lies in %s %s. Machines' addresses must be outside the cluster's own "+
@@ -109,7 +109,7 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 	}
 	for _, n := range networks {
 		if n.prefix.Contains(c.VirtualAddress) {
-			diags = append(diags, fail(
+			diags = append(diags, newError(
 				at(c.Source),
 				"Overlapping networks",
 				"The virtual address %s lies in %s %s. It must be a free address of the machines' own network.",
@@ -120,13 +120,13 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 		}
 	}
 	if c.ControlPlaneForm == config.FormStaticPods {
-		hostControlPlane(c)
+		addControlPlaneNodes(c)
 	}
 	control := len(c.ControlPlane())
 	if len(c.Machines) > 0 && control == 0 && len(c.Deferred) == 0 {
 		diags = append(
 			diags,
-			fail(
+			newError(
 				at(c.Source),
 				"No control plane",
 				"No machine has the role %q; a cluster needs at least one.",
@@ -138,7 +138,7 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 	case c.Etcd.Members == 0:
 		c.Etcd.Members = config.EtcdMembers(control)
 	case c.Etcd.Members > control && control > 0 && len(c.Deferred) == 0:
-		diags = append(diags, fail(
+		diags = append(diags, newError(
 			at(c.Source),
 			"Too few machines for etcd",
 			"etcd { members = %d } needs as many machines with the role %q, and there are %d. Add machines, or leave "+
@@ -150,32 +150,32 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 		))
 	}
 	diags = append(diags, checkKubelets(c, at)...)
-	diags = append(diags, duplicateObjects(c, at)...)
-	diags = append(diags, oneDefault(c, at)...)
+	diags = append(diags, checkDuplicates(c, at)...)
+	diags = append(diags, checkDefaultClass(c, at)...)
 	diags = append(diags, checkPools(c, at)...)
 	diags = append(diags, checkMoves(c, at)...)
-	return append(diags, missingInstances(c, at)...)
+	return append(diags, checkInstances(c, at)...)
 }
 
-// hostControlPlane makes nodes of machines whose control plane runs as static pods. Machines that are not declared as
-// nodes get a taint that keeps other pods away.
-func hostControlPlane(c *config.Cluster) {
+// addControlPlaneNodes makes nodes of machines whose control plane runs as static pods. Machines that are not declared
+// as nodes get a taint that keeps other pods away.
+func addControlPlaneNodes(c *config.Cluster) {
 	for i := range c.Machines {
 		m := &c.Machines[i]
-		if !m.Has(config.RoleControlPlane) {
+		if !m.HasRole(config.RoleControlPlane) {
 			continue
 		}
 		labels := map[string]string{config.ControlPlaneNode: ""}
 		maps.Copy(labels, m.Labels)
 		m.Labels = labels
-		if !m.Has(config.RoleNode) {
+		if !m.HasRole(config.RoleNode) {
 			m.Roles = append(slices.Clone(m.Roles), config.RoleNode)
 			m.Taints = append(slices.Clone(m.Taints), config.Taint{Key: config.ControlPlaneNode, Effect: "NoSchedule"})
 		}
 	}
 }
 
-func duplicateObjects(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
+func checkDuplicates(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	seen := map[string]config.Object{}
 	for _, o := range c.Objects {
 		metadata, _ := o.Content["metadata"].(map[string]any)
@@ -192,13 +192,13 @@ func duplicateObjects(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 		if other, ok := seen[key]; ok {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at(o.Source),
 					"Duplicate object",
 					"%s and %s (%s) are the same object.",
 					o.Address,
 					other.Address,
-					place(other.Source),
+					positionText(other.Source),
 				),
 			)
 		}
@@ -210,19 +210,19 @@ func duplicateObjects(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 		if other, ok := workloads[key]; ok {
 			diags = append(
 				diags,
-				fail(
+				newError(
 					at(w.Source),
 					"Duplicate workload",
 					"Workload %s is also declared in %s.",
 					key,
-					place(other.Source),
+					positionText(other.Source),
 				),
 			)
 		}
 		workloads[key] = w
-		for _, kind := range made(w) {
+		for _, kind := range workloadKinds(w) {
 			if o, ok := seen[kind+" "+key]; ok {
-				diags = append(diags, fail(
+				diags = append(diags, newError(
 					at(o.Source),
 					"Duplicate object",
 					"%s makes the same object, %s %s (%s): both would be written by turns. Leave it out here, or "+
@@ -230,7 +230,7 @@ func duplicateObjects(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 					w.Address,
 					kind,
 					key,
-					place(w.Source),
+					positionText(w.Source),
 				))
 			}
 		}
@@ -238,8 +238,8 @@ func duplicateObjects(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 	return diags
 }
 
-// made returns the kinds of a workload's objects, which all have its name.
-func made(w config.Workload) []string {
+// workloadKinds returns the kinds of a workload's objects, which all have its name.
+func workloadKinds(w config.Workload) []string {
 	kinds := []string{"apps/v1 Deployment"}
 	if w.Service != nil {
 		kinds = append(kinds, "v1 Service")
@@ -250,8 +250,8 @@ func made(w config.Workload) []string {
 	return kinds
 }
 
-// missingInstances returns errors for instances in depends_on that do not exist.
-func missingInstances(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
+// checkInstances returns errors for instances in depends_on that do not exist.
+func checkInstances(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	if len(c.Deferred) > 0 {
 		return nil
 	}
@@ -273,7 +273,7 @@ func missingInstances(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 			if strings.HasSuffix(a, "]") && !there[a] && !strings.HasPrefix(a, "image.") {
 				diags = append(
 					diags,
-					fail(
+					newError(
 						at(s),
 						"Unknown reference",
 						"%s depends on %s, and there is no such instance.%s",
@@ -294,15 +294,15 @@ func missingInstances(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 	return diags
 }
 
-func place(s config.Source) string { return fmt.Sprintf("%s:%d", s.File, s.Line) }
+func positionText(s config.Source) string { return fmt.Sprintf("%s:%d", s.File, s.Line) }
 
-// checkSecond returns an error if a machine lacks the second address that dual-stack pods need, or has one that is not
-// used.
-func checkSecond(c *config.Cluster, m config.Machine, at func(config.Source) *hcl.Range) hcl.Diagnostics {
+// checkSecondAddress returns an error if a machine lacks the second address that dual-stack pods need, or has one that
+// is not used.
+func checkSecondAddress(c *config.Cluster, m config.Machine, at func(config.Source) *hcl.Range) hcl.Diagnostics {
 	switch both := len(c.PodCIDRs) > 1; {
 	case both && !m.IP.Is4():
 		return hcl.Diagnostics{
-			fail(
+			newError(
 				at(m.Source),
 				"Address of the wrong family",
 				"The address %s of %s is not of IPv4, and the first of pod_cidrs is. Write the IPv4 address in "+
@@ -312,7 +312,7 @@ func checkSecond(c *config.Cluster, m config.Machine, at func(config.Source) *hc
 			),
 		}
 	case both && !m.SecondIP.IsValid():
-		return hcl.Diagnostics{fail(
+		return hcl.Diagnostics{newError(
 			at(m.Source),
 			"Machine without a second address",
 			"Pods have addresses of both families, and %s has none of IPv6 by which the other machines could reach "+
@@ -320,7 +320,7 @@ func checkSecond(c *config.Cluster, m config.Machine, at func(config.Source) *hc
 			m.Address,
 		)}
 	case !both && m.SecondIP.IsValid():
-		return hcl.Diagnostics{fail(
+		return hcl.Diagnostics{newError(
 			at(m.Source),
 			"Second address that nothing uses",
 			"%s has the second address %s, and pods have addresses of one family alone. Leave it out, or give "+

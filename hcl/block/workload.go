@@ -50,29 +50,30 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
-	ignored, more := raw.Lifecycle.ignored(workloadField(raw.Containers))
+	ignored, more := raw.Lifecycle.decodeIgnored(workloadField(raw.Containers))
 	if diags = append(diags, more...); diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
 	w := config.Workload{
 		Ignored: ignored,
-		Address: x.address("workload." + b.Labels[0]), DependsOn: x.after,
-		Name: or(
+		Address: x.fullAddress("workload." + b.Labels[0]), DependsOn: x.dependsOn,
+		Name: orDefault(
 			raw.Name,
-			x.name(b.Labels[0]),
-		), Namespace: or(raw.Namespace, "default"), Replicas: deref(raw.Replicas, 1),
+			x.defaultName(b.Labels[0]),
+		), Namespace: orDefault(raw.Namespace, "default"), Replicas: valueOr(raw.Replicas, 1),
 		Labels: raw.Labels, Annotations: raw.Annotations, NodeSelector: raw.NodeSelector,
 		ServiceAccount: raw.ServiceAccount, HostNetwork: raw.HostNetwork, Config: raw.Config,
-		PreventDestroy: raw.Lifecycle.preventDestroy(), Source: source(b),
+		PreventDestroy: raw.Lifecycle.preventDestroy(), Source: sourceOf(b),
 	}
 	if errs := validation.IsDNS1123Label(w.Name); len(errs) > 0 {
-		diags = append(diags, fail(labelOr(b, "name"), "Invalid workload name", "%q: %s.", w.Name, errs[0]))
+		diags = append(diags, newError(labelRange(b, "name"), "Invalid workload name", "%q: %s.", w.Name, errs[0]))
 	}
 	if errs := validation.IsDNS1123Label(w.Namespace); len(errs) > 0 {
-		diags = append(diags, fail(attr(b, b.Body, "namespace"), "Invalid namespace", "%s.", errs[0]))
+		diags = append(diags, newError(attributeRange(b, b.Body, "namespace"), "Invalid namespace", "%s.", errs[0]))
 	}
 	if w.Replicas < 0 {
-		diags = append(diags, fail(attr(b, b.Body, "replicas"), "Invalid replicas", "replicas must not be negative."))
+		diags = append(diags, newError(attributeRange(b, b.Body, "replicas"), "Invalid replicas", "replicas must not "+
+			"be negative."))
 	}
 	volumes := []string{}
 	if len(w.Config) > 0 {
@@ -80,11 +81,11 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 	}
 	for _, v := range raw.Volumes {
 		volume := config.Volume(v)
-		if n := sources(volume); n != 1 {
+		if n := countSources(volume); n != 1 {
 			diags = append(
 				diags,
-				fail(
-					attr(b, b.Body, "volume"),
+				newError(
+					attributeRange(b, b.Body, "volume"),
 					"Invalid volume",
 					"Volume %q has %d sources. Give it exactly one of empty_dir, host_path, config_map, secret and "+
 						"claim.",
@@ -96,8 +97,8 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 		if slices.Contains(volumes, v.Name) {
 			diags = append(
 				diags,
-				fail(
-					attr(b, b.Body, "volume"),
+				newError(
+					attributeRange(b, b.Body, "volume"),
 					"Duplicate volume",
 					"There is already a volume %q in this workload.",
 					v.Name,
@@ -110,7 +111,7 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 	if len(raw.Containers) == 0 {
 		diags = append(
 			diags,
-			fail(b.DefRange.Ptr(), "No container", "A workload has at least one container \"NAME\" { image = … }."),
+			newError(b.DefRange.Ptr(), "No container", "A workload has at least one container \"NAME\" { image = … }."),
 		)
 	}
 	names := map[string]bool{}
@@ -122,7 +123,7 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 			if names[container.Name] {
 				diags = append(
 					diags,
-					fail(
+					newError(
 						b.DefRange.Ptr(),
 						"Duplicate container",
 						"There is already a container %q in this workload.",
@@ -146,7 +147,7 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 	), diags
 }
 
-func sources(v config.Volume) (n int) {
+func countSources(v config.Volume) (n int) {
 	for _, set := range []bool{v.EmptyDir, v.HostPath != "", v.ConfigMap != "", v.Secret != "", v.Claim != ""} {
 		if set {
 			n++
@@ -162,7 +163,7 @@ func decodeService(b *hcl.Block, raw *serviceBlock, w *config.Workload) (diags h
 		return nil
 	}
 	s := &config.Service{
-		Type:      or(raw.Type, "ClusterIP"),
+		Type:      orDefault(raw.Type, "ClusterIP"),
 		Ports:     raw.Ports,
 		NodePorts: raw.NodePorts,
 		Headless:  raw.Headless,
@@ -174,8 +175,8 @@ func decodeService(b *hcl.Block, raw *serviceBlock, w *config.Workload) (diags h
 	if !slices.Contains(serviceTypes, s.Type) {
 		diags = append(
 			diags,
-			fail(
-				nested(b, "service", "type"),
+			newError(
+				nestedRange(b, "service", "type"),
 				"Unknown type of service",
 				"%q is not known.%s The types are %s.",
 				s.Type,
@@ -187,8 +188,8 @@ func decodeService(b *hcl.Block, raw *serviceBlock, w *config.Workload) (diags h
 	if len(s.Ports) == 0 {
 		diags = append(
 			diags,
-			fail(
-				nested(b, "service", "ports"),
+			newError(
+				nestedRange(b, "service", "ports"),
 				"No ports",
 				"A service has at least one port, as in ports = { http = 80 }.",
 			),
@@ -204,8 +205,8 @@ func decodeService(b *hcl.Block, raw *serviceBlock, w *config.Workload) (diags h
 		if !slices.Contains(known, name) {
 			diags = append(
 				diags,
-				fail(
-					nested(b, "service", "ports"),
+				newError(
+					nestedRange(b, "service", "ports"),
 					"Unknown port",
 					"No container of this workload has a port named %q.%s",
 					name,
@@ -214,18 +215,20 @@ func decodeService(b *hcl.Block, raw *serviceBlock, w *config.Workload) (diags h
 			)
 		}
 		if len(validation.IsValidPortNum(port)) > 0 {
-			diags = append(diags, fail(nested(b, "service", "ports"), "Invalid port", "%d is not a port.", port))
+			diags = append(diags,
+				newError(nestedRange(b, "service", "ports"), "Invalid port", "%d is not a port.", port))
 		}
 	}
 	for name, port := range s.NodePorts {
 		if _, ok := s.Ports[name]; !ok {
-			diags = append(diags, fail(nested(b, "service", "node_ports"), "Unknown port", "ports has no %q.", name))
+			diags = append(diags,
+				newError(nestedRange(b, "service", "node_ports"), "Unknown port", "ports has no %q.", name))
 		}
 		if s.Type == "ClusterIP" || port < 30000 || port > 32767 {
 			diags = append(
 				diags,
-				fail(
-					nested(b, "service", "node_ports"),
+				newError(
+					nestedRange(b, "service", "node_ports"),
 					"Invalid node port",
 					"Node ports are from 30000 to 32767, in a service of type NodePort or LoadBalancer.",
 				),

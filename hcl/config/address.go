@@ -8,9 +8,9 @@ import (
 // modulePath matches an address of a module, or of one of its instances.
 var modulePath = regexp.MustCompile(`^(module\.[^.\[]+(\[[^\]]*\])?\.)*module\.[^.\[]+(\[[^\]]*\])?$`)
 
-// Covers reports whether a selection includes an address: machine.node includes all its instances, and module.shop
+// Includes reports whether a selection includes an address: machine.node includes all its instances, and module.shop
 // includes everything in the module.
-func Covers(selection, address string) bool {
+func Includes(selection, address string) bool {
 	rest, ok := strings.CutPrefix(address, selection)
 	if !ok {
 		return false

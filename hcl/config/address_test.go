@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-func TestASelectionNamesInstancesAndWhatIsInAModule(t *testing.T) {
+func TestSelectionsIncludeInstancesAndModules(t *testing.T) {
 	for _, c := range []struct {
 		selection, address string
 		want               bool
@@ -20,7 +20,7 @@ func TestASelectionNamesInstancesAndWhatIsInAModule(t *testing.T) {
 		{"module.shop.workload.web", `module.shop.workload.web["a"]`, true},
 		{"object.v1.ConfigMap", "object.v1.ConfigMap.motd", false},
 	} {
-		if got := Covers(c.selection, c.address); got != c.want {
+		if got := Includes(c.selection, c.address); got != c.want {
 			t.Errorf("%s covers %s: %v", c.selection, c.address, got)
 		}
 	}

@@ -51,16 +51,16 @@ type Cluster struct {
 	Inventory inventory.Inventory // of all machines, computed when a plan is made; nil before that
 	// HadPools means that pools were applied before, so that an empty list must be applied as well. It is set when a
 	// plan is made.
-	HadPools    bool
-	FormerUsers bool // some machines have certificates of daemons/config.FormerUsers; set when a plan is made
-	Images      []Image
-	Workloads   []Workload
-	Objects     []Object // from object blocks and manifests
-	Pools       []Pool   // of addresses for services of type LoadBalancer
-	Moved       []Moved
-	Removed     []Removed
-	Imports     []Import
-	Outputs     []Output
+	HadPools       bool
+	HasFormerUsers bool // some machines have certificates of daemons/config.HasFormerUsers; set when a plan is made
+	Images         []Image
+	Workloads      []Workload
+	Objects        []Object // from object blocks and manifests
+	Pools          []Pool   // of addresses for services of type LoadBalancer
+	Moved          []Moved
+	Removed        []Removed
+	Imports        []Import
+	Outputs        []Output
 
 	// Deferred are the addresses of blocks that depend on values known only when a plan is made. They are not part of
 	// this value yet.
@@ -102,8 +102,8 @@ type API struct {
 
 // Etcd holds the settings of the store.
 type Etcd struct {
-	Members int  // number of members, computed from the control-plane machines unless configured
-	Said    bool // the number of members is configured
+	Members    int  // number of members, computed from the control-plane machines unless configured
+	MembersSet bool // the number of members is configured
 
 	Quota    int64     // in bytes; zero means clusterctl's default of 8 GiB
 	Snapshot *Snapshot // nil means that snapshots are taken only before risky changes
@@ -115,11 +115,11 @@ type Snapshot struct {
 	Keep      int
 	MaxAge    time.Duration // zero means that age does not matter
 	Directory string
-	S3        *S3
+	S3        *S3Bucket
 }
 
-// S3 is a bucket of an object store.
-type S3 struct {
+// S3Bucket is a bucket of an object store.
+type S3Bucket struct {
 	Endpoint, Bucket, Prefix, Region string
 	PathStyle                        bool
 	CA                               string // PEM; empty means the machine's trusted CAs
@@ -147,8 +147,8 @@ const EncryptionIdentity = "identity"
 // EncryptionKMS is the provider whose keys are in a KMS plugin.
 const EncryptionKMS = "kms"
 
-// On reports whether values are encrypted.
-func (e Encryption) On() bool { return e.Provider != "" && e.Provider != EncryptionIdentity }
+// IsEnabled reports whether values are encrypted.
+func (e Encryption) IsEnabled() bool { return e.Provider != "" && e.Provider != EncryptionIdentity }
 
 // Audit configures the API servers' audit logs.
 type Audit struct {
@@ -219,7 +219,7 @@ type Ingress struct {
 
 // HasIngress reports whether the ingress proxy runs on a machine.
 func (c *Cluster) HasIngress(m Machine) bool {
-	if c.Ingress == nil || !m.Has(RoleNode) {
+	if c.Ingress == nil || !m.HasRole(RoleNode) {
 		return false
 	}
 	for name, value := range c.Ingress.NodeSelector {
@@ -321,7 +321,7 @@ func (c *Cluster) ServiceIP(n int) netip.Addr {
 func (c *Cluster) ControlPlane() []Machine {
 	var machines []Machine
 	for i := range c.Machines { // indexed, because machines are large and this is called for each of them
-		if m := &c.Machines[i]; m.Has(RoleControlPlane) {
+		if m := &c.Machines[i]; m.HasRole(RoleControlPlane) {
 			machines = append(machines, *m)
 		}
 	}

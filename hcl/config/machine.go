@@ -38,8 +38,8 @@ func (m Machine) IPs() []string {
 	return list
 }
 
-// Has reports whether the machine has a role.
-func (m Machine) Has(role string) bool { return slices.Contains(m.Roles, role) }
+// HasRole reports whether the machine has a role.
+func (m Machine) HasRole(role string) bool { return slices.Contains(m.Roles, role) }
 
 // Taint is a taint that the node registers with.
 type Taint struct {

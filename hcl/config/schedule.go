@@ -26,17 +26,17 @@ var fields = []struct {
 	{"day of the week", 0, 7, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
 }
 
-// shorthands are cron's shorthands.
-var shorthands = map[string]string{
+// cronShorthands are cron's shorthands.
+var cronShorthands = map[string]string{
 	"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
 	"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
 }
 
-// times are the allowed values of cron's fields, nil for all.
-type times [5][]int
+// cronTimes are the allowed values of cron's fields, nil for all.
+type cronTimes [5][]int
 
-func parse(cron string) (t times, err error) {
-	if full, ok := shorthands[strings.TrimSpace(cron)]; ok {
+func parseCron(cron string) (t cronTimes, err error) {
+	if full, ok := cronShorthands[strings.TrimSpace(cron)]; ok {
 		cron = full
 	}
 	parts := strings.Fields(cron)
@@ -47,7 +47,7 @@ func parse(cron string) (t times, err error) {
 		)
 	}
 	for i, part := range parts {
-		if t[i], err = values(i, part); err != nil {
+		if t[i], err = parseValues(i, part); err != nil {
 			return t, fmt.Errorf("its %s %q: %w", fields[i].name, part, err)
 		}
 	}
@@ -62,8 +62,8 @@ func parse(cron string) (t times, err error) {
 	return t, fmt.Errorf("there is no day %d in these months", t[2][0])
 }
 
-// values parses lists of numbers, names, ranges and steps. It returns nil for all values.
-func values(field int, text string) (list []int, err error) {
+// parseValues parses lists of numbers, names, ranges and steps. It returns nil for all values.
+func parseValues(field int, text string) (list []int, err error) {
 	f := fields[field]
 	for part := range strings.SplitSeq(text, ",") {
 		span, stepText, stepped := strings.Cut(part, "/")
@@ -76,12 +76,12 @@ func values(field int, text string) (list []int, err error) {
 		from, to := f.first, f.last
 		if span != "*" {
 			low, high, ranged := strings.Cut(span, "-")
-			if from, err = value(field, low); err != nil {
+			if from, err = parseValue(field, low); err != nil {
 				return nil, err
 			}
 			switch {
 			case ranged:
-				if to, err = value(field, high); err != nil {
+				if to, err = parseValue(field, high); err != nil {
 					return nil, err
 				}
 			case !stepped:
@@ -105,7 +105,7 @@ func values(field int, text string) (list []int, err error) {
 	return slices.Compact(list), nil
 }
 
-func value(field int, text string) (int, error) {
+func parseValue(field int, text string) (int, error) {
 	f := fields[field]
 	if i := slices.Index(f.names, strings.ToLower(text)); i >= 0 {
 		return i + f.first, nil
@@ -122,14 +122,14 @@ func (s Schedule) Check() error {
 	if s.Cron == "" {
 		return nil
 	}
-	_, err := parse(s.Cron)
+	_, err := parseCron(s.Cron)
 	return err
 }
 
 // Calendar converts the cron expression to systemd calendar events. If both kinds of days are restricted, a match of
 // either is enough, as in cron.
 func (s Schedule) Calendar() []string {
-	t, err := parse(s.Cron)
+	t, err := parseCron(s.Cron)
 	if err != nil {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (s Schedule) Next(after time.Time) time.Time {
 	if s.Cron == "" {
 		return after.Add(s.Every)
 	}
-	t, err := parse(s.Cron)
+	t, err := parseCron(s.Cron)
 	if err != nil {
 		return time.Time{}
 	}
@@ -194,8 +194,8 @@ func (s Schedule) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// Overdue reports whether two due times have passed since last.
-func (s Schedule) Overdue(last, now time.Time) bool {
+// IsOverdue reports whether two due times have passed since last.
+func (s Schedule) IsOverdue(last, now time.Time) bool {
 	due := s.Next(s.Next(last))
 	return !due.IsZero() && now.After(due.Add(s.Jitter+time.Minute))
 }

@@ -41,7 +41,7 @@ func TestCronBecomesCalendarEventsAndTimes(t *testing.T) {
 	}
 }
 
-func TestCronThatMakesNoSenseIsRefused(t *testing.T) {
+func TestInvalidCronExpressionsAreRejected(t *testing.T) {
 	for _, cron := range []string{"", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *",
 		"* * * * 8", "*/0 * * * *", "a * * * *", "5-1 * * * *", "0 0 31 feb *", "-1 * * * *", "@never",
 		"1,,2 * * * *"} {
@@ -52,17 +52,17 @@ func TestCronThatMakesNoSenseIsRefused(t *testing.T) {
 	}
 }
 
-func TestOneTurnMayBeMissedAndNotTwo(t *testing.T) {
+func TestSchedulesAreOverdueAfterTwoMissedTimes(t *testing.T) {
 	last := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, s := range []config.Schedule{{Every: time.Hour}, {Cron: "@hourly"}} {
 		for ago, want := range map[time.Duration]bool{time.Hour: false, 2 * time.Hour: false, 2*time.Hour +
 			2*time.Minute: true} {
-			if got := s.Overdue(last, last.Add(ago)); got != want {
+			if got := s.IsOverdue(last, last.Add(ago)); got != want {
 				t.Errorf("%s after %s: %v", fmt.Sprint(s), ago, got)
 			}
 		}
 	}
-	if (config.Schedule{Every: time.Hour, Jitter: time.Hour}).Overdue(last, last.Add(2*time.Hour+30*time.Minute)) {
+	if (config.Schedule{Every: time.Hour, Jitter: time.Hour}).IsOverdue(last, last.Add(2*time.Hour+30*time.Minute)) {
 		t.Error("its jitter is not waited for")
 	}
 }

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Hidden replaces a sensitive value.
-const Hidden = "(sensitive)"
+// HiddenText replaces a sensitive value.
+const HiddenText = "(sensitive)"
 
-// shortest is the minimum length in bytes of secrets that are hidden anywhere in a text. A shorter one is hidden only
-// where it is a whole value.
-const shortest = 4
+// minHiddenLength is the minimum length in bytes of secrets that are hidden anywhere in a text. A shorter one is hidden
+// only where it is a whole value.
+const minHiddenLength = 4
 
 // Mask replaces every secret in a text, also in its JSON encoding.
 func Mask(text string, secrets []string) string {
-	for _, s := range forms(secrets) {
-		text = strings.ReplaceAll(text, s, Hidden)
+	for _, s := range encodedForms(secrets) {
+		text = strings.ReplaceAll(text, s, HiddenText)
 	}
 	return text
 }
@@ -26,9 +26,9 @@ func Mask(text string, secrets []string) string {
 // MaskJSON does the same as Mask for JSON and keeps it valid: a number becomes a string.
 func MaskJSON(text string, secrets []string) string {
 	for _, s := range secrets {
-		if len(s) >= shortest && !truth(s) && json.Valid([]byte(s)) {
+		if len(s) >= minHiddenLength && !isBoolWord(s) && json.Valid([]byte(s)) {
 			number := regexp.MustCompile(`([:\[,]\s*)` + regexp.QuoteMeta(s) + `(\s*[,}\]])`)
-			text = number.ReplaceAllString(text, `${1}"`+Hidden+`"${2}`)
+			text = number.ReplaceAllString(text, `${1}"`+HiddenText+`"${2}`)
 		}
 	}
 	return Mask(text, secrets)
@@ -41,11 +41,11 @@ func HasSecret(text string, secrets []string) bool {
 		return true
 	}
 	start, short := strings.CutSuffix(text, "…")
-	for _, s := range forms(secrets) {
+	for _, s := range encodedForms(secrets) {
 		if strings.Contains(text, s) {
 			return true
 		}
-		for n := min(len(s), len(start)); short && n >= shortest; n-- {
+		for n := min(len(s), len(start)); short && n >= minHiddenLength; n-- {
 			if strings.HasSuffix(start, s[:n]) {
 				return true
 			}
@@ -54,15 +54,15 @@ func HasSecret(text string, secrets []string) bool {
 	return false
 }
 
-// truth reports whether a secret is true or false. These words are everywhere, so like a short secret they are hidden
-// only where they are a whole value.
-func truth(s string) bool { return s == "true" || s == "false" }
+// isBoolWord reports whether a secret is true or false. These words are everywhere, so like a short secret they are
+// hidden only where they are a whole value.
+func isBoolWord(s string) bool { return s == "true" || s == "false" }
 
-// forms returns the encodings of secrets, longest first, because one may be part of another.
-func forms(secrets []string) []string {
+// encodedForms returns the encodings of secrets, longest first, because one may be part of another.
+func encodedForms(secrets []string) []string {
 	var list []string
 	for _, s := range secrets {
-		if len(s) < shortest || truth(s) {
+		if len(s) < minHiddenLength || isBoolWord(s) {
 			continue
 		}
 		list = append(list, s)

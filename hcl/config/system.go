@@ -17,8 +17,8 @@ const (
 	UpgradeAll      = "all"
 )
 
-// Kept reports whether the configuration asks for upgrades or reboots.
-func (s System) Kept() bool { return s.Upgrade != "" || s.Reboot }
+// HasMaintenance reports whether the configuration asks for upgrades or reboots.
+func (s System) HasMaintenance() bool { return s.Upgrade != "" || s.Reboot }
 
 // Window is a maintenance window on certain days of the week.
 type Window struct {
@@ -27,39 +27,39 @@ type Window struct {
 	Zone     *time.Location
 }
 
-// Open reports whether a time is within the window.
-func (w Window) Open(t time.Time) bool {
+// IsOpen reports whether a time is within the window.
+func (w Window) IsOpen(t time.Time) bool {
 	t = t.In(w.Zone)
-	return w.within(t, t) || w.within(t, t.AddDate(0, 0, -1))
+	return w.isWithin(t, t) || w.isWithin(t, t.AddDate(0, 0, -1))
 }
 
-// within reports whether t is within the window that opens on a day.
-func (w Window) within(t, day time.Time) bool {
-	from, to, opens := w.on(day)
+// isWithin reports whether t is within the window that opens on a day.
+func (w Window) isWithin(t, day time.Time) bool {
+	from, to, opens := w.hoursOn(day)
 	return opens && !t.Before(from) && t.Before(to)
 }
 
-func (w Window) on(day time.Time) (from, to time.Time, opens bool) {
+func (w Window) hoursOn(day time.Time) (from, to time.Time, opens bool) {
 	for _, d := range w.Days {
 		opens = opens || d == day.Weekday()
 	}
-	from, to = w.at(day, w.From), w.at(day, w.To)
+	from, to = w.timeOn(day, w.From), w.timeOn(day, w.To)
 	if w.To <= w.From {
-		to = w.at(day.AddDate(0, 0, 1), w.To)
+		to = w.timeOn(day.AddDate(0, 0, 1), w.To)
 	}
 	return from, to, opens
 }
 
-// at returns a wall-clock time of a day, independent of daylight saving changes.
-func (w Window) at(day time.Time, since time.Duration) time.Time {
+// timeOn returns a wall-clock time of a day, independent of daylight saving changes.
+func (w Window) timeOn(day time.Time, since time.Duration) time.Time {
 	return time.Date(day.Year(), day.Month(), day.Day(), 0, int(since/time.Minute), 0, 0, w.Zone)
 }
 
-// Opens returns the next time at which the window opens.
-func (w Window) Opens(t time.Time) time.Time {
+// NextOpening returns the next time at which the window opens.
+func (w Window) NextOpening(t time.Time) time.Time {
 	t = t.In(w.Zone)
 	for i := range 9 { // a week, and the days around it
-		if from, _, opens := w.on(t.AddDate(0, 0, i)); opens && from.After(t) {
+		if from, _, opens := w.hoursOn(t.AddDate(0, 0, i)); opens && from.After(t) {
 			return from
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"clusterctl/hcl/config"
 )
 
-func TestAWindowIsOpenWhenItIs(t *testing.T) {
+func TestWindowsAreOpenDuringTheirHours(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestAWindowIsOpenWhenItIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if open, opens := row.w.Open(at), row.w.Opens(at).UTC().Format(time.RFC3339); open != row.open ||
+		if open, opens := row.w.IsOpen(at), row.w.NextOpening(at).UTC().Format(time.RFC3339); open != row.open ||
 			opens != row.opens {
 			t.Errorf("at %s: open %t, next at %s; want %t, %s", row.at, open, opens, row.open, row.opens)
 		}

@@ -73,7 +73,7 @@ func Ansible(name string, text []byte) (*Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := inv.complete(); err != nil {
+	if err := inv.addImplied(); err != nil {
 		return nil, err
 	}
 	if len(inv.Hosts) > maxHosts {
@@ -82,9 +82,9 @@ func Ansible(name string, text []byte) (*Inventory, error) {
 	return inv, nil
 }
 
-// complete adds the implied memberships. Groups without a parent become children of all. The group ungrouped gets
+// addImplied adds the implied memberships. Groups without a parent become children of all. The group ungrouped gets
 // exactly the hosts that are in no other group than all. It returns an error if a group contains itself.
-func (inv *Inventory) complete() error {
+func (inv *Inventory) addImplied() error {
 	for name, g := range inv.Groups {
 		for _, child := range g.Children {
 			inv.group(child)

@@ -94,7 +94,7 @@ func (r *iniReader) line(section, part, line string, number int) error {
 		r.inv.group(m[1])
 		return nil
 	}
-	words, err := split(line)
+	words, err := splitShell(line)
 	if err != nil || len(words) == 0 {
 		return err
 	}
@@ -114,13 +114,13 @@ func (r *iniReader) line(section, part, line string, number int) error {
 		vars[key] = pythonLiteral(value)
 	}
 	for _, name := range names {
-		r.inv.add(g, name, port, vars)
+		r.inv.addHost(g, name, port, vars)
 	}
 	return nil
 }
 
-// add adds a host to a group and sets its variables. A port applies only when the host is new.
-func (inv *Inventory) add(g *InventoryGroup, name string, port int, vars map[string]any) {
+// addHost adds a host to a group and sets its variables. A port applies only when the host is new.
+func (inv *Inventory) addHost(g *InventoryGroup, name string, port int, vars map[string]any) {
 	_, known := inv.Hosts[name]
 	h := inv.host(name)
 	if port > 0 && !known {
@@ -132,9 +132,9 @@ func (inv *Inventory) add(g *InventoryGroup, name string, port int, vars map[str
 	maps.Copy(h.Vars, vars)
 }
 
-// split divides a line into words with the quoting rules of a POSIX shell. A # outside quotes starts a comment, even
-// within a word.
-func split(line string) (words []string, err error) {
+// splitShell divides a line into words with the quoting rules of a POSIX shell. A # outside quotes starts a comment,
+// even within a word.
+func splitShell(line string) (words []string, err error) {
 	var word strings.Builder
 	quote, begun := byte(0), false
 	end := func() {
@@ -197,15 +197,15 @@ func hostPattern(pattern string) (names []string, port int, err error) {
 	if port == 0 && strings.HasSuffix(pattern, ":") {
 		return nil, 0, fmt.Errorf("%q: there is no port after the colon", pattern)
 	}
-	names, err = unfold(pattern)
+	names, err = expandRange(pattern)
 	return names, port, err
 }
 
-const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+const rangeLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// unfold returns the names that a pattern such as web[01:10].example.com or db-[a:c] stands for. As in Ansible, a range
-// whose end is before its start has no names.
-func unfold(pattern string) ([]string, error) {
+// expandRange returns the names that a pattern such as web[01:10].example.com or db-[a:c] stands for. As in Ansible, a
+// range whose end is before its start has no names.
+func expandRange(pattern string) ([]string, error) {
 	start := strings.IndexByte(pattern, '[')
 	if start < 0 {
 		return []string{pattern}, nil
@@ -230,9 +230,9 @@ func unfold(pattern string) ([]string, error) {
 		bounds[0] = "0"
 	}
 	var parts []string
-	if i, j := letter(bounds[0]), letter(bounds[1]); i >= 0 && j >= 0 {
+	if i, j := letterIndex(bounds[0]), letterIndex(bounds[1]); i >= 0 && j >= 0 {
 		for ; i <= j; i += step {
-			parts = append(parts, letters[i:i+1])
+			parts = append(parts, rangeLetters[i:i+1])
 		}
 	} else {
 		width := 0
@@ -250,7 +250,7 @@ func unfold(pattern string) ([]string, error) {
 			parts = append(parts, fmt.Sprintf("%0*d", width, from))
 		}
 	}
-	rest, err := unfold(pattern[end+1:])
+	rest, err := expandRange(pattern[end+1:])
 	if err != nil {
 		return nil, err
 	}
@@ -266,9 +266,9 @@ func unfold(pattern string) ([]string, error) {
 	return list, nil
 }
 
-func letter(text string) int {
+func letterIndex(text string) int {
 	if len(text) != 1 {
 		return -1
 	}
-	return strings.IndexByte(letters, text[0])
+	return strings.IndexByte(rangeLetters, text[0])
 }

@@ -17,7 +17,7 @@ import (
 
 // The inventories in testdata/ansible must give the same result as Debian's ansible-inventory. golden.sh in that folder
 // writes the golden files with ansible-inventory. With -v, this test prints all results as a table.
-func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
+func TestInventoriesHaveTheValuesOfAnsible(t *testing.T) {
 	entries, err := os.ReadDir("testdata/ansible")
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := seen(path, text)
+			got, err := inventoryTexts(path, text)
 			if strings.TrimSpace(string(golden)) == "error" {
 				if err == nil {
 					t.Errorf("read as %v, want an error as from Ansible", got)
@@ -52,8 +52,8 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := listed(t, golden)
-			for _, key := range sorted(got, want) {
+			want := goldenTexts(t, golden)
+			for _, key := range sortedKeys(got, want) {
 				same := "as Ansible does"
 				if got[key] != want[key] {
 					t.Errorf("%s\n got %s\nwant %s", key, got[key], want[key])
@@ -61,11 +61,11 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 				}
 				row(e.Name(), key, got[key], same)
 			}
-			again, err := seen("list.json", golden)
+			again, err := inventoryTexts("list.json", golden)
 			if err != nil {
 				t.Fatalf("read the output of ansible-inventory: %v", err)
 			}
-			for _, key := range sorted(again, want) {
+			for _, key := range sortedKeys(again, want) {
 				if again[key] != want[key] {
 					t.Errorf("output of ansible-inventory: %s\n got %s\nwant %s", key, again[key], want[key])
 				}
@@ -82,8 +82,8 @@ func TestInventoriesAreReadAsAnsibleReadsThem(t *testing.T) {
 		table.String())
 }
 
-// seen returns the hosts' variables and the groups' hosts as expressions see them, each as text.
-func seen(name string, text []byte) (map[string]string, error) {
+// inventoryTexts returns the hosts' variables and the groups' hosts as expressions see them, each as text.
+func inventoryTexts(name string, text []byte) (map[string]string, error) {
 	inv, err := Ansible(name, text)
 	if err != nil {
 		return nil, err
@@ -119,8 +119,8 @@ func seen(name string, text []byte) (map[string]string, error) {
 	return values, nil
 }
 
-// listed returns the same values as seen, computed from the output of ansible-inventory --list.
-func listed(t *testing.T, golden []byte) map[string]string {
+// goldenTexts returns the same values as seen, computed from the output of ansible-inventory --list.
+func goldenTexts(t *testing.T, golden []byte) map[string]string {
 	t.Helper()
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(golden, &raw); err != nil {
@@ -183,7 +183,7 @@ func plainText(v any) string {
 		return "[" + strings.Join(list, ", ") + "]"
 	case map[string]any:
 		var list []string
-		for _, key := range sorted(v) {
+		for _, key := range sortedKeys(v) {
 			list = append(list, fmt.Sprintf("%q: %s", key, plainText(v[key])))
 		}
 		return "{" + strings.Join(list, ", ") + "}"
@@ -197,7 +197,7 @@ func plainText(v any) string {
 	return strings.TrimSpace(out.String())
 }
 
-func sorted[V any](maps ...map[string]V) (keys []string) {
+func sortedKeys[V any](maps ...map[string]V) (keys []string) {
 	for _, m := range maps {
 		for key := range m {
 			keys = append(keys, key)
@@ -207,7 +207,7 @@ func sorted[V any](maps ...map[string]V) (keys []string) {
 	return slices.Compact(keys)
 }
 
-func TestAHostIsReachedByItsVariables(t *testing.T) {
+func TestConnectionVariablesOfHostsAreUsed(t *testing.T) {
 	for line, want := range map[string]string{
 		"a": `{"address":"a","groups":["g"],"name":"a","port":null,"user":null,"vars":{}}`,
 		"a ansible_host=192.0.2.1 ansible_port=22 ansible_user=me": `{"address":"192.0.2.1",` +
@@ -235,7 +235,7 @@ func TestAHostIsReachedByItsVariables(t *testing.T) {
 	}
 }
 
-func TestInventoriesThatOnlyAnsibleReadsAreRefused(t *testing.T) {
+func TestUnsupportedInventoriesAreRejected(t *testing.T) {
 	for name, want := range map[string]string{
 		"hosts.toml":  "TOML",
 		"plugin.yaml": "the configuration of a plugin",

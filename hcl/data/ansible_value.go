@@ -50,12 +50,13 @@ func (inv *Inventory) Value() (cty.Value, error) {
 		all := vars[name]
 		maps.Copy(all, h.Vars)
 		list := slices.DeleteFunc(groupsOf[name], func(g string) bool { return g == "all" || g == "ungrouped" })
-		host := map[string]any{"name": name, "address": name, "port": port(all), "user": connection(all, "user"),
+		host := map[string]any{"name": name, "address": name, "port": hostPort(all),
+			"user":   connectionVariable(all, "user"),
 			"groups": list, "vars": all}
 		if list == nil {
 			host["groups"] = []string{}
 		}
-		if address := connection(all, "host"); address != nil {
+		if address := connectionVariable(all, "host"); address != nil {
 			host["address"] = fmt.Sprint(address)
 		}
 		hosts[name] = host
@@ -69,18 +70,18 @@ func (inv *Inventory) Value() (cty.Value, error) {
 	return Value(map[string]any{"hosts": hosts, "groups": groups})
 }
 
-// connection returns the connection variable name of a host, or nil. As in Ansible, the old ansible_ssh_ name takes
-// precedence over the ansible_ name.
-func connection(vars map[string]any, name string) any {
+// connectionVariable returns the connection variable name of a host, or nil. As in Ansible, the old ansible_ssh_ name
+// takes precedence over the ansible_ name.
+func connectionVariable(vars map[string]any, name string) any {
 	if v := vars["ansible_ssh_"+name]; v != nil {
 		return v
 	}
 	return vars["ansible_"+name]
 }
 
-// port returns a host's port: as an int if it is numeric text, otherwise unchanged.
-func port(vars map[string]any) any {
-	v := connection(vars, "port")
+// hostPort returns a host's port: as an int if it is numeric text, otherwise unchanged.
+func hostPort(vars map[string]any) any {
+	v := connectionVariable(vars, "port")
 	if text, ok := v.(string); ok {
 		if n, err := strconv.Atoi(text); err == nil {
 			return n

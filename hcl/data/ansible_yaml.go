@@ -23,7 +23,7 @@ func (inv *Inventory) readYAML(text []byte) error {
 	if err := nodes.Unmarshal(text, &document); err != nil {
 		return fmt.Errorf("%w: %w", errNotYAML, err)
 	}
-	r := yamlInventory{inv: inv, inside: map[*nodes.Node]bool{}}
+	r := yamlInventory{inv: inv, openNodes: map[*nodes.Node]bool{}}
 	if len(document.Content) == 0 || document.Content[0].Kind != nodes.MappingNode {
 		return fmt.Errorf("%w: it is not a mapping of groups", errNotYAML)
 	}
@@ -37,22 +37,22 @@ func (inv *Inventory) readYAML(text []byte) error {
 }
 
 type yamlInventory struct {
-	inv    *Inventory
-	inside map[*nodes.Node]bool
-	values int
+	inv       *Inventory
+	openNodes map[*nodes.Node]bool
+	values    int
 }
 
 // entries calls do for each entry of a mapping. Entries of merge keys (<<) come first, so that the mapping's own
 // entries override them.
 func (r *yamlInventory) entries(n *nodes.Node, do func(key string, of *nodes.Node) error) error {
-	if r.inside[n] {
+	if r.openNodes[n] {
 		return fmt.Errorf("line %d: a mapping contains itself", n.Line)
 	}
-	r.inside[n] = true
-	defer delete(r.inside, n)
+	r.openNodes[n] = true
+	defer delete(r.openNodes, n)
 	for _, merged := range []bool{true, false} {
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			key, of := resolved(n.Content[i]), resolved(n.Content[i+1])
+			key, of := resolveAlias(n.Content[i]), resolveAlias(n.Content[i+1])
 			if r.values++; r.values > maxYAMLValues {
 				return fmt.Errorf("the inventory has more than %d values", maxYAMLValues)
 			}
@@ -64,7 +64,7 @@ func (r *yamlInventory) entries(n *nodes.Node, do func(key string, of *nodes.Nod
 					list = of.Content
 				}
 				for j := len(list) - 1; j >= 0; j-- { // the first merged mapping takes precedence, so it comes last
-					if err := r.entries(resolved(list[j]), do); err != nil {
+					if err := r.entries(resolveAlias(list[j]), do); err != nil {
 						return err
 					}
 				}
@@ -73,7 +73,7 @@ func (r *yamlInventory) entries(n *nodes.Node, do func(key string, of *nodes.Nod
 			if key.Kind != nodes.ScalarNode {
 				return fmt.Errorf("line %d: a mapping's key must be text", key.Line)
 			}
-			name, err := keyText(yaml11(key))
+			name, err := keyText(yaml11Value(key))
 			if err != nil {
 				return fmt.Errorf("line %d: a mapping's key must be text", key.Line)
 			}
@@ -85,14 +85,14 @@ func (r *yamlInventory) entries(n *nodes.Node, do func(key string, of *nodes.Nod
 	return nil
 }
 
-func resolved(n *nodes.Node) *nodes.Node {
+func resolveAlias(n *nodes.Node) *nodes.Node {
 	if n.Kind == nodes.AliasNode {
 		return n.Alias
 	}
 	return n
 }
 
-func isNull(n *nodes.Node) bool { return n.Kind == nodes.ScalarNode && yaml11(n) == nil }
+func isNull(n *nodes.Node) bool { return n.Kind == nodes.ScalarNode && yaml11Value(n) == nil }
 
 // group reads a group. Like Ansible, it ignores a group that is neither a mapping nor null.
 func (r *yamlInventory) group(name string, of *nodes.Node) error {
@@ -118,7 +118,7 @@ func (r *yamlInventory) group(name string, of *nodes.Node) error {
 		case section == nil || isNull(section):
 			continue
 		case section.Kind == nodes.ScalarNode:
-			text, ok := yaml11(section).(string)
+			text, ok := yaml11Value(section).(string)
 			if !ok {
 				return fmt.Errorf("line %d: %s of group %s is not a mapping", section.Line, key, name)
 			}
@@ -147,7 +147,7 @@ func (r *yamlInventory) entry(g *InventoryGroup, key, name string, of *nodes.Nod
 		}
 		return err
 	case "children":
-		if len(r.inside) > 300 {
+		if len(r.openNodes) > 300 {
 			return errors.New("groups are nested more than 100 deep")
 		}
 		if !isNull(of) && of.Kind != nodes.MappingNode {
@@ -171,7 +171,7 @@ func (r *yamlInventory) entry(g *InventoryGroup, key, name string, of *nodes.Nod
 		return fmt.Errorf("line %d: the variables of %s are not a mapping", of.Line, name)
 	}
 	for _, host := range names {
-		r.inv.add(g, host, port, maps.Clone(vars))
+		r.inv.addHost(g, host, port, maps.Clone(vars))
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (r *yamlInventory) value(n *nodes.Node) (any, error) {
 	if r.values++; r.values > maxYAMLValues {
 		return nil, fmt.Errorf("the inventory has more than %d values", maxYAMLValues)
 	}
-	switch n = resolved(n); n.Kind {
+	switch n = resolveAlias(n); n.Kind {
 	case nodes.MappingNode:
 		values := map[string]any{}
 		err := r.entries(n, func(key string, of *nodes.Node) error {
@@ -190,11 +190,11 @@ func (r *yamlInventory) value(n *nodes.Node) (any, error) {
 		})
 		return values, err
 	case nodes.SequenceNode:
-		if r.inside[n] {
+		if r.openNodes[n] {
 			return nil, fmt.Errorf("line %d: a list contains itself", n.Line)
 		}
-		r.inside[n] = true
-		defer delete(r.inside, n)
+		r.openNodes[n] = true
+		defer delete(r.openNodes, n)
 		list := []any{}
 		for _, element := range n.Content {
 			v, err := r.value(element)
@@ -209,14 +209,14 @@ func (r *yamlInventory) value(n *nodes.Node) (any, error) {
 		return nil, fmt.Errorf("line %d: a value is encrypted by ansible-vault: pass it as a variable of the "+
 			"configuration", n.Line)
 	}
-	return yaml11(n), nil
+	return yaml11Value(n), nil
 }
 
 // Plain scalars of YAML 1.1 that are not text. yaml11Sixty matches numbers of base 60, such as 1:30.
 var (
-	yaml11Integer = regexp.MustCompile(`^[-+]?(0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$`)
-	yaml11Sixty   = regexp.MustCompile(`^[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$`)
-	yaml11Float   = regexp.MustCompile(
+	yaml11Integer     = regexp.MustCompile(`^[-+]?(0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$`)
+	yaml11Sexagesimal = regexp.MustCompile(`^[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$`)
+	yaml11Float       = regexp.MustCompile(
 		`^[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?)$`)
 	yaml11Words = map[string]any{
 		"": nil, "~": nil, "null": nil, "Null": nil, "NULL": nil,
@@ -227,8 +227,8 @@ var (
 	}
 )
 
-// yaml11 returns the value of a scalar: nil, bool, json.Number or string.
-func yaml11(n *nodes.Node) any {
+// yaml11Value returns the value of a scalar: nil, bool, json.Number or string.
+func yaml11Value(n *nodes.Node) any {
 	if n.Style&(nodes.DoubleQuotedStyle|nodes.SingleQuotedStyle|nodes.LiteralStyle|nodes.FoldedStyle) != 0 ||
 		n.Style&nodes.TaggedStyle != 0 && n.ShortTag() == "!!str" {
 		return n.Value
@@ -247,7 +247,7 @@ func yaml11(n *nodes.Node) any {
 			}
 			return json.Number(i.String())
 		}
-	case yaml11Sixty.MatchString(text):
+	case yaml11Sexagesimal.MatchString(text):
 		total := 0.0
 		for part := range strings.SplitSeq(strings.TrimPrefix(digits, "-"), ":") {
 			f, err := strconv.ParseFloat(part, 64)

@@ -19,12 +19,12 @@ import (
 // MaxBytes is the maximum size of a file.
 const MaxBytes = 16 << 20
 
-// File reads a file of at most MaxBytes.
-func File(path string) ([]byte, error) { return UpTo(path, MaxBytes) }
+// ReadFile reads a file of at most MaxBytes.
+func ReadFile(path string) ([]byte, error) { return ReadLimited(path, MaxBytes) }
 
-// UpTo reads a file of at most the given number of bytes. It refuses pipes and devices, which may never end.
-func UpTo(path string, most int64) ([]byte, error) {
-	if err := Regular(path); err != nil {
+// ReadLimited reads a file of at most the given number of bytes. It refuses pipes and devices, which may never end.
+func ReadLimited(path string, most int64) ([]byte, error) {
+	if err := CheckRegular(path); err != nil {
 		return nil, err
 	}
 	f, err := os.Open(path)
@@ -42,8 +42,8 @@ func UpTo(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// Regular returns an error if a path is not a regular file.
-func Regular(path string) error {
+// CheckRegular returns an error if a path is not a regular file.
+func CheckRegular(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:

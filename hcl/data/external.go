@@ -18,9 +18,9 @@ const (
 	maxOutput      = 1 << 20
 )
 
-// External runs a program. The program reads the query as JSON from its standard input, and prints a JSON object of
+// RunExternal runs a program. The program reads the query as JSON from its standard input, and prints a JSON object of
 // strings.
-func External(
+func RunExternal(
 	ctx context.Context,
 	program []string,
 	dir string,
@@ -41,7 +41,7 @@ func External(
 	}
 	c := exec.CommandContext(ctx, program[0], program[1:]...)
 	c.Dir, c.Stdin, c.WaitDelay = dir, bytes.NewReader(in), time.Second
-	out, problems := &bounded{most: maxOutput}, &bounded{most: 4 << 10}
+	out, problems := &limitedBuffer{limit: maxOutput}, &limitedBuffer{limit: 4 << 10}
 	c.Stdout, c.Stderr = out, problems
 	err = c.Run()
 	said := strings.TrimSpace(problems.text.String())
@@ -52,7 +52,7 @@ func External(
 		return nil, fmt.Errorf("%s: %w: %s", program[0], err, said)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", program[0], err)
-	case out.over:
+	case out.isOver:
 		return nil, fmt.Errorf("%s printed more than %d MiB", program[0], maxOutput>>20)
 	}
 	var result map[string]string
@@ -66,18 +66,18 @@ func External(
 	return result, nil
 }
 
-// bounded keeps the beginning of what is written to it. The buffer is not embedded, because its ReadFrom would bypass
-// the limit.
-type bounded struct {
-	text bytes.Buffer
-	most int
-	over bool
+// limitedBuffer keeps the beginning of what is written to it. The buffer is not embedded, because its ReadFrom would
+// bypass the limit.
+type limitedBuffer struct {
+	text   bytes.Buffer
+	limit  int
+	isOver bool
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
-	left := b.most - b.text.Len()
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	left := b.limit - b.text.Len()
 	if len(p) > left {
-		b.over = true
+		b.isOver = true
 	}
 	b.text.Write(p[:min(max(left, 0), len(p))])
 	return len(p), nil

@@ -16,8 +16,9 @@ import (
 // maxAlternatives limits the number of patterns to which the braces of a pattern expand.
 const maxAlternatives = 1000
 
-// Listed returns the paths of the entries of a folder whose names end with suffix, sorted. Folders are left out.
-func Listed(dir, suffix string) ([]string, error) {
+// ListWithSuffix returns the paths of the entries of a folder whose names end with suffix, sorted. Folders are left
+// out.
+func ListWithSuffix(dir, suffix string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -31,18 +32,18 @@ func Listed(dir, suffix string) ([]string, error) {
 	return list, nil
 }
 
-// Matches returns the sorted paths of the files and folders below base that match pattern. base is a literal path.
+// MatchPattern returns the sorted paths of the files and folders below base that match pattern. base is a literal path.
 // Patterns have the syntax of Terraform's fileset: *, ?, [class], [^class], {a,b}, ** for any number of folders, and \
 // to escape a special character. A part of the pattern also matches an entry with exactly that name, so the path of an
 // existing file always matches the file. ** does not follow symbolic links to folders.
-func Matches(base, pattern string) ([]string, error) {
-	patterns, err := alternatives(pattern)
+func MatchPattern(base, pattern string) ([]string, error) {
+	patterns, err := expandBraces(pattern)
 	if err != nil {
 		return nil, err
 	}
-	w := walk{found: map[string]bool{}, seen: map[visit]bool{}}
+	w := patternWalk{found: map[string]bool{}, visited: map[visit]bool{}}
 	for i, p := range patterns {
-		parts, err := parse(p)
+		parts, err := parsePattern(p)
 		if err != nil {
 			path := filepath.Join(base, pattern)
 			if _, statErr := os.Lstat(path); statErr == nil {
@@ -57,29 +58,29 @@ func Matches(base, pattern string) ([]string, error) {
 	return slices.Sorted(maps.Keys(w.found)), nil
 }
 
-// part is the part of a pattern between two slashes.
-type part struct {
-	text string         // as written, which may be the name of an entry
-	name string         // without backslashes, if there are no special characters
-	re   *regexp.Regexp // nil if there are no special characters except backslashes
-	deep bool           // the part is **
+// patternPart is the part of a pattern between two slashes.
+type patternPart struct {
+	text        string         // as written, which may be the name of an entry
+	name        string         // without backslashes, if there are no special characters
+	re          *regexp.Regexp // nil if there are no special characters except backslashes
+	isRecursive bool           // the part is **
 }
 
-func parse(pattern string) (list []part, err error) {
+func parsePattern(pattern string) (list []patternPart, err error) {
 	for _, text := range strings.Split(filepath.ToSlash(pattern), "/") {
 		switch {
 		case text == "" || text == ".":
 			continue
 		case text == "**":
-			list = append(list, part{text: text, deep: true})
+			list = append(list, patternPart{text: text, isRecursive: true})
 			continue
 		}
-		p := part{text: text}
+		p := patternPart{text: text}
 		if strings.ContainsAny(text, "*?[") {
-			if p.re, err = expression(text); err != nil {
+			if p.re, err = partExpression(text); err != nil {
 				return nil, err
 			}
-		} else if p.name, err = unescape(text); err != nil {
+		} else if p.name, err = unescapePart(text); err != nil {
 			return nil, err
 		}
 		list = append(list, p)
@@ -87,10 +88,10 @@ func parse(pattern string) (list []part, err error) {
 	return list, nil
 }
 
-// walk collects the paths that patterns match.
-type walk struct {
-	found map[string]bool
-	seen  map[visit]bool
+// patternWalk collects the paths that patterns match.
+type patternWalk struct {
+	found   map[string]bool
+	visited map[visit]bool
 }
 
 // visit is a directory with the rest of a pattern that is matched in it.
@@ -99,16 +100,16 @@ type visit struct {
 	pattern, rest int // index of the pattern, and number of its remaining parts
 }
 
-func (w *walk) match(pattern int, dir string, parts []part) error {
+func (w *patternWalk) match(pattern int, dir string, parts []patternPart) error {
 	if len(parts) == 0 {
 		w.found[dir] = true
 		return nil
 	}
 	v := visit{dir, pattern, len(parts)}
-	if w.seen[v] {
+	if w.visited[v] {
 		return nil
 	}
-	w.seen[v] = true
+	w.visited[v] = true
 	p, rest := parts[0], parts[1:]
 	names := []string{p.text}
 	if p.name != "" && p.name != p.text {
@@ -119,27 +120,27 @@ func (w *walk) match(pattern int, dir string, parts []part) error {
 		_, err := os.Lstat(path)
 		if err == nil {
 			err = w.match(pattern, path, rest)
-		} else if isAbsent(err) {
+		} else if isNotExist(err) {
 			err = nil
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if p.deep {
+	if p.isRecursive {
 		if err := w.match(pattern, dir, rest); err != nil {
 			return err
 		}
 	}
-	if p.re == nil && !p.deep {
+	if p.re == nil && !p.isRecursive {
 		return nil
 	}
 	return w.entries(pattern, dir, parts)
 }
 
 // entries matches the first of parts, which has special characters, with the entries of a directory.
-func (w *walk) entries(pattern int, dir string, parts []part) error {
-	if info, err := os.Stat(dir); isAbsent(err) || err == nil && !info.IsDir() {
+func (w *patternWalk) entries(pattern int, dir string, parts []patternPart) error {
+	if info, err := os.Stat(dir); isNotExist(err) || err == nil && !info.IsDir() {
 		return nil // files and dangling links have no entries
 	}
 	entries, err := os.ReadDir(dir)
@@ -151,11 +152,11 @@ func (w *walk) entries(pattern int, dir string, parts []part) error {
 		path := filepath.Join(dir, e.Name())
 		var err error
 		switch {
-		case p.deep && e.IsDir():
+		case p.isRecursive && e.IsDir():
 			err = w.match(pattern, path, parts)
-		case p.deep && len(rest) == 0:
+		case p.isRecursive && len(rest) == 0:
 			w.found[path] = true
-		case !p.deep && p.re.MatchString(e.Name()):
+		case !p.isRecursive && p.re.MatchString(e.Name()):
 			err = w.match(pattern, path, rest)
 		}
 		if err != nil {
@@ -165,18 +166,18 @@ func (w *walk) entries(pattern int, dir string, parts []part) error {
 	return nil
 }
 
-// isAbsent reports whether an error of the file system says that a path does not exist.
-func isAbsent(err error) bool {
+// isNotExist reports whether an error of the file system says that a path does not exist.
+func isNotExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// alternatives returns the patterns that result from expanding the braces of a pattern, and the pattern itself.
-func alternatives(pattern string) ([]string, error) {
+// expandBraces returns the patterns that result from expanding the braces of a pattern, and the pattern itself.
+func expandBraces(pattern string) ([]string, error) {
 	done, waiting := []string{}, []string{pattern}
 	for len(waiting) > 0 {
 		p := waiting[0]
 		waiting = waiting[1:]
-		before, choices, after, ok, err := braces(p)
+		before, choices, after, ok, err := splitBraces(p)
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", pattern, err)
 		}
@@ -196,8 +197,8 @@ func alternatives(pattern string) ([]string, error) {
 	return done, nil
 }
 
-// braces splits a pattern at its first pair of braces.
-func braces(p string) (before string, choices []string, after string, ok bool, err error) {
+// splitBraces splits a pattern at its first pair of braces.
+func splitBraces(p string) (before string, choices []string, after string, ok bool, err error) {
 	depth, start, from := 0, 0, 0
 	for i := 0; i < len(p); i++ {
 		switch p[i] {
@@ -249,8 +250,8 @@ func classEnd(text string) int {
 	return 0
 }
 
-// expression returns the regular expression for one part of a pattern. Matching takes linear time.
-func expression(text string) (*regexp.Regexp, error) {
+// partExpression returns the regular expression for one part of a pattern. Matching takes linear time.
+func partExpression(text string) (*regexp.Regexp, error) {
 	var b strings.Builder
 	b.WriteString(`\A(?s:`)
 	for i := 0; i < len(text); i++ {
@@ -269,7 +270,7 @@ func expression(text string) (*regexp.Regexp, error) {
 			if end == 0 {
 				return nil, errors.New("syntax error in pattern: a bracket is not closed")
 			}
-			b.WriteString(class(text[i+1 : i+end-1]))
+			b.WriteString(classExpression(text[i+1 : i+end-1]))
 			i += end - 1
 		default:
 			from := i
@@ -287,8 +288,8 @@ func expression(text string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// class returns the regular expression for the content of a pattern's brackets.
-func class(text string) string {
+// classExpression returns the regular expression for the content of a pattern's brackets.
+func classExpression(text string) string {
 	var b strings.Builder
 	b.WriteByte('[')
 	if strings.HasPrefix(text, "^") || strings.HasPrefix(text, "!") {
@@ -314,8 +315,8 @@ func class(text string) string {
 	return b.String()
 }
 
-// unescape removes the backslashes from a part without other special characters.
-func unescape(text string) (string, error) {
+// unescapePart removes the backslashes from a part without other special characters.
+func unescapePart(text string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
 		if text[i] == '\\' {

@@ -55,7 +55,7 @@ func TestPatternsMatchAsTerraformsFilesetDoes(t *testing.T) {
 		"[b-a].yaml":                "error",
 		strings.Repeat("{a,b}", 12): "error",
 	} {
-		paths, err := data.Matches(base, pattern)
+		paths, err := data.MatchPattern(base, pattern)
 		var got []string
 		for _, p := range paths {
 			rel, relErr := filepath.Rel(base, p)

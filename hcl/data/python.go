@@ -30,7 +30,7 @@ type pythonBytes string
 // maxLiteralDepth is the maximum nesting depth of a literal.
 const maxLiteralDepth = 50
 
-var errNoLiteral = errors.New("no literal of Python")
+var errNotLiteral = errors.New("no literal of Python")
 
 type pythonParser struct {
 	rest  string
@@ -47,7 +47,7 @@ func (p *pythonParser) next() byte {
 	return p.rest[0]
 }
 
-func (p *pythonParser) take(c byte) bool {
+func (p *pythonParser) accept(c byte) bool {
 	if p.next() != c {
 		return false
 	}
@@ -62,7 +62,7 @@ func (p *pythonParser) tuple() (any, error) {
 		return first, err
 	}
 	list := []any{plainBytes(first)}
-	for p.take(',') {
+	for p.accept(',') {
 		if c := p.next(); c == 0 || c == ')' {
 			break
 		}
@@ -84,7 +84,7 @@ func plainBytes(v any) any {
 
 func (p *pythonParser) value() (any, error) {
 	if p.depth++; p.depth > maxLiteralDepth {
-		return nil, errNoLiteral
+		return nil, errNotLiteral
 	}
 	defer func() { p.depth-- }()
 	switch c := p.next(); {
@@ -99,7 +99,7 @@ func (p *pythonParser) value() (any, error) {
 	case c >= '0' && c <= '9' || c == '.':
 		return p.number()
 	case c == '\'' || c == '"':
-		return p.texts()
+		return p.strings()
 	}
 	for _, word := range []struct {
 		text  string
@@ -110,7 +110,7 @@ func (p *pythonParser) value() (any, error) {
 			return word.value, nil
 		}
 	}
-	return p.texts() // a string with a prefix such as r"", or an error
+	return p.strings() // a string with a prefix such as r"", or an error
 }
 
 func startsName(text string) bool {
@@ -122,14 +122,14 @@ func startsName(text string) bool {
 func (p *pythonParser) list() (any, error) {
 	p.rest = p.rest[1:]
 	list := []any{}
-	for !p.take(']') {
+	for !p.accept(']') {
 		v, err := p.value()
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, plainBytes(v))
-		if !p.take(',') && p.next() != ']' {
-			return nil, errNoLiteral
+		if !p.accept(',') && p.next() != ']' {
+			return nil, errNotLiteral
 		}
 	}
 	return list, nil
@@ -137,12 +137,12 @@ func (p *pythonParser) list() (any, error) {
 
 func (p *pythonParser) parenthesized() (any, error) {
 	p.rest = p.rest[1:]
-	if p.take(')') {
+	if p.accept(')') {
 		return []any{}, nil
 	}
 	v, err := p.tuple()
-	if err == nil && !p.take(')') {
-		err = errNoLiteral
+	if err == nil && !p.accept(')') {
+		err = errNotLiteral
 	}
 	return v, err
 }
@@ -150,10 +150,10 @@ func (p *pythonParser) parenthesized() (any, error) {
 func (p *pythonParser) dictionary() (any, error) {
 	p.rest = p.rest[1:]
 	values := map[string]any{}
-	for !p.take('}') {
+	for !p.accept('}') {
 		key, err := p.value()
-		if err != nil || !p.take(':') {
-			return nil, errNoLiteral // JSON has no sets
+		if err != nil || !p.accept(':') {
+			return nil, errNotLiteral // JSON has no sets
 		}
 		v, err := p.value()
 		if err != nil {
@@ -164,8 +164,8 @@ func (p *pythonParser) dictionary() (any, error) {
 			return nil, err
 		}
 		values[name] = plainBytes(v)
-		if !p.take(',') && p.next() != '}' {
-			return nil, errNoLiteral
+		if !p.accept(',') && p.next() != '}' {
+			return nil, errNotLiteral
 		}
 	}
 	return values, nil
@@ -183,14 +183,14 @@ func keyText(key any) (string, error) {
 	case nil:
 		return "null", nil
 	}
-	return "", errNoLiteral
+	return "", errNotLiteral
 }
 
 func (p *pythonParser) signed() (any, error) {
 	minus := p.rest[0] == '-'
 	p.rest = p.rest[1:]
 	if c := p.next(); c != '+' && c != '-' && c != '.' && (c < '0' || c > '9') {
-		return nil, errNoLiteral
+		return nil, errNotLiteral
 	}
 	v, err := p.value()
 	n, ok := v.(json.Number)
@@ -222,7 +222,7 @@ func (p *pythonParser) number() (any, error) {
 	word := p.rest[:end]
 	p.rest = p.rest[end:]
 	if strings.HasPrefix(word, "_") || strings.HasSuffix(word, "_") || strings.Contains(word, "__") {
-		return nil, errNoLiteral
+		return nil, errNotLiteral
 	}
 	digits := strings.ReplaceAll(word, "_", "")
 	if len(digits) > 1 && digits[0] == '0' && strings.ContainsAny(digits[1:2], "xXoObB") ||
@@ -230,26 +230,26 @@ func (p *pythonParser) number() (any, error) {
 		base := 0
 		if strings.Trim(digits, "0123456789") == "" {
 			if base = 10; digits[0] == '0' && strings.Trim(digits, "0") != "" {
-				return nil, errNoLiteral // Python 3 rejects leading zeros, as in 01
+				return nil, errNotLiteral // Python 3 rejects leading zeros, as in 01
 			}
 		}
 		if n, ok := new(big.Int).SetString(strings.ToLower(digits), base); ok {
 			return json.Number(n.String()), nil
 		}
-		return nil, errNoLiteral
+		return nil, errNotLiteral
 	}
 	if strings.Trim(strings.ToLower(digits), "0123456789.e+-") != "" {
-		return nil, errNoLiteral
+		return nil, errNotLiteral
 	}
 	f, err := strconv.ParseFloat(digits, 64)
 	if err != nil {
-		return nil, errNoLiteral
+		return nil, errNotLiteral
 	}
 	return json.Number(strconv.FormatFloat(f, 'g', -1, 64)), nil
 }
 
-// texts reads one or more adjacent string literals, which Python concatenates.
-func (p *pythonParser) texts() (any, error) {
+// strings reads one or more adjacent string literals, which Python concatenates.
+func (p *pythonParser) strings() (any, error) {
 	var all strings.Builder
 	bytes, n := false, 0
 	for {
@@ -266,7 +266,7 @@ func (p *pythonParser) texts() (any, error) {
 		kind := strings.ToLower(prefix)
 		if kind == "uu" || kind == "ur" || kind == "ru" || kind == "bu" || kind == "ub" || kind == "rr" ||
 			kind == "bb" || n > 0 && bytes != strings.Contains(kind, "b") {
-			return nil, errNoLiteral
+			return nil, errNotLiteral
 		}
 		bytes = strings.Contains(kind, "b")
 		p.rest = p.rest[len(prefix):]
@@ -279,7 +279,7 @@ func (p *pythonParser) texts() (any, error) {
 	}
 	switch {
 	case n == 0:
-		return nil, errNoLiteral
+		return nil, errNotLiteral
 	case bytes:
 		return pythonBytes(all.String()), nil
 	}
@@ -299,7 +299,7 @@ func (p *pythonParser) quoted(raw bool) (string, error) {
 	for {
 		switch {
 		case rest == "":
-			return "", errNoLiteral
+			return "", errNotLiteral
 		case strings.HasPrefix(rest, quote):
 			p.rest = rest[len(quote):]
 			return b.String(), nil
@@ -308,7 +308,7 @@ func (p *pythonParser) quoted(raw bool) (string, error) {
 			rest = rest[1:]
 			continue
 		case len(rest) == 1:
-			return "", errNoLiteral
+			return "", errNotLiteral
 		case raw:
 			b.WriteString(rest[:2])
 			rest = rest[2:]
@@ -333,11 +333,11 @@ func pythonEscape(rest string) (text string, length int, err error) {
 	switch {
 	case digits > 0:
 		if len(rest) < 1+digits {
-			return "", 0, errNoLiteral
+			return "", 0, errNotLiteral
 		}
 		n, err := strconv.ParseUint(rest[1:1+digits], 16, 32)
 		if err != nil || n > utf8.MaxRune {
-			return "", 0, errNoLiteral
+			return "", 0, errNotLiteral
 		}
 		return string(rune(n)), 1 + digits, nil
 	case c >= '0' && c <= '7':
@@ -347,7 +347,7 @@ func pythonEscape(rest string) (text string, length int, err error) {
 		n, err := strconv.ParseUint(rest[:length], 8, 32)
 		return string(rune(n)), length, err
 	case c == 'N':
-		return "", 0, fmt.Errorf("names of characters: %w", errNoLiteral)
+		return "", 0, fmt.Errorf("names of characters: %w", errNotLiteral)
 	}
 	return `\` + rest[:1], 1, nil
 }

@@ -20,7 +20,7 @@ const maxYAMLValues = 1 << 20
 
 // YAML returns the value of a YAML text. Several documents become a list. Empty documents are left out.
 func YAML(text []byte) (cty.Value, error) {
-	list, err := documents(text)
+	list, err := decodeDocuments(text)
 	if err != nil {
 		return cty.DynamicVal, err
 	}
@@ -32,7 +32,7 @@ func YAML(text []byte) (cty.Value, error) {
 
 // YAMLDocument returns the value of a text that has one document.
 func YAMLDocument(text string) (cty.Value, error) {
-	list, err := documents([]byte(text))
+	list, err := decodeDocuments([]byte(text))
 	if err != nil {
 		return cty.DynamicVal, err
 	}
@@ -42,10 +42,10 @@ func YAMLDocument(text string) (cty.Value, error) {
 	return list[0], nil
 }
 
-// documents decodes documents according to YAML 1.2: yes and on are strings, and numbers keep all digits.
-func documents(text []byte) (list []cty.Value, err error) {
+// decodeDocuments decodes documents according to YAML 1.2: yes and on are strings, and numbers keep all digits.
+func decodeDocuments(text []byte) (list []cty.Value, err error) {
 	decoder := nodes.NewDecoder(bytes.NewReader(text))
-	d := yamlDecoder{inside: map[*nodes.Node]bool{}}
+	d := yamlDecoder{openNodes: map[*nodes.Node]bool{}}
 	for n := 1; ; n++ {
 		var document nodes.Node
 		err := decoder.Decode(&document)
@@ -73,8 +73,8 @@ func documents(text []byte) (list []cty.Value, err error) {
 }
 
 type yamlDecoder struct {
-	inside map[*nodes.Node]bool // collections that are being decoded, to detect cycles
-	values int
+	openNodes map[*nodes.Node]bool // collections that are being decoded, to detect cycles
+	values    int
 }
 
 func (d *yamlDecoder) value(n *nodes.Node) (cty.Value, error) {
@@ -88,7 +88,7 @@ func (d *yamlDecoder) value(n *nodes.Node) (cty.Value, error) {
 		}
 		return d.value(n.Content[0])
 	case nodes.AliasNode:
-		if d.inside[n.Alias] {
+		if d.openNodes[n.Alias] {
 			return cty.DynamicVal, fmt.Errorf(
 				"line %d: cannot refer to anchor %q from inside its own definition",
 				n.Line,
@@ -103,8 +103,8 @@ func (d *yamlDecoder) value(n *nodes.Node) (cty.Value, error) {
 		}
 		return v, err
 	}
-	d.inside[n] = true
-	defer delete(d.inside, n)
+	d.openNodes[n] = true
+	defer delete(d.openNodes, n)
 	switch tag := n.ShortTag(); {
 	case n.Kind == nodes.SequenceNode && tag == "!!seq":
 		list := []cty.Value{}
@@ -159,17 +159,17 @@ func (d *yamlDecoder) merge(of *nodes.Node, attributes map[string]cty.Value, own
 	if of.Kind == nodes.SequenceNode {
 		merged := map[string]bool{}
 		for _, element := range of.Content {
-			if err := d.mergeOne(element, attributes, own, merged); err != nil {
+			if err := d.mergeMapping(element, attributes, own, merged); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return d.mergeOne(of, attributes, own, map[string]bool{})
+	return d.mergeMapping(of, attributes, own, map[string]bool{})
 }
 
-// mergeOne merges one mapping. If several are merged, the first takes precedence.
-func (d *yamlDecoder) mergeOne(of *nodes.Node, attributes map[string]cty.Value, own, merged map[string]bool) error {
+// mergeMapping merges one mapping. If several are merged, the first takes precedence.
+func (d *yamlDecoder) mergeMapping(of *nodes.Node, attributes map[string]cty.Value, own, merged map[string]bool) error {
 	v, err := d.value(of)
 	if err != nil {
 		return err

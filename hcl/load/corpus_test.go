@@ -34,7 +34,7 @@ func TestCorpus(t *testing.T) {
 		)
 		wanted[filepath.Base(golden)] = true
 		t.Run(strings.TrimSuffix(filepath.Base(golden), ".golden"), func(t *testing.T) {
-			got := told(t, filepath.Join("testdata/corpus", name))
+			got := describeConfiguration(t, filepath.Join("testdata/corpus", name))
 			if *update {
 				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
@@ -58,8 +58,8 @@ func TestCorpus(t *testing.T) {
 	t.Log(cases, "configurations")
 }
 
-// told returns the diagnostics of a configuration and what it declares, without the folder in paths.
-func told(t *testing.T, path string) string {
+// describeConfiguration returns the diagnostics of a configuration and what it declares, without the folder in paths.
+func describeConfiguration(t *testing.T, path string) string {
 	t.Helper()
 	var out strings.Builder
 	c, diags := load.Load(load.Options{Path: path})
@@ -67,14 +67,14 @@ func told(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	if !diags.HasErrors() {
-		declared(&out, c.Cluster)
+		describeCluster(&out, c.Cluster)
 	}
 	return strings.NewReplacer(path+"/", "", filepath.Dir(path)+"/", "", path, "DIR", filepath.Dir(path), "DIR").
 		Replace(out.String())
 }
 
-// declared writes the parts of a cluster in the order of their declaration, one for each line.
-func declared(out *strings.Builder, c *config.Cluster) {
+// describeCluster writes the parts of a cluster in the order of their declaration, one for each line.
+func describeCluster(out *strings.Builder, c *config.Cluster) {
 	line := func(address string, v any, after []string) {
 		text, err := json.Marshal(v)
 		if err != nil {
@@ -82,7 +82,7 @@ func declared(out *strings.Builder, c *config.Cluster) {
 		}
 		var plain any
 		if json.Unmarshal(text, &plain) == nil {
-			text, _ = json.Marshal(said(plain))
+			text, _ = json.Marshal(withoutEmpty(plain))
 		}
 		fmt.Fprintf(out, "%s %s", address, text)
 		if len(after) > 0 {
@@ -123,18 +123,18 @@ func declared(out *strings.Builder, c *config.Cluster) {
 	}
 	for _, o := range c.Outputs {
 		if o.Sensitive {
-			o.Value = config.Hidden
+			o.Value = config.HiddenText
 		}
 		line("output "+o.Name, o.Value, nil)
 	}
 }
 
-// said removes empty fields.
-func said(v any) any {
+// withoutEmpty removes empty fields.
+func withoutEmpty(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, e := range v {
-			e = said(e)
+			e = withoutEmpty(e)
 			if v[k] = e; e == nil || e == "" || e == false || e == 0.0 {
 				delete(v, k)
 			} else if m, ok := e.(map[string]any); ok && len(m) == 0 {
@@ -143,7 +143,7 @@ func said(v any) any {
 		}
 	case []any:
 		for i, e := range v {
-			v[i] = said(e)
+			v[i] = withoutEmpty(e)
 		}
 	}
 	return v

@@ -30,21 +30,21 @@ var (
 // LiveObject names an object of the cluster that a configuration reads.
 type LiveObject struct{ APIVersion, Kind, Namespace, Name string }
 
-// data evaluates a data block.
-func (e *evaluator) data(n *node) (cty.Value, hcl.Diagnostics) {
-	e.context.Eval, e.context.Secrets = e.scope(n.needs), nil
-	v, diags := block.DecodeData(e.context, n.block, func(raw any) (cty.Value, hcl.Diagnostics) {
+// dataValue evaluates a data block.
+func (e *evaluator) dataValue(n *node) (cty.Value, hcl.Diagnostics) {
+	e.blockContext.Eval, e.blockContext.Secrets = e.scope(n.needs), nil
+	v, diags := block.DecodeData(e.blockContext, n.block, func(raw any) (cty.Value, hcl.Diagnostics) {
 		v, err := e.read(n.block.Labels[0], raw)
 		if err != nil {
-			return v, hcl.Diagnostics{problem(n.at.Ptr(), "Data that cannot be read", "%s", sentence(err.Error()))}
+			return v, hcl.Diagnostics{newError(n.at.Ptr(), "Data that cannot be read", "%s", toSentence(err.Error()))}
 		}
 		return v, nil
 	})
 	if v.IsKnown() {
-		v = block.Remark(v, e.context.Secrets)
+		v = block.MarkSecrets(v, e.blockContext.Secrets)
 	}
-	e.c.Cluster.Secrets = append(e.c.Cluster.Secrets, e.context.Secrets...)
-	e.c.uncertain = e.c.uncertain || !v.IsWhollyKnown()
+	e.configuration.Cluster.Secrets = append(e.configuration.Cluster.Secrets, e.blockContext.Secrets...)
+	e.configuration.hasUnknown = e.configuration.hasUnknown || !v.IsWhollyKnown()
 	return v, diags
 }
 
@@ -53,22 +53,22 @@ func (e *evaluator) read(kind string, raw any) (cty.Value, error) {
 	case block.DataExternal:
 		return e.external(raw)
 	case block.DataObject:
-		return e.live(raw)
+		return e.liveObject(raw)
 	case block.DataFile:
-		text, err := data.File(inDir(e.dir)(raw.Path))
+		text, err := data.ReadFile(pathIn(e.dir)(raw.Path))
 		if err != nil {
 			return cty.DynamicVal, err
 		}
 		if kind != "file" { // data "file" returns the content unchanged
 			text = data.WithoutBOM(text)
 		}
-		return e.ofFile(kind, raw.Path, text)
+		return e.fileValue(kind, raw.Path, text)
 	}
 	return cty.DynamicVal, nil
 }
 
-// ofFile returns the value of a data block that reads a file.
-func (e *evaluator) ofFile(kind, path string, text []byte) (cty.Value, error) {
+// fileValue returns the value of a data block that reads a file.
+func (e *evaluator) fileValue(kind, path string, text []byte) (cty.Value, error) {
 	name, v, err := "value", cty.DynamicVal, error(nil)
 	switch kind {
 	case "file":
@@ -94,8 +94,8 @@ func (e *evaluator) ofFile(kind, path string, text []byte) (cty.Value, error) {
 		name = "outputs"
 		outputs, secret, problem := data.Terraform(text)
 		for _, s := range secret {
-			e.c.hidden = true
-			e.context.Secrets = append(e.context.Secrets, block.Texts(outputs[s])...)
+			e.configuration.hasSensitive = true
+			e.blockContext.Secrets = append(e.blockContext.Secrets, block.TextsIn(outputs[s])...)
 			outputs[s] = outputs[s].Mark(block.Sensitive)
 		}
 		if v = cty.ObjectVal(outputs); problem != nil {
@@ -121,14 +121,14 @@ func (e *evaluator) external(raw block.DataExternal) (cty.Value, error) {
 		}
 		timeout = d
 	}
-	if !e.c.programs {
+	if !e.configuration.runsPrograms {
 		return cty.UnknownVal(cty.Object(map[string]cty.Type{"result": cty.Map(cty.String)})), nil
 	}
 	dir := e.dir
 	if raw.WorkingDir != "" {
-		dir = inDir(e.dir)(raw.WorkingDir)
+		dir = pathIn(e.dir)(raw.WorkingDir)
 	}
-	result, err := data.External(context.Background(), raw.Program, dir, raw.Query, timeout)
+	result, err := data.RunExternal(context.Background(), raw.Program, dir, raw.Query, timeout)
 	if err != nil {
 		return cty.DynamicVal, err
 	}
@@ -142,14 +142,14 @@ func (e *evaluator) external(raw block.DataExternal) (cty.Value, error) {
 	return cty.ObjectVal(map[string]cty.Value{"result": cty.MapVal(values)}), nil
 }
 
-// live returns an object of the cluster. The value is unknown until the object has been read.
-func (e *evaluator) live(raw block.DataObject) (cty.Value, error) {
+// liveObject returns an object of the cluster. The value is unknown until the object has been read.
+func (e *evaluator) liveObject(raw block.DataObject) (cty.Value, error) {
 	o := LiveObject{raw.APIVersion, raw.Kind, raw.Namespace, raw.Name}
-	found, ok := e.c.live[o]
+	found, ok := e.configuration.liveObjects[o]
 	switch {
 	case !ok:
-		if !slices.Contains(e.c.Asked, o) {
-			e.c.Asked = append(e.c.Asked, o)
+		if !slices.Contains(e.configuration.NeededObjects, o) {
+			e.configuration.NeededObjects = append(e.configuration.NeededObjects, o)
 		}
 		return cty.DynamicVal, nil
 	case found == nil && raw.Optional:
@@ -159,20 +159,20 @@ func (e *evaluator) live(raw block.DataObject) (cty.Value, error) {
 	}
 	v, err := data.Value(found)
 	if err == nil && raw.Kind == "Secret" {
-		e.c.hidden = true
-		e.context.Secrets = append(e.context.Secrets, texts(v, "data")...)
+		e.configuration.hasSensitive = true
+		e.blockContext.Secrets = append(e.blockContext.Secrets, attributeTexts(v, "data")...)
 	}
 	return cty.ObjectVal(map[string]cty.Value{"object": v}), err
 }
 
-// unknown reports whether one of the references has a value that is known only with the cluster.
-func (e *evaluator) unknown(needs []hcl.Traversal) bool {
-	if !e.c.uncertain {
+// isUnknown reports whether one of the references has a value that is known only with the cluster.
+func (e *evaluator) isUnknown(needs []hcl.Traversal) bool {
+	if !e.configuration.hasUnknown {
 		return false
 	}
 	scope := e.scope(needs)
 	return slices.ContainsFunc(needs, func(t hcl.Traversal) bool {
-		if slices.Contains(bound, t.RootName()) {
+		if slices.Contains(scopedRoots, t.RootName()) {
 			return false
 		}
 		v, diags := t.TraverseAbs(scope)
@@ -180,10 +180,10 @@ func (e *evaluator) unknown(needs []hcl.Traversal) bool {
 	})
 }
 
-// texts returns the texts in an attribute, if it exists.
-func texts(v cty.Value, name string) []string {
+// attributeTexts returns the texts in an attribute, if it exists.
+func attributeTexts(v cty.Value, name string) []string {
 	if !v.Type().IsObjectType() || !v.Type().HasAttribute(name) {
 		return nil
 	}
-	return block.Texts(v.GetAttr(name))
+	return block.TextsIn(v.GetAttr(name))
 }

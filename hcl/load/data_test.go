@@ -18,9 +18,10 @@ machine "m" {
 }
 `
 
-// program returns the command with which data "external" runs a script. The shell reads the script. The kernel would
-// refuse to run the new file itself while a concurrent test that starts a process has it open for writing for a moment.
-func program(t *testing.T, text string) string {
+// shellCommand returns the command with which data "external" runs a script. The shell reads the script. The kernel
+// would refuse to run the new file itself while a concurrent test that starts a process has it open for writing for a
+// moment.
+func shellCommand(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
@@ -29,7 +30,7 @@ func program(t *testing.T, text string) string {
 	return fmt.Sprintf("[\"sh\", %q]", path)
 }
 
-func TestAProgramGetsTheQueryAndGivesTexts(t *testing.T) {
+func TestProgramsReadTheQueryAndPrintTexts(t *testing.T) {
 	for name, c := range map[string]struct{ script, want, timeout string }{
 		"answers":           {`read -r q; case "$q" in *'"zone":"a"'*) echo '{"address": "192.0.2.9"}';; esac`, "192.0.2.9", ""},
 		"fails":             {"echo no route >&2; exit 3", "exit status 3: no route", ""},
@@ -42,16 +43,16 @@ func TestAProgramGetsTheQueryAndGivesTexts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			write(t, filepath.Join(dir, "inner", "x"), "")
-			write(t, filepath.Join(dir, "main.hcl"), withMachine+`data "external" "a" {
-  program     = `+program(t, c.script)+`
+			writeFile(t, filepath.Join(dir, "inner", "x"), "")
+			writeFile(t, filepath.Join(dir, "main.hcl"), withMachine+`data "external" "a" {
+  program     = `+shellCommand(t, c.script)+`
   query       = { zone = "a" }
   working_dir = "inner"
   timeout     = "`+cmp.Or(c.timeout, "1m")+`"
 }
 output "text" { value = data.external.a.result.address }
 `)
-			configuration, diags := load.Load(load.Options{Path: dir, Programs: true})
+			configuration, diags := load.Load(load.Options{Path: dir, RunsPrograms: true})
 			got := ""
 			if diags.HasErrors() {
 				got = diags[0].Detail
@@ -65,9 +66,9 @@ output "text" { value = data.external.a.result.address }
 	}
 }
 
-func TestValidateRunsNoProgram(t *testing.T) {
+func TestValidateRunsNoPrograms(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "main.hcl"), withMachine+`data "external" "a" { program = ["touch", "ran"] }
+	writeFile(t, filepath.Join(dir, "main.hcl"), withMachine+`data "external" "a" { program = ["touch", "ran"] }
 output "text" { value = data.external.a.result.x }
 `)
 	c, diags := load.Load(load.Options{Path: dir})
@@ -79,9 +80,9 @@ output "text" { value = data.external.a.result.x }
 	}
 }
 
-func TestAnObjectOfTheClusterIsAskedForAndThenKnown(t *testing.T) {
+func TestObjectsOfTheClusterAreReadOnRequest(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "main.hcl"), withMachine+`data "object" "first" {
+	writeFile(t, filepath.Join(dir, "main.hcl"), withMachine+`data "object" "first" {
   api_version = "v1"
   kind        = "ConfigMap"
   name        = "first"
@@ -96,24 +97,24 @@ output "text" { value = data.object.second.object == null ? "none" : data.object
 `)
 	first := load.LiveObject{APIVersion: "v1", Kind: "ConfigMap", Name: "first"}
 	second := load.LiveObject{APIVersion: "v1", Kind: "ConfigMap", Name: "second"}
-	o := load.Options{Path: dir, Programs: true, Live: map[load.LiveObject]map[string]any{}}
+	o := load.Options{Path: dir, RunsPrograms: true, LiveObjects: map[load.LiveObject]map[string]any{}}
 	c, diags := load.Load(o)
-	if diags.HasErrors() || len(c.Asked) != 1 || c.Asked[0] != first {
-		t.Fatalf("%v, asked for %v", diags, c.Asked)
+	if diags.HasErrors() || len(c.NeededObjects) != 1 || c.NeededObjects[0] != first {
+		t.Fatalf("%v, asked for %v", diags, c.NeededObjects)
 	}
-	o.Live[first] = map[string]any{"data": map[string]any{"next": "second"}}
-	if c, diags = load.Load(o); diags.HasErrors() || len(c.Asked) != 1 || c.Asked[0] != second {
-		t.Fatalf("%v, asked for %v", diags, c.Asked)
+	o.LiveObjects[first] = map[string]any{"data": map[string]any{"next": "second"}}
+	if c, diags = load.Load(o); diags.HasErrors() || len(c.NeededObjects) != 1 || c.NeededObjects[0] != second {
+		t.Fatalf("%v, asked for %v", diags, c.NeededObjects)
 	}
-	o.Live[second] = nil
+	o.LiveObjects[second] = nil
 	if c, diags = load.Load(o); diags.HasErrors() || c.Cluster.Outputs[0].Value != "none" {
 		t.Errorf("without it: %v", diags)
 	}
-	o.Live[second] = map[string]any{"data": map[string]any{"text": "hello"}}
+	o.LiveObjects[second] = map[string]any{"data": map[string]any{"text": "hello"}}
 	if c, diags = load.Load(o); diags.HasErrors() || c.Cluster.Outputs[0].Value != "hello" {
 		t.Errorf("with it: %v", diags)
 	}
-	o.Live[first] = nil
+	o.LiveObjects[first] = nil
 	if _, diags = load.Load(o); !diags.HasErrors() || !strings.Contains(diags[0].Detail, "optional = true") {
 		t.Errorf("without the first: %v", diags)
 	}

@@ -17,9 +17,9 @@ import (
 // Print writes diagnostics with their source lines.
 func (c *Configuration) Print(w io.Writer, diags hcl.Diagnostics, width uint, color bool) error {
 	for _, d := range diags { // messages of functions may contain argument values
-		d.Summary, d.Detail = config.Mask(d.Summary, c.secrets()), clipped(config.Mask(d.Detail, c.secrets()))
+		d.Summary, d.Detail = config.Mask(d.Summary, c.secrets()), clipText(config.Mask(d.Detail, c.secrets()))
 	}
-	if c.hidden {
+	if c.hasSensitive {
 		// Otherwise the writer would show the values of the references in an expression.
 		for _, d := range diags {
 			d.EvalContext = nil
@@ -43,7 +43,7 @@ const (
 	maxDetail  = 2000 // in characters
 )
 
-func clipped(text string) string {
+func clipText(text string) string {
 	if utf8.RuneCountInString(text) <= maxDetail {
 		return text
 	}
@@ -61,12 +61,12 @@ func (c *Configuration) secrets() []string {
 
 // Format returns the files of a directory (or one file) that are not formatted, with their formatted text.
 func Format(path string) (map[string][]byte, error) {
-	paths, dir, err := files(path)
+	paths, dir, err := configurationFiles(path)
 	if err != nil {
 		return nil, err
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		vars, err := data.Listed(dir, ".clustervars")
+		vars, err := data.ListWithSuffix(dir, ".clustervars")
 		if err != nil {
 			return nil, err
 		}

@@ -30,7 +30,7 @@ func refuseZeroDivisors(parsed hclsyntax.Node) {
 				divisor.AsBigFloat().Sign() != 0 {
 				return cty.NilVal, nil
 			}
-			return cty.UnknownVal(cty.Number), hcl.Diagnostics{problem(e.SrcRange.Ptr(), "Division by zero",
+			return cty.UnknownVal(cty.Number), hcl.Diagnostics{newError(e.SrcRange.Ptr(), "Division by zero",
 				"The divisor is zero here. Where it may be, choose another value for that case, "+
 					"as in b == 0 ? 0 : a / b.")}
 		}

@@ -18,22 +18,22 @@ import (
 
 // evaluator evaluates the declarations of a module, or of the root, in the order of their references.
 type evaluator struct {
-	c         *Configuration
-	dir       string
-	fetched   *fetched
-	parent    *evaluator // evaluator of the calling module; nil at the root
-	call      *node
-	instance  block.Instance
-	prefix    string // prefix of addresses, such as module.x["a"].
-	depth     int
-	context   *block.Context
-	functions map[string]function.Function
-	paths     cty.Value // the values of path.module, path.root and path.cwd
-	nodes     map[string]*node
-	order     []string
-	kinds     map[string]*kind
-	given     map[string]givenValue
-	addresses map[string][]string // keys of nodes by address of their block; built on first use
+	configuration *Configuration
+	dir           string
+	fetched       *fetchedModules
+	parent        *evaluator // evaluator of the calling module; nil at the root
+	call          *node
+	instance      block.Instance
+	prefix        string // prefix of addresses, such as module.x["a"].
+	depth         int
+	blockContext  *block.Context
+	functions     map[string]function.Function
+	paths         cty.Value // the values of path.module, path.root and path.cwd
+	nodes         map[string]*node
+	order         []string
+	kinds         map[string]*declarationKind
+	givenValues   map[string]givenValue
+	addresses     map[string][]string // keys of nodes by address of their block; built on first use
 }
 
 // node is a declaration that can be evaluated, such as var.x, local.x or machine.x.
@@ -44,26 +44,26 @@ type node struct {
 	block      *hcl.Block     // the block
 	expr       hcl.Expression // the expression of a local value
 	variable   *variable
-	call       *call
+	call       *moduleCall
 	needs      []hcl.Traversal // references in its expressions
 	state      int             // 0 waiting, 1 in progress, 2 done
-	failed     bool            // it, or something that it refers to, has an error that was reported
+	hasFailed  bool            // it, or something that it refers to, has an error that was reported
 }
 
 func newEvaluator(c *Configuration, dir, root string) *evaluator {
-	e := &evaluator{c: c, dir: dir, nodes: map[string]*node{}, kinds: map[string]*kind{}}
-	for _, r := range append([]string{"output"}, roots...) {
-		e.kinds[r] = &kind{values: map[string]cty.Value{}}
+	e := &evaluator{configuration: c, dir: dir, nodes: map[string]*node{}, kinds: map[string]*declarationKind{}}
+	for _, r := range append([]string{"output"}, referenceRoots...) {
+		e.kinds[r] = &declarationKind{values: map[string]cty.Value{}}
 	}
-	e.paths = paths(dir, root)
+	e.paths = pathValues(dir, root)
 	e.functions = Functions(dir, c.now)
-	e.context = &block.Context{Digest: digest, Path: inDir(dir), Glob: glob(dir, root), YAML: readYAML}
+	e.blockContext = &block.Context{Digest: fileDigest, Path: pathIn(dir), Glob: globIn(dir, root), YAML: readYAML}
 	return e
 }
 
-// paths returns the values of path.module, path.root and path.cwd. They are absolute, because functions resolve
+// pathValues returns the values of path.module, path.root and path.cwd. They are absolute, because functions resolve
 // relative paths against their module.
-func paths(dir, root string) cty.Value {
+func pathValues(dir, root string) cty.Value {
 	values := map[string]cty.Value{}
 	for name, path := range map[string]string{"module": dir, "root": root, "cwd": "."} {
 		if absolute, err := filepath.Abs(path); err == nil {
@@ -128,9 +128,10 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 				&node{root: "module", name: b.Labels[0], at: b.DefRange, block: b, body: b.Body, call: call},
 			)
 		default:
-			e.c.headers[config.Source{File: b.DefRange.Filename, Line: b.DefRange.Start.Line}] = b.DefRange.Ptr()
-			if t, ok := block.FindStatement(b.Type); ok {
-				diags = append(diags, e.state(t, b)...)
+			e.configuration.headers[config.Source{File: b.DefRange.Filename,
+				Line: b.DefRange.Start.Line}] = b.DefRange.Ptr()
+			if t, ok := block.FindAddressType(b.Type); ok {
+				diags = append(diags, e.decodeAddressBlock(t, b)...)
 				continue
 			}
 			key := b.Type + "." + strings.Join(b.Labels, ".")
@@ -147,11 +148,12 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 	return diags
 }
 
-// state decodes a block of type moved, removed or import. In a module, its addresses are relative to the module.
-func (e *evaluator) state(t block.Type, b *hcl.Block) hcl.Diagnostics {
-	c := e.c.Cluster
+// decodeAddressBlock decodes a block of type moved, removed or import. In a module, its addresses are relative to the
+// module.
+func (e *evaluator) decodeAddressBlock(t block.Type, b *hcl.Block) hcl.Diagnostics {
+	c := e.configuration.Cluster
 	moved, removed, imports := len(c.Moved), len(c.Removed), len(c.Imports)
-	_, diags := t.Decode(e.context, b, c)
+	_, diags := t.Decode(e.blockContext, b, c)
 	for i := range c.Moved[moved:] {
 		c.Moved[moved+i].From, c.Moved[moved+i].To = e.prefix+c.Moved[moved+i].From, e.prefix+c.Moved[moved+i].To
 	}
@@ -164,7 +166,7 @@ func (e *evaluator) state(t block.Type, b *hcl.Block) hcl.Diagnostics {
 	return diags
 }
 
-func (e *evaluator) run() (diags hcl.Diagnostics) {
+func (e *evaluator) evaluateModule() (diags hcl.Diagnostics) {
 	for _, key := range e.order {
 		diags = append(diags, e.evaluate(key, nil)...)
 	}
@@ -178,15 +180,15 @@ func (e *evaluator) evaluate(key string, path []string) hcl.Diagnostics {
 	case 2:
 		return nil
 	case 1:
-		return e.circle(n, key, path)
+		return e.cycleError(n, key, path)
 	}
 	n.state = 1
 	defer func() { n.state = 2 }()
 	if n.call != nil {
-		diags := e.enter(n, key, path)
+		diags := e.enterModule(n, key, path)
 		for _, child := range n.call.children {
-			if !n.failed {
-				diags = append(diags, child.run()...)
+			if !n.hasFailed {
+				diags = append(diags, child.evaluateModule()...)
 			}
 		}
 		return diags
@@ -197,15 +199,15 @@ func (e *evaluator) evaluate(key string, path []string) hcl.Diagnostics {
 		diags = append(diags, e.resolve(t, key, path)...)
 	}
 	if n.body != nil {
-		diags = append(diags, e.before(n, path)...)
+		diags = append(diags, e.evaluateDependsOn(n, path)...)
 	}
 	if n.variable != nil && e.parent != nil {
-		diags = append(diags, e.input(n, path)...)
+		diags = append(diags, e.evaluateInput(n, path)...)
 	}
 	value := cty.DynamicVal
-	if !diags.HasErrors() && !n.failed && !e.needsFailed(n) {
+	if !diags.HasErrors() && !n.hasFailed && !e.hasFailedNeeds(n) {
 		var more hcl.Diagnostics
-		value, more = e.value(n)
+		value, more = e.nodeValue(n)
 		e.explainIndexes(n, more)
 		for _, d := range more {
 			for _, start := range []string{"Precondition failed", "Postcondition failed", "Check failed",
@@ -216,9 +218,9 @@ func (e *evaluator) evaluate(key string, path []string) hcl.Diagnostics {
 			}
 		}
 		diags = append(diags, more...)
-		n.failed = diags.HasErrors()
+		n.hasFailed = diags.HasErrors()
 	} else {
-		n.failed = true
+		n.hasFailed = true
 	}
 	if k := e.kinds[n.root]; k != nil && value != cty.NilVal {
 		k.set(n.name, value)
@@ -229,13 +231,13 @@ func (e *evaluator) evaluate(key string, path []string) hcl.Diagnostics {
 // key returns the address of a node's block within its module.
 func (n *node) key() string { return n.root + "." + strings.Join(n.block.Labels, ".") }
 
-// circle returns the error of a circular reference.
-func (e *evaluator) circle(n *node, key string, path []string) hcl.Diagnostics {
+// cycleError returns the error of a circular reference.
+func (e *evaluator) cycleError(n *node, key string, path []string) hcl.Diagnostics {
 	full := e.prefix + key
 	start := slices.Index(path, full)
 	if start < 0 || start == len(path)-1 {
 		return hcl.Diagnostics{
-			problem(
+			newError(
 				n.at.Ptr(),
 				"Reference to itself",
 				"%s is being worked out here and cannot be used for that. Put what it shares with itself into a "+
@@ -249,64 +251,64 @@ func (e *evaluator) circle(n *node, key string, path []string) hcl.Diagnostics {
 		circle = append(circle, nodeAddress(k))
 	}
 	return hcl.Diagnostics{
-		problem(n.at.Ptr(), "Circular reference", "Each of these needs the next: %s.", strings.Join(circle, " → ")),
+		newError(n.at.Ptr(), "Circular reference", "Each of these needs the next: %s.", strings.Join(circle, " → ")),
 	}
 }
 
-// value evaluates a node whose references have been evaluated.
-func (e *evaluator) value(n *node) (cty.Value, hcl.Diagnostics) {
+// nodeValue evaluates a node whose references have been evaluated.
+func (e *evaluator) nodeValue(n *node) (cty.Value, hcl.Diagnostics) {
 	switch {
 	case n.variable != nil:
-		return e.variable(n)
+		return e.variableValue(n)
 	case n.expr != nil:
 		return n.expr.Value(e.scope(n.needs))
 	}
 	if n.root == "data" {
-		if e.unknown(n.needs) {
+		if e.isUnknown(n.needs) {
 			return cty.DynamicVal, nil
 		}
-		if v, ok := e.c.overrides[e.prefix+n.key()]; ok {
+		if v, ok := e.configuration.overrides[e.prefix+n.key()]; ok {
 			return v, nil
 		}
-		return e.data(n)
+		return e.dataValue(n)
 	}
-	if e.unknown(n.needs) { // it will be known when a plan is made
+	if e.isUnknown(n.needs) { // it will be known when a plan is made
 		if e.prefix == "" || n.root != "output" {
-			e.c.Cluster.Deferred = append(e.c.Cluster.Deferred, e.prefix+nodeAddress(n.key()))
+			e.configuration.Cluster.Deferred = append(e.configuration.Cluster.Deferred, e.prefix+nodeAddress(n.key()))
 		}
 		return cty.DynamicVal, nil
 	}
-	e.context.Eval, e.context.Secrets = e.scope(n.needs), nil
-	value, diags := block.Decode(e.context, n.block, e.c.Cluster)
-	value = block.Remark(value, e.context.Secrets)
-	e.c.Cluster.Secrets = append(e.c.Cluster.Secrets, e.context.Secrets...)
+	e.blockContext.Eval, e.blockContext.Secrets = e.scope(n.needs), nil
+	value, diags := block.Decode(e.blockContext, n.block, e.configuration.Cluster)
+	value = block.MarkSecrets(value, e.blockContext.Secrets)
+	e.configuration.Cluster.Secrets = append(e.configuration.Cluster.Secrets, e.blockContext.Secrets...)
 	return value, diags
 }
 
-// needsFailed reports whether something that a node refers to has an error. Errors of the node itself would only be
+// hasFailedNeeds reports whether something that a node refers to has an error. Errors of the node itself would only be
 // consequences of that error.
-func (e *evaluator) needsFailed(n *node) bool {
+func (e *evaluator) hasFailedNeeds(n *node) bool {
 	return slices.ContainsFunc(n.needs, func(t hcl.Traversal) bool {
-		name, ok := second(t)
-		return !(ok && e.nodes[t.RootName()+"."+name] == n) && e.referenceFailed(t)
+		name, ok := secondName(t)
+		return !(ok && e.nodes[t.RootName()+"."+name] == n) && e.hasFailedReference(t)
 	})
 }
 
-func (e *evaluator) referenceFailed(t hcl.Traversal) bool {
-	name, ok := second(t)
+func (e *evaluator) hasFailedReference(t hcl.Traversal) bool {
+	name, ok := secondName(t)
 	if !ok {
 		return false
 	}
 	n := e.nodes[t.RootName()+"."+name]
 	if n == nil || n.call == nil {
-		return n != nil && n.failed
+		return n != nil && n.hasFailed
 	}
-	if n.failed {
+	if n.hasFailed {
 		return true
 	}
-	children, output, _ := n.call.meant(t)
+	children, output, _ := n.call.instancesAndOutput(t)
 	return slices.ContainsFunc(children, func(child *evaluator) bool {
 		o := child.nodes["output."+output]
-		return o != nil && o.failed
+		return o != nil && o.hasFailed
 	})
 }

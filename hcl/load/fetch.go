@@ -19,60 +19,60 @@ import (
 // fetchTimeout is how long fetching a repository may take.
 const fetchTimeout = 10 * time.Minute
 
-// Get fetches the Git modules of a configuration, including nested ones, into a directory beside it, and writes the
-// lock file. It fetches locked commits, unless update is set: then it resolves every reference again.
-func Get(ctx context.Context, path string, update bool, say func(string)) (*Configuration, hcl.Diagnostics) {
+// FetchModules fetches the Git modules of a configuration, including nested ones, into a directory beside it, and
+// writes the lock file. It fetches locked commits, unless update is set: then it resolves every reference again.
+func FetchModules(ctx context.Context, path string, update bool, say func(string)) (*Configuration, hcl.Diagnostics) {
 	c := &Configuration{Cluster: &config.Cluster{}, parser: hclparse.NewParser()}
 	defer func() { c.Files = c.parser.Files() }()
-	paths, dir, err := files(path)
+	paths, dir, err := configurationFiles(path)
 	c.Dir = dir
 	if err != nil {
-		return c, hcl.Diagnostics{problem(nil, "No configuration", "%v", err)}
+		return c, hcl.Diagnostics{newError(nil, "No configuration", "%v", err)}
 	}
 	locks, err := readLocks(filepath.Join(dir, lockFile))
 	if err != nil {
-		return c, hcl.Diagnostics{problem(nil, "Lock file that cannot be read", "%v", err)}
+		return c, hcl.Diagnostics{newError(nil, "Lock file that cannot be read", "%v", err)}
 	}
-	g := &getter{
-		ctx:     ctx,
-		c:       c,
-		root:    dir,
-		update:  update,
-		before:  locks,
-		now:     map[string]lock{},
-		say:     say,
-		folders: map[string]bool{},
+	g := &moduleFetcher{
+		ctx:      ctx,
+		c:        c,
+		root:     dir,
+		update:   update,
+		oldLocks: locks,
+		newLocks: map[string]moduleLock{},
+		report:   say,
+		folders:  map[string]bool{},
 	}
-	diags := g.folder(dir, paths)
+	diags := g.fetchFolder(dir, paths)
 	if diags.HasErrors() {
 		return c, diags
 	}
-	if len(g.now) == 0 && len(locks) == 0 {
+	if len(g.newLocks) == 0 && len(locks) == 0 {
 		return c, diags
 	}
-	if err := writeLocks(filepath.Join(dir, lockFile), g.now); err != nil {
-		diags = append(diags, problem(nil, "Lock file that cannot be written", "%v", err))
+	if err := writeLocks(filepath.Join(dir, lockFile), g.newLocks); err != nil {
+		diags = append(diags, newError(nil, "Lock file that cannot be written", "%v", err))
 	}
 	return c, diags
 }
 
-// getter fetches the modules that a configuration calls.
-type getter struct {
-	ctx         context.Context
-	c           *Configuration
-	root        string
-	update      bool
-	before, now map[string]lock
-	say         func(string)
-	folders     map[string]bool // directories that were processed
+// moduleFetcher fetches the modules that a configuration calls.
+type moduleFetcher struct {
+	ctx                context.Context
+	c                  *Configuration
+	root               string
+	update             bool
+	oldLocks, newLocks map[string]moduleLock
+	report             func(string)
+	folders            map[string]bool // directories that were processed
 }
 
-func (g *getter) folder(dir string, paths []string) hcl.Diagnostics {
+func (g *moduleFetcher) fetchFolder(dir string, paths []string) hcl.Diagnostics {
 	if g.folders[dir] {
 		return nil
 	}
 	g.folders[dir] = true
-	blocks, diags := g.c.read(paths)
+	blocks, diags := g.c.parseFiles(paths)
 	for _, b := range blocks {
 		if b.Type != "module" {
 			continue
@@ -82,45 +82,45 @@ func (g *getter) folder(dir string, paths []string) hcl.Diagnostics {
 		if more.HasErrors() {
 			continue
 		}
-		inner, err := g.module(dir, call.source)
+		inner, err := g.fetchModule(dir, call.source)
 		var paths []string
 		if err == nil {
-			paths, _, err = files(inner)
+			paths, _, err = configurationFiles(inner)
 		}
 		if err != nil {
-			diags = append(diags, problem(call.at, "Module that cannot be fetched", "%s", sentence(err.Error())))
+			diags = append(diags, newError(call.at, "Module that cannot be fetched", "%s", toSentence(err.Error())))
 			continue
 		}
-		diags = append(diags, g.folder(inner, paths)...)
+		diags = append(diags, g.fetchFolder(inner, paths)...)
 	}
 	return diags
 }
 
-// module returns the directory of a module, and fetches it if necessary.
-func (g *getter) module(from, source string) (string, error) {
+// fetchModule returns the directory of a module, and fetches it if necessary.
+func (g *moduleFetcher) fetchModule(from, source string) (string, error) {
 	_, r, err := parseSource(source)
 	if err != nil {
 		return "", err
 	}
-	here := &fetched{root: g.root, locks: g.before, whole: map[string]error{}}
+	here := &fetchedModules{root: g.root, locks: g.oldLocks, compared: map[string]error{}}
 	if r == nil {
 		return here.folder(from, source)
 	}
 	dir := filepath.Join(g.root, modulesFolder, r.folderName())
-	if _, done := g.now[r.id()]; !done {
-		old, locked := g.before[r.id()]
+	if _, done := g.newLocks[r.id()]; !done {
+		old, locked := g.oldLocks[r.id()]
 		if locked && !g.update && here.compare(r, dir) == nil {
-			g.now[r.id()] = old
-			g.say(fmt.Sprintf("%s: commit %s, already here", r.id(), old.commit))
-		} else if err := g.fetch(r, dir, old); err != nil {
+			g.newLocks[r.id()] = old
+			g.report(fmt.Sprintf("%s: commit %s, already here", r.id(), old.commit))
+		} else if err := g.fetchRepository(r, dir, old); err != nil {
 			return "", err
 		}
 	}
-	return filepath.Join(dir, filepath.FromSlash(r.sub)), nil
+	return filepath.Join(dir, filepath.FromSlash(r.subdirectory)), nil
 }
 
-// fetch fetches a repository into a directory, and records its lock.
-func (g *getter) fetch(r *repository, dir string, old lock) error {
+// fetchRepository fetches a repository into a directory, and records its lock.
+func (g *moduleFetcher) fetchRepository(r *repository, dir string, old moduleLock) error {
 	ctx, cancel := context.WithTimeout(g.ctx, fetchTimeout)
 	defer cancel()
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -132,7 +132,7 @@ func (g *getter) fetch(r *repository, dir string, old lock) error {
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
 	clone := filepath.Join(temporary, "clone")
-	if _, err := git(ctx, "clone", "--quiet", "--no-checkout", "--", r.url, clone); err != nil {
+	if _, err := runGit(ctx, "clone", "--quiet", "--no-checkout", "--", r.url, clone); err != nil {
 		return fmt.Errorf("fetch %s: %w", r.id(), err)
 	}
 	commit := old.commit
@@ -141,7 +141,7 @@ func (g *getter) fetch(r *repository, dir string, old lock) error {
 			return fmt.Errorf("fetch %s: %w", r.id(), err)
 		}
 	}
-	if _, err := git(ctx, "-C", clone, "-c", "advice.detachedHead=false", "checkout", "--quiet", "--detach",
+	if _, err := runGit(ctx, "-C", clone, "-c", "advice.detachedHead=false", "checkout", "--quiet", "--detach",
 		commit); err != nil {
 		return fmt.Errorf("fetch %s: %w", r.id(), err)
 	}
@@ -168,8 +168,8 @@ func (g *getter) fetch(r *repository, dir string, old lock) error {
 	if err := os.Rename(clone, dir); err != nil {
 		return err
 	}
-	g.now[r.id()] = lock{commit: commit, hash: hash}
-	g.say(fmt.Sprintf("%s: commit %s", r.id(), commit))
+	g.newLocks[r.id()] = moduleLock{commit: commit, hash: hash}
+	g.report(fmt.Sprintf("%s: commit %s", r.id(), commit))
 	return nil
 }
 
@@ -180,7 +180,7 @@ func resolveRef(ctx context.Context, clone, ref string) (string, error) {
 		tries = []string{"HEAD"}
 	}
 	for _, try := range tries {
-		if out, err := git(ctx, "-C", clone, "rev-parse", "--quiet", "--verify", "--end-of-options", try+
+		if out, err := runGit(ctx, "-C", clone, "rev-parse", "--quiet", "--verify", "--end-of-options", try+
 			"^{commit}"); err == nil {
 			return strings.TrimSpace(out), nil
 		}
@@ -188,8 +188,8 @@ func resolveRef(ctx context.Context, clone, ref string) (string, error) {
 	return "", fmt.Errorf("it has no branch, tag or commit %q", ref)
 }
 
-// git runs git without prompts, and only with the allowed protocols.
-func git(ctx context.Context, args ...string) (string, error) {
+// runGit runs git without prompts, and only with the allowed protocols.
+func runGit(ctx context.Context, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, "git", args...)
 	c.Env = append(
 		os.Environ(),

@@ -10,22 +10,22 @@ import (
 	"clusterctl/hcl/load"
 )
 
-// forge is a Git repository that contains a module.
-type forge struct {
+// gitRepository is a Git repository that contains a module.
+type gitRepository struct {
 	t   *testing.T
 	dir string
 }
 
-func newForge(t *testing.T) forge {
+func newGitRepository(t *testing.T) gitRepository {
 	t.Helper()
-	f := forge{t, filepath.Join(t.TempDir(), "modules")}
+	f := gitRepository{t, filepath.Join(t.TempDir(), "modules")}
 	f.git("init", "--quiet", "--initial-branch=main", f.dir)
 	f.commit("one")
 	f.git("-C", f.dir, "tag", "v1")
 	return f
 }
 
-func (f forge) git(args ...string) {
+func (f gitRepository) git(args ...string) {
 	f.t.Helper()
 	c := exec.Command("git", args...)
 	c.Env = append(
@@ -42,17 +42,17 @@ func (f forge) git(args ...string) {
 }
 
 // commit commits a module whose output contains text.
-func (f forge) commit(text string) {
+func (f gitRepository) commit(text string) {
 	f.t.Helper()
-	write(f.t, filepath.Join(f.dir, "say", "say.hcl"), `module "inner" { source = "../inner" }
+	writeFile(f.t, filepath.Join(f.dir, "say", "say.hcl"), `module "inner" { source = "../inner" }
 output "text" { value = "`+text+` ${module.inner.text}" }
 `)
-	write(f.t, filepath.Join(f.dir, "inner", "inner.hcl"), `output "text" { value = "inside" }`+"\n")
+	writeFile(f.t, filepath.Join(f.dir, "inner", "inner.hcl"), `output "text" { value = "inside" }`+"\n")
 	f.git("-C", f.dir, "add", ".")
 	f.git("-C", f.dir, "commit", "--quiet", "-m", text)
 }
 
-func write(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -63,19 +63,19 @@ func write(t *testing.T, path, text string) {
 }
 
 // folder returns a configuration that calls the module at a reference.
-func (f forge) folder(ref string) string {
+func (f gitRepository) folder(ref string) string {
 	f.t.Helper()
 	dir := f.t.TempDir()
-	write(f.t, filepath.Join(dir, "main.hcl"), `cluster "c" {}
+	writeFile(f.t, filepath.Join(dir, "main.hcl"), `cluster "c" {}
 module "say" { source = "git::file://`+f.dir+`//say?ref=`+ref+`" }
 output "text" { value = module.say.text }
 `)
 	return dir
 }
 
-func get(t *testing.T, dir string, update bool) error {
+func fetchModules(t *testing.T, dir string, update bool) error {
 	t.Helper()
-	_, diags := load.Get(t.Context(), dir, update, func(string) {})
+	_, diags := load.FetchModules(t.Context(), dir, update, func(string) {})
 	if diags.HasErrors() {
 		return diags
 	}
@@ -91,20 +91,20 @@ func outputOf(dir string) string {
 	return c.Cluster.Outputs[0].Value.(string)
 }
 
-func TestAModuleFromGitIsWhatTheLockFileSays(t *testing.T) {
-	f := newForge(t)
+func TestGitModulesMatchTheLockFile(t *testing.T) {
+	f := newGitRepository(t)
 	dir := f.folder("main")
 	if got := outputOf(dir); !strings.Contains(got, "clusterctl get") {
 		t.Errorf("before it is fetched: %s", got)
 	}
-	if err := get(t, dir, false); err != nil {
+	if err := fetchModules(t, dir, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := outputOf(dir); got != "one inside" {
 		t.Errorf("fetched: %s", got)
 	}
 	f.commit("two")
-	if err := get(t, dir, false); err != nil {
+	if err := fetchModules(t, dir, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := outputOf(dir); got != "one inside" {
@@ -113,13 +113,13 @@ func TestAModuleFromGitIsWhatTheLockFileSays(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, ".clusterctl")); err != nil {
 		t.Fatal(err)
 	}
-	if err := get(t, dir, false); err != nil {
+	if err := fetchModules(t, dir, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := outputOf(dir); got != "one inside" {
 		t.Errorf("fetched anew by the lock file: %s", got)
 	}
-	if err := get(t, dir, true); err != nil {
+	if err := fetchModules(t, dir, true); err != nil {
 		t.Fatal(err)
 	}
 	if got := outputOf(dir); got != "two inside" {
@@ -127,21 +127,21 @@ func TestAModuleFromGitIsWhatTheLockFileSays(t *testing.T) {
 	}
 }
 
-func TestAModuleThatWasChangedIsRefusedAndFetchedAnew(t *testing.T) {
-	f := newForge(t)
+func TestChangedModulesAreRejectedAndFetchedAgain(t *testing.T) {
+	f := newGitRepository(t)
 	dir := f.folder("v1")
-	if err := get(t, dir, false); err != nil {
+	if err := fetchModules(t, dir, false); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, ".clusterctl/modules/*/inner/inner.hcl"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	write(t, files[0], `output "text" { value = "evil" }`)
+	writeFile(t, files[0], `output "text" { value = "evil" }`)
 	if got := outputOf(dir); !strings.Contains(got, "hash") {
 		t.Errorf("a changed module is taken: %s", got)
 	}
-	if err := get(t, dir, false); err != nil {
+	if err := fetchModules(t, dir, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := outputOf(dir); got != "one inside" {
@@ -149,10 +149,10 @@ func TestAModuleThatWasChangedIsRefusedAndFetchedAnew(t *testing.T) {
 	}
 }
 
-func TestARepositoryThatDoesNotGiveWhatIsLockedIsRefused(t *testing.T) {
-	f := newForge(t)
+func TestRepositoriesThatDifferFromTheLockAreRejected(t *testing.T) {
+	f := newGitRepository(t)
 	dir := f.folder("v1")
-	if err := get(t, dir, false); err != nil {
+	if err := fetchModules(t, dir, false); err != nil {
 		t.Fatal(err)
 	}
 	lock := filepath.Join(dir, ".clusterctl.lock.hcl")
@@ -161,15 +161,15 @@ func TestARepositoryThatDoesNotGiveWhatIsLockedIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := strings.Index(string(text), "sha256:") + len("sha256:")
-	write(t, lock, string(text[:at])+"AAAA"+string(text[at+4:]))
-	if err := get(t, dir, false); err == nil || !strings.Contains(err.Error(), "does not give what it gave") {
+	writeFile(t, lock, string(text[:at])+"AAAA"+string(text[at+4:]))
+	if err := fetchModules(t, dir, false); err == nil || !strings.Contains(err.Error(), "does not give what it gave") {
 		t.Errorf("get: %v", err)
 	}
 }
 
-func TestAReferenceThatIsNotThereIsSaidAtItsLine(t *testing.T) {
-	dir := newForge(t).folder("v9")
-	_, diags := load.Get(t.Context(), dir, false, func(string) {})
+func TestMissingGitReferencesAreReportedAtTheirLine(t *testing.T) {
+	dir := newGitRepository(t).folder("v9")
+	_, diags := load.FetchModules(t.Context(), dir, false, func(string) {})
 	if len(diags) != 1 || !strings.Contains(diags[0].Detail, `"v9"`) || diags[0].Subject == nil ||
 		diags[0].Subject.Start.Line != 2 {
 		t.Errorf("%v", diags)

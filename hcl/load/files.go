@@ -20,7 +20,7 @@ import (
 	"clusterctl/hcl/data"
 )
 
-func inDir(dir string) func(string) string {
+func pathIn(dir string) func(string) string {
 	return func(path string) string {
 		if rest, ok := strings.CutPrefix(path, "~/"); ok {
 			if home, err := os.UserHomeDir(); err == nil {
@@ -34,8 +34,8 @@ func inDir(dir string) func(string) string {
 	}
 }
 
-func digest(path string) (string, error) {
-	if err := data.Regular(path); err != nil {
+func fileDigest(path string) (string, error) {
+	if err := data.CheckRegular(path); err != nil {
 		return "", err
 	}
 	f, err := os.Open(path)
@@ -50,13 +50,13 @@ func digest(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// glob returns a function that finds the files that match a pattern, which is relative to dir. A directory stands for
+// globIn returns a function that finds the files that match a pattern, which is relative to dir. A directory stands for
 // the YAML and JSON files in it. Paths that expressions can put before a pattern (path.module, path.root, path.cwd and
 // the home directory) are taken literally.
-func glob(dir, root string) func(string) ([]string, error) {
+func globIn(dir, root string) func(string) ([]string, error) {
 	return func(pattern string) ([]string, error) {
-		base, rest := cutPath(inDir(dir)(pattern), pattern, dir, root)
-		matches, err := data.Matches(base, rest)
+		base, rest := splitPatternPath(pathIn(dir)(pattern), pattern, dir, root)
+		matches, err := data.MatchPattern(base, rest)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func glob(dir, root string) func(string) ([]string, error) {
 				continue
 			}
 			for _, suffix := range []string{".yaml", ".yml", ".json"} {
-				inside, err := data.Listed(m, suffix)
+				inside, err := data.ListWithSuffix(m, suffix)
 				if err != nil {
 					return nil, err
 				}
@@ -81,8 +81,8 @@ func glob(dir, root string) func(string) ([]string, error) {
 	}
 }
 
-// cutPath splits the path of a pattern into the directory at which it starts and the pattern below that.
-func cutPath(place, pattern, dir, root string) (base, rest string) {
+// splitPatternPath splits the path of a pattern into the directory at which it starts and the pattern below that.
+func splitPatternPath(place, pattern, dir, root string) (base, rest string) {
 	if place == filepath.Join(dir, pattern) && !filepath.IsAbs(pattern) {
 		return dir, pattern
 	}
@@ -102,7 +102,7 @@ func cutPath(place, pattern, dir, root string) (base, rest string) {
 
 // readYAML returns the objects in a file of YAML documents. Lists are replaced by their items.
 func readYAML(path string) ([]map[string]any, error) {
-	text, err := data.File(path)
+	text, err := data.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func readYAML(path string) ([]map[string]any, error) {
 		if len(o) == 0 {
 			continue
 		}
-		list, err := takeApart(o)
+		list, err := splitList(o)
 		if err != nil {
 			return nil, fmt.Errorf("read %s, document %d: %w", path, n, err)
 		}
@@ -131,9 +131,9 @@ func readYAML(path string) ([]map[string]any, error) {
 	}
 }
 
-// takeApart returns the objects of a document: the object itself, or the items of a List or of a typed list such as
+// splitList returns the objects of a document: the object itself, or the items of a List or of a typed list such as
 // ConfigMapList. Items of a typed list may omit apiVersion and kind.
-func takeApart(o map[string]any) ([]map[string]any, error) {
+func splitList(o map[string]any) ([]map[string]any, error) {
 	metadata, _ := o["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	version, _ := o["apiVersion"].(string)
@@ -164,7 +164,7 @@ func takeApart(o map[string]any) ([]map[string]any, error) {
 				m["kind"] = of
 			}
 		}
-		inner, err := takeApart(m)
+		inner, err := splitList(m)
 		if err != nil {
 			return nil, fmt.Errorf("element %d of a %s: %w", i+1, kind, err)
 		}

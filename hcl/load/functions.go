@@ -26,8 +26,8 @@ func Functions(dir string, now time.Time) map[string]function.Function {
 		"regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc, "replace": replaceFunc, "split": stdlib.SplitFunc,
 		"strrev": stdlib.ReverseFunc, "substr": stdlib.SubstrFunc, "trim": stdlib.TrimFunc,
 		"trimprefix": stdlib.TrimPrefixFunc,
-		"trimsuffix": stdlib.TrimSuffixFunc, "trimspace": stdlib.TrimSpaceFunc, "startswith": affix(true),
-		"endswith":    affix(false),
+		"trimsuffix": stdlib.TrimSuffixFunc, "trimspace": stdlib.TrimSpaceFunc, "startswith": affixFunc(true),
+		"endswith":    affixFunc(false),
 		"strcontains": strContainsFunc,
 
 		"chunklist": stdlib.ChunklistFunc, "coalesce": coalesceFunc, "coalescelist": stdlib.CoalesceListFunc,
@@ -63,22 +63,25 @@ func Functions(dir string, now time.Time) map[string]function.Function {
 		"cidrhost": cidrHostFunc, "cidrnetmask": cidrNetmaskFunc, "cidrsubnet": cidrSubnetFunc,
 		"cidrsubnets": cidrSubnetsFunc,
 
-		"tostring": to(cty.String), "tonumber": to(cty.Number), "tobool": to(cty.Bool),
-		"tolist": to(
+		"tostring": conversionFunc(cty.String), "tonumber": conversionFunc(cty.Number),
+		"tobool": conversionFunc(cty.Bool),
+		"tolist": conversionFunc(
 			cty.List(cty.DynamicPseudoType),
-		), "toset": to(cty.Set(cty.DynamicPseudoType)), "tomap": to(cty.Map(cty.DynamicPseudoType)),
-		"can": tryfunc.CanFunc, "try": tryfunc.TryFunc, "nonsensitive": marking(false), "sensitive": marking(true),
+		), "toset": conversionFunc(cty.Set(cty.DynamicPseudoType)),
+		"tomap": conversionFunc(cty.Map(cty.DynamicPseudoType)),
+		"can":   tryfunc.CanFunc, "try": tryfunc.TryFunc, "nonsensitive": sensitivityFunc(false),
+		"sensitive":   sensitivityFunc(true),
 		"issensitive": isSensitiveFunc, "ephemeralasnull": ephemeralAsNullFunc, "type": typeFunc,
 
 		"abspath": absPathFunc, "basename": baseNameFunc, "dirname": dirNameFunc, "pathexpand": pathExpandFunc,
 	}
-	addRun(f, now)
-	addFiles(f, dir)
+	addRunFunctions(f, now)
+	addFileFunctions(f, dir)
 	return f
 }
 
-// to returns a function that converts to a type.
-func to(want cty.Type) function.Function {
+// conversionFunc returns a function that converts to a type.
+func conversionFunc(want cty.Type) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "v", Type: cty.DynamicPseudoType, AllowNull: true, AllowDynamicType: true}},
 		Type: func(args []cty.Value) (cty.Type, error) {
@@ -101,8 +104,8 @@ func to(want cty.Type) function.Function {
 	})
 }
 
-// marking returns the function sensitive or nonsensitive.
-func marking(hide bool) function.Function {
+// sensitivityFunc returns the function sensitive or nonsensitive.
+func sensitivityFunc(hide bool) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{
 			{
@@ -126,8 +129,8 @@ func marking(hide bool) function.Function {
 	})
 }
 
-// text returns a function of n strings.
-func text(n int, f func(args []string) (string, error)) function.Function {
+// textFunc returns a function of n strings.
+func textFunc(n int, f func(args []string) (string, error)) function.Function {
 	spec := &function.Spec{Type: function.StaticReturnType(cty.String)}
 	for range n {
 		spec.Params = append(spec.Params, function.Parameter{Name: "s", Type: cty.String})

@@ -16,7 +16,7 @@ const (
 )
 
 var (
-	setProductFunc = bounding(stdlib.SetProductFunc, func(args []cty.Value) error {
+	setProductFunc = boundedFunc(stdlib.SetProductFunc, func(args []cty.Value) error {
 		product := 1
 		for _, a := range args {
 			a, _ := a.Unmark()
@@ -29,7 +29,7 @@ var (
 		}
 		return nil
 	})
-	indentFunc = bounding(stdlib.IndentFunc, func(args []cty.Value) error {
+	indentFunc = boundedFunc(stdlib.IndentFunc, func(args []cty.Value) error {
 		if n, _ := args[0].Unmark(); n.IsKnown() && !n.IsNull() && n.GreaterThan(cty.NumberIntVal(maxIndent)).True() {
 			return function.NewArgErrorf(0, "%d spaces are the most", maxIndent)
 		}
@@ -42,7 +42,7 @@ var wideVerb = regexp.MustCompile(`%[-+ #0-9.\[\]]*[0-9]{5}`)
 
 // boundedFormat returns f with an error for formats whose verbs are wider than 9999 characters.
 func boundedFormat(f function.Function) function.Function {
-	return bounding(f, func(args []cty.Value) error {
+	return boundedFunc(f, func(args []cty.Value) error {
 		text, _ := args[0].Unmark()
 		if text.Type() == cty.String && text.IsKnown() && !text.IsNull() && wideVerb.MatchString(text.AsString()) {
 			return function.NewArgErrorf(0, "a width or a precision is 9999 at most")
@@ -51,8 +51,8 @@ func boundedFormat(f function.Function) function.Function {
 	})
 }
 
-// bounding returns f with a check that refuses arguments whose result would be too large.
-func bounding(f function.Function, check func(args []cty.Value) error) function.Function {
+// boundedFunc returns f with a check that refuses arguments whose result would be too large.
+func boundedFunc(f function.Function, check func(args []cty.Value) error) function.Function {
 	return function.New(&function.Spec{
 		Params: f.Params(), VarParam: f.VarParam(),
 		Type: func(args []cty.Value) (cty.Type, error) {

@@ -33,7 +33,7 @@ var indexFunc = function.New(&function.Spec{
 		}
 		for it := a[0].ElementIterator(); it.Next(); {
 			i, v := it.Element()
-			same := equal(v, a[1])
+			same := equalValues(v, a[1])
 			if !same.IsKnown() {
 				return cty.UnknownVal(cty.Number), nil
 			}
@@ -45,8 +45,8 @@ var indexFunc = function.New(&function.Spec{
 	},
 })
 
-// equal compares two values. Values of types that cannot be converted to each other differ.
-func equal(a, b cty.Value) cty.Value {
+// equalValues compares two values. Values of types that cannot be converted to each other differ.
+func equalValues(a, b cty.Value) cty.Value {
 	if a.IsKnown() && b.IsKnown() && (a.IsNull() || b.IsNull()) {
 		return cty.BoolVal(a.IsNull() && b.IsNull())
 	}
@@ -126,7 +126,7 @@ var lookupFunc = function.New(&function.Spec{
 		case ty.IsObjectType() && len(a) == 3:
 			return a[2].Type(), nil
 		case ty.IsObjectType():
-			return cty.NilType, noKey(a[1])
+			return cty.NilType, missingKeyError(a[1])
 		}
 		return cty.NilType, function.NewArgErrorf(0, "must be a map or an object")
 	},
@@ -142,11 +142,11 @@ var lookupFunc = function.New(&function.Spec{
 		case len(a) == 3:
 			return convert.Convert(a[2], ty)
 		}
-		return cty.NilVal, noKey(a[1])
+		return cty.NilVal, missingKeyError(a[1])
 	},
 })
 
-func noKey(key cty.Value) error {
+func missingKeyError(key cty.Value) error {
 	return function.NewArgErrorf(1, "there is no key %q; a third argument is the fallback", key.AsString())
 }
 
@@ -200,7 +200,7 @@ var oneFunc = function.New(&function.Spec{
 			case 1:
 				return elements[0], nil
 			}
-			return cty.NilType, tooMany(ty.Length())
+			return cty.NilType, tooManyError(ty.Length())
 		}
 		return cty.NilType, function.NewArgErrorf(0, "must be a list or a set")
 	},
@@ -212,11 +212,11 @@ var oneFunc = function.New(&function.Spec{
 		case 1:
 			return values[0], nil
 		}
-		return cty.NilVal, tooMany(len(values))
+		return cty.NilVal, tooManyError(len(values))
 	},
 })
 
-func tooMany(n int) error {
+func tooManyError(n int) error {
 	return function.NewArgErrorf(0, "must have at most one element, and has %d", n)
 }
 
@@ -259,7 +259,7 @@ var matchKeysFunc = function.New(&function.Spec{
 		var found []cty.Value
 		for i, key := range keys {
 			for _, s := range search {
-				same := equal(key, s)
+				same := equalValues(key, s)
 				if !same.IsKnown() {
 					return cty.UnknownVal(ty), nil
 				}

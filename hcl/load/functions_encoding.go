@@ -19,11 +19,11 @@ import (
 )
 
 var (
-	base64EncodeFunc = text(
+	base64EncodeFunc = textFunc(
 		1,
 		func(a []string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(a[0])), nil },
 	)
-	base64DecodeFunc = text(1, func(a []string) (string, error) {
+	base64DecodeFunc = textFunc(1, func(a []string) (string, error) {
 		out, err := base64.StdEncoding.DecodeString(a[0])
 		if err != nil {
 			return "", err
@@ -33,8 +33,8 @@ var (
 		}
 		return string(out), nil
 	})
-	urlEncodeFunc = text(1, func(a []string) (string, error) { return url.QueryEscape(a[0]), nil })
-	uuidV5Func    = text(2, func(a []string) (string, error) {
+	urlEncodeFunc = textFunc(1, func(a []string) (string, error) { return url.QueryEscape(a[0]), nil })
+	uuidV5Func    = textFunc(2, func(a []string) (string, error) {
 		spaces := map[string]uuid.UUID{
 			"dns":  uuid.NameSpaceDNS,
 			"url":  uuid.NameSpaceURL,
@@ -52,14 +52,15 @@ var (
 	})
 )
 
-var hashes = map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New, "sha1": sha1.New, "md5": md5.New}
+var hashFuncs = map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New, "sha1": sha1.New,
+	"md5": md5.New}
 
 func hashFunc(name string, asBase64 bool) function.Function {
-	return text(1, func(a []string) (string, error) { return sum(name, asBase64, []byte(a[0])), nil })
+	return textFunc(1, func(a []string) (string, error) { return digestText(name, asBase64, []byte(a[0])), nil })
 }
 
-func sum(name string, asBase64 bool, content []byte) string {
-	h := hashes[name]()
+func digestText(name string, asBase64 bool, content []byte) string {
+	h := hashFuncs[name]()
 	h.Write(content)
 	if asBase64 {
 		return base64.StdEncoding.EncodeToString(h.Sum(nil))

@@ -17,10 +17,10 @@ import (
 )
 
 var (
-	absPathFunc    = text(1, func(a []string) (string, error) { return filepath.Abs(a[0]) })
-	baseNameFunc   = text(1, func(a []string) (string, error) { return filepath.Base(a[0]), nil })
-	dirNameFunc    = text(1, func(a []string) (string, error) { return filepath.Dir(a[0]), nil })
-	pathExpandFunc = text(1, func(a []string) (string, error) {
+	absPathFunc    = textFunc(1, func(a []string) (string, error) { return filepath.Abs(a[0]) })
+	baseNameFunc   = textFunc(1, func(a []string) (string, error) { return filepath.Base(a[0]), nil })
+	dirNameFunc    = textFunc(1, func(a []string) (string, error) { return filepath.Dir(a[0]), nil })
+	pathExpandFunc = textFunc(1, func(a []string) (string, error) {
 		if a[0] == "~" || strings.HasPrefix(a[0], "~/") {
 			home, err := os.UserHomeDir()
 			return filepath.Join(home, a[0][1:]), err
@@ -32,29 +32,29 @@ var (
 // maxDigested is the maximum size in bytes of a file to be digested.
 const maxDigested = 1 << 30
 
-// addFiles adds the functions that read files relative to dir.
-func addFiles(f map[string]function.Function, dir string) {
-	read := func(path string) ([]byte, error) { return data.File(inDir(dir)(path)) }
-	f["file"] = text(1, func(a []string) (string, error) {
+// addFileFunctions adds the functions that read files relative to dir.
+func addFileFunctions(f map[string]function.Function, dir string) {
+	read := func(path string) ([]byte, error) { return data.ReadFile(pathIn(dir)(path)) }
+	f["file"] = textFunc(1, func(a []string) (string, error) {
 		content, err := read(a[0])
 		if err == nil && !utf8.Valid(content) {
 			err = fmt.Errorf("%s is not UTF-8 text; filebase64 reads any file", a[0])
 		}
 		return string(content), err
 	})
-	f["filebase64"] = text(1, func(a []string) (string, error) {
+	f["filebase64"] = textFunc(1, func(a []string) (string, error) {
 		content, err := read(a[0])
 		return base64.StdEncoding.EncodeToString(content), err
 	})
 	for _, name := range []string{"sha256", "sha512", "sha1", "md5"} {
-		f["file"+name] = text(1, func(a []string) (string, error) {
-			content, err := data.UpTo(inDir(dir)(a[0]), maxDigested)
-			return sum(name, false, content), err
+		f["file"+name] = textFunc(1, func(a []string) (string, error) {
+			content, err := data.ReadLimited(pathIn(dir)(a[0]), maxDigested)
+			return digestText(name, false, content), err
 		})
 		if name == "sha256" || name == "sha512" {
-			f["filebase64"+name] = text(1, func(a []string) (string, error) {
-				content, err := data.UpTo(inDir(dir)(a[0]), maxDigested)
-				return sum(name, true, content), err
+			f["filebase64"+name] = textFunc(1, func(a []string) (string, error) {
+				content, err := data.ReadLimited(pathIn(dir)(a[0]), maxDigested)
+				return digestText(name, true, content), err
 			})
 		}
 	}
@@ -62,7 +62,7 @@ func addFiles(f map[string]function.Function, dir string) {
 		Params: []function.Parameter{{Name: "path", Type: cty.String}},
 		Type:   function.StaticReturnType(cty.Bool),
 		Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
-			info, err := os.Stat(inDir(dir)(a[0].AsString()))
+			info, err := os.Stat(pathIn(dir)(a[0].AsString()))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return cty.NilVal, err // it is unknown whether the file exists
 			}
@@ -80,13 +80,13 @@ func addFiles(f map[string]function.Function, dir string) {
 		Params: []function.Parameter{{Name: "dir", Type: cty.String}, {Name: "pattern", Type: cty.String}},
 		Type:   function.StaticReturnType(cty.Set(cty.String)),
 		Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
-			base := inDir(dir)(a[0].AsString())
+			base := pathIn(dir)(a[0].AsString())
 			// A missing or unmounted directory must not count as empty, because what its files declare would be
 			// removed.
 			if _, err := os.ReadDir(base); err != nil {
 				return cty.NilVal, function.NewArgError(0, err)
 			}
-			matches, err := data.Matches(base, a[1].AsString())
+			matches, err := data.MatchPattern(base, a[1].AsString())
 			if err != nil {
 				return cty.NilVal, function.NewArgError(1, err)
 			}

@@ -21,7 +21,7 @@ var cidrHostFunc = function.New(&function.Spec{
 		if err != nil {
 			return cty.NilVal, function.NewArgError(0, err)
 		}
-		n, err := whole(a[1], 1)
+		n, err := toInteger(a[1], 1)
 		if err != nil {
 			return cty.NilVal, err
 		}
@@ -33,11 +33,11 @@ var cidrHostFunc = function.New(&function.Spec{
 		if n.Sign() < 0 || n.Cmp(size) >= 0 {
 			return cty.NilVal, function.NewArgErrorf(1, "prefix %s has no such address", p)
 		}
-		return cty.StringVal(add(p.Masked().Addr(), n).String()), nil
+		return cty.StringVal(addToAddress(p.Masked().Addr(), n).String()), nil
 	},
 })
 
-var cidrNetmaskFunc = text(1, func(a []string) (string, error) {
+var cidrNetmaskFunc = textFunc(1, func(a []string) (string, error) {
 	p, err := netip.ParsePrefix(a[0])
 	if err != nil {
 		return "", err
@@ -57,11 +57,11 @@ var cidrSubnetFunc = function.New(&function.Spec{
 		if err != nil {
 			return cty.NilVal, function.NewArgError(0, err)
 		}
-		newBits, err := extension(p, a[1], 0, 1)
+		newBits, err := extensionBits(p, a[1], 0, 1)
 		if err != nil {
 			return cty.NilVal, err
 		}
-		n, err := whole(a[2], 2)
+		n, err := toInteger(a[2], 2)
 		if err != nil {
 			return cty.NilVal, err
 		}
@@ -70,7 +70,7 @@ var cidrSubnetFunc = function.New(&function.Spec{
 			return cty.NilVal, function.NewArgErrorf(2, "%d bits have no piece number %s", newBits, n)
 		}
 		offset := new(big.Int).Lsh(n, uint(p.Addr().BitLen()-length))
-		return cty.StringVal(netip.PrefixFrom(add(p.Masked().Addr(), offset), length).String()), nil
+		return cty.StringVal(netip.PrefixFrom(addToAddress(p.Masked().Addr(), offset), length).String()), nil
 	},
 })
 
@@ -89,7 +89,7 @@ var cidrSubnetsFunc = function.New(&function.Spec{
 		end := new(big.Int).Lsh(big.NewInt(1), uint(width-p.Bits()))
 		pieces := []cty.Value{}
 		for i, arg := range a[1:] {
-			newBits, err := extension(p, arg, 1, i+1)
+			newBits, err := extensionBits(p, arg, 1, i+1)
 			if err != nil {
 				return cty.NilVal, err
 			}
@@ -101,7 +101,8 @@ var cidrSubnetsFunc = function.New(&function.Spec{
 			if new(big.Int).Add(next, size).Cmp(end) > 0 {
 				return cty.NilVal, function.NewArgErrorf(i+1, "%s has no room left for a /%d", p, length)
 			}
-			pieces = append(pieces, cty.StringVal(netip.PrefixFrom(add(p.Masked().Addr(), next), length).String()))
+			pieces = append(pieces,
+				cty.StringVal(netip.PrefixFrom(addToAddress(p.Masked().Addr(), next), length).String()))
 			next.Add(next, size)
 		}
 		if len(pieces) == 0 {
@@ -111,27 +112,27 @@ var cidrSubnetsFunc = function.New(&function.Spec{
 	},
 })
 
-// mostBits is the maximum number of bits of a number in a calculation with addresses. IPv6 addresses have 128 bits.
-const mostBits = 256
+// maxBits is the maximum number of bits of a number in a calculation with addresses. IPv6 addresses have 128 bits.
+const maxBits = 256
 
-// whole returns a number as an integer. It returns an error for a fraction, and for a number that is larger than any
-// network. arg is the index of the argument.
-func whole(v cty.Value, arg int) (*big.Int, error) {
+// toInteger returns a number as an integer. It returns an error for a fraction, and for a number that is larger than
+// any network. arg is the index of the argument.
+func toInteger(v cty.Value, arg int) (*big.Int, error) {
 	f := v.AsBigFloat()
 	if !f.IsInt() {
 		return nil, function.NewArgErrorf(arg, "must be a whole number")
 	}
-	if f.MantExp(nil) > mostBits {
+	if f.MantExp(nil) > maxBits {
 		return nil, function.NewArgErrorf(arg, "is larger than any network")
 	}
 	n, _ := f.Int(nil)
 	return n, nil
 }
 
-// extension returns the number of bits by which to extend a prefix. It returns an error if the number is less than
+// extensionBits returns the number of bits by which to extend a prefix. It returns an error if the number is less than
 // least or more than the address has left. arg is the index of the argument.
-func extension(p netip.Prefix, v cty.Value, least int64, arg int) (int, error) {
-	n, err := whole(v, arg)
+func extensionBits(p netip.Prefix, v cty.Value, least int64, arg int) (int, error) {
+	n, err := toInteger(v, arg)
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +142,7 @@ func extension(p netip.Prefix, v cty.Value, least int64, arg int) (int, error) {
 	return int(n.Int64()), nil
 }
 
-func add(addr netip.Addr, n *big.Int) netip.Addr {
+func addToAddress(addr netip.Addr, n *big.Int) netip.Addr {
 	raw := addr.AsSlice()
 	sum := new(big.Int).Add(new(big.Int).SetBytes(raw), n)
 	out, _ := netip.AddrFromSlice(sum.FillBytes(make([]byte, len(raw))))

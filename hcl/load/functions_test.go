@@ -30,7 +30,7 @@ import (
 
 // The table in testdata/functions.txt has an expression on each line, then =>, then its value as JSON, "unknown",
 // "sensitive", or "error" with a part of the message. With -v, this test prints the table, sorted by function.
-func TestFunctionsAreTerraforms(t *testing.T) {
+func TestFunctionsMatchTerraform(t *testing.T) {
 	scope := functionScope(t)
 	byFunction := map[string][]functionRow{}
 	for _, r := range functionRows(t) {
@@ -41,7 +41,7 @@ func TestFunctionsAreTerraforms(t *testing.T) {
 			continue
 		}
 		v, diags := expr.Value(scope)
-		if got := described(t, v, diags); got != r.want && !(strings.HasPrefix(r.want, "error: ") &&
+		if got := describeResult(t, v, diags); got != r.want && !(strings.HasPrefix(r.want, "error: ") &&
 			strings.HasPrefix(got, "error: ") && strings.Contains(got, strings.TrimPrefix(r.want, "error: "))) {
 			t.Errorf("line %d: %s\n got %s\nwant %s", r.line, r.source, got, r.want)
 		}
@@ -50,10 +50,10 @@ func TestFunctionsAreTerraforms(t *testing.T) {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	for _, name := range slices.Sorted(maps.Keys(scope.Functions)) {
 		for _, r := range byFunction[name] {
-			fmt.Fprintf(w, "%s\t%s\t%.70s\t%.70s\n", name, r.cases(), r.source, r.want)
+			fmt.Fprintf(w, "%s\t%s\t%.70s\t%.70s\n", name, r.describeCases(), r.source, r.want)
 		}
 		for _, c := range functionCases {
-			covered := slices.ContainsFunc(byFunction[name], func(r functionRow) bool { return c.is(r.source) })
+			covered := slices.ContainsFunc(byFunction[name], func(r functionRow) bool { return c.matches(r.source) })
 			if c.applies(scope.Functions[name]) && !covered {
 				t.Errorf("testdata/functions.txt has no line about %s with %s", name, c.text)
 			}
@@ -74,10 +74,10 @@ type functionRow struct {
 	function, source, want string
 }
 
-func (r functionRow) cases() string {
+func (r functionRow) describeCases() string {
 	var list []string
 	for _, c := range functionCases {
-		if c.is(r.source) {
+		if c.matches(r.source) {
 			list = append(list, c.name)
 		}
 	}
@@ -87,7 +87,7 @@ func (r functionRow) cases() string {
 // functionCase is a kind of argument. Each function whose parameters accept it must have a line with it.
 type functionCase struct {
 	name, text string
-	is         func(source string) bool
+	matches    func(source string) bool
 	applies    func(function.Function) bool
 }
 
@@ -95,17 +95,17 @@ var functionCases = []functionCase{
 	{"null", "null", regexp.MustCompile(`\bnull\b|null_list|map_of_nulls`).MatchString, hasParameters},
 	{"unknown", "an unknown value", regexp.MustCompile(`unknown|maybe`).MatchString, hasParameters},
 	{"empty", "an empty text or collection", regexp.MustCompile(`""|\[\]|\{\}|empty\.txt`).MatchString,
-		takes(func(ty cty.Type) bool { return ty == cty.String || ty.IsCollectionType() })},
+		acceptsType(func(ty cty.Type) bool { return ty == cty.String || ty.IsCollectionType() })},
 	{"unicode", "text beyond ASCII", regexp.MustCompile(`[^\x00-\x7f]|accented|family`).MatchString,
-		takes(func(ty cty.Type) bool { return ty == cty.String || ty.IsCollectionType() })},
+		acceptsType(func(ty cty.Type) bool { return ty == cty.String || ty.IsCollectionType() })},
 	{"large", "a number of more than 16 digits", regexp.MustCompile(`[0-9]{17}`).MatchString,
-		takes(func(ty cty.Type) bool { return ty == cty.Number })},
+		acceptsType(func(ty cty.Type) bool { return ty == cty.Number })},
 }
 
 func hasParameters(f function.Function) bool { return len(f.Params()) > 0 || f.VarParam() != nil }
 
-// takes returns a function that reports whether a parameter accepts a type for which is returns true.
-func takes(is func(cty.Type) bool) func(function.Function) bool {
+// acceptsType returns a function that reports whether a parameter accepts a type for which is returns true.
+func acceptsType(is func(cty.Type) bool) func(function.Function) bool {
 	return func(f function.Function) bool {
 		list := f.Params()
 		if v := f.VarParam(); v != nil {
@@ -185,7 +185,7 @@ func functionScope(t *testing.T) *hcl.EvalContext {
 	}}
 }
 
-func described(t *testing.T, v cty.Value, diags hcl.Diagnostics) string {
+func describeResult(t *testing.T, v cty.Value, diags hcl.Diagnostics) string {
 	t.Helper()
 	switch {
 	case diags.HasErrors():
@@ -204,7 +204,7 @@ func described(t *testing.T, v cty.Value, diags hcl.Diagnostics) string {
 	return string(text)
 }
 
-func TestRSADecryptTakesEveryFormOfAKey(t *testing.T) {
+func TestRSADecryptAcceptsAllKeyFormats(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func TestRSADecryptTakesEveryFormOfAKey(t *testing.T) {
 	}
 }
 
-func TestEachRunHasItsOwnTimeAndUUID(t *testing.T) {
+func TestRunsHaveTheirOwnTimeAndUUID(t *testing.T) {
 	now := time.Date(2026, 11, 27, 11, 0, 0, 0, time.FixedZone("", 3600))
 	f := Functions(".", now)
 	for _, name := range []string{"timestamp", "plantimestamp"} {

@@ -19,8 +19,8 @@ import (
 )
 
 var (
-	urlDecodeFunc  = text(1, func(a []string) (string, error) { return utf8Text(url.QueryUnescape(a[0])) })
-	base64GzipFunc = text(1, func(a []string) (string, error) {
+	urlDecodeFunc  = textFunc(1, func(a []string) (string, error) { return utf8Text(url.QueryUnescape(a[0])) })
+	base64GzipFunc = textFunc(1, func(a []string) (string, error) {
 		var out bytes.Buffer
 		w := gzip.NewWriter(&out)
 		if _, err := w.Write([]byte(a[0])); err != nil {
@@ -31,7 +31,7 @@ var (
 		}
 		return base64.StdEncoding.EncodeToString(out.Bytes()), nil
 	})
-	base64GunzipFunc = text(1, func(a []string) (string, error) {
+	base64GunzipFunc = textFunc(1, func(a []string) (string, error) {
 		packed, err := base64.StdEncoding.DecodeString(a[0])
 		if err != nil {
 			return "", err
@@ -46,7 +46,7 @@ var (
 		}
 		return utf8Text(string(plain), err)
 	})
-	textEncodeFunc = text(2, func(a []string) (string, error) {
+	textEncodeFunc = textFunc(2, func(a []string) (string, error) {
 		e, err := encodingOf(a[1])
 		if err != nil {
 			return "", err
@@ -57,7 +57,7 @@ var (
 		}
 		return base64.StdEncoding.EncodeToString([]byte(out)), nil
 	})
-	textDecodeFunc = text(2, func(a []string) (string, error) {
+	textDecodeFunc = textFunc(2, func(a []string) (string, error) {
 		raw, err := base64.StdEncoding.DecodeString(a[0])
 		if err != nil {
 			return "", err

@@ -8,11 +8,11 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// addRun adds the functions whose results differ between runs. Within a run, all times are the same.
-func addRun(f map[string]function.Function, now time.Time) {
-	f["timestamp"] = text(0, func([]string) (string, error) { return now.UTC().Format(time.RFC3339), nil })
+// addRunFunctions adds the functions whose results differ between runs. Within a run, all times are the same.
+func addRunFunctions(f map[string]function.Function, now time.Time) {
+	f["timestamp"] = textFunc(0, func([]string) (string, error) { return now.UTC().Format(time.RFC3339), nil })
 	f["plantimestamp"] = f["timestamp"]
-	f["uuid"] = text(0, func([]string) (string, error) {
+	f["uuid"] = textFunc(0, func([]string) (string, error) {
 		id, err := uuid.NewRandom()
 		return id.String(), err
 	})

@@ -14,8 +14,8 @@ import (
 	"clusterctl/hcl/block"
 )
 
-// anything is a parameter that accepts every value.
-var anything = function.Parameter{
+// anyParameter is a parameter that accepts every value.
+var anyParameter = function.Parameter{
 	Name:             "v",
 	Type:             cty.DynamicPseudoType,
 	AllowNull:        true,
@@ -26,7 +26,7 @@ var anything = function.Parameter{
 
 // isSensitiveFunc reports whether a value is sensitive as a whole.
 var isSensitiveFunc = function.New(&function.Spec{
-	Params: []function.Parameter{anything},
+	Params: []function.Parameter{anyParameter},
 	Type:   function.StaticReturnType(cty.Bool),
 	Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
 		if !a[0].HasMark(block.Sensitive) && !a[0].IsKnown() {
@@ -38,14 +38,14 @@ var isSensitiveFunc = function.New(&function.Spec{
 
 // ephemeralAsNullFunc returns its argument, because no value of this language is ephemeral.
 var ephemeralAsNullFunc = function.New(&function.Spec{
-	Params: []function.Parameter{anything},
+	Params: []function.Parameter{anyParameter},
 	Type:   func(a []cty.Value) (cty.Type, error) { return a[0].Type(), nil },
 	Impl:   func(a []cty.Value, _ cty.Type) (cty.Value, error) { return a[0], nil },
 })
 
 // typeFunc returns a value's type, as text.
 var typeFunc = function.New(&function.Spec{
-	Params: []function.Parameter{anything},
+	Params: []function.Parameter{anyParameter},
 	Type:   function.StaticReturnType(cty.String),
 	Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
 		return cty.StringVal(TypeText(a[0].Type())), nil

@@ -10,7 +10,7 @@ import (
 )
 
 // replaceFunc interprets a pattern of the form /…/ as a regular expression, and any other literally.
-var replaceFunc = text(3, func(a []string) (string, error) {
+var replaceFunc = textFunc(3, func(a []string) (string, error) {
 	if p := a[1]; len(p) > 1 && strings.HasPrefix(p, "/") && strings.HasSuffix(p, "/") {
 		re, err := regexp.Compile(p[1 : len(p)-1])
 		if err != nil {
@@ -21,8 +21,8 @@ var replaceFunc = text(3, func(a []string) (string, error) {
 	return strings.ReplaceAll(a[0], a[1], a[2]), nil
 })
 
-func affix(start bool) function.Function {
-	return predicate(func(s, part string) bool {
+func affixFunc(start bool) function.Function {
+	return predicateFunc(func(s, part string) bool {
 		if start {
 			return strings.HasPrefix(s, part)
 		}
@@ -30,9 +30,9 @@ func affix(start bool) function.Function {
 	})
 }
 
-var strContainsFunc = predicate(strings.Contains)
+var strContainsFunc = predicateFunc(strings.Contains)
 
-func predicate(f func(s, part string) bool) function.Function {
+func predicateFunc(f func(s, part string) bool) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "s", Type: cty.String}, {Name: "part", Type: cty.String}},
 		Type:   function.StaticReturnType(cty.Bool),

@@ -78,7 +78,7 @@ func encodeYAML(out *strings.Builder, v cty.Value, depth int, inside bool) error
 			}
 			first = false
 			out.WriteString(quoteYAML(key.AsString()) + ":")
-			if err := encodeBehind(out, element, depth, element.Type().IsListType() || element.Type().IsSetType() ||
+			if err := encodeAfterKey(out, element, depth, element.Type().IsListType() || element.Type().IsSetType() ||
 				element.Type().IsTupleType()); err != nil {
 				return err
 			}
@@ -103,8 +103,8 @@ func encodeYAML(out *strings.Builder, v cty.Value, depth int, inside bool) error
 	return nil
 }
 
-// encodeBehind writes a value after its key. A sequence has the same indentation as the key.
-func encodeBehind(out *strings.Builder, v cty.Value, depth int, sequence bool) error {
+// encodeAfterKey writes a value after its key. A sequence has the same indentation as the key.
+func encodeAfterKey(out *strings.Builder, v cty.Value, depth int, sequence bool) error {
 	block := !v.IsNull() && !v.Type().IsPrimitiveType() && !v.Type().IsCapsuleType() && v.LengthInt() > 0
 	if !block {
 		out.WriteString(" ")
@@ -118,7 +118,7 @@ func encodeBehind(out *strings.Builder, v cty.Value, depth int, sequence bool) e
 // writeYAMLText writes a text of several lines as a literal block if that preserves it. It quotes all other texts.
 func writeYAMLText(out *strings.Builder, s, indent string) {
 	if !strings.Contains(s, "\n") || strings.ContainsRune(" \t\n", rune(s[0])) || strings.Trim(s, "\n") == "" ||
-		unprintable(s) {
+		isUnprintable(s) {
 		out.WriteString(quoteYAML(s) + "\n")
 		return
 	}
@@ -143,7 +143,7 @@ func writeYAMLText(out *strings.Builder, s, indent string) {
 	}
 }
 
-func unprintable(s string) bool {
+func isUnprintable(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
 		return r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == 0x85 || r == 0xa0 || r == 0x2028 || r == 0x2029 ||
 			r == 0xfeff ||

@@ -12,12 +12,12 @@ type Declaration struct {
 	Needs   []string // sorted addresses
 }
 
-// graph returns the declarations with the references between them.
-func (e *evaluator) graph() (list []Declaration) {
+// declarations returns the declarations with the references between them.
+func (e *evaluator) declarations() (list []Declaration) {
 	for _, key := range e.order {
 		d := Declaration{Address: e.prefix + nodeAddress(key)}
 		for _, t := range e.nodes[key].needs {
-			name, ok := second(t)
+			name, ok := secondName(t)
 			if !ok {
 				continue
 			}
@@ -28,14 +28,14 @@ func (e *evaluator) graph() (list []Declaration) {
 		if c := e.nodes[key].call; c != nil {
 			for _, name := range slices.Sorted(maps.Keys(c.inputs)) {
 				for _, t := range c.inputs[name].Expr.Variables() {
-					if second, ok := second(t); ok && e.nodes[t.RootName()+"."+second] != nil {
+					if second, ok := secondName(t); ok && e.nodes[t.RootName()+"."+second] != nil {
 						d.Needs = append(d.Needs, e.prefix+t.RootName()+"."+second)
 					}
 				}
 			}
 			defer func() {
 				for _, child := range c.children {
-					list = append(list, child.graph()...)
+					list = append(list, child.declarations()...)
 				}
 			}()
 		}

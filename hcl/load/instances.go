@@ -31,7 +31,7 @@ func (e *evaluator) explainIndexes(n *node, diags hcl.Diagnostics) {
 // missingInstance returns a text that lists the existing instances of the block that a reference names. It returns ""
 // if the index at this position is not one of a missing instance.
 func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
-	name, ok := second(t)
+	name, ok := secondName(t)
 	after := 2
 	if t.RootName() == "data" {
 		after = 3
@@ -47,7 +47,7 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 	}
 	v := e.kinds[n.root].values[n.name]
 	if n.call != nil {
-		v = n.call.result()
+		v = n.call.moduleValue()
 	}
 	if v == cty.NilVal {
 		return ""
@@ -55,7 +55,7 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 	v, _ = v.Unmark()
 	base, missing := block.Address(t[:after]), block.Address(t[:after+1])
 	switch {
-	case n.has("count") && v.Type().IsTupleType():
+	case n.hasAttribute("count") && v.Type().IsTupleType():
 		switch most := v.LengthInt(); most {
 		case 0:
 			return fmt.Sprintf("There is no %s: count of %s is 0. Where it may be, use one(%s[*]), which is null then.",
@@ -66,7 +66,7 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 			return fmt.Sprintf("There is no %s: count of %s is %d, so that the indexes go from 0 to %d.", missing, base,
 				most, most-1)
 		}
-	case n.has("for_each") && v.Type().IsObjectType():
+	case n.hasAttribute("for_each") && v.Type().IsObjectType():
 		keys := slices.Sorted(maps.Keys(v.Type().AttributeTypes()))
 		if len(keys) == 0 {
 			return fmt.Sprintf("There is no %s: for_each of %s is empty.", missing, base)
@@ -75,15 +75,15 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 		if index.Key.Type() == cty.String {
 			hint = block.Suggest(index.Key.AsString(), keys)
 		}
-		return fmt.Sprintf("There is no %s: the keys of %s are %s.%s", missing, base, shown(keys), hint)
-	case !n.has("count") && !n.has("for_each"):
+		return fmt.Sprintf("There is no %s: the keys of %s are %s.%s", missing, base, shortenKeys(keys), hint)
+	case !n.hasAttribute("count") && !n.hasAttribute("for_each"):
 		return fmt.Sprintf("%s has neither count nor for_each: write %s without an index.", base, base)
 	}
 	return ""
 }
 
-// shown lists at most ten keys, and the number of the others.
-func shown(keys []string) string {
+// shortenKeys lists at most ten keys, and the number of the others.
+func shortenKeys(keys []string) string {
 	const most = 10
 	var list []string
 	for _, k := range keys[:min(most, len(keys))] {

@@ -15,8 +15,8 @@ import (
 // JSONExtension is the extension of configuration files in JSON.
 const JSONExtension = Extension + ".json"
 
-// parse parses a file in the syntax that its name indicates.
-func parse(parser *hclparse.Parser, text []byte, path string) (*hcl.File, hcl.Diagnostics) {
+// parseFile parses a file in the syntax that its name indicates.
+func parseFile(parser *hclparse.Parser, text []byte, path string) (*hcl.File, hcl.Diagnostics) {
 	if strings.HasSuffix(path, ".json") {
 		return parser.ParseJSON(data.WithoutBOM(text), path)
 	}

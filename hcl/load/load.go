@@ -31,41 +31,41 @@ type Options struct {
 	VarFiles []string // in order, before Vars
 	Environ  []string // as returned by os.Environ
 
-	Now      time.Time         // the time of the run, which timestamp() returns; zero means the time of the call
-	Programs bool              // run the programs of data "external"; otherwise their results are unknown
-	Texts    map[string]string // contents of files by absolute path, which replace those on disk
-	// Module means that the directory may be a module. It needs no cluster block, and variables without a value are
+	Now          time.Time         // the time of the run, which timestamp() returns; zero means the time of the call
+	RunsPrograms bool              // run the programs of data "external"; otherwise their results are unknown
+	Texts        map[string]string // contents of files by absolute path, which replace those on disk
+	// IsModule means that the directory may be a module. It needs no cluster block, and variables without a value are
 	// unknown.
-	Module    bool
+	IsModule  bool
 	Values    map[string]cty.Value // values of variables, which take precedence over all others
 	Overrides map[string]cty.Value // values of data blocks by address, which replace reading them
 	// objects that were read from the cluster; nil for objects that do not exist
-	Live map[LiveObject]map[string]any
+	LiveObjects map[LiveObject]map[string]any
 
-	// Made returns the objects of a workload, which Load then validates as the API server does. If it is nil, they are
-	// not validated.
-	Made func(config.Workload) ([]map[string]any, error)
+	// WorkloadObjects returns the objects of a workload, which Load then validates as the API server does. If it is
+	// nil, they are not validated.
+	WorkloadObjects func(config.Workload) ([]map[string]any, error)
 }
 
 // Configuration is a loaded configuration.
 type Configuration struct {
-	Cluster   *config.Cluster
-	Dir       string
-	Files     map[string]*hcl.File
-	Scope     *hcl.EvalContext // scope of expressions at the top level
-	Outputs   cty.Value        // an object with the outputs of the top level
-	Graph     []Declaration    // the declarations, in the order of the files
-	Asked     []LiveObject     // objects that must be read from the cluster to know the remaining values
-	parser    *hclparse.Parser
-	headers   map[config.Source]*hcl.Range // headers of the blocks
-	texts     map[string]string
-	module    bool
-	programs  bool
-	overrides map[string]cty.Value
-	live      map[LiveObject]map[string]any
-	now       time.Time
-	uncertain bool // some values are unknown
-	hidden    bool // some values are sensitive, so diagnostics must show none
+	Cluster       *config.Cluster
+	Dir           string
+	Files         map[string]*hcl.File
+	Scope         *hcl.EvalContext // scope of expressions at the top level
+	Outputs       cty.Value        // an object with the outputs of the top level
+	Graph         []Declaration    // the declarations, in the order of the files
+	NeededObjects []LiveObject     // objects that must be read from the cluster to know the remaining values
+	parser        *hclparse.Parser
+	headers       map[config.Source]*hcl.Range // headers of the blocks
+	texts         map[string]string
+	isModule      bool
+	runsPrograms  bool
+	overrides     map[string]cty.Value
+	liveObjects   map[LiveObject]map[string]any
+	now           time.Time
+	hasUnknown    bool // some values are unknown
+	hasSensitive  bool // some values are sensitive, so diagnostics must show none
 }
 
 func (o Options) now() time.Time {
@@ -79,38 +79,38 @@ func (o Options) now() time.Time {
 // nil, so that diagnostics can be printed with their source.
 func Load(o Options) (*Configuration, hcl.Diagnostics) {
 	c := &Configuration{
-		Cluster:   &config.Cluster{},
-		Dir:       o.Path,
-		parser:    hclparse.NewParser(),
-		headers:   map[config.Source]*hcl.Range{},
-		texts:     o.Texts,
-		module:    o.Module,
-		programs:  o.Programs,
-		overrides: o.Overrides,
-		live:      o.Live,
-		now:       o.now(),
+		Cluster:      &config.Cluster{},
+		Dir:          o.Path,
+		parser:       hclparse.NewParser(),
+		headers:      map[config.Source]*hcl.Range{},
+		texts:        o.Texts,
+		isModule:     o.IsModule,
+		runsPrograms: o.RunsPrograms,
+		overrides:    o.Overrides,
+		liveObjects:  o.LiveObjects,
+		now:          o.now(),
 	}
 	defer func() { c.Files = c.parser.Files() }()
-	paths, dir, err := files(o.Path)
+	paths, dir, err := configurationFiles(o.Path)
 	c.Dir = dir
 	if err != nil {
 		return c, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "No configuration", Detail: err.Error()}}
 	}
-	blocks, diags := c.read(paths)
+	blocks, diags := c.parseFiles(paths)
 	if diags.HasErrors() {
 		return c, diags
 	}
 	e := newEvaluator(c, dir, dir)
-	e.fetched = &fetched{root: dir}
+	e.fetched = &fetchedModules{root: dir}
 	diags = append(diags, e.declare(blocks)...)
 	if diags.HasErrors() {
 		return c, diags
 	}
 	var more hcl.Diagnostics
-	e.given, more = e.gather(c.parser, o)
+	e.givenValues, more = e.collectValues(c.parser, o)
 	diags = append(diags, more...)
-	diags = append(diags, once(block.SuggestFunctions(e.run(), FunctionNames()))...)
-	c.Scope, c.Graph, c.Outputs = e.everything(), e.graph(), e.kinds["output"].whole()
+	diags = append(diags, withoutRepeats(block.SuggestFunctions(e.evaluateModule(), FunctionNames()))...)
+	c.Scope, c.Graph, c.Outputs = e.fullScope(), e.declarations(), e.kinds["output"].wholeObject()
 	if diags.HasErrors() {
 		return c, diags
 	}
@@ -130,7 +130,7 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 			}
 		}
 	}
-	if clusters == 0 && o.Module {
+	if clusters == 0 && o.IsModule {
 		return c, diags
 	}
 	if clusters == 0 {
@@ -144,8 +144,8 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 		)
 	}
 	diags = append(diags, block.Validate(c.Cluster, func(s config.Source) *hcl.Range { return c.headers[s] })...)
-	if o.Made != nil && !diags.HasErrors() {
-		diags = append(diags, c.checkWorkloads(o.Made)...)
+	if o.WorkloadObjects != nil && !diags.HasErrors() {
+		diags = append(diags, c.checkWorkloads(o.WorkloadObjects)...)
 	}
 	return c, diags
 }
@@ -159,15 +159,15 @@ func (c *Configuration) checkWorkloads(made func(config.Workload) ([]map[string]
 			errs = append(errs, block.CheckObject(o))
 		}
 		if err := errors.Join(errs...); err != nil {
-			diags = append(diags, problem(c.headers[w.Source], "Workload that the API refuses", "%s: %s", w.Address,
-				sentence(err.Error())))
+			diags = append(diags, newError(c.headers[w.Source], "Workload that the API refuses", "%s: %s", w.Address,
+				toSentence(err.Error())))
 		}
 	}
 	return diags
 }
 
-// text returns the content of a file, or its text in the editor.
-func (c *Configuration) text(path string) ([]byte, error) {
+// fileText returns the content of a file, or its text in the editor.
+func (c *Configuration) fileText(path string) ([]byte, error) {
 	if len(c.texts) > 0 {
 		if absolute, err := filepath.Abs(path); err == nil {
 			if text, ok := c.texts[absolute]; ok {
@@ -175,11 +175,11 @@ func (c *Configuration) text(path string) ([]byte, error) {
 			}
 		}
 	}
-	return data.File(path)
+	return data.ReadFile(path)
 }
 
-// once removes repeated diagnostics, which several instances of a block cause.
-func once(diags hcl.Diagnostics) (list hcl.Diagnostics) {
+// withoutRepeats removes repeated diagnostics, which several instances of a block cause.
+func withoutRepeats(diags hcl.Diagnostics) (list hcl.Diagnostics) {
 	type text struct {
 		summary, detail string
 		at              hcl.Range
@@ -198,10 +198,10 @@ func once(diags hcl.Diagnostics) (list hcl.Diagnostics) {
 	return list
 }
 
-// read parses files and returns the blocks in them.
-func (c *Configuration) read(paths []string) (blocks hcl.Blocks, diags hcl.Diagnostics) {
+// parseFiles parses files and returns the blocks in them.
+func (c *Configuration) parseFiles(paths []string) (blocks hcl.Blocks, diags hcl.Diagnostics) {
 	for _, path := range paths {
-		text, err := c.text(path)
+		text, err := c.fileText(path)
 		if err != nil {
 			diags = append(
 				diags,
@@ -209,12 +209,12 @@ func (c *Configuration) read(paths []string) (blocks hcl.Blocks, diags hcl.Diagn
 			)
 			continue
 		}
-		f, more := parse(c.parser, text, path)
+		f, more := parseFile(c.parser, text, path)
 		diags = append(diags, more...)
 		if f == nil || more.HasErrors() {
 			continue
 		}
-		content, more := block.TopContent(f.Body)
+		content, more := block.TopLevelContent(f.Body)
 		diags = append(diags, more...)
 		if content != nil {
 			blocks = append(blocks, content.Blocks...)
@@ -223,8 +223,8 @@ func (c *Configuration) read(paths []string) (blocks hcl.Blocks, diags hcl.Diagn
 	return blocks, diags
 }
 
-// files returns the sorted configuration files of a directory, and the directory.
-func files(path string) ([]string, string, error) {
+// configurationFiles returns the sorted configuration files of a directory, and the directory.
+func configurationFiles(path string) ([]string, string, error) {
 	if path == "" {
 		path = "."
 	}

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "rewrite the wanted diagnostics and docs
 // Every file of testdata is a configuration with its diagnostics: the file "want" is their text, which is empty if
 // there are none.
 // Proves P01.
-func TestDiagnosticsPointAtTheLineAndSayTheWayOut(t *testing.T) {
+func TestDiagnosticsShowTheLineAndTheFix(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no testdata: %v", err)

@@ -24,8 +24,8 @@ import (
 // maxModule is the maximum size in bytes of a fetched repository.
 const maxModule = 256 << 20
 
-// lock records the content of a repository that a configuration uses.
-type lock struct {
+// moduleLock records the content of a repository that a configuration uses.
+type moduleLock struct {
 	commit string
 	hash   string // digest of all files, computed by hashFolder
 }
@@ -36,12 +36,12 @@ type lockedModule struct {
 	Hash   string `hcl:"hash"`
 }
 
-// commitForm matches the ID of a Git commit.
-var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+// commitPattern matches the ID of a Git commit.
+var commitPattern = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
 // readLocks reads a lock file. A missing file is empty.
-func readLocks(path string) (map[string]lock, error) {
-	locks := map[string]lock{}
+func readLocks(path string) (map[string]moduleLock, error) {
+	locks := map[string]moduleLock{}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return locks, nil
@@ -60,16 +60,16 @@ func readLocks(path string) (map[string]lock, error) {
 		return nil, fmt.Errorf("read %s: %w", path, diags)
 	}
 	for _, m := range content.Modules {
-		if !commitForm.MatchString(m.Commit) { // git could mistake other texts for options
+		if !commitPattern.MatchString(m.Commit) { // git could mistake other texts for options
 			return nil, fmt.Errorf("read %s: %q of module %q is no commit", path, m.Commit, m.Source)
 		}
-		locks[m.Source] = lock{commit: m.Commit, hash: m.Hash}
+		locks[m.Source] = moduleLock{commit: m.Commit, hash: m.Hash}
 	}
 	return locks, nil
 }
 
 // writeLocks writes a lock file.
-func writeLocks(path string, locks map[string]lock) error {
+func writeLocks(path string, locks map[string]moduleLock) error {
 	f := hclwrite.NewEmptyFile()
 	f.Body().
 		AppendUnstructuredTokens(hclwrite.Tokens{{Type: 0, Bytes: []byte("# Made by clusterctl get. Keep it with the " +

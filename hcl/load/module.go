@@ -15,8 +15,8 @@ import (
 // maxDepth is the maximum depth of nested modules.
 const maxDepth = 16
 
-// call is a module block, which evaluates the declarations of a directory with its own values of the variables.
-type call struct {
+// moduleCall is a module block, which evaluates the declarations of a directory with its own values of the variables.
+type moduleCall struct {
 	block     *hcl.Block
 	source    string
 	at        *hcl.Range
@@ -24,20 +24,20 @@ type call struct {
 	children  []*evaluator // one per instance
 	instances []block.Instance
 	state     int  // state of determining the instances: 0 waiting, 1 in progress, 2 done
-	unknown   bool // the number of instances is known only with the cluster
+	isUnknown bool // the number of instances is known only with the cluster
 	value     cty.Value
 	outputs   int // number of outputs that were known when value was computed
 }
 
-// own are the attributes of a module block that are not inputs.
-var own = []string{"source", "for_each", "count", "depends_on"}
+// callAttributes are the attributes of a module block that are not inputs.
+var callAttributes = []string{"source", "for_each", "count", "depends_on"}
 
 // decodeCall decodes the part of a module block that is known before evaluation.
-func decodeCall(b *hcl.Block) (*call, hcl.Diagnostics) {
-	c := &call{block: b, at: b.DefRange.Ptr(), inputs: hcl.Attributes{}}
+func decodeCall(b *hcl.Block) (*moduleCall, hcl.Diagnostics) {
+	c := &moduleCall{block: b, at: b.DefRange.Ptr(), inputs: hcl.Attributes{}}
 	attributes, diags := b.Body.JustAttributes()
 	for name, a := range attributes {
-		if !slices.Contains(own, name) {
+		if !slices.Contains(callAttributes, name) {
 			c.inputs[name] = a
 		}
 	}
@@ -45,7 +45,7 @@ func decodeCall(b *hcl.Block) (*call, hcl.Diagnostics) {
 	if !ok {
 		return c, append(
 			diags,
-			problem(
+			newError(
 				c.at,
 				"Module without a source",
 				"Say where the module is: source = \"./FOLDER\" or source = "+
@@ -58,7 +58,7 @@ func decodeCall(b *hcl.Block) (*call, hcl.Diagnostics) {
 	if more.HasErrors() || v.IsNull() || v.Type() != cty.String {
 		return c, append(
 			diags,
-			problem(
+			newError(
 				c.at,
 				"Invalid source",
 				"A module's source is a text without references: it is fetched before anything is evaluated.",
@@ -69,7 +69,7 @@ func decodeCall(b *hcl.Block) (*call, hcl.Diagnostics) {
 	return c, diags
 }
 
-func problem(at *hcl.Range, summary, format string, args ...any) *hcl.Diagnostic {
+func newError(at *hcl.Range, summary, format string, args ...any) *hcl.Diagnostic {
 	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, args...), Subject: at}
 }
 
@@ -85,51 +85,51 @@ func callReferences(b *hcl.Block) (list []hcl.Traversal) {
 	return list
 }
 
-// enter determines a module's instances and declares their content.
-func (e *evaluator) enter(n *node, key string, path []string) (diags hcl.Diagnostics) {
+// enterModule determines a module's instances and declares their content.
+func (e *evaluator) enterModule(n *node, key string, path []string) (diags hcl.Diagnostics) {
 	c := n.call
 	switch c.state {
 	case 2:
 		return nil
 	case 1:
-		return e.circle(n, key, path)
+		return e.cycleError(n, key, path)
 	}
 	c.state = 1
-	defer func() { c.state, n.failed = 2, n.failed || diags.HasErrors() }()
+	defer func() { c.state, n.hasFailed = 2, n.hasFailed || diags.HasErrors() }()
 	path = append(path, e.prefix+key)
 	for _, t := range n.needs {
 		diags = append(diags, e.resolve(t, key, path)...)
 	}
-	diags = append(diags, e.before(n, path)...)
-	if n.failed = diags.HasErrors() || e.needsFailed(n); n.failed {
+	diags = append(diags, e.evaluateDependsOn(n, path)...)
+	if n.hasFailed = diags.HasErrors() || e.hasFailedNeeds(n); n.hasFailed {
 		return diags
 	}
-	if e.unknown(n.needs) {
-		c.unknown = true
-		e.c.Cluster.Deferred = append(e.c.Cluster.Deferred, e.prefix+key)
+	if e.isUnknown(n.needs) {
+		c.isUnknown = true
+		e.configuration.Cluster.Deferred = append(e.configuration.Cluster.Deferred, e.prefix+key)
 		return diags
 	}
 	dir, blocks, more := e.source(c)
 	if diags = append(diags, more...); diags.HasErrors() {
 		return diags
 	}
-	e.context.Eval = e.scope(n.needs)
-	instances, after, more := block.Instances(e.context, n.block)
+	e.blockContext.Eval = e.scope(n.needs)
+	instances, after, more := block.Instances(e.blockContext, n.block)
 	if diags = append(diags, more...); diags.HasErrors() {
 		return diags
 	}
 	for _, i := range instances {
-		child := newEvaluator(e.c, dir, e.root().dir)
+		child := newEvaluator(e.configuration, dir, e.root().dir)
 		child.parent, child.call, child.instance, child.depth, child.fetched = e, n, i, e.depth+1, e.fetched
 		child.prefix = e.prefix + key + i.Suffix() + "."
-		child.context.Module, child.context.ModuleNames = child.prefix, append(
-			slices.Clone(e.context.ModuleNames),
+		child.blockContext.Module, child.blockContext.ModuleNames = child.prefix, append(
+			slices.Clone(e.blockContext.ModuleNames),
 			n.name,
 		)
-		if i.Repeated() {
-			child.context.ModuleNames = append(child.context.ModuleNames, i.Key)
+		if i.IsRepeated() {
+			child.blockContext.ModuleNames = append(child.blockContext.ModuleNames, i.Key)
 		}
-		child.context.After = append(slices.Clone(e.context.After), after...)
+		child.blockContext.DependsOn = append(slices.Clone(e.blockContext.DependsOn), after...)
 		more := child.declare(blocks)
 		if diags = append(diags, more...); more.HasErrors() {
 			return diags // the other instances have the same errors
@@ -145,13 +145,13 @@ func (e *evaluator) enter(n *node, key string, path []string) (diags hcl.Diagnos
 }
 
 // checkInputs compares the inputs of a call with the variables of the module.
-func (e *evaluator) checkInputs(c *call) (diags hcl.Diagnostics) {
+func (e *evaluator) checkInputs(c *moduleCall) (diags hcl.Diagnostics) {
 	names := e.kinds["var"].names()
 	for _, name := range slices.Sorted(maps.Keys(c.inputs)) {
 		if e.nodes["var."+name] == nil {
 			diags = append(
 				diags,
-				problem(
+				newError(
 					c.inputs[name].NameRange.Ptr(),
 					"Unknown input",
 					"The module %s has no variable %q.%s",
@@ -163,10 +163,10 @@ func (e *evaluator) checkInputs(c *call) (diags hcl.Diagnostics) {
 		}
 	}
 	for _, name := range names {
-		if v := e.nodes["var."+name]; v.variable.fallback == nil && c.inputs[name] == nil {
+		if v := e.nodes["var."+name]; v.variable.defaultAttribute == nil && c.inputs[name] == nil {
 			diags = append(
 				diags,
-				problem(
+				newError(
 					e.call.at.Ptr(),
 					"Missing input",
 					"The module %s needs a value for its variable %q (%s:%d): write %s = … in this block.",
@@ -182,12 +182,12 @@ func (e *evaluator) checkInputs(c *call) (diags hcl.Diagnostics) {
 	return diags
 }
 
-// input evaluates, in the calling module, what a variable's input refers to.
-func (e *evaluator) input(n *node, path []string) (diags hcl.Diagnostics) {
+// evaluateInput evaluates, in the calling module, what a variable's input refers to.
+func (e *evaluator) evaluateInput(n *node, path []string) (diags hcl.Diagnostics) {
 	if a := e.call.call.inputs[n.name]; a != nil {
 		for _, t := range a.Expr.Variables() {
 			diags = append(diags, e.parent.resolve(t, e.call.root+"."+e.call.name, path)...)
-			n.failed = n.failed || e.parent.referenceFailed(t)
+			n.hasFailed = n.hasFailed || e.parent.hasFailedReference(t)
 		}
 	}
 	return diags
@@ -198,9 +198,9 @@ func (e *evaluator) inputValue(a *hcl.Attribute) (cty.Value, hcl.Diagnostics) {
 	return a.Expr.Value(e.instance.Eval(e.parent.scope(a.Expr.Variables())))
 }
 
-// outputsOf evaluates the outputs of a module that a reference needs: one output, or all.
-func (e *evaluator) outputsOf(n *node, t hcl.Traversal, path []string) (diags hcl.Diagnostics) {
-	children, name, at := n.call.meant(t)
+// evaluateOutputs evaluates the outputs of a module that a reference needs: one output, or all.
+func (e *evaluator) evaluateOutputs(n *node, t hcl.Traversal, path []string) (diags hcl.Diagnostics) {
+	children, name, at := n.call.instancesAndOutput(t)
 	for i, child := range children {
 		if name == "" {
 			diags = append(diags, child.evaluateAll("output", "", path)...)
@@ -210,7 +210,7 @@ func (e *evaluator) outputsOf(n *node, t hcl.Traversal, path []string) (diags hc
 			if i == 0 {
 				diags = append(
 					diags,
-					problem(
+					newError(
 						at,
 						"Unknown reference",
 						"The module %s has no output %q.%s",
@@ -227,12 +227,12 @@ func (e *evaluator) outputsOf(n *node, t hcl.Traversal, path []string) (diags hc
 	return diags
 }
 
-// meant returns the instances and the output that a reference such as module.x["a"].y names. The name is empty if the
-// reference may mean any output.
-func (c *call) meant(t hcl.Traversal) (children []*evaluator, name string, at *hcl.Range) {
+// instancesAndOutput returns the instances and the output that a reference such as module.x["a"].y names. The name is
+// empty if the reference may mean any output.
+func (c *moduleCall) instancesAndOutput(t hcl.Traversal) (children []*evaluator, name string, at *hcl.Range) {
 	children = c.children
 	rest := t[min(2, len(t)):]
-	if len(c.instances) > 0 && !c.instances[0].Repeated() {
+	if len(c.instances) > 0 && !c.instances[0].IsRepeated() {
 		if len(rest) > 0 {
 			if step, ok := rest[0].(hcl.TraverseAttr); ok {
 				name = step.Name
@@ -249,16 +249,16 @@ func (c *call) meant(t hcl.Traversal) (children []*evaluator, name string, at *h
 		return children, "", nil
 	}
 	for i, instance := range c.instances {
-		if instance.Is(index.Key) {
+		if instance.HasKey(index.Key) {
 			return c.children[i : i+1], step.Name, t.SourceRange().Ptr()
 		}
 	}
 	return nil, "", nil // the evaluation reports the missing key
 }
 
-// result returns the module's value in expressions: the outputs that have been evaluated.
-func (c *call) result() cty.Value {
-	if c.unknown {
+// moduleValue returns the module's value in expressions: the outputs that have been evaluated.
+func (c *moduleCall) moduleValue() cty.Value {
+	if c.isUnknown {
 		return cty.DynamicVal
 	}
 	known := 0
@@ -270,9 +270,9 @@ func (c *call) result() cty.Value {
 	}
 	values := make([]cty.Value, 0, len(c.children))
 	for _, child := range c.children {
-		values = append(values, child.kinds["output"].whole())
+		values = append(values, child.kinds["output"].wholeObject())
 	}
-	c.value, c.outputs = block.Together(c.block, c.instances, values), known
+	c.value, c.outputs = block.CombineInstances(c.block, c.instances, values), known
 	return c.value
 }
 
@@ -284,8 +284,8 @@ func (e *evaluator) root() *evaluator {
 	return e
 }
 
-// chain returns the directories of the enclosing modules, root first.
-func (e *evaluator) chain() (list []string) {
+// enclosingDirs returns the directories of the enclosing modules, root first.
+func (e *evaluator) enclosingDirs() (list []string) {
 	for ; e != nil; e = e.parent {
 		list = append([]string{e.dir}, list...)
 	}
@@ -293,32 +293,32 @@ func (e *evaluator) chain() (list []string) {
 }
 
 // source returns a module's directory and its blocks.
-func (e *evaluator) source(c *call) (string, hcl.Blocks, hcl.Diagnostics) {
+func (e *evaluator) source(c *moduleCall) (string, hcl.Blocks, hcl.Diagnostics) {
 	dir, err := e.fetched.folder(e.dir, c.source)
 	if err != nil {
-		return "", nil, hcl.Diagnostics{problem(c.at, "Module that cannot be used", "%s", sentence(err.Error()))}
+		return "", nil, hcl.Diagnostics{newError(c.at, "Module that cannot be used", "%s", toSentence(err.Error()))}
 	}
-	if e.depth >= maxDepth || slices.Contains(e.chain(), dir) {
+	if e.depth >= maxDepth || slices.Contains(e.enclosingDirs(), dir) {
 		return "", nil, hcl.Diagnostics{
-			problem(
+			newError(
 				c.at,
 				"Module inside itself",
 				"The folder %s is a module that contains itself: %s.",
 				dir,
-				strings.Join(append(e.chain(), dir), " → "),
+				strings.Join(append(e.enclosingDirs(), dir), " → "),
 			),
 		}
 	}
-	paths, _, err := files(dir)
+	paths, _, err := configurationFiles(dir)
 	if err != nil {
-		return "", nil, hcl.Diagnostics{problem(c.at, "Module that cannot be used", "%s", sentence(err.Error()))}
+		return "", nil, hcl.Diagnostics{newError(c.at, "Module that cannot be used", "%s", toSentence(err.Error()))}
 	}
-	blocks, diags := e.c.read(paths)
+	blocks, diags := e.configuration.parseFiles(paths)
 	for _, b := range blocks {
 		if b.Type == "cluster" {
 			diags = append(
 				diags,
-				problem(
+				newError(
 					b.DefRange.Ptr(),
 					"Cluster in a module",
 					"The cluster block stands at the top: a module has machines, workloads and objects for it. Give "+
@@ -330,7 +330,7 @@ func (e *evaluator) source(c *call) (string, hcl.Blocks, hcl.Diagnostics) {
 	return dir, blocks, diags
 }
 
-func sentence(text string) string {
+func toSentence(text string) string {
 	if strings.HasSuffix(text, ".") || strings.HasSuffix(text, "?") {
 		return text
 	}

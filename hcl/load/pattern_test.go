@@ -68,7 +68,7 @@ func oddFiles() map[string]string {
 	}
 }
 
-func TestNoFoldersNameIsTakenForAPattern(t *testing.T) {
+func TestFolderNamesAreNotPatterns(t *testing.T) {
 	for _, name := range oddNames {
 		t.Run(name, func(t *testing.T) {
 			// The folder has a sibling that its name would match as a pattern.
@@ -98,7 +98,7 @@ func TestNoFoldersNameIsTakenForAPattern(t *testing.T) {
 				if got := c.Outputs.GetAttr("files").LengthInt(); got != 6 {
 					t.Errorf("%s: fileset has %d files, not 6", path, got)
 				}
-				tests, diags, _ := load.Tests(path)
+				tests, diags, _ := load.LoadTests(path)
 				if diags.HasErrors() || len(tests) != 2 {
 					t.Errorf("%s: %d tests, not 2: %v", path, len(tests), diags)
 				}
@@ -114,7 +114,7 @@ func TestNoFoldersNameIsTakenForAPattern(t *testing.T) {
 	}
 }
 
-func TestVariablesOfAFolderThatCannotBeReadAreAnError(t *testing.T) {
+func TestUnreadableVariableFoldersAreAnError(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"cluster.hcl": oddConfiguration})
 	if err := os.Symlink("nowhere", filepath.Join(dir, "x.auto.clustervars")); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 //go:embed reference.md
-var reference string
+var referenceText string
 
 // Reference returns the reference of the language, docs/language.md. It is reference.md with the blocks and functions
 // of the code inserted.
@@ -23,9 +23,10 @@ func Reference() string {
 	var list strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		f := all[name]
-		fmt.Fprintf(&list, "| `%s(%s)` | %s |\n", name, strings.Join(parameters(f), ", "), meanings[name])
+		fmt.Fprintf(&list, "| `%s(%s)` | %s |\n", name, strings.Join(parameterNames(f), ", "), functionMeanings[name])
 	}
-	return strings.NewReplacer("{{blocks}}\n", block.Reference(), "{{functions}}\n", list.String()).Replace(reference)
+	return strings.NewReplacer("{{blocks}}\n", block.Reference(), "{{functions}}\n",
+		list.String()).Replace(referenceText)
 }
 
 // FunctionMeaning returns the signature and the description of a function.
@@ -34,13 +35,13 @@ func FunctionMeaning(name string) (call, meaning string) {
 	if !ok {
 		return "", ""
 	}
-	return name + "(" + strings.Join(parameters(f), ", ") + ")", meanings[name]
+	return name + "(" + strings.Join(parameterNames(f), ", ") + ")", functionMeanings[name]
 }
 
 // FunctionNames returns the sorted names of the functions.
-func FunctionNames() []string { return slices.Sorted(maps.Keys(meanings)) }
+func FunctionNames() []string { return slices.Sorted(maps.Keys(functionMeanings)) }
 
-func parameters(f function.Function) (params []string) {
+func parameterNames(f function.Function) (params []string) {
 	for _, p := range f.Params() {
 		params = append(params, p.Name)
 	}
@@ -50,8 +51,8 @@ func parameters(f function.Function) (params []string) {
 	return params
 }
 
-// meanings has the descriptions of the functions.
-var meanings = map[string]string{
+// functionMeanings has the descriptions of the functions.
+var functionMeanings = map[string]string{
 	"base64gzip": "Text, compressed with gzip, as base64.", "base64gunzip": "Text from base64 of what gzip has " +
 		"compressed.",
 	"bcrypt": "A hash of a password by bcrypt, with another salt each time; the cost is 10 when there is " +

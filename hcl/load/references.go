@@ -15,7 +15,7 @@ import (
 // roots are the first words of references to declarations. bound are the first words of references that are not to
 // declarations.
 var (
-	roots = []string{
+	referenceRoots = []string{
 		"var",
 		"local",
 		"cluster",
@@ -27,14 +27,14 @@ var (
 		"module",
 		"data",
 	}
-	bound = []string{"path", "each", "count", "self"}
+	scopedRoots = []string{"path", "each", "count", "self"}
 )
 
 // Roots returns the first words of references.
-func Roots() []string { return append(slices.Clone(roots), bound...) }
+func Roots() []string { return append(slices.Clone(referenceRoots), scopedRoots...) }
 
-// second returns the name in a reference; for data it returns TYPE.NAME.
-func second(t hcl.Traversal) (string, bool) {
+// secondName returns the name in a reference; for data it returns TYPE.NAME.
+func secondName(t hcl.Traversal) (string, bool) {
 	if len(t) < 2 {
 		return "", false
 	}
@@ -52,7 +52,7 @@ func second(t hcl.Traversal) (string, bool) {
 // resolve evaluates what a reference names, or returns an error if there is no such thing.
 func (e *evaluator) resolve(t hcl.Traversal, from string, path []string) hcl.Diagnostics {
 	root := t.RootName()
-	if words := append(slices.Clone(roots), bound...); !slices.Contains(words, root) {
+	if words := append(slices.Clone(referenceRoots), scopedRoots...); !slices.Contains(words, root) {
 		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Unknown reference",
 			Detail: fmt.Sprintf(
 				"Nothing is called %q.%s References start with one of %s.",
@@ -61,10 +61,10 @@ func (e *evaluator) resolve(t hcl.Traversal, from string, path []string) hcl.Dia
 				strings.Join(words, ", "),
 			), Subject: t.SourceRange().Ptr()}}
 	}
-	if slices.Contains(bound, root) {
-		return e.nodes[from].repeats(t)
+	if slices.Contains(scopedRoots, root) {
+		return e.nodes[from].checkRepetition(t)
 	}
-	name, ok := second(t)
+	name, ok := secondName(t)
 	if !ok {
 		return e.evaluateAll(root, from, path)
 	}
@@ -73,10 +73,10 @@ func (e *evaluator) resolve(t hcl.Traversal, from string, path []string) hcl.Dia
 		if n.call == nil {
 			return e.evaluate(key, path)
 		}
-		if diags := e.enter(n, key, path); diags.HasErrors() || n.failed {
+		if diags := e.enterModule(n, key, path); diags.HasErrors() || n.hasFailed {
 			return diags
 		}
-		return e.outputsOf(n, t, append(path, e.prefix+key))
+		return e.evaluateOutputs(n, t, append(path, e.prefix+key))
 	}
 	what := map[string]string{"var": "variable", "local": "local value"}[root]
 	if what == "" {
@@ -92,7 +92,7 @@ func (e *evaluator) resolve(t hcl.Traversal, from string, path []string) hcl.Dia
 }
 
 // names returns the sorted names of a kind's nodes.
-func (k *kind) names() (list []string) {
+func (k *declarationKind) names() (list []string) {
 	for _, key := range k.keys {
 		_, name, _ := strings.Cut(key, ".")
 		list = append(list, name)
@@ -103,7 +103,7 @@ func (k *kind) names() (list []string) {
 
 func (e *evaluator) evaluateAll(root, from string, path []string) (diags hcl.Diagnostics) {
 	k := e.kinds[root]
-	if k.done {
+	if k.isComplete {
 		return nil
 	}
 	own := false
@@ -113,14 +113,14 @@ func (e *evaluator) evaluateAll(root, from string, path []string) (diags hcl.Dia
 			continue
 		}
 		if n := e.nodes[key]; n.call != nil {
-			if diags = append(diags, e.enter(n, key, path)...); !n.failed {
-				diags = append(diags, e.outputsOf(n, nil, append(path, e.prefix+key))...)
+			if diags = append(diags, e.enterModule(n, key, path)...); !n.hasFailed {
+				diags = append(diags, e.evaluateOutputs(n, nil, append(path, e.prefix+key))...)
 			}
 			continue
 		}
 		diags = append(diags, e.evaluate(key, path)...)
 	}
-	k.done = !own && !diags.HasErrors()
+	k.isComplete = !own && !diags.HasErrors()
 	return diags
 }
 

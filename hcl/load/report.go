@@ -67,7 +67,7 @@ func (c *Configuration) Report(diags hcl.Diagnostics) Report {
 		out := Diagnostic{
 			Severity: "error",
 			Summary:  config.Mask(d.Summary, c.secrets()),
-			Detail:   clipped(config.Mask(d.Detail, c.secrets())),
+			Detail:   clipText(config.Mask(d.Detail, c.secrets())),
 		}
 		if d.Severity == hcl.DiagWarning {
 			out.Severity = "warning"
@@ -76,7 +76,7 @@ func (c *Configuration) Report(diags hcl.Diagnostics) Report {
 			r.ErrorCount++
 		}
 		if d.Subject != nil {
-			out.Range = &Range{d.Subject.Filename, position(d.Subject.Start), position(d.Subject.End)}
+			out.Range = &Range{d.Subject.Filename, positionOf(d.Subject.Start), positionOf(d.Subject.End)}
 			out.Snippet = c.snippet(d)
 		}
 		r.Diagnostics = append(r.Diagnostics, out)
@@ -84,7 +84,7 @@ func (c *Configuration) Report(diags hcl.Diagnostics) Report {
 	return r
 }
 
-func position(p hcl.Pos) Position { return Position{p.Line, p.Column, p.Byte} }
+func positionOf(p hcl.Pos) Position { return Position{p.Line, p.Column, p.Byte} }
 
 // snippet returns the source lines of a diagnostic, or nil if the file is not available or the lines are too long.
 func (c *Configuration) snippet(d *hcl.Diagnostic) *Snippet {
@@ -114,28 +114,28 @@ func (c *Configuration) snippet(d *hcl.Diagnostic) *Snippet {
 			s.Context = &text
 		}
 	}
-	if d.Expression == nil || d.EvalContext == nil || c.hidden {
+	if d.Expression == nil || d.EvalContext == nil || c.hasSensitive {
 		return s
 	}
 	seen := map[string]bool{}
 	for _, t := range d.Expression.Variables() {
 		v, diags := t.TraverseAbs(d.EvalContext)
-		name := written(t)
+		name := traversalText(t)
 		if diags.HasErrors() || seen[name] {
 			continue
 		}
 		seen[name] = true
-		s.Values = append(s.Values, Value{name, statement(v)})
+		s.Values = append(s.Values, Value{name, describeValue(v)})
 	}
 	return s
 }
 
-func written(t hcl.Traversal) string {
+func traversalText(t hcl.Traversal) string {
 	return strings.TrimSpace(string(hclwrite.TokensForTraversal(t).Bytes()))
 }
 
-// statement describes a value in a few words.
-func statement(v cty.Value) string {
+// describeValue describes a value in a few words.
+func describeValue(v cty.Value) string {
 	ty := v.Type()
 	switch {
 	case v.ContainsMarked():

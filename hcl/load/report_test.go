@@ -10,9 +10,9 @@ import (
 	"clusterctl/hcl/load"
 )
 
-func TestAReportHasTheShapeOfTerraforms(t *testing.T) {
+func TestReportsMatchTheFormatOfTerraform(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.hcl")
-	write(t, path, `cluster "c" {}
+	writeFile(t, path, `cluster "c" {}
 machine "m" {
   address = "192.0.2.1"
   roles   = ["control-plane"]
@@ -47,7 +47,7 @@ output "x" { value = machine.m.nothing }
 	}
 }
 
-func TestAReportOfNothingIsValid(t *testing.T) {
+func TestReportsWithoutDiagnosticsAreValid(t *testing.T) {
 	text, err := json.Marshal((&load.Configuration{}).Report(nil))
 	if want := `{"format_version":"1.0","valid":true,"error_count":0,"warning_count":0,"diagnostics":[]}`; err != nil ||
 		string(text) != want {
@@ -57,7 +57,7 @@ func TestAReportOfNothingIsValid(t *testing.T) {
 
 // Generated configurations may have lines and values of megabytes. An error gives the position, and shows only a
 // readable part.
-func TestErrorsAboutLongLinesAreShort(t *testing.T) {
+func TestErrorsInLongLinesAreShort(t *testing.T) {
 	dir := t.TempDir()
 	text := "cluster \"home\" {}\nmachine \"a\" {\n  address = \"192.0.2.1\"\n  roles   = [\"control-plane\"]\n  " +
 		"labels  = { a = \"" + strings.Repeat(

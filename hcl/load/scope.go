@@ -7,24 +7,24 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// kind holds the declarations whose references start with the same word, such as machine or local.
-type kind struct {
-	keys   []string // keys of its nodes, in the order of declaration
-	done   bool     // all nodes have been evaluated
-	values map[string]cty.Value
-	all    cty.Value // values as one object; cty.NilVal if it is outdated
+// declarationKind holds the declarations whose references start with the same word, such as machine or local.
+type declarationKind struct {
+	keys       []string // keys of its nodes, in the order of declaration
+	isComplete bool     // all nodes have been evaluated
+	values     map[string]cty.Value
+	object     cty.Value // values as one object; cty.NilVal if it is outdated
 }
 
-func (k *kind) set(name string, v cty.Value) {
-	k.values[name], k.all = v, cty.NilVal
+func (k *declarationKind) set(name string, v cty.Value) {
+	k.values[name], k.object = v, cty.NilVal
 }
 
-// whole returns an object with all values evaluated so far.
-func (k *kind) whole() cty.Value {
-	if k.all == cty.NilVal {
-		k.all = cty.ObjectVal(k.values)
+// wholeObject returns an object with all values evaluated so far.
+func (k *declarationKind) wholeObject() cty.Value {
+	if k.object == cty.NilVal {
+		k.object = cty.ObjectVal(k.values)
 	}
-	return k.all
+	return k.object
 }
 
 // scope returns the scope of an expression with these references. It contains only what they refer to, so that the cost
@@ -38,14 +38,14 @@ func (e *evaluator) scope(needs []hcl.Traversal) *hcl.EvalContext {
 		if k == nil {
 			continue
 		}
-		name, ok := second(t)
+		name, ok := secondName(t)
 		if !ok {
-			s.Variables[root] = e.whole(root)
+			s.Variables[root] = e.kindValue(root)
 			continue
 		}
 		v, ok := k.values[name]
 		if n := e.nodes[root+"."+name]; n != nil && n.call != nil {
-			v, ok = n.call.result(), true
+			v, ok = n.call.moduleValue(), true
 		}
 		if ok {
 			if parts[root] == nil {
@@ -56,39 +56,39 @@ func (e *evaluator) scope(needs []hcl.Traversal) *hcl.EvalContext {
 	}
 	for root, values := range parts {
 		if _, whole := s.Variables[root]; !whole {
-			s.Variables[root] = nest(root, values)
+			s.Variables[root] = nestByName(root, values)
 		}
 	}
 	return s
 }
 
-// everything returns the scope of expressions at the top level after everything has been evaluated.
-func (e *evaluator) everything() *hcl.EvalContext {
+// fullScope returns the scope of expressions at the top level after everything has been evaluated.
+func (e *evaluator) fullScope() *hcl.EvalContext {
 	s := &hcl.EvalContext{Functions: e.functions, Variables: map[string]cty.Value{"path": e.paths}}
-	for _, root := range roots {
-		s.Variables[root] = e.whole(root)
+	for _, root := range referenceRoots {
+		s.Variables[root] = e.kindValue(root)
 	}
 	return s
 }
 
-// whole returns the value of all declarations of a kind.
-func (e *evaluator) whole(root string) cty.Value {
+// kindValue returns the value of all declarations of a kind.
+func (e *evaluator) kindValue(root string) cty.Value {
 	k := e.kinds[root]
 	if root == "data" {
-		return nest(root, k.values)
+		return nestByName(root, k.values)
 	}
 	if root != "module" {
-		return k.whole()
+		return k.wholeObject()
 	}
 	values := map[string]cty.Value{}
 	for _, key := range k.keys {
-		values[e.nodes[key].name] = e.nodes[key].call.result()
+		values[e.nodes[key].name] = e.nodes[key].call.moduleValue()
 	}
 	return cty.ObjectVal(values)
 }
 
-// nest returns an object of values by name. The names of data have two parts and become nested objects.
-func nest(root string, values map[string]cty.Value) cty.Value {
+// nestByName returns an object of values by name. The names of data have two parts and become nested objects.
+func nestByName(root string, values map[string]cty.Value) cty.Value {
 	if root != "data" {
 		return cty.ObjectVal(values)
 	}

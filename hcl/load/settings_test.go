@@ -12,7 +12,7 @@ import (
 	"clusterctl/hcl/load"
 )
 
-func loaded(t *testing.T, files map[string]string) *load.Configuration {
+func mustLoad(t *testing.T, files map[string]string) *load.Configuration {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -90,7 +90,7 @@ storage_class "local" {
 
 func TestSettingsAreReadInBothSyntaxes(t *testing.T) {
 	for name, text := range map[string]string{"cluster.hcl": settingsHCL, "cluster.hcl.json": settingsJSON} {
-		c := loaded(t, map[string]string{name: text}).Cluster
+		c := mustLoad(t, map[string]string{name: text}).Cluster
 		manager, kubelet, dns := daemons.DefaultControllerManager(), daemons.DefaultKubeletSettings(),
 			daemons.DefaultDNS()
 		c.Controllers.Over(&manager)
@@ -122,8 +122,8 @@ func TestSettingsAreReadInBothSyntaxes(t *testing.T) {
 	}
 }
 
-func TestAStorageClassIsAnObjectOfTheCluster(t *testing.T) {
-	c := loaded(t, map[string]string{"cluster.hcl": settingsHCL}).Cluster
+func TestStorageClassesAreObjectsOfTheCluster(t *testing.T) {
+	c := mustLoad(t, map[string]string{"cluster.hcl": settingsHCL}).Cluster
 	want := map[string]any{
 		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "clusterctl.local/directory",
 		"metadata": map[string]any{

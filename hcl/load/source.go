@@ -18,9 +18,9 @@ const (
 
 // repository is a module's source in a Git repository.
 type repository struct {
-	url string
-	ref string // a branch, tag or commit; empty means the repository's default
-	sub string // subdirectory
+	url          string
+	ref          string // a branch, tag or commit; empty means the repository's default
+	subdirectory string // subdirectory
 }
 
 // parseSource parses a module's source: a directory relative to the calling module, or a Git repository.
@@ -53,7 +53,7 @@ func parseSource(source string) (folder string, r *repository, err error) {
 	if !ok || !strings.Contains(" https http ssh git file ", " "+scheme+" ") || strings.HasPrefix(after, "-") {
 		return "", nil, fmt.Errorf("%q: the repository is written as https://…, ssh://… or file://…", source)
 	}
-	after, r.sub, _ = strings.Cut(after, "//")
+	after, r.subdirectory, _ = strings.Cut(after, "//")
 	if scheme == "file" && after == "" { // written as file:///path
 		return "", nil, fmt.Errorf(
 			"%q: the path of a repository on this machine has three slashes before it: file:///srv/git/modules",
@@ -61,8 +61,8 @@ func parseSource(source string) (folder string, r *repository, err error) {
 		)
 	}
 	r.url = scheme + "://" + after
-	if r.sub != "" && !filepath.IsLocal(r.sub) {
-		return "", nil, fmt.Errorf("%q: the folder %q is not inside the repository", source, r.sub)
+	if r.subdirectory != "" && !filepath.IsLocal(r.subdirectory) {
+		return "", nil, fmt.Errorf("%q: the folder %q is not inside the repository", source, r.subdirectory)
 	}
 	return "", r, nil
 }
@@ -82,16 +82,16 @@ func (r *repository) folderName() string {
 	return name + "-" + hex.EncodeToString(sum[:6])
 }
 
-// fetched gives access to the modules that clusterctl get has fetched.
-type fetched struct {
-	root  string // directory of the configuration
-	locks map[string]lock
-	whole map[string]error // results of comparing repositories with the lock file
+// fetchedModules gives access to the modules that clusterctl get has fetched.
+type fetchedModules struct {
+	root     string // directory of the configuration
+	locks    map[string]moduleLock
+	compared map[string]error // results of comparing repositories with the lock file
 }
 
 // folder returns the directory of a module that is called from another directory. A fetched module must match the lock
 // file.
-func (f *fetched) folder(from, source string) (string, error) {
+func (f *fetchedModules) folder(from, source string) (string, error) {
 	local, r, err := parseSource(source)
 	if err != nil {
 		return "", err
@@ -114,15 +114,15 @@ func (f *fetched) folder(from, source string) (string, error) {
 		return dir, nil
 	}
 	dir := filepath.Join(f.root, modulesFolder, r.folderName())
-	if err := f.check(r, dir); err != nil {
+	if err := f.checkOnce(r, dir); err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, filepath.FromSlash(r.sub)), nil
+	return filepath.Join(dir, filepath.FromSlash(r.subdirectory)), nil
 }
 
-// check compares a fetched repository with the lock file, at most once.
-func (f *fetched) check(r *repository, dir string) error {
-	if err, ok := f.whole[r.id()]; ok {
+// checkOnce compares a fetched repository with the lock file, at most once.
+func (f *fetchedModules) checkOnce(r *repository, dir string) error {
+	if err, ok := f.compared[r.id()]; ok {
 		return err
 	}
 	if f.locks == nil {
@@ -130,14 +130,14 @@ func (f *fetched) check(r *repository, dir string) error {
 		if err != nil {
 			return err
 		}
-		f.locks, f.whole = locks, map[string]error{}
+		f.locks, f.compared = locks, map[string]error{}
 	}
 	err := f.compare(r, dir)
-	f.whole[r.id()] = err
+	f.compared[r.id()] = err
 	return err
 }
 
-func (f *fetched) compare(r *repository, dir string) error {
+func (f *fetchedModules) compare(r *repository, dir string) error {
 	l, locked := f.locks[r.id()]
 	if _, err := os.Stat(dir); err != nil || !locked {
 		return fmt.Errorf(

@@ -24,12 +24,12 @@ const EnvPrefix = "CLUSTERCTL_VAR_"
 const AutoExtension = ".auto.clustervars"
 
 type variable struct {
-	ty          cty.Type
-	defaults    *typeexpr.Defaults
-	fallback    *hcl.Attribute
-	sensitive   bool
-	nullable    bool
-	validations []validation
+	valueType        cty.Type
+	defaults         *typeexpr.Defaults
+	defaultAttribute *hcl.Attribute
+	isSensitive      bool
+	isNullable       bool
+	validations      []validation
 }
 
 type validation struct {
@@ -39,20 +39,20 @@ type validation struct {
 
 // givenValue is a value from outside the configuration, with its origin.
 type givenValue struct {
-	value cty.Value
-	text  string // not parsed yet if value is cty.NilVal
-	from  string
-	at    *hcl.Range
+	value  cty.Value
+	text   string // not parsed yet if value is cty.NilVal
+	origin string
+	at     *hcl.Range
 }
 
 // typeWords are the words of type expressions. quoted matches a quoted word in a diagnostic.
 var (
-	typeWords = []string{"string", "number", "bool", "any", "list", "set", "map", "object", "tuple", "optional"}
-	quoted    = regexp.MustCompile(`"(\w+)"`)
+	typeWords  = []string{"string", "number", "bool", "any", "list", "set", "map", "object", "tuple", "optional"}
+	quotedWord = regexp.MustCompile(`"(\w+)"`)
 )
 
 func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
-	content, diags := block.Explained(b.Body).Content(&hcl.BodySchema{
+	content, diags := block.ExplainErrors(b.Body).Content(&hcl.BodySchema{
 		Attributes: []hcl.AttributeSchema{
 			{Name: "type"},
 			{Name: "default"},
@@ -62,19 +62,19 @@ func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 		},
 		Blocks: []hcl.BlockHeaderSchema{{Type: "validation"}},
 	})
-	v := &variable{ty: cty.DynamicPseudoType, nullable: true}
+	v := &variable{valueType: cty.DynamicPseudoType, isNullable: true}
 	if a, ok := content.Attributes["type"]; ok {
 		var more hcl.Diagnostics
-		v.ty, v.defaults, more = typeexpr.TypeConstraintWithDefaults(a.Expr)
+		v.valueType, v.defaults, more = typeexpr.TypeConstraintWithDefaults(a.Expr)
 		for _, d := range more {
-			if word := quoted.FindStringSubmatch(d.Detail); word != nil {
+			if word := quotedWord.FindStringSubmatch(d.Detail); word != nil {
 				d.Detail += block.Suggest(word[1], typeWords)
 			}
 		}
 		diags = append(diags, more...)
 	}
-	v.fallback = content.Attributes["default"]
-	for name, target := range map[string]*bool{"sensitive": &v.sensitive, "nullable": &v.nullable} {
+	v.defaultAttribute = content.Attributes["default"]
+	for name, target := range map[string]*bool{"sensitive": &v.isSensitive, "nullable": &v.isNullable} {
 		if a, ok := content.Attributes[name]; ok {
 			value, more := a.Expr.Value(nil)
 			diags = append(diags, more...)
@@ -94,7 +94,7 @@ func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 		}
 	}
 	for _, inner := range content.Blocks {
-		c, more := block.Explained(inner.Body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{
+		c, more := block.ExplainErrors(inner.Body).Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{
 			{Name: "condition", Required: true}, {Name: "error_message", Required: true},
 		}})
 		diags = append(diags, more...)
@@ -108,24 +108,24 @@ func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 	return v, diags
 }
 
-// gather collects values from outside the configuration. Later sources take precedence: the environment, auto files in
-// the order of their names, -var-file, and -var.
-func (e *evaluator) gather(parser *hclparse.Parser, o Options) (map[string]givenValue, hcl.Diagnostics) {
+// collectValues collects values from outside the configuration. Later sources take precedence: the environment, auto
+// files in the order of their names, -var-file, and -var.
+func (e *evaluator) collectValues(parser *hclparse.Parser, o Options) (map[string]givenValue, hcl.Diagnostics) {
 	values := map[string]givenValue{}
 	var diags hcl.Diagnostics
 	for _, pair := range o.Environ {
 		if name, text, ok := strings.Cut(pair, "="); ok && strings.HasPrefix(name, EnvPrefix) {
 			name = strings.TrimPrefix(name, EnvPrefix)
 			if _, declared := e.nodes["var."+name]; declared { // an undeclared name may be for another configuration
-				values[name] = givenValue{text: text, from: EnvPrefix + name}
+				values[name] = givenValue{text: text, origin: EnvPrefix + name}
 			}
 		}
 	}
 	var auto []string
 	for _, suffix := range []string{AutoExtension, AutoExtension + ".json"} {
-		list, err := data.Listed(e.dir, suffix)
+		list, err := data.ListWithSuffix(e.dir, suffix)
 		if err != nil {
-			return nil, hcl.Diagnostics{problem(nil, "Files of variables that cannot be listed", "%v", err)}
+			return nil, hcl.Diagnostics{newError(nil, "Files of variables that cannot be listed", "%v", err)}
 		}
 		auto = append(auto, list...)
 	}
@@ -143,7 +143,7 @@ func (e *evaluator) gather(parser *hclparse.Parser, o Options) (map[string]given
 			)
 			continue
 		}
-		f, more := parse(parser, text, path)
+		f, more := parseFile(parser, text, path)
 		diags = append(diags, more...)
 		if f == nil || more.HasErrors() {
 			continue
@@ -154,7 +154,7 @@ func (e *evaluator) gather(parser *hclparse.Parser, o Options) (map[string]given
 			v, more := a.Expr.Value(nil)
 			diags = append(diags, more...)
 			if !more.HasErrors() {
-				values[name] = givenValue{value: v, from: path, at: a.Range.Ptr()}
+				values[name] = givenValue{value: v, origin: path, at: a.Range.Ptr()}
 			}
 		}
 	}
@@ -171,10 +171,10 @@ func (e *evaluator) gather(parser *hclparse.Parser, o Options) (map[string]given
 			)
 			continue
 		}
-		values[name] = givenValue{text: text, from: "-var " + name}
+		values[name] = givenValue{text: text, origin: "-var " + name}
 	}
 	for name, v := range o.Values {
-		values[name] = givenValue{value: v, from: "the run"}
+		values[name] = givenValue{value: v, origin: "the run"}
 	}
 	known := e.kinds["var"].names()
 	for name, g := range values {
@@ -184,7 +184,7 @@ func (e *evaluator) gather(parser *hclparse.Parser, o Options) (map[string]given
 				&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value for a variable that is not declared",
 					Detail: fmt.Sprintf(
 						"%s sets %q, and the configuration has no variable %q.%s",
-						g.from,
+						g.origin,
 						name,
 						name,
 						block.Suggest(name, known),
@@ -195,11 +195,11 @@ func (e *evaluator) gather(parser *hclparse.Parser, o Options) (map[string]given
 	return values, diags
 }
 
-// variable returns a variable's value, converted and validated.
-func (e *evaluator) variable(n *node) (cty.Value, hcl.Diagnostics) {
+// variableValue returns a variable's value, converted and validated.
+func (e *evaluator) variableValue(n *node) (cty.Value, hcl.Diagnostics) {
 	v := n.variable
 	var diags hcl.Diagnostics
-	g, ok := e.given[n.name]
+	g, ok := e.givenValues[n.name]
 	at := n.at.Ptr()
 	if e.parent != nil {
 		if a := e.call.call.inputs[n.name]; a != nil {
@@ -207,22 +207,22 @@ func (e *evaluator) variable(n *node) (cty.Value, hcl.Diagnostics) {
 			if diags = append(diags, more...); diags.HasErrors() {
 				return cty.DynamicVal, diags
 			}
-			g, ok = givenValue{value: value, from: e.call.root + "." + e.call.name, at: a.Range.Ptr()}, true
+			g, ok = givenValue{value: value, origin: e.call.root + "." + e.call.name, at: a.Range.Ptr()}, true
 		}
 	}
 	switch {
 	case ok && g.value == cty.NilVal:
-		g.value = parseText(g.text, v.ty)
+		g.value = parseText(g.text, v.valueType)
 	case ok:
 		at = g.at
-	case v.fallback != nil:
-		value, more := v.fallback.Expr.Value(nil)
+	case v.defaultAttribute != nil:
+		value, more := v.defaultAttribute.Expr.Value(nil)
 		diags = append(diags, more...)
-		g = givenValue{value: value, from: "default"}
-		at = v.fallback.Expr.Range().Ptr()
-	case e.c.module:
-		e.c.uncertain = true
-		return cty.UnknownVal(v.ty), diags
+		g = givenValue{value: value, origin: "default"}
+		at = v.defaultAttribute.Expr.Range().Ptr()
+	case e.configuration.isModule:
+		e.configuration.hasUnknown = true
+		return cty.UnknownVal(v.valueType), diags
 	default:
 		return cty.DynamicVal, append(
 			diags,
@@ -245,7 +245,7 @@ func (e *evaluator) variable(n *node) (cty.Value, hcl.Diagnostics) {
 	if v.defaults != nil && value.IsWhollyKnown() && !value.IsNull() {
 		value = v.defaults.Apply(value)
 	}
-	value, err := convert.Convert(value, v.ty)
+	value, err := convert.Convert(value, v.valueType)
 	if err != nil {
 		return cty.DynamicVal, append(
 			diags,
@@ -253,13 +253,13 @@ func (e *evaluator) variable(n *node) (cty.Value, hcl.Diagnostics) {
 				Detail: fmt.Sprintf(
 					"Variable %q, from %s: %v. Its type is %s.",
 					n.name,
-					g.from,
+					g.origin,
 					err,
-					typeexpr.TypeString(v.ty),
+					typeexpr.TypeString(v.valueType),
 				), Subject: at},
 		)
 	}
-	if value.IsNull() && !v.nullable {
+	if value.IsNull() && !v.isNullable {
 		return cty.DynamicVal, append(
 			diags,
 			&hcl.Diagnostic{
@@ -270,15 +270,15 @@ func (e *evaluator) variable(n *node) (cty.Value, hcl.Diagnostics) {
 			},
 		)
 	}
-	if v.sensitive {
-		e.c.hidden = true
-		e.c.Cluster.Secrets = append(e.c.Cluster.Secrets, block.Texts(value)...)
+	if v.isSensitive {
+		e.configuration.hasSensitive = true
+		e.configuration.Cluster.Secrets = append(e.configuration.Cluster.Secrets, block.TextsIn(value)...)
 		value = value.Mark(block.Sensitive)
 	}
-	return value, append(diags, e.validate(n, v, value, at)...)
+	return value, append(diags, e.validateVariable(n, v, value, at)...)
 }
 
-func (e *evaluator) validate(n *node, v *variable, value cty.Value, at *hcl.Range) (diags hcl.Diagnostics) {
+func (e *evaluator) validateVariable(n *node, v *variable, value cty.Value, at *hcl.Range) (diags hcl.Diagnostics) {
 	scope := &hcl.EvalContext{
 		Functions: e.functions,
 		Variables: map[string]cty.Value{"var": cty.ObjectVal(map[string]cty.Value{n.name: value})},

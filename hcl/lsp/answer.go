@@ -15,14 +15,14 @@ import (
 )
 
 // describe returns the meaning of the word at a position.
-func describe(s *server, at place) any {
-	parts, from, to := reference(at.text, at.offset, true)
+func describe(s *server, at documentPosition) any {
+	parts, from, to := referenceAt(at.text, at.offset, true)
 	word := at.text[from:to]
 	if word == "" {
 		return nil
 	}
 	text := ""
-	frames, expression := around(at.text, from)
+	frames, expression := bracketsAt(at.text, from)
 	switch {
 	case expression && len(parts) == 1:
 		if call, meaning := load.FunctionMeaning(word); call != "" {
@@ -43,7 +43,7 @@ func describe(s *server, at place) any {
 	default:
 		fields := fieldsAt(frames)
 		if i := slices.IndexFunc(fields, func(f block.Field) bool { return f.Name == word }); i >= 0 {
-			text = title(fields[i]) + "\n\n" + fields[i].Doc
+			text = fieldTitle(fields[i]) + "\n\n" + fields[i].Doc
 		}
 	}
 	if text == "" {
@@ -65,8 +65,8 @@ func labelsAfter(text string, at int) (labels []string) {
 
 // define returns where the name at a position is declared. The result is a list, because some clients accept nothing
 // else.
-func define(s *server, at place) any {
-	parts, _, to := reference(at.text, at.offset, true)
+func define(s *server, at documentPosition) any {
+	parts, _, to := referenceAt(at.text, at.offset, true)
 	dir := filepath.Dir(at.path)
 	if len(parts) > 2 && parts[0] == "module" { // an output of a module
 		if d, ok := s.find(dir, parts[:2]); ok {
@@ -104,7 +104,7 @@ func (s *server) rangeIn(path string, r hcl.Range) textRange {
 }
 
 // symbols returns the declarations of a document.
-func symbols(s *server, at place) any {
+func symbols(s *server, at documentPosition) any {
 	list := []symbol{}
 	for _, d := range s.declarations(at.path) {
 		kind := 5 // SymbolKind Class
@@ -115,13 +115,13 @@ func symbols(s *server, at place) any {
 		if d.name == "" {
 			name = d.root
 		}
-		list = append(list, symbol{name, kind, s.rangeIn(at.path, d.whole), s.rangeIn(at.path, d.at)})
+		list = append(list, symbol{name, kind, s.rangeIn(at.path, d.fullRange), s.rangeIn(at.path, d.at)})
 	}
 	return list
 }
 
 // format returns the edits that format a document, or nil if it has syntax errors.
-func format(_ *server, at place) any {
+func format(_ *server, at documentPosition) any {
 	if _, diags := hclsyntax.ParseConfig([]byte(at.text), at.path, hcl.InitialPos); diags.HasErrors() {
 		return nil
 	}

@@ -15,12 +15,12 @@ import (
 
 // client is the client of an editor.
 type client struct {
-	t    *testing.T
-	dir  string
-	in   io.WriteCloser
-	told chan published
-	next int
-	raw  chan json.RawMessage
+	t           *testing.T
+	dir         string
+	in          io.WriteCloser
+	diagnostics chan diagnosticsParams
+	lastID      int
+	raw         chan json.RawMessage
 }
 
 // reply is a decoded message of the server.
@@ -29,7 +29,7 @@ type reply struct {
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
 	Result json.RawMessage `json:"result"`
-	Error  *failure        `json:"error"`
+	Error  *responseError  `json:"error"`
 }
 
 func newClient(t *testing.T, files map[string]string) *client {
@@ -46,7 +46,8 @@ func newClient(t *testing.T, files map[string]string) *client {
 	}
 	toServer, in := io.Pipe()
 	out, fromServer := io.Pipe()
-	c := &client{t: t, dir: dir, in: in, told: make(chan published, 100), raw: make(chan json.RawMessage, 10)}
+	c := &client{t: t, dir: dir, in: in, diagnostics: make(chan diagnosticsParams, 100),
+		raw: make(chan json.RawMessage, 10)}
 	done := make(chan error, 1)
 	go func() {
 		done <- Serve(context.Background(), toServer, fromServer)
@@ -54,19 +55,19 @@ func newClient(t *testing.T, files map[string]string) *client {
 	}()
 	go c.listen(bufio.NewReader(out))
 	t.Cleanup(func() {
-		c.say("exit", nil)
+		c.notify("exit", nil)
 		if err := <-done; err != nil {
 			t.Errorf("the server ended with %v", err)
 		}
 	})
-	c.ask("initialize", map[string]any{"capabilities": map[string]any{}})
-	c.say("initialized", map[string]any{})
+	c.request("initialize", map[string]any{"capabilities": map[string]any{}})
+	c.notify("initialized", map[string]any{})
 	return c
 }
 
 func (c *client) listen(r *bufio.Reader) {
 	for {
-		text, err := read(r)
+		text, err := readMessage(r)
 		if err != nil {
 			close(c.raw)
 			return
@@ -78,11 +79,11 @@ func (c *client) listen(r *bufio.Reader) {
 		}
 		switch {
 		case m.Method == "textDocument/publishDiagnostics":
-			var p published
+			var p diagnosticsParams
 			if err := json.Unmarshal(m.Params, &p); err != nil {
 				c.t.Error(err)
 			}
-			c.told <- p
+			c.diagnostics <- p
 		case m.Method != "":
 			c.t.Errorf("the server says %s", text)
 		case m.Error != nil:
@@ -93,7 +94,7 @@ func (c *client) listen(r *bufio.Reader) {
 	}
 }
 
-func (c *client) post(m any) {
+func (c *client) send(m any) {
 	c.t.Helper()
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -104,15 +105,15 @@ func (c *client) post(m any) {
 	}
 }
 
-func (c *client) say(method string, params any) {
+func (c *client) notify(method string, params any) {
 	c.t.Helper()
-	c.post(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})
+	c.send(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})
 }
 
-func (c *client) ask(method string, params any) json.RawMessage {
+func (c *client) request(method string, params any) json.RawMessage {
 	c.t.Helper()
-	c.next++
-	c.post(map[string]any{"jsonrpc": "2.0", "id": c.next, "method": method, "params": params})
+	c.lastID++
+	c.send(map[string]any{"jsonrpc": "2.0", "id": c.lastID, "method": method, "params": params})
 	select {
 	case r := <-c.raw:
 		return r
@@ -129,7 +130,7 @@ func (c *client) open(name, text string) map[string]any {
 	c.t.Helper()
 	at := strings.Index(text, "|")
 	text = strings.Replace(text, "|", "", 1)
-	c.say(
+	c.notify(
 		"textDocument/didOpen",
 		map[string]any{
 			"textDocument": map[string]any{"uri": c.uri(name), "languageId": "clusterctl", "version": 1, "text": text},
@@ -138,12 +139,12 @@ func (c *client) open(name, text string) map[string]any {
 	return map[string]any{"textDocument": map[string]any{"uri": c.uri(name)}, "position": positionOf(text, at)}
 }
 
-// wrong waits for the next diagnostics of a file and returns them.
-func (c *client) wrong(name string) []diagnostic {
+// nextDiagnostics waits for the next diagnostics of a file and returns them.
+func (c *client) nextDiagnostics(name string) []diagnostic {
 	c.t.Helper()
 	for {
 		select {
-		case p := <-c.told:
+		case p := <-c.diagnostics:
 			if p.URI == c.uri(name) {
 				return p.Diagnostics
 			}
@@ -153,15 +154,15 @@ func (c *client) wrong(name string) []diagnostic {
 	}
 }
 
-func (c *client) labels(place map[string]any) map[string]item {
+func (c *client) labels(place map[string]any) map[string]completionItem {
 	c.t.Helper()
 	var list struct {
-		Items []item `json:"items"`
+		Items []completionItem `json:"items"`
 	}
-	if err := json.Unmarshal(c.ask("textDocument/completion", place), &list); err != nil {
+	if err := json.Unmarshal(c.request("textDocument/completion", place), &list); err != nil {
 		c.t.Fatal(err)
 	}
-	found := map[string]item{}
+	found := map[string]completionItem{}
 	for _, i := range list.Items {
 		found[i.Label] = i
 	}

@@ -14,9 +14,9 @@ import (
 )
 
 // complete returns the completions at a position.
-func complete(s *server, at place) any {
-	frames, expression := around(at.text, at.offset)
-	items := []item{}
+func complete(s *server, at documentPosition) any {
+	frames, expression := bracketsAt(at.text, at.offset)
+	items := []completionItem{}
 	switch {
 	case expression:
 		items = s.references(at)
@@ -25,7 +25,7 @@ func complete(s *server, at place) any {
 			_, doc := block.Fields(name, nil)
 			items = append(
 				items,
-				item{
+				completionItem{
 					Label:         name,
 					Kind:          kindClass,
 					Documentation: doc,
@@ -35,17 +35,17 @@ func complete(s *server, at place) any {
 		}
 	default:
 		for _, f := range fieldsAt(frames) {
-			i := item{
+			i := completionItem{
 				Label:         f.Name,
 				Kind:          kindProperty,
 				Detail:        f.Type,
 				Documentation: f.Doc,
 				InsertText:    f.Name + " = ",
 			}
-			if f.Block {
+			if f.IsBlock {
 				i.Kind, i.InsertText = kindClass, f.Name+strings.Repeat(` ""`, f.Labels)+" "
 			}
-			if f.Required {
+			if f.IsRequired {
 				i.Detail += ", required"
 			}
 			items = append(items, i)
@@ -66,29 +66,30 @@ func fieldsAt(frames []frame) []block.Field {
 			name = frames[i].labels[0]
 			i++ // skip the block content
 		}
-		at := slices.IndexFunc(fields, func(f block.Field) bool { return f.Block && f.Name == name })
+		at := slices.IndexFunc(fields, func(f block.Field) bool { return f.IsBlock && f.Name == name })
 		if at < 0 {
 			return nil
 		}
-		fields = fields[at].Inside()
+		fields = fields[at].Nested()
 	}
 	return fields
 }
 
 // references returns completions for references in an expression.
-func (s *server) references(at place) []item {
-	items := []item{}
-	parts, _, _ := reference(at.text, at.offset, false)
+func (s *server) references(at documentPosition) []completionItem {
+	items := []completionItem{}
+	parts, _, _ := referenceAt(at.text, at.offset, false)
 	dir := filepath.Dir(at.path)
 	if len(parts) == 1 {
 		for _, root := range load.Roots() {
-			items = append(items, item{Label: root, Kind: kindKeyword})
+			items = append(items, completionItem{Label: root, Kind: kindKeyword})
 		}
 		for _, name := range load.FunctionNames() {
 			call, meaning := load.FunctionMeaning(name)
 			items = append(
 				items,
-				item{Label: name, Kind: kindFunction, Detail: call, Documentation: meaning, InsertText: name + "("},
+				completionItem{Label: name, Kind: kindFunction, Detail: call, Documentation: meaning, InsertText: name +
+					"("},
 			)
 		}
 		return items
@@ -97,7 +98,7 @@ func (s *server) references(at place) []item {
 	add := func(name, detail string, kind int) {
 		if !known[name] {
 			known[name] = true
-			items = append(items, item{Label: name, Kind: kind, Detail: detail})
+			items = append(items, completionItem{Label: name, Kind: kind, Detail: detail})
 		}
 	}
 	prefix := parts[:len(parts)-1]
@@ -122,10 +123,10 @@ func (s *server) references(at place) []item {
 	}
 	v, ok := c.Scope.Variables[prefix[0]]
 	for _, name := range prefix[1:] {
-		v, ok = inside(v, name, ok)
+		v, ok = attributeOf(v, name, ok)
 	}
 	if ok && len(prefix) > 1 {
-		ty := element(v).Type()
+		ty := firstElement(v).Type()
 		if ty.IsObjectType() {
 			for _, name := range slices.Sorted(maps.Keys(ty.AttributeTypes())) {
 				add(name, ty.AttributeType(name).FriendlyName(), kindField)
@@ -135,8 +136,8 @@ func (s *server) references(at place) []item {
 	return items
 }
 
-// inside returns an attribute of a value, or of its first instance if there are several.
-func inside(v cty.Value, name string, ok bool) (cty.Value, bool) {
+// attributeOf returns an attribute of a value, or of its first instance if there are several.
+func attributeOf(v cty.Value, name string, ok bool) (cty.Value, bool) {
 	if !ok {
 		return v, false
 	}
@@ -145,15 +146,15 @@ func inside(v cty.Value, name string, ok bool) (cty.Value, bool) {
 		if v.Type().IsObjectType() && v.Type().HasAttribute(name) && v.IsKnown() && !v.IsNull() {
 			return v.GetAttr(name), true
 		}
-		if v = element(v); v == cty.NilVal {
+		if v = firstElement(v); v == cty.NilVal {
 			break
 		}
 	}
 	return v, false
 }
 
-// element returns a value, or the first of several instances.
-func element(v cty.Value) cty.Value {
+// firstElement returns a value, or the first of several instances.
+func firstElement(v cty.Value) cty.Value {
 	v, _ = v.Unmark()
 	if v.Type().IsTupleType() && v.IsKnown() && v.LengthInt() > 0 {
 		return v.Index(cty.NumberIntVal(0))
@@ -186,10 +187,10 @@ func moduleFolder(d declaration) string {
 	return filepath.Join(filepath.Dir(d.path), v.AsString())
 }
 
-func title(f block.Field) string {
+func fieldTitle(f block.Field) string {
 	text := fmt.Sprintf("**%s** %s", f.Name, f.Type)
 	switch {
-	case f.Required:
+	case f.IsRequired:
 		text += ", required"
 	case f.Default != "":
 		text += ", default " + f.Default

@@ -13,17 +13,17 @@ import (
 
 // declaration is a declaration in a file, by the name that references use.
 type declaration struct {
-	root, name string // name is TYPE.NAME for data
-	path       string
-	at, whole  hcl.Range
-	body       *hclsyntax.Body
+	root, name    string // name is TYPE.NAME for data
+	path          string
+	at, fullRange hcl.Range
+	body          *hclsyntax.Body
 }
 
 func (d declaration) String() string { return d.root + "." + d.name }
 
 // index returns the declarations in the files of a directory, as far as they can be parsed.
 func (s *server) index(dir string) (list []declaration) {
-	paths, _ := data.Listed(dir, load.Extension) // a directory that cannot be read has no declarations
+	paths, _ := data.ListWithSuffix(dir, load.Extension) // a directory that cannot be read has no declarations
 	for _, path := range paths {
 		list = append(list, s.declarations(path)...)
 	}
@@ -33,7 +33,7 @@ func (s *server) index(dir string) (list []declaration) {
 func (s *server) declarations(path string) (list []declaration) {
 	text, open := s.texts[path]
 	if !open {
-		read, err := data.File(path)
+		read, err := data.ReadFile(path)
 		if err != nil {
 			return nil
 		}
@@ -49,19 +49,19 @@ func (s *server) declarations(path string) (list []declaration) {
 	}
 	for _, b := range body.Blocks {
 		d := declaration{
-			root:  b.Type,
-			name:  strings.Join(b.Labels, "."),
-			path:  path,
-			at:    b.DefRange(),
-			whole: b.Range(),
-			body:  b.Body,
+			root:      b.Type,
+			name:      strings.Join(b.Labels, "."),
+			path:      path,
+			at:        b.DefRange(),
+			fullRange: b.Range(),
+			body:      b.Body,
 		}
 		switch b.Type {
 		case "locals":
 			for name, a := range b.Body.Attributes {
 				list = append(
 					list,
-					declaration{root: "local", name: name, path: path, at: a.NameRange, whole: a.SrcRange},
+					declaration{root: "local", name: name, path: path, at: a.NameRange, fullRange: a.SrcRange},
 				)
 			}
 			continue
@@ -70,7 +70,7 @@ func (s *server) declarations(path string) (list []declaration) {
 		}
 		list = append(list, d)
 	}
-	sort.SliceStable(list, func(i, j int) bool { return list[i].whole.Start.Byte < list[j].whole.Start.Byte })
+	sort.SliceStable(list, func(i, j int) bool { return list[i].fullRange.Start.Byte < list[j].fullRange.Start.Byte })
 	return list
 }
 

@@ -24,7 +24,7 @@ module "shop" {
 }
 `
 
-func files() map[string]string {
+func testFiles() map[string]string {
 	return map[string]string{
 		"cluster.hcl":   cluster,
 		"shop/shop.hcl": `output "host" { value = "x" }` + "\n",
@@ -32,15 +32,15 @@ func files() map[string]string {
 	}
 }
 
-func TestWhatIsWrongIsSaidOnEveryChange(t *testing.T) {
-	c := newClient(t, files())
+func TestDiagnosticsArePublishedOnEveryChange(t *testing.T) {
+	c := newClient(t, testFiles())
 	c.open("web.hcl", "workload \"web\" {\n  container \"ü\" { imag = \"x\" }\n}\n")
-	list := c.wrong("web.hcl")
+	list := c.nextDiagnostics("web.hcl")
 	if len(list) != 1 || !strings.Contains(list[0].Message, `Did you mean "image"`) ||
 		list[0].Range.Start != (position{1, 18}) || list[0].Severity != 1 {
 		t.Errorf("opened: %+v", list)
 	}
-	c.say(
+	c.notify(
 		"textDocument/didChange",
 		map[string]any{
 			"textDocument": map[string]any{"uri": c.uri("web.hcl"), "version": 2},
@@ -49,10 +49,10 @@ func TestWhatIsWrongIsSaidOnEveryChange(t *testing.T) {
 			},
 		},
 	)
-	if list := c.wrong("web.hcl"); len(list) != 1 || !strings.Contains(list[0].Message, `Did you mean "image"`) {
+	if list := c.nextDiagnostics("web.hcl"); len(list) != 1 || !strings.Contains(list[0].Message, `Did you mean "image"`) {
 		t.Errorf("changed: %+v", list)
 	}
-	c.say(
+	c.notify(
 		"textDocument/didChange",
 		map[string]any{
 			"textDocument": map[string]any{"uri": c.uri("web.hcl"), "version": 3},
@@ -61,16 +61,16 @@ func TestWhatIsWrongIsSaidOnEveryChange(t *testing.T) {
 			},
 		},
 	)
-	if list := c.wrong("web.hcl"); len(list) != 0 {
+	if list := c.nextDiagnostics("web.hcl"); len(list) != 0 {
 		t.Errorf("mended: %+v", list)
 	}
-	c.say("textDocument/didClose", map[string]any{"textDocument": map[string]any{"uri": c.uri("web.hcl")}})
-	if list := c.wrong("web.hcl"); len(list) != 0 {
+	c.notify("textDocument/didClose", map[string]any{"textDocument": map[string]any{"uri": c.uri("web.hcl")}})
+	if list := c.nextDiagnostics("web.hcl"); len(list) != 0 {
 		t.Errorf("closed: %+v", list)
 	}
 }
 
-func TestCompletionOffersWhatMayStandThere(t *testing.T) {
+func TestCompletionOffersWhatIsValidAtThePosition(t *testing.T) {
 	for name, row := range map[string]struct {
 		text         string
 		offers, less string // words
@@ -102,7 +102,7 @@ func TestCompletionOffersWhatMayStandThere(t *testing.T) {
 		"after an unfinished block": {"machine \"n\" {\n  roles = [local.|", "image", "m"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newClient(t, files())
+			c := newClient(t, testFiles())
 			found := c.labels(c.open("web.hcl", row.text))
 			for _, word := range strings.Fields(row.offers) {
 				if _, ok := found[word]; !ok {
@@ -118,7 +118,7 @@ func TestCompletionOffersWhatMayStandThere(t *testing.T) {
 	}
 }
 
-func TestHoverSaysWhatAWordMeans(t *testing.T) {
+func TestHoverShowsTheMeaningOfAWord(t *testing.T) {
 	for name, row := range map[string]struct{ text, want string }{
 		"a block": {"work|load \"w\" {}\n", "A Deployment with what belongs to it"},
 		"an attribute": {"workload \"w\" {\n  repli|cas = 1\n}\n", "**replicas** number, default 1\n\nHow many " +
@@ -129,9 +129,9 @@ func TestHoverSaysWhatAWordMeans(t *testing.T) {
 		"nothing":        {"output \"x\" { value = | }\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newClient(t, files())
+			c := newClient(t, testFiles())
 			var h *hover
-			if err := json.Unmarshal(c.ask("textDocument/hover", c.open("web.hcl", row.text)), &h); err != nil {
+			if err := json.Unmarshal(c.request("textDocument/hover", c.open("web.hcl", row.text)), &h); err != nil {
 				t.Fatal(err)
 			}
 			got := ""
@@ -145,7 +145,7 @@ func TestHoverSaysWhatAWordMeans(t *testing.T) {
 	}
 }
 
-func TestDefinitionIsWhereSomethingIsDeclared(t *testing.T) {
+func TestDefinitionsPointToDeclarations(t *testing.T) {
 	for name, row := range map[string]struct {
 		text, file string
 		line       int
@@ -159,9 +159,10 @@ func TestDefinitionIsWhereSomethingIsDeclared(t *testing.T) {
 		"with an index":         {"output \"x\" { value = machine.m[\"a\"].na|me }\n", "cluster.hcl", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newClient(t, files())
+			c := newClient(t, testFiles())
 			var l []location
-			if err := json.Unmarshal(c.ask("textDocument/definition", c.open("web.hcl", row.text)), &l); err != nil {
+			if err := json.Unmarshal(c.request("textDocument/definition", c.open("web.hcl", row.text)),
+				&l); err != nil {
 				t.Fatal(err)
 			}
 			if len(l) != 1 || l[0].URI != c.uri(row.file) || l[0].Range.Start.Line != row.line {
@@ -172,17 +173,17 @@ func TestDefinitionIsWhereSomethingIsDeclared(t *testing.T) {
 }
 
 func TestSymbolsAndFormattingOfADocument(t *testing.T) {
-	c := newClient(t, files())
+	c := newClient(t, testFiles())
 	place := c.open("web.hcl", "locals {\n a=1\n  bb = 2\n}\nworkload \"web\" {\n}\n|")
 	var list []symbol
-	if err := json.Unmarshal(c.ask("textDocument/documentSymbol", place), &list); err != nil {
+	if err := json.Unmarshal(c.request("textDocument/documentSymbol", place), &list); err != nil {
 		t.Fatal(err)
 	}
 	if len(list) != 3 || list[0].Name != "local.a" || list[2].Name != "workload.web" || list[2].Range.Start.Line != 4 {
 		t.Errorf("symbols: %+v", list)
 	}
 	var edits []edit
-	if err := json.Unmarshal(c.ask("textDocument/formatting", place), &edits); err != nil {
+	if err := json.Unmarshal(c.request("textDocument/formatting", place), &edits); err != nil {
 		t.Fatal(err)
 	}
 	if want := "locals {\n  a  = 1\n  bb = 2\n}\nworkload \"web\" {\n}\n"; len(edits) != 1 || edits[0].NewText != want {
@@ -190,27 +191,27 @@ func TestSymbolsAndFormattingOfADocument(t *testing.T) {
 	}
 }
 
-func TestAnUnknownMethodAndADocumentThatIsNotOpenAreFailures(t *testing.T) {
-	c := newClient(t, files())
-	if got := string(c.ask("textDocument/dance", nil)); !strings.Contains(got, "no method") {
+func TestUnknownMethodsAndUnopenedDocumentsFail(t *testing.T) {
+	c := newClient(t, testFiles())
+	if got := string(c.request("textDocument/dance", nil)); !strings.Contains(got, "no method") {
 		t.Error(got)
 	}
-	if got := string(c.ask("textDocument/hover",
+	if got := string(c.request("textDocument/hover",
 		map[string]any{"textDocument": map[string]any{"uri": c.uri("other.hcl")}})); !strings.Contains(
 		got,
 		"not open",
 	) {
 		t.Error(got)
 	}
-	if got := string(c.ask("shutdown", nil)); got != "null" {
+	if got := string(c.request("shutdown", nil)); got != "null" {
 		t.Errorf("shutdown: %s", got)
 	}
 }
 
-func TestAMessageThatIsTooLongIsRefused(t *testing.T) {
+func TestTooLongMessagesAreRejected(t *testing.T) {
 	for _, text := range []string{"Content-Length: 99999999999\r\n\r\n", "Content-Length: " +
 		"-1\r\n\r\n", "Content-Length: x\r\n\r\n", strings.Repeat("a", 10000), "A: b\r\n\r\n"} {
-		if _, err := read(bufio.NewReader(strings.NewReader(text))); err == nil {
+		if _, err := readMessage(bufio.NewReader(strings.NewReader(text))); err == nil {
 			t.Errorf("%.40q is read", text)
 		}
 	}
@@ -223,8 +224,8 @@ func FuzzPlaces(f *testing.F) {
 	f.Add("output \"x\" { value = \"${machine.m[", 34)
 	f.Fuzz(func(t *testing.T, text string, at int) {
 		s := &server{texts: map[string]string{"/nowhere/a.hcl": text}}
-		p := place{"/nowhere/a.hcl", text, min(max(at, 0), len(text))}
-		for _, answer := range []func(*server, place) any{complete, describe, define, symbols, format} {
+		p := documentPosition{"/nowhere/a.hcl", text, min(max(at, 0), len(text))}
+		for _, answer := range []func(*server, documentPosition) any{complete, describe, define, symbols, format} {
 			answer(s, p)
 		}
 	})

@@ -11,17 +11,17 @@ type message struct {
 	Method  string           `json:"method,omitempty"`
 	Params  json.RawMessage  `json:"params,omitempty"`
 	Result  any              `json:"result,omitempty"`
-	Error   *failure         `json:"error,omitempty"`
+	Error   *responseError   `json:"error,omitempty"`
 }
 
-// answer is a response with a result. The result may be null but must be present.
-type answer struct {
+// response is a response with a result. The result may be null but must be present.
+type response struct {
 	Version string           `json:"jsonrpc"`
 	ID      *json.RawMessage `json:"id"`
 	Result  any              `json:"result"`
 }
 
-type failure struct {
+type responseError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
 }
@@ -54,14 +54,14 @@ type documentID struct {
 	URI string `json:"uri"`
 }
 
-type opened struct {
+type openParams struct {
 	TextDocument struct {
 		URI  string `json:"uri"`
 		Text string `json:"text"`
 	} `json:"textDocument"`
 }
 
-type changed struct {
+type changeParams struct {
 	TextDocument   documentID `json:"textDocument"`
 	ContentChanges []struct {
 		Range *textRange `json:"range"`
@@ -69,7 +69,7 @@ type changed struct {
 	} `json:"contentChanges"`
 }
 
-type onDocument struct {
+type positionParams struct {
 	TextDocument documentID `json:"textDocument"`
 	Position     position   `json:"position"`
 }
@@ -81,7 +81,7 @@ type diagnostic struct {
 	Message  string    `json:"message"`
 }
 
-type published struct {
+type diagnosticsParams struct {
 	URI         string       `json:"uri"`
 	Diagnostics []diagnostic `json:"diagnostics"`
 }
@@ -96,7 +96,7 @@ const (
 	kindKeyword  = 14
 )
 
-type item struct {
+type completionItem struct {
 	Label         string `json:"label"`
 	Kind          int    `json:"kind"`
 	Detail        string `json:"detail,omitempty"`

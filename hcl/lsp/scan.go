@@ -9,26 +9,26 @@ import (
 
 // frame is a bracket that is open at a position.
 type frame struct {
-	block  bool
-	name   string // type of the block
-	labels []string
+	isBlock bool
+	name    string // type of the block
+	labels  []string
 }
 
-// around returns the brackets that are open at a position, outermost first, and reports whether the position is in an
-// expression. It uses only tokens, because a document being typed rarely parses.
-func around(text string, at int) (frames []frame, expression bool) {
+// bracketsAt returns the brackets that are open at a position, outermost first, and reports whether the position is in
+// an expression. It uses only tokens, because a document being typed rarely parses.
+func bracketsAt(text string, at int) (frames []frame, expression bool) {
 	tokens, _ := hclsyntax.LexConfig([]byte(text[:at]), "", hcl.InitialPos)
 	var line []hclsyntax.Token // tokens since the last line break outside brackets of expressions
 	equals := false
 	for _, t := range tokens {
 		switch t.Type {
 		case hclsyntax.TokenOBrace:
-			f := header(line)
+			f := blockHeader(line)
 			if equals {
 				f = frame{}
 			}
 			frames = append(frames, f)
-			if f.block {
+			if f.isBlock {
 				line = nil
 			}
 			continue
@@ -40,14 +40,14 @@ func around(text string, at int) (frames []frame, expression bool) {
 			continue
 		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd:
 			if len(frames) > 0 {
-				if frames[len(frames)-1].block {
+				if frames[len(frames)-1].isBlock {
 					line, equals = nil, false
 				}
 				frames = frames[:len(frames)-1]
 			}
 			continue
 		}
-		inside := len(frames) > 0 && !frames[len(frames)-1].block
+		inside := len(frames) > 0 && !frames[len(frames)-1].isBlock
 		switch {
 		case t.Type == hclsyntax.TokenNewline && !inside:
 			line, equals = nil, false
@@ -57,15 +57,15 @@ func around(text string, at int) (frames []frame, expression bool) {
 			line = append(line, t)
 		}
 	}
-	return frames, equals || len(frames) > 0 && !frames[len(frames)-1].block
+	return frames, equals || len(frames) > 0 && !frames[len(frames)-1].isBlock
 }
 
-// header returns the block that the tokens of a line open, or a frame that is not a block.
-func header(line []hclsyntax.Token) frame {
+// blockHeader returns the block that the tokens of a line open, or a frame that is not a block.
+func blockHeader(line []hclsyntax.Token) frame {
 	if len(line) == 0 || line[0].Type != hclsyntax.TokenIdent {
 		return frame{}
 	}
-	f := frame{block: true, name: string(line[0].Bytes)}
+	f := frame{isBlock: true, name: string(line[0].Bytes)}
 	for _, t := range line[1:] {
 		switch t.Type {
 		case hclsyntax.TokenOQuote, hclsyntax.TokenCQuote:
@@ -78,19 +78,19 @@ func header(line []hclsyntax.Token) frame {
 	return f
 }
 
-func wordByte(c byte) bool {
+func isWordByte(c byte) bool {
 	return c == '_' || c == '-' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// reference returns the parts of the reference at a position up to the end of the word there, and the position of that
-// word. It leaves out indexes in brackets.
-func reference(text string, at int, whole bool) (parts []string, from, to int) {
+// referenceAt returns the parts of the reference at a position up to the end of the word there, and the position of
+// that word. It leaves out indexes in brackets.
+func referenceAt(text string, at int, whole bool) (parts []string, from, to int) {
 	to = at
-	for whole && to < len(text) && wordByte(text[to]) {
+	for whole && to < len(text) && isWordByte(text[to]) {
 		to++
 	}
 	from = at
-	for from > 0 && wordByte(text[from-1]) {
+	for from > 0 && isWordByte(text[from-1]) {
 		from--
 	}
 	start := from
@@ -103,7 +103,7 @@ func reference(text string, at int, whole bool) (parts []string, from, to int) {
 		case c == '[' && depth > 0:
 			depth--
 		case depth > 0 && c != '\n':
-		case wordByte(c) || c == '.':
+		case isWordByte(c) || c == '.':
 		default:
 			depth = -1
 		}

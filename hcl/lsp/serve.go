@@ -18,10 +18,10 @@ const maxMessage = 32 << 20
 
 // Serve handles an editor's messages until it sends exit, the stream ends, or ctx ends.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	s := &server{out: out, texts: map[string]string{}, told: map[string]map[string]bool{}}
+	s := &server{out: out, texts: map[string]string{}, published: map[string]map[string]bool{}}
 	r := bufio.NewReader(in)
 	for ctx.Err() == nil {
-		text, err := read(r)
+		text, err := readMessage(r)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -30,7 +30,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		}
 		var m message
 		if err := json.Unmarshal(text, &m); err != nil {
-			if err := s.send(message{Error: &failure{parseError, "this is no JSON-RPC message"}}); err != nil {
+			if err := s.send(message{Error: &responseError{parseError, "this is no JSON-RPC message"}}); err != nil {
 				return err
 			}
 			continue
@@ -45,8 +45,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return ctx.Err()
 }
 
-// read returns the next message.
-func read(r *bufio.Reader) ([]byte, error) {
+// readMessage returns the next message.
+func readMessage(r *bufio.Reader) ([]byte, error) {
 	length := -1
 	for lines := 0; ; lines++ {
 		line, err := r.ReadSlice('\n')

@@ -24,8 +24,8 @@ func uriOf(path string) string {
 	return (&url.URL{Scheme: "file", Path: path}).String()
 }
 
-// offset returns the byte offset of a position. A position past the end of its line means the end of the line.
-func offset(text string, p position) int {
+// offsetOf returns the byte offset of a position. A position past the end of its line means the end of the line.
+func offsetOf(text string, p position) int {
 	at := 0
 	for range max(p.Line, 0) {
 		i := strings.IndexByte(text[at:], '\n')

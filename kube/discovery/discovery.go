@@ -86,8 +86,8 @@ func (c *Client) ServerResourcesForGroupVersion(groupVersion string) (*metav1.AP
 	return &list, nil
 }
 
-// aggregated is the media type of a document that describes all groups.
-const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+// aggregatedType is the media type of a document that describes all groups.
+const aggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 func (c *Client) get(path, accept string, into any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -119,7 +119,7 @@ func (c *Client) groups() ([]apidiscovery.APIGroupDiscovery, error) {
 // without groups.
 func (c *Client) groupsAt(path string) ([]apidiscovery.APIGroupDiscovery, error) {
 	var list apidiscovery.APIGroupDiscoveryList
-	if err := c.get(path, aggregated, &list); err != nil {
+	if err := c.get(path, aggregatedType, &list); err != nil {
 		return nil, err
 	}
 	if list.Kind != "APIGroupDiscoveryList" {
@@ -155,20 +155,20 @@ func (c *Client) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIRe
 		}
 		groups = append(groups, group)
 	}
-	return groups, lists, unknown(all)
+	return groups, lists, unknownVersionsError(all)
 }
 
 // ServerPreferredResources implements Interface.
 func (c *Client) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
-	return c.preferred(func(metav1.APIResource) bool { return true })
+	return c.preferredResources(func(metav1.APIResource) bool { return true })
 }
 
 // ServerPreferredNamespacedResources implements Interface.
 func (c *Client) ServerPreferredNamespacedResources() ([]*metav1.APIResourceList, error) {
-	return c.preferred(func(r metav1.APIResource) bool { return r.Namespaced })
+	return c.preferredResources(func(r metav1.APIResource) bool { return r.Namespaced })
 }
 
-func (c *Client) preferred(wanted func(metav1.APIResource) bool) ([]*metav1.APIResourceList, error) {
+func (c *Client) preferredResources(wanted func(metav1.APIResource) bool) ([]*metav1.APIResourceList, error) {
 	all, err := c.groups()
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (c *Client) preferred(wanted func(metav1.APIResource) bool) ([]*metav1.APIR
 			}
 		}
 	}
-	return lists, unknown(all)
+	return lists, unknownVersionsError(all)
 }
 
 // resources returns the resources and subresources of a version.
@@ -240,8 +240,9 @@ func (e *ErrGroupDiscoveryFailed) Error() string {
 	return "unable to retrieve the complete list of server APIs: " + strings.Join(list, ", ")
 }
 
-// unknown returns an ErrGroupDiscoveryFailed for the versions whose resources are unknown, or nil if there are none.
-func unknown(all []apidiscovery.APIGroupDiscovery) error {
+// unknownVersionsError returns an ErrGroupDiscoveryFailed for the versions whose resources are unknown, or nil if there
+// are none.
+func unknownVersionsError(all []apidiscovery.APIGroupDiscovery) error {
 	failed := map[schema.GroupVersion]error{}
 	for _, g := range all {
 		for _, v := range g.Versions {

@@ -16,7 +16,7 @@ import (
 	"clusterctl/kube/discovery"
 )
 
-const core = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
+const coreDocument = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
 	{"metadata":{},"versions":[{"version":"v1","freshness":"Current","resources":[
 		{"resource":"pods","responseKind":{"group":"","version":"v1","kind":"Pod"},"scope":"Namespaced",
 			"singularResource":"pod","verbs":["list","get"],"shortNames":["po"],"categories":["all"],
@@ -24,7 +24,7 @@ const core = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/
 		{"resource":"nodes","responseKind":{"group":"","version":"v1","kind":"Node"},"scope":"Cluster",
 			"singularResource":"node","verbs":["list"]}]}]}]}`
 
-const named = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
+const groupsDocument = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
 	{"metadata":{"name":"example.com"},"versions":[
 		{"version":"v2","freshness":"Current","resources":[
 			{"resource":"shops","responseKind":{"group":"example.com","version":"v2","kind":"Shop"},"scope":"Namespaced",
@@ -36,8 +36,8 @@ const named = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io
 				"singularResource":"book","verbs":["get"]}]}]},
 	{"metadata":{"name":"metrics.k8s.io"},"versions":[{"version":"v1beta1","freshness":"Stale"}]}]}`
 
-// serve answers requests for the paths of documents.
-func serve(t *testing.T, documents map[string]string) *rest.Config {
+// newServerConfig answers requests for the paths of documents.
+func newServerConfig(t *testing.T, documents map[string]string) *rest.Config {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, ok := documents[r.URL.Path]
@@ -63,8 +63,8 @@ func newClient(t *testing.T, config *rest.Config) *discovery.Client {
 	return client
 }
 
-func TestResourcesAreThoseThatUpstreamsClientReads(t *testing.T) {
-	config := serve(t, map[string]string{"/api": core, "/apis": named})
+func TestResourcesMatchUpstreamsClient(t *testing.T) {
+	config := newServerConfig(t, map[string]string{"/api": coreDocument, "/apis": groupsDocument})
 	ours := newClient(t, config)
 	theirs := upstream.NewDiscoveryClientForConfigOrDie(config)
 
@@ -112,7 +112,7 @@ func describe(lists []*metav1.APIResourceList) map[string]metav1.APIResource {
 }
 
 func TestDocumentInAnotherFormatIsNotAServerWithoutGroups(t *testing.T) {
-	client := newClient(t, serve(t, map[string]string{"/api": core, "/apis": `{"kind":"APIGroupList","groups":[]}`}))
+	client := newClient(t, newServerConfig(t, map[string]string{"/api": coreDocument, "/apis": `{"kind":"APIGroupList","groups":[]}`}))
 	if _, _, err := client.ServerGroupsAndResources(); err == nil || !strings.Contains(err.Error(), "APIGroupList") {
 		t.Errorf("the error is %v", err)
 	}
@@ -122,15 +122,15 @@ func TestDocumentInAnotherFormatIsNotAServerWithoutGroups(t *testing.T) {
 }
 
 func TestMissingDocumentIsNotAServerWithoutCoreGroup(t *testing.T) {
-	client := newClient(t, serve(t, map[string]string{"/apis": named}))
+	client := newClient(t, newServerConfig(t, map[string]string{"/apis": groupsDocument}))
 	if lists, err := client.ServerPreferredResources(); err == nil || len(lists) > 0 {
 		t.Errorf("%d lists, %v", len(lists), err)
 	}
 }
 
 func TestMapperFindsKindsAndPrefersTheFirstVersion(t *testing.T) {
-	documents := map[string]string{"/api": core, "/apis": named}
-	mapper := discovery.NewMapper(newClient(t, serve(t, documents)))
+	documents := map[string]string{"/api": coreDocument, "/apis": groupsDocument}
+	mapper := discovery.NewMapper(newClient(t, newServerConfig(t, documents)))
 	for kind, want := range map[schema.GroupKind]string{
 		{Kind: "Pod"}:                        "/v1, Resource=pods",
 		{Group: "example.com", Kind: "Shop"}: "example.com/v2, Resource=shops",
@@ -144,7 +144,7 @@ func TestMapperFindsKindsAndPrefersTheFirstVersion(t *testing.T) {
 	if _, err := mapper.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Pen"}); err == nil {
 		t.Error("a kind that is not served is found")
 	}
-	documents["/apis"] = strings.ReplaceAll(named, "Book", "Pen")
+	documents["/apis"] = strings.ReplaceAll(groupsDocument, "Book", "Pen")
 	mapper.Reset()
 	if _, err := mapper.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Pen"}); err != nil {
 		t.Errorf("a kind that is served by now is not found after Reset: %v", err)

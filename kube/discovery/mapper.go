@@ -40,12 +40,12 @@ func (m *Mapper) load() (meta.RESTMapper, error) {
 	if err != nil && len(lists) == 0 {
 		return nil, err
 	}
-	m.loaded = mapperOf(groups, lists)
+	m.loaded = newMapperOf(groups, lists)
 	return m.loaded, nil
 }
 
-// mapperOf returns a mapper that prefers the core group, then versions and groups in the order of the documents.
-func mapperOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) meta.RESTMapper {
+// newMapperOf returns a mapper that prefers the core group, then versions and groups in the order of the documents.
+func newMapperOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) meta.RESTMapper {
 	served := map[string]*metav1.APIResourceList{}
 	for _, list := range lists {
 		served[list.GroupVersion] = list
@@ -59,7 +59,7 @@ func mapperOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) meta.R
 				continue
 			}
 			gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
-			each, preferred = append(each, mapperOfVersion(gv, list)), append(preferred, gv)
+			each, preferred = append(each, newVersionMapper(gv, list)), append(preferred, gv)
 		}
 	}
 	for _, group := range groups {
@@ -86,7 +86,7 @@ func preferredFirst(group *metav1.APIGroup) []metav1.GroupVersionForDiscovery {
 	return append(first, others...)
 }
 
-func mapperOfVersion(gv schema.GroupVersion, list *metav1.APIResourceList) meta.RESTMapper {
+func newVersionMapper(gv schema.GroupVersion, list *metav1.APIResourceList) meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{gv})
 	for _, r := range list.APIResources {
 		if strings.Contains(r.Name, "/") {

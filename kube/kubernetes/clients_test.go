@@ -24,8 +24,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// calls are the methods of every client of a kind in both client sets.
-type calls[P, L any] interface {
+// clientMethods are the methods of every client of a kind in both client sets.
+type clientMethods[P, L any] interface {
 	Create(context.Context, P, metav1.CreateOptions) (P, error)
 	Update(context.Context, P, metav1.UpdateOptions) (P, error)
 	Delete(context.Context, string, metav1.DeleteOptions) error
@@ -35,10 +35,10 @@ type calls[P, L any] interface {
 	Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (P, error)
 }
 
-// recorder is an API server that records requests, and refuses each.
-type recorder struct{ requests []string }
+// requestRecorder is an API server that records requests, and refuses each.
+type requestRecorder struct{ requests []string }
 
-func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (r *requestRecorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, _ := io.ReadAll(req.Body)
 	r.requests = append(r.requests, fmt.Sprintf("%s %s %s %s %q",
 		req.Method, req.URL, req.Header.Get("Content-Type"), req.Header.Get("Accept"), body))
@@ -47,8 +47,8 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`)
 }
 
-// every makes each request that a client of a kind can make.
-func every[P, L any](t *testing.T, c calls[P, L], obj P) {
+// callAll makes each request that a client of a kind can make.
+func callAll[P, L any](t *testing.T, c clientMethods[P, L], obj P) {
 	t.Helper()
 	ctx := t.Context()
 	expect := func(err error) {
@@ -79,9 +79,9 @@ func every[P, L any](t *testing.T, c calls[P, L], obj P) {
 	expect(err)
 }
 
-func TestRequestsAreThoseOfUpstreamsClients(t *testing.T) {
+func TestRequestsMatchUpstreamsClients(t *testing.T) {
 	const protobuf = "application/vnd.kubernetes.protobuf" // as in the configuration of every daemon
-	r := &recorder{}
+	r := &requestRecorder{}
 	server := httptest.NewServer(r)
 	defer server.Close()
 	config := &rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: protobuf}}
@@ -97,9 +97,9 @@ func TestRequestsAreThoseOfUpstreamsClients(t *testing.T) {
 	ctx, update, create := t.Context(), metav1.UpdateOptions{}, metav1.CreateOptions{}
 	selected := metav1.ListOptions{LabelSelector: "a=b", TimeoutSeconds: ptr.To(int64(3))}
 
-	every(t, theirs.CoreV1().Pods("ns"), pod)
-	every(t, theirs.AppsV1().Deployments("ns"), deployment)
-	every(t, theirs.CoreV1().Nodes(), node)
+	callAll(t, theirs.CoreV1().Pods("ns"), pod)
+	callAll(t, theirs.AppsV1().Deployments("ns"), deployment)
+	callAll(t, theirs.CoreV1().Nodes(), node)
 	_, _ = theirs.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	_, _ = theirs.CoreV1().Pods("ns").UpdateStatus(ctx, pod, update)
 	_ = theirs.CoreV1().Pods("ns").Bind(ctx, binding, create)
@@ -111,9 +111,9 @@ func TestRequestsAreThoseOfUpstreamsClients(t *testing.T) {
 	want := r.requests
 	r.requests = nil
 
-	every(t, ours.CoreV1().Pods("ns"), pod)
-	every(t, ours.AppsV1().Deployments("ns"), deployment)
-	every(t, ours.CoreV1().Nodes(), node)
+	callAll(t, ours.CoreV1().Pods("ns"), pod)
+	callAll(t, ours.AppsV1().Deployments("ns"), deployment)
+	callAll(t, ours.CoreV1().Nodes(), node)
 	_, _ = ours.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	_, _ = ours.CoreV1().Pods("ns").UpdateStatus(ctx, pod, update)
 	_ = ours.CoreV1().Pods("ns").Bind(ctx, binding, create)

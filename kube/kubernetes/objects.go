@@ -60,24 +60,24 @@ func newObjects[P Object, L runtime.Object](client rest.Interface, namespace, na
 	return objects[P, L]{resource{client, namespace, name}}
 }
 
-// empty returns a new object of a type.
-func empty[T runtime.Object]() T {
+// newOf returns a new object of a type.
+func newOf[T runtime.Object]() T {
 	obj, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 	return obj
 }
 
 func (o objects[P, L]) Create(ctx context.Context, obj P, opts metav1.CreateOptions) (P, error) {
-	into := empty[P]()
+	into := newOf[P]()
 	return into, o.create(ctx, obj, &opts, into)
 }
 
 func (o objects[P, L]) Update(ctx context.Context, obj P, opts metav1.UpdateOptions) (P, error) {
-	into := empty[P]()
+	into := newOf[P]()
 	return into, o.update(ctx, obj, &opts, into)
 }
 
 func (o objects[P, L]) UpdateStatus(ctx context.Context, obj P, opts metav1.UpdateOptions) (P, error) {
-	into := empty[P]()
+	into := newOf[P]()
 	return into, o.update(ctx, obj, &opts, into, "status")
 }
 
@@ -86,22 +86,22 @@ func (o objects[P, L]) Delete(ctx context.Context, name string, opts metav1.Dele
 }
 
 func (o objects[P, L]) DeleteCollection(ctx context.Context, opts metav1.DeleteOptions, list metav1.ListOptions) error {
-	return o.selected(o.rest.Delete(), list).Body(&opts).Do(ctx).Error()
+	return o.withSelection(o.rest.Delete(), list).Body(&opts).Do(ctx).Error()
 }
 
 func (o objects[P, L]) Get(ctx context.Context, name string, opts metav1.GetOptions) (P, error) {
-	into := empty[P]()
+	into := newOf[P]()
 	return into, o.request(o.rest.Get()).Name(name).VersionedParams(&opts, scheme.ParameterCodec()).Do(ctx).Into(into)
 }
 
 func (o objects[P, L]) List(ctx context.Context, opts metav1.ListOptions) (L, error) {
-	into := empty[L]()
-	return into, o.selected(o.rest.Get(), opts).Do(ctx).Into(into)
+	into := newOf[L]()
+	return into, o.withSelection(o.rest.Get(), opts).Do(ctx).Into(into)
 }
 
 func (o objects[P, L]) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	opts.Watch = true
-	return o.selected(o.rest.Get(), opts).Watch(ctx)
+	return o.withSelection(o.rest.Get(), opts).Watch(ctx)
 }
 
 func (o objects[P, L]) Patch(
@@ -112,7 +112,7 @@ func (o objects[P, L]) Patch(
 	opts metav1.PatchOptions,
 	subresources ...string,
 ) (P, error) {
-	into := empty[P]()
+	into := newOf[P]()
 	return into, o.patch(ctx, name, kind, data, &opts, into, subresources...)
 }
 
@@ -127,8 +127,8 @@ func (p resource) request(r *rest.Request) *rest.Request {
 	return r.UseProtobufAsDefault().NamespaceIfScoped(p.namespace, p.namespace != "").Resource(p.name)
 }
 
-// selected returns a request for the objects that options select.
-func (p resource) selected(r *rest.Request, opts metav1.ListOptions) *rest.Request {
+// withSelection returns a request for the objects that options select.
+func (p resource) withSelection(r *rest.Request, opts metav1.ListOptions) *rest.Request {
 	var timeout time.Duration
 	if opts.TimeoutSeconds != nil {
 		timeout = time.Duration(*opts.TimeoutSeconds) * time.Second

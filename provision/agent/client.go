@@ -24,7 +24,7 @@ type Client struct {
 
 	turn *Turn // the turn that Apply sends; nil means none
 
-	silent atomic.Bool // the connection was closed after too long a silence
+	timedOut atomic.Bool // the connection was closed after too long a silence
 }
 
 // NewClient returns a client that uses conn.
@@ -32,15 +32,15 @@ func NewClient(conn io.ReadWriteCloser) *Client {
 	return &Client{conn: conn, in: bufio.NewReaderSize(conn, readAhead)}
 }
 
-// Take sets the turn for later calls of Apply.
-func (c *Client) Take(t Turn) { c.turn = &t }
+// SetTurn sets the turn for later calls of Apply.
+func (c *Client) SetTurn(t Turn) { c.turn = &t }
 
 // Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Facts returns the facts of the machine.
 func (c *Client) Facts(ctx context.Context) (host.Facts, error) {
-	a, err := c.ask(ctx, request{Op: opFacts}, nil)
+	a, err := c.call(ctx, request{Op: opFacts}, nil)
 	if err != nil {
 		return host.Facts{}, fmt.Errorf("look at the machine: %w", err)
 	}
@@ -52,7 +52,7 @@ func (c *Client) Facts(ctx context.Context) (host.Facts, error) {
 
 // Collect returns the machine's part of a support bundle.
 func (c *Client) Collect(ctx context.Context) ([]support.File, error) {
-	a, err := c.ask(ctx, request{Op: opGather}, nil)
+	a, err := c.call(ctx, request{Op: opGather}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("gather what the machine says: %w", err)
 	}
@@ -61,19 +61,19 @@ func (c *Client) Collect(ctx context.Context) ([]support.File, error) {
 
 // Trace makes the machine watch for a packet, and send it if q says so. It calls begun when the machine watches.
 func (c *Client) Trace(ctx context.Context, q host.Trace, begun func()) (host.Traced, error) {
-	a, err := c.askOnce(ctx, request{Op: opTrace, Trace: &q}, begun)
+	a, err := c.callOneStep(ctx, request{Op: opTrace, Trace: &q}, begun)
 	if err != nil {
 		return host.Traced{}, fmt.Errorf("watch for a packet: %w", err)
 	}
-	if a.Traced == nil || len(a.Traced.Sightings) > host.MostSightings {
+	if a.Traced == nil || len(a.Traced.Sightings) > host.MaxSightings {
 		return host.Traced{}, errors.New("watch for a packet: no answer about it: the agent is of another release")
 	}
 	return *a.Traced, nil
 }
 
-// Look returns what the machine's files contain of the cluster that it serves.
-func (c *Client) Look(ctx context.Context) (role.Remains, error) {
-	a, err := c.ask(ctx, request{Op: opLook}, nil)
+// Remains returns what the machine's files contain of the cluster that it serves.
+func (c *Client) Remains(ctx context.Context) (role.Remains, error) {
+	a, err := c.call(ctx, request{Op: opRemains}, nil)
 	if err != nil {
 		return role.Remains{}, fmt.Errorf("look what remains of the cluster there: %w", err)
 	}
@@ -85,7 +85,7 @@ func (c *Client) Look(ctx context.Context) (role.Remains, error) {
 
 // Check checks all steps and returns a change for each.
 func (c *Client) Check(ctx context.Context, steps []step.Step) ([]step.Change, error) {
-	a, err := c.askOf(ctx, request{Op: opCheck}, steps, nil)
+	a, err := c.callWithSteps(ctx, request{Op: opCheck}, steps, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (c *Client) Check(ctx context.Context, steps []step.Step) ([]step.Change, e
 
 // Apply applies all steps that differ, and calls progress for each.
 func (c *Client) Apply(ctx context.Context, steps []step.Step, progress func(Progress)) error {
-	_, err := c.askOf(ctx, request{Op: opApply, Turn: c.turn}, steps, progress)
+	_, err := c.callWithSteps(ctx, request{Op: opApply, Turn: c.turn}, steps, progress)
 	return err
 }
 
@@ -111,25 +111,25 @@ func (c *Client) SendPrivate(ctx context.Context, digest, name string, compresse
 	return c.send(ctx, request{Op: opSend, Digest: digest, Name: name, Private: true}, compressed)
 }
 
-// frames holds buffers for pieces of files, because files are sent to many machines in parallel.
-var frames = sync.Pool{New: func() any { return new([headLength + 256<<10]byte) }}
+// frameBuffers holds buffers for pieces of files, because files are sent to many machines in parallel.
+var frameBuffers = sync.Pool{New: func() any { return new([headLength + 256<<10]byte) }}
 
 func (c *Client) send(ctx context.Context, q request, compressed io.Reader) error {
 	name := q.Name
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
-	heard, unwatch := c.watch()
+	heard, unwatch := c.watchSilence()
 	defer unwatch()
 	if err := writeJSON(c.conn, frameRequest, q); err != nil {
-		return fmt.Errorf("send %s: %w", name, c.lost(ctx, err))
+		return fmt.Errorf("send %s: %w", name, c.connectionError(ctx, err))
 	}
-	piece := frames.Get().(*[headLength + 256<<10]byte)
-	defer frames.Put(piece)
+	piece := frameBuffers.Get().(*[headLength + 256<<10]byte)
+	defer frameBuffers.Put(piece)
 	for {
 		n, err := io.ReadFull(compressed, piece[headLength:])
 		if n > 0 {
-			if err := writeWhole(c.conn, frameData, piece[:headLength+n]); err != nil {
-				return fmt.Errorf("send %s: %w", name, c.lost(ctx, err))
+			if err := writeFrameAtOnce(c.conn, frameData, piece[:headLength+n]); err != nil {
+				return fmt.Errorf("send %s: %w", name, c.connectionError(ctx, err))
 			}
 			heard()
 		}
@@ -141,29 +141,30 @@ func (c *Client) send(ctx context.Context, q request, compressed io.Reader) erro
 		}
 	}
 	if err := writeFrame(c.conn, frameData, nil); err != nil {
-		return fmt.Errorf("send %s: %w", name, c.lost(ctx, err))
+		return fmt.Errorf("send %s: %w", name, c.connectionError(ctx, err))
 	}
-	if _, err := c.wait(q, 0, heard, nil); err != nil {
+	if _, err := c.readAnswer(q, 0, heard, nil); err != nil {
 		return fmt.Errorf("send %s: %w", name, err)
 	}
 	return nil
 }
 
-func (c *Client) ask(ctx context.Context, q request, progress func(Progress)) (answer, error) {
-	return c.askOf(ctx, q, nil, progress)
+func (c *Client) call(ctx context.Context, q request, progress func(Progress)) (answer, error) {
+	return c.callWithSteps(ctx, q, nil, progress)
 }
 
-// askOnce sends a request that counts as one step. It calls begun when the agent reports that step.
-func (c *Client) askOnce(ctx context.Context, q request, begun func()) (answer, error) {
-	frame, err := framed(q, nil)
+// callOneStep sends a request that counts as one step. It calls begun when the agent reports that step.
+func (c *Client) callOneStep(ctx context.Context, q request, begun func()) (answer, error) {
+	frame, err := encodeFrame(q, nil)
 	if err != nil {
 		return answer{}, err
 	}
 	return c.exchange(ctx, q, frame, 1, func(Progress) { begun() })
 }
 
-func (c *Client) askOf(ctx context.Context, q request, steps []step.Step, progress func(Progress)) (answer, error) {
-	frame, err := framed(q, steps)
+func (c *Client) callWithSteps(ctx context.Context, q request, steps []step.Step,
+	progress func(Progress)) (answer, error) {
+	frame, err := encodeFrame(q, steps)
 	if err != nil {
 		return answer{}, err
 	}
@@ -179,36 +180,36 @@ func (c *Client) exchange(
 ) (answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
-	heard, unwatch := c.watch()
+	heard, unwatch := c.watchSilence()
 	defer unwatch()
-	if err := writeWhole(c.conn, frameRequest, frame); err != nil {
-		return answer{}, c.lost(ctx, err)
+	if err := writeFrameAtOnce(c.conn, frameRequest, frame); err != nil {
+		return answer{}, c.connectionError(ctx, err)
 	}
-	a, err := c.wait(q, steps, heard, progress)
+	a, err := c.readAnswer(q, steps, heard, progress)
 	if err != nil && ctx.Err() != nil {
 		return a, ctx.Err()
 	}
 	return a, err
 }
 
-// wait reads frames up to the answer to q. It calls heard for each frame. An agent reports each of its steps once, and
-// sends beats for one step no longer than stuck. Another program could send more and would never end, so that is an
-// error.
-func (c *Client) wait(q request, steps int, heard func(), progress func(Progress)) (answer, error) {
-	told, beats := 0, 0
+// readAnswer reads frames up to the answer to q. It calls heard for each frame. An agent reports each of its steps
+// once, and sends beats for one step no longer than stuck. Another program could send more and would never end, so that
+// is an error.
+func (c *Client) readAnswer(q request, steps int, heard func(), progress func(Progress)) (answer, error) {
+	reports, beats := 0, 0
 	for {
 		kind, payload, err := readFrame(c.in)
 		if err != nil {
-			return answer{}, c.lost(context.Background(), err)
+			return answer{}, c.connectionError(context.Background(), err)
 		}
 		heard()
 		switch kind {
 		case frameAlive:
-			if beats++; beats > mostBeats {
-				return answer{}, fmt.Errorf("%w: it has been at one step for %s", ErrHangs, stuck)
+			if beats++; beats > maxBeats {
+				return answer{}, fmt.Errorf("%w: it has been at one step for %s", ErrUnresponsive, stepTimeout)
 			}
 		case frameProgress:
-			if told++; told > steps {
+			if reports++; reports > steps {
 				return answer{}, fmt.Errorf(
 					"it tells of more than the %d steps that it was given: the other side does not speak the agent's "+
 						"protocol",
@@ -217,19 +218,19 @@ func (c *Client) wait(q request, steps int, heard func(), progress func(Progress
 			}
 			beats = 0
 			var p Progress
-			if err := understand(payload, &p); err != nil {
+			if err := decodeFrame(payload, &p); err != nil {
 				return answer{}, fmt.Errorf("read the agent's progress: %w", err)
 			}
-			plain(reflect.ValueOf(&p))
+			stripControls(reflect.ValueOf(&p))
 			if progress != nil {
 				progress(p)
 			}
 		case frameAnswer:
 			var a answer
-			if err := understand(payload, &a); err != nil {
+			if err := decodeFrame(payload, &a); err != nil {
 				return answer{}, fmt.Errorf("read the agent's answer: %w", err)
 			}
-			if err := a.tame(q); err != nil && a.Error == "" {
+			if err := a.sanitize(q); err != nil && a.Error == "" {
 				return answer{}, fmt.Errorf("read the agent's answer: %w", err)
 			}
 			if a.Error != "" {
@@ -245,20 +246,20 @@ func (c *Client) wait(q request, steps int, heard func(), progress func(Progress
 // ErrLost reports that the connection to the agent ended. The request may be repeated.
 var ErrLost = errors.New("the connection to the machine was lost")
 
-// ErrHangs reports that the connection exists but the agent is silent. The request is not repeated, because it would
-// hang again.
-var ErrHangs = errors.New("it hangs")
+// ErrUnresponsive reports that the connection exists but the agent is silent. The request is not repeated, because it
+// would hang again.
+var ErrUnresponsive = errors.New("it hangs")
 
-func (c *Client) lost(ctx context.Context, err error) error {
+func (c *Client) connectionError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if c.silent.Load() {
+	if c.timedOut.Load() {
 		return fmt.Errorf(
 			"%w: nothing has come from it for %s. See to its disks and its memory (journalctl -k there), then apply "+
 				"again",
-			ErrHangs,
-			silence,
+			ErrUnresponsive,
+			silenceTimeout,
 		)
 	}
 	return fmt.Errorf("%w: %w", ErrLost, err)

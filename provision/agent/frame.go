@@ -39,15 +39,15 @@ const readAhead = 4 << 10
 
 // Operations of requests.
 const (
-	opFacts  = "facts"
-	opSend   = "send"
-	opCheck  = "check"
-	opApply  = "apply"
-	opGather = "gather"
-	opLook   = "look"
-	opStore  = "store"
-	opRead   = "read"
-	opTrace  = "trace"
+	opFacts   = "facts"
+	opSend    = "send"
+	opCheck   = "check"
+	opApply   = "apply"
+	opGather  = "gather"
+	opRemains = "look"
+	opStore   = "store"
+	opRead    = "read"
+	opTrace   = "trace"
 )
 
 type request struct {
@@ -83,12 +83,12 @@ type Progress struct {
 const headLength = 5
 
 func writeFrame(w io.Writer, kind byte, payload []byte) error {
-	return writeWhole(w, kind, append(make([]byte, headLength, headLength+len(payload)), payload...))
+	return writeFrameAtOnce(w, kind, append(make([]byte, headLength, headLength+len(payload)), payload...))
 }
 
-// writeWhole writes a frame with one call of Write, because each call becomes a packet of SSH. The first headLength
-// bytes of frame are reserved for the header.
-func writeWhole(w io.Writer, kind byte, frame []byte) error {
+// writeFrameAtOnce writes a frame with one call of Write, because each call becomes a packet of SSH. The first
+// headLength bytes of frame are reserved for the header.
+func writeFrameAtOnce(w io.Writer, kind byte, frame []byte) error {
 	frame[0] = kind
 	binary.BigEndian.PutUint32(frame[1:], uint32(len(frame)-headLength))
 	_, err := w.Write(frame)
@@ -96,15 +96,15 @@ func writeWhole(w io.Writer, kind byte, frame []byte) error {
 }
 
 func writeJSON(w io.Writer, kind byte, v any) error {
-	frame, err := framed(v, nil)
+	frame, err := encodeFrame(v, nil)
 	if err != nil {
 		return err
 	}
-	return writeWhole(w, kind, frame)
+	return writeFrameAtOnce(w, kind, frame)
 }
 
-// framed returns a frame for writeWhole, without its header filled in.
-func framed(v any, steps []step.Step) ([]byte, error) {
+// encodeFrame returns a frame for writeFrameAtOnce, without its header filled in.
+func encodeFrame(v any, steps []step.Step) ([]byte, error) {
 	var frame bytes.Buffer
 	frame.Write(make([]byte, headLength))
 	to := json.NewEncoder(&frame)

@@ -18,16 +18,16 @@ import (
 	"clusterctl/provision/support"
 )
 
-// says is a connection to a machine that sends the same bytes to every request.
-type says struct {
+// fixedConn is a connection to a machine that sends the same bytes to every request.
+type fixedConn struct {
 	io.Reader
 }
 
-func (says) Write(b []byte) (int, error) { return len(b), nil }
-func (says) Close() error                { return nil }
+func (fixedConn) Write(b []byte) (int, error) { return len(b), nil }
+func (fixedConn) Close() error                { return nil }
 
-// hostile returns a client of a machine that gives one answer.
-func hostile(t *testing.T, a any) *Client {
+// hostileClient returns a client of a machine that gives one answer.
+func hostileClient(t *testing.T, a any) *Client {
 	t.Helper()
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -37,10 +37,10 @@ func hostile(t *testing.T, a any) *Client {
 	if err := writeFrame(&b, frameAnswer, text); err != nil {
 		t.Fatal(err)
 	}
-	return NewClient(says{&b})
+	return NewClient(fixedConn{&b})
 }
 
-const forged = "x\x1b[2J\nPlan: 0 to create, 0 to change, 0 to remove."
+const forgedText = "x\x1b[2J\nPlan: 0 to create, 0 to change, 0 to remove."
 
 // A machine's texts are printed on a terminal. They can neither control the terminal nor forge lines that look like
 // clusterctl's.
@@ -51,19 +51,19 @@ func TestAMachineCannotForgeLines(t *testing.T) {
 			t.Errorf("%s is %q", what, text)
 		}
 	}
-	f, err := hostile(
+	f, err := hostileClient(
 		t,
 		answer{
 			Facts: &host.Facts{
-				Hostname:  forged,
-				OS:        forged,
-				Addresses: []string{forged},
-				Sysctl:    map[string]string{forged: forged},
+				Hostname:  forgedText,
+				OS:        forgedText,
+				Addresses: []string{forgedText},
+				Sysctl:    map[string]string{forgedText: forgedText},
 				Release: &host.Release{
-					Version: forged,
+					Version: forgedText,
 				},
-				Snapshot: &store.Outcome{Error: forged},
-				Survey:   host.Survey{Listening: []host.Listener{{Process: forged}}},
+				Snapshot: &store.Outcome{Error: forgedText},
+				Survey:   host.Survey{Listening: []host.Listener{{Process: forgedText}}},
 			},
 		},
 	).Facts(t.Context())
@@ -78,13 +78,15 @@ func TestAMachineCannotForgeLines(t *testing.T) {
 	for k, v := range f.Sysctl {
 		plain("setting", k+v)
 	}
-	c := step.Change{Action: forged, Kind: forged, Name: forged, Note: forged, Diff: []string{forged}}
-	list, err := hostile(t, answer{Changes: []step.Change{c}}).Check(t.Context(), []step.Step{&step.File{Path: "/a"}})
+	c := step.Change{Action: forgedText, Kind: forgedText, Name: forgedText, Note: forgedText,
+		Diff: []string{forgedText}}
+	list, err := hostileClient(t, answer{Changes: []step.Change{c}}).Check(t.Context(),
+		[]step.Step{&step.File{Path: "/a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	plain("change", strings.Join(append(list[0].Diff, list[0].Action, list[0].Kind, list[0].Name, list[0].Note), " "))
-	_, err = hostile(t, answer{Error: forged}).Facts(t.Context())
+	_, err = hostileClient(t, answer{Error: forgedText}).Facts(t.Context())
 	if err == nil {
 		t.Fatal("a failure is none")
 	}
@@ -92,7 +94,7 @@ func TestAMachineCannotForgeLines(t *testing.T) {
 }
 
 // Files of a support bundle are only written to the machine's own folder.
-func TestAMachineCannotNameFilesOfOthers(t *testing.T) {
+func TestSupportFilesStayInTheirDirectory(t *testing.T) {
 	files := []support.File{
 		{Name: "../m2/kernel.txt"},
 		{Name: "/etc/passwd"},
@@ -102,7 +104,7 @@ func TestAMachineCannotNameFilesOfOthers(t *testing.T) {
 		{Name: ""},
 		{Name: `..\b`},
 	}
-	got, err := hostile(t, answer{Files: files}).Collect(t.Context())
+	got, err := hostileClient(t, answer{Files: files}).Collect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,15 +118,15 @@ func TestAMachineCannotNameFilesOfOthers(t *testing.T) {
 }
 
 // A snapshot's name becomes a local file name and is sent to other machines, so it must not contain path elements.
-func TestAMachineCannotNameASnapshotElsewhere(t *testing.T) {
+func TestSnapshotNamesOutsideTheDirectoryAreRejected(t *testing.T) {
 	for _, name := range []string{"../../.ssh/x", "/etc/cron.d/x", "", ".", "..", "a\nb", ".hidden"} {
-		if a, err := hostile(t,
+		if a, err := hostileClient(t,
 			answer{Store: &store.Answer{Snapshots: []store.Snapshot{{Name: name}}}}).Store(t.Context(), "",
 			store.Request{Op: store.List}); err == nil {
 			t.Errorf("%q is taken: %+v", name, a)
 		}
 	}
-	if _, err := hostile(t, answer{Store: &store.Answer{Snapshots: []store.Snapshot{{
+	if _, err := hostileClient(t, answer{Store: &store.Answer{Snapshots: []store.Snapshot{{
 		Name: "etcd-20261123T080000Z-m1"}}}}).Store(t.Context(), "", store.Request{Op: store.Save}); err != nil {
 		t.Error(err)
 	}
@@ -133,7 +135,7 @@ func TestAMachineCannotNameASnapshotElsewhere(t *testing.T) {
 // An answer without a snapshot is an error, because the caller depends on the snapshot.
 func TestAnAnswerWithoutASnapshotIsAnError(t *testing.T) {
 	for _, op := range []string{store.Save, store.Check, store.FromData} {
-		if a, err := hostile(t, answer{Store: &store.Answer{}}).Store(t.Context(), "",
+		if a, err := hostileClient(t, answer{Store: &store.Answer{}}).Store(t.Context(), "",
 			store.Request{Op: op}); err == nil {
 			t.Errorf("%s: %+v", op, a)
 		}
@@ -141,7 +143,7 @@ func TestAnAnswerWithoutASnapshotIsAnError(t *testing.T) {
 }
 
 // Decoding an answer takes about as much memory as it has bytes.
-func TestAnAnswerOfManySmallValuesIsRefused(t *testing.T) {
+func TestAnswersWithTooManyValuesAreRejected(t *testing.T) {
 	const n = 8 << 20
 	text := append([]byte(`{"changes":[{}`), bytes.Repeat([]byte(",{}"), n)...)
 	text = append(text, "]}"...)
@@ -149,7 +151,7 @@ func TestAnAnswerOfManySmallValuesIsRefused(t *testing.T) {
 	if err := writeFrame(&b, frameAnswer, text); err != nil {
 		t.Fatal(err)
 	}
-	c := NewClient(says{&b})
+	c := NewClient(fixedConn{&b})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := c.Check(t.Context(), []step.Step{&step.File{Path: "/a"}})
@@ -163,8 +165,8 @@ func TestAnAnswerOfManySmallValuesIsRefused(t *testing.T) {
 }
 
 // A frame header with a large size does not allocate memory before the data has arrived.
-func TestAPromisedFrameTakesNoMemory(t *testing.T) {
-	c := NewClient(says{bytes.NewReader([]byte{frameAnswer, 3, 0xff, 0xff, 0xff})})
+func TestAnnouncedFrameSizesAllocateNoMemory(t *testing.T) {
+	c := NewClient(fixedConn{bytes.NewReader([]byte{frameAnswer, 3, 0xff, 0xff, 0xff})})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := c.Facts(t.Context())
@@ -183,7 +185,7 @@ func TestAMachineCannotFillTheDisk(t *testing.T) {
 	defer func() { _ = near.Close() }()
 	go func() {
 		_, _, _ = readFrame(far)
-		_ = send(endless{}, "/x", far)
+		_ = sendFrames(endlessHost{}, "/x", far)
 		_ = far.Close()
 	}()
 	var got counter
@@ -200,52 +202,52 @@ type counter int64
 
 func (c *counter) Write(b []byte) (int, error) { *c += counter(len(b)); return len(b), nil }
 
-// endless returns files of infinite size.
-type endless struct{ host.Host }
+// endlessHost returns files of infinite size.
+type endlessHost struct{ host.Host }
 
-func (endless) Open(string) (io.ReadCloser, error) { return io.NopCloser(zeros{}), nil }
+func (endlessHost) Open(string) (io.ReadCloser, error) { return io.NopCloser(zeroReader{}), nil }
 
-type zeros struct{}
+type zeroReader struct{}
 
-func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+func (zeroReader) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// again is a connection that repeats the same frame.
-type again struct {
-	frame []byte
-	at    int
-	most  int // number of frames, so that the test ends
+// repeatingConn is a connection that repeats the same frame.
+type repeatingConn struct {
+	frame     []byte
+	offset    int
+	maxFrames int // number of frames, so that the test ends
 }
 
-func (a *again) Read(b []byte) (int, error) {
-	if a.most == 0 {
+func (a *repeatingConn) Read(b []byte) (int, error) {
+	if a.maxFrames == 0 {
 		return 0, io.EOF
 	}
-	n := copy(b, a.frame[a.at:])
-	if a.at = (a.at + n) % len(a.frame); a.at == 0 {
-		a.most--
+	n := copy(b, a.frame[a.offset:])
+	if a.offset = (a.offset + n) % len(a.frame); a.offset == 0 {
+		a.maxFrames--
 	}
 	return n, nil
 }
 
 // Progress messages are written to the journal of a run. A machine can neither fill the disk with them, nor keep the
 // run from ending.
-func TestAMachineCannotGoOnForever(t *testing.T) {
-	frame := func(kind byte, payload string) *again {
+func TestEndlessProgressIsCutOff(t *testing.T) {
+	frame := func(kind byte, payload string) *repeatingConn {
 		var b bytes.Buffer
 		if err := writeFrame(&b, kind, []byte(payload)); err != nil {
 			t.Fatal(err)
 		}
-		return &again{frame: b.Bytes(), most: 100_000}
+		return &repeatingConn{frame: b.Bytes(), maxFrames: 100_000}
 	}
-	told := 0
+	reports := 0
 	err := NewClient(
-		says{frame(frameProgress, `{"index":0,"change":{"action":"+"}}`)},
-	).Apply(t.Context(), []step.Step{&step.File{Path: "/a"}, &step.File{Path: "/b"}}, func(Progress) { told++ })
-	if err == nil || told > 2 {
-		t.Errorf("two steps were told of %d times: %v", told, err)
+		fixedConn{frame(frameProgress, `{"index":0,"change":{"action":"+"}}`)},
+	).Apply(t.Context(), []step.Step{&step.File{Path: "/a"}, &step.File{Path: "/b"}}, func(Progress) { reports++ })
+	if err == nil || reports > 2 {
+		t.Errorf("two steps were told of %d times: %v", reports, err)
 	}
 	alive := frame(frameAlive, "")
-	if err := NewClient(says{alive}).Apply(t.Context(), nil, nil); !errors.Is(err, ErrHangs) {
+	if err := NewClient(fixedConn{alive}).Apply(t.Context(), nil, nil); !errors.Is(err, ErrUnresponsive) {
 		t.Errorf("an agent that is at work for days: %v", err)
 	}
 }
@@ -275,7 +277,7 @@ func FuzzClient(f *testing.F) {
 	f.Add([]byte{frameAnswer, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ctx := context.Background()
-		client := func() *Client { return NewClient(says{bytes.NewReader(data)}) }
+		client := func() *Client { return NewClient(fixedConn{bytes.NewReader(data)}) }
 		plain := func(text string) {
 			if strings.ContainsAny(text, "\x1b\r") {
 				t.Errorf("%q", text)
@@ -290,7 +292,7 @@ func FuzzClient(f *testing.F) {
 			plain(list[0].Name + strings.Join(list[0].Diff, ""))
 		}
 		_ = client().Apply(ctx, nil, func(p Progress) { plain(p.Change.Name) })
-		_, _ = client().Look(ctx)
+		_, _ = client().Remains(ctx)
 		_, _ = client().Collect(ctx)
 		_, _ = client().Store(ctx, "", store.Request{Op: store.List})
 		var got counter

@@ -43,7 +43,7 @@ func Serve(ctx context.Context, h host.Host, r io.Reader, w io.Writer) error {
 		if err := asked.Decode(&q); err != nil {
 			return fmt.Errorf("read a request: %w", err)
 		}
-		alive := beating(out)
+		alive := startHeartbeat(out)
 		a, err := handle(ctx, h, q, asked, in, alive)
 		alive.stop()
 		if err != nil {
@@ -61,11 +61,11 @@ func handle(
 	q request,
 	asked *json.Decoder,
 	in io.Reader,
-	out *alive,
+	out *heartbeatWriter,
 ) (answer, error) {
 	switch q.Op {
 	case opFacts:
-		last, err := readRecord(h) // read first, so that a run that starts meanwhile is noticed
+		last, err := readRunRecord(h) // read first, so that a run that starts meanwhile is noticed
 		if err != nil {
 			return answer{}, err
 		}
@@ -74,16 +74,16 @@ func handle(
 		return answer{Facts: &f}, err
 	case opGather:
 		return answer{Files: support.Collect(ctx, h)}, nil
-	case opLook:
-		remains, err := role.Look(ctx, h)
+	case opRemains:
+		remains, err := role.ReadRemains(ctx, h)
 		return answer{Remains: &remains}, err
 	case opSend:
-		return answer{}, receive(h, q, in)
+		return answer{}, receiveFile(h, q, in)
 	case opStore:
 		a, err := runStore(ctx, h, q)
 		return answer{Store: a}, err
 	case opRead:
-		return answer{}, read(h, q.Path, out)
+		return answer{}, streamFile(h, q.Path, out)
 	case opTrace:
 		if q.Trace == nil {
 			return answer{}, errors.New("nothing to trace in the request")
@@ -99,13 +99,13 @@ func handle(
 			changes, err := step.Check(ctx, h, steps)
 			return answer{Changes: changes}, err
 		}
-		end, err := take(ctx, h, q.Turn)
+		end, err := startTurn(ctx, h, q.Turn)
 		if err != nil {
 			return answer{}, err
 		}
 		defer end()
 		return answer{}, step.Apply(ctx, h, steps, func(i int, c step.Change) {
-			out.progressed()
+			out.recordStep()
 			_ = writeJSON(out, frameProgress, Progress{i, c})
 		})
 	}
@@ -113,15 +113,15 @@ func handle(
 }
 
 var (
-	digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	nameForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	namePattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 )
 
-// receive receives a file. It reads all its frames even after an error, so that the connection stays usable.
-func receive(h host.Host, q request, in io.Reader) error {
-	pieces := &pieceReader{in: in}
+// receiveFile receives a file. It reads all its frames even after an error, so that the connection stays usable.
+func receiveFile(h host.Host, q request, in io.Reader) error {
+	pieces := &dataReader{in: in}
 	defer func() { _, _ = io.Copy(io.Discard, pieces) }()
-	if !digestForm.MatchString(q.Digest) || !nameForm.MatchString(q.Name) {
+	if !digestPattern.MatchString(q.Digest) || !namePattern.MatchString(q.Name) {
 		return fmt.Errorf("%q is no name for a file of digest %q", q.Name, q.Digest)
 	}
 	z, err := zstd.NewReader(pieces, zstd.WithDecoderConcurrency(1))
@@ -130,7 +130,7 @@ func receive(h host.Host, q request, in io.Reader) error {
 	}
 	defer z.Close()
 	sum := sha256.New()
-	dir := path.Join(host.Library, q.Digest)
+	dir := path.Join(host.LibraryDir, q.Digest)
 	temporary := path.Join(dir, ".incoming")
 	mode := fs.FileMode(0o755)
 	if q.Private {
@@ -146,16 +146,16 @@ func receive(h host.Host, q request, in io.Reader) error {
 	return h.Rename(temporary, path.Join(dir, q.Name))
 }
 
-// pieceReader reads the content of the data frames up to the empty one.
-type pieceReader struct {
-	in    io.Reader
-	heard func() // called for each frame that has arrived
-	rest  []byte
-	done  bool
+// dataReader reads the content of the data frames up to the empty one.
+type dataReader struct {
+	in       io.Reader
+	onFrame  func() // called for each frame that has arrived
+	buffered []byte
+	done     bool
 }
 
-func (p *pieceReader) Read(b []byte) (int, error) {
-	for len(p.rest) == 0 {
+func (p *dataReader) Read(b []byte) (int, error) {
+	for len(p.buffered) == 0 {
 		if p.done {
 			return 0, io.EOF
 		}
@@ -164,8 +164,8 @@ func (p *pieceReader) Read(b []byte) (int, error) {
 			p.done = true
 			return 0, err
 		}
-		if p.heard != nil {
-			p.heard()
+		if p.onFrame != nil {
+			p.onFrame()
 		}
 		if kind == frameAlive {
 			continue
@@ -174,10 +174,10 @@ func (p *pieceReader) Read(b []byte) (int, error) {
 			p.done = true
 			continue
 		}
-		p.rest = payload
+		p.buffered = payload
 	}
-	n := copy(b, p.rest)
-	p.rest = p.rest[n:]
+	n := copy(b, p.buffered)
+	p.buffered = p.buffered[n:]
 	return n, nil
 }
 

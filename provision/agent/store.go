@@ -17,7 +17,7 @@ import (
 // Store runs the program etcd of this digest, which must have been sent, with a request about the store or its
 // snapshots.
 func (c *Client) Store(ctx context.Context, digest string, q store.Request) (store.Answer, error) {
-	a, err := c.ask(ctx, request{Op: opStore, Digest: digest, Store: &q}, nil)
+	a, err := c.call(ctx, request{Op: opStore, Digest: digest, Store: &q}, nil)
 	if err != nil {
 		return store.Answer{}, err
 	}
@@ -31,13 +31,13 @@ func (c *Client) Store(ctx context.Context, digest string, q store.Request) (sto
 func (c *Client) Read(ctx context.Context, path string, size int64, w io.Writer) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
-	heard, unwatch := c.watch()
+	heard, unwatch := c.watchSilence()
 	defer unwatch()
 	q := request{Op: opRead, Path: path}
 	if err := writeJSON(c.conn, frameRequest, q); err != nil {
-		return c.lost(ctx, err)
+		return c.connectionError(ctx, err)
 	}
-	pieces := &pieceReader{in: c.in, heard: heard}
+	pieces := &dataReader{in: c.in, onFrame: heard}
 	z, err := zstd.NewReader(pieces, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (c *Client) Read(ctx context.Context, path string, size int64, w io.Writer)
 	}
 	z.Close()
 	_, _ = io.Copy(io.Discard, pieces) // so that the connection stays usable
-	if _, err := c.wait(q, 0, heard, nil); err != nil {
+	if _, err := c.readAnswer(q, 0, heard, nil); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -66,14 +66,14 @@ func (c *Client) Read(ctx context.Context, path string, size int64, w io.Writer)
 
 // runStore runs the program etcd. Its output is the answer.
 func runStore(ctx context.Context, h host.Host, q request) (*store.Answer, error) {
-	if !digestForm.MatchString(q.Digest) || q.Store == nil {
+	if !digestPattern.MatchString(q.Digest) || q.Store == nil {
 		return nil, errors.New("it is not said what to do with the store, or by which program")
 	}
 	text, err := json.Marshal(q.Store)
 	if err != nil {
 		return nil, err
 	}
-	out, err := h.RunStore(ctx, path.Join(host.Library, q.Digest, "etcd"), string(text))
+	out, err := h.RunStore(ctx, path.Join(host.LibraryDir, q.Digest, "etcd"), string(text))
 	if err != nil {
 		return nil, err
 	}
@@ -84,23 +84,23 @@ func runStore(ctx context.Context, h host.Host, q request) (*store.Answer, error
 	return &a, nil
 }
 
-// read sends a file in data frames. It sends the empty frame at the end of the file or after an error.
-func read(h host.Host, from string, out io.Writer) error {
-	err := send(h, from, out)
+// streamFile sends a file in data frames. It sends the empty frame at the end of the file or after an error.
+func streamFile(h host.Host, from string, out io.Writer) error {
+	err := sendFrames(h, from, out)
 	if endErr := writeFrame(out, frameData, nil); err == nil {
 		err = endErr
 	}
 	return err
 }
 
-func send(h host.Host, from string, out io.Writer) error {
+func sendFrames(h host.Host, from string, out io.Writer) error {
 	f, err := h.Open(from)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
 	z, err := zstd.NewWriter(
-		&pieceWriter{out},
+		&dataWriter{out},
 		zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderLevel(zstd.SpeedFastest),
 	)
@@ -114,10 +114,10 @@ func send(h host.Host, from string, out io.Writer) error {
 	return err
 }
 
-// pieceWriter writes data frames for a pieceReader.
-type pieceWriter struct{ out io.Writer }
+// dataWriter writes data frames for a dataReader.
+type dataWriter struct{ out io.Writer }
 
-func (p *pieceWriter) Write(b []byte) (int, error) {
+func (p *dataWriter) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}

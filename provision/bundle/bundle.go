@@ -50,8 +50,8 @@ const (
 	EtcdImage         = "clusterctl.local/etcd"
 )
 
-// images maps images to their program and to the links to it.
-var images = map[string]struct {
+// imagePrograms maps images to their program and to the links to it.
+var imagePrograms = map[string]struct {
 	program string
 	links   []string
 }{
@@ -77,19 +77,19 @@ type File struct {
 type Bundle struct {
 	Version    string // version of clusterctl
 	Kubernetes string
-	// Compressing, if not nil, is called before a file is compressed. Compression takes seconds.
-	Compressing func(File)
+	// OnCompress, if not nil, is called before a file is compressed. Compression takes seconds.
+	OnCompress func(File)
 
-	cache  string
-	packed string // directory beside the programs in which Pack stores their compressed forms
-	files  map[string]File
+	cacheDir  string
+	packedDir string // directory beside the programs in which Pack stores their compressed forms
+	files     map[string]File
 
-	mu     sync.Mutex
-	sums   map[string]sum // by path; cached between runs
-	making map[string]*sync.Mutex
+	mu            sync.Mutex
+	digests       map[string]cachedDigest // by path; cached between runs
+	compressLocks map[string]*sync.Mutex
 }
 
-type sum struct {
+type cachedDigest struct {
 	Size   int64  `json:"size"`
 	Time   int64  `json:"time"`
 	Digest string `json:"digest"`
@@ -98,21 +98,21 @@ type sum struct {
 // Open opens the bundle beside the program at executable. It keeps compressed forms and digests in the directory cache.
 func Open(executable, cache string) (*Bundle, error) {
 	b := &Bundle{
-		Version:    version.Version,
-		Kubernetes: version.Kubernetes,
-		cache:      cache,
-		files:      map[string]File{},
-		sums:       map[string]sum{},
-		making:     map[string]*sync.Mutex{},
+		Version:       version.Version,
+		Kubernetes:    version.Kubernetes,
+		cacheDir:      cache,
+		files:         map[string]File{},
+		digests:       map[string]cachedDigest{},
+		compressLocks: map[string]*sync.Mutex{},
 	}
 	if err := os.MkdirAll(cache, 0o700); err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
-	if text, err := os.ReadFile(b.sumsPath()); err == nil {
-		_ = json.Unmarshal(text, &b.sums) // a damaged cache is computed again
+	if text, err := os.ReadFile(b.digestsPath()); err == nil {
+		_ = json.Unmarshal(text, &b.digests) // a damaged cache is computed again
 	}
 	dir := filepath.Dir(executable)
-	b.packed = filepath.Join(dir, "packed")
+	b.packedDir = filepath.Join(dir, "packed")
 	if err := b.add(Clusterctl, executable); err != nil {
 		return nil, err
 	}
@@ -126,10 +126,10 @@ func Open(executable, cache string) (*Bundle, error) {
 			}
 		}
 	}
-	if err := b.addPause(); err != nil {
+	if err := b.addPauseImage(); err != nil {
 		return nil, err
 	}
-	return b, b.remember()
+	return b, b.saveDigests()
 }
 
 // File returns a file by its name.
@@ -137,7 +137,7 @@ func (b *Bundle) File(name string) (File, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f, ok := b.files[name]
-	if made, image := images[name]; image && !ok {
+	if made, image := imagePrograms[name]; image && !ok {
 		if err := b.makeImage(name, made.program, made.links); err != nil {
 			return File{}, err
 		}
@@ -167,7 +167,7 @@ func (b *Bundle) Add(name, path string) (File, error) {
 	if err := b.add(name, path); err != nil {
 		return File{}, err
 	}
-	return b.files[name], b.remember()
+	return b.files[name], b.saveDigests()
 }
 
 // ByDigest returns a file by the sha256 of its content.
@@ -182,32 +182,32 @@ func (b *Bundle) ByDigest(digest string) (File, bool) {
 	return File{}, false
 }
 
-func (b *Bundle) sumsPath() string { return filepath.Join(b.cache, "digests.json") }
+func (b *Bundle) digestsPath() string { return filepath.Join(b.cacheDir, "digests.json") }
 
 func (b *Bundle) add(name, path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	known, ok := b.sums[path]
+	known, ok := b.digests[path]
 	if !ok || known.Size != info.Size() || known.Time != info.ModTime().UnixNano() {
 		digest, err := digestOf(path)
 		if err != nil {
 			return err
 		}
-		known = sum{Size: info.Size(), Time: info.ModTime().UnixNano(), Digest: digest}
-		b.sums[path] = known
+		known = cachedDigest{Size: info.Size(), Time: info.ModTime().UnixNano(), Digest: digest}
+		b.digests[path] = known
 	}
 	b.files[name] = File{Name: name, Path: path, Digest: known.Digest, Size: known.Size}
 	return nil
 }
 
-// addPause builds the pause image's archive from the program.
-func (b *Bundle) addPause() error {
+// addPauseImage builds the pause image's archive from the program.
+func (b *Bundle) addPauseImage() error {
 	if _, ok := b.files[Pause]; !ok {
 		return nil // reported when a role needs it
 	}
-	return b.archive(PauseReference, Pause, "/pause")
+	return b.buildArchive(PauseReference, Pause, "/pause")
 }
 
 // makeImage builds the archive of a control-plane image.
@@ -217,14 +217,14 @@ func (b *Bundle) makeImage(name, program string, links []string) error {
 	for _, l := range links {
 		more = append(more, image.File{Path: "/usr/local/bin/" + l, Mode: 0o777, Link: program})
 	}
-	if err := b.archive(name, program, at, more...); err != nil {
+	if err := b.buildArchive(name, program, at, more...); err != nil {
 		return err
 	}
-	return b.remember()
+	return b.saveDigests()
 }
 
-// archive builds an image of a program, unless it is in the cache.
-func (b *Bundle) archive(name, program, at string, more ...image.File) error {
+// buildArchive builds an image of a program, unless it is in the cache.
+func (b *Bundle) buildArchive(name, program, at string, more ...image.File) error {
 	from, ok := b.files[program]
 	if !ok {
 		return fmt.Errorf(
@@ -232,7 +232,7 @@ func (b *Bundle) archive(name, program, at string, more ...image.File) error {
 			program,
 		)
 	}
-	path := filepath.Join(b.cache, filepath.Base(name)+"-"+from.Digest[:16]+".tar")
+	path := filepath.Join(b.cacheDir, filepath.Base(name)+"-"+from.Digest[:16]+".tar")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		content, err := os.ReadFile(from.Path)
 		if err != nil {
@@ -245,22 +245,22 @@ func (b *Bundle) archive(name, program, at string, more ...image.File) error {
 		if err != nil {
 			return fmt.Errorf("make the image %s: %w", name, err)
 		}
-		if err := replace(path, archive); err != nil {
+		if err := replaceFile(path, archive); err != nil {
 			return err
 		}
 	}
 	return b.add(name, path)
 }
 
-func (b *Bundle) remember() error {
-	text, err := json.Marshal(b.sums)
+func (b *Bundle) saveDigests() error {
+	text, err := json.Marshal(b.digests)
 	if err != nil {
 		return err
 	}
-	return replace(b.sumsPath(), text)
+	return replaceFile(b.digestsPath(), text)
 }
 
-func replace(path string, content []byte) error {
+func replaceFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err

@@ -33,15 +33,15 @@ func fastGzip(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriterLevel(
 // compressed opens a file's compressed form. It compresses the file once, also for concurrent callers.
 func (b *Bundle) compressed(f File, ext string, writer func(io.Writer) (io.WriteCloser, error)) (io.ReadCloser, error) {
 	name := f.Digest + "." + ext
-	if made, err := os.Open(filepath.Join(b.packed, name)); err == nil {
+	if made, err := os.Open(filepath.Join(b.packedDir, name)); err == nil {
 		return made, nil
 	}
-	path := filepath.Join(b.cache, name)
+	path := filepath.Join(b.cacheDir, name)
 	b.mu.Lock()
-	lock, ok := b.making[path]
+	lock, ok := b.compressLocks[path]
 	if !ok {
 		lock = &sync.Mutex{}
-		b.making[path] = lock
+		b.compressLocks[path] = lock
 	}
 	b.mu.Unlock()
 	lock.Lock()
@@ -49,8 +49,8 @@ func (b *Bundle) compressed(f File, ext string, writer func(io.Writer) (io.Write
 	if done, err := os.Open(path); err == nil {
 		return done, nil
 	}
-	if b.Compressing != nil {
-		b.Compressing(f)
+	if b.OnCompress != nil {
+		b.OnCompress(f)
 	}
 	if err := compress(f, path, writer); err != nil {
 		return nil, err
@@ -90,12 +90,12 @@ func compress(f File, path string, writer func(io.Writer) (io.WriteCloser, error
 // not compress them. It deletes those of other builds. Users need no write access to the directory, because machines
 // verify the digests.
 func (b *Bundle) Pack() error {
-	if err := os.MkdirAll(b.packed, 0o755); err != nil {
+	if err := os.MkdirAll(b.packedDir, 0o755); err != nil {
 		return err
 	}
 	wanted := map[string]bool{b.files[Clusterctl].Digest + ".gz": true}
 	pack := func(f File, ext string, writer func(io.Writer) (io.WriteCloser, error)) error {
-		path := filepath.Join(b.packed, f.Digest+"."+ext)
+		path := filepath.Join(b.packedDir, f.Digest+"."+ext)
 		if _, err := os.Stat(path); err == nil {
 			return nil
 		}
@@ -114,13 +114,13 @@ func (b *Bundle) Pack() error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(b.packed)
+	entries, err := os.ReadDir(b.packedDir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		if !wanted[e.Name()] {
-			if err := os.Remove(filepath.Join(b.packed, e.Name())); err != nil {
+			if err := os.Remove(filepath.Join(b.packedDir, e.Name())); err != nil {
 				return err
 			}
 		}

@@ -14,7 +14,7 @@ import (
 
 // A packed bundle is sent by users who can read the directory but cannot write to it, and their cache stays empty. A
 // file that another build has packed is deleted.
-func TestAPackedBundleIsCompressedNoMore(t *testing.T) {
+func TestPackedBundlesAreNotCompressedAgain(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	for _, name := range []string{"clusterctl", "etcd", "runc"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("program "+name), 0o755); err != nil {

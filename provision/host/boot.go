@@ -2,13 +2,13 @@ package host
 
 import "strings"
 
-// BootID is the file with the kernel's random ID of the current boot.
-const BootID = "/proc/sys/kernel/random/boot_id"
+// BootIDPath is the file with the kernel's random ID of the current boot.
+const BootIDPath = "/proc/sys/kernel/random/boot_id"
 
-// Boot returns an ID of a machine's current boot. It also changes when a container restarts, whose kernel continues to
-// run. It returns "" if the ID cannot be read.
-func Boot(h Files) string {
-	id, err := h.ReadFile(BootID)
+// CurrentBootID returns an ID of a machine's current boot. It also changes when a container restarts, whose kernel
+// continues to run. It returns "" if the ID cannot be read.
+func CurrentBootID(h Files) string {
+	id, err := h.ReadFile(BootIDPath)
 	if err != nil {
 		return ""
 	}

@@ -17,15 +17,15 @@ type EtcdData struct {
 	Cluster, Member uint64
 }
 
-// logs gives access to the files of etcd's write-ahead logs.
-type logs interface {
+// walFiles gives access to the files of etcd's write-ahead logs.
+type walFiles interface {
 	List(dir string) ([]string, error)
 	Open(path string) (io.ReadCloser, error)
 }
 
 // EtcdFacts reports whether a machine has data of a member, and returns the store's cluster ID in hex, as etcdctl shows
 // it. Data that cannot be read counts as data.
-func EtcdFacts(h logs) (data bool, cluster string) {
+func EtcdFacts(h walFiles) (data bool, cluster string) {
 	d, err := ReadEtcdData(h, "/var/lib/etcd")
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist), ""
@@ -35,7 +35,7 @@ func EtcdFacts(h logs) (data bool, cluster string) {
 
 // ReadEtcdData reads the IDs from the second record of the first of etcd's write-ahead logs. dir is the member's data
 // directory. It returns fs.ErrNotExist if no member has run there.
-func ReadEtcdData(h logs, dir string) (EtcdData, error) {
+func ReadEtcdData(h walFiles, dir string) (EtcdData, error) {
 	wal := dir + "/member/wal"
 	names, err := h.List(wal)
 	if err != nil {
@@ -62,11 +62,11 @@ func ReadEtcdData(h logs, dir string) (EtcdData, error) {
 // The log's records are protocol buffers after a length of 8 bytes. The highest byte of the length contains the
 // padding.
 const (
-	lengthBits    = 56
-	longestRecord = 4 << 10 // upper limit in bytes of the first two records
-	recordType    = 1       // field numbers of a record
-	recordData    = 3
-	metadata      = 1 // type of the record with the IDs
+	lengthBits     = 56
+	maxRecordSize  = 4 << 10 // upper limit in bytes of the first two records
+	typeField      = 1       // field numbers of a record
+	dataField      = 3
+	metadataRecord = 1 // type of the record with the IDs
 )
 
 func decodeEtcdData(r io.Reader) (EtcdData, error) {
@@ -79,27 +79,27 @@ func decodeEtcdData(r io.Reader) (EtcdData, error) {
 		if length>>63 == 1 {
 			padding = length >> lengthBits & 0x7
 		}
-		if length &= 1<<lengthBits - 1; length == 0 || length > longestRecord {
+		if length &= 1<<lengthBits - 1; length == 0 || length > maxRecordSize {
 			return EtcdData{}, errors.New("it does not begin as etcd's logs do")
 		}
 		record := make([]byte, length+padding)
 		if _, err := io.ReadFull(r, record); err != nil {
 			return EtcdData{}, err
 		}
-		numbers, texts, err := fields(record[:length])
+		numbers, texts, err := protoFields(record[:length])
 		if err != nil {
 			return EtcdData{}, err
 		}
-		if numbers[recordType] == metadata {
-			ids, _, err := fields(texts[recordData])
+		if numbers[typeField] == metadataRecord {
+			ids, _, err := protoFields(texts[dataField])
 			return EtcdData{Member: ids[1], Cluster: ids[2]}, err
 		}
 	}
 	return EtcdData{}, errors.New("it does not say whose it is")
 }
 
-// fields returns the numbers and the byte strings of a protobuf message, by field number.
-func fields(b []byte) (map[protowire.Number]uint64, map[protowire.Number][]byte, error) {
+// protoFields returns the numbers and the byte strings of a protobuf message, by field number.
+func protoFields(b []byte) (map[protowire.Number]uint64, map[protowire.Number][]byte, error) {
 	numbers, texts := map[protowire.Number]uint64{}, map[protowire.Number][]byte{}
 	for len(b) > 0 {
 		field, typ, n := protowire.ConsumeTag(b)
@@ -127,7 +127,7 @@ func fields(b []byte) (map[protowire.Number]uint64, map[protowire.Number][]byte,
 func AppendEtcdData(b []byte, d EtcdData) []byte {
 	ids := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), d.Member)
 	ids = protowire.AppendVarint(protowire.AppendTag(ids, 2, protowire.VarintType), d.Cluster)
-	record := protowire.AppendVarint(protowire.AppendTag(nil, recordType, protowire.VarintType), metadata)
-	record = protowire.AppendBytes(protowire.AppendTag(record, recordData, protowire.BytesType), ids)
+	record := protowire.AppendVarint(protowire.AppendTag(nil, typeField, protowire.VarintType), metadataRecord)
+	record = protowire.AppendBytes(protowire.AppendTag(record, dataField, protowire.BytesType), ids)
 	return append(binary.LittleEndian.AppendUint64(b, uint64(len(record))), record...)
 }

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestEtcdDataReadsBackWhatWasWritten(t *testing.T) {
+func TestWrittenEtcdDataIsRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := EtcdData{rapid.Uint64().Draw(t, "cluster"), rapid.Uint64().Draw(t, "member")}
 		got, err := decodeEtcdData(bytes.NewReader(AppendEtcdData(nil, want)))

@@ -22,9 +22,9 @@ type Host interface {
 	Units
 	// Facts collects facts about the machine.
 	Facts(ctx context.Context) (Facts, error)
-	// Alone takes an exclusive lock on the machine. It waits until no other process holds it. The lock is released by
+	// Lock takes an exclusive lock on the machine. It waits until no other process holds it. The lock is released by
 	// end, or when the process ends.
-	Alone(ctx context.Context) (end func(), err error)
+	Lock(ctx context.Context) (end func(), err error)
 	// Run runs a program and returns its output. If the program fails, the error contains the output.
 	Run(ctx context.Context, name string, args ...string) ([]byte, error)
 	// RunStore runs the program etcd with a request about the store, in JSON, and returns its output. If it fails, the
@@ -39,9 +39,9 @@ type Host interface {
 	// Containers returns the number of running containers of the runtime. StopContainers stops and removes them all.
 	Containers(ctx context.Context) (int, error)
 	StopContainers(ctx context.Context) error
-	// Answers checks that a URL, of this or another machine, answers with status 200. If no process listens there, the
+	// CheckURL checks that a URL, of this or another machine, answers with status 200. If no process listens there, the
 	// error is ErrNothingListens.
-	Answers(ctx context.Context, url string, as Client) error
+	CheckURL(ctx context.Context, url string, as Client) error
 	// Mounts returns the mount points whose paths start with one of the prefixes. Unmount unmounts them, even if they
 	// are in use.
 	Mounts(prefixes ...string) ([]string, error)
@@ -114,8 +114,8 @@ type Units interface {
 	Start(ctx context.Context, name string) error
 	Restart(ctx context.Context, name string) error
 	Stop(ctx context.Context, name string) error
-	// Said returns the last lines that a unit wrote, to explain why it does not work, or "" if there are none.
-	Said(ctx context.Context, name string) string
+	// JournalTail returns the last lines that a unit wrote, to explain why it does not work, or "" if there are none.
+	JournalTail(ctx context.Context, name string) string
 }
 
 // Unit is the state of a systemd unit.
@@ -135,31 +135,32 @@ type Facts struct {
 	Identity string `json:"identity,omitempty"`
 	Boot     string `json:"boot,omitempty"` // ID of the current boot
 	// ClusterCA is the fingerprint of the authority of the cluster that the machine serves.
-	ClusterCA    string            `json:"clusterCA,omitempty"`
-	Given        Given             `json:"given,omitzero"` // cluster secrets on the machine
-	Hostname     string            `json:"hostname"`
-	OS           string            `json:"os"`
-	Kernel       string            `json:"kernel"`
-	Arch         string            `json:"arch"`
-	CPUs         int               `json:"cpus"`
-	Memory       int64             `json:"memory"` // bytes
-	Systemd      string            `json:"systemd"`
-	CgroupV2     bool              `json:"cgroupV2"`
-	OOMAdjust    bool              `json:"oomAdjust"`         // CAP_SYS_RESOURCE
-	Root         bool              `json:"root"`              // user id 0
-	LastRun      string            `json:"lastRun,omitempty"` // the last run that changed the machine since it booted
-	EtcdData     bool              `json:"etcdData"`          // an etcd member has run here
-	EtcdCluster  string            `json:"etcdCluster"`       // the ID of its cluster in hex, as etcdctl shows it
-	SysctlFrozen []string          `json:"sysctlFrozen"`      // settings that cannot be written
-	Sysctl       map[string]string `json:"sysctl"`
-	CertExpiry   time.Time         `json:"certExpiry"` // earliest expiry of a certificate in /etc/kubernetes/pki
-	Addresses    []string          `json:"addresses"`
-	Missing      []string          `json:"missing"` // required kernel features that are absent
+	ClusterCA     string        `json:"clusterCA,omitempty"`
+	SecretDigests SecretDigests `json:"given,omitzero"` // cluster secrets on the machine
+	Hostname      string        `json:"hostname"`
+	OS            string        `json:"os"`
+	Kernel        string        `json:"kernel"`
+	Arch          string        `json:"arch"`
+	CPUs          int           `json:"cpus"`
+	Memory        int64         `json:"memory"` // bytes
+	Systemd       string        `json:"systemd"`
+	CgroupV2      bool          `json:"cgroupV2"`
+	CanAdjustOOM  bool          `json:"oomAdjust"` // CAP_SYS_RESOURCE
+	IsRoot        bool          `json:"root"`      // user id 0
+	// the last run that changed the machine since it booted
+	LastRun         string            `json:"lastRun,omitempty"`
+	HasEtcdData     bool              `json:"etcdData"`     // an etcd member has run here
+	EtcdCluster     string            `json:"etcdCluster"`  // the ID of its cluster in hex, as etcdctl shows it
+	FrozenSysctls   []string          `json:"sysctlFrozen"` // settings that cannot be written
+	Sysctl          map[string]string `json:"sysctl"`
+	CertExpiry      time.Time         `json:"certExpiry"` // earliest expiry of a certificate in /etc/kubernetes/pki
+	Addresses       []string          `json:"addresses"`
+	MissingFeatures []string          `json:"missing"` // required kernel features that are absent
 	// Snapshot is the outcome of the machine's last snapshot of the store; nil means that none was ever taken.
 	Snapshot *store.Outcome `json:"snapshot,omitempty"`
 	// Release is the machine's confirmed release. Tried is a release whose update is not confirmed yet. Nil means none.
-	Release *Release `json:"release,omitempty"`
-	Tried   *Release `json:"tried,omitempty"`
+	Release            *Release `json:"release,omitempty"`
+	UnconfirmedRelease *Release `json:"tried,omitempty"`
 	Survey
 }
 
@@ -171,17 +172,17 @@ type Survey struct {
 	Clock  time.Time `json:"clock"`          // the machine's time when it was asked
 	Swap   int64     `json:"swap,omitempty"` // bytes
 	// kernel features that nodes need and the kernel does not have
-	Lacking     []string       `json:"lacking,omitempty"`
-	Absent      []string       `json:"absent,omitempty"`      // those of Programs that are not installed
-	Controllers []string       `json:"controllers,omitempty"` // cgroup controllers; empty means unknown
-	MTU         map[string]int `json:"mtu,omitempty"`         // MTU of the interface, by address
-	// Free is the number of bytes that root can write at each path, or where the path will be created.
-	Free      map[string]int64 `json:"free,omitempty"`
+	MissingNodeFeatures []string       `json:"lacking,omitempty"`
+	MissingPrograms     []string       `json:"absent,omitempty"`      // those of Programs that are not installed
+	Controllers         []string       `json:"controllers,omitempty"` // cgroup controllers; empty means unknown
+	MTU                 map[string]int `json:"mtu,omitempty"`         // MTU of the interface, by address
+	// FreeBytes is the number of bytes that root can write at each path, or where the path will be created.
+	FreeBytes map[string]int64 `json:"free,omitempty"`
 	Listening []Listener       `json:"listening,omitempty"` // other processes that use a port of Ports
-	// Sync is the duration of a small synchronous write, as all but the slowest of a few writes took at most; 0 means
-	// not measured.
-	Sync     time.Duration `json:"sync,omitempty"`
-	ReadOnly []string      `json:"readOnly,omitempty"` // directories on read-only file systems
+	// SyncDuration is the duration of a small synchronous write, as all but the slowest of a few writes took at most; 0
+	// means not measured.
+	SyncDuration time.Duration `json:"sync,omitempty"`
+	ReadOnly     []string      `json:"readOnly,omitempty"` // directories on read-only file systems
 	// Proxies are the variables of ProxyVariables that systemd sets for all services, by name, without user and
 	// password.
 	Proxies map[string]string `json:"proxies,omitempty"`
@@ -195,8 +196,8 @@ const ProxyFile = "/etc/kubernetes/proxy.env"
 var ProxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
 	"all_proxy", "no_proxy"}
 
-// Debian reports whether a machine runs Debian, Ubuntu or a distribution derived from them.
-func (f Facts) Debian() bool {
+// IsDebian reports whether a machine runs Debian, Ubuntu or a distribution derived from them.
+func (f Facts) IsDebian() bool {
 	name, _, _ := strings.Cut(f.OS, " ")
 	for _, n := range append(strings.Fields(f.OSLike), name) {
 		if n == "debian" || n == "ubuntu" {
@@ -206,8 +207,8 @@ func (f Facts) Debian() bool {
 	return false
 }
 
-// Programs are the programs that daemons call in some configurations and that clusterctl does not install.
-var Programs = []string{
+// ExternalPrograms are the programs that daemons call in some configurations and that clusterctl does not install.
+var ExternalPrograms = []string{
 	"iptables",
 	"iptables-restore",
 	"iptables-save",
@@ -223,16 +224,16 @@ type Listener struct {
 	Process string `json:"process"` // name and process ID; empty means unknown
 }
 
-// Ports maps the ports that a cluster's daemons listen on to the names of the daemons.
-var Ports = map[int]string{
+// DaemonPorts maps the ports that a cluster's daemons listen on to the names of the daemons.
+var DaemonPorts = map[int]string{
 	53: "kube-dns", 80: "kube-ingress", 443: "kube-ingress", 2379: "etcd", 2380: "etcd", 2381: "etcd",
 	6443: "kube-apiserver", 9153: "kube-dns", 10248: "kubelet", 10249: "kube-proxy", 10250: "kubelet",
 	10255: "kube-network", 10256: "kube-proxy", 10257: "kube-controller-manager", 10259: "kube-scheduler",
 	10261: "metrics-server", 10262: "kube-ingress",
 }
 
-// Surveyed are the paths whose free space is determined.
-var Surveyed = []string{Library, "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet"}
+// SurveyedPaths are the paths whose free space is determined.
+var SurveyedPaths = []string{LibraryDir, "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet"}
 
 // Etcd manages the store's members.
 type Etcd interface {
@@ -272,8 +273,8 @@ var Sysctls = map[string]string{
 // RouteProtocol marks the routes to other nodes' pods in the kernel's routing table.
 const RouteProtocol = 99
 
-// Library is the directory of the files that were sent to a machine, at Library/DIGEST/NAME.
-const Library = "/usr/local/lib/clusterctl"
+// LibraryDir is the directory of the files that were sent to a machine, at Library/DIGEST/NAME.
+const LibraryDir = "/usr/local/lib/clusterctl"
 
-// Turns is the directory, emptied by a reboot, in which a machine records which run may change it.
-const Turns = "/run/clusterctl"
+// RunDir is the directory, emptied by a reboot, in which a machine records which run may change it.
+const RunDir = "/run/clusterctl"

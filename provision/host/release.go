@@ -12,9 +12,9 @@ import (
 // for a while.
 const ReleaseFile = "/var/lib/clusterctl/release.json"
 
-// FormerRelease is the directory in which a machine keeps the files that an update replaces, until the new release is
+// SavedReleaseDir is the directory in which a machine keeps the files that an update replaces, until the new release is
 // confirmed.
-const FormerRelease = "/var/lib/clusterctl/former"
+const SavedReleaseDir = "/var/lib/clusterctl/former"
 
 // Release is a build of this project.
 type Release struct {
@@ -26,32 +26,32 @@ type Release struct {
 // String returns the version and the build.
 func (r Release) String() string { return fmt.Sprintf("%s (build %s)", r.Version, r.Build) }
 
-// Former describes a machine before an update that is not confirmed yet.
-type Former struct {
-	From  Release      `json:"from"` // zero if it was not recorded
-	To    Release      `json:"to"`
-	Taken time.Time    `json:"taken"` // by the machine's clock
-	Files []FormerFile `json:"files"`
+// SavedRelease describes a machine before an update that is not confirmed yet.
+type SavedRelease struct {
+	From  Release     `json:"from"` // zero if it was not recorded
+	To    Release     `json:"to"`
+	Time  time.Time   `json:"taken"` // by the machine's clock
+	Files []SavedFile `json:"files"`
 }
 
-// FormerFile is a file before an update.
-type FormerFile struct {
+// SavedFile is a file before an update.
+type SavedFile struct {
 	Path   string `json:"path"`
 	Target string `json:"target,omitempty"` // target of a link
-	// Kept is the name of the copy in FormerRelease. If Kept and Target are empty, the file did not exist.
-	Kept string      `json:"kept,omitempty"`
-	Mode fs.FileMode `json:"mode,omitempty"`
-	UID  int         `json:"uid,omitempty"`
-	GID  int         `json:"gid,omitempty"`
+	// CopyName is the name of the copy in SavedReleaseDir. If Kept and Target are empty, the file did not exist.
+	CopyName string      `json:"kept,omitempty"`
+	Mode     fs.FileMode `json:"mode,omitempty"`
+	UID      int         `json:"uid,omitempty"`
+	GID      int         `json:"gid,omitempty"`
 }
 
-// FormerList is the path of the list of former files.
-const FormerList = FormerRelease + "/list.json"
+// SavedListPath is the path of the list of former files.
+const SavedListPath = SavedReleaseDir + "/list.json"
 
-// ReadFormer returns what was saved before an update, or nil if no update is in progress.
-func ReadFormer(files Files) (*Former, error) {
-	var f Former
-	if there, err := readJSON(files, FormerList, &f); !there {
+// ReadSavedRelease returns what was saved before an update, or nil if no update is in progress.
+func ReadSavedRelease(files Files) (*SavedRelease, error) {
+	var f SavedRelease
+	if there, err := readJSON(files, SavedListPath, &f); !there {
 		return nil, err
 	}
 	return &f, nil
@@ -69,7 +69,7 @@ func ReadRelease(files Files) (*Release, error) {
 // Releases returns the confirmed release and the release that is being tried.
 func Releases(files Files) (held, tried *Release) {
 	held, _ = ReadRelease(files) // an unreadable file counts as unknown and is written again
-	if former, _ := ReadFormer(files); former != nil {
+	if former, _ := ReadSavedRelease(files); former != nil {
 		tried = &former.To
 	}
 	return held, tried

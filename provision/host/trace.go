@@ -12,12 +12,12 @@ type Trace struct {
 	To       netip.AddrPort `json:"to"`       // the destination that the sender uses
 	// Ports are the destination ports that the packet may have on its way: of the service, its node port, and its
 	// endpoints.
-	Ports  []uint16      `json:"ports"`
-	Mark   uint32        `json:"mark"`          // the first bytes of a datagram
-	For    time.Duration `json:"for"`           // how long to watch
-	Send   bool          `json:"send"`          // this machine sends it
-	From   netip.Addr    `json:"from,omitzero"` // address of the sending pod; invalid if the machine itself sends
-	Routes []netip.Addr  `json:"routes"`        // addresses whose route from this machine is looked up
+	Ports    []uint16      `json:"ports"`
+	Mark     uint32        `json:"mark"`          // the first bytes of a datagram
+	Duration time.Duration `json:"for"`           // how long to watch
+	Send     bool          `json:"send"`          // this machine sends it
+	From     netip.Addr    `json:"from,omitzero"` // address of the sending pod; invalid if the machine itself sends
+	Routes   []netip.Addr  `json:"routes"`        // addresses whose route from this machine is looked up
 }
 
 // Protocols of traces.
@@ -47,13 +47,13 @@ const (
 // Sighting is a packet seen on an interface. Number identifies the packet on all interfaces, even after its addresses
 // are translated. For a connection it is the initial sequence number.
 type Sighting struct {
-	At     time.Duration  `json:"at"` // since the machine began to watch
-	Link   string         `json:"link"`
-	Out    bool           `json:"out"`
-	Kind   string         `json:"kind"`
-	From   netip.AddrPort `json:"from"`
-	To     netip.AddrPort `json:"to"`
-	Number uint32         `json:"number"`
+	At         time.Duration  `json:"at"` // since the machine began to watch
+	Link       string         `json:"link"`
+	IsOutgoing bool           `json:"out"`
+	Kind       string         `json:"kind"`
+	From       netip.AddrPort `json:"from"`
+	To         netip.AddrPort `json:"to"`
+	Number     uint32         `json:"number"`
 }
 
 // Kinds of packets.
@@ -64,8 +64,8 @@ const (
 	KindUnreachable = "unreachable" // an ICMP error about the request; From is its sender
 )
 
-// MostSightings is the maximum number of sightings that a machine reports.
-const MostSightings = 512
+// MaxSightings is the maximum number of sightings that a machine reports.
+const MaxSightings = 512
 
-// MostTraceTime is the longest time that a machine watches.
-const MostTraceTime = 30 * time.Second
+// MaxTraceTime is the longest time that a machine watches.
+const MaxTraceTime = 30 * time.Second

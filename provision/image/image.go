@@ -120,7 +120,7 @@ func untar(r io.Reader) (map[string][]byte, error) {
 	}
 }
 
-func blob(files map[string][]byte, d Descriptor) ([]byte, error) {
+func findBlob(files map[string][]byte, d Descriptor) ([]byte, error) {
 	algorithm, hash, _ := strings.Cut(d.Digest, ":")
 	content, ok := files["blobs/"+algorithm+"/"+hash]
 	if !ok {
@@ -139,12 +139,12 @@ func readLayout(files map[string][]byte) (Image, error) {
 		if err := json.Unmarshal(content, &i); err != nil {
 			return Image{}, fmt.Errorf("read an index: %w", err)
 		}
-		chosen, ok := choose(i.Manifests)
+		chosen, ok := chooseManifest(i.Manifests)
 		if !ok {
 			return Image{}, fmt.Errorf("no image for linux/%s in it", runtime.GOARCH)
 		}
 		var err error
-		if content, err = blob(files, chosen); err != nil {
+		if content, err = findBlob(files, chosen); err != nil {
 			return Image{}, err
 		}
 		if !strings.Contains(chosen.MediaType, "index") && !strings.Contains(chosen.MediaType, "manifest.list") {
@@ -154,7 +154,7 @@ func readLayout(files map[string][]byte) (Image, error) {
 	return Image{}, errors.New("indexes nest too deeply")
 }
 
-func choose(list []Descriptor) (Descriptor, bool) {
+func chooseManifest(list []Descriptor) (Descriptor, bool) {
 	for _, d := range list {
 		if d.Platform == nil || d.Platform.OS == "linux" && d.Platform.Architecture == runtime.GOARCH {
 			return d, true
@@ -171,7 +171,7 @@ func assemble(files map[string][]byte, target Descriptor, content []byte) (Image
 	image := Image{Target: target}
 	labels := map[string]string{"containerd.io/gc.ref.content.config": m.Config.Digest}
 	for n, d := range append([]Descriptor{m.Config}, m.Layers...) {
-		piece, err := blob(files, d)
+		piece, err := findBlob(files, d)
 		if err != nil {
 			return Image{}, err
 		}

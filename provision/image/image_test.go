@@ -7,7 +7,7 @@ import (
 	"clusterctl/provision/image"
 )
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestWrittenArchivesAreRead(t *testing.T) {
 	archive, err := image.Write(
 		"amd64",
 		[]string{"/pause"},

@@ -19,7 +19,7 @@ type File struct {
 
 // Write returns an archive, in OCI layout, of an image with one layer. The same files give the same bytes.
 func Write(arch string, entrypoint []string, files ...File) ([]byte, error) {
-	layer, err := tarOf(files)
+	layer, err := writeTar(files)
 	if err != nil {
 		return nil, err
 	}
@@ -64,10 +64,10 @@ func Write(arch string, entrypoint []string, files ...File) ([]byte, error) {
 			File{Path: "blobs/" + strings.Replace(digestOf(content), ":", "/", 1), Mode: 0o644, Content: content},
 		)
 	}
-	return tarOf(out)
+	return writeTar(out)
 }
 
-func tarOf(files []File) ([]byte, error) {
+func writeTar(files []File) ([]byte, error) {
 	var out bytes.Buffer
 	archive := tar.NewWriter(&out)
 	for _, f := range files {

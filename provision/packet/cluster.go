@@ -41,7 +41,7 @@ func (c *Cluster) node(name string) (*corev1.Node, error) {
 func (c *Cluster) podWith(a netip.Addr) *corev1.Pod {
 	for i := range c.Pods {
 		p := &c.Pods[i]
-		if p.Spec.HostNetwork || over(p) {
+		if p.Spec.HostNetwork || hasEnded(p) {
 			continue
 		}
 		for _, own := range podAddresses(p) {
@@ -93,9 +93,9 @@ func serviceAddresses(s *corev1.Service) (list []netip.Addr) {
 	return list
 }
 
-// over reports whether a pod has ended. Its address may then belong to another pod.
-func over(p *corev1.Pod) bool {
+// hasEnded reports whether a pod has ended. Its address may then belong to another pod.
+func hasEnded(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-func key(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
+func podKey(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }

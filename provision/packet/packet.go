@@ -55,15 +55,15 @@ func (r *Route) Ports() []uint16 {
 	return list
 }
 
-// MostNodes is the maximum number of machines that watch for one packet.
-const MostNodes = 16
+// MaxNodes is the maximum number of machines that watch for one packet.
+const MaxNodes = 16
 
 // Nodes returns the nodes whose machines watch, the sender's first. If a service has endpoints on more machines than
-// MostNodes, only some of them watch.
+// MaxNodes, only some of them watch.
 func (r *Route) Nodes() (list []string) {
 	seen := map[string]bool{"": true}
 	add := func(name string) {
-		if !seen[name] && len(list) < MostNodes {
+		if !seen[name] && len(list) < MaxNodes {
 			seen[name] = true
 			list = append(list, name)
 		}
@@ -90,8 +90,8 @@ func (r *Route) Addresses() (list []netip.Addr) {
 	return list
 }
 
-// Seen is the report of a node's machine.
-type Seen struct {
+// NodeReport is the report of a node's machine.
+type NodeReport struct {
 	Node string
 	host.Traced
 	Error string // why there is no report

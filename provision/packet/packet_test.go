@@ -14,7 +14,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-func pod(name, node string, addresses ...string) corev1.Pod {
+func newPod(name, node string, addresses ...string) corev1.Pod {
 	p := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": name}},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
@@ -28,7 +28,7 @@ func pod(name, node string, addresses ...string) corev1.Pod {
 	return p
 }
 
-func service(name, ip string) corev1.Service {
+func newService(name, ip string) corev1.Service {
 	return corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
 		Spec: corev1.ServiceSpec{
@@ -39,13 +39,13 @@ func service(name, ip string) corev1.Service {
 	}
 }
 
-func cluster() *Cluster {
+func newCluster() *Cluster {
 	node, port, name := "n2", int32(8080), "web"
 	return &Cluster{
 		Pods: []corev1.Pod{
-			pod("web", "n1", "10.244.0.2", "fd00::2"),
-			pod("db", "n2", "10.244.1.7"),
-			pod("new", "n1"),
+			newPod("web", "n1", "10.244.0.2", "fd00::2"),
+			newPod("db", "n2", "10.244.1.7"),
+			newPod("new", "n1"),
 		},
 		Namespaces: []corev1.Namespace{
 			{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}}},
@@ -64,7 +64,7 @@ func cluster() *Cluster {
 				},
 			},
 		},
-		Services: []corev1.Service{service("db", "10.96.0.7"), service("none", "10.96.0.8")},
+		Services: []corev1.Service{newService("db", "10.96.0.7"), newService("none", "10.96.0.8")},
 		Slices: []discoveryv1.EndpointSlice{{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "shop",
@@ -77,7 +77,7 @@ func cluster() *Cluster {
 	}
 }
 
-func TestWhoIsMeant(t *testing.T) {
+func TestRoutesAreResolved(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, protocol, want, refused string }{
 		"a pod to a service": {"pod/shop/web", "service/shop/db:80", "tcp", "n1 10.244.0.2 10.96.0.7:80 " +
 			"10.244.1.7:8080@n2", ""},
@@ -106,7 +106,7 @@ func TestWhoIsMeant(t *testing.T) {
 		"something else's port": {"pod/shop/web", "deployment/shop/db:80", "tcp", "", "none of pod, service " +
 			"and node"},
 	} {
-		r, err := Resolve(cluster(), c.from, c.to, c.protocol)
+		r, err := Resolve(newCluster(), c.from, c.to, c.protocol)
 		if c.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("%s: %v", name, err)
@@ -131,21 +131,21 @@ func TestWhoIsMeant(t *testing.T) {
 	}
 }
 
-// on returns a sighting of packet number 7, from a text LINK in|out FROM TO.
-func on(t *testing.T, kind, text string) host.Sighting {
+// newSighting returns a sighting of packet number 7, from a text LINK in|out FROM TO.
+func newSighting(t *testing.T, kind, text string) host.Sighting {
 	t.Helper()
 	w := strings.Fields(text)
 	return host.Sighting{
-		Link:   w[0],
-		Out:    w[1] == "out",
-		Kind:   kind,
-		From:   netip.MustParseAddrPort(w[2]),
-		To:     netip.MustParseAddrPort(w[3]),
-		Number: 7,
+		Link:       w[0],
+		IsOutgoing: w[1] == "out",
+		Kind:       kind,
+		From:       netip.MustParseAddrPort(w[2]),
+		To:         netip.MustParseAddrPort(w[3]),
+		Number:     7,
 	}
 }
 
-func TestWhereItEnds(t *testing.T) {
+func TestVerdictsNameWhereThePacketEnded(t *testing.T) {
 	const sender, target, end = "10.244.0.2:40000", "10.96.0.7:80", "10.244.1.7:8080"
 	n1, n2 := map[string]string{
 		"10.244.0.2": "veth1",
@@ -156,7 +156,7 @@ func TestWhereItEnds(t *testing.T) {
 	}
 	request := func(list ...string) (out []host.Sighting) {
 		for i, text := range list {
-			s := on(t, host.KindRequest, text)
+			s := newSighting(t, host.KindRequest, text)
 			s.At = time.Duration(i)
 			out = append(out, s)
 		}
@@ -164,7 +164,7 @@ func TestWhereItEnds(t *testing.T) {
 	}
 	left := request("veth1 in "+sender+" "+target, "eth0 out "+sender+" "+end)
 	came := request("eth0 in "+sender+" "+end, "veth2 out "+sender+" "+end)
-	back := []host.Sighting{on(t, host.KindAccepted, "veth2 in "+end+" "+sender)}
+	back := []host.Sighting{newSighting(t, host.KindAccepted, "veth2 in "+end+" "+sender)}
 	policy := func(name, app string, kind networkingv1.PolicyType) networkingv1.NetworkPolicy {
 		return networkingv1.NetworkPolicy{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
@@ -233,7 +233,7 @@ func TestWhereItEnds(t *testing.T) {
 				"192.0.2.2:81"), verdict: "192.0.2.2:81 (node n2), which does not answer"},
 		"it could not be sent": {outcome: host.OutcomeFailed, verdict: "It was not sent"},
 	} {
-		k := cluster()
+		k := newCluster()
 		k.Policies = c.policies
 		to := c.to
 		if to == "" {
@@ -247,7 +247,7 @@ func TestWhereItEnds(t *testing.T) {
 		if routes == nil {
 			routes = n2
 		}
-		w := Read(k, r, Sent{Outcome: c.outcome, Local: netip.MustParseAddrPort(sender)}, []Seen{
+		w := Read(k, r, SendOutcome{Outcome: c.outcome, Local: netip.MustParseAddrPort(sender)}, []NodeReport{
 			{
 				Node:   "n1",
 				Traced: host.Traced{Sightings: c.n1, Routes: n1},

@@ -25,21 +25,21 @@ func (c *Cluster) deniedBy(
 ) (names []string) {
 	for i := range c.Policies {
 		p := &c.Policies[i]
-		if p.Namespace != pod.Namespace || !selects(&p.Spec.PodSelector, pod.Labels) ||
+		if p.Namespace != pod.Namespace || !matchesLabels(&p.Spec.PodSelector, pod.Labels) ||
 			!slices.Contains(directions(p), direction) {
 			continue
 		}
 		names = append(names, p.Namespace+"/"+p.Name)
 		if direction == networkingv1.PolicyTypeIngress {
 			for _, r := range p.Spec.Ingress {
-				if c.means(p.Namespace, r.From, other, at) && onPorts(r.Ports, receiver, protocol, port) {
+				if c.matchesPeers(p.Namespace, r.From, other, at) && matchesPorts(r.Ports, receiver, protocol, port) {
 					return nil
 				}
 			}
 			continue
 		}
 		for _, r := range p.Spec.Egress {
-			if c.means(p.Namespace, r.To, other, at) && onPorts(r.Ports, receiver, protocol, port) {
+			if c.matchesPeers(p.Namespace, r.To, other, at) && matchesPorts(r.Ports, receiver, protocol, port) {
 				return nil
 			}
 		}
@@ -58,8 +58,8 @@ func directions(p *networkingv1.NetworkPolicy) []networkingv1.PolicyType {
 	return list
 }
 
-// means reports whether a list of peers includes the given end. An empty list includes all.
-func (c *Cluster) means(
+// matchesPeers reports whether a list of peers includes the given end. An empty list includes all.
+func (c *Cluster) matchesPeers(
 	namespace string,
 	list []networkingv1.NetworkPolicyPeer,
 	other *corev1.Pod,
@@ -68,16 +68,16 @@ func (c *Cluster) means(
 	return len(list) == 0 || slices.ContainsFunc(list, func(p networkingv1.NetworkPolicyPeer) bool {
 		switch {
 		case p.IPBlock != nil:
-			return contains(p.IPBlock.CIDR, at) &&
-				!slices.ContainsFunc(p.IPBlock.Except, func(e string) bool { return contains(e, at) })
+			return cidrContains(p.IPBlock.CIDR, at) &&
+				!slices.ContainsFunc(p.IPBlock.Except, func(e string) bool { return cidrContains(e, at) })
 		case other == nil:
 			return false
 		case p.NamespaceSelector == nil && other.Namespace != namespace:
 			return false
-		case p.NamespaceSelector != nil && !selects(p.NamespaceSelector, c.namespaceLabels(other.Namespace)):
+		case p.NamespaceSelector != nil && !matchesLabels(p.NamespaceSelector, c.namespaceLabels(other.Namespace)):
 			return false
 		}
-		return p.PodSelector == nil || selects(p.PodSelector, other.Labels)
+		return p.PodSelector == nil || matchesLabels(p.PodSelector, other.Labels)
 	})
 }
 
@@ -90,14 +90,14 @@ func (c *Cluster) namespaceLabels(name string) map[string]string {
 	return nil
 }
 
-func contains(cidr string, a netip.Addr) bool {
+func cidrContains(cidr string, a netip.Addr) bool {
 	p, err := netip.ParsePrefix(cidr)
 	return err == nil && p.Contains(a)
 }
 
-// onPorts reports whether a list of ports includes the packet's port. An empty list includes all. Named ports are those
-// of the receiving pod.
-func onPorts(list []networkingv1.NetworkPolicyPort, receiver *corev1.Pod, protocol string, port uint16) bool {
+// matchesPorts reports whether a list of ports includes the packet's port. An empty list includes all. Named ports are
+// those of the receiving pod.
+func matchesPorts(list []networkingv1.NetworkPolicyPort, receiver *corev1.Pod, protocol string, port uint16) bool {
 	return len(list) == 0 || slices.ContainsFunc(list, func(p networkingv1.NetworkPolicyPort) bool {
 		of := corev1.ProtocolTCP
 		if p.Protocol != nil {
@@ -122,9 +122,9 @@ func onPorts(list []networkingv1.NetworkPolicyPort, receiver *corev1.Pod, protoc
 	})
 }
 
-// selects reports whether a selector matches labels. An invalid selector matches nothing; the API server does not
+// matchesLabels reports whether a selector matches labels. An invalid selector matches nothing; the API server does not
 // accept any.
-func selects(s *metav1.LabelSelector, set map[string]string) bool {
+func matchesLabels(s *metav1.LabelSelector, set map[string]string) bool {
 	is, err := metav1.LabelSelectorAsSelector(s)
 	return err == nil && is.Matches(labels.Set(set))
 }

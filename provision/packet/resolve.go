@@ -38,7 +38,7 @@ func Resolve(c *Cluster, from, to, protocol string) (*Route, error) {
 
 // sender sets the sender of the route. has reports whether the sender has an address of the same IP family.
 func (r *Route) sender(c *Cluster, from string) (has func(netip.Addr) bool, err error) {
-	kind, namespace, name, ok := parts(from)
+	kind, namespace, name, ok := splitName(from)
 	switch {
 	case from == Outside:
 		return func(netip.Addr) bool { return true }, nil
@@ -79,8 +79,8 @@ func (r *Route) sender(c *Cluster, from string) (has func(netip.Addr) bool, err 
 func (r *Route) receiver(c *Cluster, to string, reachable func(netip.Addr) bool) error {
 	if at, err := netip.ParseAddrPort(to); err == nil {
 		r.Target = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
-		c.ends(r)
-	} else if err := r.named(c, to, reachable); err != nil {
+		c.setEnds(r)
+	} else if err := r.resolveNamed(c, to, reachable); err != nil {
 		return err
 	}
 	if !reachable(r.Target.Addr()) {
@@ -89,9 +89,9 @@ func (r *Route) receiver(c *Cluster, to string, reachable func(netip.Addr) bool)
 	return nil
 }
 
-func (r *Route) named(c *Cluster, to string, reachable func(netip.Addr) bool) error {
-	who, port, _ := cut(to)
-	kind, namespace, name, ok := parts(who)
+func (r *Route) resolveNamed(c *Cluster, to string, reachable func(netip.Addr) bool) error {
+	who, port, _ := cutPort(to)
+	kind, namespace, name, ok := splitName(who)
 	if !ok {
 		return fmt.Errorf(
 			"%q is not where a packet can go: pod/NAMESPACE/NAME:PORT, service/NAMESPACE/NAME:PORT, node/NAME:PORT "+
@@ -118,7 +118,7 @@ func (r *Route) named(c *Cluster, to string, reachable func(netip.Addr) bool) er
 		if err != nil {
 			return err
 		}
-		if number, err = numbered(port); err != nil {
+		if number, err = parsePort(port); err != nil {
 			return fmt.Errorf("%s: %w", to, err)
 		}
 		for _, a := range node.Status.Addresses {
@@ -153,12 +153,12 @@ func (r *Route) named(c *Cluster, to string, reachable func(netip.Addr) bool) er
 	}
 	i := max(slices.IndexFunc(list, reachable), 0)
 	r.Target = netip.AddrPortFrom(list[i], number)
-	c.ends(r)
+	c.setEnds(r)
 	return nil
 }
 
-// ends sets where packets to the target may arrive: at the service that has the address, at a pod, or at a machine.
-func (c *Cluster) ends(r *Route) {
+// setEnds sets where packets to the target may arrive: at the service that has the address, at a pod, or at a machine.
+func (c *Cluster) setEnds(r *Route) {
 	a, port := r.Target.Addr(), r.Target.Port()
 	for i := range c.Services {
 		s := &c.Services[i]
@@ -176,7 +176,7 @@ func (c *Cluster) ends(r *Route) {
 	}
 	for i := range c.Pods {
 		p := &c.Pods[i]
-		if !p.Spec.HostNetwork && !over(p) && slices.Contains(podAddresses(p), a) {
+		if !p.Spec.HostNetwork && !hasEnded(p) && slices.Contains(podAddresses(p), a) {
 			r.Ends = []End{{At: r.Target, Node: p.Spec.NodeName, Pod: p}}
 			return
 		}
@@ -226,8 +226,8 @@ func (c *Cluster) endpoints(s *corev1.Service, port corev1.ServicePort, v4 bool)
 	return ready
 }
 
-// parts parses KIND/NAME or KIND/NAMESPACE/NAME.
-func parts(text string) (kind, namespace, name string, ok bool) {
+// splitName parses KIND/NAME or KIND/NAMESPACE/NAME.
+func splitName(text string) (kind, namespace, name string, ok bool) {
 	words := strings.Split(text, "/")
 	if slices.Contains(words, "") {
 		return "", "", "", false
@@ -254,7 +254,7 @@ func kindOf(word string) string {
 	return word
 }
 
-func cut(text string) (who, port string, ok bool) {
+func cutPort(text string) (who, port string, ok bool) {
 	i := strings.LastIndex(text, ":")
 	if i < 0 {
 		return text, "", false
@@ -262,7 +262,7 @@ func cut(text string) (who, port string, ok bool) {
 	return text[:i], text[i+1:], true
 }
 
-func numbered(port string) (uint16, error) {
+func parsePort(port string) (uint16, error) {
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("%q is not the number of a port", port)
@@ -282,7 +282,7 @@ func podPort(p *corev1.Pod, port, protocol string) (uint16, error) {
 	if port == "" {
 		return 0, errors.New("to which port? NAME:PORT")
 	}
-	return numbered(port)
+	return parsePort(port)
 }
 
 func servicePort(s *corev1.Service, port, protocol string) (uint16, error) {

@@ -16,9 +16,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Members decides how store members that have not started yet will start: the members of a new store together, later
-// ones by joining the existing members. gone names members that are removed before that.
-func Members(c *config.Cluster, s *state.State, gone []string) {
+// DecideMembers decides how store members that have not started yet will start: the members of a new store together,
+// later ones by joining the existing members. gone names members that are removed before that.
+func DecideMembers(c *config.Cluster, s *state.State, gone []string) {
 	for _, name := range gone {
 		delete(s.Etcd, name)
 	}
@@ -49,10 +49,10 @@ func initialCluster(list map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// Unchangeable returns an error if the configuration differs from the cluster in settings that cannot change. Pods and
-// services have addresses in these networks, and certificates and resolv.conf contain the domain. Clusters of earlier
-// releases did not record these settings.
-func Unchangeable(c *config.Cluster, made state.Fixed) error {
+// CheckUnchangeable returns an error if the configuration differs from the cluster in settings that cannot change. Pods
+// and services have addresses in these networks, and certificates and resolv.conf contain the domain. Clusters of
+// earlier releases did not record these settings.
+func CheckUnchangeable(c *config.Cluster, made state.Fixed) error {
 	var errs []error
 	differs := func(attribute, was, is string) {
 		if was != "" && was != is {
@@ -71,8 +71,8 @@ func Unchangeable(c *config.Cluster, made state.Fixed) error {
 			)
 		}
 	}
-	differs("pod_cidrs", prefixes(made.PodCIDRs), prefixes(c.PodCIDRs))
-	differs("service_cidrs", prefixes(made.ServiceCIDRs), prefixes(c.ServiceCIDRs))
+	differs("pod_cidrs", joinPrefixes(made.PodCIDRs), joinPrefixes(c.PodCIDRs))
+	differs("service_cidrs", joinPrefixes(made.ServiceCIDRs), joinPrefixes(c.ServiceCIDRs))
 	differs("domain", made.Domain, c.Domain)
 	if len(made.PodCIDRs) > 0 {
 		settings, usual := c.FixedSettings(), (&config.Cluster{}).FixedSettings()
@@ -84,7 +84,7 @@ func Unchangeable(c *config.Cluster, made state.Fixed) error {
 	return errors.Join(errs...)
 }
 
-func prefixes(list []netip.Prefix) string {
+func joinPrefixes(list []netip.Prefix) string {
 	var texts []string
 	for _, p := range list {
 		texts = append(texts, p.String())
@@ -97,9 +97,9 @@ func Describe(f host.Facts) string {
 	return fmt.Sprintf("%s, %d cpu, %d GiB", f.OS, f.CPUs, (f.Memory+(1<<29))>>30)
 }
 
-// EtcdLine describes the number of members and how many may be lost. unreached is the number of control-plane machines
-// that were not reached.
-func EtcdLine(c *config.Cluster, s *state.State, unreached int) string {
+// DescribeEtcd describes the number of members and how many may be lost. unreached is the number of control-plane
+// machines that were not reached.
+func DescribeEtcd(c *config.Cluster, s *state.State, unreached int) string {
 	n, control := len(role.EtcdMachines(c, s)), len(c.ControlPlane())
 	if n == 0 {
 		return ""
@@ -125,8 +125,8 @@ func EtcdLine(c *config.Cluster, s *state.State, unreached int) string {
 	return text
 }
 
-// CertificateLine says when the next certificate expires.
-func CertificateLine(next, now time.Time) string {
+// DescribeCertificates says when the next certificate expires.
+func DescribeCertificates(next, now time.Time) string {
 	if next.IsZero() {
 		return ""
 	}
@@ -137,8 +137,8 @@ func CertificateLine(next, now time.Time) string {
 	return fmt.Sprintf("Certificates: the next expires in %s.", Number(days, "day"))
 }
 
-// Warnings returns one line for each finding, with the machines that it applies to.
-func Warnings(found map[string][]string) []string {
+// JoinWarnings returns one line for each finding, with the machines that it applies to.
+func JoinWarnings(found map[string][]string) []string {
 	var list []string
 	for _, text := range slices.Sorted(maps.Keys(found)) {
 		machines := found[text]

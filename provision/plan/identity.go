@@ -11,11 +11,11 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Recognize matches the machines of the state with those that are declared. A renamed block still means the same
+// MatchMachines matches the machines of the state with those that are declared. A renamed block still means the same
 // machine, so machines are matched by IP address, then by the block's address, then by name. now has the state's
 // machines under their present block addresses. Machines that are no longer declared are added to it under a free
 // address. former has the former addresses of renamed blocks. A match that would rename a machine is an error.
-func Recognize(
+func MatchMachines(
 	declared []config.Machine,
 	known map[string]state.Machine,
 ) (now map[string]state.Machine, former map[string]string, err error) {
@@ -26,7 +26,7 @@ func Recognize(
 		k := left[address]
 		delete(left, address)
 		if k.Machine.Name != d.Name {
-			errs = append(errs, misnamed(d, address, k.Machine))
+			errs = append(errs, checkName(d, address, k.Machine))
 		}
 		if address != d.Address {
 			former[d.Address] = address
@@ -62,7 +62,7 @@ func Recognize(
 	return now, former, errors.Join(errs...)
 }
 
-func misnamed(d config.Machine, address string, k config.Machine) error {
+func checkName(d config.Machine, address string, k config.Machine) error {
 	return fmt.Errorf(
 		"%s (%s:%d): the machine at %s was applied as %s under the name %q, and is declared with the name %q. A node "+
 			"and a member of the store keep their names: write name = %q in this block. "+

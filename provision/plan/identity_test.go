@@ -15,7 +15,7 @@ import (
 // When blocks are renamed, renumbered, removed or added, each machine in the state is found at most once. If its own
 // address is declared, it is found there.
 // Proves P05.
-func TestMachinesAreRecognizedHoweverTheirBlocksAreCalled(t *testing.T) {
+func TestMachinesAreRecognizedByTheirIdentity(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		machines := func(label string) (list []config.Machine) {
 			ips := rapid.SliceOfNDistinct(rapid.IntRange(1, 9), 0, 6, rapid.ID[int]).Draw(r, label+" addresses")
@@ -40,7 +40,7 @@ func TestMachinesAreRecognizedHoweverTheirBlocksAreCalled(t *testing.T) {
 			known[m.Address] = state.Machine{Machine: m, Identity: m.IP.String()}
 		}
 		declared := machines("declared")
-		now, former, err := plan.Recognize(declared, known)
+		now, former, err := plan.MatchMachines(declared, known)
 		if len(now) != len(known) {
 			r.Fatalf("%d machines became %d", len(known), len(now))
 		}

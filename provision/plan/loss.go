@@ -24,9 +24,9 @@ func LossOf(o state.Object) string {
 	return ""
 }
 
-// Protected returns an error for each machine that the plan removes or replaces although prevent_destroy protects it.
-// If the machine's block is deleted, the state decides.
-func (p *Plan) Protected(c *config.Cluster, s *state.State) error {
+// CheckProtected returns an error for each machine that the plan removes or replaces although prevent_destroy protects
+// it. If the machine's block is deleted, the state decides.
+func (p *Plan) CheckProtected(c *config.Cluster, s *state.State) error {
 	var errs []error
 	for _, m := range p.Machines {
 		if m.Action != Remove && m.Action != Replace {
@@ -42,7 +42,7 @@ func (p *Plan) Protected(c *config.Cluster, s *state.State) error {
 					m.Address,
 					declared.Source.File,
 					declared.Source.Line,
-					takenAway[m.Action],
+					removalVerbs[m.Action],
 				),
 			)
 		case !ok && s.Machines[m.Address].Machine.PreventDestroy:
@@ -52,7 +52,7 @@ func (p *Plan) Protected(c *config.Cluster, s *state.State) error {
 					"%s: it would be %s, and was applied with prevent_destroy. Bring its block back and apply it "+
 						"once without",
 					m.Address,
-					takenAway[m.Action],
+					removalVerbs[m.Action],
 				),
 			)
 		}
@@ -60,4 +60,4 @@ func (p *Plan) Protected(c *config.Cluster, s *state.State) error {
 	return errors.Join(errs...)
 }
 
-var takenAway = map[string]string{Remove: "removed", Replace: "replaced"}
+var removalVerbs = map[string]string{Remove: "removed", Replace: "replaced"}

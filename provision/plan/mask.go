@@ -7,9 +7,9 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// Masked returns the plan without secrets. A change with a secret on one side shows neither side, because the other
-// side is the former or the next secret.
-func (p *Plan) Masked(secrets []string) *Plan {
+// WithoutSecrets returns the plan without secrets. A change with a secret on one side shows neither side, because the
+// other side is the former or the next secret.
+func (p *Plan) WithoutSecrets(secrets []string) *Plan {
 	if len(secrets) == 0 {
 		return p
 	}
@@ -38,7 +38,7 @@ func maskFields(diff, secrets []string) []string {
 		}
 		sides := append(strings.Split(change, " → "), change)
 		if slices.ContainsFunc(sides, func(side string) bool { return config.HasSecret(side, secrets) }) {
-			diff[i] = path + ": " + config.Hidden + " → " + config.Hidden
+			diff[i] = path + ": " + config.HiddenText + " → " + config.HiddenText
 		}
 	}
 	return diff
@@ -56,7 +56,7 @@ func maskLines(diff, secrets []string) []string {
 	diff = slices.Clone(diff)
 	for i, line := range diff {
 		if strings.HasPrefix(line, "+ ") || strings.HasPrefix(line, "- ") {
-			diff[i] = line[:2] + config.Hidden
+			diff[i] = line[:2] + config.HiddenText
 		}
 	}
 	return diff

@@ -8,9 +8,9 @@ import (
 	"clusterctl/provision/step"
 )
 
-func TestASensitiveTruthIsHiddenWhereItIsAWholeValue(t *testing.T) {
+func TestSensitiveBooleansAreHiddenOnlyAsWholeValues(t *testing.T) {
 	p := &plan.Plan{Objects: []plan.Object{{Diff: []string{"spec.on: false → true", `data.text: "x" → "it is true"`}}}}
-	if got := p.Masked([]string{"true"}).Objects[0].Diff; !slices.Equal(
+	if got := p.WithoutSecrets([]string{"true"}).Objects[0].Diff; !slices.Equal(
 		got,
 		[]string{"spec.on: (sensitive) → (sensitive)", `data.text: "x" → "it is true"`},
 	) {
@@ -18,7 +18,7 @@ func TestASensitiveTruthIsHiddenWhereItIsAWholeValue(t *testing.T) {
 	}
 }
 
-func TestNeitherSideOfAChangedSecretIsShown(t *testing.T) {
+func TestBothSidesOfAChangedSecretAreHidden(t *testing.T) {
 	const hidden = "(sensitive) → (sensitive)"
 	secrets := []string{"SWORDFISH9", "42", "a\"long\nkey-that-is-cut"}
 	p := &plan.Plan{
@@ -30,7 +30,7 @@ func TestNeitherSideOfAChangedSecretIsShown(t *testing.T) {
 			{Changes: []step.Change{{Diff: []string{"- password: OLD", "+ password: SWORDFISH9"}}}},
 		},
 	}
-	masked := p.Masked(secrets)
+	masked := p.WithoutSecrets(secrets)
 	want := []string{
 		"data.a: " + hidden,
 		"data.b: " + hidden,

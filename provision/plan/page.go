@@ -16,12 +16,12 @@ var pageStyle string
 
 // Page writes the plan as a self-contained HTML page: the order of the stages, and each change. It never shows secrets.
 func (p *Plan) Page(w io.Writer, secrets []string) error {
-	p = p.Masked(secrets)
+	p = p.WithoutSecrets(secrets)
 	var out page
 	out.head(p.Cluster)
 	out.print(`<h1>Plan for cluster %s</h1>`+"\n", p.Cluster)
 	out.print(`<p class="summary">%s</p>`+"\n", p.Summary())
-	out.printSet(`<p>%s</p>`, p.facts())
+	out.printSet(`<p>%s</p>`, p.factLines())
 	out.print("\n")
 	out.notes(p.notes())
 	out.stages(p)
@@ -87,11 +87,11 @@ func (p *page) stages(plan *Plan) {
 		p.print("<h2>What happens in which order</h2>\n" + `<ol class="order">`)
 		for _, s := range plan.Stages {
 			class := ""
-			if s.Beside {
+			if s.InParallel {
 				class = ` class="beside"`
 			}
 			p.print("\n<li"+class+">%s", s.Title)
-			p.printSet(` <span class="how">(%s)</span>`, s.how())
+			p.printSet(` <span class="how">(%s)</span>`, s.describeParallelism())
 			p.print("<div>")
 			for _, address := range s.Machines {
 				p.print(
@@ -124,7 +124,7 @@ func (p *page) machines(machines []Machine) {
 		)
 		title = ""
 		p.printSet(`<p class="loss">%s</p>`, m.Loss)
-		p.printSet(`<pre>%s</pre>`, m.LastTime)
+		p.printSet(`<pre>%s</pre>`, m.LastFailure)
 		for _, c := range m.Changes {
 			p.print(
 				`<div><code>%s %s %s</code> <span class="note">%s</span></div>`,
@@ -197,18 +197,18 @@ func (p *page) diff(lines []string) {
 // anchor returns the HTML id of a machine's section.
 func anchor(address string) string { return "of-" + address }
 
-// how describes how many machines of a stage are processed at the same time.
-func (s Stage) how() string {
+// describeParallelism describes how many machines of a stage are processed at the same time.
+func (s Stage) describeParallelism() string {
 	switch n := len(s.Machines); {
 	case s.Objects > 0:
 		return Number(s.Objects, "object")
 	case n < 2:
 		return ""
-	case s.AtOnce == 0 || s.AtOnce >= n:
+	case s.Parallelism == 0 || s.Parallelism >= n:
 		return "all at once"
-	case s.AtOnce == 1:
+	case s.Parallelism == 1:
 		return "one after the other"
 	default:
-		return fmt.Sprintf("%d at a time", s.AtOnce)
+		return fmt.Sprintf("%d at a time", s.Parallelism)
 	}
 }

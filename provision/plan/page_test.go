@@ -13,7 +13,7 @@ import (
 // A plan as a page has the content of the text in the order of the run. Nothing in it is interpreted as markup, and it
 // contains no secret.
 // Proves P02.
-func TestAPlanAsAPage(t *testing.T) {
+func TestPlansAreWrittenAsPages(t *testing.T) {
 	p := &Plan{
 		Cluster: "home", Etcd: "etcd: 3 members, survives the loss of 1.", Warnings: []string{"a <b> is slow"},
 		Machines: []Machine{
@@ -45,8 +45,8 @@ func TestAPlanAsAPage(t *testing.T) {
 		},
 		Stages: []Stage{
 			{Title: "Machines that are new", Machines: []string{"machine.b"}},
-			{Title: "Objects", Objects: 1, Beside: true},
-			{Title: "Nodes", Machines: []string{`machine.node["a"]`, "machine.b"}, AtOnce: 1},
+			{Title: "Objects", Objects: 1, InParallel: true},
+			{Title: "Nodes", Machines: []string{`machine.node["a"]`, "machine.b"}, Parallelism: 1},
 		},
 	}
 	var out strings.Builder

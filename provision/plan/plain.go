@@ -6,9 +6,9 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// plain returns the plan without terminal control characters. Texts from machines and the API are not trusted: one
-// machine or object must not be able to fake lines about others.
-func (p *Plan) plain() *Plan {
+// withoutControls returns the plan without terminal control characters. Texts from machines and the API are not
+// trusted: one machine or object must not be able to fake lines about others.
+func (p *Plan) withoutControls() *Plan {
 	copied := *p
 	copied.Machines, copied.Objects, copied.Rotations = slices.Clone(
 		p.Machines,
@@ -19,52 +19,54 @@ func (p *Plan) plain() *Plan {
 	)
 	for i := range copied.Machines {
 		m := &copied.Machines[i]
-		m.Address, m.Note, m.LastTime = config.PlainLine(
+		m.Address, m.Note, m.LastFailure = config.EscapeLine(
 			m.Address,
-		), config.Indented(
+		), config.EscapeIndented(
 			m.Note,
-			deep,
-		), config.Plain(
-			m.LastTime,
+			continuationIndent,
+		), config.EscapeControls(
+			m.LastFailure,
 		)
 		m.Changes = slices.Clone(m.Changes)
 		for j := range m.Changes {
 			c := &m.Changes[j]
-			c.Action, c.Kind, c.Name, c.Note = config.PlainLine(
+			c.Action, c.Kind, c.Name, c.Note = config.EscapeLine(
 				c.Action,
-			), config.PlainLine(
+			), config.EscapeLine(
 				c.Kind,
-			), config.PlainLine(
+			), config.EscapeLine(
 				c.Name,
-			), config.Indented(
+			), config.EscapeIndented(
 				c.Note,
-				deep,
+				continuationIndent,
 			)
-			c.Diff = plainLines(c.Diff)
+			c.Diff = linesWithoutControls(c.Diff)
 		}
 	}
 	for i := range copied.Objects {
 		o := &copied.Objects[i]
-		o.Address, o.Kind, o.Name = config.PlainLine(o.Address), config.PlainLine(o.Kind), config.PlainLine(o.Name)
-		o.Note, o.Loss, o.Diff = config.Indented(o.Note, deep), config.Indented(o.Loss, deep), plainLines(o.Diff)
+		o.Address, o.Kind, o.Name = config.EscapeLine(o.Address), config.EscapeLine(o.Kind), config.EscapeLine(o.Name)
+		o.Note, o.Loss, o.Diff = config.EscapeIndented(o.Note, continuationIndent),
+			config.EscapeIndented(o.Loss, continuationIndent), linesWithoutControls(o.Diff)
 	}
 	for i := range copied.Rotations {
-		copied.Rotations[i].Note = config.Indented(copied.Rotations[i].Note, deep)
+		copied.Rotations[i].Note = config.EscapeIndented(copied.Rotations[i].Note, continuationIndent)
 	}
 	copied.Warnings = slices.Clone(p.Warnings)
 	for i, text := range copied.Warnings {
-		copied.Warnings[i] = config.Indented(text, deep)
+		copied.Warnings[i] = config.EscapeIndented(text, continuationIndent)
 	}
 	return &copied
 }
 
-// deep is the indentation of continuation lines. It is deeper than that of all lines that state an action.
-const deep = "      "
+// continuationIndent is the indentation of continuation lines. It is deeper than that of all lines that state an
+// action.
+const continuationIndent = "      "
 
-func plainLines(list []string) []string {
+func linesWithoutControls(list []string) []string {
 	list = slices.Clone(list)
 	for i, text := range list {
-		list[i] = config.PlainLine(text)
+		list[i] = config.EscapeLine(text)
 	}
 	return list
 }

@@ -9,11 +9,11 @@ import (
 )
 
 // A user who controls a machine or can write an object cannot forge lines of the plan.
-func TestNothingInAPlanCanForgeItsLines(t *testing.T) {
+func TestTextsInAPlanCannotForgeLines(t *testing.T) {
 	const forged = "x\x1b[1A\u009b2K\nworkload.db                   remove\n  - Deployment shop/db\nPlan: 0 to " +
 		"create, 0 to change, 0 to remove."
 	p := plan.Plan{
-		Machines: []plan.Machine{{Address: "machine.a", Action: plan.Change, Note: forged, LastTime: forged,
+		Machines: []plan.Machine{{Address: "machine.a", Action: plan.Change, Note: forged, LastFailure: forged,
 			Changes: []step.Change{{Action: "~", Kind: forged, Name: forged, Note: forged, Diff: []string{forged}}}}},
 		Objects: []plan.Object{
 			{

@@ -43,21 +43,22 @@ type Plan struct {
 	Stages       []Stage    `json:"stages,omitempty"`       // in the order of Apply
 	Etcd         string     `json:"etcd,omitempty"`         // the number of members, and how many may be lost
 	Certificates string     `json:"certificates,omitempty"` // when the next one expires
-	Snapshot     string     `json:"snapshot,omitempty"`     // the actions before which a snapshot of the store is taken
-	Warnings     []string   `json:"warnings,omitempty"`
-	Waits        []string   `json:"waits,omitempty"`  // declared changes that wait for their maintenance window
-	Partly       bool       `json:"partly,omitempty"` // a selection excludes something
-	// Pending means that the API does not answer yet, so that objects are compared after the machines.
-	Pending bool `json:"pending,omitempty"`
-	Awaited int  `json:"awaited,omitempty"` // number of objects of a cluster that does not exist yet
+	// the actions before which a snapshot of the store is taken
+	Snapshot       string   `json:"snapshot,omitempty"`
+	Warnings       []string `json:"warnings,omitempty"`
+	WaitingChanges []string `json:"waits,omitempty"`  // declared changes that wait for their maintenance window
+	IsPartial      bool     `json:"partly,omitempty"` // a selection excludes something
+	// IsPending means that the API does not answer yet, so that objects are compared after the machines.
+	IsPending      bool `json:"pending,omitempty"`
+	AwaitedObjects int  `json:"awaited,omitempty"` // number of objects of a cluster that does not exist yet
 	// Moves describes the replacements of authorities and keys that apply made. Moved lists the addresses of the
 	// machines that it changed for them.
 	Moves []string `json:"-"`
 	Moved []string `json:"-"`
-	// Brought names the machines to which this program was sent for planning; empty means none.
-	Brought string `json:"brought,omitempty"`
-	// Unanswered is why the objects could not be compared. Their changes are unknown then.
-	Unanswered string `json:"unanswered,omitempty"`
+	// ProgramSentTo names the machines to which this program was sent for planning; empty means none.
+	ProgramSentTo string `json:"brought,omitempty"`
+	// CompareError is why the objects could not be compared. Their changes are unknown then.
+	CompareError string `json:"unanswered,omitempty"`
 }
 
 // Machine describes what would be done to a machine.
@@ -69,10 +70,11 @@ type Machine struct {
 	Note    string        `json:"note,omitempty"`
 	Loss    string        `json:"loss,omitempty"` // data that is permanently lost
 	Changes []step.Change `json:"changes,omitempty"`
-	// FromRelease and ToRelease are the releases of an update. LastTime describes the failure of the previous attempt.
+	// FromRelease and ToRelease are the releases of an update. LastFailure describes the failure of the previous
+	// attempt.
 	FromRelease string `json:"fromRelease,omitempty"`
 	ToRelease   string `json:"toRelease,omitempty"`
-	LastTime    string `json:"lastTime,omitempty"`
+	LastFailure string `json:"lastTime,omitempty"`
 }
 
 // Object describes what would be done to an API object.
@@ -93,8 +95,8 @@ type Rotation struct {
 	Note   string `json:"note"`
 }
 
-// Differing returns the changes that have an action.
-func Differing(changes []step.Change) (list []step.Change) {
+// WithAction returns the changes that have an action.
+func WithAction(changes []step.Change) (list []step.Change) {
 	for _, c := range changes {
 		if c.Action != "" {
 			list = append(list, c)
@@ -113,8 +115,8 @@ func (p *Plan) Unreached() (list []string) {
 	return list
 }
 
-// Empty reports whether the plan does nothing.
-func (p *Plan) Empty() bool {
+// IsEmpty reports whether the plan does nothing.
+func (p *Plan) IsEmpty() bool {
 	for _, m := range p.Machines {
 		if m.Action != None && m.Action != Skipped {
 			return false
@@ -152,7 +154,8 @@ func (p *Plan) Count(action string) (machines, objects int) {
 func (p *Plan) Fingerprint() string {
 	copied := *p
 	// These fields change with time and do not depend on what the plan does.
-	copied.Certificates, copied.Warnings, copied.Waits, copied.Unanswered, copied.Brought = "", nil, nil, "", ""
+	copied.Certificates, copied.Warnings, copied.WaitingChanges, copied.CompareError, copied.ProgramSentTo = "", nil,
+		nil, "", ""
 	copied.Machines = slices.DeleteFunc(slices.Clone(p.Machines), func(m Machine) bool { return m.Action == Skipped })
 	text, err := json.Marshal(copied)
 	if err != nil {

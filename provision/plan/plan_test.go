@@ -12,7 +12,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-const want = `machine.control["10.0.0.1"]     create    debian 12, 8 cpu, 32 GiB
+const wantPlan = `machine.control["10.0.0.1"]     create    debian 12, 8 cpu, 32 GiB
   + binary    clusterctl, etcd  41 MB to send
   + file      /etc/kubernetes/pki/ca.crt
 machine.node["n2"]              change    restart kubelet
@@ -32,7 +32,7 @@ Plan: 1 to create, 1 to change, 0 to remove; objects: 2 to change.
 
 // A plan shows for each machine and file what changes, and the reason of restarts.
 // Proves P02.
-func TestAPlanReadsAsDesigned(t *testing.T) {
+func TestPlansArePrinted(t *testing.T) {
 	p := plan.Plan{
 		Machines: []plan.Machine{
 			{
@@ -79,33 +79,33 @@ func TestAPlanReadsAsDesigned(t *testing.T) {
 			},
 		},
 		Etcd:         "etcd: 3 members, survives the loss of 1.",
-		Certificates: plan.CertificateLine(time.Unix(0, 0).Add(212*24*time.Hour+time.Hour), time.Unix(0, 0)),
+		Certificates: plan.DescribeCertificates(time.Unix(0, 0).Add(212*24*time.Hour+time.Hour), time.Unix(0, 0)),
 	}
 	var out strings.Builder
 	if err := p.Print(&out, plan.Style{Secrets: []string{"hunter22"}}); err != nil {
 		t.Fatal(err)
 	}
-	if out.String() != want {
+	if out.String() != wantPlan {
 		t.Errorf("got:\n%s", out.String())
 	}
 }
 
 // The size of the nodes' parts of the pod network cannot change, because parts of another size would overlap those that
 // nodes already have.
-func TestASettingThatIsFixedStaysWhatItWas(t *testing.T) {
+func TestFixedSettingsCannotChange(t *testing.T) {
 	c := &config.Cluster{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 	made := state.FixedOf(c)
 	earlier := made
 	earlier.Settings = nil // an earlier release did not record the setting and used the default
 	c.Controllers.Choose("node_cidr_mask_size", 24)
 	for _, was := range []state.Fixed{made, earlier, {}} {
-		if err := plan.Unchangeable(c, was); err != nil {
+		if err := plan.CheckUnchangeable(c, was); err != nil {
 			t.Errorf("the default is said: %v", err)
 		}
 	}
 	c.Controllers.Choose("node_cidr_mask_size", 25)
 	for _, was := range []state.Fixed{made, earlier} {
-		if err := plan.Unchangeable(c, was); err == nil ||
+		if err := plan.CheckUnchangeable(c, was); err == nil ||
 			!strings.Contains(
 				err.Error(),
 				"controllers.node_cidr_mask_size was 24 when the cluster was made, and is 25 now",
@@ -113,7 +113,7 @@ func TestASettingThatIsFixedStaysWhatItWas(t *testing.T) {
 			t.Errorf("it changes: %v", err)
 		}
 	}
-	if err := plan.Unchangeable(c, state.Fixed{}); err != nil {
+	if err := plan.CheckUnchangeable(c, state.Fixed{}); err != nil {
 		t.Errorf("a cluster that is yet to be made: %v", err)
 	}
 }

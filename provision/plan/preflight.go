@@ -27,11 +27,11 @@ func Preflight(
 	found.system(c, m, f)
 	found.clock(f, operator)
 	found.store(m, f, s)
-	if !s.Machines[m.Address].Joined {
-		found.fresh(c, m, f)
+	if !s.Machines[m.Address].HasJoined {
+		found.newMachine(c, m, f)
 	}
 	found.proxies(c, f)
-	if m.Has(config.RoleNode) {
+	if m.HasRole(config.RoleNode) {
 		found.node(f)
 		found.programs(c, f)
 	}
@@ -49,10 +49,10 @@ func (l *findings) warn(format string, args ...any) {
 
 // machine checks that this is the intended machine and that it can be changed.
 func (l *findings) machine(m config.Machine, f host.Facts) {
-	if len(f.Missing) > 0 {
-		l.fail("lacks %s, which clusterctl builds upon", strings.Join(f.Missing, ", "))
+	if len(f.MissingFeatures) > 0 {
+		l.fail("lacks %s, which clusterctl builds upon", strings.Join(f.MissingFeatures, ", "))
 	}
-	if !f.Root {
+	if !f.IsRoot {
 		l.fail("the agent does not run as root")
 	}
 	if len(f.Addresses) > 0 && !slices.Contains(f.Addresses, m.IP.String()) {
@@ -95,18 +95,18 @@ func (l *findings) proxies(c *config.Cluster, f host.Facts) {
 
 // Distributions that were tested, and those that cannot work, with the reason. Preflight warns of others.
 var (
-	tried    = []string{"debian", "ubuntu"}
-	related  = []string{"debian", "ubuntu", "rhel", "fedora", "centos", "suse", "opensuse", "arch"}
-	unusable = map[string]string{
+	testedSystems   = []string{"debian", "ubuntu"}
+	relatedSystems  = []string{"debian", "ubuntu", "rhel", "fedora", "centos", "suse", "opensuse", "arch"}
+	unusableSystems = map[string]string{
 		"alpine": "it has no systemd", "void": "it has no systemd", "gentoo": "it has no systemd by " +
 			"default", "nixos": "it makes /etc anew from its own configuration",
 		"talos": "it has no login", "bottlerocket": "programs cannot be put on it", "openwrt": "it has no systemd",
 	}
 )
 
-// oldestKernel is the oldest version with the required features of nftables and cgroups. triedKernel is the oldest
+// minKernel is the oldest version with the required features of nftables and cgroups. testedKernel is the oldest
 // version that was tested.
-const oldestKernel, triedKernel = 418, 510 // 4.18, 5.10
+const minKernel, testedKernel = 418, 510 // 4.18, 5.10
 
 // system checks whether the machine's operating system is supported.
 func (l *findings) system(c *config.Cluster, m config.Machine, f host.Facts) {
@@ -115,20 +115,20 @@ func (l *findings) system(c *config.Cluster, m config.Machine, f host.Facts) {
 	is := func(list []string) bool {
 		return slices.ContainsFunc(family, func(n string) bool { return slices.Contains(list, n) })
 	}
-	debian := is(tried)
-	switch why, bad := unusable[name]; {
+	debian := is(testedSystems)
+	switch why, bad := unusableSystems[name]; {
 	case name == "":
 	case bad:
 		l.fail("runs %s, which is not supported: %s", f.OS, why)
-	case !is(related):
+	case !is(relatedSystems):
 		l.warn(
 			"runs %s, which nobody has tried; tried are %s, and their relatives and those of Fedora and SUSE are "+
 				"expected to work",
 			f.OS,
-			strings.Join(tried, " and "),
+			strings.Join(testedSystems, " and "),
 		)
 	}
-	if c.Runtime.Source == config.RuntimeDistribution && m.Has(config.RoleNode) && name != "" && !debian {
+	if c.Runtime.Source == config.RuntimeDistribution && m.HasRole(config.RoleNode) && name != "" && !debian {
 		l.fail("runs %s, whose packages are not known here: runtime { source = \"bundle\" } needs none", f.OS)
 	}
 	if s := c.System; (len(s.Packages) > 0 || s.Upgrade != "") && name != "" && !debian {
@@ -137,17 +137,17 @@ func (l *findings) system(c *config.Cluster, m config.Machine, f host.Facts) {
 			f.OS,
 		)
 	}
-	switch v := kernel(f.Kernel); {
+	switch v := kernelNumber(f.Kernel); {
 	case v == 0:
-	case v < oldestKernel:
+	case v < minKernel:
 		l.fail("has Linux %s; 4.18 is the oldest that has what is needed of nftables and control groups", f.Kernel)
-	case v < triedKernel:
+	case v < testedKernel:
 		l.warn("has Linux %s, and nothing older than 5.10 was tried", f.Kernel)
 	}
 }
 
-// kernel returns a version as a number: 510 for 5.10.0-21-amd64. It returns 0 for an invalid version.
-func kernel(version string) int {
+// kernelNumber returns a version as a number: 510 for 5.10.0-21-amd64. It returns 0 for an invalid version.
+func kernelNumber(version string) int {
 	major, rest, _ := strings.Cut(version, ".")
 	minor := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 	a, errA := strconv.Atoi(major)
@@ -158,10 +158,10 @@ func kernel(version string) int {
 	return a*100 + b
 }
 
-// Limits of clock differences. Certificates are backdated by less than clockFails; leases last for a few seconds.
+// Limits of clock differences. Certificates are backdated by less than maxClockSkew; leases last for a few seconds.
 const (
-	clockFails = 2 * time.Minute
-	clockWarns = 2 * time.Second
+	maxClockSkew  = 2 * time.Minute
+	warnClockSkew = 2 * time.Second
 )
 
 // clock compares the machine's clock with the operator's.
@@ -182,9 +182,9 @@ func (l *findings) clock(f host.Facts, operator time.Time) {
 		f.Clock.UTC().Format(time.DateTime),
 	)
 	switch {
-	case ahead > clockFails:
+	case ahead > maxClockSkew:
 		l.fail("%s", text)
-	case ahead > clockWarns:
+	case ahead > warnClockSkew:
 		l.warn("%s", text)
 	}
 }
@@ -193,7 +193,7 @@ func (l *findings) clock(f host.Facts, operator time.Time) {
 func (l *findings) store(m config.Machine, f host.Facts, s *state.State) {
 	_, ours := s.Etcd[m.Name]
 	if former := f.EtcdCluster != "" &&
-		(f.EtcdCluster == s.EtcdCluster || slices.Contains(s.FormerStores, f.EtcdCluster)); f.EtcdData &&
+		(f.EtcdCluster == s.EtcdCluster || slices.Contains(s.FormerStores, f.EtcdCluster)); f.HasEtcdData &&
 		!ours &&
 		!former {
 		l.fail(
@@ -203,7 +203,7 @@ func (l *findings) store(m config.Machine, f host.Facts, s *state.State) {
 				"away",
 		)
 	}
-	if _, member := s.Etcd[m.Name]; member && len(s.Etcd) == 1 && s.Machines[m.Address].Joined && !f.EtcdData {
+	if _, member := s.Etcd[m.Name]; member && len(s.Etcd) == 1 && s.Machines[m.Address].HasJoined && !f.HasEtcdData {
 		l.fail(
 			"held the only etcd member, and its data in /var/lib/etcd is gone: bring the data back from a snapshot " +
 				"with clusterctl etcd snapshot restore, or destroy the cluster and apply again",
@@ -212,32 +212,33 @@ func (l *findings) store(m config.Machine, f host.Facts, s *state.State) {
 }
 
 const (
-	slowSync  = 10 * time.Millisecond // etcd's recommended limit for the 99th percentile of its writes
-	roomFails = 256 << 20
-	roomWarns = 2 << 30
+	slowSync      = 10 * time.Millisecond // etcd's recommended limit for the 99th percentile of its writes
+	minFreeBytes  = 256 << 20
+	warnFreeBytes = 2 << 30
 )
 
-// fresh checks a machine that has not joined yet.
-func (l *findings) fresh(c *config.Cluster, m config.Machine, f host.Facts) {
+// newMachine checks a machine that has not joined yet.
+func (l *findings) newMachine(c *config.Cluster, m config.Machine, f host.Facts) {
 	for _, p := range f.Listening {
-		if !needs(c, m, p.Port) {
+		if !needsPort(c, m, p.Port) {
 			continue
 		}
 		by := p.Process
 		if by == "" {
 			by = "a process that is not known"
 		}
-		l.fail("port %d/%s, which %s needs, is in use by %s", p.Port, p.Network, host.Ports[p.Port], by)
+		l.fail("port %d/%s, which %s needs, is in use by %s", p.Port, p.Network, host.DaemonPorts[p.Port], by)
 	}
-	if !m.Has(config.RoleControlPlane) {
+	if !m.HasRole(config.RoleControlPlane) {
 		return
 	}
-	if free, known := f.Free["/var/lib/etcd"]; known && free < roomFails {
-		l.fail("has %s free for /var/lib/etcd; etcd wants %s at least", room(free), room(roomFails))
-	} else if known && free < roomWarns {
-		l.warn("has %s free for /var/lib/etcd, which grows to %s and more", room(free), room(roomWarns))
+	if free, known := f.FreeBytes["/var/lib/etcd"]; known && free < minFreeBytes {
+		l.fail("has %s free for /var/lib/etcd; etcd wants %s at least", formatBytes(free), formatBytes(minFreeBytes))
+	} else if known && free < warnFreeBytes {
+		l.warn("has %s free for /var/lib/etcd, which grows to %s and more", formatBytes(free),
+			formatBytes(warnFreeBytes))
 	}
-	if f.Sync > slowSync {
+	if f.SyncDuration > slowSync {
 		l.warn(
 			"its disk takes more than %s to keep a small write, for which etcd waits: expect elections under load",
 			slowSync,
@@ -245,36 +246,36 @@ func (l *findings) fresh(c *config.Cluster, m config.Machine, f host.Facts) {
 	}
 }
 
-// needs reports whether a daemon on this machine listens on a port.
-func needs(c *config.Cluster, m config.Machine, port int) bool {
-	switch host.Ports[port] {
+// needsPort reports whether a daemon on this machine listens on a port.
+func needsPort(c *config.Cluster, m config.Machine, port int) bool {
+	switch host.DaemonPorts[port] {
 	case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "metrics-server":
-		return m.Has(config.RoleControlPlane)
+		return m.HasRole(config.RoleControlPlane)
 	case "kubelet", "kube-proxy":
-		return m.Has(config.RoleNode)
+		return m.HasRole(config.RoleNode)
 	case "kube-ingress":
 		return c.HasIngress(m) && slices.Contains(c.Ingress.Ports(), port)
 	case "kube-dns":
 		// other machines run kube-dns only if there are few control-plane machines
-		return m.Has(config.RoleControlPlane)
+		return m.HasRole(config.RoleControlPlane)
 	}
 	return true
 }
 
-// needed are the cgroup controllers that enforce pods' limits.
-var needed = []string{"cpu", "memory", "pids"}
+// neededControllers are the cgroup controllers that enforce pods' limits.
+var neededControllers = []string{"cpu", "memory", "pids"}
 
 // node checks a machine that will run pods.
 func (l *findings) node(f host.Facts) {
-	if len(f.Lacking) > 0 {
+	if len(f.MissingNodeFeatures) > 0 {
 		l.fail(
 			"its kernel has no %s, neither built in nor as a module: install the distribution's whole kernel",
-			strings.Join(f.Lacking, ", "),
+			strings.Join(f.MissingNodeFeatures, ", "),
 		)
 	}
 	if len(f.Controllers) > 0 {
 		var missing []string
-		for _, c := range needed {
+		for _, c := range neededControllers {
 			if !slices.Contains(f.Controllers, c) {
 				missing = append(missing, c)
 			}
@@ -291,13 +292,14 @@ func (l *findings) node(f host.Facts) {
 		l.warn(
 			"has %s of swap on: pods that take too much memory slow everything down before they end. swapoff -a, and "+
 				"its line in /etc/fstab, turn it off",
-			room(f.Swap),
+			formatBytes(f.Swap),
 		)
 	}
 	var stay []string
-	for _, name := range slices.Sorted(slices.Values(f.SysctlFrozen)) {
+	for _, name := range slices.Sorted(slices.Values(f.FrozenSysctls)) {
 		if f.Sysctl[name] != host.Sysctls[name] {
-			stay = append(stay, fmt.Sprintf("%s is %s, not %s", name, or(f.Sysctl[name], "absent"), host.Sysctls[name]))
+			stay = append(stay,
+				fmt.Sprintf("%s is %s, not %s", name, orFallback(f.Sysctl[name], "absent"), host.Sysctls[name]))
 		}
 	}
 	if len(stay) > 0 {
@@ -312,7 +314,7 @@ func (l *findings) programs(c *config.Cluster, f host.Facts) {
 	if proxy.ProxyMode != "iptables" || slices.Contains(c.System.Packages, "iptables") {
 		return
 	}
-	for _, name := range f.Absent {
+	for _, name := range f.MissingPrograms {
 		l.fail(
 			"lacks %s, which proxy { mode = \"iptables\" } needs: install the package iptables, for instance with "+
 				"system { packages = [\"iptables\"] }, or choose another mode",
@@ -321,36 +323,37 @@ func (l *findings) programs(c *config.Cluster, f host.Facts) {
 	}
 }
 
-// margin is the number of bytes that must remain free after all files have been sent.
-const margin = 64 << 20
+// freeMargin is the number of bytes that must remain free after all files have been sent.
+const freeMargin = 64 << 20
 
-// Room returns why files of so many bytes do not fit on a machine, or "" if they do.
-func Room(f host.Facts, bytes int64) string {
-	free, known := f.Free[host.Library]
-	if !known || bytes == 0 || free >= bytes+margin {
+// SpaceProblem returns why files of so many bytes do not fit on a machine, or "" if they do.
+func SpaceProblem(f host.Facts, bytes int64) string {
+	free, known := f.FreeBytes[host.LibraryDir]
+	if !known || bytes == 0 || free >= bytes+freeMargin {
 		return ""
 	}
-	return fmt.Sprintf("has %s free for %s, and %s are to be sent", room(free), host.Library, room(bytes))
+	return fmt.Sprintf("has %s free for %s, and %s are to be sent", formatBytes(free), host.LibraryDir,
+		formatBytes(bytes))
 }
 
-func room(bytes int64) string {
+func formatBytes(bytes int64) string {
 	if bytes >= 1<<30 {
 		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 	}
 	return fmt.Sprintf("%d MiB", bytes>>20)
 }
 
-// Known is a machine to be compared with others.
-type Known struct {
+// MachineFacts is a machine to be compared with others.
+type MachineFacts struct {
 	Address string
 	IP      string
 	Facts   host.Facts
 }
 
-// Together finds problems that appear only when machines are compared, by address.
-func Together(list []Known) (errs, warnings map[string][]string) {
+// CompareMachines finds problems that appear only when machines are compared, by address.
+func CompareMachines(list []MachineFacts) (errs, warnings map[string][]string) {
 	errs, warnings = map[string][]string{}, map[string][]string{}
-	alike := func(key func(Known) string, say func(k Known, first string)) {
+	alike := func(key func(MachineFacts) string, say func(k MachineFacts, first string)) {
 		first := map[string]string{}
 		for _, k := range list {
 			switch of := key(k); {
@@ -362,26 +365,26 @@ func Together(list []Known) (errs, warnings map[string][]string) {
 			}
 		}
 	}
-	alike(func(k Known) string {
+	alike(func(k MachineFacts) string {
 		if k.Facts.Identity == "" || len(k.Facts.Addresses) == 0 {
 			return ""
 		}
 		return k.Facts.Identity + strings.Join(k.Facts.Addresses, " ")
-	}, func(k Known, first string) {
+	}, func(k MachineFacts, first string) {
 		errs[k.Address] = append(
 			errs[k.Address],
 			"is the same machine as "+first+", by its machine-id, its host keys and its addresses: one block is for "+
 				"one machine",
 		)
 	})
-	alike(func(k Known) string { return k.Facts.MachineID }, func(k Known, first string) {
+	alike(func(k MachineFacts) string { return k.Facts.MachineID }, func(k MachineFacts, first string) {
 		warnings[k.Address] = append(
 			warnings[k.Address],
 			"has the same machine-id as "+first+", as copies of a disk have: rm /etc/machine-id && "+
 				"systemd-machine-id-setup, and start it anew",
 		)
 	})
-	alike(func(k Known) string { return k.Facts.Hostname }, func(k Known, first string) {
+	alike(func(k MachineFacts) string { return k.Facts.Hostname }, func(k MachineFacts, first string) {
 		warnings[k.Address] = append(
 			warnings[k.Address],
 			"has the same host name as "+first+", "+k.Facts.Hostname+": logs do not tell them apart",
@@ -410,7 +413,7 @@ func Together(list []Known) (errs, warnings map[string][]string) {
 	return errs, warnings
 }
 
-func or(text, fallback string) string {
+func orFallback(text, fallback string) string {
 	if text == "" {
 		return fallback
 	}

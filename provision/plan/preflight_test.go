@@ -14,7 +14,7 @@ import (
 
 // Obstacles on a machine are found before any change, and reported with a remedy.
 // Proves P05.
-func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
+func TestPreflightFindsObstacles(t *testing.T) {
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	const gib = 1 << 30
 	controlPlane, node := []string{config.RoleControlPlane}, []string{config.RoleNode}
@@ -25,21 +25,22 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 		error, warned string
 	}{
 		"well": {controlPlane, func(*host.Facts) {}, false, "", ""},
-		"a port that the API server needs": {controlPlane, listens(6443, "nginx, process 812"), false,
+		"a port that the API server needs": {controlPlane, withListener(6443, "nginx, process 812"), false,
 			"port 6443/tcp, which kube-apiserver needs, is in use by nginx, process 812", ""},
-		"by nobody knows whom": {controlPlane, listens(2379, ""), false, "in use by a process that is " +
+		"by nobody knows whom": {controlPlane, withListener(2379, ""), false, "in use by a process that is " +
 			"not known", ""},
-		"a port that only nodes need":         {controlPlane, listens(10250, "x"), false, "", ""},
-		"on a node":                           {node, listens(10250, "x"), false, "kubelet needs", ""},
-		"a port that only control planes use": {node, listens(6443, "x"), false, "", ""},
-		"a port of the ingress proxy": {node, listens(80, "apache2"), false, "port 80/tcp, which " +
+		"a port that only nodes need":         {controlPlane, withListener(10250, "x"), false, "", ""},
+		"on a node":                           {node, withListener(10250, "x"), false, "kubelet needs", ""},
+		"a port that only control planes use": {node, withListener(6443, "x"), false, "", ""},
+		"a port of the ingress proxy": {node, withListener(80, "apache2"), false, "port 80/tcp, which " +
 			"kube-ingress needs", ""},
-		"on a machine without it":        {controlPlane, listens(80, "apache2"), false, "", ""},
-		"a port that it has another for": {node, listens(443, "apache2"), false, "", ""},
-		"ports of one that has joined":   {controlPlane, listens(6443, "x"), true, "", ""},
-		"a kernel without a module": {node, func(f *host.Facts) { f.Lacking = []string{"overlay"} }, false,
+		"on a machine without it":        {controlPlane, withListener(80, "apache2"), false, "", ""},
+		"a port that it has another for": {node, withListener(443, "apache2"), false, "", ""},
+		"ports of one that has joined":   {controlPlane, withListener(6443, "x"), true, "", ""},
+		"a kernel without a module": {node, func(f *host.Facts) { f.MissingNodeFeatures = []string{"overlay"} }, false,
 			"its kernel has no overlay", ""},
-		"on a machine without pods": {controlPlane, func(f *host.Facts) { f.Lacking = []string{"overlay"} }, false,
+		"on a machine without pods": {controlPlane, func(f *host.Facts) { f.MissingNodeFeatures = []string{"overlay"} },
+			false,
 			"", ""},
 		"swap":            {node, func(f *host.Facts) { f.Swap = 2 * gib }, false, "", "2.0 GiB of swap"},
 		"swap of no node": {controlPlane, func(f *host.Facts) { f.Swap = gib }, false, "", ""},
@@ -58,13 +59,15 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 		"a clock a little off": {node, func(f *host.Facts) { f.Clock = now.Add(5 * time.Second) }, false, "",
 			"5s ahead"},
 		"no room for etcd": {controlPlane,
-			func(f *host.Facts) { f.Free = map[string]int64{"/var/lib/etcd": 100 << 20} }, false, "has 100 MiB free " +
+			func(f *host.Facts) { f.FreeBytes = map[string]int64{"/var/lib/etcd": 100 << 20} }, false,
+			"has 100 MiB free " +
 				"for /var/lib/etcd", ""},
-		"little room for etcd": {controlPlane, func(f *host.Facts) { f.Free = map[string]int64{"/var/lib/etcd": gib} },
+		"little room for etcd": {controlPlane,
+			func(f *host.Facts) { f.FreeBytes = map[string]int64{"/var/lib/etcd": gib} },
 			false, "", "has 1.0 GiB free"},
-		"a slow disk": {controlPlane, func(f *host.Facts) { f.Sync = 40 * time.Millisecond }, false, "",
+		"a slow disk": {controlPlane, func(f *host.Facts) { f.SyncDuration = 40 * time.Millisecond }, false, "",
 			"its disk takes more than 10ms"},
-		"a slow disk of a node": {node, func(f *host.Facts) { f.Sync = 40 * time.Millisecond }, false, "", ""},
+		"a slow disk of a node": {node, func(f *host.Facts) { f.SyncDuration = 40 * time.Millisecond }, false, "", ""},
 		"a system that cannot work": {node, func(f *host.Facts) { f.OS = "alpine 3.20" }, false, "runs alpine " +
 			"3.20, which is not supported: it has no systemd", ""},
 		"a system that nobody knows": {node, func(f *host.Facts) { f.OS = "plan9 4" }, false, "", "nobody has tried"},
@@ -77,10 +80,11 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 			func(f *host.Facts) { f.Proxies = map[string]string{"NO_PROXY": "x"} }, true, "", ""},
 		"a system that is read-only": {node, func(f *host.Facts) { f.ReadOnly = []string{"/usr/local"} }, false,
 			"/usr/local cannot be written to", ""},
-		"without programs that nobody calls": {node, func(f *host.Facts) { f.Absent = host.Programs }, false, "", ""},
+		"without programs that nobody calls": {node, func(f *host.Facts) { f.MissingPrograms = host.ExternalPrograms },
+			false, "", ""},
 	} {
 		f := host.Facts{
-			Root:      true,
+			IsRoot:    true,
 			OS:        "debian 12",
 			Kernel:    "6.1.0-21-amd64",
 			Addresses: []string{"10.0.0.1"},
@@ -88,7 +92,7 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 		}
 		c.change(&f)
 		m := config.Machine{Address: "machine.a", Name: "a", IP: netip.MustParseAddr("10.0.0.1"), Roles: c.roles}
-		s := &state.State{Machines: map[string]state.Machine{"machine.a": {Joined: c.joined}}}
+		s := &state.State{Machines: map[string]state.Machine{"machine.a": {HasJoined: c.joined}}}
 		ingress := &config.Ingress{}
 		ingress.Settings.Choose("https_port", 8443)
 		errs, warnings := plan.Preflight(
@@ -110,7 +114,7 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 	}
 	chains := config.Cluster{}
 	chains.Proxy.Choose("mode", "iptables")
-	lacks := host.Facts{Root: true, OS: "debian 12", Survey: host.Survey{Absent: host.Programs[:1]}}
+	lacks := host.Facts{IsRoot: true, OS: "debian 12", Survey: host.Survey{MissingPrograms: host.ExternalPrograms[:1]}}
 	if errs, _ := plan.Preflight(&chains, config.Machine{Roles: node}, lacks, &state.State{}, now); len(errs) != 1 ||
 		!strings.Contains(errs[0], "lacks iptables, which") {
 		t.Errorf("S28: a mode whose programs are not there: %q", errs)
@@ -119,7 +123,7 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 	if errs, _ := plan.Preflight(&chains, config.Machine{Roles: node}, lacks, &state.State{}, now); len(errs) > 0 {
 		t.Errorf("S28: a mode whose programs are installed: %q", errs)
 	}
-	rhel := host.Facts{Root: true, OS: "rocky 9.4", Survey: host.Survey{OSLike: "rhel centos fedora"}}
+	rhel := host.Facts{IsRoot: true, OS: "rocky 9.4", Survey: host.Survey{OSLike: "rhel centos fedora"}}
 	errs, _ := plan.Preflight(
 		&config.Cluster{Runtime: config.Runtime{Source: config.RuntimeDistribution}},
 		config.Machine{Roles: node},
@@ -132,27 +136,27 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 	}
 }
 
-func listens(port int, process string) func(*host.Facts) {
+func withListener(port int, process string) func(*host.Facts) {
 	return func(f *host.Facts) { f.Listening = []host.Listener{{Port: port, Network: "tcp", Process: process}} }
 }
 
-func TestWhatIsSentHasRoom(t *testing.T) {
-	f := host.Facts{Survey: host.Survey{Free: map[string]int64{host.Library: 100 << 20}}}
+func TestSentFilesNeedFreeSpace(t *testing.T) {
+	f := host.Facts{Survey: host.Survey{FreeBytes: map[string]int64{host.LibraryDir: 100 << 20}}}
 	for bytes, want := range map[int64]string{0: "", 30 << 20: "", 80 << 20: "has 100 MiB free for " +
 		"/usr/local/lib/clusterctl, and 80 MiB are to be sent"} {
-		if got := plan.Room(f, bytes); got != want {
+		if got := plan.SpaceProblem(f, bytes); got != want {
 			t.Errorf("%d bytes: %q, want %q", bytes, got, want)
 		}
 	}
-	if got := plan.Room(host.Facts{}, 1<<40); got != "" {
+	if got := plan.SpaceProblem(host.Facts{}, 1<<40); got != "" {
 		t.Errorf("where room is not known: %q", got)
 	}
 }
 
 // Conflicts between machines are found.
-func TestMachinesAreComparedWithEachOther(t *testing.T) {
-	known := func(address, identity, id, hostname, ip string, mtu int) plan.Known {
-		return plan.Known{
+func TestMachinesAreCompared(t *testing.T) {
+	known := func(address, identity, id, hostname, ip string, mtu int) plan.MachineFacts {
+		return plan.MachineFacts{
 			Address: address,
 			IP:      ip,
 			Facts: host.Facts{
@@ -163,7 +167,7 @@ func TestMachinesAreComparedWithEachOther(t *testing.T) {
 			},
 		}
 	}
-	errs, warnings := plan.Together([]plan.Known{
+	errs, warnings := plan.CompareMachines([]plan.MachineFacts{
 		known("machine.a", "x", "1", "a", "10.0.0.1", 1500), known("machine.b", "y", "2", "b", "10.0.0.2", 1500),
 		known(
 			"machine.c",

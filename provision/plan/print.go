@@ -20,41 +20,41 @@ type Style struct {
 
 // Print writes a plan as text for users.
 func (p *Plan) Print(w io.Writer, s Style) error {
-	p = p.Masked(s.Secrets).plain()
+	p = p.WithoutSecrets(s.Secrets).withoutControls()
 	out := &strings.Builder{}
-	if p.Brought != "" {
-		out.WriteString(p.Brought + "\n\n")
+	if p.ProgramSentTo != "" {
+		out.WriteString(p.ProgramSentTo + "\n\n")
 	}
 	machines := out.Len()
 	for _, m := range p.Machines {
 		if m.Action == None {
 			continue
 		}
-		heading(out, s, m.Address, m.Action, m.Note)
-		for text := range strings.Lines(m.LastTime) {
+		printHeading(out, s, m.Address, m.Action, m.Note)
+		for text := range strings.Lines(m.LastFailure) {
 			out.WriteString("      " + strings.TrimRight(text, "\n") + "\n")
 		}
 		changes := m.Changes
 		if m.Action == Create && !s.Verbose {
-			changes = fold(changes)
+			changes = foldChanges(changes)
 		}
 		for _, c := range changes {
-			line(out, s, c.Action, fmt.Sprintf("%-9s %s", c.Kind, note(c.Name, c.Note)))
+			printLine(out, s, c.Action, fmt.Sprintf("%-9s %s", c.Kind, joinNote(c.Name, c.Note)))
 			for _, d := range c.Diff {
 				out.WriteString("      " + d + "\n")
 			}
 		}
 	}
 	for _, r := range p.Rotations {
-		heading(out, s, "certificates "+r.Name, cmp.Or(r.Action, "wait"), r.Note)
+		printHeading(out, s, "certificates "+r.Name, cmp.Or(r.Action, "wait"), r.Note)
 	}
 	printed := ""
-	for _, o := range grouped(p.Objects) {
+	for _, o := range groupObjects(p.Objects) {
 		if key := o.Address + o.Action; key != printed {
-			heading(out, s, o.Address, o.Action, o.Note)
+			printHeading(out, s, o.Address, o.Action, o.Note)
 			printed = key
 		}
-		line(out, s, signs[o.Action], o.Kind+" "+o.Name)
+		printLine(out, s, actionSigns[o.Action], o.Kind+" "+o.Name)
 		if o.Loss != "" {
 			out.WriteString("      " + o.Loss + ": apply wants -allow-data-loss '" + o.Address + "'\n")
 		}
@@ -64,7 +64,7 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 	}
 	for _, o := range p.Objects {
 		if o.Action == None && o.Note != "" {
-			heading(out, s, o.Address, "", o.Kind+" "+o.Name+" "+o.Note)
+			printHeading(out, s, o.Address, "", o.Kind+" "+o.Name+" "+o.Note)
 		}
 	}
 	if out.Len() > machines {
@@ -73,7 +73,7 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 	for _, warning := range p.notes() {
 		out.WriteString("Note: " + warning + "\n")
 	}
-	if facts := p.facts(); facts != "" {
+	if facts := p.factLines(); facts != "" {
 		out.WriteString(facts + "\n")
 	}
 	out.WriteString(p.Summary() + "\n")
@@ -81,8 +81,8 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 	return err
 }
 
-// facts returns the lines about the store and the certificates.
-func (p *Plan) facts() string {
+// factLines returns the lines about the store and the certificates.
+func (p *Plan) factLines() string {
 	var facts []string
 	for _, f := range []string{p.Etcd, p.Certificates, p.Snapshot} {
 		if f != "" {
@@ -95,10 +95,10 @@ func (p *Plan) facts() string {
 // notes returns the warnings if the plan has changes, because they may affect the outcome. It always returns the
 // changes that wait for their window.
 func (p *Plan) notes() []string {
-	if p.Empty() && !p.Pending {
-		return p.Waits
+	if p.IsEmpty() && !p.IsPending {
+		return p.WaitingChanges
 	}
-	return append(slices.Clone(p.Warnings), p.Waits...)
+	return append(slices.Clone(p.Warnings), p.WaitingChanges...)
 }
 
 // Number returns a number with its noun: 1 machine, 2 machines.
@@ -111,17 +111,17 @@ func Number(n int, noun string) string {
 
 // Summary returns the last line of the printed plan.
 func (p *Plan) Summary() string {
-	if n, _ := p.Count(Skipped); p.Empty() && !p.Pending && n > 0 {
+	if n, _ := p.Count(Skipped); p.IsEmpty() && !p.IsPending && n > 0 {
 		return "No changes in what was looked at, which is as declared. " + Number(
 			n,
 			"machine",
 		) + " skipped, not reached."
 	}
-	if p.Empty() && !p.Pending && p.Partly {
+	if p.IsEmpty() && !p.IsPending && p.IsPartial {
 		return "No changes in what is selected, which is as declared. What -target or -exclude leaves out was not " +
 			"looked at."
 	}
-	if p.Empty() && !p.Pending {
+	if p.IsEmpty() && !p.IsPending {
 		return "No changes. The machines and what runs on them are as declared."
 	}
 	var parts []string
@@ -137,8 +137,8 @@ func (p *Plan) Summary() string {
 			parts = append(parts, fmt.Sprintf("%d to %s", n, a))
 		}
 	}
-	if p.Awaited > 0 {
-		parts = append(parts, fmt.Sprintf("%d to create", p.Awaited))
+	if p.AwaitedObjects > 0 {
+		parts = append(parts, fmt.Sprintf("%d to create", p.AwaitedObjects))
 	}
 	if _, n := p.Count(Refused); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d refused by the API", n))
@@ -150,7 +150,7 @@ func (p *Plan) Summary() string {
 		func(r Rotation) bool { return r.Action == None })); n > 0 {
 		text += fmt.Sprintf("; authorities and keys: %d to replace", n)
 	}
-	if p.Unanswered != "" {
+	if p.CompareError != "" {
 		text += "; objects not compared, so that nothing is known of them"
 	}
 	if n, _ := p.Count(Skipped); n > 0 {
@@ -162,8 +162,8 @@ func (p *Plan) Summary() string {
 	return text + "."
 }
 
-// grouped returns the objects that change, grouped by address and action.
-func grouped(objects []Object) (list []Object) {
+// groupObjects returns the objects that change, grouped by address and action.
+func groupObjects(objects []Object) (list []Object) {
 	byKey := map[string][]Object{}
 	var order []string
 	for _, o := range objects {
@@ -192,11 +192,11 @@ func grouped(objects []Object) (list []Object) {
 }
 
 var (
-	signs  = map[string]string{Create: "+", Change: "~", Remove: "-", Replace: "-/+", Refused: "!"}
-	colors = map[string]string{"+": "\x1b[32m", "~": "\x1b[33m", "-": "\x1b[31m"}
+	actionSigns = map[string]string{Create: "+", Change: "~", Remove: "-", Replace: "-/+", Refused: "!"}
+	signColors  = map[string]string{"+": "\x1b[32m", "~": "\x1b[33m", "-": "\x1b[31m"}
 )
 
-func heading(out *strings.Builder, s Style, address, action, note string) {
+func printHeading(out *strings.Builder, s Style, address, action, note string) {
 	label := address
 	if s.Color {
 		label = "\x1b[1m" + address + "\x1b[0m"
@@ -205,23 +205,23 @@ func heading(out *strings.Builder, s Style, address, action, note string) {
 	out.WriteString(strings.TrimRight(text, " ") + "\n")
 }
 
-func line(out *strings.Builder, s Style, sign, text string) {
+func printLine(out *strings.Builder, s Style, sign, text string) {
 	if s.Color {
-		sign = colors[sign] + sign + "\x1b[0m"
+		sign = signColors[sign] + sign + "\x1b[0m"
 	}
 	fmt.Fprintf(out, "  %s %s\n", sign, strings.TrimRight(text, " "))
 }
 
-func note(name, note string) string {
+func joinNote(name, note string) string {
 	if note == "" {
 		return name
 	}
 	return strings.TrimSpace(name + "  " + note)
 }
 
-// fold combines the changes of each kind into one line, because a new machine gets a long list that is much the same
-// everywhere.
-func fold(changes []step.Change) []step.Change {
+// foldChanges combines the changes of each kind into one line, because a new machine gets a long list that is much the
+// same everywhere.
+func foldChanges(changes []step.Change) []step.Change {
 	const most = 4
 	var order []string
 	byKind := map[string][]step.Change{}

@@ -13,13 +13,13 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Updated describes a machine for the check of an update.
-type Updated struct {
-	Address string
-	Server  bool         // it has an API server
-	Kubelet bool         // it is a node
-	From    host.Release // zero if unknown
-	Moves   bool         // this run changes its release
+// MachineRelease describes a machine for the check of an update.
+type MachineRelease struct {
+	Address        string
+	HasServer      bool         // it has an API server
+	HasKubelet     bool         // it is a node
+	From           host.Release // zero if unknown
+	ChangesRelease bool         // this run changes its release
 }
 
 // Maximum differences in minor versions of Kubernetes: how much older kubelets may be than API servers, and how far API
@@ -29,16 +29,16 @@ const (
 	serverSkew  = 1
 )
 
-// Skew returns why machines may not change to a release, or nil if they may. The control plane changes first, one
+// CheckSkew returns why machines may not change to a release, or nil if they may. The control plane changes first, one
 // machine at a time, and then the nodes. At every moment, API servers may differ by at most one minor version. No
 // kubelet may be newer than an API server, or older by more than three minor versions. list has all machines, including
 // those that do not change.
-func Skew(to host.Release, list []Updated) error {
+func CheckSkew(to host.Release, list []MachineRelease) error {
 	target, err := version.ParseSemantic(to.Kubernetes)
 	if err != nil {
 		return fmt.Errorf("release %s does not say its version of Kubernetes: %w", to, err)
 	}
-	minor := func(u Updated) (int, bool) {
+	minor := func(u MachineRelease) (int, bool) {
 		v, err := version.ParseSemantic(u.From.Kubernetes)
 		if err != nil { // the release was not recorded
 			return 0, false
@@ -46,16 +46,16 @@ func Skew(to host.Release, list []Updated) error {
 		return int(v.Minor()) + 1000*int(v.Major()), true
 	}
 	want := int(target.Minor()) + 1000*int(target.Major())
-	servers := slices.ContainsFunc(list, func(u Updated) bool { return u.Server && u.Moves })
+	servers := slices.ContainsFunc(list, func(u MachineRelease) bool { return u.HasServer && u.ChangesRelease })
 	var errs []error
-	refuse := func(u Updated, format string, args ...any) {
+	refuse := func(u MachineRelease, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s: %s", u.Address, fmt.Sprintf(format, args...)))
 	}
 	for _, u := range list {
 		is, known := minor(u)
 		switch {
 		case !known:
-		case u.Server && servers && (is-want > serverSkew || want-is > serverSkew):
+		case u.HasServer && servers && (is-want > serverSkew || want-is > serverSkew):
 			refuse(
 				u,
 				"its API server is of Kubernetes %s, and others would be of %s meanwhile: they may be one minor "+
@@ -63,8 +63,9 @@ func Skew(to host.Release, list []Updated) error {
 				u.From.Kubernetes,
 				to.Kubernetes,
 			)
-		case u.Server && !u.Moves && is < want &&
-			slices.ContainsFunc(list, func(n Updated) bool { return n.Moves && n.Kubelet && !n.Server }):
+		case u.HasServer && !u.ChangesRelease && is < want &&
+			slices.ContainsFunc(list,
+				func(n MachineRelease) bool { return n.ChangesRelease && n.HasKubelet && !n.HasServer }):
 			refuse(
 				u,
 				"its API server would stay at Kubernetes %s while kubelets go to %s, and no kubelet may be newer "+
@@ -72,7 +73,7 @@ func Skew(to host.Release, list []Updated) error {
 				u.From.Kubernetes,
 				to.Kubernetes,
 			)
-		case u.Kubelet && servers && is > want:
+		case u.HasKubelet && servers && is > want:
 			refuse(
 				u,
 				"its kubelet is of Kubernetes %s and may not be newer than an API server, which would be of %s: "+
@@ -80,7 +81,7 @@ func Skew(to host.Release, list []Updated) error {
 				u.From.Kubernetes,
 				to.Kubernetes,
 			)
-		case u.Kubelet && servers && want-is > kubeletSkew:
+		case u.HasKubelet && servers && want-is > kubeletSkew:
 			refuse(
 				u,
 				"its kubelet is of Kubernetes %s, and may be three minor versions older than an API server, which "+
@@ -93,16 +94,16 @@ func Skew(to host.Release, list []Updated) error {
 	return errors.Join(errs...)
 }
 
-// Downgrade returns why machines may not change to an older release. It returns nil if none does, or if allowed is the
-// older release's version or build. history has the releases of the cluster, oldest first.
-func Downgrade(to host.Release, list []Updated, history []host.Release, allowed string) error {
+// CheckDowngrade returns why machines may not change to an older release. It returns nil if none does, or if allowed is
+// the older release's version or build. history has the releases of the cluster, oldest first.
+func CheckDowngrade(to host.Release, list []MachineRelease, history []host.Release, allowed string) error {
 	if allowed != "" && (allowed == to.Version || allowed == to.Build) {
 		return nil
 	}
 	var where []string
 	var from host.Release
 	for _, u := range list {
-		if u.Moves && older(to, u.From, history) {
+		if u.ChangesRelease && isOlder(to, u.From, history) {
 			where, from = append(where, u.Address), u.From
 		}
 	}
@@ -114,14 +115,14 @@ func Downgrade(to host.Release, list []Updated, history []host.Release, allowed 
 	if more := len(where) - most; more > 0 {
 		shown += fmt.Sprintf(" and %d more", more)
 	}
-	name, was := Names(to, from)
+	name, was := ReleaseNames(to, from)
 	err := fmt.Errorf(
 		"%s would go back from %s to %s: an older release may not read what a newer one has written, and lacks what "+
 			"it has mended. If that is meant, say so: -allow-downgrade %s",
 		shown,
 		was,
 		name,
-		bare(to, from),
+		downgradeArgument(to, from),
 	)
 	if allowed != "" {
 		err = fmt.Errorf("%w (-allow-downgrade names %s, and this is another release)", err, allowed)
@@ -129,16 +130,16 @@ func Downgrade(to host.Release, list []Updated, history []host.Release, allowed 
 	return err
 }
 
-// bare returns the argument of -allow-downgrade for a release.
-func bare(to, from host.Release) string {
+// downgradeArgument returns the argument of -allow-downgrade for a release.
+func downgradeArgument(to, from host.Release) string {
 	if to.Version == from.Version {
 		return to.Build
 	}
 	return to.Version
 }
 
-// Names returns the names of two releases: their versions, with the builds if the versions are the same.
-func Names(a, b host.Release) (string, string) {
+// ReleaseNames returns the names of two releases: their versions, with the builds if the versions are the same.
+func ReleaseNames(a, b host.Release) (string, string) {
 	name := func(r host.Release) string {
 		switch {
 		case r == (host.Release{}):
@@ -151,9 +152,9 @@ func Names(a, b host.Release) (string, string) {
 	return name(a), name(b)
 }
 
-// older compares Kubernetes versions first, and then the releases' own versions. If those cannot be ordered, such as
+// isOlder compares Kubernetes versions first, and then the releases' own versions. If those cannot be ordered, such as
 // versions of commits, the release that the cluster had first is older.
-func older(to, from host.Release, history []host.Release) bool {
+func isOlder(to, from host.Release, history []host.Release) bool {
 	if from == (host.Release{}) || to.Build == from.Build {
 		return false
 	}
@@ -162,7 +163,7 @@ func older(to, from host.Release, history []host.Release) bool {
 	if errA == nil && errB == nil && a.LessThan(b) != b.LessThan(a) {
 		return a.LessThan(b)
 	}
-	if order, comparable := compare(to.Version, from.Version); comparable && order != 0 {
+	if order, comparable := compareVersions(to.Version, from.Version); comparable && order != 0 {
 		return order < 0
 	}
 	at := func(r host.Release) int {
@@ -171,11 +172,11 @@ func older(to, from host.Release, history []host.Release) bool {
 	return at(to) >= 0 && at(to) < at(from)
 }
 
-// described matches a version as git describe prints it: a tag and the number of commits since.
-var described = regexp.MustCompile(`^(v?\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)[.\d]*)?)(?:-(\d+)-g[0-9a-f]+)?(?:-dirty)?$`)
+// describedVersion matches a version as git describe prints it: a tag and the number of commits since.
+var describedVersion = regexp.MustCompile(`^(v?\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)[.\d]*)?)(?:-(\d+)-g[0-9a-f]+)?(?:-dirty)?$`)
 
-func compare(a, b string) (order int, comparable bool) {
-	x, y := described.FindStringSubmatch(a), described.FindStringSubmatch(b)
+func compareVersions(a, b string) (order int, comparable bool) {
+	x, y := describedVersion.FindStringSubmatch(a), describedVersion.FindStringSubmatch(b)
 	if x == nil || y == nil {
 		return 0, false
 	}

@@ -10,54 +10,64 @@ import (
 
 func kubernetes(v string) host.Release { return host.Release{Version: v, Kubernetes: v, Build: v} }
 
-func server(address, from string, moves bool) plan.Updated {
-	return plan.Updated{Address: address, Server: true, From: kubernetes(from), Moves: moves}
+func server(address, from string, moves bool) plan.MachineRelease {
+	return plan.MachineRelease{Address: address, HasServer: true, From: kubernetes(from), ChangesRelease: moves}
 }
 
-func node(address, from string, moves bool) plan.Updated {
-	return plan.Updated{Address: address, Kubelet: true, From: kubernetes(from), Moves: moves}
+func node(address, from string, moves bool) plan.MachineRelease {
+	return plan.MachineRelease{Address: address, HasKubelet: true, From: kubernetes(from), ChangesRelease: moves}
 }
 
-func TestReleasesMayBeApartAsKubernetesSays(t *testing.T) {
+func TestVersionSkewFollowsKubernetes(t *testing.T) {
 	for _, c := range []struct {
 		name, to string
-		list     []plan.Updated
+		list     []plan.MachineRelease
 		want     string // part of the refusal; empty: none
 	}{
 		{"one minor version up", "v1.38.0",
-			[]plan.Updated{server("c1", "v1.37.2", true), server("c2", "v1.37.2", true), node("n", "v1.37.2", true)},
+			[]plan.MachineRelease{server("c1", "v1.37.2", true), server("c2", "v1.37.2", true),
+				node("n", "v1.37.2", true)},
 			""},
-		{"a patch", "v1.37.3", []plan.Updated{server("c1", "v1.37.2", true), node("n", "v1.37.2", true)}, ""},
-		{"another build", "v1.37.2", []plan.Updated{server("c1", "v1.37.2", false), node("n", "v1.37.2", true)}, ""},
-		{"two minor versions up", "v1.39.0", []plan.Updated{server("c1", "v1.37.2", true)}, "c1: its API server is " +
+		{"a patch", "v1.37.3", []plan.MachineRelease{server("c1", "v1.37.2", true), node("n", "v1.37.2", true)}, ""},
+		{"another build", "v1.37.2", []plan.MachineRelease{server("c1", "v1.37.2", false), node("n", "v1.37.2", true)},
+			""},
+		{"two minor versions up", "v1.39.0", []plan.MachineRelease{server("c1", "v1.37.2", true)}, "c1: its API " +
+			"server is " +
 			"of Kubernetes v1.37.2"},
 		{"an API server left behind by two", "v1.39.0",
-			[]plan.Updated{server("c1", "v1.38.0", true), server("c2", "v1.37.2", false)}, "c2: its API server"},
+			[]plan.MachineRelease{server("c1", "v1.38.0", true), server("c2", "v1.37.2", false)}, "c2: its API server"},
 		{"an API server left behind by one", "v1.38.0",
-			[]plan.Updated{server("c1", "v1.37.2", true), server("c2", "v1.37.2", false)}, ""},
+			[]plan.MachineRelease{server("c1", "v1.37.2", true), server("c2", "v1.37.2", false)}, ""},
 		{"nodes before the control plane", "v1.38.0",
-			[]plan.Updated{server("c1", "v1.37.2", false), node("n", "v1.37.2", true)}, "Update the control plane " +
+			[]plan.MachineRelease{server("c1", "v1.37.2", false), node("n", "v1.37.2", true)}, "Update the control " +
+				"plane " +
 				"first"},
 		{"nodes before one of the control plane", "v1.38.0",
-			[]plan.Updated{server("c1", "v1.37.2", true), server("c2", "v1.37.2", false), node("n", "v1.37.2", true)},
+			[]plan.MachineRelease{server("c1", "v1.37.2", true), server("c2", "v1.37.2", false),
+				node("n", "v1.37.2", true)},
 			"c2: its API server would stay"},
-		{"a node three behind", "v1.38.0", []plan.Updated{server("c1", "v1.37.2", true), node("n", "v1.35.9", false)},
+		{"a node three behind", "v1.38.0",
+			[]plan.MachineRelease{server("c1", "v1.37.2", true), node("n", "v1.35.9", false)},
 			""},
-		{"a node four behind", "v1.39.0", []plan.Updated{server("c1", "v1.38.0", true), node("n", "v1.35.9", true)},
+		{"a node four behind", "v1.39.0",
+			[]plan.MachineRelease{server("c1", "v1.38.0", true), node("n", "v1.35.9", true)},
 			"n: its kubelet is of Kubernetes v1.35.9, and may be three"},
 		{"the control plane below its nodes", "v1.36.0",
-			[]plan.Updated{server("c1", "v1.37.2", true), node("n", "v1.37.2", true)}, "bring the nodes there first"},
-		{"nodes down first", "v1.36.0", []plan.Updated{server("c1", "v1.37.2", false), node("n", "v1.37.2", true)}, ""},
-		{"nothing is known", "v1.39.0", []plan.Updated{{Address: "c1", Server: true, Moves: true}}, ""},
+			[]plan.MachineRelease{server("c1", "v1.37.2", true), node("n", "v1.37.2", true)}, "bring the nodes there " +
+				"first"},
+		{"nodes down first", "v1.36.0",
+			[]plan.MachineRelease{server("c1", "v1.37.2", false), node("n", "v1.37.2", true)}, ""},
+		{"nothing is known", "v1.39.0", []plan.MachineRelease{{Address: "c1", HasServer: true, ChangesRelease: true}},
+			""},
 	} {
-		err := plan.Skew(kubernetes(c.to), c.list)
+		err := plan.CheckSkew(kubernetes(c.to), c.list)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }
 
-func TestWhatIsOlderIsToldByVersionsAndElseByWhatCameFirst(t *testing.T) {
+func TestOlderReleasesAreFoundByVersionAndHistory(t *testing.T) {
 	release := func(version, kubernetes, build string) host.Release {
 		return host.Release{Version: version, Kubernetes: kubernetes, Build: build}
 	}
@@ -80,16 +90,17 @@ func TestWhatIsOlderIsToldByVersionsAndElseByWhatCameFirst(t *testing.T) {
 		{"commits, never had", b, a, []host.Release{b}, false},
 		{"the same build", b, b, []host.Release{b}, false},
 	} {
-		err := plan.Downgrade(
+		err := plan.CheckDowngrade(
 			c.to,
-			[]plan.Updated{{Address: "m", From: c.from, Moves: true}, {Address: "other", From: c.from}},
+			[]plan.MachineRelease{{Address: "m", From: c.from, ChangesRelease: true}, {Address: "other", From: c.from}},
 			c.history,
 			"",
 		)
 		if (err != nil) != c.older || err != nil && strings.Contains(err.Error(), "other") {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if err := plan.Downgrade(c.to, []plan.Updated{{Address: "m", From: c.from, Moves: true}}, c.history,
+		if err := plan.CheckDowngrade(c.to, []plan.MachineRelease{{Address: "m", From: c.from, ChangesRelease: true}},
+			c.history,
 			c.to.Build); err != nil {
 			t.Errorf("%s, by name: %v", c.name, err)
 		}

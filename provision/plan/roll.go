@@ -13,13 +13,13 @@ import (
 // WholeMachine stands for all daemons of a machine, when its system is upgraded or rebooted.
 const WholeMachine = "the machine"
 
-// Restarted returns the daemons that changes restart, in units or static pods. If all restart, it returns only
+// RestartedDaemons returns the daemons that changes restart, in units or static pods. If all restart, it returns only
 // WholeMachine.
-func Restarted(changes []step.Change) (daemons []string) {
+func RestartedDaemons(changes []step.Change) (daemons []string) {
 	for _, c := range changes {
 		switch {
 		case c.Action == step.Delete || c.Note == "enable":
-		case c.Kind == step.Upgrades || c.Kind == step.Reboots:
+		case c.Kind == step.KindUpgrade || c.Kind == step.KindReboot:
 			return []string{WholeMachine}
 		case c.Kind == "unit":
 			daemons = append(daemons, strings.TrimSuffix(c.Name, ".service"))
@@ -30,14 +30,14 @@ func Restarted(changes []step.Change) (daemons []string) {
 	return daemons
 }
 
-// Drains returns why changes require the node to be drained, or "" if they do not. Pods keep running while the kubelet,
-// kube-proxy or kube-network restarts. They may not survive the replacement of the container runtime.
-func Drains(changes []step.Change) string {
+// DrainReason returns why changes require the node to be drained, or "" if they do not. Pods keep running while the
+// kubelet, kube-proxy or kube-network restarts. They may not survive the replacement of the container runtime.
+func DrainReason(changes []step.Change) string {
 	for _, c := range changes {
 		switch c.Kind {
-		case step.Reboots:
+		case step.KindReboot:
 			return "it is rebooted"
-		case step.Upgrades:
+		case step.KindUpgrade:
 			return "its packages are upgraded"
 		}
 		if c.Kind == "unit" && c.Name == "containerd.service" && strings.HasPrefix(c.Note, "restart") {
@@ -67,9 +67,9 @@ func Budget(maxUnavailable string, nodes int) int {
 	return max(n, 1)
 }
 
-// MayDrain returns why nodes may not be drained, or nil if they may. Nodes that are not ready count against the budget,
-// unless they are in changed. ready has the nodes' Ready conditions.
-func MayDrain(budget int, ready map[string]string, changed []string) error {
+// CheckDrain returns why nodes may not be drained, or nil if they may. Nodes that are not ready count against the
+// budget, unless they are in changed. ready has the nodes' Ready conditions.
+func CheckDrain(budget int, ready map[string]string, changed []string) error {
 	var broken []string
 	for _, name := range slices.Sorted(maps.Keys(ready)) {
 		if ready[name] != "True" && !slices.Contains(changed, name) {
@@ -82,21 +82,21 @@ func MayDrain(budget int, ready map[string]string, changed []string) error {
 	return fmt.Errorf(
 		"%s not ready (%s), and a rolling change may leave %s without pods at a time: mend that first, or raise "+
 			"max_unavailable in the cluster's roll block",
-		isOrAre(len(broken), "node"),
+		verbFor(len(broken), "node"),
 		strings.Join(broken, ", "),
 		Number(budget, "node"),
 	)
 }
 
-func isOrAre(n int, noun string) string {
+func verbFor(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " is"
 	}
 	return fmt.Sprintf("%d %ss are", n, noun)
 }
 
-// Elsewhere reports whether another node is ready for a node's pods.
-func Elsewhere(node string, ready map[string]string) bool {
+// HasOtherReady reports whether another node is ready for a node's pods.
+func HasOtherReady(node string, ready map[string]string) bool {
 	for name, is := range ready {
 		if name != node && is == "True" {
 			return true
@@ -108,18 +108,18 @@ func Elsewhere(node string, ready map[string]string) bool {
 // Health is the health of a machine of the control plane: why its store member and its API server do not answer. Empty
 // means that they answer.
 type Health struct {
-	Name    string
-	Member  bool // it has a member of the store
-	Etcd    string
-	API     string
-	Reached bool // this run is connected to the machine
+	Name      string
+	HasMember bool // it has a member of the store
+	Etcd      string
+	API       string
+	IsReached bool // this run is connected to the machine
 }
 
-func (h Health) well() bool { return h.Etcd == "" && h.API == "" }
+func (h Health) isHealthy() bool { return h.Etcd == "" && h.API == "" }
 
-// MayRestart returns why units of a machine of the control plane may not be restarted, or nil if they may. Restarting a
-// daemon that does not work is always allowed. list has all machines.
-func MayRestart(name string, units []string, list []Health) error {
+// CheckRestart returns why units of a machine of the control plane may not be restarted, or nil if they may. Restarting
+// a daemon that does not work is always allowed. list has all machines.
+func CheckRestart(name string, units []string, list []Health) error {
 	i := slices.IndexFunc(list, func(h Health) bool { return h.Name == name })
 	if i < 0 || len(list) < 2 {
 		return nil
@@ -128,12 +128,12 @@ func MayRestart(name string, units []string, list []Health) error {
 	stops := func(daemon string) bool {
 		return slices.Contains(units, daemon) || slices.Contains(units, WholeMachine)
 	}
-	if stops("etcd") && own.Member && own.Etcd == "" {
+	if stops("etcd") && own.HasMember && own.Etcd == "" {
 		var up, members int
 		var broken []string
 		for _, h := range list {
 			switch {
-			case !h.Member:
+			case !h.HasMember:
 				continue
 			case h.Etcd != "":
 				broken = append(broken, h.Name+": "+h.Etcd)
@@ -150,7 +150,7 @@ func MayRestart(name string, units []string, list []Health) error {
 				members,
 				majority,
 				strings.Join(broken, "; "),
-				wayOut(list, "etcd", func(h Health) bool { return h.Member && h.Etcd != "" }),
+				adviseRepair(list, "etcd", func(h Health) bool { return h.HasMember && h.Etcd != "" }),
 			)
 		}
 	}
@@ -165,19 +165,19 @@ func MayRestart(name string, units []string, list []Health) error {
 			}
 		}
 		return fmt.Errorf("its API server is the only one that answers (%s). %s", strings.Join(broken, "; "),
-			wayOut(list, "kube-apiserver", func(h Health) bool { return h.Name != name && h.API != "" }))
+			adviseRepair(list, "kube-apiserver", func(h Health) bool { return h.Name != name && h.API != "" }))
 	}
 	return nil
 }
 
-// wayOut advises what to do about machines that do not work. A machine that can be reached must not be removed from the
-// configuration, because its copy of the data would be lost.
-func wayOut(list []Health, daemon string, broken func(Health) bool) string {
+// adviseRepair advises what to do about machines that do not work. A machine that can be reached must not be removed
+// from the configuration, because its copy of the data would be lost.
+func adviseRepair(list []Health, daemon string, broken func(Health) bool) string {
 	var here, away []string
 	for _, h := range list {
 		switch {
 		case !broken(h):
-		case h.Reached:
+		case h.IsReached:
 			here = append(here, h.Name)
 		default:
 			away = append(away, h.Name)
@@ -213,7 +213,7 @@ func wayOut(list []Health, daemon string, broken func(Health) bool) string {
 func ControlOrder(names []string, list []Health) []string {
 	broken := map[string]bool{}
 	for _, h := range list {
-		broken[h.Name] = !h.well()
+		broken[h.Name] = !h.isHealthy()
 	}
 	order := slices.Clone(names)
 	slices.SortStableFunc(order, func(a, b string) int {
@@ -228,21 +228,21 @@ func ControlOrder(names []string, list []Health) []string {
 	return order
 }
 
-// MayLeave returns why a machine may not leave the control plane, or nil if it may. list has the machines that stay.
-func MayLeave(name string, list []Health) error {
+// CheckLeave returns why a machine may not leave the control plane, or nil if it may. list has the machines that stay.
+func CheckLeave(name string, list []Health) error {
 	members, answering, servers := 0, 0, 0
 	var ill []string
 	for _, h := range list {
 		if h.API == "" {
 			servers++
 		}
-		if h.Member {
+		if h.HasMember {
 			members++
 		}
-		if h.Member && h.Etcd == "" {
+		if h.HasMember && h.Etcd == "" {
 			answering++
 		}
-		if !h.well() {
+		if !h.isHealthy() {
 			ill = append(ill, fmt.Sprintf("%s: %s", h.Name, strings.TrimSpace(h.Etcd+" "+h.API)))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-func TestBudgetIsAShareOrANumberAndAtLeastOne(t *testing.T) {
+func TestBudgetsArePercentagesOrNumbersOfAtLeastOne(t *testing.T) {
 	for _, c := range []struct {
 		text        string
 		nodes, want int
@@ -20,7 +20,7 @@ func TestBudgetIsAShareOrANumberAndAtLeastOne(t *testing.T) {
 	}
 }
 
-func TestOnlyAContainerRuntimeThatRestartsNeedsADrain(t *testing.T) {
+func TestOnlyContainerRuntimeRestartsNeedADrain(t *testing.T) {
 	unit := func(name, note string) []step.Change {
 		return []step.Change{{Action: step.Update, Kind: "unit", Name: name, Note: note}}
 	}
@@ -36,7 +36,7 @@ func TestOnlyAContainerRuntimeThatRestartsNeedsADrain(t *testing.T) {
 		"runtime is created": {[]step.Change{{Action: step.Create, Kind: "unit", Name: "containerd.service",
 			Note: "start"}}, false},
 	} {
-		if got := plan.Drains(c.changes); (got != "") != c.want {
+		if got := plan.DrainReason(c.changes); (got != "") != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -53,7 +53,7 @@ func TestNodesThatAreNotReadyCountAgainstTheBudget(t *testing.T) {
 		"room":            {3, []string{"a"}, ""},
 		"they are mended": {1, []string{"a", "b", "d"}, ""},
 	} {
-		err := plan.MayDrain(c.budget, ready, c.changed)
+		err := plan.CheckDrain(c.budget, ready, c.changed)
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -62,10 +62,10 @@ func TestNodesThatAreNotReadyCountAgainstTheBudget(t *testing.T) {
 
 // A change never costs etcd its majority, nor the cluster its last API server.
 // Proves P02.
-func TestAControlPlaneMachineMayRestartOnlyWhenTheRestIsWell(t *testing.T) {
-	well := func(name string) plan.Health { return plan.Health{Name: name, Member: true} }
+func TestControlPlaneMachinesRestartOnlyWhenTheOthersAreHealthy(t *testing.T) {
+	well := func(name string) plan.Health { return plan.Health{Name: name, HasMember: true} }
 	dead := func(name string) plan.Health {
-		return plan.Health{Name: name, Member: true, Etcd: "no answer", API: "no answer"}
+		return plan.Health{Name: name, HasMember: true, Etcd: "no answer", API: "no answer"}
 	}
 	both, api := []string{"etcd", "kube-apiserver"}, []string{"kube-apiserver"}
 	for name, c := range map[string]struct {
@@ -93,18 +93,18 @@ func TestAControlPlaneMachineMayRestartOnlyWhenTheRestIsWell(t *testing.T) {
 		"its member is no part of this": {[]plan.Health{well("a"), {Name: "b", API: "x"}, well("c"), well("d")}, both,
 			""},
 	} {
-		err := plan.MayRestart("a", c.units, c.list)
+		err := plan.CheckRestart("a", c.units, c.list)
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	here := plan.Health{Name: "b", Member: true, Reached: true, Etcd: "no answer", API: "no answer"}
-	err := plan.MayRestart("a", both, []plan.Health{well("a"), here, well("c")})
+	here := plan.Health{Name: "b", HasMember: true, IsReached: true, Etcd: "no answer", API: "no answer"}
+	err := plan.CheckRestart("a", both, []plan.Health{well("a"), here, well("c")})
 	if err == nil || strings.Contains(err.Error(), "taken out") ||
 		!strings.Contains(err.Error(), "On b, which can be logged in to, journalctl -u etcd") {
 		t.Errorf("a machine that is there and does not work: %v", err)
 	}
-	if err := plan.MayRestart("a", both, []plan.Health{well("a"), dead("b"), well("c")}); err == nil ||
+	if err := plan.CheckRestart("a", both, []plan.Health{well("a"), dead("b"), well("c")}); err == nil ||
 		!strings.Contains(err.Error(), "Bring b back; only one that is gone for good is taken out") {
 		t.Errorf("a machine that is not there: %v", err)
 	}

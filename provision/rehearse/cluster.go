@@ -16,15 +16,15 @@ import (
 // cluster simulates the API in memory. It has the objects that were applied, and a ready node for every machine.
 type cluster struct {
 	mu       sync.Mutex
-	objects  []stored
+	objects  []storedObject
 	nodes    map[string]string
 	cordoned map[string]bool
 }
 
-type stored struct {
+type storedObject struct {
 	state.Object
 	content string
-	desired workload.Desired
+	wanted  workload.Desired
 }
 
 func (l *cluster) declare(c *config.Cluster) {
@@ -46,8 +46,8 @@ func (l *cluster) Node(_ context.Context, name string) (ready, kubelet string, e
 	return l.nodes[name], version.Kubernetes, nil
 }
 
-// wanted returns the objects of a configuration.
-func wanted(c *config.Cluster) (list []stored, keep map[string]bool, err error) {
+// wantedObjects returns the objects of a configuration.
+func wantedObjects(c *config.Cluster) (list []storedObject, keep map[string]bool, err error) {
 	desired, err := workload.Objects(c)
 	if err != nil {
 		return nil, nil, err
@@ -65,15 +65,15 @@ func wanted(c *config.Cluster) (list []stored, keep map[string]bool, err error) 
 			Name:       d.Object.GetName(),
 			Address:    d.Address,
 		}
-		if d.Keep {
+		if d.IsNeverPruned {
 			keep[d.Address] = true
 		}
-		list = append(list, stored{o, string(text), d})
+		list = append(list, storedObject{o, string(text), d})
 	}
 	return list, keep, nil
 }
 
-func entry(o state.Object, action string) plan.Object {
+func planEntry(o state.Object, action string) plan.Object {
 	name := o.Name
 	if o.Namespace != "" {
 		name = o.Namespace + "/" + o.Name
@@ -85,16 +85,16 @@ func entry(o state.Object, action string) plan.Object {
 func (l *cluster) compare(
 	c *config.Cluster,
 	before []state.Object,
-) (entries []plan.Object, list []stored, ended []state.Object, err error) {
-	list, _, err = wanted(c)
+) (entries []plan.Object, list []storedObject, ended []state.Object, err error) {
+	list, _, err = wantedObjects(c)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	for i, o := range list {
 		action := plan.Create
 		for _, there := range l.objects {
-			if there.Same(o.Object) {
-				if o, err = ignoring(o, there); err != nil {
+			if there.IsSame(o.Object) {
+				if o, err = withIgnored(o, there); err != nil {
 					return nil, nil, nil, err
 				}
 				list[i] = o
@@ -103,21 +103,21 @@ func (l *cluster) compare(
 				}
 			}
 		}
-		entries = append(entries, entry(o.Object, action))
+		entries = append(entries, planEntry(o.Object, action))
 	}
 	for _, o := range before {
 		declared := false
 		for _, d := range list {
-			declared = declared || d.Same(o)
+			declared = declared || d.IsSame(o)
 		}
 		there := false
 		for _, t := range l.objects {
-			there = there || t.Same(o)
+			there = there || t.IsSame(o)
 		}
 		switch {
 		case declared:
 		case there:
-			entries = append(entries, entry(o, plan.Remove))
+			entries = append(entries, planEntry(o, plan.Remove))
 		default:
 			ended = append(ended, o)
 		}
@@ -125,17 +125,17 @@ func (l *cluster) compare(
 	return entries, list, ended, nil
 }
 
-// ignoring returns the form of o that is applied over the existing object there. Ignored fields keep the values of
+// withIgnored returns the form of o that is applied over the existing object there. Ignored fields keep the values of
 // there.
-func ignoring(o, there stored) (stored, error) {
-	if o.desired.Ignored.All {
+func withIgnored(o, there storedObject) (storedObject, error) {
+	if o.wanted.Ignored.All {
 		return there, nil
 	}
-	if len(o.desired.Ignored.Fields) == 0 {
+	if len(o.wanted.Ignored.Fields) == 0 {
 		return o, nil
 	}
-	o.desired = o.desired.Over(there.desired.Object)
-	text, err := json.Marshal(o.desired.Object)
+	o.wanted = o.wanted.OverLive(there.wanted.Object)
+	text, err := json.Marshal(o.wanted.Object)
 	o.content = string(text)
 	return o, err
 }
@@ -168,31 +168,31 @@ func (l *cluster) Apply(
 			say(e)
 		}
 	}
-	gone := func(o stored) bool {
+	gone := func(o storedObject) bool {
 		for _, b := range before {
-			if b.Same(o.Object) {
+			if b.IsSame(o.Object) {
 				return true
 			}
 		}
 		for _, d := range list {
-			if d.Same(o.Object) {
+			if d.IsSame(o.Object) {
 				return true
 			}
 		}
 		return false
 	}
-	var kept []stored
+	var kept []storedObject
 	for _, o := range l.objects {
 		if !gone(o) {
 			kept = append(kept, o)
 		}
 	}
 	l.objects = append(kept, list...)
-	return references(c)
+	return objectReferences(c)
 }
 
-func references(c *config.Cluster) (list []state.Object, err error) {
-	objects, keep, err := wanted(c)
+func objectReferences(c *config.Cluster) (list []state.Object, err error) {
+	objects, keep, err := wantedObjects(c)
 	for _, o := range objects {
 		if !keep[o.Address] {
 			list = append(list, o.Object)
@@ -201,7 +201,7 @@ func references(c *config.Cluster) (list []state.Object, err error) {
 	return list, err
 }
 
-func (l *cluster) References(c *config.Cluster) ([]state.Object, error) { return references(c) }
+func (l *cluster) References(c *config.Cluster) ([]state.Object, error) { return objectReferences(c) }
 
 func (l *cluster) Wait(context.Context, *config.Cluster, func(plan.Object)) error { return nil }
 
@@ -215,7 +215,7 @@ func (l *cluster) Nodes(context.Context) (map[string]string, error) {
 	return nodes, nil
 }
 
-func (l *cluster) Cordoned(_ context.Context, node string) (bool, error) {
+func (l *cluster) IsCordoned(_ context.Context, node string) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cordoned[node], nil
@@ -242,13 +242,13 @@ func (l *cluster) Drain(_ context.Context, node string, _ func(string)) error {
 	return nil
 }
 
-func (l *cluster) Gone(_ context.Context, list []state.Object) (gone []state.Object, err error) {
+func (l *cluster) Missing(_ context.Context, list []state.Object) (gone []state.Object, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range list {
 		there := false
 		for _, t := range l.objects {
-			there = there || t.Same(o)
+			there = there || t.IsSame(o)
 		}
 		if !there {
 			gone = append(gone, o)
@@ -260,11 +260,11 @@ func (l *cluster) Gone(_ context.Context, list []state.Object) (gone []state.Obj
 func (l *cluster) Delete(_ context.Context, list []state.Object) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var kept []stored
+	var kept []storedObject
 	for _, t := range l.objects {
 		deleted := false
 		for _, o := range list {
-			deleted = deleted || t.Same(o)
+			deleted = deleted || t.IsSame(o)
 		}
 		if !deleted {
 			kept = append(kept, t)
@@ -274,15 +274,15 @@ func (l *cluster) Delete(_ context.Context, list []state.Object) error {
 	return nil
 }
 
-func (l *cluster) Forget(_ context.Context, node string) error {
+func (l *cluster) DeleteNode(_ context.Context, node string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.nodes, node)
 	return nil
 }
 
-// ForgetFormer implements run.Cluster. All nodes belong to the machines that have their names.
-func (l *cluster) ForgetFormer(context.Context, string, inventory.Machine) (bool, error) {
+// DeleteFormerNode implements run.Cluster. All nodes belong to the machines that have their names.
+func (l *cluster) DeleteFormerNode(context.Context, string, inventory.Machine) (bool, error) {
 	return false, nil
 }
 

@@ -26,7 +26,7 @@ import (
 // Stage is a simulated environment in which configurations are applied one after another.
 type Stage struct {
 	dir     string
-	files   *bundle.Bundle
+	bundle  *bundle.Bundle
 	cluster *cluster
 	agents  sync.WaitGroup
 
@@ -45,7 +45,7 @@ func New(dir string) (*Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Stage{dir: dir, files: files, cluster: &cluster{}, hosts: map[netip.Addr]*hostfake.Host{}}, nil
+	return &Stage{dir: dir, bundle: files, cluster: &cluster{}, hosts: map[netip.Addr]*hostfake.Host{}}, nil
 }
 
 // Run plans a configuration, and carries out the plan if apply is true.
@@ -53,12 +53,12 @@ func (s *Stage) Run(ctx context.Context, c *config.Cluster, apply bool) (*plan.P
 	defer s.agents.Wait()
 	s.cluster.declare(c)
 	engine := &run.Engine{
-		Config: c, Bundle: s.files, Dial: s.dial, Look: !apply,
+		Config: c, Bundle: s.bundle, Dial: s.dial, IsPlanOnly: !apply,
 		Store: state.Store{
 			Dir:    filepath.Join(s.dir, "state"),
 			Sealer: state.Sealer{KeyFile: filepath.Join(s.dir, "age.key")},
 		},
-		Live: func(*state.State, *config.Cluster) (run.Cluster, error) { return s.cluster, nil },
+		ConnectCluster: func(*state.State, *config.Cluster) (run.Cluster, error) { return s.cluster, nil },
 	}
 	prepared, err := engine.Prepare(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Stage) dial(ctx context.Context, m config.Machine) (run.Agent, error) {
 	h := s.hosts[m.IP]
 	if h == nil {
 		h = &hostfake.Host{Machine: host.Facts{
-			Root: true, OOMAdjust: true, OS: "debian 12", CPUs: 2, Memory: 4 << 30,
+			IsRoot: true, CanAdjustOOM: true, OS: "debian 12", CPUs: 2, Memory: 4 << 30,
 			Addresses: []string{m.IP.String()}, Identity: fmt.Sprintf("of %s", m.IP),
 		}}
 		s.hosts[m.IP] = h

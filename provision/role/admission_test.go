@@ -12,7 +12,7 @@ import (
 
 // The API server gets the AdmissionConfiguration, and restarts when it changes.
 // Proves S12.
-func TestAnAdmissionConfigurationIsGivenToTheAPIServer(t *testing.T) {
+func TestTheAPIServerGetsItsAdmissionConfiguration(t *testing.T) {
 	const path, text = "/etc/kubernetes/apiserver/admission.yaml", "kind: AdmissionConfiguration"
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	for _, said := range []string{"", text} {

@@ -8,9 +8,9 @@ import (
 	"clusterctl/provision/step"
 )
 
-// answering configures authentication, authorization and request limits of the API server. The server reloads its
+// configureAuth configures authentication, authorization and request limits of the API server. The server reloads its
 // files, so the returned steps wait until it has loaded changed ones.
-func (b *builder) answering(cfg *config.APIServer) (taken []step.Step) {
+func (b *builder) configureAuth(cfg *config.APIServer) (taken []step.Step) {
 	api := b.Cluster.API
 	if api.MaxRequests > 0 {
 		cfg.MaxRequestsInflight = api.MaxRequests
@@ -31,39 +31,41 @@ func (b *builder) answering(cfg *config.APIServer) (taken []step.Step) {
 			"token-webhook-config"},
 		{"authorization.yaml", api.Authorization, &cfg.AuthorizationConfig, false, "authorization-config"},
 	} {
-		path := settings + "/" + s.name
+		path := apiServerDir + "/" + s.name
 		switch {
 		case s.text == "":
 			b.add(&step.Absent{Path: path})
 			continue
 		case s.secret:
-			b.secret(path, []byte(s.text))
+			b.addSecretFile(path, []byte(s.text))
 		default:
-			b.file(path, s.text)
+			b.addFile(path, s.text)
 		}
 		*s.flag = path
 		if s.flag == &cfg.AuthorizationConfig {
 			cfg.AuthorizationMode = nil // the file replaces it
 		}
-		taken = append(taken, b.reread(path, s.check))
+		taken = append(taken, b.waitForReload(path, s.check))
 	}
 	return taken
 }
 
-// reread returns a step that waits until the API server uses a file, as reported by one of its readyz checks.
-func (b *builder) reread(path, check string) step.Step {
-	return &step.Reread{Path: path, URL: serverCheck(b.Machine.IP, check), Client: ServerClient, Unit: "kube-apiserver"}
+// waitForReload returns a step that waits until the API server uses a file, as reported by one of its readyz checks.
+func (b *builder) waitForReload(path, check string) step.Step {
+	return &step.AwaitReload{Path: path, URL: serverCheckURL(b.Machine.IP, check), Client: ServerClient,
+		Unit: "kube-apiserver"}
 }
 
-// admission configures the API server's admission plugins. It returns the files that the server reads at start.
-func (b *builder) admission(cfg *config.APIServer) (reads []string) {
+// configureAdmission configures the API server's admission plugins. It returns the files that the server reads at
+// start.
+func (b *builder) configureAdmission(cfg *config.APIServer) (reads []string) {
 	for _, name := range b.Cluster.API.AdmissionPlugins {
 		if !slices.Contains(cfg.EnableAdmissionPlugins, name) {
 			cfg.EnableAdmissionPlugins = append(slices.Clone(cfg.EnableAdmissionPlugins), name)
 		}
 	}
 	// The API server cannot learn these addresses from the API, so the configuration names them.
-	cfg.RestrictedExternalIPs, cfg.AllowedExternalIPs = texts(b.Cluster.PodCIDRs), b.Cluster.API.AllowedExternalIPs
+	cfg.RestrictedExternalIPs, cfg.AllowedExternalIPs = toStrings(b.Cluster.PodCIDRs), b.Cluster.API.AllowedExternalIPs
 	if b.Cluster.VirtualAddress.IsValid() {
 		cfg.RestrictedExternalIPs = append(cfg.RestrictedExternalIPs, b.Cluster.VirtualAddress.String())
 	}
@@ -71,11 +73,11 @@ func (b *builder) admission(cfg *config.APIServer) (reads []string) {
 		endpoint.Addr() != b.Cluster.VirtualAddress {
 		cfg.RestrictedExternalIPs = append(cfg.RestrictedExternalIPs, endpoint.Addr().String())
 	}
-	path := settings + "/admission.yaml"
+	path := apiServerDir + "/admission.yaml"
 	if b.Cluster.API.Admission == "" {
 		b.add(&step.Absent{Path: path})
 		return nil
 	}
-	cfg.AdmissionControlConfigFile = b.file(path, b.Cluster.API.Admission)
+	cfg.AdmissionControlConfigFile = b.addFile(path, b.Cluster.API.Admission)
 	return []string{path}
 }

@@ -24,25 +24,25 @@ var Daemons = []string{
 	"metrics-server",
 }
 
-// base adds what every machine has: the program and the kernel settings. Settings that cannot be written on this
+// addBase adds what every machine has: the program and the kernel settings. Settings that cannot be written on this
 // machine, for example in a container, are left out; preflight reports them.
-func base(b *builder) {
-	b.program(bundle.Clusterctl, bin(bundle.Clusterctl))
-	b.add(&step.Directory{Path: Kubernetes}, &step.Directory{Path: step.Markers})
-	if !b.node() {
+func addBase(b *builder) {
+	b.addProgram(bundle.Clusterctl, binPath(bundle.Clusterctl))
+	b.add(&step.Directory{Path: Kubernetes}, &step.Directory{Path: step.MarkerDir})
+	if !b.isNode() {
 		return
 	}
 	text := []string{"# written by clusterctl"}
 	for _, name := range slices.Sorted(maps.Keys(host.Sysctls)) {
 		text = append(text, name+" = "+host.Sysctls[name])
-		if !slices.Contains(b.Facts.SysctlFrozen, name) {
+		if !slices.Contains(b.Facts.FrozenSysctls, name) {
 			b.add(&step.Sysctl{Name: name, Value: host.Sysctls[name]})
 		}
 	}
-	b.add(&step.NotedSysctl{Name: forwarding6, Unless: "kubelet.service"})
-	b.file("/etc/sysctl.d/90-kubernetes.conf", lines(text...))
+	b.add(&step.SavedSysctl{Name: ipv6Forwarding, Unless: "kubelet.service"})
+	b.addFile("/etc/sysctl.d/90-kubernetes.conf", joinLines(text...))
 }
 
-func directory(path string, mode fs.FileMode) step.Step {
+func newDirectory(path string, mode fs.FileMode) step.Step {
 	return &step.Directory{Path: path, Mode: mode}
 }

@@ -30,9 +30,9 @@ func PeerURL(m hcl.Machine) string { return "https://" + net.JoinHostPort(m.IP.S
 // Store returns how control-plane machines reach the store. It leaves out the members in without, and those that have
 // not joined yet.
 func Store(c *hcl.Cluster, st *state.State, without ...string) step.Store {
-	s := store()
+	s := newStore()
 	for _, m := range EtcdMachines(c, st) {
-		started := st.Machines[m.Address].Joined || !st.Etcd[m.Name].Existing
+		started := st.Machines[m.Address].HasJoined || !st.Etcd[m.Name].Existing
 		if started && !slices.Contains(without, m.Name) {
 			s.Endpoints = append(s.Endpoints, clientURL(m))
 		}
@@ -42,12 +42,12 @@ func Store(c *hcl.Cluster, st *state.State, without ...string) step.Store {
 
 // Member returns how other machines reach one machine's member.
 func Member(m hcl.Machine) step.Store {
-	return store(clientURL(m))
+	return newStore(clientURL(m))
 }
 
 const etcdClient = "apiserver-etcd-client" // the only client certificate that etcd accepts
 
-func store(endpoints ...string) step.Store {
+func newStore(endpoints ...string) step.Store {
 	return step.Store{
 		Endpoints: endpoints,
 		CA:        PKI + "/etcd/ca.crt",
@@ -66,25 +66,26 @@ func (b *builder) storeClient() (cert, key string) {
 
 // StopServers returns the steps that stop the API server of a control-plane machine, as a unit or a static pod.
 func StopServers() []step.Step {
-	return []step.Step{&step.Stopped{Unit: "kube-apiserver.service"}, noStaticPod("kube-apiserver")}
+	return []step.Step{&step.StopUnit{Unit: "kube-apiserver.service"}, removeStaticPod("kube-apiserver")}
 }
 
 // StopControlPlane returns the steps that stop what API clients reach on a machine. The virtual address is released
 // first, so that another machine takes it.
 func StopControlPlane() []step.Step {
-	return append([]step.Step{&step.Stopped{Unit: "kube-address.service"}}, StopServers()...)
+	return append([]step.Step{&step.StopUnit{Unit: "kube-address.service"}}, StopServers()...)
 }
 
 // StopMembers returns the steps that stop the store member of a control-plane machine, as a unit or a static pod.
 func StopMembers() []step.Step {
-	return []step.Step{&step.Stopped{Unit: snapshotTimer}, &step.Stopped{Unit: "etcd.service"}, noStaticPod("etcd")}
+	return []step.Step{&step.StopUnit{Unit: snapshotTimer}, &step.StopUnit{Unit: "etcd.service"},
+		removeStaticPod("etcd")}
 }
 
 // EtcdData is the data directory of a member.
 const EtcdData = etcdData
 
-// etcd adds a member of the store.
-func etcd(b *builder) {
+// addEtcd adds a member of the store.
+func addEtcd(b *builder) {
 	m := b.Machine
 	started := b.State.Etcd[m.Name]
 	cfg := config.Etcd{
@@ -109,11 +110,11 @@ func etcd(b *builder) {
 	cfg.ClientCertAllowedCNs = []string{certs.APIServerEtcdClient().CommonName}
 	cfg.PeerCertAllowedHostnames = []string{certs.EtcdPeerHost}
 	b.add(&step.Directory{Path: etcdData, Mode: 0o700})
-	program := b.program(bundle.Etcd, bin(bundle.Etcd))
+	program := b.addProgram(bundle.Etcd, binPath(bundle.Etcd))
 	if started.Existing {
 		others := Store(b.Cluster, b.State, m.Name)
-		b.run(
-			&step.EtcdFormer{
+		b.addUnitStep(
+			&step.RemoveFormerEtcd{
 				Store:    others,
 				Unit:     "etcd.service",
 				Manifest: step.Manifest("etcd"),
@@ -129,35 +130,36 @@ func etcd(b *builder) {
 			},
 		)
 	}
-	b.component(component{service: service{
-		name: "etcd", description: "etcd, the cluster's store", watchdog: true,
+	b.addComponent(component{service: service{
+		name: "etcd", description: "etcd, the cluster's store", hasWatchdog: true,
 		exec:    append([]string{program}, config.Args(&cfg, &config.Etcd{})...),
 		reads:   []string{cfg.TrustedCAFile}, // it loads its certificates for each connection
-		options: append([]string{"CapabilityBoundingSet=", "ReadWritePaths=" + etcdData}, confined...),
-	}, port: 2381, http: true, live: "/livez", ready: "/readyz", cpu: "100m", memory: "100Mi", image: bundle.EtcdImage,
-		mounts: []string{PKI + "/etcd"}, writes: []string{etcdData}})
+		options: append([]string{"CapabilityBoundingSet=", "ReadWritePaths=" + etcdData}, confinement...),
+	}, port: 2381, isPlainHTTP: true, livePath: "/livez", readyPath: "/readyz", cpu: "100m", memory: "100Mi",
+		image:  bundle.EtcdImage,
+		mounts: []string{PKI + "/etcd"}, writableDirs: []string{etcdData}})
 	if started.Existing {
-		b.run(&step.EtcdVote{Store: Store(b.Cluster, b.State), Name: m.Name})
+		b.addUnitStep(&step.EtcdVote{Store: Store(b.Cluster, b.State), Name: m.Name})
 	}
 }
 
-// formerEtcd removes the store member of a machine that stays in the cluster. The member leaves while it still runs, so
-// that the majority is counted among running members. A machine that leaves the control plane has no credentials for
-// that once its files are removed. The run has another machine remove the member before, and this step only shows it in
-// the plan.
-func formerEtcd(b *builder) {
-	if _, had := b.State.Etcd[b.Machine.Name]; had && (b.controlPlane() || b.wasControl()) {
+// removeFormerEtcd removes the store member of a machine that stays in the cluster. The member leaves while it still
+// runs, so that the majority is counted among running members. A machine that leaves the control plane has no
+// credentials for that once its files are removed. The run has another machine remove the member before, and this step
+// only shows it in the plan.
+func removeFormerEtcd(b *builder) {
+	if _, had := b.State.Etcd[b.Machine.Name]; had && (b.isControlPlane() || b.wasControlPlane()) {
 		b.add(&step.EtcdLeave{Store: Store(b.Cluster, b.State), Name: b.Machine.Name})
 	}
 	b.add(
-		noStaticPod("etcd"),
-		&step.NoUnit{Name: "etcd.service", Path: step.UnitDir + "etcd.service"},
+		removeStaticPod("etcd"),
+		&step.RemoveUnit{Name: "etcd.service", Path: step.UnitDir + "etcd.service"},
 		&step.Absent{Path: etcdData + "/member"},
 	)
 }
 
-// apiServer adds the API server.
-func apiServer(b *builder) {
+// addAPIServer adds the API server.
+func addAPIServer(b *builder) {
 	m, def := b.Machine, config.DefaultAPIServer()
 	cfg := def
 	cfg.AdvertiseAddress = m.IP.String()
@@ -170,7 +172,7 @@ func apiServer(b *builder) {
 	cfg.EtcdServers = b.etcdServers()
 	cfg.EtcdCAFile = PKI + "/etcd/ca.crt"
 	cfg.EtcdCertFile, cfg.EtcdKeyFile = b.storeClient()
-	cfg.EncryptionProviderConfig = b.encryption()
+	cfg.EncryptionProviderConfig = b.configureEncryption()
 	cfg.KubeletCertificateAuthority = PKI + "/ca.crt"
 	cfg.KubeletClientCertificate, cfg.KubeletClientKey = b.certificate(
 		kubeletClient,
@@ -187,30 +189,30 @@ func apiServer(b *builder) {
 		certs.FrontProxyCA,
 		certs.FrontProxyClient(),
 	)
-	cfg.ServiceClusterIPRange = texts(b.Cluster.ServiceCIDRs)
-	if b.staticPods() {
-		cfg.HealthzBindAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(probedPort))
+	cfg.ServiceClusterIPRange = toStrings(b.Cluster.ServiceCIDRs)
+	if b.hasStaticPods() {
+		cfg.HealthzBindAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(plainHealthPort))
 	}
-	b.add(&step.Directory{Path: settings, Mode: 0o700})
-	reads, taken := b.audit(&cfg)
-	taken = append(taken, b.answering(&cfg)...)
-	reads = append(reads, b.admission(&cfg)...)
+	b.add(&step.Directory{Path: apiServerDir, Mode: 0o700})
+	reads, taken := b.configureAudit(&cfg)
+	taken = append(taken, b.configureAuth(&cfg)...)
+	reads = append(reads, b.configureAdmission(&cfg)...)
 	var writes []string
 	if cfg.AuditLogPath != "" {
-		writes = []string{auditLogs}
+		writes = []string{auditLogDir}
 	}
-	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy) // for token issuers' configuration and keys
+	proxy, files := b.proxyOptions(proxyFile, b.Cluster.System.Proxy) // for token issuers' configuration and keys
 	var environment []corev1.EnvVar
 	if p := b.Cluster.System.Proxy; p != nil {
 		environment = proxyVariables(b.Cluster, b.Machine, p)
 	}
-	if !b.staticPods() {
+	if !b.hasStaticPods() {
 		reads = append(reads, files...)
 	}
-	b.component(component{environment: environment, service: service{
-		name: "kube-apiserver", description: "Kubernetes API server", after: "etcd.service", watchdog: true,
-		outside: true,
-		exec:    append([]string{b.daemon("kube-apiserver")}, config.Args(&cfg, &def)...),
+	b.addComponent(component{environment: environment, service: service{
+		name: "kube-apiserver", description: "Kubernetes API server", startAfter: "etcd.service", hasWatchdog: true,
+		needsProxy: true,
+		exec:       append([]string{b.addDaemon("kube-apiserver")}, config.Args(&cfg, &def)...),
 		reads: append(
 			reads,
 			cfg.TLSCertFile,
@@ -222,15 +224,16 @@ func apiServer(b *builder) {
 			cfg.RequestheaderClientCAFile,
 			cfg.ProxyClientCertFile,
 		),
-		options: append(append([]string{"CapabilityBoundingSet="}, confined...), proxy...),
-	}, port: 6443, probed: probedPort, live: "/livez", ready: "/readyz", cpu: "250m", image: bundle.ControlPlaneImage,
-		mounts: []string{PKI, settings}, shares: b.sockets(), writes: writes})
-	b.run(taken...)
+		options: append(append([]string{"CapabilityBoundingSet="}, confinement...), proxy...),
+	}, port: 6443, probePort: plainHealthPort, livePath: "/livez", readyPath: "/readyz", cpu: "250m",
+		image:  bundle.ControlPlaneImage,
+		mounts: []string{PKI, apiServerDir}, socketDirs: b.kmsSocketDirs(), writableDirs: writes})
+	b.addUnitStep(taken...)
 }
 
-// probedPort is the port on which an API server in a static pod reports its health to the kubelet. The kubelet has no
-// credentials, and the AuthenticationConfiguration decides whether port 6443 answers anonymous requests.
-const probedPort = 6080
+// plainHealthPort is the port on which an API server in a static pod reports its health to the kubelet. The kubelet has
+// no credentials, and the AuthenticationConfiguration decides whether port 6443 answers anonymous requests.
+const plainHealthPort = 6080
 
 // ServerClient holds the credentials with which control-plane machines check the API servers' health.
 var ServerClient = host.Client{
@@ -257,14 +260,14 @@ func (b *builder) etcdServers() []string {
 // schedulerConfig is the file with the scheduler's profiles, if the configuration has any.
 const schedulerConfig = Kubernetes + "/scheduler.yaml"
 
-// controllers adds the scheduler and the controller manager.
-func controllers(b *builder) {
+// addControllers adds the scheduler and the controller manager.
+func addControllers(b *builder) {
 	def := config.DefaultScheduler()
 	cfg := def
 	b.Cluster.Scheduler.Over(&cfg)
 	var profiles []string
 	if cfg.Config != "" { // the configuration contains the content of the file
-		cfg.Config = b.file(schedulerConfig, cfg.Config)
+		cfg.Config = b.addFile(schedulerConfig, cfg.Config)
 		profiles = []string{cfg.Config}
 	} else {
 		b.add(&step.Absent{Path: schedulerConfig})
@@ -275,14 +278,15 @@ func controllers(b *builder) {
 		certs.ClusterCA,
 		certs.DaemonServer("kube-scheduler", nil),
 	)
-	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", crl
-	b.component(component{service: service{
-		name: "kube-scheduler", description: "Kubernetes scheduler", after: "kube-apiserver.service", watchdog: true,
-		beside:  true,
-		exec:    append([]string{b.daemon("kube-scheduler")}, config.Args(&cfg, &def)...),
-		reads:   append([]string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.ClientCAFile}, profiles...),
-		options: append([]string{"CapabilityBoundingSet="}, confined...),
-	}, port: 10259, live: "/livez", ready: "/readyz", cpu: "100m", image: bundle.ControlPlaneImage,
+	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", caCRL
+	b.addComponent(component{service: service{
+		name: "kube-scheduler", description: "Kubernetes scheduler", startAfter: "kube-apiserver.service",
+		hasWatchdog:        true,
+		canStartInParallel: true,
+		exec:               append([]string{b.addDaemon("kube-scheduler")}, config.Args(&cfg, &def)...),
+		reads:              append([]string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.ClientCAFile}, profiles...),
+		options:            append([]string{"CapabilityBoundingSet="}, confinement...),
+	}, port: 10259, livePath: "/livez", readyPath: "/readyz", cpu: "100m", image: bundle.ControlPlaneImage,
 		mounts: append([]string{cfg.Kubeconfig, PKI}, profiles...)})
 	managerDef := config.DefaultControllerManager()
 	manager := managerDef
@@ -296,27 +300,27 @@ func controllers(b *builder) {
 		certs.ClusterCA,
 		certs.DaemonServer("kube-controller-manager", nil),
 	)
-	manager.ClientCAFile, manager.ClientCRLFile, manager.RootCAFile = PKI+"/ca.crt", crl, PKI+"/ca.crt"
-	manager.ClusterCIDR = texts(b.Cluster.PodCIDRs)
+	manager.ClientCAFile, manager.ClientCRLFile, manager.RootCAFile = PKI+"/ca.crt", caCRL, PKI+"/ca.crt"
+	manager.ClusterCIDR = toStrings(b.Cluster.PodCIDRs)
 	manager.ServiceAccountPrivateKeyFile = PKI + "/sa.key"
 	manager.ClusterSigningCertFile, manager.ClusterSigningKeyFile = PKI+"/ca.crt", PKI+"/ca.key"
-	b.component(component{service: service{
-		name: "kube-controller-manager", description: "Kubernetes controllers", after: "kube-apiserver.service",
-		watchdog: true, beside: true,
-		exec: append([]string{b.daemon("kube-controller-manager")}, config.Args(&manager, &managerDef)...),
+	b.addComponent(component{service: service{
+		name: "kube-controller-manager", description: "Kubernetes controllers", startAfter: "kube-apiserver.service",
+		hasWatchdog: true, canStartInParallel: true,
+		exec: append([]string{b.addDaemon("kube-controller-manager")}, config.Args(&manager, &managerDef)...),
 		reads: []string{
 			manager.Kubeconfig,
 			manager.TLSCertFile,
 			manager.ClientCAFile,
 			manager.ServiceAccountPrivateKeyFile,
 		},
-		options: append([]string{"CapabilityBoundingSet="}, confined...),
-	}, port: 10257, live: "/livez", ready: "/readyz", cpu: "200m", image: bundle.ControlPlaneImage,
+		options: append([]string{"CapabilityBoundingSet="}, confinement...),
+	}, port: 10257, livePath: "/livez", readyPath: "/readyz", cpu: "200m", image: bundle.ControlPlaneImage,
 		mounts: []string{PKI, manager.Kubeconfig}})
 }
 
-// metrics adds the metrics server, which the API servers aggregate.
-func metrics(b *builder) {
+// addMetrics adds the metrics server, which the API servers aggregate.
+func addMetrics(b *builder) {
 	def := config.DefaultMetricsServer()
 	cfg := def
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("metrics-server", certs.Replica("metrics-server", b.Machine.Name)),
@@ -331,29 +335,30 @@ func metrics(b *builder) {
 		certs.FrontProxyClient().CommonName,
 	}
 	cfg.NodeName, cfg.NodeIP = b.Machine.Name, b.Machine.IP.String()
-	b.component(component{service: service{
-		name: "metrics-server", description: "Kubernetes resource metrics", after: "kube-apiserver.service",
-		watchdog: true, beside: true,
-		exec:    append([]string{b.daemon("metrics-server")}, config.Args(&cfg, &def)...),
+	b.addComponent(component{service: service{
+		name: "metrics-server", description: "Kubernetes resource metrics", startAfter: "kube-apiserver.service",
+		hasWatchdog: true, canStartInParallel: true,
+		exec:    append([]string{b.addDaemon("metrics-server")}, config.Args(&cfg, &def)...),
 		reads:   []string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.ClientCAFile, cfg.RequestheaderClientCAFile},
-		options: append([]string{"CapabilityBoundingSet="}, confined...),
-	}, port: 10261, live: "/livez", ready: "/readyz", cpu: "50m", image: bundle.ControlPlaneImage,
+		options: append([]string{"CapabilityBoundingSet="}, confinement...),
+	}, port: 10261, livePath: "/livez", readyPath: "/readyz", cpu: "50m", image: bundle.ControlPlaneImage,
 		mounts: []string{PKI, cfg.Kubeconfig}})
 }
 
-// address adds the daemon that keeps the virtual address on one machine of the control plane. It starts last, because a
-// machine may hold the address only when its API server is ready.
-func address(b *builder) {
+// addVirtualAddress adds the daemon that keeps the virtual address on one machine of the control plane. It starts last,
+// because a machine may hold the address only when its API server is ready.
+func addVirtualAddress(b *builder) {
 	def := config.DefaultAddress()
 	cfg := def
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("address", certs.Daemon("kube-address")), b.apiServers()
 	cfg.Address, cfg.NodeName, cfg.NodeIP = b.Cluster.VirtualAddress.String(), b.Machine.Name, b.Machine.IP.String()
-	b.unit(service{
-		name: "kube-address", description: "Kubernetes API virtual address", after: "kube-apiserver.service",
-		watchdog: true, health: ready(cfg.HealthAddress),
-		exec: append([]string{b.daemon("kube-address")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
+	b.addUnit(service{
+		name: "kube-address", description: "Kubernetes API virtual address", startAfter: "kube-apiserver.service",
+		hasWatchdog: true, health: readyURL(cfg.HealthAddress),
+		exec:  append([]string{b.addDaemon("kube-address")}, config.Args(&cfg, &def)...),
+		reads: []string{cfg.Kubeconfig},
 		options: append(
 			[]string{"CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW"},
-			speaking(confined, "AF_NETLINK AF_PACKET")...),
+			withAddressFamilies(confinement, "AF_NETLINK AF_PACKET")...),
 	})
 }

@@ -32,7 +32,7 @@ func Encryption(s *state.State) (*step.File, error) {
 func encryptionConfiguration(e state.Encryption) ([]byte, error) {
 	var write, read []apiserverv1.ProviderConfiguration
 	for _, k := range e.Keys {
-		if p := provider(k); k.ID() == e.Write {
+		if p := providerConfig(k); k.ID() == e.Write {
 			write = append(write, p)
 		} else {
 			read = append(read, p)
@@ -51,7 +51,7 @@ func encryptionConfiguration(e state.Encryption) ([]byte, error) {
 			},
 		)
 	}
-	rest := e.Leaving
+	rest := e.LeavingResources
 	if len(c.Resources)+len(rest) == 0 {
 		rest = []string{"secrets"}
 	}
@@ -67,7 +67,7 @@ func encryptionConfiguration(e state.Encryption) ([]byte, error) {
 	return yaml.Marshal(c)
 }
 
-func provider(k state.EncryptionKey) (p apiserverv1.ProviderConfiguration) {
+func providerConfig(k state.EncryptionKey) (p apiserverv1.ProviderConfiguration) {
 	keys := []apiserverv1.Key{{Name: k.Name, Secret: base64.StdEncoding.EncodeToString(k.Secret)}}
 	switch k.Provider {
 	case config.EncryptionKMS:
@@ -94,7 +94,7 @@ func ReadEncryption(text []byte) (state.Encryption, error) {
 		var keys []state.EncryptionKey
 		plain := -1 // index of the identity provider
 		for i, p := range r.Providers {
-			k, err := keyOf(p)
+			k, err := providerKey(p)
 			switch {
 			case err != nil:
 				return state.Encryption{}, fmt.Errorf("read %s: %w", encryptionFile, err)
@@ -110,14 +110,14 @@ func ReadEncryption(text []byte) (state.Encryption, error) {
 		if plain != 0 && len(keys) > 0 {
 			e.Resources, e.Write = r.Resources, keys[0].ID()
 		} else if len(keys) > 0 {
-			e.Leaving = r.Resources
+			e.LeavingResources = r.Resources
 		}
 	}
 	return e, nil
 }
 
-// keyOf returns the single key of a provider.
-func keyOf(p apiserverv1.ProviderConfiguration) (state.EncryptionKey, error) {
+// providerKey returns the single key of a provider.
+func providerKey(p apiserverv1.ProviderConfiguration) (state.EncryptionKey, error) {
 	named := func(provider string, keys []apiserverv1.Key) (state.EncryptionKey, error) {
 		if len(keys) != 1 {
 			return state.EncryptionKey{}, fmt.Errorf("%s has %d keys, not one", provider, len(keys))
@@ -141,42 +141,43 @@ func keyOf(p apiserverv1.ProviderConfiguration) (state.EncryptionKey, error) {
 	return state.EncryptionKey{}, nil
 }
 
-// EncryptionInUse returns a step that waits until a machine's API server has loaded its encryption configuration.
-func EncryptionInUse(ip netip.Addr) *step.Answer {
-	return encryptionAnswer(ip, "encryption-config", "the API server uses the encryption keys that it was given")
+// AwaitEncryptionInUse returns a step that waits until a machine's API server has loaded its encryption configuration.
+func AwaitEncryptionInUse(ip netip.Addr) *step.AwaitAnswer {
+	return awaitServerCheck(ip, "encryption-config", "the API server uses the encryption keys that it was given")
 }
 
-// Rewritten returns a step that waits until all stored values are encrypted as the API server's configuration says.
-func Rewritten(ip netip.Addr) *step.Answer {
-	return encryptionAnswer(ip, "encryption-rewritten", "everything that is stored is written with the new key")
+// AwaitRewritten returns a step that waits until all stored values are encrypted as the API server's configuration
+// says.
+func AwaitRewritten(ip netip.Addr) *step.AwaitAnswer {
+	return awaitServerCheck(ip, "encryption-rewritten", "everything that is stored is written with the new key")
 }
 
-func encryptionAnswer(ip netip.Addr, check, what string) *step.Answer {
-	return &step.Answer{What: what, URL: serverCheck(ip, check), Client: ServerClient}
+func awaitServerCheck(ip netip.Addr, check, what string) *step.AwaitAnswer {
+	return &step.AwaitAnswer{Meaning: what, URL: serverCheckURL(ip, check), Client: ServerClient}
 }
 
-// serverCheck returns the URL of a single readyz check of a machine's API server.
-func serverCheck(ip netip.Addr, check string) string {
+// serverCheckURL returns the URL of a single readyz check of a machine's API server.
+func serverCheckURL(ip netip.Addr, check string) string {
 	return "https://" + net.JoinHostPort(ip.String(), "6443") + "/readyz/" + check
 }
 
-// encryption adds the configuration file. If the encryption changes, it adds a step that shows in the plan what the run
-// does afterwards.
-func (b *builder) encryption() string {
+// configureEncryption adds the configuration file. If the encryption changes, it adds a step that shows in the plan
+// what the run does afterwards.
+func (b *builder) configureEncryption() string {
 	f, err := Encryption(b.State)
 	if err != nil && b.err == nil {
 		b.err = err
 	}
 	b.add(f)
 	e := b.State.Keys.Encryption
-	if want := b.Cluster.Encryption; !e.Settled(want) {
-		b.add(&step.Rotation{To: describe(want.On(), want.Provider, want.Key)})
+	if want := b.Cluster.Encryption; !e.IsUpToDate(want) {
+		b.add(&step.ShowRotation{To: describeEncryption(want.IsEnabled(), want.Provider, want.Key)})
 	}
 	return f.Path
 }
 
-// sockets returns the directories of KMS plugins' sockets.
-func (b *builder) sockets() (list []string) {
+// kmsSocketDirs returns the directories of KMS plugins' sockets.
+func (b *builder) kmsSocketDirs() (list []string) {
 	for _, k := range b.State.Keys.Encryption.Keys {
 		if at, ok := strings.CutPrefix(k.Endpoint, "unix://"); ok && !slices.Contains(list, path.Dir(at)) {
 			list = append(list, path.Dir(at))
@@ -185,7 +186,7 @@ func (b *builder) sockets() (list []string) {
 	return list
 }
 
-func describe(on bool, provider, key string) string {
+func describeEncryption(on bool, provider, key string) string {
 	if !on {
 		return "what is stored is written without encryption"
 	}

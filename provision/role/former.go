@@ -4,22 +4,22 @@ import (
 	"clusterctl/provision/step"
 )
 
-// holding lists files that only some machines have. They are removed from other machines: with the keys of the control
-// plane, a worker could take over the cluster.
-type holding struct {
-	has   func(Input) bool
-	paths []string
+// restrictedFiles lists files that only some machines have. They are removed from other machines: with the keys of the
+// control plane, a worker could take over the cluster.
+type restrictedFiles struct {
+	mayHave func(Input) bool
+	paths   []string
 }
 
-var holdings = []holding{
-	{Input.controlPlane, []string{
+var restrictedFileLists = []restrictedFiles{
+	{Input.isControlPlane, []string{
 		PKI + "/ca.key", PKI + "/etcd", PKI + "/front-proxy-ca.crt", PKI + "/front-proxy-ca.key", PKI + "/sa.key", PKI +
 			"/sa.pub",
-		encryptionFile, apiCRL, settings, schedulerConfig,
+		encryptionFile, apiCRL, apiServerDir, schedulerConfig,
 	}},
 	{
-		Input.controlPlane,
-		pairs(
+		Input.isControlPlane,
+		keyPairPaths(
 			"apiserver",
 			kubeletClient,
 			etcdClient,
@@ -29,24 +29,25 @@ var holdings = []holding{
 			"metrics-server",
 		),
 	},
-	{Input.controlPlane, kubeconfigs("admin", "super-admin", "scheduler", "controller-manager", "metrics-server")},
-	{Input.etcd, pairs("etcd/server", "etcd/peer")},
-	{Input.snapshots, []string{SnapshotSettings, snapshotCA}},
-	{Input.address, kubeconfigs("address")},
-	{Input.kubelet, append(pairs("kubelet"), nodeCredential, kubeletConfig, providersFile)},
-	{Input.node, kubeconfigs("proxy")},
-	{Input.dns, kubeconfigs("dns")},
-	{Input.ingress, kubeconfigs("ingress")},
+	{Input.isControlPlane, kubeconfigPaths("admin", "super-admin", "scheduler", "controller-manager",
+		"metrics-server")},
+	{Input.hasEtcd, keyPairPaths("etcd/server", "etcd/peer")},
+	{Input.hasSnapshots, []string{SnapshotSettings, snapshotCA}},
+	{Input.hasVirtualAddress, kubeconfigPaths("address")},
+	{Input.hasKubelet, append(keyPairPaths("kubelet"), nodeCredential, kubeletConfig, providersFile)},
+	{Input.isNode, kubeconfigPaths("proxy")},
+	{Input.hasDNS, kubeconfigPaths("dns")},
+	{Input.hasIngress, kubeconfigPaths("ingress")},
 }
 
-func pairs(names ...string) (paths []string) {
+func keyPairPaths(names ...string) (paths []string) {
 	for _, name := range names {
 		paths = append(paths, PKI+"/"+name+".crt", PKI+"/"+name+".key")
 	}
 	return paths
 }
 
-func kubeconfigs(names ...string) (paths []string) {
+func kubeconfigPaths(names ...string) (paths []string) {
 	for _, name := range names {
 		paths = append(paths, Kubernetes+"/"+name+".conf")
 	}
@@ -56,12 +57,12 @@ func kubeconfigs(names ...string) (paths []string) {
 // former returns the steps that remove the files that a machine should not have. They run after the daemons that read
 // them have stopped.
 func former(in Input) (steps []step.Step) {
-	if !in.kubelet() {
-		steps = append(steps, &step.Pruned{Dir: registryDir, File: hostsFile, Written: written},
-			&step.Absent{Path: registryUsers, Written: usersMark, NoCopy: true})
+	if !in.hasKubelet() {
+		steps = append(steps, &step.PruneDirs{Dir: registryDir, File: hostsFile, Written: fileHeader},
+			&step.Absent{Path: registryCredentials, Written: credentialsHeader, NoCopy: true})
 	}
-	for _, h := range holdings {
-		if h.has(in) {
+	for _, h := range restrictedFileLists {
+		if h.mayHave(in) {
 			continue
 		}
 		for _, path := range h.paths {
@@ -71,4 +72,4 @@ func former(in Input) (steps []step.Step) {
 	return steps
 }
 
-func (in Input) kubelet() bool { return in.node() || in.staticPods() }
+func (in Input) hasKubelet() bool { return in.isNode() || in.hasStaticPods() }

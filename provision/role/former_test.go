@@ -15,8 +15,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// became returns the inputs of one machine, by its roles and form.
-func became(t *testing.T) map[string]role.Input {
+// inputsByRole returns the inputs of one machine, by its roles and form.
+func inputsByRole(t *testing.T) map[string]role.Input {
 	t.Helper()
 	all := map[string]role.Input{}
 	other := machine("other", "10.0.0.9", config.RoleControlPlane)
@@ -30,11 +30,11 @@ func became(t *testing.T) map[string]role.Input {
 				s := newState("other")
 				if rest {
 					s = newState("m", "other")
-					c.Etcd.Members, c.Etcd.Said = 2, true
+					c.Etcd.Members, c.Etcd.MembersSet = 2, true
 					c.VirtualAddress = netip.MustParseAddr("10.0.0.100")
 					c.DNS.Replicas = 2
 					c.Ingress = &config.Ingress{}
-					c.Etcd.Snapshot = &config.Snapshot{Directory: "/var/lib/snapshots", S3: &config.S3{CA: "ca"}}
+					c.Etcd.Snapshot = &config.Snapshot{Directory: "/var/lib/snapshots", S3: &config.S3Bucket{CA: "ca"}}
 					c.API.Authentication, c.API.TokenWebhook, c.API.Admission, c.API.Authorization = "a", "b", "c", "d"
 					c.Audit = config.Audit{Enabled: true, Webhook: "w"}
 					c.Scheduler.Choose("config", "x")
@@ -50,7 +50,7 @@ func became(t *testing.T) map[string]role.Input {
 					Machine: m,
 					State:   s,
 					Files:   files{},
-					Facts:   host.Facts{OOMAdjust: true},
+					Facts:   host.Facts{CanAdjustOOM: true},
 				}
 			}
 		}
@@ -58,8 +58,8 @@ func became(t *testing.T) map[string]role.Input {
 	return all
 }
 
-// laid returns the files below /etc/kubernetes that the steps write, and those that they remove.
-func laid(t *testing.T, in role.Input) (files, absent map[string]bool) {
+// writtenFiles returns the files below /etc/kubernetes that the steps write, and those that they remove.
+func writtenFiles(t *testing.T, in role.Input) (files, absent map[string]bool) {
 	t.Helper()
 	steps, err := role.Steps(in)
 	if err != nil {
@@ -78,9 +78,9 @@ func laid(t *testing.T, in role.Input) (files, absent map[string]bool) {
 			files[s.Path] = true
 		case *step.Absent:
 			absent[s.Path] = true
-		case *step.NoUnit:
+		case *step.RemoveUnit:
 			absent[s.Path] = true
-		case *step.NoStaticPod:
+		case *step.RemoveStaticPod:
 			absent[s.Path] = true
 		case *step.KeepRelease:
 			for _, p := range s.Paths {
@@ -94,11 +94,11 @@ func laid(t *testing.T, in role.Input) (files, absent map[string]bool) {
 }
 
 func TestFilesOfFormerRolesAreRemoved(t *testing.T) {
-	all := became(t)
+	all := inputsByRole(t)
 	for was, from := range all {
-		files, _ := laid(t, from)
+		files, _ := writtenFiles(t, from)
 		for is, to := range all {
-			have, absent := laid(t, to)
+			have, absent := writtenFiles(t, to)
 			for file := range files {
 				if !strings.HasPrefix(file, role.Kubernetes+"/") && !strings.HasPrefix(file, "/var/lib/kubelet/") ||
 					have[file] {
@@ -121,7 +121,7 @@ func TestFilesOfFormerRolesAreRemoved(t *testing.T) {
 			}
 		}
 	}
-	laidByControl, _ := laid(t, all["control-plane, , all parts true"])
+	laidByControl, _ := writtenFiles(t, all["control-plane, , all parts true"])
 	for _, file := range []string{"/ca.key", "/etcd/ca.key", "/sa.key", "/encryption.yaml", "/" + certs.FrontProxyCA +
 		".key"} {
 		if !laidByControl[role.PKI+file] {

@@ -24,60 +24,61 @@ const (
 	nodeCredential = Kubernetes + "/kubelet.conf"
 )
 
-// ready returns the readiness URL of a daemon.
-func ready(address string) string { return "http://" + address + "/readyz" }
+// readyURL returns the readiness URL of a daemon.
+func readyURL(address string) string { return "http://" + address + "/readyz" }
 
-// proxy adds kube-proxy, which forwards connections to services to their pods.
-func proxy(b *builder) {
+// addProxy adds kube-proxy, which forwards connections to services to their pods.
+func addProxy(b *builder) {
 	def := config.DefaultProxy()
 	cfg := def
 	b.Cluster.Proxy.Over(&cfg)
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("proxy", certs.Daemon("kube-proxy")), b.apiServers()
-	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
-	b.unit(service{
-		name: "kube-proxy", description: "Kubernetes service proxy", watchdog: true, beside: true,
-		health: ready(cfg.MetricsBindAddress),
-		exec:   append([]string{b.daemon("kube-proxy")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
+	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, toStrings(b.Cluster.PodCIDRs)
+	b.addUnit(service{
+		name: "kube-proxy", description: "Kubernetes service proxy", hasWatchdog: true, canStartInParallel: true,
+		health: readyURL(cfg.MetricsBindAddress),
+		exec:   append([]string{b.addDaemon("kube-proxy")}, config.Args(&cfg, &def)...),
+		reads:  []string{cfg.Kubeconfig},
 	})
 }
 
-// network adds kube-network, which connects the machine to the pods of all nodes. A machine that is not a node needs it
-// for the API server, which connects to webhooks and proxied services in pods.
-func network(b *builder) {
+// addNetwork adds kube-network, which connects the machine to the pods of all nodes. A machine that is not a node needs
+// it for the API server, which connects to webhooks and proxied services in pods.
+func addNetwork(b *builder) {
 	def := config.DefaultNetwork()
 	cfg := def
 	b.Cluster.Network.Over(&cfg)
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("network", certs.Replica("kube-network", b.Machine.Name)),
 		b.apiServers()
-	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
-	cfg.RoutesOnly = !b.node()
+	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, toStrings(b.Cluster.PodCIDRs)
+	cfg.RoutesOnly = !b.isNode()
 	reads := []string{cfg.Kubeconfig}
-	if b.node() {
+	if b.isNode() {
 		// The daemon's own credential cannot read pods, so it reads those of its node with the node's credential.
 		cfg.NodeKubeconfig = nodeCredential
 		reads = append(reads, nodeCredential)
 	}
-	b.unit(service{
-		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true,
-		health: ready(cfg.HealthAddress),
+	b.addUnit(service{
+		name: "kube-network", description: "Kubernetes pod network", hasWatchdog: true, canStartInParallel: true,
+		health: readyURL(cfg.HealthAddress),
 		// It must be back before another machine takes over its leases, because moving an address ends the connections
 		// to it.
-		again: "100ms",
-		exec:  append([]string{b.daemon("kube-network")}, config.Args(&cfg, &def)...), reads: reads,
+		restartDelay: "100ms",
+		exec:         append([]string{b.addDaemon("kube-network")}, config.Args(&cfg, &def)...), reads: reads,
 	})
 	// The plugin of a former release is not called any more once the daemon has written its replacement.
-	b.run(&step.Absent{Path: bundleCNI + "/bridge", LinkInto: host.Library})
+	b.addUnitStep(&step.Absent{Path: bundleCNI + "/bridge", LinkInto: host.LibraryDir})
 }
 
-func kubelet(b *builder) {
+func addKubelet(b *builder) {
 	m, def, all := b.Machine, config.DefaultKubelet(), config.DefaultKubeletSettings()
 	b.Cluster.Kubelet.Over(&all)
 	m.Kubelet.Over(&all)
 	cfg, file := all.Kubelet, all.KubeletFile
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("kubelet", certs.Node(m.Name)), b.apiServers()
 	cfg.Config, cfg.HostnameOverride, cfg.NodeIP = kubeletConfig, m.Name, m.IPs()
-	cfg.NodeLabels = ownLabels(m.Labels)
-	cfg.ClientCRLFile = crl
+	cfg.NodeLabels = selfSetLabels(m.Labels)
+	cfg.ClientCRLFile = caCRL
 	cfg.NetworkPolicySocket = config.DefaultNetwork().PolicySocket
 
 	file.TLSCertFile, file.TLSPrivateKeyFile = b.certificate(
@@ -94,22 +95,22 @@ func kubelet(b *builder) {
 			config.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect},
 		)
 	}
-	b.private(kubeletConfig, b.kubeletFile(file))
-	b.add(directory(file.StaticPodPath, 0o755), directory(cfg.RootDir, 0o750))
-	providers := b.providers(&cfg)
+	b.addPrivateFile(kubeletConfig, b.renderKubelet(file))
+	b.add(newDirectory(file.StaticPodPath, 0o755), newDirectory(cfg.RootDir, 0o750))
+	providers := b.configureProviders(&cfg)
 	var own []string
-	for _, c := range staticPorts {
+	for _, c := range staticComponents {
 		own = append(own, path.Base(step.Manifest(c.name)))
 	}
-	b.add(&step.Foreign{Dir: file.StaticPodPath, Own: own, Why: "the kubelet runs it as a static pod"})
+	b.add(&step.Foreign{Dir: file.StaticPodPath, OwnFiles: own, Effect: "the kubelet runs it as a static pod"})
 	// The kubelet runs credential providers, which need the proxy.
-	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy)
-	b.unit(service{
-		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true,
-		beside: true, outside: true,
-		eager:  b.staticPods(),
-		health: ready(net.JoinHostPort(file.HealthzBindAddress, strconv.Itoa(file.HealthzPort))),
-		exec:   append([]string{b.daemon("kubelet")}, config.Args(&cfg, &def)...),
+	proxy, files := b.proxyOptions(proxyFile, b.Cluster.System.Proxy)
+	b.addUnit(service{
+		name: "kubelet", description: "Kubernetes node agent", startAfter: "containerd.service", hasWatchdog: true,
+		canStartInParallel: true, needsProxy: true,
+		isReadyOnStart: b.hasStaticPods(),
+		health:         readyURL(net.JoinHostPort(file.HealthzBindAddress, strconv.Itoa(file.HealthzPort))),
+		exec:           append([]string{b.addDaemon("kubelet")}, config.Args(&cfg, &def)...),
 		reads: slices.Concat([]string{cfg.Kubeconfig, kubeletConfig, file.TLSCertFile,
 			file.Authentication.X509.ClientCAFile}, files, providers),
 		options: append([]string{"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "TasksMax=infinity"},
@@ -124,7 +125,7 @@ var kubeletFiles struct {
 	text string
 }
 
-func (b *builder) kubeletFile(file config.KubeletFile) string {
+func (b *builder) renderKubelet(file config.KubeletFile) string {
 	f := &kubeletFiles
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,9 +140,9 @@ func (b *builder) kubeletFile(file config.KubeletFile) string {
 	return f.text
 }
 
-// ownLabels returns the labels that a node may set on itself. The others are applied through the API once the node
+// selfSetLabels returns the labels that a node may set on itself. The others are applied through the API once the node
 // exists.
-func ownLabels(labels map[string]string) map[string]string {
+func selfSetLabels(labels map[string]string) map[string]string {
 	own := map[string]string{}
 	for k, v := range labels {
 		domain, _, qualified := strings.Cut(k, "/")
@@ -162,24 +163,25 @@ func ownLabels(labels map[string]string) map[string]string {
 	return own
 }
 
-// dns adds kube-dns, which answers on the machine's own address. This does not conflict with a resolver on the loopback
-// address.
-func dns(b *builder) {
+// addDNS adds kube-dns, which answers on the machine's own address. This does not conflict with a resolver on the
+// loopback address.
+func addDNS(b *builder) {
 	def := config.DefaultDNS()
 	cfg := def
 	b.Cluster.DNS.Settings.Over(&cfg)
 	const name = "kube-dns"
 	file := b.kubeconfig("dns", certs.Replica(name, b.Machine.Name))
-	cfg.Kubeconfig, cfg.APIServers = credential(name), b.apiServers()
+	cfg.Kubeconfig, cfg.APIServers = credentialPath(name), b.apiServers()
 	cfg.BindAddress, cfg.ClusterDomain = net.JoinHostPort(b.Machine.IP.String(), "53"), b.Cluster.Domain
 	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/"+name, b.Machine.Name, b.Machine.IP.String()
-	cfg.ClusterCIDR, cfg.ServiceClusterIPRange = texts(b.Cluster.PodCIDRs), texts(b.Cluster.ServiceCIDRs)
-	b.unit(service{
-		name: name, description: "Kubernetes cluster DNS", watchdog: true, beside: true,
-		health: ready(cfg.HealthAddress),
-		exec:   append([]string{b.daemon(name)}, config.Args(&cfg, &def)...), reads: []string{file},
+	cfg.ClusterCIDR, cfg.ServiceClusterIPRange = toStrings(b.Cluster.PodCIDRs), toStrings(b.Cluster.ServiceCIDRs)
+	b.addUnit(service{
+		name: name, description: "Kubernetes cluster DNS", hasWatchdog: true, canStartInParallel: true,
+		health: readyURL(cfg.HealthAddress),
+		exec:   append([]string{b.addDaemon(name)}, config.Args(&cfg, &def)...), reads: []string{file},
 		// It learns the machine's addresses from the kernel over netlink. Requests that arrive during a restart wait in
 		// its sockets, which systemd keeps.
-		options: append(speaking(ownUser(file, "CAP_NET_BIND_SERVICE"), "AF_NETLINK"), "FileDescriptorStoreMax=4"),
+		options: append(withAddressFamilies(dynamicUserOptions(file, "CAP_NET_BIND_SERVICE"), "AF_NETLINK"),
+			"FileDescriptorStoreMax=4"),
 	})
 }

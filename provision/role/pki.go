@@ -14,23 +14,23 @@ const Kubernetes = "/etc/kubernetes"
 // PKI is the directory of certificates, with the same layout as kubeadm's.
 const PKI = Kubernetes + "/pki"
 
-// pki adds the authorities. Nodes get the cluster's CA certificate, and the control plane gets all authorities with
-// their keys.
-func pki(b *builder) {
+// addAuthorities adds the authorities. Nodes get the cluster's CA certificate, and the control plane gets all
+// authorities with their keys.
+func addAuthorities(b *builder) {
 	b.add(&step.Directory{Path: PKI, Mode: 0o755})
-	b.file(PKI+"/ca.crt", string(b.State.Trust(certs.ClusterCA))) // controllers sign with the first certificate
+	b.addFile(PKI+"/ca.crt", string(b.State.Trust(certs.ClusterCA))) // controllers sign with the first certificate
 	b.add(Revocations(b.Input)...)
-	if !b.controlPlane() {
+	if !b.isControlPlane() {
 		return
 	}
 	for _, name := range []string{certs.EtcdCA, certs.FrontProxyCA} {
-		b.file(PKI+"/"+name+".crt", string(b.State.Trusted(name)))
+		b.addFile(PKI+"/"+name+".crt", string(b.State.Trusted(name)))
 	}
 	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
-		b.secret(PKI+"/"+name+".key", b.State.Keys.CAs[name])
+		b.addSecretFile(PKI+"/"+name+".key", b.State.Keys.CAs[name])
 	}
-	b.secret(PKI+"/sa.key", b.State.Keys.ServiceAccount)
-	b.file(PKI+"/sa.pub", string(b.State.ServicePublic()))
+	b.addSecretFile(PKI+"/sa.key", b.State.Keys.ServiceAccount)
+	b.addFile(PKI+"/sa.pub", string(b.State.ServicePublic()))
 	b.kubeconfig("admin", certs.Admin())
 	b.kubeconfig("super-admin", certs.SuperAdmin())
 }
@@ -45,7 +45,7 @@ func (b *builder) certificate(name, ca string, r certs.Request) (cert, key strin
 			CACert:  b.State.Trust(ca),
 			Chain:   b.chain(ca),
 			Request: r,
-			Revoked: b.revoked(ca, r),
+			Revoked: b.revokedSerials(ca, r),
 		},
 	)
 	return path + ".crt", path + ".key"
@@ -55,9 +55,9 @@ func (b *builder) certificate(name, ca string, r certs.Request) (cert, key strin
 func (b *builder) kubeconfig(name string, r certs.Request) string {
 	path := Kubernetes + "/" + name + ".conf"
 	b.add(&step.Kubeconfig{
-		Path: path, Cluster: b.Cluster.Name, Server: b.server(),
+		Path: path, Cluster: b.Cluster.Name, Server: b.apiServerURL(),
 		CA: certs.ClusterCA, CACert: b.State.Trust(certs.ClusterCA), Chain: b.chain(certs.ClusterCA), Request: r,
-		Revoked: b.revoked(certs.ClusterCA, r),
+		Revoked: b.revokedSerials(certs.ClusterCA, r),
 	})
 	return path
 }
@@ -74,8 +74,8 @@ func (b *builder) chain(ca string) []byte {
 	return b.chains[ca]
 }
 
-// revoked returns the serial numbers of revoked certificates with the same name.
-func (b *builder) revoked(ca string, r certs.Request) (serials []string) {
+// revokedSerials returns the serial numbers of revoked certificates with the same name.
+func (b *builder) revokedSerials(ca string, r certs.Request) (serials []string) {
 	for _, gone := range b.State.Revoked {
 		if gone.CA == ca && (gone.Name == r.CommonName || gone.Name == "") {
 			serials = append(serials, gone.Serial)
@@ -95,7 +95,7 @@ func apiHosts(c *config.Cluster, m config.Machine) []string {
 
 // Paths of the certificate revocation lists. Daemons reload them when they change.
 const (
-	crl     = PKI + "/ca.crl"
+	caCRL   = PKI + "/ca.crl"
 	etcdCRL = PKI + "/etcd/ca.crl"
 	// apiCRL is for API servers, which accept clients of the cluster's CA and of the front proxy CA. A front proxy's
 	// certificate allows its holder to act as any user, so its revocation matters as well.
@@ -105,9 +105,10 @@ const (
 // Revocations returns the steps that write the machine's revocation lists.
 func Revocations(in Input) []step.Step {
 	list := []step.Step{
-		&step.File{Path: crl, Content: certs.EncodeRevocations(in.Revoked[certs.ClusterCA]), Mode: 0o644, Secret: true},
+		&step.File{Path: caCRL, Content: certs.EncodeRevocations(in.Revoked[certs.ClusterCA]), Mode: 0o644,
+			Secret: true},
 	}
-	if in.controlPlane() {
+	if in.isControlPlane() {
 		both := append(
 			certs.EncodeRevocations(in.Revoked[certs.ClusterCA]),
 			certs.EncodeRevocations(in.Revoked[certs.FrontProxyCA])...)

@@ -21,17 +21,17 @@ const (
 	aptProxy = "/etc/apt/apt.conf.d/90clusterctl-proxy"
 )
 
-// insideOnly returns the options of a unit that connects only to the cluster. systemd's DefaultEnvironment may set a
-// proxy for all services. Such a proxy usually cannot reach the cluster's machines, services and pods, and an etcd
-// member that used it could not join.
-func insideOnly() []string {
+// clusterOnlyOptions returns the options of a unit that connects only to the cluster. systemd's DefaultEnvironment may
+// set a proxy for all services. Such a proxy usually cannot reach the cluster's machines, services and pods, and an
+// etcd member that used it could not join.
+func clusterOnlyOptions() []string {
 	return []string{"UnsetEnvironment=" + strings.Join(host.ProxyVariables, " ")}
 }
 
-// outside returns the options of a unit that also connects to hosts outside the cluster, and the files that they name.
-// The unit uses the declared proxy, which is in file. Without one it uses the proxy that systemd sets for all services,
-// with the cluster's own networks added to NO_PROXY.
-func (b *builder) outside(file string, proxy *config.Proxy) (options, reads []string) {
+// proxyOptions returns the options of a unit that also connects to hosts outside the cluster, and the files that they
+// name. The unit uses the declared proxy, which is in file. Without one it uses the proxy that systemd sets for all
+// services, with the cluster's own networks added to NO_PROXY.
+func (b *builder) proxyOptions(file string, proxy *config.Proxy) (options, reads []string) {
 	if proxy != nil {
 		return []string{"EnvironmentFile=" + file, "UnsetEnvironment=ALL_PROXY all_proxy"}, []string{file}
 	}
@@ -39,10 +39,10 @@ func (b *builder) outside(file string, proxy *config.Proxy) (options, reads []st
 	if len(found) == 0 {
 		return nil, nil
 	}
-	direct := directly(b.Cluster, b.Machine)
+	direct := noProxyEntries(b.Cluster, b.Machine)
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
 		for one := range strings.SplitSeq(found[name], ",") {
-			if one = strings.TrimSpace(one); exception.MatchString(one) && !slices.Contains(direct, one) {
+			if one = strings.TrimSpace(one); noProxyPattern.MatchString(one) && !slices.Contains(direct, one) {
 				direct = append(direct, one)
 			}
 		}
@@ -51,13 +51,13 @@ func (b *builder) outside(file string, proxy *config.Proxy) (options, reads []st
 	return []string{`Environment="NO_PROXY=` + value + `" "no_proxy=` + value + `"`}, nil
 }
 
-// exception matches a valid entry of NO_PROXY: a host, a domain or a network.
-var exception = regexp.MustCompile(`^[A-Za-z0-9.:*/_\[\]-]+$`)
+// noProxyPattern matches a valid entry of NO_PROXY: a host, a domain or a network.
+var noProxyPattern = regexp.MustCompile(`^[A-Za-z0-9.:*/_\[\]-]+$`)
 
-// directly returns the entries that NO_PROXY always has. This machine is the only machine in the list, because a list
-// of all machines would restart daemons everywhere when a machine is added. Connections between daemons never use a
-// proxy.
-func directly(c *config.Cluster, m config.Machine) []string {
+// noProxyEntries returns the entries that NO_PROXY always has. This machine is the only machine in the list, because a
+// list of all machines would restart daemons everywhere when a machine is added. Connections between daemons never use
+// a proxy.
+func noProxyEntries(c *config.Cluster, m config.Machine) []string {
 	direct := []string{"localhost", "127.0.0.0/8", "::1", ".svc", "." + c.Domain, m.IP.String()}
 	if m.SecondIP.IsValid() {
 		direct = append(direct, m.SecondIP.String())
@@ -75,11 +75,11 @@ func proxyEnvironment(c *config.Cluster, m config.Machine, p *config.Proxy) stri
 	for _, v := range proxyVariables(c, m, p) {
 		text = append(text, v.Name+"="+v.Value)
 	}
-	return lines(text...)
+	return joinLines(text...)
 }
 
 func proxyVariables(c *config.Cluster, m config.Machine, p *config.Proxy) (list []corev1.EnvVar) {
-	direct := strings.Join(append(directly(c, m), p.NoProxy...), ",")
+	direct := strings.Join(append(noProxyEntries(c, m), p.NoProxy...), ",")
 	for _, v := range []corev1.EnvVar{{Name: "HTTP_PROXY", Value: p.HTTP}, {Name: "HTTPS_PROXY", Value: p.HTTPS},
 		{Name: "NO_PROXY", Value: direct}} {
 		list = append(list, v, corev1.EnvVar{Name: strings.ToLower(v.Name), Value: v.Value})
@@ -87,25 +87,25 @@ func proxyVariables(c *config.Cluster, m config.Machine, p *config.Proxy) (list 
 	return list
 }
 
-// proxyOfPackages adds the step that writes or removes apt's proxy. It runs before any package is installed.
-func proxyOfPackages(b *builder) {
+// addPackageProxy adds the step that writes or removes apt's proxy. It runs before any package is installed.
+func addPackageProxy(b *builder) {
 	p := b.Cluster.System.Proxy
 	switch {
 	case p == nil:
 		b.add(&step.Absent{Path: aptProxy, NoCopy: true})
-	case b.Facts.Debian():
-		b.secret(aptProxy, []byte(aptConfiguration(p)))
+	case b.Facts.IsDebian():
+		b.addSecretFile(aptProxy, []byte(aptConfiguration(p)))
 	}
 }
 
-// systemProxy adds the steps that write or remove the proxy of the system block.
-func systemProxy(b *builder) {
+// addSystemProxy adds the steps that write or remove the proxy of the system block.
+func addSystemProxy(b *builder) {
 	p := b.Cluster.System.Proxy
 	if p == nil {
 		b.add(&step.Absent{Path: proxyFile, NoCopy: true})
 		return
 	}
-	b.secret(proxyFile, []byte(proxyEnvironment(b.Cluster, b.Machine, p)))
+	b.addSecretFile(proxyFile, []byte(proxyEnvironment(b.Cluster, b.Machine, p)))
 }
 
 // aptConfiguration returns the proxy configuration for apt. Exceptions that are not host names are left out, because
@@ -125,5 +125,5 @@ func aptConfiguration(p *config.Proxy) string {
 			}
 		}
 	}
-	return lines(text...)
+	return joinLines(text...)
 }

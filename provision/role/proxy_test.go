@@ -29,7 +29,7 @@ func fileTexts(t *testing.T, in role.Input) map[string]string {
 	return files
 }
 
-func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
+func TestClusterDaemonsIgnoreSystemdProxies(t *testing.T) {
 	m := machine("m", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	outside := []string{"containerd", "kubelet", "kube-apiserver", "etcd-snapshot"}
 	inside := []string{"etcd", "kube-scheduler", "kube-controller-manager", "metrics-server", "kube-proxy",
@@ -51,7 +51,7 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 		cl := cluster(m)
 		cl.System.Proxy = c.proxy
 		cl.Etcd.Snapshot = &config.Snapshot{Directory: "/var/lib/snapshots"}
-		facts := host.Facts{OOMAdjust: true, OS: "debian 12"}
+		facts := host.Facts{CanAdjustOOM: true, OS: "debian 12"}
 		facts.Proxies = c.facts
 		files := fileTexts(t, role.Input{Cluster: cl, Machine: m, State: newState("m"), Files: files{}, Facts: facts})
 		for _, name := range inside {
@@ -102,12 +102,12 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 }
 
 // A new machine that reaches the package archive only through the declared proxy can install its packages.
-func TestPackagesComeByTheDeclaredProxy(t *testing.T) {
+func TestPackagesUseTheDeclaredProxy(t *testing.T) {
 	m := machine("m", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	cl := cluster(m)
 	cl.System.Packages, cl.System.Proxy = []string{"nfs-common"}, &config.Proxy{HTTP: "http://proxy:3128"}
 	steps, err := role.Steps(role.Input{Cluster: cl, Machine: m, State: newState("m"), Files: filesOf{},
-		Facts: host.Facts{OOMAdjust: true, OS: "debian 12"}})
+		Facts: host.Facts{CanAdjustOOM: true, OS: "debian 12"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,16 +21,17 @@ const (
 	// registryDir has a folder with a hosts.toml for each registry. containerd reads it for each pull.
 	registryDir = "/etc/containerd/certs.d"
 	hostsFile   = "hosts.toml"
-	// registryUsers has the credentials for pods without pull secrets. The kubelet reads it for each pull.
-	registryUsers = "/var/lib/kubelet/config.json"
-	// usersMark is the beginning of registryUsers if clusterctl wrote it. Other tools may write the same file.
-	usersMark = `{"written by":"clusterctl`
+	// registryCredentials has the credentials for pods without pull secrets. The kubelet reads it for each pull.
+	registryCredentials = "/var/lib/kubelet/config.json"
+	// credentialsHeader is the beginning of registryCredentials if clusterctl wrote it. Other tools may write the same
+	// file.
+	credentialsHeader = `{"written by":"clusterctl`
 	// providersFile is the kubelet's CredentialProviderConfig.
 	providersFile = Kubernetes + "/credential-providers.yaml"
 )
 
-// registries adds the steps that configure the registries of the cluster block for containerd and the kubelet.
-func registries(b *builder) {
+// addRegistries adds the steps that configure the registries of the cluster block for containerd and the kubelet.
+func addRegistries(b *builder) {
 	var keep []string
 	for _, r := range b.Cluster.Runtime.Registries {
 		name := r.Host
@@ -40,35 +41,35 @@ func registries(b *builder) {
 		keep = append(keep, name)
 		dir := registryDir + "/" + name
 		b.tlsFiles(dir, r)
-		text, secret := b.hosts(r)
+		text, secret := b.hostsTOML(r)
 		if secret {
-			b.secret(dir+"/"+hostsFile, []byte(text))
+			b.addSecretFile(dir+"/"+hostsFile, []byte(text))
 		} else {
-			b.file(dir+"/"+hostsFile, text)
+			b.addFile(dir+"/"+hostsFile, text)
 		}
 	}
-	b.add(&step.Pruned{Dir: registryDir, File: hostsFile, Written: written, Keep: keep})
-	b.users()
+	b.add(&step.PruneDirs{Dir: registryDir, File: hostsFile, Written: fileHeader, Keep: keep})
+	b.addCredentials()
 }
 
 func (b *builder) tlsFiles(dir string, r hcl.Registry) {
 	for _, f := range []struct{ name, text string }{{"ca.crt", r.CA}, {"client.crt", r.ClientCert}} {
 		if f.text != "" {
-			b.file(dir+"/"+f.name, f.text)
+			b.addFile(dir+"/"+f.name, f.text)
 		} else {
 			b.add(&step.Absent{Path: dir + "/" + f.name})
 		}
 	}
 	if r.ClientKey != "" {
-		b.secret(dir+"/client.key", []byte(r.ClientKey))
+		b.addSecretFile(dir+"/client.key", []byte(r.ClientKey))
 	} else {
 		b.add(&step.Absent{Path: dir + "/client.key", NoCopy: true})
 	}
 }
 
-// hosts returns a registry's hosts.toml, and whether it contains a password.
-func (b *builder) hosts(r hcl.Registry) (text string, secret bool) {
-	out := []string{written + ": changes made here are put back by the next apply"}
+// hostsTOML returns a registry's hosts.toml, and whether it contains a password.
+func (b *builder) hostsTOML(r hcl.Registry) (text string, secret bool) {
+	out := []string{fileHeader + ": changes made here are put back by the next apply"}
 	if r.Host != hcl.AnyRegistry {
 		server := r.Host
 		if server == "docker.io" {
@@ -79,7 +80,7 @@ func (b *builder) hosts(r hcl.Registry) (text string, secret bool) {
 			scheme = "http"
 		}
 		out = append(out, fmt.Sprintf("server = %q", scheme+"://"+server))
-		out = append(out, trust(r)...)
+		out = append(out, tlsLines(r)...)
 	}
 	for _, mirror := range r.Mirrors {
 		out = append(out, "", fmt.Sprintf("[host.%q]", mirror), `capabilities = ["pull", "resolve"]`)
@@ -96,18 +97,18 @@ func (b *builder) hosts(r hcl.Registry) (text string, secret bool) {
 			continue
 		}
 		of := b.Cluster.Runtime.Registries[i]
-		out = append(out, trust(of)...)
+		out = append(out, tlsLines(of)...)
 		if of.Username != "" {
 			secret = true
 			out = append(out, fmt.Sprintf("[host.%q.header]", mirror), fmt.Sprintf("Authorization = [%q]",
 				"Basic "+basicAuth(of)))
 		}
 	}
-	return lines(out...), secret
+	return joinLines(out...), secret
 }
 
-// trust returns the lines of hosts.toml that configure TLS to a registry.
-func trust(r hcl.Registry) (out []string) {
+// tlsLines returns the lines of hosts.toml that configure TLS to a registry.
+func tlsLines(r hcl.Registry) (out []string) {
 	dir := registryDir + "/" + r.Host
 	if r.SkipVerify {
 		out = append(out, "skip_verify = true")
@@ -126,8 +127,8 @@ func basicAuth(r hcl.Registry) string {
 	return base64.StdEncoding.EncodeToString([]byte(r.Username + ":" + r.Password))
 }
 
-// users adds the step that writes or removes the registry credentials of the kubelet.
-func (b *builder) users() {
+// addCredentials adds the step that writes or removes the registry credentials of the kubelet.
+func (b *builder) addCredentials() {
 	auths := map[string]map[string]string{}
 	for _, r := range b.Cluster.Runtime.Registries {
 		if r.Username != "" {
@@ -135,19 +136,20 @@ func (b *builder) users() {
 		}
 	}
 	if len(auths) == 0 {
-		b.add(&step.Absent{Path: registryUsers, Written: usersMark, NoCopy: true})
+		b.add(&step.Absent{Path: registryCredentials, Written: credentialsHeader, NoCopy: true})
 		return
 	}
 	text, err := json.Marshal(auths)
 	if err != nil && b.err == nil {
 		b.err = fmt.Errorf("write the credentials of registries: %w", err)
 	}
-	b.secret(registryUsers,
-		[]byte(usersMark+`: changes made here are put back by the next apply","auths":`+string(text)+"}\n"))
+	b.addSecretFile(registryCredentials,
+		[]byte(credentialsHeader+`: changes made here are put back by the next apply","auths":`+string(text)+"}\n"))
 }
 
-// providers configures the kubelet's credential providers. It returns the files whose change restarts the kubelet.
-func (b *builder) providers(cfg *config.Kubelet) []string {
+// configureProviders configures the kubelet's credential providers. It returns the files whose change restarts the
+// kubelet.
+func (b *builder) configureProviders(cfg *config.Kubelet) []string {
 	list := b.Cluster.Runtime.Credentials
 	if len(list) == 0 {
 		b.add(&step.Absent{Path: providersFile, NoCopy: true})
@@ -177,7 +179,7 @@ func (b *builder) providers(cfg *config.Kubelet) []string {
 	if err != nil && b.err == nil {
 		b.err = fmt.Errorf("write the configuration of credential providers: %w", err)
 	}
-	cfg.ImageCredentialProviderConfig = b.secret(providersFile, text)
+	cfg.ImageCredentialProviderConfig = b.addSecretFile(providersFile, text)
 	cfg.ImageCredentialProviderBinDir = path.Dir(list[0].Program)
 	return []string{providersFile}
 }

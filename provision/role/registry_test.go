@@ -15,7 +15,7 @@ import (
 
 // The declared registries are in the files that containerd and the kubelet read for each pull.
 // Proves P05.
-func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
+func TestRegistriesAreConfiguredForContainerdAndTheKubelet(t *testing.T) {
 	m := machine("m", "10.0.0.1", config.RoleNode)
 	c := cluster(machine("control", "10.0.0.9", config.RoleControlPlane), m)
 	c.Runtime.Registries = []config.Registry{
@@ -32,7 +32,7 @@ func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 		CacheFor: time.Hour, Args: []string{"get"}, Env: map[string]string{"REGION": "eu"},
 	}}
 	in := role.Input{Cluster: c, Machine: m, State: newState("control"), Files: files{},
-		Facts: host.Facts{OOMAdjust: true}}
+		Facts: host.Facts{CanAdjustOOM: true}}
 	got := fileTexts(t, in)
 	basic := func(user, password string) string {
 		return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))

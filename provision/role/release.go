@@ -13,15 +13,15 @@ import (
 // daemon runs that crashes on its first work.
 const holdTime = 10 * time.Second
 
-// release adds steps around a machine's steps. They save the files of the present release before they change, and watch
-// the new release before the saved files are deleted. Files below PKI do not belong to a release, so a rollback never
-// restores former trust.
-func (b *builder) release(steps []step.Step) []step.Step {
+// wrapRelease adds steps around a machine's steps. They save the files of the present release before they change, and
+// watch the new release before the saved files are deleted. Files below PKI do not belong to a release, so a rollback
+// never restores former trust.
+func (b *builder) wrapRelease(steps []step.Step) []step.Step {
 	keep := &step.KeepRelease{To: b.Release}
 	sweep := &step.Sweep{Release: b.Release}
 	targets := map[string]string{}
 	program := func(link, target string) {
-		if strings.HasPrefix(target, host.Library+"/") {
+		if strings.HasPrefix(target, host.LibraryDir+"/") {
 			keep.Programs = append(keep.Programs, step.Symlink{Path: link, Target: target})
 		}
 		targets[link] = target
@@ -50,15 +50,15 @@ func (b *builder) release(steps []step.Step) []step.Step {
 		case *step.StaticPod:
 			keep.Paths = append(keep.Paths, s.Path)
 		case *step.Unit:
-			keep.Paths = append(keep.Paths, step.Markers+"/"+s.Name)
+			keep.Paths = append(keep.Paths, step.MarkerDir+"/"+s.Name)
 		}
 	}
 	hold := &step.HoldRelease{
-		Release: b.Release,
-		For:     cmp.Or(b.Cluster.Roll.Hold, holdTime),
-		Timeout: b.Cluster.Roll.Timeout,
+		Release:  b.Release,
+		Duration: cmp.Or(b.Cluster.Roll.Hold, holdTime),
+		Timeout:  b.Cluster.Roll.Timeout,
 	}
-	for _, h := range b.held {
+	for _, h := range b.heldDaemons {
 		h.Program = targets[h.Program]
 		hold.Units = append(hold.Units, h)
 	}

@@ -38,8 +38,8 @@ type Remains struct {
 	Trusted map[string][]byte `json:"trusted,omitempty"` // all trusted authorities, including former and next ones
 	Keys    state.Keys        `json:"keys,omitzero"`
 	// intermediate certificates in leaf certificates, by authority
-	Shown      map[string][]byte `json:"shown,omitempty"`
-	Encryption []byte            `json:"encryption,omitempty"` // the EncryptionConfiguration
+	Intermediates map[string][]byte `json:"shown,omitempty"`
+	Encryption    []byte            `json:"encryption,omitempty"` // the EncryptionConfiguration
 
 	// FormerService holds trusted service account keys that do not sign.
 	FormerService []byte                   `json:"formerService,omitempty"`
@@ -54,13 +54,13 @@ type Remains struct {
 // membersTimeout limits the request for the members, because the store may have no majority.
 const membersTimeout = 5 * time.Second
 
-// Look reads what a machine's files reveal about its cluster.
-func Look(ctx context.Context, h host.Host) (Remains, error) {
+// ReadRemains reads what a machine's files reveal about its cluster.
+func ReadRemains(ctx context.Context, h host.Host) (Remains, error) {
 	r := Remains{
-		CAs:     map[string][]byte{},
-		Trusted: map[string][]byte{},
-		Shown:   map[string][]byte{},
-		Issued:  map[string]certs.Revoked{},
+		CAs:           map[string][]byte{},
+		Trusted:       map[string][]byte{},
+		Intermediates: map[string][]byte{},
+		Issued:        map[string]certs.Revoked{},
 	}
 	r.Keys.CAs = map[string][]byte{}
 	read := func(path string, into *[]byte) error {
@@ -81,7 +81,7 @@ func Look(ctx context.Context, h host.Host) (Remains, error) {
 		}
 		if cert != nil && key != nil {
 			r.Keys.CAs[name] = key
-			r.CAs[name] = signing(cert, key)
+			r.CAs[name] = signingChain(cert, key)
 		}
 	}
 	if err := errors.Join(read(PKI+"/sa.key", &r.Keys.ServiceAccount), read(PKI+"/sa.pub", &r.Keys.ServicePublic),
@@ -89,14 +89,14 @@ func Look(ctx context.Context, h host.Host) (Remains, error) {
 		return r, err
 	}
 	r.Keys.ServicePublic, r.FormerService = r.servicePublic()
-	if err := r.daemons(h); err != nil {
+	if err := r.readDaemons(h); err != nil {
 		return r, err
 	}
-	if err := r.certificates(h); err != nil {
+	if err := r.readCertificates(h); err != nil {
 		return r, err
 	}
 	authorities := bytes.Join(slices.Collect(maps.Values(r.Trusted)), nil)
-	for _, file := range []string{crl, etcdCRL, apiCRL} { // apiCRL also contains the lists of crl
+	for _, file := range []string{caCRL, etcdCRL, apiCRL} { // apiCRL also contains the lists of crl
 		var text []byte
 		if err := read(file, &text); err != nil {
 			return r, err
@@ -115,7 +115,7 @@ func Look(ctx context.Context, h host.Host) (Remains, error) {
 		}
 	}
 	if r.Member != nil {
-		r.Members, _ = store(
+		r.Members, _ = newStore(
 			"https://127.0.0.1:2379",
 		).Members(ctx, h, membersTimeout)
 		// The machine's data is useful even if the store does not answer.
@@ -123,8 +123,8 @@ func Look(ctx context.Context, h host.Host) (Remains, error) {
 	return r, nil
 }
 
-// signing returns the certificate in a PEM text that belongs to a key, followed by the certificates that sign it.
-func signing(text, key []byte) (own []byte) {
+// signingChain returns the certificate in a PEM text that belongs to a key, followed by the certificates that sign it.
+func signingChain(text, key []byte) (own []byte) {
 	k, err := certs.ParseKey(key)
 	if err != nil {
 		return text
@@ -134,7 +134,7 @@ func signing(text, key []byte) (own []byte) {
 		return text
 	}
 	var by *x509.Certificate // the certificate found last
-	for _, one := range certs.Split(text) {
+	for _, one := range certs.SplitPEM(text) {
 		cert, err := certs.ParseCert(one)
 		if err != nil {
 			continue
@@ -149,7 +149,7 @@ func signing(text, key []byte) (own []byte) {
 
 // Cross returns the cross-certificates in which the former authority signs the present one.
 func (r Remains) Cross(name string) (cross []byte) {
-	for _, one := range certs.Split(r.Shown[name]) {
+	for _, one := range certs.SplitPEM(r.Intermediates[name]) {
 		if !bytes.Contains(r.Trusted[name], one) {
 			cross = append(cross, one...)
 		}
@@ -157,9 +157,9 @@ func (r Remains) Cross(name string) (cross []byte) {
 	return cross
 }
 
-// Others returns the trusted certificates of an authority that do not sign.
-func (r Remains) Others(name string) (others []byte) {
-	for _, one := range certs.Split(r.Trusted[name]) {
+// NonSigning returns the trusted certificates of an authority that do not sign.
+func (r Remains) NonSigning(name string) (others []byte) {
+	for _, one := range certs.SplitPEM(r.Trusted[name]) {
 		if !bytes.Contains(r.CAs[name], one) {
 			others = append(others, one...)
 		}
@@ -187,8 +187,8 @@ func (r Remains) servicePublic() (own, others []byte) {
 	return own, others
 }
 
-// daemons derives the roles and settings from the daemons' flags.
-func (r *Remains) daemons(h host.Files) error {
+// readDaemons derives the roles and settings from the daemons' flags.
+func (r *Remains) readDaemons(h host.Files) error {
 	flags := map[string]map[string]string{}
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-network", "kube-proxy"} {
 		var err error
@@ -228,7 +228,7 @@ func (r *Remains) daemons(h host.Files) error {
 	for _, s := range daemons.Settings(&controllers) {
 		if s.Fixed != "" {
 			r.Fixed.Settings["controllers."+s.Name] = cmp.Or(
-				flags["kube-controller-manager"][strings.TrimPrefix(s.Told, "--")],
+				flags["kube-controller-manager"][strings.TrimPrefix(s.DaemonName, "--")],
 				daemons.Text(s.Default),
 			)
 		}
@@ -293,8 +293,8 @@ func flagsOf(h host.Files, name string) (map[string]string, error) {
 	return flags, nil
 }
 
-// certificates lists the certificates issued to the machine, by the labels of the steps that write them.
-func (r *Remains) certificates(h host.Files) error {
+// readCertificates lists the certificates issued to the machine, by the labels of the steps that write them.
+func (r *Remains) readCertificates(h host.Files) error {
 	note := func(label string, text []byte) {
 		cert, err := certs.ParseCert(text)
 		if err != nil || cert.IsCA {
@@ -303,7 +303,7 @@ func (r *Remains) certificates(h host.Files) error {
 		for name, authorities := range r.Trusted {
 			if certs.SignedBy(cert, authorities) {
 				if chain := certs.ChainOf(text); len(chain) > 0 {
-					r.Shown[name] = chain
+					r.Intermediates[name] = chain
 				}
 				r.Issued[label] = certs.Revoked{
 					CA:     name,

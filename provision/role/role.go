@@ -22,14 +22,14 @@ import (
 
 // Input holds everything that determines a machine's steps.
 type Input struct {
-	Cluster *config.Cluster
-	Machine config.Machine
-	Facts   host.Facts
-	State   *state.State // authorities, and how store members started
-	Files   Files
-	Release host.Release      // the release of the files
-	Closed  bool              // the maintenance window is closed: no upgrades and no reboots
-	Revoked map[string][]byte // revocation lists in DER, by authority
+	Cluster        *config.Cluster
+	Machine        config.Machine
+	Facts          host.Facts
+	State          *state.State // authorities, and how store members started
+	Files          Files
+	Release        host.Release      // the release of the files
+	IsWindowClosed bool              // the maintenance window is closed: no upgrades and no reboots
+	Revoked        map[string][]byte // revocation lists in DER, by authority
 }
 
 // Files finds the bundle's files.
@@ -39,69 +39,69 @@ type Files interface {
 
 // part is a part of a machine's installation that depends on its roles.
 type part struct {
-	name  string
-	has   func(Input) bool
-	steps func(*builder)
-	units []string // removed if the machine does not have the part
+	name      string
+	appliesTo func(Input) bool
+	steps     func(*builder)
+	units     []string // removed if the machine does not have the part
 }
 
 // parts are all parts of a machine. Their order is the order of the steps. A control plane of static pods needs the
 // runtime and the kubelet first; one of units does not.
 var parts = []part{
-	{"proxy-of-packages", always, proxyOfPackages, nil},
-	{"system", always, system, nil},
-	{"base", always, base, nil},
-	{"proxy-of-system", always, systemProxy, nil},
-	{"pki", always, pki, nil},
-	{"unit-form", Input.units, unitForm, nil},
-	{"static-runtime", Input.staticPods, runtime, nil},
-	{"static-images", Input.staticPods, images, nil},
-	{"static-form", Input.staticPods, staticForm, nil},
-	{"static-kubelet", Input.staticPods, kubelet, nil},
-	{"etcd", Input.etcd, etcd, nil},
-	{"former-etcd", Input.formerEtcd, formerEtcd, nil},
-	{"snapshots", Input.snapshots, snapshots, nil},
-	{"no-snapshots", Input.noSnapshots, noSnapshots, nil},
-	{"api-server", Input.controlPlane, apiServer, []string{"kube-apiserver"}},
-	{"runtime", Input.plainNode, runtime, nil},
-	{"images", Input.plainNode, images, nil},
-	{"controllers", Input.controlPlane, controllers, []string{"kube-scheduler", "kube-controller-manager"}},
-	{"metrics", Input.controlPlane, metrics, []string{"metrics-server"}},
-	{"kubelet", Input.plainNode, kubelet, []string{"kubelet"}},
-	{"proxy", Input.node, proxy, []string{"kube-proxy"}},
-	{"network", always, network, []string{"kube-network"}},
-	{"dns", Input.dns, dns, []string{"kube-dns"}},
-	{"ingress", Input.ingress, ingress, []string{"kube-ingress"}},
-	{"address", Input.address, address, []string{"kube-address"}},
+	{"proxy-of-packages", always, addPackageProxy, nil},
+	{"system", always, addSystemChanges, nil},
+	{"base", always, addBase, nil},
+	{"proxy-of-system", always, addSystemProxy, nil},
+	{"pki", always, addAuthorities, nil},
+	{"unit-form", Input.hasUnits, removeStaticPods, nil},
+	{"static-runtime", Input.hasStaticPods, addRuntime, nil},
+	{"static-images", Input.hasStaticPods, addImages, nil},
+	{"static-form", Input.hasStaticPods, addStaticPodImages, nil},
+	{"static-kubelet", Input.hasStaticPods, addKubelet, nil},
+	{"etcd", Input.hasEtcd, addEtcd, nil},
+	{"former-etcd", Input.hasFormerEtcd, removeFormerEtcd, nil},
+	{"snapshots", Input.hasSnapshots, addSnapshots, nil},
+	{"no-snapshots", Input.hasNoSnapshots, removeSnapshots, nil},
+	{"api-server", Input.isControlPlane, addAPIServer, []string{"kube-apiserver"}},
+	{"runtime", Input.isPlainNode, addRuntime, nil},
+	{"images", Input.isPlainNode, addImages, nil},
+	{"controllers", Input.isControlPlane, addControllers, []string{"kube-scheduler", "kube-controller-manager"}},
+	{"metrics", Input.isControlPlane, addMetrics, []string{"metrics-server"}},
+	{"kubelet", Input.isPlainNode, addKubelet, []string{"kubelet"}},
+	{"proxy", Input.isNode, addProxy, []string{"kube-proxy"}},
+	{"network", always, addNetwork, []string{"kube-network"}},
+	{"dns", Input.hasDNS, addDNS, []string{"kube-dns"}},
+	{"ingress", Input.hasIngress, addIngress, []string{"kube-ingress"}},
+	{"address", Input.hasVirtualAddress, addVirtualAddress, []string{"kube-address"}},
 }
 
 // Steps returns the steps of a machine in order.
 func Steps(in Input) ([]step.Step, error) {
 	b := &builder{Input: in}
 	for _, p := range parts {
-		if p.has(in) {
+		if p.appliesTo(in) {
 			p.steps(b)
 			continue
 		}
 		for _, u := range p.units {
-			if u == "kubelet" && in.staticPods() {
+			if u == "kubelet" && in.hasStaticPods() {
 				continue // an earlier part has added it
 			}
-			b.add(&step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
+			b.add(&step.RemoveUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
 			if u == "kubelet" {
-				b.add(&step.NoPods{}) // no kubelet manages the remaining pods
+				b.add(&step.StopPods{}) // no kubelet manages the remaining pods
 			}
 		}
 	}
 	b.add(former(in)...)
-	return b.release(append(b.files, b.late...)), b.err
+	return b.wrapRelease(append(b.fileSteps, b.unitSteps...)), b.err
 }
 
 // Clean returns the steps that remove everything from a machine.
 func Clean() []step.Step {
 	var list []step.Step
 	for _, name := range []string{snapshotTimer, snapshotService} {
-		list = append(list, &step.NoUnit{Name: name, Path: step.UnitDir + name})
+		list = append(list, &step.RemoveUnit{Name: name, Path: step.UnitDir + name})
 	}
 	for _, p := range slices.Backward(parts) {
 		units := p.units
@@ -109,26 +109,26 @@ func Clean() []step.Step {
 			units = []string{"etcd"}
 		}
 		for _, u := range slices.Backward(units) {
-			list = append(list, &step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
+			list = append(list, &step.RemoveUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
 		}
 	}
 	// The runtime is removed first, so that it starts no new containers while the others are stopped.
 	list = append(
 		list,
-		&step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"},
-		&step.NoPods{},
-		&step.NoNetwork{Network: Network()},
-		&step.NoMounts{
+		&step.RemoveUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"},
+		&step.StopPods{},
+		&step.ClearNetwork{Network: Network()},
+		&step.Unmount{
 			Prefixes: []string{"/var/lib/kubelet/", "/var/lib/containerd/", "/run/containerd/", "/run/netns/cni-"},
 		},
-		&step.NoFiles{
+		&step.RemoveFiles{
 			Dir:    "/run/netns",
 			Prefix: "cni-",
 		},
-		&step.NoCgroups{Name: "kubepods"},
-		&step.FormerSysctls{Given: given()},
+		&step.RemoveCgroups{Name: "kubepods"},
+		&step.RestoreSysctls{Changed: changedSysctls()},
 	)
-	list = append(list, &step.Pruned{Dir: registryDir, File: hostsFile, Written: written})
+	list = append(list, &step.PruneDirs{Dir: registryDir, File: hostsFile, Written: fileHeader})
 	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd"} {
 		list = append(list, &step.Empty{Path: path})
 	}
@@ -142,22 +142,22 @@ func Clean() []step.Step {
 	}
 	for _, name := range append(append([]string{bundle.Etcd, bundle.Containerd, bundle.Shim, bundle.Runc}, Daemons...),
 		bundle.Clusterctl) {
-		list = append(list, &step.Absent{Path: bin(name)})
+		list = append(list, &step.Absent{Path: binPath(name)})
 	}
 	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd", "/etc/cni", "/opt/cni",
 		"/etc/containerd", "/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd", "/run/netns"} {
-		list = append(list, &step.Unused{Path: path})
+		list = append(list, &step.RemoveEmpty{Path: path})
 	}
-	return append(list, &step.Absent{Path: host.Turns}, &step.Absent{Path: host.Library})
+	return append(list, &step.Absent{Path: host.RunDir}, &step.Absent{Path: host.LibraryDir})
 }
 
-// forwarding6 is the setting that kube-network enables if pods have IPv6 addresses.
-const forwarding6 = "net.ipv6.conf.all.forwarding"
+// ipv6Forwarding is the setting that kube-network enables if pods have IPv6 addresses.
+const ipv6Forwarding = "net.ipv6.conf.all.forwarding"
 
-// given returns the kernel settings that steps and daemons change on a node.
-func given() map[string]string {
+// changedSysctls returns the kernel settings that steps and daemons change on a node.
+func changedSysctls() map[string]string {
 	all := maps.Clone(host.Sysctls)
-	all[forwarding6] = "1"
+	all[ipv6Forwarding] = "1"
 	return all
 }
 
@@ -202,34 +202,36 @@ func Network() host.Network {
 	}
 }
 
-// Agent reports whether a step of Clean gives no information on whether the machine has anything of the cluster. Such
-// steps remove the programs, which include the agent that checks the machine, the record of the last run, and empty
-// directories.
-func Agent(s step.Step) bool {
-	if _, empty := s.(*step.Unused); empty {
+// IsIgnoredByRefresh reports whether a step of Clean gives no information on whether the machine has anything of the
+// cluster. Such steps remove the programs, which include the agent that checks the machine, the record of the last run,
+// and empty directories.
+func IsIgnoredByRefresh(s step.Step) bool {
+	if _, empty := s.(*step.RemoveEmpty); empty {
 		return true
 	}
 	absent, ok := s.(*step.Absent)
-	return ok && (absent.Path == host.Library || absent.Path == host.Turns)
+	return ok && (absent.Path == host.LibraryDir || absent.Path == host.RunDir)
 }
 
-func always(Input) bool             { return true }
-func (in Input) controlPlane() bool { return in.Machine.Has(config.RoleControlPlane) }
-func (in Input) node() bool         { return in.Machine.Has(config.RoleNode) }
-func (in Input) plainNode() bool    { return in.node() && !in.staticPods() }
-func (in Input) etcd() bool { // Only the control plane has members, and EtcdMachines is slow with many machines.
-	return in.controlPlane() && slices.ContainsFunc(EtcdMachines(in.Cluster, in.State), in.is)
+func always(Input) bool               { return true }
+func (in Input) isControlPlane() bool { return in.Machine.HasRole(config.RoleControlPlane) }
+func (in Input) isNode() bool         { return in.Machine.HasRole(config.RoleNode) }
+func (in Input) isPlainNode() bool    { return in.isNode() && !in.hasStaticPods() }
+func (in Input) hasEtcd() bool { // Only the control plane has members, and EtcdMachines is slow with many machines.
+	return in.isControlPlane() && slices.ContainsFunc(EtcdMachines(in.Cluster, in.State), in.isMachine)
 }
-func (in Input) formerEtcd() bool  { return !in.etcd() }
-func (in Input) snapshots() bool   { return in.etcd() && in.Cluster.Etcd.Snapshot != nil }
-func (in Input) noSnapshots() bool { return !in.snapshots() }
-func (in Input) dns() bool         { return slices.ContainsFunc(DNSMachines(in.Cluster), in.is) }
-func (in Input) ingress() bool     { return in.Cluster.HasIngress(in.Machine) }
-func (in Input) address() bool     { return in.controlPlane() && in.Cluster.VirtualAddress.IsValid() }
-func (in Input) wasControl() bool {
-	return in.State.Machines[in.Machine.Address].Machine.Has(config.RoleControlPlane)
+func (in Input) hasFormerEtcd() bool  { return !in.hasEtcd() }
+func (in Input) hasSnapshots() bool   { return in.hasEtcd() && in.Cluster.Etcd.Snapshot != nil }
+func (in Input) hasNoSnapshots() bool { return !in.hasSnapshots() }
+func (in Input) hasDNS() bool         { return slices.ContainsFunc(DNSMachines(in.Cluster), in.isMachine) }
+func (in Input) hasIngress() bool     { return in.Cluster.HasIngress(in.Machine) }
+func (in Input) hasVirtualAddress() bool {
+	return in.isControlPlane() && in.Cluster.VirtualAddress.IsValid()
 }
-func (in Input) is(m config.Machine) bool { return m.Name == in.Machine.Name }
+func (in Input) wasControlPlane() bool {
+	return in.State.Machines[in.Machine.Address].Machine.HasRole(config.RoleControlPlane)
+}
+func (in Input) isMachine(m config.Machine) bool { return m.Name == in.Machine.Name }
 
 // EtcdMachines returns the machines of the control plane with a store member. Machines that have a member keep it
 // before others get one, so that members do not move needlessly. A member is also not removed to make the number odd,
@@ -249,7 +251,7 @@ func EtcdMachines(c *config.Cluster, s *state.State) []config.Machine {
 		return 0
 	})
 	members := c.Etcd.Members
-	for members < len(control) && !c.Etcd.Said {
+	for members < len(control) && !c.Etcd.MembersSet {
 		if _, has := s.Etcd[control[members].Name]; !has {
 			break
 		}
@@ -270,7 +272,7 @@ func DNSMachines(c *config.Cluster) []config.Machine {
 		if len(list) >= enough {
 			break
 		}
-		if !m.Has(config.RoleControlPlane) {
+		if !m.HasRole(config.RoleControlPlane) {
 			list = append(list, m)
 		}
 	}
@@ -280,40 +282,41 @@ func DNSMachines(c *config.Cluster) []config.Machine {
 // builder collects steps. File steps run before unit steps, so that all files exist when the first unit starts.
 type builder struct {
 	Input
-	files  []step.Step
-	late   []step.Step
-	chains map[string][]byte // by authority; see chain
-	apis   []string          // cached result of apiServers
-	held   []step.Held       // daemons that must be well before a release is confirmed, in start order
-	err    error
+	fileSteps     []step.Step
+	unitSteps     []step.Step
+	chains        map[string][]byte // by authority; see chain
+	apiServerList []string          // cached result of apiServers
+	heldDaemons   []step.HeldDaemon // daemons that must be well before a release is confirmed, in start order
+	err           error
 }
 
-func (b *builder) add(steps ...step.Step) { b.files = append(b.files, steps...) }
-func (b *builder) run(steps ...step.Step) { b.late = append(b.late, steps...) }
+func (b *builder) add(steps ...step.Step)         { b.fileSteps = append(b.fileSteps, steps...) }
+func (b *builder) addUnitStep(steps ...step.Step) { b.unitSteps = append(b.unitSteps, steps...) }
 
-// file adds a file and returns its path.
-func (b *builder) file(path, content string) string {
+// addFile adds a file and returns its path.
+func (b *builder) addFile(path, content string) string {
 	b.add(&step.File{Path: path, Content: []byte(content)})
 	return path
 }
 
-// private adds a file that only root may read, because it shows how the machine is protected. Plans show its content.
-func (b *builder) private(path, content string) string {
+// addPrivateFile adds a file that only root may read, because it shows how the machine is protected. Plans show its
+// content.
+func (b *builder) addPrivateFile(path, content string) string {
 	b.add(&step.File{Path: path, Content: []byte(content), Mode: 0o600})
 	return path
 }
 
-// secret adds a file that only root may read and whose content plans do not show.
-func (b *builder) secret(path string, content []byte) string {
+// addSecretFile adds a file that only root may read and whose content plans do not show.
+func (b *builder) addSecretFile(path string, content []byte) string {
 	b.add(&step.File{Path: path, Content: content, Mode: 0o600, Secret: true})
 	return path
 }
 
-// bin returns the path of a program's link.
-func bin(name string) string { return "/usr/local/bin/" + name }
+// binPath returns the path of a program's link.
+func binPath(name string) string { return "/usr/local/bin/" + name }
 
-// program adds a program of the bundle and returns the path of its link.
-func (b *builder) program(name, link string) string {
+// addProgram adds a program of the bundle and returns the path of its link.
+func (b *builder) addProgram(name, link string) string {
 	f, err := b.Files.File(name)
 	if err != nil && b.err == nil {
 		b.err = err
@@ -322,20 +325,20 @@ func (b *builder) program(name, link string) string {
 	return link
 }
 
-// daemon adds the link under which clusterctl runs as a daemon.
-func (b *builder) daemon(name string) string {
+// addDaemon adds the link under which clusterctl runs as a daemon.
+func (b *builder) addDaemon(name string) string {
 	f, err := b.Files.File(bundle.Clusterctl)
 	if err != nil && b.err == nil {
 		b.err = err
 	}
-	b.add(&step.Symlink{Path: bin(name), Target: host.Library + "/" + f.Digest + "/" + bundle.Clusterctl})
-	return bin(name)
+	b.add(&step.Symlink{Path: binPath(name), Target: host.LibraryDir + "/" + f.Digest + "/" + bundle.Clusterctl})
+	return binPath(name)
 }
 
 // apiServers returns host:port of every API server, this machine's own first.
 func (b *builder) apiServers() []string {
-	if b.apis != nil {
-		return slices.Clone(b.apis)
+	if b.apiServerList != nil {
+		return slices.Clone(b.apiServerList)
 	}
 	var list []string
 	for _, m := range b.Cluster.ControlPlane() {
@@ -346,14 +349,14 @@ func (b *builder) apiServers() []string {
 			list = append(list, address)
 		}
 	}
-	b.apis = list
+	b.apiServerList = list
 	return slices.Clone(list)
 }
 
-// server returns the API server's URL in the kubeconfigs of this machine's daemons.
-func (b *builder) server() string { return "https://" + b.apiServers()[0] }
+// apiServerURL returns the API server's URL in the kubeconfigs of this machine's daemons.
+func (b *builder) apiServerURL() string { return "https://" + b.apiServers()[0] }
 
-func texts[T fmt.Stringer](list []T) []string {
+func toStrings[T fmt.Stringer](list []T) []string {
 	var out []string
 	for _, e := range list {
 		out = append(out, e.String())
@@ -361,4 +364,4 @@ func texts[T fmt.Stringer](list []T) []string {
 	return out
 }
 
-func lines(list ...string) string { return strings.Join(list, "\n") + "\n" }
+func joinLines(list ...string) string { return strings.Join(list, "\n") + "\n" }

@@ -96,7 +96,7 @@ func render(t *testing.T, steps []step.Step) string {
 
 // The golden files contain everything that a machine gets, for review.
 // Proves P05.
-func TestWhatMachinesGet(t *testing.T) {
+func TestStepsOfMachines(t *testing.T) {
 	control, node := machine(
 		"control",
 		"10.0.0.1",
@@ -113,7 +113,7 @@ func TestWhatMachinesGet(t *testing.T) {
 	c := cluster(control, node)
 	for _, m := range []config.Machine{control, node} {
 		steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: newState("control"), Files: files{},
-			Facts: host.Facts{OOMAdjust: true, SysctlFrozen: []string{"kernel.panic"}}})
+			Facts: host.Facts{CanAdjustOOM: true, FrozenSysctls: []string{"kernel.panic"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestWhatMachinesGet(t *testing.T) {
 
 // The number of etcd members follows from the number of machines.
 // Proves S10.
-func TestEtcdMembersAreOddAndAtMostSeven(t *testing.T) {
+func TestEtcdHasAnOddNumberOfMembersUpToSeven(t *testing.T) {
 	for machines, want := range map[int]int{0: 0, 1: 1, 2: 1, 3: 3, 4: 3, 5: 5, 6: 5, 7: 7, 8: 7, 20: 7} {
 		if got := config.EtcdMembers(machines); got != want {
 			t.Errorf("%d machines: %d members, want %d", machines, got, want)
@@ -145,7 +145,7 @@ func TestEtcdMembersAreOddAndAtMostSeven(t *testing.T) {
 }
 
 // A new machine that is declared before a machine with a member does not take over the member.
-func TestMembersStayWhereTheyAre(t *testing.T) {
+func TestMembersStayOnTheirMachines(t *testing.T) {
 	first, second := machine(
 		"first",
 		"10.0.0.1",
@@ -161,7 +161,7 @@ func TestMembersStayWhereTheyAre(t *testing.T) {
 	}
 }
 
-func TestEveryStepCanTravel(t *testing.T) {
+func TestStepsCanBeEncoded(t *testing.T) {
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	steps, err := role.Steps(role.Input{Cluster: cluster(m), Machine: m, State: newState("one"), Files: files{}})
 	if err != nil {
@@ -184,7 +184,7 @@ func TestEveryStepCanTravel(t *testing.T) {
 // The AuthenticationConfiguration decides whether port 6443 accepts anonymous requests. So the kubelet probes a static
 // API server on another port, and clusterctl uses a certificate.
 // Proves S12, S15.
-func TestAStaticAPIServerIsProbedWhereNobodyNeedsCredentials(t *testing.T) {
+func TestStaticAPIServersAreProbedWithoutCredentials(t *testing.T) {
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	c := cluster(m)
 	c.ControlPlaneForm = config.FormStaticPods
@@ -217,7 +217,7 @@ func TestAStaticAPIServerIsProbedWhereNobodyNeedsCredentials(t *testing.T) {
 					t.Errorf("it is probed at %+v, want %+v", got, want)
 				}
 			}
-		case *step.Reread:
+		case *step.AwaitReload:
 			asked = append(asked, s.Client)
 		}
 	}
@@ -320,7 +320,7 @@ func TestContainerdPullsThroughAProxy(t *testing.T) {
 	}
 }
 
-func TestTheDistributionsRuntimeTakesThePlaceOfTheBundles(t *testing.T) {
+func TestTheDistributionRuntimeReplacesTheBundledOne(t *testing.T) {
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	c := cluster(m)
 	c.Runtime.Source = config.RuntimeDistribution
@@ -339,7 +339,7 @@ func TestTheDistributionsRuntimeTakesThePlaceOfTheBundles(t *testing.T) {
 		name, unit, link string
 		goes             bool
 	}{
-		{"of the bundle", "# written by clusterctl: changes\n[Unit]\n", host.Library + "/digest/containerd", true},
+		{"of the bundle", "# written by clusterctl: changes\n[Unit]\n", host.LibraryDir + "/digest/containerd", true},
 		{"of somebody else", "[Unit]\n", "/opt/containerd/bin/containerd", false},
 	} {
 		write(unit, test.unit)
@@ -348,7 +348,7 @@ func TestTheDistributionsRuntimeTakesThePlaceOfTheBundles(t *testing.T) {
 		}
 		for _, s := range steps {
 			switch s := s.(type) {
-			case *step.NoUnit, *step.Absent:
+			case *step.RemoveUnit, *step.Absent:
 				if label := s.Label(); label != "no unit containerd.service" &&
 					label != "no /usr/local/bin/containerd" {
 					continue

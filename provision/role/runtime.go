@@ -15,8 +15,8 @@ const (
 	containerdProxy  = "/etc/containerd/clusterctl-proxy.env"
 )
 
-// cniBin returns the directory of the CNI plugins.
-func (in Input) cniBin() string {
+// cniBinDir returns the directory of the CNI plugins.
+func (in Input) cniBinDir() string {
 	if in.Cluster.Runtime.Source == config.RuntimeDistribution {
 		return distributionCNI
 	}
@@ -25,35 +25,36 @@ func (in Input) cniBin() string {
 
 const bundleCNI, distributionCNI = "/opt/cni/bin", "/usr/lib/cni"
 
-// runtime adds containerd and its files, from the bundle or from the distribution.
-func runtime(b *builder) {
+// addRuntime adds containerd and its files, from the bundle or from the distribution.
+func addRuntime(b *builder) {
 	b.add(&step.Directory{Path: "/etc/cni/net.d"})
-	registries(b)
+	addRegistries(b)
 	if b.Cluster.Runtime.Source == config.RuntimeDistribution {
 		for _, name := range []string{"containerd", "runc", "containernetworking-plugins"} {
 			b.add(&step.Package{Name: name})
 		}
-		path := b.file(containerdConfig, containerdV2(b))
+		path := b.addFile(containerdConfig, renderContainerdV2(b))
 		// A unit file of the bundle, which the machine may have had before, would hide the distribution's.
-		b.run(&step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service", Written: written})
+		b.addUnitStep(&step.RemoveUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service",
+			Written: fileHeader})
 		for _, name := range []string{bundle.Containerd, bundle.Shim, bundle.Runc} {
-			b.run(&step.Absent{Path: bin(name), LinkInto: host.Library})
+			b.addUnitStep(&step.Absent{Path: binPath(name), LinkInto: host.LibraryDir})
 		}
 		for _, name := range append([]string{bundle.Podlink}, bundle.CNI...) {
-			b.run(&step.Absent{Path: bundleCNI + "/" + name, LinkInto: host.Library})
+			b.addUnitStep(&step.Absent{Path: bundleCNI + "/" + name, LinkInto: host.LibraryDir})
 		}
-		b.program(bundle.Podlink, b.cniBin()+"/"+bundle.Podlink)
-		b.run(&step.Unit{Name: "containerd.service", Files: []string{path}})
+		b.addProgram(bundle.Podlink, b.cniBinDir()+"/"+bundle.Podlink)
+		b.addUnitStep(&step.Unit{Name: "containerd.service", Files: []string{path}})
 		return
 	}
-	program := b.program(bundle.Containerd, bin(bundle.Containerd))
-	shim := b.program(bundle.Shim, bin(bundle.Shim))
-	runc := b.program(bundle.Runc, bin(bundle.Runc))
+	program := b.addProgram(bundle.Containerd, binPath(bundle.Containerd))
+	shim := b.addProgram(bundle.Shim, binPath(bundle.Shim))
+	runc := b.addProgram(bundle.Runc, binPath(bundle.Runc))
 	for _, name := range append([]string{bundle.Podlink}, bundle.CNI...) {
-		b.program(name, b.cniBin()+"/"+name)
+		b.addProgram(name, b.cniBinDir()+"/"+name)
 	}
-	b.run(&step.Absent{Path: distributionCNI + "/" + bundle.Podlink, LinkInto: host.Library})
-	path := b.file(containerdConfig, containerdV3(b))
+	b.addUnitStep(&step.Absent{Path: distributionCNI + "/" + bundle.Podlink, LinkInto: host.LibraryDir})
+	path := b.addFile(containerdConfig, renderContainerdV3(b))
 	reads := []string{path, shim, runc}
 	options := []string{
 		// The shim is found through PATH. A distribution's older shim must not come first.
@@ -62,21 +63,21 @@ func runtime(b *builder) {
 	}
 	proxy := cmp.Or(b.Cluster.Runtime.Proxy, b.Cluster.System.Proxy)
 	if proxy != nil { // the proxy's URL may contain a password
-		b.secret(containerdProxy, []byte(proxyEnvironment(b.Cluster, b.Machine, proxy)))
+		b.addSecretFile(containerdProxy, []byte(proxyEnvironment(b.Cluster, b.Machine, proxy)))
 	} else {
-		b.run(&step.Absent{Path: containerdProxy})
+		b.addUnitStep(&step.Absent{Path: containerdProxy})
 	}
-	more, files := b.outside(containerdProxy, proxy)
+	more, files := b.proxyOptions(containerdProxy, proxy)
 	reads, options = append(reads, files...), append(options, more...)
-	b.unit(service{outside: true,
-		name: "containerd", description: "containerd, the container runtime", watchdog: true, hosts: true,
+	b.addUnit(service{needsProxy: true,
+		name: "containerd", description: "containerd, the container runtime", hasWatchdog: true, runsContainers: true,
 		exec: []string{program, "--config", containerdConfig}, reads: reads, options: options,
 	})
 }
 
-// containerdV3 returns the configuration of containerd 2.
-func containerdV3(b *builder) string {
-	return lines(
+// renderContainerdV3 returns the configuration of containerd 2.
+func renderContainerdV3(b *builder) string {
+	return joinLines(
 		"# written by clusterctl",
 		"version = 3",
 		// If CRI does not start, containerd exits and is restarted. Otherwise it would run forever without being
@@ -92,12 +93,12 @@ func containerdV3(b *builder) string {
 		fmt.Sprintf("config_path = %q", registryDir),
 		"",
 		"[plugins.'io.containerd.cri.v1.runtime']",
-		fmt.Sprintf("restrict_oom_score_adj = %t", !b.Facts.OOMAdjust),
+		fmt.Sprintf("restrict_oom_score_adj = %t", !b.Facts.CanAdjustOOM),
 		"# The default of one second costs more than all else on a node at rest.",
 		`stats_collect_period = "10s"`,
 		"",
 		"[plugins.'io.containerd.cri.v1.runtime'.cni]",
-		fmt.Sprintf("bin_dirs = [%q]", b.cniBin()),
+		fmt.Sprintf("bin_dirs = [%q]", b.cniBinDir()),
 		`conf_dir = "/etc/cni/net.d"`,
 		"",
 		"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]",
@@ -108,19 +109,19 @@ func containerdV3(b *builder) string {
 	)
 }
 
-// containerdV2 returns the configuration of containerd 1, which distributions have.
-func containerdV2(b *builder) string {
-	return lines(
+// renderContainerdV2 returns the configuration of containerd 1, which distributions have.
+func renderContainerdV2(b *builder) string {
+	return joinLines(
 		"# written by clusterctl",
 		"version = 2",
 		`required_plugins = ["io.containerd.grpc.v1.cri"]`,
 		"",
 		`[plugins."io.containerd.grpc.v1.cri"]`,
 		fmt.Sprintf("sandbox_image = %q", bundle.PauseReference),
-		fmt.Sprintf("restrict_oom_score_adj = %t", !b.Facts.OOMAdjust),
+		fmt.Sprintf("restrict_oom_score_adj = %t", !b.Facts.CanAdjustOOM),
 		"",
 		`[plugins."io.containerd.grpc.v1.cri".cni]`,
-		fmt.Sprintf("bin_dir = %q", b.cniBin()),
+		fmt.Sprintf("bin_dir = %q", b.cniBinDir()),
 		`conf_dir = "/etc/cni/net.d"`,
 		"",
 		`[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]`,
@@ -134,18 +135,18 @@ func containerdV2(b *builder) string {
 	)
 }
 
-// images adds the images that do not come from a registry.
-func images(b *builder) {
+// addImages adds the images that do not come from a registry.
+func addImages(b *builder) {
 	pause, err := b.Files.File(bundle.PauseReference)
 	if err != nil && b.err == nil {
 		b.err = err
 	}
-	b.run(&step.Image{Reference: bundle.PauseReference, Digest: pause.Digest, Size: pause.Size})
+	b.addUnitStep(&step.Image{Reference: bundle.PauseReference, Digest: pause.Digest, Size: pause.Size})
 	for _, i := range b.Cluster.Images {
 		f, err := b.Files.File(i.Reference)
 		if err != nil && b.err == nil {
 			b.err = err
 		}
-		b.run(&step.Image{Reference: i.Reference, Digest: f.Digest, Size: f.Size})
+		b.addUnitStep(&step.Image{Reference: i.Reference, Digest: f.Digest, Size: f.Size})
 	}
 }

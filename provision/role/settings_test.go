@@ -17,8 +17,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// units returns, for each unit or static pod of a machine, the content of all files whose change restarts it.
-func units(t *testing.T, c *config.Cluster, m config.Machine) map[string]string {
+// unitFiles returns, for each unit or static pod of a machine, the content of all files whose change restarts it.
+func unitFiles(t *testing.T, c *config.Cluster, m config.Machine) map[string]string {
 	t.Helper()
 	steps, err := role.Steps(
 		role.Input{
@@ -26,7 +26,7 @@ func units(t *testing.T, c *config.Cluster, m config.Machine) map[string]string 
 			Machine: m,
 			State:   newState("control"),
 			Files:   files{},
-			Facts:   host.Facts{OOMAdjust: true},
+			Facts:   host.Facts{CanAdjustOOM: true},
 		},
 	)
 	if err != nil {
@@ -51,8 +51,8 @@ func units(t *testing.T, c *config.Cluster, m config.Machine) map[string]string 
 	return of
 }
 
-// reaches checks that every setting of a block changes the files of its daemon, and of no other.
-func reaches[T any](t *testing.T, unit string, def T, into func(*config.Cluster) *daemons.Chosen[T]) {
+// checkReaches checks that every setting of a block changes the files of its daemon, and of no other.
+func checkReaches[T any](t *testing.T, unit string, def T, into func(*config.Cluster) *daemons.Chosen[T]) {
 	for _, form := range []string{config.FormSystemd, config.FormStaticPods} {
 		make := func() *config.Cluster {
 			c := cluster(
@@ -65,13 +65,13 @@ func reaches[T any](t *testing.T, unit string, def T, into func(*config.Cluster)
 		plain := make()
 		var before []map[string]string
 		for _, m := range plain.Machines {
-			before = append(before, units(t, plain, m))
+			before = append(before, unitFiles(t, plain, m))
 		}
 		for _, s := range daemons.Settings(&def) {
 			reached, changed := false, make()
 			into(changed).Choose(s.Name, configtest.Other(&def, s))
 			for i, m := range changed.Machines {
-				before, after := before[i], units(t, changed, m)
+				before, after := before[i], unitFiles(t, changed, m)
 				if !slices.Equal(slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after))) {
 					t.Errorf("%s: another value of it makes other units", s.Name)
 				}
@@ -92,49 +92,49 @@ func reaches[T any](t *testing.T, unit string, def T, into func(*config.Cluster)
 }
 
 func TestEverySettingReachesItsDaemonAndRestartsNoOther(t *testing.T) {
-	reaches(
+	checkReaches(
 		t,
 		"kube-scheduler.service",
 		daemons.DefaultScheduler(),
 		func(c *config.Cluster) *daemons.Chosen[daemons.Scheduler] { return &c.Scheduler },
 	)
-	reaches(
+	checkReaches(
 		t,
 		"kube-controller-manager.service",
 		daemons.DefaultControllerManager(),
 		func(c *config.Cluster) *daemons.Chosen[daemons.ControllerManager] { return &c.Controllers },
 	)
-	reaches(
+	checkReaches(
 		t,
 		"kubelet.service",
 		daemons.DefaultKubeletSettings(),
 		func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Kubelet },
 	)
-	reaches(
+	checkReaches(
 		t,
 		"kubelet.service",
 		daemons.DefaultKubeletSettings(),
 		func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Machines[1].Kubelet },
 	)
-	reaches(
+	checkReaches(
 		t,
 		"kube-proxy.service",
 		daemons.DefaultProxy(),
 		func(c *config.Cluster) *daemons.Chosen[daemons.Proxy] { return &c.Proxy },
 	)
-	reaches(
+	checkReaches(
 		t,
 		"kube-network.service",
 		daemons.DefaultNetwork(),
 		func(c *config.Cluster) *daemons.Chosen[daemons.Network] { return &c.Network },
 	)
-	reaches(
+	checkReaches(
 		t,
 		"kube-ingress.service",
 		daemons.DefaultIngress(),
 		func(c *config.Cluster) *daemons.Chosen[daemons.Ingress] { return &c.Ingress.Settings },
 	)
-	reaches(
+	checkReaches(
 		t,
 		"kube-dns.service",
 		daemons.DefaultDNS(),
@@ -142,12 +142,12 @@ func TestEverySettingReachesItsDaemonAndRestartsNoOther(t *testing.T) {
 	)
 }
 
-func TestAMachinesKubeletGoesBeforeTheClusters(t *testing.T) {
+func TestKubeletSettingsOfMachinesOverrideTheClusters(t *testing.T) {
 	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane), machine("node", "10.0.0.2", config.RoleNode))
 	c.Kubelet.Choose("max_pods", 60)
 	c.Kubelet.Choose("pod_pids_limit", 900)
 	c.Machines[1].Kubelet.Choose("max_pods", 110) // the default value, set explicitly
-	text := units(t, c, c.Machines[1])["kubelet.service"]
+	text := unitFiles(t, c, c.Machines[1])["kubelet.service"]
 	for _, want := range []string{"\nmaxPods: 110\n", "\npodPidsLimit: 900\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in %s", want, text)
@@ -155,17 +155,17 @@ func TestAMachinesKubeletGoesBeforeTheClusters(t *testing.T) {
 	}
 }
 
-func TestTheSchedulersConfigurationIsAFileBesideIt(t *testing.T) {
+func TestTheSchedulerReadsItsConfigurationFromAFile(t *testing.T) {
 	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane))
 	c.Scheduler.Choose("config", "kind: KubeSchedulerConfiguration\n")
-	text := units(t, c, c.Machines[0])["kube-scheduler.service"]
+	text := unitFiles(t, c, c.Machines[0])["kube-scheduler.service"]
 	if !strings.Contains(text, "--config=/etc/kubernetes/scheduler.yaml") ||
 		!strings.HasSuffix(text, "/etc/kubernetes/scheduler.yamlkind: KubeSchedulerConfiguration\n") {
 		t.Errorf("it is told %s", text)
 	}
 }
 
-func TestAsManyMachinesAnswerForNamesAsIsSaid(t *testing.T) {
+func TestDNSRunsOnTheDeclaredNumberOfMachines(t *testing.T) {
 	c := cluster(
 		machine("control", "10.0.0.1", config.RoleControlPlane),
 		machine("a", "10.0.0.2", config.RoleNode),
@@ -182,12 +182,12 @@ func TestAsManyMachinesAnswerForNamesAsIsSaid(t *testing.T) {
 	if got := role.DNSMachines(c); len(got) != 3 {
 		t.Errorf("node_local: %d machines of 3", len(got))
 	}
-	if text := units(t, c, c.Machines[2])["kube-dns.service"]; !strings.Contains(text, "--node-local=true") {
+	if text := unitFiles(t, c, c.Machines[2])["kube-dns.service"]; !strings.Contains(text, "--node-local=true") {
 		t.Errorf("it is told %s", text)
 	}
 }
 
-func TestTheIngressProxyIsOnTheNodesThatAreChosen(t *testing.T) {
+func TestIngressRunsOnTheSelectedNodes(t *testing.T) {
 	edge := machine("edge", "10.0.0.3", config.RoleNode)
 	edge.SecondIP = netip.MustParseAddr("fd00::3")
 	edge.Labels = map[string]string{"edge": "yes"}
@@ -201,7 +201,7 @@ func TestTheIngressProxyIsOnTheNodesThatAreChosen(t *testing.T) {
 			"labelled": {NodeSelector: map[string]string{"edge": "yes"}}}[name]
 		var got []string
 		for _, m := range c.Machines {
-			if text, ok := units(t, c, m)["kube-ingress.service"]; ok {
+			if text, ok := unitFiles(t, c, m)["kube-ingress.service"]; ok {
 				got = append(got, m.Name)
 				if !strings.Contains(text, "FileDescriptorStoreMax=") ||
 					!strings.Contains(text, "--node-ip="+strings.Join(m.IPs(), ",")+" ") {
@@ -216,7 +216,7 @@ func TestTheIngressProxyIsOnTheNodesThatAreChosen(t *testing.T) {
 }
 
 // The machines in the state can be decoded, also from the JSON of earlier releases.
-func TestAMachineOfAnEarlierReleaseIsRead(t *testing.T) {
+func TestMachinesOfEarlierReleasesAreDecoded(t *testing.T) {
 	var m config.Machine
 	if err := json.Unmarshal([]byte(`{"Name":"node","Kubelet":{"CgroupRoot":"/lab","MaxPods":50,"SystemReserved":null}}`), &m); err != nil ||
 		m.Name != "node" ||

@@ -24,12 +24,12 @@ const (
 	snapshotCA       = Kubernetes + "/etcd-snapshots-ca.crt"
 )
 
-// firstSnapshot is the delay of the first periodic snapshot after boot or after the timer starts.
-const firstSnapshot = time.Minute
+// firstSnapshotDelay is the delay of the first periodic snapshot after boot or after the timer starts.
+const firstSnapshotDelay = time.Minute
 
 // StoreClient returns the credentials of control-plane machines for the store.
 func StoreClient() keep.Client {
-	s := store()
+	s := newStore()
 	return keep.Client{CA: s.CA, Cert: s.Cert, Key: s.Key}
 }
 
@@ -49,7 +49,7 @@ func SnapshotFiles(c *hcl.Cluster, member string) (list []*step.File, err error)
 		MaxAge:    declared.MaxAge,
 	}
 	if at := declared.S3; at != nil {
-		s.S3 = &keep.S3{
+		s.S3 = &keep.S3Bucket{
 			Endpoint:  at.Endpoint,
 			Bucket:    at.Bucket,
 			Prefix:    at.Prefix,
@@ -71,8 +71,8 @@ func SnapshotFiles(c *hcl.Cluster, member string) (list []*step.File, err error)
 	return append(list, &step.File{Path: SnapshotSettings, Content: append(text, '\n'), Mode: 0o600, Secret: true}), nil
 }
 
-// snapshots adds the snapshot unit and its timer on a machine with a member.
-func snapshots(b *builder) {
+// addSnapshots adds the snapshot unit and its timer on a machine with a member.
+func addSnapshots(b *builder) {
 	declared := b.Cluster.Etcd.Snapshot
 	files, err := SnapshotFiles(b.Cluster, b.Machine.Name)
 	if err != nil && b.err == nil {
@@ -85,17 +85,17 @@ func snapshots(b *builder) {
 		b.add(&step.Absent{Path: snapshotCA})
 	}
 	b.add(&step.Directory{Path: declared.Directory, Mode: 0o700})
-	proxy, proxyFiles := b.outside(proxyFile, b.Cluster.System.Proxy)
+	proxy, proxyFiles := b.proxyOptions(proxyFile, b.Cluster.System.Proxy)
 	text := []string{
-		written + ": changes made here are put back by the next apply",
+		fileHeader + ": changes made here are put back by the next apply",
 		"[Unit]", "Description=Snapshot of etcd, the cluster's store", "Documentation=https://etcd.io/docs/",
 		"Wants=network-online.target", "After=network-online.target etcd.service", "",
-		"[Service]", "Type=oneshot", "ExecStart=" + bin(bundle.Etcd) + " snapshot " + SnapshotSettings,
+		"[Service]", "Type=oneshot", "ExecStart=" + binPath(bundle.Etcd) + " snapshot " + SnapshotSettings,
 		"TimeoutStartSec=35min", "Nice=10", "IOSchedulingClass=idle", "UMask=0077", "CapabilityBoundingSet=",
 	}
-	service := b.private(step.UnitDir+snapshotService, lines(slices.Concat(text, confined, proxy)...))
+	service := b.addPrivateFile(step.UnitDir+snapshotService, joinLines(slices.Concat(text, confinement, proxy)...))
 	text = []string{
-		written + ": changes made here are put back by the next apply",
+		fileHeader + ": changes made here are put back by the next apply",
 		"[Unit]", "Description=When snapshots of etcd are taken", "",
 		"[Timer]",
 	}
@@ -103,33 +103,34 @@ func snapshots(b *builder) {
 		text = append(text, "OnCalendar="+at)
 	}
 	if every := declared.Schedule.Every; every > 0 {
-		text = append(text, "OnActiveSec="+seconds(min(every, firstSnapshot)), "OnUnitActiveSec="+seconds(every))
+		text = append(text, "OnActiveSec="+formatSeconds(min(every, firstSnapshotDelay)), "OnUnitActiveSec="+
+			formatSeconds(every))
 	} else {
 		text = append(text, "Persistent=yes") // a snapshot that was due while the machine was off is taken after boot
 	}
 	text = append(
 		text,
-		"RandomizedDelaySec="+seconds(declared.Schedule.Jitter),
+		"RandomizedDelaySec="+formatSeconds(declared.Schedule.Jitter),
 		"AccuracySec=1s",
 		"",
 		"[Install]",
 		"WantedBy=timers.target",
 	)
-	timer := b.private(step.UnitDir+snapshotTimer, lines(text...))
-	b.run(&step.Unit{Name: snapshotTimer, Files: append([]string{timer, service}, proxyFiles...)})
+	timer := b.addPrivateFile(step.UnitDir+snapshotTimer, joinLines(text...))
+	b.addUnitStep(&step.Unit{Name: snapshotTimer, Files: append([]string{timer, service}, proxyFiles...)})
 }
 
-func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int(d.Seconds())) }
+func formatSeconds(d time.Duration) string { return fmt.Sprintf("%ds", int(d.Seconds())) }
 
-// noSnapshots removes the snapshot unit and its timer. Existing snapshots stay.
-func noSnapshots(b *builder) {
+// removeSnapshots removes the snapshot unit and its timer. Existing snapshots stay.
+func removeSnapshots(b *builder) {
 	for _, name := range []string{snapshotTimer, snapshotService} {
-		b.add(&step.NoUnit{Name: name, Path: step.UnitDir + name})
+		b.add(&step.RemoveUnit{Name: name, Path: step.UnitDir + name})
 	}
 }
 
 // StoreProgram returns the program etcd, and a step that checks whether it was sent to a machine.
-func StoreProgram(files Files) (bundle.File, *step.Present, error) {
+func StoreProgram(files Files) (bundle.File, *step.CheckSent, error) {
 	f, err := files.File(bundle.Etcd)
-	return f, &step.Present{Path: host.Library + "/" + f.Digest + "/" + bundle.Etcd, Size: f.Size}, err
+	return f, &step.CheckSent{Path: host.LibraryDir + "/" + f.Digest + "/" + bundle.Etcd, Size: f.Size}, err
 }

@@ -26,7 +26,7 @@ func TestSnapshotsAreTakenByATimerOnMachinesWithAMember(t *testing.T) {
 		Schedule:  config.Schedule{Cron: "0 */6 * * *", Jitter: time.Minute},
 		Keep:      3,
 		Directory: "/srv/snapshots",
-		S3: &config.S3{
+		S3: &config.S3Bucket{
 			Endpoint:  "https://s3",
 			Bucket:    "b",
 			Prefix:    "home",

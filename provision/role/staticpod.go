@@ -24,53 +24,53 @@ type component struct {
 	port int // port that serves health
 	// port that serves health without TLS and authentication on the loopback address; 0 means that port does not need
 	// credentials
-	probed int
-	http   bool   // port serves health without TLS
-	live   string // path of the liveness check
-	ready  string
-	cpu    string
-	memory string
-	image  string   // name of an image in the bundle
-	mounts []string // files and directories of the machine that it reads
-	shares []string // directories of sockets that it connects to
-	writes []string // directories that it writes to
+	probePort    int
+	isPlainHTTP  bool   // port serves health without TLS
+	livePath     string // path of the liveness check
+	readyPath    string
+	cpu          string
+	memory       string
+	image        string   // name of an image in the bundle
+	mounts       []string // files and directories of the machine that it reads
+	socketDirs   []string // directories of sockets that it connects to
+	writableDirs []string // directories that it writes to
 
 	environment []corev1.EnvVar // only for the static pod; systemd's environment does not apply to pods
 }
 
-func (c component) url() (url string, as host.Client) {
+func (c component) healthURL() (url string, as host.Client) {
 	switch {
-	case c.http:
-		return fmt.Sprintf("http://127.0.0.1:%d%s", c.port, c.ready), as
-	case c.probed != 0:
+	case c.isPlainHTTP:
+		return fmt.Sprintf("http://127.0.0.1:%d%s", c.port, c.readyPath), as
+	case c.probePort != 0:
 		as = ServerClient
 	default:
 		as.CA = PKI + "/ca.crt"
 	}
-	return fmt.Sprintf("https://127.0.0.1:%d%s", c.port, c.ready), as
+	return fmt.Sprintf("https://127.0.0.1:%d%s", c.port, c.readyPath), as
 }
 
-// component adds a daemon of the control plane, as a unit or a static pod as the cluster block says.
-func (b *builder) component(c component) {
-	if b.staticPods() {
-		b.pod(c)
+// addComponent adds a daemon of the control plane, as a unit or a static pod as the cluster block says.
+func (b *builder) addComponent(c component) {
+	if b.hasStaticPods() {
+		b.addStaticPod(c)
 		return
 	}
-	c.health, c.as = c.url()
-	b.unit(c.service)
+	c.health, c.credentials = c.healthURL()
+	b.addUnit(c.service)
 }
 
-// pod adds a static pod like kubeadm's.
-func (b *builder) pod(c component) {
-	reference := b.image(c.image)
+// addStaticPod adds a static pod like kubeadm's.
+func (b *builder) addStaticPod(c component) {
+	reference := b.imageReference(c.image)
 	manifest, err := yaml.Marshal(c.manifest(reference))
 	if err != nil && b.err == nil {
 		b.err = fmt.Errorf("write the manifest of %s: %w", c.name, err)
 	}
 	text, _, _ := strings.Cut(string(manifest), "\nstatus:")
-	url, as := c.url()
-	b.held = append(b.held, step.Held{URL: url, Client: as})
-	b.run(&step.StaticPod{
+	url, as := c.healthURL()
+	b.heldDaemons = append(b.heldDaemons, step.HeldDaemon{URL: url, Client: as})
+	b.addUnitStep(&step.StaticPod{
 		Name: c.name, Path: step.Manifest(c.name), Content: text + "\n", Files: c.reads, URL: url, Client: as,
 		Unit: c.name + ".service", UnitAt: step.UnitDir + c.name + ".service",
 	})
@@ -79,11 +79,11 @@ func (b *builder) pod(c component) {
 func (c component) manifest(image string) *corev1.Pod {
 	priority := int32(2000001000) // the value of system-node-critical
 	scheme, port := corev1.URISchemeHTTPS, int32(c.port)
-	if c.http {
+	if c.isPlainHTTP {
 		scheme = corev1.URISchemeHTTP
 	}
-	if c.probed != 0 {
-		scheme, port = corev1.URISchemeHTTP, int32(c.probed)
+	if c.probePort != 0 {
+		scheme, port = corev1.URISchemeHTTP, int32(c.probePort)
 	}
 	probe := func(at string, delay, failures, period int32) *corev1.Probe {
 		return &corev1.Probe{
@@ -118,16 +118,16 @@ func (c component) manifest(image string) *corev1.Pod {
 				Name: c.name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: c.exec,
 				Env: c.environment,
 				LivenessProbe: probe(
-					c.live,
+					c.livePath,
 					10,
 					8,
 					10,
-				), ReadinessProbe: probe(c.ready, 0, 3, 1), StartupProbe: probe(c.live, 10, 24, 10),
+				), ReadinessProbe: probe(c.readyPath, 0, 3, 1), StartupProbe: probe(c.livePath, 10, 24, 10),
 				Resources: corev1.ResourceRequirements{Requests: requests},
 			}},
 		},
 	}
-	if c.probed != 0 { // the kubelet's probe port is another one, so state the serving port
+	if c.probePort != 0 { // the kubelet's probe port is another one, so state the serving port
 		p.Spec.Containers[0].Ports = []corev1.ContainerPort{
 			{ContainerPort: int32(c.port), HostPort: int32(c.port), Protocol: corev1.ProtocolTCP},
 		}
@@ -153,17 +153,18 @@ func (c component) manifest(image string) *corev1.Pod {
 			mount(at, corev1.HostPathFile, true)
 		}
 	}
-	for _, at := range c.shares {
+	for _, at := range c.socketDirs {
 		mount(at, corev1.HostPathDirectory, true)
 	}
-	for _, at := range c.writes {
+	for _, at := range c.writableDirs {
 		mount(at, corev1.HostPathDirectoryOrCreate, false)
 	}
 	return p
 }
 
-// image returns the reference of an image that is built from the bundle's programs. It changes with the content.
-func (b *builder) image(name string) string {
+// imageReference returns the reference of an image that is built from the bundle's programs. It changes with the
+// content.
+func (b *builder) imageReference(name string) string {
 	f, err := b.Files.File(name)
 	if err != nil && b.err == nil {
 		b.err = err
@@ -171,43 +172,43 @@ func (b *builder) image(name string) string {
 	return bundle.Reference(f)
 }
 
-// staticForm adds the images that the kubelet needs before the first static pod can start.
-func staticForm(b *builder) {
+// addStaticPodImages adds the images that the kubelet needs before the first static pod can start.
+func addStaticPodImages(b *builder) {
 	for _, name := range []string{bundle.ControlPlaneImage, bundle.EtcdImage} {
 		f, err := b.Files.File(name)
 		if err != nil && b.err == nil {
 			b.err = err
 		}
-		b.run(&step.Image{Reference: bundle.Reference(f), Digest: f.Digest, Size: f.Size})
+		b.addUnitStep(&step.Image{Reference: bundle.Reference(f), Digest: f.Digest, Size: f.Size})
 	}
 }
 
-// unitForm removes the control plane's static pods. It runs before the kubelet is removed, because the kubelet must
-// stop them.
-func unitForm(b *builder) {
-	for _, c := range staticPorts {
-		url, as := c.url()
-		b.add(&step.NoStaticPod{Name: c.name, Path: step.Manifest(c.name), URL: url, Client: as})
+// removeStaticPods removes the control plane's static pods. It runs before the kubelet is removed, because the kubelet
+// must stop them.
+func removeStaticPods(b *builder) {
+	for _, c := range staticComponents {
+		url, as := c.healthURL()
+		b.add(&step.RemoveStaticPod{Name: c.name, Path: step.Manifest(c.name), URL: url, Client: as})
 	}
 }
 
-// staticPorts has the health ports of the control plane's daemons. Daemons that others depend on come last.
-var staticPorts = []component{
-	{service: service{name: "metrics-server"}, port: 10261, ready: "/readyz"},
-	{service: service{name: "kube-scheduler"}, port: 10259, ready: "/readyz"},
-	{service: service{name: "kube-controller-manager"}, port: 10257, ready: "/readyz"},
-	{service: service{name: "kube-apiserver"}, port: 6443, probed: probedPort, ready: "/readyz"},
-	{service: service{name: "etcd"}, port: 2381, http: true, ready: "/readyz"},
+// staticComponents has the health ports of the control plane's daemons. Daemons that others depend on come last.
+var staticComponents = []component{
+	{service: service{name: "metrics-server"}, port: 10261, readyPath: "/readyz"},
+	{service: service{name: "kube-scheduler"}, port: 10259, readyPath: "/readyz"},
+	{service: service{name: "kube-controller-manager"}, port: 10257, readyPath: "/readyz"},
+	{service: service{name: "kube-apiserver"}, port: 6443, probePort: plainHealthPort, readyPath: "/readyz"},
+	{service: service{name: "etcd"}, port: 2381, isPlainHTTP: true, readyPath: "/readyz"},
 }
 
-// noStaticPod returns the step that removes one daemon's static pod.
-func noStaticPod(name string) step.Step {
-	i := slices.IndexFunc(staticPorts, func(c component) bool { return c.name == name })
-	url, as := staticPorts[i].url()
-	return &step.NoStaticPod{Name: name, Path: step.Manifest(name), URL: url, Client: as}
+// removeStaticPod returns the step that removes one daemon's static pod.
+func removeStaticPod(name string) step.Step {
+	i := slices.IndexFunc(staticComponents, func(c component) bool { return c.name == name })
+	url, as := staticComponents[i].healthURL()
+	return &step.RemoveStaticPod{Name: name, Path: step.Manifest(name), URL: url, Client: as}
 }
 
-func (in Input) staticPods() bool {
-	return in.controlPlane() && in.Cluster.ControlPlaneForm == hcl.FormStaticPods
+func (in Input) hasStaticPods() bool {
+	return in.isControlPlane() && in.Cluster.ControlPlaneForm == hcl.FormStaticPods
 }
-func (in Input) units() bool { return !in.staticPods() }
+func (in Input) hasUnits() bool { return !in.hasStaticPods() }

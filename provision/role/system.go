@@ -5,13 +5,14 @@ import (
 	"clusterctl/provision/step"
 )
 
-// system adds the declared changes of the operating system. A reboot comes before all steps that it would interrupt.
-func system(b *builder) {
+// addSystemChanges adds the declared changes of the operating system. A reboot comes before all steps that it would
+// interrupt.
+func addSystemChanges(b *builder) {
 	s := b.Cluster.System
 	for _, name := range s.Packages {
 		b.add(&step.Package{Name: name})
 	}
-	if b.Closed {
+	if b.IsWindowClosed {
 		return
 	}
 	if s.Upgrade != "" {

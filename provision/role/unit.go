@@ -11,38 +11,39 @@ import (
 
 // service holds the properties in which units differ.
 type service struct {
-	name        string
-	description string
-	after       string   // the unit to start after
-	exec        []string // program and arguments
-	reads       []string // files whose change restarts the unit, besides the unit file and the program
-	watchdog    bool     // it notifies systemd's watchdog
-	options     []string // lines of [Service]
-	beside      bool     // may start in parallel with neighbouring units
-	eager       bool     // counts as started once it runs, because its readiness depends on units that start later
-	again       string   // restart delay; defaultAgain if empty
-	health      string   // URL of the readiness check
-	as          host.Client
-	hosts       bool // its child processes are containers, which inherit its settings
-	outside     bool // connects to hosts outside the cluster; options must include those of builder.outside
+	name               string
+	description        string
+	startAfter         string   // the unit to start after
+	exec               []string // program and arguments
+	reads              []string // files whose change restarts the unit, besides the unit file and the program
+	hasWatchdog        bool     // it notifies systemd's watchdog
+	options            []string // lines of [Service]
+	canStartInParallel bool     // may start in parallel with neighbouring units
+	// counts as started once it runs, because its readiness depends on units that start later
+	isReadyOnStart bool
+	restartDelay   string // restart delay; defaultRestartDelay if empty
+	health         string // URL of the readiness check
+	credentials    host.Client
+	runsContainers bool // its child processes are containers, which inherit its settings
+	needsProxy     bool // connects to hosts outside the cluster; options must include those of builder.outside
 }
 
-// slack lets the kernel delay a daemon's wake-ups, which reduces its CPU use (daemons/run/slack.go).
-const slack = "TimerSlackNSec=4ms"
+// timerSlack lets the kernel delay a daemon's wake-ups, which reduces its CPU use (daemons/run/slack.go).
+const timerSlack = "TimerSlackNSec=4ms"
 
-// defaultAgain is the delay in seconds before systemd restarts a daemon.
-const defaultAgain = "1"
+// defaultRestartDelay is the delay in seconds before systemd restarts a daemon.
+const defaultRestartDelay = "1"
 
-// confined restricts daemons that only communicate over the network.
-var confined = []string{
+// confinement restricts daemons that only communicate over the network.
+var confinement = []string{
 	"NoNewPrivileges=yes", "ProtectSystem=full", "ProtectHome=yes", "PrivateTmp=yes", "ProtectControlGroups=yes",
 	"ProtectKernelModules=yes", "ProtectKernelTunables=yes", "RestrictSUIDSGID=yes", "RestrictRealtime=yes",
 	"LockPersonality=yes",
 	"RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "SystemCallArchitectures=native",
 }
 
-// speaking returns options that also allow other socket families.
-func speaking(options []string, families string) []string {
+// withAddressFamilies returns options that also allow other socket families.
+func withAddressFamilies(options []string, families string) []string {
 	options = slices.Clone(options)
 	for i, o := range options {
 		if strings.HasPrefix(o, "RestrictAddressFamilies=") {
@@ -52,77 +53,81 @@ func speaking(options []string, families string) []string {
 	return options
 }
 
-// ownUser returns options for a daemon that serves untrusted clients. It runs as a dynamic user with one capability.
-// Its kubeconfig still belongs to root; at start, systemd copies it to the path that credential returns, which no other
-// user can read.
-func ownUser(kubeconfig, capability string) []string {
+// dynamicUserOptions returns options for a daemon that serves untrusted clients. It runs as a dynamic user with one
+// capability. Its kubeconfig still belongs to root; at start, systemd copies it to the path that credential returns,
+// which no other user can read.
+func dynamicUserOptions(kubeconfig, capability string) []string {
 	return append([]string{
 		"DynamicUser=yes", "LoadCredential=" + credentialName + ":" + kubeconfig, "CapabilityBoundingSet=" + capability,
 		"AmbientCapabilities=" + capability,
-	}, confined...)
+	}, confinement...)
 }
 
 const credentialName = "kubeconfig"
 
-// credential returns the path of the kubeconfig of a unit with the options of ownUser.
-func credential(unit string) string { return "/run/credentials/" + unit + ".service/" + credentialName }
+// credentialPath returns the path of the kubeconfig of a unit with the options of dynamicUserOptions.
+func credentialPath(unit string) string {
+	return "/run/credentials/" + unit + ".service/" + credentialName
+}
 
-// written is the first line of files that clusterctl writes.
-const written = "# written by clusterctl"
+// fileHeader is the first line of files that clusterctl writes.
+const fileHeader = "# written by clusterctl"
 
-// unit adds a unit file, and a step after all files that runs the unit.
-func (b *builder) unit(s service) {
+// addUnit adds a unit file, and a step after all files that runs the unit.
+func (b *builder) addUnit(s service) {
 	kind := "notify"
-	if s.eager {
+	if s.isReadyOnStart {
 		kind = "exec"
 	}
 	text := []string{
-		written + ": changes made here are put back by the next apply",
+		fileHeader + ": changes made here are put back by the next apply",
 		"[Unit]", "Description=" + s.description, "Documentation=https://kubernetes.io/docs/",
-		"Wants=network-online.target", "After=network-online.target " + s.after,
+		"Wants=network-online.target", "After=network-online.target " + s.startAfter,
 		"StartLimitIntervalSec=0", "",
-		"[Service]", "Type=" + kind, "ExecStart=" + strings.Join(escape(s.exec), " \\\n  "),
-		"Restart=always", "RestartSec=" + cmp.Or(s.again, defaultAgain), "TimeoutStartSec=180", "TimeoutStopSec=30",
+		"[Service]", "Type=" + kind, "ExecStart=" + strings.Join(escapeArguments(s.exec), " \\\n  "),
+		"Restart=always", "RestartSec=" + cmp.Or(s.restartDelay, defaultRestartDelay), "TimeoutStartSec=180",
+		"TimeoutStopSec=30",
 		"LimitNOFILE=1048576",
 	}
-	if s.watchdog {
+	if s.hasWatchdog {
 		// A kubelet that hangs must restart before its node counts as lost, which takes 40 seconds. A daemon that gets
 		// too little CPU extends the timeout (daemons/run/watchdog).
 		text = append(text, "WatchdogSec=30")
 	}
-	if !s.hosts {
-		text = append(text, slack)
+	if !s.runsContainers {
+		text = append(text, timerSlack)
 	}
-	if !s.outside {
-		text = append(text, insideOnly()...)
+	if !s.needsProxy {
+		text = append(text, clusterOnlyOptions()...)
 	}
 	text = append(append(text, s.options...), "", "[Install]", "WantedBy=multi-user.target")
-	path := b.private(step.UnitDir+s.name+".service", lines(text...))
+	path := b.addPrivateFile(step.UnitDir+s.name+".service", joinLines(text...))
 	b.add(&step.DropIns{Unit: s.name + ".service"})
-	b.held = append(b.held, step.Held{Unit: s.name + ".service", Program: s.exec[0], URL: s.health, Client: s.as})
-	b.run(
+	b.heldDaemons = append(b.heldDaemons,
+		step.HeldDaemon{Unit: s.name + ".service", Program: s.exec[0], URL: s.health, Client: s.credentials})
+	b.addUnitStep(
 		&step.Unit{
-			Name:    s.name + ".service",
-			Files:   append([]string{path, s.exec[0]}, s.reads...),
-			Beside:  s.beside,
-			Timeout: b.Cluster.Roll.Timeout,
+			Name:               s.name + ".service",
+			Files:              append([]string{path, s.exec[0]}, s.reads...),
+			CanStartInParallel: s.canStartInParallel,
+			Timeout:            b.Cluster.Roll.Timeout,
 		},
 	)
 }
 
 // Replacers for characters that systemd interprets in arguments and in quotes.
 var (
-	signs  = strings.NewReplacer(`%`, `%%`, `$`, `$$`)
-	quotes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	specifierEscaper = strings.NewReplacer(`%`, `%%`, `$`, `$$`)
+	quoteEscaper     = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 )
 
-// escape quotes arguments so that systemd does not interpret them.
-func escape(list []string) []string {
+// escapeArguments quotes arguments so that systemd does not interpret them.
+func escapeArguments(list []string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
-		s = signs.Replace(s)
+		s = specifierEscaper.Replace(s)
 		if strings.ContainsAny(s, " \t\"'\\") {
-			s = `"` + quotes.Replace(s) + `"`
+			s = `"` + quoteEscaper.Replace(s) + `"`
 		}
 		out[i] = s
 	}

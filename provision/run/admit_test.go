@@ -7,14 +7,14 @@ import (
 
 // Before machines get certificates for new users in place of the users of former releases, the new users get their
 // rights. Other runs give no rights.
-func TestUsersOfOneMachineAreLetInBeforeTheyAre(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestNewUsersGetTheirRightsBeforeTheirMachineIsUpdated(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
-	if w.live.admitted > 0 {
+	if w.clusterAPI.admitted > 0 {
 		t.Error("a new cluster has former users")
 	}
 	s := w.state()
-	m := s.Machines[nodeA.Address]
+	m := s.Machines[machineA.Address]
 	m.Issued = maps.Clone(m.Issued)
 	for label, is := range m.Issued {
 		if is.Name == "system:kube-network:a" {
@@ -22,13 +22,13 @@ func TestUsersOfOneMachineAreLetInBeforeTheyAre(t *testing.T) {
 			m.Issued[label] = is
 		}
 	}
-	s.Machines[nodeA.Address] = m
+	s.Machines[machineA.Address] = m
 	if err := w.engine.Store.Write(s); err != nil {
 		t.Fatal(err)
 	}
 	w.engine.Config.Machines[1].Kubelet.Choose("max_pods", 42)
 	w.mustApply()
-	if w.live.admitted != 1 {
-		t.Errorf("they were let in %d times", w.live.admitted)
+	if w.clusterAPI.admitted != 1 {
+		t.Errorf("they were let in %d times", w.clusterAPI.admitted)
 	}
 }

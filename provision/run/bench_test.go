@@ -16,7 +16,7 @@ import (
 // BenchmarkMachines measures a run with a thousand machines, including the agents: CPU seconds, and the largest heap.
 func BenchmarkMachines(b *testing.B) {
 	const machines = 1000
-	declared := []config.Machine{control}
+	declared := []config.Machine{controlMachine}
 	for i := range machines - 1 {
 		declared = append(
 			declared,
@@ -31,15 +31,15 @@ func BenchmarkMachines(b *testing.B) {
 		b.StopTimer()
 		w := newWorld(b, declared...)
 		b.StartTimer()
-		w.costs(b, "first-apply", func(ctx context.Context, p *run.Prepared) error { return p.Apply(ctx) })
-		w.costs(b, "plan", func(context.Context, *run.Prepared) error { return nil })
-		w.costs(b, "no-op", func(ctx context.Context, p *run.Prepared) error { return p.Apply(ctx) })
-		w.wait.Wait()
+		w.reportCost(b, "first-apply", func(ctx context.Context, p *run.Prepared) error { return p.Apply(ctx) })
+		w.reportCost(b, "plan", func(context.Context, *run.Prepared) error { return nil })
+		w.reportCost(b, "no-op", func(ctx context.Context, p *run.Prepared) error { return p.Apply(ctx) })
+		w.agents.Wait()
 	}
 }
 
-// costs reports the cost of a run.
-func (w *world) costs(b *testing.B, name string, do func(context.Context, *run.Prepared) error) {
+// reportCost reports the cost of a run.
+func (w *world) reportCost(b *testing.B, name string, do func(context.Context, *run.Prepared) error) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
 	defer cancel()
@@ -61,7 +61,7 @@ func (w *world) costs(b *testing.B, name string, do func(context.Context, *run.P
 			}
 		}
 	}()
-	before := cpu(b)
+	before := cpuSeconds(b)
 	p, err := w.engine.Prepare(ctx)
 	if err != nil {
 		b.Fatal(err)
@@ -71,12 +71,12 @@ func (w *world) costs(b *testing.B, name string, do func(context.Context, *run.P
 	}
 	p.Close()
 	close(stop)
-	b.ReportMetric(cpu(b)-before, name+"-cpu-s")
+	b.ReportMetric(cpuSeconds(b)-before, name+"-cpu-s")
 	b.ReportMetric(float64(<-heap)/(1<<20), name+"-heap-MiB")
 }
 
-// cpu returns the CPU seconds that this process has used.
-func cpu(b *testing.B) float64 {
+// cpuSeconds returns the CPU seconds that this process has used.
+func cpuSeconds(b *testing.B) float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)

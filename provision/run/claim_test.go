@@ -11,8 +11,8 @@ import (
 
 // While the operator reads a plan, connections may end. They are opened again, and a machine that has become
 // unreachable is left out.
-func TestConnectionsThatEndWhileThePlanIsReadAreMadeAgain(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestConnectionsThatEndBeforeApplyAreReopened(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.engine.Run = "the first run"
 	w.mustApply()
 	for _, m := range []*config.Machine{&w.engine.Config.Machines[1], &w.engine.Config.Machines[2]} {
@@ -24,21 +24,22 @@ func TestConnectionsThatEndWhileThePlanIsReadAreMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	w.cut(control)
-	w.cut(nodeA)
-	w.down[nodeB.Address] = errors.New("no route to host")
-	w.cut(nodeB)
+	w.closeConnections(controlMachine)
+	w.closeConnections(machineA)
+	w.unreachable[machineB.Address] = errors.New("no route to host")
+	w.closeConnections(machineB)
 	err = p.Apply(t.Context())
-	if err == nil || !strings.Contains(err.Error(), nodeB.Address) || strings.Contains(err.Error(), nodeA.Address) {
+	if err == nil || !strings.Contains(err.Error(), machineB.Address) ||
+		strings.Contains(err.Error(), machineA.Address) {
 		t.Fatalf("the run says %v", err)
 	}
-	delete(w.down, nodeB.Address)
+	delete(w.unreachable, machineB.Address)
 	w.engine.Run = "the third run"
 	again := w.mustApply()
-	if m := plannedMachine(again, nodeA.Address); m.Action != plan.None {
+	if m := plannedMachine(again, machineA.Address); m.Action != plan.None {
 		t.Errorf("the machine whose connection ended is to %s: %v", m.Action, m.Changes)
 	}
-	if m := plannedMachine(again, nodeB.Address); m.Action != plan.Change {
+	if m := plannedMachine(again, machineB.Address); m.Action != plan.Change {
 		t.Errorf("the machine that was lost is to %s", m.Action)
 	}
 }

@@ -31,15 +31,15 @@ func (e *Engine) Collect(ctx context.Context) ([]Collected, *state.State, error)
 	}
 	p := &Prepared{engine: e, State: known, Plan: &plan.Plan{}}
 	defer p.Close()
-	p.choose()
+	p.chooseMachines()
 	list := make([]Collected, len(p.machines))
 	index := map[*machine]int{}
 	for i, m := range p.machines {
 		index[m], list[i].Name = i, m.Name
 	}
-	err = p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
+	err = p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
 		own := &list[index[m]]
-		err := p.reach(ctx, m)
+		err := p.connectMachine(ctx, m)
 		if err == nil {
 			ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 			defer cancel()

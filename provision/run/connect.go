@@ -13,36 +13,36 @@ import (
 func (p *Prepared) connect(ctx context.Context) error {
 	var skipped skippedError
 	if len(p.machines) > 0 {
-		p.engine.say(Event{Kind: EventPhase, Message: "connecting to " + plan.Number(len(p.machines), "machine")})
+		p.engine.report(Event{Kind: EventPhase, Message: "connecting to " + plan.Number(len(p.machines), "machine")})
 	}
-	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
-		err := p.reach(ctx, m)
-		if err != nil && ctx.Err() == nil && p.engine.skips(m) {
+	err := p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		err := p.connectMachine(ctx, m)
+		if err != nil && ctx.Err() == nil && p.engine.canSkip(m) {
 			skipped.add(m, err)
 			return nil
 		}
-		if err != nil && ctx.Err() == nil && (p.engine.Look || m.action == plan.Remove) {
-			m.dead = err // the machine is removed without a connection, or only a plan is wanted
+		if err != nil && ctx.Err() == nil && (p.engine.IsPlanOnly || m.action == plan.Remove) {
+			m.unreachedReason = err // the machine is removed without a connection, or only a plan is wanted
 			return nil
 		}
 		return err
 	})
-	if interrupted(ctx) {
+	if isInterrupted(ctx) {
 		return err
 	}
 	// Report the problems of the other machines in the same error.
-	err = errors.Join(err, p.identify())
-	p.recognize()
+	err = errors.Join(err, p.checkIdentities())
+	p.recordEtcdCluster()
 	if err = errors.Join(err, p.preflight()); err == nil && len(skipped.list) > 0 {
 		return &skipped
 	}
 	return err
 }
 
-// recognize records the store's cluster ID as reported by a machine that has a member of it.
-func (p *Prepared) recognize() {
+// recordEtcdCluster records the store's cluster ID as reported by a machine that has a member of it.
+func (p *Prepared) recordEtcdCluster() {
 	for _, m := range p.machines {
-		if _, member := p.State.Etcd[m.Name]; member && p.State.Machines[m.Address].Joined &&
+		if _, member := p.State.Etcd[m.Name]; member && p.State.Machines[m.Address].HasJoined &&
 			m.facts.EtcdCluster != "" &&
 			!slices.Contains(p.State.FormerStores, m.facts.EtcdCluster) {
 			p.State.EtcdCluster = m.facts.EtcdCluster
@@ -51,7 +51,7 @@ func (p *Prepared) recognize() {
 	}
 }
 
-func (p *Prepared) reach(ctx context.Context, m *machine) error {
+func (p *Prepared) connectMachine(ctx context.Context, m *machine) error {
 	a, err := p.engine.Dial(ctx, m.Machine)
 	if err != nil {
 		return err
@@ -63,25 +63,26 @@ func (p *Prepared) reach(ctx context.Context, m *machine) error {
 	if after := p.engine.now(); m.facts.Clock.Before(
 		before,
 	) { // the clock was read between the two: the time on the network is not an error of the clock
-		m.asked = before
-	} else if m.asked = m.facts.Clock; m.asked.After(after) {
-		m.asked = after
+		m.factsReadAt = before
+	} else if m.factsReadAt = m.facts.Clock; m.factsReadAt.After(after) {
+		m.factsReadAt = after
 	}
 	if err != nil {
 		_ = a.Close()
-		return hangs(ctx, factsTimeout, err)
+		return hangError(ctx, factsTimeout, err)
 	}
-	if m.saw == nil { // a reconnection keeps the first Saw, so that it cannot override a run that came in between
-		m.saw = &agent.Turn{Run: p.engine.Run, Who: p.engine.Who, Saw: m.facts.LastRun, Boot: m.facts.Boot}
+	if m.turn == nil { // a reconnection keeps the first Saw, so that it cannot override a run that came in between
+		m.turn = &agent.Turn{Run: p.engine.Run, Operator: p.engine.Operator, LastSeen: m.facts.LastRun,
+			Boot: m.facts.Boot}
 	}
 	if p.engine.Run != "" {
-		a.Take(*m.saw)
+		a.SetTurn(*m.turn)
 	}
 	m.agent = a
-	if b, ok := a.(bringer); ok && m.brought == 0 {
-		m.brought = b.Brought()
+	if b, ok := a.(programSender); ok && m.sentBytes == 0 {
+		m.sentBytes = b.SentBytes()
 	}
-	p.engine.say(Event{Kind: EventConnect, Machine: m.Address, Message: plan.Describe(m.facts)})
+	p.engine.report(Event{Kind: EventConnect, Machine: m.Address, Message: plan.Describe(m.facts)})
 	return nil
 }
 

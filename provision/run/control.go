@@ -24,12 +24,12 @@ func (p *Prepared) healthOf(ctx context.Context, from *machine, which func(name 
 	var steps []step.Step
 	members := role.EtcdMachines(p.engine.Config, p.State)
 	for _, m := range p.engine.Config.ControlPlane() {
-		if !p.State.Machines[m.Address].Joined || !which(m.Name) {
+		if !p.State.Machines[m.Address].HasJoined || !which(m.Name) {
 			continue
 		}
 		_, member := p.State.Etcd[m.Name]
 		member = member && slices.ContainsFunc(members, func(e config.Machine) bool { return e.Name == m.Name })
-		list = append(list, plan.Health{Name: m.Name, Member: member, Reached: p.reached(m.Name)})
+		list = append(list, plan.Health{Name: m.Name, HasMember: member, IsReached: p.isReached(m.Name)})
 		steps = append(
 			steps,
 			&step.ServerHealth{
@@ -63,21 +63,23 @@ func (p *Prepared) healthOf(ctx context.Context, from *machine, which func(name 
 	return list, nil
 }
 
-// guarded reports whether there are other machines of the control plane whose health matters.
-func (p *Prepared) guarded() bool { return !p.fresh && len(p.engine.Config.ControlPlane()) > 1 }
+// needsGuard reports whether there are other machines of the control plane whose health matters.
+func (p *Prepared) needsGuard() bool {
+	return !p.isNewCluster && len(p.engine.Config.ControlPlane()) > 1
+}
 
-// guard fails, before anything is changed, if the changes would cost the control plane its majority.
-func (p *Prepared) guard(ctx context.Context) error {
-	from := p.survivor()
-	if !p.guarded() || from == nil || p.engine.Destroy {
+// checkMajority fails, before anything is changed, if the changes would cost the control plane its majority.
+func (p *Prepared) checkMajority(ctx context.Context) error {
+	from := p.survivingControl()
+	if !p.needsGuard() || from == nil || p.engine.IsDestroy {
 		return nil
 	}
-	changed := p.control(p.with(plan.Change))
-	if !slices.ContainsFunc(changed, func(m *machine) bool { return len(plan.Restarted(m.changes)) > 0 }) {
+	changed := p.controlPlaneOf(p.withAction(plan.Change))
+	if !slices.ContainsFunc(changed, func(m *machine) bool { return len(plan.RestartedDaemons(m.changes)) > 0 }) {
 		return nil
 	}
-	return p.patiently(ctx, from, func(list []plan.Health) error {
-		after := p.repaired(list, changed)
+	return p.retryJudgement(ctx, from, func(list []plan.Health) error {
+		after := p.healthAfterRepair(list, changed)
 		for _, m := range changed {
 			then := slices.Clone(after)
 			for i, own := range list {
@@ -85,7 +87,7 @@ func (p *Prepared) guard(ctx context.Context) error {
 					then[i] = own
 				}
 			}
-			if err := plan.MayRestart(m.Name, plan.Restarted(m.changes), then); err != nil {
+			if err := plan.CheckRestart(m.Name, plan.RestartedDaemons(m.changes), then); err != nil {
 				return fmt.Errorf("%s is not changed: %w", m.Address, err)
 			}
 		}
@@ -93,23 +95,23 @@ func (p *Prepared) guard(ctx context.Context) error {
 	})
 }
 
-// repaired returns the health of the control plane after this run has started its dead daemons, and the members that
-// have lost their data. Their machines change first, which costs nothing. If one is not well afterwards, the others are
-// left unchanged. A daemon that mend could not repair stays unhealthy.
-func (p *Prepared) repaired(list []plan.Health, changed []*machine) []plan.Health {
+// healthAfterRepair returns the health of the control plane after this run has started its dead daemons, and the
+// members that have lost their data. Their machines change first, which costs nothing. If one is not well afterwards,
+// the others are left unchanged. A daemon that mend could not repair stays unhealthy.
+func (p *Prepared) healthAfterRepair(list []plan.Health, changed []*machine) []plan.Health {
 	after := slices.Clone(list)
 	for _, m := range changed {
 		i := slices.IndexFunc(after, func(h plan.Health) bool { return h.Name == m.Name })
 		if i < 0 {
 			continue
 		}
-		lost := p.lost(m)
+		lost := p.hasLostData(m)
 		starts := func(unit string) bool {
 			return lost ||
-				m.unmended == nil &&
+				m.repairError == nil &&
 					slices.ContainsFunc(
 						m.changes,
-						func(c step.Change) bool { return c.Kind == "unit" && c.Name == unit && c.Broken },
+						func(c step.Change) bool { return c.Kind == "unit" && c.Name == unit && c.IsBroken },
 					)
 		}
 		if starts("etcd.service") {
@@ -122,14 +124,14 @@ func (p *Prepared) repaired(list []plan.Health, changed []*machine) []plan.Healt
 	return after
 }
 
-// rejoinTime is how long a reached machine that may have just come back has to join the others, before its health makes
-// a change refused. Its member of the store finds the others some seconds after the network is back.
-const rejoinTime = 20 * time.Second
+// rejoinTimeout is how long a reached machine that may have just come back has to join the others, before its health
+// makes a change refused. Its member of the store finds the others some seconds after the network is back.
+const rejoinTimeout = 20 * time.Second
 
-// patiently judges the control plane's health. It repeats this for up to rejoinTime while judge refuses and a machine
-// that this run reaches is unhealthy.
-func (p *Prepared) patiently(ctx context.Context, from *machine, judge func([]plan.Health) error) error {
-	wait := time.NewTimer(rejoinTime)
+// retryJudgement judges the control plane's health. It repeats this for up to rejoinTimeout while judge refuses and a
+// machine that this run reaches is unhealthy.
+func (p *Prepared) retryJudgement(ctx context.Context, from *machine, judge func([]plan.Health) error) error {
+	wait := time.NewTimer(rejoinTimeout)
 	defer wait.Stop()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -139,13 +141,13 @@ func (p *Prepared) patiently(ctx context.Context, from *machine, judge func([]pl
 			return err
 		}
 		refused := judge(list)
-		back := p.maybeBack(list)
+		back := p.findReturning(list)
 		if refused == nil || back == "" {
 			return refused
 		}
 		if !said {
 			said = true
-			p.engine.say(
+			p.engine.report(
 				Event{
 					Kind:    EventNote,
 					Machine: from.Address,
@@ -163,37 +165,37 @@ func (p *Prepared) patiently(ctx context.Context, from *machine, judge func([]pl
 	}
 }
 
-// maybeBack returns the name of a machine of the control plane that this run reaches and that does not work, or "".
-func (p *Prepared) maybeBack(list []plan.Health) string {
+// findReturning returns the name of a machine of the control plane that this run reaches and that does not work, or "".
+func (p *Prepared) findReturning(list []plan.Health) string {
 	for _, h := range list {
-		if (h.Etcd != "" || h.API != "") && h.Reached {
+		if (h.Etcd != "" || h.API != "") && h.IsReached {
 			return h.Name
 		}
 	}
 	return ""
 }
 
-// reached reports whether this run is connected to a machine.
-func (p *Prepared) reached(name string) bool {
+// isReached reports whether this run is connected to a machine.
+func (p *Prepared) isReached(name string) bool {
 	return slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Name == name && m.agent != nil })
 }
 
-// control returns the machines in list that belong to the control plane of an existing cluster.
-func (p *Prepared) control(list []*machine) (control []*machine) {
+// controlPlaneOf returns the machines in list that belong to the control plane of an existing cluster.
+func (p *Prepared) controlPlaneOf(list []*machine) (control []*machine) {
 	for _, m := range list {
-		if m.Has(config.RoleControlPlane) && !p.fresh {
+		if m.HasRole(config.RoleControlPlane) && !p.isNewCluster {
 			control = append(control, m)
 		}
 	}
 	return control
 }
 
-// oneByOne changes machines of the control plane one after another. It changes each only when the others are well, and
-// continues only when it is well again.
-func (p *Prepared) oneByOne(ctx context.Context, control []*machine) error {
-	if !p.guarded() {
+// changeOneByOne changes machines of the control plane one after another. It changes each only when the others are
+// well, and continues only when it is well again.
+func (p *Prepared) changeOneByOne(ctx context.Context, control []*machine) error {
+	if !p.needsGuard() {
 		for _, m := range control {
-			if err := p.each(ctx, []*machine{m}, p.roll); err != nil {
+			if err := p.forEach(ctx, []*machine{m}, p.rollMachine); err != nil {
 				return err
 			}
 		}
@@ -205,7 +207,7 @@ func (p *Prepared) oneByOne(ctx context.Context, control []*machine) error {
 		names = append(names, m.Name)
 		byName[m.Name] = m
 	}
-	if from := p.survivor(); from != nil && len(control) > 1 {
+	if from := p.survivingControl(); from != nil && len(control) > 1 {
 		list, err := p.health(ctx, from)
 		if err != nil {
 			return err
@@ -213,8 +215,8 @@ func (p *Prepared) oneByOne(ctx context.Context, control []*machine) error {
 		names = plan.ControlOrder(names, list)
 	}
 	for i, name := range names {
-		restarts := len(plan.Restarted(byName[name].changes)) > 0
-		if err := p.each(ctx, []*machine{byName[name]}, p.guardedRoll); err != nil {
+		restarts := len(plan.RestartedDaemons(byName[name].changes)) > 0
+		if err := p.forEach(ctx, []*machine{byName[name]}, p.guardedRoll); err != nil {
 			return err
 		}
 		if restarts && i < len(names)-1 {
@@ -227,26 +229,26 @@ func (p *Prepared) oneByOne(ctx context.Context, control []*machine) error {
 }
 
 func (p *Prepared) guardedRoll(ctx context.Context, m *machine) error {
-	units := plan.Restarted(m.changes)
+	units := plan.RestartedDaemons(m.changes)
 	if m.action == plan.Change && len(units) > 0 {
-		if err := p.patiently(ctx, m,
-			func(list []plan.Health) error { return plan.MayRestart(m.Name, units, list) }); err != nil {
+		if err := p.retryJudgement(ctx, m,
+			func(list []plan.Health) error { return plan.CheckRestart(m.Name, units, list) }); err != nil {
 			return fmt.Errorf("it is not changed: %w", err)
 		}
 	}
-	if err := p.roll(ctx, m); err != nil {
+	if err := p.rollMachine(ctx, m); err != nil {
 		return err
 	}
 	if len(units) == 0 && m.action == plan.Change {
 		return nil
 	}
-	return p.recovered(ctx, m)
+	return p.awaitRecovery(ctx, m)
 }
 
 const recoverTimeout = time.Minute
 
-// recovered waits until a machine of the control plane is well after its change. Only then may the next one change.
-func (p *Prepared) recovered(ctx context.Context, m *machine) error {
+// awaitRecovery waits until a machine of the control plane is well after its change. Only then may the next one change.
+func (p *Prepared) awaitRecovery(ctx context.Context, m *machine) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
 	tick := time.NewTicker(500 * time.Millisecond)

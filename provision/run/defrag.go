@@ -13,14 +13,14 @@ import (
 // Compact makes the store discard all revisions before revision, or all but the last keep, and returns the revision
 // that it compacted to.
 func (a *Access) Compact(ctx context.Context, revision, keep int64) (int64, error) {
-	m, err := a.through(ctx, "")
+	m, err := a.reachMachine(ctx, "")
 	if err != nil {
 		return 0, err
 	}
-	answer, err := a.ask(
+	answer, err := a.callStore(
 		ctx,
 		m,
-		bigTimeout,
+		databaseTimeout,
 		store.Request{
 			Op:       store.Compact,
 			Client:   role.StoreClient(),
@@ -34,14 +34,14 @@ func (a *Access) Compact(ctx context.Context, revision, keep int64) (int64, erro
 
 // Disarm clears all alarms of the store.
 func (a *Access) Disarm(ctx context.Context) error {
-	m, err := a.through(ctx, "")
+	m, err := a.reachMachine(ctx, "")
 	if err != nil {
 		return err
 	}
-	_, err = a.ask(
+	_, err = a.callStore(
 		ctx,
 		m,
-		lookTimeout,
+		requestTimeout,
 		store.Request{Op: store.Disarm, Client: role.StoreClient(), Endpoint: role.MemberURL},
 	)
 	return err
@@ -57,7 +57,7 @@ func (a *Access) Defrag(ctx context.Context, done func(before, after store.Membe
 	}
 	order := DefragOrder(list)
 	for _, name := range order {
-		before, err := a.spared(ctx, name)
+		before, err := a.checkSparable(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -67,11 +67,11 @@ func (a *Access) Defrag(ctx context.Context, done func(before, after store.Membe
 				asked = m
 			}
 		}
-		if _, err := a.ask(ctx, asked, bigTimeout,
+		if _, err := a.callStore(ctx, asked, databaseTimeout,
 			store.Request{Op: store.Defrag, Client: role.StoreClient(), Endpoint: before.Endpoint}); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		after, err := a.back(ctx, name)
+		after, err := a.awaitMember(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -99,8 +99,8 @@ func DefragOrder(list []store.Member) (names []string) {
 	return names
 }
 
-// spared returns the member of a name, and an error if the others cannot do without it for a while.
-func (a *Access) spared(ctx context.Context, name string) (m store.Member, err error) {
+// checkSparable returns the member of a name, and an error if the others cannot do without it for a while.
+func (a *Access) checkSparable(ctx context.Context, name string) (m store.Member, err error) {
 	list, err := a.Status(ctx)
 	if err != nil {
 		return m, err
@@ -108,11 +108,11 @@ func (a *Access) spared(ctx context.Context, name string) (m store.Member, err e
 	if i := slices.IndexFunc(list, func(m store.Member) bool { return m.Name == name }); i >= 0 {
 		m = list[i]
 	}
-	return m, maySpare(name, list)
+	return m, spareError(name, list)
 }
 
-// maySpare returns why a member cannot be taken out of service for a while, or nil if it can.
-func maySpare(name string, list []store.Member) error {
+// spareError returns why a member cannot be taken out of service for a while, or nil if it can.
+func spareError(name string, list []store.Member) error {
 	others, voters := 0, 0
 	for _, m := range list {
 		switch {
@@ -133,14 +133,14 @@ func maySpare(name string, list []store.Member) error {
 			name,
 			others,
 			voters,
-			why(list),
+			failureReasons(list),
 		)
 	}
 	return nil
 }
 
-// back waits until a member answers again and the store has a majority.
-func (a *Access) back(ctx context.Context, name string) (store.Member, error) {
+// awaitMember waits until a member answers again and the store has a majority.
+func (a *Access) awaitMember(ctx context.Context, name string) (store.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -148,7 +148,7 @@ func (a *Access) back(ctx context.Context, name string) (store.Member, error) {
 	for {
 		list, err := a.Status(ctx)
 		i := slices.IndexFunc(list, func(m store.Member) bool { return m.Name == name })
-		if err == nil && i >= 0 && list[i].Error == "" && Majority(list) {
+		if err == nil && i >= 0 && list[i].Error == "" && HasMajority(list) {
 			return list[i], nil
 		}
 		select {
@@ -156,7 +156,7 @@ func (a *Access) back(ctx context.Context, name string) (store.Member, error) {
 			return store.Member{}, fmt.Errorf(
 				"%s is not back a minute after it was defragmented, so that the others are left as they are: %s",
 				name,
-				why(list),
+				failureReasons(list),
 			)
 		case <-tick.C:
 		}

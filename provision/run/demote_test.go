@@ -23,11 +23,11 @@ import (
 
 var planeAddresses = map[string]string{"a": "10.0.0.11", "b": "10.0.0.12", "c": "10.0.0.13"}
 
-// demotable returns a control plane of a, b and c. The returned function changes the declaration: the named machines
+// newDemotable returns a control plane of a, b and c. The returned function changes the declaration: the named machines
 // stay in the control plane, and the others become nodes.
-func demotable(t *testing.T) (*world, *hostfake.Etcd, func(control string)) {
-	w, store, _ := plane(t, "a", "b", "c")
-	w.live.ready = map[string]string{}
+func newDemotable(t *testing.T) (*world, *hostfake.Etcd, func(control string)) {
+	w, store, _ := newPlane(t, "a", "b", "c")
+	w.clusterAPI.nodeStatus = map[string]string{}
 	w.mustApply()
 	return w, store, func(control string) {
 		var list []config.Machine
@@ -42,8 +42,8 @@ func demotable(t *testing.T) (*world, *hostfake.Etcd, func(control string)) {
 	}
 }
 
-// keysOf returns the control-plane files that a machine has.
-func keysOf(h *hostfake.Host) (found []string) {
+// controlFiles returns the control-plane files that a machine has.
+func controlFiles(h *hostfake.Host) (found []string) {
 	for _, path := range []string{"pki/ca.key", "pki/etcd/ca.key", "pki/etcd/peer.key", "pki/sa.key",
 		"pki/front-proxy-ca.key", "pki/encryption.yaml",
 		"pki/apiserver.key", "pki/apiserver-etcd-client.key", "admin.conf", "super-admin.conf",
@@ -55,11 +55,11 @@ func keysOf(h *hostfake.Host) (found []string) {
 	return found
 }
 
-func TestADemotedMachineLeavesTheStoreAndKeepsNoKeys(t *testing.T) {
+func TestDemotedMachinesLeaveTheStoreAndKeepNoKeys(t *testing.T) {
 	for _, control := range []string{"ab", "a", "b"} {
 		t.Run(control, func(t *testing.T) {
-			w, store, declare := demotable(t)
-			if found := keysOf(w.hosts["machine.c"]); len(found) < 10 {
+			w, store, declare := newDemotable(t)
+			if found := controlFiles(w.hosts["machine.c"]); len(found) < 10 {
 				t.Fatalf("a machine of the control plane has only %v", found)
 			}
 			issued := w.state().Machines["machine.c"].Issued
@@ -84,7 +84,7 @@ func TestADemotedMachineLeavesTheStoreAndKeepsNoKeys(t *testing.T) {
 			gone := len(planeAddresses) - len(control)
 			members := []int{}
 			for name, h := range w.hosts {
-				h.Before = func(what string) error {
+				h.BeforeChange = func(what string) error {
 					if what == "stop etcd.service" { // before its data is deleted
 						have, _ := store.Members(context.Background()) // the store is in memory
 						members = append(members, len(have))
@@ -103,7 +103,7 @@ func TestADemotedMachineLeavesTheStoreAndKeepsNoKeys(t *testing.T) {
 				t.Errorf("the members are %v, want %s", names, control)
 			}
 			for name := range planeAddresses {
-				if found := keysOf(w.hosts["machine."+name]); !strings.Contains(control, name) && len(found) > 0 {
+				if found := controlFiles(w.hosts["machine."+name]); !strings.Contains(control, name) && len(found) > 0 {
 					t.Errorf("%s has %v still", name, found)
 				}
 			}
@@ -129,22 +129,22 @@ func TestADemotedMachineLeavesTheStoreAndKeepsNoKeys(t *testing.T) {
 				}
 			}
 			again := w.mustApply()
-			if !again.Empty() {
-				t.Errorf("a second apply would do %v", actions(again))
+			if !again.IsEmpty() {
+				t.Errorf("a second apply would do %v", machineActions(again))
 			}
 			if !strings.Contains(
-				strings.Join(again.Waits, "\n"),
+				strings.Join(again.WaitingChanges, "\n"),
 				"clusterctl certs rotate cluster-ca etcd-ca front-proxy-ca service-account",
 			) {
-				t.Errorf("the plan does not report keys that are due for replacement: %q", again.Waits)
+				t.Errorf("the plan does not report keys that are due for replacement: %q", again.WaitingChanges)
 			}
 		})
 	}
 }
 
 // A machine that an earlier release demoted still has the keys, and its member still counts.
-func TestWhatAnEarlierDemotionLeftIsRemovedAndReported(t *testing.T) {
-	w, store, declare := demotable(t)
+func TestLeftoversOfAnEarlierDemotionAreRemovedAndReported(t *testing.T) {
+	w, store, declare := newDemotable(t)
 	declare("ab")
 	s := w.state()
 	known := s.Machines["machine.c"]
@@ -155,10 +155,11 @@ func TestWhatAnEarlierDemotionLeftIsRemovedAndReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := w.mustApply()
-	if notes := strings.Join(p.Waits, "\n"); !strings.Contains(notes, "etcd has the member c (3) at https://") {
+	if notes := strings.Join(p.WaitingChanges, "\n"); !strings.Contains(notes, "etcd has the member c (3) at "+
+		"https://") {
 		t.Errorf("the plan does not report the member of c: %q", notes)
 	}
-	if found := keysOf(w.hosts["machine.c"]); len(found) > 0 {
+	if found := controlFiles(w.hosts["machine.c"]); len(found) > 0 {
 		t.Errorf("c has %v still", found)
 	}
 	if names := voters(t, store); len(names) != 3 {
@@ -176,13 +177,13 @@ func TestWhatAnEarlierDemotionLeftIsRemovedAndReported(t *testing.T) {
 	}
 }
 
-func TestADemotionThatIsCutOffGoesOnWithTheNextApply(t *testing.T) {
-	for at := 1; ; at += amount.Of(7, 28) {
-		w, store, declare := demotable(t)
+func TestInterruptedDemotionsContinueWithTheNextApply(t *testing.T) {
+	for at := 1; ; at += amount.Scaled(7, 28) {
+		w, store, declare := newDemotable(t)
 		declare("a")
 		ctx, cancel := context.WithCancel(t.Context())
 		var events atomic.Int64
-		w.engine.Say = func(e run.Event) {
+		w.engine.Report = func(e run.Event) {
 			if events.Add(1) == int64(at) {
 				cancel()
 			}
@@ -193,7 +194,7 @@ func TestADemotionThatIsCutOffGoesOnWithTheNextApply(t *testing.T) {
 			p.Close()
 		}
 		cancel()
-		w.engine.Say = nil
+		w.engine.Report = nil
 		if err == nil {
 			return
 		}
@@ -202,38 +203,38 @@ func TestADemotionThatIsCutOffGoesOnWithTheNextApply(t *testing.T) {
 			t.Errorf("cut off at event %d: the members are %v", at, names)
 		}
 		for _, name := range []string{"b", "c"} {
-			if found := keysOf(w.hosts["machine."+name]); len(found) > 0 {
+			if found := controlFiles(w.hosts["machine."+name]); len(found) > 0 {
 				t.Errorf("cut off at event %d: %s has %v still", at, name, found)
 			}
 		}
-		if again := w.mustApply(); !again.Empty() {
-			t.Errorf("cut off at event %d: a further apply would do %v", at, actions(again))
+		if again := w.mustApply(); !again.IsEmpty() {
+			t.Errorf("cut off at event %d: a further apply would do %v", at, machineActions(again))
 		}
 	}
 }
 
-func TestTheLastHealthyMemberIsNotLeftWithoutAMajority(t *testing.T) {
-	ill := plan.Health{Name: "b", Member: true, Etcd: "no answer", API: "no answer"}
-	well := plan.Health{Name: "a", Member: true}
+func TestDemotionsKeepTheMajority(t *testing.T) {
+	ill := plan.Health{Name: "b", HasMember: true, Etcd: "no answer", API: "no answer"}
+	well := plan.Health{Name: "a", HasMember: true}
 	for _, c := range []struct {
 		list []plan.Health
 		want string
 	}{
 		{[]plan.Health{well}, ""},
-		{[]plan.Health{well, {Name: "b", Member: true}}, ""},
+		{[]plan.Health{well, {Name: "b", HasMember: true}}, ""},
 		{[]plan.Health{well, ill}, "no majority"},
-		{[]plan.Health{well, {Name: "b", Member: true}, ill}, ""},
+		{[]plan.Health{well, {Name: "b", HasMember: true}, ill}, ""},
 		{[]plan.Health{ill}, "no majority"},
-		{[]plan.Health{{Name: "a", Member: true, API: "no answer"}}, "no API server"},
+		{[]plan.Health{{Name: "a", HasMember: true, API: "no answer"}}, "no API server"},
 	} {
-		err := plan.MayLeave("c", c.list)
+		err := plan.CheckLeave("c", c.list)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.list, err, c.want)
 		}
 	}
 }
 
-func TestKeysAreDueUntilTheyAreReplaced(t *testing.T) {
+func TestExposedKeysAreDueUntilTheyAreReplaced(t *testing.T) {
 	now := time.Now()
 	s, err := state.New("home", func() (map[string]certs.Pair, error) {
 		all := map[string]certs.Pair{}
@@ -252,9 +253,9 @@ func TestKeysAreDueUntilTheyAreReplaced(t *testing.T) {
 	s.Keys.Encryption = state.Encryption{
 		Keys: []state.EncryptionKey{{Provider: "secretbox", Name: "k1", Secret: []byte("x")}},
 	}
-	s.Expose("machine.c", now)
-	s.Expose("machine.d", now)
-	if due := s.Due(); len(due) != 5 {
+	s.RecordExposure("machine.c", now)
+	s.RecordExposure("machine.d", now)
+	if due := s.DueKeys(); len(due) != 5 {
 		t.Fatalf("due are %+v", due)
 	}
 	next, err := certs.NewCA("kubernetes", 0, now)
@@ -264,13 +265,13 @@ func TestKeysAreDueUntilTheyAreReplaced(t *testing.T) {
 	if err := s.Rotate(certs.ClusterCA, next, 0, now); err != nil {
 		t.Fatal(err)
 	}
-	s.Issue(certs.ClusterCA, now)
-	if due := s.Due(); len(due) != 5 {
+	s.StartIssuing(certs.ClusterCA, now)
+	if due := s.DueKeys(); len(due) != 5 {
 		t.Errorf("while the former authority is trusted, due are %+v", due)
 	}
-	s.Drop(certs.ClusterCA)
+	s.DropFormer(certs.ClusterCA)
 	s.Keys.Encryption.Keys[0].Name = "k2"
-	if due := s.Due(); len(due) != 3 {
+	if due := s.DueKeys(); len(due) != 3 {
 		t.Errorf("after the replacement of two, due are %+v", due)
 	}
 	if text := strings.Join(run.DueKeys(s), "\n"); !strings.Contains(

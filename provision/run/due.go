@@ -23,7 +23,7 @@ var rotateNames = map[string]string{
 func DueKeys(s *state.State) (list []string) {
 	var order []string
 	byMachine := map[string][]state.Exposed{}
-	for _, e := range s.Due() {
+	for _, e := range s.DueKeys() {
 		if byMachine[e.Machine] == nil {
 			order = append(order, e.Machine)
 		}
@@ -36,7 +36,7 @@ func DueKeys(s *state.State) (list []string) {
 			switch {
 			case e.IsEncryption():
 				encryption = append(encryption, e.Name)
-			case r.Move != "":
+			case r.Phase != "":
 				drop = append(drop, name)
 			default:
 				rotate = append(rotate, name)

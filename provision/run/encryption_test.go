@@ -32,7 +32,7 @@ func (w *world) encrypted() string {
 
 func (w *world) encrypt(e config.Encryption) { w.engine.Config.Encryption = e }
 
-func TestAKeyIsRotatedByApplyWithoutARestart(t *testing.T) {
+func TestEncryptionKeysAreRotatedWithoutARestart(t *testing.T) {
 	second, third := machine(
 		"second",
 		"10.0.0.5",
@@ -42,7 +42,7 @@ func TestAKeyIsRotatedByApplyWithoutARestart(t *testing.T) {
 		"10.0.0.6",
 		config.RoleControlPlane,
 	)
-	w := newWorld(t, control, second, third)
+	w := newWorld(t, controlMachine, second, third)
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
 		h.Store = store
@@ -60,7 +60,7 @@ func TestAKeyIsRotatedByApplyWithoutARestart(t *testing.T) {
 		strings.Index(text, "identity") < strings.Index(text, "secretbox") {
 		t.Errorf("the servers are told %s", text)
 	}
-	if again := w.mustApply(); !again.Empty() {
+	if again := w.mustApply(); !again.IsEmpty() {
 		t.Errorf("a second plan is not empty: %+v", again.Machines)
 	}
 	for _, h := range w.hosts {
@@ -89,17 +89,17 @@ func TestAKeyIsRotatedByApplyWithoutARestart(t *testing.T) {
 			}
 		}
 	}
-	if again := w.mustApply(); !again.Empty() {
+	if again := w.mustApply(); !again.IsEmpty() {
 		t.Errorf("a plan after the rotation is not empty: %+v", again.Machines)
 	}
 }
 
 // While one API server has not yet loaded a new key from its file, no other encrypts with the key.
 // Proves S10.
-func TestNobodyWritesWithAKeyThatAServerHasNotTakenIntoUse(t *testing.T) {
+func TestKeysEncryptOnlyAfterAllServersHaveLoadedThem(t *testing.T) {
 	w := newWorld(
 		t,
-		control,
+		controlMachine,
 		machine("second", "10.0.0.5", config.RoleControlPlane),
 		machine("third", "10.0.0.6", config.RoleControlPlane),
 	)
@@ -117,8 +117,8 @@ func TestNobodyWritesWithAKeyThatAServerHasNotTakenIntoUse(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	second := w.hosts["machine.second"]
-	second.Sick = map[string]error{taken: errors.New("it has not read it")}
-	second.Asked = func(url string) {
+	second.AnswerErrors = map[string]error{taken: errors.New("it has not read it")}
+	second.OnRequest = func(url string) {
 		if url == taken {
 			cancel() // the user interrupts the apply
 		}
@@ -135,8 +135,8 @@ func TestNobodyWritesWithAKeyThatAServerHasNotTakenIntoUse(t *testing.T) {
 		strings.Index(text, "name: two") < strings.Index(text, "name: one") {
 		t.Errorf("the servers are told %s", text)
 	}
-	second.Heal()
-	w.wait.Wait() // including requests that are still open
+	second.HealPeers()
+	w.agents.Wait() // including requests that are still open
 	w.mustApply()
 	if text := w.encrypted(); !strings.Contains(text, "name: two") || strings.Contains(text, "name: one") {
 		t.Errorf("after all have it they are told %s", text)

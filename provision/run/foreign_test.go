@@ -10,7 +10,7 @@ import (
 
 // The plan shows a kubeconfig that was edited by hand, and apply restores it after any edit.
 // Proves P05.
-func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
+func TestChangedKubeconfigsAreRestored(t *testing.T) {
 	const path = "/etc/kubernetes/proxy.conf"
 	for name, change := range map[string]func(string) string{
 		"a comment": func(text string) string { return "# mine\n" + text },
@@ -22,7 +22,7 @@ func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 		},
 		"something else": func(string) string { return "nothing" },
 	} {
-		w := newWorld(t, control, nodeA)
+		w := newWorld(t, controlMachine, machineA)
 		w.mustApply()
 		h := w.hosts["machine.a"]
 		before, err := h.ReadFile(path)
@@ -39,7 +39,7 @@ func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 		p := w.mustApply()
 		i := slices.IndexFunc(p.Machines, func(m plan.Machine) bool { return m.Address == "machine.a" })
 		if i < 0 || len(p.Machines[i].Changes) == 0 || p.Machines[i].Changes[0].Name != path {
-			t.Errorf("%s: the plan does not show the file: %v", name, actions(p))
+			t.Errorf("%s: the plan does not show the file: %v", name, machineActions(p))
 		}
 		after, err := h.ReadFile(path)
 		if err != nil {
@@ -50,8 +50,8 @@ func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 				t.Errorf("%s: the file still has %q", name, foreign)
 			}
 		}
-		if p := w.mustApply(); !p.Empty() {
-			t.Errorf("%s: the next apply is not empty: %v", name, actions(p))
+		if p := w.mustApply(); !p.IsEmpty() {
+			t.Errorf("%s: the next apply is not empty: %v", name, machineActions(p))
 		}
 	}
 }
@@ -59,9 +59,9 @@ func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 // plan and status show files in the folder of static pods that clusterctl did not write, because the kubelet runs them.
 // The files stay.
 // Proves P05.
-func TestAForeignStaticPodIsShown(t *testing.T) {
+func TestForeignStaticPodsAreReported(t *testing.T) {
 	const path = "/etc/kubernetes/manifests/theirs.yaml"
-	w := newWorld(t, control, nodeA)
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	h := w.hosts["machine.a"]
 	if err := h.WriteFile(path, strings.NewReader("kind: Pod\n"), 0o644, 0, 0); err != nil {
@@ -72,7 +72,7 @@ func TestAForeignStaticPodIsShown(t *testing.T) {
 	if err := p.Print(&text, plan.Style{}); err != nil {
 		t.Fatal(err)
 	}
-	if !p.Empty() || !strings.Contains(text.String(), "machine.a: "+path) ||
+	if !p.IsEmpty() || !strings.Contains(text.String(), "machine.a: "+path) ||
 		!strings.Contains(text.String(), "static pod") {
 		t.Errorf("the plan does not report the static pod:\n%s", &text)
 	}

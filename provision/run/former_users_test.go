@@ -11,10 +11,10 @@ import (
 // If a run has replaced certificates with certificates for other names and is interrupted before it revokes the former
 // ones, the next run revokes them.
 func TestCertificatesOfFormerUsersAreRevokedByTheNextRun(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	s := w.state()
-	m := s.Machines[nodeA.Address]
+	m := s.Machines[machineA.Address]
 	m.Issued = maps.Clone(m.Issued)
 	for label, is := range m.Issued {
 		if is.Name == "system:kube-network:a" {
@@ -22,30 +22,30 @@ func TestCertificatesOfFormerUsersAreRevokedByTheNextRun(t *testing.T) {
 			m.Issued[label+" (superseded)"] = is
 		}
 	}
-	s.Machines[nodeA.Address] = m
+	s.Machines[machineA.Address] = m
 	if err := w.engine.Store.Write(s); err != nil {
 		t.Fatal(err)
 	}
-	if p := w.mustApply(); p.Empty() || plannedMachine(p, nodeA.Address).Changes[0].Note != "revoke" {
+	if p := w.mustApply(); p.IsEmpty() || plannedMachine(p, machineA.Address).Changes[0].Note != "revoke" {
 		t.Errorf("planned is %+v", p.Machines)
 	}
 	s = w.state()
-	if w.live.dropped != 1 ||
+	if w.clusterAPI.dropped != 1 ||
 		!slices.ContainsFunc(s.Revoked, func(r certs.Revoked) bool { return r.Serial == "f00d" }) {
-		t.Errorf("rights were removed %d times, revoked are %v", w.live.dropped, s.Revoked)
+		t.Errorf("rights were removed %d times, revoked are %v", w.clusterAPI.dropped, s.Revoked)
 	}
-	if p := w.mustApply(); !p.Empty() {
+	if p := w.mustApply(); !p.IsEmpty() {
 		t.Errorf("not as declared afterwards: %+v", p.Machines)
 	}
 }
 
 // The rights of former users are deleted with the last machine that has such a certificate, after the others'
 // certificates were revoked.
-func TestRightsOfFormerUsersGoWithTheLastMachineThatHasOne(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestRightsOfFormerUsersEndWithTheirLastMachine(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	s := w.state()
-	m := s.Machines[nodeA.Address]
+	m := s.Machines[machineA.Address]
 	m.Issued = maps.Clone(m.Issued)
 	for label, is := range m.Issued {
 		if is.Name == "system:kube-network:a" {
@@ -53,13 +53,13 @@ func TestRightsOfFormerUsersGoWithTheLastMachineThatHasOne(t *testing.T) {
 			m.Issued[label] = is
 		}
 	}
-	s.Machines[nodeA.Address] = m
+	s.Machines[machineA.Address] = m
 	if err := w.engine.Store.Write(s); err != nil {
 		t.Fatal(err)
 	}
-	w.declare(control)
+	w.declare(controlMachine)
 	w.mustApply()
-	if w.live.dropped != 1 {
-		t.Errorf("rights were removed %d times", w.live.dropped)
+	if w.clusterAPI.dropped != 1 {
+		t.Errorf("rights were removed %d times", w.clusterAPI.dropped)
 	}
 }

@@ -14,31 +14,31 @@ import (
 	"clusterctl/provision/state"
 )
 
-// settleIdentity renames the state's machines to the addresses of the blocks that now describe them.
-func (p *Prepared) settleIdentity() error {
-	now, former, err := plan.Recognize(p.engine.Config.Machines, p.State.Machines)
-	if err != nil && !p.engine.Destroy { // a cluster that is being destroyed may have any names
+// renameMachines renames the state's machines to the addresses of the blocks that now describe them.
+func (p *Prepared) renameMachines() error {
+	now, former, err := plan.MatchMachines(p.engine.Config.Machines, p.State.Machines)
+	if err != nil && !p.engine.IsDestroy { // a cluster that is being destroyed may have any names
 		return err
 	}
-	p.State.Machines, p.former = now, former
+	p.State.Machines, p.formerAddresses = now, former
 	return nil
 }
 
-// identify compares the machines that were reached with the state, and fails if one is not the machine that its block
-// means.
-func (p *Prepared) identify() error {
+// checkIdentities compares the machines that were reached with the state, and fails if one is not the machine that its
+// block means.
+func (p *Prepared) checkIdentities() error {
 	var errs []error
 	for _, m := range p.machines {
 		if m.agent == nil {
 			continue
 		}
-		if p.foreign(m) {
+		if p.isForeign(m) {
 			err := fmt.Errorf(
 				"it serves another cluster: the certificate in %s is not of this one's authority. Take it out of "+
 					"that cluster first, or out of this configuration",
 				host.ClusterCAPath,
 			)
-			if p.fresh {
+			if p.isNewCluster {
 				err = fmt.Errorf(
 					"it serves a cluster, and there is no state of one in %s. If that was lost, make it anew with "+
 						"clusterctl state rebuild; otherwise take the machine out of that cluster first",
@@ -47,41 +47,42 @@ func (p *Prepared) identify() error {
 			}
 			if m.action == plan.Remove {
 				_ = m.agent.Close()
-				m.agent, m.dead = nil, err // the machine now serves another cluster, so it is not cleaned
+				m.agent, m.unreachedReason = nil, err // the machine now serves another cluster, so it is not cleaned
 				continue
 			}
-			errs = append(errs, at(m, err))
+			errs = append(errs, machineError(m, err))
 			continue
 		}
-		if err := p.outdated(m); err != nil {
-			errs = append(errs, at(m, err))
-		} else if err := p.double(m); err != nil {
-			errs = append(errs, at(m, err))
-		} else if err := p.readdressed(m); err != nil && !p.engine.Destroy {
-			errs = append(errs, at(m, err))
+		if err := p.checkOutdated(m); err != nil {
+			errs = append(errs, machineError(m, err))
+		} else if err := p.checkDuplicate(m); err != nil {
+			errs = append(errs, machineError(m, err))
+		} else if err := p.checkAddress(m); err != nil && !p.engine.IsDestroy {
+			errs = append(errs, machineError(m, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func at(m *machine, err error) error {
+func machineError(m *machine, err error) error {
 	return fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, err)
 }
 
-// foreign reports whether a machine serves another cluster.
-func (p *Prepared) foreign(m *machine) bool {
+// isForeign reports whether a machine serves another cluster.
+func (p *Prepared) isForeign(m *machine) bool {
 	return m.facts.ClusterCA != "" &&
-		!p.State.Ours(certs.ClusterCA, func(pem []byte) bool { return m.facts.ClusterCA == host.Fingerprint(pem) })
+		!p.State.IsKnownAuthority(certs.ClusterCA,
+			func(pem []byte) bool { return m.facts.ClusterCA == host.Fingerprint(pem) })
 }
 
-// outdated returns an error if a machine of the cluster holds something that only a later state can have given to it.
-// An apply with this state would take that back; with a key of the store, everything encrypted with it would be lost.
-// New and reinstalled machines hold nothing to keep.
-func (p *Prepared) outdated(m *machine) error {
-	if p.engine.Destroy || p.engine.replaced(m.Address) || !p.State.Machines[m.Address].Joined {
+// checkOutdated returns an error if a machine of the cluster holds something that only a later state can have given to
+// it. An apply with this state would take that back; with a key of the store, everything encrypted with it would be
+// lost. New and reinstalled machines hold nothing to keep.
+func (p *Prepared) checkOutdated(m *machine) error {
+	if p.engine.IsDestroy || p.engine.isReplaced(m.Address) || !p.State.Machines[m.Address].HasJoined {
 		return nil
 	}
-	later := p.State.Outdated(m.facts.Given)
+	later := p.State.LaterSecrets(m.facts.SecretDigests)
 	if len(later) == 0 {
 		return nil
 	}
@@ -96,16 +97,16 @@ func (p *Prepared) outdated(m *machine) error {
 	)
 }
 
-// double returns an error in two cases: a machine to remove is the same as one that stays, known there by another
-// address; or a machine to create is already in the cluster.
-func (p *Prepared) double(m *machine) error {
-	if p.engine.Destroy {
+// checkDuplicate returns an error in two cases: a machine to remove is the same as one that stays, known there by
+// another address; or a machine to create is already in the cluster.
+func (p *Prepared) checkDuplicate(m *machine) error {
+	if p.engine.IsDestroy {
 		return nil
 	}
 	for _, other := range p.machines {
 		switch {
 		case other == m || other.agent == nil && other.action != plan.Remove:
-		case m.action == plan.Remove && other.action != plan.Remove && sameMachine(m, other):
+		case m.action == plan.Remove && other.action != plan.Remove && isSameMachine(m, other):
 			return fmt.Errorf(
 				"it is no longer declared, and is the same machine as %s, which is: it would be cleaned. Keep one "+
 					"block for it, with the name and the address that it was applied with (%s, %s)",
@@ -126,16 +127,16 @@ func (p *Prepared) double(m *machine) error {
 	return nil
 }
 
-// sameMachine reports whether two machines, both reached, are the same.
-func sameMachine(a, b *machine) bool {
+// isSameMachine reports whether two machines, both reached, are the same.
+func isSameMachine(a, b *machine) bool {
 	same := a.facts.Identity != "" && a.facts.Identity == b.facts.Identity &&
 		slices.Equal(a.facts.Addresses, b.facts.Addresses)
 	return same || slices.Contains(b.facts.Addresses, a.IP.String())
 }
 
-// readdressed returns an error if a block has another address than the one with which its machine was applied. It
+// checkAddress returns an error if a block has another address than the one with which its machine was applied. It
 // returns nil if this is the same machine and it can continue under a new address.
-func (p *Prepared) readdressed(m *machine) error {
+func (p *Prepared) checkAddress(m *machine) error {
 	known, ok := p.State.Machines[m.Address]
 	if !ok || m.action == plan.Remove || known.Machine.IP == m.IP {
 		return nil
@@ -152,7 +153,7 @@ func (p *Prepared) readdressed(m *machine) error {
 			m.IP,
 		)
 	}
-	if known.Machine.Has(config.RoleControlPlane) || m.Has(config.RoleControlPlane) {
+	if known.Machine.HasRole(config.RoleControlPlane) || m.HasRole(config.RoleControlPlane) {
 		return fmt.Errorf(
 			"its address was %s: machines of the control plane are known to the others by their addresses. Take the "+
 				"block out and apply, then bring it in again with the new address %s",
@@ -163,33 +164,34 @@ func (p *Prepared) readdressed(m *machine) error {
 	return nil
 }
 
-// origin returns the identity that a machine's provider ID is made of. That is its first identity, for as long as the
-// machine holds what the cluster gave it. Host keys may be replaced; a Node keeps its provider ID and would then be
-// taken for another machine's. A reinstalled machine gets a new origin, as does one whose recorded origin is also that
-// of another machine.
-func (p *Prepared) origin(m *machine) string {
-	was := originOf(p.State.Machines[m.Address])
+// originIdentity returns the identity that a machine's provider ID is made of. That is its first identity, for as long
+// as the machine holds what the cluster gave it. Host keys may be replaced; a Node keeps its provider ID and would then
+// be taken for another machine's. A reinstalled machine gets a new origin, as does one whose recorded origin is also
+// that of another machine.
+func (p *Prepared) originIdentity(m *machine) string {
+	was := machineOrigin(p.State.Machines[m.Address])
 	if m.agent == nil || m.facts.Identity == "" {
 		return was
 	}
-	if was == "" || m.facts.ClusterCA == "" || p.engine.replaced(m.Address) {
+	if was == "" || m.facts.ClusterCA == "" || p.engine.isReplaced(m.Address) {
 		return m.facts.Identity
 	}
 	for address, other := range p.State.Machines {
-		if address != m.Address && originOf(other) == was {
+		if address != m.Address && machineOrigin(other) == was {
 			return m.facts.Identity
 		}
 	}
 	return was
 }
 
-func originOf(m state.Machine) string { return cmp.Or(m.Origin, m.Identity) }
+func machineOrigin(m state.Machine) string { return cmp.Or(m.Origin, m.Identity) }
 
-// identified records the identities of the reached machines in the state.
-func (p *Prepared) identified() {
+// recordIdentities records the identities of the reached machines in the state.
+func (p *Prepared) recordIdentities() {
 	for _, m := range p.machines {
-		if known, ok := p.State.Machines[m.Address]; ok && m.agent != nil && m.dead == nil && m.facts.Identity != "" {
-			origin := p.origin(m)
+		if known, ok := p.State.Machines[m.Address]; ok && m.agent != nil && m.unreachedReason == nil &&
+			m.facts.Identity != "" {
+			origin := p.originIdentity(m)
 			if known.Identity, known.Origin = m.facts.Identity, ""; origin != known.Identity {
 				known.Origin = origin
 			}

@@ -17,14 +17,14 @@ import (
 func (p *Prepared) inventory() inventory.Inventory {
 	identity := map[string]string{}
 	for address, m := range p.State.Machines {
-		identity[address] = originOf(m)
+		identity[address] = machineOrigin(m)
 	}
 	removed := map[string]bool{}
 	for _, m := range p.machines {
 		if m.action == plan.Remove {
 			removed[m.Address] = true
 		} else {
-			identity[m.Address] = p.origin(m)
+			identity[m.Address] = p.originIdentity(m)
 		}
 	}
 	list := inventory.Inventory{}
@@ -50,18 +50,19 @@ func (p *Prepared) inventory() inventory.Inventory {
 		add(m)
 	}
 	for _, address := range sortedMachines(p.State) {
-		if forgotten := p.engine.left(address) && p.engine.selected(address); !declared[address] && !removed[address] &&
+		if forgotten := p.engine.isKeptByRemovedBlock(address) && p.engine.isSelected(address); !declared[address] &&
+			!removed[address] &&
 			!forgotten {
 			add(p.State.Machines[address].Machine)
 		}
 	}
-	distinct(list)
+	clearSharedIDs(list)
 	return list
 }
 
-// distinct clears provider IDs that several machines share, as copies of one disk do, because they do not identify a
-// machine.
-func distinct(list inventory.Inventory) {
+// clearSharedIDs clears provider IDs that several machines share, as copies of one disk do, because they do not
+// identify a machine.
+func clearSharedIDs(list inventory.Inventory) {
 	count := map[string]int{}
 	for _, m := range list {
 		count[m.ProviderID]++

@@ -11,81 +11,82 @@ import (
 	"clusterctl/provision/step"
 )
 
-// issue issues the certificates that a machine's steps will need.
-func (p *Prepared) issue(m *machine) error {
-	some, err := p.give(m)
+// issueCertificates issues the certificates that a machine's steps will need.
+func (p *Prepared) issueCertificates(m *machine) error {
+	some, err := p.issueSteps(m)
 	if err != nil || !some {
 		return err
 	}
-	return p.write(func() {}) // recorded before the machine receives them
+	return p.writeState(func() {}) // recorded before the machine receives them
 }
 
-// issueAll does the same as issue for machines that change at the same time, with one write of the state for all.
-func (p *Prepared) issueAll(ctx context.Context, list []*machine) error {
-	err := p.each(ctx, list, func(_ context.Context, m *machine) error {
-		_, err := p.give(m)
+// issueAllCertificates does the same as issue for machines that change at the same time, with one write of the state
+// for all.
+func (p *Prepared) issueAllCertificates(ctx context.Context, list []*machine) error {
+	err := p.forEach(ctx, list, func(_ context.Context, m *machine) error {
+		_, err := p.issueSteps(m)
 		return err
 	})
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	return p.write(func() {})
+	return p.writeState(func() {})
 }
 
-func (p *Prepared) give(m *machine) (some bool, err error) {
+func (p *Prepared) issueSteps(m *machine) (some bool, err error) {
 	for i, s := range m.steps {
 		issuer, ok := s.(step.Issuer)
 		if !ok || m.changes[i].Action == "" {
 			continue
 		}
-		name, request := issuer.Wants()
+		name, request := issuer.CertificateRequest()
 		pair, err := certs.Issue(p.State.CA(name), request, p.engine.now())
 		if err != nil {
 			return false, err
 		}
-		issuer.Give(pair)
-		writing.Lock()
-		err = p.noteIssued(m, s.Label(), name, pair)
-		writing.Unlock()
+		issuer.SetPair(pair)
+		stateMu.Lock()
+		err = p.recordIssued(m, s.Label(), name, pair)
+		stateMu.Unlock()
 		if err != nil {
 			return false, err
 		}
 		some = true
 	}
-	m.issued = true
+	m.hasCertificates = true
 	return some, nil
 }
 
-// joined records that a machine is as declared. For machines of the control plane the state is on disk before the next
-// machine changes.
-func (p *Prepared) joined(m *machine) error {
-	if m.Has(config.RoleControlPlane) {
-		return p.write(func() { p.join(m) })
+// recordJoined records that a machine is as declared. For machines of the control plane the state is on disk before the
+// next machine changes.
+func (p *Prepared) recordJoined(m *machine) error {
+	if m.HasRole(config.RoleControlPlane) {
+		return p.writeState(func() { p.setJoined(m) })
 	}
-	return p.owe(func() { p.join(m) })
+	return p.deferWrite(func() { p.setJoined(m) })
 }
 
-func (p *Prepared) join(m *machine) {
-	m.came = true
+func (p *Prepared) setJoined(m *machine) {
+	m.hasJoinedNow = true
 	release := p.engine.Bundle.Release()
-	p.State.Had(release)
+	p.State.RecordRelease(release)
 	known := p.State.Machines[m.Address]
-	still, gone := withdrawn(known.Issued, m.steps)
-	if list := p.revoked(gone); len(list) > 0 {
+	still, gone := splitIssued(known.Issued, m.steps)
+	if list := p.certificatesToRevoke(gone); len(list) > 0 {
 		p.State.Revoke(list...)
-		p.revokes = true
+		p.hasRevoked = true
 	}
-	if known.Machine.Has(config.RoleControlPlane) && !m.Has(config.RoleControlPlane) {
-		p.State.Expose(m.Address, p.engine.now())
+	if known.Machine.HasRole(config.RoleControlPlane) && !m.HasRole(config.RoleControlPlane) {
+		p.State.RecordExposure(m.Address, p.engine.now())
 	}
 	p.State.Machines[m.Address] = state.Machine{
-		Machine:  m.Machine,
-		Joined:   true,
-		Identity: m.facts.Identity,
-		Origin:   known.Origin,
-		Release:  &release,
-		Cordoned: known.Cordoned,
-		Issued:   still,
+		Machine:    m.Machine,
+		HasJoined:  true,
+		Identity:   m.facts.Identity,
+		Origin:     known.Origin,
+		Release:    &release,
+		IsCordoned: known.IsCordoned,
+		Issued:     still,
 	}
 	if !slices.ContainsFunc(
 		role.EtcdMachines(p.engine.Config, p.State),
@@ -95,12 +96,12 @@ func (p *Prepared) join(m *machine) {
 	}
 }
 
-func (p *Prepared) forget(m *machine) error {
-	return p.write(func() {
+func (p *Prepared) forgetMachine(m *machine) error {
+	return p.writeState(func() {
 		known := p.State.Machines[m.Address]
-		p.State.Revoke(p.revoked(known.Issued)...)
-		if known.Joined && known.Machine.Has(config.RoleControlPlane) && !m.makes {
-			p.State.Expose(m.Address, p.engine.now())
+		p.State.Revoke(p.certificatesToRevoke(known.Issued)...)
+		if known.HasJoined && known.Machine.HasRole(config.RoleControlPlane) && !m.createsNode {
+			p.State.RecordExposure(m.Address, p.engine.now())
 		}
 		delete(p.State.Machines, m.Address)
 		delete(p.State.Etcd, m.Name)

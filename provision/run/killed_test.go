@@ -26,18 +26,18 @@ import (
 // operator is a process that is killed at one of its events. Its connections end, and it changes nothing afterwards,
 // neither the state nor the cluster. Agents complete the step that they have begun.
 type operator struct {
-	w     *world
-	at    int // number of the event; zero: never
-	mu    sync.Mutex
-	seen  int
-	steps int
-	last  run.Event
-	conns []net.Conn
-	left  map[string][]byte // content of the state's folder when it is killed
+	w            *world
+	killEvent    int // number of the event; zero: never
+	mu           sync.Mutex
+	events       int
+	steps        int
+	lastEvent    run.Event
+	conns        []net.Conn
+	folderAtKill map[string][]byte // content of the state's folder when it is killed
 }
 
-// stride selects every n-th step that agents report. With 1, the test takes a minute of CPU time.
-var stride = flag.Int(
+// killStride selects every n-th step that agents report. With 1, the test takes a minute of CPU time.
+var killStride = flag.Int(
 	"killed-stride",
 	8,
 	"operators are killed at each so many-th step that an agent has done, and at everything else",
@@ -45,70 +45,72 @@ var stride = flag.Int(
 
 var errKilled = errors.New("killed")
 
-// killed applies the declared configuration with an operator that is killed at an event, and reports whether the event
-// occurred.
-func (w *world) killed(at int) (op *operator, hit bool) {
+// applyKilled applies the declared configuration with an operator that is killed at an event, and reports whether the
+// event occurred.
+func (w *world) applyKilled(at int) (op *operator, hit bool) {
 	w.t.Helper()
-	op = &operator{w: w, at: at}
+	op = &operator{w: w, killEvent: at}
 	engine := *w.engine
-	engine.Say = op.say
+	engine.Report = op.report
 	engine.Dial = op.dial
-	engine.Live = func(*state.State, *config.Cluster) (run.Cluster, error) { return &mortal{w.live, op}, nil }
+	engine.ConnectCluster = func(*state.State, *config.Cluster) (run.Cluster, error) {
+		return &killableCluster{w.clusterAPI, op}, nil
+	}
 	p, err := engine.Prepare(w.t.Context())
 	if err == nil {
 		err = p.Apply(w.t.Context())
 		p.Close()
 	}
-	w.wait.Wait() // for the agents
-	if op.left == nil {
+	w.agents.Wait() // for the agents
+	if op.folderAtKill == nil {
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		return op, false
 	}
-	w.lay(op.left)
+	w.writeFolder(op.folderAtKill)
 	return op, true
 }
 
-func (op *operator) say(e run.Event) {
+func (op *operator) report(e run.Event) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	if e.Kind == run.EventStep {
-		if op.steps++; op.steps%*stride != 0 {
+		if op.steps++; op.steps%*killStride != 0 {
 			return
 		}
 	}
-	if op.seen++; op.seen == op.at {
-		op.last, op.left = e, op.w.folder()
+	if op.events++; op.events == op.killEvent {
+		op.lastEvent, op.folderAtKill = e, op.w.readFolder()
 		for _, c := range op.conns {
 			_ = c.Close()
 		}
 	}
 }
 
-func (op *operator) dead() bool {
+func (op *operator) isDead() bool {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	return op.left != nil
+	return op.folderAtKill != nil
 }
 
 func (op *operator) dial(_ context.Context, m config.Machine) (run.Agent, error) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	if op.left != nil {
+	if op.folderAtKill != nil {
 		return nil, errKilled
 	}
 	near, far := net.Pipe()
 	op.conns = append(op.conns, near)
-	op.w.wait.Go(func() {
-		_ = agent.Serve(context.Background(), op.w.at[m.IP], far, far)
+	op.w.agents.Go(func() {
+		_ = agent.Serve(context.Background(), op.w.hostsByIP[m.IP], far, far)
 		_ = far.Close()
 	})
 	return agent.NewClient(near), nil
 }
 
-// folder returns the files in the state's folder.
-func (w *world) folder() map[string][]byte {
+// readFolder returns the files in the state's folder.
+func (w *world) readFolder() map[string][]byte {
 	files := map[string][]byte{}
 	entries, err := os.ReadDir(w.engine.Store.Dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -126,8 +128,8 @@ func (w *world) folder() map[string][]byte {
 	return files
 }
 
-func (w *world) lay(files map[string][]byte) {
-	for name := range w.folder() {
+func (w *world) writeFolder(files map[string][]byte) {
+	for name := range w.readFolder() {
 		if err := os.Remove(w.engine.Store.Dir + "/" + name); err != nil {
 			w.t.Fatal(err)
 		}
@@ -139,70 +141,70 @@ func (w *world) lay(files map[string][]byte) {
 	}
 }
 
-// mortal is a cluster that refuses the requests of a killed operator.
-type mortal struct {
+// killableCluster is a cluster that refuses the requests of a killed operator.
+type killableCluster struct {
 	*fakeLive
 	op *operator
 }
 
-func (m *mortal) Nodes(ctx context.Context) (map[string]string, error) {
-	if m.op.dead() {
+func (m *killableCluster) Nodes(ctx context.Context) (map[string]string, error) {
+	if m.op.isDead() {
 		return nil, errKilled
 	}
 	return m.fakeLive.Nodes(ctx)
 }
 
-func (m *mortal) Apply(
+func (m *killableCluster) Apply(
 	ctx context.Context,
 	c *config.Cluster,
 	before []state.Object,
 	say func(plan.Object),
 ) ([]state.Object, error) {
-	if m.op.dead() {
+	if m.op.isDead() {
 		return nil, errKilled
 	}
 	return m.fakeLive.Apply(ctx, c, before, say)
 }
 
-func (m *mortal) Cordon(ctx context.Context, node string) error {
-	if m.op.dead() {
+func (m *killableCluster) Cordon(ctx context.Context, node string) error {
+	if m.op.isDead() {
 		return errKilled
 	}
 	return m.fakeLive.Cordon(ctx, node)
 }
 
-func (m *mortal) Uncordon(ctx context.Context, node string) error {
-	if m.op.dead() {
+func (m *killableCluster) Uncordon(ctx context.Context, node string) error {
+	if m.op.isDead() {
 		return errKilled
 	}
 	return m.fakeLive.Uncordon(ctx, node)
 }
 
-func (m *mortal) Drain(ctx context.Context, node string, say func(string)) error {
-	if m.op.dead() {
+func (m *killableCluster) Drain(ctx context.Context, node string, say func(string)) error {
+	if m.op.isDead() {
 		return errKilled
 	}
 	return m.fakeLive.Drain(ctx, node, say)
 }
 
-func (m *mortal) Forget(ctx context.Context, node string) error {
-	if m.op.dead() {
+func (m *killableCluster) DeleteNode(ctx context.Context, node string) error {
+	if m.op.isDead() {
 		return errKilled
 	}
-	return m.fakeLive.Forget(ctx, node)
+	return m.fakeLive.DeleteNode(ctx, node)
 }
 
-func (m *mortal) ForgetFormer(ctx context.Context, node string, now inventory.Machine) (bool, error) {
-	if m.op.dead() {
+func (m *killableCluster) DeleteFormerNode(ctx context.Context, node string, now inventory.Machine) (bool, error) {
+	if m.op.isDead() {
 		return false, errKilled
 	}
-	return m.fakeLive.ForgetFormer(ctx, node, now)
+	return m.fakeLive.DeleteFormerNode(ctx, node, now)
 }
 
 // The operator is killed at each event of a first apply, a change and a removal. Each time, the next apply completes
 // the work and leaves nothing to do. Authorities are never created a second time, and removed machines are gone.
 // Proves P02.
-func TestWhereverTheOperatorIsKilledTheNextApplyEndsIt(t *testing.T) {
+func TestTheNextApplyCompletesAKilledRun(t *testing.T) {
 	second, third := machine(
 		"second",
 		"10.0.0.5",
@@ -212,7 +214,7 @@ func TestWhereverTheOperatorIsKilledTheNextApplyEndsIt(t *testing.T) {
 		"10.0.0.6",
 		config.RoleControlPlane,
 	)
-	all := []config.Machine{control, second, third, nodeA, nodeB}
+	all := []config.Machine{controlMachine, second, third, machineA, machineB}
 	changed := func(list []config.Machine) (changed []config.Machine) {
 		for _, m := range list {
 			m.Kubelet.Choose("max_pods", 77)
@@ -226,11 +228,12 @@ func TestWhereverTheOperatorIsKilledTheNextApplyEndsIt(t *testing.T) {
 	}{
 		"first apply": {nil, all, []string{"control", "second", "third"}},
 		"change":      {all, changed(all), []string{"control", "second", "third"}},
-		"removal":     {all, []config.Machine{control, second, nodeA}, []string{"control", "second", "third"}},
-		"addition":    {[]config.Machine{control, nodeA}, all, []string{"control"}},
+		"removal": {all, []config.Machine{controlMachine, second, machineA},
+			[]string{"control", "second", "third"}},
+		"addition": {[]config.Machine{controlMachine, machineA}, all, []string{"control"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			points, stride := 0, amount.Of(1, 3)
+			points, stride := 0, amount.Scaled(1, 3)
 			for at, more := 1, true; more; at += stride {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, all...)
@@ -239,27 +242,28 @@ func TestWhereverTheOperatorIsKilledTheNextApplyEndsIt(t *testing.T) {
 						w.mustApply()
 					}
 					store := hostfake.NewEtcd(work.members...)
-					for _, h := range w.at {
+					for _, h := range w.hostsByIP {
 						h.Store = store
 					}
-					w.live.ready = map[string]string{"a": "True", "b": "True"}
+					w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "True"}
 					w.declare(work.after...)
-					w.engine.Losses = []string{"machine.third", "machine.b"}
-					op, hit := w.killed(at)
+					w.engine.AllowedLosses = []string{"machine.third", "machine.b"}
+					op, hit := w.applyKilled(at)
 					if more = hit; !hit {
 						return
 					}
 					points++
-					where := fmt.Sprintf("killed at %d, %s %s %s: ", at, op.last.Kind, op.last.Machine, op.last.Message)
-					authorities := w.authorities(op.left)
-					if _, err := w.longApply(); err != nil {
+					where := fmt.Sprintf("killed at %d, %s %s %s: ", at, op.lastEvent.Kind, op.lastEvent.Machine,
+						op.lastEvent.Message)
+					authorities := w.authorities(op.folderAtKill)
+					if _, err := w.applyWithoutLimit(); err != nil {
 						t.Fatalf("%s%v", where, err)
 					}
-					again, err := w.longApply()
-					if err != nil || !again.Empty() {
+					again, err := w.applyWithoutLimit()
+					if err != nil || !again.IsEmpty() {
 						t.Fatalf("%snot empty afterwards: %v %+v", where, err, again)
 					}
-					if now := w.authorities(w.folder()); authorities != nil &&
+					if now := w.authorities(w.readFolder()); authorities != nil &&
 						!maps.EqualFunc(now, authorities, func(a, b []byte) bool { return string(a) == string(b) }) {
 						t.Errorf("%sthe authorities are others", where)
 					}
@@ -267,7 +271,7 @@ func TestWhereverTheOperatorIsKilledTheNextApplyEndsIt(t *testing.T) {
 						if _, declared := w.declared(m.Address); declared {
 							continue
 						}
-						for _, path := range w.at[m.IP].Files() {
+						for _, path := range w.hostsByIP[m.IP].Files() {
 							if !strings.HasPrefix(path, "/proc/") {
 								t.Errorf("%s%s is left behind on %s", where, path, m.Address)
 							}

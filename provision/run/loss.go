@@ -10,38 +10,38 @@ import (
 	"clusterctl/provision/state"
 )
 
-// protected returns an error if the plan would delete something that prevent_destroy protects.
-func (p *Prepared) protected() error {
-	errs := []error{p.Plan.Protected(p.engine.Config, p.State)}
-	going, err := p.going()
+// checkProtected returns an error if the plan would delete something that prevent_destroy protects.
+func (p *Prepared) checkProtected() error {
+	errs := []error{p.Plan.CheckProtected(p.engine.Config, p.State)}
+	going, err := p.objectsToDelete()
 	if err != nil {
 		return err
 	}
 	if len(going) == 0 {
 		return errors.Join(errs...)
 	}
-	if p.live == nil { // a destroy does not compare objects, so there is no client yet
-		if p.live, err = p.engine.Live(p.State, p.engine.Config); err != nil {
+	if p.cluster == nil { // a destroy does not compare objects, so there is no client yet
+		if p.cluster, err = p.engine.ConnectCluster(p.State, p.engine.Config); err != nil {
 			return err
 		}
 	}
-	declared, err := p.live.References(p.engine.Config)
+	declared, err := p.cluster.References(p.engine.Config)
 	if err != nil {
 		return err
 	}
 	said := map[state.Object]bool{} // as the blocks declare it, which may not have been applied yet
 	for _, d := range declared {
-		said[d.Identity()] = d.Protected
+		said[d.Identity()] = d.IsProtected
 	}
 	within := map[string][]state.Object{} // protected objects, by namespace
 	for _, o := range p.State.Objects {
-		if o.Protected || said[o.Identity()] {
+		if o.IsProtected || said[o.Identity()] {
 			within[o.Namespace] = append(within[o.Namespace], o)
 		}
 	}
 	for _, o := range going {
 		switch {
-		case o.Protected:
+		case o.IsProtected:
 			errs = append(
 				errs,
 				fmt.Errorf(
@@ -80,18 +80,18 @@ func (p *Prepared) protected() error {
 	return errors.Join(errs...)
 }
 
-// protection updates the state with the declared values of prevent_destroy, even if nothing else changes.
-func (p *Prepared) protection() error {
-	if p.engine.Destroy || p.engine.Refresh {
+// updateProtection updates the state with the declared values of prevent_destroy, even if nothing else changes.
+func (p *Prepared) updateProtection() error {
+	if p.engine.IsDestroy || p.engine.IsRefreshOnly {
 		return nil
 	}
-	declared, err := p.live.References(p.engine.Config)
+	declared, err := p.cluster.References(p.engine.Config)
 	if err != nil {
 		return err
 	}
 	changed := false
 	for _, m := range p.engine.Config.Machines {
-		if known, ok := p.State.Machines[m.Address]; ok && p.engine.selected(m.Address) &&
+		if known, ok := p.State.Machines[m.Address]; ok && p.engine.isSelected(m.Address) &&
 			known.Machine.PreventDestroy != m.PreventDestroy {
 			known.Machine.PreventDestroy, changed = m.PreventDestroy, true
 			p.State.Machines[m.Address] = known
@@ -99,9 +99,9 @@ func (p *Prepared) protection() error {
 	}
 	objects := slices.Clone(p.State.Objects)
 	for i, o := range objects {
-		if at := slices.IndexFunc(declared, o.Same); at >= 0 && p.engine.selected(o.Address) &&
-			declared[at].Protected != o.Protected {
-			objects[i].Protected, changed = declared[at].Protected, true
+		if at := slices.IndexFunc(declared, o.IsSame); at >= 0 && p.engine.isSelected(o.Address) &&
+			declared[at].IsProtected != o.IsProtected {
+			objects[i].IsProtected, changed = declared[at].IsProtected, true
 		}
 	}
 	if !changed {
@@ -111,20 +111,21 @@ func (p *Prepared) protection() error {
 	return p.engine.Store.Write(p.State)
 }
 
-// mayLose refuses to delete objects whose data would be lost, unless -allow-data-loss names them.
-func (p *Prepared) mayLose() error {
-	if p.engine.Destroy {
+// checkDataLoss refuses to delete objects whose data would be lost, unless -allow-data-loss names them.
+func (p *Prepared) checkDataLoss() error {
+	if p.engine.IsDestroy {
 		return nil // losing data is what the command is for
 	}
-	going, err := p.going()
+	going, err := p.objectsToDelete()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, o := range going {
 		loss := plan.LossOf(o)
-		if loss == "" || slices.Contains(p.ended, o) ||
-			slices.ContainsFunc(p.engine.Losses, func(named string) bool { return config.Covers(named, o.Address) }) {
+		if loss == "" || slices.Contains(p.vanishedObjects, o) ||
+			slices.ContainsFunc(p.engine.AllowedLosses,
+				func(named string) bool { return config.Includes(named, o.Address) }) {
 			continue
 		}
 		errs = append(
@@ -152,19 +153,20 @@ func (p *Prepared) lossOf(entry plan.Object) string {
 	return ""
 }
 
-// going returns the objects that the plan deletes, whether or not they have been compared with the API yet.
-func (p *Prepared) going() ([]state.Object, error) {
-	if p.engine.Destroy {
+// objectsToDelete returns the objects that the plan deletes, whether or not they have been compared with the API yet.
+func (p *Prepared) objectsToDelete() ([]state.Object, error) {
+	if p.engine.IsDestroy {
 		return p.State.Objects, nil
 	}
-	declared, err := p.live.References(p.engine.Config)
+	declared, err := p.cluster.References(p.engine.Config)
 	if err != nil {
 		return nil, err
 	}
 	var list []state.Object
 	for _, o := range p.State.Objects {
-		stays := slices.ContainsFunc(declared, o.Same)
-		if p.engine.selected(o.Address) && !p.engine.left(o.Address) && (!stays || p.engine.replaced(o.Address)) {
+		stays := slices.ContainsFunc(declared, o.IsSame)
+		if p.engine.isSelected(o.Address) && !p.engine.isKeptByRemovedBlock(o.Address) &&
+			(!stays || p.engine.isReplaced(o.Address)) {
 			list = append(list, o)
 		}
 	}

@@ -7,24 +7,24 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// lost reports whether a machine's store member has lost its data, for example after a new disk. It cannot resume as
-// the same member and must join as a new one.
-func (p *Prepared) lost(m *machine) bool {
+// hasLostData reports whether a machine's store member has lost its data, for example after a new disk. It cannot
+// resume as the same member and must join as a new one.
+func (p *Prepared) hasLostData(m *machine) bool {
 	_, member := p.State.Etcd[m.Name]
-	return member && p.State.Machines[m.Address].Joined && m.agent != nil && !m.facts.EtcdData
+	return member && p.State.Machines[m.Address].HasJoined && m.agent != nil && !m.facts.HasEtcdData
 }
 
-// lostMajority returns an error if so many members have lost their data that the rest is no majority. Members can only
-// join with a majority, and a store that silently started over would be empty.
-func (p *Prepared) lostMajority() error {
+// checkLostMajority returns an error if so many members have lost their data that the rest is no majority. Members can
+// only join with a majority, and a store that silently started over would be empty.
+func (p *Prepared) checkLostMajority() error {
 	if p.State.Restore != nil { // the others join the first member one after another
 		return nil
 	}
 	var lost, left []string
 	for _, m := range p.machines {
-		if p.lost(m) && m.action != plan.Remove {
+		if p.hasLostData(m) && m.action != plan.Remove {
 			lost = append(lost, m.Name)
-		} else if _, member := p.State.Etcd[m.Name]; member && m.agent != nil && m.facts.EtcdData {
+		} else if _, member := p.State.Etcd[m.Name]; member && m.agent != nil && m.facts.HasEtcdData {
 			left = append(left, m.Name)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// plane returns control-plane machines that share an etcd cluster.
-func plane(t *testing.T, names ...string) (*world, *hostfake.Etcd, func(names ...string)) {
+// newPlane returns control-plane machines that share an etcd cluster.
+func newPlane(t *testing.T, names ...string) (*world, *hostfake.Etcd, func(names ...string)) {
 	t.Helper()
 	ips := map[string]string{"a": "10.0.0.11", "b": "10.0.0.12", "c": "10.0.0.13", "d": "10.0.0.14", "e": "10.0.0.15"}
 	of := func(names []string) (list []config.Machine) {
@@ -28,7 +28,7 @@ func plane(t *testing.T, names ...string) (*world, *hostfake.Etcd, func(names ..
 	store := hostfake.NewEtcd(names[:config.EtcdMembers(len(names))]...)
 	declare := func(names ...string) {
 		w.declare(of(names)...)
-		for _, h := range w.at {
+		for _, h := range w.hostsByIP {
 			h.Store = store
 		}
 	}
@@ -55,7 +55,7 @@ func TestTheControlPlaneGrowsInAnyOrderOfNames(t *testing.T) {
 	for _, sizes := range [][]int{{1, 3}, {2, 3, 1}, {3, 5, 2}, {4, 5, 1, 2}} {
 		for _, order := range []string{"abcde", "edcba", "cadbe"} {
 			names := strings.Split(order, "")
-			w, store, declare := plane(t, names[:sizes[0]]...)
+			w, store, declare := newPlane(t, names[:sizes[0]]...)
 			w.mustApply()
 			for _, size := range sizes[1:] {
 				declared := slices.Clone(names[:size])
@@ -72,8 +72,8 @@ func TestTheControlPlaneGrowsInAnyOrderOfNames(t *testing.T) {
 					}
 				}
 			}
-			if p := w.mustApply(); !p.Empty() {
-				t.Errorf("%v of %s: a second apply would do %v", sizes, order, actions(p))
+			if p := w.mustApply(); !p.IsEmpty() {
+				t.Errorf("%v of %s: a second apply would do %v", sizes, order, machineActions(p))
 			}
 		}
 	}
@@ -81,12 +81,12 @@ func TestTheControlPlaneGrowsInAnyOrderOfNames(t *testing.T) {
 
 // A healthy member is not removed only to get an odd number of members, unless the configuration sets the number.
 // Proves S10.
-func TestAHealthyMemberStays(t *testing.T) {
+func TestHealthyMembersStay(t *testing.T) {
 	for _, said := range []bool{false, true} {
-		w, store, declare := plane(t, "a", "b", "c")
+		w, store, declare := newPlane(t, "a", "b", "c")
 		w.mustApply()
 		declare("a", "b")
-		w.engine.Config.Etcd.Said = said // members = 1
+		w.engine.Config.Etcd.MembersSet = said // members = 1
 		w.mustApply()
 		if names := voters(t, store); (len(names) == 1) != said {
 			t.Errorf("said %v: the members are %v", said, names)
@@ -96,7 +96,7 @@ func TestAHealthyMemberStays(t *testing.T) {
 
 // Remains of interrupted runs and failed starts do not keep a machine from joining.
 // Proves S10.
-func TestWhatAnEarlierJoinHasLeftIsInNobodysWay(t *testing.T) {
+func TestLeftoversOfAnEarlierJoinDoNotBlockANewOne(t *testing.T) {
 	for name, leave := range map[string]func(*world, *hostfake.Etcd) error{
 		"an unnamed learner of its own": func(_ *world,
 			e *hostfake.Etcd) error {
@@ -115,7 +115,7 @@ func TestWhatAnEarlierJoinHasLeftIsInNobodysWay(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, store, declare := plane(t, "a")
+			w, store, declare := newPlane(t, "a")
 			w.mustApply()
 			declare("a", "b", "c")
 			if err := leave(w, store); err != nil {
@@ -125,8 +125,8 @@ func TestWhatAnEarlierJoinHasLeftIsInNobodysWay(t *testing.T) {
 			if names := voters(t, store); !slices.Equal(names, []string{"a", "b", "c"}) {
 				t.Errorf("the members are %v", names)
 			}
-			if p := w.mustApply(); !p.Empty() {
-				t.Errorf("a second apply would do %v", actions(p))
+			if p := w.mustApply(); !p.IsEmpty() {
+				t.Errorf("a second apply would do %v", machineActions(p))
 			}
 		})
 	}
@@ -134,7 +134,7 @@ func TestWhatAnEarlierJoinHasLeftIsInNobodysWay(t *testing.T) {
 
 // A member that lost its disk joins again, and does not begin a new etcd cluster.
 // Proves P07.
-func TestAMemberThatLostItsDataJoinsAnew(t *testing.T) {
+func TestMembersThatLostTheirDataRejoin(t *testing.T) {
 	second, third := machine(
 		"second",
 		"10.0.0.5",
@@ -144,7 +144,7 @@ func TestAMemberThatLostItsDataJoinsAnew(t *testing.T) {
 		"10.0.0.6",
 		config.RoleControlPlane,
 	)
-	w := newWorld(t, control, second, third)
+	w := newWorld(t, controlMachine, second, third)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
@@ -168,7 +168,7 @@ func TestAMemberThatLostItsDataJoinsAnew(t *testing.T) {
 // A machine that was unreachable when it was removed returns with its member's data. The data belongs to this cluster,
 // so the machine is cleaned and joins. A machine with another cluster's data is refused.
 // Proves P07.
-func TestAFormerMemberComesBack(t *testing.T) {
+func TestFormerMembersCanReturn(t *testing.T) {
 	second, third := machine(
 		"second",
 		"10.0.0.5",
@@ -178,22 +178,22 @@ func TestAFormerMemberComesBack(t *testing.T) {
 		"10.0.0.6",
 		config.RoleControlPlane,
 	)
-	w := newWorld(t, control, second, third)
+	w := newWorld(t, controlMachine, second, third)
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
 		h.Store = store
 	}
 	w.mustApply()
-	w.down["machine.control"] = errors.New("no route to host")
+	w.unreachable["machine.control"] = errors.New("no route to host")
 	w.declare(second, third)
 	w.mustApply()
 
-	delete(w.down, "machine.control")
+	delete(w.unreachable, "machine.control")
 	h := w.hosts["machine.control"]
 	if err := h.Stop(t.Context(), "etcd.service"); err != nil { // etcd does not accept the removed member
 		t.Fatal(err)
 	}
-	w.declare(control, second, third)
+	w.declare(controlMachine, second, third)
 	p := w.mustApply()
 	cleaned := slices.ContainsFunc(p.Machines[0].Changes, func(c step.Change) bool {
 		return c.Action == step.Delete && c.Name == "/var/lib/etcd" && c.Note == "left by a former member"
@@ -205,7 +205,7 @@ func TestAFormerMemberComesBack(t *testing.T) {
 	if err != nil || len(members) != 3 || slices.ContainsFunc(members, func(m host.Member) bool { return m.Learner }) {
 		t.Errorf("members %+v, %v: want three with a vote", members, err)
 	}
-	if again := w.mustApply(); !again.Empty() {
+	if again := w.mustApply(); !again.IsEmpty() {
 		t.Errorf("not empty afterwards: %+v", again.Machines)
 	}
 
@@ -218,7 +218,7 @@ func TestAFormerMemberComesBack(t *testing.T) {
 		"10.0.0.8",
 		config.RoleControlPlane,
 	)
-	w.declare(control, second, third, fourth, fifth)
+	w.declare(controlMachine, second, third, fourth, fifth)
 	foreign := host.AppendEtcdData(nil, host.EtcdData{Cluster: 0xbad, Member: 1})
 	if err := w.hosts["machine.fourth"].WriteFile("/var/lib/etcd/member/wal/0.wal", bytes.NewReader(foreign), 0o600, 0,
 		0); err != nil {
@@ -230,8 +230,8 @@ func TestAFormerMemberComesBack(t *testing.T) {
 	}
 }
 
-func TestTheOnlyMemberWithoutItsDataIsRefused(t *testing.T) {
-	w := newWorld(t, control)
+func TestLosingTheDataOfTheOnlyMemberIsRefused(t *testing.T) {
+	w := newWorld(t, controlMachine)
 	w.mustApply()
 	if err := w.hosts["machine.control"].RemoveAll("/var/lib/etcd"); err != nil {
 		t.Fatal(err)

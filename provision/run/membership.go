@@ -10,32 +10,32 @@ import (
 	"clusterctl/provision/step"
 )
 
-// membership returns how etcd's list of members differs from the machines that should have a member. It returns "" if
-// there is no difference, or if no machine can be asked.
-func (p *Prepared) membership(ctx context.Context) string {
+// describeMembership returns how etcd's list of members differs from the machines that should have a member. It returns
+// "" if there is no difference, or if no machine can be asked.
+func (p *Prepared) describeMembership(ctx context.Context) string {
 	var through *machine
-	look := &step.Membership{Store: role.Store(p.engine.Config, p.State, p.unstarted()...)}
+	look := &step.Membership{Store: role.Store(p.engine.Config, p.State, p.unstartedNames()...)}
 	for _, m := range p.machines {
-		known := p.known(m)
-		if !known.Joined || m.agent == nil || m.dead != nil {
+		known := p.machineState(m)
+		if !known.HasJoined || m.agent == nil || m.unreachedReason != nil {
 			continue
 		}
-		if through == nil && m.Has(config.RoleControlPlane) && known.Machine.Has(config.RoleControlPlane) {
+		if through == nil && m.HasRole(config.RoleControlPlane) && known.Machine.HasRole(config.RoleControlPlane) {
 			through = m
 		}
-		if _, member := p.State.Etcd[m.Name]; member && m.action != plan.Create && !p.lost(m) {
-			look.Wanted = append(look.Wanted, m.Name)
+		if _, member := p.State.Etcd[m.Name]; member && m.action != plan.Create && !p.hasLostData(m) {
+			look.Required = append(look.Required, m.Name)
 		}
 	}
-	if through == nil || p.fresh {
+	if through == nil || p.isNewCluster {
 		return ""
 	}
 	for _, m := range p.engine.Config.ControlPlane() {
-		look.Known = append(look.Known, m.Name)
+		look.Allowed = append(look.Allowed, m.Name)
 	}
 	for _, m := range p.State.Machines {
-		if m.Machine.Has(config.RoleControlPlane) && !slices.Contains(look.Known, m.Machine.Name) {
-			look.Known = append(look.Known, m.Machine.Name)
+		if m.Machine.HasRole(config.RoleControlPlane) && !slices.Contains(look.Allowed, m.Machine.Name) {
+			look.Allowed = append(look.Allowed, m.Machine.Name)
 		}
 	}
 	changes, err := through.agent.Check(ctx, []step.Step{look})

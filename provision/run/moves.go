@@ -11,15 +11,15 @@ import (
 	"clusterctl/provision/state"
 )
 
-// move renames things in the state as the moved blocks declare.
-func (p *Prepared) move() error {
+// applyMoves renames things in the state as the moved blocks declare.
+func (p *Prepared) applyMoves() error {
 	var errs []error
 	for _, m := range p.engine.Config.Moved {
 		renamed, err := Rename(p.State, m.From, m.To)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s:%d: %w", m.Source.File, m.Source.Line, err))
 		}
-		p.renamed = p.renamed || renamed > 0
+		p.hasRenames = p.hasRenames || renamed > 0
 	}
 	return errors.Join(errs...)
 }
@@ -29,7 +29,7 @@ func (p *Prepared) move() error {
 // existed.
 func Rename(s *state.State, from, to string) (n int, err error) {
 	renamed := func(address string) (string, bool) {
-		if !config.Covers(from, address) && !strings.HasPrefix(address, from+".") {
+		if !config.Includes(from, address) && !strings.HasPrefix(address, from+".") {
 			return address, false
 		}
 		n++
@@ -58,27 +58,27 @@ func Rename(s *state.State, from, to string) (n int, err error) {
 	return n, nil
 }
 
-// left reports whether a removed block says that whatever was applied under an address stays unchanged.
-func (e *Engine) left(address string) bool {
-	return !e.Destroy &&
+// isKeptByRemovedBlock reports whether a removed block says that whatever was applied under an address stays unchanged.
+func (e *Engine) isKeptByRemovedBlock(address string) bool {
+	return !e.IsDestroy &&
 		slices.ContainsFunc(
 			e.Config.Removed,
-			func(r config.Removed) bool { return !r.Destroy && config.Covers(r.From, address) },
+			func(r config.Removed) bool { return !r.Destroy && config.Includes(r.From, address) },
 		)
 }
 
-// forgettable adds to the plan what the state will forget because of removed blocks that leave things as they are.
-func (p *Prepared) forgettable() error {
+// planForgets adds to the plan what the state will forget because of removed blocks that leave things as they are.
+func (p *Prepared) planForgets() error {
 	var errs []error
 	for _, r := range p.engine.Config.Removed {
-		if r.Destroy || p.engine.Destroy {
+		if r.Destroy || p.engine.IsDestroy {
 			continue
 		}
 		for _, address := range sortedMachines(p.State) {
-			if !config.Covers(r.From, address) || !p.engine.selected(address) {
+			if !config.Includes(r.From, address) || !p.engine.isSelected(address) {
 				continue
 			}
-			if known := p.State.Machines[address].Machine; known.Has(config.RoleControlPlane) {
+			if known := p.State.Machines[address].Machine; known.HasRole(config.RoleControlPlane) {
 				errs = append(
 					errs,
 					fmt.Errorf(
@@ -100,7 +100,7 @@ func (p *Prepared) forgettable() error {
 			)
 		}
 		for _, o := range p.State.Objects {
-			if config.Covers(r.From, o.Address) && p.engine.selected(o.Address) {
+			if config.Includes(r.From, o.Address) && p.engine.isSelected(o.Address) {
 				p.Plan.Objects = append(
 					p.Plan.Objects,
 					plan.Object{
@@ -117,17 +117,19 @@ func (p *Prepared) forgettable() error {
 	return errors.Join(errs...)
 }
 
-// forgetLeft removes from the state the machines and objects that removed blocks leave unchanged.
-func (p *Prepared) forgetLeft() error {
+// forgetKept removes from the state the machines and objects that removed blocks leave unchanged.
+func (p *Prepared) forgetKept() error {
 	before := len(p.State.Machines) + len(p.State.Objects)
 	for _, address := range sortedMachines(p.State) {
-		if p.engine.left(address) && p.engine.selected(address) {
+		if p.engine.isKeptByRemovedBlock(address) && p.engine.isSelected(address) {
 			delete(p.State.Machines, address)
 		}
 	}
 	p.State.Objects = slices.DeleteFunc(
 		slices.Clone(p.State.Objects),
-		func(o state.Object) bool { return p.engine.left(o.Address) && p.engine.selected(o.Address) },
+		func(o state.Object) bool {
+			return p.engine.isKeptByRemovedBlock(o.Address) && p.engine.isSelected(o.Address)
+		},
 	)
 	if len(p.State.Machines)+len(p.State.Objects) == before {
 		return nil

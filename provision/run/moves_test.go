@@ -10,10 +10,10 @@ import (
 	"clusterctl/provision/state"
 )
 
-var said = config.Source{File: "cluster.hcl", Line: 40}
+var moveSource = config.Source{File: "cluster.hcl", Line: 40}
 
-// remember adds objects to the state as if they had been applied.
-func (w *world) remember(objects ...state.Object) {
+// addObjects adds objects to the state as if they had been applied.
+func (w *world) addObjects(objects ...state.Object) {
 	w.t.Helper()
 	s, err := w.engine.Store.Read()
 	if err != nil {
@@ -25,7 +25,7 @@ func (w *world) remember(objects ...state.Object) {
 	}
 }
 
-func (w *world) known() *state.State {
+func (w *world) savedState() *state.State {
 	w.t.Helper()
 	s, err := w.engine.Store.Read()
 	if err != nil {
@@ -37,8 +37,8 @@ func (w *world) known() *state.State {
 // Moved blocks rename objects and machines that neither address nor name identify. They are recorded even if the run
 // has nothing else to do.
 // Proves P05.
-func TestMovedBlocksRenameWhatTheStateKnows(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestMovedBlocksRenameEntriesOfTheState(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	motd := state.Object{
 		APIVersion: "v1",
@@ -47,34 +47,34 @@ func TestMovedBlocksRenameWhatTheStateKnows(t *testing.T) {
 		Name:       "motd",
 		Address:    "manifests.old[a.yaml#1]",
 	}
-	w.remember(motd)
+	w.addObjects(motd)
 	motd.Address = "manifests.new[a.yaml#1]"
-	w.live.objects = []state.Object{motd}
-	before := w.logged()
-	w.engine.Config.Moved = []config.Moved{{From: "manifests.old", To: "manifests.new", Source: said}}
+	w.clusterAPI.objects = []state.Object{motd}
+	before := w.logLengths()
+	w.engine.Config.Moved = []config.Moved{{From: "manifests.old", To: "manifests.new", Source: moveSource}}
 	w.mustApply()
-	if s := w.known(); s.Objects[0].Address != motd.Address {
+	if s := w.savedState(); s.Objects[0].Address != motd.Address {
 		t.Errorf("the state has %+v", s.Objects)
 	}
-	w.unchanged(before)
+	w.checkUnchanged(before)
 
-	readdressed := nodeA
+	readdressed := machineA
 	readdressed.Address, readdressed.IP = "machine.worker", netip.MustParseAddr("10.0.0.9")
-	was := w.at[nodeA.IP]
+	was := w.hostsByIP[machineA.IP]
 	was.Machine.Addresses = []string{"10.0.0.9"}
-	w.at[readdressed.IP] = was
-	w.declare(control, readdressed)
-	w.engine.Config.Moved = []config.Moved{{From: "machine.a", To: "machine.worker", Source: said}}
+	w.hostsByIP[readdressed.IP] = was
+	w.declare(controlMachine, readdressed)
+	w.engine.Config.Moved = []config.Moved{{From: "machine.a", To: "machine.worker", Source: moveSource}}
 	p := w.mustApply()
-	if list := actions(p); list["machine.worker"] != plan.Change || len(list) != 2 {
+	if list := machineActions(p); list["machine.worker"] != plan.Change || len(list) != 2 {
 		t.Errorf("planned %v", list)
 	}
 }
 
-func TestAMoveOntoAnotherMachineIsRefused(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestMovesOntoAnotherMachineAreRefused(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.mustApply()
-	w.engine.Config.Moved = []config.Moved{{From: "machine.a", To: "machine.b", Source: said}}
+	w.engine.Config.Moved = []config.Moved{{From: "machine.a", To: "machine.b", Source: moveSource}}
 	if _, err := w.apply(); err == nil ||
 		!strings.Contains(
 			err.Error(),
@@ -86,32 +86,35 @@ func TestAMoveOntoAnotherMachineIsRefused(t *testing.T) {
 
 // A machine or object that a removed block leaves in place stays unchanged and is removed from the state.
 // Proves P05.
-func TestWhatIsLeftAsItIsIsForgotten(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestRemovedBlocksForgetUnchangedObjects(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.mustApply()
 	kept := state.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop", Address: "object.v1.Namespace.shop"}
-	w.remember(kept)
-	before := w.logged()
-	w.declare(control, nodeA)
-	w.engine.Config.Removed = []config.Removed{{From: "machine.b", Source: said}, {From: kept.Address, Source: said}}
+	w.addObjects(kept)
+	before := w.logLengths()
+	w.declare(controlMachine, machineA)
+	w.engine.Config.Removed = []config.Removed{{From: "machine.b", Source: moveSource},
+		{From: kept.Address, Source: moveSource}}
 	p := w.mustApply()
 	machines, objects := p.Count(plan.Forget)
 	if machines != 1 || objects != 1 || !strings.Contains(p.Summary(), "1 to forget; objects: 1 to forget") {
 		t.Errorf("plan: %s", p.Summary())
 	}
-	w.unchanged(before)
-	if len(w.live.drained)+len(w.live.gone) > 0 || len(w.live.before[len(w.live.before)-1]) > 0 {
-		t.Errorf("drained %v, gone %v, pruned among %v", w.live.drained, w.live.gone, w.live.before)
+	w.checkUnchanged(before)
+	if len(w.clusterAPI.drained)+len(w.clusterAPI.missing) > 0 ||
+		len(w.clusterAPI.previousObjects[len(w.clusterAPI.previousObjects)-1]) > 0 {
+		t.Errorf("drained %v, gone %v, pruned among %v", w.clusterAPI.drained, w.clusterAPI.missing,
+			w.clusterAPI.previousObjects)
 	}
-	if s := w.known(); len(s.Machines) != 2 || len(s.Objects) != 0 {
+	if s := w.savedState(); len(s.Machines) != 2 || len(s.Objects) != 0 {
 		t.Errorf("the state has %v, %v", s.Machines, s.Objects)
 	}
-	if again := w.mustApply(); !again.Empty() {
+	if again := w.mustApply(); !again.IsEmpty() {
 		t.Errorf("not empty afterwards: %s", again.Summary())
 	}
 
-	w.declare(nodeA, machine("other", "10.0.0.7", config.RoleControlPlane))
-	w.engine.Config.Removed = []config.Removed{{From: "machine.control", Source: said}}
+	w.declare(machineA, machine("other", "10.0.0.7", config.RoleControlPlane))
+	w.engine.Config.Removed = []config.Removed{{From: "machine.control", Source: moveSource}}
 	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "of the control plane") {
 		t.Errorf("a machine of the control plane is left alone: %v", err)
 	}
@@ -119,22 +122,22 @@ func TestWhatIsLeftAsItIsIsForgotten(t *testing.T) {
 
 // prevent_destroy applies while the block sets it, and after the block was deleted.
 // Proves P05.
-func TestWhatIsProtectedIsNotTakenAway(t *testing.T) {
-	kept := nodeB
+func TestProtectedObjectsAreNotRemoved(t *testing.T) {
+	kept := machineB
 	kept.PreventDestroy = true
-	w := newWorld(t, control, nodeA, kept)
+	w := newWorld(t, controlMachine, machineA, kept)
 	w.mustApply()
-	w.remember(
+	w.addObjects(
 		state.Object{
-			APIVersion: "v1",
-			Kind:       "ConfigMap",
-			Namespace:  "x",
-			Name:       "motd",
-			Address:    "object.v1.ConfigMap.motd",
-			Protected:  true,
+			APIVersion:  "v1",
+			Kind:        "ConfigMap",
+			Namespace:   "x",
+			Name:        "motd",
+			Address:     "object.v1.ConfigMap.motd",
+			IsProtected: true,
 		},
 	)
-	before := w.logged()
+	before := w.logLengths()
 	refused := func(what string, texts ...string) {
 		t.Helper()
 		_, err := w.apply()
@@ -144,44 +147,44 @@ func TestWhatIsProtectedIsNotTakenAway(t *testing.T) {
 			}
 		}
 	}
-	w.declare(control, nodeA)
+	w.declare(controlMachine, machineA)
 	refused(
 		"removed",
 		"machine.b: it would be removed, and was applied with prevent_destroy",
 		"object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted, and was applied with prevent_destroy",
 	)
-	w.declare(control, nodeA, kept)
-	w.live.objects = w.known().Objects
+	w.declare(controlMachine, machineA, kept)
+	w.clusterAPI.objects = w.savedState().Objects
 	w.engine.Replaces = []string{"machine.b", "object.v1.ConfigMap.motd"}
 	refused(
 		"replaced",
 		"machine.b (cluster.hcl:7): it says prevent_destroy, and would be replaced",
 		"object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted",
 	)
-	w.engine.Replaces, w.engine.Destroy = nil, true
+	w.engine.Replaces, w.engine.IsDestroy = nil, true
 	refused("destroyed", "machine.b (cluster.hcl:7): it says prevent_destroy", "object.v1.ConfigMap.motd")
-	w.unchanged(before)
+	w.checkUnchanged(before)
 
-	w.engine.Destroy = false
-	w.live.objects[0].Protected = false
-	w.declare(control, nodeA, nodeB)
+	w.engine.IsDestroy = false
+	w.clusterAPI.objects[0].IsProtected = false
+	w.declare(controlMachine, machineA, machineB)
 	w.mustApply()
-	w.declare(control, nodeA)
-	w.live.objects = nil
-	if p := w.mustApply(); actions(p)["machine.b"] != plan.Remove {
-		t.Errorf("applied without, and still kept: %v", actions(p))
+	w.declare(controlMachine, machineA)
+	w.clusterAPI.objects = nil
+	if p := w.mustApply(); machineActions(p)["machine.b"] != plan.Remove {
+		t.Errorf("applied without, and still kept: %v", machineActions(p))
 	}
 }
 
 // What contains data is only deleted if the user names it, and otherwise the run stops before any change.
 // Proves S37.
-func TestDataIsLostOnlyWhereItIsNamed(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestDataLossNeedsTheNameOfTheObject(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	shop := state.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop", Address: `manifests.all[shop.yaml#1]`}
-	w.remember(shop)
-	w.declare(control, nodeA, nodeB)
-	before := w.logged()
+	w.addObjects(shop)
+	w.declare(controlMachine, machineA, machineB)
+	before := w.logLengths()
 	_, err := w.apply()
 	if err == nil ||
 		!strings.Contains(
@@ -191,11 +194,11 @@ func TestDataIsLostOnlyWhereItIsNamed(t *testing.T) {
 		) {
 		t.Fatal(err)
 	}
-	w.unchanged(before)
-	w.engine.Losses = []string{"manifests.other"}
+	w.checkUnchanged(before)
+	w.engine.AllowedLosses = []string{"manifests.other"}
 	if _, err := w.apply(); err == nil {
 		t.Fatal("another address allows it")
 	}
-	w.engine.Losses = []string{"manifests.all"}
+	w.engine.AllowedLosses = []string{"manifests.all"}
 	w.mustApply()
 }

@@ -21,38 +21,38 @@ var poolsObject = state.Object{
 	Name:       daemons.PoolsName,
 }
 
-// compare compares the declared objects with those in the cluster, if there is a cluster.
-func (p *Prepared) compare(ctx context.Context) error {
-	if p.engine.Destroy {
+// compareObjects compares the declared objects with those in the cluster, if there is a cluster.
+func (p *Prepared) compareObjects(ctx context.Context) error {
+	if p.engine.IsDestroy {
 		return nil
 	}
 	p.engine.Config.Inventory = p.inventory()
-	p.engine.Config.FormerUsers = hasFormerUsers(p.State)
-	p.engine.Config.HadPools = slices.ContainsFunc(p.State.Objects, poolsObject.Same)
+	p.engine.Config.HasFormerUsers = hasFormerUsers(p.State)
+	p.engine.Config.HadPools = slices.ContainsFunc(p.State.Objects, poolsObject.IsSame)
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	live, err := p.engine.Live(p.State, p.engine.Config)
+	live, err := p.engine.ConnectCluster(p.State, p.engine.Config)
 	if err != nil {
 		return err
 	}
-	p.live = live
-	declared, before, _, err := p.selection()
+	p.cluster = live
+	declared, before, _, err := p.selectParts()
 	if err != nil {
 		return err
 	}
-	if p.fresh {
+	if p.isNewCluster {
 		awaited, err := live.References(declared)
-		p.Plan.Pending, p.Plan.Awaited = true, len(awaited)
+		p.Plan.IsPending, p.Plan.AwaitedObjects = true, len(awaited)
 		return err
 	}
 	objects, ended, err := live.Plan(ctx, declared, before)
-	if interrupted(ctx) {
+	if isInterrupted(ctx) {
 		return ErrInterrupted
 	}
-	var refused Refused
+	var refused RefusedError
 	switch {
-	case errors.As(err, &refused) && p.upgrading() && refused.unknown():
-		p.Plan.Pending = true
+	case errors.As(err, &refused) && p.upgradesAPIServer() && refused.hasOnlyUnknownKinds():
+		p.Plan.IsPending = true
 		p.Plan.Warnings = append(
 			p.Plan.Warnings,
 			"kinds that only the new release may know are declared, so objects are compared after the machines",
@@ -63,7 +63,7 @@ func (p *Prepared) compare(ctx context.Context) error {
 	case err != nil:
 		// An unreachable API does not stop the plan: certificates must be renewed and daemons repaired in that case as
 		// well.
-		p.Plan.Pending, p.Plan.Unanswered = true, err.Error()
+		p.Plan.IsPending, p.Plan.CompareError = true, err.Error()
 		p.Plan.Warnings = append(
 			p.Plan.Warnings,
 			fmt.Sprintf(
@@ -73,23 +73,23 @@ func (p *Prepared) compare(ctx context.Context) error {
 		)
 		return nil
 	}
-	p.ended = ended
+	p.vanishedObjects = ended
 	for _, o := range objects {
 		if o.Action != plan.Create && o.Action != plan.Remove && o.Action != plan.Refused &&
-			p.engine.replaced(o.Address) {
+			p.engine.isReplaced(o.Address) {
 			o.Action, o.Note = plan.Replace, "delete it, then make it anew"
 		}
 		if o.Action == plan.Remove || o.Action == plan.Replace {
 			o.Loss = p.lossOf(o)
 		}
-		if p.engine.selected(o.Address) {
+		if p.engine.isSelected(o.Address) {
 			p.Plan.Objects = append(p.Plan.Objects, o)
 		}
 	}
 	return nil
 }
 
-// hasFormerUsers reports whether a machine has a certificate of one of daemons.FormerUsers.
+// hasFormerUsers reports whether a machine has a certificate of one of daemons.HasFormerUsers.
 func hasFormerUsers(s *state.State) bool {
 	for _, m := range s.Machines {
 		for _, is := range m.Issued {

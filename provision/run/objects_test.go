@@ -14,9 +14,9 @@ import (
 // A plan whose objects could not be compared reports this and fails. It does not report that there is nothing to
 // change.
 // Proves P05.
-func TestAPlanThatCouldNotCompareObjectsIsNotWhole(t *testing.T) {
-	w := newWorld(t, control)
-	w.live.objects = []state.Object{
+func TestPlansWithoutComparedObjectsAreIncomplete(t *testing.T) {
+	w := newWorld(t, controlMachine)
+	w.clusterAPI.objects = []state.Object{
 		{APIVersion: "v1", Kind: "ConfigMap", Name: "a", Address: "object.v1.ConfigMap.a"},
 		{APIVersion: "v1", Kind: "ConfigMap", Name: "b", Address: "object.v1.ConfigMap.b"},
 	}
@@ -26,8 +26,8 @@ func TestAPlanThatCouldNotCompareObjectsIsNotWhole(t *testing.T) {
 	) {
 		t.Errorf("a new cluster's plan says %q", p.Summary())
 	}
-	w.live.refused = errors.New("Internal error occurred: failed calling webhook")
-	w.engine.Look = true
+	w.clusterAPI.planError = errors.New("Internal error occurred: failed calling webhook")
+	w.engine.IsPlanOnly = true
 	p, err := w.engine.Prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -44,11 +44,11 @@ func TestAPlanThatCouldNotCompareObjectsIsNotWhole(t *testing.T) {
 // A machine that hangs does not keep objects from being applied, in a new cluster or an existing one.
 // Proves P02.
 func TestObjectsAreAppliedWhileAMachineHangs(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+	w := newWorld(t, controlMachine, machineA)
 	hang := func() {
 		applied := make(chan struct{})
-		w.live.applied = applied
-		w.hosts["machine.a"].Starts = func(unit string) {
+		w.clusterAPI.applied = applied
+		w.hosts["machine.a"].OnStart = func(unit string) {
 			if unit == "kubelet.service" {
 				select {
 				case <-applied:
@@ -61,7 +61,7 @@ func TestObjectsAreAppliedWhileAMachineHangs(t *testing.T) {
 	hang()
 	w.mustApply()
 	hang()
-	w.edit("machine.a", kubeletFile)
+	w.editFile("machine.a", kubeletFile)
 	w.mustApply()
 }
 
@@ -69,23 +69,23 @@ func TestObjectsAreAppliedWhileAMachineHangs(t *testing.T) {
 // Proves P02.
 func TestObjectsAreAppliedAlthoughAMachineFails(t *testing.T) {
 	second := machine("second", "10.0.0.5", config.RoleControlPlane)
-	w := newWorld(t, control, second, nodeA)
-	w.hosts["machine.a"].Fail = map[string]error{"kubelet.service": errors.New("exit 1")}
+	w := newWorld(t, controlMachine, second, machineA)
+	w.hosts["machine.a"].StartErrors = map[string]error{"kubelet.service": errors.New("exit 1")}
 	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.a (cluster.hcl:7)") {
 		t.Fatalf("error %v", err)
 	}
-	if len(w.live.before) == 0 {
+	if len(w.clusterAPI.previousObjects) == 0 {
 		t.Error("a node of a new cluster failed, and nothing was applied")
 	}
-	w.hosts["machine.a"].Fail = nil
+	w.hosts["machine.a"].StartErrors = nil
 	w.mustApply()
-	w.hosts["machine.second"].Fail = map[string]error{"kube-apiserver.service": errors.New("exit 1")}
-	w.edit("machine.second", "/etc/systemd/system/kube-apiserver.service")
-	w.live.before = nil
+	w.hosts["machine.second"].StartErrors = map[string]error{"kube-apiserver.service": errors.New("exit 1")}
+	w.editFile("machine.second", "/etc/systemd/system/kube-apiserver.service")
+	w.clusterAPI.previousObjects = nil
 	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.second (cluster.hcl:7)") {
 		t.Fatalf("error %v", err)
 	}
-	if len(w.live.before) == 0 {
+	if len(w.clusterAPI.previousObjects) == 0 {
 		t.Error("a machine of the control plane failed, and nothing was applied")
 	}
 }
@@ -93,25 +93,25 @@ func TestObjectsAreAppliedAlthoughAMachineFails(t *testing.T) {
 // A node is labelled after its kubelet has registered it. An object that was created earlier would look like a node
 // without taints. A node that is left out and has never joined is not labelled.
 // Proves P05.
-func TestNodesAreLabelledWhenTheyAreThere(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestNodesAreLabelledAfterTheyJoin(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.engine.Excludes = []string{"machine.b"}
-	w.hosts["machine.a"].Starts = func(unit string) {
-		if slices.Contains(w.live.machines(), "a") {
+	w.hosts["machine.a"].OnStart = func(unit string) {
+		if slices.Contains(w.clusterAPI.machines(), "a") {
 			t.Errorf("the node was labelled before its %s started", unit)
 		}
 	}
 	w.mustApply()
-	if got := w.live.machines(); !slices.Contains(got, "a") || slices.Contains(got, "b") {
+	if got := w.clusterAPI.machines(); !slices.Contains(got, "a") || slices.Contains(got, "b") {
 		t.Errorf("labelled are %v", got)
 	}
 }
 
 // After pools were applied, their absence must be applied too, so the objects of a run know that there were pools.
 // Proves S22.
-func TestARunKnowsThatThereWerePools(t *testing.T) {
-	w := newWorld(t, control, nodeA)
-	w.live.objects = []state.Object{
+func TestRunsRecordFormerPools(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
+	w.clusterAPI.objects = []state.Object{
 		{
 			APIVersion: "v1",
 			Kind:       "ConfigMap",

@@ -16,7 +16,7 @@ import (
 // An apply with an old copy of the state reverts nothing that the cluster received since: the encryption key of values
 // in etcd, the keys that sign tokens and certificates, and revocations.
 // Proves S10, P04.
-func TestAnOldStateTakesNothingBack(t *testing.T) {
+func TestOldStatesCannotUndoLaterChanges(t *testing.T) {
 	key := func(name string) config.Encryption {
 		return config.Encryption{Provider: "secretbox", Key: name, Resources: []string{"secrets"}}
 	}
@@ -29,7 +29,7 @@ func TestAnOldStateTakesNothingBack(t *testing.T) {
 			w.mustApply()
 		}},
 		"the key of service accounts": {pkiDir + "sa.key", func(w *trusting) {
-			w.change(func(s *state.State) {
+			w.changeState(func(s *state.State) {
 				private, public, err := certs.NewKey()
 				if err == nil {
 					err = s.Rotate(state.ServiceAccount, certs.Pair{Cert: public, Key: private}, 0, time.Now())
@@ -41,7 +41,7 @@ func TestAnOldStateTakesNothingBack(t *testing.T) {
 			w.mustApply()
 		}},
 		"the store's authority": {pkiDir + "etcd/ca.crt", func(w *trusting) {
-			w.change(func(s *state.State) {
+			w.changeState(func(s *state.State) {
 				next, err := certs.NewCA("etcd", 0, time.Now())
 				if err == nil {
 					err = s.Rotate(certs.EtcdCA, next, 0, time.Now())
@@ -53,7 +53,7 @@ func TestAnOldStateTakesNothingBack(t *testing.T) {
 			w.mustApply()
 		}},
 		"a revoked certificate": {pkiDir + "ca.crl", func(w *trusting) {
-			w.change(func(s *state.State) {
+			w.changeState(func(s *state.State) {
 				s.Revoke(certs.Revoked{CA: certs.ClusterCA, Serial: "4711", At: time.Now(),
 					Until: time.Now().Add(time.Hour)})
 			})
@@ -77,12 +77,12 @@ func TestAnOldStateTakesNothingBack(t *testing.T) {
 			if err := os.WriteFile(path, old, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			logged := w.logged()
+			logged := w.logLengths()
 			_, err = w.apply()
 			if err == nil || !strings.Contains(err.Error(), "older than the cluster") {
 				t.Errorf("the apply says %v", err)
 			}
-			w.unchanged(logged)
+			w.checkUnchanged(logged)
 			now, err := w.hosts["machine.control"].ReadFile(test.file)
 			if err != nil || string(now) != string(given) {
 				t.Errorf("%s was taken back", test.file)
@@ -93,9 +93,9 @@ func TestAnOldStateTakesNothingBack(t *testing.T) {
 
 // A restore with a state that is older than the cluster stops before it deletes anything.
 // Proves P07.
-func TestAnOldStateRestoresNothing(t *testing.T) {
-	w := three(t)
-	w.former()
+func TestOldStatesCannotRestoreTheStore(t *testing.T) {
+	w := newThreeWorld(t)
+	w.addFormerKey()
 	path := filepath.Join(w.engine.Store.Dir, "state.json")
 	old, err := os.ReadFile(path)
 	if err != nil {
@@ -116,7 +116,7 @@ func TestAnOldStateRestoresNothing(t *testing.T) {
 	if err := os.WriteFile(path, old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	logged := w.logged()
-	refusedWith(t, w.restore(run.Restore{AllowLoss: true}), "older than the cluster")
-	w.unchanged(logged)
+	logged := w.logLengths()
+	checkRefused(t, w.restore(run.Restore{AllowsLoss: true}), "older than the cluster")
+	w.checkUnchanged(logged)
 }

@@ -18,12 +18,12 @@ import (
 
 // A second operator's run fails before it changes anything, if another run removed a machine after the second operator
 // planned. It writes no objects, and does not partly restore the machine that was cleaned.
-func TestAnOperatorWhoseMachineWasCleanedMeanwhileIsRefusedBeforeAnythingChanges(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
-	w.engine.Run, w.engine.Who = "the first run", "root@first"
+func TestMachinesCleanedDuringARunStopItBeforeItChangesAnything(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
+	w.engine.Run, w.engine.Operator = "the first run", "root@first"
 	w.mustApply()
-	second := w.operator("root@second")
-	grown := nodeB
+	second := w.newOperator("root@second")
+	grown := machineB
 	grown.Kubelet.Choose("max_pods", 42)
 	declared := *w.engine.Config
 	declared.Machines = slices.Clone(declared.Machines)
@@ -31,7 +31,7 @@ func TestAnOperatorWhoseMachineWasCleanedMeanwhileIsRefusedBeforeAnythingChanges
 	second.Config = &declared
 
 	w.engine.Run = "the run that removes"
-	w.declare(control, nodeA)
+	w.declare(controlMachine, machineA)
 	removing, err := w.engine.Prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -45,31 +45,32 @@ func TestAnOperatorWhoseMachineWasCleanedMeanwhileIsRefusedBeforeAnythingChanges
 	if err := removing.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	applied := len(w.live.before)
+	applied := len(w.clusterAPI.previousObjects)
 	err = theirs.Apply(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "another run") || strings.Contains(err.Error(), "was not sent") {
 		t.Errorf("error %v, want one that names another run", err)
 	}
-	if len(w.live.before) != applied {
+	if len(w.clusterAPI.previousObjects) != applied {
 		t.Error("the rejected run applied objects")
 	}
-	if _, err := w.at[nodeB.IP].Stat("/etc/kubernetes/kubelet.conf"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := w.hostsByIP[machineB.IP].Stat("/etc/kubernetes/kubelet.conf"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the rejected run wrote a kubeconfig to the cleaned machine: %v", err)
 	}
 }
 
 // The same applies if the first run had already begun to clean the machine when the second operator planned.
-func TestAnOperatorWhoLookedAtAMachineThatWasBeingCleanedIsRefused(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
-	w.engine.Run, w.engine.Who = "the first run", "root@first"
+func TestMachinesReadWhileBeingCleanedStopTheRun(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
+	w.engine.Run, w.engine.Operator = "the first run", "root@first"
 	w.mustApply()
-	second := w.operator("root@second")
+	second := w.newOperator("root@second")
 	declared := *w.engine.Config
-	grown := nodeB
+	grown := machineB
 	grown.Kubelet.Choose("max_pods", 42)
 	declared.Machines = append(slices.Clone(declared.Machines[:2]), grown)
 	second.Config = &declared
-	if err := w.at[nodeB.IP].WriteFile("/proc/sys/kernel/random/boot_id", strings.NewReader("a boot\n"), 0o444, 0,
+	if err := w.hostsByIP[machineB.IP].WriteFile("/proc/sys/kernel/random/boot_id", strings.NewReader("a boot\n"),
+		0o444, 0,
 		0); err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +80,15 @@ func TestAnOperatorWhoLookedAtAMachineThatWasBeingCleanedIsRefused(t *testing.T)
 	}
 	defer theirs.Close()
 	w.engine.Run = "the first run" // the last run that the second operator saw on the machine
-	w.declare(control, nodeA)
+	w.declare(controlMachine, machineA)
 	w.mustApply()
 	if err := theirs.Apply(t.Context()); err == nil || !strings.Contains(err.Error(), "another run") {
 		t.Errorf("error %v, want one that names another run", err)
 	}
 }
 
-func TestARenewalThatFailedOnAMachineGoesOnWithTheNextApply(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestFailedRenewalsContinueWithTheNextApply(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	now := time.Now()
 	w.engine.Now = func() time.Time { return now }
 	w.mustApply()
@@ -105,7 +106,7 @@ func TestARenewalThatFailedOnAMachineGoesOnWithTheNextApply(t *testing.T) {
 	now = now.Add(2 * time.Second)
 	w.engine.Renews = []string{"all"}
 	full := errors.New("no space left on device")
-	w.hosts["machine.a"].Before = func(what string) error {
+	w.hosts["machine.a"].BeforeChange = func(what string) error {
 		if strings.HasSuffix(what, "/etc/kubernetes/kubelet.conf") {
 			return full
 		}
@@ -117,21 +118,21 @@ func TestARenewalThatFailedOnAMachineGoesOnWithTheNextApply(t *testing.T) {
 	if read() != first || len(w.state().Renewals) != 1 {
 		t.Fatalf("renewals in the state: %+v, want one, and an unchanged certificate", w.state().Renewals)
 	}
-	w.hosts["machine.a"].Before = nil
+	w.hosts["machine.a"].BeforeChange = nil
 	w.engine.Renews = nil
-	if p := w.mustApply(); p.Empty() {
+	if p := w.mustApply(); p.IsEmpty() {
 		t.Error("the next apply is empty, want a renewal")
 	}
 	if read() == first || serial(label) == before {
 		t.Error("the next apply did not renew the certificate")
 	}
-	if p := w.mustApply(); !p.Empty() || len(w.state().Renewals) > 0 {
-		t.Errorf("the apply after the renewal: plan %v, renewals %+v, want none", actions(p), w.state().Renewals)
+	if p := w.mustApply(); !p.IsEmpty() || len(w.state().Renewals) > 0 {
+		t.Errorf("the apply after the renewal: plan %v, renewals %+v, want none", machineActions(p), w.state().Renewals)
 	}
 }
 
-func TestAnApplyThatEndsAReplacementSaysWhatItChanged(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestApplyReportsWhatAReplacementChanged(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	s := w.state()
 	next, err := certs.NewCA("kubernetes", 0, time.Now())
@@ -147,7 +148,7 @@ func TestAnApplyThatEndsAReplacementSaysWhatItChanged(t *testing.T) {
 	w.mustApply()
 	s = w.state()
 	r := s.Rotations[certs.ClusterCA]
-	r.Finish = true
+	r.IsFinishRequested = true
 	s.Rotations[certs.ClusterCA] = r
 	if err := w.engine.Store.Write(s); err != nil {
 		t.Fatal(err)
@@ -158,16 +159,16 @@ func TestAnApplyThatEndsAReplacementSaysWhatItChanged(t *testing.T) {
 	}
 }
 
-// bringing is an agent whose program was sent to the machine.
-type bringing struct{ run.Agent }
+// sentAgent is an agent whose program was sent to the machine.
+type sentAgent struct{ run.Agent }
 
-func (bringing) Brought() int64 { return 103_000_000 }
+func (sentAgent) SentBytes() int64 { return 103_000_000 }
 
 // A plan reports the program that it left on machines.
-func TestAPlanSaysWhereItLeftTheProgram(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestPlansNameTheMachinesThatGotTheProgram(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	dial := w.engine.Dial
-	w.engine.Look = true
+	w.engine.IsPlanOnly = true
 	fingerprint := func() string {
 		prepared, err := w.engine.Prepare(t.Context())
 		if err != nil {
@@ -180,8 +181,8 @@ func TestAPlanSaysWhereItLeftTheProgram(t *testing.T) {
 		}
 		brought := strings.HasPrefix(text.String(),
 			"clusterctl was sent to 1 machine in order to plan: machine.a. Apply uses it there. It has 103 MB")
-		if want := prepared.Plan.Brought != ""; brought != want {
-			t.Errorf("Brought is %q, but the printed plan is:\n%s", prepared.Plan.Brought, &text)
+		if want := prepared.Plan.ProgramSentTo != ""; brought != want {
+			t.Errorf("Brought is %q, but the printed plan is:\n%s", prepared.Plan.ProgramSentTo, &text)
 		}
 		return prepared.Plan.Fingerprint()
 	}
@@ -189,7 +190,7 @@ func TestAPlanSaysWhereItLeftTheProgram(t *testing.T) {
 	w.engine.Dial = func(ctx context.Context, m config.Machine) (run.Agent, error) {
 		a, err := dial(ctx, m)
 		if err == nil && m.Name == "a" {
-			a = bringing{a}
+			a = sentAgent{a}
 		}
 		return a, err
 	}
@@ -198,7 +199,7 @@ func TestAPlanSaysWhereItLeftTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	prepared.Close()
-	if prepared.Plan.Brought == "" {
+	if prepared.Plan.ProgramSentTo == "" {
 		t.Error("Brought is empty, although the program was sent")
 	}
 	if fingerprint() != before {

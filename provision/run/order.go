@@ -11,38 +11,40 @@ import (
 
 // stages returns the order in which Apply carries out the plan. A plan that Apply would refuse has no stages.
 func (p *Prepared) stages() (list []plan.Stage) {
-	if p.Plan.Empty() && !p.Plan.Pending || len(p.Plan.Unreached()) > 0 {
+	if p.Plan.IsEmpty() && !p.Plan.IsPending || len(p.Plan.Unreached()) > 0 {
 		return nil
 	}
 	add := func(title string, atOnce int, machines []*machine) {
 		if len(machines) == 0 {
 			return
 		}
-		s := plan.Stage{Title: title, AtOnce: atOnce}
+		s := plan.Stage{Title: title, Parallelism: atOnce}
 		for _, m := range machines {
 			s.Machines = append(s.Machines, m.Address)
 		}
 		list = append(list, s)
 	}
-	if p.engine.Destroy {
+	if p.engine.IsDestroy {
 		add("Machines are cleaned", 0, p.machines)
 		return list
 	}
-	active, removed := p.with(plan.Create, plan.Change), p.with(plan.Remove)
-	add("Programs and images are sent, which changes nothing that runs", 0, matching(active, func(m *machine) bool {
-		return slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Needs != "" })
-	}))
+	active, removed := p.withAction(plan.Create, plan.Change), p.withAction(plan.Remove)
+	add("Programs and images are sent, which changes nothing that runs", 0,
+		filterMachines(active, func(m *machine) bool {
+			return slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Needs != "" })
+		}))
 	add(
 		"Members of machines that are lost leave the store",
 		1,
-		matching(removed, func(m *machine) bool { return m.dead != nil && m.Has(config.RoleControlPlane) }),
+		filterMachines(removed,
+			func(m *machine) bool { return m.unreachedReason != nil && m.HasRole(config.RoleControlPlane) }),
 	)
-	control := p.control(active)
+	control := p.controlPlaneOf(active)
 	add("The control plane, machines that are down first, each when the others are well", 1, control)
 	objects := plan.Stage{
-		Title:   "Objects, as soon as an API server answers, whatever machines are still at work",
-		Objects: p.Plan.Awaited,
-		Beside:  true,
+		Title:      "Objects, as soon as an API server answers, whatever machines are still at work",
+		Objects:    p.Plan.AwaitedObjects,
+		InParallel: true,
 	}
 	for _, o := range p.Plan.Objects {
 		if o.Action != plan.None && o.Action != plan.Refused {
@@ -54,11 +56,12 @@ func (p *Prepared) stages() (list []plan.Stage) {
 			list = append(list, objects)
 		}
 	}
-	demoted := matching(active, p.demoted)
-	together, ahead, rolled := p.split(
-		matching(active, func(m *machine) bool { return !slices.Contains(control, m) && !slices.Contains(demoted, m) }),
+	demoted := filterMachines(active, p.isDemoted)
+	together, ahead, rolled := p.splitNodes(
+		filterMachines(active,
+			func(m *machine) bool { return !slices.Contains(control, m) && !slices.Contains(demoted, m) }),
 	)
-	if p.fresh {
+	if p.isNewCluster {
 		add("All machines", 0, together)
 		bring()
 	} else {
@@ -66,12 +69,12 @@ func (p *Prepared) stages() (list []plan.Stage) {
 		add("Machines that are new, and those of which no daemon restarts", 0, together)
 	}
 	first := "The first node of those whose daemons restart, with the new release"
-	if !slices.ContainsFunc(ahead, p.moves) {
+	if !slices.ContainsFunc(ahead, p.changesRelease) {
 		first = "The first node of those whose daemons restart, with repaired programs"
 	}
 	add(first, 1, ahead)
-	add("Nodes whose daemons restart", p.budget(), rolled)
-	add("Machines that are replaced: drained, cleaned and made anew", 1, p.with(plan.Replace))
+	add("Nodes whose daemons restart", p.drainBudget(), rolled)
+	add("Machines that are replaced: drained, cleaned and made anew", 1, p.withAction(plan.Replace))
 	add(
 		"Machines that leave the control plane and stay: the member leaves the store, then its files are removed",
 		1,
@@ -90,7 +93,7 @@ func (p *Prepared) stages() (list []plan.Stage) {
 	return list
 }
 
-func matching(list []*machine, is func(*machine) bool) (found []*machine) {
+func filterMachines(list []*machine, is func(*machine) bool) (found []*machine) {
 	for _, m := range list {
 		if is(m) {
 			found = append(found, m)
@@ -99,24 +102,25 @@ func matching(list []*machine, is func(*machine) bool) (found []*machine) {
 	return found
 }
 
-// split divides machines that do not belong to an existing control plane. New machines, and those on which nothing
+// splitNodes divides machines that do not belong to an existing control plane. New machines, and those on which nothing
 // restarts, change all at once. The others change within the budget. With a new release one of them goes ahead, so that
 // a release that does not work breaks one machine only.
-func (p *Prepared) split(list []*machine) (together, ahead, rolled []*machine) {
+func (p *Prepared) splitNodes(list []*machine) (together, ahead, rolled []*machine) {
 	for _, m := range list {
-		if m.action == plan.Change && !p.fresh && m.Has(config.RoleNode) && len(plan.Restarted(m.changes)) > 0 {
+		if m.action == plan.Change && !p.isNewCluster && m.HasRole(config.RoleNode) &&
+			len(plan.RestartedDaemons(m.changes)) > 0 {
 			rolled = append(rolled, m)
 		} else {
 			together = append(together, m)
 		}
 	}
-	if slices.ContainsFunc(rolled, updates) {
+	if slices.ContainsFunc(rolled, hasUpdate) {
 		ahead, rolled = rolled[:1], rolled[1:]
 	}
 	return together, ahead, rolled
 }
 
-// budget returns how many nodes whose daemons restart may change at the same time.
-func (p *Prepared) budget() int {
-	return plan.Budget(p.engine.Config.Roll.MaxUnavailable, p.count(config.RoleNode))
+// drainBudget returns how many nodes whose daemons restart may change at the same time.
+func (p *Prepared) drainBudget() int {
+	return plan.Budget(p.engine.Config.Roll.MaxUnavailable, p.countRole(config.RoleNode))
 }

@@ -18,30 +18,30 @@ import (
 // The plan names its stages, and apply follows them: no machine of a stage begins before all machines of the previous
 // stage are done.
 // Proves P02.
-func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
+func TestMachinesChangeInTheOrderOfThePlan(t *testing.T) {
 	c := machine("c", "10.0.0.6", config.RoleNode)
 	w := newWorld(t, append(threeControl(), c)...)
 	store := hostfake.NewEtcd("c1", "c2", "c3")
-	for _, h := range w.at {
+	for _, h := range w.hostsByIP {
 		h.Store = store
 	}
-	w.live.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", Address: "object.x"}}
-	w.live.planned = []plan.Object{{Address: "object.x", Kind: "ConfigMap", Name: "x", Action: plan.Create}}
-	w.live.ready = map[string]string{"a": "True", "b": "True", "c": "True"}
-	w.release("v1.0.0")
+	w.clusterAPI.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", Address: "object.x"}}
+	w.clusterAPI.planResult = []plan.Object{{Address: "object.x", Kind: "ConfigMap", Name: "x", Action: plan.Create}}
+	w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "True", "c": "True"}
+	w.setRelease("v1.0.0")
 	if p := w.mustApply(); !slices.Equal(
-		titles(p),
+		stageSummaries(p),
 		[]string{"Programs and images: 6 0 0 false", "All machines: 6 0 0 false", "Objects, as soon: 0 1 0 true"},
 	) {
-		t.Errorf("of a new cluster: %q", titles(p))
+		t.Errorf("of a new cluster: %q", stageSummaries(p))
 	}
-	w.release("v2.0.0")
+	w.setRelease("v2.0.0")
 	w.declare(append(threeControl(), machine("d", "10.0.0.7", config.RoleNode))...)
 	w.engine.Config.Roll = config.Roll{Hold: 100 * time.Millisecond, Timeout: time.Minute}
 	type event struct{ kind, machine string }
 	var mu sync.Mutex
 	var events []event
-	w.engine.Say = func(e run.Event) {
+	w.engine.Report = func(e run.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		events = append(events, event{e.Kind, e.Machine})
@@ -56,7 +56,7 @@ func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
 		"Nodes whose daemons: 1 0 1 false",
 		"Machines that are: 1 0 1 false",
 	}
-	if got := titles(p); !slices.Equal(got, want) {
+	if got := stageSummaries(p); !slices.Equal(got, want) {
 		t.Errorf("the stages are %q", got)
 	}
 	done := 0 // end of the previous stage
@@ -78,18 +78,18 @@ func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
 		}
 		done = over
 	}
-	if p := w.mustApply(); len(p.Stages) != 1 || !p.Stages[0].Beside {
-		t.Errorf("with an object alone to make: %q", titles(p))
+	if p := w.mustApply(); len(p.Stages) != 1 || !p.Stages[0].InParallel {
+		t.Errorf("with an object alone to make: %q", stageSummaries(p))
 	}
-	w.engine.Destroy = true
-	if p := w.mustApply(); !slices.Equal(titles(p), []string{"Machines are cleaned: 6 0 0 false"}) {
-		t.Errorf("of destroying: %q", titles(p))
+	w.engine.IsDestroy = true
+	if p := w.mustApply(); !slices.Equal(stageSummaries(p), []string{"Machines are cleaned: 6 0 0 false"}) {
+		t.Errorf("of destroying: %q", stageSummaries(p))
 	}
 }
 
-// titles returns a summary of a plan's stages: the title, the numbers of machines and objects, and how many machines
-// change at once.
-func titles(p *plan.Plan) (list []string) {
+// stageSummaries returns a summary of a plan's stages: the title, the numbers of machines and objects, and how many
+// machines change at once.
+func stageSummaries(p *plan.Plan) (list []string) {
 	for _, s := range p.Stages {
 		words := strings.Fields(s.Title)
 		list = append(
@@ -99,8 +99,8 @@ func titles(p *plan.Plan) (list []string) {
 				strings.Join(words[:min(len(words), 3)], " "),
 				len(s.Machines),
 				s.Objects,
-				s.AtOnce,
-				s.Beside,
+				s.Parallelism,
+				s.InParallel,
 			),
 		)
 	}

@@ -11,40 +11,40 @@ import (
 // preflight checks whether all machines can become what they are declared to be. It reports everything about all
 // machines at once, with one table for each machine that has errors.
 func (p *Prepared) preflight() error {
-	var known []plan.Known
-	for _, m := range p.judged() {
-		known = append(known, plan.Known{Address: m.Address, IP: m.IP.String(), Facts: m.facts})
+	var known []plan.MachineFacts
+	for _, m := range p.remainingMachines() {
+		known = append(known, plan.MachineFacts{Address: m.Address, IP: m.IP.String(), Facts: m.facts})
 	}
-	alsoErrs, alsoWarnings := plan.Together(known)
+	alsoErrs, alsoWarnings := plan.CompareMachines(known)
 	said := map[string][]string{}
 	var tables []error
-	for _, m := range p.judged() {
-		errs, warnings := plan.Preflight(p.engine.Config, m.Machine, m.facts, p.State, m.asked)
+	for _, m := range p.remainingMachines() {
+		errs, warnings := plan.Preflight(p.engine.Config, m.Machine, m.facts, p.State, m.factsReadAt)
 		errs, warnings = append(errs, alsoErrs[m.Address]...), append(warnings, alsoWarnings[m.Address]...)
 		for _, w := range warnings {
 			said[w] = append(said[w], m.Address)
 		}
 		if len(errs) > 0 {
-			tables = append(tables, at(m, table(errs, warnings)))
+			tables = append(tables, machineError(m, joinFindings(errs, warnings)))
 		}
 	}
-	p.Plan.Warnings = plan.Warnings(said)
-	p.Plan.Waits = p.waiting()
+	p.Plan.Warnings = plan.JoinWarnings(said)
+	p.Plan.WaitingChanges = p.windowLines()
 	return errors.Join(tables...)
 }
 
-// judged returns the machines that were reached and stay in the cluster.
-func (p *Prepared) judged() (list []*machine) {
+// remainingMachines returns the machines that were reached and stay in the cluster.
+func (p *Prepared) remainingMachines() (list []*machine) {
 	for _, m := range p.machines {
-		if m.action != plan.Remove && m.dead == nil && m.agent != nil {
+		if m.action != plan.Remove && m.unreachedReason == nil && m.agent != nil {
 			list = append(list, m)
 		}
 	}
 	return list
 }
 
-// table returns one error with all errors and warnings of one machine.
-func table(errs, warnings []string) error {
+// joinFindings returns one error with all errors and warnings of one machine.
+func joinFindings(errs, warnings []string) error {
 	if len(errs) == 1 && len(warnings) == 0 {
 		return errors.New(errs[0])
 	}
@@ -59,18 +59,18 @@ func table(errs, warnings []string) error {
 	return errors.New(text.String())
 }
 
-// fits returns an error for each machine that has no room for the files to be sent to it.
-func (p *Prepared) fits() error {
+// checkSpace returns an error for each machine that has no room for the files to be sent to it.
+func (p *Prepared) checkSpace() error {
 	var errs []error
-	for _, m := range p.judged() {
+	for _, m := range p.remainingMachines() {
 		var bytes int64
 		for _, c := range m.changes {
 			if c.Needs != "" {
 				bytes += c.Bytes
 			}
 		}
-		if why := plan.Room(m.facts, bytes); why != "" {
-			errs = append(errs, at(m, errors.New(why)))
+		if why := plan.SpaceProblem(m.facts, bytes); why != "" {
+			errs = append(errs, machineError(m, errors.New(why)))
 		}
 	}
 	return errors.Join(errs...)

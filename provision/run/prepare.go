@@ -28,44 +28,44 @@ type Prepared struct {
 	// Secrets are the sensitive values of this configuration and of those that were applied before.
 	Secrets []string
 
-	engine   *Engine
-	saves    saves
-	owed     int // changes of the state that are not yet written
-	lists    revocationLists
-	began    time.Time
-	renewed  map[string]bool // by name of certificate: whether it is to be renewed
-	machines []*machine
-	fresh    bool // there is no cluster yet
-	live     Cluster
-	former   map[string]string // former addresses of blocks, by the present addresses of the same machines
-	renamed  bool              // moved blocks have renamed things in the state
-	anew     []state.Object    // objects that this run has deleted in order to create them again
-	refused  Refused           // objects that the API refuses
-	skipped  []skipped         // machines that were not reached and are left out
-	revokes  bool              // this run has revoked certificates of machines that stay
-	ended    []state.Object    // objects that an interrupted run has removed, still listed in the state
+	engine           *Engine
+	saveQueue        saveQueue
+	unwritten        int // changes of the state that are not yet written
+	crlCache         revocationLists
+	startTime        time.Time
+	renewed          map[string]bool // by name of certificate: whether it is to be renewed
+	machines         []*machine
+	isNewCluster     bool // there is no cluster yet
+	cluster          Cluster
+	formerAddresses  map[string]string // former addresses of blocks, by the present addresses of the same machines
+	hasRenames       bool              // moved blocks have renamed things in the state
+	recreatedObjects []state.Object    // objects that this run has deleted in order to create them again
+	refused          RefusedError      // objects that the API refuses
+	skipped          []skipped         // machines that were not reached and are left out
+	hasRevoked       bool              // this run has revoked certificates of machines that stay
+	vanishedObjects  []state.Object    // objects that an interrupted run has removed, still listed in the state
 }
 
 // machine is one machine during a run.
 type machine struct {
 	config.Machine
-	agent   Agent
-	facts   host.Facts
-	saw     *agent.Turn // this run's turn, with the last run on the machine as seen at the first connection
-	asked   time.Time   // when the facts were read, by the operator's clock
-	steps   []step.Step
-	changes []step.Change
-	action  string
-	dead    error // why it was not reached, if it is to be removed or only a plan is wanted
-	makes   bool  // the machine's node is created by this run
-	came    bool  // the machine has joined in this run
+	agent           Agent
+	facts           host.Facts
+	turn            *agent.Turn // this run's turn, with the last run on the machine as seen at the first connection
+	factsReadAt     time.Time   // when the facts were read, by the operator's clock
+	steps           []step.Step
+	changes         []step.Change
+	action          string
+	unreachedReason error // why it was not reached, if it is to be removed or only a plan is wanted
+	createsNode     bool  // the machine's node is created by this run
+	hasJoinedNow    bool  // the machine has joined in this run
 
-	issued bool // the steps have their certificates
+	hasCertificates bool // the steps have their certificates
 
-	brought int64 // bytes of this program that were sent to the machine for planning
+	sentBytes int64 // bytes of this program that were sent to the machine for planning
 
-	unmended error // why mend could not repair the machine
-	left     error // why the machine is left out of later stages
+	repairError   error // why mend could not repair the machine
+	leftOutReason error // why the machine is left out of later stages
 }
 
 // Close closes all connections.
@@ -83,17 +83,17 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 		return nil, err
 	}
 	p := &Prepared{
-		engine: e,
-		began:  e.now(),
-		State:  s,
-		Plan:   &plan.Plan{Cluster: e.Config.Name, Partly: len(e.Targets)+len(e.Excludes) > 0},
+		engine:    e,
+		startTime: e.now(),
+		State:     s,
+		Plan:      &plan.Plan{Cluster: e.Config.Name, IsPartial: len(e.Targets)+len(e.Excludes) > 0},
 	}
 	if s == nil {
-		if p.State, err = state.New(e.Config.Name, e.authorities); err != nil {
+		if p.State, err = state.New(e.Config.Name, e.newAuthorities); err != nil {
 			return nil, err
 		}
 	}
-	if r := p.State.Restore; r != nil && !r.Laid && !e.Destroy {
+	if r := p.State.Restore; r != nil && !r.HasFirstMember && !e.IsDestroy {
 		return nil, fmt.Errorf(
 			"a restore of the store from %s, begun %s, was cut off: run clusterctl etcd snapshot restore again, "+
 				"which begins it anew",
@@ -110,7 +110,7 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 			e.Config.Name,
 		)
 	}
-	if err := plan.Unchangeable(e.Config, p.State.Fixed); err != nil && !e.Destroy {
+	if err := plan.CheckUnchangeable(e.Config, p.State.Fixed); err != nil && !e.IsDestroy {
 		return nil, err
 	}
 	for _, i := range e.Config.Images {
@@ -119,86 +119,86 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 		}
 	}
 	p.Secrets = union(e.Config.Secrets, p.State.Keys.Secrets)
-	p.fresh = !p.started()
-	if e.Refresh {
-		if err := p.refresh(ctx); err != nil {
+	p.isNewCluster = !p.hasStarted()
+	if e.IsRefreshOnly {
+		if err := p.planRefresh(ctx); err != nil {
 			p.Close()
 			return nil, err
 		}
 		return p, nil
 	}
-	if !e.Destroy {
-		if err := p.State.Keys.Encryption.Add(e.Config.Encryption, p.fresh); err != nil {
+	if !e.IsDestroy {
+		if err := p.State.Keys.Encryption.Add(e.Config.Encryption, p.isNewCluster); err != nil {
 			return nil, fmt.Errorf("make a key for what is stored: %w", err)
 		}
 	}
-	if err := p.move(); err != nil {
+	if err := p.applyMoves(); err != nil {
 		return nil, err
 	}
-	if err := p.settleIdentity(); err != nil {
+	if err := p.renameMachines(); err != nil {
 		return nil, err
 	}
-	if err := p.forgettable(); err != nil {
+	if err := p.planForgets(); err != nil {
 		return nil, err
 	}
-	p.choose()
-	if err := p.selectable(); err != nil {
+	p.chooseMachines()
+	if err := p.checkSelection(); err != nil {
 		return nil, err
 	}
-	if err := p.destroyable(); err != nil {
+	if err := p.checkDestroyable(); err != nil {
 		return nil, err
 	}
-	if err := p.replaceable(); err != nil {
+	if err := p.checkReplaceable(); err != nil {
 		return nil, err
 	}
 	if err := p.connect(ctx); err != nil {
 		p.Close()
 		return nil, err
 	}
-	if !e.Destroy {
-		if err := p.lostMajority(); err != nil {
+	if !e.IsDestroy {
+		if err := p.checkLostMajority(); err != nil {
 			p.Close()
 			return nil, err
 		}
 		var gone []string
 		for _, m := range p.machines {
-			if m.action == plan.Remove && m.dead != nil || p.lost(m) {
+			if m.action == plan.Remove && m.unreachedReason != nil || p.hasLostData(m) {
 				gone = append(gone, m.Name)
 			}
 		}
-		plan.Members(e.Config, p.State, gone)
+		plan.DecideMembers(e.Config, p.State, gone)
 	}
-	err = p.check(ctx)
-	if err == nil && !e.Destroy {
-		err = p.fits()
+	err = p.checkAll(ctx)
+	if err == nil && !e.IsDestroy {
+		err = p.checkSpace()
 	}
 	if err != nil {
 		p.Close()
 		return nil, err
 	}
-	err = p.renewable()
+	err = p.checkRenewable()
 	if err == nil {
-		err = p.allowed()
+		err = p.checkReleases()
 	}
 	if err != nil {
 		p.Close()
 		return nil, err
 	}
 	p.summarize()
-	if e.Look {
-		p.Plan.Brought = p.brought()
+	if e.IsPlanOnly {
+		p.Plan.ProgramSentTo = p.programReceivers()
 	}
-	p.showRotations()
-	p.Plan.Waits = append(p.Plan.Waits, p.foreignFiles()...)
-	if !e.Destroy {
-		if found := p.membership(ctx); found != "" {
-			p.Plan.Waits = append(p.Plan.Waits, found)
+	p.planRotations()
+	p.Plan.WaitingChanges = append(p.Plan.WaitingChanges, p.foreignFiles()...)
+	if !e.IsDestroy {
+		if found := p.describeMembership(ctx); found != "" {
+			p.Plan.WaitingChanges = append(p.Plan.WaitingChanges, found)
 		}
-		p.Plan.Waits = append(p.Plan.Waits, DueKeys(p.State)...)
+		p.Plan.WaitingChanges = append(p.Plan.WaitingChanges, DueKeys(p.State)...)
 	}
-	err = p.compare(ctx)
+	err = p.compareObjects(ctx)
 	if err == nil {
-		err = p.protected()
+		err = p.checkProtected()
 	}
 	if err != nil {
 		p.Close()
@@ -213,16 +213,17 @@ func (p *Prepared) Unreached() error {
 	var errs []error
 	for _, m := range p.machines {
 		if m.action == plan.Unreachable {
-			errs = append(errs, fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, m.dead))
+			errs = append(errs,
+				fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, m.unreachedReason))
 		}
 	}
-	if p.Plan.Unanswered != "" {
+	if p.Plan.CompareError != "" {
 		errs = append(
 			errs,
 			fmt.Errorf(
 				"objects could not be compared with what is there, so the plan is not whole; apply mends the "+
 					"machines first, and compares then: %s",
-				p.Plan.Unanswered,
+				p.Plan.CompareError,
 			),
 		)
 	}
@@ -241,24 +242,24 @@ func (p *Prepared) Unreached() error {
 	return errors.Join(errs...)
 }
 
-// started reports whether a machine of the control plane has joined in an earlier run. Until then, all members of the
-// new store must start at once.
-func (p *Prepared) started() bool {
+// hasStarted reports whether a machine of the control plane has joined in an earlier run. Until then, all members of
+// the new store must start at once.
+func (p *Prepared) hasStarted() bool {
 	for _, m := range p.State.Machines {
-		if m.Joined && m.Machine.Has(config.RoleControlPlane) {
+		if m.HasJoined && m.Machine.HasRole(config.RoleControlPlane) {
 			return true
 		}
 	}
 	return false
 }
 
-// each calls do for machines in parallel and returns all errors.
-func (p *Prepared) each(ctx context.Context, list []*machine, do func(context.Context, *machine) error) error {
-	return p.most(ctx, p.engine.parallelism(), list, do)
+// forEach calls do for machines in parallel and returns all errors.
+func (p *Prepared) forEach(ctx context.Context, list []*machine, do func(context.Context, *machine) error) error {
+	return p.forEachLimited(ctx, p.engine.parallelism(), list, do)
 }
 
-// most does the same as each, with at most limit machines at a time.
-func (p *Prepared) most(
+// forEachLimited does the same as each, with at most limit machines at a time.
+func (p *Prepared) forEachLimited(
 	ctx context.Context,
 	limit int,
 	list []*machine,
@@ -274,7 +275,7 @@ func (p *Prepared) most(
 			if err == nil {
 				err = do(ctx, m)
 			}
-			if err != nil && interrupted(ctx) { // how each machine reports the interruption is not interesting
+			if err != nil && isInterrupted(ctx) { // how each machine reports the interruption is not interesting
 				return nil
 			}
 			if err != nil {
@@ -287,7 +288,7 @@ func (p *Prepared) most(
 	}
 	_ = g.Wait()
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	if interrupted(ctx) {
+	if isInterrupted(ctx) {
 		errs = append(errs, ErrInterrupted)
 	}
 	return errors.Join(errs...)
@@ -295,22 +296,23 @@ func (p *Prepared) most(
 
 const factsTimeout = 30 * time.Second
 
-// check checks the steps of all machines.
-func (p *Prepared) check(ctx context.Context) error {
-	if reached := len(matching(p.machines, func(m *machine) bool { return m.dead == nil })); reached > 0 {
-		p.engine.say(Event{Kind: EventPhase, Message: "inspecting " + plan.Number(reached, "machine")})
+// checkAll checks the steps of all machines.
+func (p *Prepared) checkAll(ctx context.Context) error {
+	if reached := len(filterMachines(p.machines,
+		func(m *machine) bool { return m.unreachedReason == nil })); reached > 0 {
+		p.engine.report(Event{Kind: EventPhase, Message: "inspecting " + plan.Number(reached, "machine")})
 	}
-	return p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
-		if m.dead != nil {
+	return p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		if m.unreachedReason != nil {
 			return nil
 		}
-		return p.checkOne(ctx, m)
+		return p.checkMachine(ctx, m)
 	})
 }
 
-func (p *Prepared) checkOne(ctx context.Context, m *machine) error {
+func (p *Prepared) checkMachine(ctx context.Context, m *machine) error {
 	var err error
-	m.issued = false
+	m.hasCertificates = false
 	if m.action == plan.Remove {
 		m.steps = role.Clean()
 	} else if m.steps, err = p.stepsOf(m); err != nil {
@@ -319,11 +321,11 @@ func (p *Prepared) checkOne(ctx context.Context, m *machine) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	m.changes, err = m.agent.Check(ctx, m.steps)
-	return hangs(ctx, checkTimeout, err)
+	return hangError(ctx, checkTimeout, err)
 }
 
-// hangs returns an error that says that a machine hangs, if ctx's deadline has passed; otherwise it returns err.
-func hangs(ctx context.Context, limit time.Duration, err error) error {
+// hangError returns an error that says that a machine hangs, if ctx's deadline has passed; otherwise it returns err.
+func hangError(ctx context.Context, limit time.Duration, err error) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("it hangs: it has not answered for %s: %w", limit, err)
 	}
@@ -332,24 +334,24 @@ func hangs(ctx context.Context, limit time.Duration, err error) error {
 
 // stepsOf returns a machine's steps. It holds writing, because other machines that finish change the state meanwhile.
 func (p *Prepared) stepsOf(m *machine) ([]step.Step, error) {
-	writing.Lock()
-	defer writing.Unlock()
-	revoked, err := p.revocations()
+	stateMu.Lock()
+	defer stateMu.Unlock()
+	revoked, err := p.currentLists()
 	if err != nil {
 		return nil, err
 	}
 	steps, err := role.Steps(
 		role.Input{
-			Cluster: p.engine.Config,
-			Machine: m.Machine,
-			Facts:   m.facts,
-			State:   p.State,
-			Files:   p.engine.Bundle,
-			Release: p.engine.Bundle.Release(),
-			Revoked: revoked,
-			Closed:  p.closed(),
+			Cluster:        p.engine.Config,
+			Machine:        m.Machine,
+			Facts:          m.facts,
+			State:          p.State,
+			Files:          p.engine.Bundle,
+			Release:        p.engine.Bundle.Release(),
+			Revoked:        revoked,
+			IsWindowClosed: p.isWindowClosed(),
 		},
 	)
-	p.renew(m, steps)
+	p.setRenewalTimes(m, steps)
 	return steps, err
 }

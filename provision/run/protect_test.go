@@ -9,8 +9,8 @@ import (
 )
 
 // prevent_destroy applies as soon as the configuration contains it, even before the first apply with it.
-func TestAnObjectIsProtectedBeforeThatWasApplied(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestProtectionHoldsBeforeItIsApplied(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	motd := state.Object{
 		APIVersion: "v1",
@@ -19,10 +19,10 @@ func TestAnObjectIsProtectedBeforeThatWasApplied(t *testing.T) {
 		Name:       "motd",
 		Address:    "object.v1.ConfigMap.motd",
 	}
-	w.remember(motd)
-	motd.Protected = true
-	w.live.objects = []state.Object{motd}
-	before := w.logged()
+	w.addObjects(motd)
+	motd.IsProtected = true
+	w.clusterAPI.objects = []state.Object{motd}
+	before := w.logLengths()
 	refused := func(what string) {
 		t.Helper()
 		if _, err := w.apply(); err == nil ||
@@ -33,31 +33,31 @@ func TestAnObjectIsProtectedBeforeThatWasApplied(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	w.engine.Destroy = true
+	w.engine.IsDestroy = true
 	refused("destroyed")
-	w.engine.Destroy, w.engine.Replaces = false, []string{motd.Address}
+	w.engine.IsDestroy, w.engine.Replaces = false, []string{motd.Address}
 	refused("replaced")
-	w.unchanged(before)
+	w.checkUnchanged(before)
 }
 
 // A namespace is deleted with its objects, so a declared object in it that sets prevent_destroy keeps it from being
 // deleted.
-func TestANamespaceWithWhatIsProtectedStays(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestNamespacesOfProtectedObjectsStay(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	shop := state.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop", Address: "object.v1.Namespace.shop"}
 	orders := state.Object{
-		APIVersion: "v1",
-		Kind:       "PersistentVolumeClaim",
-		Namespace:  "shop",
-		Name:       "orders",
-		Address:    "object.v1.PersistentVolumeClaim.orders",
-		Protected:  true,
+		APIVersion:  "v1",
+		Kind:        "PersistentVolumeClaim",
+		Namespace:   "shop",
+		Name:        "orders",
+		Address:     "object.v1.PersistentVolumeClaim.orders",
+		IsProtected: true,
 	}
-	w.remember(shop, orders)
-	w.live.objects = []state.Object{orders}
-	w.engine.Losses = []string{shop.Address}
-	before := w.logged()
+	w.addObjects(shop, orders)
+	w.clusterAPI.objects = []state.Object{orders}
+	w.engine.AllowedLosses = []string{shop.Address}
+	before := w.logLengths()
 	if _, err := w.apply(); err == nil ||
 		!strings.Contains(
 			err.Error(),
@@ -66,12 +66,12 @@ func TestANamespaceWithWhatIsProtectedStays(t *testing.T) {
 		) {
 		t.Error(err)
 	}
-	w.unchanged(before)
+	w.checkUnchanged(before)
 }
 
 // destroy refuses to remove a part of a cluster that continues to exist. It neither removes machines in good order nor
 // removes objects by their blocks.
-func TestAPartOfAClusterThatLivesOnIsNotDestroyed(t *testing.T) {
+func TestPartsOfALivingClusterAreNotDestroyed(t *testing.T) {
 	second, third := machine(
 		"second",
 		"10.0.0.8",
@@ -81,9 +81,9 @@ func TestAPartOfAClusterThatLivesOnIsNotDestroyed(t *testing.T) {
 		"10.0.0.9",
 		config.RoleControlPlane,
 	)
-	w := newWorld(t, control, second, third, nodeA)
+	w := newWorld(t, controlMachine, second, third, machineA)
 	w.mustApply()
-	w.remember(
+	w.addObjects(
 		state.Object{
 			APIVersion: "v1",
 			Kind:       "ConfigMap",
@@ -92,8 +92,8 @@ func TestAPartOfAClusterThatLivesOnIsNotDestroyed(t *testing.T) {
 			Address:    "object.v1.ConfigMap.motd",
 		},
 	)
-	before := w.logged()
-	w.engine.Destroy = true
+	before := w.logLengths()
+	w.engine.IsDestroy = true
 	refused := func(text string) {
 		t.Helper()
 		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), text) {
@@ -108,11 +108,11 @@ func TestAPartOfAClusterThatLivesOnIsNotDestroyed(t *testing.T) {
 	refused("destroy takes machines away, and what is in the cluster with the last one of them")
 	w.engine.Targets, w.engine.Excludes = nil, []string{"machine.control", "machine.third"}
 	refused("destroy -exclude: the cluster lives on without machine.a, machine.second")
-	w.unchanged(before)
+	w.checkUnchanged(before)
 
 	w.engine.Excludes = []string{"machine.third"} // for example because it is unreachable
 	w.mustApply()
-	if s := w.known(); len(s.Machines) != 1 {
+	if s := w.savedState(); len(s.Machines) != 1 {
 		t.Errorf("the state has %v", s.Machines)
 	}
 }

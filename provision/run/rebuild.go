@@ -26,13 +26,13 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 	}
 	var mu sync.Mutex
 	found := map[string]role.Remains{} // by address
-	err = p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
-		if err := p.reach(ctx, m); err != nil {
+	err = p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		if err := p.connectMachine(ctx, m); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 		defer cancel()
-		remains, err := m.agent.Look(ctx)
+		remains, err := m.agent.Remains(ctx)
 		mu.Lock()
 		found[m.Address] = remains
 		mu.Unlock()
@@ -45,10 +45,10 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 			err,
 		)
 	}
-	if s, notes, err = e.gathered(p.machines, found); err != nil {
+	if s, notes, err = e.stateFromRemains(p.machines, found); err != nil {
 		return nil, nil, err
 	}
-	live, err := e.Live(s, e.Config)
+	live, err := e.ConnectCluster(s, e.Config)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,9 +85,9 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 	return s, append(notes, problems...), nil
 }
 
-// gathered makes a state from what the machines have reported.
-func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*state.State, []string, error) {
-	first, err := agreed(machines, found)
+// stateFromRemains makes a state from what the machines have reported.
+func (e *Engine) stateFromRemains(machines []*machine, found map[string]role.Remains) (*state.State, []string, error) {
+	first, err := agreedRemains(machines, found)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,7 +103,7 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 	var notes []string
 	replaced := map[string][]byte{state.ServiceAccount: first.FormerService}
 	for name := range certs.CommonNames {
-		replaced[name] = first.Others(name)
+		replaced[name] = first.NonSigning(name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(replaced)) {
 		if other := replaced[name]; len(other) > 0 {
@@ -111,8 +111,8 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 				s.Rotations = map[string]state.Rotation{}
 			}
 			s.Rotations[name] = state.Rotation{
-				Move:  state.Issue,
-				Other: other,
+				Phase: state.PhaseIssue,
+				Peer:  other,
 				Cross: first.Cross(name),
 				Since: e.now(),
 				Keep:  state.UntilFinished,
@@ -137,7 +137,7 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 		if r.Name != m.Name {
 			errs = append(
 				errs,
-				at(
+				machineError(
 					m,
 					fmt.Errorf(
 						"it is %q in the cluster, and is declared with the name %q: write name = %q in this block",
@@ -152,14 +152,14 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 		known := m.Machine
 		known.Roles = r.Roles
 		s.Machines[m.Address] = state.Machine{
-			Machine:  known,
-			Joined:   true,
-			Identity: m.facts.Identity,
-			Issued:   r.Issued,
-			Release:  m.facts.Release,
+			Machine:   known,
+			HasJoined: true,
+			Identity:  m.facts.Identity,
+			Issued:    r.Issued,
+			Release:   m.facts.Release,
 		}
 		if m.facts.Release != nil {
-			s.Had(*m.facts.Release)
+			s.RecordRelease(*m.facts.Release)
 		}
 		s.Revoke(r.Revoked...)
 		if r.Token != "" {
@@ -169,7 +169,7 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 			if s.EtcdCluster != "" && s.EtcdCluster != m.facts.EtcdCluster {
 				errs = append(
 					errs,
-					at(
+					machineError(
 						m,
 						fmt.Errorf(
 							"its store is %s, and others' is %s: it was restored or began alone. Take it out of the "+
@@ -209,8 +209,8 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 	return s, notes, errors.Join(errs...)
 }
 
-// agreed returns what one machine of the control plane reports, if all machines agree on what they share.
-func agreed(machines []*machine, found map[string]role.Remains) (first role.Remains, err error) {
+// agreedRemains returns what one machine of the control plane reports, if all machines agree on what they share.
+func agreedRemains(machines []*machine, found map[string]role.Remains) (first role.Remains, err error) {
 	var from *machine
 	for _, m := range machines {
 		if r := found[m.Address]; slices.Contains(r.Roles, config.RoleControlPlane) &&
@@ -232,12 +232,12 @@ func agreed(machines []*machine, found map[string]role.Remains) (first role.Rema
 			continue
 		}
 		if !slices.ContainsFunc(
-			certs.Split(r.Trusted[certs.ClusterCA]),
+			certs.SplitPEM(r.Trusted[certs.ClusterCA]),
 			func(ca []byte) bool { return bytes.Contains(first.Trusted[certs.ClusterCA], ca) },
 		) {
 			errs = append(
 				errs,
-				at(
+				machineError(
 					m,
 					fmt.Errorf(
 						"it serves another cluster than %s, or that one's authorities were changed meanwhile",
@@ -266,7 +266,7 @@ func agreed(machines []*machine, found map[string]role.Remains) (first role.Rema
 			slices.Sort(differ)
 			errs = append(
 				errs,
-				at(
+				machineError(
 					m,
 					fmt.Errorf(
 						"%s are not those of %s: a change of them was under way. Take the machine that is behind out "+

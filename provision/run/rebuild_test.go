@@ -14,8 +14,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// rebuilt rebuilds the state from the machines.
-func (w *world) rebuilt() (*state.State, []string, error) {
+// rebuildState rebuilds the state from the machines.
+func (w *world) rebuildState() (*state.State, []string, error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	return w.engine.Rebuild(ctx)
@@ -34,7 +34,7 @@ func servingPlane(t *testing.T, form string) *world {
 		config.RoleControlPlane,
 		config.RoleNode,
 	)
-	w := newWorld(t, control)
+	w := newWorld(t, controlMachine)
 	declare := func(list ...config.Machine) {
 		w.declare(list...)
 		w.engine.Config.ControlPlaneForm = form
@@ -44,31 +44,31 @@ func servingPlane(t *testing.T, form string) *world {
 			Resources: []string{"configmaps", "secrets"},
 		}
 	}
-	declare(control)
+	declare(controlMachine)
 	w.mustApply()
 	if form == config.FormStaticPods {
 		return w
 	}
 	store := hostfake.NewEtcd("control")
 	w.hosts["machine.control"].Store = store
-	declare(control, second, third, nodeA, nodeB)
+	declare(controlMachine, second, third, machineA, machineB)
 	for _, h := range w.hosts {
 		h.Store = store
 	}
 	w.mustApply()
-	w.live.ready = map[string]string{"a": "True", "b": "True", "third": "True"}
-	declare(control, second, third, nodeA)
+	w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "True", "third": "True"}
+	declare(controlMachine, second, third, machineA)
 	w.mustApply()
 	return w
 }
 
 // A lost state is rebuilt from the machines, and the next plan has nothing to do.
 // Proves S10, P02.
-func TestALostStateIsMadeAnewOfTheMachines(t *testing.T) {
+func TestLostStatesAreRebuiltFromTheMachines(t *testing.T) {
 	for _, form := range []string{config.FormSystemd, config.FormStaticPods} {
 		t.Run(form, func(t *testing.T) {
 			w := servingPlane(t, form)
-			w.live.objects = []state.Object{
+			w.clusterAPI.objects = []state.Object{
 				{
 					APIVersion: "v1",
 					Kind:       "ConfigMap",
@@ -77,14 +77,14 @@ func TestALostStateIsMadeAnewOfTheMachines(t *testing.T) {
 					Address:    "object.v1.ConfigMap.motd",
 				},
 			}
-			was := w.known()
-			was.Objects = w.live.objects
-			before := w.logged()
-			is, notes, err := w.rebuilt()
+			was := w.savedState()
+			was.Objects = w.clusterAPI.objects
+			before := w.logLengths()
+			is, notes, err := w.rebuildState()
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.unchanged(before)
+			w.checkUnchanged(before)
 			for _, n := range notes {
 				if !strings.HasPrefix(n, "keys that encrypted") && !strings.HasPrefix(n, "node b is in the cluster") {
 					t.Errorf("note: %s", n)
@@ -112,7 +112,7 @@ func TestALostStateIsMadeAnewOfTheMachines(t *testing.T) {
 				"fixed": {was.Fixed, is.Fixed}, "objects": {was.Objects, is.Objects},
 				"machines": {was.Machines, is.Machines}, "revoked": {len(was.Revoked), len(is.Revoked)},
 			} {
-				if a, b := text(t, pair[0]), text(t, pair[1]); a != b {
+				if a, b := marshalText(t, pair[0]), marshalText(t, pair[1]); a != b {
 					t.Errorf("%s were\n%s\nand are\n%s", name, a, b)
 				}
 			}
@@ -122,20 +122,20 @@ func TestALostStateIsMadeAnewOfTheMachines(t *testing.T) {
 			if len(was.Revoked) == 0 {
 				t.Error("nothing was revoked, so that nothing was tried")
 			}
-			if is, _, err = w.rebuilt(); err != nil {
+			if is, _, err = w.rebuildState(); err != nil {
 				t.Fatal(err)
 			}
 			if err := w.engine.Store.Write(is); err != nil {
 				t.Fatal(err)
 			}
-			if p := w.mustApply(); !p.Empty() {
-				t.Errorf("the next plan: %s\n%s", p.Summary(), text(t, p.Machines))
+			if p := w.mustApply(); !p.IsEmpty() {
+				t.Errorf("the next plan: %s\n%s", p.Summary(), marshalText(t, p.Machines))
 			}
 		})
 	}
 }
 
-func text(t *testing.T, v any) string {
+func marshalText(t *testing.T, v any) string {
 	t.Helper()
 	out, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
@@ -146,7 +146,7 @@ func text(t *testing.T, v any) string {
 
 // No state is rebuilt from machines that disagree, because with a wrong state the right machines would count as
 // foreign.
-func TestAStateIsNotMadeOfMachinesThatDisagree(t *testing.T) {
+func TestStatesAreNotRebuiltFromMachinesThatDisagree(t *testing.T) {
 	const key = "/etc/kubernetes/pki/sa.key"
 	for name, c := range map[string]struct {
 		spoil func(w *world)
@@ -173,15 +173,16 @@ func TestAStateIsNotMadeOfMachinesThatDisagree(t *testing.T) {
 		"one has another name": {func(w *world) {
 			w.engine.Config.Machines[1].Name = "2"
 		}, `it is "second" in the cluster, and is declared with the name "2": write name = "second"`},
-		"one does not answer": {func(w *world) { w.down["machine.a"] = context.DeadlineExceeded }, "every declared " +
-			"machine is asked"},
+		"one does not answer": {func(w *world) { w.unreachable["machine.a"] = context.DeadlineExceeded },
+			"every declared " +
+				"machine is asked"},
 		"none has keys": {func(w *world) { w.engine.Config.Machines = w.engine.Config.Machines[3:] },
 			"none of the declared machines has the keys of a cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := servingPlane(t, config.FormSystemd)
 			c.spoil(w)
-			if _, _, err := w.rebuilt(); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, _, err := w.rebuildState(); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
@@ -191,9 +192,9 @@ func TestAStateIsNotMadeOfMachinesThatDisagree(t *testing.T) {
 // The state can also be rebuilt while authorities are being replaced. Trusted authorities stay trusted, and the
 // replacement completes as before.
 // Proves P05.
-func TestAStateIsMadeAnewWhileAuthoritiesAreReplaced(t *testing.T) {
+func TestStatesAreRebuiltDuringAReplacementOfAuthorities(t *testing.T) {
 	w := servingPlane(t, config.FormSystemd)
-	s := w.known()
+	s := w.savedState()
 	for name, own := range map[string]string{certs.ClusterCA: "kubernetes", certs.EtcdCA: "etcd-ca"} {
 		next, err := certs.NewCA(own, 0, time.Now())
 		if err != nil {
@@ -215,8 +216,8 @@ func TestAStateIsMadeAnewWhileAuthoritiesAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.mustApply()
-	was := w.known()
-	is, notes, err := w.rebuilt()
+	was := w.savedState()
+	is, notes, err := w.rebuildState()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,24 +225,24 @@ func TestAStateIsMadeAnewWhileAuthoritiesAreReplaced(t *testing.T) {
 		t.Errorf("notes %v", notes)
 	}
 	for name, r := range was.Rotations {
-		if got := is.Rotations[name]; got.Move != r.Move || string(got.Other) != string(r.Other) ||
+		if got := is.Rotations[name]; got.Phase != r.Phase || string(got.Peer) != string(r.Peer) ||
 			string(got.Cross) != string(r.Cross) {
-			t.Errorf("%s was\n%s\nand is\n%s", name, text(t, r), text(t, got))
+			t.Errorf("%s was\n%s\nand is\n%s", name, marshalText(t, r), marshalText(t, got))
 		}
 	}
-	if a, b := text(t, []any{was.CAs, was.Keys.CAs, was.Keys.ServiceAccount, was.Keys.ServicePublic}),
-		text(t, []any{is.CAs, is.Keys.CAs, is.Keys.ServiceAccount, is.Keys.ServicePublic}); a != b {
+	if a, b := marshalText(t, []any{was.CAs, was.Keys.CAs, was.Keys.ServiceAccount, was.Keys.ServicePublic}),
+		marshalText(t, []any{is.CAs, is.Keys.CAs, is.Keys.ServiceAccount, is.Keys.ServicePublic}); a != b {
 		t.Errorf("what signs was\n%s\nand is\n%s", a, b)
 	}
 	for name, r := range is.Rotations {
-		r.Finish = true
+		r.IsFinishRequested = true
 		is.Rotations[name] = r
 	}
 	if err := w.engine.Store.Write(is); err != nil {
 		t.Fatal(err)
 	}
 	w.mustApply()
-	if left := w.known().Rotations; len(left) > 0 {
-		t.Errorf("not at its end: %s", text(t, left))
+	if left := w.savedState().Rotations; len(left) > 0 {
+		t.Errorf("not at its end: %s", marshalText(t, left))
 	}
 }

@@ -11,11 +11,12 @@ import (
 	"clusterctl/provision/state"
 )
 
-// beside changes machines, and applies the objects as soon as an API server answers. So a machine that hangs or fails
-// does not delay the objects. control changes an existing control plane. It runs before the objects are applied, even
-// if it fails, because a new release may know kinds that the former one does not. rest is all other work on machines
-// and runs in parallel. refused are the objects that the API refuses; they do not stop other work.
-func (p *Prepared) beside(ctx context.Context, control, rest func(context.Context) error) (refused, failed error) {
+// changeAndApplyObjects changes machines, and applies the objects as soon as an API server answers. So a machine that
+// hangs or fails does not delay the objects. control changes an existing control plane. It runs before the objects are
+// applied, even if it fails, because a new release may know kinds that the former one does not. rest is all other work
+// on machines and runs in parallel. refused are the objects that the API refuses; they do not stop other work.
+func (p *Prepared) changeAndApplyObjects(ctx context.Context, control, rest func(context.Context) error) (refused,
+	failed error) {
 	failed = control(ctx)
 	through := make(chan struct{})
 	go func() {
@@ -24,41 +25,41 @@ func (p *Prepared) beside(ctx context.Context, control, rest func(context.Contex
 			failed = rest(ctx)
 		}
 	}()
-	brought, err := p.answers(ctx, through), error(nil)
+	brought, err := p.awaitAPIServer(ctx, through), error(nil)
 	if brought {
-		err = p.reconcile(ctx)
+		err = p.applyObjects(ctx)
 	}
 	<-through
-	if !brought && failed == nil && !interrupted(ctx) {
-		brought, err = true, p.reconcile(ctx) // its error explains why the API does not answer
+	if !brought && failed == nil && !isInterrupted(ctx) {
+		brought, err = true, p.applyObjects(ctx) // its error explains why the API does not answer
 	}
-	var list, labels Refused
-	err = list.take(err)
-	if brought && !interrupted(ctx) {
-		labelErr := labels.take(p.label(ctx))
+	var list, labels RefusedError
+	err = list.collect(err)
+	if brought && !isInterrupted(ctx) {
+		labelErr := labels.collect(p.labelNodes(ctx))
 		// A machine that has finished meanwhile may run the webhook because of which objects were refused.
-		if len(list.List) > 0 && err == nil && len(p.with(plan.Create, plan.Change, plan.Replace)) > 0 &&
-			!interrupted(ctx) {
-			list = Refused{}
-			err = list.take(p.reconcile(ctx))
+		if len(list.List) > 0 && err == nil && len(p.withAction(plan.Create, plan.Change, plan.Replace)) > 0 &&
+			!isInterrupted(ctx) {
+			list = RefusedError{}
+			err = list.collect(p.applyObjects(ctx))
 		}
 		err = errors.Join(err, labelErr)
 	}
 	if list.add(labels); len(list.List) > 0 {
 		refused = list
 	}
-	if failed = errors.Join(failed, err); failed == nil && refused == nil && p.whole() {
-		failed = p.healthy(ctx)
+	if failed = errors.Join(failed, err); failed == nil && refused == nil && p.hasAllMachines() {
+		failed = p.awaitHealthyObjects(ctx)
 	}
 	return refused, failed
 }
 
-// answers waits until an API server answers. It gives up when the work on machines ends without that.
-func (p *Prepared) answers(ctx context.Context, through <-chan struct{}) bool {
+// awaitAPIServer waits until an API server answers. It gives up when the work on machines ends without that.
+func (p *Prepared) awaitAPIServer(ctx context.Context, through <-chan struct{}) bool {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for last := false; ; {
-		if _, err := p.live.Nodes(ctx); err == nil {
+		if _, err := p.cluster.Nodes(ctx); err == nil {
 			return true
 		}
 		if last {
@@ -76,20 +77,20 @@ func (p *Prepared) answers(ctx context.Context, through <-chan struct{}) bool {
 
 const reconcileTimeout = 10 * time.Minute
 
-// reconcile applies the objects and records them. Nodes that this run creates get their labels later, in label.
-func (p *Prepared) reconcile(ctx context.Context) error {
+// applyObjects applies the objects and records them. Nodes that this run creates get their labels later, in label.
+func (p *Prepared) applyObjects(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	if err := p.engine.Store.Held(); err != nil {
 		return err
 	}
-	if list := p.replacedObjects(); len(list) > 0 && p.anew == nil {
-		if err := p.live.Delete(ctx, list); err != nil {
+	if list := p.replacedObjects(); len(list) > 0 && p.recreatedObjects == nil {
+		if err := p.cluster.Delete(ctx, list); err != nil {
 			return err
 		}
-		p.anew = list
+		p.recreatedObjects = list
 		for _, o := range list {
-			p.engine.say(
+			p.engine.report(
 				Event{
 					Kind: EventObject,
 					Object: &plan.Object{
@@ -103,40 +104,40 @@ func (p *Prepared) reconcile(ctx context.Context) error {
 			)
 		}
 	}
-	declared, before, rest, err := p.selection()
+	declared, before, rest, err := p.selectParts()
 	if err != nil {
 		return err
 	}
 	// References are recorded before the objects exist. If this run were interrupted and the block then deleted from
 	// the configuration, nothing else would list the object.
-	references, err := p.live.References(declared)
+	references, err := p.cluster.References(declared)
 	if err != nil {
 		return err
 	}
-	if added := lacking(p.State.Objects, references); len(added) > 0 {
-		if err := p.writeObjects(append(slices.Clone(p.State.Objects), added...)); err != nil {
+	if added := missingFrom(p.State.Objects, references); len(added) > 0 {
+		if err := p.recordObjects(append(slices.Clone(p.State.Objects), added...)); err != nil {
 			return err
 		}
 	}
-	applied, err := p.live.Apply(
+	applied, err := p.cluster.Apply(
 		ctx,
-		with(declared, func(m config.Machine) bool { return !p.made(m) }),
+		withMachines(declared, func(m config.Machine) bool { return !p.isNodeCreatedNow(m) }),
 		before,
-		p.sayObject,
+		p.reportObject,
 	)
 	if applied != nil {
-		applied = append(applied, lacking(applied, rest)...)
+		applied = append(applied, missingFrom(applied, rest)...)
 	}
 	if applied != nil && !slices.Equal(applied, p.State.Objects) {
-		if writeErr := p.writeObjects(applied); writeErr != nil {
+		if writeErr := p.recordObjects(applied); writeErr != nil {
 			return writeErr
 		}
 	}
 	return err
 }
 
-// lacking returns the objects of more that are not in list.
-func lacking(list, more []state.Object) (rest []state.Object) {
+// missingFrom returns the objects of more that are not in list.
+func missingFrom(list, more []state.Object) (rest []state.Object) {
 	in := make(map[state.Object]bool, len(list))
 	for _, o := range list {
 		in[o] = true
@@ -150,16 +151,16 @@ func lacking(list, more []state.Object) (rest []state.Object) {
 	return rest
 }
 
-// writeObjects records the applied objects, while machines may be recorded in parallel.
-func (p *Prepared) writeObjects(list []state.Object) error {
-	return p.write(func() { p.State.Objects = list })
+// recordObjects records the applied objects, while machines may be recorded in parallel.
+func (p *Prepared) recordObjects(list []state.Object) error {
+	return p.writeState(func() { p.State.Objects = list })
 }
 
-func (p *Prepared) sayObject(o plan.Object) {
+func (p *Prepared) reportObject(o plan.Object) {
 	if o.Action == plan.Create && p.wasReplaced(o) {
 		o.Action, o.Note = plan.Replace, "deleted, and made anew"
 	}
-	p.engine.say(Event{Kind: EventObject, Object: &o, Message: o.Note})
+	p.engine.report(Event{Kind: EventObject, Object: &o, Message: o.Note})
 	if o.Action == plan.None {
 		return
 	}
@@ -169,57 +170,60 @@ func (p *Prepared) sayObject(o plan.Object) {
 	switch {
 	case was >= 0: // it was refused before and is accepted now
 		p.Plan.Objects[was] = o
-	case p.Plan.Pending:
+	case p.Plan.IsPending:
 		p.Plan.Objects = append(p.Plan.Objects, o)
 	}
 }
 
-// label gives nodes that were created in this run the labels that nodes may not set on themselves.
-func (p *Prepared) label(ctx context.Context) error {
+// labelNodes gives nodes that were created in this run the labels that nodes may not set on themselves.
+func (p *Prepared) labelNodes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
-	nodes := with(p.engine.Config, func(m config.Machine) bool { return p.made(m) && p.cameNow(m) })
+	nodes := withMachines(p.engine.Config,
+		func(m config.Machine) bool { return p.isNodeCreatedNow(m) && p.hasJoinedInRun(m) })
 	if len(nodes.Machines) == 0 {
 		return nil
 	}
 	nodes.Workloads, nodes.Objects = nil, nil
-	_, err := p.live.Apply(ctx, nodes, nil, p.sayObject)
+	_, err := p.cluster.Apply(ctx, nodes, nil, p.reportObject)
 	return err
 }
 
-// healthy waits until what was applied is healthy.
-func (p *Prepared) healthy(ctx context.Context) error {
+// awaitHealthyObjects waits until what was applied is healthy.
+func (p *Prepared) awaitHealthyObjects(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
-	declared, _, _, err := p.selection()
+	declared, _, _, err := p.selectParts()
 	if err != nil {
 		return err
 	}
-	return p.live.Wait(ctx, declared, p.sayObject)
+	return p.cluster.Wait(ctx, declared, p.reportObject)
 }
 
-// made reports whether this run creates a machine's node. Labelling it before its kubelet has registered would create a
-// second Node.
-func (p *Prepared) made(m config.Machine) bool {
-	return slices.ContainsFunc(p.machines, func(own *machine) bool { return own.Address == m.Address && own.makes })
+// isNodeCreatedNow reports whether this run creates a machine's node. Labelling it before its kubelet has registered
+// would create a second Node.
+func (p *Prepared) isNodeCreatedNow(m config.Machine) bool {
+	return slices.ContainsFunc(p.machines,
+		func(own *machine) bool { return own.Address == m.Address && own.createsNode })
 }
 
-func (p *Prepared) joinedNow(m config.Machine) bool {
-	writing.Lock()
-	defer writing.Unlock()
-	return p.State.Machines[m.Address].Joined
+func (p *Prepared) hasJoined(m config.Machine) bool {
+	stateMu.Lock()
+	defer stateMu.Unlock()
+	return p.State.Machines[m.Address].HasJoined
 }
 
-// cameNow reports whether a machine's node has joined in this run. Joined in the state may date from before the machine
-// was reinstalled.
-func (p *Prepared) cameNow(m config.Machine) bool {
-	writing.Lock()
-	defer writing.Unlock()
-	return slices.ContainsFunc(p.machines, func(own *machine) bool { return own.Address == m.Address && own.came })
+// hasJoinedInRun reports whether a machine's node has joined in this run. Joined in the state may date from before the
+// machine was reinstalled.
+func (p *Prepared) hasJoinedInRun(m config.Machine) bool {
+	stateMu.Lock()
+	defer stateMu.Unlock()
+	return slices.ContainsFunc(p.machines,
+		func(own *machine) bool { return own.Address == m.Address && own.hasJoinedNow })
 }
 
-// with returns a copy of a configuration with some of its machines.
-func with(c *config.Cluster, which func(config.Machine) bool) *config.Cluster {
+// withMachines returns a copy of a configuration with some of its machines.
+func withMachines(c *config.Cluster, which func(config.Machine) bool) *config.Cluster {
 	copied := *c
 	copied.Machines = nil
 	for _, m := range c.Machines {

@@ -11,24 +11,24 @@ import (
 	"clusterctl/provision/step"
 )
 
-// refresh compares the state with the machines and the API. It plans to forget machines that have nothing of the
+// planRefresh compares the state with the machines and the API. It plans to forget machines that have nothing of the
 // cluster on them any more, and objects that do not exist. Machines that do not answer stay in the state.
-func (p *Prepared) refresh(ctx context.Context) error {
+func (p *Prepared) planRefresh(ctx context.Context) error {
 	for _, address := range sortedMachines(p.State) {
-		if m := p.State.Machines[address]; p.engine.selected(address) {
+		if m := p.State.Machines[address]; p.engine.isSelected(address) {
 			p.machines = append(p.machines, &machine{Machine: m.Machine, action: plan.Change})
 		}
 	}
-	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
-		if err := p.reach(ctx, m); err != nil {
-			if !p.engine.Look || ctx.Err() != nil {
+	err := p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		if err := p.connectMachine(ctx, m); err != nil {
+			if !p.engine.IsPlanOnly || ctx.Err() != nil {
 				return err
 			}
-			m.action, m.dead = plan.Unreachable, err
+			m.action, m.unreachedReason = plan.Unreachable, err
 			return nil
 		}
 		// the agent is on the machine because it is doing this check
-		m.steps = slices.DeleteFunc(role.Clean(), role.Agent)
+		m.steps = slices.DeleteFunc(role.Clean(), role.IsIgnoredByRefresh)
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 		defer cancel()
 		changes, err := m.agent.Check(ctx, m.steps)
@@ -45,27 +45,27 @@ func (p *Prepared) refresh(ctx context.Context) error {
 		entry := plan.Machine{Address: m.Address, Action: m.action, Note: plan.Describe(m.facts)}
 		switch m.action {
 		case plan.Unreachable:
-			entry.Note = m.dead.Error()
+			entry.Note = m.unreachedReason.Error()
 		case plan.Remove:
 			entry.Note = "nothing of the cluster is on it any more: the state forgets it"
 		}
 		p.Plan.Machines = append(p.Plan.Machines, entry)
 	}
-	if p.fresh || len(p.State.Objects) == 0 {
+	if p.isNewCluster || len(p.State.Objects) == 0 {
 		return nil
 	}
-	live, err := p.engine.Live(p.State, p.engine.Config)
+	live, err := p.engine.ConnectCluster(p.State, p.engine.Config)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	gone, err := live.Gone(ctx, p.State.Objects)
+	gone, err := live.Missing(ctx, p.State.Objects)
 	if err != nil {
 		return fmt.Errorf("find out which objects are still there: %w", err)
 	}
 	for _, o := range gone {
-		if p.engine.selected(o.Address) {
+		if p.engine.isSelected(o.Address) {
 			p.Plan.Objects = append(
 				p.Plan.Objects,
 				plan.Object{
@@ -81,9 +81,9 @@ func (p *Prepared) refresh(ctx context.Context) error {
 	return nil
 }
 
-// forgetGone writes the state without what refresh has found to be gone.
-func (p *Prepared) forgetGone() error {
-	for _, m := range p.with(plan.Remove) {
+// removeMissing writes the state without what refresh has found to be gone.
+func (p *Prepared) removeMissing() error {
+	for _, m := range p.withAction(plan.Remove) {
 		delete(p.State.Machines, m.Address)
 		delete(p.State.Etcd, m.Name)
 	}

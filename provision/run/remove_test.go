@@ -19,15 +19,15 @@ import (
 
 // A machine is cleaned, whatever mounts its kubelet left when it was stopped in the middle of its work.
 // Proves P07.
-func TestARemovedNodeIsCleanedWhateverIsStillMounted(t *testing.T) {
+func TestRemovedNodesAreCleanedDespiteMounts(t *testing.T) {
 	mounts := []string{
 		"/var/lib/kubelet/pods/a/volumes/kubernetes.io~projected/kube-api-access-x",
 		"/var/lib/kubelet/pods/a/volumes/x",
 		"/var/lib/kubelet/plugins/x/mount", "/run/containerd/io.containerd.runtime.v2.task/k8s.io/x/rootfs",
 		"/var/lib/containerd/tmp/x",
 	}
-	for set := 0; set < 1<<len(mounts); set += amount.Of(1, 6) {
-		w := newWorld(t, control, nodeA, nodeB)
+	for set := 0; set < 1<<len(mounts); set += amount.Scaled(1, 6) {
+		w := newWorld(t, controlMachine, machineA, machineB)
 		w.mustApply()
 		h := w.hosts["machine.b"]
 		for i, p := range mounts {
@@ -35,7 +35,7 @@ func TestARemovedNodeIsCleanedWhateverIsStillMounted(t *testing.T) {
 				h.Mount(p)
 			}
 		}
-		w.declare(control, nodeA)
+		w.declare(controlMachine, machineA)
 		w.mustApply()
 		for _, path := range h.Files() {
 			if !strings.HasPrefix(path, "/proc/") {
@@ -50,28 +50,28 @@ func TestARemovedNodeIsCleanedWhateverIsStillMounted(t *testing.T) {
 
 // After an interrupted cleanup no kubelet ends pods, so the next run does not wait for that.
 // Proves P07.
-func TestCleaningGoesOnWithoutDrainingOnceTheKubeletIsGone(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestCleaningContinuesWithoutDrainingAfterTheKubeletIsGone(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.mustApply()
 	h := w.hosts["machine.b"]
-	kubelet := &step.NoUnit{Name: "kubelet.service", Path: step.UnitDir + "kubelet.service"}
+	kubelet := &step.RemoveUnit{Name: "kubelet.service", Path: step.UnitDir + "kubelet.service"}
 	if err := step.Apply(t.Context(), h, []step.Step{kubelet}, func(int, step.Change) {}); err != nil {
 		t.Fatal(err)
 	}
-	w.declare(control, nodeA)
+	w.declare(controlMachine, machineA)
 	w.mustApply()
-	if len(w.live.drained) > 0 || len(w.live.gone) != 1 {
-		t.Errorf("drained %v, forgot %v", w.live.drained, w.live.gone)
+	if len(w.clusterAPI.drained) > 0 || len(w.clusterAPI.missing) != 1 {
+		t.Errorf("drained %v, forgot %v", w.clusterAPI.drained, w.clusterAPI.missing)
 	}
 }
 
 // Objects that the API refuses are reported by plan, which fails, and by apply. apply continues with machines and other
 // objects, and removes what is to be removed.
 // Proves P05.
-func TestWhatTheAPIRefusesIsSaidAndKeepsNothingElseFromBeingDone(t *testing.T) {
-	w := newWorld(t, control, nodeB)
+func TestRefusedObjectsAreReportedAndTheRestIsApplied(t *testing.T) {
+	w := newWorld(t, controlMachine, machineB)
 	w.mustApply()
-	refused := run.Refused{List: []run.Refusal{
+	refused := run.RefusedError{List: []run.Refusal{
 		{
 			Address: "object.v1.ConfigMap.a",
 			Source:  config.Source{File: "app.hcl", Line: 3},
@@ -87,18 +87,18 @@ func TestWhatTheAPIRefusesIsSaidAndKeepsNothingElseFromBeingDone(t *testing.T) {
 			Err:     errors.New("there is no such kind in v1"),
 		},
 	}}
-	w.live.refused, w.live.refuses = refused, []error{
+	w.clusterAPI.planError, w.clusterAPI.applyErrors = refused, []error{
 		refused,
 		nil,
 		refused,
 	} // the middle call labels the joining node
-	w.declare(control, nodeA)
-	w.engine.Look = true
+	w.declare(controlMachine, machineA)
+	w.engine.IsPlanOnly = true
 	p, err := w.engine.Prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.engine.Look = false
+	w.engine.IsPlanOnly = false
 	says := func(err error) {
 		t.Helper()
 		for _, want := range []string{"refuses 2 objects", "app.hcl:3", "too big", "app.hcl:9", "no such kind"} {
@@ -112,7 +112,7 @@ func TestWhatTheAPIRefusesIsSaidAndKeepsNothingElseFromBeingDone(t *testing.T) {
 	_, err = w.apply()
 	says(err)
 	s, err := w.engine.Store.Read()
-	if err != nil || !s.Machines["machine.a"].Joined || len(s.Machines) != 2 {
+	if err != nil || !s.Machines["machine.a"].HasJoined || len(s.Machines) != 2 {
 		t.Errorf("the machines are %v, %v", slices.Collect(maps.Keys(s.Machines)), err)
 	}
 }
@@ -120,9 +120,9 @@ func TestWhatTheAPIRefusesIsSaidAndKeepsNothingElseFromBeingDone(t *testing.T) {
 // An object that is refused while machines change, and accepted afterwards, does not fail the run: its webhook ran on a
 // node that this run created.
 // Proves P05.
-func TestWhatIsTakenOnceTheMachinesAreThereIsNotRefused(t *testing.T) {
-	w := newWorld(t, control, nodeA)
-	refused := run.Refused{
+func TestObjectsAcceptedAfterTheMachinesJoinAreNotRefused(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
+	refused := run.RefusedError{
 		List: []run.Refusal{
 			{
 				Address: "object.v1.ConfigMap.a",
@@ -133,10 +133,11 @@ func TestWhatIsTakenOnceTheMachinesAreThereIsNotRefused(t *testing.T) {
 		},
 		Waiting: 2,
 	}
-	w.live.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", Address: "object.v1.ConfigMap.a"}}
-	w.live.refuses = []error{refused}
+	w.clusterAPI.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Name: "a",
+		Address: "object.v1.ConfigMap.a"}}
+	w.clusterAPI.applyErrors = []error{refused}
 	said := plan.Object{Address: "object.v1.ConfigMap.a", Kind: "ConfigMap", Name: "default/a"}
-	w.live.says = [][]plan.Object{{with(said, plan.Refused)}, nil, {with(said, plan.Create)}}
+	w.clusterAPI.extraEvents = [][]plan.Object{{withAction(said, plan.Refused)}, nil, {withAction(said, plan.Create)}}
 	done, err := w.apply()
 	if err != nil {
 		t.Errorf("the run fails although all is there: %v", err)
@@ -144,44 +145,45 @@ func TestWhatIsTakenOnceTheMachinesAreThereIsNotRefused(t *testing.T) {
 	if _, created := done.Count(plan.Create); created != 1 || len(done.Objects) != 1 {
 		t.Errorf("done was %+v", done.Objects)
 	}
-	if len(w.live.before) != 3 { // refused, the labels of the joined nodes, and accepted
-		t.Errorf("objects were applied %d times", len(w.live.before))
+	if len(w.clusterAPI.previousObjects) != 3 { // refused, the labels of the joined nodes, and accepted
+		t.Errorf("objects were applied %d times", len(w.clusterAPI.previousObjects))
 	}
-	w.live.before, w.live.refuses = nil, []error{refused}
-	w.live.planned = []plan.Object{
+	w.clusterAPI.previousObjects, w.clusterAPI.applyErrors = nil, []error{refused}
+	w.clusterAPI.planResult = []plan.Object{
 		{Address: "object.v1.ConfigMap.a", Kind: "ConfigMap", Name: "default/a", Action: plan.Change},
 	}
-	if _, err := w.apply(); err == nil || len(w.live.before) != 1 {
-		t.Errorf("nothing has changed since the refusal, and it was tried %d times: %v", len(w.live.before), err)
+	if _, err := w.apply(); err == nil || len(w.clusterAPI.previousObjects) != 1 {
+		t.Errorf("nothing has changed since the refusal, and it was tried %d times: "+
+			"%v", len(w.clusterAPI.previousObjects), err)
 	}
 }
 
-func with(o plan.Object, action string) plan.Object {
+func withAction(o plan.Object, action string) plan.Object {
 	o.Action = action
 	return o
 }
 
-// stopping is an agent that stops the run during its work.
-type stopping struct {
+// stoppingAgent is an agent that stops the run during its work.
+type stoppingAgent struct {
 	run.Agent
 	stop func()
 }
 
-func (s stopping) Apply(ctx context.Context, _ []step.Step, _ func(agent.Progress)) error {
+func (s stoppingAgent) Apply(ctx context.Context, _ []step.Step, _ func(agent.Progress)) error {
 	s.stop()
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func TestAnInterruptedRunSaysSoOnce(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestInterruptedRunsReportItOnce(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w.engine.Dial = func(ctx context.Context, m config.Machine) (run.Agent, error) {
 		a, err := w.dial(ctx, m)
-		return stopping{a, cancel}, err
+		return stoppingAgent{a, cancel}, err
 	}
-	w.engine.Say = func(e run.Event) {
+	w.engine.Report = func(e run.Event) {
 		if e.Kind == run.EventFailed {
 			t.Errorf("%s is said to have failed: %s", e.Machine, e.Message)
 		}
@@ -196,16 +198,16 @@ func TestAnInterruptedRunSaysSoOnce(t *testing.T) {
 	}
 }
 
-func TestAKindOfTheNextReleaseIsNotRefusedWhileTheAPIServerIsReplaced(t *testing.T) {
-	w := newWorld(t, control)
+func TestKindsOfTheNextReleaseAreAcceptedDuringTheUpdate(t *testing.T) {
+	w := newWorld(t, controlMachine)
 	w.mustApply()
-	w.live.refused = run.Refused{
+	w.clusterAPI.planError = run.RefusedError{
 		List: []run.Refusal{
 			{
-				Address: "object.v2.Widget.b",
-				Kind:    "Widget",
-				Unknown: true,
-				Err:     errors.New("there is no such kind in v2"),
+				Address:       "object.v2.Widget.b",
+				Kind:          "Widget",
+				IsUnknownKind: true,
+				Err:           errors.New("there is no such kind in v2"),
 			},
 		},
 	}
@@ -226,7 +228,7 @@ func TestAKindOfTheNextReleaseIsNotRefusedWhileTheAPIServerIsReplaced(t *testing
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if !p.Plan.Pending || len(p.Plan.Warnings) == 0 {
+	if !p.Plan.IsPending || len(p.Plan.Warnings) == 0 {
 		t.Errorf("plan %+v does not say that objects are compared later", p.Plan)
 	}
 }

@@ -35,19 +35,19 @@ func certificateFile(s step.Step) string {
 func (p *Prepared) renewals() []state.Renewal {
 	list := slices.Clone(p.State.Renewals)
 	if len(p.engine.Renews) > 0 {
-		list = append(list, state.Renewal{Names: p.engine.Renews, Machines: p.engine.RenewOn, Since: p.began})
+		list = append(list, state.Renewal{Names: p.engine.Renews, Machines: p.engine.RenewOn, Since: p.startTime})
 	}
 	return list
 }
 
-// concerns reports whether a renewal applies to a machine.
-func concerns(r state.Renewal, m *machine) bool {
+// renewalApplies reports whether a renewal applies to a machine.
+func renewalApplies(r state.Renewal, m *machine) bool {
 	return len(r.Machines) == 0 || slices.Contains(r.Machines, m.Address) || slices.Contains(r.Machines, m.Name)
 }
 
-// renew sets the time of the requested renewals in a machine's certificate steps, so that they issue new certificates.
-// The caller holds the lock writing.
-func (p *Prepared) renew(m *machine, steps []step.Step) {
+// setRenewalTimes sets the time of the requested renewals in a machine's certificate steps, so that they issue new
+// certificates. The caller holds the lock writing.
+func (p *Prepared) setRenewalTimes(m *machine, steps []step.Step) {
 	list := p.renewals()
 	if len(list) == 0 {
 		return
@@ -63,40 +63,40 @@ func (p *Prepared) renew(m *machine, steps []step.Step) {
 		name := CertificateName(file)
 		p.renewed[name] = p.renewed[name] || false
 		for _, r := range list {
-			if !concerns(r, m) || !slices.Contains(r.Names, name) && !slices.Contains(r.Names, "all") {
+			if !renewalApplies(r, m) || !slices.Contains(r.Names, name) && !slices.Contains(r.Names, "all") {
 				continue
 			}
 			p.renewed[name] = true
 			switch s := s.(type) {
 			case *step.Certificate:
-				s.Since = later(s.Since, r.Since)
+				s.Since = laterTime(s.Since, r.Since)
 			case *step.Kubeconfig:
-				s.Since = later(s.Since, r.Since)
+				s.Since = laterTime(s.Since, r.Since)
 			}
 		}
 	}
 }
 
-func later(a, b time.Time) time.Time {
+func laterTime(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-// renewedAll removes the renewals that are complete on all their machines from the state. It is called at the end of a
-// run. The caller writes the state.
-func (p *Prepared) renewedAll() {
-	_, missing := p.wholeCluster()
+// dropCompletedRenewals removes the renewals that are complete on all their machines from the state. It is called at
+// the end of a run. The caller writes the state.
+func (p *Prepared) dropCompletedRenewals() {
+	_, missing := p.remainingCluster()
 	p.State.Renewals = slices.DeleteFunc(slices.Clone(p.State.Renewals), func(r state.Renewal) bool {
 		return !slices.ContainsFunc(missing, func(address string) bool {
-			return concerns(r, &machine{Machine: p.State.Machines[address].Machine})
+			return renewalApplies(r, &machine{Machine: p.State.Machines[address].Machine})
 		})
 	})
 }
 
-// renewable returns an error if a certificate to renew is on none of the machines.
-func (p *Prepared) renewable() error {
+// checkRenewable returns an error if a certificate to renew is on none of the machines.
+func (p *Prepared) checkRenewable() error {
 	if len(p.engine.Renews) == 0 {
 		return nil
 	}
@@ -137,11 +137,11 @@ func (e *Engine) Expirations(ctx context.Context) ([]Expiration, error) {
 			return nil, err
 		}
 	}
-	p := &Prepared{engine: e, began: e.now(), State: s}
+	p := &Prepared{engine: e, startTime: e.now(), State: s}
 	defer p.Close()
-	p.choose()
+	p.chooseMachines()
 	lists := make([][]Expiration, len(p.machines))
-	_ = p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
+	_ = p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
 		i := slices.Index(p.machines, m)
 		var err error
 		if lists[i], err = p.expirations(ctx, m); err != nil {
@@ -153,7 +153,7 @@ func (e *Engine) Expirations(ctx context.Context) ([]Expiration, error) {
 }
 
 func (p *Prepared) expirations(ctx context.Context, m *machine) (list []Expiration, err error) {
-	if err := p.reach(ctx, m); err != nil {
+	if err := p.connectMachine(ctx, m); err != nil {
 		return nil, err
 	}
 	all, err := p.stepsOf(m)
@@ -163,7 +163,7 @@ func (p *Prepared) expirations(ctx context.Context, m *machine) (list []Expirati
 	var look []step.Step
 	for _, s := range all {
 		if issuer, ok := s.(step.Issuer); ok {
-			ca, _ := issuer.Wants()
+			ca, _ := issuer.CertificateRequest()
 			list = append(
 				list,
 				Expiration{

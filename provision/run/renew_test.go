@@ -11,7 +11,7 @@ import (
 	"clusterctl/provision/host/hostfake"
 )
 
-func (w *world) serial(machine, file string) string {
+func (w *world) serialNumber(machine, file string) string {
 	w.t.Helper()
 	text, err := w.hosts[machine].ReadFile(pkiDir + file)
 	if err != nil {
@@ -26,10 +26,10 @@ func (w *world) serial(machine, file string) string {
 
 // Certificates are renewed when the user requests it: only those that are named.
 // Proves P04.
-func TestCertificatesAreRenewedWhenSomebodyAsks(t *testing.T) {
+func TestCertificatesAreRenewedOnRequest(t *testing.T) {
 	w := newWorld(
 		t,
-		control,
+		controlMachine,
 		machine("second", "10.0.0.5", config.RoleControlPlane),
 		machine("third", "10.0.0.6", config.RoleControlPlane),
 	)
@@ -46,7 +46,7 @@ func TestCertificatesAreRenewedWhenSomebodyAsks(t *testing.T) {
 	before := map[string]string{}
 	for name := range w.hosts {
 		for _, file := range []string{"apiserver.crt", "etcd/server.crt"} {
-			before[name+file] = w.serial(name, file)
+			before[name+file] = w.serialNumber(name, file)
 		}
 	}
 	renewed := func(what string, want map[string]bool) {
@@ -54,7 +54,7 @@ func TestCertificatesAreRenewedWhenSomebodyAsks(t *testing.T) {
 		w.mustApply()
 		for name := range w.hosts {
 			for _, file := range []string{"apiserver.crt", "etcd/server.crt"} {
-				now := w.serial(name, file)
+				now := w.serialNumber(name, file)
 				if got := now != before[name+file]; got != want[name+" "+file] {
 					t.Errorf("%s: %s of %s is renewed: %v", what, file, name, got)
 				}
@@ -93,8 +93,8 @@ func TestCertificatesAreRenewedWhenSomebodyAsks(t *testing.T) {
 
 // The expiration of certificates is read from the machines themselves.
 // Proves P04.
-func TestMachinesAreAskedWhenTheirCertificatesEnd(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestExpirationsAreReadFromMachines(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	if err := w.hosts["machine.a"].RemoveAll(pkiDir + "kubelet.crt"); err != nil {
 		t.Fatal(err)

@@ -12,30 +12,30 @@ import (
 	"clusterctl/provision/state"
 )
 
-// replaced reports whether what has this address is to be deleted and created again.
-func (e *Engine) replaced(address string) bool {
+// isReplaced reports whether what has this address is to be deleted and created again.
+func (e *Engine) isReplaced(address string) bool {
 	return slices.ContainsFunc(
 		e.Replaces,
 		func(t string) bool { return address == t || strings.HasPrefix(address, t+"[") },
 	)
 }
 
-// replaceable returns an error if an address in -replace cannot be replaced or does not exist.
-func (p *Prepared) replaceable() error {
+// checkReplaceable returns an error if an address in -replace cannot be replaced or does not exist.
+func (p *Prepared) checkReplaceable() error {
 	e := p.engine
 	for _, t := range e.Replaces {
 		found := slices.ContainsFunc(p.machines, func(m *machine) bool {
 			return m.action == plan.Change && (m.Address == t || strings.HasPrefix(m.Address, t+"["))
 		}) ||
-			slices.ContainsFunc(p.State.Objects, func(o state.Object) bool { return o.Address == t && e.selected(t) })
+			slices.ContainsFunc(p.State.Objects, func(o state.Object) bool { return o.Address == t && e.isSelected(t) })
 		if !found {
-			return fmt.Errorf("-replace %s: %s", t, p.irreplaceable(t))
+			return fmt.Errorf("-replace %s: %s", t, p.irreplaceableReason(t))
 		}
 	}
-	if len(p.control(p.with(plan.Change))) > 0 && len(e.Config.ControlPlane()) == 1 &&
+	if len(p.controlPlaneOf(p.withAction(plan.Change))) > 0 && len(e.Config.ControlPlane()) == 1 &&
 		slices.ContainsFunc(
 			p.machines,
-			func(m *machine) bool { return m.Has(config.RoleControlPlane) && e.replaced(m.Address) },
+			func(m *machine) bool { return m.HasRole(config.RoleControlPlane) && e.isReplaced(m.Address) },
 		) {
 		return fmt.Errorf(
 			"-replace: the only machine of the control plane has the cluster's store: add others first, or destroy " +
@@ -45,13 +45,13 @@ func (p *Prepared) replaceable() error {
 	return nil
 }
 
-// irreplaceable returns why this run cannot replace the machine, workload or object at an address.
-func (p *Prepared) irreplaceable(address string) string {
+// irreplaceableReason returns why this run cannot replace the machine, workload or object at an address.
+func (p *Prepared) irreplaceableReason(address string) string {
 	e := p.engine
 	named := func(a string) bool { return a == address || strings.HasPrefix(a, address+"[") }
 	applied, declared := false, false
 	for a, m := range p.State.Machines {
-		applied = applied || named(a) && m.Joined
+		applied = applied || named(a) && m.HasJoined
 	}
 	for _, o := range p.State.Objects {
 		applied = applied || named(o.Address)
@@ -66,10 +66,10 @@ func (p *Prepared) irreplaceable(address string) string {
 		declared = declared || named(o.Address)
 	}
 	switch {
-	case applied && declared && !e.selected(address) && len(e.Targets) > 0 &&
-		!slices.ContainsFunc(e.Targets, func(t string) bool { return config.Covers(t, address) }):
+	case applied && declared && !e.isSelected(address) && len(e.Targets) > 0 &&
+		!slices.ContainsFunc(e.Targets, func(t string) bool { return config.Includes(t, address) }):
 		return "-target leaves it out of this run. Name it in -target as well"
-	case applied && declared && !e.selected(address):
+	case applied && declared && !e.isSelected(address):
 		return "-exclude leaves it out of this run"
 	case applied && !declared:
 		return "it is no longer declared, and apply removes it"
@@ -79,43 +79,43 @@ func (p *Prepared) irreplaceable(address string) string {
 	return "there is no such machine, workload or object, neither declared nor applied before"
 }
 
-// replace removes one machine as if it were no longer declared, and adds it again as a new one.
-func (p *Prepared) replace(ctx context.Context, m *machine) error {
-	if m.Has(config.RoleControlPlane) && p.guarded() {
+// replaceMachine removes one machine as if it were no longer declared, and adds it again as a new one.
+func (p *Prepared) replaceMachine(ctx context.Context, m *machine) error {
+	if m.HasRole(config.RoleControlPlane) && p.needsGuard() {
 		list, err := p.health(ctx, m)
 		if err != nil {
 			return err
 		}
-		if err := plan.MayRestart(m.Name, []string{"etcd", "kube-apiserver"}, list); err != nil {
+		if err := plan.CheckRestart(m.Name, []string{"etcd", "kube-apiserver"}, list); err != nil {
 			return fmt.Errorf("it is not replaced: %w", err)
 		}
 	}
-	p.begin(m, "replacing")
+	p.reportBegin(m, "replacing")
 	m.action, m.steps = plan.Remove, role.Clean()
 	var err error
 	if m.changes, err = m.agent.Check(ctx, m.steps); err != nil {
 		return err
 	}
-	if err := p.remove(ctx, m); err != nil {
+	if err := p.removeMachine(ctx, m); err != nil {
 		return err
 	}
 	m.action = plan.Create
-	if err := p.note(m, func(s *state.Machine) { s.Machine = m.Machine }); err != nil {
+	if err := p.updateMachine(m, func(s *state.Machine) { s.Machine = m.Machine }); err != nil {
 		return err
 	}
-	plan.Members(p.engine.Config, p.State, nil)
+	plan.DecideMembers(p.engine.Config, p.State, nil)
 	// What was found on the machine has changed, and the agent's program has been removed with the rest.
-	if err := p.again(ctx, m, 0); err != nil {
+	if err := p.reconnectAndResend(ctx, m, 0); err != nil {
 		return err
 	}
-	roll := p.roll
-	if m.Has(config.RoleControlPlane) {
+	roll := p.rollMachine
+	if m.HasRole(config.RoleControlPlane) {
 		roll = p.guardedRoll
 	}
 	if err := roll(ctx, m); err != nil {
 		return fmt.Errorf("it was taken away, and is not made anew yet (apply goes on with that): %w", err)
 	}
-	p.engine.say(Event{Kind: EventDone, Machine: m.Address, Message: "replaced: cleaned, and made anew"})
+	p.engine.report(Event{Kind: EventDone, Machine: m.Address, Message: "replaced: cleaned, and made anew"})
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (p *Prepared) replacedObjects() (list []state.Object) {
 			p.refused.List,
 			func(r Refusal) bool { return r.Kind == o.Kind && r.Name == o.FullName() },
 		)
-		if p.engine.replaced(o.Address) && p.engine.selected(o.Address) && !refused {
+		if p.engine.isReplaced(o.Address) && p.engine.isSelected(o.Address) && !refused {
 			list = append(list, o)
 		}
 	}
@@ -136,5 +136,6 @@ func (p *Prepared) replacedObjects() (list []state.Object) {
 
 // wasReplaced reports whether this run has deleted an object in order to create it again.
 func (p *Prepared) wasReplaced(o plan.Object) bool {
-	return slices.ContainsFunc(p.anew, func(r state.Object) bool { return r.Kind == o.Kind && r.FullName() == o.Name })
+	return slices.ContainsFunc(p.recreatedObjects,
+		func(r state.Object) bool { return r.Kind == o.Kind && r.FullName() == o.Name })
 }

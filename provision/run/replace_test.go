@@ -15,17 +15,17 @@ import (
 
 // A replaced machine is drained, cleaned and created again in one run.
 // Proves P02.
-func TestAReplacedNodeIsCleanedAndMadeAnew(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestReplacedNodesAreCleanedAndRecreated(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.mustApply()
 	h := w.hosts["machine.b"]
 	if err := h.WriteFile("/var/lib/kubelet/left", strings.NewReader("x"), 0o600, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	w.live.ready = map[string]string{"a": "True", "b": "True"}
+	w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "True"}
 	w.engine.Replaces = []string{"machine.b"}
 	var said []string
-	w.engine.Say = func(e run.Event) {
+	w.engine.Report = func(e run.Event) {
 		if e.Kind != run.EventStep && e.Kind != run.EventSend && e.Kind != run.EventConnect &&
 			e.Kind != run.EventPhase {
 			said = append(said, e.Kind+" "+e.Message)
@@ -39,26 +39,26 @@ func TestAReplacedNodeIsCleanedAndMadeAnew(t *testing.T) {
 	) {
 		t.Errorf("it says %q, want %q", said, want)
 	}
-	w.engine.Say = nil
+	w.engine.Report = nil
 	if n, _ := p.Count(plan.Replace); n != 1 || !strings.Contains(p.Summary(), "1 to replace") {
 		t.Errorf("plan: %s", p.Summary())
 	}
 	if _, err := h.Stat("/var/lib/kubelet/left"); err == nil {
 		t.Error("it was not cleaned")
 	}
-	if !slices.Equal(w.live.drained, []string{"b"}) || !slices.Equal(w.live.gone, []string{"b"}) ||
+	if !slices.Equal(w.clusterAPI.drained, []string{"b"}) || !slices.Equal(w.clusterAPI.missing, []string{"b"}) ||
 		len(h.Files()) == 0 {
-		t.Errorf("drained %v, forgot %v", w.live.drained, w.live.gone)
+		t.Errorf("drained %v, forgot %v", w.clusterAPI.drained, w.clusterAPI.missing)
 	}
 	w.engine.Replaces = nil
-	if again := w.mustApply(); !again.Empty() {
+	if again := w.mustApply(); !again.IsEmpty() {
 		t.Errorf("not empty afterwards: %+v", again.Machines)
 	}
 }
 
 // A replaced control-plane machine leaves the etcd cluster and joins it again.
 // Proves P07.
-func TestAReplacedControlPlaneMachineJoinsAnew(t *testing.T) {
+func TestReplacedControlPlaneMachinesRejoin(t *testing.T) {
 	second, third := machine(
 		"second",
 		"10.0.0.5",
@@ -68,7 +68,7 @@ func TestAReplacedControlPlaneMachineJoinsAnew(t *testing.T) {
 		"10.0.0.6",
 		config.RoleControlPlane,
 	)
-	w := newWorld(t, control, second, third)
+	w := newWorld(t, controlMachine, second, third)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
@@ -82,8 +82,8 @@ func TestAReplacedControlPlaneMachineJoinsAnew(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReplacedIsRefused(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestImpossibleReplacementsAreRefused(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	for address, want := range map[string]string{"machine.control": "only machine of the control " +
 		"plane", "machine.nobody": "no such machine"} {
@@ -97,8 +97,8 @@ func TestWhatCannotBeReplacedIsRefused(t *testing.T) {
 // After a run that was interrupted when it had removed an object, the state still contains the object. The next run
 // only removes it from the state.
 // Proves P02.
-func TestAnApplyWithNothingToDoForgetsWhatARunThatWasCutOffRemoved(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestEmptyAppliesForgetObjectsThatAnInterruptedRunRemoved(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	s, err := w.engine.Store.Read()
 	if err != nil {
@@ -122,7 +122,7 @@ func TestAnApplyWithNothingToDoForgetsWhatARunThatWasCutOffRemoved(t *testing.T)
 	if err := w.engine.Store.Write(s); err != nil {
 		t.Fatal(err)
 	}
-	w.live.ended = []state.Object{ended}
+	w.clusterAPI.endedObjects = []state.Object{ended}
 	w.mustApply()
 	if s, err = w.engine.Store.Read(); err != nil || len(s.Objects) != 1 || s.Objects[0] != kept {
 		t.Errorf("the state has %+v, %v", s.Objects, err)
@@ -131,8 +131,8 @@ func TestAnApplyWithNothingToDoForgetsWhatARunThatWasCutOffRemoved(t *testing.T)
 
 // -refresh removes from the state what no longer exists, but never a machine that is only unreachable.
 // Proves P02.
-func TestRefreshForgetsWhatIsGoneAndChangesNothing(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestRefreshForgetsMissingObjectsAndChangesNothing(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.mustApply()
 	s, err := w.engine.Store.Read()
 	if err != nil {
@@ -144,10 +144,10 @@ func TestRefreshForgetsWhatIsGoneAndChangesNothing(t *testing.T) {
 	if err := w.engine.Store.Write(s); err != nil {
 		t.Fatal(err)
 	}
-	w.at[nodeA.IP] = &hostfake.Host{Machine: w.hosts["machine.a"].Machine} // a new disk
-	w.hosts["machine.a"] = w.at[nodeA.IP]
-	w.down["machine.b"] = errors.New("unreachable: no route to host")
-	w.engine.Refresh = true
+	w.hostsByIP[machineA.IP] = &hostfake.Host{Machine: w.hosts["machine.a"].Machine} // a new disk
+	w.hosts["machine.a"] = w.hostsByIP[machineA.IP]
+	w.unreachable["machine.b"] = errors.New("unreachable: no route to host")
+	w.engine.IsRefreshOnly = true
 	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.b") {
 		t.Fatalf("error %v: a machine that does not answer is passed over", err)
 	}
@@ -155,7 +155,7 @@ func TestRefreshForgetsWhatIsGoneAndChangesNothing(t *testing.T) {
 	logged := len(w.hosts["machine.control"].Log)
 	w.mustApply()
 	s, err = w.engine.Store.Read()
-	if err != nil || len(s.Machines) != 2 || len(s.Objects) > 0 || !s.Machines["machine.b"].Joined {
+	if err != nil || len(s.Machines) != 2 || len(s.Objects) > 0 || !s.Machines["machine.b"].HasJoined {
 		t.Errorf("the state has %+v and %+v, %v", s.Machines, s.Objects, err)
 	}
 	if len(w.hosts["machine.a"].Files()) > 0 || len(w.hosts["machine.control"].Log) != logged {
@@ -165,16 +165,17 @@ func TestRefreshForgetsWhatIsGoneAndChangesNothing(t *testing.T) {
 
 // The events and the plan show that objects were replaced.
 // Proves P02.
-func TestReplacedObjectsAreSaidToBeReplaced(t *testing.T) {
-	w := newWorld(t, control)
+func TestReplacedObjectsAreReportedAsReplaced(t *testing.T) {
+	w := newWorld(t, controlMachine)
 	o := state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "y", Address: "object.v1.ConfigMap.y"}
-	w.live.objects = []state.Object{o}
+	w.clusterAPI.objects = []state.Object{o}
 	w.mustApply()
-	w.live.planned = []plan.Object{{Address: o.Address, Kind: o.Kind, Name: o.FullName()}}
-	w.live.events = []plan.Object{{Address: o.Address, Kind: o.Kind, Name: o.FullName(), Action: plan.Create}}
+	w.clusterAPI.planResult = []plan.Object{{Address: o.Address, Kind: o.Kind, Name: o.FullName()}}
+	w.clusterAPI.applyEvents = []plan.Object{{Address: o.Address, Kind: o.Kind, Name: o.FullName(),
+		Action: plan.Create}}
 	w.engine.Replaces = []string{o.Address}
 	var said []string
-	w.engine.Say = func(e run.Event) {
+	w.engine.Report = func(e run.Event) {
 		if e.Kind == run.EventObject {
 			said = append(said, e.Object.Name+" "+e.Object.Action)
 		}
@@ -189,8 +190,8 @@ func TestReplacedObjectsAreSaidToBeReplaced(t *testing.T) {
 	}
 }
 
-func TestARefusedReplacementSaysWhy(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestRefusedReplacementsStateTheReason(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.mustApply()
 	w.engine.Config.Machines = append(w.engine.Config.Machines, machine("new", "10.0.0.9", config.RoleNode))
 	for _, c := range []struct{ targets, excludes, replaces, want string }{

@@ -18,11 +18,11 @@ import (
 
 // Restore says what the store is restored from, and how.
 type Restore struct {
-	Name      string // a snapshot on a machine or in the bucket; empty means the newest good one
-	File      string // or: a snapshot file on this computer
-	Digest    string // of File, SHA-256
-	Member    string // or: the machine whose member's own data is used
-	AllowLoss bool   // other data of the store may be discarded
+	Name       string // a snapshot on a machine or in the bucket; empty means the newest good one
+	File       string // or: a snapshot file on this computer
+	Digest     string // of File, SHA-256
+	Member     string // or: the machine whose member's own data is used
+	AllowsLoss bool   // other data of the store may be discarded
 	// Approve is called with a description of what will be done, before anything changes. An error stops the restore.
 	Approve func(text string) error
 }
@@ -32,7 +32,9 @@ type Restore struct {
 // exceeds all revisions that clients can have seen since: it allows more than a thousand writes a second for a week.
 const revisionBump = 1_000_000_000
 
-func bump(snapshot, last int64) uint64 { return uint64(max(snapshot, last) - snapshot + revisionBump) }
+func revisionBumpOver(snapshot, last int64) uint64 {
+	return uint64(max(snapshot, last) - snapshot + revisionBump)
+}
 
 // errStoreWorks reports that a restore would discard a store that works or may still work.
 var errStoreWorks = errors.New("nothing is restored")
@@ -42,37 +44,37 @@ var errStoreWorks = errors.New("nothing is restored")
 // restore that is interrupted starts over until the first member has its data; from then on it continues as a normal
 // apply.
 func (e *Engine) Restore(ctx context.Context, r Restore) error {
-	if err := e.Store.Keep(); err != nil {
+	if err := e.Store.SaveVersion(); err != nil {
 		return err
 	}
 	kept := *e
-	kept.Config = e.without()
+	kept.Config = e.withoutExcluded()
 	a, err := kept.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	if s := a.p.State.Restore; s != nil && s.Laid {
-		e.say(
+	if s := a.prepared.State.Restore; s != nil && s.HasFirstMember {
+		e.report(
 			Event{
 				Kind:    EventNote,
 				Message: "going on with the restore from " + s.Snapshot + ", whose first member is on " + s.Machine,
 			},
 		)
-		return e.rejoin(ctx, s.Machine)
+		return e.startAndJoin(ctx, s.Machine)
 	}
-	if err := a.p.identify(); err != nil {
+	if err := a.prepared.checkIdentities(); err != nil {
 		// otherwise the apply that follows would refuse the machines, after the store was discarded
 		return err
 	}
-	if err := a.restorable(ctx, r); err != nil {
+	if err := a.checkRestorable(ctx, r); err != nil {
 		return err
 	}
-	at, snapshot, err := a.source(ctx, r)
+	at, snapshot, err := a.chooseSource(ctx, r)
 	if err != nil {
 		return err
 	}
-	if missing := a.p.State.Keys.Encryption.Need(snapshot.Encryption); len(missing) > 0 {
+	if missing := a.prepared.State.Keys.Encryption.AddFormerKeys(snapshot.Encryption); len(missing) > 0 {
 		return fmt.Errorf(
 			"%s has values that are encrypted with %s, which the state does not have: bring back the state that has "+
 				"it (.clusterctl/versions), or choose another snapshot",
@@ -82,22 +84,23 @@ func (e *Engine) Restore(ctx context.Context, r Restore) error {
 	}
 	moved := fmt.Sprintf("%s/former-%s", role.EtcdData, e.now().UTC().Format("20060102T150405Z"))
 	if r.Approve != nil {
-		if err := r.Approve(a.describe(at, snapshot, r, moved)); err != nil {
+		if err := r.Approve(a.describeRestore(at, snapshot, r, moved)); err != nil {
 			return err
 		}
 	}
-	if err := a.stop(ctx); err != nil {
+	if err := a.stopStore(ctx); err != nil {
 		return err
 	}
-	file := a.file(at, snapshot, r)
+	file := a.sourcePath(at, snapshot, r)
 	if r.Member != "" {
-		e.say(Event{Kind: EventNote, Machine: at.Address, Message: "making a snapshot of its own data"})
-		answer, err := a.ask(ctx, at, saveTimeout, store.Request{Op: store.FromData, Data: role.EtcdData, File: file})
+		e.report(Event{Kind: EventNote, Machine: at.Address, Message: "making a snapshot of its own data"})
+		answer, err := a.callStore(ctx, at, saveTimeout,
+			store.Request{Op: store.FromData, Data: role.EtcdData, File: file})
 		if err != nil {
 			return fmt.Errorf("%s: %w. Nothing was changed: clusterctl apply starts everything again", at.Address, err)
 		}
 		snapshot = answer.Snapshots[0]
-		if missing := a.p.State.Keys.Encryption.Need(snapshot.Encryption); len(missing) > 0 {
+		if missing := a.prepared.State.Keys.Encryption.AddFormerKeys(snapshot.Encryption); len(missing) > 0 {
 			return fmt.Errorf(
 				"%s has values that are encrypted with %s, which the state does not have. Nothing was changed: bring "+
 					"back the state that has it (.clusterctl/versions)",
@@ -106,7 +109,7 @@ func (e *Engine) Restore(ctx context.Context, r Restore) error {
 			)
 		}
 	}
-	if err := a.lay(ctx, at, snapshot, file, called(snapshot, r), moved); err != nil {
+	if err := a.makeFirstMember(ctx, at, snapshot, file, sourceName(snapshot, r), moved); err != nil {
 		return err
 	}
 	if r.Member != "" || r.File != "" {
@@ -115,20 +118,20 @@ func (e *Engine) Restore(ctx context.Context, r Restore) error {
 		}
 	}
 	a.Close()
-	return e.rejoin(ctx, at.Name)
+	return e.startAndJoin(ctx, at.Name)
 }
 
-// without returns the configuration without the machines that -exclude names, which are known to be off.
-func (e *Engine) without() *config.Cluster {
+// withoutExcluded returns the configuration without the machines that -exclude names, which are known to be off.
+func (e *Engine) withoutExcluded() *config.Cluster {
 	c := *e.Config
 	c.Machines = slices.DeleteFunc(slices.Clone(c.Machines), func(m config.Machine) bool {
-		return slices.ContainsFunc(e.Excludes, func(t string) bool { return config.Covers(t, m.Address) })
+		return slices.ContainsFunc(e.Excludes, func(t string) bool { return config.Includes(t, m.Address) })
 	})
 	return &c
 }
 
-// called returns the name of the source for messages.
-func called(s store.Snapshot, r Restore) string {
+// sourceName returns the name of the source for messages.
+func sourceName(s store.Snapshot, r Restore) string {
 	if r.Member != "" {
 		return "the data of " + r.Member
 	}
@@ -138,8 +141,8 @@ func called(s store.Snapshot, r Restore) string {
 	return s.Name
 }
 
-// restorable returns an error if the store must not be discarded.
-func (a *Access) restorable(ctx context.Context, r Restore) error {
+// checkRestorable returns an error if the store must not be discarded.
+func (a *Access) checkRestorable(ctx context.Context, r Restore) error {
 	if unreached := a.Unreached(); len(unreached) > 0 {
 		var list []string
 		for name, err := range unreached {
@@ -153,27 +156,28 @@ func (a *Access) restorable(ctx context.Context, r Restore) error {
 			strings.Join(list, "; "),
 		)
 	}
-	if r.AllowLoss {
+	if r.AllowsLoss {
 		return nil
 	}
-	if list, err := a.Status(ctx); err == nil && Majority(list) {
+	if list, err := a.Status(ctx); err == nil && HasMajority(list) {
 		return fmt.Errorf(
 			"%w: the store works, %d of %d members answer, and what was written since the snapshot would be lost. "+
 				"When that is what you want, name it: -allow-data-loss etcd",
 			errStoreWorks,
-			Answering(list),
+			CountAnswering(list),
 			len(list),
 		)
 	}
 	var left []string
 	for _, m := range a.reached() {
-		if m.facts.EtcdData && (a.p.State.EtcdCluster == "" || m.facts.EtcdCluster == a.p.State.EtcdCluster) &&
+		if m.facts.HasEtcdData &&
+			(a.prepared.State.EtcdCluster == "" || m.facts.EtcdCluster == a.prepared.State.EtcdCluster) &&
 			m.Name != r.Member {
 			left = append(left, m.Name)
 		}
 	}
-	switch members := len(a.p.State.Etcd); {
-	case len(left) == 0 || a.p.State.Restore != nil:
+	switch members := len(a.prepared.State.Etcd); {
+	case len(left) == 0 || a.prepared.State.Restore != nil:
 		return nil
 	case len(left) > members/2:
 		return fmt.Errorf(
@@ -195,8 +199,8 @@ func (a *Access) restorable(ctx context.Context, r Restore) error {
 	return nil
 }
 
-// describe describes what the restore would do.
-func (a *Access) describe(at *machine, s store.Snapshot, r Restore, moved string) string {
+// describeRestore describes what the restore would do.
+func (a *Access) describeRestore(at *machine, s store.Snapshot, r Restore, moved string) string {
 	var text strings.Builder
 	if r.Member != "" {
 		fmt.Fprintf(
@@ -210,8 +214,8 @@ func (a *Access) describe(at *machine, s store.Snapshot, r Restore, moved string
 			when = "a file of" // the file's time; copying the file may have made it later than the snapshot
 		}
 		fmt.Fprintf(&text, "The store is made anew on %s from %s, %s %s (%s ago): revision %d, %d "+
-			"keys.\n", at.Name, called(s, r), when, s.Taken.UTC().Format(time.RFC3339),
-			Age(a.p.engine.now().Sub(s.Taken)), s.Revision, s.Keys)
+			"keys.\n", at.Name, sourceName(s, r), when, s.Taken.UTC().Format(time.RFC3339),
+			FormatAge(a.prepared.engine.now().Sub(s.Taken)), s.Revision, s.Keys)
 		text.WriteString("What was written since is lost.\n")
 	}
 	fmt.Fprintf(
@@ -227,14 +231,14 @@ func (a *Access) describe(at *machine, s store.Snapshot, r Restore, moved string
 	return text.String()
 }
 
-// stop stops all API servers, and then all members.
-func (a *Access) stop(ctx context.Context) error {
+// stopStore stops all API servers, and then all members.
+func (a *Access) stopStore(ctx context.Context) error {
 	for _, part := range []struct {
 		what  string
 		steps []step.Step
 	}{{"stopping the API server", role.StopServers()}, {"stopping the member of the store", role.StopMembers()}} {
-		if err := a.p.each(ctx, a.reached(), func(ctx context.Context, m *machine) error {
-			a.p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: part.what})
+		if err := a.prepared.forEach(ctx, a.reached(), func(ctx context.Context, m *machine) error {
+			a.prepared.engine.report(Event{Kind: EventNote, Machine: m.Address, Message: part.what})
 			return m.agent.Apply(ctx, part.steps, nil)
 		}); err != nil {
 			return err
@@ -243,22 +247,23 @@ func (a *Access) stop(ctx context.Context) error {
 	return nil
 }
 
-// lay moves existing data aside and makes the first member. It records in the state that the restore has begun before
-// any data moves, and the new store once that exists.
-func (a *Access) lay(ctx context.Context, at *machine, snapshot store.Snapshot, file, from, moved string) error {
-	s := a.p.State
+// makeFirstMember moves existing data aside and makes the first member. It records in the state that the restore has
+// begun before any data moves, and the new store once that exists.
+func (a *Access) makeFirstMember(ctx context.Context, at *machine, snapshot store.Snapshot, file, from,
+	moved string) error {
+	s := a.prepared.State
 	former := []string{s.EtcdCluster, snapshot.Cluster}
 	for _, m := range a.reached() {
 		if _, member := s.Etcd[m.Name]; member {
 			former = append(former, m.facts.EtcdCluster)
 		}
 	}
-	s.Restore = &state.Restore{Snapshot: from, Machine: at.Name, Began: a.p.engine.now()}
-	if err := a.p.engine.Store.Write(s); err != nil {
+	s.Restore = &state.Restore{Snapshot: from, Machine: at.Name, Began: a.prepared.engine.now()}
+	if err := a.prepared.engine.Store.Write(s); err != nil {
 		return err
 	}
-	if err := a.p.each(ctx, a.reached(), func(ctx context.Context, m *machine) error {
-		return m.agent.Apply(ctx, []step.Step{&step.Aside{From: role.EtcdData + "/member", To: moved}}, nil)
+	if err := a.prepared.forEach(ctx, a.reached(), func(ctx context.Context, m *machine) error {
+		return m.agent.Apply(ctx, []step.Step{&step.MoveAside{From: role.EtcdData + "/member", To: moved}}, nil)
 	}); err != nil {
 		return err
 	}
@@ -266,11 +271,12 @@ func (a *Access) lay(ctx context.Context, at *machine, snapshot store.Snapshot, 
 		return err
 	}
 	first := at.Name + "=" + role.PeerURL(at.Machine)
-	a.p.engine.say(Event{Kind: EventNote, Machine: at.Address, Message: "making the store anew of " + from})
-	if _, err := a.ask(ctx, at, saveTimeout,
+	a.prepared.engine.report(Event{Kind: EventNote, Machine: at.Address, Message: "making the store anew of " + from})
+	if _, err := a.callStore(ctx, at, saveTimeout,
 		store.Request{Op: store.Restore, File: file, Data: role.EtcdData, Member: at.Name,
 			PeerURL:        role.PeerURL(at.Machine),
-			InitialCluster: first, Token: s.Token, RevisionBump: bump(snapshot.Revision, s.Revision)}); err != nil {
+			InitialCluster: first, Token: s.Token,
+			RevisionBump: revisionBumpOver(snapshot.Revision, s.Revision)}); err != nil {
 		return fmt.Errorf(
 			"%s: %w. The former data is in %s on each machine; mend what is said, and run this again",
 			at.Address,
@@ -287,18 +293,18 @@ func (a *Access) lay(ctx context.Context, at *machine, snapshot store.Snapshot, 
 			s.FormerStores = append(s.FormerStores, id)
 		}
 	}
-	s.Revision = snapshot.Revision + int64(bump(snapshot.Revision, s.Revision))
+	s.Revision = snapshot.Revision + int64(revisionBumpOver(snapshot.Revision, s.Revision))
 	s.EtcdCluster = facts.EtcdCluster
 	s.Etcd = map[string]state.Member{at.Name: {InitialCluster: first}}
-	s.Restore.Laid = true
-	return a.p.engine.Store.Write(s)
+	s.Restore.HasFirstMember = true
+	return a.prepared.engine.Store.Write(s)
 }
 
-// rejoin starts the first machine and lets the others join its store, as apply does with new members.
-func (e *Engine) rejoin(ctx context.Context, first string) error {
+// startAndJoin starts the first machine and lets the others join its store, as apply does with new members.
+func (e *Engine) startAndJoin(ctx context.Context, first string) error {
 	var all []string
 	begin := ""
-	for _, m := range e.without().ControlPlane() {
+	for _, m := range e.withoutExcluded().ControlPlane() {
 		all = append(all, m.Address)
 		if m.Name == first {
 			begin = m.Address
@@ -325,9 +331,9 @@ func (e *Engine) rejoin(ctx context.Context, first string) error {
 	return e.Store.Write(s)
 }
 
-// restored removes the restore from the state once all machines are as declared after it.
-func (p *Prepared) restored() error {
-	if p.State.Restore == nil || p.Plan.Partly {
+// clearRestore removes the restore from the state once all machines are as declared after it.
+func (p *Prepared) clearRestore() error {
+	if p.State.Restore == nil || p.Plan.IsPartial {
 		return nil
 	}
 	p.State.Restore = nil

@@ -19,24 +19,25 @@ import (
 	"clusterctl/provision/step"
 )
 
-// source chooses the machine on which the store begins, and returns it with the snapshot to restore.
-func (a *Access) source(ctx context.Context, r Restore) (*machine, store.Snapshot, error) {
+// chooseSource chooses the machine on which the store begins, and returns it with the snapshot to restore.
+func (a *Access) chooseSource(ctx context.Context, r Restore) (*machine, store.Snapshot, error) {
 	switch {
 	case r.Member != "":
-		m, err := a.through(ctx, r.Member)
-		if err == nil && !m.facts.EtcdData {
+		m, err := a.reachMachine(ctx, r.Member)
+		if err == nil && !m.facts.HasEtcdData {
 			err = fmt.Errorf("%s has no data of the store in %s", m.Name, role.EtcdData)
 		}
 		return m, store.Snapshot{}, err
 	case r.File != "":
-		m := a.first()
+		m := a.firstMachine()
 		if m == nil {
 			return nil, store.Snapshot{}, errors.New("no machine that is declared to hold a member is reached")
 		}
 		if err := a.sendSnapshot(ctx, m, r); err != nil {
 			return nil, store.Snapshot{}, fmt.Errorf("%s: send %s: %w", m.Address, r.File, err)
 		}
-		answer, err := a.ask(ctx, m, bigTimeout, store.Request{Op: store.Check, File: a.file(m, store.Snapshot{}, r)})
+		answer, err := a.callStore(ctx, m, databaseTimeout,
+			store.Request{Op: store.Check, File: a.sourcePath(m, store.Snapshot{}, r)})
 		if err != nil {
 			return nil, store.Snapshot{}, err
 		}
@@ -48,12 +49,12 @@ func (a *Access) source(ctx context.Context, r Restore) (*machine, store.Snapsho
 		s.Taken = info.ModTime() // the machine's copy has the time of the copying
 		return m, s, nil
 	}
-	return a.fromSnapshots(ctx, r.Name)
+	return a.findSnapshot(ctx, r.Name)
 }
 
-// first returns the first reached machine that should hold a member according to the configuration.
-func (a *Access) first() *machine {
-	for _, e := range role.EtcdMachines(a.p.engine.Config, a.p.State) {
+// firstMachine returns the first reached machine that should hold a member according to the configuration.
+func (a *Access) firstMachine() *machine {
+	for _, e := range role.EtcdMachines(a.prepared.engine.Config, a.prepared.State) {
 		for _, m := range a.reached() {
 			if m.Name == e.Name {
 				return m
@@ -63,12 +64,12 @@ func (a *Access) first() *machine {
 	return nil
 }
 
-// fromSnapshots returns a snapshot on a machine or in the bucket: the one with this name, or the newest good one.
-func (a *Access) fromSnapshots(ctx context.Context, name string) (*machine, store.Snapshot, error) {
-	if declared := a.p.engine.Config.Etcd.Snapshot; declared != nil &&
+// findSnapshot returns a snapshot on a machine or in the bucket: the one with this name, or the newest good one.
+func (a *Access) findSnapshot(ctx context.Context, name string) (*machine, store.Snapshot, error) {
+	if declared := a.prepared.engine.Config.Etcd.Snapshot; declared != nil &&
 		declared.S3 != nil { // a new machine does not have the bucket's settings yet
 		for _, m := range a.reached() {
-			files, err := role.SnapshotFiles(a.p.engine.Config, m.Name)
+			files, err := role.SnapshotFiles(a.prepared.engine.Config, m.Name)
 			if err != nil {
 				return nil, store.Snapshot{}, err
 			}
@@ -86,22 +87,22 @@ func (a *Access) fromSnapshots(ctx context.Context, name string) (*machine, stor
 		return nil, store.Snapshot{}, err
 	}
 	for _, n := range notes {
-		a.p.engine.say(Event{Kind: EventNote, Message: n})
+		a.prepared.engine.report(Event{Kind: EventNote, Message: n})
 	}
 	tried := 0
 	for _, s := range all {
-		if name != "" && s.Name != name || name == "" && !a.ours(s) {
+		if name != "" && s.Name != name || name == "" && !a.isOwnSnapshot(s) {
 			continue
 		}
 		tried++
-		m, err := a.fetched(ctx, s)
+		m, err := a.fetchSnapshot(ctx, s)
 		if err == nil {
 			return m, s, nil
 		}
 		if name != "" {
 			return nil, s, err
 		}
-		a.p.engine.say(Event{Kind: EventNote, Message: s.Name + " is passed over: " + err.Error()})
+		a.prepared.engine.report(Event{Kind: EventNote, Message: s.Name + " is passed over: " + err.Error()})
 	}
 	switch {
 	case name != "":
@@ -120,17 +121,17 @@ func (a *Access) fromSnapshots(ctx context.Context, name string) (*machine, stor
 	)
 }
 
-// ours reports whether a snapshot is of this store, or of a store that this one was restored from.
-func (a *Access) ours(s store.Snapshot) bool {
-	return s.Cluster == "" || a.p.State.EtcdCluster == "" || s.Cluster == a.p.State.EtcdCluster ||
-		slices.Contains(a.p.State.FormerStores, s.Cluster)
+// isOwnSnapshot reports whether a snapshot is of this store, or of a store that this one was restored from.
+func (a *Access) isOwnSnapshot(s store.Snapshot) bool {
+	return s.Cluster == "" || a.prepared.State.EtcdCluster == "" || s.Cluster == a.prepared.State.EtcdCluster ||
+		slices.Contains(a.prepared.State.FormerStores, s.Cluster)
 }
 
-// fetched returns a machine that has a snapshot and may hold a member. If only the bucket has the snapshot, fetched
-// downloads it to one. It checks the whole snapshot.
-func (a *Access) fetched(ctx context.Context, s store.Snapshot) (*machine, error) {
+// fetchSnapshot returns a machine that has a snapshot and may hold a member. If only the bucket has the snapshot,
+// fetched downloads it to one. It checks the whole snapshot.
+func (a *Access) fetchSnapshot(ctx context.Context, s store.Snapshot) (*machine, error) {
 	check := func(m *machine) error {
-		answer, err := a.ask(ctx, m, bigTimeout, store.Request{Op: store.Check, File: a.Path(s.Name)})
+		answer, err := a.callStore(ctx, m, databaseTimeout, store.Request{Op: store.Check, File: a.Path(s.Name)})
 		if err == nil && answer.Snapshots[0].SHA256 != s.SHA256 {
 			err = fmt.Errorf("its digest is %s, and was %s", answer.Snapshots[0].SHA256, s.SHA256)
 		}
@@ -139,7 +140,7 @@ func (a *Access) fetched(ctx context.Context, s store.Snapshot) (*machine, error
 	var errs []error
 	for _, m := range a.reached() {
 		holds := slices.ContainsFunc(
-			role.EtcdMachines(a.p.engine.Config, a.p.State),
+			role.EtcdMachines(a.prepared.engine.Config, a.prepared.State),
 			func(e config.Machine) bool { return e.Name == m.Name },
 		)
 		if !slices.Contains(s.In, m.Name) || !holds {
@@ -151,10 +152,10 @@ func (a *Access) fetched(ctx context.Context, s store.Snapshot) (*machine, error
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", m.Name, err))
 	}
-	if m := a.first(); m != nil && slices.Contains(s.In, "s3") {
-		q := a.kept(m)
+	if m := a.firstMachine(); m != nil && slices.Contains(s.In, "s3") {
+		q := a.snapshotRequest(m)
 		q.Op, q.Name, q.File = store.Fetch, s.Name, a.Path(s.Name)
-		if _, err := a.ask(ctx, m, saveTimeout, q); err != nil {
+		if _, err := a.callStore(ctx, m, saveTimeout, q); err != nil {
 			return nil, errors.Join(append(errs, err)...)
 		}
 		return m, check(m)
@@ -171,13 +172,13 @@ func (a *Access) fetched(ctx context.Context, s store.Snapshot) (*machine, error
 	return nil, errors.Join(errs...)
 }
 
-// file returns the path on the machine of the data to restore from.
-func (a *Access) file(m *machine, s store.Snapshot, r Restore) string {
+// sourcePath returns the path on the machine of the data to restore from.
+func (a *Access) sourcePath(m *machine, s store.Snapshot, r Restore) string {
 	switch {
 	case r.Member != "":
 		return path.Join(a.directory(), ".restore", "member.db")
 	case r.File != "":
-		return path.Join(host.Library, r.Digest, "snapshot.db")
+		return path.Join(host.LibraryDir, r.Digest, "snapshot.db")
 	}
 	return a.Path(s.Name)
 }

@@ -19,8 +19,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// three returns a world with three control-plane machines, whose agents answer requests about etcd.
-func three(t *testing.T) *world {
+// newThreeWorld returns a world with three control-plane machines, whose agents answer requests about etcd.
+func newThreeWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(
 		t,
@@ -34,18 +34,19 @@ func three(t *testing.T) *world {
 	}
 	w.mustApply()
 	for address, h := range w.hosts {
-		h.Stored = w.stored(address)
+		h.AnswerStore = w.answerStore(address)
 	}
 	return w
 }
 
-const taken = "etcd-20260101T000000Z-b"
+const snapshotName = "etcd-20260101T000000Z-b"
 
-// stored returns the answers of a machine's program etcd: members answer where their unit runs, and b has a snapshot.
-func (w *world) stored(address string) func(store.Request) (store.Answer, error) {
+// answerStore returns the answers of a machine's program etcd: members answer where their unit runs, and b has a
+// snapshot.
+func (w *world) answerStore(address string) func(store.Request) (store.Answer, error) {
 	return func(q store.Request) (a store.Answer, err error) {
 		snapshot := store.Snapshot{
-			Name:       taken,
+			Name:       snapshotName,
 			Taken:      time.Unix(1, 0),
 			SHA256:     "digest",
 			Revision:   7,
@@ -79,8 +80,8 @@ func (w *world) stored(address string) func(store.Request) (store.Answer, error)
 	}
 }
 
-// lose replaces the disk of machines, so that etcd's data is lost.
-func (w *world) lose(names ...string) {
+// loseDisks replaces the disk of machines, so that etcd's data is lost.
+func (w *world) loseDisks(names ...string) {
 	w.t.Helper()
 	for _, n := range names {
 		h := w.hosts["machine."+n]
@@ -106,8 +107,8 @@ func (w *world) state() *state.State {
 	return s
 }
 
-// former adds to the state, as a former key, the key with which the snapshot was written.
-func (w *world) former() {
+// addFormerKey adds to the state, as a former key, the key with which the snapshot was written.
+func (w *world) addFormerKey() {
 	w.t.Helper()
 	s := w.state()
 	s.Keys.Encryption.Former = []state.EncryptionKey{{Provider: "secretbox", Name: "old", Secret: make([]byte, 32)}}
@@ -116,7 +117,7 @@ func (w *world) former() {
 	}
 }
 
-func refusedWith(t *testing.T, err error, says string) {
+func checkRefused(t *testing.T, err error, says string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("it is not refused with %q: %v", says, err)
@@ -125,41 +126,41 @@ func refusedWith(t *testing.T, err error, says string) {
 
 // Neither apply nor a restore deletes remaining data of etcd unless the user names it.
 // Proves S10.
-func TestTheStoreIsNotThrownAwayWithoutBeingNamed(t *testing.T) {
-	w := three(t)
-	w.former()
-	refusedWith(t, w.restore(run.Restore{}), "the store works, 3 of 3 members answer")
-	refusedWith(t, w.restore(run.Restore{Name: taken}), "-allow-data-loss etcd")
-	w.lose("a", "b")
+func TestDataOfTheStoreIsDeletedOnlyIfNamed(t *testing.T) {
+	w := newThreeWorld(t)
+	w.addFormerKey()
+	checkRefused(t, w.restore(run.Restore{}), "the store works, 3 of 3 members answer")
+	checkRefused(t, w.restore(run.Restore{Name: snapshotName}), "-allow-data-loss etcd")
+	w.loseDisks("a", "b")
 	if err := w.hosts["machine.c"].Stop(t.Context(), "etcd.service"); err != nil {
 		t.Fatal(err)
 	}
-	refusedWith(t, w.restore(run.Restore{}), "use -from-member c")
+	checkRefused(t, w.restore(run.Restore{}), "use -from-member c")
 	_, err := w.apply()
-	refusedWith(t, err, "clusterctl etcd snapshot restore -from-member c")
-	w.down["machine.c"] = errors.New("no route")
-	refusedWith(t, w.restore(run.Restore{}), "may still serve the former store")
-	delete(w.down, "machine.c")
+	checkRefused(t, err, "clusterctl etcd snapshot restore -from-member c")
+	w.unreachable["machine.c"] = errors.New("no route")
+	checkRefused(t, w.restore(run.Restore{}), "may still serve the former store")
+	delete(w.unreachable, "machine.c")
 	for name, h := range w.hosts {
 		if slices.ContainsFunc(h.Log, func(l string) bool { return l == "store restore" }) {
 			t.Errorf("%s was restored", name)
 		}
 	}
-	w.lose("c")
+	w.loseDisks("c")
 	_, err = w.apply()
-	refusedWith(t, err, "clusterctl etcd snapshot restore brings it back from a snapshot")
+	checkRefused(t, err, "clusterctl etcd snapshot restore brings it back from a snapshot")
 }
 
-func TestAllDisksGoneAndTheStoreComesBackFromTheLastSnapshot(t *testing.T) {
-	w := three(t)
-	w.lose("a", "b", "c")
-	refusedWith(t, w.restore(run.Restore{}), "encrypted with secretbox:v1:old, which the state does not have")
-	w.former()
+func TestTheStoreIsRestoredFromTheLastSnapshotAfterAllDisksAreLost(t *testing.T) {
+	w := newThreeWorld(t)
+	w.loseDisks("a", "b", "c")
+	checkRefused(t, w.restore(run.Restore{}), "encrypted with secretbox:v1:old, which the state does not have")
+	w.addFormerKey()
 	before := w.state()
 	if err := w.restore(run.Restore{}); err != nil {
 		t.Fatal(err)
 	}
-	w.served("b")
+	w.checkServed("b")
 	after := w.state()
 	if after.Token == before.Token || after.EtcdCluster != "c2" || !slices.Equal(after.FormerStores, []string{"c1"}) ||
 		after.Restore != nil {
@@ -179,8 +180,8 @@ func TestAllDisksGoneAndTheStoreComesBackFromTheLastSnapshot(t *testing.T) {
 	}
 }
 
-// served checks that all members are running, and that first began a new etcd cluster.
-func (w *world) served(first string) {
+// checkServed checks that all members are running, and that first began a new etcd cluster.
+func (w *world) checkServed(first string) {
 	w.t.Helper()
 	s := w.state()
 	if len(s.Etcd) != 3 || s.Etcd[first].Existing || s.Etcd[first].InitialCluster == "" {
@@ -193,19 +194,19 @@ func (w *world) served(first string) {
 			}
 		}
 	}
-	if p := w.mustApply(); !p.Empty() {
+	if p := w.mustApply(); !p.IsEmpty() {
 		w.t.Errorf("not as declared afterwards: %+v", p)
 	}
 }
 
-func TestTheStoreIsMadeOfTheDataOfTheOnlyMemberLeft(t *testing.T) {
-	w := three(t)
-	w.former()
-	w.lose("a", "b")
+func TestTheStoreIsRestoredFromTheDataOfTheLastMember(t *testing.T) {
+	w := newThreeWorld(t)
+	w.addFormerKey()
+	w.loseDisks("a", "b")
 	if err := w.restore(run.Restore{Member: "c"}); err != nil {
 		t.Fatal(err)
 	}
-	w.served("c")
+	w.checkServed("c")
 	kept := slices.ContainsFunc(
 		w.hosts["machine.c"].Files(),
 		func(f string) bool { return strings.HasPrefix(f, "/var/lib/etcd/former-") },
@@ -216,12 +217,12 @@ func TestTheStoreIsMadeOfTheDataOfTheOnlyMemberLeft(t *testing.T) {
 }
 
 // Each restore begins above the revisions of the last restore, even with a snapshot from before it.
-func TestEachRestoreBeginsAboveTheLast(t *testing.T) {
-	w := three(t)
-	w.former()
+func TestEachRestoreStartsAtAHigherRevision(t *testing.T) {
+	w := newThreeWorld(t)
+	w.addFormerKey()
 	last := int64(0)
 	for range 3 {
-		if err := w.restore(run.Restore{AllowLoss: true}); err != nil {
+		if err := w.restore(run.Restore{AllowsLoss: true}); err != nil {
 			t.Fatal(err)
 		}
 		s := w.state()
@@ -233,30 +234,30 @@ func TestEachRestoreBeginsAboveTheLast(t *testing.T) {
 }
 
 // A restore that is interrupted at any point can be repeated, with the same result.
-func TestARestoreThatIsCutOffIsRunAgain(t *testing.T) {
+func TestInterruptedRestoresAreRepeated(t *testing.T) {
 	for _, cut := range []string{"restore", "etcd.service"} {
 		t.Run(cut, func(t *testing.T) {
-			w := three(t)
-			w.former()
-			w.lose("a", "b", "c")
+			w := newThreeWorld(t)
+			w.addFormerKey()
+			w.loseDisks("a", "b", "c")
 			b := w.hosts["machine.b"]
 			if cut == "restore" {
-				b.StoreFail = errors.New("cut off")
+				b.RestoreError = errors.New("cut off")
 			} else {
-				b.Fail = map[string]error{cut: errors.New("cut off")}
+				b.StartErrors = map[string]error{cut: errors.New("cut off")}
 			}
 			if err := w.restore(run.Restore{}); err == nil {
 				t.Fatal("it was not cut off")
 			}
 			if cut == "restore" {
 				_, err := w.apply()
-				refusedWith(t, err, "run clusterctl etcd snapshot restore again")
+				checkRefused(t, err, "run clusterctl etcd snapshot restore again")
 			}
-			b.StoreFail, b.Fail = nil, nil
+			b.RestoreError, b.StartErrors = nil, nil
 			if err := w.restore(run.Restore{}); err != nil {
 				t.Fatal(err)
 			}
-			w.served("b")
+			w.checkServed("b")
 		})
 	}
 }
@@ -265,28 +266,28 @@ func TestARestoreThatIsCutOffIsRunAgain(t *testing.T) {
 // first, and the change of the others depends on its state afterwards. The same holds for a member that returns with a
 // new disk, and for daemons that the former release does not start.
 // Proves S10.
-func TestMachinesThatAreDownAreFirstAndKeepNoOthersFromChanging(t *testing.T) {
+func TestMachinesThatAreDownDoNotBlockTheOthers(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"a setting": func(w *world) { w.engine.Config.Etcd.Quota = 1 << 30 },
-		"an update": func(w *world) { w.release("v2") },
+		"an update": func(w *world) { w.setRelease("v2") },
 	} {
 		for what, harm := range map[string]func(*world){
-			"a new disk": func(w *world) { w.lose("c") },
+			"a new disk": func(w *world) { w.loseDisks("c") },
 			"dead daemons": func(w *world) {
-				w.hosts["machine.c"].Die("etcd.service")
-				w.hosts["machine.c"].Die("kube-apiserver.service")
+				w.hosts["machine.c"].FailUnit("etcd.service")
+				w.hosts["machine.c"].FailUnit("kube-apiserver.service")
 			},
 		} {
 			t.Run(name+" and "+what, func(t *testing.T) {
-				w := three(t)
+				w := newThreeWorld(t)
 				w.engine.Config.Roll = config.Roll{Hold: 300 * time.Millisecond}
 				harm(w)
 				change(w)
 				for _, h := range w.hosts {
-					h.Log, h.Ill = nil, w.answers
+					h.Log, h.AnswerError = nil, w.daemonError
 				}
 				w.mustApply()
-				w.served("a")
+				w.checkServed("a")
 				for _, name := range []string{"a", "b"} {
 					if log := w.hosts["machine."+name].Log; !slices.Contains(log, "restart etcd.service") &&
 						!slices.Contains(log, "restart kube-apiserver.service") {
@@ -300,15 +301,15 @@ func TestMachinesThatAreDownAreFirstAndKeepNoOthersFromChanging(t *testing.T) {
 
 // If a restore was interrupted after its last step, an apply that has nothing to do marks it as ended, so that the next
 // loss is noticed.
-func TestARestoreThatWasCutOffAtItsVeryEndHasEnded(t *testing.T) {
-	w := three(t)
-	w.former()
-	w.lose("a", "b", "c")
+func TestRestoresInterruptedAtTheirEndAreComplete(t *testing.T) {
+	w := newThreeWorld(t)
+	w.addFormerKey()
+	w.loseDisks("a", "b", "c")
 	if err := w.restore(run.Restore{}); err != nil {
 		t.Fatal(err)
 	}
 	s := w.state()
-	s.Restore = &state.Restore{Snapshot: "etcd.db", Machine: "b", Laid: true}
+	s.Restore = &state.Restore{Snapshot: "etcd.db", Machine: "b", HasFirstMember: true}
 	if err := w.engine.Store.Write(s); err != nil {
 		t.Fatal(err)
 	}
@@ -316,13 +317,13 @@ func TestARestoreThatWasCutOffAtItsVeryEndHasEnded(t *testing.T) {
 	if r := w.state().Restore; r != nil {
 		t.Errorf("the state still has %+v", r)
 	}
-	w.lose("b", "c")
+	w.loseDisks("b", "c")
 	_, err := w.apply()
-	refusedWith(t, err, "2 of 3 members of the store have lost their data")
+	checkRefused(t, err, "2 of 3 members of the store have lost their data")
 }
 
-func TestASnapshotIsTakenBeforeARiskyChangeAndThePlanSaysSo(t *testing.T) {
-	w := three(t)
+func TestPlansAnnounceSnapshotsBeforeRiskyChanges(t *testing.T) {
+	w := newThreeWorld(t)
 	w.engine.Config.Etcd.Quota = 1 << 30
 	p := w.mustApply()
 	if !strings.Contains(p.Snapshot, "A snapshot of the store is taken before the restart of a's member") {
@@ -342,8 +343,8 @@ func TestASnapshotIsTakenBeforeARiskyChangeAndThePlanSaysSo(t *testing.T) {
 	// A full disk stops the run before any change, unless the user chooses to continue.
 	w.engine.Config.Etcd.Quota = 2 << 30
 	for address, h := range w.hosts {
-		answer := w.stored(address)
-		h.Stored = func(q store.Request) (store.Answer, error) {
+		answer := w.answerStore(address)
+		h.AnswerStore = func(q store.Request) (store.Answer, error) {
 			if q.Op == store.Save {
 				return store.Answer{}, errors.New("there is no room for a snapshot")
 			}
@@ -351,19 +352,19 @@ func TestASnapshotIsTakenBeforeARiskyChangeAndThePlanSaysSo(t *testing.T) {
 		}
 	}
 	_, err := w.apply()
-	refusedWith(t, err, "nothing is changed: a snapshot of the store has to be taken before")
-	w.engine.NoSnapshot = true
+	checkRefused(t, err, "nothing is changed: a snapshot of the store has to be taken before")
+	w.engine.SkipsSnapshot = true
 	w.mustApply()
 }
 
 // The age of a snapshot in a file is read from the file, and not from the copy that was just sent to a machine.
-func TestARestoreFromAFileSaysHowOldThatIs(t *testing.T) {
-	w := three(t)
-	w.former()
-	w.lose("a", "b", "c")
+func TestRestoresFromAFileStateItsAge(t *testing.T) {
+	w := newThreeWorld(t)
+	w.addFormerKey()
+	w.loseDisks("a", "b", "c")
 	for _, h := range w.hosts {
-		answer := h.Stored
-		h.Stored = func(q store.Request) (store.Answer, error) {
+		answer := h.AnswerStore
+		h.AnswerStore = func(q store.Request) (store.Answer, error) {
 			a, err := answer(q)
 			if q.Op == store.Check {
 				a.Snapshots[0].Taken, a.Snapshots[0].Cluster = time.Now(), ""

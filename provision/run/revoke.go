@@ -16,9 +16,9 @@ import (
 	"clusterctl/provision/step"
 )
 
-// noteIssued records the certificate that a machine received for a step, so that it can be revoked when the machine is
-// removed.
-func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) error {
+// recordIssued records the certificate that a machine received for a step, so that it can be revoked when the machine
+// is removed.
+func (p *Prepared) recordIssued(m *machine, label, ca string, pair certs.Pair) error {
 	cert, err := certs.ParseCert(pair.Cert)
 	if err != nil {
 		return fmt.Errorf("read the certificate that was issued: %w", err)
@@ -31,7 +31,7 @@ func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) err
 	next := certs.Revoked{CA: ca, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName,
 		Until: cert.NotAfter}
 	if was, ok := issued[label]; ok && was.Name != next.Name {
-		issued[label+superseded] = was
+		issued[label+supersededSuffix] = was
 	}
 	issued[label] = next
 	known.Issued = issued
@@ -39,21 +39,21 @@ func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) err
 	return nil
 }
 
-// superseded is the suffix of the label of a certificate that was replaced by one with another common name. Such a
-// certificate is revoked when the machine uses the new one.
-const superseded = " (superseded)"
+// supersededSuffix is the suffix of the label of a certificate that was replaced by one with another common name. Such
+// a certificate is revoked when the machine uses the new one.
+const supersededSuffix = " (superseded)"
 
-// outgrown reports whether this run replaced the last certificates of daemons.FormerUsers. Daemons of former releases
-// had the same user on all machines; now each machine has its own.
-func (p *Prepared) outgrown() bool {
-	writing.Lock()
-	defer writing.Unlock()
+// hasReplacedFormerUsers reports whether this run replaced the last certificates of daemons.FormerUsers. Daemons of
+// former releases had the same user on all machines; now each machine has its own.
+func (p *Prepared) hasReplacedFormerUsers() bool {
+	stateMu.Lock()
+	defer stateMu.Unlock()
 	replaced := false
 	for _, m := range p.State.Machines {
 		for label, is := range m.Issued {
 			switch {
 			case !slices.Contains(daemons.FormerUsers, is.Name):
-			case strings.HasSuffix(label, superseded) && m.Failed == nil:
+			case strings.HasSuffix(label, supersededSuffix) && m.Failed == nil:
 				// a machine that was rolled back runs former daemons
 				replaced = true
 			default:
@@ -64,19 +64,20 @@ func (p *Prepared) outgrown() bool {
 	return replaced
 }
 
-// retire revokes the superseded certificates of machines that now use the new ones. It reports whether there were any.
-func (p *Prepared) retire() bool {
-	writing.Lock()
-	defer writing.Unlock()
+// revokeSuperseded revokes the superseded certificates of machines that now use the new ones. It reports whether there
+// were any.
+func (p *Prepared) revokeSuperseded() bool {
+	stateMu.Lock()
+	defer stateMu.Unlock()
 	some := false
 	for _, m := range p.machines {
 		known, ok := p.State.Machines[m.Address]
-		if !ok || m.agent == nil || m.dead != nil || m.left != nil {
+		if !ok || m.agent == nil || m.unreachedReason != nil || m.leftOutReason != nil {
 			continue
 		}
 		issued := maps.Clone(known.Issued)
 		for label, was := range known.Issued {
-			if !strings.HasSuffix(label, superseded) {
+			if !strings.HasSuffix(label, supersededSuffix) {
 				continue
 			}
 			if now := p.engine.now(); now.Before(was.Until) {
@@ -92,8 +93,8 @@ func (p *Prepared) retire() bool {
 	return some
 }
 
-// withdrawn divides the certificates that a machine has got into those that stay on it and those that steps remove.
-func withdrawn(issued map[string]certs.Revoked, steps []step.Step) (still, gone map[string]certs.Revoked) {
+// splitIssued divides the certificates that a machine has got into those that stay on it and those that steps remove.
+func splitIssued(issued map[string]certs.Revoked, steps []step.Step) (still, gone map[string]certs.Revoked) {
 	still, gone = maps.Clone(issued), map[string]certs.Revoked{}
 	for _, s := range steps {
 		absent, ok := s.(*step.Absent)
@@ -101,7 +102,7 @@ func withdrawn(issued map[string]certs.Revoked, steps []step.Step) (still, gone 
 			continue
 		}
 		for label, r := range issued {
-			_, file, _ := strings.Cut(strings.TrimSuffix(label, superseded), " ")
+			_, file, _ := strings.Cut(strings.TrimSuffix(label, supersededSuffix), " ")
 			if file == absent.Path || strings.HasPrefix(file, absent.Path+"/") {
 				delete(still, label)
 				gone[label] = r
@@ -111,8 +112,9 @@ func withdrawn(issued map[string]certs.Revoked, steps []step.Step) (still, gone 
 	return still, gone
 }
 
-// revoked returns those of the issued certificates that must be revoked now, which are the ones that have not expired.
-func (p *Prepared) revoked(issued map[string]certs.Revoked) (list []certs.Revoked) {
+// certificatesToRevoke returns those of the issued certificates that must be revoked now, which are the ones that have
+// not expired.
+func (p *Prepared) certificatesToRevoke(issued map[string]certs.Revoked) (list []certs.Revoked) {
 	now := p.engine.now()
 	for _, label := range slices.Sorted(maps.Keys(issued)) {
 		if r := issued[label]; now.Before(r.Until) {
@@ -123,27 +125,27 @@ func (p *Prepared) revoked(issued map[string]certs.Revoked) (list []certs.Revoke
 	return list
 }
 
-// formerUsers calls hasFormerUsers with the current state.
-func (p *Prepared) formerUsers() bool {
-	writing.Lock()
-	defer writing.Unlock()
+// hasFormerUsers calls hasFormerUsers with the current state.
+func (p *Prepared) hasFormerUsers() bool {
+	stateMu.Lock()
+	defer stateMu.Unlock()
 	return hasFormerUsers(p.State)
 }
 
-// withdrawnChange returns the plan's line about the certificates of a machine that are revoked: those of roles that the
-// machine no longer has, and those that an interrupted run replaced and did not revoke. It returns nil if there are
+// revocationChange returns the plan's line about the certificates of a machine that are revoked: those of roles that
+// the machine no longer has, and those that an interrupted run replaced and did not revoke. It returns nil if there are
 // none.
-func (p *Prepared) withdrawnChange(m *machine) *step.Change {
-	_, gone := withdrawn(p.known(m).Issued, m.steps)
-	for label, r := range p.known(m).Issued {
-		if strings.HasSuffix(label, superseded) {
+func (p *Prepared) revocationChange(m *machine) *step.Change {
+	_, gone := splitIssued(p.machineState(m).Issued, m.steps)
+	for label, r := range p.machineState(m).Issued {
+		if strings.HasSuffix(label, supersededSuffix) {
 			gone[label] = r
 		}
 	}
 	var names []string
 	for label, r := range gone {
 		if p.engine.now().Before(r.Until) {
-			_, file, _ := strings.Cut(strings.TrimSuffix(label, superseded), " ")
+			_, file, _ := strings.Cut(strings.TrimSuffix(label, supersededSuffix), " ")
 			names = append(names, CertificateName(file))
 		}
 	}
@@ -164,13 +166,13 @@ type revocationLists struct {
 	lists   map[string][]byte
 }
 
-// current is how long revocation lists are reused. Expired certificates are left out of newer ones.
-const current = time.Minute
+// listLifetime is how long revocation lists are reused. Expired certificates are left out of newer ones.
+const listLifetime = time.Minute
 
-// revocations returns the current revocation lists. The caller holds writing.
-func (p *Prepared) revocations() (map[string][]byte, error) {
-	now, r := p.engine.now(), &p.lists
-	if r.lists != nil && now.Sub(r.at) < current && slices.Equal(r.revoked, p.State.Revoked) &&
+// currentLists returns the current revocation lists. The caller holds writing.
+func (p *Prepared) currentLists() (map[string][]byte, error) {
+	now, r := p.engine.now(), &p.crlCache
+	if r.lists != nil && now.Sub(r.at) < listLifetime && slices.Equal(r.revoked, p.State.Revoked) &&
 		maps.EqualFunc(r.cas, p.State.CAs, bytes.Equal) {
 		return r.lists, nil
 	}
@@ -182,22 +184,23 @@ func (p *Prepared) revocations() (map[string][]byte, error) {
 	return lists, nil
 }
 
-// ship makes all machines refuse the certificates that this run has revoked. A machine that is not reached receives the
-// list with its next apply.
-func (p *Prepared) ship(ctx context.Context) error {
-	writing.Lock()
-	lists, err := p.revocations()
-	writing.Unlock()
+// sendRevocations makes all machines refuse the certificates that this run has revoked. A machine that is not reached
+// receives the list with its next apply.
+func (p *Prepared) sendRevocations(ctx context.Context) error {
+	stateMu.Lock()
+	lists, err := p.currentLists()
+	stateMu.Unlock()
 	if err != nil {
 		return err
 	}
 	var stay []*machine
 	for _, m := range p.machines {
-		if m.agent != nil && m.dead == nil && m.action != plan.Remove && p.State.Machines[m.Address].Joined {
+		if m.agent != nil && m.unreachedReason == nil && m.action != plan.Remove &&
+			p.State.Machines[m.Address].HasJoined {
 			stay = append(stay, m)
 		}
 	}
-	return p.each(ctx, stay, func(ctx context.Context, m *machine) error {
+	return p.forEach(ctx, stay, func(ctx context.Context, m *machine) error {
 		steps := role.Revocations(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Revoked: lists})
 		if err := m.agent.Apply(ctx, steps, nil); err != nil {
 			return fmt.Errorf("send the machine the list of revoked certificates: %w", err)

@@ -29,7 +29,7 @@ func TestAllCertificatesOfARemovedMachineAreRevoked(t *testing.T) {
 		issued[name] = certs.Revoked{CA: name, Serial: string(rune('a' + i)), Until: now.Add(time.Hour)}
 	}
 	p := &Prepared{State: s, engine: &Engine{}}
-	revoked := p.revoked(issued)
+	revoked := p.certificatesToRevoke(issued)
 	s.Revoke(revoked...)
 	lists, err := s.RevocationLists(now)
 	if err != nil {
@@ -46,10 +46,10 @@ func TestAllCertificatesOfARemovedMachineAreRevoked(t *testing.T) {
 	}
 }
 
-// TestCertificatesForFormerNamesAreRevoked replaces a certificate with one with another common name, as an update from
+// TestCertificatesWithFormerNamesAreRevoked replaces a certificate with one with another common name, as an update from
 // common users to users for each machine does.
 // Proves S12.
-func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
+func TestCertificatesWithFormerNamesAreRevoked(t *testing.T) {
 	now := time.Now()
 	ca, err := certs.NewCA(certs.ClusterCA, 0, now)
 	if err != nil {
@@ -64,7 +64,7 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.noteIssued(m, label, certs.ClusterCA, pair); err != nil {
+		if err := p.recordIssued(m, label, certs.ClusterCA, pair); err != nil {
 			t.Fatal(err)
 		}
 		return p.State.Machines["machine.a"].Issued[label].Serial
@@ -72,7 +72,7 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	former := issue("dns.conf", certs.Daemon("kube-dns"))
 	outgrown := func(when string, want bool) {
 		t.Helper()
-		if p.outgrown() != want {
+		if p.hasReplacedFormerUsers() != want {
 			t.Errorf("%s: outgrown is %v, want %v", when, !want, want)
 		}
 	}
@@ -94,18 +94,18 @@ func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	if len(p.State.Revoked) > 0 {
 		t.Errorf("revoked before the machine uses the new certificates: %v", p.State.Revoked)
 	}
-	if revoked := p.revoked(p.State.Machines["machine.a"].Issued); len(revoked) != 3 {
+	if revoked := p.certificatesToRevoke(p.State.Machines["machine.a"].Issued); len(revoked) != 3 {
 		t.Errorf("removing the machine now would revoke %v, want three certificates", revoked)
 	}
-	m.left = errors.New("not reached")
-	if p.retire() {
+	m.leftOutReason = errors.New("not reached")
+	if p.revokeSuperseded() {
 		t.Error("the certificate of a machine that was not reached is revoked")
 	}
-	m.left = nil
-	if !p.retire() || len(p.State.Revoked) != 1 || p.State.Revoked[0].Serial != former {
+	m.leftOutReason = nil
+	if !p.revokeSuperseded() || len(p.State.Revoked) != 1 || p.State.Revoked[0].Serial != former {
 		t.Errorf("revoked %v, want %s", p.State.Revoked, former)
 	}
-	if p.retire() || len(p.State.Machines["machine.a"].Issued) != 2 {
+	if p.revokeSuperseded() || len(p.State.Machines["machine.a"].Issued) != 2 {
 		t.Errorf("issued after retire: %v, want two certificates", p.State.Machines["machine.a"].Issued)
 	}
 	outgrown("afterwards", false)

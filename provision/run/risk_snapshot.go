@@ -13,33 +13,33 @@ import (
 	"clusterctl/provision/state"
 )
 
-// risks returns the actions of this run before which a snapshot of the store is taken: those that remove or restart a
-// member, and those that write all values again.
-func (p *Prepared) risks() (list []string) {
-	if p.fresh || p.engine.Destroy || p.engine.Refresh || len(p.State.Etcd) == 0 ||
+// riskyActions returns the actions of this run before which a snapshot of the store is taken: those that remove or
+// restart a member, and those that write all values again.
+func (p *Prepared) riskyActions() (list []string) {
+	if p.isNewCluster || p.engine.IsDestroy || p.engine.IsRefreshOnly || len(p.State.Etcd) == 0 ||
 		p.State.Restore != nil { // a snapshot of a store that was just restored exists
 		return nil
 	}
 	for _, m := range p.machines {
 		_, member := p.State.Etcd[m.Name]
-		if !member || !m.Has(config.RoleControlPlane) && !p.demoted(m) {
+		if !member || !m.HasRole(config.RoleControlPlane) && !p.isDemoted(m) {
 			continue
 		}
 		switch {
-		case p.demoted(m), m.action == plan.Remove:
+		case p.isDemoted(m), m.action == plan.Remove:
 			list = append(list, "the removal of "+m.Name+"'s member")
 		case m.action == plan.Replace:
 			list = append(list, "the replacement of "+m.Name+"'s member")
-		case m.action == plan.Change && slices.Contains(plan.Restarted(m.changes), "etcd"):
+		case m.action == plan.Change && slices.Contains(plan.RestartedDaemons(m.changes), "etcd"):
 			list = append(list, "the restart of "+m.Name+"'s member")
 		}
 	}
-	for _, name := range p.rotating() {
-		if r := p.State.Rotations[name]; r.Move == state.Trust || r.Over(p.engine.now()) {
+	for _, name := range p.rotationNames() {
+		if r := p.State.Rotations[name]; r.Phase == state.PhaseTrust || r.IsOver(p.engine.now()) {
 			list = append(list, "the replacement of "+name)
 		}
 	}
-	if !p.State.Keys.Encryption.Settled(p.engine.Config.Encryption) {
+	if !p.State.Keys.Encryption.IsUpToDate(p.engine.Config.Encryption) {
 		list = append(list, "the change of the encryption key")
 	}
 	return list
@@ -50,10 +50,10 @@ func riskLine(risks []string) string {
 	if len(risks) == 0 {
 		return ""
 	}
-	return "A snapshot of the store is taken before " + summed(risks) + "."
+	return "A snapshot of the store is taken before " + summarizeList(risks) + "."
 }
 
-func summed(list []string) string {
+func summarizeList(list []string) string {
 	const most = 3
 	if len(list) <= most {
 		return strings.Join(list, ", ")
@@ -61,46 +61,46 @@ func summed(list []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 }
 
-// beforehand takes the snapshot. A store that does not answer is skipped, because the run may be there to repair it. A
-// store that answers and cannot take a snapshot stops the run before anything changes.
-func (p *Prepared) beforehand(ctx context.Context) error {
-	risks := p.risks()
+// snapshotBeforeRisks takes the snapshot. A store that does not answer is skipped, because the run may be there to
+// repair it. A store that answers and cannot take a snapshot stops the run before anything changes.
+func (p *Prepared) snapshotBeforeRisks(ctx context.Context) error {
+	risks := p.riskyActions()
 	if len(risks) == 0 {
 		return nil
 	}
-	if p.engine.NoSnapshot {
-		p.engine.say(Event{Kind: EventNote, Message: "no snapshot of the store is taken, as -no-snapshot says"})
+	if p.engine.SkipsSnapshot {
+		p.engine.report(Event{Kind: EventNote, Message: "no snapshot of the store is taken, as -no-snapshot says"})
 		return nil
 	}
-	a := &Access{p: &Prepared{engine: p.engine, State: p.State, Plan: &plan.Plan{}}}
+	a := &Access{prepared: &Prepared{engine: p.engine, State: p.State, Plan: &plan.Plan{}}}
 	for _, m := range p.machines {
-		if m.agent != nil && m.dead == nil && m.Has(config.RoleControlPlane) {
-			a.p.machines = append(a.p.machines, m)
+		if m.agent != nil && m.unreachedReason == nil && m.HasRole(config.RoleControlPlane) {
+			a.prepared.machines = append(a.prepared.machines, m)
 		}
 	}
 	members, err := a.Status(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err != nil || !Majority(members) {
-		p.engine.say(Event{Kind: EventNote, Message: "no snapshot of the store is taken: it does not answer"})
+	if err != nil || !HasMajority(members) {
+		p.engine.report(Event{Kind: EventNote, Message: "no snapshot of the store is taken: it does not answer"})
 		return nil
 	}
 	var errs []error
 	for _, name := range DefragOrder(members) { // the leader last, because it has the most to do
-		i := slices.IndexFunc(a.p.machines, func(m *machine) bool { return m.Name == name })
-		if i < 0 || !answers(members, name) {
+		i := slices.IndexFunc(a.prepared.machines, func(m *machine) bool { return m.Name == name })
+		if i < 0 || !isAnswering(members, name) {
 			continue
 		}
-		s, notes, err := a.save(ctx, a.p.machines[i], "before "+summed(risks))
+		s, notes, err := a.saveSnapshot(ctx, a.prepared.machines[i], "before "+summarizeList(risks))
 		if err == nil {
 			for _, n := range notes {
-				p.engine.say(Event{Kind: EventNote, Machine: a.p.machines[i].Address, Message: n})
+				p.engine.report(Event{Kind: EventNote, Machine: a.prepared.machines[i].Address, Message: n})
 			}
-			p.engine.say(
+			p.engine.report(
 				Event{
 					Kind:    EventNote,
-					Machine: a.p.machines[i].Address,
+					Machine: a.prepared.machines[i].Address,
 					Message: fmt.Sprintf(
 						"snapshot of the store: %s, revision %d, %d keys",
 						a.Path(s.Name),
@@ -116,12 +116,12 @@ func (p *Prepared) beforehand(ctx context.Context) error {
 	return fmt.Errorf(
 		"nothing is changed: a snapshot of the store has to be taken before %s, and cannot be: %w. Mend that, or go "+
 			"on without one: -no-snapshot",
-		summed(risks),
+		summarizeList(risks),
 		errors.Join(errs...),
 	)
 }
 
-func answers(members []store.Member, name string) bool {
+func isAnswering(members []store.Member, name string) bool {
 	return slices.ContainsFunc(
 		members,
 		func(m store.Member) bool { return m.Name == name && m.Error == "" && !m.Learner },

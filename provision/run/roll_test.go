@@ -13,8 +13,8 @@ import (
 	"clusterctl/provision/run"
 )
 
-// edit changes a file on a machine by hand. The next run restores it.
-func (w *world) edit(address, path string) {
+// editFile changes a file on a machine by hand. The next run restores it.
+func (w *world) editFile(address, path string) {
 	w.t.Helper()
 	h := w.hosts[address]
 	text, err := h.ReadFile(path)
@@ -35,12 +35,12 @@ const (
 // A node whose container runtime restarts is drained before and accepts pods again afterwards. A node whose kubelet
 // restarts keeps its pods.
 // Proves P02.
-func TestANodeIsDrainedForItsRuntimeAlone(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestNodesAreDrainedOnlyForTheirRuntime(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.mustApply()
-	w.live.ready = map[string]string{"a": "True", "b": "True"}
-	w.edit("machine.a", runtimeFile)
-	w.edit("machine.b", kubeletFile)
+	w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "True"}
+	w.editFile("machine.a", runtimeFile)
+	w.editFile("machine.b", kubeletFile)
 	p := w.mustApply()
 	if note := p.Machines[1].Note; !strings.Contains(note, "drain, since the container runtime restarts") {
 		t.Errorf("the plan says %q", note)
@@ -48,28 +48,28 @@ func TestANodeIsDrainedForItsRuntimeAlone(t *testing.T) {
 	if note := p.Machines[2].Note; note != "restart kubelet" {
 		t.Errorf("the plan says %q", note)
 	}
-	if !slices.Equal(w.live.drained, []string{"a"}) || len(w.live.cordoned) > 0 {
-		t.Errorf("drained %v, and %v take no pods", w.live.drained, w.live.cordoned)
+	if !slices.Equal(w.clusterAPI.drained, []string{"a"}) || len(w.clusterAPI.cordoned) > 0 {
+		t.Errorf("drained %v, and %v take no pods", w.clusterAPI.drained, w.clusterAPI.cordoned)
 	}
 }
 
 // If a run ends while a node is drained, the next run continues, and the node accepts pods again.
 // Proves P02.
-func TestANodeThatACutOffRunDrainedTakesPodsAgain(t *testing.T) {
+func TestNodesDrainedByAnInterruptedRunAreUncordoned(t *testing.T) {
 	for name, heal := range map[string]func(w *world){
-		"gone on with": func(w *world) { w.edit("machine.a", runtimeFile) },
+		"gone on with": func(w *world) { w.editFile("machine.a", runtimeFile) },
 		"given up":     func(*world) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, control, nodeA, nodeB)
+			w := newWorld(t, controlMachine, machineA, machineB)
 			w.mustApply()
-			w.live.ready = map[string]string{"a": "True", "b": "True"}
+			w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "True"}
 			original, err := w.hosts["machine.a"].ReadFile(runtimeFile)
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.edit("machine.a", runtimeFile)
-			w.live.stuck = errors.New("2 pods still on a: a budget says: not now")
+			w.editFile("machine.a", runtimeFile)
+			w.clusterAPI.drainError = errors.New("2 pods still on a: a budget says: not now")
 			if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.a") ||
 				!strings.Contains(err.Error(), "a budget says") {
 				t.Fatalf("error %v", err)
@@ -79,27 +79,28 @@ func TestANodeThatACutOffRunDrainedTakesPodsAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			heal(w)
-			w.live.stuck = nil
-			if p := w.mustApply(); p.Empty() {
+			w.clusterAPI.drainError = nil
+			if p := w.mustApply(); p.IsEmpty() {
 				t.Error("the plan does not say that the node takes pods again")
 			}
-			if len(w.live.cordoned) > 0 {
-				t.Errorf("%v take no pods", w.live.cordoned)
+			if len(w.clusterAPI.cordoned) > 0 {
+				t.Errorf("%v take no pods", w.clusterAPI.cordoned)
 			}
-			if again := w.mustApply(); !again.Empty() {
+			if again := w.mustApply(); !again.IsEmpty() {
 				t.Errorf("not empty afterwards: %+v", again.Machines)
 			}
 		})
 	}
 }
 
-func TestANodeThatSomebodyCordonedStaysSo(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestNodesCordonedByUsersStayCordoned(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.mustApply()
-	w.live.ready, w.live.cordoned = map[string]string{"a": "True", "b": "True"}, map[string]bool{"a": true}
-	w.edit("machine.a", runtimeFile)
+	w.clusterAPI.nodeStatus, w.clusterAPI.cordoned = map[string]string{"a": "True", "b": "True"},
+		map[string]bool{"a": true}
+	w.editFile("machine.a", runtimeFile)
 	w.mustApply()
-	if !w.live.cordoned["a"] {
+	if !w.clusterAPI.cordoned["a"] {
 		t.Error("it takes pods again")
 	}
 }
@@ -107,7 +108,7 @@ func TestANodeThatSomebodyCordonedStaysSo(t *testing.T) {
 // Nodes change within the budget, and the run stops at the first failure.
 // Proves P02.
 func TestNodesAreChangedWithinTheBudget(t *testing.T) {
-	list := []config.Machine{control}
+	list := []config.Machine{controlMachine}
 	for i := range 8 {
 		list = append(list, machine(fmt.Sprintf("n%d", i), fmt.Sprintf("10.0.1.%d", i+1), config.RoleNode))
 	}
@@ -116,7 +117,7 @@ func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 	w.engine.Config.Roll.MaxUnavailable = "25%"
 	var mu sync.Mutex
 	at, most := map[string]bool{}, 0
-	w.engine.Say = func(e run.Event) {
+	w.engine.Report = func(e run.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch e.Kind {
@@ -128,7 +129,7 @@ func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 		most = max(most, len(at))
 	}
 	for _, m := range list[1:] {
-		w.edit(m.Address, kubeletFile)
+		w.editFile(m.Address, kubeletFile)
 	}
 	w.mustApply()
 	if most > 2 {
@@ -136,8 +137,8 @@ func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 	}
 	w.engine.Config.Roll.MaxUnavailable = "1"
 	for _, m := range list[1:] {
-		w.edit(m.Address, kubeletFile)
-		w.hosts[m.Address].Fail = map[string]error{"kubelet.service": errors.New("exit 1")}
+		w.editFile(m.Address, kubeletFile)
+		w.hosts[m.Address].StartErrors = map[string]error{"kubelet.service": errors.New("exit 1")}
 		w.hosts[m.Address].Log = nil
 	}
 	if _, err := w.apply(); err == nil {
@@ -156,7 +157,7 @@ func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 
 // The control-plane machines change one by one, and not at all if that would cost the majority.
 // Proves S12.
-func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
+func TestTheControlPlaneIsNotChangedIfItWouldLoseItsMajority(t *testing.T) {
 	second, third := machine(
 		"second",
 		"10.0.0.5",
@@ -166,7 +167,7 @@ func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 		"10.0.0.6",
 		config.RoleControlPlane,
 	)
-	w := newWorld(t, control, second, third)
+	w := newWorld(t, controlMachine, second, third)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")
 	sick := map[string]error{
@@ -174,11 +175,11 @@ func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 		"https://10.0.0.6:6443/readyz": errors.New("no answer"),
 	}
 	for _, h := range w.hosts {
-		h.Store, h.Sick = store, sick
+		h.Store, h.AnswerErrors = store, sick
 	}
-	w.edit("machine.control", etcdFile)
+	w.editFile("machine.control", etcdFile)
 	logged := len(w.hosts["machine.control"].Log)
-	w.down["machine.third"] = errors.New("no route to host")
+	w.unreachable["machine.third"] = errors.New("no route to host")
 	w.engine.Excludes = []string{"machine.third"}
 	_, err := w.apply()
 	if err == nil || !strings.Contains(err.Error(), "machine.control") ||
@@ -193,7 +194,7 @@ func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 	// other.
 	var order []string
 	waited := ""
-	w.engine.Say = func(e run.Event) {
+	w.engine.Report = func(e run.Event) {
 		switch e.Kind {
 		case run.EventBegin:
 			order = append(order, e.Machine)
@@ -202,9 +203,9 @@ func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 			clear(sick)
 		}
 	}
-	delete(w.down, "machine.third")
+	delete(w.unreachable, "machine.third")
 	w.engine.Excludes = nil
-	w.edit("machine.third", etcdFile)
+	w.editFile("machine.third", etcdFile)
 	w.mustApply()
 	if !slices.Equal(order, []string{"machine.control", "machine.third"}) {
 		t.Errorf("order %v", order)
@@ -217,39 +218,40 @@ func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 // A failed node that is removed is deleted before its neighbours are drained. A running node that is removed accepts no
 // pods meanwhile.
 // Proves P02.
-func TestNobodyIsDrainedOntoNodesThatGo(t *testing.T) {
+func TestPodsAreNotDrainedOntoNodesThatAreRemoved(t *testing.T) {
 	nodeC := machine("c", "10.0.0.4", config.RoleNode)
-	w := newWorld(t, control, nodeA, nodeB, nodeC)
+	w := newWorld(t, controlMachine, machineA, machineB, nodeC)
 	w.mustApply()
-	w.live.ready = map[string]string{"a": "True", "b": "Unknown", "c": "True"}
-	w.down["machine.b"] = errors.New("no route to host")
-	w.edit("machine.a", runtimeFile)
-	w.declare(control, nodeA)
+	w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "Unknown", "c": "True"}
+	w.unreachable["machine.b"] = errors.New("no route to host")
+	w.editFile("machine.a", runtimeFile)
+	w.declare(controlMachine, machineA)
 	w.mustApply()
-	if want := []string{"forget b", "cordon c", "drain a", "drain c", "forget c"}; !slices.Equal(w.live.order, want) {
-		t.Errorf("did %v, want %v", w.live.order, want)
+	if want := []string{"forget b", "cordon c", "drain a", "drain c",
+		"forget c"}; !slices.Equal(w.clusterAPI.operations, want) {
+		t.Errorf("did %v, want %v", w.clusterAPI.operations, want)
 	}
 }
 
 // A node whose kubelet does not report is repaired without draining it first, because no kubelet would end its pods.
 // Proves P02.
-func TestANodeThatIsSilentIsMendedAndNotDrainedBefore(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestSilentNodesAreRepairedWithoutDraining(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.mustApply()
-	w.live.ready = map[string]string{"a": "Unknown", "b": "True"}
-	w.edit("machine.a", runtimeFile)
+	w.clusterAPI.nodeStatus = map[string]string{"a": "Unknown", "b": "True"}
+	w.editFile("machine.a", runtimeFile)
 	w.mustApply()
-	if len(w.live.drained) > 0 {
-		t.Errorf("drained %v", w.live.drained)
+	if len(w.clusterAPI.drained) > 0 {
+		t.Errorf("drained %v", w.clusterAPI.drained)
 	}
 }
 
 // A deleted program is restored, without a drain or a restart.
 // Proves P02.
-func TestALostProgramIsPutBackWithoutARestart(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestLostProgramsAreRestoredWithoutARestart(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.mustApply()
-	w.live.ready = map[string]string{"a": "True", "b": "True"}
+	w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "True"}
 	h := w.hosts["machine.a"]
 	if err := h.RemoveAll("/usr/local/bin/runc"); err != nil {
 		t.Fatal(err)
@@ -260,10 +262,10 @@ func TestALostProgramIsPutBackWithoutARestart(t *testing.T) {
 		p.Machines[1].Note != "no restart" {
 		t.Errorf("the plan says %q: %+v", p.Machines[1].Note, changes)
 	}
-	if !slices.Equal(h.Log, []string{"link /usr/local/bin/runc"}) || len(w.live.drained) > 0 {
-		t.Errorf("did %v, drained %v", h.Log, w.live.drained)
+	if !slices.Equal(h.Log, []string{"link /usr/local/bin/runc"}) || len(w.clusterAPI.drained) > 0 {
+		t.Errorf("did %v, drained %v", h.Log, w.clusterAPI.drained)
 	}
-	if again := w.mustApply(); !again.Empty() {
+	if again := w.mustApply(); !again.IsEmpty() {
 		t.Errorf("not empty afterwards: %+v", again.Machines)
 	}
 }

@@ -12,21 +12,21 @@ import (
 	"clusterctl/provision/state"
 )
 
-// rotate continues the replacement of authorities and keys. The machines of this run already have the move that the
-// state records. Each further move is recorded first and then applied to all machines, so that another run can continue
-// an interrupted one. No move is made while a machine of the cluster is not reached.
-func (p *Prepared) rotate(ctx context.Context) error {
+// continueRotations continues the replacement of authorities and keys. The machines of this run already have the move
+// that the state records. Each further move is recorded first and then applied to all machines, so that another run can
+// continue an interrupted one. No move is made while a machine of the cluster is not reached.
+func (p *Prepared) continueRotations(ctx context.Context) error {
 	if len(p.State.Rotations) == 0 {
 		return nil
 	}
-	machines, missing := p.wholeCluster()
+	machines, missing := p.remainingCluster()
 	if len(missing) > 0 {
-		p.engine.say(
+		p.engine.report(
 			Event{
 				Kind: EventNote,
 				Message: fmt.Sprintf(
 					"the replacement of %s goes on with the next apply that reaches %s, too",
-					strings.Join(p.rotating(), " and "),
+					strings.Join(p.rotationNames(), " and "),
 					strings.Join(missing, ", "),
 				),
 			},
@@ -34,7 +34,7 @@ func (p *Prepared) rotate(ctx context.Context) error {
 		return nil
 	}
 	for {
-		moved := p.advance()
+		moved := p.advanceRotations()
 		if err := p.engine.Store.Write(p.State); err != nil {
 			return err
 		}
@@ -43,45 +43,46 @@ func (p *Prepared) rotate(ctx context.Context) error {
 		}
 		p.Plan.Moves = append(p.Plan.Moves, moved...)
 		for _, what := range moved {
-			p.engine.say(Event{Kind: EventNote, Message: what})
+			p.engine.report(Event{Kind: EventNote, Message: what})
 		}
-		if err := p.pass(ctx, machines); err != nil {
+		if err := p.applyState(ctx, machines); err != nil {
 			return err
 		}
 	}
 }
 
-// advance makes the next move of each rotation in the state, and returns descriptions of the moves. All machines have
-// made the previous move.
-func (p *Prepared) advance() (moved []string) {
+// advanceRotations makes the next move of each rotation in the state, and returns descriptions of the moves. All
+// machines have made the previous move.
+func (p *Prepared) advanceRotations() (moved []string) {
 	now := p.engine.now()
-	for _, name := range p.rotating() {
+	for _, name := range p.rotationNames() {
 		r := p.State.Rotations[name]
 		switch {
-		case r.Move == state.Trust:
-			p.State.Issue(name, now)
+		case r.Phase == state.PhaseTrust:
+			p.State.StartIssuing(name, now)
 			moved = append(moved, name+": all machines trust the next one, which signs from now on")
 			continue
 		case r.Issued.IsZero():
-			p.State.IssuedEverywhere(name, now)
+			p.State.RecordIssuedEverywhere(name, now)
 		}
-		if p.State.Rotations[name].Over(now) {
-			p.State.Drop(name)
+		if p.State.Rotations[name].IsOver(now) {
+			p.State.DropFormer(name)
 			moved = append(moved, name+": the former one is not trusted any more")
 		}
 	}
 	return moved
 }
 
-func (p *Prepared) rotating() []string { return slices.Sorted(maps.Keys(p.State.Rotations)) }
+func (p *Prepared) rotationNames() []string { return slices.Sorted(maps.Keys(p.State.Rotations)) }
 
-// wholeCluster returns all machines that stay in the cluster, and the addresses of those that this run does not reach.
-func (p *Prepared) wholeCluster() (list []*machine, missing []string) {
+// remainingCluster returns all machines that stay in the cluster, and the addresses of those that this run does not
+// reach.
+func (p *Prepared) remainingCluster() (list []*machine, missing []string) {
 	for _, address := range slices.Sorted(maps.Keys(p.State.Machines)) {
 		i := slices.IndexFunc(p.machines, func(m *machine) bool { return m.Address == address })
 		switch {
 		case i >= 0 && p.machines[i].action == plan.Remove:
-		case i < 0 || p.machines[i].agent == nil || p.machines[i].dead != nil:
+		case i < 0 || p.machines[i].agent == nil || p.machines[i].unreachedReason != nil:
 			missing = append(missing, address)
 		default:
 			list = append(list, p.machines[i])
@@ -90,14 +91,14 @@ func (p *Prepared) wholeCluster() (list []*machine, missing []string) {
 	return list, missing
 }
 
-// pass applies the current state to machines: the control plane one by one, nodes within the budget.
-func (p *Prepared) pass(ctx context.Context, machines []*machine) error {
-	if err := p.each(ctx, machines, func(ctx context.Context, m *machine) error {
+// applyState applies the current state to machines: the control plane one by one, nodes within the budget.
+func (p *Prepared) applyState(ctx context.Context, machines []*machine) error {
+	if err := p.forEach(ctx, machines, func(ctx context.Context, m *machine) error {
 		m.action = plan.Change
-		if err := p.checkOne(ctx, m); err != nil {
+		if err := p.checkMachine(ctx, m); err != nil {
 			return err
 		}
-		if len(plan.Differing(m.changes)) == 0 {
+		if len(plan.WithAction(m.changes)) == 0 {
 			m.action = plan.None
 		}
 		return nil
@@ -105,33 +106,33 @@ func (p *Prepared) pass(ctx context.Context, machines []*machine) error {
 		return err
 	}
 	// The client's own certificate was issued before the move.
-	live, err := p.engine.Live(p.State, p.engine.Config)
+	live, err := p.engine.ConnectCluster(p.State, p.engine.Config)
 	if err != nil {
 		return err
 	}
-	p.live = live
+	p.cluster = live
 	active := slices.DeleteFunc(slices.Clone(machines), func(m *machine) bool { return m.action == plan.None })
 	for _, m := range active {
 		if !slices.Contains(p.Plan.Moved, m.Address) {
 			p.Plan.Moved = append(p.Plan.Moved, m.Address)
 		}
 	}
-	control := p.control(active)
-	if err := p.oneByOne(ctx, control); err != nil {
+	control := p.controlPlaneOf(active)
+	if err := p.changeOneByOne(ctx, control); err != nil {
 		return err
 	}
-	return p.nodes(ctx, slices.DeleteFunc(active, func(m *machine) bool { return slices.Contains(control, m) }))
+	return p.changeNodes(ctx, slices.DeleteFunc(active, func(m *machine) bool { return slices.Contains(control, m) }))
 }
 
-// showRotations adds to the plan what happens to authorities and keys that are being replaced, and what their
+// planRotations adds to the plan what happens to authorities and keys that are being replaced, and what their
 // replacement waits for.
-func (p *Prepared) showRotations() {
-	if p.engine.Destroy {
+func (p *Prepared) planRotations() {
+	if p.engine.IsDestroy {
 		return
 	}
-	_, missing := p.wholeCluster()
+	_, missing := p.remainingCluster()
 	now := p.engine.now()
-	for _, name := range p.rotating() {
+	for _, name := range p.rotationNames() {
 		r := p.State.Rotations[name]
 		entry := plan.Rotation{Name: name, Action: plan.Change}
 		switch {
@@ -141,31 +142,31 @@ func (p *Prepared) showRotations() {
 				missing,
 				", ",
 			)
-		case r.Move == state.Trust:
-			entry.Note = "trust both everywhere, then issue everything by the next one; " + p.after(r)
+		case r.Phase == state.PhaseTrust:
+			entry.Note = "trust both everywhere, then issue everything by the next one; " + p.trustedUntil(r)
 		case r.Issued.IsZero():
-			entry.Note = "issue everything by the next one; " + p.after(r)
-		case r.Over(now):
+			entry.Note = "issue everything by the next one; " + p.trustedUntil(r)
+		case r.IsOver(now):
 			entry.Note = "the former one is trusted no longer"
 		default:
-			entry.Action, entry.Note = plan.None, "everything is issued by the next one; "+p.after(r)
+			entry.Action, entry.Note = plan.None, "everything is issued by the next one; "+p.trustedUntil(r)
 			if name == certs.ClusterCA {
-				entry.Note += p.formers()
+				entry.Note += p.formerHolders()
 			}
 		}
 		p.Plan.Rotations = append(p.Plan.Rotations, entry)
 	}
 }
 
-// formers names the holders of kubeconfigs that stop working without the former cluster CA. If the list cannot be read,
-// the plan shows the error instead.
-func (p *Prepared) formers() string {
-	handed, err := state.HandedOut(p.engine.Store.Dir)
+// formerHolders names the holders of kubeconfigs that stop working without the former cluster CA. If the list cannot be
+// read, the plan shows the error instead.
+func (p *Prepared) formerHolders() string {
+	handed, err := state.IssuedKubeconfigs(p.engine.Store.Dir)
 	if err != nil {
 		return "; " + err.Error()
 	}
 	var names []string
-	for _, h := range p.State.Formers(handed, p.engine.now()) {
+	for _, h := range p.State.DependOnFormerCA(handed, p.engine.now()) {
 		if !slices.Contains(names, h.Name) {
 			names = append(names, h.Name)
 		}
@@ -177,10 +178,10 @@ func (p *Prepared) formers() string {
 	return "; kubeconfigs that need it were handed out to " + strings.Join(names, ", ")
 }
 
-// after returns until when the former authority or key is trusted.
-func (p *Prepared) after(r state.Rotation) string {
+// trustedUntil returns until when the former authority or key is trusted.
+func (p *Prepared) trustedUntil(r state.Rotation) string {
 	switch {
-	case r.Finish || r.Keep == 0:
+	case r.IsFinishRequested || r.Keep == 0:
 		return "then drop the former one"
 	case r.Keep > 0 && !r.Issued.IsZero():
 		return "the former one is trusted until " + r.Issued.Add(r.Keep).UTC().Format("2006-01-02 15:04 UTC")

@@ -29,27 +29,27 @@ const pkiDir = "/etc/kubernetes/pki/"
 // communicate. It checks this with the present files, and with the files from the last start of each daemon.
 type trusting struct {
 	*world
-	mu      sync.Mutex
-	now     map[string]map[string]string // files of each machine
-	started map[string]map[string]string // the files when a daemon was last started on the machine
-	proven  map[string]error
-	read    map[string]*clientcmdapi.Config
-	broken  []string
-	calls   int
-	fail    int // the call at which the run is interrupted; 0: none
+	mu           sync.Mutex
+	currentFiles map[string]map[string]string // files of each machine
+	startedFiles map[string]map[string]string // the files when a daemon was last started on the machine
+	verified     map[string]error
+	parsed       map[string]*clientcmdapi.Config
+	problems     []string
+	calls        int
+	failCall     int // the call at which the run is interrupted; 0: none
 }
 
 func newTrusting(t *testing.T) *trusting {
 	w := &trusting{
 		world: newWorld(
 			t,
-			control,
+			controlMachine,
 			machine("second", "10.0.0.5", config.RoleControlPlane),
 			machine("third", "10.0.0.6", config.RoleControlPlane),
-			nodeA,
+			machineA,
 		),
-		now: map[string]map[string]string{}, started: map[string]map[string]string{},
-		proven: map[string]error{}, read: map[string]*clientcmdapi.Config{},
+		currentFiles: map[string]map[string]string{}, startedFiles: map[string]map[string]string{},
+		verified: map[string]error{}, parsed: map[string]*clientcmdapi.Config{},
 	}
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
@@ -57,27 +57,27 @@ func newTrusting(t *testing.T) *trusting {
 	}
 	w.mustApply()
 	for name, h := range w.hosts {
-		w.now[name] = w.files(h)
-		w.started[name] = w.now[name]
-		h.Before = func(what string) error { return w.before(name, what) }
+		w.currentFiles[name] = w.files(h)
+		w.startedFiles[name] = w.currentFiles[name]
+		h.BeforeChange = func(what string) error { return w.beforeChange(name, what) }
 	}
 	return w
 }
 
-var errCut = errors.New("the line was cut")
+var errConnectionCut = errors.New("the line was cut")
 
-func (w *trusting) before(name, what string) error {
+func (w *trusting) beforeChange(name, what string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.now[name] = w.files(w.hosts[name])
+	w.currentFiles[name] = w.files(w.hosts[name])
 	if verb, _, _ := strings.Cut(what, " "); verb != "write" {
 		w.calls++
-		if w.calls == w.fail {
-			return errCut
+		if w.calls == w.failCall {
+			return errConnectionCut
 		}
-		w.started[name] = w.now[name]
+		w.startedFiles[name] = w.currentFiles[name]
 	}
-	w.look(name, what+" on "+name)
+	w.checkMachine(name, what+" on "+name)
 	return nil
 }
 
@@ -95,15 +95,15 @@ func (w *trusting) files(h *hostfake.Host) map[string]string {
 	return files
 }
 
-// look checks a machine against all machines.
-func (w *trusting) look(changed, when string) {
+// checkMachine checks a machine against all machines.
+func (w *trusting) checkMachine(changed, when string) {
 	type view struct {
 		name  string
 		files map[string]string
 	}
 	var all []view
 	for name := range w.hosts {
-		all = append(all, view{name, w.now[name]}, view{name, w.started[name]})
+		all = append(all, view{name, w.currentFiles[name]}, view{name, w.startedFiles[name]})
 	}
 	for _, a := range all {
 		for _, b := range all {
@@ -132,16 +132,16 @@ func (w *trusting) look(changed, when string) {
 					continue // not on this machine
 				}
 				if err := w.verify(c.shown, c.trusted); err != nil {
-					w.broken = append(
-						w.broken,
+					w.problems = append(
+						w.problems,
 						fmt.Sprintf("%s: %s: %v", when, fmt.Sprintf(c.what, a.name, b.name), err),
 					)
 				}
 			}
 			if signs, believed := a.files["sa.key"], b.files["sa.pub"]; signs != "" && believed != "" &&
-				w.believes(believed, signs) != nil {
-				w.broken = append(
-					w.broken,
+				w.verifyKeyPair(believed, signs) != nil {
+				w.problems = append(
+					w.problems,
 					fmt.Sprintf("%s: tokens of %s are not believed by %s", when, a.name, b.name),
 				)
 			}
@@ -151,11 +151,11 @@ func (w *trusting) look(changed, when string) {
 
 func (w *trusting) verify(shown, trusted string) error {
 	id := shown + "\x00" + trusted
-	if err, known := w.proven[id]; known {
+	if err, known := w.verified[id]; known {
 		return err
 	}
-	w.proven[id] = verify(shown, trusted)
-	return w.proven[id]
+	w.verified[id] = verify(shown, trusted)
+	return w.verified[id]
 }
 
 func verify(shown, trusted string) error {
@@ -174,7 +174,7 @@ func verify(shown, trusted string) error {
 
 // kubeconfig parses a kubeconfig. It returns nil if there is none.
 func (w *trusting) kubeconfig(text string) *clientcmdapi.Config {
-	if _, known := w.read[text]; !known {
+	if _, known := w.parsed[text]; !known {
 		c, err := clientcmd.Load([]byte(text))
 		if err != nil {
 			w.t.Error(err)
@@ -182,9 +182,9 @@ func (w *trusting) kubeconfig(text string) *clientcmdapi.Config {
 		if c.Contexts[c.CurrentContext] == nil {
 			c = nil
 		}
-		w.read[text] = c
+		w.parsed[text] = c
 	}
-	return w.read[text]
+	return w.parsed[text]
 }
 
 func (w *trusting) user(kubeconfig string) string {
@@ -201,14 +201,14 @@ func (w *trusting) cluster(kubeconfig string) string {
 	return ""
 }
 
-var errStranger = errors.New("signed with a key that is not believed")
+var errUntrustedKey = errors.New("signed with a key that is not believed")
 
-func (w *trusting) believes(public, private string) error {
+func (w *trusting) verifyKeyPair(public, private string) error {
 	id := public + "\x00" + private
-	if err, known := w.proven[id]; known {
+	if err, known := w.verified[id]; known {
 		return err
 	}
-	w.proven[id] = errStranger
+	w.verified[id] = errUntrustedKey
 	key, err := certs.ParseKey([]byte(private))
 	if err != nil {
 		return err
@@ -219,16 +219,16 @@ func (w *trusting) believes(public, private string) error {
 	}
 	for block, rest := pem.Decode([]byte(public)); block != nil; block, rest = pem.Decode(rest) {
 		if bytes.Equal(block.Bytes, want) {
-			w.proven[id] = nil
+			w.verified[id] = nil
 		}
 	}
-	return w.proven[id]
+	return w.verified[id]
 }
 
-// wish adds the rotation of all authorities and keys to the state. The former ones are kept for the given time.
-func (w *trusting) wish(keep time.Duration) {
+// rotateAll adds the rotation of all authorities and keys to the state. The former ones are kept for the given time.
+func (w *trusting) rotateAll(keep time.Duration) {
 	w.t.Helper()
-	w.change(func(s *state.State) {
+	w.changeState(func(s *state.State) {
 		for name, commonName := range certs.CommonNames {
 			next, err := certs.NewCA(commonName, 0, time.Now())
 			if err == nil {
@@ -248,7 +248,7 @@ func (w *trusting) wish(keep time.Duration) {
 	})
 }
 
-func (w *trusting) change(do func(*state.State)) {
+func (w *trusting) changeState(do func(*state.State)) {
 	w.t.Helper()
 	s := w.state()
 	do(s)
@@ -266,8 +266,8 @@ func (w *trusting) state() *state.State {
 	return s
 }
 
-// replaced checks that nothing of the former authorities and keys remains.
-func (w *trusting) replaced(former *state.State) {
+// checkReplaced checks that nothing of the former authorities and keys remains.
+func (w *trusting) checkReplaced(former *state.State) {
 	w.t.Helper()
 	now := w.state()
 	if len(now.Rotations) != 0 || len(now.Keys.Next) != 0 {
@@ -299,9 +299,9 @@ func (w *trusting) replaced(former *state.State) {
 	}
 }
 
-func (w *trusting) unbroken() {
+func (w *trusting) checkProblems() {
 	w.t.Helper()
-	for _, b := range w.broken[:min(len(w.broken), 5)] {
+	for _, b := range w.problems[:min(len(w.problems), 5)] {
 		w.t.Error(b)
 	}
 }
@@ -309,51 +309,51 @@ func (w *trusting) unbroken() {
 // One apply replaces all authorities and the key of service accounts. At no time does a daemon present a certificate
 // that another does not trust.
 // Proves S37.
-func TestEveryAuthorityIsReplacedWhileEverybodyTrustsEverybody(t *testing.T) {
+func TestAllAuthoritiesAreReplacedWithoutLosingTrust(t *testing.T) {
 	w := newTrusting(t)
 	former := w.state()
-	w.wish(0)
+	w.rotateAll(0)
 	done := w.mustApply()
-	if len(done.Rotations) != 4 || done.Empty() {
+	if len(done.Rotations) != 4 || done.IsEmpty() {
 		t.Errorf("the plan does not show what is replaced: %+v", done.Rotations)
 	}
-	w.unbroken()
-	w.replaced(former)
-	if again := w.mustApply(); !again.Empty() || len(again.Rotations) != 0 {
+	w.checkProblems()
+	w.checkReplaced(former)
+	if again := w.mustApply(); !again.IsEmpty() || len(again.Rotations) != 0 {
 		t.Errorf("a second plan is not empty: %+v %+v", again.Rotations, again.Machines)
 	}
 }
 
 // The next apply continues a rotation that was interrupted at any point, and all connections keep working meanwhile.
 // Proves S37.
-func TestAReplacementThatIsCutOffIsGoneOnWith(t *testing.T) {
+func TestInterruptedReplacementsContinue(t *testing.T) {
 	w := newTrusting(t)
-	w.wish(0)
+	w.rotateAll(0)
 	w.mustApply()
 	steps := w.calls
 	if steps < 30 {
 		t.Fatalf("only %d daemons were started anew", steps)
 	}
-	for fail := 1; fail <= steps; fail += amount.Of(11, 44) {
+	for fail := 1; fail <= steps; fail += amount.Scaled(11, 44) {
 		former := w.state()
-		w.wish(0)
-		w.calls, w.fail = 0, fail
-		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), errCut.Error()) {
+		w.rotateAll(0)
+		w.calls, w.failCall = 0, fail
+		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), errConnectionCut.Error()) {
 			t.Fatalf("cut off at %d: %v", fail, err)
 		}
-		w.fail = 0
+		w.failCall = 0
 		w.mustApply()
-		w.replaced(former)
+		w.checkReplaced(former)
 	}
-	w.unbroken()
+	w.checkProblems()
 }
 
 // A machine that cannot be reached stops a rotation, and the plan names the machine.
 // Proves S37.
-func TestAReplacementWaitsForMachinesThatAreNotReached(t *testing.T) {
+func TestReplacementsWaitForUnreachedMachines(t *testing.T) {
 	w := newTrusting(t)
 	former := w.state()
-	w.wish(0)
+	w.rotateAll(0)
 	w.engine.Excludes = []string{"machine.a"}
 	p := w.mustApply()
 	for _, r := range p.Rotations {
@@ -366,24 +366,24 @@ func TestAReplacementWaitsForMachinesThatAreNotReached(t *testing.T) {
 	}
 	w.engine.Excludes = nil
 	w.mustApply()
-	w.unbroken()
-	w.replaced(former)
+	w.checkProblems()
+	w.checkReplaced(former)
 }
 
 // The former authority is trusted for the requested time, or until the user ends the rotation.
 // Proves S37.
-func TestTheFormerAuthorityIsKeptAsLongAsWasSaid(t *testing.T) {
+func TestFormerAuthoritiesAreKeptForTheGivenTime(t *testing.T) {
 	for _, keep := range []time.Duration{state.UntilFinished, time.Hour} {
 		w := newTrusting(t)
 		former := w.state()
-		w.wish(keep)
+		w.rotateAll(keep)
 		w.mustApply()
 		p := w.mustApply()
-		if !p.Empty() || len(p.Rotations) != 4 {
+		if !p.IsEmpty() || len(p.Rotations) != 4 {
 			t.Errorf("the plan says %+v", p.Rotations)
 		}
 		s := w.state()
-		if r := s.Rotations[certs.ClusterCA]; r.Move != state.Issue || r.Issued.IsZero() {
+		if r := s.Rotations[certs.ClusterCA]; r.Phase != state.PhaseIssue || r.Issued.IsZero() {
 			t.Errorf("the replacement is at %+v", r)
 		}
 		if err := verify(string(s.CAs[certs.ClusterCA]), string(former.CAs[certs.ClusterCA])); err == nil {
@@ -397,30 +397,30 @@ func TestTheFormerAuthorityIsKeptAsLongAsWasSaid(t *testing.T) {
 			t.Errorf("who trusts the former authority alone is shut out: %v", err)
 		}
 		if keep == time.Hour {
-			w.change(func(s *state.State) {
+			w.changeState(func(s *state.State) {
 				for name, r := range s.Rotations {
 					r.Issued = r.Issued.Add(-keep)
 					s.Rotations[name] = r
 				}
 			})
 		} else {
-			w.change(func(s *state.State) {
+			w.changeState(func(s *state.State) {
 				for name, r := range s.Rotations {
-					r.Finish = true
+					r.IsFinishRequested = true
 					s.Rotations[name] = r
 				}
 			})
 		}
 		w.mustApply()
-		w.unbroken()
-		w.replaced(former)
+		w.checkProblems()
+		w.checkReplaced(former)
 	}
 }
 
 // An intermediate authority can replace an authority. A client that trusts only its root trusts its certificates, and
 // all connections keep working meanwhile.
 // Proves S37.
-func TestAnIntermediateTakesAnAuthoritysPlace(t *testing.T) {
+func TestIntermediatesReplaceAuthorities(t *testing.T) {
 	w := newTrusting(t)
 	root, err := certs.NewCA("company", 0, time.Now())
 	if err != nil {
@@ -433,13 +433,13 @@ func TestAnIntermediateTakesAnAuthoritysPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.change(func(s *state.State) {
+	w.changeState(func(s *state.State) {
 		if err := s.Rotate(certs.ClusterCA, next, 0, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	})
 	w.mustApply()
-	w.unbroken()
+	w.checkProblems()
 	for _, file := range []string{"apiserver.crt", "kube-scheduler.crt"} {
 		text, err := w.hosts["machine.second"].ReadFile(pkiDir + file)
 		if err != nil {
@@ -455,7 +455,7 @@ func TestAnIntermediateTakesAnAuthoritysPlace(t *testing.T) {
 		string(text) != string(next.Cert) {
 		t.Errorf("more is trusted than the intermediate: %s, %v", text, err)
 	}
-	if again := w.mustApply(); !again.Empty() {
+	if again := w.mustApply(); !again.IsEmpty() {
 		t.Errorf("a second plan is not empty: %+v", again.Machines)
 	}
 }

@@ -30,9 +30,9 @@ type Agent interface {
 	Collect(ctx context.Context) ([]support.File, error)
 	// Trace makes the machine watch for a packet, and send it if q says so. It calls begun when the machine watches.
 	Trace(ctx context.Context, q host.Trace, begun func()) (host.Traced, error)
-	Look(ctx context.Context) (role.Remains, error)
-	// Take sets the turn for later calls of Apply. Without it, Apply does not check the turn.
-	Take(t agent.Turn)
+	Remains(ctx context.Context) (role.Remains, error)
+	// SetTurn sets the turn for later calls of Apply. Without it, Apply does not check the turn.
+	SetTurn(t agent.Turn)
 	Send(ctx context.Context, digest, name string, compressed io.Reader) error
 	SendPrivate(ctx context.Context, digest, name string, compressed io.Reader) error
 	// Read writes a file of the machine to w. It fails if the file is larger than size bytes.
@@ -42,9 +42,9 @@ type Agent interface {
 	Close() error
 }
 
-// bringer is implemented by agents whose program may have to be sent first.
-type bringer interface {
-	Brought() int64 // size of the program on the machine in bytes; zero if it was not sent
+// programSender is implemented by agents whose program may have to be sent first.
+type programSender interface {
+	SentBytes() int64 // size of the program on the machine in bytes; zero if it was not sent
 }
 
 // Cluster is the part of the live cluster that a run needs.
@@ -64,26 +64,26 @@ type Cluster interface {
 	// Node returns whether a node is ready and the Kubernetes version of its kubelet, which is empty if the node does
 	// not exist.
 	Node(ctx context.Context, name string) (ready, kubelet string, err error)
-	// Cordoned reports whether a node is unschedulable. Cordon and Uncordon change that.
-	Cordoned(ctx context.Context, node string) (bool, error)
+	// IsCordoned reports whether a node is unschedulable. Cordon and Uncordon change that.
+	IsCordoned(ctx context.Context, node string) (bool, error)
 	Cordon(ctx context.Context, node string) error
 	Uncordon(ctx context.Context, node string) error
 	// Drain cordons a node and evicts its pods. It calls say with its progress.
 	Drain(ctx context.Context, node string, say func(string)) error
 	// References returns the objects that Apply would apply.
 	References(c *config.Cluster) ([]state.Object, error)
-	// Gone returns the objects of list that do not exist. Delete deletes objects and waits until they are gone.
-	Gone(ctx context.Context, list []state.Object) ([]state.Object, error)
+	// Missing returns the objects of list that do not exist. Delete deletes objects and waits until they are gone.
+	Missing(ctx context.Context, list []state.Object) ([]state.Object, error)
 	Delete(ctx context.Context, list []state.Object) error
 	// Applied finds the objects that clusterctl applied, to rebuild a lost state.
 	Applied(ctx context.Context, c *config.Cluster) (list []state.Object, problems []string, err error)
 	// Revision returns the store's current revision, as reported by the API.
 	Revision(ctx context.Context) (int64, error)
-	// Forget deletes a Node object.
-	Forget(ctx context.Context, node string) error
-	// ForgetFormer deletes a Node object that belongs to another machine than now, which has its name today. It reports
-	// whether there was one.
-	ForgetFormer(ctx context.Context, node string, now inventory.Machine) (bool, error)
+	// DeleteNode deletes a Node object.
+	DeleteNode(ctx context.Context, node string) error
+	// DeleteFormerNode deletes a Node object that belongs to another machine than now, which has its name today. It
+	// reports whether there was one.
+	DeleteFormerNode(ctx context.Context, node string, now inventory.Machine) (bool, error)
 	// AdmitReplicas gives the rights of former releases' users also to the users that daemons have on each machine,
 	// until DropFormerRights: machines that were rolled back, or API servers of the former release, need them.
 	AdmitReplicas(ctx context.Context) error
@@ -93,30 +93,30 @@ type Cluster interface {
 
 // Engine carries out runs. All fields are required except those marked.
 type Engine struct {
-	Config          *config.Cluster
-	Store           state.Store
-	Bundle          *bundle.Bundle
-	Dial            func(ctx context.Context, m config.Machine) (Agent, error)
-	Live            func(s *state.State, c *config.Cluster) (Cluster, error)
-	Say             func(Event) // optional
-	Parallelism     int         // machines at a time; zero means 32
-	Destroy         bool        // remove the whole cluster
-	Look            bool        // plan only: machines that are not reached become part of the plan
-	Targets         []string    // only these addresses, if any
-	Excludes        []string    // not these addresses
-	SkipUnreachable bool        // leave nodes that are not reached out of the run
-	Replaces        []string    // machines, workloads and objects to be deleted and created again
-	Downgrade       string      // the version or build of an older release that machines may go to
-	Losses          []string    // addresses of objects that may be deleted although data is lost with them
+	Config           *config.Cluster
+	Store            state.Store
+	Bundle           *bundle.Bundle
+	Dial             func(ctx context.Context, m config.Machine) (Agent, error)
+	ConnectCluster   func(s *state.State, c *config.Cluster) (Cluster, error)
+	Report           func(Event) // optional
+	Parallelism      int         // machines at a time; zero means 32
+	IsDestroy        bool        // remove the whole cluster
+	IsPlanOnly       bool        // plan only: machines that are not reached become part of the plan
+	Targets          []string    // only these addresses, if any
+	Excludes         []string    // not these addresses
+	SkipsUnreachable bool        // leave nodes that are not reached out of the run
+	Replaces         []string    // machines, workloads and objects to be deleted and created again
+	Downgrade        string      // the version or build of an older release that machines may go to
+	AllowedLosses    []string    // addresses of objects that may be deleted although data is lost with them
 	// Renews names certificates to be renewed early, as CertificateName names them; "all" means all.
-	Renews     []string
-	RenewOn    []string // machines, by address or name, whose certificates are renewed; empty means all
-	Refresh    bool     // only compare the state with the machines and the API, and forget what is gone
-	NoSnapshot bool     // take no snapshot of the store before a risky change
+	Renews        []string
+	RenewOn       []string // machines, by address or name, whose certificates are renewed; empty means all
+	IsRefreshOnly bool     // only compare the state with the machines and the API, and forget what is gone
+	SkipsSnapshot bool     // take no snapshot of the store before a risky change
 	// Run is a unique name of this run. Machines use it to detect changes by another run; empty disables that check.
-	Run string
-	Who string           // who runs this, shown to users of other runs at the same time
-	Now func() time.Time // nil means time.Now
+	Run      string
+	Operator string           // who runs this, shown to users of other runs at the same time
+	Now      func() time.Time // nil means time.Now
 }
 
 // Kinds of events.
@@ -145,10 +145,10 @@ type Event struct {
 	Size    int64        `json:"size,omitempty"`  // bytes to compress, or compressed bytes to send
 }
 
-func (e *Engine) say(ev Event) {
-	if e.Say != nil {
+func (e *Engine) report(ev Event) {
+	if e.Report != nil {
 		ev.Time = e.now()
-		e.Say(ev)
+		e.Report(ev)
 	}
 }
 
@@ -166,8 +166,8 @@ func (e *Engine) parallelism() int {
 	return 32
 }
 
-// authorities makes the authorities of a new cluster.
-func (e *Engine) authorities() (map[string]certs.Pair, error) {
+// newAuthorities makes the authorities of a new cluster.
+func (e *Engine) newAuthorities() (map[string]certs.Pair, error) {
 	pairs := map[string]certs.Pair{}
 	for name, commonName := range certs.CommonNames {
 		p, err := certs.NewCA(commonName, 0, e.now())

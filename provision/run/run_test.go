@@ -19,8 +19,8 @@ import (
 
 // A second apply changes nothing, and reports this.
 // Proves P02.
-func TestASecondApplyChangesNothing(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestRepeatedAppliesChangeNothing(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	if n, _ := w.mustApply().Count(plan.Create); n != 2 {
 		t.Fatalf("%d machines created, want 2", n)
 	}
@@ -28,7 +28,7 @@ func TestASecondApplyChangesNothing(t *testing.T) {
 		h.Log = nil
 	}
 	second := w.mustApply()
-	if !second.Empty() || !strings.Contains(second.Summary(), "No changes") {
+	if !second.IsEmpty() || !strings.Contains(second.Summary(), "No changes") {
 		t.Errorf("second plan is not empty: %+v", second.Machines)
 	}
 	for name, h := range w.hosts {
@@ -40,8 +40,8 @@ func TestASecondApplyChangesNothing(t *testing.T) {
 
 // A file edited by hand is shown with its difference, and restored.
 // Proves P02.
-func TestAnEditedUnitFileIsShownAndPutBack(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestEditedUnitFilesAreReportedAndRestored(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	h, path := w.hosts["machine.a"], "/etc/systemd/system/kubelet.service"
 	original, err := h.ReadFile(path)
@@ -72,8 +72,8 @@ func TestAnEditedUnitFileIsShownAndPutBack(t *testing.T) {
 }
 
 func TestNothingIsChangedWhenOneMachineIsUnreachable(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
-	w.down["machine.b"] = errors.New("unreachable: connection refused")
+	w := newWorld(t, controlMachine, machineA, machineB)
+	w.unreachable["machine.b"] = errors.New("unreachable: connection refused")
 	_, err := w.apply()
 	if err == nil || !strings.Contains(err.Error(), "machine.b (cluster.hcl:7): unreachable") {
 		t.Fatalf("error %v does not name the machine and its line", err)
@@ -87,22 +87,22 @@ func TestNothingIsChangedWhenOneMachineIsUnreachable(t *testing.T) {
 
 // A plan reports an unreachable machine neither as unchanged nor as removed.
 // Proves P02.
-func TestAPlanShowsAnUnreachableMachineAsSuch(t *testing.T) {
-	for name, declared := range map[string][]config.Machine{"clean": {control, nodeA, nodeB},
-		"changed": {control, nodeB,
-			func() config.Machine { m := nodeA; m.Kubelet.Choose("max_pods", 9); return m }()}} {
+func TestPlansMarkUnreachableMachines(t *testing.T) {
+	for name, declared := range map[string][]config.Machine{"clean": {controlMachine, machineA, machineB},
+		"changed": {controlMachine, machineB,
+			func() config.Machine { m := machineA; m.Kubelet.Choose("max_pods", 9); return m }()}} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, control, nodeA, nodeB)
+			w := newWorld(t, controlMachine, machineA, machineB)
 			w.mustApply()
-			w.down["machine.a"] = errors.New("unreachable: no route to host")
+			w.unreachable["machine.a"] = errors.New("unreachable: no route to host")
 			w.declare(declared...)
-			w.engine.Look = true
+			w.engine.IsPlanOnly = true
 			p, err := w.engine.Prepare(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			if p.Plan.Empty() || !slices.Equal(p.Plan.Unreached(), []string{"machine.a"}) ||
+			if p.Plan.IsEmpty() || !slices.Equal(p.Plan.Unreached(), []string{"machine.a"}) ||
 				!strings.Contains(p.Plan.Summary(), "1 machine not reached") {
 				t.Errorf("plan: %+v", p.Plan)
 			}
@@ -111,20 +111,20 @@ func TestAPlanShowsAnUnreachableMachineAsSuch(t *testing.T) {
 				!strings.Contains(err.Error(), "-exclude") {
 				t.Errorf("error %v", err)
 			}
-			w.engine.Look = false
+			w.engine.IsPlanOnly = false
 			if _, err := w.apply(); err == nil {
 				t.Error("apply goes on")
 			}
 			w.engine.Excludes = []string{"machine.a"}
 			w.mustApply()
 			w.engine.Excludes = nil
-			delete(w.down, "machine.a")
+			delete(w.unreachable, "machine.a")
 		})
 	}
 }
 
 func TestPreflightRefusesForeignEtcdDataAndAForeignAddress(t *testing.T) {
-	w := newWorld(t, control)
+	w := newWorld(t, controlMachine)
 	foreign := host.AppendEtcdData(nil, host.EtcdData{Cluster: 0xbad, Member: 1})
 	if err := w.hosts["machine.control"].WriteFile("/var/lib/etcd/member/wal/0.wal", bytes.NewReader(foreign), 0o600, 0,
 		0); err != nil {
@@ -141,9 +141,9 @@ func TestPreflightRefusesForeignEtcdDataAndAForeignAddress(t *testing.T) {
 // cluster can still be destroyed.
 // Proves P05.
 func TestNetworksAndTheDomainDoNotChange(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
-	logged := w.logged()
+	logged := w.logLengths()
 	w.engine.Config.Source = config.Source{File: "cluster.hcl", Line: 3}
 	w.engine.Config.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
 	w.engine.Config.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")}
@@ -155,37 +155,37 @@ func TestNetworksAndTheDomainDoNotChange(t *testing.T) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
 	}
-	w.unchanged(logged)
-	w.engine.Destroy = true
+	w.checkUnchanged(logged)
+	w.engine.IsDestroy = true
 	w.mustApply()
 }
 
 // A machine that is no longer declared is drained, cleaned and removed from the state.
 // Proves P07.
 func TestARemovedNodeIsDrainedAndCleaned(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.mustApply()
-	w.declare(control, nodeA)
+	w.declare(controlMachine, machineA)
 	p := w.mustApply()
 	if n, _ := p.Count(plan.Remove); n != 1 {
 		t.Fatalf("%d machines removed, want 1", n)
 	}
-	if !slices.Equal(w.live.drained, []string{"b"}) || !slices.Equal(w.live.gone, []string{"b"}) {
-		t.Errorf("drained %v and forgot %v, want b", w.live.drained, w.live.gone)
+	if !slices.Equal(w.clusterAPI.drained, []string{"b"}) || !slices.Equal(w.clusterAPI.missing, []string{"b"}) {
+		t.Errorf("drained %v and forgot %v, want b", w.clusterAPI.drained, w.clusterAPI.missing)
 	}
 	for _, path := range w.hosts["machine.b"].Files() {
 		if !strings.HasPrefix(path, "/proc/") {
 			t.Errorf("%s is left behind", path)
 		}
 	}
-	if again := w.mustApply(); !again.Empty() {
+	if again := w.mustApply(); !again.IsEmpty() {
 		t.Errorf("not empty afterwards: %+v", again.Machines)
 	}
 }
 
 // A failed machine can be removed from the cluster without reaching it, including its etcd member.
 // Proves P07.
-func TestADeadControlPlaneMachineIsRemovedWithoutIt(t *testing.T) {
+func TestDeadControlPlaneMachinesAreRemoved(t *testing.T) {
 	second, third := machine(
 		"second",
 		"10.0.0.5",
@@ -195,40 +195,40 @@ func TestADeadControlPlaneMachineIsRemovedWithoutIt(t *testing.T) {
 		"10.0.0.6",
 		config.RoleControlPlane,
 	)
-	w := newWorld(t, control, second, third)
+	w := newWorld(t, controlMachine, second, third)
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
 		h.Store = store
 	}
 	w.mustApply()
-	w.down["machine.control"] = errors.New("no route to host")
+	w.unreachable["machine.control"] = errors.New("no route to host")
 	w.declare(second, third)
 	w.mustApply()
 	members, err := store.Members(t.Context())
 	if err != nil || len(members) != 2 {
 		t.Errorf("members %v, %v: want those of the machines that stay", members, err)
 	}
-	if again := w.mustApply(); !again.Empty() {
+	if again := w.mustApply(); !again.IsEmpty() {
 		t.Errorf("not empty afterwards: %+v", again.Machines)
 	}
 }
 
-func TestAFailedUnitIsNamedAndTheNextRunGoesOn(t *testing.T) {
-	w := newWorld(t, control, nodeA)
-	w.hosts["machine.a"].Fail = map[string]error{"kubelet.service": errors.New("exit 1")}
+func TestFailedUnitsAreNamedAndTheNextRunContinues(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
+	w.hosts["machine.a"].StartErrors = map[string]error{"kubelet.service": errors.New("exit 1")}
 	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "kubelet.service") ||
 		!strings.Contains(err.Error(), "machine.a") {
 		t.Fatalf("error %v does not name unit and machine", err)
 	}
-	w.hosts["machine.a"].Fail = nil
+	w.hosts["machine.a"].StartErrors = nil
 	w.mustApply()
-	if again := w.mustApply(); !again.Empty() {
+	if again := w.mustApply(); !again.IsEmpty() {
 		t.Error("not empty after the run that went on")
 	}
 }
 
-func TestASavedPlanIsRefusedWhenTheWorldMovedOn(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestSavedPlansAreRefusedAfterTheClusterChanged(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	p, err := w.engine.Prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -259,8 +259,8 @@ func TestASavedPlanIsRefusedWhenTheWorldMovedOn(t *testing.T) {
 
 // Keys never appear in plain text in the state, a plan or an event.
 // Proves P04.
-func TestKeysAreNowhereInPlainText(t *testing.T) {
-	w := newWorld(t, control)
+func TestKeysAreNeverStoredInPlainText(t *testing.T) {
+	w := newWorld(t, controlMachine)
 	p := w.mustApply()
 	var out strings.Builder
 	if err := p.Print(&out, plan.Style{Verbose: true}); err != nil {
@@ -284,10 +284,10 @@ func TestKeysAreNowhereInPlainText(t *testing.T) {
 // A value that was sensitive when it was applied is not shown when it is removed.
 // Proves P04.
 func TestFormerSecretsAreNotShown(t *testing.T) {
-	w := newWorld(t, control)
+	w := newWorld(t, controlMachine)
 	w.engine.Config.Secrets = []string{"old-secret"}
 	w.mustApply()
-	w.declare(control)
+	w.declare(controlMachine)
 	w.engine.Config.Secrets = []string{"new-secret"}
 	p, err := w.engine.Prepare(t.Context())
 	if err != nil {
@@ -311,9 +311,9 @@ func TestFormerSecretsAreNotShown(t *testing.T) {
 }
 
 func TestDestroyLeavesNothing(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
-	w.engine.Destroy = true
+	w.engine.IsDestroy = true
 	w.mustApply()
 	for name, h := range w.hosts {
 		for _, path := range h.Files() {
@@ -329,8 +329,8 @@ func TestDestroyLeavesNothing(t *testing.T) {
 
 // A misspelt address in -target or -exclude is an error.
 // Proves P05.
-func TestASelectionThatNamesNothingIsRefused(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestSelectionsThatMatchNothingAreRefused(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	for _, bad := range []string{"machine.c", "machine.node[a]", "workload.wbe"} {
 		w.engine.Targets, w.engine.Excludes = nil, []string{bad}
@@ -352,7 +352,7 @@ func TestASelectionThatNamesNothingIsRefused(t *testing.T) {
 // that overrides the unit's own file.
 // Proves P02.
 func TestDropInsOfUnitsAreShownAndRemoved(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	h := w.hosts["machine.a"]
 	for _, path := range []string{
@@ -385,23 +385,23 @@ func TestDropInsOfUnitsAreShownAndRemoved(t *testing.T) {
 	if !slices.Contains(h.Log, "daemon-reload") || !slices.Contains(h.Log, "restart kubelet.service") {
 		t.Errorf("did %v", h.Log)
 	}
-	if again := w.mustApply(); !again.Empty() {
+	if again := w.mustApply(); !again.IsEmpty() {
 		t.Errorf("not empty afterwards: %+v", again.Machines)
 	}
 }
 
 // All findings of all machines are reported at once, in a table for each machine. Nothing is changed.
 // Proves P05.
-func TestPreflightSaysAllFindingsOfAllMachines(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
+func TestPreflightReportsAllFindingsOfAllMachines(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
 	w.hosts["machine.control"].Machine.Listening = []host.Listener{
 		{Port: 6443, Network: "tcp", Process: "nginx, process 812"},
 	}
-	w.hosts["machine.control"].Machine.Sync = time.Second
+	w.hosts["machine.control"].Machine.SyncDuration = time.Second
 	w.hosts["machine.a"].Machine.OS = "alpine 3.20"
 	w.hosts["machine.a"].Machine.Clock = time.Now().Add(time.Hour)
 	w.hosts["machine.a"].Machine.Swap = 1 << 30
-	w.down["machine.b"] = errors.New("unreachable: no route to host")
+	w.unreachable["machine.b"] = errors.New("unreachable: no route to host")
 	_, err := w.apply()
 	for _, want := range []string{
 		"machine.control (cluster.hcl:7): it cannot be what it is declared to be:\n  error    port " +
@@ -414,14 +414,14 @@ func TestPreflightSaysAllFindingsOfAllMachines(t *testing.T) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
 	}
-	w.unchanged(nil)
-	delete(w.down, "machine.b")
+	w.checkUnchanged(nil)
+	delete(w.unreachable, "machine.b")
 	for _, h := range w.hosts {
-		h.Machine.Survey = host.Survey{Free: map[string]int64{host.Library: 1 << 20}}
+		h.Machine.Survey = host.Survey{FreeBytes: map[string]int64{host.LibraryDir: 1 << 20}}
 		h.Machine.OS = "debian 12"
 	}
 	if _, err := w.apply(); err == nil || strings.Count(err.Error(), "has 1 MiB free") != 3 {
 		t.Errorf("what is sent has no room: %v", err)
 	}
-	w.unchanged(nil)
+	w.checkUnchanged(nil)
 }

@@ -9,9 +9,9 @@ func union(a, b []string) []string {
 	return slices.Compact(list)
 }
 
-// remember records which sensitive values the applied configuration contains. It is called once none of the former
+// recordSecrets records which sensitive values the applied configuration contains. It is called once none of the former
 // values can be in use. A run with a part of the configuration keeps the values of the rest.
-func (p *Prepared) remember(secrets []string) error {
+func (p *Prepared) recordSecrets(secrets []string) error {
 	if len(p.engine.Targets) > 0 || len(p.engine.Excludes) > 0 {
 		secrets = p.Secrets
 	}

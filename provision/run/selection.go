@@ -11,44 +11,44 @@ import (
 	"clusterctl/provision/state"
 )
 
-// selection returns the part of the configuration and of the applied objects that -target and -exclude select, and the
-// applied objects that are not touched.
-func (p *Prepared) selection() (c *config.Cluster, before, rest []state.Object, err error) {
+// selectParts returns the part of the configuration and of the applied objects that -target and -exclude select, and
+// the applied objects that are not touched.
+func (p *Prepared) selectParts() (c *config.Cluster, before, rest []state.Object, err error) {
 	e := p.engine
 	if len(e.Targets) == 0 && len(e.Excludes) == 0 {
 		for _, o := range p.State.Objects {
-			if !e.left(o.Address) {
+			if !e.isKeptByRemovedBlock(o.Address) {
 				before = append(before, o)
 			}
 		}
 		return e.Config, before, nil, nil
 	}
 	// A machine that was left out before it ever joined has no node to label.
-	copied := with(e.Config, func(m config.Machine) bool { return e.selected(m.Address) || p.joinedNow(m) })
+	copied := withMachines(e.Config, func(m config.Machine) bool { return e.isSelected(m.Address) || p.hasJoined(m) })
 	copied.Workloads, copied.Objects = nil, nil
 	for _, w := range e.Config.Workloads {
-		if e.selected(w.Address) {
+		if e.isSelected(w.Address) {
 			copied.Workloads = append(copied.Workloads, w)
 		}
 	}
 	for _, o := range e.Config.Objects {
-		if e.selected(o.Address) {
+		if e.isSelected(o.Address) {
 			copied.Objects = append(copied.Objects, o)
 		}
 	}
 	// An object of a selected block may have moved to a block that is not selected. It is still declared, so it is not
 	// touched.
-	declared, err := p.live.References(e.Config)
+	declared, err := p.cluster.References(e.Config)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	for _, o := range p.State.Objects {
 		elsewhere := slices.ContainsFunc(
 			declared,
-			func(d state.Object) bool { return d.Same(o) && !e.selected(d.Address) },
+			func(d state.Object) bool { return d.IsSame(o) && !e.isSelected(d.Address) },
 		)
-		if e.selected(o.Address) && !elsewhere {
-			if !e.left(o.Address) {
+		if e.isSelected(o.Address) && !elsewhere {
+			if !e.isKeptByRemovedBlock(o.Address) {
 				before = append(before, o)
 			}
 		} else {
@@ -58,24 +58,24 @@ func (p *Prepared) selection() (c *config.Cluster, before, rest []state.Object, 
 	return copied, before, rest, nil
 }
 
-// choose lists the machines of the run: those declared, and those in the state that are no longer declared.
-func (p *Prepared) choose() {
+// chooseMachines lists the machines of the run: those declared, and those in the state that are no longer declared.
+func (p *Prepared) chooseMachines() {
 	e := p.engine
 	declared := map[string]bool{}
 	for _, m := range e.Config.Machines {
 		declared[m.Address] = true
-		if e.selected(m.Address) {
+		if e.isSelected(m.Address) {
 			action := plan.Change
-			if e.Destroy {
+			if e.IsDestroy {
 				action = plan.Remove
-			} else if !p.State.Machines[m.Address].Joined {
+			} else if !p.State.Machines[m.Address].HasJoined {
 				action = plan.Create
 			}
 			p.machines = append(p.machines, &machine{Machine: m, action: action})
 		}
 	}
 	for _, address := range sortedMachines(p.State) {
-		if !declared[address] && e.selected(address) && !e.left(address) {
+		if !declared[address] && e.isSelected(address) && !e.isKeptByRemovedBlock(address) {
 			p.machines = append(p.machines, &machine{Machine: p.State.Machines[address].Machine, action: plan.Remove})
 		}
 	}
@@ -83,16 +83,16 @@ func (p *Prepared) choose() {
 
 func sortedMachines(s *state.State) []string { return slices.Sorted(maps.Keys(s.Machines)) }
 
-// selected reports whether -target and -exclude select an address.
-func (e *Engine) selected(address string) bool {
+// isSelected reports whether -target and -exclude select an address.
+func (e *Engine) isSelected(address string) bool {
 	match := func(list []string) bool {
-		return slices.ContainsFunc(list, func(t string) bool { return config.Covers(t, address) })
+		return slices.ContainsFunc(list, func(t string) bool { return config.Includes(t, address) })
 	}
 	return (len(e.Targets) == 0 || match(e.Targets)) && !match(e.Excludes)
 }
 
-// selectable returns an error if a selection matches no address, because it would silently spare or change nothing.
-func (p *Prepared) selectable() error {
+// checkSelection returns an error if a selection matches no address, because it would silently spare or change nothing.
+func (p *Prepared) checkSelection() error {
 	e := p.engine
 	addresses := append(slices.Collect(maps.Keys(p.State.Machines)), "cluster."+e.Config.Name)
 	for _, m := range e.Config.Machines {
@@ -112,7 +112,7 @@ func (p *Prepared) selectable() error {
 		list []string
 	}{{"-target", e.Targets}, {"-exclude", e.Excludes}} {
 		for _, t := range chosen.list {
-			if !slices.ContainsFunc(addresses, func(a string) bool { return config.Covers(t, a) }) {
+			if !slices.ContainsFunc(addresses, func(a string) bool { return config.Includes(t, a) }) {
 				return fmt.Errorf(
 					"%s %s: there is no such machine, workload or object, neither declared nor applied before. An "+
 						"address with an index is quoted in a shell: 'machine.node[\"a\"]'",
@@ -125,11 +125,11 @@ func (p *Prepared) selectable() error {
 	return nil
 }
 
-// destroyable refuses to destroy a part of a cluster that continues: its members would stay in the store, which counts
-// them, and its nodes in the API. Machines leave a cluster when their blocks are deleted.
-func (p *Prepared) destroyable() error {
+// checkDestroyable refuses to destroy a part of a cluster that continues: its members would stay in the store, which
+// counts them, and its nodes in the API. Machines leave a cluster when their blocks are deleted.
+func (p *Prepared) checkDestroyable() error {
 	e := p.engine
-	if !e.Destroy || len(e.Targets)+len(e.Excludes) == 0 {
+	if !e.IsDestroy || len(e.Targets)+len(e.Excludes) == 0 {
 		return nil
 	}
 	flag := "-exclude"
@@ -145,9 +145,9 @@ func (p *Prepared) destroyable() error {
 	}
 	control, stay := 0, 0
 	for address, m := range p.State.Machines {
-		if m.Joined && m.Machine.Has(config.RoleControlPlane) {
+		if m.HasJoined && m.Machine.HasRole(config.RoleControlPlane) {
 			control++
-			if !e.selected(address) {
+			if !e.isSelected(address) {
 				stay++
 			}
 		}

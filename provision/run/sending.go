@@ -16,7 +16,7 @@ type Sending struct {
 	Machine string
 	Name    string
 	Size    int64            // compressed bytes to send; zero means unknown
-	Say     func(Event)      // receives the progress events; nil means none
+	Report  func(Event)      // receives the progress events; nil means none
 	Now     func() time.Time // nil means time.Now
 
 	sent int64
@@ -33,9 +33,9 @@ func (s *Sending) Read(b []byte) (int, error) {
 	}
 	n, err := s.ReadCloser.Read(b)
 	s.sent += int64(n)
-	if now := s.Now(); s.Say != nil && now.Sub(s.last) >= sendingInterval {
+	if now := s.Now(); s.Report != nil && now.Sub(s.last) >= sendingInterval {
 		s.last = now
-		s.Say(Event{Time: now, Kind: EventSending, Machine: s.Machine, Message: s.Name, Bytes: s.sent, Size: s.Size})
+		s.Report(Event{Time: now, Kind: EventSending, Machine: s.Machine, Message: s.Name, Bytes: s.sent, Size: s.Size})
 	}
 	return n, err
 }

@@ -13,13 +13,13 @@ import (
 	"clusterctl/provision/run"
 )
 
-func TestAFileOnItsWayIsReportedEveryFewSeconds(t *testing.T) {
+func TestSentFilesReportProgress(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	var reported []int64
 	s := &run.Sending{
 		ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", 100))),
 		Machine:    "machine.a", Name: "kubelet", Size: 100,
-		Say: func(e run.Event) {
+		Report: func(e run.Event) {
 			if e.Kind != run.EventSending || e.Machine != "machine.a" || e.Message != "kubelet" || e.Size != 100 {
 				t.Errorf("event %+v", e)
 			}
@@ -52,11 +52,11 @@ func TestAFileOnItsWayIsReportedEveryFewSeconds(t *testing.T) {
 }
 
 // A run reports that it connects before the first machine answers.
-func TestARunSaysThatItConnects(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+func TestRunsReportThatTheyConnect(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA)
 	var mu sync.Mutex
 	var first []string
-	w.engine.Say = func(e run.Event) {
+	w.engine.Report = func(e run.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(first) < 2 && (e.Kind == run.EventPhase || e.Kind == run.EventConnect) {

@@ -13,8 +13,8 @@ import (
 )
 
 // Prepare connects to every machine and checks everything, without changing anything. It returns an error that names
-// all machines that cannot become as declared. With SkipUnreachable, nodes that are not reached are left out as if they
-// were excluded, and Skipped names them.
+// all machines that cannot become as declared. With SkipsUnreachable, nodes that are not reached are left out as if
+// they were excluded, and Skipped names them.
 func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 	own := *e
 	own.Excludes = slices.Clone(e.Excludes)
@@ -24,7 +24,7 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 		var more *skippedError
 		if !errors.As(err, &more) {
 			if p != nil {
-				all.tell(p)
+				all.addTo(p)
 			}
 			return p, err
 		}
@@ -35,10 +35,10 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 	}
 }
 
-// skips reports whether a machine that is not reached is left out. Machines of the control plane are not, because later
-// stages may need them.
-func (e *Engine) skips(m *machine) bool {
-	return e.SkipUnreachable && m.action != plan.Remove && !m.Has(config.RoleControlPlane)
+// canSkip reports whether a machine that is not reached is left out. Machines of the control plane are not, because
+// later stages may need them.
+func (e *Engine) canSkip(m *machine) bool {
+	return e.SkipsUnreachable && m.action != plan.Remove && !m.HasRole(config.RoleControlPlane)
 }
 
 // skippedError reports that nodes were not reached, and why.
@@ -49,7 +49,7 @@ type skippedError struct {
 
 type skipped struct {
 	machine *machine
-	why     error
+	reason  error
 }
 
 func (s *skippedError) add(m *machine, why error) {
@@ -62,13 +62,13 @@ func (s *skippedError) Error() string {
 	return plan.Number(len(s.list), "machine") + " not reached"
 }
 
-// tell adds the skipped machines to a plan.
-func (s *skippedError) tell(p *Prepared) {
+// addTo adds the skipped machines to a plan.
+func (s *skippedError) addTo(p *Prepared) {
 	slices.SortFunc(s.list, func(a, b skipped) int { return cmp.Compare(a.machine.Address, b.machine.Address) })
 	for _, one := range s.list {
 		p.Plan.Machines = append(
 			p.Plan.Machines,
-			plan.Machine{Address: one.machine.Address, Action: plan.Skipped, Note: one.why.Error()},
+			plan.Machine{Address: one.machine.Address, Action: plan.Skipped, Note: one.reason.Error()},
 		)
 	}
 	p.skipped = s.list
@@ -78,7 +78,7 @@ func (s *skippedError) tell(p *Prepared) {
 func (p *Prepared) Skipped() error {
 	var errs []error
 	for _, one := range p.skipped {
-		errs = append(errs, at(one.machine, fmt.Errorf("skipped: %w", one.why)))
+		errs = append(errs, machineError(one.machine, fmt.Errorf("skipped: %w", one.reason)))
 	}
 	return errors.Join(errs...)
 }

@@ -17,28 +17,29 @@ import (
 
 // Save takes a snapshot of the member of the named machine, or of the leader if name is empty.
 func (a *Access) Save(ctx context.Context, name, reason string) (s store.Snapshot, notes []string, err error) {
-	m, err := a.through(ctx, name)
+	m, err := a.reachMachine(ctx, name)
 	if err != nil {
 		return s, nil, err
 	}
-	return a.save(ctx, m, reason)
+	return a.saveSnapshot(ctx, m, reason)
 }
 
-func (a *Access) save(ctx context.Context, m *machine, reason string) (s store.Snapshot, notes []string, err error) {
-	q := a.kept(m)
+func (a *Access) saveSnapshot(ctx context.Context, m *machine, reason string) (s store.Snapshot, notes []string,
+	err error) {
+	q := a.snapshotRequest(m)
 	q.Op, q.Reason = store.Save, reason
-	answer, err := a.ask(ctx, m, saveTimeout, q)
+	answer, err := a.callStore(ctx, m, saveTimeout, q)
 	if err != nil {
 		return s, nil, fmt.Errorf("%s: take a snapshot: %w", m.Address, err)
 	}
 	if len(answer.Snapshots) != 1 {
 		return s, nil, fmt.Errorf("%s: it says nothing of the snapshot that it took", m.Address)
 	}
-	return located(answer.Snapshots, m.Name)[0], answer.Notes, nil
+	return withLocation(answer.Snapshots, m.Name)[0], answer.Notes, nil
 }
 
-// kept returns a request about the snapshots that a machine stores.
-func (a *Access) kept(m *machine) store.Request {
+// snapshotRequest returns a request about the snapshots that a machine stores.
+func (a *Access) snapshotRequest(m *machine) store.Request {
 	return store.Request{
 		Settings:  role.SnapshotSettings,
 		Directory: a.directory(),
@@ -49,7 +50,7 @@ func (a *Access) kept(m *machine) store.Request {
 }
 
 func (a *Access) directory() string {
-	if s := a.p.engine.Config.Etcd.Snapshot; s != nil {
+	if s := a.prepared.engine.Config.Etcd.Snapshot; s != nil {
 		return s.Directory
 	}
 	return store.Directory
@@ -58,8 +59,8 @@ func (a *Access) directory() string {
 // Path returns the path of a snapshot on a machine.
 func (a *Access) Path(name string) string { return a.directory() + "/" + name + ".db" }
 
-// located replaces "local" by the machine's name in the locations of snapshots.
-func located(list []store.Snapshot, machine string) []store.Snapshot {
+// withLocation replaces "local" by the machine's name in the locations of snapshots.
+func withLocation(list []store.Snapshot, machine string) []store.Snapshot {
 	for i := range list {
 		for j, in := range list[i].In {
 			if in == "local" {
@@ -72,25 +73,25 @@ func located(list []store.Snapshot, machine string) []store.Snapshot {
 
 // Snapshots lists the snapshots of all machines and of the bucket, newest first.
 func (a *Access) Snapshots(ctx context.Context) (all []store.Snapshot, notes []string, err error) {
-	return a.everywhere(ctx, func(q *store.Request) { q.Op = store.List })
+	return a.askAll(ctx, func(q *store.Request) { q.Op = store.List })
 }
 
 // Prune deletes snapshots beyond keep and returns them. Zero means the declared number. If name is not empty, Prune
 // deletes only that snapshot.
 func (a *Access) Prune(ctx context.Context, keep int, name string) (gone []store.Snapshot, notes []string, err error) {
-	return a.everywhere(ctx, func(q *store.Request) { q.Op, q.Keep, q.Name = store.Prune, int64(keep), name })
+	return a.askAll(ctx, func(q *store.Request) { q.Op, q.Keep, q.Name = store.Prune, int64(keep), name })
 }
 
-func (a *Access) everywhere(
+func (a *Access) askAll(
 	ctx context.Context,
 	ask func(*store.Request),
 ) (all []store.Snapshot, notes []string, err error) {
 	var mu sync.Mutex
 	found := map[string]store.Snapshot{}
-	err = a.p.each(ctx, a.reached(), func(ctx context.Context, m *machine) error {
-		q := a.kept(m)
+	err = a.prepared.forEach(ctx, a.reached(), func(ctx context.Context, m *machine) error {
+		q := a.snapshotRequest(m)
 		ask(&q)
-		answer, err := a.ask(ctx, m, bigTimeout, q)
+		answer, err := a.callStore(ctx, m, databaseTimeout, q)
 		if err != nil {
 			return err
 		}
@@ -99,7 +100,7 @@ func (a *Access) everywhere(
 		for _, n := range answer.Notes {
 			notes = append(notes, m.Name+": "+n)
 		}
-		for _, s := range located(answer.Snapshots, m.Name) {
+		for _, s := range withLocation(answer.Snapshots, m.Name) {
 			if had, ok := found[s.Name]; ok {
 				s.In = append(s.In, had.In...)
 			}
@@ -121,7 +122,7 @@ func (a *Access) everywhere(
 
 // Read writes a snapshot to w, from the machine whose member it was taken of.
 func (a *Access) Read(ctx context.Context, s store.Snapshot, w io.Writer) error {
-	m, err := a.through(ctx, s.Member)
+	m, err := a.reachMachine(ctx, s.Member)
 	if err != nil {
 		return err
 	}
@@ -141,23 +142,23 @@ func (a *Access) LastSnapshots() map[string]*store.Outcome {
 	return list
 }
 
-// SnapshotTrouble describes what is wrong with a machine's snapshots, or returns "".
-func SnapshotTrouble(declared *config.Snapshot, o *store.Outcome, now time.Time) string {
+// SnapshotProblem describes what is wrong with a machine's snapshots, or returns "".
+func SnapshotProblem(declared *config.Snapshot, o *store.Outcome, now time.Time) string {
 	switch {
 	case o == nil:
 		return ""
 	case o.Error != "":
 		return fmt.Sprintf("the snapshot of %s failed: %s", o.Tried.UTC().Format(time.RFC3339), o.Error)
-	case declared != nil && o.Good != nil && declared.Schedule.Overdue(o.Good.Taken, now):
-		return "the last good snapshot is " + Age(
+	case declared != nil && o.Good != nil && declared.Schedule.IsOverdue(o.Good.Taken, now):
+		return "the last good snapshot is " + FormatAge(
 			now.Sub(o.Good.Taken),
 		) + " old, and two since were due: see journalctl -u etcd-snapshot there"
 	}
 	return ""
 }
 
-// Age formats a duration in its largest fitting unit.
-func Age(d time.Duration) string {
+// FormatAge formats a duration in its largest fitting unit.
+func FormatAge(d time.Duration) string {
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", int(d.Seconds()))

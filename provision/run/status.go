@@ -18,7 +18,7 @@ type Status struct {
 	Name    string        `json:"name"`
 	Roles   []string      `json:"roles"`
 	Facts   host.Facts    `json:"facts"`
-	Differs []step.Change `json:"differs,omitempty"` // differences from the declaration
+	Changes []step.Change `json:"differs,omitempty"` // differences from the declaration
 	Foreign []string      `json:"foreign,omitempty"` // files with an effect that clusterctl did not write
 	Error   string        `json:"error,omitempty"`   // why the status is unknown
 	NoAPI   string        `json:"noAPI,omitempty"`   // why it reaches no API server
@@ -43,10 +43,10 @@ func (e *Engine) Status(ctx context.Context) (o Overview, err error) {
 	}
 	p := &Prepared{engine: e, State: o.State, Plan: &plan.Plan{}}
 	defer p.Close()
-	if err := p.selectable(); err != nil {
+	if err := p.checkSelection(); err != nil {
 		return o, err
 	}
-	p.choose()
+	p.chooseMachines()
 	o.Machines = make([]Status, len(p.machines))
 	list := o.Machines
 	index := map[*machine]int{}
@@ -54,12 +54,12 @@ func (e *Engine) Status(ctx context.Context) (o Overview, err error) {
 		index[m] = i
 		list[i] = Status{Address: m.Address, Name: m.Name, Roles: m.Roles}
 	}
-	_ = p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
+	_ = p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
 		own := &list[index[m]]
-		err := p.reach(ctx, m)
+		err := p.connectMachine(ctx, m)
 		if err == nil {
 			own.Facts = m.facts
-			err = p.checkOne(ctx, m)
+			err = p.checkMachine(ctx, m)
 		}
 		if err != nil {
 			own.Error = err.Error()
@@ -70,18 +70,18 @@ func (e *Engine) Status(ctx context.Context) (o Overview, err error) {
 				own.Foreign = append(own.Foreign, c.Name+": "+c.Note)
 			}
 			if c.Action != "" {
-				own.Differs = append(own.Differs, c)
+				own.Changes = append(own.Changes, c)
 			}
 		}
-		own.NoAPI = p.noAPI(ctx, m)
+		own.NoAPI = p.apiProblem(ctx, m)
 		return nil
 	})
-	o.Members = p.membership(ctx)
+	o.Members = p.describeMembership(ctx)
 	return o, nil
 }
 
-// noAPI returns why a machine reaches no API server, or "" if it reaches one.
-func (p *Prepared) noAPI(ctx context.Context, m *machine) string {
+// apiProblem returns why a machine reaches no API server, or "" if it reaches one.
+func (p *Prepared) apiProblem(ctx context.Context, m *machine) string {
 	way := &step.APIReach{Client: host.Client{CA: role.PKI + "/ca.crt"}}
 	for _, c := range p.engine.Config.ControlPlane() {
 		way.URLs = append(way.URLs, "https://"+net.JoinHostPort(c.IP.String(), "6443")+"/livez")
@@ -103,12 +103,13 @@ func (p *Prepared) WithoutAPI(ctx context.Context) map[string]string {
 	found := map[string]string{}
 	var asked []*machine
 	for _, m := range p.machines {
-		if m.agent != nil && m.dead == nil && m.action != plan.Remove && p.State.Machines[m.Address].Joined {
+		if m.agent != nil && m.unreachedReason == nil && m.action != plan.Remove &&
+			p.State.Machines[m.Address].HasJoined {
 			asked = append(asked, m)
 		}
 	}
-	_ = p.each(ctx, asked, func(ctx context.Context, m *machine) error {
-		if why := p.noAPI(ctx, m); why != "" {
+	_ = p.forEach(ctx, asked, func(ctx context.Context, m *machine) error {
+		if why := p.apiProblem(ctx, m); why != "" {
 			mu.Lock()
 			found[m.Address] = why
 			mu.Unlock()

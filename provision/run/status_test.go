@@ -9,8 +9,8 @@ import (
 )
 
 // A misspelt address is an error. Otherwise it would select no machine, and the status would be well.
-func TestTheStatusOfWhatIsNotThereIsAnError(t *testing.T) {
-	w := newWorld(t, control)
+func TestTheStatusOfAnUnknownAddressIsAnError(t *testing.T) {
+	w := newWorld(t, controlMachine)
 	w.mustApply()
 	w.engine.Targets = []string{"machine.other"}
 	if list, err := w.engine.Status(t.Context()); err == nil ||
@@ -23,10 +23,10 @@ func TestTheStatusOfWhatIsNotThereIsAnError(t *testing.T) {
 // node.
 // Proves P07.
 func TestMachinesThatReachNoAPIServerAreReported(t *testing.T) {
-	w := newWorld(t, control, nodeA)
+	w := newWorld(t, controlMachine, machineA)
 	w.mustApply()
 	timeout := errors.New("connect: connection timed out")
-	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": timeout}
+	w.hosts["machine.a"].AnswerErrors = map[string]error{"https://10.0.0.1:6443/livez": timeout}
 	o, err := w.engine.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestMachinesThatReachNoAPIServerAreReported(t *testing.T) {
 			t.Errorf("%s: NoAPI is %q, want a timeout: %v", s.Address, s.NoAPI, want)
 		}
 	}
-	w.hosts["machine.a"].Sick = map[string]error{"https://10.0.0.1:6443/livez": host.StatusError(401)}
+	w.hosts["machine.a"].AnswerErrors = map[string]error{"https://10.0.0.1:6443/livez": host.StatusError(401)}
 	if o, err = w.engine.Status(t.Context()); err != nil || o.Machines[0].NoAPI+o.Machines[1].NoAPI != "" {
 		t.Errorf("a server that answers counts as unreachable: %+v, %v", o.Machines, err)
 	}

@@ -19,14 +19,14 @@ import (
 // Access is access to the store through the agents on the control plane's machines, because its ports are open to those
 // machines only. The agents run this release's program etcd for each request.
 type Access struct {
-	p *Prepared
+	prepared *Prepared
 }
 
 // Timeouts of requests about the store.
 const (
-	lookTimeout = 30 * time.Second
-	saveTimeout = 20 * time.Minute
-	bigTimeout  = 10 * time.Minute // for requests that read or write the whole database
+	requestTimeout  = 30 * time.Second
+	saveTimeout     = 20 * time.Minute
+	databaseTimeout = 10 * time.Minute // for requests that read or write the whole database
 )
 
 // OpenStore connects to the machines of the control plane. It succeeds if at least one of them is reached.
@@ -40,17 +40,17 @@ func (e *Engine) OpenStore(ctx context.Context) (*Access, error) {
 	}
 	p := &Prepared{engine: e, State: s, Plan: &plan.Plan{}, Secrets: union(e.Config.Secrets, s.Keys.Secrets)}
 	for _, m := range e.Config.ControlPlane() {
-		if s.Machines[m.Address].Joined {
+		if s.Machines[m.Address].HasJoined {
 			p.machines = append(p.machines, &machine{Machine: m, action: plan.Change})
 		}
 	}
 	a := &Access{p}
 	var mu sync.Mutex
 	var errs []error
-	if err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
-		if m.dead = p.reach(ctx, m); m.dead != nil {
+	if err := p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		if m.unreachedReason = p.connectMachine(ctx, m); m.unreachedReason != nil {
 			mu.Lock()
-			errs = append(errs, fmt.Errorf("%s: %w", m.Address, m.dead))
+			errs = append(errs, fmt.Errorf("%s: %w", m.Address, m.unreachedReason))
 			mu.Unlock()
 		}
 		return nil
@@ -64,14 +64,14 @@ func (e *Engine) OpenStore(ctx context.Context) (*Access, error) {
 }
 
 // Close closes all connections.
-func (a *Access) Close() { a.p.Close() }
+func (a *Access) Close() { a.prepared.Close() }
 
 // Unreached returns why machines of the control plane are not reached, by machine name.
 func (a *Access) Unreached() map[string]string {
 	list := map[string]string{}
-	for _, m := range a.p.machines {
-		if m.dead != nil {
-			list[m.Name] = m.dead.Error()
+	for _, m := range a.prepared.machines {
+		if m.unreachedReason != nil {
+			list[m.Name] = m.unreachedReason.Error()
 		}
 	}
 	return list
@@ -86,8 +86,8 @@ func (a *Access) Machines() (names []string) {
 }
 
 func (a *Access) reached() (list []*machine) {
-	for _, m := range a.p.machines {
-		if m.dead == nil && m.agent != nil {
+	for _, m := range a.prepared.machines {
+		if m.unreachedReason == nil && m.agent != nil {
 			list = append(list, m)
 		}
 	}
@@ -96,8 +96,8 @@ func (a *Access) reached() (list []*machine) {
 
 // members returns the machines that hold a member according to the state.
 func (a *Access) members() (list []config.Machine) {
-	for _, m := range role.EtcdMachines(a.p.engine.Config, a.p.State) {
-		if _, ok := a.p.State.Etcd[m.Name]; ok {
+	for _, m := range role.EtcdMachines(a.prepared.engine.Config, a.prepared.State) {
+		if _, ok := a.prepared.State.Etcd[m.Name]; ok {
 			list = append(list, m)
 		}
 	}
@@ -112,14 +112,15 @@ func (a *Access) endpoints() map[string]string {
 	return list
 }
 
-// ask sends the program etcd to a machine if it is missing, and runs it there with a request.
-func (a *Access) ask(ctx context.Context, m *machine, timeout time.Duration, q store.Request) (store.Answer, error) {
-	f, err := a.p.program(ctx, m)
+// callStore sends the program etcd to a machine if it is missing, and runs it there with a request.
+func (a *Access) callStore(ctx context.Context, m *machine, timeout time.Duration,
+	q store.Request) (store.Answer, error) {
+	f, err := a.prepared.program(ctx, m)
 	if err != nil {
 		return store.Answer{}, err
 	}
 	q.Timeout = timeout
-	ctx, cancel := context.WithTimeout(ctx, timeout+lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout+requestTimeout)
 	defer cancel()
 	return m.agent.Store(ctx, f.Digest, q)
 }
@@ -137,14 +138,14 @@ func (p *Prepared) program(ctx context.Context, m *machine) (bundle.File, error)
 	if changes[0].Action == "" {
 		return f, nil
 	}
-	p.engine.say(
+	p.engine.report(
 		Event{
 			Kind:    EventSend,
 			Machine: m.Address,
 			Message: fmt.Sprintf("%s, %d MB", f.Name, (f.Size+999_999)/1_000_000),
 		},
 	)
-	return f, p.sendOne(ctx, m, f, f.Name)
+	return f, p.sendFile(ctx, m, f, f.Name)
 }
 
 // Status returns the status of the members. It asks one machine after another until one of them reaches a majority. If
@@ -153,21 +154,21 @@ func (a *Access) Status(ctx context.Context) (best []store.Member, err error) {
 	var errs []error
 	most := -1
 	for _, m := range a.reached() {
-		answer, err := a.ask(
+		answer, err := a.callStore(
 			ctx,
 			m,
-			lookTimeout,
+			requestTimeout,
 			store.Request{Op: store.Status, Client: role.StoreClient(), Endpoints: a.endpoints()},
 		)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.Address, err))
 			continue
 		}
-		up := Answering(answer.Members)
+		up := CountAnswering(answer.Members)
 		if up > most {
 			best, most = answer.Members, up
 		}
-		if Majority(answer.Members) {
+		if HasMajority(answer.Members) {
 			break
 		}
 	}
@@ -177,8 +178,8 @@ func (a *Access) Status(ctx context.Context) (best []store.Member, err error) {
 	return best, nil
 }
 
-// Answering returns the number of voting members that answer.
-func Answering(list []store.Member) (n int) {
+// CountAnswering returns the number of voting members that answer.
+func CountAnswering(list []store.Member) (n int) {
 	for _, m := range list {
 		if m.Error == "" && !m.Learner {
 			n++
@@ -187,26 +188,26 @@ func Answering(list []store.Member) (n int) {
 	return n
 }
 
-// Majority reports whether the members that answer are a majority, so that the store can write.
-func Majority(list []store.Member) bool {
+// HasMajority reports whether the members that answer are a majority, so that the store can write.
+func HasMajority(list []store.Member) bool {
 	voters := 0
 	for _, m := range list {
 		if !m.Learner {
 			voters++
 		}
 	}
-	return voters > 0 && Answering(list) > voters/2
+	return voters > 0 && CountAnswering(list) > voters/2
 }
 
-// through returns the named machine, or, if name is empty, a reached machine whose member works, preferably the
+// reachMachine returns the named machine, or, if name is empty, a reached machine whose member works, preferably the
 // leader's.
-func (a *Access) through(ctx context.Context, name string) (*machine, error) {
+func (a *Access) reachMachine(ctx context.Context, name string) (*machine, error) {
 	if name != "" {
-		for _, m := range a.p.machines {
+		for _, m := range a.prepared.machines {
 			if m.Name != name && m.Address != name && m.Address != "machine."+name {
 				continue
 			}
-			return m, m.dead
+			return m, m.unreachedReason
 		}
 		return nil, fmt.Errorf(
 			"%s is no machine of the control plane; there are %s",
@@ -227,12 +228,12 @@ func (a *Access) through(ctx context.Context, name string) (*machine, error) {
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("no member of the store answers: %s", why(list))
+		return nil, fmt.Errorf("no member of the store answers: %s", failureReasons(list))
 	}
 	return found, nil
 }
 
-func why(list []store.Member) string {
+func failureReasons(list []store.Member) string {
 	var texts []string
 	for _, m := range list {
 		if m.Error != "" {

@@ -24,8 +24,8 @@ func (a *Access) Remove(ctx context.Context, member string) (store.Member, error
 	if i < 0 {
 		return store.Member{}, fmt.Errorf("the store has no member %s: clusterctl etcd members lists them", member)
 	}
-	for address, m := range a.p.State.Machines {
-		if m.Machine.Name == list[i].Name && m.Machine.Has(config.RoleControlPlane) {
+	for address, m := range a.prepared.State.Machines {
+		if m.Machine.Name == list[i].Name && m.Machine.HasRole(config.RoleControlPlane) {
 			return store.Member{}, fmt.Errorf(
 				"%s is the member of %s: take the machine, or its role control-plane, out of the configuration and "+
 					"apply",
@@ -34,7 +34,7 @@ func (a *Access) Remove(ctx context.Context, member string) (store.Member, error
 			)
 		}
 	}
-	for _, m := range a.p.engine.Config.ControlPlane() {
+	for _, m := range a.prepared.engine.Config.ControlPlane() {
 		if m.Name == list[i].Name {
 			return store.Member{}, fmt.Errorf(
 				"%s is declared to be of the control plane (%s): take the machine, or its role, out of the "+
@@ -44,12 +44,12 @@ func (a *Access) Remove(ctx context.Context, member string) (store.Member, error
 			)
 		}
 	}
-	through, err := a.through(ctx, "")
+	through, err := a.reachMachine(ctx, "")
 	if err != nil {
 		return store.Member{}, err
 	}
 	leave := &step.EtcdLeave{
-		Store: role.Store(a.p.engine.Config, a.p.State, a.p.unstarted()...),
+		Store: role.Store(a.prepared.engine.Config, a.prepared.State, a.prepared.unstartedNames()...),
 		Name:  list[i].Name,
 		ID:    list[i].ID,
 	}

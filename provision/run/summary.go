@@ -22,50 +22,50 @@ func (p *Prepared) summarize() {
 				entry.Changes = append(entry.Changes, c)
 			}
 		}
-		if c := p.withdrawnChange(m); c != nil && m.dead == nil && m.action == plan.Change {
+		if c := p.revocationChange(m); c != nil && m.unreachedReason == nil && m.action == plan.Change {
 			entry.Changes = append(entry.Changes, *c)
 		}
 		switch {
-		case m.dead != nil && (m.action != plan.Remove || p.engine.Destroy):
-			entry.Action, entry.Note = plan.Unreachable, m.dead.Error()
-		case m.dead != nil:
-			entry.Note = "not cleaned, the cluster is rid of it without it: " + m.dead.Error()
+		case m.unreachedReason != nil && (m.action != plan.Remove || p.engine.IsDestroy):
+			entry.Action, entry.Note = plan.Unreachable, m.unreachedReason.Error()
+		case m.unreachedReason != nil:
+			entry.Note = "not cleaned, the cluster is rid of it without it: " + m.unreachedReason.Error()
 		case m.action == plan.Remove:
 			entry.Note = "drain, then clean"
-			if p.engine.Destroy {
+			if p.engine.IsDestroy {
 				entry.Note = "clean"
 			}
-		case m.action == plan.Change && p.engine.replaced(m.Address):
+		case m.action == plan.Change && p.engine.isReplaced(m.Address):
 			entry.Action, entry.Note = plan.Replace, "drain and clean it, then make it anew"
-		case p.drained(m):
+		case p.wasDrained(m):
 			entry.Note = "takes pods again, after a run that was cut off"
 			entry.Changes = append(
 				entry.Changes,
 				step.Change{Action: step.Update, Kind: "node", Name: m.Name, Note: "uncordon"},
 			)
-		case len(entry.Changes) == 0 && p.State.Machines[m.Address].Joined:
-			if entry.Action = plan.None; p.former[m.Address] != "" {
+		case len(entry.Changes) == 0 && p.State.Machines[m.Address].HasJoined:
+			if entry.Action = plan.None; p.formerAddresses[m.Address] != "" {
 				entry.Action, entry.Note = plan.Move, "nothing changes on it"
 			}
-		case p.demoted(m):
+		case p.isDemoted(m):
 			entry.Note = "leaves the control plane: its API server stops, its member leaves the store, its keys are " +
-				"removed; " + p.restarts(
+				"removed; " + p.describeRestarts(
 				m,
 				entry.Changes,
 			)
 		case m.action == plan.Change:
-			entry.Note = p.restarts(m, entry.Changes)
+			entry.Note = p.describeRestarts(m, entry.Changes)
 			if update := p.updateLine(m, &entry); update != "" {
 				entry.Note = update + "; " + entry.Note
 			}
-			if first := p.mendedFirst(m); first != "" {
+			if first := p.describeRepairs(m); first != "" {
 				entry.Note = first + "; then " + entry.Note
 			}
 		}
 		if t := m.facts.CertExpiry; m.action == plan.Change && !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
-		if was := p.former[m.Address]; was != "" {
+		if was := p.formerAddresses[m.Address]; was != "" {
 			entry.From = was
 			entry.Note = "was " + was + "; " + entry.Note
 		}
@@ -75,13 +75,13 @@ func (p *Prepared) summarize() {
 		m.action = entry.Action
 		p.Plan.Machines = append(p.Plan.Machines, entry)
 	}
-	if !p.engine.Destroy {
+	if !p.engine.IsDestroy {
 		unreached := slices.DeleteFunc(slices.Clone(p.machines), func(m *machine) bool {
-			return m.dead == nil || m.action == plan.Remove || !m.Has(config.RoleControlPlane)
+			return m.unreachedReason == nil || m.action == plan.Remove || !m.HasRole(config.RoleControlPlane)
 		})
-		p.Plan.Etcd = plan.EtcdLine(p.engine.Config, p.State, len(unreached))
-		p.Plan.Certificates = plan.CertificateLine(next, p.engine.now())
-		p.Plan.Snapshot = riskLine(p.risks())
+		p.Plan.Etcd = plan.DescribeEtcd(p.engine.Config, p.State, len(unreached))
+		p.Plan.Certificates = plan.DescribeCertificates(next, p.engine.now())
+		p.Plan.Snapshot = riskLine(p.riskyActions())
 	}
 }
 
@@ -99,13 +99,13 @@ func (p *Prepared) foreignFiles() (list []string) {
 	return list
 }
 
-// brought names the machines to which this program was sent for planning. It returns "" if there are none.
-func (p *Prepared) brought() string {
+// programReceivers names the machines to which this program was sent for planning. It returns "" if there are none.
+func (p *Prepared) programReceivers() string {
 	var names []string
 	var bytes int64
 	for _, m := range p.machines {
-		if m.brought > 0 {
-			names, bytes = append(names, m.Address), m.brought
+		if m.sentBytes > 0 {
+			names, bytes = append(names, m.Address), m.sentBytes
 		}
 	}
 	if len(names) == 0 {
@@ -114,12 +114,12 @@ func (p *Prepared) brought() string {
 	slices.Sort(names)
 	return fmt.Sprintf("clusterctl was sent to %s in order to plan: %s. Apply uses it there. It has %d MB in %s, "+
 		"until apply updates or removes the machine.",
-		plan.Number(len(names), "machine"), strings.Join(names, ", "), (bytes+999_999)/1_000_000, host.Library)
+		plan.Number(len(names), "machine"), strings.Join(names, ", "), (bytes+999_999)/1_000_000, host.LibraryDir)
 }
 
-// restarts describes what a change restarts on a machine, and what that means for its pods.
-func (p *Prepared) restarts(m *machine, changes []step.Change) string {
-	units := plan.Restarted(changes)
+// describeRestarts describes what a change restarts on a machine, and what that means for its pods.
+func (p *Prepared) describeRestarts(m *machine, changes []step.Change) string {
+	units := plan.RestartedDaemons(changes)
 	if len(units) == 0 {
 		return "no restart"
 	}
@@ -127,11 +127,11 @@ func (p *Prepared) restarts(m *machine, changes []step.Change) string {
 	if slices.Equal(units, []string{plan.WholeMachine}) {
 		text = p.rebootLine(changes)
 	}
-	if why := plan.Drains(changes); why != "" && m.Has(config.RoleNode) {
+	if why := plan.DrainReason(changes); why != "" && m.HasRole(config.RoleNode) {
 		text = "drain, since " + why + "; " + text
 	}
-	if known := p.State.Machines[m.Address]; blank(m) && known.Joined && known.Identity != m.facts.Identity &&
-		m.Has(config.RoleNode) {
+	if known := p.State.Machines[m.Address]; hasNoCluster(m) && known.HasJoined && known.Identity != m.facts.Identity &&
+		m.HasRole(config.RoleNode) {
 		text = "it was installed anew: the Node of the former machine is deleted, with its pods; " + text
 	}
 	return text

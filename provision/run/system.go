@@ -10,61 +10,63 @@ import (
 	"clusterctl/provision/step"
 )
 
-// closed reports whether upgrades and reboots must wait because their window is closed.
-func (p *Prepared) closed() bool {
+// isWindowClosed reports whether upgrades and reboots must wait because their window is closed.
+func (p *Prepared) isWindowClosed() bool {
 	w := p.engine.Config.System.Window
-	return w != nil && !w.Open(p.engine.now())
+	return w != nil && !w.IsOpen(p.engine.now())
 }
 
-// waiting returns a line for the plan if upgrades and reboots must wait for their window.
-func (p *Prepared) waiting() []string {
+// windowLines returns a line for the plan if upgrades and reboots must wait for their window.
+func (p *Prepared) windowLines() []string {
 	s := p.engine.Config.System
-	if p.engine.Destroy || !s.Kept() || !p.closed() {
+	if p.engine.IsDestroy || !s.HasMaintenance() || !p.isWindowClosed() {
 		return nil
 	}
 	return []string{
 		fmt.Sprintf(
 			"upgrades and reboots of machines are not looked at: their window opens %s.",
-			s.Window.Opens(p.engine.now()).Format("Mon 2006-01-02 15:04 MST"),
+			s.Window.NextOpening(p.engine.now()).Format("Mon 2006-01-02 15:04 MST"),
 		),
 	}
 }
 
-// ofSystem reports whether a change takes its whole machine out of service.
-func ofSystem(c step.Change) bool { return c.Kind == step.Upgrades || c.Kind == step.Reboots }
+// isSystemChange reports whether a change takes its whole machine out of service.
+func isSystemChange(c step.Change) bool {
+	return c.Kind == step.KindUpgrade || c.Kind == step.KindReboot
+}
 
-// tooLate checks a machine again without upgrades and reboots if their window has closed before the machine's change.
-// Other changes are still made.
-func (p *Prepared) tooLate(ctx context.Context, m *machine) error {
-	if !slices.ContainsFunc(m.changes, ofSystem) || !p.closed() {
+// recheckWindow checks a machine again without upgrades and reboots if their window has closed before the machine's
+// change. Other changes are still made.
+func (p *Prepared) recheckWindow(ctx context.Context, m *machine) error {
+	if !slices.ContainsFunc(m.changes, isSystemChange) || !p.isWindowClosed() {
 		return nil
 	}
-	p.engine.say(
+	p.engine.report(
 		Event{
 			Kind:    EventNote,
 			Machine: m.Address,
 			Message: "its system stays as it is: the window for upgrades and reboots has closed meanwhile",
 		},
 	)
-	return p.checkOne(ctx, m)
+	return p.checkMachine(ctx, m)
 }
 
 // rebootTimeout is how long a machine may take to come back after a reboot.
 const rebootTimeout = 10 * time.Minute
 
-// mayReboot reports whether the connection may have been lost because this run rebooted the machine.
-func (p *Prepared) mayReboot(m *machine) bool {
-	return p.engine.Config.System.Reboot && slices.ContainsFunc(m.changes, ofSystem)
+// mayHaveRebooted reports whether the connection may have been lost because this run rebooted the machine.
+func (p *Prepared) mayHaveRebooted(m *machine) bool {
+	return p.engine.Config.System.Reboot && slices.ContainsFunc(m.changes, isSystemChange)
 }
 
-// rebooted waits until a machine has rebooted, and checks it again.
-func (p *Prepared) rebooted(ctx context.Context, m *machine) error {
-	p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "reboots"})
+// awaitReboot waits until a machine has rebooted, and checks it again.
+func (p *Prepared) awaitReboot(ctx context.Context, m *machine) error {
+	p.engine.report(Event{Kind: EventNote, Machine: m.Address, Message: "reboots"})
 	was := m.facts.Boot
 	_ = m.agent.Close()
 	ctx, cancel := context.WithTimeout(ctx, rebootTimeout)
 	defer cancel()
-	tick := time.NewTicker(rebootLook)
+	tick := time.NewTicker(rebootInterval)
 	defer tick.Stop()
 	last := errors.New("it goes on as before")
 	for {
@@ -77,7 +79,7 @@ func (p *Prepared) rebooted(ctx context.Context, m *machine) error {
 			)
 		case <-tick.C:
 		}
-		err := p.reach(ctx, m)
+		err := p.connectMachine(ctx, m)
 		switch {
 		case err != nil:
 			last = err
@@ -86,21 +88,21 @@ func (p *Prepared) rebooted(ctx context.Context, m *machine) error {
 			_ = m.agent.Close() // it has not shut down yet
 			continue
 		}
-		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "is back"})
-		if err := p.checkOne(ctx, m); err != nil {
+		p.engine.report(Event{Kind: EventNote, Machine: m.Address, Message: "is back"})
+		if err := p.checkMachine(ctx, m); err != nil {
 			return err
 		}
-		return p.deliver(ctx, m)
+		return p.sendWithRetry(ctx, m)
 	}
 }
 
-// rebootLook is the interval at which a rebooting machine is tried.
-const rebootLook = time.Second
+// rebootInterval is the interval at which a rebooting machine is tried.
+const rebootInterval = time.Second
 
 // rebootLine describes how a change of the system affects the machine.
 func (p *Prepared) rebootLine(changes []step.Change) string {
 	switch {
-	case slices.ContainsFunc(changes, func(c step.Change) bool { return c.Kind == step.Reboots }):
+	case slices.ContainsFunc(changes, func(c step.Change) bool { return c.Kind == step.KindReboot }):
 		return "reboot"
 	case p.engine.Config.System.Reboot:
 		return "upgrade packages, and reboot if these ask for it"
@@ -115,7 +117,7 @@ func (p *Prepared) pause(ctx context.Context, m *machine) error {
 	if d == 0 {
 		return nil
 	}
-	p.engine.say(
+	p.engine.report(
 		Event{
 			Kind:    EventNote,
 			Machine: m.Address,

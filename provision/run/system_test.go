@@ -15,21 +15,21 @@ import (
 	"clusterctl/provision/step"
 )
 
-// debians is a cluster of a control plane and two nodes, with available updates of a kernel and a library.
-type debians struct {
+// debianWorld is a cluster of a control plane and two nodes, with available updates of a kernel and a library.
+type debianWorld struct {
 	*world
 	mu    sync.Mutex
 	order []string // what happened to machines, in order
 }
 
-func newDebians(t *testing.T, system config.System) *debians {
-	w := &debians{world: newWorld(t, control, nodeA, nodeB)}
-	w.live.ready = map[string]string{"control": "True", "a": "True", "b": "True"}
-	for _, m := range []config.Machine{control, nodeA, nodeB} {
+func newDebians(t *testing.T, system config.System) *debianWorld {
+	w := &debianWorld{world: newWorld(t, controlMachine, machineA, machineB)}
+	w.clusterAPI.nodeStatus = map[string]string{"control": "True", "a": "True", "b": "True"}
+	for _, m := range []config.Machine{controlMachine, machineA, machineB} {
 		h := w.hosts[m.Address]
 		archive := map[string]hostfake.Offer{
 			"libc6":       {Version: "2.36-9+deb12u7", Origin: "Debian-Security:12/stable-security"},
-			"linux-image": {Version: "6.1.100-1", Origin: "Debian-Security:12/stable-security", Reboots: true},
+			"linux-image": {Version: "6.1.100-1", Origin: "Debian-Security:12/stable-security", NeedsReboot: true},
 			"vim":         {Version: "9.1", Origin: "Debian:12.9/stable"},
 			"nfs-common":  {Version: "2.6.2", Origin: "Debian:12.9/stable"},
 		}
@@ -42,14 +42,14 @@ func newDebians(t *testing.T, system config.System) *debians {
 			t.Fatal(err)
 		}
 		h.Reboot = func(*hostfake.Host) error {
-			w.did("reboot " + m.Name)
-			w.cut(m)
+			w.record("reboot " + m.Name)
+			w.closeConnections(m)
 			return nil
 		}
 	}
-	w.engine.Say = func(e run.Event) {
+	w.engine.Report = func(e run.Event) {
 		if e.Kind == run.EventNote {
-			w.did(e.Machine + " " + e.Message)
+			w.record(e.Machine + " " + e.Message)
 		}
 	}
 	w.mustApply()
@@ -58,13 +58,13 @@ func newDebians(t *testing.T, system config.System) *debians {
 	return w
 }
 
-func (w *debians) did(what string) {
+func (w *debianWorld) record(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.order = append(w.order, what)
 }
 
-func (w *debians) versions(m config.Machine) string {
+func (w *debianWorld) packageVersions(m config.Machine) string {
 	d := w.hosts[m.Address].Debian
 	return fmt.Sprint(d.Installed["libc6"], " ", d.Installed["linux-image"], " ", d.Installed["vim"])
 }
@@ -72,13 +72,13 @@ func (w *debians) versions(m config.Machine) string {
 // Packages are upgraded and machines are rebooted, one control-plane machine and one node at a time, and nodes are
 // drained first. The plan shows what changes and why. Afterwards nothing is left to do.
 // Proves P03.
-func TestSystemsAreUpgradedAndRebootedInTurn(t *testing.T) {
+func TestSystemsAreUpgradedAndRebootedOneByOne(t *testing.T) {
 	w := newDebians(t, config.System{Packages: []string{"nfs-common"}, Upgrade: config.UpgradeSecurity, Reboot: true})
 	p, err := w.engine.Prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(p.Plan.Machines, func(m plan.Machine) bool { return m.Address == nodeA.Address })
+	i := slices.IndexFunc(p.Plan.Machines, func(m plan.Machine) bool { return m.Address == machineA.Address })
 	entry := p.Plan.Machines[i]
 	p.Close()
 	if want := "drain, since its packages are upgraded; upgrade packages, and reboot if these ask for " +
@@ -98,8 +98,8 @@ func TestSystemsAreUpgradedAndRebootedInTurn(t *testing.T) {
 		t.Errorf("the plan has %q, want %q", diff, want)
 	}
 	w.mustApply()
-	for _, m := range []config.Machine{control, nodeA, nodeB} {
-		if got := w.versions(m); got != "2.36-9+deb12u7 6.1.100-1 9.0" {
+	for _, m := range []config.Machine{controlMachine, machineA, machineB} {
+		if got := w.packageVersions(m); got != "2.36-9+deb12u7 6.1.100-1 9.0" {
 			t.Errorf("%s has %s", m.Name, got)
 		}
 		if w.hosts[m.Address].Debian.Installed["nfs-common"] == "" {
@@ -115,19 +115,20 @@ func TestSystemsAreUpgradedAndRebootedInTurn(t *testing.T) {
 	if reboots[0] != "control" || len(reboots) != 3 {
 		t.Errorf("rebooted %v", reboots)
 	}
-	if slices.Sort(w.live.drained); !slices.Equal(w.live.drained, []string{"a", "b"}) || len(w.live.cordoned) > 0 {
-		t.Errorf("drained %v, and %v take no pods", w.live.drained, w.live.cordoned)
+	if slices.Sort(w.clusterAPI.drained); !slices.Equal(w.clusterAPI.drained, []string{"a", "b"}) ||
+		len(w.clusterAPI.cordoned) > 0 {
+		t.Errorf("drained %v, and %v take no pods", w.clusterAPI.drained, w.clusterAPI.cordoned)
 	}
-	if p := w.mustApply(); !p.Empty() {
+	if p := w.mustApply(); !p.IsEmpty() {
 		t.Errorf("something is left to do: %+v", p.Machines)
 	}
 }
 
 // A machine whose system requires a reboot is rebooted, unless reboots are disabled.
-func TestAMachineIsRebootedWhenItsSystemAsksForIt(t *testing.T) {
+func TestMachinesAreRebootedWhenTheirSystemRequestsIt(t *testing.T) {
 	for _, wanted := range []bool{true, false} {
 		w := newDebians(t, config.System{Reboot: wanted})
-		h := w.hosts[nodeB.Address]
+		h := w.hosts[machineB.Address]
 		for name, text := range map[string]string{"/run/reboot-required": "***",
 			"/run/reboot-required.pkgs": "linux-image\nlibc6\n"} {
 			if err := h.WriteFile(name, strings.NewReader(text), 0o644, 0, 0); err != nil {
@@ -135,22 +136,23 @@ func TestAMachineIsRebootedWhenItsSystemAsksForIt(t *testing.T) {
 			}
 		}
 		p := w.mustApply()
-		if p.Empty() == wanted {
+		if p.IsEmpty() == wanted {
 			t.Errorf("wanted %t: the plan is %+v", wanted, p.Machines)
 		}
 		if got := slices.Contains(w.order, "reboot b"); got != wanted {
 			t.Errorf("wanted %t, rebooted %t: %q", wanted, got, w.order)
 		}
 		if wanted &&
-			(!slices.Equal(w.live.drained, []string{"b"}) || !slices.Contains(w.order, nodeB.Address+" is back")) {
-			t.Errorf("drained %v, did %q", w.live.drained, w.order)
+			(!slices.Equal(w.clusterAPI.drained, []string{"b"}) ||
+				!slices.Contains(w.order, machineB.Address+" is back")) {
+			t.Errorf("drained %v, did %q", w.clusterAPI.drained, w.order)
 		}
 	}
 }
 
 // While the maintenance window is closed, nothing is upgraded or rebooted, and the plan shows this. If the window
 // closes during a run, the other machines are not changed.
-func TestSystemsWaitForTheirWindow(t *testing.T) {
+func TestSystemUpgradesWaitForTheirWindow(t *testing.T) {
 	now := time.Date(2026, 11, 23, 1, 0, 0, 0, time.UTC)
 	var mu sync.Mutex
 	w := newDebians(
@@ -168,27 +170,27 @@ func TestSystemsWaitForTheirWindow(t *testing.T) {
 	)
 	w.engine.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 	p := w.mustApply()
-	if !p.Empty() ||
+	if !p.IsEmpty() ||
 		!slices.Contains(
-			p.Waits,
+			p.WaitingChanges,
 			"upgrades and reboots of machines are not looked at: their window opens Mon 2026-11-23 02:00 UTC.",
 		) {
-		t.Errorf("with a closed window the plan is %+v, %q", p.Machines, p.Waits)
+		t.Errorf("with a closed window the plan is %+v, %q", p.Machines, p.WaitingChanges)
 	}
 	now = now.Add(2 * time.Hour)
-	for _, m := range []config.Machine{control, nodeA, nodeB} {
+	for _, m := range []config.Machine{controlMachine, machineA, machineB} {
 		w.hosts[m.Address].Reboot = func(*hostfake.Host) error {
 			mu.Lock()
 			defer mu.Unlock()
 			now = now.Add(40 * time.Minute) // closes the window after two machines
-			w.cut(m)
+			w.closeConnections(m)
 			return nil
 		}
 	}
 	w.mustApply()
 	upgraded := 0
-	for _, m := range []config.Machine{control, nodeA, nodeB} {
-		if w.versions(m) == "2.36-9+deb12u7 6.1.100-1 9.1" {
+	for _, m := range []config.Machine{controlMachine, machineA, machineB} {
+		if w.packageVersions(m) == "2.36-9+deb12u7 6.1.100-1 9.1" {
 			upgraded++
 		}
 	}
@@ -199,16 +201,16 @@ func TestSystemsWaitForTheirWindow(t *testing.T) {
 	}
 	now = now.Add(7 * 24 * time.Hour).Add(-90 * time.Minute)
 	w.mustApply()
-	if p := w.mustApply(); !p.Empty() {
+	if p := w.mustApply(); !p.IsEmpty() {
 		t.Errorf("in the next window something is left to do: %+v", p.Machines)
 	}
 }
 
 // Old package lists are updated first. The updates are shown before they are installed.
-func TestWhatNewListsBringIsShownFirst(t *testing.T) {
+func TestUpgradesFromNewPackageListsAreShownFirst(t *testing.T) {
 	w := newDebians(t, config.System{Upgrade: config.UpgradeAll})
 	for _, h := range w.hosts {
-		h.Debian.Old, h.Debian.Lists = true, nil
+		h.Debian.IsOutdated, h.Debian.Lists = true, nil
 	}
 	p := w.mustApply()
 	for _, m := range p.Machines {
@@ -216,34 +218,34 @@ func TestWhatNewListsBringIsShownFirst(t *testing.T) {
 			t.Errorf("%s: %+v", m.Address, m.Changes)
 		}
 	}
-	if got := w.versions(nodeA); got != "2.36-9+deb12u4 6.1.90-1 9.0" {
+	if got := w.packageVersions(machineA); got != "2.36-9+deb12u4 6.1.90-1 9.0" {
 		t.Errorf("nobody has seen that %s are installed", got)
 	}
-	if len(w.live.drained) > 0 {
-		t.Errorf("drained %v for lists", w.live.drained)
+	if len(w.clusterAPI.drained) > 0 {
+		t.Errorf("drained %v for lists", w.clusterAPI.drained)
 	}
 	p = w.mustApply()
-	if c := p.Machines[1].Changes; len(c) != 1 || c[0].Kind != step.Upgrades || len(c[0].Diff) != 3 {
+	if c := p.Machines[1].Changes; len(c) != 1 || c[0].Kind != step.KindUpgrade || len(c[0].Diff) != 3 {
 		t.Errorf("then %+v", c)
 	}
-	if got := w.versions(nodeA); got != "2.36-9+deb12u7 6.1.100-1 9.1" {
+	if got := w.packageVersions(machineA); got != "2.36-9+deb12u7 6.1.100-1 9.1" {
 		t.Errorf("then it has %s", got)
 	}
 	// The archive has a newer version than the package lists. The run does not install it, because the user has not
 	// seen it in a plan.
-	w.hosts[nodeA.Address].Debian.Lists["vim"] = hostfake.Offer{Version: "9.2"}
-	w.hosts[nodeA.Address].Debian.Archive["vim"] = hostfake.Offer{Version: "9.3"}
+	w.hosts[machineA.Address].Debian.Lists["vim"] = hostfake.Offer{Version: "9.2"}
+	w.hosts[machineA.Address].Debian.Archive["vim"] = hostfake.Offer{Version: "9.3"}
 	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "plan again") {
 		t.Errorf("with lists that are behind: %v", err)
 	}
 	w.mustApply()
-	if got := w.hosts[nodeA.Address].Debian.Installed["vim"]; got != "9.3" {
+	if got := w.hosts[machineA.Address].Debian.Installed["vim"]; got != "9.3" {
 		t.Errorf("then it has %s", got)
 	}
 }
 
 // There is a pause after each node whose daemons restart, except the last.
-func TestThereIsAPauseBetweenMachines(t *testing.T) {
+func TestRunsPauseBetweenMachines(t *testing.T) {
 	w := newDebians(t, config.System{Upgrade: config.UpgradeAll})
 	w.engine.Config.Roll.Pause = 50 * time.Millisecond
 	w.engine.Parallelism = 1

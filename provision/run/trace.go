@@ -41,7 +41,7 @@ func (e *Engine) Trace(
 	}
 	p := &Prepared{engine: e, State: s, Plan: &plan.Plan{}}
 	defer p.Close()
-	p.choose()
+	p.chooseMachines()
 	p.machines = slices.DeleteFunc(p.machines, func(m *machine) bool { return !slices.Contains(nodes, m.Name) })
 	if sender != "" && !slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Name == sender }) {
 		return nil, fmt.Errorf("node %s is none of the configuration's machines", sender)
@@ -51,7 +51,7 @@ func (e *Engine) Trace(
 	for i, m := range p.machines {
 		list[i].Node = m.Name
 		all.Go(func() {
-			if err := p.reach(ctx, m); err != nil {
+			if err := p.connectMachine(ctx, m); err != nil {
 				list[i].Error = err.Error()
 			}
 		})
@@ -97,7 +97,7 @@ func (e *Engine) Trace(
 }
 
 func (t *Traced) watch(ctx context.Context, m *machine, q host.Trace, begun func()) {
-	ctx, cancel := context.WithTimeout(ctx, q.For+traceSlack)
+	ctx, cancel := context.WithTimeout(ctx, q.Duration+traceSlack)
 	defer cancel()
 	var err error
 	if t.Traced, err = m.agent.Trace(ctx, q, begun); err != nil {

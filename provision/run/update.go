@@ -18,11 +18,12 @@ import (
 )
 
 // releases returns the machines with their present releases, as reported by the machines or else by the state.
-func (p *Prepared) releases() (list []plan.Updated) {
+func (p *Prepared) releases() (list []plan.MachineRelease) {
 	to := p.engine.Bundle.Release()
 	for _, m := range p.engine.Config.Machines {
 		known := p.State.Machines[m.Address]
-		u := plan.Updated{Address: m.Address, Server: m.Has(config.RoleControlPlane), Kubelet: m.Has(config.RoleNode)}
+		u := plan.MachineRelease{Address: m.Address, HasServer: m.HasRole(config.RoleControlPlane),
+			HasKubelet: m.HasRole(config.RoleNode)}
 		if known.Release != nil {
 			u.From = *known.Release
 		}
@@ -32,31 +33,31 @@ func (p *Prepared) releases() (list []plan.Updated) {
 			if own.facts.Release != nil {
 				u.From = *own.facts.Release
 			}
-			u.Moves = own.action == plan.Create || own.action == plan.Change && u.From.Build != to.Build
+			u.ChangesRelease = own.action == plan.Create || own.action == plan.Change && u.From.Build != to.Build
 		}
-		if known.Joined || u.Moves {
+		if known.HasJoined || u.ChangesRelease {
 			list = append(list, u)
 		}
 	}
 	return list
 }
 
-// allowed returns an error for updates that violate the version skew rules, and for downgrades that -allow-downgrade
-// does not name.
-func (p *Prepared) allowed() error {
-	if p.fresh || p.engine.Destroy {
+// checkReleases returns an error for updates that violate the version skew rules, and for downgrades that
+// -allow-downgrade does not name.
+func (p *Prepared) checkReleases() error {
+	if p.isNewCluster || p.engine.IsDestroy {
 		return nil
 	}
 	to, list := p.engine.Bundle.Release(), p.releases()
-	if !slices.ContainsFunc(list, func(u plan.Updated) bool { return u.Moves }) {
+	if !slices.ContainsFunc(list, func(u plan.MachineRelease) bool { return u.ChangesRelease }) {
 		return nil
 	}
-	return errors.Join(plan.Skew(to, list), plan.Downgrade(to, list, p.State.Releases, p.engine.Downgrade))
+	return errors.Join(plan.CheckSkew(to, list), plan.CheckDowngrade(to, list, p.State.Releases, p.engine.Downgrade))
 }
 
 // updateLine describes the update of a machine and its last failure. It returns "" if the machine keeps its release.
 func (p *Prepared) updateLine(m *machine, entry *plan.Machine) string {
-	if !updates(m) {
+	if !hasUpdate(m) {
 		return ""
 	}
 	to := p.engine.Bundle.Release()
@@ -64,80 +65,82 @@ func (p *Prepared) updateLine(m *machine, entry *plan.Machine) string {
 	if m.facts.Release != nil {
 		from = *m.facts.Release
 	}
-	was, is := plan.Names(from, to)
+	was, is := plan.ReleaseNames(from, to)
 	text := "repair programs of " + is
-	if p.moves(m) {
+	if p.changesRelease(m) {
 		entry.FromRelease, entry.ToRelease = was, is
 		text = "update " + was + " to " + is
 	}
-	if tried := m.facts.Tried; tried != nil {
-		name, _ := plan.Names(*tried, from)
+	if tried := m.facts.UnconfirmedRelease; tried != nil {
+		name, _ := plan.ReleaseNames(*tried, from)
 		text += ", where an update to " + name + " was cut off"
 	}
-	if failed := p.known(m).Failed; failed != nil {
-		name, _ := plan.Names(failed.To, from)
-		entry.LastTime = fmt.Sprintf(
+	if failed := p.machineState(m).Failed; failed != nil {
+		name, _ := plan.ReleaseNames(failed.To, from)
+		entry.LastFailure = fmt.Sprintf(
 			"last time, %s, %s was rolled back: %s",
 			failed.At.UTC().Format(time.RFC3339),
 			name,
-			failed.Why,
+			failed.Reason,
 		)
 	}
 	return text
 }
 
-// moves reports whether a machine changes to another release. If it does not, an update repairs programs of the release
-// that the machine has.
-func (p *Prepared) moves(m *machine) bool {
-	return updates(m) && (m.facts.Release == nil || m.facts.Release.Build != p.engine.Bundle.Release().Build)
+// changesRelease reports whether a machine changes to another release. If it does not, an update repairs programs of
+// the release that the machine has.
+func (p *Prepared) changesRelease(m *machine) bool {
+	return hasUpdate(m) && (m.facts.Release == nil || m.facts.Release.Build != p.engine.Bundle.Release().Build)
 }
 
-// updates reports whether a machine changes to another release, or has changed to one that is not confirmed yet.
-func updates(m *machine) bool {
+// hasUpdate reports whether a machine changes to another release, or has changed to one that is not confirmed yet.
+func hasUpdate(m *machine) bool {
 	return m.action == plan.Change &&
 		slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "release" })
 }
 
-// RolledBack reports that a release did not work on a machine and was rolled back.
-type RolledBack struct {
+// RolledBackError reports that a release did not work on a machine and was rolled back.
+type RolledBackError struct {
 	To, From string
-	Why      error
+	Reason   error
 }
 
-func (e *RolledBack) Error() string {
-	return fmt.Sprintf("%s does not work here, and was rolled back: %s runs again. %v", e.To, e.From, e.Why)
+func (e *RolledBackError) Error() string {
+	return fmt.Sprintf("%s does not work here, and was rolled back: %s runs again. %v", e.To, e.From, e.Reason)
 }
 
-func (e *RolledBack) Unwrap() error { return e.Why }
+func (e *RolledBackError) Unwrap() error { return e.Reason }
 
-// update applies a machine's steps up to the step that deletes the former release, and checks from outside that the
-// machine is well. Then it applies the rest. If that fails, the machine returns to the former release by itself.
-func (p *Prepared) update(ctx context.Context, m *machine, apply func([]step.Step) error) error {
+// updateMachineRelease applies a machine's steps up to the step that deletes the former release, and checks from
+// outside that the machine is well. Then it applies the rest. If that fails, the machine returns to the former release
+// by itself.
+func (p *Prepared) updateMachineRelease(ctx context.Context, m *machine, apply func([]step.Step) error) error {
 	end := slices.IndexFunc(m.steps, func(s step.Step) bool { _, ok := s.(*step.Sweep); return ok })
-	if !updates(m) || end < 0 {
+	if !hasUpdate(m) || end < 0 {
 		return apply(m.steps)
 	}
 	err := apply(m.steps[:end])
 	if err == nil {
-		err = p.wellAgain(ctx, m)
+		err = p.awaitHealthyMachine(ctx, m)
 	}
 	if err == nil {
 		return apply(m.steps[end:])
 	}
-	if errors.Is(err, agent.ErrLost) || ctx.Err() != nil || interrupted(ctx) {
+	if errors.Is(err, agent.ErrLost) || ctx.Err() != nil || isInterrupted(ctx) {
 		return err // the run continues on the machine where it was
 	}
 	return p.rollBack(ctx, m, err)
 }
 
-// wellAgain waits until a machine is well as seen by others: its member of the store, its API server and its node.
-func (p *Prepared) wellAgain(ctx context.Context, m *machine) error {
-	if m.Has(config.RoleControlPlane) && p.known(m).Joined {
-		if err := p.recovered(ctx, m); err != nil {
+// awaitHealthyMachine waits until a machine is well as seen by others: its member of the store, its API server and its
+// node.
+func (p *Prepared) awaitHealthyMachine(ctx context.Context, m *machine) error {
+	if m.HasRole(config.RoleControlPlane) && p.machineState(m).HasJoined {
+		if err := p.awaitRecovery(ctx, m); err != nil {
 			return err
 		}
 	}
-	if !m.Has(config.RoleNode) {
+	if !m.HasRole(config.RoleNode) {
 		return nil
 	}
 	limit := cmp.Or(p.engine.Config.Roll.Timeout, readyTimeout)
@@ -147,7 +150,7 @@ func (p *Prepared) wellAgain(ctx context.Context, m *machine) error {
 	defer tick.Stop()
 	want := p.engine.Bundle.Release().Kubernetes
 	for {
-		ready, kubelet, err := p.live.Node(ctx, m.Name)
+		ready, kubelet, err := p.cluster.Node(ctx, m.Name)
 		switch {
 		case err != nil:
 			err = fmt.Errorf("its node cannot be asked for: %w", err)
@@ -177,9 +180,9 @@ func (p *Prepared) rollBack(ctx context.Context, m *machine, why error) error {
 	if m.facts.Release != nil {
 		from = *m.facts.Release
 	}
-	e := &RolledBack{Why: why}
-	e.From, e.To = plan.Names(from, to)
-	p.engine.say(
+	e := &RolledBackError{Reason: why}
+	e.From, e.To = plan.ReleaseNames(from, to)
+	p.engine.report(
 		Event{
 			Kind:    EventNote,
 			Machine: m.Address,
@@ -190,13 +193,13 @@ func (p *Prepared) rollBack(ctx context.Context, m *machine, why error) error {
 	defer cancel()
 	err := m.agent.Apply(ctx, role.RollBack(m.steps), func(done agent.Progress) {
 		c := done.Change
-		p.engine.say(Event{Kind: EventStep, Machine: m.Address, Change: &c})
+		p.engine.report(Event{Kind: EventStep, Machine: m.Address, Change: &c})
 	})
-	if err == nil && m.Has(config.RoleControlPlane) && p.known(m).Joined {
-		err = p.recovered(ctx, m)
+	if err == nil && m.HasRole(config.RoleControlPlane) && p.machineState(m).HasJoined {
+		err = p.awaitRecovery(ctx, m)
 	}
-	failed := &state.FailedUpdate{To: to, At: p.engine.now(), Why: config.Mask(why.Error(), p.Secrets)}
-	if writeErr := p.note(m, func(s *state.Machine) { s.Failed = failed }); writeErr != nil {
+	failed := &state.FailedUpdate{To: to, At: p.engine.now(), Reason: config.Mask(why.Error(), p.Secrets)}
+	if writeErr := p.updateMachine(m, func(s *state.Machine) { s.Failed = failed }); writeErr != nil {
 		return errors.Join(e, writeErr)
 	}
 	if err != nil {

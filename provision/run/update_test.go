@@ -19,10 +19,10 @@ import (
 	"clusterctl/provision/run"
 )
 
-// release makes the next runs use a build of that version, with this Kubernetes version.
-func (w *world) release(name string) { w.releaseOf(name, version.Kubernetes) }
+// setRelease makes the next runs use a build of that version, with this Kubernetes version.
+func (w *world) setRelease(name string) { w.setReleaseVersions(name, version.Kubernetes) }
 
-func (w *world) releaseOf(name, kubernetes string) {
+func (w *world) setReleaseVersions(name, kubernetes string) {
 	w.t.Helper()
 	dir := w.t.TempDir()
 	for _, program := range bundle.Programs() {
@@ -42,30 +42,30 @@ func (w *world) releaseOf(name, kubernetes string) {
 	w.engine.Bundle = files
 }
 
-// library returns the directory of a build's programs on machines.
-func (w *world) library() string {
+// libraryDir returns the directory of a build's programs on machines.
+func (w *world) libraryDir() string {
 	f, err := w.engine.Bundle.File(bundle.Clusterctl)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return host.Library + "/" + f.Digest + "/"
+	return host.LibraryDir + "/" + f.Digest + "/"
 }
 
-// updated returns a cluster of three control-plane machines and two nodes with release v1. The next runs use v2.
-func updated(t *testing.T) (w *world, v1, v2 string) {
+// newUpdated returns a cluster of three control-plane machines and two nodes with release v1. The next runs use v2.
+func newUpdated(t *testing.T) (w *world, v1, v2 string) {
 	t.Helper()
 	w = newWorld(t, threeControl()...)
 	store := hostfake.NewEtcd("c1", "c2", "c3")
-	for _, h := range w.at {
+	for _, h := range w.hostsByIP {
 		h.Store = store
 	}
-	w.release("v1.0.0")
+	w.setRelease("v1.0.0")
 	w.engine.Config.Roll = config.Roll{Hold: 300 * time.Millisecond, Timeout: 2 * time.Second}
-	w.live.ready = map[string]string{"a": "True", "b": "True"}
+	w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "True"}
 	w.mustApply()
-	v1 = w.library()
-	w.release("v2.0.0")
-	return w, v1, w.library()
+	v1 = w.libraryDir()
+	w.setRelease("v2.0.0")
+	return w, v1, w.libraryDir()
 }
 
 func threeControl() []config.Machine {
@@ -78,10 +78,10 @@ func threeControl() []config.Machine {
 	}
 }
 
-// crashes makes daemons of a release behave as the function crash.
-func (w *world) crashes(library string, crash func(ctx context.Context, unit string, ended func()) error) {
-	for _, h := range w.at {
-		h.Runs = func(ctx context.Context, unit, program string, ended func()) error {
+// crashDaemons makes daemons of a release behave as the function crash.
+func (w *world) crashDaemons(library string, crash func(ctx context.Context, unit string, ended func()) error) {
+	for _, h := range w.hostsByIP {
+		h.RunProgram = func(ctx context.Context, unit, program string, ended func()) error {
 			if strings.HasPrefix(program, library) {
 				return crash(ctx, unit, ended)
 			}
@@ -90,8 +90,8 @@ func (w *world) crashes(library string, crash func(ctx context.Context, unit str
 	}
 }
 
-// runsOf returns the units of a machine that run programs of a release.
-func (w *world) runsOf(address, library string) (units []string) {
+// unitsRunning returns the units of a machine that run programs of a release.
+func (w *world) unitsRunning(address, library string) (units []string) {
 	for _, name := range []string{"kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet",
 		"kube-proxy", "kube-network"} {
 		if u, err := w.hosts[address].Unit(context.Background(), name+".service"); err == nil && u.Active == "active" &&
@@ -106,8 +106,8 @@ func plannedMachine(p *plan.Plan, address string) plan.Machine {
 	return p.Machines[slices.IndexFunc(p.Machines, func(m plan.Machine) bool { return m.Address == address })]
 }
 
-func TestAnUpdateNamesBothReleasesAndLeavesNothingOfTheFormer(t *testing.T) {
-	w, v1, v2 := updated(t)
+func TestUpdatesNameBothReleasesAndRemoveTheFormerOne(t *testing.T) {
+	w, v1, v2 := newUpdated(t)
 	p := w.mustApply()
 	for _, m := range p.Machines {
 		if m.FromRelease != "v1.0.0" || m.ToRelease != "v2.0.0" ||
@@ -116,16 +116,16 @@ func TestAnUpdateNamesBothReleasesAndLeavesNothingOfTheFormer(t *testing.T) {
 		}
 	}
 	for address, h := range w.hosts {
-		if len(w.runsOf(address, v2)) == 0 || len(w.runsOf(address, v1)) > 0 {
+		if len(w.unitsRunning(address, v2)) == 0 || len(w.unitsRunning(address, v1)) > 0 {
 			t.Errorf(
 				"%s runs %v of the new and %v of the former release",
 				address,
-				w.runsOf(address, v2),
-				w.runsOf(address, v1),
+				w.unitsRunning(address, v2),
+				w.unitsRunning(address, v1),
 			)
 		}
 		for _, f := range h.Files() {
-			if strings.HasPrefix(f, v1) || strings.HasPrefix(f, host.FormerRelease) {
+			if strings.HasPrefix(f, v1) || strings.HasPrefix(f, host.SavedReleaseDir) {
 				t.Errorf("%s: %s is left", address, f)
 			}
 		}
@@ -133,12 +133,12 @@ func TestAnUpdateNamesBothReleasesAndLeavesNothingOfTheFormer(t *testing.T) {
 			t.Errorf("%s says that it has %v, %v", address, held, err)
 		}
 	}
-	if p := w.mustApply(); !p.Empty() {
+	if p := w.mustApply(); !p.IsEmpty() {
 		t.Errorf("not as declared afterwards: %+v", p.Machines)
 	}
 }
 
-func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
+func TestBrokenBuildsAreRolledBackAndStopTheRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		unit  string // the unit that fails
 		crash func(ctx context.Context, unit string, ended func()) error
@@ -159,15 +159,15 @@ func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, v1, v2 := updated(t)
-			w.crashes(v2, func(ctx context.Context, unit string, ended func()) error {
+			w, v1, v2 := newUpdated(t)
+			w.crashDaemons(v2, func(ctx context.Context, unit string, ended func()) error {
 				if unit != c.unit || c.crash == nil {
 					return nil
 				}
 				return c.crash(ctx, unit, ended)
 			})
-			for _, h := range w.at {
-				h.Ill = func(url string) error {
+			for _, h := range w.hostsByIP {
+				h.AnswerError = func(url string) error {
 					if u, err := h.Unit(context.Background(), c.unit); url == c.sick && err == nil &&
 						strings.HasPrefix(u.Program, v2) {
 						return errors.New("not ready")
@@ -176,7 +176,7 @@ func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
 				}
 			}
 			_, err := w.apply()
-			var back *run.RolledBack
+			var back *run.RolledBackError
 			if !errors.As(err, &back) || back.To != "v2.0.0" || back.From != "v1.0.0" ||
 				!strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v", err)
@@ -186,14 +186,14 @@ func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
 					(err != nil || u.Active != "active" || !strings.HasPrefix(u.Program, v1)) {
 					t.Errorf("%s: %s is %+v, %v", address, c.unit, u, err)
 				}
-				if len(w.runsOf(address, v2)) > 0 {
-					t.Errorf("%s runs %v of the release that does not work", address, w.runsOf(address, v2))
+				if len(w.unitsRunning(address, v2)) > 0 {
+					t.Errorf("%s runs %v of the release that does not work", address, w.unitsRunning(address, v2))
 				}
 				if address != "machine.c1" &&
 					slices.ContainsFunc(h.Log, func(did string) bool { return strings.HasPrefix(did, "restart ") }) {
 					t.Errorf("%s was touched: %v", address, h.Log)
 				}
-				if former, err := host.ReadFormer(h); former != nil || err != nil {
+				if former, err := host.ReadSavedRelease(h); former != nil || err != nil {
 					t.Errorf("%s: %+v is kept, %v", address, former, err)
 				}
 			}
@@ -202,7 +202,7 @@ func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer prepared.Close()
-			if last := plannedMachine(prepared.Plan, "machine.c1").LastTime; !strings.Contains(
+			if last := plannedMachine(prepared.Plan, "machine.c1").LastFailure; !strings.Contains(
 				last,
 				"v2.0.0 was rolled back",
 			) ||
@@ -210,31 +210,32 @@ func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
 				t.Errorf("the next plan says of it: %q", last)
 			}
 			// After the rollback the machine is in its former state.
-			w.release("v1.0.0")
-			if p := w.mustApply(); !p.Empty() {
+			w.setRelease("v1.0.0")
+			if p := w.mustApply(); !p.IsEmpty() {
 				t.Errorf("not as before: %+v", plannedMachine(p, "machine.c1"))
 			}
 		})
 	}
 }
 
-func TestANodeThatIsNotReadyWithTheNewReleaseIsRolledBack(t *testing.T) {
-	w, v1, _ := updated(t)
-	w.live.kubelets = map[string]string{"a": "v1.36.0"} // the new kubelet never reports its version
+func TestNodesThatAreNotReadyAfterAnUpdateAreRolledBack(t *testing.T) {
+	w, v1, _ := newUpdated(t)
+	w.clusterAPI.kubelets = map[string]string{"a": "v1.36.0"} // the new kubelet never reports its version
 	_, err := w.apply()
-	if !errors.As(err, new(*run.RolledBack)) || !strings.Contains(err.Error(), "its node has Kubernetes v1.36.0") {
+	if !errors.As(err, new(*run.RolledBackError)) || !strings.Contains(err.Error(), "its node has Kubernetes v1.36.0") {
 		t.Fatal(err)
 	}
-	if !slices.Contains(w.runsOf("machine.a", v1), "kubelet") ||
-		!slices.Contains(w.runsOf("machine.b", v1), "kubelet") {
-		t.Errorf("the nodes run %v and %v of the former release", w.runsOf("machine.a", v1), w.runsOf("machine.b", v1))
+	if !slices.Contains(w.unitsRunning("machine.a", v1), "kubelet") ||
+		!slices.Contains(w.unitsRunning("machine.b", v1), "kubelet") {
+		t.Errorf("the nodes run %v and %v of the former release", w.unitsRunning("machine.a", v1),
+			w.unitsRunning("machine.b", v1))
 	}
 }
 
-func TestOtherNodesAreUpdatedWhenTheConfigurationSaysSo(t *testing.T) {
-	w, v1, v2 := updated(t)
+func TestUpdatesContinueAfterAFailureIfConfigured(t *testing.T) {
+	w, v1, v2 := newUpdated(t)
 	w.engine.Config.Roll.OnFailure = config.OnFailureContinue
-	w.hosts["machine.a"].Runs = func(_ context.Context, unit, program string, _ func()) error {
+	w.hosts["machine.a"].RunProgram = func(_ context.Context, unit, program string, _ func()) error {
 		if unit == "kubelet.service" && strings.HasPrefix(program, v2) {
 			return errors.New("not on this machine")
 		}
@@ -244,17 +245,17 @@ func TestOtherNodesAreUpdatedWhenTheConfigurationSaysSo(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "not on this machine") {
 		t.Fatal(err)
 	}
-	if len(w.runsOf("machine.a", v2)) > 0 || len(w.runsOf("machine.a", v1)) == 0 ||
-		!slices.Contains(w.runsOf("machine.b", v2), "kubelet") {
-		t.Errorf("a runs %v of the new release, b %v", w.runsOf("machine.a", v2), w.runsOf("machine.b", v2))
+	if len(w.unitsRunning("machine.a", v2)) > 0 || len(w.unitsRunning("machine.a", v1)) == 0 ||
+		!slices.Contains(w.unitsRunning("machine.b", v2), "kubelet") {
+		t.Errorf("a runs %v of the new release, b %v", w.unitsRunning("machine.a", v2), w.unitsRunning("machine.b", v2))
 	}
 }
 
-func TestAnUpdateThatWasKilledGoesOnAndCanStillBeRolledBack(t *testing.T) {
-	w, v1, v2 := updated(t)
+func TestKilledUpdatesContinueAndCanBeRolledBack(t *testing.T) {
+	w, v1, v2 := newUpdated(t)
 	killed := errors.New("killed")
 	c1 := w.hosts["machine.c1"]
-	c1.Before = func(what string) error {
+	c1.BeforeChange = func(what string) error {
 		if strings.Contains(
 			what,
 			"restart kube-controller-manager",
@@ -264,7 +265,7 @@ func TestAnUpdateThatWasKilledGoesOnAndCanStillBeRolledBack(t *testing.T) {
 		return nil
 	}
 	// The rollback is interrupted as well.
-	c1.Runs = func(_ context.Context, _, program string, _ func()) error {
+	c1.RunProgram = func(_ context.Context, _, program string, _ func()) error {
 		if strings.HasPrefix(program, v1) {
 			return killed
 		}
@@ -273,38 +274,38 @@ func TestAnUpdateThatWasKilledGoesOnAndCanStillBeRolledBack(t *testing.T) {
 	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "failed as well") {
 		t.Fatal(err)
 	}
-	c1.Before, c1.Runs = nil, nil
-	w.crashes(v2, func(_ context.Context, unit string, _ func()) error {
+	c1.BeforeChange, c1.RunProgram = nil, nil
+	w.crashDaemons(v2, func(_ context.Context, unit string, _ func()) error {
 		if unit == "kube-scheduler.service" {
 			return errors.New("out of luck")
 		}
 		return nil
 	})
-	if _, err := w.apply(); !errors.As(err, new(*run.RolledBack)) {
+	if _, err := w.apply(); !errors.As(err, new(*run.RolledBackError)) {
 		t.Fatal(err)
 	}
-	if len(w.runsOf("machine.c1", v2)) > 0 || len(w.runsOf("machine.c1", v1)) < 3 {
+	if len(w.unitsRunning("machine.c1", v2)) > 0 || len(w.unitsRunning("machine.c1", v1)) < 3 {
 		t.Errorf(
 			"c1 runs %v of the former release and %v of the new",
-			w.runsOf("machine.c1", v1),
-			w.runsOf("machine.c1", v2),
+			w.unitsRunning("machine.c1", v1),
+			w.unitsRunning("machine.c1", v2),
 		)
 	}
-	w.crashes(v2, func(context.Context, string, func()) error { return nil })
+	w.crashDaemons(v2, func(context.Context, string, func()) error { return nil })
 	w.mustApply()
-	if len(w.runsOf("machine.c1", v1)) > 0 || len(w.runsOf("machine.c1", v2)) < 3 {
+	if len(w.unitsRunning("machine.c1", v1)) > 0 || len(w.unitsRunning("machine.c1", v2)) < 3 {
 		t.Errorf(
 			"c1 runs %v of the former release and %v of the new",
-			w.runsOf("machine.c1", v1),
-			w.runsOf("machine.c1", v2),
+			w.unitsRunning("machine.c1", v1),
+			w.unitsRunning("machine.c1", v2),
 		)
 	}
 }
 
-func TestGoingBackIsRefusedUnlessTheReleaseIsNamed(t *testing.T) {
-	w, v1, _ := updated(t)
+func TestDowngradesAreRefusedUnlessTheReleaseIsNamed(t *testing.T) {
+	w, v1, _ := newUpdated(t)
 	w.mustApply()
-	w.release("v1.0.0")
+	w.setRelease("v1.0.0")
 	_, err := w.engine.Prepare(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "would go back from v2.0.0 to v1.0.0") ||
 		!strings.Contains(err.Error(), "-allow-downgrade v1.0.0") {
@@ -317,23 +318,23 @@ func TestGoingBackIsRefusedUnlessTheReleaseIsNamed(t *testing.T) {
 	w.engine.Downgrade = "v1.0.0"
 	w.mustApply()
 	for address := range w.hosts {
-		if len(w.runsOf(address, v1)) == 0 {
+		if len(w.unitsRunning(address, v1)) == 0 {
 			t.Errorf("%s does not run the former release", address)
 		}
 	}
 }
 
-func TestAnUpdateThatSkipsAMinorVersionIsRefused(t *testing.T) {
-	w, _, _ := updated(t)
-	w.releaseOf("v3.0.0", "v1.39.0")
+func TestUpdatesThatSkipAMinorVersionAreRefused(t *testing.T) {
+	w, _, _ := newUpdated(t)
+	w.setReleaseVersions("v3.0.0", "v1.39.0")
 	if _, err := w.engine.Prepare(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "one minor version apart") {
 		t.Fatal(err)
 	}
 }
 
-func TestARepairedProgramIsNotCalledAnUpdate(t *testing.T) {
-	w, _, _ := updated(t)
+func TestRepairedProgramsAreNotReportedAsUpdates(t *testing.T) {
+	w, _, _ := newUpdated(t)
 	w.mustApply()
 	if err := w.hosts["machine.a"].Symlink("/bin/true", "/usr/local/bin/kubelet"); err != nil {
 		t.Fatal(err)

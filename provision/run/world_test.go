@@ -27,50 +27,50 @@ import (
 
 // world contains machines in memory, reached through agents with the real protocol.
 type world struct {
-	t      testing.TB
-	hosts  map[string]*hostfake.Host // by address of the block
-	at     map[netip.Addr]*hostfake.Host
-	down   map[string]error
-	engine *run.Engine
-	live   *fakeLive
-	wait   sync.WaitGroup
+	t           testing.TB
+	hosts       map[string]*hostfake.Host // by address of the block
+	hostsByIP   map[netip.Addr]*hostfake.Host
+	unreachable map[string]error
+	engine      *run.Engine
+	clusterAPI  *fakeLive
+	agents      sync.WaitGroup
 
 	mu    sync.Mutex
 	conns map[netip.Addr][]net.Conn // connections of agents
 }
 
 type fakeLive struct {
-	mu      sync.Mutex
-	drained []string
-	gone    []string
-	ended   []state.Object
-	planned []plan.Object   // the result of Plan
-	events  []plan.Object   // the events of Apply
-	says    [][]plan.Object // additional events of each call of Apply
-	refused error           // the error of Plan
-	refuses []error         // the error of each call of Apply; no error after the last
+	mu           sync.Mutex
+	drained      []string
+	missing      []string
+	endedObjects []state.Object
+	planResult   []plan.Object   // the result of Plan
+	applyEvents  []plan.Object   // the events of Apply
+	extraEvents  [][]plan.Object // additional events of each call of Apply
+	planError    error           // the error of Plan
+	applyErrors  []error         // the error of each call of Apply; no error after the last
 
-	objects []state.Object   // the declared objects
-	before  [][]state.Object // the previously applied objects that each call of Apply received
+	objects         []state.Object   // the declared objects
+	previousObjects [][]state.Object // the previously applied objects that each call of Apply received
 
 	inventories []inventory.Inventory // the inventory that each call of Apply received
 
-	ready    map[string]string // ready status of nodes
-	kubelets map[string]string // kubelet versions of nodes; default: this release's
-	provided map[string]string // provider IDs of nodes
-	cordoned map[string]bool
-	stuck    error // the error of draining
+	nodeStatus  map[string]string // ready status of nodes
+	kubelets    map[string]string // kubelet versions of nodes; default: this release's
+	providerIDs map[string]string // provider IDs of nodes
+	cordoned    map[string]bool
+	drainError  error // the error of draining
 
-	order    []string // the operations on nodes
-	labelled []string // nodes for which Apply was called
-	admitted int      // number of calls of AdmitReplicas
-	dropped  int      // number of calls of DropFormerRights
+	operations []string // the operations on nodes
+	labelled   []string // nodes for which Apply was called
+	admitted   int      // number of calls of AdmitReplicas
+	dropped    int      // number of calls of DropFormerRights
 
 	applied chan struct{} // if not nil, closed when something is applied
 }
 
 func (l *fakeLive) Plan(context.Context, *config.Cluster, []state.Object) ([]plan.Object, []state.Object, error) {
-	return l.planned, l.ended, l.refused
+	return l.planResult, l.endedObjects, l.planError
 }
 
 func (l *fakeLive) Apply(
@@ -81,26 +81,26 @@ func (l *fakeLive) Apply(
 ) ([]state.Object, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, o := range l.events {
+	for _, o := range l.applyEvents {
 		say(o)
 	}
-	if len(l.says) > 0 {
-		for _, o := range l.says[0] {
+	if len(l.extraEvents) > 0 {
+		for _, o := range l.extraEvents[0] {
 			say(o)
 		}
-		l.says = l.says[1:]
+		l.extraEvents = l.extraEvents[1:]
 	}
 	for _, m := range c.Machines {
 		l.labelled = append(l.labelled, m.Name)
 	}
-	l.before, l.inventories = append(l.before, before), append(l.inventories, c.Inventory)
+	l.previousObjects, l.inventories = append(l.previousObjects, before), append(l.inventories, c.Inventory)
 	if l.applied != nil {
 		close(l.applied)
 		l.applied = nil
 	}
 	var refuses error
-	if len(l.refuses) > 0 {
-		refuses, l.refuses = l.refuses[0], l.refuses[1:]
+	if len(l.applyErrors) > 0 {
+		refuses, l.applyErrors = l.applyErrors[0], l.applyErrors[1:]
 	}
 	return append([]state.Object{}, l.objects...), refuses
 }
@@ -116,12 +116,12 @@ func (l *fakeLive) Wait(context.Context, *config.Cluster, func(plan.Object)) err
 func (l *fakeLive) References(*config.Cluster) ([]state.Object, error) { return l.objects, nil }
 
 func (l *fakeLive) Applied(context.Context, *config.Cluster) ([]state.Object, []string, error) {
-	return l.objects, nil, l.refused
+	return l.objects, nil, l.planError
 }
 
-func (l *fakeLive) Revision(context.Context) (int64, error) { return 42, l.refused }
+func (l *fakeLive) Revision(context.Context) (int64, error) { return 42, l.planError }
 
-func (l *fakeLive) Gone(_ context.Context, list []state.Object) ([]state.Object, error) {
+func (l *fakeLive) Missing(_ context.Context, list []state.Object) ([]state.Object, error) {
 	return list, nil
 }
 
@@ -134,25 +134,25 @@ func (l *fakeLive) AdmitReplicas(context.Context) error {
 
 func (l *fakeLive) DropFormerRights(context.Context) error {
 	l.dropped++
-	return l.refused
+	return l.planError
 }
 
 func (l *fakeLive) Nodes(context.Context) (map[string]string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.ready), nil
+	return maps.Clone(l.nodeStatus), nil
 }
 
 func (l *fakeLive) Node(_ context.Context, name string) (ready, kubelet string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ready[name] == "" {
+	if l.nodeStatus[name] == "" {
 		return "", "", nil
 	}
-	return l.ready[name], cmp.Or(l.kubelets[name], version.Kubernetes), nil
+	return l.nodeStatus[name], cmp.Or(l.kubelets[name], version.Kubernetes), nil
 }
 
-func (l *fakeLive) Cordoned(_ context.Context, node string) (bool, error) {
+func (l *fakeLive) IsCordoned(_ context.Context, node string) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cordoned[node], nil
@@ -165,7 +165,7 @@ func (l *fakeLive) Cordon(_ context.Context, node string) error {
 		l.cordoned = map[string]bool{}
 	}
 	l.cordoned[node] = true
-	l.order = append(l.order, "cordon "+node)
+	l.operations = append(l.operations, "cordon "+node)
 	return nil
 }
 
@@ -184,28 +184,28 @@ func (l *fakeLive) Drain(_ context.Context, node string, _ func(string)) error {
 	}
 	l.cordoned[node] = true
 	l.drained = append(l.drained, node)
-	l.order = append(l.order, "drain "+node)
-	return l.stuck
+	l.operations = append(l.operations, "drain "+node)
+	return l.drainError
 }
 
-func (l *fakeLive) Forget(_ context.Context, node string) error {
+func (l *fakeLive) DeleteNode(_ context.Context, node string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !slices.Contains(l.gone, node) {
-		l.gone = append(l.gone, node)
-		l.order = append(l.order, "forget "+node)
+	if !slices.Contains(l.missing, node) {
+		l.missing = append(l.missing, node)
+		l.operations = append(l.operations, "forget "+node)
 	}
 	return nil
 }
 
-func (l *fakeLive) ForgetFormer(_ context.Context, node string, now inventory.Machine) (bool, error) {
+func (l *fakeLive) DeleteFormerNode(_ context.Context, node string, now inventory.Machine) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if has := l.provided[node]; has == "" || has == now.ProviderID {
+	if has := l.providerIDs[node]; has == "" || has == now.ProviderID {
 		return false, nil
 	}
-	delete(l.provided, node)
-	l.order = append(l.order, "forget former "+node)
+	delete(l.providerIDs, node)
+	l.operations = append(l.operations, "forget former "+node)
 	return true, nil
 }
 
@@ -222,11 +222,11 @@ func newWorld(t testing.TB, machines ...config.Machine) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t:     t,
-		hosts: map[string]*hostfake.Host{},
-		at:    map[netip.Addr]*hostfake.Host{},
-		down:  map[string]error{},
-		live:  &fakeLive{},
+		t:           t,
+		hosts:       map[string]*hostfake.Host{},
+		hostsByIP:   map[netip.Addr]*hostfake.Host{},
+		unreachable: map[string]error{},
+		clusterAPI:  &fakeLive{},
 	}
 	w.engine = &run.Engine{
 		Store: state.Store{
@@ -234,10 +234,10 @@ func newWorld(t testing.TB, machines ...config.Machine) *world {
 			Sealer: state.Sealer{KeyFile: filepath.Join(dir, "age.key")},
 		},
 		Bundle: files, Dial: w.dial,
-		Live: func(*state.State, *config.Cluster) (run.Cluster, error) { return w.live, nil },
+		ConnectCluster: func(*state.State, *config.Cluster) (run.Cluster, error) { return w.clusterAPI, nil },
 	}
 	w.declare(machines...)
-	t.Cleanup(w.wait.Wait)
+	t.Cleanup(w.agents.Wait)
 	return w
 }
 
@@ -255,25 +255,25 @@ func (w *world) declare(machines ...config.Machine) {
 	c.Etcd.Members = config.EtcdMembers(len(c.ControlPlane()))
 	w.engine.Config = c
 	for _, m := range machines {
-		if w.at[m.IP] == nil {
-			w.at[m.IP] = &hostfake.Host{
+		if w.hostsByIP[m.IP] == nil {
+			w.hostsByIP[m.IP] = &hostfake.Host{
 				Machine: host.Facts{
-					Root:      true,
-					OOMAdjust: true,
-					OS:        "debian 12",
-					CPUs:      2,
-					Memory:    4 << 30,
-					Addresses: []string{m.IP.String()},
-					Identity:  "of " + m.IP.String(),
+					IsRoot:       true,
+					CanAdjustOOM: true,
+					OS:           "debian 12",
+					CPUs:         2,
+					Memory:       4 << 30,
+					Addresses:    []string{m.IP.String()},
+					Identity:     "of " + m.IP.String(),
 				},
 			}
 		}
-		w.hosts[m.Address] = w.at[m.IP]
+		w.hosts[m.Address] = w.hostsByIP[m.IP]
 	}
 }
 
 func (w *world) dial(_ context.Context, m config.Machine) (run.Agent, error) {
-	if err := w.down[m.Address]; err != nil {
+	if err := w.unreachable[m.Address]; err != nil {
 		return nil, err
 	}
 	near, far := net.Pipe()
@@ -283,17 +283,17 @@ func (w *world) dial(_ context.Context, m config.Machine) (run.Agent, error) {
 	}
 	w.conns[m.IP] = append(w.conns[m.IP], far)
 	w.mu.Unlock()
-	w.wait.Add(1)
+	w.agents.Add(1)
 	go func() {
-		defer w.wait.Done()
-		_ = agent.Serve(context.Background(), w.at[m.IP], far, far)
+		defer w.agents.Done()
+		_ = agent.Serve(context.Background(), w.hostsByIP[m.IP], far, far)
 		_ = far.Close()
 	}()
 	return agent.NewClient(near), nil
 }
 
-// cut closes all connections to a machine.
-func (w *world) cut(m config.Machine) {
+// closeConnections closes all connections to a machine.
+func (w *world) closeConnections(m config.Machine) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.conns[m.IP] {
@@ -334,7 +334,7 @@ func machine(name, ip string, roles ...string) config.Machine {
 }
 
 var (
-	control = machine("control", "10.0.0.1", config.RoleControlPlane)
-	nodeA   = machine("a", "10.0.0.2", config.RoleNode)
-	nodeB   = machine("b", "10.0.0.3", config.RoleNode)
+	controlMachine = machine("control", "10.0.0.1", config.RoleControlPlane)
+	machineA       = machine("a", "10.0.0.2", config.RoleNode)
+	machineB       = machine("b", "10.0.0.3", config.RoleNode)
 )

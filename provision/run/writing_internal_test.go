@@ -9,8 +9,8 @@ import (
 
 // A caller that has changed something waits for a write that began afterwards, regardless of the number of other
 // callers.
-func TestAWriteHasAllThatWasChangedBeforeItBegan(t *testing.T) {
-	var s saves
+func TestWritesIncludeAllEarlierChanges(t *testing.T) {
+	var s saveQueue
 	var mu sync.Mutex
 	changed, writes := 0, 0
 	written := 0 // number of written changes
@@ -71,8 +71,8 @@ func TestAWriteHasAllThatWasChangedBeforeItBegan(t *testing.T) {
 	}
 }
 
-func TestAWriteThatFailsFailsForAllThatAreInIt(t *testing.T) {
-	var s saves
+func TestFailedWritesFailForAllTheirChanges(t *testing.T) {
+	var s saveQueue
 	full := errors.New("no space left")
 	if err := s.join(func() error { return full }); !errors.Is(err, full) {
 		t.Error(err)

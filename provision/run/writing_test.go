@@ -12,9 +12,9 @@ import (
 // Writing the state takes time proportional to its number of machines, so many machines are recorded in one write. One
 // write for each machine, or for each group of parallel machines, would make the total time grow with the square of the
 // machines.
-func TestTheStateIsWrittenForManyMachinesTogether(t *testing.T) {
-	machines, most := amount.Of(400, 100), int64(30)
-	declared := []config.Machine{control}
+func TestChangesOfManyMachinesAreWrittenTogether(t *testing.T) {
+	machines, most := amount.Scaled(400, 100), int64(30)
+	declared := []config.Machine{controlMachine}
 	for i := range machines {
 		declared = append(
 			declared,
@@ -35,16 +35,16 @@ func TestTheStateIsWrittenForManyMachinesTogether(t *testing.T) {
 		t.Errorf("the state was written %d times for %d machines, at most %d are due", s.Serial, machines, most)
 	}
 	for address, m := range s.Machines {
-		if !m.Joined || len(m.Issued) == 0 {
+		if !m.HasJoined || len(m.Issued) == 0 {
 			t.Errorf("%s is not written down as joined, with its certificates", address)
 		}
 	}
 }
 
 // With few machines, each is recorded immediately after its change.
-func TestAMachineThatIsDoneIsWrittenDownWhenAnotherFails(t *testing.T) {
-	w := newWorld(t, control, nodeA, nodeB)
-	w.hosts[nodeB.Address].Before = func(op string) error {
+func TestCompletedMachinesAreRecordedWhenAnotherFails(t *testing.T) {
+	w := newWorld(t, controlMachine, machineA, machineB)
+	w.hosts[machineB.Address].BeforeChange = func(op string) error {
 		if op == "write /var/lib/kubelet/config.yaml" {
 			return fmt.Errorf("no space left on device")
 		}
@@ -57,7 +57,7 @@ func TestAMachineThatIsDoneIsWrittenDownWhenAnotherFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := s.Machines[nodeA.Address], s.Machines[nodeB.Address]; !a.Joined || b.Joined {
-		t.Errorf("a joined: %v, b joined: %v", a.Joined, b.Joined)
+	if a, b := s.Machines[machineA.Address], s.Machines[machineB.Address]; !a.HasJoined || b.HasJoined {
+		t.Errorf("a joined: %v, b joined: %v", a.HasJoined, b.HasJoined)
 	}
 }

@@ -14,9 +14,9 @@ import (
 type Encryption struct {
 	Keys []EncryptionKey `json:"keys,omitempty"` // the keys that servers have
 	// Write is the ID of the key that encrypts new values. If it is empty, new values are not encrypted.
-	Write     string   `json:"write,omitempty"`
-	Resources []string `json:"resources,omitempty"`
-	Leaving   []string `json:"leaving,omitempty"` // resources that were encrypted with it and shall no longer be
+	Write            string   `json:"write,omitempty"`
+	Resources        []string `json:"resources,omitempty"`
+	LeavingResources []string `json:"leaving,omitempty"` // resources that were encrypted with it and shall no longer be
 	// Former keys are no longer on any machine. They are needed to read old copies of the store.
 	Former []EncryptionKey `json:"former,omitempty"`
 }
@@ -39,30 +39,30 @@ func keyID(provider, name string) string {
 	return provider + ":v1:" + name
 }
 
-// writes returns the ID of the key with which a configuration wants values encrypted.
-func writes(want config.Encryption) string {
-	if !want.On() {
+// wantedKeyID returns the ID of the key with which a configuration wants values encrypted.
+func wantedKeyID(want config.Encryption) string {
+	if !want.IsEnabled() {
 		return ""
 	}
 	return keyID(want.Provider, want.Key)
 }
 
-// Settled reports whether stored values are encrypted as the configuration wants.
-func (e *Encryption) Settled(want config.Encryption) bool {
+// IsUpToDate reports whether stored values are encrypted as the configuration wants.
+func (e *Encryption) IsUpToDate(want config.Encryption) bool {
 	keys := 0
-	if want.On() {
+	if want.IsEnabled() {
 		keys = 1
 	}
-	return e.Write == writes(want) && len(e.Keys) == keys && len(e.Leaving) == 0 &&
-		(!want.On() || slices.Equal(e.Resources, want.Resources))
+	return e.Write == wantedKeyID(want) && len(e.Keys) == keys && len(e.LeavingResources) == 0 &&
+		(!want.IsEnabled() || slices.Equal(e.Resources, want.Resources))
 }
 
 // Add makes sure that the wanted key exists, for reading only. In a new cluster, values are encrypted with it at once.
 func (e *Encryption) Add(want config.Encryption, fresh bool) error {
-	if i := e.find(e.Keys, writes(want)); want.On() && i >= 0 && e.Keys[i].Endpoint != want.Endpoint {
+	if i := e.find(e.Keys, wantedKeyID(want)); want.IsEnabled() && i >= 0 && e.Keys[i].Endpoint != want.Endpoint {
 		e.Keys = slices.Clone(e.Keys)
 		e.Keys[i].Endpoint = want.Endpoint
-	} else if want.On() && i < 0 {
+	} else if want.IsEnabled() && i < 0 {
 		key := EncryptionKey{Provider: want.Provider, Name: want.Key, Endpoint: want.Endpoint}
 		if want.Provider != config.EncryptionKMS {
 			key.Secret = make([]byte, 32)
@@ -84,17 +84,18 @@ func (e *Encryption) Add(want config.Encryption, fresh bool) error {
 
 // Switch encrypts new values as wanted. All servers can read them already.
 func (e *Encryption) Switch(want config.Encryption) {
-	for _, r := range slices.Concat(e.Resources, e.Leaving) {
-		if !want.On() || !slices.Contains(want.Resources, r) {
-			e.Leaving = append(slices.Clone(e.Leaving), r)
+	for _, r := range slices.Concat(e.Resources, e.LeavingResources) {
+		if !want.IsEnabled() || !slices.Contains(want.Resources, r) {
+			e.LeavingResources = append(slices.Clone(e.LeavingResources), r)
 		}
 	}
-	slices.Sort(e.Leaving)
-	e.Leaving = slices.Compact(e.Leaving)
-	e.Write, e.Resources = writes(want), nil
-	if want.On() {
+	slices.Sort(e.LeavingResources)
+	e.LeavingResources = slices.Compact(e.LeavingResources)
+	e.Write, e.Resources = wantedKeyID(want), nil
+	if want.IsEnabled() {
 		e.Resources = slices.Clone(want.Resources)
-		e.Leaving = slices.DeleteFunc(e.Leaving, func(r string) bool { return slices.Contains(want.Resources, r) })
+		e.LeavingResources = slices.DeleteFunc(e.LeavingResources,
+			func(r string) bool { return slices.Contains(want.Resources, r) })
 	}
 }
 
@@ -108,13 +109,13 @@ func (e *Encryption) Drop() {
 			e.Former = append(slices.Clone(e.Former), k)
 		}
 	}
-	e.Keys, e.Leaving = keys, nil
+	e.Keys, e.LeavingResources = keys, nil
 }
 
-// Need makes servers able to read values that former keys have encrypted, as in a restored copy of the store. written
-// has the resources that each key has encrypted. The next rotation encrypts those values again. Need returns the keys
-// that the state does not have.
-func (e *Encryption) Need(written map[string][]string) (missing []string) {
+// AddFormerKeys makes servers able to read values that former keys have encrypted, as in a restored copy of the store.
+// written has the resources that each key has encrypted. The next rotation encrypts those values again. Need returns
+// the keys that the state does not have.
+func (e *Encryption) AddFormerKeys(written map[string][]string) (missing []string) {
 	for _, id := range slices.Sorted(maps.Keys(written)) {
 		if i := e.find(e.Former, id); i >= 0 && e.find(e.Keys, id) < 0 {
 			e.Keys = append(slices.Clone(e.Keys), e.Former[i])
@@ -127,8 +128,8 @@ func (e *Encryption) Need(written map[string][]string) (missing []string) {
 			// The name of a resource in the store does not always determine its group. Then values of all resources are
 			// read.
 			if all := "*.*"; !slices.Contains(e.Resources, r) && !slices.Contains(e.Resources, all) &&
-				!slices.Contains(e.Leaving, all) {
-				e.Leaving = append(slices.Clone(e.Leaving), all)
+				!slices.Contains(e.LeavingResources, all) {
+				e.LeavingResources = append(slices.Clone(e.LeavingResources), all)
 			}
 		}
 	}

@@ -28,9 +28,9 @@ func (e Exposed) IsEncryption() bool {
 	return len(e.Name) > len(encryptionPrefix) && e.Name[:len(encryptionPrefix)] == encryptionPrefix
 }
 
-// Expose records that a machine which leaves the control plane had all keys that are in use.
-func (s *State) Expose(machine string, now time.Time) {
-	list := s.Due()
+// RecordExposure records that a machine which leaves the control plane had all keys that are in use.
+func (s *State) RecordExposure(machine string, now time.Time) {
+	list := s.DueKeys()
 	add := func(name string, public []byte) {
 		e := Exposed{Name: name, Machine: machine, At: now}
 		if public != nil {
@@ -59,8 +59,8 @@ func (s *State) Expose(machine string, now time.Time) {
 	s.Exposed = list
 }
 
-// Due returns the exposed keys that must be replaced: those that are still trusted or encrypt stored values.
-func (s *State) Due() (list []Exposed) {
+// DueKeys returns the exposed keys that must be replaced: those that are still trusted or encrypt stored values.
+func (s *State) DueKeys() (list []Exposed) {
 	for _, e := range s.Exposed {
 		var trusted [][]byte
 		switch {
@@ -73,9 +73,9 @@ func (s *State) Due() (list []Exposed) {
 			}
 			continue
 		case e.Name == ServiceAccount:
-			trusted = [][]byte{s.Keys.ServicePublic, s.Rotations[e.Name].Other}
+			trusted = [][]byte{s.Keys.ServicePublic, s.Rotations[e.Name].Peer}
 		default:
-			trusted = [][]byte{s.CAs[e.Name], s.Rotations[e.Name].Other}
+			trusted = [][]byte{s.CAs[e.Name], s.Rotations[e.Name].Peer}
 		}
 		if slices.ContainsFunc(
 			trusted,

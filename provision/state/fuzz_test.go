@@ -53,7 +53,7 @@ func FuzzRead(f *testing.F) {
 		s.Machines["machine.a"] = state.Machine{}
 		s.Etcd["a"] = state.Member{}
 		s.CAs["x"], s.Keys.CAs["x"] = nil, nil
-		s.Had(host.Release{Build: "b"})
+		s.RecordRelease(host.Release{Build: "b"})
 		s.CA(certs.ClusterCA)
 		_, _ = s.RevocationLists(time.Now())
 		if err := store.Write(s); err != nil {

@@ -32,8 +32,8 @@ type Entry struct {
 
 const (
 	journalFolder = "journal"
-	journalEnd    = ".jsonl"
-	journalsKept  = 20
+	journalSuffix = ".jsonl"
+	maxJournals   = 20
 )
 
 // OpenJournal creates the journal of a run that starts now in the state's directory, and removes the oldest journals.
@@ -43,18 +43,18 @@ func OpenJournal(dir string, now time.Time) (*Journal, error) {
 		return nil, fmt.Errorf("make the journal's folder: %w", err)
 	}
 	f, err := os.OpenFile(
-		filepath.Join(dir, now.UTC().Format("2006-01-02T150405.000Z")+journalEnd),
+		filepath.Join(dir, now.UTC().Format("2006-01-02T150405.000Z")+journalSuffix),
 		os.O_CREATE|os.O_WRONLY|os.O_APPEND,
 		0o600,
 	)
 	if err != nil {
 		return nil, fmt.Errorf("begin the journal: %w", err)
 	}
-	names, err := journals(dir)
+	names, err := journalPaths(dir)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	for _, old := range names[:max(0, len(names)-journalsKept)] {
+	for _, old := range names[:max(0, len(names)-maxJournals)] {
 		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(fmt.Errorf("remove an old journal: %w", err), f.Close())
 		}
@@ -62,8 +62,8 @@ func OpenJournal(dir string, now time.Time) (*Journal, error) {
 	return &Journal{f: f}, nil
 }
 
-// journals returns the paths of the journals in a directory, oldest first.
-func journals(dir string) ([]string, error) {
+// journalPaths returns the paths of the journals in a directory, oldest first.
+func journalPaths(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -73,7 +73,7 @@ func journals(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), journalEnd) {
+		if strings.HasSuffix(e.Name(), journalSuffix) {
 			names = append(names, filepath.Join(dir, e.Name()))
 		}
 	}

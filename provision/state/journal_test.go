@@ -10,7 +10,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-func TestJournalsAreForTheOwnerAloneAndTheLastAreKept(t *testing.T) {
+func TestJournalsArePrivateAndTheLatestAreKept(t *testing.T) {
 	dir, start := filepath.Join(t.TempDir(), "a[1]"), time.Unix(1_000_000, 0)
 	for i := range 25 {
 		j, err := state.OpenJournal(dir, start.Add(time.Duration(i)*time.Hour))

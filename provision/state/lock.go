@@ -15,9 +15,9 @@ import (
 
 // Times of the lock. Its holder renews it every beat, and loses it if it is not renewed for a lease.
 const (
-	lease = 30 * time.Second
-	beat  = 5 * time.Second
-	retry = 100 * time.Millisecond
+	leaseDuration = 30 * time.Second
+	renewInterval = 5 * time.Second
+	retryInterval = 100 * time.Millisecond
 )
 
 // ErrLocked reports that another run holds the lock.
@@ -30,32 +30,32 @@ var ErrLost = errors.New(
 )
 
 type holder struct {
-	Who     string    `json:"who"`
-	Since   time.Time `json:"since"`
-	Expires time.Time `json:"expires"`
-	Process process   `json:"process,omitzero"`
+	Operator string    `json:"who"`
+	Since    time.Time `json:"since"`
+	Expires  time.Time `json:"expires"`
+	Process  process   `json:"process,omitzero"`
 }
 
-// same reports whether two entries belong to the same holder, perhaps at different beats.
-func (h holder) same(o holder) bool {
-	return h.Who == o.Who && h.Since.Equal(o.Since) && h.Process == o.Process
+// isSame reports whether two entries belong to the same holder, perhaps at different beats.
+func (h holder) isSame(o holder) bool {
+	return h.Operator == o.Operator && h.Since.Equal(o.Since) && h.Process == o.Process
 }
 
 // Lock is a lock on the state. It is held until Release.
 type Lock struct {
-	// Took names the holder whose dead process the lock was taken from; empty means that the lock was free.
-	Took string
+	// TookOverFrom names the holder whose dead process the lock was taken from; empty means that the lock was free.
+	TookOverFrom string
 
-	path  string
-	own   holder
-	stop  chan struct{}
-	lost  chan struct{} // closed when another run has, or had, the lock
-	lose  func()
-	wait  sync.WaitGroup
-	clock func() time.Time
+	path     string
+	own      holder
+	stop     chan struct{}
+	lost     chan struct{} // closed when another run has, or had, the lock
+	markLost func()
+	wait     sync.WaitGroup
+	clock    func() time.Time
 
-	mu   sync.Mutex
-	said time.Time // when the lock was last renewed
+	mu        sync.Mutex
+	renewedAt time.Time // when the lock was last renewed
 }
 
 // Acquire takes the lock of a directory. If another run holds it, Acquire waits until ctx ends.
@@ -69,14 +69,14 @@ func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
 		lost:  make(chan struct{}),
 		clock: time.Now,
 	}
-	l.lose = sync.OnceFunc(func() { close(l.lost) })
-	l.own = holder{Who: who, Since: l.clock().UTC(), Process: thisProcess()}
+	l.markLost = sync.OnceFunc(func() { close(l.lost) })
+	l.own = holder{Operator: who, Since: l.clock().UTC(), Process: thisProcess()}
 	for {
 		other, err := l.try()
 		if err == nil {
-			l.said = l.clock()
+			l.renewedAt = l.clock()
 			l.wait.Add(1)
-			go l.keep()
+			go l.renewUntilStopped()
 			return l, nil
 		}
 		if !errors.Is(err, ErrLocked) {
@@ -87,18 +87,18 @@ func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
 			return nil, fmt.Errorf(
 				"%w: %s, since %s. It ends by itself at %s unless it goes on; -lock-timeout waits for it",
 				ErrLocked,
-				other.Who,
+				other.Operator,
 				other.Since.Format(time.TimeOnly),
 				other.Expires.Format(time.TimeOnly),
 			)
-		case <-time.After(retry):
+		case <-time.After(retryInterval):
 		}
 	}
 }
 
 // try creates the lock file, which only one process can, or removes an expired one. It returns the present holder.
 func (l *Lock) try() (holder, error) {
-	l.own.Expires = l.clock().Add(lease).UTC()
+	l.own.Expires = l.clock().Add(leaseDuration).UTC()
 	text, err := json.Marshal(l.own)
 	if err != nil {
 		return holder{}, err
@@ -127,30 +127,30 @@ func (l *Lock) try() (holder, error) {
 	if err != nil {
 		return other, ErrLocked // probably released just now
 	}
-	if json.Unmarshal(text, &other) != nil || l.silent(f) {
-		l.clear(text, f.Name()+".expired")
-	} else if other.Process.dead() {
-		l.Took = other.Who
-		l.clear(text, f.Name()+".dead")
+	if json.Unmarshal(text, &other) != nil || l.isExpired(f) {
+		l.removeExpired(text, f.Name()+".expired")
+	} else if other.Process.isDead() {
+		l.TookOverFrom = other.Operator
+		l.removeExpired(text, f.Name()+".dead")
 	}
 	return other, ErrLocked
 }
 
-// silent reports whether the lock's holder has not renewed it for a lease. It compares modification times of files,
+// isExpired reports whether the lock's holder has not renewed it for a lease. It compares modification times of files,
 // because the computer that holds the directory sets them all. The clocks of two operators may differ by more than a
 // lease.
-func (l *Lock) silent(now *os.File) bool {
+func (l *Lock) isExpired(now *os.File) bool {
 	beaten, err := os.Stat(l.path)
 	if err != nil {
 		return false
 	}
 	written, err := os.Stat(now.Name())
-	return err == nil && written.ModTime().Sub(beaten.ModTime()) > lease
+	return err == nil && written.ModTime().Sub(beaten.ModTime()) > leaseDuration
 }
 
-// clear moves an expired lock away, so that it can be taken. Two processes may do so at once. A process that has moved
-// a new lock puts it back.
-func (l *Lock) clear(expired []byte, aside string) {
+// removeExpired moves an expired lock away, so that it can be taken. Two processes may do so at once. A process that
+// has moved a new lock puts it back.
+func (l *Lock) removeExpired(expired []byte, aside string) {
 	if os.Rename(l.path, aside) != nil {
 		return
 	}
@@ -160,9 +160,9 @@ func (l *Lock) clear(expired []byte, aside string) {
 	_ = os.Remove(aside)
 }
 
-func (l *Lock) keep() {
+func (l *Lock) renewUntilStopped() {
 	defer l.wait.Done()
-	tick := time.NewTicker(beat)
+	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -174,7 +174,7 @@ func (l *Lock) keep() {
 			return
 		}
 		own := l.own
-		own.Expires = l.clock().Add(lease).UTC()
+		own.Expires = l.clock().Add(leaseDuration).UTC()
 		text, err := json.Marshal(own)
 		if err != nil {
 			continue
@@ -183,7 +183,7 @@ func (l *Lock) keep() {
 		began := l.clock()
 		if os.WriteFile(temporary, text, 0o600) == nil && os.Rename(temporary, l.path) == nil {
 			l.mu.Lock()
-			l.said = began
+			l.renewedAt = began
 			l.mu.Unlock()
 		}
 	}
@@ -194,8 +194,8 @@ func (l *Lock) keep() {
 func (l *Lock) Held() error {
 	var now holder
 	text, err := os.ReadFile(l.path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && json.Unmarshal(text, &now) == nil && !now.same(l.own) {
-		l.lose()
+	if errors.Is(err, fs.ErrNotExist) || err == nil && json.Unmarshal(text, &now) == nil && !now.isSame(l.own) {
+		l.markLost()
 		return ErrLost
 	}
 	if err == nil {
@@ -204,8 +204,8 @@ func (l *Lock) Held() error {
 	// If the file cannot be read now, the lock counts as held for as long as no other run can have taken it.
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.clock().Sub(l.said) > lease-beat {
-		l.lose()
+	if l.clock().Sub(l.renewedAt) > leaseDuration-renewInterval {
+		l.markLost()
 		return ErrLost
 	}
 	return nil

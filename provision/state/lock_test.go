@@ -34,7 +34,7 @@ func TestHolder(t *testing.T) {
 
 // After a run was killed, the next one takes the lock without waiting for its expiration.
 // Proves P02.
-func TestTheLockOfAKilledProcessIsTakenOverAtOnce(t *testing.T) {
+func TestLocksOfKilledProcessesAreTakenOverAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	c := exec.Command(os.Args[0], "-test.run=^TestHolder$")
 	c.Env = append(os.Environ(), lockFolderEnv+"="+dir)
@@ -60,8 +60,8 @@ func TestTheLockOfAKilledProcessIsTakenOverAtOnce(t *testing.T) {
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if l.Took != "holder" {
-		t.Errorf("taken over from %q", l.Took)
+	if l.TookOverFrom != "holder" {
+		t.Errorf("taken over from %q", l.TookOverFrom)
 	}
 	if err := l.Release(); err != nil {
 		t.Error(err)

@@ -7,17 +7,18 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Outdated returns what a machine of the cluster holds that this state does not know. The machine must have received it
-// from a later state. A state is always written before its content goes to machines, so interrupted runs do not cause
-// this.
-func (s *State) Outdated(g host.Given) (later []string) {
+// LaterSecrets returns what a machine of the cluster holds that this state does not know. The machine must have
+// received it from a later state. A state is always written before its content goes to machines, so interrupted runs do
+// not cause this.
+func (s *State) LaterSecrets(g host.SecretDigests) (later []string) {
 	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
-		if d := g.Signers[name]; d != "" && !s.signs(d, s.Keys.CAs[name], s.Keys.Next[name], s.Rotations[name].Other) {
+		if d := g.Signers[name]; d != "" &&
+			!s.hasSigner(d, s.Keys.CAs[name], s.Keys.Next[name], s.Rotations[name].Peer) {
 			later = append(later, "the key of the authority "+name)
 		}
 	}
 	if d := g.Signers[host.ServiceAccountKey]; d != "" &&
-		!s.signs(d, s.Keys.ServiceAccount, s.Keys.Next[ServiceAccount], s.Rotations[ServiceAccount].Other) {
+		!s.hasSigner(d, s.Keys.ServiceAccount, s.Keys.Next[ServiceAccount], s.Rotations[ServiceAccount].Peer) {
 		later = append(later, "the key that signs service accounts' tokens")
 	}
 	for _, d := range g.Encryption {
@@ -37,6 +38,6 @@ func (s *State) Outdated(g host.Given) (later []string) {
 	return later
 }
 
-func (s *State) signs(digest string, known ...[]byte) bool {
+func (s *State) hasSigner(digest string, known ...[]byte) bool {
 	return slices.ContainsFunc(known, func(text []byte) bool { return host.SignerDigest(text) == digest })
 }

@@ -27,26 +27,26 @@ func thisProcess() process {
 	if err != nil {
 		return process{}
 	}
-	start, err := started(os.Getpid())
+	start, err := processStart(os.Getpid())
 	if err != nil {
 		return process{}
 	}
 	return process{Boot: strings.TrimSpace(string(boot)), Space: space, PID: os.Getpid(), Start: start}
 }
 
-// dead reports whether the process has certainly ended: it ran on this computer in the current boot, and no longer
+// isDead reports whether the process has certainly ended: it ran on this computer in the current boot, and no longer
 // does. It returns false for processes of other computers.
-func (p process) dead() bool {
+func (p process) isDead() bool {
 	own := thisProcess()
 	if p.PID == 0 || own.PID == 0 || p.Boot != own.Boot || p.Space != own.Space {
 		return false
 	}
-	start, err := started(p.PID)
+	start, err := processStart(p.PID)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && start != p.Start
 }
 
-// started returns when a process began, in ticks since boot. Zombies count as not existing.
-func started(pid int) (string, error) {
+// processStart returns when a process began, in ticks since boot. Zombies count as not existing.
+func processStart(pid int) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", err

@@ -19,24 +19,24 @@ const ServiceAccount = "service-account"
 // takes several moves. Each is recorded and has reached all machines before the next. After the last move the Rotation
 // is deleted.
 type Rotation struct {
-	Move string `json:"move"`
-	// Other is the certificate, or public key, that is trusted and does not sign: first the next one, then the former
+	Phase string `json:"move"`
+	// Peer is the certificate, or public key, that is trusted and does not sign: first the next one, then the former
 	// one.
-	Other []byte `json:"other"`
+	Peer []byte `json:"other"`
 	// Cross is the next authority's certificate signed by the former authority. It is sent with leaf certificates, for
 	// clients that have loaded only the former authority, such as long-running pods. It is empty if the former
 	// authority has expired, and for keys.
-	Cross  []byte        `json:"cross,omitempty"`
-	Since  time.Time     `json:"since"`
-	Issued time.Time     `json:"issued,omitzero"` // when all machines had everything issued by the next one
-	Keep   time.Duration `json:"keep"`            // how long the former one stays trusted after that
-	Finish bool          `json:"finish,omitempty"`
+	Cross             []byte        `json:"cross,omitempty"`
+	Since             time.Time     `json:"since"`
+	Issued            time.Time     `json:"issued,omitzero"` // when all machines had everything issued by the next one
+	Keep              time.Duration `json:"keep"`            // how long the former one stays trusted after that
+	IsFinishRequested bool          `json:"finish,omitempty"`
 }
 
 // Moves of a rotation.
 const (
-	Trust = "trust" // both are trusted; the former one signs
-	Issue = "issue" // both are trusted; the next one signs, and everything is issued again
+	PhaseTrust = "trust" // both are trusted; the former one signs
+	PhaseIssue = "issue" // both are trusted; the next one signs, and everything is issued again
 )
 
 // UntilFinished is the value of Keep that keeps a former authority trusted until a user finishes the rotation.
@@ -44,8 +44,8 @@ const UntilFinished = time.Duration(-1)
 
 // CA returns the authority that signs, with its key and chain.
 func (s *State) CA(name string) certs.Pair {
-	p := certs.Pair{Cert: s.CAs[name], Key: s.Keys.CAs[name], Chain: certs.Between(s.CAs[name])}
-	if r := s.Rotations[name]; r.Move == Issue {
+	p := certs.Pair{Cert: s.CAs[name], Key: s.Keys.CAs[name], Chain: certs.Intermediates(s.CAs[name])}
+	if r := s.Rotations[name]; r.Phase == PhaseIssue {
 		p.Chain = append(p.Chain, r.Cross...)
 	}
 	return p
@@ -53,27 +53,27 @@ func (s *State) CA(name string) certs.Pair {
 
 // Trust returns the trusted certificates of an authority in PEM, the signing one first.
 func (s *State) Trust(name string) []byte {
-	return slices.Concat(s.CAs[name], s.Rotations[name].Other)
+	return slices.Concat(s.CAs[name], s.Rotations[name].Peer)
 }
 
 // Trusted returns the same certificates as Trust, in an order that does not change when the next authority begins to
 // sign. Daemons that restart when the file changes need not restart then.
 func (s *State) Trusted(name string) []byte {
-	return inOrder(s.Rotations[name], s.CAs[name])
+	return joinInOrder(s.Rotations[name], s.CAs[name])
 }
 
 // ServicePublic returns the public keys that verify service account tokens in PEM, in an order that does not change
 // when the next key begins to sign.
 func (s *State) ServicePublic() []byte {
-	return inOrder(s.Rotations[ServiceAccount], s.Keys.ServicePublic)
+	return joinInOrder(s.Rotations[ServiceAccount], s.Keys.ServicePublic)
 }
 
-// inOrder returns the former one before the next one.
-func inOrder(r Rotation, signs []byte) []byte {
-	if r.Move == Issue {
-		return slices.Concat(r.Other, signs)
+// joinInOrder returns the former one before the next one.
+func joinInOrder(r Rotation, signs []byte) []byte {
+	if r.Phase == PhaseIssue {
+		return slices.Concat(r.Peer, signs)
 	}
-	return slices.Concat(signs, r.Other)
+	return slices.Concat(signs, r.Peer)
 }
 
 // Rotate begins to replace an authority, or the service account key. The next one does not sign yet, unless the present
@@ -82,7 +82,7 @@ func (s *State) Rotate(name string, next certs.Pair, keep time.Duration, now tim
 	if _, already := s.Rotations[name]; already {
 		return fmt.Errorf("%s is being replaced already", name)
 	}
-	r, ended := Rotation{Move: Trust, Other: next.Cert, Since: now, Keep: keep}, false
+	r, ended := Rotation{Phase: PhaseTrust, Peer: next.Cert, Since: now, Keep: keep}, false
 	if name != ServiceAccount {
 		former, err := certs.ParseCert(s.CAs[name])
 		if err != nil {
@@ -97,58 +97,58 @@ func (s *State) Rotate(name string, next certs.Pair, keep time.Duration, now tim
 			}
 		}
 	}
-	s.Rotations, s.Keys.Next = clone(s.Rotations), clone(s.Keys.Next)
+	s.Rotations, s.Keys.Next = cloneMap(s.Rotations), cloneMap(s.Keys.Next)
 	s.Rotations[name], s.Keys.Next[name] = r, next.Key
 	if ended {
-		s.Issue(name, now)
+		s.StartIssuing(name, now)
 	}
 	return nil
 }
 
-// Issue makes the next one sign. All machines trust it already.
-func (s *State) Issue(name string, now time.Time) {
+// StartIssuing makes the next one sign. All machines trust it already.
+func (s *State) StartIssuing(name string, now time.Time) {
 	r := s.Rotations[name]
-	next := certs.Pair{Cert: r.Other, Key: s.Keys.Next[name]}
-	r.Move, r.Since = Issue, now
+	next := certs.Pair{Cert: r.Peer, Key: s.Keys.Next[name]}
+	r.Phase, r.Since = PhaseIssue, now
 	if name == ServiceAccount {
-		r.Other = s.Keys.ServicePublic
+		r.Peer = s.Keys.ServicePublic
 		s.Keys.ServicePublic, s.Keys.ServiceAccount = next.Cert, next.Key
 	} else {
-		r.Other = s.CAs[name]
-		s.CAs, s.Keys.CAs = clone(s.CAs), clone(s.Keys.CAs)
+		r.Peer = s.CAs[name]
+		s.CAs, s.Keys.CAs = cloneMap(s.CAs), cloneMap(s.Keys.CAs)
 		s.CAs[name], s.Keys.CAs[name] = next.Cert, next.Key
 	}
-	s.Rotations, s.Keys.Next = clone(s.Rotations), clone(s.Keys.Next)
+	s.Rotations, s.Keys.Next = cloneMap(s.Rotations), cloneMap(s.Keys.Next)
 	delete(s.Keys.Next, name)
 	s.Rotations[name] = r
 }
 
-// IssuedEverywhere records that everything has been issued again on all machines.
-func (s *State) IssuedEverywhere(name string, now time.Time) {
+// RecordIssuedEverywhere records that everything has been issued again on all machines.
+func (s *State) RecordIssuedEverywhere(name string, now time.Time) {
 	r := s.Rotations[name]
 	r.Issued = now
-	s.Rotations = clone(s.Rotations)
+	s.Rotations = cloneMap(s.Rotations)
 	s.Rotations[name] = r
 }
 
-// Drop ends the trust in the former one.
-func (s *State) Drop(name string) {
-	s.Rotations = clone(s.Rotations)
+// DropFormer ends the trust in the former one.
+func (s *State) DropFormer(name string) {
+	s.Rotations = cloneMap(s.Rotations)
 	delete(s.Rotations, name)
 }
 
-// Over reports whether the former one must be dropped.
-func (r Rotation) Over(now time.Time) bool {
-	return !r.Issued.IsZero() && (r.Finish || r.Keep >= 0 && !now.Before(r.Issued.Add(r.Keep)))
+// IsOver reports whether the former one must be dropped.
+func (r Rotation) IsOver(now time.Time) bool {
+	return !r.Issued.IsZero() && (r.IsFinishRequested || r.Keep >= 0 && !now.Before(r.Issued.Add(r.Keep)))
 }
 
-// Ours reports whether same returns true for the authority of this cluster, or for its next or former one.
-func (s *State) Ours(name string, same func(pem []byte) bool) bool {
-	return same(s.CAs[name]) || len(s.Rotations[name].Other) > 0 && same(s.Rotations[name].Other)
+// IsKnownAuthority reports whether same returns true for the authority of this cluster, or for its next or former one.
+func (s *State) IsKnownAuthority(name string, same func(pem []byte) bool) bool {
+	return same(s.CAs[name]) || len(s.Rotations[name].Peer) > 0 && same(s.Rotations[name].Peer)
 }
 
-// clone copies a map, because other readers may still use the original.
-func clone[V any](m map[string]V) map[string]V {
+// cloneMap copies a map, because other readers may still use the original.
+func cloneMap[V any](m map[string]V) map[string]V {
 	c := maps.Clone(m)
 	if c == nil {
 		c = map[string]V{}

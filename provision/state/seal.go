@@ -31,8 +31,8 @@ func DefaultKeyFile() (string, error) {
 	return filepath.Join(dir, "clusterctl", "age.key"), nil
 }
 
-// of returns a digest of the plain text and of the sealer's settings.
-func (s Sealer) of(plain []byte) [sha256.Size]byte {
+// digest returns a digest of the plain text and of the sealer's settings.
+func (s Sealer) digest(plain []byte) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q", s.Passphrase, s.KeyFile, plain))
 }
 
@@ -103,7 +103,7 @@ func (s Sealer) identity(make bool) (*age.X25519Identity, error) {
 	text, err := os.ReadFile(s.KeyFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && make:
-		return s.create()
+		return s.createKeyFile()
 	case err != nil:
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (s Sealer) identity(make bool) (*age.X25519Identity, error) {
 	return nil, fmt.Errorf("no X25519 key in %s", s.KeyFile)
 }
 
-func (s Sealer) create() (*age.X25519Identity, error) {
+func (s Sealer) createKeyFile() (*age.X25519Identity, error) {
 	identity, err := age.GenerateX25519Identity()
 	if err != nil {
 		return nil, err

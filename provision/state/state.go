@@ -23,8 +23,8 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Folder is the name of the state's directory, beside the configuration.
-const Folder = ".clusterctl"
+// DirName is the name of the state's directory, beside the configuration.
+const DirName = ".clusterctl"
 
 const formatVersion = 1
 
@@ -63,7 +63,7 @@ type State struct {
 
 	Keys Keys `json:"-"` // the decrypted content of Sealed
 
-	sealedOf [sha256.Size]byte // digest of the input of Sealed
+	sealedDigest [sha256.Size]byte // digest of the input of Sealed
 }
 
 // Renewal requests that certificates which were issued before Since are renewed.
@@ -89,15 +89,15 @@ func FixedOf(c *config.Cluster) Fixed {
 
 // Machine is a machine as last applied.
 type Machine struct {
-	Machine config.Machine `json:"machine"`
-	Joined  bool           `json:"joined"` // everything was applied at least once
+	Machine   config.Machine `json:"machine"`
+	HasJoined bool           `json:"joined"` // everything was applied at least once
 	// Identity is the identity of the installation, as in host.Facts.
 	Identity string `json:"identity,omitempty"`
 	// Origin is the identity that the provider ID is made of, if it is not Identity: new host keys do not make it
 	// another machine.
 	Origin string `json:"origin,omitempty"`
-	// Cordoned means that a run has cordoned the node and must uncordon it.
-	Cordoned bool `json:"cordoned,omitempty"`
+	// IsCordoned means that a run has cordoned the node and must uncordon it.
+	IsCordoned bool `json:"cordoned,omitempty"`
 	// Issued are the certificates that the machine received, by the label of their step, to be revoked when it is
 	// removed.
 	Issued map[string]certs.Revoked `json:"issued,omitempty"`
@@ -108,22 +108,22 @@ type Machine struct {
 
 // FailedUpdate is an update of a machine that was rolled back.
 type FailedUpdate struct {
-	To  host.Release `json:"to"`
-	At  time.Time    `json:"at"`
-	Why string       `json:"why"`
+	To     host.Release `json:"to"`
+	At     time.Time    `json:"at"`
+	Reason string       `json:"why"`
 }
 
-// mostReleases is how many releases the state remembers.
-const mostReleases = 50
+// maxReleases is how many releases the state remembers.
+const maxReleases = 50
 
-// Had records that the cluster has had a release. If versions cannot be ordered, the earlier entry is the older
-// release.
-func (s *State) Had(r host.Release) {
+// RecordRelease records that the cluster has had a release. If versions cannot be ordered, the earlier entry is the
+// older release.
+func (s *State) RecordRelease(r host.Release) {
 	if slices.ContainsFunc(s.Releases, func(h host.Release) bool { return h.Build == r.Build }) {
 		return
 	}
 	s.Releases = append(s.Releases, r)
-	s.Releases = s.Releases[max(0, len(s.Releases)-mostReleases):]
+	s.Releases = s.Releases[max(0, len(s.Releases)-maxReleases):]
 }
 
 // Member describes how a store member first started. Its flags never change afterwards. A joining member gets its
@@ -138,8 +138,8 @@ type Restore struct {
 	Snapshot string    `json:"snapshot"` // the source, as described to users
 	Machine  string    `json:"machine"`  // name of the machine whose member is made first
 	Began    time.Time `json:"began"`
-	// Laid means that the first member has its data. A normal apply can do the rest.
-	Laid bool `json:"laid,omitempty"`
+	// HasFirstMember means that the first member has its data. A normal apply can do the rest.
+	HasFirstMember bool `json:"laid,omitempty"`
 }
 
 // Object is an API object that was applied.
@@ -149,8 +149,8 @@ type Object struct {
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"`
 	Address    string `json:"address"`
-	// Protected means that the object may not be deleted until it has been applied without prevent_destroy.
-	Protected bool `json:"protected,omitempty"`
+	// IsProtected means that the object may not be deleted until it has been applied without prevent_destroy.
+	IsProtected bool `json:"protected,omitempty"`
 }
 
 // FullName returns namespace/name, or only the name.
@@ -161,15 +161,15 @@ func (o Object) FullName() string {
 	return o.Namespace + "/" + o.Name
 }
 
-// Same reports whether two entries are the same object, whatever their blocks and API versions.
-func (o Object) Same(other Object) bool { return o.Identity() == other.Identity() }
+// IsSame reports whether two entries are the same object, whatever their blocks and API versions.
+func (o Object) IsSame(other Object) bool { return o.Identity() == other.Identity() }
 
 // Identity returns the fields that Same compares, with the API group in APIVersion.
 func (o Object) Identity() Object {
-	return Object{APIVersion: group(o.APIVersion), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+	return Object{APIVersion: apiGroup(o.APIVersion), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }
 
-func group(apiVersion string) string {
+func apiGroup(apiVersion string) string {
 	name, _, grouped := strings.Cut(apiVersion, "/")
 	if !grouped {
 		return ""
@@ -310,12 +310,12 @@ func (s Store) Read() (*State, error) {
 	if err := json.Unmarshal(plain, &state.Keys); err != nil {
 		return nil, fmt.Errorf("read the keys in %s: %w", s.path(), err)
 	}
-	state.complete()
+	state.initMaps()
 	return &state, nil
 }
 
-// complete replaces nil maps by empty ones.
-func (s *State) complete() {
+// initMaps replaces nil maps by empty ones.
+func (s *State) initMaps() {
 	if s.Machines == nil {
 		s.Machines = map[string]Machine{}
 	}
@@ -339,11 +339,11 @@ func (s Store) Write(state *State) error {
 	if err != nil {
 		return err
 	}
-	if as := s.Sealer.of(plain); as != state.sealedOf { // keys change less often than machines
+	if as := s.Sealer.digest(plain); as != state.sealedDigest { // keys change less often than machines
 		if state.Sealed, err = s.Sealer.Seal(plain); err != nil {
 			return fmt.Errorf("seal the keys: %w", err)
 		}
-		state.sealedOf = as
+		state.sealedDigest = as
 	}
 	state.Serial++
 	text, err := json.Marshal(state)
@@ -379,7 +379,7 @@ func (s Store) Remove() error {
 	if err := s.Held(); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(s.Dir, handedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(s.Dir, kubeconfigsFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err // the kubeconfigs' authority no longer exists
 	}
 	return os.Remove(s.path())

@@ -22,7 +22,7 @@ func authorities() (map[string]certs.Pair, error) {
 
 // Private keys are never in plain text in a state file.
 // Proves P04.
-func TestKeysAreSealedAndComeBack(t *testing.T) {
+func TestSealedKeysAreRestored(t *testing.T) {
 	for name, sealer := range map[string]state.Sealer{
 		"key file":   {KeyFile: filepath.Join(t.TempDir(), "clusterctl", "age.key")},
 		"passphrase": {Passphrase: "correct horse"},
@@ -79,7 +79,7 @@ func TestTwoRunsCannotHoldTheLock(t *testing.T) {
 	}
 }
 
-func TestALockOfADeadRunExpires(t *testing.T) {
+func TestLocksOfDeadRunsExpire(t *testing.T) {
 	dir := t.TempDir()
 	dead := `{"who":"dead","expires":"2020-01-01T00:00:00Z"}`
 	if err := os.WriteFile(filepath.Join(dir, "lock.json"), []byte(dead), 0o600); err != nil {
@@ -102,7 +102,7 @@ func TestALockOfADeadRunExpires(t *testing.T) {
 // the other, whose recorded expiration has passed. A lock with an expiration far in the future is taken over when its
 // file is no longer renewed.
 // Proves P02.
-func TestALockIsNotJudgedByTheClocksOfOperators(t *testing.T) {
+func TestLocksDoNotDependOnTheClocksOfOperators(t *testing.T) {
 	dir := t.TempDir()
 	at := filepath.Join(dir, "lock.json")
 	if err := os.WriteFile(at, []byte(`{"who":"behind","expires":"2020-01-01T00:00:00Z"}`), 0o600); err != nil {
@@ -132,7 +132,7 @@ func TestALockIsNotJudgedByTheClocksOfOperators(t *testing.T) {
 // If the lock can no longer be renewed, because the folder is not available, it counts as lost by the time when another
 // run may take it.
 // Proves P02.
-func TestALockThatCannotBeRenewedIsLost(t *testing.T) {
+func TestLocksThatCannotBeRenewedAreLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		l, err := state.Acquire(t.Context(), dir, "cut off")
@@ -161,7 +161,7 @@ func TestALockThatCannotBeRenewedIsLost(t *testing.T) {
 
 // A suspended process resumes after another run took the lock, worked and ended. It writes nothing.
 // Proves P02.
-func TestWhoHasLostTheLockWritesNothing(t *testing.T) {
+func TestRunsThatLostTheLockWriteNothing(t *testing.T) {
 	for name, takenOver := range map[string]bool{"another holds it": true, "another has held it": false} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

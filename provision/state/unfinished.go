@@ -24,10 +24,10 @@ const (
 
 // Unfinished describes a run that did not complete.
 type Unfinished struct {
-	Began time.Time
-	How   string   // "was interrupted", "failed", or "was cut off" if it could not record its end
-	Doing []string // what was in progress: "changing machine.a (after file /etc/hosts)"
-	Done  int      // number of machines that it had completed
+	Began             time.Time
+	Outcome           string   // "was interrupted", "failed", or "was cut off" if it could not record its end
+	InProgress        []string // what was in progress: "changing machine.a (after file /etc/hosts)"
+	CompletedMachines int      // number of machines that it had completed
 }
 
 // String describes the run for users. It includes the date if now is on another day.
@@ -37,27 +37,27 @@ func (u *Unfinished) String(now time.Time) string {
 	if began.Format(time.DateOnly) != now.Format(time.DateOnly) {
 		format = "2006-01-02 15:04"
 	}
-	text := "continuing the run of " + began.Format(format) + ", which " + u.How
-	if len(u.Doing) > 0 {
+	text := "continuing the run of " + began.Format(format) + ", which " + u.Outcome
+	if len(u.InProgress) > 0 {
 		const most = 3
-		shown := u.Doing[:min(most, len(u.Doing))]
+		shown := u.InProgress[:min(most, len(u.InProgress))]
 		text += " while " + strings.Join(shown, ", ")
-		if more := len(u.Doing) - most; more > 0 {
+		if more := len(u.InProgress) - most; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
 	}
 	switch {
-	case u.Done == 1:
+	case u.CompletedMachines == 1:
 		text += "; 1 machine was done"
-	case u.Done > 1:
-		text += fmt.Sprintf("; %d machines were done", u.Done)
+	case u.CompletedMachines > 1:
+		text += fmt.Sprintf("; %d machines were done", u.CompletedMachines)
 	}
 	return text
 }
 
-// LastRun reads the newest journal. It returns nil if its run completed, or if there is none.
-func LastRun(dir string) (*Unfinished, error) {
-	path, err := newest(dir)
+// LastUnfinished reads the newest journal. It returns nil if its run completed, or if there is none.
+func LastUnfinished(dir string) (*Unfinished, error) {
+	path, err := newestJournal(dir)
 	if path == "" || err != nil {
 		return nil, err
 	}
@@ -75,23 +75,23 @@ func LastRun(dir string) (*Unfinished, error) {
 			list = append(list, e)
 		}
 	}
-	return unfinished(list), nil
+	return findUnfinished(list), nil
 }
 
-func newest(dir string) (string, error) {
-	names, err := journals(filepath.Join(dir, journalFolder))
+func newestJournal(dir string) (string, error) {
+	names, err := journalPaths(filepath.Join(dir, journalFolder))
 	if err != nil || len(names) == 0 {
 		return "", err
 	}
 	return names[len(names)-1], nil
 }
 
-// unfinished evaluates the entries of a journal.
-func unfinished(list []Entry) *Unfinished {
+// findUnfinished evaluates the entries of a journal.
+func findUnfinished(list []Entry) *Unfinished {
 	if len(list) == 0 {
 		return nil
 	}
-	u := &Unfinished{Began: list[0].Time, How: "was cut off"}
+	u := &Unfinished{Began: list[0].Time, Outcome: "was cut off"}
 	doing, after := map[string]string{}, map[string]string{}
 	done := map[string]bool{}
 	for _, e := range list {
@@ -101,9 +101,9 @@ func unfinished(list []Entry) *Unfinished {
 			case Done:
 				return nil
 			case Failed:
-				u.How = "failed"
+				u.Outcome = "failed"
 			case Interrupted:
-				u.How = "was interrupted"
+				u.Outcome = "was interrupted"
 			}
 		case e.Object != "":
 			doing["objects"] = "applying objects"
@@ -123,15 +123,15 @@ func unfinished(list []Entry) *Unfinished {
 		if last := after[subject]; last != "" {
 			text += " (after " + last + ")"
 		}
-		u.Doing = append(u.Doing, text)
+		u.InProgress = append(u.InProgress, text)
 	}
-	u.Done = len(done)
+	u.CompletedMachines = len(done)
 	return u
 }
 
-// Finish records in the newest journal that a later run found nothing left to do.
-func Finish(dir string, now time.Time) error {
-	path, err := newest(dir)
+// RecordFinished records in the newest journal that a later run found nothing left to do.
+func RecordFinished(dir string, now time.Time) error {
+	path, err := newestJournal(dir)
 	if path == "" || err != nil {
 		return err
 	}

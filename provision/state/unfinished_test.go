@@ -7,7 +7,7 @@ import (
 
 // The next run reports how far an interrupted one came.
 // Proves P02.
-func TestAJournalSaysWhereItsRunWas(t *testing.T) {
+func TestJournalsShowTheProgressOfTheirRun(t *testing.T) {
 	at := time.Date(2026, 3, 1, 10, 31, 0, 0, time.UTC)
 	begun := Entry{Time: at, Outcome: Begun, Note: "Plan: 2 to change"}
 	a := Entry{Machine: "machine.a", Outcome: Begun, Note: "changing"}
@@ -30,7 +30,7 @@ func TestAJournalSaysWhereItsRunWas(t *testing.T) {
 			"continuing the run of 10:31, which was cut off while applying objects (after Deployment shop/web)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := unfinished(c.entries)
+			u := findUnfinished(c.entries)
 			got := ""
 			if u != nil {
 				got = u.String(c.now)
@@ -42,7 +42,7 @@ func TestAJournalSaysWhereItsRunWas(t *testing.T) {
 	}
 }
 
-func TestAHalfWrittenLineIsNoErrorAndAFinishedRunIsNotContinued(t *testing.T) {
+func TestIncompleteLinesAreIgnoredAndFinishedRunsAreComplete(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	j, err := OpenJournal(dir, now)
 	if err != nil {
@@ -55,13 +55,13 @@ func TestAHalfWrittenLineIsNoErrorAndAFinishedRunIsNotContinued(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if u, err := LastRun(dir); err != nil || u == nil {
+	if u, err := LastUnfinished(dir); err != nil || u == nil {
 		t.Fatalf("got %v, %v", u, err)
 	}
-	if err := Finish(dir, now); err != nil {
+	if err := RecordFinished(dir, now); err != nil {
 		t.Fatal(err)
 	}
-	if u, err := LastRun(dir); err != nil || u != nil {
+	if u, err := LastUnfinished(dir); err != nil || u != nil {
 		t.Errorf("got %v, %v after it was finished", u, err)
 	}
 }

@@ -14,12 +14,12 @@ import (
 
 const (
 	versionsFolder = "versions"
-	versionsKept   = 10
+	maxVersions    = 10
 )
 
-// Keep saves the state at the beginning of a run, so that the state before the run always exists, and removes the
-// oldest saved states. They are in the directory versions, by serial number, in the format of state.json.
-func (s Store) Keep() error {
+// SaveVersion saves the state at the beginning of a run, so that the state before the run always exists, and removes
+// the oldest saved states. They are in the directory versions, by serial number, in the format of state.json.
+func (s Store) SaveVersion() error {
 	if err := s.Held(); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s Store) Keep() error {
 		}
 	}
 	slices.Sort(serials)
-	for _, old := range serials[:max(0, len(serials)-versionsKept)] {
+	for _, old := range serials[:max(0, len(serials)-maxVersions)] {
 		if err := os.Remove(filepath.Join(dir, strconv.FormatInt(old, 10)+".json")); err != nil &&
 			!errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove an old state: %w", err)

@@ -15,13 +15,13 @@ import (
 func TestTheStatesBeforeTheLastTenRunsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	store := state.Store{Dir: filepath.Join(dir, "state"), Sealer: state.Sealer{KeyFile: filepath.Join(dir, "age.key")}}
-	if err := store.Keep(); err != nil {
+	if err := store.SaveVersion(); err != nil {
 		t.Fatalf("there is none yet: %v", err)
 	}
 	s := &state.State{Version: 1, Cluster: "home"}
 	var first []byte
 	for run := range 12 {
-		if err := store.Keep(); err != nil {
+		if err := store.SaveVersion(); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {

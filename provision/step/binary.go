@@ -22,7 +22,7 @@ type Binary struct {
 func (s *Binary) Label() string { return "binary " + s.Name }
 
 // Target returns the path of the program.
-func (s *Binary) Target() string { return path.Join(host.Library, s.Digest, s.Name) }
+func (s *Binary) Target() string { return path.Join(host.LibraryDir, s.Digest, s.Name) }
 
 // Check checks the program and the link.
 func (s *Binary) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
@@ -45,7 +45,7 @@ func (s *Binary) Check(ctx context.Context, h host.Host, w *Walk) (Change, error
 	if c.Action != "" {
 		return c, nil
 	}
-	for _, p := range s.passed() {
+	for _, p := range s.ownedPaths() {
 		info, err := h.Stat(p)
 		if err != nil {
 			return Change{}, err
@@ -70,9 +70,9 @@ func programPermissions(info host.Info) string {
 	return permissions(info, programMode)
 }
 
-// passed returns the program and its parent directories that belong to clusterctl.
-func (s *Binary) passed() []string {
-	return []string{host.Library, path.Dir(s.Target()), s.Target()}
+// ownedPaths returns the program and its parent directories that belong to clusterctl.
+func (s *Binary) ownedPaths() []string {
+	return []string{host.LibraryDir, path.Dir(s.Target()), s.Target()}
 }
 
 // Apply replaces the link. The program was sent before.
@@ -80,7 +80,7 @@ func (s *Binary) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	if _, err := h.Stat(s.Target()); err != nil {
 		return fmt.Errorf("%s was not sent: %w", s.Name, err)
 	}
-	for _, p := range s.passed() {
+	for _, p := range s.ownedPaths() {
 		info, err := h.Stat(p)
 		if err != nil {
 			return err
@@ -105,7 +105,7 @@ type Image struct {
 // Label names the image.
 func (s *Image) Label() string { return "image " + s.Reference }
 
-func (s *Image) archive() string { return path.Join(host.Library, s.Digest, "image.tar") }
+func (s *Image) archive() string { return path.Join(host.LibraryDir, s.Digest, "image.tar") }
 
 // Check asks the runtime for the image.
 func (s *Image) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {

@@ -11,9 +11,9 @@ import (
 )
 
 // A strict umask at the first apply of an earlier release made directories unreadable for daemons with their own users.
-func TestPermissionsOnTheWayToAProgramAreRepaired(t *testing.T) {
+func TestPermissionsOfProgramDirectoriesAreRepaired(t *testing.T) {
 	binary := &step.Binary{Name: "clusterctl", Digest: "d", Size: 1, Link: "/usr/local/bin/clusterctl"}
-	for _, path := range []string{host.Library, host.Library + "/d", binary.Target()} {
+	for _, path := range []string{host.LibraryDir, host.LibraryDir + "/d", binary.Target()} {
 		for _, mode := range []fs.FileMode{0o700, 0o750, 0o777} {
 			h := &hostfake.Host{}
 			if err := h.WriteFile(binary.Target(), strings.NewReader("x"), 0o755, 0, 0); err != nil {
@@ -45,7 +45,7 @@ func TestPermissionsOnTheWayToAProgramAreRepaired(t *testing.T) {
 	if err := h.WriteFile(binary.Target(), strings.NewReader("x"), 0o755, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	for from, to := range map[string]string{host.Library: "/srv/programs", binary.Link: binary.Target()} {
+	for from, to := range map[string]string{host.LibraryDir: "/srv/programs", binary.Link: binary.Target()} {
 		if err := h.Symlink(to, from); err != nil {
 			t.Fatal(err)
 		}

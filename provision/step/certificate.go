@@ -31,18 +31,18 @@ type Certificate struct {
 // Label names the certificate.
 func (s *Certificate) Label() string { return "certificate " + s.Path + ".crt" }
 
-// Wants returns the authority and the request.
-func (s *Certificate) Wants() (string, certs.Request) { return s.CA, s.Request }
+// CertificateRequest returns the authority and the request.
+func (s *Certificate) CertificateRequest() (string, certs.Request) { return s.CA, s.Request }
 
-// Give sets the issued certificate.
-func (s *Certificate) Give(p certs.Pair) { s.Pair = &p }
+// SetPair sets the issued certificate.
+func (s *Certificate) SetPair(p certs.Pair) { s.Pair = &p }
 
 // Check reads the certificate and its key.
 func (s *Certificate) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	c := Change{Kind: "file", Name: s.Path + ".crt"}
 	cert, err := h.ReadFile(s.Path + ".crt")
 	if errors.Is(err, fs.ErrNotExist) {
-		c.Action, c.Broken = Create, true
+		c.Action, c.IsBroken = Create, true
 		w.Touch(c.Name)
 		return c, nil
 	}
@@ -54,9 +54,9 @@ func (s *Certificate) Check(_ context.Context, h host.Host, w *Walk) (Change, er
 		return Change{}, err
 	}
 	pair := certs.Pair{Cert: cert, Key: key}
-	if reason := due(pair, s.CACert, s.Chain, s.Request, s.Revoked, s.Since); reason != "" {
+	if reason := reissueReason(pair, s.CACert, s.Chain, s.Request, s.Revoked, s.Since); reason != "" {
 		w.Touch(c.Name)
-		c.Action, c.Note, c.Broken = Update, reason, useless(pair, s.CACert, s.Revoked)
+		c.Action, c.Note, c.IsBroken = Update, reason, isRejected(pair, s.CACert, s.Revoked)
 		return c, nil
 	}
 	info, err := h.Stat(s.Path + ".key")
@@ -98,18 +98,18 @@ type Kubeconfig struct {
 // Label names the file.
 func (s *Kubeconfig) Label() string { return "kubeconfig " + s.Path }
 
-// Wants returns the authority and the request.
-func (s *Kubeconfig) Wants() (string, certs.Request) { return s.CA, s.Request }
+// CertificateRequest returns the authority and the request.
+func (s *Kubeconfig) CertificateRequest() (string, certs.Request) { return s.CA, s.Request }
 
-// Give sets the issued certificate.
-func (s *Kubeconfig) Give(p certs.Pair) { s.Pair = &p }
+// SetPair sets the issued certificate.
+func (s *Kubeconfig) SetPair(p certs.Pair) { s.Pair = &p }
 
 // Check checks the kubeconfig and its certificate.
 func (s *Kubeconfig) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	c := Change{Kind: "file", Name: s.Path}
 	text, err := h.ReadFile(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		c.Action, c.Broken = Create, true
+		c.Action, c.IsBroken = Create, true
 		w.Touch(s.Path)
 		return c, nil
 	}
@@ -117,7 +117,7 @@ func (s *Kubeconfig) Check(_ context.Context, h host.Host, w *Walk) (Change, err
 		return Change{}, err
 	}
 	if c.Note = s.differs(text); c.Note != "" {
-		c.Action, c.Broken = Update, s.useless(text)
+		c.Action, c.IsBroken = Update, s.isRejected(text)
 		w.Touch(s.Path)
 		return c, nil
 	}
@@ -133,8 +133,8 @@ func (s *Kubeconfig) Check(_ context.Context, h host.Host, w *Walk) (Change, err
 }
 
 func (s *Kubeconfig) differs(text []byte) string {
-	if pair, ours := certs.OfKubeconfig(text, s.Cluster, s.Server, s.Request.CommonName, s.CACert); ours {
-		return due(pair, s.CACert, s.Chain, s.Request, s.Revoked, s.Since)
+	if pair, ours := certs.ParseKubeconfig(text, s.Cluster, s.Server, s.Request.CommonName, s.CACert); ours {
+		return reissueReason(pair, s.CACert, s.Chain, s.Request, s.Revoked, s.Since)
 	}
 	config, err := clientcmd.Load(text)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *Kubeconfig) differs(text []byte) string {
 		return "another CA"
 	}
 	pair := certs.Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}
-	if reason := due(pair, s.CACert, s.Chain, s.Request, s.Revoked, s.Since); reason != "" {
+	if reason := reissueReason(pair, s.CACert, s.Chain, s.Request, s.Revoked, s.Since); reason != "" {
 		return reason
 	}
 	if written, err := certs.Kubeconfig(s.Cluster, s.Server, s.Request.CommonName, s.CACert, pair); err != nil ||
@@ -164,8 +164,8 @@ func (s *Kubeconfig) differs(text []byte) string {
 	return ""
 }
 
-// useless reports whether the client certificate in a kubeconfig is no longer accepted.
-func (s *Kubeconfig) useless(text []byte) bool {
+// isRejected reports whether the client certificate in a kubeconfig is no longer accepted.
+func (s *Kubeconfig) isRejected(text []byte) bool {
 	config, err := clientcmd.Load(text)
 	if err != nil {
 		return true
@@ -175,20 +175,20 @@ func (s *Kubeconfig) useless(text []byte) bool {
 		return true
 	}
 	user := config.AuthInfos[current.AuthInfo]
-	return useless(certs.Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}, s.CACert, s.Revoked)
+	return isRejected(certs.Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}, s.CACert, s.Revoked)
 }
 
-// useless reports whether a certificate is no longer accepted: it is invalid, expired or revoked.
-func useless(p certs.Pair, ca []byte, revoked []string) bool {
-	if certs.Usable(p, ca, time.Now()) != nil {
+// isRejected reports whether a certificate is no longer accepted: it is invalid, expired or revoked.
+func isRejected(p certs.Pair, ca []byte, revoked []string) bool {
+	if certs.CheckUsable(p, ca, time.Now()) != nil {
 		return true
 	}
 	cert, err := certs.ParseCert(p.Cert)
 	return err != nil || slices.Contains(revoked, cert.SerialNumber.Text(16))
 }
 
-// due returns why a certificate must be issued again, or "".
-func due(p certs.Pair, ca, chain []byte, r certs.Request, revoked []string, since time.Time) string {
+// reissueReason returns why a certificate must be issued again, or "".
+func reissueReason(p certs.Pair, ca, chain []byte, r certs.Request, revoked []string, since time.Time) string {
 	cert, reason := certs.Inspect(p, ca, r, time.Now())
 	switch {
 	case reason != "":

@@ -16,9 +16,9 @@ import (
 // Sysctls is the directory in which the original values of changed kernel settings are saved, one file each.
 const Sysctls = "/var/lib/clusterctl/sysctl"
 
-// noteSysctl saves the present value of a setting, unless one is saved already. It ignores settings that the kernel
+// saveSysctl saves the present value of a setting, unless one is saved already. It ignores settings that the kernel
 // does not have.
-func noteSysctl(h host.Host, name string) error {
+func saveSysctl(h host.Host, name string) error {
 	kept := path.Join(Sysctls, name)
 	if _, err := h.Stat(kept); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -33,18 +33,18 @@ func noteSysctl(h host.Host, name string) error {
 	return h.WriteFile(kept, bytes.NewReader(text), 0o644, 0, 0)
 }
 
-// NotedSysctl saves the value of a kernel setting before a unit is first started that changes it.
-type NotedSysctl struct {
+// SavedSysctl saves the value of a kernel setting before a unit is first started that changes it.
+type SavedSysctl struct {
 	Name   string `json:"name"`
 	Unless string `json:"unless"` // name of the unit
 }
 
 // Label names the setting.
-func (s *NotedSysctl) Label() string { return "former sysctl " + s.Name }
+func (s *SavedSysctl) Label() string { return "former sysctl " + s.Name }
 
 // Check reports a change unless the value is saved, or the unit has been started before.
-func (s *NotedSysctl) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
-	for _, there := range []string{path.Join(Sysctls, s.Name), path.Join(Markers, s.Unless)} {
+func (s *SavedSysctl) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+	for _, there := range []string{path.Join(Sysctls, s.Name), path.Join(MarkerDir, s.Unless)} {
 		if _, err := h.Stat(there); !errors.Is(err, fs.ErrNotExist) {
 			return Change{}, err
 		}
@@ -56,22 +56,22 @@ func (s *NotedSysctl) Check(_ context.Context, h host.Host, _ *Walk) (Change, er
 }
 
 // Apply saves the value.
-func (s *NotedSysctl) Apply(_ context.Context, h host.Host, _ *Walk) error {
-	return noteSysctl(h, s.Name)
+func (s *SavedSysctl) Apply(_ context.Context, h host.Host, _ *Walk) error {
+	return saveSysctl(h, s.Name)
 }
 
-// FormerSysctls restores the original values of kernel settings. It leaves a setting alone if its value is no longer
+// RestoreSysctls restores the original values of kernel settings. It leaves a setting alone if its value is no longer
 // the one in Given, because someone else has changed it.
-type FormerSysctls struct {
-	Given map[string]string `json:"given"`
+type RestoreSysctls struct {
+	Changed map[string]string `json:"given"`
 }
 
 // Label returns a fixed text.
-func (s *FormerSysctls) Label() string { return "former kernel settings" }
+func (s *RestoreSysctls) Label() string { return "former kernel settings" }
 
 // Check reports the settings to restore.
-func (s *FormerSysctls) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
-	former, err := s.former(h)
+func (s *RestoreSysctls) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+	former, err := s.originalValues(h)
 	if err != nil || len(former) == 0 {
 		return Change{}, err
 	}
@@ -79,14 +79,14 @@ func (s *FormerSysctls) Check(_ context.Context, h host.Host, _ *Walk) (Change, 
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(former)) {
 		names = append(names, name)
-		c.Diff = append(c.Diff, "- "+name+" = "+s.Given[name], "+ "+name+" = "+former[name])
+		c.Diff = append(c.Diff, "- "+name+" = "+s.Changed[name], "+ "+name+" = "+former[name])
 	}
 	c.Name = strings.Join(names, ", ")
 	return c, nil
 }
 
-// former returns the settings to restore, with their original values.
-func (s *FormerSysctls) former(h host.Host) (map[string]string, error) {
+// originalValues returns the settings to restore, with their original values.
+func (s *RestoreSysctls) originalValues(h host.Host) (map[string]string, error) {
 	names, err := h.List(Sysctls)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -104,7 +104,7 @@ func (s *FormerSysctls) former(h host.Host) (map[string]string, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		if is := strings.TrimSpace(string(now)); err == nil && is == s.Given[name] &&
+		if is := strings.TrimSpace(string(now)); err == nil && is == s.Changed[name] &&
 			is != strings.TrimSpace(string(was)) {
 			former[name] = strings.TrimSpace(string(was))
 		}
@@ -113,8 +113,8 @@ func (s *FormerSysctls) former(h host.Host) (map[string]string, error) {
 }
 
 // Apply restores the settings.
-func (s *FormerSysctls) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	former, err := s.former(h)
+func (s *RestoreSysctls) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+	former, err := s.originalValues(h)
 	if err != nil {
 		return err
 	}
@@ -126,19 +126,19 @@ func (s *FormerSysctls) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return nil
 }
 
-// NoCgroups removes the pods' cgroups, which the kubelet leaves empty when its pods have ended.
-type NoCgroups struct {
+// RemoveCgroups removes the pods' cgroups, which the kubelet leaves empty when its pods have ended.
+type RemoveCgroups struct {
 	Name string `json:"name"` // name of their common parent
 }
 
-// cgroups is the mount point of the cgroup file system. With cgroup v1 it has a directory for each controller.
-const cgroups = "/sys/fs/cgroup"
+// cgroupRoot is the mount point of the cgroup file system. With cgroup v1 it has a directory for each controller.
+const cgroupRoot = "/sys/fs/cgroup"
 
 // Label returns a fixed text.
-func (s *NoCgroups) Label() string { return "no control groups of pods" }
+func (s *RemoveCgroups) Label() string { return "no control groups of pods" }
 
-func (s *NoCgroups) found(h host.Host) (paths []string, err error) {
-	names, err := h.List(cgroups)
+func (s *RemoveCgroups) findCgroups(h host.Host) (paths []string, err error) {
+	names, err := h.List(cgroupRoot)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -146,8 +146,8 @@ func (s *NoCgroups) found(h host.Host) (paths []string, err error) {
 		return nil, err
 	}
 	for _, candidate := range append([]string{""}, names...) {
-		at := path.Join(cgroups, candidate, s.Name)
-		if info, err := h.Stat(path.Join(cgroups, candidate)); err != nil ||
+		at := path.Join(cgroupRoot, candidate, s.Name)
+		if info, err := h.Stat(path.Join(cgroupRoot, candidate)); err != nil ||
 			!info.Mode.IsDir() { // a link is another name of a controller
 			continue
 		}
@@ -159,8 +159,8 @@ func (s *NoCgroups) found(h host.Host) (paths []string, err error) {
 }
 
 // Check looks for the parent cgroup.
-func (s *NoCgroups) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
-	paths, err := s.found(h)
+func (s *RemoveCgroups) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+	paths, err := s.findCgroups(h)
 	if err != nil || len(paths) == 0 {
 		return Change{}, err
 	}
@@ -168,8 +168,8 @@ func (s *NoCgroups) Check(_ context.Context, h host.Host, _ *Walk) (Change, erro
 }
 
 // Apply removes the cgroups, children first.
-func (s *NoCgroups) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	paths, err := s.found(h)
+func (s *RemoveCgroups) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+	paths, err := s.findCgroups(h)
 	if err != nil {
 		return err
 	}
@@ -181,16 +181,16 @@ func (s *NoCgroups) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return nil
 }
 
-// NoFiles removes files with a name prefix from a directory.
-type NoFiles struct {
+// RemoveFiles removes files with a name prefix from a directory.
+type RemoveFiles struct {
 	Dir    string `json:"dir"`
 	Prefix string `json:"prefix"`
 }
 
 // Label names the files.
-func (s *NoFiles) Label() string { return "no " + s.Dir + "/" + s.Prefix + "*" }
+func (s *RemoveFiles) Label() string { return "no " + s.Dir + "/" + s.Prefix + "*" }
 
-func (s *NoFiles) found(h host.Host) (paths []string, err error) {
+func (s *RemoveFiles) findFiles(h host.Host) (paths []string, err error) {
 	names, err := h.List(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -204,8 +204,8 @@ func (s *NoFiles) found(h host.Host) (paths []string, err error) {
 }
 
 // Check looks for the files.
-func (s *NoFiles) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
-	paths, err := s.found(h)
+func (s *RemoveFiles) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+	paths, err := s.findFiles(h)
 	if err != nil || len(paths) == 0 {
 		return Change{}, err
 	}
@@ -213,25 +213,25 @@ func (s *NoFiles) Check(_ context.Context, h host.Host, _ *Walk) (Change, error)
 }
 
 // Apply removes the files.
-func (s *NoFiles) Apply(_ context.Context, h host.Host, _ *Walk) error {
-	paths, err := s.found(h)
+func (s *RemoveFiles) Apply(_ context.Context, h host.Host, _ *Walk) error {
+	paths, err := s.findFiles(h)
 	for _, p := range paths {
 		err = errors.Join(err, h.RemoveAll(p))
 	}
 	return err
 }
 
-// Unused removes a directory if it is empty and not a mount point.
-type Unused struct {
+// RemoveEmpty removes a directory if it is empty and not a mount point.
+type RemoveEmpty struct {
 	Path string `json:"path"`
 }
 
 // Label names the directory.
-func (s *Unused) Label() string { return "no empty " + s.Path }
+func (s *RemoveEmpty) Label() string { return "no empty " + s.Path }
 
 // Check finds an empty directory. Files that earlier steps of the walk remove still exist while planning, so the change
 // may appear only in Apply.
-func (s *Unused) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+func (s *RemoveEmpty) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	names, err := h.List(s.Path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(names) > 0 {
 		return Change{}, nil
@@ -250,4 +250,6 @@ func (s *Unused) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) 
 }
 
 // Apply removes the directory.
-func (s *Unused) Apply(_ context.Context, h host.Host, _ *Walk) error { return h.RemoveAll(s.Path) }
+func (s *RemoveEmpty) Apply(_ context.Context, h host.Host, _ *Walk) error {
+	return h.RemoveAll(s.Path)
+}

@@ -12,7 +12,7 @@ import (
 // A kernel setting gets back the value from before clusterctl changed it, also after several changes. If another
 // program has set it since, it stays.
 // Proves P07.
-func TestKernelSettingsArePutBack(t *testing.T) {
+func TestKernelSettingsAreRestored(t *testing.T) {
 	h := &hostfake.Host{}
 	put := func(name, value string) {
 		t.Helper()
@@ -49,7 +49,7 @@ func TestKernelSettingsArePutBack(t *testing.T) {
 	put("net.ipv4.ip_forward", "5") // by hand; the next apply corrects it
 	set()
 	put("kernel.panic", "7") // by hand
-	back := &step.FormerSysctls{Given: given}
+	back := &step.RestoreSysctls{Changed: given}
 	c, err := back.Check(t.Context(), h, &step.Walk{})
 	if err != nil || c.Action != step.Update ||
 		!slices.Equal(c.Diff, []string{"- net.ipv4.ip_forward = 1", "+ net.ipv4.ip_forward = 0"}) {

@@ -7,7 +7,7 @@ const maxDiff = 40
 
 // Lines returns the lines that were removed ("- ") and added ("+ "), in order.
 func Lines(before, after string) []string {
-	a, b := split(before), split(after)
+	a, b := splitLines(before), splitLines(after)
 	// The longest common subsequence takes quadratic time, so equal lines at both ends are removed first.
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b = a[1:], b[1:]
@@ -50,7 +50,7 @@ func Lines(before, after string) []string {
 	return out
 }
 
-func split(text string) []string {
+func splitLines(text string) []string {
 	if text == "" {
 		return nil
 	}

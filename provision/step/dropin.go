@@ -20,16 +20,16 @@ type DropIns struct {
 // Directories in which systemd looks for overrides of a unit. In besides, only drop-ins override it. Files in before
 // take precedence over /etc/systemd/system.
 var (
-	besides = []string{"/etc/systemd/system", "/run/systemd/system"}
-	before  = []string{"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient"}
+	unitDirs    = []string{"/etc/systemd/system", "/run/systemd/system"}
+	controlDirs = []string{"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient"}
 )
 
 // Label names the unit.
 func (s *DropIns) Label() string { return "no drop-ins of " + s.Unit }
 
-// found returns the files that override the unit, and the drop-in directories.
-func (s *DropIns) found(h host.Host) (files, dirs []string, err error) {
-	for _, at := range append(append([]string(nil), besides...), before...) {
+// findOverrides returns the files that override the unit, and the drop-in directories.
+func (s *DropIns) findOverrides(h host.Host) (files, dirs []string, err error) {
+	for _, at := range append(append([]string(nil), unitDirs...), controlDirs...) {
 		dir := path.Join(at, s.Unit+".d")
 		names, err := h.List(dir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +45,7 @@ func (s *DropIns) found(h host.Host) (files, dirs []string, err error) {
 		}
 		dirs = append(dirs, dir)
 	}
-	for _, at := range before {
+	for _, at := range controlDirs {
 		file := path.Join(at, s.Unit)
 		if _, err := h.Stat(file); err == nil {
 			files = append(files, file)
@@ -58,7 +58,7 @@ func (s *DropIns) found(h host.Host) (files, dirs []string, err error) {
 
 // Check looks for overrides and returns their content as the difference.
 func (s *DropIns) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
-	files, _, err := s.found(h)
+	files, _, err := s.findOverrides(h)
 	if err != nil || len(files) == 0 {
 		return Change{}, err
 	}
@@ -70,7 +70,7 @@ func (s *DropIns) Check(_ context.Context, h host.Host, w *Walk) (Change, error)
 		}
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); line != "" {
-				c.Diff = append(c.Diff, "- "+unvalued(line))
+				c.Diff = append(c.Diff, "- "+withoutValues(line))
 			}
 		}
 	}
@@ -81,9 +81,9 @@ func (s *DropIns) Check(_ context.Context, h host.Host, w *Walk) (Change, error)
 // assignment matches a variable and its value in Environment=.
 var assignment = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)=("[^"]*"|'[^']*'|[^\s"']*)`)
 
-// unvalued returns a line of a drop-in without the values of environment variables and credentials, which may be
+// withoutValues returns a line of a drop-in without the values of environment variables and credentials, which may be
 // passwords.
-func unvalued(line string) string {
+func withoutValues(line string) string {
 	for _, key := range []string{"Environment=", "SetCredential=", "SetCredentialEncrypted="} {
 		rest, is := strings.CutPrefix(line, key)
 		if !is {
@@ -104,11 +104,11 @@ func unvalued(line string) string {
 // Apply removes the overrides. It deletes the unit's marker first, so that the unit is restarted even if this is
 // interrupted.
 func (s *DropIns) Apply(_ context.Context, h host.Host, _ *Walk) error {
-	files, dirs, err := s.found(h)
+	files, dirs, err := s.findOverrides(h)
 	if err != nil {
 		return err
 	}
-	if err := h.RemoveAll(path.Join(Markers, s.Unit)); err != nil {
+	if err := h.RemoveAll(path.Join(MarkerDir, s.Unit)); err != nil {
 		return err
 	}
 	for _, f := range files {

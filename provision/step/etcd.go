@@ -22,7 +22,8 @@ type Store struct {
 	Key       string   `json:"key"`
 }
 
-func (s Store) with(ctx context.Context, h host.Host, f func(context.Context, host.Etcd, []host.Member) error) error {
+func (s Store) withClient(ctx context.Context, h host.Host,
+	f func(context.Context, host.Etcd, []host.Member) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	etcd, err := h.Etcd(ctx, s.Endpoints, s.CA, s.Cert, s.Key)
@@ -41,16 +42,16 @@ func (s Store) with(ctx context.Context, h host.Host, f func(context.Context, ho
 func (s Store) Members(ctx context.Context, h host.Host, limit time.Duration) (list []host.Member, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err = s.with(ctx, h, func(_ context.Context, _ host.Etcd, members []host.Member) error {
+	err = s.withClient(ctx, h, func(_ context.Context, _ host.Etcd, members []host.Member) error {
 		list = members
 		return nil
 	})
 	return list, err
 }
 
-// settled repeats a change of the members while the store waits for members that have just started.
-func settled(ctx context.Context, change func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+// retryUnsettled repeats a change of the members while the store waits for members that have just started.
+func retryUnsettled(ctx context.Context, change func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, unsettledTimeout)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -67,12 +68,12 @@ func settled(ctx context.Context, change func() error) error {
 	}
 }
 
-// settleTimeout is three times as long as etcd waits.
-const settleTimeout = 15 * time.Second
+// unsettledTimeout is three times as long as etcd waits.
+const unsettledTimeout = 15 * time.Second
 
-// EtcdFormer removes the data of a member that is no longer in the store, because the machine could not join again with
-// it. It keeps the data of a present member.
-type EtcdFormer struct {
+// RemoveFormerEtcd removes the data of a member that is no longer in the store, because the machine could not join
+// again with it. It keeps the data of a present member.
+type RemoveFormerEtcd struct {
 	Store Store  `json:"store"`
 	Unit  string `json:"unit"`
 	// Manifest is the path of the member's static pod, if it is one.
@@ -84,11 +85,11 @@ type EtcdFormer struct {
 }
 
 // Label names the directory.
-func (s *EtcdFormer) Label() string { return "former etcd data in " + s.DataDir }
+func (s *RemoveFormerEtcd) Label() string { return "former etcd data in " + s.DataDir }
 
 // Check asks the store for the member that the data belongs to. If the store does not answer, Check reports no change,
 // because the member may still be in the store.
-func (s *EtcdFormer) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
+func (s *RemoveFormerEtcd) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
 	data, err := host.ReadEtcdData(h, s.DataDir)
 	if err != nil { // there is no data, or etcd itself will report that it cannot be read
 		return Change{}, nil
@@ -99,7 +100,7 @@ func (s *EtcdFormer) Check(ctx context.Context, h host.Host, w *Walk) (Change, e
 			Action: Delete,
 			Kind:   "directory",
 			Name:   s.DataDir,
-			Note:   "of the store before it was restored; moved to " + s.aside(data),
+			Note:   "of the store before it was restored; moved to " + s.asidePath(data),
 		}, nil
 	}
 	if u, err := h.Unit(ctx, s.Unit); err != nil || u.Active == "active" {
@@ -108,7 +109,7 @@ func (s *EtcdFormer) Check(ctx context.Context, h host.Host, w *Walk) (Change, e
 	former := false
 	ctx, cancel := context.WithTimeout(ctx, formerTimeout)
 	defer cancel()
-	_ = s.Store.with(ctx, h, func(_ context.Context, _ host.Etcd, members []host.Member) error {
+	_ = s.Store.withClient(ctx, h, func(_ context.Context, _ host.Etcd, members []host.Member) error {
 		former = !slices.ContainsFunc(members, func(m host.Member) bool { return m.ID == data.Member })
 		return nil
 	})
@@ -122,7 +123,7 @@ func (s *EtcdFormer) Check(ctx context.Context, h host.Host, w *Walk) (Change, e
 const formerTimeout = 10 * time.Second
 
 // Apply stops the member and removes, or moves aside, its data.
-func (s *EtcdFormer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+func (s *RemoveFormerEtcd) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := h.Stop(ctx, s.Unit); err != nil {
@@ -135,15 +136,15 @@ func (s *EtcdFormer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	}
 	if data, err := host.ReadEtcdData(h, s.DataDir); err == nil &&
 		slices.Contains(s.Former, strconv.FormatUint(data.Cluster, 16)) {
-		if err := h.RemoveAll(s.aside(data)); err != nil { // an earlier copy of the same member's data
+		if err := h.RemoveAll(s.asidePath(data)); err != nil { // an earlier copy of the same member's data
 			return err
 		}
-		return h.Rename(s.DataDir+"/member", s.aside(data))
+		return h.Rename(s.DataDir+"/member", s.asidePath(data))
 	}
 	return h.RemoveAll(s.DataDir + "/member")
 }
 
-func (s *EtcdFormer) aside(data host.EtcdData) string {
+func (s *RemoveFormerEtcd) asidePath(data host.EtcdData) string {
 	return fmt.Sprintf("%s/former-%x-%x", s.DataDir, data.Cluster, data.Member)
 }
 
@@ -174,8 +175,8 @@ func (s *EtcdJoin) Check(_ context.Context, h host.Host, w *Walk) (Change, error
 
 // Apply adds the learner unless the store lists it already.
 func (s *EtcdJoin) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	return s.Store.with(ctx, h, func(ctx context.Context, etcd host.Etcd, members []host.Member) error {
-		if err := s.add(ctx, etcd, members); err != nil {
+	return s.Store.withClient(ctx, h, func(ctx context.Context, etcd host.Etcd, members []host.Member) error {
+		if err := s.addLearner(ctx, etcd, members); err != nil {
 			return err
 		}
 		members, err := etcd.Members(ctx)
@@ -185,11 +186,11 @@ func (s *EtcdJoin) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 		if err := h.RemoveAll(s.DataDir + "/member"); err != nil { // left by a failed start
 			return err
 		}
-		return h.WriteFile(s.MembersFile, strings.NewReader(s.beside(members)+"\n"), 0o600, 0, 0)
+		return h.WriteFile(s.MembersFile, strings.NewReader(s.initialCluster(members)+"\n"), 0o600, 0, 0)
 	})
 }
 
-func (s *EtcdJoin) add(ctx context.Context, etcd host.Etcd, members []host.Member) error {
+func (s *EtcdJoin) addLearner(ctx context.Context, etcd host.Etcd, members []host.Member) error {
 	for _, m := range members {
 		if m.PeerURL == s.PeerURL && m.Name == "" {
 			return nil // added by an interrupted run
@@ -201,19 +202,19 @@ func (s *EtcdJoin) add(ctx context.Context, etcd host.Etcd, members []host.Membe
 		if m.PeerURL != s.PeerURL && m.Name != s.Name && (m.Name != "" || !m.Learner) {
 			continue
 		}
-		if err := settled(ctx, func() error { return etcd.Remove(ctx, m.ID) }); err != nil {
+		if err := retryUnsettled(ctx, func() error { return etcd.Remove(ctx, m.ID) }); err != nil {
 			return fmt.Errorf("remove the former member at %s: %w", m.PeerURL, err)
 		}
 	}
-	if err := settled(ctx, func() error { return etcd.AddLearner(ctx, s.PeerURL) }); err != nil {
+	if err := retryUnsettled(ctx, func() error { return etcd.AddLearner(ctx, s.PeerURL) }); err != nil {
 		return fmt.Errorf("add %s to etcd: %w", s.Name, err)
 	}
 	return nil
 }
 
-// beside returns the list of members for etcd's initial-cluster flag. Members that have not started yet get a generated
-// name.
-func (s *EtcdJoin) beside(members []host.Member) string {
+// initialCluster returns the list of members for etcd's initial-cluster flag. Members that have not started yet get a
+// generated name.
+func (s *EtcdJoin) initialCluster(members []host.Member) string {
 	var list []string
 	for _, m := range members {
 		name := m.Name
@@ -240,7 +241,7 @@ func (s *EtcdVote) Label() string { return "etcd vote of " + s.Name }
 // Check reports a change unless the store answers and lists the member as a voting member.
 func (s *EtcdVote) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	var c Change
-	err := s.Store.with(ctx, h, func(_ context.Context, _ host.Etcd, members []host.Member) error {
+	err := s.Store.withClient(ctx, h, func(_ context.Context, _ host.Etcd, members []host.Member) error {
 		for _, m := range members {
 			if m.Name == s.Name && !m.Learner {
 				return nil
@@ -257,7 +258,7 @@ func (s *EtcdVote) Check(ctx context.Context, h host.Host, _ *Walk) (Change, err
 
 // Apply promotes the member as soon as the leader accepts it.
 func (s *EtcdVote) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	return s.Store.with(ctx, h, func(ctx context.Context, etcd host.Etcd, members []host.Member) error {
+	return s.Store.withClient(ctx, h, func(ctx context.Context, etcd host.Etcd, members []host.Member) error {
 		for _, m := range members {
 			if m.Name != s.Name || !m.Learner {
 				continue
@@ -291,7 +292,7 @@ type EtcdLeave struct {
 // Label names the member.
 func (s *EtcdLeave) Label() string { return "no etcd member " + cmp.Or(s.Name, s.ID) }
 
-func (s *EtcdLeave) means(m host.Member) bool {
+func (s *EtcdLeave) matches(m host.Member) bool {
 	if s.ID != "" {
 		return strconv.FormatUint(m.ID, 16) == s.ID
 	}
@@ -302,8 +303,8 @@ func (s *EtcdLeave) means(m host.Member) bool {
 func (s *EtcdLeave) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	leave := Change{Action: Delete, Kind: "etcd", Name: cmp.Or(s.Name, s.ID), Note: "remove the member"}
 	var c Change
-	err := s.Store.with(ctx, h, func(_ context.Context, _ host.Etcd, members []host.Member) error {
-		if slices.ContainsFunc(members, s.means) {
+	err := s.Store.withClient(ctx, h, func(_ context.Context, _ host.Etcd, members []host.Member) error {
+		if slices.ContainsFunc(members, s.matches) {
 			c = leave
 		}
 		return nil
@@ -316,10 +317,10 @@ func (s *EtcdLeave) Check(ctx context.Context, h host.Host, _ *Walk) (Change, er
 
 // Apply removes the member. etcd refuses a removal that would cost the majority.
 func (s *EtcdLeave) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	return s.Store.with(ctx, h, func(ctx context.Context, etcd host.Etcd, members []host.Member) error {
+	return s.Store.withClient(ctx, h, func(ctx context.Context, etcd host.Etcd, members []host.Member) error {
 		for _, m := range members {
-			if s.means(m) {
-				if err := settled(ctx, func() error { return etcd.Remove(ctx, m.ID) }); err != nil {
+			if s.matches(m) {
+				if err := retryUnsettled(ctx, func() error { return etcd.Remove(ctx, m.ID) }); err != nil {
 					return fmt.Errorf("remove %s from etcd: %w", cmp.Or(s.Name, s.ID), err)
 				}
 			}

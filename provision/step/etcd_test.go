@@ -8,15 +8,15 @@ import (
 	"clusterctl/provision/step"
 )
 
-// unreadable is a machine whose disk fails when a directory is listed.
-type unreadable struct{ *hostfake.Host }
+// unreadableHost is a machine whose disk fails when a directory is listed.
+type unreadableHost struct{ *hostfake.Host }
 
-func (unreadable) List(string) ([]string, error) { return nil, errors.New("input/output error") }
+func (unreadableHost) List(string) ([]string, error) { return nil, errors.New("input/output error") }
 
 // Otherwise a member would be removed from etcd, and would join again without its data.
-func TestAMemberWhoseDiskCannotBeReadDoesNotJoinAnew(t *testing.T) {
+func TestMembersWithUnreadableDisksDoNotRejoin(t *testing.T) {
 	join := &step.EtcdJoin{Name: "one", PeerURL: "https://10.0.0.1:2380", DataDir: "/var/lib/etcd"}
-	if changes, err := step.Check(t.Context(), unreadable{&hostfake.Host{}}, []step.Step{join}); err == nil {
+	if changes, err := step.Check(t.Context(), unreadableHost{&hostfake.Host{}}, []step.Step{join}); err == nil {
 		t.Errorf("it is planned to %+v", changes)
 	}
 	changes, err := step.Check(t.Context(), &hostfake.Host{}, []step.Step{join})

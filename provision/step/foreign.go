@@ -18,9 +18,9 @@ const ForeignFiles = "foreign"
 // Foreign reports the files in a folder that clusterctl did not write, for folders whose files have an effect, such as
 // static pod manifests. It does not remove them.
 type Foreign struct {
-	Dir string   `json:"dir"`
-	Own []string `json:"own"` // names of files that other steps write
-	Why string   `json:"why"` // the effect of a file in the folder
+	Dir      string   `json:"dir"`
+	OwnFiles []string `json:"own"` // names of files that other steps write
+	Effect   string   `json:"why"` // the effect of a file in the folder
 }
 
 // Label returns a text with the folder.
@@ -37,21 +37,22 @@ func (s *Foreign) Check(_ context.Context, h host.Host, _ *Walk) (Change, error)
 	}
 	var found []string
 	for _, name := range names {
-		if !strings.HasPrefix(name, ".") && !slices.Contains(s.Own, name) {
+		if !strings.HasPrefix(name, ".") && !slices.Contains(s.OwnFiles, name) {
 			found = append(found, path.Join(s.Dir, name))
 		}
 	}
 	if len(found) == 0 {
 		return Change{}, nil
 	}
-	return Change{Kind: ForeignFiles, Name: strings.Join(found, ", "), Note: s.Why}, nil
+	return Change{Kind: ForeignFiles, Name: strings.Join(found, ", "), Note: s.Effect}, nil
 }
 
 // Apply does nothing.
 func (s *Foreign) Apply(context.Context, host.Host, *Walk) error { return nil }
 
-// Pruned removes the subfolders of a folder that clusterctl wrote and that are no longer wanted. Other subfolders stay.
-type Pruned struct {
+// PruneDirs removes the subfolders of a folder that clusterctl wrote and that are no longer wanted. Other subfolders
+// stay.
+type PruneDirs struct {
 	Dir     string   `json:"dir"`
 	File    string   `json:"file"`    // name of the file in each subfolder that shows who wrote the subfolder
 	Written string   `json:"written"` // how File begins when clusterctl wrote the subfolder
@@ -59,9 +60,9 @@ type Pruned struct {
 }
 
 // Label returns a text with the folder.
-func (s *Pruned) Label() string { return "no former folders in " + s.Dir }
+func (s *PruneDirs) Label() string { return "no former folders in " + s.Dir }
 
-func (s *Pruned) found(h host.Host) (list []string, err error) {
+func (s *PruneDirs) findObsolete(h host.Host) (list []string, err error) {
 	names, err := h.List(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -88,8 +89,8 @@ func (s *Pruned) found(h host.Host) (list []string, err error) {
 }
 
 // Check reports the subfolders to remove.
-func (s *Pruned) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
-	list, err := s.found(h)
+func (s *PruneDirs) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+	list, err := s.findObsolete(h)
 	if err != nil || len(list) == 0 {
 		return Change{}, err
 	}
@@ -97,8 +98,8 @@ func (s *Pruned) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) 
 }
 
 // Apply removes the subfolders. It tries all of them and returns the joined errors.
-func (s *Pruned) Apply(_ context.Context, h host.Host, _ *Walk) error {
-	list, err := s.found(h)
+func (s *PruneDirs) Apply(_ context.Context, h host.Host, _ *Walk) error {
+	list, err := s.findObsolete(h)
 	for _, p := range list {
 		err = errors.Join(err, h.RemoveAll(p))
 	}
@@ -120,7 +121,7 @@ func (s *Program) Label() string { return "program " + s.Path }
 func (s *Program) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	info, err := h.Stat(s.Path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && len(w.Touched([]string{packaged})) > 0:
+	case errors.Is(err, fs.ErrNotExist) && len(w.Touched([]string{dpkgStatus})) > 0:
 		return Change{Action: Create, Kind: "program", Name: s.Path, Note: "comes with a package"}, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return Change{}, fmt.Errorf("%s does not exist, but %s needs it: install the program on the machine first",

@@ -10,14 +10,14 @@ import (
 	"clusterctl/provision/step"
 )
 
-func put(t *testing.T, h *hostfake.Host, path, text string, mode fs.FileMode, uid int) {
+func putFile(t *testing.T, h *hostfake.Host, path, text string, mode fs.FileMode, uid int) {
 	t.Helper()
 	if err := h.WriteFile(path, strings.NewReader(text), mode, uid, 0); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func check(t *testing.T, h *hostfake.Host, s step.Step) step.Change {
+func changeOf(t *testing.T, h *hostfake.Host, s step.Step) step.Change {
 	t.Helper()
 	changes, err := step.Check(t.Context(), h, []step.Step{s})
 	if err != nil {
@@ -26,38 +26,38 @@ func check(t *testing.T, h *hostfake.Host, s step.Step) step.Change {
 	return changes[0]
 }
 
-func TestFilesOfOthersAreShownAndStay(t *testing.T) {
+func TestForeignFilesAreReportedAndKept(t *testing.T) {
 	h := &hostfake.Host{}
-	s := &step.Foreign{Dir: "/etc/kubernetes/manifests", Own: []string{"etcd.yaml"},
-		Why: "the kubelet runs it as a static pod"}
-	if c := check(t, h, s); c.Kind != "" {
+	s := &step.Foreign{Dir: "/etc/kubernetes/manifests", OwnFiles: []string{"etcd.yaml"},
+		Effect: "the kubelet runs it as a static pod"}
+	if c := changeOf(t, h, s); c.Kind != "" {
 		t.Errorf("Check without the folder: %+v, want no change", c)
 	}
-	put(t, h, "/etc/kubernetes/manifests/etcd.yaml", "ours", 0o600, 0)
-	put(t, h, "/etc/kubernetes/manifests/.hidden.yaml", "not read by the kubelet", 0o600, 0)
-	if c := check(t, h, s); c.Kind != "" {
+	putFile(t, h, "/etc/kubernetes/manifests/etcd.yaml", "ours", 0o600, 0)
+	putFile(t, h, "/etc/kubernetes/manifests/.hidden.yaml", "not read by the kubelet", 0o600, 0)
+	if c := changeOf(t, h, s); c.Kind != "" {
 		t.Errorf("Check with own files only: %+v, want no change", c)
 	}
-	put(t, h, "/etc/kubernetes/manifests/miner.yaml", "theirs", 0o600, 0)
-	c := check(t, h, s)
+	putFile(t, h, "/etc/kubernetes/manifests/miner.yaml", "theirs", 0o600, 0)
+	c := changeOf(t, h, s)
 	if c.Kind != step.ForeignFiles || c.Action != "" || c.Name != "/etc/kubernetes/manifests/miner.yaml" ||
-		c.Note != s.Why {
+		c.Note != s.Effect {
 		t.Errorf("Check: %+v", c)
 	}
 }
 
-func TestFormerFoldersGoAndThoseOfOthersStay(t *testing.T) {
+func TestObsoleteFoldersAreRemovedAndForeignOnesKept(t *testing.T) {
 	h := &hostfake.Host{}
-	s := &step.Pruned{Dir: "/etc/containerd/certs.d", File: "hosts.toml", Written: "# written by clusterctl",
+	s := &step.PruneDirs{Dir: "/etc/containerd/certs.d", File: "hosts.toml", Written: "# written by clusterctl",
 		Keep: []string{"kept.example"}}
 	for path, text := range map[string]string{
 		"kept.example/hosts.toml":   "# written by clusterctl\n",
 		"former.example/hosts.toml": "# written by clusterctl\n", "former.example/ca.crt": "x",
 		"theirs.example/hosts.toml": "server = \"x\"\n", "docker.example/ca.crt": "x",
 	} {
-		put(t, h, s.Dir+"/"+path, text, 0o600, 0)
+		putFile(t, h, s.Dir+"/"+path, text, 0o600, 0)
 	}
-	if c := check(t, h, s); c.Action != step.Delete || c.Name != s.Dir+"/former.example" {
+	if c := changeOf(t, h, s); c.Action != step.Delete || c.Name != s.Dir+"/former.example" {
 		t.Errorf("Check: %+v", c)
 	}
 	if err := step.Apply(t.Context(), h, []step.Step{s}, func(int, step.Change) {}); err != nil {
@@ -69,12 +69,12 @@ func TestFormerFoldersGoAndThoseOfOthersStay(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if c := check(t, h, s); c.Action != "" {
+	if c := changeOf(t, h, s); c.Action != "" {
 		t.Errorf("Check after Apply: %+v, want no change", c)
 	}
 }
 
-func TestAProgramThatOthersMayWriteIsRefused(t *testing.T) {
+func TestProgramsThatOtherUsersCanWriteAreRejected(t *testing.T) {
 	h := &hostfake.Host{}
 	s := &step.Program{Path: "/opt/providers/ecr", For: "credential_provider ecr"}
 	refused := func(want string) {
@@ -84,22 +84,22 @@ func TestAProgramThatOthersMayWriteIsRefused(t *testing.T) {
 		}
 	}
 	refused("does not exist")
-	put(t, h, s.Path, "x", 0o644, 0)
+	putFile(t, h, s.Path, "x", 0o644, 0)
 	refused("is not an executable file")
-	put(t, h, s.Path, "x", 0o777, 0)
+	putFile(t, h, s.Path, "x", 0o777, 0)
 	refused("other than root")
-	put(t, h, s.Path, "x", 0o755, 1000)
+	putFile(t, h, s.Path, "x", 0o755, 1000)
 	refused("other than root")
-	put(t, h, s.Path, "x", 0o755, 0)
-	if c := check(t, h, s); c.Action != "" {
+	putFile(t, h, s.Path, "x", 0o755, 0)
+	if c := changeOf(t, h, s); c.Action != "" {
 		t.Errorf("Check: %+v", c)
 	}
 }
 
 // A plan for a new machine does not report a missing program if a package installs it.
-func TestAProgramMayComeWithAPackage(t *testing.T) {
+func TestProgramsMayBeInstalledByPackages(t *testing.T) {
 	h := &hostfake.Host{Debian: &hostfake.Debian{Installed: map[string]string{"ecr": "1"}}}
-	put(t, h, "/usr/bin/dpkg-query", "x", 0o755, 0)
+	putFile(t, h, "/usr/bin/dpkg-query", "x", 0o755, 0)
 	s := &step.Program{Path: "/opt/providers/ecr", For: "credential_provider ecr"}
 	steps := []step.Step{&step.Package{Name: "ecr"}, s}
 	if _, err := step.Check(t.Context(), h, steps); err == nil || !strings.Contains(err.Error(), "does not exist") {
@@ -115,15 +115,15 @@ func TestAProgramMayComeWithAPackage(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNotOursIsNotRemoved(t *testing.T) {
+func TestForeignFilesAreNotRemoved(t *testing.T) {
 	h := &hostfake.Host{}
 	s := &step.Absent{Path: "/var/lib/kubelet/config.json", Written: "ours"}
-	put(t, h, s.Path, "theirs", 0o600, 0)
-	if c := check(t, h, s); c.Action != "" {
+	putFile(t, h, s.Path, "theirs", 0o600, 0)
+	if c := changeOf(t, h, s); c.Action != "" {
 		t.Errorf("Check of a file of others: %+v, want no change", c)
 	}
-	put(t, h, s.Path, "ours and more", 0o600, 0)
-	if c := check(t, h, s); c.Action != step.Delete {
+	putFile(t, h, s.Path, "ours and more", 0o600, 0)
+	if c := changeOf(t, h, s); c.Action != step.Delete {
 		t.Errorf("Check of our file: %+v, want a deletion", c)
 	}
 }

@@ -17,7 +17,7 @@ type MemberHealth struct {
 	Name  string `json:"name"`
 }
 
-func (*MemberHealth) distant() {}
+func (*MemberHealth) checksRemotely() {}
 
 // Label names the member.
 func (s *MemberHealth) Label() string { return "health of etcd member " + s.Name }
@@ -26,8 +26,8 @@ func (s *MemberHealth) Label() string { return "health of etcd member " + s.Name
 func (s *MemberHealth) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	err := s.Store.with(ctx, h, func(context.Context, host.Etcd, []host.Member) error { return nil })
-	return ill("etcd", s.Name, err), nil
+	err := s.Store.withClient(ctx, h, func(context.Context, host.Etcd, []host.Member) error { return nil })
+	return failedChange("etcd", s.Name, err), nil
 }
 
 // Apply does nothing. Other steps repair a member.
@@ -40,7 +40,7 @@ type ServerHealth struct {
 	host.Client
 }
 
-func (*ServerHealth) distant() {}
+func (*ServerHealth) checksRemotely() {}
 
 // Label names the server.
 func (s *ServerHealth) Label() string { return "health of the API server on " + s.Name }
@@ -49,7 +49,7 @@ func (s *ServerHealth) Label() string { return "health of the API server on " + 
 func (s *ServerHealth) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	return ill("kube-apiserver", s.Name, h.Answers(ctx, s.URL, s.Client)), nil
+	return failedChange("kube-apiserver", s.Name, h.CheckURL(ctx, s.URL, s.Client)), nil
 }
 
 // Apply does nothing.
@@ -62,7 +62,7 @@ type APIReach struct {
 	host.Client
 }
 
-func (*APIReach) distant() {}
+func (*APIReach) checksRemotely() {}
 
 // Label returns a fixed text.
 func (s *APIReach) Label() string { return "way to the API" }
@@ -72,21 +72,21 @@ func (s *APIReach) Check(ctx context.Context, h host.Host, _ *Walk) (Change, err
 	var failed error
 	for _, url := range s.URLs {
 		one, cancel := context.WithTimeout(ctx, healthTimeout)
-		err := h.Answers(one, url, s.Client)
+		err := h.CheckURL(one, url, s.Client)
 		cancel()
 		if err == nil || errors.As(err, new(host.StatusError)) {
 			return Change{}, nil
 		}
 		failed = errors.Join(failed, err)
 	}
-	return ill("kube-apiserver", "way to the API", failed), nil
+	return failedChange("kube-apiserver", "way to the API", failed), nil
 }
 
 // Apply does nothing.
 func (s *APIReach) Apply(context.Context, host.Host, *Walk) error { return nil }
 
-// ill returns a Change with the error, or the zero Change if err is nil.
-func ill(kind, name string, err error) Change {
+// failedChange returns a Change with the error, or the zero Change if err is nil.
+func failedChange(kind, name string, err error) Change {
 	if err == nil {
 		return Change{}
 	}

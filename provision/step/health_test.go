@@ -13,24 +13,24 @@ import (
 	"clusterctl/provision/step"
 )
 
-// alone is a machine that some servers do not answer.
-type alone struct {
+// partitionedHost is a machine that some servers do not answer.
+type partitionedHost struct {
 	host.Host
-	silent string
+	silentURL string
 }
 
-func (a *alone) Answers(ctx context.Context, url string, _ host.Client) error {
-	if !strings.Contains(url, a.silent) {
+func (a *partitionedHost) CheckURL(ctx context.Context, url string, _ host.Client) error {
+	if !strings.Contains(url, a.silentURL) {
 		return nil
 	}
 	<-ctx.Done()
 	return errors.New("it does not answer")
 }
 
-func TestMachinesThatDoNotAnswerAreWaitedForTogether(t *testing.T) {
+func TestSilentMachinesAreCheckedInParallel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		changes, err := step.Check(t.Context(), &alone{&hostfake.Host{}, "off"}, []step.Step{
+		changes, err := step.Check(t.Context(), &partitionedHost{&hostfake.Host{}, "off"}, []step.Step{
 			&step.ServerHealth{
 				Name: "a",
 				URL:  "https://off-a",

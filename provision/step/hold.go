@@ -10,15 +10,15 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Held is a daemon that must be well.
-type Held struct {
+// HeldDaemon is a daemon that must be well.
+type HeldDaemon struct {
 	Unit    string `json:"unit,omitempty"`    // empty for a static pod
 	Program string `json:"program,omitempty"` // the program that its process must run
 	URL     string `json:"url,omitempty"`     // answers when the daemon is ready
 	host.Client
 }
 
-func (d Held) name() string {
+func (d HeldDaemon) name() string {
 	if d.Unit == "" {
 		return d.URL
 	}
@@ -29,54 +29,56 @@ func (d Held) name() string {
 // not end, and be ready, all of them together for some time. A daemon that ends fails the release, however fast it is
 // restarted.
 type HoldRelease struct {
-	Release host.Release  `json:"release"`
-	Units   []Held        `json:"units"`
-	For     time.Duration `json:"for"`
-	Timeout time.Duration `json:"timeout,omitempty"` // timeout for becoming ready; zero means two minutes
+	Release  host.Release  `json:"release"`
+	Units    []HeldDaemon  `json:"units"`
+	Duration time.Duration `json:"for"`
+	Timeout  time.Duration `json:"timeout,omitempty"` // timeout for becoming ready; zero means two minutes
 }
 
-// wellTimeout is the default timeout for becoming ready.
-const wellTimeout = 2 * time.Minute
+// readyTimeout is the default timeout for becoming ready.
+const readyTimeout = 2 * time.Minute
 
 // Label names the release.
 func (s *HoldRelease) Label() string { return "release " + s.Release.Version }
 
 // Check reports a change while files of a former release are saved.
 func (s *HoldRelease) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
-	former, err := host.ReadFormer(h)
-	if err != nil || former == nil && len(w.Touched([]string{host.FormerRelease})) == 0 {
+	former, err := host.ReadSavedRelease(h)
+	if err != nil || former == nil && len(w.Touched([]string{host.SavedReleaseDir})) == 0 {
 		return Change{}, err
 	}
 	return Change{
 		Action: Update,
 		Kind:   "release",
 		Name:   s.Release.Version,
-		Note:   fmt.Sprintf("has to be well for %s", s.For),
+		Note:   fmt.Sprintf("has to be well for %s", s.Duration),
 	}, nil
 }
 
 // Apply waits until the release is confirmed, or returns which daemon is not well, with the end of its journal.
-func (s *HoldRelease) Apply(ctx context.Context, h host.Host, _ *Walk) error { return s.hold(ctx, h) }
+func (s *HoldRelease) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+	return s.awaitConfirmed(ctx, h)
+}
 
-func (s *HoldRelease) hold(ctx context.Context, h host.Host) error {
-	timeout := cmp.Or(s.Timeout, wellTimeout)
-	ctx, cancel := context.WithTimeout(ctx, timeout+s.For)
+func (s *HoldRelease) awaitConfirmed(ctx context.Context, h host.Host) error {
+	timeout := cmp.Or(s.Timeout, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout+s.Duration)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	first := map[string]host.Unit{}
 	var since time.Time
 	for {
-		ill, ended, err := s.look(ctx, h, first)
+		ill, ended, err := s.findUnhealthy(ctx, h, first)
 		switch {
 		case ctx.Err() == nil && ended:
-			return s.told(ctx, h, ill, err)
+			return s.withJournal(ctx, h, ill, err)
 		case err != nil:
 			since = time.Time{}
 		case since.IsZero():
 			since = time.Now()
 		}
-		if err == nil && time.Since(since) >= s.For {
+		if err == nil && time.Since(since) >= s.Duration {
 			return nil
 		}
 		select {
@@ -85,7 +87,7 @@ func (s *HoldRelease) hold(ctx context.Context, h host.Host) error {
 			if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return ctx.Err()
 			}
-			return s.told(
+			return s.withJournal(
 				context.WithoutCancel(ctx),
 				h,
 				ill,
@@ -95,12 +97,12 @@ func (s *HoldRelease) hold(ctx context.Context, h host.Host) error {
 	}
 }
 
-// look returns the first daemon that is not well. ended reports that it has ended since it was first seen.
-func (s *HoldRelease) look(
+// findUnhealthy returns the first daemon that is not well. ended reports that it has ended since it was first seen.
+func (s *HoldRelease) findUnhealthy(
 	ctx context.Context,
 	h host.Host,
 	first map[string]host.Unit,
-) (ill Held, ended bool, err error) {
+) (ill HeldDaemon, ended bool, err error) {
 	for _, d := range s.Units {
 		if d.Unit != "" {
 			u, err := h.Unit(ctx, d.Unit)
@@ -121,21 +123,21 @@ func (s *HoldRelease) look(
 		if d.URL == "" {
 			continue
 		}
-		if err := h.Answers(ctx, d.URL, d.Client); err != nil {
+		if err := h.CheckURL(ctx, d.URL, d.Client); err != nil {
 			return d, false, err
 		}
 	}
-	return Held{}, false, nil
+	return HeldDaemon{}, false, nil
 }
 
-const saidTimeout = 10 * time.Second
+const journalTimeout = 10 * time.Second
 
-// told returns the error of a daemon with the end of its journal.
-func (s *HoldRelease) told(ctx context.Context, h host.Host, d Held, err error) error {
-	ctx, cancel := context.WithTimeout(ctx, saidTimeout)
+// withJournal returns the error of a daemon with the end of its journal.
+func (s *HoldRelease) withJournal(ctx context.Context, h host.Host, d HeldDaemon, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
 	defer cancel()
 	if d.Unit != "" {
-		if said := h.Said(ctx, d.Unit); said != "" {
+		if said := h.JournalTail(ctx, d.Unit); said != "" {
 			return fmt.Errorf("%s: %w; the journal says:\n%s", d.name(), err, said)
 		}
 	}

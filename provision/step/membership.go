@@ -12,12 +12,12 @@ import (
 // Membership compares etcd's own list of members with the machines that should have one. It is only checked.
 type Membership struct {
 	Store Store `json:"store"`
-	// Known are the machines that may have a member. Wanted are those that must have one.
-	Known  []string `json:"known"`
-	Wanted []string `json:"wanted"`
+	// Allowed are the machines that may have a member. Wanted are those that must have one.
+	Allowed  []string `json:"known"`
+	Required []string `json:"wanted"`
 }
 
-func (*Membership) distant() {}
+func (*Membership) checksRemotely() {}
 
 // Label returns a fixed text, because a run has one such step.
 func (s *Membership) Label() string { return "members of etcd" }
@@ -37,7 +37,7 @@ func (s *Membership) Check(ctx context.Context, h host.Host, _ *Walk) (Change, e
 				found,
 				fmt.Sprintf("etcd counts the member %x at %s, which has never started", m.ID, m.PeerURL),
 			)
-		case m.Name != "" && !slices.Contains(s.Known, m.Name):
+		case m.Name != "" && !slices.Contains(s.Allowed, m.Name):
 			found = append(
 				found,
 				fmt.Sprintf(
@@ -49,7 +49,7 @@ func (s *Membership) Check(ctx context.Context, h host.Host, _ *Walk) (Change, e
 			)
 		}
 	}
-	for _, name := range s.Wanted {
+	for _, name := range s.Required {
 		if !slices.ContainsFunc(members, func(m host.Member) bool { return m.Name == name }) {
 			found = append(found, "etcd has no member "+name+", and that machine should have one")
 		}

@@ -7,17 +7,17 @@ import (
 	"clusterctl/provision/host"
 )
 
-// NoMounts unmounts everything at paths that start with one of Prefixes. It does not depend on containers: a kubelet
+// Unmount unmounts everything at paths that start with one of Prefixes. It does not depend on containers: a kubelet
 // that was stopped leaves mounts of pods that have no containers any more, and files below mounts cannot be removed.
-type NoMounts struct {
+type Unmount struct {
 	Prefixes []string `json:"prefixes"`
 }
 
 // Label returns a fixed text.
-func (s *NoMounts) Label() string { return "no mounts" }
+func (s *Unmount) Label() string { return "no mounts" }
 
 // Check looks for mounts.
-func (s *NoMounts) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+func (s *Unmount) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	paths, err := h.Mounts(s.Prefixes...)
 	if err != nil || len(paths) == 0 {
 		return Change{}, err
@@ -31,6 +31,6 @@ func (s *NoMounts) Check(_ context.Context, h host.Host, _ *Walk) (Change, error
 }
 
 // Apply unmounts the mounts.
-func (s *NoMounts) Apply(_ context.Context, h host.Host, _ *Walk) error {
+func (s *Unmount) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return h.Unmount(s.Prefixes...)
 }

@@ -7,16 +7,16 @@ import (
 	"clusterctl/provision/host"
 )
 
-// NoNetwork removes the pod network and services from the kernel.
-type NoNetwork struct {
+// ClearNetwork removes the pod network and services from the kernel.
+type ClearNetwork struct {
 	host.Network
 }
 
 // Label returns a fixed text.
-func (s *NoNetwork) Label() string { return "no pod network" }
+func (s *ClearNetwork) Label() string { return "no pod network" }
 
 // Check looks for parts that exist.
-func (s *NoNetwork) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
+func (s *ClearNetwork) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	found, err := h.Network(ctx, s.Network)
 	if err != nil || len(found) == 0 {
 		return Change{}, err
@@ -25,6 +25,6 @@ func (s *NoNetwork) Check(ctx context.Context, h host.Host, _ *Walk) (Change, er
 }
 
 // Apply removes the parts.
-func (s *NoNetwork) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+func (s *ClearNetwork) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return h.ClearNetwork(ctx, s.Network)
 }

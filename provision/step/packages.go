@@ -16,12 +16,12 @@ import (
 
 // Timeouts of the package manager.
 const (
-	asksPackages     = time.Minute
-	installsPackages = 20 * time.Minute
+	aptQueryTimeout   = time.Minute
+	aptInstallTimeout = 20 * time.Minute
 )
 
-// apt runs apt-get without prompts. It keeps changed configuration files.
-func apt(ctx context.Context, h host.Host, args ...string) ([]byte, error) {
+// runAPT runs apt-get without prompts. It keeps changed configuration files.
+func runAPT(ctx context.Context, h host.Host, args ...string) ([]byte, error) {
 	return h.Run(
 		ctx,
 		"env",
@@ -42,7 +42,7 @@ func apt(ctx context.Context, h host.Host, args ...string) ([]byte, error) {
 			args...)...)
 }
 
-func knowsPackages(h host.Host) error {
+func checkAPT(h host.Host) error {
 	if _, err := h.Stat("/usr/bin/dpkg-query"); err != nil {
 		return fmt.Errorf("only packages of Debian and its relatives are known here: %w", err)
 	}
@@ -59,33 +59,33 @@ func (s *Package) Label() string { return "package " + s.Name }
 
 // Check asks the package manager whether the package is installed.
 func (s *Package) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
-	ctx, cancel := context.WithTimeout(ctx, asksPackages)
+	ctx, cancel := context.WithTimeout(ctx, aptQueryTimeout)
 	defer cancel()
-	if err := knowsPackages(h); err != nil {
+	if err := checkAPT(h); err != nil {
 		return Change{}, err
 	}
 	out, err := h.Run(ctx, "dpkg-query", "-W", "-f=${Status}", s.Name)
 	if err == nil && strings.HasPrefix(string(out), "install ok installed") {
 		return Change{}, nil
 	}
-	w.Touch(packaged)
+	w.Touch(dpkgStatus)
 	return Change{Action: Create, Kind: "package", Name: s.Name}, nil
 }
 
-// packaged is the path that a step touches if a package will be installed, because the package may contain any file.
-const packaged = "/var/lib/dpkg/status"
+// dpkgStatus is the path that a step touches if a package will be installed, because the package may contain any file.
+const dpkgStatus = "/var/lib/dpkg/status"
 
 // Apply installs the package. It updates the package lists only if that fails.
 func (s *Package) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	ctx, cancel := context.WithTimeout(ctx, installsPackages)
+	ctx, cancel := context.WithTimeout(ctx, aptInstallTimeout)
 	defer cancel()
-	if _, err := apt(ctx, h, "install", "-y", "--no-install-recommends", s.Name); err == nil {
+	if _, err := runAPT(ctx, h, "install", "-y", "--no-install-recommends", s.Name); err == nil {
 		return nil
 	}
-	if _, err := apt(ctx, h, "update"); err != nil {
+	if _, err := runAPT(ctx, h, "update"); err != nil {
 		return err
 	}
-	_, err := apt(ctx, h, "install", "-y", "--no-install-recommends", s.Name)
+	_, err := runAPT(ctx, h, "install", "-y", "--no-install-recommends", s.Name)
 	return err
 }
 
@@ -100,9 +100,9 @@ func (*PackageLists) Label() string { return "lists of packages" }
 
 // Check checks the age of the lists by their directory, which every update modifies.
 func (*PackageLists) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
-	ctx, cancel := context.WithTimeout(ctx, asksPackages)
+	ctx, cancel := context.WithTimeout(ctx, aptQueryTimeout)
 	defer cancel()
-	if err := knowsPackages(h); err != nil {
+	if err := checkAPT(h); err != nil {
 		return Change{}, err
 	}
 	young, err := h.Run(ctx, "find", packageLists, "-maxdepth", "0", "-mmin", "-1440")
@@ -120,9 +120,9 @@ func (*PackageLists) Check(ctx context.Context, h host.Host, w *Walk) (Change, e
 
 // Apply updates the lists.
 func (*PackageLists) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	ctx, cancel := context.WithTimeout(ctx, installsPackages)
+	ctx, cancel := context.WithTimeout(ctx, aptInstallTimeout)
 	defer cancel()
-	if _, err := apt(ctx, h, "update", "-o", "APT::Update::Error-Mode=any"); err != nil {
+	if _, err := runAPT(ctx, h, "update", "-o", "APT::Update::Error-Mode=any"); err != nil {
 		return err
 	}
 	_, err := h.Run(ctx, "touch", packageLists)
@@ -147,7 +147,7 @@ func (s *Upgrade) Check(ctx context.Context, h host.Host, w *Walk) (Change, erro
 	if err != nil || len(list) == 0 {
 		return Change{}, err
 	}
-	c := Change{Action: Update, Kind: Upgrades, Name: fmt.Sprintf("of %d packages", len(list))}
+	c := Change{Action: Update, Kind: KindUpgrade, Name: fmt.Sprintf("of %d packages", len(list))}
 	if len(list) == 1 {
 		c.Name = "of 1 package"
 	}
@@ -159,8 +159,8 @@ func (s *Upgrade) Check(ctx context.Context, h host.Host, w *Walk) (Change, erro
 
 // Upgrades and Reboots are the kinds of changes that take a whole machine out of service.
 const (
-	Upgrades = "upgrade"
-	Reboots  = "reboot"
+	KindUpgrade = "upgrade"
+	KindReboot  = "reboot"
 )
 
 // Apply installs the versions that Check has found.
@@ -173,10 +173,10 @@ func (s *Upgrade) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	for _, u := range list {
 		args = append(args, u.name+"="+u.to)
 	}
-	ctx, cancel := context.WithTimeout(ctx, installsPackages)
+	ctx, cancel := context.WithTimeout(ctx, aptInstallTimeout)
 	defer cancel()
-	if _, err := apt(ctx, h, args...); err != nil {
-		_, again := apt(ctx, h, "update") // an archive has only the newest versions, so the lists may be outdated
+	if _, err := runAPT(ctx, h, args...); err != nil {
+		_, again := runAPT(ctx, h, "update") // an archive has only the newest versions, so the lists may be outdated
 		return errors.Join(
 			fmt.Errorf(
 				"upgrade packages: %w. The lists were read anew: plan again, and see to dpkg --audit there if this "+
@@ -192,28 +192,28 @@ func (s *Upgrade) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 type upgrade struct{ name, from, to string }
 
 func (s *Upgrade) upgrades(ctx context.Context, h host.Host) ([]upgrade, error) {
-	ctx, cancel := context.WithTimeout(ctx, asksPackages)
+	ctx, cancel := context.WithTimeout(ctx, aptQueryTimeout)
 	defer cancel()
-	if err := knowsPackages(h); err != nil {
+	if err := checkAPT(h); err != nil {
 		return nil, err
 	}
-	out, err := apt(ctx, h, "--simulate", "--no-remove", "--with-new-pkgs", "upgrade")
+	out, err := runAPT(ctx, h, "--simulate", "--no-remove", "--with-new-pkgs", "upgrade")
 	if err != nil {
 		return nil, fmt.Errorf("work out what can be upgraded: %w", err)
 	}
-	return simulated(out, s.Security), nil
+	return parseSimulated(out, s.Security), nil
 }
 
-// installs matches a line of a simulated upgrade: the package, the installed version, and the new version with its
+// installLine matches a line of a simulated upgrade: the package, the installed version, and the new version with its
 // origins.
-var installs = regexp.MustCompile(`^Inst (\S+) \[(\S+)\] \((\S+) ([^)]*)\)`)
+var installLine = regexp.MustCompile(`^Inst (\S+) \[(\S+)\] \((\S+) ([^)]*)\)`)
 
-// simulated parses a simulated upgrade. New packages that an upgrade requires are not listed.
-func simulated(out []byte, security bool) (list []upgrade) {
+// parseSimulated parses a simulated upgrade. New packages that an upgrade requires are not listed.
+func parseSimulated(out []byte, security bool) (list []upgrade) {
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		m := installs.FindStringSubmatch(lines.Text())
+		m := installLine.FindStringSubmatch(lines.Text())
 		if m == nil || security && !strings.Contains(strings.ToLower(m[4]), "-security") {
 			continue
 		}

@@ -26,7 +26,7 @@ func (*Reboot) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	if _, err := h.Stat(rebootRequired); err != nil {
 		return Change{}, nil
 	}
-	c := Change{Action: Update, Kind: Reboots, Name: "of the machine", Note: "its system asks for it"}
+	c := Change{Action: Update, Kind: KindReboot, Name: "of the machine", Note: "its system asks for it"}
 	if text, err := h.ReadFile(rebootPackages); err == nil {
 		if packages := strings.Fields(string(text)); len(packages) > 0 {
 			c.Note += ": " + strings.Join(packages[:min(len(packages), 5)], ", ")
@@ -35,21 +35,21 @@ func (*Reboot) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	return c, nil
 }
 
-// goesDown is how long a machine may take to end this process after the command to reboot.
-const goesDown = 3 * time.Minute
+// shutdownTimeout is how long a machine may take to end this process after the command to reboot.
+const shutdownTimeout = 3 * time.Minute
 
 // Apply reboots the machine. On a real machine it does not return, and the client reconnects.
 func (*Reboot) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	was := host.Boot(h)
+	was := host.CurrentBootID(h)
 	if _, err := h.Run(ctx, "systemctl", "reboot"); err != nil {
 		return fmt.Errorf("reboot: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, goesDown)
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if host.Boot(h) != was { // only on a simulated machine, whose reboot this process survives
+		if host.CurrentBootID(h) != was { // only on a simulated machine, whose reboot this process survives
 			return nil
 		}
 		select {

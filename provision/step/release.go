@@ -30,11 +30,11 @@ func (s *KeepRelease) Label() string { return "former release" }
 
 // Check reports a change if an update takes place whose files are not all saved.
 func (s *KeepRelease) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
-	former, err := host.ReadFormer(h)
+	former, err := host.ReadSavedRelease(h)
 	if err != nil {
 		return Change{}, err
 	}
-	if former != nil && former.To == s.To && len(s.missing(former)) == 0 {
+	if former != nil && former.To == s.To && len(s.missingPaths(former)) == 0 {
 		return Change{}, nil
 	}
 	updates := former != nil
@@ -48,7 +48,7 @@ func (s *KeepRelease) Check(_ context.Context, h host.Host, w *Walk) (Change, er
 	if !updates {
 		return Change{}, nil
 	}
-	w.Touch(host.FormerRelease)
+	w.Touch(host.SavedReleaseDir)
 	return Change{
 		Action: Update,
 		Kind:   "release",
@@ -57,9 +57,9 @@ func (s *KeepRelease) Check(_ context.Context, h host.Host, w *Walk) (Change, er
 	}, nil
 }
 
-func (s *KeepRelease) missing(former *host.Former) (paths []string) {
+func (s *KeepRelease) missingPaths(former *host.SavedRelease) (paths []string) {
 	for _, p := range s.Paths {
-		if !slices.ContainsFunc(former.Files, func(f host.FormerFile) bool { return f.Path == p }) {
+		if !slices.ContainsFunc(former.Files, func(f host.SavedFile) bool { return f.Path == p }) {
 			paths = append(paths, p)
 		}
 	}
@@ -68,12 +68,12 @@ func (s *KeepRelease) missing(former *host.Former) (paths []string) {
 
 // Apply copies the files. It writes the list last: without it nothing counts as saved, and nothing was changed yet.
 func (s *KeepRelease) Apply(_ context.Context, h host.Host, _ *Walk) error {
-	former, err := host.ReadFormer(h)
+	former, err := host.ReadSavedRelease(h)
 	if err != nil {
 		return err
 	}
 	if former == nil {
-		former = &host.Former{Taken: time.Now()}
+		former = &host.SavedRelease{Time: time.Now()}
 		held, err := host.ReadRelease(h)
 		if err != nil {
 			return err
@@ -83,21 +83,21 @@ func (s *KeepRelease) Apply(_ context.Context, h host.Host, _ *Walk) error {
 		}
 	}
 	former.To = s.To
-	if err := h.Mkdir(host.FormerRelease, 0o700); err != nil {
+	if err := h.Mkdir(host.SavedReleaseDir, 0o700); err != nil {
 		return err
 	}
-	for _, p := range s.missing(former) {
-		f, err := keep(h, p, strconv.Itoa(len(former.Files)))
+	for _, p := range s.missingPaths(former) {
+		f, err := saveFile(h, p, strconv.Itoa(len(former.Files)))
 		if err != nil {
 			return fmt.Errorf("keep %s: %w", p, err)
 		}
 		former.Files = append(former.Files, f)
 	}
-	return writeJSON(h, host.FormerList, former, 0o600)
+	return writeJSON(h, host.SavedListPath, former, 0o600)
 }
 
-func keep(h host.Host, p, name string) (host.FormerFile, error) {
-	f := host.FormerFile{Path: p}
+func saveFile(h host.Host, p, name string) (host.SavedFile, error) {
+	f := host.SavedFile{Path: p}
 	info, err := h.Stat(p)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
@@ -117,8 +117,8 @@ func keep(h host.Host, p, name string) (host.FormerFile, error) {
 	if err != nil {
 		return f, err
 	}
-	f.Kept = name
-	return f, h.WriteFile(path.Join(host.FormerRelease, name), bytes.NewReader(content), 0o600, 0, 0)
+	f.CopyName = name
+	return f, h.WriteFile(path.Join(host.SavedReleaseDir, name), bytes.NewReader(content), 0o600, 0, 0)
 }
 
 func writeJSON(h host.Host, p string, value any, mode fs.FileMode) error {
@@ -140,11 +140,11 @@ func (s *Sweep) Label() string { return "no former releases" }
 
 // Check reports a change if the release is new or not recorded as confirmed.
 func (s *Sweep) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
-	former, err := host.ReadFormer(h)
+	former, err := host.ReadSavedRelease(h)
 	if err != nil {
 		return Change{}, err
 	}
-	if former != nil || len(w.Touched([]string{host.FormerRelease})) > 0 {
+	if former != nil || len(w.Touched([]string{host.SavedReleaseDir})) > 0 {
 		return Change{Action: Delete, Kind: "binary", Name: "of former releases"}, nil
 	}
 	held, err := host.ReadRelease(h)
@@ -158,8 +158,8 @@ func (s *Sweep) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	return Change{}, nil
 }
 
-func (s *Sweep) old(h host.Host) (list []string, err error) {
-	names, err := h.List(host.Library)
+func (s *Sweep) oldFiles(h host.Host) (list []string, err error) {
+	names, err := h.List(host.LibraryDir)
 	if err != nil {
 		return nil, nil // the directory does not exist yet
 	}
@@ -173,24 +173,24 @@ func (s *Sweep) old(h host.Host) (list []string, err error) {
 
 // Apply deletes the files. The file of a running program exists until the process ends.
 func (s *Sweep) Apply(_ context.Context, h host.Host, _ *Walk) error {
-	old, err := s.old(h)
+	old, err := s.oldFiles(h)
 	if err != nil {
 		return err
 	}
 	for _, n := range old {
-		if err := h.RemoveAll(host.Library + "/" + n); err != nil {
+		if err := h.RemoveAll(host.LibraryDir + "/" + n); err != nil {
 			return err
 		}
 	}
 	if err := writeJSON(h, host.ReleaseFile, s.Release, 0o644); err != nil {
 		return err
 	}
-	return h.RemoveAll(host.FormerRelease)
+	return h.RemoveAll(host.SavedReleaseDir)
 }
 
 // RollBack restores the files that KeepRelease has saved, and restarts the units that were started with other files.
 type RollBack struct {
-	Units   []Held        `json:"units"`             // in the order in which they start
+	Units   []HeldDaemon  `json:"units"`             // in the order in which they start
 	Timeout time.Duration `json:"timeout,omitempty"` // timeout for becoming ready; zero means two minutes
 }
 
@@ -199,7 +199,7 @@ func (s *RollBack) Label() string { return "roll-back" }
 
 // Check checks whether files are saved.
 func (s *RollBack) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
-	former, err := host.ReadFormer(h)
+	former, err := host.ReadSavedRelease(h)
 	if err != nil || former == nil {
 		return Change{}, err
 	}
@@ -209,12 +209,12 @@ func (s *RollBack) Check(_ context.Context, h host.Host, _ *Walk) (Change, error
 // Apply restores the files and waits until all daemons are well. Only then it deletes the saved files, so that a failed
 // roll-back can be repeated.
 func (s *RollBack) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	former, err := host.ReadFormer(h)
+	former, err := host.ReadSavedRelease(h)
 	if err != nil || former == nil {
 		return err
 	}
 	for _, f := range former.Files {
-		if err := restore(h, f); err != nil {
+		if err := restoreFile(h, f); err != nil {
 			return fmt.Errorf("put %s back: %w", f.Path, err)
 		}
 	}
@@ -226,28 +226,28 @@ func (s *RollBack) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 		if u.Unit == "" {
 			continue
 		}
-		if err := again(ctx, h, u.Unit, former.Taken); err != nil {
+		if err := restartUnit(ctx, h, u.Unit, former.Time); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", u.Unit, err))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	var there []Held
+	var there []HeldDaemon
 	for _, u := range s.Units {
 		u.Program = "" // the program of the former release is not known
 		if is, err := h.Unit(ctx, u.Unit); u.Unit == "" || err != nil || is.Fragment != "" {
 			there = append(there, u)
 		}
 	}
-	if err := (&HoldRelease{Units: there, Timeout: s.Timeout}).hold(ctx, h); err != nil {
+	if err := (&HoldRelease{Units: there, Timeout: s.Timeout}).awaitConfirmed(ctx, h); err != nil {
 		return err
 	}
-	return h.RemoveAll(host.FormerRelease)
+	return h.RemoveAll(host.SavedReleaseDir)
 }
 
-// again restarts a unit with the restored files, unless it has run with them all the time.
-func again(ctx context.Context, h host.Host, unit string, since time.Time) error {
+// restartUnit restarts a unit with the restored files, unless it has run with them all the time.
+func restartUnit(ctx context.Context, h host.Host, unit string, since time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	u, err := h.Unit(ctx, unit)
@@ -262,7 +262,7 @@ func again(ctx context.Context, h host.Host, unit string, since time.Time) error
 	return h.Restart(ctx, unit)
 }
 
-func restore(h host.Host, f host.FormerFile) error {
+func restoreFile(h host.Host, f host.SavedFile) error {
 	info, err := h.Stat(f.Path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -274,13 +274,13 @@ func restore(h host.Host, f host.FormerFile) error {
 			return nil
 		}
 		return h.Symlink(f.Target, f.Path)
-	case f.Kept == "":
+	case f.CopyName == "":
 		if !there {
 			return nil
 		}
 		return h.RemoveAll(f.Path)
 	}
-	content, err := h.ReadFile(path.Join(host.FormerRelease, f.Kept))
+	content, err := h.ReadFile(path.Join(host.SavedReleaseDir, f.CopyName))
 	if err != nil {
 		return err
 	}

@@ -8,27 +8,27 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Rotation shows in the plan that the run will change how values are encrypted in the store. The run does that on all
-// control-plane machines together, so this step applies nothing.
-type Rotation struct {
+// ShowRotation shows in the plan that the run will change how values are encrypted in the store. The run does that on
+// all control-plane machines together, so this step applies nothing.
+type ShowRotation struct {
 	To string `json:"to"`
 }
 
 // Label returns a fixed text.
-func (s *Rotation) Label() string { return "encryption of what is stored" }
+func (s *ShowRotation) Label() string { return "encryption of what is stored" }
 
 // Check always reports a change, because the step exists only if there is something to do.
-func (s *Rotation) Check(context.Context, host.Host, *Walk) (Change, error) {
+func (s *ShowRotation) Check(context.Context, host.Host, *Walk) (Change, error) {
 	return Change{Action: Update, Kind: "encryption", Name: "at rest", Note: s.To}, nil
 }
 
 // Apply does nothing.
-func (s *Rotation) Apply(context.Context, host.Host, *Walk) error { return nil }
+func (s *ShowRotation) Apply(context.Context, host.Host, *Walk) error { return nil }
 
-// Answer waits until a URL answers with success.
-type Answer struct {
-	What string `json:"what"` // what the answer means
-	URL  string `json:"url"`
+// AwaitAnswer waits until a URL answers with success.
+type AwaitAnswer struct {
+	Meaning string `json:"what"` // what the answer means
+	URL     string `json:"url"`
 	host.Client
 }
 
@@ -36,21 +36,21 @@ type Answer struct {
 const answerTimeout = 15 * time.Minute
 
 // Label returns what is awaited.
-func (s *Answer) Label() string { return s.What }
+func (s *AwaitAnswer) Label() string { return s.Meaning }
 
 // Check asks the URL once.
-func (s *Answer) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
+func (s *AwaitAnswer) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	return ill("answer", s.URL, h.Answers(ctx, s.URL, s.Client)), nil
+	return failedChange("answer", s.URL, h.CheckURL(ctx, s.URL, s.Client)), nil
 }
 
 // Apply waits for the answer.
-func (s *Answer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+func (s *AwaitAnswer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	if err := until(ctx, func() error { return h.Answers(ctx, s.URL, s.Client) }); err != nil {
-		return fmt.Errorf("wait until %s (journalctl -u kube-apiserver says what is in the way): %w", s.What, err)
+	if err := retryUntil(ctx, func() error { return h.CheckURL(ctx, s.URL, s.Client) }); err != nil {
+		return fmt.Errorf("wait until %s (journalctl -u kube-apiserver says what is in the way): %w", s.Meaning, err)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (s *StaticPod) Check(_ context.Context, h host.Host, w *Walk) (Change, erro
 	}
 	switch touched := w.Touched(s.Files); {
 	case len(touched) > 0:
-		c.Action, c.Note = Update, "restart, for "+names(touched)
+		c.Action, c.Note = Update, "restart, for "+baseNames(touched)
 	case string(old) != want:
 		c.Action, c.Note, c.Diff = Update, "restart", Lines(string(old), want)
 	default:
@@ -82,11 +82,12 @@ func (s *StaticPod) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
 	if _, err := h.Stat(s.UnitAt); err == nil {
-		if err := (&NoUnit{Name: s.Unit, Path: s.UnitAt}).Apply(ctx, h, w); err != nil {
+		if err := (&RemoveUnit{Name: s.Unit, Path: s.UnitAt}).Apply(ctx, h, w); err != nil {
 			return err
 		}
 	}
-	if err := (&NoStaticPod{Name: s.Name, Path: s.Path, URL: s.URL, Client: s.Client}).Apply(ctx, h, w); err != nil {
+	if err := (&RemoveStaticPod{Name: s.Name, Path: s.Path, URL: s.URL, Client: s.Client}).Apply(ctx, h,
+		w); err != nil {
 		return err
 	}
 	content, err := s.content(h)
@@ -96,7 +97,7 @@ func (s *StaticPod) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	if err := h.WriteFile(s.Path, bytes.NewReader([]byte(content)), 0o600, 0, 0); err != nil {
 		return err
 	}
-	if err := until(ctx, func() error { return h.Answers(ctx, s.URL, s.Client) }); err != nil {
+	if err := retryUntil(ctx, func() error { return h.CheckURL(ctx, s.URL, s.Client) }); err != nil {
 		return fmt.Errorf(
 			"the static pod %s is not ready (crictl ps -a and journalctl -u kubelet on the machine say why): %w",
 			s.Name,
@@ -111,8 +112,8 @@ const (
 	podPeriod  = 200 * time.Millisecond
 )
 
-// until calls try until it returns nil. It returns the last error when ctx ends.
-func until(ctx context.Context, try func() error) error {
+// retryUntil calls try until it returns nil. It returns the last error when ctx ends.
+func retryUntil(ctx context.Context, try func() error) error {
 	tick := time.NewTicker(podPeriod)
 	defer tick.Stop()
 	for {
@@ -128,8 +129,8 @@ func until(ctx context.Context, try func() error) error {
 	}
 }
 
-// NoStaticPod stops a control-plane daemon that runs as a static pod.
-type NoStaticPod struct {
+// RemoveStaticPod stops a control-plane daemon that runs as a static pod.
+type RemoveStaticPod struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
 	URL  string `json:"url"`
@@ -137,10 +138,10 @@ type NoStaticPod struct {
 }
 
 // Label names the pod.
-func (s *NoStaticPod) Label() string { return "no static pod " + s.Name }
+func (s *RemoveStaticPod) Label() string { return "no static pod " + s.Name }
 
 // Check checks whether the manifest exists.
-func (s *NoStaticPod) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+func (s *RemoveStaticPod) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	_, err := h.Stat(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Change{}, nil
@@ -152,14 +153,14 @@ func (s *NoStaticPod) Check(_ context.Context, h host.Host, _ *Walk) (Change, er
 }
 
 // Apply removes the manifest and waits until the daemon no longer listens.
-func (s *NoStaticPod) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+func (s *RemoveStaticPod) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
 	if err := h.RemoveAll(s.Path); err != nil {
 		return err
 	}
-	if err := until(ctx, func() error {
-		err := h.Answers(ctx, s.URL, s.Client)
+	if err := retryUntil(ctx, func() error {
+		err := h.CheckURL(ctx, s.URL, s.Client)
 		if errors.Is(err, host.ErrNothingListens) {
 			return nil
 		}

@@ -34,9 +34,9 @@ type Change struct {
 	Diff   []string `json:"diff,omitempty"`
 	Needs  string   `json:"needs,omitempty"` // digest of a file that must be sent first
 	Bytes  int64    `json:"bytes,omitempty"` // size of that file
-	// Broken means that the present state does not work, so that changing it costs nothing: an invalid certificate or a
-	// dead unit.
-	Broken bool `json:"broken,omitempty"`
+	// IsBroken means that the present state does not work, so that changing it costs nothing: an invalid certificate or
+	// a dead unit.
+	IsBroken bool `json:"broken,omitempty"`
 }
 
 // Actions of changes.
@@ -84,7 +84,7 @@ var Kinds = map[string]func() Step{
 	"directory":    func() Step { return &Directory{} },
 	"symlink":      func() Step { return &Symlink{} },
 	"foreign":      func() Step { return &Foreign{} },
-	"pruned":       func() Step { return &Pruned{} },
+	"pruned":       func() Step { return &PruneDirs{} },
 	"program":      func() Step { return &Program{} },
 	"absent":       func() Step { return &Absent{} },
 	"empty":        func() Step { return &Empty{} },
@@ -93,29 +93,29 @@ var Kinds = map[string]func() Step{
 	"kubeconfig":   func() Step { return &Kubeconfig{} },
 	"lifetime":     func() Step { return &Lifetime{} },
 	"unit":         func() Step { return &Unit{} },
-	"no-unit":      func() Step { return &NoUnit{} },
+	"no-unit":      func() Step { return &RemoveUnit{} },
 	"drop-ins":     func() Step { return &DropIns{} },
 	"static-pod":   func() Step { return &StaticPod{} },
-	"no-static":    func() Step { return &NoStaticPod{} },
+	"no-static":    func() Step { return &RemoveStaticPod{} },
 	"sysctl":       func() Step { return &Sysctl{} },
-	"sysctl-was":   func() Step { return &NotedSysctl{} },
-	"sysctls":      func() Step { return &FormerSysctls{} },
-	"no-cgroups":   func() Step { return &NoCgroups{} },
-	"no-files":     func() Step { return &NoFiles{} },
-	"unused":       func() Step { return &Unused{} },
+	"sysctl-was":   func() Step { return &SavedSysctl{} },
+	"sysctls":      func() Step { return &RestoreSysctls{} },
+	"no-cgroups":   func() Step { return &RemoveCgroups{} },
+	"no-files":     func() Step { return &RemoveFiles{} },
+	"unused":       func() Step { return &RemoveEmpty{} },
 	"image":        func() Step { return &Image{} },
 	"package":      func() Step { return &Package{} },
 	"lists":        func() Step { return &PackageLists{} },
 	"upgrade":      func() Step { return &Upgrade{} },
 	"reboot":       func() Step { return &Reboot{} },
-	"no-network":   func() Step { return &NoNetwork{} },
+	"no-network":   func() Step { return &ClearNetwork{} },
 	"keep":         func() Step { return &KeepRelease{} },
 	"hold":         func() Step { return &HoldRelease{} },
 	"roll-back":    func() Step { return &RollBack{} },
 	"sweep":        func() Step { return &Sweep{} },
-	"no-pods":      func() Step { return &NoPods{} },
-	"no-mounts":    func() Step { return &NoMounts{} },
-	"etcd-former":  func() Step { return &EtcdFormer{} },
+	"no-pods":      func() Step { return &StopPods{} },
+	"no-mounts":    func() Step { return &Unmount{} },
+	"etcd-former":  func() Step { return &RemoveFormerEtcd{} },
 	"etcd-join":    func() Step { return &EtcdJoin{} },
 	"etcd-vote":    func() Step { return &EtcdVote{} },
 	"etcd-leave":   func() Step { return &EtcdLeave{} },
@@ -123,16 +123,16 @@ var Kinds = map[string]func() Step{
 	"etcd-health":  func() Step { return &MemberHealth{} },
 	"api-health":   func() Step { return &ServerHealth{} },
 	"api-reach":    func() Step { return &APIReach{} },
-	"rotation":     func() Step { return &Rotation{} },
-	"answer":       func() Step { return &Answer{} },
-	"present":      func() Step { return &Present{} },
-	"stopped":      func() Step { return &Stopped{} },
-	"aside":        func() Step { return &Aside{} },
-	"reread":       func() Step { return &Reread{} },
+	"rotation":     func() Step { return &ShowRotation{} },
+	"answer":       func() Step { return &AwaitAnswer{} },
+	"present":      func() Step { return &CheckSent{} },
+	"stopped":      func() Step { return &StopUnit{} },
+	"aside":        func() Step { return &MoveAside{} },
+	"reread":       func() Step { return &AwaitReload{} },
 }
 
-// kindOf maps types of steps to their names in Kinds.
-var kindOf = func() map[reflect.Type]string {
+// kindNames maps types of steps to their names in Kinds.
+var kindNames = func() map[reflect.Type]string {
 	all := map[reflect.Type]string{}
 	for name, make := range Kinds {
 		all[reflect.TypeOf(make())] = name
@@ -144,7 +144,7 @@ var kindOf = func() map[reflect.Type]string {
 // JSON values would be parsed again at each level.
 func Pack(to *json.Encoder, steps []Step) error {
 	for _, s := range steps {
-		kind, ok := kindOf[reflect.TypeOf(s)]
+		kind, ok := kindNames[reflect.TypeOf(s)]
 		if !ok {
 			return fmt.Errorf("step %s is of a kind that cannot travel", s.Label())
 		}
@@ -181,8 +181,8 @@ func Unpack(from *json.Decoder) (steps []Step, err error) {
 
 // Issuer is a step that needs a certificate before it can be applied.
 type Issuer interface {
-	// Wants returns the authority's name and the certificate request.
-	Wants() (ca string, r certs.Request)
-	// Give sets the issued certificate.
-	Give(certs.Pair)
+	// CertificateRequest returns the authority's name and the certificate request.
+	CertificateRequest() (ca string, r certs.Request)
+	// SetPair sets the issued certificate.
+	SetPair(certs.Pair)
 }

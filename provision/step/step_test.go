@@ -69,7 +69,7 @@ func TestAfterApplyCheckFindsNothing(t *testing.T) {
 }
 
 // If a run is interrupted between a change of a file and the restart of its unit, the next run restarts the unit.
-func TestAUnitRestartsForAFileThatChangedInAnEarlierRun(t *testing.T) {
+func TestUnitsRestartForFilesChangedByAnEarlierRun(t *testing.T) {
 	h := &hostfake.Host{}
 	file := &step.File{Path: "/etc/x", Content: []byte("1")}
 	unit := &step.Unit{Name: "x.service", Files: []string{step.UnitDir + "x.service", "/etc/x"}}
@@ -91,7 +91,7 @@ func TestAUnitRestartsForAFileThatChangedInAnEarlierRun(t *testing.T) {
 }
 
 // A unit that runs correctly, but is not enabled at boot, is enabled without a restart.
-func TestEnablingAUnitDoesNotRestartIt(t *testing.T) {
+func TestUnitsAreEnabledWithoutARestart(t *testing.T) {
 	h := &hostfake.Host{}
 	steps := []step.Step{
 		&step.File{Path: step.UnitDir + "x.service", Content: []byte("[Service]")},
@@ -117,11 +117,11 @@ func TestEnablingAUnitDoesNotRestartIt(t *testing.T) {
 }
 
 // Removing the removed lines from one text and the added lines from the other gives the same text.
-func TestLinesSayExactlyWhatDiffers(t *testing.T) {
+func TestLinesShowExactlyTheDifference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		line := rapid.SampledFrom([]string{"a", "b", "c", "d"})
 		a, b := rapid.SliceOfN(line, 0, 12).Draw(t, "a"), rapid.SliceOfN(line, 0, 12).Draw(t, "b")
-		diff := step.Lines(text(a), text(b))
+		diff := step.Lines(joinLines(a), joinLines(b))
 		if len(diff) == 0 != slices.Equal(a, b) {
 			t.Fatalf("%q and %q: %q", a, b, diff)
 		}
@@ -139,14 +139,14 @@ func TestLinesSayExactlyWhatDiffers(t *testing.T) {
 	})
 }
 
-func text(lines []string) string {
+func joinLines(lines []string) string {
 	if len(lines) == 0 {
 		return ""
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
 
-func TestSecretsAreNotInADifference(t *testing.T) {
+func TestDifferencesDoNotShowSecrets(t *testing.T) {
 	h := &hostfake.Host{}
 	if err := h.WriteFile("/k", strings.NewReader("old secret"), 0o600, 0, 0); err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func (s *Sysctl) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) 
 
 // Apply sets the setting. Before the first change, it saves the original value.
 func (s *Sysctl) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	if err := noteSysctl(h, s.Name); err != nil {
+	if err := saveSysctl(h, s.Name); err != nil {
 		return err
 	}
 	return setSysctl(ctx, h, s.Name, s.Value)

@@ -18,29 +18,30 @@ import (
 type Unit struct {
 	Name string `json:"name"`
 	// Files are the files whose change restarts the unit, including its own file.
-	Files   []string      `json:"files"`
-	Beside  bool          `json:"beside,omitempty"`  // may be started in parallel with its neighbours in the list
-	Timeout time.Duration `json:"timeout,omitempty"` // timeout for becoming ready; zero means two minutes
+	Files []string `json:"files"`
+	// may be started in parallel with its neighbours in the list
+	CanStartInParallel bool          `json:"beside,omitempty"`
+	Timeout            time.Duration `json:"timeout,omitempty"` // timeout for becoming ready; zero means two minutes
 }
 
-// Markers is the directory with the digests of the files that units were started with.
-const Markers = "/var/lib/clusterctl/units"
+// MarkerDir is the directory with the digests of the files that units were started with.
+const MarkerDir = "/var/lib/clusterctl/units"
 
 // Label names the unit.
 func (s *Unit) Label() string { return "unit " + s.Name }
 
-func (s *Unit) marker() string { return path.Join(Markers, s.Name) }
+func (s *Unit) marker() string { return path.Join(MarkerDir, s.Name) }
 
 // Check compares the unit's state, and its files with the digest that it was started with.
 func (s *Unit) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
-	u, err := s.settled(ctx, h, w)
+	u, err := s.awaitStarted(ctx, h, w)
 	if err != nil {
 		return Change{}, err
 	}
 	c := Change{Kind: "unit", Name: s.Name}
 	if u.Active != "active" {
 		_, err := h.Stat(s.marker())
-		if c.Broken = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) { // it has run before
+		if c.IsBroken = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) { // it has run before
 			return Change{}, err
 		}
 	}
@@ -54,8 +55,8 @@ func (s *Unit) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) 
 	case !u.Enabled:
 		c.Action, c.Note = Update, "enable"
 	}
-	if touched := w.Touched(s.Files); len(touched) > 0 && !s.restored(h, w) {
-		c.Action, c.Note = Update, "restart, for "+names(touched)
+	if touched := w.Touched(s.Files); len(touched) > 0 && !s.onlyRestoresLinks(h, w) {
+		c.Action, c.Note = Update, "restart, for "+baseNames(touched)
 		return c, nil
 	}
 	digest, err := s.digest(h, w)
@@ -75,15 +76,16 @@ func (s *Unit) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) 
 	return c, nil
 }
 
-// settling is how long Check waits for a unit that systemd is starting. A daemon that lost its lease or was killed is
-// back within moments, and needs no change.
-const settling = 5 * time.Second
+// startingTimeout is how long Check waits for a unit that systemd is starting. A daemon that lost its lease or was
+// killed is back within moments, and needs no change.
+const startingTimeout = 5 * time.Second
 
-// settled returns the unit's state. It waits for a unit that is starting, unless the unit will be restarted anyway.
-func (s *Unit) settled(ctx context.Context, h host.Host, w *Walk) (host.Unit, error) {
-	over := time.NewTimer(settling)
+// awaitStarted returns the unit's state. It waits for a unit that is starting, unless the unit will be restarted
+// anyway.
+func (s *Unit) awaitStarted(ctx context.Context, h host.Host, w *Walk) (host.Unit, error) {
+	over := time.NewTimer(startingTimeout)
 	defer over.Stop()
-	tick := time.NewTicker(settling / 50)
+	tick := time.NewTicker(startingTimeout / 50)
 	defer tick.Stop()
 	for {
 		u, err := h.Unit(ctx, s.Name)
@@ -100,7 +102,7 @@ func (s *Unit) settled(ctx context.Context, h host.Host, w *Walk) (host.Unit, er
 	}
 }
 
-func names(paths []string) string {
+func baseNames(paths []string) string {
 	const most = 3
 	var list []string
 	for i, p := range paths {
@@ -113,9 +115,9 @@ func names(paths []string) string {
 	return strings.Join(list, ", ")
 }
 
-// restored reports whether the only changes are lost links that are created again with their former targets, for
-// example after a program's link was deleted. The unit need not restart for that.
-func (s *Unit) restored(h host.Host, w *Walk) bool {
+// onlyRestoresLinks reports whether the only changes are lost links that are created again with their former targets,
+// for example after a program's link was deleted. The unit need not restart for that.
+func (s *Unit) onlyRestoresLinks(h host.Host, w *Walk) bool {
 	for _, p := range w.Touched(s.Files) {
 		if _, link := w.links[p]; !link {
 			return false
@@ -189,7 +191,7 @@ func (s *Unit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 		return err
 	}
 	switch current := strings.TrimSpace(string(marked)) == digest &&
-		(len(w.Touched(s.Files)) == 0 || s.restored(h, w)) && !u.NeedsReload; {
+		(len(w.Touched(s.Files)) == 0 || s.onlyRestoresLinks(h, w)) && !u.NeedsReload; {
 	case !current && u.Active != "inactive" && u.Active != "failed" && u.Active != "":
 		err = h.Restart(ctx, s.Name) // also if it is still starting with the former files
 	case u.Active != "active":
@@ -203,8 +205,8 @@ func (s *Unit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	return h.WriteFile(s.marker(), strings.NewReader(digest+"\n"), 0o644, 0, 0)
 }
 
-// NoUnit removes a unit that clusterctl wrote.
-type NoUnit struct {
+// RemoveUnit removes a unit that clusterctl wrote.
+type RemoveUnit struct {
 	Name string `json:"name"`
 	Path string `json:"path"` // path of the unit's file
 	// Written, if set, is the beginning of unit files that clusterctl wrote. Other files are kept.
@@ -212,10 +214,10 @@ type NoUnit struct {
 }
 
 // Label names the unit.
-func (s *NoUnit) Label() string { return "no unit " + s.Name }
+func (s *RemoveUnit) Label() string { return "no unit " + s.Name }
 
 // Check looks for the unit's file.
-func (s *NoUnit) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+func (s *RemoveUnit) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	text, err := h.ReadFile(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Change{}, nil
@@ -230,7 +232,7 @@ func (s *NoUnit) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) 
 }
 
 // Apply stops the unit and removes its file.
-func (s *NoUnit) Apply(ctx context.Context, h host.Host, w *Walk) error {
+func (s *RemoveUnit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if err := h.Stop(ctx, s.Name); err != nil {
@@ -239,7 +241,7 @@ func (s *NoUnit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	if err := h.Disable(ctx, s.Name); err != nil {
 		return err
 	}
-	if err := h.RemoveAll(path.Join(Markers, s.Name)); err != nil {
+	if err := h.RemoveAll(path.Join(MarkerDir, s.Name)); err != nil {
 		return err
 	}
 	if err := h.RemoveAll(s.Path); err != nil {
@@ -251,14 +253,14 @@ func (s *NoUnit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	return h.Reload(ctx)
 }
 
-// NoPods stops all containers.
-type NoPods struct{}
+// StopPods stops all containers.
+type StopPods struct{}
 
 // Label returns a fixed text.
-func (s *NoPods) Label() string { return "no pods" }
+func (s *StopPods) Label() string { return "no pods" }
 
 // Check counts the runtime's containers.
-func (s *NoPods) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
+func (s *StopPods) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	n, err := h.Containers(ctx)
 	if err != nil || n == 0 {
 		return Change{}, err
@@ -267,6 +269,6 @@ func (s *NoPods) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error
 }
 
 // Apply stops the containers.
-func (s *NoPods) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+func (s *StopPods) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return h.StopContainers(ctx)
 }

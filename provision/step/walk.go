@@ -18,7 +18,7 @@ func Check(ctx context.Context, h host.Host, steps []Step) ([]Change, error) {
 	var afar sync.WaitGroup
 	defer afar.Wait()
 	for i, s := range steps {
-		if _, ok := s.(distant); ok {
+		if _, ok := s.(remoteCheck); ok {
 			afar.Go(func() { changes[i], errs[i] = s.Check(ctx, h, &Walk{}) })
 			continue
 		}
@@ -35,9 +35,9 @@ func Check(ctx context.Context, h host.Host, steps []Step) ([]Change, error) {
 	return changes, nil
 }
 
-// distant is implemented by steps that connect to other machines. They are checked in parallel, because those machines
-// may not answer.
-type distant interface{ distant() }
+// remoteCheck is implemented by steps that connect to other machines. They are checked in parallel, because those
+// machines may not answer.
+type remoteCheck interface{ checksRemotely() }
 
 // Apply applies the steps that differ, in order, and calls done for each. It stops at the first error.
 func Apply(ctx context.Context, h host.Host, steps []Step, done func(index int, c Change)) error {
@@ -51,7 +51,7 @@ func Apply(ctx context.Context, h host.Host, steps []Step, done func(index int, 
 			}
 			reload = false
 		}
-		group := together(steps, i)
+		group := parallelCount(steps, i)
 		g, groupCtx := errgroup.WithContext(ctx)
 		for j := i; j < i+group; j++ {
 			s := steps[j]
@@ -87,11 +87,11 @@ func Apply(ctx context.Context, h host.Host, steps []Step, done func(index int, 
 // UnitDir is the directory of unit files.
 const UnitDir = "/etc/systemd/system/"
 
-// together returns how many steps from index i on may be applied at the same time.
-func together(steps []Step, i int) int {
+// parallelCount returns how many steps from index i on may be applied at the same time.
+func parallelCount(steps []Step, i int) int {
 	n := 0
 	for _, s := range steps[i:] {
-		if u, ok := s.(*Unit); !ok || !u.Beside {
+		if u, ok := s.(*Unit); !ok || !u.CanStartInParallel {
 			break
 		}
 		n++

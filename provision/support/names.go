@@ -20,8 +20,8 @@ var (
 		"connectionstring",
 	}
 	secretParts = []string{"key", "keys", "pass", "pwd", "pw", "pin", "dsn", "cookie"}
-	// plainParts are last parts of names that contain a place or a time, and no secret.
-	plainParts = []string{
+	// harmlessParts are last parts of names that contain a place or a time, and no secret.
+	harmlessParts = []string{
 		"file",
 		"path",
 		"dir",
@@ -35,17 +35,17 @@ var (
 		"seconds",
 	}
 
-	parts = pattern(`[A-Z]*[a-z0-9]+|[A-Z0-9]+`)
-	place = pattern(`^/(?:etc|var|run|usr|opt|srv|home|mnt|tmp|secrets?|config|data)/`)
+	namePartPattern = lazyPattern(`[A-Z]*[a-z0-9]+|[A-Z0-9]+`)
+	filePathPattern = lazyPattern(`^/(?:etc|var|run|usr|opt|srv|home|mnt|tmp|secrets?|config|data)/`)
 )
 
-// speaksOfSecrets reports whether the value of a variable, header or flag with this name must be hidden.
-func speaksOfSecrets(name string) bool {
-	words := parts().FindAllString(name, -1)
+// isSecretName reports whether the value of a variable, header or flag with this name must be hidden.
+func isSecretName(name string) bool {
+	words := namePartPattern().FindAllString(name, -1)
 	for i, w := range words {
 		words[i] = strings.ToLower(w)
 	}
-	if len(words) == 0 || slices.Contains(plainParts, words[len(words)-1]) {
+	if len(words) == 0 || slices.Contains(harmlessParts, words[len(words)-1]) {
 		return false
 	}
 	joined := strings.Join(words, "")
@@ -53,18 +53,18 @@ func speaksOfSecrets(name string) bool {
 		slices.ContainsFunc(words, func(w string) bool { return slices.Contains(secretParts, w) })
 }
 
-// secretField reports whether an object's field with this name is a secret. "key" is not, because selectors and
+// isSecretField reports whether an object's field with this name is a secret. "key" is not, because selectors and
 // tolerations have such a field.
-func secretField(name string) bool {
-	joined := strings.ToLower(strings.Join(parts().FindAllString(name, -1), ""))
+func isSecretField(name string) bool {
+	joined := strings.ToLower(strings.Join(namePartPattern().FindAllString(name, -1), ""))
 	return joined == "secret" || slices.ContainsFunc([]string{
 		"password", "passwd", "passphrase", "token", "apikey", "privatekey", "accesskey", "secretkey", "clientsecret",
 		"credential", "credentials", "clientkeydata",
 	}, func(w string) bool { return strings.HasSuffix(joined, w) })
 }
 
-// plainValue reports whether a value is never a secret, whatever its name: a boolean or a file path.
-func plainValue(value string) bool {
-	return value == "" || value == "true" || value == "false" || strings.HasPrefix(value, hidden) ||
-		place().MatchString(value)
+// isHarmlessValue reports whether a value is never a secret, whatever its name: a boolean or a file path.
+func isHarmlessValue(value string) bool {
+	return value == "" || value == "true" || value == "false" || strings.HasPrefix(value, hiddenText) ||
+		filePathPattern().MatchString(value)
 }

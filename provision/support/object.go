@@ -6,31 +6,32 @@ import (
 	"strings"
 )
 
-// Object hides an object's secrets in place: known values, values that look like secrets, and values of variables,
-// fields and flags whose names suggest a secret. It must run before YAML encoding, which folds and indents values.
-func Object(o map[string]any, known *Known) {
-	if name, ok := o["name"].(string); ok && speaksOfSecrets(name) {
-		if value, ok := o["value"]; ok && !plainValue(fmt.Sprint(value)) {
-			o["value"] = hidden
+// RedactObject hides an object's secrets in place: known values, values that look like secrets, and values of
+// variables, fields and flags whose names suggest a secret. It must run before YAML encoding, which folds and indents
+// values.
+func RedactObject(o map[string]any, known *Redactor) {
+	if name, ok := o["name"].(string); ok && isSecretName(name) {
+		if value, ok := o["value"]; ok && !isHarmlessValue(fmt.Sprint(value)) {
+			o["value"] = hiddenText
 		}
 	}
 	for field, value := range o {
-		if text, ok := value.(string); ok && secretField(field) && !plainValue(text) {
-			o[field] = hidden
+		if text, ok := value.(string); ok && isSecretField(field) && !isHarmlessValue(text) {
+			o[field] = hiddenText
 			continue
 		}
-		o[field] = hide(value, known)
+		o[field] = hideValue(value, known)
 	}
 }
 
-func hide(value any, known *Known) any {
+func hideValue(value any, known *Redactor) any {
 	switch v := value.(type) {
 	case map[string]any:
-		Object(v, known)
+		RedactObject(v, known)
 	case []any:
 		for i, item := range v {
-			if text, ok := item.(string); ok && i > 0 && follows(v[i-1], text) {
-				v[i] = hidden
+			if text, ok := item.(string); ok && i > 0 && followsSecretFlag(v[i-1], text) {
+				v[i] = hiddenText
 				continue
 			}
 			if text, ok := item.(string); ok {
@@ -39,13 +40,13 @@ func hide(value any, known *Known) any {
 					continue
 				}
 			}
-			v[i] = hide(item, known)
+			v[i] = hideValue(item, known)
 		}
 	case string:
 		return known.Hide(Redact(v))
 	case int64, float64:
-		if text := fmt.Sprint(v); known.Hide(text) == hidden {
-			return hidden
+		if text := fmt.Sprint(v); known.Hide(text) == hiddenText {
+			return hiddenText
 		}
 	}
 	return value
@@ -65,9 +66,9 @@ var passwordFlags = map[string]string{
 func hideArgument(before []any, text string) (string, bool) {
 	if rest, ok := strings.CutPrefix(text, "-p"); ok && rest != "" && !strings.ContainsAny(rest, "=- ") &&
 		!isFlagOfP(rest) {
-		return "-p" + hidden, true
+		return "-p" + hiddenText, true
 	}
-	if len(before) == 0 || strings.HasPrefix(text, "-") || plainValue(text) || isFlagOfP(text) {
+	if len(before) == 0 || strings.HasPrefix(text, "-") || isHarmlessValue(text) || isFlagOfP(text) {
 		return "", false
 	}
 	for i, item := range before {
@@ -79,19 +80,19 @@ func hideArgument(before []any, text string) (string, bool) {
 		switch flag := before[len(before)-1]; {
 		case i == len(before)-1:
 		case flag == passwordFlags[program]:
-			return hidden, true
+			return hiddenText, true
 		case program == "curl" && (flag == "-u" || flag == "-U" || flag == "--user" || flag == "--proxy-user"):
 			if user, _, has := strings.Cut(text, ":"); has {
-				return user + ":" + hidden, true
+				return user + ":" + hiddenText, true
 			}
 		}
 	}
 	return "", false
 }
 
-// follows reports whether an argument is the secret value of the preceding flag.
-func follows(before any, value string) bool {
+// followsSecretFlag reports whether an argument is the secret value of the preceding flag.
+func followsSecretFlag(before any, value string) bool {
 	flag, ok := before.(string)
-	return ok && strings.HasPrefix(flag, "-") && !strings.ContainsAny(flag, "= ") && speaksOfSecrets(flag) &&
-		!strings.HasPrefix(value, "-") && !plainValue(value)
+	return ok && strings.HasPrefix(flag, "-") && !strings.ContainsAny(flag, "= ") && isSecretName(flag) &&
+		!strings.HasPrefix(value, "-") && !isHarmlessValue(value)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Values with names that indicate secrets are hidden, and the structure of an object stays.
-func TestObjectsAreWithoutSecrets(t *testing.T) {
+func TestSecretsInObjectsAreHidden(t *testing.T) {
 	var o map[string]any
 	if err := yaml.Unmarshal([]byte(`
 spec:
@@ -34,7 +34,7 @@ spec:
 `), &o); err != nil {
 		t.Fatal(err)
 	}
-	Object(o, NewKnown([]string{"hunter2hunter2", "4711"}))
+	RedactObject(o, NewRedactor([]string{"hunter2hunter2", "4711"}))
 	got, err := yaml.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
@@ -77,9 +77,9 @@ spec:
 func TestArgumentsWithAPasswordAreHidden(t *testing.T) {
 	o := map[string]any{"command": []any{"mysqladmin", "ping", "-uroot", "-phunter2", "-port", "-p3306"},
 		"args": []any{"postgres://u:hunter2@db/x"}}
-	Object(o, NewKnown(nil))
-	want := map[string]any{"command": []any{"mysqladmin", "ping", "-uroot", "-p" + hidden, "-port", "-p3306"},
-		"args": []any{"postgres://u:" + hidden + "@db/x"}}
+	RedactObject(o, NewRedactor(nil))
+	want := map[string]any{"command": []any{"mysqladmin", "ping", "-uroot", "-p" + hiddenText, "-port", "-p3306"},
+		"args": []any{"postgres://u:" + hiddenText + "@db/x"}}
 	if !reflect.DeepEqual(o, want) {
 		t.Errorf("got %v, want %v", o, want)
 	}
@@ -102,7 +102,7 @@ func TestPasswordsOfShortFlagsAreHiddenInLists(t *testing.T) {
 			list = append(list, item)
 		}
 		o := map[string]any{"command": list}
-		Object(o, NewKnown(nil))
+		RedactObject(o, NewRedactor(nil))
 		if got := strings.Trim(fmt.Sprint(o["command"]), "[]"); got != c.want {
 			t.Errorf("%s became %s, want %s", c.args, got, c.want)
 		}

@@ -72,7 +72,7 @@ func TestSecretsAreHidden(t *testing.T) {
 			"0123456789abcdef"},
 		"basic": {"authorization: Basic dXNlcjpwYXNzd29yZA==", "dXNlcjpw"},
 	} {
-		if got := Redact(c.text); strings.Contains(got, c.secret) || !strings.Contains(got, hidden) {
+		if got := Redact(c.text); strings.Contains(got, c.secret) || !strings.Contains(got, hiddenText) {
 			t.Errorf("%s: %s", what, got)
 		}
 	}

@@ -21,20 +21,21 @@ type File struct {
 
 // Limits: timeout of one command, maximum bytes of a file and of a machine's files, and lines of a journal.
 const (
-	commandTimeout = 20 * time.Second
-	maxFile        = 2 << 20
-	maxMachine     = 24 << 20
-	journalLines   = "2000"
+	commandTimeout  = 20 * time.Second
+	maxFileBytes    = 2 << 20
+	maxMachineBytes = 24 << 20
+	journalLines    = "2000"
 )
 
-// units are the units whose journals are collected.
-var units = []string{
+// journalUnits are the units whose journals are collected.
+var journalUnits = []string{
 	"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd",
 	"kube-proxy", "kube-network", "kube-dns", "kube-ingress", "kube-address", "metrics-server",
 }
 
-// commands are run on every machine. They change nothing, and print no environment variables, which may hold secrets.
-var commands = []struct {
+// collectedCommands are run on every machine. They change nothing, and print no environment variables, which may hold
+// secrets.
+var collectedCommands = []struct {
 	file string
 	line []string
 }{
@@ -63,26 +64,26 @@ var commands = []struct {
 // distributions into the others. A machine may have only some of the programs, because static pods have theirs in
 // images.
 var (
-	programs = []string{"containerd", "runc", "etcd"}
-	places   = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"}
+	versionedPrograms = []string{"containerd", "runc", "etcd"}
+	programDirs       = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"}
 )
 
 // Collect collects the files of a machine. If something cannot be collected, its file contains the error, because an
 // incomplete bundle is better than none.
 func Collect(ctx context.Context, h host.Host) []File {
 	c := &collector{host: h}
-	for _, cmd := range commands {
-		c.run(ctx, cmd.file, cmd.line...)
+	for _, cmd := range collectedCommands {
+		c.addOutput(ctx, cmd.file, cmd.line...)
 	}
-	c.versions(ctx)
-	for _, u := range units {
+	c.addVersions(ctx)
+	for _, u := range journalUnits {
 		state, err := h.Unit(ctx, u+".service")
 		if err != nil || state.Active == "" || state.Fragment == "" {
 			continue
 		}
-		c.run(ctx, "units/"+u+".txt", "systemctl", "--no-pager", "--full", "-n", "0", "status", u+".service")
-		c.run(ctx, "units/"+u+".service", "systemctl", "--no-pager", "cat", u+".service")
-		c.run(
+		c.addOutput(ctx, "units/"+u+".txt", "systemctl", "--no-pager", "--full", "-n", "0", "status", u+".service")
+		c.addOutput(ctx, "units/"+u+".service", "systemctl", "--no-pager", "cat", u+".service")
+		c.addOutput(
 			ctx,
 			"journal/"+u+".log",
 			"journalctl",
@@ -95,12 +96,12 @@ func Collect(ctx context.Context, h host.Host) []File {
 			"short-iso",
 		)
 	}
-	c.certificates("/etc/kubernetes/pki")
-	c.folder("manifests", "/etc/kubernetes/manifests", 0)
-	c.folder("cni", "/etc/cni/net.d", 0)
-	c.file("kubelet-config.yaml", "/var/lib/kubelet/config.yaml")
-	c.file("containerd-config.toml", "/etc/containerd/config.toml")
-	c.folder("control-plane-logs", "/var/log/pods", 3)
+	c.addCertificates("/etc/kubernetes/pki")
+	c.addFolder("manifests", "/etc/kubernetes/manifests", 0)
+	c.addFolder("cni", "/etc/cni/net.d", 0)
+	c.addFile("kubelet-config.yaml", "/var/lib/kubelet/config.yaml")
+	c.addFile("containerd-config.toml", "/etc/containerd/config.toml")
+	c.addFolder("control-plane-logs", "/var/log/pods", 3)
 	return c.files
 }
 
@@ -112,17 +113,17 @@ type collector struct {
 
 // add adds the end of a text, without secrets.
 func (c *collector) add(name string, content []byte) {
-	if len(content) > maxFile {
-		content = append([]byte("(the beginning is left out)\n"), content[len(content)-maxFile:]...)
+	if len(content) > maxFileBytes {
+		content = append([]byte("(the beginning is left out)\n"), content[len(content)-maxFileBytes:]...)
 	}
 	content = []byte(Redact(string(content)))
-	if c.size += len(content); c.size > maxMachine {
+	if c.size += len(content); c.size > maxMachineBytes {
 		content = []byte("(left out: the bundle is large enough)\n")
 	}
 	c.files = append(c.files, File{name, content})
 }
 
-func (c *collector) run(ctx context.Context, name string, line ...string) {
+func (c *collector) addOutput(ctx context.Context, name string, line ...string) {
 	c.add(name, c.output(ctx, line...))
 }
 
@@ -136,11 +137,11 @@ func (c *collector) output(ctx context.Context, line ...string) []byte {
 	return out
 }
 
-// versions asks all programs with a name for their version, because only the unit determines which one runs.
-func (c *collector) versions(ctx context.Context) {
-	for _, program := range programs {
+// addVersions asks all programs with a name for their version, because only the unit determines which one runs.
+func (c *collector) addVersions(ctx context.Context) {
+	for _, program := range versionedPrograms {
 		var text []byte
-		for _, place := range places {
+		for _, place := range programDirs {
 			at := path.Join(place, program)
 			if _, err := c.host.Stat(at); err != nil {
 				continue
@@ -154,7 +155,7 @@ func (c *collector) versions(ctx context.Context) {
 	}
 }
 
-func (c *collector) file(name, at string) {
+func (c *collector) addFile(name, at string) {
 	if info, err := c.host.Stat(at); err != nil || !info.Mode.IsRegular() {
 		return
 	}
@@ -165,9 +166,9 @@ func (c *collector) file(name, at string) {
 	c.add(name, text)
 }
 
-// folder adds the files of a directory, down to a depth. Of the pods' logs, it adds only those of the control plane,
+// addFolder adds the files of a directory, down to a depth. Of the pods' logs, it adds only those of the control plane,
 // because other logs belong to users.
-func (c *collector) folder(name, at string, depth int) {
+func (c *collector) addFolder(name, at string, depth int) {
 	names, err := c.host.List(at)
 	if err != nil {
 		return
@@ -177,15 +178,15 @@ func (c *collector) folder(name, at string, depth int) {
 		info, err := c.host.Stat(below)
 		switch {
 		case err != nil:
-		case info.Mode.IsDir() && depth > 0 && (at != "/var/log/pods" || controlPlane(n)):
-			c.folder(path.Join(name, n), below, depth-1)
+		case info.Mode.IsDir() && depth > 0 && (at != "/var/log/pods" || isControlPlanePod(n)):
+			c.addFolder(path.Join(name, n), below, depth-1)
 		case info.Mode.IsRegular():
-			c.file(path.Join(name, n), below)
+			c.addFile(path.Join(name, n), below)
 		}
 	}
 }
 
-func controlPlane(folder string) bool {
+func isControlPlanePod(folder string) bool {
 	for _, p := range []string{"etcd-", "kube-apiserver-", "kube-controller-manager-", "kube-scheduler-",
 		"metrics-server-"} {
 		if strings.HasPrefix(folder, "kube-system_"+p) {
@@ -195,8 +196,8 @@ func controlPlane(folder string) bool {
 	return false
 }
 
-// certificates lists the subject and the validity of every certificate.
-func (c *collector) certificates(at string) {
+// addCertificates lists the subject and the validity of every certificate.
+func (c *collector) addCertificates(at string) {
 	var text strings.Builder
 	text.WriteString("FILE\tSUBJECT\tISSUER\tSERIAL\tNOT BEFORE\tNOT AFTER\n")
 	for _, dir := range []string{at, at + "/etcd"} {

@@ -9,7 +9,7 @@ import (
 )
 
 // A machine reports the versions of its programs in all directories. Missing programs are not run.
-func TestVersionsAreOfProgramsThatAreThere(t *testing.T) {
+func TestVersionsOfInstalledProgramsAreCollected(t *testing.T) {
 	h := &hostfake.Host{}
 	for _, p := range []string{"/usr/bin/containerd", "/usr/sbin/runc", "/usr/local/bin/etcd"} {
 		if err := h.WriteFile(p, strings.NewReader(""), 0o755, 0, 0); err != nil {

@@ -7,9 +7,9 @@ import (
 )
 
 // The new users get the rights of the former ones, in bindings that an API server created and in no others.
-func TestDaemonsOfANewReleaseHaveTheRightsOfTheFormerOne(t *testing.T) {
+func TestNewUsersGetTheRightsOfTheFormerOnes(t *testing.T) {
 	user := map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:kube-dns"}
-	o := item(
+	o := newItem(
 		"rbac.authorization.k8s.io/v1",
 		"RoleBinding",
 		"kube-system",
@@ -17,14 +17,14 @@ func TestDaemonsOfANewReleaseHaveTheRightsOfTheFormerOne(t *testing.T) {
 		map[string]any{"subjects": []any{user}},
 	)
 	o.SetLabels(map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"})
-	theirs := item(
+	theirs := newItem(
 		"rbac.authorization.k8s.io/v1",
 		"ClusterRoleBinding",
 		"",
 		"system:kube-ingress",
 		map[string]any{"subjects": []any{user}},
 	)
-	l, client := fakeLive(o, theirs)
+	l, client := newFakeLive(o, theirs)
 	for range 2 {
 		if err := l.AdmitReplicas(t.Context()); err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ func (l *Live) Applied(ctx context.Context, c *config.Cluster) (list []state.Obj
 	if err != nil {
 		return nil, nil, err
 	}
-	kinds, problems, err := l.listed()
+	kinds, problems, err := l.listableKinds()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -34,10 +34,10 @@ func (l *Live) Applied(ctx context.Context, c *config.Cluster) (list []state.Obj
 	}
 	found, failed := make([][]state.Object, len(kinds)), make([]error, len(kinds))
 	var g errgroup.Group
-	g.SetLimit(gatherAtOnce)
+	g.SetLimit(maxGatherParallel)
 	for i, k := range kinds {
 		g.Go(func() error {
-			found[i], failed[i] = applied(ctx, client, k)
+			found[i], failed[i] = listApplied(ctx, client, k)
 			return nil
 		})
 	}
@@ -47,11 +47,11 @@ func (l *Live) Applied(ctx context.Context, c *config.Cluster) (list []state.Obj
 			own := d.reference()
 			// an object declared without a namespace is in the default one
 			own.Namespace = cmp.Or(own.Namespace, o.Namespace)
-			return own.Same(o) &&
+			return own.IsSame(o) &&
 				(d.Object.GetNamespace() != "" || o.Namespace == "" || o.Namespace == metav1.NamespaceDefault)
 		})
 		switch {
-		case at >= 0 && declared[at].Keep, at < 0 && o.Kind == "Namespace", o.Kind == "Node", isInventory(o):
+		case at >= 0 && declared[at].IsNeverPruned, at < 0 && o.Kind == "Namespace", o.Kind == "Node", isInventory(o):
 		case at >= 0:
 			list = append(list, declared[at].reference())
 		default:
@@ -63,11 +63,11 @@ func (l *Live) Applied(ctx context.Context, c *config.Cluster) (list []state.Obj
 	for i, k := range kinds {
 		names[i] = k.resource
 	}
-	return list, append(problems, unlisted(names, failed)...), nil
+	return list, append(problems, describeUnlisted(names, failed)...), nil
 }
 
-// applied lists the objects of a kind that have fields applied by clusterctl.
-func applied(ctx context.Context, client metadata.Interface, k listedKind) (list []state.Object, err error) {
+// listApplied lists the objects of a kind that have fields applied by clusterctl.
+func listApplied(ctx context.Context, client metadata.Interface, k listedKind) (list []state.Object, err error) {
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	options := metav1.ListOptions{Limit: gatherPage}

@@ -21,8 +21,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// parallel is the maximum number of objects that are processed at the same time.
-const parallel = 16
+// maxParallel is the maximum number of objects that are processed at the same time.
+const maxParallel = 16
 
 // Plan compares all objects with the live ones, by a dry run of applying them. Objects that the API refuses are among
 // the entries, and the error is a run.Refused that lists them. ended are the objects that were applied before, are no
@@ -36,23 +36,23 @@ func (l *Live) Plan(
 	if err != nil {
 		return nil, nil, err
 	}
-	known(desired, c, before)
-	l.settled.open(ctx, l)
-	defer l.settled.save()
-	gone := obsolete(desired, before)
-	there, err := l.look(ctx, append(references(desired), gone...))
+	markAdoptable(desired, c, before)
+	l.unchanged.open(ctx, l)
+	defer l.unchanged.save()
+	gone := obsoleteObjects(desired, before)
+	there, err := l.listExisting(ctx, append(references(desired), gone...))
 	if err != nil {
 		return nil, nil, err
 	}
 	entries = make([]plan.Object, len(desired))
 	failed := make([]error, len(desired))
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
+	g.SetLimit(maxParallel)
 	for i, d := range desired {
 		g.Go(func() error {
 			var err error
-			entries[i], err = l.try(gctx, d, there)
-			if refuses(err) {
+			entries[i], err = l.tryApply(gctx, d, there)
+			if isRefusal(err) {
 				failed[i], err = err, nil
 			}
 			return err
@@ -61,9 +61,9 @@ func (l *Live) Plan(
 	if err = g.Wait(); err != nil {
 		return nil, nil, err
 	}
-	refused := refusals(desired, entries, failed)
+	refused := unresolvedRefusals(desired, entries, failed)
 	for _, r := range refused {
-		entries[r.at].Action, entries[r.at].Note, entries[r.at].Diff = plan.Refused, r.Err.Error(), nil
+		entries[r.index].Action, entries[r.index].Note, entries[r.index].Diff = plan.Refused, r.Err.Error(), nil
 	}
 	lives, err := l.getAll(ctx, gone, there)
 	if err != nil {
@@ -83,21 +83,22 @@ func (l *Live) Plan(
 			Note:    "no longer declared",
 		}
 		if live.GetDeletionTimestamp() != nil {
-			entry.Action, entry.Note = plan.None, "no longer declared, and going already"+waitsFor(live.GetFinalizers())
-		} else if owner := others(live); owner != "" {
+			entry.Action, entry.Note = plan.None, "no longer declared, and going "+
+				"already"+deletionDelay(live.GetFinalizers())
+		} else if owner := foreignManagers(live); owner != "" {
 			entry.Action, entry.Note = plan.None, "no longer declared, and stays: it was made anew by "+owner
 			ended = append(ended, o)
 		}
 		entries = append(entries, entry)
 	}
 	if len(refused) > 0 {
-		return entries, ended, said(refused)
+		return entries, ended, joinRefusals(refused)
 	}
 	return entries, ended, nil
 }
 
 // compare returns what applying an object would change. It replaces ignored fields of d with those of the live object.
-func (l *Live) compare(ctx context.Context, d *Desired, there *seen) (plan.Object, error) {
+func (l *Live) compare(ctx context.Context, d *Desired, there *listedObjects) (plan.Object, error) {
 	o := plan.Object{
 		Address: d.Address,
 		Kind:    d.Object.GetKind(),
@@ -112,20 +113,20 @@ func (l *Live) compare(ctx context.Context, d *Desired, there *seen) (plan.Objec
 		return o, nil
 	}
 	if live.GetDeletionTimestamp() != nil { // it will be deleted in any case; a new object can take its name afterwards
-		going := goingError{live.GetFinalizers()}
+		going := deletingError{live.GetFinalizers()}
 		o.Action, o.Note = plan.Create, going.Error()
 		return o, going
 	}
-	by := maker(live)
-	if by != "" && !d.Known {
+	by := creatorOf(live)
+	if by != "" && !d.CanAdopt {
 		o.Action = plan.Change
 		return o, foreignError{d.Address, by}
 	}
 	if d.Ignored.All {
 		return o, nil
 	}
-	*d = d.Over(live)
-	if l.settled.still(*d, live) {
+	*d = d.OverLive(live)
+	if l.unchanged.isUnchanged(*d, live) {
 		return o, nil
 	}
 	result, err := l.dryRun(ctx, *d)
@@ -134,24 +135,25 @@ func (l *Live) compare(ctx context.Context, d *Desired, there *seen) (plan.Objec
 		return o, err
 	}
 	if o.Diff = Diff(live, result); len(o.Diff) > 0 {
-		o.Action, o.Note = plan.Change, consequence(o, live, result)
+		o.Action, o.Note = plan.Change, describeConsequence(o, live, result)
 		if by != "" {
-			o.Note = with(o.Note, "taken over from "+by)
+			o.Note = joinNotes(o.Note, "taken over from "+by)
 		}
 		if isPools(o.Kind, d.Object.GetNamespace(), d.Object.GetName()) {
-			o.Note = with(o.Note, l.withdrawn(ctx, live, result))
+			o.Note = joinNotes(o.Note, l.lostAddresses(ctx, live, result))
 		}
 	} else {
-		l.settled.note(*d, live)
+		l.unchanged.record(*d, live)
 	}
 	return o, nil
 }
 
 // getAll returns the live objects, nil for those that do not exist.
-func (l *Live) getAll(ctx context.Context, list []state.Object, there *seen) ([]*unstructured.Unstructured, error) {
+func (l *Live) getAll(ctx context.Context, list []state.Object,
+	there *listedObjects) ([]*unstructured.Unstructured, error) {
 	found := make([]*unstructured.Unstructured, len(list))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
+	g.SetLimit(maxParallel)
 	for i, o := range list {
 		g.Go(func() (err error) {
 			found[i], err = there.get(ctx, l, o)
@@ -161,16 +163,16 @@ func (l *Live) getAll(ctx context.Context, list []state.Object, there *seen) ([]
 	return found, g.Wait()
 }
 
-// with joins two notes.
-func with(note, more string) string {
+// joinNotes joins two notes.
+func joinNotes(note, more string) string {
 	if note == "" || more == "" {
 		return note + more
 	}
 	return note + "; " + more
 }
 
-// consequence describes what a change of a Deployment causes.
-func consequence(o plan.Object, before, after *unstructured.Unstructured) string {
+// describeConsequence describes what a change of a Deployment causes.
+func describeConsequence(o plan.Object, before, after *unstructured.Unstructured) string {
 	if o.Kind != "Deployment" {
 		return ""
 	}
@@ -229,8 +231,8 @@ func (l *Live) client(gvk schema.GroupVersionKind, namespace string) (dynamic.Re
 	return resource.Namespace(namespace), nil
 }
 
-// obsolete returns the objects that were applied before and are no longer declared.
-func obsolete(desired []Desired, before []state.Object) (list []state.Object) {
+// obsoleteObjects returns the objects that were applied before and are no longer declared.
+func obsoleteObjects(desired []Desired, before []state.Object) (list []state.Object) {
 	declared := make(map[state.Object]bool, len(desired))
 	for _, d := range desired {
 		declared[d.reference().Identity()] = true
@@ -243,8 +245,8 @@ func obsolete(desired []Desired, before []state.Object) (list []state.Object) {
 	return list
 }
 
-// startup is how long a new cluster may refuse objects that it will soon accept.
-const startup = 30 * time.Second
+// startupTimeout is how long a new cluster may refuse objects that it will soon accept.
+const startupTimeout = 30 * time.Second
 
 // Apply applies all objects in order, and prunes. It skips objects that the API refuses and returns a run.Refused that
 // lists them. Objects that depend on refused ones are not applied.
@@ -258,16 +260,16 @@ func (l *Live) Apply(
 	if err != nil {
 		return nil, err
 	}
-	known(desired, c, before)
-	l.settled.open(ctx, l)
-	defer l.settled.save()
+	markAdoptable(desired, c, before)
+	l.unchanged.open(ctx, l)
+	defer l.unchanged.save()
 	var applied []state.Object
-	var refused run.Refused
+	var refused run.RefusedError
 	kept := func() []state.Object { // the objects to record on an error: those applied so far, and those from before
 		list := slices.Clone(applied)
-		return append(list, lacking(list, before)...)
+		return append(list, missingFrom(list, before)...)
 	}
-	deadline := time.Now().Add(startup)
+	deadline := time.Now().Add(startupTimeout)
 	var again []Desired // objects that were refused
 	retry := func() (err error) {
 		again, refused.List, err = l.retry(ctx, again, refused.List, say)
@@ -287,7 +289,7 @@ func (l *Live) Apply(
 				return kept(), err
 			}
 		}
-		to = alike(desired, from)
+		to = parallelEnd(desired, from)
 		done, list, err := l.applyAll(ctx, desired[from:to], deadline, say)
 		applied, refused.List, again = append(
 			applied,
@@ -295,12 +297,12 @@ func (l *Live) Apply(
 			refused.List,
 			list...), append(
 			again,
-			those(desired[from:to], list)...)
+			refusedObjects(desired[from:to], list)...)
 		if err != nil {
 			return kept(), err
 		}
 	}
-	if err := l.pruneAll(ctx, obsolete(desired, before), say); err != nil {
+	if err := l.pruneAll(ctx, obsoleteObjects(desired, before), say); err != nil {
 		return kept(), err
 	}
 	if err := retry(); err != nil {
@@ -312,8 +314,8 @@ func (l *Live) Apply(
 	return applied, nil
 }
 
-// lacking returns the objects of more that are not in list.
-func lacking(list, more []state.Object) (rest []state.Object) {
+// missingFrom returns the objects of more that are not in list.
+func missingFrom(list, more []state.Object) (rest []state.Object) {
 	in := make(map[state.Object]bool, len(list))
 	for _, o := range list {
 		in[o] = true
@@ -334,17 +336,17 @@ func (l *Live) References(c *config.Cluster) ([]state.Object, error) {
 	}
 	var list []state.Object
 	for _, d := range desired {
-		if !d.Keep {
+		if !d.IsNeverPruned {
 			list = append(list, d.reference())
 		}
 	}
 	return list, nil
 }
 
-// others returns the field managers of an object that was applied before and has since been recreated by someone else:
-// clusterctl manages none of its fields. It returns "" for our own objects, whatever their labels, since charts set
-// their own.
-func others(live *unstructured.Unstructured) string {
+// foreignManagers returns the field managers of an object that was applied before and has since been recreated by
+// someone else: clusterctl manages none of its fields. It returns "" for our own objects, whatever their labels, since
+// charts set their own.
+func foreignManagers(live *unstructured.Unstructured) string {
 	var managers []string
 	for _, f := range live.GetManagedFields() {
 		if f.Manager == Manager && f.Operation == metav1.ManagedFieldsOperationApply {

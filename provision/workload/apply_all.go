@@ -19,31 +19,31 @@ import (
 	"clusterctl/provision/state"
 )
 
-// alike returns the end index of the objects, starting at from, that may be applied at the same time, because none must
-// exist before another.
-func alike(desired []Desired, from int) int {
+// parallelEnd returns the end index of the objects, starting at from, that may be applied at the same time, because
+// none must exist before another.
+func parallelEnd(desired []Desired, from int) int {
 	to := from + 1
 	for to < len(desired) && desired[to].Wave == desired[from].Wave &&
-		rank(desired[to].Object.GetKind()) == rank(desired[from].Object.GetKind()) {
+		kindRank(desired[to].Object.GetKind()) == kindRank(desired[from].Object.GetKind()) {
 		to++
 	}
 	return to
 }
 
-// told reports results of parallel work in the order of a list.
-type told struct {
-	mu    sync.Mutex
-	tell  func(i int)
-	ended []bool
-	next  int
+// orderedReporter reports results of parallel work in the order of a list.
+type orderedReporter struct {
+	mu     sync.Mutex
+	report func(i int)
+	ended  []bool
+	next   int
 }
 
-func (t *told) end(i int) {
+func (t *orderedReporter) finish(i int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended[i] = true
 	for t.next < len(t.ended) && t.ended[t.next] {
-		t.tell(t.next)
+		t.report(t.next)
 		t.next++
 	}
 }
@@ -56,41 +56,41 @@ func (l *Live) applyAll(
 	deadline time.Time,
 	say func(plan.Object),
 ) (done []state.Object, refused []run.Refusal, err error) {
-	there, err := l.look(ctx, references(desired))
+	there, err := l.listExisting(ctx, references(desired))
 	if err != nil {
 		there = nil // perhaps a cluster that has just started: read the objects one by one and retry
 	}
 	objects, failed := make([]plan.Object, len(desired)), make([]error, len(desired))
-	t := told{ended: make([]bool, len(desired)), tell: func(i int) {
+	t := orderedReporter{ended: make([]bool, len(desired)), report: func(i int) {
 		if objects[i].Action != plan.None {
 			say(objects[i])
 		}
 	}}
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
+	g.SetLimit(maxParallel)
 	for i, d := range desired {
 		g.Go(func() error {
 			if gctx.Err() != nil {
 				return gctx.Err()
 			}
 			o, err := l.applyOne(gctx, d, there, deadline)
-			if refuses(err) {
+			if isRefusal(err) {
 				failed[i] = err
-				o.Action, o.Note, o.Diff = plan.Refused, refusal(d, err).Err.Error(), nil
+				o.Action, o.Note, o.Diff = plan.Refused, newRefusal(d, err).Err.Error(), nil
 			} else if err != nil {
 				return fmt.Errorf("%s: apply %s %s: %w", d.Address, o.Kind, o.Name, err)
 			}
 			objects[i] = o
-			t.end(i)
+			t.finish(i)
 			return nil
 		})
 	}
 	err = g.Wait()
 	for i, d := range desired {
 		if failed[i] != nil {
-			refused = append(refused, refusal(d, failed[i]))
+			refused = append(refused, newRefusal(d, failed[i]))
 		}
-		if t.ended[i] && !d.Keep && !errors.As(failed[i], new(foreignError)) {
+		if t.ended[i] && !d.IsNeverPruned && !errors.As(failed[i], new(foreignError)) {
 			done = append(done, d.reference())
 		}
 	}
@@ -99,12 +99,12 @@ func (l *Live) applyAll(
 
 // pruneAll deletes objects that are no longer declared and still belong to clusterctl.
 func (l *Live) pruneAll(ctx context.Context, list []state.Object, say func(plan.Object)) error {
-	there, err := l.look(ctx, list)
+	there, err := l.listExisting(ctx, list)
 	if err != nil {
 		return err
 	}
 	removed := make([]bool, len(list))
-	t := told{ended: make([]bool, len(list)), tell: func(i int) {
+	t := orderedReporter{ended: make([]bool, len(list)), report: func(i int) {
 		if o := list[i]; removed[i] {
 			say(
 				plan.Object{
@@ -118,14 +118,14 @@ func (l *Live) pruneAll(ctx context.Context, list []state.Object, say func(plan.
 		}
 	}}
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
+	g.SetLimit(maxParallel)
 	for i, o := range list {
 		g.Go(func() (err error) {
 			if gctx.Err() != nil {
 				return gctx.Err()
 			}
 			if removed[i], err = l.prune(gctx, o, there); err == nil {
-				t.end(i)
+				t.finish(i)
 			}
 			return err
 		})
@@ -133,12 +133,12 @@ func (l *Live) pruneAll(ctx context.Context, list []state.Object, say func(plan.
 	return g.Wait()
 }
 
-// mostConflicts is the maximum number of retries of an object with ignored fields after a conflicting write.
-const mostConflicts = 20
+// maxConflicts is the maximum number of retries of an object with ignored fields after a conflicting write.
+const maxConflicts = 20
 
 // applyOne applies an object unless a dry run shows that nothing would change, so that a run without changes writes
 // nothing. It retries temporary errors until the deadline.
-func (l *Live) applyOne(ctx context.Context, d Desired, there *seen, deadline time.Time) (plan.Object, error) {
+func (l *Live) applyOne(ctx context.Context, d Desired, there *listedObjects, deadline time.Time) (plan.Object, error) {
 	pause := 100 * time.Millisecond
 	for conflicts := 0; ; there = nil { // a retry reads the live object again
 		d := d
@@ -148,18 +148,18 @@ func (l *Live) applyOne(ctx context.Context, d Desired, there *seen, deadline ti
 			if client, err = l.client(d.Object.GroupVersionKind(), d.Object.GetNamespace()); err == nil {
 				var written *unstructured.Unstructured
 				if written, err = l.write(ctx, client, d); err == nil {
-					l.settled.note(d, written)
+					l.unchanged.record(d, written)
 				}
 			}
 		}
 		if err == nil {
 			return o, nil
 		}
-		if d.version != "" && apierrors.IsConflict(err) && conflicts < mostConflicts {
+		if d.version != "" && apierrors.IsConflict(err) && conflicts < maxConflicts {
 			conflicts++
 			continue
 		}
-		if !soon(err) || time.Now().After(deadline) || ctx.Err() != nil {
+		if !isTemporary(err) || time.Now().After(deadline) || ctx.Err() != nil {
 			return o, err
 		}
 		l.mapper.Reset() // the kind may have been defined a moment ago
@@ -171,8 +171,9 @@ func (l *Live) applyOne(ctx context.Context, d Desired, there *seen, deadline ti
 	}
 }
 
-// soon reports whether an error may be temporary, because the cluster is starting or a controller has not acted yet.
-func soon(err error) bool {
+// isTemporary reports whether an error may be temporary, because the cluster is starting or a controller has not acted
+// yet.
+func isTemporary(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, new(foreignError)) {
 		return false
@@ -190,9 +191,9 @@ func soon(err error) bool {
 }
 
 // prune deletes an object if it still belongs to clusterctl.
-func (l *Live) prune(ctx context.Context, o state.Object, there *seen) (bool, error) {
+func (l *Live) prune(ctx context.Context, o state.Object, there *listedObjects) (bool, error) {
 	live, err := there.get(ctx, l, o)
-	if err != nil || live == nil || others(live) != "" || live.GetDeletionTimestamp() != nil {
+	if err != nil || live == nil || foreignManagers(live) != "" || live.GetDeletionTimestamp() != nil {
 		return false, err
 	}
 	client, err := l.client(live.GroupVersionKind(), o.Namespace)

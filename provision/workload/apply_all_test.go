@@ -17,30 +17,30 @@ import (
 	"clusterctl/provision/state"
 )
 
-// crowd returns an API with n config maps that are as declared, which counts its requests.
-func crowd(n int) (l *Live, c *config.Cluster, before []state.Object, asked func() map[string]int) {
+// manyObjects returns an API with n config maps that are as declared, which counts its requests.
+func manyObjects(n int) (l *Live, c *config.Cluster, before []state.Object, asked func() map[string]int) {
 	var there []runtime.Object
 	c = &config.Cluster{Name: "home"}
 	for i := range n {
 		name := fmt.Sprintf("c%03d", i)
-		o := ours("v1", "ConfigMap", "default", name)
+		o := newOwnObject("v1", "ConfigMap", "default", name)
 		o.SetLabels(map[string]string{ManagedByLabel: Manager})
 		o.SetUID("u")
 		o.SetResourceVersion(fmt.Sprint(i + 1))
 		there = append(there, o)
-		d := declared("object."+name, i, item("v1", "ConfigMap", "default", name, nil))
+		d := newDeclared("object."+name, i, newItem("v1", "ConfigMap", "default", name, nil))
 		c.Objects = append(c.Objects, d)
 		before = append(
 			before,
 			state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, Address: d.Address},
 		)
 	}
-	l, client := fakeLive(there...)
+	l, client := newFakeLive(there...)
 	client.PrependReactor(
 		"patch",
 		"services",
 		func(a clienttesting.Action) (bool, runtime.Object, error) { // the DNS service
-			return true, item("v1", "Service", a.GetNamespace(), a.(clienttesting.PatchActionImpl).Name, nil), nil
+			return true, newItem("v1", "Service", a.GetNamespace(), a.(clienttesting.PatchActionImpl).Name, nil), nil
 		},
 	)
 	var mu sync.Mutex
@@ -57,7 +57,7 @@ func crowd(n int) (l *Live, c *config.Cluster, before []state.Object, asked func
 		if !patch {
 			return false, nil, nil
 		}
-		o := item("v1", "ConfigMap", a.GetNamespace(), p.Name, nil)
+		o := newItem("v1", "ConfigMap", a.GetNamespace(), p.Name, nil)
 		o.SetLabels(map[string]string{ManagedByLabel: Manager})
 		if strings.Contains(string(p.Patch), `"changed"`) {
 			o.Object["data"] = map[string]any{"x": "changed"}
@@ -75,9 +75,9 @@ func crowd(n int) (l *Live, c *config.Cluster, before []state.Object, asked func
 
 // Many objects cost one list, and a dry run for each. When the same run applies them, only those that differ are
 // requested again.
-func TestManyObjectsAreListedAndTriedOnce(t *testing.T) {
+func TestManyObjectsAreListedOnceAndDryRunOnce(t *testing.T) {
 	const n = 100
-	l, c, before, asked := crowd(n)
+	l, c, before, asked := manyObjects(n)
 	c.Objects[7].Content["data"] = map[string]any{"x": "changed"}
 	entries, _, err := l.Plan(t.Context(), c, before)
 	if err != nil {
@@ -98,8 +98,8 @@ func TestManyObjectsAreListedAndTriedOnce(t *testing.T) {
 }
 
 // A webhook or another client may have changed an object since it was compared. Then it is compared again.
-func TestAnObjectThatChangedSinceThePlanIsComparedAgain(t *testing.T) {
-	l, c, before, asked := crowd(20)
+func TestObjectsChangedSinceThePlanAreComparedAgain(t *testing.T) {
+	l, c, before, asked := manyObjects(20)
 	if _, _, err := l.Plan(t.Context(), c, before); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestAnObjectThatChangedSinceThePlanIsComparedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	touched := ours("v1", "ConfigMap", "default", "c003")
+	touched := newOwnObject("v1", "ConfigMap", "default", "c003")
 	touched.SetUID("u")
 	touched.SetResourceVersion("1000")
 	touched.Object["data"] = map[string]any{"by": "hand"}
@@ -126,31 +126,31 @@ func TestAnObjectThatChangedSinceThePlanIsComparedAgain(t *testing.T) {
 
 // Results of parallel applies are reported in the order of the configuration. Objects that are no longer declared are
 // deleted in parallel, too.
-func TestObjectsThatAreAppliedAtOnceAreToldInOrder(t *testing.T) {
+func TestObjectsAppliedInParallelAreReportedInOrder(t *testing.T) {
 	const n = 60
-	l, c, before, asked := crowd(n)
+	l, c, before, asked := manyObjects(n)
 	c.Objects = c.Objects[:0]
 	for i := range n {
-		o := declared(
+		o := newDeclared(
 			fmt.Sprintf("object.n%03d", i),
 			i,
-			item("v1", "ConfigMap", "default", fmt.Sprintf("n%03d", i), nil),
+			newItem("v1", "ConfigMap", "default", fmt.Sprintf("n%03d", i), nil),
 		)
 		c.Objects = append(c.Objects, o)
 	}
-	var told []string
+	var recorded []string
 	applied, err := l.Apply(t.Context(), c, before, func(o plan.Object) {
 		if o.Kind == "ConfigMap" {
-			told = append(told, o.Action+" "+o.Name)
+			recorded = append(recorded, o.Action+" "+o.Name)
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(told) != 2*n || !slices.IsSorted(told[:n]) || !slices.IsSorted(told[n:]) ||
-		!strings.HasPrefix(told[0], plan.Create) ||
-		!strings.HasPrefix(told[n], plan.Remove) {
-		t.Errorf("told was %q", told)
+	if len(recorded) != 2*n || !slices.IsSorted(recorded[:n]) || !slices.IsSorted(recorded[n:]) ||
+		!strings.HasPrefix(recorded[0], plan.Create) ||
+		!strings.HasPrefix(recorded[n], plan.Remove) {
+		t.Errorf("told was %q", recorded)
 	}
 	got := asked()
 	if got["apply"] != n || got["delete"] != n || got["patch"] != 0 || got["get"] != 0 {

@@ -17,8 +17,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// base returns the objects that the cluster's own daemons need and that the API server does not create.
-func base(c *config.Cluster) ([]Desired, error) {
+// baseObjects returns the objects that the cluster's own daemons need and that the API server does not create.
+func baseObjects(c *config.Cluster) ([]Desired, error) {
 	typed := []any{dnsService(c)}
 	if c.Ingress != nil {
 		typed = append(typed, ingressService(c), ingressClass(c))
@@ -29,7 +29,7 @@ func base(c *config.Cluster) ([]Desired, error) {
 		typed = append(typed, more...)
 	}
 	for _, m := range c.Machines {
-		if m.Has(config.RoleNode) {
+		if m.HasRole(config.RoleNode) {
 			typed = append(typed, nodeLabels(m))
 		}
 	}
@@ -42,7 +42,7 @@ func base(c *config.Cluster) ([]Desired, error) {
 			ObjectMeta: metav1.ObjectMeta{Name: inventory.Name, Namespace: metav1.NamespaceSystem}, Data: data})
 	}
 	if len(c.Pools) > 0 || c.HadPools && !slices.ContainsFunc(c.Objects, declaresPools) {
-		pools, err := pools(c)
+		pools, err := poolsConfigMap(c)
 		if err != nil {
 			return nil, err
 		}
@@ -58,9 +58,9 @@ func base(c *config.Cluster) ([]Desired, error) {
 		case kind == "Node",
 			kind == "CustomResourceDefinition":
 			// A Node is deleted with its machine. Deleting a definition would delete all its objects.
-			d.Keep = true
+			d.IsNeverPruned = true
 		case isInventory(d.reference()): // machines are removed from it one by one
-			d.Keep = true
+			d.IsNeverPruned = true
 		}
 		list = append(list, d)
 	}
@@ -72,9 +72,9 @@ func isInventory(o state.Object) bool {
 	return o.Kind == "ConfigMap" && o.Namespace == metav1.NamespaceSystem && o.Name == inventory.Name
 }
 
-// pools returns the ConfigMap of addresses for services of type LoadBalancer. It is applied even without pools, because
-// daemons do nothing to services if the ConfigMap is missing.
-func pools(c *config.Cluster) (any, error) {
+// poolsConfigMap returns the ConfigMap of addresses for services of type LoadBalancer. It is applied even without
+// pools, because daemons do nothing to services if the ConfigMap is missing.
+func poolsConfigMap(c *config.Cluster) (any, error) {
 	var list []daemons.Pool
 	for _, p := range c.Pools {
 		list = append(list, p.Pool)
@@ -150,7 +150,7 @@ func nodeLabels(m config.Machine) any {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	if m.Has(config.RoleControlPlane) {
+	if m.HasRole(config.RoleControlPlane) {
 		labels["node-role.kubernetes.io/control-plane"] = ""
 	}
 	return map[string]any{

@@ -23,12 +23,12 @@ const Manager = "clusterctl"
 
 // Live is a client of a cluster's API.
 type Live struct {
-	rest    *rest.Config
-	dynamic dynamic.Interface
-	served  *discovery.Client
-	mapper  meta.ResettableRESTMapper
+	rest            *rest.Config
+	dynamic         dynamic.Interface
+	discoveryClient *discovery.Client
+	mapper          meta.ResettableRESTMapper
 
-	settled settled // objects that were compared and need no dry run
+	unchanged unchangedCache // objects that were compared and need no dry run
 }
 
 var _ run.Cluster = (*Live)(nil)
@@ -51,7 +51,7 @@ func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
 		Timeout: 30 * time.Second,
 	}
 	cfg.WarningHandler = rest.NoWarnings{}
-	if err := reach(cfg, servers); err != nil {
+	if err := useServers(cfg, servers); err != nil {
 		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
 	}
 	client, err := rest.HTTPClientFor(cfg)
@@ -66,8 +66,8 @@ func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
 	}
-	l := &Live{rest: cfg, dynamic: d, served: served, mapper: discovery.NewMapper(served)}
-	l.settled.version = func() (string, error) {
+	l := &Live{rest: cfg, dynamic: d, discoveryClient: served, mapper: discovery.NewMapper(served)}
+	l.unchanged.apiBuild = func() (string, error) {
 		v, err := served.ServerVersion()
 		if err != nil {
 			return "", err

@@ -18,8 +18,8 @@ import (
 // the Deployment replace the pods.
 const configDigest = "clusterctl/config-digest"
 
-// ofWorkload returns the Kubernetes objects of a workload block.
-func ofWorkload(w config.Workload) ([]Desired, error) {
+// objectsOfWorkload returns the Kubernetes objects of a workload block.
+func objectsOfWorkload(w config.Workload) ([]Desired, error) {
 	own := map[string]string{NameLabel: w.Name}
 	labels := maps.Clone(own)
 	maps.Copy(labels, w.Labels)
@@ -38,17 +38,17 @@ func ofWorkload(w config.Workload) ([]Desired, error) {
 			return nil, err
 		}
 		// Pods are replaced when their configuration changes.
-		template.Annotations[configDigest] = digest(w.Config)
+		template.Annotations[configDigest] = mapDigest(w.Config)
 	}
 	replicas := int32(w.Replicas)
 	pod := corev1.PodSpec{
 		NodeSelector:       w.NodeSelector,
 		ServiceAccountName: w.ServiceAccount,
 		HostNetwork:        w.HostNetwork,
-		Volumes:            volumes(w),
+		Volumes:            newVolumes(w),
 	}
 	for _, c := range w.Containers {
-		built, err := container(c)
+		built, err := newContainer(c)
 		if err != nil {
 			return nil, err
 		}
@@ -68,14 +68,14 @@ func ofWorkload(w config.Workload) ([]Desired, error) {
 		return nil, err
 	}
 	if w.Service != nil {
-		if err := add(service(w, meta, own)); err != nil {
+		if err := add(newService(w, meta, own)); err != nil {
 			return nil, err
 		}
 	}
 	return list, nil
 }
 
-func service(w config.Workload, meta metav1.ObjectMeta, selector map[string]string) *corev1.Service {
+func newService(w config.Workload, meta metav1.ObjectMeta, selector map[string]string) *corev1.Service {
 	s := &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta,
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceType(w.Service.Type), Selector: selector},
@@ -92,7 +92,7 @@ func service(w config.Workload, meta metav1.ObjectMeta, selector map[string]stri
 	return s
 }
 
-func container(c config.Container) (corev1.Container, error) {
+func newContainer(c config.Container) (corev1.Container, error) {
 	out := corev1.Container{
 		Name: c.Name, Image: c.Image, ImagePullPolicy: corev1.PullPolicy(c.PullPolicy),
 		Command: c.Command, Args: c.Args, WorkingDir: c.WorkingDir,
@@ -124,11 +124,12 @@ func container(c config.Container) (corev1.Container, error) {
 			(*r.into)[corev1.ResourceName(name)] = q
 		}
 	}
-	out.ReadinessProbe, out.LivenessProbe, out.StartupProbe = probe(c.Readiness), probe(c.Liveness), probe(c.Startup)
+	out.ReadinessProbe, out.LivenessProbe, out.StartupProbe = newProbe(c.Readiness), newProbe(c.Liveness),
+		newProbe(c.Startup)
 	return out, nil
 }
 
-func probe(p *config.Probe) *corev1.Probe {
+func newProbe(p *config.Probe) *corev1.Probe {
 	if p == nil {
 		return nil
 	}
@@ -151,7 +152,7 @@ func probe(p *config.Probe) *corev1.Probe {
 	return out
 }
 
-func volumes(w config.Workload) (list []corev1.Volume) {
+func newVolumes(w config.Workload) (list []corev1.Volume) {
 	if len(w.Config) > 0 {
 		list = append(list, corev1.Volume{Name: "config", VolumeSource: configMap(w.Name)})
 	}

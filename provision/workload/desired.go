@@ -24,42 +24,42 @@ const (
 
 // Desired is a declared object.
 type Desired struct {
-	Address string
-	Block   string // address of its block, as used in depends_on
-	Object  *unstructured.Unstructured
-	Source  config.Source // source of its block; zero for objects of the cluster itself
-	Keep    bool          // never pruned, because other objects may depend on it
-	Known   bool          // may be applied over an existing object that clusterctl has not applied
-	After   []string      // addresses in depends_on, whose objects must be healthy first
-	Wave    int           // objects of a later wave are applied when all earlier ones are healthy
+	Address       string
+	Block         string // address of its block, as used in depends_on
+	Object        *unstructured.Unstructured
+	Source        config.Source // source of its block; zero for objects of the cluster itself
+	IsNeverPruned bool          // never pruned, because other objects may depend on it
+	CanAdopt      bool          // may be applied over an existing object that clusterctl has not applied
+	DependsOn     []string      // addresses in depends_on, whose objects must be healthy first
+	Wave          int           // objects of a later wave are applied when all earlier ones are healthy
 
-	Protected bool // may not be deleted later, even if it is no longer declared
-	Ignored   config.Ignored
-	version   string // resourceVersion of the live object that ignored fields were copied from; "" means none
+	IsProtected bool // may not be deleted later, even if it is no longer declared
+	Ignored     config.Ignored
+	version     string // resourceVersion of the live object that ignored fields were copied from; "" means none
 }
 
 func (d Desired) reference() state.Object {
 	return state.Object{
-		APIVersion: d.Object.GetAPIVersion(),
-		Kind:       d.Object.GetKind(),
-		Namespace:  d.Object.GetNamespace(),
-		Name:       d.Object.GetName(),
-		Address:    d.Address,
-		Protected:  d.Protected,
+		APIVersion:  d.Object.GetAPIVersion(),
+		Kind:        d.Object.GetKind(),
+		Namespace:   d.Object.GetNamespace(),
+		Name:        d.Object.GetName(),
+		Address:     d.Address,
+		IsProtected: d.IsProtected,
 	}
 }
 
 // Objects returns all objects of a configuration, in the order in which they are applied.
 func Objects(c *config.Cluster) ([]Desired, error) {
-	list, err := base(c)
+	list, err := baseObjects(c)
 	if err != nil {
 		return nil, err
 	}
 	namespaces := map[string]bool{}
 	var declared []Desired
 	for _, o := range c.Objects {
-		d := Desired{Address: o.Address, Source: o.Source, Protected: o.PreventDestroy, Ignored: o.Ignored,
-			Block: o.Block, After: o.DependsOn,
+		d := Desired{Address: o.Address, Source: o.Source, IsProtected: o.PreventDestroy, Ignored: o.Ignored,
+			Block: o.Block, DependsOn: o.DependsOn,
 			Object: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(jsonNumbers(o.Content).(map[string]any))}}
 		if d.Object.GetKind() == "Namespace" && d.Object.GetAPIVersion() == "v1" {
 			namespaces[d.Object.GetName()] = true
@@ -67,24 +67,24 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 		declared = append(declared, d)
 	}
 	for _, w := range c.Workloads {
-		objects, err := ofWorkload(w)
+		objects, err := objectsOfWorkload(w)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", w.Address, err)
 		}
 		for i := range objects {
-			objects[i].Source, objects[i].Block, objects[i].After, objects[i].Protected = w.Source, w.Address,
+			objects[i].Source, objects[i].Block, objects[i].DependsOn, objects[i].IsProtected = w.Source, w.Address,
 				w.DependsOn, w.PreventDestroy
 			objects[i].Ignored = ignoredOf(w.Ignored, objects[i].Object.GetKind())
 		}
 		declared = append(declared, objects...)
 	}
-	for _, ns := range wanted(declared) {
+	for _, ns := range neededNamespaces(declared) {
 		if !namespaces[ns] {
 			list = append(
 				list,
 				Desired{
-					Address: "namespace." + ns,
-					Keep:    true,
+					Address:       "namespace." + ns,
+					IsNeverPruned: true,
 					Object: &unstructured.Unstructured{Object: map[string]any{
 						"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ns},
 					}},
@@ -103,24 +103,25 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 			d.Object.SetLabels(labels)
 		}
 	}
-	waves(list)
+	setWaves(list)
 	slices.SortStableFunc(list, func(a, b Desired) int {
-		return cmp.Or(cmp.Compare(a.Wave, b.Wave), cmp.Compare(rank(a.Object.GetKind()), rank(b.Object.GetKind())))
+		return cmp.Or(cmp.Compare(a.Wave, b.Wave),
+			cmp.Compare(kindRank(a.Object.GetKind()), kindRank(b.Object.GetKind())))
 	})
 	return list, nil
 }
 
-// Made returns the Kubernetes objects of a workload.
-func Made(w config.Workload) (list []map[string]any, err error) {
-	objects, err := ofWorkload(w)
+// ObjectsOf returns the Kubernetes objects of a workload.
+func ObjectsOf(w config.Workload) (list []map[string]any, err error) {
+	objects, err := objectsOfWorkload(w)
 	for _, o := range objects {
 		list = append(list, o.Object.Object)
 	}
 	return list, err
 }
 
-// wanted returns the namespaces that objects need and that do not always exist.
-func wanted(list []Desired) []string {
+// neededNamespaces returns the namespaces that objects need and that do not always exist.
+func neededNamespaces(list []Desired) []string {
 	found := map[string]bool{}
 	for _, d := range list {
 		switch ns := d.Object.GetNamespace(); ns {
@@ -132,8 +133,8 @@ func wanted(list []Desired) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// rank orders kinds so that objects that others need come first.
-func rank(kind string) int {
+// kindRank orders kinds so that objects that others need come first.
+func kindRank(kind string) int {
 	order := []string{
 		"Namespace",
 		"CustomResourceDefinition",
@@ -164,21 +165,21 @@ func toObject(address string, typed any) (Desired, error) {
 		return Desired{}, err
 	}
 	delete(content, "status")
-	prune(content)
+	pruneEmpty(content)
 	return Desired{
 		Address: address,
 		Object:  &unstructured.Unstructured{Object: jsonNumbers(content).(map[string]any)},
 	}, nil
 }
 
-// prune removes fields that typed structs encode although they are not set.
-func prune(v map[string]any) {
+// pruneEmpty removes fields that typed structs encode although they are not set.
+func pruneEmpty(v map[string]any) {
 	for k, e := range v {
 		switch e := e.(type) {
 		case nil:
 			delete(v, k)
 		case map[string]any:
-			if prune(e); k == "metadata" {
+			if pruneEmpty(e); k == "metadata" {
 				delete(e, "creationTimestamp")
 			}
 			if len(e) == 0 && (k == "resources" || k == "strategy") {
@@ -187,7 +188,7 @@ func prune(v map[string]any) {
 		case []any:
 			for _, item := range e {
 				if m, ok := item.(map[string]any); ok {
-					prune(m)
+					pruneEmpty(m)
 				}
 			}
 		}
@@ -215,7 +216,7 @@ func jsonNumbers(v any) any {
 	return v
 }
 
-func digest(m map[string]string) string {
+func mapDigest(m map[string]string) string {
 	sum := sha256.New()
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		fmt.Fprintf(sum, "%q=%q\n", k, m[k])

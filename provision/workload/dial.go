@@ -17,23 +17,23 @@ import (
 // servers are the API servers of a cluster, of which any will do. An accepted TCP connection does not prove that a
 // server works, because the kernel also accepts for a process that hangs.
 type servers struct {
-	list []string // host:port
-	tls  *tls.Config
-	last atomic.Int64 // index of the server that answered last
+	list      []string // host:port
+	tls       *tls.Config
+	lastIndex atomic.Int64 // index of the server that answered last
 }
 
 // A dead server should cost little time, and a slow one should not be given up. The next server is tried after
 // headStart, and the first one that completes the TLS handshake is used. A connection without traffic is checked with a
 // ping and closed if there is no answer.
 const (
-	headStart   = 500 * time.Millisecond
-	dialTimeout = 10 * time.Second
-	quiet       = 2 * time.Second
-	answering   = 3 * time.Second
+	headStart     = 500 * time.Millisecond
+	dialTimeout   = 10 * time.Second
+	quietTimeout  = 2 * time.Second
+	answerTimeout = 3 * time.Second
 )
 
-// reach makes cfg connect to whichever of the servers answers.
-func reach(cfg *rest.Config, list []string) error {
+// useServers makes cfg connect to whichever of the servers answers.
+func useServers(cfg *rest.Config, list []string) error {
 	verify, err := rest.TLSConfigFor(cfg)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func reach(cfg *rest.Config, list []string) error {
 	s := &servers{list: list, tls: verify}
 	cfg.Transport = &http.Transport{
 		DialTLSContext: s.dial, TLSClientConfig: verify, ForceAttemptHTTP2: true,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: quiet, PingTimeout: answering},
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: quietTimeout, PingTimeout: answerTimeout},
 		MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second,
 	}
 	return nil
@@ -64,7 +64,7 @@ func (s *servers) dial(ctx context.Context, network, _ string) (net.Conn, error)
 	greetings := make(chan greeting)
 	begin := func(server int) {
 		all.Go(func() {
-			conn, err := s.greet(ctx, network, s.list[server])
+			conn, err := s.handshake(ctx, network, s.list[server])
 			select {
 			case greetings <- greeting{server, conn, err}:
 			case <-ctx.Done():
@@ -74,7 +74,7 @@ func (s *servers) dial(ctx context.Context, network, _ string) (net.Conn, error)
 			}
 		})
 	}
-	first := int(s.last.Load())
+	first := int(s.lastIndex.Load())
 	next := time.NewTicker(headStart)
 	defer next.Stop()
 	begin(first)
@@ -84,7 +84,7 @@ func (s *servers) dial(ctx context.Context, network, _ string) (net.Conn, error)
 		select {
 		case g := <-greetings:
 			if g.err == nil {
-				s.last.Store(int64(g.server))
+				s.lastIndex.Store(int64(g.server))
 				return g.conn, nil
 			}
 			errs, more = append(errs, g.err), true
@@ -102,8 +102,8 @@ func (s *servers) dial(ctx context.Context, network, _ string) (net.Conn, error)
 	return nil, errors.Join(errs...)
 }
 
-// greet connects to one server and completes the TLS handshake.
-func (s *servers) greet(ctx context.Context, network, server string) (net.Conn, error) {
+// handshake connects to one server and completes the TLS handshake.
+func (s *servers) handshake(ctx context.Context, network, server string) (net.Conn, error) {
 	plain, err := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, server)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 // The client skips an API server that hangs while its machine still accepts connections. It also skips one that stops
 // answering during a request.
 // Proves S10.
-func TestAServerThatHangsIsPassedOver(t *testing.T) {
+func TestHangingServersAreSkipped(t *testing.T) {
 	ca, err := certs.NewCA("kubernetes", 0, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -30,17 +30,17 @@ func TestAServerThatHangsIsPassedOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hung, falls, well := newGate(t, ""), newGate(t, apiServer(t, ca)), apiServer(t, ca)
+	hung, falls, well := newSilenceableProxy(t, ""), newSilenceableProxy(t, apiServer(t, ca)), apiServer(t, ca)
 	live, err := Connect([]string{hung.address, falls.address, well}, ca.Cert, admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := live.served
+	client := live.discoveryClient
 	began := time.Now()
 	if _, err := client.ServerVersion(); err != nil {
 		t.Fatalf("with one server that hangs: %v", err)
 	}
-	if falls.passed() == 0 {
+	if falls.passedTotal() == 0 {
 		t.Error("the second server was not tried next")
 	}
 	falls.silence()
@@ -53,7 +53,7 @@ func TestAServerThatHangsIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestOfServersThatAllRefuseEachIsNamed(t *testing.T) {
+func TestErrorsNameAllServersThatRefuse(t *testing.T) {
 	ca, err := certs.NewCA("kubernetes", 0, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -102,23 +102,24 @@ func apiServer(t *testing.T, ca certs.Pair) (address string) {
 	return server.Listener.Addr().String()
 }
 
-// gate accepts connections and forwards them until it is silenced. Without a target it is silent from the beginning.
-type gate struct {
-	address string
-	mu      sync.Mutex
-	conns   []net.Conn
-	through int
-	quiet   bool
-	ended   bool
+// silenceableProxy accepts connections and forwards them until it is silenced. Without a target it is silent from the
+// beginning.
+type silenceableProxy struct {
+	address     string
+	mu          sync.Mutex
+	conns       []net.Conn
+	passedBytes int
+	isSilent    bool
+	isClosed    bool
 }
 
-func newGate(t *testing.T, target string) *gate {
+func newSilenceableProxy(t *testing.T, target string) *silenceableProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{address: l.Addr().String(), quiet: target == ""}
+	g := &silenceableProxy{address: l.Addr().String(), isSilent: target == ""}
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -127,7 +128,7 @@ func newGate(t *testing.T, target string) *gate {
 			if err != nil {
 				return
 			}
-			g.keep(in)
+			g.addConn(in)
 			if target == "" {
 				continue
 			}
@@ -135,16 +136,16 @@ func newGate(t *testing.T, target string) *gate {
 			if err != nil {
 				return
 			}
-			g.keep(out)
-			all.Go(func() { _, _ = io.Copy(gated{g, out}, in) })
-			all.Go(func() { _, _ = io.Copy(gated{g, in}, out) })
+			g.addConn(out)
+			all.Go(func() { _, _ = io.Copy(gatedWriter{g, out}, in) })
+			all.Go(func() { _, _ = io.Copy(gatedWriter{g, in}, out) })
 		}
 	})
 	t.Cleanup(func() {
 		stop()
 		_ = l.Close()
 		g.mu.Lock()
-		g.ended = true // also for connections that are being accepted
+		g.isClosed = true // also for connections that are being accepted
 		for _, c := range g.conns {
 			_ = c.Close()
 		}
@@ -154,38 +155,38 @@ func newGate(t *testing.T, target string) *gate {
 	return g
 }
 
-func (g *gate) keep(c net.Conn) {
+func (g *silenceableProxy) addConn(c net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ended {
+	if g.isClosed {
 		_ = c.Close()
 	}
 	g.conns = append(g.conns, c)
 }
 
-func (g *gate) silence() {
+func (g *silenceableProxy) silence() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.quiet = true
+	g.isSilent = true
 }
 
-func (g *gate) passed() int {
+func (g *silenceableProxy) passedTotal() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.through
+	return g.passedBytes
 }
 
-// gated drops writes while the gate is silent.
-type gated struct {
-	g  *gate
+// gatedWriter drops writes while the gate is silent.
+type gatedWriter struct {
+	g  *silenceableProxy
 	to io.Writer
 }
 
 // Write implements io.Writer.
-func (w gated) Write(data []byte) (int, error) {
+func (w gatedWriter) Write(data []byte) (int, error) {
 	w.g.mu.Lock()
-	quiet := w.g.quiet
-	w.g.through += len(data)
+	quiet := w.g.isSilent
+	w.g.passedBytes += len(data)
 	w.g.mu.Unlock()
 	if quiet {
 		return len(data), nil

@@ -26,7 +26,7 @@ func Diff(before, after *unstructured.Unstructured) []string {
 		}
 	}
 	var lines []string
-	walk("", a, b, func(path string, old, new any) {
+	walkDiff("", a, b, func(path string, old, new any) {
 		if after.GetKind() == "Secret" &&
 			(len(path) > 4 && path[:4] == "data" || len(path) > 10 && path[:10] == "stringData") {
 			lines = append(lines, path+": (sensitive)")
@@ -39,7 +39,7 @@ func Diff(before, after *unstructured.Unstructured) []string {
 	return lines
 }
 
-func walk(path string, a, b any, differs func(path string, old, new any)) {
+func walkDiff(path string, a, b any, differs func(path string, old, new any)) {
 	if reflect.DeepEqual(a, b) {
 		return
 	}
@@ -49,7 +49,7 @@ func walk(path string, a, b any, differs func(path string, old, new any)) {
 		keys := maps.Clone(left)
 		maps.Copy(keys, right)
 		for _, k := range slices.Sorted(maps.Keys(keys)) {
-			walk(join(path, k), left[k], right[k], differs)
+			walkDiff(join(path, k), left[k], right[k], differs)
 		}
 		return
 	}
@@ -57,7 +57,7 @@ func walk(path string, a, b any, differs func(path string, old, new any)) {
 	rightList, ok2 := b.([]any)
 	if ok1 && ok2 && len(leftList) == len(rightList) {
 		for i := range leftList {
-			walk(path+"["+label(rightList[i], i)+"]", leftList[i], rightList[i], differs)
+			walkDiff(path+"["+label(rightList[i], i)+"]", leftList[i], rightList[i], differs)
 		}
 		return
 	}
@@ -82,36 +82,36 @@ func label(v any, i int) string {
 }
 
 const (
-	mostShown   = 120 // maximum bytes of a value
+	maxShown    = 120 // maximum bytes of a value
 	shownBefore = 40  // bytes of the common beginning of two long values
 )
 
 // showChange formats two different values. Of long values it shows the part where they begin to differ.
 func showChange(old, new any) (string, string) {
-	before, after := show(old), show(new)
+	before, after := formatValue(old), formatValue(new)
 	from := 0
-	if old != nil && new != nil && max(len(before), len(after)) > mostShown {
+	if old != nil && new != nil && max(len(before), len(after)) > maxShown {
 		for from < min(len(before), len(after)) && before[from] == after[from] {
 			from++
 		}
 		from = max(from-shownBefore, 0)
 	}
-	return cut(before, from), cut(after, from)
+	return shorten(before, from), shorten(after, from)
 }
 
-// cut shortens a text that is shown from a position on.
-func cut(text string, from int) string {
+// shorten shortens a text that is shown from a position on.
+func shorten(text string, from int) string {
 	begin, end := "", ""
 	if from > 0 {
 		begin, text = "…", text[from:]
 	}
-	if len(text) > mostShown {
-		end, text = "…", text[:mostShown]
+	if len(text) > maxShown {
+		end, text = "…", text[:maxShown]
 	}
 	return begin + strings.ToValidUTF8(text, "") + end
 }
 
-func show(v any) string {
+func formatValue(v any) string {
 	if v == nil {
 		return "(none)"
 	}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func TestAChangeOfALongValueShowsWhereItDiffers(t *testing.T) {
+func TestChangesOfLongValuesShowWhereTheyDiffer(t *testing.T) {
 	object := func(value any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{
 			Object: map[string]any{"kind": "ConfigMap", "data": map[string]any{"k": value}},

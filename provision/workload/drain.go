@@ -27,11 +27,11 @@ var (
 	endpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
-// unmounting is how long a kubelet may take to clean up pods whose containers have all ended.
-const unmounting = time.Minute
+// unmountTimeout is how long a kubelet may take to clean up pods whose containers have all ended.
+const unmountTimeout = time.Minute
 
-// Cordoned reports whether a node is unschedulable. It returns false if the node does not exist.
-func (l *Live) Cordoned(ctx context.Context, node string) (bool, error) {
+// IsCordoned reports whether a node is unschedulable. It returns false if the node does not exist.
+func (l *Live) IsCordoned(ctx context.Context, node string) (bool, error) {
 	live, err := l.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -45,7 +45,7 @@ func (l *Live) Cordoned(ctx context.Context, node string) (bool, error) {
 
 // Cordon makes a node unschedulable.
 func (l *Live) Cordon(ctx context.Context, node string) error {
-	err := l.schedulable(ctx, node, "true")
+	err := l.setUnschedulable(ctx, node, "true")
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -57,14 +57,14 @@ func (l *Live) Cordon(ctx context.Context, node string) error {
 
 // Uncordon makes a node schedulable again.
 func (l *Live) Uncordon(ctx context.Context, node string) error {
-	err := l.schedulable(ctx, node, "null")
+	err := l.setUnschedulable(ctx, node, "null")
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
-func (l *Live) schedulable(ctx context.Context, node, unschedulable string) error {
+func (l *Live) setUnschedulable(ctx context.Context, node, unschedulable string) error {
 	_, err := l.dynamic.Resource(nodes).
 		Patch(ctx, node, types.MergePatchType, []byte(`{"spec":{"unschedulable":`+unschedulable+`}}`), metav1.PatchOptions{FieldManager: Manager})
 	return err
@@ -74,7 +74,7 @@ func (l *Live) schedulable(ctx context.Context, node, unschedulable string) erro
 // pods stay, as with kubectl drain. A pod counts as gone when its object is gone, because the kubelet reports its end
 // before it unmounts its volumes.
 func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
-	err := l.schedulable(ctx, node, "true")
+	err := l.setUnschedulable(ctx, node, "true")
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -91,61 +91,61 @@ func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
 			return err
 		}
 		switch {
-		case left.running+left.ended == 0:
+		case left.running+left.uncleaned == 0:
 			return nil
 		case left.running > left.ending:
 			since = time.Time{}
 		case left.running > 0:
 			since = time.Time{}
-			if gone, err := l.silent(ctx, node); err == nil && gone {
+			if gone, err := l.isSilentNode(ctx, node); err == nil && gone {
 				say("its kubelet is gone, and nobody is there to end " + plan.Number(left.running, "pod"))
 				return nil
 			}
 		case since.IsZero():
 			since = time.Now()
-		case time.Since(since) > unmounting:
+		case time.Since(since) > unmountTimeout:
 			return nil // the rest is unmounted when the machine is cleaned
 		}
-		if text := plan.Number(left.running+left.ended, "pod") + " to go: " + left.reason; text != said {
+		if text := plan.Number(left.running+left.uncleaned, "pod") + " to go: " + left.reason; text != said {
 			said = text
 			say(text)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s still on %s: %s", plan.Number(left.running+left.ended, "pod"), node, left.reason)
+			return fmt.Errorf("%s still on %s: %s", plan.Number(left.running+left.uncleaned, "pod"), node, left.reason)
 		}
 	}
 }
 
-// silent reports whether a node no longer exists, or is no longer ready for lack of a heartbeat.
-func (l *Live) silent(ctx context.Context, node string) (bool, error) {
+// isSilentNode reports whether a node no longer exists, or is no longer ready for lack of a heartbeat.
+func (l *Live) isSilentNode(ctx context.Context, node string) (bool, error) {
 	ready, err := l.Nodes(ctx)
 	is, there := ready[node]
 	return !there || is == string(corev1.ConditionUnknown), err
 }
 
-// left counts a node's pods that must go.
-type left struct {
-	running int
-	ending  int // those of running that are being deleted
-	ended   int // ended, but not cleaned up yet
-	reason  string
+// podCounts counts a node's pods that must go.
+type podCounts struct {
+	running   int
+	ending    int // those of running that are being deleted
+	uncleaned int // ended, but not cleaned up yet
+	reason    string
 }
 
 // evict evicts every pod that may go, and returns what is left.
-func (l *Live) evict(ctx context.Context, node string) (left, error) {
+func (l *Live) evict(ctx context.Context, node string) (podCounts, error) {
 	list, err := l.dynamic.Resource(pods).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
-		return left{}, fmt.Errorf("list the pods of %s: %w", node, err)
+		return podCounts{}, fmt.Errorf("list the pods of %s: %w", node, err)
 	}
-	now := left{reason: "they are ending"}
+	now := podCounts{reason: "they are ending"}
 	for _, item := range list.Items {
-		if stays(&item) {
+		if staysOnNode(&item) {
 			continue
 		}
-		if finished(&item) {
-			now.ended++
+		if hasFinished(&item) {
+			now.uncleaned++
 			continue
 		}
 		now.running++
@@ -156,7 +156,7 @@ func (l *Live) evict(ctx context.Context, node string) (left, error) {
 		eviction, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&policyv1.Eviction{
 			TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
 			ObjectMeta:    metav1.ObjectMeta{Name: item.GetName(), Namespace: item.GetNamespace()},
-			DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: grace(&item)},
+			DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: drainGrace(&item)},
 		})
 		if err != nil {
 			return now, err
@@ -174,20 +174,20 @@ func (l *Live) evict(ctx context.Context, node string) (left, error) {
 	return now, nil
 }
 
-// longestGrace is the longest grace period in seconds of a pod while its node is drained.
-const longestGrace = 120
+// maxGrace is the longest grace period in seconds of a pod while its node is drained.
+const maxGrace = 120
 
-// grace returns nil to keep the pod's own grace period, or longestGrace if that is shorter.
-func grace(pod *unstructured.Unstructured) *int64 {
+// drainGrace returns nil to keep the pod's own grace period, or maxGrace if that is shorter.
+func drainGrace(pod *unstructured.Unstructured) *int64 {
 	own, _, _ := unstructured.NestedInt64(pod.Object, "spec", "terminationGracePeriodSeconds")
-	if own <= longestGrace {
+	if own <= maxGrace {
 		return nil
 	}
-	most := int64(longestGrace)
+	most := int64(maxGrace)
 	return &most
 }
 
-func stays(pod *unstructured.Unstructured) bool {
+func staysOnNode(pod *unstructured.Unstructured) bool {
 	if _, static := pod.GetAnnotations()[corev1.MirrorPodAnnotationKey]; static {
 		return true
 	}
@@ -196,16 +196,16 @@ func stays(pod *unstructured.Unstructured) bool {
 			return true
 		}
 	}
-	return finished(pod) && pod.GetDeletionTimestamp() == nil
+	return hasFinished(pod) && pod.GetDeletionTimestamp() == nil
 }
 
-func finished(pod *unstructured.Unstructured) bool {
+func hasFinished(pod *unstructured.Unstructured) bool {
 	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
 	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
 }
 
-// Forget deletes a machine's Node, with which its pods are deleted, and the endpoint of its name server.
-func (l *Live) Forget(ctx context.Context, node string) error {
+// DeleteNode deletes a machine's Node, with which its pods are deleted, and the endpoint of its name server.
+func (l *Live) DeleteNode(ctx context.Context, node string) error {
 	err := l.dynamic.Resource(endpointSlices).
 		Namespace("kube-system").
 		Delete(ctx, dnsName+"-"+node, metav1.DeleteOptions{})
@@ -219,10 +219,10 @@ func (l *Live) Forget(ctx context.Context, node string) error {
 	return err
 }
 
-// ForgetFormer deletes a Node whose provider ID comes from the inventory and is not that of the present machine. That
-// former machine no longer exists, and neither do its pods. It then updates the machine in the cluster's inventory, so
-// that its new Node gets the new provider ID. It reports whether there was such a Node.
-func (l *Live) ForgetFormer(ctx context.Context, node string, now inventory.Machine) (forgot bool, err error) {
+// DeleteFormerNode deletes a Node whose provider ID comes from the inventory and is not that of the present machine.
+// That former machine no longer exists, and neither do its pods. It then updates the machine in the cluster's
+// inventory, so that its new Node gets the new provider ID. It reports whether there was such a Node.
+func (l *Live) DeleteFormerNode(ctx context.Context, node string, now inventory.Machine) (forgot bool, err error) {
 	live, err := l.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("look at node %s: %w", node, err)

@@ -18,10 +18,10 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// definitions contains gateway-api.yaml.gz, which the build creates.
+// gatewayArchive contains gateway-api.yaml.gz, which the build creates.
 //
 //go:embed definitions
-var definitions embed.FS
+var gatewayArchive embed.FS
 
 const gatewayController = "clusterctl.local/gateway"
 
@@ -39,7 +39,7 @@ func gatewayAPI(c *config.Cluster) (list []any, err error) {
 	c.Ingress.Settings.Over(&cfg)
 	if cfg.GatewayAddresses == daemons.OfLoadBalancer {
 		subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: ingressUsers}}
-		if c.FormerUsers { // until DropFormerRights deletes the bindings
+		if c.HasFormerUsers { // until DropFormerRights deletes the bindings
 			subjects = append(
 				subjects,
 				rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ingressUsers},
@@ -71,7 +71,7 @@ func gatewayAPI(c *config.Cluster) (list []any, err error) {
 }
 
 func gatewayDefinitions() (list []*apiextensionsv1.CustomResourceDefinition, err error) {
-	packed, err := definitions.ReadFile("definitions/gateway-api.yaml.gz")
+	packed, err := gatewayArchive.ReadFile("definitions/gateway-api.yaml.gz")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.New(
 			"gateway_api: this program was built without the definitions of Gateway API, which `make build` puts " +

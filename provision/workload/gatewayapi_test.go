@@ -14,14 +14,14 @@ import (
 // The kinds of Gateway API are installed with a cluster that enables them, and stay. A program that lacks them reports
 // this.
 // Proves S32.
-func TestGatewayAPIComesWithTheClusterThatAsksForIt(t *testing.T) {
+func TestGatewayAPIIsAppliedIfDeclared(t *testing.T) {
 	names := func(in *config.Ingress) (list []string, err error) {
 		all, err := workload.Objects(&config.Cluster{Name: "c", Ingress: in})
 		for _, d := range all {
 			if kind := d.Object.GetKind(); kind == "GatewayClass" || kind == "CustomResourceDefinition" ||
 				kind == "ClusterRoleBinding" {
 				list = append(list, kind+" "+d.Object.GetName())
-				if kind == "CustomResourceDefinition" && !d.Keep {
+				if kind == "CustomResourceDefinition" && !d.IsNeverPruned {
 					t.Errorf("%s would be pruned with all its objects", d.Object.GetName())
 				}
 			}

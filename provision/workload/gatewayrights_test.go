@@ -13,12 +13,12 @@ import (
 
 // The ingress proxies of machines that are not yet updated keep the right to create services for Gateways until the
 // last one is updated.
-func TestIngressProxiesOfFormerReleasesMakeServicesUntilTheyAreUpdated(t *testing.T) {
+func TestFormerIngressProxiesKeepTheirRightsUntilTheirUpdate(t *testing.T) {
 	subjects := func(former bool) []any {
 		t.Helper()
 		in := &config.Ingress{Class: "web"}
 		in.Settings.Choose("gateway_addresses", daemons.OfLoadBalancer)
-		all, err := Objects(&config.Cluster{Name: "c", Ingress: in, FormerUsers: former})
+		all, err := Objects(&config.Cluster{Name: "c", Ingress: in, HasFormerUsers: former})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,8 +35,8 @@ func TestIngressProxiesOfFormerReleasesMakeServicesUntilTheyAreUpdated(t *testin
 	if len(during) != 2 || during[1].(map[string]any)["kind"] != rbacv1.UserKind || len(after) != 1 {
 		t.Fatalf("bound are %v while machines are updated, and %v afterwards", during, after)
 	}
-	l, client := fakeLive(
-		item(
+	l, client := newFakeLive(
+		newItem(
 			"rbac.authorization.k8s.io/v1",
 			"ClusterRoleBinding",
 			"",

@@ -18,17 +18,18 @@ import (
 )
 
 const (
-	gatherPage    = 500
-	gatherMost    = 4 << 20 // maximum bytes of one kind
-	gatherTimeout = 20 * time.Second
-	gatherAtOnce  = 6
+	gatherPage        = 500
+	maxGatherBytes    = 4 << 20 // maximum bytes of one kind
+	gatherTimeout     = 20 * time.Second
+	maxGatherParallel = 6
 )
 
 // Gather returns all objects for a support bundle, in one file per kind. Of secrets and config maps it returns only the
 // names and sizes of fields, and it hides known secret values. If a kind cannot be listed, its file contains the error,
 // and problems names the kinds by reason.
-func (l *Live) Gather(ctx context.Context, known *support.Known) (files []support.File, problems []string, err error) {
-	listed, problems, err := l.listed()
+func (l *Live) Gather(ctx context.Context, known *support.Redactor) (files []support.File, problems []string,
+	err error) {
+	listed, problems, err := l.listableKinds()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,9 +47,9 @@ type listedKind struct {
 	kind     string
 }
 
-// listed returns all kinds that can be listed. Events are listed only in the core group.
-func (l *Live) listed() (kinds []listedKind, problems []string, err error) {
-	lists, err := l.served.ServerPreferredResources()
+// listableKinds returns all kinds that can be listed. Events are listed only in the core group.
+func (l *Live) listableKinds() (kinds []listedKind, problems []string, err error) {
+	lists, err := l.discoveryClient.ServerPreferredResources()
 	if err != nil && len(lists) == 0 {
 		return nil, nil, fmt.Errorf("ask the API for its kinds: %w", err)
 	}
@@ -69,16 +70,16 @@ func (l *Live) listed() (kinds []listedKind, problems []string, err error) {
 	return kinds, problems, nil
 }
 
-// gatherAll lists kinds, gatherAtOnce at a time.
+// gatherAll lists kinds, maxGatherParallel at a time.
 func (l *Live) gatherAll(
 	ctx context.Context,
 	kinds []schema.GroupVersionResource,
-	known *support.Known,
+	known *support.Redactor,
 ) (files []support.File, problems []string) {
 	files = make([]support.File, len(kinds))
 	failed := make([]error, len(kinds))
 	var g errgroup.Group
-	g.SetLimit(gatherAtOnce)
+	g.SetLimit(maxGatherParallel)
 	for i, kind := range kinds {
 		g.Go(func() error {
 			files[i], failed[i] = l.gather(ctx, kind, known)
@@ -86,14 +87,14 @@ func (l *Live) gatherAll(
 		})
 	}
 	_ = g.Wait() // never an error: a kind that cannot be listed does not stop the others
-	return files, unlisted(kinds, failed)
+	return files, describeUnlisted(kinds, failed)
 }
 
 // gather lists a kind. After an error it returns what was read so far.
 func (l *Live) gather(
 	ctx context.Context,
 	kind schema.GroupVersionResource,
-	known *support.Known,
+	known *support.Redactor,
 ) (support.File, error) {
 	var text strings.Builder
 	var failed error
@@ -110,8 +111,8 @@ func (l *Live) gather(
 			break
 		}
 		for i := range list.Items {
-			strip(&list.Items[i])
-			support.Object(list.Items[i].Object, known)
+			stripObject(&list.Items[i])
+			support.RedactObject(list.Items[i].Object, known)
 			out, err := yaml.Marshal(list.Items[i].Object)
 			if err != nil {
 				continue
@@ -122,7 +123,7 @@ func (l *Live) gather(
 		if options.Continue = list.GetContinue(); options.Continue == "" {
 			break
 		}
-		if text.Len() > gatherMost {
+		if text.Len() > maxGatherBytes {
 			text.WriteString("# the rest is left out\n")
 			break
 		}
@@ -130,8 +131,8 @@ func (l *Live) gather(
 	return support.File{Name: kind.GroupResource().String() + ".yaml", Content: []byte(text.String())}, failed
 }
 
-// strip removes secrets and verbose fields.
-func strip(o *unstructured.Unstructured) {
+// stripObject removes secrets and verbose fields.
+func stripObject(o *unstructured.Unstructured) {
 	o.SetManagedFields(nil)
 	annotations := o.GetAnnotations()
 	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration") // it also contains a secret's data

@@ -16,11 +16,11 @@ import (
 )
 
 // Without a majority of etcd nothing can be listed. This is reported once.
-func TestKindsThatCannotBeListedAreNamedOnce(t *testing.T) {
-	l, client := fakeLive(
-		item("v1", "Node", "", "n", map[string]any{"spec": map[string]any{"providerID": "hunter2hunter2"}}),
+func TestUnlistedKindsAreNamedOnce(t *testing.T) {
+	l, client := newFakeLive(
+		newItem("v1", "Node", "", "n", map[string]any{"spec": map[string]any{"providerID": "hunter2hunter2"}}),
 	)
-	known := support.NewKnown([]string{"hunter2hunter2"})
+	known := support.NewRedactor([]string{"hunter2hunter2"})
 	files, problems := l.gatherAll(t.Context(), []schema.GroupVersionResource{nodes, pods}, known)
 	if len(problems) != 0 ||
 		!strings.Contains(string(files[0].Content), "name: \"n\"") &&
@@ -46,7 +46,7 @@ func TestKindsThatCannotBeListedAreNamedOnce(t *testing.T) {
 	}
 }
 
-func TestFailuresToListAreToldApartByTheirReason(t *testing.T) {
+func TestListFailuresAreGroupedByReason(t *testing.T) {
 	var kinds []schema.GroupVersionResource
 	var failed []error
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
@@ -63,7 +63,7 @@ func TestFailuresToListAreToldApartByTheirReason(t *testing.T) {
 		"objects of 6 of 8 kinds are missing or not all there (c.x.io, d.x.io, e.x.io, f.x.io, g.x.io, h.x.io): " +
 			"connection refused",
 	}
-	if got := unlisted(kinds, failed); !slices.Equal(got, want) {
+	if got := describeUnlisted(kinds, failed); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 }

@@ -35,11 +35,11 @@ func ignoredOf(block config.Ignored, kind string) config.Ignored {
 	return out
 }
 
-// Over returns a copy of d to apply over a live object, with ignored fields as they are in the live object. Ignored
+// OverLive returns a copy of d to apply over a live object, with ignored fields as they are in the live object. Ignored
 // fields that only this manager owns stay in the copy with their live values, because server-side apply deletes fields
 // that their only owner stops applying. Ignored fields that other managers own too are left out of the copy, so that
 // this manager gives up its ownership.
-func (d Desired) Over(live *unstructured.Unstructured) Desired {
+func (d Desired) OverLive(live *unstructured.Unstructured) Desired {
 	if len(d.Ignored.Fields) == 0 {
 		return d
 	}
@@ -47,12 +47,12 @@ func (d Desired) Over(live *unstructured.Unstructured) Desired {
 	d.Object = d.Object.DeepCopy()
 	d.version = live.GetResourceVersion()
 	for _, path := range d.Ignored.Fields {
-		value, found := at(live.Object, path)
-		own, others := owned.at(path)
+		value, found := valueAt(live.Object, path)
+		own, others := owned.ownersAt(path)
 		if found {
-			value, found = owned.kept(value, own, others)
+			value, found = owned.partToApply(value, own, others)
 		}
-		replace(d.Object.Object, path, value, found)
+		setValue(d.Object.Object, path, value, found)
 	}
 	return d
 }
@@ -62,9 +62,9 @@ type fields = map[string]any
 
 // owners holds the fields that each manager owns in an object.
 type owners struct {
-	ours   fields
-	others []fields
-	known  bool // the object has managedFields
+	own              fields
+	others           []fields
+	hasManagedFields bool // the object has managedFields
 }
 
 func ownersOf(live *unstructured.Unstructured) (list owners) {
@@ -73,10 +73,10 @@ func ownersOf(live *unstructured.Unstructured) (list owners) {
 		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &set) != nil {
 			continue
 		}
-		list.known = true
+		list.hasManagedFields = true
 		if entry.Manager == Manager && entry.Operation == metav1.ManagedFieldsOperationApply &&
 			entry.Subresource == "" {
-			list.ours = set
+			list.own = set
 		} else {
 			list.others = append(list.others, set)
 		}
@@ -88,24 +88,24 @@ func ownersOf(live *unstructured.Unstructured) (list owners) {
 type ownership int
 
 const (
-	none  ownership = iota
-	part            // the field itself, or fields inside it
-	whole           // an atomic field that contains it; also used when ownership is not known
+	ownsNone  ownership = iota
+	ownsPart            // the field itself, or fields inside it
+	ownsWhole           // an atomic field that contains it; also used when ownership is not known
 )
 
 type owner struct {
-	has    ownership
-	fields fields
+	ownership ownership
+	fields    fields
 }
 
-func (o owners) at(path []string) (own owner, others []owner) {
-	if !o.known {
-		return owner{has: whole}, nil
+func (o owners) ownersAt(path []string) (own owner, others []owner) {
+	if !o.hasManagedFields {
+		return owner{ownership: ownsWhole}, nil
 	}
 	for _, set := range o.others {
 		others = append(others, walkFields(set, path))
 	}
-	return walkFields(o.ours, path), others
+	return walkFields(o.own, path), others
 }
 
 // walkFields returns what a set of owned fields says about the field at a path.
@@ -114,25 +114,25 @@ func walkFields(set fields, path []string) owner {
 		next, ok := set["f:"+step].(map[string]any)
 		if !ok {
 			var keyed bool
-			next, ok, keyed = element(set, step)
+			next, ok, keyed = elementFields(set, step)
 			if !ok && keyed {
-				return owner{has: whole}
+				return owner{ownership: ownsWhole}
 			}
 		}
 		if !ok {
 			return owner{}
 		}
 		if len(next) == 0 && i < len(path)-1 {
-			return owner{has: whole}
+			return owner{ownership: ownsWhole}
 		}
 		set = next
 	}
-	return owner{has: part, fields: set}
+	return owner{ownership: ownsPart, fields: set}
 }
 
-// element returns the owned fields of the list element with a name. keyed reports that the list's elements have other
-// keys than the name, so that the element cannot be identified.
-func element(set fields, name string) (found fields, ok, keyed bool) {
+// elementFields returns the owned fields of the list element with a name. keyed reports that the list's elements have
+// other keys than the name, so that the element cannot be identified.
+func elementFields(set fields, name string) (found fields, ok, keyed bool) {
 	for key, value := range set {
 		text, isKey := strings.CutPrefix(key, "k:")
 		if !isKey {
@@ -151,37 +151,38 @@ func element(set fields, name string) (found fields, ok, keyed bool) {
 	return nil, false, keyed
 }
 
-// kept returns the part of a live value that has to be applied so that server-side apply does not delete it. It reports
-// whether there is any.
-func (o owners) kept(value any, own owner, others []owner) (any, bool) {
-	if own.has == none {
+// partToApply returns the part of a live value that has to be applied so that server-side apply does not delete it. It
+// reports whether there is any.
+func (o owners) partToApply(value any, own owner, others []owner) (any, bool) {
+	if own.ownership == ownsNone {
 		return nil, false
 	}
 	m, isMap := value.(map[string]any)
-	if isMap && own.has == part && len(own.fields) > 0 {
+	if isMap && own.ownership == ownsPart && len(own.fields) > 0 {
 		out := map[string]any{}
 		for key, inner := range m {
 			var theirs []owner
 			for _, other := range others {
-				if other.has == part {
+				if other.ownership == ownsPart {
 					theirs = append(theirs, walkFields(other.fields, []string{key}))
 				}
 			}
-			if v, ok := o.kept(inner, walkFields(own.fields, []string{key}), theirs); ok {
+			if v, ok := o.partToApply(inner, walkFields(own.fields, []string{key}), theirs); ok {
 				out[key] = v
 			}
 		}
 		return out, len(out) > 0
 	}
 	_, isList := value.([]any)
-	if own.has == part && !isList && slices.ContainsFunc(others, func(other owner) bool { return other.has == part }) {
+	if own.ownership == ownsPart && !isList &&
+		slices.ContainsFunc(others, func(other owner) bool { return other.ownership == ownsPart }) {
 		return nil, false
 	}
 	return value, true
 }
 
-// at returns the value of the field at a path, and reports whether the field exists.
-func at(value any, path []string) (any, bool) {
+// valueAt returns the value of the field at a path, and reports whether the field exists.
+func valueAt(value any, path []string) (any, bool) {
 	for _, step := range path {
 		switch v := value.(type) {
 		case map[string]any:
@@ -191,7 +192,7 @@ func at(value any, path []string) (any, bool) {
 			}
 			value = inner
 		case []any:
-			i := named(v, step)
+			i := indexOfName(v, step)
 			if i < 0 {
 				return nil, false
 			}
@@ -203,16 +204,16 @@ func at(value any, path []string) (any, bool) {
 	return value, true
 }
 
-func named(list []any, name string) int {
+func indexOfName(list []any, name string) int {
 	return slices.IndexFunc(list, func(e any) bool {
 		m, ok := e.(map[string]any)
 		return ok && m["name"] == name
 	})
 }
 
-// replace sets the field at a path to with, or deletes the field if set is false. It creates missing maps on the path,
+// setValue sets the field at a path to with, or deletes the field if set is false. It creates missing maps on the path,
 // but no list elements.
-func replace(value any, path []string, with any, set bool) {
+func setValue(value any, path []string, with any, set bool) {
 	last := len(path) - 1
 	for i, step := range path {
 		switch v := value.(type) {
@@ -230,7 +231,7 @@ func replace(value any, path []string, with any, set bool) {
 				value = inner
 			}
 		case []any:
-			at := named(v, step)
+			at := indexOfName(v, step)
 			if at < 0 {
 				return
 			}

@@ -32,7 +32,7 @@ func managed(manager string, operation metav1.ManagedFieldsOperationType,
 		Subresource: subresource, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
 }
 
-func TestIgnoredFieldsAreAppliedAsTheyAreOnlyWhereNobodyElseOwnsThem(t *testing.T) {
+func TestIgnoredFieldsWithoutOtherOwnersAreAppliedUnchanged(t *testing.T) {
 	const ours = `{"f:metadata":{"f:labels":{"f:a":{},"f:b":{}}},"f:spec":{"f:replicas":{},"f:args":{},
 		"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:name":{},"f:image":{}}},
 		"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{"f:name":{},"f:hostPort":{}}}}}`
@@ -80,7 +80,7 @@ func TestIgnoredFieldsAreAppliedAsTheyAreOnlyWhereNobodyElseOwnsThem(t *testing.
 		})
 		d := Desired{Object: &unstructured.Unstructured{Object: plainJSON(t, c.wanted)},
 			Ignored: config.Ignored{Fields: [][]string{c.path}}}
-		if got, want := d.Over(live).Object.Object, plainJSON(t, c.out); !reflect.DeepEqual(got, want) {
+		if got, want := d.OverLive(live).Object.Object, plainJSON(t, c.out); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 		if want := plainJSON(t, c.wanted); !reflect.DeepEqual(d.Object.Object, want) {
@@ -89,12 +89,12 @@ func TestIgnoredFieldsAreAppliedAsTheyAreOnlyWhereNobodyElseOwnsThem(t *testing.
 	}
 }
 
-func TestAnObjectOfWhichEverythingIsIgnoredIsNotWritten(t *testing.T) {
+func TestObjectsWithOnlyIgnoredChangesAreNotWritten(t *testing.T) {
 	for _, ignored := range []config.Ignored{{All: true}, {Fields: [][]string{{"data"}}}} {
-		there := item("v1", "ConfigMap", "default", "c", map[string]any{"data": map[string]any{"a": "theirs"}})
+		there := newItem("v1", "ConfigMap", "default", "c", map[string]any{"data": map[string]any{"a": "theirs"}})
 		there.SetLabels(map[string]string{ManagedByLabel: Manager})
 		there.SetResourceVersion("7")
-		l, client := fakeLive(there)
+		l, client := newFakeLive(there)
 		var versions []string
 		conflicts := 1
 		client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -113,7 +113,7 @@ func TestAnObjectOfWhichEverythingIsIgnoredIsNotWritten(t *testing.T) {
 			}
 			return true, o, nil
 		})
-		o := declared("object.v1.ConfigMap.c", 1, item("v1", "ConfigMap", "default", "c",
+		o := newDeclared("object.v1.ConfigMap.c", 1, newItem("v1", "ConfigMap", "default", "c",
 			map[string]any{"data": map[string]any{"a": "ours"}, "immutable": true}))
 		o.Ignored = ignored
 		desired, err := Objects(&config.Cluster{Objects: []config.Object{o}})
@@ -124,7 +124,7 @@ func TestAnObjectOfWhichEverythingIsIgnoredIsNotWritten(t *testing.T) {
 			if d.Object.GetKind() != "ConfigMap" || d.Object.GetName() != "c" {
 				continue
 			}
-			d.Known = true
+			d.CanAdopt = true
 			entry, err := l.applyOne(t.Context(), d, nil, time.Now())
 			if err != nil {
 				t.Fatal(err)

@@ -31,11 +31,11 @@ var webhooks = schema.GroupVersionResource{
 	Resource: "mutatingwebhookconfigurations",
 }
 
-type mapper struct{ *meta.DefaultRESTMapper }
+type fakeMapper struct{ *meta.DefaultRESTMapper }
 
-func (mapper) Reset() {}
+func (fakeMapper) Reset() {}
 
-func fakeLive(objects ...runtime.Object) (*Live, *fake.FakeDynamicClient) {
+func newFakeLive(objects ...runtime.Object) (*Live, *fake.FakeDynamicClient) {
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(
 		runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{
@@ -46,7 +46,7 @@ func fakeLive(objects ...runtime.Object) (*Live, *fake.FakeDynamicClient) {
 			webhooks:                                "MutatingWebhookConfigurationList",
 		},
 		objects...)
-	m := mapper{meta.NewDefaultRESTMapper([]schema.GroupVersion{webhooks.GroupVersion()})}
+	m := fakeMapper{meta.NewDefaultRESTMapper([]schema.GroupVersion{webhooks.GroupVersion()})}
 	for _, kind := range []string{"ConfigMap", "Service", "Pod"} {
 		m.Add(schema.GroupVersionKind{Version: "v1", Kind: kind}, meta.RESTScopeNamespace)
 	}
@@ -62,7 +62,7 @@ func fakeLive(objects ...runtime.Object) (*Live, *fake.FakeDynamicClient) {
 	return &Live{dynamic: client, mapper: m}, client
 }
 
-func item(apiVersion, kind, namespace, name string, more map[string]any) *unstructured.Unstructured {
+func newItem(apiVersion, kind, namespace, name string, more map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{
 		Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name}},
 	}
@@ -75,8 +75,8 @@ func item(apiVersion, kind, namespace, name string, more map[string]any) *unstru
 	return o
 }
 
-func ending(phase string) *unstructured.Unstructured {
-	p := item("v1", "Pod", "default", "p", map[string]any{"status": map[string]any{"phase": phase}})
+func newEndingPod(phase string) *unstructured.Unstructured {
+	p := newItem("v1", "Pod", "default", "p", map[string]any{"status": map[string]any{"phase": phase}})
 	_ = unstructured.SetNestedField(p.Object, "2026-01-01T00:00:00Z", "metadata", "deletionTimestamp")
 	return p
 }
@@ -86,7 +86,7 @@ func ending(phase string) *unstructured.Unstructured {
 // Proves P07.
 func TestDrainWaitsUntilTheObjectsOfEndedPodsAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, client := fakeLive(item("v1", "Node", "", "n", nil), ending("Failed"))
+		l, client := newFakeLive(newItem("v1", "Node", "", "n", nil), newEndingPod("Failed"))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		done := make(chan error, 1)
@@ -106,10 +106,10 @@ func TestDrainWaitsUntilTheObjectsOfEndedPodsAreGone(t *testing.T) {
 	})
 }
 
-func TestDrainIsBounded(t *testing.T) {
+func TestDrainsHaveATimeLimit(t *testing.T) {
 	for phase, fails := range map[string]bool{"Failed": false, "Succeeded": false, "Running": true} {
 		synctest.Test(t, func(t *testing.T) {
-			l, _ := fakeLive(readyNode("True"), ending(phase))
+			l, _ := newFakeLive(readyNode("True"), newEndingPod(phase))
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			if err := l.Drain(ctx, "n", func(string) {}); (err != nil) != fails {
@@ -120,7 +120,7 @@ func TestDrainIsBounded(t *testing.T) {
 }
 
 func readyNode(status string) *unstructured.Unstructured {
-	return item(
+	return newItem(
 		"v1",
 		"Node",
 		"",
@@ -131,14 +131,14 @@ func readyNode(status string) *unstructured.Unstructured {
 	)
 }
 
-func declared(address string, line int, o *unstructured.Unstructured) config.Object {
+func newDeclared(address string, line int, o *unstructured.Unstructured) config.Object {
 	return config.Object{Address: address, Content: o.Object, Source: config.Source{File: "app.hcl", Line: line}}
 }
 
 // A plan finds all objects that the API refuses. Objects that depend on others of the same plan are not reported.
 // Proves P05.
-func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
-	l, client := fakeLive()
+func TestPlansNameAllRefusedObjects(t *testing.T) {
+	l, client := newFakeLive()
 	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		p := a.(clienttesting.PatchActionImpl)
 		resource := a.GetResource().GroupResource()
@@ -151,9 +151,9 @@ func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 		case a.GetNamespace() == "fresh":
 			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "fresh")
 		}
-		return true, item("v1", "ConfigMap", a.GetNamespace(), p.Name, nil), nil
+		return true, newItem("v1", "ConfigMap", a.GetNamespace(), p.Name, nil), nil
 	})
-	crd := item(
+	crd := newItem(
 		"apiextensions.k8s.io/v1",
 		"CustomResourceDefinition",
 		"",
@@ -161,10 +161,10 @@ func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 		map[string]any{"spec": map[string]any{"group": "x.io", "names": map[string]any{"kind": "Gadget"}}},
 	)
 	c := &config.Cluster{Name: "home", Objects: []config.Object{
-		declared("object.good", 1, item("v1", "ConfigMap", "default", "good", nil)),
-		declared("object.crd", 2, crd),
-		declared("object.gadget", 3, item("x.io/v1", "Gadget", "default", "g", nil)),
-		declared("object.fresh", 4, item("v1", "ConfigMap", "fresh", "good", nil)),
+		newDeclared("object.good", 1, newItem("v1", "ConfigMap", "default", "good", nil)),
+		newDeclared("object.crd", 2, crd),
+		newDeclared("object.gadget", 3, newItem("x.io/v1", "Gadget", "default", "g", nil)),
+		newDeclared("object.fresh", 4, newItem("v1", "ConfigMap", "fresh", "good", nil)),
 	}}
 	entries, _, err := l.Plan(t.Context(), c, nil)
 	if err != nil {
@@ -176,10 +176,10 @@ func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 		}
 	}
 	c.Objects = append(c.Objects,
-		declared("object.bad", 5, item("v1", "ConfigMap", "default", "bad", nil)),
-		declared("object.widget", 6, item("x.io/v1", "Widget", "default", "w", nil)))
+		newDeclared("object.bad", 5, newItem("v1", "ConfigMap", "default", "bad", nil)),
+		newDeclared("object.widget", 6, newItem("x.io/v1", "Widget", "default", "w", nil)))
 	entries, _, err = l.Plan(t.Context(), c, nil)
-	var refused run.Refused
+	var refused run.RefusedError
 	if !errors.As(err, &refused) || len(refused.List) != 2 {
 		t.Fatalf("got %v, want two refusals", err)
 	}
@@ -199,9 +199,9 @@ func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 // An object that another client created is neither changed nor recorded without an import block. Objects that were
 // applied before, and those that the cluster creates by itself, are taken over.
 // Proves P07.
-func TestWhatSomebodyElseHasMadeIsTakenOverOnlyWhenThatIsWritten(t *testing.T) {
+func TestForeignObjectsAreAdoptedOnlyIfDeclared(t *testing.T) {
 	by := func(name, manager, subresource string) *unstructured.Unstructured {
-		o := item("v1", "ConfigMap", "default", name, map[string]any{"data": map[string]any{"is": "theirs"}})
+		o := newItem("v1", "ConfigMap", "default", name, map[string]any{"data": map[string]any{"is": "theirs"}})
 		o.SetManagedFields(
 			[]metav1.ManagedFieldsEntry{
 				{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: subresource},
@@ -209,12 +209,12 @@ func TestWhatSomebodyElseHasMadeIsTakenOverOnlyWhenThatIsWritten(t *testing.T) {
 		)
 		return o
 	}
-	l, client := fakeLive(
+	l, client := newFakeLive(
 		by("theirs", "helm", ""),
 		by("status", "kubelet", "status"),
 		by("cluster", "kube-controller-manager", ""),
 		by("before", "kubectl-create", ""),
-		ours("v1", "ConfigMap", "default", "ours"),
+		newOwnObject("v1", "ConfigMap", "default", "ours"),
 	)
 	var written []string
 	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -222,7 +222,7 @@ func TestWhatSomebodyElseHasMadeIsTakenOverOnlyWhenThatIsWritten(t *testing.T) {
 		if len(p.PatchOptions.DryRun) == 0 && a.GetNamespace() == "default" {
 			written = append(written, p.Name)
 		}
-		return true, item(
+		return true, newItem(
 			"v1",
 			"ConfigMap",
 			a.GetNamespace(),
@@ -234,10 +234,10 @@ func TestWhatSomebodyElseHasMadeIsTakenOverOnlyWhenThatIsWritten(t *testing.T) {
 	for i, name := range []string{"theirs", "status", "cluster", "before", "ours"} {
 		c.Objects = append(
 			c.Objects,
-			declared(
+			newDeclared(
 				"object.v1.ConfigMap."+name,
 				i+1,
-				item("v1", "ConfigMap", "default", name, map[string]any{"data": map[string]any{"is": "ours"}}),
+				newItem("v1", "ConfigMap", "default", name, map[string]any{"data": map[string]any{"is": "ours"}}),
 			),
 		)
 	}
@@ -251,7 +251,7 @@ func TestWhatSomebodyElseHasMadeIsTakenOverOnlyWhenThatIsWritten(t *testing.T) {
 		},
 	}
 	entries, _, err := l.Plan(t.Context(), c, before)
-	var refused run.Refused
+	var refused run.RefusedError
 	if !errors.As(err, &refused) || len(refused.List) != 2 {
 		t.Fatalf("got %v, want two refusals", err)
 	}
@@ -285,23 +285,23 @@ func TestWhatSomebodyElseHasMadeIsTakenOverOnlyWhenThatIsWritten(t *testing.T) {
 	}
 }
 
-func TestAnAPIThatIsNotWellRefusesNothing(t *testing.T) {
+func TestErrorsOfAnUnhealthyAPIAreNotRefusals(t *testing.T) {
 	for _, err := range []error{errors.New("connection refused"), apierrors.NewUnauthorized("x"),
 		apierrors.NewTooManyRequests("x", 1), apierrors.NewInternalError(errors.New("x")),
 		apierrors.NewServiceUnavailable("x"), nil} {
-		if refuses(err) {
+		if isRefusal(err) {
 			t.Errorf("%v is taken for a refusal", err)
 		}
 	}
-	if err := (writeError{apierrors.NewInternalError(errors.New("failed calling webhook"))}); !refuses(err) ||
+	if err := (writeError{apierrors.NewInternalError(errors.New("failed calling webhook"))}); !isRefusal(err) ||
 		!apierrors.IsInternalError(err) {
 		t.Error("a write that fails for its object alone is not taken for a refusal")
 	}
 }
 
-// hooked returns an API with a failing webhook for one object.
-func hooked(t *testing.T) (*Live, *[]string) {
-	l, client := fakeLive(ours("v1", "ConfigMap", "default", "old"))
+// newHooked returns an API with a failing webhook for one object.
+func newHooked(t *testing.T) (*Live, *[]string) {
+	l, client := newFakeLive(newOwnObject("v1", "ConfigMap", "default", "old"))
 	var written []string
 	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		p := a.(clienttesting.PatchActionImpl)
@@ -313,32 +313,32 @@ func hooked(t *testing.T) (*Live, *[]string) {
 		if len(p.PatchOptions.DryRun) == 0 {
 			written = append(written, p.Name)
 		}
-		return true, item("v1", "ConfigMap", a.GetNamespace(), p.Name, nil), nil
+		return true, newItem("v1", "ConfigMap", a.GetNamespace(), p.Name, nil), nil
 	})
 	return l, &written
 }
 
-func ours(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
-	o := item(apiVersion, kind, namespace, name, nil)
+func newOwnObject(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	o := newItem(apiVersion, kind, namespace, name, nil)
 	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: Manager, Operation: metav1.ManagedFieldsOperationApply}})
 	return o
 }
 
 // An object that a failing webhook keeps from being written is named, and the others are applied.
 // Proves P05.
-func TestWhatADeadWebhookKeepsOutIsNamedAndTheOthersAreApplied(t *testing.T) {
+func TestObjectsBlockedByAWebhookAreNamedAndTheOthersApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, written := hooked(t)
+		l, written := newHooked(t)
 		c := &config.Cluster{Name: "home", Objects: []config.Object{
-			declared("object.first", 1, item("v1", "ConfigMap", "default", "first", nil)),
-			declared("object.hooked", 2, item("v1", "ConfigMap", "default", "hooked", nil)),
-			declared("object.last", 3, item("v1", "ConfigMap", "default", "last", nil)),
+			newDeclared("object.first", 1, newItem("v1", "ConfigMap", "default", "first", nil)),
+			newDeclared("object.hooked", 2, newItem("v1", "ConfigMap", "default", "hooked", nil)),
+			newDeclared("object.last", 3, newItem("v1", "ConfigMap", "default", "last", nil)),
 		}}
 		before := []state.Object{
 			{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "old", Address: "object.old"},
 		}
 		entries, _, err := l.Plan(t.Context(), c, before)
-		var refused run.Refused
+		var refused run.RefusedError
 		if !errors.As(err, &refused) || len(refused.List) != 1 ||
 			!strings.Contains(err.Error(), "object.hooked (app.hcl:2)") ||
 			!strings.Contains(err.Error(), "failed calling webhook") {
@@ -377,19 +377,19 @@ func TestWhatADeadWebhookKeepsOutIsNamedAndTheOthersAreApplied(t *testing.T) {
 // An object that was applied and is no longer declared is deleted, even if another client changed its labels. An object
 // that another client has recreated stays, and the plan reports this.
 // Proves P05.
-func TestWhatAPlanCallsRemovedIsRemoved(t *testing.T) {
-	charts := ours("v1", "ConfigMap", "default", "charts")
+func TestObjectsPlannedForRemovalAreRemoved(t *testing.T) {
+	charts := newOwnObject("v1", "ConfigMap", "default", "charts")
 	charts.SetLabels(map[string]string{ManagedByLabel: "Helm"})
-	theirs := item("v1", "ConfigMap", "default", "theirs", nil)
+	theirs := newItem("v1", "ConfigMap", "default", "theirs", nil)
 	theirs.SetManagedFields(
 		[]metav1.ManagedFieldsEntry{{Manager: "kubectl-create", Operation: metav1.ManagedFieldsOperationUpdate}},
 	)
-	going := ours("v1", "ConfigMap", "default", "going")
+	going := newOwnObject("v1", "ConfigMap", "default", "going")
 	_ = unstructured.SetNestedField(going.Object, "2026-01-01T00:00:00Z", "metadata", "deletionTimestamp")
 	going.SetFinalizers([]string{"x.io/wait"})
-	l, client := fakeLive(charts, theirs, going)
+	l, client := newFakeLive(charts, theirs, going)
 	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		return true, item("v1", "ConfigMap", a.GetNamespace(), a.(clienttesting.PatchActionImpl).Name, nil), nil
+		return true, newItem("v1", "ConfigMap", a.GetNamespace(), a.(clienttesting.PatchActionImpl).Name, nil), nil
 	})
 	var before []state.Object
 	for _, name := range []string{"charts", "theirs", "going"} {
@@ -436,12 +436,12 @@ func TestWhatAPlanCallsRemovedIsRemoved(t *testing.T) {
 // A declared object that is being deleted counts as missing: the plan reports that it is created, and apply waits until
 // the old one is gone.
 // Proves P05.
-func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
+func TestObjectsBeingDeletedAreRecreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		going := ours("v1", "Namespace", "", "shop")
+		going := newOwnObject("v1", "Namespace", "", "shop")
 		_ = unstructured.SetNestedField(going.Object, "2026-01-01T00:00:00Z", "metadata", "deletionTimestamp")
 		going.SetFinalizers([]string{"x.io/wait"})
-		l, client := fakeLive(going)
+		l, client := newFakeLive(going)
 		spaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 		var written []string
 		client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -462,11 +462,11 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 				}
 				written = append(written, p.Name)
 			}
-			return true, item("v1", "ConfigMap", a.GetNamespace(), p.Name, nil), nil
+			return true, newItem("v1", "ConfigMap", a.GetNamespace(), p.Name, nil), nil
 		})
 		c := &config.Cluster{Name: "home", Objects: []config.Object{
-			declared("object.shop", 1, item("v1", "Namespace", "", "shop", nil)),
-			declared("object.in", 2, item("v1", "ConfigMap", "shop", "in", nil)),
+			newDeclared("object.shop", 1, newItem("v1", "Namespace", "", "shop", nil)),
+			newDeclared("object.in", 2, newItem("v1", "ConfigMap", "shop", "in", nil)),
 		}}
 		before := []state.Object{{APIVersion: "v1", Kind: "Namespace", Name: "shop", Address: "object.shop"}}
 		entries, _, err := l.Plan(t.Context(), c, before)
@@ -496,10 +496,10 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 
 // A drain does not wait for pods that no kubelet ends: those of a node that is gone, or whose kubelet does not report.
 // Proves P07.
-func TestDrainDoesNotWaitForPodsOfANodeThatIsGone(t *testing.T) {
+func TestDrainsDoNotWaitForPodsOfDeletedNodes(t *testing.T) {
 	for status, waits := range map[string]bool{"Unknown": false, "False": true, "True": true} {
 		synctest.Test(t, func(t *testing.T) {
-			l, _ := fakeLive(readyNode(status), ending("Running"))
+			l, _ := newFakeLive(readyNode(status), newEndingPod("Running"))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := l.Drain(ctx, "n", func(string) {}); (err != nil) != waits {

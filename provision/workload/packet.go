@@ -22,12 +22,12 @@ const packetPage = 500
 func (l *Live) Packets(ctx context.Context) (*packet.Cluster, error) {
 	c := &packet.Cluster{}
 	for _, err := range []error{
-		list(ctx, l, corev1.SchemeGroupVersion.WithResource("pods"), &c.Pods),
-		list(ctx, l, corev1.SchemeGroupVersion.WithResource("nodes"), &c.Nodes),
-		list(ctx, l, corev1.SchemeGroupVersion.WithResource("namespaces"), &c.Namespaces),
-		list(ctx, l, corev1.SchemeGroupVersion.WithResource("services"), &c.Services),
-		list(ctx, l, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), &c.Slices),
-		list(ctx, l, networkingv1.SchemeGroupVersion.WithResource("networkpolicies"), &c.Policies),
+		listKind(ctx, l, corev1.SchemeGroupVersion.WithResource("pods"), &c.Pods),
+		listKind(ctx, l, corev1.SchemeGroupVersion.WithResource("nodes"), &c.Nodes),
+		listKind(ctx, l, corev1.SchemeGroupVersion.WithResource("namespaces"), &c.Namespaces),
+		listKind(ctx, l, corev1.SchemeGroupVersion.WithResource("services"), &c.Services),
+		listKind(ctx, l, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), &c.Slices),
+		listKind(ctx, l, networkingv1.SchemeGroupVersion.WithResource("networkpolicies"), &c.Policies),
 	} {
 		if err != nil {
 			return nil, err
@@ -36,8 +36,8 @@ func (l *Live) Packets(ctx context.Context) (*packet.Cluster, error) {
 	return c, nil
 }
 
-// list reads all objects of a kind, page by page.
-func list[T any](ctx context.Context, l *Live, kind schema.GroupVersionResource, into *[]T) error {
+// listKind reads all objects of a kind, page by page.
+func listKind[T any](ctx context.Context, l *Live, kind schema.GroupVersionResource, into *[]T) error {
 	options := metav1.ListOptions{Limit: packetPage}
 	for {
 		page, err := l.dynamic.Resource(kind).List(ctx, options)

@@ -12,7 +12,7 @@ import (
 
 // Pools are applied in the format that the controller reads. A cluster that never had pools has no ConfigMap. If all
 // pools were removed, the ConfigMap states this, because a missing ConfigMap has no meaning.
-func TestPoolsBecomeAConfigMap(t *testing.T) {
+func TestPoolsAreAppliedAsAConfigMap(t *testing.T) {
 	off := false
 	c := &config.Cluster{Name: "home"}
 	found := func() (data, annotations map[string]string) {
@@ -24,7 +24,7 @@ func TestPoolsBecomeAConfigMap(t *testing.T) {
 			if d.Object.GetKind() != "ConfigMap" {
 				continue
 			}
-			if d.Object.GetNamespace() != "kube-system" || d.Object.GetName() != daemons.PoolsName || d.Keep {
+			if d.Object.GetNamespace() != "kube-system" || d.Object.GetName() != daemons.PoolsName || d.IsNeverPruned {
 				t.Errorf("%+v", d)
 			}
 			data, _, _ = unstructured.NestedStringMap(d.Object.Object, "data")

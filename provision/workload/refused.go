@@ -54,10 +54,10 @@ type writeError struct{ error }
 
 func (e writeError) Unwrap() []error { return []error{e.error, errWrite} }
 
-// try compares an object. If the object does not exist, try also creates it in a dry run.
-func (l *Live) try(ctx context.Context, d Desired, there *seen) (plan.Object, error) {
+// tryApply compares an object. If the object does not exist, try also creates it in a dry run.
+func (l *Live) tryApply(ctx context.Context, d Desired, there *listedObjects) (plan.Object, error) {
 	o, err := l.compare(ctx, &d, there)
-	if errors.As(err, new(goingError)) {
+	if errors.As(err, new(deletingError)) {
 		return o, nil // the new object cannot be tried before the present one is gone
 	}
 	if err == nil && o.Action == plan.Create {
@@ -69,9 +69,9 @@ func (l *Live) try(ctx context.Context, d Desired, there *seen) (plan.Object, er
 // errWrite marks errors of writes, including dry runs, as opposed to reads.
 var errWrite = errors.New("write")
 
-// refuses reports whether an error concerns the object and not the state of the API. A 5xx error of a write counts as
+// isRefusal reports whether an error concerns the object and not the state of the API. A 5xx error of a write counts as
 // refusal, because the object could be read just before: the cause is probably a webhook that does not answer.
-func refuses(err error) bool {
+func isRefusal(err error) bool {
 	if meta.IsNoMatchError(err) || errors.As(err, new(foreignError)) {
 		return true
 	}
@@ -87,21 +87,21 @@ func refuses(err error) bool {
 	}
 }
 
-// found is a refusal with the index of the declared object.
-type found struct {
+// indexedRefusal is a refusal with the index of the declared object.
+type indexedRefusal struct {
 	run.Refusal
-	at int
+	index int
 }
 
-// refusals returns the errors that the plan itself does not resolve.
-func refusals(desired []Desired, entries []plan.Object, failed []error) (list []found) {
-	changing := map[key]bool{} // objects that the same plan creates or changes
+// unresolvedRefusals returns the errors that the plan itself does not resolve.
+func unresolvedRefusals(desired []Desired, entries []plan.Object, failed []error) (list []indexedRefusal) {
+	changing := map[objectKey]bool{} // objects that the same plan creates or changes
 	kinds := map[schema.GroupKind]bool{}
 	for i, d := range desired {
 		if entries[i].Action == plan.None || failed[i] != nil {
 			continue
 		}
-		changing[key{d.Object.GetKind(), d.Object.GetNamespace(), d.Object.GetName()}] = true
+		changing[objectKey{d.Object.GetKind(), d.Object.GetNamespace(), d.Object.GetName()}] = true
 		if d.Object.GetKind() == "CustomResourceDefinition" {
 			group, _, _ := unstructured.NestedString(d.Object.Object, "spec", "group")
 			kind, _, _ := unstructured.NestedString(d.Object.Object, "spec", "names", "kind")
@@ -110,58 +110,58 @@ func refusals(desired []Desired, entries []plan.Object, failed []error) (list []
 	}
 	for i, err := range failed {
 		d := desired[i]
-		if err == nil || kinds[d.Object.GroupVersionKind().GroupKind()] || awaits(d, err, changing) {
+		if err == nil || kinds[d.Object.GroupVersionKind().GroupKind()] || awaitsPlanned(d, err, changing) {
 			continue
 		}
-		list = append(list, found{refusal(d, err), i})
+		list = append(list, indexedRefusal{newRefusal(d, err), i})
 	}
 	return list
 }
 
-func refusal(d Desired, err error) run.Refusal {
+func newRefusal(d Desired, err error) run.Refusal {
 	unknown := meta.IsNoMatchError(err)
 	if unknown {
 		err = errors.New("there is no such kind in " + d.Object.GetAPIVersion())
 	}
 	return run.Refusal{
-		Address: d.Address,
-		Source:  d.Source,
-		Kind:    d.Object.GetKind(),
-		Name:    fullName(d.Object.GetNamespace(), d.Object.GetName()),
-		Unknown: unknown,
-		Err:     err,
+		Address:       d.Address,
+		Source:        d.Source,
+		Kind:          d.Object.GetKind(),
+		Name:          fullName(d.Object.GetNamespace(), d.Object.GetName()),
+		IsUnknownKind: unknown,
+		Err:           err,
 	}
 }
 
-func said(list []found) (r run.Refused) {
+func joinRefusals(list []indexedRefusal) (r run.RefusedError) {
 	for _, f := range list {
 		r.List = append(r.List, f.Refusal)
 	}
 	return r
 }
 
-type key struct{ kind, namespace, name string }
+type objectKey struct{ kind, namespace, name string }
 
-// awaits reports whether an object is refused only because the plan creates its namespace, or its pod's service account
-// or priority class, before it.
-func awaits(d Desired, err error, changing map[key]bool) bool {
+// awaitsPlanned reports whether an object is refused only because the plan creates its namespace, or its pod's service
+// account or priority class, before it.
+func awaitsPlanned(d Desired, err error, changing map[objectKey]bool) bool {
 	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return changing[key{"Namespace", "", d.Object.GetNamespace()}]
+		return changing[objectKey{"Namespace", "", d.Object.GetNamespace()}]
 	}
 	if !apierrors.IsForbidden(err) || d.Object.GetKind() != "Pod" {
 		return false
 	}
 	account, _, _ := unstructured.NestedString(d.Object.Object, "spec", "serviceAccountName")
-	if account == "" && soon(err) { // a namespace's default account is created a moment after it
+	if account == "" && isTemporary(err) { // a namespace's default account is created a moment after it
 		return true
 	}
 	priority, _, _ := unstructured.NestedString(d.Object.Object, "spec", "priorityClassName")
-	return changing[key{"ServiceAccount", d.Object.GetNamespace(), account}] ||
-		changing[key{"PriorityClass", "", priority}]
+	return changing[objectKey{"ServiceAccount", d.Object.GetNamespace(), account}] ||
+		changing[objectKey{"PriorityClass", "", priority}]
 }
 
-// those returns the objects that refusals apply to.
-func those(desired []Desired, list []run.Refusal) (about []Desired) {
+// refusedObjects returns the objects that refusals apply to.
+func refusedObjects(desired []Desired, list []run.Refusal) (about []Desired) {
 	for _, d := range desired {
 		if slices.ContainsFunc(list, func(r run.Refusal) bool {
 			return r.Address == d.Address && r.Kind == d.Object.GetKind() &&
@@ -192,5 +192,5 @@ func (l *Live) retry(
 	if err != nil {
 		return refused, list, err
 	}
-	return those(refused, still), still, nil
+	return refusedObjects(refused, still), still, nil
 }

@@ -21,9 +21,9 @@ import (
 // tried again then. Examples are a renamed service that keeps its node port, and an object whose webhook comes later in
 // the list. An object that is finally refused is reported once.
 // Proves P05.
-func TestWhatIsRefusedOnlyUntilTheRestIsDoneIsApplied(t *testing.T) {
+func TestObjectsRefusedAtFirstAreAppliedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, client := fakeLive(ours("v1", "ConfigMap", "default", "old"))
+		l, client := newFakeLive(newOwnObject("v1", "ConfigMap", "default", "old"))
 		there := map[string]bool{"old": true}
 		client.PrependReactor("delete", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			delete(there, a.(clienttesting.DeleteActionImpl).Name)
@@ -36,14 +36,14 @@ func TestWhatIsRefusedOnlyUntilTheRestIsDoneIsApplied(t *testing.T) {
 				return true, nil, apierrors.NewBadRequest("not as long as it is so")
 			}
 			there[p.Name] = true
-			return true, item("v1", a.GetResource().Resource, a.GetNamespace(), p.Name, nil), nil
+			return true, newItem("v1", a.GetResource().Resource, a.GetNamespace(), p.Name, nil), nil
 		})
 		c := &config.Cluster{Name: "home", Objects: []config.Object{
-			declared("object.renamed", 1, item("v1", "ConfigMap", "default", "renamed", nil)),
-			declared("object.early", 2, item("v1", "ConfigMap", "default", "early", nil)),
-			declared("object.never", 3, item("v1", "ConfigMap", "default", "never", nil)),
-			declared("object.d", 4, item("v1", "Pod", "default", "d", nil)),
-			declared("object.after", 5, item("v1", "ConfigMap", "default", "after", nil)),
+			newDeclared("object.renamed", 1, newItem("v1", "ConfigMap", "default", "renamed", nil)),
+			newDeclared("object.early", 2, newItem("v1", "ConfigMap", "default", "early", nil)),
+			newDeclared("object.never", 3, newItem("v1", "ConfigMap", "default", "never", nil)),
+			newDeclared("object.d", 4, newItem("v1", "Pod", "default", "d", nil)),
+			newDeclared("object.after", 5, newItem("v1", "ConfigMap", "default", "after", nil)),
 		}}
 		before := []state.Object{
 			{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "old", Address: "object.old"},
@@ -51,7 +51,7 @@ func TestWhatIsRefusedOnlyUntilTheRestIsDoneIsApplied(t *testing.T) {
 		var events []string
 		say := func(o plan.Object) { events = append(events, o.Name+" "+o.Action) }
 		applied, err := l.Apply(t.Context(), c, before, say)
-		var refused run.Refused
+		var refused run.RefusedError
 		if !errors.As(err, &refused) || len(refused.List) != 1 || refused.List[0].Address != "object.never" {
 			t.Errorf("refused are %v", err)
 		}
@@ -72,8 +72,8 @@ func TestWhatIsRefusedOnlyUntilTheRestIsDoneIsApplied(t *testing.T) {
 		delete(there, "early")
 		c.Objects = append(
 			c.Objects,
-			declared("object.d", 4, item("v1", "Pod", "default", "d", nil)),
-			declared("object.after", 5, item("v1", "ConfigMap", "default", "after", nil)),
+			newDeclared("object.d", 4, newItem("v1", "Pod", "default", "d", nil)),
+			newDeclared("object.after", 5, newItem("v1", "ConfigMap", "default", "after", nil)),
 		)
 		c.Objects[1].Block, c.Objects[2].Block, c.Objects[2].DependsOn = "object.d", "object.after", []string{
 			"object.early",

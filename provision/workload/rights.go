@@ -33,7 +33,7 @@ func (l *Live) AdmitReplicas(ctx context.Context) error {
 	for _, name := range config.FormerUsers {
 		for _, bindings := range l.bindings() {
 			err := changeSubjects(ctx, bindings, name, func(o *unstructured.Unstructured, subjects []any) []any {
-				if !ofBootstrap(o) || slices.ContainsFunc(subjects, isSubject(rbacv1.GroupKind, name)) {
+				if !isBootstrapDefault(o) || slices.ContainsFunc(subjects, isSubject(rbacv1.GroupKind, name)) {
 					return subjects
 				}
 				group := map[string]any{"apiGroup": rbacv1.GroupName, "kind": rbacv1.GroupKind, "name": name}
@@ -62,7 +62,7 @@ func (l *Live) DropFormerRights(ctx context.Context) error {
 	for _, name := range config.FormerUsers {
 		for _, bindings := range l.bindings() {
 			o, err := bindings.Get(ctx, name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) || err == nil && !ofBootstrap(o) {
+			if apierrors.IsNotFound(err) || err == nil && !isBootstrapDefault(o) {
 				continue
 			}
 			if err != nil {
@@ -148,7 +148,7 @@ func (l *Live) dropFormerBundle(ctx context.Context) error {
 	return nil
 }
 
-// ofBootstrap reports whether an RBAC object is one of the defaults that an API server creates.
-func ofBootstrap(o *unstructured.Unstructured) bool {
+// isBootstrapDefault reports whether an RBAC object is one of the defaults that an API server creates.
+func isBootstrapDefault(o *unstructured.Unstructured) bool {
 	return o.GetLabels()["kubernetes.io/bootstrapping"] == "rbac-defaults"
 }

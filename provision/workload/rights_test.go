@@ -12,17 +12,17 @@ import (
 // Proves S12.
 func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
 	made := func(kind, namespace, name string) *unstructured.Unstructured {
-		o := item("rbac.authorization.k8s.io/v1", kind, namespace, name, nil)
+		o := newItem("rbac.authorization.k8s.io/v1", kind, namespace, name, nil)
 		o.SetLabels(map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"})
 		return o
 	}
-	l, client := fakeLive(
+	l, client := newFakeLive(
 		made("ClusterRoleBinding", "", "system:kube-ingress"), made("ClusterRoleBinding", "",
 			"system:replica:kube-ingress"),
-		item("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "system:kube-dns", nil),
+		newItem("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "system:kube-dns", nil),
 		made("RoleBinding", "kube-system", "system:kube-network"),
 	)
-	registered := item(
+	registered := newItem(
 		"apiregistration.k8s.io/v1",
 		"APIService",
 		"",

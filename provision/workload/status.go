@@ -50,8 +50,8 @@ func (l *Live) Nodes(ctx context.Context) (map[string]string, error) {
 // podTrafficDropped is the condition with which kube-network reports that foreign packet rules drop pods' traffic.
 const podTrafficDropped = "PodTrafficDropped"
 
-// Dropped returns the foreign packet rules that drop pods' traffic, by node.
-func (l *Live) Dropped(ctx context.Context) (map[string]string, error) {
+// DroppedTraffic returns the foreign packet rules that drop pods' traffic, by node.
+func (l *Live) DroppedTraffic(ctx context.Context) (map[string]string, error) {
 	list, err := l.dynamic.Resource(nodes).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
@@ -90,8 +90,8 @@ func (l *Live) Health(ctx context.Context, c *config.Cluster) (map[string]string
 			health[key] = "is not there"
 			continue
 		}
-		if health[key] = Unhealthy(live); health[key] != "" {
-			health[key] += l.why(ctx, live)
+		if health[key] = DescribeUnhealthy(live); health[key] != "" {
+			health[key] += l.blockingReason(ctx, live)
 		}
 	}
 	return health, nil

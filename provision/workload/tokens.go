@@ -41,9 +41,9 @@ var (
 	}
 )
 
-// joining are the bindings that allow nodes to join with tokens, with kubeadm's names. They are created with the first
-// token, so that a cluster without tokens grants nothing.
-var joining = []struct{ name, role, group string }{
+// joinBindings are the bindings that allow nodes to join with tokens, with kubeadm's names. They are created with the
+// first token, so that a cluster without tokens grants nothing.
+var joinBindings = []struct{ name, role, group string }{
 	{"kubeadm:kubelet-bootstrap", "system:node-bootstrapper", NodeTokens},
 	{
 		"kubeadm:node-autoapprove-bootstrap",
@@ -59,7 +59,7 @@ var joining = []struct{ name, role, group string }{
 
 // CreateToken creates the token, and the bindings that it needs.
 func (l *Live) CreateToken(ctx context.Context, t Token) error {
-	for _, j := range joining {
+	for _, j := range joinBindings {
 		binding := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
 			"metadata": map[string]any{"name": j.name},

@@ -12,18 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// namedMost is the maximum number of kinds that are named for one reason.
-const namedMost = 6
+// maxNamedKinds is the maximum number of kinds that are named for one reason.
+const maxNamedKinds = 6
 
-// unlisted describes the kinds that could not be listed, in one sentence for each reason.
-func unlisted(kinds []schema.GroupVersionResource, failed []error) (problems []string) {
+// describeUnlisted describes the kinds that could not be listed, in one sentence for each reason.
+func describeUnlisted(kinds []schema.GroupVersionResource, failed []error) (problems []string) {
 	var reasons []string
 	names, texts := map[string][]string{}, map[string]string{}
 	for i, err := range failed {
 		if err == nil {
 			continue
 		}
-		reason, text := why(err)
+		reason, text := listFailure(err)
 		if _, ok := texts[reason]; !ok {
 			reasons, texts[reason] = append(reasons, reason), text
 		}
@@ -31,8 +31,8 @@ func unlisted(kinds []schema.GroupVersionResource, failed []error) (problems []s
 	}
 	for _, reason := range reasons {
 		of := names[reason]
-		some := strings.Join(of[:min(len(of), namedMost)], ", ")
-		if more := len(of) - namedMost; more > 0 {
+		some := strings.Join(of[:min(len(of), maxNamedKinds)], ", ")
+		if more := len(of) - maxNamedKinds; more > 0 {
 			some += fmt.Sprintf(" and %d more", more)
 		}
 		problems = append(
@@ -49,15 +49,15 @@ func unlisted(kinds []schema.GroupVersionResource, failed []error) (problems []s
 	return problems
 }
 
-// asked matches the kind that the client adds to a server's message.
-var asked = regexp.MustCompile(` \((?:get|list) [^)]*\)$`)
+// requestPattern matches the kind that the client adds to a server's message.
+var requestPattern = regexp.MustCompile(` \((?:get|list) [^)]*\)$`)
 
-// why returns a reason that groups errors of several kinds, and its description.
-func why(err error) (reason, text string) {
+// listFailure returns a reason that groups errors of several kinds, and its description.
+func listFailure(err error) (reason, text string) {
 	if at := (*url.Error)(nil); errors.As(err, &at) { // the error of the request contains the kind's URL
 		return at.Err.Error(), at.Err.Error()
 	}
-	text = asked.ReplaceAllString(err.Error(), "")
+	text = requestPattern.ReplaceAllString(err.Error(), "")
 	if r := apierrors.ReasonForError(err); r != metav1.StatusReasonUnknown {
 		return string(r), text
 	}

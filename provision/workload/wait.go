@@ -13,13 +13,13 @@ import (
 
 // Times of waiting for health.
 const (
-	healthTimeout = 5 * time.Minute
-	healthLook    = 150 * time.Millisecond
-	// silence is how long the API may not answer. A changing control plane is back long before.
-	silence = time.Minute
-	// patience is how long an object may take before its pods are checked for a reason, and the interval of these
-	// checks.
-	patience = 2 * time.Second
+	healthTimeout  = 5 * time.Minute
+	healthInterval = 150 * time.Millisecond
+	// silenceTimeout is how long the API may not answer. A changing control plane is back long before.
+	silenceTimeout = time.Minute
+	// podCheckInterval is how long an object may take before its pods are checked for a reason, and the interval of
+	// these checks.
+	podCheckInterval = 2 * time.Second
 )
 
 // Wait waits until all objects with replicas are healthy.
@@ -34,7 +34,7 @@ func (l *Live) Wait(ctx context.Context, c *config.Cluster, say func(plan.Object
 func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object)) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	tick := time.NewTicker(healthLook)
+	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
 	for _, d := range desired {
 		kind := d.Object.GetKind()
@@ -53,16 +53,16 @@ func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object
 				missing = err.Error()
 			case live != nil:
 				heard = time.Now()
-				if missing = Unhealthy(live); missing != "" {
-					if time.Since(asked) > patience {
-						asked, reason = time.Now(), l.why(ctx, live)
+				if missing = DescribeUnhealthy(live); missing != "" {
+					if time.Since(asked) > podCheckInterval {
+						asked, reason = time.Now(), l.blockingReason(ctx, live)
 					}
 					missing += reason
 				}
 			default:
 				heard = time.Now()
 			}
-			if time.Since(heard) > silence {
+			if time.Since(heard) > silenceTimeout {
 				return fmt.Errorf(
 					"%s: whether %s %s is healthy is not known, since the API does not answer: %w",
 					d.Address,
@@ -96,8 +96,8 @@ func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object
 	return nil
 }
 
-// Unhealthy returns what a Deployment, StatefulSet or DaemonSet is waiting for, or "".
-func Unhealthy(live *unstructured.Unstructured) string {
+// DescribeUnhealthy returns what a Deployment, StatefulSet or DaemonSet is waiting for, or "".
+func DescribeUnhealthy(live *unstructured.Unstructured) string {
 	number := func(fields ...string) int64 {
 		n, _, _ := unstructured.NestedInt64(live.Object, fields...)
 		return n

@@ -2,14 +2,14 @@ package workload
 
 import "clusterctl/hcl/config"
 
-// waves sets the wave of every object: one later than the last of the objects that it depends on. Cycles are refused
+// setWaves sets the wave of every object: one later than the last of the objects that it depends on. Cycles are refused
 // when the configuration is read.
-func waves(list []Desired) {
+func setWaves(list []Desired) {
 	byBlock := map[string][]int{}
 	waiting := false
 	for i, d := range list {
 		byBlock[d.Block] = append(byBlock[d.Block], i)
-		waiting = waiting || len(d.After) > 0
+		waiting = waiting || len(d.DependsOn) > 0
 	}
 	if !waiting {
 		return
@@ -23,9 +23,9 @@ func waves(list []Desired) {
 		worked[block] = -1
 		last := -1
 		for _, i := range byBlock[block] {
-			for _, after := range list[i].After {
+			for _, after := range list[i].DependsOn {
 				for other := range byBlock {
-					if other != block && config.Covers(after, other) {
+					if other != block && config.Includes(after, other) {
 						last = max(last, wave(other))
 					}
 				}

@@ -6,7 +6,7 @@ import (
 	"clusterctl/hcl/config"
 )
 
-func TestWhatDependsOnSomethingIsAppliedAfterIt(t *testing.T) {
+func TestObjectsAreAppliedAfterTheirDependencies(t *testing.T) {
 	object := func(block, namespace, name string, after ...string) config.Object {
 		return config.Object{
 			Address: "object.v1." + namespace + "/" + name, Block: block, DependsOn: after,
@@ -17,7 +17,7 @@ func TestWhatDependsOnSomethingIsAppliedAfterIt(t *testing.T) {
 			},
 		}
 	}
-	first := web
+	first := testWorkload
 	first.Name, first.Address, first.DependsOn = "first", `module.shop.workload.first["a"]`, []string{
 		"object.v1.ConfigMap.middle",
 	}

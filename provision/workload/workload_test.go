@@ -12,7 +12,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-var web = config.Workload{
+var testWorkload = config.Workload{
 	Address: "workload.web",
 	Name:    "web", Namespace: "shop", Replicas: 3, Config: map[string]string{"index.html": "hi"},
 	Containers: []config.Container{{
@@ -78,7 +78,7 @@ spec:
         name: config
 `
 
-func find(t *testing.T, list []Desired, kind, name string) Desired {
+func findDesired(t *testing.T, list []Desired, kind, name string) Desired {
 	t.Helper()
 	for _, d := range list {
 		if d.Object.GetKind() == kind && d.Object.GetName() == name {
@@ -91,53 +91,53 @@ func find(t *testing.T, list []Desired, kind, name string) Desired {
 
 // The short form becomes a Deployment with the declared values and nothing else.
 // Proves P06.
-func TestTheShortFormIsADeployment(t *testing.T) {
-	list, err := Objects(&config.Cluster{Name: "home", Workloads: []config.Workload{web}})
+func TestWorkloadsAreDeployments(t *testing.T) {
+	list, err := Objects(&config.Cluster{Name: "home", Workloads: []config.Workload{testWorkload}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := yaml.Marshal(find(t, list, "Deployment", "web").Object.Object)
+	text, err := yaml.Marshal(findDesired(t, list, "Deployment", "web").Object.Object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Replace(wantDeployment, "DIGEST", digest(web.Config), 1)
+	want := strings.Replace(wantDeployment, "DIGEST", mapDigest(testWorkload.Config), 1)
 	if string(text) != want {
 		t.Errorf("got:\n%s", text)
 	}
-	if ns := find(t, list, "Namespace", "shop"); !ns.Keep {
+	if ns := findDesired(t, list, "Namespace", "shop"); !ns.IsNeverPruned {
 		t.Error("a namespace that was only needed would be pruned with all that others put into it")
 	}
 }
 
 func TestPodsRollWhenTheirConfigurationChanges(t *testing.T) {
-	changed := web
+	changed := testWorkload
 	changed.Config = map[string]string{"index.html": "ho"}
-	if digest(changed.Config) == digest(web.Config) {
+	if mapDigest(changed.Config) == mapDigest(testWorkload.Config) {
 		t.Error("the digest stays the same")
 	}
 }
 
 // Objects that were applied and are no longer declared are pruned, and no others.
 // Proves P06.
-func TestObsoleteIsWhatWasAppliedAndIsNoLongerDeclared(t *testing.T) {
-	desired, err := Objects(&config.Cluster{Name: "home", Workloads: []config.Workload{web}})
+func TestObjectsNoLongerDeclaredAreObsolete(t *testing.T) {
+	desired, err := Objects(&config.Cluster{Name: "home", Workloads: []config.Workload{testWorkload}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	old := state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "old"}
 	moved := state.Object{APIVersion: "apps/v1beta1", Kind: "Deployment", Namespace: "shop", Name: "web"}
-	if got := obsolete(desired, []state.Object{old, moved}); !slices.Equal(got, []state.Object{old}) {
+	if got := obsoleteObjects(desired, []state.Object{old, moved}); !slices.Equal(got, []state.Object{old}) {
 		t.Errorf("obsolete %v, want only %v", got, old)
 	}
 }
 
-func object(kind string, fields map[string]any) *unstructured.Unstructured {
+func newObject(kind string, fields map[string]any) *unstructured.Unstructured {
 	fields["kind"] = kind
 	return &unstructured.Unstructured{Object: fields}
 }
 
 func TestDiffNamesFieldsAndHidesSecrets(t *testing.T) {
-	before := object(
+	before := newObject(
 		"Deployment",
 		map[string]any{
 			"metadata": map[string]any{"resourceVersion": "1"},
@@ -147,7 +147,7 @@ func TestDiffNamesFieldsAndHidesSecrets(t *testing.T) {
 			},
 		},
 	)
-	after := object(
+	after := newObject(
 		"Deployment",
 		map[string]any{
 			"metadata": map[string]any{"resourceVersion": "2"},
@@ -162,17 +162,17 @@ func TestDiffNamesFieldsAndHidesSecrets(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	got := Diff(
-		object("Secret", map[string]any{"data": map[string]any{"password": "b2xk"}}),
-		object("Secret", map[string]any{"data": map[string]any{"password": "bmV3"}}),
+		newObject("Secret", map[string]any{"data": map[string]any{"password": "b2xk"}}),
+		newObject("Secret", map[string]any{"data": map[string]any{"password": "bmV3"}}),
 	)
 	if !slices.Equal(got, []string{"data.password: (sensitive)"}) {
 		t.Errorf("a secret is shown: %q", got)
 	}
 }
 
-func TestUnhealthySaysWhatIsMissing(t *testing.T) {
+func TestUnhealthyObjectsReportWhatIsMissing(t *testing.T) {
 	deployment := func(generation, observed, updated, available int64) *unstructured.Unstructured {
-		return object("Deployment", map[string]any{
+		return newObject("Deployment", map[string]any{
 			"metadata": map[string]any{"generation": generation}, "spec": map[string]any{"replicas": int64(2)},
 			"status": map[string]any{
 				"observedGeneration": observed,
@@ -188,7 +188,7 @@ func TestUnhealthySaysWhatIsMissing(t *testing.T) {
 		"1 of 2 pods are of the new version": deployment(1, 1, 1, 1),
 		"0 of 2 pods are available":          deployment(1, 1, 2, 0),
 	} {
-		if got := Unhealthy(d); got != want {
+		if got := DescribeUnhealthy(d); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

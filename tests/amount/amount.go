@@ -2,8 +2,8 @@
 // The suite "amounts" of tests/runner runs the same tests without the detector, with the whole amounts.
 package amount
 
-// Of returns whole, or small when the program is built with the race detector.
-func Of(whole, small int) int {
+// Scaled returns whole, or small when the program is built with the race detector.
+func Scaled(whole, small int) int {
 	if underRace {
 		return small
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Controllers use only the clock of loop.Context, which tests control.
-func TestControllersReadNoClockOfTheirOwn(t *testing.T) {
+func TestControllersUseTheGivenClock(t *testing.T) {
 	clocks := map[string][]string{
 		"time":   {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},
 		"metav1": {"Now", "NowMicro"},

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// unwanted are prefixes of packages that programs do not import, with their replacements. These packages take long to
-// compile, or link all versions of all kinds into a program. Tests may import them.
-var unwanted = map[string]string{
+// unwantedImports are prefixes of packages that programs do not import, with their replacements. These packages take
+// long to compile, or link all versions of all kinds into a program. Tests may import them.
+var unwantedImports = map[string]string{
 	"k8s.io/client-go/informers":                   "daemons/client/informers",
 	"k8s.io/client-go/kubernetes":                  "kube/kubernetes and kube/scheme",
 	"k8s.io/client-go/discovery":                   "kube/discovery",
@@ -28,7 +28,7 @@ func TestProgramsImportNothingLarge(t *testing.T) {
 	}
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSpace(path)
-		for prefix, instead := range unwanted {
+		for prefix, instead := range unwantedImports {
 			if path == prefix || strings.HasPrefix(path, prefix+"/") {
 				t.Errorf("cmd/... imports %s: use %s", path, instead)
 			}

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// readers are the directories in which the fields of a daemon's configuration must be read. Without an entry, any
+// configReaders are the directories in which the fields of a daemon's configuration must be read. Without an entry, any
 // daemon may read them.
-var readers = map[string][]string{
+var configReaders = map[string][]string{
 	"Etcd": {
 		"../../cmd/etcd",
 	}, "APIServer": {"../../daemons/apiserver"}, "Scheduler": {"../../daemons/scheduler"},
@@ -26,8 +26,8 @@ var readers = map[string][]string{
 	"Ingress": {"../../daemons/ingress"},
 }
 
-// chosen are the configurations whose settings are in a block of the language.
-var chosen = []string{
+// blockConfigurations are the configurations whose settings are in a block of the language.
+var blockConfigurations = []string{
 	"Serving",
 	"Scheduler",
 	"ControllerManager",
@@ -39,9 +39,9 @@ var chosen = []string{
 	"Ingress",
 }
 
-// configurations are the names of variables and fields that hold a configuration, so that fields with the same name in
+// configNames are the names of variables and fields that hold a configuration, so that fields with the same name in
 // other types do not count.
-var configurations = []string{
+var configNames = []string{
 	"cfg",
 	"file",
 	"f",
@@ -73,11 +73,11 @@ func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {
 			if !ok {
 				return false
 			}
-			where := readers[spec.Name.Name]
+			where := configReaders[spec.Name.Name]
 			if where == nil {
 				where = []string{"../../daemons"}
 			}
-			read, refused := reads(t, where), reads(t, nil)
+			read, refused := readFields(t, where), readFields(t, nil)
 			for _, field := range s.Fields.List {
 				if field.Tag == nil { // not a setting of a daemon
 					continue
@@ -85,7 +85,7 @@ func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {
 				for _, name := range field.Names {
 					fields++
 					setting := strings.Contains(field.Tag.Value, ` setting:"`)
-					if setting && !slices.Contains(chosen, spec.Name.Name) {
+					if setting && !slices.Contains(blockConfigurations, spec.Name.Name) {
 						t.Errorf(
 							"%s.%s is a setting, and no block of hcl/block/settings.go has those of %s",
 							spec.Name.Name,
@@ -112,9 +112,9 @@ func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {
 	}
 }
 
-// reads returns the names of configuration fields that the code below some directories reads, and of those that are
-// parsed from files. Without directories, it returns the names that the validation reads.
-func reads(t *testing.T, roots []string) map[string]bool {
+// readFields returns the names of configuration fields that the code below some directories reads, and of those that
+// are parsed from files. Without directories, it returns the names that the validation reads.
+func readFields(t *testing.T, roots []string) map[string]bool {
 	read := map[string]bool{}
 	within := func(name string) bool { return name == "ReadKubeletFile" }
 	if roots == nil {
@@ -146,7 +146,7 @@ func reads(t *testing.T, roots []string) map[string]bool {
 				case *ast.SelectorExpr:
 					of = x.Sel.Name
 				}
-				if slices.Contains(configurations, of) {
+				if slices.Contains(configNames, of) {
 					read[s.Sel.Name] = true
 				}
 				return true

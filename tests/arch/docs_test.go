@@ -10,18 +10,20 @@ import (
 )
 
 var (
-	// paths matches text that looks like a file or folder of this repository.
-	paths = regexp.MustCompile("`((?:cmd|hcl|provision|certs|daemons|examples|tests|docs|editors)/[A-Za-z0-9_./-]*)`")
-	// functions matches "`Name` in `path.go`", and "`One` and `Other` in `path.go`".
-	functions = regexp.MustCompile("(?:`([A-Za-z]+)` and )?`([A-Za-z]+)` in `([a-z0-9_/]+\\.go)`")
-	links     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	headings  = regexp.MustCompile(`(?m)^#+ +(.+)$`)
-	// metrics matches names with a suffix that Prometheus' conventions give to metrics.
-	metrics = regexp.MustCompile("`([a-z]+(?:_[a-z0-9]+)+_(?:total|seconds|bytes|requests|count|ratio))(?:\\{[^`]*)?`")
+	// pathPattern matches text that looks like a file or folder of this repository.
+	pathPattern = regexp.MustCompile(
+		"`((?:cmd|hcl|provision|certs|daemons|examples|tests|docs|editors)/[A-Za-z0-9_./-]*)`")
+	// functionPattern matches "`Name` in `path.go`", and "`One` and `Other` in `path.go`".
+	functionPattern = regexp.MustCompile("(?:`([A-Za-z]+)` and )?`([A-Za-z]+)` in `([a-z0-9_/]+\\.go)`")
+	linkPattern     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	headingPattern  = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	// metricPattern matches names with a suffix that Prometheus' conventions give to metrics.
+	metricPattern = regexp.MustCompile(
+		"`([a-z]+(?:_[a-z0-9]+)+_(?:total|seconds|bytes|requests|count|ratio))(?:\\{[^`]*)?`")
 )
 
-// documents returns all documentation texts by their paths.
-func documents(t *testing.T) map[string]string {
+// documentTexts returns all documentation texts by their paths.
+func documentTexts(t *testing.T) map[string]string {
 	t.Helper()
 	names := []string{"README.md", "ARCHITECTURE.md", "HACKING.md"}
 	err := filepath.WalkDir("../../docs", func(path string, e fs.DirEntry, err error) error {
@@ -45,8 +47,8 @@ func documents(t *testing.T) map[string]string {
 }
 
 func TestDocumentsNameFilesThatExist(t *testing.T) {
-	for doc, text := range documents(t) {
-		found := paths.FindAllStringSubmatch(text, -1)
+	for doc, text := range documentTexts(t) {
+		found := pathPattern.FindAllStringSubmatch(text, -1)
 		if doc == "ARCHITECTURE.md" && len(found) < 30 {
 			t.Errorf("%s names %d files; it should walk both rivers by file name", doc, len(found))
 		}
@@ -63,8 +65,8 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 
 func TestDocumentsNameFunctionsThatExist(t *testing.T) {
 	found := 0
-	for doc, text := range documents(t) {
-		for _, m := range functions.FindAllStringSubmatch(text, -1) {
+	for doc, text := range documentTexts(t) {
+		for _, m := range functionPattern.FindAllStringSubmatch(text, -1) {
 			source, _ := os.ReadFile("../../" + m[3]) // another test reports missing files
 			for _, name := range m[1:3] {
 				if name == "" {
@@ -83,10 +85,10 @@ func TestDocumentsNameFunctionsThatExist(t *testing.T) {
 	}
 }
 
-func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
-	texts := documents(t)
+func TestLinksInDocumentsResolve(t *testing.T) {
+	texts := documentTexts(t)
 	for doc, text := range texts {
-		for _, m := range links.FindAllStringSubmatch(text, -1) {
+		for _, m := range linkPattern.FindAllStringSubmatch(text, -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
@@ -99,17 +101,17 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 				t.Errorf("%s links to %s, which is not there", doc, target)
 				continue
 			}
-			if anchor != "" && !anchors(texts[target])[anchor] {
+			if anchor != "" && !headingAnchors(texts[target])[anchor] {
 				t.Errorf("%s links to %s, which has no heading for #%s", doc, target, anchor)
 			}
 		}
 	}
 }
 
-// anchors returns the names with which GitHub links to headings.
-func anchors(text string) map[string]bool {
+// headingAnchors returns the names with which GitHub links to headings.
+func headingAnchors(text string) map[string]bool {
 	all := map[string]bool{}
-	for _, m := range headings.FindAllStringSubmatch(text, -1) {
+	for _, m := range headingPattern.FindAllStringSubmatch(text, -1) {
 		name := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
 		all[strings.ReplaceAll(strings.TrimSpace(name), " ", "-")] = true
 	}
@@ -131,11 +133,11 @@ func TestMetricsInDocumentsAreTheDaemons(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := 0
-	for doc, text := range documents(t) {
+	for doc, text := range documentTexts(t) {
 		if strings.HasPrefix(doc, "docs/benchmarks") {
 			continue // benchmarks also contain metrics of other programs
 		}
-		for _, m := range metrics.FindAllStringSubmatch(text, -1) {
+		for _, m := range metricPattern.FindAllStringSubmatch(text, -1) {
 			found++
 			if !strings.Contains(code.String(), m[1]) {
 				t.Errorf("%s names the metric %s, which no daemon has", doc, m[1])

@@ -34,8 +34,8 @@ var layers = []struct {
 	{"wiring", []string{"cmd", "tests", "examples"}},
 }
 
-// programs are the daemons, which communicate only through the API server.
-var programs = []string{
+// daemonPackages are the daemons, which communicate only through the API server.
+var daemonPackages = []string{
 	"apiserver",
 	"scheduler",
 	"controllers",
@@ -48,7 +48,7 @@ var programs = []string{
 	"ingress",
 }
 
-type pkg struct {
+type packageInfo struct {
 	ImportPath string
 	Name       string
 	Doc        string
@@ -56,7 +56,7 @@ type pkg struct {
 	GoFiles    []string
 }
 
-func packages(t *testing.T) []pkg {
+func listPackages(t *testing.T) []packageInfo {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-tags", "grpcnotrace", "-json=ImportPath,Name,Doc,Imports,GoFiles", "./...")
 	cmd.Dir = "../.."
@@ -64,9 +64,9 @@ func packages(t *testing.T) []pkg {
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	var all []pkg
+	var all []packageInfo
 	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
-		var p pkg
+		var p packageInfo
 		if err := dec.Decode(&p); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func packages(t *testing.T) []pkg {
 	return all
 }
 
-func layer(path string) int {
+func layerOf(path string) int {
 	best, at := -1, -1
 	for i, l := range layers {
 		for _, prefix := range l.packages {
@@ -89,8 +89,8 @@ func layer(path string) int {
 }
 
 func TestEveryPackageImportsFromItsLayerUpwards(t *testing.T) {
-	for _, p := range packages(t) {
-		mine := layer(p.ImportPath)
+	for _, p := range listPackages(t) {
+		mine := layerOf(p.ImportPath)
 		if mine < 0 {
 			t.Errorf("%s is in no layer: name it in this test, or find it a room", p.ImportPath)
 			continue
@@ -100,15 +100,15 @@ func TestEveryPackageImportsFromItsLayerUpwards(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if theirs := layer(other); theirs > mine {
+			if theirs := layerOf(other); theirs > mine {
 				t.Errorf("%s (%s) imports %s (%s)", p.ImportPath, layers[mine].name, other, layers[theirs].name)
 			}
 		}
 	}
 }
 
-func TestTheTwoRiversStayApart(t *testing.T) {
-	for _, p := range packages(t) {
+func TestProvisioningAndDaemonsDoNotImportEachOther(t *testing.T) {
+	for _, p := range listPackages(t) {
 		for _, i := range p.Imports {
 			other, ok := strings.CutPrefix(i, "clusterctl/")
 			if !ok {
@@ -135,16 +135,16 @@ func TestTheTwoRiversStayApart(t *testing.T) {
 
 // Daemons do not import each other.
 // Proves S07.
-func TestDaemonsMeetAtTheAPIServerAlone(t *testing.T) {
+func TestDaemonsCommunicateOnlyThroughTheAPIServer(t *testing.T) {
 	program := func(path string) string {
-		for _, name := range programs {
+		for _, name := range daemonPackages {
 			if path == "daemons/"+name || strings.HasPrefix(path, "daemons/"+name+"/") {
 				return name
 			}
 		}
 		return ""
 	}
-	for _, p := range packages(t) {
+	for _, p := range listPackages(t) {
 		mine := program(p.ImportPath)
 		if mine == "" {
 			continue
@@ -164,8 +164,8 @@ func TestDaemonsMeetAtTheAPIServerAlone(t *testing.T) {
 	}
 }
 
-func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
-	for _, p := range packages(t) {
+func TestEveryPackageHasADocComment(t *testing.T) {
+	for _, p := range listPackages(t) {
 		if len(p.GoFiles) > 0 && p.Doc == "" {
 			t.Errorf("%s has no package comment", p.ImportPath)
 		}

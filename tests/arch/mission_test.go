@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	rowOfTable = regexp.MustCompile(`^\| ([SP]\d\d) \| (.*?)( \(not built\))? \|$`)
-	proves     = regexp.MustCompile(`^(?://|#) Proves ([SP]\d\d(?:, [SP]\d\d)*)\.$`)
-	testFunc   = regexp.MustCompile(`^func ((?:Test|Benchmark|Fuzz)\w+)\(`)
+	rowOfTable    = regexp.MustCompile(`^\| ([SP]\d\d) \| (.*?)( \(not built\))? \|$`)
+	provesPattern = regexp.MustCompile(`^(?://|#) Proves ([SP]\d\d(?:, [SP]\d\d)*)\.$`)
+	testFunc      = regexp.MustCompile(`^func ((?:Test|Benchmark|Fuzz)\w+)\(`)
 )
 
 // TestEveryRowHasATest prints the tests of each row of docs/mission.md.
@@ -55,8 +55,8 @@ func TestEveryRowHasATest(t *testing.T) {
 	}
 }
 
-// TestNamesOfTestsHaveNoRows refuses names such as TestPodsStartS23: rows belong into a line of the comment.
-func TestNamesOfTestsHaveNoRows(t *testing.T) {
+// TestTestNamesContainNoRowCodes refuses names such as TestPodsStartS23: rows belong into a line of the comment.
+func TestTestNamesContainNoRowCodes(t *testing.T) {
 	withRow := regexp.MustCompile(`^func ((?:Test|Benchmark|Fuzz)\w*[a-z][SP]\d\d)\(`)
 	for _, path := range testFiles(t) {
 		text, err := os.ReadFile(path)
@@ -111,7 +111,7 @@ func proofsOf(t *testing.T, path string) map[string][]string {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		line := lines.Text()
-		if found := proves.FindStringSubmatch(line); found != nil {
+		if found := provesPattern.FindStringSubmatch(line); found != nil {
 			pending = append(pending, strings.Split(found[1], ", ")...)
 			if strings.HasPrefix(line, "#") {
 				add(filepath.Base(path))

@@ -12,7 +12,7 @@ import (
 
 // A path may contain characters that are special in patterns. So files are listed with os.ReadDir, or matched with
 // data.Matches, which separates the folder from the pattern.
-func TestNoPathIsPartOfAPattern(t *testing.T) {
+func TestPatternsContainNoPaths(t *testing.T) {
 	allowed := map[string]bool{
 		"provision/host/ssh/openssh.go": true, // Include of ssh_config; home folders are escaped
 	}

@@ -27,7 +27,7 @@ func TestEachControllersAccountHasARole(t *testing.T) {
 		}
 		for _, entry := range list.Values[0].(*ast.CompositeLit).Elts {
 			fields := entry.(*ast.CompositeLit).Elts
-			accounts[text(t, fields[0])] = text(t, fields[2])
+			accounts[exprText(t, fields[0])] = exprText(t, fields[2])
 		}
 		return false
 	})
@@ -62,7 +62,7 @@ func TestEachControllersAccountHasARole(t *testing.T) {
 	}
 }
 
-func text(t *testing.T, of ast.Expr) string {
+func exprText(t *testing.T, of ast.Expr) string {
 	t.Helper()
 	literal, ok := of.(*ast.BasicLit)
 	if !ok {

@@ -27,8 +27,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// pod returns a pod of the size of a Deployment's pods.
-func pod(i int) *corev1.Pod {
+// newPod returns a pod of the size of a Deployment's pods.
+func newPod(i int) *corev1.Pod {
 	yes := true
 	limits := corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("64Mi")}
 	return &corev1.Pod{
@@ -98,15 +98,15 @@ func podKind() *kinds.Kind {
 	return nil
 }
 
-// filled returns a store with n pods.
-func filled(tb testing.TB, n int) store.Store {
+// newFilledStore returns a store with n pods.
+func newFilledStore(tb testing.TB, n int) store.Store {
 	tb.Helper()
 	s := memory.New()
 	tb.Cleanup(s.Close)
 	k := podKind()
 	var txn store.Txn
 	for i := range n {
-		p := pod(i)
+		p := newPod(i)
 		data, err := cache.Encode(k, p)
 		if err != nil {
 			tb.Fatal(err)
@@ -119,7 +119,7 @@ func filled(tb testing.TB, n int) store.Store {
 	return s
 }
 
-func serve(tb testing.TB, s store.Store) *apiserver.Server {
+func newServer(tb testing.TB, s store.Store) *apiserver.Server {
 	tb.Helper()
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
 	server, err := apiserver.New(apiserver.Options{Kinds: kinds.All(), Store: s, Env: env})
@@ -143,24 +143,24 @@ func serve(tb testing.TB, s store.Store) *apiserver.Server {
 	return server
 }
 
-// discard is a response writer that only counts bytes.
-type discard struct {
+// discardWriter is a response writer that only counts bytes.
+type discardWriter struct {
 	header http.Header
 	size   int
 	code   int
 }
 
-func (d *discard) Header() http.Header  { return d.header }
-func (d *discard) WriteHeader(code int) { d.code = code }
-func (d *discard) Write(data []byte) (int, error) {
+func (d *discardWriter) Header() http.Header  { return d.header }
+func (d *discardWriter) WriteHeader(code int) { d.code = code }
+func (d *discardWriter) Write(data []byte) (int, error) {
 	d.size += len(data)
 	return len(data), nil
 }
 
-func ask(tb testing.TB, server http.Handler, method, path, accept, body string, want int) int {
+func doRequest(tb testing.TB, server http.Handler, method, path, accept, body string, want int) int {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("Accept", accept)
-	w := &discard{header: http.Header{}, code: 200}
+	w := &discardWriter{header: http.Header{}, code: 200}
 	server.ServeHTTP(w, r)
 	if w.code != want {
 		tb.Fatalf("%s %s: %d", method, path, w.code)
@@ -172,19 +172,19 @@ func ask(tb testing.TB, server http.Handler, method, path, accept, body string, 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
 func BenchmarkGetPod(b *testing.B) {
-	server := serve(b, filled(b, 1000))
+	server := newServer(b, newFilledStore(b, 1000))
 	for name, accept := range map[string]string{"json": "application/json", "protobuf": protobuf} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				ask(b, server, "GET", "/api/v1/namespaces/team-7/pods/web-6f7d8c9b5-00007", accept, "", 200)
+				doRequest(b, server, "GET", "/api/v1/namespaces/team-7/pods/web-6f7d8c9b5-00007", accept, "", 200)
 			}
 		})
 	}
 }
 
 func BenchmarkListPods(b *testing.B) {
-	server := serve(b, filled(b, 5000))
+	server := newServer(b, newFilledStore(b, 5000))
 	for name, c := range map[string]struct{ accept, query string }{
 		"json": {"application/json", ""}, "protobuf": {protobuf, ""},
 		"table":         {"application/json;as=Table;v=v1;g=meta.k8s.io", ""},
@@ -194,19 +194,19 @@ func BenchmarkListPods(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				b.SetBytes(int64(ask(b, server, "GET", "/api/v1/pods"+c.query, c.accept, "", 200)))
+				b.SetBytes(int64(doRequest(b, server, "GET", "/api/v1/pods"+c.query, c.accept, "", 200)))
 			}
 		})
 	}
 }
 
 func BenchmarkWritePod(b *testing.B) {
-	server := serve(b, filled(b, 10))
+	server := newServer(b, newFilledStore(b, 10))
 	const body = `{"metadata":{"generateName":"p-"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
 	b.Run("create", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			ask(b, server, "POST", "/api/v1/namespaces/bench/pods", "application/json", body, 201)
+			doRequest(b, server, "POST", "/api/v1/namespaces/bench/pods", "application/json", body, 201)
 		}
 	})
 	b.Run("patch status", func(b *testing.B) {
@@ -218,7 +218,7 @@ func BenchmarkWritePod(b *testing.B) {
 				strings.NewReader(fmt.Sprintf(`{"status":{"message":"m%d"}}`, i)),
 			)
 			r.Header.Set("Content-Type", "application/merge-patch+json")
-			w := &discard{header: http.Header{}, code: 200}
+			w := &discardWriter{header: http.Header{}, code: 200}
 			if server.ServeHTTP(w, r); w.code != 200 {
 				b.Fatalf("patch: %d", w.code)
 			}
@@ -227,10 +227,10 @@ func BenchmarkWritePod(b *testing.B) {
 }
 
 // The cache of 50,000 pods stays below the mark of the design, 400 MiB.
-func TestFiftyThousandPodsFitIntoTheirMark(t *testing.T) {
+func TestFiftyThousandPodsFitIntoTheMemoryMark(t *testing.T) {
 	const n, mark = 50000, 400 << 20
-	s := filled(t, n)
-	used := heap()
+	s := newFilledStore(t, n)
+	used := heapBytes()
 	c := cache.New(s, "/registry", kinds.All(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -250,7 +250,7 @@ func TestFiftyThousandPodsFitIntoTheirMark(t *testing.T) {
 		return true
 	})
 	// The store in memory shares the encoded bytes with the cache, so they are counted too.
-	total := heap() - used + uint64(size)
+	total := heapBytes() - used + uint64(size)
 	t.Logf("%d pods of %d bytes: %d MiB in all, loaded in %s", n, size/n, total>>20, took.Round(time.Millisecond))
 	if total > mark {
 		t.Errorf("%d pods cost %d MiB, the mark is %d", n, total>>20, mark>>20)
@@ -261,7 +261,7 @@ func TestFiftyThousandPodsFitIntoTheirMark(t *testing.T) {
 	}
 }
 
-func heap() uint64 {
+func heapBytes() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -271,7 +271,7 @@ func heap() uint64 {
 
 // BenchmarkLoad measures the start with 50,000 pods, without the store's part.
 func BenchmarkLoad(b *testing.B) {
-	s := filled(b, 50000)
+	s := newFilledStore(b, 50000)
 	for b.Loop() {
 		c := cache.New(s, "/registry", kinds.All(), slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(context.Background())

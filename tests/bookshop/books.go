@@ -24,8 +24,8 @@ import (
 
 const group = "bookshop.example.com"
 
-// documents are the discovery and OpenAPI documents of the server, by path.
-var documents = map[string]string{
+// apiDocuments are the discovery and OpenAPI documents of the server, by path.
+var apiDocuments = map[string]string{
 	"/apis/" + group + "/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"bookshop.example.com/v1","resources":[{"name":"books","singularName":"book","namespaced":true,"kind":"Book","verbs":["get","list"],"shortNames":["bk"]}]}`,
 	"/openapi/v2": `{"swagger":"2.0","info":{"title":"bookshop","version":"v1"},"paths":{"/apis/bookshop.example.com/v1/namespaces/{namespace}/books":{"get":{"responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/com.example.bookshop.v1.Book"}}}}}},
 "definitions":{"com.example.bookshop.v1.Book":` + bookSchema + `}}`,
@@ -36,8 +36,8 @@ var documents = map[string]string{
 
 const bookSchema = `{"description":"A Book tells who reads it.","type":"object","properties":{"reader":{"type":"string","description":"Who asked for the book."}},"x-kubernetes-group-version-kind":[{"group":"bookshop.example.com","version":"v1","kind":"Book"}]}`
 
-// bookAt parses the path of a book, or of a namespace's books.
-func bookAt(path string) (namespace, name string, ok bool) {
+// parseBookPath parses the path of a book, or of a namespace's books.
+func parseBookPath(path string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(path, "/apis/"+group+"/v1/namespaces/")
 	parts := strings.Split(rest, "/")
 	if !ok || len(parts) < 2 || len(parts) > 3 || parts[1] != "books" {
@@ -49,8 +49,8 @@ func bookAt(path string) (namespace, name string, ok bool) {
 	return parts[0], name, true
 }
 
-// books returns a book, or the list of all books, which has one book.
-func books(namespace, name, reader string) map[string]any {
+// bookObject returns a book, or the list of all books, which has one book.
+func bookObject(namespace, name, reader string) map[string]any {
 	book := func(name string) map[string]any {
 		return map[string]any{"apiVersion": group + "/v1", "kind": "Book", "reader": reader,
 			"metadata": map[string]any{
@@ -93,8 +93,8 @@ func register(ctx context.Context, c dynamic.Interface, namespace string, ca []b
 	return nil
 }
 
-// certificate returns a new self-signed certificate, and its PEM.
-func certificate(namespace string) (tls.Certificate, []byte, error) {
+// newCertificate returns a new self-signed certificate, and its PEM.
+func newCertificate(namespace string) (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, nil, err

@@ -54,11 +54,11 @@ func serve(ctx context.Context, namespace string) error {
 		return err
 	}
 	b := &bookshop{client: client}
-	proxies, err := b.trust(ctx)
+	proxies, err := b.readTrustedProxies(ctx)
 	if err != nil {
 		return err
 	}
-	pair, public, err := certificate(namespace)
+	pair, public, err := newCertificate(namespace)
 	if err != nil {
 		return err
 	}
@@ -84,19 +84,19 @@ type bookshop struct {
 	allowed []string // common names of proxies whose headers are accepted
 }
 
-// trust reads from the cluster which proxies its aggregated servers accept.
-func (b *bookshop) trust(ctx context.Context) (*x509.CertPool, error) {
-	told, err := b.client.CoreV1().
+// readTrustedProxies reads from the cluster which proxies its aggregated servers accept.
+func (b *bookshop) readTrustedProxies(ctx context.Context) (*x509.CertPool, error) {
+	stored, err := b.client.CoreV1().
 		ConfigMaps("kube-system").
 		Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read whom to believe: %w", err)
 	}
-	if err := json.Unmarshal([]byte(told.Data["requestheader-allowed-names"]), &b.allowed); err != nil {
+	if err := json.Unmarshal([]byte(stored.Data["requestheader-allowed-names"]), &b.allowed); err != nil {
 		return nil, fmt.Errorf("read the names of proxies: %w", err)
 	}
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM([]byte(told.Data["requestheader-client-ca-file"])) {
+	if !pool.AppendCertsFromPEM([]byte(stored.Data["requestheader-client-ca-file"])) {
 		return nil, errors.New("the cluster names no authority of proxies")
 	}
 	return pool, nil
@@ -113,12 +113,12 @@ func (b *bookshop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "nobody who is believed says who asks", http.StatusUnauthorized)
 		return
 	}
-	if answer, ok := documents[r.URL.Path]; ok {
+	if answer, ok := apiDocuments[r.URL.Path]; ok {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, answer)
 		return
 	}
-	namespace, name, ok := bookAt(r.URL.Path)
+	namespace, name, ok := parseBookPath(r.URL.Path)
 	if !ok || r.Method != http.MethodGet {
 		http.NotFound(w, r)
 		return
@@ -141,5 +141,5 @@ func (b *bookshop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	// an error means that the client has closed the connection
-	_ = json.NewEncoder(w).Encode(books(namespace, name, user))
+	_ = json.NewEncoder(w).Encode(bookObject(namespace, name, user))
 }

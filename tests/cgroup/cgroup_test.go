@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// run runs a command to its end.
-func run(t *testing.T, env []string, name string, args ...string) []byte {
+// runCommand runs a command to its end.
+func runCommand(t *testing.T, env []string, name string, args ...string) []byte {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -30,10 +30,12 @@ func run(t *testing.T, env []string, name string, args ...string) []byte {
 
 // The checks of tests/cgroup/inside pass.
 // Proves S25.
-func TestVersionTwoOfControlGroups(t *testing.T) {
+func TestCgroupsVersionTwo(t *testing.T) {
 	inside := filepath.Join(t.TempDir(), "inside")
-	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", inside, "./inside")
-	out := run(t, []string{"TMPDIR=" + t.TempDir()}, "/usr/bin/linux.uml", "mem=512M", "root=none", "rootfstype=hostfs",
+	runCommand(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", inside,
+		"./inside")
+	out := runCommand(t, []string{"TMPDIR=" + t.TempDir()}, "/usr/bin/linux.uml", "mem=512M", "root=none",
+		"rootfstype=hostfs",
 		"rootflags=/", "ro", "init="+inside,
 		"con=null", "con0=null,fd:1", "ssl=null", "quiet")
 	outcome := ""

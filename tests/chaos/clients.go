@@ -13,9 +13,9 @@ import (
 	"clusterctl/tests/chaos/check"
 )
 
-// sets are the API servers of the clients, as indexes: one server, or all in different orders. The first four sets have
-// a watcher, too.
-var sets = [][]int{{0}, {1}, {2}, {0, 1, 2}, {1, 2, 0}, {2, 0, 1}}
+// serverSets are the API servers of the clients, as indexes: one server, or all in different orders. The first four
+// sets have a watcher, too.
+var serverSets = [][]int{{0}, {1}, {2}, {0, 1, 2}, {1, 2, 0}, {2, 0, 1}}
 
 // clients write and watch the same few objects through three API servers, and record the answers.
 type clients struct {
@@ -27,12 +27,12 @@ type clients struct {
 	working, watching sync.WaitGroup
 }
 
-// begin starts the clients. open returns a client for some of the servers.
-func begin(ctx context.Context, open func(servers ...int) (kubernetes.Interface, error)) (*clients, error) {
+// startClients starts the clients. open returns a client for some of the servers.
+func startClients(ctx context.Context, open func(servers ...int) (kubernetes.Interface, error)) (*clients, error) {
 	c := &clients{history: &History{start: time.Now()}}
 	c.work, c.stop = context.WithCancel(ctx)
 	c.watch, c.stopWatch = context.WithCancel(ctx)
-	for i, set := range sets {
+	for i, set := range serverSets {
 		own, err := open(set...)
 		if err != nil {
 			return nil, err
@@ -43,7 +43,7 @@ func begin(ctx context.Context, open func(servers ...int) (kubernetes.Interface,
 			if err != nil {
 				return nil, err
 			}
-			w := &Watcher{name: fmt.Sprint(set), api: view, end: make(chan ending, 1)}
+			w := &Watcher{name: fmt.Sprint(set), api: view, endings: make(chan finalState, 1)}
 			c.watches = append(c.watches, w)
 			c.watching.Go(func() { _ = w.Run(c.watch) })
 		}
@@ -51,18 +51,18 @@ func begin(ctx context.Context, open func(servers ...int) (kubernetes.Interface,
 	return c, nil
 }
 
-// end stops the clients. It returns how often watchers had to list again, and the violations found in all answers.
-func (c *clients) end(ctx context.Context, all kubernetes.Interface) (relists int, findings []string) {
+// finish stops the clients. It returns how often watchers had to list again, and the violations found in all answers.
+func (c *clients) finish(ctx context.Context, all kubernetes.Interface) (relists int, findings []string) {
 	c.stop()
 	c.working.Wait()
 	defer c.stopWatch()
-	end, err := finish(ctx, all)
+	end, err := writeEnding(ctx, all)
 	if err != nil {
 		findings = append(findings, "the end could not be written and listed: "+err.Error())
 		c.stopWatch()
 	}
 	for _, w := range c.watches {
-		w.end <- end
+		w.endings <- end
 	}
 	seen := make(chan struct{})
 	go func() { c.watching.Wait(); close(seen) }()
@@ -80,32 +80,32 @@ func (c *clients) end(ctx context.Context, all kubernetes.Interface) (relists in
 			"watcher of %s: %d views, resumed %d times, longest without a watch %s\n",
 			w.name,
 			len(w.views),
-			w.resumed-1,
-			w.away.Round(time.Millisecond),
+			w.resumes-1,
+			w.longestGap.Round(time.Millisecond),
 		)
 	}
 	findings = append(findings, check.Watches(views, c.history.Acknowledged())...)
 	return relists, append(findings, check.Linearizable(c.history.operations, 5*time.Minute)...)
 }
 
-// finish creates a last object, whose event shows every watcher that it has received all, and lists the objects.
-func finish(ctx context.Context, api kubernetes.Interface) (ending, error) {
+// writeEnding creates a last object, whose event shows every watcher that it has received all, and lists the objects.
+func writeEnding(ctx context.Context, api kubernetes.Interface) (finalState, error) {
 	last, err := api.CoreV1().
 		ConfigMaps(namespace).
 		Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "end-"}}, metav1.CreateOptions{})
 	if err != nil {
-		return ending{}, err
+		return finalState{}, err
 	}
-	end, err := list(ctx, api)
+	end, err := listObjects(ctx, api)
 	end.revision = revision(last)
 	return end, err
 }
 
-// verdict prints what was done and found.
-func verdict(seed uint64, faults int, h *History, relists int, findings []string) error {
+// reportVerdict prints what was done and found.
+func reportVerdict(seed uint64, faults int, h *History, relists int, findings []string) error {
 	unknown := 0
 	for _, op := range h.operations {
-		if op.Outcome == check.Unknown {
+		if op.Outcome == check.OutcomeUnknown {
 			unknown++
 		}
 	}

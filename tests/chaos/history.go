@@ -33,20 +33,20 @@ type History struct {
 }
 
 const (
-	keys     = 4                // number of keys in use at a time
-	lifetime = 10 * time.Second // of a key, so that histories stay short enough to be checked
-	pause    = 60 * time.Millisecond
-	// patience is the timeout of a request. After a write of unknown outcome, a client makes no other request until
-	// this time is over. Each such write doubles the number of histories to check, and servers that have lost their
-	// store answer with an error at once.
-	patience = 5 * time.Second
+	keyCount       = 4                // number of keys in use at a time
+	keyLifetime    = 10 * time.Second // of a key, so that histories stay short enough to be checked
+	operationPause = 60 * time.Millisecond
+	// requestTimeout is the timeout of a request. After a write of unknown outcome, a client makes no other request
+	// until this time is over. Each such write doubles the number of histories to check, and servers that have lost
+	// their store answer with an error at once.
+	requestTimeout = 5 * time.Second
 )
 
 // Client operates on the keys until ctx ends. every is true if it may use all servers.
 func (h *History) Client(ctx context.Context, number int, every bool, api kubernetes.Interface) {
 	r := rand.New(rand.NewPCG(uint64(number), 1))
 	known := map[string]corev1.ConfigMap{} // the object as this client last read it
-	tick := time.NewTicker(pause)
+	tick := time.NewTicker(operationPause)
 	defer tick.Stop()
 	answered := time.Now()
 	for n := 0; ; n++ {
@@ -56,7 +56,7 @@ func (h *History) Client(ctx context.Context, number int, every bool, api kubern
 		case <-tick.C:
 		}
 		// The key is unique to this run, because the history does not contain objects of earlier runs.
-		key := fmt.Sprintf("k%d-%d-%d", h.start.Unix(), r.IntN(keys), time.Since(h.start)/lifetime)
+		key := fmt.Sprintf("k%d-%d-%d", h.start.Unix(), r.IntN(keyCount), time.Since(h.start)/keyLifetime)
 		o := check.Operation{Client: number, Key: key, Kind: check.Get, Value: fmt.Sprintf("%d-%d", number, n)}
 		last, seen := known[key]
 		switch at := r.IntN(10); {
@@ -68,42 +68,42 @@ func (h *History) Client(ctx context.Context, number int, every bool, api kubern
 			o.Kind = check.Delete
 		}
 		began := time.Now()
-		now, certain := h.do(ctx, api.CoreV1().RESTClient(), &o, last)
+		now, certain := h.request(ctx, api.CoreV1().RESTClient(), &o, last)
 		if now != nil {
 			known[key] = *now
-		} else if o.Outcome == check.NotFound || o.Kind == check.Delete && o.Outcome == check.OK {
+		} else if o.Outcome == check.OutcomeNotFound || o.Kind == check.Delete && o.Outcome == check.OutcomeOK {
 			delete(known, key)
 		}
 		h.mu.Lock()
 		if certain {
 			h.operations = append(h.operations, o)
 		}
-		if told := o.Outcome != check.Unknown && o.Outcome != ""; told && every {
+		if isDefinite := o.Outcome != check.OutcomeUnknown && o.Outcome != ""; isDefinite && every {
 			if gap := time.Since(answered); gap > h.slowest {
 				h.slowest, h.slowestAt = gap, time.Since(h.start)
 			}
 			answered = time.Now()
 		}
 		h.mu.Unlock()
-		if o.Outcome == check.Unknown {
+		if o.Outcome == check.OutcomeUnknown {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(time.Until(began.Add(patience))):
+			case <-time.After(time.Until(began.Add(requestTimeout))):
 			}
 		}
 	}
 }
 
-// do makes one request. It returns the object if the answer has it, and whether the operation belongs in the history.
-// An operation that certainly did not take place does not.
-func (h *History) do(
+// request makes one request. It returns the object if the answer has it, and whether the operation belongs in the
+// history. An operation that certainly did not take place does not.
+func (h *History) request(
 	ctx context.Context,
 	api rest.Interface,
 	o *check.Operation,
 	last corev1.ConfigMap,
 ) (*corev1.ConfigMap, bool) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	object := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: o.Key, Namespace: namespace},
@@ -130,17 +130,17 @@ func (h *History) do(
 	var dial *net.OpError
 	switch {
 	case err == nil:
-		o.Outcome = check.OK
+		o.Outcome = check.OutcomeOK
 	case apierrors.IsAlreadyExists(err):
-		o.Outcome = check.Exists
+		o.Outcome = check.OutcomeExists
 	case apierrors.IsNotFound(err):
-		o.Outcome = check.NotFound
+		o.Outcome = check.OutcomeNotFound
 	case apierrors.IsConflict(err):
-		o.Outcome = check.Conflict
+		o.Outcome = check.OutcomeConflict
 	case errors.As(err, &dial) && dial.Op == "dial", o.Kind == check.Get:
 		return nil, false
 	default:
-		o.Outcome = check.Unknown
+		o.Outcome = check.OutcomeUnknown
 		return nil, true
 	}
 	got, ok := answer.(*corev1.ConfigMap)
@@ -170,7 +170,7 @@ func (h *History) Acknowledged() []int64 {
 	defer h.mu.Unlock()
 	var list []int64
 	for _, o := range h.operations {
-		if o.Outcome == check.OK && (o.Kind == check.Create || o.Kind == check.Update) {
+		if o.Outcome == check.OutcomeOK && (o.Kind == check.Create || o.Kind == check.Update) {
 			list = append(list, o.Revision)
 		}
 	}

@@ -51,7 +51,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := verb(ctx, *name, flag.Args()); err != nil {
+	if err := runCommand(ctx, *name, flag.Args()); err != nil {
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) { // otherwise another process of this program has printed the error
 			fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -63,7 +63,7 @@ func main() {
 // errFound is the error of a run that found a violation.
 var errFound = errors.New("something was found")
 
-func verb(ctx context.Context, name string, args []string) error {
+func runCommand(ctx context.Context, name string, args []string) error {
 	if len(args) == 0 {
 		flag.Usage()
 		return errors.New("say what to do")
@@ -71,38 +71,38 @@ func verb(ctx context.Context, name string, args []string) error {
 	verb, args := args[0], args[1:]
 	switch verb {
 	case "run", "again", "inside":
-		o, err := parse(verb, args)
+		o, err := parseOptions(verb, args)
 		if err != nil {
 			return err
 		}
 		switch verb {
 		case "inside":
-			return inside(ctx, name, o)
+			return runOnCluster(ctx, name, o)
 		case "again":
-			return enter(ctx, name, "inside", args...)
+			return runInNetwork(ctx, name, "inside", args...)
 		}
-		fmt.Printf("chaos: seed %d, %s\n", o.seed, o.span)
-		defer func() { _ = down(name) }()
-		if _, err := up(ctx, name); err != nil {
+		fmt.Printf("chaos: seed %d, %s\n", o.seed, o.duration)
+		defer func() { _ = stopCluster(name) }()
+		if _, err := startCluster(ctx, name); err != nil {
 			return err
 		}
-		return enter(ctx, name, "inside", append([]string{"-seed", fmt.Sprint(o.seed)}, args...)...)
+		return runInNetwork(ctx, name, "inside", append([]string{"-seed", fmt.Sprint(o.seed)}, args...)...)
 	case "api":
-		o, err := parse(verb, args)
+		o, err := parseOptions(verb, args)
 		if err != nil {
 			return err
 		}
 		return breakPlane(ctx, o)
 	case "rollout":
-		return enter(ctx, name, "rolling")
+		return runInNetwork(ctx, name, "rolling")
 	case "rolling":
-		return rollout(ctx, name)
+		return testRollout(ctx, name)
 	case "minority":
-		return enter(ctx, name, "alone")
+		return runInNetwork(ctx, name, "alone")
 	case "alone":
-		return minority(ctx, name)
+		return testMinority(ctx, name)
 	case "moving":
-		return enter(ctx, name, "cutting", args...)
+		return runInNetwork(ctx, name, "cutting", args...)
 	case "cutting":
 		set := flag.NewFlagSet(verb, flag.ContinueOnError)
 		long := set.Bool("usual", false, "with the tolerations that pods usually have: six minutes")
@@ -110,14 +110,14 @@ func verb(ctx context.Context, name string, args []string) error {
 			return err
 		}
 		if *long {
-			return moving(ctx, name, usual)
+			return testMoving(ctx, name, defaultTiming)
 		}
-		return moving(ctx, name, brisk)
+		return testMoving(ctx, name, shortTiming)
 	case "up":
-		_, err := up(ctx, name)
+		_, err := startCluster(ctx, name)
 		return err
 	case "down":
-		return down(name)
+		return stopCluster(name)
 	}
 	f, err := parseFault(append([]string{verb}, args...))
 	if err != nil {
@@ -127,25 +127,25 @@ func verb(ctx context.Context, name string, args []string) error {
 	if err != nil {
 		return err
 	}
-	return f.Run(ctx, c.Lab, mend(c))
+	return f.Run(ctx, c.Lab, newRepair(c))
 }
 
-// mend applies the configuration, as an administrator does to repair what the cluster does not repair by itself.
-func mend(c *cluster.Cluster) func(context.Context) error {
+// newRepair applies the configuration, as an administrator does to repair what the cluster does not repair by itself.
+func newRepair(c *cluster.Cluster) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := cluster.Output(c.Ctl(ctx, "apply", "--auto-approve"))
+		_, err := cluster.Output(c.Clusterctl(ctx, "apply", "--auto-approve"))
 		return err
 	}
 }
 
 // options are the options of a run.
 type options struct {
-	seed   uint64
-	span   time.Duration
-	faults []fault.Fault // instead of the faults of the seed
+	seed     uint64
+	duration time.Duration
+	faults   []fault.Fault // instead of the faults of the seed
 }
 
-func parse(verb string, args []string) (options, error) {
+func parseOptions(verb string, args []string) (options, error) {
 	var o options
 	set := flag.NewFlagSet(verb, flag.ContinueOnError)
 	set.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1_000_000), "what the faults are drawn by")
@@ -158,13 +158,13 @@ func parse(verb string, args []string) (options, error) {
 	switch fault.Kind(*each) {
 	case "":
 	case fault.Kill:
-		o.faults = fault.Each(fault.Kill, places, 0)
+		o.faults = fault.FaultsOfAllUnits(fault.Kill, machineNames, 0)
 	case fault.Stop:
-		o.faults = fault.Each(fault.Stop, places, time.Minute)
+		o.faults = fault.FaultsOfAllUnits(fault.Stop, machineNames, time.Minute)
 	default:
 		return o, fmt.Errorf("each: kill or stop, not %q", *each)
 	}
-	o.span = time.Duration(*minutes * float64(time.Minute))
+	o.duration = time.Duration(*minutes * float64(time.Minute))
 	for _, text := range strings.Split(*list, ";") {
 		if words := strings.Fields(text); len(words) > 0 {
 			f, err := parseFault(words)
@@ -185,7 +185,7 @@ func parseFault(words []string) (fault.Fault, error) {
 		switch {
 		case w == "for":
 		case err == nil:
-			f.For = d
+			f.Duration = d
 		case f.Machines == nil:
 			f.Machines = strings.Split(w, ",")
 		default:
@@ -194,7 +194,7 @@ func parseFault(words []string) (fault.Fault, error) {
 	}
 	switch f.Kind {
 	case fault.Kill, fault.Stop, fault.Power, fault.Cut, fault.Slow, fault.Fill, fault.Leader, fault.Expire, fault.Lose:
-		if f.Machines == nil || f.Kind.OfUnit() != (f.Unit != "") {
+		if f.Machines == nil || f.Kind.IsOfUnit() != (f.Unit != "") {
 			return f, fmt.Errorf("%s: say which machine and, for kill, stop and expire alone, which unit", f.Kind)
 		}
 		return f, nil
@@ -202,9 +202,9 @@ func parseFault(words []string) (fault.Fault, error) {
 	return f, fmt.Errorf("no command or fault is called %q", f.Kind)
 }
 
-// enter runs this program in the lab's network, so that the checkers' connections take the same paths as those of the
-// daemons.
-func enter(ctx context.Context, name, verb string, args ...string) error {
+// runInNetwork runs this program in the lab's network, so that the checkers' connections take the same paths as those
+// of the daemons.
+func runInNetwork(ctx context.Context, name, verb string, args ...string) error {
 	c, err := cluster.Open(name)
 	if err != nil {
 		return err
@@ -220,7 +220,7 @@ func enter(ctx context.Context, name, verb string, args ...string) error {
 	return cmd.Run()
 }
 
-func down(name string) error {
+func stopCluster(name string) error {
 	lab, err := machines.Open(name)
 	if err != nil {
 		return err

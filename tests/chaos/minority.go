@@ -15,16 +15,16 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// minority cuts the power of two of three control-plane machines and checks the answers of the third. Writes, and reads
-// that must be current, end with an error that states the reason, and the API server is not ready. Reads that may be
-// old are answered. Writes succeed again when the machines are back.
-func minority(ctx context.Context, name string) error {
+// testMinority cuts the power of two of three control-plane machines and checks the answers of the third. Writes, and
+// reads that must be current, end with an error that states the reason, and the API server is not ready. Reads that may
+// be old are answered. Writes succeed again when the machines are back.
+func testMinority(ctx context.Context, name string) error {
 	c, err := cluster.Open(name)
 	if err != nil {
 		return err
 	}
-	last := places.Control[len(places.Control)-1]
-	own, err := api(c, last)
+	last := machineNames.Control[len(machineNames.Control)-1]
+	own, err := newClient(c, last)
 	if err != nil {
 		return err
 	}
@@ -32,8 +32,9 @@ func minority(ctx context.Context, name string) error {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		if err := (fault.Fault{Kind: fault.Power, Machines: places.Control[:2], For: time.Minute}).Run(ctx, c.Lab,
-			mend(c)); err != nil {
+		if err := (fault.Fault{Kind: fault.Power, Machines: machineNames.Control[:2], Duration: time.Minute}).Run(ctx,
+			c.Lab,
+			newRepair(c)); err != nil {
 			look <- err
 		}
 	}()
@@ -106,7 +107,7 @@ func minority(ctx context.Context, name string) error {
 		err = errors.Join(err, powerErr)
 	default:
 	}
-	back := cluster.Eventually(ctx, limit, func(context.Context) error { return ask(write) })
+	back := cluster.Eventually(ctx, recoveryTimeout, func(context.Context) error { return ask(write) })
 	if back == nil {
 		fmt.Printf("%s with a majority back, writes go on\n", stamp())
 	}

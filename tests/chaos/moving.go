@@ -18,30 +18,30 @@ import (
 
 const (
 	movingName = "moving"
-	movable    = 6                // number of pods
-	blink      = 30 * time.Second // shorter than the grace period of a node, 50 s
+	movingPods = 6                // number of pods
+	shortCut   = 30 * time.Second // shorter than the grace period of a node, 50 s
 )
 
-// timing is how long pods stay on an unreachable node after its grace period, and a longer time for which the node is
-// cut off.
-type timing struct {
-	stays   int64 // seconds; 0: the default that admission sets
-	silence time.Duration
+// evictionTiming is how long pods stay on an unreachable node after its grace period, and a longer time for which the
+// node is cut off.
+type evictionTiming struct {
+	tolerationSeconds int64 // seconds; 0: the default that admission sets
+	cutDuration       time.Duration
 }
 
 var (
-	brisk = timing{stays: 10, silence: 100 * time.Second}
-	usual = timing{silence: 6 * time.Minute}
+	shortTiming   = evictionTiming{tolerationSeconds: 10, cutDuration: 100 * time.Second}
+	defaultTiming = evictionTiming{cutDuration: 6 * time.Minute}
 )
 
-// moving cuts off a node for a short time, in which its pods must stay. Then it cuts off the node until its pods have
-// moved. Then it cuts off all nodes, and all pods must stay.
-func moving(ctx context.Context, name string, t timing) (err error) {
+// testMoving cuts off a node for a short time, in which its pods must stay. Then it cuts off the node until its pods
+// have moved. Then it cuts off all nodes, and all pods must stay.
+func testMoving(ctx context.Context, name string, t evictionTiming) (err error) {
 	c, err := cluster.Open(name)
 	if err != nil {
 		return err
 	}
-	all, err := api(c, places.Control...)
+	all, err := newClient(c, machineNames.Control...)
 	if err != nil {
 		return err
 	}
@@ -61,28 +61,29 @@ func moving(ctx context.Context, name string, t timing) (err error) {
 		err = errors.Join(err, all.CoreV1().Namespaces().Delete(end, movingName, metav1.DeleteOptions{}))
 	}()
 	if _, err := all.AppsV1().Deployments(movingName).Create(ctx,
-		movers(web.Spec.Template.Spec.Containers[0].Image, t.stays), metav1.CreateOptions{}); err != nil {
+		movingDeployment(web.Spec.Template.Spec.Containers[0].Image, t.tolerationSeconds),
+		metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make the pods that are to move: %w", err)
 	}
-	before, err := settled(ctx, all, func(corev1.Pod) bool { return true })
+	before, err := awaitPodsInPlace(ctx, all, func(corev1.Pod) bool { return true })
 	if err != nil {
 		return err
 	}
-	gone := places.Nodes[len(places.Nodes)-1]
-	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, For: blink}).Run(ctx, c.Lab,
-		mend(c)); err != nil {
+	gone := machineNames.Nodes[len(machineNames.Nodes)-1]
+	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, Duration: shortCut}).Run(ctx, c.Lab,
+		newRepair(c)); err != nil {
 		return err
 	}
-	if _, err := settled(ctx, all,
+	if _, err := awaitPodsInPlace(ctx, all,
 		func(p corev1.Pod) bool { _, same := before[string(p.UID)]; return same }); err != nil {
-		return fmt.Errorf("%s was cut off for %s, and not all pods stayed: %w", gone, blink, err)
+		return fmt.Errorf("%s was cut off for %s, and not all pods stayed: %w", gone, shortCut, err)
 	}
-	fmt.Printf("%s %s was cut off for %s: nothing moved\n", stamp(), gone, blink)
-	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, For: t.silence}).Run(ctx, c.Lab,
-		mend(c)); err != nil {
+	fmt.Printf("%s %s was cut off for %s: nothing moved\n", stamp(), gone, shortCut)
+	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, Duration: t.cutDuration}).Run(ctx, c.Lab,
+		newRepair(c)); err != nil {
 		return err
 	}
-	moved, err := settled(
+	moved, err := awaitPodsInPlace(
 		ctx,
 		all,
 		func(p corev1.Pod) bool { _, old := before[string(p.UID)]; return !old || p.Spec.NodeName != gone },
@@ -95,8 +96,8 @@ func moving(ctx context.Context, name string, t timing) (err error) {
 			return fmt.Errorf("pod %s of %s is gone, although %s was cut off", uid, node, gone)
 		}
 	}
-	err = cluster.Eventually(ctx, settling, func(context.Context) error {
-		for uid := range running(c.Lab.Machine(gone)) {
+	err = cluster.Eventually(ctx, settlingTime, func(context.Context) error {
+		for uid := range runningContainers(c.Lab.Machine(gone)) {
 			if node := before[uid]; node == gone {
 				return fmt.Errorf("pod %s still runs on %s, from where it has moved", uid, gone)
 			}
@@ -110,22 +111,22 @@ func moving(ctx context.Context, name string, t timing) (err error) {
 		"%s %s was cut off for %s: its pods moved, no other did, and what ran there is gone\n",
 		stamp(),
 		gone,
-		t.silence,
+		t.cutDuration,
 	)
-	if err := (fault.Fault{Kind: fault.Cut, Machines: places.Nodes, For: t.silence}).Run(ctx, c.Lab,
-		mend(c)); err != nil {
+	if err := (fault.Fault{Kind: fault.Cut, Machines: machineNames.Nodes, Duration: t.cutDuration}).Run(ctx, c.Lab,
+		newRepair(c)); err != nil {
 		return err
 	}
-	after, err := settled(ctx, all, func(p corev1.Pod) bool { _, same := moved[string(p.UID)]; return same })
+	after, err := awaitPodsInPlace(ctx, all, func(p corev1.Pod) bool { _, same := moved[string(p.UID)]; return same })
 	if err != nil {
 		return fmt.Errorf("all nodes were cut off, and not all pods stayed: %w", err)
 	}
-	fmt.Printf("%s all nodes were cut off for %s: all %d pods stayed\n", stamp(), t.silence, len(after))
+	fmt.Printf("%s all nodes were cut off for %s: all %d pods stayed\n", stamp(), t.cutDuration, len(after))
 	return nil
 }
 
-func movers(image string, stays int64) *appsv1.Deployment {
-	labels, count, second, stay := map[string]string{"app": movingName}, int32(movable), int64(1), &stays
+func movingDeployment(image string, stays int64) *appsv1.Deployment {
+	labels, count, second, stay := map[string]string{"app": movingName}, int32(movingPods), int64(1), &stays
 	var tolerations []corev1.Toleration
 	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		if stays == 0 {
@@ -152,11 +153,12 @@ func movers(image string, stays int64) *appsv1.Deployment {
 	}}
 }
 
-// settled waits until the expected number of pods is ready, right accepts all of them and none is ending. It returns
-// their UIDs and nodes.
-func settled(ctx context.Context, api kubernetes.Interface, right func(corev1.Pod) bool) (map[string]string, error) {
+// awaitPodsInPlace waits until the expected number of pods is ready, right accepts all of them and none is ending. It
+// returns their UIDs and nodes.
+func awaitPodsInPlace(ctx context.Context, api kubernetes.Interface,
+	right func(corev1.Pod) bool) (map[string]string, error) {
 	var found map[string]string
-	err := cluster.Eventually(ctx, limit, func(ctx context.Context) error {
+	err := cluster.Eventually(ctx, recoveryTimeout, func(ctx context.Context) error {
 		list, err := api.CoreV1().Pods(movingName).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -172,8 +174,8 @@ func settled(ctx context.Context, api kubernetes.Interface, right func(corev1.Po
 				}
 			}
 		}
-		if len(found) != movable || len(list.Items) != movable {
-			return fmt.Errorf("%d of %d pods are ready, and there are %d", len(found), movable, len(list.Items))
+		if len(found) != movingPods || len(list.Items) != movingPods {
+			return fmt.Errorf("%d of %d pods are ready, and there are %d", len(found), movingPods, len(list.Items))
 		}
 		return nil
 	})

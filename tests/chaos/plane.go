@@ -35,11 +35,11 @@ func planeFaults(seed uint64, n int) []planeFault {
 			return planeFault{
 				fmt.Sprintf("the leading member killed, back after %s", d),
 				func(ctx context.Context, p *plane.Plane) error {
-					i, err := leading(ctx, p)
+					i, err := awaitLeader(ctx, p)
 					if err != nil {
 						return err
 					}
-					return killed(ctx, d, p.Etcd[i])
+					return killFor(ctx, d, p.Etcd[i])
 				},
 			}
 		},
@@ -47,7 +47,7 @@ func planeFaults(seed uint64, n int) []planeFault {
 			i, d := r.IntN(3), seconds(2, 15)
 			return planeFault{
 				fmt.Sprintf("member %d paused for %s", i, d),
-				func(ctx context.Context, p *plane.Plane) error { return paused(ctx, d, p.Etcd[i]) },
+				func(ctx context.Context, p *plane.Plane) error { return pauseFor(ctx, d, p.Etcd[i]) },
 			}
 		},
 		func() planeFault {
@@ -55,7 +55,7 @@ func planeFaults(seed uint64, n int) []planeFault {
 			return planeFault{
 				fmt.Sprintf("all members but %d paused for %s", i, d),
 				func(ctx context.Context, p *plane.Plane) error {
-					return paused(ctx, d, p.Etcd[(i+1)%3], p.Etcd[(i+2)%3])
+					return pauseFor(ctx, d, p.Etcd[(i+1)%3], p.Etcd[(i+2)%3])
 				},
 			}
 		},
@@ -64,7 +64,7 @@ func planeFaults(seed uint64, n int) []planeFault {
 			return planeFault{
 				fmt.Sprintf("all members but %d killed, back after %s", i, d),
 				func(ctx context.Context, p *plane.Plane) error {
-					return killed(ctx, d, p.Etcd[(i+1)%3], p.Etcd[(i+2)%3])
+					return killFor(ctx, d, p.Etcd[(i+1)%3], p.Etcd[(i+2)%3])
 				},
 			}
 		},
@@ -72,21 +72,21 @@ func planeFaults(seed uint64, n int) []planeFault {
 			behind := int64(r.IntN(100))
 			return planeFault{
 				fmt.Sprintf("compacted to %d revisions ago", behind),
-				func(ctx context.Context, p *plane.Plane) error { return compacted(ctx, p, behind) },
+				func(ctx context.Context, p *plane.Plane) error { return compactStore(ctx, p, behind) },
 			}
 		},
 		func() planeFault {
 			i := r.IntN(3)
 			return planeFault{
 				fmt.Sprintf("API server %d killed", i),
-				func(ctx context.Context, p *plane.Plane) error { return killed(ctx, 0, p.API[i]) },
+				func(ctx context.Context, p *plane.Plane) error { return killFor(ctx, 0, p.API[i]) },
 			}
 		},
 		func() planeFault {
 			i, d := r.IntN(3), seconds(2, 10)
 			return planeFault{
 				fmt.Sprintf("API server %d paused for %s", i, d),
-				func(ctx context.Context, p *plane.Plane) error { return paused(ctx, d, p.API[i]) },
+				func(ctx context.Context, p *plane.Plane) error { return pauseFor(ctx, d, p.API[i]) },
 			}
 		},
 	}
@@ -104,7 +104,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-func killed(ctx context.Context, d time.Duration, list ...*plane.Process) error {
+func killFor(ctx context.Context, d time.Duration, list ...*plane.Process) error {
 	var errs []error
 	for _, p := range list {
 		errs = append(errs, p.Kill())
@@ -116,7 +116,7 @@ func killed(ctx context.Context, d time.Duration, list ...*plane.Process) error 
 	return errors.Join(errs...)
 }
 
-func paused(ctx context.Context, d time.Duration, list ...*plane.Process) error {
+func pauseFor(ctx context.Context, d time.Duration, list ...*plane.Process) error {
 	var errs []error
 	for _, p := range list {
 		errs = append(errs, p.Pause())
@@ -128,8 +128,8 @@ func paused(ctx context.Context, d time.Duration, list ...*plane.Process) error 
 	return errors.Join(errs...)
 }
 
-// leading waits for a leader of etcd, and returns its member number.
-func leading(ctx context.Context, p *plane.Plane) (member int, err error) {
+// awaitLeader waits for a leader of etcd, and returns its member number.
+func awaitLeader(ctx context.Context, p *plane.Plane) (member int, err error) {
 	err = cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
 		var errs []error
 		for i := range p.Etcd {
@@ -145,7 +145,7 @@ func leading(ctx context.Context, p *plane.Plane) (member int, err error) {
 	return member, err
 }
 
-func compacted(ctx context.Context, p *plane.Plane, behind int64) error {
+func compactStore(ctx context.Context, p *plane.Plane, behind int64) error {
 	c, err := p.Client()
 	if err != nil {
 		return err
@@ -174,8 +174,8 @@ func breakPlane(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	faults := planeFaults(o.seed, int(o.span/(3*time.Second))+1)
-	fmt.Printf("chaos: seed %d, %s: %s, and on\n", o.seed, o.span, faults[0].text)
+	faults := planeFaults(o.seed, int(o.duration/(3*time.Second))+1)
+	fmt.Printf("chaos: seed %d, %s: %s, and on\n", o.seed, o.duration, faults[0].text)
 	p, err := plane.New(context.WithoutCancel(ctx), plane.Options{Bin: bundle, Dir: dir, Members: 3, Servers: 3})
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func breakPlane(ctx context.Context, o options) (err error) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	clients, err := begin(ctx, open)
+	clients, err := startClients(ctx, open)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func breakPlane(ctx context.Context, o options) (err error) {
 	var findings []string
 	done, began := 0, time.Now()
 	for _, f := range faults {
-		if ctx.Err() != nil || time.Since(began) > o.span {
+		if ctx.Err() != nil || time.Since(began) > o.duration {
 			break
 		}
 		fmt.Printf("%s %s\n", stamp(), f.text)
@@ -233,16 +233,16 @@ func breakPlane(ctx context.Context, o options) (err error) {
 	}
 	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 	defer cancel()
-	relists, found := clients.end(final, all)
-	err = verdict(o.seed, done, clients.history, relists, append(findings, found...))
+	relists, found := clients.finish(final, all)
+	err = reportVerdict(o.seed, done, clients.history, relists, append(findings, found...))
 	if err != nil {
-		keep(dir)
+		printLogs(dir)
 	}
 	return err
 }
 
-// keep prints the end of the processes' logs, because the files are deleted.
-func keep(dir string) {
+// printLogs prints the end of the processes' logs, because the files are deleted.
+func printLogs(dir string) {
 	logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
 	for _, log := range logs {
 		text, _ := os.ReadFile(log)

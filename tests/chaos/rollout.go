@@ -23,20 +23,20 @@ import (
 )
 
 const (
-	rollouts    = 50 // number of Deployments, with one replica each
-	rolloutTime = 6 * time.Minute
-	killEvery   = 5 * time.Second
-	rolloutName = "rollout" // name of the namespace, and of the label that names the Deployment of a pod
+	rolloutCount = 50 // number of Deployments, with one replica each
+	rolloutTime  = 6 * time.Minute
+	killEvery    = 5 * time.Second
+	rolloutName  = "rollout" // name of the namespace, and of the label that names the Deployment of a pod
 )
 
-// rollout starts a rollout of all Deployments at once, and kills the leaders of the scheduler and the controllers again
-// and again meanwhile. It watches every change of a pod.
-func rollout(ctx context.Context, name string) (err error) {
+// testRollout starts a rollout of all Deployments at once, and kills the leaders of the scheduler and the controllers
+// again and again meanwhile. It watches every change of a pod.
+func testRollout(ctx context.Context, name string) (err error) {
 	c, err := cluster.Open(name)
 	if err != nil {
 		return err
 	}
-	all, err := api(c, places.Control...)
+	all, err := newClient(c, machineNames.Control...)
 	if err != nil {
 		return err
 	}
@@ -57,32 +57,32 @@ func rollout(ctx context.Context, name string) (err error) {
 		defer cancel()
 		err = errors.Join(err, all.CoreV1().Namespaces().Delete(end, rolloutName, metav1.DeleteOptions{}))
 	}()
-	for i := range rollouts {
+	for i := range rolloutCount {
 		if _, err := all.AppsV1().Deployments(rolloutName).Create(ctx,
-			rolled(i, web.Spec.Template.Spec.Containers[0].Image), metav1.CreateOptions{}); err != nil {
+			rolloutDeployment(i, web.Spec.Template.Spec.Containers[0].Image), metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("make deployment %d: %w", i, err)
 		}
 	}
-	if _, err := finished(ctx, all, nil); err != nil {
+	if _, err := awaitRollouts(ctx, all, nil); err != nil {
 		return fmt.Errorf("the deployments are not there before anything is killed: %w", err)
 	}
 	findings, watching := watchRollout(ctx, all)
 	began := time.Now()
-	for i := range rollouts {
+	for i := range rolloutCount {
 		patch := []byte(`{"spec":{"template":{"metadata":{"annotations":{"round":"2"}}}}}`)
 		if _, err := all.AppsV1().Deployments(rolloutName).Patch(ctx, fmt.Sprintf("d%d", i),
 			types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return fmt.Errorf("change deployment %d: %w", i, err)
 		}
 	}
-	kills, err := finished(ctx, all, func() error { return killLeaders(ctx, c, all) })
+	kills, err := awaitRollouts(ctx, all, func() error { return killLeaders(ctx, c, all) })
 	took := time.Since(began)
 	watching()
 	found := <-findings
 	fmt.Printf(
 		"chaos: %d deployments rolled out in %.1f s under %d rounds of kills; %d times more pods than maxSurge or "+
 			"fewer than maxUnavailable allow\n",
-		rollouts,
+		rolloutCount,
 		took.Seconds(),
 		kills,
 		len(found),
@@ -99,7 +99,7 @@ func rollout(ctx context.Context, name string) (err error) {
 	return nil
 }
 
-func rolled(i int, image string) *appsv1.Deployment {
+func rolloutDeployment(i int, image string) *appsv1.Deployment {
 	labels := map[string]string{rolloutName: fmt.Sprintf("d%d", i)}
 	one, surge, none, second := int32(1), intstr.FromInt32(1), intstr.FromInt32(0), int64(1)
 	return &appsv1.Deployment{
@@ -116,8 +116,8 @@ func rolled(i int, image string) *appsv1.Deployment {
 	}
 }
 
-// finished waits until all rollouts are complete, and calls meanwhile every killEvery.
-func finished(ctx context.Context, api kubernetes.Interface, meanwhile func() error) (rounds int, err error) {
+// awaitRollouts waits until all rollouts are complete, and calls meanwhile every killEvery.
+func awaitRollouts(ctx context.Context, api kubernetes.Interface, meanwhile func() error) (rounds int, err error) {
 	next := time.Now()
 	err = cluster.Eventually(ctx, rolloutTime, func(ctx context.Context) error {
 		if meanwhile != nil && time.Now().After(next) {
@@ -138,8 +138,8 @@ func finished(ctx context.Context, api kubernetes.Interface, meanwhile func() er
 				done++
 			}
 		}
-		if done < rollouts {
-			return fmt.Errorf("%d of %d deployments are rolled out", done, rollouts)
+		if done < rolloutCount {
+			return fmt.Errorf("%d of %d deployments are rolled out", done, rolloutCount)
 		}
 		return nil
 	})
@@ -157,11 +157,11 @@ func killLeaders(ctx context.Context, c *cluster.Cluster, api kubernetes.Interfa
 		if lease.Spec.HolderIdentity != nil {
 			holder, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
 		}
-		if !slices.Contains(places.Control, holder) {
+		if !slices.Contains(machineNames.Control, holder) {
 			continue // there is no leader at the moment
 		}
 		if err := (fault.Fault{Kind: fault.Kill, Machines: []string{holder}, Unit: unit}).Run(ctx, c.Lab,
-			mend(c)); err != nil {
+			newRepair(c)); err != nil {
 			return err
 		}
 	}
@@ -177,17 +177,17 @@ func watchRollout(ctx context.Context, api kubernetes.Interface) (<-chan []strin
 		out <- []string{"the pods could not be listed: " + err.Error()}
 		return out, stop
 	}
-	rules := check.Rollout{Most: 2, Least: 1}
+	rules := check.Rollout{MaxPods: 2, MinReady: 1}
 	var found []string
 	for i := range list.Items {
-		found = append(found, rules.See(&list.Items[i], false)...)
+		found = append(found, rules.Apply(&list.Items[i], false)...)
 	}
 	at := list.ResourceVersion
 	go func() {
 		for ctx.Err() == nil {
 			stream, err := api.CoreV1().Pods(rolloutName).Watch(ctx, metav1.ListOptions{ResourceVersion: at})
 			if err != nil {
-				if apierrors.IsResourceExpired(err) || !again(ctx) {
+				if apierrors.IsResourceExpired(err) || !pauseBeforeRetry(ctx) {
 					break
 				}
 				continue
@@ -195,7 +195,7 @@ func watchRollout(ctx context.Context, api kubernetes.Interface) (<-chan []strin
 			for e := range stream.ResultChan() {
 				if p, ok := e.Object.(*corev1.Pod); ok {
 					at = p.ResourceVersion
-					found = append(found, rules.See(p, e.Type == watch.Deleted)...)
+					found = append(found, rules.Apply(p, e.Type == watch.Deleted)...)
 				}
 			}
 		}

@@ -23,11 +23,11 @@ import (
 
 func stamp() string { return time.Now().UTC().Format("15:04:05.000") }
 
-// api returns a client for some of the API servers, with the client configuration of the daemons.
-func api(c *cluster.Cluster, servers ...string) (kubernetes.Interface, error) {
+// newClient returns a client for some of the API servers, with the client configuration of the daemons.
+func newClient(c *cluster.Cluster, servers ...string) (kubernetes.Interface, error) {
 	var list []string
 	for _, s := range servers {
-		list = append(list, addresses[s]+":6443")
+		list = append(list, machineAddresses[s]+":6443")
 	}
 	config, err := client.Config(client.Options{Kubeconfig: c.Kubeconfig(), APIServers: list, UserAgent: "chaos"})
 	if err != nil {
@@ -36,15 +36,15 @@ func api(c *cluster.Cluster, servers ...string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// inside does a run in the lab's network, on a running cluster.
-func inside(ctx context.Context, name string, o options) error {
+// runOnCluster does a run in the lab's network, on a running cluster.
+func runOnCluster(ctx context.Context, name string, o options) error {
 	c, err := cluster.Open(name)
 	if err != nil {
 		return err
 	}
 	faults := o.faults
 	if faults == nil {
-		faults = fault.Plan(o.seed, places, int(o.span/(5*time.Second))+1)
+		faults = fault.Plan(o.seed, machineNames, int(o.duration/(5*time.Second))+1)
 		fmt.Printf("chaos: seed %d gives", o.seed)
 		for i, f := range faults {
 			if i == 12 {
@@ -55,21 +55,21 @@ func inside(ctx context.Context, name string, o options) error {
 		}
 		fmt.Println()
 	}
-	all, err := api(c, places.Control...)
+	all, err := newClient(c, machineNames.Control...)
 	if err != nil {
 		return err
 	}
-	r := &runner{cluster: c, api: all, touched: map[string]time.Time{}}
-	if err := r.recovered(ctx, 3*time.Minute); err != nil {
+	r := &faultRunner{cluster: c, api: all, lastFault: map[string]time.Time{}}
+	if err := r.awaitRecovery(ctx, 3*time.Minute); err != nil {
 		return fmt.Errorf("the cluster is not well before anything was done to it: %w", err)
 	}
-	observer := &Observer{api: all, lab: c.Lab, well: r.well}
-	clients, err := begin(ctx, func(servers ...int) (kubernetes.Interface, error) {
+	observer := &Observer{api: all, lab: c.Lab, healthyMachines: r.healthyMachines}
+	clients, err := startClients(ctx, func(servers ...int) (kubernetes.Interface, error) {
 		var names []string
 		for _, i := range servers {
-			names = append(names, places.Control[i])
+			names = append(names, machineNames.Control[i])
 		}
-		return api(c, names...)
+		return newClient(c, names...)
 	})
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func inside(ctx context.Context, name string, o options) error {
 		return err
 	}
 	began := time.Now()
-	r.breakAll(ctx, faults, o)
+	r.runFaults(ctx, faults, o)
 	span := time.Since(began)
 
 	// Collect the results.
@@ -88,118 +88,120 @@ func inside(ctx context.Context, name string, o options) error {
 	defer cancel()
 	failures, made, err := endTraffic(final, c)
 	if err != nil {
-		r.find("the clients of the workload could not be asked: " + err.Error())
+		r.addFinding("the clients of the workload could not be asked: " + err.Error())
 	}
-	relists, found := clients.end(final, all)
+	relists, found := clients.finish(final, all)
 	r.findings = append(append(r.findings, observer.findings...), found...)
 	r.findings = append(r.findings, check.Traffic(failures, r.windows)...)
 	requests := 0
 	for client, n := range made {
 		requests += n
 		machine, _, _ := strings.Cut(client, "'")
-		r.findings = append(r.findings, check.Silence(client, n, max(0, span-r.away[machine]), every)...)
+		r.findings = append(r.findings,
+			check.MissedRequests(client, n, max(0, span-r.severed[machine]), requestInterval)...)
 	}
 	fmt.Printf(
 		"chaos: %d requests, of which %d failed while their machines were broken or otherwise; %d looks\n",
 		requests,
 		len(failures),
-		observer.looks,
+		observer.snapshots,
 	)
-	return verdict(o.seed, r.done, clients.history, relists, r.findings)
+	return reportVerdict(o.seed, r.faultsDone, clients.history, relists, r.findings)
 }
 
-// runner causes faults, one after the other, and records the failures that they excuse.
-type runner struct {
-	cluster  *cluster.Cluster
-	api      kubernetes.Interface
-	done     int
-	findings []string
-	windows  []check.Window
-	away     map[string]time.Duration // how long machines were severed
+// faultRunner causes faults, one after the other, and records the failures that they excuse.
+type faultRunner struct {
+	cluster    *cluster.Cluster
+	api        kubernetes.Interface
+	faultsDone int
+	findings   []string
+	windows    []check.Window
+	severed    map[string]time.Duration // how long machines were severed
 
-	mu      sync.Mutex
-	touched map[string]time.Time // when the last fault that stops a machine's daemons ended; zero while it lasts
+	mu        sync.Mutex
+	lastFault map[string]time.Time // when the last fault that stops a machine's daemons ended; zero while it lasts
 }
 
-func (r *runner) find(text string) {
+func (r *faultRunner) addFinding(text string) {
 	fmt.Printf("%s FOUND %s\n", stamp(), text)
 	r.findings = append(r.findings, text)
 }
 
-// well returns the machines without a fault for the settling time.
-func (r *runner) well() map[string]bool {
+// healthyMachines returns the machines without a fault for the settling time.
+func (r *faultRunner) healthyMachines() map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := map[string]bool{}
-	for m := range addresses {
-		last, touched := r.touched[m]
-		out[m] = !touched || !last.IsZero() && time.Since(last) > settling
+	for m := range machineAddresses {
+		last, touched := r.lastFault[m]
+		out[m] = !touched || !last.IsZero() && time.Since(last) > settlingTime
 	}
 	return out
 }
 
-func (r *runner) touch(f fault.Fault, at time.Time) {
+func (r *faultRunner) recordFault(f fault.Fault, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f.Severs() {
+	if f.DisconnectsMachines() {
 		for _, m := range f.Machines {
-			r.touched[m] = at
+			r.lastFault[m] = at
 		}
 	}
 }
 
-// limit is how long the cluster may take to recover after a fault.
-const limit = 3 * time.Minute
+// recoveryTimeout is how long the cluster may take to recover after a fault.
+const recoveryTimeout = 3 * time.Minute
 
-// heard is how long a proxy may take to receive endpoints that the API has.
-const heard = time.Second
+// proxyDelay is how long a proxy may take to receive endpoints that the API has.
+const proxyDelay = time.Second
 
-func (r *runner) breakAll(ctx context.Context, faults []fault.Fault, o options) {
-	r.away = map[string]time.Duration{}
+func (r *faultRunner) runFaults(ctx context.Context, faults []fault.Fault, o options) {
+	r.severed = map[string]time.Duration{}
 	began := time.Now()
 	for _, f := range faults {
-		if ctx.Err() != nil || o.faults == nil && time.Since(began) > o.span {
+		if ctx.Err() != nil || o.faults == nil && time.Since(began) > o.duration {
 			return
 		}
 		fmt.Printf("%s %s\n", stamp(), f)
 		from := time.Now()
 		before := r.containers()
-		r.touch(f, time.Time{})
-		if err := f.Run(ctx, r.cluster.Lab, mend(r.cluster)); err != nil {
-			r.find(err.Error())
+		r.recordFault(f, time.Time{})
+		if err := f.Run(ctx, r.cluster.Lab, newRepair(r.cluster)); err != nil {
+			r.addFinding(err.Error())
 		}
 		over := time.Now()
-		r.done++
-		err := r.recovered(ctx, limit)
+		r.faultsDone++
+		err := r.awaitRecovery(ctx, recoveryTimeout)
 		if err != nil && ctx.Err() == nil {
-			r.find(fmt.Sprintf("%s after %s the cluster is not well: %v", limit, f, err))
+			r.addFinding(fmt.Sprintf("%s after %s the cluster is not well: %v", recoveryTimeout, f, err))
 		}
-		r.touch(f, time.Now())
+		r.recordFault(f, time.Now())
 		if f.Kind != fault.Power && f.Kind != fault.Lose {
 			after := r.containers()
 			for id, where := range before {
 				if after[id] == "" {
-					r.find(fmt.Sprintf("after %s container %s %s no longer runs", f, id, where))
+					r.addFinding(fmt.Sprintf("after %s container %s %s no longer runs", f, id, where))
 				}
 			}
 		}
 		fmt.Printf("%s   over; well again after %.1f s\n", stamp(), time.Since(over).Seconds())
 		for _, m := range f.Machines {
-			if f.Severs() {
-				r.away[m] += time.Since(from)
+			if f.DisconnectsMachines() {
+				r.severed[m] += time.Since(from)
 			}
-			if slices.Contains(places.Nodes, m) && (f.Severs() || f.Kind == fault.Slow) {
-				r.windows = append(r.windows, check.Window{From: from, To: time.Now().Add(heard), Why: f.String()})
+			if slices.Contains(machineNames.Nodes, m) && (f.DisconnectsMachines() || f.Kind == fault.Slow) {
+				r.windows = append(r.windows,
+					check.Window{From: from, To: time.Now().Add(proxyDelay), Reason: f.String()})
 			}
 		}
 	}
 }
 
 // containers returns the running containers of the workload by id, with a description of the place.
-func (r *runner) containers() map[string]string {
+func (r *faultRunner) containers() map[string]string {
 	found := map[string]string{}
-	for _, name := range places.Nodes {
-		for uid, ids := range running(r.cluster.Lab.Machine(name)) {
+	for _, name := range machineNames.Nodes {
+		for uid, ids := range runningContainers(r.cluster.Lab.Machine(name)) {
 			for _, id := range ids {
 				found[id] = fmt.Sprintf("of pod %s on %s", uid, name)
 			}
@@ -214,13 +216,13 @@ func isReady(p corev1.Pod) bool {
 	})
 }
 
-// runs reports whether the containers in a pod's status are those that its machine runs.
-func runs(lab *machines.Lab, p corev1.Pod) bool {
+// runsContainers reports whether the containers in a pod's status are those that its machine runs.
+func runsContainers(lab *machines.Lab, p corev1.Pod) bool {
 	m := lab.Machine(p.Spec.NodeName)
 	if m == nil {
 		return false
 	}
-	there := running(m)[string(p.UID)]
+	there := runningContainers(m)[string(p.UID)]
 	for _, s := range p.Status.ContainerStatuses {
 		_, id, _ := strings.Cut(s.ContainerID, "://")
 		if len(id) < 12 || !slices.Contains(there, id[:12]) {
@@ -230,9 +232,9 @@ func runs(lab *machines.Lab, p corev1.Pod) bool {
 	return len(p.Status.ContainerStatuses) > 0
 }
 
-// forwards checks that a machine's proxy has its rules, with the health check that load balancers use.
-func forwards(ctx context.Context, machine string) error {
-	r, err := http.NewRequestWithContext(ctx, "GET", "http://"+addresses[machine]+":10256/healthz", nil)
+// checkForwarding checks that a machine's proxy has its rules, with the health check that load balancers use.
+func checkForwarding(ctx context.Context, machine string) error {
+	r, err := http.NewRequestWithContext(ctx, "GET", "http://"+machineAddresses[machine]+":10256/healthz", nil)
 	if err != nil {
 		return err
 	}
@@ -247,29 +249,30 @@ func forwards(ctx context.Context, machine string) error {
 	return nil
 }
 
-// recovered waits until every API server answers, every node is ready and forwards, and the whole workload is ready.
-func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
+// awaitRecovery waits until every API server answers, every node is ready and forwards, and the whole workload is
+// ready.
+func (r *faultRunner) awaitRecovery(ctx context.Context, limit time.Duration) error {
 	var servers []kubernetes.Interface
-	for _, s := range places.Control {
-		own, err := api(r.cluster, s)
+	for _, s := range machineNames.Control {
+		own, err := newClient(r.cluster, s)
 		if err != nil {
 			return err
 		}
 		servers = append(servers, own)
 	}
 	return cluster.Eventually(ctx, limit, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		for i, own := range servers {
 			if _, err := own.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
-				return fmt.Errorf("the API server of %s: %w", places.Control[i], err)
+				return fmt.Errorf("the API server of %s: %w", machineNames.Control[i], err)
 			}
 		}
 		nodes, err := servers[0].CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		if len(nodes.Items) < len(places.Nodes) {
+		if len(nodes.Items) < len(machineNames.Nodes) {
 			return fmt.Errorf("there are %d nodes", len(nodes.Items))
 		}
 		for _, n := range nodes.Items {
@@ -284,8 +287,8 @@ func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
 		}
 		// A machine that has just returned does not forward to services until its proxy has received them, which needs
 		// a majority of the control plane.
-		for _, name := range places.Nodes {
-			if err := forwards(ctx, name); err != nil {
+		for _, name := range machineNames.Nodes {
+			if err := checkForwarding(ctx, name); err != nil {
 				return err
 			}
 		}
@@ -295,7 +298,7 @@ func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
 		}
 		ready := 0
 		for _, p := range pods.Items {
-			switch is := isReady(p) && runs(r.cluster.Lab, p); {
+			switch is := isReady(p) && runsContainers(r.cluster.Lab, p); {
 			// The API may not yet show that the machine was off, so the machine's containers are checked too.
 			case p.Labels["app"] == "web" && is:
 				ready++

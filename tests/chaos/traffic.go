@@ -14,9 +14,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// every is the interval between two requests of one client of the workload. Each request opens a connection. With an
-// interval of 10 ms, six clients used half of a machine with two processors.
-const every = 50 * time.Millisecond
+// requestInterval is the interval between two requests of one client of the workload. Each request opens a connection.
+// With an interval of 10 ms, six clients used half of a machine with two processors.
+const requestInterval = 50 * time.Millisecond
 
 const probeUnit = `[Unit]
 Description=client of the workload
@@ -33,7 +33,7 @@ WantedBy=multi-user.target
 // pod. Both start again by themselves after a power cut.
 func startTraffic(ctx context.Context, c *cluster.Cluster) error {
 	service, err := cluster.Output(
-		c.Kube(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"),
+		c.KubectlCommand(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"),
 	)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func startTraffic(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range places.Nodes {
+	for _, name := range machineNames.Nodes {
 		if _, err := c.Lab.Machine(name).Run(ctx, "rm -rf /var/log/chaos"); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func startTraffic(ctx context.Context, c *cluster.Cluster) error {
 	if err := startPods(ctx, c, service); err != nil {
 		return err
 	}
-	for _, name := range places.Nodes {
+	for _, name := range machineNames.Nodes {
 		m := c.Lab.Machine(name)
 		cmd := m.SSH(
 			ctx,
@@ -62,7 +62,7 @@ func startTraffic(ctx context.Context, c *cluster.Cluster) error {
 		if _, err := cluster.Output(cmd); err != nil {
 			return err
 		}
-		unit := fmt.Sprintf(probeUnit, service, every)
+		unit := fmt.Sprintf(probeUnit, service, requestInterval)
 		cmd = m.SSH(
 			ctx,
 			"root",
@@ -85,7 +85,7 @@ const probePods = `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name"
 
 func startPods(ctx context.Context, c *cluster.Cluster, service string) error {
 	image, err := cluster.Output(
-		c.Kube(
+		c.KubectlCommand(
 			ctx,
 			"get",
 			"deployment",
@@ -99,12 +99,13 @@ func startPods(ctx context.Context, c *cluster.Cluster, service string) error {
 	if err != nil {
 		return err
 	}
-	apply := c.Kube(ctx, "apply", "-f", "-")
-	apply.Stdin = strings.NewReader(fmt.Sprintf(probePods, image, service, every))
+	apply := c.KubectlCommand(ctx, "apply", "-f", "-")
+	apply.Stdin = strings.NewReader(fmt.Sprintf(probePods, image, service, requestInterval))
 	if _, err := cluster.Output(apply); err != nil {
 		return err
 	}
-	_, err = cluster.Output(c.Kube(ctx, "rollout", "status", "-n", "shop", "daemonset/probe", "--timeout=60s"))
+	_, err = cluster.Output(c.KubectlCommand(ctx, "rollout", "status", "-n", "shop", "daemonset/probe",
+		"--timeout=60s"))
 	return err
 }
 
@@ -112,7 +113,7 @@ func startPods(ctx context.Context, c *cluster.Cluster, service string) error {
 func endTraffic(ctx context.Context, c *cluster.Cluster) ([]check.Failure, map[string]int, error) {
 	var failures []check.Failure
 	made := map[string]int{}
-	for _, name := range places.Nodes {
+	for _, name := range machineNames.Nodes {
 		for client, line := range map[string]string{
 			name:            "systemctl disable --now -q chaos-probe; cat /var/log/chaos-probe",
 			name + "'s pod": "cat /var/log/chaos/pod",
@@ -121,16 +122,16 @@ func endTraffic(ctx context.Context, c *cluster.Cluster) ([]check.Failure, map[s
 			if err != nil {
 				return nil, nil, err
 			}
-			failed, n := requests(client, out)
+			failed, n := parseRequests(client, out)
 			failures, made[client] = append(failures, failed...), n
 		}
 	}
-	_, err := cluster.Output(c.Kube(ctx, "delete", "-n", "shop", "daemonset/probe"))
+	_, err := cluster.Output(c.KubectlCommand(ctx, "delete", "-n", "shop", "daemonset/probe"))
 	return failures, made, err
 }
 
-// requests parses the output of a client. It returns the failures and the number of requests.
-func requests(client, printed string) (failures []check.Failure, made int) {
+// parseRequests parses the output of a client. It returns the failures and the number of requests.
+func parseRequests(client, printed string) (failures []check.Failure, made int) {
 	ended, last := 0, 0 // requests of ended processes, and of the present process
 	lines := bufio.NewScanner(strings.NewReader(printed))
 	for lines.Scan() {

@@ -13,20 +13,20 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-// places are the machines of examples/ha, by their names in the cluster.
-var places = fault.Machines{Control: []string{"c1", "c2", "c3"}, Nodes: []string{"n1", "n2", "n3"}}
+// machineNames are the machines of examples/ha, by their names in the cluster.
+var machineNames = fault.Machines{Control: []string{"c1", "c2", "c3"}, Nodes: []string{"n1", "n2", "n3"}}
 
-// addresses are the addresses of the machines in examples/ha.
-var addresses = map[string]string{"c1": "10.99.0.11", "c2": "10.99.0.12", "c3": "10.99.0.13",
+// machineAddresses are the addresses of the machines in examples/ha.
+var machineAddresses = map[string]string{"c1": "10.99.0.11", "c2": "10.99.0.12", "c3": "10.99.0.13",
 	"n1": "10.99.0.21", "n2": "10.99.0.22", "n3": "10.99.0.23"}
 
-// disk is the size of each machine's disk, which is small enough to be filled.
-const disk = 3 << 30
+// diskBytes is the size of each machine's disk, which is small enough to be filled.
+const diskBytes = 3 << 30
 
-// workload is the workload that must go on answering: three pods, one for each node, behind a Service. The CPU requests
-// of its pods and clients are so high that they get enough CPU time on a busy host. Otherwise the checks would report
-// unanswered requests.
-const workload = `
+// workloadConfig is the workload that must go on answering: three pods, one for each node, behind a Service. The CPU
+// requests of its pods and clients are so high that they get enough CPU time on a busy host. Otherwise the checks would
+// report unanswered requests.
+const workloadConfig = `
 image "web" { archive = "images/web.tar" }
 
 object "v1" "Namespace" "shop" {}
@@ -65,13 +65,13 @@ object "v1" "Service" "web" {
 }
 `
 
-// up starts the cluster of examples/ha with the workload.
-func up(ctx context.Context, name string) (*cluster.Cluster, error) {
+// startCluster starts the cluster of examples/ha with the workload.
+func startCluster(ctx context.Context, name string) (*cluster.Cluster, error) {
 	root, err := cluster.Root()
 	if err != nil {
 		return nil, err
 	}
-	files := map[string]string{"workload.hcl": workload}
+	files := map[string]string{"workload.hcl": workloadConfig}
 	for _, file := range []string{"cluster.hcl", "nodes.auto.clustervars"} {
 		text, err := os.ReadFile(filepath.Join(root, "examples/ha", file))
 		if err != nil {
@@ -84,10 +84,11 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 		) // the lab's user admin has a password
 	}
 	var list []string
-	for _, m := range append(append([]string{}, places.Control...), places.Nodes...) {
-		list = append(list, m+"="+addresses[m])
+	for _, m := range append(append([]string{}, machineNames.Control...), machineNames.Nodes...) {
+		list = append(list, m+"="+machineAddresses[m])
 	}
-	c, err := cluster.New(ctx, cluster.Options{Name: name, Machines: list, Files: files, Disk: disk, Log: os.Stdout})
+	c, err := cluster.New(ctx,
+		cluster.Options{Name: name, Machines: list, Files: files, Disk: diskBytes, Log: os.Stdout})
 	if err != nil {
 		return nil, err
 	}

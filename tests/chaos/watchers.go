@@ -21,15 +21,15 @@ type Watcher struct {
 	name string
 	api  kubernetes.Interface
 
-	views   []check.Watch // the last one is the current one
-	resumed int
-	upto    int64         // the revision of the last event or bookmark
-	away    time.Duration // the longest time without an accepted watch
-	end     chan ending
+	views        []check.Watch // the last one is the current one
+	resumes      int
+	lastRevision int64         // the revision of the last event or bookmark
+	longestGap   time.Duration // the longest time without an accepted watch
+	endings      chan finalState
 }
 
-// ending is the state of the collection after the last write.
-type ending struct {
+// finalState is the state of the collection after the last write.
+type finalState struct {
 	revision int64
 	objects  map[string]int64
 }
@@ -37,46 +37,46 @@ type ending struct {
 // Run watches until it has received all events up to the ending that it gets from w.end, or until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
 	lost := time.Now()
-	var goal *ending
+	var goal *finalState
 	for {
-		if len(w.views) == 0 || w.views[len(w.views)-1].Relisted {
+		if len(w.views) == 0 || w.views[len(w.views)-1].HasRelisted {
 			if err := w.list(ctx); err != nil {
-				if !again(ctx) {
+				if !pauseBeforeRetry(ctx) {
 					return nil
 				}
 				continue
 			}
 		}
 		opening, stop := context.WithCancel(ctx)
-		late := time.AfterFunc(patience, stop)
+		late := time.AfterFunc(requestTimeout, stop)
 		stream, err := w.api.CoreV1().
 			ConfigMaps(namespace).
-			Watch(opening, metav1.ListOptions{ResourceVersion: fmt.Sprint(w.upto), AllowWatchBookmarks: true})
+			Watch(opening, metav1.ListOptions{ResourceVersion: fmt.Sprint(w.lastRevision), AllowWatchBookmarks: true})
 		inTime := late.Stop()
 		if err != nil || !inTime {
 			stop()
 			if err != nil && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err)) {
-				w.views[len(w.views)-1].Relisted = true
+				w.views[len(w.views)-1].HasRelisted = true
 			}
-			if !again(ctx) {
+			if !pauseBeforeRetry(ctx) {
 				return nil
 			}
 			continue
 		}
-		w.away = max(w.away, time.Since(lost))
-		w.resumed++
-		err = w.follow(ctx, stream, &goal)
+		w.longestGap = max(w.longestGap, time.Since(lost))
+		w.resumes++
+		err = w.readEvents(ctx, stream, &goal)
 		stream.Stop()
 		stop()
 		lost = time.Now()
-		if err == nil || !again(ctx) {
+		if err == nil || !pauseBeforeRetry(ctx) {
 			return nil
 		}
 	}
 }
 
-// again waits briefly before another attempt, and reports whether to make it.
-func again(ctx context.Context) bool {
+// pauseBeforeRetry waits briefly before another attempt, and reports whether to make it.
+func pauseBeforeRetry(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -86,13 +86,13 @@ func again(ctx context.Context) bool {
 }
 
 func (w *Watcher) list(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	end, err := list(ctx, w.api)
+	end, err := listObjects(ctx, w.api)
 	if err != nil {
 		return err
 	}
-	w.upto = end.revision
+	w.lastRevision = end.revision
 	w.views = append(
 		w.views,
 		check.Watch{Name: fmt.Sprintf("%s/%d", w.name, len(w.views)), From: end.revision, Listed: end.objects},
@@ -100,12 +100,12 @@ func (w *Watcher) list(ctx context.Context) error {
 	return nil
 }
 
-func list(ctx context.Context, api kubernetes.Interface) (ending, error) {
+func listObjects(ctx context.Context, api kubernetes.Interface) (finalState, error) {
 	maps, err := api.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return ending{}, err
+		return finalState{}, err
 	}
-	end := ending{objects: map[string]int64{}}
+	end := finalState{objects: map[string]int64{}}
 	if _, err := fmt.Sscan(maps.ResourceVersion, &end.revision); err != nil {
 		return end, fmt.Errorf("read the resource version %q of a list: %w", maps.ResourceVersion, err)
 	}
@@ -115,18 +115,18 @@ func list(ctx context.Context, api kubernetes.Interface) (ending, error) {
 	return end, nil
 }
 
-// follow processes events until the goal is reached. It returns an error if the stream breaks.
-func (w *Watcher) follow(ctx context.Context, stream watch.Interface, goal **ending) error {
+// readEvents processes events until the goal is reached. It returns an error if the stream breaks.
+func (w *Watcher) readEvents(ctx context.Context, stream watch.Interface, goal **finalState) error {
 	view := &w.views[len(w.views)-1]
 	for {
-		if *goal != nil && w.upto >= (*goal).revision {
+		if *goal != nil && w.lastRevision >= (*goal).revision {
 			view.Upto, view.End = (*goal).revision, (*goal).objects
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case end := <-w.end:
+		case end := <-w.endings:
 			*goal = &end
 		case e, open := <-stream.ResultChan():
 			if !open {
@@ -134,7 +134,7 @@ func (w *Watcher) follow(ctx context.Context, stream watch.Interface, goal **end
 			}
 			if e.Type == watch.Error {
 				if err := apierrors.FromObject(e.Object); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-					view.Relisted = true
+					view.HasRelisted = true
 				}
 				return errors.New("the server ended the watch")
 			}
@@ -149,7 +149,7 @@ func (w *Watcher) follow(ctx context.Context, stream watch.Interface, goal **end
 					check.Event{Type: string(e.Type), UID: string(object.UID), Revision: at},
 				)
 			}
-			w.upto = at
+			w.lastRevision = at
 		}
 	}
 }

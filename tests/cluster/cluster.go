@@ -34,9 +34,9 @@ type Options struct {
 	Log      io.Writer
 }
 
-// roomy is the size of a disk that does not fill up. The disk is a sparse file. It is needed because nodes react to
-// full disks, and the host's disk may be nearly full.
-const roomy = 16 << 30
+// defaultDisk is the size of a disk that does not fill up. The disk is a sparse file. It is needed because nodes react
+// to full disks, and the host's disk may be nearly full.
+const defaultDisk = 16 << 30
 
 // New starts the machines and writes the configuration, but applies nothing.
 func New(ctx context.Context, o Options) (*Cluster, error) {
@@ -45,9 +45,10 @@ func New(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	if o.Disk == 0 {
-		o.Disk = roomy
+		o.Disk = defaultDisk
 	}
-	lab, err := machines.Up(ctx, machines.Options{Name: o.Name, Machines: o.Machines, Disk: o.Disk, Log: o.Log})
+	lab, err := machines.StartMachines(ctx,
+		machines.Options{Name: o.Name, Machines: o.Machines, Disk: o.Disk, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -129,13 +130,13 @@ func (c *Cluster) Write(name, content string) error {
 // Kubeconfig returns the path of the administrator's kubeconfig. Apply writes it.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Lab.Home(), "kubeconfig") }
 
-// Ctl returns a command that runs clusterctl in the lab's network and the configuration's directory.
-func (c *Cluster) Ctl(ctx context.Context, args ...string) *exec.Cmd {
+// Clusterctl returns a command that runs clusterctl in the lab's network and the configuration's directory.
+func (c *Cluster) Clusterctl(ctx context.Context, args ...string) *exec.Cmd {
 	return c.Command(ctx, filepath.Join(c.Bundle, "clusterctl"), args...)
 }
 
-// Kube returns a command that runs kubectl in the lab's network as the administrator.
-func (c *Cluster) Kube(ctx context.Context, args ...string) *exec.Cmd {
+// KubectlCommand returns a command that runs kubectl in the lab's network as the administrator.
+func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	return c.Command(ctx, c.Kubectl, args...)
 }
 
@@ -162,13 +163,13 @@ func (c *Cluster) env() []string {
 
 // Apply applies the configuration, and writes the kubeconfig.
 func (c *Cluster) Apply(ctx context.Context, out io.Writer) error {
-	apply := c.Ctl(ctx, "apply", "--auto-approve")
+	apply := c.Clusterctl(ctx, "apply", "--auto-approve")
 	apply.Stdout, apply.Stderr = out, out
 	if err := apply.Run(); err != nil {
 		return fmt.Errorf("clusterctl apply: %w", err)
 	}
 	var text bytes.Buffer
-	kubeconfig := c.Ctl(ctx, "kubeconfig")
+	kubeconfig := c.Clusterctl(ctx, "kubeconfig")
 	kubeconfig.Stdout, kubeconfig.Stderr = &text, out
 	if err := kubeconfig.Run(); err != nil {
 		return fmt.Errorf("clusterctl kubeconfig: %w", err)

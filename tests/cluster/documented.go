@@ -25,9 +25,9 @@ const (
 	VirtualAddress = "virtual address"
 )
 
-// Documented compares the listeners of a machine of some kinds, and the modes and owners of the cluster's files on it,
-// with the tables of docs/operations.md. Each difference is an error.
-func Documented(ctx context.Context, m *machines.Machine, kinds ...string) error {
+// CheckDocumented compares the listeners of a machine of some kinds, and the modes and owners of the cluster's files on
+// it, with the tables of docs/operations.md. Each difference is an error.
+func CheckDocumented(ctx context.Context, m *machines.Machine, kinds ...string) error {
 	root, err := Root()
 	if err != nil {
 		return err
@@ -38,12 +38,12 @@ func Documented(ctx context.Context, m *machines.Machine, kinds ...string) error
 	}
 	kinds = append(kinds, EveryMachine)
 	var list []error
-	listens, err := listeners(ctx, m)
+	listens, err := findListeners(ctx, m)
 	if err != nil {
 		return err
 	}
 	list = append(list, differences(m.Name+": listener", portTable(string(text), kinds), listens)...)
-	files, err := modes(ctx, m)
+	files, err := findModes(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -68,8 +68,8 @@ func differences(what string, documented, found map[string]string) (list []error
 	return list
 }
 
-// rows returns the cells of a table below a heading, without the header.
-func rows(text, heading string, columns int) (list [][]string) {
+// tableRows returns the cells of a table below a heading, without the header.
+func tableRows(text, heading string, columns int) (list [][]string) {
 	_, section, _ := strings.Cut(text, "\n"+heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for line := range strings.Lines(section) {
@@ -88,7 +88,7 @@ func rows(text, heading string, columns int) (list [][]string) {
 // portTable returns the listening processes by port/protocol and place.
 func portTable(text string, kinds []string) map[string]string {
 	table := map[string]string{}
-	for _, row := range rows(text, "## Ports", 5) {
+	for _, row := range tableRows(text, "## Ports", 5) {
 		if !slices.Contains(kinds, row[2]) {
 			continue
 		}
@@ -104,7 +104,7 @@ func portTable(text string, kinds []string) map[string]string {
 // fileTable returns the mode and owner by path. A path a{b,c} stands for two paths.
 func fileTable(text string, kinds []string) map[string]string {
 	table := map[string]string{}
-	for _, row := range rows(text, "## Files", 3) {
+	for _, row := range tableRows(text, "## Files", 3) {
 		if !slices.Contains(kinds, row[2]) {
 			continue
 		}
@@ -123,8 +123,8 @@ func fileTable(text string, kinds []string) map[string]string {
 
 var listenerLine = regexp.MustCompile(`(?m)^(\w+) +\S+ +\S+ +\S+ +(\S+):(\d+) .*?(?:users:\(\("([^"]*)".*)?$`)
 
-// listeners returns the listening processes of a machine.
-func listeners(ctx context.Context, m *machines.Machine) (map[string]string, error) {
+// findListeners returns the listening processes of a machine.
+func findListeners(ctx context.Context, m *machines.Machine) (map[string]string, error) {
 	out, err := Output(m.SSH(ctx, "root", "ss -Hltnup"))
 	if err != nil {
 		return nil, err
@@ -151,8 +151,9 @@ func listeners(ctx context.Context, m *machines.Machine) (map[string]string, err
 	return found, nil
 }
 
-// modes returns the modes and owners of the cluster's files on a machine, without the files of pods and of etcd's data.
-func modes(ctx context.Context, m *machines.Machine) (map[string]string, error) {
+// findModes returns the modes and owners of the cluster's files on a machine, without the files of pods and of etcd's
+// data.
+func findModes(ctx context.Context, m *machines.Machine) (map[string]string, error) {
 	out, err := Output(
 		m.SSH(
 			ctx,

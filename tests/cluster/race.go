@@ -15,10 +15,10 @@ const RaceReport = "WARNING: DATA RACE"
 // Down deletes the lab. If the bundle's clusterctl was built with the race detector, it first reads the journals of all
 // running machines. It returns an error for every machine whose daemons reported a race.
 func (c *Cluster) Down(ctx context.Context) error {
-	return errors.Join(c.races(ctx), c.Lab.Down(ctx))
+	return errors.Join(c.checkRaces(ctx), c.Lab.Down(ctx))
 }
 
-func (c *Cluster) races(ctx context.Context) error {
+func (c *Cluster) checkRaces(ctx context.Context) error {
 	program := filepath.Join(c.Bundle, "clusterctl")
 	detects, err := DetectsRaces(program)
 	if err != nil || !detects {
@@ -26,7 +26,7 @@ func (c *Cluster) races(ctx context.Context) error {
 	}
 	var errs []error
 	for _, m := range c.Lab.Machines {
-		if !m.Running() {
+		if !m.IsRunning() {
 			continue
 		}
 		// journalctl exits with 1 if no entry matches.

@@ -9,14 +9,14 @@ import (
 	"clusterctl/certs"
 )
 
-// requests returns a function that creates another certificate signing request with each call.
-func requests(t *testing.T, c *client) func() (o object, path string) {
+// newRequests returns a function that creates another certificate signing request with each call.
+func newRequests(t *testing.T, c *client) func() (o object, path string) {
 	t.Helper()
-	for _, s := range samples(t) {
+	for _, s := range readSamples(t) {
 		if s.Kind == "CertificateSigningRequest" {
 			return func() (object, string) {
-				o, name := s.make("")
-				return c.must(t, 201, post(s.everywhere(), o)).obj, s.everywhere() + "/" + name
+				o, name := s.newUnique("")
+				return c.mustAnswer(t, 201, post(s.allPath(), o)).obj, s.allPath() + "/" + name
 			}
 		}
 	}
@@ -24,7 +24,7 @@ func requests(t *testing.T, c *client) func() (o object, path string) {
 	return nil
 }
 
-func decision(types ...string) []any {
+func decisionConditions(types ...string) []any {
 	list := []any{}
 	for _, t := range types {
 		list = append(list, object{"type": t, "status": "True", "reason": "R", "message": "M"})
@@ -34,9 +34,9 @@ func decision(types ...string) []any {
 
 // A signer can write the certificate once, and it must be PEM.
 // Proves S12.
-func TestACertificateIsOneAndStays(t *testing.T) {
-	c := shared(t)
-	request := requests(t, c)
+func TestIssuedCertificatesDoNotChange(t *testing.T) {
+	c := sharedClient(t)
+	request := newRequests(t, c)
 	ca, err := certs.NewCA("signer", 0, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -60,30 +60,32 @@ func TestACertificateIsOneAndStays(t *testing.T) {
 		"half of it wrong": {string(leaf.Cert) + block("CERTIFICATE", nil, []byte("x")), "x509"},
 	} {
 		o, path := request()
-		a := c.refused(t, put(path+"/status", with(o, "status.certificate", coded(r.text))), 422, "Invalid", r.message)
-		if at(a.obj, "details.causes.0.field") != any("status.certificate") {
+		a := c.mustRefuse(t, put(path+"/status", withValue(o, "status.certificate", coded(r.text))), 422, "Invalid",
+			r.message)
+		if valueAt(a.obj, "details.causes.0.field") != any("status.certificate") {
 			t.Errorf("%s: %s", name, a.raw)
 		}
 	}
 
 	o, path := request()
-	o = c.must(t, 200, put(path+"/approval", with(o, "status.conditions", decision("Approved")))).obj
+	o = c.mustAnswer(t, 200, put(path+"/approval",
+		withValue(o, "status.conditions", decisionConditions("Approved")))).obj
 	chain := coded("Subject: somebody\n" + string(leaf.Cert) + "\nSubject: signer\n" + string(ca.Cert))
-	o = c.must(t, 200, put(path+"/status", with(o, "status.certificate", chain))).obj
+	o = c.mustAnswer(t, 200, put(path+"/status", withValue(o, "status.certificate", chain))).obj
 	for _, other := range []any{coded(string(leaf.Cert)), nil} {
-		c.refused(
+		c.mustRefuse(
 			t,
-			put(path+"/status", with(o, "status.certificate", other)),
+			put(path+"/status", withValue(o, "status.certificate", other)),
 			422,
 			"Invalid",
 			"updates may not modify existing certificate content",
 		)
 	}
-	same := c.must(t, 200, put(path+"/status", with(o, "metadata.labels", object{"a": "b"})))
-	if same.text("status.certificate") != chain {
-		t.Errorf("the certificate is %s", same.text("status.certificate"))
+	same := c.mustAnswer(t, 200, put(path+"/status", withValue(o, "metadata.labels", object{"a": "b"})))
+	if same.textAt("status.certificate") != chain {
+		t.Errorf("the certificate is %s", same.textAt("status.certificate"))
 	}
-	if a := c.must(t, 200, put(path, with(same.obj, "status.certificate", coded("none")))); a.text(
+	if a := c.mustAnswer(t, 200, put(path, withValue(same.obj, "status.certificate", coded("none")))); a.textAt(
 		"status.certificate",
 	) != chain {
 		t.Errorf("a plain write changed the certificate: %s", a.raw)
@@ -91,8 +93,9 @@ func TestACertificateIsOneAndStays(t *testing.T) {
 
 	// An approver cannot sign.
 	o, path = request()
-	if a := c.must(t, 200, put(path+"/approval",
-		with(with(o, "status.conditions", decision("Approved")), "status.certificate", chain))); a.at(
+	if a := c.mustAnswer(t, 200, put(path+"/approval",
+		withValue(withValue(o, "status.conditions", decisionConditions("Approved")), "status.certificate",
+			chain))); a.valueAt(
 		"status.certificate",
 	) != nil {
 		t.Errorf("an approval brought a certificate: %s", a.raw)
@@ -101,24 +104,24 @@ func TestACertificateIsOneAndStays(t *testing.T) {
 
 // A decision on a request cannot be changed, and can only be made through the approval subresource.
 // Proves S12.
-func TestDecisionsStay(t *testing.T) {
-	c := shared(t)
-	request := requests(t, c)
+func TestApprovalDecisionsDoNotChange(t *testing.T) {
+	c := sharedClient(t)
+	request := newRequests(t, c)
 	for name, r := range map[string]struct {
 		before     []any
 		at         string
 		conditions []any
 		message    string
 	}{
-		"approved by status":   {nil, "/status", decision("Approved"), `updates may not add a condition of type "Approved"`},
-		"denied by status":     {nil, "/status", decision("Failed", "Denied"), `updates may not add a condition of type "Denied"`},
-		"taken back":           {decision("Approved"), "/approval", nil, `updates may not remove a condition of type "Approved"`},
-		"taken back by status": {decision("Denied"), "/status", decision("Failed"), `updates may not remove a condition of type "Denied"`},
-		"both": {decision("Approved"), "/approval", decision("Approved", "Denied"),
+		"approved by status":   {nil, "/status", decisionConditions("Approved"), `updates may not add a condition of type "Approved"`},
+		"denied by status":     {nil, "/status", decisionConditions("Failed", "Denied"), `updates may not add a condition of type "Denied"`},
+		"taken back":           {decisionConditions("Approved"), "/approval", nil, `updates may not remove a condition of type "Approved"`},
+		"taken back by status": {decisionConditions("Denied"), "/status", decisionConditions("Failed"), `updates may not remove a condition of type "Denied"`},
+		"both": {decisionConditions("Approved"), "/approval", decisionConditions("Approved", "Denied"),
 			"Approved and Denied conditions are mutually exclusive"},
-		"twice": {decision("Approved"), "/approval", decision("Approved", "Approved"),
+		"twice": {decisionConditions("Approved"), "/approval", decisionConditions("Approved", "Approved"),
 			"Duplicate value"},
-		"failed and well again": {decision("Failed"), "/approval", nil, `updates may not remove a condition of type "Failed"`},
+		"failed and well again": {decisionConditions("Failed"), "/approval", nil, `updates may not remove a condition of type "Failed"`},
 		"half approved":         {nil, "/approval", []any{object{"type": "Approved", "status": "False"}}, `supported values: "True"`},
 		"neither nor":           {nil, "/approval", []any{object{"type": "Mine", "status": "Maybe"}}, `supported values: "False", "True", "Unknown"`},
 		"of no type": {nil, "/approval", []any{object{"status": "True"}}, "status.conditions[0].type: " +
@@ -129,19 +132,20 @@ func TestDecisionsStay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, path := request()
 			if r.before != nil {
-				o = c.must(t, 200, put(path+"/approval", with(o, "status.conditions", r.before))).obj
+				o = c.mustAnswer(t, 200, put(path+"/approval", withValue(o, "status.conditions", r.before))).obj
 			}
-			c.refused(t, put(path+r.at, with(o, "status.conditions", r.conditions)), 422, "Invalid", r.message)
+			c.mustRefuse(t, put(path+r.at, withValue(o, "status.conditions", r.conditions)), 422, "Invalid", r.message)
 		})
 	}
 	o, path := request()
-	o = c.must(t, 200, put(path+"/approval", with(o, "status.conditions", decision("Approved")))).obj
+	o = c.mustAnswer(t, 200, put(path+"/approval",
+		withValue(o, "status.conditions", decisionConditions("Approved")))).obj
 	forged := append(
-		decision("Failed"),
+		decisionConditions("Failed"),
 		object{"type": "Approved", "status": "True", "reason": "Forged", "message": "M"},
 	)
-	a := c.must(t, 200, put(path+"/status", with(o, "status.conditions", forged)))
-	if a.text("status.conditions.0.type") != "Failed" || a.text("status.conditions.1.reason") != "R" {
-		t.Errorf("conditions are %v", a.at("status.conditions"))
+	a := c.mustAnswer(t, 200, put(path+"/status", withValue(o, "status.conditions", forged)))
+	if a.textAt("status.conditions.0.type") != "Failed" || a.textAt("status.conditions.1.reason") != "R" {
+		t.Errorf("conditions are %v", a.valueAt("status.conditions"))
 	}
 }

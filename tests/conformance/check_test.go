@@ -17,15 +17,15 @@ import (
 
 // The check that clusterctl validate uses must accept every object that the server accepts on creation. It must find at
 // least nine of ten objects that the server rejects as invalid.
-func TestObjectsThatAreTakenPassTheCheckWithoutAServer(t *testing.T) {
+func TestAcceptedObjectsPassTheOfflineCheck(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme).UniversalDeserializer()
 	all := map[string]*sample{}
 	refused, found := 0, 0
 	check := func(s *sample, what string, set map[string]any, code int) {
-		on := &subject{sample: s, ns: "default"}
-		o, _ := on.new()
+		on := &subject{sample: s, namespace: "default"}
+		o, _ := on.newObject()
 		for _, path := range slices.Sorted(maps.Keys(set)) {
-			o = with(o, path, on.filled(set[path], on.ns))
+			o = withValue(o, path, on.fillPlaceholders(set[path], on.namespace))
 		}
 		text, err := json.Marshal(o)
 		if err != nil {
@@ -45,7 +45,7 @@ func TestObjectsThatAreTakenPassTheCheckWithoutAServer(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range samples(t) {
+	for _, s := range readSamples(t) {
 		all[s.String()] = s
 		check(s, "the sample", nil, 0)
 	}
@@ -58,7 +58,7 @@ func TestObjectsThatAreTakenPassTheCheckWithoutAServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var cases []differing
+		var cases []differenceCase
 		if err := yaml.Unmarshal(text, &cases); err != nil {
 			t.Fatal(err)
 		}

@@ -54,8 +54,8 @@ func patch(path, kind string, body any) call {
 	return call{method: "PATCH", path: path, body: encode(body), contentType: "application/" + kind}
 }
 
-// as sets the media type for the answer.
-func (c call) as(media string) call { c.accept = media; return c }
+// withAccept sets the media type for the answer.
+func (c call) withAccept(media string) call { c.accept = media; return c }
 
 // encode returns the bytes of a body: the given bytes, or a value's JSON.
 func encode(body any) []byte {
@@ -116,8 +116,8 @@ func (c *client) do(t testing.TB, r call) answer {
 	return a
 }
 
-// must sends a request and fails the test if the answer has another code.
-func (c *client) must(t testing.TB, code int, r call) answer {
+// mustAnswer sends a request and fails the test if the answer has another code.
+func (c *client) mustAnswer(t testing.TB, code int, r call) answer {
 	t.Helper()
 	a := c.do(t, r)
 	if a.code != code {
@@ -126,35 +126,35 @@ func (c *client) must(t testing.TB, code int, r call) answer {
 	return a
 }
 
-// refused sends a request and checks that it is refused with a code, a reason, and a message that contains a text.
-func (c *client) refused(t testing.TB, r call, code int, reason, message string) answer {
+// mustRefuse sends a request and checks that it is refused with a code, a reason, and a message that contains a text.
+func (c *client) mustRefuse(t testing.TB, r call, code int, reason, message string) answer {
 	t.Helper()
 	a := c.do(t, r)
 	if a.code != code {
 		t.Errorf("%s %s: %d, want %d: %.600s", r.method, r.path, a.code, code, a.raw)
 		return a
 	}
-	if a.text("kind") != "Status" || a.text("apiVersion") != "v1" || a.text("status") != "Failure" ||
-		a.at("code") != float64(code) {
+	if a.textAt("kind") != "Status" || a.textAt("apiVersion") != "v1" || a.textAt("status") != "Failure" ||
+		a.valueAt("code") != float64(code) {
 		t.Errorf("%s %s: a refusal is a v1 Status with its code: %.600s", r.method, r.path, a.raw)
 	}
-	if a.text("reason") != reason {
-		t.Errorf("%s %s: reason %q, want %q: %s", r.method, r.path, a.text("reason"), reason, a.text("message"))
+	if a.textAt("reason") != reason {
+		t.Errorf("%s %s: reason %q, want %q: %s", r.method, r.path, a.textAt("reason"), reason, a.textAt("message"))
 	}
-	if !strings.Contains(a.text("message"), message) {
-		t.Errorf("%s %s: message\n     %q\nwant %q", r.method, r.path, a.text("message"), message)
+	if !strings.Contains(a.textAt("message"), message) {
+		t.Errorf("%s %s: message\n     %q\nwant %q", r.method, r.path, a.textAt("message"), message)
 	}
 	return a
 }
 
-// at returns the value at a path of the answer, such as "metadata.uid".
-func (a answer) at(path string) any { return at(a.obj, path) }
+// valueAt returns the value at a path of the answer, such as "metadata.uid".
+func (a answer) valueAt(path string) any { return valueAt(a.obj, path) }
 
-func (a answer) text(path string) string { s, _ := a.at(path).(string); return s }
+func (a answer) textAt(path string) string { s, _ := a.valueAt(path).(string); return s }
 
-func (a answer) items() []any { list, _ := a.at("items").([]any); return list }
+func (a answer) itemList() []any { list, _ := a.valueAt("items").([]any); return list }
 
-func at(v any, path string) any {
+func valueAt(v any, path string) any {
 	if path == "" {
 		return v
 	}
@@ -175,8 +175,8 @@ func at(v any, path string) any {
 	return v
 }
 
-// with returns a copy of an object with a value at a path.
-func with(o object, path string, value any) object {
+// withValue returns a copy of an object with a value at a path.
+func withValue(o object, path string, value any) object {
 	out := clone(o)
 	in, parts := out, strings.Split(path, ".")
 	for _, part := range parts[:len(parts)-1] {

@@ -9,52 +9,52 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+const aggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // Aggregated discovery has the content of the separate documents.
 // Proves S11.
 func TestDiscoveryIsAggregated(t *testing.T) {
-	c := shared(t)
+	c := sharedClient(t)
 	tells := map[string]bool{}
 	for _, path := range []string{"/api", "/apis"} {
-		a := c.must(t, 200, get("%s", path).as(aggregated+",application/json"))
-		if a.text("kind") != "APIGroupDiscoveryList" || a.text("apiVersion") != "apidiscovery.k8s.io/v2" ||
-			a.header.Get("Content-Type") != aggregated {
+		a := c.mustAnswer(t, 200, get("%s", path).withAccept(aggregatedType+",application/json"))
+		if a.textAt("kind") != "APIGroupDiscoveryList" || a.textAt("apiVersion") != "apidiscovery.k8s.io/v2" ||
+			a.header.Get("Content-Type") != aggregatedType {
 			t.Fatalf("%s: %q %.200s", path, a.header.Get("Content-Type"), a.raw)
 		}
 		tag := a.header.Get("ETag")
 		if kept := a.header.Get("Cache-Control"); kept != "public" {
 			t.Errorf("%s may be kept: %q", path, kept)
 		}
-		again := get("%s", path).as(aggregated)
+		again := get("%s", path).withAccept(aggregatedType)
 		again.header = map[string][]string{"If-None-Match": {tag}}
 		if b := c.do(t, again); tag == "" || b.code != 304 {
 			t.Errorf("%s: asked again with its tag %q: %d", path, tag, b.code)
 		}
-		for _, g := range a.items() {
-			group, _ := at(g, "metadata.name").(string)
-			versions, _ := at(g, "versions").([]any)
+		for _, g := range a.itemList() {
+			group, _ := valueAt(g, "metadata.name").(string)
+			versions, _ := valueAt(g, "versions").([]any)
 			for _, v := range versions {
-				version, _ := at(v, "version").(string)
-				resources, _ := at(v, "resources").([]any)
+				version, _ := valueAt(v, "version").(string)
+				resources, _ := valueAt(v, "resources").([]any)
 				for _, r := range resources {
-					name, _ := at(r, "resource").(string)
-					scope, _ := at(r, "scope").(string)
-					kind, _ := at(r, "responseKind.kind").(string)
+					name, _ := valueAt(r, "resource").(string)
+					scope, _ := valueAt(r, "scope").(string)
+					kind, _ := valueAt(r, "responseKind.kind").(string)
 					tells[strings.TrimPrefix(group+"/"+version, "/")+"/"+kind+" "+name+" "+scope] = true
 				}
 			}
 		}
-		if plain := c.must(t, 200, get("%s", path)); plain.text("kind") == "APIGroupDiscoveryList" {
+		if plain := c.mustAnswer(t, 200, get("%s", path)); plain.textAt("kind") == "APIGroupDiscoveryList" {
 			t.Errorf("%s: nobody asked for one document", path)
 		}
 	}
-	for _, s := range samples(t) {
+	for _, s := range readSamples(t) {
 		scope := "Cluster"
 		if s.Namespaced {
 			scope = "Namespaced"
 		}
-		if want := s.String() + " " + s.Resource + " " + scope; !tells[want] && !elsewhere[s.String()] {
+		if want := s.String() + " " + s.Resource + " " + scope; !tells[want] && !unservedKinds[s.String()] {
 			t.Errorf("it does not tell %s", want)
 		}
 	}
@@ -63,26 +63,26 @@ func TestDiscoveryIsAggregated(t *testing.T) {
 // The schema of every kind is published, at an address that changes with it.
 // Proves S11.
 func TestOpenAPIDescribesEveryKind(t *testing.T) {
-	c := shared(t)
-	index := c.must(t, 200, get("/openapi/v3"))
-	paths, _ := index.at("paths").(object)
+	c := sharedClient(t)
+	index := c.mustAnswer(t, 200, get("/openapi/v3"))
+	paths, _ := index.valueAt("paths").(object)
 	described := map[string]bool{}
 	for name, entry := range paths {
-		address, _ := at(entry, "serverRelativeURL").(string)
+		address, _ := valueAt(entry, "serverRelativeURL").(string)
 		if a := c.do(t, get("/openapi/v3/%s?hash=0", name)); a.code != 200 ||
-			string(a.raw) != string(c.must(t, 200, get("%s", address)).raw) {
+			string(a.raw) != string(c.mustAnswer(t, 200, get("%s", address)).raw) {
 			t.Errorf("an address with another hash leads to the one that there is: %d", a.code)
 		}
 		if !strings.HasPrefix(address, "/openapi/v3/"+name+"?hash=") {
 			t.Errorf("%s is at %q", name, address)
 		}
-		a := c.must(t, 200, get("%s", address))
-		if a.text("openapi") == "" || !strings.Contains(a.header.Get("Cache-Control"), "immutable") ||
+		a := c.mustAnswer(t, 200, get("%s", address))
+		if a.textAt("openapi") == "" || !strings.Contains(a.header.Get("Cache-Control"), "immutable") ||
 			a.header.Get("ETag") == "" {
 			t.Errorf(
 				"%s: %s, cached %q, tag %q",
 				name,
-				a.text("openapi"),
+				a.textAt("openapi"),
 				a.header.Get("Cache-Control"),
 				a.header.Get("ETag"),
 			)
@@ -92,29 +92,29 @@ func TestOpenAPIDescribesEveryKind(t *testing.T) {
 		if b := c.do(t, again); b.code != 304 {
 			t.Errorf("%s asked again with its tag: %d", name, b.code)
 		}
-		schemas, _ := a.at("components.schemas").(object)
+		schemas, _ := a.valueAt("components.schemas").(object)
 		for _, s := range schemas {
-			kinds, _ := at(s, "x-kubernetes-group-version-kind").([]any)
+			kinds, _ := valueAt(s, "x-kubernetes-group-version-kind").([]any)
 			for _, k := range kinds {
-				group, _ := at(k, "group").(string)
-				version, _ := at(k, "version").(string)
-				kind, _ := at(k, "kind").(string)
-				if properties, _ := at(s, "properties").(object); len(properties) > 0 {
+				group, _ := valueAt(k, "group").(string)
+				version, _ := valueAt(k, "version").(string)
+				kind, _ := valueAt(k, "kind").(string)
+				if properties, _ := valueAt(s, "properties").(object); len(properties) > 0 {
 					described[strings.TrimPrefix(group+"/"+version, "/")+"/"+kind] = true
 				}
 			}
 		}
 	}
-	for _, s := range samples(t) {
-		if !described[s.String()] && !elsewhere[s.String()] {
+	for _, s := range readSamples(t) {
+		if !described[s.String()] && !unservedKinds[s.String()] {
 			t.Errorf("%s has no schema", s)
 		}
 	}
 	if a := c.do(t, get("/openapi/v3/apis/nowhere/v1")); a.code != 404 {
 		t.Errorf("a group that is not there: %d", a.code)
 	}
-	v2 := c.must(t, 200, get("/openapi/v2"))
-	if v2.text("swagger") != "2.0" || v2.header.Get("ETag") == "" {
+	v2 := c.mustAnswer(t, 200, get("/openapi/v2"))
+	if v2.textAt("swagger") != "2.0" || v2.header.Get("ETag") == "" {
 		t.Errorf("version 2: %.100s", v2.raw)
 	}
 	again := get("/openapi/v2")
@@ -129,7 +129,8 @@ func TestOpenAPIDescribesEveryKind(t *testing.T) {
 		4*len(b.raw) > len(v2.raw) {
 		t.Errorf("version 2 for who takes it compressed: %d bytes of %d, %v", len(b.raw), len(v2.raw), b.header)
 	}
-	binary := c.must(t, 200, get("/openapi/v2").as("application/com.github.proto-openapi.spec.v2@v1.0+protobuf"))
+	binary := c.mustAnswer(t, 200,
+		get("/openapi/v2").withAccept("application/com.github.proto-openapi.spec.v2@v1.0+protobuf"))
 	var document openapi_v2.Document
 	if err := proto.Unmarshal(binary.raw, &document); err != nil || document.Swagger != "2.0" ||
 		len(document.Paths.GetPath()) == 0 {

@@ -5,10 +5,10 @@ import "testing"
 // Administrative access to devices is only allowed for claims in namespaces with a label for it. Allocations and
 // reported devices are validated.
 // Proves S12.
-func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
-	c := shared(t)
+func TestDeviceAdminAccessNeedsALabelledNamespace(t *testing.T) {
+	c := sharedClient(t)
 	const ns, label = "device-admins", "resource.kubernetes.io/admin-access"
-	c.namespace(t, ns)
+	c.createNamespace(t, ns)
 	const claims = "/apis/resource.k8s.io/v1/namespaces/" + ns + "/resourceclaims"
 	claim := func(name string, admin bool) object {
 		return object{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": object{"name": name},
@@ -21,15 +21,15 @@ func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
 			}}
 	}
 	result := func(more object) object {
-		return merge(object{"request": "r", "driver": "gpu.example.com", "pool": "p", "device": "d"}, more)
+		return mergeObjects(object{"request": "r", "driver": "gpu.example.com", "pool": "p", "device": "d"}, more)
 	}
 	allocated := func(o object, results ...any) object {
-		return with(o, "status.allocation", object{"devices": object{"results": results}})
+		return withValue(o, "status.allocation", object{"devices": object{"results": results}})
 	}
 	const refusal = "admin access to devices requires the `" + label + ": true` label on the containing namespace"
-	c.refused(t, post(claims, claim("a", true)), 422, "Invalid", refusal)
-	plain := c.must(t, 201, post(claims, claim("plain", false))).obj
-	c.refused(
+	c.mustRefuse(t, post(claims, claim("a", true)), 422, "Invalid", refusal)
+	plain := c.mustAnswer(t, 201, post(claims, claim("plain", false))).obj
+	c.mustRefuse(
 		t,
 		put(claims+"/plain/status", allocated(plain, result(object{"adminAccess": true}))),
 		422,
@@ -38,7 +38,7 @@ func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
 	)
 	// Admission reads the server's cache. A read returns after the cache has reached the write.
 	labelled := func(value any) {
-		c.must(
+		c.mustAnswer(
 			t,
 			200,
 			patch(
@@ -47,21 +47,21 @@ func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
 				object{"metadata": object{"labels": object{label: value}}},
 			),
 		)
-		c.must(t, 200, get("/api/v1/namespaces/"+ns))
+		c.mustAnswer(t, 200, get("/api/v1/namespaces/"+ns))
 	}
 	for _, value := range []string{"True", "yes", ""} {
 		labelled(value)
-		c.refused(t, post(claims, claim("a", true)), 422, "Invalid", refusal)
+		c.mustRefuse(t, post(claims, claim("a", true)), 422, "Invalid", refusal)
 	}
 	labelled("true")
-	o := c.must(t, 201, post(claims, claim("a", true))).obj
-	o = c.must(t, 200, put(claims+"/a/status", allocated(o, result(object{"adminAccess": true})))).obj
+	o := c.mustAnswer(t, 201, post(claims, claim("a", true))).obj
+	o = c.mustAnswer(t, 200, put(claims+"/a/status", allocated(o, result(object{"adminAccess": true})))).obj
 
 	// Granted access remains when the label is removed.
 	labelled(nil)
 	device := object{"driver": "gpu.example.com", "pool": "p", "device": "d", "conditions": []any{}}
-	c.must(t, 200, put(claims+"/a/status", with(o, "status.devices", []any{device})))
-	c.refused(t, post(claims, claim("b", true)), 422, "Invalid", refusal)
+	c.mustAnswer(t, 200, put(claims+"/a/status", withValue(o, "status.devices", []any{device})))
+	c.mustRefuse(t, post(claims, claim("b", true)), 422, "Invalid", refusal)
 
 	for name, r := range map[string]struct {
 		results []any
@@ -78,38 +78,38 @@ func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
 		"of no request": {[]any{result(object{"request": "x"})}, "must be the name of a request in the claim"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.refused(t, put(claims+"/plain/status", allocated(plain, r.results...)), 422, "Invalid", r.message)
+			c.mustRefuse(t, put(claims+"/plain/status", allocated(plain, r.results...)), 422, "Invalid", r.message)
 		})
 	}
 	const share = "12345678-1234-1234-1234-123456789abc"
 	device["shareID"] = share
 	reports := func(devices ...any) object {
-		return with(
-			with(allocated(plain, result(object{"shareID": share})), "status.devices", devices),
+		return withValue(
+			withValue(allocated(plain, result(object{"shareID": share})), "status.devices", devices),
 			"metadata.resourceVersion",
 			"",
 		)
 	}
-	c.must(t, 200, put(claims+"/plain/status", reports(device)))
-	c.refused(
+	c.mustAnswer(t, 200, put(claims+"/plain/status", reports(device)))
+	c.mustRefuse(
 		t,
 		put(claims+"/plain/status", reports(device, device)),
 		422,
 		"Invalid",
 		"status.devices[1]: Duplicate value",
 	)
-	c.refused(
+	c.mustRefuse(
 		t,
-		put(claims+"/plain/status", reports(merge(device, object{"shareID": "1"}))),
+		put(claims+"/plain/status", reports(mergeObjects(device, object{"shareID": "1"}))),
 		422,
 		"Invalid",
 		"must be a lowercase UUID",
 	)
-	c.refused(
+	c.mustRefuse(
 		t,
 		put(
 			claims+"/plain/status",
-			reports(merge(device, object{"networkData": object{"ips": []any{"10.0.0.1/24", "10.0.0.1/24"}}})),
+			reports(mergeObjects(device, object{"networkData": object{"ips": []any{"10.0.0.1/24", "10.0.0.1/24"}}})),
 		),
 		422,
 		"Invalid",

@@ -10,12 +10,12 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// elsewhere are stable kinds that are not served yet. A kind that is served must be removed from this list.
-var elsewhere = map[string]bool{}
+// unservedKinds are stable kinds that are not served yet. A kind that is served must be removed from this list.
+var unservedKinds = map[string]bool{}
 
-// partsOf are types of stable groups that are not separate kinds: bodies of subresources, parts of lists, options, and
-// requests to webhooks.
-var partsOf = []string{
+// partialKinds are types of stable groups that are not separate kinds: bodies of subresources, parts of lists, options,
+// and requests to webhooks.
+var partialKinds = []string{
 	"Scale", "Eviction", "TokenRequest", "Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList",
 	"WatchEvent", "List",
 	"SerializedReference", "RangeAllocation", "AdmissionReview", "ImageReview", "ConversionReview",
@@ -24,7 +24,7 @@ var partsOf = []string{
 
 // Every kind that is stable according to Kubernetes' types has a sample, and so is tested.
 // Proves S12.
-func TestTheListOfStableKindsIsWhole(t *testing.T) {
+func TestTheListOfStableKindsIsComplete(t *testing.T) {
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(known); err != nil {
@@ -32,22 +32,22 @@ func TestTheListOfStableKindsIsWhole(t *testing.T) {
 		}
 	}
 	listed := map[string]bool{}
-	for _, s := range samples(t) {
+	for _, s := range readSamples(t) {
 		listed[s.String()] = true
 	}
 	for gvk := range known.AllKnownTypes() {
 		id := gvk.GroupVersion().String() + "/" + gvk.Kind
 		stable := gvk.Version == "v1" || gvk.Version == "v2"
-		if !stable || strings.HasSuffix(gvk.Kind, "Options") || slices.Contains(partsOf, gvk.Kind) ||
+		if !stable || strings.HasSuffix(gvk.Kind, "Options") || slices.Contains(partialKinds, gvk.Kind) ||
 			gvk.Group == "imagepolicy.k8s.io" {
 			continue
 		}
 		if item, ok := strings.CutSuffix(id, "List"); ok &&
 			known.Recognizes(gvk.GroupVersion().WithKind(strings.TrimSuffix(gvk.Kind, "List"))) &&
-			(listed[item] || elsewhere[item]) {
+			(listed[item] || unservedKinds[item]) {
 			continue
 		}
-		if !listed[id] && !elsewhere[id] {
+		if !listed[id] && !unservedKinds[id] {
 			t.Errorf("%s is stable and has no sample", id)
 		}
 	}
@@ -56,18 +56,18 @@ func TestTheListOfStableKindsIsWhole(t *testing.T) {
 // Discovery lists every stable kind.
 // Proves S12.
 func TestDiscoveryListsEveryStableKind(t *testing.T) {
-	c := shared(t)
+	c := sharedClient(t)
 	resources := map[string]object{} // by group version and name
 	for _, gv := range groupVersions(t, c) {
 		path := "/apis/" + gv
 		if gv == "v1" {
 			path = "/api/v1"
 		}
-		list := c.must(t, 200, get("%s", path))
-		if list.text("kind") != "APIResourceList" || list.text("groupVersion") != gv {
+		list := c.mustAnswer(t, 200, get("%s", path))
+		if list.textAt("kind") != "APIResourceList" || list.textAt("groupVersion") != gv {
 			t.Errorf("%s: %.200s", path, list.raw)
 		}
-		all, _ := list.at("resources").([]any)
+		all, _ := list.valueAt("resources").([]any)
 		for _, r := range all {
 			resource, _ := r.(object)
 			id, _ := resource["name"].(string)
@@ -75,12 +75,12 @@ func TestDiscoveryListsEveryStableKind(t *testing.T) {
 		}
 	}
 	tested := map[string]bool{}
-	for _, s := range samples(t) {
+	for _, s := range readSamples(t) {
 		r := resources[s.Version+" "+s.Resource]
-		if elsewhere[s.String()] && r != nil {
+		if unservedKinds[s.String()] && r != nil {
 			t.Errorf("%s is served: it leaves the list of those that are not", s)
 		}
-		if elsewhere[s.String()] {
+		if unservedKinds[s.String()] {
 			continue
 		}
 		if r == nil {
@@ -99,13 +99,13 @@ func TestDiscoveryListsEveryStableKind(t *testing.T) {
 				t.Errorf("%s: %s is %v, want %v", s, field, r[field], v)
 			}
 		}
-		verbs := everyVerb
+		verbs := allVerbs
 		if len(s.Verbs) > 0 {
 			verbs = s.Verbs
 		}
-		sameSet(t, s.String()+" verbs", texts(r["verbs"]), verbs)
-		sameSet(t, s.String()+" short names", texts(r["shortNames"]), s.Short)
-		sameSet(t, s.String()+" categories", texts(r["categories"]), s.Categories)
+		checkSameSet(t, s.String()+" verbs", sortedTexts(r["verbs"]), verbs)
+		checkSameSet(t, s.String()+" short names", sortedTexts(r["shortNames"]), s.Short)
+		checkSameSet(t, s.String()+" categories", sortedTexts(r["categories"]), s.Categories)
 		subs := slices.Clone(s.Subresources)
 		if s.Status != nil {
 			subs = append(subs, "status")
@@ -134,7 +134,7 @@ func TestDiscoveryListsEveryStableKind(t *testing.T) {
 				tested[id] = true
 			}
 		}
-		sameSet(t, s.String()+" subresources", have, subs)
+		checkSameSet(t, s.String()+" subresources", have, subs)
 	}
 	for id := range resources {
 		if !tested[id] {
@@ -145,33 +145,33 @@ func TestDiscoveryListsEveryStableKind(t *testing.T) {
 
 func groupVersions(t testing.TB, c *client) []string {
 	t.Helper()
-	core := c.must(t, 200, get("/api"))
-	if core.text("kind") != "APIVersions" || !slices.Equal(texts(core.at("versions")), []string{"v1"}) {
+	core := c.mustAnswer(t, 200, get("/api"))
+	if core.textAt("kind") != "APIVersions" || !slices.Equal(sortedTexts(core.valueAt("versions")), []string{"v1"}) {
 		t.Errorf("/api: %s", core.raw)
 	}
 	out := []string{"v1"}
-	groups := c.must(t, 200, get("/apis"))
-	if groups.text("kind") != "APIGroupList" {
+	groups := c.mustAnswer(t, 200, get("/apis"))
+	if groups.textAt("kind") != "APIGroupList" {
 		t.Errorf("/apis: %.200s", groups.raw)
 	}
-	list, _ := groups.at("groups").([]any)
+	list, _ := groups.valueAt("groups").([]any)
 	for _, g := range list {
-		id, _ := at(g, "name").(string)
-		one := c.must(t, 200, get("/apis/%s", id))
-		if one.text("kind") != "APIGroup" ||
-			one.text("preferredVersion.groupVersion") != at(g, "preferredVersion.groupVersion") {
+		id, _ := valueAt(g, "name").(string)
+		one := c.mustAnswer(t, 200, get("/apis/%s", id))
+		if one.textAt("kind") != "APIGroup" ||
+			one.textAt("preferredVersion.groupVersion") != valueAt(g, "preferredVersion.groupVersion") {
 			t.Errorf("/apis/%s: %s", id, one.raw)
 		}
-		versions, _ := at(g, "versions").([]any)
+		versions, _ := valueAt(g, "versions").([]any)
 		for _, v := range versions {
-			gv, _ := at(v, "groupVersion").(string)
+			gv, _ := valueAt(v, "groupVersion").(string)
 			out = append(out, gv)
 		}
 	}
 	return out
 }
 
-func texts(v any) []string {
+func sortedTexts(v any) []string {
 	list, _ := v.([]any)
 	var out []string
 	for _, item := range list {
@@ -181,7 +181,7 @@ func texts(v any) []string {
 	return out
 }
 
-func sameSet(t *testing.T, what string, got, want []string) {
+func checkSameSet(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	got, want = slices.Clone(got), slices.Clone(want)
 	slices.Sort(got)

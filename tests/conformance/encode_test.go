@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	protobuf = "application/vnd.kubernetes.protobuf"
-	cbor     = "application/cbor"
+	protobufType = "application/vnd.kubernetes.protobuf"
+	cborType     = "application/cbor"
 )
 
-// encodes sends an object and reads it in each encoding, with the same content.
-func encodes(t *testing.T, s *subject) {
-	o, path := s.created(t)
-	inCBOR := s.must(t, 200, get("%s", path).as(cbor))
+// testEncodings sends an object and reads it in each encoding, with the same content.
+func testEncodings(t *testing.T, s *subject) {
+	o, path := s.createObject(t)
+	inCBOR := s.mustAnswer(t, 200, get("%s", path).withAccept(cborType))
 	var read object
-	if err := direct.Unmarshal(inCBOR.raw, &read); err != nil || inCBOR.header.Get("Content-Type") != cbor {
+	if err := direct.Unmarshal(inCBOR.raw, &read); err != nil || inCBOR.header.Get("Content-Type") != cborType {
 		t.Fatalf("CBOR of %q: %v", inCBOR.header.Get("Content-Type"), err)
 	}
 	if !bytes.HasPrefix(inCBOR.raw, []byte{0xd9, 0xd9, 0xf7}) {
@@ -28,18 +28,19 @@ func encodes(t *testing.T, s *subject) {
 	if !reflect.DeepEqual(cloneText(string(encode(read))), o) {
 		t.Errorf("CBOR says\n%v\nJSON\n%v", read, o)
 	}
-	next, nextPath := s.new()
+	next, nextPath := s.newObject()
 	sent, err := direct.Marshal(next)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.must(t, 201, call{method: "POST", path: s.collection(), body: sent, contentType: cbor})
-	if got := s.must(t, 200, get("%s", nextPath)); next["spec"] != nil && !subset(next["spec"], got.at("spec")) {
+	s.mustAnswer(t, 201, call{method: "POST", path: s.collection(), body: sent, contentType: cborType})
+	if got := s.mustAnswer(t, 200, get("%s", nextPath)); next["spec"] != nil &&
+		!isSubset(next["spec"], got.valueAt("spec")) {
 		t.Errorf("sent in CBOR %v, got %v", next, got.obj)
 	}
-	s.refused(
+	s.mustRefuse(
 		t,
-		call{method: "POST", path: s.collection(), body: []byte("{"), contentType: cbor},
+		call{method: "POST", path: s.collection(), body: []byte("{"), contentType: cborType},
 		400,
 		"BadRequest",
 		"",
@@ -48,8 +49,8 @@ func encodes(t *testing.T, s *subject) {
 	if s.group() == "apiextensions.k8s.io" || s.group() == "apiregistration.k8s.io" {
 		return // their types have a protobuf form that clients do not use
 	}
-	a := s.must(t, 200, get("%s", path).as(protobuf))
-	if !bytes.HasPrefix(a.raw, []byte("k8s\x00")) || a.header.Get("Content-Type") != protobuf {
+	a := s.mustAnswer(t, 200, get("%s", path).withAccept(protobufType))
+	if !bytes.HasPrefix(a.raw, []byte("k8s\x00")) || a.header.Get("Content-Type") != protobufType {
 		t.Fatalf("protobuf begins with %q", a.raw[:min(4, len(a.raw))])
 	}
 	var unknown runtime.Unknown
@@ -57,20 +58,20 @@ func encodes(t *testing.T, s *subject) {
 		t.Errorf("the envelope says %s %s (%v)", unknown.APIVersion, unknown.Kind, err)
 	}
 	// What was read can be written unchanged.
-	same := s.must(t, 200, call{method: "PUT", path: path, body: a.raw, contentType: protobuf})
+	same := s.mustAnswer(t, 200, call{method: "PUT", path: path, body: a.raw, contentType: protobufType})
 	if !reflect.DeepEqual(same.obj, o) {
 		t.Errorf("written from protobuf\n%v\nwas\n%v", same.obj, o)
 	}
-	s.refused(
+	s.mustRefuse(
 		t,
-		call{method: "POST", path: s.collection(), body: []byte("none"), contentType: protobuf},
+		call{method: "POST", path: s.collection(), body: []byte("none"), contentType: protobufType},
 		400,
 		"BadRequest",
 		"",
 	)
-	s.refused(
+	s.mustRefuse(
 		t,
-		call{method: "POST", path: s.collection(), body: []byte("k8s\x00\xff\xff"), contentType: protobuf},
+		call{method: "POST", path: s.collection(), body: []byte("k8s\x00\xff\xff"), contentType: protobufType},
 		400,
 		"BadRequest",
 		"",

@@ -11,43 +11,43 @@ import (
 type subject struct {
 	*sample
 	*client
-	ns string
+	namespace string
 }
 
 // collection returns the path of the subject's objects.
-func (s *subject) collection() string { return s.in(s.ns) }
+func (s *subject) collection() string { return s.namespacePath(s.namespace) }
 
-func (s *subject) new() (o object, path string) {
-	o, name := s.make(s.ns)
+func (s *subject) newObject() (o object, path string) {
+	o, name := s.newUnique(s.namespace)
 	return o, s.collection() + "/" + name
 }
 
-// created creates an object with its own label.
-func (s *subject) created(t testing.TB) (o object, path string) {
+// createObject creates an object with its own label.
+func (s *subject) createObject(t testing.TB) (o object, path string) {
 	t.Helper()
-	o, path = s.new()
-	o = s.must(t, 201, post(s.collection(), o)).obj
-	return s.settled(t, o, path), path
+	o, path = s.newObject()
+	o = s.mustAnswer(t, 201, post(s.collection(), o)).obj
+	return s.awaitServerChanges(t, o, path), path
 }
 
-// decided are the conditions that the server writes to new objects of a kind, and their final status.
-var decided = map[string]struct{ condition, status string }{
+// decidedConditions are the conditions that the server writes to new objects of a kind, and their final status.
+var decidedConditions = map[string]struct{ condition, status string }{
 	"CustomResourceDefinition": {"Established", "True"},
 	"FlowSchema":               {"Dangling", "False"},
 }
 
-// settled waits until the server has made its own changes to a new object.
-func (s *subject) settled(t testing.TB, o object, path string) object {
+// awaitServerChanges waits until the server has made its own changes to a new object.
+func (s *subject) awaitServerChanges(t testing.TB, o object, path string) object {
 	t.Helper()
-	wanted, some := decided[s.Kind]
+	wanted, some := decidedConditions[s.Kind]
 	if !some {
 		return o
 	}
 	eventually(t, func() error {
-		o = s.must(t, 200, get("%s", path)).obj
-		list, _ := at(o, "status.conditions").([]any)
+		o = s.mustAnswer(t, 200, get("%s", path)).obj
+		list, _ := valueAt(o, "status.conditions").([]any)
 		for _, c := range list {
-			if at(c, "type") == any(wanted.condition) && at(c, "status") == any(wanted.status) {
+			if valueAt(c, "type") == any(wanted.condition) && valueAt(c, "status") == any(wanted.status) {
 				return nil
 			}
 		}
@@ -56,80 +56,84 @@ func (s *subject) settled(t testing.TB, o object, path string) object {
 	return o
 }
 
-// some creates objects with a common label, and returns the label's selector and the names.
-func (s *subject) some(t testing.TB, n int) (label string, names []string) {
+// createLabelled creates objects with a common label, and returns the label's selector and the names.
+func (s *subject) createLabelled(t testing.TB, n int) (label string, names []string) {
 	t.Helper()
-	label = fmt.Sprintf("group-%d", numbers.Add(1))
+	label = fmt.Sprintf("group-%d", uniqueNumbers.Add(1))
 	for range n {
-		o, _ := s.new()
-		made := s.must(t, 201, post(s.collection(), with(o, "metadata.labels", object{"conformance": label})))
-		names = append(names, made.text("metadata.name"))
-		s.settled(t, made.obj, s.collection()+"/"+made.text("metadata.name"))
+		o, _ := s.newObject()
+		made := s.mustAnswer(t, 201,
+			post(s.collection(), withValue(o, "metadata.labels", object{"conformance": label})))
+		names = append(names, made.textAt("metadata.name"))
+		s.awaitServerChanges(t, made.obj, s.collection()+"/"+made.textAt("metadata.name"))
 	}
 	slices.Sort(names)
 	return "conformance=" + label, names
 }
 
-func name(o object) string { s, _ := at(o, "metadata.name").(string); return s }
+func objectName(o object) string { s, _ := valueAt(o, "metadata.name").(string); return s }
 
-func version(o object) string { s, _ := at(o, "metadata.resourceVersion").(string); return s }
+func resourceVersion(o object) string {
+	s, _ := valueAt(o, "metadata.resourceVersion").(string)
+	return s
+}
 
-func uid(o object) string { s, _ := at(o, "metadata.uid").(string); return s }
+func objectUID(o object) string { s, _ := valueAt(o, "metadata.uid").(string); return s }
 
-// behaviours are the behaviours of every stored kind. Each needs a verb, and is not tested for kinds that do not serve
-// it.
-var behaviours = []struct {
+// kindBehaviours are the behaviours of every stored kind. Each needs a verb, and is not tested for kinds that do not
+// serve it.
+var kindBehaviours = []struct {
 	name, verb string
 	test       func(*testing.T, *subject)
 }{
-	{"create answers with what the server settled", "create", creates},
-	{"create refuses what is there", "create", createsOnce},
-	{"create refuses bad names", "create", refusesNames},
-	{"create makes names", "create", generatesNames},
-	{"create refuses bad metadata", "create", refusesMetadata},
-	{"create refuses what is wrong in words", "create", refusesValues},
-	{"create is tried without a trace", "create", triesCreate},
-	{"create tells of unknown fields", "create", validatesFields},
-	{"create refuses what is no such object", "create", refusesBodies},
-	{"get answers with the object", "get", gets},
-	{"get answers in every media type", "get", getsAs},
-	{"list selects", "list", lists},
-	{"list comes in pages", "list", listsPages},
-	{"list answers in every media type", "list", listsAs},
-	{"watch tells of every change", "watch", watches},
-	{"watch begins with what there is", "watch", watchesInitially},
-	{"watch answers in every media type", "watch", watchesAs},
-	{"update replaces", "update", updates},
-	{"update refuses what is stale or elsewhere", "update", refusesUpdates},
-	{"update refuses what is wrong in words", "update", refusesUpdatedValues},
-	{"patch changes in four ways", "patch", patches},
-	{"patch refuses", "patch", refusesPatches},
-	{"apply shares fields between managers", "patch", applies},
-	{"status is apart", "update", statuses},
-	{"delete removes", "delete", deletes},
-	{"delete heeds conditions", "delete", deletesConditionally},
-	{"delete waits for finalizers", "delete", deletesFinally},
-	{"deletecollection removes what is selected", "deletecollection", deletesMany},
-	{"methods that are not there are refused", "get", refusesMethods},
-	{"protobuf and CBOR carry everything", "create", encodes},
+	{"create answers with what the server settled", "create", testCreate},
+	{"create refuses what is there", "create", testCreateTwice},
+	{"create refuses bad names", "create", testInvalidNames},
+	{"create makes names", "create", testGenerateName},
+	{"create refuses bad metadata", "create", testInvalidMetadata},
+	{"create refuses what is wrong in words", "create", testInvalidValues},
+	{"create is tried without a trace", "create", testCreateDryRun},
+	{"create tells of unknown fields", "create", testFieldValidation},
+	{"create refuses what is no such object", "create", testInvalidBodies},
+	{"get answers with the object", "get", testGet},
+	{"get answers in every media type", "get", testGetFormats},
+	{"list selects", "list", testList},
+	{"list comes in pages", "list", testListPages},
+	{"list answers in every media type", "list", testListFormats},
+	{"watch tells of every change", "watch", testWatch},
+	{"watch begins with what there is", "watch", testInitialEvents},
+	{"watch answers in every media type", "watch", testWatchFormats},
+	{"update replaces", "update", testUpdate},
+	{"update refuses what is stale or elsewhere", "update", testInvalidUpdates},
+	{"update refuses what is wrong in words", "update", testInvalidUpdatedValues},
+	{"patch changes in four ways", "patch", testPatch},
+	{"patch refuses", "patch", testInvalidPatches},
+	{"apply shares fields between managers", "patch", testApply},
+	{"status is apart", "update", testStatus},
+	{"delete removes", "delete", testDelete},
+	{"delete heeds conditions", "delete", testDeletePreconditions},
+	{"delete waits for finalizers", "delete", testDeleteWithFinalizers},
+	{"deletecollection removes what is selected", "deletecollection", testDeleteCollection},
+	{"methods that are not there are refused", "get", testUnsupportedMethods},
+	{"protobuf and CBOR carry everything", "create", testEncodings},
 }
 
 // Every kind has the behaviours of all kinds.
 // Proves S11, S12.
-func TestEveryKindBehaves(t *testing.T) {
-	c := shared(t)
-	for _, s := range samples(t) {
+func TestAllKindsBehaveAsSpecified(t *testing.T) {
+	c := sharedClient(t)
+	for _, s := range readSamples(t) {
 		// The server writes the status of an APIService whenever it has checked the backend. The API server's own tests
 		// cover this kind.
-		if s.Answered || s.Kind == "APIService" || elsewhere[s.String()] {
+		if s.IsAnswerOnly || s.Kind == "APIService" || unservedKinds[s.String()] {
 			continue
 		}
 		t.Run(strings.ReplaceAll(s.String(), "/", "."), func(t *testing.T) {
 			t.Parallel()
-			on := &subject{sample: s, client: c, ns: strings.ToLower(s.Kind) + fmt.Sprint(numbers.Add(1))}
-			c.namespace(t, on.ns)
-			for _, b := range behaviours {
-				if s.serves(b.verb) {
+			on := &subject{sample: s, client: c, namespace: strings.ToLower(s.Kind) + fmt.Sprint(uniqueNumbers.Add(1))}
+			c.createNamespace(t, on.namespace)
+			for _, b := range kindBehaviours {
+				if s.hasVerb(b.verb) {
 					t.Run(b.name, func(t *testing.T) { b.test(t, on) })
 				}
 			}

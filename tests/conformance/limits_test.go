@@ -20,22 +20,23 @@ import (
 
 // Requests that are too large, too deep or too many are refused with the correct reason, and the server keeps working.
 // Proves S11.
-func TestWhatIsTooMuchIsRefused(t *testing.T) {
-	c := shared(t)
-	c.namespace(t, "limits")
+func TestExcessiveRequestsAreRejected(t *testing.T) {
+	c := sharedClient(t)
+	c.createNamespace(t, "limits")
 	const path = "/api/v1/namespaces/limits/configmaps"
 	sized := func(name string, n int) string {
 		return `{"metadata":{"name":"` + name + `"},"data":{"a":"` + strings.Repeat("x", n) + `"}}`
 	}
 	const tooLarge = "RequestEntityTooLarge"
-	c.must(t, 201, post(path, sized("mib", 1<<20-1)))
+	c.mustAnswer(t, 201, post(path, sized("mib", 1<<20-1)))
 	// A limit of a kind is a matter of validation. It is below the limit of a request.
-	c.refused(t, post(path, sized("above", 1<<20+1)), 422, "Invalid", "Too long: may not be more than 1048576 bytes")
-	c.refused(t, post(path, sized("three", 3<<20-100)), 422, "Invalid", "Too long: may not be more than 1048576 bytes")
-	c.refused(t, post(path, sized("beyond", 3<<20)), 413, tooLarge, "limit is 3145728")
-	c.refused(t, post(path, sized("far", 12<<20)), 413, tooLarge, "limit is 3145728")
-	c.refused(t, patch(path+"/mib", "merge-patch+json", sized("mib", 3<<20)), 413, tooLarge, "limit is 3145728")
-	c.refused(
+	c.mustRefuse(t, post(path, sized("above", 1<<20+1)), 422, "Invalid", "Too long: may not be more than 1048576 bytes")
+	c.mustRefuse(t, post(path, sized("three", 3<<20-100)), 422, "Invalid", "Too long: may not be more than 1048576 "+
+		"bytes")
+	c.mustRefuse(t, post(path, sized("beyond", 3<<20)), 413, tooLarge, "limit is 3145728")
+	c.mustRefuse(t, post(path, sized("far", 12<<20)), 413, tooLarge, "limit is 3145728")
+	c.mustRefuse(t, patch(path+"/mib", "merge-patch+json", sized("mib", 3<<20)), 413, tooLarge, "limit is 3145728")
+	c.mustRefuse(
 		t,
 		call{method: "DELETE", path: path + "/mib", body: []byte(sized("mib", 3<<20))},
 		413,
@@ -50,33 +51,33 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 			"containers": []any{object{"name": "c", "image": "i", "args": []any{strings.Repeat("x", 2<<20)}}},
 		},
 	}
-	c.refused(t, post("/api/v1/namespaces/limits/pods", pod), 413, tooLarge, "")
+	c.mustRefuse(t, post("/api/v1/namespaces/limits/pods", pod), 413, tooLarge, "")
 
 	labels := make([]string, 30000)
 	for i := range labels {
 		labels[i] = fmt.Sprintf(`"l%d":"v"`, i)
 	}
 	many := `{"metadata":{"name":"many","labels":{` + strings.Join(labels, ",") + `}}}`
-	c.must(t, 201, post(path, many))
-	c.must(t, 200, patch(path+"/many", "merge-patch+json", `{"metadata":{"labels":{"l7":null,"l8":"w"}}}`))
+	c.mustAnswer(t, 201, post(path, many))
+	c.mustAnswer(t, 200, patch(path+"/many", "merge-patch+json", `{"metadata":{"labels":{"l7":null,"l8":"w"}}}`))
 	bad := strings.ReplaceAll(many, `":"v"`, `":"?"`)
-	if a := c.refused(t, post(path, bad), 422, "Invalid", "a valid label must be"); len(a.raw) > 1<<20 {
+	if a := c.mustRefuse(t, post(path, bad), 422, "Invalid", "a valid label must be"); len(a.raw) > 1<<20 {
 		t.Errorf("what is wrong is told in %d bytes", len(a.raw))
 	}
 	million := `{"metadata":{"name":"million","labels":{` + strings.Repeat(
 		strings.Join(labels, ",")+",",
 		34,
 	) + labels[0] + `}}}`
-	c.refused(t, post(path, million), 413, tooLarge, "limit is 3145728")
+	c.mustRefuse(t, post(path, million), 413, tooLarge, "limit is 3145728")
 
 	deep := func(open, shut string, n int) string {
 		return `{"metadata":{"name":"deep"},"x":` + strings.Repeat(open, n) + strings.Repeat(shut, n) + `}`
 	}
 	nested := strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)
-	c.must(t, 200, patch(path+"/mib", "merge-patch+json", nested)) // the field is unknown, and causes a warning
-	c.refused(t, post(path, deep("[", "]", 20000)), 400, "BadRequest", "exceeded max depth")
-	c.refused(t, post(path, deep(`{"a":`, `1}`, 2500)[:20]+deep("[", "]", 20000)), 400, "BadRequest", "")
-	c.refused(t, post(path, deep("[", "]", 1<<20)), 413, tooLarge, "objects and lists")
+	c.mustAnswer(t, 200, patch(path+"/mib", "merge-patch+json", nested)) // the field is unknown, and causes a warning
+	c.mustRefuse(t, post(path, deep("[", "]", 20000)), 400, "BadRequest", "exceeded max depth")
+	c.mustRefuse(t, post(path, deep(`{"a":`, `1}`, 2500)[:20]+deep("[", "]", 20000)), 400, "BadRequest", "")
+	c.mustRefuse(t, post(path, deep("[", "]", 1<<20)), 413, tooLarge, "objects and lists")
 	yaml := call{method: "POST", path: path, contentType: "application/yaml"}
 	yaml.body = []byte(
 		"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d " +
@@ -84,21 +85,21 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 			"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g " +
 			"[*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n",
 	)
-	c.refused(t, yaml, 413, tooLarge, "limit is 3145728")
+	c.mustRefuse(t, yaml, 413, tooLarge, "limit is 3145728")
 	yaml.body = []byte(strings.Repeat("[", 1<<20))
-	c.refused(t, yaml, 400, "BadRequest", "")
-	cborDeep := call{method: "POST", path: path, contentType: cbor, body: []byte(strings.Repeat("\x81", 1<<20))}
-	c.refused(t, cborDeep, 400, "BadRequest", "")
+	c.mustRefuse(t, yaml, 400, "BadRequest", "")
+	cborDeep := call{method: "POST", path: path, contentType: cborType, body: []byte(strings.Repeat("\x81", 1<<20))}
+	c.mustRefuse(t, cborDeep, 400, "BadRequest", "")
 
 	operations := strings.Repeat(`{"op":"test","path":"/metadata/name","value":"mib"},`, 10001)
-	c.refused(
+	c.mustRefuse(
 		t,
 		patch(path+"/mib", "json-patch+json", "["+strings.TrimSuffix(operations, ",")+"]"),
 		413,
 		tooLarge,
 		"The allowed maximum operations in a JSON patch is 10000, got 10001",
 	)
-	c.refused(
+	c.mustRefuse(
 		t,
 		patch(path+"/mib", "json-patch+json", `[{"op":"test","path":""}]`),
 		422,
@@ -114,7 +115,7 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 	}
 	// URLs can be as long as the selectors of users, up to 1 MiB.
 	many = "%28" + strings.TrimSuffix(strings.Repeat("mib,", 200<<10), ",") + "%29"
-	if a := c.must(t, 200, get("%s?limit=1&labelSelector=a+notin+%s", path, many)); len(a.items()) != 1 {
+	if a := c.mustAnswer(t, 200, get("%s?limit=1&labelSelector=a+notin+%s", path, many)); len(a.itemList()) != 1 {
 		t.Errorf("by a long selector: %.200s", a.raw)
 	}
 	tooLong := get("%s?labelSelector=a+notin+%s%s", path, many, many)
@@ -125,7 +126,7 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 		}
 	}
 	// Afterwards the server still answers, and has not kept the data.
-	c.must(t, 200, get("%s/mib", path))
+	c.mustAnswer(t, 200, get("%s/mib", path))
 	runtime.GC()
 	var m runtime.MemStats
 	if runtime.ReadMemStats(&m); m.HeapAlloc > 300<<20 {
@@ -135,9 +136,9 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 
 // The server disconnects clients that send slowly, and other clients do not wait for them.
 // Proves S11.
-func TestSlowClientsAreLetGo(t *testing.T) {
-	s := serve(t, openStore(t))
-	c := s.as(t, certs.Admin())
+func TestSlowClientsAreDisconnected(t *testing.T) {
+	s := startServer(t, openStore(t))
+	c := s.clientFor(t, certs.Admin())
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(s.ca.Cert)
 	var all sync.WaitGroup
@@ -189,7 +190,7 @@ func TestSlowClientsAreLetGo(t *testing.T) {
 	}
 	for range 20 {
 		begun := time.Now()
-		c.must(t, 200, get("/api/v1/namespaces"))
+		c.mustAnswer(t, 200, get("/api/v1/namespaces"))
 		if took := time.Since(begun); took > 5*time.Second {
 			t.Errorf("a request took %s meanwhile", took)
 		}
@@ -201,9 +202,9 @@ func TestSlowClientsAreLetGo(t *testing.T) {
 // Proves S11.
 func TestTenThousandIdleWatchesCostLittle(t *testing.T) {
 	const watches, most = 10000, 48 << 10 // bytes for a watch, including the client's part
-	s := serve(t, openStore(t))
-	admin := s.as(t, certs.Admin())
-	admin.namespace(t, "idle")
+	s := startServer(t, openStore(t))
+	admin := s.clientFor(t, certs.Admin())
+	admin.createNamespace(t, "idle")
 	heap := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -216,9 +217,9 @@ func TestTenThousandIdleWatchesCostLittle(t *testing.T) {
 	var all sync.WaitGroup
 	seen := make(chan error, watches)
 	var begun atomic.Int64
-	version := admin.must(t, 200, get("/api/v1/namespaces/idle/configmaps")).text("metadata.resourceVersion")
+	version := admin.mustAnswer(t, 200, get("/api/v1/namespaces/idle/configmaps")).textAt("metadata.resourceVersion")
 	for range watches / 200 {
-		c := s.as(t, certs.Admin()) // a separate connection
+		c := s.clientFor(t, certs.Admin()) // a separate connection
 		c.http.Timeout = 0
 		all.Go(func() {
 			for range 200 {
@@ -253,7 +254,7 @@ func TestTenThousandIdleWatchesCostLittle(t *testing.T) {
 	if used > most {
 		t.Errorf("%d bytes for a watch, want at most %d", used, most)
 	}
-	admin.must(t, 201, post("/api/v1/namespaces/idle/configmaps", object{"metadata": object{"name": "a"}}))
+	admin.mustAnswer(t, 201, post("/api/v1/namespaces/idle/configmaps", object{"metadata": object{"name": "a"}}))
 	deadline := time.After(time.Minute)
 	for i := range watches {
 		select {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// fielded are the resources whose kinds have their own field selectors.
-var fielded = map[string]bool{
+// kindsWithFieldSelectors are the resources whose kinds have their own field selectors.
+var kindsWithFieldSelectors = map[string]bool{
 	"certificatesigningrequests": true, "clustertrustbundles": true, "events": true, "ipaddresses": true, "jobs": true,
 	"namespaces": true, "nodes": true, "pods": true,
 	"podcertificaterequests": true, "replicasets": true, "replicationcontrollers": true, "resourceslices": true,
@@ -18,17 +18,19 @@ var fielded = map[string]bool{
 // Options of requests are validated as upstream does, with its messages.
 // Proves S11.
 func TestOptionsAreChecked(t *testing.T) {
-	c := shared(t)
-	c.namespace(t, "o")
+	c := sharedClient(t)
+	c.createNamespace(t, "o")
 	const maps, one = "/api/v1/namespaces/o/configmaps", "/api/v1/namespaces/o/configmaps/one"
 	sent := object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "one"}}
-	made := c.must(t, 201, post(maps, sent))
-	stored := made.text("metadata.resourceVersion")
+	made := c.mustAnswer(t, 201, post(maps, sent))
+	stored := made.textAt("metadata.resourceVersion")
 	long := strings.Repeat("m", 129)
 	token := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	list := func(query string) call { return get("%s?%s", maps, query) }
 	watch := func(query string) call { return get("%s?watch=1&%s", maps, query) }
-	tried := func(query string) call { return post(maps+"?dryRun=All&"+query, with(sent, "metadata.name", "tried")) }
+	tried := func(query string) call {
+		return post(maps+"?dryRun=All&"+query, withValue(sent, "metadata.name", "tried"))
+	}
 	merge := func(query string) call { return patch(one+"?"+query, "merge-patch+json", "{}") }
 	apply := func(query string) call { return patch(one+"?"+query, "apply-patch+yaml", sent) }
 	gone := func(query string) call { return remove(one+"?dryRun=All&"+query, nil) }
@@ -105,24 +107,24 @@ func TestOptionsAreChecked(t *testing.T) {
 		{remove(one, `{"gracePeriodSeconds":"x"}`), "", ""},
 	} {
 		if r.kind == "" {
-			c.refused(t, r.call, 400, "BadRequest", r.message)
+			c.mustRefuse(t, r.call, 400, "BadRequest", r.message)
 			continue
 		}
-		a := c.refused(t, r.call, 422, "Invalid", r.message)
-		if want := r.kind + `.meta.k8s.io "" is invalid: `; a.text("details.kind") != r.kind ||
-			a.text("details.group") != "meta.k8s.io" ||
-			!strings.HasPrefix(a.text("message"), want) {
-			t.Errorf("%s: %s, details %v", r.call.path, a.text("message"), a.at("details"))
+		a := c.mustRefuse(t, r.call, 422, "Invalid", r.message)
+		if want := r.kind + `.meta.k8s.io "" is invalid: `; a.textAt("details.kind") != r.kind ||
+			a.textAt("details.group") != "meta.k8s.io" ||
+			!strings.HasPrefix(a.textAt("message"), want) {
+			t.Errorf("%s: %s, details %v", r.call.path, a.textAt("message"), a.valueAt("details"))
 		}
 	}
-	c.refused(
+	c.mustRefuse(
 		t,
 		gone("uid=other"),
 		409,
 		"Conflict",
 		"the UID in the precondition (other) does not match the UID in record",
 	)
-	c.refused(
+	c.mustRefuse(
 		t,
 		gone("resourceVersion=1"),
 		409,
@@ -130,7 +132,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"the ResourceVersion in the precondition (1) does not match the ResourceVersion in record",
 	)
 	// The type of a patch is checked before its options.
-	c.refused(
+	c.mustRefuse(
 		t,
 		call{method: "PATCH", path: one + "?dryRun=Some", body: []byte("{}"), contentType: "application/json"},
 		415,
@@ -145,16 +147,16 @@ func TestOptionsAreChecked(t *testing.T) {
 		merge("dryRun=All&fieldManager=" + long[1:]), apply("fieldManager=m&dryRun=All&force"),
 		put(one+"?fieldManager=", sent),
 		gone("gracePeriodSeconds=-1"), gone("orphanDependents=false"),
-		gone("uid=" + made.text("metadata.uid") + "&resourceVersion=" + stored), many("limit=-1"), many("watch=0"),
+		gone("uid=" + made.textAt("metadata.uid") + "&resourceVersion=" + stored), many("limit=-1"), many("watch=0"),
 	} {
-		c.must(t, 200, r)
+		c.mustAnswer(t, 200, r)
 	}
-	if a := c.must(t, 200, list("limit=-1")); len(a.items()) < 1 || a.text("metadata.continue") != "" {
+	if a := c.mustAnswer(t, 200, list("limit=-1")); len(a.itemList()) < 1 || a.textAt("metadata.continue") != "" {
 		t.Errorf("a limit below nothing: %s", a.raw)
 	}
 	for _, query := range []string{"resourceVersion=x",
 		"resourceVersion=x&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
-		c.refused(
+		c.mustRefuse(
 			t,
 			watch(query),
 			500,
@@ -163,11 +165,11 @@ func TestOptionsAreChecked(t *testing.T) {
 		)
 	}
 	// A watch with an immediate timeout still begins.
-	if w := c.watch(t, watch("timeoutSeconds=-1&labelSelector=nobody")); w.next() != nil {
+	if w := c.watch(t, watch("timeoutSeconds=-1&labelSelector=nobody")); w.nextEvent() != nil {
 		t.Error("a watch without time has an event")
 	}
 	// If a deletion has options in its body, only those are used.
-	c.must(
+	c.mustAnswer(
 		t,
 		200,
 		remove(
@@ -175,34 +177,35 @@ func TestOptionsAreChecked(t *testing.T) {
 			`{"apiVersion":"apps/v1","kind":"DeleteOptions","propagationPolicy":"Background"}`,
 		),
 	)
-	c.refused(t, get("%s", one), 404, "NotFound", "")
+	c.mustRefuse(t, get("%s", one), 404, "NotFound", "")
 }
 
 // Pages that begin at a version have that version. A watch that begins with the existing objects marks their end.
 // Proves S11.
-func TestVersionsAreThoseThatWereAskedFor(t *testing.T) {
-	c := shared(t)
-	c.namespace(t, "v")
+func TestPagesAndWatchesHaveTheRequestedVersion(t *testing.T) {
+	c := sharedClient(t)
+	c.createNamespace(t, "v")
 	const maps = "/api/v1/namespaces/v/configmaps"
 	made := func(name string) string {
-		return c.must(t, 201, post(maps, object{"metadata": object{"name": name, "labels": object{"a": "b"}}})).
-			text("metadata.resourceVersion")
+		return c.mustAnswer(t, 201, post(maps, object{"metadata": object{"name": name, "labels": object{"a": "b"}}})).
+			textAt("metadata.resourceVersion")
 	}
 	first := made("one")
 	made("two")
-	page := c.must(t, 200, get("%s?labelSelector=a&limit=1&resourceVersion=%s", maps, first))
-	if page.text("metadata.resourceVersion") != first || len(page.items()) != 1 ||
-		page.text("metadata.continue") != "" {
+	page := c.mustAnswer(t, 200, get("%s?labelSelector=a&limit=1&resourceVersion=%s", maps, first))
+	if page.textAt("metadata.resourceVersion") != first || len(page.itemList()) != 1 ||
+		page.textAt("metadata.continue") != "" {
 		t.Errorf("a page at %s: %s", first, page.raw)
 	}
-	c.must(t, 200, get(maps)) // afterwards the server has both objects in its cache
-	if all := c.must(t, 200, get("%s?labelSelector=a&resourceVersion=%s", maps, first)); len(all.items()) != 2 {
-		t.Errorf("not older than %s: %v", first, names(all.items()))
+	c.mustAnswer(t, 200, get(maps)) // afterwards the server has both objects in its cache
+	if all := c.mustAnswer(t, 200,
+		get("%s?labelSelector=a&resourceVersion=%s", maps, first)); len(all.itemList()) != 2 {
+		t.Errorf("not older than %s: %v", first, objectNames(all.itemList()))
 	}
 	w := c.watch(t, get("%s?watch=1&allowWatchBookmarks=true&labelSelector=%s", maps, url.QueryEscape("a=b")))
-	w.must("ADDED", "one")
-	w.must("ADDED", "two")
-	if e := w.next(); e["type"] != "BOOKMARK" || at(e, "object.metadata.annotations") == nil {
+	w.mustBeEvent("ADDED", "one")
+	w.mustBeEvent("ADDED", "two")
+	if e := w.nextEvent(); e["type"] != "BOOKMARK" || valueAt(e, "object.metadata.annotations") == nil {
 		t.Errorf("the end of what there is: %v", e)
 	}
 }

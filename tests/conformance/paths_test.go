@@ -9,16 +9,16 @@ import (
 
 // The deprecated paths under /watch are served to users with the right to watch.
 // Proves S11.
-func TestPathsOfWatchesAreServed(t *testing.T) {
-	s := serve(t, openStore(t))
-	c := s.as(t, certs.Admin())
-	c.namespace(t, "w")
+func TestLegacyWatchPathsAreServed(t *testing.T) {
+	s := startServer(t, openStore(t))
+	c := s.clientFor(t, certs.Admin())
+	c.createNamespace(t, "w")
 	one := func(labels object) object {
 		return object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "one", "labels": labels}}
 	}
-	c.must(t, 201, post("/api/v1/namespaces/w/configmaps", one(object{"a": "b"})))
-	c.must(t, 201, post("/api/v1/namespaces/w/configmaps", object{"metadata": object{"name": "two"}}))
-	c.must(
+	c.mustAnswer(t, 201, post("/api/v1/namespaces/w/configmaps", one(object{"a": "b"})))
+	c.mustAnswer(t, 201, post("/api/v1/namespaces/w/configmaps", object{"metadata": object{"name": "two"}}))
+	c.mustAnswer(
 		t,
 		201,
 		post(
@@ -36,27 +36,29 @@ func TestPathsOfWatchesAreServed(t *testing.T) {
 		"/apis/networking.k8s.io/v1/watch/ingressclasses",
 		"/apis/networking.k8s.io/v1/watch/ingressclasses/one?watch=0",
 	} {
-		c.watch(t, get("%s", path)).must("ADDED", "one")
+		c.watch(t, get("%s", path)).mustBeEvent("ADDED", "one")
 	}
-	c.watch(t, get("/api/v1/watch/namespaces/w")).must("ADDED", "w")
-	table := c.watch(t, get("/api/v1/watch/namespaces/w/configmaps/one").as(table))
-	if e := table.next(); at(e, "object.kind") != any("Table") {
+	c.watch(t, get("/api/v1/watch/namespaces/w")).mustBeEvent("ADDED", "w")
+	table := c.watch(t, get("/api/v1/watch/namespaces/w/configmaps/one").withAccept(tableType))
+	if e := table.nextEvent(); valueAt(e, "object.kind") != any("Table") {
 		t.Errorf("a watch of tables begins with %v", e)
 	}
 	changes := c.watch(t, get("/api/v1/watch/namespaces/w/configmaps/one"))
-	changes.must("ADDED", "one")
-	c.must(t, 200, patch("/api/v1/namespaces/w/configmaps/two", "merge-patch+json", object{"data": object{"a": "b"}}))
-	c.must(t, 200, patch("/api/v1/namespaces/w/configmaps/one", "merge-patch+json", object{"data": object{"a": "b"}}))
-	changes.must("MODIFIED", "one")
+	changes.mustBeEvent("ADDED", "one")
+	c.mustAnswer(t, 200, patch("/api/v1/namespaces/w/configmaps/two", "merge-patch+json",
+		object{"data": object{"a": "b"}}))
+	c.mustAnswer(t, 200, patch("/api/v1/namespaces/w/configmaps/one", "merge-patch+json",
+		object{"data": object{"a": "b"}}))
+	changes.mustBeEvent("MODIFIED", "one")
 
-	c.refused(
+	c.mustRefuse(
 		t,
 		get("/api/v1/watch/namespaces/w/configmaps/one?fieldSelector=metadata.name%%3Dtwo"),
 		400,
 		"BadRequest",
 		"fieldSelector metadata.name doesn't match requested name",
 	)
-	c.refused(
+	c.mustRefuse(
 		t,
 		get("/api/v1/watch/namespaces/w/configmaps/one?resourceVersionMatch=Exact"),
 		422,
@@ -69,7 +71,7 @@ func TestPathsOfWatchesAreServed(t *testing.T) {
 		get("/apis/authorization.k8s.io/v1/watch/selfsubjectaccessreviews"), get("/api/v1/watch/componentstatuses"),
 		get("/apis/networking.k8s.io/v1/watch/namespaces/w/ingressclasses"),
 	} {
-		c.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
+		c.mustRefuse(t, r, 404, "NotFound", "the server could not find the requested resource")
 	}
 	if a := c.do(t, get("/api/v1/watch")); a.code != 500 ||
 		string(
@@ -77,10 +79,10 @@ func TestPathsOfWatchesAreServed(t *testing.T) {
 		) != `Internal Server Error: "/api/v1/watch": failed to create RequestInfo: unable to determine kind and namespace from url, /api/v1/watch`+"\n" {
 		t.Errorf("a watch of nothing: %d %s", a.code, a.raw)
 	}
-	c.refused(t, post("/api/v1/watch/namespaces/w/configmaps", one(nil)), 405, "MethodNotAllowed", notAllowed)
-	c.refused(t, remove("/api/v1/watch/namespaces/w/configmaps/one", nil), 405, "MethodNotAllowed", notAllowed)
+	c.mustRefuse(t, post("/api/v1/watch/namespaces/w/configmaps", one(nil)), 405, "MethodNotAllowed", notAllowed)
+	c.mustRefuse(t, remove("/api/v1/watch/namespaces/w/configmaps/one", nil), 405, "MethodNotAllowed", notAllowed)
 
-	c.must(
+	c.mustAnswer(
 		t,
 		201,
 		post(
@@ -94,39 +96,40 @@ func TestPathsOfWatchesAreServed(t *testing.T) {
 				}}},
 		),
 	)
-	c.must(
+	c.mustAnswer(
 		t,
 		201,
 		post("/apis/rbac.authorization.k8s.io/v1/namespaces/w/rolebindings", object{"metadata": object{"name": "see"},
 			"subjects": []any{object{"kind": "User", "name": "seer", "apiGroup": "rbac.authorization.k8s.io"}},
 			"roleRef":  object{"kind": "Role", "name": "see", "apiGroup": "rbac.authorization.k8s.io"}}),
 	)
-	seer := s.as(t, certs.Request{CommonName: "seer"})
-	seer.watch(t, get("/api/v1/watch/namespaces/w/configmaps/one")).must("ADDED", "one")
-	seer.refused(
+	seer := s.clientFor(t, certs.Request{CommonName: "seer"})
+	seer.watch(t, get("/api/v1/watch/namespaces/w/configmaps/one")).mustBeEvent("ADDED", "one")
+	seer.mustRefuse(
 		t,
 		get("/api/v1/watch/namespaces/w/configmaps/two"),
 		403,
 		"Forbidden",
 		`configmaps "two" is forbidden: User "seer" cannot watch resource "configmaps" in API group "" in the namespace "w"`,
 	)
-	seer.refused(t, get("/api/v1/watch/namespaces/w/configmaps?fieldSelector=metadata.name%%3Done"), 403, "Forbidden",
+	seer.mustRefuse(t, get("/api/v1/watch/namespaces/w/configmaps?fieldSelector=metadata.name%%3Done"), 403,
+		"Forbidden",
 		`configmaps is forbidden: User "seer" cannot watch resource "configmaps" in API group "" in the namespace "w"`)
 	// In the query of a list path, a selector of one name is equivalent to the name.
 	seer.watch(t, get(
 		"/api/v1/namespaces/w/configmaps?watch=1&fieldSelector=metadata.name%%3Done,metadata.namespace%%3Dw")).
-		must("ADDED", "one")
+		mustBeEvent("ADDED", "one")
 }
 
 // A user with all rights in one namespace has no rights on namespaces, because these are in no namespace, whatever the
 // path is.
 // Proves S11.
-func TestNamespacesAreInNoNamespace(t *testing.T) {
-	s := serve(t, openStore(t))
-	c := s.as(t, certs.Admin())
-	c.namespace(t, "own")
-	c.namespace(t, "other")
-	c.must(
+func TestRightsInANamespaceDoNotCoverNamespaces(t *testing.T) {
+	s := startServer(t, openStore(t))
+	c := s.clientFor(t, certs.Admin())
+	c.createNamespace(t, "own")
+	c.createNamespace(t, "other")
+	c.mustAnswer(
 		t,
 		201,
 		post(
@@ -135,15 +138,15 @@ func TestNamespacesAreInNoNamespace(t *testing.T) {
 				object{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}}},
 		),
 	)
-	c.must(
+	c.mustAnswer(
 		t,
 		201,
 		post("/apis/rbac.authorization.k8s.io/v1/namespaces/own/rolebindings", object{"metadata": object{"name": "all"},
 			"subjects": []any{object{"kind": "User", "name": "owner", "apiGroup": "rbac.authorization.k8s.io"}},
 			"roleRef":  object{"kind": "Role", "name": "all", "apiGroup": "rbac.authorization.k8s.io"}}),
 	)
-	owner := s.as(t, certs.Request{CommonName: "owner"})
-	owner.must(t, 200, get("/api/v1/namespaces/own"))
+	owner := s.clientFor(t, certs.Request{CommonName: "owner"})
+	owner.mustAnswer(t, 200, get("/api/v1/namespaces/own"))
 	const other = "/api/v1/namespaces/own/namespaces/other"
 	for _, r := range []call{
 		get("/api/v1/namespaces/own/namespaces"), get("/api/v1/namespaces/own/namespaces?watch=1"),
@@ -157,18 +160,18 @@ func TestNamespacesAreInNoNamespace(t *testing.T) {
 		patch(other+"/status", "merge-patch+json", object{}),
 		remove(other, nil), remove("/api/v1/namespaces/own/namespaces", nil), get("/api/v1/namespaces/own/nodes"),
 	} {
-		owner.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
-		c.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
+		owner.mustRefuse(t, r, 404, "NotFound", "the server could not find the requested resource")
+		c.mustRefuse(t, r, 404, "NotFound", "the server could not find the requested resource")
 	}
-	owner.refused(
+	owner.mustRefuse(
 		t,
 		get("/api/v1/namespaces/other"),
 		403,
 		"Forbidden",
 		`namespaces "other" is forbidden: User "owner" cannot get resource "namespaces" in API group "" in the namespace "other"`,
 	)
-	if a := c.must(t, 200, get("/api/v1/namespaces/other")); a.at("metadata.labels.a") != nil ||
-		a.at("metadata.deletionTimestamp") != nil {
+	if a := c.mustAnswer(t, 200, get("/api/v1/namespaces/other")); a.valueAt("metadata.labels.a") != nil ||
+		a.valueAt("metadata.deletionTimestamp") != nil {
 		t.Errorf("changed: %s", a.raw)
 	}
 }
@@ -178,10 +181,10 @@ const notAllowed = "the server does not allow this method on the requested resou
 // A path that does not support a method answers so, in the words of upstream's router. A path without any method is not
 // found.
 // Proves S11.
-func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
-	s := serve(t, openStore(t))
-	c := s.as(t, certs.Admin())
-	c.namespace(t, "m")
+func TestUnsupportedMethodsAreNotAllowed(t *testing.T) {
+	s := startServer(t, openStore(t))
+	c := s.clientFor(t, certs.Admin())
+	c.createNamespace(t, "m")
 	plain := func(method, path string) call { return call{method: method, path: path} }
 	for _, r := range []call{
 		plain("POST", "/version"), plain("PUT", "/version/"), plain("DELETE", "/api"), plain("POST", "/api/v1"),
@@ -193,11 +196,11 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 		plain("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
 		plain("DELETE", "/api/v1/componentstatuses/etcd-0"), plain("POST", "/api/v1/namespaces/m/finalize"),
 	} {
-		a := c.refused(t, r, 405, "MethodNotAllowed", notAllowed)
-		details, ok := a.at("details").(object)
+		a := c.mustRefuse(t, r, 405, "MethodNotAllowed", notAllowed)
+		details, ok := a.valueAt("details").(object)
 		if !ok || len(details) > 0 || a.header.Get("Cache-Control") != "no-cache, private" ||
 			a.header.Get("Allow") != "" {
-			t.Errorf("%s %s: details %v, headers %v", r.method, r.path, a.at("details"), a.header)
+			t.Errorf("%s %s: details %v, headers %v", r.method, r.path, a.valueAt("details"), a.header)
 		}
 	}
 	for _, r := range []call{
@@ -206,7 +209,7 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 		plain("DELETE", "/api/v1/configmaps/one"), plain("POST", "/api/v2"), plain("GET", "/api/v1/namespaces/m/nodes"),
 		plain("POST", "/api/v1/bindings"),
 	} {
-		c.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
+		c.mustRefuse(t, r, 404, "NotFound", "the server could not find the requested resource")
 	}
 	for path, code := range map[string]int{"/api/v1/namespaces/m/pods": 405, "/version": 405, "/api/v1": 405,
 		"/healthz": 200, "/readyz": 200, "/metrics": 200} {
@@ -218,11 +221,11 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 		t.Errorf("POST /healthz: %d %s", a.code, a.raw)
 	}
 	// A user without rights on a path gets no information about it.
-	s.with(t).
-		refused(t, plain("POST", "/version"), 403, "Forbidden", `forbidden: User "system:anonymous" cannot post path "/version"`)
-	s.as(t, certs.Request{CommonName: "nobody"}).
-		refused(t, get("/nowhere"), 403, "Forbidden", `User "nobody" cannot get path "/nowhere"`)
-	if a := s.with(t).do(t, plain("POST", "/livez")); a.code != 200 {
+	s.clientWith(t).
+		mustRefuse(t, plain("POST", "/version"), 403, "Forbidden", `forbidden: User "system:anonymous" cannot post path "/version"`)
+	s.clientFor(t, certs.Request{CommonName: "nobody"}).
+		mustRefuse(t, get("/nowhere"), 403, "Forbidden", `User "nobody" cannot get path "/nowhere"`)
+	if a := s.clientWith(t).do(t, plain("POST", "/livez")); a.code != 200 {
 		t.Errorf("POST /livez without credentials: %d %s", a.code, a.raw)
 	}
 
@@ -238,21 +241,21 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 				},
 			},
 		}}}
-	c.must(t, 201, post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition))
+	c.mustAnswer(t, 201, post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition))
 	const things = "/apis/m.example.com/v1/namespaces/m/things"
 	eventually(t, func() error {
 		if a := c.do(t, get("%s", things)); a.code != 200 {
-			return errStill
+			return errStillExists
 		}
 		return nil
 	})
-	c.must(
+	c.mustAnswer(
 		t,
 		201,
 		post(things, object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "one"}}),
 	)
-	c.watch(t, get("/apis/m.example.com/v1/watch/namespaces/m/things/one")).must("ADDED", "one")
-	c.refused(t, plain("PUT", things), 400, "BadRequest", "name must be provided")
+	c.watch(t, get("/apis/m.example.com/v1/watch/namespaces/m/things/one")).mustBeEvent("ADDED", "one")
+	c.mustRefuse(t, plain("PUT", things), 400, "BadRequest", "name must be provided")
 	for _, r := range []call{plain("POST", "/apis/m.example.com/v1/things"),
 		plain("GET", "/apis/m.example.com/v1/nothings"), plain("GET", "/apis/m.example.com/v7/things")} {
 		if a := c.do(t, r); a.code != 404 || string(a.raw) != "404 page not found\n" {
@@ -260,7 +263,7 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 		}
 	}
 	// The name in a path for creating objects is ignored.
-	c.must(
+	c.mustAnswer(
 		t,
 		201,
 		post(
@@ -268,7 +271,7 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 			object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "two"}},
 		),
 	)
-	c.refused(
+	c.mustRefuse(
 		t,
 		post(
 			things+"/three",
@@ -278,7 +281,7 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 		"AlreadyExists",
 		`things.m.example.com "two" already exists`,
 	)
-	c.refused(
+	c.mustRefuse(
 		t,
 		plain("OPTIONS", things),
 		405,
@@ -293,10 +296,10 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 // An update with the UID of a deleted object does not create it again. A user without the right to create cannot create
 // objects with an update or apply.
 // Proves S11.
-func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
-	s := serve(t, openStore(t))
-	c := s.as(t, certs.Admin())
-	c.namespace(t, "u")
+func TestUpdatesCreateMissingObjectsOnlyIfAuthorized(t *testing.T) {
+	s := startServer(t, openStore(t))
+	c := s.clientFor(t, certs.Admin())
+	c.createNamespace(t, "u")
 	const gone = "00000000-0000-0000-0000-000000000000"
 	lease := func(uid, version string) object {
 		return object{
@@ -306,7 +309,7 @@ func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 		}
 	}
 	const leases, maps = "/apis/coordination.k8s.io/v1/namespaces/u/leases", "/api/v1/namespaces/u/configmaps"
-	a := c.refused(
+	a := c.mustRefuse(
 		t,
 		put(leases+"/l", lease(gone, "7")),
 		409,
@@ -315,14 +318,14 @@ func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 			"Key: /registry/leases/u/l, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in "+
 			"precondition: "+gone+", UID in object meta: ",
 	)
-	if a.text("details.name") != "l" || a.text("details.group") != "coordination.k8s.io" ||
-		a.text("details.kind") != "leases" {
-		t.Errorf("details %v", a.at("details"))
+	if a.textAt("details.name") != "l" || a.textAt("details.group") != "coordination.k8s.io" ||
+		a.textAt("details.kind") != "leases" {
+		t.Errorf("details %v", a.valueAt("details"))
 	}
-	c.must(t, 201, put(leases+"/l", lease("", "7")))
+	c.mustAnswer(t, 201, put(leases+"/l", lease("", "7")))
 	missing := object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "c", "uid": gone}}
-	c.refused(t, put(maps+"/c", missing), 404, "NotFound", `configmaps "c" not found`)
-	c.refused(
+	c.mustRefuse(t, put(maps+"/c", missing), 404, "NotFound", `configmaps "c" not found`)
+	c.mustRefuse(
 		t,
 		patch(maps+"/c?fieldManager=m", "apply-patch+yaml", missing),
 		409,
@@ -330,7 +333,7 @@ func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 		"uid mismatch: the provided object specified uid "+gone+", and no existing object was found",
 	)
 
-	c.must(
+	c.mustAnswer(
 		t,
 		201,
 		post(
@@ -343,7 +346,7 @@ func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 				}}},
 		),
 	)
-	c.must(
+	c.mustAnswer(
 		t,
 		201,
 		post(
@@ -355,10 +358,10 @@ func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 	)
 	for _, list := range []string{"roles", "rolebindings"} {
 		// These lists are not older than the write: from now on the binding is in effect.
-		c.must(t, 200, get("/apis/rbac.authorization.k8s.io/v1/namespaces/u/%s", list))
+		c.mustAnswer(t, 200, get("/apis/rbac.authorization.k8s.io/v1/namespaces/u/%s", list))
 	}
-	changer := s.as(t, certs.Request{CommonName: "changer"})
-	changer.must(
+	changer := s.clientFor(t, certs.Request{CommonName: "changer"})
+	changer.mustAnswer(
 		t,
 		200,
 		patch(
@@ -371,14 +374,14 @@ func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 			},
 		),
 	)
-	changer.refused(
+	changer.mustRefuse(
 		t,
-		put(leases+"/new", with(lease("", ""), "metadata.name", "new")),
+		put(leases+"/new", withValue(lease("", ""), "metadata.name", "new")),
 		403,
 		"Forbidden",
 		`leases.coordination.k8s.io "new" is forbidden: User "changer" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "u"`,
 	)
-	changer.refused(
+	changer.mustRefuse(
 		t,
 		patch(
 			maps+"/new?fieldManager=m",
@@ -389,5 +392,5 @@ func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 		"Forbidden",
 		`configmaps "new" is forbidden: User "changer" cannot create resource "configmaps" in API group "" in the namespace "u"`,
 	)
-	c.refused(t, get("%s/new", maps), 404, "NotFound", "")
+	c.mustRefuse(t, get("%s/new", maps), 404, "NotFound", "")
 }

@@ -17,8 +17,8 @@ import (
 	"clusterctl/certs"
 )
 
-// behind starts a server in place of a node's kubelet. It answers with the properties of the request.
-func behind(t *testing.T, ca certs.Pair, node string) *url.URL {
+// serveKubelet starts a server in place of a node's kubelet. It answers with the properties of the request.
+func serveKubelet(t *testing.T, ca certs.Pair, node string) *url.URL {
 	t.Helper()
 	leaf, err := certs.Issue(ca, certs.KubeletServer(node, nil), time.Now())
 	if err != nil {
@@ -72,14 +72,14 @@ func behind(t *testing.T, ca certs.Pair, node string) *url.URL {
 	return at
 }
 
-func (c *client) node(t *testing.T, name string, kubelet *url.URL) {
+func (c *client) createNode(t *testing.T, name string, kubelet *url.URL) {
 	t.Helper()
 	port, err := strconv.Atoi(kubelet.Port())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.must(t, 201, post("/api/v1/nodes", object{"metadata": object{"name": name}}))
-	c.must(t, 200, patch("/api/v1/nodes/"+name+"/status", "merge-patch+json", object{"status": object{
+	c.mustAnswer(t, 201, post("/api/v1/nodes", object{"metadata": object{"name": name}}))
+	c.mustAnswer(t, 200, patch("/api/v1/nodes/"+name+"/status", "merge-patch+json", object{"status": object{
 		"addresses":       []any{object{"type": "InternalIP", "address": kubelet.Hostname()}},
 		"daemonEndpoints": object{"kubeletEndpoint": object{"Port": port}},
 	}}))
@@ -88,21 +88,21 @@ func (c *client) node(t *testing.T, name string, kubelet *url.URL) {
 // A proxied request has the client's method, path, query and body, but not its credentials.
 // Proves S11.
 func TestNodesAreProxied(t *testing.T) {
-	s := serve(t, openStore(t))
-	c := s.as(t, certs.Admin())
+	s := startServer(t, openStore(t))
+	c := s.clientFor(t, certs.Admin())
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	kubelet := behind(t, s.ca, "n")
-	c.node(t, "n", kubelet)
+	kubelet := serveKubelet(t, s.ca, "n")
+	c.createNode(t, "n", kubelet)
 	const path = "/api/v1/nodes/n/proxy"
 	for _, name := range []string{"n", "n:" + kubelet.Port(), "https:n:" + kubelet.Port()} {
-		if a := c.must(t, 200, get("/api/v1/nodes/%s/proxy/a//b?c=d&c=e", name)); string(
+		if a := c.mustAnswer(t, 200, get("/api/v1/nodes/%s/proxy/a//b?c=d&c=e", name)); string(
 			a.raw,
 		) != `GET /a//b c=d&c=e "" ""` {
 			t.Errorf("%s: %s", name, a.raw)
 		}
 	}
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
-		a := c.must(
+		a := c.mustAnswer(
 			t,
 			200,
 			call{
@@ -119,45 +119,45 @@ func TestNodesAreProxied(t *testing.T) {
 	if a := c.do(t, get("%s/teapot", path)); a.code != http.StatusTeapot {
 		t.Errorf("another's refusal is %d", a.code)
 	}
-	if a := c.must(t, 200, get("%s/page", path)); string(
+	if a := c.mustAnswer(t, 200, get("%s/page", path)); string(
 		a.raw,
 	) != `<p>`+path+`/page</p><a href="`+path+`/x?a=b">x</a><a href="y">y</a>` {
 		t.Errorf("the page is %s", a.raw)
 	}
 	for _, escaped := range []string{"/escaped/a%2Fb/c%20d/", "/escaped/%2F%2f", "/escaped/a;b=c,d"} {
-		if a := c.must(t, 200, call{method: "GET", path: path + escaped + "?e=%2F"}); string(
+		if a := c.mustAnswer(t, 200, call{method: "GET", path: path + escaped + "?e=%2F"}); string(
 			a.raw,
 		) != escaped+"?e=%2F" {
 			t.Errorf("%s is asked for as %s", escaped, a.raw)
 		}
 	}
-	if a := c.must(t, 301, get("%s?a=b", path)); a.header.Get("Location") != path+"/?a=b" {
+	if a := c.mustAnswer(t, 301, get("%s?a=b", path)); a.header.Get("Location") != path+"/?a=b" {
 		t.Errorf("without a slash it leads to %q", a.header.Get("Location"))
 	}
 	for at, want := range map[string]string{"/login": path + "/login", "https://" + kubelet.Host + "/login?a=b": path +
 		"/login?a=b", "https://else.example.com/": "https://else.example.com/"} {
-		a := c.must(t, 302, get("%s/to/?at=%s", path, url.QueryEscape(at)))
+		a := c.mustAnswer(t, 302, get("%s/to/?at=%s", path, url.QueryEscape(at)))
 		if a.header.Get("Location") != want || a.header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("a redirect to %s leads to %v, want %s", at, a.header, want)
 		}
 	}
-	c.refused(t, get("/api/v1/nodes/none/proxy/"), 404, "NotFound", `nodes "none" not found`)
-	c.refused(t, get("/api/v1/nodes/n:1/proxy/"), 400, "BadRequest", "address not allowed")
-	c.refused(t, get("/api/v1/nodes/ftp:n:1/proxy/"), 400, "BadRequest", "invalid proxy request")
-	c.must(t, 201, post("/api/v1/nodes", object{"metadata": object{"name": "bare"}}))
-	c.refused(t, get("/api/v1/nodes/bare/proxy/"), 503, "ServiceUnavailable", "no kubelet to ask")
-	upgrades(t, s, path+"/up")
-	nobody := s.with(t)
-	nobody.refused(t, get("%s/x", path), 401, "Unauthorized", "")
-	ann := s.as(t, certs.Request{CommonName: "ann"})
-	ann.refused(t, get("%s/x", path), 403, "Forbidden", `cannot get resource "nodes/proxy"`)
-	ann.refused(t, post(path+"/x", "{}"), 403, "Forbidden", `cannot create resource "nodes/proxy"`)
+	c.mustRefuse(t, get("/api/v1/nodes/none/proxy/"), 404, "NotFound", `nodes "none" not found`)
+	c.mustRefuse(t, get("/api/v1/nodes/n:1/proxy/"), 400, "BadRequest", "address not allowed")
+	c.mustRefuse(t, get("/api/v1/nodes/ftp:n:1/proxy/"), 400, "BadRequest", "invalid proxy request")
+	c.mustAnswer(t, 201, post("/api/v1/nodes", object{"metadata": object{"name": "bare"}}))
+	c.mustRefuse(t, get("/api/v1/nodes/bare/proxy/"), 503, "ServiceUnavailable", "no kubelet to ask")
+	testUpgrade(t, s, path+"/up")
+	anonymous := s.clientWith(t)
+	anonymous.mustRefuse(t, get("%s/x", path), 401, "Unauthorized", "")
+	ann := s.clientFor(t, certs.Request{CommonName: "ann"})
+	ann.mustRefuse(t, get("%s/x", path), 403, "Forbidden", `cannot get resource "nodes/proxy"`)
+	ann.mustRefuse(t, post(path+"/x", "{}"), 403, "Forbidden", `cannot create resource "nodes/proxy"`)
 }
 
-// upgrades upgrades a connection through the proxy, and checks that the data it sends comes back.
-func upgrades(t *testing.T, s *server, path string) {
+// testUpgrade upgrades a connection through the proxy, and checks that the data it sends comes back.
+func testUpgrade(t *testing.T, s *server, path string) {
 	t.Helper()
-	c := s.as(t, certs.Admin())
+	c := s.clientFor(t, certs.Admin())
 	config := c.http.Transport.(*http.Transport).TLSClientConfig.Clone()
 	config.NextProtos, config.ServerName = []string{"http/1.1"}, "127.0.0.1"
 	conn, err := tls.DialWithDialer(
@@ -187,18 +187,18 @@ func upgrades(t *testing.T, s *server, path string) {
 
 // A target that cannot be proxied to gives an error, and no request reaches this machine's own addresses.
 // Proves S11.
-func TestPodsAndServicesThatCannotBeProxiedTo(t *testing.T) {
-	c := shared(t)
-	c.namespace(t, "proxy")
+func TestInvalidProxyTargetsAreRejected(t *testing.T) {
+	c := sharedClient(t)
+	c.createNamespace(t, "proxy")
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	path, _ := podIn(t, c, "proxy", "p")
-	if a := c.must(t, 301, get("%s/proxy", path)); a.header.Get("Location") != path+"/proxy/" {
+	path, _ := createPod(t, c, "proxy", "p")
+	if a := c.mustAnswer(t, 301, get("%s/proxy", path)); a.header.Get("Location") != path+"/proxy/" {
 		t.Errorf("without a slash it leads to %q", a.header.Get("Location"))
 	}
-	c.refused(t, get("%s/proxy/", path), 503, "ServiceUnavailable", "the pod has no address yet")
-	c.refused(t, get("%s-not/proxy/", path), 404, "NotFound", `pods "p-not" not found`)
+	c.mustRefuse(t, get("%s/proxy/", path), 503, "ServiceUnavailable", "the pod has no address yet")
+	c.mustRefuse(t, get("%s-not/proxy/", path), 404, "NotFound", `pods "p-not" not found`)
 	for _, ip := range []string{"127.0.0.1", "169.254.169.254", "::1"} {
-		c.must(
+		c.mustAnswer(
 			t,
 			200,
 			patch(
@@ -207,11 +207,11 @@ func TestPodsAndServicesThatCannotBeProxiedTo(t *testing.T) {
 				object{"status": object{"podIP": ip, "podIPs": []any{object{"ip": ip}}}},
 			),
 		)
-		c.refused(t, get("%s/proxy/", path), 400, "BadRequest", "address not allowed")
-		c.refused(t, get("%s:8080/proxy/x", path), 400, "BadRequest", "address not allowed")
+		c.mustRefuse(t, get("%s/proxy/", path), 400, "BadRequest", "address not allowed")
+		c.mustRefuse(t, get("%s:8080/proxy/x", path), 400, "BadRequest", "address not allowed")
 	}
 	service := "/api/v1/namespaces/proxy/services"
-	c.must(
+	c.mustAnswer(
 		t,
 		201,
 		post(
@@ -224,8 +224,8 @@ func TestPodsAndServicesThatCannotBeProxiedTo(t *testing.T) {
 			},
 		),
 	)
-	c.refused(t, get("%s/s/proxy/", service), 503, "ServiceUnavailable", "no service port")
-	c.refused(
+	c.mustRefuse(t, get("%s/s/proxy/", service), 503, "ServiceUnavailable", "no service port")
+	c.mustRefuse(
 		t,
 		get("%s/s:none/proxy/", service),
 		503,
@@ -233,7 +233,7 @@ func TestPodsAndServicesThatCannotBeProxiedTo(t *testing.T) {
 		`no service port "none" found for service "s"`,
 	)
 	for _, name := range []string{"s:http", "s:80", "https:s:other", "http:s:81"} {
-		c.refused(
+		c.mustRefuse(
 			t,
 			get("%s/%s/proxy/a", service, name),
 			503,
@@ -241,37 +241,37 @@ func TestPodsAndServicesThatCannotBeProxiedTo(t *testing.T) {
 			`no endpoints available for service "s"`,
 		)
 	}
-	c.refused(t, get("%s/none:80/proxy/", service), 404, "NotFound", `services "none" not found`)
+	c.mustRefuse(t, get("%s/none:80/proxy/", service), 404, "NotFound", `services "none" not found`)
 	slice := object{
 		"metadata":    object{"name": "s-1", "labels": object{"kubernetes.io/service-name": "s"}},
 		"addressType": "IPv4",
 		"ports":       []any{object{"name": "http", "port": 8080}},
 		"endpoints":   []any{object{"addresses": []any{"10.0.0.1"}, "conditions": object{"ready": false}}},
 	}
-	c.must(t, 201, post("/apis/discovery.k8s.io/v1/namespaces/proxy/endpointslices", slice))
-	c.refused(t, get("%s/s:http/proxy/", service), 503, "ServiceUnavailable", "no endpoints available")
+	c.mustAnswer(t, 201, post("/apis/discovery.k8s.io/v1/namespaces/proxy/endpointslices", slice))
+	c.mustRefuse(t, get("%s/s:http/proxy/", service), 503, "ServiceUnavailable", "no endpoints available")
 }
 
 // Invalid streams into a pod are refused as upstream does, before any connection.
 // Proves S11.
-func TestStreamsThatCannotBe(t *testing.T) {
-	c := shared(t)
-	c.namespace(t, "streams")
-	path, _ := podIn(t, c, "streams", "p")
+func TestImpossibleStreamsAreRejected(t *testing.T) {
+	c := sharedClient(t)
+	c.createNamespace(t, "streams")
+	path, _ := createPod(t, c, "streams", "p")
 	for _, sub := range []string{"exec", "attach", "portforward"} {
-		c.refused(
+		c.mustRefuse(
 			t,
 			post(path+"/"+sub+"?command=a&stdout=true", nil),
 			400,
 			"BadRequest",
 			"pod p does not have a host assigned",
 		)
-		c.refused(t, post(path+"-not/"+sub, nil), 404, "NotFound", `pods "p-not" not found`)
-		c.refused(t, put(path+"/"+sub, "{}"), 405, "MethodNotAllowed", "")
-		c.refused(t, remove(path+"/"+sub, nil), 405, "MethodNotAllowed", "")
+		c.mustRefuse(t, post(path+"-not/"+sub, nil), 404, "NotFound", `pods "p-not" not found`)
+		c.mustRefuse(t, put(path+"/"+sub, "{}"), 405, "MethodNotAllowed", "")
+		c.mustRefuse(t, remove(path+"/"+sub, nil), 405, "MethodNotAllowed", "")
 	}
 	for _, sub := range []string{"exec", "attach"} {
-		c.refused(
+		c.mustRefuse(
 			t,
 			post(path+"/"+sub+"?container=x&command=a", nil),
 			400,
@@ -279,9 +279,9 @@ func TestStreamsThatCannotBe(t *testing.T) {
 			"container x is not valid for pod p",
 		)
 	}
-	c.refused(t, get("%s/log?container=x", path), 400, "BadRequest", "container x is not valid for pod p")
+	c.mustRefuse(t, get("%s/log?container=x", path), 400, "BadRequest", "container x is not valid for pod p")
 	two := "/api/v1/namespaces/streams/pods"
-	c.must(
+	c.mustAnswer(
 		t,
 		201,
 		post(
@@ -294,14 +294,14 @@ func TestStreamsThatCannotBe(t *testing.T) {
 			},
 		),
 	)
-	c.refused(
+	c.mustRefuse(
 		t,
 		post(two+"/two/exec?command=a", nil),
 		400,
 		"BadRequest",
 		"a container name must be specified for pod two, choose one of: [a b]",
 	)
-	c.must(
+	c.mustAnswer(
 		t,
 		201,
 		post(
@@ -309,5 +309,5 @@ func TestStreamsThatCannotBe(t *testing.T) {
 			object{"metadata": object{"name": "p"}, "target": object{"kind": "Node", "name": "gone"}},
 		),
 	)
-	c.refused(t, post(path+"/exec?command=a", nil), 404, "NotFound", `nodes "gone" not found`)
+	c.mustRefuse(t, post(path+"/exec?command=a", nil), 404, "NotFound", `nodes "gone" not found`)
 }

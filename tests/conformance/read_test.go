@@ -10,81 +10,82 @@ import (
 )
 
 const (
-	table    = "application/json;as=Table;v=v1;g=meta.k8s.io"
-	partial  = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-	partials = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+	tableType       = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	partialType     = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+	partialListType = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 )
 
-func gets(t *testing.T, s *subject) {
-	o, path := s.created(t)
-	a := s.must(t, 200, get("%s", path))
+func testGet(t *testing.T, s *subject) {
+	o, path := s.createObject(t)
+	a := s.mustAnswer(t, 200, get("%s", path))
 	if !reflect.DeepEqual(a.obj, o) {
 		t.Errorf("made %v\n got %v", o, a.obj)
 	}
-	for _, query := range []string{"?resourceVersion=0", "?resourceVersion=" + version(o), "?pretty=true"} {
-		if b := s.must(t, 200, get("%s%s", path, query)); !reflect.DeepEqual(b.obj, o) {
+	for _, query := range []string{"?resourceVersion=0", "?resourceVersion=" + resourceVersion(o), "?pretty=true"} {
+		if b := s.mustAnswer(t, 200, get("%s%s", path, query)); !reflect.DeepEqual(b.obj, o) {
 			t.Errorf("%s: got %v", query, b.obj)
 		}
 	}
-	missing := s.refused(t, get("%s-not", path), 404, "NotFound", s.qualified()+` "`+name(o)+`-not" not found`)
-	if missing.text("details.name") != name(o)+"-not" || missing.text("details.kind") != s.Resource ||
-		missing.text("details.group") != s.group() {
-		t.Errorf("details %v", missing.at("details"))
+	missing := s.mustRefuse(t, get("%s-not", path), 404, "NotFound", s.qualifiedResource()+` "`+objectName(o)+`-not" not found`)
+	if missing.textAt("details.name") != objectName(o)+"-not" || missing.textAt("details.kind") != s.Resource ||
+		missing.textAt("details.group") != s.group() {
+		t.Errorf("details %v", missing.valueAt("details"))
 	}
-	s.refused(t, get("%s?resourceVersion=x", path), 400, "BadRequest", "")
-	later := s.refused(
+	s.mustRefuse(t, get("%s?resourceVersion=x", path), 400, "BadRequest", "")
+	later := s.mustRefuse(
 		t,
 		get("%s?resourceVersion=9000000000", path),
 		504,
 		"Timeout",
 		"Too large resource version: 9000000000, current: ",
 	)
-	if later.text("details.causes.0.reason") != "ResourceVersionTooLarge" ||
-		later.at("details.retryAfterSeconds") == nil {
-		t.Errorf("details %v", later.at("details"))
+	if later.textAt("details.causes.0.reason") != "ResourceVersionTooLarge" ||
+		later.valueAt("details.retryAfterSeconds") == nil {
+		t.Errorf("details %v", later.valueAt("details"))
 	}
 }
 
-func getsAs(t *testing.T, s *subject) {
-	o, path := s.created(t)
-	a := s.must(t, 200, get("%s", path).as(partial))
-	if a.text("kind") != "PartialObjectMetadata" || a.text("apiVersion") != "meta.k8s.io/v1" ||
-		!reflect.DeepEqual(a.at("metadata"), o["metadata"]) ||
+func testGetFormats(t *testing.T, s *subject) {
+	o, path := s.createObject(t)
+	a := s.mustAnswer(t, 200, get("%s", path).withAccept(partialType))
+	if a.textAt("kind") != "PartialObjectMetadata" || a.textAt("apiVersion") != "meta.k8s.io/v1" ||
+		!reflect.DeepEqual(a.valueAt("metadata"), o["metadata"]) ||
 		len(a.obj) != 3 {
 		t.Errorf("metadata alone: %s", a.raw)
 	}
-	row := s.must(t, 200, get("%s", path).as(table+",application/json"))
-	mustBeTable(t, s, row, []string{name(o)}, "PartialObjectMetadata")
-	whole := s.must(t, 200, get("%s?includeObject=Object", path).as(table))
-	mustBeTable(t, s, whole, []string{name(o)}, s.Kind)
-	none := s.must(t, 200, get("%s?includeObject=None", path).as(table))
-	mustBeTable(t, s, none, []string{name(o)}, "")
-	s.refused(
+	row := s.mustAnswer(t, 200, get("%s", path).withAccept(tableType+",application/json"))
+	checkTable(t, s, row, []string{objectName(o)}, "PartialObjectMetadata")
+	whole := s.mustAnswer(t, 200, get("%s?includeObject=Object", path).withAccept(tableType))
+	checkTable(t, s, whole, []string{objectName(o)}, s.Kind)
+	none := s.mustAnswer(t, 200, get("%s?includeObject=None", path).withAccept(tableType))
+	checkTable(t, s, none, []string{objectName(o)}, "")
+	s.mustRefuse(
 		t,
-		get("%s?includeObject=Some", path).as(table),
+		get("%s?includeObject=Some", path).withAccept(tableType),
 		400,
 		"BadRequest",
 		"must be 'Metadata', 'Object', 'None', or empty",
 	)
-	yaml := s.must(t, 200, get("%s", path).as("application/yaml"))
+	yaml := s.mustAnswer(t, 200, get("%s", path).withAccept("application/yaml"))
 	if !strings.Contains(string(yaml.raw), "kind: "+s.Kind+"\n") ||
 		yaml.header.Get("Content-Type") != "application/yaml" {
 		t.Errorf("YAML: %.300s", yaml.raw)
 	}
-	s.refused(t, get("%s", path).as("text/csv"), 406, "NotAcceptable", "only the following media types are accepted")
-	if b := s.must(t, 200, get("%s", path).as("text/csv, */*;q=0.1")); b.text("kind") != s.Kind {
+	s.mustRefuse(t, get("%s", path).withAccept("text/csv"), 406, "NotAcceptable", "only the following media types "+
+		"are accepted")
+	if b := s.mustAnswer(t, 200, get("%s", path).withAccept("text/csv, */*;q=0.1")); b.textAt("kind") != s.Kind {
 		t.Errorf("anything: %s", b.raw)
 	}
 }
 
-// mustBeTable checks that an answer is a table of objects, whose rows contain objects of a kind.
-func mustBeTable(t *testing.T, s *subject, a answer, names []string, carries string) {
+// checkTable checks that an answer is a table of objects, whose rows contain objects of a kind.
+func checkTable(t *testing.T, s *subject, a answer, names []string, carries string) {
 	t.Helper()
-	if a.text("kind") != "Table" || a.text("apiVersion") != "meta.k8s.io/v1" ||
-		a.text("metadata.resourceVersion") == "" {
+	if a.textAt("kind") != "Table" || a.textAt("apiVersion") != "meta.k8s.io/v1" ||
+		a.textAt("metadata.resourceVersion") == "" {
 		t.Fatalf("no table: %.300s", a.raw)
 	}
-	columns, _ := a.at("columnDefinitions").([]any)
+	columns, _ := a.valueAt("columnDefinitions").([]any)
 	nameAt := -1
 	for i, c := range columns {
 		column, _ := c.(object)
@@ -100,10 +101,10 @@ func mustBeTable(t *testing.T, s *subject, a answer, names []string, carries str
 	if nameAt < 0 {
 		t.Fatalf("no column is the name: %v", columns)
 	}
-	rows, _ := a.at("rows").([]any)
+	rows, _ := a.valueAt("rows").([]any)
 	var got []string
 	for _, r := range rows {
-		cells, _ := at(r, "cells").([]any)
+		cells, _ := valueAt(r, "cells").([]any)
 		if len(cells) != len(columns) {
 			t.Fatalf("%d cells in %d columns: %v", len(cells), len(columns), cells)
 		}
@@ -129,10 +130,10 @@ func mustBeTable(t *testing.T, s *subject, a answer, names []string, carries str
 				}
 			}
 		}
-		if kind, _ := at(r, "object.kind").(string); kind != carries {
+		if kind, _ := valueAt(r, "object.kind").(string); kind != carries {
 			t.Errorf("a row carries a %q, want %q", kind, carries)
 		}
-		if own, _ := at(r, "object.metadata.name").(string); carries != "" && own != named {
+		if own, _ := valueAt(r, "object.metadata.name").(string); carries != "" && own != named {
 			t.Errorf("the row of %s carries %s", named, own)
 		}
 	}
@@ -143,27 +144,27 @@ func mustBeTable(t *testing.T, s *subject, a answer, names []string, carries str
 	}
 }
 
-func names(list []any) []string {
+func objectNames(list []any) []string {
 	var out []string
 	for _, item := range list {
-		n, _ := at(item, "metadata.name").(string)
+		n, _ := valueAt(item, "metadata.name").(string)
 		out = append(out, n)
 	}
 	slices.Sort(out)
 	return out
 }
 
-func lists(t *testing.T, s *subject) {
-	selector, made := s.some(t, 2)
-	a := s.must(t, 200, get("%s?labelSelector=%s", s.collection(), url.QueryEscape(selector)))
-	if a.text("kind") != s.Kind+"List" || a.text("apiVersion") != s.Version ||
-		a.text("metadata.resourceVersion") == "" ||
-		!slices.Equal(names(a.items()), made) {
+func testList(t *testing.T, s *subject) {
+	selector, made := s.createLabelled(t, 2)
+	a := s.mustAnswer(t, 200, get("%s?labelSelector=%s", s.collection(), url.QueryEscape(selector)))
+	if a.textAt("kind") != s.Kind+"List" || a.textAt("apiVersion") != s.Version ||
+		a.textAt("metadata.resourceVersion") == "" ||
+		!slices.Equal(objectNames(a.itemList()), made) {
 		t.Errorf("listed %.600s, want %v", a.raw, made)
 	}
-	everywhere := s.must(t, 200, get("%s?labelSelector=%s", s.everywhere(), url.QueryEscape(selector)))
-	if !slices.Equal(names(everywhere.items()), made) {
-		t.Errorf("in all namespaces %v", names(everywhere.items()))
+	everywhere := s.mustAnswer(t, 200, get("%s?labelSelector=%s", s.allPath(), url.QueryEscape(selector)))
+	if !slices.Equal(objectNames(everywhere.itemList()), made) {
+		t.Errorf("in all namespaces %v", objectNames(everywhere.itemList()))
 	}
 	for query, want := range map[string][]string{
 		"labelSelector=" + url.QueryEscape(selector+",nobody"):                                      nil,
@@ -174,31 +175,32 @@ func lists(t *testing.T, s *subject) {
 		"labelSelector=" + url.QueryEscape(selector) + "&fieldSelector=metadata.name!%3D" + made[0]: made[1:],
 		"fieldSelector=metadata.name%3D" + made[1]:                                                  made[1:],
 	} {
-		if a := s.must(t, 200, get("%s?%s", s.collection(), query)); !slices.Equal(names(a.items()), want) ||
-			a.at("items") == nil {
-			t.Errorf("%s: %v, want %v", query, names(a.items()), want)
+		if a := s.mustAnswer(t, 200, get("%s?%s", s.collection(), query)); !slices.Equal(objectNames(a.itemList()),
+			want) ||
+			a.valueAt("items") == nil {
+			t.Errorf("%s: %v, want %v", query, objectNames(a.itemList()), want)
 		}
 	}
 	if s.Namespaced {
-		a := s.must(
+		a := s.mustAnswer(
 			t,
 			200,
-			get("%s?fieldSelector=metadata.namespace%%3D%s,metadata.name%%3D%s", s.everywhere(), s.ns, made[0]),
+			get("%s?fieldSelector=metadata.namespace%%3D%s,metadata.name%%3D%s", s.allPath(), s.namespace, made[0]),
 		)
-		if !slices.Equal(names(a.items()), made[:1]) {
-			t.Errorf("by namespace %v", names(a.items()))
+		if !slices.Equal(objectNames(a.itemList()), made[:1]) {
+			t.Errorf("by namespace %v", objectNames(a.itemList()))
 		}
 	}
-	s.refused(t, get("%s?labelSelector=a%%20b", s.collection()), 400, "BadRequest", "unable to parse requirement")
-	s.refused(
+	s.mustRefuse(t, get("%s?labelSelector=a%%20b", s.collection()), 400, "BadRequest", "unable to parse requirement")
+	s.mustRefuse(
 		t,
 		get("%s?fieldSelector=nobody.knows%%3Dx", s.collection()),
 		400,
 		"BadRequest",
-		unknownField[fielded[s.Resource]],
+		unknownField[kindsWithFieldSelectors[s.Resource]],
 	)
-	s.refused(t, get("%s?fieldSelector=x", s.collection()), 400, "BadRequest", "invalid selector")
-	s.refused(
+	s.mustRefuse(t, get("%s?fieldSelector=x", s.collection()), 400, "BadRequest", "invalid selector")
+	s.mustRefuse(
 		t,
 		get("%s?resourceVersionMatch=Exact", s.collection()),
 		422,
@@ -213,70 +215,71 @@ var unknownField = map[bool]string{
 	false: `"nobody.knows" is not a known field selector: only "metadata.name", "metadata.namespace"`,
 }
 
-func listsPages(t *testing.T, s *subject) {
-	selector, made := s.some(t, 3)
+func testListPages(t *testing.T, s *subject) {
+	selector, made := s.createLabelled(t, 3)
 	base := s.collection() + "?labelSelector=" + url.QueryEscape(selector)
-	first := s.must(t, 200, get("%s&limit=2", base))
-	next := first.text("metadata.continue")
-	if len(first.items()) != 2 || next == "" {
+	first := s.mustAnswer(t, 200, get("%s&limit=2", base))
+	next := first.textAt("metadata.continue")
+	if len(first.itemList()) != 2 || next == "" {
 		t.Fatalf("first page: %s", first.raw)
 	}
 	// An object that is created later is not in a list that has begun.
-	o, path := s.new()
+	o, path := s.newObject()
 	_, label, _ := strings.Cut(selector, "=")
-	s.must(t, 201, post(s.collection(), with(o, "metadata.labels", object{"conformance": label})))
-	second := s.must(t, 200, get("%s&limit=2&continue=%s", base, url.QueryEscape(next)))
-	if second.text("metadata.resourceVersion") != first.text("metadata.resourceVersion") ||
-		second.text("metadata.continue") != "" {
-		t.Errorf("second page: %v", second.at("metadata"))
+	s.mustAnswer(t, 201, post(s.collection(), withValue(o, "metadata.labels", object{"conformance": label})))
+	second := s.mustAnswer(t, 200, get("%s&limit=2&continue=%s", base, url.QueryEscape(next)))
+	if second.textAt("metadata.resourceVersion") != first.textAt("metadata.resourceVersion") ||
+		second.textAt("metadata.continue") != "" {
+		t.Errorf("second page: %v", second.valueAt("metadata"))
 	}
-	if all := names(append(first.items(), second.items()...)); !slices.Equal(all, made) {
+	if all := objectNames(append(first.itemList(), second.itemList()...)); !slices.Equal(all, made) {
 		t.Errorf("all pages %v, want %v", all, made)
 	}
-	if whole := s.must(t, 200, get("%s&limit=500", base)); len(whole.items()) != 4 ||
-		whole.text("metadata.continue") != "" ||
-		whole.at("metadata.remainingItemCount") != nil {
-		t.Errorf("one page for all: %v", whole.at("metadata"))
+	if whole := s.mustAnswer(t, 200, get("%s&limit=500", base)); len(whole.itemList()) != 4 ||
+		whole.textAt("metadata.continue") != "" ||
+		whole.valueAt("metadata.remainingItemCount") != nil {
+		t.Errorf("one page for all: %v", whole.valueAt("metadata"))
 	}
-	s.refused(t, get("%s&continue=nonsense", base), 400, "BadRequest", "continue key is not valid")
-	s.refused(
+	s.mustRefuse(t, get("%s&continue=nonsense", base), 400, "BadRequest", "continue key is not valid")
+	s.mustRefuse(
 		t,
 		get("%s&continue=%s&resourceVersion=7", base, url.QueryEscape(next)),
 		400,
 		"BadRequest",
 		"specifying resource version is not allowed when using continue",
 	)
-	s.refused(t, get("%s&limit=x", base), 400, "BadRequest", "")
+	s.mustRefuse(t, get("%s&limit=x", base), 400, "BadRequest", "")
 	s.do(t, remove(path, nil))
 }
 
-func listsAs(t *testing.T, s *subject) {
-	selector, made := s.some(t, 2)
+func testListFormats(t *testing.T, s *subject) {
+	selector, made := s.createLabelled(t, 2)
 	base := s.collection() + "?labelSelector=" + url.QueryEscape(selector)
-	mustBeTable(t, s, s.must(t, 200, get("%s", base).as(table)), made, "PartialObjectMetadata")
-	mustBeTable(t, s, s.must(t, 200, get("%s&includeObject=Object", base).as(table)), made, s.Kind)
-	a := s.must(t, 200, get("%s", base).as(partials))
-	if a.text("kind") != "PartialObjectMetadataList" || a.text("apiVersion") != "meta.k8s.io/v1" ||
-		!slices.Equal(names(a.items()), made) {
+	checkTable(t, s, s.mustAnswer(t, 200, get("%s", base).withAccept(tableType)), made, "PartialObjectMetadata")
+	checkTable(t, s, s.mustAnswer(t, 200, get("%s&includeObject=Object", base).withAccept(tableType)), made, s.Kind)
+	a := s.mustAnswer(t, 200, get("%s", base).withAccept(partialListType))
+	if a.textAt("kind") != "PartialObjectMetadataList" || a.textAt("apiVersion") != "meta.k8s.io/v1" ||
+		!slices.Equal(objectNames(a.itemList()), made) {
 		t.Errorf("metadata alone: %.300s", a.raw)
 	}
-	yaml := s.must(t, 200, get("%s", base).as("application/yaml"))
+	yaml := s.mustAnswer(t, 200, get("%s", base).withAccept("application/yaml"))
 	if !strings.Contains(string(yaml.raw), "kind: "+s.Kind+"List\n") {
 		t.Errorf("YAML: %.300s", yaml.raw)
 	}
-	s.refused(t, get("%s", base).as("image/png"), 406, "NotAcceptable", "only the following media types are accepted")
+	s.mustRefuse(t, get("%s", base).withAccept("image/png"), 406, "NotAcceptable", "only the following media types "+
+		"are accepted")
 }
 
-func refusesMethods(t *testing.T, s *subject) {
-	o, path := s.new()
-	s.refused(t, put(s.collection(), o), 405, "MethodNotAllowed", "")
-	s.refused(t, patch(s.collection(), "merge-patch+json", object{}), 405, "MethodNotAllowed", "")
-	s.refused(t, post(path, o), 405, "MethodNotAllowed", "")
-	if !s.serves("deletecollection") {
-		s.refused(t, remove(s.collection(), nil), 405, "MethodNotAllowed", "")
+func testUnsupportedMethods(t *testing.T, s *subject) {
+	o, path := s.newObject()
+	s.mustRefuse(t, put(s.collection(), o), 405, "MethodNotAllowed", "")
+	s.mustRefuse(t, patch(s.collection(), "merge-patch+json", object{}), 405, "MethodNotAllowed", "")
+	s.mustRefuse(t, post(path, o), 405, "MethodNotAllowed", "")
+	if !s.hasVerb("deletecollection") {
+		s.mustRefuse(t, remove(s.collection(), nil), 405, "MethodNotAllowed", "")
 	}
-	s.refused(t, get("%s/nosuch", path), 404, "NotFound", "the server could not find the requested resource")
+	s.mustRefuse(t, get("%s/nosuch", path), 404, "NotFound", "the server could not find the requested resource")
 	if s.Status == nil {
-		s.refused(t, get("%s/status", path), 404, "NotFound", "the server could not find the requested resource")
+		s.mustRefuse(t, get("%s/status", path), 404, "NotFound", "the server could not find the requested resource")
 	}
 }

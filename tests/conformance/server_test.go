@@ -54,8 +54,8 @@ func openStore(t testing.TB) store.Store {
 	return s
 }
 
-// serve starts a server with a store.
-func serve(t testing.TB, s store.Store) *server {
+// startServer starts a server with a store.
+func startServer(t testing.TB, s store.Store) *server {
 	t.Helper()
 	dir, now := t.TempDir(), time.Now()
 	ca, err := certs.NewCA("kubernetes", 0, now)
@@ -109,8 +109,8 @@ func serve(t testing.TB, s store.Store) *server {
 	return out
 }
 
-// as returns a client with a certificate.
-func (s *server) as(t testing.TB, who certs.Request) *client {
+// clientFor returns a client with a certificate.
+func (s *server) clientFor(t testing.TB, who certs.Request) *client {
 	t.Helper()
 	who.Usages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	pair, err := certs.Issue(s.ca, who, time.Now())
@@ -121,11 +121,11 @@ func (s *server) as(t testing.TB, who certs.Request) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.with(t, own)
+	return s.clientWith(t, own)
 }
 
-// with returns a client with certificates, or with none.
-func (s *server) with(t testing.TB, own ...tls.Certificate) *client {
+// clientWith returns a client with certificates, or with none.
+func (s *server) clientWith(t testing.TB, own ...tls.Certificate) *client {
 	t.Helper()
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(s.ca.Cert) {
@@ -159,18 +159,18 @@ func eventually(t testing.TB, condition func() error) {
 	}
 }
 
-// shared returns a client of a server for the tests, each of which uses its own namespaces.
-func shared(t *testing.T) *client {
+// sharedClient returns a client of a server for the tests, each of which uses its own namespaces.
+func sharedClient(t *testing.T) *client {
 	t.Helper()
-	s := serve(t, openStore(t))
-	return s.as(t, certs.Admin())
+	s := startServer(t, openStore(t))
+	return s.clientFor(t, certs.Admin())
 }
 
-// namespace creates a namespace with the service account that pods need.
-func (c *client) namespace(t testing.TB, name string) {
+// createNamespace creates a namespace with the service account that pods need.
+func (c *client) createNamespace(t testing.TB, name string) {
 	t.Helper()
-	c.must(t, http.StatusCreated, post("/api/v1/namespaces", object{"metadata": object{"name": name}}))
-	c.must(
+	c.mustAnswer(t, http.StatusCreated, post("/api/v1/namespaces", object{"metadata": object{"name": name}}))
+	c.mustAnswer(
 		t,
 		http.StatusCreated,
 		post(fmt.Sprintf("/api/v1/namespaces/%s/serviceaccounts", name), object{"metadata": object{"name": "default"}}),

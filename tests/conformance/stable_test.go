@@ -32,45 +32,45 @@ type sample struct {
 	Categories   []string `json:"categories"`
 	Verbs        []string `json:"verbs"`        // empty: all
 	Subresources []string `json:"subresources"` // without status, which every kind with a Status has
-	Answered     bool     `json:"answered"`     // answered and not stored
+	IsAnswerOnly bool     `json:"answered"`     // answered and not stored
 	Name         string   `json:"name"`         // address, or a format with a number; empty: any name
 
 	Object       object            `json:"object"`
-	Change       value             `json:"change"`
-	Status       *value            `json:"status"`
+	Change       sampleValue       `json:"change"`
+	Status       *sampleValue      `json:"status"`
 	Names        map[string]string `json:"names"` // refused names, with the reasons
-	Refuse       []refusal         `json:"refuse"`
-	RefuseUpdate []refusal         `json:"refuseUpdate"`
+	Refuse       []wantRefusal     `json:"refuse"`
+	RefuseUpdate []wantRefusal     `json:"refuseUpdate"`
 
 	fill *strings.Replacer
 }
 
-// value is a value at a path.
-type value struct {
+// sampleValue is a value at a path.
+type sampleValue struct {
 	Path  string `json:"path"`
 	Value any    `json:"value"`
-	// Refused is true for a status that only the server may set.
-	Refused bool `json:"refused"`
+	// IsRefused is true for a status that only the server may set.
+	IsRefused bool `json:"refused"`
 }
 
-// refusal is a value that is not allowed, with the error.
-type refusal struct {
-	value
+// wantRefusal is a value that is not allowed, with the error.
+type wantRefusal struct {
+	sampleValue
 	Field   string `json:"field"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-var everyVerb = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-// samples reads the list of stable kinds.
-func samples(t testing.TB) []*sample {
+// readSamples reads the list of stable kinds.
+func readSamples(t testing.TB) []*sample {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no samples: %v", err)
 	}
-	fill := fillers(t)
+	fill := newFillers(t)
 	var all []*sample
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -89,8 +89,8 @@ func samples(t testing.TB) []*sample {
 	return all
 }
 
-// fillers returns a replacer of placeholders for keys and certificates, which are generated for each run.
-func fillers(t testing.TB) *strings.Replacer {
+// newFillers returns a replacer of placeholders for keys and certificates, which are generated for each run.
+func newFillers(t testing.TB) *strings.Replacer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -148,42 +148,42 @@ func (s *sample) storedGroup() string {
 	return s.group()
 }
 
-// qualified returns the resource as messages name it.
-func (s *sample) qualified() string {
+// qualifiedResource returns the resource as messages name it.
+func (s *sample) qualifiedResource() string {
 	if s.group() == "" {
 		return s.Resource
 	}
 	return s.Resource + "." + s.group()
 }
 
-func (s *sample) serves(verb string) bool {
+func (s *sample) hasVerb(verb string) bool {
 	return len(s.Verbs) == 0 || slices.Contains(s.Verbs, verb)
 }
 
-// root returns the path of the kind's group version.
-func (s *sample) root() string {
+// groupVersionPath returns the path of the kind's group version.
+func (s *sample) groupVersionPath() string {
 	if s.group() == "" {
 		return "/api/" + s.Version
 	}
 	return "/apis/" + s.Version
 }
 
-// everywhere returns the path of all objects of the kind.
-func (s *sample) everywhere() string { return s.root() + "/" + s.Resource }
+// allPath returns the path of all objects of the kind.
+func (s *sample) allPath() string { return s.groupVersionPath() + "/" + s.Resource }
 
-// in returns the path of the objects in a namespace, if the kind is namespaced.
-func (s *sample) in(namespace string) string {
+// namespacePath returns the path of the objects in a namespace, if the kind is namespaced.
+func (s *sample) namespacePath(namespace string) string {
 	if !s.Namespaced {
-		return s.everywhere()
+		return s.allPath()
 	}
-	return s.root() + "/namespaces/" + namespace + "/" + s.Resource
+	return s.groupVersionPath() + "/namespaces/" + namespace + "/" + s.Resource
 }
 
-var numbers atomic.Int64
+var uniqueNumbers atomic.Int64
 
-// make returns a new object with a unique name.
-func (s *sample) make(namespace string) (o object, name string) {
-	n := numbers.Add(1)
+// newUnique returns a new object with a unique name.
+func (s *sample) newUnique(namespace string) (o object, name string) {
+	n := uniqueNumbers.Add(1)
 	switch s.Name {
 	case "":
 		name = fmt.Sprintf("x%d", n)
@@ -192,10 +192,10 @@ func (s *sample) make(namespace string) (o object, name string) {
 	default:
 		name = fmt.Sprintf(s.Name, n)
 	}
-	return s.named(namespace, name), name
+	return s.newNamed(namespace, name), name
 }
 
-func (s *sample) named(namespace, name string) object {
+func (s *sample) newNamed(namespace, name string) object {
 	text := s.fill.Replace(string(encode(s.Object)))
 	_, group, _ := strings.Cut(name, ".")
 	text = strings.NewReplacer("$NAMESPACE", namespace, "$GROUP", group).Replace(text)
@@ -204,15 +204,15 @@ func (s *sample) named(namespace, name string) object {
 		o = cloneText(text)
 	}
 	o["apiVersion"], o["kind"] = s.Version, s.Kind
-	o = with(o, "metadata.name", name)
+	o = withValue(o, "metadata.name", name)
 	if s.Namespaced {
-		o = with(o, "metadata.namespace", namespace)
+		o = withValue(o, "metadata.namespace", namespace)
 	}
 	return o
 }
 
-// filled returns a value of the sample with its placeholders replaced.
-func (s *sample) filled(v any, namespace string) any {
+// fillPlaceholders returns a value of the sample with its placeholders replaced.
+func (s *sample) fillPlaceholders(v any, namespace string) any {
 	text := string(encode(object{"v": v}))
 	text = strings.NewReplacer("$NAMESPACE", namespace).Replace(s.fill.Replace(text))
 	return cloneText(text)["v"]

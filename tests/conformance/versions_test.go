@@ -13,17 +13,17 @@ import (
 
 // Lists respect each way to specify a version, as the API concepts describe it.
 // Proves S11.
-func TestReadsHeedResourceVersions(t *testing.T) {
-	c := shared(t)
-	c.namespace(t, "versions")
+func TestReadsRespectResourceVersions(t *testing.T) {
+	c := sharedClient(t)
+	c.createNamespace(t, "versions")
 	const path = "/api/v1/namespaces/versions/configmaps"
 	make := func(name string) answer {
-		return c.must(t, 201, post(path, object{"metadata": object{"name": name}}))
+		return c.mustAnswer(t, 201, post(path, object{"metadata": object{"name": name}}))
 	}
-	a := make("a").text("metadata.resourceVersion")
-	b := make("b").text("metadata.resourceVersion")
-	c.must(t, 200, remove(path+"/a", nil))
-	last := make("z").text("metadata.resourceVersion")
+	a := make("a").textAt("metadata.resourceVersion")
+	b := make("b").textAt("metadata.resourceVersion")
+	c.mustAnswer(t, 200, remove(path+"/a", nil))
+	last := make("z").textAt("metadata.resourceVersion")
 
 	for _, q := range []struct {
 		query string
@@ -38,16 +38,16 @@ func TestReadsHeedResourceVersions(t *testing.T) {
 		{"resourceVersion=" + b + "&resourceVersionMatch=Exact&limit=1", []string{"a"}, b},
 		{"resourceVersion=" + last + "&limit=500", []string{"b", "z"}, ""},
 	} {
-		list := c.must(t, 200, get("%s?%s", path, q.query))
-		if got := names(list.items()); !slices.Equal(got, q.want) {
+		list := c.mustAnswer(t, 200, get("%s?%s", path, q.query))
+		if got := objectNames(list.itemList()); !slices.Equal(got, q.want) {
 			t.Errorf("%q: %v, want %v", q.query, got, q.want)
 		}
-		if v := list.text("metadata.resourceVersion"); q.exact != "" && v != q.exact {
+		if v := list.textAt("metadata.resourceVersion"); q.exact != "" && v != q.exact {
 			t.Errorf("%q: version %s, want %s", q.query, v, q.exact)
 		}
 	}
-	c.must(t, 200, get("%s?resourceVersion=0", path))
-	c.must(t, 200, get("%s?resourceVersion=0&resourceVersionMatch=NotOlderThan", path))
+	c.mustAnswer(t, 200, get("%s?resourceVersion=0", path))
+	c.mustAnswer(t, 200, get("%s?resourceVersion=0&resourceVersionMatch=NotOlderThan", path))
 
 	for query, want := range map[string]struct {
 		code            int
@@ -66,26 +66,27 @@ func TestReadsHeedResourceVersions(t *testing.T) {
 			"setting resourceVersionMatch to NotOlderThan"},
 		"watch=1&timeoutSeconds=x": {400, "BadRequest", ""},
 	} {
-		c.refused(t, get("%s?%s", path, query), want.code, want.reason, want.message)
+		c.mustRefuse(t, get("%s?%s", path, query), want.code, want.reason, want.message)
 	}
 }
 
 // A list at a compacted version gets an error, and can continue with the present state. A server that was started after
 // that version does not know it.
 // Proves S11.
-func TestWhatIsForgottenIsExpired(t *testing.T) {
+func TestCompactedRevisionsAreExpired(t *testing.T) {
 	st := openStore(t)
-	first := serve(t, st)
-	c := first.as(t, certs.Admin())
-	c.namespace(t, "expired")
+	first := startServer(t, st)
+	c := first.clientFor(t, certs.Admin())
+	c.createNamespace(t, "expired")
 	const path = "/api/v1/namespaces/expired/configmaps"
 	for i := range 3 {
-		c.must(t, 201, post(path, object{"metadata": object{"name": fmt.Sprintf("c%d", i)}}))
+		c.mustAnswer(t, 201, post(path, object{"metadata": object{"name": fmt.Sprintf("c%d", i)}}))
 	}
-	page := c.must(t, 200, get("%s?limit=1", path))
-	version, token := page.text("metadata.resourceVersion"), page.text("metadata.continue")
+	page := c.mustAnswer(t, 200, get("%s?limit=1", path))
+	version, token := page.textAt("metadata.resourceVersion"), page.textAt("metadata.continue")
 	later, err := strconv.ParseInt(
-		c.must(t, 201, post(path, object{"metadata": object{"name": "later"}})).text("metadata.resourceVersion"),
+		c.mustAnswer(t, 201, post(path,
+			object{"metadata": object{"name": "later"}})).textAt("metadata.resourceVersion"),
 		10,
 		64,
 	)
@@ -94,9 +95,10 @@ func TestWhatIsForgottenIsExpired(t *testing.T) {
 	}
 	first.stop()
 	// Another server can continue the list until etcd is compacted.
-	second := serve(t, st)
-	c = second.as(t, certs.Admin())
-	if got := names(c.must(t, 200, get("%s?limit=1&continue=%s", path, url.QueryEscape(token))).items()); !slices.Equal(
+	second := startServer(t, st)
+	c = second.clientFor(t, certs.Admin())
+	if got := objectNames(c.mustAnswer(t, 200,
+		get("%s?limit=1&continue=%s", path, url.QueryEscape(token))).itemList()); !slices.Equal(
 		got,
 		[]string{"c1"},
 	) {
@@ -106,67 +108,68 @@ func TestWhatIsForgottenIsExpired(t *testing.T) {
 	if err := st.Compact(t.Context(), later); err != nil {
 		t.Fatal(err)
 	}
-	c = serve(t, st).as(t, certs.Admin())
-	gone := c.refused(
+	c = startServer(t, st).clientFor(t, certs.Admin())
+	gone := c.mustRefuse(
 		t,
 		get("%s?limit=1&continue=%s", path, url.QueryEscape(token)),
 		410,
 		"Expired",
 		"The provided continue parameter is too old to display a consistent list result",
 	)
-	next := gone.text("metadata.continue")
+	next := gone.textAt("metadata.continue")
 	if next == "" {
 		t.Fatalf("no token to go on with: %s", gone.raw)
 	}
-	rest := c.must(t, 200, get("%s?continue=%s", path, url.QueryEscape(next)))
-	if got := names(rest.items()); !slices.Equal(got, []string{"c1", "c2", "later"}) {
+	rest := c.mustAnswer(t, 200, get("%s?continue=%s", path, url.QueryEscape(next)))
+	if got := objectNames(rest.itemList()); !slices.Equal(got, []string{"c1", "c2", "later"}) {
 		t.Errorf("the rest is %v", got)
 	}
-	c.refused(
+	c.mustRefuse(
 		t,
 		get("%s?resourceVersion=%s&resourceVersionMatch=Exact", path, version),
 		410,
 		"Expired",
 		"too old resource version",
 	)
-	c.refused(t, get("%s?watch=1&resourceVersion=%s", path, version), 410, "Expired", "too old resource version")
-	c.must(t, 200, get("%s?resourceVersion=%s&resourceVersionMatch=NotOlderThan", path, version))
+	c.mustRefuse(t, get("%s?watch=1&resourceVersion=%s", path, version), 410, "Expired", "too old resource version")
+	c.mustAnswer(t, 200, get("%s?resourceVersion=%s&resourceVersionMatch=NotOlderThan", path, version))
 }
 
 // Remaining items are counted without a selector, and not with one.
 // Proves S11.
-func TestPagesTellHowManyRemain(t *testing.T) {
-	c := shared(t)
-	c.namespace(t, "pages")
+func TestPagesReportTheRemainingItemCount(t *testing.T) {
+	c := sharedClient(t)
+	c.createNamespace(t, "pages")
 	const path = "/api/v1/namespaces/pages/configmaps"
 	for i := range 5 {
-		c.must(
+		c.mustAnswer(
 			t,
 			201,
 			post(path, object{"metadata": object{"name": fmt.Sprintf("c%d", i), "labels": object{"a": "b"}}}),
 		)
 	}
-	if page := c.must(t, 200, get("%s?limit=2", path)); page.at("metadata.remainingItemCount") != 3.0 {
-		t.Errorf("first page: %v", page.at("metadata"))
+	if page := c.mustAnswer(t, 200, get("%s?limit=2", path)); page.valueAt("metadata.remainingItemCount") != 3.0 {
+		t.Errorf("first page: %v", page.valueAt("metadata"))
 	}
-	if page := c.must(t, 200, get("%s?limit=2&labelSelector=a", path)); page.at("metadata.remainingItemCount") != nil ||
-		page.text("metadata.continue") == "" {
-		t.Errorf("first page of what is selected: %v", page.at("metadata"))
+	if page := c.mustAnswer(t, 200,
+		get("%s?limit=2&labelSelector=a", path)); page.valueAt("metadata.remainingItemCount") != nil ||
+		page.textAt("metadata.continue") == "" {
+		t.Errorf("first page of what is selected: %v", page.valueAt("metadata"))
 	}
-	table := c.must(t, 200, get("%s?limit=2", path).as(table))
-	if table.text("metadata.continue") == "" || table.at("metadata.remainingItemCount") != 3.0 {
-		t.Errorf("a table's page: %v", table.at("metadata"))
+	table := c.mustAnswer(t, 200, get("%s?limit=2", path).withAccept(tableType))
+	if table.textAt("metadata.continue") == "" || table.valueAt("metadata.remainingItemCount") != 3.0 {
+		t.Errorf("a table's page: %v", table.valueAt("metadata"))
 	}
 }
 
 // Lists above a size are compressed for clients that accept it.
 // Proves S11.
 func TestLargeAnswersAreCompressed(t *testing.T) {
-	c := shared(t)
-	c.namespace(t, "large")
+	c := sharedClient(t)
+	c.createNamespace(t, "large")
 	const path = "/api/v1/namespaces/large/configmaps"
 	for i := range 3 {
-		c.must(
+		c.mustAnswer(
 			t,
 			201,
 			post(
@@ -180,12 +183,12 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 	}
 	zipped := get("%s", path)
 	zipped.header = map[string][]string{"Accept-Encoding": {"gzip"}}
-	a := c.must(t, 200, zipped)
+	a := c.mustAnswer(t, 200, zipped)
 	if a.header.Get("Content-Encoding") != "gzip" || len(a.raw) > 100<<10 ||
 		!strings.Contains(strings.Join(a.header.Values("Vary"), ","), "Accept-Encoding") {
 		t.Errorf("%d bytes, encoding %q", len(a.raw), a.header.Get("Content-Encoding"))
 	}
-	if b := c.must(t, 200, get("%s", path)); b.header.Get("Content-Encoding") != "" || len(b.items()) != 3 {
+	if b := c.mustAnswer(t, 200, get("%s", path)); b.header.Get("Content-Encoding") != "" || len(b.itemList()) != 3 {
 		t.Errorf("asked for plain, and got %q", b.header.Get("Content-Encoding"))
 	}
 }

@@ -7,9 +7,9 @@ import (
 
 // A write with a questionable value, and a request for a deprecated API, succeed with a warning.
 // Proves S11.
-func TestDoubtsAreTold(t *testing.T) {
-	c := shared(t)
-	c.namespace(t, "doubts")
+func TestWarningsAreReturned(t *testing.T) {
+	c := sharedClient(t)
+	c.createNamespace(t, "doubts")
 	pod := object{
 		"nodeSelector":     object{"beta.kubernetes.io/os": "linux"},
 		"imagePullSecrets": []any{object{"name": ""}},
@@ -20,7 +20,7 @@ func TestDoubtsAreTold(t *testing.T) {
 			"resources": object{"limits": object{"memory": "1500m"}},
 		}},
 	}
-	told := func(a answer, path string) {
+	requireWarning := func(a answer, path string) {
 		t.Helper()
 		warnings := strings.Join(a.header.Values("Warning"), "\n")
 		for _, want := range []string{
@@ -36,26 +36,28 @@ func TestDoubtsAreTold(t *testing.T) {
 		}
 	}
 	meta := object{"name": "p", "labels": object{"a": "b"}}
-	told(c.must(t, 201, post("/api/v1/namespaces/doubts/pods", object{"metadata": meta, "spec": pod})), "spec.")
+	requireWarning(c.mustAnswer(t, 201, post("/api/v1/namespaces/doubts/pods", object{"metadata": meta, "spec": pod})),
+		"spec.")
 	set := object{"metadata": object{"name": "s"}, "spec": object{
 		"selector": object{
 			"matchLabels": object{"a": "b"},
 		}, "template": object{"metadata": object{"labels": object{"a": "b"}}, "spec": pod},
 	}}
-	told(c.must(t, 201, post("/apis/apps/v1/namespaces/doubts/deployments", set)), "spec.template.spec.")
+	requireWarning(c.mustAnswer(t, 201, post("/apis/apps/v1/namespaces/doubts/deployments", set)),
+		"spec.template.spec.")
 	status := patch(
 		"/api/v1/namespaces/doubts/pods/p/status",
 		"merge-patch+json",
 		object{"status": object{"message": "m"}},
 	)
-	if a := c.must(t, 200, status); len(a.header.Values("Warning")) > 0 {
+	if a := c.mustAnswer(t, 200, status); len(a.header.Values("Warning")) > 0 {
 		t.Errorf("who writes the status did not write the rest: %v", a.header.Values("Warning"))
 	}
 	for path, want := range map[string]string{
 		"/api/v1/endpoints":         "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 		"/api/v1/componentstatuses": "v1 ComponentStatus is deprecated in v1.19+",
 	} {
-		if a := c.must(t, 200, get("%s", path)); a.header.Get("Warning") != `299 - "`+want+`"` {
+		if a := c.mustAnswer(t, 200, get("%s", path)); a.header.Get("Warning") != `299 - "`+want+`"` {
 			t.Errorf("%s: %v", path, a.header.Values("Warning"))
 		}
 	}
@@ -63,13 +65,13 @@ func TestDoubtsAreTold(t *testing.T) {
 
 // Fields that the server drops from a new object have no manager.
 // Proves S11.
-func TestWhatIsDroppedIsNotManaged(t *testing.T) {
-	c := shared(t)
-	c.namespace(t, "dropped")
-	a := c.must(t, 201, post("/api/v1/namespaces/dropped/configmaps", object{"metadata": object{
+func TestDroppedFieldsAreNotManaged(t *testing.T) {
+	c := sharedClient(t)
+	c.createNamespace(t, "dropped")
+	a := c.mustAnswer(t, 201, post("/api/v1/namespaces/dropped/configmaps", object{"metadata": object{
 		"name": "c", "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 9,
 	}}))
-	if a.at("metadata.deletionTimestamp") != nil || strings.Contains(string(a.raw), "f:deletion") {
+	if a.valueAt("metadata.deletionTimestamp") != nil || strings.Contains(string(a.raw), "f:deletion") {
 		t.Errorf("%s", a.raw)
 	}
 }

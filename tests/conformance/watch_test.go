@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// stream is an open watch.
-type stream struct {
+// watchStream is an open watch.
+type watchStream struct {
 	t      testing.TB
 	lines  chan object
 	cancel context.CancelFunc
@@ -20,7 +20,7 @@ type stream struct {
 }
 
 // watch opens a watch, which ends with the test.
-func (c *client) watch(t testing.TB, r call) *stream {
+func (c *client) watch(t testing.TB, r call) *watchStream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 	resp, err := c.request(ctx, r)
@@ -28,7 +28,7 @@ func (c *client) watch(t testing.TB, r call) *stream {
 		cancel()
 		t.Fatalf("watch %s: %v", r.path, err)
 	}
-	s := &stream{t: t, lines: make(chan object, 100), cancel: cancel, media: resp.Header.Get("Content-Type")}
+	s := &watchStream{t: t, lines: make(chan object, 100), cancel: cancel, media: resp.Header.Get("Content-Type")}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -55,8 +55,8 @@ func (c *client) watch(t testing.TB, r call) *stream {
 	return s
 }
 
-// next returns the next event, or nil at the end of the stream.
-func (s *stream) next() object {
+// nextEvent returns the next event, or nil at the end of the stream.
+func (s *watchStream) nextEvent() object {
 	s.t.Helper()
 	select {
 	case e := <-s.lines:
@@ -67,20 +67,20 @@ func (s *stream) next() object {
 	return nil
 }
 
-// must checks the type and the name of the next event.
-func (s *stream) must(kind, named string) object {
+// mustBeEvent checks the type and the name of the next event.
+func (s *watchStream) mustBeEvent(kind, named string) object {
 	s.t.Helper()
-	e := s.next()
-	if e["type"] != kind || at(e, "object.metadata.name") != any(named) {
-		s.t.Fatalf("event %v of %v, want %s of %s", e["type"], at(e, "object.metadata.name"), kind, named)
+	e := s.nextEvent()
+	if e["type"] != kind || valueAt(e, "object.metadata.name") != any(named) {
+		s.t.Fatalf("event %v of %v, want %s of %s", e["type"], valueAt(e, "object.metadata.name"), kind, named)
 	}
 	o, _ := e["object"].(object)
 	return o
 }
 
-func watches(t *testing.T, s *subject) {
-	selector, made := s.some(t, 1)
-	at1 := s.must(t, 200, get("%s?limit=1", s.collection())).text("metadata.resourceVersion")
+func testWatch(t *testing.T, s *subject) {
+	selector, made := s.createLabelled(t, 1)
+	at1 := s.mustAnswer(t, 200, get("%s?limit=1", s.collection())).textAt("metadata.resourceVersion")
 	w := s.watch(
 		t,
 		get(
@@ -94,41 +94,44 @@ func watches(t *testing.T, s *subject) {
 		t.Errorf("content type %q", w.media)
 	}
 	_, label, _ := strings.Cut(selector, "=")
-	o, path := s.new()
-	o = with(o, "metadata.labels", object{"conformance": label})
-	o = s.must(t, 201, post(s.collection(), o)).obj
-	if got := w.must("ADDED", name(o)); version(got) != version(o) || got["kind"] != s.Kind ||
+	o, path := s.newObject()
+	o = withValue(o, "metadata.labels", object{"conformance": label})
+	o = s.mustAnswer(t, 201, post(s.collection(), o)).obj
+	if got := w.mustBeEvent("ADDED", objectName(o)); resourceVersion(got) != resourceVersion(o) ||
+		got["kind"] != s.Kind ||
 		got["apiVersion"] != s.Version {
 		t.Errorf("added %v", got)
 	}
-	if _, some := decided[s.Kind]; some {
+	if _, some := decidedConditions[s.Kind]; some {
 		return // the server itself changes it, which causes events
 	}
-	changed := s.must(
+	changed := s.mustAnswer(
 		t,
 		200,
 		patch(path, "merge-patch+json", object{"metadata": object{"annotations": object{"a": "b"}}}),
 	)
-	if got := w.must("MODIFIED", name(o)); version(got) != changed.text("metadata.resourceVersion") {
-		t.Errorf("modified %v, want %s", got, changed.text("metadata.resourceVersion"))
+	if got := w.mustBeEvent("MODIFIED",
+		objectName(o)); resourceVersion(got) != changed.textAt("metadata.resourceVersion") {
+		t.Errorf("modified %v, want %s", got, changed.textAt("metadata.resourceVersion"))
 	}
 	// An object that leaves the selection is deleted for this watch, and one that returns is added.
-	s.must(
+	s.mustAnswer(
 		t,
 		200,
 		patch(path, "merge-patch+json", object{"metadata": object{"labels": object{"conformance": "other"}}}),
 	)
-	w.must("DELETED", name(o))
-	s.must(t, 200, patch(path, "merge-patch+json", object{"metadata": object{"labels": object{"conformance": label}}}))
-	w.must("ADDED", name(o))
-	s.erase(t, path)
+	w.mustBeEvent("DELETED", objectName(o))
+	s.mustAnswer(t, 200, patch(path, "merge-patch+json",
+		object{"metadata": object{"labels": object{"conformance": label}}}))
+	w.mustBeEvent("ADDED", objectName(o))
+	s.deleteWithFinalizers(t, path)
 	for {
-		e := w.next()
+		e := w.nextEvent()
 		if e["type"] == "MODIFIED" { // a deletion with a finalizer
 			continue
 		}
-		if e["type"] != "DELETED" || at(e, "object.metadata.name") != any(name(o)) {
-			t.Errorf("event %v of %v", e["type"], at(e, "object.metadata.name"))
+		if e["type"] != "DELETED" || valueAt(e, "object.metadata.name") != any(objectName(o)) {
+			t.Errorf("event %v of %v", e["type"], valueAt(e, "object.metadata.name"))
 		}
 		break
 	}
@@ -136,29 +139,29 @@ func watches(t *testing.T, s *subject) {
 		t,
 		get("%s?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%%3D%s", s.collection(), made[0]),
 	)
-	short.must("ADDED", made[0])
-	if e := short.next(); e != nil {
+	short.mustBeEvent("ADDED", made[0])
+	if e := short.nextEvent(); e != nil {
 		t.Errorf("after its time a watch tells %v", e)
 	}
-	s.refused(
+	s.mustRefuse(
 		t,
 		get("%s?watch=1&resourceVersion=x", s.collection()),
 		500,
 		"",
 		`resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`,
 	)
-	s.refused(
+	s.mustRefuse(
 		t,
 		get("%s?watch=1&resourceVersion=1&resourceVersionMatch=NotOlderThan", s.collection()),
 		422,
 		"Invalid",
 		"resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
 	)
-	s.refused(t, get("%s?watch=1&labelSelector=a%%20b", s.collection()), 400, "BadRequest", "")
+	s.mustRefuse(t, get("%s?watch=1&labelSelector=a%%20b", s.collection()), 400, "BadRequest", "")
 }
 
-// erase deletes an object despite its finalizers.
-func (s *subject) erase(t testing.TB, path string) {
+// deleteWithFinalizers deletes an object despite its finalizers.
+func (s *subject) deleteWithFinalizers(t testing.TB, path string) {
 	t.Helper()
 	if a := s.do(t, remove(path, object{"gracePeriodSeconds": 0})); a.code != 200 && a.code != 404 {
 		t.Fatalf("delete %s: %d %s", path, a.code, a.raw)
@@ -167,26 +170,27 @@ func (s *subject) erase(t testing.TB, path string) {
 	if a.code == 404 {
 		return
 	}
-	if a.at("metadata.finalizers") != nil {
+	if a.valueAt("metadata.finalizers") != nil {
 		s.do(t, patch(path, "merge-patch+json", object{"metadata": object{"finalizers": nil}}))
 	}
 	if s.Kind == "Namespace" {
-		s.must(
+		s.mustAnswer(
 			t,
 			200,
-			put(path+"/finalize", with(with(a.obj, "spec.finalizers", []any{}), "metadata.resourceVersion", "")),
+			put(path+"/finalize",
+				withValue(withValue(a.obj, "spec.finalizers", []any{}), "metadata.resourceVersion", "")),
 		)
 	}
 	eventually(t, func() error {
 		if a := s.do(t, get("%s", path)); a.code != 404 {
-			return errStill
+			return errStillExists
 		}
 		return nil
 	})
 }
 
-func watchesInitially(t *testing.T, s *subject) {
-	selector, made := s.some(t, 2)
+func testInitialEvents(t *testing.T, s *subject) {
+	selector, made := s.createLabelled(t, 2)
 	base := s.collection() + "?watch=1&labelSelector=" + url.QueryEscape(selector)
 	for query, marked := range map[string]bool{
 		"": false, "&resourceVersion=0": false,
@@ -195,17 +199,17 @@ func watchesInitially(t *testing.T, s *subject) {
 	} {
 		if strings.HasSuffix(query, "resourceVersion=0") {
 			// Version 0 may return an old state, so the test only checks that there is an answer.
-			s.watch(t, get("%s%s", base, query)).next()
+			s.watch(t, get("%s%s", base, query)).nextEvent()
 			continue
 		}
 		w := s.watch(t, get("%s%s", base, query))
 		got := []string{}
 		for range made {
-			e := w.next()
+			e := w.nextEvent()
 			if e["type"] != "ADDED" {
 				t.Fatalf("%s: event %v", query, e)
 			}
-			n, _ := at(e, "object.metadata.name").(string)
+			n, _ := valueAt(e, "object.metadata.name").(string)
 			got = append(got, n)
 		}
 		if slices.Sort(got); !slices.Equal(got, made) {
@@ -214,23 +218,23 @@ func watchesInitially(t *testing.T, s *subject) {
 		if !marked {
 			continue
 		}
-		e := w.next()
-		if e["type"] != "BOOKMARK" || at(e, "object.kind") != any(s.Kind) {
+		e := w.nextEvent()
+		if e["type"] != "BOOKMARK" || valueAt(e, "object.kind") != any(s.Kind) {
 			t.Errorf("%s: the end of what there is: %v", query, e)
 		}
-		mark, _ := at(e, "object.metadata.annotations").(object)
-		if mark["k8s.io/initial-events-end"] != "true" || at(e, "object.metadata.resourceVersion") == nil {
+		mark, _ := valueAt(e, "object.metadata.annotations").(object)
+		if mark["k8s.io/initial-events-end"] != "true" || valueAt(e, "object.metadata.resourceVersion") == nil {
 			t.Errorf("%s: bookmark %v", query, e)
 		}
 	}
-	s.refused(
+	s.mustRefuse(
 		t,
 		get("%s&sendInitialEvents=true", base),
 		422,
 		"Invalid",
 		"sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
 	)
-	s.refused(
+	s.mustRefuse(
 		t,
 		get("%s?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=1", s.collection()),
 		422,
@@ -239,18 +243,19 @@ func watchesInitially(t *testing.T, s *subject) {
 	)
 }
 
-func watchesAs(t *testing.T, s *subject) {
-	selector, made := s.some(t, 1)
+func testWatchFormats(t *testing.T, s *subject) {
+	selector, made := s.createLabelled(t, 1)
 	base := s.collection() + "?watch=1&labelSelector=" + url.QueryEscape(selector)
-	e := s.watch(t, get("%s", base).as(table)).next()
+	e := s.watch(t, get("%s", base).withAccept(tableType)).nextEvent()
 	row, _ := e["object"].(object)
-	if row["kind"] != "Table" || at(row, "rows.0.object.metadata.name") != any(made[0]) ||
-		at(row, "columnDefinitions.0.name") == nil {
+	if row["kind"] != "Table" || valueAt(row, "rows.0.object.metadata.name") != any(made[0]) ||
+		valueAt(row, "columnDefinitions.0.name") == nil {
 		t.Errorf("table %v", e)
 	}
-	e = s.watch(t, get("%s", base).as(partial)).next()
-	if at(e, "object.kind") != any("PartialObjectMetadata") || at(e, "object.metadata.name") != any(made[0]) ||
-		at(e, "object.spec") != nil {
+	e = s.watch(t, get("%s", base).withAccept(partialType)).nextEvent()
+	if valueAt(e, "object.kind") != any("PartialObjectMetadata") ||
+		valueAt(e, "object.metadata.name") != any(made[0]) ||
+		valueAt(e, "object.spec") != nil {
 		t.Errorf("metadata alone %v", e)
 	}
 }

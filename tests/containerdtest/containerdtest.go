@@ -28,11 +28,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-const inside = "CONTAINERDTEST_INSIDE"
+const insideEnv = "CONTAINERDTEST_INSIDE"
 
 // Main runs a package's tests in new network and mount namespaces. TestMain calls it.
 func Main(m *testing.M) {
-	if os.Getenv(inside) != "" {
+	if os.Getenv(insideEnv) != "" {
 		if err := exec.Command("ip", "link", "set", "lo", "up").Run(); err != nil {
 			fmt.Fprintln(os.Stderr, "bring up loopback:", err)
 			os.Exit(1)
@@ -40,7 +40,7 @@ func Main(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	self := exec.Command("/proc/self/exe", os.Args[1:]...)
-	self.Env = append(os.Environ(), inside+"=1")
+	self.Env = append(os.Environ(), insideEnv+"=1")
 	self.Stdin, self.Stdout, self.Stderr = os.Stdin, os.Stdout, os.Stderr
 	self.SysProcAttr = &syscall.SysProcAttr{
 		Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
@@ -75,13 +75,13 @@ func Start(t *testing.T) *Containerd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Containerd{Dir: dir, Endpoint: "unix://" + dir + "/containerd.sock", Bin: bundle(t)}
+	c := &Containerd{Dir: dir, Endpoint: "unix://" + dir + "/containerd.sock", Bin: bundleDir(t)}
 	images := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(images.Close)
 	host := strings.TrimPrefix(images.URL, "http://")
 	c.Busybox = host + "/busybox:1"
-	push(t, c.Busybox, nil)
-	push(t, host+"/pause:1", []string{"/bin/sleep", "1000000"})
+	pushBusybox(t, c.Busybox, nil)
+	pushBusybox(t, host+"/pause:1", []string{"/bin/sleep", "1000000"})
 	c.config = filepath.Join(dir, "config.toml")
 	text := fmt.Sprintf(configText, dir, c.Bin, host)
 	if err := os.WriteFile(c.config, []byte(text), 0o644); err != nil {
@@ -103,7 +103,7 @@ func Start(t *testing.T) *Containerd {
 				t.Logf("containerd said: %s", out[max(0, len(out)-4000):])
 			}
 		}
-		unmount(dir)
+		unmountAll(dir)
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
@@ -111,8 +111,8 @@ func Start(t *testing.T) *Containerd {
 	return c
 }
 
-// unmount removes all mounts below a directory. They exist only in this process' mount namespace.
-func unmount(dir string) {
+// unmountAll removes all mounts below a directory. They exist only in this process' mount namespace.
+func unmountAll(dir string) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return
@@ -161,8 +161,8 @@ func (c *Containerd) Stop() {
 	}
 }
 
-// bundle returns the directory with the built bundle.
-func bundle(t *testing.T) string {
+// bundleDir returns the directory with the built bundle.
+func bundleDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
@@ -181,8 +181,8 @@ func bundle(t *testing.T) string {
 	return ""
 }
 
-// push puts a busybox image into the registry.
-func push(t *testing.T, ref string, command []string) {
+// pushBusybox puts a busybox image into the registry.
+func pushBusybox(t *testing.T, ref string, command []string) {
 	t.Helper()
 	busybox, err := os.ReadFile("/bin/busybox")
 	if err != nil {
@@ -235,11 +235,11 @@ func push(t *testing.T, ref string, command []string) {
 	if image, err = mutate.ConfigFile(image, file); err != nil {
 		t.Fatal(err)
 	}
-	upload(t, ref, image)
+	uploadImage(t, ref, image)
 }
 
-// upload puts an image into a registry.
-func upload(t *testing.T, ref string, image v1.Image) {
+// uploadImage puts an image into a registry.
+func uploadImage(t *testing.T, ref string, image v1.Image) {
 	t.Helper()
 	host, rest, _ := strings.Cut(ref, "/")
 	repository, tag, _ := strings.Cut(rest, ":")

@@ -23,10 +23,10 @@ const (
 	jsonContent = "application/json"
 )
 
-// attack is a request that the API server must reject.
-type attack struct {
+// attackRequest is a request that the API server must reject.
+type attackRequest struct {
 	name         string
-	who          certs.Request
+	user         certs.Request
 	method, path string
 	contentType  string // empty means JSON
 	body         string
@@ -34,48 +34,48 @@ type attack struct {
 	text         string // expected part of the response body
 }
 
-// tenants creates the objects that the attacks target, and grants rights in the namespace shop: eve can edit it, and
-// peeper can get, but not create, exec, attach and port-forward.
-func tenants(t *testing.T, admin *client) {
+// createTenants creates the objects that the attacks target, and grants rights in the namespace shop: eve can edit it,
+// and peeper can get, but not create, exec, attach and port-forward.
+func createTenants(t *testing.T, admin *client) {
 	t.Helper()
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/"
-	admin.make(rbac+"rolebindings", object(t,
+	admin.create(rbac+"rolebindings", decodeObject(t,
 		`{"metadata":{"name":"eve"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"eve"}],
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"edit"}}`))
-	admin.make(rbac+"roles", object(t, `{"metadata":{"name":"author"},`+
+	admin.create(rbac+"roles", decodeObject(t, `{"metadata":{"name":"author"},`+
 		`"rules":[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"],"verbs":["create"]}]}`))
-	admin.make(rbac+"rolebindings", object(t,
+	admin.create(rbac+"rolebindings", decodeObject(t,
 		`{"metadata":{"name":"author"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"eve"}],
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"author"}}`))
-	admin.make(rbac+"roles", object(t, `{"metadata":{"name":"peeper"},"rules":[{"apiGroups":[""],"resources":["pods",`+
+	admin.create(rbac+"roles", decodeObject(t, `{"metadata":{"name":"peeper"},"rules":[{"apiGroups":[""],"resources":["pods",`+
 		`"pods/exec","pods/attach","pods/portforward"],"verbs":["get","list","watch"]}]}`))
-	admin.make(rbac+"rolebindings", object(t, `{"metadata":{"name":"peeper"},
+	admin.create(rbac+"rolebindings", decodeObject(t, `{"metadata":{"name":"peeper"},
 		"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"peeper"}],
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"peeper"}}`))
-	admin.make("/api/v1/namespaces/kube-system/configmaps", object(t, `{"metadata":{"name":"machine-inventory"},
+	admin.create("/api/v1/namespaces/kube-system/configmaps", decodeObject(t, `{"metadata":{"name":"machine-inventory"},
 		"data":{"worker":"{\"roles\":[\"node\"],\"addresses\":[\"10.0.0.2\"]}",
 		"other":"{\"roles\":[\"node\"],\"addresses\":[\"10.0.0.3\"]}"}}`))
 	for _, name := range []string{"tls", "unused"} {
-		admin.make("/api/v1/namespaces/shop/secrets",
-			object(t, fmt.Sprintf(`{"metadata":{"name":%q},"type":"kubernetes.io/tls","data":{"tls.crt":"YQ==",`+
+		admin.create("/api/v1/namespaces/shop/secrets",
+			decodeObject(t, fmt.Sprintf(`{"metadata":{"name":%q},"type":"kubernetes.io/tls","data":{"tls.crt":"YQ==",`+
 				`"tls.key":"YQ=="}}`, name)))
 	}
-	admin.make("/api/v1/namespaces/vault/secrets",
-		object(t, `{"metadata":{"name":"tls"},"type":"kubernetes.io/tls","data":{"tls.crt":"YQ==","tls.key":"YQ=="}}`))
+	admin.create("/api/v1/namespaces/vault/secrets",
+		decodeObject(t, `{"metadata":{"name":"tls"},"type":"kubernetes.io/tls","data":{"tls.crt":"YQ==","tls.key":"YQ=="}}`))
 	for namespace, class := range map[string]string{"shop": "clusterctl", "vault": "others"} {
-		admin.make("/apis/networking.k8s.io/v1/namespaces/"+namespace+"/ingresses",
-			object(t, fmt.Sprintf(`{"metadata":{"name":"tls"},
+		admin.create("/apis/networking.k8s.io/v1/namespaces/"+namespace+"/ingresses",
+			decodeObject(t, fmt.Sprintf(`{"metadata":{"name":"tls"},
 			"spec":{"ingressClassName":%q,"tls":[{"secretName":"tls"}],
 			"defaultBackend":{"service":{"name":"web","port":{"number":80}}}}}`, class)))
 	}
-	admin.make("/api/v1/namespaces/shop/services",
-		object(t, `{"metadata":{"name":"web"},"spec":{"ports":[{"port":22}]}}`))
-	admin.make("/api/v1/namespaces/shop/resourcequotas",
-		object(t, `{"metadata":{"name":"ending"},"spec":{"hard":{"pods":"0"},"scopes":["Terminating"]}}`))
+	admin.create("/api/v1/namespaces/shop/services",
+		decodeObject(t, `{"metadata":{"name":"web"},"spec":{"ports":[{"port":22}]}}`))
+	admin.create("/api/v1/namespaces/shop/resourcequotas",
+		decodeObject(t, `{"metadata":{"name":"ending"},"spec":{"hard":{"pods":"0"},"scopes":["Terminating"]}}`))
 }
 
-// csr returns a CertificateSigningRequest for a client certificate.
-func csr(t *testing.T, name, signer, user, group string) string {
+// newCSR returns a CertificateSigningRequest for a client certificate.
+func newCSR(t *testing.T, name, signer, user, group string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -91,14 +91,14 @@ func csr(t *testing.T, name, signer, user, group string) string {
 		`auth"],"request":%q}}`, name, signer, base64.StdEncoding.EncodeToString(text))
 }
 
-func lease(name, holder string, seconds int) string {
+func newLease(name, holder string, seconds int) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q,"leaseDurationSeconds":%d}}`, name,
 		holder, seconds)
 }
 
-// attacks returns the requests of an attacker who has a worker's credentials or the edit right in a namespace. The
+// listAttacks returns the requests of an attacker who has a worker's credentials or the edit right in a namespace. The
 // numbers in comments group the attacks by topic.
-func attacks(t *testing.T) []attack {
+func listAttacks(t *testing.T) []attackRequest {
 	t.Helper()
 	ingress, dns, network := certs.Replica("kube-ingress", "worker"), certs.Replica("kube-dns", "worker"),
 		certs.Replica("kube-network", "worker")
@@ -107,7 +107,7 @@ func attacks(t *testing.T) []attack {
 	noGroup := certs.Request{CommonName: "system:kube-dns:worker"}
 	const pods, services = "/api/v1/namespaces/shop/pods/web", "/api/v1/namespaces/shop/services"
 	own := func(address, hint string) string {
-		text := slice("kube-dns", "kube-dns-worker", "worker")
+		text := newSlice("kube-dns", "kube-dns-worker", "worker")
 		text = strings.Replace(text, "10.0.0.2", address, 1)
 		return strings.Replace(text, `"nodeName"`, fmt.Sprintf(`"hints":{"forNodes":[{"name":%q}]},"nodeName"`, hint),
 			1)
@@ -117,7 +117,7 @@ func attacks(t *testing.T) []attack {
 		groups = append(groups, fmt.Sprintf(`"g%d"`, i))
 	}
 	product := strings.Join(groups, ",")
-	return []attack{
+	return []attackRequest{
 		// 1: credentials on a worker.
 		{"read a Secret that nothing refers to", ingress, "GET", "/api/v1/namespaces/shop/secrets/unused", "", "", 403,
 			"no Ingress and no Gateway refers"},
@@ -139,18 +139,18 @@ func attacks(t *testing.T) []attack {
 		{"take over an ingress class", ingress, "PATCH", "/apis/networking.k8s.io/v1/ingressclasses/others", mergePatch,
 			`{"metadata":{"annotations":{"a":"b"}}}`, 403, "forbidden"},
 		{"take the lease of the controller manager", dns, "PUT", leasesPath + "/kube-controller-manager", "",
-			lease("kube-controller-manager", "worker", 3600), 403, "own lease"},
+			newLease("kube-controller-manager", "worker", 3600), 403, "own lease"},
 		{"create a lease with a generated name", dns, "POST", leasesPath, "",
 			`{"metadata":{"generateName":"kube-dns-"},"spec":{"holderIdentity":"worker"}}`, 403, "own lease"},
 		{"hold an election lease for an hour", ingress, "PUT", leasesPath + "/kube-ingress", "",
-			lease("kube-ingress", "worker", 3600), 403, "60 seconds at most"},
+			newLease("kube-ingress", "worker", 3600), 403, "60 seconds at most"},
 		{"give the load balancer addresses to another machine", network, "PUT", leasesPath + "/load-balancer-0", "",
-			lease("load-balancer-0", "other", 2), 403, "for itself"},
+			newLease("load-balancer-0", "other", 2), 403, "for itself"},
 		{"patch an EndpointSlice", dns, "PATCH", slicesPath + "/kube-dns-worker", mergePatch,
 			`{"metadata":{"labels":{"kubernetes.io/service-name":"kubernetes"}}}`, 403,
 			"get, create, update, or delete"},
 		{"apply an EndpointSlice", dns, "PATCH", slicesPath + "/kube-dns-x?fieldManager=x", applyPatch,
-			slice("kube-dns", "kube-dns-x", "worker"), 403, "of its own"},
+			newSlice("kube-dns", "kube-dns-x", "worker"), 403, "of its own"},
 		{"publish another machine's address as an endpoint", dns, "PUT", slicesPath + "/kube-dns-worker", "",
 			own("10.0.0.3", "worker"), 403, "is not an address of machine"},
 		{"publish an address outside the cluster as an endpoint", dns, "PUT", slicesPath + "/kube-dns-worker", "",
@@ -161,16 +161,17 @@ func attacks(t *testing.T) []attack {
 			403, "hints for the node"},
 		{"add an endpoint to the service kubernetes", dns, "POST",
 			"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", "",
-			slice("kubernetes", "kubernetes-2", "worker"), 403, "forbidden"},
+			newSlice("kubernetes", "kubernetes-2", "worker"), 403, "forbidden"},
 		{"delete another machine's endpoint", dns, "DELETE", slicesPath + "/kube-dns-other", "", "", 403, "of its own"},
 		{"use the user name without the group", noGroup, "PUT", leasesPath + "/kube-dns-worker", "",
-			lease("kube-dns-worker", "worker", 20), 403, "forbidden"},
+			newLease("kube-dns-worker", "worker", 20), 403, "forbidden"},
 		{"approve a certificate of another daemon", kubelet, "PUT",
 			"/apis/certificates.k8s.io/v1/certificatesigningrequests/stolen/approval", "",
-			csr(t, "stolen", "kubernetes.io/kube-apiserver-client", "system:kube-ingress:other", "system:kube-ingress"),
+			newCSR(t, "stolen", "kubernetes.io/kube-apiserver-client", "system:kube-ingress:other",
+				"system:kube-ingress"),
 			403, "forbidden"},
 		{"publish an endpoint of kube-dns as a kubelet", kubelet, "POST", slicesPath, "",
-			slice("kube-dns", "kube-dns-worker", "worker"), 403, "forbidden"},
+			newSlice("kube-dns", "kube-dns-worker", "worker"), 403, "forbidden"},
 		// 2: exec, attach and port-forward need the verb create, whatever the protocol and method.
 		{"exec by GET", peeper, "GET", pods + "/exec?command=id&stdout=true", "", "", 403,
 			`cannot create resource \"pods/exec\"`},
@@ -206,15 +207,15 @@ func attacks(t *testing.T) []attack {
 	}
 }
 
-// TestAttacksAreRefused sends each attack, and checks that the server rejects it and that no object changed.
+// TestAttacksAreRejected sends each attack, and checks that the server rejects it and that no object changed.
 // Proves S12.
-func TestAttacksAreRefused(t *testing.T) {
-	s := serve(t)
-	admin := s.as(certs.SuperAdmin())
-	fixtures(t, admin)
-	tenants(t, admin)
-	if code, text := admin.ask("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", jsonContent,
-		[]byte(csr(t, "stolen", "kubernetes.io/kube-apiserver-client", "system:kube-ingress:other",
+func TestAttacksAreRejected(t *testing.T) {
+	s := startServer(t)
+	admin := s.clientFor(certs.SuperAdmin())
+	createFixtures(t, admin)
+	createTenants(t, admin)
+	if code, text := admin.do("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", jsonContent,
+		[]byte(newCSR(t, "stolen", "kubernetes.io/kube-apiserver-client", "system:kube-ingress:other",
 			"system:kube-ingress"))); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
@@ -222,11 +223,11 @@ func TestAttacksAreRefused(t *testing.T) {
 		var all []string
 		for _, path := range []string{leasesPath, slicesPath, "/api/v1/namespaces/shop/secrets",
 			"/api/v1/namespaces/shop/services", "/api/v1/namespaces/shop/pods"} {
-			code, text := admin.ask("GET", path, jsonContent, nil)
+			code, text := admin.do("GET", path, jsonContent, nil)
 			if code != 200 {
 				t.Fatalf("%s: %d %s", path, code, text)
 			}
-			for _, item := range object(t, text)["items"].([]any) {
+			for _, item := range decodeObject(t, text)["items"].([]any) {
 				m := item.(map[string]any)["metadata"].(map[string]any)
 				all = append(all, fmt.Sprint(path, m["name"], m["resourceVersion"]))
 			}
@@ -234,7 +235,7 @@ func TestAttacksAreRefused(t *testing.T) {
 		return strings.Join(all, "\n")
 	}
 	before := versions()
-	for _, a := range attacks(t) {
+	for _, a := range listAttacks(t) {
 		contentType := a.contentType
 		if contentType == "" {
 			contentType = jsonContent
@@ -242,9 +243,9 @@ func TestAttacksAreRefused(t *testing.T) {
 		path, _, _ := strings.Cut(a.path, "?")
 		body := []byte(a.body)
 		if a.method == "PUT" {
-			body = s.current(t, strings.TrimSuffix(path, "/approval"), a.body)
+			body = s.withCurrentVersion(t, strings.TrimSuffix(path, "/approval"), a.body)
 		}
-		if code, text := s.as(a.who).ask(a.method, a.path, contentType, body); code != a.code ||
+		if code, text := s.clientFor(a.user).do(a.method, a.path, contentType, body); code != a.code ||
 			!strings.Contains(text, a.text) {
 			t.Errorf("%s: %d %.400s, want %d with %q", a.name, code, text, a.code, a.text)
 		}
@@ -253,7 +254,8 @@ func TestAttacksAreRefused(t *testing.T) {
 		t.Errorf("objects changed:\n%s\n\nbefore:\n%s", after, before)
 	}
 	// A permitted request succeeds, so the attacks do not fail only because every request fails.
-	if code, text := s.as(certs.Replica("kube-ingress", "worker")).ask("GET", "/api/v1/namespaces/shop/secrets/tls",
+	if code, text := s.clientFor(certs.Replica("kube-ingress", "worker")).do("GET",
+		"/api/v1/namespaces/shop/secrets/tls",
 		jsonContent, nil); code != 200 {
 		t.Errorf("get the certificate that an Ingress refers to: %d %s", code, text)
 	}

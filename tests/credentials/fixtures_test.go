@@ -42,63 +42,64 @@ func fixtureObjects(*testing.T) []runtime.Object {
 	}
 }
 
-// fixtures creates the objects of two machines, "worker" and "other". Those of "worker" are in the namespace "shop",
-// those of "other" in the namespace "vault".
-func fixtures(t *testing.T, admin *client) {
+// createFixtures creates the objects of two machines, "worker" and "other". Those of "worker" are in the namespace
+// "shop", those of "other" in the namespace "vault".
+func createFixtures(t *testing.T, admin *client) {
 	t.Helper()
 	for _, namespace := range []string{"shop", "vault"} {
-		admin.make("/api/v1/namespaces", object(t, fmt.Sprintf(`{"metadata":{"name":%q}}`, namespace)))
-		admin.make("/api/v1/namespaces/"+namespace+"/serviceaccounts", object(t, `{"metadata":{"name":"default"}}`))
+		admin.create("/api/v1/namespaces", decodeObject(t, fmt.Sprintf(`{"metadata":{"name":%q}}`, namespace)))
+		admin.create("/api/v1/namespaces/"+namespace+"/serviceaccounts", decodeObject(t, `{"metadata":{"name":"default"}}`))
 	}
-	admin.make("/apis/networking.k8s.io/v1/ingressclasses",
-		object(t, `{"metadata":{"name":"clusterctl"},"spec":{"controller":"clusterctl.local/ingress"}}`))
-	admin.make("/apis/networking.k8s.io/v1/ingressclasses",
-		object(t, `{"metadata":{"name":"others"},"spec":{"controller":"example.com/ingress"}}`))
+	admin.create("/apis/networking.k8s.io/v1/ingressclasses",
+		decodeObject(t, `{"metadata":{"name":"clusterctl"},"spec":{"controller":"clusterctl.local/ingress"}}`))
+	admin.create("/apis/networking.k8s.io/v1/ingressclasses",
+		decodeObject(t, `{"metadata":{"name":"others"},"spec":{"controller":"example.com/ingress"}}`))
 	for machine, namespace := range map[string]string{"worker": "shop", "other": "vault"} {
 		class := map[string]string{"worker": "clusterctl", "other": "others"}[machine]
-		admin.make("/api/v1/nodes", object(t, fmt.Sprintf(`{"metadata":{"name":%q}}`, machine)))
-		admin.make("/api/v1/namespaces/"+namespace+"/pods",
-			object(t, fmt.Sprintf(`{"metadata":{"name":"web"},"spec":{"nodeName":%q,"containers":[{"name":"c",`+
+		admin.create("/api/v1/nodes", decodeObject(t, fmt.Sprintf(`{"metadata":{"name":%q}}`, machine)))
+		admin.create("/api/v1/namespaces/"+namespace+"/pods",
+			decodeObject(t, fmt.Sprintf(`{"metadata":{"name":"web"},"spec":{"nodeName":%q,"containers":[{"name":"c",`+
 				`"image":"i"}]}}`, machine)))
-		admin.make("/apis/networking.k8s.io/v1/namespaces/"+namespace+"/ingresses", object(t,
+		admin.create("/apis/networking.k8s.io/v1/namespaces/"+namespace+"/ingresses", decodeObject(t,
 			fmt.Sprintf(`{"metadata":{"name":"web"},"spec":{"ingressClassName":%q,`+
 				`"defaultBackend":{"service":{"name":"web","port":{"number":80}}}}}`, class)))
-		admin.make("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
-			object(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, machine, machine)))
+		admin.create("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+			decodeObject(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, machine, machine)))
 		for _, daemon := range []string{"kube-dns", "kube-ingress", "metrics-server"} {
-			admin.make("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
-				object(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, daemon+"-"+machine,
+			admin.create("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+				decodeObject(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, daemon+"-"+machine,
 					machine)))
-			admin.make("/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices",
-				object(t, slice(daemon, daemon+"-"+machine, machine)))
+			admin.create("/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices",
+				decodeObject(t, newSlice(daemon, daemon+"-"+machine, machine)))
 		}
 	}
-	admin.make("/api/v1/namespaces/vault/events", object(t, event("theirs", "vault", "deployment-controller", "")))
+	admin.create("/api/v1/namespaces/vault/events",
+		decodeObject(t, newEvent("theirs", "vault", "deployment-controller", "")))
 	for _, lease := range []string{"kube-controller-manager", "kube-scheduler", "kube-address", "kube-ingress",
 		"load-balancer-0"} {
-		admin.make("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
-			object(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":"x"}}`, lease)))
+		admin.create("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+			decodeObject(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":"x"}}`, lease)))
 	}
 }
 
-var managers = map[string]string{"kube-dns": "dns.clusterctl", "kube-ingress": "ingress.clusterctl",
+var sliceManagers = map[string]string{"kube-dns": "dns.clusterctl", "kube-ingress": "ingress.clusterctl",
 	"metrics-server": "metrics-server.clusterctl"}
 
-func slice(daemon, name, machine string) string {
+func newSlice(daemon, name, machine string) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q,
 		"labels":{"kubernetes.io/service-name":%q,"endpointslice.kubernetes.io/managed-by":%q}},
 		"addressType":"IPv4","ports":[],
-		"endpoints":[{"addresses":["10.0.0.2"],"nodeName":%q}]}`, name, daemon, managers[daemon], machine)
+		"endpoints":[{"addresses":["10.0.0.2"],"nodeName":%q}]}`, name, daemon, sliceManagers[daemon], machine)
 }
 
-// changes returns the writes to objects of a machine. For the machine "other" it also returns writes to objects that
-// belong to no worker.
-func changes(machine string) []change {
+// machineChanges returns the writes to objects of a machine. For the machine "other" it also returns writes to objects
+// that belong to no worker.
+func machineChanges(machine string) []writeRequest {
 	namespace := map[string]string{"worker": "shop", "other": "vault"}[machine]
 	const leases, slices = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
 		"/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
 	const note = `{"metadata":{"annotations":{"note":"x"}}}`
-	list := []change{
+	list := []writeRequest{
 		{"node", "PATCH", "/api/v1/nodes/" + machine, note},
 		{"status of the node", "PATCH", "/api/v1/nodes/" + machine + "/status", note},
 		{"node deleted", "DELETE", "/api/v1/nodes/" + machine, ""},
@@ -113,7 +114,7 @@ func changes(machine string) []change {
 				`{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":"web","namespace":%q},`+
 					`"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`, namespace)},
 		{"certificate of the node", "POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests",
-			request(machine)},
+			newNodeCSR(machine)},
 		{"CSINode", "POST", "/apis/storage.k8s.io/v1/csinodes",
 			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"drivers":[]}}`, machine)},
 		{"secrets", "POST", "/api/v1/namespaces/" + namespace + "/secrets", `{"metadata":{"name":"new"}}`},
@@ -123,24 +124,24 @@ func changes(machine string) []change {
 	}
 	// The source of an event names the component and the machine.
 	for _, component := range []string{"kubelet", "kube-proxy", "kube-ingress"} {
-		list = append(list, change{"record an event", "POST", "/api/v1/namespaces/" + namespace + "/events",
-			event("e", namespace, component, "worker")})
+		list = append(list, writeRequest{"record an event", "POST", "/api/v1/namespaces/" + namespace + "/events",
+			newEvent("e", namespace, component, "worker")})
 	}
 	for _, daemon := range []string{"kube-dns", "kube-ingress", "metrics-server"} {
 		name := daemon + "-" + machine
 		list = append(list,
-			change{"lease of " + daemon, "PUT", leases + "/" + name,
+			writeRequest{"lease of " + daemon, "PUT", leases + "/" + name,
 				fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, name, machine)},
-			change{"lease of " + daemon, "POST", leases,
+			writeRequest{"lease of " + daemon, "POST", leases,
 				fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, name, machine)},
-			change{"endpoints of " + daemon, "PUT", slices + "/" + name, slice(daemon, name, machine)},
-			change{"endpoints of " + daemon, "POST", slices, slice(daemon, name, machine)},
-			change{"endpoints of " + daemon, "DELETE", slices + "/" + name, ""},
+			writeRequest{"endpoints of " + daemon, "PUT", slices + "/" + name, newSlice(daemon, name, machine)},
+			writeRequest{"endpoints of " + daemon, "POST", slices, newSlice(daemon, name, machine)},
+			writeRequest{"endpoints of " + daemon, "DELETE", slices + "/" + name, ""},
 		)
 	}
 	// A machine may acquire these leases for itself, because it takes part in the election.
 	for _, name := range []string{"kube-ingress", "load-balancer-0"} {
-		list = append(list, change{"election " + name, "PUT", leases + "/" + name,
+		list = append(list, writeRequest{"election " + name, "PUT", leases + "/" + name,
 			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":%q,"leaseDurationSeconds":%d}}`,
 				name, machine, map[string]int{"worker": 15, "other": 3600}[machine])})
 	}
@@ -148,36 +149,36 @@ func changes(machine string) []change {
 		return list
 	}
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-address"} {
-		list = append(list, change{"election " + name, "PUT", leases + "/" + name,
+		list = append(list, writeRequest{"election " + name, "PUT", leases + "/" + name,
 			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"holderIdentity":"worker","leaseDurationSeconds":3600}}`,
 				name)})
 	}
 	return append(list,
-		change{"record an event of another component", "POST", "/api/v1/namespaces/vault/events",
-			event("e", "vault", "deployment-controller", "other")},
-		change{"change an event of another component", "PATCH", "/api/v1/namespaces/vault/events/theirs",
+		writeRequest{"record an event of another component", "POST", "/api/v1/namespaces/vault/events",
+			newEvent("e", "vault", "deployment-controller", "other")},
+		writeRequest{"change an event of another component", "PATCH", "/api/v1/namespaces/vault/events/theirs",
 			`{"message":"x"}`},
-		change{"a new lease of kube-system", "POST", leases,
+		writeRequest{"a new lease of kube-system", "POST", leases,
 			`{"metadata":{"name":"new"},"spec":{"holderIdentity":"worker"}}`},
-		change{"a new slice of kube-dns", "POST", slices, slice("kube-dns", "new", "worker")},
-		change{"a slice of a tenant", "POST", "/apis/discovery.k8s.io/v1/namespaces/vault/endpointslices",
-			slice("kube-dns", "kube-dns-worker", "worker")},
-		change{"roles", "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"new"}}`},
-		change{"services", "POST", "/api/v1/namespaces/vault/services",
+		writeRequest{"a new slice of kube-dns", "POST", slices, newSlice("kube-dns", "new", "worker")},
+		writeRequest{"a slice of a tenant", "POST", "/apis/discovery.k8s.io/v1/namespaces/vault/endpointslices",
+			newSlice("kube-dns", "kube-dns-worker", "worker")},
+		writeRequest{"roles", "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"new"}}`},
+		writeRequest{"services", "POST", "/api/v1/namespaces/vault/services",
 			`{"metadata":{"name":"new"},"spec":{"ports":[{"port":80}]}}`},
-		change{"deployments", "DELETE", "/apis/apps/v1/namespaces/vault/deployments", ""},
+		writeRequest{"deployments", "DELETE", "/apis/apps/v1/namespaces/vault/deployments", ""},
 	)
 }
 
-// event returns an event whose source is a component on a machine.
-func event(name, namespace, component, host string) string {
+// newEvent returns an event whose source is a component on a machine.
+func newEvent(name, namespace, component, host string) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q},"involvedObject":{"kind":"Ingress","namespace":%q,"name":"web"},`+
 		`"source":{"component":%q,"host":%q},"reason":"R","message":"m","type":"Normal"}`,
 		name, namespace, component, host)
 }
 
-// request returns a CertificateSigningRequest for the client certificate of a node.
-func request(node string) string {
+// newNodeCSR returns a CertificateSigningRequest for the client certificate of a node.
+func newNodeCSR(node string) string {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic(err)

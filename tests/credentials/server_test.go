@@ -30,7 +30,7 @@ type server struct {
 	addr string
 }
 
-func serve(t *testing.T) *server {
+func startServer(t *testing.T) *server {
 	t.Helper()
 	dir, now := t.TempDir(), time.Now()
 	must := func(err error) {
@@ -85,7 +85,7 @@ type client struct {
 	http *http.Client
 }
 
-func (s *server) as(r certs.Request) *client {
+func (s *server) clientFor(r certs.Request) *client {
 	s.t.Helper()
 	r.Usages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	pair, err := certs.Issue(s.ca, r, time.Now())
@@ -101,8 +101,8 @@ func (s *server) as(r certs.Request) *client {
 	return &client{s.t, "https://" + s.addr, h}
 }
 
-// ask sends a request and returns the HTTP status and the body of the response.
-func (c *client) ask(method, path, contentType string, body []byte) (int, string) {
+// do sends a request and returns the HTTP status and the body of the response.
+func (c *client) do(method, path, contentType string, body []byte) (int, string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -123,14 +123,14 @@ func (c *client) ask(method, path, contentType string, body []byte) (int, string
 	return answer.StatusCode, string(text)
 }
 
-// make creates an object. It is no error if the object exists.
-func (c *client) make(path string, object map[string]any) {
+// create creates an object. It is no error if the object exists.
+func (c *client) create(path string, object map[string]any) {
 	c.t.Helper()
 	body, err := json.Marshal(object)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if code, text := c.ask("POST", path, "application/json", body); code != 201 && code != 409 {
+	if code, text := c.do("POST", path, "application/json", body); code != 201 && code != 409 {
 		c.t.Fatalf("%s: %d %s", path, code, text)
 	}
 }

@@ -19,24 +19,24 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/credentials.md")
 
-const document = "../../docs/credentials.md"
+const documentPath = "../../docs/credentials.md"
 
-// change is a write to an object of a machine. The test sends it as a dry run.
-type change struct {
+// writeRequest is a write to an object of a machine. The test sends it as a dry run.
+type writeRequest struct {
 	name         string
 	method, path string
 	body         string // empty for a deletion
 }
 
-// TestWhatEachCredentialMayDo compares the rights of all credentials on all kinds of machines with docs/credentials.md.
-// It also fails if a worker's credential can change objects of another machine.
+// TestCredentialsHaveTheDocumentedRights compares the rights of all credentials on all kinds of machines with
+// docs/credentials.md. It also fails if a worker's credential can change objects of another machine.
 // Proves S12.
-func TestWhatEachCredentialMayDo(t *testing.T) {
-	s := serve(t)
-	fixtures(t, s.as(certs.SuperAdmin()))
-	own, foreign := changes("worker"), changes("other")
+func TestCredentialsHaveTheDocumentedRights(t *testing.T) {
+	s := startServer(t)
+	createFixtures(t, s.clientFor(certs.SuperAdmin()))
+	own, foreign := machineChanges("worker"), machineChanges("other")
 	var rows []string
-	for _, c := range credentials(t) {
+	for _, c := range listCredentials(t) {
 		identity := "`" + c.request.CommonName + "`"
 		if len(c.request.Organizations) > 0 {
 			identity += " of `" + strings.Join(c.request.Organizations, "`, `") + "`"
@@ -53,16 +53,16 @@ func TestWhatEachCredentialMayDo(t *testing.T) {
 		case c.ca == certs.ClusterCA && slices.Contains(c.request.Usages, clientAuth):
 			r = rightsOf(t, s, c, own, foreign)
 		}
-		rows = append(rows, r.rows(c, identity)...)
+		rows = append(rows, r.tableRows(c, identity)...)
 	}
-	text := header + strings.Join(rows, "\n") + "\n"
+	text := documentHeader + strings.Join(rows, "\n") + "\n"
 	if *update {
-		if err := os.WriteFile(document, []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(documentPath, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	want, err := os.ReadFile(document)
+	want, err := os.ReadFile(documentPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,13 +80,13 @@ type rights []struct {
 
 // rightsOf returns the rights of a client certificate. It reports an error if a worker's certificate has rights on
 // objects of other machines.
-func rightsOf(t *testing.T, s *server, c credential, own, foreign []change) rights {
+func rightsOf(t *testing.T, s *server, c machineCredential, own, foreign []writeRequest) rights {
 	t.Helper()
-	all, single := readable(t, c.request)
-	mine, others := allowed(t, s, c.request, own), allowed(t, s, c.request, foreign)
+	all, single := readableKinds(t, c.request)
+	mine, others := allowedChanges(t, s, c.request, own), allowedChanges(t, s, c.request, foreign)
 	if c.machine == "worker" {
 		for _, name := range others {
-			if !slices.Contains(harmless, name) {
+			if !slices.Contains(harmlessChanges, name) {
 				t.Errorf("%s on a worker may change another machine's: %s", c.path, name)
 			}
 		}
@@ -108,16 +108,16 @@ func rightsOf(t *testing.T, s *server, c credential, own, foreign []change) righ
 	return rights{{"reads", all}, {"reads single", single}, {"changes its own", mine}, {"changes", others}}
 }
 
-// widest is the maximum number of bytes in a row's last cell.
-const widest = 80
+// maxCellBytes is the maximum number of bytes in a row's last cell.
+const maxCellBytes = 80
 
-// rows returns the table rows of a credential. Only the first row names the credential.
-func (r rights) rows(c credential, identity string) (rows []string) {
+// tableRows returns the table rows of a credential. Only the first row names the credential.
+func (r rights) tableRows(c machineCredential, identity string) (rows []string) {
 	head := fmt.Sprintf("| %s | `%s` | %s |", c.machine, strings.TrimPrefix(c.path, "/etc/kubernetes/"), identity)
 	for _, one := range r {
 		for verb, rest := one.verb, one.names; len(rest) > 0; verb = "" {
 			n, width := 1, len(rest[0])
-			for n < len(rest) && width+2+len(rest[n]) <= widest {
+			for n < len(rest) && width+2+len(rest[n]) <= maxCellBytes {
 				width += 2 + len(rest[n])
 				n++
 			}
@@ -131,10 +131,10 @@ func (r rights) rows(c credential, identity string) (rows []string) {
 	return rows
 }
 
-// harmless are the changes that a worker may make although they are not limited to its own objects.
-var harmless = []string{"tokenreviews", "subjectaccessreviews", "record an event"}
+// harmlessChanges are the changes that a worker may make although they are not limited to its own objects.
+var harmlessChanges = []string{"tokenreviews", "subjectaccessreviews", "record an event"}
 
-const header = `# Credentials
+const documentHeader = `# Credentials
 
 This document lists every credential that ` + "`clusterctl apply`" + ` writes below /etc/kubernetes on a machine, and
 what the API server permits its holder. ` + "`go test ./tests/credentials`" + ` compares the list with the decisions of
@@ -157,10 +157,10 @@ A control-plane machine has the private keys of the CAs. Access to its files is 
 |---|---|---|---|---|
 `
 
-// allowed returns the names of the changes that a client may make.
-func allowed(t *testing.T, s *server, r certs.Request, list []change) (names []string) {
+// allowedChanges returns the names of the changes that a client may make.
+func allowedChanges(t *testing.T, s *server, r certs.Request, list []writeRequest) (names []string) {
 	t.Helper()
-	c := s.as(r)
+	c := s.clientFor(r)
 	for _, change := range list {
 		contentType := "application/json"
 		if change.method == "PATCH" {
@@ -169,9 +169,9 @@ func allowed(t *testing.T, s *server, r certs.Request, list []change) (names []s
 		path, query, _ := strings.Cut(change.path, "?")
 		body := []byte(change.body)
 		if change.method == "PUT" {
-			body = s.current(t, strings.TrimSuffix(path, "/status"), change.body)
+			body = s.withCurrentVersion(t, strings.TrimSuffix(path, "/status"), change.body)
 		}
-		switch code, text := c.ask(change.method, path+"?dryRun=All&"+query, contentType, body); {
+		switch code, text := c.do(change.method, path+"?dryRun=All&"+query, contentType, body); {
 		case code == 403:
 		case code < 300, code == 409:
 			if !slices.Contains(names, change.name) {
@@ -184,15 +184,15 @@ func allowed(t *testing.T, s *server, r certs.Request, list []change) (names []s
 	return names
 }
 
-// current returns the JSON of an object with the resourceVersion of the stored object, which a PUT requires.
-func (s *server) current(t *testing.T, path, text string) []byte {
+// withCurrentVersion returns the JSON of an object with the resourceVersion of the stored object, which a PUT requires.
+func (s *server) withCurrentVersion(t *testing.T, path, text string) []byte {
 	t.Helper()
-	code, stored := s.as(certs.SuperAdmin()).ask("GET", path, "application/json", nil)
+	code, stored := s.clientFor(certs.SuperAdmin()).do("GET", path, "application/json", nil)
 	if code != 200 {
 		t.Fatalf("%s: %d %s", path, code, stored)
 	}
-	o := object(t, text)
-	metadata := object(t, stored)["metadata"].(map[string]any)
+	o := decodeObject(t, text)
+	metadata := decodeObject(t, stored)["metadata"].(map[string]any)
 	o["metadata"].(map[string]any)["resourceVersion"] = metadata["resourceVersion"]
 	body, err := json.Marshal(o)
 	if err != nil {
@@ -201,9 +201,9 @@ func (s *server) current(t *testing.T, path, text string) []byte {
 	return body
 }
 
-// readable returns the kinds whose objects a client may list in the whole cluster, and the kinds of which it may only
-// get single objects.
-func readable(t *testing.T, r certs.Request) (list, single []string) {
+// readableKinds returns the kinds whose objects a client may list in the whole cluster, and the kinds of which it may
+// only get single objects.
+func readableKinds(t *testing.T, r certs.Request) (list, single []string) {
 	t.Helper()
 	o := apifake.New(authz.Defaults()...)
 	for _, obj := range fixtureObjects(t) {
@@ -247,7 +247,7 @@ func readable(t *testing.T, r certs.Request) (list, single []string) {
 	return slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(own))
 }
 
-func object(t *testing.T, text string) map[string]any {
+func decodeObject(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var o map[string]any
 	if err := json.Unmarshal([]byte(text), &o); err != nil {

@@ -16,11 +16,11 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// limit is the longest time for one command.
-const limit = 2 * time.Minute
+// commandTimeout is the longest time for one command.
+const commandTimeout = 2 * time.Minute
 
 // The demo is started as make demo does it, under a different name, and each command that it prints is run as printed.
-func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
+func TestPrintedCommandsWork(t *testing.T) {
 	bundle, err := cluster.Bundle()
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
 	}
 	name := fmt.Sprintf("try-%d", os.Getpid())
 	shell := func(line string) (string, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "bash", "-c", line)
 		cmd.Dir, cmd.WaitDelay = root, time.Second
@@ -56,7 +56,7 @@ func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
 	if len(lines) == 0 {
 		t.Fatalf("no commands in what demo up prints:\n%s", printed)
 	}
-	list := commands(
+	list := exampleCommands(
 		strings.TrimSuffix(lines[0][1], " exec clusterctl status"),
 		strings.Contains(printed, "exec kubectl"),
 	)
@@ -67,7 +67,7 @@ func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
 			len(list),
 		)
 	}
-	idle(t, name)
+	awaitIdleMemory(t, name)
 	for i, command := range list {
 		if lines[i][1] != command.line {
 			t.Fatalf("demo up prints %q, and the list has %q: build it with make demo-tools", lines[i][1], command.line)
@@ -87,23 +87,23 @@ func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
 	}
 }
 
-// anonymous are the limits of the anonymous memory of idle daemons, in KiB: a quarter more than was measured.
-var anonymous = map[string]int{
+// maxAnonymous are the limits of the anonymous memory of idle daemons, in KiB: a quarter more than was measured.
+var maxAnonymous = map[string]int{
 	"etcd": 20_000, "kube-apiserver": 31_000, "kube-controller-manager": 23_000, "kube-scheduler": 12_500,
 	"kube-dns":       11_600,
 	"metrics-server": 12_000, "containerd": 26_000, "kubelet": 17_500, "kube-proxy": 10_900, "kube-network": 12_200,
 }
 
-// idle waits until the anonymous memory of each daemon is below its limit. A daemon returns memory after half a minute
-// without work.
-func idle(t *testing.T, name string) {
+// awaitIdleMemory waits until the anonymous memory of each daemon is below its limit. A daemon returns memory after
+// half a minute without work.
+func awaitIdleMemory(t *testing.T, name string) {
 	t.Helper()
 	lab, err := machines.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	measured := map[string]int{}
-	err = cluster.Eventually(t.Context(), limit, func(ctx context.Context) error {
+	err = cluster.Eventually(t.Context(), commandTimeout, func(ctx context.Context) error {
 		var large []string
 		for _, m := range lab.Machines {
 			list, err := cluster.Memories(ctx, m)
@@ -112,7 +112,7 @@ func idle(t *testing.T, name string) {
 			}
 			for _, of := range list {
 				measured[of.Unit] = of.Anonymous
-				if most, ok := anonymous[of.Unit]; !ok || of.Anonymous > most {
+				if most, ok := maxAnonymous[of.Unit]; !ok || of.Anonymous > most {
 					large = append(large, fmt.Sprintf("%s of %s has %d KiB of %d", of.Unit, m.Name, of.Anonymous, most))
 				}
 			}
@@ -125,15 +125,15 @@ func idle(t *testing.T, name string) {
 	if err != nil {
 		t.Errorf("anonymous memory of idle daemons: %v", err)
 	}
-	for unit := range anonymous {
+	for unit := range maxAnonymous {
 		if measured[unit] == 0 {
 			t.Errorf("%s was not measured", unit)
 		}
 	}
 }
 
-func TestWithoutKubectlNoCommandNeedsIt(t *testing.T) {
-	for _, command := range commands("demo", false) {
+func TestCommandsDoNotNeedKubectl(t *testing.T) {
+	for _, command := range exampleCommands("demo", false) {
 		if strings.Contains(command.line, "kubectl") {
 			t.Error(command.line)
 		}

@@ -21,8 +21,8 @@ import (
 // asTable is the media type with which the API server returns objects as a table, as it does for kubectl.
 const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
-// table is the part of a Table that is used.
-type table struct {
+// apiTable is the part of a Table that is used.
+type apiTable struct {
 	ColumnDefinitions []struct {
 		Name     string
 		Priority int // above 0: only shown if there is room
@@ -35,8 +35,8 @@ type table struct {
 
 // printTable prints the objects at a path of the API.
 func printTable(ctx context.Context, w io.Writer, c *cluster.Cluster, path string) error {
-	var t table
-	if err := ask(ctx, c, path, asTable, &t); err != nil {
+	var t apiTable
+	if err := getAsAdmin(ctx, c, path, asTable, &t); err != nil {
 		return err
 	}
 	out := tabwriter.NewWriter(w, 0, 4, 3, ' ', 0)
@@ -65,9 +65,9 @@ func printTable(ctx context.Context, w io.Writer, c *cluster.Cluster, path strin
 	return out.Flush()
 }
 
-// ask gets a path of the API as the administrator and decodes the answer.
-func ask(ctx context.Context, c *cluster.Cluster, path, accept string, into any) error {
-	server, client, err := administrator(c)
+// getAsAdmin gets a path of the API as the administrator and decodes the answer.
+func getAsAdmin(ctx context.Context, c *cluster.Cluster, path, accept string, into any) error {
+	server, client, err := adminClient(c)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", c.Kubeconfig(), err)
 	}
@@ -95,9 +95,9 @@ func ask(ctx context.Context, c *cluster.Cluster, path, accept string, into any)
 	return nil
 }
 
-// administrator reads the kubeconfig. It returns the URL of the API server, and a client with the administrator's
+// adminClient reads the kubeconfig. It returns the URL of the API server, and a client with the administrator's
 // certificate.
-func administrator(c *cluster.Cluster) (server string, client *http.Client, err error) {
+func adminClient(c *cluster.Cluster) (server string, client *http.Client, err error) {
 	text, err := os.ReadFile(c.Kubeconfig())
 	if err != nil {
 		return "", nil, err

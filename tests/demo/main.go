@@ -30,19 +30,19 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	verb.Exit("demo", run(ctx, *name, flag.Args()))
+	verb.Exit("demo", runCommand(ctx, *name, flag.Args()))
 }
 
-func run(ctx context.Context, name string, args []string) error {
+func runCommand(ctx context.Context, name string, args []string) error {
 	if len(args) == 0 {
 		flag.Usage()
 		return errors.New("say what to do")
 	}
 	switch args[0] {
 	case "up":
-		return up(ctx, name)
+		return startCluster(ctx, name)
 	case "down":
-		return down(ctx, name)
+		return deleteLab(ctx, name)
 	}
 	c, err := cluster.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -52,7 +52,7 @@ func run(ctx context.Context, name string, args []string) error {
 	}
 	switch args[0] {
 	case "try":
-		return try(os.Stdout, c)
+		return printCommands(os.Stdout, c)
 	case "exec":
 		if len(args) == 1 {
 			return errors.New("exec: say which command")
@@ -71,7 +71,7 @@ func run(ctx context.Context, name string, args []string) error {
 	return err
 }
 
-func down(ctx context.Context, name string) error {
+func deleteLab(ctx context.Context, name string) error {
 	lab, err := machines.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
 		fmt.Println("nothing is up")

@@ -12,17 +12,17 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// command is a command line to try, which can be copied from the output into a shell.
-type command struct {
+// exampleCommand is a command line to try, which can be copied from the output into a shell.
+type exampleCommand struct {
 	line  string
 	shows string
 	want  string // a regular expression for its output
 }
 
-// commands returns the command lines to try, in order. Each depends on the effects of those before it. run is the
-// command that calls this program.
-func commands(run string, kubectl bool) []command {
-	list := []command{
+// exampleCommands returns the command lines to try, in order. Each depends on the effects of those before it. run is
+// the command that calls this program.
+func exampleCommands(run string, kubectl bool) []exampleCommand {
+	list := []exampleCommand{
 		{"exec clusterctl status", "machines, nodes and workloads", `(?s)machine\.node\["b"] +node +True .*web: well`},
 		{"get /api/v1/pods", "the pods", `(?s)^NAMESPACE .*\nshop +web-.* 1/1 +Running`},
 		{
@@ -40,9 +40,9 @@ func commands(run string, kubectl bool) []command {
 	if kubectl {
 		list = append(
 			list,
-			command{"exec kubectl get nodes,pods -A -o wide", "your kubectl, or that of make kubectl",
+			exampleCommand{"exec kubectl get nodes,pods -A -o wide", "your kubectl, or that of make kubectl",
 				`(?s)node/node-a +Ready .*pod/web-\S+ +1/1 +Running`},
-			command{
+			exampleCommand{
 				"exec kubectl scale deployment/web -n shop --replicas=4",
 				"another way, until the next apply",
 				`scaled`,
@@ -50,9 +50,9 @@ func commands(run string, kubectl bool) []command {
 		)
 	}
 	list = append(list,
-		command{"kill b", "a power cut", `^$`},
-		command{"start b", "the machine boots", `^$`},
-		command{"exec bash", "a shell in which clusterctl and kubectl reach the cluster", `^$`},
+		exampleCommand{"kill b", "a power cut", `^$`},
+		exampleCommand{"start b", "the machine boots", `^$`},
+		exampleCommand{"exec bash", "a shell in which clusterctl and kubectl reach the cluster", `^$`},
 	)
 	for i := range list {
 		list[i].line = run + " " + list[i].line
@@ -60,11 +60,11 @@ func commands(run string, kubectl bool) []command {
 	return list
 }
 
-// try prints the commands to try.
-func try(w io.Writer, c *cluster.Cluster) error {
+// printCommands prints the commands to try.
+func printCommands(w io.Writer, c *cluster.Cluster) error {
 	fmt.Fprintln(w, "\n== Try:")
 	out := tabwriter.NewWriter(w, 0, 4, 3, ' ', 0)
-	for _, command := range commands(program(c.Lab.Name), hasKubectl(c)) {
+	for _, command := range exampleCommands(programFor(c.Lab.Name), hasKubectl(c)) {
 		fmt.Fprintf(out, "  %s\t# %s\n", command.line, command.shows)
 	}
 	if err := out.Flush(); err != nil {
@@ -86,8 +86,8 @@ func hasKubectl(c *cluster.Cluster) bool {
 	return err == nil
 }
 
-// program returns the command that calls this program for a demo from a shell in the working directory.
-func program(name string) string {
+// programFor returns the command that calls this program for a demo from a shell in the working directory.
+func programFor(name string) string {
 	path, err := os.Executable()
 	if err != nil {
 		path = os.Args[0]

@@ -13,9 +13,9 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-func up(ctx context.Context, name string) error {
+func startCluster(ctx context.Context, name string) error {
 	if _, err := machines.Open(name); err == nil {
-		return fmt.Errorf("it is up already: %s try prints commands to try, make demo-down ends it", program(name))
+		return fmt.Errorf("it is up already: %s try prints commands to try, make demo-down ends it", programFor(name))
 	}
 	root, err := cluster.Root()
 	if err != nil {
@@ -36,18 +36,18 @@ func up(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := provision(ctx, c); err != nil {
+	if err := provisionCluster(ctx, c); err != nil {
 		return fmt.Errorf(
 			"%w\nThe machines are still up, for a look at them: %s ssh control; make demo-down ends them",
 			err,
-			program(name),
+			programFor(name),
 		)
 	}
-	return try(os.Stdout, c)
+	return printCommands(os.Stdout, c)
 }
 
-// provision makes a cluster of the machines.
-func provision(ctx context.Context, c *cluster.Cluster) error {
+// provisionCluster makes a cluster of the machines.
+func provisionCluster(ctx context.Context, c *cluster.Cluster) error {
 	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar")); err != nil {
 		return err
 	}
@@ -56,23 +56,23 @@ func provision(ctx context.Context, c *cluster.Cluster) error {
 	if err := c.Apply(ctx, os.Stdout); err != nil {
 		return err
 	}
-	if err := answers(ctx, c); err != nil {
+	if err := checkAnswers(ctx, c); err != nil {
 		return err
 	}
 	fmt.Printf("== %.1f s from bare machines to a workload that answers\n", time.Since(started).Seconds())
 	return nil
 }
 
-// answers prints the nodes and pods, and checks from other machines that the workload serves through its Service
+// checkAnswers prints the nodes and pods, and checks from other machines that the workload serves through its Service
 // address and through a node's port.
-func answers(ctx context.Context, c *cluster.Cluster) error {
+func checkAnswers(ctx context.Context, c *cluster.Cluster) error {
 	for _, path := range []string{"/api/v1/nodes", "/api/v1/pods"} {
 		if err := printTable(ctx, os.Stdout, c, path); err != nil {
 			return err
 		}
 	}
 	var service struct{ Spec struct{ ClusterIP string } }
-	if err := ask(ctx, c, "/api/v1/namespaces/shop/services/web", "application/json", &service); err != nil {
+	if err := getAsAdmin(ctx, c, "/api/v1/namespaces/shop/services/web", "application/json", &service); err != nil {
 		return err
 	}
 	for _, try := range []struct{ from, url string }{

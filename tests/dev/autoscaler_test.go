@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// define makes the API serve a kind without a schema.
-func define(t *testing.T, group, version, plural, kind string, more map[string]any) schema.GroupVersionResource {
+// defineKind makes the API serve a kind without a schema.
+func defineKind(t *testing.T, group, version, plural, kind string, more map[string]any) schema.GroupVersionResource {
 	t.Helper()
 	v := map[string]any{"name": version, "served": true, "storage": true,
 		"schema": map[string]any{
@@ -42,50 +42,51 @@ func define(t *testing.T, group, version, plural, kind string, more map[string]a
 	must[*unstructured.Unstructured](
 		t,
 	)(
-		untyped.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		dynamicClient.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 			Resource: "customresourcedefinitions"}).
 			Create(t.Context(), definition, metav1.CreateOptions{}),
 	)
 	out := schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
-	until(t, kind, func(ctx context.Context) (bool, any) {
-		_, err := untyped.Resource(out).Namespace("default").List(ctx, metav1.ListOptions{})
+	waitFor(t, kind, func(ctx context.Context) (bool, any) {
+		_, err := dynamicClient.Resource(out).Namespace("default").List(ctx, metav1.ListOptions{})
 		return err == nil, err
 	})
 	return out
 }
 
-func autoscale(t *testing.T, ns string, of autoscalingv2.CrossVersionObjectReference, most int32) {
+func createAutoscaler(t *testing.T, ns string, of autoscalingv2.CrossVersionObjectReference, most int32) {
 	t.Helper()
 	must[*autoscalingv2.HorizontalPodAutoscaler](
 		t,
 	)(
-		client.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: "a",
-			}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: of, MaxReplicas: most,
-				Metrics: []autoscalingv2.MetricSpec{
-					{
-						Type: autoscalingv2.ResourceMetricSourceType,
-						Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU,
-							Target: autoscalingv2.MetricTarget{
-								Type:               autoscalingv2.UtilizationMetricType,
-								AverageUtilization: ptr.To[int32](50),
-							}},
-					},
-				}}}, metav1.CreateOptions{}),
+		sharedClient.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(),
+			&autoscalingv2.HorizontalPodAutoscaler{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: "a",
+				}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: of, MaxReplicas: most,
+					Metrics: []autoscalingv2.MetricSpec{
+						{
+							Type: autoscalingv2.ResourceMetricSourceType,
+							Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU,
+								Target: autoscalingv2.MetricTarget{
+									Type:               autoscalingv2.UtilizationMetricType,
+									AverageUtilization: ptr.To[int32](50),
+								}},
+						},
+					}}}, metav1.CreateOptions{}),
 	)
 }
 
-// autoscalerSays waits until a condition of the autoscaler has a reason.
-func autoscalerSays(
+// awaitCondition waits until a condition of the autoscaler has a reason.
+func awaitCondition(
 	t *testing.T,
 	ns string,
 	kind autoscalingv2.HorizontalPodAutoscalerConditionType,
 	reason string,
 ) (status autoscalingv2.HorizontalPodAutoscalerStatus) {
 	t.Helper()
-	until(t, reason, func(ctx context.Context) (bool, any) {
-		got, err := client.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "a", metav1.GetOptions{})
+	waitFor(t, reason, func(ctx context.Context) (bool, any) {
+		got, err := sharedClient.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "a", metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -98,36 +99,36 @@ func autoscalerSays(
 }
 
 // Proves S33.
-func TestADeploymentIsScaledByWhatItsPodsUse(t *testing.T) {
+func TestDeploymentsAreScaledByTheUsageOfTheirPods(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	deploy(t, ns, 2, func(d *appsv1.Deployment) {
+	ns := createNamespace(t)
+	createDeployment(t, ns, 2, func(d *appsv1.Deployment) {
 		c := &d.Spec.Template.Spec.Containers[0]
 		c.Command = strings.Fields("stress-ng --cpu 1 --cpu-load 2") // 20m
 		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
 	})
-	rolledOut(t, ns)
-	measured(t, ns, 2, time.Now())
-	autoscale(
+	awaitRollout(t, ns)
+	awaitMetrics(t, ns, 2, time.Now())
+	createAutoscaler(
 		t,
 		ns,
 		autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
 		6,
 	)
-	status := autoscalerSays(t, ns, autoscalingv2.AbleToScale, "SucceededRescale")
+	status := awaitCondition(t, ns, autoscalingv2.AbleToScale, "SucceededRescale")
 	if status.CurrentReplicas != 2 || status.DesiredReplicas != 4 || status.LastScaleTime == nil ||
 		len(status.CurrentMetrics) != 1 ||
 		*status.CurrentMetrics[0].Resource.Current.AverageUtilization/10 < 19 ||
 		*status.CurrentMetrics[0].Resource.Current.AverageUtilization/10 > 21 {
 		t.Errorf("status: %+v", status)
 	}
-	autoscalerSays(t, ns, autoscalingv2.ScalingLimited, "ScaleUpLimit")
-	until(t, "four replicas and the event", func(ctx context.Context) (bool, any) {
-		d, err := client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
+	awaitCondition(t, ns, autoscalingv2.ScalingLimited, "ScaleUpLimit")
+	waitFor(t, "four replicas and the event", func(ctx context.Context) (bool, any) {
+		d, err := sharedClient.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
-		events, err := client.CoreV1().
+		events, err := sharedClient.CoreV1().
 			Events(ns).
 			List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=HorizontalPodAutoscaler"})
 		return err == nil && *d.Spec.Replicas >= 4 && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
@@ -138,10 +139,10 @@ func TestADeploymentIsScaledByWhatItsPodsUse(t *testing.T) {
 }
 
 // Proves S12.
-func TestWhateverHasAScaleIsScaled(t *testing.T) {
+func TestCustomKindsWithAScaleAreScaled(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	fleets := define(
+	ns := createNamespace(t)
+	fleets := defineKind(
 		t,
 		"scaled.example.com",
 		"v1",
@@ -155,24 +156,24 @@ func TestWhateverHasAScaleIsScaled(t *testing.T) {
 	must[*unstructured.Unstructured](
 		t,
 	)(
-		untyped.Resource(fleets).Namespace(ns).Create(t.Context(), fleet, metav1.CreateOptions{}),
+		dynamicClient.Resource(fleets).Namespace(ns).Create(t.Context(), fleet, metav1.CreateOptions{}),
 	)
-	autoscale(
+	createAutoscaler(
 		t,
 		ns,
 		autoscalingv2.CrossVersionObjectReference{APIVersion: "scaled.example.com/v1", Kind: "Fleet", Name: "f"},
 		3,
 	)
-	autoscalerSays(t, ns, autoscalingv2.AbleToScale, "SucceededRescale")
+	awaitCondition(t, ns, autoscalingv2.AbleToScale, "SucceededRescale")
 	got := must[*unstructured.Unstructured](
 		t,
 	)(
-		untyped.Resource(fleets).Namespace(ns).Get(t.Context(), "f", metav1.GetOptions{}),
+		dynamicClient.Resource(fleets).Namespace(ns).Get(t.Context(), "f", metav1.GetOptions{}),
 	)
 	if size, _, _ := unstructured.NestedInt64(got.Object, "spec", "size"); size != 3 {
 		t.Errorf("size %d, want 3", size)
 	}
-	autoscalerSays(
+	awaitCondition(
 		t,
 		ns,
 		autoscalingv2.ScalingActive,
@@ -180,18 +181,18 @@ func TestWhateverHasAScaleIsScaled(t *testing.T) {
 	) // at the next evaluation, after it is within its bounds
 }
 
-func TestAnAutoscalerSaysWhyItDoesNotScale(t *testing.T) {
+func TestAutoscalersReportWhyTheyDoNotScale(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	autoscale(
+	ns := createNamespace(t)
+	createAutoscaler(
 		t,
 		ns,
 		autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
 		3,
 	)
-	autoscalerSays(t, ns, autoscalingv2.AbleToScale, "FailedGetScale")
-	deploy(t, ns, 1, nil)
-	status := autoscalerSays(t, ns, autoscalingv2.AbleToScale, "SucceededGetScale")
+	awaitCondition(t, ns, autoscalingv2.AbleToScale, "FailedGetScale")
+	createDeployment(t, ns, 1, nil)
+	status := awaitCondition(t, ns, autoscalingv2.AbleToScale, "SucceededGetScale")
 	if status.CurrentReplicas != 1 {
 		t.Errorf("status: %+v", status)
 	}

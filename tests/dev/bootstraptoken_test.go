@@ -11,12 +11,12 @@ import (
 
 // A token signs the ConfigMap that machines read before they trust the cluster. After its expiration it is deleted.
 // Proves S12.
-func TestABootstrapTokenSignsUntilItsTimeIsOver(t *testing.T) {
+func TestBootstrapTokensSignUntilTheyExpire(t *testing.T) {
 	t.Parallel()
 	const id, key = "dev123", "jws-kubeconfig-dev123"
-	secrets, public := client.CoreV1().
+	secrets, public := sharedClient.CoreV1().
 		Secrets(metav1.NamespaceSystem),
-		client.CoreV1().
+		sharedClient.CoreV1().
 			ConfigMaps(metav1.NamespacePublic)
 	must[*corev1.ConfigMap](
 		t,
@@ -52,7 +52,7 @@ func TestABootstrapTokenSignsUntilItsTimeIsOver(t *testing.T) {
 	)
 	signed := func(want bool) {
 		t.Helper()
-		until(t, "cluster-info to have its signature, or not", func(ctx context.Context) (bool, any) {
+		waitFor(t, "cluster-info to have its signature, or not", func(ctx context.Context) (bool, any) {
 			m, err := public.Get(ctx, "cluster-info", metav1.GetOptions{})
 			if err != nil {
 				return false, err
@@ -63,8 +63,8 @@ func TestABootstrapTokenSignsUntilItsTimeIsOver(t *testing.T) {
 	signed(true)
 	token.StringData = map[string]string{"expiration": time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)}
 	must[*corev1.Secret](t)(secrets.Update(t.Context(), token, metav1.UpdateOptions{}))
-	until(t, "the token to go", func(ctx context.Context) (bool, any) {
-		return gone(secrets.Get(ctx, token.Name, metav1.GetOptions{}))
+	waitFor(t, "the token to go", func(ctx context.Context) (bool, any) {
+		return isGone(secrets.Get(ctx, token.Name, metav1.GetOptions{}))
 	})
 	signed(false)
 }

@@ -31,7 +31,7 @@ func TestAnApprovedRequestIsSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	requests := client.CertificatesV1().CertificateSigningRequests()
+	requests := sharedClient.CertificatesV1().CertificateSigningRequests()
 	csr := must[*certificatesv1.CertificateSigningRequest](
 		t,
 	)(
@@ -51,7 +51,7 @@ func TestAnApprovedRequestIsSigned(t *testing.T) {
 		requests.UpdateApproval(t.Context(), csr.Name, csr, metav1.UpdateOptions{}),
 	)
 	var signed []byte
-	until(t, "a certificate", func(ctx context.Context) (bool, any) {
+	waitFor(t, "a certificate", func(ctx context.Context) (bool, any) {
 		got, err := requests.Get(ctx, csr.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err

@@ -17,8 +17,8 @@ import (
 // Proves S22.
 func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 	t.Parallel()
-	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	tell := func(data map[string]string) {
+	maps := sharedClient.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	setInventory := func(data map[string]string) {
 		t.Helper()
 		m, err := maps.Get(t.Context(), inventory.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -49,7 +49,7 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 		Roles:      []string{"node"},
 		Addresses:  []string{"10.9.0.2"},
 	}
-	nodes := client.CoreV1().Nodes()
+	nodes := sharedClient.CoreV1().Nodes()
 	for _, name := range []string{"rack", "by-hand"} {
 		silentNode(t, name)
 	}
@@ -59,8 +59,8 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 	)(
 		nodes.Patch(t.Context(), "rack", types.MergePatchType, []byte(said), metav1.PatchOptions{}, "status"),
 	)
-	tell(encoded(inventory.Inventory{"rack": rack, "shelf": shelf}))
-	until(t, "the node to have what the inventory says", func(ctx context.Context) (bool, any) {
+	setInventory(encoded(inventory.Inventory{"rack": rack, "shelf": shelf}))
+	waitFor(t, "the node to have what the inventory says", func(ctx context.Context) (bool, any) {
 		n := must[*corev1.Node](t)(nodes.Get(ctx, "rack", metav1.GetOptions{}))
 		want := []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: "10.9.0.1"},
@@ -76,19 +76,19 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 			}
 	})
 	for _, name := range []string{"rack", "by-hand"} {
-		until(t, name+" to be taken for lost", func(ctx context.Context) (bool, any) {
+		waitFor(t, name+" to be taken for lost", func(ctx context.Context) (bool, any) {
 			n := must[*corev1.Node](t)(nodes.Get(ctx, name, metav1.GetOptions{}))
-			return tainted(n, corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute), n.Spec.Taints
+			return hasTaint(n, corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute), n.Spec.Taints
 		})
 	}
 	// An inventory that is invalid, empty or missing has no effect on nodes.
 	for why, data := range map[string]map[string]string{"unexpected EOF": {"shelf": "{"}, "it is empty": {}} {
-		tell(data)
-		until(t, "an event that says why nothing is decided", func(ctx context.Context) (bool, any) {
+		setInventory(data)
+		waitFor(t, "an event that says why nothing is decided", func(ctx context.Context) (bool, any) {
 			list := must[*corev1.EventList](
 				t,
 			)(
-				client.CoreV1().
+				sharedClient.CoreV1().
 					Events("").
 					List(ctx, metav1.ListOptions{
 						FieldSelector: "reason=InventoryUnavailable,involvedObject.name=rack"}),
@@ -102,20 +102,20 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 	if err := maps.Delete(t.Context(), inventory.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	always(t, "the node stays", func(ctx context.Context) (bool, any) {
+	holdFor(t, "the node stays", func(ctx context.Context) (bool, any) {
 		_, err := nodes.Get(ctx, "rack", metav1.GetOptions{})
 		return err == nil, err
 	})
-	tell(encoded(inventory.Inventory{"shelf": shelf}))
-	until(t, "the node of the machine that is gone to go", func(ctx context.Context) (bool, any) {
+	setInventory(encoded(inventory.Inventory{"shelf": shelf}))
+	waitFor(t, "the node of the machine that is gone to go", func(ctx context.Context) (bool, any) {
 		n, err := nodes.Get(ctx, "rack", metav1.GetOptions{})
-		return gone(n, err)
+		return isGone(n, err)
 	})
-	until(t, "the event of it", func(ctx context.Context) (bool, any) {
+	waitFor(t, "the event of it", func(ctx context.Context) (bool, any) {
 		list := must[*corev1.EventList](
 			t,
 		)(
-			client.CoreV1().
+			sharedClient.CoreV1().
 				Events("").
 				List(ctx, metav1.ListOptions{FieldSelector: "reason=DeletingNode,involvedObject.name=rack"}),
 		)

@@ -12,8 +12,8 @@ import (
 // Proves S12.
 func TestComponentStatusesAreHealthy(t *testing.T) {
 	t.Parallel()
-	until(t, "three healthy components", func(ctx context.Context) (bool, any) {
-		list, err := client.CoreV1().ComponentStatuses().List(ctx, metav1.ListOptions{})
+	waitFor(t, "three healthy components", func(ctx context.Context) (bool, any) {
+		list, err := sharedClient.CoreV1().ComponentStatuses().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// cron creates a suspended cron job that was last due some minutes ago, so that it is due when it resumes.
-func cron(t *testing.T, ns string, change func(*batchv1.CronJobSpec), command ...string) {
+// createCronJob creates a suspended cron job that was last due some minutes ago, so that it is due when it resumes.
+func createCronJob(t *testing.T, ns string, change func(*batchv1.CronJobSpec), command ...string) {
 	t.Helper()
 	spec := podSpec(command...)
 	spec.RestartPolicy = corev1.RestartPolicyNever
@@ -27,14 +27,14 @@ func cron(t *testing.T, ns string, change func(*batchv1.CronJobSpec), command ..
 	if change != nil {
 		change(&c.Spec)
 	}
-	must[*batchv1.CronJob](t)(client.BatchV1().CronJobs(ns).Create(t.Context(), c, metav1.CreateOptions{}))
+	must[*batchv1.CronJob](t)(sharedClient.BatchV1().CronJobs(ns).Create(t.Context(), c, metav1.CreateOptions{}))
 }
 
-// overdue sets the last schedule time to five minutes ago, and resumes the cron job.
-func overdue(t *testing.T, ns string) {
+// makeOverdue sets the last schedule time to five minutes ago, and resumes the cron job.
+func makeOverdue(t *testing.T, ns string) {
 	t.Helper()
 	last := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, time.Now().UTC().Add(-5*time.Minute).Format(time.RFC3339))
-	crons := client.BatchV1().CronJobs(ns)
+	crons := sharedClient.BatchV1().CronJobs(ns)
 	if _, err := crons.Patch(t.Context(), "c", types.MergePatchType, []byte(last), metav1.PatchOptions{},
 		"status"); err != nil {
 		t.Fatal(err)
@@ -44,18 +44,18 @@ func overdue(t *testing.T, ns string) {
 	}
 }
 
-func cronJobs(ctx context.Context, t *testing.T, ns string) (c *batchv1.CronJob, jobs []batchv1.Job) {
+func getCronJob(ctx context.Context, t *testing.T, ns string) (c *batchv1.CronJob, jobs []batchv1.Job) {
 	t.Helper()
-	c = must[*batchv1.CronJob](t)(client.BatchV1().CronJobs(ns).Get(ctx, "c", metav1.GetOptions{}))
-	return c, must[*batchv1.JobList](t)(client.BatchV1().Jobs(ns).List(ctx, metav1.ListOptions{})).Items
+	c = must[*batchv1.CronJob](t)(sharedClient.BatchV1().CronJobs(ns).Get(ctx, "c", metav1.GetOptions{}))
+	return c, must[*batchv1.JobList](t)(sharedClient.BatchV1().Jobs(ns).List(ctx, metav1.ListOptions{})).Items
 }
 
-func happened(ctx context.Context, t *testing.T, ns, reason string) bool {
+func hasEvent(ctx context.Context, t *testing.T, ns, reason string) bool {
 	t.Helper()
 	events := must[*corev1.EventList](
 		t,
 	)(
-		client.CoreV1().
+		sharedClient.CoreV1().
 			Events(ns).
 			List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=CronJob,reason=" + reason}),
 	).Items
@@ -63,17 +63,17 @@ func happened(ctx context.Context, t *testing.T, ns, reason string) bool {
 }
 
 // Proves S20.
-func TestACronJobMakesJobsAndKeepsSome(t *testing.T) {
+func TestCronJobsCreateJobsAndKeepTheLimit(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	cron(t, ns, func(s *batchv1.CronJobSpec) { s.SuccessfulJobsHistoryLimit = ptr.To(int32(0)) }, "true")
-	always(t, "nothing while it is suspended", func(ctx context.Context) (bool, any) {
-		_, jobs := cronJobs(ctx, t, ns)
+	ns := createNamespace(t)
+	createCronJob(t, ns, func(s *batchv1.CronJobSpec) { s.SuccessfulJobsHistoryLimit = ptr.To(int32(0)) }, "true")
+	holdFor(t, "nothing while it is suspended", func(ctx context.Context) (bool, any) {
+		_, jobs := getCronJob(ctx, t, ns)
 		return len(jobs) == 0, len(jobs)
 	})
-	overdue(t, ns)
-	until(t, "a job that has succeeded, and went", func(ctx context.Context) (bool, any) {
-		c, jobs := cronJobs(ctx, t, ns)
+	makeOverdue(t, ns)
+	waitFor(t, "a job that has succeeded, and went", func(ctx context.Context) (bool, any) {
+		c, jobs := getCronJob(ctx, t, ns)
 		return c.Status.LastSuccessfulTime != nil && c.Status.LastScheduleTime != nil && len(c.Status.Active) == 0 &&
 				len(jobs) == 0, fmt.Sprintf(
 				"%+v %d",
@@ -82,31 +82,31 @@ func TestACronJobMakesJobsAndKeepsSome(t *testing.T) {
 			)
 	})
 	for _, reason := range []string{"SuccessfulCreate", "SawCompletedJob", "SuccessfulDelete"} {
-		until(t, "event "+reason, func(ctx context.Context) (bool, any) { return happened(ctx, t, ns, reason), nil })
+		waitFor(t, "event "+reason, func(ctx context.Context) (bool, any) { return hasEvent(ctx, t, ns, reason), nil })
 	}
-	c, _ := cronJobs(t.Context(), t, ns)
+	c, _ := getCronJob(t.Context(), t, ns)
 	if s := c.Status.LastScheduleTime.Second(); s != 0 || time.Since(c.Status.LastScheduleTime.Time) > 2*time.Minute {
 		t.Errorf("it was last due at %v", c.Status.LastScheduleTime)
 	}
 }
 
 // Proves S20.
-func TestACronJobIsNotInItsOwnWay(t *testing.T) {
+func TestCronJobsFollowTheirConcurrencyPolicy(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []batchv1.ConcurrencyPolicy{batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
-			ns := namespace(t)
+			ns := createNamespace(t)
 			// The first job belongs to a time before the last minute, so that another time is due as soon as the
 			// schedule is every minute.
 			earlier := time.Now().UTC().Add(-3 * time.Minute)
-			cron(t, ns, func(s *batchv1.CronJobSpec) {
+			createCronJob(t, ns, func(s *batchv1.CronJobSpec) {
 				s.ConcurrencyPolicy, s.TimeZone, s.Schedule = policy, ptr.To("Etc/UTC"), earlier.Format("4 15 * * *")
 			})
-			overdue(t, ns)
+			makeOverdue(t, ns)
 			var first batchv1.Job
-			until(t, "a job that runs", func(ctx context.Context) (bool, any) {
-				c, jobs := cronJobs(ctx, t, ns)
+			waitFor(t, "a job that runs", func(ctx context.Context) (bool, any) {
+				c, jobs := getCronJob(ctx, t, ns)
 				if len(jobs) != 1 || len(c.Status.Active) != 1 {
 					return false, c.Status
 				}
@@ -117,20 +117,20 @@ func TestACronJobIsNotInItsOwnWay(t *testing.T) {
 			must[*batchv1.CronJob](
 				t,
 			)(
-				client.BatchV1().
+				sharedClient.BatchV1().
 					CronJobs(ns).
 					Patch(t.Context(), "c", types.MergePatchType, []byte(`{"spec":{"schedule":"* * * * *"}}`), metav1.PatchOptions{}),
 			)
 			if policy == batchv1.ForbidConcurrent {
-				until(t, "that it does not begin another", func(ctx context.Context) (bool, any) {
-					c, jobs := cronJobs(ctx, t, ns)
-					return happened(ctx, t, ns, "JobAlreadyActive") && len(jobs) == 1 &&
+				waitFor(t, "that it does not begin another", func(ctx context.Context) (bool, any) {
+					c, jobs := getCronJob(ctx, t, ns)
+					return hasEvent(ctx, t, ns, "JobAlreadyActive") && len(jobs) == 1 &&
 						jobs[0].UID == first.UID, c.Status
 				})
 				return
 			}
-			until(t, "another in its place", func(ctx context.Context) (bool, any) {
-				c, jobs := cronJobs(ctx, t, ns)
+			waitFor(t, "another in its place", func(ctx context.Context) (bool, any) {
+				c, jobs := getCronJob(ctx, t, ns)
 				return len(jobs) == 1 && jobs[0].UID != first.UID && len(c.Status.Active) == 1 &&
 					c.Status.Active[0].UID == jobs[0].UID, c.Status
 			})
@@ -140,43 +140,43 @@ func TestACronJobIsNotInItsOwnWay(t *testing.T) {
 
 // A job that another client deletes is no longer active, and the jobs of a cron job are deleted with it.
 // Proves S20.
-func TestTheJobsOfACronJobGoWithIt(t *testing.T) {
+func TestJobsAreDeletedWithTheirCronJob(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	cron(t, ns, nil)
-	overdue(t, ns)
+	ns := createNamespace(t)
+	createCronJob(t, ns, nil)
+	makeOverdue(t, ns)
 	var job batchv1.Job
-	until(t, "a job", func(ctx context.Context) (bool, any) {
-		c, jobs := cronJobs(ctx, t, ns)
+	waitFor(t, "a job", func(ctx context.Context) (bool, any) {
+		c, jobs := getCronJob(ctx, t, ns)
 		if len(jobs) == 1 && len(c.Status.Active) == 1 {
 			job = jobs[0]
 			return true, nil
 		}
 		return false, c.Status
 	})
-	if _, err := client.BatchV1().CronJobs(ns).Patch(t.Context(), "c", types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := sharedClient.BatchV1().CronJobs(ns).Patch(t.Context(), "c", types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	background := metav1.DeletePropagationBackground
-	if err := client.BatchV1().Jobs(ns).Delete(t.Context(), job.Name,
+	if err := sharedClient.BatchV1().Jobs(ns).Delete(t.Context(), job.Name,
 		metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "none to be active", func(ctx context.Context) (bool, any) {
-		c, _ := cronJobs(ctx, t, ns)
+	waitFor(t, "none to be active", func(ctx context.Context) (bool, any) {
+		c, _ := getCronJob(ctx, t, ns)
 		return len(c.Status.Active) == 0, c.Status
 	})
-	overdue(t, ns)
-	until(t, "another job", func(ctx context.Context) (bool, any) {
-		_, jobs := cronJobs(ctx, t, ns)
+	makeOverdue(t, ns)
+	waitFor(t, "another job", func(ctx context.Context) (bool, any) {
+		_, jobs := getCronJob(ctx, t, ns)
 		return len(jobs) == 1 && jobs[0].UID != job.UID, len(jobs)
 	})
-	if err := client.BatchV1().CronJobs(ns).Delete(t.Context(), "c",
+	if err := sharedClient.BatchV1().CronJobs(ns).Delete(t.Context(), "c",
 		metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "its jobs to go", func(ctx context.Context) (bool, any) {
-		jobs := must[*batchv1.JobList](t)(client.BatchV1().Jobs(ns).List(ctx, metav1.ListOptions{})).Items
+	waitFor(t, "its jobs to go", func(ctx context.Context) (bool, any) {
+		jobs := must[*batchv1.JobList](t)(sharedClient.BatchV1().Jobs(ns).List(ctx, metav1.ListOptions{})).Items
 		return len(jobs) == 0 && len(podsOf(t, ns, "")) == 0, len(jobs)
 	})
 }

@@ -15,14 +15,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestACronJobStartsTheJobOfTheLastTime sets the status to an hour ago, because tests do not wait for minutes.
+// TestCronJobsStartTheJobOfTheLastMissedTime sets the status to an hour ago, because tests do not wait for minutes.
 // Proves S20.
-func TestACronJobStartsTheJobOfTheLastTime(t *testing.T) {
+func TestCronJobsStartTheJobOfTheLastMissedTime(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	spec := podSpec("exit", "0")
 	spec.RestartPolicy = corev1.RestartPolicyNever
-	cronJobs := client.BatchV1().CronJobs(ns)
+	cronJobs := sharedClient.BatchV1().CronJobs(ns)
 	must[*batchv1.CronJob](t)(cronJobs.Create(t.Context(), &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "c"},
 		Spec: batchv1.CronJobSpec{
@@ -59,7 +59,7 @@ func TestACronJobStartsTheJobOfTheLastTime(t *testing.T) {
 		),
 	)
 	var cj *batchv1.CronJob
-	until(t, "a success", func(ctx context.Context) (bool, any) {
+	waitFor(t, "a success", func(ctx context.Context) (bool, any) {
 		var err error
 		if cj, err = cronJobs.Get(ctx, "c", metav1.GetOptions{}); err != nil {
 			return false, err
@@ -69,7 +69,7 @@ func TestACronJobStartsTheJobOfTheLastTime(t *testing.T) {
 	jobs := must[*batchv1.JobList](
 		t,
 	)(
-		client.BatchV1().Jobs(ns).List(t.Context(), metav1.ListOptions{LabelSelector: "of=c"}),
+		sharedClient.BatchV1().Jobs(ns).List(t.Context(), metav1.ListOptions{LabelSelector: "of=c"}),
 	).Items
 	for _, job := range jobs {
 		scheduled, err := time.Parse(time.RFC3339, job.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
@@ -83,8 +83,8 @@ func TestACronJobStartsTheJobOfTheLastTime(t *testing.T) {
 	if len(jobs) == 0 || len(jobs) > 2 { // one, or two if a minute ends at this time
 		t.Errorf("%d jobs: %v", len(jobs), jobs)
 	}
-	until(t, "the events", func(ctx context.Context) (bool, any) {
-		list, err := client.CoreV1().
+	waitFor(t, "the events", func(ctx context.Context) (bool, any) {
+		list, err := sharedClient.CoreV1().
 			Events(ns).
 			List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=CronJob"})
 		if err != nil {
@@ -102,8 +102,8 @@ func TestACronJobStartsTheJobOfTheLastTime(t *testing.T) {
 		metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "no jobs without the CronJob", func(ctx context.Context) (bool, any) {
-		list, err := client.BatchV1().Jobs(ns).List(ctx, metav1.ListOptions{})
+	waitFor(t, "no jobs without the CronJob", func(ctx context.Context) (bool, any) {
+		list, err := sharedClient.BatchV1().Jobs(ns).List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 0, list
 	})
 }

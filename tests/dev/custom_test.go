@@ -17,7 +17,7 @@ import (
 func TestInformersFollowCustomResources(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	definitions := untyped.Resource(
+	definitions := dynamicClient.Resource(
 		schema.GroupVersionResource{
 			Group:    "apiextensions.k8s.io",
 			Version:  "v1",
@@ -48,25 +48,25 @@ func TestInformersFollowCustomResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	widgets := schema.GroupVersionResource{Group: "dev.example.com", Version: "v1", Resource: "widgets"}
-	factory := dynamicinformer.NewDynamicSharedInformerFactory(untyped, 0)
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(dynamicClient, 0)
 	informer := factory.ForResource(widgets)
 	lister := informer.Lister().ByNamespace("default")
 	informed := informer.Informer()
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	defer cancel()
-	until(t, "the informer", func(context.Context) (bool, any) { return informed.HasSynced(), "not synced" })
+	waitFor(t, "the informer", func(context.Context) (bool, any) { return informed.HasSynced(), "not synced" })
 	for i := range 5 {
 		widget := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "dev.example.com/v1", "kind": "Widget",
 			"metadata": map[string]any{"name": fmt.Sprint("w", i)}, "spec": map[string]any{"size": int64(i)},
 		}}
-		if _, err := untyped.Resource(widgets).Namespace("default").Create(ctx, widget,
+		if _, err := dynamicClient.Resource(widgets).Namespace("default").Create(ctx, widget,
 			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	until(t, "all widgets", func(context.Context) (bool, any) {
+	waitFor(t, "all widgets", func(context.Context) (bool, any) {
 		for i := range 5 {
 			if _, err := lister.Get(fmt.Sprint("w", i)); err != nil {
 				return false, err
@@ -77,7 +77,7 @@ func TestInformersFollowCustomResources(t *testing.T) {
 	if err := definitions.Delete(ctx, "widgets.dev.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "no widgets", func(context.Context) (bool, any) {
+	waitFor(t, "no widgets", func(context.Context) (bool, any) {
 		left := informed.GetStore().ListKeys()
 		return len(left) == 0, left
 	})

@@ -16,9 +16,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-const revision = "deployment.kubernetes.io/revision"
+const revisionAnnotation = "deployment.kubernetes.io/revision"
 
-func deploy(t *testing.T, ns string, replicas int32, change func(*appsv1.Deployment)) *appsv1.Deployment {
+func createDeployment(t *testing.T, ns string, replicas int32, change func(*appsv1.Deployment)) *appsv1.Deployment {
 	t.Helper()
 	labels := map[string]string{"app": "web"}
 	d := &appsv1.Deployment{
@@ -31,12 +31,13 @@ func deploy(t *testing.T, ns string, replicas int32, change func(*appsv1.Deploym
 	if change != nil {
 		change(d)
 	}
-	return must[*appsv1.Deployment](t)(client.AppsV1().Deployments(ns).Create(t.Context(), d, metav1.CreateOptions{}))
+	return must[*appsv1.Deployment](t)(sharedClient.AppsV1().Deployments(ns).Create(t.Context(), d,
+		metav1.CreateOptions{}))
 }
 
 func patchDeployment(t *testing.T, ns, patch string, args ...any) {
 	t.Helper()
-	_, err := client.AppsV1().
+	_, err := sharedClient.AppsV1().
 		Deployments(ns).
 		Patch(t.Context(), "web", types.StrategicMergePatchType, fmt.Appendf(nil, patch, args...),
 			metav1.PatchOptions{})
@@ -50,13 +51,13 @@ func setImage(t *testing.T, ns, image string) {
 	patchDeployment(t, ns, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":%q}]}}}}`, image)
 }
 
-// rolledOut waits until a rollout is complete by the criteria of kubectl rollout status.
-func rolledOut(t *testing.T, ns string) *appsv1.Deployment {
+// awaitRollout waits until a rollout is complete by the criteria of kubectl rollout status.
+func awaitRollout(t *testing.T, ns string) *appsv1.Deployment {
 	t.Helper()
 	var d *appsv1.Deployment
-	until(t, "the rollout", func(ctx context.Context) (bool, any) {
+	waitFor(t, "the rollout", func(ctx context.Context) (bool, any) {
 		var err error
-		if d, err = client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}); err != nil {
+		if d, err = sharedClient.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}); err != nil {
 			return false, err
 		}
 		s, want := d.Status, *d.Spec.Replicas
@@ -66,9 +67,10 @@ func rolledOut(t *testing.T, ns string) *appsv1.Deployment {
 	return d
 }
 
-func sets(t *testing.T, ns string) []appsv1.ReplicaSet {
+func replicaSets(t *testing.T, ns string) []appsv1.ReplicaSet {
 	t.Helper()
-	list := must[*appsv1.ReplicaSetList](t)(client.AppsV1().ReplicaSets(ns).List(t.Context(), metav1.ListOptions{}))
+	list := must[*appsv1.ReplicaSetList](t)(sharedClient.AppsV1().ReplicaSets(ns).List(t.Context(),
+		metav1.ListOptions{}))
 	slices.SortFunc(
 		list.Items,
 		func(a, b appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) },
@@ -76,7 +78,7 @@ func sets(t *testing.T, ns string) []appsv1.ReplicaSet {
 	return list.Items
 }
 
-func images(t *testing.T, ns string) map[string]int {
+func podImages(t *testing.T, ns string) map[string]int {
 	t.Helper()
 	out := map[string]int{}
 	for _, pod := range podsOf(t, ns, "app=web") {
@@ -90,27 +92,27 @@ func images(t *testing.T, ns string) map[string]int {
 // Proves S19.
 func TestADeploymentRollsOutAndUndoesToARevision(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	deploy(t, ns, 3, nil)
-	if d := rolledOut(t, ns); d.Annotations[revision] != "1" {
-		t.Errorf("revision after the first rollout: %q", d.Annotations[revision])
+	ns := createNamespace(t)
+	createDeployment(t, ns, 3, nil)
+	if d := awaitRollout(t, ns); d.Annotations[revisionAnnotation] != "1" {
+		t.Errorf("revision after the first rollout: %q", d.Annotations[revisionAnnotation])
 	}
 	setImage(t, ns, "example.com/a:2")
-	if d := rolledOut(t, ns); d.Annotations[revision] != "2" {
-		t.Errorf("revision after the second rollout: %q", d.Annotations[revision])
+	if d := awaitRollout(t, ns); d.Annotations[revisionAnnotation] != "2" {
+		t.Errorf("revision after the second rollout: %q", d.Annotations[revisionAnnotation])
 	}
-	if got := images(t, ns); got["example.com/a:2"] != 3 || len(got) != 1 {
+	if got := podImages(t, ns); got["example.com/a:2"] != 3 || len(got) != 1 {
 		t.Errorf("images after the rollout: %v", got)
 	}
 	// kubectl rollout undo restores the template of a revision's ReplicaSet.
 	var first *appsv1.ReplicaSet
-	for _, set := range sets(t, ns) {
-		if set.Annotations[revision] == "1" {
+	for _, set := range replicaSets(t, ns) {
+		if set.Annotations[revisionAnnotation] == "1" {
 			first = &set
 		}
 	}
 	if first == nil {
-		t.Fatalf("no set of revision 1: %v", sets(t, ns))
+		t.Fatalf("no set of revision 1: %v", replicaSets(t, ns))
 	}
 	template := first.Spec.Template.DeepCopy()
 	delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
@@ -118,24 +120,25 @@ func TestADeploymentRollsOutAndUndoesToARevision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.JSONPatchType, patch,
+	if _, err := sharedClient.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.JSONPatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if d := rolledOut(t, ns); d.Annotations[revision] != "3" {
-		t.Errorf("revision after undo: %q", d.Annotations[revision])
+	if d := awaitRollout(t, ns); d.Annotations[revisionAnnotation] != "3" {
+		t.Errorf("revision after undo: %q", d.Annotations[revisionAnnotation])
 	}
-	after := sets(t, ns)
+	after := replicaSets(t, ns)
 	if len(after) != 2 {
 		t.Errorf("undo made a new set: %d", len(after))
 	}
 	for _, set := range after {
 		if set.UID == first.UID &&
-			(set.Annotations[revision] != "3" || set.Annotations["deployment.kubernetes.io/revision-history"] != "1") {
+			(set.Annotations[revisionAnnotation] != "3" ||
+				set.Annotations["deployment.kubernetes.io/revision-history"] != "1") {
 			t.Errorf("the set that came back: %v", set.Annotations)
 		}
 	}
-	if got := images(t, ns); got["example.com/a:1"] != 3 || len(got) != 1 {
+	if got := podImages(t, ns); got["example.com/a:1"] != 3 || len(got) != 1 {
 		t.Errorf("images after undo: %v", got)
 	}
 }
@@ -143,31 +146,31 @@ func TestADeploymentRollsOutAndUndoesToARevision(t *testing.T) {
 // Proves S19.
 func TestAPausedDeploymentScalesButDoesNotRoll(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	deploy(t, ns, 2, nil)
-	rolledOut(t, ns)
+	ns := createNamespace(t)
+	createDeployment(t, ns, 2, nil)
+	awaitRollout(t, ns)
 	patchDeployment(
 		t,
 		ns,
 		`{"spec":{"paused":true,"replicas":3,"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`,
 	)
-	until(t, "three old pods", func(context.Context) (bool, any) {
-		got := images(t, ns)
+	waitFor(t, "three old pods", func(context.Context) (bool, any) {
+		got := podImages(t, ns)
 		return got["example.com/a:1"] == 3, got
 	})
-	until(t, "word that it is paused", func(ctx context.Context) (bool, any) {
-		d := must[*appsv1.Deployment](t)(client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}))
+	waitFor(t, "word that it is paused", func(ctx context.Context) (bool, any) {
+		d := must[*appsv1.Deployment](t)(sharedClient.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}))
 		return slices.ContainsFunc(
 			d.Status.Conditions,
 			func(c appsv1.DeploymentCondition) bool { return c.Reason == "DeploymentPaused" },
 		), d.Status
 	})
-	always(t, "a paused deployment rolled", func(context.Context) (bool, any) {
-		return len(sets(t, ns)) == 1, sets(t, ns)
+	holdFor(t, "a paused deployment rolled", func(context.Context) (bool, any) {
+		return len(replicaSets(t, ns)) == 1, replicaSets(t, ns)
 	})
 	patchDeployment(t, ns, `{"spec":{"paused":false}}`)
-	rolledOut(t, ns)
-	if got := images(t, ns); got["example.com/a:2"] != 3 || len(got) != 1 {
+	awaitRollout(t, ns)
+	if got := podImages(t, ns); got["example.com/a:2"] != 3 || len(got) != 1 {
 		t.Errorf("images after resuming: %v", got)
 	}
 }
@@ -176,56 +179,60 @@ func TestAPausedDeploymentScalesButDoesNotRoll(t *testing.T) {
 // Proves S19.
 func TestScalingAStuckRolloutGrowsAllSets(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	deploy(t, ns, 4, func(d *appsv1.Deployment) {
+	ns := createNamespace(t)
+	createDeployment(t, ns, 4, func(d *appsv1.Deployment) {
 		d.Spec.Strategy = appsv1.DeploymentStrategy{
 			Type: appsv1.RollingUpdateDeploymentStrategyType,
 			RollingUpdate: &appsv1.RollingUpdateDeployment{
 				MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(0))},
 		}
 	})
-	rolledOut(t, ns)
+	awaitRollout(t, ns)
 	// No node matches this selector, so the new pods stay pending.
 	patchDeployment(t, ns, `{"spec":{"template":{"spec":{"nodeSelector":{"no":"where"}}}}}`)
 	sizes := func() map[int32]int {
 		out := map[int32]int{}
-		for _, set := range sets(t, ns) {
+		for _, set := range replicaSets(t, ns) {
 			out[*set.Spec.Replicas]++
 		}
 		return out
 	}
-	until(t, "the surge", func(context.Context) (bool, any) { got := sizes(); return got[4] == 1 && got[2] == 1, got })
+	waitFor(t, "the surge", func(context.Context) (bool, any) {
+		got := sizes()
+		return got[4] == 1 &&
+			got[2] == 1, got
+	})
 	scale := &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: ns},
 		Spec:       autoscalingv1.ScaleSpec{Replicas: 10},
 	}
-	if _, err := client.AppsV1().Deployments(ns).UpdateScale(t.Context(), "web", scale,
+	if _, err := sharedClient.AppsV1().Deployments(ns).UpdateScale(t.Context(), "web", scale,
 		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(
+	waitFor(
 		t,
 		"both sets to grow to 8 and 4",
 		func(context.Context) (bool, any) { got := sizes(); return got[8] == 1 && got[4] == 1, got },
 	)
 	patchDeployment(t, ns, `{"spec":{"template":{"spec":{"nodeSelector":null}}}}`)
-	rolledOut(t, ns)
+	awaitRollout(t, ns)
 }
 
 // Recreate never runs old and new pods at the same time.
 // Proves S19.
 func TestRecreateEndsOldPodsFirst(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	deploy(t, ns, 2, func(d *appsv1.Deployment) {
+	ns := createNamespace(t)
+	createDeployment(t, ns, 2, func(d *appsv1.Deployment) {
 		d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 		d.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
 	})
-	rolledOut(t, ns)
+	awaitRollout(t, ns)
 	// The way back uses an existing ReplicaSet.
 	for _, image := range []string{"example.com/a:2", "example.com/a:1"} {
 		setImage(t, ns, image)
-		until(t, "only new pods", func(context.Context) (bool, any) {
+		waitFor(t, "only new pods", func(context.Context) (bool, any) {
 			seen := map[string]int{}
 			for _, pod := range podsOf(t, ns, "app=web") {
 				if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
@@ -237,20 +244,20 @@ func TestRecreateEndsOldPodsFirst(t *testing.T) {
 			}
 			return seen[image] == 2, seen
 		})
-		rolledOut(t, ns)
+		awaitRollout(t, ns)
 	}
 }
 
 // Proves S19.
-func TestARolloutThatDoesNotProgressSaysSo(t *testing.T) {
+func TestStuckRolloutsAreReported(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	deploy(t, ns, 1, func(d *appsv1.Deployment) {
+	ns := createNamespace(t)
+	createDeployment(t, ns, 1, func(d *appsv1.Deployment) {
 		d.Spec.ProgressDeadlineSeconds = ptr.To[int32](1)
 		d.Spec.Template.Spec.NodeSelector = map[string]string{"no": "where"}
 	})
 	condition := func(ctx context.Context) *appsv1.DeploymentCondition {
-		d := must[*appsv1.Deployment](t)(client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}))
+		d := must[*appsv1.Deployment](t)(sharedClient.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}))
 		for _, c := range d.Status.Conditions {
 			if c.Type == appsv1.DeploymentProgressing {
 				return &c
@@ -258,13 +265,13 @@ func TestARolloutThatDoesNotProgressSaysSo(t *testing.T) {
 		}
 		return nil
 	}
-	until(t, "the deadline", func(ctx context.Context) (bool, any) {
+	waitFor(t, "the deadline", func(ctx context.Context) (bool, any) {
 		c := condition(ctx)
 		return c != nil && c.Reason == "ProgressDeadlineExceeded" && c.Status == corev1.ConditionFalse, c
 	})
 	patchDeployment(t, ns, `{"spec":{"template":{"spec":{"nodeSelector":null}}}}`)
-	rolledOut(t, ns)
-	until(t, "word that it is done after all", func(ctx context.Context) (bool, any) {
+	awaitRollout(t, ns)
+	waitFor(t, "word that it is done after all", func(ctx context.Context) (bool, any) {
 		c := condition(ctx)
 		return c.Reason == "NewReplicaSetAvailable" && c.Status == corev1.ConditionTrue, c
 	})
@@ -273,17 +280,17 @@ func TestARolloutThatDoesNotProgressSaysSo(t *testing.T) {
 // Proves S19.
 func TestOldRevisionsBeyondTheLimitAreDropped(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	deploy(t, ns, 1, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](1) })
-	rolledOut(t, ns)
+	ns := createNamespace(t)
+	createDeployment(t, ns, 1, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](1) })
+	awaitRollout(t, ns)
 	for i := range 3 {
 		setImage(t, ns, fmt.Sprintf("example.com/a:%d", i+2))
-		rolledOut(t, ns)
+		awaitRollout(t, ns)
 	}
-	until(t, "one old set", func(context.Context) (bool, any) {
+	waitFor(t, "one old set", func(context.Context) (bool, any) {
 		var revisions []string
-		for _, set := range sets(t, ns) {
-			revisions = append(revisions, set.Annotations[revision])
+		for _, set := range replicaSets(t, ns) {
+			revisions = append(revisions, set.Annotations[revisionAnnotation])
 		}
 		slices.Sort(revisions)
 		return slices.Equal(revisions, []string{"3", "4"}), revisions

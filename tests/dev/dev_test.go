@@ -30,17 +30,17 @@ const grace = 3 * time.Second
 
 // TestMain starts these for all tests.
 var (
-	client  *kubernetes.Clientset
-	untyped *dynamic.DynamicClient
-	config  *rest.Config
-	process *exec.Cmd
+	sharedClient   *kubernetes.Clientset
+	dynamicClient  *dynamic.DynamicClient
+	restConfig     *rest.Config
+	clusterProcess *exec.Cmd
 
-	kubeconfig string // path of the cluster's kubeconfig
-	programs   string // folder of the programs under test
+	kubeconfigPath string // path of the cluster's kubeconfig
+	programDir     string // folder of the programs under test
 )
 
 func TestMain(m *testing.M) {
-	code, err := main(m)
+	code, err := runTests(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -48,18 +48,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func main(m *testing.M) (code int, err error) {
+func runTests(m *testing.M) (code int, err error) {
 	dir, err := os.MkdirTemp("", "clusterctl-dev-test-")
 	if err != nil {
 		return 1, err
 	}
 	defer os.RemoveAll(dir)
-	binary, err := bundle(dir)
+	binary, err := findBundle(dir)
 	if err != nil {
 		return 1, err
 	}
-	programs = filepath.Dir(binary)
-	stop, err := start(binary, dir)
+	programDir = filepath.Dir(binary)
+	stop, err := startCluster(binary, dir)
 	if err != nil {
 		return 1, err
 	}
@@ -70,8 +70,8 @@ func main(m *testing.M) (code int, err error) {
 	return code, nil
 }
 
-// bundle returns the program under test, with etcd beside it. It uses the built bundle, or builds the programs.
-func bundle(dir string) (string, error) {
+// findBundle returns the program under test, with etcd beside it. It uses the built bundle, or builds the programs.
+func findBundle(dir string) (string, error) {
 	if built := os.Getenv("CLUSTERCTL_BUNDLE"); built != "" {
 		return filepath.Join(built, "clusterctl"), nil
 	}
@@ -96,9 +96,9 @@ func bundle(dir string) (string, error) {
 	return filepath.Join(dir, "clusterctl"), nil
 }
 
-// start runs the cluster until stop is called. stop returns an error if the cluster did not end cleanly.
-func start(binary, dir string) (stop func() error, err error) {
-	process = exec.Command(
+// startCluster runs the cluster until stop is called. stop returns an error if the cluster did not end cleanly.
+func startCluster(binary, dir string) (stop func() error, err error) {
+	clusterProcess = exec.Command(
 		binary,
 		"dev",
 		"--nodes",
@@ -112,33 +112,33 @@ func start(binary, dir string) (stop func() error, err error) {
 		"-v",
 		"2",
 	)
-	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	clusterProcess.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return nil, err
 	}
-	process.Stderr = log
-	out, err := process.StdoutPipe()
+	clusterProcess.Stderr = log
+	out, err := clusterProcess.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := process.Start(); err != nil {
+	if err := clusterProcess.Start(); err != nil {
 		return nil, fmt.Errorf("start the cluster: %w", err)
 	}
 	stop = func() error {
-		if err := process.Process.Signal(os.Interrupt); err != nil {
+		if err := clusterProcess.Process.Signal(os.Interrupt); err != nil {
 			return fmt.Errorf("end the cluster: %w", err)
 		}
-		forced := time.AfterFunc(20*time.Second, func() { _ = process.Process.Kill() })
+		forced := time.AfterFunc(20*time.Second, func() { _ = clusterProcess.Process.Kill() })
 		defer forced.Stop()
-		err := process.Wait()
-		if refused := refusals(log.Name()); len(refused) > 0 {
+		err := clusterProcess.Wait()
+		if refused := refusedRequests(log.Name()); len(refused) > 0 {
 			return fmt.Errorf(
 				"controllers were refused what they do, which their roles lack:\n%s",
 				strings.Join(refused, "\n"),
 			)
 		}
-		if reports := races(log.Name()); reports != "" {
+		if reports := raceReport(log.Name()); reports != "" {
 			return fmt.Errorf("the race detector reported:\n%s", reports)
 		}
 		if keep := os.Getenv("CLUSTERCTL_TEST_LOG"); keep != "" {
@@ -152,17 +152,17 @@ func start(binary, dir string) (stop func() error, err error) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if _, path, ok := strings.Cut(lines.Text(), "KUBECONFIG="); ok {
-			return stop, connect(path)
+			return stop, connectClients(path)
 		}
 	}
-	_ = process.Wait()
+	_ = clusterProcess.Wait()
 	text, _ := os.ReadFile(log.Name())
 	return nil, fmt.Errorf("the cluster did not start:\n%s", text)
 }
 
-// refusals returns the lines of the cluster's log in which an account of kube-system, such as a controller's, lacks a
-// right.
-func refusals(log string) (lines []string) {
+// refusedRequests returns the lines of the cluster's log in which an account of kube-system, such as a controller's,
+// lacks a right.
+func refusedRequests(log string) (lines []string) {
 	text, err := os.ReadFile(log)
 	if err != nil {
 		return []string{err.Error()}
@@ -175,8 +175,8 @@ func refusals(log string) (lines []string) {
 	return lines
 }
 
-// races returns the cluster's log from the first report of the race detector. It is empty if there is no report.
-func races(log string) string {
+// raceReport returns the cluster's log from the first report of the race detector. It is empty if there is no report.
+func raceReport(log string) string {
 	text, err := os.ReadFile(log)
 	if err != nil {
 		return err.Error()
@@ -187,26 +187,26 @@ func races(log string) string {
 	return ""
 }
 
-func connect(path string) (err error) {
-	kubeconfig = path
-	if config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+func connectClients(path string) (err error) {
+	kubeconfigPath = path
+	if restConfig, err = clientcmd.BuildConfigFromFlags("", kubeconfigPath); err != nil {
 		return err
 	}
-	config.QPS = -1
-	if client, err = kubernetes.NewForConfig(config); err != nil {
+	restConfig.QPS = -1
+	if sharedClient, err = kubernetes.NewForConfig(restConfig); err != nil {
 		return err
 	}
-	untyped, err = dynamic.NewForConfig(config)
+	dynamicClient, err = dynamic.NewForConfig(restConfig)
 	return err
 }
 
-// patience is the maximum wait of a test. It is much longer than normal, because the machine may be busy.
-const patience = 30 * time.Second
+// waitTimeout is the maximum wait of a test. It is much longer than normal, because the machine may be busy.
+const waitTimeout = 30 * time.Second
 
-// until calls look until it returns true. After patience it fails the test with what look returned last.
-func until(t *testing.T, what string, look func(ctx context.Context) (seen bool, saw any)) {
+// waitFor calls look until it returns true. After patience it fails the test with what look returned last.
+func waitFor(t *testing.T, what string, look func(ctx context.Context) (seen bool, saw any)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	tick := time.NewTicker(15 * time.Millisecond)
 	defer tick.Stop()
@@ -217,14 +217,14 @@ func until(t *testing.T, what string, look func(ctx context.Context) (seen bool,
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s: not within %s; last seen: %v", what, patience, saw)
+			t.Fatalf("%s: not within %s; last seen: %v", what, waitTimeout, saw)
 		case <-tick.C:
 		}
 	}
 }
 
-// always fails the test if look returns false within a time that covers several rounds of the controllers.
-func always(t *testing.T, what string, look func(ctx context.Context) (fine bool, saw any)) {
+// holdFor fails the test if look returns false within a time that covers several rounds of the controllers.
+func holdFor(t *testing.T, what string, look func(ctx context.Context) (fine bool, saw any)) {
 	t.Helper()
 	tick := time.NewTicker(15 * time.Millisecond)
 	defer tick.Stop()
@@ -242,8 +242,8 @@ func always(t *testing.T, what string, look func(ctx context.Context) (fine bool
 	}
 }
 
-// gone reports whether a Get found nothing.
-func gone(_ any, err error) (bool, any) {
+// isGone reports whether a Get found nothing.
+func isGone(_ any, err error) (bool, any) {
 	return apierrors.IsNotFound(err), err
 }
 
@@ -257,19 +257,19 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-// namespace creates a namespace for the test that is ready for pods. It is deleted with the test.
-func namespace(t *testing.T) string {
+// createNamespace creates a namespace for the test that is ready for pods. It is deleted with the test.
+func createNamespace(t *testing.T) string {
 	t.Helper()
-	made := must[*corev1.Namespace](t)(client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+	made := must[*corev1.Namespace](t)(sharedClient.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}, metav1.CreateOptions{}))
 	t.Cleanup(func() {
 		now := int64(0)
-		_ = client.CoreV1().
+		_ = sharedClient.CoreV1().
 			Namespaces().
 			Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 	})
-	until(t, "the default service account", func(ctx context.Context) (bool, any) {
-		_, err := client.CoreV1().ServiceAccounts(made.Name).Get(ctx, "default", metav1.GetOptions{})
+	waitFor(t, "the default service account", func(ctx context.Context) (bool, any) {
+		_, err := sharedClient.CoreV1().ServiceAccounts(made.Name).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, err
 	})
 	return made.Name
@@ -292,6 +292,6 @@ func podsOf(t *testing.T, namespace, selector string) []corev1.Pod {
 	return must[*corev1.PodList](
 		t,
 	)(
-		client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector}),
+		sharedClient.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector}),
 	).Items
 }

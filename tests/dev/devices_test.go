@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// driver publishes devices of two nodes, as a driver's plugins do, and creates a class for them.
-func driver(t *testing.T, name string, perNode int) {
+// publishDevices publishes devices of two nodes, as a driver's plugins do, and creates a class for them.
+func publishDevices(t *testing.T, name string, perNode int) {
 	t.Helper()
-	nodes := must[*corev1.NodeList](t)(client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))
+	nodes := must[*corev1.NodeList](t)(sharedClient.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))
 	for _, n := range nodes.Items[:2] {
 		s := &resourcev1.ResourceSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: name + "-" + n.Name},
@@ -46,13 +46,13 @@ func driver(t *testing.T, name string, perNode int) {
 		must[*resourcev1.ResourceSlice](
 			t,
 		)(
-			client.ResourceV1().ResourceSlices().Create(t.Context(), s, metav1.CreateOptions{}),
+			sharedClient.ResourceV1().ResourceSlices().Create(t.Context(), s, metav1.CreateOptions{}),
 		)
 	}
 	must[*resourcev1.DeviceClass](
 		t,
 	)(
-		client.ResourceV1().
+		sharedClient.ResourceV1().
 			DeviceClasses().
 			Create(t.Context(), &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name},
 				Spec: resourcev1.DeviceClassSpec{
@@ -67,18 +67,18 @@ func driver(t *testing.T, name string, perNode int) {
 	t.Cleanup(func() {
 		ctx := context.Background()
 		for _, n := range nodes.Items[:2] {
-			_ = client.ResourceV1().ResourceSlices().Delete(ctx, name+"-"+n.Name, metav1.DeleteOptions{})
+			_ = sharedClient.ResourceV1().ResourceSlices().Delete(ctx, name+"-"+n.Name, metav1.DeleteOptions{})
 		}
-		_ = client.ResourceV1().DeviceClasses().Delete(ctx, name, metav1.DeleteOptions{})
+		_ = sharedClient.ResourceV1().DeviceClasses().Delete(ctx, name, metav1.DeleteOptions{})
 	})
 }
 
-func template(t *testing.T, ns, class string, count int64) {
+func createClaimTemplate(t *testing.T, ns, class string, count int64) {
 	t.Helper()
 	must[*resourcev1.ResourceClaimTemplate](
 		t,
 	)(
-		client.ResourceV1().ResourceClaimTemplates(ns).Create(t.Context(), &resourcev1.ResourceClaimTemplate{
+		sharedClient.ResourceV1().ResourceClaimTemplates(ns).Create(t.Context(), &resourcev1.ResourceClaimTemplate{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "gpus",
 			}, Spec: resourcev1.ResourceClaimTemplateSpec{Spec: resourcev1.ResourceClaimSpec{
@@ -89,10 +89,10 @@ func template(t *testing.T, ns, class string, count int64) {
 	)
 }
 
-// claimed counts the ready and the waiting pods, and checks that no device is in two claims.
-func claimed(ctx context.Context, t *testing.T, ns string) (ready, waiting int, why string) {
+// countClaimed counts the ready and the waiting pods, and checks that no device is in two claims.
+func countClaimed(ctx context.Context, t *testing.T, ns string) (ready, waiting int, why string) {
 	t.Helper()
-	pods, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+	pods, err := sharedClient.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, 0, err.Error()
 	}
@@ -107,7 +107,7 @@ func claimed(ctx context.Context, t *testing.T, ns string) (ready, waiting int, 
 			}
 		}
 	}
-	claims, err := client.ResourceV1().ResourceClaims(ns).List(ctx, metav1.ListOptions{})
+	claims, err := sharedClient.ResourceV1().ResourceClaims(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, 0, err.Error()
 	}
@@ -127,19 +127,19 @@ func claimed(ctx context.Context, t *testing.T, ns string) (ready, waiting int, 
 	return ready, waiting, why
 }
 
-func TestPodsOfATemplateGetDevicesAsFarAsThereAreAnyAndLeaveThemToOthers(t *testing.T) {
+func TestPodsGetDevicesWhileAvailableAndReleaseThem(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	const class = "fits.example.com"
-	driver(t, class, 3)
-	template(t, ns, class, 1)
-	deploy(t, ns, 8, func(d *appsv1.Deployment) {
+	publishDevices(t, class, 3)
+	createClaimTemplate(t, ns, class, 1)
+	createDeployment(t, ns, 8, func(d *appsv1.Deployment) {
 		spec := &d.Spec.Template.Spec
 		spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: ptr.To("gpus")}}
 		spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
 	})
-	until(t, "six pods to run and two to wait", func(ctx context.Context) (bool, any) {
-		ready, waiting, why := claimed(ctx, t, ns)
+	waitFor(t, "six pods to run and two to wait", func(ctx context.Context) (bool, any) {
+		ready, waiting, why := countClaimed(ctx, t, ns)
 		return ready == 6 && waiting == 2 &&
 				strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(
 				ready,
@@ -151,50 +151,50 @@ func TestPodsOfATemplateGetDevicesAsFarAsThereAreAnyAndLeaveThemToOthers(t *test
 	pods := must[*corev1.PodList](
 		t,
 	)(
-		client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="}),
+		sharedClient.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="}),
 	)
 	gone := pods.Items[0]
-	if err := client.CoreV1().Pods(ns).Delete(t.Context(), gone.Name,
+	if err := sharedClient.CoreV1().Pods(ns).Delete(t.Context(), gone.Name,
 		metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "another pod to run in its place", func(ctx context.Context) (bool, any) {
-		ready, waiting, why := claimed(ctx, t, ns)
-		_, err := client.CoreV1().Pods(ns).Get(ctx, gone.Name, metav1.GetOptions{})
+	waitFor(t, "another pod to run in its place", func(ctx context.Context) (bool, any) {
+		ready, waiting, why := countClaimed(ctx, t, ns)
+		_, err := sharedClient.CoreV1().Pods(ns).Get(ctx, gone.Name, metav1.GetOptions{})
 		return err != nil && ready == 6 && waiting == 2, fmt.Sprint(ready, waiting, why)
 	})
-	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+	if err := sharedClient.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the claims to go with their pods", func(ctx context.Context) (bool, any) {
-		claims, err := client.ResourceV1().ResourceClaims(ns).List(ctx, metav1.ListOptions{})
+	waitFor(t, "the claims to go with their pods", func(ctx context.Context) (bool, any) {
+		claims, err := sharedClient.ResourceV1().ResourceClaims(ns).List(ctx, metav1.ListOptions{})
 		return err == nil && len(claims.Items) == 0, claims.Items
 	})
 }
 
-func TestExtendedResourcesOfAClassAreHadAsDevices(t *testing.T) {
+func TestExtendedResourcesAreAllocatedAsDevices(t *testing.T) {
 	t.Parallel()
 	const class = "extended.example.com"
-	driver(t, class, 2)
+	publishDevices(t, class, 2)
 	for _, name := range []corev1.ResourceName{"extended.example.com/gpu",
 		corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix + class)} {
-		ns := namespace(t)
+		ns := createNamespace(t)
 		c := must[*resourcev1.DeviceClass](
 			t,
 		)(
-			client.ResourceV1().DeviceClasses().Get(t.Context(), class, metav1.GetOptions{}),
+			sharedClient.ResourceV1().DeviceClasses().Get(t.Context(), class, metav1.GetOptions{}),
 		)
 		c.Spec.ExtendedResourceName = ptr.To("extended.example.com/gpu")
 		must[*resourcev1.DeviceClass](
 			t,
 		)(
-			client.ResourceV1().DeviceClasses().Update(t.Context(), c, metav1.UpdateOptions{}),
+			sharedClient.ResourceV1().DeviceClasses().Update(t.Context(), c, metav1.UpdateOptions{}),
 		)
-		deploy(t, ns, 5, func(d *appsv1.Deployment) {
+		createDeployment(t, ns, 5, func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse("1")}
 		})
-		until(t, "four pods to run and one to wait", func(ctx context.Context) (bool, any) {
-			ready, waiting, why := claimed(ctx, t, ns)
+		waitFor(t, "four pods to run and one to wait", func(ctx context.Context) (bool, any) {
+			ready, waiting, why := countClaimed(ctx, t, ns)
 			return ready == 4 && waiting == 1 &&
 					strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(
 					ready,
@@ -205,37 +205,39 @@ func TestExtendedResourcesOfAClassAreHadAsDevices(t *testing.T) {
 		pods := must[*corev1.PodList](
 			t,
 		)(
-			client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="}),
+			sharedClient.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="}),
 		)
 		for _, p := range pods.Items {
-			told := p.Status.ExtendedResourceClaimStatus
-			if told == nil || len(told.RequestMappings) != 1 || told.RequestMappings[0].ResourceName != string(name) {
-				t.Fatalf("pod %s is told %v", p.Name, told)
+			status := p.Status.ExtendedResourceClaimStatus
+			if status == nil || len(status.RequestMappings) != 1 ||
+				status.RequestMappings[0].ResourceName != string(name) {
+				t.Fatalf("pod %s is told %v", p.Name, status)
 			}
 			made := must[*resourcev1.ResourceClaim](
 				t,
 			)(
-				client.ResourceV1().ResourceClaims(ns).Get(t.Context(), told.ResourceClaimName, metav1.GetOptions{}),
+				sharedClient.ResourceV1().ResourceClaims(ns).Get(t.Context(), status.ResourceClaimName,
+					metav1.GetOptions{}),
 			)
 			if made.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" ||
 				!metav1.IsControlledBy(made, &p) {
 				t.Errorf("the claim is %v", made.ObjectMeta)
 			}
 		}
-		if err := client.CoreV1().Pods(ns).Delete(t.Context(), pods.Items[0].Name,
+		if err := sharedClient.CoreV1().Pods(ns).Delete(t.Context(), pods.Items[0].Name,
 			metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "another pod to run in its place", func(ctx context.Context) (bool, any) {
-			ready, waiting, why := claimed(ctx, t, ns)
-			_, err := client.CoreV1().Pods(ns).Get(ctx, pods.Items[0].Name, metav1.GetOptions{})
+		waitFor(t, "another pod to run in its place", func(ctx context.Context) (bool, any) {
+			ready, waiting, why := countClaimed(ctx, t, ns)
+			_, err := sharedClient.CoreV1().Pods(ns).Get(ctx, pods.Items[0].Name, metav1.GetOptions{})
 			return err != nil && ready == 4 && waiting == 1, fmt.Sprint(ready, waiting, why)
 		})
-		if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		if err := sharedClient.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the claims to go with their pods", func(ctx context.Context) (bool, any) {
-			claims, err := client.ResourceV1().ResourceClaims(ns).List(ctx, metav1.ListOptions{})
+		waitFor(t, "the claims to go with their pods", func(ctx context.Context) (bool, any) {
+			claims, err := sharedClient.ResourceV1().ResourceClaims(ns).List(ctx, metav1.ListOptions{})
 			return err == nil && len(claims.Items) == 0, claims.Items
 		})
 	}
@@ -243,13 +245,13 @@ func TestExtendedResourcesOfAClassAreHadAsDevices(t *testing.T) {
 
 func TestASharedClaimKeepsItsPodsTogetherAndATaintEvictsThem(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	const class = "shared.example.com"
-	driver(t, class, 1)
+	publishDevices(t, class, 1)
 	must[*resourcev1.ResourceClaim](
 		t,
 	)(
-		client.ResourceV1().
+		sharedClient.ResourceV1().
 			ResourceClaims(ns).
 			Create(t.Context(), &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "ours"},
 				Spec: resourcev1.ResourceClaimSpec{
@@ -263,21 +265,21 @@ func TestASharedClaimKeepsItsPodsTogetherAndATaintEvictsThem(t *testing.T) {
 		must[*corev1.Pod](
 			t,
 		)(
-			client.CoreV1().
+			sharedClient.CoreV1().
 				Pods(ns).
 				Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
 					metav1.CreateOptions{}),
 		)
 	}
 	var claim *resourcev1.ResourceClaim
-	until(t, "both pods to use the claim", func(ctx context.Context) (bool, any) {
+	waitFor(t, "both pods to use the claim", func(ctx context.Context) (bool, any) {
 		var err error
-		claim, err = client.ResourceV1().ResourceClaims(ns).Get(ctx, "ours", metav1.GetOptions{})
-		ready, _, why := claimed(ctx, t, ns)
+		claim, err = sharedClient.ResourceV1().ResourceClaims(ns).Get(ctx, "ours", metav1.GetOptions{})
+		ready, _, why := countClaimed(ctx, t, ns)
 		return err == nil && len(claim.Status.ReservedFor) == 2 && ready == 2, fmt.Sprint(claim.Status, why)
 	})
-	a := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "a", metav1.GetOptions{}))
-	b := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "b", metav1.GetOptions{}))
+	a := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Get(t.Context(), "a", metav1.GetOptions{}))
+	b := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Get(t.Context(), "b", metav1.GetOptions{}))
 	if a.Spec.NodeName != b.Spec.NodeName || claim.Status.Allocation.Devices.Results[0].Pool != a.Spec.NodeName {
 		t.Fatalf("a is on %s, b on %s, and the claim has %v", a.Spec.NodeName, b.Spec.NodeName, claim.Status.Allocation)
 	}
@@ -291,17 +293,17 @@ func TestASharedClaimKeepsItsPodsTogetherAndATaintEvictsThem(t *testing.T) {
 	must[*resourcev1.DeviceTaintRule](
 		t,
 	)(
-		client.ResourceV1().DeviceTaintRules().Create(t.Context(), rule, metav1.CreateOptions{}),
+		sharedClient.ResourceV1().DeviceTaintRules().Create(t.Context(), rule, metav1.CreateOptions{}),
 	)
 	t.Cleanup(func() {
-		_ = client.ResourceV1().DeviceTaintRules().Delete(context.Background(), class, metav1.DeleteOptions{})
+		_ = sharedClient.ResourceV1().DeviceTaintRules().Delete(context.Background(), class, metav1.DeleteOptions{})
 	})
-	until(t, "the pods to be gone and the device free", func(ctx context.Context) (bool, any) {
-		pods, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+	waitFor(t, "the pods to be gone and the device free", func(ctx context.Context) (bool, any) {
+		pods, err := sharedClient.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 		if err != nil || len(pods.Items) > 0 {
 			return false, pods
 		}
-		claim, err = client.ResourceV1().ResourceClaims(ns).Get(ctx, "ours", metav1.GetOptions{})
+		claim, err = sharedClient.ResourceV1().ResourceClaims(ns).Get(ctx, "ours", metav1.GetOptions{})
 		return err == nil && claim.Status.Allocation == nil && len(claim.Finalizers) == 0, claim
 	})
 }

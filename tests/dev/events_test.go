@@ -10,13 +10,13 @@ import (
 // An event names its controller, because clients select events by it.
 // Proves S17.
 func TestEventsNameTheControllerThatTheyAreFrom(t *testing.T) {
-	ns := namespace(t)
-	deploy(t, ns, 1, nil)
+	ns := createNamespace(t)
+	createDeployment(t, ns, 1, nil)
 	startJob(t, ns, nil, "true")
 	for reason, want := range map[string]string{"ScalingReplicaSet": "deployment-controller",
 		"Completed": "job-controller", "Scheduled": "default-scheduler"} {
-		until(t, reason, func(ctx context.Context) (bool, any) {
-			list, err := client.CoreV1().
+		waitFor(t, reason, func(ctx context.Context) (bool, any) {
+			list, err := sharedClient.CoreV1().
 				Events(ns).
 				List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",source=" + want})
 			if err != nil {
@@ -30,7 +30,7 @@ func TestEventsNameTheControllerThatTheyAreFrom(t *testing.T) {
 			return len(list.Items) > 0, "no event of " + want
 		})
 	}
-	created, err := client.CoreV1().
+	created, err := sharedClient.CoreV1().
 		Events(ns).
 		List(t.Context(), metav1.ListOptions{FieldSelector: "reason=SuccessfulCreate"})
 	if err != nil {

@@ -13,15 +13,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func owned(by metav1.Object, apiVersion, kind string, block bool) []metav1.OwnerReference {
+func ownerReferences(by metav1.Object, apiVersion, kind string, block bool) []metav1.OwnerReference {
 	return []metav1.OwnerReference{
 		{APIVersion: apiVersion, Kind: kind, Name: by.GetName(), UID: by.GetUID(), BlockOwnerDeletion: &block},
 	}
 }
 
-func configMap(t *testing.T, ns, name string, owners []metav1.OwnerReference, finalizers ...string) *corev1.ConfigMap {
+func createConfigMap(t *testing.T, ns, name string, owners []metav1.OwnerReference,
+	finalizers ...string) *corev1.ConfigMap {
 	t.Helper()
-	return must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
+	return must[*corev1.ConfigMap](t)(sharedClient.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            name,
 			OwnerReferences: owners,
@@ -31,16 +32,16 @@ func configMap(t *testing.T, ns, name string, owners []metav1.OwnerReference, fi
 
 func deleteConfigMap(t *testing.T, ns, name string, policy metav1.DeletionPropagation) {
 	t.Helper()
-	if err := client.CoreV1().ConfigMaps(ns).Delete(t.Context(), name,
+	if err := sharedClient.CoreV1().ConfigMaps(ns).Delete(t.Context(), name,
 		metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func configMapGone(t *testing.T, ns, name string) {
+func awaitConfigMapGone(t *testing.T, ns, name string) {
 	t.Helper()
-	until(t, name+" to go", func(ctx context.Context) (bool, any) {
-		return gone(client.CoreV1().ConfigMaps(ns).Get(ctx, name, metav1.GetOptions{}))
+	waitFor(t, name+" to go", func(ctx context.Context) (bool, any) {
+		return isGone(sharedClient.CoreV1().ConfigMaps(ns).Get(ctx, name, metav1.GetOptions{}))
 	})
 }
 
@@ -48,64 +49,65 @@ func configMapGone(t *testing.T, ns, name string) {
 // Proves S21.
 func TestBackgroundDeletionFollowsAChainAcrossKinds(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	root := configMap(t, ns, "root", nil)
-	secret := must[*corev1.Secret](t)(client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{
+	ns := createNamespace(t)
+	root := createConfigMap(t, ns, "root", nil)
+	secret := must[*corev1.Secret](t)(sharedClient.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            "middle",
-			OwnerReferences: owned(root, "v1", "ConfigMap", false),
+			OwnerReferences: ownerReferences(root, "v1", "ConfigMap", false),
 		}}, metav1.CreateOptions{}))
-	must[*corev1.ServiceAccount](t)(client.CoreV1().ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:            "end",
-			OwnerReferences: owned(secret, "v1", "Secret", false),
-		}}, metav1.CreateOptions{}))
-	configMap(t, ns, "bystander", nil)
+	must[*corev1.ServiceAccount](t)(sharedClient.CoreV1().ServiceAccounts(ns).Create(t.Context(),
+		&corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:            "end",
+				OwnerReferences: ownerReferences(secret, "v1", "Secret", false),
+			}}, metav1.CreateOptions{}))
+	createConfigMap(t, ns, "bystander", nil)
 	deleteConfigMap(t, ns, "root", metav1.DeletePropagationBackground)
-	until(t, "the end of the chain to go", func(ctx context.Context) (bool, any) {
-		return gone(client.CoreV1().ServiceAccounts(ns).Get(ctx, "end", metav1.GetOptions{}))
+	waitFor(t, "the end of the chain to go", func(ctx context.Context) (bool, any) {
+		return isGone(sharedClient.CoreV1().ServiceAccounts(ns).Get(ctx, "end", metav1.GetOptions{}))
 	})
-	must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Get(t.Context(), "bystander", metav1.GetOptions{}))
+	must[*corev1.ConfigMap](t)(sharedClient.CoreV1().ConfigMaps(ns).Get(t.Context(), "bystander", metav1.GetOptions{}))
 }
 
 // Proves S21.
-func TestForegroundDeletionWaitsForWhatBlocksIt(t *testing.T) {
+func TestForegroundDeletionWaitsForBlockingDependents(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	root := configMap(t, ns, "root", nil)
-	configMap(t, ns, "child", owned(root, "v1", "ConfigMap", true), "example.com/hold")
-	configMap(t, ns, "loose", owned(root, "v1", "ConfigMap", false))
+	ns := createNamespace(t)
+	root := createConfigMap(t, ns, "root", nil)
+	createConfigMap(t, ns, "child", ownerReferences(root, "v1", "ConfigMap", true), "example.com/hold")
+	createConfigMap(t, ns, "loose", ownerReferences(root, "v1", "ConfigMap", false))
 	deleteConfigMap(t, ns, "root", metav1.DeletePropagationForeground)
-	until(t, "the child to be on its way", func(ctx context.Context) (bool, any) {
-		c, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "child", metav1.GetOptions{})
+	waitFor(t, "the child to be on its way", func(ctx context.Context) (bool, any) {
+		c, err := sharedClient.CoreV1().ConfigMaps(ns).Get(ctx, "child", metav1.GetOptions{})
 		return err == nil && c.DeletionTimestamp != nil, err
 	})
-	always(t, "the owner went before what blocks it", func(ctx context.Context) (bool, any) {
-		_, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "root", metav1.GetOptions{})
+	holdFor(t, "the owner went before what blocks it", func(ctx context.Context) (bool, any) {
+		_, err := sharedClient.CoreV1().ConfigMaps(ns).Get(ctx, "root", metav1.GetOptions{})
 		return err == nil, err
 	})
-	if _, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "child", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := sharedClient.CoreV1().ConfigMaps(ns).Patch(t.Context(), "child", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	configMapGone(t, ns, "child")
-	configMapGone(t, ns, "root")
-	configMapGone(t, ns, "loose")
+	awaitConfigMapGone(t, ns, "child")
+	awaitConfigMapGone(t, ns, "root")
+	awaitConfigMapGone(t, ns, "loose")
 }
 
 // Proves S21.
 func TestAForegroundDeletionOfADeploymentEndsWithItsPods(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	deploy(t, ns, 2, nil)
-	rolledOut(t, ns)
-	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web",
+	ns := createNamespace(t)
+	createDeployment(t, ns, 2, nil)
+	awaitRollout(t, ns)
+	if err := sharedClient.AppsV1().Deployments(ns).Delete(t.Context(), "web",
 		metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the deployment to go", func(ctx context.Context) (bool, any) {
-		return gone(client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}))
+	waitFor(t, "the deployment to go", func(ctx context.Context) (bool, any) {
+		return isGone(sharedClient.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}))
 	})
-	if n := len(podsOf(t, ns, "")) + len(sets(t, ns)); n != 0 {
+	if n := len(podsOf(t, ns, "")) + len(replicaSets(t, ns)); n != 0 {
 		t.Errorf("%d pods and sets are left when the deployment is gone", n)
 	}
 }
@@ -114,71 +116,73 @@ func TestAForegroundDeletionOfADeploymentEndsWithItsPods(t *testing.T) {
 // Proves S21.
 func TestOrphansStayAndAreAdoptedAgain(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	deploy(t, ns, 2, nil)
-	rolledOut(t, ns)
-	before := sets(t, ns)[0]
-	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web",
+	ns := createNamespace(t)
+	createDeployment(t, ns, 2, nil)
+	awaitRollout(t, ns)
+	before := replicaSets(t, ns)[0]
+	if err := sharedClient.AppsV1().Deployments(ns).Delete(t.Context(), "web",
 		metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the deployment to go", func(ctx context.Context) (bool, any) {
-		return gone(client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}))
+	waitFor(t, "the deployment to go", func(ctx context.Context) (bool, any) {
+		return isGone(sharedClient.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}))
 	})
-	always(t, "an orphan went", func(context.Context) (bool, any) {
-		s := sets(t, ns)
+	holdFor(t, "an orphan went", func(context.Context) (bool, any) {
+		s := replicaSets(t, ns)
 		return len(s) == 1 && len(s[0].OwnerReferences) == 0 && s[0].DeletionTimestamp == nil &&
 			len(podsOf(t, ns, "app=web")) == 2, s
 	})
-	again := deploy(t, ns, 2, nil)
-	rolledOut(t, ns)
-	if after := sets(t, ns); len(after) != 1 || after[0].UID != before.UID || !metav1.IsControlledBy(&after[0], again) {
+	again := createDeployment(t, ns, 2, nil)
+	awaitRollout(t, ns)
+	if after := replicaSets(t, ns); len(after) != 1 || after[0].UID != before.UID ||
+		!metav1.IsControlledBy(&after[0], again) {
 		t.Errorf("sets after the new deployment: %v", after)
 	}
 }
 
 // An object with another living owner stays when the first owner is deleted, and the dead reference is removed.
 // Proves S21.
-func TestWhatHasAnotherOwnerStays(t *testing.T) {
+func TestObjectsWithAnotherOwnerStay(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	one, two := configMap(t, ns, "one", nil), configMap(t, ns, "two", nil)
-	configMap(t, ns, "shared", append(owned(one, "v1", "ConfigMap", false), owned(two, "v1", "ConfigMap", false)...))
+	ns := createNamespace(t)
+	one, two := createConfigMap(t, ns, "one", nil), createConfigMap(t, ns, "two", nil)
+	createConfigMap(t, ns, "shared",
+		append(ownerReferences(one, "v1", "ConfigMap", false), ownerReferences(two, "v1", "ConfigMap", false)...))
 	deleteConfigMap(t, ns, "one", metav1.DeletePropagationBackground)
-	until(t, "the dead reference to go", func(ctx context.Context) (bool, any) {
-		c := must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Get(ctx, "shared", metav1.GetOptions{}))
+	waitFor(t, "the dead reference to go", func(ctx context.Context) (bool, any) {
+		c := must[*corev1.ConfigMap](t)(sharedClient.CoreV1().ConfigMaps(ns).Get(ctx, "shared", metav1.GetOptions{}))
 		return len(c.OwnerReferences) == 1 && c.OwnerReferences[0].UID == two.UID &&
 			c.DeletionTimestamp == nil, c.OwnerReferences
 	})
 	deleteConfigMap(t, ns, "two", metav1.DeletePropagationBackground)
-	configMapGone(t, ns, "shared")
+	awaitConfigMapGone(t, ns, "shared")
 }
 
 // An owner that never existed counts as deleted. An owner of a kind that is not served may return.
 // Proves S21.
-func TestOwnersThatAreMissing(t *testing.T) {
+func TestDependentsOfMissingOwnersAreDeleted(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	never := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "11111111-2222-3333-4444-555555555555"},
 	}
-	configMap(t, ns, "dangling", owned(never, "v1", "ConfigMap", false))
-	configMap(t, ns, "strange", owned(never, "example.com/v1", "Widget", false))
+	createConfigMap(t, ns, "dangling", ownerReferences(never, "v1", "ConfigMap", false))
+	createConfigMap(t, ns, "strange", ownerReferences(never, "example.com/v1", "Widget", false))
 	// A cluster-scoped object with the same name and another UID is another object.
 	other := must[*corev1.ConfigMap](
 		t,
 	)(
-		client.CoreV1().
+		sharedClient.CoreV1().
 			ConfigMaps(ns).
 			Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}},
 				metav1.CreateOptions{}),
 	)
 	other.UID = never.UID
-	configMap(t, ns, "mistaken", owned(other, "v1", "ConfigMap", false))
-	configMapGone(t, ns, "dangling")
-	configMapGone(t, ns, "mistaken")
-	always(t, "an object went whose owner's kind is not served", func(ctx context.Context) (bool, any) {
-		c, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "strange", metav1.GetOptions{})
+	createConfigMap(t, ns, "mistaken", ownerReferences(other, "v1", "ConfigMap", false))
+	awaitConfigMapGone(t, ns, "dangling")
+	awaitConfigMapGone(t, ns, "mistaken")
+	holdFor(t, "an object went whose owner's kind is not served", func(ctx context.Context) (bool, any) {
+		c, err := sharedClient.CoreV1().ConfigMaps(ns).Get(ctx, "strange", metav1.GetOptions{})
 		return err == nil && c.DeletionTimestamp == nil, err
 	})
 }
@@ -186,25 +190,27 @@ func TestOwnersThatAreMissing(t *testing.T) {
 // A cluster-scoped object cannot have an owner in a namespace. Such an owner cannot be looked up, so it does not count
 // as deleted.
 // Proves S21.
-func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespace(t *testing.T) {
+func TestClusterScopedObjectsWithNamespacedOwnersStay(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	alive := configMap(t, ns, "alive", nil)
+	ns := createNamespace(t)
+	alive := createConfigMap(t, ns, "alive", nil)
 	never := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "21111111-2222-3333-4444-555555555555"},
 	}
 	for _, owner := range []*corev1.ConfigMap{alive, never} {
 		name := ns + "-of-" + owner.Name
-		role := must[*rbacv1.ClusterRole](t)(client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{
-				Name:            name,
-				OwnerReferences: owned(owner, "v1", "ConfigMap", true),
-			}}, metav1.CreateOptions{}))
+		role := must[*rbacv1.ClusterRole](t)(sharedClient.RbacV1().ClusterRoles().Create(t.Context(),
+			&rbacv1.ClusterRole{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:            name,
+					OwnerReferences: ownerReferences(owner, "v1", "ConfigMap", true),
+				}}, metav1.CreateOptions{}))
 		t.Cleanup(func() {
-			_ = client.RbacV1().ClusterRoles().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+			_ = sharedClient.RbacV1().ClusterRoles().Delete(context.WithoutCancel(t.Context()), name,
+				metav1.DeleteOptions{})
 		})
-		until(t, "the event about "+name, func(ctx context.Context) (bool, any) {
-			list := must[*corev1.EventList](t)(client.CoreV1().Events("default").List(ctx, metav1.ListOptions{
+		waitFor(t, "the event about "+name, func(ctx context.Context) (bool, any) {
+			list := must[*corev1.EventList](t)(sharedClient.CoreV1().Events("default").List(ctx, metav1.ListOptions{
 				FieldSelector: "reason=OwnerRefInvalidNamespace,involvedObject.name=" + name}))
 			return len(list.Items) == 1 && list.Items[0].Type == corev1.EventTypeWarning &&
 				list.Items[0].InvolvedObject.UID == role.UID, list.Items
@@ -212,10 +218,11 @@ func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespace(t *testing.T) {
 	}
 	// Such a dependent is not deleted with the owner, and does not delay the deletion of the owner.
 	deleteConfigMap(t, ns, "alive", metav1.DeletePropagationForeground)
-	configMapGone(t, ns, "alive")
-	always(t, "a cluster-scoped object went with an owner that it cannot have", func(ctx context.Context) (bool, any) {
+	awaitConfigMapGone(t, ns, "alive")
+	holdFor(t, "a cluster-scoped object went with an owner that it cannot have", func(ctx context.Context) (bool, any) {
 		for _, name := range []string{"alive", "never"} {
-			if r, err := client.RbacV1().ClusterRoles().Get(ctx, ns+"-of-"+name, metav1.GetOptions{}); err != nil ||
+			if r, err := sharedClient.RbacV1().ClusterRoles().Get(ctx, ns+"-of-"+name,
+				metav1.GetOptions{}); err != nil ||
 				r.DeletionTimestamp != nil {
 				return false, err
 			}
@@ -229,14 +236,14 @@ func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespace(t *testing.T) {
 func TestAForegroundDeletionBreaksCirclesOfOwners(t *testing.T) {
 	t.Parallel()
 	for _, deleted := range [][]string{{"a"}, {"b"}, {"c", "a", "b"}} {
-		ns := namespace(t)
-		a := configMap(t, ns, "a", nil)
-		b := configMap(t, ns, "b", owned(a, "v1", "ConfigMap", true))
-		c := configMap(t, ns, "c", owned(b, "v1", "ConfigMap", true))
-		a.OwnerReferences = owned(c, "v1", "ConfigMap", true)
-		must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Update(t.Context(), a, metav1.UpdateOptions{}))
+		ns := createNamespace(t)
+		a := createConfigMap(t, ns, "a", nil)
+		b := createConfigMap(t, ns, "b", ownerReferences(a, "v1", "ConfigMap", true))
+		c := createConfigMap(t, ns, "c", ownerReferences(b, "v1", "ConfigMap", true))
+		a.OwnerReferences = ownerReferences(c, "v1", "ConfigMap", true)
+		must[*corev1.ConfigMap](t)(sharedClient.CoreV1().ConfigMaps(ns).Update(t.Context(), a, metav1.UpdateOptions{}))
 		for _, name := range deleted {
-			err := client.CoreV1().
+			err := sharedClient.CoreV1().
 				ConfigMaps(ns).
 				Delete(t.Context(), name,
 					metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})
@@ -245,7 +252,7 @@ func TestAForegroundDeletionBreaksCirclesOfOwners(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"a", "b", "c"} {
-			configMapGone(t, ns, name)
+			awaitConfigMapGone(t, ns, name)
 		}
 	}
 }
@@ -254,20 +261,20 @@ func TestAForegroundDeletionBreaksCirclesOfOwners(t *testing.T) {
 // Proves S21.
 func TestDeletingAReplicaSetInTheBackgroundEndsItsPods(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	deploy(
+	ns := createNamespace(t)
+	createDeployment(
 		t,
 		ns,
 		3,
 		func(d *appsv1.Deployment) { d.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0) },
 	)
-	rolledOut(t, ns)
-	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web",
+	awaitRollout(t, ns)
+	if err := sharedClient.AppsV1().Deployments(ns).Delete(t.Context(), "web",
 		metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "sets and pods to go", func(context.Context) (bool, any) {
-		n := len(podsOf(t, ns, "")) + len(sets(t, ns))
+	waitFor(t, "sets and pods to go", func(context.Context) (bool, any) {
+		n := len(podsOf(t, ns, "")) + len(replicaSets(t, ns))
 		return n == 0, n
 	})
 }

@@ -14,10 +14,10 @@ import (
 // it, hooks and a workload.
 // Proves S12.
 func TestHelmInstallsUpgradesRollsBackAndUninstalls(t *testing.T) {
-	path := program(t, "helm", "../tools", "helm.sh/helm/v4/cmd/helm")
-	ns := namespace(t)
+	path := programPath(t, "helm", "../tools", "helm.sh/helm/v4/cmd/helm")
+	ns := createNamespace(t)
 	helm := func(args ...string) (string, error) {
-		return runs(t, path, append(args, "--namespace", ns)...)
+		return runProgram(t, path, append(args, "--namespace", ns)...)
 	}
 	works := func(want string, args ...string) {
 		t.Helper()
@@ -29,7 +29,7 @@ func TestHelmInstallsUpgradesRollsBackAndUninstalls(t *testing.T) {
 			t.Fatalf("helm %s lacks %q:\n%s", strings.Join(args, " "), want, out)
 		}
 	}
-	offers := untyped.Resource(schema.GroupVersionResource{Group: "shop.example.com", Version: "v1",
+	offers := dynamicClient.Resource(schema.GroupVersionResource{Group: "shop.example.com", Version: "v1",
 		Resource: "offers"}).
 		Namespace(ns)
 	is := func(text, revision string, replicas int32) {
@@ -38,11 +38,11 @@ func TestHelmInstallsUpgradesRollsBackAndUninstalls(t *testing.T) {
 		if said, _, _ := unstructured.NestedString(offer.Object, "spec", "text"); said != text {
 			t.Errorf("the offer says %q, want %q", said, text)
 		}
-		d, err := client.AppsV1().Deployments(ns).Get(t.Context(), "shop", metav1.GetOptions{})
+		d, err := sharedClient.AppsV1().Deployments(ns).Get(t.Context(), "shop", metav1.GetOptions{})
 		if err != nil || d.Status.ReadyReplicas != replicas || d.Spec.Template.Annotations["text"] != text {
 			t.Errorf("the deployment: %v, %v", d, err)
 		}
-		after, err := client.CoreV1().ConfigMaps(ns).Get(t.Context(), "shop-after", metav1.GetOptions{})
+		after, err := sharedClient.CoreV1().ConfigMaps(ns).Get(t.Context(), "shop-after", metav1.GetOptions{})
 		if err != nil || after.Data["revision"] != revision {
 			t.Errorf("the hook of revision %s: %v, %v", revision, after, err)
 		}
@@ -73,12 +73,12 @@ func TestHelmInstallsUpgradesRollsBackAndUninstalls(t *testing.T) {
 	works("shop.example.com/v1", "get", "manifest", "shop")
 	works("superseded", "history", "shop")
 	works("uninstalled", "uninstall", "shop", "--wait", "--timeout", "60s")
-	until(t, "what the release had to be gone", func(ctx context.Context) (bool, any) {
+	waitFor(t, "what the release had to be gone", func(ctx context.Context) (bool, any) {
 		left, err := offers.List(ctx, metav1.ListOptions{})
 		if err != nil || len(left.Items) > 0 {
 			return false, left
 		}
-		pods, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=shop"})
+		pods, err := sharedClient.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=shop"})
 		return err == nil && len(pods.Items) == 0, pods
 	})
 }

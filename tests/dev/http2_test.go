@@ -19,12 +19,12 @@ import (
 
 // HTTP/2 conforms to RFC 9113 and RFC 7541, according to the tests of h2spec, including the strict ones.
 // Proves S07.
-func TestHTTP2IsSpokenAsSpecified(t *testing.T) {
+func TestHTTP2FollowsTheSpecification(t *testing.T) {
 	// Some tests send an error after an incomplete request. A handler that does not wait for the end of the request may
 	// answer first, and then what follows is correctly ignored. So these tests run against a handler that waits, and
 	// not against the API server.
 	t.Run("by the API server", func(t *testing.T) {
-		server, err := url.Parse(config.Host)
+		server, err := url.Parse(restConfig.Host)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestHTTP2IsSpokenAsSpecified(t *testing.T) {
 		)
 	})
 	t.Run("before a handler that waits for the end of the request", func(t *testing.T) {
-		h2spec(t, serveWhole(t), "/")
+		h2spec(t, serveBuffered(t), "/")
 	})
 }
 
@@ -82,15 +82,15 @@ func h2spec(t *testing.T, address, path string, tests ...string) {
 		"--timeout",
 		"10",
 	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(programs, "h2spec"), append(args, tests...)...).
+	out, err := exec.CommandContext(t.Context(), filepath.Join(programDir, "h2spec"), append(args, tests...)...).
 		CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// serveWhole answers each request after it has received all of it, as the API server does for requests with a body.
-func serveWhole(t *testing.T) (address string) {
+// serveBuffered answers each request after it has received all of it, as the API server does for requests with a body.
+func serveBuffered(t *testing.T) (address string) {
 	t.Helper()
 	ca, err := certs.NewCA("localhost", 0, time.Now())
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 // A policy allows only one account to create pods, and only another to create replica sets. This shows that controllers
 // write with their own accounts.
 // Proves S12.
-func TestControllersWriteAsAccountsOfTheirOwn(t *testing.T) {
+func TestControllersUseTheirOwnAccounts(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	policies, bindings := client.AdmissionregistrationV1().
+	ns := createNamespace(t)
+	policies, bindings := sharedClient.AdmissionregistrationV1().
 		ValidatingAdmissionPolicies(),
-		client.AdmissionregistrationV1().
+		sharedClient.AdmissionregistrationV1().
 			ValidatingAdmissionPolicyBindings()
 	rule := func(group, resource string) admissionregistrationv1.NamedRuleWithOperations {
 		return admissionregistrationv1.NamedRuleWithOperations{
@@ -72,8 +72,8 @@ func TestControllersWriteAsAccountsOfTheirOwn(t *testing.T) {
 		}, metav1.CreateOptions{}),
 	)
 	t.Cleanup(func() { _ = bindings.Delete(context.WithoutCancel(t.Context()), ns, metav1.DeleteOptions{}) })
-	until(t, "the policy", func(ctx context.Context) (bool, any) {
-		_, err := client.CoreV1().
+	waitFor(t, "the policy", func(ctx context.Context) (bool, any) {
+		_, err := sharedClient.CoreV1().
 			Pods(ns).
 			Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}, Spec: podSpec()},
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -83,7 +83,7 @@ func TestControllersWriteAsAccountsOfTheirOwn(t *testing.T) {
 	must[*appsv1.Deployment](
 		t,
 	)(
-		client.AppsV1().
+		sharedClient.AppsV1().
 			Deployments(ns).
 			Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
 				Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -92,8 +92,8 @@ func TestControllersWriteAsAccountsOfTheirOwn(t *testing.T) {
 						Spec:       podSpec(),
 					}}}, metav1.CreateOptions{}),
 	)
-	until(t, "the deployment", func(ctx context.Context) (bool, any) {
-		d, err := client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
+	waitFor(t, "the deployment", func(ctx context.Context) (bool, any) {
+		d, err := sharedClient.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -102,10 +102,10 @@ func TestControllersWriteAsAccountsOfTheirOwn(t *testing.T) {
 }
 
 // Proves S12.
-func TestAControllersAccountMayNotDoAnothersWork(t *testing.T) {
+func TestControllerAccountsHaveOnlyTheirOwnRights(t *testing.T) {
 	t.Parallel()
-	accounts := client.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
-	until(t, "the account", func(ctx context.Context) (bool, any) {
+	accounts := sharedClient.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
+	waitFor(t, "the account", func(ctx context.Context) (bool, any) {
 		_, err := accounts.Get(ctx, "namespace-controller", metav1.GetOptions{})
 		return err == nil, err
 	})
@@ -125,7 +125,7 @@ func TestAControllersAccountMayNotDoAnothersWork(t *testing.T) {
 			metav1.CreateOptions{},
 		),
 	)
-	as := rest.AnonymousClientConfig(config)
+	as := rest.AnonymousClientConfig(restConfig)
 	as.BearerToken = token.Status.Token
 	deployment := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(as))
 	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}

@@ -24,15 +24,15 @@ func startJob(t *testing.T, ns string, change func(*batchv1.JobSpec), command ..
 	if change != nil {
 		change(&j.Spec)
 	}
-	must[*batchv1.Job](t)(client.BatchV1().Jobs(ns).Create(t.Context(), j, metav1.CreateOptions{}))
+	must[*batchv1.Job](t)(sharedClient.BatchV1().Jobs(ns).Create(t.Context(), j, metav1.CreateOptions{}))
 }
 
-// jobUntil waits until ok accepts the job's status.
-func jobUntil(t *testing.T, ns, what string, ok func(batchv1.JobStatus) bool) batchv1.JobStatus {
+// awaitJob waits until ok accepts the job's status.
+func awaitJob(t *testing.T, ns, what string, ok func(batchv1.JobStatus) bool) batchv1.JobStatus {
 	t.Helper()
 	var s batchv1.JobStatus
-	until(t, what, func(ctx context.Context) (bool, any) {
-		j, err := client.BatchV1().Jobs(ns).Get(ctx, "j", metav1.GetOptions{})
+	waitFor(t, what, func(ctx context.Context) (bool, any) {
+		j, err := sharedClient.BatchV1().Jobs(ns).Get(ctx, "j", metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -42,7 +42,7 @@ func jobUntil(t *testing.T, ns, what string, ok func(batchv1.JobStatus) bool) ba
 	return s
 }
 
-func ended(kind batchv1.JobConditionType, reason string) func(batchv1.JobStatus) bool {
+func hasJobCondition(kind batchv1.JobConditionType, reason string) func(batchv1.JobStatus) bool {
 	return func(s batchv1.JobStatus) bool {
 		return slices.ContainsFunc(s.Conditions, func(c batchv1.JobCondition) bool {
 			return c.Type == kind && c.Status == corev1.ConditionTrue && (reason == "" || c.Reason == reason)
@@ -50,10 +50,10 @@ func ended(kind batchv1.JobConditionType, reason string) func(batchv1.JobStatus)
 	}
 }
 
-// noneHeld waits until no pod of the job has the finalizer for counting.
-func noneHeld(t *testing.T, ns string) {
+// awaitNoFinalizers waits until no pod of the job has the finalizer for counting.
+func awaitNoFinalizers(t *testing.T, ns string) {
 	t.Helper()
-	until(t, "all pods to be counted", func(context.Context) (bool, any) {
+	waitFor(t, "all pods to be counted", func(context.Context) (bool, any) {
 		for _, pod := range podsOf(t, ns, "") {
 			if len(pod.Finalizers) > 0 {
 				return false, pod.Name
@@ -66,18 +66,18 @@ func noneHeld(t *testing.T, ns string) {
 // Proves S19.
 func TestAParallelJobRunsToItsCompletions(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(
 		t,
 		ns,
 		func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = ptr.To[int32](6), ptr.To[int32](3) },
 		"true",
 	)
-	s := jobUntil(t, ns, "completion", func(s batchv1.JobStatus) bool {
+	s := awaitJob(t, ns, "completion", func(s batchv1.JobStatus) bool {
 		if s.Active > 3 {
 			t.Fatalf("%d active at once", s.Active)
 		}
-		return ended(batchv1.JobComplete, "")(s)
+		return hasJobCondition(batchv1.JobComplete, "")(s)
 	})
 	if s.Succeeded != 6 || s.Failed != 0 || s.Active != 0 || s.CompletionTime == nil {
 		t.Errorf("status: %+v", s)
@@ -85,13 +85,13 @@ func TestAParallelJobRunsToItsCompletions(t *testing.T) {
 	if pods := podsOf(t, ns, ""); len(pods) != 6 {
 		t.Errorf("%d pods, want 6", len(pods))
 	}
-	noneHeld(t, ns)
+	awaitNoFinalizers(t, ns)
 }
 
 // Proves S19.
 func TestAnIndexedJobCompletesEachIndexOnce(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) {
 		s.Completions, s.Parallelism, s.CompletionMode = ptr.To[int32](
 			5,
@@ -101,7 +101,7 @@ func TestAnIndexedJobCompletesEachIndexOnce(t *testing.T) {
 			batchv1.IndexedCompletion,
 		)
 	}, "true")
-	s := jobUntil(t, ns, "completion", ended(batchv1.JobComplete, ""))
+	s := awaitJob(t, ns, "completion", hasJobCondition(batchv1.JobComplete, ""))
 	if s.CompletedIndexes != "0-4" || s.Succeeded != 5 {
 		t.Errorf("status: %+v", s)
 	}
@@ -117,27 +117,27 @@ func TestAnIndexedJobCompletesEachIndexOnce(t *testing.T) {
 // Proves S19.
 func TestAJobFailsAtItsBackoffLimit(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.BackoffLimit = ptr.To[int32](0) }, "false")
-	if s := jobUntil(t, ns, "failure",
-		ended(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)); s.Failed != 1 ||
+	if s := awaitJob(t, ns, "failure",
+		hasJobCondition(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)); s.Failed != 1 ||
 		s.Active != 0 {
 		t.Errorf("status: %+v", s)
 	}
-	noneHeld(t, ns)
+	awaitNoFinalizers(t, ns)
 }
 
 // Proves S19.
 func TestAJobFailsAtItsDeadlineAndStopsItsPods(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(
 		t,
 		ns,
 		func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds, s.Parallelism = ptr.To[int64](1), ptr.To[int32](2) },
 	)
-	jobUntil(t, ns, "failure", ended(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded))
-	until(t, "no pod that runs", func(context.Context) (bool, any) {
+	awaitJob(t, ns, "failure", hasJobCondition(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded))
+	waitFor(t, "no pod that runs", func(context.Context) (bool, any) {
 		for _, pod := range podsOf(t, ns, "") {
 			if pod.Status.Phase == corev1.PodRunning {
 				return false, pod.Name
@@ -150,29 +150,30 @@ func TestAJobFailsAtItsDeadlineAndStopsItsPods(t *testing.T) {
 // Proves S19.
 func TestASuspendedJobStopsItsPodsAndResumes(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.Suspend, s.Parallelism = ptr.To(true), ptr.To[int32](2) })
 	suspend := func(v string) {
-		if _, err := client.BatchV1().Jobs(ns).Patch(t.Context(), "j", types.MergePatchType, []byte(`{"spec":{"suspend":`+v+`}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := sharedClient.BatchV1().Jobs(ns).Patch(t.Context(), "j", types.MergePatchType, []byte(`{"spec":{"suspend":`+v+`}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	jobUntil(t, ns, "suspension", ended(batchv1.JobSuspended, ""))
+	awaitJob(t, ns, "suspension", hasJobCondition(batchv1.JobSuspended, ""))
 	if pods := podsOf(t, ns, ""); len(pods) != 0 {
 		t.Errorf("a suspended job has pods: %d", len(pods))
 	}
 	suspend("false")
-	jobUntil(
+	awaitJob(
 		t,
 		ns,
 		"two active pods",
 		func(s batchv1.JobStatus) bool { return s.Active == 2 && *s.Ready == 2 && s.StartTime != nil },
 	)
 	suspend("true")
-	s := jobUntil(t, ns, "no active pod", func(s batchv1.JobStatus) bool {
-		return s.Active == 0 && *s.Terminating == 0 && s.StartTime == nil && ended(batchv1.JobSuspended, "")(s)
+	s := awaitJob(t, ns, "no active pod", func(s batchv1.JobStatus) bool {
+		return s.Active == 0 && *s.Terminating == 0 && s.StartTime == nil &&
+			hasJobCondition(batchv1.JobSuspended, "")(s)
 	})
-	until(t, "no pod", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
+	waitFor(t, "no pod", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
 	if s.Failed != 0 {
 		t.Errorf("suspending counted as %d failures", s.Failed)
 	}
@@ -180,42 +181,42 @@ func TestASuspendedJobStopsItsPodsAndResumes(t *testing.T) {
 
 // A job whose pods are never scheduled can be ended, and its pods are deleted.
 // Proves S19.
-func TestPodsThatNeverRanAreLetGo(t *testing.T) {
+func TestPodsThatNeverRanAreReleased(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.Template.Spec.NodeSelector = map[string]string{"no": "where"} })
-	jobUntil(t, ns, "a pod", func(s batchv1.JobStatus) bool { return s.Active == 1 })
-	if _, err := client.BatchV1().Jobs(ns).Patch(t.Context(), "j", types.MergePatchType, []byte(`{"spec":{"activeDeadlineSeconds":1}}`), metav1.PatchOptions{}); err != nil {
+	awaitJob(t, ns, "a pod", func(s batchv1.JobStatus) bool { return s.Active == 1 })
+	if _, err := sharedClient.BatchV1().Jobs(ns).Patch(t.Context(), "j", types.MergePatchType, []byte(`{"spec":{"activeDeadlineSeconds":1}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	jobUntil(t, ns, "failure", ended(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded))
-	until(t, "no pod", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
+	awaitJob(t, ns, "failure", hasJobCondition(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded))
+	waitFor(t, "no pod", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
 }
 
 // Proves S21.
-func TestAFinishedJobGoesWithItsPodsAfterItsTimeToLive(t *testing.T) {
+func TestFinishedJobsAreDeletedAfterTheirTimeToLive(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.TTLSecondsAfterFinished = ptr.To[int32](1) }, "true")
-	jobUntil(t, ns, "completion", ended(batchv1.JobComplete, ""))
-	until(t, "the job to go", func(ctx context.Context) (bool, any) {
-		return gone(client.BatchV1().Jobs(ns).Get(ctx, "j", metav1.GetOptions{}))
+	awaitJob(t, ns, "completion", hasJobCondition(batchv1.JobComplete, ""))
+	waitFor(t, "the job to go", func(ctx context.Context) (bool, any) {
+		return isGone(sharedClient.BatchV1().Jobs(ns).Get(ctx, "j", metav1.GetOptions{}))
 	})
-	until(t, "its pods to go", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
+	waitFor(t, "its pods to go", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
 }
 
-func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // Proves S20.
-	ns := namespace(t)
+func TestPodsOfDeletedJobsAreReleased(t *testing.T) { // Proves S20.
+	ns := createNamespace(t)
 	for range 2 { // the second job has the name of the first
 		startJob(t, ns, nil, "sleep")
-		until(t, "a pod of the job", func(context.Context) (bool, any) { return len(podsOf(t, ns, "")) > 0, nil })
+		waitFor(t, "a pod of the job", func(context.Context) (bool, any) { return len(podsOf(t, ns, "")) > 0, nil })
 		background := metav1.DeletePropagationBackground
-		if err := client.BatchV1().Jobs(ns).Delete(t.Context(), "j",
+		if err := sharedClient.BatchV1().Jobs(ns).Delete(t.Context(), "j",
 			metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	until(
+	waitFor(
 		t,
 		"all pods to go",
 		func(context.Context) (bool, any) { pods := podsOf(t, ns, ""); return len(pods) == 0, len(pods) },
@@ -225,34 +226,34 @@ func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // Proves S20.
 // A pod that no longer belongs to a job, because it was orphaned or its labels were changed, loses the job's finalizer.
 // A pod that a job adopts is counted.
 // Proves S19.
-func TestPodsThatAJobReleasedAreHeldByNobody(t *testing.T) {
+func TestReleasedPodsHaveNoFinalizer(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(t, ns, nil)
-	until(t, "a pod that waits to be counted", func(context.Context) (bool, any) {
+	waitFor(t, "a pod that waits to be counted", func(context.Context) (bool, any) {
 		pods := podsOf(t, ns, "")
 		return len(pods) == 1 && len(pods[0].Finalizers) == 1, pods
 	})
 	stray := podsOf(t, ns, "")[0].Name
-	if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), stray, types.MergePatchType,
+	if _, err := sharedClient.CoreV1().Pods(ns).Patch(t.Context(), stray, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"batch.kubernetes.io/controller-uid":null}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the stray to be let go", func(ctx context.Context) (bool, any) {
-		p := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(ctx, stray, metav1.GetOptions{}))
+	waitFor(t, "the stray to be let go", func(ctx context.Context) (bool, any) {
+		p := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Get(ctx, stray, metav1.GetOptions{}))
 		return len(p.OwnerReferences) == 0 && len(p.Finalizers) == 0, p.ObjectMeta
 	})
-	until(t, "another pod in its place", func(context.Context) (bool, any) {
+	waitFor(t, "another pod in its place", func(context.Context) (bool, any) {
 		return len(podsOf(t, ns, "")) == 2, nil
 	})
-	if err := client.BatchV1().Jobs(ns).Delete(t.Context(), "j",
+	if err := sharedClient.BatchV1().Jobs(ns).Delete(t.Context(), "j",
 		metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the job to go", func(ctx context.Context) (bool, any) {
-		return gone(client.BatchV1().Jobs(ns).Get(ctx, "j", metav1.GetOptions{}))
+	waitFor(t, "the job to go", func(ctx context.Context) (bool, any) {
+		return isGone(sharedClient.BatchV1().Jobs(ns).Get(ctx, "j", metav1.GetOptions{}))
 	})
-	noneHeld(t, ns)
+	awaitNoFinalizers(t, ns)
 	if pods := podsOf(t, ns, ""); len(pods) != 2 || len(pods[0].OwnerReferences)+len(pods[1].OwnerReferences) != 0 {
 		t.Errorf("the orphans: %v", pods)
 	}
@@ -260,12 +261,12 @@ func TestPodsThatAJobReleasedAreHeldByNobody(t *testing.T) {
 
 // The job controller ignores a job that another controller manages.
 // Proves S19.
-func TestAJobOfAnotherControllerIsLeftAlone(t *testing.T) {
+func TestJobsOfOtherControllersAreIgnored(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(t, ns, func(j *batchv1.JobSpec) { j.ManagedBy = ptr.To("example.com/queue") })
-	always(t, "the job of another controller was run", func(ctx context.Context) (bool, any) {
-		j := must[*batchv1.Job](t)(client.BatchV1().Jobs(ns).Get(ctx, "j", metav1.GetOptions{}))
+	holdFor(t, "the job of another controller was run", func(ctx context.Context) (bool, any) {
+		j := must[*batchv1.Job](t)(sharedClient.BatchV1().Jobs(ns).Get(ctx, "j", metav1.GetOptions{}))
 		return len(podsOf(t, ns, "")) == 0 && j.Status.StartTime == nil, j.Status
 	})
 }

@@ -29,7 +29,7 @@ func onExit(action batchv1.PodFailurePolicyAction, code int32) *batchv1.PodFailu
 // Proves S19.
 func TestAJobFailsAtOnceByItsPodFailurePolicy(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(
 		t,
 		ns,
@@ -37,21 +37,21 @@ func TestAJobFailsAtOnceByItsPodFailurePolicy(t *testing.T) {
 		"exit",
 		"42",
 	)
-	s := jobUntil(t, ns, "failure", ended(batchv1.JobFailed, batchv1.JobReasonPodFailurePolicy))
+	s := awaitJob(t, ns, "failure", hasJobCondition(batchv1.JobFailed, batchv1.JobReasonPodFailurePolicy))
 	pod := podsOf(t, ns, "")[0]
 	want := "Container c for pod " + ns + "/" + pod.Name + " failed with exit code 42 matching FailJob rule at index 0"
 	if s.Failed != 1 || s.Conditions[0].Type != batchv1.JobFailureTarget || s.Conditions[1].Message != want {
 		t.Errorf("status %+v, want the message %q", s, want)
 	}
-	noneHeld(t, ns)
+	awaitNoFinalizers(t, ns)
 }
 
 // Proves S19.
-func TestIndexesFailByThemselves(t *testing.T) {
+func TestIndexesFailIndependently(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(t, ns, indexedJob(2, func(s *batchv1.JobSpec) { s.BackoffLimitPerIndex = ptr.To[int32](1) }), "false")
-	s := jobUntil(t, ns, "failure", ended(batchv1.JobFailed, batchv1.JobReasonFailedIndexes))
+	s := awaitJob(t, ns, "failure", hasJobCondition(batchv1.JobFailed, batchv1.JobReasonFailedIndexes))
 	if s.FailedIndexes == nil || *s.FailedIndexes != "0,1" || s.Failed != 4 || s.CompletedIndexes != "" {
 		t.Errorf("status: %+v", s)
 	}
@@ -62,36 +62,36 @@ func TestIndexesFailByThemselves(t *testing.T) {
 	if attempts["0"] != 2 || attempts["1"] != 2 {
 		t.Errorf("attempts: %v", attempts)
 	}
-	noneHeld(t, ns)
+	awaitNoFinalizers(t, ns)
 }
 
 // Proves S19.
-func TestAnIndexIsGivenUpByARuleAndMoreThanMayFailTheJob(t *testing.T) {
+func TestIndexesFailByPolicyAndTooManyFailTheJob(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(t, ns, indexedJob(3, func(s *batchv1.JobSpec) {
 		s.BackoffLimitPerIndex, s.MaxFailedIndexes = ptr.To[int32](5), ptr.To[int32](1)
 		s.PodFailurePolicy = onExit(batchv1.PodFailurePolicyActionFailIndex, 7)
 	}), "exit", "7")
-	if s := jobUntil(t, ns, "failure",
-		ended(batchv1.JobFailed, batchv1.JobReasonMaxFailedIndexesExceeded)); s.FailedIndexes == nil ||
+	if s := awaitJob(t, ns, "failure",
+		hasJobCondition(batchv1.JobFailed, batchv1.JobReasonMaxFailedIndexesExceeded)); s.FailedIndexes == nil ||
 		s.Active != 0 {
 		t.Errorf("status: %+v", s)
 	}
-	noneHeld(t, ns)
+	awaitNoFinalizers(t, ns)
 }
 
 // Proves S19.
 func TestAJobIsCompleteByItsSuccessPolicy(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(t, ns, indexedJob(3, func(s *batchv1.JobSpec) {
 		s.Parallelism = ptr.To[int32](1)
 		s.SuccessPolicy = &batchv1.SuccessPolicy{
 			Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("0-1"), SucceededCount: ptr.To[int32](1)}},
 		}
 	}), "true")
-	s := jobUntil(t, ns, "completion", ended(batchv1.JobComplete, batchv1.JobReasonSuccessPolicy))
+	s := awaitJob(t, ns, "completion", hasJobCondition(batchv1.JobComplete, batchv1.JobReasonSuccessPolicy))
 	first := slices.IndexFunc(
 		s.Conditions,
 		func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuccessCriteriaMet },
@@ -100,18 +100,18 @@ func TestAJobIsCompleteByItsSuccessPolicy(t *testing.T) {
 		s.Succeeded == 0 {
 		t.Errorf("status: %+v", s)
 	}
-	noneHeld(t, ns)
+	awaitNoFinalizers(t, ns)
 }
 
 // Proves S19.
-func TestAnIndexedJobIsMadeSmallerAndLargerWhileItRuns(t *testing.T) {
+func TestRunningIndexedJobsAreResized(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	startJob(t, ns, indexedJob(2, func(*batchv1.JobSpec) {}))
 	for _, size := range []string{"2", "4", "1"} {
-		must[*batchv1.Job](t)(client.BatchV1().Jobs(ns).Patch(t.Context(), "j", types.MergePatchType,
+		must[*batchv1.Job](t)(sharedClient.BatchV1().Jobs(ns).Patch(t.Context(), "j", types.MergePatchType,
 			[]byte(`{"spec":{"completions":`+size+`,"parallelism":`+size+`}}`), metav1.PatchOptions{}))
-		jobUntil(
+		awaitJob(
 			t,
 			ns,
 			size+" pods that run",
@@ -122,7 +122,7 @@ func TestAnIndexedJobIsMadeSmallerAndLargerWhileItRuns(t *testing.T) {
 	if len(pods) != 1 || pods[0].Annotations[batchv1.JobCompletionIndexAnnotation] != "0" {
 		t.Errorf("pods left: %v", pods)
 	}
-	if s := jobUntil(t, ns, "the status", func(batchv1.JobStatus) bool { return true }); s.Failed != 0 {
+	if s := awaitJob(t, ns, "the status", func(batchv1.JobStatus) bool { return true }); s.Failed != 0 {
 		t.Errorf("status: %+v", s)
 	}
 }

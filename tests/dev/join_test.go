@@ -27,11 +27,11 @@ import (
 // An unknown kubelet requests its node's certificate with a bootstrap token. It gets the certificate automatically, and
 // has the node's identity then. With a token of another kind, or a revoked one, it gets nothing.
 // Proves S21.
-func TestAKubeletJoinsByAToken(t *testing.T) {
+func TestKubeletsJoinWithTokens(t *testing.T) {
 	live, err := workload.Connect(
-		[]string{strings.TrimPrefix(config.Host, "https://")},
-		config.CAData,
-		certs.Pair{Cert: config.CertData, Key: config.KeyData},
+		[]string{strings.TrimPrefix(restConfig.Host, "https://")},
+		restConfig.CAData,
+		certs.Pair{Cert: restConfig.CertData, Key: restConfig.KeyData},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -72,8 +72,8 @@ func TestAKubeletJoinsByAToken(t *testing.T) {
 	with := func(token workload.Token) {
 		t.Helper()
 		if err := clientcmd.WriteToFile(clientcmdapi.Config{
-			Clusters: map[string]*clientcmdapi.Cluster{"dev": {Server: config.Host,
-				CertificateAuthorityData: config.CAData}},
+			Clusters: map[string]*clientcmdapi.Cluster{"dev": {Server: restConfig.Host,
+				CertificateAuthorityData: restConfig.CAData}},
 			AuthInfos:      map[string]*clientcmdapi.AuthInfo{"kubelet-bootstrap": {Token: token.String()}},
 			Contexts:       map[string]*clientcmdapi.Context{"b": {Cluster: "dev", AuthInfo: "kubelet-bootstrap"}},
 			CurrentContext: "b",
@@ -82,11 +82,12 @@ func TestAKubeletJoinsByAToken(t *testing.T) {
 		}
 	}
 	with(stranger)
-	if err := kubelet.Join(t.Context(), cfg, log); err == nil || !strings.Contains(err.Error(), "forbidden") {
+	if err := kubelet.EnsureCertificate(t.Context(), cfg, log); err == nil ||
+		!strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("with a token that is no node's: %v", err)
 	}
 	with(token)
-	if err := kubelet.Join(t.Context(), cfg, log); err != nil {
+	if err := kubelet.EnsureCertificate(t.Context(), cfg, log); err != nil {
 		t.Fatal(err)
 	}
 	joined, err := os.ReadFile(cfg.Kubeconfig)
@@ -109,19 +110,19 @@ func TestAKubeletJoinsByAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It no longer needs the token: its certificate is valid, and authenticates its own renewal.
-	if err := kubelet.Join(t.Context(), cfg, log); err != nil {
+	if err := kubelet.EnsureCertificate(t.Context(), cfg, log); err != nil {
 		t.Error(err)
 	}
 	if again, err := os.ReadFile(cfg.Kubeconfig); err != nil || string(again) != string(joined) {
 		t.Errorf("a certificate that is good is asked for anew: %v", err)
 	}
-	if pair, err := kubelet.Ask(t.Context(), node, "joined", log); err != nil || len(pair.Cert) == 0 {
+	if pair, err := kubelet.RequestCertificate(t.Context(), node, "joined", log); err != nil || len(pair.Cert) == 0 {
 		t.Errorf("renew it with itself: %v", err)
 	}
 	requests := must[*certificatesv1.CertificateSigningRequestList](
 		t,
 	)(
-		client.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}),
+		sharedClient.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}),
 	)
 	approved := 0
 	for _, r := range requests.Items {
@@ -131,15 +132,15 @@ func TestAKubeletJoinsByAToken(t *testing.T) {
 			}
 		}
 	}
-	serves(t, node, filepath.Join(dir, "pki"))
+	requestServingCertificate(t, node, filepath.Join(dir, "pki"))
 	if approved != 2 {
 		t.Errorf("%d requests were approved by themselves, want 2", approved)
 	}
 }
 
-// serves makes the kubelet of a node request a serving certificate. It gets the certificate after an approval, keeps
-// it, and requests another when its addresses change.
-func serves(t *testing.T, node kubernetes.Interface, dir string) {
+// requestServingCertificate makes the kubelet of a node request a serving certificate. It gets the certificate after an
+// approval, keeps it, and requests another when its addresses change.
+func requestServingCertificate(t *testing.T, node kubernetes.Interface, dir string) {
 	t.Helper()
 	// current waits until the certificate has the given number of addresses.
 	current := func(addresses int, ips ...string) *x509.Certificate {
@@ -153,12 +154,12 @@ func serves(t *testing.T, node kubernetes.Interface, dir string) {
 		var kept sync.WaitGroup
 		defer kept.Wait()
 		defer cancel()
-		kept.Go(func() { asking.Keep(ctx) })
+		kept.Go(func() { asking.Run(ctx) })
 		for {
 			if c := asking.Current(); c != nil && len(c.Leaf.IPAddresses) == addresses {
 				return c.Leaf
 			}
-			requests := client.CertificatesV1().CertificateSigningRequests()
+			requests := sharedClient.CertificatesV1().CertificateSigningRequests()
 			list := must[*certificatesv1.CertificateSigningRequestList](t)(requests.List(ctx, metav1.ListOptions{}))
 			for _, r := range list.Items {
 				if r.Spec.SignerName == certificatesv1.KubeletServingSignerName && len(r.Status.Conditions) == 0 {
@@ -173,7 +174,7 @@ func serves(t *testing.T, node kubernetes.Interface, dir string) {
 					must[*certificatesv1.CertificateSigningRequest](
 						t,
 					)(
-						client.CertificatesV1().
+						sharedClient.CertificatesV1().
 							CertificateSigningRequests().
 							UpdateApproval(ctx, r.Name, &r, metav1.UpdateOptions{}),
 					)
@@ -188,7 +189,7 @@ func serves(t *testing.T, node kubernetes.Interface, dir string) {
 	}
 	first := current(1, "192.0.2.7")
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(config.CAData)
+	pool.AppendCertsFromPEM(restConfig.CAData)
 	for _, name := range []string{"joined", "192.0.2.7"} {
 		if _, err := first.Verify(x509.VerifyOptions{Roots: pool, DNSName: name,
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {

@@ -28,11 +28,11 @@ func metricsClient(t *testing.T, c *rest.Config) *versioned.Clientset {
 	return must[*versioned.Clientset](t)(versioned.NewForConfig(c))
 }
 
-// measured waits until the metrics of a number of pods are available, with measurements that began after a time.
-func measured(t *testing.T, ns string, pods int, since time.Time) (list *v1beta1.PodMetricsList) {
+// awaitMetrics waits until the metrics of a number of pods are available, with measurements that began after a time.
+func awaitMetrics(t *testing.T, ns string, pods int, since time.Time) (list *v1beta1.PodMetricsList) {
 	t.Helper()
-	metrics := metricsClient(t, config)
-	until(t, "what the pods use", func(ctx context.Context) (bool, any) {
+	metrics := metricsClient(t, restConfig)
+	waitFor(t, "what the pods use", func(ctx context.Context) (bool, any) {
 		var err error
 		if list, err = metrics.MetricsV1beta1().PodMetricses(ns).List(ctx,
 			metav1.ListOptions{LabelSelector: "app=web"}); err != nil {
@@ -48,18 +48,18 @@ func measured(t *testing.T, ns string, pods int, since time.Time) (list *v1beta1
 	return list
 }
 
-func TestWhatNodesAndPodsUseIsServed(t *testing.T) {
+func TestMetricsOfNodesAndPodsAreServed(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	deploy(t, ns, 1, func(d *appsv1.Deployment) {
+	ns := createNamespace(t)
+	createDeployment(t, ns, 1, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Command = strings.Fields("stress-ng --cpu 1 --cpu-load 50 --vm-bytes 64M")
 		d.Spec.Template.Spec.Containers = append(
 			d.Spec.Template.Spec.Containers,
 			corev1.Container{Name: "idle", Image: "example.com/a:1", Command: []string{"sleep", "infinity"}},
 		)
 	})
-	rolledOut(t, ns)
-	pod := measured(t, ns, 1, time.Now()).Items[0]
+	awaitRollout(t, ns)
+	pod := awaitMetrics(t, ns, 1, time.Now()).Items[0]
 	if len(pod.Containers) != 2 || pod.Labels["app"] != "web" {
 		t.Fatalf("%+v", pod)
 	}
@@ -70,13 +70,14 @@ func TestWhatNodesAndPodsUseIsServed(t *testing.T) {
 			t.Errorf("%s uses %dm and %d bytes", c.Name, cpu, memory)
 		}
 	}
-	metrics := metricsClient(t, config).MetricsV1beta1()
+	metrics := metricsClient(t, restConfig).MetricsV1beta1()
 	one := must[*v1beta1.PodMetrics](t)(metrics.PodMetricses(ns).Get(t.Context(), pod.Name, metav1.GetOptions{}))
 	if one.Name != pod.Name || len(one.Containers) != 2 {
 		t.Errorf("%+v", one)
 	}
-	on := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), pod.Name, metav1.GetOptions{})).Spec.NodeName
-	until(t, "what the node uses", func(ctx context.Context) (bool, any) {
+	on := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Get(t.Context(), pod.Name,
+		metav1.GetOptions{})).Spec.NodeName
+	waitFor(t, "what the node uses", func(ctx context.Context) (bool, any) {
 		n, err := metrics.NodeMetricses().Get(ctx, on, metav1.GetOptions{})
 		return err == nil && n.Usage.Cpu().MilliValue() >= 490 && n.Usage.Memory().Value() >= 66<<20, n
 	})
@@ -98,7 +99,7 @@ func TestWhatNodesAndPodsUseIsServed(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	var rows metav1.Table
-	raw, err := client.CoreV1().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/namespaces/"+ns+"/pods").
+	raw, err := sharedClient.CoreV1().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/namespaces/"+ns+"/pods").
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json").DoRaw(t.Context())
 	if err != nil || json.Unmarshal(raw, &rows) != nil || len(rows.Rows) != 1 ||
 		rows.ColumnDefinitions[1].Name != "cpu" {
@@ -110,9 +111,9 @@ func TestWhatNodesAndPodsUseIsServed(t *testing.T) {
 // metrics server. It is a dry run, because other tests use the existing server.
 func TestAnotherMetricsServerCanBeDeclared(t *testing.T) {
 	t.Parallel()
-	services := untyped.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
+	services := dynamicClient.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
 		Resource: "apiservices"})
-	until(t, "the API service to take another's declaration", func(ctx context.Context) (bool, any) {
+	waitFor(t, "the API service to take another's declaration", func(ctx context.Context) (bool, any) {
 		_, err := services.Patch(ctx, "v1beta1.metrics.k8s.io", types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"k8s-app":"metrics-server"}},"spec":{"insecureSkipTLSVerify":true}}`),
 			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
@@ -120,10 +121,10 @@ func TestAnotherMetricsServerCanBeDeclared(t *testing.T) {
 	})
 }
 
-func TestTheMetricsServerIsAnAPIServerBehindTheClusters(t *testing.T) {
+func TestTheMetricsServerIsAggregated(t *testing.T) {
 	t.Parallel()
-	until(t, "the API service", func(ctx context.Context) (bool, any) {
-		s, err := untyped.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
+	waitFor(t, "the API service", func(ctx context.Context) (bool, any) {
+		s, err := dynamicClient.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
 			Resource: "apiservices"}).
 			Get(ctx, "v1beta1.metrics.k8s.io", metav1.GetOptions{})
 		if err != nil {
@@ -135,12 +136,13 @@ func TestTheMetricsServerIsAnAPIServerBehindTheClusters(t *testing.T) {
 		return bundle == "" && !insecure && len(conditions) == 1 && conditions[0].(map[string]any)["status"] == "True",
 			s.Object
 	})
-	until(t, "discovery", func(context.Context) (bool, any) {
-		list, err := client.Discovery().ServerResourcesForGroupVersion("metrics.k8s.io/v1beta1")
+	waitFor(t, "discovery", func(context.Context) (bool, any) {
+		list, err := sharedClient.Discovery().ServerResourcesForGroupVersion("metrics.k8s.io/v1beta1")
 		return err == nil && len(list.APIResources) == 2, list
 	})
-	until(t, "its schema", func(ctx context.Context) (bool, any) {
-		raw, err := client.CoreV1().RESTClient().Get().AbsPath("/openapi/v3/apis/metrics.k8s.io/v1beta1").DoRaw(ctx)
+	waitFor(t, "its schema", func(ctx context.Context) (bool, any) {
+		raw, err := sharedClient.CoreV1().RESTClient().Get().AbsPath("/openapi/v3/apis/metrics.k8s.io/v1beta1").DoRaw(
+			ctx)
 		return err == nil &&
 				strings.Contains(string(raw), "io.k8s.metrics.pkg.apis.metrics.v1beta1.PodMetrics"), string(
 				raw,
@@ -150,17 +152,17 @@ func TestTheMetricsServerIsAnAPIServerBehindTheClusters(t *testing.T) {
 	service := must[*corev1.Service](
 		t,
 	)(
-		client.CoreV1().Services("kube-system").Get(t.Context(), "metrics-server", metav1.GetOptions{}),
+		sharedClient.CoreV1().Services("kube-system").Get(t.Context(), "metrics-server", metav1.GetOptions{}),
 	)
 	api := must[*unstructured.Unstructured](
 		t,
 	)(
-		untyped.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
+		dynamicClient.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
 			Resource: "apiservices"}).
 			Get(t.Context(), "v1beta1.metrics.k8s.io", metav1.GetOptions{}),
 	)
 	port, _, _ := unstructured.NestedInt64(api.Object, "spec", "service", "port")
-	mine := must[*tls.Config](t)(rest.TLSConfigFor(config))
+	mine := must[*tls.Config](t)(rest.TLSConfigFor(restConfig))
 	mine.ServerName = "metrics-server.kube-system.svc"
 	q := must[*http.Request](
 		t,
@@ -181,19 +183,19 @@ func TestTheMetricsServerIsAnAPIServerBehindTheClusters(t *testing.T) {
 	}
 }
 
-func TestWhoMayViewANamespaceSeesWhatItsPodsUse(t *testing.T) {
+func TestViewersOfANamespaceSeeItsPodMetrics(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	must[*rbacv1.RoleBinding](t)(client.RbacV1().RoleBindings(ns).Create(t.Context(), &rbacv1.RoleBinding{
+	ns := createNamespace(t)
+	must[*rbacv1.RoleBinding](t)(sharedClient.RbacV1().RoleBindings(ns).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "viewer",
 		}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "viewer-" + ns}},
 	}, metav1.CreateOptions{}))
-	as := rest.CopyConfig(config)
+	as := rest.CopyConfig(restConfig)
 	as.Impersonate.UserName = "viewer-" + ns
 	metrics := metricsClient(t, as).MetricsV1beta1()
-	until(t, "a viewer's answer", func(ctx context.Context) (bool, any) {
+	waitFor(t, "a viewer's answer", func(ctx context.Context) (bool, any) {
 		_, err := metrics.PodMetricses(ns).List(ctx, metav1.ListOptions{})
 		return err == nil, err
 	})

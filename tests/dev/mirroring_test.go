@@ -15,12 +15,12 @@ import (
 // Proves S20.
 func TestEndpointsOfAServiceWithoutASelectorAreMirrored(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	services, endpoints := client.CoreV1().Services(ns), client.CoreV1().Endpoints(ns)
+	ns := createNamespace(t)
+	services, endpoints := sharedClient.CoreV1().Services(ns), sharedClient.CoreV1().Endpoints(ns)
 	see := func(want string) {
 		t.Helper()
-		until(t, "the mirror to be "+want, func(ctx context.Context) (bool, any) {
-			list, err := client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{
+		waitFor(t, "the mirror to be "+want, func(ctx context.Context) (bool, any) {
+			list, err := sharedClient.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{
 				LabelSelector: discoveryv1.LabelServiceName + "=old," + discoveryv1.LabelManagedBy +
 					"=endpointslicemirroring-controller.k8s.io"})
 			if err != nil {
@@ -70,8 +70,8 @@ func TestEndpointsOfAServiceWithoutASelectorAreMirrored(t *testing.T) {
 		many[i] = fmt.Sprintf(`{"ip":"198.51.%d.%d"}`, i/250, i%250+1)
 	}
 	patch(`{"subsets":[{"addresses":[` + strings.Join(many, ",") + `],"ports":[{"port":5432}]}]}`)
-	until(t, "an event that tells of the addresses that are left out", func(ctx context.Context) (bool, any) {
-		list, err := client.CoreV1().
+	waitFor(t, "an event that tells of the addresses that are left out", func(ctx context.Context) (bool, any) {
+		list, err := sharedClient.CoreV1().
 			Events(ns).
 			List(ctx, metav1.ListOptions{FieldSelector: "reason=TooManyAddressesToMirror"})
 		if err != nil || len(list.Items) == 0 {
@@ -96,11 +96,11 @@ func TestEndpointsOfAServiceWithoutASelectorAreMirrored(t *testing.T) {
 	) // the controllers must not delete it
 }
 
-func TestTrafficDistributionIsHinted(t *testing.T) {
+func TestTrafficDistributionSetsHints(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	near := corev1.ServiceTrafficDistributionPreferSameNode
-	must[*corev1.Service](t)(client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
+	must[*corev1.Service](t)(sharedClient.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "near"},
 		Spec: corev1.ServiceSpec{
 			Selector:            map[string]string{"app": "near"},
@@ -108,15 +108,15 @@ func TestTrafficDistributionIsHinted(t *testing.T) {
 			Ports:               []corev1.ServicePort{{Port: 80}},
 		},
 	}, metav1.CreateOptions{}))
-	must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
+	must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   "near",
 			Labels: map[string]string{"app": "near"},
 		}, Spec: podSpec()}, metav1.CreateOptions{}))
 	hinted := func(want bool) {
 		t.Helper()
-		until(t, fmt.Sprintf("the endpoint's hint to be there: %v", want), func(ctx context.Context) (bool, any) {
-			list, err := client.DiscoveryV1().
+		waitFor(t, fmt.Sprintf("the endpoint's hint to be there: %v", want), func(ctx context.Context) (bool, any) {
+			list, err := sharedClient.DiscoveryV1().
 				EndpointSlices(ns).
 				List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=near"})
 			if err != nil || len(list.Items) != 1 || len(list.Items[0].Endpoints) != 1 ||
@@ -132,7 +132,7 @@ func TestTrafficDistributionIsHinted(t *testing.T) {
 		})
 	}
 	hinted(true)
-	if _, err := client.CoreV1().Services(ns).Patch(t.Context(), "near", types.MergePatchType, []byte(`{"spec":{"trafficDistribution":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := sharedClient.CoreV1().Services(ns).Patch(t.Context(), "near", types.MergePatchType, []byte(`{"spec":{"trafficDistribution":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	hinted(false)

@@ -14,17 +14,17 @@ import (
 )
 
 // Proves S20.
-func TestANamespaceGoesWhenItsContentHasGone(t *testing.T) {
+func TestNamespacesAreDeletedAfterTheirContent(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	deploy(t, ns, 2, nil)
-	rolledOut(t, ns)
-	configMap(t, ns, "held", nil, "example.com/hold")
-	if err := client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+	ns := createNamespace(t)
+	createDeployment(t, ns, 2, nil)
+	awaitRollout(t, ns)
+	createConfigMap(t, ns, "held", nil, "example.com/hold")
+	if err := sharedClient.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "word of what holds it", func(ctx context.Context) (bool, any) {
-		n, err := client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
+	waitFor(t, "word of what holds it", func(ctx context.Context) (bool, any) {
+		n, err := sharedClient.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
 		if err != nil {
 			t.Fatalf("the namespace went with content in it: %v", err)
 		}
@@ -37,7 +37,7 @@ func TestANamespaceGoesWhenItsContentHasGone(t *testing.T) {
 			remaining(corev1.NamespaceContentRemaining, "configmaps. has 1 ") &&
 			remaining(corev1.NamespaceFinalizersRemaining, "example.com/hold in 1 "), n.Status
 	})
-	if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(),
+	if _, err := sharedClient.CoreV1().ConfigMaps(ns).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}},
 		metav1.CreateOptions{}); !apierrors.HasStatusCause(
 		err,
@@ -45,53 +45,54 @@ func TestANamespaceGoesWhenItsContentHasGone(t *testing.T) {
 	) {
 		t.Errorf("creating in a namespace that goes: %v", err)
 	}
-	until(t, "all else to go", func(ctx context.Context) (bool, any) {
-		n := len(podsOf(t, ns, "")) + len(sets(t, ns))
+	waitFor(t, "all else to go", func(ctx context.Context) (bool, any) {
+		n := len(podsOf(t, ns, "")) + len(replicaSets(t, ns))
 		return n == 0, n
 	})
-	if _, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := sharedClient.CoreV1().ConfigMaps(ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the namespace to go", func(ctx context.Context) (bool, any) {
-		return gone(client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))
+	waitFor(t, "the namespace to go", func(ctx context.Context) (bool, any) {
+		return isGone(sharedClient.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))
 	})
 }
 
 // Proves S20.
 func TestNamespacesKeepTheirDefaultAccountAndTheRootCA(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	bundle := func(ctx context.Context) (bool, any) {
-		c, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
-		return err == nil && c.Data["ca.crt"] == string(config.CAData), err
+		c, err := sharedClient.CoreV1().ConfigMaps(ns).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		return err == nil && c.Data["ca.crt"] == string(restConfig.CAData), err
 	}
-	until(t, "the root CA", bundle)
-	if _, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "kube-root-ca.crt", types.MergePatchType, []byte(`{"data":{"ca.crt":"forged"}}`), metav1.PatchOptions{}); err != nil {
+	waitFor(t, "the root CA", bundle)
+	if _, err := sharedClient.CoreV1().ConfigMaps(ns).Patch(t.Context(), "kube-root-ca.crt", types.MergePatchType, []byte(`{"data":{"ca.crt":"forged"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the root CA again after it was changed", bundle)
+	waitFor(t, "the root CA again after it was changed", bundle)
 	deleteConfigMap(t, ns, "kube-root-ca.crt", metav1.DeletePropagationBackground)
-	until(t, "the root CA again after it was deleted", bundle)
+	waitFor(t, "the root CA again after it was deleted", bundle)
 	was := must[*corev1.ServiceAccount](
 		t,
 	)(
-		client.CoreV1().ServiceAccounts(ns).Get(t.Context(), "default", metav1.GetOptions{}),
+		sharedClient.CoreV1().ServiceAccounts(ns).Get(t.Context(), "default", metav1.GetOptions{}),
 	)
-	if err := client.CoreV1().ServiceAccounts(ns).Delete(t.Context(), "default", metav1.DeleteOptions{}); err != nil {
+	if err := sharedClient.CoreV1().ServiceAccounts(ns).Delete(t.Context(), "default",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a new default account", func(ctx context.Context) (bool, any) {
-		is, err := client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
+	waitFor(t, "a new default account", func(ctx context.Context) (bool, any) {
+		is, err := sharedClient.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil && is.UID != was.UID, err
 	})
 }
 
 // Objects that protect pods, and objects that pods use, remain until the last pod has ended.
 // Proves S20.
-func TestANamespacesPodsGoBeforeAllElse(t *testing.T) {
+func TestPodsAreTheFirstContentOfANamespaceToGo(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
+	ns := createNamespace(t)
+	pod := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:       "held",
 			Finalizers: []string{"example.com/hold"},
@@ -99,29 +100,29 @@ func TestANamespacesPodsGoBeforeAllElse(t *testing.T) {
 	must[*networkingv1.NetworkPolicy](
 		t,
 	)(
-		client.NetworkingV1().NetworkPolicies(ns).Create(t.Context(), &networkingv1.NetworkPolicy{
+		sharedClient.NetworkingV1().NetworkPolicies(ns).Create(t.Context(), &networkingv1.NetworkPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: "guard"}}, metav1.CreateOptions{}),
 	)
-	if err := client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+	if err := sharedClient.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the pod to be on its way, and the status to say so", func(ctx context.Context) (bool, any) {
-		p := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{}))
-		n := must[*corev1.Namespace](t)(client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))
+	waitFor(t, "the pod to be on its way, and the status to say so", func(ctx context.Context) (bool, any) {
+		p := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{}))
+		n := must[*corev1.Namespace](t)(sharedClient.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))
 		return p.DeletionTimestamp != nil &&
 			slices.ContainsFunc(n.Status.Conditions, func(c corev1.NamespaceCondition) bool {
 				return c.Type == corev1.NamespaceContentRemaining && c.Status == corev1.ConditionTrue &&
 					c.Message == "Some resources are remaining: pods. has 1 resource instances"
 			}), n.Status
 	})
-	always(t, "a policy went before the pod", func(ctx context.Context) (bool, any) {
-		p, err := client.NetworkingV1().NetworkPolicies(ns).Get(ctx, "guard", metav1.GetOptions{})
+	holdFor(t, "a policy went before the pod", func(ctx context.Context) (bool, any) {
+		p, err := sharedClient.NetworkingV1().NetworkPolicies(ns).Get(ctx, "guard", metav1.GetOptions{})
 		return err == nil && p.DeletionTimestamp == nil, err
 	})
-	if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), pod.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := sharedClient.CoreV1().Pods(ns).Patch(t.Context(), pod.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the namespace to go", func(ctx context.Context) (bool, any) {
-		return gone(client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))
+	waitFor(t, "the namespace to go", func(ctx context.Context) (bool, any) {
+		return isGone(sharedClient.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// free returns an unused loopback address.
-func free(t *testing.T) string {
+// freeAddress returns an unused loopback address.
+func freeAddress(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -25,42 +25,42 @@ func free(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// TestAnOperatorWithWebhooksWorks runs an operator with controller-runtime outside the cluster, as its developers
+// TestOperatorsWithWebhooksWork runs an operator with controller-runtime outside the cluster, as its developers
 // do: a definition of two versions with webhooks for conversion, defaults and validation.
 // Proves S12.
-func TestAnOperatorWithWebhooksWorks(t *testing.T) {
-	ns := namespace(t)
-	definitions := untyped.Resource(
+func TestOperatorsWithWebhooksWork(t *testing.T) {
+	ns := createNamespace(t)
+	definitions := dynamicClient.Resource(
 		schema.GroupVersionResource{
 			Group:    "apiextensions.k8s.io",
 			Version:  "v1",
 			Resource: "customresourcedefinitions",
 		},
 	)
-	health := free(t)
-	background(
+	health := freeAddress(t)
+	startProgram(
 		t,
-		program(t, "operator", "../..", "./tests/operator"),
+		programPath(t, "operator", "../..", "./tests/operator"),
 		"-namespace",
 		ns,
 		"-url",
-		"https://"+free(t),
+		"https://"+freeAddress(t),
 		"-health",
 		health,
 	)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		for _, gvr := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
-			_ = untyped.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+			_ = dynamicClient.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
 				Resource: gvr}).
 				Delete(ctx, "operator", metav1.DeleteOptions{})
 		}
 		_ = definitions.Delete(ctx, "sites.operator.example.com", metav1.DeleteOptions{})
 	})
-	v1 := untyped.Resource(schema.GroupVersionResource{Group: "operator.example.com", Version: "v1",
+	v1 := dynamicClient.Resource(schema.GroupVersionResource{Group: "operator.example.com", Version: "v1",
 		Resource: "sites"}).
 		Namespace(ns)
-	v2 := untyped.Resource(schema.GroupVersionResource{Group: "operator.example.com", Version: "v2",
+	v2 := dynamicClient.Resource(schema.GroupVersionResource{Group: "operator.example.com", Version: "v2",
 		Resource: "sites"}).
 		Namespace(ns)
 	site := func(version, name string, spec map[string]any) *unstructured.Unstructured {
@@ -69,7 +69,7 @@ func TestAnOperatorWithWebhooksWorks(t *testing.T) {
 			"spec": spec,
 		}}
 	}
-	until(t, "the operator", func(ctx context.Context) (bool, any) {
+	waitFor(t, "the operator", func(ctx context.Context) (bool, any) {
 		q := must[*http.Request](t)(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+health+"/readyz", nil))
 		answer, err := http.DefaultClient.Do(q)
 		if err != nil {
@@ -104,7 +104,7 @@ func TestAnOperatorWithWebhooksWorks(t *testing.T) {
 	}
 	ready := func(client func(ctx context.Context) (*unstructured.Unstructured, error), n int64) {
 		t.Helper()
-		until(t, fmt.Sprint(n, " ready"), func(ctx context.Context) (bool, any) {
+		waitFor(t, fmt.Sprint(n, " ready"), func(ctx context.Context) (bool, any) {
 			u, err := client(ctx)
 			if err != nil {
 				return false, err
@@ -130,8 +130,8 @@ func TestAnOperatorWithWebhooksWorks(t *testing.T) {
 	ready(func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return v1.Get(ctx, "old", metav1.GetOptions{})
 	}, 3)
-	until(t, "the text", func(ctx context.Context) (bool, any) {
-		d, err := client.AppsV1().Deployments(ns).Get(ctx, "old", metav1.GetOptions{})
+	waitFor(t, "the text", func(ctx context.Context) (bool, any) {
+		d, err := sharedClient.AppsV1().Deployments(ns).Get(ctx, "old", metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -141,8 +141,8 @@ func TestAnOperatorWithWebhooksWorks(t *testing.T) {
 	if err := v1.Delete(t.Context(), "old", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "its deployment to go", func(ctx context.Context) (bool, any) {
-		list, err := client.AppsV1().Deployments(ns).List(ctx, metav1.ListOptions{})
+	waitFor(t, "its deployment to go", func(ctx context.Context) (bool, any) {
+		list, err := sharedClient.AppsV1().Deployments(ns).List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 0, fmt.Sprint(err, strings.Repeat("x", len(list.Items)))
 	})
 }

@@ -10,10 +10,10 @@ import (
 )
 
 // Proves S12.
-func TestAPolicyTellsWhichExpressionsDoNotFit(t *testing.T) {
+func TestPoliciesReportInvalidExpressions(t *testing.T) {
 	t.Parallel()
-	name := namespace(t) // the namespace's name is also a unique name for the policy
-	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	name := createNamespace(t) // the namespace's name is also a unique name for the policy
+	policies := sharedClient.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	must[*admissionregistrationv1.ValidatingAdmissionPolicy](
 		t,
 	)(
@@ -43,7 +43,7 @@ func TestAPolicyTellsWhichExpressionsDoNotFit(t *testing.T) {
 	t.Cleanup(func() { _ = policies.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}) })
 	warned := func(generation int64, fields ...string) {
 		t.Helper()
-		until(t, "the check", func(ctx context.Context) (bool, any) {
+		waitFor(t, "the check", func(ctx context.Context) (bool, any) {
 			p, err := policies.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return false, err

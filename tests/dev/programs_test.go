@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// program returns the path of a program that uses the cluster. It is from the built bundle, or is built from a package
-// in a folder.
-func program(t *testing.T, name, folder, pkg string) string {
+// programPath returns the path of a program that uses the cluster. It is from the built bundle, or is built from a
+// package in a folder.
+func programPath(t *testing.T, name, folder, pkg string) string {
 	t.Helper()
-	path := filepath.Join(programs, name)
+	path := filepath.Join(programDir, name)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
@@ -29,14 +29,14 @@ func program(t *testing.T, name, folder, pkg string) string {
 	return path
 }
 
-// runs runs a program to its end and returns its output.
-func runs(t *testing.T, path string, args ...string) (string, error) {
+// runProgram runs a program to its end and returns its output.
+func runProgram(t *testing.T, path string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	home := filepath.Join(os.TempDir(), "clusterctl-dev-test-home")
-	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + home, "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"KUBECONFIG=" + kubeconfigPath, "HOME=" + home, "PATH=" + os.Getenv("PATH")}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("%s %s: %w\n%s", filepath.Base(path), strings.Join(args, " "), err, out)
@@ -44,13 +44,13 @@ func runs(t *testing.T, path string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// background runs a program until the test ends, and shows its output if the test failed.
-func background(t *testing.T, path string, args ...string) {
+// startProgram runs a program until the test ends, and shows its output if the test failed.
+func startProgram(t *testing.T, path string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(path, args...)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"KUBECONFIG=" + kubeconfigPath, "PATH=" + os.Getenv("PATH")}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,18 +10,18 @@ import (
 )
 
 // Proves S12.
-func TestAClaimInUseStaysUntilItsPodIsGone(t *testing.T) {
+func TestClaimsInUseStayUntilTheirPodIsGone(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	claim := must[*corev1.PersistentVolumeClaim](
 		t,
 	)(
-		client.CoreV1().
+		sharedClient.CoreV1().
 			PersistentVolumeClaims(ns).
 			Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk"},
 				Spec: corev1.PersistentVolumeClaimSpec{
 					AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
-					Resources:   corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")},
+					Resources:   corev1.VolumeResourceRequirements{Requests: resourceList("storage", "1Gi")},
 				}}, metav1.CreateOptions{}),
 	)
 	if !slices.Contains(claim.Finalizers, "kubernetes.io/pvc-protection") {
@@ -40,45 +40,45 @@ func TestAClaimInUseStaysUntilItsPodIsGone(t *testing.T) {
 	must[*corev1.Pod](
 		t,
 	)(
-		client.CoreV1().
+		sharedClient.CoreV1().
 			Pods(ns).
 			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "user"}, Spec: spec},
 				metav1.CreateOptions{}),
 	)
-	if err := client.CoreV1().PersistentVolumeClaims(ns).Delete(t.Context(), "disk",
+	if err := sharedClient.CoreV1().PersistentVolumeClaims(ns).Delete(t.Context(), "disk",
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	always(t, "the claim stays", func(ctx context.Context) (bool, any) {
-		c, err := client.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "disk", metav1.GetOptions{})
+	holdFor(t, "the claim stays", func(ctx context.Context) (bool, any) {
+		c, err := sharedClient.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "disk", metav1.GetOptions{})
 		return err == nil && c.DeletionTimestamp != nil, err
 	})
 	now := int64(0)
-	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "user",
+	if err := sharedClient.CoreV1().Pods(ns).Delete(t.Context(), "user",
 		metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the claim to go", func(ctx context.Context) (bool, any) {
-		return gone(client.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "disk", metav1.GetOptions{}))
+	waitFor(t, "the claim to go", func(ctx context.Context) (bool, any) {
+		return isGone(sharedClient.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "disk", metav1.GetOptions{}))
 	})
 }
 
 // Proves S12.
-func TestABoundVolumeStays(t *testing.T) {
+func TestBoundVolumesStay(t *testing.T) {
 	t.Parallel()
-	name := namespace(t) // the namespace's name is also a unique name for the class
-	hostVolume(t, name, name, "1Gi", nil)
-	claimFor(t, name, "disk", name, nil)
-	claimUntil(t, name, "disk", "the claim to be bound", claimIs(corev1.ClaimBound))
-	if err := client.CoreV1().PersistentVolumes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	name := createNamespace(t) // the namespace's name is also a unique name for the class
+	createVolume(t, name, name, "1Gi", nil)
+	createClaim(t, name, "disk", name, nil)
+	awaitClaim(t, name, "disk", "the claim to be bound", hasPhase(corev1.ClaimBound))
+	if err := sharedClient.CoreV1().PersistentVolumes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	always(t, "the volume stays", func(ctx context.Context) (bool, any) {
-		v, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	holdFor(t, "the volume stays", func(ctx context.Context) (bool, any) {
+		v, err := sharedClient.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 		return err == nil && v.DeletionTimestamp != nil && v.Status.Phase == corev1.VolumeBound, err
 	})
 	deleteClaim(t, name, "disk")
-	until(t, "the volume to go", func(ctx context.Context) (bool, any) {
-		return gone(client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}))
+	waitFor(t, "the volume to go", func(ctx context.Context) (bool, any) {
+		return isGone(sharedClient.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}))
 	})
 }

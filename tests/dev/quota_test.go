@@ -16,18 +16,18 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// quotaOf creates a quota.
-func quotaOf(t *testing.T, namespace, name string, spec corev1.ResourceQuotaSpec) {
+// createQuota creates a quota.
+func createQuota(t *testing.T, namespace, name string, spec corev1.ResourceQuotaSpec) {
 	t.Helper()
-	must[*corev1.ResourceQuota](t)(client.CoreV1().ResourceQuotas(namespace).Create(t.Context(),
+	must[*corev1.ResourceQuota](t)(sharedClient.CoreV1().ResourceQuotas(namespace).Create(t.Context(),
 		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))
 }
 
-// uses waits until a quota's status has the given values.
-func uses(t *testing.T, namespace, name string, pairs ...string) {
+// awaitUsage waits until a quota's status has the given values.
+func awaitUsage(t *testing.T, namespace, name string, pairs ...string) {
 	t.Helper()
-	until(t, fmt.Sprintf("quota %s to say %v", name, pairs), func(ctx context.Context) (bool, any) {
-		q, err := client.CoreV1().ResourceQuotas(namespace).Get(ctx, name, metav1.GetOptions{})
+	waitFor(t, fmt.Sprintf("quota %s to say %v", name, pairs), func(ctx context.Context) (bool, any) {
+		q, err := sharedClient.CoreV1().ResourceQuotas(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -40,7 +40,7 @@ func uses(t *testing.T, namespace, name string, pairs ...string) {
 	})
 }
 
-func hard(pairs ...string) corev1.ResourceList {
+func resourceList(pairs ...string) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
 		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
@@ -49,14 +49,14 @@ func hard(pairs ...string) corev1.ResourceList {
 }
 
 // Proves S12.
-func TestAQuotaShowsWhatIsUsed(t *testing.T) {
+func TestQuotasReportTheirUsage(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	quotaOf(
+	ns := createNamespace(t)
+	createQuota(
 		t,
 		ns,
 		"all",
-		corev1.ResourceQuotaSpec{Hard: hard(
+		corev1.ResourceQuotaSpec{Hard: resourceList(
 			"pods",
 			"3",
 			"requests.cpu",
@@ -77,7 +77,7 @@ func TestAQuotaShowsWhatIsUsed(t *testing.T) {
 			"1",
 		)},
 	)
-	uses(
+	awaitUsage(
 		t,
 		ns,
 		"all",
@@ -98,37 +98,37 @@ func TestAQuotaShowsWhatIsUsed(t *testing.T) {
 		"fast.storageclass.storage.k8s.io/requests.storage",
 		"0",
 	)
-	quotaOf(
+	createQuota(
 		t,
 		ns,
 		"idle",
 		corev1.ResourceQuotaSpec{
-			Hard:   hard("pods", "3"),
+			Hard:   resourceList("pods", "3"),
 			Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort},
 		},
 	)
-	uses(t, ns, "idle", "pods", "0")
-	deploy(t, ns, 2, func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[0].Resources.Requests = hard("cpu", "300m")
+	awaitUsage(t, ns, "idle", "pods", "0")
+	createDeployment(t, ns, 2, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Resources.Requests = resourceList("cpu", "300m")
 	})
-	rolledOut(t, ns)
+	awaitRollout(t, ns)
 	fast := "fast"
 	must[*corev1.PersistentVolumeClaim](
 		t,
 	)(
-		client.CoreV1().
+		sharedClient.CoreV1().
 			PersistentVolumeClaims(ns).
 			Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk"},
 				Spec: corev1.PersistentVolumeClaimSpec{
 					StorageClassName: &fast,
 					AccessModes:      []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
-					Resources:        corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")},
+					Resources:        corev1.VolumeResourceRequirements{Requests: resourceList("storage", "1Gi")},
 				}}, metav1.CreateOptions{}),
 	)
 	must[*corev1.Service](
 		t,
 	)(
-		client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"},
+		sharedClient.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"},
 			Spec: corev1.ServiceSpec{
 				Type:  corev1.ServiceTypeNodePort,
 				Ports: []corev1.ServicePort{{Port: 80}},
@@ -137,7 +137,7 @@ func TestAQuotaShowsWhatIsUsed(t *testing.T) {
 	must[*corev1.Secret](
 		t,
 	)(
-		client.CoreV1().
+		sharedClient.CoreV1().
 			Secrets(ns).
 			Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}),
 	)
@@ -159,12 +159,13 @@ func TestAQuotaShowsWhatIsUsed(t *testing.T) {
 		"fast.storageclass.storage.k8s.io/requests.storage",
 		"1Gi",
 	}
-	uses(t, ns, "all", full...)
-	uses(t, ns, "idle", "pods", "0")
+	awaitUsage(t, ns, "all", full...)
+	awaitUsage(t, ns, "idle", "pods", "0")
 	// The status shows the usage that admission enforces.
-	second := must[*appsv1.Deployment](t)(client.AppsV1().Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{}))
+	second := must[*appsv1.Deployment](t)(sharedClient.AppsV1().Deployments(ns).Get(t.Context(), "web",
+		metav1.GetOptions{}))
 	second.ObjectMeta = metav1.ObjectMeta{Name: "second"}
-	_, err := client.AppsV1().Deployments(ns).Create(t.Context(), second, metav1.CreateOptions{})
+	_, err := sharedClient.AppsV1().Deployments(ns).Create(t.Context(), second, metav1.CreateOptions{})
 	if want := "exceeded quota: all, requested: count/deployments.apps=1, used: count/deployments.apps=1, limited: " +
 		"count/deployments.apps=1"; !apierrors.IsForbidden(
 		err,
@@ -173,13 +174,13 @@ func TestAQuotaShowsWhatIsUsed(t *testing.T) {
 		t.Errorf("a second deployment: %v", err)
 	}
 	// The usage of a deleted object is released, and a changed limit is shown at once.
-	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+	if err := sharedClient.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().ResourceQuotas(ns).Patch(t.Context(), "all", types.MergePatchType, []byte(`{"spec":{"hard":{"requests.storage":null,"secrets":"7"}}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := sharedClient.CoreV1().ResourceQuotas(ns).Patch(t.Context(), "all", types.MergePatchType, []byte(`{"spec":{"hard":{"requests.storage":null,"secrets":"7"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	uses(
+	awaitUsage(
 		t,
 		ns,
 		"all",
@@ -202,22 +203,23 @@ func TestAQuotaShowsWhatIsUsed(t *testing.T) {
 
 // A claim for devices, and a pod that requests the resource of their class, use the same quota.
 // Proves S12.
-func TestDevicesTakeOfTheQuotaOfTheirClassesResource(t *testing.T) {
+func TestDevicesConsumeTheQuotaOfTheirClass(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	const gpu = "quota.example.com/gpu"
-	must[*resourcev1.DeviceClass](t)(client.ResourceV1().DeviceClasses().Create(t.Context(), &resourcev1.DeviceClass{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "quota-gpu",
-		}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: ptr.To(gpu)}}, metav1.CreateOptions{}))
+	must[*resourcev1.DeviceClass](t)(sharedClient.ResourceV1().DeviceClasses().Create(t.Context(),
+		&resourcev1.DeviceClass{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "quota-gpu",
+			}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: ptr.To(gpu)}}, metav1.CreateOptions{}))
 	t.Cleanup(func() {
-		if err := client.ResourceV1().DeviceClasses().Delete(context.Background(), "quota-gpu",
+		if err := sharedClient.ResourceV1().DeviceClasses().Delete(context.Background(), "quota-gpu",
 			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
 	claim := func(name string, count int64) error {
-		_, err := client.ResourceV1().
+		_, err := sharedClient.ResourceV1().
 			ResourceClaims(ns).
 			Create(t.Context(), &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
 				Spec: resourcev1.ResourceClaimSpec{
@@ -230,12 +232,12 @@ func TestDevicesTakeOfTheQuotaOfTheirClassesResource(t *testing.T) {
 				}}, metav1.CreateOptions{})
 		return err
 	}
-	quotaOf(
+	createQuota(
 		t,
 		ns,
 		"gpus",
 		corev1.ResourceQuotaSpec{
-			Hard: hard(
+			Hard: resourceList(
 				"requests."+gpu,
 				"3",
 				"requests.deviceclass.resource.kubernetes.io/quota-gpu",
@@ -248,7 +250,7 @@ func TestDevicesTakeOfTheQuotaOfTheirClassesResource(t *testing.T) {
 	if err := claim("two", 2); err != nil {
 		t.Fatal(err)
 	}
-	uses(
+	awaitUsage(
 		t,
 		ns,
 		"gpus",
@@ -261,8 +263,9 @@ func TestDevicesTakeOfTheQuotaOfTheirClassesResource(t *testing.T) {
 	)
 	asks := func(name string) error {
 		spec := podSpec()
-		spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: hard(gpu, "1"), Limits: hard(gpu, "1")}
-		_, err := client.CoreV1().
+		spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: resourceList(gpu, "1"),
+			Limits: resourceList(gpu, "1")}
+		_, err := sharedClient.CoreV1().
 			Pods(ns).
 			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
 				metav1.CreateOptions{})
@@ -271,7 +274,7 @@ func TestDevicesTakeOfTheQuotaOfTheirClassesResource(t *testing.T) {
 	if err := asks("one"); err != nil {
 		t.Fatal(err)
 	}
-	uses(
+	awaitUsage(
 		t,
 		ns,
 		"gpus",

@@ -25,9 +25,9 @@ func replicationController(name string, replicas int32) *corev1.ReplicationContr
 // Proves S19.
 func TestAReplicationControllerKeepsItsPods(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	all := client.CoreV1().ReplicationControllers(ns)
-	orphan := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
+	ns := createNamespace(t)
+	all := sharedClient.CoreV1().ReplicationControllers(ns)
+	orphan := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   "orphan",
 			Labels: map[string]string{"name": "r"},
@@ -39,7 +39,7 @@ func TestAReplicationControllerKeepsItsPods(t *testing.T) {
 	)
 	ready := func(n int32) {
 		t.Helper()
-		until(t, fmt.Sprintf("%d pods", n), func(ctx context.Context) (bool, any) {
+		waitFor(t, fmt.Sprintf("%d pods", n), func(ctx context.Context) (bool, any) {
 			now := must[*corev1.ReplicationController](t)(all.Get(ctx, "r", metav1.GetOptions{}))
 			s := now.Status
 			return s.ObservedGeneration == now.Generation && s.Replicas == n && s.ReadyReplicas == n &&
@@ -48,7 +48,7 @@ func TestAReplicationControllerKeepsItsPods(t *testing.T) {
 		})
 	}
 	ready(3)
-	pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "orphan", metav1.GetOptions{}))
+	pod := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Get(t.Context(), "orphan", metav1.GetOptions{}))
 	if pod.UID != orphan.UID || !metav1.IsControlledBy(pod, r) || len(podsOf(t, ns, "name=r")) != 3 {
 		t.Errorf("the orphan is owned by %v, among %d pods", pod.OwnerReferences, len(podsOf(t, ns, "name=r")))
 	}
@@ -62,22 +62,22 @@ func TestAReplicationControllerKeepsItsPods(t *testing.T) {
 	ready(1)
 	// A deleted pod is created again, and a relabelled pod is released and replaced.
 	left := podsOf(t, ns, "name=r")[0]
-	if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), left.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"name":"free"}}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := sharedClient.CoreV1().Pods(ns).Patch(t.Context(), left.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"name":"free"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the release", func(ctx context.Context) (bool, any) {
-		pod, err := client.CoreV1().Pods(ns).Get(ctx, left.Name, metav1.GetOptions{})
+	waitFor(t, "the release", func(ctx context.Context) (bool, any) {
+		pod, err := sharedClient.CoreV1().Pods(ns).Get(ctx, left.Name, metav1.GetOptions{})
 		return err == nil && len(pod.OwnerReferences) == 0 && len(podsOf(t, ns, "name=r")) == 1, err
 	})
 	ready(1)
 	// When nothing changes, the controller writes nothing. The same code runs other controllers too.
 	round := 0
-	until(t, "that its status is not written over and over", func(ctx context.Context) (bool, any) {
+	waitFor(t, "that its status is not written over and over", func(ctx context.Context) (bool, any) {
 		version := must[*corev1.ReplicationController](t)(all.Get(ctx, "r", metav1.GetOptions{})).ResourceVersion
 		round++
 		other := fmt.Sprintf("other-%d", round)
 		must[*corev1.ReplicationController](t)(all.Create(ctx, replicationController(other, 2), metav1.CreateOptions{}))
-		until(t, "another", func(ctx context.Context) (bool, any) {
+		waitFor(t, "another", func(ctx context.Context) (bool, any) {
 			now := must[*corev1.ReplicationController](t)(all.Get(ctx, other, metav1.GetOptions{}))
 			return now.Status.ReadyReplicas == 2, now.Status
 		})
@@ -88,17 +88,18 @@ func TestAReplicationControllerKeepsItsPods(t *testing.T) {
 
 // A quota that prevents new pods is reported in a condition, which is removed with the quota.
 // Proves S19.
-func TestAReplicationControllerSaysWhyItHasTooFewPods(t *testing.T) {
+func TestReplicationControllersReportWhyPodsAreMissing(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	all := client.CoreV1().ReplicationControllers(ns)
-	must[*corev1.ResourceQuota](t)(client.CoreV1().ResourceQuotas(ns).Create(t.Context(), &corev1.ResourceQuota{
+	ns := createNamespace(t)
+	all := sharedClient.CoreV1().ReplicationControllers(ns)
+	must[*corev1.ResourceQuota](t)(sharedClient.CoreV1().ResourceQuotas(ns).Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "two",
 		}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("2")}}},
 		metav1.CreateOptions{}))
-	until(t, "the quota", func(ctx context.Context) (bool, any) {
-		q := must[*corev1.ResourceQuota](t)(client.CoreV1().ResourceQuotas(ns).Get(ctx, "two", metav1.GetOptions{}))
+	waitFor(t, "the quota", func(ctx context.Context) (bool, any) {
+		q := must[*corev1.ResourceQuota](t)(sharedClient.CoreV1().ResourceQuotas(ns).Get(ctx, "two",
+			metav1.GetOptions{}))
 		hard := q.Status.Hard[corev1.ResourcePods]
 		return hard.Value() == 2, q.Status
 	})
@@ -109,7 +110,7 @@ func TestAReplicationControllerSaysWhyItHasTooFewPods(t *testing.T) {
 	)
 	failing := func(want bool) {
 		t.Helper()
-		until(t, fmt.Sprintf("the condition: %t", want), func(ctx context.Context) (bool, any) {
+		waitFor(t, fmt.Sprintf("the condition: %t", want), func(ctx context.Context) (bool, any) {
 			now := must[*corev1.ReplicationController](t)(all.Get(ctx, "r", metav1.GetOptions{}))
 			has := false
 			for _, c := range now.Status.Conditions {

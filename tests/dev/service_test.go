@@ -15,8 +15,8 @@ import (
 // Proves S20.
 func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	must[*corev1.Service](t)(client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
+	ns := createNamespace(t)
+	must[*corev1.Service](t)(sharedClient.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "s"},
 		Spec: corev1.ServiceSpec{
 			Selector: map[string]string{"app": "s"},
@@ -28,7 +28,7 @@ func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 	// The readiness gate controls when the pods are ready.
 	spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/open"}}
 	for _, name := range []string{"a", "b"} {
-		must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
+		must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Name:   name,
 				Labels: map[string]string{"app": "s"},
@@ -36,11 +36,11 @@ func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 	}
 	see := func(ready, waiting int) {
 		t.Helper()
-		until(t, fmt.Sprintf("%d endpoints ready and %d not", ready, waiting), func(ctx context.Context) (bool, any) {
+		waitFor(t, fmt.Sprintf("%d endpoints ready and %d not", ready, waiting), func(ctx context.Context) (bool, any) {
 			slices := must[*discoveryv1.EndpointSliceList](
 				t,
 			)(
-				client.DiscoveryV1().
+				sharedClient.DiscoveryV1().
 					EndpointSlices(ns).
 					List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=s"}),
 			).Items
@@ -54,7 +54,7 @@ func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 				}
 			}
 			old := map[bool]int{}
-			endpoints, err := client.CoreV1().Endpoints(ns).Get(ctx, "s", metav1.GetOptions{})
+			endpoints, err := sharedClient.CoreV1().Endpoints(ns).Get(ctx, "s", metav1.GetOptions{})
 			if err != nil {
 				return false, err
 			}
@@ -77,7 +77,8 @@ func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 	see(0, 2)
 	open := func(pod, status string) {
 		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"example.com/open","status":%q}]}}`, status)
-		if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), pod, types.StrategicMergePatchType, []byte(patch),
+		if _, err := sharedClient.CoreV1().Pods(ns).Patch(t.Context(), pod, types.StrategicMergePatchType,
+			[]byte(patch),
 			metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
@@ -88,20 +89,20 @@ func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 	see(2, 0)
 	open("a", "False")
 	see(1, 1)
-	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+	if err := sharedClient.CoreV1().Pods(ns).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	see(1, 0)
-	if err := client.CoreV1().Services(ns).Delete(t.Context(), "s", metav1.DeleteOptions{}); err != nil {
+	if err := sharedClient.CoreV1().Services(ns).Delete(t.Context(), "s", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "endpoints and slices to go with the service", func(ctx context.Context) (bool, any) {
+	waitFor(t, "endpoints and slices to go with the service", func(ctx context.Context) (bool, any) {
 		slices := must[*discoveryv1.EndpointSliceList](
 			t,
 		)(
-			client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{}),
+			sharedClient.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{}),
 		).Items
-		ok, err := gone(client.CoreV1().Endpoints(ns).Get(ctx, "s", metav1.GetOptions{}))
+		ok, err := isGone(sharedClient.CoreV1().Endpoints(ns).Get(ctx, "s", metav1.GetOptions{}))
 		return ok && len(slices) == 0, err
 	})
 }

@@ -15,8 +15,8 @@ import (
 // Proves S20.
 func TestAServiceCIDRStaysWhileServicesHaveItsAddresses(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	ranges, services := client.NetworkingV1().ServiceCIDRs(), client.CoreV1().Services(ns)
+	ns := createNamespace(t)
+	ranges, services := sharedClient.NetworkingV1().ServiceCIDRs(), sharedClient.CoreV1().Services(ns)
 	declare := func(name, cidr string) {
 		t.Helper()
 		must[*networkingv1.ServiceCIDR](
@@ -28,7 +28,7 @@ func TestAServiceCIDRStaysWhileServicesHaveItsAddresses(t *testing.T) {
 	}
 	see := func(name string, status metav1.ConditionStatus, message string) {
 		t.Helper()
-		until(t, name+" to be ready: "+string(status), func(ctx context.Context) (bool, any) {
+		waitFor(t, name+" to be ready: "+string(status), func(ctx context.Context) (bool, any) {
 			r, err := ranges.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return false, err
@@ -40,7 +40,7 @@ func TestAServiceCIDRStaysWhileServicesHaveItsAddresses(t *testing.T) {
 	}
 	gone := func(name string) {
 		t.Helper()
-		until(t, name+" to be gone", func(ctx context.Context) (bool, any) {
+		waitFor(t, name+" to be gone", func(ctx context.Context) (bool, any) {
 			r, err := ranges.Get(ctx, name, metav1.GetOptions{})
 			return apierrors.IsNotFound(err), r
 		})

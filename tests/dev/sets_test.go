@@ -16,14 +16,14 @@ import (
 // Proves S19.
 func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabels(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	orphan := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
+	ns := createNamespace(t)
+	orphan := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   "orphan",
 			Labels: map[string]string{"app": "x"},
 		}, Spec: podSpec()}, metav1.CreateOptions{}))
 	two := int32(2)
-	set := must[*appsv1.ReplicaSet](t)(client.AppsV1().ReplicaSets(ns).Create(t.Context(), &appsv1.ReplicaSet{
+	set := must[*appsv1.ReplicaSet](t)(sharedClient.AppsV1().ReplicaSets(ns).Create(t.Context(), &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "x"},
 		Spec: appsv1.ReplicaSetSpec{
 			Replicas: &two,
@@ -34,20 +34,20 @@ func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabels(t *testing.T) {
 			},
 		},
 	}, metav1.CreateOptions{}))
-	until(t, "two pods, the orphan among them", func(ctx context.Context) (bool, any) {
-		now, err := client.AppsV1().ReplicaSets(ns).Get(ctx, "x", metav1.GetOptions{})
+	waitFor(t, "two pods, the orphan among them", func(ctx context.Context) (bool, any) {
+		now, err := sharedClient.AppsV1().ReplicaSets(ns).Get(ctx, "x", metav1.GetOptions{})
 		if err != nil || now.Status.ReadyReplicas != 2 {
 			return false, now.Status
 		}
-		pod, err := client.CoreV1().Pods(ns).Get(ctx, "orphan", metav1.GetOptions{})
+		pod, err := sharedClient.CoreV1().Pods(ns).Get(ctx, "orphan", metav1.GetOptions{})
 		return err == nil && metav1.IsControlledBy(pod, set) && len(podsOf(t, ns, "app=x")) == 2, pod.OwnerReferences
 	})
 	// A relabelled pod is released and replaced, and keeps running.
-	if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), "orphan", types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"app":"debug"}}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := sharedClient.CoreV1().Pods(ns).Patch(t.Context(), "orphan", types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"app":"debug"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the release", func(ctx context.Context) (bool, any) {
-		pod, err := client.CoreV1().Pods(ns).Get(ctx, "orphan", metav1.GetOptions{})
+	waitFor(t, "the release", func(ctx context.Context) (bool, any) {
+		pod, err := sharedClient.CoreV1().Pods(ns).Get(ctx, "orphan", metav1.GetOptions{})
 		return err == nil && pod.UID == orphan.UID && len(pod.OwnerReferences) == 0 &&
 				len(podsOf(t, ns, "app=x")) == 2, fmt.Sprint(
 				pod.OwnerReferences,
@@ -58,10 +58,11 @@ func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabels(t *testing.T) {
 
 // Proves S19.
 func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNode(t *testing.T) {
-	ns := namespace(t)
+	ns := createNamespace(t)
 	label := func(node, value string) {
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"disk":%s}}}`, value)
-		if _, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(patch),
+		if _, err := sharedClient.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType,
+			[]byte(patch),
 			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -69,18 +70,18 @@ func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNode(t *testing.T) {
 	spec := podSpec()
 	spec.NodeSelector = map[string]string{"disk": "fast"}
 	labels := map[string]string{"app": "d"}
-	must[*appsv1.DaemonSet](t)(client.AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{
+	must[*appsv1.DaemonSet](t)(sharedClient.AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "d"},
 		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}},
 	}, metav1.CreateOptions{}))
 	status := func(desired, ready, updated int32) {
 		t.Helper()
-		until(
+		waitFor(
 			t,
 			fmt.Sprintf("%d wanted, %d ready, %d updated", desired, ready, updated),
 			func(ctx context.Context) (bool, any) {
-				d := must[*appsv1.DaemonSet](t)(client.AppsV1().DaemonSets(ns).Get(ctx, "d", metav1.GetOptions{}))
+				d := must[*appsv1.DaemonSet](t)(sharedClient.AppsV1().DaemonSets(ns).Get(ctx, "d", metav1.GetOptions{}))
 				s := d.Status
 				return s.ObservedGeneration == d.Generation && s.DesiredNumberScheduled == desired &&
 					s.NumberReady == ready &&
@@ -93,7 +94,7 @@ func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNode(t *testing.T) {
 	for _, node := range []string{"node-1", "node-2", "node-3"} {
 		label(node, `"fast"`)
 		t.Cleanup(func() {
-			_, _ = client.CoreV1().
+			_, _ = sharedClient.CoreV1().
 				Nodes().
 				Patch(context.WithoutCancel(t.Context()), node, types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"disk":null}}}`), metav1.PatchOptions{})
 		})
@@ -107,11 +108,12 @@ func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNode(t *testing.T) {
 		t.Errorf("pods are on %v", on)
 	}
 	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`
-	if _, err := client.AppsV1().DaemonSets(ns).Patch(t.Context(), "d", types.StrategicMergePatchType, []byte(patch),
+	if _, err := sharedClient.AppsV1().DaemonSets(ns).Patch(t.Context(), "d", types.StrategicMergePatchType,
+		[]byte(patch),
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "new pods everywhere, at most one missing at a time", func(ctx context.Context) (bool, any) {
+	waitFor(t, "new pods everywhere, at most one missing at a time", func(ctx context.Context) (bool, any) {
 		fresh, ready := 0, 0
 		for _, pod := range podsOf(t, ns, "app=d") {
 			if isReady(&pod) && pod.DeletionTimestamp == nil {
@@ -130,7 +132,7 @@ func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNode(t *testing.T) {
 	revisions := must[*appsv1.ControllerRevisionList](
 		t,
 	)(
-		client.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{}),
+		sharedClient.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{}),
 	).Items
 	if len(revisions) != 2 {
 		t.Errorf("%d revisions, want 2", len(revisions))
@@ -149,9 +151,9 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 // Proves S19.
-func TestADaemonSetWithASurgeNeverHasLessThanAll(t *testing.T) {
+func TestDaemonSetsWithASurgeKeepAllPodsReady(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	labels := map[string]string{"app": "d"}
 	spec := podSpec()
 	spec.Affinity = &corev1.Affinity{
@@ -160,7 +162,7 @@ func TestADaemonSetWithASurgeNeverHasLessThanAll(t *testing.T) {
 				Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
 				Values: []string{"node-1", "node-2"}}}}}}},
 	}
-	must[*appsv1.DaemonSet](t)(client.AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{
+	must[*appsv1.DaemonSet](t)(sharedClient.AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "d"},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -183,13 +185,14 @@ func TestADaemonSetWithASurgeNeverHasLessThanAll(t *testing.T) {
 		}
 		return n, fresh
 	}
-	until(t, "two pods", func(context.Context) (bool, any) { n, _ := ready(); return n == 2, n })
+	waitFor(t, "two pods", func(context.Context) (bool, any) { n, _ := ready(); return n == 2, n })
 	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`
-	if _, err := client.AppsV1().DaemonSets(ns).Patch(t.Context(), "d", types.StrategicMergePatchType, []byte(patch),
+	if _, err := sharedClient.AppsV1().DaemonSets(ns).Patch(t.Context(), "d", types.StrategicMergePatchType,
+		[]byte(patch),
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "two new pods and no old one", func(context.Context) (bool, any) {
+	waitFor(t, "two new pods and no old one", func(context.Context) (bool, any) {
 		n, fresh := ready()
 		if n < 2 {
 			t.Fatalf("%d ready during the update", n)

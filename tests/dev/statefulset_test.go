@@ -24,20 +24,21 @@ func statefulSet(t *testing.T, ns string, replicas int32, change func(*appsv1.St
 	if change != nil {
 		change(&s.Spec)
 	}
-	return must[*appsv1.StatefulSet](t)(client.AppsV1().StatefulSets(ns).Create(t.Context(), s, metav1.CreateOptions{}))
+	return must[*appsv1.StatefulSet](t)(sharedClient.AppsV1().StatefulSets(ns).Create(t.Context(), s,
+		metav1.CreateOptions{}))
 }
 
-// setUntil waits until the status covers the present spec and ok accepts the set.
-func setUntil(t *testing.T, ns, what string, ok func(*appsv1.StatefulSet) bool) (s *appsv1.StatefulSet) {
+// awaitSet waits until the status covers the present spec and ok accepts the set.
+func awaitSet(t *testing.T, ns, what string, ok func(*appsv1.StatefulSet) bool) (s *appsv1.StatefulSet) {
 	t.Helper()
-	until(t, what, func(ctx context.Context) (bool, any) {
-		s = must[*appsv1.StatefulSet](t)(client.AppsV1().StatefulSets(ns).Get(ctx, "web", metav1.GetOptions{}))
+	waitFor(t, what, func(ctx context.Context) (bool, any) {
+		s = must[*appsv1.StatefulSet](t)(sharedClient.AppsV1().StatefulSets(ns).Get(ctx, "web", metav1.GetOptions{}))
 		return s.Status.ObservedGeneration == s.Generation && ok(s), s.Status
 	})
 	return s
 }
 
-func readyReplicas(n int32) func(*appsv1.StatefulSet) bool {
+func hasReadyReplicas(n int32) func(*appsv1.StatefulSet) bool {
 	return func(s *appsv1.StatefulSet) bool {
 		return s.Status.ReadyReplicas == n && s.Status.Replicas == n && s.Status.AvailableReplicas == n
 	}
@@ -45,7 +46,7 @@ func readyReplicas(n int32) func(*appsv1.StatefulSet) bool {
 
 func patchSet(t *testing.T, ns, patch string) {
 	t.Helper()
-	if _, err := client.AppsV1().StatefulSets(ns).Patch(t.Context(), "web", types.StrategicMergePatchType,
+	if _, err := sharedClient.AppsV1().StatefulSets(ns).Patch(t.Context(), "web", types.StrategicMergePatchType,
 		[]byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func patchSet(t *testing.T, ns, patch string) {
 func imagesInOrder(t *testing.T, ns string, n int) (list []string) {
 	t.Helper()
 	for i := range n {
-		pod, err := client.CoreV1().Pods(ns).Get(t.Context(), fmt.Sprintf("web-%d", i), metav1.GetOptions{})
+		pod, err := sharedClient.CoreV1().Pods(ns).Get(t.Context(), fmt.Sprintf("web-%d", i), metav1.GetOptions{})
 		if err != nil {
 			return append(list, err.Error())
 		}
@@ -65,11 +66,11 @@ func imagesInOrder(t *testing.T, ns string, n int) (list []string) {
 }
 
 // Proves S19.
-func TestAStatefulSetIsMadeScaledAndUpdatedInOrder(t *testing.T) {
+func TestStatefulSetsAreCreatedScaledAndUpdatedInOrder(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	statefulSet(t, ns, 3, nil)
-	s := setUntil(t, ns, "three pods", readyReplicas(3))
+	s := awaitSet(t, ns, "three pods", hasReadyReplicas(3))
 	if s.Status.CurrentRevision == "" || s.Status.CurrentRevision != s.Status.UpdateRevision ||
 		s.Status.CurrentReplicas != 3 ||
 		s.Status.UpdatedReplicas != 3 {
@@ -80,7 +81,7 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrder(t *testing.T) {
 		pod := must[*corev1.Pod](
 			t,
 		)(
-			client.CoreV1().Pods(ns).Get(t.Context(), fmt.Sprintf("web-%d", i), metav1.GetOptions{}),
+			sharedClient.CoreV1().Pods(ns).Get(t.Context(), fmt.Sprintf("web-%d", i), metav1.GetOptions{}),
 		)
 		if pod.Spec.Hostname != pod.Name || pod.Spec.Subdomain != "web" ||
 			pod.Labels["apps.kubernetes.io/pod-index"] != fmt.Sprint(i) ||
@@ -99,30 +100,30 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrder(t *testing.T) {
 		ns,
 		`{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}},"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`,
 	)
-	s = setUntil(
+	s = awaitSet(
 		t,
 		ns,
 		"the last to be updated",
-		func(s *appsv1.StatefulSet) bool { return readyReplicas(3)(s) && s.Status.UpdatedReplicas == 1 },
+		func(s *appsv1.StatefulSet) bool { return hasReadyReplicas(3)(s) && s.Status.UpdatedReplicas == 1 },
 	)
 	if got := fmt.Sprint(imagesInOrder(t, ns, 3)); got != "[1 1 2]" || s.Status.CurrentReplicas != 2 ||
 		s.Status.CurrentRevision == s.Status.UpdateRevision {
 		t.Errorf("with a partition they are %s, %+v", got, s.Status)
 	}
 	// A pod below the partition is created again with its former template.
-	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "web-0", metav1.DeleteOptions{}); err != nil {
+	if err := sharedClient.CoreV1().Pods(ns).Delete(t.Context(), "web-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the first to come back", func(ctx context.Context) (bool, any) {
-		pod, err := client.CoreV1().Pods(ns).Get(ctx, "web-0", metav1.GetOptions{})
+	waitFor(t, "the first to come back", func(ctx context.Context) (bool, any) {
+		pod, err := sharedClient.CoreV1().Pods(ns).Get(ctx, "web-0", metav1.GetOptions{})
 		return err == nil && pod.UID != uids["web-0"] && isReady(pod), err
 	})
 	if got := fmt.Sprint(imagesInOrder(t, ns, 3)); got != "[1 1 2]" {
 		t.Errorf("then they are %s", got)
 	}
 	patchSet(t, ns, `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`)
-	s = setUntil(t, ns, "the update's end", func(s *appsv1.StatefulSet) bool {
-		return readyReplicas(3)(s) && s.Status.UpdatedReplicas == 3 &&
+	s = awaitSet(t, ns, "the update's end", func(s *appsv1.StatefulSet) bool {
+		return hasReadyReplicas(3)(s) && s.Status.UpdatedReplicas == 3 &&
 			s.Status.CurrentRevision == s.Status.UpdateRevision
 	})
 	if got := fmt.Sprint(imagesInOrder(t, ns, 3)); got != "[2 2 2]" {
@@ -130,15 +131,15 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrder(t *testing.T) {
 	}
 	// The former template is restored: its revision is the newest again, and no third revision is created.
 	patchSet(t, ns, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:1"}]}}}}`)
-	setUntil(t, ns, "the way back", func(now *appsv1.StatefulSet) bool {
-		return readyReplicas(3)(now) && now.Status.UpdatedReplicas == 3 &&
+	awaitSet(t, ns, "the way back", func(now *appsv1.StatefulSet) bool {
+		return hasReadyReplicas(3)(now) && now.Status.UpdatedReplicas == 3 &&
 			now.Status.CurrentRevision != s.Status.CurrentRevision &&
 			now.Status.CurrentRevision == now.Status.UpdateRevision
 	})
 	revisions := must[*appsv1.ControllerRevisionList](
 		t,
 	)(
-		client.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{}),
+		sharedClient.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{}),
 	).Items
 	if len(revisions) != 2 {
 		t.Errorf("there are %d revisions", len(revisions))
@@ -147,15 +148,15 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrder(t *testing.T) {
 	scale := must[*autoscalingv1.Scale](
 		t,
 	)(
-		client.AppsV1().StatefulSets(ns).GetScale(t.Context(), "web", metav1.GetOptions{}),
+		sharedClient.AppsV1().StatefulSets(ns).GetScale(t.Context(), "web", metav1.GetOptions{}),
 	)
 	scale.Spec.Replicas = 1
 	must[*autoscalingv1.Scale](
 		t,
 	)(
-		client.AppsV1().StatefulSets(ns).UpdateScale(t.Context(), "web", scale, metav1.UpdateOptions{}),
+		sharedClient.AppsV1().StatefulSets(ns).UpdateScale(t.Context(), "web", scale, metav1.UpdateOptions{}),
 	)
-	setUntil(t, ns, "one pod", readyReplicas(1))
+	awaitSet(t, ns, "one pod", hasReadyReplicas(1))
 	if pods := podsOf(t, ns, "app=web"); len(pods) != 1 || pods[0].Name != "web-0" {
 		t.Errorf("%d pods are left", len(pods))
 	}
@@ -163,14 +164,14 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrder(t *testing.T) {
 
 // A pod with the set's labels and one of its names is adopted. A pod with another name is not.
 // Proves S19.
-func TestAStatefulSetTakesInItsOwn(t *testing.T) {
+func TestStatefulSetsAdoptTheirPods(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	for _, name := range []string{"web-1", "web-x"} {
 		must[*corev1.Pod](
 			t,
 		)(
-			client.CoreV1().
+			sharedClient.CoreV1().
 				Pods(ns).
 				Create(t.Context(),
 					&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web"}},
@@ -178,7 +179,7 @@ func TestAStatefulSetTakesInItsOwn(t *testing.T) {
 		)
 	}
 	s := statefulSet(t, ns, 2, func(s *appsv1.StatefulSetSpec) { s.PodManagementPolicy = appsv1.ParallelPodManagement })
-	until(t, "both", func(ctx context.Context) (bool, any) {
+	waitFor(t, "both", func(ctx context.Context) (bool, any) {
 		own := 0
 		for _, pod := range podsOf(t, ns, "app=web") {
 			if metav1.IsControlledBy(&pod, s) && isReady(&pod) && pod.Labels["apps.kubernetes.io/pod-index"] != "" {
@@ -187,24 +188,24 @@ func TestAStatefulSetTakesInItsOwn(t *testing.T) {
 		}
 		return own == 2, own
 	})
-	if pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "web-x", metav1.GetOptions{})); len(
+	if pod := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Get(t.Context(), "web-x", metav1.GetOptions{})); len(
 		pod.OwnerReferences,
 	) != 0 {
 		t.Errorf("a pod of another name is taken in: %v", pod.OwnerReferences)
 	}
 	// A failed pod is created again under its name.
-	pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "web-0", metav1.GetOptions{}))
+	pod := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Get(t.Context(), "web-0", metav1.GetOptions{}))
 	failed := pod.DeepCopy()
 	failed.Status.Phase, failed.Status.Reason = corev1.PodFailed, "Evicted"
-	if _, err := client.CoreV1().Pods(ns).UpdateStatus(t.Context(), failed, metav1.UpdateOptions{}); err != nil {
+	if _, err := sharedClient.CoreV1().Pods(ns).UpdateStatus(t.Context(), failed, metav1.UpdateOptions{}); err != nil {
 		patch := `{"status":{"phase":"Failed","reason":"Evicted"}}`
-		if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), "web-0", types.MergePatchType, []byte(patch),
+		if _, err := sharedClient.CoreV1().Pods(ns).Patch(t.Context(), "web-0", types.MergePatchType, []byte(patch),
 			metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	until(t, "another in its place", func(ctx context.Context) (bool, any) {
-		now, err := client.CoreV1().Pods(ns).Get(ctx, "web-0", metav1.GetOptions{})
+	waitFor(t, "another in its place", func(ctx context.Context) (bool, any) {
+		now, err := sharedClient.CoreV1().Pods(ns).Get(ctx, "web-0", metav1.GetOptions{})
 		return err == nil && now.UID != pod.UID && isReady(now), err
 	})
 }
@@ -212,9 +213,9 @@ func TestAStatefulSetTakesInItsOwn(t *testing.T) {
 // Claims are created for each pod, remain when the set is scaled down, and are deleted with the set if the policy says
 // so.
 // Proves S19.
-func TestTheClaimsOfAStatefulSet(t *testing.T) {
+func TestStatefulSetsManageTheirClaims(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	s := statefulSet(t, ns, 2, func(s *appsv1.StatefulSetSpec) {
 		s.PodManagementPolicy = appsv1.ParallelPodManagement
 		s.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
@@ -229,7 +230,8 @@ func TestTheClaimsOfAStatefulSet(t *testing.T) {
 		}
 	})
 	claims := func(ctx context.Context) (names []string, owned int) {
-		for _, c := range must[*corev1.PersistentVolumeClaimList](t)(client.CoreV1().PersistentVolumeClaims(ns).List(
+		for _, c := range must[*corev1.PersistentVolumeClaimList](t)(sharedClient.CoreV1().PersistentVolumeClaims(
+			ns).List(
 			ctx, metav1.ListOptions{LabelSelector: "app=web"})).Items {
 			if c.DeletionTimestamp == nil {
 				names = append(names, c.Name)
@@ -240,27 +242,27 @@ func TestTheClaimsOfAStatefulSet(t *testing.T) {
 		}
 		return names, owned
 	}
-	until(t, "two claims", func(ctx context.Context) (bool, any) {
+	waitFor(t, "two claims", func(ctx context.Context) (bool, any) {
 		names, owned := claims(ctx)
 		return fmt.Sprint(names) == "[data-web-0 data-web-1]" && owned == 2, names
 	})
-	until(t, "two pods", func(context.Context) (bool, any) { return len(podsOf(t, ns, "app=web")) == 2, nil })
-	pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "web-1", metav1.GetOptions{}))
+	waitFor(t, "two pods", func(context.Context) (bool, any) { return len(podsOf(t, ns, "app=web")) == 2, nil })
+	pod := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Get(t.Context(), "web-1", metav1.GetOptions{}))
 	if len(pod.Spec.Volumes) == 0 || pod.Spec.Volumes[0].PersistentVolumeClaim == nil ||
 		pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-web-1" {
 		t.Errorf("its volumes are %+v", pod.Spec.Volumes)
 	}
 	patchSet(t, ns, `{"spec":{"replicas":1}}`)
-	until(t, "one pod", func(context.Context) (bool, any) { return len(podsOf(t, ns, "app=web")) == 1, nil })
+	waitFor(t, "one pod", func(context.Context) (bool, any) { return len(podsOf(t, ns, "app=web")) == 1, nil })
 	if names, _ := claims(t.Context()); len(names) != 2 {
 		t.Errorf("claims are %v", names)
 	}
 	background := metav1.DeletePropagationBackground
-	if err := client.AppsV1().StatefulSets(ns).Delete(t.Context(), "web",
+	if err := sharedClient.AppsV1().StatefulSets(ns).Delete(t.Context(), "web",
 		metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "pods and claims to go", func(ctx context.Context) (bool, any) {
+	waitFor(t, "pods and claims to go", func(ctx context.Context) (bool, any) {
 		names, _ := claims(ctx)
 		return len(names) == 0 && len(podsOf(t, ns, "app=web")) == 0, names
 	})
@@ -269,26 +271,26 @@ func TestTheClaimsOfAStatefulSet(t *testing.T) {
 // If a set is deleted without its pods and created again, it also adopts their revision. Its pods are as declared, and
 // none is restarted.
 // Proves S19.
-func TestAStatefulSetMadeAgainRestartsNothing(t *testing.T) {
+func TestRecreatedStatefulSetsRestartNoPods(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	statefulSet(t, ns, 2, nil)
-	before := setUntil(t, ns, "two pods", readyReplicas(2))
+	before := awaitSet(t, ns, "two pods", hasReadyReplicas(2))
 	uids := map[string]types.UID{}
 	for _, pod := range podsOf(t, ns, "app=web") {
 		uids[pod.Name] = pod.UID
 	}
 	orphan := metav1.DeletePropagationOrphan
-	if err := client.AppsV1().StatefulSets(ns).Delete(t.Context(), "web",
+	if err := sharedClient.AppsV1().StatefulSets(ns).Delete(t.Context(), "web",
 		metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the set to go", func(ctx context.Context) (bool, any) {
-		_, err := client.AppsV1().StatefulSets(ns).Get(ctx, "web", metav1.GetOptions{})
+	waitFor(t, "the set to go", func(ctx context.Context) (bool, any) {
+		_, err := sharedClient.AppsV1().StatefulSets(ns).Get(ctx, "web", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), err
 	})
 	again := statefulSet(t, ns, 2, nil)
-	after := setUntil(t, ns, "both to be taken in", readyReplicas(2))
+	after := awaitSet(t, ns, "both to be taken in", hasReadyReplicas(2))
 	if after.Status.UpdateRevision != before.Status.UpdateRevision ||
 		after.Status.CurrentRevision != before.Status.CurrentRevision ||
 		after.Status.UpdatedReplicas != 2 ||
@@ -303,7 +305,7 @@ func TestAStatefulSetMadeAgainRestartsNothing(t *testing.T) {
 	revisions := must[*appsv1.ControllerRevisionList](
 		t,
 	)(
-		client.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{}),
+		sharedClient.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{}),
 	).Items
 	if len(revisions) != 1 || !metav1.IsControlledBy(&revisions[0], again) {
 		t.Errorf("its revisions are %+v", revisions)

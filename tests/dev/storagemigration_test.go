@@ -19,7 +19,7 @@ import (
 func TestObjectsAreStoredInAnotherVersion(t *testing.T) {
 	t.Parallel()
 	ctx, name := t.Context(), "gears.moved.example.com"
-	definitions := untyped.Resource(
+	definitions := dynamicClient.Resource(
 		schema.GroupVersionResource{
 			Group:    "apiextensions.k8s.io",
 			Version:  "v1",
@@ -52,10 +52,10 @@ func TestObjectsAreStoredInAnotherVersion(t *testing.T) {
 	}
 	must[*unstructured.Unstructured](t)(definitions.Create(ctx, definition, metav1.CreateOptions{}))
 	t.Cleanup(func() { _ = definitions.Delete(context.WithoutCancel(ctx), name, metav1.DeleteOptions{}) })
-	ns, group := namespace(t), "moved.example.com"
-	old, current := untyped.Resource(
+	ns, group := createNamespace(t), "moved.example.com"
+	old, current := dynamicClient.Resource(
 		schema.GroupVersionResource{Group: group, Version: "v1", Resource: "gears"},
-	), untyped.Resource(
+	), dynamicClient.Resource(
 		schema.GroupVersionResource{Group: group, Version: "v2", Resource: "gears"},
 	)
 	for i := range 3 {
@@ -67,14 +67,14 @@ func TestObjectsAreStoredInAnotherVersion(t *testing.T) {
 				"spec":       map[string]any{"size": int64(i)},
 			},
 		}
-		until(t, "the kind", func(ctx context.Context) (bool, any) {
+		waitFor(t, "the kind", func(ctx context.Context) (bool, any) {
 			_, err := old.Namespace(ns).Create(ctx, gear, metav1.CreateOptions{})
 			return err == nil, err
 		})
 	}
 	edit := func(f func(d *unstructured.Unstructured)) {
 		t.Helper()
-		until(t, "a change of the definition", func(ctx context.Context) (bool, any) {
+		waitFor(t, "a change of the definition", func(ctx context.Context) (bool, any) {
 			d, err := definitions.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return false, err
@@ -98,7 +98,7 @@ func TestObjectsAreStoredInAnotherVersion(t *testing.T) {
 		}
 		return revisions
 	}
-	migrations := client.StoragemigrationV1().StorageVersionMigrations()
+	migrations := sharedClient.StoragemigrationV1().StorageVersionMigrations()
 	migrate := func(as string) *migrationv1.StorageVersionMigration {
 		t.Helper()
 		must[*migrationv1.StorageVersionMigration](
@@ -111,7 +111,7 @@ func TestObjectsAreStoredInAnotherVersion(t *testing.T) {
 		)
 		t.Cleanup(func() { _ = migrations.Delete(context.WithoutCancel(ctx), as, metav1.DeleteOptions{}) })
 		var s *migrationv1.StorageVersionMigration
-		until(t, "migration "+as, func(ctx context.Context) (bool, any) {
+		waitFor(t, "migration "+as, func(ctx context.Context) (bool, any) {
 			var err error
 			if s, err = migrations.Get(ctx, as, metav1.GetOptions{}); err != nil {
 				return false, err

@@ -15,11 +15,11 @@ import (
 // Proves S12.
 func TestASecretForAServiceAccountGetsItsToken(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := createNamespace(t)
 	must[*corev1.ServiceAccount](
 		t,
 	)(
-		client.CoreV1().
+		sharedClient.CoreV1().
 			ServiceAccounts(ns).
 			Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}},
 				metav1.CreateOptions{}),
@@ -27,7 +27,7 @@ func TestASecretForAServiceAccountGetsItsToken(t *testing.T) {
 	must[*corev1.Secret](
 		t,
 	)(
-		client.CoreV1().
+		sharedClient.CoreV1().
 			Secrets(ns).
 			Create(t.Context(),
 				&corev1.Secret{Type: corev1.SecretTypeServiceAccountToken, ObjectMeta: metav1.ObjectMeta{
@@ -35,8 +35,8 @@ func TestASecretForAServiceAccountGetsItsToken(t *testing.T) {
 				metav1.CreateOptions{}),
 	)
 	var filled *corev1.Secret
-	until(t, "the token", func(ctx context.Context) (bool, any) {
-		filled = must[*corev1.Secret](t)(client.CoreV1().Secrets(ns).Get(ctx, "robot", metav1.GetOptions{}))
+	waitFor(t, "the token", func(ctx context.Context) (bool, any) {
+		filled = must[*corev1.Secret](t)(sharedClient.CoreV1().Secrets(ns).Get(ctx, "robot", metav1.GetOptions{}))
 		return len(filled.Data["token"]) > 0 && len(filled.Data["ca.crt"]) > 0 &&
 			string(filled.Data["namespace"]) == ns, filled.Annotations
 	})
@@ -44,29 +44,31 @@ func TestASecretForAServiceAccountGetsItsToken(t *testing.T) {
 		return must[*authenticationv1.TokenReview](
 			t,
 		)(
-			client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+			sharedClient.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 				Spec: authenticationv1.TokenReviewSpec{
 					Token: string(filled.Data["token"]),
 				}}, metav1.CreateOptions{}),
 		).Status
 	}
-	until(t, "the token to be known", func(ctx context.Context) (bool, any) {
+	waitFor(t, "the token to be known", func(ctx context.Context) (bool, any) {
 		status := review(ctx)
 		return status.Authenticated && status.User.Username == "system:serviceaccount:"+ns+":robot", status
 	})
-	until(t, "its secret to say that it was used", func(ctx context.Context) (bool, any) {
-		labels := must[*corev1.Secret](t)(client.CoreV1().Secrets(ns).Get(ctx, "robot", metav1.GetOptions{})).Labels
+	waitFor(t, "its secret to say that it was used", func(ctx context.Context) (bool, any) {
+		labels := must[*corev1.Secret](t)(sharedClient.CoreV1().Secrets(ns).Get(ctx, "robot",
+			metav1.GetOptions{})).Labels
 		_, err := time.Parse(time.DateOnly, labels["kubernetes.io/legacy-token-last-used"])
 		return err == nil, labels
 	})
-	if err := client.CoreV1().ServiceAccounts(ns).Delete(t.Context(), "robot", metav1.DeleteOptions{}); err != nil {
+	if err := sharedClient.CoreV1().ServiceAccounts(ns).Delete(t.Context(), "robot",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the secret to go with its account", func(ctx context.Context) (bool, any) {
-		_, err := client.CoreV1().Secrets(ns).Get(ctx, "robot", metav1.GetOptions{})
+	waitFor(t, "the secret to go with its account", func(ctx context.Context) (bool, any) {
+		_, err := sharedClient.CoreV1().Secrets(ns).Get(ctx, "robot", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), err
 	})
-	until(t, "the token to be worthless", func(ctx context.Context) (bool, any) {
+	waitFor(t, "the token to be worthless", func(ctx context.Context) (bool, any) {
 		status := review(ctx)
 		return !status.Authenticated, status
 	})

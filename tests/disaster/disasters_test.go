@@ -16,44 +16,44 @@ import (
 )
 
 var (
-	all  = flag.Bool("all", false, "all disasters; otherwise some of them, by turns from commit to commit")
-	only = flag.String("only", "", "names of disasters, with commas between")
+	runAll        = flag.Bool("all", false, "all disasters; otherwise some of them, by turns from commit to commit")
+	selectedNames = flag.String("only", "", "names of disasters, with commas between")
 )
 
-// disasters are the disasters, with the names of their pages.
-var disasters = []struct {
+// disasterCases are the disasters, with the names of their pages.
+var disasterCases = []struct {
 	name string
 	ends func(ctx context.Context, t *testing.T)
 }{
-	{"everything-renamed", everythingRenamed},
-	{"state-lost", stateLost},
-	{"certificates-expired", allExpired},
-	{"runtime-lost", runtimeLost},
-	{"machine-returns", revokedReturns},
-	{"disk-full", diskFull},
-	{"control-plane-resized", resized},
-	{"etcd-majority-lost", majorityGone},
-	{"etcd-all-lost", allDisksGone},
-	{"etcd-no-space", noSpace},
-	{"operator-killed", operatorKilled},
-	{"two-operators", twoOperators},
-	{"machine-of-another-cluster", anotherCluster},
+	{"everything-renamed", testEverythingRenamed},
+	{"state-lost", testStateLost},
+	{"certificates-expired", testAllExpired},
+	{"runtime-lost", testRuntimeLost},
+	{"machine-returns", testRevokedReturns},
+	{"disk-full", testDiskFull},
+	{"control-plane-resized", testResize},
+	{"etcd-majority-lost", testMajorityGone},
+	{"etcd-all-lost", testAllDisksGone},
+	{"etcd-no-space", testNoSpace},
+	{"operator-killed", testOperatorKilled},
+	{"two-operators", testTwoOperators},
+	{"machine-of-another-cluster", testAnotherCluster},
 }
 
-// turn is the number of disasters that run for a commit.
-const turn = 3
+// perCommit is the number of disasters that run for a commit.
+const perCommit = 3
 
-// limit is the longest time for one disaster, beginning with bare machines.
-const limit = 12 * time.Minute
+// caseTimeout is the longest time for one disaster, beginning with bare machines.
+const caseTimeout = 12 * time.Minute
 
 // Each disaster ends well if the user follows its page.
 // Proves P01 to P05, S10.
-func TestDisastersEndWell(t *testing.T) {
-	chosen := chosen(t)
-	for _, d := range disasters {
+func TestTheClusterRecoversFromDisasters(t *testing.T) {
+	chosen := chosenNames(t)
+	for _, d := range disasterCases {
 		if slices.Contains(chosen, d.name) {
 			t.Run(d.name, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
 				defer cancel()
 				d.ends(ctx, t)
 			})
@@ -62,29 +62,29 @@ func TestDisastersEndWell(t *testing.T) {
 }
 
 // Each disaster has a page with instructions.
-func TestEachDisasterHasItsPage(t *testing.T) {
-	for _, d := range disasters {
+func TestEachDisasterIsDocumented(t *testing.T) {
+	for _, d := range disasterCases {
 		if _, err := os.Stat("../../docs/operations/" + d.name + ".md"); err != nil {
 			t.Errorf("%s: %v", d.name, err)
 		}
 	}
 }
 
-// chosen returns the names of the disasters to run, and logs them.
-func chosen(t *testing.T) (names []string) {
-	for _, d := range disasters {
+// chosenNames returns the names of the disasters to run, and logs them.
+func chosenNames(t *testing.T) (names []string) {
+	for _, d := range disasterCases {
 		names = append(names, d.name)
 	}
 	switch {
-	case *only != "":
-		chosen := strings.Split(*only, ",")
+	case *selectedNames != "":
+		chosen := strings.Split(*selectedNames, ",")
 		for _, name := range chosen {
 			if !slices.Contains(names, name) {
 				t.Fatalf("there is no disaster %q; there are %s", name, strings.Join(names, ", "))
 			}
 		}
 		return chosen
-	case *all || len(names) <= turn:
+	case *runAll || len(names) <= perCommit:
 		return names
 	}
 	commit, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
@@ -94,7 +94,8 @@ func chosen(t *testing.T) (names []string) {
 	h := fnv.New32a()
 	_, _ = h.Write(commit)
 	first := int(h.Sum32() % uint32(len(names)))
-	names = append(names[first:], names[:first]...)[:turn]
-	t.Logf("of %d disasters, this commit's are %s; make disasters tries all", len(disasters), strings.Join(names, ", "))
+	names = append(names[first:], names[:first]...)[:perCommit]
+	t.Logf("of %d disasters, this commit's are %s; make disasters tries all", len(disasterCases),
+		strings.Join(names, ", "))
 	return names
 }

@@ -16,20 +16,21 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// allExpired tests a control plane of one machine, and then of three. Every certificate on the machines has expired,
-// and they were rebooted since, so that no earlier connections exist.
-func allExpired(ctx context.Context, t *testing.T) {
+// testAllExpired tests a control plane of one machine, and then of three. Every certificate on the machines has
+// expired, and they were rebooted since, so that no earlier connections exist.
+func testAllExpired(ctx context.Context, t *testing.T) {
 	t.Run("one", func(t *testing.T) {
-		expired(ctx, t, "expired-one", []string{"c1=10.99.0.11", "n1=10.99.0.21"}, `"1" = "10.99.0.11"`)
+		testExpired(ctx, t, "expired-one", []string{"c1=10.99.0.11", "n1=10.99.0.21"}, `"1" = "10.99.0.11"`)
 	})
 	t.Run("three", func(t *testing.T) {
-		expired(ctx, t, "expired-three", []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13", "n1=10.99.0.21"},
+		testExpired(ctx, t, "expired-three",
+			[]string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13", "n1=10.99.0.21"},
 			`"1" = "10.99.0.11", "2" = "10.99.0.12", "3" = "10.99.0.13"`)
 	})
 }
 
-func expired(ctx context.Context, t *testing.T, name string, list []string, control string) {
-	c := up(ctx, t, name, list, fmt.Sprintf(`cluster "expired" {}
+func testExpired(ctx context.Context, t *testing.T, name string, list []string, control string) {
+	c := startMachines(ctx, t, name, list, fmt.Sprintf(`cluster "expired" {}
 
 machine "c" {
   for_each = { %s }
@@ -54,7 +55,7 @@ object "v1" "ConfigMap" "kept" {
 	}
 	until := time.Now()
 	for _, m := range c.Lab.Machines {
-		until = endAll(ctx, t, c.Lab, m)
+		until = expireAll(ctx, t, c.Lab, m)
 	}
 	for _, m := range c.Lab.Machines {
 		if _, err := m.Run(ctx, "systemctl restart --no-block etcd kube-apiserver kube-scheduler "+
@@ -63,7 +64,7 @@ object "v1" "ConfigMap" "kept" {
 		}
 	}
 	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
-		out, err := c.Kube(ctx, "get", "nodes").CombinedOutput()
+		out, err := c.KubectlCommand(ctx, "get", "nodes").CombinedOutput()
 		if err == nil || time.Now().Before(until) {
 			return fmt.Errorf("the API is served: %s", out)
 		}
@@ -71,18 +72,19 @@ object "v1" "ConfigMap" "kept" {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := c.Ctl(ctx, "plan").CombinedOutput(); err == nil ||
+	if out, err := c.Clusterctl(ctx, "plan").CombinedOutput(); err == nil ||
 		!strings.Contains(string(out), "mended first, with all other machines") {
 		t.Errorf("the plan does not say what is mended first: %v\n%s", err, out)
 	}
-	ctl(ctx, t, c, "apply", "-auto-approve")
-	asDeclared(ctx, t, c)
-	if out, err := c.Kube(ctx, "get", "configmap", "kept", "-o", "jsonpath={.data.a}").CombinedOutput(); err != nil ||
+	clusterctl(ctx, t, c, "apply", "-auto-approve")
+	checkDeclared(ctx, t, c)
+	if out, err := c.KubectlCommand(ctx, "get", "configmap", "kept", "-o",
+		"jsonpath={.data.a}").CombinedOutput(); err != nil ||
 		string(out) != "b" {
 		t.Errorf("what was stored: %v, %s", err, out)
 	}
 	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
-		out, err := c.Kube(ctx, "wait", "--for=condition=Ready", "node/n1", "--timeout=1s").CombinedOutput()
+		out, err := c.KubectlCommand(ctx, "wait", "--for=condition=Ready", "node/n1", "--timeout=1s").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
@@ -92,11 +94,11 @@ object "v1" "ConfigMap" "kept" {
 	}
 }
 
-// brief is the remaining lifetime of the certificates. The daemons must be able to start with them.
-const brief = 5 * time.Second
+// shortLifetime is the remaining lifetime of the certificates. The daemons must be able to start with them.
+const shortLifetime = 5 * time.Second
 
-// endAll replaces all certificates of a machine with certificates that expire soon, and returns the time.
-func endAll(ctx context.Context, t *testing.T, lab *machines.Lab, m *machines.Machine) time.Time {
+// expireAll replaces all certificates of a machine with certificates that expire soon, and returns the time.
+func expireAll(ctx context.Context, t *testing.T, lab *machines.Lab, m *machines.Machine) time.Time {
 	t.Helper()
 	read := func(m *machines.Machine, path string) []byte {
 		text, err := m.Run(ctx, "cat "+path)
@@ -148,7 +150,7 @@ func endAll(ctx context.Context, t *testing.T, lab *machines.Lab, m *machines.Ma
 					Organizations: leaf.Subject.Organization,
 					Hosts:         hosts,
 					Usages:        leaf.ExtKeyUsage,
-					Lifetime:      brief,
+					Lifetime:      shortLifetime,
 				},
 				leaf.PublicKey,
 				now,
@@ -185,5 +187,5 @@ func endAll(ctx context.Context, t *testing.T, lab *machines.Lab, m *machines.Ma
 		}
 		write(path, text)
 	}
-	return now.Add(brief)
+	return now.Add(shortLifetime)
 }

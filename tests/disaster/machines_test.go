@@ -15,8 +15,8 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// declaration returns a configuration with control-plane machines cN at 10.99.0.1N and nodes nN at 10.99.0.2N.
-func declaration(control, nodes []string) string {
+// declareMachines returns a configuration with control-plane machines cN at 10.99.0.1N and nodes nN at 10.99.0.2N.
+func declareMachines(control, nodes []string) string {
 	text := "cluster \"home\" {}\n"
 	for _, m := range append(slices.Clone(control), nodes...) {
 		address, role := "10.99.0.1"+m[1:], "control-plane"
@@ -45,28 +45,28 @@ func machinesOf(names ...string) (list []string) {
 	return list
 }
 
-func sleeper(ctx context.Context, t *testing.T, c *cluster.Cluster, name string) {
+func startSleeper(ctx context.Context, t *testing.T, c *cluster.Cluster, name string) {
 	t.Helper()
-	kube(ctx, t, c, "run", name, "--image=clusterctl.local/pause:1", "--image-pull-policy=IfNotPresent")
-	kube(ctx, t, c, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
+	kubectl(ctx, t, c, "run", name, "--image=clusterctl.local/pause:1", "--image-pull-policy=IfNotPresent")
+	kubectl(ctx, t, c, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
 }
 
-func kube(ctx context.Context, t *testing.T, c *cluster.Cluster, args ...string) string {
+func kubectl(ctx context.Context, t *testing.T, c *cluster.Cluster, args ...string) string {
 	t.Helper()
-	out, err := c.Kube(ctx, args...).CombinedOutput()
+	out, err := c.KubectlCommand(ctx, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
 }
 
-// runtimeLost tests a node on which a user has deleted runc and the network plugins.
-func runtimeLost(ctx context.Context, t *testing.T) {
-	c := up(ctx, t, "runc", machinesOf("c1", "n1"), declaration([]string{"c1"}, []string{"n1"}))
+// testRuntimeLost tests a node on which a user has deleted runc and the network plugins.
+func testRuntimeLost(ctx context.Context, t *testing.T) {
+	c := startMachines(ctx, t, "runc", machinesOf("c1", "n1"), declareMachines([]string{"c1"}, []string{"n1"}))
 	if err := c.Apply(ctx, t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	sleeper(ctx, t, c, "before")
+	startSleeper(ctx, t, c, "before")
 	n1 := c.Lab.Machine("n1")
 	runs := func() string {
 		text, err := n1.Run(ctx, "systemctl show -p InvocationID --value containerd kubelet")
@@ -79,29 +79,29 @@ func runtimeLost(ctx context.Context, t *testing.T) {
 	if _, err := n1.Run(ctx, `rm -f "$(readlink -f /usr/local/bin/runc)" /usr/local/bin/runc /opt/cni/bin/*`); err != nil {
 		t.Fatal(err)
 	}
-	if said := ctl(ctx, t, c, "apply", "-auto-approve"); strings.Contains(said, "draining") {
+	if said := clusterctl(ctx, t, c, "apply", "-auto-approve"); strings.Contains(said, "draining") {
 		t.Errorf("the node was drained for that:\n%s", said)
 	}
 	if now := runs(); now != began {
 		t.Errorf("units began anew: %q, then %q", began, now)
 	}
-	sleeper(ctx, t, c, "after")
-	if phase := kube(ctx, t, c, "get", "pod", "before", "-o", "jsonpath={.status.phase} "+
+	startSleeper(ctx, t, c, "after")
+	if phase := kubectl(ctx, t, c, "get", "pod", "before", "-o", "jsonpath={.status.phase} "+
 		"{.status.containerStatuses[0].restartCount}"); phase != "Running 0" {
 		t.Errorf("the pod from before is %s", phase)
 	}
-	asDeclared(ctx, t, c)
+	checkDeclared(ctx, t, c)
 }
 
-// revokedReturns tests a control-plane machine that failed, was removed, so that its certificates were revoked, and
+// testRevokedReturns tests a control-plane machine that failed, was removed, so that its certificates were revoked, and
 // returns with all its data.
-func revokedReturns(ctx context.Context, t *testing.T) {
-	c := up(
+func testRevokedReturns(ctx context.Context, t *testing.T) {
+	c := startMachines(
 		ctx,
 		t,
 		"returns",
 		machinesOf("c1", "c2", "c3", "n1"),
-		declaration([]string{"c1", "c2", "c3"}, []string{"n1"}),
+		declareMachines([]string{"c1", "c2", "c3"}, []string{"n1"}),
 	)
 	if err := c.Apply(ctx, t.Output()); err != nil {
 		t.Fatal(err)
@@ -111,11 +111,11 @@ func revokedReturns(ctx context.Context, t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Write("cluster.hcl", declaration([]string{"c1", "c2"}, nil)); err != nil {
+	if err := c.Write("cluster.hcl", declareMachines([]string{"c1", "c2"}, nil)); err != nil {
 		t.Fatal(err)
 	}
-	ctl(ctx, t, c, "apply", "-auto-approve")
-	if nodes := kube(ctx, t, c, "get", "nodes", "-o", "name"); strings.Contains(nodes, "n1") {
+	clusterctl(ctx, t, c, "apply", "-auto-approve")
+	if nodes := kubectl(ctx, t, c, "get", "nodes", "-o", "name"); strings.Contains(nodes, "n1") {
 		t.Errorf("the dead node is still there: %s", nodes)
 	}
 	for _, name := range []string{"c3", "n1"} {
@@ -123,17 +123,17 @@ func revokedReturns(ctx context.Context, t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Write("cluster.hcl", declaration([]string{"c1", "c2", "c3"}, []string{"n1"})); err != nil {
+	if err := c.Write("cluster.hcl", declareMachines([]string{"c1", "c2", "c3"}, []string{"n1"})); err != nil {
 		t.Fatal(err)
 	}
-	ctl(ctx, t, c, "apply", "-auto-approve")
-	asDeclared(ctx, t, c)
-	sleeper(ctx, t, c, "after")
-	members(ctx, t, c, 3)
+	clusterctl(ctx, t, c, "apply", "-auto-approve")
+	checkDeclared(ctx, t, c)
+	startSleeper(ctx, t, c, "after")
+	checkMembers(ctx, t, c, 3)
 }
 
-// members checks that etcd has the given number of members, and no learners.
-func members(ctx context.Context, t *testing.T, c *cluster.Cluster, want int) {
+// checkMembers checks that etcd has the given number of members, and no learners.
+func checkMembers(ctx context.Context, t *testing.T, c *cluster.Cluster, want int) {
 	t.Helper()
 	dir := t.TempDir()
 	args := []string{"--endpoints", "https://10.99.0.11:2379", "member", "list", "-w", "simple"}
@@ -159,9 +159,9 @@ func members(ctx context.Context, t *testing.T, c *cluster.Cluster, want int) {
 	}
 }
 
-// diskFull tests a control-plane machine whose disk is full.
-func diskFull(ctx context.Context, t *testing.T) {
-	c := up(ctx, t, "full", machinesOf("c1", "c2", "c3"), declaration([]string{"c1", "c2", "c3"}, nil))
+// testDiskFull tests a control-plane machine whose disk is full.
+func testDiskFull(ctx context.Context, t *testing.T) {
+	c := startMachines(ctx, t, "full", machinesOf("c1", "c2", "c3"), declareMachines([]string{"c1", "c2", "c3"}, nil))
 	if err := c.Apply(ctx, t.Output()); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func diskFull(ctx context.Context, t *testing.T) {
 	for i := range 200 { // the full member cannot store these
 		if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
 			// it takes seconds to elect a leader
-			out, err := c.Kube(ctx, "create", "configmap", fmt.Sprintf("fill-%d", i), "--from-literal=a="+
+			out, err := c.KubectlCommand(ctx, "create", "configmap", fmt.Sprintf("fill-%d", i), "--from-literal=a="+
 				strings.Repeat("x", 100_000)).CombinedOutput()
 			if err != nil && !strings.Contains(string(out), "already exists") { // it was stored, but not acknowledged
 				return fmt.Errorf("%w: %s", err, out)
@@ -192,68 +192,69 @@ func diskFull(ctx context.Context, t *testing.T) {
 	if err := full.Free(); err != nil {
 		t.Fatal(err)
 	}
-	ctl(ctx, t, c, "apply", "-auto-approve")
-	asDeclared(ctx, t, c)
-	members(ctx, t, c, 3)
+	clusterctl(ctx, t, c, "apply", "-auto-approve")
+	checkDeclared(ctx, t, c)
+	checkMembers(ctx, t, c, 3)
 	if _, err := full.Run(ctx, "curl -ksf https://127.0.0.1:6443/readyz"); err != nil {
 		t.Errorf("its own API server: %v", err)
 	}
 }
 
-// resized tests a control plane that grows from one machine to five and shrinks again, while clients write. No
+// testResize tests a control plane that grows from one machine to five and shrinks again, while clients write. No
 // acknowledged write is lost. c1 stays.
-func resized(ctx context.Context, t *testing.T) {
+func testResize(ctx context.Context, t *testing.T) {
 	for name, order := range map[string][]string{"ascending": {"c2", "c3", "c4", "c5"},
 		"mixed": {"c5", "c3", "c2", "c4"}} {
 		t.Run(name, func(t *testing.T) {
-			c := up(ctx, t, "resized-"+name, machinesOf("c1", "c2", "c3", "c4", "c5"), declaration([]string{"c1"}, nil))
+			c := startMachines(ctx, t, "resized-"+name, machinesOf("c1", "c2", "c3", "c4", "c5"),
+				declareMachines([]string{"c1"}, nil))
 			if err := c.Apply(ctx, t.Output()); err != nil {
 				t.Fatal(err)
 			}
-			l := &load{c: c, kept: map[string]bool{}}
-			stop := l.begin(ctx)
+			l := &createLoad{c: c, acknowledged: map[string]bool{}}
+			stop := l.start(ctx)
 			for _, size := range []int{2, 3, 4, 5, 3, 1} {
 				control := append([]string{"c1"}, order[:size-1]...)
 				slices.Sort(control)
-				if err := c.Write("cluster.hcl", declaration(control, nil)); err != nil {
+				if err := c.Write("cluster.hcl", declareMachines(control, nil)); err != nil {
 					t.Fatal(err)
 				}
-				ctl(ctx, t, c, "apply", "-auto-approve")
-				l.during(t, size)
+				clusterctl(ctx, t, c, "apply", "-auto-approve")
+				l.checkDuring(t, size)
 			}
 			stop()
-			asDeclared(ctx, t, c)
-			members(ctx, t, c, 1)
-			there := strings.Fields(kube(ctx, t, c, "get", "configmaps", "-o", "name"))
-			for _, name := range slices.Sorted(maps.Keys(l.kept)) {
+			checkDeclared(ctx, t, c)
+			checkMembers(ctx, t, c, 1)
+			there := strings.Fields(kubectl(ctx, t, c, "get", "configmaps", "-o", "name"))
+			for _, name := range slices.Sorted(maps.Keys(l.acknowledged)) {
 				if !slices.Contains(there, "configmap/"+name) {
 					t.Errorf("%s was acknowledged, and is lost", name)
 				}
 			}
-			t.Logf("%d writes were acknowledged, %d were not", len(l.kept), l.failed)
+			t.Logf("%d writes were acknowledged, %d were not", len(l.acknowledged), l.failed)
 		})
 	}
 }
 
-// load is a client that creates objects, one after the other, on the machine that stays.
-type load struct {
-	c      *cluster.Cluster
-	mu     sync.Mutex
-	kept   map[string]bool // acknowledged objects
-	failed int
-	last   int
+// createLoad is a client that creates objects, one after the other, on the machine that stays.
+type createLoad struct {
+	c            *cluster.Cluster
+	mu           sync.Mutex
+	acknowledged map[string]bool // acknowledged objects
+	failed       int
+	last         int
 }
 
-func (l *load) begin(ctx context.Context) (stop func()) {
+func (l *createLoad) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			name := fmt.Sprintf("load-%d", i)
-			err := l.c.Kube(ctx, "create", "configmap", name, "--request-timeout=5s").Run()
+			err := l.c.KubectlCommand(ctx, "create", "configmap", name, "--request-timeout=5s").Run()
 			l.mu.Lock()
 			if err == nil {
-				l.kept[name] = true
+				l.acknowledged[name] = true
 			} else {
 				l.failed++
 			}
@@ -263,13 +264,13 @@ func (l *load) begin(ctx context.Context) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// during checks that a write was acknowledged since the last call.
-func (l *load) during(t *testing.T, size int) {
+// checkDuring checks that a write was acknowledged since the last call.
+func (l *createLoad) checkDuring(t *testing.T, size int) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.kept) == l.last {
+	if len(l.acknowledged) == l.last {
 		t.Errorf("on the way to %d machines nothing could be written", size)
 	}
-	l.last = len(l.kept)
+	l.last = len(l.acknowledged)
 }

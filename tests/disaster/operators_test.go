@@ -42,20 +42,20 @@ machine "c1" {
 }
 `
 
-// operatorKilled kills the operator's process again and again when it reports a step, while it creates a cluster,
+// testOperatorKilled kills the operator's process again and again when it reports a step, while it creates a cluster,
 // changes a node, and destroys the cluster. Each operation completes after enough attempts, without any other measure.
-func operatorKilled(ctx context.Context, t *testing.T) {
-	c := up(ctx, t, "killed", machinesOf("c1", "n1"), declaration([]string{"c1"}, []string{"n1"}))
+func testOperatorKilled(ctx context.Context, t *testing.T) {
+	c := startMachines(ctx, t, "killed", machinesOf("c1", "n1"), declareMachines([]string{"c1"}, []string{"n1"}))
 	t.Logf("the cluster was made, killed %d times", killedUntilDone(ctx, t, c, "apply"))
-	asKubeconfig(ctx, t, c)
-	asDeclared(ctx, t, c)
-	sleeper(ctx, t, c, "before")
+	writeKubeconfig(ctx, t, c)
+	checkDeclared(ctx, t, c)
+	startSleeper(ctx, t, c, "before")
 	if err := c.Write("cluster.hcl", smallControl+smallNode); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("the node was changed, killed %d times", killedUntilDone(ctx, t, c, "apply"))
-	asDeclared(ctx, t, c)
-	sleeper(ctx, t, c, "after")
+	checkDeclared(ctx, t, c)
+	startSleeper(ctx, t, c, "after")
 	t.Logf("everything was taken away, killed %d times", killedUntilDone(ctx, t, c, "destroy"))
 	for _, m := range c.Lab.Machines {
 		// The lab mounts the folders of etcd and containerd, and the machines' own interface is host0.
@@ -71,15 +71,15 @@ func operatorKilled(ctx context.Context, t *testing.T) {
 	}
 }
 
-// most is the maximum number of times an operation is killed. It is larger than the number of reported steps.
-const most = 200
+// maxKills is the maximum number of times an operation is killed. It is larger than the number of reported steps.
+const maxKills = 200
 
 // killedUntilDone runs a verb and kills it at the first step that it reports, then at the second, and so on, until it
 // completes before that.
 func killedUntilDone(ctx context.Context, t *testing.T, c *cluster.Cluster, verb ...string) (killed int) {
 	t.Helper()
-	for range most {
-		cmd := c.Ctl(ctx, append(verb, "-auto-approve", "-json")...)
+	for range maxKills {
+		cmd := c.Clusterctl(ctx, append(verb, "-auto-approve", "-json")...)
 		var said strings.Builder
 		cmd.Stderr = &said
 		out, err := cmd.StdoutPipe()
@@ -119,10 +119,10 @@ func killedUntilDone(ctx context.Context, t *testing.T, c *cluster.Cluster, verb
 	return killed
 }
 
-// asKubeconfig writes the administrator's kubeconfig.
-func asKubeconfig(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+// writeKubeconfig writes the administrator's kubeconfig.
+func writeKubeconfig(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	text, err := cluster.Output(c.Ctl(ctx, "kubeconfig"))
+	text, err := cluster.Output(c.Clusterctl(ctx, "kubeconfig"))
 	if err == nil {
 		err = os.WriteFile(c.Kubeconfig(), []byte(text), 0o600)
 	}
@@ -131,18 +131,18 @@ func asKubeconfig(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// twoOperators tests two users with the same configuration, first in one folder, then in separate folders.
-func twoOperators(ctx context.Context, t *testing.T) {
-	c := up(ctx, t, "two", machinesOf("c1", "n1"), smallControl+smallNode)
+// testTwoOperators tests two users with the same configuration, first in one folder, then in separate folders.
+func testTwoOperators(ctx context.Context, t *testing.T) {
+	c := startMachines(ctx, t, "two", machinesOf("c1", "n1"), smallControl+smallNode)
 	if err := c.Apply(ctx, t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	pods := func(n string) string { return smallControl + strings.ReplaceAll(smallNode, "42", n) }
 
 	// In one folder, the second operator gets an error that names the first, or waits.
-	first, answer := asking(ctx, t, c, pods("50"))
-	refused(ctx, t, c, "another run is under way", "apply", "-auto-approve")
-	waits := c.Ctl(ctx, "apply", "-auto-approve", "-lock-timeout", "3m")
+	first, answer := startApply(ctx, t, c, pods("50"))
+	mustRefuse(ctx, t, c, "another run is under way", "apply", "-auto-approve")
+	waits := c.Clusterctl(ctx, "apply", "-auto-approve", "-lock-timeout", "3m")
 	out, err := waits.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func twoOperators(ctx context.Context, t *testing.T) {
 	if err := waits.Wait(); err != nil {
 		t.Errorf("who waited: %v\n%s", err, said)
 	}
-	asDeclared(ctx, t, c)
+	checkDeclared(ctx, t, c)
 
 	// In separate folders, an operator learns of the other only from a machine.
 	other := *c
@@ -167,27 +167,27 @@ func twoOperators(ctx context.Context, t *testing.T) {
 	if err := os.CopyFS(other.Folder, os.DirFS(c.Folder)); err != nil {
 		t.Fatal(err)
 	}
-	first, answer = asking(ctx, t, c, pods("60"))
+	first, answer = startApply(ctx, t, c, pods("60"))
 	if err := other.Write("cluster.hcl", pods("70")); err != nil {
 		t.Fatal(err)
 	}
-	ctl(ctx, t, &other, "apply", "-auto-approve")
+	clusterctl(ctx, t, &other, "apply", "-auto-approve")
 	answer("yes\n")
 	if err := first.Wait(); err == nil {
 		t.Error("the first has changed what the second had changed since")
 	}
-	if said := first.Stdout.(*printed).String(); !strings.Contains(
+	if said := first.Stdout.(*outputBuffer).String(); !strings.Contains(
 		said,
 		"has changed this machine since this one looked at it",
 	) ||
 		!strings.Contains(said, "another run, of ") {
 		t.Errorf("the first is told:\n%s", said)
 	}
-	if got := maxPods(ctx, t, c); got != "70" {
+	if got := readMaxPods(ctx, t, c); got != "70" {
 		t.Errorf("the node takes %s pods, not what the second declared", got)
 	}
-	ctl(ctx, t, c, "apply", "-auto-approve") // after another plan it is intended
-	if got := maxPods(ctx, t, c); got != "60" {
+	clusterctl(ctx, t, c, "apply", "-auto-approve") // after another plan it is intended
+	if got := readMaxPods(ctx, t, c); got != "60" {
 		t.Errorf("the node takes %s pods, not what the first declared", got)
 	}
 
@@ -199,7 +199,7 @@ func twoOperators(ctx context.Context, t *testing.T) {
 				t.Fatal(err)
 			}
 			wait.Go(func() {
-				if out, err := one.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil &&
+				if out, err := one.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil &&
 					!strings.Contains(string(out), "another run, of ") {
 					t.Errorf("%v\n%s", err, out)
 				}
@@ -207,15 +207,15 @@ func twoOperators(ctx context.Context, t *testing.T) {
 		}
 		wait.Wait()
 	}
-	ctl(ctx, t, c, "apply", "-auto-approve")
-	asDeclared(ctx, t, c)
-	sleeper(ctx, t, c, "after")
+	clusterctl(ctx, t, c, "apply", "-auto-approve")
+	checkDeclared(ctx, t, c)
+	startSleeper(ctx, t, c, "after")
 }
 
-func maxPods(ctx context.Context, t *testing.T, c *cluster.Cluster) (n string) {
+func readMaxPods(ctx context.Context, t *testing.T, c *cluster.Cluster) (n string) {
 	t.Helper()
 	if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) (err error) {
-		n, err = cluster.Output(c.Kube(ctx, "get", "node", "n1", "-o", "jsonpath={.status.capacity.pods}"))
+		n, err = cluster.Output(c.KubectlCommand(ctx, "get", "node", "n1", "-o", "jsonpath={.status.capacity.pods}"))
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -223,26 +223,26 @@ func maxPods(ctx context.Context, t *testing.T, c *cluster.Cluster) (n string) {
 	return n
 }
 
-// printed collects the output of a program, so that a test can wait for a word in it.
-type printed struct {
+// outputBuffer collects the output of a program, so that a test can wait for a word in it.
+type outputBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (w *printed) Write(b []byte) (int, error) {
+func (w *outputBuffer) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.text.Write(b)
 }
 
-func (w *printed) String() string {
+func (w *outputBuffer) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.text.String()
 }
 
-// terminal opens a pseudoterminal: what is written to out can be read from in.
-func terminal(t *testing.T) (in, out *os.File) {
+// openTerminal opens a pseudoterminal: what is written to out can be read from in.
+func openTerminal(t *testing.T) (in, out *os.File) {
 	t.Helper()
 	out, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -263,8 +263,8 @@ func terminal(t *testing.T) (in, out *os.File) {
 	return in, out
 }
 
-// asking starts an apply of a configuration, and returns when it asks for confirmation.
-func asking(
+// startApply starts an apply of a configuration, and returns when it asks for confirmation.
+func startApply(
 	ctx context.Context,
 	t *testing.T,
 	c *cluster.Cluster,
@@ -274,9 +274,9 @@ func asking(
 	if err := c.Write("cluster.hcl", declared); err != nil {
 		t.Fatal(err)
 	}
-	in, out := terminal(t)
-	said := &printed{}
-	cmd = c.Ctl(ctx, "apply")
+	in, out := openTerminal(t)
+	said := &outputBuffer{}
+	cmd = c.Clusterctl(ctx, "apply")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, said, said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -296,13 +296,13 @@ func asking(
 	}
 }
 
-// anotherCluster tests a configuration that names a machine of another cluster by mistake.
-func anotherCluster(ctx context.Context, t *testing.T) {
-	c := up(ctx, t, "another", machinesOf("c1", "n1", "c2"), smallControl+smallNode)
+// testAnotherCluster tests a configuration that names a machine of another cluster by mistake.
+func testAnotherCluster(ctx context.Context, t *testing.T) {
+	c := startMachines(ctx, t, "another", machinesOf("c1", "n1", "c2"), smallControl+smallNode)
 	if err := c.Apply(ctx, t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	sleeper(ctx, t, c, "before")
+	startSleeper(ctx, t, c, "before")
 	const began = "systemctl show -p InvocationID etcd kube-apiserver kubelet containerd kube-proxy; find " +
 		"/etc/kubernetes -type f -exec sha256sum {} + | sort"
 	before := map[string]string{}
@@ -326,31 +326,31 @@ func anotherCluster(ctx context.Context, t *testing.T) {
 		if err := second.Write("cluster.hcl", text); err != nil {
 			t.Fatal(err)
 		}
-		refused(ctx, t, &second, says, "apply", "-auto-approve")
+		mustRefuse(ctx, t, &second, says, "apply", "-auto-approve")
 	}
 	// A second cluster is created without the machine. Then the machine is added by mistake and removed again. Nothing
 	// of it is cleaned.
 	if err := second.Write("cluster.hcl", own); err != nil {
 		t.Fatal(err)
 	}
-	ctl(ctx, t, &second, "apply", "-auto-approve")
+	clusterctl(ctx, t, &second, "apply", "-auto-approve")
 	if err := second.Write("cluster.hcl", own+smallNode); err != nil {
 		t.Fatal(err)
 	}
-	refused(ctx, t, &second, "it serves another cluster", "apply", "-auto-approve")
+	mustRefuse(ctx, t, &second, "it serves another cluster", "apply", "-auto-approve")
 	if err := second.Write("cluster.hcl", own); err != nil {
 		t.Fatal(err)
 	}
-	ctl(ctx, t, &second, "apply", "-auto-approve")
-	ctl(ctx, t, &second, "destroy", "-auto-approve")
+	clusterctl(ctx, t, &second, "apply", "-auto-approve")
+	clusterctl(ctx, t, &second, "destroy", "-auto-approve")
 	for name, was := range before {
 		if now := look(name); now != was {
 			t.Errorf("%s was touched:\n%s\nthen\n%s", name, was, now)
 		}
 	}
-	if phase := kube(ctx, t, c, "get", "pod", "before", "-o", "jsonpath={.status.phase} "+
+	if phase := kubectl(ctx, t, c, "get", "pod", "before", "-o", "jsonpath={.status.phase} "+
 		"{.status.containerStatuses[0].restartCount}"); phase != "Running 0" {
 		t.Errorf("the pod is %s", phase)
 	}
-	asDeclared(ctx, t, c)
+	checkDeclared(ctx, t, c)
 }

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// everythingRenamed tests a configuration in which all blocks were renamed at once.
-func everythingRenamed(ctx context.Context, t *testing.T) {
-	c := up(ctx, t, "renamed", []string{"c1=10.99.0.11", "n1=10.99.0.21", "n2=10.99.0.22"}, `cluster "renamed" {}
+// testEverythingRenamed tests a configuration in which all blocks were renamed at once.
+func testEverythingRenamed(ctx context.Context, t *testing.T) {
+	c := startMachines(ctx, t, "renamed", []string{"c1=10.99.0.11", "n1=10.99.0.21", "n2=10.99.0.22"}, `cluster "renamed" {}
 
 machine "control" {
   address = "10.99.0.11"
@@ -57,11 +57,11 @@ machine "worker" {
 	if err := c.Write("cluster.hcl", strings.ReplaceAll(renamed, "name     = each.key", "")); err != nil {
 		t.Fatal(err)
 	}
-	refused(ctx, t, c, `write name = "n1" in this block`, "apply", "-auto-approve")
+	mustRefuse(ctx, t, c, `write name = "n1" in this block`, "apply", "-auto-approve")
 	if err := c.Write("cluster.hcl", renamed); err != nil {
 		t.Fatal(err)
 	}
-	if said := ctl(ctx, t, c, "apply", "-auto-approve"); !strings.Contains(said, "3 to move") {
+	if said := clusterctl(ctx, t, c, "apply", "-auto-approve"); !strings.Contains(said, "3 to move") {
 		t.Errorf("it is not a move:\n%s", said)
 	}
 	for _, m := range c.Lab.Machines {
@@ -69,5 +69,5 @@ machine "worker" {
 			t.Errorf("%s: units began anew: %s, then %s, %v", m.Name, before[m.Name], text, err)
 		}
 	}
-	asDeclared(ctx, t, c)
+	checkDeclared(ctx, t, c)
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// stateLost tests a workstation whose folder .clusterctl is lost, truncated, or older than the cluster.
-func stateLost(ctx context.Context, t *testing.T) {
+// testStateLost tests a workstation whose folder .clusterctl is lost, truncated, or older than the cluster.
+func testStateLost(ctx context.Context, t *testing.T) {
 	const declared = `cluster "kept" {
   encryption { key = "first" }
 }
@@ -39,7 +39,7 @@ object "v1" "ConfigMap" "temporary" {
   data = { text = "soon gone" }
 }
 `
-	c := up(
+	c := startMachines(
 		ctx,
 		t,
 		"state-lost",
@@ -57,8 +57,8 @@ object "v1" "ConfigMap" "temporary" {
 	if err := c.Write("cluster.hcl", declared+temporary); err != nil {
 		t.Fatal(err)
 	}
-	ctl(ctx, t, c, "apply", "-auto-approve")
-	was := ctl(ctx, t, c, "state", "list")
+	clusterctl(ctx, t, c, "apply", "-auto-approve")
+	was := clusterctl(ctx, t, c, "state", "list")
 	kubeconfig, err := os.ReadFile(c.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
@@ -68,25 +68,25 @@ object "v1" "ConfigMap" "temporary" {
 	if err := os.Remove(at); err != nil {
 		t.Fatal(err)
 	}
-	refused(ctx, t, c, "clusterctl state rebuild", "apply", "-auto-approve")
-	said := ctl(ctx, t, c, "state", "rebuild")
+	mustRefuse(ctx, t, c, "clusterctl state rebuild", "apply", "-auto-approve")
+	said := clusterctl(ctx, t, c, "state", "rebuild")
 	if !strings.Contains(said, "The state knows 4 machines, of which 3 have a member of the store, and ") ||
 		strings.Contains(said, "missing") {
 		t.Errorf("it says:\n%s", said)
 	}
-	asDeclared(ctx, t, c)
-	if now := ctl(ctx, t, c, "state", "list"); sorted(now) != sorted(was) ||
+	checkDeclared(ctx, t, c)
+	if now := clusterctl(ctx, t, c, "state", "list"); sortLines(now) != sortLines(was) ||
 		!strings.Contains(now, "object.v1.ConfigMap.temporary") {
 		t.Errorf("the state knew\n%s\nand knows\n%s", was, now)
 	}
-	refused(ctx, t, c, "there is a state", "state", "rebuild")
+	mustRefuse(ctx, t, c, "there is a state", "state", "rebuild")
 
 	// An object that is no longer declared is deleted, as it would be with the former state.
 	if err := c.Write("cluster.hcl", declared); err != nil {
 		t.Fatal(err)
 	}
-	ctl(ctx, t, c, "apply", "-auto-approve")
-	if out, err := c.Kube(ctx, "get", "configmap", "temporary").CombinedOutput(); err == nil ||
+	clusterctl(ctx, t, c, "apply", "-auto-approve")
+	if out, err := c.KubectlCommand(ctx, "get", "configmap", "temporary").CombinedOutput(); err == nil ||
 		!strings.Contains(string(out), "NotFound") {
 		t.Errorf("the object is still there: %v\n%s", err, out)
 	}
@@ -95,26 +95,27 @@ object "v1" "ConfigMap" "temporary" {
 	if err := os.WriteFile(at, old[:len(old)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(ctx, t, c, "clusterctl state rebuild", "plan")
-	if said := ctl(ctx, t, c, "state", "rebuild"); !strings.Contains(said, "is now .clusterctl/versions/unreadable-") {
+	mustRefuse(ctx, t, c, "clusterctl state rebuild", "plan")
+	if said := clusterctl(ctx, t, c, "state", "rebuild"); !strings.Contains(said,
+		"is now .clusterctl/versions/unreadable-") {
 		t.Errorf("it says:\n%s", said)
 	}
-	asDeclared(ctx, t, c)
+	checkDeclared(ctx, t, c)
 
 	// The state is older than the cluster. What it lacks is found to be done, or is found again.
 	if err := os.WriteFile(at, old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctl(ctx, t, c, "apply", "-auto-approve")
-	asDeclared(ctx, t, c)
+	clusterctl(ctx, t, c, "apply", "-auto-approve")
+	checkDeclared(ctx, t, c)
 
 	// No credentials have changed meanwhile.
 	if err := os.WriteFile(c.Kubeconfig(), kubeconfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	asDeclared(ctx, t, c)
+	checkDeclared(ctx, t, c)
 }
 
-func sorted(lines string) string {
+func sortLines(lines string) string {
 	return strings.Join(slices.Sorted(strings.Lines(lines)), "")
 }

@@ -22,8 +22,8 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// planes returns the configuration of three control-plane machines with an etcd block and an object.
-func planes(etcd string) string {
+// planesConfig returns the configuration of three control-plane machines with an etcd block and an object.
+func planesConfig(etcd string) string {
 	return `cluster "stored" {
   etcd {
 ` + etcd + `
@@ -47,14 +47,14 @@ object "v1" "ConfigMap" "declared" {
 
 var threePlanes = []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"}
 
-// allDisksGone tests a control plane whose machines have all lost etcd's data, with the last scheduled snapshot in a
-// bucket.
-func allDisksGone(ctx context.Context, t *testing.T) {
-	c := up(ctx, t, "gone", threePlanes, `variable "s3_secret" {
+// testAllDisksGone tests a control plane whose machines have all lost etcd's data, with the last scheduled snapshot in
+// a bucket.
+func testAllDisksGone(ctx context.Context, t *testing.T) {
+	c := startMachines(ctx, t, "gone", threePlanes, `variable "s3_secret" {
   type      = string
   sensitive = true
 }
-`+planes(`    snapshot {
+`+planesConfig(`    snapshot {
       every  = "1m"
       jitter = "1s"
       s3 {
@@ -67,33 +67,33 @@ func allDisksGone(ctx context.Context, t *testing.T) {
       }
     }`))
 	t.Setenv("CLUSTERCTL_VAR_s3_secret", "a-secret-of-the-bucket")
-	bucket(ctx, t, c)
+	serveBucket(ctx, t, c)
 	if err := c.Apply(ctx, t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	client := clients(t, c)
-	put(ctx, t, client, "before")
-	scheduled(ctx, t, c)
-	seen := watched(ctx, t, client)
-	put(ctx, t, client, "after")
+	client := newClient(t, c)
+	createObject(ctx, t, client, "before")
+	awaitSnapshot(ctx, t, c)
+	seen := startWatch(ctx, t, client)
+	createObject(ctx, t, client, "after")
 	seen(ctx, t, "after", true)
 
 	for _, m := range c.Lab.Machines {
-		loses(ctx, t, m, "/var/lib/etcd /var/lib/etcd-snapshots")
+		deleteEtcdData(ctx, t, m, "/var/lib/etcd /var/lib/etcd-snapshots")
 	}
-	fails(ctx, t, c, "the store has no majority", "etcd", "status")
-	refused(ctx, t, c, "clusterctl etcd snapshot restore brings it back from a snapshot", "apply", "-auto-approve")
-	said := ctl(ctx, t, c, "etcd", "snapshot", "restore", "-auto-approve")
+	mustFail(ctx, t, c, "the store has no majority", "etcd", "status")
+	mustRefuse(ctx, t, c, "clusterctl etcd snapshot restore brings it back from a snapshot", "apply", "-auto-approve")
+	said := clusterctl(ctx, t, c, "etcd", "snapshot", "restore", "-auto-approve")
 	t.Log(said)
 	if !strings.Contains(said, "The store is made anew on") {
 		t.Errorf("restore says\n%s", said)
 	}
-	ctl(ctx, t, c, "etcd", "status")
-	ctl(ctx, t, c, "apply", "-auto-approve")
+	clusterctl(ctx, t, c, "etcd", "status")
+	clusterctl(ctx, t, c, "apply", "-auto-approve")
 
 	// A client that was watching before receives the present state, and its watch continues.
 	seen(ctx, t, "after", false)
-	put(ctx, t, client, "later")
+	createObject(ctx, t, client, "later")
 	seen(ctx, t, "later", true)
 	for _, name := range []string{"before", "declared"} {
 		if _, err := client.CoreV1().ConfigMaps("default").Get(ctx, name, metav1.GetOptions{}); err != nil {
@@ -110,53 +110,55 @@ func allDisksGone(ctx context.Context, t *testing.T) {
 			t.Errorf("%s has the bucket's secret in %s, %v", m.Name, out, err)
 		}
 	}
-	asDeclared(ctx, t, c)
+	checkDeclared(ctx, t, c)
 }
 
-// majorityGone tests a control plane of three machines, of which two have lost etcd's data.
-func majorityGone(ctx context.Context, t *testing.T) {
-	c := up(ctx, t, "majority", threePlanes, planes(""))
+// testMajorityGone tests a control plane of three machines, of which two have lost etcd's data.
+func testMajorityGone(ctx context.Context, t *testing.T) {
+	c := startMachines(ctx, t, "majority", threePlanes, planesConfig(""))
 	if err := c.Apply(ctx, t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	client := clients(t, c)
-	put(ctx, t, client, "before")
+	client := newClient(t, c)
+	createObject(ctx, t, client, "before")
 	file := filepath.Join(c.Folder, "saved.db")
-	if said := ctl(ctx, t, c, "etcd", "snapshot", "save", file); !strings.Contains(said, "checked") {
+	if said := clusterctl(ctx, t, c, "etcd", "snapshot", "save", file); !strings.Contains(said, "checked") {
 		t.Errorf("save says\n%s", said)
 	}
-	if said := ctl(ctx, t, c, "__complete", "etcd", "snapshot", "restore", "etcd-"); !strings.HasPrefix(said, "etcd-") {
+	if said := clusterctl(ctx, t, c, "__complete", "etcd", "snapshot", "restore", "etcd-"); !strings.HasPrefix(said,
+		"etcd-") {
 		t.Errorf("a shell is offered these snapshots:\n%s", said)
 	}
-	put(ctx, t, client, "after")
-	seen := watched(ctx, t, client)
+	createObject(ctx, t, client, "after")
+	seen := startWatch(ctx, t, client)
 	for _, m := range c.Lab.Machines[:2] {
-		loses(ctx, t, m, "/var/lib/etcd")
+		deleteEtcdData(ctx, t, m, "/var/lib/etcd")
 	}
-	fails(ctx, t, c, "the store has no majority", "etcd", "status")
-	refused(ctx, t, c, "clusterctl etcd snapshot restore -from-member c3", "apply", "-auto-approve")
-	refused(ctx, t, c, "use -from-member c3", "etcd", "snapshot", "restore", "-auto-approve", file)
-	t.Log(ctl(ctx, t, c, "etcd", "snapshot", "restore", "-auto-approve", "-from-member", "c3"))
+	mustFail(ctx, t, c, "the store has no majority", "etcd", "status")
+	mustRefuse(ctx, t, c, "clusterctl etcd snapshot restore -from-member c3", "apply", "-auto-approve")
+	mustRefuse(ctx, t, c, "use -from-member c3", "etcd", "snapshot", "restore", "-auto-approve", file)
+	t.Log(clusterctl(ctx, t, c, "etcd", "snapshot", "restore", "-auto-approve", "-from-member", "c3"))
 	seen(ctx, t, "after", true) // nothing is lost
-	asDeclared(ctx, t, c)
+	checkDeclared(ctx, t, c)
 
 	// The same with a snapshot from this computer, while etcd works. The user must name what is deleted.
-	put(ctx, t, client, "thrown-away")
-	refused(ctx, t, c, "the store works, 3 of 3 members answer", "etcd", "snapshot", "restore", "-auto-approve", file)
-	t.Log(ctl(ctx, t, c, "etcd", "snapshot", "restore", "-auto-approve", "-allow-data-loss", "etcd", file))
+	createObject(ctx, t, client, "thrown-away")
+	mustRefuse(ctx, t, c, "the store works, 3 of 3 members answer", "etcd", "snapshot", "restore", "-auto-approve",
+		file)
+	t.Log(clusterctl(ctx, t, c, "etcd", "snapshot", "restore", "-auto-approve", "-allow-data-loss", "etcd", file))
 	seen(ctx, t, "thrown-away", false)
 	seen(ctx, t, "before", true)
-	t.Log(ctl(ctx, t, c, "etcd", "members"))
-	asDeclared(ctx, t, c)
+	t.Log(clusterctl(ctx, t, c, "etcd", "members"))
+	checkDeclared(ctx, t, c)
 }
 
-// noSpace tests an etcd that has reached its quota.
-func noSpace(ctx context.Context, t *testing.T) {
-	c := up(ctx, t, "full", threePlanes, planes(`    quota = "64Mi"`))
+// testNoSpace tests an etcd that has reached its quota.
+func testNoSpace(ctx context.Context, t *testing.T) {
+	c := startMachines(ctx, t, "full", threePlanes, planesConfig(`    quota = "64Mi"`))
 	if err := c.Apply(ctx, t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	client := clients(t, c)
+	client := newClient(t, c)
 	full := errors.New("it is never full")
 	for i := 0; i < 400 && full != nil; i++ {
 		m := &corev1.ConfigMap{
@@ -176,20 +178,20 @@ func noSpace(ctx context.Context, t *testing.T) {
 	if full != nil {
 		t.Fatal(full)
 	}
-	fails(ctx, t, c, "raises NOSPACE", "etcd", "status")
-	if said := ctl(ctx, t, c, "etcd", "alarm", "list"); !strings.Contains(said, "NOSPACE") {
+	mustFail(ctx, t, c, "raises NOSPACE", "etcd", "status")
+	if said := clusterctl(ctx, t, c, "etcd", "alarm", "list"); !strings.Contains(said, "NOSPACE") {
 		t.Errorf("alarm list says\n%s", said)
 	}
 	for _, words := range []string{"etcd compact", "etcd defrag", "etcd alarm disarm"} {
-		ctl(ctx, t, c, strings.Fields(words)...)
+		clusterctl(ctx, t, c, strings.Fields(words)...)
 	}
-	put(ctx, t, client, "after")
-	ctl(ctx, t, c, "etcd", "status")
-	asDeclared(ctx, t, c)
+	createObject(ctx, t, client, "after")
+	clusterctl(ctx, t, c, "etcd", "status")
+	checkDeclared(ctx, t, c)
 }
 
-// loses deletes etcd's data on a machine, as with a new disk.
-func loses(ctx context.Context, t *testing.T, m *machines.Machine, dirs string) {
+// deleteEtcdData deletes etcd's data on a machine, as with a new disk.
+func deleteEtcdData(ctx context.Context, t *testing.T, m *machines.Machine, dirs string) {
 	t.Helper()
 	if out, err := m.Run(ctx, "systemctl kill -s KILL etcd; systemctl stop etcd; for d in "+dirs+"; do find $d "+
 		"-mindepth 1 -delete; done"); err != nil {
@@ -197,14 +199,14 @@ func loses(ctx context.Context, t *testing.T, m *machines.Machine, dirs string) 
 	}
 }
 
-// fails runs clusterctl, which must print a text and exit with status 1.
-func fails(ctx context.Context, t *testing.T, c *cluster.Cluster, says string, args ...string) {
+// mustFail runs clusterctl, which must print a text and exit with status 1.
+func mustFail(ctx context.Context, t *testing.T, c *cluster.Cluster, says string, args ...string) {
 	t.Helper()
-	refused(ctx, t, c, says, args...)
+	mustRefuse(ctx, t, c, says, args...)
 }
 
-// bucket serves an empty bucket to the machines.
-func bucket(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+// serveBucket serves an empty bucket to the machines.
+func serveBucket(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	serve := c.Lab.Command(
 		ctx,
@@ -226,8 +228,8 @@ func bucket(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	})
 }
 
-// clients returns a client of all API servers.
-func clients(t *testing.T, c *cluster.Cluster) *kubernetes.Clientset {
+// newClient returns a client of all API servers.
+func newClient(t *testing.T, c *cluster.Cluster) *kubernetes.Clientset {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
@@ -241,7 +243,7 @@ func clients(t *testing.T, c *cluster.Cluster) *kubernetes.Clientset {
 	return client
 }
 
-func put(ctx context.Context, t *testing.T, client *kubernetes.Clientset, name string) {
+func createObject(ctx context.Context, t *testing.T, client *kubernetes.Clientset, name string) {
 	t.Helper()
 	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
 		_, err := client.CoreV1().ConfigMaps("default").Create(ctx,
@@ -252,8 +254,8 @@ func put(ctx context.Context, t *testing.T, client *kubernetes.Clientset, name s
 	}
 }
 
-// watched starts a watch. The returned function waits until an object exists or no longer exists.
-func watched(
+// startWatch starts a watch. The returned function waits until an object exists or no longer exists.
+func startWatch(
 	ctx context.Context,
 	t *testing.T,
 	client *kubernetes.Clientset,
@@ -283,12 +285,12 @@ func watched(
 	}
 }
 
-// scheduled waits for a snapshot in the bucket that begins after the call.
-func scheduled(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+// awaitSnapshot waits for a snapshot in the bucket that begins after the call.
+func awaitSnapshot(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	from := time.Now()
 	if err := cluster.Eventually(ctx, 4*time.Minute, func(ctx context.Context) error {
-		out, err := cluster.Output(c.Ctl(ctx, "etcd", "snapshot", "ls", "-json"))
+		out, err := cluster.Output(c.Clusterctl(ctx, "etcd", "snapshot", "ls", "-json"))
 		if err != nil {
 			return err
 		}

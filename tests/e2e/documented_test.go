@@ -18,7 +18,7 @@ func TestListenersAndFileModesAreAsDocumented(t *testing.T) {
 		"a":       {cluster.Nodes, cluster.WithProxy, cluster.WithDNS},
 		"b":       {cluster.Nodes, cluster.WithProxy},
 	} {
-		if err := cluster.Documented(ctx, shared.Lab.Machine(name), kinds...); err != nil {
+		if err := cluster.CheckDocumented(ctx, sharedCluster.Lab.Machine(name), kinds...); err != nil {
 			t.Error(err)
 		}
 	}

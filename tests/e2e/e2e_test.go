@@ -19,16 +19,16 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-var shared *cluster.Cluster
+var sharedCluster *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
+	os.Exit(runTests(m))
 }
 
-func run(m *testing.M) (code int) {
+func runTests(m *testing.M) (code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	c, err := up(ctx, fmt.Sprintf("e2e-%d", os.Getpid()))
+	c, err := startCluster(ctx, fmt.Sprintf("e2e-%d", os.Getpid()))
 	if c != nil {
 		defer func() {
 			if err := c.Down(context.WithoutCancel(ctx)); err != nil {
@@ -41,12 +41,12 @@ func run(m *testing.M) (code int) {
 		fmt.Fprintln(os.Stderr, "bring a cluster up:", err)
 		return 1
 	}
-	shared = c
+	sharedCluster = c
 	return m.Run()
 }
 
-// up starts examples/small, with pods of both address families, and the demo's workload.
-func up(ctx context.Context, name string) (*cluster.Cluster, error) {
+// startCluster starts examples/small, with pods of both address families, and the demo's workload.
+func startCluster(ctx context.Context, name string) (*cluster.Cluster, error) {
 	root, err := cluster.Root()
 	if err != nil {
 		return nil, err
@@ -65,10 +65,10 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 		`["10.96.0.0/16"]`,
 		`["10.96.0.0/16", "fd00:96::/112"]`,
 		`address = "10.99.0.11"`,
-		"address = \"10.99.0.11\"\n  second_address = \""+machines.Second("10.99.0.11")+`"`,
+		"address = \"10.99.0.11\"\n  second_address = \""+machines.IPv6Of("10.99.0.11")+`"`,
 		`address  = each.value`,
 		"address  = each.value\n  second_address = \""+strings.TrimSuffix(
-			machines.Second("10.99.0.1"),
+			machines.IPv6Of("10.99.0.1"),
 			"1",
 		)+`${split(".", each.value)[3]}"`,
 	)
@@ -86,8 +86,8 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 
 var everyScript = flag.Bool("every-script", false, "run every script with Debian's kubectl, too")
 
-func TestKubectl(t *testing.T) { scripts(t, "kubectl", script.Files(t, "kubectl")...) }
-func TestCluster(t *testing.T) { scripts(t, "kubectl", script.Files(t, "cluster")...) }
+func TestKubectl(t *testing.T) { runScripts(t, "kubectl", script.Files(t, "kubectl")...) }
+func TestCluster(t *testing.T) { runScripts(t, "kubectl", script.Files(t, "cluster")...) }
 
 // Debian's kubectl is years older than the current one. Without -every-script it runs only the scripts in which its
 // requests differ from those of the current one: scripts that name a version of kubectl, and those that stream,
@@ -104,7 +104,7 @@ func TestKubectlDebian(t *testing.T) {
 			return !strings.Contains(string(text), "kubectl:1.") && !slices.Contains(other, filepath.Base(file))
 		})
 	}
-	scripts(t, "kubectl-debian", files...)
+	runScripts(t, "kubectl-debian", files...)
 }
 
 // Scripts that take nodes out of service run one after the other.
@@ -115,7 +115,7 @@ func TestKubectlNodes(t *testing.T) {
 	}
 	for _, kubectl := range kubectls {
 		for _, file := range script.Files(t, "nodes") {
-			t.Run("", func(t *testing.T) { scripts(t, kubectl, file) })
+			t.Run("", func(t *testing.T) { runScripts(t, kubectl, file) })
 		}
 	}
 }
@@ -123,11 +123,11 @@ func TestKubectlNodes(t *testing.T) {
 // Scripts that change the machines run one after the other.
 func TestClusterctl(t *testing.T) {
 	for _, file := range script.Files(t, "clusterctl") {
-		t.Run("", func(t *testing.T) { scripts(t, "kubectl", file) })
+		t.Run("", func(t *testing.T) { runScripts(t, "kubectl", file) })
 	}
 }
 
-func scripts(t *testing.T, kubectl string, files ...string) {
+func runScripts(t *testing.T, kubectl string, files ...string) {
 	t.Helper()
-	script.Run(t, shared, kubectl, files...)
+	script.Run(t, sharedCluster, kubectl, files...)
 }

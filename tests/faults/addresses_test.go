@@ -15,12 +15,12 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// addressesAreGiven creates five services for three addresses, of which no two ever get the same address. Then it
+// addressesAreUnique creates five services for three addresses, of which no two ever get the same address. Then it
 // changes the addresses, and then it deletes services.
-func addressesAreGiven(t *testing.T, s *stage) string {
-	services, maps := s.client.CoreV1().Services(s.ns), s.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+func addressesAreUnique(t *testing.T, s *testNamespace) string {
+	services, maps := s.client.CoreV1().Services(s.namespace), s.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	pool := func(addresses string) map[string]string {
-		return map[string]string{s.ns: fmt.Sprintf(`{"addresses":[%q],"namespaces":[%q]}`, addresses, s.ns)}
+		return map[string]string{s.namespace: fmt.Sprintf(`{"addresses":[%q],"namespaces":[%q]}`, addresses, s.namespace)}
 	}
 	if _, err := maps.Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: config.PoolsName}, Data: pool("10.77.0.1-10.77.0.3")},
@@ -37,7 +37,7 @@ func addressesAreGiven(t *testing.T, s *stage) string {
 	}
 	var outcome []string
 	see := func(what string, without int, want ...string) {
-		s.until(t, what, func(ctx context.Context) (bool, any) {
+		s.waitFor(t, what, func(ctx context.Context) (bool, any) {
 			list, err := services.List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return false, err
@@ -53,7 +53,7 @@ func addressesAreGiven(t *testing.T, s *stage) string {
 					}
 					given = append(given, a.String())
 				}
-				if len(addresses) == 0 && loadbalancer.Known(service) {
+				if len(addresses) == 0 && loadbalancer.IsManaged(service) {
 					none++
 				}
 			}
@@ -64,7 +64,7 @@ func addressesAreGiven(t *testing.T, s *stage) string {
 	}
 	remove := func(names ...string) {
 		for _, name := range names {
-			s.until(t, "service "+name+" to go", func(ctx context.Context) (bool, any) {
+			s.waitFor(t, "service "+name+" to go", func(ctx context.Context) (bool, any) {
 				err := services.Delete(ctx, name, metav1.DeleteOptions{})
 				return apierrors.IsNotFound(err), err
 			})
@@ -81,7 +81,7 @@ func addressesAreGiven(t *testing.T, s *stage) string {
 	)
 	remove(list.Items[has].Name)
 	see("what has become free", 1, "10.77.0.1", "10.77.0.2", "10.77.0.3")
-	change(
+	updateObject(
 		t,
 		s,
 		maps.Get,
@@ -90,7 +90,7 @@ func addressesAreGiven(t *testing.T, s *stage) string {
 		func(m *corev1.ConfigMap) { m.Data = pool("10.77.0.3-10.77.0.9") },
 	)
 	see("other addresses", 0, "10.77.0.3", "10.77.0.4", "10.77.0.5", "10.77.0.6")
-	s.until(t, "no pools to be known", func(ctx context.Context) (bool, any) {
+	s.waitFor(t, "no pools to be known", func(ctx context.Context) (bool, any) {
 		err := maps.Delete(ctx, config.PoolsName, metav1.DeleteOptions{})
 		return apierrors.IsNotFound(err), err
 	})
@@ -99,7 +99,7 @@ func addressesAreGiven(t *testing.T, s *stage) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.until(t, "the word that there are no pools", func(ctx context.Context) (bool, any) {
+	s.waitFor(t, "the word that there are no pools", func(ctx context.Context) (bool, any) {
 		_, err := maps.Create(
 			ctx,
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: config.PoolsName, Annotations: none}},
@@ -108,7 +108,7 @@ func addressesAreGiven(t *testing.T, s *stage) string {
 		return err == nil || apierrors.IsAlreadyExists(err), err
 	})
 	see("no addresses", 0)
-	s.until(t, "what said so to go", func(ctx context.Context) (bool, any) {
+	s.waitFor(t, "what said so to go", func(ctx context.Context) (bool, any) {
 		err := maps.Delete(ctx, config.PoolsName, metav1.DeleteOptions{})
 		return apierrors.IsNotFound(err), err
 	})

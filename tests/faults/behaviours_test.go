@@ -20,32 +20,33 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// behaviours are the purposes of controllers. Each runs in a namespace of its name, and returns its final state. bound
-// returns a function that checks for violations after each event of a pod.
-var behaviours = []struct {
+// controllerBehaviours are the purposes of controllers. Each runs in a namespace of its name, and returns its final
+// state. bound returns a function that checks for violations after each event of a pod.
+var controllerBehaviours = []struct {
 	name  string
-	bound func() bound
-	play  func(t *testing.T, s *stage) string
+	bound func() podBound
+	play  func(t *testing.T, s *testNamespace) string
 }{
-	{"deployment-rolls-out", func() bound { return within(5, 4, 4) }, deploymentRolls},
-	{"replicaset-scales", func() bound { return within(6, 6, 0) }, replicaSetScales},
+	{"deployment-rolls-out", func() podBound { return podsWithin(5, 4, 4) }, deploymentRolls},
+	{"replicaset-scales", func() podBound { return podsWithin(6, 6, 0) }, replicaSetScales},
 	{"statefulset-updates-in-order", oneOfEachOrdinal, statefulSetUpdates},
 	{"daemonset-updates", onePerNode, daemonSetUpdates},
-	{"job-counts-its-indexes", func() bound { return within(2, 2, 0) }, jobCompletes},
-	{"cronjob-starts-each-time-once", func() bound { return within(1, 1, 0) }, cronJobStarts},
-	{"budget-holds", func() bound { return within(5, 5, 4) }, budgetHolds},
+	{"job-counts-its-indexes", func() podBound { return podsWithin(2, 2, 0) }, jobCompletes},
+	{"cronjob-starts-each-time-once", func() podBound { return podsWithin(1, 1, 0) }, cronJobStarts},
+	{"budget-holds", func() podBound { return podsWithin(5, 5, 4) }, budgetHolds},
 	{"endpoints-follow", nil, endpointsFollow},
 	{"peers-follow", nil, peersFollow},
-	{"addresses-are-given", nil, addressesAreGiven},
-	{"garbage-goes", nil, garbageGoes},
-	{"namespace-goes", nil, namespaceGoes},
+	{"addresses-are-given", nil, addressesAreUnique},
+	{"garbage-goes", nil, garbageIsCollected},
+	{"namespace-goes", nil, namespaceIsDeleted},
 	{"claims-are-bound", nil, claimsAreBound},
 }
 
-func deploymentRolls(t *testing.T, s *stage) string {
-	api := s.client.AppsV1().Deployments(s.ns)
+func deploymentRolls(t *testing.T, s *testNamespace) string {
+	api := s.client.AppsV1().Deployments(s.namespace)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
-		Replicas: ptr.To[int32](4), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template("1", nil),
+		Replicas: ptr.To[int32](4), Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: newTemplate("1", nil),
 		Strategy: appsv1.DeploymentStrategy{
 			RollingUpdate: &appsv1.RollingUpdateDeployment{
 				MaxSurge:       ptr.To(intstr.FromInt32(1)),
@@ -57,7 +58,7 @@ func deploymentRolls(t *testing.T, s *stage) string {
 		t.Fatal(err)
 	}
 	for _, image := range []string{"1", "2", "3", "1"} {
-		change(
+		updateObject(
 			t,
 			s,
 			api.Get,
@@ -65,7 +66,7 @@ func deploymentRolls(t *testing.T, s *stage) string {
 			"web",
 			func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image },
 		)
-		s.until(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
+		s.waitFor(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
 			d, err := api.Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {
 				return false, err
@@ -80,7 +81,7 @@ func deploymentRolls(t *testing.T, s *stage) string {
 				)
 		})
 	}
-	sets, err := s.client.AppsV1().ReplicaSets(s.ns).List(t.Context(), metav1.ListOptions{})
+	sets, err := s.client.AppsV1().ReplicaSets(s.namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,32 +101,32 @@ func deploymentRolls(t *testing.T, s *stage) string {
 	return strings.Join(lines, "; ")
 }
 
-func replicaSetScales(t *testing.T, s *stage) string {
-	api := s.client.AppsV1().ReplicaSets(s.ns)
-	if _, err := api.Create(t.Context(), replicaSet(0), metav1.CreateOptions{}); err != nil {
+func replicaSetScales(t *testing.T, s *testNamespace) string {
+	api := s.client.AppsV1().ReplicaSets(s.namespace)
+	if _, err := api.Create(t.Context(), newReplicaSet(0), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var made []string
 	for _, n := range []int32{6, 2, 5, 0, 6} {
-		change(t, s, api.Get, api.Update, "web", func(r *appsv1.ReplicaSet) { r.Spec.Replicas = &n })
+		updateObject(t, s, api.Get, api.Update, "web", func(r *appsv1.ReplicaSet) { r.Spec.Replicas = &n })
 		want := fmt.Sprintf("%d example.com/a:1 Running", n)
 		if n == 0 {
 			want = ""
 		}
-		s.until(t, fmt.Sprintf("%d pods", n), func(ctx context.Context) (bool, any) {
+		s.waitFor(t, fmt.Sprintf("%d pods", n), func(ctx context.Context) (bool, any) {
 			r, err := api.Get(ctx, "web", metav1.GetOptions{})
 			pods := s.podsByImage(ctx)
 			return err == nil && r.Status.ReadyReplicas == n && r.Status.Replicas == n && pods == want, pods
 		})
-		made = append(made, fmt.Sprintf("%d pods, %d ever", n, s.seen.everMade(s.ns)))
+		made = append(made, fmt.Sprintf("%d pods, %d ever", n, s.seen.countPods(s.namespace)))
 	}
 	return strings.Join(made, "; ")
 }
 
 // oneOfEachOrdinal returns the bound of a StatefulSet of three pods: a pod is created only if those before it are
 // ready, and at most one is missing during an update.
-func oneOfEachOrdinal() bound {
-	away := within(3, 3, 2)
+func oneOfEachOrdinal() podBound {
+	away := podsWithin(3, 3, 2)
 	return func(pods map[string]*corev1.Pod, event *corev1.Pod, added bool) string {
 		if added {
 			for n := range 3 {
@@ -142,17 +143,17 @@ func oneOfEachOrdinal() bound {
 	}
 }
 
-func statefulSetUpdates(t *testing.T, s *stage) string {
-	api := s.client.AppsV1().StatefulSets(s.ns)
+func statefulSetUpdates(t *testing.T, s *testNamespace) string {
+	api := s.client.AppsV1().StatefulSets(s.namespace)
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.StatefulSetSpec{
 		Replicas: ptr.To[int32](
 			3,
-		), Selector: &metav1.LabelSelector{MatchLabels: labels}, ServiceName: "web", Template: template("1", nil)}}
+		), Selector: &metav1.LabelSelector{MatchLabels: labels}, ServiceName: "web", Template: newTemplate("1", nil)}}
 	if _, err := api.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, image := range []string{"1", "2"} {
-		change(
+		updateObject(
 			t,
 			s,
 			api.Get,
@@ -160,7 +161,7 @@ func statefulSetUpdates(t *testing.T, s *stage) string {
 			"web",
 			func(set *appsv1.StatefulSet) { set.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image },
 		)
-		s.until(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
+		s.waitFor(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
 			set, err := api.Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {
 				return false, err
@@ -174,7 +175,7 @@ func statefulSetUpdates(t *testing.T, s *stage) string {
 				)
 		})
 	}
-	revisions, err := s.client.AppsV1().ControllerRevisions(s.ns).List(t.Context(), metav1.ListOptions{})
+	revisions, err := s.client.AppsV1().ControllerRevisions(s.namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,16 +191,16 @@ func statefulSetUpdates(t *testing.T, s *stage) string {
 		)
 	}
 	slices.Sort(lines)
-	return fmt.Sprintf("%s; %d pods ever", strings.Join(lines, "; "), s.seen.everMade(s.ns))
+	return fmt.Sprintf("%s; %d pods ever", strings.Join(lines, "; "), s.seen.countPods(s.namespace))
 }
 
 // onePerNode returns the bound of a DaemonSet on three nodes.
-func onePerNode() bound {
-	away := within(3, 3, 2)
+func onePerNode() podBound {
+	away := podsWithin(3, 3, 2)
 	return func(pods map[string]*corev1.Pod, event *corev1.Pod, added bool) string {
 		on := map[string]int{}
 		for _, pod := range pods {
-			if node := place(pod); pod.DeletionTimestamp == nil {
+			if node := nodeFor(pod); pod.DeletionTimestamp == nil {
 				if on[node]++; on[node] > 1 {
 					return "two pods are for node " + node
 				}
@@ -209,15 +210,15 @@ func onePerNode() bound {
 	}
 }
 
-func daemonSetUpdates(t *testing.T, s *stage) string {
-	api := s.client.AppsV1().DaemonSets(s.ns)
+func daemonSetUpdates(t *testing.T, s *testNamespace) string {
+	api := s.client.AppsV1().DaemonSets(s.namespace)
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DaemonSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template("1", nil)}}
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: newTemplate("1", nil)}}
 	if _, err := api.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, image := range []string{"1", "2", "3"} {
-		change(
+		updateObject(
 			t,
 			s,
 			api.Get,
@@ -225,7 +226,7 @@ func daemonSetUpdates(t *testing.T, s *stage) string {
 			"web",
 			func(set *appsv1.DaemonSet) { set.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image },
 		)
-		s.until(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
+		s.waitFor(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
 			set, err := api.Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {
 				return false, err
@@ -239,33 +240,33 @@ func daemonSetUpdates(t *testing.T, s *stage) string {
 				)
 		})
 	}
-	return fmt.Sprintf("%d pods ever", s.seen.everMade(s.ns))
+	return fmt.Sprintf("%d pods ever", s.seen.countPods(s.namespace))
 }
 
-func jobCompletes(t *testing.T, s *stage) string {
-	api := s.client.BatchV1().Jobs(s.ns)
+func jobCompletes(t *testing.T, s *testNamespace) string {
+	api := s.client.BatchV1().Jobs(s.namespace)
 	for _, mode := range []batchv1.CompletionMode{batchv1.IndexedCompletion, batchv1.NonIndexedCompletion} {
-		name, fails := strings.ToLower(string(mode)), map[string]string{ends: "yes", failsOnce: ""}
+		name, fails := strings.ToLower(string(mode)), map[string]string{exitsLater: "yes", failsOnce: ""}
 		if mode == batchv1.IndexedCompletion {
 			fails[failsOnce] = "1"
 		}
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{
 			Completions: ptr.To[int32](
 				5,
-			), Parallelism: ptr.To[int32](2), CompletionMode: &mode, Template: template("1", fails)}}
+			), Parallelism: ptr.To[int32](2), CompletionMode: &mode, Template: newTemplate("1", fails)}}
 		job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 		if _, err := api.Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		s.until(t, "job "+name, func(ctx context.Context) (bool, any) {
+		s.waitFor(t, "job "+name, func(ctx context.Context) (bool, any) {
 			job, err := api.Get(ctx, name, metav1.GetOptions{})
 			return err == nil && slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 				return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
 			}), job
 		})
 	}
-	s.until(t, "pods that wait for nothing", func(ctx context.Context) (bool, any) {
-		list, err := s.client.CoreV1().Pods(s.ns).List(ctx, metav1.ListOptions{})
+	s.waitFor(t, "pods that wait for nothing", func(ctx context.Context) (bool, any) {
+		list, err := s.client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
 		return err == nil &&
 				!slices.ContainsFunc(
 					list.Items,
@@ -292,28 +293,28 @@ func jobCompletes(t *testing.T, s *stage) string {
 		)
 	}
 	return strings.Join(
-		append(lines, s.podsByImage(t.Context()), fmt.Sprintf("%d pods ever", s.seen.everMade(s.ns))),
+		append(lines, s.podsByImage(t.Context()), fmt.Sprintf("%d pods ever", s.seen.countPods(s.namespace))),
 		"; ",
 	)
 }
 
 // cronJobStarts checks that each time of the schedule has at most one job, which runs one pod, and that no two jobs run
 // at the same time.
-func cronJobStarts(t *testing.T, s *stage) string {
-	api := s.client.BatchV1().CronJobs(s.ns)
+func cronJobStarts(t *testing.T, s *testNamespace) string {
+	api := s.client.BatchV1().CronJobs(s.namespace)
 	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "tick"}, Spec: batchv1.CronJobSpec{
 		Schedule: "* * * * *", ConcurrencyPolicy: batchv1.ForbidConcurrent,
 		SuccessfulJobsHistoryLimit: ptr.To[int32](100),
 		JobTemplate: batchv1.JobTemplateSpec{
-			Spec: batchv1.JobSpec{Template: template("1", map[string]string{ends: "yes"})},
+			Spec: batchv1.JobSpec{Template: newTemplate("1", map[string]string{exitsLater: "yes"})},
 		}}}
 	cj.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	if _, err := api.Create(t.Context(), cj, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var done []batchv1.Job
-	s.until(t, "three times", func(ctx context.Context) (bool, any) {
-		list, err := s.client.BatchV1().Jobs(s.ns).List(ctx, metav1.ListOptions{})
+	s.waitFor(t, "three times", func(ctx context.Context) (bool, any) {
+		list, err := s.client.BatchV1().Jobs(s.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -332,23 +333,23 @@ func cronJobStarts(t *testing.T, s *stage) string {
 }
 
 // budgetHolds evicts ten pods, one after the other as the budget allows it.
-func budgetHolds(t *testing.T, s *stage) string {
+func budgetHolds(t *testing.T, s *testNamespace) string {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: ptr.To(intstr.FromInt32(4)), Selector: &metav1.LabelSelector{MatchLabels: labels}},
 	}
-	if _, err := s.client.PolicyV1().PodDisruptionBudgets(s.ns).Create(t.Context(), budget,
+	if _, err := s.client.PolicyV1().PodDisruptionBudgets(s.namespace).Create(t.Context(), budget,
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.client.AppsV1().ReplicaSets(s.ns).Create(t.Context(), replicaSet(5),
+	if _, err := s.client.AppsV1().ReplicaSets(s.namespace).Create(t.Context(), newReplicaSet(5),
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	evicted, refused := 0, error(nil)
-	s.until(t, "ten evictions", func(ctx context.Context) (bool, any) {
-		list, err := s.client.CoreV1().Pods(s.ns).List(ctx, metav1.ListOptions{})
+	s.waitFor(t, "ten evictions", func(ctx context.Context) (bool, any) {
+		list, err := s.client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -356,17 +357,17 @@ func budgetHolds(t *testing.T, s *stage) string {
 			if !isReady(&pod) || pod.DeletionTimestamp != nil || evicted == 10 {
 				continue
 			}
-			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: s.ns}}
-			if refused = s.client.CoreV1().Pods(s.ns).EvictV1(ctx, eviction); refused == nil {
+			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: s.namespace}}
+			if refused = s.client.CoreV1().Pods(s.namespace).EvictV1(ctx, eviction); refused == nil {
 				evicted++
 			}
 		}
 		return evicted == 10, fmt.Sprint(evicted, refused)
 	})
 	var b *policyv1.PodDisruptionBudget
-	s.until(t, "five ready pods", func(ctx context.Context) (bool, any) {
+	s.waitFor(t, "five ready pods", func(ctx context.Context) (bool, any) {
 		var err error
-		b, err = s.client.PolicyV1().PodDisruptionBudgets(s.ns).Get(ctx, "web", metav1.GetOptions{})
+		b, err = s.client.PolicyV1().PodDisruptionBudgets(s.namespace).Get(ctx, "web", metav1.GetOptions{})
 		pods := s.podsByImage(ctx)
 		return err == nil && b.Status.CurrentHealthy == 5 && b.Status.ExpectedPods == 5 &&
 				b.Status.DisruptionsAllowed == 1 &&
@@ -378,28 +379,29 @@ func budgetHolds(t *testing.T, s *stage) string {
 	return fmt.Sprintf(
 		"%d evicted, %d pods ever, %d expected, %d desired",
 		evicted,
-		s.seen.everMade(s.ns),
+		s.seen.countPods(s.namespace),
 		b.Status.ExpectedPods,
 		b.Status.DesiredHealthy,
 	)
 }
 
-func endpointsFollow(t *testing.T, s *stage) string {
+func endpointsFollow(t *testing.T, s *testNamespace) string {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}},
 	}
-	if _, err := s.client.CoreV1().Services(s.ns).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.CoreV1().Services(s.namespace).Create(t.Context(), service,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	api := s.client.AppsV1().ReplicaSets(s.ns)
-	if _, err := api.Create(t.Context(), replicaSet(3), metav1.CreateOptions{}); err != nil {
+	api := s.client.AppsV1().ReplicaSets(s.namespace)
+	if _, err := api.Create(t.Context(), newReplicaSet(3), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int32{3, 8, 1, 4} {
-		change(t, s, api.Get, api.Update, "web", func(r *appsv1.ReplicaSet) { r.Spec.Replicas = &n })
-		s.until(t, fmt.Sprintf("the addresses of %d pods", n), func(ctx context.Context) (bool, any) {
-			pods, err := s.client.CoreV1().Pods(s.ns).List(ctx, metav1.ListOptions{})
+		updateObject(t, s, api.Get, api.Update, "web", func(r *appsv1.ReplicaSet) { r.Spec.Replicas = &n })
+		s.waitFor(t, fmt.Sprintf("the addresses of %d pods", n), func(ctx context.Context) (bool, any) {
+			pods, err := s.client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return false, err
 			}
@@ -408,7 +410,7 @@ func endpointsFollow(t *testing.T, s *stage) string {
 				want = append(want, pod.Status.PodIP)
 			}
 			slices, err := s.client.DiscoveryV1().
-				EndpointSlices(s.ns).
+				EndpointSlices(s.namespace).
 				List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"})
 			if err != nil {
 				return false, err
@@ -421,7 +423,7 @@ func endpointsFollow(t *testing.T, s *stage) string {
 				}
 			}
 			endpoints, err := s.client.CoreV1().
-				Endpoints(s.ns).
+				Endpoints(s.namespace).
 				Get(ctx, "web", metav1.GetOptions{})
 				//nolint:staticcheck // what is deprecated is kept right, too
 			if err != nil {
@@ -432,20 +434,21 @@ func endpointsFollow(t *testing.T, s *stage) string {
 					listed = append(listed, a.IP)
 				}
 			}
-			return len(want) == int(n) && same(want, sliced) && same(want, listed), fmt.Sprint(want, sliced, listed)
+			return len(want) == int(n) && sameSet(want, sliced) &&
+				sameSet(want, listed), fmt.Sprint(want, sliced, listed)
 		})
 	}
 	return "the addresses of four pods"
 }
 
-func same(a, b []string) bool {
+func sameSet(a, b []string) bool {
 	slices.Sort(a)
 	slices.Sort(b)
 	return slices.Equal(a, b)
 }
 
-func garbageGoes(t *testing.T, s *stage) string {
-	maps := s.client.CoreV1().ConfigMaps(s.ns)
+func garbageIsCollected(t *testing.T, s *testNamespace) string {
+	maps := s.client.CoreV1().ConfigMaps(s.namespace)
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground,
 		metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
 		name := strings.ToLower(string(policy))
@@ -480,7 +483,7 @@ func garbageGoes(t *testing.T, s *stage) string {
 		}
 	}
 	var left []string
-	s.until(t, "what was owned to go", func(ctx context.Context) (bool, any) {
+	s.waitFor(t, "what was owned to go", func(ctx context.Context) (bool, any) {
 		list, err := maps.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
@@ -498,30 +501,30 @@ func garbageGoes(t *testing.T, s *stage) string {
 	return strings.Join(left, ", ")
 }
 
-func namespaceGoes(t *testing.T, s *stage) string {
-	if _, err := s.client.AppsV1().ReplicaSets(s.ns).Create(t.Context(), replicaSet(4),
+func namespaceIsDeleted(t *testing.T, s *testNamespace) string {
+	if _, err := s.client.AppsV1().ReplicaSets(s.namespace).Create(t.Context(), newReplicaSet(4),
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.until(t, "four pods", func(ctx context.Context) (bool, any) {
+	s.waitFor(t, "four pods", func(ctx context.Context) (bool, any) {
 		pods := s.podsByImage(ctx)
 		return pods == "4 example.com/a:1 Running", pods
 	})
-	if err := s.client.CoreV1().Namespaces().Delete(t.Context(), s.ns, metav1.DeleteOptions{}); err != nil {
+	if err := s.client.CoreV1().Namespaces().Delete(t.Context(), s.namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.until(t, "the namespace to go", func(ctx context.Context) (bool, any) {
-		ns, err := s.client.CoreV1().Namespaces().Get(ctx, s.ns, metav1.GetOptions{})
+	s.waitFor(t, "the namespace to go", func(ctx context.Context) (bool, any) {
+		ns, err := s.client.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), ns
 	})
-	sets, err := s.client.AppsV1().ReplicaSets(s.ns).List(t.Context(), metav1.ListOptions{})
+	sets, err := s.client.AppsV1().ReplicaSets(s.namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("gone, with %d sets left and pods %q", len(sets.Items), s.podsByImage(t.Context()))
 }
 
-func claimsAreBound(t *testing.T, s *stage) string {
+func claimsAreBound(t *testing.T, s *testNamespace) string {
 	for i := range 4 {
 		v := &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("v%d", i)},
@@ -537,7 +540,7 @@ func claimsAreBound(t *testing.T, s *stage) string {
 			t.Fatal(err)
 		}
 	}
-	claims := s.client.CoreV1().PersistentVolumeClaims(s.ns)
+	claims := s.client.CoreV1().PersistentVolumeClaims(s.namespace)
 	for i := range 3 {
 		c := &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i)},
@@ -552,7 +555,7 @@ func claimsAreBound(t *testing.T, s *stage) string {
 		}
 	}
 	used := map[string]int{}
-	s.until(t, "three bound claims", func(ctx context.Context) (bool, any) {
+	s.waitFor(t, "three bound claims", func(ctx context.Context) (bool, any) {
 		list, err := claims.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err

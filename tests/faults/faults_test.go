@@ -17,7 +17,7 @@ const killEvery = 2 * time.Second
 
 // SEED repeats a run's faults, as far as the order of requests is the same. ROUNDS adds runs with other seeds.
 // Proves S18.
-func TestControllersComeToTheSameWhateverHappensToRequestsAndLeaders(t *testing.T) {
+func TestControllersReachTheSameStateDespiteFaults(t *testing.T) {
 	seed, rounds := rand.Uint64N(1e6), 1
 	if s := os.Getenv("SEED"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -33,11 +33,11 @@ func TestControllersComeToTheSameWhateverHappensToRequestsAndLeaders(t *testing.
 		}
 		rounds = n
 	}
-	undisturbed := outcomes(t, "undisturbed", &faults{}, 0)
+	undisturbed := finalStates(t, "undisturbed", &faults{}, 0)
 	for round := range rounds {
-		f := &faults{chance: seeded(seed + uint64(round))}
+		f := &faults{random: seededRandom(seed + uint64(round))}
 		t.Logf("SEED=%d", seed+uint64(round))
-		disturbed := outcomes(t, "SEED="+strconv.FormatUint(seed+uint64(round), 10), f, killEvery)
+		disturbed := finalStates(t, "SEED="+strconv.FormatUint(seed+uint64(round), 10), f, killEvery)
 		t.Log(f.counts.String())
 		for name, want := range undisturbed {
 			if got := disturbed[name]; got != want {
@@ -56,15 +56,15 @@ func TestControllersComeToTheSameWhateverHappensToRequestsAndLeaders(t *testing.
 	}
 }
 
-// outcomes runs all behaviours in parallel in a separate cluster, and returns the final state of each.
-func outcomes(t *testing.T, name string, f *faults, kill time.Duration) map[string]string {
+// finalStates runs all behaviours in parallel in a separate cluster, and returns the final state of each.
+func finalStates(t *testing.T, name string, f *faults, kill time.Duration) map[string]string {
 	t.Helper()
 	var mu sync.Mutex
 	out := map[string]string{}
 	t.Run(name, func(t *testing.T) {
-		w := newWorld(t, f, fast{time.Now(), 10})
+		w := newWorld(t, f, fastClock{time.Now(), 10})
 		w.startNodes(t)
-		w.lead(
+		w.runControllers(
 			t,
 			kill,
 			"-node",
@@ -76,17 +76,17 @@ func outcomes(t *testing.T, name string, f *faults, kill time.Duration) map[stri
 		t.Run("behaviours", func(t *testing.T) {
 			var all sync.WaitGroup // not t.Parallel, which only runs as many as there are cores
 			defer all.Wait()
-			for _, b := range behaviours {
+			for _, b := range controllerBehaviours {
 				all.Go(func() {
 					t.Run(b.name, func(t *testing.T) {
 						began := time.Now()
-						s := &stage{world: w, ns: b.name, seen: seen}
-						s.open(t)
+						s := &testNamespace{world: w, namespace: b.name, seen: seen}
+						s.createNamespace(t)
 						if b.bound != nil {
-							seen.bind(s.ns, b.bound())
+							seen.setBound(s.namespace, b.bound())
 						}
 						text := b.play(t, s)
-						for _, broken := range seen.broken(s.ns) {
+						for _, broken := range seen.firstViolations(s.namespace) {
 							t.Error(broken)
 						}
 						t.Logf("after %s: %s", time.Since(began).Round(time.Millisecond), text)

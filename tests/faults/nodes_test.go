@@ -20,13 +20,13 @@ import (
 
 // Labels that state what a pod's container does instead of running on.
 const (
-	ends      = "ends"       // it succeeds after a while
-	failsOnce = "fails-once" // the completion index whose first pod fails
-	never     = "never"      // it does not start
+	exitsLater  = "ends"       // it succeeds after a while
+	failsOnce   = "fails-once" // the completion index whose first pod fails
+	neverStarts = "never"      // it does not start
 )
 
-// nodes binds pods to nodes and simulates their containers.
-type nodes struct {
+// simulatedNodes binds pods to nodes and simulates their containers.
+type simulatedNodes struct {
 	*world
 	pods  cache.Store
 	queue workqueue.TypedDelayingInterface[string]
@@ -39,7 +39,7 @@ func (w *world) startNodes(t *testing.T) {
 	t.Helper()
 	factory := informers.New(w.watches)
 	informer := informers.Pods(factory).Informer()
-	n := &nodes{
+	n := &simulatedNodes{
 		world:  w,
 		pods:   informer.GetStore(),
 		queue:  workqueue.NewTypedDelayingQueue[string](),
@@ -79,12 +79,12 @@ func (w *world) startNodes(t *testing.T) {
 }
 
 // step makes the next change to a pod.
-func (n *nodes) step(ctx context.Context, pod *corev1.Pod) error {
+func (n *simulatedNodes) step(ctx context.Context, pod *corev1.Pod) error {
 	pods := n.client.CoreV1().Pods(pod.Namespace)
 	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
 	case pod.DeletionTimestamp != nil && !over && pod.Spec.NodeName != "":
-		return n.report(ctx, pod, corev1.PodFailed)
+		return n.writeStatus(ctx, pod, corev1.PodFailed)
 	case pod.DeletionTimestamp != nil:
 		if pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
 			return nil
@@ -101,14 +101,14 @@ func (n *nodes) step(ctx context.Context, pod *corev1.Pod) error {
 		return pods.Bind(
 			ctx,
 			&corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID},
-				Target: corev1.ObjectReference{Kind: "Node", Name: place(pod)}},
+				Target: corev1.ObjectReference{Kind: "Node", Name: nodeFor(pod)}},
 			metav1.CreateOptions{},
 		)
-	case pod.Status.Phase == corev1.PodPending && pod.Labels[never] != "":
+	case pod.Status.Phase == corev1.PodPending && pod.Labels[neverStarts] != "":
 		return nil
 	case pod.Status.Phase == corev1.PodPending:
-		return n.report(ctx, pod, corev1.PodRunning)
-	case over || pod.Labels[ends] == "":
+		return n.writeStatus(ctx, pod, corev1.PodRunning)
+	case over || pod.Labels[exitsLater] == "":
 		return nil
 	}
 	if index, fails := pod.Labels[failsOnce]; fails && index == pod.Annotations[batchv1.JobCompletionIndexAnnotation] {
@@ -118,18 +118,18 @@ func (n *nodes) step(ctx context.Context, pod *corev1.Pod) error {
 		n.failed[key] = true
 		n.mu.Unlock()
 		if first {
-			err := n.report(ctx, pod, corev1.PodFailed)
+			err := n.writeStatus(ctx, pod, corev1.PodFailed)
 			n.mu.Lock()
 			n.failed[key] = err == nil
 			n.mu.Unlock()
 			return err
 		}
 	}
-	return n.report(ctx, pod, corev1.PodSucceeded)
+	return n.writeStatus(ctx, pod, corev1.PodSucceeded)
 }
 
-// place returns the node that a pod requires, or a node that depends on its name.
-func place(pod *corev1.Pod) string {
+// nodeFor returns the node that a pod requires, or a node that depends on its name.
+func nodeFor(pod *corev1.Pod) string {
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
 		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
@@ -143,8 +143,8 @@ func place(pod *corev1.Pod) string {
 	return nodeNames[h.Sum32()%uint32(len(nodeNames))]
 }
 
-// report writes the status that a kubelet writes for a pod in a phase.
-func (n *nodes) report(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase) error {
+// writeStatus writes the status that a kubelet writes for a pod in a phase.
+func (n *simulatedNodes) writeStatus(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase) error {
 	now, is := metav1.NewTime(n.clock.Now()), pod.DeepCopy()
 	ready := corev1.ConditionFalse
 	state := corev1.ContainerState{}

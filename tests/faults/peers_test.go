@@ -18,13 +18,13 @@ import (
 
 // peersFollow creates policies that select the same pods: by the label of their namespace, by their own labels, and
 // with a named port.
-func peersFollow(t *testing.T, s *stage) string {
+func peersFollow(t *testing.T, s *testNamespace) string {
 	namespaces, sets, policies := s.client.CoreV1().
 		Namespaces(),
 		s.client.AppsV1().
-			ReplicaSets(s.ns),
+			ReplicaSets(s.namespace),
 		s.client.NetworkingV1().
-			NetworkPolicies(s.ns)
+			NetworkPolicies(s.namespace)
 	allow := func(name string, peer networkingv1.NetworkPolicyPeer, ports ...string) (group string) {
 		to := networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{peer}}
 		for _, port := range ports {
@@ -37,7 +37,7 @@ func peersFollow(t *testing.T, s *stage) string {
 		if _, err := policies.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		g, _ := peers.OfPeer(s.ns, peer, ports)
+		g, _ := peers.OfPeer(s.namespace, peer, ports)
 		return g.Name()
 	}
 	// The pods have the port name for two protocols, which gives two slices.
@@ -51,16 +51,16 @@ func peersFollow(t *testing.T, s *stage) string {
 		},
 	)
 	mark := func(value string) {
-		change(
+		updateObject(
 			t,
 			s,
 			namespaces.Get,
 			namespaces.Update,
-			s.ns,
+			s.namespace,
 			func(ns *corev1.Namespace) { ns.Labels[stageLabel] = value },
 		)
 	}
-	set := replicaSet(3)
+	set := newReplicaSet(3)
 	first := &set.Spec.Template.Spec.Containers[0]
 	first.Ports = []corev1.ContainerPort{{Name: "dns", ContainerPort: 53}}
 	second := *first.DeepCopy()
@@ -84,8 +84,8 @@ func peersFollow(t *testing.T, s *stage) string {
 		return all, len(list.Items), nil
 	}
 	see := func(what string, pods int, isChosen bool) {
-		s.until(t, what, func(ctx context.Context) (bool, any) {
-			list, err := s.client.CoreV1().Pods(s.ns).List(ctx, metav1.ListOptions{})
+		s.waitFor(t, what, func(ctx context.Context) (bool, any) {
+			list, err := s.client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return false, err
 			}
@@ -105,12 +105,12 @@ func peersFollow(t *testing.T, s *stage) string {
 			if err != nil {
 				return false, err
 			}
-			right := same(addresses, chosens)
+			right := sameSet(addresses, chosens)
 			if !isChosen {
 				right = len(chosens) == 0
 			}
-			return len(addresses) == pods && same(addresses, nears) &&
-					same(slices.Concat(addresses, addresses), nameds) &&
+			return len(addresses) == pods && sameSet(addresses, nears) &&
+					sameSet(slices.Concat(addresses, addresses), nameds) &&
 					right, fmt.Sprint(
 					addresses,
 					nears,
@@ -123,12 +123,12 @@ func peersFollow(t *testing.T, s *stage) string {
 	mark("yes")
 	see("three pods in a chosen namespace", 3, true)
 	for _, n := range []int32{8, 0, 4} {
-		change(t, s, sets.Get, sets.Update, "web", func(r *appsv1.ReplicaSet) { r.Spec.Replicas = &n })
+		updateObject(t, s, sets.Get, sets.Update, "web", func(r *appsv1.ReplicaSet) { r.Spec.Replicas = &n })
 		see(fmt.Sprintf("%d pods in a chosen namespace", n), int(n), true)
 	}
 	mark("no")
 	see("four pods in a namespace that is no longer chosen", 4, false)
-	s.until(t, "a policy to go", func(ctx context.Context) (bool, any) {
+	s.waitFor(t, "a policy to go", func(ctx context.Context) (bool, any) {
 		err := policies.Delete(ctx, "near", metav1.DeleteOptions{})
 		_, n, failed := published(ctx, near)
 		return failed == nil && n == 0, fmt.Sprint(err, n, failed)

@@ -18,14 +18,14 @@ import (
 
 // faults are injected into the requests of controllers. The zero value injects none.
 type faults struct {
-	chance func() float64 // from 0 to 1; nil: no faults
-	counts counts
+	random func() float64 // from 0 to 1; nil: no faults
+	counts faultCounts
 }
 
-// counts are the numbers of injected faults, which show that a run has tested something.
-type counts struct{ conflicts, refused, failed, unsent, lost, delayed, closed, expired, repeated atomic.Int64 }
+// faultCounts are the numbers of injected faults, which show that a run has tested something.
+type faultCounts struct{ conflicts, refused, failed, unsent, lost, delayed, closed, expired, repeated atomic.Int64 }
 
-func (c *counts) String() string {
+func (c *faultCounts) String() string {
 	return fmt.Sprintf(
 		"conflicts %d, 429 %d, 500 %d, not sent %d, answers lost %d, delayed %d, watches closed %d, expired %d, "+
 			"events repeated %d",
@@ -41,8 +41,8 @@ func (c *counts) String() string {
 	)
 }
 
-// seeded returns a function whose results are the same for the same seed, in the order of the calls.
-func seeded(seed uint64) func() float64 {
+// seededRandom returns a function whose results are the same for the same seed, in the order of the calls.
+func seededRandom(seed uint64) func() float64 {
 	var mu sync.Mutex
 	r := rand.New(rand.NewPCG(seed, 1))
 	return func() float64 {
@@ -52,32 +52,32 @@ func seeded(seed uint64) func() float64 {
 	}
 }
 
-// leader is the transport of one leader. It stops working when the leader is killed.
-type leader struct {
+// leaderTransport is the transport of one leader. It stops working when the leader is killed.
+type leaderTransport struct {
 	*faults
-	to   http.RoundTripper
-	dead chan struct{}
+	next   http.RoundTripper
+	killed chan struct{}
 
 	mu   sync.Mutex // held while dead is closed, and while a write begins
 	sent sync.WaitGroup
 }
 
-var errDead = errors.New("the leader was killed")
+var errLeaderKilled = errors.New("the leader was killed")
 
 // kill ends the leader, and returns when the API server has completed or refused the leader's writes. In a real
 // cluster, this happens long before the lease expires.
-func (l *leader) kill(end func()) {
+func (l *leaderTransport) kill(end func()) {
 	l.mu.Lock()
-	close(l.dead)
+	close(l.killed)
 	l.mu.Unlock()
 	end()
 	l.sent.Wait()
 }
 
 // send sends a request. A write completes even if its sender is killed.
-func (l *leader) send(r *http.Request) (*http.Response, error) {
+func (l *leaderTransport) send(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet {
-		return l.to.RoundTrip(r)
+		return l.next.RoundTrip(r)
 	}
 	type outcome struct {
 		answer *http.Response
@@ -86,20 +86,20 @@ func (l *leader) send(r *http.Request) (*http.Response, error) {
 	got := make(chan outcome, 1)
 	l.mu.Lock()
 	select {
-	case <-l.dead:
+	case <-l.killed:
 		l.mu.Unlock()
-		return nil, errDead
+		return nil, errLeaderKilled
 	default:
 	}
 	l.sent.Go(func() {
-		answer, err := l.to.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
+		answer, err := l.next.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
 		got <- outcome{answer, err}
 	})
 	l.mu.Unlock()
 	select {
 	case o := <-got:
 		return o.answer, o.err
-	case <-l.dead:
+	case <-l.killed:
 	case <-r.Context().Done():
 	}
 	go func() {
@@ -107,41 +107,41 @@ func (l *leader) send(r *http.Request) (*http.Response, error) {
 			_ = o.answer.Body.Close()
 		}
 	}()
-	return nil, errDead
+	return nil, errLeaderKilled
 }
 
-func (l *leader) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *leaderTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	select {
-	case <-l.dead:
-		return nil, errDead
+	case <-l.killed:
+		return nil, errLeaderKilled
 	default:
 	}
-	if l.chance == nil {
+	if l.random == nil {
 		return l.send(r)
 	}
 	if r.URL.Query().Get("watch") == "true" {
 		return l.watch(r)
 	}
-	if l.chance() < 0.3 {
+	if l.random() < 0.3 {
 		l.counts.delayed.Add(1)
-		if err := l.pause(r, time.Duration(l.chance()*float64(60*time.Millisecond))); err != nil {
+		if err := l.pause(r, time.Duration(l.random()*float64(60*time.Millisecond))); err != nil {
 			return nil, err
 		}
 	}
 	writes := r.Method != http.MethodGet
-	switch at := l.chance(); {
+	switch at := l.random(); {
 	case at < 0.02:
 		l.counts.refused.Add(1)
-		return answer(r, http.StatusTooManyRequests, "TooManyRequests"), nil
+		return newAnswer(r, http.StatusTooManyRequests, "TooManyRequests"), nil
 	case at < 0.04:
 		l.counts.failed.Add(1)
-		return answer(r, http.StatusInternalServerError, "InternalError"), nil
+		return newAnswer(r, http.StatusInternalServerError, "InternalError"), nil
 	case at < 0.05:
 		l.counts.unsent.Add(1)
 		return nil, errors.New("connection refused")
 	case at < 0.09 && (r.Method == http.MethodPut || r.Method == http.MethodPatch):
 		l.counts.conflicts.Add(1)
-		return answer(r, http.StatusConflict, "Conflict"), nil
+		return newAnswer(r, http.StatusConflict, "Conflict"), nil
 	case at < 0.12 && writes:
 		got, err := l.send(r)
 		if err != nil {
@@ -154,35 +154,35 @@ func (l *leader) RoundTrip(r *http.Request) (*http.Response, error) {
 	return l.send(r)
 }
 
-func (l *leader) pause(r *http.Request, d time.Duration) error {
+func (l *leaderTransport) pause(r *http.Request, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
 	case <-r.Context().Done():
 		return r.Context().Err()
-	case <-l.dead:
-		return errDead
+	case <-l.killed:
+		return errLeaderKilled
 	}
 }
 
 // watch opens a watch that ends after a while. Its events are delayed, with a separate delay for each kind, and some
 // are sent twice.
-func (l *leader) watch(r *http.Request) (*http.Response, error) {
-	if l.chance() < 0.4 && r.URL.Query().Get("sendInitialEvents") == "" {
+func (l *leaderTransport) watch(r *http.Request) (*http.Response, error) {
+	if l.random() < 0.4 && r.URL.Query().Get("sendInitialEvents") == "" {
 		l.counts.expired.Add(1)
-		return answer(r, http.StatusGone, "Expired"), nil
+		return newAnswer(r, http.StatusGone, "Expired"), nil
 	}
-	got, err := l.to.RoundTrip(r)
+	got, err := l.next.RoundTrip(r)
 	if err != nil || got.StatusCode != http.StatusOK || !strings.Contains(got.Header.Get("Content-Type"), "protobuf") {
 		return got, err
 	}
 	out, in := io.Pipe()
-	ends := time.Now().Add(200*time.Millisecond + time.Duration(l.chance()*float64(2*time.Second)))
+	ends := time.Now().Add(200*time.Millisecond + time.Duration(l.random()*float64(2*time.Second)))
 	body := got.Body
 	go func() {
 		defer body.Close()
 		for {
-			event, err := frame(body)
+			event, err := readFrame(body)
 			if err != nil {
 				in.CloseWithError(err)
 				return
@@ -192,14 +192,14 @@ func (l *leader) watch(r *http.Request) (*http.Response, error) {
 				in.CloseWithError(io.EOF) // this watch does not deliver the event
 				return
 			}
-			if l.chance() < 0.1 {
+			if l.random() < 0.1 {
 				l.counts.delayed.Add(1)
-				if err := l.pause(r, time.Duration(l.chance()*float64(250*time.Millisecond))); err != nil {
+				if err := l.pause(r, time.Duration(l.random()*float64(250*time.Millisecond))); err != nil {
 					in.CloseWithError(err)
 					return
 				}
 			}
-			if l.chance() < 0.05 {
+			if l.random() < 0.05 {
 				l.counts.repeated.Add(1)
 				event = bytes.Repeat(event, 2)
 			}
@@ -208,20 +208,20 @@ func (l *leader) watch(r *http.Request) (*http.Response, error) {
 			}
 		}
 	}()
-	got.Body = both{out, body}
+	got.Body = closingReader{out, body}
 	return got, nil
 }
 
-// both closes a reader and its source.
-type both struct {
+// closingReader closes a reader and its source.
+type closingReader struct {
 	io.ReadCloser
-	from io.Closer
+	source io.Closer
 }
 
-func (b both) Close() error { return errors.Join(b.ReadCloser.Close(), b.from.Close()) }
+func (b closingReader) Close() error { return errors.Join(b.ReadCloser.Close(), b.source.Close()) }
 
-// frame reads one event of a protobuf watch, with the four bytes of its length.
-func frame(r io.Reader) ([]byte, error) {
+// readFrame reads one event of a protobuf watch, with the four bytes of its length.
+func readFrame(r io.Reader) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
 		return nil, err
@@ -232,7 +232,7 @@ func frame(r io.Reader) ([]byte, error) {
 	return event, err
 }
 
-func answer(r *http.Request, code int, reason string) *http.Response {
+func newAnswer(r *http.Request, code int, reason string) *http.Response {
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}

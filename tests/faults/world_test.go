@@ -32,19 +32,19 @@ import (
 
 // world is an API server with simulated nodes, and a client without faults.
 type world struct {
-	client     *kubernetes.Clientset
-	watches    ownclients.Interface // of the daemons' own clients, for their informers
-	kubeconfig string
-	clock      clock.WithTicker
-	faults     *faults
-	log        *slog.Logger
-	between    func() // called between attempts in until; may be nil
+	client          *kubernetes.Clientset
+	watches         ownclients.Interface // of the daemons' own clients, for their informers
+	kubeconfig      string
+	clock           clock.WithTicker
+	faults          *faults
+	log             *slog.Logger
+	betweenAttempts func() // called between attempts in until; may be nil
 }
 
-// anybody allows every request, because these tests do not cover authorization.
-type anybody struct{}
+// allowAll allows every request, because these tests do not cover authorization.
+type allowAll struct{}
 
-func (anybody) Authorize(context.Context, api.User, api.Request) (api.Decision, string, error) {
+func (allowAll) Authorize(context.Context, api.User, api.Request) (api.Decision, string, error) {
 	return api.Allow, "", nil
 }
 
@@ -64,14 +64,14 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutators, validators, err := admission.All(config.DefaultAPIServer(), server.Objects(), anybody{}, env.Metrics)
+	mutators, validators, err := admission.All(config.DefaultAPIServer(), server.Objects(), allowAll{}, env.Metrics)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.Wire(func(o *apiserver.Options) {
-		o.Authorizers, o.Mutators, o.Validators = []api.Authorizer{anybody{}}, mutators, validators
+	server.Configure(func(o *apiserver.Options) {
+		o.Authorizers, o.Mutators, o.Validators = []api.Authorizer{allowAll{}}, mutators, validators
 	})
-	server.AskOutside(anybody{})
+	server.AddExternalAdmission(allowAll{})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
@@ -86,7 +86,7 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 		web.CloseClientConnections()
 		web.Close()
 	})
-	w.until(
+	w.waitFor(
 		t,
 		"the API server",
 		func(context.Context) (bool, any) { err := env.Health.Err(true); return err == nil, err },
@@ -128,10 +128,10 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 
 var nodeNames = []string{"n1", "n2", "n3"}
 
-// lead runs the controllers until the test ends. With a time in between, the leader is killed at that interval: from
-// that moment it receives no answers and sends no requests, and another leader starts. without disables some
-// controllers.
-func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
+// runControllers runs the controllers until the test ends. With a time in between, the leader is killed at that
+// interval: from that moment it receives no answers and sends no requests, and another leader starts. without disables
+// some controllers.
+func (w *world) runControllers(t *testing.T, between time.Duration, without ...string) {
 	t.Helper()
 	cfg := config.DefaultControllerManager()
 	cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect = w.kubeconfig, 0, false
@@ -144,7 +144,7 @@ func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			leading, kill := context.WithCancel(ctx)
-			l := &leader{faults: w.faults, dead: make(chan struct{})}
+			l := &leaderTransport{faults: w.faults, killed: make(chan struct{})}
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
@@ -153,7 +153,7 @@ func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
 					cfg,
 					run.NewEnv(w.log),
 					controllers.Options{Clock: w.clock, Wrap: func(to http.RoundTripper) http.RoundTripper {
-						l.to = to
+						l.next = to
 						return l
 					}},
 				)
@@ -161,29 +161,29 @@ func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
 					t.Errorf("the controllers ended: %v", err)
 				}
 			}()
-			wait(ctx, between)
+			sleepContext(ctx, between)
 			l.kill(kill)
 			<-ended
-			w.shown(ctx)
+			w.awaitVisible(ctx)
 		}
 	})
 	t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
-// shown waits until the API server returns everything written so far to reads of any version, because a new leader
-// makes such reads. In a real cluster the lease must expire first, which takes much longer.
-func (w *world) shown(ctx context.Context) {
+// awaitVisible waits until the API server returns everything written so far to reads of any version, because a new
+// leader makes such reads. In a real cluster the lease must expire first, which takes much longer.
+func (w *world) awaitVisible(ctx context.Context) {
 	for ctx.Err() == nil {
 		// A list without a version is as new as the store.
 		if _, err := w.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
 			return
 		}
-		wait(ctx, 20*time.Millisecond)
+		sleepContext(ctx, 20*time.Millisecond)
 	}
 }
 
-// wait waits for a time, or until ctx ends if the time is 0.
-func wait(ctx context.Context, d time.Duration) {
+// sleepContext waits for a time, or until ctx ends if the time is 0.
+func sleepContext(ctx context.Context, d time.Duration) {
 	var over <-chan time.Time
 	if d > 0 {
 		over = time.After(d)
@@ -194,13 +194,13 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// patience is the maximum wait.
-const patience = 2 * time.Minute
+// waitTimeout is the maximum wait.
+const waitTimeout = 2 * time.Minute
 
-// until calls look until it returns true.
-func (w *world) until(t *testing.T, what string, look func(ctx context.Context) (seen bool, saw any)) {
+// waitFor calls look until it returns true.
+func (w *world) waitFor(t *testing.T, what string, look func(ctx context.Context) (seen bool, saw any)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -211,12 +211,12 @@ func (w *world) until(t *testing.T, what string, look func(ctx context.Context) 
 		}
 		select {
 		case <-ctx.Done():
-			t.Errorf("%s: not within %s; last seen: %v", what, patience, saw)
+			t.Errorf("%s: not within %s; last seen: %v", what, waitTimeout, saw)
 			return
 		case <-tick.C:
 		}
-		if w.between != nil {
-			w.between()
+		if w.betweenAttempts != nil {
+			w.betweenAttempts()
 		}
 	}
 }

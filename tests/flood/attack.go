@@ -20,11 +20,11 @@ import (
 
 // The machines' addresses are those of examples/small.
 const (
-	control = "10.99.0.11"
-	node    = "10.99.0.21"
+	controlAddress = "10.99.0.11"
+	nodeAddress    = "10.99.0.21"
 )
 
-var tlsAddresses = []string{control + ":6443", node + ":10250"}
+var tlsAddresses = []string{controlAddress + ":6443", nodeAddress + ":10250"}
 
 // floods are requests of unauthenticated clients. Each is repeated on several connections at once.
 var floods = []struct {
@@ -32,25 +32,25 @@ var floods = []struct {
 	times int // number of parallel loops
 	do    func(context.Context) error
 }{
-	{"connections that say nothing", 200, idle},
-	{"connections that stop after the handshake", 200, shaken},
-	{"requests with made-up paths, methods and queries", 4, madeUp},
-	{"headers as large as may be", 8, largeHeaders},
-	{"bodies that are announced and do not come", 16, announced},
-	{"frames that carry nothing", 4, frames},
-	{"HTTP/1.1 that comes a byte at a time", 100, trickle},
-	{"heads that come a byte at a time, to the ingress", 200, slowly("GET / HTTP/1.1\r\nHost: shop\r\nX-Long: ")},
+	{"connections that say nothing", 200, floodIdle},
+	{"connections that stop after the handshake", 200, floodHandshakes},
+	{"requests with made-up paths, methods and queries", 4, floodUnknownPaths},
+	{"headers as large as may be", 8, floodLargeHeaders},
+	{"bodies that are announced and do not come", 16, floodAnnouncedBodies},
+	{"frames that carry nothing", 4, floodFrames},
+	{"HTTP/1.1 that comes a byte at a time", 100, floodTrickle},
+	{"heads that come a byte at a time, to the ingress", 200, sendSlowly("GET / HTTP/1.1\r\nHost: shop\r\nX-Long: ")},
 	{
 		"bodies that come a byte at a time, to the ingress",
 		400,
-		slowly("POST / HTTP/1.1\r\nHost: shop\r\nContent-Length: 200000\r\n\r\n"),
+		sendSlowly("POST / HTTP/1.1\r\nHost: shop\r\nContent-Length: 200000\r\n\r\n"),
 	},
-	{"tokens that are nobody's", 4, tokens},
-	{"names that do not exist", 4, names},
+	{"tokens that are nobody's", 4, floodTokens},
+	{"names that do not exist", 4, floodNames},
 }
 
-// flood runs all floods for a time.
-func flood(ctx context.Context, length time.Duration) error {
+// runFloods runs all floods for a time.
+func runFloods(ctx context.Context, length time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
 	counts := make([]atomic.Int64, len(floods))
@@ -61,7 +61,7 @@ func flood(ctx context.Context, length time.Duration) error {
 				for ctx.Err() == nil {
 					if f.do(ctx) == nil {
 						counts[i].Add(1)
-					} else if !pause(ctx, 20*time.Millisecond) {
+					} else if !sleepContext(ctx, 20*time.Millisecond) {
 						return
 					}
 				}
@@ -75,8 +75,8 @@ func flood(ctx context.Context, length time.Duration) error {
 	return nil
 }
 
-// pause waits. It returns false if ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleepContext waits. It returns false if ctx has ended.
+func sleepContext(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -85,20 +85,20 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hold keeps a connection until its server ends it, for at most half a minute.
-func hold(ctx context.Context, conn net.Conn) {
+// holdConnection keeps a connection until its server ends it, for at most half a minute.
+func holdConnection(ctx context.Context, conn net.Conn) {
 	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-func dial(ctx context.Context, address string) (net.Conn, error) {
+func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address)
 }
 
-func handshake(ctx context.Context, address string, protocols ...string) (*tls.Conn, error) {
-	plain, err := dial(ctx, address)
+func dialTLS(ctx context.Context, address string, protocols ...string) (*tls.Conn, error) {
+	plain, err := dialTCP(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -115,48 +115,49 @@ func handshake(ctx context.Context, address string, protocols ...string) (*tls.C
 	return conn, nil
 }
 
-func oneOf[T any](list []T) T {
+func pickOne[T any](list []T) T {
 	var b [1]byte
 	_, _ = rand.Read(b[:])
 	return list[int(b[0])%len(list)]
 }
 
-func word(n int) string { return rand.Text()[:min(n, 26)] }
+func randomWord(n int) string { return rand.Text()[:min(n, 26)] }
 
-func idle(ctx context.Context) error {
-	conn, err := dial(ctx, oneOf(append([]string{node + ":10256", node + ":53", node + ":80"}, tlsAddresses...)))
+func floodIdle(ctx context.Context) error {
+	conn, err := dialTCP(ctx, pickOne(append([]string{nodeAddress + ":10256", nodeAddress + ":53", nodeAddress + ":80"},
+		tlsAddresses...)))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	hold(ctx, conn)
+	holdConnection(ctx, conn)
 	return nil
 }
 
-func shaken(ctx context.Context) error {
-	conn, err := handshake(ctx, oneOf(tlsAddresses), "h2", "http/1.1")
+func floodHandshakes(ctx context.Context) error {
+	conn, err := dialTLS(ctx, pickOne(tlsAddresses), "h2", "http/1.1")
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	hold(ctx, conn)
+	holdConnection(ctx, conn)
 	return nil
 }
 
-// client is an HTTP/2 connection that can send any frame.
-type client struct {
+// frameClient is an HTTP/2 connection that can send any frame.
+type frameClient struct {
 	*http2.Framer
 	conn  *tls.Conn
 	block bytes.Buffer
 	enc   *hpack.Encoder
 }
 
-func connect(ctx context.Context) (*client, func(), error) {
-	conn, err := handshake(ctx, control+":6443", "h2")
+func newFrameClient(ctx context.Context) (*frameClient, func(), error) {
+	conn, err := dialTLS(ctx, controlAddress+":6443", "h2")
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &client{conn: conn, Framer: http2.NewFramer(conn, conn)}
+	c := &frameClient{conn: conn, Framer: http2.NewFramer(conn, conn)}
 	c.enc = hpack.NewEncoder(&c.block)
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
@@ -176,9 +177,10 @@ func connect(ctx context.Context) (*client, func(), error) {
 	}, nil
 }
 
-func (c *client) ask(id uint32, method, path string, end bool, more ...string) error {
+func (c *frameClient) sendHeaders(id uint32, method, path string, end bool, more ...string) error {
 	c.block.Reset()
-	fields := append([]string{":method", method, ":scheme", "https", ":authority", control, ":path", path}, more...)
+	fields := append([]string{":method", method, ":scheme", "https", ":authority", controlAddress, ":path", path},
+		more...)
 	for i := 0; i < len(fields); i += 2 {
 		if err := c.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1],
 			Sensitive: true}); err != nil {
@@ -199,9 +201,9 @@ func (c *client) ask(id uint32, method, path string, end bool, more ...string) e
 	return nil
 }
 
-// many calls ask on one connection until the connection ends.
-func many(ctx context.Context, ask func(c *client, id uint32) error) error {
-	c, end, err := connect(ctx)
+// repeatRequests calls ask on one connection until the connection ends.
+func repeatRequests(ctx context.Context, ask func(c *frameClient, id uint32) error) error {
+	c, end, err := newFrameClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -214,40 +216,41 @@ func many(ctx context.Context, ask func(c *client, id uint32) error) error {
 	return nil
 }
 
-func madeUp(ctx context.Context) error {
-	return many(ctx, func(c *client, id uint32) error {
-		method := oneOf([]string{"GET", "POST", "DELETE", "PATCH", word(8)})
-		path := oneOf(
+func floodUnknownPaths(ctx context.Context) error {
+	return repeatRequests(ctx, func(c *frameClient, id uint32) error {
+		method := pickOne([]string{"GET", "POST", "DELETE", "PATCH", randomWord(8)})
+		path := pickOne(
 			[]string{
-				"/" + word(20),
-				"/api/v1/" + word(20),
-				"/apis/" + word(5) + "/v1/" + word(5),
-				"/api/v1/namespaces/" + word(9) + "/pods/" + word(9) + "/" + word(9),
-				"/healthz/" + word(
+				"/" + randomWord(20),
+				"/api/v1/" + randomWord(20),
+				"/apis/" + randomWord(5) + "/v1/" + randomWord(5),
+				"/api/v1/namespaces/" + randomWord(9) + "/pods/" + randomWord(9) + "/" + randomWord(9),
+				"/healthz/" + randomWord(
 					9,
 				),
-				"/api/v1/pods?fieldSelector=" + word(20) + "&dryRun=" + word(9),
-				"/%ff%fe" + word(9),
-				"/openapi/v3/" + word(9),
+				"/api/v1/pods?fieldSelector=" + randomWord(20) + "&dryRun=" + randomWord(9),
+				"/%ff%fe" + randomWord(9),
+				"/openapi/v3/" + randomWord(9),
 			},
 		)
-		return c.ask(id, method, path, true, "user-agent", word(26))
+		return c.sendHeaders(id, method, path, true, "user-agent", randomWord(26))
 	})
 }
 
-func largeHeaders(ctx context.Context) error {
+func floodLargeHeaders(ctx context.Context) error {
 	long := strings.Repeat("x", 60<<10)
-	return many(ctx, func(c *client, id uint32) error { return c.ask(id, "GET", "/api", true, "x-long", long) })
+	return repeatRequests(ctx,
+		func(c *frameClient, id uint32) error { return c.sendHeaders(id, "GET", "/api", true, "x-long", long) })
 }
 
-func announced(ctx context.Context) error {
-	c, end, err := connect(ctx)
+func floodAnnouncedBodies(ctx context.Context) error {
+	c, end, err := newFrameClient(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
 	for i := range uint32(200) {
-		if c.ask(
+		if c.sendHeaders(
 			2*i+1,
 			"POST",
 			"/api/v1/namespaces",
@@ -263,17 +266,17 @@ func announced(ctx context.Context) error {
 			return nil
 		}
 	}
-	pause(ctx, 5*time.Second)
+	sleepContext(ctx, 5*time.Second)
 	return nil
 }
 
-func frames(ctx context.Context) error {
+func floodFrames(ctx context.Context) error {
 	frame := func(kind http2.FrameType, id uint32, payload ...byte) []byte {
 		n := len(payload)
 		head := binary.BigEndian.AppendUint32([]byte{byte(n >> 16), byte(n >> 8), byte(n), byte(kind), 0}, id)
 		return append(head, payload...)
 	}
-	kind := oneOf([][]byte{
+	kind := pickOne([][]byte{
 		frame(
 			http2.FrameSettings,
 			0,
@@ -293,7 +296,7 @@ func frames(ctx context.Context) error {
 			1,
 		), frame(0x77, 0, make([]byte, 1000)...), frame(http2.FrameGoAway, 0, make([]byte, 8)...),
 	})
-	c, end, err := connect(ctx)
+	c, end, err := newFrameClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -307,8 +310,8 @@ func frames(ctx context.Context) error {
 	return nil
 }
 
-func trickle(ctx context.Context) error {
-	conn, err := handshake(ctx, oneOf(tlsAddresses), "http/1.1")
+func floodTrickle(ctx context.Context) error {
+	conn, err := dialTLS(ctx, pickOne(tlsAddresses), "http/1.1")
 	if err != nil {
 		return err
 	}
@@ -317,18 +320,18 @@ func trickle(ctx context.Context) error {
 	if _, err := io.WriteString(conn, "POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\n"); err != nil {
 		return nil
 	}
-	for pause(ctx, 200*time.Millisecond) {
-		if _, err := fmt.Fprintf(conn, "X-%s: %s\r\n", word(9), strings.Repeat("y", 1000)); err != nil {
+	for sleepContext(ctx, 200*time.Millisecond) {
+		if _, err := fmt.Fprintf(conn, "X-%s: %s\r\n", randomWord(9), strings.Repeat("y", 1000)); err != nil {
 			return nil
 		}
 	}
 	return nil
 }
 
-// slowly sends a text to the ingress, and then single bytes until the ingress closes the connection.
-func slowly(first string) func(context.Context) error {
+// sendSlowly sends a text to the ingress, and then single bytes until the ingress closes the connection.
+func sendSlowly(first string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		conn, err := dial(ctx, node+":80")
+		conn, err := dialTCP(ctx, nodeAddress+":80")
 		if err != nil {
 			return err
 		}
@@ -336,7 +339,7 @@ func slowly(first string) func(context.Context) error {
 		if _, err := io.WriteString(conn, first); err != nil {
 			return nil
 		}
-		for pause(ctx, 200*time.Millisecond) {
+		for sleepContext(ctx, 200*time.Millisecond) {
 			if _, err := conn.Write([]byte("y")); err != nil {
 				return nil
 			}
@@ -345,32 +348,32 @@ func slowly(first string) func(context.Context) error {
 	}
 }
 
-func tokens(ctx context.Context) error {
-	return many(ctx, func(c *client, id uint32) error {
-		token := oneOf(
+func floodTokens(ctx context.Context) error {
+	return repeatRequests(ctx, func(c *frameClient, id uint32) error {
+		token := pickOne(
 			[]string{
-				word(26),
-				word(6) + "." + word(16),
-				"eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIi" + word(20) + "." + word(26),
+				randomWord(26),
+				randomWord(6) + "." + randomWord(16),
+				"eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIi" + randomWord(20) + "." + randomWord(26),
 			},
 		)
-		return c.ask(id, "GET", "/api", true, "authorization", "Bearer "+token)
+		return c.sendHeaders(id, "GET", "/api", true, "authorization", "Bearer "+token)
 	})
 }
 
-// names queries the name server for random names.
-func names(ctx context.Context) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", node+":53")
+// floodNames queries the name server for random names.
+func floodNames(ctx context.Context) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", nodeAddress+":53")
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	for range 500 {
 		query := []byte{1, 2, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}
-		for _, label := range []string{strings.ToLower(word(20)), "shop", "svc", "cluster", "local"} {
+		for _, label := range []string{strings.ToLower(randomWord(20)), "shop", "svc", "cluster", "local"} {
 			query = append(append(query, byte(len(label))), label...)
 		}
-		if _, err := conn.Write(append(query, 0, 0, 1, 0, 1)); err != nil || !pause(ctx, time.Millisecond) {
+		if _, err := conn.Write(append(query, 0, 0, 1, 0, 1)); err != nil || !sleepContext(ctx, time.Millisecond) {
 			return nil
 		}
 	}

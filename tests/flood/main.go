@@ -34,9 +34,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	length := time.Duration(*minutes * float64(time.Minute))
-	do := run
+	do := runFlood
 	if *attack {
-		do = flood
+		do = runFloods
 	}
 	if err := do(ctx, length); err != nil {
 		fmt.Fprintln(os.Stderr, "flood:", err)
@@ -44,16 +44,16 @@ func main() {
 	}
 }
 
-// run starts a cluster and floods it.
-func run(ctx context.Context, length time.Duration) (err error) {
-	c, err := up(ctx, fmt.Sprintf("flood-%d", os.Getpid()))
+// runFlood starts a cluster and floods it.
+func runFlood(ctx context.Context, length time.Duration) (err error) {
+	c, err := startCluster(ctx, fmt.Sprintf("flood-%d", os.Getpid()))
 	if c != nil {
 		defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
 	}
 	if err != nil {
 		return err
 	}
-	most, err := documented()
+	most, err := documentedLimits()
 	if err != nil {
 		return err
 	}
@@ -68,22 +68,22 @@ func run(ctx context.Context, length time.Duration) (err error) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- attack.Wait() }()
-	w := watcher{c: c, peaks: map[string]int{}, processes: map[string]string{}}
+	w := memoryWatcher{c: c, peaks: map[string]int{}, processes: map[string]string{}}
 	for tick := time.NewTicker(5 * time.Second); ; {
 		select {
 		case err := <-done:
 			tick.Stop()
-			return errors.Join(err, w.look(ctx), w.verdict(most))
+			return errors.Join(err, w.check(ctx), w.verdict(most))
 		case <-tick.C:
-			if err := w.look(ctx); err != nil {
+			if err := w.check(ctx); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// routed puts the workload of tests/demo behind the ingress.
-const routed = `
+// ingressObjects puts the workload of tests/demo behind the ingress.
+const ingressObjects = `
 object "networking.k8s.io/v1" "Ingress" "web" {
   namespace = "shop"
   spec = {
@@ -92,8 +92,8 @@ object "networking.k8s.io/v1" "Ingress" "web" {
 }
 `
 
-// up starts the cluster of examples/small, with an ingress and a workload behind it.
-func up(ctx context.Context, name string) (*cluster.Cluster, error) {
+// startCluster starts the cluster of examples/small, with an ingress and a workload behind it.
+func startCluster(ctx context.Context, name string) (*cluster.Cluster, error) {
 	root, err := cluster.Root()
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 			Name:     name,
 			Log:      os.Stderr,
 			Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"},
-			Files:    map[string]string{"cluster.hcl": declared, "web.hcl": string(web) + routed},
+			Files:    map[string]string{"cluster.hcl": declared, "web.hcl": string(web) + ingressObjects},
 		},
 	)
 	if err != nil {
@@ -129,8 +129,8 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	return c, c.Apply(ctx, os.Stderr)
 }
 
-// documented returns the maximum memory of each daemon under floods, in MiB, from docs/operations.md.
-func documented() (map[string]int, error) {
+// documentedLimits returns the maximum memory of each daemon under floods, in MiB, from docs/operations.md.
+func documentedLimits() (map[string]int, error) {
 	root, err := cluster.Root()
 	if err != nil {
 		return nil, err
@@ -157,25 +157,25 @@ func documented() (map[string]int, error) {
 	return most, nil
 }
 
-// watcher records the memory of the daemons, and whether the administrator receives answers.
-type watcher struct {
+// memoryWatcher records the memory of the daemons, and whether the administrator receives answers.
+type memoryWatcher struct {
 	c         *cluster.Cluster
 	peaks     map[string]int    // maximum in MiB by daemon
 	processes map[string]string // process id by machine and daemon
 	findings  []error
-	asked     int
+	requests  int
 	slowest   time.Duration
 }
 
-const memory = `for u in kube-apiserver kube-controller-manager kube-scheduler etcd kubelet kube-proxy kube-network kube-dns kube-ingress metrics-server containerd; do
+const memoryCommand = `for u in kube-apiserver kube-controller-manager kube-scheduler etcd kubelet kube-proxy kube-network kube-dns kube-ingress metrics-server containerd; do
   pid=$(systemctl show -p MainPID --value $u.service); [ "${pid:-0}" = 0 ] || echo $u $pid $(awk '/^VmRSS/{print $2}' /proc/$pid/status); done`
 
-// fetch sends a request to the flooded ingress from another client address.
-const fetch = `timeout 20 bash -c 'exec 3<>/dev/tcp/` + node + `/80; printf "GET / HTTP/1.0\r\nHost: shop\r\n\r\n" >&3; head -1 <&3' | grep -q " 200 "`
+// fetchCommand sends a request to the flooded ingress from another client address.
+const fetchCommand = `timeout 20 bash -c 'exec 3<>/dev/tcp/` + nodeAddress + `/80; printf "GET / HTTP/1.0\r\nHost: shop\r\n\r\n" >&3; head -1 <&3' | grep -q " 200 "`
 
-func (w *watcher) look(ctx context.Context) error {
+func (w *memoryWatcher) check(ctx context.Context) error {
 	for _, name := range []string{"control", "a", "b"} {
-		out, err := cluster.Output(w.c.Lab.Machine(name).SSH(ctx, "root", memory))
+		out, err := cluster.Output(w.c.Lab.Machine(name).SSH(ctx, "root", memoryCommand))
 		if err != nil {
 			return fmt.Errorf("look at %s: %w", name, err)
 		}
@@ -200,20 +200,21 @@ func (w *watcher) look(ctx context.Context) error {
 	began := time.Now()
 	asking, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	w.asked++
-	if _, err := cluster.Output(w.c.Kube(asking, "get", "nodes", "--request-timeout=20s")); err != nil &&
+	w.requests++
+	if _, err := cluster.Output(w.c.KubectlCommand(asking, "get", "nodes", "--request-timeout=20s")); err != nil &&
 		ctx.Err() == nil {
 		w.findings = append(w.findings, fmt.Errorf("the administrator was not answered: %w", err))
 	}
 	w.slowest = max(w.slowest, time.Since(began))
-	if _, err := cluster.Output(w.c.Lab.Machine("b").SSH(asking, "root", fetch)); err != nil && ctx.Err() == nil {
+	if _, err := cluster.Output(w.c.Lab.Machine("b").SSH(asking, "root", fetchCommand)); err != nil &&
+		ctx.Err() == nil {
 		w.findings = append(w.findings, fmt.Errorf("a client of the ingress was not answered: %w", err))
 	}
 	return nil
 }
 
-func (w *watcher) verdict(most map[string]int) error {
-	fmt.Printf("the administrator asked %d times, and waited %.1f s at most\n", w.asked, w.slowest.Seconds())
+func (w *memoryWatcher) verdict(most map[string]int) error {
+	fmt.Printf("the administrator asked %d times, and waited %.1f s at most\n", w.requests, w.slowest.Seconds())
 	for _, daemon := range slices.Sorted(maps.Keys(w.peaks)) {
 		limit, ok := most[daemon]
 		fmt.Printf("%-24s %4d MiB at most, %d allowed\n", daemon, w.peaks[daemon], limit)

@@ -15,16 +15,16 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-var shared *cluster.Cluster
+var sharedCluster *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
+	os.Exit(runTests(m))
 }
 
-func run(m *testing.M) (code int) {
+func runTests(m *testing.M) (code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	c, err := up(ctx, fmt.Sprintf("flows-%d", os.Getpid()))
+	c, err := startCluster(ctx, fmt.Sprintf("flows-%d", os.Getpid()))
 	if c != nil {
 		defer func() {
 			if err := c.Down(context.WithoutCancel(ctx)); err != nil {
@@ -37,13 +37,13 @@ func run(m *testing.M) (code int) {
 		fmt.Fprintln(os.Stderr, "bring a cluster up:", err)
 		return 1
 	}
-	shared = c
+	sharedCluster = c
 	return m.Run()
 }
 
-// declared is a control plane and three nodes, so that a set of three has one pod on each node. External clients
+// clusterConfig is a control plane and three nodes, so that a set of three has one pod on each node. External clients
 // connect through addresses of the lab and through Ingresses.
-const declared = `
+const clusterConfig = `
 cluster "flows" {
   pod_cidrs     = ["10.244.0.0/16"]
   service_cidrs = ["10.96.0.0/16"]
@@ -69,8 +69,8 @@ machine "node" {
 }
 `
 
-// up starts this cluster with the demo's workload.
-func up(ctx context.Context, name string) (*cluster.Cluster, error) {
+// startCluster starts this cluster with the demo's workload.
+func startCluster(ctx context.Context, name string) (*cluster.Cluster, error) {
 	root, err := cluster.Root()
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	}
 	c, err := cluster.New(ctx, cluster.Options{Name: name, Log: os.Stderr,
 		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22", "c=10.99.0.23"},
-		Files:    map[string]string{"cluster.hcl": declared, "web.hcl": string(web)}})
+		Files:    map[string]string{"cluster.hcl": clusterConfig, "web.hcl": string(web)}})
 	if err != nil {
 		return nil, err
 	}
@@ -92,11 +92,11 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 }
 
 // Scenarios that do not affect the machines run in parallel.
-func TestFlows(t *testing.T) { script.Run(t, shared, "kubectl", script.Files(t, "flows")...) }
+func TestFlows(t *testing.T) { script.Run(t, sharedCluster, "kubectl", script.Files(t, "flows")...) }
 
 // Scenarios that fill nodes or cut their power run one after the other.
-func TestFlowsAlone(t *testing.T) {
+func TestExclusiveFlows(t *testing.T) {
 	for _, file := range script.Files(t, "alone") {
-		t.Run("", func(t *testing.T) { script.Run(t, shared, "kubectl", file) })
+		t.Run("", func(t *testing.T) { script.Run(t, sharedCluster, "kubectl", file) })
 	}
 }

@@ -18,52 +18,53 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-const limit = 7 * time.Minute
+const testTimeout = 7 * time.Minute
 
 // A control plane of static pods serves a workload and recovers when a process is killed. It is changed to units and
 // back to static pods, and is as declared each time. All of this works if the API server refuses anonymous requests.
 // Proves S12, S15.
-func TestAControlPlaneOfStaticPodsServesComesBackAndChangesItsForm(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+func TestStaticPodControlPlanesServeRecoverAndChangeForm(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	c, declared := up(ctx, t)
-	answers(ctx, t, c)
-	unchanged(ctx, t, c)
+	c, declared := startCluster(ctx, t)
+	awaitAnswer(ctx, t, c)
+	checkUnchanged(ctx, t, c)
 	for name, kinds := range map[string][]string{
 		"control": {cluster.ControlPlane, cluster.Nodes, cluster.WithProxy, cluster.WithDNS, cluster.StaticPods},
 		"node":    {cluster.Nodes, cluster.WithProxy, cluster.WithDNS},
 	} {
-		if err := cluster.Documented(ctx, c.Lab.Machine(name), kinds...); err != nil {
+		if err := cluster.CheckDocumented(ctx, c.Lab.Machine(name), kinds...); err != nil {
 			t.Error(err)
 		}
 	}
 
 	control := c.Lab.Machine("control")
-	before := restarts(ctx, t, c)
-	if _, err := control.Run(ctx, "kill -9 $(pgrep -x "+killed+")"); err != nil {
+	before := restartCount(ctx, t, c)
+	if _, err := control.Run(ctx, "kill -9 $(pgrep -x "+killedDaemon+")"); err != nil {
 		t.Fatal(err)
 	}
 	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
-		out, err := cluster.Output(c.Kube(ctx, "get", "pod", "-n", "kube-system", killed+"-control", "-o", status))
+		out, err := cluster.Output(c.KubectlCommand(ctx, "get", "pod", "-n", "kube-system", killedDaemon+"-control",
+			"-o", podStatusPath))
 		if err == nil && out != fmt.Sprintf("%d true", before+1) {
 			err = fmt.Errorf("restarts and readiness are %q", out)
 		}
 		return err
 	}); err != nil {
-		t.Fatalf("%s does not come back with one more restart than %d: %v", killed, before, err)
+		t.Fatalf("%s does not come back with one more restart than %d: %v", killedDaemon, before, err)
 	}
-	answers(ctx, t, c)
+	awaitAnswer(ctx, t, c)
 
-	closed := strings.Replace(declared, `control_plane = "static-pods"`, "control_plane = \"static-pods\"\n"+nobody, 1)
+	closed := strings.Replace(declared, `control_plane = "static-pods"`, "control_plane = \"static-pods\"\n"+denyAnonymous, 1)
 	if err := c.Write("cluster.hcl", closed); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Apply(ctx, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	unchanged(ctx, t, c)
-	refused(ctx, t, c)
-	probed(ctx, t, c)
+	checkUnchanged(ctx, t, c)
+	checkAnonymousRefused(ctx, t, c)
+	awaitHealthy(ctx, t, c)
 
 	units := strings.Replace(closed, `control_plane = "static-pods"`, "", 1)
 	for _, form := range []struct{ configuration, proof string }{
@@ -78,17 +79,17 @@ func TestAControlPlaneOfStaticPodsServesComesBackAndChangesItsForm(t *testing.T)
 		if err := c.Apply(ctx, os.Stderr); err != nil {
 			t.Fatal(err)
 		}
-		unchanged(ctx, t, c)
-		refused(ctx, t, c)
+		checkUnchanged(ctx, t, c)
+		checkAnonymousRefused(ctx, t, c)
 		if out, err := control.Run(ctx, form.proof); err != nil {
 			t.Fatalf("the form is not as declared: %v: %s", err, out)
 		}
-		answers(ctx, t, c)
+		awaitAnswer(ctx, t, c)
 	}
 }
 
-// nobody disables anonymous requests, even to the health endpoints.
-const nobody = `  api {
+// denyAnonymous disables anonymous requests, even to the health endpoints.
+const denyAnonymous = `  api {
     authentication = <<-END
       apiVersion: apiserver.config.k8s.io/v1
       kind: AuthenticationConfiguration
@@ -96,8 +97,8 @@ const nobody = `  api {
     END
   }`
 
-// refused checks that the API server refuses anonymous requests.
-func refused(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+// checkAnonymousRefused checks that the API server refuses anonymous requests.
+func checkAnonymousRefused(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	out, err := c.Lab.Machine("control").
 		Run(ctx, "for at in livez readyz version api; do curl -sk -o /dev/null -w '%{http_code} ' "+
@@ -107,13 +108,14 @@ func refused(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// probed waits until the kubelet reports that the API server is healthy and has not restarted. The kubelet cannot use
-// port 6443 for its probes, which refuses anonymous requests.
-func probed(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+// awaitHealthy waits until the kubelet reports that the API server is healthy and has not restarted. The kubelet cannot
+// use port 6443 for its probes, which refuses anonymous requests.
+func awaitHealthy(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
-		out, err := cluster.Output(c.Kube(ctx, "get", "pod", "-n", "kube-system", "kube-apiserver-control", "-o",
-			status+" {.status.containerStatuses[0].started}"))
+		out, err := cluster.Output(c.KubectlCommand(ctx, "get", "pod", "-n", "kube-system", "kube-apiserver-control",
+			"-o",
+			podStatusPath+" {.status.containerStatuses[0].started}"))
 		if err == nil && out != "0 true true" {
 			err = fmt.Errorf("restarts, readiness and start are %q", out)
 		}
@@ -123,8 +125,8 @@ func probed(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// up starts examples/static-pods with the demo's workload.
-func up(ctx context.Context, t *testing.T) (c *cluster.Cluster, declared string) {
+// startCluster starts examples/static-pods with the demo's workload.
+func startCluster(ctx context.Context, t *testing.T) (c *cluster.Cluster, declared string) {
 	t.Helper()
 	root, err := cluster.Root()
 	if err != nil {
@@ -158,22 +160,23 @@ func up(ctx context.Context, t *testing.T) (c *cluster.Cluster, declared string)
 	return c, files["cluster.hcl"]
 }
 
-const killed = "kube-scheduler"
+const killedDaemon = "kube-scheduler"
 
-// status is the output format for a static pod's restarts and readiness.
-const status = "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}"
+// podStatusPath is the output format for a static pod's restarts and readiness.
+const podStatusPath = "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}"
 
-func restarts(ctx context.Context, t *testing.T, c *cluster.Cluster) int {
+func restartCount(ctx context.Context, t *testing.T, c *cluster.Cluster) int {
 	t.Helper()
 	var n int
 	if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
-		out, err := cluster.Output(c.Kube(ctx, "get", "pod", "-n", "kube-system", killed+"-control", "-o", status))
+		out, err := cluster.Output(c.KubectlCommand(ctx, "get", "pod", "-n", "kube-system", killedDaemon+"-control",
+			"-o", podStatusPath))
 		if err != nil {
 			return err
 		}
 		count, ready, _ := strings.Cut(out, " ")
 		if ready != "true" {
-			return fmt.Errorf("%s is not ready", killed)
+			return fmt.Errorf("%s is not ready", killedDaemon)
 		}
 		n, err = strconv.Atoi(count)
 		return err
@@ -183,8 +186,8 @@ func restarts(ctx context.Context, t *testing.T, c *cluster.Cluster) int {
 	return n
 }
 
-// answers waits until the workload answers through its Service's port on a node.
-func answers(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+// awaitAnswer waits until the workload answers through its Service's port on a node.
+func awaitAnswer(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	client := &http.Client{
 		Transport: &http.Transport{DialContext: c.Lab.Dial, DisableKeepAlives: true},
@@ -210,9 +213,9 @@ func answers(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-func unchanged(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+func checkUnchanged(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput()
+	out, err := c.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "No changes") {
 		t.Fatalf("a second apply changes something: %v\n%s", err, out)
 	}

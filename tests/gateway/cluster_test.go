@@ -33,21 +33,21 @@ import (
 )
 
 const (
-	machine = "10.10.0.1"       // address of the ingress proxy
-	pods    = "10.128.0.0/11"   // network of the development cluster's pods
-	outside = "198.51.100.0/24" // pool of load balancer addresses
-	class   = "clusterctl"
+	proxyAddress = "10.10.0.1"       // address of the ingress proxy
+	podNetwork   = "10.128.0.0/11"   // network of the development cluster's pods
+	poolNetwork  = "198.51.100.0/24" // pool of load balancer addresses
+	className    = "clusterctl"
 )
 
-// cluster starts everything and returns the path of the administrator's kubeconfig.
-func cluster(t *testing.T) string {
+// startCluster starts everything and returns the path of the administrator's kubeconfig.
+func startCluster(t *testing.T) string {
 	bundle := os.Getenv("CLUSTERCTL_BUNDLE")
 	if bundle == "" {
 		t.Fatal("CLUSTERCTL_BUNDLE has to name the folder of clusterctl and etcd: run `make conformance-gateway`")
 	}
 	for _, words := range []string{
-		"link set lo up", "address add " + machine + "/32 dev lo", "route add local " + pods + " dev lo",
-		"route add local " + outside + " dev lo",
+		"link set lo up", "address add " + proxyAddress + "/32 dev lo", "route add local " + podNetwork + " dev lo",
+		"route add local " + poolNetwork + " dev lo",
 	} {
 		if out, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %s", words, out)
@@ -68,22 +68,25 @@ func cluster(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set(t, c)
+	createObjects(t, c)
 	clients, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	serveEchoes(t, clients)
-	proxy := asUser(t, kubeconfig, dir, "system:kube-proxy")
-	daemon(t, bundle, dir, "kube-proxy", "--kubeconfig", proxy, "--hostname-override", "node-1", "--cluster-cidr", pods)
-	daemon(t, bundle, dir, "kube-ingress", "--kubeconfig", asUser(t, kubeconfig, dir, "system:kube-ingress:node-1",
-		"system:kube-ingress"), "--node-name", "node-1", "--node-ip", machine,
+	proxy := userKubeconfig(t, kubeconfig, dir, "system:kube-proxy")
+	runDaemon(t, bundle, dir, "kube-proxy", "--kubeconfig", proxy, "--hostname-override", "node-1", "--cluster-cidr",
+		podNetwork)
+	runDaemon(t, bundle, dir, "kube-ingress", "--kubeconfig",
+		userKubeconfig(t, kubeconfig, dir, "system:kube-ingress:node-1",
+			"system:kube-ingress"), "--node-name", "node-1", "--node-ip", proxyAddress,
 		"--service-name", "kube-system/kube-ingress", "--gateway-addresses", "load_balancer")
 	// The suite reads from the class which features to test.
 	accepted := &gatewayv1.GatewayClass{}
 	for until := time.Now().Add(time.Minute); len(accepted.Status.SupportedFeatures) == 0; time.Sleep(
 		50 * time.Millisecond) {
-		if err := c.Get(t.Context(), client.ObjectKey{Name: class}, accepted); err != nil || time.Now().After(until) {
+		if err := c.Get(t.Context(), client.ObjectKey{Name: className}, accepted); err != nil ||
+			time.Now().After(until) {
 			t.Fatalf("the GatewayClass has no features: %+v, %v", accepted.Status, err)
 		}
 	}
@@ -108,7 +111,7 @@ func startDev(t *testing.T, bundle, dir string) (kubeconfig string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { end(cmd) })
+	t.Cleanup(func() { stopProcess(cmd) })
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if _, path, ok := strings.Cut(lines.Text(), "KUBECONFIG="); ok {
@@ -120,15 +123,15 @@ func startDev(t *testing.T, bundle, dir string) (kubeconfig string) {
 	return ""
 }
 
-func end(cmd *exec.Cmd) {
+func stopProcess(cmd *exec.Cmd) {
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	forced := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
 	_ = cmd.Wait()
 	forced.Stop()
 }
 
-// daemon runs one of clusterctl's daemons beside the cluster.
-func daemon(t *testing.T, bundle, dir, name string, args ...string) {
+// runDaemon runs one of clusterctl's daemons beside the cluster.
+func runDaemon(t *testing.T, bundle, dir, name string, args ...string) {
 	link := filepath.Join(dir, name)
 	if err := os.Symlink(filepath.Join(bundle, "clusterctl"), link); err != nil {
 		t.Fatal(err)
@@ -143,12 +146,12 @@ func daemon(t *testing.T, bundle, dir, name string, args ...string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { end(cmd) })
+	t.Cleanup(func() { stopProcess(cmd) })
 	t.Logf("%s logs to %s", name, log.Name())
 }
 
-// asUser writes a kubeconfig that has only the rights of a user.
-func asUser(t *testing.T, kubeconfig, dir, user string, groups ...string) string {
+// userKubeconfig writes a kubeconfig that has only the rights of a user.
+func userKubeconfig(t *testing.T, kubeconfig, dir, user string, groups ...string) string {
 	cfg, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -163,14 +166,14 @@ func asUser(t *testing.T, kubeconfig, dir, user string, groups ...string) string
 	return path
 }
 
-// set creates what apply creates for a cluster with `ingress { gateway_api = true, gateway_addresses = "load_balancer"
-// }` and a pool.
-func set(t *testing.T, c client.Client) {
+// createObjects creates what apply creates for a cluster with `ingress { gateway_api = true, gateway_addresses =
+// "load_balancer" }` and a pool.
+func createObjects(t *testing.T, c client.Client) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "kube-system", Name: name} }
 	list := []client.Object{
 		&corev1.ConfigMap{
 			ObjectMeta: meta("load-balancer-pools"),
-			Data:       map[string]string{"outside": `{"addresses": ["` + outside + `"]}`},
+			Data:       map[string]string{"outside": `{"addresses": ["` + poolNetwork + `"]}`},
 		},
 		&corev1.Service{
 			ObjectMeta: meta("kube-ingress"),
@@ -211,7 +214,7 @@ func set(t *testing.T, c client.Client) {
 	list = append(
 		list,
 		&gatewayv1.GatewayClass{
-			ObjectMeta: metav1.ObjectMeta{Name: class},
+			ObjectMeta: metav1.ObjectMeta{Name: className},
 			Spec:       gatewayv1.GatewayClassSpec{ControllerName: "clusterctl.local/gateway"},
 		},
 	)
@@ -233,7 +236,7 @@ func set(t *testing.T, c client.Client) {
 // serveEchoes runs a server for every running pod, at its address.
 func serveEchoes(t *testing.T, clients kubernetes.Interface) {
 	ctx, cancel := context.WithCancel(context.Background())
-	all := &echoes{all: map[string]*echo{}}
+	all := &echoServers{all: map[string]*echoServer{}}
 	f := informers.NewSharedInformerFactory(clients, 0)
 	handle := func(o any, gone bool) {
 		if last, ok := o.(cache.DeletedFinalStateUnknown); ok {

@@ -13,9 +13,9 @@ import (
 // claims.
 // Proves S32.
 func TestConformance(t *testing.T) {
-	t.Setenv("KUBECONFIG", cluster(t))
+	t.Setenv("KUBECONFIG", startCluster(t))
 	options := conformance.DefaultOptions(t)
-	options.GatewayClassName = class
+	options.GatewayClassName = className
 	options.ConformanceProfiles = []suite.ConformanceProfileName{suite.GatewayHTTPConformanceProfileName}
 	// Tests with and without ReferenceGrants use the same secret.
 	options.CleanupBaseResources, options.DisableParallelTests = false, true

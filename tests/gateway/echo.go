@@ -14,15 +14,15 @@ import (
 	"golang.org/x/net/websocket"
 )
 
-// echo replaces a backend of the suite, whose image is only available from its registry. It is one server for each pod,
-// at the pod's address, that answers with the properties of the request in the suite's format.
-type echo struct {
+// echoServer replaces a backend of the suite, whose image is only available from its registry. It is one server for
+// each pod, at the pod's address, that answers with the properties of the request in the suite's format.
+type echoServer struct {
 	namespace, pod, ip string
 	servers            []*http.Server
 }
 
-// heard is the body of an answer.
-type heard struct {
+// echoAnswer is the body of an answer.
+type echoAnswer struct {
 	Path      string              `json:"path"`
 	Host      string              `json:"host"`
 	Method    string              `json:"method"`
@@ -36,7 +36,7 @@ type heard struct {
 }
 
 // start listens on port 3000 for HTTP/1 and WebSockets, and on port 3001 for HTTP/2 without TLS.
-func (e *echo) start() error {
+func (e *echoServer) start() error {
 	paths := http.NewServeMux()
 	paths.Handle("/ws", websocket.Handler(func(ws *websocket.Conn) { _, _ = io.Copy(ws, ws) }))
 	paths.HandleFunc("/", e.answer)
@@ -70,7 +70,7 @@ func (e *echo) start() error {
 	return nil
 }
 
-func (e *echo) stop() {
+func (e *echoServer) stop() {
 	for _, s := range e.servers {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		_ = s.Shutdown(ctx)
@@ -78,7 +78,7 @@ func (e *echo) stop() {
 	}
 }
 
-func (e *echo) answer(w http.ResponseWriter, r *http.Request) {
+func (e *echoServer) answer(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("delay"); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil {
@@ -101,20 +101,20 @@ func (e *echo) answer(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(heard{
+	_ = json.NewEncoder(w).Encode(echoAnswer{
 		Path: r.RequestURI, Host: r.Host, Method: r.Method, Proto: r.Proto, Headers: r.Header, HTTPPort: "3000",
 		Namespace: e.namespace, Pod: e.pod,
 	})
 }
 
-// echoes are the servers of all running pods, by the pods' names.
-type echoes struct {
+// echoServers are the servers of all running pods, by the pods' names.
+type echoServers struct {
 	mu  sync.Mutex
-	all map[string]*echo
+	all map[string]*echoServer
 }
 
 // set starts or moves the server of a pod to an address. If the address is empty, the server stops.
-func (all *echoes) set(namespace, pod, ip string) error {
+func (all *echoServers) set(namespace, pod, ip string) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	key := namespace + "/" + pod
@@ -129,7 +129,7 @@ func (all *echoes) set(namespace, pod, ip string) error {
 	if ip == "" {
 		return nil
 	}
-	e := &echo{namespace: namespace, pod: pod, ip: ip}
+	e := &echoServer{namespace: namespace, pod: pod, ip: ip}
 	all.all[key] = e
 	return e.start()
 }

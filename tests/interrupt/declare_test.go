@@ -2,29 +2,29 @@ package interrupt
 
 import "fmt"
 
-// declared is the content of the configuration.
-type declared struct {
-	b, nothing bool // node b is declared; the cluster is being destroyed
-	turn       int  // number of changes
+// declaredConfig is the content of the configuration.
+type declaredConfig struct {
+	hasNodeB, isDestroying bool // node b is declared; the cluster is being destroyed
+	changes                int  // number of changes
 }
 
 // operation is an operation that is interrupted.
 type operation struct {
-	name    string
-	declare func(w *world)
+	name  string
+	apply func(w *world)
 }
 
 // operations are listed in an order that can be repeated.
 var operations = []operation{
-	{"create", func(w *world) { w.b, w.nothing = true, false; w.write() }},
-	{"change", change},
-	{"remove", func(w *world) { w.b = false; w.write() }},
-	{"add", func(w *world) { w.b = true; w.write() }},
-	{"change", change},
-	{"remove", func(w *world) { w.b = false; w.write() }},
-	{"add", func(w *world) { w.b = true; w.write() }},
-	{"change", change},
-	{"destroy", func(w *world) { w.nothing = true }},
+	{"create", func(w *world) { w.hasNodeB, w.isDestroying = true, false; w.write() }},
+	{"change", makeChange},
+	{"remove", func(w *world) { w.hasNodeB = false; w.write() }},
+	{"add", func(w *world) { w.hasNodeB = true; w.write() }},
+	{"change", makeChange},
+	{"remove", func(w *world) { w.hasNodeB = false; w.write() }},
+	{"add", func(w *world) { w.hasNodeB = true; w.write() }},
+	{"change", makeChange},
+	{"destroy", func(w *world) { w.isDestroying = true }},
 }
 
 func (o operation) command() string {
@@ -34,13 +34,13 @@ func (o operation) command() string {
 	return "apply"
 }
 
-func change(w *world) { w.turn++; w.write() }
+func makeChange(w *world) { w.changes++; w.write() }
 
 // write writes the configuration. A turn changes the nodes' kubelets, the workload's pods, an object, and the set of
 // objects.
 func (w *world) write() {
 	nodes := `a = "10.99.0.21"`
-	if w.b {
+	if w.hasNodeB {
 		nodes += "\n    b = \"10.99.0.22\""
 	}
 	text := fmt.Sprintf(`cluster "small" {}
@@ -87,7 +87,7 @@ workload "web" {
   }
   service { ports = { http = 80 } }
 }
-`, nodes, 100+w.turn, w.turn%3, w.turn, 2+w.turn%2, w.turn)
+`, nodes, 100+w.changes, w.changes%3, w.changes, 2+w.changes%2, w.changes)
 	if err := w.Write("cluster.hcl", text); err != nil {
 		w.t.Fatal(err)
 	}

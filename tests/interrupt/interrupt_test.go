@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	points = flag.Int("points", 1, "how many applies are interrupted")
-	seed   = flag.Uint64("seed", 0, "of what is chosen at random; zero means another one every time")
+	pointsPerApply = flag.Int("points", 1, "how many applies are interrupted")
+	randomSeed     = flag.Uint64("seed", 0, "of what is chosen at random; zero means another one every time")
 )
 
 const (
@@ -37,28 +37,28 @@ type world struct {
 	*cluster.Cluster
 	t    *testing.T
 	rand *rand.Rand
-	declared
-	// lines is how many lines an apply of an operation prints. It is interrupted after one of them.
-	lines map[string]int
-	last  string // the output of the last apply
+	declaredConfig
+	// lineCounts is how many lines an apply of an operation prints. It is interrupted after one of them.
+	lineCounts map[string]int
+	lastOutput string // the output of the last apply
 }
 
 // An apply that is interrupted anywhere is completed by the next one.
 // Proves P02.
-func TestTheNextApplyConvergesWhereverOneWasInterrupted(t *testing.T) {
-	if *seed == 0 {
-		*seed = rand.Uint64()
+func TestTheNextApplyConvergesAfterAnInterruption(t *testing.T) {
+	if *randomSeed == 0 {
+		*randomSeed = rand.Uint64()
 	}
-	fmt.Printf("seed %d: repeat with -args -points %d -seed %d\n", *seed, *points, *seed)
-	w := up(t)
+	fmt.Printf("seed %d: repeat with -args -points %d -seed %d\n", *randomSeed, *pointsPerApply, *randomSeed)
+	w := startWorld(t)
 	next := 0
-	for done := 0; done < *points; {
+	for done := 0; done < *pointsPerApply; {
 		op := operations[next%len(operations)]
 		next++
 		fault := faults[w.rand.IntN(len(faults))]
-		at := 1 + w.rand.IntN(w.lines[op.name])
-		op.declare(w)
-		hit := w.interrupted(op, fault, at)
+		at := 1 + w.rand.IntN(w.lineCounts[op.name])
+		op.apply(w)
+		hit := w.interrupt(op, fault, at)
 		if hit {
 			done++
 		}
@@ -67,7 +67,7 @@ func TestTheNextApplyConvergesWhereverOneWasInterrupted(t *testing.T) {
 		fmt.Printf(
 			"%d/%d %s, %s at line %d (hit %t): converged in %.1f s\n",
 			done,
-			*points,
+			*pointsPerApply,
 			op.name,
 			fault.name,
 			at,
@@ -78,7 +78,7 @@ func TestTheNextApplyConvergesWhereverOneWasInterrupted(t *testing.T) {
 	}
 }
 
-func up(t *testing.T) *world {
+func startWorld(t *testing.T) *world {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c, err := cluster.New(
@@ -95,10 +95,10 @@ func up(t *testing.T) *world {
 		}
 	})
 	w := &world{
-		Cluster: c,
-		t:       t,
-		rand:    rand.New(rand.NewPCG(*seed, 0)),
-		lines:   map[string]int{"create": 150, "change": 12, "remove": 20, "add": 60, "destroy": 40},
+		Cluster:    c,
+		t:          t,
+		rand:       rand.New(rand.NewPCG(*randomSeed, 0)),
+		lineCounts: map[string]int{"create": 150, "change": 12, "remove": 20, "add": 60, "destroy": 40},
 	}
 	if err := os.MkdirAll(filepath.Join(c.Folder, "images"), 0o700); err != nil {
 		t.Fatal(err)
@@ -109,12 +109,12 @@ func up(t *testing.T) *world {
 	return w
 }
 
-// interrupted runs an operation and causes a fault when it has printed a number of lines. It reports whether it printed
+// interrupt runs an operation and causes a fault when it has printed a number of lines. It reports whether it printed
 // that many.
-func (w *world) interrupted(op operation, f fault, at int) bool {
+func (w *world) interrupt(op operation, f fault, at int) bool {
 	ctx, cancel := context.WithTimeout(w.t.Context(), applyLimit)
 	defer cancel()
-	cmd := w.Ctl(ctx, op.command(), "-auto-approve", "-json")
+	cmd := w.Clusterctl(ctx, op.command(), "-auto-approve", "-json")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
@@ -131,7 +131,7 @@ func (w *world) interrupted(op operation, f fault, at int) bool {
 	for scanner.Scan() {
 		if n++; n == at {
 			hit = true
-			if undo, err = f.happen(ctx, w, cmd); err != nil {
+			if undo, err = f.cause(ctx, w, cmd); err != nil {
 				w.t.Fatalf("%s: %v", f.name, err)
 			}
 		}
@@ -148,7 +148,7 @@ func (w *world) interrupted(op operation, f fault, at int) bool {
 		w.t.Fatalf("%s failed before any fault: %s", op.name, stderr.String())
 	}
 	if err == nil {
-		w.lines[op.name] = max(n, 1)
+		w.lineCounts[op.name] = max(n, 1)
 	}
 	return hit
 }
@@ -158,16 +158,16 @@ func (w *world) converge(op operation) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), applyLimit)
 	defer cancel()
-	apply := w.Ctl(ctx, op.command(), "-auto-approve")
+	apply := w.Clusterctl(ctx, op.command(), "-auto-approve")
 	out, err := apply.CombinedOutput()
-	w.last = string(out)
+	w.lastOutput = string(out)
 	if err != nil {
-		w.t.Fatalf("the next %s does not converge: %v\n%s%s", op.command(), err, out, w.journals())
+		w.t.Fatalf("the next %s does not converge: %v\n%s%s", op.command(), err, out, w.journalTails())
 	}
 	if op.name == "destroy" {
 		return
 	}
-	plan, err := w.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
+	plan, err := w.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
 	if err != nil || !strings.Contains(string(plan), "No changes") {
 		w.t.Fatalf(
 			"a plan after %s says something else than No changes: %v\n%s\nthe apply before:\n%s",
@@ -177,7 +177,7 @@ func (w *world) converge(op operation) {
 			out,
 		)
 	}
-	kubeconfig, err := cluster.Output(w.Ctl(ctx, "kubeconfig"))
+	kubeconfig, err := cluster.Output(w.Clusterctl(ctx, "kubeconfig"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -186,8 +186,8 @@ func (w *world) converge(op operation) {
 	}
 }
 
-// journals returns the ends of the units' journals on all machines, for debugging.
-func (w *world) journals() string {
+// journalTails returns the ends of the units' journals on all machines, for debugging.
+func (w *world) journalTails() string {
 	var all strings.Builder
 	for _, m := range w.Lab.Machines {
 		out, _ := m.Run(w.t.Context(), "journalctl -n 15 --no-pager -q -p warning; df -h / | tail -1")

@@ -20,17 +20,17 @@ func (w *world) verify() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
-	folder := filepath.Join(w.Folder, state.Folder)
+	folder := filepath.Join(w.Folder, state.DirName)
 	if left, _ := filepath.Glob(filepath.Join(folder, "lock.json")); len(left) > 0 {
 		w.t.Errorf("the lock is left behind: %v", left)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "state.json"))
-	if w.nothing {
+	if w.isDestroying {
 		if !errors.Is(err, fs.ErrNotExist) {
 			w.t.Fatalf("a state is left of a cluster that is no more: %v\n%s", err, text)
 		}
 		for _, m := range w.Lab.Machines {
-			w.clean(ctx, m.Name)
+			w.checkClean(ctx, m.Name)
 		}
 		return
 	}
@@ -43,15 +43,15 @@ func (w *world) verify() {
 	}
 	want := []string{"machine.control", `machine.node["a"]`}
 	nodes := []string{"node-a"}
-	if w.b {
+	if w.hasNodeB {
 		want, nodes = append(want, `machine.node["b"]`), append(nodes, "node-b")
 	} else {
-		w.clean(ctx, "b")
+		w.checkClean(ctx, "b")
 	}
 	var got []string
 	for address, m := range s.Machines {
 		got = append(got, address)
-		if !m.Joined {
+		if !m.HasJoined {
 			w.t.Errorf("the state says that %s is not whole", address)
 		}
 	}
@@ -68,28 +68,29 @@ func (w *world) verify() {
 		if o.Namespace != "" {
 			args = append(args, "-n", o.Namespace)
 		}
-		if _, err := cluster.Output(w.Kube(ctx, args...)); err != nil {
+		if _, err := cluster.Output(w.KubectlCommand(ctx, args...)); err != nil {
 			w.t.Errorf("the state names %s, which is not there: %v", o.Address, err)
 		}
 	}
-	w.nodes(ctx, nodes)
+	w.checkNodes(ctx, nodes)
 	maps, err := cluster.Output(
-		w.Kube(ctx, "get", "configmap", "-n", "shop", "-l", "app.kubernetes.io/managed-by=clusterctl", "-o", "name"),
+		w.KubectlCommand(ctx, "get", "configmap", "-n", "shop", "-l", "app.kubernetes.io/managed-by=clusterctl", "-o",
+			"name"),
 	)
 	if err != nil || strings.Count(maps, "turn-") != 1 {
 		w.t.Errorf("config maps %q, %v: want the one that is declared", maps, err)
 	}
 	if w.t.Failed() {
-		w.t.Fatalf("after\n%s", w.last)
+		w.t.Fatalf("after\n%s", w.lastOutput)
 	}
 }
 
-// nodes checks that the declared nodes exist, are schedulable and become ready.
-func (w *world) nodes(ctx context.Context, want []string) {
+// checkNodes checks that the declared nodes exist, are schedulable and become ready.
+func (w *world) checkNodes(ctx context.Context, want []string) {
 	w.t.Helper()
 	var list string
 	err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) (err error) {
-		list, err = cluster.Output(w.Kube(ctx, "get", "nodes", "--no-headers"))
+		list, err = cluster.Output(w.KubectlCommand(ctx, "get", "nodes", "--no-headers"))
 		if err == nil && strings.Contains(list, "NotReady") {
 			err = errors.New("a node is not ready")
 		}
@@ -107,8 +108,8 @@ func (w *world) nodes(ctx context.Context, want []string) {
 	}
 }
 
-// clean checks that nothing of the cluster is left on a machine.
-func (w *world) clean(ctx context.Context, name string) {
+// checkClean checks that nothing of the cluster is left on a machine.
+func (w *world) checkClean(ctx context.Context, name string) {
 	w.t.Helper()
 	left, err := w.Lab.Machine(name).
 		Run(ctx, `ls -d /etc/kubernetes /usr/local/lib/clusterctl /usr/local/bin/kubelet /etc/systemd/system/kube* /etc/systemd/system/etcd.service /etc/systemd/system/containerd.service /var/lib/kubelet/* /var/lib/etcd/* /var/lib/containerd/* 2>/dev/null

@@ -11,12 +11,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Here and Numbers are counts of pods. Pods are numbered below Numbers, and those below Here are on the machine under
-// test.
-const Here, Numbers = 4, 8
+// LocalPods and Numbers are counts of pods. Pods are numbered below Numbers, and those below Here are on the machine
+// under test.
+const LocalPods, TotalPods = 4, 8
 
-// Outside are addresses outside the cluster.
-var Outside = []netip.Addr{
+// OutsideAddresses are addresses outside the cluster.
+var OutsideAddresses = []netip.Addr{
 	netip.MustParseAddr(
 		"192.0.2.1",
 	), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1"),
@@ -146,7 +146,7 @@ func DrawPolicy(t *rapid.T, namespace, name string) *networkingv1.NetworkPolicy 
 
 // DrawPod draws a pod. Its number determines its addresses, so that no two pods have the same.
 func DrawPod(t *rapid.T, number int) *Pod {
-	m := &Pod{Here: number < Here}
+	m := &Pod{IsLocal: number < LocalPods}
 	m.Name, m.Namespace, m.Labels = fmt.Sprint(
 		"p",
 		number,
@@ -156,7 +156,7 @@ func DrawPod(t *rapid.T, number int) *Pod {
 			t,
 		)
 	four, six := "10.2.0.%d", "fd00:2::%d"
-	if m.Here {
+	if m.IsLocal {
 		four, six = "10.1.0.%d", "fd00:1::%d"
 	}
 	m.Addresses = []netip.Addr{

@@ -28,7 +28,7 @@ type Pod struct {
 	Labels          map[string]string
 	Addresses       []netip.Addr
 	Ports           []Port
-	Here            bool
+	IsLocal         bool
 }
 
 // Port is a named port of a container.
@@ -48,21 +48,21 @@ type Packet struct {
 // Allows follows the specification: a packet from or to a pod of this machine may pass if the policies at both ends
 // allow it.
 func (c *Cluster) Allows(p Packet) bool {
-	from, to := c.At(p.From), c.At(p.To)
+	from, to := c.PodAt(p.From), c.PodAt(p.To)
 	if from != nil && from == to {
 		return true
 	}
-	if from != nil && from.Here && !c.lets(from, to, p, networkingv1.PolicyTypeEgress) {
+	if from != nil && from.IsLocal && !c.allows(from, to, p, networkingv1.PolicyTypeEgress) {
 		return false
 	}
-	if to != nil && to.Here && !c.lets(to, from, p, networkingv1.PolicyTypeIngress) {
+	if to != nil && to.IsLocal && !c.allows(to, from, p, networkingv1.PolicyTypeIngress) {
 		return false
 	}
 	return true
 }
 
-// At returns the pod that has an address, or nil.
-func (c *Cluster) At(a netip.Addr) *Pod {
+// PodAt returns the pod that has an address, or nil.
+func (c *Cluster) PodAt(a netip.Addr) *Pod {
 	for _, m := range c.Pods {
 		if slices.Contains(m.Addresses, a) {
 			return m
@@ -71,12 +71,12 @@ func (c *Cluster) At(a netip.Addr) *Pod {
 	return nil
 }
 
-// lets reports whether the policies of a pod allow a packet. other is the pod at the other end, or nil if it is not a
+// allows reports whether the policies of a pod allow a packet. other is the pod at the other end, or nil if it is not a
 // pod.
-func (c *Cluster) lets(pod, other *Pod, p Packet, kind networkingv1.PolicyType) bool {
+func (c *Cluster) allows(pod, other *Pod, p Packet, kind networkingv1.PolicyType) bool {
 	isolated := false
 	for _, policy := range c.Policies {
-		if policy.Namespace != pod.Namespace || !selects(&policy.Spec.PodSelector, pod.Labels) {
+		if policy.Namespace != pod.Namespace || !matchesLabels(&policy.Spec.PodSelector, pod.Labels) {
 			continue
 		}
 		types := policy.Spec.PolicyTypes
@@ -92,13 +92,13 @@ func (c *Cluster) lets(pod, other *Pod, p Packet, kind networkingv1.PolicyType) 
 		isolated = true
 		if kind == networkingv1.PolicyTypeIngress {
 			for _, r := range policy.Spec.Ingress {
-				if c.peered(policy.Namespace, r.From, other, p.From) && ported(r.Ports, pod, p) {
+				if c.matchesPeer(policy.Namespace, r.From, other, p.From) && matchesPort(r.Ports, pod, p) {
 					return true
 				}
 			}
 		} else {
 			for _, r := range policy.Spec.Egress {
-				if c.peered(policy.Namespace, r.To, other, p.To) && ported(r.Ports, other, p) {
+				if c.matchesPeer(policy.Namespace, r.To, other, p.To) && matchesPort(r.Ports, other, p) {
 					return true
 				}
 			}
@@ -107,7 +107,7 @@ func (c *Cluster) lets(pod, other *Pod, p Packet, kind networkingv1.PolicyType) 
 	return !isolated
 }
 
-func (c *Cluster) peered(namespace string, list []networkingv1.NetworkPolicyPeer, other *Pod, at netip.Addr) bool {
+func (c *Cluster) matchesPeer(namespace string, list []networkingv1.NetworkPolicyPeer, other *Pod, at netip.Addr) bool {
 	if len(list) == 0 {
 		return true
 	}
@@ -125,8 +125,8 @@ func (c *Cluster) peered(namespace string, list []networkingv1.NetworkPolicyPeer
 		switch {
 		case other == nil:
 		case peer.NamespaceSelector == nil && other.Namespace != namespace:
-		case peer.NamespaceSelector != nil && !selects(peer.NamespaceSelector, c.Namespaces[other.Namespace]):
-		case peer.PodSelector != nil && !selects(peer.PodSelector, other.Labels):
+		case peer.NamespaceSelector != nil && !matchesLabels(peer.NamespaceSelector, c.Namespaces[other.Namespace]):
+		case peer.PodSelector != nil && !matchesLabels(peer.PodSelector, other.Labels):
 		default:
 			return true
 		}
@@ -134,11 +134,11 @@ func (c *Cluster) peered(namespace string, list []networkingv1.NetworkPolicyPeer
 	return false
 }
 
-// numbers are the IP protocol numbers.
-var numbers = map[corev1.Protocol]uint8{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17, corev1.ProtocolSCTP: 132}
+// protocolNumbers are the IP protocol numbers.
+var protocolNumbers = map[corev1.Protocol]uint8{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17, corev1.ProtocolSCTP: 132}
 
-// ported reports whether a packet goes to one of the ports. A named port is a port of the receiving pod.
-func ported(list []networkingv1.NetworkPolicyPort, receiver *Pod, p Packet) bool {
+// matchesPort reports whether a packet goes to one of the ports. A named port is a port of the receiving pod.
+func matchesPort(list []networkingv1.NetworkPolicyPort, receiver *Pod, p Packet) bool {
 	if len(list) == 0 {
 		return true
 	}
@@ -147,7 +147,7 @@ func ported(list []networkingv1.NetworkPolicyPort, receiver *Pod, p Packet) bool
 		if at.Protocol != nil {
 			protocol = *at.Protocol
 		}
-		if numbers[protocol] != p.Protocol {
+		if protocolNumbers[protocol] != p.Protocol {
 			continue
 		}
 		switch {
@@ -168,7 +168,7 @@ func ported(list []networkingv1.NetworkPolicyPort, receiver *Pod, p Packet) bool
 	return false
 }
 
-func selects(s *metav1.LabelSelector, labels map[string]string) bool {
+func matchesLabels(s *metav1.LabelSelector, labels map[string]string) bool {
 	for k, v := range s.MatchLabels {
 		if labels[k] != v {
 			return false
@@ -203,19 +203,19 @@ func selects(s *metav1.LabelSelector, labels map[string]string) bool {
 // each pod.
 func (c *Cluster) Publish(
 	needed map[string]bool,
-	tell func(group, slice string, addresses []netip.Addr, ports []Port),
+	setGroup func(group, slice string, addresses []netip.Addr, ports []Port),
 ) {
 	for _, p := range c.Policies {
-		for _, g := range peers.Of(p) {
+		for _, g := range peers.GroupsOf(p) {
 			if !needed[g.Name()] {
 				continue
 			}
 			for uid, pod := range c.Pods {
 				in := pod.Namespace == g.Namespace
 				if g.NamespaceSelector != nil {
-					in = selects(g.NamespaceSelector, c.Namespaces[pod.Namespace])
+					in = matchesLabels(g.NamespaceSelector, c.Namespaces[pod.Namespace])
 				}
-				if !in || g.PodSelector != nil && !selects(g.PodSelector, pod.Labels) {
+				if !in || g.PodSelector != nil && !matchesLabels(g.PodSelector, pod.Labels) {
 					continue
 				}
 				var ports []Port
@@ -224,7 +224,7 @@ func (c *Cluster) Publish(
 						ports = append(ports, at)
 					}
 				}
-				tell(g.Name(), uid, pod.Addresses, ports)
+				setGroup(g.Name(), uid, pod.Addresses, ports)
 			}
 		}
 	}

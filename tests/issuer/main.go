@@ -36,13 +36,13 @@ func main() {
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()
-	if err := serve(ctx, *listen, *dir); err != nil {
+	if err := runServer(ctx, *listen, *dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func serve(ctx context.Context, listen, dir string) error {
+func runServer(ctx context.Context, listen, dir string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -68,17 +68,18 @@ func serve(ctx context.Context, listen, dir string) error {
 		MinVersion:   tls.VersionTLS12,
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
 	}
-	if err := write(dir, url, key, der); err != nil {
+	if err := writeFiles(dir, url, key, der); err != nil {
 		return err
 	}
 	ln, err := net.Listen("tcp", listen)
 	if err != nil {
 		return fmt.Errorf("serve on %s: %w", listen, err)
 	}
-	return run.Serve(ctx, ln, handler(url, key), tlsConfig, time.Second, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	return run.Serve(ctx, ln, newHandler(url, key), tlsConfig, time.Second,
+		slog.New(slog.NewTextHandler(os.Stderr, nil)))
 }
 
-func handler(url string, key *ecdsa.PrivateKey) http.Handler {
+func newHandler(url string, key *ecdsa.PrivateKey) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(what any) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -113,7 +114,7 @@ jwt:
     groups: {claim: groups, prefix: "corp:"}
 `
 
-func write(dir, url string, key *ecdsa.PrivateKey, der []byte) error {
+func writeFiles(dir, url string, key *ecdsa.PrivateKey, der []byte) error {
 	signer, err := jose.NewSigner(
 		jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "one"}},
 		nil,

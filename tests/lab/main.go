@@ -33,16 +33,17 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	verb.Exit("lab", run(ctx, *name, flag.Args()))
+	verb.Exit("lab", runCommand(ctx, *name, flag.Args()))
 }
 
-func run(ctx context.Context, name string, args []string) error {
+func runCommand(ctx context.Context, name string, args []string) error {
 	if len(args) == 0 {
 		flag.Usage()
 		return errors.New("say what to do")
 	}
 	if args[0] == "up" {
-		_, err := machines.Up(ctx, machines.Options{Name: name, Machines: names(args[1:]), Log: os.Stderr})
+		_, err := machines.StartMachines(ctx,
+			machines.Options{Name: name, Machines: machineNames(args[1:]), Log: os.Stderr})
 		return err
 	}
 	lab, err := machines.Open(name)
@@ -68,7 +69,7 @@ func run(ctx context.Context, name string, args []string) error {
 	return err
 }
 
-func names(args []string) []string {
+func machineNames(args []string) []string {
 	if len(args) == 0 {
 		args = []string{"3"}
 	}

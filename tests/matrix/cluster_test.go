@@ -22,20 +22,20 @@ import (
 
 // place is the location of the machines, and how load balancer addresses are announced.
 type place struct {
-	b        string // address of machine b; that of a is 10.99.0.21
-	pool     string // settings of the pool of load balancer addresses
-	outside  []string
-	gateways bool                     // whether Gateways have their own addresses
-	announce func(*testing.T, *world) // starts what receives the announcements
+	addressB    string // address of machine b; that of a is 10.99.0.21
+	pool        string // settings of the pool of load balancer addresses
+	outside     []string
+	hasGateways bool                     // whether Gateways have their own addresses
+	announce    func(*testing.T, *world) // starts what receives the announcements
 }
 
-// beside has machines in one network. The addresses are announced to the neighbours in it.
-var beside = place{b: "10.99.0.22", outside: []string{"10.99.0.1", "fd00:99::1"},
+// oneNetwork has machines in one network. The addresses are announced to the neighbours in it.
+var oneNetwork = place{addressB: "10.99.0.22", outside: []string{"10.99.0.1", "fd00:99::1"},
 	pool: `addresses = ["10.99.0.128-10.99.0.191", "fd00:99::128-fd00:99::191"]`}
 
-// apart has machines with a router between them. The addresses are announced to it by BGP, and it is also the client
-// outside.
-var apart = place{b: "10.99.1.22", pool: `
+// routedNetworks has machines with a router between them. The addresses are announced to it by BGP, and it is also the
+// client outside.
+var routedNetworks = place{addressB: "10.99.1.22", pool: `
   addresses = ["203.0.113.0/24", "2001:db8:2::/112"]
   bgp {
     asn = 64513
@@ -44,12 +44,12 @@ var apart = place{b: "10.99.1.22", pool: `
       asn     = 64512
     }
   }
-`, outside: []string{"10.99.0.1", "fd00:99::1", "10.99.1.1", "fd00:99:1::1"}, gateways: true, announce: startRouter}
+`, outside: []string{"10.99.0.1", "fd00:99::1", "10.99.1.1", "fd00:99:1::1"}, hasGateways: true, announce: startRouter}
 
-// declared returns a configuration with a control plane and two nodes, with addresses of both families.
-func (p place) declared(mode string) string {
-	return strings.NewReplacer("@GATEWAYS@", map[bool]string{false: "machines", true: "load_balancer"}[p.gateways],
-		"@MODE@", mode, "@POOL@", p.pool, "@B@", p.b, "@B6@", machines.Second(p.b)).
+// configuration returns a configuration with a control plane and two nodes, with addresses of both families.
+func (p place) configuration(mode string) string {
+	return strings.NewReplacer("@GATEWAYS@", map[bool]string{false: "machines", true: "load_balancer"}[p.hasGateways],
+		"@MODE@", mode, "@POOL@", p.pool, "@B@", p.addressB, "@B6@", machines.IPv6Of(p.addressB)).
 		Replace(`
 cluster "matrix" {
   pod_cidrs     = ["10.244.0.0/16", "fd00:244::/48"]
@@ -97,20 +97,20 @@ type service struct {
 
 func services() (list []service) {
 	add := func(s service) {
-		s.Set, s.Type, s.Policy, s.Affinity = or(
+		s.Set, s.Type, s.Policy, s.Affinity = firstNonEmpty(
 			s.Set,
 			"plain",
-		), or(
+		), firstNonEmpty(
 			s.Type,
 			"LoadBalancer",
-		), or(
+		), firstNonEmpty(
 			s.Policy,
 			"Cluster",
-		), or(
+		), firstNonEmpty(
 			s.Affinity,
 			"None",
 		)
-		s.External = or(s.External, "Cluster")
+		s.External = firstNonEmpty(s.External, "Cluster")
 		if s.Type == "LoadBalancer" && len(s.Ranges) == 0 {
 			s.IPs = []string{fmt.Sprintf("192.0.2.%d", len(list)+1), fmt.Sprintf("2001:db8::%d", len(list)+1)}
 		}
@@ -140,28 +140,29 @@ func services() (list []service) {
 	return list
 }
 
-// routed are the services that Ingresses and HTTPRoutes use as backends.
-var routed = []string{"cluster-here", "cluster-there", "cluster-both", "cluster-none", "guarded-here", "guarded-there"}
+// routedServices are the services that Ingresses and HTTPRoutes use as backends.
+var routedServices = []string{"cluster-here", "cluster-there", "cluster-both", "cluster-none", "guarded-here",
+	"guarded-there"}
 
-func or(a, b string) string {
+func firstNonEmpty(a, b string) string {
 	if a == "" {
 		return b
 	}
 	return a
 }
 
-// objects returns the other objects of the cluster.
-func objects(t *testing.T, image string, outside []string) string {
+// otherObjects returns the other objects of the cluster.
+func otherObjects(t *testing.T, image string, outside []string) string {
 	t.Helper()
 	var blocks []string
 	for _, ip := range outside {
 		a := netip.MustParseAddr(ip)
 		blocks = append(blocks, netip.PrefixFrom(a, a.BitLen()).String())
 	}
-	certificate, key := certificate(t, "*.tls.example", "*.gate.example")
+	certificate, key := newCertificate(t, "*.tls.example", "*.gate.example")
 	var out bytes.Buffer
-	if err := template.Must(template.New("").Parse(manifest)).Execute(&out, map[string]any{
-		"Image": image, "Services": services(), "Routed": routed, "Outside": blocks, "Certificate": certificate,
+	if err := template.Must(template.New("").Parse(objectManifest)).Execute(&out, map[string]any{
+		"Image": image, "Services": services(), "Routed": routedServices, "Outside": blocks, "Certificate": certificate,
 		"Key":  key,
 		"Sets": []string{"plain", "guarded", "narrow", "blocked"}, "Clients": []string{"pod", "friend", "muted"},
 		"Places": map[string]string{"here": "node-a", "there": "node-b"},
@@ -171,8 +172,8 @@ func objects(t *testing.T, image string, outside []string) string {
 	return out.String()
 }
 
-// certificate returns a self-signed certificate and its key for a Secret.
-func certificate(t *testing.T, names ...string) (certificate, key string) {
+// newCertificate returns a self-signed certificate and its key for a Secret.
+func newCertificate(t *testing.T, names ...string) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -195,4 +196,4 @@ func certificate(t *testing.T, names ...string) (certificate, key string) {
 }
 
 //go:embed testdata/objects.yaml
-var manifest string
+var objectManifest string

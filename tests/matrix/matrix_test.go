@@ -27,44 +27,45 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-var modes = flag.String("modes", "nftables", "modes of the proxy in which the table is walked, one after the other")
+var proxyModes = flag.String("modes", "nftables", "modes of the proxy in which the table is walked, one after the "+
+	"other")
 
 // world is the cluster, with its addresses.
 type world struct {
 	*cluster.Cluster
 	place
-	services map[string]corev1.Service
-	pods     map[string]corev1.Pod
-	gates    []string // addresses of the Gateway
-	names    string   // the cluster's name server
+	services         map[string]corev1.Service
+	pods             map[string]corev1.Pod
+	gatewayAddresses []string // addresses of the Gateway
+	nameServer       string   // the cluster's name server
 }
 
 // Proves S22, S27, S28, S29, S31, S32.
 func TestPacketsGoEveryWayAsDocumented(t *testing.T) {
-	list := strings.Split(*modes, ",")
-	up(t, beside, list[0]).modes(t, list)
+	list := strings.Split(*proxyModes, ",")
+	startCluster(t, oneNetwork, list[0]).testModes(t, list)
 }
 
-// modes tests the table in each mode. The cluster begins in the first mode.
-func (w *world) modes(t *testing.T, list []string) {
+// testModes tests the table in each mode. The cluster begins in the first mode.
+func (w *world) testModes(t *testing.T, list []string) {
 	for i, mode := range list {
 		if i > 0 {
-			if err := w.Write("cluster.hcl", w.declared(mode)); err != nil {
+			if err := w.Write("cluster.hcl", w.configuration(mode)); err != nil {
 				t.Fatal(err)
 			}
 			if err := w.Apply(t.Context(), os.Stderr); err != nil {
 				t.Fatal(err)
 			}
 		}
-		t.Run(mode, func(t *testing.T) { w.walk(t, mode) })
+		t.Run(mode, func(t *testing.T) { w.testTable(t, mode) })
 	}
 }
 
 // In this network, pods' packets between machines are encapsulated, and load balancer addresses are announced by BGP.
 // Proves S22, S29.
-func TestARouterIsBetweenMachinesAndToldOfAddresses(t *testing.T) {
-	list := strings.Split(*modes, ",")
-	w := up(t, apart, list[0])
+func TestRoutedMachinesAnnounceAddressesToTheRouter(t *testing.T) {
+	list := strings.Split(*proxyModes, ",")
+	w := startCluster(t, routedNetworks, list[0])
 	wrapped, err := w.Lab.Machine("a").
 		Run(t.Context(), "ip -o -4 route show dev kube-vxlan; ip -o -6 route show dev kube-vxlan")
 	if err != nil {
@@ -75,7 +76,7 @@ func TestARouterIsBetweenMachinesAndToldOfAddresses(t *testing.T) {
 			t.Errorf("no packets to %s are wrapped:\n%s", network, wrapped)
 		}
 	}
-	w.modes(t, list)
+	w.testModes(t, list)
 }
 
 // question is a row with one protocol and family.
@@ -86,13 +87,13 @@ type question struct {
 
 // questions returns the questions of the table.
 func (w *world) questions() (list []question) {
-	for _, r := range expand(rows) {
-		if strings.HasSuffix(r.to, "Gateway") && (r.to == "OwnGateway") != w.gateways {
+	for _, r := range expandRows(rows) {
+		if strings.HasSuffix(r.to, "Gateway") && (r.to == "OwnGateway") != w.hasGateways {
 			continue // Gateways use the machines' ports, or have their own addresses
 		}
 		protocols := r.by
 		if protocols == "" {
-			protocols = ways[r.to].protocols
+			protocols = addressKinds[r.to].protocols
 		}
 		for _, protocol := range strings.Fields(protocols) {
 			for _, family := range []int{4, 6} {
@@ -104,9 +105,9 @@ func (w *world) questions() (list []question) {
 					a.Tries = 24 // the chance never to choose one of two is one in millions
 				}
 				if r.from == "node" {
-					a.Names = w.names
+					a.Names = w.nameServer
 				}
-				a.To, a.Host = w.target(r, protocol, family)
+				a.To, a.Host = w.targetOf(r, protocol, family)
 				a.ID = fmt.Sprintf(
 					"from %s to %s %s (%s) by %s over IPv%d",
 					r.from,
@@ -151,9 +152,9 @@ var firstPorts = map[string]int{
 	"userspace": 33000 + 2*walk.PortsOfAsk,
 }
 
-// walk repeats the questions until all answers are correct, because endpoints, names and addresses take a moment to
-// appear. Then it asks all once more, and all answers must be correct.
-func (w *world) walk(t *testing.T, mode string) {
+// testTable repeats the questions until all answers are correct, because endpoints, names and addresses take a moment
+// to appear. Then it asks all once more, and all answers must be correct.
+func (w *world) testTable(t *testing.T, mode string) {
 	began := time.Now()
 	all := w.questions()
 	for i := range all {
@@ -161,10 +162,10 @@ func (w *world) walk(t *testing.T, mode string) {
 	}
 	left := all
 	for end := time.Now().Add(time.Minute); len(left) > 0 && time.Now().Before(end); {
-		answers := w.ask(t, left)
+		answers := w.sendQuestions(t, left)
 		left = slices.DeleteFunc(
 			slices.Clone(left),
-			func(q question) bool { return q.wrong(mode, answers[q.ID], w.own(q)) == "" },
+			func(q question) bool { return q.mismatch(mode, answers[q.ID], w.clientAddresses(q)) == "" },
 		)
 	}
 	t.Logf("%d rows come to rest after %s", len(all), time.Since(began).Round(time.Second))
@@ -172,9 +173,9 @@ func (w *world) walk(t *testing.T, mode string) {
 	// while. Questions during this time may fail, so the test repeats them if the holders have changed.
 	var answers map[string]walk.Answer
 	for end := time.Now().Add(2 * time.Minute); ; {
-		before := w.holders(t)
-		answers = w.ask(t, all)
-		after := w.holders(t)
+		before := w.addressHolders(t)
+		answers = w.sendQuestions(t, all)
+		after := w.addressHolders(t)
 		if before == after {
 			break
 		}
@@ -193,24 +194,24 @@ func (w *world) walk(t *testing.T, mode string) {
 			after,
 		)
 	}
-	told := 0
+	failures := 0
 	for _, q := range all {
-		problem := q.wrong(mode, answers[q.ID], w.own(q))
+		problem := q.mismatch(mode, answers[q.ID], w.clientAddresses(q))
 		if problem == "" {
 			continue
 		}
-		t.Errorf("%s: %s: %s", q.ID, problem, q.why)
-		if told++; told <= 3 && q.Protocol != "HTTP" && q.Protocol != "HTTPS" {
-			t.Logf("clusterctl debug network:\n%s", w.debug(t.Context(), q))
+		t.Errorf("%s: %s: %s", q.ID, problem, q.reason)
+		if failures++; failures <= 3 && q.Protocol != "HTTP" && q.Protocol != "HTTPS" {
+			t.Logf("clusterctl debug network:\n%s", w.debugPath(t.Context(), q))
 		}
 	}
 	t.Logf("%d rows in %s", len(all), time.Since(began).Round(time.Second))
 }
 
-// holders returns the machines that hold load balancer addresses, by lease.
-func (w *world) holders(t *testing.T) string {
+// addressHolders returns the machines that hold load balancer addresses, by lease.
+func (w *world) addressHolders(t *testing.T) string {
 	t.Helper()
-	text, err := cluster.Output(w.Kube(t.Context(), "get", "leases", "-n", metav1.NamespaceSystem,
+	text, err := cluster.Output(w.KubectlCommand(t.Context(), "get", "leases", "-n", metav1.NamespaceSystem,
 		"-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.holderIdentity}{"\n"}{end}`))
 	if err != nil {
 		t.Fatal(err)
@@ -224,9 +225,9 @@ func (w *world) holders(t *testing.T) string {
 	return list.String()
 }
 
-// wrong returns how an answer differs from the row, or "".
-func (q question) wrong(mode string, a walk.Answer, own []string) string {
-	relayed := mode == "userspace" && ways[q.to].proxied && q.Protocol != "SCTP"
+// mismatch returns how an answer differs from the row, or "".
+func (q question) mismatch(mode string, a walk.Answer, own []string) string {
+	relayed := mode == "userspace" && addressKinds[q.to].isProxied && q.Protocol != "SCTP"
 	want := q.want
 	if relayed && q.row.relayed != "" {
 		want = q.row.relayed
@@ -236,7 +237,7 @@ func (q question) wrong(mode string, a walk.Answer, own []string) string {
 		wants = append(wants, walk.Forbidden)
 	}
 	if relayed && q.Protocol == "TCP" && slices.Contains(wants, walk.Dropped) {
-		wants = append(wants, walk.Ended) // the proxy accepts a connection before it finds that the pod does not
+		wants = append(wants, walk.ClosedEarly) // the proxy accepts a connection before it finds that the pod does not
 	}
 	switch {
 	case a.ID == "":
@@ -252,7 +253,7 @@ func (q question) wrong(mode string, a walk.Answer, own []string) string {
 		return fmt.Sprintf("answered by %s, want %s", a.Servers, q.servers())
 	}
 	if want == q.want { // a client that connects contrary to the row keeps no address
-		kept := q.kept &&
+		kept := q.keepsClient &&
 			// the proxy of the client's own machine uses its address
 			(!relayed || q.from == "node" && q.to != "FarNodePort")
 		for _, seen := range a.Clients {
@@ -264,15 +265,15 @@ func (q question) wrong(mode string, a walk.Answer, own []string) string {
 	return ""
 }
 
-// own returns the addresses of the client.
-func (w *world) own(q question) (list []string) {
+// clientAddresses returns the addresses of the client.
+func (w *world) clientAddresses(q question) (list []string) {
 	switch q.from {
 	case "outside":
 		return w.outside
 	case "node":
 		list = []string{"10.99.0.21", "fd00:99::21"}
 		for _, ip := range w.pods["pod"].Status.PodIPs {
-			list = append(list, gateway(ip.IP)) // the machine's address in the network of its own pods
+			list = append(list, gatewayOf(ip.IP)) // the machine's address in the network of its own pods
 		}
 		return list
 	}
@@ -290,8 +291,8 @@ func podOf(from string) string {
 	return from
 }
 
-// ask sends the questions of all clients, in parallel.
-func (w *world) ask(t *testing.T, list []question) map[string]walk.Answer {
+// sendQuestions sends the questions of all clients, in parallel.
+func (w *world) sendQuestions(t *testing.T, list []question) map[string]walk.Answer {
 	t.Helper()
 	inputs := map[string]*bytes.Buffer{}
 	for _, q := range list {
@@ -308,7 +309,7 @@ func (w *world) ask(t *testing.T, list []question) map[string]walk.Answer {
 	}
 	outputs := make(chan output)
 	for from, in := range inputs {
-		cmd := w.client(t.Context(), from)
+		cmd := w.clientCommand(t.Context(), from)
 		cmd.Stdin = in
 		go func() {
 			text, err := cluster.Output(cmd)
@@ -332,35 +333,35 @@ func (w *world) ask(t *testing.T, list []question) map[string]walk.Answer {
 	return answers
 }
 
-func (w *world) client(ctx context.Context, from string) *exec.Cmd {
+func (w *world) clientCommand(ctx context.Context, from string) *exec.Cmd {
 	switch from {
 	case "node":
 		return w.Lab.Machine("a").SSH(ctx, "root", "/usr/local/bin/test-web -walk")
 	case "outside":
 		return w.Lab.Command(ctx, filepath.Join(w.Bundle, "test-web"), "-walk")
 	}
-	return w.Kube(ctx, "exec", "-i", "-n", "matrix", podOf(from), "--", "web", "-walk")
+	return w.KubectlCommand(ctx, "exec", "-i", "-n", "matrix", podOf(from), "--", "web", "-walk")
 }
 
-// debug runs clusterctl to find where the packets of a question end.
-func (w *world) debug(ctx context.Context, q question) string {
+// debugPath runs clusterctl to find where the packets of a question end.
+func (w *world) debugPath(ctx context.Context, q question) string {
 	from := map[string]string{"node": "node/node-a", "outside": "outside"}[q.from]
 	if from == "" {
 		from = "pod/matrix/" + podOf(q.from)
 	}
 	to := q.To
-	if host, port, err := net.SplitHostPort(to); err == nil && ways[q.to].named {
-		to = "service/matrix/" + strings.TrimSuffix(host, domain) + ":" + port
+	if host, port, err := net.SplitHostPort(to); err == nil && addressKinds[q.to].isName {
+		to = "service/matrix/" + strings.TrimSuffix(host, serviceDomain) + ":" + port
 	}
 	args := []string{"debug", "network", from, to}
 	if q.Protocol == "UDP" {
 		args = append(args, "--protocol", "udp")
 	}
-	out, _ := w.Ctl(ctx, args...).CombinedOutput() // it fails if packets are lost
+	out, _ := w.Clusterctl(ctx, args...).CombinedOutput() // it fails if packets are lost
 	return string(out)
 }
 
-func up(t *testing.T, p place, mode string) *world {
+func startCluster(t *testing.T, p place, mode string) *world {
 	t.Helper()
 	root, err := cluster.Root()
 	if err != nil {
@@ -371,8 +372,8 @@ func up(t *testing.T, p place, mode string) *world {
 		t.Fatal(err)
 	}
 	c, err := cluster.New(t.Context(), cluster.Options{Name: fmt.Sprintf("matrix-%d", os.Getpid()), Log: os.Stderr,
-		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=" + p.b},
-		Files:    map[string]string{"cluster.hcl": p.declared(mode), "web.hcl": string(web)}})
+		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=" + p.addressB},
+		Files:    map[string]string{"cluster.hcl": p.configuration(mode), "web.hcl": string(web)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,6 +392,6 @@ func up(t *testing.T, p place, mode string) *world {
 	if p.announce != nil {
 		p.announce(t, w)
 	}
-	w.fill(t)
+	w.createObjects(t)
 	return w
 }

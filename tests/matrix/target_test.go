@@ -20,16 +20,16 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// way describes a kind of address.
-type way struct {
+// addressKind describes a kind of address.
+type addressKind struct {
 	protocols string
-	proxied   bool // kube-proxy handles the packets
-	named     bool // the address is a name
+	isProxied bool // kube-proxy handles the packets
+	isName    bool // the address is a name
 }
 
 const transports = "TCP UDP SCTP"
 
-var ways = map[string]way{
+var addressKinds = map[string]addressKind{
 	"ClusterIP":    {transports, true, false},
 	"Name":         {transports, true, true},
 	"ExternalName": {transports, true, true},
@@ -48,10 +48,10 @@ var ways = map[string]way{
 	"OwnGateway":   {"HTTP HTTPS", true, false},
 }
 
-const domain = ".matrix.svc.cluster.local"
+const serviceDomain = ".matrix.svc.cluster.local"
 
-// target returns the address for a row's packets, and the host that they request.
-func (w *world) target(r row, protocol string, family int) (to, host string) {
+// targetOf returns the address for a row's packets, and the host that they request.
+func (w *world) targetOf(r row, protocol string, family int) (to, host string) {
 	at := func(list []string, port int) string {
 		for _, text := range list {
 			if ip, err := netip.ParseAddr(text); err == nil && ip.Is4() == (family == 4) {
@@ -61,15 +61,15 @@ func (w *world) target(r row, protocol string, family int) (to, host string) {
 		return fmt.Sprintf("none of %s", list) // no client can use this address, and the error contains it
 	}
 	s := w.services[r.service]
-	a, b := []string{"10.99.0.21", "fd00:99::21"}, []string{w.b, machines.Second(w.b)}
+	a, b := []string{"10.99.0.21", "fd00:99::21"}, []string{w.addressB, machines.IPv6Of(w.addressB)}
 	port := map[string]int{"HTTP": 80, "HTTPS": 443}[protocol]
 	switch r.to {
 	case "ClusterIP":
 		return at(s.Spec.ClusterIPs, 80), ""
 	case "Name", "ExternalName":
-		return r.service + domain + ":80", ""
+		return r.service + serviceDomain + ":80", ""
 	case "Headless":
-		return r.service + domain + ":9000", ""
+		return r.service + serviceDomain + ":9000", ""
 	case "NodePort":
 		return at(a, nodePort(s, protocol)), ""
 	case "FarNodePort":
@@ -77,7 +77,7 @@ func (w *world) target(r row, protocol string, family int) (to, host string) {
 	case "ExternalIP":
 		return at(s.Spec.ExternalIPs, 80), ""
 	case "LoadBalancer":
-		return at(balanced(s), 80), ""
+		return at(balancerAddresses(s), 80), ""
 	case "Pod":
 		var list []string
 		for _, ip := range w.pods[r.service].Status.PodIPs {
@@ -93,7 +93,7 @@ func (w *world) target(r row, protocol string, family int) (to, host string) {
 	case "Gateway", "FarGateway":
 		host = r.service + ".gate.example"
 	case "OwnGateway":
-		return at(w.gates, port), r.service + ".gate.example"
+		return at(w.gatewayAddresses, port), r.service + ".gate.example"
 	}
 	if strings.HasPrefix(r.to, "Far") {
 		return at(b, port), host
@@ -112,16 +112,16 @@ func nodePort(s corev1.Service, protocol string) int {
 	return int(s.Spec.Ports[i].NodePort)
 }
 
-func balanced(s corev1.Service) (list []string) {
+func balancerAddresses(s corev1.Service) (list []string) {
 	for _, i := range s.Status.LoadBalancer.Ingress {
 		list = append(list, i.IP)
 	}
 	return list
 }
 
-// gateway returns the machine's address for its own pods: the first address of their network, which follows from a
+// gatewayOf returns the machine's address for its own pods: the first address of their network, which follows from a
 // pod's address.
-func gateway(pod string) string {
+func gatewayOf(pod string) string {
 	ip := netip.MustParseAddr(pod)
 	bits := 24
 	if ip.Is6() {
@@ -131,13 +131,13 @@ func gateway(pod string) string {
 	return network.Addr().Next().String()
 }
 
-// fill creates the objects of the table, installs the client on the machines, and reads all addresses.
-func (w *world) fill(t *testing.T) {
+// createObjects creates the objects of the table, installs the client on the machines, and reads all addresses.
+func (w *world) createObjects(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
 	must := func(args ...string) string {
 		t.Helper()
-		out, err := cluster.Output(w.Kube(ctx, args...))
+		out, err := cluster.Output(w.KubectlCommand(ctx, args...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,8 +145,8 @@ func (w *world) fill(t *testing.T) {
 	}
 	image := must("get", "deployment", "-n", "shop", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 	must("create", "namespace", "matrix")
-	apply := w.Kube(ctx, "apply", "-n", "matrix", "-f", "-")
-	apply.Stdin = strings.NewReader(objects(t, image, w.outside))
+	apply := w.KubectlCommand(ctx, "apply", "-n", "matrix", "-f", "-")
+	apply.Stdin = strings.NewReader(otherObjects(t, image, w.outside))
 	if _, err := cluster.Output(apply); err != nil {
 		t.Fatal(err)
 	}
@@ -174,17 +174,17 @@ func (w *world) fill(t *testing.T) {
 		}
 	}
 	must("wait", "-n", "matrix", "--for=condition=Ready", "pod", "--all", "--timeout=2m")
-	if err := cluster.Eventually(ctx, time.Minute, w.learn); err != nil {
+	if err := cluster.Eventually(ctx, time.Minute, w.readAddresses); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// learn reads the addresses of services and pods.
-func (w *world) learn(ctx context.Context) error {
+// readAddresses reads the addresses of services and pods.
+func (w *world) readAddresses(ctx context.Context) error {
 	var services corev1.ServiceList
 	var pods corev1.PodList
 	for kind, list := range map[string]any{"services": &services, "pods": &pods} {
-		text, err := cluster.Output(w.Kube(ctx, "get", "-n", "matrix", kind, "-o", "json"))
+		text, err := cluster.Output(w.KubectlCommand(ctx, "get", "-n", "matrix", kind, "-o", "json"))
 		if err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (w *world) learn(ctx context.Context) error {
 	w.services, w.pods = map[string]corev1.Service{}, map[string]corev1.Pod{}
 	for _, s := range services.Items {
 		if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) < 2 {
-			return fmt.Errorf("service %s has the addresses %v", s.Name, balanced(s))
+			return fmt.Errorf("service %s has the addresses %v", s.Name, balancerAddresses(s))
 		}
 		w.services[s.Name] = s
 	}
@@ -203,17 +203,17 @@ func (w *world) learn(ctx context.Context) error {
 		w.pods[p.Name] = p
 	}
 	gates, err := cluster.Output(
-		w.Kube(ctx, "get", "gateway", "-n", "matrix", "gate", "-o", "jsonpath={.status.addresses[*].value}"),
+		w.KubectlCommand(ctx, "get", "gateway", "-n", "matrix", "gate", "-o", "jsonpath={.status.addresses[*].value}"),
 	)
 	if err != nil {
 		return err
 	}
-	if w.gates = strings.Fields(gates); len(w.gates) < 2 {
-		return fmt.Errorf("the Gateway has the addresses %v", w.gates)
+	if w.gatewayAddresses = strings.Fields(gates); len(w.gatewayAddresses) < 2 {
+		return fmt.Errorf("the Gateway has the addresses %v", w.gatewayAddresses)
 	}
 	names, err := cluster.Output(
-		w.Kube(ctx, "get", "service", "-n", "kube-system", "kube-dns", "-o", "jsonpath={.spec.clusterIP}"),
+		w.KubectlCommand(ctx, "get", "service", "-n", "kube-system", "kube-dns", "-o", "jsonpath={.spec.clusterIP}"),
 	)
-	w.names = net.JoinHostPort(names, "53")
+	w.nameServer = net.JoinHostPort(names, "53")
 	return err
 }

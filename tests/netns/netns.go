@@ -33,8 +33,8 @@ func New(t testing.TB) *Stack {
 	return s
 }
 
-// Here returns the network namespace of the test.
-func Here(t testing.TB) *Stack {
+// Current returns the network namespace of the test.
+func Current(t testing.TB) *Stack {
 	t.Helper()
 	file, err := os.Open("/proc/self/ns/net")
 	if err != nil {
@@ -44,8 +44,8 @@ func Here(t testing.TB) *Stack {
 	return &Stack{file}
 }
 
-// Inside calls do on a thread in the network namespace. The thread ends afterwards.
-func (s *Stack) Inside(do func() error) error {
+// Do calls do on a thread in the network namespace. The thread ends afterwards.
+func (s *Stack) Do(do func() error) error {
 	return onThread(func() error {
 		if err := unix.Setns(int(s.file.Fd()), unix.CLONE_NEWNET); err != nil {
 			return err
@@ -77,8 +77,8 @@ func (s *Stack) IP(t testing.TB, words string) {
 	s.run(t, exec.Command("ip", strings.Fields(words)...))
 }
 
-// Give moves an interface to another network namespace.
-func (s *Stack) Give(t testing.TB, link string, to *Stack) {
+// MoveLink moves an interface to another network namespace.
+func (s *Stack) MoveLink(t testing.TB, link string, to *Stack) {
 	t.Helper()
 	cmd := exec.Command("ip", "link", "set", link, "netns", "/proc/self/fd/3")
 	cmd.ExtraFiles = []*os.File{to.file}
@@ -87,7 +87,7 @@ func (s *Stack) Give(t testing.TB, link string, to *Stack) {
 
 func (s *Stack) run(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
-	if err := s.Inside(func() error {
+	if err := s.Do(func() error {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %s", strings.Join(cmd.Args, " "), out)
 		}
@@ -97,10 +97,10 @@ func (s *Stack) run(t testing.TB, cmd *exec.Cmd) {
 	}
 }
 
-// Set writes a sysctl of the network namespace by its dotted name.
-func (s *Stack) Set(t testing.TB, name, value string) {
+// SetSysctl writes a sysctl of the network namespace by its dotted name.
+func (s *Stack) SetSysctl(t testing.TB, name, value string) {
 	t.Helper()
-	if err := s.Inside(func() error {
+	if err := s.Do(func() error {
 		return os.WriteFile("/proc/sys/"+strings.ReplaceAll(name, ".", "/"), []byte(value), 0o644)
 	}); err != nil {
 		t.Fatal(err)

@@ -14,30 +14,32 @@ import (
 )
 
 // Proves S25.
-func TestMemoryHogIsKilledAndItsNeighbourLives(t *testing.T) {
-	n := start(t)
+func TestContainersOverTheirMemoryLimitAreKilledAlone(t *testing.T) {
+	n := startNode(t)
 	limit := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
-	n.create(n.shell("neighbour", "sleep 1000", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = limit }))
-	n.create(n.shell("hog", "x=0123456789abcdef; while true; do x=$x$x; done", func(p *corev1.Pod) {
+	n.createPod(n.newShellPod("neighbour", "sleep 1000",
+		func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = limit }))
+	n.createPod(n.newShellPod("hog", "x=0123456789abcdef; while true; do x=$x$x; done", func(p *corev1.Pod) {
 		p.Spec.RestartPolicy = corev1.RestartPolicyNever
 		p.Spec.Containers[0].Resources.Limits = limit
 	}))
-	n.until("the hog's end", func() bool { p := n.pod("hog"); return p != nil && p.Status.Phase == corev1.PodFailed })
-	if s := n.pod("hog").Status.ContainerStatuses[0].State.Terminated; s == nil || s.Reason != "OOMKilled" ||
+	n.waitFor("the hog's end",
+		func() bool { p := n.getPod("hog"); return p != nil && p.Status.Phase == corev1.PodFailed })
+	if s := n.getPod("hog").Status.ContainerStatuses[0].State.Terminated; s == nil || s.Reason != "OOMKilled" ||
 		s.ExitCode != 137 {
 		t.Errorf("the hog: %+v", s)
 	}
-	n.until("the neighbour", func() bool { return ready(n.pod("neighbour")) })
-	if n.pod("neighbour").Status.ContainerStatuses[0].RestartCount != 0 {
+	n.waitFor("the neighbour", func() bool { return isReady(n.getPod("neighbour")) })
+	if n.getPod("neighbour").Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Error("the neighbour was restarted")
 	}
 }
 
 // Proves S23, S24.
-func TestSecurityAndNamespacesAreAsAsked(t *testing.T) {
-	n := start(t)
+func TestSecurityContextsAndNamespacesAreApplied(t *testing.T) {
+	n := startNode(t)
 	yes, user, group := true, int64(1234), int64(2345)
-	n.create(n.shell("locked", "id -u; id -g; touch /x 2>&1; sleep 1000", func(p *corev1.Pod) {
+	n.createPod(n.newShellPod("locked", "id -u; id -g; touch /x 2>&1; sleep 1000", func(p *corev1.Pod) {
 		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
 			RunAsUser:              &user,
 			RunAsGroup:             &group,
@@ -46,14 +48,14 @@ func TestSecurityAndNamespacesAreAsAsked(t *testing.T) {
 			SeccompProfile:         &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		}
 	}))
-	n.create(
-		n.shell(
+	n.createPod(
+		n.newShellPod(
 			"host",
 			"ip addr show lo; hostname; cat /etc/resolv.conf; sleep 1000",
 			func(p *corev1.Pod) { p.Spec.HostNetwork = true },
 		),
 	)
-	n.create(n.shell("shared", "sleep 1234", func(p *corev1.Pod) {
+	n.createPod(n.newShellPod("shared", "sleep 1234", func(p *corev1.Pod) {
 		p.Spec.ShareProcessNamespace = &yes
 		other := p.Spec.Containers[0]
 		other.Name, other.Command = "other", []string{
@@ -63,8 +65,10 @@ func TestSecurityAndNamespacesAreAsAsked(t *testing.T) {
 		}
 		p.Spec.Containers = append(p.Spec.Containers, other)
 	}))
-	n.until("the pods", func() bool { return ready(n.pod("locked")) && ready(n.pod("host")) && ready(n.pod("shared")) })
-	n.until(
+	n.waitFor("the pods", func() bool {
+		return isReady(n.getPod("locked")) && isReady(n.getPod("host")) && isReady(n.getPod("shared"))
+	})
+	n.waitFor(
 		"the locked pod's log",
 		func() bool { return strings.Count(n.logOf("locked", corev1.PodLogOptions{}), "\n") >= 3 },
 	)
@@ -72,20 +76,20 @@ func TestSecurityAndNamespacesAreAsAsked(t *testing.T) {
 		!strings.Contains(got, "Read-only file system") {
 		t.Errorf("locked: %s", got)
 	}
-	if p := n.pod("host"); p.Status.PodIP != "127.0.0.1" {
+	if p := n.getPod("host"); p.Status.PodIP != "127.0.0.1" {
 		t.Errorf("the pod on the host's network has address %s", p.Status.PodIP)
 	}
-	n.until("the other container to see the first", func() bool {
+	n.waitFor("the other container to see the first", func() bool {
 		return strings.Contains(n.logOf("shared", corev1.PodLogOptions{Container: "other"}), "sleep 1234")
 	})
 }
 
 // Proves S23.
 func TestDeletionIsGraceful(t *testing.T) {
-	n := start(t)
+	n := startNode(t)
 	grace := int64(10)
-	n.create(
-		n.shell(
+	n.createPod(
+		n.newShellPod(
 			"polite",
 			"trap 'echo stopping; exit 0' TERM; echo up; while true; do sleep 0.1; done",
 			func(p *corev1.Pod) {
@@ -101,14 +105,14 @@ func TestDeletionIsGraceful(t *testing.T) {
 			},
 		),
 	)
-	n.until("the pod", func() bool { return ready(n.pod("polite")) })
+	n.waitFor("the pod", func() bool { return isReady(n.getPod("polite")) })
 	logs := ""
-	n.delete("polite")
-	took := n.until("its end", func() bool {
+	n.deletePod("polite")
+	took := n.waitFor("its end", func() bool {
 		if got := n.logOf("polite", corev1.PodLogOptions{}); !strings.HasPrefix(got, "error") {
 			logs = got
 		}
-		return n.pod("polite") == nil
+		return n.getPod("polite") == nil
 	})
 	if took > 5*time.Second {
 		t.Errorf("it took %v", took)
@@ -121,23 +125,27 @@ func TestDeletionIsGraceful(t *testing.T) {
 }
 
 // Proves S06.
-func TestNodeRefusesWhatDoesNotFit(t *testing.T) {
-	n := start(t)
-	n.create(n.shell("huge", "sleep 1", func(p *corev1.Pod) {
+func TestNodesRejectPodsThatDoNotFit(t *testing.T) {
+	n := startNode(t)
+	n.createPod(n.newShellPod("huge", "sleep 1", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}
 	}))
-	n.until("the refusal", func() bool { p := n.pod("huge"); return p != nil && p.Status.Phase == corev1.PodFailed })
-	if s := n.pod("huge").Status; s.Reason != "OutOfcpu" || !strings.Contains(s.Message, "requested: 1000000") {
+	n.waitFor("the refusal", func() bool {
+		p := n.getPod("huge")
+		return p != nil &&
+			p.Status.Phase == corev1.PodFailed
+	})
+	if s := n.getPod("huge").Status; s.Reason != "OutOfcpu" || !strings.Contains(s.Message, "requested: 1000000") {
 		t.Errorf("refused for %s: %s", s.Reason, s.Message)
 	}
 }
 
 // Proves S23, S33.
 func TestUsageIsReported(t *testing.T) {
-	n := start(t)
-	n.create(n.shell("busy", "while true; do :; done", nil))
-	n.until("the pod", func() bool { return ready(n.pod("busy")) })
-	n.until("its use of CPU", func() bool {
+	n := startNode(t)
+	n.createPod(n.newShellPod("busy", "while true; do :; done", nil))
+	n.waitFor("the pod", func() bool { return isReady(n.getPod("busy")) })
+	n.waitFor("its use of CPU", func() bool {
 		data, err := n.admin.CoreV1().
 			RESTClient().
 			Get().
@@ -155,7 +163,7 @@ func TestUsageIsReported(t *testing.T) {
 
 // Proves S23.
 func TestPodIsResizedInPlace(t *testing.T) {
-	n := start(t)
+	n := startNode(t)
 	size := func(cpu, memory string) corev1.ResourceRequirements {
 		l := corev1.ResourceList{
 			corev1.ResourceCPU:    resource.MustParse(cpu),
@@ -164,7 +172,7 @@ func TestPodIsResizedInPlace(t *testing.T) {
 		return corev1.ResourceRequirements{Requests: l, Limits: l}
 	}
 	const look = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null"
-	n.create(n.shell("web", "while true; do "+look+"; sleep 0.2; done", func(p *corev1.Pod) {
+	n.createPod(n.newShellPod("web", "while true; do "+look+"; sleep 0.2; done", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources = size("100m", "64Mi")
 		p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{
 			{
@@ -172,18 +180,18 @@ func TestPodIsResizedInPlace(t *testing.T) {
 				RestartPolicy: corev1.RestartContainer,
 			}, {ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.NotRequired}}
 	}))
-	n.until("the pod", func() bool { return ready(n.pod("web")) })
-	id := n.pod("web").Status.ContainerStatuses[0].ContainerID
+	n.waitFor("the pod", func() bool { return isReady(n.getPod("web")) })
+	id := n.getPod("web").Status.ContainerStatuses[0].ContainerID
 	resize := func(cpu, memory string) {
 		t.Helper()
-		p := n.pod("web").DeepCopy()
+		p := n.getPod("web").DeepCopy()
 		p.Spec.Containers[0].Resources = size(cpu, memory)
 		if _, err := n.admin.CoreV1().Pods("default").UpdateResize(t.Context(), "web", p,
 			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		n.until("the pod to be resized", func() bool {
-			s := n.pod("web").Status
+		n.waitFor("the pod to be resized", func() bool {
+			s := n.getPod("web").Status
 			for _, c := range s.Conditions {
 				if c.Type == corev1.PodResizeInProgress || c.Type == corev1.PodResizePending {
 					return false
@@ -198,40 +206,40 @@ func TestPodIsResizedInPlace(t *testing.T) {
 	for _, memory := range []string{"128Mi", "48Mi"} {
 		resize("100m", memory)
 		want := resource.MustParse(memory)
-		n.until("the container to see its new limit", func() bool {
+		n.waitFor("the container to see its new limit", func() bool {
 			return strings.Contains(n.logOf("web", corev1.PodLogOptions{}), fmt.Sprintf("%d\n", want.Value()))
 		})
 	}
-	if s := n.pod("web").Status.ContainerStatuses[0]; s.ContainerID != id || s.RestartCount != 0 {
+	if s := n.getPod("web").Status.ContainerStatuses[0]; s.ContainerID != id || s.RestartCount != 0 {
 		t.Errorf("the container was made anew: %+v", s)
 	}
 	resize("200m", "48Mi")
-	if s := n.pod("web").Status.ContainerStatuses[0]; s.ContainerID == id || s.RestartCount != 1 {
+	if s := n.getPod("web").Status.ContainerStatuses[0]; s.ContainerID == id || s.RestartCount != 1 {
 		t.Errorf("the container was not made anew for more CPU: %+v", s)
 	}
 }
 
 // Proves S26.
-func TestPodThatWritesMoreThanItMayIsEvicted(t *testing.T) {
-	n := start(t)
-	n.create(n.shell("full", "dd if=/dev/zero of=/big bs=1M count=16; sleep 1000", func(p *corev1.Pod) {
+func TestPodsOverTheirEphemeralStorageLimitAreEvicted(t *testing.T) {
+	n := startNode(t)
+	n.createPod(n.newShellPod("full", "dd if=/dev/zero of=/big bs=1M count=16; sleep 1000", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
 			corev1.ResourceEphemeralStorage: resource.MustParse("4Mi"),
 		}
 	}))
-	n.until("its end", func() bool { p := n.pod("full"); return p != nil && p.Status.Phase == corev1.PodFailed })
-	if s := n.pod("full").Status; s.Reason != "Evicted" ||
+	n.waitFor("its end", func() bool { p := n.getPod("full"); return p != nil && p.Status.Phase == corev1.PodFailed })
+	if s := n.getPod("full").Status; s.Reason != "Evicted" ||
 		s.Message != "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. " {
 		t.Errorf("it ended for %s: %s", s.Reason, s.Message)
 	}
-	n.until("what it has written to go", func() bool {
+	n.waitFor("what it has written to go", func() bool {
 		list, err := n.cri.ListContainers(
 			context.Background(),
 			&criapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": "full"}},
 		)
 		return err == nil && len(list) == 0
 	})
-	if s := n.pod("full").Status; s.Reason != "Evicted" || s.ContainerStatuses[0].State.Terminated == nil {
+	if s := n.getPod("full").Status; s.Reason != "Evicted" || s.ContainerStatuses[0].State.Terminated == nil {
 		t.Errorf("of the pod, whose containers are gone, it is said %+v", s)
 	}
 }

@@ -39,20 +39,20 @@ const nodeName = "n1"
 // node is the machine under test.
 type node struct {
 	*testing.T
-	ca     certs.Pair
-	api    string
-	admin  *kubernetes.Clientset
-	config *rest.Config
-	engine *containerdtest.Containerd
-	cri    *cri.Client
-	cfg    config.Kubelet
-	file   config.KubeletFile
-	logs   string
-	stop   func() // stops the kubelet
-	log    *slog.Logger
+	ca         certs.Pair
+	api        string
+	admin      *kubernetes.Clientset
+	config     *rest.Config
+	containerd *containerdtest.Containerd
+	cri        *cri.Client
+	cfg        config.Kubelet
+	file       config.KubeletFile
+	logs       string
+	stop       func() // stops the kubelet
+	log        *slog.Logger
 }
 
-func write(t *testing.T, path string, data []byte) string {
+func writeFile(t *testing.T, path string, data []byte) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -63,9 +63,9 @@ func write(t *testing.T, path string, data []byte) string {
 	return path
 }
 
-func start(t *testing.T) *node {
+func startNode(t *testing.T) *node {
 	t.Helper()
-	n := &node{T: t, engine: containerdtest.Start(t), stop: func() {}}
+	n := &node{T: t, containerd: containerdtest.Start(t), stop: func() {}}
 	n.log = slog.New(slog.NewTextHandler(output{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	n.serveAPI()
 	n.admin, n.config = n.client(certs.SuperAdmin())
@@ -81,17 +81,17 @@ func start(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	n.configure()
-	n.run()
-	n.until("the node to be ready", func() bool {
+	n.startKubelet()
+	n.waitFor("the node to be ready", func() bool {
 		got, err := n.admin.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
-		return err == nil && nodeReady(got)
+		return err == nil && isNodeReady(got)
 	})
 	// The controller that removes the taint does not run here.
 	n.untaint()
 	return n
 }
 
-func nodeReady(n *corev1.Node) bool {
+func isNodeReady(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			return c.Status == corev1.ConditionTrue
@@ -113,7 +113,7 @@ func (n *node) patchNode(patch string) {
 
 // serveAPI starts the API server as the daemon runs it.
 func (n *node) serveAPI() {
-	t, dir, now := n.T, filepath.Join(n.engine.Dir, "pki"), time.Now()
+	t, dir, now := n.T, filepath.Join(n.containerd.Dir, "pki"), time.Now()
 	var err error
 	if n.ca, err = certs.NewCA("kubernetes", 0, now); err != nil {
 		t.Fatal(err)
@@ -132,20 +132,21 @@ func (n *node) serveAPI() {
 	}
 	cfg := config.DefaultAPIServer()
 	cfg.AdvertiseAddress = "127.0.0.1"
-	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = write(t, dir+"/s.crt", server.Cert), write(t, dir+"/s.key", server.Key)
-	cfg.ClientCAFile = write(t, dir+"/ca.crt", n.ca.Cert)
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = writeFile(t, dir+"/s.crt", server.Cert),
+		writeFile(t, dir+"/s.key", server.Key)
+	cfg.ClientCAFile = writeFile(t, dir+"/ca.crt", n.ca.Cert)
 	cfg.KubeletCertificateAuthority = cfg.ClientCAFile
-	cfg.KubeletClientCertificate, cfg.KubeletClientKey = write(
+	cfg.KubeletClientCertificate, cfg.KubeletClientKey = writeFile(
 		t,
 		dir+"/k.crt",
 		towards.Cert,
-	), write(
+	), writeFile(
 		t,
 		dir+"/k.key",
 		towards.Key,
 	)
-	cfg.ServiceAccountSigningKeyFile = write(t, dir+"/sa.key", private)
-	cfg.ServiceAccountKeyFiles = []string{write(t, dir+"/sa.pub", public)}
+	cfg.ServiceAccountSigningKeyFile = writeFile(t, dir+"/sa.key", private)
+	cfg.ServiceAccountKeyFiles = []string{writeFile(t, dir+"/sa.pub", public)}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func (n *node) serveAPI() {
 		}
 		store.Close()
 	})
-	n.until("the API server", func() bool { return env.Health.Err(true) == nil })
+	n.waitFor("the API server", func() bool { return env.Health.Err(true) == nil })
 }
 
 func (n *node) client(r certs.Request) (*kubernetes.Clientset, *rest.Config) {
@@ -189,7 +190,7 @@ func (n *node) client(r certs.Request) (*kubernetes.Clientset, *rest.Config) {
 func (n *node) configure() {
 	t, now := n.T, time.Now()
 	n.cfg, n.file = config.DefaultKubelet(), config.DefaultKubeletFile()
-	dir := n.engine.Dir
+	dir := n.containerd.Dir
 	client, err := certs.Issue(n.ca, certs.Node(nodeName), now)
 	if err != nil {
 		t.Fatal(err)
@@ -202,19 +203,19 @@ func (n *node) configure() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.cfg.Kubeconfig = write(t, dir+"/kubelet.conf", kubeconfig)
+	n.cfg.Kubeconfig = writeFile(t, dir+"/kubelet.conf", kubeconfig)
 	n.cfg.RootDir, n.cfg.HostnameOverride, n.cfg.NodeIP = filepath.Join(dir, "kubelet"), nodeName, []string{"127.0.0.1"}
-	n.file.TLSCertFile, n.file.TLSPrivateKeyFile = write(
+	n.file.TLSCertFile, n.file.TLSPrivateKeyFile = writeFile(
 		t,
 		dir+"/pki/ks.crt",
 		serving.Cert,
-	), write(
+	), writeFile(
 		t,
 		dir+"/pki/ks.key",
 		serving.Key,
 	)
 	n.file.Authentication.X509.ClientCAFile = dir + "/pki/ca.crt"
-	n.file.ContainerRuntimeEndpoint = n.engine.Endpoint
+	n.file.ContainerRuntimeEndpoint = n.containerd.Endpoint
 	// The thresholds are low, so that the disk usage of the machine that runs the tests does not matter.
 	n.file.EvictionHard = map[string]string{
 		"memory.available":  "100Mi",
@@ -226,14 +227,14 @@ func (n *node) configure() {
 	n.file.CgroupRoot = "/" + filepath.Base(dir)
 	n.file.StaticPodPath = filepath.Join(dir, "manifests")
 	n.logs = filepath.Join(dir, "log", "pods")
-	if n.cri, err = cri.Dial(n.engine.Endpoint); err != nil {
+	if n.cri, err = cri.Dial(n.containerd.Endpoint); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(n.clean)
+	t.Cleanup(n.cleanUp)
 }
 
-// clean removes what the kubelet leaves running when it ends.
-func (n *node) clean() {
+// cleanUp removes what the kubelet leaves running when it ends.
+func (n *node) cleanUp() {
 	n.stop()
 	ctx := context.Background()
 	boxes, _ := n.cri.ListPodSandbox(ctx, nil)
@@ -244,22 +245,22 @@ func (n *node) clean() {
 	_ = n.cri.Close()
 	for _, tree := range []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids",
 		"systemd", "unified", ""} {
-		removeGroups(filepath.Join("/sys/fs/cgroup", tree, n.file.CgroupRoot))
+		removeCgroups(filepath.Join("/sys/fs/cgroup", tree, n.file.CgroupRoot))
 	}
 }
 
-func removeGroups(dir string) {
+func removeCgroups(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		if e.IsDir() {
-			removeGroups(filepath.Join(dir, e.Name()))
+			removeCgroups(filepath.Join(dir, e.Name()))
 		}
 	}
 	_ = os.Remove(dir)
 }
 
-// run starts the kubelet, for the first time or again.
-func (n *node) run() {
+// startKubelet starts the kubelet, for the first time or again.
+func (n *node) startKubelet() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -281,8 +282,8 @@ func (o output) Write(b []byte) (int, error) { o.t.Log(string(bytes.TrimSpace(b)
 
 var _ io.Writer = output{}
 
-// until waits for a condition and returns how long it took.
-func (n *node) until(what string, ok func() bool) time.Duration {
+// waitFor waits for a condition and returns how long it took.
+func (n *node) waitFor(what string, ok func() bool) time.Duration {
 	n.Helper()
 	began, deadline, tick := time.Now(), time.After(25*time.Second), time.NewTicker(3*time.Millisecond)
 	defer tick.Stop()
@@ -296,7 +297,7 @@ func (n *node) until(what string, ok func() bool) time.Duration {
 	return time.Since(began)
 }
 
-func (n *node) pod(name string) *corev1.Pod {
+func (n *node) getPod(name string) *corev1.Pod {
 	p, err := n.admin.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil {
 		return nil
@@ -304,7 +305,7 @@ func (n *node) pod(name string) *corev1.Pod {
 	return p
 }
 
-func (n *node) create(p *corev1.Pod) *corev1.Pod {
+func (n *node) createPod(p *corev1.Pod) *corev1.Pod {
 	n.Helper()
 	got, err := n.admin.CoreV1().Pods("default").Create(context.Background(), p, metav1.CreateOptions{})
 	if err != nil {
@@ -313,14 +314,14 @@ func (n *node) create(p *corev1.Pod) *corev1.Pod {
 	return got
 }
 
-func (n *node) delete(name string) {
+func (n *node) deletePod(name string) {
 	n.Helper()
 	if err := n.admin.CoreV1().Pods("default").Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 		n.Fatal(err)
 	}
 }
 
-func ready(p *corev1.Pod) bool {
+func isReady(p *corev1.Pod) bool {
 	if p != nil {
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodReady {
@@ -331,13 +332,13 @@ func ready(p *corev1.Pod) bool {
 	return false
 }
 
-// shell returns a pod that runs a script on this node.
-func (n *node) shell(name, script string, change func(*corev1.Pod)) *corev1.Pod {
+// newShellPod returns a pod that runs a script on this node.
+func (n *node) newShellPod(name, script string, change func(*corev1.Pod)) *corev1.Pod {
 	grace := int64(1)
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
 		Spec: corev1.PodSpec{NodeName: nodeName, TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{
-			Name: "main", Image: n.engine.Busybox, Command: []string{"/bin/sh", "-c", script},
+			Name: "main", Image: n.containerd.Busybox, Command: []string{"/bin/sh", "-c", script},
 		}}},
 	}
 	if change != nil {

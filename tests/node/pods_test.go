@@ -26,8 +26,8 @@ import (
 )
 
 // Proves S09, S23, S25, S30.
-func TestPodGetsWhatItAsksFor(t *testing.T) {
-	n := start(t)
+func TestPodsGetVolumesLimitsAndIdentity(t *testing.T) {
+	n := startNode(t)
 	ctx := context.Background()
 	if _, err := n.admin.CoreV1().ConfigMaps("default").Create(ctx,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"k": "v1"}},
@@ -39,8 +39,8 @@ func TestPodGetsWhatItAsksFor(t *testing.T) {
 			Data: map[string][]byte{"password": []byte("hunter2")}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p := n.create(
-		n.shell(
+	p := n.createPod(
+		n.newShellPod(
 			"web",
 			`cat /cfg/k; echo; env; cat /etc/resolv.conf /etc/hosts; cat /secret/password; echo; ls -l /scratch/sub; id; mount | grep ' /secret '
 cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; sleep 1000`,
@@ -118,9 +118,9 @@ cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; e
 	)
 	t.Logf(
 		"first pod, with its image pulled: ready after %v",
-		n.until("the pod to be ready", func() bool { return ready(n.pod("web")) }),
+		n.waitFor("the pod to be ready", func() bool { return isReady(n.getPod("web")) }),
 	)
-	ip := n.pod("web").Status.PodIP
+	ip := n.getPod("web").Status.PodIP
 	text := n.logOf("web", corev1.PodLogOptions{})
 	for _, want := range []string{"v1", "ME=" + ip, "URL=http://" + ip + "/$x", "KEY=v1", "CPU=500",
 		"S_password=hunter2", "hunter2", "KUBERNETES_SERVICE_HOST=10.96.0.1",
@@ -154,18 +154,18 @@ cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; e
 	if _, err := n.admin.CoreV1().ConfigMaps("default").Update(ctx, cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.until(
+	n.waitFor(
 		"the configMap's new value in the pod",
 		func() bool { out, _, _ := n.exec("web", nil, "cat", "/cfg/k"); return out == "v2" },
 	)
 
-	warm := n.create(n.shell("warm", "sleep 1000", nil))
-	t.Logf("warm pod: ready after %v", n.until("the warm pod", func() bool { return ready(n.pod(warm.Name)) }))
-	n.delete("web")
-	n.delete("warm")
+	warm := n.createPod(n.newShellPod("warm", "sleep 1000", nil))
+	t.Logf("warm pod: ready after %v", n.waitFor("the warm pod", func() bool { return isReady(n.getPod(warm.Name)) }))
+	n.deletePod("web")
+	n.deletePod("warm")
 	t.Logf(
 		"gone after %v",
-		n.until("the pods to go", func() bool { return n.pod("web") == nil && n.pod("warm") == nil }),
+		n.waitFor("the pods to go", func() bool { return n.getPod("web") == nil && n.getPod("warm") == nil }),
 	)
 	if boxes, err := n.cri.ListPodSandbox(ctx, nil); err != nil || len(boxes) != 0 {
 		t.Errorf("%d sandboxes are left (%v)", len(boxes), err)
@@ -198,16 +198,16 @@ func (n *node) exec(pod string, stdin io.Reader, command ...string) (stdout, std
 
 // Proves S08.
 func TestLogsExecAndPortForward(t *testing.T) {
-	n := start(t)
-	n.create(
-		n.shell(
+	n := startNode(t)
+	n.createPod(
+		n.newShellPod(
 			"web",
 			`echo one; echo two; echo three; mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; while true; do sleep 1; done`,
 			nil,
 		),
 	)
-	n.until("the pod to be ready", func() bool { return ready(n.pod("web")) })
-	n.until("its log", func() bool { return strings.Contains(n.logOf("web", corev1.PodLogOptions{}), "three") })
+	n.waitFor("the pod to be ready", func() bool { return isReady(n.getPod("web")) })
+	n.waitFor("its log", func() bool { return strings.Contains(n.logOf("web", corev1.PodLogOptions{}), "three") })
 	if got := n.logOf("web", corev1.PodLogOptions{}); got != "one\ntwo\nthree\n" {
 		t.Errorf("log is %q", got)
 	}
@@ -228,7 +228,7 @@ func TestLogsExecAndPortForward(t *testing.T) {
 	if out != "typed" || bad != "oops\n" || err == nil || !strings.Contains(err.Error(), "exit code 3") {
 		t.Errorf("exec: %q, %q, %v", out, bad, err)
 	}
-	n.forward(t)
+	n.testPortForward(t)
 	// A followed log ends with the container, and is complete.
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -237,15 +237,15 @@ func TestLogsExecAndPortForward(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stream.Close()
-	n.delete("web")
+	n.deletePod("web")
 	if all, err := io.ReadAll(stream); err != nil || string(all) != "one\ntwo\nthree\n" {
 		t.Errorf("followed: %q, %v", all, err)
 	}
-	n.strangers(t)
+	n.checkUnauthenticated(t)
 }
 
-// forward connects to the pod's web server through the API.
-func (n *node) forward(t *testing.T) {
+// testPortForward connects to the pod's web server through the API.
+func (n *node) testPortForward(t *testing.T) {
 	t.Helper()
 	transport, upgrader, err := spdy.RoundTripperFor(n.config)
 	if err != nil {
@@ -259,11 +259,11 @@ func (n *node) forward(t *testing.T) {
 		Name("web").
 		SubResource("portforward").
 		URL()
-	n.forwarded(t, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, u))
+	n.testPortForwardOver(t, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, u))
 }
 
-// forwarded connects to the pod's web server with one of two protocols.
-func (n *node) forwarded(t *testing.T, dialer httpstream.Dialer) {
+// testPortForwardOver connects to the pod's web server with one of two protocols.
+func (n *node) testPortForwardOver(t *testing.T, dialer httpstream.Dialer) {
 	t.Helper()
 	stop, up := make(chan struct{}), make(chan struct{})
 	f, err := portforward.New(dialer, []string{"0:8080"}, stop, up, io.Discard, io.Discard)
@@ -298,8 +298,8 @@ func (n *node) forwarded(t *testing.T, dialer httpstream.Dialer) {
 	}
 }
 
-// strangers checks that the kubelet refuses unauthenticated clients.
-func (n *node) strangers(t *testing.T) {
+// checkUnauthenticated checks that the kubelet refuses unauthenticated clients.
+func (n *node) checkUnauthenticated(t *testing.T) {
 	t.Helper()
 	conn, err := net.Dial("tcp", "127.0.0.1:10250")
 	if err != nil {
@@ -321,16 +321,17 @@ func (n *node) strangers(t *testing.T) {
 
 // Proves S23.
 func TestInitContainersSidecarsAndRestarts(t *testing.T) {
-	n := start(t)
+	n := startNode(t)
 	always := corev1.ContainerRestartPolicyAlways
-	n.create(
-		n.shell("flow", "cat /shared/log; sleep 1; echo last words >/dev/termination-log; exit 7", func(p *corev1.Pod) {
+	n.createPod(
+		n.newShellPod("flow", "cat /shared/log; sleep 1; echo last words >/dev/termination-log; exit "+
+			"7", func(p *corev1.Pod) {
 			p.Spec.RestartPolicy = corev1.RestartPolicyAlways
 			mount := []corev1.VolumeMount{{Name: "w", MountPath: "/shared"}}
 			init := func(name, script string) corev1.Container {
 				return corev1.Container{
 					Name:         name,
-					Image:        n.engine.Busybox,
+					Image:        n.containerd.Busybox,
 					Command:      []string{"sh", "-c", script},
 					VolumeMounts: mount,
 				}
@@ -355,12 +356,12 @@ func TestInitContainersSidecarsAndRestarts(t *testing.T) {
 			}
 		}),
 	)
-	n.until("the second restart to wait", func() bool {
-		p := n.pod("flow")
+	n.waitFor("the second restart to wait", func() bool {
+		p := n.getPod("flow")
 		return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount == 1 &&
 			p.Status.ContainerStatuses[0].State.Waiting != nil
 	})
-	s := n.pod("flow").Status
+	s := n.getPod("flow").Status
 	if w := s.ContainerStatuses[0].State.Waiting; w.Reason != "CrashLoopBackOff" ||
 		!strings.HasPrefix(w.Message, "back-off 10s restarting failed container=main pod=flow_default(") {
 		t.Errorf("waiting: %+v", w)
@@ -395,32 +396,32 @@ func TestInitContainersSidecarsAndRestarts(t *testing.T) {
 
 // Proves S05, S23.
 func TestKubeletRestartLeavesPodsAloneAndCleansUp(t *testing.T) {
-	n := start(t)
-	stay := n.create(n.shell("stay", "sleep 1000", nil))
-	n.create(n.shell("leave", "sleep 1000", nil))
-	n.until("the pods to be ready", func() bool { return ready(n.pod("stay")) && ready(n.pod("leave")) })
-	before := n.pod("stay").Status.ContainerStatuses[0].ContainerID
+	n := startNode(t)
+	stay := n.createPod(n.newShellPod("stay", "sleep 1000", nil))
+	n.createPod(n.newShellPod("leave", "sleep 1000", nil))
+	n.waitFor("the pods to be ready", func() bool { return isReady(n.getPod("stay")) && isReady(n.getPod("leave")) })
+	before := n.getPod("stay").Status.ContainerStatuses[0].ContainerID
 	n.stop()
 	zero := int64(0)
 	if err := n.admin.CoreV1().Pods("default").Delete(context.Background(), "leave",
 		metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 		t.Fatal(err)
 	}
-	n.run()
-	n.until("the deleted pod's sandbox to go", func() bool {
+	n.startKubelet()
+	n.waitFor("the deleted pod's sandbox to go", func() bool {
 		boxes, err := n.cri.ListPodSandbox(context.Background(), nil)
 		return err == nil && len(boxes) == 1 && boxes[0].Metadata.Uid == string(stay.UID)
 	})
-	if p := n.pod("stay"); !ready(p) || p.Status.ContainerStatuses[0].ContainerID != before ||
+	if p := n.getPod("stay"); !isReady(p) || p.Status.ContainerStatuses[0].ContainerID != before ||
 		p.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the other pod: %+v", p.Status)
 	}
 	// When the runtime restarts, containers keep running too.
-	n.engine.Stop()
-	n.engine.Run(t)
-	again := n.create(n.shell("again", "sleep 1000", nil))
-	n.until("a pod after the runtime's restart", func() bool { return ready(n.pod(again.Name)) })
-	if p := n.pod("stay"); p.Status.ContainerStatuses[0].ContainerID != before {
+	n.containerd.Stop()
+	n.containerd.Run(t)
+	again := n.createPod(n.newShellPod("again", "sleep 1000", nil))
+	n.waitFor("a pod after the runtime's restart", func() bool { return isReady(n.getPod(again.Name)) })
+	if p := n.getPod("stay"); p.Status.ContainerStatuses[0].ContainerID != before {
 		t.Error("a restart of the runtime restarted a pod")
 	}
 }
@@ -428,42 +429,42 @@ func TestKubeletRestartLeavesPodsAloneAndCleansUp(t *testing.T) {
 // Pods are deleted at forty different moments of their start, and the kubelet stops at three of these. The runtime
 // completes what it has begun, so that no unknown containers remain.
 // Proves S23.
-func TestPodsDeletedWhileTheyStartLeaveNothing(t *testing.T) {
-	n := start(t)
+func TestPodsDeletedWhileStartingLeaveNothing(t *testing.T) {
+	n := startNode(t)
 	for round := range 4 {
 		for i := range 10 {
-			n.create(n.shell(fmt.Sprintf("brief-%d-%d", round, i), "exec sleep 1000", nil))
+			n.createPod(n.newShellPod(fmt.Sprintf("brief-%d-%d", round, i), "exec sleep 1000", nil))
 		}
 		for i := range 10 {
 			// The time of the deletion varies from 0 to 390 ms after the pods were created.
 			<-time.After(time.Duration(10*round+i) * time.Millisecond)
-			n.delete(fmt.Sprintf("brief-%d-%d", round, i))
+			n.deletePod(fmt.Sprintf("brief-%d-%d", round, i))
 		}
 		if round < 3 {
 			n.stop()
-			n.run()
+			n.startKubelet()
 		}
-		n.until("all pods to be gone", func() bool {
+		n.waitFor("all pods to be gone", func() bool {
 			pods, err := n.admin.CoreV1().Pods("default").List(context.Background(), metav1.ListOptions{})
 			return err == nil && len(pods.Items) == 0
 		})
-		n.until("their sandboxes to be gone", func() bool {
+		n.waitFor("their sandboxes to be gone", func() bool {
 			boxes, err := n.cri.ListPodSandbox(context.Background(), nil)
 			return err == nil && len(boxes) == 0
 		})
-		n.until("their shims to be gone", func() bool { return !n.shims() })
+		n.waitFor("their shims to be gone", func() bool { return !n.hasShims() })
 	}
 }
 
-// shims reports whether a shim of this test's containerd runs.
-func (n *node) shims() bool {
+// hasShims reports whether a shim of this test's containerd runs.
+func (n *node) hasShims() bool {
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		n.Fatal(err)
 	}
 	for _, line := range lines {
 		args, err := os.ReadFile(line)
-		if err == nil && bytes.Contains(args, []byte(n.engine.Dir+"/containerd.sock")) &&
+		if err == nil && bytes.Contains(args, []byte(n.containerd.Dir+"/containerd.sock")) &&
 			bytes.Contains(args, []byte("shim")) {
 			return true
 		}
@@ -473,8 +474,8 @@ func (n *node) shims() bool {
 
 // Proves S23.
 func TestUnhealthyContainerIsRestartedAndUnreadyOneIsNot(t *testing.T) {
-	n := start(t)
-	n.create(n.shell("sick", "touch /ok /ready; sleep 1000", func(p *corev1.Pod) {
+	n := startNode(t)
+	n.createPod(n.newShellPod("sick", "touch /ok /ready; sleep 1000", func(p *corev1.Pod) {
 		check := func(file string) *corev1.Probe {
 			return &corev1.Probe{
 				ProbeHandler:     corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"cat", file}}},
@@ -485,73 +486,74 @@ func TestUnhealthyContainerIsRestartedAndUnreadyOneIsNot(t *testing.T) {
 		p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = check("/ready"), check("/ok")
 		p.Spec.Containers[0].LivenessProbe.InitialDelaySeconds = 1
 	}))
-	n.until("the pod to be ready", func() bool { return ready(n.pod("sick")) })
+	n.waitFor("the pod to be ready", func() bool { return isReady(n.getPod("sick")) })
 	if _, _, err := n.exec("sick", nil, "sh", "-c", "kill -0 1; busybox rm /ready"); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the pod to be unready", func() bool { return !ready(n.pod("sick")) })
-	if n.pod("sick").Status.ContainerStatuses[0].RestartCount != 0 {
+	n.waitFor("the pod to be unready", func() bool { return !isReady(n.getPod("sick")) })
+	if n.getPod("sick").Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Error("it was restarted for being unready")
 	}
 	if _, _, err := n.exec("sick", nil, "busybox", "rm", "/ok"); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the restart", func() bool {
-		p := n.pod("sick")
-		return p.Status.ContainerStatuses[0].RestartCount == 1 && ready(p)
+	n.waitFor("the restart", func() bool {
+		p := n.getPod("sick")
+		return p.Status.ContainerStatuses[0].RestartCount == 1 && isReady(p)
 	})
 }
 
 // Proves S15, S23.
 func TestStaticPodRunsAndIsMirrored(t *testing.T) {
-	n := start(t)
+	n := startNode(t)
 	path := filepath.Join(n.file.StaticPodPath, "static.yaml")
 	manifest := func(arg string) []byte {
 		return []byte(
 			fmt.Sprintf(
 				"apiVersion: v1\nkind: Pod\nmetadata: {name: static}\nspec:\n  terminationGracePeriodSeconds: 1\n  "+
 					"containers:\n  - {name: main, image: %q, command: [sleep, %q]}\n",
-				n.engine.Busybox,
+				n.containerd.Busybox,
 				arg,
 			),
 		)
 	}
-	write(t, path, manifest("1000"))
-	n.until("the mirror to be ready", func() bool { return ready(n.pod("static-n1")) })
-	first := n.pod("static-n1")
-	write(t, path, manifest("1001"))
-	n.until(
+	writeFile(t, path, manifest("1000"))
+	n.waitFor("the mirror to be ready", func() bool { return isReady(n.getPod("static-n1")) })
+	first := n.getPod("static-n1")
+	writeFile(t, path, manifest("1001"))
+	n.waitFor(
 		"the new version's mirror to be ready",
-		func() bool { p := n.pod("static-n1"); return ready(p) && p.UID != first.UID },
+		func() bool { p := n.getPod("static-n1"); return isReady(p) && p.UID != first.UID },
 	)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the mirror to go", func() bool { return n.pod("static-n1") == nil })
-	n.until("the sandbox to go", func() bool {
+	n.waitFor("the mirror to go", func() bool { return n.getPod("static-n1") == nil })
+	n.waitFor("the sandbox to go", func() bool {
 		boxes, err := n.cri.ListPodSandbox(context.Background(), nil)
 		return err == nil && len(boxes) == 0
 	})
 }
 
 // Proves S23.
-func TestPodThatCannotStartSaysWhy(t *testing.T) {
-	n := start(t)
-	n.create(n.shell("noimage", "", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "127.0.0.1:1/none:1" }))
-	n.create(n.shell("nocommand", "", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/no/such"} }))
-	n.create(n.shell("noconfig", "", func(p *corev1.Pod) {
+func TestPodsReportWhyTheyCannotStart(t *testing.T) {
+	n := startNode(t)
+	n.createPod(n.newShellPod("noimage", "", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "127.0.0.1:1/none:1" }))
+	n.createPod(n.newShellPod("nocommand", "",
+		func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/no/such"} }))
+	n.createPod(n.newShellPod("noconfig", "", func(p *corev1.Pod) {
 		p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
 			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}}},
 		}
 	}))
-	n.create(n.shell("novolume", "", func(p *corev1.Pod) {
+	n.createPod(n.newShellPod("novolume", "", func(p *corev1.Pod) {
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
 		p.Spec.Volumes = []corev1.Volume{
 			{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "late"}}},
 		}
 	}))
 	reason := func(name string) string {
-		p := n.pod(name)
+		p := n.getPod(name)
 		if p == nil || len(p.Status.ContainerStatuses) == 0 {
 			return ""
 		}
@@ -569,14 +571,14 @@ func TestPodThatCannotStartSaysWhy(t *testing.T) {
 		"nocommand": {"RunContainerError", "CreateContainerError", "CrashLoopBackOff", "StartError"},
 		"noconfig":  {"CreateContainerConfigError"}, "novolume": {"ContainerCreating"},
 	} {
-		n.until(name, func() bool { return slices.Contains(want, reason(name)) })
+		n.waitFor(name, func() bool { return slices.Contains(want, reason(name)) })
 	}
 	// When the missing objects are created, the pods start by themselves.
 	if _, err := n.admin.CoreV1().Secrets("default").Create(context.Background(),
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the pod whose volume has come", func() bool {
+	n.waitFor("the pod whose volume has come", func() bool {
 		r := reason("novolume")
 		return r == "running" || r == "Completed" || r == "CrashLoopBackOff"
 	})

@@ -21,8 +21,8 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// daemon runs a daemon until the test ends.
-func (n *node) daemon(name string, f func(context.Context, run.Env) error) {
+// runDaemon runs a daemon until the test ends.
+func (n *node) runDaemon(name string, f func(context.Context, run.Env) error) {
 	n.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -34,12 +34,12 @@ func (n *node) daemon(name string, f func(context.Context, run.Env) error) {
 			n.Errorf("%s ended with %v", name, err)
 		}
 	})
-	n.until(name, func() bool { return env.Health.Err(true) == nil })
+	n.waitFor(name, func() bool { return env.Health.Err(true) == nil })
 }
 
 // Proves S27, S28, S29, S31.
 func TestServiceIsReachedByItsNameFromAPod(t *testing.T) {
-	n := start(t)
+	n := startNode(t)
 	ctx := context.Background()
 	pair, err := certs.Issue(n.ca, certs.SuperAdmin(), time.Now())
 	if err != nil {
@@ -49,12 +49,12 @@ func TestServiceIsReachedByItsNameFromAPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig := write(t, filepath.Join(n.engine.Dir, "admin.conf"), text)
+	kubeconfig := writeFile(t, filepath.Join(n.containerd.Dir, "admin.conf"), text)
 
 	// The node gets its pod network, and a route to another node's.
 	n.patchNode(`{"spec":{"podCIDR":"10.77.0.0/24","podCIDRs":["10.77.0.0/24"]}}`)
-	n.create(n.shell("web", "mkdir /www; echo hello >/www/index.html; httpd -f -p 8080 -h /www", nil))
-	n.until("the first pod", func() bool { return ready(n.pod("web")) })
+	n.createPod(n.newShellPod("web", "mkdir /www; echo hello >/www/index.html; httpd -f -p 8080 -h /www", nil))
+	n.waitFor("the first pod", func() bool { return isReady(n.getPod("web")) })
 	other, err := n.admin.CoreV1().
 		Nodes().
 		Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"},
@@ -79,13 +79,13 @@ func TestServiceIsReachedByItsNameFromAPod(t *testing.T) {
 			"10.77.0.0/16",
 		}, ""
 	netcfg.CNIConfDir, netcfg.PolicySocket = filepath.Join(
-		n.engine.Dir,
+		n.containerd.Dir,
 		"written",
 	), filepath.Join(
-		n.engine.Dir,
+		n.containerd.Dir,
 		"network.sock",
 	)
-	n.daemon("network", func(ctx context.Context, env run.Env) error { return network.Run(ctx, netcfg, env) })
+	n.runDaemon("network", func(ctx context.Context, env run.Env) error { return network.Run(ctx, netcfg, env) })
 	if data, err := os.ReadFile(filepath.Join(netcfg.CNIConfDir, "10-clusterctl.conflist")); err != nil ||
 		!strings.Contains(string(data), "10.77.0.0/24") {
 		t.Errorf("CNI configuration: %s, %v", data, err)
@@ -96,20 +96,20 @@ func TestServiceIsReachedByItsNameFromAPod(t *testing.T) {
 	dnscfg := config.DefaultDNS()
 	dnscfg.Kubeconfig, dnscfg.BindAddress, dnscfg.NodeName, dnscfg.NodeIP, dnscfg.HealthAddress = kubeconfig,
 		"0.0.0.0:5353", nodeName, "10.77.0.1", ""
-	n.daemon("dns", func(ctx context.Context, env run.Env) error { return dns.Run(ctx, dnscfg, env) })
+	n.runDaemon("dns", func(ctx context.Context, env run.Env) error { return dns.Run(ctx, dnscfg, env) })
 	proxycfg := config.DefaultProxy()
 	proxycfg.Kubeconfig, proxycfg.HostnameOverride, proxycfg.ClusterCIDR = kubeconfig, nodeName, []string{
 		"10.77.0.0/16",
 	}
-	n.daemon("kube-proxy", func(ctx context.Context, env run.Env) error { return proxy.Run(ctx, proxycfg, env) })
+	n.runDaemon("kube-proxy", func(ctx context.Context, env run.Env) error { return proxy.Run(ctx, proxycfg, env) })
 
-	n.service(
+	n.createService(
 		"kube-system",
 		"kube-dns",
 		"10.96.0.10",
 		corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP},
 	)
-	n.service(
+	n.createService(
 		"default",
 		"web",
 		"10.96.0.77",
@@ -120,22 +120,22 @@ func TestServiceIsReachedByItsNameFromAPod(t *testing.T) {
 		ObjectMeta:  metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &proto}},
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{n.pod("web").Status.PodIP}, NodeName: &here}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{n.getPod("web").Status.PodIP}, NodeName: &here}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.create(n.shell("client", "sleep 1000", nil))
-	n.until("the client pod", func() bool { return ready(n.pod("client")) })
+	n.createPod(n.newShellPod("client", "sleep 1000", nil))
+	n.waitFor("the client pod", func() bool { return isReady(n.getPod("client")) })
 	ask := func(pod, address string) (string, error) {
 		out, _, err := n.exec(pod, nil, "sh", "-c", `printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 3 `+address)
 		return out, err
 	}
 	for _, address := range []string{"10.96.0.77 80", "10.77.0.1 30080"} {
-		n.until(address, func() bool { out, _ := ask("client", address); return strings.HasSuffix(out, "hello\n") })
+		n.waitFor(address, func() bool { out, _ := ask("client", address); return strings.HasSuffix(out, "hello\n") })
 	}
 	// The pod's resolv.conf names the name server, and a short name finds the service.
 	for _, name := range []string{"web.default.svc.cluster.local", "web"} {
-		n.until(name, func() bool {
+		n.waitFor(name, func() bool {
 			out, _, _ := n.exec("client", nil, "nslookup", "-type=a", name)
 			return strings.Contains(out, "10.96.0.77")
 		})
@@ -146,7 +146,7 @@ func TestServiceIsReachedByItsNameFromAPod(t *testing.T) {
 	}
 }
 
-func (n *node) service(namespace, name, ip string, ports ...corev1.ServicePort) {
+func (n *node) createService(namespace, name, ip string, ports ...corev1.ServicePort) {
 	n.Helper()
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},

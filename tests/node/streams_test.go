@@ -46,10 +46,10 @@ func (n *node) stream(
 }
 
 // Proves S08.
-func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutput(t *testing.T) {
-	n := start(t)
-	n.create(n.shell("web", "sleep 1000", nil))
-	n.until("the pod to be ready", func() bool { return ready(n.pod("web")) })
+func TestStandardInputIsCompleteAfterTheOutputCloses(t *testing.T) {
+	n := startNode(t)
+	n.createPod(n.newShellPod("web", "sleep 1000", nil))
+	n.waitFor("the pod to be ready", func() bool { return isReady(n.getPod("web")) })
 	data := make([]byte, 10<<20)
 	_, _ = rand.Read(data)
 	want := fmt.Sprintf("%x", sha256.Sum256(data))
@@ -111,9 +111,9 @@ func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutput(t *testing.T) {
 
 // Proves S08.
 func TestTerminalsAttachAndPortForwardOverWebSockets(t *testing.T) {
-	n := start(t)
-	n.create(
-		n.shell(
+	n := startNode(t)
+	n.createPod(
+		n.newShellPod(
 			"web",
 			`mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; while read line; do echo "got $line"; done`,
 			func(p *corev1.Pod) {
@@ -121,7 +121,7 @@ func TestTerminalsAttachAndPortForwardOverWebSockets(t *testing.T) {
 			},
 		),
 	)
-	n.until("the pod to be ready", func() bool { return ready(n.pod("web")) })
+	n.waitFor("the pod to be ready", func() bool { return isReady(n.getPod("web")) })
 	// A terminal, with its size.
 	var out bytes.Buffer
 	keyboard, keys := io.Pipe()
@@ -173,7 +173,7 @@ func TestTerminalsAttachAndPortForwardOverWebSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.forwarded(t, dialer)
+	n.testPortForwardOver(t, dialer)
 	// A missing container is refused with the kubelet's or the server's message.
 	err = n.stream(
 		"websocket",
@@ -207,13 +207,13 @@ func TestTerminalsAttachAndPortForwardOverWebSockets(t *testing.T) {
 }
 
 // oneSize returns a terminal's size once.
-type oneSize struct{ said bool }
+type oneSize struct{ isSent bool }
 
 // Next implements remotecommand.TerminalSizeQueue.
 func (s *oneSize) Next() *remotecommand.TerminalSize {
-	if s.said {
+	if s.isSent {
 		return nil
 	}
-	s.said = true
+	s.isSent = true
 	return &remotecommand.TerminalSize{Width: 44, Height: 33}
 }

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// bind creates a persistent volume and a claim that is bound to it.
-func (n *node) bind(name string, mode corev1.PersistentVolumeMode, path string) {
+// createBoundVolume creates a persistent volume and a claim that is bound to it.
+func (n *node) createBoundVolume(name string, mode corev1.PersistentVolumeMode, path string) {
 	n.Helper()
 	ctx := context.Background()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
@@ -51,7 +51,7 @@ func (n *node) bind(name string, mode corev1.PersistentVolumeMode, path string) 
 	}
 }
 
-func claimed(name string) []corev1.Volume {
+func claimVolumes(name string) []corev1.Volume {
 	return []corev1.Volume{
 		{
 			Name: "v",
@@ -64,24 +64,24 @@ func claimed(name string) []corev1.Volume {
 
 // A device of the machine is a device in a container, and only that container can use it. The pod's directory contains
 // none afterwards.
-func TestAVolumeIsADevice(t *testing.T) {
-	n := start(t)
+func TestBlockVolumesAreDevices(t *testing.T) {
+	n := startNode(t)
 	disk := filepath.Join(t.TempDir(), "disk")
 	if err := unix.Mknod(disk, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 211))); err != nil {
 		t.Fatal(err)
 	}
-	n.bind("disk", corev1.PersistentVolumeBlock, disk)
+	n.createBoundVolume("disk", corev1.PersistentVolumeBlock, disk)
 	device := func(p *corev1.Pod) {
-		p.Spec.Volumes = claimed("disk")
+		p.Spec.Volumes = claimVolumes("disk")
 		p.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/data"}}
 	}
-	n.create(n.shell("has", `test -b /dev/data && stat -c "%t:%T" /dev/data; sleep 1000`, device))
-	n.until(
+	n.createPod(n.newShellPod("has", `test -b /dev/data && stat -c "%t:%T" /dev/data; sleep 1000`, device))
+	n.waitFor(
 		"the pod to say what device it has",
 		func() bool { return strings.Contains(n.logOf("has", corev1.PodLogOptions{}), "7:d3") },
 	)
-	n.create(n.shell("wants", "sleep 1000", device))
-	n.until("the other pod to be told that it cannot have it", func() bool {
+	n.createPod(n.newShellPod("wants", "sleep 1000", device))
+	n.waitFor("the other pod to be told that it cannot have it", func() bool {
 		events, err := n.admin.CoreV1().
 			Events("default").
 			List(context.Background(), metav1.ListOptions{FieldSelector: "involvedObject.name=wants"})
@@ -98,16 +98,16 @@ func TestAVolumeIsADevice(t *testing.T) {
 		}
 		return false
 	})
-	n.delete("has")
-	n.until("the other pod to have it", func() bool { return ready(n.pod("wants")) })
-	n.delete("wants")
-	n.until("the pods to go", func() bool { return n.pod("has") == nil && n.pod("wants") == nil })
+	n.deletePod("has")
+	n.waitFor("the other pod to have it", func() bool { return isReady(n.getPod("wants")) })
+	n.deletePod("wants")
+	n.waitFor("the pods to go", func() bool { return n.getPod("has") == nil && n.getPod("wants") == nil })
 }
 
 // A restarted container has the present content of its sub-path: a ConfigMap's new value, and a directory that has
 // replaced the former one.
-func TestAContainerThatBeginsAnewHasWhatIsAtItsSubPathByThen(t *testing.T) {
-	n := start(t)
+func TestRestartedContainersMountTheCurrentSubPath(t *testing.T) {
+	n := startNode(t)
 	ctx := context.Background()
 	maps := n.admin.CoreV1().ConfigMaps("default")
 	cm, err := maps.Create(
@@ -118,8 +118,8 @@ func TestAContainerThatBeginsAnewHasWhatIsAtItsSubPathByThen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.create(
-		n.shell(
+	n.createPod(
+		n.newShellPod(
 			"again",
 			`echo $(cat /conf) $(cat /mine/from); while [ ! -e /all/go ]; do sleep 0.1; done; rm /all/go; mv /all/sub /all/was; mkdir /all/sub; echo new >/all/sub/from; exit 1`,
 			func(p *corev1.Pod) {
@@ -138,7 +138,7 @@ func TestAContainerThatBeginsAnewHasWhatIsAtItsSubPathByThen(t *testing.T) {
 				p.Spec.InitContainers = []corev1.Container{
 					{
 						Name:         "first",
-						Image:        n.engine.Busybox,
+						Image:        n.containerd.Busybox,
 						Command:      []string{"sh", "-c", "mkdir /all/sub; echo old >/all/sub/from"},
 						VolumeMounts: []corev1.VolumeMount{all},
 					},
@@ -153,12 +153,12 @@ func TestAContainerThatBeginsAnewHasWhatIsAtItsSubPathByThen(t *testing.T) {
 			return strings.TrimSpace(n.logOf("again", corev1.PodLogOptions{Container: "main"})) == want
 		}
 	}
-	n.until("the container to have what there was at first", says("first old"))
+	n.waitFor("the container to have what there was at first", says("first old"))
 	cm.Data["k"] = "second"
 	if _, err := maps.Update(ctx, cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.until(
+	n.waitFor(
 		"the new value in the pod",
 		func() bool { out, _, _ := n.exec("again", nil, "cat", "/cfg/k"); return out == "second" },
 	)
@@ -168,7 +168,7 @@ func TestAContainerThatBeginsAnewHasWhatIsAtItsSubPathByThen(t *testing.T) {
 	if _, _, err := n.exec("again", nil, "touch", "/all/go"); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the container that began anew to have what there is by then", says("second new"))
-	n.delete("again")
-	n.until("the pod to go", func() bool { return n.pod("again") == nil })
+	n.waitFor("the container that began anew to have what there is by then", says("second new"))
+	n.deletePod("again")
+	n.waitFor("the pod to go", func() bool { return n.getPod("again") == nil })
 }

@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// certificate returns the serving certificate of all replicas of the operator, by file names. The first replica creates
-// it.
-func certificate(ctx context.Context, c client.Client, namespace string) (map[string][]byte, error) {
+// servingCertificate returns the serving certificate of all replicas of the operator, by file names. The first replica
+// creates it.
+func servingCertificate(ctx context.Context, c client.Client, namespace string) (map[string][]byte, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "operator-certificate"}}
-	made, err := issue(namespace)
+	made, err := newSelfSigned(namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -39,16 +39,16 @@ func certificate(ctx context.Context, c client.Client, namespace string) (map[st
 	return secret.Data, nil
 }
 
-// issue creates a self-signed certificate.
-func issue(namespace string) (map[string][]byte, error) {
+// newSelfSigned creates a self-signed certificate.
+func newSelfSigned(namespace string) (map[string][]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: service},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: serviceName},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
-		DNSNames: []string{service + "." + namespace + ".svc"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames: []string{serviceName + "." + namespace + ".svc"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}

@@ -15,16 +15,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// service is the name of the service in front of the operator.
-const service = "operator"
+// serviceName is the name of the service in front of the operator.
+const serviceName = "operator"
 
-// install creates the definition of Sites, and their webhooks.
-func install(ctx context.Context, c client.Client, namespace string, at url.URL, ca []byte) error {
+// installDefinition creates the definition of Sites, and their webhooks.
+func installDefinition(ctx context.Context, c client.Client, namespace string, at url.URL, ca []byte) error {
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "sites.operator.example.com"},
 	}
 	if _, err := controllerutil.CreateOrUpdate(ctx, c, definition, func() error {
-		definition.Spec = spec(conversion(namespace, at, ca))
+		definition.Spec = definitionSpec(webhookConversion(namespace, at, ca))
 		return nil
 	}); err != nil {
 		return fmt.Errorf("install the definition: %w", err)
@@ -35,7 +35,7 @@ func install(ctx context.Context, c client.Client, namespace string, at url.URL,
 		}
 		return admissionregistrationv1.WebhookClientConfig{
 			CABundle: ca,
-			Service:  &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: service, Path: &path},
+			Service:  &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: serviceName, Path: &path},
 		}
 	}
 	rules := []admissionregistrationv1.RuleWithOperations{{
@@ -90,12 +90,13 @@ func install(ctx context.Context, c client.Client, namespace string, at url.URL,
 	return nil
 }
 
-func conversion(namespace string, at url.URL, ca []byte) *apiextensionsv1.CustomResourceConversion {
+func webhookConversion(namespace string, at url.URL, ca []byte) *apiextensionsv1.CustomResourceConversion {
 	client := &apiextensionsv1.WebhookClientConfig{CABundle: ca}
 	if at.Host != "" {
 		client.URL = new(at.String() + "/convert")
 	} else {
-		client.Service = &apiextensionsv1.ServiceReference{Namespace: namespace, Name: service, Path: new("/convert")}
+		client.Service = &apiextensionsv1.ServiceReference{Namespace: namespace, Name: serviceName,
+			Path: new("/convert")}
 	}
 	return &apiextensionsv1.CustomResourceConversion{
 		Strategy: apiextensionsv1.WebhookConverter,
@@ -103,7 +104,7 @@ func conversion(namespace string, at url.URL, ca []byte) *apiextensionsv1.Custom
 	}
 }
 
-func spec(conversion *apiextensionsv1.CustomResourceConversion) apiextensionsv1.CustomResourceDefinitionSpec {
+func definitionSpec(conversion *apiextensionsv1.CustomResourceConversion) apiextensionsv1.CustomResourceDefinitionSpec {
 	text, number := apiextensionsv1.JSONSchemaProps{
 		Type: "string",
 	}, apiextensionsv1.JSONSchemaProps{

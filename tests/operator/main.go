@@ -37,13 +37,13 @@ func main() {
 	)
 	health := flag.String("health", ":8081", "where to answer whether the operator is ready")
 	flag.Parse() // controller-runtime defines the flag kubeconfig
-	if err := run(ctrl.SetupSignalHandler(), *namespace, *address, *health); err != nil {
+	if err := runManager(ctrl.SetupSignalHandler(), *namespace, *address, *health); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, namespace, address, health string) error {
+func runManager(ctx context.Context, namespace, address, health string) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	scheme := runtime.NewScheme()
@@ -75,7 +75,7 @@ func run(ctx context.Context, namespace, address, health string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(folder) }() // an error does not matter, because the process ends
-	pair, err := certificate(ctx, direct, namespace)
+	pair, err := servingCertificate(ctx, direct, namespace)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func run(ctx context.Context, namespace, address, health string) error {
 			return err
 		}
 	}
-	if err := install(ctx, direct, namespace, at, pair["ca.crt"]); err != nil {
+	if err := installDefinition(ctx, direct, namespace, at, pair["ca.crt"]); err != nil {
 		return err
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -99,7 +99,7 @@ func run(ctx context.Context, namespace, address, health string) error {
 	if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
 		return err
 	}
-	if err := setUp(mgr); err != nil {
+	if err := setUpController(mgr); err != nil {
 		return err
 	}
 	log.Info("the operator starts", "webhooks", net.JoinHostPort(host, strconv.Itoa(port)))

@@ -16,16 +16,17 @@ import (
 	v2 "clusterctl/tests/operator/v2"
 )
 
-// most is the maximum number of replicas of a site.
-const most = 5
+// maxReplicas is the maximum number of replicas of a site.
+const maxReplicas = 5
 
-func setUp(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).For(&v2.Site{}).Owns(&appsv1.Deployment{}).Complete(&sites{mgr.GetClient()})
+func setUpController(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).For(&v2.Site{}).Owns(&appsv1.Deployment{}).Complete(&siteReconciler{
+		mgr.GetClient()})
 	if err != nil {
 		return fmt.Errorf("set the controller up: %w", err)
 	}
 	if err := ctrl.NewWebhookManagedBy(mgr,
-		&v2.Site{}).WithDefaulter(judge{}).WithValidator(judge{}).Complete(); err != nil {
+		&v2.Site{}).WithDefaulter(siteWebhook{}).WithValidator(siteWebhook{}).Complete(); err != nil {
 		return fmt.Errorf("set the webhooks of v2 up: %w", err)
 	}
 	if err := ctrl.NewWebhookManagedBy(mgr, &v1.Site{}).Complete(); err != nil {
@@ -34,11 +35,11 @@ func setUp(mgr ctrl.Manager) error {
 	return nil
 }
 
-// sites creates a Deployment for each Site.
-type sites struct{ client client.Client }
+// siteReconciler creates a Deployment for each Site.
+type siteReconciler struct{ client client.Client }
 
 // Reconcile implements reconcile.Reconciler.
-func (r *sites) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
+func (r *siteReconciler) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
 	site := &v2.Site{}
 	if err := r.client.Get(ctx, q.NamespacedName, site); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -66,11 +67,11 @@ func (r *sites) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, err
 	return ctrl.Result{}, r.client.Status().Update(ctx, site)
 }
 
-// judge sets defaults of sites and refuses sites with too many replicas.
-type judge struct{}
+// siteWebhook sets defaults of sites and refuses sites with too many replicas.
+type siteWebhook struct{}
 
 // Default implements admission.Defaulter.
-func (judge) Default(_ context.Context, s *v2.Site) error {
+func (siteWebhook) Default(_ context.Context, s *v2.Site) error {
 	if s.Spec.Replicas == 0 {
 		s.Spec.Replicas = 2
 	}
@@ -78,21 +79,24 @@ func (judge) Default(_ context.Context, s *v2.Site) error {
 }
 
 // ValidateCreate implements admission.Validator.
-func (judge) ValidateCreate(_ context.Context, s *v2.Site) (admission.Warnings, error) {
+func (siteWebhook) ValidateCreate(_ context.Context, s *v2.Site) (admission.Warnings, error) {
 	var warnings admission.Warnings
 	if s.Spec.Text == "" {
 		warnings = append(warnings, "a site without a text is dull")
 	}
-	if s.Spec.Replicas > most {
-		return warnings, fmt.Errorf("a site has at most %d replicas, %s asks for %d", most, s.Name, s.Spec.Replicas)
+	if s.Spec.Replicas > maxReplicas {
+		return warnings, fmt.Errorf("a site has at most %d replicas, %s asks for "+
+			"%d", maxReplicas, s.Name, s.Spec.Replicas)
 	}
 	return warnings, nil
 }
 
 // ValidateUpdate implements admission.Validator.
-func (j judge) ValidateUpdate(ctx context.Context, _, s *v2.Site) (admission.Warnings, error) {
+func (j siteWebhook) ValidateUpdate(ctx context.Context, _, s *v2.Site) (admission.Warnings, error) {
 	return j.ValidateCreate(ctx, s)
 }
 
 // ValidateDelete implements admission.Validator.
-func (judge) ValidateDelete(context.Context, *v2.Site) (admission.Warnings, error) { return nil, nil }
+func (siteWebhook) ValidateDelete(context.Context, *v2.Site) (admission.Warnings, error) {
+	return nil, nil
+}

@@ -30,10 +30,10 @@ func preferredTerms(pod *corev1.Pod, anti bool) []corev1.WeightedPodAffinityTerm
 	return nil
 }
 
-// about reports whether a term of a pod applies to another pod. The other pod is in one of the term's namespaces, and
-// its selector selects it. The other pod has the pod's own values of matchLabelKeys, and not those of
+// termApplies reports whether a term of a pod applies to another pod. The other pod is in one of the term's namespaces,
+// and its selector selects it. The other pod has the pod's own values of matchLabelKeys, and not those of
 // mismatchLabelKeys. Keys that the pod lacks are ignored.
-func (w *World) about(t corev1.PodAffinityTerm, pod, other *corev1.Pod) bool {
+func (w *World) termApplies(t corev1.PodAffinityTerm, pod, other *corev1.Pod) bool {
 	if !w.inNamespaces(t, pod, other.Namespace) || !selects(t.LabelSelector, other.Labels) {
 		return false
 	}
@@ -56,7 +56,7 @@ func (w *World) inNamespaces(t corev1.PodAffinityTerm, pod *corev1.Pod, namespac
 	if t.NamespaceSelector == nil && len(t.Namespaces) == 0 {
 		return namespace == pod.Namespace
 	}
-	if slices.Contains(t.Namespaces, namespace) || empty(t.NamespaceSelector) {
+	if slices.Contains(t.Namespaces, namespace) || isEmptySelector(t.NamespaceSelector) {
 		return true
 	}
 	return slices.ContainsFunc(w.Namespaces, func(ns *corev1.Namespace) bool {
@@ -64,8 +64,8 @@ func (w *World) inNamespaces(t corev1.PodAffinityTerm, pod *corev1.Pod, namespac
 	})
 }
 
-// together reports whether both nodes have the topology key with the same value.
-func together(key string, a, b *corev1.Node) bool {
+// sameDomain reports whether both nodes have the topology key with the same value.
+func sameDomain(key string, a, b *corev1.Node) bool {
 	mine, has := a.Labels[key]
 	theirs, has2 := b.Labels[key]
 	return has && has2 && mine == theirs
@@ -73,21 +73,21 @@ func together(key string, a, b *corev1.Node) bool {
 
 // interPodAffinity refuses nodes by the required affinity and anti-affinity of the pod, and by the anti-affinity of
 // running pods, in this order.
-func interPodAffinity(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+func interPodAffinity(c *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
 	if !c.nearRequired(pod, node) {
-		return unresolvable("node(s) didn't match pod affinity rules")
+		return newUnresolvable("node(s) didn't match pod affinity rules")
 	}
 	for _, t := range requiredTerms(pod, true) {
 		for _, p := range c.pods {
-			if c.about(t, pod, p.pod) && together(t.TopologyKey, p.node, node) {
-				return resolvable("node(s) didn't match pod anti-affinity rules")
+			if c.termApplies(t, pod, p.pod) && sameDomain(t.TopologyKey, p.node, node) {
+				return newResolvable("node(s) didn't match pod anti-affinity rules")
 			}
 		}
 	}
 	for _, p := range c.pods {
 		for _, t := range requiredTerms(p.pod, true) {
-			if c.about(t, p.pod, pod) && together(t.TopologyKey, p.node, node) {
-				return resolvable("node(s) didn't satisfy existing pods anti-affinity rules")
+			if c.termApplies(t, p.pod, pod) && sameDomain(t.TopologyKey, p.node, node) {
+				return newResolvable("node(s) didn't satisfy existing pods anti-affinity rules")
 			}
 		}
 	}
@@ -96,10 +96,10 @@ func interPodAffinity(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 
 // nearRequired reports whether, for each required term, a pod to which all terms apply is in the node's domain. The
 // first pod of a group with affinity to itself may run on any node that has the keys.
-func (c *cluster) nearRequired(pod *corev1.Pod, node *corev1.Node) bool {
+func (c *simulation) nearRequired(pod *corev1.Pod, node *corev1.Node) bool {
 	terms := requiredTerms(pod, false)
 	allAbout := func(other *corev1.Pod) bool {
-		return !slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return !c.about(t, pod, other) })
+		return !slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return !c.termApplies(t, pod, other) })
 	}
 	near, anywhere := true, false
 	for _, t := range terms {
@@ -110,7 +110,7 @@ func (c *cluster) nearRequired(pod *corev1.Pod, node *corev1.Node) bool {
 		for _, p := range c.pods {
 			if _, has := p.node.Labels[t.TopologyKey]; has && allAbout(p.pod) {
 				anywhere = true
-				found = found || together(t.TopologyKey, p.node, node)
+				found = found || sameDomain(t.TopologyKey, p.node, node)
 			}
 		}
 		near = near && found
@@ -122,7 +122,7 @@ func (c *cluster) nearRequired(pod *corev1.Pod, node *corev1.Node) bool {
 // their terms that apply to the pod. A required affinity of a running pod counts as a preferred one, of weight 1 unless
 // the configuration sets another. The configuration may also ignore the preferred terms of running pods for pods
 // without such terms.
-func interPodAffinityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+func interPodAffinityScore(c *simulation, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	hard := int64(1)
 	if a := c.Arguments.Pods; a != nil {
 		if a.HardPodAffinityWeight != nil {
@@ -135,12 +135,12 @@ func interPodAffinityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []
 	scores := make([]int64, len(nodes))
 	any := false
 	weigh := func(t corev1.PodAffinityTerm, of, other *corev1.Pod, at *corev1.Node, weight int64) {
-		if _, has := at.Labels[t.TopologyKey]; !has || !c.about(t, of, other) {
+		if _, has := at.Labels[t.TopologyKey]; !has || !c.termApplies(t, of, other) {
 			return
 		}
 		any = true
 		for i, node := range nodes {
-			if together(t.TopologyKey, at, node) {
+			if sameDomain(t.TopologyKey, at, node) {
 				scores[i] += weight
 			}
 		}

@@ -17,8 +17,8 @@ type Arguments struct {
 	Volumes  *configv1.VolumeBindingArgs
 }
 
-// File returns a KubeSchedulerConfiguration with these arguments.
-func (a Arguments) File() ([]byte, error) {
+// MarshalConfig returns a KubeSchedulerConfiguration with these arguments.
+func (a Arguments) MarshalConfig() ([]byte, error) {
 	type given struct {
 		Name string `json:"name"`
 		Args any    `json:"args"`
@@ -41,9 +41,9 @@ func (a Arguments) File() ([]byte, error) {
 	})
 }
 
-// between returns the score at a utilization in percent. It interpolates between the neighbouring points, and takes the
-// score of the outermost point beyond them. A point's best score is 10.
-func between(shape []configv1.UtilizationShapePoint, utilization int64) int64 {
+// interpolate returns the score at a utilization in percent. It interpolates between the neighbouring points, and takes
+// the score of the outermost point beyond them. A point's best score is 10.
+func interpolate(shape []configv1.UtilizationShapePoint, utilization int64) int64 {
 	const step = maxScore / 10
 	for i, p := range shape {
 		if utilization > int64(p.Utilization) {
@@ -66,8 +66,8 @@ func utilization(taken, has int64) int64 {
 	return taken * 100 / has
 }
 
-// enforced reports whether the node affinity of the configuration admits a node.
-func enforced(c *cluster, node *corev1.Node) bool {
+// matchesEnforcedAffinity reports whether the node affinity of the configuration admits a node.
+func matchesEnforcedAffinity(c *simulation, node *corev1.Node) bool {
 	a := c.Arguments.Nodes
 	return a == nil || a.AddedAffinity == nil ||
 		a.AddedAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil ||
@@ -75,7 +75,7 @@ func enforced(c *cluster, node *corev1.Node) bool {
 }
 
 // preferences returns the preferred terms of the pod and of the configuration.
-func (c *cluster) preferences(pod *corev1.Pod) []corev1.PreferredSchedulingTerm {
+func (c *simulation) preferences(pod *corev1.Pod) []corev1.PreferredSchedulingTerm {
 	var terms []corev1.PreferredSchedulingTerm
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		terms = append(terms, a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution...)

@@ -12,23 +12,23 @@ import (
 // nodeVolumeLimits refuses nodes that lack a driver which prevents the scheduling of its pods to such nodes. It also
 // refuses nodes to which a driver cannot attach the resulting number of volumes: the pods' volumes and those of
 // VolumeAttachments. A volume counts once, even if several pods use it.
-func nodeVolumeLimits(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+func nodeVolumeLimits(c *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
 	csi := c.csiNode(node.Name)
-	wants := c.attachable(pod, csi)
+	wants := c.attachableVolumes(pod, csi)
 	for _, name := range slices.Sorted(maps.Values(wants)) {
 		driver := c.csiDriver(name)
-		if driver != nil && yes(driver.Spec.PreventPodSchedulingIfMissing) &&
+		if driver != nil && isTrue(driver.Spec.PreventPodSchedulingIfMissing) &&
 			(csi == nil || !slices.ContainsFunc(csi.Spec.Drivers,
 				func(d storagev1.CSINodeDriver) bool { return d.Name == name })) {
-			return resolvable(name + " CSI driver is not installed on the node")
+			return newResolvable(name + " CSI driver is not installed on the node")
 		}
 	}
 	if csi == nil {
 		return nil
 	}
 	attached := map[string]string{}
-	for _, p := range c.on(node) {
-		maps.Copy(attached, c.attachable(p, csi))
+	for _, p := range c.podsOn(node) {
+		maps.Copy(attached, c.attachableVolumes(p, csi))
 	}
 	more := maps.Clone(wants)
 	for volume := range attached {
@@ -55,16 +55,16 @@ func nodeVolumeLimits(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 			continue
 		}
 		if n := of(more, driver.Name); n > 0 && of(attached, driver.Name)+n > int(*driver.Allocatable.Count) {
-			return resolvable("node(s) exceed max volume count")
+			return newResolvable("node(s) exceed max volume count")
 		}
 	}
 	return nil
 }
 
-// attachable returns the volumes of a pod that a driver attaches, with the driver of each. A claim without a volume
-// counts as a volume that its class's provisioner will create. On nodes with a CSINode, volumes of former in-tree
-// plugins belong to the CSI drivers that have replaced these.
-func (c *cluster) attachable(pod *corev1.Pod, csi *storagev1.CSINode) map[string]string {
+// attachableVolumes returns the volumes of a pod that a driver attaches, with the driver of each. A claim without a
+// volume counts as a volume that its class's provisioner will create. On nodes with a CSINode, volumes of former
+// in-tree plugins belong to the CSI drivers that have replaced these.
+func (c *simulation) attachableVolumes(pod *corev1.Pod, csi *storagev1.CSINode) map[string]string {
 	result := map[string]string{}
 	add := func(driver, handle string) {
 		if driver != "" {
@@ -73,19 +73,19 @@ func (c *cluster) attachable(pod *corev1.Pod, csi *storagev1.CSINode) map[string
 	}
 	if csi != nil {
 		for _, v := range pod.Spec.Volumes {
-			add(translated(v.AWSElasticBlockStore, v.GCEPersistentDisk, v.AzureDisk, nil))
+			add(translateInTree(v.AWSElasticBlockStore, v.GCEPersistentDisk, v.AzureDisk, nil))
 			if v.Cinder != nil {
 				add("cinder.csi.openstack.org", v.Cinder.VolumeID)
 			}
 		}
 	}
-	for _, claim := range c.claims(pod) {
+	for _, claim := range c.podClaims(pod) {
 		pv, class := c.volume(claim.Spec.VolumeName), c.class(claimClass(claim))
 		switch {
 		case pv != nil && pv.Spec.CSI != nil:
 			add(pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle)
 		case pv != nil && csi != nil:
-			add(translated(pv.Spec.AWSElasticBlockStore, pv.Spec.GCEPersistentDisk, pv.Spec.AzureDisk, pv.Labels))
+			add(translateInTree(pv.Spec.AWSElasticBlockStore, pv.Spec.GCEPersistentDisk, pv.Spec.AzureDisk, pv.Labels))
 		case pv == nil && class != nil:
 			driver, taken := map[string]string{
 				"kubernetes.io/aws-ebs": "ebs.csi.aws.com", "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
@@ -102,8 +102,9 @@ func (c *cluster) attachable(pod *corev1.Pod, csi *storagev1.CSINode) map[string
 	return result
 }
 
-// translated returns the CSI driver that has replaced a volume's in-tree plugin, and the driver's handle of the volume.
-func translated(
+// translateInTree returns the CSI driver that has replaced a volume's in-tree plugin, and the driver's handle of the
+// volume.
+func translateInTree(
 	aws *corev1.AWSElasticBlockStoreVolumeSource,
 	gce *corev1.GCEPersistentDiskVolumeSource,
 	azure *corev1.AzureDiskVolumeSource,
@@ -149,4 +150,4 @@ func sameDisk(a, b corev1.Volume) bool {
 	return false
 }
 
-func yes(b *bool) bool { return b != nil && *b }
+func isTrue(b *bool) bool { return b != nil && *b }

@@ -8,17 +8,17 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// room reports whether the driver of a class has enough capacity for the claim on the node, if the driver publishes
-// capacity. It returns the object with the largest capacity. If an object has a maximumVolumeSize, this is compared
-// instead of its capacity.
-func (c *cluster) room(
+// capacityFor reports whether the driver of a class has enough capacity for the claim on the node, if the driver
+// publishes capacity. It returns the object with the largest capacity. If an object has a maximumVolumeSize, this is
+// compared instead of its capacity.
+func (c *simulation) capacityFor(
 	class *storagev1.StorageClass,
 	claim *corev1.PersistentVolumeClaim,
 	node *corev1.Node,
 ) (*storagev1.CSIStorageCapacity, bool) {
 	driver := c.csiDriver(class.Provisioner)
 	want, asks := claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	if !asks || driver == nil || !yes(driver.Spec.StorageCapacity) {
+	if !asks || driver == nil || !isTrue(driver.Spec.StorageCapacity) {
 		return nil, true
 	}
 	var best *storagev1.CSIStorageCapacity
@@ -41,14 +41,14 @@ func (c *cluster) room(
 // volumeBindingScore scores the share that the pod's unbound claims take of the volumes that they get. If they get no
 // volumes, it scores the share of the capacity in which their volumes are provisioned. It computes the share for each
 // class. By default, a smaller share has a better score.
-func volumeBindingScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+func volumeBindingScore(c *simulation, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	shape := []configv1.UtilizationShapePoint{{Utilization: 0, Score: 10}, {Utilization: 100, Score: 0}}
 	if c.Arguments.Volumes != nil && len(c.Arguments.Volumes.Shape) > 0 {
 		shape = c.Arguments.Volumes.Shape
 	}
 	var unbound []*corev1.PersistentVolumeClaim
-	for _, claim := range c.claims(pod) {
-		if !bound(claim) {
+	for _, claim := range c.podClaims(pod) {
+		if !isBound(claim) {
 			unbound = append(unbound, claim)
 		}
 	}
@@ -65,8 +65,8 @@ func volumeBindingScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int
 			switch {
 			case static && o.volume != nil:
 				has[class] += o.volume.Spec.Capacity.Storage().Value()
-			case !static && o.room != nil && o.room.Capacity != nil:
-				has[class] = o.room.Capacity.Value()
+			case !static && o.capacity != nil && o.capacity.Capacity != nil:
+				has[class] = o.capacity.Capacity.Value()
 			default:
 				continue
 			}
@@ -74,7 +74,7 @@ func volumeBindingScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int
 		}
 		sum := int64(0)
 		for class := range has {
-			sum += between(shape, utilization(asked[class], has[class]))
+			sum += interpolate(shape, utilization(asked[class], has[class]))
 		}
 		if len(has) > 0 {
 			scores[i] = int64(math.Round(float64(sum) / float64(len(has))))

@@ -12,8 +12,8 @@ import (
 // This file covers only extended resources that a DeviceClass represents. Classes select devices by driver, or all
 // devices.
 
-// extended reports whether devices can represent a resource.
-func extended(name corev1.ResourceName) bool {
+// isExtendedResource reports whether devices can represent a resource.
+func isExtendedResource(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) ||
 		strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/")
 }
@@ -38,10 +38,10 @@ func (w *World) classFor(name corev1.ResourceName) *resourcev1.DeviceClass {
 	return best
 }
 
-// backed returns the class that provides an extended resource of a node. It is nil if the node has the resource itself,
-// or there is no class for it.
-func (w *World) backed(node *corev1.Node, name corev1.ResourceName) *resourcev1.DeviceClass {
-	if q := node.Status.Allocatable[name]; !extended(name) || !q.IsZero() {
+// providingClass returns the class that provides an extended resource of a node. It is nil if the node has the resource
+// itself, or there is no class for it.
+func (w *World) providingClass(node *corev1.Node, name corev1.ResourceName) *resourcev1.DeviceClass {
+	if q := node.Status.Allocatable[name]; !isExtendedResource(name) || !q.IsZero() {
 		return nil
 	}
 	return w.classFor(name)
@@ -84,14 +84,14 @@ func (w *World) devices(node *corev1.Node, driver string) (all, taken int64) {
 
 // dynamicResources refuses nodes with too few free devices for the extended resources that the nodes do not have
 // themselves.
-func dynamicResources(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+func dynamicResources(c *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
 	wants, any, known := map[string]int64{}, false, true
-	for name, n := range requested(pod, nil) {
-		if !extended(name) || n == 0 {
+	for name, n := range podRequests(pod, nil) {
+		if !isExtendedResource(name) || n == 0 {
 			continue
 		}
 		any = any || c.classFor(name) != nil
-		if class := c.backed(node, name); class != nil {
+		if class := c.providingClass(node, name); class != nil {
 			wants[driverOf(class)] += n
 		} else if _, has := node.Status.Allocatable[name]; !has {
 			known = false
@@ -101,17 +101,17 @@ func dynamicResources(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 		return nil
 	}
 	if !known { // the filter by resources was configured to ignore the resource
-		return unresolvable("cannot fit resource")
+		return newUnresolvable("cannot fit resource")
 	}
 	var total int64
 	for driver, n := range wants {
 		total += n
 		if all, taken := c.devices(node, driver); driver != "" && n > all-taken {
-			return resolvable("cannot allocate all claims")
+			return newResolvable("cannot allocate all claims")
 		}
 	}
 	if all, taken := c.devices(node, ""); wants[""] > 0 && total > all-taken {
-		return resolvable("cannot allocate all claims")
+		return newResolvable("cannot allocate all claims")
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ var (
 		size int64
 	}{{"small", 5 << 20}, {"base", 300 << 20}, {"registry.example/model", 4000 << 20},
 		{"registry.example:5000/app", 900 << 20}}
-	started0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	firstStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
 // gpu is an extended resource. driver and ebsDriver are CSI drivers.
@@ -39,13 +39,13 @@ type draws struct{ *rapid.T }
 func (d draws) upTo(n int, label string) int   { return rapid.IntRange(0, n).Draw(d.T, label) }
 func (d draws) oneIn(n int, label string) bool { return d.upTo(n-1, label) == n-1 }
 
-func pick[E any](d draws, label string, of ...E) E { return of[d.upTo(len(of)-1, label)] }
+func pickOne[E any](d draws, label string, of ...E) E { return of[d.upTo(len(of)-1, label)] }
 
 // namespace returns mostly the same namespace, so that drawn objects affect each other.
-func (d draws) namespace() string { return pick(d, "namespace", "a", "a", "a", "b", "c") }
+func (d draws) namespace() string { return pickOne(d, "namespace", "a", "a", "a", "b", "c") }
 
-// times returns how often to do something, which is mostly 0.
-func (d draws) times(most int, label string) int {
+// count returns how often to do something, which is mostly 0.
+func (d draws) count(most int, label string) int {
 	if !d.oneIn(3, label) {
 		return 0
 	}
@@ -61,7 +61,7 @@ func Draw(t *rapid.T) (*World, []*corev1.Pod) {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}},
 		}
 		if d.oneIn(2, "namespace label") {
-			ns.Labels["team"] = pick(d, "team", "x", "y")
+			ns.Labels["team"] = pickOne(d, "team", "x", "y")
 		}
 		w.Namespaces = append(w.Namespaces, ns)
 	}
@@ -103,42 +103,42 @@ func (d draws) node(name string) *corev1.Node {
 		n.Labels[corev1.LabelHostname] = name
 	}
 	if !d.oneIn(8, "no zone") {
-		n.Labels[corev1.LabelTopologyZone] = pick(d, "zone", zones...)
+		n.Labels[corev1.LabelTopologyZone] = pickOne(d, "zone", zones...)
 	}
 	if d.oneIn(3, "region") {
-		n.Labels[corev1.LabelTopologyRegion] = pick(d, "which region", "ra", "rb")
+		n.Labels[corev1.LabelTopologyRegion] = pickOne(d, "which region", "ra", "rb")
 	}
 	if d.oneIn(2, "disk") {
-		n.Labels["disk"] = pick(d, "which disk", "ssd", "hdd")
+		n.Labels["disk"] = pickOne(d, "which disk", "ssd", "hdd")
 	}
 	if d.oneIn(2, "generation") {
-		n.Labels["generation"] = pick(d, "which generation", "1", "5", "9", "old")
+		n.Labels["generation"] = pickOne(d, "which generation", "1", "5", "9", "old")
 	}
 	n.Spec.Unschedulable = d.oneIn(16, "unschedulable")
-	for range d.times(1, "taints") * d.upTo(2, "how many taints") {
+	for range d.count(1, "taints") * d.upTo(2, "how many taints") {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
-			Key: pick(d, "taint", "k1", "k2"), Value: pick(d, "taint value", "", "3", "7", "x"),
-			Effect: pick(d, "effect", corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectPreferNoSchedule,
+			Key: pickOne(d, "taint", "k1", "k2"), Value: pickOne(d, "taint value", "", "3", "7", "x"),
+			Effect: pickOne(d, "effect", corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectPreferNoSchedule,
 				corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute),
 		})
 	}
 	has := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse(pick(d, "cpu", "4", "8", "16", "2", "1")),
-		corev1.ResourceMemory: resource.MustParse(pick(d, "memory", "8Gi", "16Gi", "4Gi", "2Gi", "1000Mi")),
-		corev1.ResourcePods:   resource.MustParse(pick(d, "room for pods", "110", "20", "6", "4")),
+		corev1.ResourceCPU:    resource.MustParse(pickOne(d, "cpu", "4", "8", "16", "2", "1")),
+		corev1.ResourceMemory: resource.MustParse(pickOne(d, "memory", "8Gi", "16Gi", "4Gi", "2Gi", "1000Mi")),
+		corev1.ResourcePods:   resource.MustParse(pickOne(d, "room for pods", "110", "20", "6", "4")),
 	}
 	if !d.oneIn(8, "no storage") {
-		has[corev1.ResourceEphemeralStorage] = resource.MustParse(pick(d, "storage", "10Gi", "2Gi"))
+		has[corev1.ResourceEphemeralStorage] = resource.MustParse(pickOne(d, "storage", "10Gi", "2Gi"))
 	}
 	if d.oneIn(2, "gpu") {
-		has[gpu] = resource.MustParse(pick(d, "gpus", "4", "2", "1", "0"))
+		has[gpu] = resource.MustParse(pickOne(d, "gpus", "4", "2", "1", "0"))
 	}
 	if d.oneIn(2, "huge pages") {
 		has[corev1.ResourceHugePagesPrefix+"2Mi"] = resource.MustParse("64Mi")
 	}
 	n.Status.Allocatable, n.Status.Capacity = has, has
 	if d.oneIn(2, "features") {
-		n.Status.DeclaredFeatures = []string{"Other", restartsAll}
+		n.Status.DeclaredFeatures = []string{"Other", restartAllFeature}
 	}
 	for _, image := range images {
 		if d.oneIn(3, "image") {
@@ -159,7 +159,7 @@ func (d draws) controllers(w *World) {
 	for i := range d.upTo(2, "services") {
 		s := &corev1.Service{ObjectMeta: meta("service", i)}
 		if !d.oneIn(4, "no selector") {
-			s.Spec.Selector = map[string]string{"app": pick(d, "app", apps...)}
+			s.Spec.Selector = map[string]string{"app": pickOne(d, "app", apps...)}
 		}
 		w.Services = append(w.Services, s)
 	}
@@ -167,7 +167,7 @@ func (d draws) controllers(w *World) {
 		w.ReplicationControllers = append(
 			w.ReplicationControllers,
 			&corev1.ReplicationController{ObjectMeta: meta("rc", i),
-				Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"app": pick(d, "app", apps...)}}},
+				Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"app": pickOne(d, "app", apps...)}}},
 		)
 	}
 	for i := range d.upTo(2, "rss") {
@@ -189,7 +189,7 @@ func (d draws) controllers(w *World) {
 		}
 		if d.oneIn(4, "disrupted") {
 			b.Status.DisruptedPods = map[string]metav1.Time{
-				fmt.Sprintf("e%d", d.upTo(9, "which")): metav1.NewTime(started0),
+				fmt.Sprintf("e%d", d.upTo(9, "which")): metav1.NewTime(firstStart),
 			}
 		}
 		w.Budgets = append(w.Budgets, b)
@@ -198,7 +198,7 @@ func (d draws) controllers(w *World) {
 
 // selector returns a selector of pods by their app, or with more requirements.
 func (d draws) selector() *metav1.LabelSelector {
-	app := pick(d, "app", apps...)
+	app := pickOne(d, "app", apps...)
 	switch d.upTo(7, "selector") {
 	case 0, 1, 2, 3:
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
@@ -223,7 +223,7 @@ func (d draws) selector() *metav1.LabelSelector {
 // running returns a pod on a node, or nominated to a node. It may not fit there.
 func (d draws) running(w *World, name string, nth int) *corev1.Pod {
 	p := DrawPod(d.T, w, name)
-	node := pick(d, "on", w.Nodes...).Name
+	node := pickOne(d, "on", w.Nodes...).Name
 	if d.oneIn(8, "nominated") {
 		p.Status.NominatedNodeName = node
 		p.Status.Phase = corev1.PodPending
@@ -232,11 +232,11 @@ func (d draws) running(w *World, name string, nth int) *corev1.Pod {
 	p.Status.NominatedNodeName = ""
 	p.Spec.NodeName = node
 	p.Status.Phase = corev1.PodRunning
-	start := metav1.NewTime(started0.Add(time.Duration(d.upTo(9, "started")*100+nth) * time.Second))
+	start := metav1.NewTime(firstStart.Add(time.Duration(d.upTo(9, "started")*100+nth) * time.Second))
 	p.Status.StartTime = &start
 	switch {
 	case d.oneIn(16, "ended"):
-		p.Status.Phase = pick(d, "phase", corev1.PodSucceeded, corev1.PodFailed)
+		p.Status.Phase = pickOne(d, "phase", corev1.PodSucceeded, corev1.PodFailed)
 	case d.oneIn(8, "ending"):
 		p.DeletionTimestamp = &start
 		if d.oneIn(2, "preempted") {
@@ -257,21 +257,21 @@ func (d draws) resize(p *corev1.Pod) {
 		p.Status.Conditions = append(
 			p.Status.Conditions,
 			corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue,
-				Reason: pick(d, "reason", corev1.PodReasonDeferred, corev1.PodReasonInfeasible)},
+				Reason: pickOne(d, "reason", corev1.PodReasonDeferred, corev1.PodReasonInfeasible)},
 		)
 	}
 	for _, c := range p.Spec.Containers {
 		s := corev1.ContainerStatus{Name: c.Name}
 		if d.oneIn(2, "allotted") {
-			s.AllocatedResources = d.asked()
+			s.AllocatedResources = d.requests()
 		}
 		if d.oneIn(2, "in force") {
-			s.Resources = &corev1.ResourceRequirements{Requests: d.asked()}
+			s.Resources = &corev1.ResourceRequirements{Requests: d.requests()}
 		}
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, s)
 	}
 	if p.Spec.Resources != nil && d.oneIn(2, "as a whole") {
-		p.Status.Resources = &corev1.ResourceRequirements{Requests: d.asked()}
+		p.Status.Resources = &corev1.ResourceRequirements{Requests: d.requests()}
 		p.Status.AllocatedResources = p.Status.Resources.Requests
 	}
 }

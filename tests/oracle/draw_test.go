@@ -9,19 +9,19 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawn is the result of Draw.
-type drawn struct {
+// drawnWorld is the result of Draw.
+type drawnWorld struct {
 	world *World
 	pods  []*corev1.Pod
 }
 
-var anyWorld = rapid.Custom(func(t *rapid.T) drawn {
+var anyWorld = rapid.Custom(func(t *rapid.T) drawnWorld {
 	w, pods := Draw(t)
-	return drawn{w, pods}
+	return drawnWorld{w, pods}
 })
 
-// texts are all refusals of filters, with their plugins. Names in texts are those that Draw uses.
-var texts = []string{
+// refusalTexts are all refusals of filters, with their plugins. Names in texts are those that Draw uses.
+var refusalTexts = []string{
 	`DynamicResources: cannot allocate all claims`,
 	`NodeAffinity: node(s) didn't match Pod's node affinity/selector`,
 	`NodeAffinity: node(s) didn't match scheduler-enforced node affinity`,
@@ -69,7 +69,7 @@ func TestDrawReachesEveryRefusalAndEveryScore(t *testing.T) {
 	for seed := range worlds {
 		d := anyWorld.Example(seed)
 		for _, pod := range d.pods {
-			verdicts := d.world.Judge(pod)
+			verdicts := d.world.Evaluate(pod)
 			scores, some := map[string]map[int64]bool{}, false
 			for i, v := range verdicts {
 				for _, reason := range v.Reasons {
@@ -78,7 +78,7 @@ func TestDrawReachesEveryRefusalAndEveryScore(t *testing.T) {
 				if v.Plugin == "" {
 					some = true
 					fits++
-				} else if c := d.world.cluster(pod); c.prefilter(pod) == nil &&
+				} else if c := d.world.simulate(pod); c.prefilter(pod) == nil &&
 					excludedByName(pod, d.world.Nodes[i]) == nil &&
 					c.filter(pod, d.world.Nodes[i]) == nil {
 					onlyWithout++
@@ -107,12 +107,12 @@ func TestDrawReachesEveryRefusalAndEveryScore(t *testing.T) {
 			if len(victims) > 1 {
 				choices++
 			}
-			if n, ok := d.world.cluster(pod).victims(pod, d.world.node(node)); ok && n.violations > 0 {
+			if n, ok := d.world.simulate(pod).victims(pod, d.world.node(node)); ok && n.violations > 0 {
 				budgets++
 			}
 		}
 	}
-	for _, text := range texts {
+	for _, text := range refusalTexts {
 		if said[text] == 0 {
 			t.Errorf("never drawn: %s", text)
 		}
@@ -137,13 +137,13 @@ func TestDrawReachesEveryRefusalAndEveryScore(t *testing.T) {
 }
 
 func BenchmarkJudge(b *testing.B) {
-	var worlds []drawn
+	var worlds []drawnWorld
 	for seed := range 100 {
 		worlds = append(worlds, anyWorld.Example(seed))
 	}
 	for i := 0; b.Loop(); i++ {
 		d := worlds[i%len(worlds)]
-		d.world.Judge(d.pods[0])
+		d.world.Evaluate(d.pods[0])
 	}
 }
 

@@ -19,7 +19,8 @@ func (d draws) arguments(w *World) {
 			a.Fit.IgnoredResourceGroups = []string{"example.com", "deviceclass.resource.kubernetes.io"}
 		}
 		s := &configv1.ScoringStrategy{Resources: d.resources(3)}
-		s.Type = pick(d, "strategy", configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio)
+		s.Type = pickOne(d, "strategy", configv1.LeastAllocated, configv1.MostAllocated,
+			configv1.RequestedToCapacityRatio)
 		if s.Type == configv1.RequestedToCapacityRatio {
 			s.RequestedToCapacityRatio = &configv1.RequestedToCapacityRatioParam{Shape: d.shape()}
 		}
@@ -37,11 +38,12 @@ func (d draws) arguments(w *World) {
 		for range d.upTo(2, "preferred") {
 			a.Nodes.AddedAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(
 				a.Nodes.AddedAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
-				corev1.PreferredSchedulingTerm{Weight: pick[int32](d, "weight", 1, 30, 100), Preference: d.nodeTerm(w)})
+				corev1.PreferredSchedulingTerm{Weight: pickOne[int32](d, "weight", 1, 30, 100),
+					Preference: d.nodeTerm(w)})
 		}
 	}
 	if d.oneIn(4, "pods' affinity") {
-		weight := pick[int32](d, "weight", 0, 1, 50)
+		weight := pickOne[int32](d, "weight", 0, 1, 50)
 		a.Pods = &configv1.InterPodAffinityArgs{
 			HardPodAffinityWeight:              &weight,
 			IgnorePreferredTermsOfExistingPods: d.oneIn(2, "ignore theirs"),
@@ -49,7 +51,7 @@ func (d draws) arguments(w *World) {
 	}
 	if d.oneIn(3, "defaults") {
 		a.Spread = &configv1.PodTopologySpreadArgs{
-			DefaultingType: pick(
+			DefaultingType: pickOne(
 				d,
 				"type",
 				configv1.ListDefaulting,

@@ -22,7 +22,7 @@ func (d draws) devices(w *World) {
 		c := &resourcev1.DeviceClass{
 			ObjectMeta: metav1.ObjectMeta{
 				Name:              name,
-				CreationTimestamp: metav1.NewTime(started0.Add(time.Duration(d.upTo(1, "created")) * time.Second)),
+				CreationTimestamp: metav1.NewTime(firstStart.Add(time.Duration(d.upTo(1, "created")) * time.Second)),
 			},
 		}
 		if name != "any" {
@@ -54,7 +54,7 @@ func (d draws) devices(w *World) {
 		if len(w.Slices) == 0 {
 			break
 		}
-		s := pick(d, "whose", w.Slices...)
+		s := pickOne(d, "whose", w.Slices...)
 		c := &resourcev1.ResourceClaim{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "a",
@@ -68,7 +68,7 @@ func (d draws) devices(w *World) {
 					Request: "r",
 					Driver:  s.Spec.Driver,
 					Pool:    s.Spec.Pool.Name,
-					Device:  pick(d, "which", s.Spec.Devices...).Name,
+					Device:  pickOne(d, "which", s.Spec.Devices...).Name,
 				}}},
 		}
 		w.DeviceClaims = append(w.DeviceClaims, c)

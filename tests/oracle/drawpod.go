@@ -20,18 +20,18 @@ func DrawPod(t *rapid.T, w *World, name string) *corev1.Pod {
 	p.Spec.SchedulerName = corev1.DefaultSchedulerName
 	p.Status.Phase = corev1.PodPending
 	if !d.oneIn(8, "no app") {
-		p.Labels["app"] = pick(d, "app", apps...)
+		p.Labels["app"] = pickOne(d, "app", apps...)
 	}
 	if d.oneIn(3, "tier") {
-		p.Labels["tier"] = pick(d, "which tier", "front", "back")
+		p.Labels["tier"] = pickOne(d, "which tier", "front", "back")
 	}
 	if d.oneIn(2, "version") {
-		p.Labels["version"] = pick(d, "which version", "1", "2")
+		p.Labels["version"] = pickOne(d, "which version", "1", "2")
 	}
 	d.importance(w, p)
 	d.owner(w, p)
 	d.containers(p)
-	for range d.times(2, "tolerations") {
+	for range d.count(2, "tolerations") {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, d.toleration())
 	}
 	p.Spec.Affinity = &corev1.Affinity{}
@@ -66,7 +66,7 @@ func DrawPod(t *rapid.T, w *World, name string) *corev1.Pod {
 
 func (d draws) importance(w *World, p *corev1.Pod) {
 	if !d.oneIn(4, "no priority") {
-		priority := pick[int32](d, "priority", 0, 10, 1000, -5)
+		priority := pickOne[int32](d, "priority", 0, 10, 1000, -5)
 		p.Spec.Priority = &priority
 	}
 	if d.oneIn(12, "never preempts") {
@@ -74,7 +74,7 @@ func (d draws) importance(w *World, p *corev1.Pod) {
 		p.Spec.PreemptionPolicy = &never
 	}
 	if d.oneIn(12, "nominated before") {
-		p.Status.NominatedNodeName = pick(d, "nominated to", w.Nodes...).Name
+		p.Status.NominatedNodeName = pickOne(d, "nominated to", w.Nodes...).Name
 	}
 }
 
@@ -100,31 +100,31 @@ func (d draws) owner(w *World, p *corev1.Pod) {
 	}
 	add("batch/v1", "Job", metav1.ObjectMeta{Namespace: p.Namespace, Name: "job", UID: "uid-job"})
 	if !d.oneIn(3, "no owner") {
-		p.OwnerReferences = []metav1.OwnerReference{pick(d, "owner", owners...)}
+		p.OwnerReferences = []metav1.OwnerReference{pickOne(d, "owner", owners...)}
 	}
 }
 
-// asked draws the resource requests of a container, or of a pod as a whole.
-func (d draws) asked() corev1.ResourceList {
+// requests draws the resource requests of a container, or of a pod as a whole.
+func (d draws) requests() corev1.ResourceList {
 	list := corev1.ResourceList{}
 	if !d.oneIn(4, "no cpu") {
 		list[corev1.ResourceCPU] = resource.MustParse(
-			pick(d, "cpu", "100m", "250m", "300m", "500m", "1", "0", "100m", "3"),
+			pickOne(d, "cpu", "100m", "250m", "300m", "500m", "1", "0", "100m", "3"),
 		)
 	}
 	if !d.oneIn(4, "no memory") {
 		list[corev1.ResourceMemory] = resource.MustParse(
-			pick(d, "memory", "64Mi", "100M", "300Mi", "500Mi", "1Gi", "10Mi", "0", "3Gi"),
+			pickOne(d, "memory", "64Mi", "100M", "300Mi", "500Mi", "1Gi", "10Mi", "0", "3Gi"),
 		)
 	}
 	return list
 }
 
 func (d draws) containers(p *corev1.Pod) {
-	for i := range 1 + d.times(1, "containers") {
+	for i := range 1 + d.count(1, "containers") {
 		p.Spec.Containers = append(p.Spec.Containers, d.container(fmt.Sprintf("c%d", i)))
 	}
-	for i := range d.times(3, "init containers") {
+	for i := range d.count(3, "init containers") {
 		c := d.container(fmt.Sprintf("i%d", i))
 		if d.oneIn(2, "sidecar") {
 			always := corev1.ContainerRestartPolicyAlways
@@ -133,30 +133,30 @@ func (d draws) containers(p *corev1.Pod) {
 		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
 	}
 	if d.oneIn(10, "overhead") {
-		p.Spec.Overhead = d.asked()
+		p.Spec.Overhead = d.requests()
 	}
 	if d.oneIn(8, "as a whole") {
-		p.Spec.Resources = &corev1.ResourceRequirements{Requests: d.asked()}
+		p.Spec.Resources = &corev1.ResourceRequirements{Requests: d.requests()}
 	}
 }
 
 func (d draws) container(name string) corev1.Container {
-	image := pick(d, "image", images...).name
+	image := pickOne(d, "image", images...).name
 	c := corev1.Container{
 		Name:      name,
-		Image:     image + pick(d, "tag", "", ":latest", ":v1"),
+		Image:     image + pickOne(d, "tag", "", ":latest", ":v1"),
 		Resources: corev1.ResourceRequirements{},
 	}
 	if !d.oneIn(3, "asks for nothing") {
-		c.Resources.Requests = d.asked()
+		c.Resources.Requests = d.requests()
 		if d.oneIn(8, "storage") {
 			c.Resources.Requests[corev1.ResourceEphemeralStorage] = resource.MustParse(
-				pick(d, "how much", "100Mi", "600Mi", "2Gi"),
+				pickOne(d, "how much", "100Mi", "600Mi", "2Gi"),
 			)
 		}
 		for range map[int]int{8: 1, 9: 2}[d.upTo(9, "extended resources")] {
-			c.Resources.Requests[pick(d, "by which name", gpu, gpu, classGPU)] = resource.MustParse(
-				pick(d, "gpus", "1", "2", "0"),
+			c.Resources.Requests[pickOne(d, "by which name", gpu, gpu, classGPU)] = resource.MustParse(
+				pickOne(d, "gpus", "1", "2", "0"),
 			)
 		}
 		if d.oneIn(24, "huge pages") {
@@ -165,9 +165,9 @@ func (d draws) container(name string) corev1.Container {
 	}
 	if d.oneIn(8, "port") {
 		c.Ports = append(c.Ports, corev1.ContainerPort{
-			ContainerPort: 80, HostPort: pick[int32](d, "host port", 80, 443, 0),
-			HostIP:   pick(d, "host ip", "", "0.0.0.0", "10.0.0.1", "10.0.0.2"),
-			Protocol: pick(d, "protocol", corev1.ProtocolTCP, corev1.ProtocolUDP),
+			ContainerPort: 80, HostPort: pickOne[int32](d, "host port", 80, 443, 0),
+			HostIP:   pickOne(d, "host ip", "", "0.0.0.0", "10.0.0.1", "10.0.0.2"),
+			Protocol: pickOne(d, "protocol", corev1.ProtocolTCP, corev1.ProtocolUDP),
 		})
 	}
 	return c
@@ -175,14 +175,14 @@ func (d draws) container(name string) corev1.Container {
 
 func (d draws) toleration() corev1.Toleration {
 	t := corev1.Toleration{
-		Key: pick(
+		Key: pickOne(
 			d,
 			"key",
 			"k1",
 			"k2",
-		), Operator: pick(d, "operator", corev1.TolerationOpExists, corev1.TolerationOpEqual, "",
+		), Operator: pickOne(d, "operator", corev1.TolerationOpExists, corev1.TolerationOpEqual, "",
 			corev1.TolerationOpGt, corev1.TolerationOpLt),
-		Effect: pick(
+		Effect: pickOne(
 			d,
 			"effect",
 			"",
@@ -193,20 +193,20 @@ func (d draws) toleration() corev1.Toleration {
 	}
 	switch t.Operator {
 	case corev1.TolerationOpGt, corev1.TolerationOpLt:
-		t.Value = pick(d, "bound", "3", "5", "-1")
+		t.Value = pickOne(d, "bound", "3", "5", "-1")
 	case corev1.TolerationOpExists:
 		if d.oneIn(4, "cordon") {
-			t.Key = pick(d, "which", "", corev1.TaintNodeUnschedulable)
+			t.Key = pickOne(d, "which", "", corev1.TaintNodeUnschedulable)
 		}
 	default:
-		t.Value = pick(d, "value", "", "3", "x")
+		t.Value = pickOne(d, "value", "", "3", "x")
 	}
 	return t
 }
 
 func (d draws) nodeAffinity(w *World, p *corev1.Pod) {
 	if d.oneIn(3, "node selector") {
-		p.Spec.NodeSelector = map[string]string{"disk": pick(d, "disk", "ssd", "hdd")}
+		p.Spec.NodeSelector = map[string]string{"disk": pickOne(d, "disk", "ssd", "hdd")}
 	}
 	a := &corev1.NodeAffinity{}
 	if d.oneIn(2, "required") {
@@ -218,15 +218,15 @@ func (d draws) nodeAffinity(w *World, p *corev1.Pod) {
 	}
 	for range d.upTo(2, "preferred") {
 		a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution,
-			corev1.PreferredSchedulingTerm{Weight: pick[int32](d, "weight", 1, 30, 100), Preference: d.nodeTerm(w)})
+			corev1.PreferredSchedulingTerm{Weight: pickOne[int32](d, "weight", 1, 30, 100), Preference: d.nodeTerm(w)})
 	}
 	p.Spec.Affinity.NodeAffinity = a
 }
 
 func (d draws) nodeTerm(w *World) corev1.NodeSelectorTerm {
 	var t corev1.NodeSelectorTerm
-	for range 1 - d.times(1, "no expression") + d.times(1, "second expression") {
-		t.MatchExpressions = append(t.MatchExpressions, pick(
+	for range 1 - d.count(1, "no expression") + d.count(1, "second expression") {
+		t.MatchExpressions = append(t.MatchExpressions, pickOne(
 			d,
 			"expression",
 			corev1.NodeSelectorRequirement{
@@ -249,24 +249,24 @@ func (d draws) nodeTerm(w *World) corev1.NodeSelectorTerm {
 			},
 		))
 	}
-	for range d.times(2, "fields") {
+	for range d.count(2, "fields") {
 		t.MatchFields = append(t.MatchFields, corev1.NodeSelectorRequirement{
 			Key:      metav1.ObjectNameField,
-			Operator: pick(d, "operator", corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn),
-			Values:   []string{pick(d, "name", w.Nodes...).Name}})
+			Operator: pickOne(d, "operator", corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn),
+			Values:   []string{pickOne(d, "name", w.Nodes...).Name}})
 	}
 	return t
 }
 
 // terms draws required and preferred terms for other pods.
 func (d draws) terms() (required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
-	for range d.times(2, "required") {
+	for range d.count(2, "required") {
 		required = append(required, d.term())
 	}
 	for range d.upTo(2, "preferred") {
 		preferred = append(
 			preferred,
-			corev1.WeightedPodAffinityTerm{Weight: pick[int32](d, "weight", 1, 40, 100), PodAffinityTerm: d.term()},
+			corev1.WeightedPodAffinityTerm{Weight: pickOne[int32](d, "weight", 1, 40, 100), PodAffinityTerm: d.term()},
 		)
 	}
 	return required, preferred
@@ -275,7 +275,7 @@ func (d draws) terms() (required []corev1.PodAffinityTerm, preferred []corev1.We
 func (d draws) term() corev1.PodAffinityTerm {
 	t := corev1.PodAffinityTerm{
 		LabelSelector: d.selector(),
-		TopologyKey: pick(
+		TopologyKey: pickOne(
 			d,
 			"topology",
 			corev1.LabelHostname,
@@ -293,7 +293,7 @@ func (d draws) term() corev1.PodAffinityTerm {
 		t.Namespaces = namespaces[:1+d.upTo(1, "how many")]
 	}
 	if d.oneIn(4, "namespace selector") {
-		t.NamespaceSelector = pick(
+		t.NamespaceSelector = pickOne(
 			d,
 			"which",
 			&metav1.LabelSelector{},
@@ -317,8 +317,8 @@ func (d draws) spread(p *corev1.Pod) {
 	taken := map[string]bool{}
 	for range 1 + d.upTo(1, "constraints") {
 		c := corev1.TopologySpreadConstraint{
-			MaxSkew: pick[int32](d, "skew", 1, 1, 2, 3), LabelSelector: d.selector(),
-			TopologyKey: pick(
+			MaxSkew: pickOne[int32](d, "skew", 1, 1, 2, 3), LabelSelector: d.selector(),
+			TopologyKey: pickOne(
 				d,
 				"topology",
 				corev1.LabelTopologyZone,
@@ -327,7 +327,7 @@ func (d draws) spread(p *corev1.Pod) {
 				corev1.LabelHostname,
 				corev1.LabelTopologyRegion,
 			),
-			WhenUnsatisfiable: pick(d, "when", corev1.DoNotSchedule, corev1.ScheduleAnyway),
+			WhenUnsatisfiable: pickOne(d, "when", corev1.DoNotSchedule, corev1.ScheduleAnyway),
 		}
 		if key := c.TopologyKey + string(c.WhenUnsatisfiable); taken[key] {
 			continue
@@ -339,8 +339,8 @@ func (d draws) spread(p *corev1.Pod) {
 			c.MinDomains = &domains
 		}
 		honor, ignore := corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore
-		c.NodeAffinityPolicy = pick(d, "affinity policy", nil, &honor, &ignore)
-		c.NodeTaintsPolicy = pick(d, "taints policy", nil, &honor, &ignore)
+		c.NodeAffinityPolicy = pickOne(d, "affinity policy", nil, &honor, &ignore)
+		c.NodeTaintsPolicy = pickOne(d, "taints policy", nil, &honor, &ignore)
 		if d.oneIn(4, "match label keys") {
 			c.MatchLabelKeys = []string{"version", "absent"}
 		}

@@ -40,15 +40,15 @@ func (d draws) storage(w *World) {
 	for i := range 1 + d.upTo(2, "new claims") { // unbound, without a selected node
 		claim := d.pvc(&World{Nodes: w.Nodes}, fmt.Sprintf("new%d", i), 20+i)
 		claim.Annotations, claim.Spec.VolumeName, claim.DeletionTimestamp = nil, "", nil
-		class := pick(d, "class of new", "later", "later", "later", "static", "former")
+		class := pickOne(d, "class of new", "later", "later", "later", "static", "former")
 		claim.Spec.StorageClassName, claim.Status.Phase = &class, corev1.ClaimPending
 		w.Claims = append(w.Claims, claim)
 	}
-	for i := range d.times(1, "scratch claims") {
+	for i := range d.count(1, "scratch claims") {
 		pod, yes := fmt.Sprintf("p%d", i), true
 		claim := d.pvc(w, pod+"-scratch", 10+i)
 		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod,
-			UID: types.UID(pick(d, "owned by", "uid-", "uid-", "uid-", "other-") + pod), Controller: &yes}}
+			UID: types.UID(pickOne(d, "owned by", "uid-", "uid-", "uid-", "other-") + pod), Controller: &yes}}
 		w.Claims = append(w.Claims, claim)
 	}
 	for _, node := range w.Nodes {
@@ -76,7 +76,7 @@ func (d draws) drivers(w *World) {
 		i := len(w.Capacities)
 		c := &storagev1.CSIStorageCapacity{
 			ObjectMeta:       metav1.ObjectMeta{Namespace: "storage", Name: fmt.Sprintf("capacity%d", i)},
-			StorageClassName: pick(d, "of class", "later", "later", "later", "former"),
+			StorageClassName: pickOne(d, "of class", "later", "later", "later", "former"),
 			NodeTopology:     where,
 		}
 		if !d.oneIn(8, "no capacity") {
@@ -84,7 +84,7 @@ func (d draws) drivers(w *World) {
 			c.Capacity = &size
 		}
 		if d.oneIn(4, "largest volume") {
-			size := resource.MustParse(pick(d, "how large", "700Mi", "1500Mi", "4Gi"))
+			size := resource.MustParse(pickOne(d, "how large", "700Mi", "1500Mi", "4Gi"))
 			c.MaximumVolumeSize = &size
 		}
 		w.Capacities = append(w.Capacities, c)
@@ -94,13 +94,13 @@ func (d draws) drivers(w *World) {
 			add(&metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: node.Name}})
 		}
 	}
-	for range d.times(2, "for many") {
+	for range d.count(2, "for many") {
 		add(
-			pick(
+			pickOne(
 				d,
 				"where",
 				&metav1.LabelSelector{
-					MatchLabels: map[string]string{corev1.LabelTopologyZone: pick(d, "zone", zones...)},
+					MatchLabels: map[string]string{corev1.LabelTopologyZone: pickOne(d, "zone", zones...)},
 				},
 				nil,
 				&metav1.LabelSelector{},
@@ -147,7 +147,7 @@ func (d draws) disks(p *corev1.Pod) {
 		)
 	}
 	reads := func() bool { return d.oneIn(2, "reads only") }
-	which := func() string { return pick(d, "disk", "one", "two") }
+	which := func() string { return pickOne(d, "disk", "one", "two") }
 	if d.oneIn(12, "gce") {
 		add(
 			corev1.VolumeSource{
@@ -156,7 +156,7 @@ func (d draws) disks(p *corev1.Pod) {
 		)
 	}
 	if d.oneIn(10, "ebs") {
-		id := pick(d, "volume", "vol-1", "vol-2", "aws://za/vol-1")
+		id := pickOne(d, "volume", "vol-1", "vol-2", "aws://za/vol-1")
 		add(
 			corev1.VolumeSource{
 				AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: id, ReadOnly: reads()},
@@ -171,7 +171,7 @@ func (d draws) disks(p *corev1.Pod) {
 		)
 	}
 	if d.oneIn(16, "rbd") {
-		monitors := pick(d, "monitors", []string{"m1", "m2"}, []string{"m2"}, []string{"m3"})
+		monitors := pickOne(d, "monitors", []string{"m1", "m2"}, []string{"m2"}, []string{"m3"})
 		add(
 			corev1.VolumeSource{
 				RBD: &corev1.RBDVolumeSource{
@@ -187,7 +187,7 @@ func (d draws) disks(p *corev1.Pod) {
 
 func (d draws) mode() []corev1.PersistentVolumeAccessMode {
 	return []corev1.PersistentVolumeAccessMode{
-		pick(d, "access", corev1.ReadWriteOnce, corev1.ReadWriteOncePod, corev1.ReadWriteMany),
+		pickOne(d, "access", corev1.ReadWriteOnce, corev1.ReadWriteOncePod, corev1.ReadWriteMany),
 	}
 }
 
@@ -196,12 +196,12 @@ func (d draws) pv(w *World, i int) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}},
 	}
-	v.Spec.StorageClassName = pick(d, "class", "static", "later", "now")
+	v.Spec.StorageClassName = pickOne(d, "class", "static", "later", "now")
 	v.Spec.Capacity = corev1.ResourceList{
 		corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dMi", 1024*(1+d.upTo(4, "size"))+i)),
 	}
 	v.Spec.AccessModes = append(d.mode(), corev1.ReadWriteOnce)
-	v.Status.Phase = pick(
+	v.Status.Phase = pickOne(
 		d,
 		"phase",
 		corev1.VolumeAvailable,
@@ -214,7 +214,7 @@ func (d draws) pv(w *World, i int) *corev1.PersistentVolume {
 		v.Spec.Local = &corev1.LocalVolumeSource{Path: "/data"}
 	case 1:
 		v.Spec.AWSElasticBlockStore = &corev1.AWSElasticBlockStoreVolumeSource{
-			VolumeID: pick(d, "volume", "vol-1", "aws://za/vol-2"),
+			VolumeID: pickOne(d, "volume", "vol-1", "aws://za/vol-2"),
 		}
 	default:
 		v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}
@@ -228,7 +228,7 @@ func (d draws) pv(w *World, i int) *corev1.PersistentVolume {
 		v.Spec.VolumeAttributesClassName = &gold
 	}
 	if d.oneIn(3, "reachable from") {
-		r := pick(
+		r := pickOne(
 			d,
 			"whence",
 			corev1.NodeSelectorRequirement{
@@ -239,15 +239,15 @@ func (d draws) pv(w *World, i int) *corev1.PersistentVolume {
 			corev1.NodeSelectorRequirement{
 				Key:      corev1.LabelHostname,
 				Operator: corev1.NodeSelectorOpIn,
-				Values:   []string{pick(d, "host", w.Nodes...).Name},
+				Values:   []string{pickOne(d, "host", w.Nodes...).Name},
 			},
 		)
 		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{r}}}}}
 	}
 	if d.oneIn(4, "labelled zone") {
-		key := pick(d, "label", corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone)
-		v.Labels[key] = pick(d, "zones", "za", "zb", "za__zc", "za__")
+		key := pickOne(d, "label", corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone)
+		v.Labels[key] = pickOne(d, "zones", "za", "zb", "za__zc", "za__")
 	}
 	if d.oneIn(3, "speed") {
 		v.Labels["speed"] = "fast"
@@ -258,7 +258,7 @@ func (d draws) pv(w *World, i int) *corev1.PersistentVolume {
 func (d draws) pvc(w *World, name string, i int) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace(), Name: name,
 		UID: types.UID("uid-" + name), Annotations: map[string]string{}}}
-	class := pick(d, "class", "static", "later", "later", "later", "former", "now")
+	class := pickOne(d, "class", "static", "later", "later", "later", "former", "now")
 	c.Spec.StorageClassName = &class
 	c.Spec.Resources.Requests = corev1.ResourceList{
 		corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dMi", 512*(1+d.upTo(4, "size"))+i)),
@@ -277,7 +277,7 @@ func (d draws) pvc(w *World, name string, i int) *corev1.PersistentVolumeClaim {
 		c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"speed": "fast"}}
 	}
 	if d.oneIn(24, "being deleted") {
-		at := metav1.NewTime(started0)
+		at := metav1.NewTime(firstStart)
 		c.DeletionTimestamp = &at
 	}
 	bind := func(volume string) {
@@ -301,7 +301,7 @@ func (d draws) pvc(w *World, name string, i int) *corev1.PersistentVolumeClaim {
 		}
 	case 6:
 		if class != "now" {
-			c.Annotations[selectedNode] = pick(d, "selected", w.Nodes...).Name
+			c.Annotations[selectedNode] = pickOne(d, "selected", w.Nodes...).Name
 		}
 	case 7:
 		for _, v := range w.Volumes {

@@ -37,7 +37,7 @@ func selects(s *metav1.LabelSelector, labels map[string]string) bool {
 	return true
 }
 
-func empty(s *metav1.LabelSelector) bool {
+func isEmptySelector(s *metav1.LabelSelector) bool {
 	return s != nil && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
@@ -64,19 +64,19 @@ func matchesTerm(t corev1.NodeSelectorTerm, node *corev1.Node) bool {
 		return false
 	}
 	for _, r := range t.MatchExpressions {
-		if !meets(r, node.Labels) {
+		if !meetsRequirement(r, node.Labels) {
 			return false
 		}
 	}
 	for _, r := range t.MatchFields {
-		if !meets(r, map[string]string{metav1.ObjectNameField: node.Name}) {
+		if !meetsRequirement(r, map[string]string{metav1.ObjectNameField: node.Name}) {
 			return false
 		}
 	}
 	return true
 }
 
-func meets(r corev1.NodeSelectorRequirement, labels map[string]string) bool {
+func meetsRequirement(r corev1.NodeSelectorRequirement, labels map[string]string) bool {
 	value, has := labels[r.Key]
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn:
@@ -104,8 +104,8 @@ func meets(r corev1.NodeSelectorRequirement, labels map[string]string) bool {
 	return false
 }
 
-// wantsNode reports whether the pod's nodeSelector and required node affinity admit the node.
-func wantsNode(pod *corev1.Pod, node *corev1.Node) bool {
+// admitsNode reports whether the pod's nodeSelector and required node affinity admit the node.
+func admitsNode(pod *corev1.Pod, node *corev1.Node) bool {
 	if !hasAll(node.Labels, pod.Spec.NodeSelector) {
 		return false
 	}
@@ -132,8 +132,8 @@ func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
 		case corev1.TolerationOpExists:
 			return true
 		case corev1.TolerationOpGt, corev1.TolerationOpLt:
-			theirs, ok := decimal(taint.Value)
-			ours, ok2 := decimal(t.Value)
+			theirs, ok := parseDecimal(taint.Value)
+			ours, ok2 := parseDecimal(t.Value)
 			if !ok || !ok2 {
 				return false
 			}
@@ -146,8 +146,8 @@ func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
 	})
 }
 
-// decimal parses an integer in its canonical form: without a plus sign and leading zeros.
-func decimal(s string) (int64, bool) {
+// parseDecimal parses an integer in its canonical form: without a plus sign and leading zeros.
+func parseDecimal(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == s
 }

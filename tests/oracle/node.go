@@ -11,26 +11,26 @@ import (
 const maxScore = 100
 
 // nodeUnschedulable refuses cordoned nodes to pods that do not tolerate the unschedulable taint.
-func nodeUnschedulable(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+func nodeUnschedulable(_ *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
 	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	if node.Spec.Unschedulable && !tolerates(pod, taint) {
-		return unresolvable("node(s) were unschedulable")
+		return newUnresolvable("node(s) were unschedulable")
 	}
 	return nil
 }
 
 // nodeName refuses all nodes except the node that the pod names.
-func nodeName(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+func nodeName(_ *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
 	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
-		return unresolvable("node(s) didn't match the requested node name")
+		return newUnresolvable("node(s) didn't match the requested node name")
 	}
 	return nil
 }
 
 // taintToleration refuses nodes with a taint of effect NoSchedule or NoExecute that the pod does not tolerate.
-func taintToleration(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+func taintToleration(_ *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
 	if !toleratesNode(pod, node) {
-		return unresolvable("node(s) had untolerated taint(s)")
+		return newUnresolvable("node(s) had untolerated taint(s)")
 	}
 	return nil
 }
@@ -47,7 +47,7 @@ func toleratesNode(pod *corev1.Pod, node *corev1.Node) bool {
 
 // taintTolerationScore gives the best score to nodes with the fewest PreferNoSchedule taints that the pod does not
 // tolerate.
-func taintTolerationScore(_ *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+func taintTolerationScore(_ *simulation, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	scores := make([]int64, len(nodes))
 	for i, node := range nodes {
 		for _, taint := range node.Spec.Taints {
@@ -56,15 +56,15 @@ func taintTolerationScore(_ *cluster, pod *corev1.Pod, nodes []*corev1.Node) []i
 			}
 		}
 	}
-	normalize(scores)
+	normalizeScores(scores)
 	for i := range scores {
 		scores[i] = maxScore - scores[i]
 	}
 	return scores
 }
 
-// normalize scales the scores so that the highest score is maxScore.
-func normalize(scores []int64) {
+// normalizeScores scales the scores so that the highest score is maxScore.
+func normalizeScores(scores []int64) {
 	highest := int64(0)
 	for _, s := range scores {
 		highest = max(highest, s)
@@ -77,9 +77,9 @@ func normalize(scores []int64) {
 }
 
 // affinityTermsConflict refuses pods whose required terms all demand two different names of the node at once.
-func affinityTermsConflict(_ *cluster, pod *corev1.Pod) *refusal {
+func affinityTermsConflict(_ *simulation, pod *corev1.Pod) *filterRefusal {
 	if names, only := wantedNames(pod); only && len(names) == 0 {
-		return unresolvable("pod affinity terms conflict")
+		return newUnresolvable("pod affinity terms conflict")
 	}
 	return nil
 }
@@ -113,21 +113,21 @@ func wantedNames(pod *corev1.Pod) (names []string, only bool) {
 
 // nodeAffinity refuses nodes that the configuration's affinity or the pod's nodeSelector or required node affinity does
 // not admit.
-func nodeAffinity(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
-	if !enforced(c, node) {
-		return unresolvable("node(s) didn't match scheduler-enforced node affinity")
+func nodeAffinity(c *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
+	if !matchesEnforcedAffinity(c, node) {
+		return newUnresolvable("node(s) didn't match scheduler-enforced node affinity")
 	}
-	if !wantsNode(pod, node) {
-		return unresolvable("node(s) didn't match Pod's node affinity/selector")
+	if !admitsNode(pod, node) {
+		return newUnresolvable("node(s) didn't match Pod's node affinity/selector")
 	}
 	return nil
 }
 
 // excludedByName refuses nodes whose names the pod's required node affinity excludes. It precedes all filters, because
 // upstream filters only the nodes that are named.
-func excludedByName(pod *corev1.Pod, node *corev1.Node) *refusal {
+func excludedByName(pod *corev1.Pod, node *corev1.Node) *filterRefusal {
 	if names, only := wantedNames(pod); only && !slices.Contains(names, node.Name) {
-		r := unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")
+		r := newUnresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")
 		r.plugin = "NodeAffinity"
 		return r
 	}
@@ -135,7 +135,7 @@ func excludedByName(pod *corev1.Pod, node *corev1.Node) *refusal {
 }
 
 // nodeAffinityScore returns the sum of the weights of the preferred terms that match.
-func nodeAffinityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+func nodeAffinityScore(c *simulation, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	terms := c.preferences(pod)
 	if len(terms) == 0 {
 		return nil
@@ -148,20 +148,20 @@ func nodeAffinityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int6
 			}
 		}
 	}
-	normalize(scores)
+	normalizeScores(scores)
 	return scores
 }
 
 // nodePorts refuses nodes where another pod has one of the pod's host ports: the same port and protocol, and the same
 // address, unless one of the two addresses is 0.0.0.0.
-func nodePorts(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
-	for _, other := range c.on(node) {
+func nodePorts(c *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
+	for _, other := range c.podsOn(node) {
 		for _, theirs := range hostPorts(other) {
 			for _, ours := range hostPorts(pod) {
 				everywhere := ours.HostIP == "0.0.0.0" || theirs.HostIP == "0.0.0.0"
 				if ours.HostPort == theirs.HostPort && ours.Protocol == theirs.Protocol &&
 					(everywhere || ours.HostIP == theirs.HostIP) {
-					return resolvable("node(s) didn't have free ports for the requested pod ports")
+					return newResolvable("node(s) didn't have free ports for the requested pod ports")
 				}
 			}
 		}
@@ -173,7 +173,7 @@ func nodePorts(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 func hostPorts(pod *corev1.Pod) []corev1.ContainerPort {
 	running := slices.Clone(pod.Spec.Containers)
 	for _, c := range pod.Spec.InitContainers {
-		if sidecar(c) {
+		if isSidecar(c) {
 			running = append(running, c)
 		}
 	}
@@ -195,25 +195,25 @@ func hostPorts(pod *corev1.Pod) []corev1.ContainerPort {
 	return ports
 }
 
-// sidecar reports whether an init container keeps running beside the containers.
-func sidecar(c corev1.Container) bool {
+// isSidecar reports whether an init container keeps running beside the containers.
+func isSidecar(c corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 // declaredFeatures refuses nodes that do not declare a feature that the pod needs. The only such feature here is to
 // restart all containers when one of them ends.
-func declaredFeatures(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+func declaredFeatures(_ *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, rule := range c.RestartPolicyRules {
 			if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers &&
-				!slices.Contains(node.Status.DeclaredFeatures, restartsAll) {
-				return unresolvable("node(s) didn't match Pod's required features")
+				!slices.Contains(node.Status.DeclaredFeatures, restartAllFeature) {
+				return newUnresolvable("node(s) didn't match Pod's required features")
 			}
 		}
 	}
 	return nil
 }
 
-// restartsAll is the feature that nodes declare if they support rules that restart all containers of a pod when one of
-// them ends.
-const restartsAll = "RestartAllContainersOnContainerExits"
+// restartAllFeature is the feature that nodes declare if they support rules that restart all containers of a pod when
+// one of them ends.
+const restartAllFeature = "RestartAllContainersOnContainerExits"

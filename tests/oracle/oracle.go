@@ -41,43 +41,43 @@ type World struct {
 
 // Verdict is the result for one node.
 type Verdict struct {
-	Node         string
-	Plugin       string   // the first filter that refuses the node, or "" if the pod fits
-	Reasons      []string // in upstream's words
-	Unresolvable bool     // removing pods would not help
+	Node           string
+	Plugin         string   // the first filter that refuses the node, or "" if the pod fits
+	Reasons        []string // in upstream's words
+	IsUnresolvable bool     // removing pods would not help
 	// Score is the weighted sum of the scores, normalized over the nodes that fit. It is 0 for other nodes.
 	Score  int64
 	Scores map[string]int64 // by plugin, normalized, before the weight; without plugins that skip the pod
 }
 
-// refusal is the reason why a filter refuses a node. A nil refusal means that it admits the node.
-type refusal struct {
+// filterRefusal is the reason why a filter refuses a node. A nil refusal means that it admits the node.
+type filterRefusal struct {
 	plugin       string
 	reasons      []string
 	unresolvable bool
 }
 
-func unresolvable(reason string) *refusal {
-	return &refusal{reasons: []string{reason}, unresolvable: true}
+func newUnresolvable(reason string) *filterRefusal {
+	return &filterRefusal{reasons: []string{reason}, unresolvable: true}
 }
-func resolvable(reason string) *refusal { return &refusal{reasons: []string{reason}} }
+func newResolvable(reason string) *filterRefusal { return &filterRefusal{reasons: []string{reason}} }
 
-// placed is a pod on a node.
-type placed struct {
+// placedPod is a pod on a node.
+type placedPod struct {
 	pod  *corev1.Pod
 	node *corev1.Node
 }
 
-// cluster is a World with the pods that are assumed to be on its nodes. Simulations add and remove pods.
-type cluster struct {
+// simulation is a World with the pods that are assumed to be on its nodes. Simulations add and remove pods.
+type simulation struct {
 	*World
-	pods []placed
+	pods []placedPod
 }
 
 // prefilters refuse a pod on all nodes, before any filter, in the order of the default plugins.
 var prefilters = []struct {
 	plugin string
-	refuse func(*cluster, *corev1.Pod) *refusal
+	refuse func(*simulation, *corev1.Pod) *filterRefusal
 }{
 	{"NodeAffinity", affinityTermsConflict},
 	{"VolumeRestrictions", claimMissing},
@@ -88,7 +88,7 @@ var prefilters = []struct {
 // filters are the filters of the default plugins in their order.
 var filters = []struct {
 	plugin string
-	refuse func(*cluster, *corev1.Pod, *corev1.Node) *refusal
+	refuse func(*simulation, *corev1.Pod, *corev1.Node) *filterRefusal
 }{
 	{"NodeUnschedulable", nodeUnschedulable},
 	{"NodeName", nodeName},
@@ -110,7 +110,7 @@ var filters = []struct {
 var scorers = []struct {
 	plugin string
 	weight int64
-	score  func(*cluster, *corev1.Pod, []*corev1.Node) []int64
+	score  func(*simulation, *corev1.Pod, []*corev1.Node) []int64
 }{
 	{"TaintToleration", 3, taintTolerationScore},
 	{"NodeAffinity", 2, nodeAffinityScore},
@@ -122,9 +122,9 @@ var scorers = []struct {
 	{"ImageLocality", 1, imageLocalityScore},
 }
 
-// Judge returns the verdict on every node for the pod, in the order of w.Nodes.
-func (w *World) Judge(pod *corev1.Pod) []Verdict {
-	c := w.cluster(pod)
+// Evaluate returns the verdict on every node for the pod, in the order of w.Nodes.
+func (w *World) Evaluate(pod *corev1.Pod) []Verdict {
+	c := w.simulate(pod)
 	verdicts := make([]Verdict, len(w.Nodes))
 	var fit []*corev1.Node
 	var at []int
@@ -136,10 +136,10 @@ func (w *World) Judge(pod *corev1.Pod) []Verdict {
 			r = excludedByName(pod, node)
 		}
 		if r == nil {
-			r = c.judge(pod, node)
+			r = c.evaluate(pod, node)
 		}
 		if r != nil {
-			verdicts[i].Plugin, verdicts[i].Reasons, verdicts[i].Unresolvable = r.plugin, r.reasons, r.unresolvable
+			verdicts[i].Plugin, verdicts[i].Reasons, verdicts[i].IsUnresolvable = r.plugin, r.reasons, r.unresolvable
 			continue
 		}
 		verdicts[i].Scores = map[string]int64{}
@@ -154,20 +154,20 @@ func (w *World) Judge(pod *corev1.Pod) []Verdict {
 	return verdicts
 }
 
-// cluster returns a cluster with the pods that are bound to a node of the world and have not ended, except the pod to
+// simulate returns a cluster with the pods that are bound to a node of the world and have not ended, except the pod to
 // place.
-func (w *World) cluster(pod *corev1.Pod) *cluster {
-	c := &cluster{World: w}
+func (w *World) simulate(pod *corev1.Pod) *simulation {
+	c := &simulation{World: w}
 	for _, p := range w.Pods {
-		if node := w.node(p.Spec.NodeName); node != nil && !ended(p) && !same(p, pod) {
-			c.pods = append(c.pods, placed{p, node})
+		if node := w.node(p.Spec.NodeName); node != nil && !hasEnded(p) && !isSamePod(p, pod) {
+			c.pods = append(c.pods, placedPod{p, node})
 		}
 	}
 	return c
 }
 
 // prefilter returns a refusal if no node can take the pod.
-func (c *cluster) prefilter(pod *corev1.Pod) *refusal {
+func (c *simulation) prefilter(pod *corev1.Pod) *filterRefusal {
 	for _, f := range prefilters {
 		if r := f.refuse(c, pod); r != nil {
 			r.plugin = f.plugin
@@ -177,12 +177,12 @@ func (c *cluster) prefilter(pod *corev1.Pod) *refusal {
 	return nil
 }
 
-// judge returns the refusal of the first filter that refuses the node. It filters first with the pods of the same or a
-// higher priority that are nominated to the node, because they are expected there. Then it filters without them,
+// evaluate returns the refusal of the first filter that refuses the node. It filters first with the pods of the same or
+// a higher priority that are nominated to the node, because they are expected there. Then it filters without them,
 // because they may not arrive.
-func (c *cluster) judge(pod *corev1.Pod, node *corev1.Node) *refusal {
-	if nominated := c.nominated(pod, node); len(nominated) > 0 {
-		with := &cluster{World: c.World, pods: append(append([]placed{}, c.pods...), nominated...)}
+func (c *simulation) evaluate(pod *corev1.Pod, node *corev1.Node) *filterRefusal {
+	if nominated := c.nominatedPods(pod, node); len(nominated) > 0 {
+		with := &simulation{World: c.World, pods: append(append([]placedPod{}, c.pods...), nominated...)}
 		if r := with.filter(pod, node); r != nil {
 			return r
 		}
@@ -190,7 +190,7 @@ func (c *cluster) judge(pod *corev1.Pod, node *corev1.Node) *refusal {
 	return c.filter(pod, node)
 }
 
-func (c *cluster) filter(pod *corev1.Pod, node *corev1.Node) *refusal {
+func (c *simulation) filter(pod *corev1.Pod, node *corev1.Node) *filterRefusal {
 	for _, f := range filters {
 		if r := f.refuse(c, pod, node); r != nil {
 			r.plugin = f.plugin
@@ -200,19 +200,19 @@ func (c *cluster) filter(pod *corev1.Pod, node *corev1.Node) *refusal {
 	return nil
 }
 
-func (c *cluster) nominated(pod *corev1.Pod, node *corev1.Node) []placed {
-	var result []placed
+func (c *simulation) nominatedPods(pod *corev1.Pod, node *corev1.Node) []placedPod {
+	var result []placedPod
 	for _, p := range c.World.Pods {
-		if p.Spec.NodeName == "" && p.Status.NominatedNodeName == node.Name && !ended(p) && !same(p, pod) &&
-			priority(p) >= priority(pod) {
-			result = append(result, placed{p, node})
+		if p.Spec.NodeName == "" && p.Status.NominatedNodeName == node.Name && !hasEnded(p) && !isSamePod(p, pod) &&
+			podPriority(p) >= podPriority(pod) {
+			result = append(result, placedPod{p, node})
 		}
 	}
 	return result
 }
 
-// on returns the pods on a node.
-func (c *cluster) on(node *corev1.Node) []*corev1.Pod {
+// podsOn returns the pods on a node.
+func (c *simulation) podsOn(node *corev1.Node) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, p := range c.pods {
 		if p.node == node {
@@ -231,11 +231,11 @@ func (w *World) node(name string) *corev1.Node {
 	return nil
 }
 
-func same(a, b *corev1.Pod) bool { return a.Namespace == b.Namespace && a.Name == b.Name }
-func ended(p *corev1.Pod) bool {
+func isSamePod(a, b *corev1.Pod) bool { return a.Namespace == b.Namespace && a.Name == b.Name }
+func hasEnded(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
-func priority(p *corev1.Pod) int32 {
+func podPriority(p *corev1.Pod) int32 {
 	if p.Spec.Priority == nil {
 		return 0
 	}

@@ -13,14 +13,14 @@ import (
 
 // The scores count containers without a request as if they requested these amounts.
 const (
-	usualCPU    = 100               // in thousandths
-	usualMemory = 200 * 1024 * 1024 // in bytes
+	defaultCPU    = 100               // in thousandths
+	defaultMemory = 200 * 1024 * 1024 // in bytes
 )
 
 // amounts are amounts of resources by name. CPU is in thousandths.
 type amounts map[corev1.ResourceName]int64
 
-func amount(name corev1.ResourceName, q resource.Quantity) int64 {
+func amountOf(name corev1.ResourceName, q resource.Quantity) int64 {
 	if name == corev1.ResourceCPU {
 		return q.MilliValue()
 	}
@@ -30,7 +30,7 @@ func amount(name corev1.ResourceName, q resource.Quantity) int64 {
 func amountsOf(list corev1.ResourceList) amounts {
 	a := amounts{}
 	for name, q := range list {
-		a[name] = amount(name, q)
+		a[name] = amountOf(name, q)
 	}
 	return a
 }
@@ -41,7 +41,7 @@ func (a amounts) add(b amounts) {
 	}
 }
 
-func (a amounts) raise(b amounts) {
+func (a amounts) raiseTo(b amounts) {
 	for name, n := range b {
 		if had, ok := a[name]; !ok || n > had {
 			a[name] = n
@@ -52,9 +52,9 @@ func (a amounts) raise(b amounts) {
 // request returns the requests of a container.
 type request func(c corev1.Container) amounts
 
-// sum returns what the containers need at the same time: all that run beside each other, or an init container with the
-// sidecars before it, whichever is more. usual replaces missing requests.
-func sum(pod *corev1.Pod, of request, usual amounts) amounts {
+// sumContainers returns what the containers need at the same time: all that run beside each other, or an init container
+// with the sidecars before it, whichever is more. usual replaces missing requests.
+func sumContainers(pod *corev1.Pod, of request, usual amounts) amounts {
 	with := func(c corev1.Container) amounts {
 		a := maps.Clone(of(c))
 		if a == nil {
@@ -72,32 +72,32 @@ func sum(pod *corev1.Pod, of request, usual amounts) amounts {
 		total.add(with(c))
 	}
 	for _, c := range pod.Spec.InitContainers {
-		if sidecar(c) {
+		if isSidecar(c) {
 			total.add(with(c))
 			sidecars.add(with(c))
-			start.raise(sidecars)
+			start.raiseTo(sidecars)
 			continue
 		}
 		once := with(c)
 		once.add(sidecars)
-		start.raise(once)
+		start.raiseTo(once)
 	}
-	total.raise(start)
+	total.raiseTo(start)
 	return total
 }
 
-// podLevel reports whether a pod can request a resource as a whole, which replaces the sum of its containers.
-func podLevel(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || hugePages(name)
+// isPodLevel reports whether a pod can request a resource as a whole, which replaces the sum of its containers.
+func isPodLevel(name corev1.ResourceName) bool {
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugePages(name)
 }
 
-func hugePages(name corev1.ResourceName) bool {
+func isHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// requested returns the requests of a pod that is to be placed.
-func requested(pod *corev1.Pod, usual amounts) amounts {
-	total := sum(pod, func(c corev1.Container) amounts { return amountsOf(c.Resources.Requests) }, usual)
+// podRequests returns the requests of a pod that is to be placed.
+func podRequests(pod *corev1.Pod, usual amounts) amounts {
+	total := sumContainers(pod, func(c corev1.Container) amounts { return amountsOf(c.Resources.Requests) }, usual)
 	if pod.Spec.Resources != nil {
 		setPodLevel(total, amountsOf(pod.Spec.Resources.Requests))
 	}
@@ -105,11 +105,11 @@ func requested(pod *corev1.Pod, usual amounts) amounts {
 	return total
 }
 
-// used returns what a pod uses of its node. It is the maximum of its requests, the resources that the kubelet has
+// podUsage returns what a pod uses of its node. It is the maximum of its requests, the resources that the kubelet has
 // allocated and those in force, because an in-place resize may be under way. A resize that the kubelet has declared
 // infeasible does not count.
-func used(pod *corev1.Pod, usual amounts) amounts {
-	infeasible := resizeInfeasible(pod)
+func podUsage(pod *corev1.Pod, usual amounts) amounts {
+	infeasible := isResizeInfeasible(pod)
 	asked := func(c corev1.Container) amounts { return amountsOf(c.Resources.Requests) }
 	allotted := func(c corev1.Container) amounts {
 		if s := containerStatus(pod, c.Name); s != nil && s.AllocatedResources != nil {
@@ -126,41 +126,41 @@ func used(pod *corev1.Pod, usual amounts) amounts {
 		}
 		return allotted(c)
 	}
-	total := sum(pod, inForce, usual)
-	total.raise(sum(pod, allotted, usual))
+	total := sumContainers(pod, inForce, usual)
+	total.raiseTo(sumContainers(pod, allotted, usual))
 	if !infeasible {
-		total.raise(sum(pod, asked, usual))
+		total.raiseTo(sumContainers(pod, asked, usual))
 	}
 	if pod.Spec.Resources != nil {
-		setPodLevel(total, usedAsAWhole(pod))
+		setPodLevel(total, podLevelUsage(pod))
 	}
 	total.add(amountsOf(pod.Spec.Overhead))
 	return total
 }
 
-// usedAsAWhole returns the same for the requests of the pod as a whole.
-func usedAsAWhole(pod *corev1.Pod) amounts {
+// podLevelUsage returns the same for the requests of the pod as a whole.
+func podLevelUsage(pod *corev1.Pod) amounts {
 	asked := amountsOf(pod.Spec.Resources.Requests)
 	if pod.Status.Resources == nil || len(asked) == 0 {
 		return asked
 	}
 	whole := amountsOf(pod.Status.Resources.Requests)
-	whole.raise(amountsOf(pod.Status.AllocatedResources))
-	if !resizeInfeasible(pod) {
-		whole.raise(asked)
+	whole.raiseTo(amountsOf(pod.Status.AllocatedResources))
+	if !isResizeInfeasible(pod) {
+		whole.raiseTo(asked)
 	}
 	return whole
 }
 
 func setPodLevel(total, whole amounts) {
 	for name, n := range whole {
-		if podLevel(name) {
+		if isPodLevel(name) {
 			total[name] = n
 		}
 	}
 }
 
-func resizeInfeasible(pod *corev1.Pod) bool {
+func isResizeInfeasible(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodResizePending {
 			return c.Reason == corev1.PodReasonInfeasible
@@ -180,26 +180,27 @@ func containerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// usedOn returns what the pods on a node use of it.
-func (c *cluster) usedOn(node *corev1.Node) amounts {
+// usageOn returns what the pods on a node use of it.
+func (c *simulation) usageOn(node *corev1.Node) amounts {
 	total := amounts{}
-	for _, p := range c.on(node) {
-		total.add(used(p, nil))
+	for _, p := range c.podsOn(node) {
+		total.add(podUsage(p, nil))
 	}
 	return total
 }
 
 // nodeResourcesFit refuses nodes with too little left of a resource that the pod requests. If the node does not have
 // that much in total, removing pods does not help.
-func nodeResourcesFit(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
-	r := &refusal{}
+func nodeResourcesFit(c *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
+	r := &filterRefusal{}
 	has := amountsOf(node.Status.Allocatable)
-	if int64(len(c.on(node))+1) > has[corev1.ResourcePods] {
+	if int64(len(c.podsOn(node))+1) > has[corev1.ResourcePods] {
 		r.reasons = append(r.reasons, "Too many pods")
 	}
-	taken, wants := c.usedOn(node), requested(pod, nil)
+	taken, wants := c.usageOn(node), podRequests(pod, nil)
 	for _, name := range resourceOrder(wants) {
-		if !c.ignored(name) && wants[name] > 0 && wants[name] > has[name]-taken[name] && c.backed(node, name) == nil {
+		if !c.isIgnored(name) && wants[name] > 0 && wants[name] > has[name]-taken[name] &&
+			c.providingClass(node, name) == nil {
 			r.reasons = append(r.reasons, "Insufficient "+string(name))
 			r.unresolvable = r.unresolvable || wants[name] > has[name]
 		}
@@ -216,7 +217,7 @@ func resourceOrder(a amounts) []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	var others []corev1.ResourceName
 	for name := range a {
-		if !slices.Contains(first, name) && (strings.Contains(string(name), "/") || hugePages(name)) {
+		if !slices.Contains(first, name) && (strings.Contains(string(name), "/") || isHugePages(name)) {
 			others = append(others, name)
 		}
 	}
@@ -224,8 +225,8 @@ func resourceOrder(a amounts) []corev1.ResourceName {
 	return append(first, others...)
 }
 
-// ignored reports whether the configuration makes the filter ignore an extended resource.
-func (c *cluster) ignored(name corev1.ResourceName) bool {
+// isIgnored reports whether the configuration makes the filter ignore an extended resource.
+func (c *simulation) isIgnored(name corev1.ResourceName) bool {
 	if c.Arguments.Fit == nil || !strings.Contains(string(name), "/") {
 		return false
 	}
@@ -234,16 +235,16 @@ func (c *cluster) ignored(name corev1.ResourceName) bool {
 		slices.Contains(c.Arguments.Fit.IgnoredResourceGroups, group)
 }
 
-// ranking returns the resources for the score, which are CPU and memory unless the configuration sets others. Extended
-// resources and huge pages only count for pods that request them.
-func ranking(list []configv1.ResourceSpec, wants amounts) []configv1.ResourceSpec {
+// scoredResources returns the resources for the score, which are CPU and memory unless the configuration sets others.
+// Extended resources and huge pages only count for pods that request them.
+func scoredResources(list []configv1.ResourceSpec, wants amounts) []configv1.ResourceSpec {
 	if len(list) == 0 {
 		list = []configv1.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}}
 	}
 	var ranked []configv1.ResourceSpec
 	for _, r := range list {
 		name := corev1.ResourceName(r.Name)
-		if (strings.Contains(r.Name, "/") || hugePages(name)) && wants[name] == 0 {
+		if (strings.Contains(r.Name, "/") || isHugePages(name)) && wants[name] == 0 {
 			continue
 		}
 		if r.Weight == 0 {
@@ -257,26 +258,26 @@ func ranking(list []configv1.ResourceSpec, wants amounts) []configv1.ResourceSpe
 // fitScore returns the weighted mean of the scores that the configuration's strategy gives to the resources. By
 // default, the score of a resource is its free share. Containers without requests of CPU and memory count with the
 // usual requests. With RequestedToCapacityRatio, a resource whose score is 0 is left out of the mean.
-func fitScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+func fitScore(c *simulation, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	strategy := &configv1.ScoringStrategy{}
 	if c.Arguments.Fit != nil && c.Arguments.Fit.ScoringStrategy != nil {
 		strategy = c.Arguments.Fit.ScoringStrategy
 	}
 	scores := make([]int64, len(nodes))
-	wants := requested(pod, amounts{corev1.ResourceCPU: usualCPU, corev1.ResourceMemory: usualMemory})
+	wants := podRequests(pod, amounts{corev1.ResourceCPU: defaultCPU, corev1.ResourceMemory: defaultMemory})
 	for i, node := range nodes {
 		has := amountsOf(node.Status.Allocatable)
 		var total, weights int64
-		for _, r := range ranking(strategy.Resources, wants) {
+		for _, r := range scoredResources(strategy.Resources, wants) {
 			name := corev1.ResourceName(r.Name)
 			taken := wants[name]
-			if class := c.backed(node, name); class != nil {
+			if class := c.providingClass(node, name); class != nil {
 				all, other := c.devices(node, driverOf(class))
 				has[name] = all
 				taken += other
 			} else {
-				for _, p := range c.on(node) {
-					taken += used(p, usualOf(p))[name]
+				for _, p := range c.podsOn(node) {
+					taken += podUsage(p, defaultRequests(p))[name]
 				}
 			}
 			if has[name] == 0 {
@@ -287,7 +288,8 @@ func fitScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 			case configv1.MostAllocated:
 				score = min(taken, has[name]) * maxScore / has[name]
 			case configv1.RequestedToCapacityRatio:
-				if score = between(strategy.RequestedToCapacityRatio.Shape, utilization(taken, has[name])); score == 0 {
+				if score = interpolate(strategy.RequestedToCapacityRatio.Shape,
+					utilization(taken, has[name])); score == 0 {
 					continue
 				}
 			default:
@@ -307,18 +309,18 @@ func fitScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	return scores
 }
 
-// usualOf returns the usual requests for the containers of a pod on a node that have none. If the pod has requests as a
-// whole, they apply only to resources that neither the pod nor any container requests.
-func usualOf(pod *corev1.Pod) amounts {
-	usual := amounts{corev1.ResourceCPU: usualCPU, corev1.ResourceMemory: usualMemory}
+// defaultRequests returns the usual requests for the containers of a pod on a node that have none. If the pod has
+// requests as a whole, they apply only to resources that neither the pod nor any container requests.
+func defaultRequests(pod *corev1.Pod) amounts {
+	usual := amounts{corev1.ResourceCPU: defaultCPU, corev1.ResourceMemory: defaultMemory}
 	whole := false
 	if pod.Spec.Resources != nil {
 		for name := range pod.Spec.Resources.Requests {
-			whole = whole || podLevel(name)
+			whole = whole || isPodLevel(name)
 		}
 	}
 	if whole {
-		for name := range used(pod, nil) {
+		for name := range podUsage(pod, nil) {
 			delete(usual, name)
 		}
 	}
@@ -327,14 +329,14 @@ func usualOf(pod *corev1.Pod) amounts {
 
 // balancedAllocationScore prefers nodes on which the pod makes the used shares of resources more equal. The resources
 // are CPU and memory unless the configuration sets others. Pods that request none of them are not scored.
-func balancedAllocationScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+func balancedAllocationScore(c *simulation, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	var list []configv1.ResourceSpec
 	if c.Arguments.Balanced != nil {
 		list = c.Arguments.Balanced.Resources
 	}
-	wants := requested(pod, nil)
+	wants := podRequests(pod, nil)
 	names, asks := []corev1.ResourceName{}, false
-	for _, r := range ranking(list, wants) {
+	for _, r := range scoredResources(list, wants) {
 		names = append(names, corev1.ResourceName(r.Name))
 		asks = asks || wants[corev1.ResourceName(r.Name)] != 0
 	}
@@ -343,22 +345,22 @@ func balancedAllocationScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) 
 	}
 	scores := make([]int64, len(nodes))
 	for i, node := range nodes {
-		has, before, after := amountsOf(node.Status.Allocatable), c.usedOn(node), c.usedOn(node)
+		has, before, after := amountsOf(node.Status.Allocatable), c.usageOn(node), c.usageOn(node)
 		for _, name := range names {
-			if class := c.backed(node, name); class != nil {
+			if class := c.providingClass(node, name); class != nil {
 				has[name], before[name] = c.devices(node, driverOf(class))
 				after[name] = before[name]
 			}
 		}
 		after.add(wants)
-		scores[i] = maxScore/2 + (maxScore/2+balance(names, after, has)-balance(names, before, has))/2
+		scores[i] = maxScore/2 + (maxScore/2+balanceScore(names, after, has)-balanceScore(names, before, has))/2
 	}
 	return scores
 }
 
-// balance returns maxScore less the standard deviation of the shares. It is half of maxScore if one of two resources is
-// fully used and the other unused.
-func balance(names []corev1.ResourceName, taken, has amounts) int64 {
+// balanceScore returns maxScore less the standard deviation of the shares. It is half of maxScore if one of two
+// resources is fully used and the other unused.
+func balanceScore(names []corev1.ResourceName, taken, has amounts) int64 {
 	var shares []float64
 	for _, name := range names {
 		if has[name] > 0 {
@@ -385,7 +387,7 @@ func balance(names []corev1.ResourceName, taken, has amounts) int64 {
 
 // imageLocalityScore prefers nodes that have the pod's images. An image counts with its size times the share of nodes
 // that have it. The sum counts between 23 MiB for the pod and 1000 MiB for each image.
-func imageLocalityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+func imageLocalityScore(c *simulation, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	const least, most = 23 << 20, 1000 << 20
 	var images []string
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {

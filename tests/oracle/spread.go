@@ -8,8 +8,8 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// spreading returns the pod's constraints of one kind.
-func spreading(pod *corev1.Pod, kind corev1.UnsatisfiableConstraintAction) []corev1.TopologySpreadConstraint {
+// spreadConstraints returns the pod's constraints of one kind.
+func spreadConstraints(pod *corev1.Pod, kind corev1.UnsatisfiableConstraintAction) []corev1.TopologySpreadConstraint {
 	var result []corev1.TopologySpreadConstraint
 	for _, t := range pod.Spec.TopologySpreadConstraints {
 		if t.WhenUnsatisfiable == kind {
@@ -19,14 +19,14 @@ func spreading(pod *corev1.Pod, kind corev1.UnsatisfiableConstraintAction) []cor
 	return result
 }
 
-// counts reports whether a constraint of the pod counts another pod. It does if the other pod is in the same namespace,
-// is selected, and is not being deleted. The other pod must have the pod's values of matchLabelKeys, as far as the pod
-// has these keys.
-func counts(t corev1.TopologySpreadConstraint, pod, other *corev1.Pod) bool {
-	return other.Namespace == pod.Namespace && other.DeletionTimestamp == nil && alike(t, pod, other)
+// countsPod reports whether a constraint of the pod counts another pod. It does if the other pod is in the same
+// namespace, is selected, and is not being deleted. The other pod must have the pod's values of matchLabelKeys, as far
+// as the pod has these keys.
+func countsPod(t corev1.TopologySpreadConstraint, pod, other *corev1.Pod) bool {
+	return other.Namespace == pod.Namespace && other.DeletionTimestamp == nil && sameLabelValues(t, pod, other)
 }
 
-func alike(t corev1.TopologySpreadConstraint, pod, other *corev1.Pod) bool {
+func sameLabelValues(t corev1.TopologySpreadConstraint, pod, other *corev1.Pod) bool {
 	for _, key := range t.MatchLabelKeys {
 		if value, has := pod.Labels[key]; has && !hasAll(other.Labels, map[string]string{key: value}) {
 			return false
@@ -35,11 +35,11 @@ func alike(t corev1.TopologySpreadConstraint, pod, other *corev1.Pod) bool {
 	return selects(t.LabelSelector, other.Labels)
 }
 
-// eligible reports whether a constraint counts the pods on a node, by the constraint's inclusion policies. By default,
-// the policy for node affinity is Honor and the policy for taints is Ignore.
-func eligible(t corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) bool {
+// countsNode reports whether a constraint counts the pods on a node, by the constraint's inclusion policies. By
+// default, the policy for node affinity is Honor and the policy for taints is Ignore.
+func countsNode(t corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) bool {
 	if (t.NodeAffinityPolicy == nil || *t.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor) &&
-		!wantsNode(pod, node) {
+		!admitsNode(pod, node) {
 		return false
 	}
 	honorsTaints := t.NodeTaintsPolicy != nil && *t.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
@@ -58,22 +58,22 @@ func hasKeys(node *corev1.Node, constraints []corev1.TopologySpreadConstraint) b
 
 // podTopologySpread refuses nodes where the pod would make its domain exceed the smallest domain by more than maxSkew.
 // With fewer eligible domains than minDomains, the minimum counts as 0.
-func podTopologySpread(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
-	constraints := spreading(pod, corev1.DoNotSchedule)
+func podTopologySpread(c *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
+	constraints := spreadConstraints(pod, corev1.DoNotSchedule)
 	if len(pod.Spec.TopologySpreadConstraints) == 0 {
-		constraints = c.usualSpreading(pod, corev1.DoNotSchedule)
+		constraints = c.defaultConstraints(pod, corev1.DoNotSchedule)
 	}
 	for _, t := range constraints {
 		mine, has := node.Labels[t.TopologyKey]
 		if !has {
-			return unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
+			return newUnresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
 		}
 		domains := map[string]int{}
 		for _, n := range c.Nodes {
-			if !hasKeys(n, constraints) || !eligible(t, pod, n) {
+			if !hasKeys(n, constraints) || !countsNode(t, pod, n) {
 				continue
 			}
-			domains[n.Labels[t.TopologyKey]] += c.counted(t, pod, n)
+			domains[n.Labels[t.TopologyKey]] += c.countPods(t, pod, n)
 		}
 		least := math.MaxInt32
 		for _, n := range domains {
@@ -87,21 +87,21 @@ func podTopologySpread(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal 
 			least = 0
 		}
 		self := 0
-		if alike(t, pod, pod) {
+		if sameLabelValues(t, pod, pod) {
 			self = 1
 		}
 		if domains[mine]+self-least > int(t.MaxSkew) {
-			return resolvable("node(s) didn't match pod topology spread constraints")
+			return newResolvable("node(s) didn't match pod topology spread constraints")
 		}
 	}
 	return nil
 }
 
-// counted returns the number of pods on a node that a constraint counts.
-func (c *cluster) counted(t corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) int {
+// countPods returns the number of pods on a node that a constraint counts.
+func (c *simulation) countPods(t corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) int {
 	n := 0
 	for _, p := range c.pods {
-		if p.node == node && counts(t, pod, p.pod) {
+		if p.node == node && countsPod(t, pod, p.pod) {
 			n++
 		}
 	}
@@ -111,11 +111,11 @@ func (c *cluster) counted(t corev1.TopologySpreadConstraint, pod *corev1.Pod, no
 // podTopologySpreadScore prefers nodes in domains with few of the counted pods. A pod without constraints is spread
 // over hosts and zones, or as the configuration says. Then the counted pods are those that the pod's services and
 // controller select.
-func podTopologySpreadScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
-	constraints := spreading(pod, corev1.ScheduleAnyway)
-	own := len(pod.Spec.TopologySpreadConstraints) > 0 || c.listed()
+func podTopologySpreadScore(c *simulation, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+	constraints := spreadConstraints(pod, corev1.ScheduleAnyway)
+	own := len(pod.Spec.TopologySpreadConstraints) > 0 || c.hasListedConstraints()
 	if len(pod.Spec.TopologySpreadConstraints) == 0 {
-		constraints = c.usualSpreading(pod, corev1.ScheduleAnyway)
+		constraints = c.defaultConstraints(pod, corev1.ScheduleAnyway)
 	}
 	if len(constraints) == 0 {
 		return nil
@@ -142,11 +142,11 @@ func podTopologySpreadScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) [
 			}
 			size := len(domains)
 			if t.TopologyKey == corev1.LabelHostname {
-				n, size = c.counted(t, pod, node), rankedNodes(nodes, ranked)
+				n, size = c.countPods(t, pod, node), countRanked(nodes, ranked)
 			} else {
 				for _, other := range c.Nodes {
-					if ranked(other) && eligible(t, pod, other) && other.Labels[t.TopologyKey] == domain {
-						n += c.counted(t, pod, other)
+					if ranked(other) && countsNode(t, pod, other) && other.Labels[t.TopologyKey] == domain {
+						n += c.countPods(t, pod, other)
 					}
 				}
 			}
@@ -168,7 +168,7 @@ func podTopologySpreadScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) [
 	return scores
 }
 
-func rankedNodes(nodes []*corev1.Node, ranked func(*corev1.Node) bool) int {
+func countRanked(nodes []*corev1.Node, ranked func(*corev1.Node) bool) int {
 	n := 0
 	for _, node := range nodes {
 		if ranked(node) {
@@ -178,14 +178,14 @@ func rankedNodes(nodes []*corev1.Node, ranked func(*corev1.Node) bool) int {
 	return n
 }
 
-// listed reports whether the configuration lists the constraints of pods without constraints.
-func (c *cluster) listed() bool {
+// hasListedConstraints reports whether the configuration lists the constraints of pods without constraints.
+func (c *simulation) hasListedConstraints() bool {
 	return c.Arguments.Spread != nil && c.Arguments.Spread.DefaultingType == configv1.ListDefaulting
 }
 
-// usualSpreading returns the constraints of pods without constraints: hosts with a skew of 3 and zones with a skew of
-// 5, or those that the configuration lists.
-func (c *cluster) usualSpreading(
+// defaultConstraints returns the constraints of pods without constraints: hosts with a skew of 3 and zones with a skew
+// of 5, or those that the configuration lists.
+func (c *simulation) defaultConstraints(
 	pod *corev1.Pod,
 	kind corev1.UnsatisfiableConstraintAction,
 ) []corev1.TopologySpreadConstraint {
@@ -193,11 +193,11 @@ func (c *cluster) usualSpreading(
 		{MaxSkew: 3, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway},
 		{MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway},
 	}
-	if c.listed() {
+	if c.hasListedConstraints() {
 		usual = c.Arguments.Spread.DefaultConstraints
 	}
 	siblings := c.siblings(pod)
-	if empty(siblings) {
+	if isEmptySelector(siblings) {
 		return nil
 	}
 	var constraints []corev1.TopologySpreadConstraint
@@ -211,7 +211,7 @@ func (c *cluster) usualSpreading(
 }
 
 // siblings returns a selector of the pods that all services of the pod and its controller select.
-func (c *cluster) siblings(pod *corev1.Pod) *metav1.LabelSelector {
+func (c *simulation) siblings(pod *corev1.Pod) *metav1.LabelSelector {
 	s := &metav1.LabelSelector{MatchLabels: map[string]string{}}
 	for _, service := range c.Services {
 		if service.Namespace == pod.Namespace && service.Spec.Selector != nil &&

@@ -19,10 +19,10 @@ const (
 )
 
 // claimMissing refuses pods that name a claim that does not exist.
-func claimMissing(c *cluster, pod *corev1.Pod) *refusal {
+func claimMissing(c *simulation, pod *corev1.Pod) *filterRefusal {
 	for _, v := range pod.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil && c.claim(pod.Namespace, v.PersistentVolumeClaim.ClaimName) == nil {
-			return unresolvable(fmt.Sprintf("persistentvolumeclaim %q not found", v.PersistentVolumeClaim.ClaimName))
+			return newUnresolvable(fmt.Sprintf("persistentvolumeclaim %q not found", v.PersistentVolumeClaim.ClaimName))
 		}
 	}
 	return nil
@@ -30,11 +30,11 @@ func claimMissing(c *cluster, pod *corev1.Pod) *refusal {
 
 // volumeRestrictions refuses nodes where another pod uses a disk of the pod. It refuses all nodes while another pod
 // uses a ReadWriteOncePod claim of the pod.
-func volumeRestrictions(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
-	for _, p := range c.on(node) {
+func volumeRestrictions(c *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
+	for _, p := range c.podsOn(node) {
 		for _, theirs := range p.Spec.Volumes {
 			if slices.ContainsFunc(pod.Spec.Volumes, func(ours corev1.Volume) bool { return sameDisk(ours, theirs) }) {
-				return resolvable("node(s) had no available disk")
+				return newResolvable("node(s) had no available disk")
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func volumeRestrictions(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal
 			if p.pod.Namespace == pod.Namespace && slices.ContainsFunc(p.pod.Spec.Volumes, func(o corev1.Volume) bool {
 				return o.PersistentVolumeClaim != nil && o.PersistentVolumeClaim.ClaimName == claim.Name
 			}) {
-				return resolvable(
+				return newResolvable(
 					"node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
 				)
 			}
@@ -61,7 +61,7 @@ func volumeRestrictions(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal
 
 // claimUnusable refuses pods with a claim that no node can make usable: a claim that is not yet created, is lost or is
 // being deleted, belongs to another pod, or is unbound although only a controller binds it.
-func claimUnusable(c *cluster, pod *corev1.Pod) *refusal {
+func claimUnusable(c *simulation, pod *corev1.Pod) *filterRefusal {
 	for _, v := range pod.Spec.Volumes {
 		name := claimName(pod, v)
 		if name == "" {
@@ -70,11 +70,11 @@ func claimUnusable(c *cluster, pod *corev1.Pod) *refusal {
 		claim := c.claim(pod.Namespace, name)
 		switch {
 		case claim == nil:
-			return unresolvable(
+			return newUnresolvable(
 				fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name),
 			)
 		case claim.Status.Phase == corev1.ClaimLost:
-			return unresolvable(
+			return newUnresolvable(
 				fmt.Sprintf(
 					"persistentvolumeclaim %q bound to non-existent persistentvolume %q",
 					name,
@@ -82,9 +82,9 @@ func claimUnusable(c *cluster, pod *corev1.Pod) *refusal {
 				),
 			)
 		case claim.DeletionTimestamp != nil:
-			return unresolvable(fmt.Sprintf("persistentvolumeclaim %q is being deleted", name))
+			return newUnresolvable(fmt.Sprintf("persistentvolumeclaim %q is being deleted", name))
 		case v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod):
-			return unresolvable(
+			return newUnresolvable(
 				fmt.Sprintf(
 					"PVC %s/%s was not created for pod %s/%s (pod is not owner)",
 					pod.Namespace,
@@ -95,22 +95,22 @@ func claimUnusable(c *cluster, pod *corev1.Pod) *refusal {
 			)
 		}
 	}
-	for _, claim := range c.claims(pod) {
-		if !bound(claim) && !c.waits(claim) {
-			return unresolvable("pod has unbound immediate PersistentVolumeClaims")
+	for _, claim := range c.podClaims(pod) {
+		if !isBound(claim) && !c.waitsForConsumer(claim) {
+			return newUnresolvable("pod has unbound immediate PersistentVolumeClaims")
 		}
 	}
 	return nil
 }
 
-// bound reports whether a claim is completely bound to its volume.
-func bound(claim *corev1.PersistentVolumeClaim) bool {
+// isBound reports whether a claim is completely bound to its volume.
+func isBound(claim *corev1.PersistentVolumeClaim) bool {
 	_, completed := claim.Annotations[bindCompleted]
 	return claim.Spec.VolumeName != "" && completed
 }
 
-// waits reports whether an unbound claim is only bound when a pod that uses it has a node.
-func (c *cluster) waits(claim *corev1.PersistentVolumeClaim) bool {
+// waitsForConsumer reports whether an unbound claim is only bound when a pod that uses it has a node.
+func (c *simulation) waitsForConsumer(claim *corev1.PersistentVolumeClaim) bool {
 	class := c.class(claimClass(claim))
 	return claim.Spec.VolumeName == "" && class != nil && class.VolumeBindingMode != nil &&
 		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
@@ -118,12 +118,12 @@ func (c *cluster) waits(claim *corev1.PersistentVolumeClaim) bool {
 
 // volumeBinding refuses nodes from which a bound volume cannot be reached. It also refuses nodes for which an unbound
 // claim has neither a volume nor a provisioner that can create one there.
-func volumeBinding(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
-	r := &refusal{unresolvable: true}
+func volumeBinding(c *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
+	r := &filterRefusal{unresolvable: true}
 	var unbound []*corev1.PersistentVolumeClaim
 	missing := false
-	for _, claim := range c.claims(pod) {
-		if !bound(claim) {
+	for _, claim := range c.podClaims(pod) {
+		if !isBound(claim) {
 			unbound = append(unbound, claim)
 			continue
 		}
@@ -132,7 +132,7 @@ func volumeBinding(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 		}
 		pv := c.volume(claim.Spec.VolumeName)
 		missing = pv == nil
-		if pv != nil && !reachable(pv, node) {
+		if pv != nil && !isReachable(pv, node) {
 			r.reasons = append(r.reasons, "node(s) didn't match PersistentVolume's node affinity")
 		}
 	}
@@ -148,25 +148,25 @@ func volumeBinding(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	return r
 }
 
-// reachable reports whether a volume's node affinity admits the node.
-func reachable(pv *corev1.PersistentVolume, node *corev1.Node) bool {
+// isReachable reports whether a volume's node affinity admits the node.
+func isReachable(pv *corev1.PersistentVolume, node *corev1.Node) bool {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return true
 	}
 	return matchesTerms(pv.Spec.NodeAffinity.Required, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: node.Labels}})
 }
 
-// outcome is the result for a claim on a node: an existing volume, or a new one from the capacity of its driver.
-type outcome struct {
-	claim  *corev1.PersistentVolumeClaim
-	volume *corev1.PersistentVolume
-	room   *storagev1.CSIStorageCapacity
+// claimOutcome is the result for a claim on a node: an existing volume, or a new one from the capacity of its driver.
+type claimOutcome struct {
+	claim    *corev1.PersistentVolumeClaim
+	volume   *corev1.PersistentVolume
+	capacity *storagev1.CSIStorageCapacity
 }
 
 // bindable returns the outcomes of the claims, or the reason why there are none. Each claim gets a volume, the smallest
 // claim first and for each the smallest volume, or is provisioned for the node. A claim for which a node was already
 // selected is provisioned there.
-func (c *cluster) bindable(claims []*corev1.PersistentVolumeClaim, node *corev1.Node) ([]outcome, string) {
+func (c *simulation) bindable(claims []*corev1.PersistentVolumeClaim, node *corev1.Node) ([]claimOutcome, string) {
 	const none = "node(s) didn't find available persistent volumes to bind"
 	var find, provision []*corev1.PersistentVolumeClaim
 	for _, claim := range claims {
@@ -179,34 +179,34 @@ func (c *cluster) bindable(claims []*corev1.PersistentVolumeClaim, node *corev1.
 	slices.SortStableFunc(find, func(a, b *corev1.PersistentVolumeClaim) int {
 		return a.Spec.Resources.Requests.Storage().Cmp(*b.Spec.Resources.Requests.Storage())
 	})
-	var outcomes []outcome
+	var outcomes []claimOutcome
 	taken := map[string]bool{}
 	for _, claim := range find {
-		if pv := c.match(claim, node, taken); pv != nil {
+		if pv := c.matchVolume(claim, node, taken); pv != nil {
 			taken[pv.Name] = true
-			outcomes = append(outcomes, outcome{claim: claim, volume: pv})
+			outcomes = append(outcomes, claimOutcome{claim: claim, volume: pv})
 		} else {
 			provision = append(provision, claim)
 		}
 	}
 	for _, claim := range provision {
 		class := c.class(claimClass(claim))
-		if class.Provisioner == noProvisioner || !admits(class.AllowedTopologies, node) {
+		if class.Provisioner == noProvisioner || !admitsTopology(class.AllowedTopologies, node) {
 			return nil, none
 		}
-		room, enough := c.room(class, claim, node)
+		room, enough := c.capacityFor(class, claim, node)
 		if !enough {
 			return nil, "node(s) did not have enough free storage"
 		}
-		outcomes = append(outcomes, outcome{claim: claim, room: room})
+		outcomes = append(outcomes, claimOutcome{claim: claim, capacity: room})
 	}
 	return outcomes, ""
 }
 
-// match returns the volume that is reserved for the claim, or otherwise the smallest available volume that is large
-// enough. Its class, modes and attributes class must be the claim's, the claim's selector must select it, and it must
-// be reachable from the node.
-func (c *cluster) match(
+// matchVolume returns the volume that is reserved for the claim, or otherwise the smallest available volume that is
+// large enough. Its class, modes and attributes class must be the claim's, the claim's selector must select it, and it
+// must be reachable from the node.
+func (c *simulation) matchVolume(
 	claim *corev1.PersistentVolumeClaim,
 	node *corev1.Node,
 	taken map[string]bool,
@@ -224,12 +224,12 @@ func (c *cluster) match(
 			continue
 		}
 		if mine {
-			if !reachable(pv, node) {
+			if !isReachable(pv, node) {
 				return nil
 			}
 			return pv
 		}
-		if pv.Status.Phase != corev1.VolumeAvailable || !reachable(pv, node) ||
+		if pv.Status.Phase != corev1.VolumeAvailable || !isReachable(pv, node) ||
 			claim.Spec.Selector != nil && !selects(claim.Spec.Selector, pv.Labels) ||
 			slices.ContainsFunc(claim.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
 				return !slices.Contains(pv.Spec.AccessModes, m)
@@ -243,9 +243,9 @@ func (c *cluster) match(
 	return best
 }
 
-// admits reports whether the node has, for each label of one of the class's topologies, one of its values. Without
-// topologies all nodes are admitted.
-func admits(topologies []corev1.TopologySelectorTerm, node *corev1.Node) bool {
+// admitsTopology reports whether the node has, for each label of one of the class's topologies, one of its values.
+// Without topologies all nodes are admitted.
+func admitsTopology(topologies []corev1.TopologySelectorTerm, node *corev1.Node) bool {
 	return len(topologies) == 0 || slices.ContainsFunc(topologies, func(t corev1.TopologySelectorTerm) bool {
 		for _, e := range t.MatchLabelExpressions {
 			if value, has := node.Labels[e.Key]; !has || !slices.Contains(e.Values, value) {
@@ -257,10 +257,10 @@ func admits(topologies []corev1.TopologySelectorTerm, node *corev1.Node) bool {
 }
 
 // volumeMissing refuses pods with a claim bound to a volume that does not exist.
-func volumeMissing(c *cluster, pod *corev1.Pod) *refusal {
-	for _, claim := range c.named(pod) {
+func volumeMissing(c *simulation, pod *corev1.Pod) *filterRefusal {
+	for _, claim := range c.namedClaims(pod) {
 		if claim.Spec.VolumeName != "" && c.volume(claim.Spec.VolumeName) == nil {
-			return unresolvable(fmt.Sprintf("persistentvolume %q not found", claim.Spec.VolumeName))
+			return newUnresolvable(fmt.Sprintf("persistentvolume %q not found", claim.Spec.VolumeName))
 		}
 	}
 	return nil
@@ -268,7 +268,7 @@ func volumeMissing(c *cluster, pod *corev1.Pod) *refusal {
 
 // volumeZone refuses nodes in another zone or region than that of a volume's labels. A node without any such label
 // counts as being in all of them.
-func volumeZone(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+func volumeZone(c *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
 	current := map[string]string{
 		corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
 		corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
@@ -284,7 +284,7 @@ func volumeZone(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	if anywhere {
 		return nil
 	}
-	for _, claim := range c.named(pod) {
+	for _, claim := range c.namedClaims(pod) {
 		pv := c.volume(claim.Spec.VolumeName)
 		if pv == nil {
 			continue
@@ -299,15 +299,15 @@ func volumeZone(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 				value, has = node.Labels[now]
 			}
 			if !has || !slices.Contains(strings.Split(zones, "__"), value) {
-				return unresolvable("node(s) had no available volume zone")
+				return newUnresolvable("node(s) had no available volume zone")
 			}
 		}
 	}
 	return nil
 }
 
-// claims returns the pod's claims that exist, including those of its ephemeral volumes.
-func (c *cluster) claims(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
+// podClaims returns the pod's claims that exist, including those of its ephemeral volumes.
+func (c *simulation) podClaims(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
 	var result []*corev1.PersistentVolumeClaim
 	for _, v := range pod.Spec.Volumes {
 		if claim := c.claim(pod.Namespace, claimName(pod, v)); claim != nil {
@@ -317,8 +317,8 @@ func (c *cluster) claims(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
 	return result
 }
 
-// named returns the pod's claims that exist, without those of its ephemeral volumes.
-func (c *cluster) named(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
+// namedClaims returns the pod's claims that exist, without those of its ephemeral volumes.
+func (c *simulation) namedClaims(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
 	var result []*corev1.PersistentVolumeClaim
 	for _, v := range pod.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil {

@@ -21,10 +21,10 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-var kills = flag.Int("kills", 3, "how often each daemon is killed")
+var killCount = flag.Int("kills", 3, "how often each daemon is killed")
 
-// declared is a control plane and two nodes. Clients connect from outside, from a machine, and from a pod.
-const declared = `
+// clusterConfig is a control plane and two nodes. Clients connect from outside, from a machine, and from a pod.
+const clusterConfig = `
 cluster "packets" {
   pod_cidrs     = ["10.244.0.0/16"]
   service_cidrs = ["10.96.0.0/16"]
@@ -50,7 +50,7 @@ machine "node" {
 }
 `
 
-const workload = `
+const workloadManifest = `
 apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: web}
@@ -96,14 +96,14 @@ spec:
 
 // client is a program that makes requests, or keeps a connection open, and prints failures.
 type client struct {
-	name  string
-	node  string // the node whose daemons handle its packets; its requests end if a proxy is killed there
-	holds bool
-	out   bytes.Buffer
-	end   func()
+	name            string
+	node            string // the node whose daemons handle its packets; its requests end if a proxy is killed there
+	keepsConnection bool
+	out             bytes.Buffer
+	stop            func()
 }
 
-type failure struct {
+type failureReport struct {
 	At    time.Time `json:"at"`
 	Took  float64   `json:"took"`
 	Error string    `json:"error"`
@@ -111,10 +111,10 @@ type failure struct {
 }
 
 // read returns the failures, and the number of requests.
-func (c *client) read() (failures []failure, made int) {
+func (c *client) read() (failures []failureReport, made int) {
 	lines := bufio.NewScanner(bytes.NewReader(c.out.Bytes()))
 	for lines.Scan() {
-		var f failure
+		var f failureReport
 		if json.Unmarshal(lines.Bytes(), &f) != nil {
 			continue
 		}
@@ -126,28 +126,28 @@ func (c *client) read() (failures []failure, made int) {
 	return failures, made
 }
 
-// excuse is a time in which some requests may fail.
-type excuse struct {
-	from, to time.Time
-	why      string
-	node     string // of the clients; empty: all
-	held     bool   // connections that are kept open may end, too
+// excusedWindow is a time in which some requests may fail.
+type excusedWindow struct {
+	from, to          time.Time
+	reason            string
+	node              string // of the clients; empty: all
+	coversConnections bool   // connections that are kept open may end, too
 }
 
-func (e excuse) covers(c *client, f failure) bool {
+func (e excusedWindow) covers(c *client, f failureReport) bool {
 	end := f.At.Add(time.Duration(f.Took * float64(time.Second)))
-	if e.node != "" && e.node != c.node || c.holds && !e.held {
+	if e.node != "" && e.node != c.node || c.keepsConnection && !e.coversConnections {
 		return false
 	}
 	return !end.Before(e.from) && !f.At.After(e.to)
 }
 
 // Proves S22, S28, S31, S32.
-func TestNothingEndsWhileDaemonsAreKilled(t *testing.T) {
+func TestConnectionsSurviveKilledDaemons(t *testing.T) {
 	ctx := t.Context()
-	c := up(t)
+	c := startCluster(t)
 	image, err := cluster.Output(
-		c.Kube(
+		c.KubectlCommand(
 			ctx,
 			"get",
 			"deployment",
@@ -161,8 +161,8 @@ func TestNothingEndsWhileDaemonsAreKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply := c.Kube(ctx, "apply", "-f", "-")
-	apply.Stdin = strings.NewReader(strings.ReplaceAll(workload, "@IMAGE@", image))
+	apply := c.KubectlCommand(ctx, "apply", "-f", "-")
+	apply.Stdin = strings.NewReader(strings.ReplaceAll(workloadManifest, "@IMAGE@", image))
 	for _, cmd := range [][]string{{"rollout", "status", "daemonset/web", "--timeout=60s"},
 		{"wait", "--for=condition=Ready", "pod/client", "--timeout=60s"}} {
 		if len(cmd) > 0 && cmd[0] == "rollout" {
@@ -170,37 +170,37 @@ func TestNothingEndsWhileDaemonsAreKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := cluster.Output(c.Kube(ctx, cmd...)); err != nil {
+		if _, err := cluster.Output(c.KubectlCommand(ctx, cmd...)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	service, balanced := address(
+	service, balanced := serviceAddress(
 		t,
 		c,
 		"web",
 		"{.spec.clusterIP}",
-	), address(
+	), serviceAddress(
 		t,
 		c,
 		"outside",
 		"{.status.loadBalancer.ingress[0].ip}",
 	)
-	clients := start(t, c, service, balanced)
-	var excuses []excuse
+	clients := startClients(t, c, service, balanced)
+	var excuses []excusedWindow
 	began := time.Now()
-	for round := range *kills {
+	for round := range *killCount {
 		for _, unit := range []string{"kube-proxy", "kube-network", "kube-dns", "kube-ingress"} {
 			node := []string{"a", "b"}[round%2]
-			from, to := kill(t, c, node, unit)
+			from, to := killUnit(t, c, node, unit)
 			if unit == "kube-ingress" {
-				excuses = append(excuses, excuse{from: from, to: to, node: node, why: unit + " killed"})
+				excuses = append(excuses, excusedWindow{from: from, to: to, node: node, reason: unit + " killed"})
 			}
-			runsAgain(t, c, node, unit)
+			awaitReady(t, c, node, unit)
 		}
 	}
 	for _, unit := range []string{"kube-proxy", "kube-network", "kube-dns", "kube-ingress"} {
-		mustRun(t, c, "a", "systemctl restart "+unit)
-		runsAgain(t, c, "a", unit)
+		mustRunOn(t, c, "a", "systemctl restart "+unit)
+		awaitReady(t, c, "a", unit)
 	}
 	// First only the rules are flushed, then the tables too. Without tables no addresses are translated, which ends
 	// requests under way.
@@ -209,8 +209,8 @@ func TestNothingEndsWhileDaemonsAreKilled(t *testing.T) {
 		"nft flush ruleset",
 	} {
 		at := time.Now()
-		mustRun(t, c, "a", line)
-		eventually(t, func() error {
+		mustRunOn(t, c, "a", line)
+		retryUntil(t, func() error {
 			_, err := c.Lab.Machine("a").
 				Run(ctx, "nft list table ip kube-proxy | grep -q "+service+" && nft list table ip clusterctl-policy "+
 					"| grep -q drop")
@@ -222,37 +222,38 @@ func TestNothingEndsWhileDaemonsAreKilled(t *testing.T) {
 		}
 		excuses = append(
 			excuses,
-			excuse{from: at, to: time.Now().Add(time.Second), why: line, held: strings.Contains(line, "ruleset")},
+			excusedWindow{from: at, to: time.Now().Add(time.Second), reason: line,
+				coversConnections: strings.Contains(line, "ruleset")},
 		)
 	}
 	span := time.Since(began)
 	for _, cl := range clients {
-		cl.end()
+		cl.stop()
 		failures, made := cl.read()
 		t.Logf("%s: %d in %s", cl.name, made, span.Round(time.Second))
-		if least := int(span/every) / 10; made < least {
+		if least := int(span/requestInterval) / 10; made < least {
 			t.Errorf("%s: %d answers, at least %d were due", cl.name, made, least)
 		}
-		told := 0
+		reported := 0
 		for _, f := range failures {
-			if slices.ContainsFunc(excuses, func(e excuse) bool { return e.covers(cl, f) }) {
+			if slices.ContainsFunc(excuses, func(e excusedWindow) bool { return e.covers(cl, f) }) {
 				continue
 			}
-			if told++; told <= 5 {
+			if reported++; reported <= 5 {
 				t.Errorf("%s: at %s after %.2f s: %s", cl.name, f.At.UTC().Format("15:04:05.000"), f.Took, f.Error)
 			}
 		}
-		if told > 5 {
-			t.Errorf("%s: %d failures in all", cl.name, told)
+		if reported > 5 {
+			t.Errorf("%s: %d failures in all", cl.name, reported)
 		}
 	}
 }
 
-// every is the interval of each client's requests.
-const every = 50 * time.Millisecond
+// requestInterval is the interval of each client's requests.
+const requestInterval = 50 * time.Millisecond
 
-// start starts the clients: each kind of access, from each place that has it.
-func start(t *testing.T, c *cluster.Cluster, service, balanced string) (list []*client) {
+// startClients starts the clients: each kind of access, from each place that has it.
+func startClients(t *testing.T, c *cluster.Cluster, service, balanced string) (list []*client) {
 	t.Helper()
 	program := filepath.Join(c.Bundle, "test-web")
 	for _, x := range []struct {
@@ -269,8 +270,8 @@ func start(t *testing.T, c *cluster.Cluster, service, balanced string) (list []*
 		{"a pod to a service by name", "a", "pod", []string{"-probe", "http://web.default.svc.cluster.local/"}},
 		{"a pod to a service, held", "a", "pod", []string{"-hold", service + ":7000"}},
 	} {
-		cl := &client{name: x.name, node: x.node, holds: x.args[0] == "-hold"}
-		args := append(x.args, "-every", every.String())
+		cl := &client{name: x.name, node: x.node, keepsConnection: x.args[0] == "-hold"}
+		args := append(x.args, "-every", requestInterval.String())
 		ctx, stop := context.WithCancel(t.Context())
 		cmd := c.Lab.Command(ctx, program, args...)
 		switch x.place {
@@ -288,26 +289,26 @@ func start(t *testing.T, c *cluster.Cluster, service, balanced string) (list []*
 			}
 			cmd = c.Lab.Machine("a").SSH(ctx, "root", "/usr/local/bin/test-web "+strings.Join(args, " "))
 		case "pod":
-			cmd = c.Kube(ctx, append([]string{"exec", "client", "--", "web"}, args...)...)
+			cmd = c.KubectlCommand(ctx, append([]string{"exec", "client", "--", "web"}, args...)...)
 		}
 		cmd.Stdout = &cl.out
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		var once sync.Once
-		cl.end = func() {
+		cl.stop = func() {
 			once.Do(func() {
 				stop()
 				_ = cmd.Wait() // it was ended
 			})
 		}
-		t.Cleanup(cl.end)
+		t.Cleanup(cl.stop)
 		list = append(list, cl)
 	}
 	return list
 }
 
-func up(t *testing.T) *cluster.Cluster {
+func startCluster(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	root, err := cluster.Root()
 	if err != nil {
@@ -319,7 +320,7 @@ func up(t *testing.T) *cluster.Cluster {
 	}
 	c, err := cluster.New(t.Context(), cluster.Options{Name: fmt.Sprintf("packets-%d", os.Getpid()), Log: os.Stderr,
 		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"},
-		Files:    map[string]string{"cluster.hcl": declared, "web.hcl": string(web)}})
+		Files:    map[string]string{"cluster.hcl": clusterConfig, "web.hcl": string(web)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,16 +338,16 @@ func up(t *testing.T) *cluster.Cluster {
 	return c
 }
 
-func mustRun(t *testing.T, c *cluster.Cluster, machine, line string) {
+func mustRunOn(t *testing.T, c *cluster.Cluster, machine, line string) {
 	t.Helper()
 	if _, err := c.Lab.Machine(machine).Run(t.Context(), line); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// kill kills a unit's process. It returns the time before and the time after its end, between which its connections
+// killUnit kills a unit's process. It returns the time before and the time after its end, between which its connections
 // end.
-func kill(t *testing.T, c *cluster.Cluster, machine, unit string) (from, to time.Time) {
+func killUnit(t *testing.T, c *cluster.Cluster, machine, unit string) (from, to time.Time) {
 	t.Helper()
 	out, err := c.Lab.Machine(machine).
 		Run(t.Context(), "main=$(systemctl show -P MainPID "+unit+"); date +%s%N; kill -KILL $main; while [ -d "+
@@ -361,10 +362,10 @@ func kill(t *testing.T, c *cluster.Cluster, machine, unit string) (from, to time
 	return time.Unix(0, times[0]), time.Unix(0, times[1])
 }
 
-// runsAgain waits until systemd reports that a unit is ready.
-func runsAgain(t *testing.T, c *cluster.Cluster, machine, unit string) {
+// awaitReady waits until systemd reports that a unit is ready.
+func awaitReady(t *testing.T, c *cluster.Cluster, machine, unit string) {
 	t.Helper()
-	eventually(t, func() error {
+	retryUntil(t, func() error {
 		out, err := c.Lab.Machine(machine).Run(t.Context(), "systemctl is-active "+unit)
 		if err != nil {
 			return fmt.Errorf("%s on %s is %s", unit, machine, strings.TrimSpace(out))
@@ -373,11 +374,12 @@ func runsAgain(t *testing.T, c *cluster.Cluster, machine, unit string) {
 	})
 }
 
-// address waits for a service's address.
-func address(t *testing.T, c *cluster.Cluster, name, path string) (a string) {
+// serviceAddress waits for a service's address.
+func serviceAddress(t *testing.T, c *cluster.Cluster, name, path string) (a string) {
 	t.Helper()
-	eventually(t, func() (err error) {
-		if a, err = cluster.Output(c.Kube(t.Context(), "get", "service", name, "-o", "jsonpath="+path)); err == nil &&
+	retryUntil(t, func() (err error) {
+		if a, err = cluster.Output(c.KubectlCommand(t.Context(), "get", "service", name, "-o", "jsonpath="+
+			path)); err == nil &&
 			a == "" {
 			err = fmt.Errorf("service %s has no address", name)
 		}
@@ -386,7 +388,7 @@ func address(t *testing.T, c *cluster.Cluster, name, path string) (a string) {
 	return a
 }
 
-func eventually(t *testing.T, try func() error) {
+func retryUntil(t *testing.T, try func() error) {
 	t.Helper()
 	if err := cluster.Eventually(t.Context(), time.Minute, func(context.Context) error { return try() }); err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// planDaemons prepares the processes of scheduler and controllers, which know the addresses of all API servers.
-func (p *Plane) planDaemons() error {
+// prepareDaemons prepares the processes of scheduler and controllers, which know the addresses of all API servers.
+func (p *Plane) prepareDaemons() error {
 	p.health = map[*Process]int{}
 	connection := func(kubeconfig string) config.Connection {
 		return config.Connection{Kubeconfig: p.path(kubeconfig), APIServers: p.Addresses()}

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Store returns the host and port of the first member, which also serves its metrics there.
-func (p *Plane) Store() string { return strings.TrimPrefix(p.urls[0], "https://") }
+// EtcdAddress returns the host and port of the first member, which also serves its metrics there.
+func (p *Plane) EtcdAddress() string { return strings.TrimPrefix(p.urls[0], "https://") }
 
 // Metric returns the sum of a member's samples whose line begins with name and contains all the texts.
 func (p *Plane) Metric(ctx context.Context, member int, name string, texts ...string) (float64, error) {
@@ -66,5 +66,6 @@ func (p *Plane) Client() (*clientv3.Client, error) {
 }
 
 func (p *Plane) etcdTLS() *tls.Config {
-	return &tls.Config{RootCAs: p.ca, Certificates: []tls.Certificate{p.own}, MinVersion: tls.VersionTLS13}
+	return &tls.Config{RootCAs: p.ca, Certificates: []tls.Certificate{p.clientCertificate},
+		MinVersion: tls.VersionTLS13}
 }

@@ -43,12 +43,12 @@ type Plane struct {
 	Scheduler   *Process // the caller starts it
 	Controllers *Process // the caller starts it
 
-	ports  []int            // ports of the API servers
-	urls   []string         // URLs of the etcd members
-	health map[*Process]int // ports of scheduler and controllers
-	ca     *x509.CertPool
-	own    tls.Certificate // client certificate for etcd, as the API servers have it
-	admin  *http.Client
+	ports             []int            // ports of the API servers
+	urls              []string         // URLs of the etcd members
+	health            map[*Process]int // ports of scheduler and controllers
+	ca                *x509.CertPool
+	clientCertificate tls.Certificate // client certificate for etcd, as the API servers have it
+	admin             *http.Client
 }
 
 // New writes certificates and starts etcd. The caller starts the API servers.
@@ -65,7 +65,7 @@ func New(ctx context.Context, o Options) (*Plane, error) {
 	if err := p.writeFiles(); err != nil {
 		return nil, err
 	}
-	if err := p.plan(); err != nil {
+	if err := p.prepareProcesses(); err != nil {
 		return nil, err
 	}
 	for _, member := range p.Etcd {
@@ -144,7 +144,7 @@ func (p *Plane) writeFiles() error {
 	}
 	p.ca = x509.NewCertPool()
 	p.ca.AppendCertsFromPEM(etcdCA.Cert)
-	if p.own, err = tls.X509KeyPair(pairs["apiserver-etcd-client"].Cert,
+	if p.clientCertificate, err = tls.X509KeyPair(pairs["apiserver-etcd-client"].Cert,
 		pairs["apiserver-etcd-client"].Key); err != nil {
 		return err
 	}
@@ -159,8 +159,8 @@ func (p *Plane) writeFiles() error {
 	return nil
 }
 
-// plan prepares the processes without starting them.
-func (p *Plane) plan() error {
+// prepareProcesses prepares the processes without starting them.
+func (p *Plane) prepareProcesses() error {
 	var peers, initial []string
 	for i := range p.Members {
 		client, err := run.FreePort()
@@ -219,7 +219,7 @@ func (p *Plane) plan() error {
 				[]string{filepath.Join(p.Bin, "clusterctl"), "daemon", "kube-apiserver"},
 				config.Args(&cfg, &defaults)...)})
 	}
-	return p.planDaemons()
+	return p.prepareDaemons()
 }
 
 // Ready waits until an API server is ready.
@@ -261,7 +261,7 @@ func (p *Plane) get(ctx context.Context, server int, path string) error {
 func (p *Plane) Close() error {
 	var errs []error
 	for _, process := range slices.Concat([]*Process{p.Scheduler, p.Controllers}, p.API, p.Etcd) {
-		errs = append(errs, process.End())
+		errs = append(errs, process.Stop())
 	}
 	return errors.Join(append(errs, os.RemoveAll(p.Dir))...)
 }

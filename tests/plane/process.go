@@ -27,8 +27,8 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Said returns the end of the process's output.
-func (p *Process) Said() string {
+// LogTail returns the end of the process's output.
+func (p *Process) LogTail() string {
 	const most = 4 << 10
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -55,12 +55,12 @@ func (p *Process) Start(ctx context.Context) error {
 }
 
 // Kill ends the process as a crash does.
-func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
+func (p *Process) Kill() error { return p.stopWith(syscall.SIGKILL) }
 
-// End asks the process to end, and waits until it has ended. It does nothing if the process does not run.
-func (p *Process) End() error { return p.end(syscall.SIGTERM) }
+// Stop asks the process to end, and waits until it has ended. It does nothing if the process does not run.
+func (p *Process) Stop() error { return p.stopWith(syscall.SIGTERM) }
 
-func (p *Process) end(signal syscall.Signal) error {
+func (p *Process) stopWith(signal syscall.Signal) error {
 	if p.cmd == nil {
 		return nil
 	}

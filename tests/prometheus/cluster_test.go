@@ -43,36 +43,36 @@ const nodeName = "n1"
 
 // world is what is scraped.
 type world struct {
-	t      *testing.T // the running test
-	root   *testing.T // its parent test
-	dir    string
-	plane  *plane.Plane
-	config *rest.Config
-	client *kubernetes.Clientset
-	ca     certs.Pair
-	old    string // file with the targets of another version
+	t            *testing.T // the running test
+	root         *testing.T // its parent test
+	dir          string
+	plane        *plane.Plane
+	config       *rest.Config
+	client       *kubernetes.Clientset
+	ca           certs.Pair
+	extraTargets string // file with the targets of another version
 
-	runtime *pausing
-	machine *filling
-	options kubelet.Options
-	port    int // of the kubelet
-	end     func()
-	dns     string
-	metrics string // address of the name server's metrics
-	rounds  int    // number of calls of churn
+	runtime     *slowRuntime
+	machine     *fullMachine
+	options     kubelet.Options
+	port        int // of the kubelet
+	stopKubelet func()
+	dns         string
+	metrics     string // address of the name server's metrics
+	churnRounds int    // number of calls of churn
 }
 
-// pausing is a runtime that can be slow.
-type pausing struct {
+// slowRuntime is a runtime that can be slow.
+type slowRuntime struct {
 	*hollow.Runtime
-	slow atomic.Bool
+	isSlow atomic.Bool
 }
 
 // pause is the duration of each call when the runtime is slow. It is longer than the rules allow.
 const pause = 12 * time.Second
 
-func (r *pausing) wait(ctx context.Context) {
-	if !r.slow.Load() {
+func (r *slowRuntime) pause(ctx context.Context) {
+	if !r.isSlow.Load() {
 		return
 	}
 	select {
@@ -82,40 +82,41 @@ func (r *pausing) wait(ctx context.Context) {
 }
 
 // RunPodSandbox implements cri.Service.
-func (r *pausing) RunPodSandbox(ctx context.Context, config *criapi.PodSandboxConfig, handler string) (string, error) {
-	r.wait(ctx)
+func (r *slowRuntime) RunPodSandbox(ctx context.Context, config *criapi.PodSandboxConfig,
+	handler string) (string, error) {
+	r.pause(ctx)
 	return r.Runtime.RunPodSandbox(ctx, config, handler)
 }
 
 // StartContainer implements cri.Service.
-func (r *pausing) StartContainer(ctx context.Context, id string) error {
-	r.wait(ctx)
+func (r *slowRuntime) StartContainer(ctx context.Context, id string) error {
+	r.pause(ctx)
 	return r.Runtime.StartContainer(ctx, id)
 }
 
 // ListContainers implements cri.Service.
-func (r *pausing) ListContainers(ctx context.Context, filter *criapi.ContainerFilter) ([]*criapi.Container, error) {
-	r.wait(ctx)
+func (r *slowRuntime) ListContainers(ctx context.Context, filter *criapi.ContainerFilter) ([]*criapi.Container, error) {
+	r.pause(ctx)
 	return r.Runtime.ListContainers(ctx, filter)
 }
 
-// filling is a machine whose disk can be full.
-type filling struct {
+// fullMachine is a machine whose disk can be full.
+type fullMachine struct {
 	kubelet.Machine
-	full atomic.Bool
+	isFull atomic.Bool
 }
 
 // Disk implements kubelet.Machine.
-func (m *filling) Disk() (kubelet.Disk, error) {
+func (m *fullMachine) Disk() (kubelet.Disk, error) {
 	d, err := m.Machine.Disk()
-	if m.full.Load() {
+	if m.isFull.Load() {
 		d.Available = d.Capacity / 100
 	}
 	return d, err
 }
 
-// programs returns the folder of clusterctl and etcd: the built bundle, or programs that it builds.
-func programs(t *testing.T) string {
+// programDir returns the folder of clusterctl and etcd: the built bundle, or programs that it builds.
+func programDir(t *testing.T) string {
 	t.Helper()
 	if built := os.Getenv("CLUSTERCTL_BUNDLE"); built != "" {
 		return built
@@ -142,12 +143,12 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// up starts everything except Prometheus.
-func up(t *testing.T) *world {
+// startWorld starts everything except Prometheus.
+func startWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, root: t, dir: t.TempDir()}
 	var err error
-	if w.plane, err = plane.New(t.Context(), plane.Options{Bin: programs(t), Dir: t.TempDir()}); err != nil {
+	if w.plane, err = plane.New(t.Context(), plane.Options{Bin: programDir(t), Dir: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -164,16 +165,17 @@ func up(t *testing.T) *world {
 	w.client, err = kubernetes.NewForConfig(w.config)
 	w.must(err)
 	w.ca = certs.Pair{Cert: w.read("ca.crt"), Key: w.read("ca.key")}
-	w.old = filepath.Join(w.dir, "old.json")
+	w.extraTargets = filepath.Join(w.dir, "old.json")
 	w.targets()
 
 	w.options = kubelet.Hollow(nodeName, 4, 8<<30, netip.MustParsePrefix("10.200.0.0/24"), filepath.Join(w.dir, "logs"))
-	w.runtime, w.machine = &pausing{Runtime: w.options.Runtime.(*hollow.Runtime)}, &filling{Machine: w.options.Machine}
+	w.runtime, w.machine = &slowRuntime{Runtime: w.options.Runtime.(*hollow.Runtime)},
+		&fullMachine{Machine: w.options.Machine}
 	w.options.Runtime, w.options.Machine, w.options.NoServer = w.runtime, w.machine, false
-	w.port = w.free()
+	w.port = w.freePort()
 	w.write("node.conf", w.kubeconfig(certs.Node(nodeName), time.Now()))
 	w.startKubelet(func(*config.Kubelet, *config.KubeletFile) {})
-	t.Cleanup(func() { w.end() })
+	t.Cleanup(func() { w.stopKubelet() })
 	w.startDNS()
 	w.startWebhook()
 	return w
@@ -186,8 +188,8 @@ func (w *world) must(err error) {
 	}
 }
 
-// until calls ok until it returns no error. ok may also repeat an action that leads to the condition.
-func (w *world) until(what string, limit time.Duration, ok func() error) {
+// waitFor calls ok until it returns no error. ok may also repeat an action that leads to the condition.
+func (w *world) waitFor(what string, limit time.Duration, ok func() error) {
 	w.t.Helper()
 	deadline := time.After(limit)
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -205,7 +207,7 @@ func (w *world) until(what string, limit time.Duration, ok func() error) {
 	}
 }
 
-func (w *world) free() int {
+func (w *world) freePort() int {
 	w.t.Helper()
 	port, err := run.FreePort()
 	w.must(err)
@@ -242,8 +244,8 @@ func (w *world) kubeconfig(who certs.Request, from time.Time) []byte {
 	return text
 }
 
-// ending returns the start of validity of a certificate that expires in one hour.
-func ending() time.Time { return time.Now().Add(time.Hour - certs.LeafLifetime) }
+// shortValidityStart returns the start of validity of a certificate that expires in one hour.
+func shortValidityStart() time.Time { return time.Now().Add(time.Hour - certs.LeafLifetime) }
 
 // startRest starts scheduler and controllers.
 func (w *world) startRest() {
@@ -268,7 +270,7 @@ func (w *world) startKubelet(change func(*config.Kubelet, *config.KubeletFile)) 
 	file.Address, file.Port, file.HealthzPort, file.StaticPodPath, file.ResolverConfig = "127.0.0.1", w.port, 0, "", ""
 	file.Authentication.X509.ClientCAFile = w.path("ca.crt")
 	change(&cfg, &file)
-	w.end = w.background(
+	w.stopKubelet = w.background(
 		"kubelet",
 		func(ctx context.Context, env run.Env) error { return kubelet.RunWith(ctx, cfg, file, env, w.options) },
 	)
@@ -299,17 +301,17 @@ func (w *world) startDNS() {
 	cfg := config.DefaultDNS()
 	w.dns, w.metrics = net.JoinHostPort(
 		"127.0.0.1",
-		strconv.Itoa(w.free()),
+		strconv.Itoa(w.freePort()),
 	), net.JoinHostPort(
 		"127.0.0.1",
-		strconv.Itoa(w.free()),
+		strconv.Itoa(w.freePort()),
 	)
 	cfg.Kubeconfig, cfg.BindAddress, cfg.HealthAddress, cfg.NodeName, cfg.ServiceName = w.plane.Kubeconfig(), w.dns,
 		w.metrics, nodeName, ""
 	cfg.AllowedClients, cfg.Upstream = []string{
 		"127.0.0.0/8",
 	}, []string{
-		net.JoinHostPort("127.0.0.1", strconv.Itoa(w.free())),
+		net.JoinHostPort("127.0.0.1", strconv.Itoa(w.freePort())),
 	}
 	w.t.Cleanup(
 		w.background("kube-dns", func(ctx context.Context, env run.Env) error { return dns.Run(ctx, cfg, env) }),

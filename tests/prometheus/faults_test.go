@@ -28,50 +28,50 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// fault is a fault, and the alerts that report it.
-type fault struct {
+// alertFault is a fault, and the alerts that report it.
+type alertFault struct {
 	name       string
 	alerts     []string
 	begin, end func(*world)
-	again      func(*world) // called until the alerts fire; nil: none
+	repeat     func(*world) // called until the alerts fire; nil: none
 }
 
-// faults come one after the other. The last leaves the node under pressure for a while.
-var faults = []fault{
+// alertFaults come one after the other. The last leaves the node under pressure for a while.
+var alertFaults = []alertFault{
 	{name: "the API server is gone", alerts: []string{"NoAPIServer"},
 		begin: func(w *world) { w.must(w.plane.API[0].Kill()) },
-		end:   func(w *world) { w.backAgain() }},
+		end:   func(w *world) { w.restartAPIServer() }},
 	{name: "the scheduler is gone", alerts: []string{"NoScheduler"},
-		begin: func(w *world) { w.must(w.plane.Scheduler.End()) },
+		begin: func(w *world) { w.must(w.plane.Scheduler.Stop()) },
 		end:   func(w *world) { restart(w, w.plane.Scheduler) }},
 	{name: "the controllers are gone", alerts: []string{"NoControllerManager"},
-		begin: func(w *world) { w.must(w.plane.Controllers.End()) },
+		begin: func(w *world) { w.must(w.plane.Controllers.Stop()) },
 		end:   func(w *world) { restart(w, w.plane.Controllers) }},
 	{name: "the kubelet is gone", alerts: []string{"NoKubelet"},
-		begin: func(w *world) { w.end() },
+		begin: func(w *world) { w.stopKubelet() },
 		end:   func(w *world) { w.startKubelet(func(*config.Kubelet, *config.KubeletFile) {}) }},
 	{name: "the store is gone", alerts: []string{"NoEtcd", "APIServerErrors", "ClientErrors"},
-		begin: func(w *world) { w.must(w.plane.Etcd[0].Kill()) },
-		again: func(w *world) { w.create("fails") },
+		begin:  func(w *world) { w.must(w.plane.Etcd[0].Kill()) },
+		repeat: func(w *world) { w.tryCreate("fails") },
 		end: func(w *world) {
 			restart(w, w.plane.Etcd[0])
-			w.backAgain()
+			w.restartAPIServer()
 		}},
 	{name: "an aggregated API has nobody that serves it", alerts: []string{"AggregatedAPIAway", "AggregatedAPIErrors"},
 		begin: func(*world) {},
-		again: func(w *world) {
+		repeat: func(w *world) {
 			w.removeAggregated()
-			w.aggregate()
+			w.registerMissingAPI()
 		},
 		end: func(w *world) { w.removeAggregated() }},
 	{name: "a level without seats", alerts: []string{"APIServerRefuses"},
-		begin: func(w *world) { w.closeLevel() },
-		again: func(w *world) { w.pushIn() },
-		end:   func(w *world) { w.openLevel() }},
+		begin:  func(w *world) { w.closeLevel() },
+		repeat: func(w *world) { w.sendRejected() },
+		end:    func(w *world) { w.openLevel() }},
 	{name: "a client's certificate ends soon", alerts: []string{"ClientCertificateEndsSoon"},
-		begin: func(*world) {},
-		again: func(w *world) { w.askWithOld() },
-		end:   func(*world) {}},
+		begin:  func(*world) {},
+		repeat: func(w *world) { w.requestWithExpiring() },
+		end:    func(*world) {}},
 	{name: "a daemon of another version", alerts: []string{"VersionsDiffer"},
 		begin: func(w *world) {
 			old := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
@@ -86,50 +86,50 @@ var faults = []fault{
 		end:   func(w *world) { w.scale(2) }},
 	{name: "a slow runtime", alerts: []string{"RuntimeIsSlow", "PodsStartSlowly"},
 		begin: func(w *world) {
-			w.runtime.slow.Store(true)
+			w.runtime.isSlow.Store(true)
 			w.scale(4)
 		},
 		end: func(w *world) {
-			w.runtime.slow.Store(false)
+			w.runtime.isSlow.Store(false)
 			w.scale(2)
 		}},
 	{name: "names that no server knows", alerts: []string{"NamesAreNotFound"},
-		begin: func(*world) {},
-		again: func(w *world) { w.resolve("www.example.com") },
-		end:   func(*world) {}},
+		begin:  func(*world) {},
+		repeat: func(w *world) { w.resolve("www.example.com") },
+		end:    func(*world) {}},
 	{name: "the kubelet's certificates end soon and are not renewed",
 		alerts: []string{
 			"KubeletClientCertificateEndsSoon",
 			"KubeletServerCertificateEndsSoon",
 			"KubeletCannotRenewCertificates",
 		},
-		begin: func(w *world) { w.oldCertificates() },
-		again: func(w *world) { w.denyRequests() },
+		begin:  func(w *world) { w.useExpiringCertificates() },
+		repeat: func(w *world) { w.denyRequests() },
 		end: func(w *world) {
-			w.end()
+			w.stopKubelet()
 			w.write("node.conf", w.kubeconfig(certs.Node(nodeName), time.Now()))
 			w.startKubelet(func(*config.Kubelet, *config.KubeletFile) {})
 		}},
 	{name: "the disk is full", alerts: []string{"NodeEvicts"},
-		begin: func(w *world) { w.machine.full.Store(true) },
-		end:   func(w *world) { w.machine.full.Store(false) }},
+		begin: func(w *world) { w.machine.isFull.Store(true) },
+		end:   func(w *world) { w.machine.isFull.Store(false) }},
 }
 
-// backAgain restarts the API server, and the processes that end when they cannot renew their lease.
-func (w *world) backAgain() {
+// restartAPIServer restarts the API server, and the processes that end when they cannot renew their lease.
+func (w *world) restartAPIServer() {
 	w.t.Helper()
 	for _, p := range []interface {
-		End() error
+		Stop() error
 		Start(context.Context) error
 	}{w.plane.API[0], w.plane.Scheduler, w.plane.Controllers} {
-		w.must(p.End())
+		w.must(p.Stop())
 		w.must(p.Start(context.WithoutCancel(w.t.Context())))
 		w.must(w.plane.Ready(w.t.Context(), 0))
 	}
 }
 
-// small is the resource requests of each container.
-var small = corev1.ResourceList{
+// smallResources is the resource requests of each container.
+var smallResources = corev1.ResourceList{
 	corev1.ResourceCPU:    resource.MustParse("100m"),
 	corev1.ResourceMemory: resource.MustParse("32Mi"),
 }
@@ -151,18 +151,18 @@ func (w *world) workload() {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
 					Name: "web", Image: "web:1", ReadinessProbe: probe, LivenessProbe: probe,
-					Resources: corev1.ResourceRequirements{Requests: small, Limits: small},
+					Resources: corev1.ResourceRequirements{Requests: smallResources, Limits: smallResources},
 				}}},
 			},
 		},
 	}, metav1.CreateOptions{})
 	w.must(err)
-	w.ready(2)
+	w.awaitReady(2)
 }
 
-func (w *world) ready(n int32) {
+func (w *world) awaitReady(n int32) {
 	w.t.Helper()
-	w.until("the pods to be ready", 2*time.Minute, func() error {
+	w.waitFor("the pods to be ready", 2*time.Minute, func() error {
 		d, err := w.client.AppsV1().Deployments("default").Get(w.t.Context(), "web", metav1.GetOptions{})
 		if err == nil && d.Status.ReadyReplicas != n {
 			err = fmt.Errorf("%d are", d.Status.ReadyReplicas)
@@ -181,8 +181,8 @@ func (w *world) scale(n int) {
 	w.must(err)
 }
 
-// create tries to create a ConfigMap.
-func (w *world) create(name string) {
+// tryCreate tries to create a ConfigMap.
+func (w *world) tryCreate(name string) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
 	defer cancel()
 	_, _ = w.client.CoreV1().
@@ -190,27 +190,27 @@ func (w *world) create(name string) {
 		Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 }
 
-// churn gives every daemon something to do.
-func (w *world) churn() {
+// makeActivity gives every daemon something to do.
+func (w *world) makeActivity() {
 	w.t.Helper()
-	w.rounds++
+	w.churnRounds++
 	ctx, name, now := w.t.Context(), "churn-"+strconv.Itoa(
-		w.rounds,
+		w.churnRounds,
 	), metav1.DeleteOptions{
 		GracePeriodSeconds: ptr.To[int64](0),
 	}
-	w.create(name)
+	w.tryCreate(name)
 	_, err := w.client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{
-				{Name: "c", Image: "web:1", Resources: corev1.ResourceRequirements{Requests: small}},
+				{Name: "c", Image: "web:1", Resources: corev1.ResourceRequirements{Requests: smallResources}},
 			},
 		},
 	}, metav1.CreateOptions{})
 	w.must(err)
-	if w.rounds > 2 {
-		old := "churn-" + strconv.Itoa(w.rounds-2)
+	if w.churnRounds > 2 {
+		old := "churn-" + strconv.Itoa(w.churnRounds-2)
 		if err := w.client.CoreV1().Pods("default").Delete(ctx, old,
 			metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1)}); err != nil &&
 			!apierrors.IsNotFound(err) {
@@ -234,19 +234,19 @@ func (w *world) resolve(name string) {
 }
 
 const (
-	aggregated     = "/apis/apiregistration.k8s.io/v1/apiservices"
-	aggregatedName = "v1.nowhere.example.com"
+	apiServicesPath = "/apis/apiregistration.k8s.io/v1/apiservices"
+	missingAPIName  = "v1.nowhere.example.com"
 )
 
-// aggregate registers an API whose service does not exist.
-func (w *world) aggregate() {
+// registerMissingAPI registers an API whose service does not exist.
+func (w *world) registerMissingAPI() {
 	w.t.Helper()
-	body := `{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "` + aggregatedName + `"}, "spec": {"group": "nowhere.example.com",
+	body := `{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "` + missingAPIName + `"}, "spec": {"group": "nowhere.example.com",
 		"version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10, "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "nowhere"}}}`
-	w.must(w.client.RESTClient().Post().AbsPath(aggregated).Body([]byte(body)).
+	w.must(w.client.RESTClient().Post().AbsPath(apiServicesPath).Body([]byte(body)).
 		SetHeader("Content-Type", "application/json").Do(w.t.Context()).Error())
-	w.until("the API to be found unavailable", time.Minute, func() error {
-		text, err := w.client.RESTClient().Get().AbsPath(aggregated, aggregatedName).Do(w.t.Context()).Raw()
+	w.waitFor("the API to be found unavailable", time.Minute, func() error {
+		text, err := w.client.RESTClient().Get().AbsPath(apiServicesPath, missingAPIName).Do(w.t.Context()).Raw()
 		if err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func (w *world) aggregate() {
 
 func (w *world) removeAggregated() {
 	w.t.Helper()
-	err := w.client.RESTClient().Delete().AbsPath(aggregated, aggregatedName).Do(w.t.Context()).Error()
+	err := w.client.RESTClient().Delete().AbsPath(apiServicesPath, missingAPIName).Do(w.t.Context()).Error()
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.t.Fatal(err)
 	}
@@ -323,8 +323,8 @@ func (w *world) openLevel() {
 	)
 }
 
-// pushIn sends requests as that user.
-func (w *world) pushIn() {
+// sendRejected sends requests as that user.
+func (w *world) sendRejected() {
 	as := rest.CopyConfig(w.config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: "pusher"}
 	client, err := kubernetes.NewForConfig(as)
@@ -344,10 +344,11 @@ func (w *world) pushIn() {
 	wait.Wait()
 }
 
-// askWithOld sends requests as a client whose certificate expires soon.
-func (w *world) askWithOld() {
+// requestWithExpiring sends requests as a client whose certificate expires soon.
+func (w *world) requestWithExpiring() {
 	w.t.Helper()
-	cfg, err := clientcmd.BuildConfigFromFlags("", w.write("old.conf", w.kubeconfig(certs.SuperAdmin(), ending())))
+	cfg, err := clientcmd.BuildConfigFromFlags("",
+		w.write("old.conf", w.kubeconfig(certs.SuperAdmin(), shortValidityStart())))
 	w.must(err)
 	client, err := kubernetes.NewForConfig(cfg)
 	w.must(err)
@@ -357,12 +358,12 @@ func (w *world) askWithOld() {
 	}
 }
 
-// oldCertificates starts the kubelet with certificates that expire soon.
-func (w *world) oldCertificates() {
+// useExpiringCertificates starts the kubelet with certificates that expire soon.
+func (w *world) useExpiringCertificates() {
 	w.t.Helper()
-	w.end()
-	w.write("node.conf", w.kubeconfig(certs.Node(nodeName), ending()))
-	pair, err := certs.Issue(w.ca, certs.KubeletServer(nodeName, []string{"127.0.0.1"}), ending())
+	w.stopKubelet()
+	w.write("node.conf", w.kubeconfig(certs.Node(nodeName), shortValidityStart()))
+	pair, err := certs.Issue(w.ca, certs.KubeletServer(nodeName, []string{"127.0.0.1"}), shortValidityStart())
 	w.must(err)
 	w.write("kubelet/pki/kubelet-server-current.pem", append(pair.Cert, pair.Key...))
 	w.startKubelet(func(_ *config.Kubelet, file *config.KubeletFile) { file.ServerTLSBootstrap = true })

@@ -24,20 +24,20 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// target is a path to scrape.
-type target struct{ Job, Path, Address, Cert, File string }
+// scrapeTarget is a path to scrape.
+type scrapeTarget struct{ Job, Path, Address, Cert, File string }
 
-// scraped returns everything to scrape.
-func (w *world) scraped() []target {
+// scrapeTargets returns everything to scrape.
+func (w *world) scrapeTargets() []scrapeTarget {
 	admin, store := w.path("admin"), w.path("apiserver-etcd-client")
 	kubelet := net.JoinHostPort("127.0.0.1", strconv.Itoa(w.port))
 	scheduler, controllers := w.plane.HealthAddress(w.plane.Scheduler), w.plane.HealthAddress(w.plane.Controllers)
-	list := []target{
+	list := []scrapeTarget{
 		{Job: "kube-dns", Path: "/metrics", Address: w.metrics},
-		{Job: "etcd", Path: "/metrics", Address: w.plane.Store(), Cert: store},
-		{Job: "others", Path: "/metrics", File: w.old},
+		{Job: "etcd", Path: "/metrics", Address: w.plane.EtcdAddress(), Cert: store},
+		{Job: "others", Path: "/metrics", File: w.extraTargets},
 	}
-	for address, paths := range map[target][]string{
+	for address, paths := range map[scrapeTarget][]string{
 		{Job: "apiserver", Address: w.plane.Addresses()[0]}:    {"/metrics", "/metrics/slis"},
 		{Job: "kube-scheduler", Address: scheduler}:            {"/metrics", "/metrics/slis", "/metrics/resources"},
 		{Job: "kube-controller-manager", Address: controllers}: {"/metrics", "/metrics/slis"},
@@ -58,8 +58,8 @@ type prometheus struct {
 	url string
 }
 
-// watch starts Debian's Prometheus.
-func (w *world) watch(flags ...string) *prometheus {
+// startPrometheus starts Debian's Prometheus.
+func (w *world) startPrometheus(flags ...string) *prometheus {
 	w.t.Helper()
 	binary, err := exec.LookPath("prometheus")
 	if own := "../../bin/prometheus"; err != nil {
@@ -71,12 +71,12 @@ func (w *world) watch(flags ...string) *prometheus {
 		w.t.Fatalf("run `make bin/prometheus`, or apt-get install prometheus: %v", err)
 	}
 	var text bytes.Buffer
-	w.must(template.Must(template.ParseFiles("testdata/scrape.yaml")).Execute(&text, w.scraped()))
+	w.must(template.Must(template.ParseFiles("testdata/scrape.yaml")).Execute(&text, w.scrapeTargets()))
 	rules, err := os.ReadFile("testdata/rules.yaml")
 	w.must(err)
 	w.write("rules.yaml", rules)
 	config := w.write("prometheus.yaml", text.Bytes())
-	port := w.free()
+	port := w.freePort()
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	cmd := exec.CommandContext(
 		context.WithoutCancel(w.t.Context()),
@@ -105,7 +105,7 @@ func (w *world) watch(flags ...string) *prometheus {
 		}
 	})
 	p := &prometheus{w.t, "http://" + address}
-	w.until("Prometheus", time.Minute, func() error { return p.get("/-/ready", nil) })
+	w.waitFor("Prometheus", time.Minute, func() error { return p.get("/-/ready", nil) })
 	return p
 }
 
@@ -128,8 +128,8 @@ func (p *prometheus) get(path string, into any) error {
 	return json.NewDecoder(answer.Body).Decode(into)
 }
 
-// ask returns the number of series of a query.
-func (p *prometheus) ask(query string) (int, error) {
+// countSeries returns the number of series of a query.
+func (p *prometheus) countSeries(query string) (int, error) {
 	var answer struct {
 		Data struct {
 			Result []json.RawMessage `json:"result"`
@@ -173,10 +173,10 @@ func (p *prometheus) alerts() (map[string]bool, error) {
 	return firing, err
 }
 
-// quiet waits until no alert fires.
-func (w *world) quiet(p *prometheus) {
+// awaitNoAlerts waits until no alert fires.
+func (w *world) awaitNoAlerts(p *prometheus) {
 	w.t.Helper()
-	w.until("no alert to fire", 4*time.Minute, func() error {
+	w.waitFor("no alert to fire", 4*time.Minute, func() error {
 		alerts, err := p.alerts()
 		if err == nil && len(alerts) > 0 {
 			err = fmt.Errorf("%v", slices.Sorted(maps.Keys(alerts)))
@@ -185,17 +185,17 @@ func (w *world) quiet(p *prometheus) {
 	})
 }
 
-func TestRulesHaveDataAndAlertsTheirFaults(t *testing.T) {
-	w := up(t)
+func TestRulesHaveDataAndAlertsFire(t *testing.T) {
+	w := startWorld(t)
 	w.workload()
-	p := w.watch()
+	p := w.startPrometheus()
 	fired := map[string]bool{}
 	t.Run("every rule has data, and no alert fires", func(t *testing.T) {
 		w.t = t
-		w.everyRule(p)
-		w.quiet(p)
+		w.checkRules(p)
+		w.awaitNoAlerts(p)
 	})
-	for _, f := range faults {
+	for _, f := range alertFaults {
 		t.Run(f.name, func(t *testing.T) {
 			w.t = t
 			before, err := p.alerts()
@@ -206,9 +206,9 @@ func TestRulesHaveDataAndAlertsTheirFaults(t *testing.T) {
 				}
 			}
 			f.begin(w)
-			w.until(fmt.Sprint(f.alerts, " to fire"), 5*time.Minute, func() error {
-				if f.again != nil {
-					f.again(w)
+			w.waitFor(fmt.Sprint(f.alerts, " to fire"), 5*time.Minute, func() error {
+				if f.repeat != nil {
+					f.repeat(w)
 				}
 				now, err := p.alerts()
 				for _, name := range f.alerts {
@@ -221,7 +221,7 @@ func TestRulesHaveDataAndAlertsTheirFaults(t *testing.T) {
 				return err
 			})
 			f.end(w)
-			w.quiet(p)
+			w.awaitNoAlerts(p)
 		})
 	}
 	w.t = t
@@ -234,12 +234,12 @@ func TestRulesHaveDataAndAlertsTheirFaults(t *testing.T) {
 	}
 }
 
-// everyRule waits until every recording rule has had data while the cluster is busy, and checks that no rule fails.
-func (w *world) everyRule(p *prometheus) {
+// checkRules waits until every recording rule has had data while the cluster is busy, and checks that no rule fails.
+func (w *world) checkRules(p *prometheus) {
 	w.t.Helper()
 	had := map[string]bool{}
-	w.until("every rule to have data", 5*time.Minute, func() error {
-		w.churn()
+	w.waitFor("every rule to have data", 5*time.Minute, func() error {
+		w.makeActivity()
 		list, err := p.rules()
 		if err != nil {
 			return err
@@ -252,7 +252,7 @@ func (w *world) everyRule(p *prometheus) {
 			if r.Type != "recording" || had[r.Name] {
 				continue
 			}
-			n, err := p.ask(r.Name)
+			n, err := p.countSeries(r.Name)
 			if err != nil {
 				return err
 			}
@@ -269,17 +269,17 @@ func (w *world) everyRule(p *prometheus) {
 
 // Prometheus before 2.45 stores native histograms in place of the classic ones, so this is a separate test.
 func TestNativeHistograms(t *testing.T) {
-	w := up(t)
-	p := w.watch("--enable-feature=native-histograms")
+	w := startWorld(t)
+	p := w.startPrometheus("--enable-feature=native-histograms")
 	for _, query := range []string{
 		`histogram_quantile(0.99, sum(rate(apiserver_request_duration_seconds{job="apiserver"}[30s]))) > 0`,
 		`histogram_count(sum(rate(rest_client_request_duration_seconds{job="kube-controller-manager"}[30s]))) > 0`,
 		`histogram_quantile(0.9, sum by (name) (rate(workqueue_queue_duration_seconds{job="kube-controller-manager"}[30s]))) > 0`,
 		`histogram_count(kubelet_runtime_operations_duration_seconds{job="kubelet"}) > 0`,
 	} {
-		w.until(query, 2*time.Minute, func() error {
-			w.churn()
-			n, err := p.ask(query)
+		w.waitFor(query, 2*time.Minute, func() error {
+			w.makeActivity()
+			n, err := p.countSeries(query)
 			if err == nil && n == 0 {
 				err = errors.New("no data")
 			}
@@ -291,6 +291,6 @@ func TestNativeHistograms(t *testing.T) {
 // restart ends a process of the control plane and starts it again.
 func restart(w *world, p *plane.Process) {
 	w.t.Helper()
-	w.must(p.End()) // it may have ended by itself
+	w.must(p.Stop()) // it may have ended by itself
 	w.must(p.Start(context.WithoutCancel(w.t.Context())))
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// run runs a command to its end.
-func run(t *testing.T, env []string, name string, args ...string) []byte {
+// runCommand runs a command to its end.
+func runCommand(t *testing.T, env []string, name string, args ...string) []byte {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -28,8 +28,8 @@ func run(t *testing.T, env []string, name string, args ...string) []byte {
 	return out
 }
 
-// image creates a file with a file system. It is a sparse file.
-func image(t *testing.T, name string, mkfs ...string) string {
+// createImage creates a file with a file system. It is a sparse file.
+func createImage(t *testing.T, name string, mkfs ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -38,17 +38,18 @@ func image(t *testing.T, name string, mkfs ...string) string {
 	if err := os.Truncate(path, 400<<20); err != nil {
 		t.Fatal(err)
 	}
-	run(t, nil, mkfs[0], append(mkfs[1:], path)...)
+	runCommand(t, nil, mkfs[0], append(mkfs[1:], path)...)
 	return path
 }
 
-func TestVolumesAreBoundedByQuotas(t *testing.T) {
-	ext4 := image(t, "ext4", "/usr/sbin/mkfs.ext4", "-q", "-O", "quota,project", "-E", "quotatype=prjquota")
-	xfs := image(t, "xfs", "/usr/sbin/mkfs.xfs", "-q")
+func TestQuotasLimitVolumes(t *testing.T) {
+	ext4 := createImage(t, "ext4", "/usr/sbin/mkfs.ext4", "-q", "-O", "quota,project", "-E", "quotatype=prjquota")
+	xfs := createImage(t, "xfs", "/usr/sbin/mkfs.xfs", "-q")
 	inside := filepath.Join(t.TempDir(), "inside")
-	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", inside, "./inside")
+	runCommand(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", inside,
+		"./inside")
 	// The kernel passes unknown parameters to the init process as environment variables.
-	out := run(
+	out := runCommand(
 		t,
 		[]string{"TMPDIR=" + t.TempDir()},
 		"/usr/bin/linux.uml",

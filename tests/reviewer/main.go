@@ -36,13 +36,13 @@ func main() {
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()
-	if err := serve(ctx, *listen, *name, *dir); err != nil {
+	if err := serveReviews(ctx, *listen, *name, *dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func serve(ctx context.Context, listen, name, dir string) error {
+func serveReviews(ctx context.Context, listen, name, dir string) error {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
 		return err
@@ -117,14 +117,14 @@ type reviewer struct {
 
 func (r *reviewer) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /tokens", r.tokens)
-	mux.HandleFunc("POST /access", r.access)
-	mux.HandleFunc("POST /events", r.events)
+	mux.HandleFunc("POST /tokens", r.reviewToken)
+	mux.HandleFunc("POST /access", r.reviewAccess)
+	mux.HandleFunc("POST /events", r.recordEvents)
 	return mux
 }
 
-// note appends a line to one of the files.
-func (r *reviewer) note(file, line string) error {
+// appendLine appends a line to one of the files.
+func (r *reviewer) appendLine(file, line string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f, err := os.OpenFile(filepath.Join(r.dir, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -135,8 +135,8 @@ func (r *reviewer) note(file, line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// answered sends the review with the answer in it, or an error.
-func answered(w http.ResponseWriter, review any, err error) {
+// writeAnswer sends the review with the answer in it, or an error.
+func writeAnswer(w http.ResponseWriter, review any, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -145,8 +145,8 @@ func answered(w http.ResponseWriter, review any, err error) {
 	_ = json.NewEncoder(w).Encode(review) // an error means that the client has closed the connection
 }
 
-// tokens accepts the token ticket-USER as the user NAME:USER.
-func (r *reviewer) tokens(w http.ResponseWriter, q *http.Request) {
+// reviewToken accepts the token ticket-USER as the user NAME:USER.
+func (r *reviewer) reviewToken(w http.ResponseWriter, q *http.Request) {
 	var review authenticationv1.TokenReview
 	if err := json.NewDecoder(q.Body).Decode(&review); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -156,11 +156,11 @@ func (r *reviewer) tokens(w http.ResponseWriter, q *http.Request) {
 		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: review.Spec.Audiences,
 			User: authenticationv1.UserInfo{Username: r.name + ":" + user, Groups: []string{r.name + ":devs"}}}
 	}
-	answered(w, review, r.note("asked", "token "+review.Status.User.Username))
+	writeAnswer(w, review, r.appendLine("asked", "token "+review.Status.User.Username))
 }
 
-// access allows its own users to read config maps, and denies eve everything.
-func (r *reviewer) access(w http.ResponseWriter, q *http.Request) {
+// reviewAccess allows its own users to read config maps, and denies eve everything.
+func (r *reviewer) reviewAccess(w http.ResponseWriter, q *http.Request) {
 	var review authorizationv1.SubjectAccessReview
 	if err := json.NewDecoder(q.Body).Decode(&review); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -181,11 +181,11 @@ func (r *reviewer) access(w http.ResponseWriter, q *http.Request) {
 	case ours && at != nil && at.Resource == "configmaps" && (at.Verb == "get" || at.Verb == "list"):
 		review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: r.name + " says so"}
 	}
-	answered(w, review, r.note("asked", line))
+	writeAnswer(w, review, r.appendLine("asked", line))
 }
 
-// events writes a line for each audit event.
-func (r *reviewer) events(w http.ResponseWriter, q *http.Request) {
+// recordEvents writes a line for each audit event.
+func (r *reviewer) recordEvents(w http.ResponseWriter, q *http.Request) {
 	var list auditv1.EventList
 	if err := json.NewDecoder(q.Body).Decode(&list); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -196,7 +196,7 @@ func (r *reviewer) events(w http.ResponseWriter, q *http.Request) {
 		if e.ResponseStatus != nil {
 			line += fmt.Sprintf(" %d", e.ResponseStatus.Code)
 		}
-		if err := r.note("events", line); err != nil {
+		if err := r.appendLine("events", line); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}

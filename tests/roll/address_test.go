@@ -13,23 +13,23 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-const virtual = "10.99.0.100"
+const virtualAddress = "10.99.0.100"
 
 // If the machine that holds the virtual address loses power, another one takes over the address.
 // Proves S11.
-func TestTheVirtualAddressMovesWhenItsHolderDies(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+func TestVirtualAddressesMoveWhenTheirHolderDies(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), applyTimeout)
 	defer cancel()
-	c := up(
+	c := startCluster(
 		ctx,
 		t,
 		"address",
-		strings.Replace(configuration, "{}", "{\n  api { endpoint = \""+virtual+":6443\" }\n}", 1),
+		strings.Replace(clusterConfig, "{}", "{\n  api { endpoint = \""+virtualAddress+":6443\" }\n}", 1),
 	)
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{
 		DialContext: c.Lab.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answers := func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+virtual+":6443/readyz", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+virtualAddress+":6443/readyz", nil)
 		if err != nil {
 			return err
 		}
@@ -46,9 +46,9 @@ func TestTheVirtualAddressMovesWhenItsHolderDies(t *testing.T) {
 	if err := cluster.Eventually(ctx, 30*time.Second, answers); err != nil {
 		t.Fatal(err)
 	}
-	first := holder(ctx, t, c.Lab.Machines)
+	first := addressHolder(ctx, t, c.Lab.Machines)
 	for _, m := range c.Lab.Machines {
-		if err := cluster.Documented(ctx, m, cluster.ControlPlane, cluster.WithDNS,
+		if err := cluster.CheckDocumented(ctx, m, cluster.ControlPlane, cluster.WithDNS,
 			cluster.VirtualAddress); err != nil {
 			t.Error(err)
 		}
@@ -67,8 +67,9 @@ func TestTheVirtualAddressMovesWhenItsHolderDies(t *testing.T) {
 			rest = append(rest, m)
 		}
 	}
-	holder(ctx, t, rest)
-	if _, err := cluster.Output(c.Kube(ctx, "create", "configmap", "after", "--namespace=default")); err != nil {
+	addressHolder(ctx, t, rest)
+	if _, err := cluster.Output(c.KubectlCommand(ctx, "create", "configmap", "after",
+		"--namespace=default")); err != nil {
 		t.Errorf("a write through the address: %v", err)
 	}
 	// The former holder returns without the address.
@@ -81,13 +82,13 @@ func TestTheVirtualAddressMovesWhenItsHolderDies(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if now := holder(ctx, t, c.Lab.Machines); now == first {
+	if now := addressHolder(ctx, t, c.Lab.Machines); now == first {
 		t.Errorf("%s has taken the address back from a holder that is well", first.Name)
 	}
 }
 
-// holder waits until exactly one of the machines has the virtual address.
-func holder(ctx context.Context, t *testing.T, list []*machines.Machine) (one *machines.Machine) {
+// addressHolder waits until exactly one of the machines has the virtual address.
+func addressHolder(ctx context.Context, t *testing.T, list []*machines.Machine) (one *machines.Machine) {
 	t.Helper()
 	if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
 		var names []string
@@ -96,7 +97,7 @@ func holder(ctx context.Context, t *testing.T, list []*machines.Machine) (one *m
 			if err != nil {
 				return err
 			}
-			if strings.Contains(out, " "+virtual+"/") {
+			if strings.Contains(out, " "+virtualAddress+"/") {
 				names, one = append(names, m.Name), m
 			}
 		}

@@ -32,56 +32,56 @@ const replacementLimit = 12 * time.Minute
 // move and run again. Clients keep the kubeconfig and the token from before. None of their requests fails until the end
 // of the replacement is requested, except requests to an etcd member that restarts, and their answers are consistent.
 // Proves S37.
-func TestEveryAuthorityIsReplacedUnderLoadThoughApplyIsKilledInEveryMove(t *testing.T) {
+func TestAuthoritiesAreReplacedUnderLoadDespiteKilledApplies(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), replacementLimit)
 	defer cancel()
-	c := up(ctx, t, "certificates", configuration)
-	before := credentials(ctx, t, c)
-	load := begin(ctx, t, before)
-	defer load.end()
+	c := startCluster(ctx, t, "certificates", clusterConfig)
+	before := newCredentials(ctx, t, c)
+	load := startLoad(ctx, t, before)
+	defer load.finish()
 
-	rotated, err := c.Ctl(ctx, "certs", "rotate", "all").CombinedOutput()
+	rotated, err := c.Clusterctl(ctx, "certs", "rotate", "all").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, rotated)
 	}
 	for _, at := range []string{`machine\.c.* done`, `service-account: all machines trust the next one`, `machine\.c.* done`, `front-proxy-ca: the former one is not trusted`, `machine\.c.* done`} {
-		killed(ctx, t, c, at)
+		killApplyAt(ctx, t, c, at)
 	}
-	if out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
+	if out, err := c.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
 		t.Fatalf("go on after everything was cut off: %v\n%s", err, out)
 	}
-	plan, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
+	plan, err := c.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
 	if err != nil || !strings.Contains(string(plan), "certs rotate -finish") {
 		t.Errorf("not as declared afterwards, or it is not said what is still trusted: %v\n%s", err, plan)
 	}
-	published(ctx, t, c, 2)
-	load.end()
+	checkPublished(ctx, t, c, 2)
+	load.finish()
 
 	// Everything gets credentials of the next authorities. Then those of the former ones become invalid.
-	kubeconfig, err := cluster.Output(c.Ctl(ctx, "kubeconfig"))
+	kubeconfig, err := cluster.Output(c.Clusterctl(ctx, "kubeconfig"))
 	if err == nil {
 		err = os.WriteFile(c.Kubeconfig(), []byte(kubeconfig), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	after := credentials(ctx, t, c)
-	load = begin(ctx, t, after)
-	defer load.end()
-	if out, err := c.Ctl(ctx, "certs", "rotate", "-finish", "cluster-ca",
+	after := newCredentials(ctx, t, c)
+	load = startLoad(ctx, t, after)
+	defer load.finish()
+	if out, err := c.Clusterctl(ctx, "certs", "rotate", "-finish", "cluster-ca",
 		"service-account").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	killed(ctx, t, c, `machine\.c.* done`)
-	if out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
+	killApplyAt(ctx, t, c, `machine\.c.* done`)
+	if out, err := c.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if plan, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil ||
+	if plan, err := c.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil ||
 		strings.Contains(string(plan), "rotate") {
 		t.Errorf("not as declared at the end: %v\n%s", err, plan)
 	}
-	published(ctx, t, c, 1)
-	load.end()
+	checkPublished(ctx, t, c, 1)
+	load.finish()
 	for i, former := range before {
 		former.CAData, former.Insecure = nil, true
 		client, err := kubernetes.NewForConfig(former)
@@ -100,10 +100,10 @@ func TestEveryAuthorityIsReplacedUnderLoadThoughApplyIsKilledInEveryMove(t *test
 	}
 }
 
-// killed runs apply and kills it when it prints a text.
-func killed(ctx context.Context, t *testing.T, c *cluster.Cluster, at string) {
+// killApplyAt runs apply and kills it when it prints a text.
+func killApplyAt(ctx context.Context, t *testing.T, c *cluster.Cluster, at string) {
 	t.Helper()
-	apply := c.Ctl(ctx, "apply", "-auto-approve")
+	apply := c.Clusterctl(ctx, "apply", "-auto-approve")
 	out, err := apply.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +130,8 @@ func killed(ctx context.Context, t *testing.T, c *cluster.Cluster, at string) {
 	t.Logf("killed at %q", at)
 }
 
-// published checks that the pods' copy of the cluster's authorities has the given number of certificates.
-func published(ctx context.Context, t *testing.T, c *cluster.Cluster, many int) {
+// checkPublished checks that the pods' copy of the cluster's authorities has the given number of certificates.
+func checkPublished(ctx context.Context, t *testing.T, c *cluster.Cluster, many int) {
 	t.Helper()
 	for _, get := range []string{
 		"get configmap kube-root-ca.crt --namespace=default --output=jsonpath={.data.ca\\.crt}",
@@ -139,7 +139,7 @@ func published(ctx context.Context, t *testing.T, c *cluster.Cluster, many int) 
 			"--output=jsonpath={.data.client-ca-file}",
 	} {
 		if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
-			text, err := cluster.Output(c.Kube(ctx, strings.Fields(get)...))
+			text, err := cluster.Output(c.KubectlCommand(ctx, strings.Fields(get)...))
 			if err == nil && strings.Count(text, "BEGIN CERTIFICATE") != many {
 				err = fmt.Errorf("want %d certificates: %s", many, text)
 			}
@@ -150,15 +150,17 @@ func published(ctx context.Context, t *testing.T, c *cluster.Cluster, many int) 
 	}
 }
 
-// credentials returns an administrator's credentials, and a service account's token, each with the present authorities.
-func credentials(ctx context.Context, t *testing.T, c *cluster.Cluster) []*rest.Config {
+// newCredentials returns an administrator's credentials, and a service account's token, each with the present
+// authorities.
+func newCredentials(ctx context.Context, t *testing.T, c *cluster.Cluster) []*rest.Config {
 	t.Helper()
-	if out, err := c.Kube(ctx, "create", "rolebinding", "load", "--namespace=default", "--clusterrole=edit",
+	if out, err := c.KubectlCommand(ctx, "create", "rolebinding", "load", "--namespace=default", "--clusterrole=edit",
 		"--serviceaccount=default:default").CombinedOutput(); err != nil &&
 		!strings.Contains(string(out), "already exists") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	token, err := cluster.Output(c.Kube(ctx, "create", "token", "default", "--namespace=default", "--duration=2h"))
+	token, err := cluster.Output(c.KubectlCommand(ctx, "create", "token", "default", "--namespace=default",
+		"--duration=2h"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +168,7 @@ func credentials(ctx context.Context, t *testing.T, c *cluster.Cluster) []*rest.
 	if err != nil {
 		t.Fatal(err)
 	}
-	ready := balancer(ctx, c)
+	ready := findReadyServer(ctx, c)
 	admin.Host, admin.ServerName, admin.QPS, admin.Timeout = "https://kubernetes:6443", "kubernetes", -1, 20*time.Second
 	admin.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		for {
@@ -187,8 +189,8 @@ func credentials(ctx context.Context, t *testing.T, c *cluster.Cluster) []*rest.
 	return []*rest.Config{admin, account}
 }
 
-// balancer returns a function that returns the address of an API server that is ready, as a load balancer does.
-func balancer(ctx context.Context, c *cluster.Cluster) (ready func() string) {
+// findReadyServer returns a function that returns the address of an API server that is ready, as a load balancer does.
+func findReadyServer(ctx context.Context, c *cluster.Cluster) (ready func() string) {
 	var mu sync.Mutex
 	well := map[string]bool{}
 	ask := &http.Client{
@@ -229,35 +231,35 @@ func balancer(ctx context.Context, c *cluster.Cluster) (ready func() string) {
 	}
 }
 
-// load writes and reads a few objects from outside and records the answers.
-type load struct {
+// requestLoad writes and reads a few objects from outside and records the answers.
+type requestLoad struct {
 	t     *testing.T
 	start time.Time
 	stop  context.CancelFunc
 	wait  sync.WaitGroup
 	once  sync.Once
 
-	mu      sync.Mutex
-	history []check.Operation
-	silent  int
+	mu         sync.Mutex
+	history    []check.Operation
+	unanswered int
 }
 
-func begin(ctx context.Context, t *testing.T, all []*rest.Config) *load {
+func startLoad(ctx context.Context, t *testing.T, all []*rest.Config) *requestLoad {
 	t.Helper()
-	l := &load{t: t, start: time.Now()}
+	l := &requestLoad{t: t, start: time.Now()}
 	ctx, l.stop = context.WithCancel(ctx)
 	for i := range 4 {
 		client, err := kubernetes.NewForConfig(rest.CopyConfig(all[i%len(all)]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.wait.Go(func() { l.work(ctx, i, client) })
+		l.wait.Go(func() { l.run(ctx, i, client) })
 	}
 	return l
 }
 
-// end stops the load, and checks the answers.
-func (l *load) end() {
+// finish stops the load, and checks the answers.
+func (l *requestLoad) finish() {
 	l.once.Do(func() {
 		l.stop()
 		l.wait.Wait()
@@ -265,7 +267,7 @@ func (l *load) end() {
 			"%d requests in %s; for %d the store gave no answer in time",
 			len(l.history),
 			time.Since(l.start).Round(time.Second),
-			l.silent,
+			l.unanswered,
 		)
 		if len(l.history) < 200 {
 			l.t.Errorf("the cluster was hardly used: %d requests", len(l.history))
@@ -276,7 +278,7 @@ func (l *load) end() {
 	})
 }
 
-func (l *load) work(ctx context.Context, number int, client *kubernetes.Clientset) {
+func (l *requestLoad) run(ctx context.Context, number int, client *kubernetes.Clientset) {
 	maps := client.CoreV1().ConfigMaps("default")
 	var last *corev1.ConfigMap
 	for n := 0; ; n++ {
@@ -320,28 +322,28 @@ func (l *load) work(ctx context.Context, number int, client *kubernetes.Clientse
 		o.Return = time.Since(l.start)
 		switch {
 		case ctx.Err() != nil:
-			if o.Outcome = check.Unknown; o.Kind == check.Get {
+			if o.Outcome = check.OutcomeUnknown; o.Kind == check.Get {
 				return
 			}
 		case err == nil:
-			o.Outcome, last = check.OK, got
+			o.Outcome, last = check.OutcomeOK, got
 			if o.Kind == check.Get {
 				o.Value = got.Data["value"]
 			}
 			o.Revision, _ = strconv.ParseInt(got.ResourceVersion, 10, 64)
 		case apierrors.IsAlreadyExists(err):
-			o.Outcome = check.Exists
+			o.Outcome = check.OutcomeExists
 		case apierrors.IsNotFound(err):
-			o.Outcome = check.NotFound
+			o.Outcome = check.OutcomeNotFound
 		case apierrors.IsConflict(err):
-			o.Outcome, last = check.Conflict, nil
+			o.Outcome, last = check.OutcomeConflict, nil
 		default:
-			o.Outcome = check.Unknown
+			o.Outcome = check.OutcomeUnknown
 			// A request that an etcd member was processing when it restarted may have been completed or not, and the
 			// answer says so.
 			if apierrors.IsTimeout(err) {
 				l.mu.Lock()
-				l.silent++
+				l.unanswered++
 				l.mu.Unlock()
 			} else {
 				l.t.Errorf("request %d of client %d, %s after the beginning: %s: "+

@@ -10,9 +10,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// demoted returns the configuration of three machines, of which the named ones are the control plane and the others are
-// nodes.
-func demoted(control string) string {
+// demotedConfig returns the configuration of three machines, of which the named ones are the control plane and the
+// others are nodes.
+func demotedConfig(control string) string {
 	text := &strings.Builder{}
 	text.WriteString("cluster \"roll\" {}\n")
 	for _, key := range []string{"1", "2", "3"} {
@@ -35,19 +35,19 @@ func demoted(control string) string {
 
 // A machine that leaves the control plane but stays in the cluster first leaves etcd, and keeps no keys. No request
 // fails meanwhile.
-func TestDemotionUnderLoadIsExactAndFailsNoRequest(t *testing.T) {
+func TestDemotionsUnderLoadFailNoRequest(t *testing.T) {
 	for _, steps := range [][]string{{"123", "12", "1"}, {"123", "1"}} {
 		t.Run(strings.Join(steps, "-"), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*limit)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*applyTimeout)
 			defer cancel()
-			c := up(ctx, t, "demotion", demoted(steps[0]))
-			work := begin(ctx, t, credentials(ctx, t, c))
-			defer work.end()
+			c := startCluster(ctx, t, "demotion", demotedConfig(steps[0]))
+			work := startLoad(ctx, t, newCredentials(ctx, t, c))
+			defer work.finish()
 			for _, control := range steps[1:] {
-				if err := c.Write("cluster.hcl", demoted(control)); err != nil {
+				if err := c.Write("cluster.hcl", demotedConfig(control)); err != nil {
 					t.Fatal(err)
 				}
-				plan, err := c.Ctl(ctx, "plan").CombinedOutput()
+				plan, err := c.Clusterctl(ctx, "plan").CombinedOutput()
 				if err != nil || !strings.Contains(string(plan), "remove the member") ||
 					!strings.Contains(string(plan), "/etc/kubernetes/pki/ca.key") ||
 					!strings.Contains(string(plan), "revoke") {
@@ -56,11 +56,11 @@ func TestDemotionUnderLoadIsExactAndFailsNoRequest(t *testing.T) {
 				if err := c.Apply(ctx, t.Output()); err != nil {
 					t.Fatal(err)
 				}
-				members, err := cluster.Output(c.Ctl(ctx, "etcd", "members"))
+				members, err := cluster.Output(c.Clusterctl(ctx, "etcd", "members"))
 				if err != nil || strings.Count(members, "c-") != len(control) {
 					t.Errorf("%s: the members are %s, %v", control, members, err)
 				}
-				if out, err := c.Ctl(ctx, "etcd", "status").CombinedOutput(); err != nil {
+				if out, err := c.Clusterctl(ctx, "etcd", "status").CombinedOutput(); err != nil {
 					t.Errorf("%s: etcd status: %v\n%s", control, err, out)
 				}
 				for _, m := range c.Lab.Machines {
@@ -76,12 +76,12 @@ func TestDemotionUnderLoadIsExactAndFailsNoRequest(t *testing.T) {
 						t.Errorf("%s has %s still, %v", m.Name, found, err)
 					}
 				}
-				again, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
+				again, err := c.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
 				if err != nil || !strings.Contains(string(again), "keys were on machine.c") {
 					t.Errorf("%s: not as declared, or keys are not reported as due: %v\n%s", control, err, again)
 				}
 			}
-			out, err := c.Ctl(ctx, "certs", "rotate", "all").CombinedOutput()
+			out, err := c.Clusterctl(ctx, "certs", "rotate", "all").CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -89,7 +89,7 @@ func TestDemotionUnderLoadIsExactAndFailsNoRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
-				_, err := c.Ctl(ctx, "status").CombinedOutput()
+				_, err := c.Clusterctl(ctx, "status").CombinedOutput()
 				return err
 			}); err != nil {
 				t.Error(err)

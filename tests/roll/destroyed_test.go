@@ -12,9 +12,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// traces are commands that show what a cluster could leave on a machine: routes, links, rules, kernel settings, units,
-// cgroups and files. They leave out what changes by itself and what the machine writes while it runs.
-var traces = []string{
+// traceCommands are commands that show what a cluster could leave on a machine: routes, links, rules, kernel settings,
+// units, cgroups and files. They leave out what changes by itself and what the machine writes while it runs.
+var traceCommands = []string{
 	"ip route show table all | sed 's/ expires [^ ]*//' | sort",
 	"ip -o link | sed 's/^[0-9]*: //; s/@.*//; s/:.*//' | sort",
 	"nft list ruleset 2>/dev/null || true",
@@ -30,7 +30,7 @@ var traces = []string{
 		"'/var/lib/systemd/*' -not -path '/run/sshd*' -not -path '/run/motd.dynamic' -not -path '/etc/.updated' | sort",
 }
 
-func tracesOn(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string][]string {
+func readTraces(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
 	for _, m := range c.Lab.Machines {
@@ -43,7 +43,7 @@ func tracesOn(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]
 		}); err != nil {
 			t.Fatal(err)
 		}
-		for _, look := range traces {
+		for _, look := range traceCommands {
 			text, err := m.Run(ctx, look)
 			if err != nil {
 				t.Fatal(err)
@@ -56,8 +56,8 @@ func tracesOn(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]
 
 // After destroy a machine is as it was before apply: routes, links, tables, kernel settings, units, cgroups and files.
 // Proves P07.
-func TestAMachineIsAfterDestroyAsItWasBefore(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+func TestDestroyLeavesTheMachineAsItWas(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), applyTimeout)
 	defer cancel()
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("destroyed-%d", os.Getpid()), Log: os.Stderr,
 		Machines: []string{
@@ -85,27 +85,28 @@ machine "n1" {
 			t.Errorf("take the lab down: %v", err)
 		}
 	})
-	before := tracesOn(ctx, t, c)
+	before := readTraces(ctx, t, c)
 	if err := c.Apply(ctx, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
 	// A pod with a host port causes all changes that pods make on a machine.
-	if out, err := c.Kube(ctx, "run", "sleeper", "--image=clusterctl.local/pause:1", "--image-pull-policy=IfNotPresent",
+	if out, err := c.KubectlCommand(ctx, "run", "sleeper", "--image=clusterctl.local/pause:1",
+		"--image-pull-policy=IfNotPresent",
 		"--overrides",
 		`{"spec":{"containers":[{"name":"sleeper","image":"clusterctl.local/pause:1","ports":[{"containerPort":80,"hostPort":8080}]}]}}`).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if out, err := c.Kube(ctx, "wait", "--for=condition=Ready", "pod/sleeper",
+	if out, err := c.KubectlCommand(ctx, "wait", "--for=condition=Ready", "pod/sleeper",
 		"--timeout=60s").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if during := tracesOn(ctx, t, c); slices.Equal(during["n1: "+traces[0]], before["n1: "+traces[0]]) {
+	if during := readTraces(ctx, t, c); slices.Equal(during["n1: "+traceCommands[0]], before["n1: "+traceCommands[0]]) {
 		t.Error("the cluster has made no route: the test sees nothing")
 	}
-	if out, err := c.Ctl(ctx, "destroy", "-auto-approve").CombinedOutput(); err != nil {
+	if out, err := c.Clusterctl(ctx, "destroy", "-auto-approve").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	after := tracesOn(ctx, t, c)
+	after := readTraces(ctx, t, c)
 	for look, was := range before {
 		for _, line := range after[look] {
 			if !slices.Contains(was, line) {

@@ -27,12 +27,12 @@ const rotationLimit = 8 * time.Minute
 // apply rotates keys on several API servers, from clusterctl's own keys to a plugin's. Stored values can be read and
 // written through each server at all times.
 // Proves S10.
-func TestKeysRotateOverAllAPIServersAndNothingIsUnreadableAtAnyPoint(t *testing.T) {
+func TestKeyRotationKeepsAllValuesReadable(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), rotationLimit)
 	defer cancel()
-	c := up(ctx, t, "keys", encrypted(`key = "1"`))
-	plugins(ctx, t, c)
-	servers := everywhere(ctx, t, c)
+	c := startCluster(ctx, t, "keys", encryptionConfig(`key = "1"`))
+	runPlugins(ctx, t, c)
+	servers := clientsOfServers(ctx, t, c)
 	for i := range 30 {
 		secret := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("kept-%d", i)},
@@ -48,12 +48,12 @@ func TestKeysRotateOverAllAPIServersAndNothingIsUnreadableAtAnyPoint(t *testing.
 			t.Fatal(err)
 		}
 	}
-	stored(ctx, t, c, "k8s:enc:secretbox:v1:1:")
+	checkStored(ctx, t, c, "k8s:enc:secretbox:v1:1:")
 
 	watched, stop := context.WithCancel(ctx)
 	var use sync.WaitGroup
 	for i, server := range servers {
-		use.Go(func() { used(watched, t, server, i) })
+		use.Go(func() { useSecrets(watched, t, server, i) })
 	}
 	defer use.Wait()
 	defer stop()
@@ -65,16 +65,16 @@ func TestKeysRotateOverAllAPIServersAndNothingIsUnreadableAtAnyPoint(t *testing.
 		{"provider = \"kms\"\n    key = \"vault\"\n    endpoint = " +
 			"\"unix:///run/kms/plugin.sock\"", "k8s:enc:kms:v2:vault:"},
 	} {
-		if err := c.Write("cluster.hcl", encrypted(step.declared)); err != nil {
+		if err := c.Write("cluster.hcl", encryptionConfig(step.declared)); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Apply(ctx, os.Stderr); err != nil {
 			t.Fatal(err)
 		}
-		stored(ctx, t, c, step.prefix)
+		checkStored(ctx, t, c, step.prefix)
 	}
 	for _, m := range c.Lab.Machines {
-		reads(
+		checkLoadedKeys(
 			ctx,
 			t,
 			m,
@@ -92,21 +92,21 @@ func TestKeysRotateOverAllAPIServersAndNothingIsUnreadableAtAnyPoint(t *testing.
 			"[kms:v2:vault identity]",
 		)
 	}
-	rotated(ctx, t, c)
+	rotatePlugins(ctx, t, c)
 	stop()
 	use.Wait()
-	away(ctx, t, c, servers)
-	if plan, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil {
+	stopPlugin(ctx, t, c, servers)
+	if plan, err := c.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil {
 		t.Errorf("not as declared afterwards: %v\n%s", err, plan)
 	}
 }
 
-func encrypted(how string) string {
-	return strings.Replace(configuration, "{}", "{\n  encryption {\n    "+how+"\n  }\n}", 1)
+func encryptionConfig(how string) string {
+	return strings.Replace(clusterConfig, "{}", "{\n  encryption {\n    "+how+"\n  }\n}", 1)
 }
 
-// plugins runs a KMS plugin on every machine, with the same keys.
-func plugins(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+// runPlugins runs a KMS plugin on every machine, with the same keys.
+func runPlugins(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	program, err := os.ReadFile(filepath.Join(c.Bundle, "kmsplugin"))
 	if err != nil {
@@ -128,8 +128,8 @@ func plugins(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// everywhere returns a client for each API server alone.
-func everywhere(ctx context.Context, t *testing.T, c *cluster.Cluster) (list []*kubernetes.Clientset) {
+// clientsOfServers returns a client for each API server alone.
+func clientsOfServers(ctx context.Context, t *testing.T, c *cluster.Cluster) (list []*kubernetes.Clientset) {
 	t.Helper()
 	for _, m := range c.Lab.Machines {
 		config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
@@ -150,9 +150,9 @@ func everywhere(ctx context.Context, t *testing.T, c *cluster.Cluster) (list []*
 	return list
 }
 
-// used reads all secrets through an API server and writes its own secret, again and again. The machine may be slow, so
-// a timeout of etcd or of the plugin does not count as unreadable.
-func used(ctx context.Context, t *testing.T, server *kubernetes.Clientset, which int) {
+// useSecrets reads all secrets through an API server and writes its own secret, again and again. The machine may be
+// slow, so a timeout of etcd or of the plugin does not count as unreadable.
+func useSecrets(ctx context.Context, t *testing.T, server *kubernetes.Clientset, which int) {
 	secrets := server.CoreV1().Secrets("default")
 	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("own-%d", which)}}
 	good, silent := 0, 0
@@ -201,8 +201,8 @@ func used(ctx context.Context, t *testing.T, server *kubernetes.Clientset, which
 	}
 }
 
-// values reads the stored values from etcd, with the credentials of an API server.
-func values(ctx context.Context, t *testing.T, c *cluster.Cluster) []string {
+// storedValues reads the stored values from etcd, with the credentials of an API server.
+func storedValues(ctx context.Context, t *testing.T, c *cluster.Cluster) []string {
 	t.Helper()
 	for name, at := range map[string]string{"ca.crt": "etcd/ca.crt", "client.crt": "apiserver-etcd-client.crt",
 		"client.key": "apiserver-etcd-client.key"} {
@@ -235,10 +235,10 @@ func values(ctx context.Context, t *testing.T, c *cluster.Cluster) []string {
 	return regexp.MustCompile(`(?m)^"Value" : (".*)$`).FindAllString(out, -1)
 }
 
-// stored checks that all secrets in etcd are encrypted with one key.
-func stored(ctx context.Context, t *testing.T, c *cluster.Cluster, prefix string) {
+// checkStored checks that all secrets in etcd are encrypted with one key.
+func checkStored(ctx context.Context, t *testing.T, c *cluster.Cluster, prefix string) {
 	t.Helper()
-	all := values(ctx, t, c)
+	all := storedValues(ctx, t, c)
 	if len(all) < 30 {
 		t.Errorf("etcdctl shows %d secrets", len(all))
 	}
@@ -249,8 +249,8 @@ func stored(ctx context.Context, t *testing.T, c *cluster.Cluster, prefix string
 	}
 }
 
-// reads checks the order in which an API server has loaded keys.
-func reads(ctx context.Context, t *testing.T, m *machines.Machine, want ...string) {
+// checkLoadedKeys checks the order in which an API server has loaded keys.
+func checkLoadedKeys(ctx context.Context, t *testing.T, m *machines.Machine, want ...string) {
 	t.Helper()
 	out, err := m.Run(
 		ctx,
@@ -267,9 +267,9 @@ func reads(ctx context.Context, t *testing.T, m *machines.Machine, want ...strin
 	}
 }
 
-// rotated gives all plugins another key. The API servers encrypt with it, and all values are rewritten, without
+// rotatePlugins gives all plugins another key. The API servers encrypt with it, and all values are rewritten, without
 // clusterctl.
-func rotated(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+func rotatePlugins(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	for _, m := range c.Lab.Machines {
 		if _, err := m.Run(ctx, "echo two > /run/kms/key.new && mv /run/kms/key.new /run/kms/key"); err != nil {
@@ -277,7 +277,7 @@ func rotated(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 		}
 	}
 	if err := cluster.Eventually(ctx, 2*time.Minute, func(ctx context.Context) error {
-		for _, value := range values(ctx, t, c) {
+		for _, value := range storedValues(ctx, t, c) {
 			if !strings.Contains(value, "made-by.kmsplugin.example.com") || !strings.Contains(value, `\x12\x03two`) {
 				return fmt.Errorf("not written with the plugin's other key: %.160s", value)
 			}
@@ -288,9 +288,9 @@ func rotated(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// away stops the plugin of one API server. The server can still read, states why it is not ready, and is ready again
-// when the plugin returns.
-func away(ctx context.Context, t *testing.T, c *cluster.Cluster, servers []*kubernetes.Clientset) {
+// stopPlugin stops the plugin of one API server. The server can still read, states why it is not ready, and is ready
+// again when the plugin returns.
+func stopPlugin(ctx context.Context, t *testing.T, c *cluster.Cluster, servers []*kubernetes.Clientset) {
 	t.Helper()
 	first := c.Lab.Machines[0]
 	if _, err := first.Run(ctx, "systemctl kill -s STOP kmsplugin"); err != nil {

@@ -13,7 +13,7 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-const hardened = `cluster "hardened" {}
+const hardenedConfig = `cluster "hardened" {}
 
 machine "c" {
   for_each = { "1" = "root", "2" = "fisher", "3" = "cesar" }
@@ -50,10 +50,10 @@ object "v1" "Service" "web" {
 }
 `
 
-// harden configures a machine in ways that have broken installations: a umask that denies access to other users, an
-// unreachable proxy for all services, and one session per SSH connection. It also sets login shells other than the
+// hardenScript configures a machine in ways that have broken installations: a umask that denies access to other users,
+// an unreachable proxy for all services, and one session per SSH connection. It also sets login shells other than the
 // Bourne shell, and the packet rules that Docker leaves behind.
-const harden = `set -e
+const hardenScript = `set -e
 umask 022
 for s in sshd sudo; do echo 'session optional pam_umask.so umask=0027' >>/etc/pam.d/$s; done
 echo 'Defaults umask=0027, umask_override' >/etc/sudoers.d/umask
@@ -87,7 +87,7 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 	defer cancel()
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("hardened-%d", os.Getpid()), Log: os.Stderr,
 		Machines: []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"},
-		Files:    map[string]string{"cluster.hcl": hardened}})
+		Files:    map[string]string{"cluster.hcl": hardenedConfig}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 		return strings.TrimSpace(out)
 	}
 	for _, m := range c.Lab.Machines {
-		run(m.Name, harden)
+		run(m.Name, hardenScript)
 	}
 	var out strings.Builder
 	if err := c.Apply(ctx, &out); err != nil {
@@ -118,7 +118,7 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 		t.Errorf("apply does not say that there is a proxy:\n%s", out.String())
 	}
 	for _, verb := range [][]string{{"plan", "-detailed-exitcode"}, {"status"}, {"etcd", "status"}} {
-		if out, err := c.Ctl(ctx, verb...).CombinedOutput(); err != nil {
+		if out, err := c.Clusterctl(ctx, verb...).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", strings.Join(verb, " "), err, out)
 		}
 	}
@@ -131,10 +131,12 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 			t.Errorf("%s: /usr/local/lib/clusterctl has mode %s", m.Name, mode)
 		}
 	}
-	if out, err := c.Kube(ctx, "rollout", "status", "daemonset/web", "--timeout=90s").CombinedOutput(); err != nil {
+	if out, err := c.KubectlCommand(ctx, "rollout", "status", "daemonset/web",
+		"--timeout=90s").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	addresses, err := c.Kube(ctx, "get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].status.podIP}").Output()
+	addresses, err := c.KubectlCommand(ctx, "get", "pods", "-l", "app=web", "-o",
+		"jsonpath={.items[*].status.podIP}").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,11 +144,11 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 	if len(pods) != 3 {
 		t.Fatalf("pods %q, want three", pods)
 	}
-	service, err := c.Kube(ctx, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}").Output()
+	service, err := c.KubectlCommand(ctx, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, err := c.Kube(ctx, "get", "pods", "-l", "app=web", "-o", "name").Output()
+	names, err := c.KubectlCommand(ctx, "get", "pods", "-l", "app=web", "-o", "name").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +158,7 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 			if to == string(service) {
 				url = "http://" + to + "/"
 			}
-			if out, err := c.Kube(ctx, "exec", pod, "--", "/bin/busybox", "wget", "-qO-",
+			if out, err := c.KubectlCommand(ctx, "exec", pod, "--", "/bin/busybox", "wget", "-qO-",
 				url).CombinedOutput(); err != nil {
 				t.Errorf("%s does not reach %s: %v\n%s", pod, url, err, out)
 			}

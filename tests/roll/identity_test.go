@@ -11,10 +11,10 @@ import (
 // Renaming blocks neither changes the machines nor makes them new ones. A control plane of two machines with one etcd
 // member grows to three, with names before and between the existing ones.
 // Proves S10, P05.
-func TestRenamedMachinesStayAndNewOnesJoinInAnyOrder(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+func TestRenamedMachinesStayAndNewOnesJoin(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), applyTimeout)
 	defer cancel()
-	c := up(ctx, t, "identity", `cluster "identity" {}
+	c := startCluster(ctx, t, "identity", `cluster "identity" {}
 
 machine "first" {
   name    = "b"
@@ -54,7 +54,7 @@ machine "plane" {
 	if err := c.Write("cluster.hcl", renamed(`b = "10.99.0.11", c = "10.99.0.12"`)); err != nil {
 		t.Fatal(err)
 	}
-	out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput()
+	out, err := c.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "2 to move") ||
 		!strings.Contains(string(out), "was machine.first") {
 		t.Fatalf("it is not a move: %v\n%s", err, out)
@@ -68,17 +68,17 @@ machine "plane" {
 	if err := c.Write("cluster.hcl", renamed(`a = "10.99.0.13", b = "10.99.0.11", c = "10.99.0.12"`)); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
+	if out, err := c.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	out, err = c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
+	out, err = c.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "etcd: 3 members, survives the loss of 1.") {
 		t.Errorf("not as declared afterwards: %v\n%s", err, out)
 	}
 	if err := c.Lab.Machine("c1").PowerCut(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.Eventually(ctx, limit, func(ctx context.Context) error {
+	if err := cluster.Eventually(ctx, applyTimeout, func(ctx context.Context) error {
 		_, err := c.Lab.Machine("c3").Run(ctx, "curl -ksf https://127.0.0.1:6443/readyz")
 		return err
 	}); err != nil {

@@ -34,13 +34,13 @@ import (
 // Addresses of the lab's registries, on its bridge: one with a private CA and a user, one without TLS, and one whose
 // user and password a credential provider returns.
 const (
-	gateway  = "10.99.0.1"
-	private  = gateway + ":5000"
-	plain    = gateway + ":5001"
-	provided = gateway + ":5002"
+	bridgeAddress    = "10.99.0.1"
+	privateRegistry  = bridgeAddress + ":5000"
+	plainRegistry    = bridgeAddress + ":5001"
+	providedRegistry = bridgeAddress + ":5002"
 )
 
-const registries = `variable "password" {
+const registriesConfig = `variable "password" {
   type      = string
   sensitive = true
 }
@@ -77,8 +77,8 @@ machine "n1" {
 }
 `
 
-// provider is a script that installs a credential provider, as cloud providers ship them.
-const provider = `set -e
+// providerScript is a script that installs a credential provider, as cloud providers ship them.
+const providerScript = `set -e
 umask 022
 mkdir -p /opt/providers
 cat >/opt/providers/lab <<'PROGRAM'
@@ -89,13 +89,13 @@ echo '{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialPro
 PROGRAM
 chmod 755 /opt/providers/lab`
 
-// servedFrom is the environment variable with the folder from which TestServeRegistries serves.
-const servedFrom = "LAB_REGISTRIES"
+// registriesEnv is the environment variable with the folder from which TestServeRegistries serves.
+const registriesEnv = "LAB_REGISTRIES"
 
 // TestServeRegistries serves the registries in the lab's network. TestNodesPullFromDeclaredRegistries starts it as a
-// process. It does nothing if servedFrom is not set.
+// process. It does nothing if registriesEnv is not set.
 func TestServeRegistries(t *testing.T) {
-	folder := os.Getenv(servedFrom)
+	folder := os.Getenv(registriesEnv)
 	if folder == "" {
 		return
 	}
@@ -104,7 +104,7 @@ func TestServeRegistries(t *testing.T) {
 		t.Fatal(err)
 	}
 	handler := registry.New()
-	if err := push(handler, image); err != nil {
+	if err := pushImage(handler, image); err != nil {
 		t.Fatal(err)
 	}
 	pair, err := tls.LoadX509KeyPair(filepath.Join(folder, "server.pem"), filepath.Join(folder, "server.key"))
@@ -113,14 +113,14 @@ func TestServeRegistries(t *testing.T) {
 	}
 	failed := make(chan error)
 	for address, h := range map[string]http.Handler{
-		private: authenticated(handler, "nodes", "very secret"), plain: handler,
-		provided: authenticated(handler, "provided", "also secret"),
+		privateRegistry: requireAuth(handler, "nodes", "very secret"), plainRegistry: handler,
+		providedRegistry: requireAuth(handler, "provided", "also secret"),
 	} {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if address == private {
+		if address == privateRegistry {
 			l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
 		}
 		go func() { failed <- http.Serve(l, h) }()
@@ -135,7 +135,7 @@ func TestServeRegistries(t *testing.T) {
 	}
 }
 
-func authenticated(h http.Handler, user, password string) http.Handler {
+func requireAuth(h http.Handler, user, password string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u, p, ok := r.BasicAuth(); !ok || u != user || p != password {
 			w.Header().Set("WWW-Authenticate", `Basic realm="lab"`)
@@ -146,8 +146,8 @@ func authenticated(h http.Handler, user, password string) http.Handler {
 	})
 }
 
-// push stores an image as web:1 in a registry.
-func push(h http.Handler, image v1.Image) error {
+// pushImage stores an image as web:1 in a registry.
+func pushImage(h http.Handler, image v1.Image) error {
 	send := func(method, path, kind string, content []byte) error {
 		r := httptest.NewRequest(method, path, bytes.NewReader(content))
 		r.Header.Set("Content-Type", kind)
@@ -204,8 +204,8 @@ func push(h http.Handler, image v1.Image) error {
 	return send(http.MethodPut, "/v2/web/manifests/1", string(kind), manifest)
 }
 
-// authority writes a private CA, and a server certificate of that CA for the lab's bridge.
-func authority(c *cluster.Cluster) error {
+// writeAuthority writes a private CA, and a server certificate of that CA for the lab's bridge.
+func writeAuthority(c *cluster.Cluster) error {
 	issue := func(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte, error) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
@@ -225,7 +225,8 @@ func authority(c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	server := &x509.Certificate{Subject: pkix.Name{CommonName: gateway}, IPAddresses: []net.IP{net.ParseIP(gateway)},
+	server := &x509.Certificate{Subject: pkix.Name{CommonName: bridgeAddress},
+		IPAddresses: []net.IP{net.ParseIP(bridgeAddress)},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	key, text, err := issue(server, ca, signer)
@@ -248,7 +249,7 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	defer cancel()
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("registries-%d", os.Getpid()), Log: os.Stderr,
 		Machines: []string{"c1=10.99.0.11", "n1=10.99.0.21"},
-		Files: map[string]string{"cluster.hcl": registries,
+		Files: map[string]string{"cluster.hcl": registriesConfig,
 			"secret.auto.clustervars": "password = \"very secret\"\n"}})
 	if err != nil {
 		t.Fatal(err)
@@ -258,12 +259,12 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 			t.Errorf("take the lab down: %v", err)
 		}
 	})
-	if err := errors.Join(authority(c), webimage.Write(c.Bundle,
+	if err := errors.Join(writeAuthority(c), webimage.Write(c.Bundle,
 		filepath.Join(c.Folder, "images/web.tar"))); err != nil {
 		t.Fatal(err)
 	}
 	serve := c.Lab.Command(ctx, os.Args[0], "-test.run", "^TestServeRegistries$")
-	serve.Env, serve.Stderr = append(os.Environ(), servedFrom+"="+c.Folder), os.Stderr
+	serve.Env, serve.Stderr = append(os.Environ(), registriesEnv+"="+c.Folder), os.Stderr
 	input, err := serve.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -285,12 +286,12 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	if _, err := io.ReadFull(output, begun); err != nil || string(begun) != "serving" {
 		t.Fatalf("the registries do not serve: %q, %v", begun, err)
 	}
-	if out, err := c.Ctl(ctx, "plan").CombinedOutput(); err == nil || !strings.Contains(string(out),
+	if out, err := c.Clusterctl(ctx, "plan").CombinedOutput(); err == nil || !strings.Contains(string(out),
 		"/opt/providers/lab does not exist") {
 		t.Errorf("plan without the credential provider: error %v, want one that names the program\n%s", err, out)
 	}
 	for _, m := range c.Lab.Machines {
-		if _, err := m.Run(ctx, provider); err != nil {
+		if _, err := m.Run(ctx, providerScript); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -301,28 +302,31 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	if strings.Contains(out.String(), "very secret") {
 		t.Error("apply shows the password")
 	}
-	for i, image := range []string{private + "/web:1", "images.example/web:1", plain + "/web:1", provided + "/web:1"} {
+	for i, image := range []string{privateRegistry + "/web:1", "images.example/web:1", plainRegistry + "/web:1",
+		providedRegistry + "/web:1"} {
 		pod := fmt.Sprintf("web-%d", i)
-		if out, err := c.Kube(ctx, "run", pod, "--image="+image,
+		if out, err := c.KubectlCommand(ctx, "run", pod, "--image="+image,
 			"--image-pull-policy=Always").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if out, err := c.Kube(ctx, "wait", "--for=condition=Ready", "pod/"+pod,
+		if out, err := c.KubectlCommand(ctx, "wait", "--for=condition=Ready", "pod/"+pod,
 			"--timeout=60s").CombinedOutput(); err != nil {
-			said, _ := c.Kube(ctx, "get", "events", "--field-selector=involvedObject.name="+pod).CombinedOutput()
+			said, _ := c.KubectlCommand(ctx, "get", "events", "--field-selector=involvedObject.name="+
+				pod).CombinedOutput()
 			t.Errorf("%s: %v\n%s%s", image, err, out, said)
 		}
 	}
-	if out, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil {
+	if out, err := c.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil {
 		t.Errorf("the plan after apply is not empty: %v\n%s", err, out)
 	}
 	// Removing the blocks removes all files that apply wrote for them.
-	if err := c.Write("cluster.hcl", strings.Replace(registries,
-		registries[strings.Index(registries, "  runtime {"):strings.Index(registries, "}\n\nmachine")], "",
+	if err := c.Write("cluster.hcl", strings.Replace(registriesConfig,
+		registriesConfig[strings.Index(registriesConfig, "  runtime {"):strings.Index(registriesConfig,
+			"}\n\nmachine")], "",
 		1)); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
+	if out, err := c.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, m := range c.Lab.Machines {

@@ -15,9 +15,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-const limit = 5 * time.Minute
+const applyTimeout = 5 * time.Minute
 
-const configuration = `cluster "roll" {}
+const clusterConfig = `cluster "roll" {}
 
 machine "c" {
   for_each = { "1" = "10.99.0.11", "2" = "10.99.0.12", "3" = "10.99.0.13" }
@@ -27,8 +27,8 @@ machine "c" {
 }
 `
 
-// up creates a control plane of three machines with a configuration.
-func up(ctx context.Context, t *testing.T, name, declared string) *cluster.Cluster {
+// startCluster creates a control plane of three machines with a configuration.
+func startCluster(ctx context.Context, t *testing.T, name, declared string) *cluster.Cluster {
 	t.Helper()
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("%s-%d", name, os.Getpid()), Log: os.Stderr,
 		Machines: []string{
@@ -52,20 +52,20 @@ func up(ctx context.Context, t *testing.T, name, declared string) *cluster.Clust
 
 // No change costs the control plane its majority.
 // Proves S12.
-func TestAControlPlaneChangesOneByOneAndNeverWithoutItsMajority(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+func TestControlPlaneChangesKeepTheMajority(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), applyTimeout)
 	defer cancel()
-	c := up(ctx, t, "roll", configuration)
+	c := startCluster(ctx, t, "roll", clusterConfig)
 	for _, m := range c.Lab.Machines {
 		if _, err := m.Run(ctx, "sed -i s/^RestartSec=.*/RestartSec=2/ /etc/systemd/system/etcd.service"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	third := c.Lab.Machine("c3")
-	if err := third.Cut(ctx); err != nil {
+	if err := third.Disconnect(ctx); err != nil {
 		t.Fatal(err)
 	}
-	out, err := c.Ctl(ctx, "apply", "-auto-approve", "-exclude", `machine.c["3"]`).CombinedOutput()
+	out, err := c.Clusterctl(ctx, "apply", "-auto-approve", "-exclude", `machine.c["3"]`).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "1 of 3 members would be left, 2 must agree (c-3") {
 		t.Fatalf("it is not refused: %v\n%s", err, out)
 	}
@@ -75,7 +75,7 @@ func TestAControlPlaneChangesOneByOneAndNeverWithoutItsMajority(t *testing.T) {
 			t.Errorf("%s was changed although the run was refused: %s, %v", m.Name, text, err)
 		}
 	}
-	if err := third.Heal(ctx); err != nil {
+	if err := third.Reconnect(ctx); err != nil {
 		t.Fatal(err)
 	}
 	// When the third machine is back, all of them change, one after the other.
@@ -85,7 +85,7 @@ func TestAControlPlaneChangesOneByOneAndNeverWithoutItsMajority(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	out, err = c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput()
+	out, err = c.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -97,7 +97,7 @@ func TestAControlPlaneChangesOneByOneAndNeverWithoutItsMajority(t *testing.T) {
 	if len(got) != 6 || got[0] != got[1] || got[2] != got[3] || got[4] != got[5] || slices.Contains(got[2:], got[0]) {
 		t.Errorf("changes %v are not one by one:\n%s", got, out)
 	}
-	plan, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
+	plan, err := c.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
 	if err != nil {
 		t.Errorf("not as declared afterwards: %v\n%s", err, plan)
 	}

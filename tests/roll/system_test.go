@@ -11,7 +11,7 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-const systems = `cluster "systems" {
+const systemsConfig = `cluster "systems" {
   system {
     %s
   }
@@ -33,9 +33,9 @@ machine "node" {
 }
 `
 
-// archive creates a machine's only package archive, with two versions of one package. The second requires a reboot. The
-// archive offers the first.
-const archive = `set -e
+// archiveScript creates a machine's only package archive, with two versions of one package. The second requires a
+// reboot. The archive offers the first.
+const archiveScript = `set -e
 mkdir -p /srv/repo && cd /srv/repo
 for v in 1.0 1.1; do
   mkdir -p p$v/DEBIAN
@@ -62,7 +62,7 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 			"c1=10.99.0.11",
 			"n1=10.99.0.21",
 			"n2=10.99.0.22",
-		}, Files: map[string]string{"cluster.hcl": fmt.Sprintf(systems, `packages = ["lab-hello"]`)}})
+		}, Files: map[string]string{"cluster.hcl": fmt.Sprintf(systemsConfig, `packages = ["lab-hello"]`)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,18 +90,18 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 			}
 		}
 	}
-	everywhere(archive)
+	everywhere(archiveScript)
 	if err := c.Apply(ctx, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
 	has("1.0")
-	if out, err := c.Kube(ctx, "create", "deployment", "rest", "--image=clusterctl.local/pause:1",
+	if out, err := c.KubectlCommand(ctx, "create", "deployment", "rest", "--image=clusterctl.local/pause:1",
 		"--replicas=2").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	available := func() {
 		t.Helper()
-		if out, err := c.Kube(ctx, "wait", "--for=condition=Available", "deployment/rest",
+		if out, err := c.KubectlCommand(ctx, "wait", "--for=condition=Available", "deployment/rest",
 			"--timeout=90s").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -115,7 +115,8 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 	// While the window is closed nothing is changed.
 	tomorrow := time.Now().UTC().AddDate(0, 0, 1).Format("Mon")
 	write := func(system string) {
-		if err := c.Write("cluster.hcl", fmt.Sprintf(systems, "packages = [\"lab-hello\"]\n    upgrade  = \"all\"\n  "+
+		if err := c.Write("cluster.hcl", fmt.Sprintf(systemsConfig, "packages = [\"lab-hello\"]\n    upgrade  = "+
+			"\"all\"\n  "+
 			"  reboot   = \"when-required\"\n"+system)); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +127,7 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 			strings.ToLower(tomorrow),
 		),
 	)
-	out, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
+	out, err := c.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "their window opens "+tomorrow) {
 		t.Errorf("with a closed window: %v\n%s", err, out)
 	}
@@ -134,9 +135,9 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 	var stops []func() (int, error)
 	boots := everywhere("systemctl show -p UserspaceTimestampMonotonic --value")
 	for _, m := range c.Lab.Machines {
-		stops = append(stops, m.Reboots(ctx))
+		stops = append(stops, m.RebootOnExit(ctx))
 	}
-	out, err = c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput()
+	out, err = c.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput()
 	for i, stop := range stops {
 		if n, err := stop(); n != 1 || err != nil {
 			t.Errorf("%s was booted %d times: %v", c.Lab.Machines[i].Name, n, err)
@@ -159,12 +160,12 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 		}
 	}
 	available()
-	if out, err := c.Kube(ctx, "get", "nodes", "--no-headers").CombinedOutput(); err != nil ||
+	if out, err := c.KubectlCommand(ctx, "get", "nodes", "--no-headers").CombinedOutput(); err != nil ||
 		strings.Contains(string(out), "NotReady") ||
 		strings.Contains(string(out), "SchedulingDisabled") {
 		t.Errorf("nodes are %s %v", out, err)
 	}
-	if out, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil {
+	if out, err := c.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil {
 		t.Errorf("something is left to do: %v\n%s", err, out)
 	}
 }

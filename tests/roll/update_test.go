@@ -31,22 +31,23 @@ machine "c" {
 // one that completes. Then they get a build that does not start, and one that ends after its start. At the end they
 // return to the first build by its name. A build that does not work is rolled back automatically on the one machine
 // that got it, and clients do not notice.
-func TestAnUpdateUnderLoadAndBuildsThatDoNotWorkAndTheWayBack(t *testing.T) {
+func TestUpdatesUnderLoadRollBackBrokenBuilds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), updateLimit)
 	defer cancel()
-	c := up(ctx, t, "update", updatedConfiguration)
+	c := startCluster(ctx, t, "update", updatedConfiguration)
 	first := c.Bundle
-	load := begin(ctx, t, credentials(ctx, t, c))
-	defer load.end()
+	load := startLoad(ctx, t, newCredentials(ctx, t, c))
+	defer load.finish()
 
-	former := programs(ctx, t, c)
-	release(t, c, first, "next")
-	killed(ctx, t, c, `~ kube-apiserver\.service`)
-	if plan, err := c.Ctl(ctx, "plan").CombinedOutput(); err != nil || !strings.Contains(string(plan), "was cut off") {
+	former := daemonPrograms(ctx, t, c)
+	installRelease(t, c, first, "next")
+	killApplyAt(ctx, t, c, `~ kube-apiserver\.service`)
+	if plan, err := c.Clusterctl(ctx, "plan").CombinedOutput(); err != nil ||
+		!strings.Contains(string(plan), "was cut off") {
 		t.Errorf("the plan does not say that an update was cut off: %v\n%s", err, plan)
 	}
-	applied(ctx, t, c, "update to another build")
-	next := programs(ctx, t, c)
+	applyAndCheck(ctx, t, c, "update to another build")
+	next := daemonPrograms(ctx, t, c)
 	for at, program := range next {
 		if program == former[at] {
 			t.Errorf("%s still runs %s", at, program)
@@ -57,15 +58,15 @@ func TestAnUpdateUnderLoadAndBuildsThatDoNotWorkAndTheWayBack(t *testing.T) {
 		{"broken", "panic: this release of kube-apiserver cannot start", "kube-apiserver"},
 		{"dying", "panic: this release of kube-controller-manager cannot go on", "kube-controller-manager"},
 	} {
-		release(t, c, first, broken.name)
+		installRelease(t, c, first, broken.name)
 		start := time.Now()
-		out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput()
+		out, err := c.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput()
 		t.Logf("%s: rolled back %s after the beginning", broken.name, time.Since(start).Round(time.Second))
 		if err == nil || !strings.Contains(string(out), broken.says) ||
 			!strings.Contains(string(out), "was rolled back") {
 			t.Fatalf("the release %s: %v\n%s", broken.name, err, out)
 		}
-		if now := programs(ctx, t, c); !same(now, next) {
+		if now := daemonPrograms(ctx, t, c); !samePrograms(now, next) {
 			t.Errorf("after %s there runs\n%v\nand not\n%v", broken.name, now, next)
 		}
 		touched := regexp.MustCompile(`machine\.c\["(\d)"\] +~ \S*`+broken.daemon).
@@ -75,41 +76,41 @@ func TestAnUpdateUnderLoadAndBuildsThatDoNotWorkAndTheWayBack(t *testing.T) {
 				t.Errorf("%s was tried on more than one machine:\n%s", broken.name, out)
 			}
 		}
-		out, err = c.Ctl(ctx, "plan").CombinedOutput()
+		out, err = c.Clusterctl(ctx, "plan").CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "last time") || !strings.Contains(string(out), broken.says) {
 			t.Errorf("the next plan does not say what failed: %v\n%s", err, out)
 		}
 	}
 
 	c.Bundle = first
-	out, err := c.Ctl(ctx, "plan").CombinedOutput()
+	out, err := c.Clusterctl(ctx, "plan").CombinedOutput()
 	named := regexp.MustCompile(`-allow-downgrade (\S+)`).FindStringSubmatch(string(out))
 	if err == nil || named == nil {
 		t.Fatalf("to go back is not refused: %v\n%s", err, out)
 	}
-	applied(ctx, t, c, "the way back", "-allow-downgrade", named[1])
-	if now := programs(ctx, t, c); !same(now, former) {
+	applyAndCheck(ctx, t, c, "the way back", "-allow-downgrade", named[1])
+	if now := daemonPrograms(ctx, t, c); !samePrograms(now, former) {
 		t.Errorf("after the way back there runs\n%v\nand not\n%v", now, former)
 	}
-	load.end()
+	load.finish()
 }
 
-func applied(ctx context.Context, t *testing.T, c *cluster.Cluster, what string, flags ...string) {
+func applyAndCheck(ctx context.Context, t *testing.T, c *cluster.Cluster, what string, flags ...string) {
 	t.Helper()
 	start := time.Now()
-	out, err := c.Ctl(ctx, append([]string{"apply", "-auto-approve"}, flags...)...).CombinedOutput()
+	out, err := c.Clusterctl(ctx, append([]string{"apply", "-auto-approve"}, flags...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", what, err, out)
 	}
 	t.Logf("%s: %s", what, time.Since(start).Round(100*time.Millisecond))
-	if plan, err := c.Ctl(ctx,
+	if plan, err := c.Clusterctl(ctx,
 		append([]string{"plan", "-detailed-exitcode"}, flags...)...).CombinedOutput(); err != nil {
 		t.Errorf("%s: not as declared afterwards: %v\n%s", what, err, plan)
 	}
 }
 
-// release makes the cluster's clusterctl another build, with the rest of the bundle beside it.
-func release(t *testing.T, c *cluster.Cluster, from, name string) {
+// installRelease makes the cluster's clusterctl another build, with the rest of the bundle beside it.
+func installRelease(t *testing.T, c *cluster.Cluster, from, name string) {
 	t.Helper()
 	dir := t.TempDir()
 	entries, err := os.ReadDir(from)
@@ -135,7 +136,7 @@ func release(t *testing.T, c *cluster.Cluster, from, name string) {
 		err = os.Remove(program)
 	}
 	if err == nil {
-		err = copied(source, program)
+		err = copyFile(source, program)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +144,7 @@ func release(t *testing.T, c *cluster.Cluster, from, name string) {
 	c.Bundle = dir
 }
 
-func copied(from, to string) error {
+func copyFile(from, to string) error {
 	content, err := os.ReadFile(from)
 	if err != nil {
 		return err
@@ -151,8 +152,8 @@ func copied(from, to string) error {
 	return os.WriteFile(to, content, 0o755)
 }
 
-// programs returns the programs of the daemons on all machines.
-func programs(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]string {
+// daemonPrograms returns the programs of the daemons on all machines.
+func daemonPrograms(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, m := range c.Lab.Machines {
@@ -181,4 +182,4 @@ func programs(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]
 	return all
 }
 
-func same(a, b map[string]string) bool { return maps.Equal(a, b) }
+func samePrograms(a, b map[string]string) bool { return maps.Equal(a, b) }

@@ -27,13 +27,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:])
+	code := runSuites(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
 }
 
-// run returns the exit status: 0 when every suite passed, 1 when one failed, 2 when the arguments are wrong.
-func run(ctx context.Context, args []string) int {
+// runSuites returns the exit status: 0 when every suite passed, 1 when one failed, 2 when the arguments are wrong.
+func runSuites(ctx context.Context, args []string) int {
 	flags := flag.NewFlagSet("runner", flag.ContinueOnError)
 	only := flags.String("only", "", "names of suites to run, separated by commas; all when empty")
 	places := flags.Int("places", 2, "how many suites run at a time, beside one in the background")
@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string) int {
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	chosen, err := choose(flags.Arg(0), *only)
+	chosen, err := chooseSuites(flags.Arg(0), *only)
 	if err != nil || flags.NArg() != 1 {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "runner:", err)
@@ -65,10 +65,10 @@ func run(ctx context.Context, args []string) int {
 		return 1
 	}
 	r := &runner{
-		root:   root,
-		logs:   filepath.Join(root, "bin", "test-logs"),
-		places: *places,
-		cached: flags.Arg(0) == check,
+		root:         root,
+		logs:         filepath.Join(root, "bin", "test-logs"),
+		parallelJobs: *places,
+		usesCache:    flags.Arg(0) == checkTarget,
 	}
 	began := time.Now()
 	results, err := r.run(ctx, chosen)
@@ -76,16 +76,16 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "runner:", err)
 		return 1
 	}
-	fmt.Print(table(results, time.Since(began)))
-	if slices.ContainsFunc(results, result.failed) {
+	fmt.Print(formatTable(results, time.Since(began)))
+	if slices.ContainsFunc(results, result.hasFailed) {
 		return 1
 	}
 	return 0
 }
 
-// choose returns the suites of a target in the order of the list. With names it returns only these and those that they
-// need.
-func choose(target, only string) ([]suite, error) {
+// chooseSuites returns the suites of a target in the order of the list. With names it returns only these and those that
+// they need.
+func chooseSuites(target, only string) ([]suite, error) {
 	if !slices.Contains(targets, target) {
 		return nil, fmt.Errorf("no target is called %q: choose one of %s", target, strings.Join(targets, ", "))
 	}

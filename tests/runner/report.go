@@ -47,7 +47,7 @@ func (t *tests) read(from io.Reader, log io.Writer) {
 		case line[0] != '{' || json.Unmarshal(line, &e) != nil:
 			_, _ = log.Write(line)
 		default:
-			t.take(e, log)
+			t.recordEvent(e, log)
 		}
 		if err != nil {
 			return
@@ -55,7 +55,7 @@ func (t *tests) read(from io.Reader, log io.Writer) {
 	}
 }
 
-func (t *tests) take(e event, log io.Writer) {
+func (t *tests) recordEvent(e event, log io.Writer) {
 	key := e.Package + " " + e.Test
 	switch e.Action {
 	case "output", "build-output":
@@ -70,7 +70,7 @@ func (t *tests) take(e event, log io.Writer) {
 			t.parents[parent] = t.parents[parent] || e.Action == "fail"
 		}
 		if e.Action == "fail" || e.Action == "build-fail" {
-			t.failing = append(t.failing, t.text(key))
+			t.failing = append(t.failing, t.outputOf(key))
 		}
 		delete(t.output, key)
 		failedBelow, isParent := t.parents[key]
@@ -88,7 +88,7 @@ func (t *tests) take(e event, log io.Writer) {
 	}
 }
 
-func (t *tests) text(key string) string {
+func (t *tests) outputOf(key string) string {
 	b := t.output[key]
 	if b == nil {
 		return ""
@@ -108,7 +108,7 @@ func (t *tests) failures() string {
 	}
 	for key := range t.output {
 		if strings.Contains(key, " ") {
-			b.WriteString(t.text(key))
+			b.WriteString(t.outputOf(key))
 		}
 	}
 	return b.String()
@@ -130,15 +130,15 @@ func (r *result) add(o outcome) {
 	}
 }
 
-// table returns the results as text; its last line has the sums.
-func table(results []result, took time.Duration) string {
+// formatTable returns the results as text; its last line has the sums.
+func formatTable(results []result, took time.Duration) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\nsuite\tpassed\tfailed\tskipped\tminutes\tresult\t")
 	var sum counts
 	for _, r := range results {
 		verdict := "ok"
-		if r.failed() {
+		if r.hasFailed() {
 			verdict = "FAIL"
 		}
 		minutes := r.ended.Sub(r.began).Minutes()

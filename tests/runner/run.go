@@ -19,12 +19,15 @@ import (
 // flagsOfBuild are the Makefile's MODFLAGS, so that tests and programs share what is compiled.
 var flagsOfBuild = []string{"-trimpath", "-buildvcs=false", "-tags", "grpcnotrace"}
 
+// backgroundPackages is how many packages a background suite compiles or tests at a time. Many tests mostly wait.
+const backgroundPackages = "3"
+
 // runner runs suites on a machine with a number of places.
 type runner struct {
-	root   string
-	logs   string
-	places int
-	cached bool // cached results of Go count
+	root         string
+	logs         string
+	parallelJobs int
+	usesCache    bool // cached results of Go count
 
 	mu sync.Mutex // guards standard output
 }
@@ -39,6 +42,8 @@ type job struct {
 	json  bool // standard output has go test's events
 
 	compile []string // runs first, in the root of the repository
+
+	place bool // the kind of place that the job occupies, as suite.isBackground
 }
 
 // result is the result of a suite.
@@ -49,7 +54,7 @@ type result struct {
 	errs                         []error
 }
 
-func (r result) failed() bool { return len(r.errs) > 0 }
+func (r result) hasFailed() bool { return len(r.errs) > 0 }
 
 // run runs the suites and returns their results in the same order. It starts them in the order of the list, but starts
 // a later suite if no earlier one fits in the free places.
@@ -74,33 +79,44 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 		}
 		waiting = append(waiting, jobs...)
 	}
-	// Background suites run one at a time beside the places of the others.
-	free := map[bool]int{false: r.places, true: 1}
+	// Background suites run one at a time beside the places of the others. When no other suite waits for a place, they
+	// use those, too.
+	const foreground, background = false, true
+	free := map[bool]int{foreground: r.parallelJobs, background: 1}
 	left := make([]int, len(chosen)) // jobs of each suite that have not ended
 	for _, j := range waiting {
 		left[j.suite]++
 	}
 	running := 0
 	ended := make(chan outcome)
+	place := func(j job) bool {
+		is := chosen[j.suite].isBackground
+		if is == background && free[background] == 0 &&
+			!slices.ContainsFunc(waiting, func(o job) bool { return !chosen[o.suite].isBackground }) {
+			return foreground
+		}
+		return is
+	}
 	for len(waiting) > 0 || running > 0 {
 		at := slices.IndexFunc(waiting, func(j job) bool {
 			s := chosen[j.suite]
 			needed := slices.IndexFunc(chosen, func(o suite) bool { return o.name == s.needs })
-			return free[s.background] > 0 && (needed < 0 || left[needed] == 0)
+			return free[place(j)] > 0 && (needed < 0 || left[needed] == 0)
 		})
 		if at >= 0 && ctx.Err() == nil {
 			j := waiting[at]
 			waiting = slices.Delete(waiting, at, at+1)
 			needed := slices.IndexFunc(results, func(o result) bool { return o.name == chosen[j.suite].needs })
-			if needed >= 0 && results[needed].failed() {
+			if needed >= 0 && results[needed].hasFailed() {
 				left[j.suite]--
 				err := fmt.Errorf("%s: not run, since %s failed", j.name, results[needed].name)
 				results[j.suite].errs = append(results[j.suite].errs, err)
 				continue
 			}
-			free[chosen[j.suite].background]--
+			j.place = place(j)
+			free[j.place]--
 			running++
-			go func() { ended <- r.do(ctx, j, chosen[j.suite]) }()
+			go func() { ended <- r.runJob(ctx, j, chosen[j.suite]) }()
 			continue
 		}
 		if running == 0 {
@@ -109,7 +125,7 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 		o := <-ended
 		running--
 		left[o.suite]--
-		free[chosen[o.suite].background]++
+		free[o.place]++
 		results[o.suite].add(o)
 	}
 	return results, nil
@@ -120,25 +136,28 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 	environment := append(append(os.Environ(), "CLUSTERCTL_BUNDLE="+filepath.Join(r.root, "bin", s.bundle)), s.env...)
 	if s.command != nil {
 		argv := s.command
-		if s.lab {
+		if s.needsLab {
 			argv = asRoot(r.root, s, argv)
 		}
 		return []job{{suite: at, name: s.name, argv: argv, dir: r.root, env: environment}}, nil
 	}
 	flags := slices.Clone(flagsOfBuild)
-	if s.race {
+	if s.needsRace {
 		flags = append(flags, "-race")
 		environment = append(environment, "CGO_ENABLED=1")
 	} else {
 		environment = append(environment, "CGO_ENABLED=0")
 	}
-	if !s.lab {
+	if !s.needsLab {
 		packages, err := r.packages(ctx, s.packages)
 		if err != nil {
 			return nil, err
 		}
 		argv := append([]string{"go", "test", "-json", "-vet=off", "-timeout", s.timeout}, flags...)
-		if !r.cached {
+		if s.isBackground {
+			argv = append(argv, "-p", backgroundPackages)
+		}
+		if !r.usesCache {
 			argv = append(argv, "-count=1")
 		}
 		if s.run != "" {
@@ -158,7 +177,7 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 		argv = append(argv, asRoot(r.root, s, tests)...)
 		return job{suite: at, name: name, argv: argv, dir: dir, env: environment, json: true}
 	}
-	if !s.each && s.apart == "" {
+	if !s.hasOwnMachines && s.separateTests == "" {
 		j := part(s.name, "-test.run="+s.run)
 		j.compile = compile
 		return []job{j}, nil
@@ -166,9 +185,9 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 	if err := r.command(ctx, environment, compile).Run(); err != nil {
 		return nil, fmt.Errorf("compile the tests: %w", err)
 	}
-	if s.apart != "" {
-		apart := "^(" + s.apart + ")$"
-		return []job{part(s.name+"/"+s.apart, "-test.run="+apart), part(s.name, "-test.skip="+apart)}, nil
+	if s.separateTests != "" {
+		apart := "^(" + s.separateTests + ")$"
+		return []job{part(s.name+"/"+s.separateTests, "-test.run="+apart), part(s.name, "-test.skip="+apart)}, nil
 	}
 	list := exec.CommandContext(ctx, binary, "-test.list", ".")
 	list.Dir, list.Env = dir, environment
@@ -201,12 +220,12 @@ func asRoot(root string, s suite, argv []string) []string {
 
 // packages replaces the word rest with the packages that it stands for.
 func (r *runner) packages(ctx context.Context, names []string) ([]string, error) {
-	if !slices.Equal(names, []string{rest}) {
+	if !slices.Equal(names, []string{restPackages}) {
 		return names, nil
 	}
 	var named []string
 	for _, s := range suites {
-		if s.again {
+		if s.includedInRest {
 			continue
 		}
 		for _, p := range s.packages {
@@ -225,7 +244,7 @@ func (r *runner) packages(ctx context.Context, names []string) ([]string, error)
 		return nil, fmt.Errorf("list the packages: %w", err)
 	}
 	all := slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool { return slices.Contains(named, p) })
-	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(start(a), start(b)) })
+	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(startPosition(a), startPosition(b)) })
 	return all, nil
 }
 
@@ -238,8 +257,8 @@ var slowPackages = []string{
 	"clusterctl/daemons/kubelet",
 }
 
-// start returns the position of a package in the order of starts.
-func start(name string) int {
+// startPosition returns the position of a package in the order of starts.
+func startPosition(name string) int {
 	if at := slices.Index(slowPackages, name); at >= 0 {
 		return at
 	}
@@ -254,8 +273,8 @@ type outcome struct {
 	err          error
 }
 
-// do runs a job to its end.
-func (r *runner) do(ctx context.Context, j job, s suite) (o outcome) {
+// runJob runs a job to its end.
+func (r *runner) runJob(ctx context.Context, j job, s suite) (o outcome) {
 	o = outcome{job: j, began: time.Now()}
 	defer func() { o.ended = time.Now() }()
 	log, err := os.Create(filepath.Join(r.logs, strings.ReplaceAll(j.name, "/", "-")+".log"))
@@ -274,7 +293,7 @@ func (r *runner) do(ctx context.Context, j job, s suite) (o outcome) {
 		o.began = time.Now() // compile time is not counted
 	}
 	argv := j.argv
-	if s.background {
+	if s.isBackground {
 		argv = append([]string{"nice", "-n", "10"}, argv...)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -308,7 +327,7 @@ func (r *runner) do(ctx context.Context, j job, s suite) (o outcome) {
 			log.Name(),
 		)
 		if !j.json {
-			r.report("%s\n", tail(log.Name(), 4000))
+			r.report("%s\n", tailOfFile(log.Name(), 4000))
 		}
 		return o
 	}
@@ -321,7 +340,7 @@ func (r *runner) execute(cmd *exec.Cmd, s suite) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if s.background { // the kernel may schedule sessions as groups, and then nice only applies within a session
+	if s.isBackground { // the kernel may schedule sessions as groups, and then nice only applies within a session
 		err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), []byte("10"), 0)
 		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
 			return errors.Join(err, cmd.Cancel(), cmd.Wait())
@@ -337,8 +356,8 @@ func (r *runner) report(format string, args ...any) {
 	fmt.Printf(format, args...)
 }
 
-// tail returns the end of a file.
-func tail(path string, size int) string {
+// tailOfFile returns the end of a file.
+func tailOfFile(path string, size int) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +11,7 @@ import (
 )
 
 // A package without a suite, and a suite without a target, would never run.
-func TestEverySuiteIsInATargetAndNamesWhatItRuns(t *testing.T) {
+func TestSuitesHaveATargetAndSomethingToRun(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range suites {
 		if seen[s.name] {
@@ -41,7 +43,7 @@ func TestEverySuiteIsInATargetAndNamesWhatItRuns(t *testing.T) {
 	}
 	for _, target := range targets {
 		for _, s := range suites {
-			if slices.Equal(s.packages, []string{rest}) && slices.Contains(s.targets, target) {
+			if slices.Equal(s.packages, []string{restPackages}) && slices.Contains(s.targets, target) {
 				seen[target+" rest"] = true
 			}
 		}
@@ -52,15 +54,15 @@ func TestEverySuiteIsInATargetAndNamesWhatItRuns(t *testing.T) {
 }
 
 // Every package in a suite of `test` is also in `all`.
-func TestAllRunsEveryPackageThatTestRuns(t *testing.T) {
+func TestTargetAllIncludesTargetTest(t *testing.T) {
 	ran := map[string][]string{}
 	for _, s := range suites {
 		for _, target := range s.targets {
 			ran[target] = append(ran[target], s.packages...)
 		}
 	}
-	for _, p := range ran[test] {
-		if !slices.Contains(ran[all], p) {
+	for _, p := range ran[testTarget] {
+		if !slices.Contains(ran[allTarget], p) {
 			t.Errorf("%s is in test and not in all", p)
 		}
 	}
@@ -68,13 +70,13 @@ func TestAllRunsEveryPackageThatTestRuns(t *testing.T) {
 
 func TestChooseRefusesUnknownNames(t *testing.T) {
 	for _, c := range []struct{ target, only, want, refused string }{
-		{target: test, only: "form,lint", want: "lint form"},
-		{target: test, only: "flows", want: "race-bundle flows"},
-		{target: test, only: "form,forms", refused: "no suite called forms"},
-		{target: check, only: "form", refused: "no suite called form"},
+		{target: testTarget, only: "form,lint", want: "lint form"},
+		{target: testTarget, only: "flows", want: "race-bundle flows"},
+		{target: testTarget, only: "form,forms", refused: "no suite called forms"},
+		{target: checkTarget, only: "form", refused: "no suite called form"},
 		{target: "tests", refused: `no target is called "tests"`},
 	} {
-		chosen, err := choose(c.target, c.only)
+		chosen, err := chooseSuites(c.target, c.only)
 		var names []string
 		for _, s := range chosen {
 			names = append(names, s.name)
@@ -88,7 +90,30 @@ func TestChooseRefusesUnknownNames(t *testing.T) {
 	}
 }
 
-func TestEventsAreCountedByTheirLowestTests(t *testing.T) {
+// The first background suite ends when the second has started, which needs the place of the suite that is not in the
+// background.
+func TestBackgroundSuitesUsePlacesThatNoOtherSuiteWaitsFor(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	started := filepath.Join(t.TempDir(), "started")
+	shell := func(text string) []string { return []string{"sh", "-c", text, "sh", started} }
+	r := &runner{root: t.TempDir(), logs: t.TempDir(), parallelJobs: 1}
+	results, err := r.run(ctx, []suite{
+		{name: "front", command: shell("true")},
+		{name: "first", isBackground: true, command: shell(`until [ -e "$1" ]; do sleep 0.01; done`)},
+		{name: "second", isBackground: true, command: shell(`touch "$1"`)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.hasFailed() {
+			t.Errorf("%s: %v", r.name, r.errs)
+		}
+	}
+}
+
+func TestEventsCountOnlyLeafTests(t *testing.T) {
 	const stream = `{"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"run","Package":"p","Test":"TestA/one"}
 {"Action":"output","Package":"p","Test":"TestA/one","Output":"it is wrong\n"}
@@ -122,7 +147,7 @@ not an event
 	}
 }
 
-func TestLongOutputOfAFailedTestIsCut(t *testing.T) {
+func TestLongOutputOfFailedTestsIsCut(t *testing.T) {
 	var events tests
 	line := strings.Repeat("x", 1000)
 	stream := strings.Repeat(
@@ -135,7 +160,7 @@ func TestLongOutputOfAFailedTestIsCut(t *testing.T) {
 	}
 }
 
-func TestTheTableEndsWithTheSums(t *testing.T) {
+func TestTablesEndWithTheSums(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	a := result{suite: suite{name: "a"}}
 	a.add(outcome{counts: counts{passed: 3, skipped: 1}, began: began, ended: began.Add(time.Minute)})
@@ -150,7 +175,7 @@ func TestTheTableEndsWithTheSums(t *testing.T) {
 			err:    io.EOF,
 		},
 	)
-	got := table([]result{a, b}, 3*time.Minute)
+	got := formatTable([]result{a, b}, 3*time.Minute)
 	for _, want := range []string{
 		"    a       4       0        1      3.0      ok",
 		"    b       0       2        0      1.5    FAIL",

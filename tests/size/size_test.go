@@ -9,20 +9,20 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// limits are the maximum sizes of stripped programs, in bytes. Before you raise a limit, check with -ldflags=-dumpdep
+// maxBytes are the maximum sizes of stripped programs, in bytes. Before you raise a limit, check with -ldflags=-dumpdep
 // what a new dependency adds. It may prevent the linker from removing unused methods (look for ReflectMethod), or
 // import API versions that are not served.
-var limits = map[string]int64{
+var maxBytes = map[string]int64{
 	"clusterctl": 72_000_000,
 	"etcd":       35_000_000,
 }
 
-func TestProgramsAreNotLargerThanTheyWere(t *testing.T) {
+func TestProgramsStayBelowTheirSizeLimits(t *testing.T) {
 	bundle, err := cluster.Bundle()
 	if err != nil {
 		t.Fatalf("%v; run make binaries", err)
 	}
-	for name, limit := range limits {
+	for name, limit := range maxBytes {
 		file, err := os.Stat(filepath.Join(bundle, name))
 		if err != nil {
 			t.Errorf("%v; run make binaries", err)

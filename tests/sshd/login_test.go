@@ -15,10 +15,10 @@ import (
 )
 
 // OpenSSH's client and clusterctl try each configuration: both can log in, or neither.
-func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
-	l := newLab(t)
+func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
+	l := newKeyLab(t)
 	sign := func(ca, key, principals string, more ...string) {
-		l.run(
+		l.runCommand(
 			t,
 			"ssh-keygen",
 			append(
@@ -26,17 +26,18 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 				l.path(key+".pub"),
 			)...)
 	}
-	user := me(t)
+	user := userName(t)
 	for _, k := range []string{"certified", "expired", "other"} {
-		l.copied(t, "stranger", k)
+		l.copyKey(t, "stranger", k)
 	}
 	sign("ca", "certified", user)
 	sign("ca", "expired", user, "-V", "20200101:20200102")
 	sign("otherca", "other", user)
 	sign("ca", "host", "target,machine.example", "-h")
-	plain := l.serve(t, "plain", []string{"mine", "held"}, "HostKey "+l.path("host2"), "HostKey "+l.path("hostrsa"))
-	second := l.serve(t, "second", []string{"second"}, "HostKey "+l.path("host2"))
-	certs := l.serve(
+	plain := l.startServer(t, "plain", []string{"mine", "held"}, "HostKey "+l.path("host2"), "HostKey "+
+		l.path("hostrsa"))
+	second := l.startServer(t, "second", []string{"second"}, "HostKey "+l.path("host2"))
+	certs := l.startServer(
 		t,
 		"certs",
 		[]string{"mine"},
@@ -44,13 +45,13 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 		"HostCertificate "+l.path("host-cert.pub"),
 		"TrustedUserCAKeys "+l.path("ca.pub"),
 	)
-	socket := l.agent(t, "held")
+	socket := l.startAgent(t, "held")
 
 	at := func(port string) string { return fmt.Sprintf("[127.0.0.1]:%s", port) }
-	known := fmt.Sprintf("%s %s\n%s %s\n", at(plain), l.public(t, "host2"), at(second), l.public(t, "host2"))
+	known := fmt.Sprintf("%s %s\n%s %s\n", at(plain), l.publicKey(t, "host2"), at(second), l.publicKey(t, "host2"))
 	hashed := l.path("hashed")
-	write(t, hashed, known)
-	l.run(t, "ssh-keygen", "-q", "-H", "-f", hashed)
+	writeFile(t, hashed, known)
+	l.runCommand(t, "ssh-keygen", "-q", "-H", "-f", hashed)
 	text, err := os.ReadFile(hashed)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +108,7 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 			"a jump host with a host key of its own",
 			"Host target\n Port " + plain + "\n ProxyJump g1\n IdentityFile " + l.path("mine") +
 				"\nHost g1\n Port " + second + "\n IdentityFile " + l.path("second") + "\n" + base,
-			at(plain) + " " + l.public(t, "host2") + "\n",
+			at(plain) + " " + l.publicKey(t, "host2") + "\n",
 			ssh.ErrHostKey,
 			"not known",
 		},
@@ -138,78 +139,78 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 			) + "\nCertificateFile " + l.path(
 				"certified-cert.pub",
 			) + "\n",
-			at(certs) + " " + l.public(t, "host"),
+			at(certs) + " " + l.publicKey(t, "host"),
 			nil,
 			"",
 		},
 		{
 			"a user certificate beside the key",
 			base + "Port " + certs + "\nIdentityFile " + l.path("certified") + "\n",
-			at(certs) + " " + l.public(t, "host"),
+			at(certs) + " " + l.publicKey(t, "host"),
 			nil,
 			"",
 		},
 		{
 			"an expired user certificate",
 			base + "Port " + certs + "\nIdentityFile " + l.path("expired") + "\n",
-			at(certs) + " " + l.public(t, "host"),
+			at(certs) + " " + l.publicKey(t, "host"),
 			ssh.ErrLogin,
 			"expired-cert.pub",
 		},
 		{
 			"another authority's user certificate",
 			base + "Port " + certs + "\nIdentityFile " + l.path("other") + "\n",
-			at(certs) + " " + l.public(t, "host"),
+			at(certs) + " " + l.publicKey(t, "host"),
 			ssh.ErrLogin,
 			"",
 		},
 		{
 			"a host certificate",
 			base + "HostKeyAlias target\nPort " + certs + "\n" + mine,
-			"@cert-authority target,*.example " + l.public(t, "ca"),
+			"@cert-authority target,*.example " + l.publicKey(t, "ca"),
 			nil,
 			"",
 		},
 		{
 			"a host certificate by a pattern",
 			base + "HostKeyAlias machine.example\nPort " + certs + "\n" + mine,
-			"@cert-authority *.example " + l.public(t, "ca"),
+			"@cert-authority *.example " + l.publicKey(t, "ca"),
 			nil,
 			"",
 		},
 		{
 			"a host certificate for another name",
 			base + "HostKeyAlias wrong.example\nPort " + certs + "\n" + mine,
-			"@cert-authority *.example " + l.public(t, "ca"),
+			"@cert-authority *.example " + l.publicKey(t, "ca"),
 			ssh.ErrHostKey,
 			"its certificate is not good",
 		},
 		{
 			"a host certificate of another authority",
 			base + "HostKeyAlias target\nPort " + certs + "\n" + mine,
-			"@cert-authority target " + l.public(t, "otherca"),
+			"@cert-authority target " + l.publicKey(t, "otherca"),
 			ssh.ErrHostKey,
 			"",
 		},
 		{"a host certificate whose authority is revoked", base + "HostKeyAlias target\nPort " + certs + "\n" + mine,
-			"@cert-authority target " + l.public(
+			"@cert-authority target " + l.publicKey(
 				t,
 				"ca",
-			) + "\n@revoked * " + l.public(
+			) + "\n@revoked * " + l.publicKey(
 				t,
 				"ca",
 			), ssh.ErrHostKey, "revoked"},
 		{
 			"a host certificate where the key itself is known",
 			base + "HostKeyAlias target\nPort " + certs + "\n" + mine,
-			"target " + l.public(t, "host"),
+			"target " + l.publicKey(t, "host"),
 			nil,
 			"",
 		},
 		{
 			"a revoked host key",
 			base + "Port " + plain + "\n" + mine,
-			known + "@revoked * " + l.public(t, "host2"),
+			known + "@revoked * " + l.publicKey(t, "host2"),
 			ssh.ErrHostKey,
 			"revoked",
 		},
@@ -231,21 +232,21 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 		{
 			"a host known without a port",
 			base + "Port " + plain + "\n" + mine,
-			"127.0.0.1 " + l.public(t, "host2"),
+			"127.0.0.1 " + l.publicKey(t, "host2"),
 			nil,
 			"",
 		},
 		{
 			"a host known by a pattern",
 			base + "Port " + plain + "\n" + mine,
-			"127.0.*,!x " + l.public(t, "host2"),
+			"127.0.*,!x " + l.publicKey(t, "host2"),
 			nil,
 			"",
 		},
 		{
 			"an alias",
 			base + "HostKeyAlias other\nPort " + plain + "\n" + mine,
-			"other " + l.public(t, "host2"),
+			"other " + l.publicKey(t, "host2"),
 			nil,
 			"",
 		},
@@ -259,14 +260,14 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 		{
 			"a host whose RSA key alone is known",
 			base + "Port " + plain + "\n" + mine,
-			at(plain) + " " + l.public(t, "hostrsa"),
+			at(plain) + " " + l.publicKey(t, "hostrsa"),
 			nil,
 			"",
 		},
 		{
 			"a changed host key",
 			base + "Port " + plain + "\n" + mine,
-			at(plain) + " " + l.public(t, "host"),
+			at(plain) + " " + l.publicKey(t, "host"),
 			ssh.ErrHostKey,
 			"has changed",
 		},
@@ -288,14 +289,14 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 		{
 			"a changed host key, new ones accepted",
 			base + "StrictHostKeyChecking accept-new\nPort " + plain + "\n" + mine,
-			at(plain) + " " + l.public(t, "host"),
+			at(plain) + " " + l.publicKey(t, "host"),
 			ssh.ErrHostKey,
 			"has changed",
 		},
 		{
 			"algorithms that the server has",
 			base + "HostKeyAlgorithms rsa-sha2-512\nPort " + plain + "\n" + mine,
-			at(plain) + " " + l.public(t, "hostrsa"),
+			at(plain) + " " + l.publicKey(t, "hostrsa"),
 			nil,
 			"",
 		},
@@ -309,7 +310,7 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 		{
 			"algorithms without one",
 			base + "HostKeyAlgorithms -ssh-ed25519*\nPort " + plain + "\n" + mine,
-			at(plain) + " " + l.public(t, "hostrsa"),
+			at(plain) + " " + l.publicKey(t, "hostrsa"),
 			nil,
 			"",
 		},
@@ -383,16 +384,16 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 				dir,
 				"known",
 			) + "\n GlobalKnownHostsFile /dev/null\n"
-			write(t, path, strings.ReplaceAll(text, "@CONFIG@", path))
-			write(t, filepath.Join(dir, "known"), row.known)
+			writeFile(t, path, strings.ReplaceAll(text, "@CONFIG@", path))
+			writeFile(t, filepath.Join(dir, "known"), row.known)
 			theirs := exec.Command("ssh", "-F", path, "-o", "BatchMode=yes", "target", "true")
 			theirs.Env = append(os.Environ(), "MY_AGENT="+socket)
 			out, err := theirs.CombinedOutput()
 			if (err == nil) != (row.fails == nil) {
 				t.Errorf("ssh says %v: %s", err, out)
 			}
-			write(t, filepath.Join(dir, "known"), row.known) // the content from before ssh wrote to it
-			client, err := login(t, path, map[string]string{"MY_AGENT": socket}, nil)
+			writeFile(t, filepath.Join(dir, "known"), row.known) // the content from before ssh wrote to it
+			client, err := dialTarget(t, path, map[string]string{"MY_AGENT": socket}, nil)
 			if row.fails == nil && err != nil ||
 				row.fails != nil && (!errors.Is(err, row.fails) || !strings.Contains(err.Error(), row.says)) {
 				t.Fatalf("error %v, want %v %s", err, row.fails, row.says)
@@ -411,7 +412,7 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 	}
 }
 
-func login(
+func dialTarget(
 	t *testing.T,
 	path string,
 	environment map[string]string,
@@ -429,14 +430,14 @@ func login(
 }
 
 // The passphrase of a key is requested only if the machine accepts the key.
-func TestAPassphraseIsAskedForOnlyWhenTheKeyIsWanted(t *testing.T) {
-	l := newLab(t)
-	port := l.serve(t, "plain", []string{"locked", "mine"}, "HostKey "+l.path("host"))
+func TestPassphrasesAreAskedOnlyForAcceptedKeys(t *testing.T) {
+	l := newKeyLab(t)
+	port := l.startServer(t, "plain", []string{"locked", "mine"}, "HostKey "+l.path("host"))
 	base := "Host *\n HostName 127.0.0.1\n Port " + port + "\n GlobalKnownHostsFile /dev/null\n UserKnownHostsFile " +
 		l.path(
 			"known",
 		) + "\n"
-	write(t, l.path("known"), "[127.0.0.1]:"+port+" "+l.public(t, "host")+"\n")
+	writeFile(t, l.path("known"), "[127.0.0.1]:"+port+" "+l.publicKey(t, "host")+"\n")
 	for _, row := range []struct {
 		keys   []string
 		answer string
@@ -452,9 +453,9 @@ func TestAPassphraseIsAskedForOnlyWhenTheKeyIsWanted(t *testing.T) {
 		for _, k := range row.keys {
 			text += " IdentityFile " + l.path(k) + "\n"
 		}
-		write(t, path, text)
+		writeFile(t, path, text)
 		asked := 0
-		_, err := login(t, path, nil, func(_ string, try func([]byte) error) error {
+		_, err := dialTarget(t, path, nil, func(_ string, try func([]byte) error) error {
 			asked++
 			return try([]byte(row.answer))
 		})

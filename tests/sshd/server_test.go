@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// lab is a folder of keys, and OpenSSH servers that use them.
-type lab struct {
+// keyLab is a folder of keys, and OpenSSH servers that use them.
+type keyLab struct {
 	dir string
 }
 
-// newLab creates the keys of a user: mine, second, locked (with a passphrase) and stranger, and those of two
+// newKeyLab creates the keys of a user: mine, second, locked (with a passphrase) and stranger, and those of two
 // authorities.
-func newLab(t *testing.T) *lab {
+func newKeyLab(t *testing.T) *keyLab {
 	t.Helper()
-	l := &lab{dir: t.TempDir()}
+	l := &keyLab{dir: t.TempDir()}
 	for _, name := range []string{"mine", "second", "stranger", "held", "ca", "otherca", "host", "host2"} {
-		l.run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", l.path(name))
+		l.runCommand(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", l.path(name))
 	}
-	l.run(t, "ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-C", "hostrsa", "-f", l.path("hostrsa"))
-	l.run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-C", "locked", "-f", l.path("locked"))
+	l.runCommand(t, "ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-C", "hostrsa", "-f", l.path("hostrsa"))
+	l.runCommand(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-C", "locked", "-f", l.path("locked"))
 	return l
 }
 
-func (l *lab) path(name string) string { return filepath.Join(l.dir, name) }
+func (l *keyLab) path(name string) string { return filepath.Join(l.dir, name) }
 
-func (l *lab) public(t *testing.T, name string) string {
+func (l *keyLab) publicKey(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(l.path(name + ".pub"))
 	if err != nil {
@@ -41,19 +41,19 @@ func (l *lab) public(t *testing.T, name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// copied copies a key under another name.
-func (l *lab) copied(t *testing.T, from, to string) {
+// copyKey copies a key under another name.
+func (l *keyLab) copyKey(t *testing.T, from, to string) {
 	t.Helper()
 	for _, end := range []string{"", ".pub"} {
 		text, err := os.ReadFile(l.path(from + end))
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, l.path(to+end), string(text))
+		writeFile(t, l.path(to+end), string(text))
 	}
 }
 
-func (l *lab) run(t *testing.T, name string, args ...string) string {
+func (l *keyLab) runCommand(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
@@ -62,12 +62,12 @@ func (l *lab) run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// serve starts an sshd with host keys that accepts the keys in authorized, and returns its port.
-func (l *lab) serve(t *testing.T, name string, authorized []string, more ...string) string {
+// startServer starts an sshd with host keys that accepts the keys in authorized, and returns its port.
+func (l *keyLab) startServer(t *testing.T, name string, authorized []string, more ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("sshd")
 	if err != nil {
-		if program = "/usr/sbin/sshd"; !exists(program) {
+		if program = "/usr/sbin/sshd"; !pathExists(program) {
 			t.Fatal("there is no sshd here: install openssh-server")
 		}
 	}
@@ -84,10 +84,10 @@ func (l *lab) serve(t *testing.T, name string, authorized []string, more ...stri
 	_ = ln.Close()
 	var keys []string
 	for _, a := range authorized {
-		keys = append(keys, l.public(t, a))
+		keys = append(keys, l.publicKey(t, a))
 	}
-	write(t, l.path(name+".authorized"), strings.Join(keys, "\n")+"\n")
-	write(t, l.path(name+".conf"), strings.Join(append([]string{
+	writeFile(t, l.path(name+".authorized"), strings.Join(keys, "\n")+"\n")
+	writeFile(t, l.path(name+".conf"), strings.Join(append([]string{
 		"Port " + port, "ListenAddress 127.0.0.1", "PidFile none", "UsePAM no", "StrictModes no", "PermitRootLogin yes",
 		"PasswordAuthentication no",
 		"AuthorizedKeysFile " + l.path(name+".authorized"), "MaxStartups 100",
@@ -125,8 +125,8 @@ func (l *lab) serve(t *testing.T, name string, authorized []string, more ...stri
 	}
 }
 
-// agent starts an ssh-agent with keys, and returns its socket.
-func (l *lab) agent(t *testing.T, keys ...string) string {
+// startAgent starts an ssh-agent with keys, and returns its socket.
+func (l *keyLab) startAgent(t *testing.T, keys ...string) string {
 	t.Helper()
 	socket := l.path("agent")
 	c := exec.Command("ssh-agent", "-D", "-a", socket)
@@ -137,7 +137,7 @@ func (l *lab) agent(t *testing.T, keys ...string) string {
 		_ = c.Process.Kill()
 		_ = c.Wait() // it was killed
 	})
-	for deadline := time.Now().Add(10 * time.Second); !exists(socket); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); !pathExists(socket); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("ssh-agent does not listen")
 		}
@@ -152,7 +152,7 @@ func (l *lab) agent(t *testing.T, keys ...string) string {
 	return socket
 }
 
-func exists(path string) bool {
+func pathExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // clusterctl and ssh -G read each row, for every host.
-func TestSettingsAreWhatOpenSSHSays(t *testing.T) {
+func TestSettingsMatchOpenSSH(t *testing.T) {
 	hosts := []string{"a", "web1", "web2", "db.example.com", "10.0.0.1", "A"}
 	for name, text := range map[string]string{
 		"patterns": "Host web? !web2\n User joe\nHost *.example.com\n Port 2200\nHost 10.0.0.*\n User " +
@@ -36,9 +36,10 @@ func TestSettingsAreWhatOpenSSHSays(t *testing.T) {
 		"match not":         "Match !host a\n User others\nMatch host web*,!web2\n Port 46\n",
 		"match two": "User joe\nMatch user joe host web1\n Port 47\nMatch user joe,jane originalhost web2\n " +
 			"Port 48\n",
-		"match local":       "Match localuser " + me(t) + "\n Port 49\nMatch !localuser " + me(t) + "\n User other\n",
+		"match local": "Match localuser " + userName(t) + "\n Port 49\nMatch !localuser " + userName(t) +
+			"\n User other\n",
 		"match exec":        "Match exec \"test %h = web1\"\n User yes\nMatch !exec \"test %n = web1\"\n User no\n",
-		"match exec quoted": "Match host a exec \"test '%h %p %r' = 'a 22 " + me(t) + "'\"\n User yes\n",
+		"match exec quoted": "Match host a exec \"test '%h %p %r' = 'a 22 " + userName(t) + "'\"\n User yes\n",
 		"match all":         "Host a\n User a\nMatch all\n User all\n Port 50\n",
 		"match final": "Match final host a.example\n User late\nHost a\n HostName %h.example\nMatch final " +
 			"all\n Port 51\n",
@@ -63,12 +64,12 @@ func TestSettingsAreWhatOpenSSHSays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			write(t, filepath.Join(dir, "one.conf"), "Host web*\n User inc\n Port 60\n")
-			write(t, filepath.Join(dir, "two.conf"), "User two\nHost a\n HostName two.example\n")
+			writeFile(t, filepath.Join(dir, "one.conf"), "Host web*\n User inc\n Port 60\n")
+			writeFile(t, filepath.Join(dir, "two.conf"), "User two\nHost a\n HostName two.example\n")
 			path := filepath.Join(dir, "config")
-			write(t, path, strings.ReplaceAll(text, "@DIR@", dir))
+			writeFile(t, path, strings.ReplaceAll(text, "@DIR@", dir))
 			for _, host := range hosts {
-				want := effective(t, path, host)
+				want := effectiveOptions(t, path, host)
 				got, err := ssh.Resolve(
 					config.Machine{SSH: config.SSH{Host: host}},
 					ssh.Files{User: path, System: os.DevNull},
@@ -77,7 +78,7 @@ func TestSettingsAreWhatOpenSSHSays(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for key, value := range values(got) {
+				for key, value := range targetOptions(got) {
 					if want[key] != value {
 						t.Errorf("%s: %s is %q, ssh says %q", host, key, value, want[key])
 					}
@@ -88,7 +89,7 @@ func TestSettingsAreWhatOpenSSHSays(t *testing.T) {
 }
 
 // clusterctl refuses what ssh refuses, and settings that it does not support, with their position.
-func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
+func TestUnsupportedSettingsAreRejected(t *testing.T) {
 	for text, want := range map[string]struct {
 		says string
 		both bool // ssh refuses it too
@@ -120,7 +121,7 @@ func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "config")
-		write(t, path, strings.ReplaceAll(text, "@DIR@", dir))
+		writeFile(t, path, strings.ReplaceAll(text, "@DIR@", dir))
 		_, err := ssh.Resolve(
 			config.Machine{SSH: config.SSH{Host: "a"}},
 			ssh.Files{User: path, System: os.DevNull},
@@ -136,18 +137,18 @@ func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 }
 
 // A setting for another host does not prevent connections to a machine.
-func TestASettingOfAnotherHostIsNotRefused(t *testing.T) {
+func TestUnsupportedSettingsOfOtherHostsAreIgnored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
-	write(t, path, "Host b\n CanonicalizeHostname yes\n KnownHostsCommand /bin/keys\n")
+	writeFile(t, path, "Host b\n CanonicalizeHostname yes\n KnownHostsCommand /bin/keys\n")
 	if _, err := ssh.Resolve(config.Machine{SSH: config.SSH{Host: "a"}}, ssh.Files{User: path, System: os.DevNull},
 		os.Getenv); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestASettingsFileThatOthersMayWriteIsRefused(t *testing.T) {
+func TestSettingsFilesThatOthersCanWriteAreRejected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
-	write(t, path, "User x\n")
+	writeFile(t, path, "User x\n")
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +159,8 @@ func TestASettingsFileThatOthersMayWriteIsRefused(t *testing.T) {
 	}
 }
 
-// effective returns the effective options of ssh.
-func effective(t *testing.T, path, host string) map[string]string {
+// effectiveOptions returns the effective options of ssh.
+func effectiveOptions(t *testing.T, path, host string) map[string]string {
 	t.Helper()
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -188,8 +189,8 @@ func effective(t *testing.T, path, host string) map[string]string {
 	return said
 }
 
-// values returns the options of a target in the format of ssh -G.
-func values(g ssh.Target) map[string]string {
+// targetOptions returns the options of a target in the format of ssh -G.
+func targetOptions(g ssh.Target) map[string]string {
 	seconds := func(n int, otherwise string) string {
 		if n == 0 {
 			return otherwise
@@ -201,19 +202,21 @@ func values(g ssh.Target) map[string]string {
 			g.Host,
 		), "port": strconv.Itoa(g.Port), "user": g.User, "proxyjump": strings.Join(g.Jumps, ","),
 		"certificatefile": strings.Join(g.Certificates, "\n"), "userknownhostsfile": strings.Join(g.KnownHosts, " "),
-		"globalknownhostsfile": strings.Join(g.Global, " "), "hostkeyalias": g.Alias, "bindaddress": g.Bind,
-		"addressfamily": map[string]string{"tcp": "any", "tcp4": "inet", "tcp6": "inet6"}[g.Network],
-		"stricthostkeychecking": map[string]string{"yes": "true", "no": "false"}[g.Strict] +
-			map[string]string{"ask": "ask", "accept-new": "accept-new"}[g.Strict],
-		"hashknownhosts": map[bool]string{true: "yes", false: "no"}[g.Hash],
-		"identitiesonly": map[bool]string{true: "yes", false: "no"}[g.OnlyKeys],
+		"globalknownhostsfile": strings.Join(g.GlobalKnownHosts, " "), "hostkeyalias": g.HostKeyAlias,
+		"bindaddress":   g.BindAddress,
+		"addressfamily": map[string]string{"tcp": "any", "tcp4": "inet", "tcp6": "inet6"}[g.AddressFamily],
+		"stricthostkeychecking": map[string]string{"yes": "true", "no": "false"}[g.StrictHostKeys] +
+			map[string]string{"ask": "ask", "accept-new": "accept-new"}[g.StrictHostKeys],
+		"hashknownhosts": map[bool]string{true: "yes", false: "no"}[g.HashesHosts],
+		"identitiesonly": map[bool]string{true: "yes", false: "no"}[g.HasOnlyKeys],
 		"connecttimeout": seconds(
-			int(g.Connect.Seconds()),
+			int(g.ConnectTimeout.Seconds()),
 			"none",
-		), "serveraliveinterval": seconds(int(g.Alive.Seconds()), "0"), "serveralivecountmax": fmt.Sprint(g.AliveCount),
+		), "serveraliveinterval": seconds(int(g.AliveInterval.Seconds()), "0"),
+		"serveralivecountmax": fmt.Sprint(g.AliveCount),
 	}
-	if g.Revoked != "" {
-		v["revokedhostkeys"] = g.Revoked
+	if g.RevokedKeys != "" {
+		v["revokedhostkeys"] = g.RevokedKeys
 	}
 	// The default keys of OpenSSH include kinds that clusterctl does not have.
 	if len(g.Keys) > 0 && filepath.Base(g.Keys[0]) != "id_rsa" {
@@ -222,7 +225,7 @@ func values(g ssh.Target) map[string]string {
 	return v
 }
 
-func me(t *testing.T) string {
+func userName(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("id", "-un").Output()
 	if err != nil {
@@ -231,7 +234,7 @@ func me(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-func write(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

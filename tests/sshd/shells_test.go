@@ -32,12 +32,13 @@ func machineType(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// standIn is a program that is sent in place of clusterctl. It repeats its input.
-func standIn(t *testing.T, library string) ssh.Program {
+// fakeProgram is a program that is sent in place of clusterctl. It repeats its input.
+func fakeProgram(t *testing.T, library string) ssh.Program {
 	t.Helper()
 	const text = "#!/bin/sh\ncat\n"
 	sum := sha256.Sum256([]byte(text))
-	return ssh.Program{Digest: hex.EncodeToString(sum[:]), Arch: machineType(t), Library: library, Silence: time.Minute,
+	return ssh.Program{Digest: hex.EncodeToString(sum[:]), Arch: machineType(t), Library: library,
+		SilenceTimeout: time.Minute,
 		Gzip: func(context.Context) (io.ReadCloser, error) {
 			var out bytes.Buffer
 			w := gzip.NewWriter(&out)
@@ -48,7 +49,7 @@ func standIn(t *testing.T, library string) ssh.Program {
 		}}
 }
 
-func connected(t *testing.T, l *lab, port, home string) *ssh.Client {
+func mustConnect(t *testing.T, l *keyLab, port, home string) *ssh.Client {
 	t.Helper()
 	number, err := strconv.Atoi(port)
 	if err != nil {
@@ -57,8 +58,8 @@ func connected(t *testing.T, l *lab, port, home string) *ssh.Client {
 	if err := os.MkdirAll(filepath.Join(home, ".ssh"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(home, ".ssh", "config"), "Host *\n IdentityFile "+l.path("mine")+"\n")
-	m := config.Machine{IP: netip.MustParseAddr("127.0.0.1"), SSH: config.SSH{User: me(t), Port: number}}
+	writeFile(t, filepath.Join(home, ".ssh", "config"), "Host *\n IdentityFile "+l.path("mine")+"\n")
+	m := config.Machine{IP: netip.MustParseAddr("127.0.0.1"), SSH: config.SSH{User: userName(t), Port: number}}
 	c, err := ssh.Dial(
 		t.Context(),
 		m,
@@ -76,8 +77,8 @@ func connected(t *testing.T, l *lab, port, home string) *ssh.Client {
 }
 
 // The agent starts under the login shells that users of machines have.
-func TestTheAgentStartsUnderEveryLoginShell(t *testing.T) {
-	l := newLab(t)
+func TestTheAgentStartsUnderAllLoginShells(t *testing.T) {
+	l := newKeyLab(t)
 	rows := []struct {
 		name, force string
 		says        string // part of the error; empty: the agent starts
@@ -111,8 +112,8 @@ func TestTheAgentStartsUnderEveryLoginShell(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			script := l.path("force-" + strings.ReplaceAll(row.name, " ", "-"))
-			write(t, script, row.force+"\n")
-			port := l.serve(
+			writeFile(t, script, row.force+"\n")
+			port := l.startServer(
 				t,
 				strings.ReplaceAll(row.name, " ", "-"),
 				[]string{"mine"},
@@ -121,8 +122,8 @@ func TestTheAgentStartsUnderEveryLoginShell(t *testing.T) {
 				"MaxSessions 1",
 			)
 			home, library := t.TempDir(), filepath.Join(t.TempDir(), "lib", "clusterctl")
-			c := connected(t, l, port, home)
-			stream, err := c.Start(t.Context(), standIn(t, library))
+			c := mustConnect(t, l, port, home)
+			stream, err := c.Start(t.Context(), fakeProgram(t, library))
 			if row.says != "" {
 				if !errors.Is(err, ssh.ErrLogin) || !strings.Contains(err.Error(), row.says) {
 					t.Errorf("%v, and should say %q", err, row.says)
@@ -155,13 +156,13 @@ func TestTheAgentStartsUnderEveryLoginShell(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatIsCutSaysSo(t *testing.T) {
-	l := newLab(t)
+func TestCutConnectionsAreReported(t *testing.T) {
+	l := newKeyLab(t)
 	script := l.path("force-cut")
-	write(t, script, `kill -9 $PPID`+"\n")
-	port := l.serve(t, "cut", []string{"mine"}, "HostKey "+l.path("host"), "ForceCommand . "+script)
-	c := connected(t, l, port, t.TempDir())
-	_, err := c.Start(t.Context(), standIn(t, filepath.Join(t.TempDir(), "lib")))
+	writeFile(t, script, `kill -9 $PPID`+"\n")
+	port := l.startServer(t, "cut", []string{"mine"}, "HostKey "+l.path("host"), "ForceCommand . "+script)
+	c := mustConnect(t, l, port, t.TempDir())
+	_, err := c.Start(t.Context(), fakeProgram(t, filepath.Join(t.TempDir(), "lib")))
 	if err == nil || !strings.Contains(err.Error(), "the connection ended while the machine ran a command") {
 		t.Errorf("error %v", fmt.Sprint(err))
 	}

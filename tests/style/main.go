@@ -41,7 +41,7 @@ func main() {
 	chosen := flag.String("rules", "", "the rules to check, separated by commas; all by default")
 	flag.Usage = usage
 	flag.Parse()
-	count, err := run(*chosen, flag.Args())
+	count, err := checkFiles(*chosen, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "style:", err)
 		os.Exit(2)
@@ -59,8 +59,8 @@ func usage() {
 	}
 }
 
-// run checks files and returns the number of findings.
-func run(chosen string, files []string) (count int, err error) {
+// checkFiles checks files and returns the number of findings.
+func checkFiles(chosen string, files []string) (count int, err error) {
 	apply := rules
 	if chosen != "" {
 		apply = nil
@@ -80,7 +80,7 @@ func run(chosen string, files []string) (count int, err error) {
 		files = strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
 	}
 	for _, path := range files {
-		s, err := read(path)
+		s, err := readSource(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // deleted, and not yet committed
 		} else if err != nil {

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	maxColumns   = 120
-	maxTableRow  = 200
-	tab          = 4 // columns of a tab
-	maxFile      = 500
-	maxFunction  = 80
-	minNameRunes = 3
+	maxColumns       = 120
+	maxTableRow      = 200
+	tabColumns       = 4 // columns of a tab
+	maxFileLines     = 500
+	maxFunctionLines = 80
+	minNameRunes     = 3
 )
 
-// columns returns the width of a line.
-func columns(line string) (n int) {
+// lineWidth returns the width of a line.
+func lineWidth(line string) (n int) {
 	for _, r := range line {
 		if n++; r == '\t' {
-			n += tab - 1
+			n += tabColumns - 1
 		}
 	}
 	return n
@@ -45,7 +45,7 @@ func longLines(s *source) (found []finding) {
 			limit = maxTableRow
 		}
 		words := strings.Fields(strings.TrimLeft(text, "/*-> "))
-		if n := columns(line); n > limit && len(words) > 1 {
+		if n := lineWidth(line); n > limit && len(words) > 1 {
 			found = append(found, finding{i + 1, fmt.Sprintf("%d columns, at most %d", n, limit)})
 		}
 	}
@@ -64,19 +64,19 @@ func docComments(s *source) (found []finding) {
 		}
 		first := regexp.MustCompile(`^\w*`).FindString(text)
 		if text != "" && first != name && !strings.HasPrefix(text, "Deprecated:") {
-			found = append(found, finding{s.line(doc.Pos()), "the doc comment of " + name + " does not begin with " +
+			found = append(found, finding{s.lineOf(doc.Pos()), "the doc comment of " + name + " does not begin with " +
 				"its name"})
 		}
 	}
 	s.declarations(func(name *ast.Ident, doc *ast.CommentGroup) {
-		if !s.test() || !testName.MatchString(name.Name) { // those have sentences about behaviour
+		if !s.isTest() || !testNamePattern.MatchString(name.Name) { // those have sentences about behaviour
 			check(doc, name.Name)
 		}
 	})
 	return found
 }
 
-var testName = regexp.MustCompile(`^(Test|Benchmark|Fuzz|Example)`)
+var testNamePattern = regexp.MustCompile(`^(Test|Benchmark|Fuzz|Example)`)
 
 // declarations calls visit for every package-level identifier, and for methods.
 func (s *source) declarations(visit func(name *ast.Ident, doc *ast.CommentGroup)) {
@@ -91,25 +91,25 @@ func (s *source) declarations(visit func(name *ast.Ident, doc *ast.CommentGroup)
 			for _, spec := range d.Specs {
 				switch spec := spec.(type) {
 				case *ast.TypeSpec:
-					visit(spec.Name, either(d, spec.Doc))
+					visit(spec.Name, declarationDoc(d, spec.Doc))
 				case *ast.ValueSpec:
-					visit(spec.Names[0], either(d, spec.Doc))
+					visit(spec.Names[0], declarationDoc(d, spec.Doc))
 				}
 			}
 		}
 	}
 }
 
-// either returns the doc comment of a declaration of its own, or that of one in parentheses.
-func either(d *ast.GenDecl, own *ast.CommentGroup) *ast.CommentGroup {
+// declarationDoc returns the doc comment of a declaration of its own, or that of one in parentheses.
+func declarationDoc(d *ast.GenDecl, own *ast.CommentGroup) *ast.CommentGroup {
 	if d.Lparen == token.NoPos {
 		return d.Doc
 	}
 	return own
 }
 
-// banned are words that private language is made of, with what to write instead.
-var banned = []struct {
+// bannedPatterns are words that private language is made of, with what to write instead.
+var bannedPatterns = []struct {
 	pattern *regexp.Regexp
 	instead string
 }{
@@ -134,9 +134,9 @@ func bannedWords(s *source) (found []finding) {
 	}
 	for _, group := range s.file.Comments {
 		for _, c := range group.List {
-			for _, b := range banned {
+			for _, b := range bannedPatterns {
 				if word := b.pattern.FindString(c.Text); word != "" {
-					found = append(found, finding{s.line(c.Pos()), fmt.Sprintf("%q: write %s", word, b.instead)})
+					found = append(found, finding{s.lineOf(c.Pos()), fmt.Sprintf("%q: write %s", word, b.instead)})
 				}
 			}
 		}
@@ -147,7 +147,7 @@ func bannedWords(s *source) (found []finding) {
 			return true
 		case *ast.Ident:
 			if n.Obj != nil && n.Obj.Pos() == n.Pos() && bannedNames.MatchString(n.Name) {
-				found = append(found, finding{s.line(n.Pos()), fmt.Sprintf("the name %q: use a term of the "+
+				found = append(found, finding{s.lineOf(n.Pos()), fmt.Sprintf("the name %q: use a term of the "+
 					"field", n.Name)})
 			}
 		}
@@ -169,7 +169,8 @@ func shortNames(s *source) (found []finding) {
 	}
 	s.declarations(func(name *ast.Ident, _ *ast.CommentGroup) {
 		if len([]rune(name.Name)) < minNameRunes && name.Name != "_" && !methods[name] {
-			found = append(found, finding{s.line(name.Pos()), fmt.Sprintf("%q is too short for a package", name.Name)})
+			found = append(found, finding{s.lineOf(name.Pos()), fmt.Sprintf("%q is too short for a "+
+				"package", name.Name)})
 		}
 	})
 	return found
@@ -181,25 +182,25 @@ func longParts(s *source) (found []finding) {
 	if s.file == nil {
 		return nil
 	}
-	if n := len(s.lines) - 1; n > maxFile && !stated(s.file.Comments, s.file.Package) {
-		found = append(found, finding{1, fmt.Sprintf("the file has %d lines, at most %d", n, maxFile)})
+	if n := len(s.lines) - 1; n > maxFileLines && !hasReason(s.file.Comments, s.file.Package) {
+		found = append(found, finding{1, fmt.Sprintf("the file has %d lines, at most %d", n, maxFileLines)})
 	}
 	for _, d := range s.file.Decls {
 		f, ok := d.(*ast.FuncDecl)
 		if !ok || f.Body == nil {
 			continue
 		}
-		n := s.line(f.End()) - s.line(f.Pos()) + 1
-		if n > maxFunction && (f.Doc == nil || !stated([]*ast.CommentGroup{f.Doc}, f.Pos())) {
-			found = append(found, finding{s.line(f.Pos()),
-				fmt.Sprintf("%s has %d lines, at most %d", f.Name.Name, n, maxFunction)})
+		n := s.lineOf(f.End()) - s.lineOf(f.Pos()) + 1
+		if n > maxFunctionLines && (f.Doc == nil || !hasReason([]*ast.CommentGroup{f.Doc}, f.Pos())) {
+			found = append(found, finding{s.lineOf(f.Pos()),
+				fmt.Sprintf("%s has %d lines, at most %d", f.Name.Name, n, maxFunctionLines)})
 		}
 	}
 	return found
 }
 
-// stated reports whether a reason for the length stands in comments before a position.
-func stated(groups []*ast.CommentGroup, before token.Pos) bool {
+// hasReason reports whether a reason for the length stands in comments before a position.
+func hasReason(groups []*ast.CommentGroup, before token.Pos) bool {
 	for _, g := range groups {
 		for _, c := range g.List {
 			reason, ok := strings.CutPrefix(c.Text, "//style:long ")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEachRuleFindsItsSample has a sample of everything that is refused, and of what is similar and allowed.
-func TestEachRuleFindsItsSample(t *testing.T) {
+// TestRulesFindTheirSamples has a sample of everything that is refused, and of what is similar and allowed.
+func TestRulesFindTheirSamples(t *testing.T) {
 	long := strings.Repeat("word ", 30)
 	for name, test := range map[string]struct {
 		rule, path, text string
@@ -90,7 +90,8 @@ func TestEachRuleFindsItsSample(t *testing.T) {
 
 // TestUnknownRulesAreRefused checks the argument of -rules.
 func TestUnknownRulesAreRefused(t *testing.T) {
-	if _, err := run("lines,rhymes", []string{"main.go"}); err == nil || !strings.Contains(err.Error(), "rhymes") {
+	if _, err := checkFiles("lines,rhymes", []string{"main.go"}); err == nil ||
+		!strings.Contains(err.Error(), "rhymes") {
 		t.Errorf("an unknown rule is accepted: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ type source struct {
 	raw   []bool    // by line: whether a raw string covers a part of it
 }
 
-func read(path string) (*source, error) {
+func readSource(path string) (*source, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func parse(path string, text []byte) (*source, error) {
 	s.file = file
 	ast.Inspect(file, func(n ast.Node) bool {
 		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && strings.HasPrefix(l.Value, "`") {
-			for line := s.line(l.Pos()); line <= s.line(l.End()); line++ {
+			for line := s.lineOf(l.Pos()); line <= s.lineOf(l.End()); line++ {
 				s.raw[line-1] = true
 			}
 		}
@@ -52,6 +52,6 @@ func parse(path string, text []byte) (*source, error) {
 	return s, nil
 }
 
-func (s *source) line(p token.Pos) int { return s.fset.Position(p).Line }
+func (s *source) lineOf(p token.Pos) int { return s.fset.Position(p).Line }
 
-func (s *source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
+func (s *source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }

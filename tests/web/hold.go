@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// echo answers every line on a connection with the same line, and every datagram with the same datagram.
-func echo(address string) error {
+// serveEcho answers every line on a connection with the same line, and every datagram with the same datagram.
+func serveEcho(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
@@ -46,18 +46,18 @@ func echo(address string) error {
 	return nil
 }
 
-// patience is how long an answer on an open connection may take. It is longer than TCP needs to retransmit what was
-// lost while rules were missing.
-const patience = 20 * time.Second
+// answerTimeout is how long an answer on an open connection may take. It is longer than TCP needs to retransmit what
+// was lost while rules were missing.
+const answerTimeout = 20 * time.Second
 
-// hold keeps one connection open, and sends lines that the server must answer, until the process ends. If the
+// holdConnection keeps one connection open, and sends lines that the server must answer, until the process ends. If the
 // connection ends, it reports this and opens another.
-func hold(address string, every time.Duration, to io.Writer) {
+func holdConnection(address string, every time.Duration, to io.Writer) {
 	out := json.NewEncoder(to)
 	var made atomic.Int64
 	for {
 		began := time.Now()
-		err := talk(address, every, func() {
+		err := exchangeLines(address, every, func() {
 			if n := made.Add(1); n%10 == 0 {
 				_ = out.Encode(report{At: time.Now(), Made: n})
 			}
@@ -76,8 +76,8 @@ func hold(address string, every time.Duration, to io.Writer) {
 	}
 }
 
-func talk(address string, every time.Duration, answered func()) error {
-	c, err := net.DialTimeout("tcp", address, patience)
+func exchangeLines(address string, every time.Duration, answered func()) error {
+	c, err := net.DialTimeout("tcp", address, answerTimeout)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func talk(address string, every time.Duration, answered func()) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for n := 0; ; n++ {
-		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
 			return err
 		}
 		line := fmt.Sprintf("%d\n", n)

@@ -37,7 +37,7 @@ func main() {
 		"keep a connection to this host:port, which echoes, and print a line of JSON when it ends",
 	)
 	echoes := flag.String("echo", ":7000", "where to listen for connections and datagrams that are echoed")
-	told := flag.String(
+	message := flag.String(
 		"tell",
 		"",
 		"where to tell clients of TCP, UDP and SCTP who answers and whom it sees; nowhere when empty",
@@ -63,9 +63,9 @@ func main() {
 			}
 		}
 		if *held != "" {
-			hold(*held, *every, out)
+			holdConnection(*held, *every, out)
 		}
-		probe(*probed, *every, out)
+		probeURL(*probed, *every, out)
 		return
 	}
 	if *url != "" || *api != "" || *walks {
@@ -76,7 +76,7 @@ func main() {
 		case *api != "":
 			err = getAPI(*api)
 		default:
-			err = get(*url)
+			err = getURL(*url)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -89,9 +89,9 @@ func main() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		client, _, _ := net.SplitHostPort(r.RemoteAddr)
-		fmt.Fprintf(w, "%s serves %s%s\n", host, client, greeting())
+		fmt.Fprintf(w, "%s serves %s%s\n", host, client, greetingText())
 	})
-	mux.Handle("/who", walk.Who(host))
+	mux.Handle("/who", walk.WhoHandler(host))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if unready.Load() {
 			http.Error(w, "not ready", http.StatusServiceUnavailable)
@@ -110,13 +110,13 @@ func main() {
 		<-stop
 		_ = server.Close()
 	}()
-	if err := echo(*echoes); err != nil {
+	if err := serveEcho(*echoes); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	if *told != "" {
+	if *message != "" {
 		go func() {
-			err := walk.Serve(context.Background(), host, *told)
+			err := walk.Serve(context.Background(), host, *message)
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}()
@@ -128,7 +128,7 @@ func main() {
 	}
 }
 
-func get(url string) error {
+func getURL(url string) error {
 	client := &http.Client{Timeout: 2 * time.Second}
 	answer, err := client.Get(url)
 	if err != nil {
@@ -142,14 +142,14 @@ func get(url string) error {
 	return err
 }
 
-const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 func getAPI(path string) error {
-	token, err := os.ReadFile(account + "token")
+	token, err := os.ReadFile(accountDir + "token")
 	if err != nil {
 		return err
 	}
-	ca, err := os.ReadFile(account + "ca.crt")
+	ca, err := os.ReadFile(accountDir + "ca.crt")
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func getAPI(path string) error {
 	return err
 }
 
-func greeting() string {
+func greetingText() string {
 	if g := os.Getenv("GREETING"); g != "" {
 		return ": " + g
 	}

@@ -18,12 +18,12 @@ type report struct {
 	Made  int64     `json:"made,omitempty"`
 }
 
-// mostOpen is the maximum number of requests without an answer.
-const mostOpen = 512
+// maxOpen is the maximum number of requests without an answer.
+const maxOpen = 512
 
-// probe makes requests at an interval, each on a new connection, until the process ends. It does not wait for the
+// probeURL makes requests at an interval, each on a new connection, until the process ends. It does not wait for the
 // answers to earlier requests.
-func probe(url string, every time.Duration, to io.Writer) {
+func probeURL(url string, every time.Duration, to io.Writer) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	var mu sync.Mutex
 	out := json.NewEncoder(to)
@@ -33,7 +33,7 @@ func probe(url string, every time.Duration, to io.Writer) {
 		_ = out.Encode(r)
 	}
 	var made atomic.Int64
-	open := make(chan struct{}, mostOpen)
+	open := make(chan struct{}, maxOpen)
 	requests, counts := time.NewTicker(every), time.NewTicker(time.Second)
 	for {
 		select {
@@ -45,13 +45,13 @@ func probe(url string, every time.Duration, to io.Writer) {
 		select {
 		case open <- struct{}{}:
 		default:
-			say(report{At: time.Now(), Error: fmt.Sprintf("%d requests wait already", mostOpen)})
+			say(report{At: time.Now(), Error: fmt.Sprintf("%d requests wait already", maxOpen)})
 			continue
 		}
 		go func() {
 			defer func() { <-open }()
 			began := time.Now()
-			err := once(client, url)
+			err := requestOnce(client, url)
 			made.Add(1)
 			if err != nil {
 				say(report{At: began, Took: time.Since(began).Seconds(), Error: err.Error()})
@@ -60,7 +60,7 @@ func probe(url string, every time.Duration, to io.Writer) {
 	}
 }
 
-func once(client *http.Client, url string) error {
+func requestOnce(client *http.Client, url string) error {
 	answer, err := client.Get(url)
 	if err != nil {
 		return err

@@ -61,7 +61,7 @@ func Write(bundle, path string, more ...string) error {
 	for _, name := range more {
 		programs["bin/"+name] = filepath.Join(bundle, name)
 	}
-	layer, err := files(programs)
+	layer, err := imageFiles(programs)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func Write(bundle, path string, more ...string) error {
 	return tarball.WriteToFile(path, tag, image)
 }
 
-func files(programs map[string]string) ([]byte, error) {
+func imageFiles(programs map[string]string) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, dir := range []string{"bin/", "etc/", "tmp/", "root/"} {

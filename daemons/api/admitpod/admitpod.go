@@ -24,13 +24,13 @@ type Pod struct {
 
 // Answer is the network daemon's response: that the policies are in effect, or why not.
 type Answer struct {
-	Holds bool   `json:"holds,omitempty"`
-	Error string `json:"error,omitempty"`
+	InEffect bool   `json:"holds,omitempty"`
+	Error    string `json:"error,omitempty"`
 }
 
 const (
-	// Wait is how long the network daemon tries before it answers that the policies are not in effect.
-	Wait = 10 * time.Second
+	// Timeout is how long the network daemon tries before it answers that the policies are not in effect.
+	Timeout = 10 * time.Second
 	// MaxLine is the maximum length of requests and responses in bytes.
 	MaxLine = 64 << 10
 )
@@ -38,8 +38,8 @@ const (
 // Admit returns nil once the policies of a pod are in effect. It may be repeated, and must be if the pod's addresses
 // change.
 func Admit(ctx context.Context, socket string, p Pod) error {
-	answer, err := ask(ctx, socket, p)
-	if err == nil && !answer.Holds {
+	answer, err := sendRequest(ctx, socket, p)
+	if err == nil && !answer.InEffect {
 		err = errors.New(answer.Error)
 	}
 	if err != nil {
@@ -48,9 +48,9 @@ func Admit(ctx context.Context, socket string, p Pod) error {
 	return nil
 }
 
-func ask(ctx context.Context, socket string, p Pod) (a Answer, err error) {
+func sendRequest(ctx context.Context, socket string, p Pod) (a Answer, err error) {
 	// The daemon answers within Wait. Allow a little more, then give up.
-	ctx, cancel := context.WithTimeout(ctx, Wait+2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, Timeout+2*time.Second)
 	defer cancel()
 	c, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {

@@ -26,18 +26,19 @@ const (
 	// MachineAnnotation of a PersistentVolume is the identity of the node's machine at provisioning. Another machine
 	// may have the node's name later, and has none of the data.
 	MachineAnnotation = "clusterctl.local/machine"
-	// MadeAnnotation of a PersistentVolume records that a pod has used it. The directory exists from then on, and is
+	// UsedAnnotation of a PersistentVolume records that a pod has used it. The directory exists from then on, and is
 	// not created again.
-	MadeAnnotation = "clusterctl.local/made"
+	UsedAnnotation = "clusterctl.local/made"
 	// Resource is the kubelet's path for volumes: DELETE /localVolumes/NAME removes one, and PUT
 	// /localVolumes/NAME?bytes=SIZE enlarges one.
 	Resource = "localVolumes"
-	// Size is the query parameter of PUT, in bytes.
-	Size = "bytes"
-	// Made and Machine are query parameters of DELETE, with the values of MadeAnnotation and MachineAnnotation.
-	Made, Machine = "made", "machine"
-	// Missing is the status cause that a kubelet returns if it does not have a directory that may be elsewhere.
-	Missing metav1.CauseType = "DirectoryMissing"
+	// SizeParameter is the query parameter of PUT, in bytes.
+	SizeParameter = "bytes"
+	// UsedParameter and Machine are query parameters of DELETE, with the values of UsedAnnotation and
+	// MachineAnnotation.
+	UsedParameter, MachineParameter = "made", "machine"
+	// MissingCause is the status cause that a kubelet returns if it does not have a directory that may be elsewhere.
+	MissingCause metav1.CauseType = "DirectoryMissing"
 )
 
 // Path returns the path of a volume on its node.
@@ -51,7 +52,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Provisioned reports whether this provisioner created a volume.
-func Provisioned(v *corev1.PersistentVolume) bool {
+// IsProvisioned reports whether this provisioner created a volume.
+func IsProvisioned(v *corev1.PersistentVolume) bool {
 	return v.Annotations[storage.AnnDynamicallyProvisioned] == Provisioner
 }

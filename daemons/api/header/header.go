@@ -70,9 +70,9 @@ func weight(parameters string) float64 {
 	return 1
 }
 
-// Unchanged reports whether the If-None-Match field of a request contains an entity tag, so that the response is 304.
+// IsUnchanged reports whether the If-None-Match field of a request contains an entity tag, so that the response is 304.
 // Tags are compared weakly.
-func Unchanged(r *http.Request, tag string) bool {
+func IsUnchanged(r *http.Request, tag string) bool {
 	for e := range Elements(r.Header, "If-None-Match") {
 		if e == "*" || strings.TrimPrefix(e, "W/") == strings.TrimPrefix(tag, "W/") {
 			return true
@@ -81,9 +81,9 @@ func Unchanged(r *http.Request, tag string) bool {
 	return false
 }
 
-// WithoutHTTP2Upgrade removes h2c from the protocols in a request's Upgrade field. A proxy that forwarded it could not
+// RemoveHTTP2Upgrade removes h2c from the protocols in a request's Upgrade field. A proxy that forwarded it could not
 // see the requests that follow on the connection. If h2c is the only protocol, the field is removed.
-func WithoutHTTP2Upgrade(h http.Header) {
+func RemoveHTTP2Upgrade(h http.Header) {
 	var kept []string
 	found := false
 	for e := range Elements(h, "Upgrade") {

@@ -34,7 +34,7 @@ func TestElementsOfALine(t *testing.T) {
 	}
 }
 
-func TestAWeightOfZeroRefuses(t *testing.T) {
+func TestElementsWithWeightZeroAreRefused(t *testing.T) {
 	for list, want := range map[string]bool{
 		"": false, "gzip": true, "GZIP": true, "br, gzip;q=0.1": true, "gzip;q=0": false, "gzip; q=0.000": false,
 		"br": false,
@@ -47,18 +47,18 @@ func TestAWeightOfZeroRefuses(t *testing.T) {
 	}
 }
 
-func TestATagMayBeOneOfSeveral(t *testing.T) {
+func TestUnchangedMatchesOneOfSeveralTags(t *testing.T) {
 	for value, want := range map[string]bool{
 		"": false, `"a"`: true, `"b"`: false, `"b", "a"`: true, `W/"a"`: true, "*": true, `"b",W/"a"`: true, "a": false,
 	} {
 		r := &http.Request{Header: fields("If-None-Match: " + value)}
-		if Unchanged(r, `"a"`) != want {
+		if IsUnchanged(r, `"a"`) != want {
 			t.Errorf("%s: %t", value, !want)
 		}
 	}
 }
 
-func TestHTTP2IsNoProtocolToSwitchTo(t *testing.T) {
+func TestHTTP2UpgradesAreRemoved(t *testing.T) {
 	for name, c := range map[string]struct {
 		lines               []string
 		upgrade, connection string
@@ -75,7 +75,7 @@ func TestHTTP2IsNoProtocolToSwitchTo(t *testing.T) {
 		"in a line of its own": {[]string{"Connection: Upgrade", "Upgrade: x", "Upgrade: h2c"}, "x", "Upgrade"},
 	} {
 		h := fields(c.lines...)
-		WithoutHTTP2Upgrade(h)
+		RemoveHTTP2Upgrade(h)
 		if got := Joined(h, "Upgrade"); got != c.upgrade || h.Get("Connection") != c.connection ||
 			h.Get("Http2-Settings") != "" {
 			t.Errorf("%s: %v", name, h)

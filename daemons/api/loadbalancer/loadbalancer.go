@@ -50,21 +50,21 @@ func Leases() (names []string) {
 	return names
 }
 
-// Wants reports whether a Service should get addresses from pools.
-func Wants(s *corev1.Service) bool {
+// NeedsAddresses reports whether a Service should get addresses from pools.
+func NeedsAddresses(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
 		(s.Spec.LoadBalancerClass == nil || *s.Spec.LoadBalancerClass == Class)
 }
 
-// Known reports whether the controller has handled a Service. Other controllers, for example a cloud's, handle Services
-// too.
-func Known(s *corev1.Service) bool {
+// IsManaged reports whether the controller has handled a Service. Other controllers, for example a cloud's, handle
+// Services too.
+func IsManaged(s *corev1.Service) bool {
 	return meta.FindStatusCondition(s.Status.Conditions, Condition) != nil
 }
 
-// Given returns a Service's addresses from pools.
-func Given(s *corev1.Service) (all []netip.Addr) {
-	if !Known(s) {
+// PoolAddresses returns a Service's addresses from pools.
+func PoolAddresses(s *corev1.Service) (all []netip.Addr) {
+	if !IsManaged(s) {
 		return nil
 	}
 	return Addresses(s)
@@ -80,19 +80,19 @@ func Addresses(s *corev1.Service) (all []netip.Addr) {
 	return all
 }
 
-// Announced returns the addresses of a Service that machines announce.
-func Announced(s *corev1.Service) []netip.Addr {
-	if !Wants(s) {
+// AnnouncedAddresses returns the addresses of a Service that machines announce.
+func AnnouncedAddresses(s *corev1.Service) []netip.Addr {
+	if !NeedsAddresses(s) {
 		return nil
 	}
-	return Given(s)
+	return PoolAddresses(s)
 }
 
 // Finalizer holds a Service until its addresses are released. It is upstream's.
 const Finalizer = "service.kubernetes.io/load-balancer-cleanup"
 
-// List parses addresses separated by commas. bad is the first invalid one.
-func List(text string) (all []netip.Addr, bad string) {
+// ParseList parses addresses separated by commas. bad is the first invalid one.
+func ParseList(text string) (all []netip.Addr, bad string) {
 	for _, one := range strings.Split(text, ",") {
 		if one = strings.TrimSpace(one); one == "" {
 			continue

@@ -38,7 +38,7 @@ type Group struct {
 func (g Group) Name() string {
 	for _, s := range []**metav1.LabelSelector{&g.NamespaceSelector, &g.PodSelector} {
 		if *s != nil {
-			*s = ordered(*s)
+			*s = canonicalSelector(*s)
 		}
 	}
 	if g.PodSelector != nil && len(g.PodSelector.MatchLabels)+len(g.PodSelector.MatchExpressions) == 0 {
@@ -52,8 +52,8 @@ func (g Group) Name() string {
 	return "peers-" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:15]))
 }
 
-// ordered returns a copy of a selector in a canonical order.
-func ordered(s *metav1.LabelSelector) *metav1.LabelSelector {
+// canonicalSelector returns a copy of a selector in a canonical order.
+func canonicalSelector(s *metav1.LabelSelector) *metav1.LabelSelector {
 	s = s.DeepCopy()
 	for i := range s.MatchExpressions {
 		slices.Sort(s.MatchExpressions[i].Values)
@@ -78,14 +78,14 @@ func OfPeer(namespace string, p networkingv1.NetworkPolicyPeer, ports []string) 
 	return g, true
 }
 
-// Everybody returns the group of all pods in all namespaces. An egress rule that selects no pods, because it has no
+// AllPods returns the group of all pods in all namespaces. An egress rule that selects no pods, because it has no
 // peers or only IP blocks, looks up named ports in it.
-func Everybody(ports []string) Group {
+func AllPods(ports []string) Group {
 	return Group{NamespaceSelector: &metav1.LabelSelector{}, Ports: ports}
 }
 
-// Named returns the names among a rule's ports, sorted and without duplicates.
-func Named(ports []networkingv1.NetworkPolicyPort) (names []string) {
+// PortNames returns the names among a rule's ports, sorted and without duplicates.
+func PortNames(ports []networkingv1.NetworkPolicyPort) (names []string) {
 	for _, p := range ports {
 		if p.Port != nil && p.Port.StrVal != "" {
 			names = append(names, p.Port.StrVal)
@@ -95,8 +95,8 @@ func Named(ports []networkingv1.NetworkPolicyPort) (names []string) {
 	return slices.Compact(names)
 }
 
-// Of returns the groups that a policy selects, without duplicates.
-func Of(p *networkingv1.NetworkPolicy) []Group {
+// GroupsOf returns the groups that a policy selects, without duplicates.
+func GroupsOf(p *networkingv1.NetworkPolicy) []Group {
 	var all []Group
 	for _, r := range p.Spec.Ingress {
 		for _, from := range r.From {
@@ -106,7 +106,7 @@ func Of(p *networkingv1.NetworkPolicy) []Group {
 		}
 	}
 	for _, r := range p.Spec.Egress {
-		names := Named(r.Ports)
+		names := PortNames(r.Ports)
 		everybody := len(r.To) == 0
 		for _, to := range r.To {
 			if g, ok := OfPeer(p.Namespace, to, names); ok {
@@ -116,7 +116,7 @@ func Of(p *networkingv1.NetworkPolicy) []Group {
 			}
 		}
 		if everybody && len(names) > 0 {
-			all = append(all, Everybody(names))
+			all = append(all, AllPods(names))
 		}
 	}
 	var once []Group

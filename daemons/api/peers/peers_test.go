@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-func TestGroupsThatMeanTheSameHaveOneName(t *testing.T) {
+func TestEqualGroupsHaveOneName(t *testing.T) {
 	in := func(values ...string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "In", Values: values}},
@@ -28,7 +28,7 @@ func TestGroupsThatMeanTheSameHaveOneName(t *testing.T) {
 		{Namespace: "y"},
 		{NamespaceSelector: &metav1.LabelSelector{}},
 		{NamespaceSelector: &metav1.LabelSelector{}, PodSelector: in("1")},
-		Everybody([]string{"http"}),
+		AllPods([]string{"http"}),
 	}
 	names := map[string]bool{}
 	for _, g := range other {
@@ -63,14 +63,14 @@ func TestGroupsOfAPolicy(t *testing.T) {
 		},
 	}
 	got := map[string]bool{}
-	for _, g := range Of(p) {
+	for _, g := range GroupsOf(p) {
 		got[g.Name()] = true
 	}
 	want := []Group{
 		{Namespace: "x"},
-		Everybody([]string{"http"}),
+		AllPods([]string{"http"}),
 		{NamespaceSelector: &metav1.LabelSelector{}},
-		Everybody([]string{"dns"}),
+		AllPods([]string{"dns"}),
 	}
 	for _, g := range want {
 		if !got[g.Name()] {

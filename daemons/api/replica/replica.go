@@ -42,20 +42,20 @@ func User(daemon, machine string) string { return "system:" + daemon + ":" + mac
 // Group returns the group of a daemon's users on all machines.
 func Group(daemon string) string { return "system:" + daemon }
 
-// Of returns the daemon and the machine that a user represents. ok is false for other users.
-func Of(u api.User) (daemon, machine string, ok bool) {
+// Parse returns the daemon and the machine that a user represents. ok is false for other users.
+func Parse(u api.User) (daemon, machine string, ok bool) {
 	rest, ok := strings.CutPrefix(u.Name, "system:")
 	if !ok {
 		return "", "", false
 	}
 	daemon, machine, ok = strings.Cut(rest, ":")
-	if !ok || machine == "" || !known(daemon) || !u.InGroup(Group(daemon)) {
+	if !ok || machine == "" || !hasIdentity(daemon) || !u.InGroup(Group(daemon)) {
 		return "", "", false
 	}
 	return daemon, machine, true
 }
 
-func known(daemon string) bool { return slices.Contains(All(), daemon) }
+func hasIdentity(daemon string) bool { return slices.Contains(All(), daemon) }
 
 // All returns the daemons that have an identity on each machine.
 func All() []string { return []string{DNS, Ingress, Network, Metrics} }

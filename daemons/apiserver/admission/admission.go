@@ -27,7 +27,7 @@ func All(
 	may api.Authorizer,
 	counts prometheus.Registerer,
 ) ([]api.Mutator, []api.Validator, error) {
-	levels, err := configured(cfg.AdmissionControlConfigFile)
+	levels, err := podSecurityConfiguration(cfg.AdmissionControlConfigFile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,8 +42,8 @@ func All(
 	}, &limitRanger{
 		objects,
 	}
-	nodes, priorities := &nodeRestriction{objects, may}, &priority{objects}
-	validators := []api.Validator{ranges, accounts, nodes, &replicas{objects}, security, priorities,
+	nodes, priorities := &nodeRestriction{objects, may}, &priorityPlugin{objects}
+	validators := []api.Validator{ranges, accounts, nodes, &replicaRestriction{objects}, security, priorities,
 		&certificateApproval{
 			may,
 		}, &certificateSigning{may}, certificateSubjectRestriction{}, authz.NewEscalation(objects, may),
@@ -59,10 +59,10 @@ func All(
 			validators = append(validators, newOwnerReferences(objects, may))
 		case name == denyExternalIPsName:
 			validators = append(validators, denyExternalIPs{})
-		case !slices.Contains(always, name):
+		case !slices.Contains(defaultPlugins, name):
 			return nil, nil, fmt.Errorf("unknown admission plugin %q: %s can be enabled, and %s are always enabled",
 				name,
-				strings.Join(config.OptionalAdmissionPlugins, ", "), strings.Join(always, ", "))
+				strings.Join(config.OptionalAdmissionPlugins, ", "), strings.Join(defaultPlugins, ", "))
 		}
 	}
 	return []api.Mutator{
@@ -73,8 +73,8 @@ func All(
 	}, append(validators, NewQuota(objects)), nil // the quota is last: what it has counted is not refused afterwards
 }
 
-// always are the plugins that are always enabled, by upstream's names.
-var always = []string{
+// defaultPlugins are the plugins that are always enabled, by upstream's names.
+var defaultPlugins = []string{
 	"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "TaintNodesByCondition", "Priority",
 	"DefaultTolerationSeconds", "DefaultStorageClass",
 	"PersistentVolumeClaimResize", "StorageObjectInUseProtection", "DefaultIngressClass", "RuntimeClass",
@@ -83,17 +83,17 @@ var always = []string{
 	"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
 }
 
-// resource is the group and name of a resource, such as {"", "pods"}.
-type resource = schema.GroupResource
+// resourceName is the group and name of a resource, such as {"", "pods"}.
+type resourceName = schema.GroupResource
 
 var (
-	podsGR            = resource{Resource: "pods"}
-	nodesGR           = resource{Resource: "nodes"}
-	namespacesGR      = resource{Resource: "namespaces"}
-	serviceAccountsGR = resource{Resource: "serviceaccounts"}
-	limitRangesGR     = resource{Resource: "limitranges"}
-	resourceQuotasGR  = resource{Resource: "resourcequotas"}
-	claimsGR          = resource{Resource: "persistentvolumeclaims"}
+	podsGR            = resourceName{Resource: "pods"}
+	nodesGR           = resourceName{Resource: "nodes"}
+	namespacesGR      = resourceName{Resource: "namespaces"}
+	serviceAccountsGR = resourceName{Resource: "serviceaccounts"}
+	limitRangesGR     = resourceName{Resource: "limitranges"}
+	resourceQuotasGR  = resourceName{Resource: "resourcequotas"}
+	claimsGR          = resourceName{Resource: "persistentvolumeclaims"}
 )
 
 // forbidden returns the refusal of a write, with a reason.
@@ -101,20 +101,20 @@ func forbidden(a *api.Admission, err error) error {
 	return apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, err)
 }
 
-// is reports whether the write is that operation on the resource itself, not on a subresource.
-func is(a *api.Admission, operation string, r resource) bool {
+// isOperation reports whether the write is that operation on the resource itself, not on a subresource.
+func isOperation(a *api.Admission, operation string, r resourceName) bool {
 	return a.Operation == operation && a.Subresource == "" && a.Resource.GroupResource() == r
 }
 
-// lookEvery is how often the cache is checked for a missing object. An object that was just created, perhaps through
+// pollInterval is how often the cache is checked for a missing object. An object that was just created, perhaps through
 // another API server, may not have reached this server's cache. So plugins wait a little before they treat it as
 // missing.
-const lookEvery = 5 * time.Millisecond
+const pollInterval = 5 * time.Millisecond
 
-func await(
+func waitForObject(
 	ctx context.Context,
 	objects api.Objects,
-	r resource,
+	r resourceName,
 	namespace, name string,
 	patience time.Duration,
 ) (runtime.Object, bool) {
@@ -124,7 +124,7 @@ func await(
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		select {

@@ -30,8 +30,8 @@ var (
 	node1 = api.User{Name: "system:node:n1", Groups: []string{api.GroupNodes}}
 )
 
-// cluster returns the objects that are stored before each write.
-func cluster() *apifake.Objects {
+// storedObjects returns the objects that are stored before each write.
+func storedObjects() *apifake.Objects {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, UID: "u"} }
 	in := func(ns, name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name, UID: "u"} }
 	active := corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
@@ -155,8 +155,8 @@ func cluster() *apifake.Objects {
 	return o
 }
 
-// admit passes a write through all plugins, as the API server does.
-func admit(t *testing.T, o api.Objects, a *api.Admission) error {
+// runPlugins passes a write through all plugins, as the API server does.
+func runPlugins(t *testing.T, o api.Objects, a *api.Admission) error {
 	t.Helper()
 	may, err := authz.New(nil, o)
 	if err != nil {
@@ -179,7 +179,7 @@ func admit(t *testing.T, o api.Objects, a *api.Admission) error {
 	return nil
 }
 
-func write(u api.User, operation, resource, namespace, name string, obj, old runtime.Object) *api.Admission {
+func newWrite(u api.User, operation, resource, namespace, name string, obj, old runtime.Object) *api.Admission {
 	group, resource, _ := strings.Cut(resource, ":")
 	resource, sub, _ := strings.Cut(resource, "/")
 	return &api.Admission{
@@ -188,7 +188,7 @@ func write(u api.User, operation, resource, namespace, name string, obj, old run
 	}
 }
 
-func pod(change func(*corev1.Pod)) *corev1.Pod {
+func newPod(change func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
@@ -199,7 +199,7 @@ func pod(change func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-func cpu(request, limit string) func(*corev1.Pod) {
+func withCPU(request, limit string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		r := &p.Spec.Containers[0].Resources
 		if request != "" {
@@ -212,7 +212,7 @@ func cpu(request, limit string) func(*corev1.Pod) {
 }
 
 // Proves S12.
-func TestAdmissionRefuses(t *testing.T) {
+func TestPluginsRejectWrites(t *testing.T) {
 	number, policy := int32(5), corev1.PreemptNever
 	mirrorOf := func(node string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -240,92 +240,94 @@ func TestAdmissionRefuses(t *testing.T) {
 		}
 	}
 	on := func(name string) *corev1.Pod {
-		return pod(func(p *corev1.Pod) { p.Name, p.Spec.NodeName = "x", name })
+		return newPod(func(p *corev1.Pod) { p.Name, p.Spec.NodeName = "x", name })
 	}
 	for name, c := range map[string]struct {
 		write *api.Admission
 		error string
 	}{
-		"missing namespace":    {write(root, "CREATE", ":configmaps", "nope", "x", &corev1.ConfigMap{}, nil), `namespaces "nope" not found`},
-		"pod there":            {write(root, "CREATE", ":pods", "nope", "p", pod(nil), nil), `namespaces "nope" not found`},
-		"namespace going":      {write(root, "CREATE", ":configmaps", "going", "x", &corev1.ConfigMap{}, nil), `configmaps "x" is forbidden: unable to create new content in namespace going because it is being terminated`},
-		"default namespace":    {write(root, "DELETE", ":namespaces", "", "default", nil, nil), `namespaces "default" is forbidden: this namespace may not be deleted`},
-		"other namespace":      {write(root, "DELETE", ":namespaces", "", "shop", nil, nil), ""},
-		"no account":           {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "ghost" }), nil), `pods "p" is forbidden: error looking up service account shop/ghost: serviceaccount "ghost" not found`},
-		"unknown priority":     {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "x" }), nil), `pods "p" is forbidden: no PriorityClass with name x was found`},
-		"priority by number":   {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.PriorityClassName, p.Spec.Priority = "high", &number }), nil), `pods "p" is forbidden: the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 1000 from the given PriorityClass name`},
-		"other policy":         {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.PriorityClassName, p.Spec.PreemptionPolicy = "high", &policy }), nil), `the string value of PreemptionPolicy (Never) must not be provided in pod spec`},
-		"second default class": {write(root, "CREATE", "scheduling.k8s.io:priorityclasses", "", "x", &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "x"}, GlobalDefault: true}, nil), `PriorityClass usual is already marked as default. Only one default can exist`},
-		"above the limit":      {write(root, "CREATE", ":pods", "limited", "p", pod(cpu("2", "2")), nil), `pods "p" is forbidden: maximum cpu usage per Container is 1, but limit is 2`},
-		"below the limit":      {write(root, "CREATE", ":pods", "limited", "p", pod(cpu("10m", "")), nil), `pods "p" is forbidden: minimum cpu usage per Container is 50m, but request is 10m`},
-		"quota of cpu":         {write(root, "CREATE", ":pods", "bounded", "p", pod(cpu("500m", "")), nil), `pods "p" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=600m, limited: requests.cpu=1`},
-		"within quota":         {write(root, "CREATE", ":pods", "bounded", "p", pod(cpu("400m", "")), nil), ""},
-		"nothing asked":        {write(root, "CREATE", ":pods", "bounded", "p", pod(nil), nil), `pods "p" is forbidden: failed quota: q: must specify requests.cpu for: c`},
-		"quota of objects":     {write(root, "CREATE", ":configmaps", "bounded", "x", &corev1.ConfigMap{}, nil), `configmaps "x" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1`},
-		"insecure pod":         {write(root, "CREATE", ":pods", "secure", "p", pod(nil), nil), `pods "p" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"]), runAsNonRoot != true (pod or container "c" must set securityContext.runAsNonRoot=true), seccompProfile (pod or container "c" must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")`},
-		"mirror with account":  {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { mirrorOf("n1")(p); p.Spec.ServiceAccountName = "default" }), nil), `a mirror pod may not reference service accounts`},
-		"no runtime class":     {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new(string); *p.Spec.RuntimeClassName = "x" }), nil), `pods "p" is forbidden: pod rejected: RuntimeClass "x" not found`},
-		"masters certificate":  {write(root, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientSignerName, Request: mastersRequest(t)}}, nil), `use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed`},
-		"attest without right": {write(node1, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a"), nil), `clustertrustbundles.certificates.k8s.io "b" is forbidden: user not permitted to attest for signerName "example.com/s"`},
-		"attest": {write(root, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b",
+		"missing namespace":    {newWrite(root, "CREATE", ":configmaps", "nope", "x", &corev1.ConfigMap{}, nil), `namespaces "nope" not found`},
+		"pod there":            {newWrite(root, "CREATE", ":pods", "nope", "p", newPod(nil), nil), `namespaces "nope" not found`},
+		"namespace going":      {newWrite(root, "CREATE", ":configmaps", "going", "x", &corev1.ConfigMap{}, nil), `configmaps "x" is forbidden: unable to create new content in namespace going because it is being terminated`},
+		"default namespace":    {newWrite(root, "DELETE", ":namespaces", "", "default", nil, nil), `namespaces "default" is forbidden: this namespace may not be deleted`},
+		"other namespace":      {newWrite(root, "DELETE", ":namespaces", "", "shop", nil, nil), ""},
+		"no account":           {newWrite(root, "CREATE", ":pods", "shop", "p", newPod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "ghost" }), nil), `pods "p" is forbidden: error looking up service account shop/ghost: serviceaccount "ghost" not found`},
+		"unknown priority":     {newWrite(root, "CREATE", ":pods", "shop", "p", newPod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "x" }), nil), `pods "p" is forbidden: no PriorityClass with name x was found`},
+		"priority by number":   {newWrite(root, "CREATE", ":pods", "shop", "p", newPod(func(p *corev1.Pod) { p.Spec.PriorityClassName, p.Spec.Priority = "high", &number }), nil), `pods "p" is forbidden: the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 1000 from the given PriorityClass name`},
+		"other policy":         {newWrite(root, "CREATE", ":pods", "shop", "p", newPod(func(p *corev1.Pod) { p.Spec.PriorityClassName, p.Spec.PreemptionPolicy = "high", &policy }), nil), `the string value of PreemptionPolicy (Never) must not be provided in pod spec`},
+		"second default class": {newWrite(root, "CREATE", "scheduling.k8s.io:priorityclasses", "", "x", &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "x"}, GlobalDefault: true}, nil), `PriorityClass usual is already marked as default. Only one default can exist`},
+		"above the limit":      {newWrite(root, "CREATE", ":pods", "limited", "p", newPod(withCPU("2", "2")), nil), `pods "p" is forbidden: maximum cpu usage per Container is 1, but limit is 2`},
+		"below the limit":      {newWrite(root, "CREATE", ":pods", "limited", "p", newPod(withCPU("10m", "")), nil), `pods "p" is forbidden: minimum cpu usage per Container is 50m, but request is 10m`},
+		"quota of cpu":         {newWrite(root, "CREATE", ":pods", "bounded", "p", newPod(withCPU("500m", "")), nil), `pods "p" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=600m, limited: requests.cpu=1`},
+		"within quota": {newWrite(root, "CREATE", ":pods", "bounded", "p", newPod(withCPU("400m", "")), nil),
+			""},
+		"nothing asked":        {newWrite(root, "CREATE", ":pods", "bounded", "p", newPod(nil), nil), `pods "p" is forbidden: failed quota: q: must specify requests.cpu for: c`},
+		"quota of objects":     {newWrite(root, "CREATE", ":configmaps", "bounded", "x", &corev1.ConfigMap{}, nil), `configmaps "x" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1`},
+		"insecure pod":         {newWrite(root, "CREATE", ":pods", "secure", "p", newPod(nil), nil), `pods "p" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"]), runAsNonRoot != true (pod or container "c" must set securityContext.runAsNonRoot=true), seccompProfile (pod or container "c" must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")`},
+		"mirror with account":  {newWrite(root, "CREATE", ":pods", "shop", "p", newPod(func(p *corev1.Pod) { mirrorOf("n1")(p); p.Spec.ServiceAccountName = "default" }), nil), `a mirror pod may not reference service accounts`},
+		"no runtime class":     {newWrite(root, "CREATE", ":pods", "shop", "p", newPod(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new(string); *p.Spec.RuntimeClassName = "x" }), nil), `pods "p" is forbidden: pod rejected: RuntimeClass "x" not found`},
+		"masters certificate":  {newWrite(root, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientSignerName, Request: mastersRequest(t)}}, nil), `use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed`},
+		"attest without right": {newWrite(node1, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a"), nil), `clustertrustbundles.certificates.k8s.io "b" is forbidden: user not permitted to attest for signerName "example.com/s"`},
+		"attest": {newWrite(root, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b",
 			bundle("example.com/s", "a"), nil), ""},
-		"bundle of no signer": {write(node1, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b",
+		"bundle of no signer": {newWrite(node1, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b",
 			bundle("", "a"), nil), ""},
-		"change of a bundle": {write(node1, "UPDATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a"), bundle("example.com/s", "b")), `user not permitted to attest for signerName "example.com/s"`},
-		"collected bundle": {write(node1, "UPDATE", "certificates.k8s.io:clustertrustbundles", "", "b",
+		"change of a bundle": {newWrite(node1, "UPDATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a"), bundle("example.com/s", "b")), `user not permitted to attest for signerName "example.com/s"`},
+		"collected bundle": {newWrite(node1, "UPDATE", "certificates.k8s.io:clustertrustbundles", "", "b",
 			bundle("example.com/s", "a", "finalizer"), bundle("example.com/s", "a")), ""},
-		"bundle goes": {write(node1, "DELETE", "certificates.k8s.io:clustertrustbundles", "", "b", nil,
+		"bundle goes": {newWrite(node1, "DELETE", "certificates.k8s.io:clustertrustbundles", "", "b", nil,
 			bundle("example.com/s", "a")), ""},
-		"approve without right": {write(node1, "UPDATE", "certificates.k8s.io:certificatesigningrequests/approval", "", "c", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: "example.com/s"}}, &certificatesv1.CertificateSigningRequest{}), `user not permitted to approve requests with signerName "example.com/s"`},
+		"approve without right": {newWrite(node1, "UPDATE", "certificates.k8s.io:certificatesigningrequests/approval", "", "c", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: "example.com/s"}}, &certificatesv1.CertificateSigningRequest{}), `user not permitted to approve requests with signerName "example.com/s"`},
 
-		"node makes a pod":       {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), nil), `pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods`},
-		"node mirrors elsewhere": {write(node1, "CREATE", ":pods", "shop", "p", pod(mirrorOf("n2")), nil), `node "n1" can only create pods with spec.nodeName set to itself`},
-		"node mirrors with a secret": {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
+		"node makes a pod":       {newWrite(node1, "CREATE", ":pods", "shop", "p", newPod(func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), nil), `pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods`},
+		"node mirrors elsewhere": {newWrite(node1, "CREATE", ":pods", "shop", "p", newPod(mirrorOf("n2")), nil), `node "n1" can only create pods with spec.nodeName set to itself`},
+		"node mirrors with a secret": {newWrite(node1, "CREATE", ":pods", "shop", "p", newPod(func(p *corev1.Pod) {
 			mirrorOf("n1")(p)
 			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A",
 				ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 					LocalObjectReference: corev1.LocalObjectReference{Name: "crown"}}}}}
 		}), nil), `a mirror pod may not reference secrets`},
-		"node mirrors with a pull secret": {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
+		"node mirrors with a pull secret": {newWrite(node1, "CREATE", ":pods", "shop", "p", newPod(func(p *corev1.Pod) {
 			mirrorOf("n1")(p)
 			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "crown"}}
 		}), nil), `a mirror pod may not reference secrets`},
-		"node mirrors with a config map": {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
+		"node mirrors with a config map": {newWrite(node1, "CREATE", ":pods", "shop", "p", newPod(func(p *corev1.Pod) {
 			mirrorOf("n1")(p)
 			p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "x"}}}}
 		}), nil), `node "n1" can not create pods that reference configmaps`},
-		"mirror with a pull secret": {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
+		"mirror with a pull secret": {newWrite(root, "CREATE", ":pods", "shop", "p", newPod(func(p *corev1.Pod) {
 			mirrorOf("n1")(p)
 			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "crown"}}
 		}), nil), `a mirror pod may not reference secrets`},
-		"node mirrors":               {write(node1, "CREATE", ":pods", "shop", "p", pod(mirrorOf("n1")), nil), ""},
-		"node deletes":               {write(node1, "DELETE", ":pods", "shop", "mine", nil, nil), ""},
-		"node deletes another's":     {write(node1, "DELETE", ":pods", "shop", "theirs", nil, nil), `pods "theirs" is forbidden: node "n1" can only delete pods with spec.nodeName set to itself`},
-		"node evicts another's":      {write(node1, "CREATE", ":pods/eviction", "shop", "theirs", nil, nil), `node "n1" can only evict pods with spec.nodeName set to itself`},
-		"node deletes an unseen one": {write(node1, "DELETE", ":pods", "shop", "new", nil, on("n2")), `node "n1" can only delete pods with spec.nodeName set to itself`},
-		"node evicts an unseen one":  {write(node1, "CREATE", ":pods/eviction", "shop", "new", nil, nil), `pods "new" not found`},
-		"status of another's":        {write(node1, "UPDATE", ":pods/status", "shop", "x", on("n2"), on("n2")), `node "n1" can only update pod status for pods with spec.nodeName set to itself`},
-		"status":                     {write(node1, "UPDATE", ":pods/status", "shop", "x", on("n1"), on("n1")), ""},
-		"other node":                 {write(node1, "UPDATE", ":nodes", "", "n2", node(func(n *corev1.Node) { n.Name = "n2" }), node(func(*corev1.Node) {})), `node "n1" is not allowed to modify node "n2"`},
-		"node taints":                {write(node1, "UPDATE", ":nodes", "", "n1", node(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: "NoSchedule"}} }), node(func(*corev1.Node) {})), `node "n1" is not allowed to modify taints`},
-		"node labels":                {write(node1, "UPDATE", ":nodes", "", "n1", node(func(n *corev1.Node) { n.Labels["node-restriction.kubernetes.io/a"] = "b" }), node(func(*corev1.Node) {})), `is not allowed to modify labels: node-restriction.kubernetes.io/a`},
-		"node role at registration":  {write(node1, "CREATE", ":nodes", "", "n1", node(func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }), nil), `node "n1" is not allowed to set the following labels: node-role.kubernetes.io/control-plane`},
-		"node's own labels": {write(node1, "UPDATE", ":nodes", "", "n1",
+		"node mirrors": {newWrite(node1, "CREATE", ":pods", "shop", "p", newPod(mirrorOf("n1")), nil),
+			""},
+		"node deletes":               {newWrite(node1, "DELETE", ":pods", "shop", "mine", nil, nil), ""},
+		"node deletes another's":     {newWrite(node1, "DELETE", ":pods", "shop", "theirs", nil, nil), `pods "theirs" is forbidden: node "n1" can only delete pods with spec.nodeName set to itself`},
+		"node evicts another's":      {newWrite(node1, "CREATE", ":pods/eviction", "shop", "theirs", nil, nil), `node "n1" can only evict pods with spec.nodeName set to itself`},
+		"node deletes an unseen one": {newWrite(node1, "DELETE", ":pods", "shop", "new", nil, on("n2")), `node "n1" can only delete pods with spec.nodeName set to itself`},
+		"node evicts an unseen one":  {newWrite(node1, "CREATE", ":pods/eviction", "shop", "new", nil, nil), `pods "new" not found`},
+		"status of another's":        {newWrite(node1, "UPDATE", ":pods/status", "shop", "x", on("n2"), on("n2")), `node "n1" can only update pod status for pods with spec.nodeName set to itself`},
+		"status":                     {newWrite(node1, "UPDATE", ":pods/status", "shop", "x", on("n1"), on("n1")), ""},
+		"other node":                 {newWrite(node1, "UPDATE", ":nodes", "", "n2", node(func(n *corev1.Node) { n.Name = "n2" }), node(func(*corev1.Node) {})), `node "n1" is not allowed to modify node "n2"`},
+		"node taints":                {newWrite(node1, "UPDATE", ":nodes", "", "n1", node(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: "NoSchedule"}} }), node(func(*corev1.Node) {})), `node "n1" is not allowed to modify taints`},
+		"node labels":                {newWrite(node1, "UPDATE", ":nodes", "", "n1", node(func(n *corev1.Node) { n.Labels["node-restriction.kubernetes.io/a"] = "b" }), node(func(*corev1.Node) {})), `is not allowed to modify labels: node-restriction.kubernetes.io/a`},
+		"node role at registration":  {newWrite(node1, "CREATE", ":nodes", "", "n1", node(func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }), nil), `node "n1" is not allowed to set the following labels: node-role.kubernetes.io/control-plane`},
+		"node's own labels": {newWrite(node1, "UPDATE", ":nodes", "", "n1",
 			node(func(n *corev1.Node) {
 				n.Labels["topology.kubernetes.io/zone"] = "a"
 				n.Labels["example.com/x"] = "y"
 			}), node(func(*corev1.Node) {})), ""},
-		"other lease":        {write(node1, "UPDATE", "coordination.k8s.io:leases", "kube-node-lease", "n2", &coordinationv1.Lease{}, nil), `can only access node lease with the same name as the requesting node`},
-		"lease elsewhere":    {write(node1, "UPDATE", "coordination.k8s.io:leases", "kube-system", "n1", &coordinationv1.Lease{}, nil), `can only access leases in the "kube-node-lease" system namespace`},
-		"token unbound":      {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(nil), nil), `node requested token not bound to a pod`},
-		"token of none":      {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "none", UID: "u"}), nil), `pods "none" not found`},
-		"token of another's": {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "theirs", UID: "u"}), nil), `node requested token bound to a pod scheduled on a different node`},
-		"token": {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default",
+		"other lease":        {newWrite(node1, "UPDATE", "coordination.k8s.io:leases", "kube-node-lease", "n2", &coordinationv1.Lease{}, nil), `can only access node lease with the same name as the requesting node`},
+		"lease elsewhere":    {newWrite(node1, "UPDATE", "coordination.k8s.io:leases", "kube-system", "n1", &coordinationv1.Lease{}, nil), `can only access leases in the "kube-node-lease" system namespace`},
+		"token unbound":      {newWrite(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(nil), nil), `node requested token not bound to a pod`},
+		"token of none":      {newWrite(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "none", UID: "u"}), nil), `pods "none" not found`},
+		"token of another's": {newWrite(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "theirs", UID: "u"}), nil), `node requested token bound to a pod scheduled on a different node`},
+		"token": {newWrite(node1, "CREATE", ":serviceaccounts/token", "shop", "default",
 			token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "mine", UID: "u"}), nil),
 			""},
 	} {
-		err := admit(t, cluster(), c.write)
+		err := runPlugins(t, storedObjects(), c.write)
 		switch {
 		case c.error == "" && err != nil:
 			t.Errorf("%s: refused: %v", name, err)
@@ -339,9 +341,9 @@ func TestAdmissionRefuses(t *testing.T) {
 	}
 }
 
-func TestAPodIsCompletedOnCreation(t *testing.T) {
-	p := pod(nil)
-	if err := admit(t, cluster(), write(root, "CREATE", ":pods", "shop", "p", p, nil)); err != nil {
+func TestNewPodsGetDefaults(t *testing.T) {
+	p := newPod(nil)
+	if err := runPlugins(t, storedObjects(), newWrite(root, "CREATE", ":pods", "shop", "p", p, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if p.Spec.ServiceAccountName != "default" || p.Spec.DeprecatedServiceAccount != "default" {
@@ -368,8 +370,8 @@ func TestAPodIsCompletedOnCreation(t *testing.T) {
 		t.Errorf("volume is %+v", p.Spec.Volumes[0])
 	}
 
-	p = pod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "quiet" })
-	if err := admit(t, cluster(), write(root, "CREATE", ":pods", "shop", "p", p, nil)); err != nil {
+	p = newPod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "quiet" })
+	if err := runPlugins(t, storedObjects(), newWrite(root, "CREATE", ":pods", "shop", "p", p, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if len(p.Spec.Volumes) != 0 || len(p.Spec.ImagePullSecrets) != 1 {
@@ -380,8 +382,8 @@ func TestAPodIsCompletedOnCreation(t *testing.T) {
 		)
 	}
 
-	p = pod(nil)
-	if err := admit(t, cluster(), write(root, "CREATE", ":pods", "limited", "p", p, nil)); err != nil {
+	p = newPod(nil)
+	if err := runPlugins(t, storedObjects(), newWrite(root, "CREATE", ":pods", "limited", "p", p, nil)); err != nil {
 		t.Fatal(err)
 	}
 	r := p.Spec.Containers[0].Resources
@@ -394,17 +396,17 @@ func TestAPodIsCompletedOnCreation(t *testing.T) {
 	}
 }
 
-func TestOthersAreCompletedToo(t *testing.T) {
+func TestOtherObjectsGetDefaults(t *testing.T) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n9"}}
-	if err := admit(t, cluster(), write(root, "CREATE", ":nodes", "", "n9", n, nil)); err != nil {
+	if err := runPlugins(t, storedObjects(), newWrite(root, "CREATE", ":nodes", "", "n9", n, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != corev1.TaintNodeNotReady {
 		t.Errorf("a new node's taints: %v", n.Spec.Taints)
 	}
 	claim := &corev1.PersistentVolumeClaim{}
-	if err := admit(t, cluster(),
-		write(root, "CREATE", ":persistentvolumeclaims", "shop", "c", claim, nil)); err != nil {
+	if err := runPlugins(t, storedObjects(),
+		newWrite(root, "CREATE", ":persistentvolumeclaims", "shop", "c", claim, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName != "fast" {
@@ -413,8 +415,8 @@ func TestOthersAreCompletedToo(t *testing.T) {
 	csr := &certificatesv1.CertificateSigningRequest{
 		Spec: certificatesv1.CertificateSigningRequestSpec{Username: "forged", SignerName: "example.com/s"},
 	}
-	if err := admit(t, cluster(),
-		write(node1, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", csr, nil)); err != nil {
+	if err := runPlugins(t, storedObjects(),
+		newWrite(node1, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", csr, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if csr.Spec.Username != "system:node:n1" {
@@ -422,8 +424,8 @@ func TestOthersAreCompletedToo(t *testing.T) {
 	}
 }
 
-func TestTheFirstPodOfANamespaceWaitsForItsAccount(t *testing.T) {
-	o := cluster()
+func TestFirstPodWaitsForTheDefaultAccount(t *testing.T) {
+	o := storedObjects()
 	o.Put(
 		&corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: "fresh"},
@@ -431,7 +433,7 @@ func TestTheFirstPodOfANamespaceWaitsForItsAccount(t *testing.T) {
 		},
 	)
 	done := make(chan error, 1)
-	go func() { done <- admit(t, o, write(root, "CREATE", ":pods", "fresh", "p", pod(nil), nil)) }()
+	go func() { done <- runPlugins(t, o, newWrite(root, "CREATE", ":pods", "fresh", "p", newPod(nil), nil)) }()
 	timer := time.AfterFunc(20*time.Millisecond, func() {
 		o.Put(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "fresh", Name: "default"}})
 	})

@@ -13,8 +13,8 @@ import (
 
 // A resize cannot exceed the limits that hold for new pods. Errors about claims refer to their requests.
 // Proves S12.
-func TestLimitsHoldForChangesToo(t *testing.T) {
-	o := cluster()
+func TestLimitsApplyToResizes(t *testing.T) {
+	o := storedObjects()
 	o.Put(
 		&corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "limited", Name: "claims"},
@@ -37,19 +37,19 @@ func TestLimitsHoldForChangesToo(t *testing.T) {
 		write   *api.Admission
 		refused string
 	}{
-		"a resize within": {write(root, "UPDATE", ":pods/resize", "limited", "p", pod(cpu("100m", "900m")),
-			pod(cpu("100m", "500m"))), ""},
-		"a resize beyond": {write(root, "UPDATE", ":pods/resize", "limited", "p", pod(cpu("100m", "2")),
-			pod(cpu("100m", "500m"))), "maximum cpu usage per Container is 1, but limit is 2"},
-		"another change": {write(root, "UPDATE", ":pods", "limited", "p", pod(cpu("100m", "2")),
-			pod(cpu("100m", "2"))), ""},
-		"a claim within": {write(root, "CREATE", ":persistentvolumeclaims", "limited", "c", claim("2Gi"), nil), ""},
-		"a claim too large": {write(root, "CREATE", ":persistentvolumeclaims", "limited", "c", claim("10Gi"), nil),
+		"a resize within": {newWrite(root, "UPDATE", ":pods/resize", "limited", "p", newPod(withCPU("100m", "900m")),
+			newPod(withCPU("100m", "500m"))), ""},
+		"a resize beyond": {newWrite(root, "UPDATE", ":pods/resize", "limited", "p", newPod(withCPU("100m", "2")),
+			newPod(withCPU("100m", "500m"))), "maximum cpu usage per Container is 1, but limit is 2"},
+		"another change": {newWrite(root, "UPDATE", ":pods", "limited", "p", newPod(withCPU("100m", "2")),
+			newPod(withCPU("100m", "2"))), ""},
+		"a claim within": {newWrite(root, "CREATE", ":persistentvolumeclaims", "limited", "c", claim("2Gi"), nil), ""},
+		"a claim too large": {newWrite(root, "CREATE", ":persistentvolumeclaims", "limited", "c", claim("10Gi"), nil),
 			"maximum storage usage per PersistentVolumeClaim is 5Gi, but request is 10Gi"},
-		"a claim too small": {write(root, "CREATE", ":persistentvolumeclaims", "limited", "c", claim("1Mi"), nil),
+		"a claim too small": {newWrite(root, "CREATE", ":persistentvolumeclaims", "limited", "c", claim("1Mi"), nil),
 			"minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 1Mi"},
 	} {
-		if err := admit(t, o, c.write); (err == nil) != (c.refused == "") ||
+		if err := runPlugins(t, o, c.write); (err == nil) != (c.refused == "") ||
 			err != nil && !strings.Contains(err.Error(), c.refused) {
 			t.Errorf("%s: %v, want %q", what, err, c.refused)
 		}
@@ -58,8 +58,8 @@ func TestLimitsHoldForChangesToo(t *testing.T) {
 
 // Pods of an account with a list of mountable Secrets may use only those.
 // Proves S12.
-func TestPodsUseTheSecretsThatTheirAccountNames(t *testing.T) {
-	o := cluster()
+func TestPodsUseOnlyMountableSecrets(t *testing.T) {
+	o := storedObjects()
 	o.Put(
 		&corev1.ServiceAccount{
 			ObjectMeta: metav1.ObjectMeta{
@@ -111,13 +111,14 @@ func TestPodsUseTheSecretsThatTheirAccountNames(t *testing.T) {
 				"theirs")
 		}, ""},
 	} {
-		p := pod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "strict"; c.change(p) })
-		if err := admit(t, o, write(root, "CREATE", ":pods", "shop", "p", p, nil)); (err == nil) != (c.refused == "") ||
+		p := newPod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "strict"; c.change(p) })
+		if err := runPlugins(t, o,
+			newWrite(root, "CREATE", ":pods", "shop", "p", p, nil)); (err == nil) != (c.refused == "") ||
 			err != nil && !strings.Contains(err.Error(), c.refused) {
 			t.Errorf("%s: %v, want %q", what, err, c.refused)
 		}
 	}
-	debugged := pod(func(p *corev1.Pod) {
+	debugged := newPod(func(p *corev1.Pod) {
 		p.Spec.ServiceAccountName = "strict"
 		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{
 			{
@@ -128,8 +129,8 @@ func TestPodsUseTheSecretsThatTheirAccountNames(t *testing.T) {
 			},
 		}
 	})
-	if err := admit(t, o, write(root, "UPDATE", ":pods/ephemeralcontainers", "shop", "p", debugged,
-		pod(nil))); err == nil ||
+	if err := runPlugins(t, o, newWrite(root, "UPDATE", ":pods/ephemeralcontainers", "shop", "p", debugged,
+		newPod(nil))); err == nil ||
 		!strings.Contains(err.Error(), "ephemeral container e with envVar A") {
 		t.Errorf("an ephemeral container: %v", err)
 	}

@@ -20,7 +20,7 @@ import (
 // certificate records the requester in certificate signing requests. The plugins below check who may approve and sign.
 type certificate struct{}
 
-var certificateRequestsGR = resource{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests"}
+var certificateRequestsGR = resourceName{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests"}
 
 // Admit sets the requester, whatever the client sent. Only writes to approval may change decisions, and those cannot
 // change the certificate.
@@ -31,7 +31,7 @@ func (certificate) Admit(_ context.Context, a *api.Admission) error {
 	}
 	old, _ := a.Old.(*certificatesv1.CertificateSigningRequest)
 	switch {
-	case is(a, "CREATE", certificateRequestsGR):
+	case isOperation(a, "CREATE", certificateRequestsGR):
 		c.Spec.Username, c.Spec.UID, c.Spec.Groups, c.Spec.Extra = a.User.Name, a.User.UID, a.User.Groups, nil
 		for k, v := range a.User.Extra {
 			if c.Spec.Extra == nil {
@@ -47,13 +47,13 @@ func (certificate) Admit(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-// decided are the condition types that approve or deny.
-var decided = []certificatesv1.RequestConditionType{
+// decisionTypes are the condition types that approve or deny.
+var decisionTypes = []certificatesv1.RequestConditionType{
 	certificatesv1.CertificateApproved,
 	certificatesv1.CertificateDenied,
 }
 
-func instances(c *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) (at []int) {
+func conditionIndexes(c *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) (at []int) {
 	for i, cond := range c.Status.Conditions {
 		if cond.Type == t {
 			at = append(at, i)
@@ -64,8 +64,8 @@ func instances(c *certificatesv1.CertificateSigningRequest, t certificatesv1.Req
 
 // keepDecisions restores the old decisions, unless the write adds or removes one.
 func keepDecisions(c, old *certificatesv1.CertificateSigningRequest) {
-	for _, t := range decided {
-		is, was := instances(c, t), instances(old, t)
+	for _, t := range decisionTypes {
+		is, was := conditionIndexes(c, t), conditionIndexes(old, t)
 		if len(is) != len(was) {
 			continue
 		}
@@ -81,10 +81,11 @@ type certificateSubjectRestriction struct{}
 // Validate implements api.Validator.
 func (certificateSubjectRestriction) Validate(_ context.Context, a *api.Admission) error {
 	c, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
-	if !ok || !is(a, "CREATE", certificateRequestsGR) {
+	if !ok || !isOperation(a, "CREATE", certificateRequestsGR) {
 		return nil
 	}
-	if c.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName && asksFor(c.Spec.Request, api.GroupMasters) {
+	if c.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName &&
+		requestsOrganization(c.Spec.Request, api.GroupMasters) {
 		return forbidden(
 			a,
 			fmt.Errorf("use of %s signer with %s group is not allowed", c.Spec.SignerName, api.GroupMasters),
@@ -102,7 +103,7 @@ func (p *certificateApproval) Validate(ctx context.Context, a *api.Admission) er
 	if !ok || a.Subresource != "approval" {
 		return nil
 	}
-	if !onSigner(ctx, p.may, a, "approve", c.Spec.SignerName) {
+	if !isAllowedOnSigner(ctx, p.may, a, "approve", c.Spec.SignerName) {
 		return forbidden(a, fmt.Errorf("user not permitted to approve requests with signerName %q", c.Spec.SignerName))
 	}
 	return nil
@@ -118,8 +119,8 @@ func (p *certificateSigning) Validate(ctx context.Context, a *api.Admission) err
 	if !ok || a.Subresource != "status" || !had || old == nil {
 		return nil
 	}
-	for _, t := range decided {
-		if len(instances(c, t)) > len(instances(old, t)) {
+	for _, t := range decisionTypes {
+		if len(conditionIndexes(c, t)) > len(conditionIndexes(old, t)) {
 			return apierrors.NewInvalid(
 				certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest").GroupKind(),
 				a.Name,
@@ -134,14 +135,14 @@ func (p *certificateSigning) Validate(ctx context.Context, a *api.Admission) err
 	if equality.Semantic.DeepEqual(c.Status, old.Status) {
 		return nil
 	}
-	if !onSigner(ctx, p.may, a, "sign", c.Spec.SignerName) {
+	if !isAllowedOnSigner(ctx, p.may, a, "sign", c.Spec.SignerName) {
 		return forbidden(a, fmt.Errorf("user not permitted to sign requests with signerName %q", c.Spec.SignerName))
 	}
 	return nil
 }
 
-// onSigner reports whether the user has a right on a signer, or on all signers of its domain.
-func onSigner(ctx context.Context, may api.Authorizer, a *api.Admission, verb, name string) bool {
+// isAllowedOnSigner reports whether the user has a right on a signer, or on all signers of its domain.
+func isAllowedOnSigner(ctx context.Context, may api.Authorizer, a *api.Admission, verb, name string) bool {
 	domain, _, _ := strings.Cut(name, "/")
 	for _, n := range []string{name, domain + "/*"} {
 		d, _, err := may.Authorize(ctx, a.User, api.Request{
@@ -159,7 +160,7 @@ func onSigner(ctx context.Context, may api.Authorizer, a *api.Admission, verb, n
 	return false
 }
 
-func asksFor(request []byte, organization string) bool {
+func requestsOrganization(request []byte, organization string) bool {
 	block, _ := pem.Decode(request)
 	if block == nil {
 		return false

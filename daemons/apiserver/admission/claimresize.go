@@ -15,7 +15,7 @@ type claimResize struct{ objects api.Objects }
 
 // Validate checks updates that request more storage.
 func (p *claimResize) Validate(_ context.Context, a *api.Admission) error {
-	if !is(a, "UPDATE", claimsGR) {
+	if !isOperation(a, "UPDATE", claimsGR) {
 		return nil
 	}
 	claim, ok := a.Object.(*corev1.PersistentVolumeClaim)
@@ -31,7 +31,7 @@ func (p *claimResize) Validate(_ context.Context, a *api.Admission) error {
 		name = *claim.Spec.StorageClassName
 	}
 	if name != "" {
-		obj, _ := p.objects.Get(resource{Group: storagev1.GroupName, Resource: "storageclasses"}, "", name)
+		obj, _ := p.objects.Get(resourceName{Group: storagev1.GroupName, Resource: "storageclasses"}, "", name)
 		if class, ok := obj.(*storagev1.StorageClass); ok && class.AllowVolumeExpansion != nil &&
 			*class.AllowVolumeExpansion {
 			return nil

@@ -18,7 +18,7 @@ type defaultStorageClass struct{ objects api.Objects }
 
 // Admit chooses the newest class that is marked as default, if there is one.
 func (p *defaultStorageClass) Admit(_ context.Context, a *api.Admission) error {
-	if !is(a, "CREATE", claimsGR) {
+	if !isOperation(a, "CREATE", claimsGR) {
 		return nil
 	}
 	claim, ok := a.Object.(*corev1.PersistentVolumeClaim)
@@ -26,7 +26,7 @@ func (p *defaultStorageClass) Admit(_ context.Context, a *api.Admission) error {
 		return nil
 	}
 	var best *storagev1.StorageClass
-	for _, obj := range p.objects.List(resource{Group: storagev1.GroupName, Resource: "storageclasses"}, "") {
+	for _, obj := range p.objects.List(resourceName{Group: storagev1.GroupName, Resource: "storageclasses"}, "") {
 		c := obj.(*storagev1.StorageClass)
 		if c.Annotations[kinds.DefaultClassAnnotation] != "true" {
 			continue
@@ -48,7 +48,7 @@ type runtimeClass struct{ objects api.Objects }
 
 // Admit refuses a class that does not exist, and an overhead that differs from the class's.
 func (p *runtimeClass) Admit(_ context.Context, a *api.Admission) error {
-	if !is(a, "CREATE", podsGR) {
+	if !isOperation(a, "CREATE", podsGR) {
 		return nil
 	}
 	pod, ok := a.Object.(*corev1.Pod)
@@ -56,7 +56,7 @@ func (p *runtimeClass) Admit(_ context.Context, a *api.Admission) error {
 		return nil
 	}
 	obj, found := p.objects.Get(
-		resource{Group: nodev1.GroupName, Resource: "runtimeclasses"},
+		resourceName{Group: nodev1.GroupName, Resource: "runtimeclasses"},
 		"",
 		*pod.Spec.RuntimeClassName,
 	)

@@ -17,20 +17,20 @@ import (
 // podSecurityName is the name of the only plugin that a file configures.
 const podSecurityName = "PodSecurity"
 
-// configured returns the configuration of pod security from an AdmissionConfiguration file: the levels for namespaces
-// without labels, and the exemptions. It returns the defaults if the file name is empty.
-func configured(file string) (*securityconfig.PodSecurityConfiguration, error) {
+// podSecurityConfiguration returns the configuration of pod security from an AdmissionConfiguration file: the levels
+// for namespaces without labels, and the exemptions. It returns the defaults if the file name is empty.
+func podSecurityConfiguration(file string) (*securityconfig.PodSecurityConfiguration, error) {
 	if file == "" {
 		return load.LoadFromData(nil)
 	}
-	c, err := read(file)
+	c, err := decodePodSecurity(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the admission configuration %s: %w", file, err)
 	}
 	return c, nil
 }
 
-func read(file string) (*securityconfig.PodSecurityConfiguration, error) {
+func decodePodSecurity(file string) (*securityconfig.PodSecurityConfiguration, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

@@ -24,23 +24,23 @@ func (p *deviceAdmin) Validate(ctx context.Context, a *api.Admission) error {
 	case *resourcev1.ResourceClaim:
 		switch {
 		case a.Operation == "CREATE":
-			at = adminRequest(&obj.Spec, field.NewPath("spec"))
+			at = adminAccessField(&obj.Spec, field.NewPath("spec"))
 		case a.Subresource == "status":
-			if old, ok := a.Old.(*resourcev1.ResourceClaim); ok && adminResult(old.Status.Allocation) < 0 {
-				if i := adminResult(obj.Status.Allocation); i >= 0 {
+			if old, ok := a.Old.(*resourcev1.ResourceClaim); ok && firstAdminResult(old.Status.Allocation) < 0 {
+				if i := firstAdminResult(obj.Status.Allocation); i >= 0 {
 					at = field.NewPath("status", "allocation", "devices", "results").Index(i).Child("adminAccess")
 				}
 			}
 		}
 	case *resourcev1.ResourceClaimTemplate:
 		if a.Operation == "CREATE" { // updates cannot change its spec
-			at = adminRequest(&obj.Spec.Spec, field.NewPath("spec", "spec"))
+			at = adminAccessField(&obj.Spec.Spec, field.NewPath("spec", "spec"))
 		}
 	}
 	if at == nil {
 		return nil
 	}
-	if obj, ok := await(ctx, p.objects, namespacesGR, "", a.Namespace, namespacePatience); ok {
+	if obj, ok := waitForObject(ctx, p.objects, namespacesGR, "", a.Namespace, namespaceWait); ok {
 		if ns, ok := obj.(*corev1.Namespace); ok && ns.Labels[resourcev1.DRAAdminNamespaceLabelKey] == "true" {
 			return nil
 		}
@@ -55,8 +55,8 @@ func (p *deviceAdmin) Validate(ctx context.Context, a *api.Admission) error {
 		)})
 }
 
-// adminRequest returns the field with which a claim requests administrative access; nil if there is none.
-func adminRequest(s *resourcev1.ResourceClaimSpec, path *field.Path) *field.Path {
+// adminAccessField returns the field with which a claim requests administrative access; nil if there is none.
+func adminAccessField(s *resourcev1.ResourceClaimSpec, path *field.Path) *field.Path {
 	for i, r := range s.Devices.Requests {
 		if r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess {
 			return path.Child("devices", "requests").Index(i).Child("exactly", "adminAccess")
@@ -65,8 +65,9 @@ func adminRequest(s *resourcev1.ResourceClaimSpec, path *field.Path) *field.Path
 	return nil
 }
 
-// adminResult returns the index of the first device that is allocated with administrative access; -1 if there is none.
-func adminResult(r *resourcev1.AllocationResult) int {
+// firstAdminResult returns the index of the first device that is allocated with administrative access; -1 if there is
+// none.
+func firstAdminResult(r *resourcev1.AllocationResult) int {
 	if r == nil {
 		return -1
 	}

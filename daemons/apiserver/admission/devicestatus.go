@@ -32,7 +32,7 @@ func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
 	}
 	if !equality.Semantic.DeepEqual(claim.Status.Allocation, old.Status.Allocation) ||
 		!equality.Semantic.DeepEqual(claim.Status.ReservedFor, old.Status.ReservedFor) {
-		if !p.allowed(ctx, a, verb, resourcev1.SubresourceBinding, a.Name) {
+		if !p.isAllowed(ctx, a, verb, resourcev1.SubresourceBinding, a.Name) {
 			return forbidden(
 				a,
 				fmt.Errorf(
@@ -43,13 +43,13 @@ func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
 			)
 		}
 	}
-	for _, driver := range reporting(claim, old) {
+	for _, driver := range changedDrivers(claim, old) {
 		// A user on the claim's own node needs only the smaller right.
-		if onNodeOf(a.User, claim) &&
-			p.allowed(ctx, a, resourcev1.VerbPrefixAssociatedNode+verb, resourcev1.SubresourceDriver, driver) {
+		if isOnNodeOf(a.User, claim) &&
+			p.isAllowed(ctx, a, resourcev1.VerbPrefixAssociatedNode+verb, resourcev1.SubresourceDriver, driver) {
 			continue
 		}
-		if !p.allowed(ctx, a, resourcev1.VerbPrefixArbitraryNode+verb, resourcev1.SubresourceDriver, driver) {
+		if !p.isAllowed(ctx, a, resourcev1.VerbPrefixArbitraryNode+verb, resourcev1.SubresourceDriver, driver) {
 			return forbidden(
 				a,
 				fmt.Errorf(
@@ -68,7 +68,7 @@ func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
 	return nil
 }
 
-func (p *deviceStatus) allowed(ctx context.Context, a *api.Admission, verb, subresource, name string) bool {
+func (p *deviceStatus) isAllowed(ctx context.Context, a *api.Admission, verb, subresource, name string) bool {
 	d, _, err := p.may.Authorize(ctx, a.User, api.Request{
 		Verb: verb, Resource: true, Namespace: a.Namespace, Name: name, Subresource: subresource,
 		GroupVersionResource: schema.GroupVersionResource{
@@ -80,8 +80,8 @@ func (p *deviceStatus) allowed(ctx context.Context, a *api.Admission, verb, subr
 	return err == nil && d == api.Allow
 }
 
-// reporting returns the drivers for which the status of devices changes.
-func reporting(claim, old *resourcev1.ResourceClaim) (drivers []string) {
+// changedDrivers returns the drivers for which the status of devices changes.
+func changedDrivers(claim, old *resourcev1.ResourceClaim) (drivers []string) {
 	of := func(c *resourcev1.ResourceClaim, driver string) (list []resourcev1.AllocatedDeviceStatus) {
 		for _, d := range c.Status.Devices {
 			if d.Driver == driver {
@@ -98,8 +98,8 @@ func reporting(claim, old *resourcev1.ResourceClaim) (drivers []string) {
 	return drivers
 }
 
-// onNodeOf reports whether a user's token is bound to the one node that has a claim's devices.
-func onNodeOf(u api.User, claim *resourcev1.ResourceClaim) bool {
+// isOnNodeOf reports whether a user's token is bound to the one node that has a claim's devices.
+func isOnNodeOf(u api.User, claim *resourcev1.ResourceClaim) bool {
 	node := u.Extra["authentication.kubernetes.io/node-name"]
 	if len(node) != 1 || claim.Status.Allocation == nil || claim.Status.Allocation.NodeSelector == nil {
 		return false

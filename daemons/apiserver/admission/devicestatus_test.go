@@ -15,27 +15,27 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// rights lists what a user may do, as "verb subresource name".
-type rights []string
+// grantedRights lists what a user may do, as "verb subresource name".
+type grantedRights []string
 
-func (r rights) Authorize(_ context.Context, _ api.User, q api.Request) (api.Decision, string, error) {
+func (r grantedRights) Authorize(_ context.Context, _ api.User, q api.Request) (api.Decision, string, error) {
 	if q.GroupVersionResource.Resource == "resourceclaims" && slices.Contains(r, q.Verb+" "+q.Subresource+" "+q.Name) {
 		return api.Allow, "", nil
 	}
 	return api.NoOpinion, "", nil
 }
 
-// sent is the verb of a write.
-type sent string
+// verbOrigin is the verb of a write.
+type verbOrigin string
 
-func (s sent) Verb() string            { return string(s) }
-func (s sent) Options() runtime.Object { return nil }
-func (s sent) Annotate(string, string) {}
-func (s sent) Audited(bool) bool       { return false }
+func (s verbOrigin) Verb() string            { return string(s) }
+func (s verbOrigin) Options() runtime.Object { return nil }
+func (s verbOrigin) Annotate(string, string) {}
+func (s verbOrigin) Audited(bool) bool       { return false }
 
 // Each part of a claim's status needs a right of its own.
 // Proves S12.
-func TestPartsOfAClaimsStatusNeedRightsOfTheirOwn(t *testing.T) {
+func TestClaimStatusPartsNeedSeparateRights(t *testing.T) {
 	claim := func(node string, reserved int, devices ...resourcev1.AllocatedDeviceStatus) *resourcev1.ResourceClaim {
 		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "shop"}}
 		if node != "" {
@@ -62,11 +62,11 @@ func TestPartsOfAClaimsStatusNeedRightsOfTheirOwn(t *testing.T) {
 			Extra: map[string][]string{"authentication.kubernetes.io/node-name": {node}},
 		}
 	}
-	local, anywhere := rights{"associated-node:update driver a"}, rights{"arbitrary-node:update driver a"}
+	local, anywhere := grantedRights{"associated-node:update driver a"}, grantedRights{"arbitrary-node:update driver a"}
 	const binding, driver = "resourceclaims/binding", "resourceclaims/driver"
 	for name, c := range map[string]struct {
 		user    api.User
-		may     rights
+		may     grantedRights
 		is, was *resourcev1.ResourceClaim
 		verb    string
 		refusal string
@@ -75,13 +75,14 @@ func TestPartsOfAClaimsStatusNeedRightsOfTheirOwn(t *testing.T) {
 			claim("n", 1, device("a", "x")), "update", ""},
 		"allocates without": {api.User{}, local, claim("n", 0), claim("", 0), "update", binding},
 		"reserves without":  {api.User{}, anywhere, claim("n", 1), claim("n", 0), "update", binding},
-		"allocates": {api.User{}, rights{"update binding c"}, claim("n", 1), claim("", 0),
+		"allocates": {api.User{}, grantedRights{"update binding c"}, claim("n", 1), claim("", 0),
 			"update", ""},
-		"allocates by a patch without": {api.User{}, rights{"update binding c"}, claim("n", 1), claim("", 0), "patch",
+		"allocates by a patch without": {api.User{}, grantedRights{"update binding c"}, claim("n", 1), claim("", 0),
+			"patch",
 			"patch permission on " + binding},
-		"allocates by a patch": {api.User{}, rights{"patch binding c"}, claim("n", 1), claim("", 0), "patch",
+		"allocates by a patch": {api.User{}, grantedRights{"patch binding c"}, claim("n", 1), claim("", 0), "patch",
 			""},
-		"reports without": {on("n"), rights{"update binding c"}, claim("n", 0, device("a", "x")),
+		"reports without": {on("n"), grantedRights{"update binding c"}, claim("n", 0, device("a", "x")),
 			claim("n", 0), "update", driver},
 		"reports from its node": {on("n"), local, claim("n", 0, device("a", "y")),
 			claim("n", 0, device("a", "x")), "update", ""},
@@ -99,20 +100,20 @@ func TestPartsOfAClaimsStatusNeedRightsOfTheirOwn(t *testing.T) {
 			claim("n", 0, device("b", "x")), "update", "driver b"},
 		"reports beside another": {on("n"), local, claim("n", 0, device("b", "x"), device("a", "y")),
 			claim("n", 0, device("a", "x"), device("b", "x")), "update", ""},
-		"may allocate and reports": {on("n"), rights{"update binding c"}, claim("n", 1, device("a", "x")),
+		"may allocate and reports": {on("n"), grantedRights{"update binding c"}, claim("n", 1, device("a", "x")),
 			claim("n", 0), "update", driver},
 		"reports for a claim of no node": {on("n"), local, claim("", 0, device("a", "x")), claim("", 0), "update",
 			driver},
 	} {
-		a := write(c.user, "UPDATE", "resource.k8s.io:resourceclaims/status", "shop", "c", c.is, c.was)
-		a.Origin = sent(c.verb)
+		a := newWrite(c.user, "UPDATE", "resource.k8s.io:resourceclaims/status", "shop", "c", c.is, c.was)
+		a.Origin = verbOrigin(c.verb)
 		err := (&deviceStatus{c.may}).Validate(t.Context(), a)
 		if c.refusal == "" && err != nil ||
 			c.refusal != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refusal)) {
 			t.Errorf("%s: %v, want %q", name, err, c.refusal)
 		}
 	}
-	other := write(api.User{}, "UPDATE", "resource.k8s.io:resourceclaims", "shop", "c", claim("n", 1), claim("", 0))
+	other := newWrite(api.User{}, "UPDATE", "resource.k8s.io:resourceclaims", "shop", "c", claim("n", 1), claim("", 0))
 	if err := (&deviceStatus{}).Validate(t.Context(), other); err != nil {
 		t.Errorf("another write: %v", err)
 	}

@@ -20,16 +20,16 @@ import (
 )
 
 var (
-	serviceCIDRsGR = resource{Group: networkingv1.GroupName, Resource: "servicecidrs"}
-	configMapsGR   = resource{Resource: "configmaps"}
+	serviceCIDRsGR = resourceName{Group: networkingv1.GroupName, Resource: "servicecidrs"}
+	configMapsGR   = resourceName{Resource: "configmaps"}
 )
 
 // externalIPs rejects Services whose external IPs are addresses of the cluster. Otherwise any author of Services could
 // receive the traffic for these addresses (CVE-2020-8554). External IPs that a Service already has are not checked.
 type externalIPs struct {
-	objects    api.Objects
-	restricted []netip.Prefix // from flags, in addition to addresses found in objects
-	allowed    []netip.Prefix // from flags; exempt from the check
+	objects         api.Objects
+	extraRestricted []netip.Prefix // from flags, in addition to addresses found in objects
+	allowed         []netip.Prefix // from flags; exempt from the check
 }
 
 func newExternalIPs(cfg config.APIServer, objects api.Objects) (*externalIPs, error) {
@@ -39,16 +39,16 @@ func newExternalIPs(cfg config.APIServer, objects api.Objects) (*externalIPs, er
 		from []string
 		to   *[]netip.Prefix
 	}{
-		{"--service-cluster-ip-range", cfg.ServiceClusterIPRange, &p.restricted},
-		{"--restricted-external-ips", cfg.RestrictedExternalIPs, &p.restricted},
-		{"--advertise-address", []string{cfg.AdvertiseAddress}, &p.restricted},
+		{"--service-cluster-ip-range", cfg.ServiceClusterIPRange, &p.extraRestricted},
+		{"--restricted-external-ips", cfg.RestrictedExternalIPs, &p.extraRestricted},
+		{"--advertise-address", []string{cfg.AdvertiseAddress}, &p.extraRestricted},
 		{"--allowed-external-ips", cfg.AllowedExternalIPs, &p.allowed},
 	} {
 		for _, text := range list.from {
 			if text == "" {
 				continue
 			}
-			prefix, err := network(text)
+			prefix, err := parseNetwork(text)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", list.name, err)
 			}
@@ -58,8 +58,8 @@ func newExternalIPs(cfg config.APIServer, objects api.Objects) (*externalIPs, er
 	return p, nil
 }
 
-// network parses a CIDR. A plain address is the network that contains only this address.
-func network(text string) (netip.Prefix, error) {
+// parseNetwork parses a CIDR. A plain address is the network that contains only this address.
+func parseNetwork(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		a = a.Unmap()
 		return netip.PrefixFrom(a, a.BitLen()), nil
@@ -79,10 +79,10 @@ func (p *externalIPs) Validate(_ context.Context, a *api.Admission) error {
 	if len(added) == 0 {
 		return nil
 	}
-	whose := p.whose()
+	whose := p.networkLookup()
 	for _, i := range slices.Sorted(maps.Keys(added)) {
 		ip, err := netip.ParseAddr(added[i])
-		if err != nil || within(p.allowed, ip.Unmap()) {
+		if err != nil || containsAddress(p.allowed, ip.Unmap()) {
 			continue // validation rejects invalid addresses
 		}
 		if what := whose(ip.Unmap()); what != "" {
@@ -107,7 +107,7 @@ func combinations(obj runtime.Object) int {
 
 // addedExternalIPs returns the external IPs that a write adds to a Service, by their index in spec.externalIPs.
 func addedExternalIPs(a *api.Admission) map[int]string {
-	if !is(a, "CREATE", servicesGR) && !is(a, "UPDATE", servicesGR) {
+	if !isOperation(a, "CREATE", servicesGR) && !isOperation(a, "UPDATE", servicesGR) {
 		return nil
 	}
 	s, ok := a.Object.(*corev1.Service)
@@ -129,13 +129,13 @@ func addedExternalIPs(a *api.Admission) map[int]string {
 	return added
 }
 
-func within(list []netip.Prefix, ip netip.Addr) bool {
+func containsAddress(list []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// whose returns a function that describes which part of the cluster an address belongs to, or returns "" if none. The
-// stored objects are read once, because one Service may have many addresses.
-func (p *externalIPs) whose() func(ip netip.Addr) string {
+// networkLookup returns a function that describes which part of the cluster an address belongs to, or returns "" if
+// none. The stored objects are read once, because one Service may have many addresses.
+func (p *externalIPs) networkLookup() func(ip netip.Addr) string {
 	own := map[netip.Addr]string{}
 	var networks []ownNetwork
 	one := func(text, what string) {
@@ -148,7 +148,7 @@ func (p *externalIPs) whose() func(ip netip.Addr) string {
 			networks = append(networks, ownNetwork{n, what})
 		}
 	}
-	pools := p.declared(one)
+	pools := p.eachInventoryAddress(one)
 	for _, obj := range p.objects.List(nodesGR, "") {
 		n, ok := obj.(*corev1.Node)
 		if !ok {
@@ -180,14 +180,14 @@ func (p *externalIPs) whose() func(ip netip.Addr) string {
 		}
 	}
 	return func(ip netip.Addr) string {
-		if within(p.restricted, ip) {
+		if containsAddress(p.extraRestricted, ip) {
 			return "in a network of the cluster, or an address of its API"
 		}
 		if what := own[ip]; what != "" {
 			return what
 		}
 		if i := slices.IndexFunc(networks, func(n ownNetwork) bool { return n.Contains(ip) }); i >= 0 {
-			return networks[i].what
+			return networks[i].description
 		}
 		for _, pool := range pools {
 			if slices.ContainsFunc(pool.Ranges, func(r config.Range) bool { return r.Contains(ip) }) {
@@ -201,12 +201,12 @@ func (p *externalIPs) whose() func(ip netip.Addr) string {
 // ownNetwork is a network of the cluster with its description.
 type ownNetwork struct {
 	netip.Prefix
-	what string
+	description string
 }
 
-// declared calls one for each address in the machine inventory, and returns the load balancer pools. Data that cannot
-// be decoded is ignored: only administrators can write these ConfigMaps.
-func (p *externalIPs) declared(one func(text, what string)) []config.Pool {
+// eachInventoryAddress calls one for each address in the machine inventory, and returns the load balancer pools. Data
+// that cannot be decoded is ignored: only administrators can write these ConfigMaps.
+func (p *externalIPs) eachInventoryAddress(one func(text, what string)) []config.Pool {
 	data := func(name string) map[string]string {
 		obj, ok := p.objects.Get(configMapsGR, metav1.NamespaceSystem, name)
 		if m, is := obj.(*corev1.ConfigMap); ok && is {

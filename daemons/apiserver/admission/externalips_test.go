@@ -17,9 +17,9 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// TestExternalIPsAreNotTheClustersOwn checks which external IPs a Service can get.
+// TestExternalIPsCannotBeClusterAddresses checks which external IPs a Service can get.
 // Proves S12, S28.
-func TestExternalIPsAreNotTheClustersOwn(t *testing.T) {
+func TestExternalIPsCannotBeClusterAddresses(t *testing.T) {
 	system := func(name string, data map[string]string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: data}
 	}

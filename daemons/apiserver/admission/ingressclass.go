@@ -11,22 +11,22 @@ import (
 // defaultIngressClass sets the default class on Ingresses that name none.
 type defaultIngressClass struct{ objects api.Objects }
 
-var ingressesGR = resource{Group: networkingv1.GroupName, Resource: "ingresses"}
+var ingressesGR = resourceName{Group: networkingv1.GroupName, Resource: "ingresses"}
 
-// formerClass is the annotation that named the class before there was a field for it.
-const formerClass = "kubernetes.io/ingress.class"
+// classAnnotation is the annotation that named the class before there was a field for it.
+const classAnnotation = "kubernetes.io/ingress.class"
 
 // Admit chooses the newest class that is marked as default, if there is one.
 func (p *defaultIngressClass) Admit(_ context.Context, a *api.Admission) error {
-	if !is(a, "CREATE", ingressesGR) {
+	if !isOperation(a, "CREATE", ingressesGR) {
 		return nil
 	}
 	ingress, ok := a.Object.(*networkingv1.Ingress)
-	if !ok || ingress.Spec.IngressClassName != nil || ingress.Annotations[formerClass] != "" {
+	if !ok || ingress.Spec.IngressClassName != nil || ingress.Annotations[classAnnotation] != "" {
 		return nil
 	}
 	var best *networkingv1.IngressClass
-	for _, obj := range p.objects.List(resource{Group: networkingv1.GroupName, Resource: "ingressclasses"}, "") {
+	for _, obj := range p.objects.List(resourceName{Group: networkingv1.GroupName, Resource: "ingressclasses"}, "") {
 		c, ok := obj.(*networkingv1.IngressClass)
 		if !ok || c.Annotations[networkingv1.AnnotationIsDefaultIngressClass] != "true" {
 			continue

@@ -29,7 +29,7 @@ func (p *limitRanger) ranges(namespace string) []*corev1.LimitRange {
 
 // Admit sets the defaults that containers lack.
 func (p *limitRanger) Admit(_ context.Context, a *api.Admission) error {
-	if !is(a, "CREATE", podsGR) {
+	if !isOperation(a, "CREATE", podsGR) {
 		return nil
 	}
 	pod, ok := a.Object.(*corev1.Pod)
@@ -43,10 +43,10 @@ func (p *limitRanger) Admit(_ context.Context, a *api.Admission) error {
 				continue
 			}
 			for i := range pod.Spec.InitContainers {
-				set = append(set, fill(&pod.Spec.InitContainers[i], limit, "init container")...)
+				set = append(set, applyDefaults(&pod.Spec.InitContainers[i], limit, "init container")...)
 			}
 			for i := range pod.Spec.Containers {
-				set = append(set, fill(&pod.Spec.Containers[i], limit, "container")...)
+				set = append(set, applyDefaults(&pod.Spec.Containers[i], limit, "container")...)
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func (p *limitRanger) Admit(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-func fill(c *corev1.Container, limit corev1.LimitRangeItem, noun string) []string {
+func applyDefaults(c *corev1.Container, limit corev1.LimitRangeItem, noun string) []string {
 	var said []string
 	add := func(list *corev1.ResourceList, defaults corev1.ResourceList, word string) {
 		var names []string
@@ -96,7 +96,7 @@ func fill(c *corev1.Container, limit corev1.LimitRangeItem, noun string) []strin
 func (p *limitRanger) Validate(_ context.Context, a *api.Admission) error {
 	var errs []error
 	switch {
-	case is(a, "CREATE", podsGR),
+	case isOperation(a, "CREATE", podsGR),
 		a.Operation == "UPDATE" && a.Subresource == "resize" && a.Resource.GroupResource() == podsGR:
 		pod, ok := a.Object.(*corev1.Pod)
 		if !ok {
@@ -104,10 +104,10 @@ func (p *limitRanger) Validate(_ context.Context, a *api.Admission) error {
 		}
 		for _, r := range p.ranges(a.Namespace) {
 			for _, limit := range r.Spec.Limits {
-				errs = append(errs, bounds(pod, limit)...)
+				errs = append(errs, checkPodBounds(pod, limit)...)
 			}
 		}
-	case is(a, "CREATE", claimsGR) || is(a, "UPDATE", claimsGR):
+	case isOperation(a, "CREATE", claimsGR) || isOperation(a, "UPDATE", claimsGR):
 		claim, ok := a.Object.(*corev1.PersistentVolumeClaim)
 		if !ok {
 			return nil
@@ -115,7 +115,7 @@ func (p *limitRanger) Validate(_ context.Context, a *api.Admission) error {
 		for _, r := range p.ranges(a.Namespace) {
 			for _, limit := range r.Spec.Limits {
 				if limit.Type == corev1.LimitTypePersistentVolumeClaim {
-					errs = append(errs, claimed(limit, claim.Spec.Resources.Requests)...)
+					errs = append(errs, checkClaim(limit, claim.Spec.Resources.Requests)...)
 				}
 			}
 		}
@@ -126,11 +126,11 @@ func (p *limitRanger) Validate(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-// claimed compares the requests of a claim with the bounds. Its limits do not count.
-func claimed(limit corev1.LimitRangeItem, requests corev1.ResourceList) []error {
+// checkClaim compares the requests of a claim with the bounds. Its limits do not count.
+func checkClaim(limit corev1.LimitRangeItem, requests corev1.ResourceList) []error {
 	const noun = string(corev1.LimitTypePersistentVolumeClaim)
-	errs := between(noun, corev1.LimitRangeItem{Min: limit.Min}, requests, nil)
-	for _, name := range sorted(limit.Max) {
+	errs := checkBounds(noun, corev1.LimitRangeItem{Min: limit.Min}, requests, nil)
+	for _, name := range sortedNames(limit.Max) {
 		top := limit.Max[name]
 		switch request, ok := requests[name]; {
 		case !ok:
@@ -154,15 +154,15 @@ func claimed(limit corev1.LimitRangeItem, requests corev1.ResourceList) []error 
 	return errs
 }
 
-func bounds(pod *corev1.Pod, limit corev1.LimitRangeItem) []error {
+func checkPodBounds(pod *corev1.Pod, limit corev1.LimitRangeItem) []error {
 	var errs []error
 	switch limit.Type {
 	case corev1.LimitTypeContainer:
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-			errs = append(errs, between(string(limit.Type), limit, c.Resources.Requests, c.Resources.Limits)...)
+			errs = append(errs, checkBounds(string(limit.Type), limit, c.Resources.Requests, c.Resources.Limits)...)
 		}
 	case corev1.LimitTypePod:
-		errs = between(
+		errs = checkBounds(
 			string(limit.Type),
 			limit,
 			resourcehelper.PodRequests(
@@ -175,11 +175,11 @@ func bounds(pod *corev1.Pod, limit corev1.LimitRangeItem) []error {
 	return errs
 }
 
-// between compares requests with the minima, limits with the maxima, and both with each other.
-func between(noun string, limit corev1.LimitRangeItem, requests, limits corev1.ResourceList) []error {
+// checkBounds compares requests with the minima, limits with the maxima, and both with each other.
+func checkBounds(noun string, limit corev1.LimitRangeItem, requests, limits corev1.ResourceList) []error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, name := range sorted(limit.Min) {
+	for _, name := range sortedNames(limit.Min) {
 		least := limit.Min[name]
 		request, hasRequest := requests[name]
 		most, hasLimit := limits[name]
@@ -192,7 +192,7 @@ func between(noun string, limit corev1.LimitRangeItem, requests, limits corev1.R
 			refuse("minimum %s usage per %s is %s, but limit is %s", name, noun, least.String(), most.String())
 		}
 	}
-	for _, name := range sorted(limit.Max) {
+	for _, name := range sortedNames(limit.Max) {
 		top := limit.Max[name]
 		request, hasRequest := requests[name]
 		most, hasLimit := limits[name]
@@ -205,7 +205,7 @@ func between(noun string, limit corev1.LimitRangeItem, requests, limits corev1.R
 			refuse("maximum %s usage per %s is %s, but request is %s", name, noun, top.String(), request.String())
 		}
 	}
-	for _, name := range sorted(limit.MaxLimitRequestRatio) {
+	for _, name := range sortedNames(limit.MaxLimitRequestRatio) {
 		ratio := limit.MaxLimitRequestRatio[name]
 		request, most := requests[name], limits[name]
 		switch {
@@ -240,7 +240,7 @@ func between(noun string, limit corev1.LimitRangeItem, requests, limits corev1.R
 	return errs
 }
 
-func sorted(list corev1.ResourceList) []corev1.ResourceName {
+func sortedNames(list corev1.ResourceList) []corev1.ResourceName {
 	names := make([]corev1.ResourceName, 0, len(list))
 	for name := range list {
 		names = append(names, name)

@@ -12,8 +12,8 @@ import (
 // mountableSecrets is the annotation of service accounts whose pods may use only the Secrets that the account lists.
 const mountableSecrets = "kubernetes.io/enforce-mountable-secrets"
 
-// mountable returns an error if a pod uses a Secret that its account does not list.
-func (p *serviceAccount) mountable(a *api.Admission, pod *corev1.Pod) error {
+// checkMountable returns an error if a pod uses a Secret that its account does not list.
+func (p *serviceAccount) checkMountable(a *api.Admission, pod *corev1.Pod) error {
 	obj, ok := p.objects.Get(serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName)
 	if !ok {
 		return nil // Admit has checked that it exists

@@ -7,7 +7,7 @@ func (*limitRanger) Name() string                  { return "LimitRanger" }
 func (*serviceAccount) Name() string               { return "ServiceAccount" }
 func (taintNodes) Name() string                    { return "TaintNodesByCondition" }
 func (*topologyLabels) Name() string               { return "PodTopologyLabels" }
-func (*priority) Name() string                     { return "Priority" }
+func (*priorityPlugin) Name() string               { return "Priority" }
 func (tolerations) Name() string                   { return "DefaultTolerationSeconds" }
 func (*defaultStorageClass) Name() string          { return "DefaultStorageClass" }
 func (*defaultIngressClass) Name() string          { return "DefaultIngressClass" }

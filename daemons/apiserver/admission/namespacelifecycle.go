@@ -23,34 +23,34 @@ type namespaceLifecycle struct {
 	missed map[string]time.Time // namespaces that did not appear within the wait
 }
 
-var immortal = map[string]bool{
+var undeletableNamespaces = map[string]bool{
 	metav1.NamespaceDefault: true,
 	metav1.NamespaceSystem:  true,
 	metav1.NamespacePublic:  true,
 }
 
-const namespacePatience = 200 * time.Millisecond
+const namespaceWait = 200 * time.Millisecond
 
 // A dry run of a plan sends many objects of a namespace that does not exist yet. Only the first of them waits for the
-// namespace; those within missedFor of it do not. mostMissed is how many namespaces are remembered.
+// namespace; those within missedTTL of it do not. maxMissed is how many namespaces are remembered.
 const (
-	missedFor  = 5 * time.Second
-	mostMissed = 100
+	missedTTL = 5 * time.Second
+	maxMissed = 100
 )
 
-func (p *namespaceLifecycle) patience(a *api.Admission) time.Duration {
+func (p *namespaceLifecycle) waitTime(a *api.Admission) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at, ok := p.missed[a.Namespace]; ok && a.DryRun && time.Since(at) < missedFor {
+	if at, ok := p.missed[a.Namespace]; ok && a.DryRun && time.Since(at) < missedTTL {
 		return 0
 	}
-	return namespacePatience
+	return namespaceWait
 }
 
-func (p *namespaceLifecycle) miss(namespace string) {
+func (p *namespaceLifecycle) recordMissing(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.missed == nil || len(p.missed) >= mostMissed {
+	if p.missed == nil || len(p.missed) >= maxMissed {
 		p.missed = map[string]time.Time{}
 	}
 	p.missed[namespace] = time.Now()
@@ -59,7 +59,7 @@ func (p *namespaceLifecycle) miss(namespace string) {
 // Admit refuses to create objects in missing or terminating namespaces, before other plugins fail for lack of the
 // namespace's objects. It keeps updates of a namespace from changing its finalizers.
 func (p *namespaceLifecycle) Admit(ctx context.Context, a *api.Admission) error {
-	if is(a, "UPDATE", namespacesGR) {
+	if isOperation(a, "UPDATE", namespacesGR) {
 		ns, ok := a.Object.(*corev1.Namespace)
 		old, also := a.Old.(*corev1.Namespace)
 		if ok && also {
@@ -67,21 +67,22 @@ func (p *namespaceLifecycle) Admit(ctx context.Context, a *api.Admission) error 
 		}
 	}
 	if a.Resource.GroupResource() == namespacesGR {
-		if a.Operation == "DELETE" && immortal[a.Name] {
+		if a.Operation == "DELETE" && undeletableNamespaces[a.Name] {
 			return forbidden(a, errors.New("this namespace may not be deleted"))
 		}
 		return nil
 	}
 	if a.Operation != "CREATE" || a.Namespace == "" ||
-		a.Resource.GroupResource() == (resource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}) {
+		a.Resource.GroupResource() == (resourceName{Group: "authorization.k8s.io",
+			Resource: "localsubjectaccessreviews"}) {
 		return nil
 	}
 	obj, ok := p.objects.Get(namespacesGR, "", a.Namespace)
-	if patience := p.patience(a); !ok && patience > 0 {
-		obj, ok = await(ctx, p.objects, namespacesGR, "", a.Namespace, patience)
+	if patience := p.waitTime(a); !ok && patience > 0 {
+		obj, ok = waitForObject(ctx, p.objects, namespacesGR, "", a.Namespace, patience)
 	}
 	if !ok {
-		p.miss(a.Namespace)
+		p.recordMissing(a.Namespace)
 		return apierrors.NewNotFound(namespacesGR, a.Namespace)
 	}
 	if ns := obj.(*corev1.Namespace); ns.Status.Phase != corev1.NamespaceTerminating && ns.DeletionTimestamp == nil {

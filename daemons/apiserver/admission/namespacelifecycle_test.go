@@ -13,9 +13,9 @@ import (
 
 // A plan dry-runs all objects of a namespace that it is going to create. Only the first of them waits for the
 // namespace. Real writes wait each time, since the namespace may appear at any moment.
-func TestOneDryRunWaitsForANamespaceThatIsNotThere(t *testing.T) {
+func TestOneDryRunWaitsForAMissingNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &namespaceLifecycle{objects: cluster()}
+		p := &namespaceLifecycle{objects: storedObjects()}
 		admit := func(dry bool) time.Duration {
 			began := time.Now()
 			a := &api.Admission{Operation: "CREATE", Namespace: "fresh", Name: "c", DryRun: dry,
@@ -28,14 +28,14 @@ func TestOneDryRunWaitsForANamespaceThatIsNotThere(t *testing.T) {
 		for i, want := range []struct {
 			dry  bool
 			took time.Duration
-		}{{true, namespacePatience}, {true, 0}, {true, 0}, {false, namespacePatience}} {
+		}{{true, namespaceWait}, {true, 0}, {true, 0}, {false, namespaceWait}} {
 			if took := admit(want.dry); took != want.took {
 				t.Errorf("write %d took %s, not %s", i, took, want.took)
 			}
 		}
-		time.Sleep(missedFor)
-		if took := admit(true); took != namespacePatience {
-			t.Errorf("later a dry run took %s, not %s", took, namespacePatience)
+		time.Sleep(missedTTL)
+		if took := admit(true); took != namespaceWait {
+			t.Errorf("later a dry run took %s, not %s", took, namespaceWait)
 		}
 	})
 }

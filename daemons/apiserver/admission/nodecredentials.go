@@ -17,18 +17,18 @@ import (
 )
 
 var (
-	volumesGR    = resource{Resource: "persistentvolumes"}
-	requestsGR   = resource{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests"}
-	csiDriversGR = resource{Group: storagev1.GroupName, Resource: "csidrivers"}
+	volumesGR    = resourceName{Resource: "persistentvolumes"}
+	requestsGR   = resourceName{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests"}
+	csiDriversGR = resourceName{Group: storagev1.GroupName, Resource: "csidrivers"}
 )
 
 // audienceVerb is the verb of the right with which nodes may request tokens for further audiences. The audience is the
 // resource.
 const audienceVerb = "request-serviceaccounts-token-audience"
 
-// audience lets a kubelet request tokens only for audiences that its pod uses. So a compromised node gets no tokens
-// that other systems accept.
-func (p *nodeRestriction) audience(
+// checkAudience lets a kubelet request tokens only for audiences that its pod uses. So a compromised node gets no
+// tokens that other systems accept.
+func (p *nodeRestriction) checkAudience(
 	ctx context.Context,
 	a *api.Admission,
 	req *authenticationv1.TokenRequest,
@@ -42,7 +42,7 @@ func (p *nodeRestriction) audience(
 	default:
 		return errors.New("node may only request 0 or 1 audiences")
 	}
-	if p.speaksWith(pod, asked) {
+	if p.usesAudience(pod, asked) {
 		return nil
 	}
 	d, _, err := p.may.Authorize(ctx, a.User, api.Request{
@@ -55,8 +55,8 @@ func (p *nodeRestriction) audience(
 	return fmt.Errorf("audience %q not found in pod spec volume", asked)
 }
 
-// speaksWith reports whether a pod uses tokens for an audience, in a volume or through its CSI driver.
-func (p *nodeRestriction) speaksWith(pod *corev1.Pod, audience string) bool {
+// usesAudience reports whether a pod uses tokens for an audience, in a volume or through its CSI driver.
+func (p *nodeRestriction) usesAudience(pod *corev1.Pod, audience string) bool {
 	for _, v := range pod.Spec.Volumes {
 		driver := ""
 		switch {
@@ -69,9 +69,9 @@ func (p *nodeRestriction) speaksWith(pod *corev1.Pod, audience string) bool {
 		case v.CSI != nil:
 			driver = v.CSI.Driver
 		case v.PersistentVolumeClaim != nil:
-			driver = p.driver(pod.Namespace, v.PersistentVolumeClaim.ClaimName)
+			driver = p.driverOf(pod.Namespace, v.PersistentVolumeClaim.ClaimName)
 		case v.Ephemeral != nil:
-			driver = p.driver(pod.Namespace, pod.Name+"-"+v.Name)
+			driver = p.driverOf(pod.Namespace, pod.Name+"-"+v.Name)
 		}
 		if driver == "" {
 			continue
@@ -87,8 +87,8 @@ func (p *nodeRestriction) speaksWith(pod *corev1.Pod, audience string) bool {
 	return false
 }
 
-// driver returns the CSI driver of a claim's volume; empty if it has none.
-func (p *nodeRestriction) driver(namespace, claim string) string {
+// driverOf returns the CSI driver of a claim's volume; empty if it has none.
+func (p *nodeRestriction) driverOf(namespace, claim string) string {
 	c, ok := p.objects.Get(claimsGR, namespace, claim)
 	if !ok {
 		return ""
@@ -100,8 +100,8 @@ func (p *nodeRestriction) driver(namespace, claim string) string {
 	return v.(*corev1.PersistentVolume).Spec.CSI.Driver
 }
 
-// request lets a kubelet request certificates only for its own name. The signer checks everything else.
-func (p *nodeRestriction) request(node string, a *api.Admission) error {
+// checkCertificateRequest lets a kubelet request certificates only for its own name. The signer checks everything else.
+func (p *nodeRestriction) checkCertificateRequest(node string, a *api.Admission) error {
 	r, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
 		return fmt.Errorf("unexpected type %T", a.Object)

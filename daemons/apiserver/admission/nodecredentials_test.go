@@ -17,8 +17,8 @@ import (
 )
 
 // Proves S11.
-func TestNodesHaveTokensOnlyForWhomTheirPodsSpeakWith(t *testing.T) {
-	o := cluster()
+func TestNodesGetTokensOnlyForTheirPodsAudiences(t *testing.T) {
+	o := storedObjects()
 	o.Put(
 		&rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: "granted"},
@@ -50,7 +50,7 @@ func TestNodesHaveTokensOnlyForWhomTheirPodsSpeakWith(t *testing.T) {
 				Name:       "mine",
 				UID:        "u",
 			}}}
-		err := admit(t, o, write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", ask, nil))
+		err := runPlugins(t, o, newWrite(node1, "CREATE", ":serviceaccounts/token", "shop", "default", ask, nil))
 		if (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 			t.Errorf("audiences %q: %v, want %q", test.audiences, err, test.refused)
 		}
@@ -58,7 +58,7 @@ func TestNodesHaveTokensOnlyForWhomTheirPodsSpeakWith(t *testing.T) {
 }
 
 // Proves S11.
-func TestNodesAskForCertificatesInTheirOwnName(t *testing.T) {
+func TestNodesRequestCertificatesOnlyForThemselves(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -82,10 +82,10 @@ func TestNodesAskForCertificatesInTheirOwnName(t *testing.T) {
 		}
 		csr := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
 			SignerName: test.signer, Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}
-		err = admit(
+		err = runPlugins(
 			t,
-			cluster(),
-			write(node1, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", csr, nil),
+			storedObjects(),
+			newWrite(node1, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", csr, nil),
 		)
 		if (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 			t.Errorf("%s for %s: %v, want %q", test.signer, test.name, err, test.refused)
@@ -97,8 +97,8 @@ func TestNodesAskForCertificatesInTheirOwnName(t *testing.T) {
 			Request:    []byte("none"),
 		},
 	}
-	if err := admit(t, cluster(),
-		write(node1, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", csr, nil)); err == nil ||
+	if err := runPlugins(t, storedObjects(),
+		newWrite(node1, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", csr, nil)); err == nil ||
 		!strings.Contains(err.Error(), "unable to parse csr") {
 		t.Errorf("what is no request: %v", err)
 	}

@@ -18,12 +18,12 @@ import (
 )
 
 var (
-	slicesGR      = resource{Group: resourcev1.GroupName, Resource: "resourceslices"}
-	podRequestsGR = resource{Group: certificatesv1.GroupName, Resource: "podcertificaterequests"}
+	slicesGR      = resourceName{Group: resourcev1.GroupName, Resource: "resourceslices"}
+	podRequestsGR = resourceName{Group: certificatesv1.GroupName, Resource: "podcertificaterequests"}
 )
 
-// claim lets a kubelet report the size of a volume in its claim's status, and change nothing else.
-func (p *nodeRestriction) claim(node string, a *api.Admission) error {
+// checkClaim lets a kubelet report the size of a volume in its claim's status, and change nothing else.
+func (p *nodeRestriction) checkClaim(node string, a *api.Admission) error {
 	if a.Subresource != "status" {
 		return errors.New("may only update PVC status")
 	}
@@ -51,9 +51,9 @@ func (p *nodeRestriction) claim(node string, a *api.Admission) error {
 	return nil
 }
 
-// slice lets a kubelet create and delete only ResourceSlices of its node. The authorizer sees neither the content of a
-// new slice nor each slice of a collection deletion.
-func (p *nodeRestriction) slice(node string, a *api.Admission) error {
+// checkSlice lets a kubelet create and delete only ResourceSlices of its node. The authorizer sees neither the content
+// of a new slice nor each slice of a collection deletion.
+func (p *nodeRestriction) checkSlice(node string, a *api.Admission) error {
 	obj, verb := a.Object, "create"
 	switch a.Operation {
 	case "CREATE":
@@ -76,10 +76,10 @@ func (p *nodeRestriction) slice(node string, a *api.Admission) error {
 // account of the pod. The resource is the signer, with a colon in place of its slash.
 const signerVerb = "request-serviceaccounts-podcertificate-signer"
 
-// podRequest lets a kubelet request certificates for the pods that run on it, from signers that the pods name. What the
-// request says about pod, account and node must equal the stored objects. A difference may mean that this server is
-// behind, so the error lets the kubelet retry.
-func (p *nodeRestriction) podRequest(ctx context.Context, node string, a *api.Admission) error {
+// checkPodRequest lets a kubelet request certificates for the pods that run on it, from signers that the pods name.
+// What the request says about pod, account and node must equal the stored objects. A difference may mean that this
+// server is behind, so the error lets the kubelet retry.
+func (p *nodeRestriction) checkPodRequest(ctx context.Context, node string, a *api.Admission) error {
 	refuse := func(format string, args ...any) error { return forbidden(a, fmt.Errorf(format, args...)) }
 	again := func(format string, args ...any) error { return apierrors.NewInternalError(fmt.Errorf(format, args...)) }
 	if a.Operation != "CREATE" || a.Subresource != "" {
@@ -125,7 +125,7 @@ func (p *nodeRestriction) podRequest(ctx context.Context, node string, a *api.Ad
 			r.Spec.PodUID,
 			pod.UID,
 		)
-	case mirror(pod):
+	case isMirrorPod(pod):
 		return refuse("pod %q is a mirror pod", key)
 	case pod.Spec.NodeName != node:
 		return refuse("pod %q is not running on node %q named in the PodCertificateRequest", key, node)
@@ -153,7 +153,7 @@ func (p *nodeRestriction) podRequest(ctx context.Context, node string, a *api.Ad
 			is,
 		)
 	}
-	if !namesSigner(pod, r.Spec.SignerName) && !p.maySign(ctx, a, r) {
+	if !namesSigner(pod, r.Spec.SignerName) && !p.canSign(ctx, a, r) {
 		return refuse("no podCertificate volume of pod %q is for signer %q", key, r.Spec.SignerName)
 	}
 	return nil
@@ -167,7 +167,7 @@ func namesSigner(pod *corev1.Pod, signer string) bool {
 	})
 }
 
-func (p *nodeRestriction) maySign(ctx context.Context, a *api.Admission, r *certificatesv1.PodCertificateRequest) bool {
+func (p *nodeRestriction) canSign(ctx context.Context, a *api.Admission, r *certificatesv1.PodCertificateRequest) bool {
 	d, _, err := p.may.Authorize(ctx, a.User, api.Request{
 		Verb: signerVerb, Resource: true, Namespace: a.Namespace, Name: r.Spec.ServiceAccountName,
 		GroupVersionResource: schema.GroupVersionResource{

@@ -16,9 +16,9 @@ import (
 
 // A kubelet may write only objects of its node, and only the parts that a kubelet reports.
 // Proves S12.
-func TestNodesWriteWhatIsTheirs(t *testing.T) {
+func TestNodesWriteOnlyTheirObjects(t *testing.T) {
 	mirrored := func(change func(*metav1.OwnerReference)) *corev1.Pod {
-		return pod(func(p *corev1.Pod) {
+		return newPod(func(p *corev1.Pod) {
 			yes := true
 			o := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "n1", UID: "n", Controller: &yes}
 			change(&o)
@@ -54,7 +54,7 @@ func TestNodesWriteWhatIsTheirs(t *testing.T) {
 		return s
 	}
 	on := func(change func(*corev1.Pod)) *corev1.Pod {
-		p := pod(func(p *corev1.Pod) { p.Spec.NodeName = "n1" })
+		p := newPod(func(p *corev1.Pod) { p.Spec.NodeName = "n1" })
 		change(p)
 		return p
 	}
@@ -64,44 +64,45 @@ func TestNodesWriteWhatIsTheirs(t *testing.T) {
 		write *api.Admission
 		error string
 	}{
-		"a mirror": {write(node1, "CREATE", ":pods", "shop", "p",
+		"a mirror": {newWrite(node1, "CREATE", ":pods", "shop", "p",
 			mirrored(func(*metav1.OwnerReference) {}), nil), ""},
-		"a mirror of nobody": {write(node1, "CREATE", ":pods", "shop", "p", without, nil), `node "n1" can only create pods with an owner reference set to itself`},
-		"a mirror of a former node": {write(node1, "CREATE", ":pods", "shop", "p",
+		"a mirror of nobody": {newWrite(node1, "CREATE", ":pods", "shop", "p", without, nil), `node "n1" can only create pods with an owner reference set to itself`},
+		"a mirror of a former node": {newWrite(node1, "CREATE", ":pods", "shop", "p",
 			mirrored(func(o *metav1.OwnerReference) { o.UID = "old" }), nil), "node n1 UID mismatch: expected old " +
 			"got n"},
-		"an uncontrolled mirror": {write(node1, "CREATE", ":pods", "shop", "p",
+		"an uncontrolled mirror": {newWrite(node1, "CREATE", ":pods", "shop", "p",
 			mirrored(func(o *metav1.OwnerReference) { o.Controller = nil }), nil), "with a controller owner " +
 			"reference set to itself"},
-		"a mirror with a disk's secret": {write(node1, "CREATE", ":pods", "shop", "p", inline, nil),
+		"a mirror with a disk's secret": {newWrite(node1, "CREATE", ":pods", "shop", "p", inline, nil),
 			"a mirror pod may not reference secrets"},
-		"a size": {write(node1, "UPDATE", claims, "shop", "disk", claim(func(c *corev1.PersistentVolumeClaim) {
+		"a size": {newWrite(node1, "UPDATE", claims, "shop", "disk", claim(func(c *corev1.PersistentVolumeClaim) {
 			c.Status.Capacity = corev1.ResourceList{"storage": quantity.MustParse("1Gi")}
 		}), same), ""},
-		"a claim's label": {write(node1, "UPDATE", claims, "shop", "disk",
+		"a claim's label": {newWrite(node1, "UPDATE", claims, "shop", "disk",
 			claim(func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"a": "b"} }), same),
 			"is not allowed to update fields other than status.capacity and status.conditions"},
-		"a claim's finalizer": {write(node1, "UPDATE", claims, "shop", "disk",
+		"a claim's finalizer": {newWrite(node1, "UPDATE", claims, "shop", "disk",
 			claim(func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{"a/b"} }), same), "is not allowed " +
 			"to update fields other than"},
-		"a claim's phase": {write(node1, "UPDATE", claims, "shop", "disk",
+		"a claim's phase": {newWrite(node1, "UPDATE", claims, "shop", "disk",
 			claim(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }), same),
 			"is not allowed to update fields other than"},
-		"a claim": {write(node1, "UPDATE", ":persistentvolumeclaims", "shop", "disk", same, same), "may only update " +
-			"PVC status"},
-		"claims for a pod": {write(node1, "UPDATE", ":pods/status", "shop", "p", on(func(p *corev1.Pod) {
+		"a claim": {newWrite(node1, "UPDATE", ":persistentvolumeclaims", "shop", "disk", same, same),
+			"may only update " +
+				"PVC status"},
+		"claims for a pod": {newWrite(node1, "UPDATE", ":pods/status", "shop", "p", on(func(p *corev1.Pod) {
 			p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "a", ResourceClaimName: &name}}
 		}), on(func(*corev1.Pod) {})), "cannot update resource claim statuses"},
-		"its devices": {write(node1, "CREATE", slices, "", "s", slice("n1"), nil), ""},
-		"another's devices": {write(node1, "CREATE", slices, "", "s", slice("n2"), nil), "can only create " +
+		"its devices": {newWrite(node1, "CREATE", slices, "", "s", slice("n1"), nil), ""},
+		"another's devices": {newWrite(node1, "CREATE", slices, "", "s", slice("n2"), nil), "can only create " +
 			"ResourceSlice with the same NodeName as the requesting node"},
-		"everybody's devices": {write(node1, "CREATE", slices, "", "s", slice(""), nil), "can only create " +
+		"everybody's devices": {newWrite(node1, "CREATE", slices, "", "s", slice(""), nil), "can only create " +
 			"ResourceSlice with the same NodeName as the requesting node"},
-		"its devices go": {write(node1, "DELETE", slices, "", "s", nil, slice("n1")), ""},
-		"another's devices go": {write(node1, "DELETE", slices, "", "s", nil, slice("n2")), "can only delete " +
+		"its devices go": {newWrite(node1, "DELETE", slices, "", "s", nil, slice("n1")), ""},
+		"another's devices go": {newWrite(node1, "DELETE", slices, "", "s", nil, slice("n2")), "can only delete " +
 			"ResourceSlice with the same NodeName as the requesting node"},
 	} {
-		if err := admit(t, cluster(), c.write); (err == nil) != (c.error == "") ||
+		if err := runPlugins(t, storedObjects(), c.write); (err == nil) != (c.error == "") ||
 			err != nil && !strings.Contains(err.Error(), c.error) {
 			t.Errorf("%s: %v, want %q", what, err, c.error)
 		}
@@ -110,8 +111,8 @@ func TestNodesWriteWhatIsTheirs(t *testing.T) {
 
 // A kubelet may request certificates only for the pods on it, from the signers that they name.
 // Proves S12.
-func TestNodesAskForTheirPodsCertificates(t *testing.T) {
-	o := cluster()
+func TestNodesRequestCertificatesOnlyForTheirPods(t *testing.T) {
+	o := storedObjects()
 	obj, _ := o.Get(podsGR, "shop", "mine")
 	mine := obj.(*corev1.Pod).DeepCopy()
 	mine.Spec.Volumes = append(
@@ -159,8 +160,9 @@ func TestNodesAskForTheirPodsCertificates(t *testing.T) {
 			SignerName: "example.com/pods", PodName: "mine", PodUID: "u", ServiceAccountName: "default",
 			ServiceAccountUID: "u", NodeName: "n1", NodeUID: "n"}}
 		change(&r.Spec)
-		if err := admit(t, o, write(node1, "CREATE", "certificates.k8s.io:podcertificaterequests", "shop", "r", r,
-			nil)); (err == nil) != (error == "") ||
+		if err := runPlugins(t, o,
+			newWrite(node1, "CREATE", "certificates.k8s.io:podcertificaterequests", "shop", "r", r,
+				nil)); (err == nil) != (error == "") ||
 			err != nil && !strings.Contains(err.Error(), error) {
 			t.Errorf("%v, want %q", err, error)
 		}
@@ -168,8 +170,9 @@ func TestNodesAskForTheirPodsCertificates(t *testing.T) {
 	granted := &certificatesv1.PodCertificateRequest{Spec: certificatesv1.PodCertificateRequestSpec{
 		SignerName: "example.com/granted", PodName: "mine", PodUID: "u", ServiceAccountName: "default",
 		ServiceAccountUID: "u", NodeName: "n1", NodeUID: "n"}}
-	if err := admit(t, o, write(node1, "CREATE", "certificates.k8s.io:podcertificaterequests", "shop", "r", granted,
-		nil)); err != nil {
+	if err := runPlugins(t, o,
+		newWrite(node1, "CREATE", "certificates.k8s.io:podcertificaterequests", "shop", "r", granted,
+			nil)); err != nil {
 		t.Errorf("a signer that nodes were granted: %v", err)
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"clusterctl/daemons/apiserver/authz"
 )
 
-// mirrorPod lets a kubelet create only mirror pods of its static pods. A mirror pod must be owned by the node's current
-// object. It must not refer to other objects, because a node may read the objects that its pods refer to.
-func (p *nodeRestriction) mirrorPod(ctx context.Context, node string, a *api.Admission) error {
+// checkMirrorPod lets a kubelet create only mirror pods of its static pods. A mirror pod must be owned by the node's
+// current object. It must not refer to other objects, because a node may read the objects that its pods refer to.
+func (p *nodeRestriction) checkMirrorPod(ctx context.Context, node string, a *api.Admission) error {
 	pod, ok := a.Object.(*corev1.Pod)
 	if !ok {
 		return fmt.Errorf("unexpected type %T", a.Object)
 	}
 	switch {
-	case !mirror(pod):
+	case !isMirrorPod(pod):
 		return fmt.Errorf(
 			"pod does not have %q annotation, node %q can only create mirror pods",
 			corev1.MirrorPodAnnotationKey,
@@ -27,13 +27,13 @@ func (p *nodeRestriction) mirrorPod(ctx context.Context, node string, a *api.Adm
 	case pod.Spec.NodeName != node:
 		return fmt.Errorf("node %q can only create pods with spec.nodeName set to itself", node)
 	}
-	if err := p.ownedByNode(ctx, node, pod); err != nil {
+	if err := p.checkOwner(ctx, node, pod); err != nil {
 		return err
 	}
 	if pod.Spec.ServiceAccountName != "" {
 		return fmt.Errorf("node %q can not create pods that reference a service account", node)
 	}
-	for resource := range authz.References(pod) {
+	for resource := range authz.PodReferences(pod) {
 		return fmt.Errorf("node %q can not create pods that reference %s", node, resource)
 	}
 	for _, v := range pod.Spec.Volumes {
@@ -44,8 +44,8 @@ func (p *nodeRestriction) mirrorPod(ctx context.Context, node string, a *api.Adm
 	return nil
 }
 
-// ownedByNode requires the node to be a pod's only owner, and its controller.
-func (p *nodeRestriction) ownedByNode(ctx context.Context, node string, pod *corev1.Pod) error {
+// checkOwner requires the node to be a pod's only owner, and its controller.
+func (p *nodeRestriction) checkOwner(ctx context.Context, node string, pod *corev1.Pod) error {
 	if len(pod.OwnerReferences) > 1 {
 		return fmt.Errorf("node %q can only create pods with a single owner reference set to itself", node)
 	}
@@ -60,7 +60,7 @@ func (p *nodeRestriction) ownedByNode(ctx context.Context, node string, pod *cor
 	case o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion:
 		return fmt.Errorf("node %q must not set blockOwnerDeletion on an owner reference", node)
 	default:
-		obj, ok := await(ctx, p.objects, nodesGR, "", node, namespacePatience)
+		obj, ok := waitForObject(ctx, p.objects, nodesGR, "", node, namespaceWait)
 		if !ok {
 			return fmt.Errorf("error looking up node %s to verify uid: node %q not found", node, node)
 		}

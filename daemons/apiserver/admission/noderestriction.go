@@ -32,31 +32,31 @@ func (p *nodeRestriction) Validate(ctx context.Context, a *api.Admission) error 
 	var err error
 	switch a.Resource.GroupResource() {
 	case podsGR:
-		err = p.pod(ctx, node, a)
+		err = p.checkPod(ctx, node, a)
 	case nodesGR:
-		err = p.node(node, a)
+		err = p.checkNode(node, a)
 	case claimsGR:
-		err = p.claim(node, a)
+		err = p.checkClaim(node, a)
 	case slicesGR:
-		err = p.slice(node, a)
+		err = p.checkSlice(node, a)
 	case podRequestsGR:
-		return p.podRequest(ctx, node, a)
+		return p.checkPodRequest(ctx, node, a)
 	case serviceAccountsGR:
 		if a.Subresource == "token" {
-			err = p.token(ctx, node, a)
+			err = p.checkToken(ctx, node, a)
 		}
 	case requestsGR:
-		if is(a, "CREATE", requestsGR) {
-			err = p.request(node, a)
+		if isOperation(a, "CREATE", requestsGR) {
+			err = p.checkCertificateRequest(node, a)
 		}
-	case resource{Group: coordinationv1.GroupName, Resource: "leases"}:
+	case resourceName{Group: coordinationv1.GroupName, Resource: "leases"}:
 		switch {
 		case a.Namespace != corev1.NamespaceNodeLease:
 			err = fmt.Errorf("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
 		case a.Name != node:
 			err = fmt.Errorf("can only access node lease with the same name as the requesting node")
 		}
-	case resource{Group: "storage.k8s.io", Resource: "csinodes"}:
+	case resourceName{Group: "storage.k8s.io", Resource: "csinodes"}:
 		if a.Name != node {
 			err = fmt.Errorf("can only access CSINode with the same name as the requesting node")
 		}
@@ -67,7 +67,7 @@ func (p *nodeRestriction) Validate(ctx context.Context, a *api.Admission) error 
 	return err
 }
 
-func (p *nodeRestriction) pod(ctx context.Context, node string, a *api.Admission) error {
+func (p *nodeRestriction) checkPod(ctx context.Context, node string, a *api.Admission) error {
 	switch {
 	case a.Subresource == "status" && a.Operation == "UPDATE":
 		old, ok := a.Old.(*corev1.Pod)
@@ -88,19 +88,19 @@ func (p *nodeRestriction) pod(ctx context.Context, node string, a *api.Admission
 		}
 		return nil
 	case a.Subresource == "eviction":
-		return p.ownPod(node, a, "evict")
+		return p.checkOwnPod(node, a, "evict")
 	case a.Subresource != "":
 		return fmt.Errorf("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", a.Subresource)
 	case a.Operation == "CREATE":
-		return p.mirrorPod(ctx, node, a)
+		return p.checkMirrorPod(ctx, node, a)
 	case a.Operation == "DELETE":
-		return p.ownPod(node, a, "delete")
+		return p.checkOwnPod(node, a, "delete")
 	default:
 		return fmt.Errorf("unexpected operation %q, node %q can only create and delete mirror pods", a.Operation, node)
 	}
 }
 
-func (p *nodeRestriction) ownPod(node string, a *api.Admission, verb string) error {
+func (p *nodeRestriction) checkOwnPod(node string, a *api.Admission, verb string) error {
 	pod, ok := a.Old.(*corev1.Pod) // the pod that is being deleted
 	if !ok {
 		obj, there := p.objects.Get(podsGR, a.Namespace, a.Name)
@@ -115,7 +115,7 @@ func (p *nodeRestriction) ownPod(node string, a *api.Admission, verb string) err
 	return nil
 }
 
-func (p *nodeRestriction) node(node string, a *api.Admission) error {
+func (p *nodeRestriction) checkNode(node string, a *api.Admission) error {
 	if a.Name != node {
 		return fmt.Errorf("node %q is not allowed to modify node %q", node, a.Name)
 	}
@@ -125,7 +125,7 @@ func (p *nodeRestriction) node(node string, a *api.Admission) error {
 	}
 	switch a.Operation {
 	case "CREATE":
-		if bad := restricted(is.Labels, nil); len(bad) > 0 {
+		if bad := restrictedLabels(is.Labels, nil); len(bad) > 0 {
 			return fmt.Errorf("node %q is not allowed to set the following labels: %s", node, strings.Join(bad, ", "))
 		}
 	case "UPDATE":
@@ -133,7 +133,7 @@ func (p *nodeRestriction) node(node string, a *api.Admission) error {
 		if !ok {
 			return nil
 		}
-		if bad := restricted(is.Labels, was.Labels); len(bad) > 0 {
+		if bad := restrictedLabels(is.Labels, was.Labels); len(bad) > 0 {
 			return fmt.Errorf("is not allowed to modify labels: %s", strings.Join(bad, ", "))
 		}
 		if !equality.Semantic.DeepEqual(is.Spec.Taints, was.Spec.Taints) {
@@ -155,8 +155,8 @@ var ownLabels = []string{
 	corev1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 }
 
-// restricted returns the changed labels that a kubelet may not change.
-func restricted(is, was map[string]string) []string {
+// restrictedLabels returns the changed labels that a kubelet may not change.
+func restrictedLabels(is, was map[string]string) []string {
 	var bad []string
 	look := func(key string) {
 		domain, _, ok := strings.Cut(key, "/")
@@ -186,8 +186,9 @@ func restricted(is, was map[string]string) []string {
 	return bad
 }
 
-// token lets a kubelet request tokens only for the pods that run on it, bound to them, and for audiences that they use.
-func (p *nodeRestriction) token(ctx context.Context, node string, a *api.Admission) error {
+// checkToken lets a kubelet request tokens only for the pods that run on it, bound to them, and for audiences that they
+// use.
+func (p *nodeRestriction) checkToken(ctx context.Context, node string, a *api.Admission) error {
 	req, ok := a.Object.(*authenticationv1.TokenRequest)
 	if !ok {
 		return fmt.Errorf("unexpected type %T", a.Object)
@@ -213,6 +214,6 @@ func (p *nodeRestriction) token(ctx context.Context, node string, a *api.Admissi
 	case pod.Spec.NodeName != node:
 		return fmt.Errorf("node requested token bound to a pod scheduled on a different node")
 	default:
-		return p.audience(ctx, a, req, pod)
+		return p.checkAudience(ctx, a, req, pod)
 	}
 }

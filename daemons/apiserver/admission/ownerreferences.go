@@ -22,15 +22,15 @@ const ownerReferencesName = "OwnerReferencesPermissionEnforcement"
 // finalize themselves. Changing the owners of an object requires the right to delete it. Blocking an owner's deletion
 // requires the right to set the owner's finalizers.
 type ownerReferences struct {
-	objects api.Objects
-	may     api.Authorizer
-	known   map[schema.GroupKind]kinds.Kind
+	objects      api.Objects
+	may          api.Authorizer
+	builtInKinds map[schema.GroupKind]kinds.Kind
 }
 
 func newOwnerReferences(objects api.Objects, may api.Authorizer) *ownerReferences {
-	p := &ownerReferences{objects: objects, may: may, known: map[schema.GroupKind]kinds.Kind{}}
+	p := &ownerReferences{objects: objects, may: may, builtInKinds: map[schema.GroupKind]kinds.Kind{}}
 	for _, k := range kinds.All() {
-		p.known[k.GVK.GroupKind()] = kinds.Kind{Resource: k.Resource, Namespaced: k.Namespaced}
+		p.builtInKinds[k.GVK.GroupKind()] = kinds.Kind{Resource: k.Resource, Namespaced: k.Namespaced}
 	}
 	return p
 }
@@ -40,13 +40,13 @@ func (p *ownerReferences) Validate(ctx context.Context, a *api.Admission) error 
 	if a.Object == nil || a.Subresource == "status" || a.Operation != "CREATE" && a.Operation != "UPDATE" {
 		return nil
 	}
-	now, err := owners(a.Object)
+	now, err := ownersOf(a.Object)
 	if err != nil {
 		return nil // it has no metadata
 	}
 	var before []metav1.OwnerReference
 	if a.Old != nil {
-		if before, err = owners(a.Old); err != nil {
+		if before, err = ownersOf(a.Old); err != nil {
 			return nil
 		}
 	}
@@ -61,16 +61,16 @@ func (p *ownerReferences) Validate(ctx context.Context, a *api.Admission) error 
 			Namespace:            a.Namespace,
 			Name:                 a.Name,
 		}
-		if !p.allowed(ctx, a.User, right) {
+		if !p.isAllowed(ctx, a.User, right) {
 			return forbidden(a, errors.New("cannot set an ownerRef on a resource you can't delete"))
 		}
 	}
 	for _, ref := range newlyBlocking(now, before) {
-		right, err := p.finalizing(a, ref)
+		right, err := p.finalizersRequest(a, ref)
 		if err != nil {
 			return forbidden(a, fmt.Errorf("cannot set blockOwnerDeletion in this case: %w", err))
 		}
-		if !p.allowed(ctx, a.User, right) {
+		if !p.isAllowed(ctx, a.User, right) {
 			return forbidden(
 				a,
 				errors.New(
@@ -83,12 +83,12 @@ func (p *ownerReferences) Validate(ctx context.Context, a *api.Admission) error 
 	return nil
 }
 
-func (p *ownerReferences) allowed(ctx context.Context, u api.User, r api.Request) bool {
+func (p *ownerReferences) isAllowed(ctx context.Context, u api.User, r api.Request) bool {
 	d, _, err := p.may.Authorize(ctx, u, r)
 	return err == nil && d == api.Allow
 }
 
-func owners(obj any) ([]metav1.OwnerReference, error) {
+func ownersOf(obj any) ([]metav1.OwnerReference, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, err
@@ -110,15 +110,15 @@ func newlyBlocking(now, before []metav1.OwnerReference) (list []metav1.OwnerRefe
 	return list
 }
 
-// finalizing returns the right to set an owner's finalizers.
-func (p *ownerReferences) finalizing(a *api.Admission, ref metav1.OwnerReference) (api.Request, error) {
+// finalizersRequest returns the right to set an owner's finalizers.
+func (p *ownerReferences) finalizersRequest(a *api.Admission, ref metav1.OwnerReference) (api.Request, error) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
 		return api.Request{}, err
 	}
-	k, ok := p.known[schema.GroupKind{Group: gv.Group, Kind: ref.Kind}]
+	k, ok := p.builtInKinds[schema.GroupKind{Group: gv.Group, Kind: ref.Kind}]
 	if !ok {
-		if k, ok = p.declared(gv.Group, ref.Kind); !ok {
+		if k, ok = p.declaredKind(gv.Group, ref.Kind); !ok {
 			return api.Request{}, fmt.Errorf("no kind %s of %s is served", ref.Kind, ref.APIVersion)
 		}
 	}
@@ -135,9 +135,9 @@ func (p *ownerReferences) finalizing(a *api.Admission, ref metav1.OwnerReference
 	return r, nil
 }
 
-// declared finds a kind that a CustomResourceDefinition declares.
-func (p *ownerReferences) declared(group, kind string) (kinds.Kind, bool) {
-	for _, obj := range p.objects.List(resource{Group: apiextensionsv1.GroupName,
+// declaredKind finds a kind that a CustomResourceDefinition declares.
+func (p *ownerReferences) declaredKind(group, kind string) (kinds.Kind, bool) {
+	for _, obj := range p.objects.List(resourceName{Group: apiextensionsv1.GroupName,
 		Resource: "customresourcedefinitions"}, "") {
 		if d, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok && d.Spec.Group == group &&
 			d.Status.AcceptedNames.Kind == kind {

@@ -25,11 +25,11 @@ import (
 // level are those of upstream's package policy. Upstream's package admission is not used, because it links the clients
 // of all versions of all kinds into the program.
 type podSecurity struct {
-	objects api.Objects
-	checks  policy.Evaluator
-	usual   securityapi.Policy // for namespaces without labels
-	exempt  securityconfig.PodSecurityExemptions
-	counts  *securityCounts
+	objects       api.Objects
+	checks        policy.Evaluator
+	defaultPolicy securityapi.Policy // for namespaces without labels
+	exemptions    securityconfig.PodSecurityExemptions
+	counts        *securityCounts
 }
 
 func newPodSecurity(
@@ -52,7 +52,8 @@ func newPodSecurity(
 	if err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
 	}
-	return &podSecurity{objects: objects, checks: checks, usual: usual, exempt: c.Exemptions, counts: counted}, nil
+	return &podSecurity{objects: objects, checks: checks, defaultPolicy: usual, exemptions: c.Exemptions,
+		counts: counted}, nil
 }
 
 // Validate checks pods, objects with a pod template, and namespaces.
@@ -62,72 +63,72 @@ func (p *podSecurity) Validate(ctx context.Context, a *api.Admission) error {
 	}
 	switch gr := a.Resource.GroupResource(); {
 	case gr == namespacesGR:
-		return p.namespace(ctx, a)
+		return p.checkNamespace(ctx, a)
 	case gr == podsGR:
-		return p.pod(a)
-	case makesPods[gr]:
-		return p.maker(a)
+		return p.checkPod(a)
+	case templateResources[gr]:
+		return p.checkTemplate(a)
 	}
 	return nil
 }
 
-// harmless are subresources of pods that do not change their security settings.
-var harmless = []string{"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"}
+// harmlessSubresources are subresources of pods that do not change their security settings.
+var harmlessSubresources = []string{"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"}
 
-func (p *podSecurity) pod(a *api.Admission) error {
-	if slices.Contains(harmless, a.Subresource) || p.exempted(a) {
+func (p *podSecurity) checkPod(a *api.Admission) error {
+	if slices.Contains(harmlessSubresources, a.Subresource) || p.isExempt(a) {
 		return nil
 	}
-	labels, err := p.labels(a.Namespace)
+	labels, err := p.namespaceLabels(a.Namespace)
 	if err != nil {
-		p.counts.failed(true, a)
+		p.counts.countError(true, a)
 		p.annotate(a, "error", fmt.Sprintf("failed to lookup namespace %q: %v", a.Namespace, err))
 		return apierrors.NewInternalError(fmt.Errorf("failed to lookup namespace %q", a.Namespace))
 	}
-	demanded, mistakes := securityapi.PolicyToEvaluate(labels, p.usual)
+	demanded, mistakes := securityapi.PolicyToEvaluate(labels, p.defaultPolicy)
 	if len(mistakes) == 0 && demanded.FullyPrivileged() {
-		p.counts.evaluated("allow", demanded.Enforce, "enforce", a)
+		p.counts.countEvaluation("allow", demanded.Enforce, "enforce", a)
 		privileged := securityapi.LevelVersion{Level: securityapi.LevelPrivileged, Version: securityapi.LatestVersion()}
 		p.annotate(a, securityapi.EnforcedPolicyAnnotationKey, privileged.String())
 		return nil
 	}
 	pod, ok := a.Object.(*corev1.Pod)
 	if !ok {
-		p.counts.failed(true, a)
+		p.counts.countError(true, a)
 		return apierrors.NewBadRequest("failed to decode pod")
 	}
 	if a.Operation == "UPDATE" {
 		old, ok := a.Old.(*corev1.Pod)
 		if !ok {
-			p.counts.failed(true, a)
+			p.counts.countError(true, a)
 			return apierrors.NewBadRequest("failed to decode old pod")
 		}
-		if !runsOthers(pod, old) {
+		if !runsOtherImages(pod, old) {
 			return nil
 		}
 	}
 	return p.evaluate(a, demanded, mistakes.ToAggregate(), &pod.ObjectMeta, &pod.Spec, true)
 }
 
-// maker checks an object with a pod template. Violations are warned about and audited, never rejected.
-func (p *podSecurity) maker(a *api.Admission) error {
-	if a.Subresource != "" || p.exempted(a) {
+// checkTemplate checks an object with a pod template. Violations are warned about and audited, never rejected.
+func (p *podSecurity) checkTemplate(a *api.Admission) error {
+	if a.Subresource != "" || p.isExempt(a) {
 		return nil
 	}
-	labels, err := p.labels(a.Namespace)
+	labels, err := p.namespaceLabels(a.Namespace)
 	if err != nil {
-		p.counts.failed(true, a)
+		p.counts.countError(true, a)
 		p.annotate(a, "error", fmt.Sprintf("failed to lookup namespace %q: %v", a.Namespace, err))
 		return nil
 	}
-	demanded, mistakes := securityapi.PolicyToEvaluate(labels, p.usual)
+	demanded, mistakes := securityapi.PolicyToEvaluate(labels, p.defaultPolicy)
 	if len(mistakes) == 0 && demanded.Warn.Level == securityapi.LevelPrivileged &&
 		demanded.Audit.Level == securityapi.LevelPrivileged {
 		return nil
 	}
 	template, ok := templateOf(a.Object)
 	if !ok {
-		p.counts.failed(true, a)
+		p.counts.countError(true, a)
 		p.annotate(a, "error", fmt.Sprintf("failed to extract pod template: unexpected object type: %s", a.Kind))
 		return nil
 	}
@@ -147,13 +148,13 @@ func (p *podSecurity) evaluate(
 	enforce bool,
 ) error {
 	if spec.RuntimeClassName != nil && *spec.RuntimeClassName != "" &&
-		slices.Contains(p.exempt.RuntimeClasses, *spec.RuntimeClassName) {
-		p.exemption(a, "runtimeClass")
+		slices.Contains(p.exemptions.RuntimeClasses, *spec.RuntimeClassName) {
+		p.recordExemption(a, "runtimeClass")
 		return nil
 	}
 	if mistake != nil {
 		p.annotate(a, "error", fmt.Sprintf("Failed to parse policy: %v", mistake))
-		p.counts.failed(false, a)
+		p.counts.countError(false, a)
 	}
 	results := map[securityapi.LevelVersion]policy.AggregateCheckResult{}
 	against := func(level securityapi.LevelVersion) policy.AggregateCheckResult {
@@ -166,9 +167,9 @@ func (p *podSecurity) evaluate(
 	if enforce {
 		p.annotate(a, securityapi.EnforcedPolicyAnnotationKey, demanded.Enforce.String())
 		if r := against(demanded.Enforce); r.Allowed {
-			p.counts.evaluated("allow", demanded.Enforce, "enforce", a)
+			p.counts.countEvaluation("allow", demanded.Enforce, "enforce", a)
 		} else {
-			p.counts.evaluated("deny", demanded.Enforce, "enforce", a)
+			p.counts.countEvaluation("deny", demanded.Enforce, "enforce", a)
 			refused = forbidden(a,
 				fmt.Errorf("violates PodSecurity %q: %s", demanded.Enforce.String(), r.ForbiddenDetail()))
 		}
@@ -176,33 +177,33 @@ func (p *podSecurity) evaluate(
 	if r := against(demanded.Audit); !r.Allowed {
 		text := fmt.Sprintf("would violate PodSecurity %q: %s", demanded.Audit.String(), r.ForbiddenDetail())
 		p.annotate(a, securityapi.AuditViolationsAnnotationKey, text)
-		p.counts.evaluated("deny", demanded.Audit, "audit", a)
+		p.counts.countEvaluation("deny", demanded.Audit, "audit", a)
 	}
 	if refused != nil {
 		return refused
 	}
 	if r := against(demanded.Warn); !r.Allowed {
-		warn(a, fmt.Sprintf("would violate PodSecurity %q: %s", demanded.Warn.String(), r.ForbiddenDetail()))
-		p.counts.evaluated("deny", demanded.Warn, "warn", a)
+		addWarning(a, fmt.Sprintf("would violate PodSecurity %q: %s", demanded.Warn.String(), r.ForbiddenDetail()))
+		p.counts.countEvaluation("deny", demanded.Warn, "warn", a)
 	}
 	return nil
 }
 
-// exempted reports whether the configuration exempts the namespace or the user of a write.
-func (p *podSecurity) exempted(a *api.Admission) bool {
+// isExempt reports whether the configuration exempts the namespace or the user of a write.
+func (p *podSecurity) isExempt(a *api.Admission) bool {
 	switch {
-	case a.Namespace != "" && slices.Contains(p.exempt.Namespaces, a.Namespace):
-		p.exemption(a, "namespace")
-	case a.User.Name != "" && slices.Contains(p.exempt.Usernames, a.User.Name):
-		p.exemption(a, "user")
+	case a.Namespace != "" && slices.Contains(p.exemptions.Namespaces, a.Namespace):
+		p.recordExemption(a, "namespace")
+	case a.User.Name != "" && slices.Contains(p.exemptions.Usernames, a.User.Name):
+		p.recordExemption(a, "user")
 	default:
 		return false
 	}
 	return true
 }
 
-func (p *podSecurity) exemption(a *api.Admission, reason string) {
-	p.counts.exempted(a)
+func (p *podSecurity) recordExemption(a *api.Admission, reason string) {
+	p.counts.countExemption(a)
 	p.annotate(a, securityapi.ExemptionReasonAnnotationKey, reason)
 }
 
@@ -212,14 +213,14 @@ func (p *podSecurity) annotate(a *api.Admission, key, value string) {
 	}
 }
 
-func warn(a *api.Admission, text string) {
+func addWarning(a *api.Admission, text string) {
 	if a.Warn != nil {
 		a.Warn(text)
 	}
 }
 
-// labels returns the labels of a namespace.
-func (p *podSecurity) labels(namespace string) (map[string]string, error) {
+// namespaceLabels returns the labels of a namespace.
+func (p *podSecurity) namespaceLabels(namespace string) (map[string]string, error) {
 	if obj, ok := p.objects.Get(namespacesGR, "", namespace); ok {
 		if ns, ok := obj.(*corev1.Namespace); ok {
 			return ns.Labels, nil
@@ -228,8 +229,8 @@ func (p *podSecurity) labels(namespace string) (map[string]string, error) {
 	return nil, apierrors.NewNotFound(namespacesGR, namespace)
 }
 
-// runsOthers reports whether an update of a pod adds a container or changes an image.
-func runsOthers(pod, old *corev1.Pod) bool {
+// runsOtherImages reports whether an update of a pod adds a container or changes an image.
+func runsOtherImages(pod, old *corev1.Pod) bool {
 	others := func(a, b []corev1.Container) bool {
 		return !slices.EqualFunc(a, b, func(a, b corev1.Container) bool { return a.Image == b.Image })
 	}
@@ -242,8 +243,8 @@ func runsOthers(pod, old *corev1.Pod) bool {
 	})
 }
 
-// makesPods are the resources whose objects have a pod template.
-var makesPods = map[resource]bool{
+// templateResources are the resources whose objects have a pod template.
+var templateResources = map[resourceName]bool{
 	{Resource: "replicationcontrollers"}:      true,
 	{Resource: "podtemplates"}:                true,
 	{Group: "apps", Resource: "replicasets"}:  true,

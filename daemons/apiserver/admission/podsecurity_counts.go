@@ -15,7 +15,7 @@ import (
 
 // securityCounts counts the decisions of pod security, under upstream's names.
 type securityCounts struct {
-	known                           securityapi.Version // the newest version that this release knows
+	newestVersion                   securityapi.Version // the newest version that this release knows
 	evaluations, exemptions, errors *prometheus.CounterVec
 }
 
@@ -30,7 +30,7 @@ func newSecurityCounts(register prometheus.Registerer) (*securityCounts, error) 
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append(labels, what...))
 	}
 	c := &securityCounts{
-		known: known,
+		newestVersion: known,
 		evaluations: count(
 			"pod_security_evaluations_total",
 			"Policies evaluated, besides for requests that are ignored or exempt.",
@@ -54,23 +54,24 @@ func newSecurityCounts(register prometheus.Registerer) (*securityCounts, error) 
 	)
 }
 
-// evaluated counts a decision (allow or deny) in a mode (enforce, audit or warn).
-func (c *securityCounts) evaluated(decision string, held securityapi.LevelVersion, mode string, a *api.Admission) {
+// countEvaluation counts a decision (allow or deny) in a mode (enforce, audit or warn).
+func (c *securityCounts) countEvaluation(decision string, held securityapi.LevelVersion, mode string,
+	a *api.Admission) {
 	version := held.Version.String()
 	switch {
 	case held.Version.Latest() || held.Level == securityapi.LevelPrivileged:
 		version = "latest" // the privileged level is the same in every version
-	case c.known.Older(held.Version):
+	case c.newestVersion.Older(held.Version):
 		version = "future"
 	}
 	c.evaluations.WithLabelValues(securityLabels(a, decision, string(held.Level), version, mode)...).Inc()
 }
 
-func (c *securityCounts) exempted(a *api.Admission) {
+func (c *securityCounts) countExemption(a *api.Admission) {
 	c.exemptions.WithLabelValues(securityLabels(a)...).Inc()
 }
 
-func (c *securityCounts) failed(fatal bool, a *api.Admission) {
+func (c *securityCounts) countError(fatal bool, a *api.Admission) {
 	c.errors.WithLabelValues(securityLabels(a, strconv.FormatBool(fatal))...).Inc()
 }
 

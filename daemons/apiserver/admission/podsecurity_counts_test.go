@@ -14,9 +14,10 @@ import (
 
 // The decisions of pod security are counted as upstream counts them.
 // Proves S12.
-func TestWhatPodSecurityDecidesIsCounted(t *testing.T) {
-	o, counts := cluster(), prometheus.NewRegistry()
-	o.Put(labelled("enforce", "baseline", "enforce-version", "v1.30", "warn", "restricted", "warn-version", "v1.999"))
+func TestPodSecurityDecisionsAreCounted(t *testing.T) {
+	o, counts := storedObjects(), prometheus.NewRegistry()
+	o.Put(labelledNamespace("enforce", "baseline", "enforce-version", "v1.30", "warn", "restricted", "warn-version",
+		"v1.999"))
 	p, err := newPodSecurity(o, &securityconfig.PodSecurityConfiguration{
 		Defaults: securityconfig.PodSecurityDefaults{
 			Enforce:        "privileged",
@@ -33,11 +34,13 @@ func TestWhatPodSecurityDecidesIsCounted(t *testing.T) {
 	}
 	someone := api.User{Name: "someone"}
 	for _, a := range []*api.Admission{
-		write(someone, "CREATE", ":pods", "bounded", "p", pod(nil), nil),
-		write(someone, "CREATE", ":pods", "levels", "p", pod(func(p *corev1.Pod) { p.Spec.HostNetwork = true }), nil),
-		write(someone, "CREATE", ":pods", "levels", "p", pod(nil), nil), // causes a warning
-		write(root, "CREATE", ":pods", "levels", "p", pod(nil), nil),
-		write(root, "UPDATE", ":namespaces", "", "levels", labelled("enforce", "baseline"), labelled()),
+		newWrite(someone, "CREATE", ":pods", "bounded", "p", newPod(nil), nil),
+		newWrite(someone, "CREATE", ":pods", "levels", "p", newPod(func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
+			nil),
+		newWrite(someone, "CREATE", ":pods", "levels", "p", newPod(nil), nil), // causes a warning
+		newWrite(root, "CREATE", ":pods", "levels", "p", newPod(nil), nil),
+		newWrite(root, "UPDATE", ":namespaces", "", "levels", labelledNamespace("enforce", "baseline"),
+			labelledNamespace()),
 	} {
 		_ = p.Validate(t.Context(), a) // other tests check the decision
 	}

@@ -24,8 +24,8 @@ const (
 	maxEvaluation = time.Second
 )
 
-// namespace rejects invalid labels, and warns about existing pods that violate a new level.
-func (p *podSecurity) namespace(ctx context.Context, a *api.Admission) error {
+// checkNamespace rejects invalid labels, and warns about existing pods that violate a new level.
+func (p *podSecurity) checkNamespace(ctx context.Context, a *api.Admission) error {
 	if a.Subresource != "" {
 		return nil
 	}
@@ -33,9 +33,9 @@ func (p *podSecurity) namespace(ctx context.Context, a *api.Admission) error {
 	if !ok {
 		return apierrors.NewBadRequest("failed to decode namespace")
 	}
-	demanded, mistakes := securityapi.PolicyToEvaluate(namespace.Labels, p.usual)
+	demanded, mistakes := securityapi.PolicyToEvaluate(namespace.Labels, p.defaultPolicy)
 	invalid := apierrors.NewInvalid(a.Kind.GroupKind(), a.Name, mistakes)
-	exempt := slices.Contains(p.exempt.Namespaces, a.Name)
+	exempt := slices.Contains(p.exemptions.Namespaces, a.Name)
 	if a.Operation == "CREATE" {
 		if len(mistakes) > 0 {
 			return invalid
@@ -49,7 +49,7 @@ func (p *podSecurity) namespace(ctx context.Context, a *api.Admission) error {
 	if !ok {
 		return apierrors.NewBadRequest("failed to decode old namespace")
 	}
-	before, wrong := securityapi.PolicyToEvaluate(old.Labels, p.usual)
+	before, wrong := securityapi.PolicyToEvaluate(old.Labels, p.defaultPolicy)
 	if len(mistakes) > 0 && (len(wrong) == 0 || !reflect.DeepEqual(mistakes, wrong)) {
 		return invalid
 	}
@@ -62,15 +62,15 @@ func (p *podSecurity) namespace(ctx context.Context, a *api.Admission) error {
 		p.warnIgnored(a, demanded, namespace.Labels)
 		return nil
 	}
-	for _, text := range p.below(ctx, namespace.Name, demanded.Enforce) {
-		warn(a, text)
+	for _, text := range p.violationsOf(ctx, namespace.Name, demanded.Enforce) {
+		addWarning(a, text)
 	}
 	return nil
 }
 
 // warnIgnored warns that the labels of an exempt namespace have no effect.
 func (p *podSecurity) warnIgnored(a *api.Admission, demanded securityapi.Policy, labels map[string]string) {
-	if demanded.FullyPrivileged() || demanded.Equivalent(&p.usual) {
+	if demanded.FullyPrivileged() || demanded.Equivalent(&p.defaultPolicy) {
 		return
 	}
 	var parts []string
@@ -89,19 +89,19 @@ func (p *podSecurity) warnIgnored(a *api.Admission, demanded securityapi.Policy,
 			parts = append(parts, of.name+"="+of.demanded.String())
 		}
 	}
-	warn(a, fmt.Sprintf("namespace %q is exempt from Pod Security, and the policy (%s) will be ignored",
+	addWarning(a, fmt.Sprintf("namespace %q is exempt from Pod Security, and the policy (%s) will be ignored",
 		a.Name, strings.Join(parts, ", ")))
 }
 
-// below returns warnings about the pods of a namespace that violate a level.
-func (p *podSecurity) below(ctx context.Context, namespace string, level securityapi.LevelVersion) []string {
+// violationsOf returns warnings about the pods of a namespace that violate a level.
+func (p *podSecurity) violationsOf(ctx context.Context, namespace string, level securityapi.LevelVersion) []string {
 	within := maxEvaluation
 	if deadline, ok := ctx.Deadline(); ok {
 		within = min(within, time.Until(deadline)/2)
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	pods := p.pods(namespace)
+	pods := p.podsToCheck(namespace)
 	total := len(pods)
 	pods = pods[:min(total, maxPods)]
 	names := map[string][]string{} // names of pods, by their violation
@@ -139,15 +139,16 @@ func (p *podSecurity) below(ctx context.Context, namespace string, level securit
 	return append(texts, each...)
 }
 
-// pods returns the pods of a namespace that are not exempt. One pod of each controller comes first, because the other
-// pods of a controller most likely have the same violations.
-func (p *podSecurity) pods(namespace string) []*corev1.Pod {
+// podsToCheck returns the pods of a namespace that are not exempt. One pod of each controller comes first, because the
+// other pods of a controller most likely have the same violations.
+func (p *podSecurity) podsToCheck(namespace string) []*corev1.Pod {
 	var first, alike []*corev1.Pod
 	seen := map[types.UID]bool{}
 	for _, obj := range p.objects.List(podsGR, namespace) {
 		pod, ok := obj.(*corev1.Pod)
 		if !ok ||
-			pod.Spec.RuntimeClassName != nil && slices.Contains(p.exempt.RuntimeClasses, *pod.Spec.RuntimeClassName) {
+			pod.Spec.RuntimeClassName != nil &&
+				slices.Contains(p.exemptions.RuntimeClasses, *pod.Spec.RuntimeClassName) {
 			continue
 		}
 		owner := metav1.GetControllerOfNoCopy(pod)

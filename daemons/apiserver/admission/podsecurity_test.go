@@ -18,16 +18,16 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// noted is a request that records its audit annotations.
-type noted map[string]string
+// annotationRecorder is a request that records its audit annotations.
+type annotationRecorder map[string]string
 
-func (n noted) Options() runtime.Object    { return nil }
-func (n noted) Verb() string               { return "create" }
-func (n noted) Annotate(key, value string) { n[key] = value }
-func (n noted) Audited(bool) bool          { return true }
+func (n annotationRecorder) Options() runtime.Object    { return nil }
+func (n annotationRecorder) Verb() string               { return "create" }
+func (n annotationRecorder) Annotate(key, value string) { n[key] = value }
+func (n annotationRecorder) Audited(bool) bool          { return true }
 
-// securedBy returns the plugin, configured by the text of a file.
-func securedBy(t *testing.T, o api.Objects, text string) *podSecurity {
+// newTestPodSecurity returns the plugin, configured by the text of a file.
+func newTestPodSecurity(t *testing.T, o api.Objects, text string) *podSecurity {
 	t.Helper()
 	file := ""
 	if text != "" {
@@ -36,7 +36,7 @@ func securedBy(t *testing.T, o api.Objects, text string) *podSecurity {
 			t.Fatal(err)
 		}
 	}
-	levels, err := configured(file)
+	levels, err := podSecurityConfiguration(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func securedBy(t *testing.T, o api.Objects, text string) *podSecurity {
 	return p
 }
 
-func labelled(pairs ...string) *corev1.Namespace {
+func labelledNamespace(pairs ...string) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "levels", Labels: map[string]string{}}}
 	for i := 0; i < len(pairs); i += 2 {
 		ns.Labels["pod-security.kubernetes.io/"+pairs[i]] = pairs[i+1]
@@ -57,34 +57,37 @@ func labelled(pairs ...string) *corev1.Namespace {
 
 // Invalid labels are refused. A stricter level causes warnings about the pods that violate it.
 // Proves S12.
-func TestLevelsOfNamespacesAreChecked(t *testing.T) {
-	o := cluster()
+func TestNamespaceLevelsAreValidated(t *testing.T) {
+	o := storedObjects()
 	o.Put(
 		&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "levels", Name: "old"},
 			Spec:       corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "c"}}},
 		},
 	)
-	p := securedBy(t, o, "")
+	p := newTestPodSecurity(t, o, "")
 	for what, c := range map[string]struct {
 		is, was *corev1.Namespace
 		refused string
 		warned  []string
 	}{
-		"a level that there is": {is: labelled("enforce", "baseline", "warn", "restricted", "audit-version",
+		"a level that there is": {is: labelledNamespace("enforce", "baseline", "warn", "restricted", "audit-version",
 			"v1.30")},
-		"a level that there is not":   {is: labelled("enforce", "bad"), refused: `metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "bad": must be one of privileged, baseline, restricted`},
-		"a version that there is not": {is: labelled("warn-version", "v0"), refused: `metadata.labels[pod-security.kubernetes.io/warn-version]: Invalid value: "v0"`},
-		"a change to no level":        {is: labelled("enforce", "bad"), was: labelled(), refused: "Invalid value"},
-		"what meant nothing before":   {is: labelled("enforce", "bad"), was: labelled("enforce", "bad")},
-		"more than its pods have":     {is: labelled("enforce", "baseline"), was: labelled(), warned: []string{`existing pods in namespace "levels" violate the new PodSecurity enforce level "baseline:latest"`, "old: host namespaces"}},
-		"less than before":            {is: labelled("enforce", "baseline"), was: labelled("enforce", "restricted")},
-		"as before": {is: labelled("enforce", "restricted", "warn", "baseline"),
-			was: labelled("enforce", "restricted")},
+		"a level that there is not":   {is: labelledNamespace("enforce", "bad"), refused: `metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "bad": must be one of privileged, baseline, restricted`},
+		"a version that there is not": {is: labelledNamespace("warn-version", "v0"), refused: `metadata.labels[pod-security.kubernetes.io/warn-version]: Invalid value: "v0"`},
+		"a change to no level": {is: labelledNamespace("enforce", "bad"), was: labelledNamespace(),
+			refused: "Invalid value"},
+		"what meant nothing before": {is: labelledNamespace("enforce", "bad"),
+			was: labelledNamespace("enforce", "bad")},
+		"more than its pods have": {is: labelledNamespace("enforce", "baseline"), was: labelledNamespace(), warned: []string{`existing pods in namespace "levels" violate the new PodSecurity enforce level "baseline:latest"`, "old: host namespaces"}},
+		"less than before": {is: labelledNamespace("enforce", "baseline"),
+			was: labelledNamespace("enforce", "restricted")},
+		"as before": {is: labelledNamespace("enforce", "restricted", "warn", "baseline"),
+			was: labelledNamespace("enforce", "restricted")},
 	} {
-		a := write(root, "CREATE", ":namespaces", "", "levels", c.is, nil)
+		a := newWrite(root, "CREATE", ":namespaces", "", "levels", c.is, nil)
 		if c.was != nil {
-			a = write(root, "UPDATE", ":namespaces", "", "levels", c.is, c.was)
+			a = newWrite(root, "UPDATE", ":namespaces", "", "levels", c.is, c.was)
 		}
 		a.Kind = corev1.SchemeGroupVersion.WithKind("Namespace")
 		var warned []string
@@ -102,7 +105,7 @@ func TestLevelsOfNamespacesAreChecked(t *testing.T) {
 
 // Violations of the levels are in the audit log, and exemptions apply.
 // Proves S12.
-func TestLevelsOfPodsAreAudited(t *testing.T) {
+func TestPodSecurityViolationsAreAudited(t *testing.T) {
 	const exempt = `
 apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
@@ -117,7 +120,7 @@ plugins:
 	private := func(p *corev1.Pod) { p.Spec.HostNetwork = true }
 	boxed := "boxed"
 	someone := api.User{Name: "someone"}
-	old := pod(private)
+	old := newPod(private)
 	old.Namespace = "bounded"
 	newer := old.DeepCopy()
 	newer.Spec.Containers[0].Image = "other"
@@ -129,25 +132,26 @@ plugins:
 		refused string
 		noted   map[string]string
 	}{
-		"no labels": {"", write(someone, "CREATE", ":pods", "bounded", "p", pod(private), nil), "",
-			noted{enforced: "privileged:latest"}},
-		"a default": {exempt, write(someone, "CREATE", ":pods", "bounded", "p", pod(private), nil), `violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`, noted{enforced: "baseline:latest", violated: `would violate PodSecurity "restricted:latest"`}},
-		"another image": {exempt, write(someone, "UPDATE", ":pods", "bounded", "p", newer, old),
-			"violates PodSecurity", noted{enforced: "baseline:latest", violated: ""}},
-		"nothing that counts": {exempt, write(someone, "UPDATE", ":pods", "bounded", "p", old, old), "", nil},
-		"status":              {exempt, write(someone, "UPDATE", ":pods/status", "bounded", "p", newer, old), "", nil},
-		"an exempt user": {exempt, write(root, "CREATE", ":pods", "bounded", "p", pod(private), nil), "",
-			noted{reason: "user"}},
-		"an exempt namespace": {exempt, write(someone, "CREATE", ":pods", "shop", "p", pod(private), nil), "",
-			noted{reason: "namespace"}},
+		"no labels": {"", newWrite(someone, "CREATE", ":pods", "bounded", "p", newPod(private), nil), "",
+			annotationRecorder{enforced: "privileged:latest"}},
+		"a default": {exempt, newWrite(someone, "CREATE", ":pods", "bounded", "p", newPod(private), nil), `violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`, annotationRecorder{enforced: "baseline:latest", violated: `would violate PodSecurity "restricted:latest"`}},
+		"another image": {exempt, newWrite(someone, "UPDATE", ":pods", "bounded", "p", newer, old),
+			"violates PodSecurity", annotationRecorder{enforced: "baseline:latest", violated: ""}},
+		"nothing that counts": {exempt, newWrite(someone, "UPDATE", ":pods", "bounded", "p", old, old), "", nil},
+		"status": {exempt, newWrite(someone, "UPDATE", ":pods/status", "bounded", "p", newer, old), "",
+			nil},
+		"an exempt user": {exempt, newWrite(root, "CREATE", ":pods", "bounded", "p", newPod(private), nil), "",
+			annotationRecorder{reason: "user"}},
+		"an exempt namespace": {exempt, newWrite(someone, "CREATE", ":pods", "shop", "p", newPod(private), nil), "",
+			annotationRecorder{reason: "namespace"}},
 		"an exempt runtime": {exempt,
-			write(someone, "CREATE", ":pods", "bounded", "p",
-				pod(func(p *corev1.Pod) { private(p); p.Spec.RuntimeClassName = &boxed }), nil), "",
-			noted{reason: "runtimeClass"}},
+			newWrite(someone, "CREATE", ":pods", "bounded", "p",
+				newPod(func(p *corev1.Pod) { private(p); p.Spec.RuntimeClassName = &boxed }), nil), "",
+			annotationRecorder{reason: "runtimeClass"}},
 	} {
-		got := noted{}
+		got := annotationRecorder{}
 		c.write.Origin = got
-		err := securedBy(t, cluster(), c.config).Validate(t.Context(), c.write)
+		err := newTestPodSecurity(t, storedObjects(), c.config).Validate(t.Context(), c.write)
 		if (err == nil) != (c.refused == "") ||
 			err != nil && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s: %v, want %q", what, err, c.refused)
@@ -163,7 +167,7 @@ plugins:
 	}
 }
 
-func TestAnAdmissionConfigurationThatIsNoneIsRefused(t *testing.T) {
+func TestInvalidAdmissionConfigurationsAreRejected(t *testing.T) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
 	for text, want := range map[string]string{
 		"nonsense":                        "couldn't get version/kind",
@@ -177,7 +181,7 @@ func TestAnAdmissionConfigurationThatIsNoneIsRefused(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := configured(file); err == nil || !strings.Contains(err.Error(), want) ||
+		if _, err := podSecurityConfiguration(file); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), file) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}

@@ -13,10 +13,10 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// priority sets a pod's numeric priority from its priority class.
-type priority struct{ objects api.Objects }
+// priorityPlugin sets a pod's numeric priority from its priority class.
+type priorityPlugin struct{ objects api.Objects }
 
-var priorityClassesGR = resource{Group: schedulingv1.GroupName, Resource: "priorityclasses"}
+var priorityClassesGR = resourceName{Group: schedulingv1.GroupName, Resource: "priorityclasses"}
 
 // SystemPriorityClasses returns the priority classes that every cluster has.
 func SystemPriorityClasses() []runtime.Object {
@@ -36,8 +36,8 @@ func SystemPriorityClasses() []runtime.Object {
 }
 
 // Admit sets priority and preemption policy, and refuses pods that have different ones.
-func (p *priority) Admit(_ context.Context, a *api.Admission) error {
-	if !is(a, "CREATE", podsGR) {
+func (p *priorityPlugin) Admit(_ context.Context, a *api.Admission) error {
+	if !isOperation(a, "CREATE", podsGR) {
 		return nil
 	}
 	pod, ok := a.Object.(*corev1.Pod)
@@ -45,7 +45,7 @@ func (p *priority) Admit(_ context.Context, a *api.Admission) error {
 		return nil
 	}
 	name, value, policy := pod.Spec.PriorityClassName, int32(0), corev1.PreemptLowerPriority
-	switch class, found := p.class(name); {
+	switch class, found := p.classOf(name); {
 	case found:
 		value, name = class.Value, class.Name
 		if class.PreemptionPolicy != nil {
@@ -84,8 +84,8 @@ func (p *priority) Admit(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-// class returns the named class. Without a name it returns the global default, the lowest if there are several.
-func (p *priority) class(name string) (*schedulingv1.PriorityClass, bool) {
+// classOf returns the named class. Without a name it returns the global default, the lowest if there are several.
+func (p *priorityPlugin) classOf(name string) (*schedulingv1.PriorityClass, bool) {
 	if name != "" {
 		obj, ok := p.objects.Get(priorityClassesGR, "", name)
 		if !ok {
@@ -103,15 +103,15 @@ func (p *priority) class(name string) (*schedulingv1.PriorityClass, bool) {
 }
 
 // Validate refuses a second global default.
-func (p *priority) Validate(_ context.Context, a *api.Admission) error {
-	if !is(a, "CREATE", priorityClassesGR) && !is(a, "UPDATE", priorityClassesGR) {
+func (p *priorityPlugin) Validate(_ context.Context, a *api.Admission) error {
+	if !isOperation(a, "CREATE", priorityClassesGR) && !isOperation(a, "UPDATE", priorityClassesGR) {
 		return nil
 	}
 	class, ok := a.Object.(*schedulingv1.PriorityClass)
 	if !ok || !class.GlobalDefault {
 		return nil
 	}
-	if other, found := p.class(""); found && other.Name != class.Name {
+	if other, found := p.classOf(""); found && other.Name != class.Name {
 		return forbidden(
 			a,
 			fmt.Errorf("PriorityClass %v is already marked as default. Only one default can exist", other.Name),

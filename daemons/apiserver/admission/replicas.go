@@ -21,21 +21,21 @@ import (
 )
 
 var (
-	leasesGR         = resource{Group: coordinationv1.GroupName, Resource: "leases"}
-	endpointSlicesGR = resource{Group: discoveryv1.GroupName, Resource: "endpointslices"}
-	servicesGR       = resource{Resource: "services"}
+	leasesGR         = resourceName{Group: coordinationv1.GroupName, Resource: "leases"}
+	endpointSlicesGR = resourceName{Group: discoveryv1.GroupName, Resource: "endpointslices"}
+	servicesGR       = resourceName{Resource: "services"}
 )
 
-// replicas restricts the daemons of a machine to the objects of that machine, where the authorizer cannot: the
-// authorizer sees neither the content of a write nor the name of a new object. It is part of NodeRestriction.
-type replicas struct{ objects api.Objects }
+// replicaRestriction restricts the daemons of a machine to the objects of that machine, where the authorizer cannot:
+// the authorizer sees neither the content of a write nor the name of a new object. It is part of NodeRestriction.
+type replicaRestriction struct{ objects api.Objects }
 
 // Validate checks writes by daemons that run on several machines, and events from kubelets and service proxies.
-func (p *replicas) Validate(_ context.Context, a *api.Admission) error {
+func (p *replicaRestriction) Validate(_ context.Context, a *api.Admission) error {
 	if a.Subresource != "" {
 		return nil
 	}
-	daemon, machine, ok := replica.Of(a.User)
+	daemon, machine, ok := replica.Parse(a.User)
 	if node, is := authz.NodeName(a.User); is && a.Resource.Resource == "events" {
 		daemon, machine, ok = "", node, true
 	}
@@ -48,13 +48,13 @@ func (p *replicas) Validate(_ context.Context, a *api.Admission) error {
 	var err error
 	switch gr := a.Resource.GroupResource(); {
 	case gr == leasesGR:
-		err = p.lease(daemon, machine, a)
+		err = p.checkLease(daemon, machine, a)
 	case gr == endpointSlicesGR:
-		err = p.slice(daemon, machine, a)
+		err = p.checkSlice(daemon, machine, a)
 	case gr == servicesGR && daemon == replica.Ingress:
-		err = gatewayService(a)
+		err = checkGatewayService(a)
 	case gr.Resource == "events":
-		err = ownEvent(daemon, machine, a)
+		err = checkEvent(daemon, machine, a)
 	}
 	if err != nil {
 		return forbidden(a, err)
@@ -62,13 +62,13 @@ func (p *replicas) Validate(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-// longestLease is the longest leaseDurationSeconds of a leader election lease. A holder with a longer lease would block
-// the other replicas.
-const longestLease = 60
+// maxLeaseSeconds is the longest leaseDurationSeconds of a leader election lease. A holder with a longer lease would
+// block the other replicas.
+const maxLeaseSeconds = 60
 
-func (p *replicas) lease(daemon, machine string, a *api.Admission) error {
+func (p *replicaRestriction) checkLease(daemon, machine string, a *api.Admission) error {
 	own := replica.Manager(daemon) != "" && a.Name == replica.Lease(daemon, machine)
-	if a.Namespace != metav1.NamespaceSystem || !own && !slices.Contains(authz.Shared(daemon), a.Name) {
+	if a.Namespace != metav1.NamespaceSystem || !own && !slices.Contains(authz.ElectionLeases(daemon), a.Name) {
 		return fmt.Errorf("machine %q can only access its own lease, and those by which %s elects a leader",
 			machine, daemon)
 	}
@@ -85,15 +85,15 @@ func (p *replicas) lease(daemon, machine string, a *api.Admission) error {
 		return fmt.Errorf("machine %q can only hold the lease itself", machine)
 	case daemon == replica.Network && holder != "" && holder != machine:
 		return fmt.Errorf("machine %q can only take a lease for itself", machine)
-	case !own && seconds != nil && *seconds > longestLease:
-		return fmt.Errorf("a lease by which %s elects a leader can last %d seconds at most", daemon, longestLease)
+	case !own && seconds != nil && *seconds > maxLeaseSeconds:
+		return fmt.Errorf("a lease by which %s elects a leader can last %d seconds at most", daemon, maxLeaseSeconds)
 	}
 	return nil
 }
 
-// slice allows a daemon the endpoint slices for its machine. An ingress proxy may also write the slices of Services
-// that it creates for Gateways.
-func (p *replicas) slice(daemon, machine string, a *api.Admission) error {
+// checkSlice allows a daemon the endpoint slices for its machine. An ingress proxy may also write the slices of
+// Services that it creates for Gateways.
+func (p *replicaRestriction) checkSlice(daemon, machine string, a *api.Admission) error {
 	own := a.Namespace == metav1.NamespaceSystem && slices.Contains(replica.Slices(daemon, machine), a.Name)
 	if !own && daemon != replica.Ingress {
 		return fmt.Errorf("machine %q can only change endpoint slices of its own", machine)
@@ -110,7 +110,7 @@ func (p *replicas) slice(daemon, machine string, a *api.Admission) error {
 			return fmt.Errorf("can only change endpoint slices with the label %s=%s",
 				discoveryv1.LabelManagedBy, replica.Manager(daemon))
 		case !own:
-			if !p.ofGateway(a.Namespace, service) {
+			if !p.isForGateway(a.Namespace, service) {
 				return fmt.Errorf("service %q was not created by %s for a Gateway", service, daemon)
 			}
 		case service != daemon:
@@ -119,7 +119,7 @@ func (p *replicas) slice(daemon, machine string, a *api.Admission) error {
 			(s.Endpoints[0].NodeName == nil || *s.Endpoints[0].NodeName != machine):
 			return fmt.Errorf("can only publish one endpoint, with the nodeName %q", machine)
 		default:
-			if err := p.ownEndpoint(machine, s.Endpoints); err != nil {
+			if err := p.checkEndpoint(machine, s.Endpoints); err != nil {
 				return err
 			}
 		}
@@ -127,9 +127,9 @@ func (p *replicas) slice(daemon, machine string, a *api.Admission) error {
 	return nil
 }
 
-// ownEndpoint allows an endpoint only addresses of its machine and hints for its machine. With other addresses or hints
-// it could receive the traffic of another machine.
-func (p *replicas) ownEndpoint(machine string, list []discoveryv1.Endpoint) error {
+// checkEndpoint allows an endpoint only addresses of its machine and hints for its machine. With other addresses or
+// hints it could receive the traffic of another machine.
+func (p *replicaRestriction) checkEndpoint(machine string, list []discoveryv1.Endpoint) error {
 	for _, e := range list {
 		if h := e.Hints; h != nil {
 			others := func(n discoveryv1.ForNode) bool { return n.Name != machine }
@@ -137,7 +137,7 @@ func (p *replicas) ownEndpoint(machine string, list []discoveryv1.Endpoint) erro
 				return fmt.Errorf("can only publish an endpoint with hints for the node %q", machine)
 			}
 		}
-		own := p.addresses(machine)
+		own := p.machineAddresses(machine)
 		for _, text := range e.Addresses {
 			address, err := netip.ParseAddr(text)
 			if err == nil && len(own) > 0 && !slices.Contains(own, address) {
@@ -148,9 +148,9 @@ func (p *replicas) ownEndpoint(machine string, list []discoveryv1.Endpoint) erro
 	return nil
 }
 
-// addresses returns the addresses of a machine from the inventory that apply wrote, or else from its Node. It returns
-// none for a machine that is in neither.
-func (p *replicas) addresses(machine string) (list []netip.Addr) {
+// machineAddresses returns the addresses of a machine from the inventory that apply wrote, or else from its Node. It
+// returns none for a machine that is in neither.
+func (p *replicaRestriction) machineAddresses(machine string) (list []netip.Addr) {
 	var texts []string
 	if obj, ok := p.objects.Get(configMapsGR, metav1.NamespaceSystem, inventory.Name); ok {
 		if stored, is := obj.(*corev1.ConfigMap); is {
@@ -175,16 +175,16 @@ func (p *replicas) addresses(machine string) (list []netip.Addr) {
 	return list
 }
 
-// ofGateway reports whether the ingress proxy created a Service for a Gateway.
-func (p *replicas) ofGateway(namespace, name string) bool {
+// isForGateway reports whether the ingress proxy created a Service for a Gateway.
+func (p *replicaRestriction) isForGateway(namespace, name string) bool {
 	obj, ok := p.objects.Get(servicesGR, namespace, name)
 	s, is := obj.(*corev1.Service)
 	return ok && is && s.Labels[gateway.ServiceLabel] != ""
 }
 
-// gatewayService allows Services of Gateways. They have type LoadBalancer, no selector and no external IPs, and their
-// Gateway cannot change.
-func gatewayService(a *api.Admission) error {
+// checkGatewayService allows Services of Gateways. They have type LoadBalancer, no selector and no external IPs, and
+// their Gateway cannot change.
+func checkGatewayService(a *api.Admission) error {
 	now, _ := a.Object.(*corev1.Service)
 	was, _ := a.Old.(*corev1.Service)
 	for _, s := range []*corev1.Service{now, was} {
@@ -206,9 +206,9 @@ func gatewayService(a *api.Admission) error {
 // serviceProxy is the user of the service proxies on all machines.
 const serviceProxy = "system:kube-proxy"
 
-// ownEvent allows a daemon only events that name it as their source. The credentials of a kubelet may write events of
+// checkEvent allows a daemon only events that name it as their source. The credentials of a kubelet may write events of
 // any component, but only from its node.
-func ownEvent(daemon, machine string, a *api.Admission) error {
+func checkEvent(daemon, machine string, a *api.Admission) error {
 	for i, obj := range []any{a.Object, a.Old} {
 		var components, hosts []string
 		switch e := obj.(type) {
@@ -222,17 +222,17 @@ func ownEvent(daemon, machine string, a *api.Admission) error {
 			continue
 		}
 		switch {
-		case daemon != "" && !allAre(components, daemon, false):
+		case daemon != "" && !allEqual(components, daemon, false):
 			return fmt.Errorf("can only write events whose source is %s", daemon)
-		case daemon == "" && !allAre(hosts, machine, i == 0):
+		case daemon == "" && !allEqual(hosts, machine, i == 0):
 			return fmt.Errorf("node %q can only write events whose source is this node", machine)
 		}
 	}
 	return nil
 }
 
-// allAre reports whether all non-empty values equal want. If all values are empty, it returns empty.
-func allAre(values []string, want string, empty bool) bool {
+// allEqual reports whether all non-empty values equal want. If all values are empty, it returns empty.
+func allEqual(values []string, want string, empty bool) bool {
 	set := slices.DeleteFunc(values, func(s string) bool { return s == "" })
 	return (empty || len(set) > 0) && !slices.ContainsFunc(set, func(s string) bool { return s != want })
 }

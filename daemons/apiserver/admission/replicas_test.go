@@ -15,9 +15,9 @@ import (
 	"clusterctl/daemons/api/apifake"
 )
 
-// TestDaemonsPublishTheirOwnMachineOnly checks the content of writes by daemons, which the authorizer does not see.
+// TestDaemonsWriteOnlyTheirMachine checks the content of writes by daemons, which the authorizer does not see.
 // Proves S12, S31.
-func TestDaemonsPublishTheirOwnMachineOnly(t *testing.T) {
+func TestDaemonsWriteOnlyTheirMachine(t *testing.T) {
 	lease := func(name, holder string, seconds int32) *coordinationv1.Lease {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds}}
@@ -192,11 +192,11 @@ func TestDaemonsPublishTheirOwnMachineOnly(t *testing.T) {
 		case "kube-proxy":
 			a.User = api.User{Name: "system:kube-proxy"}
 		}
-		if err := (&replicas{o}).Validate(t.Context(), a); (err == nil) != c.ok {
+		if err := (&replicaRestriction{o}).Validate(t.Context(), a); (err == nil) != c.ok {
 			t.Errorf("%s: %v, want it allowed: %v", name, err, c.ok)
 		}
 		a.User = api.User{Name: "jane"}
-		if err := (&replicas{o}).Validate(t.Context(), a); err != nil {
+		if err := (&replicaRestriction{o}).Validate(t.Context(), a); err != nil {
 			t.Errorf("%s, by another user: %v", name, err)
 		}
 	}

@@ -23,45 +23,45 @@ type Quota struct{ objects api.Objects }
 // NewQuota returns the plugin.
 func NewQuota(objects api.Objects) *Quota { return &Quota{objects} }
 
-// asked is the usage that a write adds to one quota.
-type asked struct {
-	quota  *corev1.ResourceQuota
-	more   corev1.ResourceList // the additional usage; only amounts above zero
-	enters bool                // the object was created, or the change moved it into the quota's scope
+// quotaUsage is the usage that a write adds to one quota.
+type quotaUsage struct {
+	quota       *corev1.ResourceQuota
+	added       corev1.ResourceList // the additional usage; only amounts above zero
+	entersScope bool                // the object was created, or the change moved it into the quota's scope
 }
 
-// Bounds reports whether a write adds usage to a quota.
-func (p *Quota) Bounds(a *api.Admission) bool {
-	return slices.ContainsFunc(p.about(a, time.Now()), func(x asked) bool { return len(x.more) > 0 })
+// AffectsQuota reports whether a write adds usage to a quota.
+func (p *Quota) AffectsQuota(a *api.Admission) bool {
+	return slices.ContainsFunc(p.affectedQuotas(a, time.Now()), func(x quotaUsage) bool { return len(x.added) > 0 })
 }
 
 // Validate checks that current usage and the write's usage together fit into each quota.
 func (p *Quota) Validate(_ context.Context, a *api.Admission) error {
 	now := time.Now()
-	for _, x := range p.about(a, now) {
-		if pod, ok := a.Object.(*corev1.Pod); ok && x.enters {
-			if missing := quota.Missing(x.quota, pod); len(missing) > 0 {
+	for _, x := range p.affectedQuotas(a, now) {
+		if pod, ok := a.Object.(*corev1.Pod); ok && x.entersScope {
+			if missing := quota.MissingResources(x.quota, pod); len(missing) > 0 {
 				return forbidden(
 					a,
 					fmt.Errorf("failed quota: %s: must specify %s", x.quota.Name, strings.Join(missing, "; ")),
 				)
 			}
 		}
-		if len(x.more) == 0 {
+		if len(x.added) == 0 {
 			continue
 		}
-		if err := x.fits(p.used(a, x.quota, now)); err != nil {
+		if err := x.checkFit(p.currentUsage(a, x.quota, now)); err != nil {
 			return forbidden(a, err)
 		}
 	}
 	return nil
 }
 
-// about returns the quotas that a write affects, with the additional usage of each. A change usually adds the
+// affectedQuotas returns the quotas that a write affects, with the additional usage of each. A change usually adds the
 // difference between the new and the old object. A change that moves the object into a quota's scope adds the whole
 // object: a pod by its deadline, a claim by its volume attributes class. Within a scope, only a resize changes the
 // usage of a pod. A claim's status can also change its usage.
-func (p *Quota) about(a *api.Admission, now time.Time) []asked {
+func (p *Quota) affectedQuotas(a *api.Admission, now time.Time) []quotaUsage {
 	_, volume := a.Object.(*corev1.PersistentVolumeClaim)
 	changed := a.Operation == "UPDATE" &&
 		(a.Subresource == "" || a.Subresource == "resize" || volume && a.Subresource == "status") &&
@@ -70,8 +70,8 @@ func (p *Quota) about(a *api.Admission, now time.Time) []asked {
 		return nil
 	}
 	gr := a.Resource.GroupResource()
-	var out []asked
-	with := p.others()
+	var out []quotaUsage
+	with := p.lookups()
 	for _, obj := range p.objects.List(resourceQuotasGR, a.Namespace) {
 		q, ok := obj.(*corev1.ResourceQuota)
 		if !ok || !quota.Covers(q, a.Object) {
@@ -96,17 +96,17 @@ func (p *Quota) about(a *api.Admission, now time.Time) []asked {
 				delete(more, name)
 			}
 		}
-		out = append(out, asked{q, more, !was})
+		out = append(out, quotaUsage{q, more, !was})
 	}
-	slices.SortFunc(out, func(x, y asked) int { return strings.Compare(x.quota.Name, y.quota.Name) })
+	slices.SortFunc(out, func(x, y quotaUsage) int { return strings.Compare(x.quota.Name, y.quota.Name) })
 	return out
 }
 
-// fits returns an error if the write exceeds the quota, given its current usage.
-func (x asked) fits(used corev1.ResourceList) error {
+// checkFit returns an error if the write exceeds the quota, given its current usage.
+func (x quotaUsage) checkFit(used corev1.ResourceList) error {
 	var requested, have, limited []string
-	for _, name := range sorted(x.more) {
-		more, now, hard := x.more[name], used[name], x.quota.Spec.Hard[name]
+	for _, name := range sortedNames(x.added) {
+		more, now, hard := x.added[name], used[name], x.quota.Spec.Hard[name]
 		total := now.DeepCopy()
 		total.Add(more)
 		if total.Cmp(hard) > 0 {
@@ -122,9 +122,9 @@ func (x asked) fits(used corev1.ResourceList) error {
 		x.quota.Name, strings.Join(requested, ","), strings.Join(have, ","), strings.Join(limited, ","))
 }
 
-// others returns the lookups that counting a device claim needs.
-func (p *Quota) others() quota.Others {
-	return quota.Others{
+// lookups returns the lookups that counting a device claim needs.
+func (p *Quota) lookups() quota.Lookups {
+	return quota.Lookups{
 		Class: func(name string) *resourcev1.DeviceClass {
 			obj, _ := p.objects.Get(resourcev1.Resource("deviceclasses"), "", name)
 			class, _ := obj.(*resourcev1.DeviceClass)
@@ -146,10 +146,10 @@ func (p *Quota) others() quota.Others {
 	}
 }
 
-// used returns the current usage of a quota, for the amounts that the written resource counts against.
-func (p *Quota) used(a *api.Admission, q *corev1.ResourceQuota, now time.Time) corev1.ResourceList {
-	total, with := corev1.ResourceList{}, p.others()
-	for _, gr := range takers(a.Resource.GroupResource(), q) {
+// currentUsage returns the current usage of a quota, for the amounts that the written resource counts against.
+func (p *Quota) currentUsage(a *api.Admission, q *corev1.ResourceQuota, now time.Time) corev1.ResourceList {
+	total, with := corev1.ResourceList{}, p.lookups()
+	for _, gr := range sharedResources(a.Resource.GroupResource(), q) {
 		for _, obj := range p.objects.List(gr, a.Namespace) {
 			quota.Add(total, quota.Charge(q, gr, obj, now, with))
 		}
@@ -157,11 +157,11 @@ func (p *Quota) used(a *api.Admission, q *corev1.ResourceQuota, now time.Time) c
 	return total
 }
 
-// takers returns the resources that count against the same amounts of a quota as the given one.
-func takers(of schema.GroupResource, q *corev1.ResourceQuota) []schema.GroupResource {
+// sharedResources returns the resources that count against the same amounts of a quota as the given one.
+func sharedResources(of schema.GroupResource, q *corev1.ResourceQuota) []schema.GroupResource {
 	list := []schema.GroupResource{of}
 	for name := range q.Spec.Hard {
-		if all := quota.Counted(name); slices.Contains(all, of) {
+		if all := quota.CountedResources(name); slices.Contains(all, of) {
 			for _, gr := range all {
 				if !slices.Contains(list, gr) {
 					list = append(list, gr)

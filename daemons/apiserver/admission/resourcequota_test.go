@@ -15,9 +15,9 @@ import (
 	"clusterctl/daemons/api/apifake"
 )
 
-// TestChangesIntoAQuotasScopeAreCharged changes objects so that they enter the scope of another quota.
+// TestChangesIntoAQuotaScopeConsumeQuota changes objects so that they enter the scope of another quota.
 // Proves S12.
-func TestChangesIntoAQuotasScopeAreCharged(t *testing.T) {
+func TestChangesIntoAQuotaScopeConsumeQuota(t *testing.T) {
 	quota := func(name string, hard corev1.ResourceList, scopes ...corev1.ResourceQuotaScope) *corev1.ResourceQuota {
 		return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
 			Spec: corev1.ResourceQuotaSpec{Hard: hard, Scopes: scopes}}

@@ -18,11 +18,11 @@ import (
 type serviceAccount struct{ objects api.Objects }
 
 const (
-	defaultAccount = "default"
-	tokenMountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
-	tokenVolume    = "kube-api-access-"
-	tokenSeconds   = int64(3607)
-	rootCA         = "kube-root-ca.crt"
+	defaultAccount       = "default"
+	tokenMountPath       = "/var/run/secrets/kubernetes.io/serviceaccount"
+	tokenVolume          = "kube-api-access-"
+	tokenLifetimeSeconds = int64(3607)
+	rootCAName           = "kube-root-ca.crt"
 
 	// accountPatience is how long to wait for the default account of a new namespace. A controller creates it, and the
 	// first pod must not fail because it is faster.
@@ -31,22 +31,22 @@ const (
 
 // Admit sets the account and mounts its files.
 func (p *serviceAccount) Admit(ctx context.Context, a *api.Admission) error {
-	if !is(a, "CREATE", podsGR) {
+	if !isOperation(a, "CREATE", podsGR) {
 		return nil
 	}
 	pod, ok := a.Object.(*corev1.Pod)
-	if !ok || mirror(pod) {
+	if !ok || isMirrorPod(pod) {
 		return nil
 	}
 	if pod.Spec.ServiceAccountName == "" {
 		pod.Spec.ServiceAccountName = defaultAccount
 	}
 	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
-	patience := namespacePatience
+	patience := namespaceWait
 	if pod.Spec.ServiceAccountName == defaultAccount {
 		patience = accountPatience
 	}
-	obj, ok := await(ctx, p.objects, serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName, patience)
+	obj, ok := waitForObject(ctx, p.objects, serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName, patience)
 	if !ok {
 		return forbidden(
 			a,
@@ -73,15 +73,15 @@ func (p *serviceAccount) Admit(ctx context.Context, a *api.Admission) error {
 func (p *serviceAccount) Validate(_ context.Context, a *api.Admission) error {
 	debugged := a.Resource.GroupResource() == podsGR && a.Operation == "UPDATE" &&
 		a.Subresource == "ephemeralcontainers"
-	if !is(a, "CREATE", podsGR) && !debugged {
+	if !isOperation(a, "CREATE", podsGR) && !debugged {
 		return nil
 	}
 	pod, ok := a.Object.(*corev1.Pod)
 	if !ok {
 		return nil
 	}
-	if !mirror(pod) {
-		if err := p.mountable(a, pod); err != nil {
+	if !isMirrorPod(pod) {
+		if err := p.checkMountable(a, pod); err != nil {
 			return forbidden(a, err)
 		}
 		return nil
@@ -92,7 +92,7 @@ func (p *serviceAccount) Validate(_ context.Context, a *api.Admission) error {
 	if pod.Spec.ServiceAccountName != "" {
 		return forbidden(a, fmt.Errorf("a mirror pod may not reference service accounts"))
 	}
-	for resource := range authz.References(pod) {
+	for resource := range authz.PodReferences(pod) {
 		if resource == "secrets" {
 			return forbidden(a, fmt.Errorf("a mirror pod may not reference secrets"))
 		}
@@ -109,7 +109,7 @@ func (p *serviceAccount) Validate(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-func mirror(pod *corev1.Pod) bool { return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" }
+func isMirrorPod(pod *corev1.Pod) bool { return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" }
 
 func wantsToken(pod *corev1.Pod, account *corev1.ServiceAccount) bool {
 	if pod.Spec.AutomountServiceAccountToken != nil {
@@ -163,11 +163,11 @@ func mountsAt(c *corev1.Container, path string) bool {
 }
 
 func tokenFiles() *corev1.ProjectedVolumeSource {
-	mode, seconds := corev1.ProjectedVolumeSourceDefaultMode, tokenSeconds
+	mode, seconds := corev1.ProjectedVolumeSourceDefaultMode, tokenLifetimeSeconds
 	return &corev1.ProjectedVolumeSource{DefaultMode: &mode, Sources: []corev1.VolumeProjection{
 		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: &seconds}},
 		{ConfigMap: &corev1.ConfigMapProjection{
-			LocalObjectReference: corev1.LocalObjectReference{Name: rootCA},
+			LocalObjectReference: corev1.LocalObjectReference{Name: rootCAName},
 			Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
 		}},
 		{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{

@@ -50,7 +50,7 @@ type taintNodes struct{}
 
 // Admit adds the taint to a new node. The node controller removes it.
 func (taintNodes) Admit(_ context.Context, a *api.Admission) error {
-	if !is(a, "CREATE", nodesGR) {
+	if !isOperation(a, "CREATE", nodesGR) {
 		return nil
 	}
 	node, ok := a.Object.(*corev1.Node)

@@ -13,7 +13,7 @@ type topologyLabels struct{ objects api.Objects }
 
 // Admit changes pods that are created on a node, and pods that are bound to one. It overwrites such labels of the pod.
 func (p *topologyLabels) Admit(_ context.Context, a *api.Admission) error {
-	if a.Resource.GroupResource() != podsGR || a.Subresource != "binding" && !is(a, "CREATE", podsGR) {
+	if a.Resource.GroupResource() != podsGR || a.Subresource != "binding" && !isOperation(a, "CREATE", podsGR) {
 		return nil
 	}
 	pod, ok := a.Object.(*corev1.Pod)

@@ -29,7 +29,7 @@ func (p *trustBundle) Validate(ctx context.Context, a *api.Admission) error {
 			return nil
 		}
 	}
-	if !onSigner(ctx, p.may, a, "attest", b.Spec.SignerName) {
+	if !isAllowedOnSigner(ctx, p.may, a, "attest", b.Spec.SignerName) {
 		return forbidden(a, fmt.Errorf("user not permitted to attest for signerName %q", b.Spec.SignerName))
 	}
 	return nil

@@ -29,12 +29,12 @@ import (
 
 // Services allocates addresses and ports for Services.
 type Services struct {
-	cache     *cache.Cache
-	addresses *cache.Resource // IPAddress objects
-	services  *cache.Resource
-	rangesOf  *cache.Resource // ServiceCIDR objects
-	networks  []netip.Prefix  // the server's own networks
-	low, high int             // range of node ports
+	cache               *cache.Cache
+	addresses           *cache.Resource // IPAddress objects
+	services            *cache.Resource
+	serviceCIDRs        *cache.Resource // ServiceCIDR objects
+	networks            []netip.Prefix  // the server's own networks
+	firstPort, lastPort int             // range of node ports
 }
 
 var (
@@ -49,12 +49,12 @@ var portKind = &kinds.Kind{Resource: "servicenodeports", StorageKey: "ranges/ser
 // NewServices returns an allocator for networks (CIDRs) and a range of node ports (first-last).
 func NewServices(c *cache.Cache, cidrs []string, ports string) (*Services, error) {
 	a := &Services{
-		cache:     c,
-		addresses: c.Resource(addressesGR),
-		services:  c.Resource(servicesGR),
-		rangesOf:  c.Resource(rangesGR),
-		low:       30000,
-		high:      32767,
+		cache:        c,
+		addresses:    c.Resource(addressesGR),
+		services:     c.Resource(servicesGR),
+		serviceCIDRs: c.Resource(rangesGR),
+		firstPort:    30000,
+		lastPort:     32767,
 	}
 	for _, cidr := range cidrs {
 		p, err := netip.ParsePrefix(cidr)
@@ -66,10 +66,11 @@ func NewServices(c *cache.Cache, cidrs []string, ports string) (*Services, error
 	if ports != "" {
 		first, last, ok := strings.Cut(ports, "-")
 		var err error
-		if a.low, err = strconv.Atoi(first); !ok || err != nil {
+		if a.firstPort, err = strconv.Atoi(first); !ok || err != nil {
 			return nil, fmt.Errorf("read the node port range %q: want first-last", ports)
 		}
-		if a.high, err = strconv.Atoi(last); err != nil || a.high < a.low || a.low < 1 || a.high > 65535 {
+		if a.lastPort, err = strconv.Atoi(last); err != nil || a.lastPort < a.firstPort || a.firstPort < 1 ||
+			a.lastPort > 65535 {
 			return nil, fmt.Errorf("read the node port range %q: want first-last", ports)
 		}
 	}
@@ -85,8 +86,8 @@ func (a *Services) Networks() []string {
 	return all
 }
 
-// First returns the first address of the first network, which belongs to the kubernetes service.
-func (a *Services) First() string { return a.networks[0].Addr().Next().String() }
+// FirstAddress returns the first address of the first network, which belongs to the kubernetes service.
+func (a *Services) FirstAddress() string { return a.networks[0].Addr().Next().String() }
 
 // Allocate sets the addresses and ports that a Service needs, and claims them in txn together with those that the
 // Service requests. It releases those of old that are not needed any more. old is nil for a new Service.
@@ -124,10 +125,10 @@ func addressesOf(svc *corev1.Service) []string {
 	return nil
 }
 
-// families sets the IP families of a Service, in order.
-func (a *Services) families(svc *corev1.Service) ([]corev1.IPFamily, error) {
+// chooseFamilies sets the IP families of a Service, in order.
+func (a *Services) chooseFamilies(svc *corev1.Service) ([]corev1.IPFamily, error) {
 	if svc.Spec.ClusterIP == corev1.ClusterIPNone && len(svc.Spec.Selector) == 0 {
-		a.anyFamilies(svc)
+		a.chooseHeadlessFamilies(svc)
 		return nil, nil
 	}
 	var order []corev1.IPFamily
@@ -161,7 +162,7 @@ func (a *Services) families(svc *corev1.Service) ([]corev1.IPFamily, error) {
 		want = want[:1]
 	}
 	if policy == corev1.IPFamilyPolicyRequireDualStack && len(want) < 2 {
-		return nil, invalid(
+		return nil, invalidError(
 			svc,
 			field.Invalid(
 				field.NewPath("spec", "ipFamilyPolicy"),
@@ -172,7 +173,7 @@ func (a *Services) families(svc *corev1.Service) ([]corev1.IPFamily, error) {
 	}
 	for _, f := range want {
 		if !slices.Contains(order, f) {
-			return nil, invalid(
+			return nil, invalidError(
 				svc,
 				field.Invalid(field.NewPath("spec", "ipFamilies"), f, "not configured on this cluster"),
 			)
@@ -182,9 +183,9 @@ func (a *Services) families(svc *corev1.Service) ([]corev1.IPFamily, error) {
 	return want, nil
 }
 
-// anyFamilies sets the families of a headless service without a selector. Its endpoints are written by users, and may
-// have any addresses. So it has both families unless it specifies otherwise.
-func (a *Services) anyFamilies(svc *corev1.Service) {
+// chooseHeadlessFamilies sets the families of a headless service without a selector. Its endpoints are written by
+// users, and may have any addresses. So it has both families unless it specifies otherwise.
+func (a *Services) chooseHeadlessFamilies(svc *corev1.Service) {
 	if svc.Spec.IPFamilyPolicy == nil {
 		policy := corev1.IPFamilyPolicyRequireDualStack
 		svc.Spec.IPFamilyPolicy = &policy
@@ -208,7 +209,7 @@ func familyOf(addr netip.Addr) corev1.IPFamily {
 	return corev1.IPv6Protocol
 }
 
-func invalid(svc *corev1.Service, e *field.Error) error {
+func invalidError(svc *corev1.Service, e *field.Error) error {
 	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, svc.Name, field.ErrorList{e})
 }
 
@@ -228,12 +229,12 @@ func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) e
 			svc.Spec.ClusterIP, svc.Spec.ClusterIPs, svc.Spec.IPFamilies, svc.Spec.IPFamilyPolicy = "", nil, nil, nil
 		} else {
 			svc.Spec.ClusterIPs = []string{corev1.ClusterIPNone}
-			if _, err := a.families(svc); err != nil {
+			if _, err := a.chooseFamilies(svc); err != nil {
 				return err
 			}
 		}
 	} else {
-		families, err := a.families(svc)
+		families, err := a.chooseFamilies(svc)
 		if err != nil {
 			return err
 		}
@@ -252,9 +253,9 @@ func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) e
 			var ip string
 			var of addressRange
 			if i < len(given) && given[i] != "" {
-				ip, of, err = a.asked(svc, given[i], ranges)
+				ip, of, err = a.checkRequested(svc, given[i], ranges)
 			} else {
-				ip, of, err = a.free(ranges)
+				ip, of, err = a.findFree(ranges)
 			}
 			if err != nil {
 				return err
@@ -272,10 +273,11 @@ func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) e
 	return nil
 }
 
-// asked checks an address that a Service requests.
-func (a *Services) asked(svc *corev1.Service, text string, ranges []addressRange) (string, addressRange, error) {
+// checkRequested checks an address that a Service requests.
+func (a *Services) checkRequested(svc *corev1.Service, text string, ranges []addressRange) (string,
+	addressRange, error) {
 	refuse := func(value any, format string, args ...any) (string, addressRange, error) {
-		return "", addressRange{}, invalid(
+		return "", addressRange{}, invalidError(
 			svc,
 			field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), value, fmt.Sprintf(format, args...)),
 		)
@@ -291,10 +293,10 @@ func (a *Services) asked(svc *corev1.Service, text string, ranges []addressRange
 			"failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s",
 			text,
 			text,
-			texts(ranges),
+			joinRanges(ranges),
 		)
 	}
-	taken, err := a.takenBy(addr.String(), svc)
+	taken, err := a.isClaimedByOther(addr.String(), svc)
 	if err != nil {
 		return "", addressRange{}, apierrors.NewInternalError(err)
 	}
@@ -304,12 +306,12 @@ func (a *Services) asked(svc *corev1.Service, text string, ranges []addressRange
 	return addr.String(), ranges[in], nil
 }
 
-// takenBy reports whether an address is claimed for another Service.
-func (a *Services) takenBy(ip string, svc *corev1.Service) (bool, error) {
+// isClaimedByOther reports whether an address is claimed for another Service.
+func (a *Services) isClaimedByOther(ip string, svc *corev1.Service) (bool, error) {
 	if a.addresses == nil {
 		return false, nil
 	}
-	if err := a.addresses.Unread(ip); err != nil {
+	if err := a.addresses.ReadError(ip); err != nil {
 		return false, err
 	}
 	e := a.addresses.Get(ip)
@@ -326,26 +328,26 @@ func (a *Services) takenBy(ip string, svc *corev1.Service) (bool, error) {
 			claim.Spec.ParentRef.Name != svc.Name), nil
 }
 
-// tries is how many random addresses are tried before all addresses in order.
-const tries = 32
+// randomAttempts is how many random addresses are tried before all addresses in order.
+const randomAttempts = 32
 
-// free returns an address that appears to be free, from the first range that has one.
-func (a *Services) free(ranges []addressRange) (string, addressRange, error) {
+// findFree returns an address that appears to be free, from the first range that has one.
+func (a *Services) findFree(ranges []addressRange) (string, addressRange, error) {
 	for _, r := range ranges {
-		if ip := a.freeIn(r.network); ip != "" {
+		if ip := a.freeAddressIn(r.network); ip != "" {
 			return ip, r, nil
 		}
 	}
 	why := errors.New("failed to allocate a serviceIP: no ServiceCIDR is ready")
 	if len(ranges) > 0 {
-		why = fmt.Errorf("failed to allocate a serviceIP: range %s is full", texts(ranges))
+		why = fmt.Errorf("failed to allocate a serviceIP: range %s is full", joinRanges(ranges))
 	}
 	return "", addressRange{}, apierrors.NewInternalError(why)
 }
 
-// freeIn returns a free address at random, so that servers seldom choose the same one; "" if there is none. Like
+// freeAddressIn returns a free address at random, so that servers seldom choose the same one; "" if there is none. Like
 // upstream, it leaves the first sixteenth (at most 256) to Services that request a certain address.
-func (a *Services) freeIn(network netip.Prefix) string {
+func (a *Services) freeAddressIn(network netip.Prefix) string {
 	bits := network.Addr().BitLen() - network.Bits()
 	size := uint64(1) << min(bits, 32)
 	if size <= 2 { // a network of one or two addresses has none to allocate
@@ -365,10 +367,10 @@ func (a *Services) freeIn(network netip.Prefix) string {
 	}
 	reserved = max(reserved, first)
 	taken := func(n uint64) (string, bool) {
-		ip := offset(network.Addr(), n).String()
+		ip := addressAt(network.Addr(), n).String()
 		return ip, a.addresses != nil && a.addresses.Get(ip) != nil
 	}
-	for range tries {
+	for range randomAttempts {
 		if last < reserved {
 			break
 		}
@@ -384,7 +386,7 @@ func (a *Services) freeIn(network netip.Prefix) string {
 	return ""
 }
 
-func offset(base netip.Addr, n uint64) netip.Addr {
+func addressAt(base netip.Addr, n uint64) netip.Addr {
 	b := base.As16()
 	for i := 15; i >= 0 && n > 0; i-- {
 		n += uint64(b[i])

@@ -60,21 +60,21 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 	}
 	take := func(want *int32, path *field.Path, may bool) error {
 		switch {
-		case *want != 0 && (int(*want) < a.low || int(*want) > a.high):
-			return invalid(
+		case *want != 0 && (int(*want) < a.firstPort || int(*want) > a.lastPort):
+			return invalidError(
 				svc,
 				field.Invalid(
 					path,
 					*want,
 					fmt.Sprintf(
 						"provided port is not in the valid range. The range of valid ports is %d-%d",
-						a.low,
-						a.high,
+						a.firstPort,
+						a.lastPort,
 					),
 				),
 			)
 		case *want != 0 && used[*want] != "":
-			return invalid(svc, field.Invalid(path, *want, "provided port is already allocated"))
+			return invalidError(svc, field.Invalid(path, *want, "provided port is already allocated"))
 		case *want == 0 && !may:
 			return nil
 		case *want == 0:
@@ -108,7 +108,7 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 			continue
 		}
 		if p.NodePort == 0 {
-			p.NodePort = before(old, *p)
+			p.NodePort = formerPort(old, *p)
 		}
 		if err := take(&p.NodePort, field.NewPath("spec", "ports").Index(i).Child("nodePort"), needs); err != nil {
 			return err
@@ -134,8 +134,8 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 	return nil
 }
 
-// before returns the node port that a Service's port had before the update.
-func before(old *corev1.Service, p corev1.ServicePort) int32 {
+// formerPort returns the node port that a Service's port had before the update.
+func formerPort(old *corev1.Service, p corev1.ServicePort) int32 {
 	if old == nil {
 		return 0
 	}
@@ -148,15 +148,15 @@ func before(old *corev1.Service, p corev1.ServicePort) int32 {
 }
 
 func (a *Services) freePort(used map[int32]string, mine, had map[int32]bool) (int32, error) {
-	size := a.high - a.low + 1
+	size := a.lastPort - a.firstPort + 1
 	start := rand.IntN(size)
 	for i := range size {
-		port := int32(a.low + (start+i)%size)
+		port := int32(a.firstPort + (start+i)%size)
 		if used[port] == "" && !mine[port] && !had[port] {
 			return port, nil
 		}
 	}
 	return 0, apierrors.NewInternalError(
-		fmt.Errorf("failed to allocate a nodePort: range %d-%d is full", a.low, a.high),
+		fmt.Errorf("failed to allocate a nodePort: range %d-%d is full", a.firstPort, a.lastPort),
 	)
 }

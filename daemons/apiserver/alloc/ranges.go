@@ -32,22 +32,22 @@ type addressRange struct {
 // ranges returns the networks of a family from which addresses are allocated, the server's own first. They belong to
 // ServiceCIDRs that are ready and not being deleted. While there is no ServiceCIDR, they are the server's own networks.
 func (a *Services) ranges(family corev1.IPFamily) ([]addressRange, error) {
-	if a.rangesOf == nil || a.rangesOf.Len() == 0 {
-		return a.own(family), nil
+	if a.serviceCIDRs == nil || a.serviceCIDRs.Len() == 0 {
+		return a.ownRanges(family), nil
 	}
-	if unread := a.rangesOf.AllUnread("", 1); len(unread) > 0 {
+	if unread := a.serviceCIDRs.ReadErrors("", 1); len(unread) > 0 {
 		return nil, fmt.Errorf("read the ranges of service addresses: %w", unread[0])
 	}
 	var list []addressRange
 	var failed error
-	a.rangesOf.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
+	a.serviceCIDRs.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
 		obj, err := e.Object()
 		if err != nil {
 			failed = fmt.Errorf("read the ServiceCIDR %s: %w", e.Key, err)
 			return false
 		}
 		c, ok := obj.(*networkingv1.ServiceCIDR)
-		if !ok || c.DeletionTimestamp != nil || !serves(c) {
+		if !ok || c.DeletionTimestamp != nil || !isReady(c) {
 			return true
 		}
 		for _, cidr := range c.Spec.CIDRs {
@@ -57,7 +57,7 @@ func (a *Services) ranges(family corev1.IPFamily) ([]addressRange, error) {
 					addressRange{
 						name:    c.Name,
 						network: p.Masked(),
-						guard:   store.Guard{Key: a.cache.Key(a.rangesOf.Kind, e.Key), Revision: e.Revision},
+						guard:   store.Guard{Key: a.cache.Key(a.serviceCIDRs.Kind, e.Key), Revision: e.Revision},
 					},
 				)
 			}
@@ -79,14 +79,14 @@ func (a *Services) ranges(family corev1.IPFamily) ([]addressRange, error) {
 	return list, nil
 }
 
-// serves reports whether addresses are allocated from a range. A server sets the Ready condition of its own range a
+// isReady reports whether addresses are allocated from a range. A server sets the Ready condition of its own range a
 // moment after creating it, and must not refuse Services in between.
-func serves(c *networkingv1.ServiceCIDR) bool {
+func isReady(c *networkingv1.ServiceCIDR) bool {
 	ready := meta.FindStatusCondition(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
 	return ready != nil && ready.Status == metav1.ConditionTrue || ready == nil && c.Name == DefaultRange
 }
 
-func (a *Services) own(family corev1.IPFamily) (list []addressRange) {
+func (a *Services) ownRanges(family corev1.IPFamily) (list []addressRange) {
 	for _, n := range a.networks {
 		if familyOf(n.Addr()) == family {
 			list = append(list, addressRange{name: DefaultRange, network: n})
@@ -95,7 +95,7 @@ func (a *Services) own(family corev1.IPFamily) (list []addressRange) {
 	return list
 }
 
-func texts(ranges []addressRange) string {
+func joinRanges(ranges []addressRange) string {
 	var list []string
 	for _, r := range ranges {
 		list = append(list, r.network.String())

@@ -20,8 +20,8 @@ const managedBy = "ipallocator.k8s.io"
 // unclaimedAge is how old the claim of a missing Service must be before it is released.
 const unclaimedAge = time.Minute
 
-// A Trouble is something about a Service's addresses that Repair found.
-type Trouble struct {
+// A Problem is something about a Service's addresses that Repair found.
+type Problem struct {
 	Service *corev1.Service
 	Reason  string
 	Message string
@@ -30,15 +30,15 @@ type Trouble struct {
 // Repair restores claims whose IPAddress a user has deleted, before another Service gets the address. It releases
 // claims of deleted Services. It starts from the store's state at the time of the call. It changes nothing for Services
 // that cannot be read, and nothing that has changed since it was read.
-func (a *Services) Repair(ctx context.Context, s store.Store, now time.Time) ([]Trouble, error) {
+func (a *Services) Repair(ctx context.Context, s store.Store, now time.Time) ([]Problem, error) {
 	if a.addresses == nil || a.services == nil {
 		return nil, nil
 	}
-	if _, err := a.cache.Current(ctx); err != nil {
+	if _, err := a.cache.WaitForCurrent(ctx); err != nil {
 		return nil, fmt.Errorf("see the present addresses of services: %w", err)
 	}
-	unreadable := len(a.services.AllUnread("", 1)) > 0
-	var troubles []Trouble
+	unreadable := len(a.services.ReadErrors("", 1)) > 0
+	var troubles []Problem
 	var failed []error
 	used := map[string]bool{}
 	a.services.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
@@ -50,7 +50,7 @@ func (a *Services) Repair(ctx context.Context, s store.Store, now time.Time) ([]
 		}
 		for _, ip := range addressesOf(svc) {
 			used[ip] = true
-			t, err := a.claimAgain(ctx, s, svc, e.Revision, ip)
+			t, err := a.restoreClaim(ctx, s, svc, e.Revision, ip)
 			if err != nil {
 				failed = append(failed, err)
 			}
@@ -65,7 +65,7 @@ func (a *Services) Repair(ctx context.Context, s store.Store, now time.Time) ([]
 	}
 	a.addresses.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
 		if !used[e.Key] {
-			if err := a.giveBack(ctx, s, e, now); err != nil {
+			if err := a.releaseOrphan(ctx, s, e, now); err != nil {
 				failed = append(failed, err)
 			}
 		}
@@ -74,29 +74,29 @@ func (a *Services) Repair(ctx context.Context, s store.Store, now time.Time) ([]
 	return troubles, errors.Join(failed...)
 }
 
-// claimAgain claims a Service's address that has no claim, unless the Service has changed since it was read.
-func (a *Services) claimAgain(
+// restoreClaim claims a Service's address that has no claim, unless the Service has changed since it was read.
+func (a *Services) restoreClaim(
 	ctx context.Context,
 	s store.Store,
 	svc *corev1.Service,
 	revision int64,
 	ip string,
-) (Trouble, error) {
+) (Problem, error) {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
-		return Trouble{
+		return Problem{
 			svc,
 			"ClusterIPNotValid",
 			fmt.Sprintf("Cluster IP %s is not a valid IP; please recreate service", ip),
 		}, nil
 	}
-	if err := a.addresses.Unread(ip); err != nil {
-		return Trouble{}, err
+	if err := a.addresses.ReadError(ip); err != nil {
+		return Problem{}, err
 	}
 	if a.addresses.Get(ip) != nil {
-		taken, err := a.takenBy(ip, svc)
+		taken, err := a.isClaimedByOther(ip, svc)
 		if taken {
-			return Trouble{
+			return Problem{
 				svc,
 				"ClusterIPAlreadyAllocated",
 				fmt.Sprintf(
@@ -106,27 +106,27 @@ func (a *Services) claimAgain(
 				),
 			}, err
 		}
-		return Trouble{}, err
+		return Problem{}, err
 	}
 	txn := store.Txn{
 		Guards: []store.Guard{{Key: a.cache.Key(a.services.Kind, svc.Namespace+"/"+svc.Name), Revision: revision}},
 	}
 	if err := a.claimAddress(svc, ip, addressRange{}, &txn); err != nil {
-		return Trouble{}, err
+		return Problem{}, err
 	}
 	r, err := s.Commit(ctx, txn)
 	if err != nil || !r.Done {
-		return Trouble{}, err // after a change, the next run checks it again
+		return Problem{}, err // after a change, the next run checks it again
 	}
-	return Trouble{
+	return Problem{
 		svc,
 		"ClusterIPNotAllocated",
 		fmt.Sprintf("Cluster IP [%s]: %s is not allocated; repairing", familyOf(addr), ip),
 	}, nil
 }
 
-// giveBack deletes a claim of this allocator whose Service does not exist, unless that has changed since.
-func (a *Services) giveBack(ctx context.Context, s store.Store, e *cache.Entry, now time.Time) error {
+// releaseOrphan deletes a claim of this allocator whose Service does not exist, unless that has changed since.
+func (a *Services) releaseOrphan(ctx context.Context, s store.Store, e *cache.Entry, now time.Time) error {
 	obj, err := e.Object()
 	if err != nil {
 		return nil // it stays; its read error is reported elsewhere

@@ -35,16 +35,16 @@ type Auditor struct {
 
 // sink is one destination of events. write receives them in order.
 type sink struct {
-	name    string
-	queue   chan *auditv1.Event
-	most    int           // events in one batch
-	wait    time.Duration // how long to collect a batch
-	write   func(ctx context.Context, events []*auditv1.Event) error
-	close   func() error
-	lost    prometheus.Counter
-	log     *slog.Logger
-	spoke   atomic.Int64 // when a loss was last logged, in nanoseconds
-	patient time.Duration
+	name         string
+	queue        chan *auditv1.Event
+	maxBatch     int           // events in one batch
+	batchWait    time.Duration // how long to collect a batch
+	write        func(ctx context.Context, events []*auditv1.Event) error
+	close        func() error
+	lost         prometheus.Counter
+	log          *slog.Logger
+	lossLoggedAt atomic.Int64 // when a loss was last logged, in nanoseconds
+	fullWait     time.Duration
 }
 
 // New returns the auditor that cfg configures; nil if it configures none.
@@ -90,13 +90,13 @@ func New(cfg config.APIServer, env run.Env) (*Auditor, error) {
 		}
 		a.add(
 			&sink{
-				name:    "log",
-				queue:   make(chan *auditv1.Event, 10000),
-				most:    256,
-				write:   file.write,
-				close:   file.Close,
-				log:     env.Log,
-				patient: time.Second,
+				name:     "log",
+				queue:    make(chan *auditv1.Event, 10000),
+				maxBatch: 256,
+				write:    file.write,
+				close:    file.Close,
+				log:      env.Log,
+				fullWait: time.Second,
 			},
 		)
 	}
@@ -108,13 +108,13 @@ func New(cfg config.APIServer, env run.Env) (*Auditor, error) {
 		a.Webhook = hook.file
 		a.add(
 			&sink{
-				name:  "webhook",
-				queue: make(chan *auditv1.Event, max(cfg.AuditWebhookBatchBufferSize, 1)),
-				most:  max(cfg.AuditWebhookBatchMaxSize, 1),
-				wait:  cfg.AuditWebhookBatchMaxWait,
-				write: hook.write,
-				close: func() error { return nil },
-				log:   env.Log,
+				name:      "webhook",
+				queue:     make(chan *auditv1.Event, max(cfg.AuditWebhookBatchBufferSize, 1)),
+				maxBatch:  max(cfg.AuditWebhookBatchMaxSize, 1),
+				batchWait: cfg.AuditWebhookBatchMaxWait,
+				write:     hook.write,
+				close:     func() error { return nil },
+				log:       env.Log,
 			},
 		)
 	}
@@ -126,12 +126,12 @@ func (a *Auditor) add(s *sink) {
 	a.sinks = append(a.sinks, s)
 }
 
-// Counted counts a request by its level.
-func (a *Auditor) Counted(d *Decision) { a.levels.WithLabelValues(string(d.Level)).Inc() }
+// Count counts a request by its level.
+func (a *Auditor) Count(d *Decision) { a.levels.WithLabelValues(string(d.Level)).Inc() }
 
-// Keep passes on an event, which must not be changed any more. If a queue stays full for more than a moment, the event
-// is lost for that sink and counted. The audit log must not stop the cluster.
-func (a *Auditor) Keep(e *auditv1.Event) {
+// Record passes on an event, which must not be changed any more. If a queue stays full for more than a moment, the
+// event is lost for that sink and counted. The audit log must not stop the cluster.
+func (a *Auditor) Record(e *auditv1.Event) {
 	a.events.Inc()
 	for _, s := range a.sinks {
 		select {
@@ -139,18 +139,18 @@ func (a *Auditor) Keep(e *auditv1.Event) {
 			continue
 		default:
 		}
-		timer := time.NewTimer(s.patient)
+		timer := time.NewTimer(s.fullWait)
 		select {
 		case s.queue <- e:
 		case <-timer.C:
-			s.lose(1, errors.New("events come faster than they are written"))
+			s.countLost(1, errors.New("events come faster than they are written"))
 		}
 		timer.Stop()
 	}
 }
 
-// Roomy reports whether events can be recorded without waiting.
-func (a *Auditor) Roomy() bool {
+// CanRecordNow reports whether events can be recorded without waiting.
+func (a *Auditor) CanRecordNow() bool {
 	for _, s := range a.sinks {
 		if len(s.queue) > cap(s.queue)/2 {
 			return false
@@ -159,11 +159,11 @@ func (a *Auditor) Roomy() bool {
 	return true
 }
 
-// lose counts lost events, and logs that at most once in ten seconds.
-func (s *sink) lose(n int, err error) {
+// countLost counts lost events, and logs that at most once in ten seconds.
+func (s *sink) countLost(n int, err error) {
 	s.lost.Add(float64(n))
-	now, last := time.Now().UnixNano(), s.spoke.Load()
-	if now-last > int64(10*time.Second) && s.spoke.CompareAndSwap(last, now) {
+	now, last := time.Now().UnixNano(), s.lossLoggedAt.Load()
+	if now-last > int64(10*time.Second) && s.lossLoggedAt.CompareAndSwap(last, now) {
 		s.log.Error("audit events are lost", "to", s.name, "err", err)
 	}
 }
@@ -177,15 +177,15 @@ func (a *Auditor) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// farewell is how long writing the last events may take.
-const farewell = 10 * time.Second
+// shutdownTimeout is how long writing the last events may take.
+const shutdownTimeout = 10 * time.Second
 
 func (s *sink) run(ctx context.Context) error {
 	// A write in progress when ctx ends may continue for that long.
 	writing, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(farewell, end) })()
-	batch := make([]*auditv1.Event, 0, s.most)
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownTimeout, end) })()
+	batch := make([]*auditv1.Event, 0, s.maxBatch)
 	for ctx.Err() == nil {
 		select {
 		case e := <-s.queue:
@@ -193,11 +193,11 @@ func (s *sink) run(ctx context.Context) error {
 		case <-ctx.Done():
 			continue
 		}
-		batch = s.gather(ctx, batch)
+		batch = s.collectBatch(ctx, batch)
 		s.deliver(writing, batch)
 	}
 	for {
-		batch = s.more(batch[:0])
+		batch = s.appendQueued(batch[:0])
 		if len(batch) == 0 {
 			return s.close()
 		}
@@ -207,18 +207,18 @@ func (s *sink) run(ctx context.Context) error {
 
 func (s *sink) deliver(ctx context.Context, batch []*auditv1.Event) {
 	if err := s.write(ctx, batch); err != nil {
-		s.lose(len(batch), err)
+		s.countLost(len(batch), err)
 	}
 }
 
-// gather collects more events into a batch.
-func (s *sink) gather(ctx context.Context, batch []*auditv1.Event) []*auditv1.Event {
-	if batch = s.more(batch); s.wait == 0 || len(batch) == s.most {
+// collectBatch collects more events into a batch.
+func (s *sink) collectBatch(ctx context.Context, batch []*auditv1.Event) []*auditv1.Event {
+	if batch = s.appendQueued(batch); s.batchWait == 0 || len(batch) == s.maxBatch {
 		return batch
 	}
-	timer := time.NewTimer(s.wait)
+	timer := time.NewTimer(s.batchWait)
 	defer timer.Stop()
-	for len(batch) < s.most {
+	for len(batch) < s.maxBatch {
 		select {
 		case e := <-s.queue:
 			batch = append(batch, e)
@@ -231,8 +231,8 @@ func (s *sink) gather(ctx context.Context, batch []*auditv1.Event) []*auditv1.Ev
 	return batch
 }
 
-func (s *sink) more(batch []*auditv1.Event) []*auditv1.Event {
-	for len(batch) < s.most {
+func (s *sink) appendQueued(batch []*auditv1.Event) []*auditv1.Event {
+	for len(batch) < s.maxBatch {
 		select {
 		case e := <-s.queue:
 			batch = append(batch, e)

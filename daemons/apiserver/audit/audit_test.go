@@ -26,7 +26,7 @@ import (
 	"clusterctl/daemons/run"
 )
 
-func resource(verb, group, name, namespace, object string) api.Request {
+func requestFor(verb, group, name, namespace, object string) api.Request {
 	name, sub, _ := strings.Cut(name, "/")
 	return api.Request{
 		Verb:                 verb,
@@ -38,7 +38,7 @@ func resource(verb, group, name, namespace, object string) api.Request {
 	}
 }
 
-func TestTheFirstRuleThatMatchesDecides(t *testing.T) {
+func TestFirstMatchingRuleDecides(t *testing.T) {
 	p, err := ParsePolicy([]byte(`
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -64,44 +64,44 @@ rules:
 	}{
 		"health":                {api.User{}, api.Request{Verb: "get", Path: "/healthz/etcd"}, auditv1.LevelNone},
 		"not quite the version": {api.User{}, api.Request{Verb: "get", Path: "/version/"}, auditv1.LevelMetadata},
-		"a proxy's watch": {api.User{Name: "system:kube-proxy"}, resource("watch", "", "services", "", ""),
+		"a proxy's watch": {api.User{Name: "system:kube-proxy"}, requestFor("watch", "", "services", "", ""),
 			auditv1.LevelNone},
 		"a proxy's write": {api.User{Name: "system:kube-proxy"},
-			resource("create", "", "services", "shop", ""), auditv1.LevelMetadata},
+			requestFor("create", "", "services", "shop", ""), auditv1.LevelMetadata},
 		"a secret": {api.User{Groups: []string{"auditors"}},
-			resource("get", "", "secrets", "shop", "a"), auditv1.LevelMetadata},
-		"all of a group": {api.User{}, resource("create", "authentication.k8s.io", "tokenreviews", "", ""),
+			requestFor("get", "", "secrets", "shop", "a"), auditv1.LevelMetadata},
+		"all of a group": {api.User{}, requestFor("create", "authentication.k8s.io", "tokenreviews", "", ""),
 			auditv1.LevelMetadata},
 		"a group's member": {api.User{Groups: []string{"x", "auditors"}},
-			resource("get", "", "pods", "shop", "a"), auditv1.LevelRequestResponse},
-		"the object": {api.User{}, resource("update", "apps", "deployments", "shop", "web"),
+			requestFor("get", "", "pods", "shop", "a"), auditv1.LevelRequestResponse},
+		"the object": {api.User{}, requestFor("update", "apps", "deployments", "shop", "web"),
 			auditv1.LevelRequest},
-		"another object": {api.User{}, resource("update", "apps", "deployments", "shop", "other"),
+		"another object": {api.User{}, requestFor("update", "apps", "deployments", "shop", "other"),
 			auditv1.LevelMetadata},
-		"another namespace": {api.User{}, resource("update", "apps", "deployments", "else", "web"),
+		"another namespace": {api.User{}, requestFor("update", "apps", "deployments", "else", "web"),
 			auditv1.LevelMetadata},
-		"its subresource": {api.User{}, resource("update", "apps", "deployments/status", "shop", "web"),
+		"its subresource": {api.User{}, requestFor("update", "apps", "deployments/status", "shop", "web"),
 			auditv1.LevelMetadata},
-		"any subresource of pods": {api.User{}, resource("create", "", "pods/exec", "shop", "a"),
+		"any subresource of pods": {api.User{}, requestFor("create", "", "pods/exec", "shop", "a"),
 			auditv1.LevelRequest},
-		"a subresource everywhere": {api.User{}, resource("update", "apps", "deployments/scale", "else", "a"),
+		"a subresource everywhere": {api.User{}, requestFor("update", "apps", "deployments/scale", "else", "a"),
 			auditv1.LevelRequest},
-		"without a namespace": {api.User{}, resource("list", "", "nodes", "", ""), auditv1.LevelNone},
+		"without a namespace": {api.User{}, requestFor("list", "", "nodes", "", ""), auditv1.LevelNone},
 	} {
 		if d := p.Decide(c.user, c.r); d.Level != c.want {
 			t.Errorf("%s: %s, want %s", name, d.Level, c.want)
 		}
 	}
-	d := p.Decide(api.User{Groups: []string{"auditors"}}, resource("get", "", "pods", "shop", "a"))
-	if d.Keeps(auditv1.StageRequestReceived) || d.Keeps(auditv1.StageResponseStarted) ||
-		!d.Keeps(auditv1.StageResponseComplete) ||
+	d := p.Decide(api.User{Groups: []string{"auditors"}}, requestFor("get", "", "pods", "shop", "a"))
+	if d.Records(auditv1.StageRequestReceived) || d.Records(auditv1.StageResponseStarted) ||
+		!d.Records(auditv1.StageResponseComplete) ||
 		d.OmitManagedFields {
 		t.Errorf("of stages and fields it says %+v", d)
 	}
 }
 
 // The default policy, for machines without one of the user's, records the important requests.
-func TestTheDefaultPolicyKeepsWhatMatters(t *testing.T) {
+func TestDefaultPolicyRecordsImportantRequests(t *testing.T) {
 	p, err := ReadPolicy("../../../provision/role/audit-policy.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -114,18 +114,18 @@ func TestTheDefaultPolicyKeepsWhatMatters(t *testing.T) {
 		r    api.Request
 		want auditv1.Level
 	}{
-		"a secret that is read":      {ann, resource("get", "", "secrets", "shop", "a"), auditv1.LevelMetadata},
-		"a kubelet reading a secret": {kubelet, resource("get", "", "secrets", "shop", "a"), auditv1.LevelMetadata},
-		"exec":                       {ann, resource("create", "", "pods/exec", "shop", "a"), auditv1.LevelMetadata},
-		"a change": {ann, resource("patch", "apps", "deployments", "shop", "a"),
+		"a secret that is read":      {ann, requestFor("get", "", "secrets", "shop", "a"), auditv1.LevelMetadata},
+		"a kubelet reading a secret": {kubelet, requestFor("get", "", "secrets", "shop", "a"), auditv1.LevelMetadata},
+		"exec":                       {ann, requestFor("create", "", "pods/exec", "shop", "a"), auditv1.LevelMetadata},
+		"a change": {ann, requestFor("patch", "apps", "deployments", "shop", "a"),
 			auditv1.LevelMetadata},
-		"a controller's change":    {manager, resource("create", "", "pods", "shop", "a"), auditv1.LevelMetadata},
-		"a kubelet deleting a pod": {kubelet, resource("delete", "", "pods", "shop", "a"), auditv1.LevelMetadata},
-		"a list of pods":           {ann, resource("list", "", "pods", "", ""), auditv1.LevelNone},
-		"a controller's watch":     {manager, resource("watch", "", "secrets", "", ""), auditv1.LevelNone},
-		"a kubelet's status":       {kubelet, resource("patch", "", "nodes/status", "", "a"), auditv1.LevelNone},
+		"a controller's change":    {manager, requestFor("create", "", "pods", "shop", "a"), auditv1.LevelMetadata},
+		"a kubelet deleting a pod": {kubelet, requestFor("delete", "", "pods", "shop", "a"), auditv1.LevelMetadata},
+		"a list of pods":           {ann, requestFor("list", "", "pods", "", ""), auditv1.LevelNone},
+		"a controller's watch":     {manager, requestFor("watch", "", "secrets", "", ""), auditv1.LevelNone},
+		"a kubelet's status":       {kubelet, requestFor("patch", "", "nodes/status", "", "a"), auditv1.LevelNone},
 		"a lease": {kubelet,
-			resource("update", "coordination.k8s.io", "leases", "kube-node-lease", "a"), auditv1.LevelNone},
+			requestFor("update", "coordination.k8s.io", "leases", "kube-node-lease", "a"), auditv1.LevelNone},
 		"health": {api.User{}, api.Request{Verb: "get", Path: "/readyz/etcd"},
 			auditv1.LevelNone},
 		"a path that is not documented": {ann, api.Request{Verb: "get", Path: "/debug/pprof/heap"}, auditv1.LevelNone},
@@ -137,7 +137,7 @@ func TestTheDefaultPolicyKeepsWhatMatters(t *testing.T) {
 	}
 }
 
-func TestAPolicyThatCannotBeMeantIsRefused(t *testing.T) {
+func TestInvalidPoliciesAreRejected(t *testing.T) {
 	head := "apiVersion: audit.k8s.io/v1\nkind: Policy\n"
 	for text, want := range map[string]string{
 		"apiVersion: audit.k8s.io/v1beta1\nkind: Policy\nrules: [{level: None}]": "not a Policy of audit.k8s.io/v1",
@@ -157,7 +157,7 @@ func TestAPolicyThatCannotBeMeantIsRefused(t *testing.T) {
 	}
 }
 
-func events(n int) (list []*auditv1.Event) {
+func newEvents(n int) (list []*auditv1.Event) {
 	for i := range n {
 		list = append(
 			list,
@@ -172,7 +172,7 @@ func events(n int) (list []*auditv1.Event) {
 	return list
 }
 
-func lines(t *testing.T, path string) (n int) {
+func countLines(t *testing.T, path string) (n int) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
@@ -188,10 +188,11 @@ func lines(t *testing.T, path string) (n int) {
 	return n
 }
 
-func TestTheLogIsRotatedAndOldOnesGo(t *testing.T) {
+func TestLogsAreRotatedAndRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit [1]", "audit.log")
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	l := &logFile{path: path, most: 10_000, backups: 2, age: 3 * time.Hour, now: func() time.Time { return now }}
+	l := &logFile{path: path, maxSize: 10_000, maxBackups: 2, maxAge: 3 * time.Hour,
+		now: func() time.Time { return now }}
 	if err := l.open(); err != nil {
 		t.Fatal(err)
 	}
@@ -207,17 +208,17 @@ func TestTheLogIsRotatedAndOldOnesGo(t *testing.T) {
 		return len(list)
 	}
 	for want := range 4 {
-		if err := l.write(t.Context(), events(8)); err != nil {
+		if err := l.write(t.Context(), newEvents(8)); err != nil {
 			// the limit is 10 000 bytes, so the next write begins a new file
 			t.Fatal(err)
 		}
-		if n := lines(t, path); n != 8 || backups() != min(want, 2) {
+		if n := countLines(t, path); n != 8 || backups() != min(want, 2) {
 			t.Errorf("%d lines and %d older files, want 8 and %d", n, backups(), min(want, 2))
 		}
 		now = now.Add(time.Hour)
 	}
 	now = now.Add(24 * time.Hour)
-	if err := l.write(t.Context(), events(8)); err != nil {
+	if err := l.write(t.Context(), newEvents(8)); err != nil {
 		t.Fatal(err)
 	}
 	if n := backups(); n != 1 {
@@ -234,14 +235,14 @@ func TestTheLogIsRotatedAndOldOnesGo(t *testing.T) {
 	}
 }
 
-const everything = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"
+const metadataPolicy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"
 
-func auditor(t *testing.T, change func(dir string, cfg *config.APIServer)) *Auditor {
+func newTestAuditor(t *testing.T, change func(dir string, cfg *config.APIServer)) *Auditor {
 	t.Helper()
 	dir := t.TempDir()
 	cfg := config.DefaultAPIServer()
 	cfg.AuditPolicyFile = filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(cfg.AuditPolicyFile, []byte(everything), 0o600); err != nil {
+	if err := os.WriteFile(cfg.AuditPolicyFile, []byte(metadataPolicy), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	change(dir, &cfg)
@@ -252,9 +253,9 @@ func auditor(t *testing.T, change func(dir string, cfg *config.APIServer)) *Audi
 	return a
 }
 
-func TestWhatIsKeptBeforeTheEndIsWritten(t *testing.T) {
+func TestQueuedEventsAreWrittenAtShutdown(t *testing.T) {
 	path := ""
-	a := auditor(t, func(dir string, cfg *config.APIServer) {
+	a := newTestAuditor(t, func(dir string, cfg *config.APIServer) {
 		path = filepath.Join(dir, "audit.log")
 		cfg.AuditLogPath = path
 	})
@@ -264,8 +265,8 @@ func TestWhatIsKeptBeforeTheEndIsWritten(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for _, e := range events(500) {
-				a.Keep(e)
+			for _, e := range newEvents(500) {
+				a.Record(e)
 			}
 		})
 	}
@@ -274,19 +275,22 @@ func TestWhatIsKeptBeforeTheEndIsWritten(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if n := lines(t, path); n != 4000 {
+	if n := countLines(t, path); n != 4000 {
 		t.Errorf("%d events are in the log, want 4000", n)
 	}
 }
 
-func TestAFullQueueLosesEventsAndDoesNotStopRequests(t *testing.T) {
+func TestFullQueueDropsEvents(t *testing.T) {
 	var text bytes.Buffer
-	a := auditor(t, func(dir string, cfg *config.APIServer) { cfg.AuditLogPath = filepath.Join(dir, "audit.log") })
+	a := newTestAuditor(t, func(dir string,
+		cfg *config.APIServer) {
+		cfg.AuditLogPath = filepath.Join(dir, "audit.log")
+	})
 	a.sinks[0].queue = make(chan *auditv1.Event, 2)
-	a.sinks[0].patient = time.Millisecond
+	a.sinks[0].fullWait = time.Millisecond
 	a.sinks[0].log = slog.New(slog.NewTextHandler(&text, nil))
-	for _, e := range events(5) { // nothing writes them
-		a.Keep(e)
+	for _, e := range newEvents(5) { // nothing writes them
+		a.Record(e)
 	}
 	if !strings.Contains(text.String(), "audit events are lost") || strings.Count(text.String(), "\n") != 1 {
 		t.Errorf("the log says %q, want one line", text.String())
@@ -298,7 +302,7 @@ func TestAFullQueueLosesEventsAndDoesNotStopRequests(t *testing.T) {
 	}
 }
 
-func TestTheWebhookGetsBatchesAgainUntilItTakesThem(t *testing.T) {
+func TestFailedBatchesAreRetried(t *testing.T) {
 	var mu sync.Mutex
 	var sizes []int
 	refused := 0
@@ -316,7 +320,7 @@ func TestTheWebhookGetsBatchesAgainUntilItTakesThem(t *testing.T) {
 		sizes = append(sizes, len(list.Items))
 	}))
 	defer server.Close()
-	a := auditor(t, func(dir string, cfg *config.APIServer) {
+	a := newTestAuditor(t, func(dir string, cfg *config.APIServer) {
 		cfg.AuditWebhookConfigFile = filepath.Join(dir, "hook.conf")
 		text := "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: " + server.URL +
 			"}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n"
@@ -326,8 +330,8 @@ func TestTheWebhookGetsBatchesAgainUntilItTakesThem(t *testing.T) {
 		cfg.AuditWebhookBatchMaxSize, cfg.AuditWebhookBatchMaxWait, cfg.AuditWebhookInitialBackoff = 10, time.Hour,
 			time.Millisecond
 	})
-	for _, e := range events(25) {
-		a.Keep(e)
+	for _, e := range newEvents(25) {
+		a.Record(e)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -355,7 +359,7 @@ func TestTheWebhookGetsBatchesAgainUntilItTakesThem(t *testing.T) {
 
 // Events that a server does not accept are sent to the server that the kubeconfig then names.
 // Proves S12.
-func TestEventsGoWhereTheKubeconfigLeadsByThen(t *testing.T) {
+func TestRetriesUseTheCurrentKubeconfig(t *testing.T) {
 	busy := make(chan struct{}, 1)
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		select {
@@ -381,7 +385,7 @@ func TestEventsGoWhereTheKubeconfigLeadsByThen(t *testing.T) {
 		)
 	}
 	var path string
-	a := auditor(t, func(dir string, cfg *config.APIServer) {
+	a := newTestAuditor(t, func(dir string, cfg *config.APIServer) {
 		path = filepath.Join(dir, "hook.conf")
 		cfg.AuditWebhookConfigFile = path
 		if err := os.WriteFile(path, leads(refuses.URL), 0o600); err != nil {
@@ -389,8 +393,8 @@ func TestEventsGoWhereTheKubeconfigLeadsByThen(t *testing.T) {
 		}
 		cfg.AuditWebhookBatchMaxSize, cfg.AuditWebhookInitialBackoff = 3, time.Second
 	})
-	for _, e := range events(3) {
-		a.Keep(e)
+	for _, e := range newEvents(3) {
+		a.Record(e)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

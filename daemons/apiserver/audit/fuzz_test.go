@@ -41,8 +41,8 @@ func FuzzPolicy(f *testing.F) {
 		}
 		for _, q := range []api.Request{r, {Verb: verb, Path: path}} {
 			d := p.Decide(u, q)
-			d.Bodies()
-			d.Keeps("ResponseComplete")
+			d.RecordsBodies()
+			d.Records("ResponseComplete")
 		}
 	})
 }

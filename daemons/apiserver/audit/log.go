@@ -20,11 +20,11 @@ import (
 // logFile is a file with one event per line. When it has grown too large, it is renamed with a timestamp, and a new one
 // is begun. Old files are removed.
 type logFile struct {
-	path       string
-	size, most int64         // bytes
-	age        time.Duration // zero keeps files of any age
-	backups    int           // zero keeps all files
-	now        func() time.Time
+	path          string
+	size, maxSize int64         // bytes
+	maxAge        time.Duration // zero keeps files of any age
+	maxBackups    int           // zero keeps all files
+	now           func() time.Time
 
 	file *os.File
 	text bytes.Buffer
@@ -32,11 +32,11 @@ type logFile struct {
 
 func openLog(cfg config.APIServer) (*logFile, error) {
 	l := &logFile{
-		path: cfg.AuditLogPath, most: int64(cfg.AuditLogMaxSize) << 20, backups: cfg.AuditLogMaxBackup,
-		age: time.Duration(cfg.AuditLogMaxAge) * 24 * time.Hour, now: time.Now,
+		path: cfg.AuditLogPath, maxSize: int64(cfg.AuditLogMaxSize) << 20, maxBackups: cfg.AuditLogMaxBackup,
+		maxAge: time.Duration(cfg.AuditLogMaxAge) * 24 * time.Hour, now: time.Now,
 	}
-	if l.most <= 0 {
-		l.most = 100 << 20
+	if l.maxSize <= 0 {
+		l.maxSize = 100 << 20
 	}
 	if l.path == "-" {
 		l.file = os.Stdout
@@ -80,7 +80,7 @@ func (l *logFile) write(_ context.Context, events []*auditv1.Event) error {
 		}
 	}
 	if l.path != "-" {
-		if l.file == nil || l.size > 0 && l.size+int64(l.text.Len()) > l.most {
+		if l.file == nil || l.size > 0 && l.size+int64(l.text.Len()) > l.maxSize {
 			if err := l.rotate(); err != nil {
 				return err
 			}
@@ -97,14 +97,15 @@ func (l *logFile) write(_ context.Context, events []*auditv1.Event) error {
 	return nil
 }
 
-// stamp is the timestamp in the names of rotated files. The names sort by it.
-const stamp = "2006-01-02T15-04-05.000000"
+// timestampLayout is the timestamp in the names of rotated files. The names sort by it.
+const timestampLayout = "2006-01-02T15-04-05.000000"
 
 func (l *logFile) rotate() error {
 	if l.file != nil {
 		_ = l.file.Close() // all writes have returned
 		l.file = nil
-		if err := os.Rename(l.path, l.prefix()+l.now().UTC().Format(stamp)+filepath.Ext(l.path)); err != nil &&
+		if err := os.Rename(l.path, l.prefix()+l.now().UTC().Format(timestampLayout)+
+			filepath.Ext(l.path)); err != nil &&
 			!errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("rotate the audit log: %w", err)
 		}
@@ -112,13 +113,13 @@ func (l *logFile) rotate() error {
 	if err := l.open(); err != nil {
 		return err
 	}
-	return l.sweep()
+	return l.removeOld()
 }
 
 func (l *logFile) prefix() string { return strings.TrimSuffix(l.path, filepath.Ext(l.path)) + "-" }
 
-// sweep removes rotated files that are too old or too many.
-func (l *logFile) sweep() error {
+// removeOld removes rotated files that are too old or too many.
+func (l *logFile) removeOld() error {
 	files, err := os.ReadDir(filepath.Dir(l.path))
 	if err != nil {
 		return fmt.Errorf("list old audit logs: %w", err)
@@ -132,11 +133,11 @@ func (l *logFile) sweep() error {
 			continue
 		}
 		text = strings.TrimSuffix(text, filepath.Ext(l.path))
-		at, err := time.Parse(stamp, text)
+		at, err := time.Parse(timestampLayout, text)
 		if err != nil {
 			continue // not a rotated file
 		}
-		if kept++; l.backups > 0 && kept > l.backups || l.age > 0 && l.now().Sub(at) > l.age {
+		if kept++; l.maxBackups > 0 && kept > l.maxBackups || l.maxAge > 0 && l.now().Sub(at) > l.maxAge {
 			if err := os.Remove(filepath.Join(filepath.Dir(l.path), entry.Name())); err != nil {
 				errs = append(errs, fmt.Errorf("remove an old audit log: %w", err))
 			}

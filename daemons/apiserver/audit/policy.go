@@ -25,13 +25,13 @@ type Decision struct {
 	omitted           []auditv1.Stage
 }
 
-// Keeps reports whether a stage is recorded.
-func (d *Decision) Keeps(stage auditv1.Stage) bool {
+// Records reports whether a stage is recorded.
+func (d *Decision) Records(stage auditv1.Stage) bool {
 	return d.Level != auditv1.LevelNone && !slices.Contains(d.omitted, stage)
 }
 
-// Bodies reports whether the request body and the response body are recorded.
-func (d *Decision) Bodies() (request, response bool) {
+// RecordsBodies reports whether the request body and the response body are recorded.
+func (d *Decision) RecordsBodies() (request, response bool) {
 	response = d.Level == auditv1.LevelRequestResponse
 	return response || d.Level == auditv1.LevelRequest, response
 }
@@ -41,7 +41,7 @@ type rule struct {
 	decision Decision
 }
 
-var nothing = Decision{Level: auditv1.LevelNone}
+var noRecord = Decision{Level: auditv1.LevelNone}
 
 // Decide returns the decision of the first rule that matches. If none matches, nothing is recorded.
 func (p *Policy) Decide(u api.User, r api.Request) *Decision {
@@ -50,7 +50,7 @@ func (p *Policy) Decide(u api.User, r api.Request) *Decision {
 			return &p.rules[i].decision
 		}
 	}
-	return &nothing
+	return &noRecord
 }
 
 func (r *rule) matches(u *api.User, q *api.Request) bool {
@@ -65,7 +65,7 @@ func (r *rule) matches(u *api.User, q *api.Request) bool {
 		return false
 	case len(r.Resources) > 0:
 		return q.Resource &&
-			slices.ContainsFunc(r.Resources, func(g auditv1.GroupResources) bool { return names(&g, q) })
+			slices.ContainsFunc(r.Resources, func(g auditv1.GroupResources) bool { return matchesResources(&g, q) })
 	case len(r.NonResourceURLs) > 0:
 		return !q.Resource && slices.ContainsFunc(r.NonResourceURLs, func(url string) bool {
 			prefix, wild := strings.CutSuffix(url, "*")
@@ -75,7 +75,7 @@ func (r *rule) matches(u *api.User, q *api.Request) bool {
 	return true
 }
 
-func names(g *auditv1.GroupResources, q *api.Request) bool {
+func matchesResources(g *auditv1.GroupResources, q *api.Request) bool {
 	if g.Group != q.Group && g.Group != "*" {
 		return false
 	}
@@ -130,12 +130,12 @@ func ParsePolicy(text []byte) (*Policy, error) {
 	if len(in.Rules) == 0 {
 		return nil, errors.New("rules are missing")
 	}
-	if err := stages(in.OmitStages); err != nil {
+	if err := checkStages(in.OmitStages); err != nil {
 		return nil, err
 	}
 	p := &Policy{}
 	for i, r := range in.Rules {
-		if err := check(&r); err != nil {
+		if err := checkRule(&r); err != nil {
 			return nil, fmt.Errorf("rules[%d]: %w", i, err)
 		}
 		d := Decision{
@@ -151,7 +151,7 @@ func ParsePolicy(text []byte) (*Policy, error) {
 	return p, nil
 }
 
-func stages(list []auditv1.Stage) error {
+func checkStages(list []auditv1.Stage) error {
 	for _, s := range list {
 		if !slices.Contains(
 			[]auditv1.Stage{
@@ -168,7 +168,7 @@ func stages(list []auditv1.Stage) error {
 	return nil
 }
 
-func check(r *auditv1.PolicyRule) error {
+func checkRule(r *auditv1.PolicyRule) error {
 	switch r.Level {
 	case auditv1.LevelNone, auditv1.LevelMetadata, auditv1.LevelRequest, auditv1.LevelRequestResponse:
 	default:
@@ -190,5 +190,5 @@ func check(r *auditv1.PolicyRule) error {
 			return fmt.Errorf("resources: %q is no group: write it without a version", g.Group)
 		}
 	}
-	return stages(r.OmitStages)
+	return checkStages(r.OmitStages)
 }

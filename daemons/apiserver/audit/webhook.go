@@ -21,8 +21,8 @@ import (
 
 // webhook posts events to a server as EventLists. A failed request is retried a few times, after a pause that grows.
 type webhook struct {
-	file  *settings.File[*receiver]
-	pause time.Duration
+	file       *settings.File[*receiver]
+	retryPause time.Duration
 }
 
 // receiver is the server that receives the events.
@@ -48,7 +48,7 @@ func newWebhook(cfg config.APIServer, log *slog.Logger) (*webhook, error) {
 		},
 		log,
 	)
-	return &webhook{file: file, pause: max(cfg.AuditWebhookInitialBackoff, time.Millisecond)}, err
+	return &webhook{file: file, retryPause: max(cfg.AuditWebhookInitialBackoff, time.Millisecond)}, err
 }
 
 func (h *webhook) write(ctx context.Context, events []*auditv1.Event) error {
@@ -62,7 +62,7 @@ func (h *webhook) write(ctx context.Context, events []*auditv1.Event) error {
 	if err != nil {
 		return fmt.Errorf("encode audit events: %w", err)
 	}
-	pause := h.pause
+	pause := h.retryPause
 	for attempt := 1; ; attempt++ {
 		again, err := h.post(ctx, text)
 		if err == nil || !again || attempt == webhookAttempts {

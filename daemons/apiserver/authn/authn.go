@@ -23,16 +23,16 @@ import (
 // Authn holds the API server's authenticators.
 type Authn struct {
 	// File is the AuthenticationConfiguration; nil if there is none. The caller of the server also runs File.
-	File *settings.File[configured]
+	File *settings.File[configuration]
 	// Webhook is the kubeconfig of the token webhook. The same holds for it as for File.
 	Webhook *settings.File[*remote.Server]
 
-	chain     []api.Authenticator
-	bearer    *bearer
-	anonymous Anonymous    // used without a configuration
-	proxies   *pool        // authorities of front proxies; nil if there are none
-	revoked   *run.Revoked // revoked client certificates; nil without revocation lists
-	tokens    *Tokens      // nil without service-account keys
+	chain            []api.Authenticator
+	bearer           *bearer
+	defaultAnonymous Anonymous      // used without a configuration
+	proxies          *authorityFile // authorities of front proxies; nil if there are none
+	revoked          *run.Revoked   // revoked client certificates; nil without revocation lists
+	tokens           *Tokens        // nil without service-account keys
 }
 
 // New reads the files that cfg names. A nil now means time.Now.
@@ -52,19 +52,20 @@ func New(cfg config.APIServer, objects api.Objects, now func() time.Time, log *s
 		}
 	}
 	if cfg.RequestheaderClientCAFile != "" {
-		pool, err := newPool(cfg.RequestheaderClientCAFile, now)
+		pool, err := newAuthorityFile(cfg.RequestheaderClientCAFile, now)
 		if err != nil {
 			return nil, err
 		}
 		a.proxies = pool
-		a.chain = append(a.chain, &frontProxy{pool: pool, revoked: a.revoked, names: cfg.RequestheaderAllowedNames})
+		a.chain = append(a.chain,
+			&frontProxy{authorities: pool, revoked: a.revoked, names: cfg.RequestheaderAllowedNames})
 	}
 	if cfg.ClientCAFile != "" {
-		pool, err := newPool(cfg.ClientCAFile, now)
+		pool, err := newAuthorityFile(cfg.ClientCAFile, now)
 		if err != nil {
 			return nil, err
 		}
-		a.chain = append(a.chain, &clientCert{pool: pool, revoked: a.revoked})
+		a.chain = append(a.chain, &clientCert{authorities: pool, revoked: a.revoked})
 	}
 	if len(cfg.ServiceAccountKeyFiles) > 0 || cfg.ServiceAccountSigningKeyFile != "" {
 		keys, err := openKeys(cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile, now, log)
@@ -84,18 +85,18 @@ func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() 
 	}
 	a.bearer = &bearer{}
 	if a.tokens != nil {
-		a.bearer.ways = append(a.bearer.ways, a.tokens)
+		a.bearer.verifiers = append(a.bearer.verifiers, a.tokens)
 	}
 	if cfg.EnableBootstrapTokenAuth {
-		a.bearer.ways = append(a.bearer.ways, &bootstrap{objects, audiences, now})
+		a.bearer.verifiers = append(a.bearer.verifiers, &bootstrap{objects, audiences, now})
 	}
-	a.anonymous = newAnonymous(cfg.AnonymousAuth, nil)
+	a.defaultAnonymous = newAnonymous(cfg.AnonymousAuth, nil)
 	if cfg.AuthenticationConfig != "" {
 		file, err := settings.Open(
 			"authentication configuration",
 			cfg.AuthenticationConfig,
-			func(text []byte, _ func(string) ([]byte, error)) (configured, error) {
-				return configure(cfg, text, audiences, now)
+			func(text []byte, _ func(string) ([]byte, error)) (configuration, error) {
+				return parseConfiguration(cfg, text, audiences, now)
 			},
 			log,
 		)
@@ -103,7 +104,7 @@ func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() 
 			return err
 		}
 		a.File = file
-		a.bearer.ways = append(a.bearer.ways, issuers{file})
+		a.bearer.verifiers = append(a.bearer.verifiers, issuers{file})
 	}
 	if cfg.AuthenticationTokenWebhookConfigFile != "" {
 		path := cfg.AuthenticationTokenWebhookConfigFile
@@ -119,12 +120,12 @@ func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() 
 			return err
 		}
 		a.Webhook = file
-		a.bearer.ways = append(
-			a.bearer.ways,
+		a.bearer.verifiers = append(
+			a.bearer.verifiers,
 			&webhook{server: file, audiences: audiences, ttl: cfg.AuthenticationTokenWebhookCacheTTL, now: now},
 		)
 	}
-	if len(a.bearer.ways) > 0 {
+	if len(a.bearer.verifiers) > 0 {
 		a.chain = append(a.chain, a.bearer)
 	}
 	return nil
@@ -142,9 +143,9 @@ func (a *Authn) Verify(ctx context.Context, token string, audiences []string) (a
 // by default.
 func (a *Authn) Anonymous(path string, usual bool) bool {
 	if a.File != nil {
-		return a.File.Get().anonymous.May(path, usual)
+		return a.File.Get().anonymous.Allows(path, usual)
 	}
-	return a.anonymous.May(path, usual)
+	return a.defaultAnonymous.Allows(path, usual)
 }
 
 // Tokens returns the service-account tokens; nil without service-account keys.
@@ -158,7 +159,7 @@ func (a *Authn) Authenticate(r *http.Request) (api.User, bool, error) {
 		if err != nil {
 			errs = append(errs, err)
 		} else if ok {
-			return authenticated(user), true, nil
+			return withAuthenticatedGroup(user), true, nil
 		}
 	}
 	if len(errs) > 0 {
@@ -167,36 +168,37 @@ func (a *Authn) Authenticate(r *http.Request) (api.User, bool, error) {
 	return api.User{}, false, nil
 }
 
-// AuthenticatePromptly is Authenticate, unless an authenticator that may know the user would have to wait.
-func (a *Authn) AuthenticatePromptly(r *http.Request) (u api.User, ok, waits bool) {
+// TryAuthenticate is Authenticate, unless an authenticator that may know the user would have to wait.
+func (a *Authn) TryAuthenticate(r *http.Request) (u api.User, ok, waits bool) {
 	for _, way := range a.chain {
-		prompt, can := way.(api.PromptAuthenticator)
+		prompt, can := way.(api.NonBlockingAuthenticator)
 		if !can {
 			return api.User{}, false, true
 		}
-		if u, ok, waits = prompt.AuthenticatePromptly(r); ok || waits {
-			return authenticated(u), ok, waits
+		if u, ok, waits = prompt.TryAuthenticate(r); ok || waits {
+			return withAuthenticatedGroup(u), ok, waits
 		}
 	}
 	return api.User{}, false, false
 }
 
-// While returns a context that ends when the certificate is revoked that authenticated the user, or the front proxy. It
-// limits watches and streams.
-func (a *Authn) While(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc) {
+// UntilRevoked returns a context that ends when the certificate is revoked that authenticated the user, or the front
+// proxy. It limits watches and streams.
+func (a *Authn) UntilRevoked(ctx context.Context, r *http.Request, user api.User) (context.Context,
+	context.CancelFunc) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return ctx, func() {}
 	}
 	// A front proxy's headers do not say how the proxy was authenticated. So its certificate counts, whatever
 	// credential ID the headers have.
-	if !byCertificate(user) && (a.proxies == nil || a.proxies.verify(r.TLS.PeerCertificates) != nil) {
+	if !isByCertificate(user) && (a.proxies == nil || a.proxies.verify(r.TLS.PeerCertificates) != nil) {
 		return ctx, func() {}
 	}
-	return a.revoked.While(ctx, r.TLS.PeerCertificates[0])
+	return a.revoked.ContextFor(ctx, r.TLS.PeerCertificates[0])
 }
 
-// authenticated adds the group of all authenticated users.
-func authenticated(u api.User) api.User {
+// withAuthenticatedGroup adds the group of all authenticated users.
+func withAuthenticatedGroup(u api.User) api.User {
 	if u.Name != api.Anonymous && !u.InGroup(api.GroupAuthenticated) {
 		u.Groups = append(append([]string(nil), u.Groups...), api.GroupAuthenticated)
 	}

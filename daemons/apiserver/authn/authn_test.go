@@ -26,20 +26,20 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// world has an API server's files, a clock and a few objects.
-type world struct {
+// testServer has an API server's files, a clock and a few objects.
+type testServer struct {
 	t       *testing.T
 	cfg     config.APIServer
-	at      time.Time
+	now     time.Time
 	ca      certs.Pair
 	objects *apifake.Objects
 	authn   *Authn
 }
 
-func newWorld(t *testing.T) *world {
+func newTestServer(t *testing.T) *testServer {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{t: t, at: time.Now(), cfg: config.DefaultAPIServer()}
+	w := &testServer{t: t, now: time.Now(), cfg: config.DefaultAPIServer()}
 	w.ca = w.newCA("kubernetes")
 	private, public, err := certs.NewKey()
 	if err != nil {
@@ -61,25 +61,25 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) build() {
+func (w *testServer) build() {
 	w.t.Helper()
 	var err error
-	if w.authn, err = New(w.cfg, w.objects, func() time.Time { return w.at },
+	if w.authn, err = New(w.cfg, w.objects, func() time.Time { return w.now },
 		slog.New(slog.DiscardHandler)); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) newCA(name string) certs.Pair {
+func (w *testServer) newCA(name string) certs.Pair {
 	w.t.Helper()
-	ca, err := certs.NewCA(name, 0, w.at)
+	ca, err := certs.NewCA(name, 0, w.now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return ca
 }
 
-func (w *world) file(dir, name string, text []byte) string {
+func (w *testServer) file(dir, name string, text []byte) string {
 	w.t.Helper()
 	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -88,9 +88,9 @@ func (w *world) file(dir, name string, text []byte) string {
 	return path
 }
 
-func (w *world) leaf(ca certs.Pair, r certs.Request) *x509.Certificate {
+func (w *testServer) leaf(ca certs.Pair, r certs.Request) *x509.Certificate {
 	w.t.Helper()
-	pair, err := certs.Issue(ca, r, w.at)
+	pair, err := certs.Issue(ca, r, w.now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func (w *world) leaf(ca certs.Pair, r certs.Request) *x509.Certificate {
 	return leaf
 }
 
-func request(leaf *x509.Certificate, headers ...string) *http.Request {
+func newRequest(leaf *x509.Certificate, headers ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "https://kubernetes/api", nil)
 	r.TLS = nil
 	if leaf != nil {
@@ -114,37 +114,37 @@ func request(leaf *x509.Certificate, headers ...string) *http.Request {
 }
 
 // Proves S12.
-func TestCertificatesTellUserAndGroups(t *testing.T) {
-	w := newWorld(t)
-	u, ok, err := w.authn.Authenticate(request(w.leaf(w.ca, certs.Node("n1"))))
+func TestCertificatesHoldUserAndGroups(t *testing.T) {
+	w := newTestServer(t)
+	u, ok, err := w.authn.Authenticate(newRequest(w.leaf(w.ca, certs.Node("n1"))))
 	if err != nil || !ok || u.Name != "system:node:n1" ||
 		!slices.Equal(u.Groups, []string{"system:nodes", "system:authenticated"}) {
 		t.Errorf("%+v %v %v", u, ok, err)
 	}
-	if _, ok, err := w.authn.Authenticate(request(nil)); ok || err != nil {
+	if _, ok, err := w.authn.Authenticate(newRequest(nil)); ok || err != nil {
 		t.Errorf("without credentials: %v %v", ok, err)
 	}
-	if _, ok, err := w.authn.Authenticate(request(w.leaf(w.newCA("stranger"), certs.Admin()))); ok || err == nil ||
+	if _, ok, err := w.authn.Authenticate(newRequest(w.leaf(w.newCA("stranger"), certs.Admin()))); ok || err == nil ||
 		!strings.Contains(err.Error(), "certificate signed by unknown authority") {
 		t.Errorf("a stranger's certificate: %v %v", ok, err)
 	}
-	if _, ok, err := w.authn.Authenticate(request(w.leaf(w.ca, certs.DaemonServer("x", nil)))); ok || err == nil {
+	if _, ok, err := w.authn.Authenticate(newRequest(w.leaf(w.ca, certs.DaemonServer("x", nil)))); ok || err == nil {
 		t.Errorf("a server's certificate as a client's: %v %v", ok, err)
 	}
 	leaf := w.leaf(w.ca, certs.Admin())
-	if _, ok, _ := w.authn.Authenticate(request(leaf)); !ok {
+	if _, ok, _ := w.authn.Authenticate(newRequest(leaf)); !ok {
 		t.Fatal("the administrator is not known")
 	}
-	w.at = w.at.Add(certs.LeafLifetime + time.Hour)
-	if _, ok, err := w.authn.Authenticate(request(leaf)); ok || err == nil {
+	w.now = w.now.Add(certs.LeafLifetime + time.Hour)
+	if _, ok, err := w.authn.Authenticate(newRequest(leaf)); ok || err == nil {
 		t.Errorf("an expired certificate that was good before: %v %v", ok, err)
 	}
 }
 
-func TestAnotherClientCAIsFollowedWithoutARestart(t *testing.T) {
-	w := newWorld(t)
+func TestClientCAIsReloaded(t *testing.T) {
+	w := newTestServer(t)
 	old := w.leaf(w.ca, certs.Admin())
-	if _, ok, _ := w.authn.Authenticate(request(old)); !ok {
+	if _, ok, _ := w.authn.Authenticate(newRequest(old)); !ok {
 		t.Fatal("not known before")
 	}
 	next := w.newCA("next")
@@ -153,17 +153,17 @@ func TestAnotherClientCAIsFollowedWithoutARestart(t *testing.T) {
 	if err := os.Chtimes(w.cfg.ClientCAFile, later, later); err != nil {
 		t.Fatal(err)
 	}
-	w.at = w.at.Add(poolLookEvery + time.Second)
-	if _, ok, err := w.authn.Authenticate(request(w.leaf(next, certs.Admin()))); !ok {
+	w.now = w.now.Add(authorityCheckInterval + time.Second)
+	if _, ok, err := w.authn.Authenticate(newRequest(w.leaf(next, certs.Admin()))); !ok {
 		t.Errorf("the new CA's client is not known: %v", err)
 	}
-	if _, ok, _ := w.authn.Authenticate(request(old)); ok {
+	if _, ok, _ := w.authn.Authenticate(newRequest(old)); ok {
 		t.Error("the old CA's client still is")
 	}
 }
 
-func TestAFrontProxySpeaksForOthers(t *testing.T) {
-	w := newWorld(t)
+func TestFrontProxyHeadersNameTheUser(t *testing.T) {
+	w := newTestServer(t)
 	front := w.newCA("front-proxy-ca")
 	w.cfg.RequestheaderClientCAFile = w.file(t.TempDir(), "front.crt", front.Cert)
 	w.cfg.RequestheaderAllowedNames = []string{"front-proxy-client"}
@@ -178,7 +178,7 @@ func TestAFrontProxySpeaksForOthers(t *testing.T) {
 		"X-Remote-Extra-Scopes",
 		"s",
 	}
-	r := request(w.leaf(front, certs.FrontProxyClient()), headers...)
+	r := newRequest(w.leaf(front, certs.FrontProxyClient()), headers...)
 	u, ok, err := w.authn.Authenticate(r)
 	if err != nil || !ok || u.Name != "ann" || !slices.Equal(u.Groups, []string{"a", "b", api.GroupAuthenticated}) ||
 		u.Extra["scopes"][0] != "s" {
@@ -188,16 +188,16 @@ func TestAFrontProxySpeaksForOthers(t *testing.T) {
 		t.Error("the header goes on")
 	}
 	// For any other client with such headers, the certificate counts.
-	u, ok, err = w.authn.Authenticate(request(w.leaf(w.ca, certs.Node("n1")), headers...))
+	u, ok, err = w.authn.Authenticate(newRequest(w.leaf(w.ca, certs.Node("n1")), headers...))
 	if err != nil || !ok || u.Name != "system:node:n1" {
 		t.Errorf("%+v %v %v", u, ok, err)
 	}
-	if _, ok, _ := w.authn.Authenticate(request(w.leaf(front, certs.Daemon("else")), headers...)); ok {
+	if _, ok, _ := w.authn.Authenticate(newRequest(w.leaf(front, certs.Daemon("else")), headers...)); ok {
 		t.Error("a name that is not allowed is believed")
 	}
 }
 
-func (w *world) issue(change func(*authenticationv1.TokenRequest)) (string, error) {
+func (w *testServer) issue(change func(*authenticationv1.TokenRequest)) (string, error) {
 	req := &authenticationv1.TokenRequest{}
 	if change != nil {
 		change(req)
@@ -220,18 +220,18 @@ func bindTo(kind, name, uid string) func(*authenticationv1.TokenRequest) {
 	}
 }
 
-func (w *world) present(token string) (api.User, bool, error) {
-	return w.authn.Authenticate(request(nil, "Authorization", "Bearer "+token))
+func (w *testServer) verifyToken(token string) (api.User, bool, error) {
+	return w.authn.Authenticate(newRequest(nil, "Authorization", "Bearer "+token))
 }
 
 // Proves S09.
-func TestTokensAreOfAccountsAndWhatTheyAreBoundTo(t *testing.T) {
-	w := newWorld(t)
+func TestTokensDependOnTheirBoundObjects(t *testing.T) {
+	w := newTestServer(t)
 	token, err := w.issue(bindTo("Pod", "p", "pod-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, ok, err := w.present(token)
+	u, ok, err := w.verifyToken(token)
 	if err != nil || !ok {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestTokensAreOfAccountsAndWhatTheyAreBoundTo(t *testing.T) {
 	}
 	refused := func(why string) {
 		t.Helper()
-		if _, ok, err := w.present(token); ok || err == nil || !strings.Contains(err.Error(), why) {
+		if _, ok, err := w.verifyToken(token); ok || err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("got %v %v, want %q", ok, err, why)
 		}
 	}
@@ -262,9 +262,9 @@ func TestTokensAreOfAccountsAndWhatTheyAreBoundTo(t *testing.T) {
 	w.objects.Put(again)
 	refused("does not match claim")
 	going := pod.DeepCopy()
-	going.DeletionTimestamp = &metav1.Time{Time: w.at}
+	going.DeletionTimestamp = &metav1.Time{Time: w.now}
 	w.objects.Put(going)
-	if _, ok, err := w.present(token); !ok {
+	if _, ok, err := w.verifyToken(token); !ok {
 		t.Errorf("a pod that is being stopped lost its token at once: %v", err)
 	}
 	w.objects.Put(pod)
@@ -272,20 +272,20 @@ func TestTokensAreOfAccountsAndWhatTheyAreBoundTo(t *testing.T) {
 	refused("service account web has been deleted")
 }
 
-func TestBadTokensAreRefused(t *testing.T) {
-	w := newWorld(t)
+func TestInvalidTokensAreRejected(t *testing.T) {
+	w := newTestServer(t)
 	good, err := w.issue(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := w.present(good); !ok {
+	if _, ok, err := w.verifyToken(good); !ok {
 		t.Fatal(err)
 	}
 	elsewhere, err := w.issue(func(r *authenticationv1.TokenRequest) { r.Spec.Audiences = []string{"vault"} })
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger, err := newWorld(t).issue(nil)
+	stranger, err := newTestServer(t).issue(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,8 @@ func TestBadTokensAreRefused(t *testing.T) {
 		"another audience": elsewhere, "another's key": stranger, "nonsense": "x", "no signature": unsigned,
 		"changed": parts[0] + "." + parts[1] + "x." + parts[2],
 	} {
-		if _, ok, err := w.present(token); ok || err == nil || !strings.Contains(err.Error(), "invalid bearer token") {
+		if _, ok, err := w.verifyToken(token); ok || err == nil ||
+			!strings.Contains(err.Error(), "invalid bearer token") {
 			t.Errorf("%s: %v %v", name, ok, err)
 		}
 	}
@@ -304,14 +305,14 @@ func TestBadTokensAreRefused(t *testing.T) {
 		u.UID != "sa-1" {
 		t.Errorf("for whom it is meant: %v %v %v", u, audiences, err)
 	}
-	w.at = w.at.Add(2 * time.Hour)
-	if _, ok, err := w.present(good); ok || err == nil {
+	w.now = w.now.Add(2 * time.Hour)
+	if _, ok, err := w.verifyToken(good); ok || err == nil {
 		t.Error("an expired token is good")
 	}
 }
 
-func TestTokenRequestsAreChecked(t *testing.T) {
-	w := newWorld(t)
+func TestInvalidTokenRequestsAreRejected(t *testing.T) {
+	w := newTestServer(t)
 	seconds := func(n int64) func(*authenticationv1.TokenRequest) {
 		return func(r *authenticationv1.TokenRequest) { r.Spec.ExpirationSeconds = &n }
 	}
@@ -344,8 +345,8 @@ func TestTokenRequestsAreChecked(t *testing.T) {
 	}
 }
 
-func TestOthersCanVerifyTokens(t *testing.T) {
-	w := newWorld(t)
+func TestTokensVerifyWithPublishedKeys(t *testing.T) {
+	w := newTestServer(t)
 	get := func(path string) map[string]any {
 		rec := httptest.NewRecorder()
 		w.authn.Tokens().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
@@ -370,8 +371,8 @@ func TestOthersCanVerifyTokens(t *testing.T) {
 
 // A front proxy with a revoked certificate is not trusted, whether the list is of its own authority or of the clients'.
 // Proves S12.
-func TestARevokedFrontProxyIsNotBelieved(t *testing.T) {
-	w := newWorld(t)
+func TestRevokedFrontProxiesAreRejected(t *testing.T) {
+	w := newTestServer(t)
 	dir := filepath.Dir(w.cfg.ClientCAFile)
 	front := w.newCA("front-proxy-ca")
 	w.cfg.RequestheaderClientCAFile = w.file(dir, "front.crt", front.Cert)
@@ -381,8 +382,8 @@ func TestARevokedFrontProxyIsNotBelieved(t *testing.T) {
 	for _, l := range []struct {
 		ca   certs.Pair
 		list []certs.Revoked
-	}{{w.ca, nil}, {front, []certs.Revoked{{Serial: lost.SerialNumber.Text(16), At: w.at}}}} {
-		der, err := certs.RevocationList(l.ca, l.list, w.at)
+	}{{w.ca, nil}, {front, []certs.Revoked{{Serial: lost.SerialNumber.Text(16), At: w.now}}}} {
+		der, err := certs.RevocationList(l.ca, l.list, w.now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -390,10 +391,10 @@ func TestARevokedFrontProxyIsNotBelieved(t *testing.T) {
 	}
 	w.file(dir, "ca.crl", text)
 	w.build()
-	if _, ok, _ := w.authn.Authenticate(request(lost, "X-Remote-User", "ann")); ok {
+	if _, ok, _ := w.authn.Authenticate(newRequest(lost, "X-Remote-User", "ann")); ok {
 		t.Error("a revoked proxy is believed")
 	}
-	if u, ok, err := w.authn.Authenticate(request(kept, "X-Remote-User", "ann")); !ok || u.Name != "ann" {
+	if u, ok, err := w.authn.Authenticate(newRequest(kept, "X-Remote-User", "ann")); !ok || u.Name != "ann" {
 		t.Error(u, ok, err)
 	}
 }

@@ -16,18 +16,18 @@ import (
 	"clusterctl/daemons/api/header"
 )
 
-// errForeign reports that a token is not of the kind that an authenticator verifies.
-var errForeign = errors.New("the token is none of these")
+// errOtherToken reports that a token is not of the kind that an authenticator verifies.
+var errOtherToken = errors.New("the token is none of these")
 
-// tokenWay authenticates users by tokens. It returns the user, and those of the wanted audiences that the token is
-// valid for; if none are wanted, this server's. errForeign passes the token to the next tokenWay.
-type tokenWay interface {
+// tokenVerifier authenticates users by tokens. It returns the user, and those of the wanted audiences that the token is
+// valid for; if none are wanted, this server's. errOtherToken passes the token to the next tokenVerifier.
+type tokenVerifier interface {
 	verify(ctx context.Context, token string, wanted []string) (api.User, []string, error)
 }
 
 // bearer authenticates users by the token in the Authorization header. Browsers cannot set headers for a WebSocket, so
 // there it also accepts a token among the protocols.
-type bearer struct{ ways []tokenWay }
+type bearer struct{ verifiers []tokenVerifier }
 
 func (b *bearer) Authenticate(r *http.Request) (api.User, bool, error) {
 	token, websocket := bearerToken(r)
@@ -45,26 +45,26 @@ func (b *bearer) Authenticate(r *http.Request) (api.User, bool, error) {
 	return user, true, nil
 }
 
-// AuthenticatePromptly handles only requests without a token. A token may need a call to a webhook, and authenticating
+// TryAuthenticate handles only requests without a token. A token may need a call to a webhook, and authenticating
 // removes it from the request.
-func (b *bearer) AuthenticatePromptly(r *http.Request) (api.User, bool, bool) {
+func (b *bearer) TryAuthenticate(r *http.Request) (api.User, bool, bool) {
 	return api.User{}, false, len(r.Header["Authorization"]) > 0 || len(r.Header["Upgrade"]) > 0
 }
 
 // verify tries the authenticators in order.
 func (b *bearer) verify(ctx context.Context, token string, wanted []string) (api.User, []string, error) {
 	var errs []error
-	for _, way := range b.ways {
+	for _, way := range b.verifiers {
 		user, audiences, err := way.verify(ctx, token, wanted)
 		if err == nil {
 			return user, audiences, nil
 		}
-		if !errors.Is(err, errForeign) {
+		if !errors.Is(err, errOtherToken) {
 			errs = append(errs, err)
 		}
 	}
 	if len(errs) == 0 {
-		return api.User{}, nil, errToken
+		return api.User{}, nil, errInvalidToken
 	}
 	return api.User{}, nil, utilerrors.NewAggregate(errs)
 }
@@ -108,7 +108,8 @@ func audiencesOf(own, wanted, has []string) (list []string, err error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%w: token audiences %q is invalid for the target audiences %q", errToken, has, wanted)
+		return nil, fmt.Errorf("%w: token audiences %q is invalid for the target audiences "+
+			"%q", errInvalidToken, has, wanted)
 	}
 	return list, nil
 }

@@ -23,12 +23,12 @@ const (
 )
 
 var (
-	bootstrapToken  = pattern(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
-	bootstrapGroups = pattern(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+	bootstrapToken  = lazyPattern(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
+	bootstrapGroups = lazyPattern(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
 )
 
-// pattern compiles an expression at its first use, because most processes never use it.
-func pattern(text string) func() *regexp.Regexp {
+// lazyPattern compiles an expression at its first use, because most processes never use it.
+func lazyPattern(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
@@ -42,23 +42,23 @@ type bootstrap struct {
 func (b *bootstrap) verify(_ context.Context, token string, wanted []string) (api.User, []string, error) {
 	parts := bootstrapToken().FindStringSubmatch(token)
 	if parts == nil {
-		return api.User{}, nil, errForeign
+		return api.User{}, nil, errOtherToken
 	}
 	id, secret := parts[1], parts[2]
 	obj, ok := b.objects.Get(schema.GroupResource{Resource: "secrets"}, metav1.NamespaceSystem, "bootstrap-token-"+id)
 	if !ok {
-		return api.User{}, nil, errToken
+		return api.User{}, nil, errInvalidToken
 	}
 	s, ok := obj.(*corev1.Secret)
 	if !ok || s.DeletionTimestamp != nil || s.Type != "bootstrap.kubernetes.io/token" ||
 		string(s.Data["token-id"]) != id ||
 		subtle.ConstantTimeCompare(s.Data["token-secret"], []byte(secret)) != 1 ||
 		string(s.Data["usage-bootstrap-authentication"]) != "true" {
-		return api.User{}, nil, errToken
+		return api.User{}, nil, errInvalidToken
 	}
 	if text := string(s.Data["expiration"]); text != "" {
 		if until, err := time.Parse(time.RFC3339, text); err != nil || !b.now().Before(until) {
-			return api.User{}, nil, fmt.Errorf("%w: the bootstrap token %s has expired", errToken, id)
+			return api.User{}, nil, fmt.Errorf("%w: the bootstrap token %s has expired", errInvalidToken, id)
 		}
 	}
 	groups := []string{bootstrapGroup}
@@ -69,7 +69,7 @@ func (b *bootstrap) verify(_ context.Context, token string, wanted []string) (ap
 		if !bootstrapGroups().MatchString(g) {
 			return api.User{}, nil, fmt.Errorf(
 				"%w: the bootstrap token %s names the group %q, which does not begin with %q",
-				errToken,
+				errInvalidToken,
 				id,
 				g,
 				bootstrapGroup+":",

@@ -18,14 +18,15 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// configured is the content of an AuthenticationConfiguration.
-type configured struct {
+// configuration is the content of an AuthenticationConfiguration.
+type configuration struct {
 	issuers   bearer
 	anonymous Anonymous
 }
 
-// configure reads an AuthenticationConfiguration of apiserver.config.k8s.io, in any of its versions.
-func configure(cfg config.APIServer, text []byte, audiences []string, now func() time.Time) (c configured, err error) {
+// parseConfiguration reads an AuthenticationConfiguration of apiserver.config.k8s.io, in any of its versions.
+func parseConfiguration(cfg config.APIServer, text []byte, audiences []string, now func() time.Time) (c configuration,
+	err error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	obj, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), text)
@@ -37,30 +38,30 @@ func configure(cfg config.APIServer, text []byte, audiences []string, now func()
 		return c, fmt.Errorf("it is a %s", obj.GetObjectKind().GroupVersionKind().Kind)
 	}
 	c.anonymous = newAnonymous(cfg.AnonymousAuth, says)
-	c.issuers.ways, err = externals(says, cfg.ServiceAccountIssuer, audiences, now)
+	c.issuers.verifiers, err = newExternalIssuers(says, cfg.ServiceAccountIssuer, audiences, now)
 	return c, err
 }
 
 // issuers authenticates by the issuers of the current configuration.
 type issuers struct {
-	file *settings.File[configured]
+	file *settings.File[configuration]
 }
 
 func (i issuers) verify(ctx context.Context, token string, wanted []string) (api.User, []string, error) {
 	now := i.file.Get().issuers
-	if len(now.ways) == 0 {
-		return api.User{}, nil, errForeign
+	if len(now.verifiers) == 0 {
+		return api.User{}, nil, errOtherToken
 	}
 	return now.verify(ctx, token, wanted)
 }
 
-// externals returns the issuers of a configuration.
-func externals(
+// newExternalIssuers returns the issuers of a configuration.
+func newExternalIssuers(
 	c *apiserver.AuthenticationConfiguration,
 	own string,
 	audiences []string,
 	now func() time.Time,
-) (ways []tokenWay, err error) {
+) (ways []tokenVerifier, err error) {
 	if len(c.JWT) == 0 {
 		return nil, nil
 	}
@@ -68,7 +69,7 @@ func externals(
 	var errs []error
 	seen := map[string]bool{}
 	for _, j := range c.JWT {
-		e, err := newExternal(compiler, j, own, audiences, now)
+		e, err := newExternalIssuer(compiler, j, own, audiences, now)
 		if err == nil && seen[j.Issuer.URL] {
 			err = fmt.Errorf("issuer %s is named twice", j.Issuer.URL)
 		}
@@ -84,26 +85,26 @@ func externals(
 // Anonymous decides which paths need no credentials. These are the health checks, unless an AuthenticationConfiguration
 // sets others.
 type Anonymous struct {
-	Enabled bool
-	paths   []string
-	said    bool
+	Enabled      bool
+	paths        []string
+	isConfigured bool
 }
 
 func newAnonymous(enabled bool, c *apiserver.AuthenticationConfiguration) Anonymous {
 	if c == nil || c.Anonymous == nil {
 		return Anonymous{Enabled: enabled}
 	}
-	a := Anonymous{Enabled: c.Anonymous.Enabled, said: true}
+	a := Anonymous{Enabled: c.Anonymous.Enabled, isConfigured: true}
 	for _, condition := range c.Anonymous.Conditions {
 		a.paths = append(a.paths, condition.Path)
 	}
 	return a
 }
 
-// May reports whether a path is open to requests without credentials. usual is true for the paths that are open by
+// Allows reports whether a path is open to requests without credentials. usual is true for the paths that are open by
 // default.
-func (a Anonymous) May(path string, usual bool) bool {
-	if !a.said {
+func (a Anonymous) Allows(path string, usual bool) bool {
+	if !a.isConfigured {
 		return a.Enabled && usual
 	}
 	return a.Enabled && (len(a.paths) == 0 || slices.Contains(a.paths, path))

@@ -26,24 +26,24 @@ import (
 	"clusterctl/daemons/api/apifake"
 )
 
-// provider is a token issuer over TLS.
-type provider struct {
-	t      *testing.T
-	server *httptest.Server
-	key    *ecdsa.PrivateKey
-	id     string
-	asked  atomic.Int32 // number of requests for its keys
+// testIssuer is a token issuer over TLS.
+type testIssuer struct {
+	t           *testing.T
+	server      *httptest.Server
+	key         *ecdsa.PrivateKey
+	id          string
+	keyRequests atomic.Int32 // number of requests for its keys
 }
 
-func newProvider(t *testing.T) *provider {
-	p := &provider{t: t}
+func newTestIssuer(t *testing.T) *testIssuer {
+	p := &testIssuer{t: t}
 	p.rotate("one")
 	p.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/.well-known/openid-configuration":
 			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": p.server.URL, "jwks_uri": p.server.URL + "/keys"})
 		case "/keys":
-			p.asked.Add(1)
+			p.keyRequests.Add(1)
 			_ = json.NewEncoder(w).
 				Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: p.id, Algorithm: "ES256",
 					Use: "sig"}}})
@@ -55,7 +55,7 @@ func newProvider(t *testing.T) *provider {
 	return p
 }
 
-func (p *provider) rotate(id string) {
+func (p *testIssuer) rotate(id string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		p.t.Fatal(err)
@@ -63,7 +63,7 @@ func (p *provider) rotate(id string) {
 	p.key, p.id = key, id
 }
 
-func (p *provider) token(claims map[string]any) string {
+func (p *testIssuer) token(claims map[string]any) string {
 	p.t.Helper()
 	signer, err := jose.NewSigner(
 		jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.key, KeyID: p.id}},
@@ -79,25 +79,25 @@ func (p *provider) token(claims map[string]any) string {
 	return token
 }
 
-func (p *provider) ca() string {
+func (p *testIssuer) ca() string {
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
 	return "      " + strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n      ")
 }
 
-func (w *world) configure(text string) {
+func (w *testServer) configure(text string) {
 	w.t.Helper()
 	w.cfg.AuthenticationConfig = w.file(w.t.TempDir(), "authentication.yaml", []byte(text))
 	w.build()
 }
 
-func bearing(token string) *http.Request {
+func bearerRequest(token string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/api", nil)
 	r.Header.Set("Authorization", "Bearer "+token)
 	return r
 }
 
-func TestUsersOfAnotherIssuerAreMadeAsTheConfigurationSays(t *testing.T) {
-	p, w := newProvider(t), newWorld(t)
+func TestClaimsMapToUsers(t *testing.T) {
+	p, w := newTestIssuer(t), newTestServer(t)
 	w.configure(`
 apiVersion: apiserver.config.k8s.io/v1
 kind: AuthenticationConfiguration
@@ -121,7 +121,7 @@ jwt:
   - {expression: "!user.username.startsWith('corp:system:')", message: not the system's}
   - {expression: "user.groups.all(g, !g.startsWith('system:'))", message: nor its groups}
 `)
-	now := w.at.Unix()
+	now := w.now.Unix()
 	claims := func(change map[string]any) map[string]any {
 		c := map[string]any{
 			"iss":    p.server.URL,
@@ -141,7 +141,7 @@ jwt:
 		}
 		return c
 	}
-	user, ok, err := w.authn.Authenticate(bearing(p.token(claims(nil))))
+	user, ok, err := w.authn.Authenticate(bearerRequest(p.token(claims(nil))))
 	if err != nil || !ok || user.Name != "corp:ann" || user.UID != "ann" ||
 		strings.Join(user.Groups, " ") != "devs ops system:authenticated" ||
 		strings.Join(user.Extra["example.com/tenant"], " ") != "t1 t2" ||
@@ -164,29 +164,29 @@ jwt:
 		"its group":         {map[string]any{"roles": "system:masters"}, "nor its groups"},
 		"another issuer":    {map[string]any{"iss": "https://else.example"}, "invalid bearer token"},
 	} {
-		if _, ok, err := w.authn.Authenticate(bearing(p.token(claims(c.change)))); ok || err == nil ||
+		if _, ok, err := w.authn.Authenticate(bearerRequest(p.token(claims(c.change)))); ok || err == nil ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v %v, want %q", name, ok, err, c.want)
 		}
 	}
-	if n := p.asked.Load(); n != 1 {
+	if n := p.keyRequests.Load(); n != 1 {
 		t.Errorf("its keys were fetched %d times, want once", n)
 	}
 	// A new key is fetched with the first token that needs it, but tokens cannot cause fetches all the time.
 	old := p.token(claims(nil))
 	p.rotate("two")
-	if _, ok, _ := w.authn.Authenticate(bearing(p.token(claims(nil)))); ok || p.asked.Load() != 1 {
-		t.Errorf("keys are fetched again at once, %d times", p.asked.Load())
+	if _, ok, _ := w.authn.Authenticate(bearerRequest(p.token(claims(nil)))); ok || p.keyRequests.Load() != 1 {
+		t.Errorf("keys are fetched again at once, %d times", p.keyRequests.Load())
 	}
-	w.at = w.at.Add(refetchAfter)
-	if _, ok, err := w.authn.Authenticate(bearing(p.token(claims(nil)))); !ok {
+	w.now = w.now.Add(refetchAfter)
+	if _, ok, err := w.authn.Authenticate(bearerRequest(p.token(claims(nil)))); !ok {
 		t.Errorf("the issuer's new key: %v", err)
 	}
-	if _, ok, _ := w.authn.Authenticate(bearing(old)); ok {
+	if _, ok, _ := w.authn.Authenticate(bearerRequest(old)); ok {
 		t.Error("a key that the issuer has withdrawn is believed")
 	}
 	p.rotate("two") // forged: the right key ID with another key
-	if _, ok, _ := w.authn.Authenticate(bearing(p.token(claims(nil)))); ok {
+	if _, ok, _ := w.authn.Authenticate(bearerRequest(p.token(claims(nil)))); ok {
 		t.Error("a forged token is believed")
 	}
 	w.objects = apifake.New()
@@ -195,8 +195,8 @@ jwt:
 	}
 }
 
-func TestClaimsArePrefixedAndAddressesConfirmed(t *testing.T) {
-	p, w := newProvider(t), newWorld(t)
+func TestClaimsGetPrefixesAndNeedVerifiedEmails(t *testing.T) {
+	p, w := newTestIssuer(t), newTestServer(t)
 	w.configure(`
 apiVersion: apiserver.config.k8s.io/v1
 kind: AuthenticationConfiguration
@@ -209,23 +209,23 @@ jwt:
 	claims := map[string]any{
 		"iss":    p.server.URL,
 		"aud":    "cluster",
-		"exp":    w.at.Unix() + 60,
+		"exp":    w.now.Unix() + 60,
 		"email":  "ann@example.com",
 		"groups": "devs",
 	}
-	user, ok, err := w.authn.Authenticate(bearing(p.token(claims)))
+	user, ok, err := w.authn.Authenticate(bearerRequest(p.token(claims)))
 	if !ok || user.Name != "oidc:ann@example.com" || user.Groups[0] != "oidc:devs" {
 		t.Errorf("%+v %v", user, err)
 	}
 	claims["email_verified"] = false
-	if _, ok, err := w.authn.Authenticate(bearing(p.token(claims))); ok ||
+	if _, ok, err := w.authn.Authenticate(bearerRequest(p.token(claims))); ok ||
 		!strings.Contains(err.Error(), "email not verified") {
 		t.Errorf("an address that is not confirmed: %v", err)
 	}
 }
 
-func TestAnAuthenticationConfigurationThatCannotBeMeantIsRefused(t *testing.T) {
-	w := newWorld(t)
+func TestInvalidAuthenticationConfigurationsAreRejected(t *testing.T) {
+	w := newTestServer(t)
 	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
 	for text, want := range map[string]string{
 		"apiVersion: v1\nkind: Secret\n": "no kind",
@@ -246,8 +246,8 @@ func TestAnAuthenticationConfigurationThatCannotBeMeantIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnonymousMayWhatTheConfigurationSays(t *testing.T) {
-	w := newWorld(t)
+func TestAnonymousPathsFollowTheConfiguration(t *testing.T) {
+	w := newTestServer(t)
 	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
 	for name, c := range map[string]struct {
 		text                string
@@ -266,8 +266,8 @@ func TestAnonymousMayWhatTheConfigurationSays(t *testing.T) {
 	}
 }
 
-func TestMachinesJoinWithBootstrapTokens(t *testing.T) {
-	w := newWorld(t)
+func TestBootstrapTokensAuthenticate(t *testing.T) {
+	w := newTestServer(t)
 	token := func(change map[string]string) *corev1.Secret {
 		s := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"},
@@ -278,7 +278,7 @@ func TestMachinesJoinWithBootstrapTokens(t *testing.T) {
 				), "token-secret": []byte("0123456789abcdef"), "usage-bootstrap-authentication": []byte("true"),
 				"auth-extra-groups": []byte(
 					"system:bootstrappers:kubeadm:default-node-token",
-				), "expiration": []byte(w.at.Add(time.Hour).Format(time.RFC3339)),
+				), "expiration": []byte(w.now.Add(time.Hour).Format(time.RFC3339)),
 			},
 		}
 		for k, v := range change {
@@ -306,7 +306,7 @@ func TestMachinesJoinWithBootstrapTokens(t *testing.T) {
 	} {
 		w.objects = apifake.New(token(c.change))
 		w.build()
-		user, ok, err := w.authn.Authenticate(bearing(c.token))
+		user, ok, err := w.authn.Authenticate(bearerRequest(c.token))
 		if ok != c.good || (err == nil) != c.good {
 			t.Errorf("%s: %v %v", name, ok, err)
 		} else if ok && (user.Name != "system:bootstrap:abcdef" ||
@@ -317,7 +317,7 @@ func TestMachinesJoinWithBootstrapTokens(t *testing.T) {
 	}
 }
 
-func TestAWebhookIsAskedOnceForEachTokenAndAudience(t *testing.T) {
+func TestWebhookResultsAreCached(t *testing.T) {
 	var asked atomic.Int32
 	broken := atomic.Bool{}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -345,7 +345,7 @@ func TestAWebhookIsAskedOnceForEachTokenAndAudience(t *testing.T) {
 		_ = json.NewEncoder(rw).Encode(review)
 	}))
 	defer server.Close()
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.cfg.AuthenticationTokenWebhookConfigFile = w.file(
 		t.TempDir(),
 		"hook.conf",
@@ -359,11 +359,11 @@ func TestAWebhookIsAskedOnceForEachTokenAndAudience(t *testing.T) {
 	)
 	w.build()
 	for range 3 {
-		if user, ok, err := w.authn.Authenticate(bearing("good")); !ok || user.Name != "ann" ||
+		if user, ok, err := w.authn.Authenticate(bearerRequest("good")); !ok || user.Name != "ann" ||
 			user.Extra["k"][0] != "v" {
 			t.Fatalf("%+v %v", user, err)
 		}
-		if _, ok, err := w.authn.Authenticate(bearing("bad")); ok || err == nil ||
+		if _, ok, err := w.authn.Authenticate(bearerRequest("bad")); ok || err == nil ||
 			!strings.Contains(err.Error(), "never heard of it") {
 			t.Fatal(err)
 		}
@@ -376,18 +376,18 @@ func TestAWebhookIsAskedOnceForEachTokenAndAudience(t *testing.T) {
 		asked.Load() != 3 {
 		t.Errorf("%v %v, asked %d times", audiences, err, asked.Load())
 	}
-	w.at = w.at.Add(w.cfg.AuthenticationTokenWebhookCacheTTL)
+	w.now = w.now.Add(w.cfg.AuthenticationTokenWebhookCacheTTL)
 	broken.Store(true)
-	if _, ok, err := w.authn.Authenticate(bearing("good")); ok || err == nil {
+	if _, ok, err := w.authn.Authenticate(bearerRequest("good")); ok || err == nil {
 		t.Error("a token is good whose webhook does not answer")
 	}
 	broken.Store(false)
-	if _, ok, err := w.authn.Authenticate(bearing("good")); !ok {
+	if _, ok, err := w.authn.Authenticate(bearerRequest("good")); !ok {
 		t.Errorf("a failure is remembered: %v", err)
 	}
 }
 
-func TestABrowserSendsItsTokenAsAProtocol(t *testing.T) {
+func TestWebSocketProtocolsCarryTokens(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/exec", nil)
 	r.Header.Set("Upgrade", "websocket")
 	r.Header.Set(

@@ -21,9 +21,9 @@ const (
 // frontProxy trusts the headers of clients with a certificate of the front proxies' own authority. Other requests go to
 // the next authenticator.
 type frontProxy struct {
-	pool    *pool
-	revoked *run.Revoked // nil without revocation lists
-	names   []string     // allowed common names; empty allows any
+	authorities *authorityFile
+	revoked     *run.Revoked // nil without revocation lists
+	names       []string     // allowed common names; empty allows any
 }
 
 func (f *frontProxy) Authenticate(r *http.Request) (api.User, bool, error) {
@@ -32,7 +32,7 @@ func (f *frontProxy) Authenticate(r *http.Request) (api.User, bool, error) {
 		return api.User{}, false, nil
 	}
 	chain := r.TLS.PeerCertificates
-	if f.pool.verify(chain) != nil {
+	if f.authorities.verify(chain) != nil {
 		return api.User{}, false, nil
 	}
 	if len(f.names) > 0 && !slices.Contains(f.names, chain[0].Subject.CommonName) {
@@ -66,7 +66,7 @@ func (f *frontProxy) Authenticate(r *http.Request) (api.User, bool, error) {
 	return user, true, nil
 }
 
-// AuthenticatePromptly handles only requests without these headers, because authenticating removes the headers.
-func (f *frontProxy) AuthenticatePromptly(r *http.Request) (api.User, bool, bool) {
+// TryAuthenticate handles only requests without these headers, because authenticating removes the headers.
+func (f *frontProxy) TryAuthenticate(r *http.Request) (api.User, bool, bool) {
 	return api.User{}, false, r.Header.Get(headerUser) != ""
 }

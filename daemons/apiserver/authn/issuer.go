@@ -34,13 +34,13 @@ const (
 	issuerTimeout = 10 * time.Second
 	// refetchAfter is the minimum time between fetches, whatever tokens arrive.
 	refetchAfter = 10 * time.Second
-	// keysLast is the age at which keys are fetched again in any case, since the issuer may have withdrawn some.
-	keysLast = time.Hour
-	// keysRetried is the interval of retries after a failed fetch, during which the old keys stay valid. refreshTimeout
-	// is how long the request that triggers such a fetch waits.
-	keysRetried    = time.Minute
-	refreshTimeout = 2 * time.Second
-	largestAnswer  = 1 << 20
+	// keyLifetime is the age at which keys are fetched again in any case, since the issuer may have withdrawn some.
+	keyLifetime = time.Hour
+	// keyRetryInterval is the interval of retries after a failed fetch, during which the old keys stay valid.
+	// refreshTimeout is how long the request that triggers such a fetch waits.
+	keyRetryInterval = time.Minute
+	refreshTimeout   = 2 * time.Second
+	maxResponse      = 1 << 20
 )
 
 func newIssuer(url, discovery, ca string, now func() time.Time) (*issuer, error) {
@@ -66,17 +66,17 @@ func newIssuer(url, discovery, ca string, now func() time.Time) (*issuer, error)
 	}, nil
 }
 
-// key returns the keys that may have signed a token with the key ID. A request with a known key does not wait for an
-// issuer that does not answer. Only the request that refreshes the keys waits.
-func (i *issuer) key(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
+// keysFor returns the keys that may have signed a token with the key ID. A request with a known key does not wait for
+// an issuer that does not answer. Only the request that refreshes the keys waits.
+func (i *issuer) keysFor(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
 	for {
 		i.mu.Lock()
 		found, age := i.candidates(id), i.now().Sub(i.fetched)
 		again := refetchAfter
 		if len(found) > 0 {
-			again = keysLast
+			again = keyLifetime
 			if i.failed != nil {
-				again = keysRetried
+				again = keyRetryInterval
 			}
 		}
 		busy := i.fetching
@@ -140,7 +140,7 @@ func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 		Issuer string `json:"issuer"`
 		JWKS   string `json:"jwks_uri"`
 	}
-	if err := i.get(ctx, i.discovery, &says); err != nil {
+	if err := i.getJSON(ctx, i.discovery, &says); err != nil {
 		return nil, err
 	}
 	if says.Issuer != i.url {
@@ -150,7 +150,7 @@ func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 		return nil, fmt.Errorf("discover issuer %s: its keys are at %q, which is not https", i.url, says.JWKS)
 	}
 	var keys jose.JSONWebKeySet
-	if err := i.get(ctx, says.JWKS, &keys); err != nil {
+	if err := i.getJSON(ctx, says.JWKS, &keys); err != nil {
 		return nil, err
 	}
 	if len(keys.Keys) == 0 {
@@ -159,7 +159,7 @@ func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys.Keys, nil
 }
 
-func (i *issuer) get(ctx context.Context, url string, into any) error {
+func (i *issuer) getJSON(ctx context.Context, url string, into any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return fmt.Errorf("discover issuer %s: %w", i.url, err)
@@ -172,7 +172,7 @@ func (i *issuer) get(ctx context.Context, url string, into any) error {
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("discover issuer %s: %s answers %s", i.url, url, answer.Status)
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, largestAnswer))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse))
 	if err == nil {
 		err = json.Unmarshal(body, into)
 	}

@@ -16,7 +16,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 // Users stay authenticated while the issuer of their tokens does not answer.
 // Proves S12.
-func TestAnIssuerThatHangsKeepsNobodyWaitingWhoseKeyIsKnown(t *testing.T) {
+func TestKnownKeysVerifyWhileTheIssuerHangs(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	i, err := newIssuer("https://issuer.example", "", "", func() time.Time { return now })
 	if err != nil {
@@ -29,9 +29,9 @@ func TestAnIssuerThatHangsKeepsNobodyWaitingWhoseKeyIsKnown(t *testing.T) {
 		<-release
 		return nil, down
 	})}
-	i.keys, i.fetched = []jose.JSONWebKey{{KeyID: "a"}}, now.Add(-keysLast)
+	i.keys, i.fetched = []jose.JSONWebKey{{KeyID: "a"}}, now.Add(-keyLifetime)
 	known := func() error {
-		keys, err := i.key(t.Context(), "a")
+		keys, err := i.keysFor(t.Context(), "a")
 		if err == nil && len(keys) != 1 {
 			err = errors.New("the key is not found")
 		}
@@ -46,7 +46,7 @@ func TestAnIssuerThatHangsKeepsNobodyWaitingWhoseKeyIsKnown(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := i.key(gone, "b"); !errors.Is(err, context.Canceled) {
+		if _, err := i.keysFor(gone, "b"); !errors.Is(err, context.Canceled) {
 			t.Errorf("who does not wait for a key that is not known: %v", err)
 		}
 		release <- struct{}{}
@@ -57,16 +57,16 @@ func TestAnIssuerThatHangsKeepsNobodyWaitingWhoseKeyIsKnown(t *testing.T) {
 		if err := known(); err != nil {
 			t.Errorf("after it was asked in vain: %v", err)
 		}
-		if _, err := i.key(t.Context(), "b"); !errors.Is(err, down) {
+		if _, err := i.keysFor(t.Context(), "b"); !errors.Is(err, down) {
 			t.Errorf("a key that is not known: %v, want %v", err, down)
 		}
-		now = now.Add(keysRetried)
+		now = now.Add(keyRetryInterval)
 	}
 }
 
 // If fetching an issuer's keys panics, later requests do not wait for it.
 // Proves S12.
-func TestAPanicWhileKeysAreFetchedKeepsNobodyWaiting(t *testing.T) {
+func TestPanicDuringKeyFetchReleasesWaiters(t *testing.T) {
 	i, err := newIssuer("https://issuer.example", "", "", time.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -74,11 +74,11 @@ func TestAPanicWhileKeysAreFetchedKeepsNobodyWaiting(t *testing.T) {
 	i.client = &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) { panic("what is this") })}
 	func() {
 		defer func() { _ = recover() }() // as the server does for each request
-		_, _ = i.key(t.Context(), "a")
+		_, _ = i.keysFor(t.Context(), "a")
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if _, err := i.key(ctx, "a"); err == nil || ctx.Err() != nil {
+	if _, err := i.keysFor(ctx, "a"); err == nil || ctx.Err() != nil {
 		t.Errorf("the next one: %v", err)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// external authenticates users by the tokens of one external issuer of an AuthenticationConfiguration.
-type external struct {
+// externalIssuer authenticates users by the tokens of one external issuer of an AuthenticationConfiguration.
+type externalIssuer struct {
 	cfg       apiserver.JWTAuthenticator
 	issuer    *issuer
 	mapping   mapping
@@ -25,13 +25,13 @@ type external struct {
 	now       func() time.Time
 }
 
-func newExternal(
+func newExternalIssuer(
 	compiler authenticationcel.Compiler,
 	cfg apiserver.JWTAuthenticator,
 	own string,
 	audiences []string,
 	now func() time.Time,
-) (*external, error) {
+) (*externalIssuer, error) {
 	compiled, errs := validation.CompileAndValidateJWTAuthenticator(compiler, cfg, []string{own})
 	if err := errs.ToAggregate(); err != nil {
 		return nil, fmt.Errorf("issuer %s: %w", cfg.Issuer.URL, err)
@@ -46,7 +46,7 @@ func newExternal(
 	if err != nil {
 		return nil, err
 	}
-	return &external{cfg: cfg, issuer: i, mapping: mapping{cfg, compiled}, audiences: audiences, now: now}, nil
+	return &externalIssuer{cfg: cfg, issuer: i, mapping: mapping{cfg, compiled}, audiences: audiences, now: now}, nil
 }
 
 // algorithms are the accepted signature algorithms of issuers. Those with a shared secret are not accepted.
@@ -54,46 +54,46 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512,
 }
 
-func (e *external) verify(ctx context.Context, token string, wanted []string) (api.User, []string, error) {
+func (e *externalIssuer) verify(ctx context.Context, token string, wanted []string) (api.User, []string, error) {
 	parsed, err := jwt.ParseSigned(token, algorithms)
 	if err != nil || len(parsed.Headers) != 1 {
-		return api.User{}, nil, errForeign
+		return api.User{}, nil, errOtherToken
 	}
 	var says jwt.Claims
 	if parsed.UnsafeClaimsWithoutVerification(&says) != nil || says.Issuer != e.cfg.Issuer.URL {
-		return api.User{}, nil, errForeign
+		return api.User{}, nil, errOtherToken
 	}
-	keys, err := e.issuer.key(ctx, parsed.Headers[0].KeyID)
+	keys, err := e.issuer.keysFor(ctx, parsed.Headers[0].KeyID)
 	if err != nil {
-		return api.User{}, nil, fmt.Errorf("%w: %w", errToken, err)
+		return api.User{}, nil, fmt.Errorf("%w: %w", errInvalidToken, err)
 	}
 	raw, err := signedBy(parsed, keys)
 	if err != nil {
 		return api.User{}, nil, err
 	}
 	if err := json.Unmarshal(raw, &says); err != nil {
-		return api.User{}, nil, fmt.Errorf("%w: read its claims: %w", errToken, err)
+		return api.User{}, nil, fmt.Errorf("%w: read its claims: %w", errInvalidToken, err)
 	}
 	now := e.now()
 	if says.Expiry == nil || !now.Before(says.Expiry.Time()) ||
 		says.NotBefore != nil && now.Add(jwt.DefaultLeeway).Before(says.NotBefore.Time()) {
-		return api.User{}, nil, fmt.Errorf("%w: %w", errToken, errExpired)
+		return api.User{}, nil, fmt.Errorf("%w: %w", errInvalidToken, errExpired)
 	}
 	if !slices.ContainsFunc(e.cfg.Issuer.Audiences, says.Audience.Contains) {
 		return api.User{}, nil, fmt.Errorf(
 			"%w: expected audience in %q got %q",
-			errToken,
+			errInvalidToken,
 			e.cfg.Issuer.Audiences,
 			[]string(says.Audience),
 		)
 	}
 	claims := map[string]any{}
 	if err := json.Unmarshal(raw, &claims); err != nil {
-		return api.User{}, nil, fmt.Errorf("%w: read its claims: %w", errToken, err)
+		return api.User{}, nil, fmt.Errorf("%w: read its claims: %w", errInvalidToken, err)
 	}
 	user, err := e.mapping.user(ctx, claims)
 	if err != nil {
-		return api.User{}, nil, fmt.Errorf("%w: %w", errToken, err)
+		return api.User{}, nil, fmt.Errorf("%w: %w", errInvalidToken, err)
 	}
 	audiences, err := audiencesOf(e.audiences, wanted, e.audiences)
 	return user, audiences, err
@@ -107,5 +107,5 @@ func signedBy(token *jwt.JSONWebToken, keys []jose.JSONWebKey) ([]byte, error) {
 			return raw, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: no key of its issuer has signed it", errToken)
+	return nil, fmt.Errorf("%w: no key of its issuer has signed it", errInvalidToken)
 }

@@ -18,33 +18,33 @@ type keyFiles struct {
 	now     func() time.Time
 	log     *slog.Logger
 
-	mu     sync.Mutex
-	keys   *keySet
-	digest [sha256.Size]byte
-	looked time.Time
+	mu        sync.Mutex
+	keys      *keySet
+	digest    [sha256.Size]byte
+	checkedAt time.Time
 }
 
-// keysLookEvery is the minimum time between two checks of the files.
-const keysLookEvery = 5 * time.Second
+// keyCheckInterval is the minimum time between two checks of the files.
+const keyCheckInterval = 5 * time.Second
 
 func openKeys(public []string, signing string, now func() time.Time, log *slog.Logger) (*keyFiles, error) {
-	f := &keyFiles{public: public, signing: signing, now: now, log: log, looked: now()}
-	f.digest = f.sum() // computed before reading, so that a change in between is noticed
+	f := &keyFiles{public: public, signing: signing, now: now, log: log, checkedAt: now()}
+	f.digest = f.fileDigest() // computed before reading, so that a change in between is noticed
 	keys, err := readKeys(public, signing)
 	f.keys = keys
 	return f, err
 }
 
-// get returns the current keys, which must not be changed.
-func (f *keyFiles) get() *keySet {
+// current returns the current keys, which must not be changed.
+func (f *keyFiles) current() *keySet {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.now()
-	if now.Sub(f.looked) < keysLookEvery {
+	if now.Sub(f.checkedAt) < keyCheckInterval {
 		return f.keys
 	}
-	f.looked = now
-	digest := f.sum()
+	f.checkedAt = now
+	digest := f.fileDigest()
 	if digest == f.digest {
 		return f.keys
 	}
@@ -54,13 +54,13 @@ func (f *keyFiles) get() *keySet {
 		f.log.Error("service-account keys have changed and cannot be used; the former ones stay in force", "err", err)
 		return f.keys
 	}
-	f.log.Info("service-account keys have changed and are in use", "keys", len(keys.public))
+	f.log.Info("service-account keys have changed and are in use", "keys", len(keys.verifying))
 	f.keys = keys
 	return f.keys
 }
 
-// sum returns a digest of all files. It ignores read errors, which readKeys reports.
-func (f *keyFiles) sum() [sha256.Size]byte {
+// fileDigest returns a digest of all files. It ignores read errors, which readKeys reports.
+func (f *keyFiles) fileDigest() [sha256.Size]byte {
 	all := sha256.New()
 	for _, file := range append(slices.Clone(f.public), f.signing) {
 		text, _ := os.ReadFile(file)

@@ -16,8 +16,8 @@ import (
 
 // keySet holds the keys of service-account tokens: those that verify, and the signing key.
 type keySet struct {
-	public []jose.JSONWebKey
-	signer jose.Signer // nil if this server issues no tokens
+	verifying []jose.JSONWebKey
+	signer    jose.Signer // nil if this server issues no tokens
 }
 
 func readKeys(publicFiles []string, signingFile string) (*keySet, error) {
@@ -57,23 +57,23 @@ func (k *keySet) add(key crypto.PublicKey) error {
 	if err != nil {
 		return err
 	}
-	for _, have := range k.public {
+	for _, have := range k.verifying {
 		if have.KeyID == id {
 			return nil
 		}
 	}
-	k.public = append(k.public, jose.JSONWebKey{Key: key, KeyID: id, Algorithm: string(alg), Use: "sig"})
+	k.verifying = append(k.verifying, jose.JSONWebKey{Key: key, KeyID: id, Algorithm: string(alg), Use: "sig"})
 	return nil
 }
 
 // candidates returns the keys that may have signed a token with the key ID.
 func (k *keySet) candidates(id string) []jose.JSONWebKey {
-	for _, key := range k.public {
+	for _, key := range k.verifying {
 		if key.KeyID == id {
 			return []jose.JSONWebKey{key}
 		}
 	}
-	return k.public
+	return k.verifying
 }
 
 // publicKeys reads public keys from a PEM text. It also accepts private keys and certificates, and uses their public

@@ -61,7 +61,7 @@ func (m *mapping) username(ctx context.Context, claims map[string]any, mapper tr
 	if verified, has := claims["email_verified"]; c.Claim == "email" && has && verified != true {
 		return "", errors.New("email not verified")
 	}
-	return deref(c.Prefix) + name, nil
+	return stringOrEmpty(c.Prefix) + name, nil
 }
 
 func (m *mapping) groups(ctx context.Context, claims map[string]any, mapper traits.Mapper) ([]string, error) {
@@ -81,7 +81,7 @@ func (m *mapping) groups(ctx context.Context, claims map[string]any, mapper trai
 		return nil, fmt.Errorf("read the claim %q of the groups: %w", c.Claim, err)
 	}
 	for i := range list {
-		list[i] = deref(c.Prefix) + list[i]
+		list[i] = stringOrEmpty(c.Prefix) + list[i]
 	}
 	return list, nil
 }
@@ -146,7 +146,7 @@ func (m *mapping) rules(ctx context.Context, claims map[string]any, mapper trait
 	}
 	if m.cel.ClaimValidationRules != nil {
 		results, err := m.cel.ClaimValidationRules.EvalClaimMappings(ctx, mapper)
-		if err := satisfied(results, err); err != nil {
+		if err := checkResults(results, err); err != nil {
 			return err
 		}
 	}
@@ -157,12 +157,12 @@ func (m *mapping) rules(ctx context.Context, claims map[string]any, mapper trait
 			return errors.New("the user cannot be looked at by expressions")
 		}
 		results, err := m.cel.UserValidationRules.EvalUser(ctx, user)
-		return satisfied(results, err)
+		return checkResults(results, err)
 	}
 	return nil
 }
 
-func satisfied(results []authenticationcel.EvaluationResult, err error) error {
+func checkResults(results []authenticationcel.EvaluationResult, err error) error {
 	if err != nil {
 		return fmt.Errorf("check a rule: %w", err)
 	}
@@ -205,7 +205,7 @@ func textsOf(v celref.Val) (list []string, err error) {
 	return nil, errors.New("it is neither a text nor a list of texts")
 }
 
-func deref(s *string) string {
+func stringOrEmpty(s *string) string {
 	if s == nil {
 		return ""
 	}

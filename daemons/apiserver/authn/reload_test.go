@@ -12,8 +12,8 @@ import (
 
 // Issuers are accepted, and rejected again, when the configuration file changes.
 // Proves S12.
-func TestIssuersComeAndGoWithTheirFile(t *testing.T) {
-	p, w := newProvider(t), newWorld(t)
+func TestIssuersFollowTheConfigurationFile(t *testing.T) {
+	p, w := newTestIssuer(t), newTestServer(t)
 	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
 	issuer := func(prefix string) string {
 		return head + "jwt:\n- issuer:\n    url: " + p.server.URL + "\n    audiences: [cluster]\n    " +
@@ -21,7 +21,7 @@ func TestIssuersComeAndGoWithTheirFile(t *testing.T) {
 			"\n  claimMappings:\n    username: {claim: sub, prefix: '" + prefix + "'}\n"
 	}
 	w.configure(head)
-	token := p.token(map[string]any{"iss": p.server.URL, "aud": "cluster", "sub": "ann", "exp": w.at.Unix() + 3600})
+	token := p.token(map[string]any{"iss": p.server.URL, "aud": "cluster", "sub": "ann", "exp": w.now.Unix() + 3600})
 	for _, step := range []struct{ name, text, user, err string }{
 		{"not named", head, "", ""},
 		{"named", issuer("a:"), "a:ann", ""},
@@ -38,7 +38,7 @@ func TestIssuersComeAndGoWithTheirFile(t *testing.T) {
 			err != nil && !strings.Contains(err.Error(), step.err) {
 			t.Errorf("%s: %v, want %q", step.name, err, step.err)
 		}
-		user, ok, _ := w.authn.Authenticate(bearing(token))
+		user, ok, _ := w.authn.Authenticate(bearerRequest(token))
 		if ok != (step.user != "") || user.Name != step.user {
 			t.Errorf("%s: known as %q", step.name, user.Name)
 		}
@@ -51,8 +51,8 @@ func TestIssuersComeAndGoWithTheirFile(t *testing.T) {
 // Keys of service-account tokens are rotated while the server runs. A new key signs. Tokens of the former key are valid
 // while the file has that key, and then refused, even if they were cached. An invalid file changes nothing.
 // Proves S12.
-func TestServiceAccountKeysAreReadAgain(t *testing.T) {
-	w := newWorld(t)
+func TestServiceAccountKeysAreReloaded(t *testing.T) {
+	w := newTestServer(t)
 	next, nextPublic, err := certs.NewKey()
 	if err != nil {
 		t.Fatal(err)
@@ -65,11 +65,11 @@ func TestServiceAccountKeysAreReadAgain(t *testing.T) {
 	put := func(path string, text []byte) {
 		t.Helper()
 		w.file(filepath.Dir(path), filepath.Base(path), text)
-		w.at = w.at.Add(keysLookEvery)
+		w.now = w.now.Add(keyCheckInterval)
 	}
 	known := func(when, token string, want bool) {
 		t.Helper()
-		if _, ok, _ := w.authn.Authenticate(bearing(token)); ok != want {
+		if _, ok, _ := w.authn.Authenticate(bearerRequest(token)); ok != want {
 			t.Errorf("%s: known is %t", when, ok)
 		}
 	}
@@ -91,9 +91,9 @@ func TestServiceAccountKeysAreReadAgain(t *testing.T) {
 	put(public, nextPublic)
 	known("a token of a key that is gone", was, false)
 	known("a token of the key that stays", now, true)
-	if keys := w.authn.Tokens().keys.get().public; len(keys) != 1 {
+	if keys := w.authn.Tokens().keys.current().verifying; len(keys) != 1 {
 		t.Errorf("%d keys are published", len(keys))
 	}
-	w.at = w.at.Add(time.Second)
+	w.now = w.now.Add(time.Second)
 	known("again", was, false)
 }

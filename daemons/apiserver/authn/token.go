@@ -24,14 +24,14 @@ type privateClaims struct {
 }
 
 type kubernetesClaims struct {
-	Namespace      string `json:"namespace,omitempty"`
-	ServiceAccount ref    `json:"serviceaccount"`
-	Pod            *ref   `json:"pod,omitempty"`
-	Secret         *ref   `json:"secret,omitempty"`
-	Node           *ref   `json:"node,omitempty"`
+	Namespace      string           `json:"namespace,omitempty"`
+	ServiceAccount objectReference  `json:"serviceaccount"`
+	Pod            *objectReference `json:"pod,omitempty"`
+	Secret         *objectReference `json:"secret,omitempty"`
+	Node           *objectReference `json:"node,omitempty"`
 }
 
-type ref struct {
+type objectReference struct {
 	Name string `json:"name"`
 	UID  string `json:"uid,omitempty"`
 }
@@ -50,7 +50,7 @@ const deletionLeeway = time.Minute
 
 const maxRemembered = 8192
 
-var errToken = errors.New("invalid bearer token")
+var errInvalidToken = errors.New("invalid bearer token")
 
 // Tokens verifies and issues service-account tokens.
 type Tokens struct {
@@ -59,13 +59,13 @@ type Tokens struct {
 	audiences []string // the audiences of this server
 	objects   api.Objects
 	now       func() time.Time
-	uses      *uses // records uses of tokens in Secrets
+	uses      *tokenUses // records uses of tokens in Secrets
 
 	mu sync.Mutex
 	// remembered caches tokens with a valid signature, by digest. The objects that they are bound to are checked each
 	// time. It is cleared when the keys change.
-	remembered map[[sha256.Size]byte]*claims
-	by         *keySet // the keys that verified them
+	remembered     map[[sha256.Size]byte]*claims
+	rememberedKeys *keySet // the keys that verified them
 }
 
 type claims struct {
@@ -92,21 +92,21 @@ func newTokens(keys *keyFiles, issuer string, audiences []string, objects api.Ob
 // Verify returns the user of a token, and those of the wanted audiences that the token is valid for; if none are
 // wanted, this server's.
 func (t *Tokens) Verify(token string, wanted []string) (api.User, []string, error) {
-	c, err := t.signed(token)
+	c, err := t.verifySignature(token)
 	if err != nil {
 		return api.User{}, nil, err
 	}
 	if c.Issuer == accountkey.LegacyIssuer {
-		return t.lies(token, c, wanted)
+		return t.verifySecretToken(token, c, wanted)
 	}
 	if err := c.ValidateWithLeeway(jwt.Expected{Issuer: t.issuer, Time: t.now()}, jwt.DefaultLeeway); err != nil {
-		return api.User{}, nil, fmt.Errorf("%w: %v", errToken, err)
+		return api.User{}, nil, fmt.Errorf("%w: %v", errInvalidToken, err)
 	}
 	audiences, err := audiencesOf(t.audiences, wanted, c.Audience)
 	if err != nil {
 		return api.User{}, nil, err
 	}
-	if err := t.bound(&c.Kubernetes); err != nil {
+	if err := t.checkBound(&c.Kubernetes); err != nil {
 		return api.User{}, nil, err
 	}
 	return c.user(), audiences, nil
@@ -116,14 +116,14 @@ func (t *Tokens) verify(_ context.Context, token string, wanted []string) (api.U
 	return t.Verify(token, wanted)
 }
 
-// signed returns the claims of a token with a valid signature.
-func (t *Tokens) signed(token string) (*claims, error) {
+// verifySignature returns the claims of a token with a valid signature.
+func (t *Tokens) verifySignature(token string) (*claims, error) {
 	digest := sha256.Sum256([]byte(token))
-	keys := t.keys.get()
+	keys := t.keys.current()
 	t.mu.Lock()
-	if t.by != keys {
+	if t.rememberedKeys != keys {
 		clear(t.remembered)
-		t.by = keys
+		t.rememberedKeys = keys
 	}
 	c := t.remembered[digest]
 	t.mu.Unlock()
@@ -132,7 +132,7 @@ func (t *Tokens) signed(token string) (*claims, error) {
 	}
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.ES512, jose.RS256})
 	if err != nil || len(parsed.Headers) != 1 {
-		return nil, errToken
+		return nil, errInvalidToken
 	}
 	for _, key := range keys.candidates(parsed.Headers[0].KeyID) {
 		c := &claims{}
@@ -143,52 +143,52 @@ func (t *Tokens) signed(token string) (*claims, error) {
 		if len(t.remembered) >= maxRemembered {
 			clear(t.remembered)
 		}
-		if t.by == keys {
+		if t.rememberedKeys == keys {
 			t.remembered[digest] = c
 		}
 		t.mu.Unlock()
 		return c, nil
 	}
-	return nil, errToken
+	return nil, errInvalidToken
 }
 
-// bound returns an error unless all objects that the token is bound to still exist.
-func (t *Tokens) bound(k *kubernetesClaims) error {
+// checkBound returns an error unless all objects that the token is bound to still exist.
+func (t *Tokens) checkBound(k *kubernetesClaims) error {
 	if k.Namespace == "" || k.ServiceAccount.Name == "" {
-		return errToken
+		return errInvalidToken
 	}
-	if err := t.exists("serviceaccounts", "service account", k.Namespace, &k.ServiceAccount); err != nil {
+	if err := t.checkExists("serviceaccounts", "service account", k.Namespace, &k.ServiceAccount); err != nil {
 		return err
 	}
-	if err := t.exists("secrets", "secret", k.Namespace, k.Secret); err != nil {
+	if err := t.checkExists("secrets", "secret", k.Namespace, k.Secret); err != nil {
 		return err
 	}
-	if err := t.exists("pods", "pod", k.Namespace, k.Pod); err != nil {
+	if err := t.checkExists("pods", "pod", k.Namespace, k.Pod); err != nil {
 		return err
 	}
 	if k.Pod != nil {
 		return nil // the node of a pod's token is only information
 	}
-	return t.exists("nodes", "node", "", k.Node)
+	return t.checkExists("nodes", "node", "", k.Node)
 }
 
-func (t *Tokens) exists(resource, noun, namespace string, r *ref) error {
+func (t *Tokens) checkExists(resource, noun, namespace string, r *objectReference) error {
 	if r == nil {
 		return nil
 	}
 	obj, ok := t.objects.Get(schema.GroupResource{Resource: resource}, namespace, r.Name)
 	if !ok {
-		return fmt.Errorf("%w: %s %s has been deleted", errToken, noun, r.Name)
+		return fmt.Errorf("%w: %s %s has been deleted", errInvalidToken, noun, r.Name)
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return fmt.Errorf("read %s %s: %w", noun, r.Name, err)
 	}
 	if d := m.GetDeletionTimestamp(); d != nil && d.Add(deletionLeeway).Before(t.now()) {
-		return fmt.Errorf("%w: %s %s has been deleted", errToken, noun, r.Name)
+		return fmt.Errorf("%w: %s %s has been deleted", errInvalidToken, noun, r.Name)
 	}
 	if r.UID != "" && string(m.GetUID()) != r.UID {
-		return fmt.Errorf("%w: %s UID (%s) does not match claim (%s)", errToken, noun, m.GetUID(), r.UID)
+		return fmt.Errorf("%w: %s UID (%s) does not match claim (%s)", errInvalidToken, noun, m.GetUID(), r.UID)
 	}
 	return nil
 }

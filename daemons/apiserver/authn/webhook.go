@@ -23,12 +23,12 @@ type webhook struct {
 	ttl       time.Duration
 	now       func() time.Time
 
-	mu       sync.Mutex
-	asked    *remote.Server // the server that gave the cached results
-	answered map[[sha256.Size]byte]answer
+	mu         sync.Mutex
+	answeredBy *remote.Server // the server that gave the cached results
+	answers    map[[sha256.Size]byte]cachedAnswer
 }
 
-type answer struct {
+type cachedAnswer struct {
 	user      api.User
 	audiences []string
 	err       error
@@ -44,10 +44,10 @@ func (w *webhook) verify(ctx context.Context, token string, wanted []string) (ap
 	server := w.server.Get()
 	digest := sha256.Sum256([]byte(token + "\x00" + strings.Join(wanted, "\x00")))
 	w.mu.Lock()
-	if w.asked != server { // results of another server are not valid any more
-		w.asked, w.answered = server, nil
+	if w.answeredBy != server { // results of another server are not valid any more
+		w.answeredBy, w.answers = server, nil
 	}
-	a, ok := w.answered[digest]
+	a, ok := w.answers[digest]
 	w.mu.Unlock()
 	if ok && w.now().Before(a.until) {
 		return a.user, a.audiences, a.err
@@ -56,29 +56,29 @@ func (w *webhook) verify(ctx context.Context, token string, wanted []string) (ap
 		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenReview"},
 		Spec:     authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted},
 	}
-	if err := server.Ask(ctx, review); err != nil { // errors are not cached, so the next request calls again
+	if err := server.Review(ctx, review); err != nil { // errors are not cached, so the next request calls again
 		return api.User{}, nil, fmt.Errorf("ask the token webhook: %w", err)
 	}
-	a = judged(review, w.audiences, wanted)
+	a = answerOf(review, w.audiences, wanted)
 	a.until = w.now().Add(w.ttl)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.asked != server {
+	if w.answeredBy != server {
 		return a.user, a.audiences, a.err
 	}
-	if len(w.answered) >= maxAnswers || w.answered == nil {
-		w.answered = map[[sha256.Size]byte]answer{}
+	if len(w.answers) >= maxAnswers || w.answers == nil {
+		w.answers = map[[sha256.Size]byte]cachedAnswer{}
 	}
-	w.answered[digest] = a
+	w.answers[digest] = a
 	return a.user, a.audiences, a.err
 }
 
-func judged(r *authenticationv1.TokenReview, own, wanted []string) (a answer) {
+func answerOf(r *authenticationv1.TokenReview, own, wanted []string) (a cachedAnswer) {
 	s := r.Status
 	if !s.Authenticated || s.User.Username == "" {
-		a.err = errToken
+		a.err = errInvalidToken
 		if s.Error != "" {
-			a.err = fmt.Errorf("%w: the token webhook says %s", errToken, s.Error)
+			a.err = fmt.Errorf("%w: the token webhook says %s", errInvalidToken, s.Error)
 		}
 		return a
 	}

@@ -14,7 +14,7 @@ import (
 // When the kubeconfig of the token webhook changes, the new server is called, and the results of the former one are
 // dropped.
 // Proves S12.
-func TestAnotherWebhookIsAskedWhenItsKubeconfigIsThere(t *testing.T) {
+func TestWebhookFollowsItsKubeconfig(t *testing.T) {
 	knows := func(name string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			var review authenticationv1.TokenReview
@@ -34,7 +34,7 @@ func TestAnotherWebhookIsAskedWhenItsKubeconfigIsThere(t *testing.T) {
 			server.URL,
 		)
 	}
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.cfg.AuthenticationTokenWebhookConfigFile = w.file(t.TempDir(), "hook.conf", []byte(knows("ann")))
 	w.build()
 	for _, step := range []struct {
@@ -54,7 +54,7 @@ func TestAnotherWebhookIsAskedWhenItsKubeconfigIsThere(t *testing.T) {
 				t.Errorf("%s: %v", step.name, err)
 			}
 		}
-		if user, _, err := w.authn.Authenticate(bearing("token")); user.Name != step.user {
+		if user, _, err := w.authn.Authenticate(bearerRequest("token")); user.Name != step.user {
 			t.Errorf("%s: known as %q, want %q: %v", step.name, user.Name, step.user, err)
 		}
 	}

@@ -17,9 +17,9 @@ func New(modes []string, objects api.Objects) (api.Authorizer, error) {
 	if len(modes) == 0 {
 		modes = []string{"Node", "RBAC"}
 	}
-	chain := Chain{masters{}}
+	chain := Chain{mastersGroup{}}
 	for _, name := range modes {
-		own, err := mode(name, objects)
+		own, err := newMode(name, objects)
 		if err != nil {
 			return nil, err
 		}
@@ -28,16 +28,16 @@ func New(modes []string, objects api.Objects) (api.Authorizer, error) {
 	return chain, nil
 }
 
-func mode(name string, objects api.Objects) (api.Authorizer, error) {
+func newMode(name string, objects api.Objects) (api.Authorizer, error) {
 	switch name {
 	case "Node":
 		return NewNode(objects), nil
 	case "RBAC":
 		return NewRBAC(objects), nil
 	case "AlwaysAllow":
-		return always(api.Allow), nil
+		return fixedDecision(api.Allow), nil
 	case "AlwaysDeny":
-		return always(api.Deny), nil
+		return fixedDecision(api.Deny), nil
 	}
 	return nil, fmt.Errorf(
 		"authorization mode %q is not one of Node, RBAC, AlwaysAllow, AlwaysDeny; webhooks are named by "+
@@ -68,41 +68,41 @@ func (c Chain) Authorize(ctx context.Context, u api.User, r api.Request) (api.De
 	return api.NoOpinion, strings.Join(reasons, "\n"), failed
 }
 
-// AuthorizePromptly returns the first opinion, unless an authorizer would have to wait.
-func (c Chain) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
+// TryAuthorize returns the first opinion, unless an authorizer would have to wait.
+func (c Chain) TryAuthorize(u api.User, r api.Request) (api.Decision, string, bool) {
 	for _, a := range c {
-		prompt, can := a.(api.PromptAuthorizer)
+		prompt, can := a.(api.NonBlockingAuthorizer)
 		if !can {
 			return api.NoOpinion, "", true
 		}
-		if d, reason, waits := prompt.AuthorizePromptly(u, r); waits || d != api.NoOpinion {
+		if d, reason, waits := prompt.TryAuthorize(u, r); waits || d != api.NoOpinion {
 			return d, reason, waits
 		}
 	}
 	return api.NoOpinion, "", false
 }
 
-// masters allows the group system:masters everything, whatever the roles say, so that a lockout can be repaired.
-type masters struct{}
+// mastersGroup allows the group system:masters everything, whatever the roles say, so that a lockout can be repaired.
+type mastersGroup struct{}
 
-func (m masters) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
-	d, reason, _ := m.AuthorizePromptly(u, r)
+func (m mastersGroup) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+	d, reason, _ := m.TryAuthorize(u, r)
 	return d, reason, nil
 }
 
-func (masters) AuthorizePromptly(u api.User, _ api.Request) (api.Decision, string, bool) {
+func (mastersGroup) TryAuthorize(u api.User, _ api.Request) (api.Decision, string, bool) {
 	if u.InGroup(api.GroupMasters) {
 		return api.Allow, "", false
 	}
 	return api.NoOpinion, "", false
 }
 
-type always api.Decision
+type fixedDecision api.Decision
 
-func (a always) Authorize(context.Context, api.User, api.Request) (api.Decision, string, error) {
+func (a fixedDecision) Authorize(context.Context, api.User, api.Request) (api.Decision, string, error) {
 	return api.Decision(a), "", nil
 }
 
-func (a always) AuthorizePromptly(api.User, api.Request) (api.Decision, string, bool) {
+func (a fixedDecision) TryAuthorize(api.User, api.Request) (api.Decision, string, bool) {
 	return api.Decision(a), "", false
 }

@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/api/apifake"
 )
 
-// ask parses "verb group/resource[/sub] [namespace/]name [?fields]" or "verb /path".
-func ask(text string) api.Request {
+// parseRequest parses "verb group/resource[/sub] [namespace/]name [?fields]" or "verb /path".
+func parseRequest(text string) api.Request {
 	parts := strings.Fields(text)
 	r := api.Request{Verb: parts[0]}
 	if strings.HasPrefix(parts[1], "/") {
@@ -46,24 +46,24 @@ func ask(text string) api.Request {
 }
 
 var (
-	scheduler = api.User{Name: "system:kube-scheduler"}
-	cloudNode = api.User{Name: "system:serviceaccount:kube-system:cloud-node-controller"}
-	someone   = api.User{Name: "someone", Groups: []string{api.GroupAuthenticated}}
-	anonymous = api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}
-	admin     = api.User{Name: "kubernetes-admin", Groups: []string{"kubeadm:cluster-admins"}}
-	master    = api.User{Name: "root", Groups: []string{api.GroupMasters}}
-	viewer    = api.User{Name: "viewer", Groups: []string{"readers"}}
-	editor    = api.User{Name: "system:serviceaccount:shop:deployer"}
-	node1     = api.User{Name: "system:node:n1", Groups: []string{api.GroupNodes}}
+	scheduler         = api.User{Name: "system:kube-scheduler"}
+	cloudNode         = api.User{Name: "system:serviceaccount:kube-system:cloud-node-controller"}
+	authenticatedUser = api.User{Name: "someone", Groups: []string{api.GroupAuthenticated}}
+	anonymousUser     = api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}
+	adminUser         = api.User{Name: "kubernetes-admin", Groups: []string{"kubeadm:cluster-admins"}}
+	mastersUser       = api.User{Name: "root", Groups: []string{api.GroupMasters}}
+	viewerUser        = api.User{Name: "viewer", Groups: []string{"readers"}}
+	editorUser        = api.User{Name: "system:serviceaccount:shop:deployer"}
+	node1             = api.User{Name: "system:node:n1", Groups: []string{api.GroupNodes}}
 )
 
-func objects() *apifake.Objects {
+func testObjects() *apifake.Objects {
 	o := apifake.New(Defaults()...)
 	o.Put(
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "readers"},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
-			Subjects:   []rbacv1.Subject{group("readers")},
+			Subjects:   []rbacv1.Subject{groupSubject("readers")},
 		},
 	)
 	o.Put(
@@ -113,8 +113,8 @@ func objects() *apifake.Objects {
 }
 
 // Proves S12.
-func TestWhoMayDoWhat(t *testing.T) {
-	chain, err := New(nil, objects())
+func TestUsersMayDoOnlyWhatTheirRolesAllow(t *testing.T) {
+	chain, err := New(nil, testObjects())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,63 +123,64 @@ func TestWhoMayDoWhat(t *testing.T) {
 		asks  string
 		allow bool
 	}{
-		{master, "delete :secrets kube-system/x", true},
-		{admin, "delete :secrets kube-system/x", true},
-		{admin, "get /debug/pprof/", true},
-		{someone, "get :pods shop/web", false},
-		{someone, "create authorization.k8s.io:selfsubjectaccessreviews", true},
-		{someone, "get /apis/apps", true},
-		{anonymous, "get /apis/apps", false},
-		{anonymous, "get /healthz", true},
-		{anonymous, "get /metrics", false},
-		{viewer, "list :pods shop/", true},
-		{viewer, "get :pods/log shop/web", true},
-		{viewer, "get :secrets shop/tls", false},
-		{viewer, "delete :pods shop/web", false},
-		{viewer, "get :pods/exec shop/web", false},
-		{editor, "create apps:deployments shop/", true},
-		{editor, "get :secrets shop/tls", true},
-		{editor, "create apps:deployments elsewhere/", false},
-		{editor, "create rbac.authorization.k8s.io:roles shop/", false},
+		{mastersUser, "delete :secrets kube-system/x", true},
+		{adminUser, "delete :secrets kube-system/x", true},
+		{adminUser, "get /debug/pprof/", true},
+		{authenticatedUser, "get :pods shop/web", false},
+		{authenticatedUser, "create authorization.k8s.io:selfsubjectaccessreviews", true},
+		{authenticatedUser, "get /apis/apps", true},
+		{anonymousUser, "get /apis/apps", false},
+		{anonymousUser, "get /healthz", true},
+		{anonymousUser, "get /metrics", false},
+		{viewerUser, "list :pods shop/", true},
+		{viewerUser, "get :pods/log shop/web", true},
+		{viewerUser, "get :secrets shop/tls", false},
+		{viewerUser, "delete :pods shop/web", false},
+		{viewerUser, "get :pods/exec shop/web", false},
+		{editorUser, "create apps:deployments shop/", true},
+		{editorUser, "get :secrets shop/tls", true},
+		{editorUser, "create apps:deployments elsewhere/", false},
+		{editorUser, "create rbac.authorization.k8s.io:roles shop/", false},
 		{scheduler, "create :pods/binding shop/web", true},
 		{scheduler, "update coordination.k8s.io:leases kube-system/kube-scheduler", true},
 		{scheduler, "update coordination.k8s.io:leases kube-system/kube-controller-manager", false},
 		{scheduler, "get :secrets shop/tls", false},
 		{scheduler, "get :configmaps kube-system/extension-apiserver-authentication", true},
-		{replicaOf("kube-network", "a"), "patch :nodes/status n1", false},
-		{replicaOf("kube-network", "a"), "patch :nodes n1", false},
-		{replicaOf("kube-network", "a"), "list :pods", false},
-		{replicaOf("kube-network", "a"), "delete :pods shop/web", false},
-		{replicaOf("kube-network", "a"), "watch networking.k8s.io:networkpolicies", true},
-		{replicaOf("kube-network", "a"), "watch discovery.k8s.io:endpointslices kube-system/", true},
-		{replicaOf("kube-network", "a"), "list discovery.k8s.io:endpointslices shop/", true},
-		{replicaOf("kube-network", "a"), "watch :services", true},
-		{replicaOf("kube-network", "a"), "patch :services/status shop/web", false},
-		{replicaOf("kube-network", "a"), "update coordination.k8s.io:leases kube-system/load-balancer-7", true},
-		{replicaOf("kube-network", "a"), "delete coordination.k8s.io:leases kube-system/load-balancer-local-63", true},
-		{replicaOf("kube-network", "a"), "update coordination.k8s.io:leases kube-system/kube-scheduler", false},
-		{replicaOf("kube-network", "a"), "list coordination.k8s.io:leases kube-system/", false},
-		{replicaOf("kube-network", "a"), "watch :configmaps kube-system/load-balancer-pools", true},
-		{replicaOf("kube-network", "a"), "get :configmaps kube-system/other", false},
-		{replicaOf("kube-network", "a"), "watch :configmaps kube-system/machine-inventory", true},
-		{replicaOf("kube-network", "a"), "watch :configmaps kube-system/", false},
-		{replicaOf("kube-network", "a"), "watch :configmaps shop/machine-inventory", false},
-		{replicaOf("kube-network", "a"), "watch :nodes", true},
+		{replicaUser("kube-network", "a"), "patch :nodes/status n1", false},
+		{replicaUser("kube-network", "a"), "patch :nodes n1", false},
+		{replicaUser("kube-network", "a"), "list :pods", false},
+		{replicaUser("kube-network", "a"), "delete :pods shop/web", false},
+		{replicaUser("kube-network", "a"), "watch networking.k8s.io:networkpolicies", true},
+		{replicaUser("kube-network", "a"), "watch discovery.k8s.io:endpointslices kube-system/", true},
+		{replicaUser("kube-network", "a"), "list discovery.k8s.io:endpointslices shop/", true},
+		{replicaUser("kube-network", "a"), "watch :services", true},
+		{replicaUser("kube-network", "a"), "patch :services/status shop/web", false},
+		{replicaUser("kube-network", "a"), "update coordination.k8s.io:leases kube-system/load-balancer-7", true},
+		{replicaUser("kube-network", "a"), "delete coordination.k8s.io:leases " +
+			"kube-system/load-balancer-local-63", true},
+		{replicaUser("kube-network", "a"), "update coordination.k8s.io:leases kube-system/kube-scheduler", false},
+		{replicaUser("kube-network", "a"), "list coordination.k8s.io:leases kube-system/", false},
+		{replicaUser("kube-network", "a"), "watch :configmaps kube-system/load-balancer-pools", true},
+		{replicaUser("kube-network", "a"), "get :configmaps kube-system/other", false},
+		{replicaUser("kube-network", "a"), "watch :configmaps kube-system/machine-inventory", true},
+		{replicaUser("kube-network", "a"), "watch :configmaps kube-system/", false},
+		{replicaUser("kube-network", "a"), "watch :configmaps shop/machine-inventory", false},
+		{replicaUser("kube-network", "a"), "watch :nodes", true},
 		{api.User{Name: "system:kube-address"}, "update coordination.k8s.io:leases kube-system/kube-address", true},
 		{api.User{Name: "system:kube-address"}, "update coordination.k8s.io:leases kube-system/kube-scheduler", false},
-		{replicaOf("kube-ingress", "a"), "watch :secrets", false},
-		{replicaOf("kube-ingress", "a"), "watch gateway.networking.k8s.io:httproutes", true},
-		{replicaOf("kube-ingress", "a"), "update gateway.networking.k8s.io:gateways/status shop/web",
+		{replicaUser("kube-ingress", "a"), "watch :secrets", false},
+		{replicaUser("kube-ingress", "a"), "watch gateway.networking.k8s.io:httproutes", true},
+		{replicaUser("kube-ingress", "a"), "update gateway.networking.k8s.io:gateways/status shop/web",
 			false}, // no such object
-		{replicaOf("kube-ingress", "a"), "update gateway.networking.k8s.io:gateways shop/web", false},
-		{replicaOf("kube-ingress", "a"), "create :services shop/", false},
-		{replicaOf("kube-ingress", "a"), "update networking.k8s.io:ingresses/status shop/web", false},
-		{replicaOf("kube-ingress", "a"), "update networking.k8s.io:ingresses shop/web", false},
-		{replicaOf("kube-ingress", "a"), "create discovery.k8s.io:endpointslices kube-system/", true},
-		{replicaOf("kube-ingress", "a"), "create discovery.k8s.io:endpointslices shop/", false},
-		{replicaOf("kube-dns", "a"), "watch discovery.k8s.io:endpointslices", true},
-		{replicaOf("kube-dns", "a"), "watch :nodes", true},
-		{replicaOf("kube-dns", "a"), "patch :nodes n1", false},
+		{replicaUser("kube-ingress", "a"), "update gateway.networking.k8s.io:gateways shop/web", false},
+		{replicaUser("kube-ingress", "a"), "create :services shop/", false},
+		{replicaUser("kube-ingress", "a"), "update networking.k8s.io:ingresses/status shop/web", false},
+		{replicaUser("kube-ingress", "a"), "update networking.k8s.io:ingresses shop/web", false},
+		{replicaUser("kube-ingress", "a"), "create discovery.k8s.io:endpointslices kube-system/", true},
+		{replicaUser("kube-ingress", "a"), "create discovery.k8s.io:endpointslices shop/", false},
+		{replicaUser("kube-dns", "a"), "watch discovery.k8s.io:endpointslices", true},
+		{replicaUser("kube-dns", "a"), "watch :nodes", true},
+		{replicaUser("kube-dns", "a"), "patch :nodes n1", false},
 		{api.User{Name: "system:kube-proxy"}, "list discovery.k8s.io:endpointslices", true},
 		{api.User{Name: "system:kube-proxy"}, "watch :nodes", true},
 		{api.User{Name: "system:serviceaccount:kube-system:endpointslicemirroring-controller"},
@@ -219,15 +220,16 @@ func TestWhoMayDoWhat(t *testing.T) {
 			"shop/", true},
 		{api.User{Name: "system:serviceaccount:kube-system:deployment-controller"}, "create :pods shop/", false},
 	} {
-		d, reason, err := chain.Authorize(context.Background(), c.user, ask(c.asks))
+		d, reason, err := chain.Authorize(context.Background(), c.user, parseRequest(c.asks))
 		if err != nil || (d == api.Allow) != c.allow {
 			t.Errorf("%s: %s: decision %v (%s, %v), want allowed %v", c.user.Name, c.asks, d, reason, err, c.allow)
 		}
 	}
 }
 
-// devices adds the other objects of pods, besides Secrets and ConfigMaps, and Secrets that only their volumes name.
-func devices(o *apifake.Objects) {
+// addReferencedObjects adds the other objects of pods, besides Secrets and ConfigMaps, and Secrets that only their
+// volumes name.
+func addReferencedObjects(o *apifake.Objects) {
 	ours, theirs, made := "n1", "n2", "made"
 	obj, _ := o.Get(schema.GroupResource{Resource: "pods"}, "shop", "web")
 	web := obj.(*corev1.Pod).DeepCopy()
@@ -299,8 +301,8 @@ func devices(o *apifake.Objects) {
 }
 
 func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
-	o := objects()
-	devices(o)
+	o := testObjects()
+	addReferencedObjects(o)
 	n := NewNode(o)
 	for _, c := range []struct {
 		asks   string
@@ -379,7 +381,7 @@ func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
 		{"update certificates.k8s.io:podcertificaterequests/status shop/mine", "cannot authorize " +
 			"PodCertificateRequest subresources"},
 	} {
-		d, reason, err := n.Authorize(context.Background(), node1, ask(c.asks))
+		d, reason, err := n.Authorize(context.Background(), node1, parseRequest(c.asks))
 		if err != nil || (d == api.Allow) != (c.reason == "") || reason != c.reason {
 			t.Errorf("%s: %v %q %v, want %q", c.asks, d, reason, err, c.reason)
 		}
@@ -387,39 +389,40 @@ func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
 	// The right ends with the pod.
 	pod, _ := o.Get(schema.GroupResource{Resource: "pods"}, "shop", "web")
 	o.Remove(pod)
-	if d, _, _ := n.Authorize(context.Background(), node1, ask("get :secrets shop/tls")); d == api.Allow {
+	if d, _, _ := n.Authorize(context.Background(), node1, parseRequest("get :secrets shop/tls")); d == api.Allow {
 		t.Error("the node still reads a secret of a pod that is gone")
 	}
 	if d, _, _ := n.Authorize(context.Background(), api.User{Name: "system:node:n1"},
-		ask("get :nodes n1")); d == api.Allow {
+		parseRequest("get :nodes n1")); d == api.Allow {
 		t.Error("a node's name without its group is taken for a node")
 	}
 }
 
-func TestRolesAreFollowedAsTheyChange(t *testing.T) {
-	o := objects()
+func TestRoleChangesTakeEffect(t *testing.T) {
+	o := testObjects()
 	rbac := NewRBAC(o)
 	allowed := func(u api.User, text string) bool {
-		d, _, _ := rbac.Authorize(context.Background(), u, ask(text))
+		d, _, _ := rbac.Authorize(context.Background(), u, parseRequest(text))
 		return d == api.Allow
 	}
-	if allowed(viewer, "list example.com:crontabs shop/") {
+	if allowed(viewerUser, "list example.com:crontabs shop/") {
 		t.Fatal("allowed before the role exists")
 	}
-	extra := part("crontab-viewer", "view", rule("example.com", "crontabs", "get list"))
+	extra := aggregatedPart("crontab-viewer", "view", newRule("example.com", "crontabs", "get list"))
 	o.Put(&extra)
-	if !allowed(viewer, "list example.com:crontabs shop/") || !allowed(editor, "list example.com:crontabs shop/") {
+	if !allowed(viewerUser, "list example.com:crontabs shop/") || !allowed(editorUser, "list example.com:crontabs "+
+		"shop/") {
 		t.Error("an aggregated role's new part is not seen, or not in what aggregates it again")
 	}
 	o.Remove(&extra)
-	if allowed(viewer, "list example.com:crontabs shop/") {
+	if allowed(viewerUser, "list example.com:crontabs shop/") {
 		t.Error("a removed role still counts")
 	}
 }
 
 // Proves S12.
-func TestNobodyGrantsMoreThanTheyHave(t *testing.T) {
-	o := objects()
+func TestUsersCannotGrantRightsTheyLack(t *testing.T) {
+	o := testObjects()
 	may, err := New([]string{"RBAC"}, o)
 	if err != nil {
 		t.Fatal(err)
@@ -430,7 +433,7 @@ func TestNobodyGrantsMoreThanTheyHave(t *testing.T) {
 		&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "boss"},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
-			Subjects:   []rbacv1.Subject{user("boss")},
+			Subjects:   []rbacv1.Subject{userSubject("boss")},
 		},
 	)
 	for name, c := range map[string]struct {
@@ -439,13 +442,14 @@ func TestNobodyGrantsMoreThanTheyHave(t *testing.T) {
 		error string
 	}{
 		"what one has": {localAdmin,
-			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "pods", "get")}},
+			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"},
+				Rules: []rbacv1.PolicyRule{newRule("", "pods", "get")}},
 			""},
-		"more": {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "nodes", "get")}}, `user "boss" (groups=[]) is attempting to grant RBAC permissions not currently held:` + "\n" + `{APIGroups:[""], Resources:["nodes"], Verbs:["get"]}`},
+		"more": {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{newRule("", "nodes", "get")}}, `user "boss" (groups=[]) is attempting to grant RBAC permissions not currently held:` + "\n" + `{APIGroups:[""], Resources:["nodes"], Verbs:["get"]}`},
 		"many more": {localAdmin,
 			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"},
-				Rules: []rbacv1.PolicyRule{rule("", "nodes", "list"), rule("", "nodes", "get"),
-					rule("apps", "other", "get")}},
+				Rules: []rbacv1.PolicyRule{newRule("", "nodes", "list"), newRule("", "nodes", "get"),
+					newRule("apps", "other", "get")}},
 			"not currently held:\n" + `{APIGroups:[""], Resources:["nodes"], Verbs:["list" "get"]}` + "\n" + `{APIGroups:["apps"], Resources:["other"], Verbs:["get"]}`},
 		"bind own role": {localAdmin,
 			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"},
@@ -454,7 +458,7 @@ func TestNobodyGrantsMoreThanTheyHave(t *testing.T) {
 			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"},
 				RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "cluster-admin"}}, "not currently held"},
 		"bind to nobody": {localAdmin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "none"}}, `roles.rbac.authorization.k8s.io "none" not found`},
-		"master": {master,
+		"master": {mastersUser,
 			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"},
 				RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "cluster-admin"}}, ""},
 	} {
@@ -500,12 +504,12 @@ func TestEveryDefaultBindingHasItsRole(t *testing.T) {
 }
 
 func BenchmarkAuthorize(b *testing.B) {
-	o := objects()
+	o := testObjects()
 	chain, err := New(nil, o)
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := ask("create :pods/binding shop/web")
+	r := parseRequest("create :pods/binding shop/web")
 	b.ReportAllocs()
 	for b.Loop() {
 		if d, _, _ := chain.Authorize(context.Background(), scheduler, r); d != api.Allow {

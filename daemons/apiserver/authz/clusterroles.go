@@ -4,21 +4,21 @@ import rbacv1 "k8s.io/api/rbac/v1"
 
 // clusterRoles returns the roles for users, for monitoring and for daemons.
 func clusterRoles() []rbacv1.ClusterRole {
-	with := func(rules ...rbacv1.PolicyRule) []rbacv1.PolicyRule { return append(events(), rules...) }
+	with := func(rules ...rbacv1.PolicyRule) []rbacv1.PolicyRule { return append(eventRules(), rules...) }
 	return []rbacv1.ClusterRole{
-		clusterRole("cluster-admin", rule("*", "*", "*"), paths("*", "*")),
-		aggregated("admin", ""), aggregated("edit", "admin"), aggregated("view", "edit"),
-		part("system:aggregate-to-admin", "admin", adminRules()...),
-		part("system:aggregate-to-edit", "edit", editRules()...),
-		part("system:aggregate-to-view", "view", viewRules()...),
+		newClusterRole("cluster-admin", newRule("*", "*", "*"), pathRule("*", "*")),
+		aggregatingRole("admin", ""), aggregatingRole("edit", "admin"), aggregatingRole("view", "edit"),
+		aggregatedPart("system:aggregate-to-admin", "admin", adminRules()...),
+		aggregatedPart("system:aggregate-to-edit", "edit", editRules()...),
+		aggregatedPart("system:aggregate-to-view", "view", viewRules()...),
 		aggregatedReader(),
 
-		clusterRole("system:basic-user",
-			rule("authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews", "create"),
-			rule("authentication.k8s.io", "selfsubjectreviews", "create")),
-		clusterRole(
+		newClusterRole("system:basic-user",
+			newRule("authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews", "create"),
+			newRule("authentication.k8s.io", "selfsubjectreviews", "create")),
+		newClusterRole(
 			"system:discovery",
-			paths(
+			pathRule(
 				"get",
 				"/livez",
 				"/readyz",
@@ -33,13 +33,13 @@ func clusterRoles() []rbacv1.ClusterRole {
 				"/apis/*",
 			),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:public-info-viewer",
-			paths("get", "/livez", "/readyz", "/healthz", "/version", "/version/"),
+			pathRule("get", "/livez", "/readyz", "/healthz", "/version", "/version/"),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:service-account-issuer-discovery",
-			paths(
+			pathRule(
 				"get",
 				"/.well-known/openid-configuration",
 				"/.well-known/openid-configuration/",
@@ -47,10 +47,11 @@ func clusterRoles() []rbacv1.ClusterRole {
 				"/openid/v1/jwks/",
 			),
 		),
-		clusterRole("system:cluster-trust-bundle-discovery", rule("certificates.k8s.io", "clustertrustbundles", read)),
-		clusterRole(
+		newClusterRole("system:cluster-trust-bundle-discovery",
+			newRule("certificates.k8s.io", "clustertrustbundles", readVerbs)),
+		newClusterRole(
 			"system:monitoring",
-			paths(
+			pathRule(
 				"get",
 				"/metrics",
 				"/metrics/slis",
@@ -64,280 +65,286 @@ func clusterRoles() []rbacv1.ClusterRole {
 				"/flagz",
 			),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:auth-delegator",
-			rule(
+			newRule(
 				"authentication.k8s.io",
 				"tokenreviews",
 				"create",
 			),
-			rule("authorization.k8s.io", "subjectaccessreviews", "create"),
+			newRule("authorization.k8s.io", "subjectaccessreviews", "create"),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:kubelet-api-admin",
-			rule(
+			newRule(
 				"",
 				"nodes",
 				"get list watch proxy",
 			),
-			rule(
+			newRule(
 				"",
 				"nodes/proxy nodes/metrics nodes/stats nodes/log nodes/spec nodes/configz nodes/healthz nodes/pods",
 				"*",
 			),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:heapster",
-			rule("", "events pods nodes namespaces", read),
-			rule("apps", "deployments", read),
+			newRule("", "events pods nodes namespaces", readVerbs),
+			newRule("apps", "deployments", readVerbs),
 		),
-		clusterRole("system:persistent-volume-provisioner", with(
-			rule(
+		newClusterRole("system:persistent-volume-provisioner", with(
+			newRule(
 				"",
 				"persistentvolumes",
 				"create delete get list watch",
 			),
-			rule("", "persistentvolumeclaims", "get list update watch"),
-			rule("storage.k8s.io", "storageclasses", read),
+			newRule("", "persistentvolumeclaims", "get list update watch"),
+			newRule("storage.k8s.io", "storageclasses", readVerbs),
 		)...),
 
-		clusterRole("system:node", append(
+		newClusterRole("system:node", append(
 			nodeRules(),
-			rule(
+			newRule(
 				"",
 				"nodes",
-				read,
+				readVerbs,
 			),
-			rule("", "pods", read),
-			rule("", "secrets configmaps persistentvolumeclaims persistentvolumes", read),
-			rule(
+			newRule("", "pods", readVerbs),
+			newRule("", "secrets configmaps persistentvolumeclaims persistentvolumes", readVerbs),
+			newRule(
 				"",
 				"persistentvolumeclaims/status",
 				"get patch update",
 			),
-			rule("", "serviceaccounts/token", "create"),
-			rule("", "serviceaccounts", "get"),
-			rule(
+			newRule("", "serviceaccounts/token", "create"),
+			newRule("", "serviceaccounts", "get"),
+			newRule(
 				"storage.k8s.io",
 				"volumeattachments",
-				read,
+				readVerbs,
 			),
-			rule("storage.k8s.io", "csinodes", "create delete get patch update"),
-			rule("coordination.k8s.io", "leases", "create delete get patch update"),
+			newRule("storage.k8s.io", "csinodes", "create delete get patch update"),
+			newRule("coordination.k8s.io", "leases", "create delete get patch update"),
 		)...),
-		clusterRole(
+		newClusterRole(
 			"system:node-bootstrapper",
-			rule("certificates.k8s.io", "certificatesigningrequests", "create get list watch"),
+			newRule("certificates.k8s.io", "certificatesigningrequests", "create get list watch"),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:node-problem-detector",
-			with(rule("", "nodes", "get"), rule("", "nodes/status", "patch"))...),
-		clusterRole("system:node-proxier", with(
-			rule("", "services endpoints", "list watch"),
-			rule("", "nodes", read),
-			rule(
+			with(newRule("", "nodes", "get"), newRule("", "nodes/status", "patch"))...),
+		newClusterRole("system:node-proxier", with(
+			newRule("", "services endpoints", "list watch"),
+			newRule("", "nodes", readVerbs),
+			newRule(
 				"discovery.k8s.io",
 				"endpointslices",
 				"list watch",
 			),
-			rule("networking.k8s.io", "servicecidrs", "list watch"),
+			newRule("networking.k8s.io", "servicecidrs", "list watch"),
 		)...),
 		// Read access of daemons that run on several machines. Replicas (replica.go) decides which objects each machine
 		// may change. Roles of earlier releases, without "replica", granted everything to all machines through one
 		// user.
-		clusterRole("system:replica:kube-network", rule("", "nodes services", read),
-			rule("networking.k8s.io", "networkpolicies", read), rule("discovery.k8s.io", "endpointslices", read)),
-		clusterRole("system:replica:kube-dns", rule("", "services namespaces nodes", read),
-			rule("discovery.k8s.io", "endpointslices", read)),
-		clusterRole("system:replica:kube-ingress", rule("", "services namespaces", read),
-			rule("discovery.k8s.io", "endpointslices", read),
-			rule("networking.k8s.io", "ingresses ingressclasses", read),
-			rule("apiextensions.k8s.io", "customresourcedefinitions", read),
-			rule("gateway.networking.k8s.io", "gatewayclasses gateways httproutes referencegrants", read)),
+		newClusterRole("system:replica:kube-network", newRule("", "nodes services", readVerbs),
+			newRule("networking.k8s.io", "networkpolicies", readVerbs),
+			newRule("discovery.k8s.io", "endpointslices", readVerbs)),
+		newClusterRole("system:replica:kube-dns", newRule("", "services namespaces nodes", readVerbs),
+			newRule("discovery.k8s.io", "endpointslices", readVerbs)),
+		newClusterRole("system:replica:kube-ingress", newRule("", "services namespaces", readVerbs),
+			newRule("discovery.k8s.io", "endpointslices", readVerbs),
+			newRule("networking.k8s.io", "ingresses ingressclasses", readVerbs),
+			newRule("apiextensions.k8s.io", "customresourcedefinitions", readVerbs),
+			newRule("gateway.networking.k8s.io", "gatewayclasses gateways httproutes referencegrants", readVerbs)),
 		// Administrators bind this role in a namespace to let its Gateways have Services of type LoadBalancer.
 		// Admission restricts the proxies to Services with the label of Gateways.
-		clusterRole(
+		newClusterRole(
 			"system:kube-ingress:gateway-addresses",
-			rule("", "services", "create update delete"),
-			rule("discovery.k8s.io", "endpointslices", "create update"),
+			newRule("", "services", "create update delete"),
+			newRule("discovery.k8s.io", "endpointslices", "create update"),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:replica:metrics-server",
-			rule("", "nodes pods", read),
-			rule("", "nodes/metrics", "get"),
-			named(rule("apiregistration.k8s.io", "apiservices", "get create patch"), "v1beta1.metrics.k8s.io"),
-			rule(
+			newRule("", "nodes pods", readVerbs),
+			newRule("", "nodes/metrics", "get"),
+			withNames(newRule("apiregistration.k8s.io", "apiservices", "get create patch"), "v1beta1.metrics.k8s.io"),
+			newRule(
 				"authentication.k8s.io",
 				"tokenreviews",
 				"create",
 			),
-			rule("authorization.k8s.io", "subjectaccessreviews", "create"),
+			newRule("authorization.k8s.io", "subjectaccessreviews", "create"),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:coredns",
-			rule("", "endpoints services pods namespaces", "list watch"),
-			rule("discovery.k8s.io", "endpointslices", "list watch"),
+			newRule("", "endpoints services pods namespaces", "list watch"),
+			newRule("discovery.k8s.io", "endpointslices", "list watch"),
 		),
 
-		clusterRole("system:kube-scheduler", with(
-			rule(
+		newClusterRole("system:kube-scheduler", with(
+			newRule(
 				"coordination.k8s.io",
 				"leases",
 				"create",
 			),
-			named(rule("coordination.k8s.io", "leases", "get list update watch"), "kube-scheduler"),
-			rule("", "nodes", read),
-			rule("", "pods", "delete get list watch"),
-			rule("", "pods/binding bindings", "create"),
-			rule("", "pods/status", "patch update"),
-			rule(
+			withNames(newRule("coordination.k8s.io", "leases", "get list update watch"), "kube-scheduler"),
+			newRule("", "nodes", readVerbs),
+			newRule("", "pods", "delete get list watch"),
+			newRule("", "pods/binding bindings", "create"),
+			newRule("", "pods/status", "patch update"),
+			newRule(
 				"",
 				"replicationcontrollers services namespaces",
-				read,
+				readVerbs,
 			),
-			rule("apps", "replicasets statefulsets", read),
-			rule("policy", "poddisruptionbudgets", read),
-			rule("", "persistentvolumeclaims persistentvolumes", read),
-			rule("storage.k8s.io", "csinodes csidrivers csistoragecapacities storageclasses volumeattachments", read),
-			rule("scheduling.k8s.io", "priorityclasses", read),
-			rule("resource.k8s.io", "deviceclasses devicetaintrules resourceslices", read),
-			rule("resource.k8s.io", "resourceclaims", "create delete get list patch update watch"),
-			rule("resource.k8s.io", "resourceclaims/status resourceclaims/binding", "get patch update"),
-			rule(
+			newRule("apps", "replicasets statefulsets", readVerbs),
+			newRule("policy", "poddisruptionbudgets", readVerbs),
+			newRule("", "persistentvolumeclaims persistentvolumes", readVerbs),
+			newRule("storage.k8s.io", "csinodes csidrivers csistoragecapacities storageclasses "+
+				"volumeattachments", readVerbs),
+			newRule("scheduling.k8s.io", "priorityclasses", readVerbs),
+			newRule("resource.k8s.io", "deviceclasses devicetaintrules resourceslices", readVerbs),
+			newRule("resource.k8s.io", "resourceclaims", "create delete get list patch update watch"),
+			newRule("resource.k8s.io", "resourceclaims/status resourceclaims/binding", "get patch update"),
+			newRule(
 				"authentication.k8s.io",
 				"tokenreviews",
 				"create",
 			),
-			rule("authorization.k8s.io", "subjectaccessreviews", "create"),
+			newRule("authorization.k8s.io", "subjectaccessreviews", "create"),
 		)...),
-		clusterRole(
+		newClusterRole(
 			"system:volume-scheduler",
-			rule("", "persistentvolumes", "get list patch update watch"),
-			rule(
+			newRule("", "persistentvolumes", "get list patch update watch"),
+			newRule(
 				"storage.k8s.io",
 				"storageclasses",
-				read,
+				readVerbs,
 			),
-			rule("", "persistentvolumeclaims", "get list patch update watch"),
+			newRule("", "persistentvolumeclaims", "get list patch update watch"),
 		),
-		clusterRole("system:kube-controller-manager", with(
-			rule(
+		newClusterRole("system:kube-controller-manager", with(
+			newRule(
 				"coordination.k8s.io",
 				"leases",
 				"create",
 			),
-			named(rule("coordination.k8s.io", "leases", "get update"), "kube-controller-manager"),
-			rule("", "secrets serviceaccounts", "create"),
-			rule("", "secrets", "delete"),
-			rule(
+			withNames(newRule("coordination.k8s.io", "leases", "get update"), "kube-controller-manager"),
+			newRule("", "secrets serviceaccounts", "create"),
+			newRule("", "secrets", "delete"),
+			newRule(
 				"",
 				"configmaps namespaces secrets serviceaccounts",
 				"get",
 			),
-			rule("", "secrets serviceaccounts", "update"),
-			rule(
+			newRule("", "secrets serviceaccounts", "update"),
+			newRule(
 				"authentication.k8s.io",
 				"tokenreviews",
 				"create",
 			),
-			rule("authorization.k8s.io", "subjectaccessreviews", "create"),
-			rule("*", "*", "list watch"),
-			rule("", "serviceaccounts/token", "create"),
+			newRule("authorization.k8s.io", "subjectaccessreviews", "create"),
+			newRule("*", "*", "list watch"),
+			newRule("", "serviceaccounts/token", "create"),
 		)...),
-		clusterRole("system:kube-aggregator", rule("", "services endpoints", read)),
-		clusterRole(
+		newClusterRole("system:kube-aggregator", newRule("", "services endpoints", readVerbs)),
+		newClusterRole(
 			"system:certificates.k8s.io:legacy-unknown-approver",
-			named(rule("certificates.k8s.io", "signers", "approve"), "kubernetes.io/legacy-unknown"),
+			withNames(newRule("certificates.k8s.io", "signers", "approve"), "kubernetes.io/legacy-unknown"),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:certificates.k8s.io:kubelet-serving-approver",
-			named(rule("certificates.k8s.io", "signers", "approve"), "kubernetes.io/kubelet-serving"),
+			withNames(newRule("certificates.k8s.io", "signers", "approve"), "kubernetes.io/kubelet-serving"),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:certificates.k8s.io:kube-apiserver-client-approver",
-			named(rule("certificates.k8s.io", "signers", "approve"), "kubernetes.io/kube-apiserver-client"),
+			withNames(newRule("certificates.k8s.io", "signers", "approve"), "kubernetes.io/kube-apiserver-client"),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:certificates.k8s.io:kube-apiserver-client-kubelet-approver",
-			named(rule("certificates.k8s.io", "signers", "approve"), "kubernetes.io/kube-apiserver-client-kubelet"),
+			withNames(newRule("certificates.k8s.io", "signers", "approve"),
+				"kubernetes.io/kube-apiserver-client-kubelet"),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:certificates.k8s.io:certificatesigningrequests:nodeclient",
-			rule("certificates.k8s.io", "certificatesigningrequests/nodeclient", "create"),
+			newRule("certificates.k8s.io", "certificatesigningrequests/nodeclient", "create"),
 		),
-		clusterRole(
+		newClusterRole(
 			"system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
-			rule("certificates.k8s.io", "certificatesigningrequests/selfnodeclient", "create"),
+			newRule("certificates.k8s.io", "certificatesigningrequests/selfnodeclient", "create"),
 		),
 	}
 }
 
 func adminRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		rule("authorization.k8s.io", "localsubjectaccessreviews", "create"),
-		rule("rbac.authorization.k8s.io", "roles rolebindings", readAll),
+		newRule("authorization.k8s.io", "localsubjectaccessreviews", "create"),
+		newRule("rbac.authorization.k8s.io", "roles rolebindings", readWriteVerbs),
 	}
 }
 
 func editRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		rule("", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy", read),
-		rule("", "serviceaccounts", "impersonate"),
-		rule("", "pods pods/attach pods/exec pods/portforward pods/proxy", change), rule("", "pods/eviction", "create"),
-		rule(
+		newRule("", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy", readVerbs),
+		newRule("", "serviceaccounts", "impersonate"),
+		newRule("", "pods pods/attach pods/exec pods/portforward pods/proxy", writeVerbs),
+		newRule("", "pods/eviction", "create"),
+		newRule(
 			"",
 			"configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets "+
 				"serviceaccounts services services/proxy",
-			change,
+			writeVerbs,
 		),
-		rule("", "serviceaccounts/token", "create"),
-		rule(
+		newRule("", "serviceaccounts/token", "create"),
+		newRule(
 			"apps",
 			"daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale "+
 				"statefulsets statefulsets/scale",
-			change,
+			writeVerbs,
 		),
-		rule("autoscaling", "horizontalpodautoscalers", change), rule("batch", "cronjobs jobs", change),
-		rule("policy", "poddisruptionbudgets", change), rule("networking.k8s.io", "ingresses networkpolicies", change),
-		rule("coordination.k8s.io", "leases", readAll), rule("discovery.k8s.io", "endpointslices", "get list watch"),
+		newRule("autoscaling", "horizontalpodautoscalers", writeVerbs), newRule("batch", "cronjobs jobs", writeVerbs),
+		newRule("policy", "poddisruptionbudgets", writeVerbs),
+		newRule("networking.k8s.io", "ingresses networkpolicies", writeVerbs),
+		newRule("coordination.k8s.io", "leases", readWriteVerbs),
+		newRule("discovery.k8s.io", "endpointslices", "get list watch"),
 	}
 }
 
 func viewRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		rule(
+		newRule(
 			"",
 			"configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers "+
 				"replicationcontrollers/scale serviceaccounts services services/status",
-			read,
+			readVerbs,
 		),
-		rule(
+		newRule(
 			"",
 			"bindings events limitranges namespaces/status pods/log pods/status replicationcontrollers/status "+
 				"resourcequotas resourcequotas/status",
-			read,
+			readVerbs,
 		),
-		rule("", "namespaces", read), rule("discovery.k8s.io", "endpointslices", read),
-		rule(
+		newRule("", "namespaces", readVerbs), newRule("discovery.k8s.io", "endpointslices", readVerbs),
+		newRule(
 			"apps",
 			"controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status "+
 				"replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status",
-			read,
+			readVerbs,
 		),
-		rule("autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status", read),
-		rule(
+		newRule("autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status", readVerbs),
+		newRule(
 			"batch",
 			"cronjobs cronjobs/status jobs jobs/status",
-			read,
-		), rule("policy", "poddisruptionbudgets poddisruptionbudgets/status", read),
-		rule("networking.k8s.io", "ingresses ingresses/status networkpolicies", read),
+			readVerbs,
+		), newRule("policy", "poddisruptionbudgets poddisruptionbudgets/status", readVerbs),
+		newRule("networking.k8s.io", "ingresses ingresses/status networkpolicies", readVerbs),
 	}
 }
 
 // aggregatedReader returns the role with which users who may view, edit or administer a namespace can read the resource
 // usage of its pods. Bound cluster-wide, these roles include the usage of nodes.
 func aggregatedReader() rbacv1.ClusterRole {
-	r := part("system:aggregated-metrics-reader", "view", rule("metrics.k8s.io", "pods nodes", read))
+	r := aggregatedPart("system:aggregated-metrics-reader", "view", newRule("metrics.k8s.io", "pods nodes", readVerbs))
 	for _, of := range []string{"edit", "admin"} {
 		r.Labels[aggregateLabel+of] = "true"
 	}

@@ -28,8 +28,8 @@ type Configured struct {
 	*settings.File[Chain]
 }
 
-// Open reads the AuthorizationConfiguration in file. A nil now means time.Now.
-func Open(file string, objects api.Objects, now func() time.Time, log *slog.Logger) (*Configured, error) {
+// OpenConfigured reads the AuthorizationConfiguration in file. A nil now means time.Now.
+func OpenConfigured(file string, objects api.Objects, now func() time.Time, log *slog.Logger) (*Configured, error) {
 	if now == nil {
 		now = time.Now
 	}
@@ -39,7 +39,7 @@ func Open(file string, objects api.Objects, now func() time.Time, log *slog.Logg
 		"authorization configuration",
 		file,
 		func(text []byte, other func(string) ([]byte, error)) (Chain, error) {
-			return configured(text, other, own, objects, now)
+			return parseConfiguration(text, other, own, objects, now)
 		},
 		log,
 	)
@@ -51,12 +51,12 @@ func (c *Configured) Authorize(ctx context.Context, u api.User, r api.Request) (
 	return c.Get().Authorize(ctx, u, r)
 }
 
-// AuthorizePromptly is Authorize, unless an authorizer would have to wait.
-func (c *Configured) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
-	return c.Get().AuthorizePromptly(u, r)
+// TryAuthorize is Authorize, unless an authorizer would have to wait.
+func (c *Configured) TryAuthorize(u api.User, r api.Request) (api.Decision, string, bool) {
+	return c.Get().TryAuthorize(u, r)
 }
 
-func configured(
+func parseConfiguration(
 	text []byte,
 	other func(path string) ([]byte, error),
 	own map[string]api.Authorizer,
@@ -79,11 +79,11 @@ func configured(
 		sets.New(modeWebhook)).ToAggregate(); err != nil {
 		return nil, err
 	}
-	chain := Chain{masters{}}
+	chain := Chain{mastersGroup{}}
 	for _, a := range c.Authorizers {
 		if a.Type != modeWebhook {
 			if own[string(a.Type)] == nil {
-				made, err := mode(string(a.Type), objects)
+				made, err := newMode(string(a.Type), objects)
 				if err != nil {
 					return nil, err
 				}

@@ -13,11 +13,11 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-// read, readAll and change are lists of verbs that are used together.
+// read, readWriteVerbs and change are lists of verbs that are used together.
 const (
-	read    = "get list watch"
-	readAll = "create delete deletecollection get list patch update watch"
-	change  = "create delete deletecollection patch update"
+	readVerbs      = "get list watch"
+	readWriteVerbs = "create delete deletecollection get list patch update watch"
+	writeVerbs     = "create delete deletecollection patch update"
 )
 
 // bootstrapLabels and bootstrapAnnotations mark the objects that the API server creates and keeps complete.
@@ -37,30 +37,30 @@ func Defaults() []runtime.Object {
 	for _, r := range clusterRoles() {
 		out = append(out, &r)
 	}
-	bound("cluster-admin", group(api.GroupMasters))
-	out = append(out, clusterBinding("kubeadm:cluster-admins", "cluster-admin", group("kubeadm:cluster-admins")))
-	bound("system:basic-user", group(api.GroupAuthenticated))
-	bound("system:discovery", group(api.GroupAuthenticated))
-	bound("system:public-info-viewer", group(api.GroupAuthenticated), group(api.GroupUnauthenticated))
-	bound("system:service-account-issuer-discovery", group("system:serviceaccounts"))
-	bound("system:cluster-trust-bundle-discovery", group("system:serviceaccounts"))
-	bound("system:monitoring", group("system:monitoring"))
-	bound("system:kube-scheduler", user("system:kube-scheduler"))
+	bound("cluster-admin", groupSubject(api.GroupMasters))
+	out = append(out, clusterBinding("kubeadm:cluster-admins", "cluster-admin", groupSubject("kubeadm:cluster-admins")))
+	bound("system:basic-user", groupSubject(api.GroupAuthenticated))
+	bound("system:discovery", groupSubject(api.GroupAuthenticated))
+	bound("system:public-info-viewer", groupSubject(api.GroupAuthenticated), groupSubject(api.GroupUnauthenticated))
+	bound("system:service-account-issuer-discovery", groupSubject("system:serviceaccounts"))
+	bound("system:cluster-trust-bundle-discovery", groupSubject("system:serviceaccounts"))
+	bound("system:monitoring", groupSubject("system:monitoring"))
+	bound("system:kube-scheduler", userSubject("system:kube-scheduler"))
 	out = append(
 		out,
-		clusterBinding("system:volume-scheduler", "system:volume-scheduler", user("system:kube-scheduler")),
+		clusterBinding("system:volume-scheduler", "system:volume-scheduler", userSubject("system:kube-scheduler")),
 	)
-	bound("system:kube-controller-manager", user("system:kube-controller-manager"))
-	bound("system:node-proxier", user("system:kube-proxy"))
+	bound("system:kube-controller-manager", userSubject("system:kube-controller-manager"))
+	bound("system:node-proxier", userSubject("system:kube-proxy"))
 	for _, daemon := range replica.All() {
-		bound("system:replica:"+daemon, group(replica.Group(daemon)))
+		bound("system:replica:"+daemon, groupSubject(replica.Group(daemon)))
 	}
-	out = append(out, clusterBinding("system:coredns", "system:coredns", account("kube-system", "coredns")))
+	out = append(out, clusterBinding("system:coredns", "system:coredns", accountSubject("kube-system", "coredns")))
 	// The node authorizer decides for kubelets. The role exists for users who bind it themselves.
 	out = append(out, clusterBinding("system:node", "system:node"))
 
 	for _, c := range controllerRoles() {
-		role := clusterRole("system:controller:"+c.name, c.rules...)
+		role := newClusterRole("system:controller:"+c.name, c.rules...)
 		// The controllers may run under accounts of their own, or all as one user.
 		out = append(
 			out,
@@ -68,8 +68,8 @@ func Defaults() []runtime.Object {
 			clusterBinding(
 				role.Name,
 				role.Name,
-				account("kube-system", c.name),
-				user("system:kube-controller-manager"),
+				accountSubject("kube-system", c.name),
+				userSubject("system:kube-controller-manager"),
 			),
 		)
 	}
@@ -96,85 +96,86 @@ func namespacedDefaults() []runtime.Object {
 			},
 		)
 	}
-	authentication := named(rule("", "configmaps", read), "extension-apiserver-authentication")
+	authentication := withNames(newRule("", "configmaps", readVerbs), "extension-apiserver-authentication")
 	add(
 		"kube-system",
 		"extension-apiserver-authentication-reader",
 		[]rbacv1.PolicyRule{authentication},
-		user("system:kube-controller-manager"),
-		user("system:kube-scheduler"),
+		userSubject("system:kube-controller-manager"),
+		userSubject("system:kube-scheduler"),
 	)
 	for _, leader := range []string{"kube-controller-manager", "kube-scheduler"} {
 		add("kube-system", "system::leader-locking-"+leader, []rbacv1.PolicyRule{
-			rule("coordination.k8s.io", "leases", "create"),
-			named(rule("coordination.k8s.io", "leases", "get update patch"), leader),
-			rule("", "configmaps", "watch"),
-			named(rule("", "configmaps", "get update"), leader),
-		}, user("system:"+leader), account("kube-system", leader))
+			newRule("coordination.k8s.io", "leases", "create"),
+			withNames(newRule("coordination.k8s.io", "leases", "get update patch"), leader),
+			newRule("", "configmaps", "watch"),
+			withNames(newRule("", "configmaps", "get update"), leader),
+		}, userSubject("system:"+leader), accountSubject("kube-system", leader))
 	}
 	// The network daemons read the load balancer pools, and the inventory to announce addresses of machines that are
 	// not nodes.
 	add("kube-system", "system:replica:kube-network",
-		[]rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName, inventory.Name)},
-		group(replica.Group(replica.Network)))
+		[]rbacv1.PolicyRule{withNames(newRule("", "configmaps", readVerbs), config.PoolsName, inventory.Name)},
+		groupSubject(replica.Group(replica.Network)))
 	// The load balancer pools.
 	add(
 		"kube-system",
 		"system:controller:service-controller",
-		[]rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName)},
-		account("kube-system", "service-controller"),
-		user("system:kube-controller-manager"),
+		[]rbacv1.PolicyRule{withNames(newRule("", "configmaps", readVerbs), config.PoolsName)},
+		accountSubject("kube-system", "service-controller"),
+		userSubject("system:kube-controller-manager"),
 	)
 	// The inventory of machines.
 	add(
 		"kube-system",
 		"system:controller:cloud-node-controller",
-		[]rbacv1.PolicyRule{named(rule("", "configmaps", read), inventory.Name)},
-		account("kube-system", "cloud-node-controller"),
-		user("system:kube-controller-manager"),
+		[]rbacv1.PolicyRule{withNames(newRule("", "configmaps", readVerbs), inventory.Name)},
+		accountSubject("kube-system", "cloud-node-controller"),
+		userSubject("system:kube-controller-manager"),
 	)
 	add(
 		"kube-system",
 		"system:controller:certificate-controller",
-		[]rbacv1.PolicyRule{named(rule("", "configmaps", "get"), inventory.Name)},
-		account("kube-system", "certificate-controller"),
-		user("system:kube-controller-manager"),
+		[]rbacv1.PolicyRule{withNames(newRule("", "configmaps", "get"), inventory.Name)},
+		accountSubject("kube-system", "certificate-controller"),
+		userSubject("system:kube-controller-manager"),
 	)
 	// The metrics servers maintain their own Service.
 	add("kube-system", "system:replica:metrics-server",
-		[]rbacv1.PolicyRule{named(rule("", "services", "get create patch"), "metrics-server")},
-		group(replica.Group(replica.Metrics)))
+		[]rbacv1.PolicyRule{withNames(newRule("", "services", "get create patch"), "metrics-server")},
+		groupSubject(replica.Group(replica.Metrics)))
 	// The presence controller removes the leases and endpoint slices of dead daemons.
 	add("kube-system", "system:controller:presence-controller",
-		[]rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "list delete"),
-			rule("discovery.k8s.io", "endpointslices", "delete")},
-		account("kube-system", "presence-controller"), user("system:kube-controller-manager"))
+		[]rbacv1.PolicyRule{newRule("coordination.k8s.io", "leases", "list delete"),
+			newRule("discovery.k8s.io", "endpointslices", "delete")},
+		accountSubject("kube-system", "presence-controller"), userSubject("system:kube-controller-manager"))
 	// The machines of the control plane elect the holder of the virtual address.
 	add("kube-system", "system:kube-address", []rbacv1.PolicyRule{
-		rule("coordination.k8s.io", "leases", "create"),
-		named(rule("coordination.k8s.io", "leases", "get update"), "kube-address"),
-	}, user("system:kube-address"))
+		newRule("coordination.k8s.io", "leases", "create"),
+		withNames(newRule("coordination.k8s.io", "leases", "get update"), "kube-address"),
+	}, userSubject("system:kube-address"))
 	add(
 		"kube-system",
 		"system:controller:bootstrap-signer",
-		[]rbacv1.PolicyRule{rule("", "secrets", read)},
-		account("kube-system", "bootstrap-signer"),
-		user("system:kube-controller-manager"),
+		[]rbacv1.PolicyRule{newRule("", "secrets", readVerbs)},
+		accountSubject("kube-system", "bootstrap-signer"),
+		userSubject("system:kube-controller-manager"),
 	)
 	add(
 		"kube-system",
 		"system:controller:token-cleaner",
-		append([]rbacv1.PolicyRule{rule("", "secrets", "delete get list watch")}, events()...),
-		account("kube-system", "token-cleaner"),
-		user("system:kube-controller-manager"),
+		append([]rbacv1.PolicyRule{newRule("", "secrets", "delete get list watch")}, eventRules()...),
+		accountSubject("kube-system", "token-cleaner"),
+		userSubject("system:kube-controller-manager"),
 	)
 	add("kube-public", "system:controller:bootstrap-signer", append([]rbacv1.PolicyRule{
-		rule("", "configmaps", read), named(rule("", "configmaps", "update"), "cluster-info"),
-	}, events()...), account("kube-system", "bootstrap-signer"), user("system:kube-controller-manager"))
+		newRule("", "configmaps", readVerbs), withNames(newRule("", "configmaps", "update"), "cluster-info"),
+	}, eventRules()...), accountSubject("kube-system", "bootstrap-signer"),
+		userSubject("system:kube-controller-manager"))
 	return out
 }
 
-func clusterRole(name string, rules ...rbacv1.PolicyRule) rbacv1.ClusterRole {
+func newClusterRole(name string, rules ...rbacv1.PolicyRule) rbacv1.ClusterRole {
 	return rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
@@ -184,9 +185,9 @@ func clusterRole(name string, rules ...rbacv1.PolicyRule) rbacv1.ClusterRole {
 	}
 }
 
-// aggregated returns a role that aggregates all roles with its label.
-func aggregated(name, into string) rbacv1.ClusterRole {
-	r := clusterRole(name)
+// aggregatingRole returns a role that aggregates all roles with its label.
+func aggregatingRole(name, into string) rbacv1.ClusterRole {
+	r := newClusterRole(name)
 	r.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{
 		MatchLabels: map[string]string{aggregateLabel + name: "true"},
 	}}}
@@ -198,9 +199,9 @@ func aggregated(name, into string) rbacv1.ClusterRole {
 
 const aggregateLabel = "rbac.authorization.k8s.io/aggregate-to-"
 
-// part returns a role that is aggregated into another.
-func part(name, of string, rules ...rbacv1.PolicyRule) rbacv1.ClusterRole {
-	r := clusterRole(name, rules...)
+// aggregatedPart returns a role that is aggregated into another.
+func aggregatedPart(name, of string, rules ...rbacv1.PolicyRule) rbacv1.ClusterRole {
+	r := newClusterRole(name, rules...)
 	r.Labels = withLabel(aggregateLabel + of)
 	return r
 }
@@ -220,30 +221,30 @@ func clusterBinding(name, role string, subjects ...rbacv1.Subject) *rbacv1.Clust
 	}
 }
 
-func user(name string) rbacv1.Subject {
+func userSubject(name string) rbacv1.Subject {
 	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
 }
 
-func group(name string) rbacv1.Subject {
+func groupSubject(name string) rbacv1.Subject {
 	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
 }
 
-func account(namespace, name string) rbacv1.Subject {
+func accountSubject(namespace, name string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
 }
 
-func named(r rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
+func withNames(r rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
 	r.ResourceNames = names
 	return r
 }
 
-func paths(verbs string, urls ...string) rbacv1.PolicyRule {
+func pathRule(verbs string, urls ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{NonResourceURLs: urls, Verbs: strings.Fields(verbs)}
 }
 
-func events() []rbacv1.PolicyRule {
+func eventRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		rule("", "events", "create patch update"),
-		rule("events.k8s.io", "events", "create patch update"),
+		newRule("", "events", "create patch update"),
+		newRule("events.k8s.io", "events", "create patch update"),
 	}
 }

@@ -43,18 +43,18 @@ func (e *Escalation) Validate(ctx context.Context, a *api.Admission) error {
 	}
 	switch obj := a.Object.(type) {
 	case *rbacv1.Role:
-		return e.role(ctx, a, obj.Name, obj.Rules)
+		return e.checkRole(ctx, a, obj.Name, obj.Rules)
 	case *rbacv1.ClusterRole:
-		return e.clusterRole(ctx, a, obj)
+		return e.checkClusterRole(ctx, a, obj)
 	case *rbacv1.RoleBinding:
-		return e.binding(ctx, a, obj.Name, obj.RoleRef)
+		return e.checkBinding(ctx, a, obj.Name, obj.RoleRef)
 	case *rbacv1.ClusterRoleBinding:
-		return e.binding(ctx, a, obj.Name, obj.RoleRef)
+		return e.checkBinding(ctx, a, obj.Name, obj.RoleRef)
 	}
 	return nil
 }
 
-func gr(a *api.Admission) schema.GroupResource { return a.Resource.GroupResource() }
+func groupResource(a *api.Admission) schema.GroupResource { return a.Resource.GroupResource() }
 
 // finishesDeletion reports whether an update changes only finalizers and owners, which the garbage collector must be
 // able to change.
@@ -77,29 +77,29 @@ func finishesDeletion(a *api.Admission) bool {
 	return equality.Semantic.DeepEqual(is, a.Old)
 }
 
-// everything holds the rules of cluster-admin.
-var everything = []rbacv1.PolicyRule{
+// clusterAdminRules holds the rules of cluster-admin.
+var clusterAdminRules = []rbacv1.PolicyRule{
 	{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
 	{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
 }
 
-// clusterRole requires all rights of a role for any change of it, since its labels grant as well. A role that gets the
-// label of an aggregated role adds its rules to that role.
-func (e *Escalation) clusterRole(ctx context.Context, a *api.Admission, r *rbacv1.ClusterRole) error {
-	if e.escalates(ctx, a, r.Name) {
+// checkClusterRole requires all rights of a role for any change of it, since its labels grant as well. A role that gets
+// the label of an aggregated role adds its rules to that role.
+func (e *Escalation) checkClusterRole(ctx context.Context, a *api.Admission, r *rbacv1.ClusterRole) error {
+	if e.canEscalate(ctx, a, r.Name) {
 		return nil
 	}
-	if err := e.covered(a, r.Name, r.Rules); err != nil {
+	if err := e.checkCovered(a, r.Name, r.Rules); err != nil {
 		return err
 	}
 	old, _ := a.Old.(*rbacv1.ClusterRole)
-	if !aggregates(r) && !aggregates(old) {
+	if !isAggregating(r) && !isAggregating(old) {
 		return nil
 	}
 	// The aggregated role may grant any rule of roles that are labelled later.
-	if e.covered(a, r.Name, everything) != nil {
+	if e.checkCovered(a, r.Name, clusterAdminRules) != nil {
 		return apierrors.NewForbidden(
-			gr(a),
+			groupResource(a),
 			r.Name,
 			errors.New("must have cluster-admin privileges to use the aggregationRule"),
 		)
@@ -107,11 +107,11 @@ func (e *Escalation) clusterRole(ctx context.Context, a *api.Admission, r *rbacv
 	return nil
 }
 
-func aggregates(r *rbacv1.ClusterRole) bool {
+func isAggregating(r *rbacv1.ClusterRole) bool {
 	return r != nil && r.AggregationRule != nil && len(r.AggregationRule.ClusterRoleSelectors) > 0
 }
 
-func (e *Escalation) allowed(ctx context.Context, a *api.Admission, verb, resource, name string) bool {
+func (e *Escalation) isAllowed(ctx context.Context, a *api.Admission, verb, resource, name string) bool {
 	d, _, err := e.may.Authorize(ctx, a.User, api.Request{
 		Verb: verb, Resource: true, Namespace: a.Namespace, Name: name,
 		GroupVersionResource: schema.GroupVersionResource{Group: rbacv1.GroupName, Version: "v1", Resource: resource},
@@ -119,45 +119,45 @@ func (e *Escalation) allowed(ctx context.Context, a *api.Admission, verb, resour
 	return err == nil && d == api.Allow
 }
 
-func (e *Escalation) role(ctx context.Context, a *api.Admission, name string, rules []rbacv1.PolicyRule) error {
-	if e.escalates(ctx, a, name) {
+func (e *Escalation) checkRole(ctx context.Context, a *api.Admission, name string, rules []rbacv1.PolicyRule) error {
+	if e.canEscalate(ctx, a, name) {
 		return nil
 	}
-	return e.covered(a, name, rules)
+	return e.checkCovered(a, name, rules)
 }
 
-// escalates reports whether the user may write rights into a role that the user lacks. A POST request has no name in
+// canEscalate reports whether the user may write rights into a role that the user lacks. A POST request has no name in
 // its path. So, as upstream, a right that is limited to names does not cover it.
-func (e *Escalation) escalates(ctx context.Context, a *api.Admission, name string) bool {
+func (e *Escalation) canEscalate(ctx context.Context, a *api.Admission, name string) bool {
 	if a.Origin != nil && a.Origin.Verb() == "create" {
 		name = ""
 	}
-	return e.allowed(ctx, a, "escalate", a.Resource.Resource, name)
+	return e.isAllowed(ctx, a, "escalate", a.Resource.Resource, name)
 }
 
-func (e *Escalation) binding(ctx context.Context, a *api.Admission, name string, ref rbacv1.RoleRef) error {
+func (e *Escalation) checkBinding(ctx context.Context, a *api.Admission, name string, ref rbacv1.RoleRef) error {
 	resource := strings.ToLower(ref.Kind) + "s"
-	if e.allowed(ctx, a, "bind", resource, ref.Name) {
+	if e.isAllowed(ctx, a, "bind", resource, ref.Name) {
 		return nil
 	}
 	rules, found := e.rbac.RoleRules(ref, a.Namespace)
 	if !found {
 		return apierrors.NewNotFound(schema.GroupResource{Group: rbacv1.GroupName, Resource: resource}, ref.Name)
 	}
-	return e.covered(a, name, rules)
+	return e.checkCovered(a, name, rules)
 }
 
-func (e *Escalation) covered(a *api.Admission, name string, rules []rbacv1.PolicyRule) error {
+func (e *Escalation) checkCovered(a *api.Admission, name string, rules []rbacv1.PolicyRule) error {
 	missing, err := newHeld(e.rbac.Rules(a.User, a.Namespace)).missing(rules)
 	if err != nil {
-		return apierrors.NewForbidden(gr(a), name, err)
+		return apierrors.NewForbidden(groupResource(a), name, err)
 	}
 	if len(missing) == 0 {
 		return nil
 	}
 	var list []string
-	for _, r := range together(missing) {
-		list = append(list, compact(r))
+	for _, r := range mergeVerbs(missing) {
+		list = append(list, formatRule(r))
 	}
 	slices.Sort(list)
 	list = slices.Compact(list)
@@ -168,7 +168,7 @@ func (e *Escalation) covered(a *api.Admission, name string, rules []rbacv1.Polic
 		text += "\n..."
 	}
 	return apierrors.NewForbidden(
-		gr(a),
+		groupResource(a),
 		name,
 		fmt.Errorf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
 			a.User.Name, a.User.Groups, text),
@@ -178,8 +178,8 @@ func (e *Escalation) covered(a *api.Admission, name string, rules []rbacv1.Polic
 // maxRefusal is the maximum length, in bytes, of the missing permissions in an error.
 const maxRefusal = 8 << 10
 
-// together merges rules that differ only in their verbs.
-func together(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+// mergeVerbs merges rules that differ only in their verbs.
+func mergeVerbs(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	var out []rbacv1.PolicyRule
 	at := map[schema.GroupResource]int{}
 	for _, r := range rules {
@@ -199,8 +199,8 @@ func together(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	return out
 }
 
-// compact formats a rule on one line.
-func compact(r rbacv1.PolicyRule) string {
+// formatRule formats a rule on one line.
+func formatRule(r rbacv1.PolicyRule) string {
 	var parts []string
 	add := func(name string, list []string) {
 		if len(list) > 0 {

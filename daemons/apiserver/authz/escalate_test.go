@@ -13,14 +13,14 @@ import (
 )
 
 // Proves S12.
-func TestEveryChangeOfARoleTakesAllItsRules(t *testing.T) {
+func TestRoleChangesNeedAllRulesOfTheRole(t *testing.T) {
 	strong := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "strong", Labels: map[string]string{}},
-		Rules:      everything,
+		Rules:      clusterAdminRules,
 	}
 	weak := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "weak"},
-		Rules:      []rbacv1.PolicyRule{rule("", "pods", "get")},
+		Rules:      []rbacv1.PolicyRule{newRule("", "pods", "get")},
 	}
 	gathers := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "gathers"},
@@ -29,26 +29,27 @@ func TestEveryChangeOfARoleTakesAllItsRules(t *testing.T) {
 	}
 	secrets := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "secrets"},
-		Rules:      []rbacv1.PolicyRule{rule("", "nodes", "*")},
+		Rules:      []rbacv1.PolicyRule{newRule("", "nodes", "*")},
 	}
 	bound := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "bound"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "strong"},
 	}
 
-	o := objects()
+	o := testObjects()
 	for _, obj := range []runtime.Object{strong, weak, gathers, secrets, bound,
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "editor"}, Rules: []rbacv1.PolicyRule{
-			rule(rbacv1.GroupName, "clusterroles roles clusterrolebindings", "create update patch"),
-			rule("", "pods", "get")}},
+			newRule(rbacv1.GroupName, "clusterroles roles clusterrolebindings", "create update patch"),
+			newRule("", "pods", "get")}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "escalator"},
-			Rules: []rbacv1.PolicyRule{named(rule(rbacv1.GroupName, "clusterroles", "escalate"), "strong", "gathers")}},
+			Rules: []rbacv1.PolicyRule{withNames(newRule(rbacv1.GroupName, "clusterroles", "escalate"), "strong",
+				"gathers")}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "editor"},
 			RoleRef:  rbacv1.RoleRef{Kind: "ClusterRole", Name: "editor"},
-			Subjects: []rbacv1.Subject{user("editor"), user("escalator")}},
+			Subjects: []rbacv1.Subject{userSubject("editor"), userSubject("escalator")}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "escalator"},
 			RoleRef:  rbacv1.RoleRef{Kind: "ClusterRole", Name: "escalator"},
-			Subjects: []rbacv1.Subject{user("escalator")}},
+			Subjects: []rbacv1.Subject{userSubject("escalator")}},
 	} {
 		o.Put(obj)
 	}
@@ -75,7 +76,7 @@ func TestEveryChangeOfARoleTakesAllItsRules(t *testing.T) {
 		"an annotation on a strong role": {"editor", strong,
 			func(o runtime.Object) { o.(*rbacv1.ClusterRole).Annotations = map[string]string{"a": "b"} }, lacks},
 		"fewer rules of a strong role": {"editor", strong,
-			func(o runtime.Object) { o.(*rbacv1.ClusterRole).Rules = everything[:1] }, lacks},
+			func(o runtime.Object) { o.(*rbacv1.ClusterRole).Rules = clusterAdminRules[:1] }, lacks},
 		"a strong role's owner": {"editor", strong,
 			func(o runtime.Object) { released(&o.(*rbacv1.ClusterRole).ObjectMeta) }, ""},
 		"a strong role unchanged": {"editor", strong, func(runtime.Object) {}, ""},
@@ -100,7 +101,9 @@ func TestEveryChangeOfARoleTakesAllItsRules(t *testing.T) {
 		"a namespace's role is let go": {"editor", secrets,
 			func(o runtime.Object) { released(&o.(*rbacv1.Role).ObjectMeta) }, ""},
 		"another subject": {"editor", bound,
-			func(o runtime.Object) { o.(*rbacv1.ClusterRoleBinding).Subjects = []rbacv1.Subject{user("editor")} },
+			func(o runtime.Object) {
+				o.(*rbacv1.ClusterRoleBinding).Subjects = []rbacv1.Subject{userSubject("editor")}
+			},
 			lacks},
 		"a binding is let go": {"editor", bound,
 			func(o runtime.Object) { released(&o.(*rbacv1.ClusterRoleBinding).ObjectMeta) }, ""},

@@ -8,18 +8,18 @@ import (
 
 // Only clusterctl may write the inventory of machines, because Nodes are deleted by it.
 // Proves S22.
-func TestNobodyInTheClusterWritesTheInventoryOfMachines(t *testing.T) {
-	chain, err := New(nil, objects())
+func TestOnlyClusterctlWritesTheInventory(t *testing.T) {
+	chain, err := New(nil, testObjects())
 	if err != nil {
 		t.Fatal(err)
 	}
 	users := []api.User{
 		scheduler,
 		cloudNode,
-		editor,
-		viewer,
-		someone,
-		anonymous,
+		editorUser,
+		viewerUser,
+		authenticatedUser,
+		anonymousUser,
 		{Name: "system:node:n1", Groups: []string{"system:nodes", "system:authenticated"}},
 		{
 			Name: "system:serviceaccount:kube-system:service-controller",
@@ -32,14 +32,14 @@ func TestNobodyInTheClusterWritesTheInventoryOfMachines(t *testing.T) {
 	}
 	for _, user := range users {
 		for _, verb := range []string{"create", "update", "patch", "delete"} {
-			if d, reason, err := chain.Authorize(t.Context(), user, ask(verb+" :configmaps "+
+			if d, reason, err := chain.Authorize(t.Context(), user, parseRequest(verb+" :configmaps "+
 				"kube-system/machine-inventory")); d == api.Allow ||
 				err != nil {
 				t.Errorf("%s may %s it: %s (%v)", user.Name, verb, reason, err)
 			}
 		}
 	}
-	if d, _, err := chain.Authorize(t.Context(), admin, ask("patch :configmaps "+
+	if d, _, err := chain.Authorize(t.Context(), adminUser, parseRequest("patch :configmaps "+
 		"kube-system/machine-inventory")); d != api.Allow ||
 		err != nil {
 		t.Errorf("clusterctl may not: %v", err)

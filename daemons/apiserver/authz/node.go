@@ -20,13 +20,13 @@ import (
 type Node struct {
 	objects  api.Objects
 	rules    []rbacv1.PolicyRule
-	known    *links
+	links    *podLinks
 	replicas *Replicas
 }
 
 // NewNode returns the authorizer for kubelets.
 func NewNode(objects api.Objects) *Node {
-	return &Node{objects: objects, rules: nodeRules(), known: &links{at: map[link]podKey{}},
+	return &Node{objects: objects, rules: nodeRules(), links: &podLinks{pods: map[podLink]podKey{}},
 		replicas: NewReplicas(objects)}
 }
 
@@ -38,18 +38,18 @@ func NodeName(u api.User) (string, bool) {
 
 // Authorize decides only for the daemons of machines. It returns Allow or NoOpinion, never Deny.
 func (n *Node) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
-	d, reason, _ := n.AuthorizePromptly(u, r)
+	d, reason, _ := n.TryAuthorize(u, r)
 	return d, reason, nil
 }
 
-// AuthorizePromptly is Authorize. It never waits, because it reads only from memory.
-func (n *Node) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
+// TryAuthorize is Authorize. It never waits, because it reads only from memory.
+func (n *Node) TryAuthorize(u api.User, r api.Request) (api.Decision, string, bool) {
 	node, ok := NodeName(u)
 	if !ok {
-		return n.replicas.AuthorizePromptly(u, r)
+		return n.replicas.TryAuthorize(u, r)
 	}
 	if r.Resource {
-		if reason, special := n.special(node, &r); special {
+		if reason, special := n.decideSpecial(node, &r); special {
 			if reason != "" {
 				return api.NoOpinion, reason, false
 			}
@@ -57,50 +57,50 @@ func (n *Node) AuthorizePromptly(u api.User, r api.Request) (api.Decision, strin
 		}
 	}
 	for i := range n.rules {
-		if allows(&n.rules[i], &r) {
+		if grantsRequest(&n.rules[i], &r) {
 			return api.Allow, "", false
 		}
 	}
 	return api.NoOpinion, "", false
 }
 
-// special decides requests for resources of which a node may see only its own objects. An empty reason means that the
-// request is allowed. If special is false, the common rules decide.
-func (n *Node) special(node string, r *api.Request) (reason string, special bool) {
+// decideSpecial decides requests for resources of which a node may see only its own objects. An empty reason means that
+// the request is allowed. If special is false, the common rules decide.
+func (n *Node) decideSpecial(node string, r *api.Request) (reason string, special bool) {
 	switch r.GroupResource() {
 	case schema.GroupResource{Resource: "secrets"}, schema.GroupResource{Resource: "configmaps"}:
-		return n.read(node, r), true
+		return n.allowRead(node, r), true
 	case schema.GroupResource{Resource: "persistentvolumeclaims"}:
 		if r.Subresource == "status" {
-			return n.status(node, r), true
+			return n.allowStatus(node, r), true
 		}
-		return n.get(node, r), true
+		return n.allowGet(node, r), true
 	case schema.GroupResource{Resource: "persistentvolumes"},
 		schema.GroupResource{Group: "storage.k8s.io", Resource: "volumeattachments"},
 		schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}:
-		return n.get(node, r), true
+		return n.allowGet(node, r), true
 	case schema.GroupResource{Resource: "serviceaccounts"}:
-		return n.account(node, r), true
+		return n.allowAccount(node, r), true
 	case schema.GroupResource{Resource: "nodes"}:
-		return n.ownNode(node, r)
+		return n.allowOwnNode(node, r)
 	case schema.GroupResource{Resource: "pods"}:
-		return n.ownPods(node, r)
+		return n.allowOwnPods(node, r)
 	case schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}:
-		return ownLease(node, r), true
+		return allowOwnLease(node, r), true
 	case schema.GroupResource{Group: "storage.k8s.io", Resource: "csinodes"}:
-		return ownCSINode(node, r), true
+		return allowOwnCSINode(node, r), true
 	case schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceslices"}:
-		return n.ownSlices(node, r), true
+		return n.allowOwnSlices(node, r), true
 	case schema.GroupResource{Group: certificatesv1.GroupName, Resource: "podcertificaterequests"}:
-		return n.ownRequests(node, r), true
+		return n.allowOwnRequests(node, r), true
 	}
 	return "", false
 }
 
-// ownNode allows reading the node's own Node. The common rules decide writes, together with admission, which sees their
-// content.
-func (n *Node) ownNode(node string, r *api.Request) (string, bool) {
-	if r.Subresource != "" || !has([]string{"get", "list", "watch"}, r.Verb) {
+// allowOwnNode allows reading the node's own Node. The common rules decide writes, together with admission, which sees
+// their content.
+func (n *Node) allowOwnNode(node string, r *api.Request) (string, bool) {
+	if r.Subresource != "" || !contains([]string{"get", "list", "watch"}, r.Verb) {
 		return "", false
 	}
 	switch r.Name {
@@ -112,17 +112,18 @@ func (n *Node) ownNode(node string, r *api.Request) (string, bool) {
 	return fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", node, r.Name), true
 }
 
-// ownPods allows reading the pods on the node: single ones, or all that are on it.
-func (n *Node) ownPods(node string, r *api.Request) (string, bool) {
+// allowOwnPods allows reading the pods on the node: single ones, or all that are on it.
+func (n *Node) allowOwnPods(node string, r *api.Request) (string, bool) {
 	if r.Subresource != "" {
 		return "", false
 	}
 	switch {
-	case r.Verb == "get", (r.Verb == "list" || r.Verb == "watch") && r.Name != "" && !selects(r, "spec.nodeName", node):
-		pod, ok := n.pod(r.Namespace, r.Name)
-		return noRelation(node, ok && pod.Spec.NodeName == node), true
+	case r.Verb == "get", (r.Verb == "list" || r.Verb == "watch") && r.Name != "" &&
+		!requiresField(r, "spec.nodeName", node):
+		pod, ok := n.podOnNode(r.Namespace, r.Name)
+		return noRelationReason(node, ok && pod.Spec.NodeName == node), true
 	case r.Verb == "list", r.Verb == "watch":
-		if selects(r, "spec.nodeName", node) {
+		if requiresField(r, "spec.nodeName", node) {
 			return "", true
 		}
 		return "can only list/watch pods with spec.nodeName field selector", true
@@ -130,7 +131,7 @@ func (n *Node) ownPods(node string, r *api.Request) (string, bool) {
 	return "", false
 }
 
-func (n *Node) pod(namespace, name string) (*corev1.Pod, bool) {
+func (n *Node) podOnNode(namespace, name string) (*corev1.Pod, bool) {
 	obj, ok := n.objects.Get(schema.GroupResource{Resource: "pods"}, namespace, name)
 	if !ok {
 		return nil, false
@@ -141,27 +142,27 @@ func (n *Node) pod(namespace, name string) (*corev1.Pod, bool) {
 // nodeRules returns the common rules for all kubelets.
 func nodeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		rule("authentication.k8s.io", "tokenreviews", "create"),
-		rule("authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews", "create"),
-		rule("", "services", "get list watch"),
+		newRule("authentication.k8s.io", "tokenreviews", "create"),
+		newRule("authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews", "create"),
+		newRule("", "services", "get list watch"),
 		// not delete: recreating its Node would let a kubelet remove its taints
-		rule("", "nodes", "create update patch"),
-		rule("", "nodes/status", "update patch"),
-		rule("", "events", "create update patch"),
-		rule("events.k8s.io", "events", "create update patch"),
-		rule("", "pods", "create delete"),
-		rule("", "pods/status", "update patch"),
-		rule("", "pods/eviction", "create"),
-		rule("", "endpoints", "get"),
-		rule("certificates.k8s.io", "certificatesigningrequests", "create get list watch"),
-		rule("storage.k8s.io", "csidrivers", "get list watch"),
-		rule("node.k8s.io", "runtimeclasses", "get list watch"),
-		rule("certificates.k8s.io", "clustertrustbundles", "get list watch"),
+		newRule("", "nodes", "create update patch"),
+		newRule("", "nodes/status", "update patch"),
+		newRule("", "events", "create update patch"),
+		newRule("events.k8s.io", "events", "create update patch"),
+		newRule("", "pods", "create delete"),
+		newRule("", "pods/status", "update patch"),
+		newRule("", "pods/eviction", "create"),
+		newRule("", "endpoints", "get"),
+		newRule("certificates.k8s.io", "certificatesigningrequests", "create get list watch"),
+		newRule("storage.k8s.io", "csidrivers", "get list watch"),
+		newRule("node.k8s.io", "runtimeclasses", "get list watch"),
+		newRule("certificates.k8s.io", "clustertrustbundles", "get list watch"),
 	}
 }
 
-// rule returns a rule for a group. resources and verbs are lists of words.
-func rule(group, resources, verbs string) rbacv1.PolicyRule {
+// newRule returns a rule for a group. resources and verbs are lists of words.
+func newRule(group, resources, verbs string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{
 		APIGroups: []string{group},
 		Resources: strings.Fields(resources),

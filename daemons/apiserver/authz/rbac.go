@@ -28,7 +28,7 @@ var (
 // bindings.
 type RBAC struct {
 	objects api.Objects
-	current atomic.Pointer[index]
+	current atomic.Pointer[subjectIndex]
 	mu      sync.Mutex // serializes rebuilding current
 }
 
@@ -44,7 +44,7 @@ type grant struct {
 	subject   rbacv1.Subject
 }
 
-type index struct {
+type subjectIndex struct {
 	revisions [4]int64
 	users     map[string][]grant
 	groups    map[string][]grant
@@ -52,18 +52,18 @@ type index struct {
 
 // Authorize returns Allow or NoOpinion, never Deny, because another authorizer may allow the request.
 func (a *RBAC) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
-	d, reason, _ := a.AuthorizePromptly(u, r)
+	d, reason, _ := a.TryAuthorize(u, r)
 	return d, reason, nil
 }
 
-// AuthorizePromptly is Authorize. It never waits, because it reads only from memory.
-func (a *RBAC) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
+// TryAuthorize is Authorize. It never waits, because it reads only from memory.
+func (a *RBAC) TryAuthorize(u api.User, r api.Request) (api.Decision, string, bool) {
 	for g := range a.grants(u) {
 		if g.namespace != "" && (!r.Resource || g.namespace != r.Namespace) {
 			continue
 		}
 		for i := range g.rules {
-			if allows(&g.rules[i], &r) {
+			if grantsRequest(&g.rules[i], &r) {
 				return api.Allow, g.reason(), false
 			}
 		}
@@ -147,7 +147,7 @@ func (a *RBAC) revisions() [4]int64 {
 	}
 }
 
-func (a *RBAC) index() *index {
+func (a *RBAC) index() *subjectIndex {
 	revisions := a.revisions()
 	if x := a.current.Load(); x != nil && x.revisions == revisions {
 		return x
@@ -159,14 +159,14 @@ func (a *RBAC) index() *index {
 	if x := a.current.Load(); x != nil && x.revisions == revisions {
 		return x
 	}
-	x := a.build()
+	x := a.buildIndex()
 	x.revisions = revisions
 	a.current.Store(x)
 	return x
 }
 
-func (a *RBAC) build() *index {
-	x := &index{users: map[string][]grant{}, groups: map[string][]grant{}}
+func (a *RBAC) buildIndex() *subjectIndex {
+	x := &subjectIndex{users: map[string][]grant{}, groups: map[string][]grant{}}
 	clusterRoles := map[string]*rbacv1.ClusterRole{}
 	for _, obj := range a.objects.List(clusterRolesGR, "") {
 		role := obj.(*rbacv1.ClusterRole)
@@ -206,7 +206,7 @@ func (a *RBAC) build() *index {
 }
 
 // add adds a grant under each of its subjects.
-func (x *index) add(g grant, subjects []rbacv1.Subject) {
+func (x *subjectIndex) add(g grant, subjects []rbacv1.Subject) {
 	if len(g.rules) == 0 {
 		return
 	}
@@ -242,11 +242,11 @@ func (a *RBAC) clusterRules(role *rbacv1.ClusterRole, all map[string]*rbacv1.Clu
 			all[r.Name] = r
 		}
 	}
-	return aggregate(role, all, []string{role.Name})
+	return aggregateRules(role, all, []string{role.Name})
 }
 
-// aggregate returns the rules of the selected roles, recursively. It skips a role that is on the path already.
-func aggregate(role *rbacv1.ClusterRole, all map[string]*rbacv1.ClusterRole, path []string) []rbacv1.PolicyRule {
+// aggregateRules returns the rules of the selected roles, recursively. It skips a role that is on the path already.
+func aggregateRules(role *rbacv1.ClusterRole, all map[string]*rbacv1.ClusterRole, path []string) []rbacv1.PolicyRule {
 	if role.AggregationRule == nil {
 		return role.Rules
 	}
@@ -266,7 +266,7 @@ func aggregate(role *rbacv1.ClusterRole, all map[string]*rbacv1.ClusterRole, pat
 		slices.SortFunc(names, strings.Compare)
 		for _, name := range names {
 			seen[name] = true
-			rules = append(rules, aggregate(all[name], all, append(slices.Clip(path), name))...)
+			rules = append(rules, aggregateRules(all[name], all, append(slices.Clip(path), name))...)
 		}
 	}
 	return rules

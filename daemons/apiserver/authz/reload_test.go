@@ -15,8 +15,8 @@ import (
 func TestAuthorizersFollowTheirFile(t *testing.T) {
 	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, " +
 		"name: node}\n- {type: RBAC, name: rbac}\n"
-	path := put(t, "authorization.yaml", head)
-	may, err := Open(path, apifake.New(), nil, slog.New(slog.DiscardHandler))
+	path := writeFile(t, "authorization.yaml", head)
+	may, err := OpenConfigured(path, apifake.New(), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

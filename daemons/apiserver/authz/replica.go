@@ -30,67 +30,67 @@ var (
 // Read access that all machines share is granted by RBAC roles. Admission checks the names of new objects, which the
 // authorizer does not see.
 type Replicas struct {
-	objects    api.Objects
-	referenced *referenced
+	objects api.Objects
+	secrets *referencedSecrets
 }
 
 // NewReplicas returns the authorizer of the daemons that run on several machines.
 func NewReplicas(objects api.Objects) *Replicas {
-	return &Replicas{objects: objects, referenced: &referenced{objects: objects}}
+	return &Replicas{objects: objects, secrets: &referencedSecrets{objects: objects}}
 }
 
 // Authorize decides only for the users of replicas. It returns Allow or NoOpinion, never Deny.
 func (p *Replicas) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
-	d, reason, _ := p.AuthorizePromptly(u, r)
+	d, reason, _ := p.TryAuthorize(u, r)
 	return d, reason, nil
 }
 
-// AuthorizePromptly is Authorize. It never waits, because it reads only from memory.
-func (p *Replicas) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
+// TryAuthorize is Authorize. It never waits, because it reads only from memory.
+func (p *Replicas) TryAuthorize(u api.User, r api.Request) (api.Decision, string, bool) {
 	if !r.Resource {
 		return api.NoOpinion, "", false
 	}
-	daemon, machine, ok := replica.Of(u)
+	daemon, machine, ok := replica.Parse(u)
 	if !ok {
 		return api.NoOpinion, "", false
 	}
-	switch reason := p.refuses(daemon, machine, &r); reason {
+	switch reason := p.refusalReason(daemon, machine, &r); reason {
 	case "":
 		return api.Allow, "", false
-	case notMine:
+	case noDecision:
 		return api.NoOpinion, "", false
 	default:
 		return api.NoOpinion, reason, false
 	}
 }
 
-// notMine is the reason for requests that Replicas does not decide.
-const notMine = "-"
+// noDecision is the reason for requests that Replicas does not decide.
+const noDecision = "-"
 
-// refuses returns why a daemon of a machine may not do a request, or "" if it may.
-func (p *Replicas) refuses(daemon, machine string, r *api.Request) string {
+// refusalReason returns why a daemon of a machine may not do a request, or "" if it may.
+func (p *Replicas) refusalReason(daemon, machine string, r *api.Request) string {
 	publishes := replica.Manager(daemon) != ""
 	switch gr := r.GroupResource(); {
 	case gr == leasesGR && r.Namespace == metav1.NamespaceSystem && r.Subresource == "":
-		return refusesLease(daemon, machine, r)
+		return leaseRefusal(daemon, machine, r)
 	case gr == slicesGR && r.Namespace == metav1.NamespaceSystem && publishes && r.Subresource == "" &&
 		(!isRead(r.Verb) || r.Verb == "get" && slices.Contains(replica.Slices(daemon, machine), r.Name)):
-		return refusesOwn(r, replica.Slices(daemon, machine), machine, "endpoint slices")
+		return ownObjectRefusal(r, replica.Slices(daemon, machine), machine, "endpoint slices")
 	case daemon != replica.Ingress:
-		return notMine
+		return noDecision
 	case gr == secretsGR:
-		return p.refusesSecret(r)
+		return p.secretRefusal(r)
 	case gr.Resource == "events" && (gr.Group == "" || gr.Group == "events.k8s.io") && r.Subresource == "" &&
 		slices.Contains([]string{"create", "patch", "update"}, r.Verb):
 		return ""
 	case r.Subresource == "status" && r.Verb == "update":
-		return p.refusesStatus(r)
+		return p.statusRefusal(r)
 	}
-	return notMine
+	return noDecision
 }
 
-// Shared returns the leases in kube-system by which the replicas of a daemon elect a leader.
-func Shared(daemon string) []string {
+// ElectionLeases returns the leases in kube-system by which the replicas of a daemon elect a leader.
+func ElectionLeases(daemon string) []string {
 	switch daemon {
 	case replica.Ingress:
 		return []string{replica.Ingress}
@@ -100,14 +100,14 @@ func Shared(daemon string) []string {
 	return nil
 }
 
-func refusesLease(daemon, machine string, r *api.Request) string {
-	names := Shared(daemon)
+func leaseRefusal(daemon, machine string, r *api.Request) string {
+	names := ElectionLeases(daemon)
 	if replica.Manager(daemon) != "" {
 		if r.Name != "" && r.Name == replica.Lease(daemon, machine) {
-			return refusesOwn(r, []string{r.Name}, machine, "leases")
+			return ownObjectRefusal(r, []string{r.Name}, machine, "leases")
 		}
 	} else if len(names) == 0 {
-		return notMine
+		return noDecision
 	}
 	switch {
 	case r.Verb == "create":
@@ -121,8 +121,8 @@ func refusesLease(daemon, machine string, r *api.Request) string {
 	return ""
 }
 
-// refusesOwn allows a daemon to get, create, update and delete the objects with the given names.
-func refusesOwn(r *api.Request, names []string, machine, what string) string {
+// ownObjectRefusal allows a daemon to get, create, update and delete the objects with the given names.
+func ownObjectRefusal(r *api.Request, names []string, machine, what string) string {
 	switch {
 	case r.Verb == "create":
 		return "" // admission checks the name
@@ -136,8 +136,8 @@ func refusesOwn(r *api.Request, names []string, machine, what string) string {
 
 func isRead(verb string) bool { return verb == "get" || verb == "list" || verb == "watch" }
 
-// refusesSecret allows an ingress proxy to read and watch single Secrets that an Ingress or a Gateway refers to.
-func (p *Replicas) refusesSecret(r *api.Request) string {
+// secretRefusal allows an ingress proxy to read and watch single Secrets that an Ingress or a Gateway refers to.
+func (p *Replicas) secretRefusal(r *api.Request) string {
 	switch {
 	case !isRead(r.Verb):
 		return "can only read resources of this type"
@@ -145,7 +145,7 @@ func (p *Replicas) refusesSecret(r *api.Request) string {
 		return "cannot read subresource"
 	case r.Namespace == "" || r.Name == "":
 		return "can only read individual resources of this type"
-	case !p.referenced.has(r.Namespace, r.Name):
+	case !p.secrets.has(r.Namespace, r.Name):
 		return "no Ingress and no Gateway refers to this object"
 	}
 	if obj, ok := p.objects.Get(secretsGR, r.Namespace, r.Name); ok {
@@ -156,22 +156,22 @@ func (p *Replicas) refusesSecret(r *api.Request) string {
 	return ""
 }
 
-// refusesStatus allows an ingress proxy to update the status of objects that it implements.
-func (p *Replicas) refusesStatus(r *api.Request) string {
+// statusRefusal allows an ingress proxy to update the status of objects that it implements.
+func (p *Replicas) statusRefusal(r *api.Request) string {
 	gr := r.GroupResource()
 	switch {
 	case gr == ingressesGR:
 		obj, ok := p.objects.Get(gr, r.Namespace, r.Name)
-		if in, is := obj.(*networkingv1.Ingress); !ok || !is || !p.referenced.ours(in) {
+		if in, is := obj.(*networkingv1.Ingress); !ok || !is || !p.secrets.isOurIngress(in) {
 			return "this Ingress is for another controller"
 		}
 		return ""
 	case gr.Group == gatewayGroup && slices.Contains([]string{"gatewayclasses", "gateways", "httproutes"}, gr.Resource):
 		obj, ok := p.objects.Get(gr, r.Namespace, r.Name)
-		if o, is := obj.(*unstructured.Unstructured); !ok || !is || !p.referenced.carriesOut(gr, o) {
+		if o, is := obj.(*unstructured.Unstructured); !ok || !is || !p.secrets.isImplementedByProxy(gr, o) {
 			return "this object is for another controller"
 		}
 		return ""
 	}
-	return notMine
+	return noDecision
 }

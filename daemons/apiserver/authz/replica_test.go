@@ -13,20 +13,20 @@ import (
 	"clusterctl/daemons/api"
 )
 
-func replicaOf(daemon, machine string) api.User {
+func replicaUser(daemon, machine string) api.User {
 	return api.User{Name: "system:" + daemon + ":" + machine,
 		Groups: []string{"system:" + daemon, api.GroupAuthenticated}}
 }
 
-// TestDaemonsOfAMachineChangeItsObjectsOnly checks the requests that daemons on several machines are allowed.
+// TestDaemonsChangeOnlyTheirMachinesObjects checks the requests that daemons on several machines are allowed.
 // Proves S12, S31.
-func TestDaemonsOfAMachineChangeItsObjectsOnly(t *testing.T) {
-	may, err := New(nil, objects())
+func TestDaemonsChangeOnlyTheirMachinesObjects(t *testing.T) {
+	may, err := New(nil, testObjects())
 	if err != nil {
 		t.Fatal(err)
 	}
-	dns, ingress, network, metrics := replicaOf("kube-dns", "a"), replicaOf("kube-ingress", "a"),
-		replicaOf("kube-network", "a"), replicaOf("metrics-server", "a")
+	dns, ingress, network, metrics := replicaUser("kube-dns", "a"), replicaUser("kube-ingress", "a"),
+		replicaUser("kube-network", "a"), replicaUser("metrics-server", "a")
 	former, stranger := api.User{Name: "system:kube-dns"},
 		api.User{Name: "system:kube-dns:a", Groups: []string{api.GroupAuthenticated}}
 	const leases, endpoints = " coordination.k8s.io:leases ", " discovery.k8s.io:endpointslices "
@@ -80,14 +80,14 @@ func TestDaemonsOfAMachineChangeItsObjectsOnly(t *testing.T) {
 		{stranger, "update" + leases + "kube-system/kube-dns-a", false},
 		{stranger, "list :services", false},
 	} {
-		d, reason, err := may.Authorize(t.Context(), c.user, ask(c.ask))
+		d, reason, err := may.Authorize(t.Context(), c.user, parseRequest(c.ask))
 		if err != nil || (d == api.Allow) != c.want {
 			t.Errorf("%s: %s: %v (%s, %v), want %v", c.user.Name, c.ask, d == api.Allow, reason, err, c.want)
 		}
 	}
 }
 
-func custom(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+func customObject(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": kind,
 		"spec": spec}}
 	o.SetNamespace(namespace)
@@ -99,7 +99,7 @@ func custom(kind, namespace, name string, spec map[string]any) *unstructured.Uns
 // ReferenceGrants change.
 // Proves S12, S32.
 func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
-	o := objects()
+	o := testObjects()
 	secret := func(namespace, name string, kind corev1.SecretType) runtime.Object {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: kind}
 	}
@@ -129,15 +129,16 @@ func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 		ingress("web", ptr.To("ours"), "web"), ingress("password", ptr.To("ours"), "password"),
 		ingress("missing", ptr.To("ours"), "missing"),
 		ingress("foreign", ptr.To("nginx"), "foreign"), ingress("bare", nil, "bare"),
-		custom("GatewayClass", "", "ours", map[string]any{"controllerName": "clusterctl.local/gateway"}),
-		custom("GatewayClass", "", "theirs", map[string]any{"controllerName": "example.com/gateway"}),
-		custom("Gateway", "shop", "theirs", map[string]any{"gatewayClassName": "theirs"}),
-		custom("HTTPRoute", "shop", "r", map[string]any{"parentRefs": []any{map[string]any{"name": "g"}}}),
-		custom("HTTPRoute", "web", "r", map[string]any{"parentRefs": []any{map[string]any{"name": "g"}}}),
-		custom("HTTPRoute", "web", "across", map[string]any{
+		customObject("GatewayClass", "", "ours", map[string]any{"controllerName": "clusterctl.local/gateway"}),
+		customObject("GatewayClass", "", "theirs", map[string]any{"controllerName": "example.com/gateway"}),
+		customObject("Gateway", "shop", "theirs", map[string]any{"gatewayClassName": "theirs"}),
+		customObject("HTTPRoute", "shop", "r", map[string]any{"parentRefs": []any{map[string]any{"name": "g"}}}),
+		customObject("HTTPRoute", "web", "r", map[string]any{"parentRefs": []any{map[string]any{"name": "g"}}}),
+		customObject("HTTPRoute", "web", "across", map[string]any{
 			"parentRefs": []any{map[string]any{"name": "g", "namespace": "shop"}}}),
-		custom("HTTPRoute", "shop", "theirs", map[string]any{"parentRefs": []any{map[string]any{"name": "theirs"}}}),
-		custom("Gateway", "shop", "g", listener(map[string]any{"name": "gate"},
+		customObject("HTTPRoute", "shop", "theirs",
+			map[string]any{"parentRefs": []any{map[string]any{"name": "theirs"}}}),
+		customObject("Gateway", "shop", "g", listener(map[string]any{"name": "gate"},
 			map[string]any{"name": "gate", "namespace": "vault"}, map[string]any{"name": "cm", "kind": "ConfigMap"})),
 	} {
 		o.Put(obj)
@@ -146,10 +147,10 @@ func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := replicaOf("kube-ingress", "a")
+	proxy := replicaUser("kube-ingress", "a")
 	check := func(when, text string, want bool) {
 		t.Helper()
-		d, reason, err := may.Authorize(t.Context(), proxy, ask(text))
+		d, reason, err := may.Authorize(t.Context(), proxy, parseRequest(text))
 		if err != nil || (d == api.Allow) != want {
 			t.Errorf("%s: %s: %v (%s, %v), want %v", when, text, d == api.Allow, reason, err, want)
 		}
@@ -178,16 +179,16 @@ func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 	}
 	o.Put(class("ours", "clusterctl.local/ingress", true))
 	check("with a default class", "get :secrets shop/bare", true)
-	grant := custom("ReferenceGrant", "vault", "r", map[string]any{
+	grant := customObject("ReferenceGrant", "vault", "r", map[string]any{
 		"from": []any{map[string]any{"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "shop"}},
 		"to":   []any{map[string]any{"group": "", "kind": "Secret", "name": "other"}}})
 	o.Put(grant)
 	check("with a grant for another secret", "get :secrets vault/gate", false)
-	o.Put(custom("ReferenceGrant", "vault", "r",
+	o.Put(customObject("ReferenceGrant", "vault", "r",
 		map[string]any{"from": grant.Object["spec"].(map[string]any)["from"],
 			"to": []any{map[string]any{"group": "", "kind": "Secret"}}}))
 	check("with a grant for all secrets", "get :secrets vault/gate", true)
-	theirs := custom("Gateway", "shop", "g", listener(map[string]any{"name": "gate"}))
+	theirs := customObject("Gateway", "shop", "g", listener(map[string]any{"name": "gate"}))
 	theirs.Object["spec"].(map[string]any)["gatewayClassName"] = "theirs"
 	o.Put(theirs)
 	check("when the Gateway is another controller's", "get :secrets shop/gate", false)

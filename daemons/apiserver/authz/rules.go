@@ -9,9 +9,9 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// allows reports whether a rule grants a request.
-func allows(rule *rbacv1.PolicyRule, r *api.Request) bool {
-	if !has(rule.Verbs, r.Verb) {
+// grantsRequest reports whether a rule grants a request.
+func grantsRequest(rule *rbacv1.PolicyRule, r *api.Request) bool {
+	if !contains(rule.Verbs, r.Verb) {
 		return false
 	}
 	if !r.Resource {
@@ -20,11 +20,11 @@ func allows(rule *rbacv1.PolicyRule, r *api.Request) bool {
 			func(pattern string) bool { return matchesPath(pattern, r.Path) },
 		)
 	}
-	return has(rule.APIGroups, r.Group) && matchesResource(rule.Resources, r) &&
+	return contains(rule.APIGroups, r.Group) && matchesResource(rule.Resources, r) &&
 		(len(rule.ResourceNames) == 0 || r.Name != "" && slices.Contains(rule.ResourceNames, r.Name))
 }
 
-func has(list []string, v string) bool {
+func contains(list []string, v string) bool {
 	return slices.Contains(list, v) || slices.Contains(list, "*")
 }
 

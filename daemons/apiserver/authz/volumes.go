@@ -5,14 +5,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-func persistent(obj runtime.Object) *corev1.PersistentVolume {
+func persistentVolumeOf(obj runtime.Object) *corev1.PersistentVolume {
 	volume, _ := obj.(*corev1.PersistentVolume)
 	return volume
 }
 
-// mountsWith reports whether a kubelet needs the Secret to mount the volume. Secrets with which controllers attach or
-// expand the volume do not count.
-func mountsWith(v *corev1.PersistentVolume, namespace, name string) bool {
+// needsMountSecret reports whether a kubelet needs the Secret to mount the volume. Secrets with which controllers
+// attach or expand the volume do not count.
+func needsMountSecret(v *corev1.PersistentVolume, namespace, name string) bool {
 	claimed := ""
 	if c := v.Spec.ClaimRef; c != nil {
 		claimed = c.Namespace

@@ -19,20 +19,20 @@ import (
 
 // webhook authorizes requests by calling another server, if its match conditions match. It caches the decisions.
 type webhook struct {
-	name      string
-	server    *remote.Server
-	matcher   *authorizationcel.CELMatcher // nil if the webhook is called for every request
-	timeout   time.Duration                // of a call, including retries
-	allowed   time.Duration                // how long a decision is cached
-	refused   time.Duration
-	otherwise api.Decision // the decision if the call fails
-	now       func() time.Time
+	name            string
+	server          *remote.Server
+	matcher         *authorizationcel.CELMatcher // nil if the webhook is called for every request
+	timeout         time.Duration                // of a call, including retries
+	allowTTL        time.Duration                // how long a decision is cached
+	denyTTL         time.Duration
+	failureDecision api.Decision // the decision if the call fails
+	now             func() time.Time
 
-	mu       sync.Mutex
-	answered map[[sha256.Size]byte]answer
+	mu      sync.Mutex
+	answers map[[sha256.Size]byte]cachedDecision
 }
 
-type answer struct {
+type cachedDecision struct {
 	decision api.Decision
 	reason   string
 	until    time.Time
@@ -66,13 +66,13 @@ func newWebhook(
 	}
 	w := &webhook{name: name, server: server, matcher: matcher, timeout: c.Timeout.Duration, now: now}
 	if c.CacheAuthorizedRequests {
-		w.allowed = c.AuthorizedTTL.Duration
+		w.allowTTL = c.AuthorizedTTL.Duration
 	}
 	if c.CacheUnauthorizedRequests {
-		w.refused = c.UnauthorizedTTL.Duration
+		w.denyTTL = c.UnauthorizedTTL.Duration
 	}
 	if c.FailurePolicy == apiserver.FailurePolicyDeny {
-		w.otherwise = api.Deny
+		w.failureDecision = api.Deny
 	}
 	return w, nil
 }
@@ -80,30 +80,30 @@ func newWebhook(
 // Authorize calls the webhook, unless the decision is cached.
 func (w *webhook) Authorize(ctx context.Context, u api.User, r api.Request) (api.Decision, string, error) {
 	review := reviewOf(u, r)
-	if matches, err := w.means(ctx, review); err != nil {
-		return w.otherwise, "", err
+	if matches, err := w.matchesConditions(ctx, review); err != nil {
+		return w.failureDecision, "", err
 	} else if !matches {
 		return api.NoOpinion, "", nil
 	}
 	digest, err := w.digest(review)
 	if err != nil {
-		return w.otherwise, "", err
+		return w.failureDecision, "", err
 	}
-	if a, known := w.known(digest); known {
+	if a, known := w.cachedAnswer(digest); known {
 		return a.decision, a.reason, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	if err := w.server.Ask(ctx, review); err != nil {
-		return w.otherwise, "", fmt.Errorf("authorizer %s: %w", w.name, err)
+	if err := w.server.Review(ctx, review); err != nil {
+		return w.failureDecision, "", fmt.Errorf("authorizer %s: %w", w.name, err)
 	}
 	if review.Status.Allowed && review.Status.Denied {
 		return api.Deny, review.Status.Reason, fmt.Errorf("authorizer %s: its answer both allows and denies", w.name)
 	}
-	a := answer{reason: review.Status.Reason, until: w.now().Add(w.refused)}
+	a := cachedDecision{reason: review.Status.Reason, until: w.now().Add(w.denyTTL)}
 	switch {
 	case review.Status.Allowed:
-		a.decision, a.until = api.Allow, w.now().Add(w.allowed)
+		a.decision, a.until = api.Allow, w.now().Add(w.allowTTL)
 	case review.Status.Denied:
 		a.decision = api.Deny
 	}
@@ -111,10 +111,10 @@ func (w *webhook) Authorize(ctx context.Context, u api.User, r api.Request) (api
 	return a.decision, a.reason, nil
 }
 
-// AuthorizePromptly decides without a call: if no condition matches, or if the decision is cached.
-func (w *webhook) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
+// TryAuthorize decides without a call: if no condition matches, or if the decision is cached.
+func (w *webhook) TryAuthorize(u api.User, r api.Request) (api.Decision, string, bool) {
 	review := reviewOf(u, r)
-	matches, err := w.means(context.Background(), review) // evaluating expressions needs no waiting
+	matches, err := w.matchesConditions(context.Background(), review) // evaluating expressions needs no waiting
 	if err != nil || !matches {
 		return api.NoOpinion, "", err != nil
 	}
@@ -122,12 +122,12 @@ func (w *webhook) AuthorizePromptly(u api.User, r api.Request) (api.Decision, st
 	if err != nil {
 		return api.NoOpinion, "", true
 	}
-	a, known := w.known(digest)
+	a, known := w.cachedAnswer(digest)
 	return a.decision, a.reason, !known
 }
 
-// means reports whether the match conditions match a request.
-func (w *webhook) means(ctx context.Context, review *authorizationv1.SubjectAccessReview) (bool, error) {
+// matchesConditions reports whether the match conditions match a request.
+func (w *webhook) matchesConditions(ctx context.Context, review *authorizationv1.SubjectAccessReview) (bool, error) {
 	if w.matcher == nil {
 		return true, nil
 	}
@@ -146,24 +146,24 @@ func (w *webhook) digest(review *authorizationv1.SubjectAccessReview) ([sha256.S
 	return sha256.Sum256(text), nil
 }
 
-// known returns the cached decision for a request, until it expires.
-func (w *webhook) known(digest [sha256.Size]byte) (answer, bool) {
+// cachedAnswer returns the cached decision for a request, until it expires.
+func (w *webhook) cachedAnswer(digest [sha256.Size]byte) (cachedDecision, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	a, known := w.answered[digest]
+	a, known := w.answers[digest]
 	if !known || !w.now().Before(a.until) {
-		return answer{}, false
+		return cachedDecision{}, false
 	}
 	return a, true
 }
 
-func (w *webhook) remember(digest [sha256.Size]byte, a answer) {
+func (w *webhook) remember(digest [sha256.Size]byte, a cachedDecision) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.answered) >= maxAnswers || w.answered == nil {
-		w.answered = map[[sha256.Size]byte]answer{}
+	if len(w.answers) >= maxAnswers || w.answers == nil {
+		w.answers = map[[sha256.Size]byte]cachedDecision{}
 	}
-	w.answered[digest] = a
+	w.answers[digest] = a
 }
 
 // reviewOf returns the review to send for a request.

@@ -21,7 +21,7 @@ import (
 	"clusterctl/daemons/api/apifake"
 )
 
-func put(t *testing.T, name, text string) string {
+func writeFile(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -30,7 +30,7 @@ func put(t *testing.T, name, text string) string {
 	return path
 }
 
-func TestWebhooksDecideWhereTheirConditionsMatch(t *testing.T) {
+func TestWebhooksDecideMatchingRequests(t *testing.T) {
 	var asked atomic.Int32
 	var broken atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +52,7 @@ func TestWebhooksDecideWhereTheirConditionsMatch(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(review)
 	}))
 	defer server.Close()
-	kubeconfig := put(
+	kubeconfig := writeFile(
 		t,
 		"hook.conf",
 		fmt.Sprintf(
@@ -62,7 +62,7 @@ func TestWebhooksDecideWhereTheirConditionsMatch(t *testing.T) {
 		),
 	)
 	now := time.Now()
-	may, err := Open(put(t, "authorization.yaml", `
+	may, err := OpenConfigured(writeFile(t, "authorization.yaml", `
 apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
 authorizers:
@@ -140,7 +140,7 @@ authorizers:
 // A webhook receives the selectors of a request, so it can allow a selection without allowing all objects. It receives
 // them for verbs that have selectors, and as far as they can be expressed.
 // Proves S12.
-func TestWebhooksAreToldOfSelectors(t *testing.T) {
+func TestWebhooksReceiveSelectors(t *testing.T) {
 	for _, c := range []struct{ verb, fields, labels, want string }{
 		{"list", "spec.nodeName=n1,status.phase!=Failed", "", `{"fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n1"]},{"key":"status.phase","operator":"NotIn","values":["Failed"]}]},"verb":"list"}`},
 		{"watch", "", "a in (b,c),!d,e", `{"labelSelector":{"requirements":[{"key":"a","operator":"In","values":["b","c"]},{"key":"d","operator":"DoesNotExist"},{"key":"e","operator":"Exists"}]},"verb":"watch"}`},
@@ -162,7 +162,7 @@ func TestWebhooksAreToldOfSelectors(t *testing.T) {
 	}
 }
 
-func TestAnAuthorizationConfigurationThatCannotBeMeantIsRefused(t *testing.T) {
+func TestInvalidAuthorizationConfigurationsAreRejected(t *testing.T) {
 	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n"
 	for text, want := range map[string]string{
 		head: "at least one authorization mode must be defined",
@@ -171,7 +171,8 @@ func TestAnAuthorizationConfigurationThatCannotBeMeantIsRefused(t *testing.T) {
 		head + "authorizers: [{type: Webhook, name: a}]":                     "Required value",
 		head + "authorizer: []":                                              "unknown field",
 	} {
-		if _, err := Open(put(t, "a.yaml", text), apifake.New(), nil, slog.New(slog.DiscardHandler)); err == nil ||
+		if _, err := OpenConfigured(writeFile(t, "a.yaml", text), apifake.New(), nil,
+			slog.New(slog.DiscardHandler)); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
@@ -180,7 +181,7 @@ func TestAnAuthorizationConfigurationThatCannotBeMeantIsRefused(t *testing.T) {
 
 // A change of an authorizer's kubeconfig is a change of the configuration that names it.
 // Proves S12.
-func TestAnAuthorizersKubeconfigIsReadAgain(t *testing.T) {
+func TestAuthorizerKubeconfigsAreReloaded(t *testing.T) {
 	says := func(reason string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).
@@ -194,8 +195,8 @@ func TestAnAuthorizersKubeconfigIsReadAgain(t *testing.T) {
 			server.URL,
 		)
 	}
-	kubeconfig := put(t, "hook.conf", says("one"))
-	may, err := Open(put(t, "authorization.yaml", `
+	kubeconfig := writeFile(t, "hook.conf", says("one"))
+	may, err := OpenConfigured(writeFile(t, "authorization.yaml", `
 apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
 authorizers:

@@ -29,9 +29,9 @@ type Target struct {
 	Port               int32
 	Host               string // host:port, if there is no service
 
-	CABundle []byte // PEM of the trusted authorities; empty trusts the system's
-	Also     []byte // PEM; trusted in addition to the system's authorities if CABundle is empty
-	Insecure bool   // accept any certificate
+	CABundle      []byte // PEM of the trusted authorities; empty trusts the system's
+	AdditionalCAs []byte // PEM; trusted in addition to the system's authorities if CABundle is empty
+	Insecure      bool   // accept any certificate
 	// Certificate returns the API server's client certificate; nil presents none.
 	Certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 }
@@ -44,51 +44,52 @@ func (t Target) Name() string {
 	return net.JoinHostPort(t.Service+"."+t.Namespace+".svc", strconv.Itoa(int(t.Port)))
 }
 
-// Reach connects to targets. Connections are kept and shared.
-type Reach struct {
-	// Counted wraps the transport of requests that this server makes itself, to count them; nil counts none. Proxied
-	// requests are not counted.
-	Counted func(http.RoundTripper) http.RoundTripper
+// Connector connects to targets. Connections are kept and shared.
+type Connector struct {
+	// WrapTransport wraps the transport of requests that this server makes itself, to count them; nil counts none.
+	// Proxied requests are not counted.
+	WrapTransport func(http.RoundTripper) http.RoundTripper
 
 	objects api.Objects
 
 	mu         sync.Mutex
-	transports map[identity]*http.Transport
+	transports map[connectionKey]*http.Transport
 }
 
 // New returns a Reach that finds services and endpoints in objects.
-func New(objects api.Objects) *Reach {
-	return &Reach{objects: objects, transports: map[identity]*http.Transport{}}
+func New(objects api.Objects) *Connector {
+	return &Connector{objects: objects, transports: map[connectionKey]*http.Transport{}}
 }
 
-// identity holds what connections must have in common to be shared.
-type identity struct {
-	server                    string
-	trust                     [sha256.Size]byte
-	insecure, shown, upgrades bool
+// connectionKey holds what connections must have in common to be shared.
+type connectionKey struct {
+	server                               string
+	trustDigest                          [sha256.Size]byte
+	insecure, hasCertificate, canUpgrade bool
 }
 
 const (
 	maxTransports = 256
 	dialTimeout   = 5 * time.Second
-	// attempts is how many endpoints are tried if connecting fails.
-	attempts = 3
+	// maxAttempts is how many endpoints are tried if connecting fails.
+	maxAttempts = 3
 )
 
-// To returns a transport to a target. With upgrades, its connections use HTTP/1.1, which can be upgraded to another
-// protocol.
-func (r *Reach) To(t Target, upgrades bool) (http.RoundTripper, error) {
+// Transport returns a transport to a target. With upgrades, its connections use HTTP/1.1, which can be upgraded to
+// another protocol.
+func (r *Connector) Transport(t Target, upgrades bool) (http.RoundTripper, error) {
 	host, _, err := net.SplitHostPort(t.Name())
 	if err != nil {
 		return nil, fmt.Errorf("read the address %q: %w", t.Name(), err)
 	}
-	id := identity{host, sha256.Sum256(append(append(slices.Clone(t.CABundle), 0), t.Also...)), t.Insecure,
+	id := connectionKey{host, sha256.Sum256(append(append(slices.Clone(t.CABundle), 0), t.AdditionalCAs...)),
+		t.Insecure,
 		t.Certificate != nil, upgrades}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	transport := r.transports[id]
 	if transport == nil {
-		if transport, err = r.make(t, host, upgrades); err != nil {
+		if transport, err = r.newTransport(t, host, upgrades); err != nil {
 			return nil, err
 		}
 		if len(r.transports) >= maxTransports {
@@ -103,19 +104,19 @@ func (r *Reach) To(t Target, upgrades bool) (http.RoundTripper, error) {
 	if t.Service == "" {
 		return transport, nil
 	}
-	return &balanced{r, t, transport}, nil
+	return &balancedTransport{r, t, transport}, nil
 }
 
-// Own returns the transport for the server's own requests to a target.
-func (r *Reach) Own(t Target) (http.RoundTripper, error) {
-	transport, err := r.To(t, false)
-	if err == nil && r.Counted != nil {
-		transport = r.Counted(transport)
+// OwnTransport returns the transport for the server's own requests to a target.
+func (r *Connector) OwnTransport(t Target) (http.RoundTripper, error) {
+	transport, err := r.Transport(t, false)
+	if err == nil && r.WrapTransport != nil {
+		transport = r.WrapTransport(transport)
 	}
 	return transport, err
 }
 
-func (r *Reach) make(t Target, host string, upgrades bool) (*http.Transport, error) {
+func (r *Connector) newTransport(t Target, host string, upgrades bool) (*http.Transport, error) {
 	config := &tls.Config{
 		MinVersion:           tls.VersionTLS12,
 		ServerName:           host,
@@ -127,12 +128,12 @@ func (r *Reach) make(t Target, host string, upgrades bool) (*http.Transport, err
 		if !config.RootCAs.AppendCertsFromPEM(t.CABundle) {
 			return nil, errors.New("the CA bundle holds no certificate")
 		}
-	} else if len(t.Also) > 0 {
+	} else if len(t.AdditionalCAs) > 0 {
 		var err error
 		if config.RootCAs, err = x509.SystemCertPool(); err != nil {
 			config.RootCAs = x509.NewCertPool() // the system has no trusted authorities
 		}
-		config.RootCAs.AppendCertsFromPEM(t.Also)
+		config.RootCAs.AppendCertsFromPEM(t.AdditionalCAs)
 	}
 	made := &http.Transport{
 		DialContext:     (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext,
@@ -148,17 +149,17 @@ func (r *Reach) make(t Target, host string, upgrades bool) (*http.Transport, err
 	return made, nil
 }
 
-// balanced sends each request to one of a service's endpoints. If it cannot connect, it tries another endpoint, because
-// the first has not seen the request.
-type balanced struct {
-	reach     *Reach
+// balancedTransport sends each request to one of a service's endpoints. If it cannot connect, it tries another
+// endpoint, because the first has not seen the request.
+type balancedTransport struct {
+	connector *Connector
 	target    Target
 	transport *http.Transport
 }
 
 // RoundTrip implements http.RoundTripper.
-func (b *balanced) RoundTrip(q *http.Request) (*http.Response, error) {
-	hosts, err := b.reach.Endpoints(b.target)
+func (b *balancedTransport) RoundTrip(q *http.Request) (*http.Response, error) {
+	hosts, err := b.connector.Endpoints(b.target)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func (b *balanced) RoundTrip(q *http.Request) (*http.Response, error) {
 		}
 		answer, err := b.transport.RoundTrip(one)
 		var op *net.OpError
-		if err == nil || i+1 >= min(attempts, len(hosts)) || !errors.As(err, &op) || op.Op != "dial" ||
+		if err == nil || i+1 >= min(maxAttempts, len(hosts)) || !errors.As(err, &op) || op.Op != "dial" ||
 			q.Body != nil && q.GetBody == nil ||
 			q.Context().Err() != nil {
 			return answer, err
@@ -186,7 +187,7 @@ func (b *balanced) RoundTrip(q *http.Request) (*http.Response, error) {
 }
 
 // Endpoints returns the host:port of each of a service's ready endpoints.
-func (r *Reach) Endpoints(t Target) ([]string, error) {
+func (r *Connector) Endpoints(t Target) ([]string, error) {
 	obj, ok := r.objects.Get(schema.GroupResource{Resource: "services"}, t.Namespace, t.Service)
 	svc, is := obj.(*corev1.Service)
 	if !ok || !is {
@@ -209,7 +210,7 @@ func (r *Reach) Endpoints(t Target) ([]string, error) {
 		t.Namespace) {
 		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok &&
 			slice.Labels[discoveryv1.LabelServiceName] == t.Service {
-			hosts = append(hosts, listening(slice, name)...)
+			hosts = append(hosts, readyAddresses(slice, name)...)
 		}
 	}
 	if len(hosts) == 0 {
@@ -218,7 +219,7 @@ func (r *Reach) Endpoints(t Target) ([]string, error) {
 	return hosts, nil
 }
 
-func listening(slice *discoveryv1.EndpointSlice, port string) []string {
+func readyAddresses(slice *discoveryv1.EndpointSlice, port string) []string {
 	var hosts []string
 	for _, p := range slice.Ports {
 		if p.Port == nil || p.Name != nil && *p.Name != port || p.Name == nil && port != "" {

@@ -21,22 +21,22 @@ import (
 	"clusterctl/daemons/apiserver/backend"
 )
 
-// cluster holds one service, example, and a slice of its endpoints.
-type cluster struct {
+// serviceObjects holds one service, example, and a slice of its endpoints.
+type serviceObjects struct {
 	service *corev1.Service
 	slice   *discoveryv1.EndpointSlice
 }
 
-func (c cluster) Get(_ schema.GroupResource, _, name string) (runtime.Object, bool) {
+func (c serviceObjects) Get(_ schema.GroupResource, _, name string) (runtime.Object, bool) {
 	return c.service, name == c.service.Name
 }
 
-func (c cluster) List(schema.GroupResource, string) []runtime.Object {
+func (c serviceObjects) List(schema.GroupResource, string) []runtime.Object {
 	return []runtime.Object{c.slice}
 }
-func (c cluster) Revision(schema.GroupResource) int64 { return 1 }
+func (c serviceObjects) Revision(schema.GroupResource) int64 { return 1 }
 
-func port(t *testing.T, address string) int32 {
+func portOf(t *testing.T, address string) int32 {
 	t.Helper()
 	_, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -50,14 +50,14 @@ func port(t *testing.T, address string) int32 {
 }
 
 // Proves S12.
-func TestAServiceIsReachedAtAnEndpointThatIsReady(t *testing.T) {
+func TestServicesAreReachedAtReadyEndpoints(t *testing.T) {
 	// httptest's certificate is valid for example.com, and for no service.
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(`{"path":"` + r.URL.String() + `","host":"` + r.Host + `"}`))
 	}))
 	defer server.Close()
 	// Nothing listens at the second endpoint, which has the same port.
-	c := cluster{
+	c := serviceObjects{
 		&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "n"},
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "web", Port: 443}}},
@@ -65,7 +65,7 @@ func TestAServiceIsReachedAtAnEndpointThatIsReady(t *testing.T) {
 		&discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "s"}},
 			Ports: []discoveryv1.EndpointPort{
-				{Name: new("web"), Port: new(port(t, server.Listener.Addr().String()))},
+				{Name: new("web"), Port: new(portOf(t, server.Listener.Addr().String()))},
 			},
 			Endpoints: []discoveryv1.Endpoint{
 				{Addresses: []string{"127.0.0.1"}}, {Addresses: []string{"127.0.0.2"}},

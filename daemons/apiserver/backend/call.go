@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// maxAnswer is the maximum size of a webhook's response, in bytes.
-const maxAnswer = 16 << 20
+// maxResponse is the maximum size of a webhook's response, in bytes.
+const maxResponse = 16 << 20
 
 // Webhook is the address of a webhook.
 type Webhook struct {
@@ -59,12 +59,12 @@ func NewWebhook(c admissionregistrationv1.WebhookClientConfig) (Webhook, error) 
 }
 
 // Call posts a document and decodes the response. within is the timeout, which is also sent to the webhook.
-func (r *Reach) Call(ctx context.Context, w Webhook, within time.Duration, in, out any) error {
+func (r *Connector) Call(ctx context.Context, w Webhook, within time.Duration, in, out any) error {
 	data, err := json.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("encode what is sent: %w", err)
 	}
-	transport, err := r.Own(w.Target)
+	transport, err := r.OwnTransport(w.Target)
 	if err != nil {
 		return err
 	}
@@ -94,14 +94,14 @@ func (r *Reach) Call(ctx context.Context, w Webhook, within time.Duration, in, o
 	if err := ctx.Err(); err != nil {
 		return &url.Error{Op: "Post", URL: to.String(), Err: err}
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the answer: %w", err)
 	case answer.StatusCode < 200 || answer.StatusCode > 299:
-		return refused(answer, body)
-	case len(body) > maxAnswer:
-		return fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+		return responseError(answer, body)
+	case len(body) > maxResponse:
+		return fmt.Errorf("the answer is larger than %d bytes", maxResponse)
 	}
 	if len(body) == 0 {
 		return fmt.Errorf(
@@ -116,9 +116,9 @@ func (r *Reach) Call(ctx context.Context, w Webhook, within time.Duration, in, o
 	return nil
 }
 
-// refused returns the error for an unsuccessful response, as upstream's clients do. It uses a Status unchanged, and
-// text with its status code. Other content is ignored.
-func refused(answer *http.Response, body []byte) error {
+// responseError returns the error for an unsuccessful response, as upstream's clients do. It uses a Status unchanged,
+// and text with its status code. Other content is ignored.
+func responseError(answer *http.Response, body []byte) error {
 	const most = 2048
 	text := "unknown"
 	switch kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); {

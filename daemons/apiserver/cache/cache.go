@@ -37,22 +37,22 @@ type Cache struct {
 	log    *slog.Logger
 
 	tables atomic.Pointer[tables]
-	feed   sync.Mutex // held while events are applied, and while tables change
+	feedMu sync.Mutex // held while events are applied, and while tables change
 
-	progress  progress
-	compacted atomic.Int64
-	restored  chan struct{} // holds a token when the store was found to have gone back to an earlier revision
-	budget    budget
-	looks     looks
-	own       own
-	names     map[string]*Names // by the prefix of their keys
+	progress       progress
+	compacted      atomic.Int64
+	historyChanged chan struct{} // holds a token when the store was found to have gone back to an earlier revision
+	budget         budget
+	revisionReads  revisionReads
+	ownWrites      ownWrites
+	keySets        map[string]*KeySet // by the prefix of their keys
 }
 
 // New returns an empty cache of the keys below prefix. Run fills it.
 func New(s store.Store, prefix string, list []*kinds.Kind, log *slog.Logger) *Cache {
 	c := &Cache{
-		store: s, prefix: strings.TrimSuffix(prefix, "/") + "/", log: log, names: map[string]*Names{},
-		restored: make(chan struct{}, 1),
+		store: s, prefix: strings.TrimSuffix(prefix, "/") + "/", log: log, keySets: map[string]*KeySet{},
+		historyChanged: make(chan struct{}, 1),
 	}
 	t := &tables{byKey: map[string]*Resource{}, byName: map[schema.GroupResource]*Resource{}}
 	for _, k := range list {
@@ -97,18 +97,18 @@ func (c *Cache) Run(ctx context.Context) error {
 		again := first
 		for err == nil {
 			from := revision
-			revision, err = c.follow(ctx, revision)
-			if errors.Is(err, store.ErrCompacted) || errors.Is(err, errWentBack) || ctx.Err() != nil {
+			revision, err = c.followStore(ctx, revision)
+			if errors.Is(err, store.ErrCompacted) || errors.Is(err, errHistoryChanged) || ctx.Err() != nil {
 				break
 			}
 			if revision > from {
 				again = first
 			}
 			c.log.Warn("watch of the store ended", "err", err)
-			if err = c.rest(ctx, again); err != nil {
+			if err = c.waitBetweenLoads(ctx, again); err != nil {
 				break
 			}
-			if err = c.wentBack(ctx, revision); err != nil {
+			if err = c.checkHistory(ctx, revision); err != nil {
 				break
 			}
 			again = min(2*again, time.Second) // not longer, because consistent reads wait for the watch
@@ -120,7 +120,7 @@ func (c *Cache) Run(ctx context.Context) error {
 			pause = first
 		}
 		c.log.Warn("loading the store's contents", "err", err)
-		if c.rest(ctx, pause) != nil {
+		if c.waitBetweenLoads(ctx, pause) != nil {
 			break
 		}
 		pause = min(2*pause, most)
@@ -128,7 +128,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cache) rest(ctx context.Context, d time.Duration) error {
+func (c *Cache) waitBetweenLoads(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -137,14 +137,14 @@ func (c *Cache) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Find returns the resource that a store key belongs to; nil if there is none.
-func (c *Cache) Find(key string) *Resource {
-	r, _ := c.find(key)
+// ResourceOf returns the resource that a store key belongs to; nil if there is none.
+func (c *Cache) ResourceOf(key string) *Resource {
+	r, _ := c.splitKey(key)
 	return r
 }
 
-// find splits a store key into its resource and the rest.
-func (c *Cache) find(key string) (*Resource, string) {
+// splitKey splits a store key into its resource and the rest.
+func (c *Cache) splitKey(key string) (*Resource, string) {
 	rest, ok := strings.CutPrefix(key, c.prefix)
 	if !ok {
 		return nil, ""
@@ -164,10 +164,10 @@ func (c *Cache) find(key string) (*Resource, string) {
 }
 
 // Reached returns the revision that the cache has reached; 0 before it is first filled.
-func (c *Cache) Reached() int64 { return c.progress.now() }
+func (c *Cache) Reached() int64 { return c.progress.revision() }
 
-// Ready returns nil once the cache has been filled.
-func (c *Cache) Ready() error {
+// CheckReady returns nil once the cache has been filled.
+func (c *Cache) CheckReady() error {
 	if c.Reached() == 0 {
 		return errors.New("the store's contents are not loaded yet")
 	}
@@ -183,7 +183,7 @@ func (c *Cache) WaitFor(ctx context.Context, revision int64) error {
 		if c.Reached() >= revision {
 			return nil
 		}
-		reached, changed := c.progress.look()
+		reached, changed := c.progress.state()
 		if reached >= revision {
 			return nil
 		}
@@ -203,10 +203,10 @@ func (c *Cache) WaitFor(ctx context.Context, revision int64) error {
 	}
 }
 
-// Current waits until the cache has all writes that finished before the call. It returns the revision that the cache
-// has then reached.
-func (c *Cache) Current(ctx context.Context) (int64, error) {
-	revision, err := c.look(ctx)
+// WaitForCurrent waits until the cache has all writes that finished before the call. It returns the revision that the
+// cache has then reached.
+func (c *Cache) WaitForCurrent(ctx context.Context) (int64, error) {
+	revision, err := c.readRevision(ctx)
 	if err != nil {
 		return 0, err
 	}

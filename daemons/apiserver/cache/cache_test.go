@@ -36,7 +36,7 @@ func podKind() *kinds.Kind {
 	}
 }
 
-func makeEntry(t interface{ Fatal(...any) }, k *kinds.Kind, key, node string, revision int64) *Entry {
+func mustEntry(t interface{ Fatal(...any) }, k *kinds.Kind, key, node string, revision int64) *Entry {
 	namespace, name, _ := strings.Cut(key, "/")
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -53,13 +53,13 @@ func makeEntry(t interface{ Fatal(...any) }, k *kinds.Kind, key, node string, re
 	return e
 }
 
-// state is the content of a model of the cache: key to revision and node.
-type state map[string][2]string
+// modelState is the content of a model of the cache: key to revision and node.
+type modelState map[string][2]string
 
-// state returns the content of a snapshot, read as a whole and namespace by namespace.
-func (s *Snapshot) state() (all, byNamespace state) {
-	all, byNamespace = state{}, state{}
-	collect := func(prefix string, to state) {
+// contents returns the content of a snapshot, read as a whole and namespace by namespace.
+func (s *Snapshot) contents() (all, byNamespace modelState) {
+	all, byNamespace = modelState{}, modelState{}
+	collect := func(prefix string, to modelState) {
 		s.Ascend(prefix, "", func(e *Entry) bool {
 			node, _ := e.Field("spec.nodeName")
 			to[e.Key] = [2]string{fmt.Sprint(e.Revision), node}
@@ -77,8 +77,8 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 	k := podKind()
 	rapid.Check(t, func(t *rapid.T) {
 		r := newResource(k, &budget{})
-		model, past := state{}, map[int64]state{0: {}}
-		var readers []*reader
+		model, past := modelState{}, map[int64]modelState{0: {}}
+		var readers []*testReader
 		for revision := int64(1); revision <= int64(rapid.IntRange(1, 40).Draw(t, "revisions")); revision++ {
 			if rapid.Bool().Draw(t, "watch") {
 				topic := rapid.SampledFrom([]Topic{{}, {Namespace: "a"}, {Key: "b/x"}, {Field: 1, Value: "n1"}}).
@@ -87,20 +87,20 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				readers = append(readers, &reader{topic: topic, cursor: c})
+				readers = append(readers, &testReader{topic: topic, cursor: c})
 			}
 			key := rapid.SampledFrom([]string{"a/x", "a/y", "b/x", "b/y"}).Draw(t, "key")
 			before, had := model[key]
 			node := rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node")
-			c := change{key: key, revision: revision}
+			c := resourceChange{key: key, revision: revision}
 			if gone := had && rapid.Bool().Draw(t, "delete"); gone {
 				delete(model, key)
 				node = ""
 			} else {
-				c.entry = makeEntry(t, k, key, node, revision)
+				c.entry = mustEntry(t, k, key, node, revision)
 				model[key] = [2]string{fmt.Sprint(revision), node}
 			}
-			r.apply([]change{c})
+			r.apply([]resourceChange{c})
 			if rapid.IntRange(0, 4).Draw(t, "rest") == 0 {
 				r.pack()
 			}
@@ -119,11 +119,11 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 			}
 		}
 		for revision, want := range past {
-			s, err := r.At(revision)
+			s, err := r.SnapshotAt(revision)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if all, byNamespace := s.state(); !maps.Equal(all, want) || !maps.Equal(byNamespace, want) {
+			if all, byNamespace := s.contents(); !maps.Equal(all, want) || !maps.Equal(byNamespace, want) {
 				t.Fatalf("at %d: %v and %v, want %v", revision, all, byNamespace, want)
 			}
 			for _, namespace := range []string{"", "a", "b"} {
@@ -138,7 +138,7 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 				}
 			}
 		}
-		byNode := state{}
+		byNode := modelState{}
 		r.Snapshot().AscendField("spec.nodeName", "n1", "", "", func(e *Entry) bool {
 			byNode[e.Key] = model[e.Key]
 			return true
@@ -161,14 +161,14 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 	})
 }
 
-// reader is a watch, with the events that it got and those that it should have got.
-type reader struct {
+// testReader is a watch, with the events that it got and those that it should have got.
+type testReader struct {
 	topic     Topic
 	cursor    *Cursor
 	got, want []int64
 }
 
-func (r *reader) read(t *rapid.T) {
+func (r *testReader) read(t *rapid.T) {
 	events, _, err := r.cursor.Next()
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func (r *reader) read(t *rapid.T) {
 	}
 }
 
-func TestASlowCursorIsToldToListAgain(t *testing.T) {
+func TestSlowCursorsExpire(t *testing.T) {
 	k := podKind()
 	r := newResource(k, &budget{})
 	all, err := r.Watch(Topic{}, 0)
@@ -193,9 +193,9 @@ func TestASlowCursorIsToldToListAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := makeEntry(t, k, "a/x", "", 1)
-	for revision := int64(1); revision <= 2*logRoom/eventCost; revision++ {
-		r.apply([]change{{key: "a/x", revision: revision, entry: e.at(revision)}})
+	e := mustEntry(t, k, "a/x", "", 1)
+	for revision := int64(1); revision <= 2*maxLogBytes/eventCost; revision++ {
+		r.apply([]resourceChange{{key: "a/x", revision: revision, entry: e.withRevision(revision)}})
 	}
 	for _, c := range []*Cursor{all, ns} {
 		if _, _, err := c.Next(); !errors.Is(err, ErrExpired) {
@@ -208,14 +208,14 @@ func TestASlowCursorIsToldToListAgain(t *testing.T) {
 	if _, err := r.Watch(Topic{}, 1); !errors.Is(err, ErrExpired) {
 		t.Errorf("watch from long ago: %v", err)
 	}
-	if _, err := r.At(1); !errors.Is(err, ErrExpired) {
+	if _, err := r.SnapshotAt(1); !errors.Is(err, ErrExpired) {
 		t.Errorf("list of long ago: %v", err)
 	}
 }
 
-func TestTheResourceVersionIsSplicedIn(t *testing.T) {
+func TestJSONHasTheResourceVersion(t *testing.T) {
 	k := podKind()
-	e := makeEntry(t, k, "a/x", "n", 42)
+	e := mustEntry(t, k, "a/x", "n", 42)
 	var pod corev1.Pod
 	if err := json.Unmarshal(e.AppendJSON(nil), &pod); err != nil || pod.ResourceVersion != "42" || pod.Name != "x" ||
 		pod.Spec.NodeName != "n" {
@@ -237,7 +237,7 @@ func TestTheResourceVersionIsSplicedIn(t *testing.T) {
 	}
 }
 
-func TestAReadSeesEveryWriteBeforeIt(t *testing.T) {
+func TestReadsSeeAllEarlierWrites(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	k := podKind()
@@ -254,7 +254,7 @@ func TestAReadSeesEveryWriteBeforeIt(t *testing.T) {
 	r := c.Resource(k.GR())
 	for i := range 200 {
 		key := fmt.Sprintf("a/p%d", i)
-		data := makeEntry(t, k, key, "", 0).JSON()
+		data := mustEntry(t, k, key, "", 0).JSON()
 		if _, err := s.Commit(ctx,
 			store.Txn{Puts: []store.Put{{Key: c.Key(k, key), Value: data}, {Key: "/elsewhere"}}}); err != nil {
 			t.Fatal(err)
@@ -264,7 +264,7 @@ func TestAReadSeesEveryWriteBeforeIt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := c.Current(ctx); err != nil || r.Get(key) == nil {
+		if _, err := c.WaitForCurrent(ctx); err != nil || r.Get(key) == nil {
 			t.Fatalf("%s was written and is not read: %v", key, err)
 		}
 	}

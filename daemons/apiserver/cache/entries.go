@@ -4,9 +4,9 @@ import "sync"
 
 // entries holds a resource's objects by key.
 type entries struct {
-	mu    sync.RWMutex
-	byKey map[string]*Entry
-	most  int // the highest number of entries since the map was created
+	mu      sync.RWMutex
+	byKey   map[string]*Entry
+	highest int // the highest number of entries since the map was created
 }
 
 func (s *entries) get(key string) *Entry {
@@ -28,7 +28,7 @@ func (s *entries) replace(all []*Entry) {
 	for _, e := range all {
 		s.byKey[e.Key] = e
 	}
-	s.most = len(s.byKey)
+	s.highest = len(s.byKey)
 }
 
 func (s *entries) apply(events []*Event) {
@@ -44,19 +44,19 @@ func (s *entries) apply(events []*Event) {
 			delete(s.byKey, e.Prev.Key)
 		}
 	}
-	s.most = max(s.most, len(s.byKey))
+	s.highest = max(s.highest, len(s.byKey))
 }
 
 // shrink frees the memory of removed entries, because a map never shrinks by itself.
 func (s *entries) shrink() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.most <= 4*len(s.byKey)+64 {
+	if s.highest <= 4*len(s.byKey)+64 {
 		return
 	}
 	fewer := make(map[string]*Entry, len(s.byKey))
 	for key, e := range s.byKey {
 		fewer[key] = e
 	}
-	s.byKey, s.most = fewer, len(fewer)
+	s.byKey, s.highest = fewer, len(fewer)
 }

@@ -22,26 +22,26 @@ import (
 // which is inserted when the object is sent. Other forms are made at first use, and shared by all readers. The protobuf
 // form is kept as long as the entry is current; other forms are weak references, which the garbage collector may clear.
 type Entry struct {
-	Key       string // namespace/name, or name
-	Namespace string
-	Name      string
-	Revision  int64
-	Labels    labels.Set
-	json      []byte      // without resourceVersion; nil when it is in a parcel
-	Stale     bool        // whether the store has it in another encoding
-	splice    int16       // offset in the JSON where resourceVersion is inserted
-	past      atomic.Bool // whether the object was replaced or deleted, so that only the log has this entry
+	Key           string // namespace/name, or name
+	Namespace     string
+	Name          string
+	Revision      int64
+	Labels        labels.Set
+	encoded       []byte      // without resourceVersion; nil when it is in a parcel
+	Stale         bool        // whether the store has it in another encoding
+	versionOffset int16       // offset in the JSON where resourceVersion is inserted
+	isSuperseded  atomic.Bool // whether the object was replaced or deleted, so that only the log has this entry
 
-	parcel *parcel
-	place  span        // position of the JSON in the parcel
-	kind   *kinds.Kind // the version of the object
-	home   *Resource   // notified if the object cannot be decoded; may be nil
-	values []string    // names and values of the kind's selectable fields, ordered by name
+	block     *compressedBlock
+	blockSpan span        // position of the JSON in the parcel
+	kind      *kinds.Kind // the version of the object
+	resource  *Resource   // notified if the object cannot be decoded; may be nil
+	values    []string    // names and values of the kind's selectable fields, ordered by name
 
-	strong  atomic.Pointer[runtime.Object] // for kinds that every request reads
-	decoded atomic.Pointer[weak.Pointer[runtime.Object]]
-	made    [forms]atomic.Pointer[weak.Pointer[[]byte]]
-	kept    atomic.Pointer[[]byte] // the protobuf form, from which watches and lists of daemons are made
+	pinned    atomic.Pointer[runtime.Object] // for kinds that every request reads
+	decoded   atomic.Pointer[weak.Pointer[runtime.Object]]
+	encodings [formCount]atomic.Pointer[weak.Pointer[[]byte]]
+	protobuf  atomic.Pointer[[]byte] // the protobuf form, from which watches and lists of daemons are made
 
 	versions atomic.Pointer[[]*Entry] // the same object in other versions
 }
@@ -55,7 +55,7 @@ const (
 	ProtobufMetadata      // protobuf of a PartialObjectMetadata
 	AliasJSON             // JSON in the kind's first alias
 	AliasProtobuf
-	forms
+	formCount
 )
 
 // Encode returns the JSON of an object in its stored form, without resource version. While it runs it clears the
@@ -89,7 +89,7 @@ func Encode(k *kinds.Kind, obj runtime.Object) ([]byte, error) {
 // NewEntry returns the entry of a stored value. obj is the decoded object, if the caller has it; the caller must not
 // change it any more. Otherwise obj is nil.
 func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtime.Object) (*Entry, error) {
-	e := &Entry{Key: key, Name: key, Revision: revision, json: data, kind: k}
+	e := &Entry{Key: key, Name: key, Revision: revision, encoded: data, kind: k}
 	for i := range key {
 		if key[i] == '/' {
 			e.Namespace, e.Name = key[:i], key[i+1:]
@@ -105,7 +105,7 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 			return nil, fmt.Errorf("decode the %s %s: %w", k.GVK.Kind, key, err)
 		}
 		e.kind = k
-		if err := e.meant(obj); err != nil {
+		if err := e.checkStoredKind(obj); err != nil {
 			return nil, err
 		}
 	}
@@ -119,31 +119,32 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 	if err != nil {
 		return nil, fmt.Errorf("read the metadata of the %s %s: %w", k.GVK.Kind, key, err)
 	}
-	if completed || m.GetResourceVersion() != "" || !e.locate() || k.Untyped != nil && !decoded || e.labelled() != nil {
+	if completed || m.GetResourceVersion() != "" || !e.locateVersion() || k.Untyped != nil && !decoded ||
+		e.readLabels() != nil {
 		// Another program wrote it: encode it again, so that resourceVersion can be inserted.
-		if e.json, err = Encode(k, obj); err != nil {
+		if e.encoded, err = Encode(k, obj); err != nil {
 			return nil, err
 		}
-		e.Stale = !bytes.Equal(e.json, data)
-		if !e.locate() {
+		e.Stale = !bytes.Equal(e.encoded, data)
+		if !e.locateVersion() {
 			return nil, fmt.Errorf("the %s %s has no metadata", k.GVK.Kind, key)
 		}
-		if err := e.labelled(); err != nil {
+		if err := e.readLabels(); err != nil {
 			return nil, err
 		}
 	}
 	if k.Fields != nil {
-		e.index(k.Fields(obj))
+		e.indexFields(k.Fields(obj))
 	}
-	m.SetResourceVersion(version(revision))
+	m.SetResourceVersion(formatRevision(revision))
 	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
-	e.remember(obj)
+	e.cacheDecoded(obj)
 	return e, nil
 }
 
-// meant returns an error if the stored object is of another kind. Decoded as this kind, it would have no fields, and
-// its UID would not match the owner references of its dependents.
-func (e *Entry) meant(obj runtime.Object) error {
+// checkStoredKind returns an error if the stored object is of another kind. Decoded as this kind, it would have no
+// fields, and its UID would not match the owner references of its dependents.
+func (e *Entry) checkStoredKind(obj runtime.Object) error {
 	is, want := obj.GetObjectKind().GroupVersionKind(), e.kind.GVK
 	if is.GroupKind() != want.GroupKind() || e.kind.Untyped == nil && is.Version != want.Version {
 		return fmt.Errorf("the %s %s is stored as kind %q of %q", want.Kind, e.Key, is.Kind, is.GroupVersion())
@@ -151,20 +152,20 @@ func (e *Entry) meant(obj runtime.Object) error {
 	return nil
 }
 
-// locate finds where the resource version is inserted. Objects are encoded from typed structs, so metadata comes right
-// after kind and apiVersion.
-func (e *Entry) locate() bool {
+// locateVersion finds where the resource version is inserted. Objects are encoded from typed structs, so metadata comes
+// right after kind and apiVersion.
+func (e *Entry) locateVersion() bool {
 	const start = `"metadata":{`
-	at := bytes.Index(e.json, []byte(start))
-	if at < 0 || at > 200 || bytes.IndexByte(e.json[1:at], '{') >= 0 {
+	at := bytes.Index(e.encoded, []byte(start))
+	if at < 0 || at > 200 || bytes.IndexByte(e.encoded[1:at], '{') >= 0 {
 		return false
 	}
 	at += len(start)
-	e.splice = int16(at)
-	return at < len(e.json) && e.json[at] == '"'
+	e.versionOffset = int16(at)
+	return at < len(e.encoded) && e.encoded[at] == '"'
 }
 
-func version(revision int64) string {
+func formatRevision(revision int64) string {
 	if revision == 0 {
 		return ""
 	}
@@ -200,8 +201,8 @@ func decode(k *kinds.Kind, data []byte) (runtime.Object, *kinds.Kind, error) {
 		return obj, k, err
 	}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
-		if family := k.Untyped.Family; family.Converts != nil {
-			if was := family.Of(u.GroupVersionKind().Version); was != nil {
+		if family := k.Untyped.Family; family.CallWebhook != nil {
+			if was := family.Version(u.GroupVersionKind().Version); was != nil {
 				k = was
 			}
 		}
@@ -212,18 +213,18 @@ func decode(k *kinds.Kind, data []byte) (runtime.Object, *kinds.Kind, error) {
 
 // JSON returns the stored JSON of the object, without its resource version. It must not be changed.
 func (e *Entry) JSON() []byte {
-	if e.parcel != nil {
-		return e.parcel.text()[e.place.from:e.place.to]
+	if e.block != nil {
+		return e.block.text()[e.blockSpan.from:e.blockSpan.to]
 	}
-	return e.json
+	return e.encoded
 }
 
 // Size returns the length of the JSON, in bytes.
 func (e *Entry) Size() int {
-	if e.parcel != nil {
-		return int(e.place.to - e.place.from)
+	if e.block != nil {
+		return int(e.blockSpan.to - e.blockSpan.from)
 	}
-	return len(e.json)
+	return len(e.encoded)
 }
 
 // AppendJSON appends the object's JSON with its resource version. Revision 0, of an object that was not stored, is left
@@ -233,11 +234,11 @@ func (e *Entry) AppendJSON(to []byte) []byte {
 	if e.Revision == 0 {
 		return append(to, text...)
 	}
-	to = append(to, text[:e.splice]...)
+	to = append(to, text[:e.versionOffset]...)
 	to = append(to, `"resourceVersion":"`...)
 	to = strconv.AppendInt(to, e.Revision, 10)
 	to = append(to, `",`...)
-	return append(to, text[e.splice:]...)
+	return append(to, text[e.versionOffset:]...)
 }
 
 // AppendMetadata appends the JSON of the object's metadata with its resource version.
@@ -248,12 +249,12 @@ func (e *Entry) AppendMetadata(to []byte) []byte {
 		to = strconv.AppendInt(to, e.Revision, 10)
 		to = append(to, `",`...)
 	}
-	inside := e.JSON()[e.splice:]
-	return append(to, inside[:closing(inside)]...)
+	inside := e.JSON()[e.versionOffset:]
+	return append(to, inside[:objectEnd(inside)]...)
 }
 
-// closing returns the offset after the end of a JSON object. data begins after the object's opening brace.
-func closing(data []byte) int {
+// objectEnd returns the offset after the end of a JSON object. data begins after the object's opening brace.
+func objectEnd(data []byte) int {
 	depth, quoted := 1, false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
@@ -277,7 +278,7 @@ func closing(data []byte) int {
 // that was read shallowly may turn out to be undecodable. Then this call fails, and so do all later reads of the
 // object.
 func (e *Entry) Object() (runtime.Object, error) {
-	if obj := e.strong.Load(); obj != nil {
+	if obj := e.pinned.Load(); obj != nil {
 		return *obj, nil
 	}
 	if w := e.decoded.Load(); w != nil {
@@ -287,29 +288,29 @@ func (e *Entry) Object() (runtime.Object, error) {
 	}
 	obj, _, err := decode(e.kind, e.JSON())
 	if err != nil {
-		return nil, e.spoiled(err)
+		return nil, e.decodeFailed(err)
 	}
 	if m, err := meta.Accessor(obj); err == nil {
-		m.SetResourceVersion(version(e.Revision))
+		m.SetResourceVersion(formatRevision(e.Revision))
 	}
 	obj.GetObjectKind().SetGroupVersionKind(e.kind.GVK)
-	e.remember(obj)
+	e.cacheDecoded(obj)
 	return obj, nil
 }
 
-func (e *Entry) remember(obj runtime.Object) {
-	if kept[e.kind.Resource] {
-		e.strong.Store(&obj)
+func (e *Entry) cacheDecoded(obj runtime.Object) {
+	if pinnedResources[e.kind.Resource] {
+		e.pinned.Store(&obj)
 		return
 	}
 	w := weak.Make(&obj)
 	e.decoded.Store(&w)
 }
 
-// kept names the resources whose objects are decoded at once and stay decoded. They are few, and authorization or
-// admission reads them on every request. Decoding them early means that unreadable ones are known before any decision
-// depends on them.
-var kept = map[string]bool{
+// pinnedResources names the resources whose objects are decoded at once and stay decoded. They are few, and
+// authorization or admission reads them on every request. Decoding them early means that unreadable ones are known
+// before any decision depends on them.
+var pinnedResources = map[string]bool{
 	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true,
 	"namespaces": true, "serviceaccounts": true, "priorityclasses": true, "limitranges": true,
 	"resourcequotas": true, "runtimeclasses": true, "storageclasses": true,
@@ -320,14 +321,14 @@ var kept = map[string]bool{
 	"flowschemas": true, "prioritylevelconfigurations": true,
 }
 
-// Made returns a further encoding. It calls make if there is none yet, or if the garbage collector has cleared it.
-func (e *Entry) Made(f Form, make func(*Entry) ([]byte, error)) ([]byte, error) {
+// Encoding returns a further encoding. It calls make if there is none yet, or if the garbage collector has cleared it.
+func (e *Entry) Encoding(f Form, make func(*Entry) ([]byte, error)) ([]byte, error) {
 	if f == Protobuf {
-		if data := e.kept.Load(); data != nil {
+		if data := e.protobuf.Load(); data != nil {
 			return *data, nil
 		}
 	}
-	if w := e.made[f].Load(); w != nil {
+	if w := e.encodings[f].Load(); w != nil {
 		if data := w.Value(); data != nil {
 			return *data, nil
 		}
@@ -336,19 +337,19 @@ func (e *Entry) Made(f Form, make func(*Entry) ([]byte, error)) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	if f == Protobuf && !e.past.Load() {
-		e.kept.Store(&data)
+	if f == Protobuf && !e.isSuperseded.Load() {
+		e.protobuf.Store(&data)
 		return data, nil
 	}
 	w := weak.Make(&data)
-	e.made[f].Store(&w)
+	e.encodings[f].Store(&w)
 	return data, nil
 }
 
-// retire is called when the entry has been replaced or removed. Watches read it for a short time only.
-func (e *Entry) retire() {
-	e.past.Store(true)
-	e.kept.Store(nil)
+// supersede is called when the entry has been replaced or removed. Watches read it for a short time only.
+func (e *Entry) supersede() {
+	e.isSuperseded.Store(true)
+	e.protobuf.Store(nil)
 }
 
 // Field returns the value of a selectable field; false if the kind has no such field.
@@ -368,23 +369,24 @@ func (e *Entry) Field(name string) (string, bool) {
 }
 
 // Fields returns the entry's fields for field selectors.
-func (e *Entry) Fields() fields.Fields { return selectable{e} }
+func (e *Entry) Fields() fields.Fields { return selectableFields{e} }
 
-type selectable struct{ e *Entry }
+type selectableFields struct{ e *Entry }
 
-func (s selectable) Has(name string) bool { _, ok := s.e.Field(name); return ok }
-func (s selectable) Get(name string) string {
+func (s selectableFields) Has(name string) bool { _, ok := s.e.Field(name); return ok }
+func (s selectableFields) Get(name string) string {
 	v, _ := s.e.Field(name)
 	return v
 }
 
-// at returns the same object under another revision, for the event that reports its deletion.
-func (e *Entry) at(revision int64) *Entry {
+// withRevision returns the same object under another revision, for the event that reports its deletion.
+func (e *Entry) withRevision(revision int64) *Entry {
 	left := &Entry{
 		Key: e.Key, Namespace: e.Namespace, Name: e.Name, Revision: revision,
-		Labels: e.Labels, json: e.json, parcel: e.parcel, place: e.place, splice: e.splice, kind: e.kind,
+		Labels: e.Labels, encoded: e.encoded, block: e.block, blockSpan: e.blockSpan, versionOffset: e.versionOffset,
+		kind:   e.kind,
 		values: e.values,
 	}
-	left.past.Store(true)
+	left.isSuperseded.Store(true)
 	return left
 }

@@ -11,32 +11,32 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// errWentBack reports that the store's history differs from the followed one, because the store was restored.
-var errWentBack = fmt.Errorf(
+// errHistoryChanged reports that the store's history differs from the followed one, because the store was restored.
+var errHistoryChanged = fmt.Errorf(
 	"%w: it has gone back to an earlier revision, as when it is restored",
 	store.ErrUnavailable,
 )
 
-// wentBack checks whether the store's revision is lower than the reached one. If the store does not answer, it returns
-// nil.
-func (c *Cache) wentBack(ctx context.Context, reached int64) error {
-	ctx, cancel := context.WithTimeout(ctx, LookTimeout)
+// checkHistory checks whether the store's revision is lower than the reached one. If the store does not answer, it
+// returns nil.
+func (c *Cache) checkHistory(ctx context.Context, reached int64) error {
+	ctx, cancel := context.WithTimeout(ctx, RevisionTimeout)
 	defer cancel()
 	if revision, err := c.store.Revision(ctx); err == nil && revision < reached {
-		return errWentBack
+		return errHistoryChanged
 	}
 	return nil
 }
 
-// again makes Run load everything again.
-func (c *Cache) again() {
+// requestReload makes Run load everything again.
+func (c *Cache) requestReload() {
 	select {
-	case c.restored <- struct{}{}:
+	case c.historyChanged <- struct{}{}:
 	default:
 	}
 }
 
-func (c *Cache) follow(asked context.Context, after int64) (int64, error) {
+func (c *Cache) followStore(asked context.Context, after int64) (int64, error) {
 	ctx, end := context.WithCancelCause(asked)
 	var attending sync.WaitGroup
 	defer attending.Wait()
@@ -44,9 +44,9 @@ func (c *Cache) follow(asked context.Context, after int64) (int64, error) {
 	attending.Go(func() {
 		for {
 			select {
-			case <-c.restored:
-				if c.wentBack(ctx, c.Reached()) != nil { // it may have been loaded again since
-					end(errWentBack)
+			case <-c.historyChanged:
+				if c.checkHistory(ctx, c.Reached()) != nil { // it may have been loaded again since
+					end(errHistoryChanged)
 				}
 			case <-ctx.Done():
 				return
@@ -59,7 +59,7 @@ func (c *Cache) follow(asked context.Context, after int64) (int64, error) {
 		c.progress.reach(after)
 		return nil
 	})
-	if cause := context.Cause(ctx); errors.Is(cause, errWentBack) {
+	if cause := context.Cause(ctx); errors.Is(cause, errHistoryChanged) {
 		err = cause
 	}
 	return after, err
@@ -68,29 +68,29 @@ func (c *Cache) follow(asked context.Context, after int64) (int64, error) {
 // apply passes the events of whole revisions to their resources. Each resource applies its changes of a batch at once.
 // Readers see the batch when progress reaches its revision.
 func (c *Cache) apply(events []store.Event) {
-	c.feed.Lock()
-	defer c.feed.Unlock()
-	var all []changed
+	c.feedMu.Lock()
+	defer c.feedMu.Unlock()
+	var all []resourceChanges
 	for _, e := range events {
-		r, rest := c.find(e.Key)
+		r, rest := c.splitKey(e.Key)
 		if r == nil {
-			if n, name := c.named(e.Key); n != nil {
-				n.note(name, !e.Deleted)
+			if n, name := c.keySetOf(e.Key); n != nil {
+				n.setPresent(name, !e.Deleted)
 			}
 		}
-		for ; r != nil; r = r.next {
-			ch := change{key: rest, revision: e.Revision, err: e.Err}
+		for ; r != nil; r = r.replacement {
+			ch := resourceChange{key: rest, revision: e.Revision, err: e.Err}
 			if !e.Deleted && e.Err == nil {
-				if ch.entry = c.own.take(r.Kind, e.Key, e.Value, e.Revision); ch.entry == nil {
+				if ch.entry = c.ownWrites.takeEntry(r.Kind, e.Key, e.Value, e.Revision); ch.entry == nil {
 					ch.entry, ch.err = c.entry(r, rest, bytes.Clone(e.Value), e.Revision)
 				}
 			}
 			if e.Err != nil {
-				r.tell(e.Err)
+				r.logUnreadable(e.Err)
 			}
-			at := slices.IndexFunc(all, func(other changed) bool { return other.resource == r })
+			at := slices.IndexFunc(all, func(other resourceChanges) bool { return other.resource == r })
 			if at < 0 {
-				at, all = len(all), append(all, changed{resource: r})
+				at, all = len(all), append(all, resourceChanges{resource: r})
 			}
 			all[at].changes = append(all[at].changes, ch)
 		}
@@ -100,8 +100,8 @@ func (c *Cache) apply(events []store.Event) {
 	}
 }
 
-// changed holds the changes of a batch for one resource.
-type changed struct {
+// resourceChanges holds the changes of a batch for one resource.
+type resourceChanges struct {
 	resource *Resource
-	changes  []change
+	changes  []resourceChange
 }

@@ -10,27 +10,27 @@ import (
 
 // labelSets lets objects with equal labels share one set. Most objects of a kind have the same labels as many others.
 type labelSets struct {
-	mu         sync.Mutex
-	young, old map[string]labels.Set // by their JSON; old is dropped when young is full
+	mu              sync.Mutex
+	current, former map[string]labels.Set // by their JSON; old is dropped when young is full
 }
 
-// generation is the maximum number of sets in young, and in old.
-const generation = 2048
+// maxGeneration is the maximum number of sets in young, and in old.
+const maxGeneration = 2048
 
 // sharedLabels serves all caches, because sets do not depend on the resource.
 var sharedLabels labelSets
 
-// of returns the set that raw encodes.
-func (l *labelSets) of(raw []byte) (labels.Set, error) {
+// get returns the set that raw encodes.
+func (l *labelSets) get(raw []byte) (labels.Set, error) {
 	if len(raw) <= len("{}") {
 		return nil, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if set, ok := l.young[string(raw)]; ok {
+	if set, ok := l.current[string(raw)]; ok {
 		return set, nil
 	}
-	set, ok := l.old[string(raw)]
+	set, ok := l.former[string(raw)]
 	if !ok {
 		var read map[string]string
 		if err := json.Unmarshal(raw, &read); err != nil {
@@ -41,9 +41,9 @@ func (l *labelSets) of(raw []byte) (labels.Set, error) {
 			set[unique.Make(k).Value()] = unique.Make(v).Value()
 		}
 	}
-	if l.young == nil || len(l.young) >= generation {
-		l.old, l.young = l.young, make(map[string]labels.Set, 64)
+	if l.current == nil || len(l.current) >= maxGeneration {
+		l.former, l.current = l.current, make(map[string]labels.Set, 64)
 	}
-	l.young[string(raw)] = set
+	l.current[string(raw)] = set
 	return set, nil
 }

@@ -11,17 +11,17 @@ import (
 const decoders = 4
 
 func (c *Cache) load(ctx context.Context) (int64, error) {
-	c.feed.Lock()
-	defer c.feed.Unlock()
-	all := loaded{
-		entries: map[*Resource][]*Entry{},
-		unread:  map[*Resource]map[string]error{},
-		names:   map[*Names][]string{},
+	c.feedMu.Lock()
+	defer c.feedMu.Unlock()
+	all := loadState{
+		entries:    map[*Resource][]*Entry{},
+		unreadable: map[*Resource]map[string]error{},
+		keySets:    map[*KeySet][]string{},
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	busy := make(chan struct{}, decoders)
-	revision, err := c.store.All(ctx, c.prefix, func(kvs []store.KV) error {
+	revision, err := c.store.All(ctx, c.prefix, func(kvs []store.KeyValue) error {
 		select {
 		case busy <- struct{}{}:
 		case <-ctx.Done():
@@ -40,47 +40,47 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 	}
 	wg.Wait()
 	for _, r := range c.tables.Load().byKey {
-		for ; r != nil; r = r.next {
-			r.reset(all.entries[r], all.unread[r], revision)
+		for ; r != nil; r = r.replacement {
+			r.reset(all.entries[r], all.unreadable[r], revision)
 		}
 	}
-	for _, n := range c.names {
-		n.replace(all.names[n])
+	for _, n := range c.keySets {
+		n.replace(all.keySets[n])
 	}
-	c.progress.begin(revision)
+	c.progress.reset(revision)
 	return revision, nil
 }
 
-// loaded is what has been read of the store's contents so far.
-type loaded struct {
-	mu      sync.Mutex
-	entries map[*Resource][]*Entry
-	unread  map[*Resource]map[string]error
-	names   map[*Names][]string
+// loadState is what has been read of the store's contents so far.
+type loadState struct {
+	mu         sync.Mutex
+	entries    map[*Resource][]*Entry
+	unreadable map[*Resource]map[string]error
+	keySets    map[*KeySet][]string
 }
 
-func (c *Cache) loadOne(all *loaded, kv store.KV) {
-	r, rest := c.find(kv.Key)
+func (c *Cache) loadOne(all *loadState, kv store.KeyValue) {
+	r, rest := c.splitKey(kv.Key)
 	if r == nil {
-		if n, name := c.named(kv.Key); n != nil {
+		if n, name := c.keySetOf(kv.Key); n != nil {
 			all.mu.Lock()
 			defer all.mu.Unlock()
-			all.names[n] = append(all.names[n], name)
+			all.keySets[n] = append(all.keySets[n], name)
 		}
 		return
 	}
-	for ; r != nil; r = r.next {
+	for ; r != nil; r = r.replacement {
 		e, err := (*Entry)(nil), kv.Err
 		if err == nil {
 			e, err = c.entry(r, rest, kv.Value, kv.Revision)
 		} else {
-			r.tell(err)
+			r.logUnreadable(err)
 		}
 		all.mu.Lock()
 		if err == nil {
 			all.entries[r] = append(all.entries[r], e)
 		} else {
-			all.unread[r] = with(all.unread[r], rest, err)
+			all.unreadable[r] = withError(all.unreadable[r], rest, err)
 		}
 		all.mu.Unlock()
 	}
@@ -90,8 +90,8 @@ func (c *Cache) loadOne(all *loaded, kv store.KV) {
 func (c *Cache) entry(r *Resource, rest string, value []byte, revision int64) (*Entry, error) {
 	e, err := NewEntry(r.Kind, rest, value, revision, nil)
 	if err != nil {
-		return nil, r.undecodable(rest, revision, err)
+		return nil, r.decodeError(rest, revision, err)
 	}
-	e.home = r
+	e.resource = r
 	return e, nil
 }

@@ -12,42 +12,42 @@ var ErrExpired = errors.New("the events have left the log")
 
 // Event is one change of one object.
 type Event struct {
-	Revision int64
-	Entry    *Entry // nil when deleted or unreadable
-	Prev     *Entry // nil when created; when unreadable, the last readable state, or an entry with only the name
-	Err      error  // why the object cannot be read from this revision on
-	Found    bool   // whether it was unreadable before
+	Revision      int64
+	Entry         *Entry // nil when deleted or unreadable
+	Prev          *Entry // nil when created; when unreadable, the last readable state, or an entry with only the name
+	Err           error  // why the object cannot be read from this revision on
+	WasUnreadable bool   // whether it was unreadable before
 
-	packed bool // whether it was copied next to other events
-	left   atomic.Pointer[Entry]
-	frames frames
+	isPacked  bool // whether it was copied next to other events
+	deleted   atomic.Pointer[Entry]
+	encodings sharedEncodings
 }
 
-// Left returns the object for watches that stop selecting it: its last state, with the event's revision.
-func (e *Event) Left() *Entry {
-	if left := e.left.Load(); left != nil {
+// Deleted returns the object for watches that stop selecting it: its last state, with the event's revision.
+func (e *Event) Deleted() *Entry {
+	if left := e.deleted.Load(); left != nil {
 		return left
 	}
-	e.left.CompareAndSwap(nil, e.Prev.at(e.Revision))
-	return e.left.Load()
+	e.deleted.CompareAndSwap(nil, e.Prev.withRevision(e.Revision))
+	return e.deleted.Load()
 }
 
 // eventLog is a list of events, oldest first, that any number of cursors read. Its size is bounded. A cursor whose next
 // event was dropped gets ErrExpired.
 type eventLog struct {
-	mu     sync.RWMutex
-	first  uint64 // sequence number of events[0]
-	floor  int64  // the log has all events after this revision
-	events []*Event
-	wake   chan struct{} // closed at the next append
-	ended  bool
-	bytes  int // estimated memory of the events
+	mu          sync.RWMutex
+	first       uint64 // sequence number of events[0]
+	minRevision int64  // the log has all events after this revision
+	events      []*Event
+	appended    chan struct{} // closed at the next append
+	isEnded     bool
+	bytes       int // estimated memory of the events
 
-	bells bells // rung at each append
+	notifiers notifiers // rung at each append
 }
 
 func newEventLog(floor int64) *eventLog {
-	return &eventLog{floor: floor, wake: make(chan struct{})}
+	return &eventLog{minRevision: floor, appended: make(chan struct{})}
 }
 
 // eventCost is the estimated memory of an event besides the object's JSON, in bytes.
@@ -70,7 +70,7 @@ func (e *Event) cost() int {
 // element is ever overwritten.
 func (l *eventLog) append(events []*Event, room int, floor int64) {
 	l.add(events, room, floor)
-	l.bells.ring()
+	l.notifiers.notify()
 }
 
 func (l *eventLog) add(events []*Event, room int, floor int64) {
@@ -91,14 +91,14 @@ func (l *eventLog) add(events []*Event, room int, floor int64) {
 			drop++
 		}
 	}
-	l.drop(max(drop, l.until(floor)))
-	l.floor = max(l.floor, floor)
-	close(l.wake)
-	l.wake = make(chan struct{})
+	l.drop(max(drop, l.countUntil(floor)))
+	l.minRevision = max(l.minRevision, floor)
+	close(l.appended)
+	l.appended = make(chan struct{})
 }
 
-// until returns the number of events that are not newer than a revision. The caller holds l.mu.
-func (l *eventLog) until(revision int64) int {
+// countUntil returns the number of events that are not newer than a revision. The caller holds l.mu.
+func (l *eventLog) countUntil(revision int64) int {
 	return sort.Search(len(l.events), func(i int) bool { return l.events[i].Revision > revision })
 }
 
@@ -110,7 +110,7 @@ func (l *eventLog) drop(n int) {
 	for _, e := range l.events[:n] {
 		l.bytes -= e.cost()
 	}
-	l.floor = max(l.floor, l.events[n-1].Revision)
+	l.minRevision = max(l.minRevision, l.events[n-1].Revision)
 	l.events = append(make([]*Event, 0, len(l.events)-n), l.events[n:]...)
 	l.first += uint64(n)
 }
@@ -119,7 +119,7 @@ func (l *eventLog) drop(n int) {
 func (l *eventLog) trim(revision int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.drop(l.until(revision))
+	l.drop(l.countUntil(revision))
 }
 
 // size returns the estimated memory of the events, in bytes.
@@ -132,14 +132,14 @@ func (l *eventLog) size() int {
 // end makes all cursors fail with ErrExpired, because the log will not continue.
 func (l *eventLog) end() {
 	l.mu.Lock()
-	first := !l.ended
+	first := !l.isEnded
 	if first {
-		l.ended = true
-		close(l.wake)
+		l.isEnded = true
+		close(l.appended)
 	}
 	l.mu.Unlock()
 	if first {
-		l.bells.end()
+		l.notifiers.notifyEnd()
 	}
 }
 
@@ -147,7 +147,7 @@ func (l *eventLog) end() {
 func (l *eventLog) after(revision int64) ([]*Event, uint64, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if revision < l.floor || l.ended {
+	if revision < l.minRevision || l.isEnded {
 		return nil, 0, ErrExpired
 	}
 	low, high := 0, len(l.events)
@@ -173,12 +173,12 @@ func (c *Cursor) Next() ([]*Event, <-chan struct{}, error) {
 	c.log.mu.RLock()
 	defer c.log.mu.RUnlock()
 	l := c.log
-	if c.next < l.first || l.ended {
+	if c.next < l.first || l.isEnded {
 		return nil, nil, ErrExpired
 	}
 	events := l.events[c.next-l.first : len(l.events) : len(l.events)]
 	c.next += uint64(len(events))
-	return events, l.wake, nil
+	return events, l.appended, nil
 }
 
 // Close releases the cursor's log, if it has no other reader.

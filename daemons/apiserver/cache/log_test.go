@@ -6,23 +6,24 @@ import (
 )
 
 // The size of events is limited, for one kind and for all together. A compaction of the store drops them.
-func TestTheLogKeepsWhatThereIsRoomForUntilItIsCompacted(t *testing.T) {
+func TestLogSizeIsLimited(t *testing.T) {
 	k, shared := podKind(), &budget{}
 	r := newResource(k, shared)
 	fill := func(from, to int64, size int) {
 		for revision := from; revision <= to; revision++ {
-			e := makeEntry(t, k, "a/x", "n", revision)
-			e.json = append(e.json, make([]byte, size)...)
-			r.apply([]change{{key: "a/x", revision: revision, entry: e}})
+			e := mustEntry(t, k, "a/x", "n", revision)
+			e.encoded = append(e.encoded, make([]byte, size)...)
+			r.apply([]resourceChange{{key: "a/x", revision: revision, entry: e}})
 		}
 	}
 	fill(1, 300, 900<<10)
-	if kept := r.log.size(); kept > logRoom+logRoom/4 || kept != int(shared.used.Load()) || kept < logRoom/2 {
+	if kept := r.log.size(); kept > maxLogBytes+maxLogBytes/4 || kept != int(shared.used.Load()) ||
+		kept < maxLogBytes/2 {
 		t.Errorf("%d bytes are kept, %d by all", kept, shared.used.Load())
 	}
-	shared.used.Add(allRoom)
+	shared.used.Add(maxTotalLogBytes)
 	fill(301, 310, 900<<10)
-	if kept := r.log.size(); kept > leastRoom+leastRoom/4 {
+	if kept := r.log.size(); kept > minLogBytes+minLogBytes/4 {
 		t.Errorf("%d bytes are kept where others keep much", kept)
 	}
 	fill(311, 320, 0)
@@ -32,10 +33,10 @@ func TestTheLogKeepsWhatThereIsRoomForUntilItIsCompacted(t *testing.T) {
 	}
 	defer topic.Close()
 	r.trim(315)
-	if _, err := r.At(314); !errors.Is(err, ErrExpired) {
+	if _, err := r.SnapshotAt(314); !errors.Is(err, ErrExpired) {
 		t.Errorf("before the compaction: %v", err)
 	}
-	if _, err := r.At(315); err != nil {
+	if _, err := r.SnapshotAt(315); err != nil {
 		t.Errorf("at it: %v", err)
 	}
 	if _, _, err := topic.Next(); !errors.Is(err, ErrExpired) {

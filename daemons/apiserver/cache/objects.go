@@ -8,11 +8,11 @@ import (
 )
 
 // Objects returns a view of the cache for authorizers and admission.
-func (c *Cache) Objects() api.Objects { return view{c} }
+func (c *Cache) Objects() api.Objects { return objectsView{c} }
 
-type view struct{ c *Cache }
+type objectsView struct{ c *Cache }
 
-func (v view) Get(resource schema.GroupResource, namespace, name string) (runtime.Object, bool) {
+func (v objectsView) Get(resource schema.GroupResource, namespace, name string) (runtime.Object, bool) {
 	r := v.c.Resource(resource)
 	if r == nil {
 		return nil, false
@@ -28,7 +28,7 @@ func (v view) Get(resource schema.GroupResource, namespace, name string) (runtim
 	return obj, err == nil
 }
 
-func (v view) List(resource schema.GroupResource, namespace string) []runtime.Object {
+func (v objectsView) List(resource schema.GroupResource, namespace string) []runtime.Object {
 	r := v.c.Resource(resource)
 	if r == nil {
 		return nil
@@ -47,7 +47,7 @@ func (v view) List(resource schema.GroupResource, namespace string) []runtime.Ob
 	return list
 }
 
-func (v view) Revision(resource schema.GroupResource) int64 {
+func (v objectsView) Revision(resource schema.GroupResource) int64 {
 	if r := v.c.Resource(resource); r != nil {
 		return r.Revision()
 	}

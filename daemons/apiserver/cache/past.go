@@ -7,9 +7,9 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// Compacted records that the store was compacted at a revision, and drops the events up to it. Lists at older revisions
-// are refused, so nothing needs these events.
-func (c *Cache) Compacted(revision int64) {
+// RecordCompaction records that the store was compacted at a revision, and drops the events up to it. Lists at older
+// revisions are refused, so nothing needs these events.
+func (c *Cache) RecordCompaction(revision int64) {
 	for {
 		was := c.compacted.Load()
 		if revision <= was {
@@ -24,8 +24,8 @@ func (c *Cache) Compacted(revision int64) {
 	}
 }
 
-// Keeps reports whether the store may still have the state at a revision.
-func (c *Cache) Keeps(revision int64) bool { return revision >= c.compacted.Load() }
+// MayHaveRevision reports whether the store may still have the state at a revision.
+func (c *Cache) MayHaveRevision(revision int64) bool { return revision >= c.compacted.Load() }
 
 // Past reads at most limit objects of a resource from the store, at a revision and after a key. It returns the last
 // key, and the number of objects from after on. An object that cannot be read is an error.

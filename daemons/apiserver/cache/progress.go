@@ -25,8 +25,8 @@ func (p *progress) reach(revision int64) {
 	}
 }
 
-// begin sets the revision after a reload. It may be lower than before.
-func (p *progress) begin(revision int64) {
+// reset sets the revision after a reload. It may be lower than before.
+func (p *progress) reset(revision int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reached = revision
@@ -36,13 +36,13 @@ func (p *progress) begin(revision int64) {
 	}
 }
 
-func (p *progress) now() int64 {
+func (p *progress) revision() int64 {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.reached
 }
 
-func (p *progress) look() (int64, <-chan struct{}) {
+func (p *progress) state() (int64, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.changed == nil {
@@ -51,37 +51,37 @@ func (p *progress) look() (int64, <-chan struct{}) {
 	return p.reached, p.changed
 }
 
-// looks lets readers share reads of the store's revision. Such a read, a look, serves the readers that arrived before
-// it began. Readers that arrive later share the next one.
-type looks struct {
-	mu      sync.Mutex
-	running bool
-	idle    bool          // whether run waits for a signal on wake
-	wake    chan struct{} // has a capacity of one
-	waiting *look
-	ended   time.Time // when the last look ended
-	served  int       // how many readers the last look served
+// revisionReads lets readers share reads of the store's revision. Such a read, a look, serves the readers that arrived
+// before it began. Readers that arrive later share the next one.
+type revisionReads struct {
+	mu         sync.Mutex
+	isRunning  bool
+	isIdle     bool          // whether run waits for a signal on wake
+	wake       chan struct{} // has a capacity of one
+	waiting    *revisionRead
+	lastEnded  time.Time // when the last look ended
+	lastServed int       // how many readers the last look served
 }
 
-type look struct {
-	done     chan struct{}
-	enough   chan struct{} // closed when as many readers wait as the last look served
-	readers  int
-	told     []Reader // readers that are called instead of waiting
-	revision int64
-	err      error
+type revisionRead struct {
+	done        chan struct{}
+	full        chan struct{} // closed when as many readers wait as the last look served
+	readerCount int
+	callbacks   []RevisionReader // readers that are called instead of waiting
+	revision    int64
+	err         error
 }
 
-// gather is how long a look waits for as many readers as the last one served. A look costs as much as several reads.
+// batchWait is how long a look waits for as many readers as the last one served. A look costs as much as several reads.
 // Readers that were answered together are likely to send their next reads together, which are then handled together
 // again. A single reader is not delayed.
-const gather = 2 * time.Millisecond
+const batchWait = 2 * time.Millisecond
 
-// LookTimeout limits one look, whatever the timeouts of its readers.
-const LookTimeout = 10 * time.Second
+// RevisionTimeout limits one look, whatever the timeouts of its readers.
+const RevisionTimeout = 10 * time.Second
 
-func (c *Cache) look(ctx context.Context) (int64, error) {
-	mine := c.looks.join(c, nil)
+func (c *Cache) readRevision(ctx context.Context) (int64, error) {
+	mine := c.revisionReads.join(c, nil)
 	select {
 	case <-mine.done:
 		return mine.revision, mine.err
@@ -91,36 +91,36 @@ func (c *Cache) look(ctx context.Context) (int64, error) {
 }
 
 // join adds a reader to the next look. If r is not nil, it is called with the result.
-func (l *looks) join(c *Cache, r Reader) *look {
+func (l *revisionReads) join(c *Cache, r RevisionReader) *revisionRead {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting == nil {
-		l.waiting = &look{done: make(chan struct{}), enough: make(chan struct{})}
+		l.waiting = &revisionRead{done: make(chan struct{}), full: make(chan struct{})}
 	}
 	mine := l.waiting
-	if mine.readers++; mine.readers == max(l.served, 1) {
-		close(mine.enough)
+	if mine.readerCount++; mine.readerCount == max(l.lastServed, 1) {
+		close(mine.full)
 	}
 	if r != nil {
-		mine.told = append(mine.told, r)
+		mine.callbacks = append(mine.callbacks, r)
 	}
 	switch {
-	case !l.running:
-		l.running, l.wake = true, make(chan struct{}, 1)
+	case !l.isRunning:
+		l.isRunning, l.wake = true, make(chan struct{}, 1)
 		go l.run(c)
-	case l.idle:
-		l.idle = false
+	case l.isIdle:
+		l.isIdle = false
 		l.wake <- struct{}{}
 	}
 	return mine
 }
 
-// linger is how long an idle goroutine waits for readers. Reusing it saves growing a new stack.
-const linger = 5 * time.Second
+// idleTimeout is how long an idle goroutine waits for readers. Reusing it saves growing a new stack.
+const idleTimeout = 5 * time.Second
 
-// rest waits for readers. It returns false if none arrives.
-func (l *looks) rest() bool {
-	timer := time.NewTimer(linger)
+// waitForReaders waits for readers. It returns false if none arrives.
+func (l *revisionReads) waitForReaders() bool {
+	timer := time.NewTimer(idleTimeout)
 	defer timer.Stop()
 	select {
 	case <-l.wake:
@@ -129,87 +129,87 @@ func (l *looks) rest() bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.idle { // a reader has just arrived
+	if !l.isIdle { // a reader has just arrived
 		<-l.wake
 		return true
 	}
-	l.running, l.idle = false, false
+	l.isRunning, l.isIdle = false, false
 	return false
 }
 
 // run performs looks while readers wait. It ends some time after the last reader.
-func (l *looks) run(c *Cache) {
+func (l *revisionReads) run(c *Cache) {
 	for {
 		l.mu.Lock()
 		next := l.waiting
 		if next == nil {
-			l.idle = true
+			l.isIdle = true
 			l.mu.Unlock()
-			if !l.rest() {
+			if !l.waitForReaders() {
 				return
 			}
 			continue
 		}
-		if early := gather - time.Since(l.ended); early > 0 && next.readers < l.served {
+		if early := batchWait - time.Since(l.lastEnded); early > 0 && next.readerCount < l.lastServed {
 			l.mu.Unlock()
 			timer := time.NewTimer(early)
 			select {
-			case <-next.enough:
+			case <-next.full:
 			case <-timer.C:
 			}
 			timer.Stop()
 			l.mu.Lock()
 		}
-		l.waiting, l.served = nil, next.readers
+		l.waiting, l.lastServed = nil, next.readerCount
 		l.mu.Unlock()
 		reached := c.Reached()
-		call, cancel := context.WithTimeout(context.Background(), LookTimeout)
+		call, cancel := context.WithTimeout(context.Background(), RevisionTimeout)
 		next.revision, next.err = c.store.Revision(call)
 		cancel()
 		if next.err == nil && next.revision < reached {
-			next.err = errWentBack
-			c.again()
+			next.err = errHistoryChanged
+			c.requestReload()
 		}
 		l.mu.Lock()
-		l.ended = time.Now()
+		l.lastEnded = time.Now()
 		l.mu.Unlock()
 		close(next.done)
-		if len(next.told) > 0 {
-			c.tell(next)
+		if len(next.callbacks) > 0 {
+			c.callReaders(next)
 		}
 	}
 }
 
-// Reader is called, instead of waiting, when the cache has all writes that finished before its request.
-type Reader interface {
-	// Current is called once. why is nil if the cache is current, and otherwise the reason. Current must not block.
-	Current(why error)
-	// Others is called after the other readers of the same look have been called, too.
-	Others()
+// RevisionReader is called, instead of waiting, when the cache has all writes that finished before its request.
+type RevisionReader interface {
+	// OnCurrent is called once. why is nil if the cache is current, and otherwise the reason. Current must not block.
+	OnCurrent(why error)
+	// OnBatchDone is called after the other readers of the same look have been called, too.
+	OnBatchDone()
 }
 
-// Tell is like Current, but calls r instead of waiting. The call comes within three LookTimeouts: one for a look in
-// progress, one for its own, and one for the cache to catch up.
-func (c *Cache) Tell(r Reader) { c.looks.join(c, r) }
+// CallWhenCurrent is like Current, but calls r instead of waiting. The call comes within three LookTimeouts: one for a
+// look in progress, one for its own, and one for the cache to catch up.
+func (c *Cache) CallWhenCurrent(r RevisionReader) { c.revisionReads.join(c, r) }
 
-// tell calls the readers of a look once the cache has reached its revision.
-func (c *Cache) tell(l *look) {
+// callReaders calls the readers of a look once the cache has reached its revision.
+func (c *Cache) callReaders(l *revisionRead) {
 	if l.err == nil && c.Reached() < l.revision {
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), LookTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), RevisionTimeout)
 			defer cancel()
-			l.tell(c.WaitFor(ctx, l.revision))
+			l.callAll(c.WaitFor(ctx, l.revision))
 		}()
 		return
 	}
-	l.tell(l.err)
+	l.callAll(l.err)
 }
 
-func (l *look) tell(why error) {
-	for _, r := range l.told {
-		r.Current(why)
+func (l *revisionRead) callAll(why error) {
+	for _, r := range l.callbacks {
+		r.OnCurrent(why)
 	}
-	for _, r := range l.told {
-		r.Others()
+	for _, r := range l.callbacks {
+		r.OnBatchDone()
 	}
 }

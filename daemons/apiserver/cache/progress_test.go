@@ -11,32 +11,32 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// slow is a store that returns its revision when the test allows it.
-type slow struct {
+// slowStore is a store that returns its revision when the test allows it.
+type slowStore struct {
 	store.Store
-	tell chan error
+	results chan error
 }
 
-func (s *slow) Revision(ctx context.Context) (int64, error) {
-	if err := <-s.tell; err != nil {
+func (s *slowStore) Revision(ctx context.Context) (int64, error) {
+	if err := <-s.results; err != nil {
 		return 0, err
 	}
 	return s.Store.Revision(ctx)
 }
 
-type told struct {
-	why    chan error
-	others *sync.WaitGroup
+type testCallback struct {
+	why       chan error
+	batchDone *sync.WaitGroup
 }
 
-func (t *told) Current(why error) { t.why <- why }
-func (t *told) Others()           { t.others.Done() }
+func (t *testCallback) OnCurrent(why error) { t.why <- why }
+func (t *testCallback) OnBatchDone()        { t.batchDone.Done() }
 
 // Readers that arrive during a look are all served by the next one, whether they wait or are called.
-func TestALookServesThoseWhoCameBeforeIt(t *testing.T) {
+func TestARevisionReadServesEarlierReaders(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)
-	s := &slow{Store: inner, tell: make(chan error)}
+	s := &slowStore{Store: inner, results: make(chan error)}
 	c := New(s, "/registry", nil, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -48,27 +48,27 @@ func TestALookServesThoseWhoCameBeforeIt(t *testing.T) {
 		}
 	}()
 	var others sync.WaitGroup
-	ask := func() *told {
-		r := &told{why: make(chan error, 1), others: &others}
+	ask := func() *testCallback {
+		r := &testCallback{why: make(chan error, 1), batchDone: &others}
 		others.Add(1)
-		c.Tell(r)
+		c.CallWhenCurrent(r)
 		return r
 	}
 	for range 3 {
 		first := ask()
 		// The look that serves first is in progress once the store takes the test's value.
 		bad := errors.New("no majority")
-		s.tell <- bad
+		s.results <- bad
 		if err := <-first.why; !errors.Is(err, bad) {
 			t.Errorf("a look that failed: %v", err)
 		}
-		var readers []*told
+		var readers []*testCallback
 		for range 5 {
 			readers = append(readers, ask())
 		}
 		waited := make(chan error, 1)
 		go func() {
-			_, err := c.Current(ctx)
+			_, err := c.WaitForCurrent(ctx)
 			waited <- err
 		}()
 		served := make(chan struct{})
@@ -85,7 +85,7 @@ func TestALookServesThoseWhoCameBeforeIt(t *testing.T) {
 		}()
 		for looking := true; looking; {
 			select {
-			case s.tell <- nil:
+			case s.results <- nil:
 			case <-served:
 				looking = false
 			}

@@ -10,23 +10,23 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// The events of a kind stay in memory until the store compacts them, as far as there is room. logRoom is the limit, in
-// bytes, for one kind. If the logs of all kinds together exceed allRoom, each may have only leastRoom.
+// The events of a kind stay in memory until the store compacts them, as far as there is room. maxLogBytes is the limit,
+// in bytes, for one kind. If the logs of all kinds together exceed maxTotalLogBytes, each may have only minLogBytes.
 const (
-	logRoom   = 32 << 20
-	leastRoom = 4 << 20
-	allRoom   = 128 << 20
+	maxLogBytes      = 32 << 20
+	minLogBytes      = 4 << 20
+	maxTotalLogBytes = 128 << 20
 )
 
 // budget is the total size of all logs of a cache.
 type budget struct{ used atomic.Int64 }
 
-// now returns how many bytes a log may have.
-func (b *budget) now() int {
-	if b.used.Load() > allRoom {
-		return leastRoom
+// perLog returns how many bytes a log may have.
+func (b *budget) perLog() int {
+	if b.used.Load() > maxTotalLogBytes {
+		return minLogBytes
 	}
-	return logRoom
+	return maxLogBytes
 }
 
 // Resource is the cache of one kind: the objects by key and in order, and a log of events. Single objects are found by
@@ -37,26 +37,26 @@ type Resource struct {
 	prefix string // of the store's keys
 	logger *slog.Logger
 
-	snapshot atomic.Pointer[Snapshot] // nil if none was made since the last change
-	revision atomic.Int64             // of the last change
-	entries  entries
-	unread   unread
+	snapshot   atomic.Pointer[Snapshot] // nil if none was made since the last change
+	revision   atomic.Int64             // of the last change
+	entries    entries
+	unreadable unreadableKeys
 
-	mu     sync.Mutex // guards the fields below; held while applying events
-	tree   *btree.BTreeG[*Entry]
-	index  []*btree.BTreeG[*Entry] // one for each of Kind.IndexedFields
-	spaces *btree.BTreeG[space]    // the number of objects in each namespace, for namespaced kinds
-	log    *eventLog
-	topics topics
-	budget *budget // shared with the other kinds
-	counts Counts
+	mu         sync.Mutex // guards the fields below; held while applying events
+	tree       *btree.BTreeG[*Entry]
+	index      []*btree.BTreeG[*Entry]       // one for each of Kind.IndexedFields
+	namespaces *btree.BTreeG[namespaceCount] // the number of objects in each namespace, for namespaced kinds
+	log        *eventLog
+	topics     topics
+	budget     *budget // shared with the other kinds
+	counts     Counts
 
-	// next, filling, held and floor are guarded by the cache's feed mutex. next is the resource that will replace this
-	// one. While it is being filled, it collects changes in held.
-	next    *Resource
-	filling bool
-	held    []change
-	floor   int64 // changes up to this revision were part of the load
+	// replacement, filling, held and floor are guarded by the cache's feed mutex. next is the resource that will
+	// replace this one. While it is being filled, it collects changes in held.
+	replacement  *Resource
+	isFilling    bool
+	heldChanges  []resourceChange
+	loadRevision int64 // changes up to this revision were part of the load
 }
 
 func newResource(k *kinds.Kind, shared *budget) *Resource {
@@ -88,9 +88,9 @@ func byField(name string) btree.LessFunc[*Entry] {
 func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unread.add(unread)
-	defer r.unread.replace(unread) // objects that are readable again are in the tree by then
-	r.held, r.floor = nil, revision
+	r.unreadable.add(unread)
+	defer r.unreadable.replace(unread) // objects that are readable again are in the tree by then
+	r.heldChanges, r.loadRevision = nil, revision
 	if revision > 0 {
 		r.counts.Loaded++
 	}
@@ -99,7 +99,7 @@ func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int
 	for _, name := range r.Kind.IndexedFields {
 		r.index = append(r.index, btree.NewG(32, byField(name)))
 	}
-	r.spaces = btree.NewG(32, byNamespace)
+	r.namespaces = btree.NewG(32, byNamespace)
 	counts := map[string]int{}
 	for _, e := range entries {
 		counts[e.Namespace]++
@@ -109,7 +109,7 @@ func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int
 		}
 	}
 	for namespace, n := range counts {
-		r.spaces.ReplaceOrInsert(space{namespace, n})
+		r.namespaces.ReplaceOrInsert(namespaceCount{namespace, n})
 	}
 	if r.log != nil {
 		r.budget.used.Add(-int64(r.log.size()))
@@ -124,27 +124,27 @@ func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int
 }
 
 // apply applies the changes of one or more whole revisions, in order.
-func (r *Resource) apply(changes []change) {
-	if r.filling {
-		r.held = append(r.held, changes...)
+func (r *Resource) apply(changes []resourceChange) {
+	if r.isFilling {
+		r.heldChanges = append(r.heldChanges, changes...)
 		return
 	}
-	for len(changes) > 0 && changes[0].revision <= r.floor {
+	for len(changes) > 0 && changes[0].revision <= r.loadRevision {
 		changes = changes[1:]
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.unread.follow(changes)
+	defer r.unreadable.apply(changes)
 	r.counts.Received += int64(len(changes))
 	events := make([]*Event, 0, len(changes))
 	for _, c := range changes {
 		if c.err != nil {
 			// The previous object stays in the tree, but is not served as the current one.
-			r.unread.note(c.key, c.err)
-			events = append(events, r.lost(c))
+			r.unreadable.set(c.key, c.err)
+			events = append(events, r.unreadableEvent(c))
 			continue
 		}
-		event := &Event{Revision: c.revision, Entry: c.entry, Found: r.unread.has(c.key)}
+		event := &Event{Revision: c.revision, Entry: c.entry, WasUnreadable: r.unreadable.contains(c.key)}
 		var prev *Entry
 		var had bool
 		if c.entry != nil {
@@ -163,12 +163,12 @@ func (r *Resource) apply(changes []change) {
 		switch {
 		case had:
 			event.Prev = prev
-			prev.retire()
+			prev.supersede()
 			if c.entry == nil {
-				tally(r.spaces, prev.Namespace, -1)
+				addToNamespace(r.namespaces, prev.Namespace, -1)
 			}
 		case c.entry != nil:
-			tally(r.spaces, c.entry.Namespace, 1)
+			addToNamespace(r.namespaces, c.entry.Namespace, 1)
 		}
 		if had || c.entry != nil {
 			events = append(events, event)
@@ -180,7 +180,7 @@ func (r *Resource) apply(changes []change) {
 	r.counts.Dispatched += int64(len(events))
 	// Append to the log first, so that the log always has the history of what readers find in entries.
 	was := r.log.size()
-	r.log.append(events, r.budget.now(), 0)
+	r.log.append(events, r.budget.perLog(), 0)
 	r.budget.used.Add(int64(r.log.size() - was))
 	r.topics.append(r, events)
 	r.entries.apply(events)
@@ -188,17 +188,17 @@ func (r *Resource) apply(changes []change) {
 	r.revision.Store(events[len(events)-1].Revision)
 }
 
-// lost returns the event of an object that cannot be read from now on. The caller holds r.mu.
-func (r *Resource) lost(c change) *Event {
+// unreadableEvent returns the event of an object that cannot be read from now on. The caller holds r.mu.
+func (r *Resource) unreadableEvent(c resourceChange) *Event {
 	prev, had := r.tree.Get(&Entry{Key: c.key})
 	if !had {
-		prev = named(r.Kind, c.key)
+		prev = nameOnlyEntry(r.Kind, c.key)
 	}
 	return &Event{Revision: c.revision, Prev: prev, Err: c.err}
 }
 
-// end ends all watches, because this cache will not be kept current any more.
-func (r *Resource) end() {
+// endWatches ends all watches, because this cache will not be kept current any more.
+func (r *Resource) endWatches() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.budget.used.Add(-int64(r.log.size()))
@@ -213,11 +213,11 @@ func (r *Resource) trim(revision int64) {
 	was := r.log.size()
 	r.log.trim(revision)
 	r.budget.used.Add(int64(r.log.size() - was))
-	r.topics.each(func(t *topic) { t.trim(revision) })
+	r.topics.each(func(t *topicLog) { t.trim(revision) })
 }
 
-// change is a store event for a resource.
-type change struct {
+// resourceChange is a store event for a resource.
+type resourceChange struct {
 	key      string
 	revision int64
 	entry    *Entry // nil if deleted
@@ -235,8 +235,8 @@ func (r *Resource) Revision() int64 { return r.revision.Load() }
 // Len returns the number of objects.
 func (r *Resource) Len() int { return r.entries.len() }
 
-// sample is how many objects are measured for their average size.
-const sample = 16
+// sampleSize is how many objects are measured for their average size.
+const sampleSize = 16
 
 // Counts holds counters of a kind's cache.
 type Counts struct {
@@ -258,7 +258,7 @@ func (r *Resource) Estimate() (count, average int) {
 	seen, size := 0, 0
 	s.tree.Ascend(func(e *Entry) bool {
 		seen, size = seen+1, size+e.Size()
-		return seen < sample
+		return seen < sampleSize
 	})
 	return s.tree.Len(), size / max(seen, 1)
 }

@@ -14,37 +14,39 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// replaceable is a store that the test can replace by another one. That ends its watches, as the restart for a restore
-// does.
-type replaceable struct {
+// replaceableStore is a store that the test can replace by another one. That ends its watches, as the restart for a
+// restore does.
+type replaceableStore struct {
 	mu sync.Mutex
 	store.Store
-	ended context.CancelFunc
-	keeps bool // whether watches stay open, as those of a disconnected member
+	ended        context.CancelFunc
+	keepsWatches bool // whether watches stay open, as those of a disconnected member
 }
 
-func (r *replaceable) now() store.Store {
+func (r *replaceableStore) current() store.Store {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.Store
 }
 
-func (r *replaceable) replace(s store.Store) {
+func (r *replaceableStore) replace(s store.Store) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Store = s
-	if !r.keeps {
+	if !r.keepsWatches {
 		r.ended()
 	}
 }
 
-func (r *replaceable) Revision(ctx context.Context) (int64, error) { return r.now().Revision(ctx) }
-func (r *replaceable) Progress(ctx context.Context) error          { return r.now().Progress(ctx) }
-func (r *replaceable) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
-	return r.now().All(ctx, prefix, take)
+func (r *replaceableStore) Revision(ctx context.Context) (int64, error) {
+	return r.current().Revision(ctx)
+}
+func (r *replaceableStore) Progress(ctx context.Context) error { return r.current().Progress(ctx) }
+func (r *replaceableStore) All(ctx context.Context, prefix string, take func([]store.KeyValue) error) (int64, error) {
+	return r.current().All(ctx, prefix, take)
 }
 
-func (r *replaceable) Watch(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
+func (r *replaceableStore) Watch(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
 	r.mu.Lock()
 	s := r.Store
 	ctx, r.ended = context.WithCancel(ctx)
@@ -55,7 +57,7 @@ func (r *replaceable) Watch(ctx context.Context, prefix string, after int64, tak
 
 // After a restore the cache has the store's content, and all watches end so that their clients list again.
 // Proves S10.
-func TestAStoreThatWentBackIsLoadedAnew(t *testing.T) {
+func TestRestoredStoreIsReloaded(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
 		t.Run(fmt.Sprint("its watch goes on: ", keeps), func(t *testing.T) {
 			open := func(names ...string) *memory.Store {
@@ -71,7 +73,7 @@ func TestAStoreThatWentBackIsLoadedAnew(t *testing.T) {
 				}
 				return s
 			}
-			s := &replaceable{Store: open("x", "y", "z"), keeps: keeps}
+			s := &replaceableStore{Store: open("x", "y", "z"), keepsWatches: keeps}
 			c := New(s, "/registry", []*kinds.Kind{podKind()}, slog.New(slog.DiscardHandler))
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			done := make(chan error, 1)
@@ -82,7 +84,7 @@ func TestAStoreThatWentBackIsLoadedAnew(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			if _, err := c.Current(ctx); err != nil {
+			if _, err := c.WaitForCurrent(ctx); err != nil {
 				t.Fatal(err)
 			}
 			pods := c.Resource(podKind().GR())
@@ -97,7 +99,7 @@ func TestAStoreThatWentBackIsLoadedAnew(t *testing.T) {
 				if errors.Is(err, ErrExpired) {
 					break
 				}
-				if _, err := c.Current(ctx); err == nil && pods.Get("a/z") != nil {
+				if _, err := c.WaitForCurrent(ctx); err == nil && pods.Get("a/z") != nil {
 					t.Fatal("a read that is to be current is of what was before")
 				}
 				select {
@@ -108,7 +110,7 @@ func TestAStoreThatWentBackIsLoadedAnew(t *testing.T) {
 				}
 			}
 			for {
-				revision, err := c.Current(ctx)
+				revision, err := c.WaitForCurrent(ctx)
 				if err == nil {
 					if revision != 2 || pods.Get("a/z") != nil || pods.Get("a/x") == nil {
 						t.Errorf("at %d there are %d pods", revision, pods.Len())

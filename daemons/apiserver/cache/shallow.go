@@ -18,21 +18,21 @@ import (
 // shallow reads from an entry's JSON only what selectors need. The object is decoded when it is needed; at a start,
 // most objects are not. shallow works only for JSON that this server wrote, and returns false otherwise.
 func (e *Entry) shallow() bool {
-	if e.kind.Untyped != nil || kept[e.kind.Resource] || !e.locate() {
+	if e.kind.Untyped != nil || pinnedResources[e.kind.Resource] || !e.locateVersion() {
 		return false
 	}
-	r := reading{Scanner: scan.Scanner{Data: e.json}, whole: e.kind.Fields != nil}
+	r := shallowReader{Scanner: scan.Scanner{Data: e.encoded}, needsThin: e.kind.Fields != nil}
 	read := func() bool { return r.object(0) }
-	if of := e.kind.FieldPlaces; of != nil {
+	if of := e.kind.FieldPaths; of != nil {
 		found := make([][]byte, 2*len(of))
-		r.places = places{of, found[:len(of)], found[len(of):]}
-		read = r.sections
+		r.places = fieldPlaces{of, found[:len(of)], found[len(of):]}
+		read = r.readSections
 	}
-	if !read() || r.Pos != len(e.json) || !r.ours(e.kind) {
+	if !read() || r.Pos != len(e.encoded) || !r.isOwnForm(e.kind) {
 		return false
 	}
 	var err error
-	if e.Labels, err = sharedLabels.of(r.labels); err != nil {
+	if e.Labels, err = sharedLabels.get(r.labels); err != nil {
 		return false
 	}
 	switch {
@@ -48,10 +48,10 @@ func (e *Entry) shallow() bool {
 		pool, _ = scratch.LoadOrStore(e.kind, &sync.Pool{New: func() any { return e.kind.New() }})
 	}
 	obj := pool.(*sync.Pool).Get().(runtime.Object)
-	if objectjson.Read(r.thin, obj) != nil {
+	if objectjson.Read(r.reduced, obj) != nil {
 		return false
 	}
-	e.index(e.kind.Fields(obj))
+	e.indexFields(e.kind.Fields(obj))
 	reflect.ValueOf(obj).Elem().SetZero()
 	pool.(*sync.Pool).Put(obj)
 	return true
@@ -60,19 +60,19 @@ func (e *Entry) shallow() bool {
 // scratch holds reusable objects for each kind, into which the fields are decoded.
 var scratch sync.Map
 
-// labelled reads the labels of an entry whose metadata has been located.
-func (e *Entry) labelled() error {
-	r := reading{Scanner: scan.Scanner{Data: e.json, Pos: int(e.splice) - 1}}
+// readLabels reads the labels of an entry whose metadata has been located.
+func (e *Entry) readLabels() error {
+	r := shallowReader{Scanner: scan.Scanner{Data: e.encoded, Pos: int(e.versionOffset) - 1}}
 	if !r.metadata() {
 		return fmt.Errorf("read the metadata of %s: it is not as it was written", e.Key)
 	}
 	var err error
-	e.Labels, err = sharedLabels.of(r.labels)
+	e.Labels, err = sharedLabels.get(r.labels)
 	return err
 }
 
-// index stores the values of an object's selectable fields.
-func (e *Entry) index(set fields.Set) {
+// indexFields stores the values of an object's selectable fields.
+func (e *Entry) indexFields(set fields.Set) {
 	names := make([]string, 0, len(set))
 	for name := range set {
 		names = append(names, name)
@@ -84,31 +84,32 @@ func (e *Entry) index(set fields.Set) {
 	}
 }
 
-// reading is an object that is being read shallowly. thin is a reduced copy for the kind's Fields function. It has no
-// metadata, nothing deeper than deepest, and no lists but short ones: of a pod, the addresses stay and the containers
-// do not.
-type reading struct {
+// shallowReader is an object that is being read shallowly. thin is a reduced copy for the kind's Fields function. It
+// has no metadata, nothing deeper than deepest, and no lists but short ones: of a pod, the addresses stay and the
+// containers do not.
+type shallowReader struct {
 	scan.Scanner
-	whole      bool // whether thin is needed
-	thin       []byte
-	places     places // used instead of thin, for kinds that declare where their fields are
-	labels     []byte
-	kind       []byte
-	apiVersion []byte
-	versioned  bool
+	needsThin          bool // whether thin is needed
+	reduced            []byte
+	places             fieldPlaces // used instead of thin, for kinds that declare where their fields are
+	labels             []byte
+	kind               []byte
+	apiVersion         []byte
+	hasResourceVersion bool
 }
 
-// deepest is the deepest object that may contain a selectable field; the root is 0.
-const deepest = 2
+// maxFieldDepth is the deepest object that may contain a selectable field; the root is 0.
+const maxFieldDepth = 2
 
-// short is the length, in bytes, of the longest list that may contain selectable values, such as a pod's addresses.
-const short = 160
+// maxListLength is the length, in bytes, of the longest list that may contain selectable values, such as a pod's
+// addresses.
+const maxListLength = 160
 
-func (r *reading) object(depth int) bool {
+func (r *shallowReader) object(depth int) bool {
 	if !r.Take('{') {
 		return false
 	}
-	r.keep('{')
+	r.appendThin('{')
 	for first := true; !r.Take('}'); {
 		start := r.Pos
 		name, ok := r.Name()
@@ -120,11 +121,11 @@ func (r *reading) object(depth int) bool {
 			if !r.metadata() {
 				return false
 			}
-		case c == '[' || c == '{' && (depth == deepest || !r.whole):
+		case c == '[' || c == '{' && (depth == maxFieldDepth || !r.needsThin):
 			if !r.Value() {
 				return false
 			}
-			if c == '[' && r.Pos-start <= short {
+			if c == '[' && r.Pos-start <= maxListLength {
 				r.member(&first, start)
 			}
 		default:
@@ -152,26 +153,26 @@ func (r *reading) object(depth int) bool {
 			return false
 		}
 	}
-	r.keep('}')
+	r.appendThin('}')
 	return true
 }
 
 // member appends the text since start, a member or its name, to thin.
-func (r *reading) member(first *bool, start int) {
+func (r *shallowReader) member(first *bool, start int) {
 	if !*first {
-		r.keep(',')
+		r.appendThin(',')
 	}
 	*first = false
-	r.keep(r.Data[start:r.Pos]...)
+	r.appendThin(r.Data[start:r.Pos]...)
 }
 
-func (r *reading) keep(text ...byte) {
-	if r.whole {
-		r.thin = append(r.thin, text...)
+func (r *shallowReader) appendThin(text ...byte) {
+	if r.needsThin {
+		r.reduced = append(r.reduced, text...)
 	}
 }
 
-func (r *reading) metadata() bool {
+func (r *shallowReader) metadata() bool {
 	return r.Members(func(name []byte) bool {
 		start := r.Pos
 		if !r.Value() {
@@ -181,14 +182,14 @@ func (r *reading) metadata() bool {
 		case `"labels"`:
 			r.labels = r.Data[start:r.Pos]
 		case `"resourceVersion"`:
-			r.versioned = true
+			r.hasResourceVersion = true
 		}
 		return true
 	})
 }
 
-// ours reports whether the object is of the kind and in the form that this server writes.
-func (r *reading) ours(k *kinds.Kind) bool {
+// isOwnForm reports whether the object is of the kind and in the form that this server writes.
+func (r *shallowReader) isOwnForm(k *kinds.Kind) bool {
 	version, kind := k.GVK.ToAPIVersionAndKind()
-	return !r.versioned && string(r.kind) == `"`+kind+`"` && string(r.apiVersion) == `"`+version+`"`
+	return !r.hasResourceVersion && string(r.kind) == `"`+kind+`"` && string(r.apiVersion) == `"`+version+`"`
 }

@@ -13,31 +13,31 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// fill sets all fields of a value, each string to its path.
-func fill(v reflect.Value, path string, depth int) {
+// fillFields sets all fields of a value, each string to its path.
+func fillFields(v reflect.Value, path string, depth int) {
 	if depth > 12 || v.CanAddr() && v.Addr().Type().Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		return // a type that decodes itself has its own form
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem(), path, depth+1)
+		fillFields(v.Elem(), path, depth+1)
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.IsExported() {
-				fill(v.Field(i), path+"."+f.Name, depth+1)
+				fillFields(v.Field(i), path+"."+f.Name, depth+1)
 			}
 		}
 	case reflect.Slice:
 		if v.Type().Elem().Kind() != reflect.Uint8 {
 			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-			fill(v.Index(0), path+"[0]", depth+1)
+			fillFields(v.Index(0), path+"[0]", depth+1)
 		}
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		fill(key, path+"key", depth+1)
-		fill(value, path+`"value\`, depth+1)
+		fillFields(key, path+"key", depth+1)
+		fillFields(value, path+`"value\`, depth+1)
 		v.SetMapIndex(key, value)
 	case reflect.String:
 		v.SetString(path)
@@ -50,15 +50,15 @@ func fill(v reflect.Value, path string, depth int) {
 
 // Reading an object shallowly finds the same values for selectors as decoding it.
 // Proves S12.
-func TestLookingOverAnObjectFindsWhatDecodingItDoes(t *testing.T) {
+func TestShallowReadEqualsDecoding(t *testing.T) {
 	for _, k := range kinds.All() {
-		if k.Virtual || kept[k.Resource] {
+		if k.Virtual || pinnedResources[k.Resource] {
 			continue
 		}
 		for _, full := range []bool{false, true} {
 			obj := k.New()
 			if full {
-				fill(reflect.ValueOf(obj).Elem(), "", 0)
+				fillFields(reflect.ValueOf(obj).Elem(), "", 0)
 			}
 			m, err := meta.Accessor(obj)
 			if err != nil {
@@ -85,7 +85,7 @@ func TestLookingOverAnObjectFindsWhatDecodingItDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !maps.Equal(over.Labels, deep.Labels) || !slices.Equal(over.values, deep.values) ||
-				over.splice != deep.splice ||
+				over.versionOffset != deep.versionOffset ||
 				over.kind != deep.kind {
 				t.Errorf(
 					"%s, full %v: looked over %v %v, decoded %v %v",
@@ -106,7 +106,7 @@ func TestLookingOverAnObjectFindsWhatDecodingItDoes(t *testing.T) {
 	}
 }
 
-func TestWhatOthersHaveWrittenIsDecoded(t *testing.T) {
+func TestForeignEncodingsAreDecoded(t *testing.T) {
 	for _, text := range []string{
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","resourceVersion":"3"}}`,
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"}} `,
@@ -133,7 +133,7 @@ func TestWhatOthersHaveWrittenIsDecoded(t *testing.T) {
 
 func BenchmarkNewEntry(b *testing.B) {
 	k := podKind()
-	e := makeEntry(b, k, "a/x", "n1", 1)
+	e := mustEntry(b, k, "a/x", "n1", 1)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := NewEntry(k, "a/x", e.JSON(), 2, nil); err != nil {

@@ -10,11 +10,11 @@ import (
 type Snapshot struct {
 	Revision int64 // revision of the last change before; the state is valid until the next change
 
-	resource *Resource
-	tree     *btree.BTreeG[*Entry]
-	index    []*btree.BTreeG[*Entry]
-	spaces   *btree.BTreeG[space]
-	log      *eventLog
+	resource   *Resource
+	tree       *btree.BTreeG[*Entry]
+	index      []*btree.BTreeG[*Entry]
+	namespaces *btree.BTreeG[namespaceCount]
+	log        *eventLog
 }
 
 // Snapshot returns the current snapshot.
@@ -27,7 +27,8 @@ func (r *Resource) Snapshot() *Snapshot {
 	if s := r.snapshot.Load(); s != nil {
 		return s
 	}
-	s := &Snapshot{resource: r, Revision: r.revision.Load(), tree: r.tree.Clone(), spaces: r.spaces.Clone(), log: r.log}
+	s := &Snapshot{resource: r, Revision: r.revision.Load(), tree: r.tree.Clone(), namespaces: r.namespaces.Clone(),
+		log: r.log}
 	for _, index := range r.index {
 		s.index = append(s.index, index.Clone())
 	}
@@ -35,21 +36,21 @@ func (r *Resource) Snapshot() *Snapshot {
 	return s
 }
 
-// space is the number of objects in a namespace.
-type space struct {
+// namespaceCount is the number of objects in a namespace.
+type namespaceCount struct {
 	namespace string
-	objects   int
+	count     int
 }
 
-func byNamespace(a, b space) bool { return a.namespace < b.namespace }
+func byNamespace(a, b namespaceCount) bool { return a.namespace < b.namespace }
 
-func tally(spaces *btree.BTreeG[space], namespace string, by int) {
-	s, _ := spaces.Get(space{namespace: namespace})
-	if s.objects += by; s.objects <= 0 {
-		spaces.Delete(space{namespace: namespace})
+func addToNamespace(spaces *btree.BTreeG[namespaceCount], namespace string, by int) {
+	s, _ := spaces.Get(namespaceCount{namespace: namespace})
+	if s.count += by; s.count <= 0 {
+		spaces.Delete(namespaceCount{namespace: namespace})
 		return
 	}
-	spaces.ReplaceOrInsert(space{namespace, s.objects})
+	spaces.ReplaceOrInsert(namespaceCount{namespace, s.count})
 }
 
 // Count returns the number of objects in a namespace; in all of them, if namespace is empty.
@@ -57,8 +58,8 @@ func (s *Snapshot) Count(namespace string) int {
 	if namespace == "" {
 		return s.tree.Len()
 	}
-	n, _ := s.spaces.Get(space{namespace: namespace})
-	return n.objects
+	n, _ := s.namespaces.Get(namespaceCount{namespace: namespace})
+	return n.count
 }
 
 // Ascend calls f, in order, for the entries whose key has the prefix and comes after the key after. It stops when f
@@ -109,19 +110,20 @@ func (s *Snapshot) AscendField(name, value, prefix, after string, f func(*Entry)
 	return false
 }
 
-// Built returns a snapshot that holds only the given entries, read from the store at a revision.
-func (r *Resource) Built(entries []*Entry, revision int64) *Snapshot {
-	s := &Snapshot{resource: r, Revision: revision, tree: btree.NewG(32, byKey), spaces: btree.NewG(32, byNamespace)}
+// NewSnapshot returns a snapshot that holds only the given entries, read from the store at a revision.
+func (r *Resource) NewSnapshot(entries []*Entry, revision int64) *Snapshot {
+	s := &Snapshot{resource: r, Revision: revision, tree: btree.NewG(32, byKey),
+		namespaces: btree.NewG(32, byNamespace)}
 	for _, e := range entries {
 		s.tree.ReplaceOrInsert(e)
-		tally(s.spaces, e.Namespace, 1)
+		addToNamespace(s.namespaces, e.Namespace, 1)
 	}
 	return s
 }
 
-// At returns the state at an exact revision, by undoing the later events of the log. The cache must have reached the
-// revision.
-func (r *Resource) At(revision int64) (*Snapshot, error) {
+// SnapshotAt returns the state at an exact revision, by undoing the later events of the log. The cache must have
+// reached the revision.
+func (r *Resource) SnapshotAt(revision int64) (*Snapshot, error) {
 	now := r.Snapshot()
 	if now.Revision <= revision {
 		return now, nil
@@ -131,22 +133,22 @@ func (r *Resource) At(revision int64) (*Snapshot, error) {
 		return nil, err
 	}
 	r.mu.Lock() // cloning a tree is not safe for concurrent use
-	tree, spaces := now.tree.Clone(), now.spaces.Clone()
+	tree, spaces := now.tree.Clone(), now.namespaces.Clone()
 	r.mu.Unlock()
 	for i := len(events) - 1; i >= 0; i-- {
 		switch e := events[i]; {
 		case e.Revision > now.Revision:
-		case e.Found:
+		case e.WasUnreadable:
 			return nil, ErrExpired // the object was unreadable before this event
 		case e.Err != nil: // the tree still has the object from before
 		case e.Prev != nil:
 			if _, replaced := tree.ReplaceOrInsert(e.Prev); !replaced {
-				tally(spaces, e.Prev.Namespace, 1)
+				addToNamespace(spaces, e.Prev.Namespace, 1)
 			}
 		default:
 			tree.Delete(e.Entry)
-			tally(spaces, e.Entry.Namespace, -1)
+			addToNamespace(spaces, e.Entry.Namespace, -1)
 		}
 	}
-	return &Snapshot{resource: r, Revision: revision, tree: tree, spaces: spaces, log: now.log}, nil
+	return &Snapshot{resource: r, Revision: revision, tree: tree, namespaces: spaces, log: now.log}, nil
 }

@@ -21,84 +21,84 @@ type tables struct {
 // so that their clients list again.
 func (c *Cache) Add(ctx context.Context, k *kinds.Kind) error {
 	r := c.newResource(k)
-	r.filling = true
+	r.isFilling = true
 	key := StorageKey(k)
-	c.feed.Lock()
+	c.feedMu.Lock()
 	old := c.tables.Load().byKey[key]
 	if old != nil {
-		old.next = r
+		old.replacement = r
 	} else {
-		c.change(func(t *tables) { t.byKey[key] = r })
+		c.changeTables(func(t *tables) { t.byKey[key] = r })
 	}
-	c.feed.Unlock()
+	c.feedMu.Unlock()
 
-	entries, unread, revision, err := c.read(ctx, r, key)
+	entries, unread, revision, err := c.readKind(ctx, r, key)
 
-	c.feed.Lock()
-	defer c.feed.Unlock()
+	c.feedMu.Lock()
+	defer c.feedMu.Unlock()
 	if old != nil {
-		old.next = nil
+		old.replacement = nil
 	}
 	if err != nil {
 		if old == nil {
-			c.change(func(t *tables) { delete(t.byKey, key) })
+			c.changeTables(func(t *tables) { delete(t.byKey, key) })
 		}
 		return fmt.Errorf("read the %s that are stored: %w", k.GR(), err)
 	}
-	held := r.held
-	if r.floor < revision { // otherwise everything was loaded again meanwhile
+	held := r.heldChanges
+	if r.loadRevision < revision { // otherwise everything was loaded again meanwhile
 		r.reset(entries, unread, revision)
 	}
-	r.filling, r.held = false, nil
+	r.isFilling, r.heldChanges = false, nil
 	r.apply(held)
-	c.change(func(t *tables) { t.byKey[key], t.byName[k.GR()] = r, r })
+	c.changeTables(func(t *tables) { t.byKey[key], t.byName[k.GR()] = r, r })
 	if old != nil {
-		old.end()
+		old.endWatches()
 	}
 	return nil
 }
 
-// Drop removes a kind.
-func (c *Cache) Drop(k *kinds.Kind) {
-	c.feed.Lock()
-	defer c.feed.Unlock()
+// Remove removes a kind.
+func (c *Cache) Remove(k *kinds.Kind) {
+	c.feedMu.Lock()
+	defer c.feedMu.Unlock()
 	r := c.tables.Load().byName[k.GR()]
 	if r == nil {
 		return
 	}
-	c.change(func(t *tables) {
+	c.changeTables(func(t *tables) {
 		delete(t.byKey, StorageKey(k))
 		delete(t.byName, k.GR())
 	})
-	r.end()
+	r.endWatches()
 }
 
-// change replaces the tables. The caller holds c.feed.
-func (c *Cache) change(f func(*tables)) {
+// changeTables replaces the tables. The caller holds c.feed.
+func (c *Cache) changeTables(f func(*tables)) {
 	was := c.tables.Load()
 	t := &tables{byKey: maps.Clone(was.byKey), byName: maps.Clone(was.byName)}
 	f(t)
 	c.tables.Store(t)
 }
 
-// read reads all objects of one kind from the store.
-func (c *Cache) read(
+// readKind reads all objects of one kind from the store.
+func (c *Cache) readKind(
 	ctx context.Context,
 	r *Resource,
 	key string,
 ) (entries []*Entry, unread map[string]error, revision int64, err error) {
 	prefix := c.prefix + key + "/"
-	revision, err = c.store.All(ctx, prefix, func(kvs []store.KV) error {
+	revision, err = c.store.All(ctx, prefix, func(kvs []store.KeyValue) error {
 		for _, kv := range kvs {
 			rest := kv.Key[len(prefix):]
 			e, err := (*Entry)(nil), kv.Err
 			if err == nil {
 				e, err = c.entry(r, rest, kv.Value, kv.Revision)
 			} else {
-				r.tell(err)
+				r.logUnreadable(err)
 			}
 			if err != nil {
-				unread = with(unread, rest, err)
+				unread = withError(unread, rest, err)
 			} else {
 				entries = append(entries, e)
 			}

@@ -12,8 +12,8 @@ import (
 // Kind returns the version that the entry is in.
 func (e *Entry) Kind() *kinds.Kind { return e.kind }
 
-// In returns the same object in another version of its kind. It is converted at the first call.
-func (e *Entry) In(ctx context.Context, to *kinds.Kind) (*Entry, error) {
+// ConvertTo returns the same object in another version of its kind. It is converted at the first call.
+func (e *Entry) ConvertTo(ctx context.Context, to *kinds.Kind) (*Entry, error) {
 	if e == nil || to.Untyped == nil || e.kind == to {
 		return e, nil
 	}
@@ -35,7 +35,7 @@ func Convert(ctx context.Context, entries []*Entry, to *kinds.Kind) error {
 		if e == nil || e.kind == to {
 			continue
 		}
-		if have := e.known(to); have != nil {
+		if have := e.cachedVersion(to); have != nil {
 			entries[i] = have
 			continue
 		}
@@ -52,7 +52,7 @@ func Convert(ctx context.Context, entries []*Entry, to *kinds.Kind) error {
 	if len(objs) == 0 {
 		return nil
 	}
-	made, err := to.Untyped.Family.In(ctx, objs, to)
+	made, err := to.Untyped.Family.Convert(ctx, objs, to)
 	if err != nil {
 		return err
 	}
@@ -65,12 +65,12 @@ func Convert(ctx context.Context, entries []*Entry, to *kinds.Kind) error {
 		if err != nil {
 			return err
 		}
-		entries[i] = entries[i].learn(converted)
+		entries[i] = entries[i].addVersion(converted)
 	}
 	return nil
 }
 
-func (e *Entry) known(to *kinds.Kind) *Entry {
+func (e *Entry) cachedVersion(to *kinds.Kind) *Entry {
 	if list := e.versions.Load(); list != nil {
 		for _, v := range *list {
 			if v.kind == to {
@@ -81,10 +81,10 @@ func (e *Entry) known(to *kinds.Kind) *Entry {
 	return nil
 }
 
-// learn stores a converted version of the entry. If that version is stored already, learn returns the stored one.
-func (e *Entry) learn(v *Entry) *Entry {
+// addVersion stores a converted version of the entry. If that version is stored already, learn returns the stored one.
+func (e *Entry) addVersion(v *Entry) *Entry {
 	for {
-		if have := e.known(v.kind); have != nil {
+		if have := e.cachedVersion(v.kind); have != nil {
 			return have
 		}
 		was := e.versions.Load()
@@ -99,11 +99,11 @@ func (e *Entry) learn(v *Entry) *Entry {
 	}
 }
 
-// In returns the event in another version of its kind.
-func (e *Event) In(ctx context.Context, to *kinds.Kind) (*Event, error) {
+// ConvertTo returns the event in another version of its kind.
+func (e *Event) ConvertTo(ctx context.Context, to *kinds.Kind) (*Event, error) {
 	both := []*Entry{e.Entry, e.Prev}
 	if err := Convert(ctx, both, to); err != nil {
 		return nil, err
 	}
-	return &Event{Revision: e.Revision, Entry: both[0], Prev: both[1], Found: e.Found}, nil
+	return &Event{Revision: e.Revision, Entry: both[0], Prev: both[1], WasUnreadable: e.WasUnreadable}, nil
 }

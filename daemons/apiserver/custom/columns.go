@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// printed returns the columns after the name that a version declares, and a function that makes their cells. Both are
-// nil if it declares none; the table then shows the age.
-func printed(
+// printedColumns returns the columns after the name that a version declares, and a function that makes their cells.
+// Both are nil if it declares none; the table then shows the age.
+func printedColumns(
 	list []apiextensionsv1.CustomResourceColumnDefinition,
 ) ([]metav1.TableColumnDefinition, func(runtime.Object) []any) {
 	if len(list) == 0 {
@@ -32,7 +32,7 @@ func printed(
 		columns = append(columns, metav1.TableColumnDefinition{
 			Name: c.Name, Type: c.Type, Format: c.Format, Description: description, Priority: c.Priority,
 		})
-		cells = append(cells, cell(c))
+		cells = append(cells, cellFunc(c))
 	}
 	return columns, func(obj runtime.Object) []any {
 		u, ok := obj.(*unstructured.Unstructured)
@@ -47,9 +47,9 @@ func printed(
 	}
 }
 
-// cell returns a function that returns a column's value for an object. The value is nil if the path leads to nothing,
-// or to a value of another type.
-func cell(c apiextensionsv1.CustomResourceColumnDefinition) func(map[string]any) any {
+// cellFunc returns a function that returns a column's value for an object. The value is nil if the path leads to
+// nothing, or to a value of another type.
+func cellFunc(c apiextensionsv1.CustomResourceColumnDefinition) func(map[string]any) any {
 	path := "{" + c.JSONPath + "}"
 	if jsonpath.New(c.Name).Parse(path) != nil {
 		return func(map[string]any) any { return nil }
@@ -71,12 +71,12 @@ func cell(c apiextensionsv1.CustomResourceColumnDefinition) func(map[string]any)
 			}
 			return text.String()
 		}
-		return value(c.Type, results[0][0].Interface())
+		return cellValue(c.Type, results[0][0].Interface())
 	}
 }
 
-// value converts a value to a column's type.
-func value(kind string, v any) any {
+// cellValue converts a value to a column's type.
+func cellValue(kind string, v any) any {
 	switch kind {
 	case "integer":
 		switch n := v.(type) {

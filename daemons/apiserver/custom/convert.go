@@ -31,19 +31,19 @@ const (
 	maxConverted = 500
 )
 
-// converter converts objects by calling a conversion webhook.
-type converter struct {
+// webhookConverter converts objects by calling a conversion webhook.
+type webhookConverter struct {
 	call    Caller
 	to      backend.Webhook
 	version string // version of the ConversionReview
 }
 
-func newConverter(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*converter, error) {
+func newConverter(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*webhookConverter, error) {
 	hook := d.Spec.Conversion.Webhook
 	if hook == nil || hook.ClientConfig == nil || call == nil {
 		return nil, errors.New("it names no webhook that could be called")
 	}
-	c := &converter{call: call}
+	c := &webhookConverter{call: call}
 	client := admissionregistrationv1.WebhookClientConfig{
 		URL:      hook.ClientConfig.URL,
 		CABundle: hook.ClientConfig.CABundle,
@@ -68,14 +68,14 @@ func newConverter(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*co
 	return c, nil
 }
 
-func (c *converter) convert(
+func (c *webhookConverter) convert(
 	ctx context.Context,
 	objs []*unstructured.Unstructured,
 	to *kinds.Kind,
 ) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, 0, len(objs))
 	for some := range slices.Chunk(objs, maxConverted) {
-		made, err := c.ask(ctx, some, to)
+		made, err := c.convertBatch(ctx, some, to)
 		if err != nil {
 			return nil, fmt.Errorf("conversion webhook for %s failed: %w", objs[0].GroupVersionKind(), err)
 		}
@@ -84,7 +84,7 @@ func (c *converter) convert(
 	return out, nil
 }
 
-func (c *converter) ask(
+func (c *webhookConverter) convertBatch(
 	ctx context.Context,
 	objs []*unstructured.Unstructured,
 	to *kinds.Kind,
@@ -131,7 +131,7 @@ func (c *converter) ask(
 		if err := u.UnmarshalJSON(raw.Raw); err != nil {
 			return nil, fmt.Errorf("invalid converted object at index %d: %w", i, err)
 		}
-		if err := restore(u, objs[i], to); err != nil {
+		if err := restoreMetadata(u, objs[i], to); err != nil {
 			return nil, fmt.Errorf("invalid converted object at index %d: %w", i, err)
 		}
 		out[i] = u
@@ -139,9 +139,9 @@ func (c *converter) ask(
 	return out, nil
 }
 
-// restore sets the metadata of a converted object to the original's, except labels and annotations. It returns an error
-// if kind, name, namespace or UID have changed.
-func restore(made, from *unstructured.Unstructured, to *kinds.Kind) error {
+// restoreMetadata sets the metadata of a converted object to the original's, except labels and annotations. It returns
+// an error if kind, name, namespace or UID have changed.
+func restoreMetadata(made, from *unstructured.Unstructured, to *kinds.Kind) error {
 	if is := made.GroupVersionKind(); is != to.GVK {
 		return fmt.Errorf("expected %s, got %s", to.GVK, is)
 	}

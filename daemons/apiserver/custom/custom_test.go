@@ -55,7 +55,7 @@ func TestNamesAreAcceptedOnce(t *testing.T) {
 			ShortNames: []string{"wi"},
 		},
 	)
-	first.Status = Judge(first, nil, now)
+	first.Status = NewStatus(first, nil, now)
 	if status, _, _ := conditionOf(first.Status, apiextensionsv1.Established); status != "True" ||
 		first.Status.AcceptedNames.Plural != "widgets" {
 		t.Fatalf("%+v", first.Status)
@@ -73,20 +73,21 @@ func TestNamesAreAcceptedOnce(t *testing.T) {
 		"the singular":     {apiextensionsv1.CustomResourceDefinitionNames{Plural: "gadgets", Singular: "widget", Kind: "Gadget", ListKind: "GadgetList"}, "SingularConflict", `"widget" is already in use`},
 	} {
 		second := definition("2", c.names)
-		second.Status = Judge(second, NamesOf([]*apiextensionsv1.CustomResourceDefinition{first, second}), now)
+		second.Status = NewStatus(second, NamesOf([]*apiextensionsv1.CustomResourceDefinition{first, second}), now)
 		_, reason, message := conditionOf(second.Status, apiextensionsv1.NamesAccepted)
 		established, _, _ := conditionOf(second.Status, apiextensionsv1.Established)
 		if reason != c.reason || message != c.message || (established == "True") != (reason == "NoConflicts") {
 			t.Errorf("%s: %s %q, established %s; want %s %q", name, reason, message, established, c.reason, c.message)
 		}
 		second.Spec.Group = "else.example.com"
-		if _, reason, _ := conditionOf(Judge(second, NamesOf([]*apiextensionsv1.CustomResourceDefinition{first}), now),
+		if _, reason, _ := conditionOf(NewStatus(second, NamesOf([]*apiextensionsv1.CustomResourceDefinition{first}),
+			now),
 			apiextensionsv1.NamesAccepted); reason != "NoConflicts" {
 			t.Errorf("%s: %s in another group", name, reason)
 		}
 	}
 	again := first.DeepCopy()
-	again.Status = Judge(again, NamesOf([]*apiextensionsv1.CustomResourceDefinition{first}), now.Add(time.Hour))
+	again.Status = NewStatus(again, NamesOf([]*apiextensionsv1.CustomResourceDefinition{first}), now.Add(time.Hour))
 	if at := again.Status.Conditions[0].LastTransitionTime; !at.Equal(&first.Status.Conditions[0].LastTransitionTime) {
 		t.Errorf("nothing has changed, and its condition is of %v", at)
 	}
@@ -94,7 +95,7 @@ func TestNamesAreAcceptedOnce(t *testing.T) {
 
 // A condition states whether a definition in one of Kubernetes' own groups was approved.
 // Proves S12.
-func TestDefinitionsInProtectedGroupsSayWhoAgreed(t *testing.T) {
+func TestProtectedGroupsNeedApproval(t *testing.T) {
 	for annotation, want := range map[string][2]string{
 		"https://github.com/kubernetes/enhancements/pull/1111": {"True", "ApprovedAnnotation"},
 		"unapproved, for a test":                               {"False", "UnapprovedAnnotation"},
@@ -110,7 +111,7 @@ func TestDefinitionsInProtectedGroupsSayWhoAgreed(t *testing.T) {
 				ListKind: "WidgetList",
 			},
 		)
-		if status, _, _ := conditionOf(Judge(d, nil, time.Now()),
+		if status, _, _ := conditionOf(NewStatus(d, nil, time.Now()),
 			apiextensionsv1.KubernetesAPIApprovalPolicyConformant); status != "" {
 			t.Errorf("a group that nobody protects: %s", status)
 		}
@@ -119,7 +120,7 @@ func TestDefinitionsInProtectedGroupsSayWhoAgreed(t *testing.T) {
 			d.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: annotation}
 		}
 		status, reason, message := conditionOf(
-			Judge(d, nil, time.Now()),
+			NewStatus(d, nil, time.Now()),
 			apiextensionsv1.KubernetesAPIApprovalPolicyConformant,
 		)
 		if status != want[0] || reason != want[1] || message == "" {
@@ -130,7 +131,7 @@ func TestDefinitionsInProtectedGroupsSayWhoAgreed(t *testing.T) {
 
 // A column shows the value at its path in the form of its type, or nothing.
 // Proves S12.
-func TestColumnsShowWhatTheirPathsLeadTo(t *testing.T) {
+func TestColumnsShowValuesAtTheirPaths(t *testing.T) {
 	object := map[string]any{
 		"spec": map[string]any{
 			"n":     int64(3),
@@ -153,23 +154,23 @@ func TestColumnsShowWhatTheirPathsLeadTo(t *testing.T) {
 		{".spec.none", "string", nil}, {".spec.when", "date", "<invalid>"}, {".spec.n", "date", nil},
 		{`.status.conditions[?(@.type=="Ready")].status`, "string", "False"}, {".spec[", "string", nil}, {".spec.text", "boolean", nil},
 	} {
-		show := cell(apiextensionsv1.CustomResourceColumnDefinition{Name: "A", JSONPath: c.path, Type: c.kind})
+		show := cellFunc(apiextensionsv1.CustomResourceColumnDefinition{Name: "A", JSONPath: c.path, Type: c.kind})
 		if got := show(object); got != c.want {
 			t.Errorf("%s as %s shows %v, want %v", c.path, c.kind, got, c.want)
 		}
 	}
 }
 
-// answers is a conversion webhook.
-type answers func(sent, answer *apiextensionsv1.ConversionReview) error
+// conversionFunc is a conversion webhook.
+type conversionFunc func(sent, answer *apiextensionsv1.ConversionReview) error
 
-func (f answers) Call(_ context.Context, _ backend.Webhook, _ time.Duration, in, out any) error {
+func (f conversionFunc) Call(_ context.Context, _ backend.Webhook, _ time.Duration, in, out any) error {
 	return f(in.(*apiextensionsv1.ConversionReview), out.(*apiextensionsv1.ConversionReview))
 }
 
 // A conversion webhook's response is accepted only if it is complete, and changes only what it may change.
 // Proves S12.
-func TestConversionsThatAreNotWholeAreRefused(t *testing.T) {
+func TestIncompleteConversionsAreRejected(t *testing.T) {
 	url := "https://a.example.com/"
 	d := definition("1", apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"})
 	d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
@@ -185,7 +186,7 @@ func TestConversionsThatAreNotWholeAreRefused(t *testing.T) {
 		text := `{"apiVersion":"example.com/v2","kind":"Widget","metadata":{"name":"w","uid":"u","labels":{"new":"x"}},"spec":{"size":1}}`
 		return []byte(strings.NewReplacer(change...).Replace(text))
 	}
-	whole := func(objects ...[]byte) answers {
+	whole := func(objects ...[]byte) conversionFunc {
 		return func(sent, answer *apiextensionsv1.ConversionReview) error {
 			answer.TypeMeta = sent.TypeMeta
 			answer.Response = &apiextensionsv1.ConversionResponse{
@@ -201,7 +202,7 @@ func TestConversionsThatAreNotWholeAreRefused(t *testing.T) {
 			return nil
 		}
 	}
-	and := func(a answers, change func(*apiextensionsv1.ConversionReview)) answers {
+	and := func(a conversionFunc, change func(*apiextensionsv1.ConversionReview)) conversionFunc {
 		return func(sent, answer *apiextensionsv1.ConversionReview) error {
 			err := a(sent, answer)
 			change(answer)
@@ -209,7 +210,7 @@ func TestConversionsThatAreNotWholeAreRefused(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		hook answers
+		hook conversionFunc
 		want string
 	}{
 		"whole": {whole(made()), ""},

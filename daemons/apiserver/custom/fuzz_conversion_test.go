@@ -14,10 +14,10 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// answering is a webhook that always responds with the same bytes.
-type answering struct{ text []byte }
+// fixedResponse is a webhook that always responds with the same bytes.
+type fixedResponse struct{ text []byte }
 
-func (a answering) Call(_ context.Context, _ backend.Webhook, _ time.Duration, in, out any) error {
+func (a fixedResponse) Call(_ context.Context, _ backend.Webhook, _ time.Duration, in, out any) error {
 	if err := json.Unmarshal(a.text, out); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func FuzzConversion(f *testing.F) {
 				if metadata != nil {
 					from.Object["metadata"] = metadata
 				}
-				c := &converter{call: answering{text}, version: version}
+				c := &webhookConverter{call: fixedResponse{text}, version: version}
 				out, err := c.convert(t.Context(), []*unstructured.Unstructured{from}, to)
 				if err != nil {
 					continue

@@ -27,7 +27,7 @@ func FuzzColumn(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, path, kind string, object []byte) {
-		show := cell(apiextensionsv1.CustomResourceColumnDefinition{Name: "A", Type: kind, JSONPath: path})
+		show := cellFunc(apiextensionsv1.CustomResourceColumnDefinition{Name: "A", Type: kind, JSONPath: path})
 		var content map[string]any
 		if kjson.UnmarshalCaseSensitivePreserveInts(object, &content) != nil || content == nil {
 			return
@@ -78,8 +78,8 @@ func FuzzRule(f *testing.F) {
 		if len(definitions.Validate(d)) > 0 {
 			return
 		}
-		d.Status = Judge(d, NamesOf([]*apiextensionsv1.CustomResourceDefinition{d}), time.Now())
-		k, err := Kind(d, nil)
+		d.Status = NewStatus(d, NamesOf([]*apiextensionsv1.CustomResourceDefinition{d}), time.Now())
+		k, err := NewKind(d, nil)
 		if err != nil {
 			return
 		}

@@ -40,8 +40,8 @@ func FuzzDefinition(f *testing.F) {
 		if len(definitions.Validate(d)) > 0 {
 			return
 		}
-		d.Status = Judge(d, NamesOf([]*apiextensionsv1.CustomResourceDefinition{d}), time.Now())
-		k, err := Kind(d, nil)
+		d.Status = NewStatus(d, NamesOf([]*apiextensionsv1.CustomResourceDefinition{d}), time.Now())
+		k, err := NewKind(d, nil)
 		if err != nil {
 			return
 		}

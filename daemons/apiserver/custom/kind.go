@@ -20,16 +20,16 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// Kind returns the kind that a definition with accepted names declares, in the stored version. The other versions are
-// in its family. call calls the conversion webhook.
-func Kind(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*kinds.Kind, error) {
+// NewKind returns the kind that a definition with accepted names declares, in the stored version. The other versions
+// are in its family. call calls the conversion webhook.
+func NewKind(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*kinds.Kind, error) {
 	f := &kinds.Family{}
 	for i := range d.Spec.Versions {
-		v, err := newVersion(d, &d.Spec.Versions[i])
+		v, err := newDefinitionVersion(d, &d.Spec.Versions[i])
 		if err != nil {
 			return nil, fmt.Errorf("version %s of %s: %w", d.Spec.Versions[i].Name, d.Name, err)
 		}
-		k := v.kind(d, f)
+		k := v.newKind(d, f)
 		f.Versions = append(f.Versions, k)
 		if v.spec.Storage {
 			f.Stored = k
@@ -50,34 +50,35 @@ func Kind(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*kinds.Kind
 		if err != nil {
 			return nil, fmt.Errorf("the conversion of %s: %w", d.Name, err)
 		}
-		f.Converts = w.convert
+		f.CallWebhook = w.convert
 	}
 	return f.Stored, nil
 }
 
-// kind returns one version of a definition as a kind.
-func (v *version) kind(d *apiextensionsv1.CustomResourceDefinition, f *kinds.Family) *kinds.Kind {
+// newKind returns one version of a definition as a kind.
+func (v *definitionVersion) newKind(d *apiextensionsv1.CustomResourceDefinition, f *kinds.Family) *kinds.Kind {
 	names := d.Status.AcceptedNames
-	columns, row := printed(v.spec.AdditionalPrinterColumns)
+	columns, row := printedColumns(v.spec.AdditionalPrinterColumns)
 	k := &kinds.Kind{
 		GVK: v.gvk, Resource: names.Plural, Singular: names.Singular, ConditionalUpdate: true,
 		ShortNames: names.ShortNames, Categories: names.Categories,
 		Namespaced: d.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		StorageKey: d.Spec.Group + "/" + names.Plural,
-		New:        empty(v.gvk), NewList: empty(v.gvk.GroupVersion().WithKind(names.ListKind)),
+		New:        newEmpty(v.gvk), NewList: newEmpty(v.gvk.GroupVersion().WithKind(names.ListKind)),
 		HasGeneration:  true,
 		Deprecated:     deprecation(d, v.spec),
-		Default:        does(v.fill),
-		Validate:       func(obj runtime.Object) field.ErrorList { return v.check(obj, nil, false) },
-		ValidateUpdate: func(obj, old runtime.Object) field.ErrorList { return v.check(obj, old, false) },
-		Warnings:       func(obj, _ runtime.Object) []string { return finalizerDoubts(obj) },
-		Fields:         selectable(v.spec), Columns: columns, Row: row,
-		Untyped: &kinds.Untyped{Family: f, Accept: v.accept, Read: v.read, Complete: v.complete, Schema: v.describe},
+		Default:        onUnstructured(v.setDefaults),
+		Validate:       func(obj runtime.Object) field.ErrorList { return v.validate(obj, nil, false) },
+		ValidateUpdate: func(obj, old runtime.Object) field.ErrorList { return v.validate(obj, old, false) },
+		Warnings:       func(obj, _ runtime.Object) []string { return finalizerWarnings(obj) },
+		Fields:         selectableFields(v.spec), Columns: columns, Row: row,
+		Untyped: &kinds.Untyped{Family: f, Accept: v.coerceAndPrune, Read: v.convertFrom,
+			Complete: v.withStatusDefaults, Schema: v.publishedSchema},
 	}
 	if sub := v.spec.Subresources; sub != nil {
 		if sub.Status != nil {
 			k.Status = statusOf(v)
-			k.PrepareCreate = does(func(u *unstructured.Unstructured) { delete(u.Object, "status") })
+			k.PrepareCreate = onUnstructured(func(u *unstructured.Unstructured) { delete(u.Object, "status") })
 		}
 		if sub.Scale != nil {
 			k.Scale = scaleOf(sub.Scale)
@@ -86,7 +87,7 @@ func (v *version) kind(d *apiextensionsv1.CustomResourceDefinition, f *kinds.Fam
 	return k
 }
 
-func empty(gvk schema.GroupVersionKind) func() runtime.Object {
+func newEmpty(gvk schema.GroupVersionKind) func() runtime.Object {
 	return func() runtime.Object {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(gvk)
@@ -94,7 +95,7 @@ func empty(gvk schema.GroupVersionKind) func() runtime.Object {
 	}
 }
 
-func does(f func(*unstructured.Unstructured)) func(runtime.Object) {
+func onUnstructured(f func(*unstructured.Unstructured)) func(runtime.Object) {
 	return func(obj runtime.Object) {
 		if u, ok := obj.(*unstructured.Unstructured); ok {
 			f(u)
@@ -103,9 +104,9 @@ func does(f func(*unstructured.Unstructured)) func(runtime.Object) {
 }
 
 // statusOf returns the status subresource, which changes only the status.
-func statusOf(v *version) *kinds.Status {
+func statusOf(v *definitionVersion) *kinds.Status {
 	return &kinds.Status{
-		KeepsMeta: true,
+		KeepsAllMeta: true,
 		Copy: func(to, from runtime.Object) {
 			t, ok := to.(*unstructured.Unstructured)
 			f, also := from.(*unstructured.Unstructured)
@@ -118,47 +119,47 @@ func statusOf(v *version) *kinds.Status {
 				delete(t.Object, "status")
 			}
 		},
-		Validate: func(obj, old runtime.Object) field.ErrorList { return v.check(obj, old, true) },
+		Validate: func(obj, old runtime.Object) field.ErrorList { return v.validate(obj, old, true) },
 	}
 }
 
 // scaleOf reads and sets replicas at the paths that a definition declares, field names joined by dots.
 func scaleOf(s *apiextensionsv1.CustomResourceSubresourceScale) *kinds.Scale {
 	number := func(u *unstructured.Unstructured, path string) int32 {
-		v, _, err := unstructured.NestedInt64(u.Object, at(path)...)
+		v, _, err := unstructured.NestedInt64(u.Object, splitPath(path)...)
 		if err != nil {
 			return 0
 		}
 		return int32(v)
 	}
 	return &kinds.Scale{
-		Path: at(s.SpecReplicasPath),
+		Path: splitPath(s.SpecReplicasPath),
 		Get: func(obj runtime.Object) (spec, status int32, selector string) {
 			u, ok := obj.(*unstructured.Unstructured)
 			if !ok {
 				return 0, 0, ""
 			}
 			if s.LabelSelectorPath != nil && *s.LabelSelectorPath != "" {
-				selector, _, _ = unstructured.NestedString(u.Object, at(*s.LabelSelectorPath)...)
+				selector, _, _ = unstructured.NestedString(u.Object, splitPath(*s.LabelSelectorPath)...)
 			}
 			return number(u, s.SpecReplicasPath), number(u, s.StatusReplicasPath), selector
 		},
 		Set: func(obj runtime.Object, replicas int32) {
 			if u, ok := obj.(*unstructured.Unstructured); ok {
 				// Validation has refused objects in which a parent of the field is no object.
-				_ = unstructured.SetNestedField(u.Object, int64(replicas), at(s.SpecReplicasPath)...)
+				_ = unstructured.SetNestedField(u.Object, int64(replicas), splitPath(s.SpecReplicasPath)...)
 			}
 		},
 	}
 }
 
-func at(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
+func splitPath(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// selectable returns a function that returns the fields by which clients may select objects of a version.
-func selectable(v *apiextensionsv1.CustomResourceDefinitionVersion) func(runtime.Object) fields.Set {
+// selectableFields returns a function that returns the fields by which clients may select objects of a version.
+func selectableFields(v *apiextensionsv1.CustomResourceDefinitionVersion) func(runtime.Object) fields.Set {
 	paths := map[string][]string{}
 	for _, f := range v.SelectableFields {
-		paths[strings.TrimPrefix(f.JSONPath, ".")] = at(f.JSONPath)
+		paths[strings.TrimPrefix(f.JSONPath, ".")] = splitPath(f.JSONPath)
 	}
 	if len(paths) == 0 {
 		return nil
@@ -194,8 +195,8 @@ func deprecation(
 	return fmt.Sprintf("%s/%s %s is deprecated", d.Spec.Group, v.Name, d.Spec.Names.Kind)
 }
 
-// finalizerDoubts warns of finalizers whose names may conflict with other writers' finalizers.
-func finalizerDoubts(obj runtime.Object) []string {
+// finalizerWarnings warns of finalizers whose names may conflict with other writers' finalizers.
+func finalizerWarnings(obj runtime.Object) []string {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return nil

@@ -12,11 +12,11 @@ import (
 
 // Names maps the names that definitions have accepted to the definition's UID. The cost of a lookup does not depend on
 // their number.
-type Names map[named]types.UID
+type Names map[acceptedName]types.UID
 
-type named struct {
+type acceptedName struct {
 	group, name string
-	kind        bool // whether it is the name of a kind or list kind, not of a resource
+	isKind      bool // whether it is the name of a kind or list kind, not of a resource
 }
 
 // NamesOf returns the accepted names of definitions.
@@ -34,39 +34,39 @@ func (n Names) Accept(
 	names apiextensionsv1.CustomResourceDefinitionNames,
 ) {
 	for _, name := range append([]string{names.Plural, names.Singular}, names.ShortNames...) {
-		n.add(named{d.Spec.Group, name, false}, d.UID)
+		n.add(acceptedName{d.Spec.Group, name, false}, d.UID)
 	}
-	n.add(named{d.Spec.Group, names.Kind, true}, d.UID)
-	n.add(named{d.Spec.Group, names.ListKind, true}, d.UID)
+	n.add(acceptedName{d.Spec.Group, names.Kind, true}, d.UID)
+	n.add(acceptedName{d.Spec.Group, names.ListKind, true}, d.UID)
 }
 
-// several marks a name that more than one definition has.
-const several types.UID = ""
+// ambiguous marks a name that more than one definition has.
+const ambiguous types.UID = ""
 
-func (n Names) add(name named, of types.UID) {
+func (n Names) add(name acceptedName, of types.UID) {
 	if was, there := n[name]; there && was != of {
-		of = several
+		of = ambiguous
 	}
 	n[name] = of
 }
 
-// taken reports whether another definition has a name.
-func (n Names) taken(d *apiextensionsv1.CustomResourceDefinition, name named) bool {
+// isTaken reports whether another definition has a name.
+func (n Names) isTaken(d *apiextensionsv1.CustomResourceDefinition, name acceptedName) bool {
 	of, there := n[name]
 	return there && of != d.UID
 }
 
-// Judge returns a definition's new status, given the names of all definitions. Names that another definition of the
+// NewStatus returns a definition's new status, given the names of all definitions. Names that another definition of the
 // group has accepted are not accepted. A definition whose names are all accepted is established for good.
-func Judge(
+func NewStatus(
 	d *apiextensionsv1.CustomResourceDefinition,
 	all Names,
 	now time.Time,
 ) apiextensionsv1.CustomResourceDefinitionStatus {
 	// The schemas are large and not needed, so they are not copied.
 	out := &apiextensionsv1.CustomResourceDefinition{Status: *d.Status.DeepCopy()}
-	resources := func(name string) bool { return all.taken(d, named{d.Spec.Group, name, false}) }
-	taken := func(name string) bool { return all.taken(d, named{d.Spec.Group, name, true}) }
+	resources := func(name string) bool { return all.isTaken(d, acceptedName{d.Spec.Group, name, false}) }
+	taken := func(name string) bool { return all.isTaken(d, acceptedName{d.Spec.Group, name, true}) }
 	asked, accepted := d.Spec.Names, &out.Status.AcceptedNames
 	condition := apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, Reason: "NoConflicts",
@@ -75,23 +75,23 @@ func Judge(
 	refuse := func(reason, name string) {
 		condition.Status, condition.Reason, condition.Message = apiextensionsv1.ConditionFalse, reason, `"`+name+`" is already in use`
 	}
-	settle := func(to *string, name, reason string, in func(string) bool) {
+	acceptName := func(to *string, name, reason string, in func(string) bool) {
 		if name != *to && name != "" && in(name) {
 			refuse(reason, name)
 			return
 		}
 		*to = name
 	}
-	settle(&accepted.Plural, asked.Plural, "PluralConflict", resources)
-	settle(&accepted.Singular, asked.Singular, "SingularConflict", resources)
+	acceptName(&accepted.Plural, asked.Plural, "PluralConflict", resources)
+	acceptName(&accepted.Singular, asked.Singular, "SingularConflict", resources)
 	if i := slices.IndexFunc(asked.ShortNames,
 		func(n string) bool { return resources(n) && !slices.Contains(accepted.ShortNames, n) }); i >= 0 {
 		refuse("ShortNamesConflict", asked.ShortNames[i])
 	} else {
 		accepted.ShortNames = slices.Clone(asked.ShortNames)
 	}
-	settle(&accepted.Kind, asked.Kind, "KindConflict", taken)
-	settle(&accepted.ListKind, asked.ListKind, "ListKindConflict", taken)
+	acceptName(&accepted.Kind, asked.Kind, "KindConflict", taken)
+	acceptName(&accepted.ListKind, asked.ListKind, "ListKindConflict", taken)
 	accepted.Categories = slices.Clone(asked.Categories)
 
 	set := func(c apiextensionsv1.CustomResourceDefinitionCondition) {
@@ -103,7 +103,7 @@ func Judge(
 		apihelpers.SetCRDCondition(out, c)
 	}
 	set(condition)
-	if c, protected := approval(d); protected {
+	if c, protected := approvalCondition(d); protected {
 		set(c)
 	}
 	switch {
@@ -128,9 +128,9 @@ func Judge(
 	return out.Status
 }
 
-// approval returns the condition of a definition in one of Kubernetes' own groups: whether its annotation states that
-// the API was approved. protected is false for other groups.
-func approval(
+// approvalCondition returns the condition of a definition in one of Kubernetes' own groups: whether its annotation
+// states that the API was approved. protected is false for other groups.
+func approvalCondition(
 	d *apiextensionsv1.CustomResourceDefinition,
 ) (c apiextensionsv1.CustomResourceDefinitionCondition, protected bool) {
 	if !apihelpers.IsProtectedCommunityGroup(d.Spec.Group) {

@@ -27,25 +27,25 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 )
 
-// version is one version of a definition, with its compiled schema.
-type version struct {
-	spec     *apiextensionsv1.CustomResourceDefinitionVersion
-	gvk      schema.GroupVersionKind
-	preserve bool // keep unknown fields everywhere
-	shape    *structural.Structural
-	schema   validation.SchemaValidator
-	status   validation.SchemaValidator // nil if the schema has no status
-	promised *structural.Structural     // the schema of the status, if it has defaults; otherwise nil
+// definitionVersion is one version of a definition, with its compiled schema.
+type definitionVersion struct {
+	spec             *apiextensionsv1.CustomResourceDefinitionVersion
+	gvk              schema.GroupVersionKind
+	preservesUnknown bool // keep unknown fields everywhere
+	structural       *structural.Structural
+	schema           validation.SchemaValidator
+	status           validation.SchemaValidator // nil if the schema has no status
+	statusDefaults   *structural.Structural     // the schema of the status, if it has defaults; otherwise nil
 	// rules compiles the rules at the first call; nil if there are none.
 	rules func() *cel.Validator
 }
 
-func newVersion(
+func newDefinitionVersion(
 	d *apiextensionsv1.CustomResourceDefinition,
 	spec *apiextensionsv1.CustomResourceDefinitionVersion,
-) (*version, error) {
-	v := &version{
-		spec: spec, preserve: d.Spec.PreserveUnknownFields,
+) (*definitionVersion, error) {
+	v := &definitionVersion{
+		spec: spec, preservesUnknown: d.Spec.PreserveUnknownFields,
 		gvk: schema.GroupVersionKind{Group: d.Spec.Group, Version: spec.Name, Kind: d.Status.AcceptedNames.Kind},
 	}
 	if spec.Schema == nil || spec.Schema.OpenAPIV3Schema == nil {
@@ -57,10 +57,10 @@ func newVersion(
 		return nil, fmt.Errorf("read the schema: %w", err)
 	}
 	var err error
-	if v.shape, err = structural.NewStructural(props); err != nil {
+	if v.structural, err = structural.NewStructural(props); err != nil {
 		return nil, fmt.Errorf("read the schema: %w", err)
 	}
-	if err := defaulting.PruneDefaults(v.shape); err != nil {
+	if err := defaulting.PruneDefaults(v.structural); err != nil {
 		return nil, fmt.Errorf("read the schema's defaults: %w", err)
 	}
 	if v.schema, _, err = validation.NewSchemaValidator(props); err != nil {
@@ -71,15 +71,18 @@ func newVersion(
 			return nil, fmt.Errorf("read the status's schema: %w", err)
 		}
 	}
-	if status, ok := v.shape.Properties["status"]; ok && hasDefaults(&status) {
-		v.promised = &structural.Structural{Properties: map[string]structural.Structural{"status": status}}
+	if status, ok := v.structural.Properties["status"]; ok && hasDefaults(&status) {
+		v.statusDefaults = &structural.Structural{Properties: map[string]structural.Structural{"status": status}}
 	}
-	v.rules = sync.OnceValue(func() *cel.Validator { return cel.NewValidator(v.shape, true, celconfig.PerCallLimit) })
+	v.rules = sync.OnceValue(func() *cel.Validator {
+		return cel.NewValidator(v.structural, true,
+			celconfig.PerCallLimit)
+	})
 	return v, nil
 }
 
-// accept coerces and prunes an object that a client sent. It returns the unknown fields.
-func (v *version) accept(u *unstructured.Unstructured) (unknown []string, err error) {
+// coerceAndPrune coerces and prunes an object that a client sent. It returns the unknown fields.
+func (v *definitionVersion) coerceAndPrune(u *unstructured.Unstructured) (unknown []string, err error) {
 	m, found, odd, err := objectmeta.GetObjectMetaWithOptions(
 		u.Object,
 		objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true},
@@ -95,7 +98,7 @@ func (v *version) accept(u *unstructured.Unstructured) (unknown []string, err er
 	wrong, inner := objectmeta.CoerceWithOptions(
 		nil,
 		u.Object,
-		v.shape,
+		v.structural,
 		false,
 		objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true},
 	)
@@ -103,30 +106,30 @@ func (v *version) accept(u *unstructured.Unstructured) (unknown []string, err er
 		return nil, wrong
 	}
 	unknown = append(odd, inner...)
-	if !v.preserve {
+	if !v.preservesUnknown {
 		unknown = append(
 			unknown,
 			pruning.PruneWithOptions(
 				u.Object,
-				v.shape,
+				v.structural,
 				true,
 				structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true},
 			)...)
 	}
-	v.fill(u)
+	v.setDefaults(u)
 	return unknown, nil
 }
 
-func (v *version) prune(u *unstructured.Unstructured) {
-	if !v.preserve {
-		pruning.Prune(u.Object, v.shape, true)
+func (v *definitionVersion) prune(u *unstructured.Unstructured) {
+	if !v.preservesUnknown {
+		pruning.Prune(u.Object, v.structural, true)
 	}
 }
 
-// fill sets defaults for absent fields, and for nulls that are not allowed.
-func (v *version) fill(u *unstructured.Unstructured) {
-	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, v.shape)
-	defaulting.Default(u.Object, v.shape)
+// setDefaults sets defaults for absent fields, and for nulls that are not allowed.
+func (v *definitionVersion) setDefaults(u *unstructured.Unstructured) {
+	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, v.structural)
+	defaulting.Default(u.Object, v.structural)
 }
 
 // hasDefaults reports whether a schema has defaults at any depth.
@@ -143,18 +146,18 @@ func hasDefaults(s *structural.Structural) bool {
 		s.AdditionalProperties != nil && hasDefaults(s.AdditionalProperties.Structural)
 }
 
-// complete returns the object with the defaults of its status. A create drops the sent status together with its
-// defaults, so the stored object has none. Readers get the defaults nevertheless.
-func (v *version) complete(u *unstructured.Unstructured) *unstructured.Unstructured {
-	if v.promised == nil {
+// withStatusDefaults returns the object with the defaults of its status. A create drops the sent status together with
+// its defaults, so the stored object has none. Readers get the defaults nevertheless.
+func (v *definitionVersion) withStatusDefaults(u *unstructured.Unstructured) *unstructured.Unstructured {
+	if v.statusDefaults == nil {
 		return u
 	}
 	whole := map[string]any{}
 	if status, there := u.Object["status"]; there {
 		whole["status"] = runtime.DeepCopyJSONValue(status)
 	}
-	defaulting.PruneNonNullableNullsWithoutDefaults(whole, v.promised)
-	defaulting.Default(whole, v.promised)
+	defaulting.PruneNonNullableNullsWithoutDefaults(whole, v.statusDefaults)
+	defaulting.Default(whole, v.statusDefaults)
 	status, there := whole["status"]
 	if !there || equality.Semantic.DeepEqual(status, u.Object["status"]) {
 		return u
@@ -168,21 +171,21 @@ func (v *version) complete(u *unstructured.Unstructured) *unstructured.Unstructu
 	return out
 }
 
-// read converts an object of any version to this version.
-func (v *version) read(u *unstructured.Unstructured) {
+// convertFrom converts an object of any version to this version.
+func (v *definitionVersion) convertFrom(u *unstructured.Unstructured) {
 	u.SetGroupVersionKind(v.gvk)
 	// Malformed metadata is dropped, because the object must stay readable.
 	if m, found, err := objectmeta.GetObjectMeta(u.Object, true); err == nil && found {
 		_ = objectmeta.SetObjectMeta(u.Object, m) // see above
 	}
-	_ = objectmeta.Coerce(nil, u.Object, v.shape, false, true) // see above
+	_ = objectmeta.Coerce(nil, u.Object, v.structural, false, true) // see above
 	v.prune(u)
-	v.fill(u)
+	v.setDefaults(u)
 }
 
-// check returns the errors of an object, or of its status only. old is nil for a new object. Errors that old had
+// validate returns the errors of an object, or of its status only. old is nil for a new object. Errors that old had
 // already are ignored, if the value has not changed.
-func (v *version) check(obj, old runtime.Object, statusOnly bool) field.ErrorList {
+func (v *definitionVersion) validate(obj, old runtime.Object, statusOnly bool) field.ErrorList {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return field.ErrorList{field.InternalError(nil, fmt.Errorf("a %T is not unstructured", obj))}
@@ -195,7 +198,7 @@ func (v *version) check(obj, old runtime.Object, statusOnly bool) field.ErrorLis
 	if was == nil {
 		errs = validation.ValidateCustomResource(nil, u.Object, v.schema)
 	} else {
-		correlated := common.NewCorrelatedObject(u.Object, was.Object, &model.Structural{Structural: v.shape})
+		correlated := common.NewCorrelatedObject(u.Object, was.Object, &model.Structural{Structural: v.structural})
 		celOptions = append(celOptions, cel.WithRatcheting(correlated))
 		before = was.Object
 		if !statusOnly {
@@ -206,16 +209,16 @@ func (v *version) check(obj, old runtime.Object, statusOnly bool) field.ErrorLis
 				v.status, validation.WithRatcheting(correlated.Key("status")))
 		}
 	}
-	errs = append(errs, v.checkScale(u)...)
-	errs = append(errs, objectmeta.Validate(ctx, nil, u.Object, v.shape, false)...)
-	if was == nil || len(listtype.ValidateListSetsAndMaps(nil, v.shape, was.Object)) == 0 {
-		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, v.shape, u.Object)...)
+	errs = append(errs, v.validateScale(u)...)
+	errs = append(errs, objectmeta.Validate(ctx, nil, u.Object, v.structural, false)...)
+	if was == nil || len(listtype.ValidateListSetsAndMaps(nil, v.structural, was.Object)) == 0 {
+		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, v.structural, u.Object)...)
 	}
 	rules := v.rules()
 	if rules == nil {
 		return errs
 	}
-	if blocks(errs) {
+	if blocksRules(errs) {
 		return append(
 			errs,
 			field.Invalid(
@@ -226,12 +229,12 @@ func (v *version) check(obj, old runtime.Object, statusOnly bool) field.ErrorLis
 			),
 		)
 	}
-	broken, _ := rules.Validate(ctx, nil, v.shape, u.Object, before, celconfig.RuntimeCELCostBudget, celOptions...)
+	broken, _ := rules.Validate(ctx, nil, v.structural, u.Object, before, celconfig.RuntimeCELCostBudget, celOptions...)
 	return append(errs, broken...)
 }
 
-// blocks reports whether errors could make the evaluation of rules fail.
-func blocks(errs field.ErrorList) bool {
+// blocksRules reports whether errors could make the evaluation of rules fail.
+func blocksRules(errs field.ErrorList) bool {
 	for _, e := range errs {
 		switch e.Type {
 		case field.ErrorTypeNotSupported,
@@ -245,15 +248,15 @@ func blocks(errs field.ErrorList) bool {
 	return false
 }
 
-// checkScale returns errors for invalid numbers of replicas.
-func (v *version) checkScale(u *unstructured.Unstructured) field.ErrorList {
+// validateScale returns errors for invalid numbers of replicas.
+func (v *definitionVersion) validateScale(u *unstructured.Unstructured) field.ErrorList {
 	if v.spec.Subresources == nil || v.spec.Subresources.Scale == nil {
 		return nil
 	}
 	var errs field.ErrorList
 	s := v.spec.Subresources.Scale
 	for _, path := range []string{s.SpecReplicasPath, s.StatusReplicasPath} {
-		n, _, err := unstructured.NestedInt64(u.Object, at(path)...)
+		n, _, err := unstructured.NestedInt64(u.Object, splitPath(path)...)
 		where := field.NewPath(path)
 		switch {
 		case err != nil:
@@ -267,9 +270,9 @@ func (v *version) checkScale(u *unstructured.Unstructured) field.ErrorList {
 	return errs
 }
 
-// describe returns the schema as published in OpenAPI. Version 2 supports fewer features.
-func (v *version) describe(v3 bool) (map[string]any, error) {
-	shape := v.shape
+// publishedSchema returns the schema as published in OpenAPI. Version 2 supports fewer features.
+func (v *definitionVersion) publishedSchema(v3 bool) (map[string]any, error) {
+	shape := v.structural
 	if !v3 {
 		shape = openapiv2.ToStructuralOpenAPIV2(shape)
 	}
@@ -282,9 +285,9 @@ func (v *version) describe(v3 bool) (map[string]any, error) {
 		return nil, fmt.Errorf("encode the schema of %s: %w", v.gvk, err)
 	}
 	switch {
-	case !v3 && (v.preserve || v.shape.XPreserveUnknownFields):
+	case !v3 && (v.preservesUnknown || v.structural.XPreserveUnknownFields):
 		return map[string]any{"type": "object"}, nil // kubectl would refuse unknown fields if any field were declared
-	case v.preserve:
+	case v.preservesUnknown:
 		return map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}, nil
 	}
 	properties, _ := out["properties"].(map[string]any)

@@ -23,9 +23,9 @@ import (
 
 // Handler answers /api, /apis, /apis/GROUP, and the list of a group version.
 type Handler struct {
-	documents map[string]document // by path
-	whole     map[string]document // aggregated documents of /api and /apis
-	shown     map[string]shown    // by group
+	documents  map[string]document       // by path
+	aggregated map[string]document       // aggregated documents of /api and /apis
+	groups     map[string]groupDocuments // by group
 
 	// Addresses are the server addresses that /api returns.
 	Addresses Addresses
@@ -43,8 +43,8 @@ type AddressRange struct {
 	Address string // host:port
 }
 
-// of returns the addresses for a client. client is its host:port.
-func (a Addresses) of(client string) []metav1.ServerAddressByClientCIDR {
+// forClient returns the addresses for a client. client is its host:port.
+func (a Addresses) forClient(client string) []metav1.ServerAddressByClientCIDR {
 	list := []metav1.ServerAddressByClientCIDR{}
 	if a.Default == "" {
 		return list
@@ -63,7 +63,7 @@ func (a Addresses) of(client string) []metav1.ServerAddressByClientCIDR {
 // versions returns the APIVersions document of the core group for a client address.
 func (h *Handler) versions(client string) metav1.APIVersions {
 	return metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
-		ServerAddressByClientCIDRs: h.Addresses.of(client)}
+		ServerAddressByClientCIDRs: h.Addresses.forClient(client)}
 }
 
 // document is a response with its ETag.
@@ -72,7 +72,7 @@ type document struct {
 	tag  string
 }
 
-func tagged(data []byte) document {
+func newDocument(data []byte) document {
 	sum := fnv.New64a()
 	_, _ = sum.Write(data)
 	return document{data, fmt.Sprintf(`"%X"`, sum.Sum64())}
@@ -80,40 +80,42 @@ func tagged(data []byte) document {
 
 // New returns the discovery documents of a list of kinds, and of the group versions that other servers serve. It reuses
 // unchanged groups of was, which may be nil.
-func New(was *Handler, list []*kinds.Kind, others ...Other) *Handler {
-	h := &Handler{documents: map[string]document{}, whole: map[string]document{}, shown: map[string]shown{}}
-	members, order := membersOf(list, others)
+func New(was *Handler, list []*kinds.Kind, others ...ExternalVersion) *Handler {
+	h := &Handler{documents: map[string]document{}, aggregated: map[string]document{},
+		groups: map[string]groupDocuments{}}
+	members, order := groupMembersOf(list, others)
 	h.add("/api", h.versions(""))
 	var plain, core, named [][]byte
 	for _, name := range order {
 		of := *members[name]
-		one, there := shown{}, false
+		one, there := groupDocuments{}, false
 		if was != nil {
-			one, there = was.shown[name]
+			one, there = was.groups[name]
 		}
-		if !there || !one.of.same(of) {
-			one = show(name, of)
+		if !there || !one.members.equal(of) {
+			one = newGroupDocuments(name, of)
 		}
-		h.shown[name] = one
+		h.groups[name] = one
 		maps.Copy(h.documents, one.documents)
 		if name == "" {
-			core = append(core, one.whole)
+			core = append(core, one.aggregated)
 		} else {
-			plain, named = append(plain, one.plain), append(named, one.whole)
+			plain, named = append(plain, one.plain), append(named, one.aggregated)
 		}
 	}
-	h.documents["/apis"] = tagged(joined(`{"kind":"APIGroupList","apiVersion":"v1","groups":[`, plain))
+	h.documents["/apis"] = newDocument(joinItems(`{"kind":"APIGroupList","apiVersion":"v1","groups":[`, plain))
 	const head = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[`
-	h.whole["/api"], h.whole["/apis"] = tagged(joined(head, core)), tagged(joined(head, named))
+	h.aggregated["/api"], h.aggregated["/apis"] = newDocument(joinItems(head, core)),
+		newDocument(joinItems(head, named))
 	return h
 }
 
-// joined returns the document of a list.
-func joined(head string, items [][]byte) []byte {
+// joinItems returns the document of a list.
+func joinItems(head string, items [][]byte) []byte {
 	return slices.Concat([]byte(head), bytes.Join(items, []byte(",")), []byte("]}\n"))
 }
 
-func (h *Handler) add(path string, v any) { h.documents[path] = tagged(encode(v)) }
+func (h *Handler) add(path string, v any) { h.documents[path] = newDocument(encode(v)) }
 
 // encode returns the JSON of a value that can always be encoded.
 func encode(v any) []byte {
@@ -124,10 +126,10 @@ func encode(v any) []byte {
 	return append(data, '\n')
 }
 
-const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+const aggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// Knows reports whether there is a document at a path.
-func (h *Handler) Knows(path string) bool {
+// Has reports whether there is a document at a path.
+func (h *Handler) Has(path string) bool {
 	_, ok := h.documents[strings.TrimSuffix(path, "/")]
 	return ok
 }
@@ -137,18 +139,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	document := h.documents[path]
 	kind := runtime.ContentTypeJSON
-	if whole, ok := h.whole[path]; ok {
+	if whole, ok := h.aggregated[path]; ok {
 		w.Header().Add("Vary", "Accept")
 		if wantsAggregated(r) {
-			document, kind = whole, aggregated
+			document, kind = whole, aggregatedType
 			w.Header().Set("Cache-Control", "public") // clients may cache it, and revalidate with the ETag
 		} else if path == "/api" {
-			document = tagged(encode(h.versions(r.RemoteAddr)))
+			document = newDocument(encode(h.versions(r.RemoteAddr)))
 		}
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("ETag", document.tag)
-	if header.Unchanged(r, document.tag) {
+	if header.IsUnchanged(r, document.tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-func declared(group, version, kind string) *kinds.Kind {
+func testKind(group, version, kind string) *kinds.Kind {
 	return &kinds.Kind{
 		GVK:        schema.GroupVersionKind{Group: group, Version: version, Kind: kind},
 		Resource:   kind + "s",
@@ -26,8 +26,8 @@ func declared(group, version, kind string) *kinds.Kind {
 
 // Documents that are composed of parts equal the encoding of the types. Documents that reuse former parts equal those
 // that are made from scratch.
-func TestDocumentsAreTheSameHoweverTheyCameAbout(t *testing.T) {
-	others := []Other{
+func TestReusedDocumentsEqualNewOnes(t *testing.T) {
+	others := []ExternalVersion{
 		{
 			GroupVersion: schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"},
 			Resources: []metav1.APIResource{
@@ -40,8 +40,8 @@ func TestDocumentsAreTheSameHoweverTheyCameAbout(t *testing.T) {
 	for i := range 5 {
 		list = append(
 			list,
-			declared(fmt.Sprintf("g%d.example.com", i/2), "v1beta1", fmt.Sprint("thing", i)),
-			declared(fmt.Sprintf("g%d.example.com", i/2), "v1", fmt.Sprint("thing", i)),
+			testKind(fmt.Sprintf("g%d.example.com", i/2), "v1beta1", fmt.Sprint("thing", i)),
+			testKind(fmt.Sprintf("g%d.example.com", i/2), "v1", fmt.Sprint("thing", i)),
 		)
 		grown, fresh := New(was, list, others...), New(nil, list, others...)
 		for path, d := range fresh.documents {
@@ -52,8 +52,8 @@ func TestDocumentsAreTheSameHoweverTheyCameAbout(t *testing.T) {
 		if len(grown.documents) != len(fresh.documents) {
 			t.Errorf("%d documents, and from nothing %d", len(grown.documents), len(fresh.documents))
 		}
-		for path, d := range fresh.whole {
-			if string(grown.whole[path].data) != string(d.data) {
+		for path, d := range fresh.aggregated {
+			if string(grown.aggregated[path].data) != string(d.data) {
 				t.Errorf("aggregated %s", path)
 			}
 		}
@@ -65,34 +65,34 @@ func TestDocumentsAreTheSameHoweverTheyCameAbout(t *testing.T) {
 			t.Errorf("%s: %v\n%s\nis not\n%s", path, err, was.documents[path].data, encode(into))
 		}
 	}
-	for path, d := range was.whole {
+	for path, d := range was.aggregated {
 		all := &apidiscovery.APIGroupDiscoveryList{}
 		if err := json.Unmarshal(d.data, all); err != nil || string(encode(all)) != string(d.data) {
 			t.Errorf("aggregated %s: %v\n%s\nis not\n%s", path, err, d.data, encode(all))
 		}
 	}
-	if string(was.documents["/apis/g0.example.com"].data) == "" || was.shown["apps"].whole == nil {
+	if string(was.documents["/apis/g0.example.com"].data) == "" || was.groups["apps"].aggregated == nil {
 		t.Error("not all groups are told of")
 	}
 }
 
 // One more kind changes only the documents of its group. The documents of other groups are reused.
-func TestOtherGroupsAreShared(t *testing.T) {
-	list := append(kinds.All(), declared("a.example.com", "v1", "a"), declared("b.example.com", "v1", "b"))
+func TestUnchangedGroupsAreReused(t *testing.T) {
+	list := append(kinds.All(), testKind("a.example.com", "v1", "a"), testKind("b.example.com", "v1", "b"))
 	was := New(nil, list)
-	now := New(was, append(list, declared("a.example.com", "v1", "c")))
-	for name, g := range now.shown {
-		if shared := &g.whole[0] == &was.shown[name].whole[0]; shared != (name != "a.example.com") {
+	now := New(was, append(list, testKind("a.example.com", "v1", "c")))
+	for name, g := range now.groups {
+		if shared := &g.aggregated[0] == &was.groups[name].aggregated[0]; shared != (name != "a.example.com") {
 			t.Errorf("%q: shared %v", name, shared)
 		}
 	}
-	if gone := New(now, list); string(gone.whole["/apis"].data) != string(was.whole["/apis"].data) {
+	if gone := New(now, list); string(gone.aggregated["/apis"].data) != string(was.aggregated["/apis"].data) {
 		t.Error("a kind that went is told of")
 	}
 }
 
-// TestClientsLearnWhereTheServerIs requests /api from inside and outside the service network.
-func TestClientsLearnWhereTheServerIs(t *testing.T) {
+// TestAPIDocumentHasTheServerAddresses requests /api from inside and outside the service network.
+func TestAPIDocumentHasTheServerAddresses(t *testing.T) {
 	h := New(nil, kinds.All())
 	h.Addresses = Addresses{Default: "10.0.0.1:6443",
 		Ranges: []AddressRange{{netip.MustParsePrefix("10.96.0.0/16"), "10.96.0.1:443"}}}

@@ -18,22 +18,22 @@ type group struct {
 }
 
 type version struct {
-	name  string
-	plain []metav1.APIResource
-	whole []apidiscovery.APIResourceDiscovery
-	stale bool
+	name       string
+	plain      []metav1.APIResource
+	aggregated []apidiscovery.APIResourceDiscovery
+	isStale    bool
 }
 
-// every lists the verbs of kinds that declare none, in upstream's order.
-var every = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+// defaultVerbs lists the verbs of kinds that declare none, in upstream's order.
+var defaultVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-// subresource is a subresource as listed: its kind and its verbs.
-type subresource struct {
+// subresourceInfo is a subresource as listed: its kind and its verbs.
+type subresourceInfo struct {
 	kind  schema.GroupVersionKind // empty if it is the resource's kind
 	verbs metav1.Verbs
 }
 
-var subresources = map[string]subresource{
+var subresources = map[string]subresourceInfo{
 	"binding":             {corev1.SchemeGroupVersion.WithKind("Binding"), metav1.Verbs{"create"}},
 	"eviction":            {policyv1.SchemeGroupVersion.WithKind("Eviction"), metav1.Verbs{"create"}},
 	"token":               {authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"), metav1.Verbs{"create"}},
@@ -56,7 +56,7 @@ func (v *version) add(gvk schema.GroupVersionKind, resource string, k *kinds.Kin
 	case k.Virtual && verbs == nil:
 		verbs = metav1.Verbs{"create"}
 	case verbs == nil:
-		verbs = every
+		verbs = defaultVerbs
 	}
 	v.plain = append(v.plain, metav1.APIResource{
 		Name: resource, SingularName: k.Singular, Namespaced: k.Namespaced, Kind: gvk.Kind,
@@ -104,7 +104,7 @@ func (v *version) add(gvk schema.GroupVersionKind, resource string, k *kinds.Kin
 			apidiscovery.APISubresourceDiscovery{Subresource: name, ResponseKind: &kind, Verbs: sub.verbs},
 		)
 	}
-	v.whole = append(v.whole, whole)
+	v.aggregated = append(v.aggregated, whole)
 }
 
 func (g *group) plain() metav1.APIGroup {
@@ -122,12 +122,12 @@ func (g *group) aggregated() apidiscovery.APIGroupDiscovery {
 	out := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
 	for _, v := range g.versions {
 		fresh := apidiscovery.DiscoveryFreshnessCurrent
-		if v.stale {
+		if v.isStale {
 			fresh = apidiscovery.DiscoveryFreshnessStale
 		}
 		out.Versions = append(
 			out.Versions,
-			apidiscovery.APIVersionDiscovery{Version: v.name, Resources: v.whole, Freshness: fresh},
+			apidiscovery.APIVersionDiscovery{Version: v.name, Resources: v.aggregated, Freshness: fresh},
 		)
 	}
 	return out

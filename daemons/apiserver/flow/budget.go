@@ -15,40 +15,40 @@ import (
 type Budget struct {
 	mu            sync.Mutex
 	free, reserve int64
-	clock         float64 // virtual time: the highest value of had of a level when it was served
-	levels        map[string]*line
+	virtualTime   float64 // virtual time: the highest value of had of a level when it was served
+	levels        map[string]*levelQueue
 }
 
 // NewBudget returns a budget of capacity, plus a reserve for levels that hold nothing.
 func NewBudget(capacity, reserve int64) *Budget {
-	return &Budget{free: capacity, reserve: reserve, levels: map[string]*line{}}
+	return &Budget{free: capacity, reserve: reserve, levels: map[string]*levelQueue{}}
 }
 
-// line holds the requests of one priority level.
-type line struct {
-	name  string
-	share float64
-	had   float64 // the amount granted so far, divided by share
-	holds int64
-	flows []*turns // flows with waiting requests; the first is served next
+// levelQueue holds the requests of one priority level.
+type levelQueue struct {
+	name    string
+	share   float64
+	granted float64 // the amount granted so far, divided by share
+	held    int64
+	flows   []*flowQueue // flows with waiting requests; the first is served next
 }
 
-type turns struct {
+type flowQueue struct {
 	flow uint64
-	list []*bidder
+	list []*shareWaiter
 }
 
-type bidder struct {
-	n       int64
+type shareWaiter struct {
+	amount  int64
 	granted chan *Share // buffered
 }
 
 // Share is a part of the budget that a request holds until Release.
 type Share struct {
-	b       *Budget
-	line    *line
-	n       int64
-	reserve bool
+	b           *Budget
+	level       *levelQueue
+	amount      int64
+	fromReserve bool
 }
 
 // exemptShare is the share of exempt levels. It is so large that they are always served first.
@@ -59,18 +59,18 @@ const exemptShare = 1e6
 func (b *Budget) Acquire(ctx context.Context, s *Schema, u *api.User, r *api.Request, n int64) (*Share, error) {
 	level, share, flow := "", 1.0, uint64(0)
 	if s != nil {
-		level, share, flow = s.level.name, s.share, hash(s.Name, s.flowOf(u, r))
+		level, share, flow = s.level.name, s.share, flowHash(s.Name, s.flowOf(u, r))
 	}
 	b.mu.Lock()
 	l := b.levels[level]
 	if l == nil {
-		l = &line{name: level}
+		l = &levelQueue{name: level}
 		b.levels[level] = l
 	}
-	if l.share = share; l.idle() {
-		l.had = max(l.had, b.clock) // an idle level does not save up a claim
+	if l.share = share; l.isIdle() {
+		l.granted = max(l.granted, b.virtualTime) // an idle level does not save up a claim
 	}
-	w := &bidder{n, make(chan *Share, 1)}
+	w := &shareWaiter{n, make(chan *Share, 1)}
 	l.enqueue(flow, w)
 	b.dispatch()
 	b.mu.Unlock()
@@ -86,7 +86,7 @@ func (b *Budget) Acquire(ctx context.Context, s *Schema, u *api.User, r *api.Req
 		b.release(got)
 	default:
 		l.remove(w)
-		b.tidy(l)
+		b.removeIfIdle(l)
 	}
 	b.dispatch() // requests behind w may fit now
 	return nil, ctx.Err()
@@ -101,35 +101,35 @@ func (s *Share) Release() {
 }
 
 func (b *Budget) release(s *Share) {
-	s.line.holds -= s.n
-	if s.reserve {
-		b.reserve += s.n
+	s.level.held -= s.amount
+	if s.fromReserve {
+		b.reserve += s.amount
 	} else {
-		b.free += s.n
+		b.free += s.amount
 	}
-	b.tidy(s.line)
+	b.removeIfIdle(s.level)
 }
 
-// tidy deletes an idle level. It keeps a level that is ahead of the clock, because the level's past usage still
+// removeIfIdle deletes an idle level. It keeps a level that is ahead of the clock, because the level's past usage still
 // matters.
-func (b *Budget) tidy(l *line) {
-	if l.idle() && l.had <= b.clock {
+func (b *Budget) removeIfIdle(l *levelQueue) {
+	if l.isIdle() && l.granted <= b.virtualTime {
 		delete(b.levels, l.name)
 	}
 }
 
-func (l *line) idle() bool { return l.holds == 0 && len(l.flows) == 0 }
+func (l *levelQueue) isIdle() bool { return l.held == 0 && len(l.flows) == 0 }
 
-func (l *line) enqueue(flow uint64, w *bidder) {
-	i := slices.IndexFunc(l.flows, func(q *turns) bool { return q.flow == flow })
+func (l *levelQueue) enqueue(flow uint64, w *shareWaiter) {
+	i := slices.IndexFunc(l.flows, func(q *flowQueue) bool { return q.flow == flow })
 	if i < 0 {
-		l.flows = append(l.flows, &turns{flow, []*bidder{w}})
+		l.flows = append(l.flows, &flowQueue{flow, []*shareWaiter{w}})
 		return
 	}
 	l.flows[i].list = append(l.flows[i].list, w)
 }
 
-func (l *line) remove(w *bidder) {
+func (l *levelQueue) remove(w *shareWaiter) {
 	for i, q := range l.flows {
 		if at := slices.Index(q.list, w); at >= 0 {
 			if q.list = slices.Delete(q.list, at, at+1); len(q.list) == 0 {
@@ -141,7 +141,7 @@ func (l *line) remove(w *bidder) {
 }
 
 // next removes the first request of the first flow, and moves that flow to the end of the line.
-func (l *line) next() *bidder {
+func (l *levelQueue) next() *shareWaiter {
 	q := l.flows[0]
 	w := q.list[0]
 	l.flows, q.list = l.flows[1:], q.list[1:]
@@ -155,7 +155,7 @@ func (l *line) next() *bidder {
 // Otherwise small requests could delay a large one forever.
 func (b *Budget) dispatch() {
 	for {
-		var waiting []*line
+		var waiting []*levelQueue
 		for _, l := range b.levels {
 			if len(l.flows) > 0 {
 				waiting = append(waiting, l)
@@ -164,22 +164,22 @@ func (b *Budget) dispatch() {
 		if len(waiting) == 0 {
 			return
 		}
-		slices.SortFunc(waiting, func(x, y *line) int {
+		slices.SortFunc(waiting, func(x, y *levelQueue) int {
 			switch {
-			case x.had < y.had || x.had == y.had && x.name < y.name:
+			case x.granted < y.granted || x.granted == y.granted && x.name < y.name:
 				return -1
 			default:
 				return 1
 			}
 		})
-		if first := waiting[0]; first.flows[0].list[0].n <= b.free {
-			b.give(first, false)
+		if first := waiting[0]; first.flows[0].list[0].amount <= b.free {
+			b.grantNext(first, false)
 			continue
 		}
 		some := false
 		for _, l := range waiting {
-			if l.holds == 0 && l.flows[0].list[0].n <= b.reserve {
-				b.give(l, true)
+			if l.held == 0 && l.flows[0].list[0].amount <= b.reserve {
+				b.grantNext(l, true)
 				some = true
 			}
 		}
@@ -189,15 +189,15 @@ func (b *Budget) dispatch() {
 	}
 }
 
-func (b *Budget) give(l *line, reserve bool) {
+func (b *Budget) grantNext(l *levelQueue, reserve bool) {
 	w := l.next()
 	if reserve {
-		b.reserve -= w.n
+		b.reserve -= w.amount
 	} else {
-		b.free -= w.n
+		b.free -= w.amount
 	}
-	b.clock = max(b.clock, l.had)
-	l.had += float64(w.n) / max(l.share, 1)
-	l.holds += w.n
-	w.granted <- &Share{b, l, w.n, reserve}
+	b.virtualTime = max(b.virtualTime, l.granted)
+	l.granted += float64(w.amount) / max(l.share, 1)
+	l.held += w.amount
+	w.granted <- &Share{b, l, w.amount, reserve}
 }

@@ -18,24 +18,24 @@ func schemaOf(level string, share float64) *Schema {
 
 func newLevel(name string) *level { return &level{name: name} }
 
-// bid calls Acquire in the background and returns once the request waits or has its share. The channel receives the
-// share.
-func bid(t *testing.T, b *Budget, s *Schema, user string, n int64) chan *Share {
+// acquireInBackground calls Acquire in the background and returns once the request waits or has its share. The channel
+// receives the share.
+func acquireInBackground(t *testing.T, b *Budget, s *Schema, user string, n int64) chan *Share {
 	t.Helper()
-	got, before := make(chan *Share, 1), inLine(b)
+	got, before := make(chan *Share, 1), countWaiting(b)
 	go func() {
 		share, err := b.Acquire(t.Context(), s, &api.User{Name: user}, &api.Request{}, n)
 		if err == nil {
 			got <- share
 		}
 	}()
-	for inLine(b) == before && len(got) == 0 {
+	for countWaiting(b) == before && len(got) == 0 {
 		runtime.Gosched()
 	}
 	return got
 }
 
-func inLine(b *Budget) (n int) {
+func countWaiting(b *Budget) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range b.levels {
@@ -54,16 +54,16 @@ func TestOneFlowDelaysNoOther(t *testing.T) {
 	low, high := schemaOf("workload-low", 100), schemaOf("global-default", 20)
 	var mine []chan *Share
 	for range 5 {
-		mine = append(mine, bid(t, b, low, "pod", 100))
+		mine = append(mine, acquireInBackground(t, b, low, "pod", 100))
 	}
 	first := <-mine[0]
 	if len(mine[1]) > 0 {
 		t.Fatal("the budget was given twice")
 	}
 	// Another level gets the reserve at once, even when the budget is used up.
-	small := <-bid(t, b, high, "jane", 20)
+	small := <-acquireInBackground(t, b, high, "jane", 20)
 	// Large requests of another level and of another flow come next, before the remaining requests of the pod.
-	large, other := bid(t, b, high, "jane", 90), bid(t, b, low, "other", 100)
+	large, other := acquireInBackground(t, b, high, "jane", 90), acquireInBackground(t, b, low, "other", 100)
 	small.Release()
 	first.Release()
 	second := <-large
@@ -72,13 +72,14 @@ func TestOneFlowDelaysNoOther(t *testing.T) {
 		share := <-want
 		share.Release()
 	}
-	if b.free != 100 || b.reserve != 25 || inLine(b) != 0 {
-		t.Errorf("after all releases, free is %d, reserve is %d, and %d requests wait", b.free, b.reserve, inLine(b))
+	if b.free != 100 || b.reserve != 25 || countWaiting(b) != 0 {
+		t.Errorf("after all releases, free is %d, reserve is %d, and %d requests "+
+			"wait", b.free, b.reserve, countWaiting(b))
 	}
 }
 
-// TestRequestsThatGoAwayTakeNothing cancels a waiting request.
-func TestRequestsThatGoAwayTakeNothing(t *testing.T) {
+// TestCancelledRequestsTakeNothing cancels a waiting request.
+func TestCancelledRequestsTakeNothing(t *testing.T) {
 	b, s := NewBudget(10, 0), schemaOf("a", 1)
 	held, err := b.Acquire(t.Context(), s, &api.User{}, &api.Request{}, 10)
 	if err != nil {
@@ -90,12 +91,12 @@ func TestRequestsThatGoAwayTakeNothing(t *testing.T) {
 		_, err := b.Acquire(ctx, s, &api.User{}, &api.Request{}, 5)
 		done <- err
 	}()
-	for inLine(b) == 0 {
+	for countWaiting(b) == 0 {
 		runtime.Gosched()
 	}
 	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) || inLine(b) != 0 {
-		t.Errorf("canceled request: %v, %d requests wait", err, inLine(b))
+	if err := <-done; !errors.Is(err, context.Canceled) || countWaiting(b) != 0 {
+		t.Errorf("canceled request: %v, %d requests wait", err, countWaiting(b))
 	}
 	held.Release()
 	if b.free != 10 {

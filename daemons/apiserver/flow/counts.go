@@ -12,36 +12,36 @@ import (
 const (
 	queueFull = iota
 	concurrencyLimit
-	timeOut
+	timedOut
 	cancelled
 )
 
-var reasons = [...]string{"queue-full", "concurrency-limit", "time-out", "cancelled"}
+var rejectionReasons = [...]string{"queue-full", "concurrency-limit", "time-out", "cancelled"}
 
-// tally holds the counters of a schema's requests in a level. It outlives changes of both.
-type tally struct {
+// requestCounters holds the counters of a schema's requests in a level. It outlives changes of both.
+type requestCounters struct {
 	level, schema                         string
 	dispatched, executing, seats, waiting atomic.Int64
-	rejected                              [len(reasons)]atomic.Int64
+	rejected                              [len(rejectionReasons)]atomic.Int64
 	waited                                [2]histogram // time in a queue: of refused requests, and of the others
 	// execution time: of requests but watches, and of watches until they have sent their initial events
 	executed [2]histogram
 }
 
-// begin counts a request that gets its seats.
-func (t *tally) begin(seats int) {
+// recordBegin counts a request that gets its seats.
+func (t *requestCounters) recordBegin(seats int) {
 	t.executing.Add(1)
 	t.seats.Add(int64(seats))
 }
 
-// end counts a request that returns its seats.
-func (t *tally) end(seats int) {
+// recordEnd counts a request that returns its seats.
+func (t *requestCounters) recordEnd(seats int) {
 	t.executing.Add(-1)
 	t.seats.Add(-int64(seats))
 }
 
-// Executed records how long a request held its seats. A watch holds them until it has sent its initial events.
-func (s *Schema) Executed(d time.Duration, watch bool) {
+// RecordExecution records how long a request held its seats. A watch holds them until it has sent its initial events.
+func (s *Schema) RecordExecution(d time.Duration, watch bool) {
 	if watch {
 		s.tally.executed[1].observe(d)
 	} else {
@@ -49,24 +49,24 @@ func (s *Schema) Executed(d time.Duration, watch bool) {
 	}
 }
 
-// idle reports whether no request is executing or waiting.
-func (t *tally) idle() bool { return t.executing.Load() == 0 && t.waiting.Load() == 0 }
+// isIdle reports whether no request is executing or waiting.
+func (t *requestCounters) isIdle() bool { return t.executing.Load() == 0 && t.waiting.Load() == 0 }
 
-// counts collects upstream's metrics of priority and fairness at each scrape. Levels and schemas are the only labels
-// without a fixed set of values, and users who may create those are trusted anyway.
-type counts struct {
-	c                                                                       *Controller
+// metricsCollector collects upstream's metrics of priority and fairness at each scrape. Levels and schemas are the only
+// labels without a fixed set of values, and users who may create those are trusted anyway.
+type metricsCollector struct {
+	controller                                                              *Controller
 	dispatched, executing, seats, queued, rejected, waited, executed, bytes *prometheus.Desc
 	nominal, lower, upper, current                                          *prometheus.Desc
 }
 
-func newCounts(c *Controller) counts {
+func newCounts(c *Controller) metricsCollector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("apiserver_flowcontrol_"+name, help, labels, nil)
 	}
 	const level, schema = "priority_level", "flow_schema"
-	return counts{
-		c:          c,
+	return metricsCollector{
+		controller: c,
 		dispatched: desc("dispatched_requests_total", "Requests that got a seat.", level, schema),
 		rejected:   desc("rejected_requests_total", "Requests that got no seat.", level, schema, "reason"),
 		executing:  desc("current_executing_requests", "Requests that have a seat.", level, schema),
@@ -95,7 +95,7 @@ func newCounts(c *Controller) counts {
 }
 
 // Describe implements prometheus.Collector.
-func (n counts) Describe(to chan<- *prometheus.Desc) {
+func (n metricsCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{n.dispatched, n.rejected, n.executing, n.seats, n.queued, n.waited, n.executed,
 		n.nominal, n.lower, n.upper, n.current, n.bytes} {
 		to <- d
@@ -103,24 +103,24 @@ func (n counts) Describe(to chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (n counts) Collect(to chan<- prometheus.Metric) {
+func (n metricsCollector) Collect(to chan<- prometheus.Metric) {
 	var metrics []prometheus.Metric
 	add := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
 		metrics = append(metrics, prometheus.MustNewConstMetric(d, t, v, labels...))
 	}
-	n.c.mu.Lock()
-	for _, l := range n.c.levels {
+	n.controller.mu.Lock()
+	for _, l := range n.controller.levels {
 		add(n.nominal, prometheus.GaugeValue, float64(l.nominal), l.name)
-		add(n.lower, prometheus.GaugeValue, float64(l.least), l.name)
-		add(n.upper, prometheus.GaugeValue, float64(min(l.most, n.c.Seats)), l.name)
-		add(n.current, prometheus.GaugeValue, float64(n.c.limit(l)), l.name)
+		add(n.lower, prometheus.GaugeValue, float64(l.minSeats), l.name)
+		add(n.upper, prometheus.GaugeValue, float64(min(l.maxSeats, n.controller.Seats)), l.name)
+		add(n.current, prometheus.GaugeValue, float64(n.controller.seatLimit(l)), l.name)
 	}
-	for _, t := range n.c.tallies {
+	for _, t := range n.controller.tallies {
 		add(n.dispatched, prometheus.CounterValue, float64(t.dispatched.Load()), t.level, t.schema)
 		add(n.executing, prometheus.GaugeValue, float64(t.executing.Load()), t.level, t.schema)
 		add(n.seats, prometheus.GaugeValue, float64(t.seats.Load()), t.level, t.schema)
 		add(n.queued, prometheus.GaugeValue, float64(t.waiting.Load()), t.level, t.schema)
-		for i, reason := range reasons {
+		for i, reason := range rejectionReasons {
 			if count := t.rejected[i].Load(); count > 0 {
 				add(n.rejected, prometheus.CounterValue, float64(count), t.level, t.schema, reason)
 			}
@@ -134,18 +134,18 @@ func (n counts) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 	}
-	add(n.bytes, prometheus.GaugeValue, float64(n.c.bytes))
-	n.c.mu.Unlock()
+	add(n.bytes, prometheus.GaugeValue, float64(n.controller.bytes))
+	n.controller.mu.Unlock()
 	for _, m := range metrics {
 		to <- m
 	}
 }
 
-// limit returns how many seats a level could use now: those that it never lends, and those that no other level uses or
-// may claim.
-func (c *Controller) limit(l *level) int {
-	if l.exempt {
+// seatLimit returns how many seats a level could use now: those that it never lends, and those that no other level uses
+// or may claim.
+func (c *Controller) seatLimit(l *level) int {
+	if l.isExempt {
 		return c.Seats
 	}
-	return min(l.most, max(l.least, c.Seats-(c.reserved-max(l.used, l.least))))
+	return min(l.maxSeats, max(l.minSeats, c.Seats-(c.reserved-max(l.used, l.minSeats))))
 }

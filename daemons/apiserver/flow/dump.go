@@ -53,8 +53,8 @@ func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = out.Flush() // the client may have left
 }
 
-// byName returns the levels, sorted by name. The caller holds c.mu.
-func (c *Controller) byName() []*level {
+// sortedLevels returns the levels, sorted by name. The caller holds c.mu.
+func (c *Controller) sortedLevels() []*level {
 	all := make([]*level, 0, len(c.levels))
 	for _, l := range c.levels {
 		all = append(all, l)
@@ -70,7 +70,7 @@ func (c *Controller) dumpLevels(*http.Request) [][]any {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, l := range c.byName() {
+	for _, l := range c.sortedLevels() {
 		active := 0
 		for _, q := range l.queues {
 			if len(q.waiters) > 0 {
@@ -78,7 +78,7 @@ func (c *Controller) dumpLevels(*http.Request) [][]any {
 			}
 		}
 		var executing, dispatched int64
-		var rejected [len(reasons)]int64
+		var rejected [len(rejectionReasons)]int64
 		for _, t := range c.tallies {
 			if t.level != l.name {
 				continue
@@ -89,9 +89,9 @@ func (c *Controller) dumpLevels(*http.Request) [][]any {
 				rejected[i] += t.rejected[i].Load()
 			}
 		}
-		quiescing := !l.exempt && l.nominal == 0 && l.most == 0
+		quiescing := !l.isExempt && l.nominal == 0 && l.maxSeats == 0
 		table = append(table, []any{l.name, active, executing == 0 && l.waiting == 0, quiescing, l.waiting, executing,
-			dispatched, rejected[queueFull] + rejected[concurrencyLimit], rejected[timeOut], rejected[cancelled]})
+			dispatched, rejected[queueFull] + rejected[concurrencyLimit], rejected[timedOut], rejected[cancelled]})
 	}
 	return table
 }
@@ -103,7 +103,7 @@ func (c *Controller) dumpQueues(*http.Request) [][]any {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, l := range c.byName() {
+	for _, l := range c.sortedLevels() {
 		for _, i := range slices.Sorted(maps.Keys(l.queues)) {
 			q := l.queues[i]
 			// Seats belong to a level. The queue that a running request came from is not recorded.
@@ -115,7 +115,7 @@ func (c *Controller) dumpQueues(*http.Request) [][]any {
 					len(q.waiters),
 					0,
 					0,
-					fmt.Sprintf("%.8fss", q.start),
+					fmt.Sprintf("%.8fss", q.virtualStart),
 					q.seats,
 					q.seats,
 					fmt.Sprintf("%.8fss", float64(q.seats)),
@@ -146,7 +146,7 @@ func (c *Controller) dumpRequests(r *http.Request) [][]any {
 	table := [][]any{head}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, l := range c.byName() {
+	for _, l := range c.sortedLevels() {
 		for _, i := range slices.Sorted(maps.Keys(l.queues)) {
 			for k, w := range l.queues[i].waiters {
 				row := []any{
@@ -154,8 +154,8 @@ func (c *Controller) dumpRequests(r *http.Request) [][]any {
 					w.schema.Name,
 					i,
 					k,
-					plain(w.flow),
-					w.came.UTC().Format(time.RFC3339Nano),
+					cleanCell(w.flow),
+					w.arrived.UTC().Format(time.RFC3339Nano),
 					w.work.Seats,
 					0,
 					"0s",
@@ -164,17 +164,17 @@ func (c *Controller) dumpRequests(r *http.Request) [][]any {
 				if q := w.request; details && q.Resource {
 					row = append(
 						row,
-						plain(w.user),
+						cleanCell(w.user),
 						q.Verb,
-						plain(q.Path),
-						plain(q.Namespace),
-						plain(q.Name),
+						cleanCell(q.Path),
+						cleanCell(q.Namespace),
+						cleanCell(q.Name),
 						q.GroupVersion().String(),
-						plain(q.GroupVersionResource.Resource),
-						plain(q.Subresource),
+						cleanCell(q.GroupVersionResource.Resource),
+						cleanCell(q.Subresource),
 					)
 				} else if details {
-					row = append(row, plain(w.user), q.Verb, plain(q.Path), "", "", "", "", "")
+					row = append(row, cleanCell(w.user), q.Verb, cleanCell(q.Path), "", "", "", "", "")
 				}
 				table = append(table, row)
 			}
@@ -183,8 +183,8 @@ func (c *Controller) dumpRequests(r *http.Request) [][]any {
 	return table
 }
 
-// plain returns a client's text without characters that would start another cell or row.
-func plain(text string) string {
+// cleanCell returns a client's text without characters that would start another cell or row.
+func cleanCell(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == ',' {
 			return '_'

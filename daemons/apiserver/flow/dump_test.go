@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// dumped returns the cells of a table.
-func dumped(t *testing.T, c *Controller, name string) (rows [][]string) {
+// dumpTable returns the cells of a table.
+func dumpTable(t *testing.T, c *Controller, name string) (rows [][]string) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, DebugPath+name, nil))
@@ -23,7 +23,7 @@ func dumped(t *testing.T, c *Controller, name string) (rows [][]string) {
 	return rows
 }
 
-func find(rows [][]string, name string) []string {
+func findRow(rows [][]string, name string) []string {
 	for _, row := range rows {
 		if row[0] == name {
 			return row
@@ -32,29 +32,29 @@ func find(rows [][]string, name string) []string {
 	return nil
 }
 
-func TestWhoWaitsIsShown(t *testing.T) {
-	c := controller(t, custom(limited("a", 1, 0, new(int32), queues(2, 1, 5))), 6)
-	tickets := must(t, c, "a", 1)
+func TestDumpShowsWaitingRequests(t *testing.T) {
+	c := newTestController(t, customLevels(limitedLevel("a", 1, 0, new(int32), queuingConfig(2, 1, 5))), 6)
+	tickets := mustEnter(t, c, "a", 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := enter(ctx, c, "a", "shop, 5\nx", Work{Seats: 1})
+		_, err := enterAs(ctx, c, "a", "shop, 5\nx", Work{Seats: 1})
 		done <- err
 	}()
 	waitFor(t, c, 1)
-	levels := dumped(t, c, "dump_priority_levels")
+	levels := dumpTable(t, c, "dump_priority_levels")
 	if got := strings.Join(levels[0], " "); got != "PriorityLevelName ActiveQueues IsIdle IsQuiescing "+
 		"WaitingRequests ExecutingRequests DispatchedRequests RejectedRequests TimedoutRequests CancelledRequests" {
 		t.Errorf("columns: %s", got)
 	}
-	if got := strings.Join(find(levels, "a"), " "); got != "a 1 false false 1 1 0 0 0 0" {
+	if got := strings.Join(findRow(levels, "a"), " "); got != "a 1 false false 1 1 0 0 0 0" {
 		t.Errorf("level: %s", got)
 	}
-	if got := strings.Join(find(levels, "exempt"), " "); got != "exempt 0 true false 0 0 0 0 0 0" {
+	if got := strings.Join(findRow(levels, "exempt"), " "); got != "exempt 0 true false 0 0 0 0 0 0" {
 		t.Errorf("an exempt level: %s", got)
 	}
 	pending := ""
-	for _, row := range dumped(t, c, "dump_queues")[1:] {
+	for _, row := range dumpTable(t, c, "dump_queues")[1:] {
 		if row[0] == "a" {
 			pending += row[2]
 		}
@@ -62,11 +62,11 @@ func TestWhoWaitsIsShown(t *testing.T) {
 	if pending != "1" {
 		t.Errorf("requests in the queues: %s", pending)
 	}
-	request := find(dumped(t, c, "dump_requests"), "a")
+	request := findRow(dumpTable(t, c, "dump_requests"), "a")
 	if len(request) != 10 || request[1] != "a" || request[3] != "0" || request[4] != "shop_ 5_x" || request[6] != "1" {
 		t.Errorf("request: %q", request)
 	}
-	if detailed := find(dumped(t, c, "dump_requests?includeRequestDetails=1"), "a"); len(detailed) != 18 ||
+	if detailed := findRow(dumpTable(t, c, "dump_requests?includeRequestDetails=1"), "a"); len(detailed) != 18 ||
 		detailed[10] != "a" ||
 		detailed[11] != "get" ||
 		detailed[16] != "pods" {
@@ -76,10 +76,11 @@ func TestWhoWaitsIsShown(t *testing.T) {
 	if err := <-done; err == nil {
 		t.Error("a request that is given up has its turn")
 	}
-	if got := strings.Join(find(dumped(t, c, "dump_priority_levels"), "a"), " "); got != "a 0 false false 0 1 0 0 0 1" {
+	if got := strings.Join(findRow(dumpTable(t, c, "dump_priority_levels"), "a"), " "); got != "a 0 false false 0 1 "+
+		"0 0 0 1" {
 		t.Errorf("level afterwards: %s", got)
 	}
-	tickets[0].Leave()
+	tickets[0].Release()
 	w := httptest.NewRecorder()
 	c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, DebugPath+"others", nil))
 	if w.Code != http.StatusNotFound {
@@ -88,10 +89,10 @@ func TestWhoWaitsIsShown(t *testing.T) {
 }
 
 // Users may configure any number of queues, so unused queues must cost nothing.
-func TestQueuesThatNobodyWaitsInCostNothing(t *testing.T) {
-	l := &level{queuing: queues(10_000_000, 2, 50)}
-	schema := &Schema{tally: &tally{}}
-	for flow := range uint64(3 * restingQueues) {
+func TestUnusedQueuesCostNothing(t *testing.T) {
+	l := &level{queuing: queuingConfig(10_000_000, 2, 50)}
+	schema := &Schema{tally: &requestCounters{}}
+	for flow := range uint64(3 * maxIdleQueues) {
 		w := &waiter{schema: schema, work: Work{Seats: 1}}
 		if !l.enqueue(w, flow*0x9e3779b97f4a7c15) {
 			t.Fatal("a queue is full")
@@ -99,9 +100,9 @@ func TestQueuesThatNobodyWaitsInCostNothing(t *testing.T) {
 		if next := l.next(0); next != w {
 			t.Fatal("nobody waits")
 		}
-		l.started(w)
+		l.dequeue(w)
 	}
-	if n := len(l.queues); n > restingQueues {
+	if n := len(l.queues); n > maxIdleQueues {
 		t.Errorf("%d queues are kept, in which nobody waits", n)
 	}
 }

@@ -39,11 +39,11 @@ type Controller struct {
 	schemas  atomic.Pointer[[]*Schema] // by precedence; the last one matches everything
 	revision [2]int64                  // of the objects that they were made from
 
-	mu     sync.Mutex
-	levels map[string]*level
-	order  []*level
+	mu           sync.Mutex
+	levels       map[string]*level
+	levelsByName []*level
 	// tallies holds the counters by level and schema.
-	tallies map[[2]string]*tally
+	tallies map[[2]string]*requestCounters
 	// reserved is the number of seats that the levels use or may claim at any time: the sum of max(used, least).
 	reserved int
 	bytes    int64
@@ -73,35 +73,35 @@ func New(c Config) (*Controller, error) {
 	f := &Controller{
 		Config:   c,
 		levels:   map[string]*level{},
-		tallies:  map[[2]string]*tally{},
+		tallies:  map[[2]string]*requestCounters{},
 		revision: [2]int64{-1, -1},
 	}
 	if err := c.Env.Metrics.Register(newCounts(f)); err != nil {
 		return nil, fmt.Errorf("register the metrics of priority and fairness: %w", err)
 	}
-	f.look()
+	f.reload()
 	return f, nil
 }
 
-// lookEvery is the interval at which the objects are checked for changes.
-const lookEvery = 250 * time.Millisecond
+// reloadInterval is the interval at which the objects are checked for changes.
+const reloadInterval = 250 * time.Millisecond
 
 // Run applies changes of the objects until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(reloadInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			c.look()
+			c.reload()
 		}
 	}
 }
 
-// look reads the objects if they have changed. It adds mandatory objects that were deleted.
-func (c *Controller) look() {
+// reload reads the objects if they have changed. It adds mandatory objects that were deleted.
+func (c *Controller) reload() {
 	revision := [2]int64{c.Objects.Revision(schemasGR), c.Objects.Revision(levelsGR)}
 	if revision == c.revision {
 		return
@@ -137,10 +137,10 @@ func (c *Controller) look() {
 			levels[l.Name] = l
 		}
 	}
-	c.take(schemas, levels)
+	c.applyObjects(schemas, levels)
 }
 
-func (c *Controller) take(
+func (c *Controller) applyObjects(
 	schemas map[string]*flowcontrolv1.FlowSchema,
 	levels map[string]*flowcontrolv1.PriorityLevelConfiguration,
 ) {
@@ -156,26 +156,26 @@ func (c *Controller) take(
 		if c.levels[name] == nil {
 			c.levels[name] = &level{name: name}
 		}
-		c.levels[name].settle(o, c.Seats, shares)
+		c.levels[name].configure(o, c.Seats, shares)
 	}
 	for name, l := range c.levels {
 		if levels[name] == nil && l.used == 0 && l.waiting == 0 {
 			delete(c.levels, name)
 		} else if levels[name] == nil {
-			l.nominal, l.least = 0, 0 // a deleted level keeps its running and waiting requests
-			c.revision[0] = -1        // until they end, look runs again
+			l.nominal, l.minSeats = 0, 0 // a deleted level keeps its running and waiting requests
+			c.revision[0] = -1           // until they end, look runs again
 		}
 	}
-	c.order, c.reserved = nil, 0
+	c.levelsByName, c.reserved = nil, 0
 	for _, l := range c.levels {
-		if !l.exempt {
-			c.order = append(c.order, l)
-			c.reserved += max(l.used, l.least)
+		if !l.isExempt {
+			c.levelsByName = append(c.levelsByName, l)
+			c.reserved += max(l.used, l.minSeats)
 		}
 	}
-	slices.SortFunc(c.order, func(a, b *level) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(c.levelsByName, func(a, b *level) int { return strings.Compare(a.name, b.name) })
 	var list []*Schema
-	tallies := map[[2]string]*tally{}
+	tallies := map[[2]string]*requestCounters{}
 	for _, o := range schemas {
 		name := o.Spec.PriorityLevelConfiguration.Name
 		if levels[name] == nil {
@@ -183,12 +183,12 @@ func (c *Controller) take(
 		}
 		key := [2]string{name, o.Name}
 		if tallies[key] = c.tallies[key]; tallies[key] == nil {
-			tallies[key] = &tally{level: name, schema: o.Name}
+			tallies[key] = &requestCounters{level: name, schema: o.Name}
 		}
-		list = append(list, compile(o, c.levels[name], tallies[key]))
+		list = append(list, newSchema(o, c.levels[name], tallies[key]))
 	}
 	for key, t := range c.tallies {
-		if tallies[key] == nil && !t.idle() {
+		if tallies[key] == nil && !t.isIdle() {
 			tallies[key] = t
 		}
 	}
@@ -207,7 +207,7 @@ func (c *Controller) take(
 func (c *Controller) Classify(u *api.User, r *api.Request) *Schema {
 	list := *c.schemas.Load()
 	for _, s := range list {
-		if s.matches(u, r) {
+		if s.matchesAny(u, r) {
 			return s
 		}
 	}
@@ -221,7 +221,7 @@ var ErrRefused = errors.New("no seat is free")
 func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.Request, work Work) (Ticket, error) {
 	l := s.level
 	c.mu.Lock()
-	if t, ok := c.enter(s, &work); ok {
+	if t, ok := c.tryEnter(s, &work); ok {
 		c.mu.Unlock()
 		return t, nil
 	}
@@ -231,10 +231,10 @@ func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.R
 		flow:    s.flowOf(u, r),
 		request: r,
 		user:    u.Name,
-		came:    time.Now(),
+		arrived: time.Now(),
 		granted: make(chan struct{}),
 	}
-	queued := l.enqueue(w, hash(s.Name, w.flow))
+	queued := l.enqueue(w, flowHash(s.Name, w.flow))
 	if queued {
 		c.waiting++
 		c.dispatch() // a request of another level may be able to run
@@ -247,41 +247,41 @@ func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.R
 	if !queued {
 		return Ticket{}, c.refuse(s, reason)
 	}
-	return c.await(ctx, s, w)
+	return c.waitForSeats(ctx, s, w)
 }
 
 // Try is like Enter, but returns false instead of waiting.
 func (c *Controller) Try(s *Schema, work Work) (Ticket, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.enter(s, &work)
+	return c.tryEnter(s, &work)
 }
 
-// Exempt returns the ticket of a request of an exempt level, which is only counted.
-func (s *Schema) Exempt() (Ticket, bool) {
-	if !s.exempt {
+// ExemptTicket returns the ticket of a request of an exempt level, which is only counted.
+func (s *Schema) ExemptTicket() (Ticket, bool) {
+	if !s.isExempt {
 		return Ticket{}, false
 	}
-	s.tally.begin(1)
+	s.tally.recordBegin(1)
 	return Ticket{s: s, work: Work{Seats: 1}}, true
 }
 
-// enter takes seats if they are free, after limiting their number. The caller holds c.mu.
-func (c *Controller) enter(s *Schema, work *Work) (Ticket, bool) {
+// tryEnter takes seats if they are free, after limiting their number. The caller holds c.mu.
+func (c *Controller) tryEnter(s *Schema, work *Work) (Ticket, bool) {
 	l := s.level
-	work.Seats = max(1, min(work.Seats, max(l.nominal, 1), l.most))
-	if l.waiting > 0 || !c.fits(l, *work) {
+	work.Seats = max(1, min(work.Seats, max(l.nominal, 1), l.maxSeats))
+	if l.waiting > 0 || !c.hasSeatsFor(l, *work) {
 		return Ticket{}, false
 	}
-	c.give(s, *work)
+	c.occupySeats(s, *work)
 	return Ticket{c, s, *work}, true
 }
 
-func (c *Controller) await(ctx context.Context, s *Schema, w *waiter) (Ticket, error) {
+func (c *Controller) waitForSeats(ctx context.Context, s *Schema, w *waiter) (Ticket, error) {
 	began := time.Now()
 	timer := time.NewTimer(c.Wait)
 	defer timer.Stop()
-	reason := timeOut
+	reason := timedOut
 	select {
 	case <-w.granted:
 	case <-timer.C:
@@ -290,7 +290,7 @@ func (c *Controller) await(ctx context.Context, s *Schema, w *waiter) (Ticket, e
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w.done {
+	if w.isGranted {
 		return Ticket{c, s, w.work}, nil
 	}
 	s.tally.waited[0].observe(time.Since(began))
@@ -310,69 +310,70 @@ func (c *Controller) refuse(s *Schema, reason int) error {
 func (t Ticket) Begin(waited time.Duration) {
 	if t.s != nil {
 		t.s.tally.dispatched.Add(1)
-		if t.s.queues {
+		if t.s.canQueue {
 			t.s.tally.waited[1].observe(waited)
 		}
 	}
 }
 
-// Leave returns the seats.
-func (t Ticket) Leave() {
+// Release returns the seats.
+func (t Ticket) Release() {
 	if t.s == nil {
 		return
 	}
-	t.s.tally.end(t.work.Seats)
+	t.s.tally.recordEnd(t.work.Seats)
 	if t.c == nil {
 		return
 	}
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
-	t.c.use(t.s.level, -t.work.Seats)
+	t.c.addUsed(t.s.level, -t.work.Seats)
 	t.c.bytes -= t.work.Bytes
 	if t.c.waiting > 0 {
 		t.c.dispatch()
 	}
 }
 
-// Used returns the number of seats in use.
-func (c *Controller) Used() (seats int) {
+// SeatsInUse returns the number of seats in use.
+func (c *Controller) SeatsInUse() (seats int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, l := range c.order {
+	for _, l := range c.levelsByName {
 		seats += l.used
 	}
 	return seats
 }
 
-// fits reports whether a level may use that many more seats: of those that it never lends, or of those that no other
-// level uses or may claim.
-func (c *Controller) fits(l *level, work Work) bool {
+// hasSeatsFor reports whether a level may use that many more seats: of those that it never lends, or of those that no
+// other level uses or may claim.
+func (c *Controller) hasSeatsFor(l *level, work Work) bool {
 	used := l.used + work.Seats
-	if work.Bytes > c.room() {
+	if work.Bytes > c.freeBytes() {
 		return false
 	}
-	return used <= l.least || used <= l.most && c.reserved-max(l.used, l.least)+max(used, l.least) <= c.Seats
+	return used <= l.minSeats || used <= l.maxSeats &&
+		c.reserved-max(l.used, l.minSeats)+max(used, l.minSeats) <= c.Seats
 }
 
-// room returns how many bytes a list may have. There is no limit if no other list is in progress.
-func (c *Controller) room() int64 {
+// freeBytes returns how many bytes a list may have. There is no limit if no other list is in progress.
+func (c *Controller) freeBytes() int64 {
 	if c.bytes == 0 {
 		return math.MaxInt64
 	}
 	return max(c.Bytes-c.bytes, 0)
 }
 
-func (c *Controller) give(s *Schema, work Work) {
-	s.tally.begin(work.Seats)
-	c.use(s.level, work.Seats)
+func (c *Controller) occupySeats(s *Schema, work Work) {
+	s.tally.recordBegin(work.Seats)
+	c.addUsed(s.level, work.Seats)
 	c.bytes += work.Bytes
 }
 
-// use changes the number of seats that a level uses.
-func (c *Controller) use(l *level, by int) {
-	if !l.exempt {
-		c.reserved -= max(l.used, l.least)
-		c.reserved += max(l.used+by, l.least)
+// addUsed changes the number of seats that a level uses.
+func (c *Controller) addUsed(l *level, by int) {
+	if !l.isExempt {
+		c.reserved -= max(l.used, l.minSeats)
+		c.reserved += max(l.used+by, l.minSeats)
 	}
 	l.used += by
 }
@@ -382,22 +383,22 @@ func (c *Controller) dispatch() {
 	for c.waiting > 0 {
 		var best *level
 		var first *waiter
-		for _, l := range c.order {
+		for _, l := range c.levelsByName {
 			if l.waiting == 0 {
 				continue
 			}
-			w := l.next(c.room())
-			if w != nil && c.fits(l, w.work) && (best == nil || l.used*best.nominal < best.used*l.nominal) {
+			w := l.next(c.freeBytes())
+			if w != nil && c.hasSeatsFor(l, w.work) && (best == nil || l.used*best.nominal < best.used*l.nominal) {
 				best, first = l, w
 			}
 		}
 		if best == nil {
 			return
 		}
-		best.started(first)
+		best.dequeue(first)
 		c.waiting--
-		c.give(first.schema, first.work)
-		first.done = true
+		c.occupySeats(first.schema, first.work)
+		first.isGranted = true
 		close(first.granted)
 	}
 }

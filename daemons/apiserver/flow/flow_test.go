@@ -21,35 +21,37 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// objects holds the stored objects.
-type objects struct {
+// storedObjects holds the stored objects.
+type storedObjects struct {
 	mu       sync.Mutex
 	list     map[schema.GroupResource][]runtime.Object
 	revision int64
 }
 
-func (o *objects) Get(schema.GroupResource, string, string) (runtime.Object, bool) { return nil, false }
+func (o *storedObjects) Get(schema.GroupResource, string, string) (runtime.Object, bool) {
+	return nil, false
+}
 
-func (o *objects) List(gr schema.GroupResource, _ string) []runtime.Object {
+func (o *storedObjects) List(gr schema.GroupResource, _ string) []runtime.Object {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.list[gr]
 }
 
-func (o *objects) Revision(schema.GroupResource) int64 {
+func (o *storedObjects) Revision(schema.GroupResource) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.revision
 }
 
-func (o *objects) set(schemas, levels []runtime.Object) {
+func (o *storedObjects) set(schemas, levels []runtime.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.list = map[schema.GroupResource][]runtime.Object{schemasGR: schemas, levelsGR: levels}
 	o.revision++
 }
 
-func controller(t testing.TB, o *objects, seats int) *Controller {
+func newTestController(t testing.TB, o *storedObjects, seats int) *Controller {
 	t.Helper()
 	c, err := New(
 		Config{
@@ -66,7 +68,7 @@ func controller(t testing.TB, o *objects, seats int) *Controller {
 	return c
 }
 
-func of(verb, group, name, namespace string) api.Request {
+func requestFor(verb, group, name, namespace string) api.Request {
 	return api.Request{
 		Verb:                 verb,
 		Resource:             true,
@@ -76,7 +78,7 @@ func of(verb, group, name, namespace string) api.Request {
 }
 
 func TestRequestsAreClassifiedAsUpstreamDoes(t *testing.T) {
-	c := controller(t, &objects{}, 600)
+	c := newTestController(t, &storedObjects{}, 600)
 	authenticated := func(name string, groups ...string) api.User {
 		return api.User{Name: name, Groups: append(groups, api.GroupAuthenticated)}
 	}
@@ -87,23 +89,24 @@ func TestRequestsAreClassifiedAsUpstreamDoes(t *testing.T) {
 		schema string
 		level  string
 	}{
-		"an administrator": {authenticated("admin", api.GroupMasters), of("list", "", "pods", ""), "exempt",
+		"an administrator": {authenticated("admin", api.GroupMasters), requestFor("list", "", "pods", ""), "exempt",
 			"exempt"},
 		"a probe": {api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}},
 			api.Request{Verb: "get", Path: "/readyz"}, "probes", "exempt"},
-		"a node's heartbeat": {kubelet, of("update", "coordination.k8s.io", "leases", "kube-node-lease"),
+		"a node's heartbeat": {kubelet, requestFor("update", "coordination.k8s.io", "leases", "kube-node-lease"),
 			"system-node-high", "node-high"},
-		"a node's other requests": {kubelet, of("list", "", "pods", ""), "system-nodes", "system"},
+		"a node's other requests": {kubelet, requestFor("list", "", "pods", ""), "system-nodes", "system"},
 		"a leader's lease": {authenticated("system:kube-scheduler"),
-			of("update", "coordination.k8s.io", "leases", "kube-system"), "system-leader-election", "leader-election"},
-		"the scheduler": {authenticated("system:kube-scheduler"), of("create", "", "pods", "shop"),
+			requestFor("update", "coordination.k8s.io", "leases", "kube-system"), "system-leader-election",
+			"leader-election"},
+		"the scheduler": {authenticated("system:kube-scheduler"), requestFor("create", "", "pods", "shop"),
 			"kube-scheduler", "workload-high"},
 		"an account of the system": {authenticated("system:serviceaccount:kube-system:x", "system:serviceaccounts"),
-			of("get", "", "pods", "shop"), "kube-system-service-accounts", "workload-high"},
+			requestFor("get", "", "pods", "shop"), "kube-system-service-accounts", "workload-high"},
 		"another account": {authenticated("system:serviceaccount:shop:x", "system:serviceaccounts"),
-			of("get", "", "pods", "shop"), "service-accounts", "workload-low"},
-		"a person": {authenticated("ann"), of("get", "", "pods", "shop"), "global-default", "global-default"},
-		"nobody":   {api.User{Name: "none"}, of("get", "", "pods", "shop"), "catch-all", "catch-all"},
+			requestFor("get", "", "pods", "shop"), "service-accounts", "workload-low"},
+		"a person": {authenticated("ann"), requestFor("get", "", "pods", "shop"), "global-default", "global-default"},
+		"nobody":   {api.User{Name: "none"}, requestFor("get", "", "pods", "shop"), "catch-all", "catch-all"},
 	} {
 		if s := c.Classify(&k.user, &k.r); s.Name != k.schema || s.level.name != k.level {
 			t.Errorf("%s: schema %s of level %s, want %s of %s", name, s.Name, s.level.name, k.schema, k.level)
@@ -111,9 +114,9 @@ func TestRequestsAreClassifiedAsUpstreamDoes(t *testing.T) {
 	}
 }
 
-// custom returns levels, each with a schema for the user with the level's name.
-func custom(levels ...*flowcontrolv1.PriorityLevelConfiguration) *objects {
-	o := &objects{}
+// customLevels returns levels, each with a schema for the user with the level's name.
+func customLevels(levels ...*flowcontrolv1.PriorityLevelConfiguration) *storedObjects {
+	o := &storedObjects{}
 	var schemas, list []runtime.Object
 	for i, l := range levels {
 		list = append(list, l)
@@ -147,7 +150,7 @@ func custom(levels ...*flowcontrolv1.PriorityLevelConfiguration) *objects {
 	return o
 }
 
-func limited(
+func limitedLevel(
 	name string,
 	shares, lendable int32,
 	borrowing *int32,
@@ -170,16 +173,16 @@ func limited(
 	return l
 }
 
-// enter requests seats as a user in a namespace.
-func enter(ctx context.Context, c *Controller, user, namespace string, work Work) (Ticket, error) {
-	u, r := api.User{Name: user}, of("get", "", "pods", namespace)
+// enterAs requests seats as a user in a namespace.
+func enterAs(ctx context.Context, c *Controller, user, namespace string, work Work) (Ticket, error) {
+	u, r := api.User{Name: user}, requestFor("get", "", "pods", namespace)
 	return c.Enter(ctx, c.Classify(&u, &r), &u, &r, work)
 }
 
-func must(t *testing.T, c *Controller, user string, n int) (tickets []Ticket) {
+func mustEnter(t *testing.T, c *Controller, user string, n int) (tickets []Ticket) {
 	t.Helper()
 	for range n {
-		ticket, err := enter(t.Context(), c, user, "", Work{Seats: 1})
+		ticket, err := enterAs(t.Context(), c, user, "", Work{Seats: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,35 +191,36 @@ func must(t *testing.T, c *Controller, user string, n int) (tickets []Ticket) {
 	return tickets
 }
 
-func refused(t *testing.T, c *Controller, user string) {
+func mustBeRefused(t *testing.T, c *Controller, user string) {
 	t.Helper()
-	if _, err := enter(t.Context(), c, user, "", Work{Seats: 1}); !errors.Is(err, ErrRefused) {
+	if _, err := enterAs(t.Context(), c, user, "", Work{Seats: 1}); !errors.Is(err, ErrRefused) {
 		t.Fatalf("%s gets a further seat: %v", user, err)
 	}
 }
 
 // A level borrows lendable seats of other levels and keeps its own that it does not lend. 100 seats for 45 + 45 + 5
 // (catch-all) shares give 48, 48 and 6 seats.
-func TestALevelBorrowsWhatOthersLendAndKeepsWhatItDoesNotLend(t *testing.T) {
-	c := controller(t, custom(limited("a", 45, 50, nil, nil), limited("b", 45, 0, nil, nil)), 100)
-	borrowed := must(t, c, "b", 70) // its own 48, and the 24 that a lends of its 48, less rounding
-	refused(t, c, "b")
-	own := must(t, c, "a", 24) // never lent
-	refused(t, c, "a")
+func TestLevelsBorrowLendableSeats(t *testing.T) {
+	c := newTestController(t, customLevels(limitedLevel("a", 45, 50, nil, nil), limitedLevel("b", 45, 0, nil, nil)),
+		100)
+	borrowed := mustEnter(t, c, "b", 70) // its own 48, and the 24 that a lends of its 48, less rounding
+	mustBeRefused(t, c, "b")
+	own := mustEnter(t, c, "a", 24) // never lent
+	mustBeRefused(t, c, "a")
 	for _, ticket := range borrowed[:10] {
-		ticket.Leave()
+		ticket.Release()
 	}
-	must(t, c, "a", 10)
-	refused(t, c, "a")
+	mustEnter(t, c, "a", 10)
+	mustBeRefused(t, c, "a")
 	for _, ticket := range own {
-		ticket.Leave()
+		ticket.Release()
 	}
-	must(t, c, "a", 24)
-	refused(t, c, "a")
+	mustEnter(t, c, "a", 24)
+	mustBeRefused(t, c, "a")
 }
 
-func TestWhoCannotWaitGetsASeatOrNone(t *testing.T) {
-	c := controller(t, custom(limited("a", 50, 0, nil, nil)), 100)
+func TestTryReturnsWithoutWaiting(t *testing.T) {
+	c := newTestController(t, customLevels(limitedLevel("a", 50, 0, nil, nil)), 100)
 	schema := (*c.schemas.Load())[0]
 	for _, s := range *c.schemas.Load() {
 		if s.Name == "a" {
@@ -231,42 +235,45 @@ func TestWhoCannotWaitGetsASeatOrNone(t *testing.T) {
 		}
 		taken = append(taken, ticket)
 	}
-	if len(taken) != c.Used() || len(taken) == 0 {
-		t.Fatalf("%d seats were given, %d are used", len(taken), c.Used())
+	if len(taken) != c.SeatsInUse() || len(taken) == 0 {
+		t.Fatalf("%d seats were given, %d are used", len(taken), c.SeatsInUse())
 	}
-	refused(t, c, "a")
-	taken[0].Leave()
-	must(t, c, "a", 1)
+	mustBeRefused(t, c, "a")
+	taken[0].Release()
+	mustEnter(t, c, "a", 1)
 	if _, ok := c.Try(schema, Work{Seats: 1}); ok {
 		t.Error("there is a seat too many")
 	}
 }
 
-func TestABoundOnBorrowingHolds(t *testing.T) {
+func TestBorrowingLimitHolds(t *testing.T) {
 	ten := int32(25)
-	c := controller(t, custom(limited("a", 45, 100, nil, nil), limited("b", 45, 0, &ten, nil)), 100)
-	must(t, c, "b", 60) // 48, and a quarter more
-	refused(t, c, "b")
+	c := newTestController(t, customLevels(limitedLevel("a", 45, 100, nil, nil), limitedLevel("b", 45, 0, &ten, nil)),
+		100)
+	mustEnter(t, c, "b", 60) // 48, and a quarter more
+	mustBeRefused(t, c, "b")
 }
 
-func TestWideRequestsTakeMoreSeatsAndNeverMoreThanThereAre(t *testing.T) {
+func TestWideRequestsTakeSeveralSeats(t *testing.T) {
 	none := int32(0)
-	c := controller(t, custom(limited("a", 5, 0, &none, nil)), 20) // 10 of 20, because catch-all has 5 shares, too
-	wide, err := enter(t.Context(), c, "a", "", Work{Seats: 8})
+	// 10 of 20, because catch-all has 5 shares, too
+	c := newTestController(t, customLevels(limitedLevel("a", 5, 0, &none, nil)), 20)
+	wide, err := enterAs(t.Context(), c, "a", "", Work{Seats: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
-	must(t, c, "a", 2)
-	refused(t, c, "a")
-	wide.Leave()
-	must(t, c, "a", 8)
-	if _, err := enter(t.Context(), controller(t, custom(limited("a", 5, 0, &none, nil)), 20), "a", "",
+	mustEnter(t, c, "a", 2)
+	mustBeRefused(t, c, "a")
+	wide.Release()
+	mustEnter(t, c, "a", 8)
+	if _, err := enterAs(t.Context(), newTestController(t, customLevels(limitedLevel("a", 5, 0, &none, nil)), 20), "a",
+		"",
 		Work{Seats: 1000}); err != nil {
 		t.Errorf("a request that wants more seats than there are never goes on: %v", err)
 	}
 }
 
-func queues(n, hand, length int32) *flowcontrolv1.QueuingConfiguration {
+func queuingConfig(n, hand, length int32) *flowcontrolv1.QueuingConfiguration {
 	return &flowcontrolv1.QueuingConfiguration{Queues: n, HandSize: hand, QueueLengthLimit: length}
 }
 
@@ -287,16 +294,16 @@ func waitFor(t *testing.T, c *Controller, n int) {
 	}
 }
 
-func TestAFlowThatFillsItsQueuesLeavesOthersTheirTurn(t *testing.T) {
+func TestFullFlowsDoNotBlockOthers(t *testing.T) {
 	none := int32(0)
-	c := controller(t, custom(limited("a", 1, 0, &none, queues(64, 4, 1000))), 6) // one seat
-	first := must(t, c, "a", 1)
+	c := newTestController(t, customLevels(limitedLevel("a", 1, 0, &none, queuingConfig(64, 4, 1000))), 6) // one seat
+	first := mustEnter(t, c, "a", 1)
 	var mu sync.Mutex
 	var order []string
 	var wg sync.WaitGroup
 	ask := func(namespace string) {
 		wg.Go(func() {
-			ticket, err := enter(t.Context(), c, "a", namespace, Work{Seats: 1})
+			ticket, err := enterAs(t.Context(), c, "a", namespace, Work{Seats: 1})
 			if err != nil {
 				t.Error(err)
 				return
@@ -304,7 +311,7 @@ func TestAFlowThatFillsItsQueuesLeavesOthersTheirTurn(t *testing.T) {
 			mu.Lock()
 			order = append(order, namespace)
 			mu.Unlock()
-			ticket.Leave()
+			ticket.Release()
 		})
 	}
 	for range 400 {
@@ -315,7 +322,7 @@ func TestAFlowThatFillsItsQueuesLeavesOthersTheirTurn(t *testing.T) {
 		ask("mouse")
 	}
 	waitFor(t, c, 404)
-	first[0].Leave()
+	first[0].Release()
 	wg.Wait()
 	if last := slices.Index(slices.Collect(func(yield func(string) bool) {
 		for i := len(order) - 1; i >= 0 && yield(order[i]); i-- {
@@ -325,95 +332,96 @@ func TestAFlowThatFillsItsQueuesLeavesOthersTheirTurn(t *testing.T) {
 	}
 }
 
-func TestAFullQueueAndALongWaitAreRefused(t *testing.T) { synctest.Test(t, testFullQueue) }
+func TestFullQueuesAndLongWaitsAreRefused(t *testing.T) { synctest.Test(t, testFullQueue) }
 
 // testFullQueue runs on a clock of its own, so that both requests wait before the first has waited too long.
 func testFullQueue(t *testing.T) {
 	none := int32(0)
-	c := controller(t, custom(limited("a", 1, 0, &none, queues(1, 1, 2))), 6)
-	held := must(t, c, "a", 1)
+	c := newTestController(t, customLevels(limitedLevel("a", 1, 0, &none, queuingConfig(1, 1, 2))), 6)
+	held := mustEnter(t, c, "a", 1)
 	c.Wait = 20 * time.Millisecond
 	var wg sync.WaitGroup
 	var late atomic.Int32
 	for range 2 {
 		wg.Go(func() {
-			if _, err := enter(t.Context(), c, "a", "", Work{Seats: 1}); errors.Is(err, ErrRefused) {
+			if _, err := enterAs(t.Context(), c, "a", "", Work{Seats: 1}); errors.Is(err, ErrRefused) {
 				late.Add(1)
 			}
 		})
 	}
 	waitFor(t, c, 2)
-	refused(t, c, "a")
+	mustBeRefused(t, c, "a")
 	wg.Wait()
 	if late.Load() != 2 {
 		t.Errorf("%d of 2 that waited too long were refused", late.Load())
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := enter(gone, c, "a", "", Work{Seats: 1}); err == nil {
+	if _, err := enterAs(gone, c, "a", "", Work{Seats: 1}); err == nil {
 		t.Error("a request whose client has gone got a seat")
 	}
-	held[0].Leave()
-	must(t, c, "a", 1)
+	held[0].Release()
+	mustEnter(t, c, "a", 1)
 }
 
-func TestListsWaitForMemoryAndOthersPassThem(t *testing.T) {
-	c := controller(t, custom(limited("a", 50, 0, nil, queues(1, 1, 10))), 100)
+func TestListsWaitForMemory(t *testing.T) {
+	c := newTestController(t, customLevels(limitedLevel("a", 50, 0, nil, queuingConfig(1, 1, 10))), 100)
 	// more than the limit, but no other list is in progress
-	big, err := enter(t.Context(), c, "a", "x", Work{Seats: 1, Bytes: 5000})
+	big, err := enterAs(t.Context(), c, "a", "x", Work{Seats: 1, Bytes: 5000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		ticket, err := enter(t.Context(), c, "a", "y", Work{Seats: 1, Bytes: 600})
+		ticket, err := enterAs(t.Context(), c, "a", "y", Work{Seats: 1, Bytes: 600})
 		if err != nil {
 			t.Error(err)
 		}
-		ticket.Leave()
+		ticket.Release()
 	})
 	waitFor(t, c, 1)
 	for i := range 8 { // all in the only queue
-		if ticket, err := enter(t.Context(), c, "a", fmt.Sprint(i), Work{Seats: 1}); err != nil {
+		if ticket, err := enterAs(t.Context(), c, "a", fmt.Sprint(i), Work{Seats: 1}); err != nil {
 			t.Error(err)
 		} else {
-			defer ticket.Leave()
+			defer ticket.Release()
 		}
 		if i == 0 {
-			big.Leave()
+			big.Release()
 		}
 	}
 	wg.Wait()
 }
 
-func TestNewObjectsAreTakenInWhileRequestsRun(t *testing.T) {
+func TestConfigurationChangesWhileRequestsRun(t *testing.T) {
 	none := int32(0)
-	o := custom(limited("a", 5, 0, &none, queues(1, 1, 10)))
-	c := controller(t, o, 20)
-	held := must(t, c, "a", 10)
+	o := customLevels(limitedLevel("a", 5, 0, &none, queuingConfig(1, 1, 10)))
+	c := newTestController(t, o, 20)
+	held := mustEnter(t, c, "a", 10)
 	var wg sync.WaitGroup
-	wg.Go(func() { must(t, c, "a", 1) })
+	wg.Go(func() { mustEnter(t, c, "a", 1) })
 	waitFor(t, c, 1)
-	more := custom(limited("a", 15, 0, &none, queues(1, 1, 10)))
+	more := customLevels(limitedLevel("a", 15, 0, &none, queuingConfig(1, 1, 10)))
 	o.set(more.list[schemasGR], more.list[levelsGR])
-	c.look()
+	c.reload()
 	wg.Wait() // 15 seats by now
 	o.set(nil, nil)
-	c.look()
-	u, r := api.User{Name: "a", Groups: []string{api.GroupAuthenticated}}, of("get", "", "pods", "")
+	c.reload()
+	u, r := api.User{Name: "a", Groups: []string{api.GroupAuthenticated}}, requestFor("get", "", "pods", "")
 	if s := c.Classify(&u, &r); s.Name != "global-default" {
 		t.Errorf("without objects %s holds", s.Name)
 	}
 	for _, ticket := range held {
-		ticket.Leave()
+		ticket.Release()
 	}
 }
 
 // Concurrent requests never take more seats than there are, and no seat is lost.
 func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
-	c := controller(
+	c := newTestController(
 		t,
-		custom(limited("a", 20, 50, nil, queues(8, 2, 1000)), limited("b", 10, 20, nil, queues(8, 2, 1000))),
+		customLevels(limitedLevel("a", 20, 50, nil, queuingConfig(8, 2, 1000)),
+			limitedLevel("b", 10, 20, nil, queuingConfig(8, 2, 1000))),
 		20,
 	)
 	var wg sync.WaitGroup
@@ -421,7 +429,7 @@ func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
 	for i := range 16 {
 		wg.Go(func() {
 			for n := range 300 {
-				ticket, err := enter(t.Context(), c, []string{"a", "b"}[i%2], fmt.Sprint(n%7), Work{Seats: 1 + n%3})
+				ticket, err := enterAs(t.Context(), c, []string{"a", "b"}[i%2], fmt.Sprint(n%7), Work{Seats: 1 + n%3})
 				if err != nil {
 					t.Error(err)
 					return
@@ -429,7 +437,7 @@ func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
 				now := used.Add(int64(ticket.work.Seats))
 				most.Store(max(most.Load(), now))
 				used.Add(-int64(ticket.work.Seats))
-				ticket.Leave()
+				ticket.Release()
 			}
 		})
 	}
@@ -437,13 +445,13 @@ func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	least := 0
-	for _, l := range c.order {
+	for _, l := range c.levelsByName {
 		if l.used != 0 || l.waiting != 0 {
 			t.Errorf("level %s ends with %d seats taken and %d waiting", l.name, l.used, l.waiting)
 		}
-		least += l.least
+		least += l.minSeats
 	}
-	if c.reserved != least || c.waiting != 0 || most.Load() > 20+int64(len(c.order)) {
+	if c.reserved != least || c.waiting != 0 || most.Load() > 20+int64(len(c.levelsByName)) {
 		t.Errorf(
 			"%d seats of 20 were taken; %d reserved, want %d; %d waiting",
 			most.Load(),
@@ -454,9 +462,9 @@ func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
 	}
 }
 
-func TestAHandHasDifferentQueues(t *testing.T) {
+func TestShuffleShardHasDistinctQueues(t *testing.T) {
 	for flow := range uint64(1000) {
-		hand := deal(flow*0x9E3779B97F4A7C15, 64, 8)
+		hand := shuffleShard(flow*0x9E3779B97F4A7C15, 64, 8)
 		slices.Sort(hand)
 		if len(slices.Compact(hand)) != 8 || hand[0] < 0 || hand[7] > 63 {
 			t.Fatalf("flow %d got %v", flow, hand)
@@ -466,9 +474,9 @@ func TestAHandHasDifferentQueues(t *testing.T) {
 
 // BenchmarkUncontended measures a request that does not wait.
 func BenchmarkUncontended(b *testing.B) {
-	c := controller(b, &objects{}, 600)
+	c := newTestController(b, &storedObjects{}, 600)
 	u := api.User{Name: "ann", Groups: []string{"devs", "system:authenticated"}}
-	r := of("get", "", "pods", "shop")
+	r := requestFor("get", "", "pods", "shop")
 	header := map[string][]string{}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -478,6 +486,6 @@ func BenchmarkUncontended(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		ticket.Leave()
+		ticket.Release()
 	}
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// bounds are the upper bounds of the histogram's buckets, in seconds. They are upstream's. Requests that did not wait
-// have a bucket of their own.
-var bounds = [...]float64{0, .005, .02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30}
+// bucketBounds are the upper bounds of the histogram's buckets, in seconds. They are upstream's. Requests that did not
+// wait have a bucket of their own.
+var bucketBounds = [...]float64{0, .005, .02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30}
 
 // histogram counts durations. Every request uses one or two, and adding to it is cheaper than to the Prometheus
 // library's.
 type histogram struct {
-	buckets [len(bounds) + 1]atomic.Uint64
+	buckets [len(bucketBounds) + 1]atomic.Uint64
 	sum     atomic.Int64 // in nanoseconds
 }
 
 func (h *histogram) observe(d time.Duration) {
 	seconds, i := d.Seconds(), 0
-	for i < len(bounds) && seconds > bounds[i] {
+	for i < len(bucketBounds) && seconds > bucketBounds[i] {
 		i++
 	}
 	h.buckets[i].Add(1)
@@ -29,11 +29,11 @@ func (h *histogram) observe(d time.Duration) {
 
 // metric returns the histogram as a metric; nil if it is empty.
 func (h *histogram) metric(desc *prometheus.Desc, labels ...string) prometheus.Metric {
-	count, upTo := uint64(0), make(map[float64]uint64, len(bounds))
+	count, upTo := uint64(0), make(map[float64]uint64, len(bucketBounds))
 	for i := range h.buckets {
 		count += h.buckets[i].Load()
-		if i < len(bounds) {
-			upTo[bounds[i]] = count
+		if i < len(bucketBounds) {
+			upTo[bucketBounds[i]] = count
 		}
 	}
 	if count == 0 {

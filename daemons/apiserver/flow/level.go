@@ -14,49 +14,49 @@ import (
 // level is a priority level: its seats and its waiting requests. The controller's mu guards all fields but immutable
 // ones.
 type level struct {
-	name   string
-	uid    string
-	exempt bool
+	name     string
+	uid      string
+	isExempt bool
 
-	nominal int // the level's own seats
-	least   int // those of them that it never lends
-	most    int // all seats that it may use, with borrowed ones
-	used    int
+	nominal  int // the level's own seats
+	minSeats int // those of them that it never lends
+	maxSeats int // all seats that it may use, with borrowed ones
+	used     int
 
 	queuing *flowcontrolv1.QueuingConfiguration // nil if requests do not wait
 	// only queues that have waiting requests, or had some recently, because a level may be configured with millions
-	queues  map[int]*queue
-	waiting int
-	clock   float64 // virtual time: of the last started request
+	queues      map[int]*queue
+	waiting     int
+	virtualTime float64 // virtual time: of the last started request
 }
 
 // queue holds the waiting requests of the flows that were dealt this queue, in order.
 type queue struct {
-	index   int
-	waiters []*waiter
-	seats   int     // total of the waiting requests
-	start   float64 // virtual time at which the next request's turn comes
+	index        int
+	waiters      []*waiter
+	seats        int     // total of the waiting requests
+	virtualStart float64 // virtual time at which the next request's turn comes
 }
 
 // waiter is a waiting request.
 type waiter struct {
-	schema  *Schema
-	work    Work
-	flow    string // the flow of the request within its schema
-	request *api.Request
-	user    string
-	came    time.Time
-	queue   *queue
-	granted chan struct{} // closed when the request may run
-	done    bool          // whether granted is closed
+	schema    *Schema
+	work      Work
+	flow      string // the flow of the request within its schema
+	request   *api.Request
+	user      string
+	arrived   time.Time
+	queue     *queue
+	granted   chan struct{} // closed when the request may run
+	isGranted bool          // whether granted is closed
 }
 
-// settle applies a configuration. shares is the sum of all levels' shares.
-func (l *level) settle(o *flowcontrolv1.PriorityLevelConfiguration, seats int, shares int32) {
-	l.uid, l.exempt = string(o.UID), o.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt
-	l.nominal, l.least, l.most, l.queuing = 0, 0, math.MaxInt, nil
+// configure applies a configuration. shares is the sum of all levels' shares.
+func (l *level) configure(o *flowcontrolv1.PriorityLevelConfiguration, seats int, shares int32) {
+	l.uid, l.isExempt = string(o.UID), o.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt
+	l.nominal, l.minSeats, l.maxSeats, l.queuing = 0, 0, math.MaxInt, nil
 	limited := o.Spec.Limited
-	if l.exempt || limited == nil {
+	if l.isExempt || limited == nil {
 		return
 	}
 	own := int32(30)
@@ -64,12 +64,12 @@ func (l *level) settle(o *flowcontrolv1.PriorityLevelConfiguration, seats int, s
 		own = *limited.NominalConcurrencyShares
 	}
 	l.nominal = int(math.Ceil(float64(seats) * float64(own) / float64(max(shares, 1))))
-	l.least = l.nominal
+	l.minSeats = l.nominal
 	if p := limited.LendablePercent; p != nil {
-		l.least = l.nominal - int(math.Round(float64(l.nominal)*float64(*p)/100))
+		l.minSeats = l.nominal - int(math.Round(float64(l.nominal)*float64(*p)/100))
 	}
 	if p := limited.BorrowingLimitPercent; p != nil {
-		l.most = l.nominal + int(math.Round(float64(l.nominal)*float64(*p)/100))
+		l.maxSeats = l.nominal + int(math.Round(float64(l.nominal)*float64(*p)/100))
 	}
 	if limited.LimitResponse.Type == flowcontrolv1.LimitResponseTypeQueue && limited.LimitResponse.Queuing != nil {
 		l.queuing = limited.LimitResponse.Queuing
@@ -82,21 +82,21 @@ func (l *level) enqueue(w *waiter, flow uint64) bool {
 		return false
 	}
 	var best *queue
-	for _, i := range deal(flow, int(l.queuing.Queues), int(l.queuing.HandSize)) {
+	for _, i := range shuffleShard(flow, int(l.queuing.Queues), int(l.queuing.HandSize)) {
 		q := l.queues[i]
 		if q == nil {
 			q = &queue{index: i}
 		}
-		if best == nil || q.seats < best.seats || q.seats == best.seats && q.start < best.start {
+		if best == nil || q.seats < best.seats || q.seats == best.seats && q.virtualStart < best.virtualStart {
 			best = q
 		}
 	}
 	if len(best.waiters) >= int(l.queuing.QueueLengthLimit) {
 		return false
 	}
-	l.keep(best)
+	l.storeQueue(best)
 	if len(best.waiters) == 0 {
-		best.start = max(best.start, l.clock) // an idle flow does not save up a claim
+		best.virtualStart = max(best.virtualStart, l.virtualTime) // an idle flow does not save up a claim
 	}
 	w.queue = best
 	best.waiters = append(best.waiters, w)
@@ -106,16 +106,16 @@ func (l *level) enqueue(w *waiter, flow uint64) bool {
 	return true
 }
 
-// restingQueues is how many queues without waiting requests are kept, besides one for each waiting request.
-const restingQueues = 1024
+// maxIdleQueues is how many queues without waiting requests are kept, besides one for each waiting request.
+const maxIdleQueues = 1024
 
-// keep stores a queue. If there are too many queues, it deletes those without waiting requests, including their virtual
-// time.
-func (l *level) keep(q *queue) {
+// storeQueue stores a queue. If there are too many queues, it deletes those without waiting requests, including their
+// virtual time.
+func (l *level) storeQueue(q *queue) {
 	if l.queues[q.index] == q {
 		return
 	}
-	if len(l.queues) >= restingQueues+2*l.waiting {
+	if len(l.queues) >= maxIdleQueues+2*l.waiting {
 		maps.DeleteFunc(l.queues, func(_ int, q *queue) bool { return len(q.waiters) == 0 })
 	}
 	if l.queues == nil {
@@ -129,8 +129,9 @@ func (l *level) keep(q *queue) {
 func (l *level) next(bytes int64) *waiter {
 	var next *waiter
 	for _, q := range l.queues {
-		if next == nil || q.start < next.queue.start || q.start == next.queue.start && q.index < next.queue.index {
-			if w := q.first(bytes); w != nil {
+		if next == nil || q.virtualStart < next.queue.virtualStart || q.virtualStart == next.queue.virtualStart &&
+			q.index < next.queue.index {
+			if w := q.firstFitting(bytes); w != nil {
 				next = w
 			}
 		}
@@ -138,8 +139,8 @@ func (l *level) next(bytes int64) *waiter {
 	return next
 }
 
-// first returns the first request of the queue that needs at most that many bytes.
-func (q *queue) first(bytes int64) *waiter {
+// firstFitting returns the first request of the queue that needs at most that many bytes.
+func (q *queue) firstFitting(bytes int64) *waiter {
 	for _, w := range q.waiters {
 		if w.work.Bytes <= bytes {
 			return w
@@ -148,10 +149,10 @@ func (q *queue) first(bytes int64) *waiter {
 	return nil
 }
 
-// started removes a request from its queue, because it has its seats.
-func (l *level) started(w *waiter) {
-	l.clock = max(l.clock, w.queue.start)
-	w.queue.start += float64(w.work.Seats)
+// dequeue removes a request from its queue, because it has its seats.
+func (l *level) dequeue(w *waiter) {
+	l.virtualTime = max(l.virtualTime, w.queue.virtualStart)
+	w.queue.virtualStart += float64(w.work.Seats)
 	l.remove(w)
 }
 
@@ -170,7 +171,7 @@ func (l *level) remove(w *waiter) {
 
 var seed = maphash.MakeSeed()
 
-func hash(schema, flow string) uint64 {
+func flowHash(schema, flow string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	_, _ = h.WriteString(schema) // never fails
@@ -179,9 +180,9 @@ func hash(schema, flow string) uint64 {
 	return h.Sum64()
 }
 
-// deal selects some of n queues for a flow by its hash. Two flows seldom get the same queues. So a flow that fills its
-// queues leaves other flows some of theirs.
-func deal(flow uint64, n, hand int) []int {
+// shuffleShard selects some of n queues for a flow by its hash. Two flows seldom get the same queues. So a flow that
+// fills its queues leaves other flows some of theirs.
+func shuffleShard(flow uint64, n, hand int) []int {
 	hand = min(hand, n)
 	cards := make([]int, 0, hand)
 	for i := range hand {

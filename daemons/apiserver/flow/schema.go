@@ -16,9 +16,9 @@ type Schema struct {
 	level      *level
 	rules      []rule
 	method     flowcontrolv1.FlowDistinguisherMethodType // empty if all requests form one flow
-	tally      *tally
-	queues     bool    // whether its level queues requests
-	exempt     bool    // copied from its level; a change of the level creates new schemas
+	tally      *requestCounters
+	canQueue   bool    // whether its level queues requests
+	isExempt   bool    // copied from its level; a change of the level creates new schemas
 	share      float64 // nominal concurrency of its level; the weight in a Budget
 
 	// Values of the headers that tell a client how its request was classified.
@@ -40,18 +40,18 @@ func (s *Schema) SetHeaders(h map[string][]string) {
 
 type rule struct {
 	users, prefixes, groups []string // prefixes of user names, for all service accounts of a namespace
-	anyone                  bool
+	matchesAnyone           bool
 	resources               []flowcontrolv1.ResourcePolicyRule
 	urls                    []flowcontrolv1.NonResourcePolicyRule
 }
 
-func compile(o *flowcontrolv1.FlowSchema, l *level, t *tally) *Schema {
+func newSchema(o *flowcontrolv1.FlowSchema, l *level, t *requestCounters) *Schema {
 	s := &Schema{
-		Name: o.Name, precedence: o.Spec.MatchingPrecedence, level: l, tally: t, queues: l.queuing != nil,
-		exempt: l.exempt, share: float64(l.nominal),
+		Name: o.Name, precedence: o.Spec.MatchingPrecedence, level: l, tally: t, canQueue: l.queuing != nil,
+		isExempt: l.isExempt, share: float64(l.nominal),
 		schemaUID: []string{string(o.UID)}, levelUID: []string{l.uid},
 	}
-	if s.exempt {
+	if s.isExempt {
 		s.share = exemptShare
 	}
 	if o.Spec.DistinguisherMethod != nil {
@@ -62,7 +62,7 @@ func compile(o *flowcontrolv1.FlowSchema, l *level, t *tally) *Schema {
 		for _, subject := range r.Subjects {
 			switch {
 			case subject.User != nil && subject.User.Name == "*", subject.Group != nil && subject.Group.Name == "*":
-				own.anyone = true
+				own.matchesAnyone = true
 			case subject.User != nil:
 				own.users = append(own.users, subject.User.Name)
 			case subject.Group != nil:
@@ -81,17 +81,17 @@ func compile(o *flowcontrolv1.FlowSchema, l *level, t *tally) *Schema {
 	return s
 }
 
-func (s *Schema) matches(u *api.User, r *api.Request) bool {
+func (s *Schema) matchesAny(u *api.User, r *api.Request) bool {
 	for i := range s.rules {
-		if rule := &s.rules[i]; rule.from(u) && rule.to(r) {
+		if rule := &s.rules[i]; rule.matchesUser(u) && rule.matchesRequest(r) {
 			return true
 		}
 	}
 	return false
 }
 
-func (r *rule) from(u *api.User) bool {
-	if r.anyone || slices.Contains(r.users, u.Name) {
+func (r *rule) matchesUser(u *api.User) bool {
+	if r.matchesAnyone || slices.Contains(r.users, u.Name) {
 		return true
 	}
 	for _, g := range r.groups {
@@ -107,13 +107,14 @@ func (r *rule) from(u *api.User) bool {
 	return false
 }
 
-func (r *rule) to(q *api.Request) bool {
+func (r *rule) matchesRequest(q *api.Request) bool {
 	if !q.Resource {
 		for i := range r.urls {
-			if has(r.urls[i].Verbs, q.Verb) && slices.ContainsFunc(r.urls[i].NonResourceURLs, func(url string) bool {
-				prefix, wild := strings.CutSuffix(url, "*")
-				return url == q.Path || wild && strings.HasPrefix(q.Path, prefix)
-			}) {
+			if containsOrAll(r.urls[i].Verbs, q.Verb) &&
+				slices.ContainsFunc(r.urls[i].NonResourceURLs, func(url string) bool {
+					prefix, wild := strings.CutSuffix(url, "*")
+					return url == q.Path || wild && strings.HasPrefix(q.Path, prefix)
+				}) {
 				return true
 			}
 		}
@@ -121,16 +122,17 @@ func (r *rule) to(q *api.Request) bool {
 	}
 	for i := range r.resources {
 		res := &r.resources[i]
-		if has(res.Verbs, q.Verb) && has(res.APIGroups, q.Group) && names(res.Resources, q) &&
-			within(res, q.Namespace) {
+		if containsOrAll(res.Verbs, q.Verb) && containsOrAll(res.APIGroups, q.Group) &&
+			matchesResource(res.Resources, q) &&
+			matchesNamespace(res, q.Namespace) {
 			return true
 		}
 	}
 	return false
 }
 
-// has reports whether a list has a value, or a *, which matches everything.
-func has(list []string, s string) bool {
+// containsOrAll reports whether a list has a value, or a *, which matches everything.
+func containsOrAll(list []string, s string) bool {
 	for _, v := range list {
 		if v == s || v == "*" {
 			return true
@@ -139,7 +141,7 @@ func has(list []string, s string) bool {
 	return false
 }
 
-func names(list []string, q *api.Request) bool {
+func matchesResource(list []string, q *api.Request) bool {
 	resource := q.GroupVersionResource.Resource
 	for _, v := range list {
 		if v == "*" || q.Subresource == "" && v == resource {
@@ -152,11 +154,11 @@ func names(list []string, q *api.Request) bool {
 	return false
 }
 
-func within(r *flowcontrolv1.ResourcePolicyRule, namespace string) bool {
+func matchesNamespace(r *flowcontrolv1.ResourcePolicyRule, namespace string) bool {
 	if namespace == "" {
 		return r.ClusterScope
 	}
-	return has(r.Namespaces, namespace)
+	return containsOrAll(r.Namespaces, namespace)
 }
 
 // flowOf returns the flow of a request within the schema.

@@ -10,53 +10,53 @@ import (
 
 // body is a request body, as far as it has arrived. It never holds more than the window that the client was given.
 type body struct {
-	st        *stream
-	data      []byte
-	announced int64 // Content-Length; -1 if unknown
-	received  int64
-	ended     bool // whether all of it has arrived
-	closed    bool // whether the handler has closed it
-	expected  bool // whether the client waits for 100 Continue
-	in        credit
-	deadline  time.Time // read deadline
+	st             *stream
+	data           []byte
+	contentLength  int64 // Content-Length; -1 if unknown
+	received       int64
+	isComplete     bool // whether all of it has arrived
+	isClosed       bool // whether the handler has closed it
+	awaitsContinue bool // whether the client waits for 100 Continue
+	window         flowWindow
+	deadline       time.Time // read deadline
 }
 
 // eagerBody is how many bytes of a body are allocated before any of it arrives. The rest is allocated as it arrives,
 // because a large Content-Length costs the client nothing.
 const eagerBody = 4 << 10
 
-// credit is the flow-control window for the client's data. Consumed bytes are given back in large steps.
-type credit struct{ left, owed, size int64 }
+// flowWindow is the flow-control window for the client's data. Consumed bytes are given back in large steps.
+type flowWindow struct{ available, unreturned, size int64 }
 
-// spend takes n bytes from the window. It returns false if the client exceeded the window.
-func (c *credit) spend(n int64) bool {
-	c.left -= n
-	return c.left >= 0
+// consume takes n bytes from the window. It returns false if the client exceeded the window.
+func (c *flowWindow) consume(n int64) bool {
+	c.available -= n
+	return c.available >= 0
 }
 
-// due returns the window update to send after n more bytes were consumed; 0 if it is not due yet.
-func (c *credit) due(n int64) uint32 {
-	if c.owed += n; c.owed < c.size/4 {
+// updateFor returns the window update to send after n more bytes were consumed; 0 if it is not due yet.
+func (c *flowWindow) updateFor(n int64) uint32 {
+	if c.unreturned += n; c.unreturned < c.size/4 {
 		return 0
 	}
-	n, c.owed = c.owed, 0
-	c.left += n
+	n, c.unreturned = c.unreturned, 0
+	c.available += n
 	return uint32(n)
 }
 
-// giveBack sends due window updates for n consumed bytes: for the connection, and for st unless it is nil.
-func (c *Conn) giveBack(st *stream, n int64) {
+// sendWindowUpdates sends due window updates for n consumed bytes: for the connection, and for st unless it is nil.
+func (c *Conn) sendWindowUpdates(st *stream, n int64) {
 	if n == 0 {
 		return
 	}
-	if more := c.in.due(n); more > 0 {
-		c.out.windowUpdate(0, more)
+	if more := c.window.updateFor(n); more > 0 {
+		c.output.windowUpdate(0, more)
 	}
-	if st == nil || st.body.ended {
+	if st == nil || st.body.isComplete {
 		return
 	}
-	if more := st.body.in.due(n); more > 0 {
-		c.out.windowUpdate(st.id, more)
+	if more := st.body.window.updateFor(n); more > 0 {
+		c.output.windowUpdate(st.id, more)
 	}
 }
 
@@ -64,13 +64,13 @@ func (c *Conn) onData(f *http2.DataFrame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	length := int64(f.Length)
-	if !c.in.spend(length) {
+	if !c.window.consume(length) {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
 	st := c.streams[f.StreamID]
 	if st == nil {
-		c.giveBack(nil, length)
-		if err := c.closed(f.StreamID); err != nil || c.forgotten(f.StreamID) || c.going {
+		c.sendWindowUpdates(nil, length)
+		if err := c.checkNotIdle(f.StreamID); err != nil || c.wasReset(f.StreamID) || c.sentGoAway {
 			return err
 		}
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}
@@ -78,85 +78,85 @@ func (c *Conn) onData(f *http2.DataFrame) error {
 	b, data := &st.body, f.Data()
 	b.received += int64(len(data))
 	switch {
-	case b.ended:
-		c.giveBack(nil, length)
+	case b.isComplete:
+		c.sendWindowUpdates(nil, length)
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
-	case !b.in.spend(length):
-		c.giveBack(nil, length)
+	case !b.window.consume(length):
+		c.sendWindowUpdates(nil, length)
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeFlowControl}
-	case b.announced >= 0 && b.received > b.announced:
-		c.giveBack(nil, length)
+	case b.contentLength >= 0 && b.received > b.contentLength:
+		c.sendWindowUpdates(nil, length)
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
 	}
 	kept := int64(len(data))
-	if b.closed {
+	if b.isClosed {
 		kept = 0
 	} else {
-		if b.data == nil && b.announced > kept {
-			b.data = make([]byte, 0, min(b.announced, 4*max(kept, eagerBody)))
+		if b.data == nil && b.contentLength > kept {
+			b.data = make([]byte, 0, min(b.contentLength, 4*max(kept, eagerBody)))
 		}
 		b.data = append(b.data, data...)
 	}
-	c.giveBack(st, length-kept)
+	c.sendWindowUpdates(st, length-kept)
 	if f.StreamEnded() {
-		return c.bodyEnds(st)
+		return c.endBody(st)
 	}
-	st.look()
+	st.wake()
 	return nil
 }
 
-// bodyEnds is called when all of a body has arrived.
-func (c *Conn) bodyEnds(st *stream) error {
-	if st.body.announced >= 0 && st.body.received != st.body.announced {
+// endBody is called when all of a body has arrived.
+func (c *Conn) endBody(st *stream) error {
+	if st.body.contentLength >= 0 && st.body.received != st.body.contentLength {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
 	}
-	st.body.ended = true
-	if st.discard != nil {
+	st.body.isComplete = true
+	if st.discardTimer != nil {
 		c.remove(st)
 		return nil
 	}
-	if st.held {
-		st.held = false
+	if st.isHeld {
+		st.isHeld = false
 		return c.begin(st)
 	}
-	st.look()
+	st.wake()
 	return nil
 }
 
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
-	c := b.st.c
+	c := b.st.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b.expected {
-		b.expected = false
-		if !b.ended && len(b.data) == 0 && !b.st.res.wrote {
-			b.st.res.inform(http.StatusContinue, nil)
+	if b.awaitsContinue {
+		b.awaitsContinue = false
+		if !b.isComplete && len(b.data) == 0 && !b.st.response.wroteHeader {
+			b.st.response.inform(http.StatusContinue, nil)
 			c.flushLocked()
 		}
 	}
 	for len(b.data) == 0 {
 		switch {
-		case b.closed:
+		case b.isClosed:
 			return 0, http.ErrBodyReadAfterClose
-		case b.ended:
+		case b.isComplete:
 			return 0, io.EOF
-		case b.st.gone != nil:
-			return 0, b.st.gone
+		case b.st.endReason != nil:
+			return 0, b.st.endReason
 		}
 		if err := b.st.wait(&b.deadline); err != nil {
 			return 0, err
 		}
 	}
-	if b.closed {
+	if b.isClosed {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	n := copy(p, b.data)
-	if b.data = b.data[n:]; len(b.data) == 0 && b.ended {
+	if b.data = b.data[n:]; len(b.data) == 0 && b.isComplete {
 		b.data = nil
 	}
-	c.giveBack(b.st, int64(n))
-	if len(c.out.buf) > 0 && !b.ended {
+	c.sendWindowUpdates(b.st, int64(n))
+	if len(c.output.pending) > 0 && !b.isComplete {
 		c.flushLocked() // the client may be waiting for the window update
 	}
 	return n, nil
@@ -164,16 +164,16 @@ func (b *body) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (b *body) Close() error {
-	c := b.st.c
+	c := b.st.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b.closed = true
-	c.giveBack(b.st, b.drop())
+	b.isClosed = true
+	c.sendWindowUpdates(b.st, b.discard())
 	return nil
 }
 
-// drop discards the unread data, and returns its length.
-func (b *body) drop() int64 {
+// discard discards the unread data, and returns its length.
+func (b *body) discard() int64 {
 	n := len(b.data)
 	b.data = nil
 	return int64(n)

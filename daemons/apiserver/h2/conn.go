@@ -21,113 +21,113 @@ import (
 
 // Conn is a connection. One goroutine reads frames and handles them in order. Any goroutine may write.
 type Conn struct {
-	s       *Server
-	nc      *tls.Conn
-	gather  *gatherer // nil if the connection does not come from a gathering listener
-	handler http.Handler
-	tls     tls.ConnectionState
-	remote  string
-	limit   uint32       // maximum size of a request's headers
-	visitor *run.Visitor // reports whether the client has been identified
-	lifted  bool         // see lift; used only by the reading goroutine
+	s              *Server
+	nc             *tls.Conn
+	gatherer       *gatherer // nil if the connection does not come from a gathering listener
+	handler        http.Handler
+	tls            tls.ConnectionState
+	remote         string
+	maxHeaders     uint32                // maximum size of a request's headers
+	identification *run.UnidentifiedConn // reports whether the client has been identified
+	limitsRaised   bool                  // see lift; used only by the reading goroutine
 	// until when the connection waits for its client to be identified; zero if it has not had to wait
-	introduction time.Time
-	base         context.Context
-	input        *bounded
-	reader       *http2.Framer
-	control      allowance      // used only by the reading goroutine
-	running      sync.WaitGroup // counts handlers
+	identifyBy  time.Time
+	baseContext context.Context
+	input       *boundedReader
+	reader      *http2.Framer
+	control     allowance      // used only by the reading goroutine
+	running     sync.WaitGroup // counts handlers
 
-	mu      sync.Mutex
-	streams map[uint32]*stream // the open streams
-	newest  uint32             // highest stream that was begun
-	reset   [32]uint32         // streams that this server reset recently, for which frames may still arrive
-	resets  int
-	busy    int       // running handlers
-	waiting []*stream // waiting for a handler to end
-	large   int       // total size of large headers
-	going   bool      // whether GOAWAY was sent, so no further streams begin
-	parted  bool      // whether the sending direction is closed
-	failed  error     // why the connection cannot be used any more
-	share   any
-	rested  time.Time // when the last stream ended
-	idle    *time.Timer
-	holding bool // whether the timer held is running
-	held    *time.Timer
-	out     outgoing
-	in      credit // window for the client's data
+	mu                 sync.Mutex
+	streams            map[uint32]*stream // the open streams
+	newestStream       uint32             // highest stream that was begun
+	recentResets       [32]uint32         // streams that this server reset recently, for which frames may still arrive
+	resets             int
+	runningHandlers    int       // running handlers
+	queued             []*stream // waiting for a handler to end
+	countedHeaders     int       // total size of large headers
+	sentGoAway         bool      // whether GOAWAY was sent, so no further streams begin
+	isHalfClosed       bool      // whether the sending direction is closed
+	failed             error     // why the connection cannot be used any more
+	sharedValue        any
+	idleSince          time.Time // when the last stream ended
+	idleTimer          *time.Timer
+	isHeldTimerRunning bool // whether the timer held is running
+	heldTimer          *time.Timer
+	output             outputBuffer
+	window             flowWindow // window for the client's data
 }
 
 func newConn(s *Server, nc *tls.Conn, h http.Handler, limit uint32) *Conn {
 	c := &Conn{
-		s:       s,
-		nc:      nc,
-		handler: h,
-		limit:   limit,
-		tls:     nc.ConnectionState(),
-		remote:  nc.RemoteAddr().String(),
-		streams: map[uint32]*stream{},
-		rested:  time.Now(),
+		s:          s,
+		nc:         nc,
+		handler:    h,
+		maxHeaders: limit,
+		tls:        nc.ConnectionState(),
+		remote:     nc.RemoteAddr().String(),
+		streams:    map[uint32]*stream{},
+		idleSince:  time.Now(),
 	}
-	c.gather = gathererOf(nc)
-	c.out.window, c.out.initial, c.out.maxFrame = 65535, 65535, 16384
-	c.in = credit{left: visitorWindow, size: visitorWindow}
-	c.input = &bounded{Reader: bufio.NewReaderSize(nc, 4<<10), came: c.lift}
-	c.out.idle.L = &c.mu
+	c.gatherer = gathererOf(nc)
+	c.output.window, c.output.initial, c.output.maxFrame = 65535, 65535, 16384
+	c.window = flowWindow{available: unidentifiedWindow, size: unidentifiedWindow}
+	c.input = &boundedReader{Reader: bufio.NewReaderSize(nc, 4<<10), onRead: c.raiseLimits}
+	c.output.flushed.L = &c.mu
 	c.reader = http2.NewFramer(io.Discard, c.input)
 	c.reader.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	c.reader.MaxHeaderListSize = min(limit, visitorHeaders)
+	c.reader.MaxHeaderListSize = min(limit, unidentifiedHeaders)
 	c.reader.SetMaxReadFrameSize(16384)
 	c.reader.SetReuseFrames()
 	return c
 }
 
-// Share returns a value that the streams of this connection share. The first call creates it by make.
-func (c *Conn) Share(make func() any) any {
+// SharedValue returns a value that the streams of this connection share. The first call creates it by make.
+func (c *Conn) SharedValue(make func() any) any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.share == nil {
-		c.share = make()
+	if c.sharedValue == nil {
+		c.sharedValue = make()
 	}
-	return c.share
+	return c.sharedValue
 }
 
 // serve reads frames until the connection ends, then waits for the handlers.
 func (c *Conn) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	c.base, c.visitor = ctx, run.VisitorOf(ctx)
+	c.baseContext, c.identification = ctx, run.ConnOf(ctx)
 	if len(c.tls.VerifiedChains) > 0 {
-		c.visitor.Identify()
+		c.identification.Identify()
 	}
-	err := c.greet()
+	err := c.exchangePrefaces()
 	if err == nil {
 		c.mu.Lock()
-		c.idle = time.AfterFunc(c.s.IdleTimeout, c.tire)
+		c.idleTimer = time.AfterFunc(c.s.IdleTimeout, c.closeIdle)
 		c.mu.Unlock()
-		err = c.read()
-		c.idle.Stop()
+		err = c.readFrames()
+		c.idleTimer.Stop()
 	}
 	var code http2.ConnectionError
 	switch {
 	case errors.As(err, &code):
-		c.bye(http2.ErrCode(code))
+		c.closeWithError(http2.ErrCode(code))
 	case errors.Is(err, http2.ErrFrameTooLarge):
-		c.bye(http2.ErrCodeFrameSize)
+		c.closeWithError(http2.ErrCodeFrameSize)
 	}
 	c.fail()
 	cancel()
 	c.running.Wait()
 }
 
-// tire ends a connection that has had no streams for IdleTimeout.
-func (c *Conn) tire() {
+// closeIdle ends a connection that has had no streams for IdleTimeout.
+func (c *Conn) closeIdle() {
 	c.mu.Lock()
 	left := c.s.IdleTimeout
 	if len(c.streams) == 0 {
-		left -= time.Since(c.rested)
+		left -= time.Since(c.idleSince)
 	}
 	if left > 0 && c.failed == nil {
-		c.idle.Reset(left)
+		c.idleTimer.Reset(left)
 	}
 	c.mu.Unlock()
 	if left <= 0 {
@@ -135,26 +135,26 @@ func (c *Conn) tire() {
 	}
 }
 
-// greet exchanges the connection prefaces and the first settings.
-func (c *Conn) greet() error {
-	if err := c.nc.SetReadDeadline(time.Now().Add(greeting)); err != nil {
+// exchangePrefaces exchanges the connection prefaces and the first settings.
+func (c *Conn) exchangePrefaces() error {
+	if err := c.nc.SetReadDeadline(time.Now().Add(prefaceTimeout)); err != nil {
 		return err
 	}
 	c.mu.Lock()
-	c.out.settings(
+	c.output.settings(
 		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams},
-		http2.Setting{ID: http2.SettingInitialWindowSize, Val: window},
-		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: c.limit})
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: windowSize},
+		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: c.maxHeaders})
 	c.mu.Unlock()
 	preface := make([]byte, len(http2.ClientPreface))
-	c.input.left = len(preface)
+	c.input.remaining = len(preface)
 	if _, err := io.ReadFull(c.input, preface); err != nil {
 		return err
 	}
 	if string(preface) != http2.ClientPreface {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	first, err := c.next()
+	first, err := c.readFrame()
 	if err != nil {
 		return err
 	}
@@ -165,18 +165,18 @@ func (c *Conn) greet() error {
 	if err := c.onSettings(settings); err != nil {
 		return err
 	}
-	if err := c.reply(); err != nil {
+	if err := c.flushReplies(); err != nil {
 		return err
 	}
 	return c.nc.SetReadDeadline(time.Time{})
 }
 
-// read handles frames until the connection ends or fails.
-func (c *Conn) read() error {
+// readFrames handles frames until the connection ends or fails.
+func (c *Conn) readFrames() error {
 	for {
-		f, err := c.next()
+		f, err := c.readFrame()
 		if err == nil {
-			err = c.on(f)
+			err = c.handleFrame(f)
 		}
 		var stream http2.StreamError
 		if errors.As(err, &stream) {
@@ -188,8 +188,8 @@ func (c *Conn) read() error {
 	}
 }
 
-func (c *Conn) on(f http2.Frame) error {
-	err := c.pay(controlCost(f))
+func (c *Conn) handleFrame(f http2.Frame) error {
+	err := c.payControl(controlCost(f))
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (c *Conn) on(f http2.Frame) error {
 	case *http2.PingFrame:
 		if !f.IsAck() {
 			c.mu.Lock()
-			c.out.ping(f.Data)
+			c.output.ping(f.Data)
 			c.mu.Unlock()
 		}
 	case *http2.RSTStreamFrame:
@@ -223,21 +223,21 @@ func (c *Conn) on(f http2.Frame) error {
 	if err != nil {
 		return err
 	}
-	return c.reply()
+	return c.flushReplies()
 }
 
-// reply flushes what handling frames has left in the buffer. A client that keeps sending frames but does not read the
-// responses is disconnected.
-func (c *Conn) reply() error {
+// flushReplies flushes what handling frames has left in the buffer. A client that keeps sending frames but does not
+// read the responses is disconnected.
+func (c *Conn) flushReplies() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.out.buf) > 2*mostPending {
+	if len(c.output.pending) > 2*maxPending {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
-	if c.out.flushing || len(c.out.buf) == 0 {
+	if c.output.flushing || len(c.output.pending) == 0 {
 		return nil
 	}
-	c.flushAside()
+	c.flushInBackground()
 	return nil
 }
 
@@ -245,65 +245,66 @@ func (c *Conn) reply() error {
 func (c *Conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.part()
+	c.sendGoAwayLocked()
 	c.flushLocked()
-	c.settle()
+	c.closeIfDone()
 }
 
-// part sends GOAWAY. The caller holds c.mu.
-func (c *Conn) part() {
-	if !c.going && c.failed == nil {
-		c.going = true
-		c.out.goAway(c.newest, http2.ErrCodeNo)
+// sendGoAwayLocked sends GOAWAY. The caller holds c.mu.
+func (c *Conn) sendGoAwayLocked() {
+	if !c.sentGoAway && c.failed == nil {
+		c.sentGoAway = true
+		c.output.goAway(c.newestStream, http2.ErrCodeNo)
 	}
 }
 
-// settle closes the sending direction after GOAWAY, when no stream is left. Reading continues for a moment. Closing
-// with unread data would reset the connection, and the client would not receive GOAWAY. It would not learn then that
-// its latest requests were not begun. The caller holds c.mu.
-func (c *Conn) settle() {
-	if !c.going || len(c.streams) > 0 || len(c.out.buf) > 0 || c.out.flushing || c.failed != nil || c.parted {
+// closeIfDone closes the sending direction after GOAWAY, when no stream is left. Reading continues for a moment.
+// Closing with unread data would reset the connection, and the client would not receive GOAWAY. It would not learn then
+// that its latest requests were not begun. The caller holds c.mu.
+func (c *Conn) closeIfDone() {
+	if !c.sentGoAway || len(c.streams) > 0 || len(c.output.pending) > 0 || c.output.flushing || c.failed != nil ||
+		c.isHalfClosed {
 		return
 	}
-	c.parted = true
+	c.isHalfClosed = true
 	_ = c.nc.CloseWrite() // the reading goroutine finds errors of the connection
-	_ = c.nc.SetReadDeadline(time.Now().Add(linger))
+	_ = c.nc.SetReadDeadline(time.Now().Add(goAwayLinger))
 }
 
-// linger is how long a client has to receive GOAWAY.
-const linger = time.Second
+// goAwayLinger is how long a client has to receive GOAWAY.
+const goAwayLinger = time.Second
 
-var errEnded = errors.New("the connection has ended")
+var errConnEnded = errors.New("the connection has ended")
 
-// bye sends GOAWAY with an error code, after pending writes.
-func (c *Conn) bye(code http2.ErrCode) {
-	_ = c.nc.SetWriteDeadline(time.Now().Add(linger)) // pending writes must not wait for the client any longer
+// closeWithError sends GOAWAY with an error code, after pending writes.
+func (c *Conn) closeWithError(code http2.ErrCode) {
+	_ = c.nc.SetWriteDeadline(time.Now().Add(goAwayLinger)) // pending writes must not wait for the client any longer
 	c.mu.Lock()
-	for c.out.flushing {
-		c.out.idle.Wait()
+	for c.output.flushing {
+		c.output.flushed.Wait()
 	}
-	c.going = true
-	c.out.goAway(c.newest, code)
+	c.sentGoAway = true
+	c.output.goAway(c.newestStream, code)
 	c.flushLocked()
 	c.mu.Unlock()
 	_ = c.nc.CloseWrite() // so that the client can still receive GOAWAY
-	_ = c.nc.SetReadDeadline(time.Now().Add(linger))
-	_, _ = io.CopyN(io.Discard, c.nc, window)
+	_ = c.nc.SetReadDeadline(time.Now().Add(goAwayLinger))
+	_, _ = io.CopyN(io.Discard, c.nc, windowSize)
 }
 
 // fail closes the connection and ends all its streams.
 func (c *Conn) fail() {
 	c.mu.Lock()
-	c.failed = cmp.Or(c.failed, errEnded)
+	c.failed = cmp.Or(c.failed, errConnEnded)
 	ended := slices.Collect(maps.Values(c.streams))
 	clear(c.streams)
-	c.waiting = nil
-	if c.held != nil {
-		c.held.Stop()
+	c.queued = nil
+	if c.heldTimer != nil {
+		c.heldTimer.Stop()
 	}
 	c.mu.Unlock()
 	_ = c.nc.Close() // nothing more is sent
 	for _, st := range ended {
-		st.end(errEnded)
+		st.end(errConnEnded)
 	}
 }

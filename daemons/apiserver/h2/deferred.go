@@ -16,7 +16,7 @@ type Deferred struct {
 }
 
 // Header implements http.ResponseWriter.
-func (d *Deferred) Header() http.Header { return d.st.res.Header() }
+func (d *Deferred) Header() http.Header { return d.st.response.Header() }
 
 // WriteHeader implements http.ResponseWriter.
 func (d *Deferred) WriteHeader(code int) {
@@ -36,86 +36,88 @@ func (d *Deferred) Write(p []byte) (int, error) {
 // The buffered rest is sent by the next Flush.
 func (d *Deferred) Send() {
 	d.WriteHeader(http.StatusOK)
-	st, c := d.st, d.st.c
+	st, c := d.st, d.st.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if st.gone == nil && c.failed == nil {
-		if !st.fits(len(d.body)) {
+	if st.endReason == nil && c.failed == nil {
+		if !st.canSend(len(d.body)) {
 			c.running.Go(d.sendAll)
 			return
 		}
-		st.res.begin(d.code, d.body)
-		if !st.res.bare {
-			st.take(d.body)
+		st.response.begin(d.code, d.body)
+		if !st.response.isBodiless {
+			st.buffer(d.body)
 		}
-		st.res.written = int64(len(d.body))
+		st.response.written = int64(len(d.body))
 	}
-	st.res.complete()
-	c.over()
+	st.response.complete()
+	c.endHandler()
 }
 
-// taking is how long a client may take for a response that did not fit at once.
-const taking = time.Minute
+// deferredTimeout is how long a client may take for a response that did not fit at once.
+const deferredTimeout = time.Minute
 
 func (d *Deferred) sendAll() {
-	_ = d.st.res.SetWriteDeadline(time.Now().Add(taking)) // cannot fail
-	d.st.res.WriteHeader(d.code)
-	_, _ = d.st.res.Write(d.body) // finish resets the stream of a truncated response
-	d.st.res.finish()
-	d.st.c.mu.Lock()
-	defer d.st.c.mu.Unlock()
-	d.st.c.over()
+	_ = d.st.response.SetWriteDeadline(time.Now().Add(deferredTimeout)) // cannot fail
+	d.st.response.WriteHeader(d.code)
+	_, _ = d.st.response.Write(d.body) // finish resets the stream of a truncated response
+	d.st.response.finish()
+	d.st.conn.mu.Lock()
+	defer d.st.conn.mu.Unlock()
+	d.st.conn.endHandler()
 }
 
 // Flush sends the connection's buffered responses. It does not block.
 func (d *Deferred) Flush() {
-	c := d.st.c
+	c := d.st.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed == nil && !c.out.flushing && len(c.out.buf) > 0 {
-		c.flushAside()
+	if c.failed == nil && !c.output.flushing && len(c.output.pending) > 0 {
+		c.flushInBackground()
 	}
 }
 
-// fits reports whether n bytes can be sent without waiting. The caller holds c.mu.
-func (st *stream) fits(n int) bool {
-	o := &st.c.out
-	return int64(n) <= min(st.window, o.window, int64(mostPending-len(o.buf)))
+// canSend reports whether n bytes can be sent without waiting. The caller holds c.mu.
+func (st *stream) canSend(n int) bool {
+	o := &st.conn.output
+	return int64(n) <= min(st.window, o.window, int64(maxPending-len(o.pending)))
 }
 
-// ended is the context of requests that are offered to Prompt. It has ended, so that waiting on it returns at once.
-var ended = func() context.Context {
+// endedContext is the context of requests that are offered to Prompt. It has ended, so that waiting on it returns at
+// once.
+var endedContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// mayDefer reports whether a request is offered to Prompt.
-func (st *stream) mayDefer() bool {
-	return st.c.s.Prompt != nil && st.body.ended && st.req.Method == http.MethodGet && st.res.instead == 0
+// canDefer reports whether a request is offered to Prompt.
+func (st *stream) canDefer() bool {
+	return st.conn.s.ServeFast != nil && st.body.isComplete && st.req.Method == http.MethodGet &&
+		st.response.errorStatus == 0
 }
 
-// offer offers a request to Prompt. If Prompt does not take it, a handler begins. The caller holds c.mu; offer releases
-// it meanwhile.
-func (c *Conn) offer(st *stream) error {
-	if c.busy >= maxStreams {
+// serveOrBegin offers a request to Prompt. If Prompt does not take it, a handler begins. The caller holds c.mu; offer
+// releases it meanwhile.
+func (c *Conn) serveOrBegin(st *stream) error {
+	if c.runningHandlers >= maxStreams {
 		return c.begin(st)
 	}
-	c.busy++
+	c.runningHandlers++
 	c.running.Add(1)
 	c.mu.Unlock()
-	taken := c.prompt(st)
+	taken := c.serveFast(st)
 	c.mu.Lock()
 	if taken {
 		return nil
 	}
-	c.busy--
+	c.runningHandlers--
 	err := c.begin(st)
 	c.running.Done()
 	return err
 }
 
-func (c *Conn) prompt(st *stream) (taken bool) {
+func (c *Conn) serveFast(st *stream) (taken bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.s.Log.Error(
@@ -130,22 +132,22 @@ func (c *Conn) prompt(st *stream) (taken bool) {
 			taken = false
 		}
 	}()
-	return c.s.Prompt(&Deferred{st: st}, st.req)
+	return c.s.ServeFast(&Deferred{st: st}, st.req)
 }
 
-// over ends a handler, and begins a request that waits for one. The caller holds c.mu.
-func (c *Conn) over() {
+// endHandler ends a handler, and begins a request that waits for one. The caller holds c.mu.
+func (c *Conn) endHandler() {
 	defer c.running.Done()
-	c.busy--
-	for len(c.waiting) > 0 && c.busy < maxStreams {
-		next := c.waiting[0]
-		c.waiting = c.waiting[1:]
-		if next.gone != nil {
+	c.runningHandlers--
+	for len(c.queued) > 0 && c.runningHandlers < maxStreams {
+		next := c.queued[0]
+		c.queued = c.queued[1:]
+		if next.endReason != nil {
 			next.cancel()
-			c.forgo(next)
+			c.uncountHeaders(next)
 			continue
 		}
-		c.busy++
+		c.runningHandlers++
 		c.running.Add(1)
 		c.s.workers.run(next)
 	}

@@ -12,14 +12,14 @@ import (
 )
 
 // A deferred response equals a handler's response, whatever its size. A handler answers what Prompt does not take.
-func TestAnAnswerMayComeLater(t *testing.T) {
+func TestDeferredResponsesEqualHandlerResponses(t *testing.T) {
 	bodies := map[string][]byte{
 		"/none":  nil,
 		"/small": []byte("small"),
 		"/large": bytes.Repeat([]byte("large "), 100000),
 	}
 	later := make(chan func(), 1)
-	own := &h2.Server{Prompt: func(d *h2.Deferred, r *http.Request) bool {
+	own := &h2.Server{ServeFast: func(d *h2.Deferred, r *http.Request) bool {
 		body, known := bodies[r.URL.Path]
 		switch {
 		case r.Context().Err() == nil:
@@ -48,7 +48,7 @@ func TestAnAnswerMayComeLater(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "by a handler") // the client checks it
 	})
-	c := client(t, config)
+	c := newClient(t, config)
 	get := func(path string) (int, string, []byte) {
 		answer, err := c.Get("https://" + address + path)
 		if err != nil {
@@ -84,24 +84,24 @@ func TestAnAnswerMayComeLater(t *testing.T) {
 
 // A goroutine that answers many requests does not wait for a client that reads nothing, or has left.
 // Proves S12.
-func TestALaterAnswerDoesNotWaitForItsClient(t *testing.T) {
+func TestDeferredResponsesDoNotBlock(t *testing.T) {
 	asked := make(chan *h2.Deferred, 1)
-	own := &h2.Server{Prompt: func(d *h2.Deferred, r *http.Request) bool {
+	own := &h2.Server{ServeFast: func(d *h2.Deferred, r *http.Request) bool {
 		asked <- d
 		return true
 	}}
 	address, config, _ := serve(t, own, func(http.ResponseWriter, *http.Request) { t.Error("a handler was called") })
-	c := dial(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+	c := dialRaw(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
 	answer := func() {
 		d := <-asked
 		_, _ = d.Write(make([]byte, 100)) // the client counts the bytes
 		d.Send()
 		d.Flush()
 	}
-	c.ask(1, http.MethodGet, true)
+	c.begin(1, http.MethodGet, true)
 	answer()
 	got := 0
-	c.until("all of it", func(f any) bool {
+	c.readUntil("all of it", func(f any) bool {
 		data, ok := f.(*http2.DataFrame)
 		if !ok {
 			return false
@@ -116,24 +116,24 @@ func TestALaterAnswerDoesNotWaitForItsClient(t *testing.T) {
 	if got != 100 {
 		t.Errorf("%d bytes came", got)
 	}
-	c.ask(3, http.MethodGet, true)
+	c.begin(3, http.MethodGet, true)
 	if err := c.WriteRSTStream(3, http2.ErrCodeCancel); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.WritePing(false, [8]byte{1}); err != nil {
 		t.Fatal(err)
 	}
-	c.until("an answer to the ping", func(f any) bool {
+	c.readUntil("an answer to the ping", func(f any) bool {
 		ping, ok := f.(*http2.PingFrame)
 		return ok && ping.IsAck()
 	})
 	answer() // the client has left
-	c.ask(5, http.MethodGet, true)
+	c.begin(5, http.MethodGet, true)
 	d := <-asked
 	_, _ = d.Write([]byte("x")) // the client waits for it
 	d.Send()
 	d.Flush()
-	c.until("the next answer", func(f any) bool {
+	c.readUntil("the next answer", func(f any) bool {
 		data, ok := f.(*http2.DataFrame)
 		return ok && data.StreamID == 5 && data.StreamEnded()
 	})

@@ -16,13 +16,13 @@ const discardWait = time.Second
 // RST_STREAM while they are still sending. The caller holds c.mu.
 func (c *Conn) discardBody(st *stream) bool {
 	b := &st.body
-	if b.expected || b.announced < 0 || b.announced-b.received > b.in.left {
+	if b.awaitsContinue || b.contentLength < 0 || b.contentLength-b.received > b.window.available {
 		return false
 	}
-	b.closed = true
-	c.giveBack(nil, b.drop())
+	b.isClosed = true
+	c.sendWindowUpdates(nil, b.discard())
 	st.req = &http.Request{} // the headers are no longer counted
-	st.discard = time.AfterFunc(discardWait, func() {
+	st.discardTimer = time.AfterFunc(discardWait, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.streams[st.id] != st {
@@ -37,6 +37,6 @@ func (c *Conn) discardBody(st *stream) bool {
 
 // resetUnread asks the client to stop sending a request body. The response has been sent. The caller holds c.mu.
 func (c *Conn) resetUnread(st *stream) {
-	c.forget(st.id)
-	c.out.reset(st.id, http2.ErrCodeNo)
+	c.recordReset(st.id)
+	c.output.reset(st.id, http2.ErrCodeNo)
 }

@@ -31,7 +31,7 @@ func frameOf(kind http2.FrameType, flags http2.Flags, id uint32, payload ...byte
 
 // An endless sequence of any kind of frame ends the connection before it has cost much.
 // Proves S12.
-func TestFloodsOfEveryFrameEndTheConnection(t *testing.T) {
+func TestFrameFloodsEndTheConnection(t *testing.T) {
 	block := func(fields ...string) []byte {
 		var out bytes.Buffer
 		enc := hpack.NewEncoder(&out)
@@ -104,7 +104,7 @@ func TestFloodsOfEveryFrameEndTheConnection(t *testing.T) {
 				}
 			})
 			defer close(release)
-			c := dial(t, address, config)
+			c := dialRaw(t, address, config)
 			go func() {
 				if _, err := c.conn.Write(tt.first); err != nil {
 					return
@@ -116,14 +116,14 @@ func TestFloodsOfEveryFrameEndTheConnection(t *testing.T) {
 					}
 				}
 			}()
-			c.untilGoAway(tt.code)
+			c.readUntilGoAway(tt.code)
 		})
 	}
 }
 
-// untilGoAway reads frames until GOAWAY with a code. A reset connection counts as well, because GOAWAY is lost if the
-// client is still sending.
-func (c *raw) untilGoAway(code http2.ErrCode) {
+// readUntilGoAway reads frames until GOAWAY with a code. A reset connection counts as well, because GOAWAY is lost if
+// the client is still sending.
+func (c *rawClient) readUntilGoAway(code http2.ErrCode) {
 	c.t.Helper()
 	for {
 		f, err := c.ReadFrame()
@@ -143,7 +143,7 @@ func (c *raw) untilGoAway(code http2.ErrCode) {
 	}
 }
 
-func heap() uint64 {
+func heapSize() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
@@ -152,16 +152,16 @@ func heap() uint64 {
 
 // A body uses the memory of what has arrived, not of what was announced.
 // Proves S12.
-func TestBodiesThatAreAnnouncedAndDoNotComeTakeLittleMemory(t *testing.T) {
+func TestMissingBodiesTakeLittleMemory(t *testing.T) {
 	began, release := make(chan struct{}, 250), make(chan struct{})
 	address, config, _ := serve(t, &h2.Server{}, func(_ http.ResponseWriter, r *http.Request) {
 		began <- struct{}{}
 		<-release
 	})
-	c := dial(t, address, config)
-	before := heap()
+	c := dialRaw(t, address, config)
+	before := heapSize()
 	for i := range uint32(250) {
-		c.ask(2*i+1, http.MethodPost, false, "content-length", "3000000")
+		c.begin(2*i+1, http.MethodPost, false, "content-length", "3000000")
 		if err := c.WriteData(2*i+1, false, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -169,23 +169,23 @@ func TestBodiesThatAreAnnouncedAndDoNotComeTakeLittleMemory(t *testing.T) {
 	for range 250 {
 		<-began
 	}
-	taken := heap() - before
+	taken := heapSize() - before
 	close(release)
 	if taken > 20<<20 {
 		t.Errorf("%d MiB were taken for 250 bytes", taken>>20)
 	}
 }
 
-// visitors serves connections that count as unidentified until a request has the header "name".
-func visitors(t *testing.T, h http.HandlerFunc) (address string, config *tls.Config) {
+// serveUnidentified serves connections that count as unidentified until a request has the header "name".
+func serveUnidentified(t *testing.T, h http.HandlerFunc) (address string, config *tls.Config) {
 	t.Helper()
 	address, config, _ = serveOn(
 		t,
-		new(run.Unidentified).Listen,
+		new(run.UnidentifiedLimiter).Listen,
 		&h2.Server{MaxHeaderBytes: 1 << 20},
 		func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("name") != "" {
-				run.VisitorOf(r.Context()).Identify()
+				run.ConnOf(r.Context()).Identify()
 			}
 			h(w, r)
 		},
@@ -193,37 +193,37 @@ func visitors(t *testing.T, h http.HandlerFunc) (address string, config *tls.Con
 	return address, config
 }
 
-func TestHeadersOfUnidentifiedClientsAreSmall(t *testing.T) {
-	address, config := visitors(t, func(http.ResponseWriter, *http.Request) {})
-	c := dial(t, address, config)
+func TestUnidentifiedClientsHaveSmallHeaderLimit(t *testing.T) {
+	address, config := serveUnidentified(t, func(http.ResponseWriter, *http.Request) {})
+	c := dialRaw(t, address, config)
 	long := strings.Repeat("x", 100<<10)
-	c.askLong(1, "large", long[:64<<10-100]) // exceeds the limit, together with name and path
-	c.until("431", func(f any) bool { return isStatus(f, 1, "431") })
-	c.ask(3, http.MethodGet, true, "name", "me")
-	c.until("an answer", func(f any) bool { return isStatus(f, 3, "200") })
-	c.askLong(5, "large", long) // more than an unidentified client may send
-	c.until("an answer to the identified client", func(f any) bool { return isStatus(f, 5, "200") })
+	c.beginLong(1, "large", long[:64<<10-100]) // exceeds the limit, together with name and path
+	c.readUntil("431", func(f any) bool { return isStatus(f, 1, "431") })
+	c.begin(3, http.MethodGet, true, "name", "me")
+	c.readUntil("an answer", func(f any) bool { return isStatus(f, 3, "200") })
+	c.beginLong(5, "large", long) // more than an unidentified client may send
+	c.readUntil("an answer to the identified client", func(f any) bool { return isStatus(f, 5, "200") })
 }
 
-func TestUnidentifiedClientsHaveFewStreamsAndIdentifiedOnesWaitForNobody(t *testing.T) {
+func TestUnidentifiedClientsHaveFewStreams(t *testing.T) {
 	began, release := make(chan struct{}, 250), make(chan struct{})
-	address, config := visitors(t, func(http.ResponseWriter, *http.Request) {
+	address, config := serveUnidentified(t, func(http.ResponseWriter, *http.Request) {
 		began <- struct{}{}
 		<-release
 	})
 	let := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(let) // otherwise the server would wait for its handlers if the test fails
-	stranger := dial(t, address, config)
+	stranger := dialRaw(t, address, config)
 	for i := range uint32(33) {
-		stranger.ask(2*i+1, http.MethodGet, true)
+		stranger.begin(2*i+1, http.MethodGet, true)
 	}
-	stranger.until("a refusal", func(f any) bool { return isReset(f, 65, http2.ErrCodeRefusedStream) })
+	stranger.readUntil("a refusal", func(f any) bool { return isReset(f, 65, http2.ErrCodeRefusedStream) })
 	for range 32 {
 		<-began
 	}
-	client := dial(t, address, config)
+	client := dialRaw(t, address, config)
 	for i := range uint32(250) {
-		client.ask(2*i+1, http.MethodGet, true, "name", "me")
+		client.begin(2*i+1, http.MethodGet, true, "name", "me")
 	}
 	for range 250 {
 		<-began
@@ -236,20 +236,20 @@ func TestUnidentifiedClientsHaveFewStreamsAndIdentifiedOnesWaitForNobody(t *test
 // Proves S12.
 func TestAConnectionWaitsForAnUnidentifiedClientOnce(t *testing.T) {
 	release := make(chan struct{})
-	address, config := visitors(t, func(http.ResponseWriter, *http.Request) { <-release })
+	address, config := serveUnidentified(t, func(http.ResponseWriter, *http.Request) { <-release })
 	defer close(release)
-	stranger := dial(t, address, config)
+	stranger := dialRaw(t, address, config)
 	const last = 2*250 + 1
 	for id := uint32(1); id <= last; id += 2 {
-		stranger.ask(id, http.MethodGet, true)
+		stranger.begin(id, http.MethodGet, true)
 	}
 	// The test's connection has a deadline, which a wait of a second for each stream would far exceed.
-	stranger.until("the last refusal", func(f any) bool { return isReset(f, last, http2.ErrCodeRefusedStream) })
+	stranger.readUntil("the last refusal", func(f any) bool { return isReset(f, last, http2.ErrCodeRefusedStream) })
 }
 
-func TestALargeBodyOfAClientThatIsIdentifiedByItsFirstRequestComesWhole(t *testing.T) {
+func TestFirstRequestOfAnIdentifiedClientMayBeLarge(t *testing.T) {
 	const length = 2 << 20
-	address, config := visitors(t, func(w http.ResponseWriter, r *http.Request) {
+	address, config := serveUnidentified(t, func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
 		if n != length || err != nil {
 			t.Errorf("%d bytes came: %v", n, err)
@@ -268,7 +268,7 @@ func TestALargeBodyOfAClientThatIsIdentifiedByItsFirstRequestComesWhole(t *testi
 			t.Fatal(err)
 		}
 		request.Header.Set("name", name)
-		answer, err := client(t, config).Do(request)
+		answer, err := newClient(t, config).Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestALargeBodyOfAClientThatIsIdentifiedByItsFirstRequestComesWhole(t *testi
 // A client that reads much sends many window updates, as Go's client sends two for every 4 KiB. That must not count as
 // a flood.
 // Proves S12.
-func TestAClientThatReadsMuchIsNoFlood(t *testing.T) {
+func TestManyWindowUpdatesAreNoFlood(t *testing.T) {
 	page := make([]byte, 16<<20)
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })
 	transport := &http2.Transport{TLSClientConfig: config, StrictMaxConcurrentStreams: true}

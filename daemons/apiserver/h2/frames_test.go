@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/apiserver/h2"
 )
 
-// raw is a client that can send arbitrary frames.
-type raw struct {
+// rawClient is a client that can send arbitrary frames.
+type rawClient struct {
 	*http2.Framer
 	t     *testing.T
 	conn  *tls.Conn
@@ -26,7 +26,7 @@ type raw struct {
 	enc   *hpack.Encoder
 }
 
-func dial(t *testing.T, address string, config *tls.Config, settings ...http2.Setting) *raw {
+func dialRaw(t *testing.T, address string, config *tls.Config, settings ...http2.Setting) *rawClient {
 	t.Helper()
 	conn, err := tls.Dial("tcp", address, config)
 	if err != nil {
@@ -36,7 +36,7 @@ func dial(t *testing.T, address string, config *tls.Config, settings ...http2.Se
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	c := &raw{t: t, conn: conn, Framer: http2.NewFramer(conn, conn)}
+	c := &rawClient{t: t, conn: conn, Framer: http2.NewFramer(conn, conn)}
 	c.enc = hpack.NewEncoder(&c.block)
 	c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
@@ -48,15 +48,15 @@ func dial(t *testing.T, address string, config *tls.Config, settings ...http2.Se
 	return c
 }
 
-// ask begins a stream.
-func (c *raw) ask(id uint32, method string, end bool, more ...string) {
+// begin begins a stream.
+func (c *rawClient) begin(id uint32, method string, end bool, more ...string) {
 	c.t.Helper()
-	if err := c.tryAsk(id, method, end, more...); err != nil {
+	if err := c.tryBegin(id, method, end, more...); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func (c *raw) tryAsk(id uint32, method string, end bool, more ...string) error {
+func (c *rawClient) tryBegin(id uint32, method string, end bool, more ...string) error {
 	c.block.Reset()
 	fields := append(
 		[]string{":method", method, ":scheme", "https", ":authority", "x", ":path", fmt.Sprint("/", id)},
@@ -71,8 +71,8 @@ func (c *raw) tryAsk(id uint32, method string, end bool, more ...string) error {
 	)
 }
 
-// until reads frames until is returns true.
-func (c *raw) until(what string, is func(any) bool) {
+// readUntil reads frames until is returns true.
+func (c *rawClient) readUntil(what string, is func(any) bool) {
 	c.t.Helper()
 	for {
 		f, err := c.ReadFrame()
@@ -85,7 +85,7 @@ func (c *raw) until(what string, is func(any) bool) {
 	}
 }
 
-func (c *raw) isGoAway(f any, code http2.ErrCode) bool {
+func (c *rawClient) isGoAway(f any, code http2.ErrCode) bool {
 	away, ok := f.(*http2.GoAwayFrame)
 	return ok && away.ErrCode == code
 }
@@ -97,7 +97,7 @@ func isReset(f any, id uint32, code http2.ErrCode) bool {
 
 // By cancelling streams, a client cannot have more handlers running than it may have streams.
 // Proves S12.
-func TestCancelledRequestsDoNotPileUp(t *testing.T) {
+func TestCancelledStreamsDoNotAddHandlers(t *testing.T) {
 	var running, most atomic.Int32
 	release := make(chan struct{})
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
@@ -110,32 +110,32 @@ func TestCancelledRequestsDoNotPileUp(t *testing.T) {
 		}
 		<-release // ignores its context
 	})
-	c := dial(t, address, config)
+	c := dialRaw(t, address, config)
 	go func() {
 		for id := uint32(1); id < 4000; id += 2 {
-			if c.tryAsk(id, http.MethodGet, true) != nil || c.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
+			if c.tryBegin(id, http.MethodGet, true) != nil || c.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
 				return
 			}
 		}
 	}()
-	c.until("a calming word", func(f any) bool { return c.isGoAway(f, http2.ErrCodeEnhanceYourCalm) })
+	c.readUntil("a calming word", func(f any) bool { return c.isGoAway(f, http2.ErrCodeEnhanceYourCalm) })
 	close(release)
 	if most.Load() > 250 {
 		t.Errorf("%d handlers ran at once", most.Load())
 	}
 }
 
-func TestStreamsBeyondTheLimitAreRefusedAndOthersGoOn(t *testing.T) {
+func TestStreamsBeyondTheLimitAreRefused(t *testing.T) {
 	release := make(chan struct{})
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) { <-release })
-	c := dial(t, address, config)
+	c := dialRaw(t, address, config)
 	for i := range uint32(251) {
-		c.ask(2*i+1, http.MethodGet, true)
+		c.begin(2*i+1, http.MethodGet, true)
 	}
-	c.until("a refusal", func(f any) bool { return isReset(f, 501, http2.ErrCodeRefusedStream) })
+	c.readUntil("a refusal", func(f any) bool { return isReset(f, 501, http2.ErrCodeRefusedStream) })
 	close(release)
 	answers := 0
-	c.until("250 answers", func(f any) bool {
+	c.readUntil("250 answers", func(f any) bool {
 		if headers, ok := f.(*http2.MetaHeadersFrame); ok && headers.PseudoValue("status") == "200" {
 			answers++
 		}
@@ -143,9 +143,9 @@ func TestStreamsBeyondTheLimitAreRefusedAndOthersGoOn(t *testing.T) {
 	})
 }
 
-func TestWhoAsksAndTakesNoAnswersIsNotServedFurther(t *testing.T) {
+func TestClientsThatReadNothingAreNotServed(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(http.ResponseWriter, *http.Request) {})
-	c := dial(t, address, config)
+	c := dialRaw(t, address, config)
 	ping := append([]byte{0, 0, 8, byte(http2.FramePing), 0, 0, 0, 0, 0}, make([]byte, 8)...)
 	many := bytes.Repeat(ping, 1000)
 	for {
@@ -157,12 +157,12 @@ func TestWhoAsksAndTakesNoAnswersIsNotServedFurther(t *testing.T) {
 
 // Frames on a stream that the client has reset are an error, even if the server had answered it and discarded its body.
 // Proves S07.
-func TestAStreamThatTheClientHasEndedIsClosed(t *testing.T) {
+func TestFramesOnResetStreamsAreErrors(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(http.ResponseWriter, *http.Request) {})
-	c := dial(t, address, config)
+	c := dialRaw(t, address, config)
 	for _, id := range []uint32{1, 3} {
-		c.ask(id, http.MethodGet, false)
-		c.until("word that no body is wanted", func(f any) bool { return isReset(f, id, http2.ErrCodeNo) })
+		c.begin(id, http.MethodGet, false)
+		c.readUntil("word that no body is wanted", func(f any) bool { return isReset(f, id, http2.ErrCodeNo) })
 		// Frames that may have been on their way are ignored.
 		if err := c.WriteData(id, false, []byte("x")); err != nil {
 			t.Fatal(err)
@@ -174,9 +174,9 @@ func TestAStreamThatTheClientHasEndedIsClosed(t *testing.T) {
 	if err := c.WriteData(1, false, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	c.until("an error of the stream", func(f any) bool { return isReset(f, 1, http2.ErrCodeStreamClosed) })
-	c.ask(3, http.MethodGet, true)
-	c.until("an error of the connection", func(f any) bool { return c.isGoAway(f, http2.ErrCodeStreamClosed) })
+	c.readUntil("an error of the stream", func(f any) bool { return isReset(f, 1, http2.ErrCodeStreamClosed) })
+	c.begin(3, http.MethodGet, true)
+	c.readUntil("an error of the connection", func(f any) bool { return c.isGoAway(f, http2.ErrCodeStreamClosed) })
 }
 
 // A client that is still sending a short body gets the response and no RST_STREAM.
@@ -185,7 +185,7 @@ func TestShortBodiesAreDiscardedAfterTheResponse(t *testing.T) {
 		w.Header().Set("Content-Length", "0")
 		w.WriteHeader(http.StatusForbidden)
 	})
-	c := dial(t, address, config)
+	c := dialRaw(t, address, config)
 	answered := func(id uint32) func(any) bool {
 		return func(f any) bool {
 			if reset, ok := f.(*http2.RSTStreamFrame); ok {
@@ -195,52 +195,52 @@ func TestShortBodiesAreDiscardedAfterTheResponse(t *testing.T) {
 			return ok && headers.StreamID == id && headers.PseudoValue("status") == "403" && headers.StreamEnded()
 		}
 	}
-	c.ask(1, http.MethodPatch, false, "content-length", "4")
-	c.until("the response", answered(1))
+	c.begin(1, http.MethodPatch, false, "content-length", "4")
+	c.readUntil("the response", answered(1))
 	for _, end := range []bool{false, true} {
 		if err := c.WriteData(1, end, []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.ask(3, http.MethodPatch, false, "content-length", "2")
-	c.until("the next response", answered(3))
+	c.begin(3, http.MethodPatch, false, "content-length", "2")
+	c.readUntil("the next response", answered(3))
 	// The stream is closed after the end of its body.
 	if err := c.WriteData(1, false, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	c.until("an error of the stream", func(f any) bool { return isReset(f, 1, http2.ErrCodeStreamClosed) })
+	c.readUntil("an error of the stream", func(f any) bool { return isReset(f, 1, http2.ErrCodeStreamClosed) })
 	// The server waits only a while for a body that does not arrive.
-	c.until("a reset", func(f any) bool { return isReset(f, 3, http2.ErrCodeNo) })
+	c.readUntil("a reset", func(f any) bool { return isReset(f, 3, http2.ErrCodeNo) })
 	// A long body, and one that waits for 100 Continue, are refused at once.
-	c.ask(5, http.MethodPatch, false, "content-length", "2000000")
-	c.until("a reset", func(f any) bool { return isReset(f, 5, http2.ErrCodeNo) })
-	c.ask(7, http.MethodPatch, false, "content-length", "2", "expect", "100-continue")
-	c.until("a reset", func(f any) bool { return isReset(f, 7, http2.ErrCodeNo) })
+	c.begin(5, http.MethodPatch, false, "content-length", "2000000")
+	c.readUntil("a reset", func(f any) bool { return isReset(f, 5, http2.ErrCodeNo) })
+	c.begin(7, http.MethodPatch, false, "content-length", "2", "expect", "100-continue")
+	c.readUntil("a reset", func(f any) bool { return isReset(f, 7, http2.ErrCodeNo) })
 }
 
-func TestHeadersThatAreTooLongAreAnsweredSo(t *testing.T) {
+func TestTooLongHeadersGetStatus431(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(http.ResponseWriter, *http.Request) { t.Error("it was handled") })
-	c := dial(t, address, config)
-	c.ask(1, http.MethodGet, true, "long", strings.Repeat("x", 16<<10-100), "longer", strings.Repeat("y", 200))
-	c.until("431", func(f any) bool {
+	c := dialRaw(t, address, config)
+	c.begin(1, http.MethodGet, true, "long", strings.Repeat("x", 16<<10-100), "longer", strings.Repeat("y", 200))
+	c.readUntil("431", func(f any) bool {
 		headers, ok := f.(*http2.MetaHeadersFrame)
 		return ok && headers.PseudoValue("status") == "431"
 	})
 }
 
-func TestHeadersThatAreLargeAreFewAtATime(t *testing.T) {
+func TestLargeHeadersAreLimited(t *testing.T) {
 	const large = 1 << 20
 	began, release := make(chan int, 10), make(chan struct{})
 	address, config, _ := serve(t, &h2.Server{}, func(_ http.ResponseWriter, r *http.Request) {
 		began <- len(r.Header.Get("large"))
 		<-release
 	}, func(s *http.Server) { s.MaxHeaderBytes = large })
-	c := dial(t, address, config)
+	c := dialRaw(t, address, config)
 	text := strings.Repeat("x", large-1000)
 	for i := range uint32(5) {
-		c.askLong(2*i+1, "large", text)
+		c.beginLong(2*i+1, "large", text)
 	}
-	c.until("a refusal", func(f any) bool { return isReset(f, 9, http2.ErrCodeRefusedStream) })
+	c.readUntil("a refusal", func(f any) bool { return isReset(f, 9, http2.ErrCodeRefusedStream) })
 	for range 4 {
 		if n := <-began; n != len(text) {
 			t.Errorf("a header has %d bytes, %d were sent", n, len(text))
@@ -250,26 +250,26 @@ func TestHeadersThatAreLargeAreFewAtATime(t *testing.T) {
 	if err := c.WriteRSTStream(1, http2.ErrCodeCancel); err != nil {
 		t.Fatal(err)
 	}
-	c.askLong(11, "large", text)
-	c.until("another refusal", func(f any) bool { return isReset(f, 11, http2.ErrCodeRefusedStream) })
-	c.ask(13, http.MethodGet, true, "small", "x")
+	c.beginLong(11, "large", text)
+	c.readUntil("another refusal", func(f any) bool { return isReset(f, 11, http2.ErrCodeRefusedStream) })
+	c.begin(13, http.MethodGet, true, "small", "x")
 	if n := <-began; n != 0 {
 		t.Errorf("the small one has a header of %d bytes", n)
 	}
 	close(release)
 	answers := 0
-	c.until("answers", func(f any) bool {
+	c.readUntil("answers", func(f any) bool {
 		if headers, ok := f.(*http2.MetaHeadersFrame); ok && headers.PseudoValue("status") == "200" {
 			answers++
 		}
 		return answers == 4
 	})
-	c.askLong(15, "large", text) // there is room again
-	c.until("an answer", func(f any) bool { return isStatus(f, 15, "200") })
+	c.beginLong(15, "large", text) // there is room again
+	c.readUntil("an answer", func(f any) bool { return isStatus(f, 15, "200") })
 }
 
-// askLong begins a stream with a header that needs several frames.
-func (c *raw) askLong(id uint32, name, value string) {
+// beginLong begins a stream with a header that needs several frames.
+func (c *rawClient) beginLong(id uint32, name, value string) {
 	c.t.Helper()
 	c.block.Reset()
 	for _, f := range []hpack.HeaderField{
@@ -299,14 +299,14 @@ func isStatus(f any, id uint32, code string) bool {
 	return ok && headers.StreamID == id && headers.PseudoValue("status") == code
 }
 
-func TestAWindowThatOpensLetsAnAnswerGoOn(t *testing.T) {
+func TestWindowUpdatesResumeResponses(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(make([]byte, 300000)) // the client counts the bytes
 	})
-	c := dial(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
-	c.ask(1, http.MethodGet, true)
+	c := dialRaw(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+	c.begin(1, http.MethodGet, true)
 	got := 0
-	c.until("all of it", func(f any) bool {
+	c.readUntil("all of it", func(f any) bool {
 		data, ok := f.(*http2.DataFrame)
 		if !ok {
 			return false
@@ -326,7 +326,7 @@ func TestAWindowThatOpensLetsAnAnswerGoOn(t *testing.T) {
 	}
 }
 
-func TestABodyMustBeAsLongAsAnnounced(t *testing.T) {
+func TestBodyLengthMustMatchContentLength(t *testing.T) {
 	began, read := make(chan struct{}, 4), make(chan error, 4)
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		began <- struct{}{}
@@ -335,15 +335,15 @@ func TestABodyMustBeAsLongAsAnnounced(t *testing.T) {
 	})
 	for _, body := range []string{"123", "12345"} {
 		for _, slow := range []bool{true, false} {
-			c := dial(t, address, config)
-			c.ask(1, http.MethodPost, false, "content-length", "4")
+			c := dialRaw(t, address, config)
+			c.begin(1, http.MethodPost, false, "content-length", "4")
 			if slow { // the handler begins without the body
 				<-began
 			}
 			if err := c.WriteData(1, true, []byte(body)); err != nil {
 				t.Fatal(err)
 			}
-			c.until("an error", func(f any) bool { return isReset(f, 1, http2.ErrCodeProtocol) })
+			c.readUntil("an error", func(f any) bool { return isReset(f, 1, http2.ErrCodeProtocol) })
 			if !slow && len(began) == 0 {
 				continue // it was refused before its handler began
 			}
@@ -357,7 +357,7 @@ func TestABodyMustBeAsLongAsAnnounced(t *testing.T) {
 	}
 }
 
-func TestAHandlerBeginsWithABodyThatComesAtOnceAndWithoutOneThatDoesNot(t *testing.T) {
+func TestHandlersWaitBrieflyForBodies(t *testing.T) {
 	began, read := make(chan struct{}, 1), make(chan string, 1)
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		began <- struct{}{}
@@ -367,10 +367,10 @@ func TestAHandlerBeginsWithABodyThatComesAtOnceAndWithoutOneThatDoesNot(t *testi
 		}
 		read <- string(data)
 	})
-	c := dial(t, address, config)
+	c := dialRaw(t, address, config)
 	for i, slow := range []bool{false, true, false, true} {
 		id := uint32(2*i + 1)
-		c.ask(id, http.MethodPost, false, "content-length", "4")
+		c.begin(id, http.MethodPost, false, "content-length", "4")
 		if slow {
 			<-began
 		}
@@ -388,31 +388,31 @@ func TestAHandlerBeginsWithABodyThatComesAtOnceAndWithoutOneThatDoesNot(t *testi
 	}
 }
 
-func TestOfferDoesNotWaitAndSaysWhenThereIsRoom(t *testing.T) {
+func TestTryWriteDoesNotBlock(t *testing.T) {
 	streams := make(chan *h2.Stream, 1)
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
-		streams <- h2.Of(w)
+		streams <- h2.StreamOf(w)
 		<-r.Context().Done()
 	})
-	c := dial(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
-	c.ask(1, http.MethodGet, true)
+	c := dialRaw(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+	c.begin(1, http.MethodGet, true)
 	s, room := <-streams, make(chan struct{})
-	if n, err := s.Offer(make([]byte, 100), func() { close(room) }); n != 10 || err != nil {
+	if n, err := s.TryWrite(make([]byte, 100), func() { close(room) }); n != 10 || err != nil {
 		t.Fatalf("offer: %d, %v", n, err)
 	}
 	if err := c.WriteWindowUpdate(1, 5); err != nil {
 		t.Fatal(err)
 	}
 	<-room
-	if n, err := s.Offer(make([]byte, 100), func() {}); n != 5 || err != nil {
+	if n, err := s.TryWrite(make([]byte, 100), func() {}); n != 5 || err != nil {
 		t.Fatalf("offer: %d, %v", n, err)
 	}
 	if err := c.WriteRSTStream(1, http2.ErrCodeCancel); err != nil {
 		t.Fatal(err)
 	}
 	for {
-		if _, err := s.Offer([]byte("x"), func() {}); err != nil {
+		if _, err := s.TryWrite([]byte("x"), func() {}); err != nil {
 			return
 		}
 	}

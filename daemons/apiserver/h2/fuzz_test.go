@@ -82,7 +82,7 @@ func FuzzFrames(f *testing.F) {
 	}
 	address, config, _ := serve(
 		f,
-		&h2.Server{Log: slog.New(slog.DiscardHandler), Prompt: prompt},
+		&h2.Server{Log: slog.New(slog.DiscardHandler), ServeFast: prompt},
 		func(w http.ResponseWriter, r *http.Request) {
 			n, err := io.Copy(io.Discard, r.Body)
 			fmt.Fprintln(w, n, err)

@@ -89,20 +89,20 @@ func serveOn(
 		}, server //nolint:gosec
 }
 
-func client(t *testing.T, config *tls.Config) *http.Client {
+func newClient(t *testing.T, config *tls.Config) *http.Client {
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
 
-func TestBodiesOfAnySizeGoBothWaysOnOneConnection(t *testing.T) {
+func TestBodiesOfAnySizeAreTransferred(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 || r.TLS == nil || r.Host == "" {
 			t.Errorf("a request of version %d to %q", r.ProtoMajor, r.Host)
 		}
 		_, _ = io.Copy(w, r.Body) // the client compares
 	})
-	c := client(t, config)
+	c := newClient(t, config)
 	var all sync.WaitGroup
 	for i, size := range []int{0, 1, 16 << 10, 16<<10 + 1, 100 << 10, 3 << 20, 5 << 20, 7, 700, 70000} {
 		all.Go(func() {
@@ -122,7 +122,7 @@ func TestBodiesOfAnySizeGoBothWaysOnOneConnection(t *testing.T) {
 	all.Wait()
 }
 
-func TestAnswersAreWhatHandlersSay(t *testing.T) {
+func TestResponsesEqualHandlerOutput(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/length":
@@ -156,7 +156,7 @@ func TestAnswersAreWhatHandlersSay(t *testing.T) {
 			panic("on purpose")
 		}
 	})
-	c := client(t, config)
+	c := newClient(t, config)
 	get := func(method, path string) (*http.Response, string, error) {
 		t.Helper()
 		r, err := http.NewRequest(method, "https://"+address+path, nil)
@@ -231,18 +231,18 @@ func TestAnswersAreWhatHandlersSay(t *testing.T) {
 	_ = answer.Body.Close() // it has no body
 }
 
-func TestAClientThatWaitsToBeToldSendsItsBodyThen(t *testing.T) {
+func TestExpectContinueIsAnswered(t *testing.T) {
 	read := make(chan struct{})
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		<-read
 		_, _ = io.Copy(w, r.Body) // the client compares
 	})
-	transport := client(t, config).Transport.(*http.Transport)
+	transport := newClient(t, config).Transport.(*http.Transport)
 	transport.ExpectContinueTimeout = time.Hour
-	told := false
+	answered := false
 	ctx := httptrace.WithClientTrace(
 		context.Background(),
-		&httptrace.ClientTrace{Got100Continue: func() { told = true }},
+		&httptrace.ClientTrace{Got100Continue: func() { answered = true }},
 	)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address, strings.NewReader("body"))
 	if err != nil {
@@ -255,12 +255,12 @@ func TestAClientThatWaitsToBeToldSendsItsBodyThen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if text, err := io.ReadAll(answer.Body); err != nil || string(text) != "body" || !told {
-		t.Errorf("answered %q, told to go on: %v, %v", text, told, err)
+	if text, err := io.ReadAll(answer.Body); err != nil || string(text) != "body" || !answered {
+		t.Errorf("answered %q, told to go on: %v, %v", text, answered, err)
 	}
 }
 
-func TestAHandlerLearnsThatItsClientIsGone(t *testing.T) {
+func TestClientDisconnectCancelsTheHandler(t *testing.T) {
 	ended := make(chan error, 1)
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
@@ -269,7 +269,7 @@ func TestAHandlerLearnsThatItsClientIsGone(t *testing.T) {
 		_, err := w.Write([]byte("x"))
 		ended <- err
 	})
-	c := client(t, config)
+	c := newClient(t, config)
 	ctx, cancel := context.WithCancel(context.Background())
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address, nil)
 	if err != nil {
@@ -286,7 +286,7 @@ func TestAHandlerLearnsThatItsClientIsGone(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNotTakenInTimeIsCutVisibly(t *testing.T) {
+func TestTimedOutResponsesAreReset(t *testing.T) {
 	failed := make(chan error, 1)
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
@@ -295,7 +295,7 @@ func TestAnAnswerThatIsNotTakenInTimeIsCutVisibly(t *testing.T) {
 		_, err := w.Write(make([]byte, 64<<20))
 		failed <- err
 	})
-	answer, err := client(t, config).Get("https://" + address)
+	answer, err := newClient(t, config).Get("https://" + address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,14 +309,14 @@ func TestAnAnswerThatIsNotTakenInTimeIsCutVisibly(t *testing.T) {
 	}
 }
 
-func TestShutdownLetsRequestsFinishAndBeginsNoMore(t *testing.T) {
+func TestShutdownFinishesOpenRequests(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	address, config, server := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		close(begun)
 		<-release
 		_, _ = io.WriteString(w, "whole") // the client checks it
 	})
-	c := client(t, config)
+	c := newClient(t, config)
 	got := make(chan string, 1)
 	go func() {
 		answer, err := c.Get("https://" + address)
@@ -348,17 +348,17 @@ func TestShutdownLetsRequestsFinishAndBeginsNoMore(t *testing.T) {
 	}
 }
 
-func TestAConnectionWithoutRequestsIsEnded(t *testing.T) {
+func TestIdleConnectionsAreClosed(t *testing.T) {
 	address, config, _ := serve(
 		t,
 		&h2.Server{IdleTimeout: 20 * time.Millisecond},
 		func(http.ResponseWriter, *http.Request) {},
 	)
-	c := dial(t, address, config)
-	c.until("goodbye", func(f any) bool { return c.isGoAway(f, 0) })
+	c := dialRaw(t, address, config)
+	c.readUntil("goodbye", func(f any) bool { return c.isGoAway(f, 0) })
 }
 
-func TestManyStreamsSayWhatTheyHaveInOneRecord(t *testing.T) {
+func TestStreamsShareTLSRecords(t *testing.T) {
 	var mu sync.Mutex
 	var streams []*h2.Stream
 	var ready sync.WaitGroup
@@ -367,12 +367,12 @@ func TestManyStreamsSayWhatTheyHaveInOneRecord(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush() // the client waits for it
 		mu.Lock()
-		streams = append(streams, h2.Of(w))
+		streams = append(streams, h2.StreamOf(w))
 		mu.Unlock()
 		ready.Done()
 		<-r.Context().Done()
 	})
-	c := client(t, config)
+	c := newClient(t, config)
 	var bodies []io.Reader
 	for range 10 {
 		answer, err := c.Get("https://" + address)
@@ -387,10 +387,10 @@ func TestManyStreamsSayWhatTheyHaveInOneRecord(t *testing.T) {
 	defer mu.Unlock()
 	made := 0
 	for _, s := range streams {
-		if s.Conn().Share(func() any { made++; return "shared" }) != "shared" {
+		if s.Conn().SharedValue(func() any { made++; return "shared" }) != "shared" {
 			t.Error("nothing is shared")
 		}
-		if n, err := s.Offer([]byte("event"), func() { t.Error("there was room") }); n != 5 || err != nil {
+		if n, err := s.TryWrite([]byte("event"), func() { t.Error("there was room") }); n != 5 || err != nil {
 			t.Errorf("offer: %d, %v", n, err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 // Headers are encoded as literals without indexing (RFC 7541, 6.2.2), with names from the static table where it has
 // them. This needs no state and little computation.
 
-// static maps header names to their indexes in HPACK's static table.
-var static = map[string]byte{
+// staticIndexes maps header names to their indexes in HPACK's static table.
+var staticIndexes = map[string]byte{
 	"cache-control": 24, "content-encoding": 26, "content-length": 28, "content-type": 31, "date": 33, "etag": 34,
 	"location": 46, "retry-after": 53, "vary": 59, "www-authenticate": 61,
 }
@@ -55,7 +55,7 @@ func appendHeader(to []byte, header http.Header, provisional bool) []byte {
 	return to
 }
 
-var lowered = func() map[string]string {
+var lowerNames = func() map[string]string {
 	keys := map[string]string{}
 	for _, key := range []string{"Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type",
 		"Date", "Etag", "Location", "Retry-After", "Vary", "Warning",
@@ -66,7 +66,7 @@ var lowered = func() map[string]string {
 }()
 
 func lower(key string) string {
-	if name, ok := lowered[key]; ok {
+	if name, ok := lowerNames[key]; ok {
 		return name
 	}
 	return strings.ToLower(key)
@@ -74,7 +74,7 @@ func lower(key string) string {
 
 // appendField appends a header field. It leaves out a field with an invalid name.
 func appendField(to []byte, name, value string) []byte {
-	number := static[name]
+	number := staticIndexes[name]
 	switch {
 	case number >= 15:
 		to = append(to, 0x0f, number-15)
@@ -102,20 +102,20 @@ func appendString(to []byte, s string) []byte {
 	return append(append(to, byte(n)), s...)
 }
 
-type stamp struct {
+type dateStamp struct {
 	second int64
 	text   string
 }
 
-var latest atomic.Pointer[stamp]
+var latestDate atomic.Pointer[dateStamp]
 
-// now returns the current time in the format of the Date header.
-func now() string {
+// httpDate returns the current time in the format of the Date header.
+func httpDate() string {
 	t := time.Now()
-	if s := latest.Load(); s != nil && s.second == t.Unix() {
+	if s := latestDate.Load(); s != nil && s.second == t.Unix() {
 		return s.text
 	}
 	text := t.UTC().Format(http.TimeFormat)
-	latest.Store(&stamp{t.Unix(), text})
+	latestDate.Store(&dateStamp{t.Unix(), text})
 	return text
 }

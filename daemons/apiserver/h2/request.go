@@ -16,7 +16,7 @@ import (
 func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
 	wrong := http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
-	introduced := c.introduced(id)
+	introduced := c.canBeginStream(id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if st := c.streams[id]; st != nil {
@@ -25,47 +25,48 @@ func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
 	switch {
 	case id%2 == 0:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
-	case c.forgotten(id):
+	case c.wasReset(id):
 		return nil
-	case id <= c.newest:
+	case id <= c.newestStream:
 		return http2.ConnectionError(http2.ErrCodeStreamClosed)
-	case c.going:
+	case c.sentGoAway:
 		return nil // by GOAWAY the client knows that this stream was not begun
 	}
-	c.newest = id
+	c.newestStream = id
 	if f.HasPriority() && f.Priority.StreamDep == id {
 		return wrong
 	}
 	if len(c.streams) >= maxStreams || !introduced {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
-	st := &stream{c: c, id: id, window: c.out.initial}
-	if !c.afford(st, sizeOf(f)) {
+	st := &stream{conn: c, id: id, window: c.output.initial}
+	if !c.countHeaders(st, headerSize(f)) {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
 	st.cond.L = &c.mu
-	st.res.st, st.body = st, body{st: st, announced: -1, in: credit{left: window, size: window}}
-	if !st.request(f) {
-		c.forgo(st)
+	st.response.st, st.body = st,
+		body{st: st, contentLength: -1, window: flowWindow{available: windowSize, size: windowSize}}
+	if !st.setRequest(f) {
+		c.uncountHeaders(st)
 		return wrong
 	}
 	c.streams[id] = st
 	if f.Truncated {
 		st.req.Header = http.Header{}
-		st.res.instead = http.StatusRequestHeaderFieldsTooLarge
+		st.response.errorStatus = http.StatusRequestHeaderFieldsTooLarge
 	}
 	switch {
-	case st.mayDefer():
-		return c.offer(st)
-	case st.mayHold():
-		c.hold(st)
+	case st.canDefer():
+		return c.serveOrBegin(st)
+	case st.canHold():
+		c.holdForBody(st)
 		return nil
 	}
 	return c.begin(st)
 }
 
-// request sets the stream's request from its headers. It returns false if they are invalid.
-func (st *stream) request(f *http2.MetaHeadersFrame) bool {
+// setRequest sets the stream's request from its headers. It returns false if they are invalid.
+func (st *stream) setRequest(f *http2.MetaHeadersFrame) bool {
 	var method, scheme, path, authority string
 	for _, field := range f.PseudoFields() {
 		switch field.Name {
@@ -96,7 +97,7 @@ func (st *stream) request(f *http2.MetaHeadersFrame) bool {
 				return false
 			}
 		}
-		key := canonical(field.Name)
+		key := canonicalName(field.Name)
 		values[i] = field.Value
 		if have := header[key]; have == nil {
 			header[key] = values[i : i+1 : i+1]
@@ -110,7 +111,7 @@ func (st *stream) request(f *http2.MetaHeadersFrame) bool {
 		authority = header.Get("Host")
 	}
 	delete(header, "Host")
-	target, err := address(method, path)
+	target, err := requestURL(method, path)
 	if err != nil && !f.Truncated {
 		return false
 	}
@@ -119,22 +120,22 @@ func (st *stream) request(f *http2.MetaHeadersFrame) bool {
 	}
 	st.req = &http.Request{
 		Method: method, URL: target, RequestURI: path, Proto: "HTTP/2.0", ProtoMajor: 2, Header: header,
-		Host: authority, RemoteAddr: st.c.remote, TLS: &st.c.tls, Body: http.NoBody,
+		Host: authority, RemoteAddr: st.conn.remote, TLS: &st.conn.tls, Body: http.NoBody,
 	}
-	if !st.announce(f.StreamEnded()) {
+	if !st.setBodyHeaders(f.StreamEnded()) {
 		return false
 	}
-	if st.mayDefer() {
-		st.req = st.req.WithContext(ended)
+	if st.canDefer() {
+		st.req = st.req.WithContext(endedContext)
 	}
 	return true
 }
 
-// announce applies the headers that describe the body. It returns false if they are invalid.
-func (st *stream) announce(ended bool) bool {
+// setBodyHeaders applies the headers that describe the body. It returns false if they are invalid.
+func (st *stream) setBodyHeaders(ended bool) bool {
 	header := st.req.Header
 	if ended {
-		st.body.ended = true
+		st.body.isComplete = true
 		length := header["Content-Length"]
 		return len(length) == 0 || length[0] == "0"
 	}
@@ -144,10 +145,10 @@ func (st *stream) announce(ended bool) bool {
 		if err != nil || len(length) > 1 {
 			return false
 		}
-		st.body.announced, st.req.ContentLength = int64(n), int64(n)
+		st.body.contentLength, st.req.ContentLength = int64(n), int64(n)
 	}
 	if fields.Has(header, "Expect", "100-continue") {
-		st.body.expected = true
+		st.body.awaitsContinue = true
 		delete(header, "Expect")
 	}
 	for _, list := range header["Trailer"] {
@@ -166,7 +167,7 @@ func (st *stream) announce(ended bool) bool {
 	return true
 }
 
-func address(method, path string) (*url.URL, error) {
+func requestURL(method, path string) (*url.URL, error) {
 	if path == "*" && method == http.MethodOptions {
 		return &url.URL{Path: "*"}, nil
 	}
@@ -179,29 +180,29 @@ func address(method, path string) (*url.URL, error) {
 // onTrailers ends a body with trailers. The caller holds c.mu.
 func (c *Conn) onTrailers(st *stream, f *http2.MetaHeadersFrame) error {
 	switch {
-	case st.body.ended:
+	case st.body.isComplete:
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
 	case !f.StreamEnded() || len(f.PseudoFields()) > 0:
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
 	}
 	for _, field := range f.RegularFields() {
-		key := canonical(field.Name)
+		key := canonicalName(field.Name)
 		if _, announced := st.req.Trailer[key]; announced {
 			st.req.Trailer[key] = append(st.req.Trailer[key], field.Value)
 		}
 	}
-	return c.bodyEnds(st)
+	return c.endBody(st)
 }
 
-// canonical is like http.CanonicalHeaderKey, but faster for common headers.
-func canonical(name string) string {
-	if key, ok := common[name]; ok {
+// canonicalName is like http.CanonicalHeaderKey, but faster for common headers.
+func canonicalName(name string) string {
+	if key, ok := commonNames[name]; ok {
 		return key
 	}
 	return http.CanonicalHeaderKey(name)
 }
 
-var common = func() map[string]string {
+var commonNames = func() map[string]string {
 	keys := map[string]string{}
 	for _, key := range []string{
 		"Accept", "Accept-Encoding", "Authorization", "Content-Encoding", "Content-Length", "Content-Type", "Cookie",

@@ -22,11 +22,11 @@ type Server struct {
 	IdleTimeout time.Duration // idle time of connections without streams; zero means two minutes
 	// MaxHeaderBytes limits the headers of an identified client's request; zero means the limit of the http.Server.
 	MaxHeaderBytes int
-	// Prompt, if set, gets each GET request before a handler does, on the goroutine that reads the connection. It must
-	// not block, and the request's context has ended. It reports whether it answers the request.
-	Prompt func(*Deferred, *http.Request) bool
+	// ServeFast, if set, gets each GET request before a handler does, on the goroutine that reads the connection. It
+	// must not block, and the request's context has ended. It reports whether it answers the request.
+	ServeFast func(*Deferred, *http.Request) bool
 
-	workers workers
+	workers workerPool
 
 	mu       sync.Mutex
 	conns    map[*Conn]struct{}
@@ -38,12 +38,12 @@ const (
 	// outlive streams that were reset, up to maxWaiting further streams wait for them.
 	maxStreams = 250
 	maxWaiting = 4 * maxStreams
-	// window is how many bytes of request bodies a connection, and each of its streams, may send ahead.
-	window = 1 << 20
-	// greeting is how long a client may take for its preface and settings.
-	greeting = 10 * time.Second
-	// stuck is how long a client may accept no written data at all.
-	stuck = 30 * time.Second
+	// windowSize is how many bytes of request bodies a connection, and each of its streams, may send ahead.
+	windowSize = 1 << 20
+	// prefaceTimeout is how long a client may take for its preface and settings.
+	prefaceTimeout = 10 * time.Second
+	// stuckTimeout is how long a client may accept no written data at all.
+	stuckTimeout = 30 * time.Second
 )
 
 // Attach makes an http.Server pass its HTTP/2 connections to s. Call it before the server serves. It changes the
@@ -106,4 +106,4 @@ func (s *Server) drain() {
 func (s *Server) Close() { s.workers.close() }
 
 // Listen returns the listener that the attached server must serve on.
-func (s *Server) Listen(ln net.Listener) net.Listener { return gathering{ln} }
+func (s *Server) Listen(ln net.Listener) net.Listener { return gatheringListener{ln} }

@@ -16,25 +16,25 @@ import (
 
 // stream is one request and its response. The connection's lock guards everything that may change.
 type stream struct {
-	c      *Conn
-	id     uint32
-	req    *http.Request
-	cancel context.CancelFunc // nil until a handler is started or queued
-	body   body
-	res    response
-	cond   sync.Cond // signalled when something changes that a reader or writer of the stream waits for
+	conn     *Conn
+	id       uint32
+	req      *http.Request
+	cancel   context.CancelFunc // nil until a handler is started or queued
+	body     body
+	response responseWriter
+	cond     sync.Cond // signalled when something changes that a reader or writer of the stream waits for
 
-	large   int   // size of the headers, if they are counted
-	window  int64 // flow-control window of the client
-	blocked bool  // whether the stream is in the connection's list of blocked streams
-	held    bool  // whether the handler waits for the body
-	gone    error // why nothing more is sent or received
-	onRoom  func()
-	discard *time.Timer // set while the rest of the body is discarded after the response
+	countedHeaders int   // size of the headers, if they are counted
+	window         int64 // flow-control window of the client
+	blocked        bool  // whether the stream is in the connection's list of blocked streams
+	isHeld         bool  // whether the handler waits for the body
+	endReason      error // why nothing more is sent or received
+	onRoom         func()
+	discardTimer   *time.Timer // set while the rest of the body is discarded after the response
 }
 
-// look wakes those that wait for the stream. The caller holds c.mu.
-func (st *stream) look() {
+// wake wakes those that wait for the stream. The caller holds c.mu.
+func (st *stream) wake() {
 	st.cond.Broadcast()
 	if f := st.onRoom; f != nil {
 		st.onRoom = nil
@@ -50,8 +50,8 @@ func (st *stream) wait(deadline *time.Time) error {
 		return os.ErrDeadlineExceeded
 	default:
 		timer := time.AfterFunc(left, func() {
-			st.c.mu.Lock()
-			defer st.c.mu.Unlock()
+			st.conn.mu.Lock()
+			defer st.conn.mu.Unlock()
 			st.cond.Broadcast()
 		})
 		defer timer.Stop()
@@ -65,11 +65,11 @@ func (st *stream) wait(deadline *time.Time) error {
 
 // end cancels the handler's context, because the stream has ended. The caller does not hold c.mu.
 func (st *stream) end(why error) {
-	st.c.mu.Lock()
-	st.gone = cmp.Or(st.gone, why)
-	st.look()
+	st.conn.mu.Lock()
+	st.endReason = cmp.Or(st.endReason, why)
+	st.wake()
 	cancel := st.cancel
-	st.c.mu.Unlock()
+	st.conn.mu.Unlock()
 	if cancel != nil {
 		cancel()
 	}
@@ -77,41 +77,41 @@ func (st *stream) end(why error) {
 
 // begin starts the handler of a stream, or queues it until others have ended. The caller holds c.mu.
 func (c *Conn) begin(st *stream) error {
-	ctx, cancel := context.WithCancel(c.base)
+	ctx, cancel := context.WithCancel(c.baseContext)
 	st.req, st.cancel = st.req.WithContext(ctx), cancel
-	if st.gone != nil {
+	if st.endReason != nil {
 		cancel()
 	}
 	switch {
-	case c.busy < maxStreams:
-		c.busy++
+	case c.runningHandlers < maxStreams:
+		c.runningHandlers++
 		c.running.Add(1)
 		c.s.workers.run(st)
-	case len(c.waiting) >= maxWaiting:
+	case len(c.queued) >= maxWaiting:
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	default:
-		c.waiting = append(c.waiting, st)
+		c.queued = append(c.queued, st)
 	}
 	return nil
 }
 
-// answer runs the handler, on a worker.
-func (st *stream) answer() {
-	c := st.c
-	if c.handle(st) {
-		st.res.finish()
+// runHandler runs the handler, on a worker.
+func (st *stream) runHandler() {
+	c := st.conn
+	if c.callHandler(st) {
+		st.response.finish()
 	}
 	st.cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forgo(st)
-	c.over()
+	c.uncountHeaders(st)
+	c.endHandler()
 }
 
-// handle calls the handler, and reports whether it returned normally.
-func (c *Conn) handle(st *stream) (well bool) {
-	if st.res.instead != 0 {
-		st.res.WriteHeader(st.res.instead)
+// callHandler calls the handler, and reports whether it returned normally.
+func (c *Conn) callHandler(st *stream) (well bool) {
+	if st.response.errorStatus != 0 {
+		st.response.WriteHeader(st.response.errorStatus)
 		return true
 	}
 	defer func() {
@@ -132,7 +132,7 @@ func (c *Conn) handle(st *stream) (well bool) {
 			_ = c.refuse(st.id, http2.ErrCodeInternal) // only fails if the connection has ended
 		}
 	}()
-	c.handler.ServeHTTP(&st.res, st.req)
+	c.handler.ServeHTTP(&st.response, st.req)
 	return true
 }
 
@@ -143,9 +143,9 @@ func (c *Conn) refuse(id uint32, code http2.ErrCode) error {
 	}
 	c.mu.Lock()
 	st := c.streams[id]
-	c.newest = max(c.newest, id) // the refused frame may have begun the stream
-	c.forget(id)
-	c.out.reset(id, code)
+	c.newestStream = max(c.newestStream, id) // the refused frame may have begun the stream
+	c.recordReset(id)
+	c.output.reset(id, code)
 	if st != nil {
 		c.remove(st)
 	}
@@ -153,16 +153,17 @@ func (c *Conn) refuse(id uint32, code http2.ErrCode) error {
 	if st != nil {
 		st.end(errReset)
 	}
-	return c.reply()
+	return c.flushReplies()
 }
 
-// forget records a stream that was reset, so that frames that still arrive for it are ignored. The caller holds c.mu.
-func (c *Conn) forget(id uint32) {
-	c.reset[c.resets%len(c.reset)] = id
+// recordReset records a stream that was reset, so that frames that still arrive for it are ignored. The caller holds
+// c.mu.
+func (c *Conn) recordReset(id uint32) {
+	c.recentResets[c.resets%len(c.recentResets)] = id
 	c.resets++
 }
 
-func (c *Conn) forgotten(id uint32) bool { return slices.Contains(c.reset[:], id) }
+func (c *Conn) wasReset(id uint32) bool { return slices.Contains(c.recentResets[:], id) }
 
 // remove removes an open stream. The caller holds c.mu.
 func (c *Conn) remove(st *stream) {
@@ -170,16 +171,16 @@ func (c *Conn) remove(st *stream) {
 		return
 	}
 	delete(c.streams, st.id)
-	if st.discard != nil {
-		st.discard.Stop()
+	if st.discardTimer != nil {
+		st.discardTimer.Stop()
 	}
-	c.giveBack(nil, st.body.drop())
+	c.sendWindowUpdates(nil, st.body.discard())
 	if st.cancel == nil {
-		c.forgo(st) // no handler has been started
+		c.uncountHeaders(st) // no handler has been started
 	}
 	if len(c.streams) == 0 {
-		c.rested = time.Now()
-		c.settle()
+		c.idleSince = time.Now()
+		c.closeIfDone()
 	}
 }
 
@@ -188,10 +189,10 @@ func (c *Conn) onReset(f *http2.RSTStreamFrame) error {
 	st := c.streams[f.StreamID]
 	if st == nil {
 		defer c.mu.Unlock()
-		if i := slices.Index(c.reset[:], f.StreamID); i >= 0 {
-			c.reset[i] = 0 // no frame of it can arrive any more
+		if i := slices.Index(c.recentResets[:], f.StreamID); i >= 0 {
+			c.recentResets[i] = 0 // no frame of it can arrive any more
 		}
-		return c.closed(f.StreamID)
+		return c.checkNotIdle(f.StreamID)
 	}
 	c.remove(st)
 	c.mu.Unlock()
@@ -204,11 +205,11 @@ var errReset = errors.New("the client has ended the stream")
 // Stream lets a handler write to a stream without blocking. One goroutine can so write to many streams.
 type Stream struct{ st *stream }
 
-// Of returns the stream behind a response; nil if the response is not of this package.
-func Of(w http.ResponseWriter) *Stream {
+// StreamOf returns the stream behind a response; nil if the response is not of this package.
+func StreamOf(w http.ResponseWriter) *Stream {
 	for {
 		switch t := w.(type) {
-		case *response:
+		case *responseWriter:
 			return &Stream{t.st}
 		case interface{ Unwrap() http.ResponseWriter }:
 			w = t.Unwrap()
@@ -219,19 +220,19 @@ func Of(w http.ResponseWriter) *Stream {
 }
 
 // Conn returns the connection.
-func (s *Stream) Conn() *Conn { return s.st.c }
+func (s *Stream) Conn() *Conn { return s.st.conn }
 
-// Offer takes as much of data as can be sent without waiting. The headers must have been written. The data is sent at
-// the next flush. If not all of it was taken, onRoom is called once there may be room. onRoom must not block or call
+// TryWrite takes as much of data as can be sent without waiting. The headers must have been written. The data is sent
+// at the next flush. If not all of it was taken, onRoom is called once there may be room. onRoom must not block or call
 // Offer.
-func (s *Stream) Offer(data []byte, onRoom func()) (int, error) {
+func (s *Stream) TryWrite(data []byte, onRoom func()) (int, error) {
 	st := s.st
-	st.c.mu.Lock()
-	defer st.c.mu.Unlock()
-	if err := cmp.Or(st.gone, st.c.failed); err != nil {
+	st.conn.mu.Lock()
+	defer st.conn.mu.Unlock()
+	if err := cmp.Or(st.endReason, st.conn.failed); err != nil {
 		return 0, err
 	}
-	n := st.take(data)
+	n := st.buffer(data)
 	if n < len(data) {
 		st.onRoom = onRoom
 	}

@@ -12,8 +12,8 @@ import (
 	"clusterctl/daemons/apiserver/h2"
 )
 
-// gated is a listener whose connections block writes while their gate is closed.
-type gated struct {
+// gatedListener is a listener whose connections block writes while their gate is closed.
+type gatedListener struct {
 	net.Listener
 	gate *atomic.Pointer[chan struct{}]
 }
@@ -23,7 +23,7 @@ type gatedConn struct {
 	gate *atomic.Pointer[chan struct{}]
 }
 
-func (g gated) Accept() (net.Conn, error) {
+func (g gatedListener) Accept() (net.Conn, error) {
 	conn, err := g.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -39,12 +39,12 @@ func (g gatedConn) Write(p []byte) (int, error) {
 }
 
 // A stream that ends during a network write, before its response waits for room, ends its handler.
-func TestAStreamThatEndsDuringAWriteEndsItsHandler(t *testing.T) {
+func TestStreamEndDuringAWriteEndsTheHandler(t *testing.T) {
 	var gate atomic.Pointer[chan struct{}]
 	closed, begun, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	address, config, _ := serveOn(
 		t,
-		func(ln net.Listener) net.Listener { return gated{ln, &gate} },
+		func(ln net.Listener) net.Listener { return gatedListener{ln, &gate} },
 		&h2.Server{},
 		func(w http.ResponseWriter, r *http.Request) {
 			gate.Store(&closed)
@@ -57,12 +57,12 @@ func TestAStreamThatEndsDuringAWriteEndsItsHandler(t *testing.T) {
 			ended <- err
 		},
 	)
-	c := dial(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
-	c.until("the acknowledgement of the settings, which nobody else is to be sending", func(f any) bool {
+	c := dialRaw(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	c.readUntil("the acknowledgement of the settings, which nobody else is to be sending", func(f any) bool {
 		settings, ok := f.(*http2.SettingsFrame)
 		return ok && settings.IsAck()
 	})
-	c.ask(1, http.MethodGet, true)
+	c.begin(1, http.MethodGet, true)
 	<-begun
 	if err := c.WriteRSTStream(1, http2.ErrCodeCancel); err != nil {
 		t.Fatal(err)

@@ -2,21 +2,21 @@ package h2
 
 import "sync"
 
-// workers are the goroutines that run handlers. A new goroutine's stack has to grow, and is copied each time, through
-// decoding, admission and encoding. A worker's stack has grown already. There are as many workers as requests in
-// flight, and up to idleWorkers wait for the next one. The worker that has waited the least gets it. If a long request
-// leaves much of a worker's stack unused, the garbage collector shrinks it.
-type workers struct {
-	mu    sync.Mutex
-	idle  []chan *stream // of each idle worker; has a capacity of one
-	ended bool
-	all   sync.WaitGroup
+// workerPool are the goroutines that run handlers. A new goroutine's stack has to grow, and is copied each time,
+// through decoding, admission and encoding. A worker's stack has grown already. There are as many workers as requests
+// in flight, and up to idleWorkers wait for the next one. The worker that has waited the least gets it. If a long
+// request leaves much of a worker's stack unused, the garbage collector shrinks it.
+type workerPool struct {
+	mu       sync.Mutex
+	idle     []chan *stream // of each idle worker; has a capacity of one
+	isClosed bool
+	all      sync.WaitGroup
 }
 
 const idleWorkers = 64
 
 // run runs a stream's handler on a worker.
-func (p *workers) run(st *stream) {
+func (p *workerPool) run(st *stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if last := len(p.idle) - 1; last >= 0 {
@@ -24,28 +24,28 @@ func (p *workers) run(st *stream) {
 		p.idle = p.idle[:last]
 		return
 	}
-	if p.ended { // the connection outlived its server, and is closed soon
-		go st.answer()
+	if p.isClosed { // the connection outlived its server, and is closed soon
+		go st.runHandler()
 		return
 	}
 	p.all.Go(func() { p.loop(st) })
 }
 
-func (p *workers) loop(st *stream) {
+func (p *workerPool) loop(st *stream) {
 	work := make(chan *stream, 1)
 	for ok := true; ok; st, ok = <-work {
-		st.answer()
-		if !p.rest(work) {
+		st.runHandler()
+		if !p.park(work) {
 			return
 		}
 	}
 }
 
-// rest adds an idle worker. It returns false if the worker must end.
-func (p *workers) rest(work chan *stream) bool {
+// park adds an idle worker. It returns false if the worker must end.
+func (p *workerPool) park(work chan *stream) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended || len(p.idle) == idleWorkers {
+	if p.isClosed || len(p.idle) == idleWorkers {
 		return false
 	}
 	p.idle = append(p.idle, work)
@@ -53,9 +53,9 @@ func (p *workers) rest(work chan *stream) bool {
 }
 
 // close ends the idle workers, and waits for the others.
-func (p *workers) close() {
+func (p *workerPool) close() {
 	p.mu.Lock()
-	p.ended = true
+	p.isClosed = true
 	for _, work := range p.idle {
 		close(work)
 	}

@@ -15,16 +15,16 @@ type Patch = library.Patch
 // Decode parses a patch.
 func Decode(text []byte) (Patch, error) { return library.DecodePatch(text) }
 
-// largest is how many bytes the copy operations of one patch may copy in total. Without it, a short patch could create
-// an object of any size. It is the maximum size of a request.
-const largest = 3 << 20
+// maxCopiedBytes is how many bytes the copy operations of one patch may copy in total. Without it, a short patch could
+// create an object of any size. It is the maximum size of a request.
+const maxCopiedBytes = 3 << 20
 
-// boundCopies sets the limit, which is global in the library.
-var boundCopies = sync.OnceFunc(func() { library.AccumulatedCopySizeLimit = largest })
+// limitCopies sets the limit, which is global in the library.
+var limitCopies = sync.OnceFunc(func() { library.AccumulatedCopySizeLimit = maxCopiedBytes })
 
 // Apply returns a document after a patch.
 func Apply(patch Patch, document []byte) ([]byte, error) {
-	boundCopies()
+	limitCopies()
 	for _, op := range patch {
 		// The library would panic on a missing value when it compares the whole document.
 		if _, given := op["value"]; !given && op.Kind() == "test" {

@@ -7,7 +7,7 @@ import (
 
 // A patch that is invalid, or whose result would be too large, is an error and does not panic.
 // Proves S11.
-func TestPatchesAreBoundedAndDoNotFail(t *testing.T) {
+func TestInvalidAndLargePatchesAreErrors(t *testing.T) {
 	copies := `{"op":"add","path":"/b","value":""}` + strings.Repeat(`,{"op":"copy","from":"/a","path":"/b"}`, 40)
 	for patch, want := range map[string]string{
 		`{"op":"test","path":""}`:              "the operation has no value",

@@ -11,17 +11,17 @@ import (
 
 // comparison compares two objects, and writes the result as a key.
 type comparison struct {
-	key        []byte
-	live, next tree
-	at         map[uint64]int // indexes of live's leaves
-	seen       []bool
+	key         []byte
+	live, next  shapeTree
+	leafIndexes map[uint64]int // indexes of live's leaves
+	seen        []bool
 }
 
-var comparisons = sync.Pool{New: func() any { return &comparison{at: map[uint64]int{}} }}
+var comparisons = sync.Pool{New: func() any { return &comparison{leafIndexes: map[uint64]int{}} }}
 
 func (c *comparison) reset() { c.key = c.key[:0] }
 
-func (c *comparison) text(s string) { c.key = append(append(c.key, s...), 0) }
+func (c *comparison) addText(s string) { c.key = append(append(c.key, s...), 0) }
 
 // compare adds the shapes of both objects to the key. For each value it adds whether it is new, removed, equal or
 // different. It returns false if it cannot compare them.
@@ -36,7 +36,7 @@ func (c *comparison) compare(keys map[string]bool, live, next []byte) bool {
 	if bytes.Equal(c.live.shape, c.next.shape) {
 		c.key = append(c.key, '=')
 	} else {
-		if unsure(c.live.shape) {
+		if isAmbiguous(c.live.shape) {
 			return false
 		}
 		c.key = append(c.key, c.next.shape...)
@@ -56,15 +56,15 @@ func (c *comparison) values() bool {
 		found := at
 		if at >= len(before) || before[at].path != leaf.path {
 			if !indexed {
-				clear(c.at)
+				clear(c.leafIndexes)
 				for i := range before {
-					c.at[before[i].path] = i
+					c.leafIndexes[before[i].path] = i
 				}
 				indexed = true
 			}
 			var ok bool
-			if found, ok = c.at[leaf.path]; !ok {
-				c.lone('+', leaf)
+			if found, ok = c.leafIndexes[leaf.path]; !ok {
+				c.addUnpaired('+', leaf)
 				continue
 			}
 		}
@@ -75,7 +75,7 @@ func (c *comparison) values() bool {
 		if bytes.Equal(before[found].value, leaf.value) {
 			c.key = append(c.key, '=')
 		} else {
-			if unsure(before[found].value) {
+			if isAmbiguous(before[found].value) {
 				return false
 			}
 			c.key = append(c.key, '!')
@@ -83,31 +83,31 @@ func (c *comparison) values() bool {
 	}
 	for i, leaf := range before {
 		if !c.seen[i] {
-			c.lone('-', leaf)
+			c.addUnpaired('-', leaf)
 		}
 	}
 	return true
 }
 
-// unsure reports whether different text may have the same meaning. Objects that were stored before <, > and & were left
-// unescaped have escapes.
-func unsure(text []byte) bool { return bytes.Contains(text, []byte(`\u00`)) }
+// isAmbiguous reports whether different text may have the same meaning. Objects that were stored before <, > and & were
+// left unescaped have escapes.
+func isAmbiguous(text []byte) bool { return bytes.Contains(text, []byte(`\u00`)) }
 
-// lone adds a value that only one of the objects has. In a list, the other object may have the same item with other
-// keys. Then the value matters, so it is added as well.
-func (c *comparison) lone(sign byte, leaf leaf) {
+// addUnpaired adds a value that only one of the objects has. In a list, the other object may have the same item with
+// other keys. Then the value matters, so it is added as well.
+func (c *comparison) addUnpaired(sign byte, leaf leaf) {
 	c.key = append(c.key, sign)
 	for shift := 0; shift < 64; shift += 8 {
 		c.key = append(c.key, byte(leaf.path>>shift))
 	}
-	if leaf.listed {
+	if leaf.inList {
 		c.key = append(append(c.key, leaf.value...), 0)
 	}
 }
 
-// tree is the structure of an object. shape has names, kinds of values, and the values that identify the items of
+// shapeTree is the structure of an object. shape has names, kinds of values, and the values that identify the items of
 // lists. leaves has all other values with their paths.
-type tree struct {
+type shapeTree struct {
 	scan.Scanner
 	keys   map[string]bool // quoted names of values that identify items
 	shape  []byte
@@ -118,37 +118,37 @@ type tree struct {
 type leaf struct {
 	path   uint64
 	value  []byte
-	listed bool // whether it is in a list, at any depth
+	inList bool // whether it is in a list, at any depth
 }
 
 // seed makes the hashes of paths differ between processes.
 var seed = maphash.MakeSeed()
 
-func (t *tree) reset() { t.shape, t.leaves = t.shape[:0], t.leaves[:0] }
+func (t *shapeTree) reset() { t.shape, t.leaves = t.shape[:0], t.leaves[:0] }
 
-// mostDepth limits recursion. The results for deeper objects are not remembered.
-const mostDepth = 64
+// maxDepth limits recursion. The results for deeper objects are not remembered.
+const maxDepth = 64
 
-func (t *tree) read(data []byte) bool {
+func (t *shapeTree) read(data []byte) bool {
 	t.Data, t.Pos, t.depth = data, 0, 0
-	return t.object(1, place{root: true}) && t.Pos == len(data)
+	return t.object(1, position{isRoot: true}) && t.Pos == len(data)
 }
 
-// place is the position of a value.
-type place struct {
-	root, metadata bool
-	listed         bool // in a list, at any depth
-	item           bool // directly in an object that is an item of a list
-	tells          bool // identifies an item, or is an item itself
+// position is the position of a value.
+type position struct {
+	isRoot, isMetadata bool
+	inList             bool // in a list, at any depth
+	isItemMember       bool // directly in an object that is an item of a list
+	isIdentifying      bool // identifies an item, or is an item itself
 }
 
-func step(path, by uint64) uint64 {
+func childPath(path, by uint64) uint64 {
 	path ^= by + 0x9e3779b97f4a7c15 + path<<6 + path>>2
 	return path * 0xff51afd7ed558ccd
 }
 
 // value reads any value.
-func (t *tree) value(path uint64, in place) bool {
+func (t *shapeTree) value(path uint64, in position) bool {
 	switch t.Peek() {
 	case '{':
 		return t.object(path, in)
@@ -161,11 +161,11 @@ func (t *tree) value(path uint64, in place) bool {
 	}
 	text := t.Data[start:t.Pos]
 	t.shape = append(t.shape, kindOf(text[0]))
-	if in.tells {
+	if in.isIdentifying {
 		t.shape = append(append(t.shape, text...), 0)
 		return true
 	}
-	t.leaves = append(t.leaves, leaf{path, text, in.listed})
+	t.leaves = append(t.leaves, leaf{path, text, in.inList})
 	return true
 }
 
@@ -179,8 +179,8 @@ func kindOf(first byte) byte {
 	return '0'
 }
 
-func (t *tree) object(path uint64, in place) bool {
-	if t.depth++; t.depth > mostDepth || !t.Take('{') {
+func (t *shapeTree) object(path uint64, in position) bool {
+	if t.depth++; t.depth > maxDepth || !t.Take('{') {
 		return false
 	}
 	t.shape = append(t.shape, '{')
@@ -189,14 +189,14 @@ func (t *tree) object(path uint64, in place) bool {
 		if !ok {
 			return false
 		}
-		if in.metadata && (string(name) == `"managedFields"` || string(name) == `"resourceVersion"`) {
+		if in.isMetadata && (string(name) == `"managedFields"` || string(name) == `"resourceVersion"`) {
 			if !t.Value() {
 				return false
 			}
 		} else {
 			t.shape = append(t.shape, name...)
-			below := place{metadata: in.root && string(name) == `"metadata"`, listed: in.listed, tells: in.item && t.keys[string(name)]}
-			if !t.value(step(path, maphash.Bytes(seed, name)), below) {
+			below := position{isMetadata: in.isRoot && string(name) == `"metadata"`, inList: in.inList, isIdentifying: in.isItemMember && t.keys[string(name)]}
+			if !t.value(childPath(path, maphash.Bytes(seed, name)), below) {
 				return false
 			}
 		}
@@ -209,9 +209,9 @@ func (t *tree) object(path uint64, in place) bool {
 	return true
 }
 
-func (t *tree) list(path uint64) bool {
+func (t *shapeTree) list(path uint64) bool {
 	start, shape, leaves := t.Pos, len(t.shape), len(t.leaves)
-	if t.depth++; t.depth > mostDepth || !t.Take('[') {
+	if t.depth++; t.depth > maxDepth || !t.Take('[') {
 		return false
 	}
 	t.shape = append(t.shape, '[')
@@ -236,7 +236,7 @@ func (t *tree) list(path uint64) bool {
 			}
 			known = append(known, by)
 		}
-		if !t.value(step(path, by), place{listed: true, item: true, tells: true}) {
+		if !t.value(childPath(path, by), position{inList: true, isItemMember: true, isIdentifying: true}) {
 			return false
 		}
 		if !t.Next(']') {
@@ -249,7 +249,7 @@ func (t *tree) list(path uint64) bool {
 }
 
 // identity returns the hash of the values that identify the item that begins here.
-func (t *tree) identity() (uint64, bool) {
+func (t *shapeTree) identity() (uint64, bool) {
 	start := t.Pos
 	defer func() { t.Pos = start }()
 	var h maphash.Hash

@@ -20,13 +20,13 @@ import (
 
 // Memo is the cache. Its zero value is ready to use.
 type Memo struct {
-	mu    sync.Mutex
-	young map[Key]outcome
-	old   map[Key]outcome // the previous content of young; dropped when young is full again
+	mu      sync.Mutex
+	current map[Key]outcome
+	former  map[Key]outcome // the previous content of young; dropped when young is full again
 }
 
-// generation is the maximum number of results in young, and in old.
-const generation = 512
+// maxGeneration is the maximum number of results in young, and in old.
+const maxGeneration = 512
 
 // Key is the digest of everything that a result depends on.
 type Key [sha256.Size]byte
@@ -75,24 +75,24 @@ func (k Keys) add(a schema.Atom) {
 	}
 }
 
-// mostManagers is the maximum number of entries. With more of them, apimachinery merges some by age.
-const mostManagers = 8
+// maxManagers is the maximum number of entries. With more of them, apimachinery merges some by age.
+const maxManagers = 8
 
 // Key returns the write's key. It returns false if the result does not follow from it.
 func (w Write) Key() (Key, bool) {
-	if len(w.Before) > mostManagers {
+	if len(w.Before) > maxManagers {
 		return Key{}, false
 	}
 	c := comparisons.Get().(*comparison)
 	defer comparisons.Put(c)
 	c.reset()
 	for _, text := range []string{w.Kind, w.Subresource, w.Manager} {
-		c.text(text)
+		c.addText(text)
 	}
 	for i := range w.Before {
 		b := &w.Before[i]
 		for _, text := range []string{b.Manager, string(b.Operation), b.APIVersion, b.FieldsType, b.Subresource} {
-			c.text(text)
+			c.addText(text)
 		}
 		if b.FieldsV1 != nil {
 			c.key = append(c.key, b.FieldsV1.Raw...)
@@ -108,9 +108,9 @@ func (w Write) Key() (Key, bool) {
 // Get returns the managed fields after a write with a cached result. The slice is new, but shares the field sets.
 func (m *Memo) Get(key Key, before []metav1.ManagedFieldsEntry, now time.Time) ([]metav1.ManagedFieldsEntry, bool) {
 	m.mu.Lock()
-	known, ok := m.young[key]
+	known, ok := m.current[key]
 	if !ok {
-		if known, ok = m.old[key]; ok {
+		if known, ok = m.former[key]; ok {
 			m.put(key, known)
 		}
 	}
@@ -127,7 +127,7 @@ func (m *Memo) Get(key Key, before []metav1.ManagedFieldsEntry, now time.Time) (
 			after[i].Time = &metav1.Time{Time: now.UTC()}
 		}
 	}
-	slices.SortFunc(after, order)
+	slices.SortFunc(after, compareEntries)
 	return after, true
 }
 
@@ -148,14 +148,15 @@ func (m *Memo) Put(key Key, before, after []metav1.ManagedFieldsEntry) {
 }
 
 func (m *Memo) put(key Key, known outcome) {
-	if m.young == nil || len(m.young) >= generation {
-		m.old, m.young = m.young, make(map[Key]outcome, generation)
+	if m.current == nil || len(m.current) >= maxGeneration {
+		m.former, m.current = m.current, make(map[Key]outcome, maxGeneration)
 	}
-	m.young[key] = known
+	m.current[key] = known
 }
 
-// order compares entries as managed fields are sorted: by operation, time in seconds, manager, version and subresource.
-func order(a, b metav1.ManagedFieldsEntry) int {
+// compareEntries compares entries as managed fields are sorted: by operation, time in seconds, manager, version and
+// subresource.
+func compareEntries(a, b metav1.ManagedFieldsEntry) int {
 	if c := strings.Compare(string(a.Operation), string(b.Operation)); c != 0 {
 		return c
 	}
@@ -181,8 +182,8 @@ func seconds(t *metav1.Time) int64 {
 	return t.Unix()
 }
 
-// Same reports whether managed fields are equal except for their times.
-func Same(a, b []metav1.ManagedFieldsEntry) bool {
+// EqualExceptTimes reports whether managed fields are equal except for their times.
+func EqualExceptTimes(a, b []metav1.ManagedFieldsEntry) bool {
 	return slices.EqualFunc(a, b, func(x, y metav1.ManagedFieldsEntry) bool {
 		return x.Manager == y.Manager && x.Operation == y.Operation && x.APIVersion == y.APIVersion &&
 			x.FieldsType == y.FieldsType &&

@@ -7,14 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-var keys = Keys{`"name"`: true}
+var testKeys = Keys{`"name"`: true}
 
-func key(t *testing.T, live, next string) (Key, bool) {
+func mustKey(t *testing.T, live, next string) (Key, bool) {
 	t.Helper()
-	return Write{Keys: keys, Live: []byte(live), Next: []byte(next)}.Key()
+	return Write{Keys: testKeys, Live: []byte(live), Next: []byte(next)}.Key()
 }
 
-func TestWritesThatOwnAlikeHaveTheSameKey(t *testing.T) {
+func TestEqualChangesHaveTheSameKey(t *testing.T) {
 	for name, pair := range map[string][2][2]string{
 		"other values": {{`{"a":"1","b":2}`, `{"a":"9","b":2}`}, {`{"a":"x","b":5}`, `{"a":"y","b":5}`}},
 		"other values in items": {
@@ -25,15 +25,15 @@ func TestWritesThatOwnAlikeHaveTheSameKey(t *testing.T) {
 			{`{"metadata":{}}`, `{"metadata":{}}`}},
 		"an addition": {{`{"a":{}}`, `{"a":{"b":"1"}}`}, {`{"a":{}}`, `{"a":{"b":"2"}}`}},
 	} {
-		a, okA := key(t, pair[0][0], pair[0][1])
-		b, okB := key(t, pair[1][0], pair[1][1])
+		a, okA := mustKey(t, pair[0][0], pair[0][1])
+		b, okB := mustKey(t, pair[1][0], pair[1][1])
 		if !okA || !okB || a != b {
 			t.Errorf("%s: the keys differ", name)
 		}
 	}
 }
 
-func TestWritesThatOwnOtherwiseHaveAnotherKey(t *testing.T) {
+func TestDifferentChangesHaveDifferentKeys(t *testing.T) {
 	for name, pair := range map[string][2][2]string{
 		"a value that changes":      {{`{"a":"1"}`, `{"a":"2"}`}, {`{"a":"1"}`, `{"a":"1"}`}},
 		"which value changes":       {{`{"a":1,"b":1}`, `{"a":2,"b":1}`}, {`{"a":1,"b":1}`, `{"a":1,"b":2}`}},
@@ -49,23 +49,23 @@ func TestWritesThatOwnOtherwiseHaveAnotherKey(t *testing.T) {
 			{`{"l":[{"name":"x","o":{"v":1}}]}`, `{"l":[{"name":"y","o":{"v":2}}]}`}},
 		"metadata elsewhere": {{`{"s":{"metadata":{"resourceVersion":"1"}}}`, `{"s":{"metadata":{"resourceVersion":"1"}}}`}, {`{"s":{"metadata":{}}}`, `{"s":{"metadata":{}}}`}},
 	} {
-		a, okA := key(t, pair[0][0], pair[0][1])
-		b, okB := key(t, pair[1][0], pair[1][1])
+		a, okA := mustKey(t, pair[0][0], pair[0][1])
+		b, okB := mustKey(t, pair[1][0], pair[1][1])
 		if !okA || !okB || a == b {
 			t.Errorf("%s: one key for both, or none: %v, %v", name, okA, okB)
 		}
 	}
 }
 
-func TestWhatIsNotAsWeWriteItHasNoKey(t *testing.T) {
+func TestForeignEncodingsHaveNoKey(t *testing.T) {
 	for _, text := range []string{"", "x", "{", `{"a"}`, `{"a":}`, `{"a":1`, `{"a":[}`, `{"a": 1}`, `{"a":"\`, `{"a":1}}`, `[1]`, `{"a":[1 ]}`} {
-		if _, ok := key(t, `{}`, text); ok {
+		if _, ok := mustKey(t, `{}`, text); ok {
 			t.Errorf("%q has a key", text)
 		}
 	}
 }
 
-func TestWhatMayMeanTheSameInOtherWordsHasNoKey(t *testing.T) {
+func TestAmbiguousValuesHaveNoKey(t *testing.T) {
 	for live, next := range map[string]string{
 		`{"a":"\u003c"}`:               `{"a":"<"}`,
 		`{"a\u0026":"1"}`:              `{"a&":"1"}`,
@@ -73,11 +73,11 @@ func TestWhatMayMeanTheSameInOtherWordsHasNoKey(t *testing.T) {
 		`{"l":[[1],[1],"\u003e"]}`:     `{"l":[[1],[1],">"]}`,
 		`{"l":[{},{},{"v":"\u003e"}]}`: `{"l":[{},{},{"v":">"}]}`,
 	} {
-		if _, ok := key(t, live, next); ok {
+		if _, ok := mustKey(t, live, next); ok {
 			t.Errorf("%s and %s have a key", live, next)
 		}
 	}
-	if _, ok := key(t, `{"a":"\u0001","b":1}`, `{"a":"\u0001","b":2}`); !ok {
+	if _, ok := mustKey(t, `{"a":"\u0001","b":1}`, `{"a":"\u0001","b":2}`); !ok {
 		t.Error("what stays has no key")
 	}
 }
@@ -85,14 +85,14 @@ func TestWhatMayMeanTheSameInOtherWordsHasNoKey(t *testing.T) {
 func FuzzKey(f *testing.F) {
 	f.Add(`{"a":[{"name":"x","v":[1,{}]}]}`, `{"metadata":{"managedFields":[]}}`)
 	f.Fuzz(func(t *testing.T, live, next string) {
-		a, ok := Write{Keys: keys, Live: []byte(live), Next: []byte(next)}.Key()
-		if b, again := (Write{Keys: keys, Live: []byte(live), Next: []byte(next)}).Key(); a != b || ok != again {
+		a, ok := Write{Keys: testKeys, Live: []byte(live), Next: []byte(next)}.Key()
+		if b, again := (Write{Keys: testKeys, Live: []byte(live), Next: []byte(next)}).Key(); a != b || ok != again {
 			t.Error("a write has two keys")
 		}
 	})
 }
 
-func TestTimesAreThoseOfBeforeOrOfNow(t *testing.T) {
+func TestTimesAreOldOrCurrent(t *testing.T) {
 	at := func(seconds int64) *metav1.Time { return &metav1.Time{Time: time.Unix(seconds, 0).UTC()} }
 	entry := func(manager string, time *metav1.Time) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: time}
@@ -112,10 +112,10 @@ func TestTimesAreThoseOfBeforeOrOfNow(t *testing.T) {
 			}
 		}
 	}
-	for i := range 3 * generation {
+	for i := range 3 * maxGeneration {
 		m.Put(Key{2, byte(i), byte(i >> 8)}, nil, nil)
 	}
-	if _, ok := m.Get(Key{1}, later, time.Now()); ok || len(m.young)+len(m.old) > 2*generation {
-		t.Errorf("%d are remembered", len(m.young)+len(m.old))
+	if _, ok := m.Get(Key{1}, later, time.Now()); ok || len(m.current)+len(m.former) > 2*maxGeneration {
+		t.Errorf("%d are remembered", len(m.current)+len(m.former))
 	}
 }

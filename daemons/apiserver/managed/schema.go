@@ -32,5 +32,5 @@ func Schema() (*typed.Parser, error) {
 	return parser, nil
 }
 
-// registerDefaults tells gob of the type that the defaults of some fields have: an empty map.
+// registerDefaults registers with gob the type that the defaults of some fields have: an empty map.
 func registerDefaults() { gob.Register(map[any]any{}) }

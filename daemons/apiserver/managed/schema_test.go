@@ -20,11 +20,11 @@ import (
 	"clusterctl/kube/scheme"
 )
 
-var update = flag.Bool("update", false, "write schema.gob.gz")
+var updateSchema = flag.Bool("update", false, "write schema.gob.gz")
 
 // The schema equals client-go's for all kinds that are served, and has no others.
-func TestTheSchemaIsClientGos(t *testing.T) {
-	all := whole(t)
+func TestSchemaEqualsClientGo(t *testing.T) {
+	all := clientGoSchema(t)
 	types := map[string]schema.TypeDef{}
 	for _, def := range all.Types {
 		types[def.Name] = def
@@ -35,12 +35,12 @@ func TestTheSchemaIsClientGos(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		use(types, used, name)
+		markType(types, used, name)
 	}
 	served := schema.Schema{
 		Types: slices.DeleteFunc(slices.Clone(all.Types), func(def schema.TypeDef) bool { return !used[def.Name] }),
 	}
-	if *update {
+	if *updateSchema {
 		registerDefaults()
 		var packed bytes.Buffer
 		w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
@@ -79,8 +79,8 @@ func TestTheSchemaIsClientGos(t *testing.T) {
 	}
 }
 
-// whole returns client-go's schema.
-func whole(t *testing.T) *schema.Schema {
+// clientGoSchema returns client-go's schema.
+func clientGoSchema(t *testing.T) *schema.Schema {
 	t.Helper()
 	config := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
 	of, err := applyconfigurations.NewTypeConverter(scheme.Scheme()).ObjectToTyped(config)
@@ -90,22 +90,22 @@ func whole(t *testing.T) *schema.Schema {
 	return of.Schema()
 }
 
-// use marks a type and those that it refers to.
-func use(types map[string]schema.TypeDef, used map[string]bool, name string) {
+// markType marks a type and those that it refers to.
+func markType(types map[string]schema.TypeDef, used map[string]bool, name string) {
 	def, known := types[name]
 	if used[name] || !known {
 		return
 	}
 	used[name] = true
-	useAtom(types, used, def.Atom)
+	markAtom(types, used, def.Atom)
 }
 
-func useAtom(types map[string]schema.TypeDef, used map[string]bool, atom schema.Atom) {
+func markAtom(types map[string]schema.TypeDef, used map[string]bool, atom schema.Atom) {
 	ref := func(r schema.TypeRef) {
 		if r.NamedType != nil {
-			use(types, used, *r.NamedType)
+			markType(types, used, *r.NamedType)
 		}
-		useAtom(types, used, r.Inlined)
+		markAtom(types, used, r.Inlined)
 	}
 	if atom.List != nil {
 		ref(atom.List.ElementType)

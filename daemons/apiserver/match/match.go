@@ -23,7 +23,7 @@ type Rule = admissionregistrationv1.NamedRuleWithOperations
 // Criteria are compared with writes.
 type Criteria struct {
 	rules, exclude      []Rule
-	exact               bool // only the version that the client used counts
+	exactVersion        bool // only the version that the client used counts
 	namespaces, objects labels.Selector
 }
 
@@ -33,7 +33,8 @@ func New(
 	policy *admissionregistrationv1.MatchPolicyType,
 	namespaces, objects *metav1.LabelSelector,
 ) (*Criteria, error) {
-	c := &Criteria{rules: rules, exclude: exclude, exact: policy != nil && *policy == admissionregistrationv1.Exact}
+	c := &Criteria{rules: rules, exclude: exclude, exactVersion: policy != nil &&
+		*policy == admissionregistrationv1.Exact}
 	var err error
 	if c.namespaces, err = Selector(namespaces); err != nil {
 		return nil, fmt.Errorf("read the namespace selector: %w", err)
@@ -44,8 +45,8 @@ func New(
 	return c, nil
 }
 
-// Unnamed returns rules that do not restrict names.
-func Unnamed(rules []admissionregistrationv1.RuleWithOperations) []Rule {
+// WithoutNames returns rules that do not restrict names.
+func WithoutNames(rules []admissionregistrationv1.RuleWithOperations) []Rule {
 	out := make([]Rule, 0, len(rules))
 	for _, r := range rules {
 		out = append(out, Rule{RuleWithOperations: r})
@@ -61,8 +62,8 @@ func Selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// configurations are never passed to webhooks or policies, which could make them impossible to repair.
-var configurations = []string{
+// exemptResources are never passed to webhooks or policies, which could make them impossible to repair.
+var exemptResources = []string{
 	"validatingwebhookconfigurations", "mutatingwebhookconfigurations",
 	"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies",
 	"mutatingadmissionpolicybindings",
@@ -72,8 +73,8 @@ var configurations = []string{
 // server's internal writes, and writes that they have seen in another form. If internal writes depended on webhooks, a
 // broken one could keep the server from becoming ready.
 func Exempt(a *api.Admission) bool {
-	return a.Presented || a.Internal ||
-		a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(configurations, a.Resource.Resource)
+	return a.IsConverted || a.Internal ||
+		a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(exemptResources, a.Resource.Resource)
 }
 
 // Match reports whether a write matches, and in which version. It does not evaluate match conditions.
@@ -84,7 +85,7 @@ func (c *Criteria) Match(a *api.Admission, objects api.Objects) (v api.Version, 
 	if _, excluded := c.version(a, c.exclude); excluded {
 		return v, false, nil
 	}
-	if !c.objects.Empty() && !labelled(a.Object, c.objects) && !labelled(a.Old, c.objects) {
+	if !c.objects.Empty() && !matchesLabels(a.Object, c.objects) && !matchesLabels(a.Old, c.objects) {
 		return v, false, nil
 	}
 	if c.namespaces.Empty() {
@@ -94,8 +95,8 @@ func (c *Criteria) Match(a *api.Admission, objects api.Objects) (v api.Version, 
 	return v, err == nil && (!there || c.namespaces.Matches(set)), err
 }
 
-// Chosen returns the version that the client used.
-func Chosen(a *api.Admission) api.Version {
+// RequestedVersion returns the version that the client used.
+func RequestedVersion(a *api.Admission) api.Version {
 	if a.Versions != nil {
 		return a.Versions.Served()[0]
 	}
@@ -105,71 +106,71 @@ func Chosen(a *api.Admission) api.Version {
 // version returns the version in which rules match a write. This is the client's version, or else another version of
 // the same resource.
 func (c *Criteria) version(a *api.Admission, rules []Rule) (api.Version, bool) {
-	if len(rules) == 0 || !slices.ContainsFunc(rules, func(r Rule) bool { return operates(r, a) }) {
+	if len(rules) == 0 || !slices.ContainsFunc(rules, func(r Rule) bool { return matchesOperation(r, a) }) {
 		return api.Version{}, false
 	}
-	chosen := Chosen(a)
-	if means(rules, a, chosen.Resource) {
+	chosen := RequestedVersion(a)
+	if matchesAnyRule(rules, a, chosen.Resource) {
 		return chosen, true
 	}
-	if c.exact || a.Versions == nil {
+	if c.exactVersion || a.Versions == nil {
 		return chosen, false
 	}
 	for _, v := range a.Versions.Served()[1:] {
-		if means(rules, a, v.Resource) {
+		if matchesAnyRule(rules, a, v.Resource) {
 			return v, true
 		}
 	}
 	return chosen, false
 }
 
-func operates(r Rule, a *api.Admission) bool {
+func matchesOperation(r Rule, a *api.Admission) bool {
 	return slices.ContainsFunc(r.Operations, func(o admissionregistrationv1.OperationType) bool {
 		return o == admissionregistrationv1.OperationAll || string(o) == a.Operation
 	})
 }
 
-func means(rules []Rule, a *api.Admission, gvr schema.GroupVersionResource) bool {
+func matchesAnyRule(rules []Rule, a *api.Admission, gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool {
-		return oneOf(r.APIGroups, gvr.Group) && oneOf(r.APIVersions, gvr.Version) &&
-			resources(r.Resources, gvr.Resource, a.Subresource) &&
-			operates(r, a) && scope(r.Scope, a) &&
+		return containsOrAll(r.APIGroups, gvr.Group) && containsOrAll(r.APIVersions, gvr.Version) &&
+			matchesResource(r.Resources, gvr.Resource, a.Subresource) &&
+			matchesOperation(r, a) && matchesScope(r.Scope, a) &&
 			(len(r.ResourceNames) == 0 || a.Name != "" && slices.Contains(r.ResourceNames, a.Name))
 	})
 }
 
-func oneOf(list []string, value string) bool {
+func containsOrAll(list []string, value string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return s == "*" || s == value })
 }
 
-func resources(list []string, resource, subresource string) bool {
+func matchesResource(list []string, resource, subresource string) bool {
 	return slices.ContainsFunc(list, func(text string) bool {
 		name, sub, _ := strings.Cut(text, "/")
 		return (name == "*" || name == resource) && (sub == "*" || sub == subresource)
 	})
 }
 
-func scope(s *admissionregistrationv1.ScopeType, a *api.Admission) bool {
+func matchesScope(s *admissionregistrationv1.ScopeType, a *api.Admission) bool {
 	if s == nil {
 		return true
 	}
 	switch *s {
 	case admissionregistrationv1.NamespacedScope:
-		return namespaced(a)
+		return isNamespaced(a)
 	case admissionregistrationv1.ClusterScope:
-		return !namespaced(a)
+		return !isNamespaced(a)
 	}
 	return true
 }
 
-// namespaced reports whether the object is in a namespace. A Namespace is in none.
-func namespaced(a *api.Admission) bool { return a.Namespace != "" && !isNamespace(a) }
+// isNamespaced reports whether the object is in a namespace. A Namespace is in none.
+func isNamespaced(a *api.Admission) bool { return a.Namespace != "" && !isNamespace(a) }
 
 func isNamespace(a *api.Admission) bool {
 	return a.Resource.Group == "" && a.Resource.Resource == "namespaces"
 }
 
-func labelled(obj runtime.Object, s labels.Selector) bool {
+func matchesLabels(obj runtime.Object, s labels.Selector) bool {
 	if obj == nil {
 		return false
 	}
@@ -192,7 +193,7 @@ func namespaceLabels(a *api.Admission, objects api.Objects) (labels.Set, bool, e
 			return m.GetLabels(), true, nil
 		}
 	}
-	if !namespaced(a) {
+	if !isNamespaced(a) {
 		return nil, false, nil
 	}
 	ns, ok := Namespace(a, objects)

@@ -44,8 +44,8 @@ func Decode(data []byte, like runtime.Object) (runtime.Object, error) {
 	return obj, kjson.UnmarshalCaseSensitivePreserveInts(data, obj)
 }
 
-// Typed converts an object to the Go type of like, an object of its kind.
-func Typed(obj, like runtime.Object) (runtime.Object, error) {
+// ConvertLike converts an object to the Go type of like, an object of its kind.
+func ConvertLike(obj, like runtime.Object) (runtime.Object, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if _, same := like.(*unstructured.Unstructured); !ok || same {
 		return obj, nil
@@ -60,8 +60,8 @@ func Typed(obj, like runtime.Object) (runtime.Object, error) {
 	return to, nil
 }
 
-// Same reports whether two objects are semantically equal.
-func Same(a, b runtime.Object) bool {
+// Equal reports whether two objects are semantically equal.
+func Equal(a, b runtime.Object) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
 	}

@@ -19,13 +19,13 @@ func Append(to []byte, obj any) ([]byte, error) {
 		text, err := Marshal(obj)
 		return append(to, text...), err
 	}
-	return stepOf(v.Type().Elem())(to, v.UnsafePointer())
+	return encoderOf(v.Type().Elem())(to, v.UnsafePointer())
 }
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// mostKept is the largest buffer, in bytes, that is kept for later objects.
-const mostKept = 64 << 10
+// maxPooledBuffer is the largest buffer, in bytes, that is kept for later objects.
+const maxPooledBuffer = 64 << 10
 
 // With calls use with the JSON of the struct that obj points to. The JSON is valid until use returns.
 func With(obj any, use func(text []byte) error) error {
@@ -34,52 +34,52 @@ func With(obj any, use func(text []byte) error) error {
 	if err == nil {
 		err = use(text)
 	}
-	if cap(text) <= mostKept {
+	if cap(text) <= maxPooledBuffer {
 		*pooled = text[:0]
 		buffers.Put(pooled)
 	}
 	return err
 }
 
-// step appends the JSON of the value at an address. It is compiled for one type.
-type step func(to []byte, at unsafe.Pointer) ([]byte, error)
+// encoder appends the JSON of the value at an address. It is compiled for one type.
+type encoder func(to []byte, at unsafe.Pointer) ([]byte, error)
 
-var steps sync.Map // step by reflect.Type
+var encoders sync.Map // step by reflect.Type
 
-// stepOf returns the step of a type. It compiles the type at the first call. A recursive type refers to its own step by
-// looking it up at run time.
-func stepOf(t reflect.Type) step {
-	if s, ok := steps.Load(t); ok {
-		return s.(step)
+// encoderOf returns the step of a type. It compiles the type at the first call. A recursive type refers to its own step
+// by looking it up at run time.
+func encoderOf(t reflect.Type) encoder {
+	if s, ok := encoders.Load(t); ok {
+		return s.(encoder)
 	}
-	s, _ := steps.LoadOrStore(t, (&maker{}).make(t))
-	return s.(step)
+	s, _ := encoders.LoadOrStore(t, (&encoderMaker{}).newEncoder(t))
+	return s.(encoder)
 }
 
-// maker compiles the steps of a type and of its parts.
-type maker struct {
-	within []reflect.Type // types that are being compiled
+// encoderMaker compiles the steps of a type and of its parts.
+type encoderMaker struct {
+	compiling []reflect.Type // types that are being compiled
 }
 
-func (m *maker) make(t reflect.Type) step {
-	for _, outer := range m.within {
+func (m *encoderMaker) newEncoder(t reflect.Type) encoder {
+	for _, outer := range m.compiling {
 		if outer == t {
-			return func(to []byte, at unsafe.Pointer) ([]byte, error) { return stepOf(t)(to, at) }
+			return func(to []byte, at unsafe.Pointer) ([]byte, error) { return encoderOf(t)(to, at) }
 		}
 	}
-	if s, ok := steps.Load(t); ok {
-		return s.(step)
+	if s, ok := encoders.Load(t); ok {
+		return s.(encoder)
 	}
-	m.within = append(m.within, t)
-	defer func() { m.within = m.within[:len(m.within)-1] }()
-	if s := special(t); s != nil {
+	m.compiling = append(m.compiling, t)
+	defer func() { m.compiling = m.compiling[:len(m.compiling)-1] }()
+	if s := specialEncoder(t); s != nil {
 		return s
 	}
 	switch t.Kind() {
 	case reflect.Bool:
 		return appendBool
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return integer(t.Size())
+		return integerEncoder(t.Size())
 	case reflect.String:
 		return func(to []byte, at unsafe.Pointer) ([]byte, error) { return appendString(to, *(*string)(at)), nil }
 	case reflect.Pointer:
@@ -93,19 +93,19 @@ func (m *maker) make(t reflect.Type) step {
 			return s
 		}
 	}
-	return standard(t)
+	return standardEncoder(t)
 }
 
-// standard returns a step that uses encoding/json.
-func standard(t reflect.Type) step {
+// standardEncoder returns a step that uses encoding/json.
+func standardEncoder(t reflect.Type) encoder {
 	return func(to []byte, at unsafe.Pointer) ([]byte, error) {
 		text, err := Marshal(reflect.NewAt(t, at).Interface())
 		return append(to, text...), err
 	}
 }
 
-func (m *maker) pointer(t reflect.Type) step {
-	inner := m.make(t.Elem())
+func (m *encoderMaker) pointer(t reflect.Type) encoder {
+	inner := m.newEncoder(t.Elem())
 	return func(to []byte, at unsafe.Pointer) ([]byte, error) {
 		if at = *(*unsafe.Pointer)(at); at == nil {
 			return append(to, "null"...), nil
@@ -114,22 +114,22 @@ func (m *maker) pointer(t reflect.Type) step {
 	}
 }
 
-// header is the memory layout of a slice.
-type header struct {
+// sliceHeader is the memory layout of a slice.
+type sliceHeader struct {
 	data     unsafe.Pointer
 	len, cap int
 }
 
-func (m *maker) slice(t reflect.Type) step {
+func (m *encoderMaker) slice(t reflect.Type) encoder {
 	if t.Elem().Kind() == reflect.Uint8 {
 		if t.Elem() == reflect.TypeFor[byte]() {
 			return appendBase64
 		}
-		return standard(t)
+		return standardEncoder(t)
 	}
-	inner, size := m.make(t.Elem()), t.Elem().Size()
+	inner, size := m.newEncoder(t.Elem()), t.Elem().Size()
 	return func(to []byte, at unsafe.Pointer) (_ []byte, err error) {
-		s := (*header)(at)
+		s := (*sliceHeader)(at)
 		if s.data == nil {
 			return append(to, "null"...), nil
 		}
@@ -146,5 +146,5 @@ func (m *maker) slice(t reflect.Type) step {
 	}
 }
 
-// wrap adds the name of the member that could not be encoded to an error.
-func wrap(name string, err error) error { return fmt.Errorf("%s: %w", name, err) }
+// wrapError adds the name of the member that could not be encoded to an error.
+func wrapError(name string, err error) error { return fmt.Errorf("%s: %w", name, err) }

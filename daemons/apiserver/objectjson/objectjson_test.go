@@ -15,15 +15,15 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// markup replaces the escapes of <, > and &. It matches escaped backslashes first, so that none of them is taken for
+// unescaper replaces the escapes of <, > and &. It matches escaped backslashes first, so that none of them is taken for
 // the beginning of an escape.
-var markup = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003C`, "<", `\u003e`, ">", `\u003E`, ">", `\u0026`, "&")
+var unescaper = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003C`, "<", `\u003e`, ">", `\u003E`, ">", `\u0026`, "&")
 
-// compare checks the encoding of obj against encoding/json's.
-func compare(t *testing.T, obj any) {
+// compareEncoding checks the encoding of obj against encoding/json's.
+func compareEncoding(t *testing.T, obj any) {
 	t.Helper()
 	text, wantErr := json.Marshal(obj)
-	want := []byte(markup.Replace(string(text)))
+	want := []byte(unescaper.Replace(string(text)))
 	got, err := objectjson.Append(nil, obj)
 	if (err != nil) != (wantErr != nil) {
 		t.Fatalf("%T: got the error %v, want %v", obj, err, wantErr)
@@ -33,8 +33,8 @@ func compare(t *testing.T, obj any) {
 	}
 }
 
-// filler returns a filler that sets objects from the bytes, including types that encode themselves.
-func filler(data []byte) *randfill.Filler {
+// newFiller returns a filler that sets objects from the bytes, including types that encode themselves.
+func newFiller(data []byte) *randfill.Filler {
 	return randfill.NewFromGoFuzz(data).NilChance(.3).NumElements(0, 3).MaxDepth(12).Funcs(
 		func(t *metav1.Time, c randfill.Continue) { t.Time = time.Unix(int64(c.Int31()), 0) },
 		func(t *metav1.MicroTime, c randfill.Continue) { t.Time = time.Unix(int64(c.Int31()), 123456000) },
@@ -47,9 +47,9 @@ func filler(data []byte) *randfill.Filler {
 	)
 }
 
-func TestEveryKindIsEncodedAsTheStandardLibraryDoes(t *testing.T) {
+func TestEveryKindEncodesLikeEncodingJSON(t *testing.T) {
 	for _, k := range kinds.All() {
-		compare(t, k.New())
+		compareEncoding(t, k.New())
 		for seed := range int64(30) {
 			obj := k.New()
 			randfill.NewWithSeed(seed).NilChance(.3).NumElements(0, 3).MaxDepth(12).Funcs(
@@ -62,12 +62,12 @@ func TestEveryKindIsEncodedAsTheStandardLibraryDoes(t *testing.T) {
 				},
 				func(r *runtime.RawExtension, c randfill.Continue) { r.Raw, r.Object = []byte(`{"a":1}`), nil },
 			).Fill(obj)
-			compare(t, obj)
+			compareEncoding(t, obj)
 		}
 	}
 }
 
-type odd struct {
+type unusualTypes struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Text    string             `json:"text<"`
@@ -88,32 +88,35 @@ type Inner struct {
 	A string `json:"name"`
 }
 
-type twice struct {
+type duplicateNames struct {
 	Inner
 	A string `json:"name"`
 }
 
-type list struct {
-	Self  *list            `json:"self,omitempty"`
-	Items []list           `json:"items"`
-	Named map[string]*list `json:"named,omitempty"`
-	Small []int16          `json:"small,omitempty"`
-	Raw   json.RawMessage  `json:"raw,omitempty"`
+type recursiveList struct {
+	Self  *recursiveList            `json:"self,omitempty"`
+	Items []recursiveList           `json:"items"`
+	Named map[string]*recursiveList `json:"named,omitempty"`
+	Small []int16                   `json:"small,omitempty"`
+	Raw   json.RawMessage           `json:"raw,omitempty"`
 }
 
-func TestWhatIsUnusualIsEncodedAsTheStandardLibraryDoes(t *testing.T) {
+func TestUnusualTypesEncodeLikeEncodingJSON(t *testing.T) {
 	now := time.Now()
 	for _, obj := range []any{
-		&odd{}, &odd{Text: "\u2028\u2029\b\f\n\r\t\x01\x1f日本<&>\x00\xff\"\\\u007fé", Untold: -3, Never: "n", Quoted: 7,
+		&unusualTypes{}, &unusualTypes{Text: "\u2028\u2029\b\f\n\r\t\x01\x1f日本<&>\x00\xff\"\\\u007fé", Untold: -3,
+			Never: "n", Quoted: 7,
 			Real: 1e30, Any: map[string]any{"a": 1}, Array: [2]bool{true},
 			Numbers: map[int]string{2: "b", 1: "a"}, When: &now, hidden: "h"},
-		&twice{Inner{"a"}, "b"}, &list{},
-		&list{Self: &list{Items: []list{}}, Items: []list{{}, {Small: []int16{-1, 2}}},
-			Named: map[string]*list{"b": nil, "a\n": {}}, Raw: json.RawMessage("1")},
-		&list{Raw: json.RawMessage(`["<b>&amp;", "\u003c\u003C\\u003c\\\u003e\u0026\u0001\u2028\u00e9\u00"]`)}, &list{Raw: json.RawMessage("[\"\u2028\u2029<\",1]")},
-		&list{Raw: json.RawMessage("{")}, odd{}, (*list)(nil), nil, map[string]int{"a": 1}, new(int),
+		&duplicateNames{Inner{"a"}, "b"}, &recursiveList{},
+		&recursiveList{Self: &recursiveList{Items: []recursiveList{}},
+			Items: []recursiveList{{}, {Small: []int16{-1, 2}}},
+			Named: map[string]*recursiveList{"b": nil, "a\n": {}}, Raw: json.RawMessage("1")},
+		&recursiveList{Raw: json.RawMessage(`["<b>&amp;", "\u003c\u003C\\u003c\\\u003e\u0026\u0001\u2028\u00e9\u00"]`)}, &recursiveList{Raw: json.RawMessage("[\"\u2028\u2029<\",1]")},
+		&recursiveList{Raw: json.RawMessage("{")}, unusualTypes{}, (*recursiveList)(nil), nil, map[string]int{"a": 1},
+		new(int),
 	} {
-		compare(t, obj)
+		compareEncoding(t, obj)
 	}
 }
 
@@ -123,8 +126,8 @@ func FuzzAppend(f *testing.F) {
 	f.Add(uint8(0), []byte("0123456789"))
 	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
 		obj := all[int(kind)%len(all)].New()
-		filler(data).Fill(obj)
-		compare(t, obj)
+		newFiller(data).Fill(obj)
+		compareEncoding(t, obj)
 	})
 }
 
@@ -132,11 +135,11 @@ func FuzzAppend(f *testing.F) {
 func FuzzMarshal(f *testing.F) {
 	f.Add(`\u003c`, []byte(`"\\u003c\u003c<"`))
 	f.Fuzz(func(t *testing.T, text string, raw []byte) {
-		compare(t, map[string]any{"text": text, "raw": json.RawMessage(raw)})
+		compareEncoding(t, map[string]any{"text": text, "raw": json.RawMessage(raw)})
 	})
 }
 
-func TestMarkupTakesNoMoreThanItsLength(t *testing.T) {
+func TestMarkupIsNotEscaped(t *testing.T) {
 	text := strings.Repeat("<&>", 1000)
 	for _, obj := range []any{
 		&metav1.ObjectMeta{Annotations: map[string]string{"a": text}}, &runtime.RawExtension{Raw: []byte(`"` + text + `"`)}, map[string]any{"a": text},

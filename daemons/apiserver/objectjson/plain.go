@@ -11,28 +11,28 @@ func Marshal(v any) ([]byte, error) {
 	return unescape(text), err
 }
 
-// escape is the beginning of a Unicode escape below U+0100. short is the length of such an escape.
-const escape, short = `\u00`, len(`\u003c`)
+// escapePrefix is the beginning of a Unicode escape below U+0100. short is the length of such an escape.
+const escapePrefix, escapeLength = `\u00`, len(`\u003c`)
 
 // unescape replaces the escapes of <, > and & in place. Disabling HTML escaping in encoding/json is no alternative: it
 // would copy the output of types that encode themselves without compacting it.
 func unescape(text []byte) []byte {
-	at := bytes.Index(text, []byte(escape))
+	at := bytes.Index(text, []byte(escapePrefix))
 	if at < 0 {
 		return text
 	}
 	to, from := at, at // the text before the first escape stays
 	for {
-		if c := markup(text[at:]); c != 0 && !quoted(text[:at]) {
+		if c := markupCharacter(text[at:]); c != 0 && !endsInOddBackslash(text[:at]) {
 			to += copy(text[to:], text[from:at])
 			text[to] = c
 			to++
-			from = at + short
+			from = at + escapeLength
 			at = from
 		} else {
-			at += len(escape)
+			at += len(escapePrefix)
 		}
-		next := bytes.Index(text[at:], []byte(escape))
+		next := bytes.Index(text[at:], []byte(escapePrefix))
 		if next < 0 {
 			return text[:to+copy(text[to:], text[from:])]
 		}
@@ -40,10 +40,10 @@ func unescape(text []byte) []byte {
 	}
 }
 
-// markup returns the character of an escape of <, > or &, and 0 for other text.
-func markup(text []byte) byte {
-	if len(text) >= short {
-		switch string(text[len(escape):short]) {
+// markupCharacter returns the character of an escape of <, > or &, and 0 for other text.
+func markupCharacter(text []byte) byte {
+	if len(text) >= escapeLength {
+		switch string(text[len(escapePrefix):escapeLength]) {
 		case "3c", "3C":
 			return '<'
 		case "3e", "3E":
@@ -55,9 +55,9 @@ func markup(text []byte) byte {
 	return 0
 }
 
-// quoted reports whether text ends in a backslash that quotes the next one, so that the following backslash begins no
-// escape.
-func quoted(text []byte) bool {
+// endsInOddBackslash reports whether text ends in a backslash that quotes the next one, so that the following backslash
+// begins no escape.
+func endsInOddBackslash(text []byte) bool {
 	before := len(text) - len(bytes.TrimRight(text, `\`))
 	return before%2 == 1
 }

@@ -16,48 +16,48 @@ func Read(data []byte, obj any) error {
 		return json.Unmarshal(data, obj)
 	}
 	v.Elem().SetZero()
-	t := text{data: data, known: lately.Get().(*words)}
-	defer lately.Put(t.known)
-	if readerOf(v.Type().Elem())(&t, v.UnsafePointer()) && t.ended() {
+	t := jsonText{data: data, cache: stringCaches.Get().(*stringCache)}
+	defer stringCaches.Put(t.cache)
+	if decoderOf(v.Type().Elem())(&t, v.UnsafePointer()) && t.isAtEnd() {
 		return nil
 	}
 	v.Elem().SetZero()
 	return json.Unmarshal(data, obj)
 }
 
-// reader decodes a value to an address that holds a zero value. It is compiled for one type. It returns false for
+// decoder decodes a value to an address that holds a zero value. It is compiled for one type. It returns false for
 // values that it leaves to encoding/json.
-type reader func(t *text, at unsafe.Pointer) bool
+type decoder func(t *jsonText, at unsafe.Pointer) bool
 
-var readers sync.Map // reader by reflect.Type
+var decoders sync.Map // reader by reflect.Type
 
-// readerOf returns the reader of a type. It compiles the type at the first call. A recursive type refers to its own
+// decoderOf returns the reader of a type. It compiles the type at the first call. A recursive type refers to its own
 // reader by looking it up at run time.
-func readerOf(t reflect.Type) reader {
-	if r, ok := readers.Load(t); ok {
-		return r.(reader)
+func decoderOf(t reflect.Type) decoder {
+	if r, ok := decoders.Load(t); ok {
+		return r.(decoder)
 	}
-	r, _ := readers.LoadOrStore(t, (&readerMaker{}).make(t))
-	return r.(reader)
+	r, _ := decoders.LoadOrStore(t, (&decoderMaker{}).newDecoder(t))
+	return r.(decoder)
 }
 
-// readerMaker compiles the readers of a type and of its parts.
-type readerMaker struct {
-	within []reflect.Type // types that are being compiled
+// decoderMaker compiles the readers of a type and of its parts.
+type decoderMaker struct {
+	compiling []reflect.Type // types that are being compiled
 }
 
-func (m *readerMaker) make(t reflect.Type) reader {
-	for _, outer := range m.within {
+func (m *decoderMaker) newDecoder(t reflect.Type) decoder {
+	for _, outer := range m.compiling {
 		if outer == t {
-			return func(from *text, at unsafe.Pointer) bool { return readerOf(t)(from, at) }
+			return func(from *jsonText, at unsafe.Pointer) bool { return decoderOf(t)(from, at) }
 		}
 	}
-	if r, ok := readers.Load(t); ok {
-		return r.(reader)
+	if r, ok := decoders.Load(t); ok {
+		return r.(decoder)
 	}
-	m.within = append(m.within, t)
-	defer func() { m.within = m.within[:len(m.within)-1] }()
-	if r := specialReader(t); r != nil {
+	m.compiling = append(m.compiling, t)
+	defer func() { m.compiling = m.compiling[:len(m.compiling)-1] }()
+	if r := specialDecoder(t); r != nil {
 		return r
 	}
 	switch t.Kind() {
@@ -80,21 +80,21 @@ func (m *readerMaker) make(t reflect.Type) reader {
 			return r
 		}
 	}
-	return standardReader(t)
+	return standardDecoder(t)
 }
 
-// standardReader returns a reader that uses encoding/json.
-func standardReader(t reflect.Type) reader {
-	return func(from *text, at unsafe.Pointer) bool {
+// standardDecoder returns a reader that uses encoding/json.
+func standardDecoder(t reflect.Type) decoder {
+	return func(from *jsonText, at unsafe.Pointer) bool {
 		value, ok := from.value()
 		return ok && json.Unmarshal(value, reflect.NewAt(t, at).Interface()) == nil
 	}
 }
 
-func (m *readerMaker) pointer(t reflect.Type) reader {
+func (m *decoderMaker) pointer(t reflect.Type) decoder {
 	of := t.Elem()
-	inner := m.make(of)
-	return func(from *text, at unsafe.Pointer) bool {
+	inner := m.newDecoder(of)
+	return func(from *jsonText, at unsafe.Pointer) bool {
 		if from.null() {
 			return true
 		}
@@ -104,12 +104,12 @@ func (m *readerMaker) pointer(t reflect.Type) reader {
 	}
 }
 
-func (m *readerMaker) slice(t reflect.Type) reader {
+func (m *decoderMaker) slice(t reflect.Type) decoder {
 	if t.Elem().Kind() == reflect.Uint8 {
-		return standardReader(t)
+		return standardDecoder(t)
 	}
-	inner, size := m.make(t.Elem()), t.Elem().Size()
-	return func(from *text, at unsafe.Pointer) bool {
+	inner, size := m.newDecoder(t.Elem()), t.Elem().Size()
+	return func(from *jsonText, at unsafe.Pointer) bool {
 		if from.null() {
 			return true
 		}
@@ -121,7 +121,7 @@ func (m *readerMaker) slice(t reflect.Type) reader {
 			v.Set(reflect.MakeSlice(t, 0, 0))
 			return true
 		}
-		s := (*header)(at)
+		s := (*sliceHeader)(at)
 		for {
 			if s.len == s.cap {
 				v.Grow(1)
@@ -133,22 +133,22 @@ func (m *readerMaker) slice(t reflect.Type) reader {
 			if from.leave(']') {
 				return true
 			}
-			if !from.is(',') {
+			if !from.take(',') {
 				return false
 			}
 		}
 	}
 }
 
-func (m *readerMaker) mapping(t reflect.Type) reader {
-	if t.Key().Kind() != reflect.String || specialReader(t.Key()) != nil {
-		return standardReader(t)
+func (m *decoderMaker) mapping(t reflect.Type) decoder {
+	if t.Key().Kind() != reflect.String || specialDecoder(t.Key()) != nil {
+		return standardDecoder(t)
 	}
 	if t.Elem() == reflect.TypeFor[string]() && t.Key() == reflect.TypeFor[string]() {
 		return readStrings
 	}
-	inner := m.make(t.Elem())
-	return func(from *text, at unsafe.Pointer) bool {
+	inner := m.newDecoder(t.Elem())
+	return func(from *jsonText, at unsafe.Pointer) bool {
 		if from.null() {
 			return true
 		}
@@ -162,7 +162,7 @@ func (m *readerMaker) mapping(t reflect.Type) reader {
 		}
 		for {
 			name, ok := from.string()
-			if !ok || !from.is(':') {
+			if !ok || !from.take(':') {
 				return false
 			}
 			key, value := reflect.New(t.Key()).Elem(), reflect.New(t.Elem())
@@ -174,31 +174,31 @@ func (m *readerMaker) mapping(t reflect.Type) reader {
 			if from.leave('}') {
 				return true
 			}
-			if !from.is(',') {
+			if !from.take(',') {
 				return false
 			}
 		}
 	}
 }
 
-// place is the target of a struct's member.
-type place struct {
+// memberTarget is the target of a struct's member.
+type memberTarget struct {
 	name   string
 	offset uintptr
-	read   reader
+	decode decoder
 }
 
 // structure returns the reader of a struct. It returns nil if the struct has something that API types do not have.
-func (m *readerMaker) structure(t reflect.Type) reader {
+func (m *decoderMaker) structure(t reflect.Type) decoder {
 	fields, ok := fieldsOf(t)
 	if !ok || len(fields) > 64 {
 		return nil
 	}
-	places := make([]place, len(fields))
+	places := make([]memberTarget, len(fields))
 	for i, f := range fields {
-		places[i] = place{f.name, f.offset, m.make(f.of)}
+		places[i] = memberTarget{f.name, f.offset, m.newDecoder(f.typ)}
 	}
-	return func(from *text, at unsafe.Pointer) bool {
+	return func(from *jsonText, at unsafe.Pointer) bool {
 		if from.null() {
 			return true
 		}
@@ -212,13 +212,13 @@ func (m *readerMaker) structure(t reflect.Type) reader {
 		next := 0
 		for {
 			name, ok := from.name()
-			if !ok || !from.is(':') {
+			if !ok || !from.take(':') {
 				return false
 			}
-			i := find(places, next, name)
+			i := findMember(places, next, name)
 			switch {
 			case i < 0:
-				if _, ok := from.value(); !ok || like(places, name) {
+				if _, ok := from.value(); !ok || matchesFold(places, name) {
 					return false
 				}
 			case seen&(1<<i) != 0: // a duplicate member would be decoded over the first value
@@ -226,23 +226,23 @@ func (m *readerMaker) structure(t reflect.Type) reader {
 			default:
 				seen |= 1 << i
 				next = i + 1
-				if !places[i].read(from, unsafe.Add(at, places[i].offset)) {
+				if !places[i].decode(from, unsafe.Add(at, places[i].offset)) {
 					return false
 				}
 			}
 			if from.leave('}') {
 				return true
 			}
-			if !from.is(',') {
+			if !from.take(',') {
 				return false
 			}
 		}
 	}
 }
 
-// find returns the index of the member with a name. It searches from next on first, because members usually follow the
-// order of the struct.
-func find(places []place, next int, name []byte) int {
+// findMember returns the index of the member with a name. It searches from next on first, because members usually
+// follow the order of the struct.
+func findMember(places []memberTarget, next int, name []byte) int {
 	for i := next; i < len(places); i++ {
 		if places[i].name == string(name) {
 			return i

@@ -26,7 +26,7 @@ func compareRead(t *testing.T, data []byte, like any) {
 	}
 }
 
-func TestEveryKindIsReadAsTheStandardLibraryDoes(t *testing.T) {
+func TestEveryKindDecodesLikeEncodingJSON(t *testing.T) {
 	for _, k := range kinds.All() {
 		compareRead(t, []byte(`{}`), k.New())
 		random := rand.New(rand.NewSource(int64(len(k.Resource))))
@@ -34,7 +34,7 @@ func TestEveryKindIsReadAsTheStandardLibraryDoes(t *testing.T) {
 			obj := k.New()
 			says := make([]byte, 4096)
 			random.Read(says)
-			filler(says).Fill(obj)
+			newFiller(says).Fill(obj)
 			text, err := json.Marshal(obj)
 			if err != nil {
 				continue // some raw texts are not valid
@@ -44,7 +44,7 @@ func TestEveryKindIsReadAsTheStandardLibraryDoes(t *testing.T) {
 	}
 }
 
-func TestWhatIsUnusualIsReadAsTheStandardLibraryDoes(t *testing.T) {
+func TestUnusualTextDecodesLikeEncodingJSON(t *testing.T) {
 	for _, text := range []string{
 		``, ` `, `null`, `{`, `}`, `[]`, `"a"`, `{} `, ` { } `, `{}{}`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `{"unknown":[1,{"a":[]},"\u00e9\n",-1.5e+3,true,false,null]}`,
 		`{"unknown":[1,}`, `{"unknown":01}`, `{"unknown":-}`, `{"unknown":1.}`, `{"unknown":1e}`, `{"unknown":tru}`, `{"unknown":"\x"}`, `{"unknown":"\u12"}`, "{\"unknown\":\"\n\"}",
@@ -52,13 +52,13 @@ func TestWhatIsUnusualIsReadAsTheStandardLibraryDoes(t *testing.T) {
 		`{"Untold":-3}`, `{"Untold":300}`, `{"Untold":1.0}`, `{"Never":"n"}`, `{"quoted":"7"}`, `{"real":1e30}`, `{"any":{"a":1}}`, `{"array":[true]}`, `{"numbers":{"2":"b"}}`, `{"zero":{"A":"a"}}`,
 		`{"when":"2026-01-02T03:04:05Z"}`, `{"when":"x"}`, `{"kind":"K","apiVersion":"v1"}`,
 	} {
-		compareRead(t, []byte(text), &odd{})
+		compareRead(t, []byte(text), &unusualTypes{})
 	}
 	for _, text := range []string{
 		`{"self":{"items":[]},"items":[{},{"small":[-1,2]},null],"named":{"b":null,"a\n":{}},"raw":1}`, `{"items":null}`, `{"items":{}}`, `{"items":[{}`, `{"items":[{},]}`, `{"items":[1]}`,
 		`{"named":{"a":{},"a":{"raw":2}}}`, `{"named":{"a":1}}`, `{"named":[]}`, `{"items":[{"items":[{"items":[]}]}]}`, `{"raw": { "a" : 1 } }`,
 	} {
-		compareRead(t, []byte(text), &list{})
+		compareRead(t, []byte(text), &recursiveList{})
 	}
 	for _, text := range []string{
 		`{"name":"a","generation":5,"labels":{"a":"b","a":"c","n":null},"annotations":{}}`, `{"generation":5.0}`, `{"generation":9223372036854775807}`, `{"generation":9223372036854775808}`, `{"generation":-0}`,
@@ -79,17 +79,17 @@ func TestWhatIsUnusualIsReadAsTheStandardLibraryDoes(t *testing.T) {
 		}
 		return append(text, '}')
 	}
-	compareRead(t, deep(400), &list{})
-	compareRead(t, deep(9000), &list{})
-	compareRead(t, deep(11000), &list{})
-	for _, obj := range []any{nil, list{}, (*list)(nil)} {
+	compareRead(t, deep(400), &recursiveList{})
+	compareRead(t, deep(9000), &recursiveList{})
+	compareRead(t, deep(11000), &recursiveList{})
+	for _, obj := range []any{nil, recursiveList{}, (*recursiveList)(nil)} {
 		if objectjson.Read([]byte(`{}`), obj) == nil {
 			t.Errorf("a text is read into %#v", obj)
 		}
 	}
 }
 
-func TestWhatAnObjectHeldIsForgotten(t *testing.T) {
+func TestReadClearsTheObject(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "before", Labels: map[string]string{"a": "b"}}
 	if err := objectjson.Read([]byte(`{"namespace":"n"}`), &meta); err != nil || meta.Name != "" ||
 		meta.Labels != nil ||
@@ -98,7 +98,7 @@ func TestWhatAnObjectHeldIsForgotten(t *testing.T) {
 	}
 }
 
-func TestWhatIsReadDoesNotChangeWithTheText(t *testing.T) {
+func TestDecodedObjectsDoNotShareTheText(t *testing.T) {
 	text := []byte(`{"name":"name","labels":{"key":"value"},"managedFields":[{"manager":"m","fieldsV1":{"f:a":{}}}]}`)
 	var got, want metav1.ObjectMeta
 	if err := objectjson.Read(text, &got); err != nil {
@@ -120,7 +120,7 @@ func FuzzRead(f *testing.F) {
 	all := kinds.All()
 	for i, k := range all {
 		obj := k.New()
-		filler(
+		newFiller(
 			[]byte(
 				"some bytes that say what an object of every kind is filled with, and that are long enough for most " +
 					"of them",

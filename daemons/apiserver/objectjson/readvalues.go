@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// specialReader returns the reader of a type that decodes itself; nil for other types.
-func specialReader(t reflect.Type) reader {
+// specialDecoder returns the reader of a type that decodes itself; nil for other types.
+func specialDecoder(t reflect.Type) decoder {
 	if t.Kind() == reflect.Pointer {
 		return nil // the type that it points to is checked instead
 	}
@@ -31,21 +31,21 @@ func specialReader(t reflect.Type) reader {
 	for _, own := range []reflect.Type{reflect.TypeFor[json.Unmarshaler](),
 		reflect.TypeFor[encoding.TextUnmarshaler]()} {
 		if t.Implements(own) || reflect.PointerTo(t).Implements(own) {
-			return standardReader(t)
+			return standardDecoder(t)
 		}
 	}
 	return nil
 }
 
-func readBool(from *text, at unsafe.Pointer) bool {
-	if from.word("true") {
+func readBool(from *jsonText, at unsafe.Pointer) bool {
+	if from.literal("true") {
 		*(*bool)(at) = true
 		return true
 	}
-	return from.word("false") || from.null()
+	return from.literal("false") || from.null()
 }
 
-func readInt32(from *text, at unsafe.Pointer) bool {
+func readInt32(from *jsonText, at unsafe.Pointer) bool {
 	if from.null() {
 		return true
 	}
@@ -54,7 +54,7 @@ func readInt32(from *text, at unsafe.Pointer) bool {
 	return ok
 }
 
-func readInt64(from *text, at unsafe.Pointer) bool {
+func readInt64(from *jsonText, at unsafe.Pointer) bool {
 	if from.null() {
 		return true
 	}
@@ -63,7 +63,7 @@ func readInt64(from *text, at unsafe.Pointer) bool {
 	return ok
 }
 
-func readString(from *text, at unsafe.Pointer) bool {
+func readString(from *jsonText, at unsafe.Pointer) bool {
 	if from.null() {
 		return true
 	}
@@ -72,7 +72,7 @@ func readString(from *text, at unsafe.Pointer) bool {
 	return ok
 }
 
-func readStrings(from *text, at unsafe.Pointer) bool {
+func readStrings(from *jsonText, at unsafe.Pointer) bool {
 	if from.null() {
 		return true
 	}
@@ -86,7 +86,7 @@ func readStrings(from *text, at unsafe.Pointer) bool {
 	}
 	for {
 		name, ok := from.string()
-		if !ok || !from.is(':') {
+		if !ok || !from.take(':') {
 			return false
 		}
 		if from.null() {
@@ -97,14 +97,14 @@ func readStrings(from *text, at unsafe.Pointer) bool {
 		if from.leave('}') {
 			return true
 		}
-		if !from.is(',') {
+		if !from.take(',') {
 			return false
 		}
 	}
 }
 
 // readTime decodes a time in the form that the API writes. Other forms are left to encoding/json.
-func readTime(from *text, at unsafe.Pointer) bool {
+func readTime(from *jsonText, at unsafe.Pointer) bool {
 	if from.null() {
 		return true
 	}
@@ -128,10 +128,10 @@ func readTime(from *text, at unsafe.Pointer) bool {
 	return true
 }
 
-func readIntOrString(from *text, at unsafe.Pointer) bool {
+func readIntOrString(from *jsonText, at unsafe.Pointer) bool {
 	v := (*intstr.IntOrString)(at)
-	from.space()
-	if from.at < len(from.data) && from.data[from.at] == '"' {
+	from.skipSpace()
+	if from.pos < len(from.data) && from.data[from.pos] == '"' {
 		s, ok := from.string()
 		*v = intstr.FromString(s)
 		return ok
@@ -141,7 +141,7 @@ func readIntOrString(from *text, at unsafe.Pointer) bool {
 	return ok
 }
 
-func readFields(from *text, at unsafe.Pointer) bool {
+func readFields(from *jsonText, at unsafe.Pointer) bool {
 	value, ok := from.value()
 	if ok && string(value) != "null" {
 		(*metav1.FieldsV1)(at).Raw = bytes.Clone(value)
@@ -149,7 +149,7 @@ func readFields(from *text, at unsafe.Pointer) bool {
 	return ok
 }
 
-func readQuantity(from *text, at unsafe.Pointer) bool {
+func readQuantity(from *jsonText, at unsafe.Pointer) bool {
 	value, ok := from.value()
 	return ok && (*resource.Quantity)(at).UnmarshalJSON(value) == nil
 }

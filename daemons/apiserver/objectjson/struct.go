@@ -10,7 +10,7 @@ import (
 type field struct {
 	name    string
 	offset  uintptr
-	of      reflect.Type
+	typ     reflect.Type
 	options string // options of the json tag
 }
 
@@ -36,7 +36,7 @@ func appendFieldsOf(to []field, t reflect.Type, offset uintptr) ([]field, bool) 
 		}
 		name, options, _ := strings.Cut(tag, ",")
 		if f.Anonymous && name == "" {
-			if f.Type.Kind() != reflect.Struct || special(f.Type) != nil || specialReader(f.Type) != nil ||
+			if f.Type.Kind() != reflect.Struct || specialEncoder(f.Type) != nil || specialDecoder(f.Type) != nil ||
 				!f.IsExported() {
 				return nil, false
 			}
@@ -64,35 +64,35 @@ func appendFieldsOf(to []field, t reflect.Type, offset uintptr) ([]field, bool) 
 	return to, true
 }
 
-// member is the encoding of a struct's field.
-type member struct {
+// structMember is the encoding of a struct's field.
+type structMember struct {
 	quoted string // the quoted name and a colon
 	name   string
 	offset uintptr
 	empty  func(unsafe.Pointer) bool // reports whether the field is omitted; nil if it never is
-	step   step
+	encode encoder
 }
 
 // structure returns the step of a struct. It returns nil if the struct has something that API types do not have.
-func (m *maker) structure(t reflect.Type) step {
+func (m *encoderMaker) structure(t reflect.Type) encoder {
 	fields, ok := fieldsOf(t)
 	if !ok {
 		return nil
 	}
-	members := make([]member, len(fields))
+	members := make([]structMember, len(fields))
 	for i, f := range fields {
-		members[i] = member{
+		members[i] = structMember{
 			name:   f.name,
 			quoted: string(appendString(nil, f.name)) + ":",
 			offset: f.offset,
-			step:   m.make(f.of),
+			encode: m.newEncoder(f.typ),
 		}
 		for option := range strings.SplitSeq(f.options, ",") {
 			switch option {
 			case "omitempty":
-				members[i].empty = either(members[i].empty, isEmpty(f.of))
+				members[i].empty = anyOf(members[i].empty, isEmpty(f.typ))
 			case "omitzero":
-				members[i].empty = either(members[i].empty, isZero(f.of))
+				members[i].empty = anyOf(members[i].empty, isZero(f.typ))
 			}
 		}
 	}
@@ -110,15 +110,15 @@ func (m *maker) structure(t reflect.Type) step {
 			}
 			first = false
 			to = append(to, f.quoted...)
-			if to, err = f.step(to, value); err != nil {
-				return to, wrap(f.name, err)
+			if to, err = f.encode(to, value); err != nil {
+				return to, wrapError(f.name, err)
 			}
 		}
 		return append(to, '}'), nil
 	}
 }
 
-func either(a, b func(unsafe.Pointer) bool) func(unsafe.Pointer) bool {
+func anyOf(a, b func(unsafe.Pointer) bool) func(unsafe.Pointer) bool {
 	if a == nil || b == nil {
 		if a == nil {
 			return b
@@ -134,7 +134,7 @@ func isEmpty(t reflect.Type) func(unsafe.Pointer) bool {
 	case reflect.String:
 		return func(at unsafe.Pointer) bool { return len(*(*string)(at)) == 0 }
 	case reflect.Slice:
-		return func(at unsafe.Pointer) bool { return (*header)(at).len == 0 }
+		return func(at unsafe.Pointer) bool { return (*sliceHeader)(at).len == 0 }
 	case reflect.Pointer:
 		return func(at unsafe.Pointer) bool { return *(*unsafe.Pointer)(at) == nil }
 	case reflect.Bool:
@@ -158,18 +158,18 @@ func isEmpty(t reflect.Type) func(unsafe.Pointer) bool {
 	return func(at unsafe.Pointer) bool { return reflect.NewAt(t, at).Elem().IsZero() }
 }
 
-type zeroer interface{ IsZero() bool }
+type zeroReporter interface{ IsZero() bool }
 
 // isZero returns a function that reports whether omitzero omits a value of the type.
 func isZero(t reflect.Type) func(unsafe.Pointer) bool {
 	if t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface &&
-		reflect.PointerTo(t).Implements(reflect.TypeFor[zeroer]()) {
-		return func(at unsafe.Pointer) bool { return reflect.NewAt(t, at).Interface().(zeroer).IsZero() }
+		reflect.PointerTo(t).Implements(reflect.TypeFor[zeroReporter]()) {
+		return func(at unsafe.Pointer) bool { return reflect.NewAt(t, at).Interface().(zeroReporter).IsZero() }
 	}
-	if t.Implements(reflect.TypeFor[zeroer]()) {
+	if t.Implements(reflect.TypeFor[zeroReporter]()) {
 		return func(at unsafe.Pointer) bool {
 			v := reflect.NewAt(t, at).Elem()
-			return v.IsNil() || v.Interface().(zeroer).IsZero()
+			return v.IsNil() || v.Interface().(zeroReporter).IsZero()
 		}
 	}
 	return func(at unsafe.Pointer) bool { return reflect.NewAt(t, at).Elem().IsZero() }

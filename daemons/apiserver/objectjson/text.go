@@ -8,24 +8,24 @@ import (
 	"unicode/utf8"
 )
 
-// text is a JSON text and the position of the next token. Its methods skip white space before the token.
-type text struct {
+// jsonText is a JSON text and the position of the next token. Its methods skip white space before the token.
+type jsonText struct {
 	data  []byte
-	at    int
+	pos   int
 	depth int
-	known *words
+	cache *stringCache
 }
 
-// words caches strings that were decoded recently. API objects repeat many strings, and cached ones share memory.
-type words [256]string
+// stringCache caches strings that were decoded recently. API objects repeat many strings, and cached ones share memory.
+type stringCache [256]string
 
-// longestWord is the maximum length, in bytes, of strings in the cache.
-const longestWord = 32
+// maxCachedString is the maximum length, in bytes, of strings in the cache.
+const maxCachedString = 32
 
-var lately = sync.Pool{New: func() any { return new(words) }}
+var stringCaches = sync.Pool{New: func() any { return new(stringCache) }}
 
-func (w *words) of(b []byte) string {
-	if len(b) == 0 || len(b) > longestWord {
+func (w *stringCache) intern(b []byte) string {
+	if len(b) == 0 || len(b) > maxCachedString {
 		return string(b)
 	}
 	hash := uint32(len(b))
@@ -39,77 +39,77 @@ func (w *words) of(b []byte) string {
 	return *known
 }
 
-// deepest is how deep objects and lists may be nested. encoding/json supports more, at the cost of a larger stack.
-const deepest = 500
+// maxDepth is how deep objects and lists may be nested. encoding/json supports more, at the cost of a larger stack.
+const maxDepth = 500
 
-// space skips white space.
-func (t *text) space() {
-	for t.at < len(t.data) {
-		switch t.data[t.at] {
+// skipSpace skips white space.
+func (t *jsonText) skipSpace() {
+	for t.pos < len(t.data) {
+		switch t.data[t.pos] {
 		case ' ', '\n', '\t', '\r':
-			t.at++
+			t.pos++
 		default:
 			return
 		}
 	}
 }
 
-func (t *text) ended() bool {
-	t.space()
-	return t.at == len(t.data)
+func (t *jsonText) isAtEnd() bool {
+	t.skipSpace()
+	return t.pos == len(t.data)
 }
 
-// is skips a character, and reports whether it is the next one.
-func (t *text) is(c byte) bool {
-	t.space()
-	if t.at < len(t.data) && t.data[t.at] == c {
-		t.at++
+// take skips a character, and reports whether it is the next one.
+func (t *jsonText) take(c byte) bool {
+	t.skipSpace()
+	if t.pos < len(t.data) && t.data[t.pos] == c {
+		t.pos++
 		return true
 	}
 	return false
 }
 
 // enter skips the opening character of an object or a list.
-func (t *text) enter(open byte) bool {
+func (t *jsonText) enter(open byte) bool {
 	t.depth++
-	return t.depth <= deepest && t.is(open)
+	return t.depth <= maxDepth && t.take(open)
 }
 
 // leave skips the closing character of an object or a list, and reports whether it is the next one.
-func (t *text) leave(end byte) bool {
-	if t.is(end) {
+func (t *jsonText) leave(end byte) bool {
+	if t.take(end) {
 		t.depth--
 		return true
 	}
 	return false
 }
 
-// word skips a literal, and reports whether it is the next token.
-func (t *text) word(w string) bool {
-	t.space()
-	if len(t.data)-t.at >= len(w) && string(t.data[t.at:t.at+len(w)]) == w {
-		t.at += len(w)
+// literal skips a literal, and reports whether it is the next token.
+func (t *jsonText) literal(w string) bool {
+	t.skipSpace()
+	if len(t.data)-t.pos >= len(w) && string(t.data[t.pos:t.pos+len(w)]) == w {
+		t.pos += len(w)
 		return true
 	}
 	return false
 }
 
-func (t *text) null() bool { return t.word("null") }
+func (t *jsonText) null() bool { return t.literal("null") }
 
 // quoted skips a string, and returns the bytes between the quotation marks. literal reports whether they have no
 // escapes and are valid UTF-8.
-func (t *text) quoted() (inner []byte, literal, ok bool) {
-	if !t.is('"') {
+func (t *jsonText) quoted() (inner []byte, literal, ok bool) {
+	if !t.take('"') {
 		return nil, false, false
 	}
-	from, literal, ascii := t.at, true, true
-	for t.at < len(t.data) {
-		switch c := t.data[t.at]; {
-		case plain[c]:
-			t.at++
+	from, literal, ascii := t.pos, true, true
+	for t.pos < len(t.data) {
+		switch c := t.data[t.pos]; {
+		case unescapedBytes[c]:
+			t.pos++
 		case c == '"':
-			inner = t.data[from:t.at]
-			t.at++
+			inner = t.data[from:t.pos]
+			t.pos++
 			return inner, literal && (ascii || utf8.Valid(inner)), true
 		case c == '\\':
 			literal = false
@@ -120,20 +120,20 @@ func (t *text) quoted() (inner []byte, literal, ok bool) {
 			return nil, false, false
 		default:
 			ascii = ascii && c < utf8.RuneSelf
-			t.at++
+			t.pos++
 		}
 	}
 	return nil, false, false
 }
 
 // escape skips an escaped character.
-func (t *text) escape() bool {
-	rest := t.data[t.at+1:]
+func (t *jsonText) escape() bool {
+	rest := t.data[t.pos+1:]
 	if len(rest) == 0 {
 		return false
 	}
 	if rest[0] != 'u' {
-		t.at += 2
+		t.pos += 2
 		return strings.IndexByte(`"\/bfnrt`, rest[0]) >= 0
 	}
 	if len(rest) < 5 {
@@ -144,56 +144,56 @@ func (t *text) escape() bool {
 			return false
 		}
 	}
-	t.at += 6
+	t.pos += 6
 	return true
 }
 
 // name returns a member's name, which is valid as long as the text is. A name with escapes is left to encoding/json.
-func (t *text) name() ([]byte, bool) {
+func (t *jsonText) name() ([]byte, bool) {
 	inner, literal, ok := t.quoted()
 	return inner, ok && literal
 }
 
 // string decodes a string.
-func (t *text) string() (s string, ok bool) {
-	t.space()
-	from := t.at
+func (t *jsonText) string() (s string, ok bool) {
+	t.skipSpace()
+	from := t.pos
 	inner, literal, ok := t.quoted()
 	if !ok || literal {
-		return t.known.of(inner), ok
+		return t.cache.intern(inner), ok
 	}
-	return s, json.Unmarshal(t.data[from:t.at], &s) == nil
+	return s, json.Unmarshal(t.data[from:t.pos], &s) == nil
 }
 
 // digits skips one or more digits.
-func (t *text) digits() bool {
-	from := t.at
-	for t.at < len(t.data) && t.data[t.at] >= '0' && t.data[t.at] <= '9' {
-		t.at++
+func (t *jsonText) digits() bool {
+	from := t.pos
+	for t.pos < len(t.data) && t.data[t.pos] >= '0' && t.data[t.pos] <= '9' {
+		t.pos++
 	}
-	return t.at > from
+	return t.pos > from
 }
 
 // number skips a number.
-func (t *text) number() bool {
-	if t.is('-') && t.at == len(t.data) {
+func (t *jsonText) number() bool {
+	if t.take('-') && t.pos == len(t.data) {
 		return false
 	}
-	if t.at < len(t.data) && t.data[t.at] == '0' {
-		t.at++
+	if t.pos < len(t.data) && t.data[t.pos] == '0' {
+		t.pos++
 	} else if !t.digits() {
 		return false
 	}
-	if t.at < len(t.data) && t.data[t.at] == '.' {
-		t.at++
+	if t.pos < len(t.data) && t.data[t.pos] == '.' {
+		t.pos++
 		if !t.digits() {
 			return false
 		}
 	}
-	if t.at < len(t.data) && (t.data[t.at] == 'e' || t.data[t.at] == 'E') {
-		t.at++
-		if t.at < len(t.data) && (t.data[t.at] == '-' || t.data[t.at] == '+') {
-			t.at++
+	if t.pos < len(t.data) && (t.data[t.pos] == 'e' || t.data[t.pos] == 'E') {
+		t.pos++
+		if t.pos < len(t.data) && (t.data[t.pos] == '-' || t.data[t.pos] == '+') {
+			t.pos++
 		}
 		return t.digits()
 	}
@@ -201,23 +201,23 @@ func (t *text) number() bool {
 }
 
 // integer decodes an integer of that many bits. Numbers with a fraction or an exponent are left to encoding/json.
-func (t *text) integer(bits int) (int64, bool) {
-	t.space()
-	from := t.at
-	negative := t.is('-')
-	if t.at-from > 1 { // there was white space after the sign
+func (t *jsonText) integer(bits int) (int64, bool) {
+	t.skipSpace()
+	from := t.pos
+	negative := t.take('-')
+	if t.pos-from > 1 { // there was white space after the sign
 		return 0, false
 	}
-	first := t.at
+	first := t.pos
 	var n uint64
-	for ; t.at < len(t.data) && t.data[t.at] >= '0' && t.data[t.at] <= '9'; t.at++ {
-		n = 10*n + uint64(t.data[t.at]-'0')
+	for ; t.pos < len(t.data) && t.data[t.pos] >= '0' && t.data[t.pos] <= '9'; t.pos++ {
+		n = 10*n + uint64(t.data[t.pos]-'0')
 	}
-	digits := t.at - first
+	digits := t.pos - first
 	if digits == 0 || digits > 18 || digits > 1 && t.data[first] == '0' {
 		return 0, false
 	}
-	if t.at < len(t.data) && (t.data[t.at] == '.' || t.data[t.at] == 'e' || t.data[t.at] == 'E') {
+	if t.pos < len(t.data) && (t.data[t.pos] == '.' || t.data[t.pos] == 'e' || t.data[t.pos] == 'E') {
 		return 0, false
 	}
 	v := int64(n)
@@ -228,27 +228,27 @@ func (t *text) integer(bits int) (int64, bool) {
 }
 
 // value skips any value, and returns its text, which is valid JSON.
-func (t *text) value() ([]byte, bool) {
-	t.space()
-	from := t.at
+func (t *jsonText) value() ([]byte, bool) {
+	t.skipSpace()
+	from := t.pos
 	ok := t.skip()
-	return t.data[from:t.at], ok
+	return t.data[from:t.pos], ok
 }
 
-func (t *text) skip() bool {
-	if t.at == len(t.data) {
+func (t *jsonText) skip() bool {
+	if t.pos == len(t.data) {
 		return false
 	}
-	switch t.data[t.at] {
+	switch t.data[t.pos] {
 	case '"':
 		_, _, ok := t.quoted()
 		return ok
 	case 't':
-		return t.word("true")
+		return t.literal("true")
 	case 'f':
-		return t.word("false")
+		return t.literal("false")
 	case 'n':
-		return t.word("null")
+		return t.literal("null")
 	case '[':
 		return t.members('[', ']')
 	case '{':
@@ -258,7 +258,7 @@ func (t *text) skip() bool {
 }
 
 // members skips an object or a list.
-func (t *text) members(open, end byte) bool {
+func (t *jsonText) members(open, end byte) bool {
 	if !t.enter(open) {
 		return false
 	}
@@ -267,31 +267,31 @@ func (t *text) members(open, end byte) bool {
 	}
 	for {
 		if open == '{' {
-			if _, _, ok := t.quoted(); !ok || !t.is(':') {
+			if _, _, ok := t.quoted(); !ok || !t.take(':') {
 				return false
 			}
 		}
-		t.space()
+		t.skipSpace()
 		if !t.skip() {
 			return false
 		}
 		if t.leave(end) {
 			return true
 		}
-		if !t.is(',') {
+		if !t.take(',') {
 			return false
 		}
 	}
 }
 
-// valid reports whether a text is one JSON value.
-func valid(data []byte) bool {
-	t := text{data: data}
+// isValid reports whether a text is one JSON value.
+func isValid(data []byte) bool {
+	t := jsonText{data: data}
 	_, ok := t.value()
-	return ok && t.ended() || !ok && json.Valid(data) // json.Valid also accepts values that are nested deeper
+	return ok && t.isAtEnd() || !ok && json.Valid(data) // json.Valid also accepts values that are nested deeper
 }
 
-// like reports whether a member has the name, ignoring case. encoding/json accepts such names.
-func like(places []place, name []byte) bool {
-	return slices.ContainsFunc(places, func(p place) bool { return strings.EqualFold(p.name, string(name)) })
+// matchesFold reports whether a member has the name, ignoring case. encoding/json accepts such names.
+func matchesFold(places []memberTarget, name []byte) bool {
+	return slices.ContainsFunc(places, func(p memberTarget) bool { return strings.EqualFold(p.name, string(name)) })
 }

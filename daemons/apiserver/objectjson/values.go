@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// special returns the step of a type that encodes itself; nil for other types.
-func special(t reflect.Type) step {
+// specialEncoder returns the step of a type that encodes itself; nil for other types.
+func specialEncoder(t reflect.Type) encoder {
 	if t.Kind() == reflect.Pointer {
 		return nil // the type that it points to is checked instead
 	}
@@ -33,7 +33,7 @@ func special(t reflect.Type) step {
 	}
 	for _, own := range []reflect.Type{reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler]()} {
 		if t.Implements(own) || reflect.PointerTo(t).Implements(own) {
-			return standard(t)
+			return standardEncoder(t)
 		}
 	}
 	return nil
@@ -43,7 +43,7 @@ func appendBool(to []byte, at unsafe.Pointer) ([]byte, error) {
 	return strconv.AppendBool(to, *(*bool)(at)), nil
 }
 
-func integer(size uintptr) step {
+func integerEncoder(size uintptr) encoder {
 	switch size {
 	case 1:
 		return func(to []byte, at unsafe.Pointer) ([]byte, error) {
@@ -63,8 +63,8 @@ func integer(size uintptr) step {
 	}
 }
 
-// plain are the bytes that need no escape in a string.
-var plain = func() (plain [256]bool) {
+// unescapedBytes are the bytes that need no escape in a string.
+var unescapedBytes = func() (plain [256]bool) {
 	for c := ' '; c < 0x7f; c++ {
 		plain[c] = c != '"' && c != '\\'
 	}
@@ -80,7 +80,7 @@ func appendString(to []byte, s string) []byte {
 	done := 0 // everything before is written
 	for i := 0; i < len(s); {
 		c := s[i]
-		if plain[c] {
+		if unescapedBytes[c] {
 			i++
 			continue
 		}
@@ -131,14 +131,14 @@ func appendFields(to []byte, at unsafe.Pointer) ([]byte, error) {
 	raw := (*metav1.FieldsV1)(at).Raw
 	for i, c := range raw {
 		switch {
-		case plain[c] && c != ' ' || c == '"':
+		case unescapedBytes[c] && c != ' ' || c == '"':
 		case c == '\\' && i+1 < len(raw) && raw[i+1] != 'u':
 		default:
-			return standard(reflect.TypeFor[metav1.FieldsV1]())(to, at)
+			return standardEncoder(reflect.TypeFor[metav1.FieldsV1]())(to, at)
 		}
 	}
-	if !valid(raw) {
-		return standard(reflect.TypeFor[metav1.FieldsV1]())(to, at)
+	if !isValid(raw) {
+		return standardEncoder(reflect.TypeFor[metav1.FieldsV1]())(to, at)
 	}
 	return append(to, raw...), nil
 }
@@ -181,14 +181,14 @@ func appendQuantity(to []byte, at unsafe.Pointer) ([]byte, error) {
 }
 
 // mapping returns the step of a map, which encodes it in the order of its keys.
-func (m *maker) mapping(t reflect.Type) step {
-	if t.Key().Kind() != reflect.String || special(t.Key()) != nil {
-		return standard(t)
+func (m *encoderMaker) mapping(t reflect.Type) encoder {
+	if t.Key().Kind() != reflect.String || specialEncoder(t.Key()) != nil {
+		return standardEncoder(t)
 	}
-	if t.Elem().Kind() == reflect.String && special(t.Elem()) == nil {
+	if t.Elem().Kind() == reflect.String && specialEncoder(t.Elem()) == nil {
 		return appendStrings
 	}
-	inner := m.make(t.Elem())
+	inner := m.newEncoder(t.Elem())
 	return func(to []byte, at unsafe.Pointer) (_ []byte, err error) {
 		v := reflect.NewAt(t, at).Elem()
 		if v.IsNil() {
@@ -212,7 +212,7 @@ func (m *maker) mapping(t reflect.Type) step {
 			}
 			to = append(appendString(to, p.key), ':')
 			if to, err = inner(to, p.value.UnsafePointer()); err != nil {
-				return to, wrap(p.key, err)
+				return to, wrapError(p.key, err)
 			}
 		}
 		return append(to, '}'), nil

@@ -15,9 +15,9 @@ import (
 )
 
 // models returns references to the schemas of a resource and its list.
-func (s *schemas) models(r resource) (one, list string) {
+func (s *schemaSet) models(r servedResource) (one, list string) {
 	if r.kind.Untyped != nil {
-		name := s.prefix + declaredName(r)
+		name := s.prefix + schemaName(r)
 		return name, name + "List"
 	}
 	one = s.prefix + s.define(typeOf(r.obj))
@@ -27,15 +27,15 @@ func (s *schemas) models(r resource) (one, list string) {
 	return one, s.prefix + s.define(typeOf(r.list))
 }
 
-// declaredName returns the name of a custom resource's schema: the group in reverse order, version and kind.
-func declaredName(r resource) string {
+// schemaName returns the name of a custom resource's schema: the group in reverse order, version and kind.
+func schemaName(r servedResource) string {
 	parts := strings.Split(r.gvk.Group, ".")
 	slices.Reverse(parts)
 	return strings.Join(parts, ".") + "." + r.gvk.Version + "." + r.gvk.Kind
 }
 
 // declare adds the schemas of a custom resource: its own schema, with the fields that every object has.
-func (s *schemas) declare(r resource) error {
+func (s *schemaSet) declare(r servedResource) error {
 	if r.kind.Untyped == nil {
 		return nil
 	}
@@ -43,23 +43,23 @@ func (s *schemas) declare(r resource) error {
 	if err != nil {
 		return fmt.Errorf("describe %s: %w", r.gvk, err)
 	}
-	refer := func(t reflect.Type, text string) object {
-		ref := object{"$ref": s.prefix + s.define(t)}
+	refer := func(t reflect.Type, text string) jsonObject {
+		ref := jsonObject{"$ref": s.prefix + s.define(t)}
 		if s.v3 {
-			ref = object{"allOf": []object{ref}}
+			ref = jsonObject{"allOf": []jsonObject{ref}}
 		}
 		ref["description"] = text
 		return ref
 	}
 	types := metav1.TypeMeta{}.SwaggerDoc()
-	heads := func(metadata object) object {
-		return object{
-			"apiVersion": object{"type": "string", "description": types["apiVersion"]},
-			"kind":       object{"type": "string", "description": types["kind"]},
+	heads := func(metadata jsonObject) jsonObject {
+		return jsonObject{
+			"apiVersion": jsonObject{"type": "string", "description": types["apiVersion"]},
+			"kind":       jsonObject{"type": "string", "description": types["kind"]},
 			"metadata":   metadata,
 		}
 	}
-	whole := func() object {
+	whole := func() jsonObject {
 		return heads(
 			refer(reflect.TypeFor[metav1.ObjectMeta](), metav1.PartialObjectMetadata{}.SwaggerDoc()["metadata"]),
 		)
@@ -70,35 +70,35 @@ func (s *schemas) declare(r resource) error {
 		}
 		maps.Copy(properties, whole())
 	}
-	own[extension] = []object{gvk(r.gvk)}
-	name := declaredName(r)
+	own[gvkExtension] = []jsonObject{gvk(r.gvk)}
+	name := schemaName(r)
 	s.all[name] = own
 	list := heads(
 		refer(reflect.TypeFor[metav1.ListMeta](), metav1.PartialObjectMetadataList{}.SwaggerDoc()["metadata"]),
 	)
-	list["items"] = object{
+	list["items"] = jsonObject{
 		"type":        "array",
-		"items":       object{"$ref": s.prefix + name},
-		"description": "List of " + r.name + ". More info: " + conventions,
+		"items":       jsonObject{"$ref": s.prefix + name},
+		"description": "List of " + r.name + ". More info: " + conventionsURL,
 	}
 	listKind := r.gvk
 	listKind.Kind = r.kind.NewList().GetObjectKind().GroupVersionKind().Kind
-	s.all[name+"List"] = object{
+	s.all[name+"List"] = jsonObject{
 		"type":        "object",
 		"description": listKind.Kind + " is a list of " + r.gvk.Kind,
 		"required":    []string{"items"},
 		"properties":  list,
-		extension:     []object{gvk(listKind)},
+		gvkExtension:  []jsonObject{gvk(listKind)},
 	}
 	return nil
 }
 
-// conventions is the page to which upstream's descriptions refer.
-const conventions = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+// conventionsURL is the page to which upstream's descriptions refer.
+const conventionsURL = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 
 // embed adds the fields that every object has to embedded whole objects within v. In version 2, embedded objects with
 // unknown fields stay unchanged, because kubectl would refuse these fields otherwise.
-func (s *schemas) embed(v any, whole func() object) {
+func (s *schemaSet) embed(v any, whole func() jsonObject) {
 	schema, ok := v.(map[string]any)
 	if !ok {
 		return
@@ -114,7 +114,7 @@ func (s *schemas) embed(v any, whole func() object) {
 		return
 	}
 	if properties == nil {
-		properties = object{}
+		properties = jsonObject{}
 	}
 	maps.Copy(properties, whole())
 	schema["properties"] = properties
@@ -130,10 +130,10 @@ func (s *schemas) embed(v any, whole func() object) {
 // Models returns the schemas of a kind in all versions, with all schemas that they refer to, in the form that field
 // managers need.
 func Models(k *kinds.Kind) (map[string]*spec.Schema, error) {
-	s := newSchemas(true)
-	list := resources([]*kinds.Kind{k})
+	s := newSchemaSet(true)
+	list := servedResources([]*kinds.Kind{k})
 	if k.Untyped != nil {
-		list = resources(k.Untyped.Family.Versions)
+		list = servedResources(k.Untyped.Family.Versions)
 	}
 	s.register(list)
 	for _, r := range list {

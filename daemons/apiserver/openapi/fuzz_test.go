@@ -16,12 +16,12 @@ func FuzzElsewhere(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		paths, definitions := object{"/api/v1/pods": "mine"}, object{"Mine": object{"type": "object"}}
-		err := merge(paths, definitions, Elsewhere{Path: "apis/a.example.com/v1", V2: text})
-		if paths["/api/v1/pods"] != "mine" || definitions["Mine"].(object)["type"] != "object" {
+		paths, definitions := jsonObject{"/api/v1/pods": "mine"}, jsonObject{"Mine": jsonObject{"type": "object"}}
+		err := mergeExternal(paths, definitions, ExternalVersion{Path: "apis/a.example.com/v1", V2: text})
+		if paths["/api/v1/pods"] != "mine" || definitions["Mine"].(jsonObject)["type"] != "object" {
 			t.Errorf("what is described here has become %v %v (%v)", paths, definitions, err)
 		}
-		if _, err := json.Marshal(object{"paths": paths, "definitions": definitions}); err != nil {
+		if _, err := json.Marshal(jsonObject{"paths": paths, "definitions": definitions}); err != nil {
 			t.Error(err)
 		}
 	})

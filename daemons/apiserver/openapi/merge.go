@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// Elsewhere is a group version that another server describes.
-type Elsewhere struct {
+// ExternalVersion is a group version that another server describes.
+type ExternalVersion struct {
 	Path string // for example apis/metrics.k8s.io/v1beta1
 	V2   []byte // that server's version 2 document; nil if it has none
 	V3   string // URL of its version 3 document; empty if it has none
 }
 
-func (e Elsewhere) same(other Elsewhere) bool {
+func (e ExternalVersion) equal(other ExternalVersion) bool {
 	return e.Path == other.Path && e.V3 == other.V3 && bytes.Equal(e.V2, other.V2)
 }
 
 const definitionRef = "#/definitions/"
 
-// merge adds the parts of another server's version 2 document that concern the group version to paths and definitions.
-// Definitions with the name of a different one are renamed.
-func merge(paths, definitions object, e Elsewhere) error {
+// mergeExternal adds the parts of another server's version 2 document that concern the group version to paths and
+// definitions. Definitions with the name of a different one are renamed.
+func mergeExternal(paths, definitions jsonObject, e ExternalVersion) error {
 	var other struct {
 		Paths       map[string]any `json:"paths"`
 		Definitions map[string]any `json:"definitions"`
@@ -39,24 +39,24 @@ func merge(paths, definitions object, e Elsewhere) error {
 			delete(other.Paths, path)
 			continue
 		}
-		gather(other.Paths[path], other.Definitions, used)
+		markUsed(other.Paths[path], other.Definitions, used)
 	}
-	names := rename(used, other.Definitions, definitions)
+	names := newNames(used, other.Definitions, definitions)
 	for _, path := range slices.Sorted(maps.Keys(other.Paths)) {
 		if _, there := paths[path]; !there {
-			paths[path] = redirect(other.Paths[path], names)
+			paths[path] = replaceReferences(other.Paths[path], names)
 		}
 	}
 	for name, as := range names {
 		if _, there := definitions[as]; !there {
-			definitions[as] = redirect(other.Definitions[name], names)
+			definitions[as] = replaceReferences(other.Definitions[name], names)
 		}
 	}
 	return nil
 }
 
-// refs calls f with the name of each definition that v refers to.
-func refs(v any, f func(name string)) {
+// eachReference calls f with the name of each definition that v refers to.
+func eachReference(v any, f func(name string)) {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, inner := range v {
@@ -66,31 +66,31 @@ func refs(v any, f func(name string)) {
 				}
 				continue
 			}
-			refs(inner, f)
+			eachReference(inner, f)
 		}
 	case []any:
 		for _, inner := range v {
-			refs(inner, f)
+			eachReference(inner, f)
 		}
 	}
 }
 
-// gather marks the definitions that v refers to, directly or indirectly.
-func gather(v any, definitions map[string]any, used map[string]bool) {
-	refs(v, func(name string) {
+// markUsed marks the definitions that v refers to, directly or indirectly.
+func markUsed(v any, definitions map[string]any, used map[string]bool) {
+	eachReference(v, func(name string) {
 		if definition, there := definitions[name]; there && !used[name] {
 			used[name] = true
-			gather(definition, definitions, used)
+			markUsed(definition, definitions, used)
 		}
 	})
 }
 
-// rename returns the new name of each used definition. It is the old name, unless that exists with another content, or
-// refers to a definition that does.
-func rename(used map[string]bool, theirs map[string]any, ours object) map[string]string {
+// newNames returns the new name of each used definition. It is the old name, unless that exists with another content,
+// or refers to a definition that does.
+func newNames(used map[string]bool, theirs map[string]any, ours jsonObject) map[string]string {
 	differ := map[string]bool{}
 	for name := range used {
-		if mine, there := ours[name]; there && !reflect.DeepEqual(plain(mine), theirs[name]) {
+		if mine, there := ours[name]; there && !reflect.DeepEqual(decodedForm(mine), theirs[name]) {
 			differ[name] = true
 		}
 	}
@@ -100,7 +100,7 @@ func rename(used map[string]bool, theirs map[string]any, ours object) map[string
 			if _, there := ours[name]; !there || differ[name] {
 				continue
 			}
-			refs(theirs[name], func(to string) { differ[name] = differ[name] || differ[to] })
+			eachReference(theirs[name], func(to string) { differ[name] = differ[name] || differ[to] })
 			grown = grown || differ[name]
 		}
 	}
@@ -118,8 +118,8 @@ func rename(used map[string]bool, theirs map[string]any, ours object) map[string
 	return names
 }
 
-// plain returns a schema in the form that decoding JSON produces.
-func plain(v any) any {
+// decodedForm returns a schema in the form that decoding JSON produces.
+func decodedForm(v any) any {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return nil
@@ -131,8 +131,8 @@ func plain(v any) any {
 	return out
 }
 
-// redirect returns v with its references replaced by the new names.
-func redirect(v any, names map[string]string) any {
+// replaceReferences returns v with its references replaced by the new names.
+func replaceReferences(v any, names map[string]string) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
@@ -143,13 +143,13 @@ func redirect(v any, names map[string]string) any {
 				out[key] = definitionRef + as
 				continue
 			}
-			out[key] = redirect(inner, names)
+			out[key] = replaceReferences(inner, names)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, inner := range v {
-			out[i] = redirect(inner, names)
+			out[i] = replaceReferences(inner, names)
 		}
 		return out
 	}

@@ -22,23 +22,23 @@ import (
 
 // Handler answers /openapi/v2 and /openapi/v3.
 type Handler struct {
-	v2        func() (document, error)
-	v2proto   func() (document, error)
-	index     func() (document, error)
-	v3        map[string]described // by path below /openapi/v3/
-	all       []resource
-	elsewhere []Elsewhere
+	v2           func() (document, error)
+	v2proto      func() (document, error)
+	index        func() (document, error)
+	v3           map[string]versionDocument // by path below /openapi/v3/
+	allResources []servedResource
+	externals    []ExternalVersion
 
-	core func() (part, error) // version 2 without custom resources
+	core func() (documentPart, error) // version 2 without custom resources
 	// number of resources in core; it identifies core, because these resources never change
 	builtIn int
-	parts   map[*kinds.Kind]func() (part, error) // version 2 of each custom resource
+	parts   map[*kinds.Kind]func() (documentPart, error) // version 2 of each custom resource
 }
 
-// described is a group version with its document, which is made when it is first requested.
-type described struct {
-	of  []resource
-	get func() (document, error)
+// versionDocument is a group version with its document, which is made when it is first requested.
+type versionDocument struct {
+	resources []servedResource
+	get       func() (document, error)
 }
 
 type document struct {
@@ -46,60 +46,60 @@ type document struct {
 	hash string
 }
 
-func finish(v any) (document, error) {
+func encodeDocument(v any) (document, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return document{}, fmt.Errorf("encode an OpenAPI document: %w", err)
 	}
-	return hashed(data), nil
+	return newDocument(data), nil
 }
 
-func hashed(data []byte) document {
+func newDocument(data []byte) document {
 	sum := sha256.Sum256(data)
 	return document{data, strings.ToUpper(hex.EncodeToString(sum[:]))}
 }
 
 // New returns the documents of a list of kinds.
 func New(list []*kinds.Kind) *Handler {
-	return (&Handler{}).with(nil, resources(list), nil)
+	return (&Handler{}).with(nil, servedResources(list), nil)
 }
 
 // With returns the documents of h with those of custom resources added, and with references to documents of other
 // servers. Documents of was are reused if their kinds have not changed, so a change costs only the documents that it
 // affects.
-func (h *Handler) With(was *Handler, list []*kinds.Kind, elsewhere ...Elsewhere) *Handler {
-	return h.with(was, resources(list), elsewhere)
+func (h *Handler) With(was *Handler, list []*kinds.Kind, elsewhere ...ExternalVersion) *Handler {
+	return h.with(was, servedResources(list), elsewhere)
 }
 
-func (h *Handler) with(was *Handler, more []resource, elsewhere []Elsewhere) *Handler {
+func (h *Handler) with(was *Handler, more []servedResource, elsewhere []ExternalVersion) *Handler {
 	if was == nil {
 		was = h
 	}
 	next := &Handler{
-		v3:        maps.Clone(h.v3),
-		all:       slices.Concat(h.all, more),
-		elsewhere: elsewhere,
-		parts:     map[*kinds.Kind]func() (part, error){},
+		v3:           maps.Clone(h.v3),
+		allResources: slices.Concat(h.allResources, more),
+		externals:    elsewhere,
+		parts:        map[*kinds.Kind]func() (documentPart, error){},
 	}
 	if next.v3 == nil {
-		next.v3 = map[string]described{}
+		next.v3 = map[string]versionDocument{}
 	}
-	fresh := map[schema.GroupVersion][]resource{}
+	fresh := map[schema.GroupVersion][]servedResource{}
 	for _, r := range more {
 		fresh[r.gvk.GroupVersion()] = nil
 	}
-	for _, r := range next.all {
+	for _, r := range next.allResources {
 		if list, ok := fresh[r.gvk.GroupVersion()]; ok {
 			fresh[r.gvk.GroupVersion()] = append(list, r)
 		}
 	}
 	for gv, some := range fresh {
-		path := strings.TrimPrefix(base(gv), "/")
-		if had, ok := was.v3[path]; ok && slices.EqualFunc(had.of, some, resource.same) {
+		path := strings.TrimPrefix(basePath(gv), "/")
+		if had, ok := was.v3[path]; ok && slices.EqualFunc(had.resources, some, servedResource.equal) {
 			next.v3[path] = had
 			continue
 		}
-		next.v3[path] = described{some, sync.OnceValues(func() (document, error) { return version3(some) })}
+		next.v3[path] = versionDocument{some, sync.OnceValues(func() (document, error) { return version3(some) })}
 	}
 	next.v2 = next.version2(was)
 	next.v2proto = sync.OnceValues(func() (document, error) {
@@ -110,25 +110,26 @@ func (h *Handler) with(was *Handler, more []resource, elsewhere []Elsewhere) *Ha
 		data, err := encodeProtobuf(plain.data)
 		return document{data, plain.hash}, err
 	})
-	next.index = sync.OnceValues(next.list)
+	next.index = sync.OnceValues(next.newIndex)
 	return next
 }
 
-var info = object{"title": "Kubernetes", "version": "unversioned"}
+var documentInfo = jsonObject{"title": "Kubernetes", "version": "unversioned"}
 
-func version3(list []resource) (document, error) {
-	s := newSchemas(true)
+func version3(list []servedResource) (document, error) {
+	s := newSchemaSet(true)
 	paths, err := s.pathsOf(list)
 	if err != nil {
 		return document{}, err
 	}
-	return finish(object{"openapi": "3.0.0", "info": info, "paths": paths, "components": object{"schemas": s.all}})
+	return encodeDocument(jsonObject{"openapi": "3.0.0", "info": documentInfo, "paths": paths,
+		"components": jsonObject{"schemas": s.all}})
 }
 
 // pathsOf returns the paths of resources, and adds their schemas.
-func (s *schemas) pathsOf(list []resource) (object, error) {
+func (s *schemaSet) pathsOf(list []servedResource) (jsonObject, error) {
 	s.register(list)
-	paths := object{}
+	paths := jsonObject{}
 	for _, r := range list {
 		if err := s.declare(r); err != nil {
 			return nil, err
@@ -138,28 +139,28 @@ func (s *schemas) pathsOf(list []resource) (object, error) {
 	return paths, nil
 }
 
-// list returns the index of version 3. The hash in a URL changes with its document, so that clients can cache
+// newIndex returns the index of version 3. The hash in a URL changes with its document, so that clients can cache
 // documents.
-func (h *Handler) list() (document, error) {
-	paths := object{}
+func (h *Handler) newIndex() (document, error) {
+	paths := jsonObject{}
 	for path, one := range h.v3 {
 		d, err := one.get()
 		if err != nil {
 			return d, err
 		}
-		paths[path] = object{"serverRelativeURL": "/openapi/v3/" + path + "?hash=" + d.hash}
+		paths[path] = jsonObject{"serverRelativeURL": "/openapi/v3/" + path + "?hash=" + d.hash}
 	}
-	for _, e := range h.elsewhere {
+	for _, e := range h.externals {
 		if own := "/openapi/v3/" + e.Path; strings.HasPrefix(e.V3, own) {
-			paths[e.Path] = object{"serverRelativeURL": e.V3}
+			paths[e.Path] = jsonObject{"serverRelativeURL": e.V3}
 		}
 	}
-	return finish(object{"paths": paths})
+	return encodeDocument(jsonObject{"paths": paths})
 }
 
 const (
-	protoAsked = "proto-openapi.spec.v2"
-	protoType  = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+	protoAccept = "proto-openapi.spec.v2"
+	protoType   = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 )
 
 // ServeHTTP implements http.Handler.
@@ -169,7 +170,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
 	case path == "/openapi/v2":
 		w.Header().Add("Vary", "Accept")
-		if strings.Contains(accept, protoAsked) {
+		if strings.Contains(accept, protoAccept) {
 			get, kind = h.v2proto, protoType
 		}
 	case path == "/openapi/v3":
@@ -206,7 +207,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if asked == d.hash {
 		w.Header().Set("Cache-Control", "public, immutable")
 	}
-	if header.Unchanged(r, `"`+d.hash+`"`) {
+	if header.IsUnchanged(r, `"`+d.hash+`"`) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}

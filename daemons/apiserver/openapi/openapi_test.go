@@ -98,7 +98,7 @@ func declaredKind(group, kind, field string) *kinds.Kind {
 
 // A change of one definition makes only the documents again that it is in. They equal documents that are made from
 // scratch.
-func TestAChangedDefinitionCostsItsOwnDocuments(t *testing.T) {
+func TestOnlyDocumentsOfChangedDefinitionsAreRemade(t *testing.T) {
 	always := New(kinds.All())
 	a, b, c := declaredKind(
 		"a.example.com",

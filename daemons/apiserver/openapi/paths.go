@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// resource is a kind in one group version.
-type resource struct {
+// servedResource is a kind in one group version.
+type servedResource struct {
 	kind *kinds.Kind
 	gvk  schema.GroupVersionKind
 	name string
@@ -19,22 +19,24 @@ type resource struct {
 	list runtime.Object
 }
 
-func (r resource) same(other resource) bool { return r.kind == other.kind && r.gvk == other.gvk }
+func (r servedResource) equal(other servedResource) bool {
+	return r.kind == other.kind && r.gvk == other.gvk
+}
 
-func resources(list []*kinds.Kind) []resource {
-	var out []resource
+func servedResources(list []*kinds.Kind) []servedResource {
+	var out []servedResource
 	for _, k := range list {
 		if k.Untyped != nil {
-			out = append(out, resource{kind: k, gvk: k.GVK, name: k.Resource})
+			out = append(out, servedResource{kind: k, gvk: k.GVK, name: k.Resource})
 			continue
 		}
-		r := resource{kind: k, gvk: k.GVK, name: k.Resource, obj: k.New()}
+		r := servedResource{kind: k, gvk: k.GVK, name: k.Resource, obj: k.New()}
 		if k.NewList != nil && (!k.Virtual || slices.Contains(k.Verbs, "list")) {
 			r.list = k.NewList()
 		}
 		out = append(out, r)
 		for _, a := range k.Aliases {
-			r := resource{kind: k, gvk: a.GVK, name: k.Resource, obj: a.New()}
+			r := servedResource{kind: k, gvk: a.GVK, name: k.Resource, obj: a.New()}
 			if a.Resource != "" {
 				r.name = a.Resource
 			}
@@ -47,7 +49,7 @@ func resources(list []*kinds.Kind) []resource {
 	return out
 }
 
-func base(gv schema.GroupVersion) string {
+func basePath(gv schema.GroupVersion) string {
 	if gv.Group == "" {
 		return "/api/" + gv.Version
 	}
@@ -55,7 +57,7 @@ func base(gv schema.GroupVersion) string {
 }
 
 // register records the kind of each type.
-func (s *schemas) register(list []resource) {
+func (s *schemaSet) register(list []servedResource) {
 	for _, r := range list {
 		if r.kind.Untyped != nil {
 			continue
@@ -72,21 +74,21 @@ func (s *schemas) register(list []resource) {
 func typeOf(obj runtime.Object) reflect.Type { return reflect.TypeOf(obj).Elem() }
 
 // paths adds the paths and operations of a resource.
-func (s *schemas) paths(to object, r resource) {
+func (s *schemaSet) paths(to jsonObject, r servedResource) {
 	ref, listRef := s.models(r)
-	prefix := base(r.gvk.GroupVersion())
+	prefix := basePath(r.gvk.GroupVersion())
 	collection := prefix + "/" + r.name
-	var shared []object
+	var shared []jsonObject
 	if r.kind.Namespaced {
 		collection = prefix + "/namespaces/{namespace}/" + r.name
 		shared = append(shared, s.parameter("namespace", "path", "string"))
 	}
 	item := collection + "/{name}"
-	many := object{"parameters": shared}
+	many := jsonObject{"parameters": shared}
 	if shared == nil {
-		many["parameters"] = []object{}
+		many["parameters"] = []jsonObject{}
 	}
-	one := object{"parameters": append(slices.Clone(shared), s.parameter("name", "path", "string"))}
+	one := jsonObject{"parameters": append(slices.Clone(shared), s.parameter("name", "path", "string"))}
 	for _, o := range operations {
 		if !o.serves(r.kind) {
 			continue
@@ -105,22 +107,22 @@ func (s *schemas) paths(to object, r resource) {
 		to[item] = one
 		if r.kind.Namespaced {
 			if get, ok := many["get"]; ok {
-				to[prefix+"/"+r.name] = object{"get": get}
+				to[prefix+"/"+r.name] = jsonObject{"get": get}
 			}
 		}
 	}
 }
 
-// operation describes a verb in a document.
-type operation struct {
+// operationInfo describes a verb in a document.
+type operationInfo struct {
 	verb, method, action string
 	collection, body     bool
 	query                []string
 }
 
 var (
-	writes     = []string{"dryRun", "fieldManager", "fieldValidation"}
-	operations = []operation{
+	writeParameters = []string{"dryRun", "fieldManager", "fieldValidation"}
+	operations      = []operationInfo{
 		{
 			verb:       "list",
 			method:     "get",
@@ -139,7 +141,7 @@ var (
 				"timeoutSeconds",
 			},
 		},
-		{verb: "create", method: "post", action: "post", collection: true, body: true, query: writes},
+		{verb: "create", method: "post", action: "post", collection: true, body: true, query: writeParameters},
 		{
 			verb:       "deletecollection",
 			method:     "delete",
@@ -148,8 +150,9 @@ var (
 			query:      []string{"labelSelector", "fieldSelector", "dryRun", "propagationPolicy", "gracePeriodSeconds"},
 		},
 		{verb: "get", method: "get", action: "get", query: []string{"resourceVersion"}},
-		{verb: "update", method: "put", action: "put", body: true, query: writes},
-		{verb: "patch", method: "patch", action: "patch", body: true, query: append([]string{"force"}, writes...)},
+		{verb: "update", method: "put", action: "put", body: true, query: writeParameters},
+		{verb: "patch", method: "patch", action: "patch", body: true,
+			query: append([]string{"force"}, writeParameters...)},
 		{
 			verb:   "delete",
 			method: "delete",
@@ -159,7 +162,7 @@ var (
 	}
 )
 
-func (o operation) serves(k *kinds.Kind) bool {
+func (o operationInfo) serves(k *kinds.Kind) bool {
 	switch {
 	case k.Virtual && k.Verbs == nil:
 		return o.verb == "create"
@@ -174,14 +177,14 @@ var queryTypes = map[string]string{
 	"watch": "boolean", "allowWatchBookmarks": "boolean", "sendInitialEvents": "boolean", "force": "boolean",
 }
 
-func (s *schemas) parameter(name, in, kind string) object {
-	p := object{"name": name, "in": in, "uniqueItems": true}
+func (s *schemaSet) parameter(name, in, kind string) jsonObject {
+	p := jsonObject{"name": name, "in": in, "uniqueItems": true}
 	if in == "path" {
 		p["required"] = true
 	}
 	if s.v3 {
 		delete(p, "uniqueItems")
-		p["schema"] = object{"type": kind}
+		p["schema"] = jsonObject{"type": kind}
 	} else {
 		p["type"] = kind
 	}
@@ -190,8 +193,8 @@ func (s *schemas) parameter(name, in, kind string) object {
 
 const anyJSON = "application/json"
 
-func (s *schemas) operation(o operation, r resource, ref, answer string) object {
-	var parameters []object
+func (s *schemaSet) operation(o operationInfo, r servedResource, ref, answer string) jsonObject {
+	var parameters []jsonObject
 	for _, name := range o.query {
 		kind := queryTypes[name]
 		if kind == "" {
@@ -199,38 +202,39 @@ func (s *schemas) operation(o operation, r resource, ref, answer string) object 
 		}
 		parameters = append(parameters, s.parameter(name, "query", kind))
 	}
-	out := object{
-		extension: gvk(r.gvk), "x-kubernetes-action": o.action,
+	out := jsonObject{
+		gvkExtension: gvk(r.gvk), "x-kubernetes-action": o.action,
 		"operationId": o.verb + r.gvk.Group + r.gvk.Version + r.gvk.Kind,
 	}
-	schemaOf := func(ref string) object { return object{"$ref": ref} }
+	schemaOf := func(ref string) jsonObject { return jsonObject{"$ref": ref} }
 	if s.v3 {
 		if o.body {
-			body := object{anyJSON: object{"schema": schemaOf(ref)}}
+			body := jsonObject{anyJSON: jsonObject{"schema": schemaOf(ref)}}
 			if o.verb == "patch" {
-				body = object{}
+				body = jsonObject{}
 				for _, kind := range []string{"application/apply-patch+yaml", "application/json-patch+json",
 					"application/merge-patch+json", "application/strategic-merge-patch+json"} {
 					if r.kind.Untyped != nil && kind == "application/strategic-merge-patch+json" {
 						continue
 					}
-					body[kind] = object{"schema": object{"type": "object"}}
+					body[kind] = jsonObject{"schema": jsonObject{"type": "object"}}
 				}
 			}
-			out["requestBody"] = object{"content": body}
+			out["requestBody"] = jsonObject{"content": body}
 		}
-		out["responses"] = object{
-			"200": object{"description": "OK", "content": object{anyJSON: object{"schema": schemaOf(answer)}}},
+		out["responses"] = jsonObject{
+			"200": jsonObject{"description": "OK",
+				"content": jsonObject{anyJSON: jsonObject{"schema": schemaOf(answer)}}},
 		}
 	} else {
 		if o.body {
-			body := object{"name": "body", "in": "body", "required": true, "schema": schemaOf(ref)}
+			body := jsonObject{"name": "body", "in": "body", "required": true, "schema": schemaOf(ref)}
 			if o.verb == "patch" {
-				body["schema"] = object{"type": "object"}
+				body["schema"] = jsonObject{"type": "object"}
 			}
 			parameters = append(parameters, body)
 		}
-		out["responses"] = object{"200": object{"description": "OK", "schema": schemaOf(answer)}}
+		out["responses"] = jsonObject{"200": jsonObject{"description": "OK", "schema": schemaOf(answer)}}
 	}
 	if len(parameters) > 0 {
 		out["parameters"] = parameters

@@ -30,18 +30,18 @@ func encodeProtobuf(document []byte) ([]byte, error) {
 // encoder appends the encoded fields of a message with the value v.
 type encoder func(b []byte, v any) []byte
 
-// member appends a field, with its number, for a member with the value v.
-type member func(b []byte, v any) []byte
+// memberEncoder appends a field, with its number, for a member with the value v.
+type memberEncoder func(b []byte, v any) []byte
 
 // message is a message whose fields are members of an object.
 type message struct {
-	members    map[string]member
-	extensions protowire.Number // the field of members whose name begins with x-; 0 for none
-	others     member           // all other members, each as an entry; nil to leave them out
+	members      map[string]memberEncoder
+	extensions   protowire.Number // the field of members whose name begins with x-; 0 for none
+	otherMembers memberEncoder    // all other members, each as an entry; nil to leave them out
 }
 
-// entry is a member of an object with arbitrary names.
-type entry struct {
+// mapEntry is a member of an object with arbitrary names.
+type mapEntry struct {
 	name  string
 	value any
 }
@@ -55,15 +55,15 @@ func (m *message) encode(b []byte, v any) []byte {
 		case encode != nil:
 			b = encode(b, value)
 		case m.extensions != 0 && strings.HasPrefix(name, "x-"):
-			b = namedField(m.extensions, encodeAny)(b, entry{name, value})
-		case m.others != nil:
-			b = m.others(b, entry{name, value})
+			b = namedField(m.extensions, encodeAny)(b, mapEntry{name, value})
+		case m.otherMembers != nil:
+			b = m.otherMembers(b, mapEntry{name, value})
 		}
 	}
 	return b
 }
 
-func text(n protowire.Number) member {
+func textField(n protowire.Number) memberEncoder {
 	return func(b []byte, v any) []byte {
 		if s, ok := v.(string); ok {
 			b = protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), s)
@@ -72,7 +72,7 @@ func text(n protowire.Number) member {
 	}
 }
 
-func boolean(n protowire.Number) member {
+func boolField(n protowire.Number) memberEncoder {
 	return func(b []byte, v any) []byte {
 		if v == true { // false is the default, which is not encoded
 			b = protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), 1)
@@ -81,7 +81,7 @@ func boolean(n protowire.Number) member {
 	}
 }
 
-func integer(n protowire.Number) member {
+func integerField(n protowire.Number) memberEncoder {
 	return func(b []byte, v any) []byte {
 		number, _ := v.(json.Number)
 		if i, err := number.Int64(); err == nil && i != 0 {
@@ -91,7 +91,7 @@ func integer(n protowire.Number) member {
 	}
 }
 
-func double(n protowire.Number) member {
+func doubleField(n protowire.Number) memberEncoder {
 	return func(b []byte, v any) []byte {
 		number, _ := v.(json.Number)
 		if f, err := number.Float64(); err == nil && f != 0 {
@@ -101,14 +101,14 @@ func double(n protowire.Number) member {
 	}
 }
 
-func one(n protowire.Number, encode encoder) member {
+func messageField(n protowire.Number, encode encoder) memberEncoder {
 	return func(b []byte, v any) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), encode(nil, v))
 	}
 }
 
-// many appends a field for each value of a list.
-func many(n protowire.Number, each func(protowire.Number) member) member {
+// repeatedField appends a field for each value of a list.
+func repeatedField(n protowire.Number, each func(protowire.Number) memberEncoder) memberEncoder {
 	return func(b []byte, v any) []byte {
 		list, _ := v.([]any)
 		for _, v := range list {
@@ -118,21 +118,23 @@ func many(n protowire.Number, each func(protowire.Number) member) member {
 	}
 }
 
-// listed appends a message for each value of a list.
-func listed(n protowire.Number, encode encoder) member {
-	return many(n, func(n protowire.Number) member { return one(n, encode) })
+// repeatedMessage appends a message for each value of a list.
+func repeatedMessage(n protowire.Number, encode encoder) memberEncoder {
+	return repeatedField(n, func(n protowire.Number) memberEncoder { return messageField(n, encode) })
 }
 
 // namedField appends an entry as a message with a name and a value.
-func namedField(n protowire.Number, encode encoder) member {
-	return one(n, func(b []byte, v any) []byte {
-		e, _ := v.(entry)
-		return one(2, encode)(text(1)(b, e.name), e.value)
+func namedField(n protowire.Number, encode encoder) memberEncoder {
+	return messageField(n, func(b []byte, v any) []byte {
+		e, _ := v.(mapEntry)
+		return messageField(2, encode)(textField(1)(b, e.name), e.value)
 	})
 }
 
-// mapOf returns the encoder of an object with arbitrary keys, whose values are messages.
-func mapOf(encode encoder) encoder { return (&message{others: namedField(1, encode)}).encode }
+// mapEncoder returns the encoder of an object with arbitrary keys, whose values are messages.
+func mapEncoder(encode encoder) encoder {
+	return (&message{otherMembers: namedField(1, encode)}).encode
+}
 
 // encodeAny appends a value of any type as a text in YAML, of which JSON is a part.
 func encodeAny(b []byte, v any) []byte {
@@ -142,5 +144,5 @@ func encodeAny(b []byte, v any) []byte {
 	if err := e.Encode(v); err != nil {
 		return b // v was decoded from JSON
 	}
-	return text(2)(b, out.String())
+	return textField(2)(b, out.String())
 }

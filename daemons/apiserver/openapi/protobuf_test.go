@@ -14,15 +14,15 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// TestProtobufIsWhatGnosticMakesOfTheDocument compares the message with that of the library which defines it.
-func TestProtobufIsWhatGnosticMakesOfTheDocument(t *testing.T) {
+// TestProtobufEqualsGnostic compares the message with that of the library which defines it.
+func TestProtobufEqualsGnostic(t *testing.T) {
 	everything, err := os.ReadFile("testdata/everything.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := fetch(t, New(kinds.All()), "/openapi/v2", "application/json").Body.Bytes()
 	for name, document := range map[string][]byte{"every member": everything, "the document that is served": served} {
-		document := sorted(t, document)
+		document := sortedDocument(t, document)
 		want, err := openapi_v2.ParseDocument(document)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -35,12 +35,12 @@ func TestProtobufIsWhatGnosticMakesOfTheDocument(t *testing.T) {
 		if err := proto.Unmarshal(encoded, got); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		compare(t, name, want.ProtoReflect(), got.ProtoReflect())
+		compareMessages(t, name, want.ProtoReflect(), got.ProtoReflect())
 	}
 }
 
-// sorted returns a document with its members sorted by name. The library keeps their order.
-func sorted(t *testing.T, document []byte) []byte {
+// sortedDocument returns a document with its members sorted by name. The library keeps their order.
+func sortedDocument(t *testing.T, document []byte) []byte {
 	t.Helper()
 	var v any
 	if err := json.Unmarshal(document, &v); err != nil {
@@ -53,8 +53,8 @@ func sorted(t *testing.T, document []byte) []byte {
 	return text
 }
 
-// compare reports where messages differ. Values in YAML are compared after decoding.
-func compare(t *testing.T, at string, want, got protoreflect.Message) {
+// compareMessages reports where messages differ. Values in YAML are compared after decoding.
+func compareMessages(t *testing.T, at string, want, got protoreflect.Message) {
 	t.Helper()
 	if text, ok := want.Interface().(*openapi_v2.Any); ok {
 		var a, b any
@@ -82,7 +82,7 @@ func compare(t *testing.T, at string, want, got protoreflect.Message) {
 			}
 			for i := range a.List().Len() {
 				if field.Message() != nil {
-					compare(t, below, a.List().Get(i).Message(), b.List().Get(i).Message())
+					compareMessages(t, below, a.List().Get(i).Message(), b.List().Get(i).Message())
 				} else if !a.List().Get(i).Equal(b.List().Get(i)) {
 					t.Errorf("%s: %v, want %v", below, b.List().Get(i), a.List().Get(i))
 				}
@@ -91,7 +91,7 @@ func compare(t *testing.T, at string, want, got protoreflect.Message) {
 			if want.Has(field) != got.Has(field) {
 				t.Errorf("%s: is set: %v, want %v", below, got.Has(field), want.Has(field))
 			} else if want.Has(field) {
-				compare(t, below, a.Message(), b.Message())
+				compareMessages(t, below, a.Message(), b.Message())
 			}
 		case !a.Equal(b):
 			t.Errorf("%s: %v, want %v", below, b, a)

@@ -14,31 +14,32 @@ import (
 // atomic and merging hold merge rules of every object's metadata, which the Go types state only in comments. atomic
 // lists types that are owned as a whole. merging defines how lists merge.
 var (
-	atomic = map[reflect.Type]bool{
+	atomicTypes = map[reflect.Type]bool{
 		reflect.TypeFor[metav1.OwnerReference](): true,
 		reflect.TypeFor[metav1.LabelSelector]():  true,
 	}
-	merging = map[reflect.Type]map[string]object{reflect.TypeFor[metav1.ObjectMeta](): {
+	mergeExtensions = map[reflect.Type]map[string]jsonObject{reflect.TypeFor[metav1.ObjectMeta](): {
 		"ownerReferences": {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": []string{"uid"}},
 		"finalizers":      {"x-kubernetes-list-type": "set"},
 		"managedFields":   {"x-kubernetes-list-type": "atomic"},
 	}}
 )
 
-// object is a JSON object of a document.
-type object = map[string]any
+// jsonObject is a JSON object of a document.
+type jsonObject = map[string]any
 
-// schemas are made from Go types by reflection: names and required fields from json tags, descriptions from SwaggerDoc,
-// and merge rules from patch tags.
-type schemas struct {
+// schemaSet are made from Go types by reflection: names and required fields from json tags, descriptions from
+// SwaggerDoc, and merge rules from patch tags.
+type schemaSet struct {
 	prefix string // prefix of references
 	v3     bool
-	all    object
+	all    jsonObject
 	kinds  map[reflect.Type][]schema.GroupVersionKind
 }
 
-func newSchemas(v3 bool) *schemas {
-	s := &schemas{prefix: "#/definitions/", v3: v3, all: object{}, kinds: map[reflect.Type][]schema.GroupVersionKind{}}
+func newSchemaSet(v3 bool) *schemaSet {
+	s := &schemaSet{prefix: "#/definitions/", v3: v3, all: jsonObject{},
+		kinds: map[reflect.Type][]schema.GroupVersionKind{}}
 	if v3 {
 		s.prefix = "#/components/schemas/"
 	}
@@ -47,16 +48,16 @@ func newSchemas(v3 bool) *schemas {
 
 // These are interfaces by which types describe themselves.
 type (
-	named     interface{ OpenAPIModelName() string }
-	typed     interface{ OpenAPISchemaType() []string }
-	formatted interface{ OpenAPISchemaFormat() string }
-	oneOf     interface{ OpenAPIV3OneOfTypes() []string }
-	swagger   interface{ SwaggerDoc() map[string]string }
+	modelNamed        interface{ OpenAPIModelName() string }
+	schemaTyped       interface{ OpenAPISchemaType() []string }
+	schemaFormatted   interface{ OpenAPISchemaFormat() string }
+	oneOfTyped        interface{ OpenAPIV3OneOfTypes() []string }
+	swaggerDocumented interface{ SwaggerDoc() map[string]string }
 )
 
-// name returns a type's name among the schemas: its package's host in reverse order, path and type name.
-func name(t reflect.Type) string {
-	if n, ok := reflect.Zero(t).Interface().(named); ok {
+// typeName returns a type's name among the schemas: its package's host in reverse order, path and type name.
+func typeName(t reflect.Type) string {
+	if n, ok := reflect.Zero(t).Interface().(modelNamed); ok {
 		return n.OpenAPIModelName()
 	}
 	host, rest, _ := strings.Cut(t.PkgPath(), "/")
@@ -66,72 +67,72 @@ func name(t reflect.Type) string {
 }
 
 // reference returns the schema of a type when it is used in a field.
-func (s *schemas) reference(t reflect.Type) object {
+func (s *schemaSet) reference(t reflect.Type) jsonObject {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if t == reflect.TypeFor[time.Time]() {
-		return object{"type": "string", "format": "date-time"}
+		return jsonObject{"type": "string", "format": "date-time"}
 	}
-	_, known := reflect.Zero(t).Interface().(typed)
+	_, known := reflect.Zero(t).Interface().(schemaTyped)
 	if t.Kind() == reflect.Struct || known {
 		n := s.define(t)
-		return object{"$ref": s.prefix + n}
+		return jsonObject{"$ref": s.prefix + n}
 	}
 	switch t.Kind() {
 	case reflect.Bool:
-		return object{"type": "boolean"}
+		return jsonObject{"type": "boolean"}
 	case reflect.Int64, reflect.Int, reflect.Uint64, reflect.Uint32, reflect.Uint:
-		return object{"type": "integer", "format": "int64"}
+		return jsonObject{"type": "integer", "format": "int64"}
 	case reflect.Int32, reflect.Int16, reflect.Int8, reflect.Uint8, reflect.Uint16:
-		return object{"type": "integer", "format": "int32"}
+		return jsonObject{"type": "integer", "format": "int32"}
 	case reflect.Float32, reflect.Float64:
-		return object{"type": "number", "format": "double"}
+		return jsonObject{"type": "number", "format": "double"}
 	case reflect.String:
-		return object{"type": "string"}
+		return jsonObject{"type": "string"}
 	case reflect.Slice, reflect.Array:
 		if t.Elem().Kind() == reflect.Uint8 {
-			return object{"type": "string", "format": "byte"}
+			return jsonObject{"type": "string", "format": "byte"}
 		}
-		return object{"type": "array", "items": s.item(t.Elem())}
+		return jsonObject{"type": "array", "items": s.item(t.Elem())}
 	case reflect.Map:
-		return object{"type": "object", "additionalProperties": s.item(t.Elem())}
+		return jsonObject{"type": "object", "additionalProperties": s.item(t.Elem())}
 	}
-	return object{"type": "object"}
+	return jsonObject{"type": "object"}
 }
 
 // item returns the schema of the items of a list or map. In version 3, a reference needs allOf to have a default beside
 // it.
-func (s *schemas) item(t reflect.Type) object {
+func (s *schemaSet) item(t reflect.Type) jsonObject {
 	out := s.reference(t)
 	if s.v3 {
 		if ref, ok := out["$ref"]; ok {
-			return object{"allOf": []object{{"$ref": ref}}, "default": object{}}
+			return jsonObject{"allOf": []jsonObject{{"$ref": ref}}, "default": jsonObject{}}
 		}
 	}
 	return out
 }
 
 // define adds the schema of a named type, once, and returns its name.
-func (s *schemas) define(t reflect.Type) string {
-	n := name(t)
+func (s *schemaSet) define(t reflect.Type) string {
+	n := typeName(t)
 	if _, ok := s.all[n]; ok {
 		return n
 	}
-	out := object{}
+	out := jsonObject{}
 	s.all[n] = out // before its fields, which may refer back to it
 	zero := reflect.Zero(t).Interface()
-	if d, ok := zero.(swagger); ok {
+	if d, ok := zero.(swaggerDocumented); ok {
 		if text := d.SwaggerDoc()[""]; text != "" {
 			out["description"] = text
 		}
 	}
-	switch self, ok := zero.(typed); {
+	switch self, ok := zero.(schemaTyped); {
 	case ok:
-		s.own(out, self, zero)
+		s.describeSelfEncoded(out, self, zero)
 	case t.Kind() == reflect.Struct:
 		out["type"] = "object"
-		properties, required := object{}, []string{}
+		properties, required := jsonObject{}, []string{}
 		s.fields(t, properties, &required)
 		if len(properties) > 0 {
 			out["properties"] = properties
@@ -141,26 +142,26 @@ func (s *schemas) define(t reflect.Type) string {
 			out["required"] = required
 		}
 	}
-	if atomic[t] {
+	if atomicTypes[t] {
 		out["x-kubernetes-map-type"] = "atomic"
 	}
 	if kinds := s.kinds[t]; len(kinds) > 0 {
-		out[extension] = gvks(kinds)
+		out[gvkExtension] = gvks(kinds)
 	}
 	return n
 }
 
-// own fills in the schema of a type that encodes itself.
-func (s *schemas) own(out object, self typed, zero any) {
+// describeSelfEncoded fills in the schema of a type that encodes itself.
+func (s *schemaSet) describeSelfEncoded(out jsonObject, self schemaTyped, zero any) {
 	kinds := self.OpenAPISchemaType()
 	format := ""
-	if f, ok := zero.(formatted); ok {
+	if f, ok := zero.(schemaFormatted); ok {
 		format = f.OpenAPISchemaFormat()
 	}
-	if o, ok := zero.(oneOf); ok && s.v3 {
-		var any []object
+	if o, ok := zero.(oneOfTyped); ok && s.v3 {
+		var any []jsonObject
 		for _, kind := range o.OpenAPIV3OneOfTypes() {
-			any = append(any, object{"type": kind})
+			any = append(any, jsonObject{"type": kind})
 		}
 		out["oneOf"] = any
 	} else if len(kinds) > 0 {
@@ -172,9 +173,9 @@ func (s *schemas) own(out object, self typed, zero any) {
 }
 
 // fields adds the fields of a struct, including those of inlined structs.
-func (s *schemas) fields(t reflect.Type, properties object, required *[]string) {
+func (s *schemaSet) fields(t reflect.Type, properties jsonObject, required *[]string) {
 	var docs map[string]string
-	if d, ok := reflect.Zero(t).Interface().(swagger); ok {
+	if d, ok := reflect.Zero(t).Interface().(swaggerDocumented); ok {
 		docs = d.SwaggerDoc()
 	}
 	for i := range t.NumField() {
@@ -195,7 +196,7 @@ func (s *schemas) fields(t reflect.Type, properties object, required *[]string) 
 		}
 		property := s.reference(f.Type)
 		if ref, ok := property["$ref"]; ok && s.v3 {
-			property = object{"allOf": []object{{"$ref": ref}}}
+			property = jsonObject{"allOf": []jsonObject{{"$ref": ref}}}
 		}
 		if text := docs[tag]; text != "" {
 			property["description"] = text
@@ -206,17 +207,17 @@ func (s *schemas) fields(t reflect.Type, properties object, required *[]string) 
 		if key := f.Tag.Get("patchMergeKey"); key != "" {
 			property["x-kubernetes-patch-merge-key"] = key
 		}
-		maps.Copy(property, merging[t][tag])
+		maps.Copy(property, mergeExtensions[t][tag])
 		properties[tag] = property
-		if demanded(f.Type, options) {
+		if isRequired(f.Type, options) {
 			*required = append(*required, tag)
 		}
 	}
 }
 
-// demanded reports whether a field is required. Lists and maps never are, because they are also null where their tag
+// isRequired reports whether a field is required. Lists and maps never are, because they are also null where their tag
 // does not omit them.
-func demanded(t reflect.Type, options string) bool {
+func isRequired(t reflect.Type, options string) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
 		return false
@@ -224,16 +225,16 @@ func demanded(t reflect.Type, options string) bool {
 	return !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero")
 }
 
-const extension = "x-kubernetes-group-version-kind"
+const gvkExtension = "x-kubernetes-group-version-kind"
 
-func gvks(list []schema.GroupVersionKind) []object {
-	var out []object
+func gvks(list []schema.GroupVersionKind) []jsonObject {
+	var out []jsonObject
 	for _, k := range list {
 		out = append(out, gvk(k))
 	}
 	return out
 }
 
-func gvk(k schema.GroupVersionKind) object {
-	return object{"group": k.Group, "version": k.Version, "kind": k.Kind}
+func gvk(k schema.GroupVersionKind) jsonObject {
+	return jsonObject{"group": k.Group, "version": k.Version, "kind": k.Kind}
 }

@@ -17,15 +17,15 @@ import (
 // parts that are encoded once: one part for built-in kinds and other servers' documents, and one part for each custom
 // resource.
 
-// part holds encoded members of the document's paths and definitions, without the surrounding braces.
-type part struct{ paths, definitions []byte }
+// documentPart holds encoded members of the document's paths and definitions, without the surrounding braces.
+type documentPart struct{ paths, definitions []byte }
 
-func encodePart(paths, definitions object) (part, error) {
-	var p part
-	for to, v := range map[*[]byte]object{&p.paths: paths, &p.definitions: definitions} {
+func encodePart(paths, definitions jsonObject) (documentPart, error) {
+	var p documentPart
+	for to, v := range map[*[]byte]jsonObject{&p.paths: paths, &p.definitions: definitions} {
 		data, err := json.Marshal(v)
 		if err != nil {
-			return part{}, fmt.Errorf("encode an OpenAPI document: %w", err)
+			return documentPart{}, fmt.Errorf("encode an OpenAPI document: %w", err)
 		}
 		*to = data[1 : len(data)-1]
 	}
@@ -33,11 +33,11 @@ func encodePart(paths, definitions object) (part, error) {
 }
 
 // coreOf returns the part without custom resources.
-func coreOf(list []resource, elsewhere []Elsewhere) (part, error) {
-	s := newSchemas(false)
+func coreOf(list []servedResource, elsewhere []ExternalVersion) (documentPart, error) {
+	s := newSchemaSet(false)
 	paths, err := s.pathsOf(list)
 	if err != nil {
-		return part{}, err
+		return documentPart{}, err
 	}
 	// Custom resources refer to these.
 	s.define(reflect.TypeFor[metav1.ObjectMeta]())
@@ -45,27 +45,27 @@ func coreOf(list []resource, elsewhere []Elsewhere) (part, error) {
 	for _, e := range elsewhere {
 		if e.V2 != nil {
 			// a document that cannot be read is the other server's error, and must not affect the rest
-			_ = merge(paths, s.all, e)
+			_ = mergeExternal(paths, s.all, e)
 		}
 	}
 	return encodePart(paths, s.all)
 }
 
 // partOf returns the part of a custom resource.
-func partOf(r resource) (part, error) {
-	s := newSchemas(false)
-	paths, err := s.pathsOf([]resource{r})
+func partOf(r servedResource) (documentPart, error) {
+	s := newSchemaSet(false)
+	paths, err := s.pathsOf([]servedResource{r})
 	if err != nil {
-		return part{}, err
+		return documentPart{}, err
 	}
-	name := declaredName(r)
-	return encodePart(paths, object{name: s.all[name], name + "List": s.all[name+"List"]})
+	name := schemaName(r)
+	return encodePart(paths, jsonObject{name: s.all[name], name + "List": s.all[name+"List"]})
 }
 
 // version2 returns a function that makes the document, from parts of was where they are unchanged, and from new ones.
 func (h *Handler) version2(was *Handler) func() (document, error) {
-	var builtIn, declared []resource
-	for _, r := range h.all {
+	var builtIn, declared []servedResource
+	for _, r := range h.allResources {
 		if r.kind.Untyped == nil {
 			builtIn = append(builtIn, r)
 		} else {
@@ -74,29 +74,30 @@ func (h *Handler) version2(was *Handler) func() (document, error) {
 	}
 	h.builtIn = len(builtIn)
 	switch {
-	case was.core != nil && was.builtIn == len(builtIn) && slices.EqualFunc(was.elsewhere, h.elsewhere, Elsewhere.same):
+	case was.core != nil && was.builtIn == len(builtIn) &&
+		slices.EqualFunc(was.externals, h.externals, ExternalVersion.equal):
 		h.core = was.core
 	default:
-		h.core = sync.OnceValues(func() (part, error) { return coreOf(builtIn, h.elsewhere) })
+		h.core = sync.OnceValues(func() (documentPart, error) { return coreOf(builtIn, h.externals) })
 	}
 	for _, r := range declared {
 		make := was.parts[r.kind]
 		if make == nil {
-			make = sync.OnceValues(func() (part, error) { return partOf(r) })
+			make = sync.OnceValues(func() (documentPart, error) { return partOf(r) })
 		}
 		h.parts[r.kind] = make
 	}
 	core, parts := h.core, h.parts
-	return sync.OnceValues(func() (document, error) { return assemble(core, declared, parts) })
+	return sync.OnceValues(func() (document, error) { return assembleDocument(core, declared, parts) })
 }
 
-func assemble(
-	core func() (part, error),
-	declared []resource,
-	parts map[*kinds.Kind]func() (part, error),
+func assembleDocument(
+	core func() (documentPart, error),
+	declared []servedResource,
+	parts map[*kinds.Kind]func() (documentPart, error),
 ) (document, error) {
 	var paths, definitions [][]byte
-	add := func(get func() (part, error)) error {
+	add := func(get func() (documentPart, error)) error {
 		p, err := get()
 		if len(p.paths) > 0 {
 			paths = append(paths, p.paths)
@@ -114,7 +115,7 @@ func assemble(
 			return document{}, err
 		}
 	}
-	about, err := json.Marshal(info)
+	about, err := json.Marshal(documentInfo)
 	if err != nil {
 		return document{}, fmt.Errorf("encode an OpenAPI document: %w", err)
 	}
@@ -126,5 +127,5 @@ func assemble(
 	out.WriteString(`,"paths":{`)
 	out.Write(bytes.Join(paths, []byte(",")))
 	out.WriteString(`},"swagger":"2.0"}`)
-	return hashed(out.Bytes()), nil
+	return newDocument(out.Bytes()), nil
 }

@@ -30,12 +30,12 @@ func (p *Access) Validate(ctx context.Context, a *api.Admission) error {
 		a.User.InGroup(api.GroupMasters) {
 		return nil
 	}
-	kind, ref, policies, ok := reads(a.Object)
+	kind, ref, policies, ok := parametersOf(a.Object)
 	if !ok {
 		return nil
 	}
 	if a.Operation == "UPDATE" {
-		oldKind, oldRef, oldPolicies, _ := reads(a.Old)
+		oldKind, oldRef, oldPolicies, _ := parametersOf(a.Old)
 		if equality.Semantic.DeepEqual(kind, oldKind) && equality.Semantic.DeepEqual(ref, oldRef) &&
 			policies == oldPolicies {
 			return nil
@@ -46,15 +46,15 @@ func (p *Access) Validate(ctx context.Context, a *api.Admission) error {
 			return nil
 		}
 		if obj, there := p.o.Objects.Get(policies.GroupResource, "", policies.name); there {
-			kind, _, _, _ = reads(obj)
+			kind, _, _, _ = parametersOf(obj)
 		}
-		return p.object(ctx, a, kind, ref)
+		return p.checkParameters(ctx, a, kind, ref)
 	}
 	if kind == nil {
 		return nil
 	}
-	if !p.may(ctx, a, api.Request{Verb: "get", GroupVersionResource: p.resource(kind)}) {
-		return refusedField(
+	if !p.isAllowed(ctx, a, api.Request{Verb: "get", GroupVersionResource: p.parameterResource(kind)}) {
+		return fieldRefusal(
 			a,
 			field.NewPath("spec", "paramKind"),
 			fmt.Sprintf(
@@ -68,35 +68,35 @@ func (p *Access) Validate(ctx context.Context, a *api.Admission) error {
 	return nil
 }
 
-// of is the policy that a binding names. Its name is empty if the object is a policy itself.
-type of struct {
+// policyRef is the policy that a binding names. Its name is empty if the object is a policy itself.
+type policyRef struct {
 	schema.GroupResource
 	name string
 }
 
-// reads returns the parameters that a policy or a binding refers to.
-func reads(
+// parametersOf returns the parameters that a policy or a binding refers to.
+func parametersOf(
 	obj runtime.Object,
-) (kind *admissionregistrationv1.ParamKind, ref *admissionregistrationv1.ParamRef, policy of, ok bool) {
-	named := func(resource, name string) of {
-		return of{schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: resource}, name}
+) (kind *admissionregistrationv1.ParamKind, ref *admissionregistrationv1.ParamRef, policy policyRef, ok bool) {
+	named := func(resource, name string) policyRef {
+		return policyRef{schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: resource}, name}
 	}
 	switch o := obj.(type) {
 	case *admissionregistrationv1.ValidatingAdmissionPolicy:
-		return o.Spec.ParamKind, nil, of{}, true
+		return o.Spec.ParamKind, nil, policyRef{}, true
 	case *admissionregistrationv1.MutatingAdmissionPolicy:
-		return o.Spec.ParamKind, nil, of{}, true
+		return o.Spec.ParamKind, nil, policyRef{}, true
 	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
 		return nil, o.Spec.ParamRef, named("validatingadmissionpolicies", o.Spec.PolicyName), true
 	case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
 		return nil, o.Spec.ParamRef, named("mutatingadmissionpolicies", o.Spec.PolicyName), true
 	}
-	return nil, nil, of{}, false
+	return nil, nil, policyRef{}, false
 }
 
-// object checks the right to read the parameters that a binding names. If the policy does not exist, or its kind is
-// unknown, it requires the right to read everything.
-func (p *Access) object(
+// checkParameters checks the right to read the parameters that a binding names. If the policy does not exist, or its
+// kind is unknown, it requires the right to read everything.
+func (p *Access) checkParameters(
 	ctx context.Context,
 	a *api.Admission,
 	kind *admissionregistrationv1.ParamKind,
@@ -106,18 +106,19 @@ func (p *Access) object(
 	if ref.Name == "" {
 		verb = "list"
 	}
-	if p.may(
+	if p.isAllowed(
 		ctx,
 		a,
-		api.Request{Verb: verb, Namespace: ref.Namespace, Name: ref.Name, GroupVersionResource: p.resource(kind)},
+		api.Request{Verb: verb, Namespace: ref.Namespace, Name: ref.Name,
+			GroupVersionResource: p.parameterResource(kind)},
 	) {
 		return nil
 	}
-	return refusedField(a, field.NewPath("spec", "paramRef"),
+	return fieldRefusal(a, field.NewPath("spec", "paramRef"),
 		fmt.Sprintf(`user %v does not have %q permission on the object referenced by paramRef`, a.User.Name, verb))
 }
 
-func (p *Access) resource(kind *admissionregistrationv1.ParamKind) schema.GroupVersionResource {
+func (p *Access) parameterResource(kind *admissionregistrationv1.ParamKind) schema.GroupVersionResource {
 	all := schema.GroupVersionResource{Group: "*", Version: "*", Resource: "*"}
 	if kind == nil {
 		return all
@@ -132,12 +133,12 @@ func (p *Access) resource(kind *admissionregistrationv1.ParamKind) schema.GroupV
 	return gv.WithResource("*")
 }
 
-func (p *Access) may(ctx context.Context, a *api.Admission, r api.Request) bool {
+func (p *Access) isAllowed(ctx context.Context, a *api.Admission, r api.Request) bool {
 	r.Resource = true
 	decision, _, err := p.o.May.Authorize(ctx, a.User, r)
 	return err == nil && decision == api.Allow
 }
 
-func refusedField(a *api.Admission, at *field.Path, why string) error {
+func fieldRefusal(a *api.Admission, at *field.Path, why string) error {
 	return apierrors.NewInvalid(a.Kind.GroupKind(), a.Name, field.ErrorList{field.Forbidden(at, why)})
 }

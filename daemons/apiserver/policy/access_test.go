@@ -15,33 +15,34 @@ import (
 	"clusterctl/daemons/api/apifake"
 )
 
-// rights lists what a user may do, as VERB RESOURCE NAMESPACE/NAME. Everything else is refused.
-type rights string
+// grantedRight lists what a user may do, as VERB RESOURCE NAMESPACE/NAME. Everything else is refused.
+type grantedRight string
 
-func (r rights) Authorize(_ context.Context, _ api.User, q api.Request) (api.Decision, string, error) {
+func (r grantedRight) Authorize(_ context.Context, _ api.User, q api.Request) (api.Decision, string, error) {
 	if string(r) == q.Verb+" "+q.GroupVersionResource.Resource+" "+q.Namespace+"/"+q.Name {
 		return api.Allow, "", nil
 	}
 	return api.NoOpinion, "", nil
 }
 
-// configMaps knows only ConfigMaps as parameters.
-type configMaps struct{}
+// configMapParams knows only ConfigMaps as parameters.
+type configMapParams struct{}
 
-func (configMaps) Scope(schema.GroupVersionKind) (bool, bool) { return true, true }
-func (configMaps) Resource(gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool) {
+func (configMapParams) Scope(schema.GroupVersionKind) (bool, bool) { return true, true }
+func (configMapParams) Resource(gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool) {
 	return gvk.GroupVersion().WithResource("configmaps"), gvk.Kind == "ConfigMap"
 }
-func (configMaps) Param(context.Context, schema.GroupVersionKind, string, string) (runtime.Object, error) {
+func (configMapParams) Param(context.Context, schema.GroupVersionKind, string, string) (runtime.Object, error) {
 	return nil, nil
 }
-func (configMaps) Select(context.Context, schema.GroupVersionKind, string, labels.Selector) ([]runtime.Object, error) {
+func (configMapParams) Select(context.Context, schema.GroupVersionKind, string,
+	labels.Selector) ([]runtime.Object, error) {
 	return nil, nil
 }
 
 // Users cannot make policies read objects that they may not read themselves.
 // Proves S12.
-func TestParametersAreReadByThoseWhoMay(t *testing.T) {
+func TestPolicyAuthorsNeedAccessToParameters(t *testing.T) {
 	policy := func(kind string) *admissionregistrationv1.ValidatingAdmissionPolicy {
 		p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 		if kind != "" {
@@ -67,7 +68,7 @@ func TestParametersAreReadByThoseWhoMay(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		obj, old runtime.Object
-		may      rights
+		may      grantedRight
 		groups   []string
 		refused  string
 	}{
@@ -92,7 +93,7 @@ func TestParametersAreReadByThoseWhoMay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored := policy("ConfigMap")
 			stored.Name = "stored"
-			p := NewAccess(Options{Objects: apifake.New(stored), May: c.may, Params: configMaps{}})
+			p := NewAccess(Options{Objects: apifake.New(stored), May: c.may, Params: configMapParams{}})
 			a := &api.Admission{Operation: "CREATE", User: api.User{Name: "jane", Groups: c.groups}, Object: c.obj,
 				Resource: admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")}
 			if c.old != nil {

@@ -23,9 +23,9 @@ import (
 
 // mutating is the compiled part that only mutating policies have.
 type mutating struct {
-	scope   *expression.Scope
-	patches []patch.Patcher
-	again   bool // whether the policy is evaluated again after later changes of the object
+	scope       *expression.Scope
+	patches     []patch.Patcher
+	reevaluates bool // whether the policy is evaluated again after later changes of the object
 }
 
 func (r *rule) compileMutating(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) error {
@@ -38,8 +38,9 @@ func (r *rule) compileMutating(spec *admissionregistrationv1.MutatingAdmissionPo
 			return fmt.Errorf("variable %s: %w", v.Name, err)
 		}
 	}
-	r.conditions = conditions(scope, spec.MatchConditions)
-	m := &mutating{scope: scope, again: spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy}
+	r.conditions = newConditions(scope, spec.MatchConditions)
+	m := &mutating{scope: scope,
+		reevaluates: spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy}
 	for _, one := range spec.Mutations {
 		switch {
 		case one.JSONPatch != nil:
@@ -74,11 +75,11 @@ func NewMutating(o Options) *Mutating {
 	}}
 }
 
-// rounds is the state that is kept from the first round of policies to the second.
-type rounds struct {
-	asked map[string]bool // policies that may be evaluated again, by policy, binding and parameter
-	again map[string]bool // those of them that must be
-	left  runtime.Object
+// roundState is the state that is kept from the first round of policies to the second.
+type roundState struct {
+	candidates map[string]bool // policies that may be evaluated again, by policy, binding and parameter
+	repeats    map[string]bool // those of them that must be
+	result     runtime.Object
 }
 
 // Admit evaluates the policies that match the original write, even if earlier ones change the object. In the second
@@ -89,18 +90,18 @@ func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 	if len(rules) == 0 || match.Exempt(a) || a.Object == nil || a.Operation == "DELETE" || a.Operation == "CONNECT" {
 		return nil
 	}
-	memory := remember(a)
-	if a.Again.Second && memory.left != nil && !match.Same(memory.left, a.Object) {
-		for id := range memory.asked {
-			memory.again[id] = true
+	memory := roundStateOf(a)
+	if a.Reinvocation.IsSecond && memory.result != nil && !match.Equal(memory.result, a.Object) {
+		for id := range memory.candidates {
+			memory.repeats[id] = true
 		}
 	}
-	var calls []about
+	var calls []matchedWrite
 	var wrong denials
 	for _, r := range rules {
-		err := p.concerned(ctx, r, a, func(c about, err error) error {
+		err := p.eachMatch(ctx, r, a, func(c matchedWrite, err error) error {
 			if err != nil {
-				p.against(&wrong, c, err, metav1.StatusReasonForbidden)
+				p.addDenial(&wrong, c, err, metav1.StatusReasonForbidden)
 			} else {
 				calls = append(calls, c)
 			}
@@ -113,37 +114,37 @@ func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 	asked := false
 	for _, c := range calls {
 		id := c.id()
-		if a.Again.Second && !memory.again[id] {
+		if a.Reinvocation.IsSecond && !memory.repeats[id] {
 			continue
 		}
 		asked = true
 		before := a.Object
-		failed, err := p.change(ctx, c, a)
+		failed, err := p.mutate(ctx, c, a)
 		if err != nil {
 			return err
 		}
 		for _, one := range failed {
-			p.against(&wrong, c, one, metav1.StatusReasonInvalid)
+			p.addDenial(&wrong, c, one, metav1.StatusReasonInvalid)
 		}
-		if !match.Same(before, a.Object) {
-			for other := range memory.asked {
-				memory.again[other] = true
+		if !match.Equal(before, a.Object) {
+			for other := range memory.candidates {
+				memory.repeats[other] = true
 			}
-			a.Again.Wanted = true
+			a.Reinvocation.IsNeeded = true
 		}
-		if c.mutating != nil && c.mutating.again && !a.Again.Second {
-			memory.asked[id] = true
+		if c.mutating != nil && c.mutating.reevaluates && !a.Reinvocation.IsSecond {
+			memory.candidates[id] = true
 		}
-		delete(memory.again, id)
+		delete(memory.repeats, id)
 	}
 	if asked {
-		memory.left = a.Object.DeepCopyObject()
+		memory.result = a.Object.DeepCopyObject()
 	}
 	return wrong.refusal(a)
 }
 
 // id identifies a policy together with a binding and a parameter.
-func (c about) id() string {
+func (c matchedWrite) id() string {
 	id := c.name + "/" + c.binding.name
 	if m, err := meta.Accessor(c.param); c.param != nil && err == nil {
 		id += "/" + m.GetNamespace() + "/" + m.GetName()
@@ -157,15 +158,15 @@ type denials struct {
 	reason metav1.StatusReason // of the first failure
 }
 
-// against adds the failure of a policy, unless its failure policy is to ignore it.
-func (p *Mutating) against(d *denials, c about, err error, reason metav1.StatusReason) {
-	if !c.fail {
+// addDenial adds the failure of a policy, unless its failure policy is to ignore it.
+func (p *Mutating) addDenial(d *denials, c matchedWrite, err error, reason metav1.StatusReason) {
+	if !c.failsClosed {
 		p.o.Log.Warn("a policy failed that may be ignored", "policy", c.name, "err", err)
 		return
 	}
 	sayer := fmt.Sprintf("policy %q", c.name)
 	if c.binding != nil {
-		sayer = c.sayer("policy")
+		sayer = c.messagePrefix("policy")
 	}
 	if len(d.causes) == 0 {
 		d.reason = reason
@@ -185,32 +186,32 @@ func (d denials) refusal(a *api.Admission) error {
 	return err
 }
 
-func remember(a *api.Admission) *rounds {
+func roundStateOf(a *api.Admission) *roundState {
 	const key = "mutatingadmissionpolicies"
-	if have, ok := a.Again.Memory[key].(*rounds); ok {
+	if have, ok := a.Reinvocation.Memory[key].(*roundState); ok {
 		return have
 	}
-	if a.Again.Memory == nil {
-		a.Again.Memory = map[string]any{}
+	if a.Reinvocation.Memory == nil {
+		a.Reinvocation.Memory = map[string]any{}
 	}
-	fresh := &rounds{asked: map[string]bool{}, again: map[string]bool{}}
-	a.Again.Memory[key] = fresh
+	fresh := &roundState{candidates: map[string]bool{}, repeats: map[string]bool{}}
+	a.Reinvocation.Memory[key] = fresh
 	return fresh
 }
 
-// change applies the mutations of one policy, and continues after one that fails. failed holds the failures. err means
+// mutate applies the mutations of one policy, and continues after one that fails. failed holds the failures. err means
 // that the result is not a valid object; it fails the write whatever the failure policy is.
-func (p *Mutating) change(ctx context.Context, c about, a *api.Admission) (failed []error, err error) {
+func (p *Mutating) mutate(ctx context.Context, c matchedWrite, a *api.Admission) (failed []error, err error) {
 	if c.broken != nil {
 		return []error{c.broken}, nil
 	}
 	// Each binding and parameter sees the changes of the earlier ones.
-	seen, err := match.See(ctx, a, c.version)
+	seen, err := match.Versioned(ctx, a, c.version)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("show the object as %s: %w", c.version.Kind, err))
 	}
-	c.seen = seen
-	if holds, err := p.holds(ctx, c); err != nil {
+	c.attributes = seen
+	if holds, err := p.conditionsHold(ctx, c); err != nil {
 		return []error{err}, nil
 	} else if !holds {
 		return nil, nil
@@ -221,35 +222,35 @@ func (p *Mutating) change(ctx context.Context, c about, a *api.Admission) (faile
 	}
 	changed := false
 	for _, one := range c.mutating.patches {
-		made, err := p.patched(ctx, c, one, types)
+		made, err := p.applyPatcher(ctx, c, one, types)
 		var answer *apierrors.StatusError
 		switch {
 		case errors.As(err, &answer):
 			return nil, answer
 		case err != nil:
 			failed = append(failed, err)
-		case !match.Same(c.seen.VersionedObject.Object(), made):
-			c.seen.UpdateObject(made)
+		case !match.Equal(c.attributes.VersionedObject.Object(), made):
+			c.attributes.UpdateObject(made)
 			changed = true
 		}
 	}
 	if !changed {
 		return failed, nil
 	}
-	return failed, match.Replace(ctx, a, c.version, c.seen.VersionedObject.Object())
+	return failed, match.Replace(ctx, a, c.version, c.attributes.VersionedObject.Object())
 }
 
-// patched returns the object after one mutation.
-func (p *Mutating) patched(
+// applyPatcher returns the object after one mutation.
+func (p *Mutating) applyPatcher(
 	ctx context.Context,
-	c about,
+	c matchedWrite,
 	one patch.Patcher,
 	types managedfields.TypeConverter,
 ) (runtime.Object, error) {
 	// Variables are evaluated again, because they may depend on what has changed.
 	made, err := one.Patch(c.mutating.scope.CreateContext(ctx), patch.Request{
-		MatchedResource: c.version.Resource, VersionedAttributes: c.seen, ObjectInterfaces: p.o.Interfaces,
-		OptionalVariables: p.bindingsOf(
+		MatchedResource: c.version.Resource, VersionedAttributes: c.attributes, ObjectInterfaces: p.o.Interfaces,
+		OptionalVariables: p.variablesOf(
 			c,
 		), Namespace: plugincel.CreateNamespaceObject(c.namespace), TypeConverter: types,
 	}, celconfig.RuntimeCELCostBudget)
@@ -257,7 +258,7 @@ func (p *Mutating) patched(
 		return nil, err
 	}
 	// A merge produces an object without a Go type.
-	if made, err = match.Typed(made, c.seen.VersionedObject.Object()); err != nil {
+	if made, err = match.ConvertLike(made, c.attributes.VersionedObject.Object()); err != nil {
 		return nil, err
 	}
 	made.GetObjectKind().SetGroupVersionKind(c.version.Kind)

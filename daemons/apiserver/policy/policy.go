@@ -56,11 +56,11 @@ type Params interface {
 
 // rule is one policy, compiled, with its bindings.
 type rule struct {
-	name     string
-	criteria *match.Criteria
-	param    *schema.GroupVersionKind
-	fail     bool
-	broken   error // why the policy cannot be evaluated for any write
+	name        string
+	criteria    *match.Criteria
+	param       *schema.GroupVersionKind
+	failsClosed bool
+	broken      error // why the policy cannot be evaluated for any write
 
 	conditions plugincel.ConditionEvaluator
 	validating *validating
@@ -85,29 +85,29 @@ type binding struct {
 type set struct {
 	o                  Options
 	policies, bindings schema.GroupResource
-	now                atomic.Pointer[compiled]
+	current            atomic.Pointer[compiledSet]
 	mu                 sync.Mutex // held while compiling
 }
 
-type compiled struct {
+type compiledSet struct {
 	policies, bindings int64 // revisions
 	rules              []*rule
-	known              map[runtime.Object]*rule
+	byObject           map[runtime.Object]*rule
 }
 
 // rules returns the enabled policies.
 func (s *set) rules() []*rule {
 	policies, bindings := s.o.Objects.Revision(s.policies), s.o.Objects.Revision(s.bindings)
-	if c := s.now.Load(); c != nil && c.policies == policies && c.bindings == bindings {
+	if c := s.current.Load(); c != nil && c.policies == policies && c.bindings == bindings {
 		return c.rules
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.now.Load()
+	was := s.current.Load()
 	if was == nil {
-		was = &compiled{}
+		was = &compiledSet{}
 	}
-	next := &compiled{policies: policies, bindings: bindings, known: map[runtime.Object]*rule{}}
+	next := &compiledSet{policies: policies, bindings: bindings, byObject: map[runtime.Object]*rule{}}
 	bound := map[string][]*binding{}
 	for _, obj := range s.o.Objects.List(s.bindings, "") {
 		if b := newBinding(obj); b != nil {
@@ -115,21 +115,21 @@ func (s *set) rules() []*rule {
 		}
 	}
 	for _, obj := range s.o.Objects.List(s.policies, "") {
-		r := was.known[obj]
+		r := was.byObject[obj]
 		if r == nil {
 			r = newRule(obj)
 		}
 		if r == nil {
 			continue
 		}
-		next.known[obj] = r
+		next.byObject[obj] = r
 		if list := bound[r.name]; len(list) > 0 {
 			inForce := *r
 			inForce.bindings = list
 			next.rules = append(next.rules, &inForce)
 		}
 	}
-	s.now.Store(next)
+	s.current.Store(next)
 	return next.rules
 }
 
@@ -147,7 +147,7 @@ func newBinding(obj runtime.Object) *binding {
 		return nil
 	}
 	if m != nil {
-		b.criteria, b.broken = criteria(m)
+		b.criteria, b.broken = newCriteria(m)
 	}
 	if b.broken == nil && b.ref != nil && b.ref.Selector != nil {
 		b.selector, b.broken = match.Selector(b.ref.Selector)
@@ -155,9 +155,9 @@ func newBinding(obj runtime.Object) *binding {
 	return b
 }
 
-// criteria returns the match criteria of a policy or a binding. A binding without rules matches everything that its
+// newCriteria returns the match criteria of a policy or a binding. A binding without rules matches everything that its
 // policy matches.
-func criteria(m *admissionregistrationv1.MatchResources) (*match.Criteria, error) {
+func newCriteria(m *admissionregistrationv1.MatchResources) (*match.Criteria, error) {
 	rules := m.ResourceRules
 	if len(rules) == 0 {
 		rules = []match.Rule{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
@@ -175,13 +175,13 @@ func criteria(m *admissionregistrationv1.MatchResources) (*match.Criteria, error
 func newRule(obj runtime.Object) *rule {
 	switch p := obj.(type) {
 	case *admissionregistrationv1.ValidatingAdmissionPolicy:
-		r := heads(p.Name, p.Spec.FailurePolicy, p.Spec.ParamKind, p.Spec.MatchConstraints)
+		r := newPartialRule(p.Name, p.Spec.FailurePolicy, p.Spec.ParamKind, p.Spec.MatchConstraints)
 		if r.broken == nil {
 			r.broken = r.compileValidating(&p.Spec)
 		}
 		return r
 	case *admissionregistrationv1.MutatingAdmissionPolicy:
-		r := heads(p.Name, p.Spec.FailurePolicy, p.Spec.ParamKind, p.Spec.MatchConstraints)
+		r := newPartialRule(p.Name, p.Spec.FailurePolicy, p.Spec.ParamKind, p.Spec.MatchConstraints)
 		if r.broken == nil {
 			r.broken = r.compileMutating(&p.Spec)
 		}
@@ -190,17 +190,17 @@ func newRule(obj runtime.Object) *rule {
 	return nil
 }
 
-func heads(
+func newPartialRule(
 	name string,
 	failure *admissionregistrationv1.FailurePolicyType,
 	param *admissionregistrationv1.ParamKind,
 	m *admissionregistrationv1.MatchResources,
 ) *rule {
-	r := &rule{name: name, fail: failure == nil || *failure == admissionregistrationv1.Fail}
+	r := &rule{name: name, failsClosed: failure == nil || *failure == admissionregistrationv1.Fail}
 	if m == nil {
 		m = &admissionregistrationv1.MatchResources{}
 	}
-	r.criteria, r.broken = criteria(m)
+	r.criteria, r.broken = newCriteria(m)
 	if param != nil {
 		gvk := schema.FromAPIVersionAndKind(param.APIVersion, param.Kind)
 		r.param = &gvk
@@ -208,25 +208,25 @@ func heads(
 	return r
 }
 
-// about is a write that a rule matches by one of its bindings, with one parameter.
-type about struct {
+// matchedWrite is a write that a rule matches by one of its bindings, with one parameter.
+type matchedWrite struct {
 	*rule
-	binding   *binding
-	version   api.Version
-	seen      *admission.VersionedAttributes
-	param     runtime.Object // nil if the policy has no parameter
-	namespace *corev1.Namespace
+	binding    *binding
+	version    api.Version
+	attributes *admission.VersionedAttributes
+	param      runtime.Object // nil if the policy has no parameter
+	namespace  *corev1.Namespace
 }
 
-// concerned calls f for each binding and parameter of a rule that match a write. If that cannot be determined, because
+// eachMatch calls f for each binding and parameter of a rule that match a write. If that cannot be determined, because
 // the policy or binding is misconfigured, it calls f with an error.
-func (s *set) concerned(ctx context.Context, r *rule, a *api.Admission, f func(about, error) error) error {
+func (s *set) eachMatch(ctx context.Context, r *rule, a *api.Admission, f func(matchedWrite, error) error) error {
 	misconfigured := func(b *binding, err error) error {
 		what := "policy"
 		if b != nil {
 			what = "binding"
 		}
-		return f(about{rule: r, binding: b}, fmt.Errorf("failed to configure %s: %w", what, err))
+		return f(matchedWrite{rule: r, binding: b}, fmt.Errorf("failed to configure %s: %w", what, err))
 	}
 	if r.criteria == nil {
 		return misconfigured(nil, r.broken)
@@ -245,7 +245,7 @@ func (s *set) concerned(ctx context.Context, r *rule, a *api.Admission, f func(a
 		}
 	}
 	for _, b := range r.bindings {
-		params, err := s.bound(ctx, r, b, a, namespaced)
+		params, err := s.boundParameters(ctx, r, b, a, namespaced)
 		if err != nil {
 			if err := misconfigured(b, err); err != nil {
 				return err
@@ -253,8 +253,8 @@ func (s *set) concerned(ctx context.Context, r *rule, a *api.Admission, f func(a
 			continue
 		}
 		for _, p := range params {
-			one := about{rule: r, binding: b, version: v, param: p, namespace: match.NamespaceOf(a, s.o.Objects)}
-			if one.seen, err = match.See(ctx, a, v); err != nil {
+			one := matchedWrite{rule: r, binding: b, version: v, param: p, namespace: match.NamespaceOf(a, s.o.Objects)}
+			if one.attributes, err = match.Versioned(ctx, a, v); err != nil {
 				err = misconfigured(b, fmt.Errorf("failed to convert object version: %w", err))
 			} else {
 				err = f(one, nil)
@@ -267,8 +267,8 @@ func (s *set) concerned(ctx context.Context, r *rule, a *api.Admission, f func(a
 	return nil
 }
 
-// bound returns the parameters with which a binding applies to a write; none if it does not apply.
-func (s *set) bound(
+// boundParameters returns the parameters with which a binding applies to a write; none if it does not apply.
+func (s *set) boundParameters(
 	ctx context.Context,
 	r *rule,
 	b *binding,
@@ -283,12 +283,12 @@ func (s *set) bound(
 			return nil, err
 		}
 	}
-	return s.params(ctx, r, b, a, namespaced)
+	return s.parametersFor(ctx, r, b, a, namespaced)
 }
 
-// params returns the parameters of a binding for a write. It returns one nil parameter if the policy takes none. It
-// returns no parameter if none is found and the binding allows that.
-func (s *set) params(
+// parametersFor returns the parameters of a binding for a write. It returns one nil parameter if the policy takes none.
+// It returns no parameter if none is found and the binding allows that.
+func (s *set) parametersFor(
 	ctx context.Context,
 	r *rule,
 	b *binding,
@@ -333,32 +333,32 @@ func (s *set) params(
 	return found, nil
 }
 
-// holds reports whether the match conditions hold.
-func (s *set) holds(ctx context.Context, c about) (bool, error) {
-	return match.Holds(
+// conditionsHold reports whether the match conditions hold.
+func (s *set) conditionsHold(ctx context.Context, c matchedWrite) (bool, error) {
+	return match.ConditionsHold(
 		ctx,
 		c.conditions,
-		c.seen,
+		c.attributes,
 		c.version,
-		s.bindingsOf(c),
+		s.variablesOf(c),
 		plugincel.CreateNamespaceObject(c.namespace),
 	)
 }
 
-func (s *set) bindingsOf(c about) plugincel.OptionalVariableBindings {
+func (s *set) variablesOf(c matchedWrite) plugincel.OptionalVariableBindings {
 	return plugincel.OptionalVariableBindings{VersionedParams: c.param, Authorizer: match.Authorizer(s.o.May)}
 }
 
-// sayer returns the beginning of a refusal, which names the policy and the binding.
-func (c about) sayer(kind string) string {
+// messagePrefix returns the beginning of a refusal, which names the policy and the binding.
+func (c matchedWrite) messagePrefix(kind string) string {
 	if c.binding == nil {
 		return fmt.Sprintf("%s '%s'", kind, c.name)
 	}
 	return fmt.Sprintf("%s '%s' with binding '%s'", kind, c.name, c.binding.name)
 }
 
-// acts reports whether a binding has an action.
-func (c about) acts(action admissionregistrationv1.ValidationAction) bool {
+// hasAction reports whether a binding has an action.
+func (c matchedWrite) hasAction(action admissionregistrationv1.ValidationAction) bool {
 	return slices.Contains(c.binding.actions, action)
 }
 

@@ -41,7 +41,7 @@ func (r *rule) compileValidating(spec *admissionregistrationv1.ValidatingAdmissi
 			return fmt.Errorf("variable %s: %w", v.Name, err)
 		}
 	}
-	r.conditions = conditions(scope, spec.MatchConditions)
+	r.conditions = newConditions(scope, spec.MatchConditions)
 	v := &validating{spec: spec}
 	var rules, messages, values []*expression.Text
 	for _, one := range spec.Validations {
@@ -68,7 +68,8 @@ func (r *rule) compileValidating(spec *admissionregistrationv1.ValidatingAdmissi
 	return nil
 }
 
-func conditions(scope *expression.Scope, list []admissionregistrationv1.MatchCondition) plugincel.ConditionEvaluator {
+func newConditions(scope *expression.Scope,
+	list []admissionregistrationv1.MatchCondition) plugincel.ConditionEvaluator {
 	if len(list) == 0 {
 		return nil
 	}
@@ -98,20 +99,20 @@ func NewValidating(o Options) *Validating {
 
 // failure is a failed validation of a policy.
 type failure struct {
-	about
-	message string
-	reason  metav1.StatusReason
-	index   int
-	always  bool // deny whatever the bindings specify, because the policy is misconfigured
+	matchedWrite
+	message      string
+	reason       metav1.StatusReason
+	index        int
+	alwaysDenies bool // deny whatever the bindings specify, because the policy is misconfigured
 }
 
-// noted is a failure in an audit annotation.
-type noted struct {
-	Message string                                     `json:"message"`
-	Policy  string                                     `json:"policy"`
-	Binding string                                     `json:"binding"`
-	Index   int                                        `json:"expressionIndex"`
-	Actions []admissionregistrationv1.ValidationAction `json:"validationActions"`
+// auditedFailure is a failure in an audit annotation.
+type auditedFailure struct {
+	Message         string                                     `json:"message"`
+	Policy          string                                     `json:"policy"`
+	Binding         string                                     `json:"binding"`
+	ExpressionIndex int                                        `json:"expressionIndex"`
+	Actions         []admissionregistrationv1.ValidationAction `json:"validationActions"`
 }
 
 // Validate evaluates all policies that match. It returns the first failure that a binding denies.
@@ -123,8 +124,8 @@ func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 	var failures []failure
 	annotations := map[string][]string{}
 	for _, r := range rules {
-		err := p.concerned(ctx, r, a, func(c about, err error) error {
-			failures = append(failures, p.judge(ctx, c, err, annotations)...)
+		err := p.eachMatch(ctx, r, a, func(c matchedWrite, err error) error {
+			failures = append(failures, p.evaluate(ctx, c, err, annotations)...)
 			return ctx.Err()
 		})
 		if err != nil {
@@ -136,23 +137,24 @@ func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 			a.Origin.Annotate(key, strings.Join(values, ", "))
 		}
 	}
-	return p.tell(a, failures)
+	return p.report(a, failures)
 }
 
-// judge returns the failures of a policy for a write.
-func (p *Validating) judge(
+// evaluate returns the failures of a policy for a write.
+func (p *Validating) evaluate(
 	ctx context.Context,
-	c about,
+	c matchedWrite,
 	misconfigured error,
 	annotations map[string][]string,
 ) []failure {
 	failed := func(index int, always bool, err error) []failure {
-		if !c.fail {
+		if !c.failsClosed {
 			p.o.Log.Warn("a policy failed that may be ignored", "policy", c.name, "err", err)
 			return nil
 		}
 		return []failure{
-			{about: c, message: err.Error(), reason: metav1.StatusReasonInvalid, index: index, always: always},
+			{matchedWrite: c, message: err.Error(), reason: metav1.StatusReasonInvalid, index: index,
+				alwaysDenies: always},
 		}
 	}
 	if misconfigured != nil {
@@ -161,24 +163,25 @@ func (p *Validating) judge(
 	if c.broken != nil {
 		return failed(0, false, c.broken)
 	}
-	if holds, err := p.holds(ctx, c); err != nil {
+	if holds, err := p.conditionsHold(ctx, c); err != nil {
 		return failed(0, false, err)
 	} else if !holds {
 		return nil
 	}
-	v, bindings := c.validating, p.bindingsOf(c)
+	v, bindings := c.validating, p.variablesOf(c)
 	request := plugincel.CreateAdmissionRequest(
-		c.seen.Attributes,
+		c.attributes.Attributes,
 		metav1.GroupVersionResource(c.version.Resource),
 		metav1.GroupVersionKind(c.version.Kind),
 	)
 	ns := plugincel.CreateNamespaceObject(c.namespace)
-	results, budget, err := v.expressions.ForInput(ctx, c.seen, request, bindings, ns, celconfig.RuntimeCELCostBudget)
+	results, budget, err := v.expressions.ForInput(ctx, c.attributes, request, bindings, ns,
+		celconfig.RuntimeCELCostBudget)
 	if err != nil {
 		return failed(0, false, err)
 	}
 	plain := plugincel.OptionalVariableBindings{VersionedParams: c.param}
-	messages, _, messagesFailed := v.messages.ForInput(ctx, c.seen, request, plain, ns, budget)
+	messages, _, messagesFailed := v.messages.ForInput(ctx, c.attributes, request, plain, ns, budget)
 	var failures []failure
 	for i, result := range results {
 		switch {
@@ -189,7 +192,7 @@ func (p *Validating) judge(
 			failures = append(failures, failed(i, false, fmt.Errorf("failed messageExpression: %w", messagesFailed))...)
 		case result.EvalResult == celtypes.True:
 		default:
-			f := failure{about: c, reason: metav1.StatusReasonInvalid, index: i}
+			f := failure{matchedWrite: c, reason: metav1.StatusReasonInvalid, index: i}
 			one := v.spec.Validations[i]
 			if one.Reason != nil {
 				f.reason = *one.Reason
@@ -209,7 +212,7 @@ func (p *Validating) judge(
 			failures = append(failures, f)
 		}
 	}
-	values, _, err := v.annotations.ForInput(ctx, c.seen, request, plain, ns, celconfig.RuntimeCELCostBudget)
+	values, _, err := v.annotations.ForInput(ctx, c.attributes, request, plain, ns, celconfig.RuntimeCELCostBudget)
 	if err != nil {
 		return failed(0, false, err)
 	}
@@ -219,45 +222,45 @@ func (p *Validating) judge(
 			continue
 		}
 		if text, ok := value.EvalResult.Value().(string); ok && strings.TrimSpace(text) != "" {
-			annotate(annotations, c.name+"/"+v.spec.AuditAnnotations[i].Key, strings.TrimSpace(text))
+			addAnnotation(annotations, c.name+"/"+v.spec.AuditAnnotations[i].Key, strings.TrimSpace(text))
 		}
 	}
 	return failures
 }
 
-// longestAnnotation is the maximum length, in bytes, of a value in an audit annotation of a policy. mostNoted is how
+// maxAnnotation is the maximum length, in bytes, of a value in an audit annotation of a policy. maxAudited is how
 // many failures the annotation lists.
 const (
-	longestAnnotation = 10 << 10
-	mostNoted         = 50
+	maxAnnotation = 10 << 10
+	maxAudited    = 50
 )
 
-// annotate adds a value to an annotation, unless it is in the annotation already.
-func annotate(annotations map[string][]string, key, value string) {
-	if len(value) > longestAnnotation {
-		value = value[:longestAnnotation]
+// addAnnotation adds a value to an annotation, unless it is in the annotation already.
+func addAnnotation(annotations map[string][]string, key, value string) {
+	if len(value) > maxAnnotation {
+		value = value[:maxAnnotation]
 	}
 	if !slices.Contains(annotations[key], value) {
 		annotations[key] = append(annotations[key], value)
 	}
 }
 
-// tell performs the actions of the bindings for the failures.
-func (p *Validating) tell(a *api.Admission, failures []failure) error {
+// report performs the actions of the bindings for the failures.
+func (p *Validating) report(a *api.Admission, failures []failure) error {
 	var refused *failure
-	var notes []noted
+	var notes []auditedFailure
 	for i, f := range failures {
-		if refused == nil && (f.always || f.acts(admissionregistrationv1.Deny)) {
+		if refused == nil && (f.alwaysDenies || f.hasAction(admissionregistrationv1.Deny)) {
 			refused = &failures[i]
 		}
-		if f.always {
+		if f.alwaysDenies {
 			continue
 		}
-		if f.acts(admissionregistrationv1.Warn) && a.Warn != nil {
-			a.Warn(fmt.Sprintf("Validation failed for %s: %s", f.sayer("ValidatingAdmissionPolicy"), f.message))
+		if f.hasAction(admissionregistrationv1.Warn) && a.Warn != nil {
+			a.Warn(fmt.Sprintf("Validation failed for %s: %s", f.messagePrefix("ValidatingAdmissionPolicy"), f.message))
 		}
-		if f.acts(admissionregistrationv1.Audit) && len(notes) < mostNoted {
-			notes = append(notes, noted{f.message, f.name, f.binding.name, f.index, f.binding.actions})
+		if f.hasAction(admissionregistrationv1.Audit) && len(notes) < maxAudited {
+			notes = append(notes, auditedFailure{f.message, f.name, f.binding.name, f.index, f.binding.actions})
 		}
 	}
 	if len(notes) > 0 && a.Origin != nil {
@@ -268,11 +271,12 @@ func (p *Validating) tell(a *api.Admission, failures []failure) error {
 	if refused == nil {
 		return nil
 	}
-	return refusal(a, refused.sayer("ValidatingAdmissionPolicy")+" denied request: "+refused.message, refused.reason)
+	return denialError(a, refused.messagePrefix("ValidatingAdmissionPolicy")+" denied request: "+refused.message,
+		refused.reason)
 }
 
-// refusal returns the error for a failure, in upstream's words.
-func refusal(a *api.Admission, message string, reason metav1.StatusReason) error {
+// denialError returns the error for a failure, in upstream's words.
+func denialError(a *api.Admission, message string, reason metav1.StatusReason) error {
 	err := apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, errors.New(message))
 	err.ErrStatus.Reason = reason
 	switch reason {

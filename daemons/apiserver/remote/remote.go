@@ -56,13 +56,13 @@ func Client(
 		return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
 	}
 	for _, cluster := range says.Clusters {
-		if err := inline(&cluster.CertificateAuthority, &cluster.CertificateAuthorityData, other); err != nil {
+		if err := inlineFile(&cluster.CertificateAuthority, &cluster.CertificateAuthorityData, other); err != nil {
 			return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
 		}
 	}
 	for _, user := range says.AuthInfos {
-		if err := errors.Join(inline(&user.ClientCertificate, &user.ClientCertificateData, other),
-			inline(&user.ClientKey, &user.ClientKeyData, other)); err != nil {
+		if err := errors.Join(inlineFile(&user.ClientCertificate, &user.ClientCertificateData, other),
+			inlineFile(&user.ClientKey, &user.ClientKeyData, other)); err != nil {
 			return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
 		}
 	}
@@ -81,8 +81,8 @@ func Client(
 	return at.String(), client, nil
 }
 
-// inline replaces the path of a file by its content, unless the content is set already.
-func inline(path *string, data *[]byte, other func(path string) ([]byte, error)) (err error) {
+// inlineFile replaces the path of a file by its content, unless the content is set already.
+func inlineFile(path *string, data *[]byte, other func(path string) ([]byte, error)) (err error) {
 	if *path == "" {
 		return nil
 	}
@@ -95,21 +95,21 @@ func inline(path *string, data *[]byte, other func(path string) ([]byte, error))
 	return nil
 }
 
-// firstPause is the pause before the second attempt. Each further pause is longer.
-const firstPause = 100 * time.Millisecond
+// initialBackoff is the pause before the second attempt. Each further pause is longer.
+const initialBackoff = 100 * time.Millisecond
 
-// largest is the maximum size of a response, in bytes.
-const largest = 3 << 20
+// maxResponse is the maximum size of a response, in bytes.
+const maxResponse = 3 << 20
 
-// Ask sends a review, and decodes the response into it. It retries if that may help.
-func (s *Server) Ask(ctx context.Context, review any) error {
+// Review sends a review, and decodes the response into it. It retries if that may help.
+func (s *Server) Review(ctx context.Context, review any) error {
 	text, err := json.Marshal(review)
 	if err != nil {
 		return fmt.Errorf("encode a review: %w", err)
 	}
-	pause := firstPause
+	pause := initialBackoff
 	for attempt := 1; ; attempt++ {
-		again, err := s.ask(ctx, text, review)
+		again, err := s.post(ctx, text, review)
 		if err == nil || !again || attempt == s.attempts {
 			return err
 		}
@@ -124,7 +124,7 @@ func (s *Server) Ask(ctx context.Context, review any) error {
 	}
 }
 
-func (s *Server) ask(ctx context.Context, text []byte, review any) (again bool, err error) {
+func (s *Server) post(ctx context.Context, text []byte, review any) (again bool, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(text))
 	if err != nil {
 		return false, fmt.Errorf("ask %s: %w", s.url, err)
@@ -136,7 +136,7 @@ func (s *Server) ask(ctx context.Context, text []byte, review any) (again bool, 
 		return ctx.Err() == nil, fmt.Errorf("ask a webhook: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, largest))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse))
 	if err != nil {
 		return true, fmt.Errorf("read the answer of %s: %w", s.url, err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // A kubeconfig has the address of a webhook and the credentials for it. Paths in it are relative to its own.
 // Proves S12.
-func TestAKubeconfigLeadsToTheWebhook(t *testing.T) {
+func TestKubeconfigsNameServerAndCredentials(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer secret" || r.URL.Path != "/ask" {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -39,7 +39,7 @@ func TestAKubeconfigLeadsToTheWebhook(t *testing.T) {
 		t.Fatal(err)
 	}
 	var review struct{ Answer string }
-	if err := s.Ask(t.Context(), &review); err != nil || review.Answer != "yes" {
+	if err := s.Review(t.Context(), &review); err != nil || review.Answer != "yes" {
 		t.Errorf("%+v, %v", review, err)
 	}
 	for name, c := range map[string]struct{ text, want string }{
@@ -65,7 +65,7 @@ func TestAKubeconfigLeadsToTheWebhook(t *testing.T) {
 // The CA of a webhook can be rotated: the files that a kubeconfig names are read with the given function, so their
 // changes are noticed.
 // Proves S12.
-func TestFilesThatAKubeconfigNamesAreRead(t *testing.T) {
+func TestKubeconfigFilesAreReadByTheCaller(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "hook.conf")
 	text := "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {certificate-authority: ca.crt, server: " +

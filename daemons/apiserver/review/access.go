@@ -19,7 +19,7 @@ func subjectAccess(may api.Authorizer) Handler {
 		if errs := validateSubject(&r.Spec); len(errs) > 0 {
 			return nil, invalid("SubjectAccessReview", errs)
 		}
-		r.Status = decide(ctx, may, subject(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+		r.Status = decide(ctx, may, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 		return r, nil
 	}
 }
@@ -52,7 +52,7 @@ func localSubjectAccess(may api.Authorizer) Handler {
 		if len(errs) > 0 {
 			return nil, invalid("LocalSubjectAccessReview", errs)
 		}
-		r.Status = decide(ctx, may, subject(&r.Spec), r.Spec.ResourceAttributes, nil)
+		r.Status = decide(ctx, may, userOf(&r.Spec), r.Spec.ResourceAttributes, nil)
 		return r, nil
 	}
 }
@@ -107,7 +107,7 @@ func validateAttributes(
 	return nil
 }
 
-func subject(spec *authorizationv1.SubjectAccessReviewSpec) api.User {
+func userOf(spec *authorizationv1.SubjectAccessReviewSpec) api.User {
 	u := api.User{Name: spec.User, UID: spec.UID, Groups: spec.Groups}
 	for k, v := range spec.Extra {
 		if u.Extra == nil {
@@ -137,7 +137,7 @@ func decide(
 	}
 	d, reason, err := may.Authorize(ctx, u, request)
 	status := authorizationv1.SubjectAccessReviewStatus{Allowed: d == api.Allow, Denied: d == api.Deny, Reason: reason}
-	if err = errors.Join(err, unread(r)); err != nil {
+	if err = errors.Join(err, ignoredSelectors(r)); err != nil {
 		status.EvaluationError = err.Error()
 	}
 	return status

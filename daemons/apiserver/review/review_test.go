@@ -17,10 +17,10 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// judge lets ann get pods in shop, and the path /healthz.
-type judge struct{}
+// testAuthorizer lets ann get pods in shop, and the path /healthz.
+type testAuthorizer struct{}
 
-func (judge) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+func (testAuthorizer) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
 	if u.Name == "broken" {
 		return api.NoOpinion, "", errors.New("no answer")
 	}
@@ -32,14 +32,14 @@ func (judge) Authorize(_ context.Context, u api.User, r api.Request) (api.Decisi
 	return api.NoOpinion, "", nil
 }
 
-func (judge) Rules(api.User, string) []rbacv1.PolicyRule {
+func (testAuthorizer) Rules(api.User, string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}},
 		{Verbs: []string{"get"}, NonResourceURLs: []string{"/healthz"}},
 	}
 }
 
-func (judge) Verify(_ context.Context, token string, audiences []string) (api.User, []string, error) {
+func (testAuthorizer) Verify(_ context.Context, token string, audiences []string) (api.User, []string, error) {
 	if token != "good" {
 		return api.User{}, nil, errors.New("invalid bearer token")
 	}
@@ -52,9 +52,9 @@ func (judge) Verify(_ context.Context, token string, audiences []string) (api.Us
 			audiences...), nil
 }
 
-func ask(t *testing.T, u api.User, resource string, obj runtime.Object) (runtime.Object, error) {
+func sendReview(t *testing.T, u api.User, resource string, obj runtime.Object) (runtime.Object, error) {
 	t.Helper()
-	for gr, handle := range All(judge{}, judge{}, judge{}) {
+	for gr, handle := range All(testAuthorizer{}, testAuthorizer{}, testAuthorizer{}) {
 		if gr.Resource == resource {
 			return handle(context.Background(), u, obj)
 		}
@@ -63,7 +63,7 @@ func ask(t *testing.T, u api.User, resource string, obj runtime.Object) (runtime
 	return nil, nil
 }
 
-func pods(ns string) *authorizationv1.ResourceAttributes {
+func podAttributes(ns string) *authorizationv1.ResourceAttributes {
 	return &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Namespace: ns}
 }
 
@@ -78,51 +78,52 @@ func TestAccessReviewsAskTheAuthorizer(t *testing.T) {
 		allowed bool
 		error   string
 	}{
-		"may":     {spec("ann", pods("shop"), nil), true, ""},
+		"may":     {spec("ann", podAttributes("shop"), nil), true, ""},
 		"path":    {spec("ann", nil, path), true, ""},
-		"may not": {spec("ann", pods("other"), nil), false, ""},
-		"another": {spec("bob", pods("shop"), nil), false, ""},
-		"both": {spec("ann", pods("shop"), path), false, "cannot be specified in combination with " +
+		"may not": {spec("ann", podAttributes("other"), nil), false, ""},
+		"another": {spec("bob", podAttributes("shop"), nil), false, ""},
+		"both": {spec("ann", podAttributes("shop"), path), false, "cannot be specified in combination with " +
 			"resourceAttributes"},
 		"neither": {spec("ann", nil, nil), false, "exactly one of nonResourceAttributes or resourceAttributes must " +
 			"be specified"},
-		"nobody": {spec("", pods("shop"), nil), false, "at least one of user or group must be specified"},
+		"nobody": {spec("", podAttributes("shop"), nil), false, "at least one of user or group must be specified"},
 	} {
-		out, err := ask(t, api.User{}, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{Spec: c.spec})
+		out, err := sendReview(t, api.User{}, "subjectaccessreviews",
+			&authorizationv1.SubjectAccessReview{Spec: c.spec})
 		if (err == nil) != (c.error == "") || err != nil && !strings.Contains(err.Error(), c.error) {
 			t.Errorf("%s: %v, want %q", name, err, c.error)
 		} else if err == nil && out.(*authorizationv1.SubjectAccessReview).Status.Allowed != c.allowed {
 			t.Errorf("%s: %+v", name, out)
 		}
 	}
-	out, err := ask(
+	out, err := sendReview(
 		t,
 		api.User{Name: "ann"},
 		"selfsubjectaccessreviews",
 		&authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: pods("shop")},
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: podAttributes("shop")},
 		},
 	)
 	if err != nil || !out.(*authorizationv1.SelfSubjectAccessReview).Status.Allowed {
 		t.Errorf("of oneself: %v %v", out, err)
 	}
-	_, err = ask(
+	_, err = sendReview(
 		t,
 		api.User{},
 		"localsubjectaccessreviews",
 		&authorizationv1.LocalSubjectAccessReview{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop"},
-			Spec:       spec("ann", pods("other"), nil),
+			Spec:       spec("ann", podAttributes("other"), nil),
 		},
 	)
 	if err == nil || !strings.Contains(err.Error(), "must match metadata.namespace") {
 		t.Errorf("in another namespace: %v", err)
 	}
-	out, err = ask(
+	out, err = sendReview(
 		t,
 		api.User{},
 		"subjectaccessreviews",
-		&authorizationv1.SubjectAccessReview{Spec: spec("broken", pods("shop"), nil)},
+		&authorizationv1.SubjectAccessReview{Spec: spec("broken", podAttributes("shop"), nil)},
 	)
 	if err != nil || out.(*authorizationv1.SubjectAccessReview).Status.EvaluationError != "no answer" {
 		t.Errorf("when the authorizer fails: %v %v", out, err)
@@ -130,7 +131,7 @@ func TestAccessReviewsAskTheAuthorizer(t *testing.T) {
 }
 
 func TestRulesAreListed(t *testing.T) {
-	out, err := ask(
+	out, err := sendReview(
 		t,
 		api.User{Name: "ann"},
 		"selfsubjectrulesreviews",
@@ -144,15 +145,16 @@ func TestRulesAreListed(t *testing.T) {
 		s.Incomplete {
 		t.Errorf("%+v", s)
 	}
-	if _, err := ask(t, api.User{}, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{}); err == nil {
+	if _, err := sendReview(t, api.User{}, "selfsubjectrulesreviews",
+		&authorizationv1.SelfSubjectRulesReview{}); err == nil {
 		t.Error("a review without a namespace is answered")
 	}
 }
 
-func TestTokensAndSelvesAreReviewed(t *testing.T) {
+func TestTokenAndSelfSubjectReviews(t *testing.T) {
 	review := func(token string) authenticationv1.TokenReviewStatus {
 		t.Helper()
-		out, err := ask(
+		out, err := sendReview(
 			t,
 			api.User{},
 			"tokenreviews",
@@ -170,7 +172,8 @@ func TestTokensAndSelvesAreReviewed(t *testing.T) {
 	if s := review("bad"); s.Authenticated || s.Error != "invalid bearer token" {
 		t.Errorf("%+v", s)
 	}
-	out, err := ask(t, api.User{Name: "ann", UID: "1"}, "selfsubjectreviews", &authenticationv1.SelfSubjectReview{})
+	out, err := sendReview(t, api.User{Name: "ann", UID: "1"}, "selfsubjectreviews",
+		&authenticationv1.SelfSubjectReview{})
 	if err != nil || out.(*authenticationv1.SelfSubjectReview).Status.UserInfo.Username != "ann" {
 		t.Errorf("%v %v", out, err)
 	}
@@ -178,7 +181,7 @@ func TestTokensAndSelvesAreReviewed(t *testing.T) {
 
 // The selectors of reviews are validated, and those that cannot be parsed are reported.
 // Proves S12.
-func TestSelectorsOfReviewsAreChecked(t *testing.T) {
+func TestInvalidReviewSelectorsAreRejected(t *testing.T) {
 	for what, c := range map[string]struct {
 		attributes      authorizationv1.ResourceAttributes
 		refused, ignore string
@@ -205,7 +208,7 @@ func TestSelectorsOfReviewsAreChecked(t *testing.T) {
 			ignore: "spec.resourceAttributes.labelSelector partially ignored due to parse error"},
 	} {
 		out, err := subjectAccess(
-			judge{},
+			testAuthorizer{},
 		)(
 			t.Context(),
 			api.User{},
@@ -224,7 +227,7 @@ func TestSelectorsOfReviewsAreChecked(t *testing.T) {
 
 // The cost of a review is about linear in its size, because any user may send a review of itself.
 // Proves S12.
-func TestReviewsOfManyRequirementsAreAnsweredSoon(t *testing.T) {
+func TestReviewCostIsLinear(t *testing.T) {
 	const many = 20_000
 	for _, requirement := range []metav1.LabelSelectorRequirement{{},
 		{Key: "k", Operator: metav1.LabelSelectorOpExists}} {
@@ -236,7 +239,7 @@ func TestReviewsOfManyRequirementsAreAnsweredSoon(t *testing.T) {
 			}},
 		}
 		before := totalAllocated()
-		_, err := ask(t, api.User{Name: "ann"}, "selfsubjectaccessreviews", r)
+		_, err := sendReview(t, api.User{Name: "ann"}, "selfsubjectaccessreviews", r)
 		// With the race detector, regular expressions do not reuse their memory, which takes a few hundred megabytes.
 		// Quadratic cost would be many times that.
 		if spent := totalAllocated() - before; spent > 1<<30 {

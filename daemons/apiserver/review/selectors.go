@@ -61,8 +61,8 @@ func validateSelectors(r *authorizationv1.ResourceAttributes, path *field.Path) 
 	return errs
 }
 
-// unread returns an error for selectors that were ignored because they cannot be parsed.
-func unread(r *authorizationv1.ResourceAttributes) error {
+// ignoredSelectors returns an error for selectors that were ignored because they cannot be parsed.
+func ignoredSelectors(r *authorizationv1.ResourceAttributes) error {
 	if r == nil {
 		return nil
 	}

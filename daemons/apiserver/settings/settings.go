@@ -19,35 +19,35 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// lookEvery is how often a file is checked.
-const lookEvery = 5 * time.Second
+// checkInterval is how often a file is checked.
+const checkInterval = 5 * time.Second
 
 // File is a value that is read from a file.
 type File[T any] struct {
-	what, path string
-	read       Reading[T]
-	log        *slog.Logger
+	description, path string
+	parse             Parser[T]
+	log               *slog.Logger
 
 	value atomic.Pointer[T]
 
-	mu     sync.Mutex
-	digest digest            // of the text that was read last
-	others map[string]digest // files that the text names, as they were read
-	failed error             // why the last text is not in use; nil if it is
-	counts counts
+	mu         sync.Mutex
+	digest     digest            // of the text that was read last
+	namedFiles map[string]digest // files that the text names, as they were read
+	lastError  error             // why the last text is not in use; nil if it is
+	counts     reloadCounts
 }
 
 type digest = [sha256.Size]byte
 
-// Reading converts a text to a value. It reads other files that the text names with other. Changes of those then count
+// Parser converts a text to a value. It reads other files that the text names with other. Changes of those then count
 // as changes of the text.
-type Reading[T any] func(text []byte, other func(path string) ([]byte, error)) (T, error)
+type Parser[T any] func(text []byte, other func(path string) ([]byte, error)) (T, error)
 
 // Open reads the file at path with read, which is called again for each new text. what names the file in errors, for
 // example "authentication configuration".
-func Open[T any](what, path string, read Reading[T], log *slog.Logger) (*File[T], error) {
-	f := &File[T]{what: what, path: path, read: read, log: log}
-	return f, f.look()
+func Open[T any](what, path string, read Parser[T], log *slog.Logger) (*File[T], error) {
+	f := &File[T]{description: what, path: path, parse: read, log: log}
+	return f, f.readFile()
 }
 
 // Get returns the last valid value.
@@ -57,18 +57,18 @@ func (f *File[T]) Get() T { return *f.value.Load() }
 func (f *File[T]) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before, failed := f.digest, f.failed
-	err := f.look()
+	before, failed := f.digest, f.lastError
+	err := f.readFile()
 	switch {
 	case err == nil && (f.digest != before || failed != nil):
-		f.counts.note("success")
-		f.log.Info("a configuration has changed and is in use", "what", f.what, "file", f.path)
+		f.counts.record("success")
+		f.log.Info("a configuration has changed and is in use", "what", f.description, "file", f.path)
 	case err != nil && (f.digest != before || failed == nil):
-		f.counts.note("failure")
+		f.counts.record("failure")
 		f.log.Error(
 			"a configuration has changed and cannot be used; the former one stays in force",
 			"what",
-			f.what,
+			f.description,
 			"file",
 			f.path,
 			"err",
@@ -78,39 +78,39 @@ func (f *File[T]) Reload() error {
 	return err
 }
 
-// look reads the file, and uses its content if it is valid.
-func (f *File[T]) look() error {
+// readFile reads the file, and uses its content if it is valid.
+func (f *File[T]) readFile() error {
 	text, err := os.ReadFile(f.path)
 	if err != nil {
-		f.failed = fmt.Errorf("read the %s: %w", f.what, err)
-		return f.failed
+		f.lastError = fmt.Errorf("read the %s: %w", f.description, err)
+		return f.lastError
 	}
 	now := map[string]digest{}
-	for path := range f.others {
+	for path := range f.namedFiles {
 		other, _ := os.ReadFile(path) // the reading function reports the error
 		now[path] = sha256.Sum256(other)
 	}
-	if together(text, now) == f.digest && !errors.Is(f.failed, os.ErrNotExist) {
-		return f.failed
+	if combinedDigest(text, now) == f.digest && !errors.Is(f.lastError, os.ErrNotExist) {
+		return f.lastError
 	}
-	f.others = map[string]digest{}
-	value, err := f.read(text, func(path string) ([]byte, error) {
+	f.namedFiles = map[string]digest{}
+	value, err := f.parse(text, func(path string) ([]byte, error) {
 		other, err := os.ReadFile(path)
-		f.others[path] = sha256.Sum256(other)
+		f.namedFiles[path] = sha256.Sum256(other)
 		return other, err
 	})
-	f.digest = together(text, f.others)
+	f.digest = combinedDigest(text, f.namedFiles)
 	if err != nil {
-		f.failed = fmt.Errorf("read the %s %s: %w", f.what, f.path, err)
-		return f.failed
+		f.lastError = fmt.Errorf("read the %s %s: %w", f.description, f.path, err)
+		return f.lastError
 	}
 	f.value.Store(&value)
-	f.failed = nil
+	f.lastError = nil
 	return nil
 }
 
-// together returns the digest of a text and of the files that it names.
-func together(text []byte, others map[string]digest) digest {
+// combinedDigest returns the digest of a text and of the files that it names.
+func combinedDigest(text []byte, others map[string]digest) digest {
 	all := sha256.New()
 	fmt.Fprintf(all, "%d ", len(text))
 	_, _ = all.Write(text)
@@ -122,7 +122,7 @@ func together(text []byte, others map[string]digest) digest {
 
 // Run reads the file whenever it has changed, until ctx ends.
 func (f *File[T]) Run(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -134,22 +134,23 @@ func (f *File[T]) Run(ctx context.Context) error {
 	}
 }
 
-// counts counts the reloads of a file, under upstream's names.
-type counts struct {
+// reloadCounts counts the reloads of a file, under upstream's names.
+type reloadCounts struct {
 	reloads *prometheus.CounterVec
 	last    *prometheus.GaugeVec
 }
 
-func (c counts) note(status string) {
+func (c reloadCounts) record(status string) {
 	if c.reloads != nil {
 		c.reloads.WithLabelValues(status).Inc()
 		c.last.WithLabelValues(status).SetToCurrentTime()
 	}
 }
 
-// Count registers the metrics of reloads. prefix is upstream's, for example apiserver_authentication_config_controller.
-func (f *File[T]) Count(prefix string, to prometheus.Registerer) error {
-	c := counts{
+// RegisterMetrics registers the metrics of reloads. prefix is upstream's, for example
+// apiserver_authentication_config_controller.
+func (f *File[T]) RegisterMetrics(prefix string, to prometheus.Registerer) error {
+	c := reloadCounts{
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "_automatic_reloads_total", Help: "Changes of the file, by whether they could be used.",
 		}, []string{"status"}),

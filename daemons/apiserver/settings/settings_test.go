@@ -14,7 +14,7 @@ import (
 
 // A changed configuration file takes effect when it is checked. An invalid one changes nothing and is reported.
 // Proves S12.
-func TestAFileThatChangesIsReadAgainAndAGoodOneStaysInForce(t *testing.T) {
+func TestChangedFilesAreReloaded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.yaml")
 	write := func(text string) {
 		t.Helper()
@@ -45,7 +45,7 @@ func TestAFileThatChangesIsReadAgainAndAGoodOneStaysInForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	if err := f.Count("apiserver_thing", registry); err != nil {
+	if err := f.RegisterMetrics("apiserver_thing", registry); err != nil {
 		t.Fatal(err)
 	}
 	reads = 0
@@ -100,7 +100,7 @@ apiserver_thing_automatic_reloads_total{status="success"} 4
 
 // A change of another file that the text names counts as a change of the text.
 // Proves S12.
-func TestAChangeOfAFileThatTheTextNamesIsTakenIn(t *testing.T) {
+func TestChangesOfNamedFilesAreReloads(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()

@@ -49,8 +49,8 @@ func NewCounts(metrics prometheus.Registerer) (*Counts, error) {
 	)
 }
 
-// kindOf returns the type label of webhooks.
-func kindOf(mutating bool) string {
+// typeLabel returns the type label of webhooks.
+func typeLabel(mutating bool) string {
 	if mutating {
 		return "admit"
 	}
@@ -65,13 +65,13 @@ func codeLabel(code int) string {
 	return strconv.Itoa(code)
 }
 
-// called records a call. failed is why the call returned no valid response, and refusal is the error that it causes for
-// the write.
-func (c *Counts) called(w *asked, a *api.Admission, mutating bool, began time.Time, failed, refusal error) {
+// recordCall records a call. failed is why the call returned no valid response, and refusal is the error that it causes
+// for the write.
+func (c *Counts) recordCall(w *matchedHook, a *api.Admission, mutating bool, began time.Time, failed, refusal error) {
 	if c == nil {
 		return
 	}
-	kind, rejected := kindOf(mutating), strconv.FormatBool(refusal != nil)
+	kind, rejected := typeLabel(mutating), strconv.FormatBool(refusal != nil)
 	code, status := http.StatusOK, apierrors.APIStatus(nil)
 	if errors.As(refusal, &status) {
 		code = int(status.Status().Code)
@@ -87,7 +87,7 @@ func (c *Counts) called(w *asked, a *api.Admission, mutating bool, began time.Ti
 	case refusal == nil:
 	case failed == nil:
 		c.rejections.WithLabelValues(w.name, kind, a.Operation, "no_error", codeLabel(code)).Inc()
-	case strings.HasPrefix(failed.Error(), callFailed):
+	case strings.HasPrefix(failed.Error(), callFailedPrefix):
 		c.rejections.WithLabelValues(w.name, kind, a.Operation, "calling_webhook_error", "0").Inc()
 	default:
 		c.rejections.WithLabelValues(w.name, kind, a.Operation, "apiserver_internal_error", "500").Inc()

@@ -27,11 +27,11 @@ func NewMutating(o Options) *Mutating {
 	}
 }
 
-// rounds is the state that is kept from the first round of webhooks to the second.
-type rounds struct {
-	asked map[string]bool // webhooks that may be called again, by id
-	again map[string]bool // those of them that must be, because the object has changed since
-	left  runtime.Object  // the object after the last webhook
+// roundState is the state that is kept from the first round of webhooks to the second.
+type roundState struct {
+	candidates map[string]bool // webhooks that may be called again, by id
+	repeats    map[string]bool // those of them that must be, because the object has changed since
+	result     runtime.Object  // the object after the last webhook
 }
 
 // Admit calls the webhooks that match. In the second round it calls those that allow it again, if the object has
@@ -41,22 +41,22 @@ func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 	if len(hooks) == 0 || match.Exempt(a) {
 		return nil
 	}
-	memory := p.remember(a)
-	if a.Again.Second && memory.left != nil && !match.Same(memory.left, a.Object) {
+	memory := p.roundStateOf(a)
+	if a.Reinvocation.IsSecond && memory.result != nil && !match.Equal(memory.result, a.Object) {
 		// Other plugins have changed it since the last webhook.
-		for id := range memory.asked {
-			memory.again[id] = true
+		for id := range memory.candidates {
+			memory.repeats[id] = true
 		}
 	}
 	round, asked := 0, false
-	if a.Again.Second {
+	if a.Reinvocation.IsSecond {
 		round = 1
 	}
 	for i, h := range hooks {
-		if round == 1 && !memory.again[h.id] {
+		if round == 1 && !memory.repeats[h.id] {
 			continue
 		}
-		w, err := p.concerns(ctx, h, a)
+		w, err := p.matchHook(ctx, h, a)
 		if err != nil {
 			return err
 		}
@@ -64,53 +64,54 @@ func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 			continue
 		}
 		asked = true
-		changed, err := p.put(ctx, w, a, round, i)
+		changed, err := p.callWebhook(ctx, w, a, round, i)
 		if err != nil {
 			return err
 		}
 		if changed {
-			for id := range memory.asked {
-				memory.again[id] = true
+			for id := range memory.candidates {
+				memory.repeats[id] = true
 			}
-			a.Again.Wanted = true
+			a.Reinvocation.IsNeeded = true
 		}
-		if h.again && round == 0 {
-			memory.asked[h.id] = true
+		if h.reinvokes && round == 0 {
+			memory.candidates[h.id] = true
 		}
-		delete(memory.again, h.id)
+		delete(memory.repeats, h.id)
 	}
 	if asked && a.Object != nil {
-		memory.left = a.Object.DeepCopyObject()
+		memory.result = a.Object.DeepCopyObject()
 	}
 	return nil
 }
 
-func (p *Mutating) remember(a *api.Admission) *rounds {
-	if have, ok := a.Again.Memory[p.resource.Resource].(*rounds); ok {
+func (p *Mutating) roundStateOf(a *api.Admission) *roundState {
+	if have, ok := a.Reinvocation.Memory[p.resource.Resource].(*roundState); ok {
 		return have
 	}
-	fresh := &rounds{asked: map[string]bool{}, again: map[string]bool{}}
-	if a.Again.Memory == nil {
-		a.Again.Memory = map[string]any{}
+	fresh := &roundState{candidates: map[string]bool{}, repeats: map[string]bool{}}
+	if a.Reinvocation.Memory == nil {
+		a.Reinvocation.Memory = map[string]any{}
 	}
-	a.Again.Memory[p.resource.Resource] = fresh
+	a.Reinvocation.Memory[p.resource.Resource] = fresh
 	return fresh
 }
 
-// put calls one webhook and applies its response. changed reports whether the object has changed.
-func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, index int) (changed bool, err error) {
-	n := notes{a, w.hook, fmt.Sprintf("round_%d_index_%d", round, index)}
+// callWebhook calls one webhook and applies its response. changed reports whether the object has changed.
+func (p *Mutating) callWebhook(ctx context.Context, w *matchedHook, a *api.Admission, round, index int) (changed bool,
+	err error) {
+	n := auditNotes{a, w.hook, fmt.Sprintf("round_%d_index_%d", round, index)}
 	began, failure := time.Now(), error(nil)
 	defer func() {
-		n.mutated(changed)
-		p.o.Counts.called(w, a, true, began, failure, err)
+		n.recordMutated(changed)
+		p.o.Counts.recordCall(w, a, true, began, failure, err)
 	}()
-	r, failure := p.ask(ctx, w, a, true)
+	r, failure := p.review(ctx, w, a, true)
 	if err = failure; err != nil {
-		return false, p.failed(ctx, w.hook, a, "mutation", round, index, err)
+		return false, p.failureError(ctx, w.hook, a, "mutation", round, index, err)
 	}
 	if !r.Allowed {
-		return false, denied(w.name, r.Result)
+		return false, deniedError(w.name, r.Result)
 	}
 	if len(r.Patch) == 0 {
 		return false, nil
@@ -119,12 +120,12 @@ func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, i
 	if err != nil {
 		err = fmt.Errorf("received undecodable patch in webhook response: %w", err)
 		failure = err
-		return false, p.failed(ctx, w.hook, a, "mutation", round, index, err)
+		return false, p.failureError(ctx, w.hook, a, "mutation", round, index, err)
 	}
 	if len(operations) == 0 {
 		return false, nil
 	}
-	before := w.seen.VersionedObject.Object()
+	before := w.attributes.VersionedObject.Object()
 	if before == nil {
 		return false, apierrors.NewInternalError(
 			fmt.Errorf(
@@ -134,7 +135,7 @@ func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, i
 		)
 	}
 	if r.PatchType != nil && *r.PatchType != admissionv1.PatchTypeJSONPatch && w.hook.version == "v1" {
-		return false, p.failed(
+		return false, p.failureError(
 			ctx,
 			w.hook,
 			a,
@@ -144,19 +145,19 @@ func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, i
 			fmt.Errorf("unsupported patch type %q", *r.PatchType),
 		)
 	}
-	after, err := patched(before, operations)
+	after, err := applyPatch(before, operations)
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
 	}
-	n.patched(operations)
-	if match.Same(before, after) {
+	n.recordPatch(operations)
+	if match.Equal(before, after) {
 		return false, nil
 	}
 	return true, match.Replace(ctx, a, w.version, after)
 }
 
-// patched returns an object after a JSON patch.
-func patched(before runtime.Object, operations jsonpatch.Patch) (runtime.Object, error) {
+// applyPatch returns an object after a JSON patch.
+func applyPatch(before runtime.Object, operations jsonpatch.Patch) (runtime.Object, error) {
 	data, err := json.Marshal(before)
 	if err != nil {
 		return nil, fmt.Errorf("encode the object: %w", err)
@@ -177,5 +178,5 @@ func patched(before runtime.Object, operations jsonpatch.Patch) (runtime.Object,
 // Name implements api.Named.
 func (*Mutating) Name() string { return "MutatingAdmissionWebhook" }
 
-// AsksOutside implements api.Outside.
-func (*Mutating) AsksOutside() {}
+// CallsExternal implements api.Outside.
+func (*Mutating) CallsExternal() {}

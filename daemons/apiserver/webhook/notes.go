@@ -9,15 +9,15 @@ import (
 	"clusterctl/daemons/apiserver/jsonpatch"
 )
 
-// notes adds audit annotations about a call of a mutating webhook.
-type notes struct {
+// auditNotes adds audit annotations about a call of a mutating webhook.
+type auditNotes struct {
 	a     *api.Admission
 	hook  *hook
 	round string // round and index, as in annotation keys
 }
 
-// note is the value of an annotation.
-type note struct {
+// auditNote is the value of an annotation.
+type auditNote struct {
 	Configuration string          `json:"configuration"`
 	Webhook       string          `json:"webhook"`
 	Mutated       *bool           `json:"mutated,omitempty"`
@@ -25,21 +25,21 @@ type note struct {
 	PatchType     string          `json:"patchType,omitempty"`
 }
 
-// mutated records whether the webhook changed the object.
-func (n notes) mutated(changed bool) {
-	n.annotate("mutation", false, note{Mutated: &changed})
+// recordMutated records whether the webhook changed the object.
+func (n auditNotes) recordMutated(changed bool) {
+	n.annotate("mutation", false, auditNote{Mutated: &changed})
 }
 
-// patched records the patch, if the audit policy records request bodies.
-func (n notes) patched(patch jsonpatch.Patch) {
-	n.annotate("patch", true, note{Patch: patch, PatchType: string(admissionv1.PatchTypeJSONPatch)})
+// recordPatch records the patch, if the audit policy records request bodies.
+func (n auditNotes) recordPatch(patch jsonpatch.Patch) {
+	n.annotate("patch", true, auditNote{Patch: patch, PatchType: string(admissionv1.PatchTypeJSONPatch)})
 }
 
-func (n notes) annotate(what string, contents bool, value note) {
+func (n auditNotes) annotate(what string, contents bool, value auditNote) {
 	if n.a.Origin == nil || !n.a.Origin.Audited(contents) {
 		return
 	}
-	value.Configuration, value.Webhook = n.hook.of, n.hook.name
+	value.Configuration, value.Webhook = n.hook.configuration, n.hook.name
 	if text, err := json.Marshal(value); err == nil {
 		n.a.Origin.Annotate(what+".webhook.admission.k8s.io/"+n.round, string(text))
 	}

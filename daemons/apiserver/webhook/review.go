@@ -18,11 +18,11 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// ask sends a write to a webhook and returns its response, validated. The two versions of a review differ in what a
+// review sends a write to a webhook and returns its response, validated. The two versions of a review differ in what a
 // response may leave out.
-func (s *set) ask(
+func (s *set) review(
 	ctx context.Context,
-	w *asked,
+	w *matchedHook,
 	a *api.Admission,
 	mutating bool,
 ) (*admissionv1.AdmissionResponse, error) {
@@ -32,15 +32,15 @@ func (s *set) ask(
 	if w.hook.version == "" {
 		return nil, errors.New("it understands no version of an AdmissionReview that is known here")
 	}
-	request, err := reviewed(w, a)
+	request, err := newRequest(w, a)
 	if err != nil {
 		return nil, err
 	}
 	sent := &admissionv1.AdmissionReview{Request: request}
 	sent.Kind, sent.APIVersion = "AdmissionReview", admissionv1.GroupName+"/"+w.hook.version
 	answer := &admissionv1.AdmissionReview{}
-	if err := s.o.Reach.Call(ctx, w.to, w.timeout, sent, answer); err != nil {
-		return nil, fmt.Errorf(callFailed+": %w", err)
+	if err := s.o.Connector.Call(ctx, w.target, w.timeout, sent, answer); err != nil {
+		return nil, fmt.Errorf(callFailedPrefix+": %w", err)
 	}
 	r := answer.Response
 	if r == nil {
@@ -64,7 +64,7 @@ func (s *set) ask(
 			)
 		}
 	}
-	if err := patchIsWhole(r, w.hook.version == "v1", mutating); err != nil {
+	if err := checkPatch(r, w.hook.version == "v1", mutating); err != nil {
 		return nil, fmt.Errorf("received invalid webhook response: %w", err)
 	}
 	for _, text := range r.Warnings {
@@ -80,10 +80,10 @@ func (s *set) ask(
 	return r, nil
 }
 
-// callFailed is the beginning of the error for a webhook that could not be called.
-const callFailed = "failed to call webhook"
+// callFailedPrefix is the beginning of the error for a webhook that could not be called.
+const callFailedPrefix = "failed to call webhook"
 
-func patchIsWhole(r *admissionv1.AdmissionResponse, strict, mutating bool) error {
+func checkPatch(r *admissionv1.AdmissionResponse, strict, mutating bool) error {
 	switch {
 	case len(r.Patch) == 0 && r.PatchType == nil, !strict:
 		return nil
@@ -101,9 +101,9 @@ func patchIsWhole(r *admissionv1.AdmissionResponse, strict, mutating bool) error
 	return nil
 }
 
-// reviewed returns the request that the webhook receives for a write.
-func reviewed(w *asked, a *api.Admission) (*admissionv1.AdmissionRequest, error) {
-	attributes := w.seen.Attributes
+// newRequest returns the request that the webhook receives for a write.
+func newRequest(w *matchedHook, a *api.Admission) (*admissionv1.AdmissionRequest, error) {
+	attributes := w.attributes.Attributes
 	who := authenticationv1.UserInfo{Username: a.User.Name, UID: a.User.UID, Groups: a.User.Groups}
 	for key, value := range a.User.Extra {
 		if who.Extra == nil {
@@ -129,7 +129,7 @@ func reviewed(w *asked, a *api.Admission) (*admissionv1.AdmissionRequest, error)
 		to  *runtime.RawExtension
 		obj runtime.Object
 	}{
-		{&r.Object, w.seen.VersionedObject.Object()}, {&r.OldObject, w.seen.VersionedOldObject.Object()},
+		{&r.Object, w.attributes.VersionedObject.Object()}, {&r.OldObject, w.attributes.VersionedOldObject.Object()},
 		{&r.Options, attributes.GetOperationOptions()},
 	} {
 		if part.obj == nil {
@@ -143,8 +143,8 @@ func reviewed(w *asked, a *api.Admission) (*admissionv1.AdmissionRequest, error)
 	return r, nil
 }
 
-// denied returns the error for a write that a webhook refuses, in upstream's words.
-func denied(name string, why *metav1.Status) error {
+// deniedError returns the error for a write that a webhook refuses, in upstream's words.
+func deniedError(name string, why *metav1.Status) error {
 	st := metav1.Status{}
 	if why != nil {
 		st = *why

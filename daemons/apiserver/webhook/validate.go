@@ -29,9 +29,9 @@ func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 	if len(hooks) == 0 || match.Exempt(a) {
 		return nil
 	}
-	var concerned []*asked
+	var concerned []*matchedHook
 	for _, h := range hooks {
-		w, err := p.concerns(ctx, h, a)
+		w, err := p.matchHook(ctx, h, a)
 		if err != nil {
 			return err
 		}
@@ -43,19 +43,19 @@ func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 		return nil
 	}
 	safe := *a
-	guard(&safe)
+	synchronize(&safe)
 	refusals := make([]error, len(concerned))
 	var wait sync.WaitGroup
 	for i, w := range concerned {
 		wait.Go(func() {
 			began := time.Now()
-			r, err := p.ask(ctx, w, &safe, false)
-			defer func() { p.o.Counts.called(w, a, false, began, err, refusals[i]) }()
+			r, err := p.review(ctx, w, &safe, false)
+			defer func() { p.o.Counts.recordCall(w, a, false, began, err, refusals[i]) }()
 			switch {
 			case err != nil:
-				refusals[i] = p.failed(ctx, w.hook, &safe, "validating", 0, i, err)
+				refusals[i] = p.failureError(ctx, w.hook, &safe, "validating", 0, i, err)
 			case !r.Allowed:
-				refusals[i] = denied(w.name, r.Result)
+				refusals[i] = deniedError(w.name, r.Result)
 			}
 		})
 	}
@@ -68,21 +68,21 @@ func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 	return nil
 }
 
-// guarded is an origin that concurrent webhooks may annotate.
-type guarded struct {
+// synchronizedOrigin is an origin that concurrent webhooks may annotate.
+type synchronizedOrigin struct {
 	api.Origin
 	mu *sync.Mutex
 }
 
 // Annotate implements api.Origin.
-func (g *guarded) Annotate(key, value string) {
+func (g *synchronizedOrigin) Annotate(key, value string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.Origin.Annotate(key, value)
 }
 
-// guard makes warnings and annotations safe for concurrent webhooks.
-func guard(a *api.Admission) {
+// synchronize makes warnings and annotations safe for concurrent webhooks.
+func synchronize(a *api.Admission) {
 	var mu sync.Mutex
 	if warn := a.Warn; warn != nil {
 		a.Warn = func(text string) {
@@ -92,12 +92,12 @@ func guard(a *api.Admission) {
 		}
 	}
 	if a.Origin != nil {
-		a.Origin = &guarded{Origin: a.Origin, mu: &mu}
+		a.Origin = &synchronizedOrigin{Origin: a.Origin, mu: &mu}
 	}
 }
 
 // Name implements api.Named.
 func (*Validating) Name() string { return "ValidatingAdmissionWebhook" }
 
-// AsksOutside implements api.Outside.
-func (*Validating) AsksOutside() {}
+// CallsExternal implements api.Outside.
+func (*Validating) CallsExternal() {}

@@ -27,67 +27,67 @@ import (
 
 // Options configures the plugins.
 type Options struct {
-	Objects api.Objects
-	May     api.Authorizer // for authorization checks in match conditions; nil denies everything
-	Reach   *backend.Reach
-	Log     *slog.Logger
-	Counts  *Counts // nil records no metrics
+	Objects   api.Objects
+	May       api.Authorizer // for authorization checks in match conditions; nil denies everything
+	Connector *backend.Connector
+	Log       *slog.Logger
+	Counts    *Counts // nil records no metrics
 }
 
 // hook is one webhook, compiled.
 type hook struct {
-	name, of   string // of is the name of its configuration
-	id         string // unique among all webhooks
-	criteria   *match.Criteria
-	conditions plugincel.ConditionEvaluator
-	to         backend.Webhook
-	broken     error // why it cannot be called for any write
-	fail       bool  // whether a write fails if the call fails
-	again      bool  // whether it is called again after later changes of the object
-	timeout    time.Duration
-	version    string // version of the AdmissionReview
+	name, configuration string // of is the name of its configuration
+	id                  string // unique among all webhooks
+	criteria            *match.Criteria
+	conditions          plugincel.ConditionEvaluator
+	target              backend.Webhook
+	broken              error // why it cannot be called for any write
+	failsClosed         bool  // whether a write fails if the call fails
+	reinvokes           bool  // whether it is called again after later changes of the object
+	timeout             time.Duration
+	version             string // version of the AdmissionReview
 }
 
 // set holds the webhooks of all configurations of a kind, ordered by name. It is rebuilt when a configuration changes.
 type set struct {
 	o        Options
 	resource schema.GroupResource
-	now      atomic.Pointer[compiled]
+	current  atomic.Pointer[compiledSet]
 	mu       sync.Mutex // held while compiling
 }
 
-type compiled struct {
+type compiledSet struct {
 	revision int64
 	hooks    []*hook
-	known    map[runtime.Object][]*hook // by stored configuration
+	byObject map[runtime.Object][]*hook // by stored configuration
 }
 
 // hooks returns the current webhooks.
 func (s *set) hooks() []*hook {
 	revision := s.o.Objects.Revision(s.resource)
-	if c := s.now.Load(); c != nil && c.revision == revision {
+	if c := s.current.Load(); c != nil && c.revision == revision {
 		return c.hooks
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.now.Load()
+	was := s.current.Load()
 	if was == nil {
-		was = &compiled{}
+		was = &compiledSet{}
 	}
-	next := &compiled{revision: revision, known: map[runtime.Object][]*hook{}}
+	next := &compiledSet{revision: revision, byObject: map[runtime.Object][]*hook{}}
 	for _, obj := range s.o.Objects.List(s.resource, "") {
-		hooks, ok := was.known[obj]
+		hooks, ok := was.byObject[obj]
 		if !ok {
-			hooks = compile(obj)
+			hooks = newHooks(obj)
 		}
-		next.known[obj] = hooks
+		next.byObject[obj] = hooks
 		next.hooks = append(next.hooks, hooks...)
 	}
-	s.now.Store(next)
+	s.current.Store(next)
 	return next.hooks
 }
 
-func compile(obj runtime.Object) []*hook {
+func newHooks(obj runtime.Object) []*hook {
 	var all []*hook
 	switch c := obj.(type) {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
@@ -110,13 +110,14 @@ func compile(obj runtime.Object) []*hook {
 
 func newHook(configuration string, i int, w *admissionregistrationv1.MutatingWebhook) *hook {
 	h := &hook{
-		name:    w.Name,
-		of:      configuration,
-		id:      configuration + "/" + w.Name + "/" + strconv.Itoa(i),
-		timeout: 10 * time.Second,
+		name:          w.Name,
+		configuration: configuration,
+		id:            configuration + "/" + w.Name + "/" + strconv.Itoa(i),
+		timeout:       10 * time.Second,
 	}
-	h.fail = w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail
-	h.again = w.ReinvocationPolicy != nil && *w.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
+	h.failsClosed = w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail
+	h.reinvokes = w.ReinvocationPolicy != nil &&
+		*w.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
 	if w.TimeoutSeconds != nil {
 		h.timeout = time.Duration(*w.TimeoutSeconds) * time.Second
 	}
@@ -125,27 +126,27 @@ func newHook(configuration string, i int, w *admissionregistrationv1.MutatingWeb
 			h.version = v
 		}
 	}
-	if h.criteria, h.broken = match.New(match.Unnamed(w.Rules), nil, w.MatchPolicy, w.NamespaceSelector,
+	if h.criteria, h.broken = match.New(match.WithoutNames(w.Rules), nil, w.MatchPolicy, w.NamespaceSelector,
 		w.ObjectSelector); h.broken != nil {
 		// Validation refuses such a configuration. If one is stored nevertheless, the webhook fails for everything that
 		// its rules match.
-		h.criteria, _ = match.New(match.Unnamed(w.Rules), nil, w.MatchPolicy, nil, nil)
+		h.criteria, _ = match.New(match.WithoutNames(w.Rules), nil, w.MatchPolicy, nil, nil)
 		return h
 	}
 	h.conditions = expression.Conditions(w.MatchConditions)
-	h.to, h.broken = backend.NewWebhook(w.ClientConfig)
+	h.target, h.broken = backend.NewWebhook(w.ClientConfig)
 	return h
 }
 
-// asked is a webhook that matches a write, and the write in the form for it.
-type asked struct {
+// matchedHook is a webhook that matches a write, and the write in the form for it.
+type matchedHook struct {
 	*hook
-	version api.Version
-	seen    *admission.VersionedAttributes
+	version    api.Version
+	attributes *admission.VersionedAttributes
 }
 
-// concerns reports whether a write matches a webhook, by returning it or nil. An error fails the write.
-func (s *set) concerns(ctx context.Context, h *hook, a *api.Admission) (*asked, error) {
+// matchHook reports whether a write matches a webhook, by returning it or nil. An error fails the write.
+func (s *set) matchHook(ctx context.Context, h *hook, a *api.Admission) (*matchedHook, error) {
 	v, ok, err := h.criteria.Match(a, s.o.Objects)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("find out whether webhook %q is concerned: %w", h.name, err))
@@ -153,16 +154,16 @@ func (s *set) concerns(ctx context.Context, h *hook, a *api.Admission) (*asked, 
 	if !ok {
 		return nil, nil
 	}
-	seen, err := match.See(ctx, a, v)
+	seen, err := match.Versioned(ctx, a, v)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("show webhook %q the object as %s: %w", h.name, v.Kind, err))
 	}
 	if h.conditions != nil {
 		bindings := plugincel.OptionalVariableBindings{Authorizer: match.Authorizer(s.o.May)}
-		holds, err := match.Holds(ctx, h.conditions, seen, v, bindings, match.NamespaceOf(a, s.o.Objects))
+		holds, err := match.ConditionsHold(ctx, h.conditions, seen, v, bindings, match.NamespaceOf(a, s.o.Objects))
 		if err != nil {
 			s.o.Log.Warn("the match conditions of a webhook could not be evaluated", "webhook", h.name, "err", err)
-			if h.fail {
+			if h.failsClosed {
 				return nil, apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, err)
 			}
 			return nil, nil
@@ -171,18 +172,19 @@ func (s *set) concerns(ctx context.Context, h *hook, a *api.Admission) (*asked, 
 			return nil, nil
 		}
 	}
-	return &asked{h, v, seen}, nil
+	return &matchedHook{h, v, seen}, nil
 }
 
-// failed returns the error for a write whose webhook call failed; nil if the failure policy is to ignore it.
-func (s *set) failed(ctx context.Context, h *hook, a *api.Admission, kind string, round, index int, err error) error {
+// failureError returns the error for a write whose webhook call failed; nil if the failure policy is to ignore it.
+func (s *set) failureError(ctx context.Context, h *hook, a *api.Admission, kind string, round, index int,
+	err error) error {
 	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled {
 		return apierrors.NewTimeoutError(
 			"the request was given up before webhook "+strconv.Quote(h.name)+" answered",
 			0,
 		)
 	}
-	if h.fail {
+	if h.failsClosed {
 		return apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: %w", h.name, err))
 	}
 	s.o.Log.Warn("a webhook failed that may be ignored", "webhook", h.name, "err", err)

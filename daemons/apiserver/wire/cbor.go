@@ -11,8 +11,8 @@ import (
 // This file handles CBOR, for clients that ask for it. It has the same data model as JSON, so it is converted from and
 // to JSON.
 
-// selfDescribed is the tag at the start of CBOR, which distinguishes it from other encodings.
-const selfDescribed = "\xd9\xd9\xf7"
+// cborTag is the tag at the start of CBOR, which distinguishes it from other encodings.
+const cborTag = "\xd9\xd9\xf7"
 
 // FromCBOR returns the JSON of an object in CBOR.
 func FromCBOR(data []byte) ([]byte, error) {
@@ -37,5 +37,5 @@ func appendCBOR(to, data []byte) ([]byte, error) {
 	if err != nil {
 		return to, fmt.Errorf("encode CBOR: %w", err)
 	}
-	return append(append(to, selfDescribed...), out...), nil
+	return append(append(to, cborTag...), out...), nil
 }

@@ -23,14 +23,14 @@ func (m Media) WatchContentType() string {
 	return m.ContentType()
 }
 
-// Events returns the part of a media type that matters for watch events. They are neither indented nor compressed.
-func (m Media) Events() Media {
+// EventMedia returns the part of a media type that matters for watch events. They are neither indented nor compressed.
+func (m Media) EventMedia() Media {
 	m.Pretty, m.Codings = false, ""
 	return m
 }
 
-// plain returns the media type with JSON as its format.
-func (m Media) plain() Media {
+// asJSON returns the media type with JSON as its format.
+func (m Media) asJSON() Media {
 	m.Format = JSON
 	return m
 }
@@ -53,7 +53,7 @@ func (m Media) AppendEvent(
 		return appendFrame(to, t, object)
 	}
 	if m.Format == CBOR {
-		event, err := m.plain().AppendEvent(nil, t, s, e, rows, headings)
+		event, err := m.asJSON().AppendEvent(nil, t, s, e, rows, headings)
 		if err != nil {
 			return to, err
 		}
@@ -91,7 +91,7 @@ func (m Media) AppendStatus(to []byte, status metav1.Status) ([]byte, error) {
 // initial events.
 func (m Media) AppendBookmark(to []byte, s Served, revision string, initial bool) ([]byte, error) {
 	if m.Format == CBOR {
-		event, err := m.plain().AppendBookmark(nil, s, revision, initial)
+		event, err := m.asJSON().AppendBookmark(nil, s, revision, initial)
 		if err != nil {
 			return to, err
 		}
@@ -102,7 +102,7 @@ func (m Media) AppendBookmark(to []byte, s Served, revision string, initial bool
 		meta.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	}
 	gvk := s.Version()
-	if m.As != "" && m.As != "Table" {
+	if m.Shape != "" && m.Shape != "Table" {
 		gvk = m.partialKind(false)
 	}
 	if m.Format == Protobuf {
@@ -117,7 +117,7 @@ func (m Media) AppendBookmark(to []byte, s Served, revision string, initial bool
 	object := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":`, kind, version)
 	object = append(appendValue(object, meta), '}')
 	to = append(to, `{"type":"BOOKMARK","object":`...)
-	if m.As == "Table" {
+	if m.Shape == "Table" {
 		to = m.appendTableHead(to, s, revision, "", nil, false)
 		to = append(to, `{"cells":[],"object":`...)
 		to = append(to, object...)

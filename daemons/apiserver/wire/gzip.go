@@ -9,10 +9,10 @@ import (
 	"clusterctl/daemons/api/header"
 )
 
-// worthZipping is the size, in bytes, from which a response is compressed if the client accepts that.
-const worthZipping = 128 << 10
+// minGzipSize is the size, in bytes, from which a response is compressed if the client accepts that.
+const minGzipSize = 128 << 10
 
-var zippers = sync.Pool{New: func() any {
+var gzipWriters = sync.Pool{New: func() any {
 	z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // fails only for unknown levels
 	return z
 }}
@@ -23,23 +23,23 @@ func WriteDocument(w http.ResponseWriter, r *http.Request, data []byte) error {
 		_, err := to.Write(data)
 		return err
 	}
-	if zips(len(data), header.Joined(r.Header, "Accept-Encoding")) {
-		return zipped(w, write)
+	if shouldGzip(len(data), header.Joined(r.Header, "Accept-Encoding")) {
+		return writeGzip(w, write)
 	}
 	return write(w)
 }
 
-// zips reports whether a response of a size is compressed for a client with that Accept-Encoding.
-func zips(size int, codings string) bool {
-	return size > worthZipping && header.Accepts(codings, "gzip")
+// shouldGzip reports whether a response of a size is compressed for a client with that Accept-Encoding.
+func shouldGzip(size int, codings string) bool {
+	return size > minGzipSize && header.Accepts(codings, "gzip")
 }
 
-// zipped writes the output of write, compressed, as the response.
-func zipped(w http.ResponseWriter, write func(io.Writer) error) error {
+// writeGzip writes the output of write, compressed, as the response.
+func writeGzip(w http.ResponseWriter, write func(io.Writer) error) error {
 	w.Header().Set("Content-Encoding", "gzip")
 	w.Header().Add("Vary", "Accept-Encoding")
-	z := zippers.Get().(*gzip.Writer)
-	defer zippers.Put(z)
+	z := gzipWriters.Get().(*gzip.Writer)
+	defer gzipWriters.Put(z)
 	z.Reset(w)
 	if err := write(z); err != nil {
 		w.Header().Del("Content-Encoding") // if nothing was sent yet, the error response is not compressed

@@ -23,51 +23,51 @@ type List struct {
 
 // WriteList answers with a list. It streams the entries' encoded bytes.
 func (m Media) WriteList(w http.ResponseWriter, s Served, l List) error {
-	if m.Format == Protobuf && m.As == "" && !s.HasProtobuf() {
+	if m.Format == Protobuf && m.Shape == "" && !s.HasProtobuf() {
 		m.Format = JSON
 	}
 	if m.Format == YAML || m.Format == CBOR || m.Format == JSON && m.Pretty {
-		return m.writeWhole(w, s, l)
+		return m.writeBuffered(w, s, l)
 	}
 	w.Header().Set("Content-Type", m.ContentType())
 	size := 0
 	for _, e := range l.Entries {
 		size += e.Size()
 	}
-	if !zips(size, m.Codings) {
+	if !shouldGzip(size, m.Codings) {
 		return m.stream(w, s, l)
 	}
-	return zipped(w, func(z io.Writer) error { return m.stream(z, s, l) })
+	return writeGzip(w, func(z io.Writer) error { return m.stream(z, s, l) })
 }
 
-// chunk is how many bytes of a list are buffered before they are written.
-const chunk = 32 << 10
+// chunkSize is how many bytes of a list are buffered before they are written.
+const chunkSize = 32 << 10
 
-// chunks is a pool of buffers for lists.
-var chunks = sync.Pool{New: func() any {
-	buf := make([]byte, 0, chunk+chunk/4)
+// chunkBuffers is a pool of buffers for lists.
+var chunkBuffers = sync.Pool{New: func() any {
+	buf := make([]byte, 0, chunkSize+chunkSize/4)
 	return &buf
 }}
 
-func (m Media) writeWhole(w http.ResponseWriter, s Served, l List) error {
+func (m Media) writeBuffered(w http.ResponseWriter, s Served, l List) error {
 	var text bytes.Buffer
 	plain := m
 	plain.Format, plain.Pretty = JSON, false
 	if err := plain.stream(&text, s, l); err != nil {
 		return err
 	}
-	return m.send(w, http.StatusOK, text.Bytes())
+	return m.writeEncoded(w, http.StatusOK, text.Bytes())
 }
 
 // stream writes a list in chunks.
 func (m Media) stream(out io.Writer, s Served, l List) error {
-	pooled := chunks.Get().(*[]byte)
-	defer chunks.Put(pooled)
+	pooled := chunkBuffers.Get().(*[]byte)
+	defer chunkBuffers.Put(pooled)
 	full := func(buf []byte) ([]byte, error) {
-		if cap(buf) <= 4*chunk { // keep no buffer that grew for one large object
+		if cap(buf) <= 4*chunkSize { // keep no buffer that grew for one large object
 			*pooled = buf[:0]
 		}
-		if len(buf) < chunk {
+		if len(buf) < chunkSize {
 			return buf, nil
 		}
 		_, err := out.Write(buf)
@@ -91,10 +91,10 @@ func (m Media) stream(out io.Writer, s Served, l List) error {
 // continue with.
 func (m Media) appendJSON(buf []byte, full func([]byte) ([]byte, error), s Served, l List) ([]byte, error) {
 	gvk := s.ListKind()
-	if m.As == "Table" {
+	if m.Shape == "Table" {
 		buf = m.appendTableHead(buf, s, l.Meta.ResourceVersion, l.Meta.Continue, l.Meta.RemainingItemCount, true)
 	} else {
-		if m.As != "" {
+		if m.Shape != "" {
 			gvk = m.partialKind(true)
 		}
 		version, kind := gvk.ToAPIVersionAndKind()
@@ -107,7 +107,7 @@ func (m Media) appendJSON(buf []byte, full func([]byte) ([]byte, error), s Serve
 			buf = append(buf, ',')
 		}
 		var err error
-		switch m.As {
+		switch m.Shape {
 		case "Table":
 			buf, err = appendRow(buf, m, s, e, l.Rows)
 		case "":
@@ -126,9 +126,9 @@ func (m Media) appendJSON(buf []byte, full func([]byte) ([]byte, error), s Serve
 }
 
 func (m Media) appendProtobuf(buf []byte, full func([]byte) ([]byte, error), s Served, l List) ([]byte, error) {
-	gvk, raw := s.ListKind(), s.raw
-	if m.As != "" {
-		gvk, raw = m.partialKind(true), rawMetadata
+	gvk, raw := s.ListKind(), s.protobufOf
+	if m.Shape != "" {
+		gvk, raw = m.partialKind(true), protobufMetadata
 	}
 	head, err := l.Meta.Marshal()
 	if err != nil {
@@ -145,17 +145,17 @@ func (m Media) appendProtobuf(buf []byte, full func([]byte) ([]byte, error), s S
 		size += fieldSize(len(items[i]))
 	}
 	buf = appendHead(buf, gvk, size)
-	buf = append(buf, inner1)
+	buf = append(buf, typeMetaTag)
 	buf = binary.AppendUvarint(buf, uint64(len(head)))
 	buf = append(buf, head...)
 	for _, item := range items {
-		buf = append(buf, inner2)
+		buf = append(buf, rawTag)
 		buf = binary.AppendUvarint(buf, uint64(len(item)))
 		if buf, err = full(append(buf, item...)); err != nil {
 			return buf, err
 		}
 	}
-	return append(buf, trail...), nil
+	return append(buf, envelopeEnd...), nil
 }
 
 // ListKind returns the kind of a served kind's lists.

@@ -32,14 +32,14 @@ const (
 // Media is the form of a response: an encoding and a shape.
 type Media struct {
 	Format  Format
-	As      string // "", Table, PartialObjectMetadata or PartialObjectMetadataList
+	Shape   string // "", Table, PartialObjectMetadata or PartialObjectMetadataList
 	Version string // version of the meta.k8s.io shape: v1 or v1beta1
 	Pretty  bool
 	Codings string // the client's Accept-Encoding
 }
 
-// types are the content types, by format.
-var types = [...]string{
+// contentTypes are the content types, by format.
+var contentTypes = [...]string{
 	runtime.ContentTypeJSON,
 	runtime.ContentTypeYAML,
 	runtime.ContentTypeProtobuf,
@@ -47,7 +47,7 @@ var types = [...]string{
 }
 
 // ContentType returns the Content-Type of a response.
-func (m Media) ContentType() string { return types[m.Format] }
+func (m Media) ContentType() string { return contentTypes[m.Format] }
 
 // Negotiate returns the media type of the Accept header that the client prefers and that can be sent. protobuf reports
 // whether whole objects of the kind have a protobuf form, and tables whether the response can be a table.
@@ -58,12 +58,13 @@ func Negotiate(r *http.Request, protobuf, tables bool) (Media, error) {
 		return m, nil
 	}
 	take := func(kind string, params map[string]string) (Media, bool) {
-		found, ok := m.offer(kind, params)
-		return found, ok && (protobuf || found.Format != Protobuf || found.As != "") && (tables || found.As != "Table")
+		found, ok := m.mediaFor(kind, params)
+		return found, ok && (protobuf || found.Format != Protobuf || found.Shape != "") &&
+			(tables || found.Shape != "Table")
 	}
 	if strings.Contains(accept, ",") && strings.ContainsAny(accept, "*q") {
-		for _, l := range likes(accept) {
-			if found, ok := take(l.kind, l.params); ok {
+		for _, l := range parseAccept(accept) {
+			if found, ok := take(l.mediaType, l.params); ok {
 				return found, nil
 			}
 		}
@@ -76,9 +77,9 @@ func Negotiate(r *http.Request, protobuf, tables bool) (Media, error) {
 			}
 		}
 	}
-	offered := types[:]
+	offered := contentTypes[:]
 	if !protobuf {
-		offered = []string{types[JSON], types[YAML], types[CBOR]}
+		offered = []string{contentTypes[JSON], contentTypes[YAML], contentTypes[CBOR]}
 	}
 	return m, notAcceptable("only the following media types are accepted: " + strings.Join(offered, ", "))
 }
@@ -96,43 +97,44 @@ func wantsPretty(r *http.Request) bool {
 		strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
-// liked is a media type of a header, with its quality value.
-type liked struct {
-	kind   string
-	params map[string]string
-	much   float64
+// acceptRange is a media type of a header, with its quality value.
+type acceptRange struct {
+	mediaType string
+	params    map[string]string
+	quality   float64
 }
 
-// likes parses a header with quality values or wildcards. Media types with a higher quality come first, and those
+// parseAccept parses a header with quality values or wildcards. Media types with a higher quality come first, and those
 // without wildcards before those with them.
-func likes(accept string) []liked {
-	var list []liked
+func parseAccept(accept string) []acceptRange {
+	var list []acceptRange
 	for clause := range strings.SplitSeq(accept, ",") {
 		kind, params, ok := mediaType(strings.TrimSpace(clause))
 		if !ok {
 			continue
 		}
-		l := liked{kind, params, 1}
+		l := acceptRange{kind, params, 1}
 		if q, ok := params["q"]; ok {
-			l.much, _ = strconv.ParseFloat(q, 64)
+			l.quality, _ = strconv.ParseFloat(q, 64)
 		}
 		list = append(list, l)
 	}
-	slices.SortStableFunc(list, func(a, b liked) int {
-		return cmp.Or(cmp.Compare(b.much, a.much), cmp.Compare(strings.Count(a.kind, "*"), strings.Count(b.kind, "*")))
+	slices.SortStableFunc(list, func(a, b acceptRange) int {
+		return cmp.Or(cmp.Compare(b.quality, a.quality),
+			cmp.Compare(strings.Count(a.mediaType, "*"), strings.Count(b.mediaType, "*")))
 	})
 	return list
 }
 
-// Streamed returns an error if a media type cannot be used for watches. YAML cannot, because its documents do not mark
-// their end.
-func (m Media) Streamed() error {
+// CheckStreamable returns an error if a media type cannot be used for watches. YAML cannot, because its documents do
+// not mark their end.
+func (m Media) CheckStreamable() error {
 	if m.Format != YAML {
 		return nil
 	}
 	offered := []string{
-		types[JSON] + ";stream=watch",
-		types[Protobuf] + ";stream=watch",
+		contentTypes[JSON] + ";stream=watch",
+		contentTypes[Protobuf] + ";stream=watch",
 		runtime.ContentTypeCBORSequence,
 	}
 	return notAcceptable("only the following media types are accepted: " + strings.Join(offered, ", "))
@@ -140,7 +142,7 @@ func (m Media) Streamed() error {
 
 // mediaType parses one media type of a header. Common ones need no parsing.
 func mediaType(text string) (kind string, params map[string]string, ok bool) {
-	for _, known := range types {
+	for _, known := range contentTypes {
 		if text == known {
 			return known, nil, true
 		}
@@ -149,7 +151,7 @@ func mediaType(text string) (kind string, params map[string]string, ok bool) {
 	return kind, params, err == nil
 }
 
-func (m Media) offer(kind string, params map[string]string) (Media, bool) {
+func (m Media) mediaFor(kind string, params map[string]string) (Media, bool) {
 	switch kind {
 	case runtime.ContentTypeJSON, "*/*", "application/*":
 		m.Format = JSON
@@ -170,7 +172,7 @@ func (m Media) offer(kind string, params map[string]string) (Media, bool) {
 	if params["g"] != metav1.GroupName || params["v"] != "v1" && params["v"] != "v1beta1" {
 		return m, false
 	}
-	m.As, m.Version = as, params["v"]
+	m.Shape, m.Version = as, params["v"]
 	switch as {
 	case "Table":
 		return m, m.Format != Protobuf

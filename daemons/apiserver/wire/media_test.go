@@ -9,7 +9,7 @@ import (
 
 // A client gets the available media type that it prefers. If it accepts none, the error lists those that are available.
 // Proves S11.
-func TestTheBestLikedMediaTypeIsSent(t *testing.T) {
+func TestPreferredMediaTypeIsChosen(t *testing.T) {
 	const protobuf = "application/vnd.kubernetes.protobuf"
 	for accept, want := range map[string]string{
 		"":                                    "application/json",
@@ -32,7 +32,7 @@ func TestTheBestLikedMediaTypeIsSent(t *testing.T) {
 			true,
 			true,
 		)
-		got := strings.TrimSpace(m.ContentType() + " " + m.As)
+		got := strings.TrimSpace(m.ContentType() + " " + m.Shape)
 		if err != nil {
 			got = strings.Replace(err.Error(), "only the following media types are accepted:", "406", 1)
 		}
@@ -49,13 +49,13 @@ func TestTheBestLikedMediaTypeIsSent(t *testing.T) {
 		t.Errorf("what has no protobuf is sent as %s: %v", m.ContentType(), err)
 	}
 	for format, streamed := range map[Format]bool{JSON: true, Protobuf: true, CBOR: true, YAML: false} {
-		if err := (Media{Format: format}).Streamed(); (err == nil) != streamed {
-			t.Errorf("%s as a stream: %v", types[format], err)
+		if err := (Media{Format: format}).CheckStreamable(); (err == nil) != streamed {
+			t.Errorf("%s as a stream: %v", contentTypes[format], err)
 		}
 	}
 }
 
-func TestWhoeverReadsItGetsItIndented(t *testing.T) {
+func TestResponsesForPeopleAreIndented(t *testing.T) {
 	for _, c := range []struct {
 		agent, query, accept string
 		want                 bool

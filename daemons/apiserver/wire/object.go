@@ -38,17 +38,17 @@ func (m Media) AppendEntry(
 	headings bool,
 ) ([]byte, error) {
 	switch {
-	case m.As == "Table":
+	case m.Shape == "Table":
 		to = m.appendTableHead(to, s, strconv.FormatInt(e.Revision, 10), "", nil, headings)
 		to, err := appendRow(to, m, s, e, rows)
 		return append(to, "]}"...), err
-	case m.As != "" && m.Format == Protobuf:
-		raw, err := rawMetadata(e)
+	case m.Shape != "" && m.Format == Protobuf:
+		raw, err := protobufMetadata(e)
 		return appendEnvelope(to, m.partialKind(false), raw), err
-	case m.As != "":
+	case m.Shape != "":
 		return m.appendPartial(to, e), nil
 	case m.Format == Protobuf:
-		raw, err := s.raw(e)
+		raw, err := s.protobufOf(e)
 		return appendEnvelope(to, s.Version(), raw), err
 	}
 	return s.AppendJSON(to, e)
@@ -70,32 +70,32 @@ func (m Media) WriteEntry(
 	e *cache.Entry,
 	rows metav1.IncludeObjectPolicy,
 ) error {
-	if m.Format == Protobuf && m.As == "" && !s.HasProtobuf() {
+	if m.Format == Protobuf && m.Shape == "" && !s.HasProtobuf() {
 		m.Format = JSON
 	}
-	pooled := answers.Get().(*[]byte)
-	defer answers.Put(pooled)
+	pooled := responseBuffers.Get().(*[]byte)
+	defer responseBuffers.Put(pooled)
 	data, err := m.AppendEntry((*pooled)[:0], s, e, rows, true)
 	if err != nil {
 		return err
 	}
-	if cap(data) <= mostKept {
+	if cap(data) <= maxPooledBuffer {
 		*pooled = data
 	}
-	return m.send(w, code, data)
+	return m.writeEncoded(w, code, data)
 }
 
-var answers = sync.Pool{New: func() any { return new([]byte) }}
+var responseBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// mostKept is the largest buffer, in bytes, that is kept for later responses.
-const mostKept = 64 << 10
+// maxPooledBuffer is the largest buffer, in bytes, that is kept for later responses.
+const maxPooledBuffer = 64 << 10
 
 // WriteObject answers with an object that is not in the cache. It does not support tables or partial metadata.
 func (m Media) WriteObject(w http.ResponseWriter, code int, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	if m.Format == Protobuf {
-		if raw, err := Raw(obj); err == nil {
-			return m.send(w, code, appendEnvelope(nil, gvk, raw))
+		if raw, err := ProtobufOf(obj); err == nil {
+			return m.writeEncoded(w, code, appendEnvelope(nil, gvk, raw))
 		}
 		m.Format = JSON
 	}
@@ -103,7 +103,7 @@ func (m Media) WriteObject(w http.ResponseWriter, code int, gvk schema.GroupVers
 	if err != nil {
 		return fmt.Errorf("encode a %s: %w", gvk.Kind, err)
 	}
-	return m.send(w, code, data)
+	return m.writeEncoded(w, code, data)
 }
 
 // WriteRow answers with an object that is not in the cache, or with its row if the client asks for a table.
@@ -115,7 +115,7 @@ func (m Media) WriteRow(
 	columns []metav1.TableColumnDefinition,
 	cells ...[]any,
 ) error {
-	switch m.As {
+	switch m.Shape {
 	case "Table":
 	case "":
 		return m.WriteObject(w, code, gvk, obj)
@@ -131,7 +131,7 @@ func (m Media) WriteRow(
 	if err != nil {
 		return fmt.Errorf("encode a table: %w", err)
 	}
-	return m.send(w, code, data)
+	return m.writeEncoded(w, code, data)
 }
 
 // writePartial answers with the metadata of an object, or of the objects of a list, that is not in the cache.
@@ -164,8 +164,8 @@ func (m Media) writePartial(w http.ResponseWriter, code int, obj runtime.Object)
 	return m.WriteObject(w, code, m.partialKind(true), list)
 }
 
-// send writes finished JSON or protobuf, after converting JSON to the requested format.
-func (m Media) send(w http.ResponseWriter, code int, data []byte) error {
+// writeEncoded writes finished JSON or protobuf, after converting JSON to the requested format.
+func (m Media) writeEncoded(w http.ResponseWriter, code int, data []byte) error {
 	switch {
 	case m.Format == YAML:
 		text, err := yaml.JSONToYAML(data)
@@ -188,8 +188,8 @@ func (m Media) send(w http.ResponseWriter, code int, data []byte) error {
 		data = append(data, '\n')
 	}
 	w.Header().Set("Content-Type", m.ContentType())
-	if zips(len(data), m.Codings) {
-		return zipped(w, func(z io.Writer) error {
+	if shouldGzip(len(data), m.Codings) {
+		return writeGzip(w, func(z io.Writer) error {
 			w.WriteHeader(code)
 			_, err := z.Write(data)
 			return err

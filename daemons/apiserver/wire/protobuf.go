@@ -12,10 +12,10 @@ import (
 // These are parts of the envelope of protobuf objects: four bytes, then a runtime.Unknown with the kind (field 1), the
 // message (2), and two empty strings (3 and 4).
 const (
-	magic  = "k8s\x00"
-	inner1 = 0x0a // field 1, bytes
-	inner2 = 0x12 // field 2, bytes
-	trail  = "\x1a\x00\x22\x00"
+	protobufMagic = "k8s\x00"
+	typeMetaTag   = 0x0a // field 1, bytes
+	rawTag        = 0x12 // field 2, bytes
+	envelopeEnd   = "\x1a\x00\x22\x00"
 )
 
 // appendHead appends the part of the envelope that precedes a message of size bytes.
@@ -23,11 +23,11 @@ func appendHead(to []byte, gvk schema.GroupVersionKind, size int) []byte {
 	meta := runtime.TypeMeta{}
 	meta.APIVersion, meta.Kind = gvk.ToAPIVersionAndKind()
 	kind, _ := meta.Marshal() // fails only for a buffer that is too small, and Marshal allocates it
-	to = append(to, magic...)
-	to = append(to, inner1)
+	to = append(to, protobufMagic...)
+	to = append(to, typeMetaTag)
 	to = binary.AppendUvarint(to, uint64(len(kind)))
 	to = append(to, kind...)
-	to = append(to, inner2)
+	to = append(to, rawTag)
 	return binary.AppendUvarint(to, uint64(size))
 }
 
@@ -35,12 +35,12 @@ func appendHead(to []byte, gvk schema.GroupVersionKind, size int) []byte {
 func appendEnvelope(to []byte, gvk schema.GroupVersionKind, raw []byte) []byte {
 	to = appendHead(to, gvk, len(raw))
 	to = append(to, raw...)
-	return append(to, trail...)
+	return append(to, envelopeEnd...)
 }
 
-// Open parses an envelope without its first four bytes. It returns the type of the message and the message, which
-// shares the envelope's memory.
-func Open(envelope []byte) (is runtime.TypeMeta, message []byte, err error) {
+// OpenEnvelope parses an envelope without its first four bytes. It returns the type of the message and the message,
+// which shares the envelope's memory.
+func OpenEnvelope(envelope []byte) (is runtime.TypeMeta, message []byte, err error) {
 	for len(envelope) > 0 {
 		field, kind, size := protowire.ConsumeTag(envelope)
 		if size < 0 {

@@ -35,16 +35,16 @@ func (s Served) Name() schema.GroupVersionResource {
 	return s.Version().GroupVersion().WithResource(name)
 }
 
-// Empty returns a new object of the version that clients see.
-func (s Served) Empty() runtime.Object {
+// NewObject returns a new object of the version that clients see.
+func (s Served) NewObject() runtime.Object {
 	if s.Alias != nil {
 		return s.Alias.New()
 	}
 	return s.New()
 }
 
-// Hub converts an object that a client sent to the stored version.
-func (s Served) Hub(obj runtime.Object) (runtime.Object, error) {
+// ToStored converts an object that a client sent to the stored version.
+func (s Served) ToStored(obj runtime.Object) (runtime.Object, error) {
 	if s.Alias == nil {
 		return obj, nil
 	}
@@ -56,8 +56,8 @@ func (s Served) Hub(obj runtime.Object) (runtime.Object, error) {
 	return hub, nil
 }
 
-// View converts a stored object to the version that clients see.
-func (s Served) View(hub runtime.Object) (runtime.Object, error) {
+// ToServed converts a stored object to the version that clients see.
+func (s Served) ToServed(hub runtime.Object) (runtime.Object, error) {
 	if s.Alias == nil {
 		return hub, nil
 	}
@@ -69,13 +69,13 @@ func (s Served) View(hub runtime.Object) (runtime.Object, error) {
 	return obj, nil
 }
 
-// Read returns an entry's object in the version that clients see.
-func (s Served) Read(e *cache.Entry) (runtime.Object, error) {
+// DecodeEntry returns an entry's object in the version that clients see.
+func (s Served) DecodeEntry(e *cache.Entry) (runtime.Object, error) {
 	hub, err := e.Object()
 	if err != nil {
 		return nil, err
 	}
-	return s.View(hub)
+	return s.ToServed(hub)
 }
 
 // AppendJSON appends an entry's JSON in the version that clients see.
@@ -84,7 +84,7 @@ func (s Served) AppendJSON(to []byte, e *cache.Entry) ([]byte, error) {
 		return e.AppendJSON(to), nil
 	}
 	view := func(e *cache.Entry) ([]byte, error) {
-		obj, err := s.Read(e)
+		obj, err := s.DecodeEntry(e)
 		if err != nil {
 			return nil, err
 		}
@@ -94,31 +94,31 @@ func (s Served) AppendJSON(to []byte, e *cache.Entry) ([]byte, error) {
 		data, err := view(e)
 		return append(to, data...), err
 	}
-	data, err := e.Made(cache.AliasJSON, view)
+	data, err := e.Encoding(cache.AliasJSON, view)
 	return append(to, data...), err
 }
 
 // marshaller is implemented by types with a protobuf form.
 type marshaller interface{ Marshal() ([]byte, error) }
 
-// raw returns the entry's protobuf message, without the envelope.
-func (s Served) raw(e *cache.Entry) ([]byte, error) {
+// protobufOf returns the entry's protobuf message, without the envelope.
+func (s Served) protobufOf(e *cache.Entry) ([]byte, error) {
 	form := cache.Protobuf
 	if s.Alias != nil {
 		form = cache.AliasProtobuf
 	}
-	return e.Made(form, func(e *cache.Entry) ([]byte, error) {
-		obj, err := s.Read(e)
+	return e.Encoding(form, func(e *cache.Entry) ([]byte, error) {
+		obj, err := s.DecodeEntry(e)
 		if err != nil {
 			return nil, err
 		}
-		return Raw(obj)
+		return ProtobufOf(obj)
 	})
 }
 
-func rawMetadata(e *cache.Entry) ([]byte, error) {
-	return e.Made(cache.ProtobufMetadata, func(e *cache.Entry) ([]byte, error) {
-		p, err := partial(e)
+func protobufMetadata(e *cache.Entry) ([]byte, error) {
+	return e.Encoding(cache.ProtobufMetadata, func(e *cache.Entry) ([]byte, error) {
+		p, err := partialMetadata(e)
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +126,7 @@ func rawMetadata(e *cache.Entry) ([]byte, error) {
 	})
 }
 
-func partial(e *cache.Entry) (*metav1.PartialObjectMetadata, error) {
+func partialMetadata(e *cache.Entry) (*metav1.PartialObjectMetadata, error) {
 	obj, err := e.Object()
 	if err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func partial(e *cache.Entry) (*metav1.PartialObjectMetadata, error) {
 	return p, nil
 }
 
-// Raw returns an object's protobuf message.
-func Raw(obj runtime.Object) ([]byte, error) {
+// ProtobufOf returns an object's protobuf message.
+func ProtobufOf(obj runtime.Object) ([]byte, error) {
 	m, ok := obj.(marshaller)
 	if !ok {
 		return nil, notAcceptable(fmt.Sprintf("%T has no protobuf form", obj))
@@ -153,6 +153,6 @@ func Raw(obj runtime.Object) ([]byte, error) {
 
 // HasProtobuf reports whether the served version has a protobuf form.
 func (s Served) HasProtobuf() bool {
-	_, ok := s.Empty().(marshaller)
+	_, ok := s.NewObject().(marshaller)
 	return ok
 }

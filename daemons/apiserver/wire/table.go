@@ -22,12 +22,12 @@ var ageColumn = metav1.TableColumnDefinition{
 	Description: "Time since the object was created.",
 }
 
-func columns(s Served) []metav1.TableColumnDefinition {
+func tableColumns(s Served) []metav1.TableColumnDefinition {
 	list := []metav1.TableColumnDefinition{nameColumn}
 	switch {
 	case s.Row == nil:
 		return append(list, ageColumn)
-	case s.WholeRow:
+	case s.RowHasName:
 		return s.Columns
 	}
 	return append(list, s.Columns...)
@@ -42,7 +42,7 @@ func (m Media) appendTableHead(to []byte, s Served, revision, next string, remai
 	to = appendValue(to, list)
 	to = append(to, `,"columnDefinitions":`...)
 	if headings {
-		to = appendValue(to, columns(s))
+		to = appendValue(to, tableColumns(s))
 	} else {
 		to = append(to, "null"...)
 	}
@@ -56,7 +56,7 @@ func appendRow(to []byte, m Media, s Served, e *cache.Entry, rows metav1.Include
 		return nil, err
 	}
 	cells := []any{e.Name}
-	if s.Row != nil && s.WholeRow {
+	if s.Row != nil && s.RowHasName {
 		cells = s.Row(obj)
 	} else if s.Row != nil {
 		cells = append(cells, s.Row(obj)...)

@@ -15,11 +15,11 @@ import (
 
 // Upstream's defaults.
 const (
-	remembered   = 4096             // entries in each cache; the least recently used ones are removed
-	fewSimilar   = 10               // from this number on, events that differ only in their message are combined
-	similarFor   = 10 * time.Minute // since the last similar event
-	burst        = 25               // events of a source about an object
-	refillPerSec = 1. / 300.
+	cacheSize     = 4096             // entries in each cache; the least recently used ones are removed
+	similarLimit  = 10               // from this number on, events that differ only in their message are combined
+	similarWindow = 10 * time.Minute // since the last similar event
+	burst         = 25               // events of a source about an object
+	refillPerSec  = 1. / 300.
 )
 
 // correlator decides what to write for each event. It records earlier events by their hashes: the full keys of
@@ -36,22 +36,22 @@ func newCorrelator(c clock.Clock) *correlator {
 	return &correlator{
 		clock:   c,
 		seed:    maphash.MakeSeed(),
-		similar: lru.New(remembered),
-		seen:    lru.New(remembered),
-		budgets: lru.New(remembered),
+		similar: lru.New(cacheSize),
+		seen:    lru.New(cacheSize),
+		budgets: lru.New(cacheSize),
 	}
 }
 
-// talker identifies the source, the type and the object of events.
-type talker struct {
-	component, host, of               string
+// eventSource identifies the source, the type and the object of events.
+type eventSource struct {
+	component, host, eventType        string
 	kind, namespace, name, apiVersion string
 	uid                               types.UID
 }
 
 // similarity identifies events that differ only in their message.
 type similarity struct {
-	talker
+	eventSource
 	reason, controller, instance string
 }
 
@@ -59,12 +59,12 @@ type similarity struct {
 type identity struct {
 	similarity
 	field, message string
-	combined       bool
+	isCombined     bool
 }
 
-// lookalikes records similar events.
-type lookalikes struct {
-	messages []uint64 // distinct hashes, fewer than fewSimilar
+// similarEvents records similar events.
+type similarEvents struct {
+	messages []uint64 // distinct hashes, fewer than similarLimit
 	last     time.Time
 }
 
@@ -75,29 +75,29 @@ type occurrence struct {
 	name  string
 }
 
-// event returns the event to write. again reports that it was written before, and only its count changes. written is
-// false if nothing has to be written. told stays unchanged.
-func (c *correlator) event(told *corev1.Event) (_ *corev1.Event, again, written bool) {
-	about := told.InvolvedObject
-	from := talker{
-		told.Source.Component,
-		told.Source.Host,
-		told.Type,
+// correlate returns the event to write. again reports that it was written before, and only its count changes. written
+// is false if nothing has to be written. reported stays unchanged.
+func (c *correlator) correlate(reported *corev1.Event) (_ *corev1.Event, again, written bool) {
+	about := reported.InvolvedObject
+	from := eventSource{
+		reported.Source.Component,
+		reported.Source.Host,
+		reported.Type,
 		about.Kind,
 		about.Namespace,
 		about.Name,
 		about.APIVersion,
 		about.UID,
 	}
-	alike := similarity{from, told.Reason, told.ReportingController, told.ReportingInstance}
-	same := identity{alike, about.FieldPath, told.Message, false}
+	alike := similarity{from, reported.Reason, reported.ReportingController, reported.ReportingInstance}
+	same := identity{alike, about.FieldPath, reported.Message, false}
 	now := c.clock.Now()
 
-	combined := c.combine(alike, told.Message, now)
+	combined := c.needsCombining(alike, reported.Message, now)
 	if combined {
-		same = identity{similarity: alike, combined: true}
+		same = identity{similarity: alike, isCombined: true}
 	}
-	occurred := occurrence{count: 1, first: told.FirstTimestamp, name: told.Name}
+	occurred := occurrence{count: 1, first: reported.FirstTimestamp, name: reported.Name}
 	if combined {
 		occurred.first, occurred.name = metav1.NewTime(now), fmt.Sprintf("%s.%x", about.Name, now.UnixNano())
 	}
@@ -108,39 +108,39 @@ func (c *correlator) event(told *corev1.Event) (_ *corev1.Event, again, written 
 		again = true
 	}
 	c.seen.Add(key, occurred)
-	if !c.affords(from) {
+	if !c.consumeBudget(from) {
 		return nil, false, false
 	}
 
-	e := *told
+	e := *reported
 	if combined {
 		e = corev1.Event{
-			ObjectMeta:     metav1.ObjectMeta{Namespace: told.Namespace},
+			ObjectMeta:     metav1.ObjectMeta{Namespace: reported.Namespace},
 			InvolvedObject: about,
 			LastTimestamp:  metav1.NewTime(now),
-			Message:        "(combined from similar events): " + told.Message,
-			Type:           told.Type,
-			Reason:         told.Reason,
-			Source:         told.Source,
+			Message:        "(combined from similar events): " + reported.Message,
+			Type:           reported.Type,
+			Reason:         reported.Reason,
+			Source:         reported.Source,
 		}
-		if told.Action != "" { // upstream's older recorder sets no action
-			e.EventTime, e.Action, e.ReportingController, e.ReportingInstance = told.EventTime, told.Action,
-				told.ReportingController, told.ReportingInstance
+		if reported.Action != "" { // upstream's older recorder sets no action
+			e.EventTime, e.Action, e.ReportingController, e.ReportingInstance = reported.EventTime, reported.Action,
+				reported.ReportingController, reported.ReportingInstance
 		}
 	}
 	e.Name, e.Count, e.FirstTimestamp = occurred.name, occurred.count, occurred.first
 	return &e, again, true
 }
 
-// combine reports whether there are so many similar events that they must be combined.
-func (c *correlator) combine(alike similarity, message string, now time.Time) bool {
-	var of *lookalikes
+// needsCombining reports whether there are so many similar events that they must be combined.
+func (c *correlator) needsCombining(alike similarity, message string, now time.Time) bool {
+	var of *similarEvents
 	key := maphash.Comparable(c.seed, alike)
 	if found, ok := c.similar.Get(key); ok {
-		of = found.(*lookalikes)
+		of = found.(*similarEvents)
 	}
-	if of == nil || now.Sub(of.last) > similarFor {
-		of = &lookalikes{}
+	if of == nil || now.Sub(of.last) > similarWindow {
+		of = &similarEvents{}
 	}
 	of.last = now
 	c.similar.Add(key, of)
@@ -148,7 +148,7 @@ func (c *correlator) combine(alike similarity, message string, now time.Time) bo
 	switch {
 	case slices.Contains(of.messages, hash):
 		return false
-	case len(of.messages) == fewSimilar-1:
+	case len(of.messages) == similarLimit-1:
 		return true
 	}
 	of.messages = append(of.messages, hash)
@@ -157,12 +157,12 @@ func (c *correlator) combine(alike similarity, message string, now time.Time) bo
 
 // budget is the number of events that a source may still write about an object.
 type budget struct {
-	tokens float64
-	at     time.Time
+	tokens     float64
+	refilledAt time.Time
 }
 
-// affords reports whether a source may write another event about an object.
-func (c *correlator) affords(who talker) bool {
+// consumeBudget reports whether a source may write another event about an object.
+func (c *correlator) consumeBudget(who eventSource) bool {
 	now := c.clock.Now()
 	key := maphash.Comparable(c.seed, who)
 	left := &budget{burst, now}
@@ -171,10 +171,10 @@ func (c *correlator) affords(who talker) bool {
 	} else {
 		c.budgets.Add(key, left)
 	}
-	tokens := min(left.tokens+max(now.Sub(left.at), 0).Seconds()*refillPerSec, burst)
+	tokens := min(left.tokens+max(now.Sub(left.refilledAt), 0).Seconds()*refillPerSec, burst)
 	if wait := (1 - tokens) / refillPerSec; wait >= time.Nanosecond.Seconds() {
 		return false
 	}
-	left.tokens, left.at = tokens-1, now
+	left.tokens, left.refilledAt = tokens-1, now
 	return true
 }

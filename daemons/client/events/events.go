@@ -28,23 +28,23 @@ import (
 
 // Number of attempts to write an event, and the pause between them.
 const (
-	tries = 12
-	pause = 10 * time.Second
-	// writeTime limits one attempt. A request that the API server never answers blocks its lane for this time.
-	writeTime = 30 * time.Second
+	maxTries   = 12
+	retryPause = 10 * time.Second
+	// writeTimeout limits one attempt. A request that the API server never answers blocks its lane for this time.
+	writeTimeout = 30 * time.Second
 )
 
 const (
-	lanes = 8   // events written at once; the store syncs concurrent writes together
-	most  = 256 // events that wait to be written, besides the broadcaster's own queue
+	lanes     = 8   // events written at once; the store syncs concurrent writes together
+	maxQueued = 256 // events that wait to be written, besides the broadcaster's own queue
 )
 
 // NewBroadcaster returns a broadcaster for recorders. It writes their events with client until ctx ends or it is shut
 // down.
 func NewBroadcaster(ctx context.Context, client kubernetes.Interface) record.EventBroadcaster {
 	b := record.NewBroadcaster(record.WithContext(ctx))
-	w := newWriter(api{client}, pause)
-	b.StartEventWatcher(func(e *corev1.Event) { w.tell(ctx, e) })
+	w := newWriter(apiWriter{client}, retryPause)
+	b.StartEventWatcher(func(e *corev1.Event) { w.enqueue(ctx, e) })
 	return b
 }
 
@@ -54,14 +54,14 @@ type destination interface {
 	Patch(ctx context.Context, event *corev1.Event, data []byte) (*corev1.Event, error)
 }
 
-// api writes events with a client.
-type api struct{ client kubernetes.Interface }
+// apiWriter writes events with a client.
+type apiWriter struct{ client kubernetes.Interface }
 
-func (a api) Create(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
+func (a apiWriter) Create(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
 	return a.client.CoreV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
 }
 
-func (a api) Patch(ctx context.Context, e *corev1.Event, data []byte) (*corev1.Event, error) {
+func (a apiWriter) Patch(ctx context.Context, e *corev1.Event, data []byte) (*corev1.Event, error) {
 	return a.client.CoreV1().Events(e.Namespace).Patch(ctx, e.Name, types.StrategicMergePatchType, data,
 		metav1.PatchOptions{})
 }
@@ -69,12 +69,12 @@ func (a api) Patch(ctx context.Context, e *corev1.Event, data []byte) (*corev1.E
 // writer writes events. Those about one object are written one after another, since a later one may increase the count
 // of an earlier one.
 type writer struct {
-	to        destination
-	correlate *correlator
-	pause     time.Duration
-	seed      maphash.Seed
-	room      chan struct{} // a semaphore for events that wait or are being written
-	lanes     [lanes]lane
+	destination destination
+	correlator  *correlator
+	pause       time.Duration
+	seed        maphash.Seed
+	slots       chan struct{} // a semaphore for events that wait or are being written
+	lanes       [lanes]lane
 }
 
 // lane holds events that are written one after another. Its goroutine runs while there are any.
@@ -87,28 +87,28 @@ type lane struct {
 // entry is an event to write. again means that an existing event's count is updated.
 type entry struct {
 	*corev1.Event
-	again bool
+	isRepeat bool
 }
 
 func newWriter(to destination, pause time.Duration) *writer {
 	return &writer{
-		to:        to,
-		correlate: newCorrelator(clock.RealClock{}),
-		pause:     pause,
-		seed:      maphash.MakeSeed(),
-		room:      make(chan struct{}, most),
+		destination: to,
+		correlator:  newCorrelator(clock.RealClock{}),
+		pause:       pause,
+		seed:        maphash.MakeSeed(),
+		slots:       make(chan struct{}, maxQueued),
 	}
 }
 
-// tell queues an event to be written, unless it is dropped. It blocks while too many are waiting. Only one goroutine
+// enqueue queues an event to be written, unless it is dropped. It blocks while too many are waiting. Only one goroutine
 // may call it at a time.
-func (w *writer) tell(ctx context.Context, told *corev1.Event) {
-	e, again, written := w.correlate.event(told)
+func (w *writer) enqueue(ctx context.Context, event *corev1.Event) {
+	e, again, written := w.correlator.correlate(event)
 	if !written {
 		return
 	}
 	select {
-	case w.room <- struct{}{}:
+	case w.slots <- struct{}{}:
 	case <-ctx.Done():
 		return
 	}
@@ -137,9 +137,9 @@ func (w *writer) drain(ctx context.Context, l *lane) {
 		}
 		for _, e := range now {
 			if ctx.Err() == nil {
-				w.write(ctx, e.Event, e.again)
+				w.write(ctx, e.Event, e.isRepeat)
 			}
-			<-w.room
+			<-w.slots
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (w *writer) write(ctx context.Context, e *corev1.Event, again bool) {
 	// random, so that daemons do not all write at once when the API server recovers
 	pause := time.Duration(rand.Float64() * float64(w.pause))
 	for try := 1; ; try++ {
-		err := w.put(ctx, e, again)
+		err := w.createOrPatch(ctx, e, again)
 		if err == nil {
 			return
 		}
@@ -161,7 +161,7 @@ func (w *writer) write(ctx context.Context, e *corev1.Event, again bool) {
 		switch {
 		case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return
-		case errors.As(err, &construction), errors.As(err, &refused), try == tries:
+		case errors.As(err, &construction), errors.As(err, &refused), try == maxTries:
 			log.Error(err, "an event is not written")
 			return
 		}
@@ -175,26 +175,27 @@ func (w *writer) write(ctx context.Context, e *corev1.Event, again bool) {
 	}
 }
 
-// put creates an event, or updates the count of the existing one. If that has expired, it creates the event again.
-func (w *writer) put(ctx context.Context, e *corev1.Event, again bool) error {
+// createOrPatch creates an event, or updates the count of the existing one. If that has expired, it creates the event
+// again.
+func (w *writer) createOrPatch(ctx context.Context, e *corev1.Event, again bool) error {
 	// Write the last events even after ctx ends.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	if again {
-		patch, err := json.Marshal(counted{e.Count, e.LastTimestamp, e.Message})
+		patch, err := json.Marshal(countPatch{e.Count, e.LastTimestamp, e.Message})
 		if err != nil {
 			return fmt.Errorf("encode an event's count: %w", err)
 		}
-		if _, err = w.to.Patch(ctx, e, patch); !apierrors.IsNotFound(err) {
+		if _, err = w.destination.Patch(ctx, e, patch); !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
-	_, err := w.to.Create(ctx, e)
+	_, err := w.destination.Create(ctx, e)
 	return err
 }
 
-// counted holds the fields that change in a repeated event.
-type counted struct {
+// countPatch holds the fields that change in a repeated event.
+type countPatch struct {
 	Count         int32       `json:"count"`
 	LastTimestamp metav1.Time `json:"lastTimestamp"`
 	Message       string      `json:"message"`

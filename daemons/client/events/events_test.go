@@ -24,7 +24,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-func told(now time.Time, about, reason, message string) *corev1.Event {
+func newEvent(now time.Time, about, reason, message string) *corev1.Event {
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", about, now.UnixNano()), Namespace: "default"},
 		InvolvedObject: corev1.ObjectReference{
@@ -40,9 +40,9 @@ func told(now time.Time, about, reason, message string) *corev1.Event {
 	}
 }
 
-// TestEventsAreWrittenAsUpstreamWrites compares what is written with the output of client-go's correlator for the same
+// TestWrittenEventsMatchUpstream compares what is written with the output of client-go's correlator for the same
 // events, with random pauses.
-func TestEventsAreWrittenAsUpstreamWrites(t *testing.T) {
+func TestWrittenEventsMatchUpstream(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		c := testclock.NewFakeClock(time.Unix(1_700_000_000, 0))
@@ -57,13 +57,13 @@ func TestEventsAreWrittenAsUpstreamWrites(t *testing.T) {
 				// upstream forgets an arbitrary message of those seen before, and we forget none
 				reason, message = "Many", fmt.Sprint(i)
 			}
-			e := told(c.Now(), []string{"a", "b"}[random.IntN(2)], reason, message)
+			e := newEvent(c.Now(), []string{"a", "b"}[random.IntN(2)], reason, message)
 			want, err := upstream.EventCorrelate(e.DeepCopy())
 			if err != nil {
 				t.Fatal(err)
 			}
 			before := e.DeepCopy()
-			got, again, written := ours.event(e)
+			got, again, written := ours.correlate(e)
 			if !reflect.DeepEqual(e, before) {
 				t.Fatalf("seed %d, event %d: what was told has been changed", seed, i)
 			}
@@ -95,10 +95,10 @@ func TestEventsAreWrittenAsUpstreamWrites(t *testing.T) {
 func compareEffect(t *testing.T, e *corev1.Event, theirs []byte) {
 	t.Helper()
 	sink := &sink{}
-	if err := (&writer{to: sink}).put(t.Context(), e, true); err != nil {
+	if err := (&writer{destination: sink}).createOrPatch(t.Context(), e, true); err != nil {
 		t.Fatal(err)
 	}
-	stored := told(time.Unix(1_600_000_000, 0), e.InvolvedObject.Name, e.Reason, "before")
+	stored := newEvent(time.Unix(1_600_000_000, 0), e.InvolvedObject.Name, e.Reason, "before")
 	original, err := json.Marshal(stored)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func (s *sink) Patch(_ context.Context, e *corev1.Event, patch []byte) (*corev1.
 	return e, s.next()
 }
 
-func TestAnEventIsTriedAgainWhileNobodyAnswersAndNotWhenItIsRefused(t *testing.T) {
+func TestEventsAreRetriedUnlessTheyAreRefused(t *testing.T) {
 	gr := schema.GroupResource{Resource: "events"}
 	refused := apierrors.NewForbidden(gr, "a", errors.New("no"))
 	silent := errors.New("connection refused")
@@ -153,7 +153,7 @@ func TestAnEventIsTriedAgainWhileNobodyAnswersAndNotWhenItIsRefused(t *testing.T
 		"counted":                 {twice: true, created: 1, patched: 1},
 		"nobody answers at first": {errs: []error{silent, silent}, created: 3},
 		"nobody answers at all": {errs: []error{silent, silent, silent, silent, silent, silent, silent, silent,
-			silent, silent, silent, silent, silent}, created: tries},
+			silent, silent, silent, silent, silent}, created: maxTries},
 		"refused":       {errs: []error{refused}, created: 1},
 		"there already": {errs: []error{apierrors.NewAlreadyExists(gr, "a")}, created: 1},
 		"counted, but has run out": {twice: true, errs: []error{nil, apierrors.NewNotFound(gr, "a")}, created: 2,
@@ -164,11 +164,11 @@ func TestAnEventIsTriedAgainWhileNobodyAnswersAndNotWhenItIsRefused(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			s := &sink{errs: c.errs}
 			w := newWriter(s, 0)
-			w.tell(t.Context(), told(time.Now(), "a", "R", "m"))
+			w.enqueue(t.Context(), newEvent(time.Now(), "a", "R", "m"))
 			if c.twice {
-				w.tell(t.Context(), told(time.Now(), "a", "R", "m"))
+				w.enqueue(t.Context(), newEvent(time.Now(), "a", "R", "m"))
 			}
-			w.finish()
+			w.awaitWritten()
 			if len(s.created) != c.created || s.patched != c.patched {
 				t.Errorf(
 					"created %d times and patched %d, want %d and %d",
@@ -203,44 +203,45 @@ func (s *silentAPI) Patch(ctx context.Context, _ *corev1.Event, _ []byte) (*core
 }
 
 // An event that the API server never answers must not block the other events of its lane.
-func TestAnEventThatIsNotAnsweredIsGivenUp(t *testing.T) {
+func TestUnansweredEventsAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &silentAPI{}
-		w := newWriter(s, pause)
+		w := newWriter(s, retryPause)
 		began := time.Now()
-		w.tell(t.Context(), told(time.Now(), "a", "R", "m"))
-		w.finish()
-		if took := time.Since(began); s.created != tries || took > tries*(writeTime+pause) {
+		w.enqueue(t.Context(), newEvent(time.Now(), "a", "R", "m"))
+		w.awaitWritten()
+		if took := time.Since(began); s.created != maxTries || took > maxTries*(writeTimeout+retryPause) {
 			t.Errorf("the event was tried %d times in %s", s.created, took)
 		}
 	})
 }
 
-// finish returns when all queued events have been written.
-func (w *writer) finish() {
-	for range most {
-		w.room <- struct{}{}
+// awaitWritten returns when all queued events have been written.
+func (w *writer) awaitWritten() {
+	for range maxQueued {
+		w.slots <- struct{}{}
 	}
-	for range most {
-		<-w.room
+	for range maxQueued {
+		<-w.slots
 	}
 }
 
-// ordered records the order of written events, and how many are written at once. Writes block until open is closed.
-type ordered struct {
-	mu        sync.Mutex
-	open      chan struct{}
-	messages  map[string][]string
-	now, most int
+// orderRecorder records the order of written events, and how many are written at once. Writes block until open is
+// closed.
+type orderRecorder struct {
+	mu                 sync.Mutex
+	open               chan struct{}
+	messages           map[string][]string
+	now, maxConcurrent int
 }
 
-func (o *ordered) Create(_ context.Context, e *corev1.Event) (*corev1.Event, error) {
+func (o *orderRecorder) Create(_ context.Context, e *corev1.Event) (*corev1.Event, error) {
 	o.mu.Lock()
 	o.now++
-	if o.now == lanes && o.most < lanes {
+	if o.now == lanes && o.maxConcurrent < lanes {
 		close(o.open)
 	}
-	o.most = max(o.most, o.now)
+	o.maxConcurrent = max(o.maxConcurrent, o.now)
 	o.messages[e.InvolvedObject.Name] = append(o.messages[e.InvolvedObject.Name], e.Message)
 	o.mu.Unlock()
 	<-o.open
@@ -249,23 +250,23 @@ func (o *ordered) Create(_ context.Context, e *corev1.Event) (*corev1.Event, err
 	o.mu.Unlock()
 	return e, nil
 }
-func (o *ordered) Patch(context.Context, *corev1.Event, []byte) (*corev1.Event, error) {
+func (o *orderRecorder) Patch(context.Context, *corev1.Event, []byte) (*corev1.Event, error) {
 	panic("unexpected Patch: no event repeats")
 }
 
-// TestEventsAboutOneObjectAreWrittenInOrderAndOthersBesides blocks each write until the maximum number of writes run.
-func TestEventsAboutOneObjectAreWrittenInOrderAndOthersBesides(t *testing.T) {
-	o := &ordered{open: make(chan struct{}), messages: map[string][]string{}}
+// TestEventsAboutOneObjectAreWrittenInOrder blocks each write until the maximum number of writes run.
+func TestEventsAboutOneObjectAreWrittenInOrder(t *testing.T) {
+	o := &orderRecorder{open: make(chan struct{}), messages: map[string][]string{}}
 	w := newWriter(o, 0)
 	const objects, each = 100, 5 // with so many objects, one in 10^5 runs has an empty lane
 	for i := range each {
 		for j := range objects {
-			w.tell(t.Context(), told(time.Now(), fmt.Sprint("pod-", j), "R", fmt.Sprint(i)))
+			w.enqueue(t.Context(), newEvent(time.Now(), fmt.Sprint("pod-", j), "R", fmt.Sprint(i)))
 		}
 	}
-	w.finish()
-	if o.most != lanes {
-		t.Errorf("%d events were written at once, want %d", o.most, lanes)
+	w.awaitWritten()
+	if o.maxConcurrent != lanes {
+		t.Errorf("%d events were written at once, want %d", o.maxConcurrent, lanes)
 	}
 	for name, got := range o.messages {
 		if want := []string{"0", "1", "2", "3", "4"}; !slices.Equal(got, want) {
@@ -277,25 +278,25 @@ func TestEventsAboutOneObjectAreWrittenInOrderAndOthersBesides(t *testing.T) {
 	}
 }
 
-// TestNoMoreEventsAreTakenThanThereIsRoomFor records more events than may wait, while writes block.
-func TestNoMoreEventsAreTakenThanThereIsRoomFor(t *testing.T) {
+// TestQueuedEventsAreLimited records more events than may wait, while writes block.
+func TestQueuedEventsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		// open is closed below
-		o := &ordered{open: make(chan struct{}), messages: map[string][]string{}, now: lanes + 1}
+		o := &orderRecorder{open: make(chan struct{}), messages: map[string][]string{}, now: lanes + 1}
 		w := newWriter(o, 0)
 		taken := 0
 		go func() {
-			for i := range 2 * most {
-				w.tell(ctx, told(time.Now(), fmt.Sprint("pod-", i), "R", "m"))
+			for i := range 2 * maxQueued {
+				w.enqueue(ctx, newEvent(time.Now(), fmt.Sprint("pod-", i), "R", "m"))
 				if ctx.Err() == nil {
 					taken++
 				}
 			}
 		}()
 		synctest.Wait()
-		if taken != most {
-			t.Errorf("%d events were taken, want %d", taken, most)
+		if taken != maxQueued {
+			t.Errorf("%d events were taken, want %d", taken, maxQueued)
 		}
 		cancel()
 		close(o.open)
@@ -310,10 +311,10 @@ func BenchmarkManySimilarEvents(b *testing.B) {
 	c := newCorrelator(clock.RealClock{})
 	events := make([]*corev1.Event, 1000)
 	for i := range events {
-		events[i] = told(time.Now(), "a", "SuccessfulCreate", fmt.Sprintf("Created pod: web-%d", i))
+		events[i] = newEvent(time.Now(), "a", "SuccessfulCreate", fmt.Sprintf("Created pod: web-%d", i))
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		c.event(events[i%len(events)])
+		c.correlate(events[i%len(events)])
 	}
 }

@@ -15,13 +15,13 @@ import (
 // Lazy is a recorder that creates its broadcaster with the first event. Most controllers of a process never record an
 // event, and a broadcaster has a buffer for a thousand.
 type Lazy struct {
-	make func() record.EventBroadcaster
-	from corev1.EventSource
+	newBroadcaster func() record.EventBroadcaster
+	source         corev1.EventSource
 
 	mu          sync.Mutex
 	broadcaster record.EventBroadcaster
-	to          record.EventRecorder // nil until the first event; stays nil if Shutdown comes first
-	over        bool
+	underlying  record.EventRecorder // nil until the first event; stays nil if Shutdown comes first
+	isShutDown  bool
 }
 
 var _ record.EventRecorder = (*Lazy)(nil)
@@ -29,8 +29,8 @@ var _ record.EventRecorder = (*Lazy)(nil)
 // NewLazy returns a recorder for a component. It writes events with client until ctx ends or it is shut down.
 func NewLazy(ctx context.Context, client kubernetes.Interface, component string) *Lazy {
 	return &Lazy{
-		from: corev1.EventSource{Component: component},
-		make: func() record.EventBroadcaster { return NewBroadcaster(ctx, client) },
+		source:         corev1.EventSource{Component: component},
+		newBroadcaster: func() record.EventBroadcaster { return NewBroadcaster(ctx, client) },
 	}
 }
 
@@ -38,11 +38,11 @@ func NewLazy(ctx context.Context, client kubernetes.Interface, component string)
 func (l *Lazy) recorder() record.EventRecorder {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.to == nil && !l.over {
-		l.broadcaster = l.make()
-		l.to = l.broadcaster.NewRecorder(scheme.Scheme(), l.from)
+	if l.underlying == nil && !l.isShutDown {
+		l.broadcaster = l.newBroadcaster()
+		l.underlying = l.broadcaster.NewRecorder(scheme.Scheme(), l.source)
 	}
-	return l.to
+	return l.underlying
 }
 
 // Event implements record.EventRecorder.
@@ -75,7 +75,7 @@ func (l *Lazy) AnnotatedEventf(
 func (l *Lazy) Shutdown() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over = true; l.broadcaster != nil {
+	if l.isShutDown = true; l.broadcaster != nil {
 		l.broadcaster.Shutdown()
 	}
 }

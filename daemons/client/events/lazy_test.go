@@ -11,7 +11,7 @@ import (
 )
 
 // A recorder without events creates nothing. Events are written from the first one until the shutdown.
-func TestALazyRecorderMakesItsBroadcasterWithTheFirstEvent(t *testing.T) {
+func TestLazyRecordersCreateTheirBroadcasterWithTheFirstEvent(t *testing.T) {
 	clients := fake.NewClientset()
 	about := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "p"}}
 	quiet, r := NewLazy(t.Context(), clients, "quiet"), NewLazy(t.Context(), clients, "talker")
@@ -28,14 +28,14 @@ func TestALazyRecorderMakesItsBroadcasterWithTheFirstEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
-	for i, tell := range []func(record.EventRecorder){
+	for i, recordEvent := range []func(record.EventRecorder){
 		func(to record.EventRecorder) { to.Event(about, corev1.EventTypeNormal, "A", "it is 1") },
 		func(to record.EventRecorder) { to.Eventf(about, corev1.EventTypeNormal, "B", "it is %d", 1) },
 		func(to record.EventRecorder) {
 			to.AnnotatedEventf(about, map[string]string{"k": "v"}, corev1.EventTypeNormal, "C", "it is %d", 1)
 		},
 	} {
-		tell(r)
+		recordEvent(r)
 		e := (<-watch.ResultChan()).Object.(*corev1.Event)
 		if e.Reason != string(rune('A'+i)) || e.Message != "it is 1" || e.Source.Component != "talker" ||
 			e.InvolvedObject.Name != "p" {

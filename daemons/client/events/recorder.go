@@ -18,9 +18,9 @@ import (
 // Recorder records events of events.k8s.io, as upstream does: with an action, a related object and the reporting
 // process. A nil Recorder drops all events.
 type Recorder struct {
-	to                   broadcaster
+	broadcaster          broadcaster
 	controller, instance string
-	vague                bool // the API rejects a precise time from a controller with this name
+	omitsTime            bool // the API rejects a precise time from a controller with this name
 }
 
 // broadcaster accepts events without blocking, and drops them if there are too many.
@@ -28,8 +28,8 @@ type broadcaster interface {
 	ActionOrDrop(action watch.EventType, obj runtime.Object) (bool, error)
 }
 
-// longestWord is the maximum length in bytes of an event's fields other than the message.
-const longestWord = 128
+// maxFieldLength is the maximum length in bytes of an event's fields other than the message.
+const maxFieldLength = 128
 
 // NewRecorder returns a recorder for a controller, which sends its events to the broadcaster.
 func NewRecorder(from record.EventBroadcaster, controller string) (*Recorder, error) {
@@ -44,25 +44,25 @@ func NewRecorder(from record.EventBroadcaster, controller string) (*Recorder, er
 	instance := controller + "-" + host
 	vague := len(validation.IsQualifiedName(controller)) > 0
 	return &Recorder{
-		to:         to,
-		controller: controller,
-		instance:   instance[:min(len(instance), longestWord)],
-		vague:      vague,
+		broadcaster: to,
+		controller:  controller,
+		instance:    instance[:min(len(instance), maxFieldLength)],
+		omitsTime:   vague,
 	}, nil
 }
 
-// Tell records an event about an object. related is another object that it concerns, or nil. kind is Normal or Warning.
-// action is what was done, and reason the result. The event is dropped if too many are waiting.
-func (r *Recorder) Tell(about, related *corev1.ObjectReference, kind, reason, action, message string) {
+// Record records an event about an object. related is another object that it concerns, or nil. kind is Normal or
+// Warning. action is what was done, and reason the result. The event is dropped if too many are waiting.
+func (r *Recorder) Record(about, related *corev1.ObjectReference, kind, reason, action, message string) {
 	if r == nil {
 		return
 	}
 	now := time.Now()
 	at, precise := metav1.NewTime(now), metav1.NewMicroTime(now)
-	if r.vague {
+	if r.omitsTime {
 		precise = metav1.MicroTime{}
 	}
-	_, _ = r.to.ActionOrDrop(watch.Added, &corev1.Event{ // an error means that the broadcaster was shut down
+	_, _ = r.broadcaster.ActionOrDrop(watch.Added, &corev1.Event{ // an error means that the broadcaster was shut down
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      about.Name + "." + strconv.FormatInt(now.UnixNano(), 16),
 			Namespace: cmp.Or(about.Namespace, metav1.NamespaceDefault),

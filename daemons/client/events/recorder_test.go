@@ -13,7 +13,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-func TestARecorderSaysWhatWasBeingDoneAndWhoTellsIt(t *testing.T) {
+func TestRecordersNameTheActionAndTheReporter(t *testing.T) {
 	b := record.NewBroadcaster()
 	defer b.Shutdown()
 	got := make(chan *corev1.Event, 1)
@@ -35,7 +35,7 @@ func TestARecorderSaysWhatWasBeingDoneAndWhoTellsIt(t *testing.T) {
 		Namespace: "n",
 		Name:      "important",
 	}
-	r.Tell(about, related, corev1.EventTypeNormal, "Preempted", "Preempting", "it goes")
+	r.Record(about, related, corev1.EventTypeNormal, "Preempted", "Preempting", "it goes")
 	e := <-got
 	if e.Action != "Preempting" || e.Reason != "Preempted" || e.Message != "it goes" ||
 		e.Type != corev1.EventTypeNormal ||
@@ -56,23 +56,23 @@ func TestARecorderSaysWhatWasBeingDoneAndWhoTellsIt(t *testing.T) {
 	if r, err = NewRecorder(b, strings.Repeat("long.", 20)+"scheduler"); err != nil {
 		t.Fatal(err)
 	}
-	r.Tell(about, nil, corev1.EventTypeNormal, "R", "A", "m")
+	r.Record(about, nil, corev1.EventTypeNormal, "R", "A", "m")
 	if e = <-got; !e.EventTime.IsZero() || len(e.ReportingInstance) > 128 {
 		t.Errorf("of a name that the API does not take it is %+v", e)
 	}
-	(*Recorder)(nil).Tell(about, nil, corev1.EventTypeNormal, "R", "A", "nobody hears it")
+	(*Recorder)(nil).Record(about, nil, corev1.EventTypeNormal, "R", "A", "nobody hears it")
 }
 
 // Combined events retain the action and the reporting instance.
-func TestCombinedEventsSayWhatWasBeingDone(t *testing.T) {
+func TestCombinedEventsKeepTheAction(t *testing.T) {
 	c := testclock.NewFakeClock(time.Unix(1_700_000_000, 0))
 	ours := newCorrelator(c)
 	var last *corev1.Event
-	for i := range fewSimilar + 1 {
+	for i := range similarLimit + 1 {
 		c.Step(time.Second)
-		e := told(c.Now(), "a", "FailedScheduling", fmt.Sprint(i))
+		e := newEvent(c.Now(), "a", "FailedScheduling", fmt.Sprint(i))
 		e.Action, e.ReportingInstance, e.EventTime = "Scheduling", "scheduler-host", metav1.NewMicroTime(c.Now())
-		last, _, _ = ours.event(e)
+		last, _, _ = ours.correlate(e)
 	}
 	if last == nil || !strings.HasPrefix(last.Message, "(combined") || last.Action != "Scheduling" ||
 		last.ReportingInstance != "scheduler-host" ||

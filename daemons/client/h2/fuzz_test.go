@@ -17,9 +17,9 @@ import (
 	"clusterctl/daemons/client/h2"
 )
 
-// against sends a request to a server that sends says after it has received the request, and then closes the
+// sendTo sends a request to a server that sends says after it has received the request, and then closes the
 // connection. The request must end, too.
-func against(t *testing.T, body io.Reader, says []byte) (status int, text string, err error) {
+func sendTo(t *testing.T, body io.Reader, says []byte) (status int, text string, err error) {
 	t.Helper()
 	tr := &h2.Transport{
 		Silence: time.Minute,
@@ -89,7 +89,7 @@ func block(fields ...string) []byte {
 	return text.Bytes()
 }
 
-func TestAServerThatMisbehavesIsNotBelieved(t *testing.T) {
+func TestProtocolViolationsAreErrors(t *testing.T) {
 	headers := func(f *frames, ended bool, fields ...string) {
 		_ = f.WriteHeaders(
 			http2.HeadersFrameParam{StreamID: 1, BlockFragment: block(fields...), EndStream: ended, EndHeaders: true},
@@ -178,7 +178,7 @@ func TestAServerThatMisbehavesIsNotBelieved(t *testing.T) {
 			f := newFrames()
 			_ = f.WriteSettings()
 			c.say(f)
-			status, text, err := against(t, nil, f.text.Bytes())
+			status, text, err := sendTo(t, nil, f.text.Bytes())
 			switch {
 			case c.status == 0 && err == nil:
 				t.Errorf("it was answered with %d %q", status, text)
@@ -210,7 +210,7 @@ func FuzzServer(f *testing.F) {
 	_ = seed.WriteGoAway(3, http2.ErrCodeNo, nil)
 	f.Add(seed.text.Bytes())
 	f.Fuzz(func(t *testing.T, says []byte) {
-		_, _, _ = against(t, nil, says)
-		_, _, _ = against(t, strings.NewReader("text"), says)
+		_, _, _ = sendTo(t, nil, says)
+		_, _, _ = sendTo(t, strings.NewReader("text"), says)
 	})
 }

@@ -82,11 +82,11 @@ func random(t testing.TB, n int) []byte {
 	return text
 }
 
-// unknown hides the type of a reader, so that its length is unknown.
-type unknown struct{ io.Reader }
+// unknownLength hides the type of a reader, so that its length is unknown.
+type unknownLength struct{ io.Reader }
 
-// TestRequestsAndAnswersAreThoseOfTheStandardLibrary sends the same requests with both transports.
-func TestRequestsAndAnswersAreThoseOfTheStandardLibrary(t *testing.T) {
+// TestRequestsAndResponsesMatchTheStandardLibrary sends the same requests with both transports.
+func TestRequestsAndResponsesMatchTheStandardLibrary(t *testing.T) {
 	s := serve(t, nil, echo)
 	large := random(t, 5<<20)
 	for name, c := range map[string]struct {
@@ -104,7 +104,7 @@ func TestRequestsAndAnswersAreThoseOfTheStandardLibrary(t *testing.T) {
 			[]string{"Content-Type", "text/plain"}},
 		"post some":             {"PUT", "/", func() io.Reader { return bytes.NewReader(large[:60<<10]) }, nil},
 		"post much":             {"PATCH", "/", func() io.Reader { return bytes.NewReader(large) }, nil},
-		"post without a length": {"POST", "/", func() io.Reader { return unknown{bytes.NewReader(large)} }, nil},
+		"post without a length": {"POST", "/", func() io.Reader { return unknownLength{bytes.NewReader(large)} }, nil},
 		"headers": {"GET", "/", nil,
 			[]string{"Authorization", "Bearer " + strings.Repeat("t", 30000), "Accept", "a", "Accept", "b",
 				"User-Agent", "me", "x-lower", "é"}},
@@ -169,7 +169,7 @@ func TestRequestsAndAnswersAreThoseOfTheStandardLibrary(t *testing.T) {
 	}
 }
 
-func TestManyRequestsAtOnceGetTheirOwnAnswers(t *testing.T) {
+func TestConcurrentRequestsGetTheirOwnResponses(t *testing.T) {
 	s := serve(t, &http.HTTP2Config{MaxConcurrentStreams: 20}, echo)
 	var all sync.WaitGroup
 	for i := range 100 {
@@ -195,7 +195,7 @@ func TestManyRequestsAtOnceGetTheirOwnAnswers(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsReadSlowlyWaitsForItsReader(t *testing.T) {
+func TestResponsesWaitForSlowReaders(t *testing.T) {
 	text := random(t, 16<<20)
 	var written atomic.Int64
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
@@ -223,8 +223,8 @@ func TestAnAnswerThatIsReadSlowlyWaitsForItsReader(t *testing.T) {
 	}
 }
 
-// TestAReaderThatIsAlwaysBehindDoesNotHaveAllKept checks that no more of a long answer is buffered than the window.
-func TestAReaderThatIsAlwaysBehindDoesNotHaveAllKept(t *testing.T) {
+// TestBufferedDataIsLimitedByTheWindow checks that no more of a long answer is buffered than the window.
+func TestBufferedDataIsLimitedByTheWindow(t *testing.T) {
 	const pieces, size = 1024, 64 << 10
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		piece := make([]byte, size)
@@ -256,8 +256,8 @@ func TestAReaderThatIsAlwaysBehindDoesNotHaveAllKept(t *testing.T) {
 	}
 }
 
-// TestWhoGivesARequestUpEndsItAtTheServer covers cancellation before and after the answer's start.
-func TestWhoGivesARequestUpEndsItAtTheServer(t *testing.T) {
+// TestCancellationEndsTheRequestAtTheServer covers cancellation before and after the answer's start.
+func TestCancellationEndsTheRequestAtTheServer(t *testing.T) {
 	ended, begun := make(chan struct{}), make(chan struct{}, 1)
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/watch" {
@@ -309,12 +309,12 @@ func TestWhoGivesARequestUpEndsItAtTheServer(t *testing.T) {
 	}
 }
 
-func TestAServerThatDoesNotWantTheRestOfABodyIsHeard(t *testing.T) {
+func TestServersCanStopTheRequestBody(t *testing.T) {
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 	})
 	closed := make(chan struct{})
-	r, err := s.do(t.Context(), "POST", "/", &endless{closed: closed})
+	r, err := s.do(t.Context(), "POST", "/", &endlessBody{closed: closed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,17 +326,17 @@ func TestAServerThatDoesNotWantTheRestOfABodyIsHeard(t *testing.T) {
 	<-closed
 }
 
-// endless is an endless body.
-type endless struct{ closed chan struct{} }
+// endlessBody is an endless body.
+type endlessBody struct{ closed chan struct{} }
 
-func (e *endless) Read(p []byte) (int, error) { return len(p), nil }
-func (e *endless) Close() error               { close(e.closed); return nil }
+func (e *endlessBody) Read(p []byte) (int, error) { return len(p), nil }
+func (e *endlessBody) Close() error               { close(e.closed); return nil }
 
-func TestABodyOfAnotherLengthThanSaidIsNotSent(t *testing.T) {
+func TestBodiesWithAWrongLengthAreNotSent(t *testing.T) {
 	s := serve(t, nil, echo)
 	for name, body := range map[string]io.ReadCloser{
 		"shorter": io.NopCloser(strings.NewReader("abc")), "longer": io.NopCloser(strings.NewReader("abcdef")),
-		"broken": io.NopCloser(io.MultiReader(strings.NewReader("a"), broken{})),
+		"broken": io.NopCloser(io.MultiReader(strings.NewReader("a"), brokenBody{})),
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), "POST", "https://example.com/", nil)
 		if err != nil {
@@ -350,11 +350,11 @@ func TestABodyOfAnotherLengthThanSaidIsNotSent(t *testing.T) {
 	}
 }
 
-type broken struct{}
+type brokenBody struct{}
 
-func (broken) Read([]byte) (int, error) { return 0, errors.New("broken") }
+func (brokenBody) Read([]byte) (int, error) { return 0, errors.New("broken") }
 
-func TestWhatCannotBeSentIsRefused(t *testing.T) {
+func TestInvalidRequestsAreRefused(t *testing.T) {
 	s := serve(t, nil, echo)
 	for _, spoil := range []func(*http.Request){
 		func(r *http.Request) { r.Header.Set("A", "b\r\nc: d") },
@@ -378,7 +378,7 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 	answer.Body.Close()
 }
 
-func TestAnAnswerThatBreaksOffIsNotTakenForAWholeOne(t *testing.T) {
+func TestTruncatedResponsesAreErrors(t *testing.T) {
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("begun"))
 		w.(http.Flusher).Flush()
@@ -394,7 +394,7 @@ func TestAnAnswerThatBreaksOffIsNotTakenForAWholeOne(t *testing.T) {
 	}
 }
 
-func TestWhenTheConnectionEndsEveryoneIsTold(t *testing.T) {
+func TestAllRequestsFailWhenTheConnectionEnds(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/watch" {
@@ -424,9 +424,9 @@ func TestWhenTheConnectionEndsEveryoneIsTold(t *testing.T) {
 	}
 }
 
-// TestRequestsGoOnAtAServerThatEndsItsConnections covers a graceful shutdown: the server sends GOAWAY, and answers the
+// TestRequestsContinueDuringAGracefulShutdown covers a graceful shutdown: the server sends GOAWAY, and answers the
 // requests that it has started.
-func TestRequestsGoOnAtAServerThatEndsItsConnections(t *testing.T) {
+func TestRequestsContinueDuringAGracefulShutdown(t *testing.T) {
 	var served atomic.Int32
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		if served.Add(1)%7 == 0 {
@@ -458,14 +458,14 @@ func TestRequestsGoOnAtAServerThatEndsItsConnections(t *testing.T) {
 	}
 }
 
-func TestAConnectionOnWhichNothingIsAskedEnds(t *testing.T) {
+func TestIdleConnectionsAreClosed(t *testing.T) {
 	closed := make(chan struct{}, 10)
 	s := serve(t, nil, echo)
 	s.Transport.Idle = time.Millisecond
 	inner := s.Transport.Dial
 	s.Transport.Dial = func(ctx context.Context) (net.Conn, error) {
 		c, err := inner(ctx)
-		return &noticed{Conn: c, closed: closed}, err
+		return &closeRecorder{Conn: c, closed: closed}, err
 	}
 	for range 3 {
 		r, err := s.do(t.Context(), "GET", "/", nil)
@@ -477,17 +477,17 @@ func TestAConnectionOnWhichNothingIsAskedEnds(t *testing.T) {
 	}
 }
 
-type noticed struct {
+type closeRecorder struct {
 	net.Conn
 	closed chan struct{}
 }
 
-func (n *noticed) Close() error {
+func (n *closeRecorder) Close() error {
 	n.closed <- struct{}{}
 	return n.Conn.Close()
 }
 
-func TestNobodyWaitsForAConnectionLongerThanItsRequest(t *testing.T) {
+func TestWaitingForAConnectionEndsWithTheRequest(t *testing.T) {
 	given := make(chan struct{})
 	tr := &h2.Transport{Dial: func(ctx context.Context) (net.Conn, error) {
 		<-ctx.Done()

@@ -23,14 +23,14 @@ func (c *conn) read() {
 		f, err := framer.ReadFrame()
 		c.mu.Lock()
 		if err == nil {
-			err = c.on(f)
-		} else if err = cmp.Or(c.mute, err); errors.Is(err, io.EOF) {
+			err = c.handleFrame(f)
+		} else if err = cmp.Or(c.writeErr, err); errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
 			c.fail(err)
 		}
-		ended := c.failed != nil
+		ended := c.err != nil
 		c.mu.Unlock()
 		if ended {
 			return
@@ -38,43 +38,43 @@ func (c *conn) read() {
 	}
 }
 
-// on handles a frame. Any protocol violation closes the connection. The caller holds c.mu.
-func (c *conn) on(f http2.Frame) error {
-	c.heard, c.asked = time.Now(), time.Time{}
+// handleFrame handles a frame. Any protocol violation closes the connection. The caller holds c.mu.
+func (c *conn) handleFrame(f http2.Frame) error {
+	c.lastReceived, c.pingSentAt = time.Now(), time.Time{}
 	var err error
 	switch f := f.(type) {
 	case *http2.HeadersFrame:
 		c.fragments = append(c.fragments[:0], f.HeaderBlockFragment()...)
-		c.ended = f.StreamEnded()
+		c.endsStream = f.StreamEnded()
 		if f.HeadersEnded() {
-			err = c.onHeaders(f.StreamID)
+			err = c.handleHeaders(f.StreamID)
 		}
 	case *http2.ContinuationFrame:
-		if c.fragments = append(c.fragments, f.HeaderBlockFragment()...); len(c.fragments) > mostHeaders {
+		if c.fragments = append(c.fragments, f.HeaderBlockFragment()...); len(c.fragments) > maxHeaderBytes {
 			return errors.New("the server's headers are too large")
 		}
 		if f.HeadersEnded() {
-			err = c.onHeaders(f.StreamID)
+			err = c.handleHeaders(f.StreamID)
 		}
 	case *http2.DataFrame:
-		c.onData(f)
+		c.handleData(f)
 	case *http2.RSTStreamFrame:
-		c.onReset(f)
+		c.handleReset(f)
 	case *http2.SettingsFrame:
-		err = c.onSettings(f)
+		err = c.handleSettings(f)
 	case *http2.PingFrame:
 		if !f.IsAck() {
-			c.frame(http2.FramePing, http2.FlagPingAck, 0, 8)
-			c.out = append(c.out, f.Data[:]...)
+			c.appendFrameHeader(http2.FramePing, http2.FlagPingAck, 0, 8)
+			c.outBuffer = append(c.outBuffer, f.Data[:]...)
 		}
 	case *http2.GoAwayFrame:
-		c.onGoAway(f)
+		c.handleGoAway(f)
 	case *http2.WindowUpdateFrame:
-		err = c.onWindowUpdate(f)
+		err = c.handleWindowUpdate(f)
 	case *http2.PushPromiseFrame:
 		return errors.New("the server pushes what nobody asked for")
 	}
-	if err == nil && len(c.out) > 0 && !c.flushing {
+	if err == nil && len(c.outBuffer) > 0 && !c.flushing {
 		// The reader must not write: a server whose output is not read may not read its input.
 		go func() {
 			c.mu.Lock()
@@ -85,8 +85,8 @@ func (c *conn) on(f http2.Frame) error {
 	return err
 }
 
-// onHeaders handles the headers or trailers of an answer. Its stream may be gone already.
-func (c *conn) onHeaders(id uint32) error {
+// handleHeaders handles the headers or trailers of an answer. Its stream may be gone already.
+func (c *conn) handleHeaders(id uint32) error {
 	c.fields = c.fields[:0]
 	if _, err := c.decoder.Write(c.fragments); err != nil {
 		return fmt.Errorf("read the server's headers: %w", err)
@@ -98,23 +98,23 @@ func (c *conn) onHeaders(id uint32) error {
 	switch {
 	case s == nil:
 	case s.response != nil: // trailers are ignored
-		if !c.ended {
-			c.abort(s, http2.ErrCodeProtocol, errors.New("the server sends headers within its answer"))
+		if !c.endsStream {
+			c.resetStream(s, http2.ErrCodeProtocol, errors.New("the server sends headers within its answer"))
 			break
 		}
-		c.end(s, io.EOF)
+		c.endStream(s, io.EOF)
 	default:
 		response, err := c.response(s)
 		switch {
 		case err != nil:
-			c.abort(s, http2.ErrCodeProtocol, err)
+			c.resetStream(s, http2.ErrCodeProtocol, err)
 		case response == nil: // an informational response; the final one follows
 		default:
 			s.response = response
-			if c.ended {
-				c.end(s, io.EOF)
+			if c.endsStream {
+				c.endStream(s, io.EOF)
 			} else {
-				s.changed()
+				s.wakeReader()
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func (c *conn) response(s *stream) (*http.Response, error) {
 		return nil, fmt.Errorf("the server's answer has the status %q", status)
 	}
 	if code < 200 {
-		if c.ended || code == http.StatusSwitchingProtocols {
+		if c.endsStream || code == http.StatusSwitchingProtocols {
 			return nil, fmt.Errorf("the server's answer ends with the status %d", code)
 		}
 		return nil, nil
@@ -141,7 +141,7 @@ func (c *conn) response(s *stream) (*http.Response, error) {
 	header, values := make(http.Header, len(fields)), make([]string, len(fields))
 	length := int64(-1)
 	for i, f := range fields {
-		name := c.names.of(f.Name, http.CanonicalHeaderKey)
+		name := c.headerNames.convert(f.Name, http.CanonicalHeaderKey)
 		if had := header[name]; had != nil {
 			header[name] = append(had, f.Value)
 			continue
@@ -165,9 +165,9 @@ func (c *conn) response(s *stream) (*http.Response, error) {
 		Body:          body{s},
 	}
 	switch {
-	case !c.ended:
-		if s.expects = length; s.request.Method == http.MethodHead {
-			s.expects = 0
+	case !c.endsStream:
+		if s.expectedLength = length; s.request.Method == http.MethodHead {
+			s.expectedLength = 0
 		}
 	case s.request.Method == http.MethodHead:
 		response.Body = http.NoBody
@@ -179,59 +179,61 @@ func (c *conn) response(s *stream) (*http.Response, error) {
 	return response, nil
 }
 
-func (c *conn) onData(f *http2.DataFrame) {
+func (c *conn) handleData(f *http2.DataFrame) {
 	n := int(f.Length)
-	if c.owed += n; c.owed >= connWindow/4 {
-		c.windowUpdate(0, c.owed)
-		c.owed = 0
+	if c.unacknowledged += n; c.unacknowledged >= connWindow/4 {
+		c.appendWindowUpdate(0, c.unacknowledged)
+		c.unacknowledged = 0
 	}
 	s := c.streams[f.StreamID]
 	if s == nil {
 		return
 	}
-	s.ahead += n
+	s.unreturned += n
 	data := f.Data()
-	s.got += int64(len(data))
+	s.receivedLength += int64(len(data))
 	switch {
-	case s.response == nil || s.ahead > window:
-		c.abort(s, http2.ErrCodeProtocol, errors.New("the server sends what it may not"))
+	case s.response == nil || s.unreturned > streamWindow:
+		c.resetStream(s, http2.ErrCodeProtocol, errors.New("the server sends what it may not"))
 		return
-	case s.expects >= 0 && (s.got > s.expects || f.StreamEnded() && s.got < s.expects):
-		c.abort(
+	case s.expectedLength >= 0 &&
+		(s.receivedLength > s.expectedLength || f.StreamEnded() && s.receivedLength < s.expectedLength):
+		c.resetStream(
 			s,
 			http2.ErrCodeProtocol,
-			fmt.Errorf("the server's answer has %d bytes instead of %d", s.got, s.expects),
+			fmt.Errorf("the server's answer has %d bytes instead of %d", s.receivedLength, s.expectedLength),
 		)
 		return
 	}
-	s.taken += n - len(data)
+	s.consumed += n - len(data)
 	s.buffer(data)
 	if f.StreamEnded() {
-		c.end(s, io.EOF)
+		c.endStream(s, io.EOF)
 		return
 	}
-	s.changed()
+	s.wakeReader()
 }
 
-// onReset handles the reset of a stream.
-func (c *conn) onReset(f *http2.RSTStreamFrame) {
+// handleReset handles the reset of a stream.
+func (c *conn) handleReset(f *http2.RSTStreamFrame) {
 	s := c.streams[f.StreamID]
 	switch {
 	case s == nil:
 	case f.ErrCode == http2.ErrCodeRefusedStream && s.response == nil:
-		c.end(s, errElsewhere) // the server did not process it
+		c.endStream(s, errNotProcessed) // the server did not process it
 	default:
-		c.end(s, http2.StreamError{StreamID: s.id, Code: f.ErrCode, Cause: errors.New("received from the server")})
+		c.endStream(s, http2.StreamError{StreamID: s.id, Code: f.ErrCode, Cause: errors.New("received from the " +
+			"server")})
 	}
 }
 
-// onGoAway handles the server's GOAWAY frame. Requests that the server did not process are sent on another connection,
-// and the others continue.
-func (c *conn) onGoAway(f *http2.GoAwayFrame) {
-	c.going = true
+// handleGoAway handles the server's GOAWAY frame. Requests that the server did not process are sent on another
+// connection, and the others continue.
+func (c *conn) handleGoAway(f *http2.GoAwayFrame) {
+	c.isClosing = true
 	for id, s := range c.streams {
 		if id > f.LastStreamID {
-			c.end(s, errElsewhere)
+			c.endStream(s, errNotProcessed)
 		}
 	}
 	if len(c.streams) == 0 {
@@ -239,7 +241,7 @@ func (c *conn) onGoAway(f *http2.GoAwayFrame) {
 	}
 }
 
-func (c *conn) onSettings(f *http2.SettingsFrame) error {
+func (c *conn) handleSettings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		return nil
 	}
@@ -252,48 +254,48 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 			c.maxFrame = min(int(s.Val), 64<<10)
 		case http2.SettingInitialWindowSize:
 			for _, open := range c.streams {
-				open.room += int64(s.Val) - c.initial
-				open.mayGoOn()
+				open.sendWindow += int64(s.Val) - c.initialWindow
+				open.wakeSender()
 			}
-			c.initial = int64(s.Val)
+			c.initialWindow = int64(s.Val)
 		case http2.SettingMaxConcurrentStreams:
-			c.most = s.Val
+			c.maxStreams = s.Val
 		case http2.SettingHeaderTableSize:
-			c.heads.limit(s.Val)
+			c.encoder.setTableSize(s.Val)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	c.frame(http2.FrameSettings, http2.FlagSettingsAck, 0, 0)
+	c.appendFrameHeader(http2.FrameSettings, http2.FlagSettingsAck, 0, 0)
 	return nil
 }
 
-func (c *conn) onWindowUpdate(f *http2.WindowUpdateFrame) error {
+func (c *conn) handleWindowUpdate(f *http2.WindowUpdateFrame) error {
 	if f.StreamID == 0 {
-		if c.room += int64(f.Increment); c.room > math.MaxInt32 {
+		if c.sendWindow += int64(f.Increment); c.sendWindow > math.MaxInt32 {
 			return errors.New("the server's window has overflowed")
 		}
 		for _, s := range c.streams {
-			s.mayGoOn()
+			s.wakeSender()
 		}
 		return nil
 	}
 	if s := c.streams[f.StreamID]; s != nil {
-		s.room = min(s.room+int64(f.Increment), math.MaxInt32)
-		s.mayGoOn()
+		s.sendWindow = min(s.sendWindow+int64(f.Increment), math.MaxInt32)
+		s.wakeSender()
 	}
 	return nil
 }
 
-// abort ends a stream and buffers a reset for the server. The caller holds c.mu.
-func (c *conn) abort(s *stream, code http2.ErrCode, why error) {
+// resetStream ends a stream and buffers a reset for the server. The caller holds c.mu.
+func (c *conn) resetStream(s *stream, code http2.ErrCode, why error) {
 	if c.streams[s.id] != s {
 		return
 	}
-	if c.failed == nil {
-		c.reset(s.id, code)
+	if c.err == nil {
+		c.appendReset(s.id, code)
 	}
-	c.end(s, why)
+	c.endStream(s, why)
 }

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// mostAtOnce is the maximum size in bytes of a request's body that is sent together with its headers.
-const mostAtOnce = 64 << 10
+// maxCombinedBody is the maximum size in bytes of a request's body that is sent together with its headers.
+const maxCombinedBody = 64 << 10
 
-// whole returns a small body that is in memory already. It returns nil for others, which are sent as they are read.
-func whole(r *http.Request, body io.ReadCloser) ([]byte, error) {
-	if body == nil || r.GetBody == nil || r.ContentLength <= 0 || r.ContentLength > mostAtOnce {
+// smallBody returns a small body that is in memory already. It returns nil for others, which are sent as they are read.
+func smallBody(r *http.Request, body io.ReadCloser) ([]byte, error) {
+	if body == nil || r.GetBody == nil || r.ContentLength <= 0 || r.ContentLength > maxCombinedBody {
 		return nil, nil
 	}
 	text := make([]byte, r.ContentLength)
@@ -29,7 +29,7 @@ func whole(r *http.Request, body io.ReadCloser) ([]byte, error) {
 func (s *stream) send(body io.ReadCloser, had []byte) {
 	defer body.Close()
 	if had != nil {
-		_ = s.part(had, true)
+		_ = s.sendPart(had, true)
 		return
 	}
 	part := make([]byte, 16<<10)
@@ -40,31 +40,31 @@ func (s *stream) send(body io.ReadCloser, had []byte) {
 		last := errors.Is(err, io.EOF)
 		switch expects := s.request.ContentLength; {
 		case err != nil && !last:
-			s.give(fmt.Errorf("read the request's body: %w", err))
+			s.abort(fmt.Errorf("read the request's body: %w", err))
 			return
 		case expects > 0 && (sent > expects || last && sent < expects):
-			s.give(fmt.Errorf("the request's body has %d bytes instead of %d", sent, expects))
+			s.abort(fmt.Errorf("the request's body has %d bytes instead of %d", sent, expects))
 			return
 		}
 		if n == 0 && !last {
 			continue
 		}
-		if !s.part(part[:n], last) || last {
+		if !s.sendPart(part[:n], last) || last {
 			return
 		}
 	}
 }
 
-// give aborts the request.
-func (s *stream) give(why error) {
+// abort aborts the request.
+func (s *stream) abort(why error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.c.abort(s, http2.ErrCodeCancel, why)
+	s.c.resetStream(s, http2.ErrCodeCancel, why)
 	s.c.flush(false)
 }
 
-// part sends a part of the body when the windows allow. It returns false if the stream has ended.
-func (s *stream) part(part []byte, last bool) bool {
+// sendPart sends a part of the body when the windows allow. It returns false if the stream has ended.
+func (s *stream) sendPart(part []byte, last bool) bool {
 	c := s.c
 	for {
 		c.mu.Lock()
@@ -72,11 +72,11 @@ func (s *stream) part(part []byte, last bool) bool {
 			c.mu.Unlock()
 			return false
 		}
-		n := min(int64(len(part)), c.room, s.room)
+		n := min(int64(len(part)), c.sendWindow, s.sendWindow)
 		if n > 0 || len(part) == 0 {
 			n = max(n, 0)
 			done := int(n) == len(part)
-			c.data(s, part[:n], last && done)
+			c.bufferData(s, part[:n], last && done)
 			part = part[n:]
 			c.flush(false)
 			if done {

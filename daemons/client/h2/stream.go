@@ -15,33 +15,33 @@ type stream struct {
 	c       *conn
 	id      uint32
 	request *http.Request
-	change  chan struct{} // receives a value when the answer changes
+	changed chan struct{} // receives a value when the answer changes
 
-	response *http.Response // nil until the headers have arrived
-	ended    error          // io.EOF if the answer is complete
-	text     []byte         // received body; text[read:] is not read yet
-	read     int
-	expects  int64 // length of the body; negative if unknown
-	got      int64
-	ahead    int // received bytes that are not returned to the stream's window yet
-	taken    int // the part of ahead that was read or is discarded
-	stop     func() bool
+	response       *http.Response // nil until the headers have arrived
+	ended          error          // io.EOF if the answer is complete
+	received       []byte         // received body; text[read:] is not read yet
+	read           int
+	expectedLength int64 // length of the body; negative if unknown
+	receivedLength int64
+	unreturned     int // received bytes that are not returned to the stream's window yet
+	consumed       int // the part of ahead that was read or is discarded
+	stop           func() bool
 
-	sent    bool          // whether the request is sent completely
-	room    int64         // send window of the stream
-	sending chan struct{} // receives a value when the window grows or the stream ends; nil if no body is being sent
+	isSent     bool          // whether the request is sent completely
+	sendWindow int64         // send window of the stream
+	sending    chan struct{} // receives a value when the window grows or the stream ends; nil if no body is being sent
 }
 
-// changed wakes the reader of the answer. The caller holds c.mu.
-func (s *stream) changed() {
+// wakeReader wakes the reader of the answer. The caller holds c.mu.
+func (s *stream) wakeReader() {
 	select {
-	case s.change <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// mayGoOn wakes the sender of the body, since the windows may have grown. The caller holds c.mu.
-func (s *stream) mayGoOn() {
+// wakeSender wakes the sender of the body, since the windows may have grown. The caller holds c.mu.
+func (s *stream) wakeSender() {
 	if s.sending == nil {
 		return
 	}
@@ -57,15 +57,15 @@ func (s *stream) end(why error) {
 	if s.stop != nil {
 		s.stop()
 	}
-	s.changed()
-	s.mayGoOn()
+	s.wakeReader()
+	s.wakeSender()
 }
 
-// answer waits for the answer's headers. From then on, the end of the request's context ends the body.
-func (s *stream) answer(ctx context.Context) (*http.Response, error) {
+// awaitResponse waits for the answer's headers. From then on, the end of the request's context ends the body.
+func (s *stream) awaitResponse(ctx context.Context) (*http.Response, error) {
 	for {
 		select {
-		case <-s.change:
+		case <-s.changed:
 		case <-ctx.Done():
 			s.cancel(ctx.Err())
 		}
@@ -74,8 +74,8 @@ func (s *stream) answer(ctx context.Context) (*http.Response, error) {
 		if response != nil && ended == nil && ctx.Done() != nil && s.stop == nil {
 			s.stop = context.AfterFunc(ctx, func() { s.cancel(ctx.Err()) })
 		}
-		if len(s.text) > s.read || ended != nil {
-			s.changed() // wake the reader of the body
+		if len(s.received) > s.read || ended != nil {
+			s.wakeReader() // wake the reader of the body
 		}
 		s.c.mu.Unlock()
 		if response != nil {
@@ -91,52 +91,52 @@ func (s *stream) answer(ctx context.Context) (*http.Response, error) {
 func (s *stream) cancel(why error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.c.abort(s, http2.ErrCodeCancel, why)
+	s.c.resetStream(s, http2.ErrCodeCancel, why)
 	s.c.flush(false)
 }
 
-// texts holds buffers of bodies, of up to twice the window, which is the size that appending may reach. A watch of a
-// large cluster would otherwise allocate such buffers again and again. Unused ones are garbage collected.
-var texts = sync.Pool{New: func() any { return new([]byte) }}
+// bodyBuffers holds buffers of bodies, of up to twice the window, which is the size that appending may reach. A watch
+// of a large cluster would otherwise allocate such buffers again and again. Unused ones are garbage collected.
+var bodyBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // buffer appends a part of the answer's body. The caller holds c.mu.
 func (s *stream) buffer(part []byte) {
-	switch left := len(s.text) - s.read; {
-	case s.text == nil:
-		s.text = (*texts.Get().(*[]byte))[:0]
+	switch left := len(s.received) - s.read; {
+	case s.received == nil:
+		s.received = (*bodyBuffers.Get().(*[]byte))[:0]
 	case left <= s.read:
 		// Reuse the part that was read. Otherwise a reader that is always behind would make the buffer hold all of a
 		// long answer.
-		s.text, s.read = s.text[:copy(s.text, s.text[s.read:])], 0
+		s.received, s.read = s.received[:copy(s.received, s.received[s.read:])], 0
 	}
-	s.text = append(s.text, part...)
+	s.received = append(s.received, part...)
 }
 
 // release returns the buffer to the pool. The caller holds c.mu.
 func (s *stream) release() {
-	if text := s.text; cap(text) > 0 && cap(text) <= 2*window {
-		texts.Put(&text)
+	if text := s.received; cap(text) > 0 && cap(text) <= 2*streamWindow {
+		bodyBuffers.Put(&text)
 	}
-	s.text, s.read = nil, 0
+	s.received, s.read = nil, 0
 }
 
 // body is an answer's body.
-type body struct{ s *stream }
+type body struct{ stream *stream }
 
 var errClosed = errors.New("the answer's body has been closed")
 
 // Read returns received data. An incomplete body ends with io.ErrUnexpectedEOF, or with the error of the request's
 // context.
 func (b body) Read(p []byte) (int, error) {
-	s, c := b.s, b.s.c
+	s, c := b.stream, b.stream.c
 	for {
 		c.mu.Lock()
-		if n := copy(p, s.text[s.read:]); n > 0 || len(p) == 0 {
+		if n := copy(p, s.received[s.read:]); n > 0 || len(p) == 0 {
 			s.read += n
-			if s.read == len(s.text) && cap(s.text) > mostKept {
+			if s.read == len(s.received) && cap(s.received) > maxKeptBuffer {
 				s.release() // a watch may send nothing for long after a lot of data
 			}
-			s.took(n)
+			s.returnWindow(n)
 			c.mu.Unlock()
 			return n, nil
 		}
@@ -147,7 +147,7 @@ func (b body) Read(p []byte) (int, error) {
 		c.mu.Unlock()
 		switch {
 		case ended == nil:
-			<-s.change
+			<-s.changed
 		case errors.Is(ended, io.EOF),
 			errors.Is(ended, errClosed),
 			errors.Is(ended, context.Canceled),
@@ -159,25 +159,25 @@ func (b body) Read(p []byte) (int, error) {
 	}
 }
 
-// took returns read bytes to the stream's window. The caller holds c.mu.
-func (s *stream) took(n int) {
+// returnWindow returns read bytes to the stream's window. The caller holds c.mu.
+func (s *stream) returnWindow(n int) {
 	if s.ended != nil {
 		return
 	}
-	if s.taken += n; s.taken >= window/4 {
-		s.c.windowUpdate(s.id, s.taken)
-		s.ahead -= s.taken
-		s.taken = 0
+	if s.consumed += n; s.consumed >= streamWindow/4 {
+		s.c.appendWindowUpdate(s.id, s.consumed)
+		s.unreturned -= s.consumed
+		s.consumed = 0
 		s.c.flush(false)
 	}
 }
 
 // Close aborts the answer if it has not ended.
 func (b body) Close() error {
-	s, c := b.s, b.s.c
+	s, c := b.stream, b.stream.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.abort(s, http2.ErrCodeCancel, errClosed)
+	c.resetStream(s, http2.ErrCodeCancel, errClosed)
 	c.flush(false)
 	if errors.Is(s.ended, io.EOF) {
 		s.ended = errClosed

@@ -43,12 +43,12 @@ type dialing struct {
 // retries is how often a request is sent again if a server reports that it did not process it. The first retry is
 // immediate, for connections that have just ended. Later ones wait longer each time, for servers without capacity.
 const (
-	retries   = 6
-	firstWait = 50 * time.Millisecond
+	maxRetries   = 6
+	minRetryWait = 50 * time.Millisecond
 )
 
-// errElsewhere means that a request was not processed and may be sent on another connection.
-var errElsewhere = errors.New("the server takes no further requests on this connection")
+// errNotProcessed means that a request was not processed and may be sent on another connection.
+var errNotProcessed = errors.New("the server takes no further requests on this connection")
 
 // RoundTrip sends a request, and returns the answer as soon as its headers have arrived.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -57,12 +57,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		body = nil
 	}
 	for try := 0; ; try++ {
-		answer, err := t.once(r, body)
-		if !errors.Is(err, errElsewhere) || try == retries {
+		answer, err := t.tryOnce(r, body)
+		if !errors.Is(err, errNotProcessed) || try == maxRetries {
 			return answer, err
 		}
 		if try > 0 {
-			wait := firstWait << (try - 1)
+			wait := minRetryWait << (try - 1)
 			select {
 			case <-time.After(wait/2 + rand.N(wait/2)):
 			case <-r.Context().Done():
@@ -80,19 +80,19 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// once sends a request on a connection. It closes the body when it is no longer needed, at the latest when the answer
-// has ended.
-func (t *Transport) once(r *http.Request, body io.ReadCloser) (*http.Response, error) {
+// tryOnce sends a request on a connection. It closes the body when it is no longer needed, at the latest when the
+// answer has ended.
+func (t *Transport) tryOnce(r *http.Request, body io.ReadCloser) (*http.Response, error) {
 	ctx := r.Context()
-	small, err := whole(r, body)
+	small, err := smallBody(r, body)
 	for err == nil {
 		var c *conn
-		if c, err = t.conn(ctx); err != nil {
+		if c, err = t.acquireConn(ctx); err != nil {
 			break
 		}
 		var s *stream
-		if s, err = c.begin(r, body, small); s != nil {
-			return s.answer(ctx)
+		if s, err = c.startStream(r, body, small); s != nil {
+			return s.awaitResponse(ctx)
 		}
 	}
 	if body != nil {
@@ -101,8 +101,8 @@ func (t *Transport) once(r *http.Request, body io.ReadCloser) (*http.Response, e
 	return nil, err
 }
 
-// conn returns a connection with capacity for a request, and establishes one if there is none.
-func (t *Transport) conn(ctx context.Context) (*conn, error) {
+// acquireConn returns a connection with capacity for a request, and establishes one if there is none.
+func (t *Transport) acquireConn(ctx context.Context) (*conn, error) {
 	for {
 		t.mu.Lock()
 		for _, c := range t.conns {
@@ -117,16 +117,16 @@ func (t *Transport) conn(ctx context.Context) (*conn, error) {
 		}
 		d.waiting++
 		t.mu.Unlock()
-		err := t.wait(ctx, d)
+		err := t.awaitDial(ctx, d)
 		if err != nil {
 			return nil, err
 		}
 	}
 }
 
-// wait waits for a connection that is being established. The attempt is cancelled when no request waits for it any
+// awaitDial waits for a connection that is being established. The attempt is cancelled when no request waits for it any
 // more.
-func (t *Transport) wait(ctx context.Context, d *dialing) error {
+func (t *Transport) awaitDial(ctx context.Context, d *dialing) error {
 	select {
 	case <-d.done:
 		return d.err
@@ -169,7 +169,7 @@ func (t *Transport) connect(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	c := newConn(t, nc)
-	if err := c.greet(); err != nil {
+	if err := c.writePreface(); err != nil {
 		_ = nc.Close()
 		return nil, fmt.Errorf("greet the server: %w", err)
 	}
@@ -177,8 +177,8 @@ func (t *Transport) connect(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// forget removes a connection that accepts no more requests.
-func (t *Transport) forget(c *conn) {
+// removeConn removes a connection that accepts no more requests.
+func (t *Transport) removeConn(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.conns = slices.DeleteFunc(t.conns, func(other *conn) bool { return other == c })
@@ -190,6 +190,6 @@ func (t *Transport) CloseIdleConnections() {
 	conns := slices.Clone(t.conns)
 	t.mu.Unlock()
 	for _, c := range conns {
-		c.retire()
+		c.closeIfIdle()
 	}
 }

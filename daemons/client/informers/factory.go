@@ -23,10 +23,10 @@ import (
 // Factory creates informers. All users of a factory share one informer of each kind, and so one watch and one cache.
 // Its methods are safe for concurrent use.
 type Factory struct {
-	client    kubernetes.Interface
-	namespace string
-	narrow    func(*metav1.ListOptions)
-	transform cache.TransformFunc
+	client       kubernetes.Interface
+	namespace    string
+	tweakOptions func(*metav1.ListOptions)
+	transform    cache.TransformFunc
 
 	running sync.WaitGroup
 
@@ -44,7 +44,7 @@ func WithNamespace(namespace string) Option { return func(f *Factory) { f.namesp
 
 // WithTweakListOptions sets a function that changes the options of every list and watch, for example to set a selector.
 func WithTweakListOptions(narrow func(*metav1.ListOptions)) Option {
-	return func(f *Factory) { f.narrow = narrow }
+	return func(f *Factory) { f.tweakOptions = narrow }
 }
 
 // WithTransform sets a function that changes every object before it enters a cache.
@@ -55,7 +55,7 @@ func WithTransform(transform cache.TransformFunc) Option {
 // New returns a factory of informers that use client. It starts nothing.
 func New(client kubernetes.Interface, options ...Option) *Factory {
 	f := &Factory{
-		client: client, narrow: func(*metav1.ListOptions) {},
+		client: client, tweakOptions: func(*metav1.ListOptions) {},
 		informers: map[reflect.Type]cache.SharedIndexInformer{}, started: map[reflect.Type]bool{},
 	}
 	for _, option := range options {
@@ -120,7 +120,7 @@ func (f *Factory) informer(k kind) cache.SharedIndexInformer {
 	of := reflect.TypeOf(k.object)
 	informer, ok := f.informers[of]
 	if !ok {
-		informer = newInformer(k.source(f.client, f.namespace), f.client, k.object, f.narrow, ByNamespace)
+		informer = newInformer(k.newSource(f.client, f.namespace), f.client, k.object, f.tweakOptions, ByNamespace)
 		if f.transform != nil {
 			_ = informer.SetTransform(f.transform) // it fails only for running informers
 		}
@@ -131,10 +131,10 @@ func (f *Factory) informer(k kind) cache.SharedIndexInformer {
 
 // kind holds what is needed to watch a kind.
 type kind struct {
-	version  schema.GroupVersion
-	resource string
-	object   runtime.Object // an empty object
-	source   func(client kubernetes.Interface, namespace string) source
+	version   schema.GroupVersion
+	resource  string
+	object    runtime.Object // an empty object
+	newSource func(client kubernetes.Interface, namespace string) source
 }
 
 // ByNamespace indexes objects by their namespaces, as listers need it.
@@ -144,7 +144,7 @@ var ByNamespace = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexF
 func Metadata(
 	client metadata.Interface, resource schema.GroupVersionResource, indexers cache.Indexers,
 ) cache.SharedIndexInformer {
-	from := typed(client.Resource(resource))
+	from := typedSource(client.Resource(resource))
 	return newInformer(from, client, &metav1.PartialObjectMetadata{}, func(*metav1.ListOptions) {}, indexers)
 }
 
@@ -174,8 +174,8 @@ type source struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// typed returns a source that uses a typed client.
-func typed[L runtime.Object](client interface {
+// typedSource returns a source that uses a typed client.
+func typedSource[L runtime.Object](client interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }) source {
@@ -184,18 +184,20 @@ func typed[L runtime.Object](client interface {
 	}}
 }
 
-// Of is the informer of one kind with a lister for its cache. A factory runs the informer only if one of the methods
-// was called.
-type Of[L any] struct {
+// TypedInformer is the informer of one kind with a lister for its cache. A factory runs the informer only if one of the
+// methods was called.
+type TypedInformer[L any] struct {
 	factory *Factory
 	kind    kind
 	lister  func(cache.Indexer) L
 }
 
-func of[L any](f *Factory, k kind, lister func(cache.Indexer) L) Of[L] { return Of[L]{f, k, lister} }
+func newTypedInformer[L any](f *Factory, k kind, lister func(cache.Indexer) L) TypedInformer[L] {
+	return TypedInformer[L]{f, k, lister}
+}
 
 // Informer returns the informer, which is shared by all users of the factory.
-func (o Of[L]) Informer() cache.SharedIndexInformer { return o.factory.informer(o.kind) }
+func (o TypedInformer[L]) Informer() cache.SharedIndexInformer { return o.factory.informer(o.kind) }
 
 // Lister returns a lister of the informer's cache.
-func (o Of[L]) Lister() L { return o.lister(o.Informer().GetIndexer()) }
+func (o TypedInformer[L]) Lister() L { return o.lister(o.Informer().GetIndexer()) }

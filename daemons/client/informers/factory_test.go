@@ -18,7 +18,7 @@ func TestEachKindListsAndWatchesItsOwnResource(t *testing.T) {
 	for _, k := range kinds() {
 		resource := k.version.WithResource(k.resource)
 		client := fake.NewClientset()
-		from := k.source(client, "")
+		from := k.newSource(client, "")
 		if _, err := from.list(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Errorf("%s: list: %v", resource, err)
 		}
@@ -47,7 +47,7 @@ func TestEachKindListsAndWatchesItsOwnResource(t *testing.T) {
 	}
 }
 
-func TestUsersOfAFactoryShareOneInformerOfAKind(t *testing.T) {
+func TestInformersAreSharedByKind(t *testing.T) {
 	client := fake.NewClientset(pod("a", "x"), pod("b", "x"), pod("a", "y"))
 	f := New(client, WithNamespace("a"), WithTransform(func(obj any) (any, error) {
 		obj.(*corev1.Pod).Labels = map[string]string{"seen": "yes"}
@@ -80,7 +80,7 @@ func TestUsersOfAFactoryShareOneInformerOfAKind(t *testing.T) {
 	}
 }
 
-func TestAFactoryNarrowsListsAndWatches(t *testing.T) {
+func TestFactoryOptionsApplyToListsAndWatches(t *testing.T) {
 	client := fake.NewClientset()
 	f := New(client, WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = "a=b" }))
 	Pods(f).Informer()

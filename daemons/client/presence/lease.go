@@ -16,28 +16,29 @@ import (
 // Every server renews a lease next to its endpoints. If a lease is not renewed within its duration, the presence
 // controller removes the endpoints.
 const (
-	renewEvery = 5 * time.Second
-	renewals   = 4 // per lease duration
+	renewInterval    = 5 * time.Second
+	renewalsPerLease = 4 // per lease duration
 )
 
-// rhythm is the interval between renewals. It is longer if every machine has its own endpoint, because endpoints of
-// other machines are used only when the local one fails.
-func (p *Publisher) rhythm() time.Duration {
-	if p.OnlyHere {
-		return 6 * renewEvery
+// leaseInterval is the interval between renewals. It is longer if every machine has its own endpoint, because endpoints
+// of other machines are used only when the local one fails.
+func (p *Publisher) leaseInterval() time.Duration {
+	if p.IsMachineLocal {
+		return 6 * renewInterval
 	}
-	return renewEvery
+	return renewInterval
 }
 
 // renew renews the lease of this server.
 func (p *Publisher) renew(ctx context.Context, now time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	leases := p.Client.CoordinationV1().Leases(p.Namespace)
 	lease, err := leases.Get(ctx, p.Name(), metav1.GetOptions{})
 	want := coordinationv1.LeaseSpec{
-		HolderIdentity: &p.Node, LeaseDurationSeconds: ptr.To(int32(renewals * p.rhythm() / time.Second)),
-		RenewTime: ptr.To(metav1.NewMicroTime(now))}
+		HolderIdentity:       &p.Node,
+		LeaseDurationSeconds: ptr.To(int32(renewalsPerLease * p.leaseInterval() / time.Second)),
+		RenewTime:            ptr.To(metav1.NewMicroTime(now))}
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: p.Name(), Namespace: p.Namespace,

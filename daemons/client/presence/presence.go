@@ -29,28 +29,28 @@ type Publisher struct {
 	Namespace, Service string
 	Node               string // the server's node, part of the slice's name
 	// one address of each family that the server serves; the cluster's first family comes first
-	Addrs    []netip.Addr
-	Ports    []discoveryv1.EndpointPort
-	Manager  string       // value of the slice's managed-by label
-	Ready    func() error // returns why the server must not get requests now; nil means that it always may
-	OnlyHere bool         // hint that only this machine uses the endpoint; renewed less often
+	Addrs          []netip.Addr
+	Ports          []discoveryv1.EndpointPort
+	Manager        string       // value of the slice's managed-by label
+	Ready          func() error // returns why the server must not get requests now; nil means that it always may
+	IsMachineLocal bool         // hint that only this machine uses the endpoint; renewed less often
 	// when ctx ends, keep the endpoint if there is no other one: the server is expected to return
 	KeepLast bool
 
-	tidied bool // slices of families without an address were removed
-	left   bool
+	hasCleanedUp bool // slices of families without an address were removed
+	hasLeft      bool
 }
 
-// Left reports whether Run has removed the endpoint.
-func (p *Publisher) Left() bool { return p.left }
+// HasLeft reports whether Run has removed the endpoint.
+func (p *Publisher) HasLeft() bool { return p.hasLeft }
 
-const callTime = 10 * time.Second
+const callTimeout = 10 * time.Second
 
 // Name returns the name of the slice with the first address, and of the lease.
 func (p *Publisher) Name() string { return replica.Lease(p.Service, p.Node) }
 
-// second returns the name of the slice with the server's second address.
-func (p *Publisher) second(family discoveryv1.AddressType) string {
+// secondName returns the name of the slice with the server's second address.
+func (p *Publisher) secondName(family discoveryv1.AddressType) string {
 	names := replica.Slices(p.Service, p.Node)
 	if family == discoveryv1.AddressTypeIPv4 {
 		return names[1]
@@ -77,7 +77,7 @@ func (p *Publisher) remove(ctx context.Context, but []*discoveryv1.EndpointSlice
 func (p *Publisher) Run(ctx context.Context) {
 	retry := 200 * time.Millisecond
 	for ctx.Err() == nil {
-		wait := p.rhythm()
+		wait := p.leaseInterval()
 		if err := errors.Join(p.publish(ctx), p.renew(ctx, time.Now())); err != nil {
 			if ctx.Err() == nil {
 				p.Log.Warn("publish the endpoint of this server", "error", err)
@@ -95,10 +95,10 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
-	if p.KeepLast && p.last(stop) {
+	if p.KeepLast && p.isLast(stop) {
 		return
 	}
-	p.left = true
+	p.hasLeft = true
 	err := p.remove(stop, nil)
 	if e := p.Client.CoordinationV1().Leases(p.Namespace).Delete(stop, p.Name(), metav1.DeleteOptions{}); e != nil &&
 		!apierrors.IsNotFound(e) {
@@ -109,8 +109,8 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 }
 
-// last reports whether the service has no other endpoint that is ready.
-func (p *Publisher) last(ctx context.Context) bool {
+// isLast reports whether the service has no other endpoint that is ready.
+func (p *Publisher) isLast(ctx context.Context) bool {
 	found, err := p.Client.DiscoveryV1().
 		EndpointSlices(p.Namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.Service})
@@ -140,7 +140,7 @@ func (p *Publisher) slices() (list []*discoveryv1.EndpointSlice) {
 			family = discoveryv1.AddressTypeIPv6
 		}
 		if i > 0 {
-			name = p.second(family)
+			name = p.secondName(family)
 		}
 		s := &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace, Labels: map[string]string{
@@ -152,7 +152,7 @@ func (p *Publisher) slices() (list []*discoveryv1.EndpointSlice) {
 				Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating},
 			}},
 		}
-		if p.OnlyHere {
+		if p.IsMachineLocal {
 			s.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: p.Node}}}
 		}
 		list = append(list, s)
@@ -162,22 +162,22 @@ func (p *Publisher) slices() (list []*discoveryv1.EndpointSlice) {
 
 // publish writes the server's slices. If one family fails, the other is still written.
 func (p *Publisher) publish(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	wanted := p.slices()
 	for _, s := range wanted {
-		if e := p.keep(ctx, s); e != nil {
+		if e := p.writeSlice(ctx, s); e != nil {
 			err = errors.Join(err, fmt.Errorf("endpoint slice %s/%s: %w", p.Namespace, s.Name, e))
 		}
 	}
-	if err == nil && !p.tidied { // slices of an earlier process with other addresses
+	if err == nil && !p.hasCleanedUp { // slices of an earlier process with other addresses
 		err = p.remove(ctx, wanted)
-		p.tidied = err == nil
+		p.hasCleanedUp = err == nil
 	}
 	return err
 }
 
-func (p *Publisher) keep(ctx context.Context, want *discoveryv1.EndpointSlice) error {
+func (p *Publisher) writeSlice(ctx context.Context, want *discoveryv1.EndpointSlice) error {
 	client := p.Client.DiscoveryV1().EndpointSlices(p.Namespace)
 	have, err := client.Get(ctx, want.Name, metav1.GetOptions{})
 	switch {

@@ -19,7 +19,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-func server(client kubernetes.Interface, node string, addrs ...string) *Publisher {
+func newPublisher(client kubernetes.Interface, node string, addrs ...string) *Publisher {
 	var list []netip.Addr
 	for _, a := range addrs {
 		list = append(list, netip.MustParseAddr(a))
@@ -36,24 +36,24 @@ func server(client kubernetes.Interface, node string, addrs ...string) *Publishe
 }
 
 // Proves S31.
-func TestAServerPublishesItselfAndLeavesNothing(t *testing.T) {
+func TestPublishersRemoveTheirEndpointsAtTheEnd(t *testing.T) {
 	client := fake.NewClientset()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { server(client, "a", "10.0.0.1").Run(ctx); close(done) }()
-	for !there(ctx, t, client, "kube-dns-a") {
+	go func() { newPublisher(client, "a", "10.0.0.1").Run(ctx); close(done) }()
+	for !sliceExists(ctx, t, client, "kube-dns-a") {
 		if ctx.Err() != nil {
 			t.Fatal("never published")
 		}
 	}
 	stop()
 	<-done
-	if there(t.Context(), t, client, "kube-dns-a") {
+	if sliceExists(t.Context(), t, client, "kube-dns-a") {
 		t.Error("a server that stopped left its endpoint")
 	}
 }
 
-func there(ctx context.Context, t *testing.T, client kubernetes.Interface, name string) bool {
+func sliceExists(ctx context.Context, t *testing.T, client kubernetes.Interface, name string) bool {
 	t.Helper()
 	_, err := client.DiscoveryV1().EndpointSlices("kube-system").Get(ctx, name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -62,8 +62,8 @@ func there(ctx context.Context, t *testing.T, client kubernetes.Interface, name 
 	return err == nil
 }
 
-// addresses returns the endpoints of the service with the families of their slices.
-func addresses(t *testing.T, client kubernetes.Interface) (list []string) {
+// publishedAddresses returns the endpoints of the service with the families of their slices.
+func publishedAddresses(t *testing.T, client kubernetes.Interface) (list []string) {
 	t.Helper()
 	ofService := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kube-dns"}
 	found, err := client.DiscoveryV1().EndpointSlices("kube-system").List(t.Context(), ofService)
@@ -79,7 +79,7 @@ func addresses(t *testing.T, client kubernetes.Interface) (list []string) {
 	return list
 }
 
-func TestAServerHasAnEndpointOfEachFamily(t *testing.T) {
+func TestServersHaveAnEndpointOfEachFamily(t *testing.T) {
 	ctx, client := t.Context(), fake.NewClientset()
 	for _, c := range []struct {
 		what string
@@ -92,57 +92,57 @@ func TestAServerHasAnEndpointOfEachFamily(t *testing.T) {
 		{"whose first family has changed", []string{"fd00::2", "10.0.0.1"}, "IPv4 10.0.0.1, IPv6 fd00::2"},
 		{"of the second family alone", []string{"fd00::2"}, "IPv6 fd00::2"},
 	} {
-		p := server(client, "a", c.has...)
+		p := newPublisher(client, "a", c.has...)
 		for range 2 { // the family of a slice is immutable, so the slice is deleted and created again
 			if err := p.publish(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := strings.Join(addresses(t, client), ", "); got != c.want {
+		if got := strings.Join(publishedAddresses(t, client), ", "); got != c.want {
 			t.Errorf("the endpoints of a server %s are %s", c.what, got)
 		}
 	}
 	// A node's name may be any name that is valid for a slice.
 	others := []string{"ipv4-a", "ipv6-a", "a-ipv6", "a.ipv6", "a.ipv4"}
 	for i, name := range others {
-		if err := server(client, name, fmt.Sprintf("10.0.1.%d", i),
+		if err := newPublisher(client, name, fmt.Sprintf("10.0.1.%d", i),
 			fmt.Sprintf("fd00:1::%d", i+1)).publish(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, want := len(addresses(t, client)), 2*len(others)+1; got != want {
+	if got, want := len(publishedAddresses(t, client)), 2*len(others)+1; got != want {
 		t.Errorf("%d endpoints of servers with names that are alike, want %d", got, want)
 	}
 }
 
-func TestEndpointsOfAllFamiliesGoWithTheirServer(t *testing.T) {
+func TestEndpointsOfAllFamiliesAreRemoved(t *testing.T) {
 	client := fake.NewClientset()
-	peer := server(client, "b", "10.0.0.2", "fd00::2")
+	peer := newPublisher(client, "b", "10.0.0.2", "fd00::2")
 	peer.KeepLast = true
 	for _, want := range []bool{true, false} {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { peer.Run(ctx); close(done) }()
-		for deadline := time.Now().Add(20 * time.Second); len(addresses(t, client)) < 2; {
+		for deadline := time.Now().Add(20 * time.Second); len(publishedAddresses(t, client)) < 2; {
 			if time.Now().After(deadline) {
 				t.Fatal("never published")
 			}
 		}
 		stop()
 		<-done
-		if left := addresses(t, client); len(left) > 0 != want || peer.Left() == want {
+		if left := publishedAddresses(t, client); len(left) > 0 != want || peer.HasLeft() == want {
 			t.Errorf("the last server is expected back: %t; of it are left %s", want, left)
 		}
 		peer.KeepLast = false
 	}
 }
 
-// TestAServerRenewsItsOwnLease checks the lease by which the presence controller sees that the server is alive.
-func TestAServerRenewsItsOwnLease(t *testing.T) {
+// TestPublishersRenewTheirLease checks the lease by which the presence controller sees that the server is alive.
+func TestPublishersRenewTheirLease(t *testing.T) {
 	client, now := fake.NewClientset(), time.Unix(1000, 0)
-	p := server(client, "a", "10.0.0.1")
-	for _, here := range []bool{false, true} { // the duration depends on OnlyHere
-		p.OnlyHere, now = here, now.Add(renewEvery)
+	p := newPublisher(client, "a", "10.0.0.1")
+	for _, here := range []bool{false, true} { // the duration depends on IsMachineLocal
+		p.IsMachineLocal, now = here, now.Add(renewInterval)
 		if err := p.renew(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestAServerRenewsItsOwnLease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := int32(renewals * p.rhythm() / time.Second)
+		want := int32(renewalsPerLease * p.leaseInterval() / time.Second)
 		if *lease.Spec.HolderIdentity != "a" || !lease.Spec.RenewTime.Time.Equal(now) ||
 			*lease.Spec.LeaseDurationSeconds != want || lease.Labels["dns.clusterctl/service"] != "kube-dns" {
 			t.Errorf("the lease is %+v, want one that lasts %d s", lease, want)
@@ -162,9 +162,9 @@ func TestAServerRenewsItsOwnLease(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsNotToBeAskedSaysSo(t *testing.T) {
+func TestUnreadyServersPublishUnreadyEndpoints(t *testing.T) {
 	client, why := fake.NewClientset(), error(nil)
-	p := server(client, "a", "10.0.0.1")
+	p := newPublisher(client, "a", "10.0.0.1")
 	p.Ready = func() error { return why }
 	for _, want := range []bool{true, false, true} {
 		why = nil

@@ -138,7 +138,7 @@ type Settings struct {
 	Directory string        `json:"directory"`
 	Keep      int           `json:"keep"`
 	MaxAge    time.Duration `json:"maxAge,omitempty"` // zero means no limit
-	S3        *S3           `json:"s3,omitempty"`
+	S3        *S3Bucket     `json:"s3,omitempty"`
 }
 
 // Directory is the default directory of snapshots. KeepUndeclared applies if a configuration declares no snapshots. It
@@ -148,8 +148,8 @@ const (
 	KeepUndeclared = 5
 )
 
-// S3 is a bucket for snapshots.
-type S3 struct {
+// S3Bucket is a bucket for snapshots.
+type S3Bucket struct {
 	Endpoint  string `json:"endpoint"` // URL
 	Bucket    string `json:"bucket"`
 	Prefix    string `json:"prefix,omitempty"`

@@ -23,9 +23,9 @@ import (
 type controller struct {
 	loop.Context
 	loop.Loop
-	own      *informers.Factory // watches only Secrets of that type
-	secrets  corelisters.SecretLister
-	accounts corelisters.ServiceAccountLister
+	ownInformers *informers.Factory // watches only Secrets of that type
+	secrets      corelisters.SecretLister
+	accounts     corelisters.ServiceAccountLister
 }
 
 // New returns the controller.
@@ -34,29 +34,29 @@ func New(c loop.Context) loop.Controller {
 		o.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
 	}))
 	secrets, accounts := informers.Secrets(own), informers.ServiceAccounts(c.Informers)
-	t := &controller{Context: c, own: own, secrets: secrets.Lister(), accounts: accounts.Lister()}
+	t := &controller{Context: c, ownInformers: own, secrets: secrets.Lister(), accounts: accounts.Lister()}
 	t.Loop = loop.Loop{
-		Name:    "serviceaccount-token",
-		Counted: "serviceaccount_tokens_secret",
-		Context: c,
-		Sync:    t.sync,
+		Name:            "serviceaccount-token",
+		QueueMetricName: "serviceaccount_tokens_secret",
+		Context:         c,
+		Sync:            t.sync,
 		Synced: []cache.InformerSynced{
 			secrets.Informer().HasSynced, accounts.Informer().HasSynced},
 	}
-	loop.On(secrets.Informer(), t.Add)
-	c.On(accounts.Informer(), t.wake)
+	loop.OnState(secrets.Informer(), t.Add)
+	c.On(accounts.Informer(), t.enqueueSecrets)
 	return t
 }
 
 // Run implements loop.Controller.
 func (t *controller) Run(ctx context.Context) error {
-	t.own.StartWithContext(ctx)
-	defer t.own.Shutdown()
+	t.ownInformers.StartWithContext(ctx)
+	defer t.ownInformers.Shutdown()
 	return t.Loop.Run(ctx)
 }
 
-// wake queues the Secrets of an account that was created, changed or deleted.
-func (t *controller) wake(obj any) {
+// enqueueSecrets queues the Secrets of an account that was created, changed or deleted.
+func (t *controller) enqueueSecrets(obj any) {
 	account, ok := obj.(metav1.Object)
 	if !ok {
 		return
@@ -81,7 +81,7 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	account, err := t.account(ctx, secret)
+	account, err := t.accountOf(ctx, secret)
 	if err != nil || secret.DeletionTimestamp != nil {
 		return err
 	}
@@ -102,11 +102,11 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	filled, err := fill(
+	filled, err := fillSecret(
 		secret,
 		account,
 		ca,
-		func() (string, error) { return sign(t.Config.ServiceAccountPrivateKeyFile, secret, account) },
+		func() (string, error) { return signToken(t.Config.ServiceAccountPrivateKeyFile, secret, account) },
 	)
 	if err != nil || filled == nil {
 		return err
@@ -119,9 +119,9 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	return err
 }
 
-// account returns the account whose token the Secret should have. It returns nil if the API server confirms that the
+// accountOf returns the account whose token the Secret should have. It returns nil if the API server confirms that the
 // account is gone.
-func (t *controller) account(ctx context.Context, s *corev1.Secret) (*corev1.ServiceAccount, error) {
+func (t *controller) accountOf(ctx context.Context, s *corev1.Secret) (*corev1.ServiceAccount, error) {
 	name, uid := s.Annotations[corev1.ServiceAccountNameKey], s.Annotations[corev1.ServiceAccountUIDKey]
 	is := func(a *corev1.ServiceAccount) bool { return uid == "" || uid == string(a.UID) }
 	if a, err := t.accounts.ServiceAccounts(s.Namespace).Get(name); err == nil && is(a) {

@@ -10,9 +10,10 @@ import (
 	"clusterctl/daemons/api/accountkey"
 )
 
-// fill returns a copy of a Secret with the current CA bundle. It adds a token and a namespace unless the Secret has
-// them. It returns nil if nothing is missing.
-func fill(s *corev1.Secret, a *corev1.ServiceAccount, ca []byte, token func() (string, error)) (*corev1.Secret, error) {
+// fillSecret returns a copy of a Secret with the current CA bundle. It adds a token and a namespace unless the Secret
+// has them. It returns nil if nothing is missing.
+func fillSecret(s *corev1.Secret, a *corev1.ServiceAccount, ca []byte,
+	token func() (string, error)) (*corev1.Secret, error) {
 	wantsCA := len(ca) > 0 && !bytes.Equal(s.Data[corev1.ServiceAccountRootCAKey], ca)
 	wantsNamespace, wantsToken := len(
 		s.Data[corev1.ServiceAccountNamespaceKey],
@@ -43,9 +44,9 @@ func fill(s *corev1.Secret, a *corev1.ServiceAccount, ca []byte, token func() (s
 	return s, nil
 }
 
-// sign returns a Secret's token, signed with the private key in a file. It reads the file each time, because a rotation
-// replaces it.
-func sign(keyFile string, s *corev1.Secret, a *corev1.ServiceAccount) (string, error) {
+// signToken returns a Secret's token, signed with the private key in a file. It reads the file each time, because a
+// rotation replaces it.
+func signToken(keyFile string, s *corev1.Secret, a *corev1.ServiceAccount) (string, error) {
 	signer, _, err := accountkey.Signer(keyFile)
 	if err != nil {
 		return "", err

@@ -15,7 +15,7 @@ import (
 	"clusterctl/daemons/api/accountkey"
 )
 
-func TestASecretIsFilledWithWhatIsMissing(t *testing.T) {
+func TestMissingDataIsAddedToTheSecret(t *testing.T) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}}
 	secret := func(uid string, data map[string][]byte) *corev1.Secret {
 		s := &corev1.Secret{
@@ -50,7 +50,7 @@ func TestASecretIsFilledWithWhatIsMissing(t *testing.T) {
 		"without a bundle": {secret("1", map[string][]byte{"token": []byte("x"), "namespace": []byte("shop")}), "", "",
 			"", ""},
 	} {
-		got, err := fill(c.secret, account, []byte(c.ca), token)
+		got, err := fillSecret(c.secret, account, []byte(c.ca), token)
 		if err != nil || (got == nil) != (c.token == "") {
 			t.Errorf("%s: %v %v", what, got, err)
 			continue
@@ -61,14 +61,14 @@ func TestASecretIsFilledWithWhatIsMissing(t *testing.T) {
 			t.Errorf("%s: %q %v", what, got.Data, got.Annotations)
 		}
 	}
-	if got, err := fill(secret("", nil), account, nil,
+	if got, err := fillSecret(secret("", nil), account, nil,
 		func() (string, error) { return "", errors.New("no key") }); err == nil ||
 		got != nil {
 		t.Errorf("without a key: %v %v", got, err)
 	}
 }
 
-func TestATokenSaysWhoseItIsAndWhereItLies(t *testing.T) {
+func TestTokensNameTheirAccountAndSecret(t *testing.T) {
 	private, _, err := certs.NewKey()
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestATokenSaysWhoseItIsAndWhereItLies(t *testing.T) {
 	if err := os.WriteFile(file, private, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text, err := sign(
+	text, err := signToken(
 		file,
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s"}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}},
@@ -106,7 +106,7 @@ func TestATokenSaysWhoseItIsAndWhereItLies(t *testing.T) {
 		parsed.Headers[0].KeyID == "" {
 		t.Errorf("%+v %+v", std, own)
 	}
-	if _, err := sign(file+".none", &corev1.Secret{}, &corev1.ServiceAccount{}); err == nil {
+	if _, err := signToken(file+".none", &corev1.Secret{}, &corev1.ServiceAccount{}); err == nil {
 		t.Error("signed without a key")
 	}
 }

@@ -11,25 +11,25 @@ import (
 // History records an autoscaler's recommendations and changes for up to an hour. It is lost when the process ends, and
 // then starts with the current number of replicas.
 type History struct {
-	Recommended []Moment // numbers of replicas that the metrics asked for
-	Scaled      []Moment // changes of the number of replicas; positive if pods were added
+	Recommended []TimedValue // numbers of replicas that the metrics asked for
+	Scaled      []TimedValue // changes of the number of replicas; positive if pods were added
 }
 
-// Moment is a number with its time.
-type Moment struct {
+// TimedValue is a number with its time.
+type TimedValue struct {
 	At time.Time
 	N  int32
 }
 
-// longest is the maximum length of any window or period of a behavior.
-const longest = time.Hour
+// maxWindow is the maximum length of any window or period of a behavior.
+const maxWindow = time.Hour
 
-// forget removes entries that are older than any window or period.
-func (h *History) forget(now time.Time) {
-	for _, list := range []*[]Moment{&h.Recommended, &h.Scaled} {
+// prune removes entries that are older than any window or period.
+func (h *History) prune(now time.Time) {
+	for _, list := range []*[]TimedValue{&h.Recommended, &h.Scaled} {
 		kept := (*list)[:0]
 		for _, m := range *list {
-			if m.At.After(now.Add(-longest - time.Second)) {
+			if m.At.After(now.Add(-maxWindow - time.Second)) {
 				kept = append(kept, m)
 			}
 		}
@@ -37,14 +37,14 @@ func (h *History) forget(now time.Time) {
 	}
 }
 
-// usualMost is the number of replicas to which an autoscaler without a behavior may always scale up at once. Larger
-// targets may double.
-const usualMost = 4
+// minScaleUpLimit is the number of replicas to which an autoscaler without a behavior may always scale up at once.
+// Larger targets may double.
+const minScaleUpLimit = 4
 
-// settle applies the stabilization windows to a recommendation. Scaling up asks for no more than the lowest recent
+// stabilize applies the stabilization windows to a recommendation. Scaling up asks for no more than the lowest recent
 // recommendation, scaling down for no fewer than the highest. Without a behavior it returns the highest recent
 // recommendation, even if that exceeds the current number.
-func settle(
+func stabilize(
 	h *History,
 	downWindow time.Duration,
 	behavior *autoscalingv2.HorizontalPodAutoscalerBehavior,
@@ -54,7 +54,7 @@ func settle(
 ) int32 {
 	up, down := time.Duration(0), downWindow
 	if behavior != nil {
-		up, down = window(behavior.ScaleUp, 0), window(behavior.ScaleDown, downWindow)
+		up, down = stabilizationWindow(behavior.ScaleUp, 0), stabilizationWindow(behavior.ScaleDown, downWindow)
 	}
 	least, most := desired, desired
 	for _, m := range h.Recommended {
@@ -65,7 +65,7 @@ func settle(
 			most = max(most, m.N)
 		}
 	}
-	h.Recommended = append(h.Recommended, Moment{now, desired})
+	h.Recommended = append(h.Recommended, TimedValue{now, desired})
 	out := min(max(current, least), most)
 	if behavior == nil {
 		out = most
@@ -96,15 +96,16 @@ func settle(
 	return out
 }
 
-func window(rules *autoscalingv2.HPAScalingRules, usual time.Duration) time.Duration {
+func stabilizationWindow(rules *autoscalingv2.HPAScalingRules, usual time.Duration) time.Duration {
 	if rules == nil || rules.StabilizationWindowSeconds == nil {
 		return usual
 	}
 	return time.Duration(*rules.StabilizationWindowSeconds) * time.Second
 }
 
-// limit restricts a number of replicas to the autoscaler's bounds and to the rates that its scaling policies allow.
-func limit(
+// limitReplicas restricts a number of replicas to the autoscaler's bounds and to the rates that its scaling policies
+// allow.
+func limitReplicas(
 	h *History,
 	behavior *autoscalingv2.HorizontalPodAutoscalerBehavior,
 	current, desired, least, most int32,
@@ -114,11 +115,11 @@ func limit(
 	fastest, slowest := int32(math.MaxInt32), int32(0) // upper and lower bound by the allowed rates
 	switch {
 	case behavior == nil:
-		fastest = max(usualMost, 2*min(current, math.MaxInt32/2))
+		fastest = max(minScaleUpLimit, 2*min(current, math.MaxInt32/2))
 	case desired > current:
-		fastest = max(current, pace(h, behavior.ScaleUp, current, now, true))
+		fastest = max(current, rateLimit(h, behavior.ScaleUp, current, now, true))
 	case desired < current:
-		slowest = min(current, pace(h, behavior.ScaleDown, current, now, false))
+		slowest = min(current, rateLimit(h, behavior.ScaleDown, current, now, false))
 	}
 	limited := func(to int32, reason, message string) int32 {
 		c.set(autoscalingv2.ScalingLimited, corev1.ConditionTrue, reason, "%s", message)
@@ -151,8 +152,8 @@ func limit(
 	return desired
 }
 
-// pace returns the number of replicas that the scaling policies allow at now.
-func pace(h *History, rules *autoscalingv2.HPAScalingRules, current int32, now time.Time, up bool) int32 {
+// rateLimit returns the number of replicas that the scaling policies allow at now.
+func rateLimit(h *History, rules *autoscalingv2.HPAScalingRules, current int32, now time.Time, up bool) int32 {
 	if rules == nil {
 		if up {
 			return math.MaxInt32

@@ -17,7 +17,7 @@ func rules(
 	return &autoscalingv2.HPAScalingRules{SelectPolicy: &choice, Policies: policies}
 }
 
-func TestHowFastTheNumberMayChange(t *testing.T) {
+func TestScalingPoliciesLimitTheRate(t *testing.T) {
 	pods := func(n int32) autoscalingv2.HPAScalingPolicy {
 		return autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: n, PeriodSeconds: 60}
 	}
@@ -28,7 +28,7 @@ func TestHowFastTheNumberMayChange(t *testing.T) {
 		autoscalingv2.DisabledPolicySelect
 	for name, c := range map[string]struct {
 		rules  *autoscalingv2.HPAScalingRules
-		scaled []Moment
+		scaled []TimedValue
 		up     bool
 		want   int32 // starting from ten
 	}{
@@ -42,38 +42,38 @@ func TestHowFastTheNumberMayChange(t *testing.T) {
 		"the larger step down":     {rules(most, pods(4), percent(50)), nil, false, 5},
 		"the smaller step down":    {rules(least, pods(4), percent(50)), nil, false, 6},
 		"more than there are":      {rules(most, pods(40)), nil, false, 0},
-		"three were added in time": {rules(most, pods(4)), []Moment{{epoch.Add(-59 * time.Second), 3}}, true, 11},
-		"three were added before":  {rules(most, pods(4)), []Moment{{epoch.Add(-60 * time.Second), 3}}, true, 14},
-		"three were taken away":    {rules(most, pods(4)), []Moment{{epoch.Add(-time.Second), -3}}, false, 9},
-		"taken away, and now up":   {rules(most, pods(4)), []Moment{{epoch.Add(-time.Second), -3}}, true, 17},
+		"three were added in time": {rules(most, pods(4)), []TimedValue{{epoch.Add(-59 * time.Second), 3}}, true, 11},
+		"three were added before":  {rules(most, pods(4)), []TimedValue{{epoch.Add(-60 * time.Second), 3}}, true, 14},
+		"three were taken away":    {rules(most, pods(4)), []TimedValue{{epoch.Add(-time.Second), -3}}, false, 9},
+		"taken away, and now up":   {rules(most, pods(4)), []TimedValue{{epoch.Add(-time.Second), -3}}, true, 17},
 		"without rules up":         {nil, nil, true, math.MaxInt32},
 	} {
-		if got := pace(&History{Scaled: c.scaled}, c.rules, 10, epoch, c.up); got != c.want {
+		if got := rateLimit(&History{Scaled: c.scaled}, c.rules, 10, epoch, c.up); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
 }
 
-func TestWindowsHoldTheNumberInBothDirections(t *testing.T) {
+func TestStabilizationWindowsApplyInBothDirections(t *testing.T) {
 	behavior := &autoscalingv2.HorizontalPodAutoscalerBehavior{
 		ScaleUp:   &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr.To[int32](60)},
 		ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr.To[int32](120)},
 	}
 	for _, c := range []struct {
 		asked   int32
-		history []Moment
+		history []TimedValue
 		want    int32
 		reason  string
 	}{
-		{8, []Moment{{epoch.Add(-30 * time.Second), 6}}, 6, "ScaleUpStabilized"},
-		{8, []Moment{{epoch.Add(-60 * time.Second), 6}}, 8, "ReadyForNewScale"},
-		{8, []Moment{{epoch.Add(-30 * time.Second), 3}}, 5, "ScaleUpStabilized"},
-		{2, []Moment{{epoch.Add(-90 * time.Second), 4}}, 4, "ScaleDownStabilized"},
-		{2, []Moment{{epoch.Add(-120 * time.Second), 4}}, 2, "ReadyForNewScale"},
-		{2, []Moment{{epoch.Add(-90 * time.Second), 9}}, 5, "ScaleDownStabilized"},
+		{8, []TimedValue{{epoch.Add(-30 * time.Second), 6}}, 6, "ScaleUpStabilized"},
+		{8, []TimedValue{{epoch.Add(-60 * time.Second), 6}}, 8, "ReadyForNewScale"},
+		{8, []TimedValue{{epoch.Add(-30 * time.Second), 3}}, 5, "ScaleUpStabilized"},
+		{2, []TimedValue{{epoch.Add(-90 * time.Second), 4}}, 4, "ScaleDownStabilized"},
+		{2, []TimedValue{{epoch.Add(-120 * time.Second), 4}}, 2, "ReadyForNewScale"},
+		{2, []TimedValue{{epoch.Add(-90 * time.Second), 9}}, 5, "ScaleDownStabilized"},
 	} {
 		seen := &conditions{now: epoch}
-		if got := settle(&History{Recommended: c.history}, 5*time.Minute, behavior, 5, c.asked, epoch,
+		if got := stabilize(&History{Recommended: c.history}, 5*time.Minute, behavior, 5, c.asked, epoch,
 			seen); got != c.want ||
 			seen.list[0].Reason != c.reason {
 			t.Errorf(
@@ -89,7 +89,7 @@ func TestWindowsHoldTheNumberInBothDirections(t *testing.T) {
 	}
 }
 
-func TestAnAutoscalerStaysWithinItsBoundsAndPolicies(t *testing.T) {
+func TestReplicasStayWithinBoundsAndPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least, most := rapid.Int32Range(1, 5).Draw(t, "least"), rapid.Int32Range(5, 40).Draw(t, "most")
 		step := rapid.Int32Range(1, 6).Draw(t, "step")
@@ -100,19 +100,20 @@ func TestAnAutoscalerStaysWithinItsBoundsAndPolicies(t *testing.T) {
 		behavior := &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: by, ScaleDown: by}
 		h, now := &History{}, epoch
 		current := rapid.Int32Range(least, most).Draw(t, "current")
-		was := []Moment{{now, current}}
+		was := []TimedValue{{now, current}}
 		for range 40 {
 			// zero is possible: two syncs may happen at the same time
 			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
-			h.forget(now)
+			h.prune(now)
 			seen := &conditions{now: now}
-			desired := settle(h, 5*time.Minute, behavior, current, rapid.Int32Range(0, 60).Draw(t, "asked"), now, seen)
-			next := limit(h, behavior, current, desired, least, most, now, seen)
+			desired := stabilize(h, 5*time.Minute, behavior, current, rapid.Int32Range(0, 60).Draw(t, "asked"), now,
+				seen)
+			next := limitReplicas(h, behavior, current, desired, least, most, now, seen)
 			if next != current {
-				h.Scaled = append(h.Scaled, Moment{now, next - current})
+				h.Scaled = append(h.Scaled, TimedValue{now, next - current})
 				current = next
 			}
-			was = append(was, Moment{now, current})
+			was = append(was, TimedValue{now, current})
 			if current < least || current > most {
 				t.Fatalf("%d replicas, of %d to %d", current, least, most)
 			}

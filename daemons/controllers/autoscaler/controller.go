@@ -37,12 +37,12 @@ type controller struct {
 	metrics     Metrics
 	counts      counts
 
-	mu    sync.Mutex
-	known map[string]*memoryOf // by the autoscaler's key
+	mu     sync.Mutex
+	states map[string]*autoscalerState // by the autoscaler's key
 }
 
-// memoryOf holds what is recorded about one autoscaler. Only one worker at a time uses its history.
-type memoryOf struct {
+// autoscalerState holds what is recorded about one autoscaler. Only one worker at a time uses its history.
+type autoscalerState struct {
 	history  History
 	selector labels.Selector
 }
@@ -50,17 +50,18 @@ type memoryOf struct {
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	autoscalers, pods := informers.HorizontalPodAutoscalers(c.Informers), informers.Pods(c.Informers)
-	a := &controller{Context: c, autoscalers: autoscalers.Lister(), pods: pods.Lister(), known: map[string]*memoryOf{},
+	a := &controller{Context: c, autoscalers: autoscalers.Lister(), pods: pods.Lister(),
+		states:  map[string]*autoscalerState{},
 		mapper:  discovery.NewMapper(c.Client.Discovery()),
-		metrics: served{c.Client.Discovery().RESTClient()}}
+		metrics: metricsClient{c.Client.Discovery().RESTClient()}}
 	a.counts = newCounts(c)
-	c.Count(autoscalersThere{a.autoscalers})
+	c.RegisterMetrics(autoscalerCollector{a.autoscalers})
 	a.Loop = loop.Loop{
-		Name:    "horizontal-pod-autoscaler",
-		Counted: "horizontalpodautoscaler",
-		Context: c,
-		Sync:    a.sync,
-		Synced:  []cache.InformerSynced{autoscalers.Informer().HasSynced, pods.Informer().HasSynced},
+		Name:            "horizontal-pod-autoscaler",
+		QueueMetricName: "horizontalpodautoscaler",
+		Context:         c,
+		Sync:            a.sync,
+		Synced:          []cache.InformerSynced{autoscalers.Informer().HasSynced, pods.Informer().HasSynced},
 	}
 	c.OnChange(autoscalers.Informer(), func(old, obj any) {
 		if old != nil && obj != nil &&
@@ -86,7 +87,7 @@ func (a *controller) sync(ctx context.Context, key string) error {
 	cached, err := a.autoscalers.HorizontalPodAutoscalers(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		a.mu.Lock()
-		delete(a.known, key)
+		delete(a.states, key)
 		a.mu.Unlock()
 		return nil
 	} else if err != nil {
@@ -99,7 +100,7 @@ func (a *controller) sync(ctx context.Context, key string) error {
 	hpa := cached.DeepCopy()
 	began, was := a.Now(), hpa.Status.LastScaleTime
 	err = a.reconcile(ctx, key, hpa)
-	a.counts.reconciled(hpa, was, err, a.Now().Sub(began))
+	a.counts.observeSync(hpa, was, err, a.Now().Sub(began))
 	if err != nil {
 		a.Context.Log.Debug(
 			"autoscaler",
@@ -119,8 +120,8 @@ func (a *controller) sync(ctx context.Context, key string) error {
 	return err
 }
 
-// usual returns the tolerance of autoscalers that set none.
-func (a *controller) usual() Tolerance {
+// defaultTolerance returns the tolerance of autoscalers that set none.
+func (a *controller) defaultTolerance() Tolerance {
 	both := a.Config.HorizontalPodAutoscalerTolerance
 	return Tolerance{
 		Down: both, Up: both, Initialization: a.Config.HorizontalPodAutoscalerCPUInitializationPeriod,
@@ -154,27 +155,27 @@ func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscaling
 	generation := hpa.Generation
 	hpa.Status.ObservedGeneration = &generation
 	t := target{
-		namespace:  hpa.Namespace,
-		wanted:     scale.Spec.Replicas,
-		have:       scale.Status.Replicas,
-		tolerance:  tolerance(a.usual(), hpa.Spec.Behavior),
-		downWindow: a.Config.HorizontalPodAutoscalerDownscaleStabilization,
-		now:        now,
-		object:     a.pathOf(hpa.Namespace),
+		namespace:      hpa.Namespace,
+		specReplicas:   scale.Spec.Replicas,
+		statusReplicas: scale.Status.Replicas,
+		tolerance:      effectiveTolerance(a.defaultTolerance(), hpa.Spec.Behavior),
+		downWindow:     a.Config.HorizontalPodAutoscalerDownscaleStabilization,
+		now:            now,
+		objectPath:     a.pathOf(hpa.Namespace),
 	}
-	t.counted = func(kind autoscalingv2.MetricSourceType) func(int32, *failure) {
+	t.observe = func(kind autoscalingv2.MetricSourceType) func(int32, *failure) {
 		began := a.Now()
 		return func(asked int32, f *failure) {
-			a.counts.measured(kind, scale.Spec.Replicas, asked, f, a.Now().Sub(began))
+			a.counts.observeMetric(kind, scale.Spec.Replicas, asked, f, a.Now().Sub(began))
 		}
 	}
-	memory := a.remember(key)
-	t.find = func(t *target) error { return a.selected(key, memory, hpa, scale, t, c) }
+	memory := a.stateOf(key)
+	t.findPods = func(t *target) error { return a.selectPods(key, memory, hpa, scale, t, c) }
 	o := Decide(ctx, hpa, t, a.metrics, &memory.history, c)
 	for _, e := range o.Events {
 		a.Events.Event(hpa, e.Type, e.Reason, e.Message)
 	}
-	hpa.Status.CurrentReplicas = t.wanted
+	hpa.Status.CurrentReplicas = t.specReplicas
 	if o.Metrics != nil {
 		hpa.Status.CurrentMetrics = o.Metrics
 	}
@@ -212,26 +213,26 @@ func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscaling
 		"the HPA controller was able to update the target scale to %d",
 		o.Replicas,
 	)
-	c.scaled(hpa, t.wanted, o.Replicas)
+	c.setScaledToZero(hpa, t.specReplicas, o.Replicas)
 	a.Events.Eventf(hpa, corev1.EventTypeNormal, "SuccessfulRescale", "New size: %d; reason: %s", o.Replicas, o.Reason)
-	memory.history.Scaled = append(memory.history.Scaled, Moment{now, o.Replicas - t.wanted})
+	memory.history.Scaled = append(memory.history.Scaled, TimedValue{now, o.Replicas - t.specReplicas})
 	hpa.Status.DesiredReplicas, hpa.Status.LastScaleTime = o.Replicas, &metav1.Time{Time: now}
 	return nil
 }
 
-func (a *controller) remember(key string) *memoryOf {
+func (a *controller) stateOf(key string) *autoscalerState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.known[key] == nil {
-		a.known[key] = &memoryOf{}
+	if a.states[key] == nil {
+		a.states[key] = &autoscalerState{}
 	}
-	return a.known[key]
+	return a.states[key]
 }
 
-// selected finds the target's pods. It returns an error if another autoscaler selects one of them too.
-func (a *controller) selected(
+// selectPods finds the target's pods. It returns an error if another autoscaler selects one of them too.
+func (a *controller) selectPods(
 	key string,
-	memory *memoryOf,
+	memory *autoscalerState,
 	hpa *autoscalingv2.HorizontalPodAutoscaler,
 	scale *autoscalingv1.Scale,
 	t *target,
@@ -262,7 +263,7 @@ func (a *controller) selected(
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	memory.selector = selector
-	for other, m := range a.known {
+	for other, m := range a.states {
 		if namespace, name, _ := cache.SplitMetaNamespaceKey(other); other == key || namespace != hpa.Namespace ||
 			m.selector == nil {
 			continue

@@ -24,14 +24,14 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// fixed is a mapper that Reset does not change.
-type fixed struct{ meta.RESTMapper }
+// staticMapper is a mapper that Reset does not change.
+type staticMapper struct{ meta.RESTMapper }
 
-func (fixed) Reset() {}
+func (staticMapper) Reset() {}
 
-// scaled returns a controller with a Deployment web that has the given scale, and the recorder of its events. Writing a
-// scale fails with err.
-func scaled(t *testing.T, replicas int64, selector string, err error) (*controller, *record.FakeRecorder) {
+// newScaledController returns a controller with a Deployment web that has the given scale, and the recorder of its
+// events. Writing a scale fails with err.
+func newScaledController(t *testing.T, replicas int64, selector string, err error) (*controller, *record.FakeRecorder) {
 	t.Helper()
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
@@ -50,9 +50,9 @@ func scaled(t *testing.T, replicas int64, selector string, err error) (*controll
 	c := loop.Context{Dynamic: client, Events: events}
 	return &controller{
 		Context: c,
-		mapper:  fixed{mapper},
-		known:   map[string]*memoryOf{},
-		metrics: figures{},
+		mapper:  staticMapper{mapper},
+		states:  map[string]*autoscalerState{},
+		metrics: fakeMetrics{},
 		counts:  newCounts(c),
 		pods: corelisters.NewPodLister(
 			cache.NewIndexer(
@@ -63,14 +63,14 @@ func scaled(t *testing.T, replicas int64, selector string, err error) (*controll
 	}, events
 }
 
-func told(events *record.FakeRecorder) (out []string) {
+func recordedEvents(events *record.FakeRecorder) (out []string) {
 	for len(events.Events) > 0 {
 		out = append(out, <-events.Events)
 	}
 	return out
 }
 
-func TestWhatAnAutoscalerReportsWhenItFails(t *testing.T) {
+func TestFailuresAreReportedInConditionsAndEvents(t *testing.T) {
 	for name, c := range map[string]struct {
 		hpa      *autoscalingv2.HorizontalPodAutoscaler
 		replicas int64
@@ -97,7 +97,7 @@ func TestWhatAnAutoscalerReportsWhenItFails(t *testing.T) {
 				"Spec.MaxReplicas; error: no"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, events := scaled(t, c.replicas, c.selector, c.err)
+			a, events := newScaledController(t, c.replicas, c.selector, c.err)
 			c.hpa.ObjectMeta = metav1.ObjectMeta{Namespace: "n", Name: "h"}
 			c.hpa.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{
 				APIVersion: "apps/v1",
@@ -111,7 +111,7 @@ func TestWhatAnAutoscalerReportsWhenItFails(t *testing.T) {
 			if s := c.hpa.Status; s.CurrentReplicas != int32(c.replicas) || s.DesiredReplicas != 4 {
 				t.Errorf("%d current, %d desired; want %d and 4", s.CurrentReplicas, s.DesiredReplicas, c.replicas)
 			}
-			if got := told(events); !slices.Equal(got, c.events) {
+			if got := recordedEvents(events); !slices.Equal(got, c.events) {
 				t.Errorf("told\n%q, want\n%q", got, c.events)
 			}
 			for _, got := range c.hpa.Status.Conditions {
@@ -124,7 +124,7 @@ func TestWhatAnAutoscalerReportsWhenItFails(t *testing.T) {
 	}
 }
 
-func TestWhatFailsNamesItsMetric(t *testing.T) {
+func TestErrorsNameTheMetric(t *testing.T) {
 	for want, spec := range map[string]autoscalingv2.MetricSpec{
 		"failed to get c container metric value: failed to get cpu utilization: unable to get metrics for resource " +
 			"cpu: no metrics returned from resource metrics API": inContainer(50),
@@ -139,13 +139,13 @@ func TestWhatFailsNamesItsMetric(t *testing.T) {
 		`unknown metric source type "Moon"`: {Type: "Moon"},
 	} {
 		goal := target{
-			namespace: "n",
-			wanted:    2,
-			tolerance: usually,
-			now:       epoch,
-			object:    func(autoscalingv2.CrossVersionObjectReference) (string, error) { return "i", nil },
+			namespace:    "n",
+			specReplicas: 2,
+			tolerance:    usualTolerance,
+			now:          epoch,
+			objectPath:   func(autoscalingv2.CrossVersionObjectReference) (string, error) { return "i", nil },
 		}
-		o := Decide(t.Context(), autoscaler(1, 5, spec), goal, figures{}, &History{}, &conditions{now: epoch})
+		o := Decide(t.Context(), autoscaler(1, 5, spec), goal, fakeMetrics{}, &History{}, &conditions{now: epoch})
 		if want = "invalid metrics (1 invalid out of 1), first error is: " + want; fmt.Sprint(o.Err) != want {
 			t.Errorf("%v\nwant %s", o.Err, want)
 		}

@@ -54,8 +54,8 @@ type specError struct{ error }
 
 func (e specError) Unwrap() error { return e.error }
 
-// problem returns the metric label for an error.
-func problem(err error) string {
+// errorLabel returns the metric label for an error.
+func errorLabel(err error) string {
 	var spec specError
 	switch {
 	case err == nil:
@@ -66,8 +66,9 @@ func problem(err error) string {
 	return "internal"
 }
 
-// measured counts the result of one metric: asked is the number of replicas that it asks for, now the current number.
-func (c *counts) measured(kind autoscalingv2.MetricSourceType, now, asked int32, f *failure, took time.Duration) {
+// observeMetric counts the result of one metric: asked is the number of replicas that it asks for, now the current
+// number.
+func (c *counts) observeMetric(kind autoscalingv2.MetricSourceType, now, asked int32, f *failure, took time.Duration) {
 	action, err := "none", error(nil)
 	switch {
 	case f != nil:
@@ -77,12 +78,12 @@ func (c *counts) measured(kind autoscalingv2.MetricSourceType, now, asked int32,
 	case asked < now:
 		action = "scale_down"
 	}
-	c.computed.WithLabelValues(action, problem(err), string(kind)).Inc()
-	c.computes.WithLabelValues(action, problem(err), string(kind)).Observe(took.Seconds())
+	c.computed.WithLabelValues(action, errorLabel(err), string(kind)).Inc()
+	c.computes.WithLabelValues(action, errorLabel(err), string(kind)).Observe(took.Seconds())
 }
 
-// reconciled counts the result of one sync. was is the time of the last scaling before it.
-func (c *counts) reconciled(
+// observeSync counts the result of one sync. was is the time of the last scaling before it.
+func (c *counts) observeSync(
 	hpa *autoscalingv2.HorizontalPodAutoscaler,
 	was *metav1.Time,
 	err error,
@@ -97,13 +98,13 @@ func (c *counts) reconciled(
 			action = "scale_down"
 		}
 	}
-	c.total.WithLabelValues(action, problem(err)).Inc()
-	c.duration.WithLabelValues(action, problem(err)).Observe(took.Seconds())
+	c.total.WithLabelValues(action, errorLabel(err)).Inc()
+	c.duration.WithLabelValues(action, errorLabel(err)).Observe(took.Seconds())
 }
 
-// autoscalersThere collects the number of autoscalers and their desired replicas. Both are computed at each scrape, so
-// that a deleted autoscaler has none.
-type autoscalersThere struct {
+// autoscalerCollector collects the number of autoscalers and their desired replicas. Both are computed at each scrape,
+// so that a deleted autoscaler has none.
+type autoscalerCollector struct {
 	autoscalers autoscalinglisters.HorizontalPodAutoscalerLister
 }
 
@@ -123,13 +124,13 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (autoscalersThere) Describe(to chan<- *prometheus.Desc) {
+func (autoscalerCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- countOfAutoscalers
 	to <- desiredReplicas
 }
 
 // Collect implements prometheus.Collector.
-func (c autoscalersThere) Collect(to chan<- prometheus.Metric) {
+func (c autoscalerCollector) Collect(to chan<- prometheus.Metric) {
 	all, err := c.autoscalers.List(labels.Everything())
 	if err != nil {
 		return

@@ -17,22 +17,22 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-func TestWhatMetricsAskForIsCounted(t *testing.T) {
+func TestMetricEvaluationsAreCounted(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	c := newCounts(loop.Context{Metrics: registry})
 	unknown := (target{}).unknownMetric(t)
-	c.measured(autoscalingv2.ResourceMetricSourceType, 2, 3, nil, time.Second)
-	c.measured(autoscalingv2.ResourceMetricSourceType, 2, 1, nil, time.Second)
-	c.measured(autoscalingv2.ExternalMetricSourceType, 2, 2, nil, time.Second)
-	c.measured(
+	c.observeMetric(autoscalingv2.ResourceMetricSourceType, 2, 3, nil, time.Second)
+	c.observeMetric(autoscalingv2.ResourceMetricSourceType, 2, 1, nil, time.Second)
+	c.observeMetric(autoscalingv2.ExternalMetricSourceType, 2, 2, nil, time.Second)
+	c.observeMetric(
 		autoscalingv2.ExternalMetricSourceType,
 		2,
 		0,
 		&failure{"FailedGetExternalMetric", errors.New("nobody serves it")},
 		time.Second,
 	)
-	c.measured("Moon", 2, 0, unknown, time.Second)
-	c.reconciled(
+	c.observeMetric("Moon", 2, 0, unknown, time.Second)
+	c.observeSync(
 		&autoscalingv2.HorizontalPodAutoscaler{},
 		nil,
 		fmt.Errorf("first error is: %w", unknown.err),
@@ -68,10 +68,10 @@ func (t target) unknownMetric(test *testing.T) *failure {
 }
 
 // Each metric is reported once, with its result.
-func TestEachMetricIsToldOfAsItIsMeasured(t *testing.T) {
-	var told []string
-	goal := target{wanted: 1, counted: func(kind autoscalingv2.MetricSourceType) func(int32, *failure) {
-		return func(_ int32, f *failure) { told = append(told, fmt.Sprint(kind, " ", f != nil)) }
+func TestEachMetricIsReportedOnce(t *testing.T) {
+	var recorded []string
+	goal := target{specReplicas: 1, observe: func(kind autoscalingv2.MetricSourceType) func(int32, *failure) {
+		return func(_ int32, f *failure) { recorded = append(recorded, fmt.Sprint(kind, " ", f != nil)) }
 	}}
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
@@ -80,19 +80,19 @@ func TestEachMetricIsToldOfAsItIsMeasured(t *testing.T) {
 		},
 	}
 	Decide(t.Context(), hpa, goal, nil, &History{}, &conditions{})
-	if fmt.Sprint(told) != "[Moon true Sun true]" {
-		t.Errorf("told is %v", told)
+	if fmt.Sprint(recorded) != "[Moon true Sun true]" {
+		t.Errorf("told is %v", recorded)
 	}
 }
 
-func TestAutoscalersThatAreThereAreCounted(t *testing.T) {
+func TestExistingAutoscalersAreCounted(t *testing.T) {
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	if err := indexer.Add(&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "n",
 		Name: "web"}, Status: autoscalingv2.HorizontalPodAutoscalerStatus{DesiredReplicas: 4}}); err != nil {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(autoscalersThere{autoscalinglisters.NewHorizontalPodAutoscalerLister(indexer)})
+	registry.MustRegister(autoscalerCollector{autoscalinglisters.NewHorizontalPodAutoscalerLister(indexer)})
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP horizontal_pod_autoscaler_controller_desired_replicas Replicas that an autoscaler asks for.
 # TYPE horizontal_pod_autoscaler_controller_desired_replicas gauge

@@ -44,10 +44,10 @@ func (c *conditions) isTrue(kind autoscalingv2.HorizontalPodAutoscalerConditionT
 	})
 }
 
-// scaled records, after a rescale, whether the autoscaler itself scaled the target to zero. Only then may it scale the
-// target up again.
-func (c *conditions) scaled(hpa *autoscalingv2.HorizontalPodAutoscaler, from, to int32) {
-	if from > 0 && to == 0 && minimum(hpa) == 0 && measuredWithoutPods(hpa) {
+// setScaledToZero records, after a rescale, whether the autoscaler itself scaled the target to zero. Only then may it
+// scale the target up again.
+func (c *conditions) setScaledToZero(hpa *autoscalingv2.HorizontalPodAutoscaler, from, to int32) {
+	if from > 0 && to == 0 && minReplicas(hpa) == 0 && hasMetricWithoutPods(hpa) {
 		c.set(
 			autoscalingv2.ScaledToZero,
 			corev1.ConditionTrue,
@@ -60,16 +60,16 @@ func (c *conditions) scaled(hpa *autoscalingv2.HorizontalPodAutoscaler, from, to
 	}
 }
 
-// minimum returns the lowest number of replicas that an autoscaler may ask for.
-func minimum(hpa *autoscalingv2.HorizontalPodAutoscaler) int32 {
+// minReplicas returns the lowest number of replicas that an autoscaler may ask for.
+func minReplicas(hpa *autoscalingv2.HorizontalPodAutoscaler) int32 {
 	if hpa.Spec.MinReplicas == nil {
 		return 1
 	}
 	return *hpa.Spec.MinReplicas
 }
 
-// measuredWithoutPods reports whether an autoscaler has a metric that exists even if the target has no pods.
-func measuredWithoutPods(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
+// hasMetricWithoutPods reports whether an autoscaler has a metric that exists even if the target has no pods.
+func hasMetricWithoutPods(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
 	return slices.ContainsFunc(hpa.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
 		return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
 	})
@@ -102,15 +102,15 @@ func Decide(
 	h *History,
 	c *conditions,
 ) Outcome {
-	least, most := minimum(hpa), hpa.Spec.MaxReplicas
-	asleep := c.isTrue(autoscalingv2.ScaledToZero) && (least != 0 || measuredWithoutPods(hpa))
-	h.forget(t.now)
+	least, most := minReplicas(hpa), hpa.Spec.MaxReplicas
+	asleep := c.isTrue(autoscalingv2.ScaledToZero) && (least != 0 || hasMetricWithoutPods(hpa))
+	h.prune(t.now)
 	if len(h.Recommended) == 0 {
-		h.Recommended = append(h.Recommended, Moment{t.now, t.wanted})
+		h.Recommended = append(h.Recommended, TimedValue{t.now, t.specReplicas})
 	}
-	o := Outcome{Replicas: t.wanted}
+	o := Outcome{Replicas: t.specReplicas}
 	switch {
-	case t.wanted == 0 && !asleep: // a user disabled the target by scaling it to zero
+	case t.specReplicas == 0 && !asleep: // a user disabled the target by scaling it to zero
 		o.Replicas = 0
 		c.set(
 			autoscalingv2.ScalingActive,
@@ -119,41 +119,42 @@ func Decide(
 			"scaling is disabled since the replica count of the target is zero",
 		)
 		return o
-	case t.wanted > most:
+	case t.specReplicas > most:
 		o.Replicas, o.Reason = most, "Current number of replicas above Spec.MaxReplicas"
-	case t.wanted < least && t.wanted > 0:
+	case t.specReplicas < least && t.specReplicas > 0:
 		o.Replicas, o.Reason = least, "Current number of replicas below Spec.MinReplicas"
 	default:
-		if t.find != nil {
-			if o.Err = t.find(&t); o.Err != nil {
+		if t.findPods != nil {
+			if o.Err = t.findPods(&t); o.Err != nil {
 				o.warn("FailedComputeMetricsReplicas", o.Err)
 				return o
 			}
 		}
-		asked, by := t.ask(ctx, hpa, m, &o, c)
+		asked, by := t.highestRecommendation(ctx, hpa, m, &o, c)
 		if o.Err != nil {
 			return o
 		}
 		switch {
-		case t.wanted == 0 && asked < least: // minReplicas was zero when the target was scaled to zero
+		case t.specReplicas == 0 && asked < least: // minReplicas was zero when the target was scaled to zero
 			o.Reason = "Current number of replicas below Spec.MinReplicas"
-		case asked > t.wanted:
+		case asked > t.specReplicas:
 			o.Reason = by + " above target"
-		case asked < t.wanted:
+		case asked < t.specReplicas:
 			o.Reason = "All metrics below target"
 		}
-		settled := settle(h, t.downWindow, hpa.Spec.Behavior, t.wanted, asked, t.now, c)
-		o.Replicas = limit(h, hpa.Spec.Behavior, t.wanted, settled, least, most, t.now, c)
-		if t.wanted == 0 {
+		stabilized := stabilize(h, t.downWindow, hpa.Spec.Behavior, t.specReplicas, asked, t.now, c)
+		o.Replicas = limitReplicas(h, hpa.Spec.Behavior, t.specReplicas, stabilized, least, most, t.now, c)
+		if t.specReplicas == 0 {
 			o.Replicas = max(o.Replicas, least)
 		}
 	}
-	o.Rescale = o.Replicas != t.wanted
+	o.Rescale = o.Replicas != t.specReplicas
 	return o
 }
 
-// ask returns the highest number of replicas that any metric asks for, and a description of that metric.
-func (t target) ask(
+// highestRecommendation returns the highest number of replicas that any metric asks for, and a description of that
+// metric.
+func (t target) highestRecommendation(
 	ctx context.Context,
 	hpa *autoscalingv2.HorizontalPodAutoscaler,
 	m Metrics,
@@ -165,8 +166,8 @@ func (t target) ask(
 	failed := 0
 	for _, spec := range hpa.Spec.Metrics {
 		done := func(int32, *failure) {}
-		if t.counted != nil {
-			done = t.counted(spec.Type)
+		if t.observe != nil {
+			done = t.observe(spec.Type)
 		}
 		a, f := t.measure(ctx, m, spec)
 		done(a.replicas, f)
@@ -175,7 +176,7 @@ func (t target) ask(
 			o.warn(f.reason, f.err)
 			o.Metrics = append(o.Metrics, autoscalingv2.MetricStatus{})
 			if first == nil {
-				first, why = f, inFull(spec, f.err)
+				first, why = f, withMetric(spec, f.err)
 			}
 			continue
 		}
@@ -184,7 +185,7 @@ func (t target) ask(
 			most, by = a.replicas, a.name
 		}
 	}
-	if failed > 0 && (by == "" || most < t.wanted) {
+	if failed > 0 && (by == "" || most < t.specReplicas) {
 		c.set(
 			autoscalingv2.ScalingActive,
 			corev1.ConditionFalse,
@@ -199,7 +200,7 @@ func (t target) ask(
 			why,
 		)
 		o.warn("FailedComputeMetricsReplicas", o.Err)
-		return t.wanted, ""
+		return t.specReplicas, ""
 	}
 	c.set(
 		autoscalingv2.ScalingActive,
@@ -211,8 +212,8 @@ func (t target) ask(
 	return most, by
 }
 
-// tolerance returns the usual tolerance with the autoscaler's own values in place of the defaults.
-func tolerance(usual Tolerance, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior) Tolerance {
+// effectiveTolerance returns the usual tolerance with the autoscaler's own values in place of the defaults.
+func effectiveTolerance(usual Tolerance, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior) Tolerance {
 	t := usual
 	if behavior != nil && behavior.ScaleDown != nil && behavior.ScaleDown.Tolerance != nil {
 		t.Down = behavior.ScaleDown.Tolerance.AsApproximateFloat64()

@@ -17,59 +17,59 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// usually is the default tolerance.
-var usually = Tolerance{Down: 0.1, Up: 0.1, Initialization: 5 * time.Minute, Readiness: 30 * time.Second}
+// usualTolerance is the default tolerance.
+var usualTolerance = Tolerance{Down: 0.1, Up: 0.1, Initialization: 5 * time.Minute, Readiness: 30 * time.Second}
 
 var epoch = time.Date(2026, 3, 5, 10, 0, 0, 0, time.UTC)
 
-// figures implements Metrics with fixed values.
-type figures struct {
+// fakeMetrics implements Metrics with fixed values.
+type fakeMetrics struct {
 	pods  map[string]Sample // nil means an error
 	total *int64
 }
 
-func (f figures) samples() (map[string]Sample, error) {
+func (f fakeMetrics) samplesOrError() (map[string]Sample, error) {
 	if f.pods == nil {
 		return nil, errors.New("no metrics returned from resource metrics API")
 	}
 	return f.pods, nil
 }
 
-func (f figures) one() (int64, error) {
+func (f fakeMetrics) totalOrError() (int64, error) {
 	if f.total == nil {
 		return 0, errors.New("no metrics returned from external metrics API")
 	}
 	return *f.total, nil
 }
 
-func (f figures) Resource(
+func (f fakeMetrics) Resource(
 	context.Context,
 	string,
 	labels.Selector,
 	corev1.ResourceName,
 	string,
 ) (map[string]Sample, error) {
-	return f.samples()
+	return f.samplesOrError()
 }
 
-func (f figures) Pods(
+func (f fakeMetrics) Pods(
 	context.Context,
 	string,
 	labels.Selector,
 	autoscalingv2.MetricIdentifier,
 ) (map[string]Sample, error) {
-	return f.samples()
+	return f.samplesOrError()
 }
-func (f figures) Object(context.Context, string, autoscalingv2.MetricIdentifier) (int64, error) {
-	return f.one()
+func (f fakeMetrics) Object(context.Context, string, autoscalingv2.MetricIdentifier) (int64, error) {
+	return f.totalOrError()
 }
-func (f figures) External(context.Context, string, autoscalingv2.MetricIdentifier) (int64, error) {
-	return f.one()
+func (f fakeMetrics) External(context.Context, string, autoscalingv2.MetricIdentifier) (int64, error) {
+	return f.totalOrError()
 }
 
-// uses creates ready pods that request one core each, and their samples in thousandths. A pod "-" has no sample, "s" is
-// starting, "p" is pending, "d" is being deleted, and "n" was never ready.
-func uses(words string) (out []*corev1.Pod, samples map[string]Sample) {
+// podsUsing creates ready pods that request one core each, and their samples in thousandths. A pod "-" has no sample,
+// "s" is starting, "p" is pending, "d" is being deleted, and "n" was never ready.
+func podsUsing(words string) (out []*corev1.Pod, samples map[string]Sample) {
 	samples = map[string]Sample{}
 	for i, word := range strings.Fields(words) {
 		started := metav1.NewTime(epoch.Add(-time.Hour))
@@ -114,7 +114,7 @@ func uses(words string) (out []*corev1.Pod, samples map[string]Sample) {
 	return out, samples
 }
 
-func TestHowManyPodsAUtilizationAsksFor(t *testing.T) {
+func TestReplicasForAUtilization(t *testing.T) {
 	for _, c := range []struct {
 		pods   string
 		target int32
@@ -130,8 +130,9 @@ func TestHowManyPodsAUtilizationAsksFor(t *testing.T) {
 		{"100 100 s", 50, 1}, // when scaling down, starting pods do not count
 		{"100 100 p", 50, 1},
 	} {
-		pods, samples := uses(c.pods)
-		got, err := byUtilization(int32(len(pods)), c.target, pods, samples, corev1.ResourceCPU, "", usually, epoch)
+		pods, samples := podsUsing(c.pods)
+		got, err := byUtilization(int32(len(pods)), c.target, pods, samples, corev1.ResourceCPU, "", usualTolerance,
+			epoch)
 		if err != nil || got.Replicas != c.want {
 			t.Errorf("%s at %d%%: %d, %v; want %d", c.pods, c.target, got.Replicas, err, c.want)
 		}
@@ -141,49 +142,49 @@ func TestHowManyPodsAUtilizationAsksFor(t *testing.T) {
 // A request of a thousandth and a usage of terabytes: the ratio exceeds an int32, and the percentage exceeds an int64.
 func TestAUtilizationIsNeverNegative(t *testing.T) {
 	for _, value := range []int64{1 << 40, 1 << 60} {
-		pods, samples := uses("1 1")
+		pods, samples := podsUsing("1 1")
 		for i := range pods {
 			pods[i].Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1m")
 			samples[pods[i].Name] = Sample{Value: value, At: epoch, Window: time.Minute}
 		}
-		got, err := byUtilization(2, 50, pods, samples, corev1.ResourceCPU, "", usually, epoch)
+		got, err := byUtilization(2, 50, pods, samples, corev1.ResourceCPU, "", usualTolerance, epoch)
 		if err != nil || got.Utilization != math.MaxInt32 || got.Replicas != math.MaxInt32 {
 			t.Errorf("a use of %d: %+v, %v", value, got, err)
 		}
 	}
 }
 
-func TestWhatCannotBeToldIsAnError(t *testing.T) {
+func TestMissingSamplesAreErrors(t *testing.T) {
 	for words, want := range map[string]string{"": "no pods returned by selector while calculating replica " +
 		"count", "s p": "did not receive metrics for targeted pods (pods might be unready)",
 		"- -": "did not receive metrics for targeted pods (pods might be unready)"} {
-		pods, samples := uses(words)
-		if _, err := byUtilization(2, 50, pods, samples, corev1.ResourceCPU, "", usually, epoch); err == nil ||
+		pods, samples := podsUsing(words)
+		if _, err := byUtilization(2, 50, pods, samples, corev1.ResourceCPU, "", usualTolerance, epoch); err == nil ||
 			err.Error() != want {
 			t.Errorf("%q: %v, want %s", words, err, want)
 		}
 	}
-	pods, samples := uses("100")
+	pods, samples := podsUsing("100")
 	pods[0].Spec.Containers[0].Resources.Requests = nil
-	if _, err := byUtilization(1, 50, pods, samples, corev1.ResourceCPU, "", usually, epoch); err == nil ||
+	if _, err := byUtilization(1, 50, pods, samples, corev1.ResourceCPU, "", usualTolerance, epoch); err == nil ||
 		err.Error() != "missing request for cpu in container c of Pod p0" {
 		t.Errorf("without a request: %v", err)
 	}
-	if _, err := requested(pods[0], corev1.ResourceCPU, "x"); err == nil ||
+	if _, err := requestOf(pods[0], corev1.ResourceCPU, "x"); err == nil ||
 		err.Error() != "container x not found in Pod p0" {
 		t.Errorf("another container: %v", err)
 	}
 }
 
-func TestHowManyPodsAnAverageAsksFor(t *testing.T) {
+func TestReplicasForAnAverage(t *testing.T) {
 	for _, c := range []struct {
 		pods   string
 		target int64
 		want   int32
 	}{{"500 500", 500, 2}, {"1000 1000", 500, 4}, {"100 100", 500, 1}, {"1000 1000 -", 500, 4},
 		{"100 100 100 -", 500, 2}, {"1000 1000 p", 500, 4}, {"1000 1000 s", 1000, 3}} {
-		pods, samples := uses(c.pods)
-		got, err := byAverage(int32(len(pods)), c.target, pods, samples, "", usually, epoch)
+		pods, samples := podsUsing(c.pods)
+		got, err := byAverage(int32(len(pods)), c.target, pods, samples, "", usualTolerance, epoch)
 		if err != nil || got.Replicas != c.want {
 			t.Errorf("%s at %d: %d, %v; want %d", c.pods, c.target, got.Replicas, err, c.want)
 		}
@@ -257,7 +258,7 @@ func inContainer(percent int32) autoscalingv2.MetricSpec {
 	}
 }
 
-func TestWhatAnAutoscalerDecides(t *testing.T) {
+func TestAutoscalerDecisions(t *testing.T) {
 	fast := &autoscalingv2.HorizontalPodAutoscalerBehavior{
 		ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr.To[int32](0),
 			Policies: []autoscalingv2.HPAScalingPolicy{
@@ -317,7 +318,8 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 		"an empty queue": {hpa: autoscaler(0, 10, external(total("10"))),
 			change: func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.Behavior = fast }, pods: "1 1",
 			total:   ptr.To[int64](0),
-			history: History{Recommended: []Moment{{epoch.Add(-time.Hour), 2}}}, want: 0, reason: "All metrics below " +
+			history: History{Recommended: []TimedValue{{epoch.Add(-time.Hour), 2}}}, want: 0,
+			reason: "All metrics below " +
 				"target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 		"the most of all": {hpa: autoscaler(1, 10, cpu(50), external(average("1"))),
 			pods: "1000 1000", total: ptr.To[int64](4500), want: 4, says: "ReadyForNewScale ValidMetricFound " +
@@ -326,10 +328,10 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 			want: 3, reason: "All metrics below target", says: "ScaleDownStabilized ValidMetricFound " +
 				"DesiredWithinRange"},
 		"less load for long": {hpa: autoscaler(1, 10, cpu(50)), pods: "100 100 100",
-			history: History{Recommended: []Moment{{epoch.Add(-299 * time.Second), 1}}}, want: 1,
+			history: History{Recommended: []TimedValue{{epoch.Add(-299 * time.Second), 1}}}, want: 1,
 			reason: "All metrics below target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 		"less than the minimum": {hpa: autoscaler(2, 10, cpu(50)), pods: "1 1 1",
-			history: History{Recommended: []Moment{{epoch.Add(-299 * time.Second), 0}}}, want: 2,
+			history: History{Recommended: []TimedValue{{epoch.Add(-299 * time.Second), 0}}}, want: 2,
 			reason: "All metrics below target", says: "ReadyForNewScale ValidMetricFound TooFewReplicas"},
 		"more than the maximum": {hpa: autoscaler(1, 3, cpu(50)), pods: "1000 1000",
 			want: 3, reason: "cpu resource utilization (percentage of request) above " +
@@ -344,10 +346,10 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 			total: ptr.To[int64](50000), want: 5, says: "- FailedGetObjectMetric " +
 				"-", events: "FailedGetObjectMetric FailedComputeMetricsReplicas"},
 		"less load, and more than the maximum a moment ago": {hpa: autoscaler(1, 3, cpu(50)), pods: "100 100 100",
-			history: History{Recommended: []Moment{{epoch.Add(-time.Minute), 8}}}, want: 3, reason: "All metrics " +
+			history: History{Recommended: []TimedValue{{epoch.Add(-time.Minute), 8}}}, want: 3, reason: "All metrics " +
 				"below target", says: "ScaleDownStabilized ValidMetricFound TooManyReplicas"},
 		"fewer by hand than were asked for a moment ago": {hpa: autoscaler(1, 10, cpu(50)), pods: "100 100 100",
-			history: History{Recommended: []Moment{{epoch.Add(-time.Minute), 5}}}, want: 5, reason: "All metrics " +
+			history: History{Recommended: []TimedValue{{epoch.Add(-time.Minute), 5}}}, want: 5, reason: "All metrics " +
 				"below target", says: "ScaleDownStabilized ValidMetricFound DesiredWithinRange"},
 		"above the bounds": {hpa: autoscaler(1, 3, cpu(50)), wanted: 5, want: 3, reason: "Current number of " +
 			"replicas above Spec.MaxReplicas", says: "- - -"},
@@ -368,7 +370,7 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 			}, pods: "700 700", want: 2, says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pods, samples := uses(c.pods)
+			pods, samples := podsUsing(c.pods)
 			if c.silent {
 				samples = nil
 			}
@@ -380,19 +382,19 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 				wanted = int32(len(pods))
 			}
 			goal := target{
-				pods:       pods,
-				wanted:     wanted,
-				have:       int32(len(pods)),
-				tolerance:  tolerance(usually, c.hpa.Spec.Behavior),
-				downWindow: 5 * time.Minute,
-				now:        epoch,
-				object:     func(autoscalingv2.CrossVersionObjectReference) (string, error) { return "i", nil },
+				pods:           pods,
+				specReplicas:   wanted,
+				statusReplicas: int32(len(pods)),
+				tolerance:      effectiveTolerance(usualTolerance, c.hpa.Spec.Behavior),
+				downWindow:     5 * time.Minute,
+				now:            epoch,
+				objectPath:     func(autoscalingv2.CrossVersionObjectReference) (string, error) { return "i", nil },
 			}
 			seen := &conditions{now: epoch}
 			if c.asleep {
-				seen.scaled(autoscaler(0, 10, external(total("10"))), 1, 0)
+				seen.setScaledToZero(autoscaler(0, 10, external(total("10"))), 1, 0)
 			}
-			o := Decide(t.Context(), c.hpa, goal, figures{samples, c.total}, &c.history, seen)
+			o := Decide(t.Context(), c.hpa, goal, fakeMetrics{samples, c.total}, &c.history, seen)
 			if o.Replicas != c.want || o.Reason != c.reason || o.Rescale != (c.want != wanted) {
 				t.Errorf(
 					"%d replicas for %q, rescale %t; want %d for %q",
@@ -403,7 +405,7 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 					c.reason,
 				)
 			}
-			if got := said(seen); got != c.says {
+			if got := conditionText(seen); got != c.says {
 				t.Errorf("says %q, want %q", got, c.says)
 			}
 			var events []string
@@ -417,7 +419,7 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 	}
 }
 
-func TestAnAutoscalerRemembersThatItScaledToZero(t *testing.T) {
+func TestScalingToZeroIsRecorded(t *testing.T) {
 	queue := external(total("10"))
 	for name, c := range map[string]struct {
 		hpa      *autoscalingv2.HorizontalPodAutoscaler
@@ -436,7 +438,7 @@ func TestAnAutoscalerRemembersThatItScaledToZero(t *testing.T) {
 			"controller did not scale the workload to zero"},
 	} {
 		seen := &conditions{now: epoch}
-		seen.scaled(c.hpa, c.from, c.to)
+		seen.setScaledToZero(c.hpa, c.from, c.to)
 		if got := seen.list[0]; len(seen.list) != 1 || got.Type != "ScaledToZero" ||
 			string(got.Status)+" "+got.Reason+" "+got.Message != c.want {
 			t.Errorf("%s: %+v", name, got)
@@ -444,7 +446,7 @@ func TestAnAutoscalerRemembersThatItScaledToZero(t *testing.T) {
 	}
 }
 
-func said(c *conditions) string {
+func conditionText(c *conditions) string {
 	out := []string{"-", "-", "-"}
 	for _, got := range c.list {
 		for i, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.AbleToScale,

@@ -14,24 +14,24 @@ import (
 
 // target is the current state of the object that an autoscaler scales.
 type target struct {
-	namespace    string
-	selector     labels.Selector
-	pods         []*corev1.Pod
-	wanted, have int32 // replicas by its spec and by its status
-	tolerance    Tolerance
-	downWindow   time.Duration // scale-down stabilization, for autoscalers that set none
-	now          time.Time
-	// find sets the selector and the pods, or returns why it cannot. It is nil if they are set already.
-	find func(*target) error
+	namespace                    string
+	selector                     labels.Selector
+	pods                         []*corev1.Pod
+	specReplicas, statusReplicas int32 // replicas by its spec and by its status
+	tolerance                    Tolerance
+	downWindow                   time.Duration // scale-down stabilization, for autoscalers that set none
+	now                          time.Time
+	// findPods sets the selector and the pods, or returns why it cannot. It is nil if they are set already.
+	findPods func(*target) error
 	// returns the path of an object for Metrics.Object
-	object func(autoscalingv2.CrossVersionObjectReference) (string, error)
-	// counted is called before a metric is measured, and returns a function to call with the result. nil means that
+	objectPath func(autoscalingv2.CrossVersionObjectReference) (string, error)
+	// observe is called before a metric is measured, and returns a function to call with the result. nil means that
 	// measurements are not counted.
-	counted func(autoscalingv2.MetricSourceType) func(asked int32, f *failure)
+	observe func(autoscalingv2.MetricSourceType) func(asked int32, f *failure)
 }
 
-// answer is the number of replicas that a metric asks for, with its name and status.
-type answer struct {
+// metricResult is the number of replicas that a metric asks for, with its name and status.
+type metricResult struct {
 	replicas int32
 	name     string
 	status   autoscalingv2.MetricStatus
@@ -43,8 +43,8 @@ type failure struct {
 	err    error
 }
 
-func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.MetricSpec) (answer, *failure) {
-	var a answer
+func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.MetricSpec) (metricResult, *failure) {
+	var a metricResult
 	var err error
 	a.status.Type = spec.Type
 	reason := "FailedGet" + string(spec.Type) + "Metric"
@@ -52,12 +52,12 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
 		r := spec.Resource
 		var current autoscalingv2.MetricValueStatus
-		a.replicas, a.name, current, err = t.resource(ctx, m, r.Name, "", r.Target)
+		a.replicas, a.name, current, err = t.evaluateResource(ctx, m, r.Name, "", r.Target)
 		a.status.Resource = &autoscalingv2.ResourceMetricStatus{Name: r.Name, Current: current}
 	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
 		r := spec.ContainerResource
 		var current autoscalingv2.MetricValueStatus
-		a.replicas, a.name, current, err = t.resource(ctx, m, r.Name, r.Container, r.Target)
+		a.replicas, a.name, current, err = t.evaluateResource(ctx, m, r.Name, r.Container, r.Target)
 		a.status.ContainerResource = &autoscalingv2.ContainerResourceMetricStatus{
 			Name:      r.Name,
 			Container: r.Container,
@@ -70,8 +70,9 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 			err = fmt.Errorf("unable to get metric %s: %w", spec.Pods.Metric.Name, err)
 			break
 		}
-		var u Use
-		u, err = byAverage(t.wanted, value(spec.Pods.Target.AverageValue), t.pods, samples, "", t.tolerance, t.now)
+		var u Evaluation
+		u, err = byAverage(t.specReplicas, value(spec.Pods.Target.AverageValue), t.pods, samples, "", t.tolerance,
+			t.now)
 		a.replicas = u.Replicas
 		a.status.Pods = &autoscalingv2.PodsMetricStatus{
 			Metric:  spec.Pods.Metric,
@@ -82,7 +83,7 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 		a.name = fmt.Sprintf("%s metric %s", o.DescribedObject.Kind, o.Metric.Name)
 		var at string
 		var total int64
-		if at, err = t.object(o.DescribedObject); err == nil {
+		if at, err = t.objectPath(o.DescribedObject); err == nil {
 			total, err = m.Object(ctx, at, o.Metric)
 		}
 		if err != nil {
@@ -97,7 +98,7 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 			break
 		}
 		var current autoscalingv2.MetricValueStatus
-		a.replicas, current, err = t.figure(o.Target, total)
+		a.replicas, current, err = t.evaluateTotal(o.Target, total)
 		a.status.Object = &autoscalingv2.ObjectMetricStatus{
 			DescribedObject: o.DescribedObject,
 			Metric:          o.Metric,
@@ -118,7 +119,7 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 			break
 		}
 		var current autoscalingv2.MetricValueStatus
-		a.replicas, current, err = t.figure(e.Target, total)
+		a.replicas, current, err = t.evaluateTotal(e.Target, total)
 		a.status.External = &autoscalingv2.ExternalMetricStatus{Metric: e.Metric, Current: current}
 	default:
 		return a, &failure{"InvalidMetricSourceType", specError{fmt.Errorf("unknown metric source type %q", spec.Type)}}
@@ -129,8 +130,8 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 	return a, nil
 }
 
-// resource evaluates a metric about the resource use of pods, or of one container of each pod.
-func (t target) resource(
+// evaluateResource evaluates a metric about the resource use of pods, or of one container of each pod.
+func (t target) evaluateResource(
 	ctx context.Context,
 	m Metrics,
 	name corev1.ResourceName,
@@ -143,45 +144,48 @@ func (t target) resource(
 		kind = "container resource"
 	}
 	samples, err := m.Resource(ctx, t.namespace, t.selector, name, container)
-	var u Use
+	var u Evaluation
 	switch {
 	case err != nil:
 		err = fmt.Errorf("unable to get metrics for resource %s: %w", name, err)
 	case to.AverageValue != nil:
-		u, err = byAverage(t.wanted, value(to.AverageValue), t.pods, samples, name, t.tolerance, t.now)
+		u, err = byAverage(t.specReplicas, value(to.AverageValue), t.pods, samples, name, t.tolerance, t.now)
 	case to.AverageUtilization != nil:
-		u, err = byUtilization(t.wanted, *to.AverageUtilization, t.pods, samples, name, container, t.tolerance, t.now)
+		u, err = byUtilization(t.specReplicas, *to.AverageUtilization, t.pods, samples, name, container, t.tolerance,
+			t.now)
 		current.AverageUtilization = &u.Utilization
 	default:
 		err = fmt.Errorf("neither a utilization target nor a value target was set")
 	}
 	current.AverageValue = milli(u.Average)
 	if to.AverageValue != nil {
-		return u.Replicas, fmt.Sprintf("%s %s", name, kind), current, wrap(err, "failed to get %s usage: %w", name)
+		return u.Replicas, fmt.Sprintf("%s %s", name, kind), current, wrapMetricError(err, "failed to get %s usage: "+
+			"%w", name)
 	}
 	return u.Replicas, fmt.Sprintf(
 			"%s %s utilization (percentage of request)",
 			name,
 			kind,
-		), current, wrap(
+		), current, wrapMetricError(
 			err,
 			"failed to get %s utilization: %w",
 			name,
 		)
 }
 
-// figure evaluates a metric that is one number for all pods.
-func (t target) figure(to autoscalingv2.MetricTarget, total int64) (int32, autoscalingv2.MetricValueStatus, error) {
+// evaluateTotal evaluates a metric that is one number for all pods.
+func (t target) evaluateTotal(to autoscalingv2.MetricTarget, total int64) (int32,
+	autoscalingv2.MetricValueStatus, error) {
 	if to.AverageValue != nil {
-		u := byShare(t.have, value(to.AverageValue), total, t.tolerance)
+		u := byShare(t.statusReplicas, value(to.AverageValue), total, t.tolerance)
 		return u.Replicas, autoscalingv2.MetricValueStatus{AverageValue: milli(u.Average)}, nil
 	}
-	replicas, err := byTotal(t.wanted, value(to.Value), total, t.pods, t.tolerance)
+	replicas, err := byTotal(t.specReplicas, value(to.Value), total, t.pods, t.tolerance)
 	return replicas, autoscalingv2.MetricValueStatus{Value: milli(total)}, err
 }
 
-// inFull adds the metric to an error, in the words of the event about all of an autoscaler's metrics.
-func inFull(spec autoscalingv2.MetricSpec, err error) error {
+// withMetric adds the metric to an error, in the words of the event about all of an autoscaler's metrics.
+func withMetric(spec autoscalingv2.MetricSpec, err error) error {
 	switch {
 	case spec.Resource != nil:
 		return fmt.Errorf("failed to get %s resource metric value: %w", spec.Resource.Name, err)
@@ -213,7 +217,7 @@ func inFull(spec autoscalingv2.MetricSpec, err error) error {
 	return err
 }
 
-func wrap(err error, format string, name corev1.ResourceName) error {
+func wrapMetricError(err error, format string, name corev1.ResourceName) error {
 	if err == nil {
 		return nil
 	}

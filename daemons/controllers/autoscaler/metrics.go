@@ -42,11 +42,11 @@ type Metrics interface {
 	External(ctx context.Context, namespace string, metric autoscalingv2.MetricIdentifier) (int64, error)
 }
 
-// served reads metrics from the API servers that are aggregated behind the cluster's.
-type served struct{ client rest.Interface }
+// metricsClient reads metrics from the API servers that are aggregated behind the cluster's.
+type metricsClient struct{ client rest.Interface }
 
-// answerTimeout bounds one request, so that a metrics server that hangs delays nothing else.
-const answerTimeout = 10 * time.Second
+// requestTimeout bounds one request, so that a metrics server that hangs delays nothing else.
+const requestTimeout = 10 * time.Second
 
 // podMetricsList and metricValueList hold the fields that are read from answers of metrics.k8s.io,
 // custom.metrics.k8s.io and external.metrics.k8s.io.
@@ -72,10 +72,11 @@ type metricValueList struct {
 }
 
 // get reads a path of a metrics API into a value. of names the resource in errors.
-func (s served) get(ctx context.Context, into any, of schema.GroupResource, query url.Values, parts ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+func (s metricsClient) get(ctx context.Context, into any, of schema.GroupResource, query url.Values,
+	parts ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	request := s.client.Get().AbsPath(path.Join(append([]string{"/apis"}, parts...)...)).Timeout(answerTimeout)
+	request := s.client.Get().AbsPath(path.Join(append([]string{"/apis"}, parts...)...)).Timeout(requestTimeout)
 	for key, values := range query {
 		for _, value := range values {
 			if value != "" {
@@ -85,7 +86,7 @@ func (s served) get(ctx context.Context, into any, of schema.GroupResource, quer
 	}
 	answer := request.Do(ctx)
 	if err := answer.Error(); err != nil {
-		return about(of, err)
+		return withResource(of, err)
 	}
 	raw, err := answer.Raw()
 	if err != nil {
@@ -97,10 +98,10 @@ func (s served) get(ctx context.Context, into any, of schema.GroupResource, quer
 	return nil
 }
 
-// about adds the requested resource to the message of an error. A Status from the server itself is returned unchanged.
-// If no server provides the custom metrics API, the message names that API, because its resources have the names of the
-// scaled objects.
-func about(of schema.GroupResource, err error) error {
+// withResource adds the requested resource to the message of an error. A Status from the server itself is returned
+// unchanged. If no server provides the custom metrics API, the message names that API, because its resources have the
+// names of the scaled objects.
+func withResource(of schema.GroupResource, err error) error {
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) {
 		return err
@@ -122,7 +123,7 @@ const (
 	externalMetrics = "external.metrics.k8s.io"
 )
 
-func (s served) Resource(
+func (s metricsClient) Resource(
 	ctx context.Context,
 	namespace string,
 	selector labels.Selector,
@@ -168,7 +169,7 @@ pods:
 	return out, nil
 }
 
-func (s served) Pods(
+func (s metricsClient) Pods(
 	ctx context.Context,
 	namespace string,
 	selector labels.Selector,
@@ -201,7 +202,7 @@ func (s served) Pods(
 	return out, nil
 }
 
-func (s served) Object(ctx context.Context, at string, metric autoscalingv2.MetricIdentifier) (int64, error) {
+func (s metricsClient) Object(ctx context.Context, at string, metric autoscalingv2.MetricIdentifier) (int64, error) {
 	var list metricValueList
 	query := url.Values{}
 	if metric.Selector != nil {
@@ -217,7 +218,8 @@ func (s served) Object(ctx context.Context, at string, metric autoscalingv2.Metr
 	return list.Items[0].Value.MilliValue(), nil
 }
 
-func (s served) External(ctx context.Context, namespace string, metric autoscalingv2.MetricIdentifier) (int64, error) {
+func (s metricsClient) External(ctx context.Context, namespace string,
+	metric autoscalingv2.MetricIdentifier) (int64, error) {
 	var list metricValueList
 	query := url.Values{}
 	if metric.Selector != nil {

@@ -16,8 +16,8 @@ import (
 	"clusterctl/kube/discovery"
 )
 
-// answers returns a client of metrics servers that give these answers, by path and query.
-func answers(t *testing.T, by map[string]string) served {
+// newMetricsClient returns a client of metrics servers that give these answers, by path and query.
+func newMetricsClient(t *testing.T, by map[string]string) metricsClient {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
@@ -41,12 +41,12 @@ func answers(t *testing.T, by map[string]string) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return served{client.RESTClient()}
+	return metricsClient{client.RESTClient()}
 }
 
 func TestMetricsAreReadFromTheirAPIs(t *testing.T) {
 	const resources = "/apis/metrics.k8s.io/v1beta1/namespaces/n/pods?labelSelector=app%3Dweb"
-	s := answers(t, map[string]string{
+	s := newMetricsClient(t, map[string]string{
 		resources: `{"items": [
 			{"metadata": {"name": "a"}, "timestamp": "2026-03-05T10:00:00Z", "window": "30s", "containers": [{"name": "c", "usage": {"cpu": "150m"}}, {"name": "d", "usage": {"cpu": "1"}}]},
 			{"metadata": {"name": "b"}, "timestamp": "2026-03-05T10:00:00Z", "window": "30s", "containers": [{"name": "c", "usage": {"cpu": "1"}}, {"name": "d", "usage": {"memory": "1"}}]}]}`,
@@ -94,7 +94,7 @@ func TestMetricsAreReadFromTheirAPIs(t *testing.T) {
 }
 
 // The error for a missing API has upstream's text, since users search for it.
-func TestAnAPIThatIsMissingIsNamed(t *testing.T) {
+func TestErrorsNameMissingAPIs(t *testing.T) {
 	for _, c := range []struct {
 		code                          int
 		kind, body                    string
@@ -134,7 +134,7 @@ func TestAnAPIThatIsMissingIsNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := served{client.RESTClient()}
+		s := metricsClient{client.RESTClient()}
 		hits := autoscalingv2.MetricIdentifier{Name: "hits"}
 		_, resource := s.Resource(t.Context(), "n", labels.Everything(), corev1.ResourceCPU, "")
 		_, pods := s.Pods(t.Context(), "n", labels.Everything(), hits)

@@ -26,10 +26,10 @@ type Tolerance struct {
 	Readiness time.Duration
 }
 
-func (t Tolerance) holds(ratio float64) bool { return 1-t.Down <= ratio && ratio <= 1+t.Up }
+func (t Tolerance) contains(ratio float64) bool { return 1-t.Down <= ratio && ratio <= 1+t.Up }
 
-// group sorts the pods of a target by whether their samples count.
-type group struct {
+// podGroups sorts the pods of a target by whether their samples count.
+type podGroups struct {
 	measured, unready, missing []*corev1.Pod
 }
 
@@ -41,7 +41,7 @@ func sortPods(
 	resource corev1.ResourceName,
 	tolerance Tolerance,
 	now time.Time,
-) (g group) {
+) (g podGroups) {
 	for _, pod := range pods {
 		sample, found := samples[pod.Name]
 		switch {
@@ -50,7 +50,7 @@ func sortPods(
 			g.unready = append(g.unready, pod)
 		case !found:
 			g.missing = append(g.missing, pod)
-		case resource == corev1.ResourceCPU && tolerance.starting(pod, sample, now):
+		case resource == corev1.ResourceCPU && tolerance.isStarting(pod, sample, now):
 			g.unready = append(g.unready, pod)
 		default:
 			g.measured = append(g.measured, pod)
@@ -59,7 +59,7 @@ func sortPods(
 	return g
 }
 
-func (t Tolerance) starting(pod *corev1.Pod, sample Sample, now time.Time) bool {
+func (t Tolerance) isStarting(pod *corev1.Pod, sample Sample, now time.Time) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type != corev1.PodReady || pod.Status.StartTime == nil {
 			continue
@@ -73,8 +73,8 @@ func (t Tolerance) starting(pod *corev1.Pod, sample Sample, now time.Time) bool 
 	return true
 }
 
-// Use is the result of evaluating a metric.
-type Use struct {
+// Evaluation is the result of evaluating a metric.
+type Evaluation struct {
 	Replicas    int32
 	Utilization int32 // percent of the requested amount
 	Average     int64 // per pod, in thousandths of the unit
@@ -89,19 +89,19 @@ func byUtilization(
 	container string,
 	tolerance Tolerance,
 	now time.Time,
-) (Use, error) {
+) (Evaluation, error) {
 	if len(pods) == 0 {
-		return Use{}, errors.New("no pods returned by selector while calculating replica count")
+		return Evaluation{}, errors.New("no pods returned by selector while calculating replica count")
 	}
 	g := sortPods(pods, samples, resource, tolerance, now)
 	if len(g.measured) == 0 {
-		return Use{}, errors.New("did not receive metrics for targeted pods (pods might be unready)")
+		return Evaluation{}, errors.New("did not receive metrics for targeted pods (pods might be unready)")
 	}
 	requests := map[string]int64{}
 	for _, pod := range pods {
-		request, err := requested(pod, resource, container)
+		request, err := requestOf(pod, resource, container)
 		if err != nil {
-			return Use{}, err
+			return Evaluation{}, err
 		}
 		requests[pod.Name] = request
 	}
@@ -110,12 +110,12 @@ func byUtilization(
 		used, wanted = used+samples[pod.Name].Value, wanted+requests[pod.Name]
 	}
 	if wanted == 0 {
-		return Use{}, errors.New("no metrics returned matched known pods")
+		return Evaluation{}, errors.New("no metrics returned matched known pods")
 	}
 	// Whole percents in floating point: 100 times an amount of bytes in thousandths can overflow an int64.
 	percent := func() float64 { return math.Trunc(float64(used) * 100 / float64(wanted)) }
 	ratio := func() float64 { return percent() / float64(target) }
-	u := Use{Utilization: int32(min(percent(), math.MaxInt32)), Average: used / int64(len(g.measured))}
+	u := Evaluation{Utilization: int32(min(percent(), math.MaxInt32)), Average: used / int64(len(g.measured))}
 	u.Replicas = g.replicas(current, ratio(), tolerance, func(pod *corev1.Pod, full bool) float64 {
 		wanted += requests[pod.Name]
 		if full {
@@ -135,20 +135,20 @@ func byAverage(
 	resource corev1.ResourceName,
 	tolerance Tolerance,
 	now time.Time,
-) (Use, error) {
+) (Evaluation, error) {
 	if len(pods) == 0 {
-		return Use{}, errors.New("no pods returned by selector while calculating replica count")
+		return Evaluation{}, errors.New("no pods returned by selector while calculating replica count")
 	}
 	g := sortPods(pods, samples, resource, tolerance, now)
 	if len(g.measured) == 0 {
-		return Use{}, errors.New("did not receive metrics for targeted pods (pods might be unready)")
+		return Evaluation{}, errors.New("did not receive metrics for targeted pods (pods might be unready)")
 	}
 	var used, n int64
 	for _, pod := range g.measured {
 		used, n = used+samples[pod.Name].Value, n+1
 	}
 	ratio := func() float64 { return float64(used/n) / float64(target) }
-	u := Use{Average: used / n}
+	u := Evaluation{Average: used / n}
 	u.Replicas = g.replicas(current, ratio(), tolerance, func(_ *corev1.Pod, full bool) float64 {
 		n++
 		if full {
@@ -162,7 +162,7 @@ func byAverage(
 // replicas returns the number of replicas for the ratio of use to target. Pods without a sample are assumed to use the
 // target if the ratio is below one, and nothing if it is above. If it is above, starting pods are assumed to use
 // nothing too. assume adds one such pod and returns the new ratio.
-func (g group) replicas(
+func (g podGroups) replicas(
 	current int32,
 	ratio float64,
 	tolerance Tolerance,
@@ -170,7 +170,7 @@ func (g group) replicas(
 ) int32 {
 	startingCount := ratio > 1 && len(g.unready) > 0
 	if !startingCount && len(g.missing) == 0 {
-		if tolerance.holds(ratio) {
+		if tolerance.contains(ratio) {
 			return current
 		}
 		return ceil(ratio * float64(len(g.measured)))
@@ -188,7 +188,7 @@ func (g group) replicas(
 			adjusted = assume(pod, false)
 		}
 	}
-	if tolerance.holds(adjusted) || ratio < 1 && adjusted > 1 || ratio > 1 && adjusted < 1 {
+	if tolerance.contains(adjusted) || ratio < 1 && adjusted > 1 || ratio > 1 && adjusted < 1 {
 		return current
 	}
 	replicas := ceil(adjusted * float64(n))
@@ -204,7 +204,7 @@ func byTotal(current int32, target, value int64, pods []*corev1.Pod, tolerance T
 	if current == 0 {
 		return ceil(ratio), nil
 	}
-	if tolerance.holds(ratio) {
+	if tolerance.contains(ratio) {
 		return current, nil
 	}
 	if len(pods) == 0 {
@@ -222,12 +222,12 @@ func byTotal(current int32, target, value int64, pods []*corev1.Pod, tolerance T
 }
 
 // byShare computes how many pods are needed so that each one's share of a total is target.
-func byShare(current int32, target, value int64, tolerance Tolerance) Use {
-	u := Use{Replicas: current}
+func byShare(current int32, target, value int64, tolerance Tolerance) Evaluation {
+	u := Evaluation{Replicas: current}
 	if current > 0 {
 		u.Average = int64(math.Ceil(float64(value) / float64(current)))
 	}
-	if current == 0 || !tolerance.holds(float64(value)/(float64(target)*float64(current))) {
+	if current == 0 || !tolerance.contains(float64(value)/(float64(target)*float64(current))) {
 		u.Replicas = ceil(float64(value) / float64(target))
 	}
 	return u
@@ -244,8 +244,8 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// requested returns the amount of a resource that a pod, or one of its containers, requests, in thousandths.
-func requested(pod *corev1.Pod, resource corev1.ResourceName, container string) (int64, error) {
+// requestOf returns the amount of a resource that a pod, or one of its containers, requests, in thousandths.
+func requestOf(pod *corev1.Pod, resource corev1.ResourceName, container string) (int64, error) {
 	if r := pod.Spec.Resources; container == "" && r != nil {
 		if q, ok := r.Requests[resource]; ok {
 			return q.MilliValue(), nil

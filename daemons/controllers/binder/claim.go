@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// Surroundings is everything that DecideClaim reads besides the claim.
-type Surroundings struct {
+// ClaimInput is everything that DecideClaim reads besides the claim.
+type ClaimInput struct {
 	Volumes []*corev1.PersistentVolume // all volumes; if the claim names one, that volume is sufficient
 	Class   *storagev1.StorageClass    // the claim's class; nil if it does not exist
 	Default *storagev1.StorageClass    // the default class for claims without a class, or nil
@@ -34,18 +34,18 @@ type ClaimDecision struct {
 }
 
 // DecideClaim returns the actions for a claim.
-func DecideClaim(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
+func DecideClaim(claim *corev1.PersistentVolumeClaim, s ClaimInput) ClaimDecision {
 	if _, completed := claim.Annotations[storage.AnnBindCompleted]; completed {
-		return keep(claim, s)
+		return decideBound(claim, s)
 	}
 	if claim.DeletionTimestamp != nil {
 		return ClaimDecision{Phase: corev1.ClaimPending} // it is only retained while it is in use, and needs no volume
 	}
 	if claim.Spec.VolumeName != "" {
-		return take(claim, s)
+		return decideRequested(claim, s)
 	}
 	waits := waitsForConsumer(s.Class)
-	if v := match(claim, s.Volumes, waits); v != nil {
+	if v := findMatch(claim, s.Volumes, waits); v != nil {
 		return ClaimDecision{Phase: corev1.ClaimBound, Bind: v}
 	}
 	pending := ClaimDecision{Phase: corev1.ClaimPending}
@@ -54,7 +54,7 @@ func DecideClaim(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecis
 	case !hasClass(claim) && s.Default != nil:
 		pending.Class = s.Default.Name
 	case waits && !placed:
-		pending.Event = waiting(s.Waiting)
+		pending.Event = waitingEvent(s.Waiting)
 	case storage.GetPersistentVolumeClaimClass(claim) == "":
 		pending.Event = &Event{
 			corev1.EventTypeNormal,
@@ -62,11 +62,11 @@ func DecideClaim(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecis
 			"no persistent volumes available for this claim and no storage class is set",
 		}
 	case s.Class == nil:
-		pending.Event = failed(
+		pending.Event = failedEvent(
 			fmt.Sprintf("storageclass.storage.k8s.io %q not found", storage.GetPersistentVolumeClaimClass(claim)),
 		)
 	case strings.HasPrefix(s.Class.Provisioner, "kubernetes.io/"):
-		pending.Event = failed("no volume plugin matched name: " + s.Class.Provisioner)
+		pending.Event = failedEvent("no volume plugin matched name: " + s.Class.Provisioner)
 	default:
 		pending.Provisioner = s.Class.Provisioner
 		pending.Event = &Event{
@@ -80,11 +80,11 @@ func DecideClaim(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecis
 	return pending
 }
 
-func failed(message string) *Event {
+func failedEvent(message string) *Event {
 	return &Event{corev1.EventTypeWarning, "ProvisioningFailed", message}
 }
 
-func waiting(pods []string) *Event {
+func waitingEvent(pods []string) *Event {
 	switch len(pods) {
 	case 0:
 		return &Event{
@@ -106,15 +106,15 @@ func waiting(pods []string) *Event {
 	}
 }
 
-// take handles a claim that asks for a certain volume. That volume need not exist yet.
-func take(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
-	v := named(s.Volumes, claim.Spec.VolumeName)
+// decideRequested handles a claim that asks for a certain volume. That volume need not exist yet.
+func decideRequested(claim *corev1.PersistentVolumeClaim, s ClaimInput) ClaimDecision {
+	v := findVolume(s.Volumes, claim.Spec.VolumeName)
 	pending := ClaimDecision{Phase: corev1.ClaimPending}
 	switch {
 	case v == nil:
 		return pending
 	case v.Spec.ClaimRef == nil:
-		if why := misfit(claim, v); why != "" {
+		if why := mismatchReason(claim, v); why != "" {
 			pending.Event = &Event{
 				corev1.EventTypeWarning,
 				"VolumeMismatch",
@@ -134,9 +134,9 @@ func take(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
 	return pending
 }
 
-// keep handles a claim that was bound before. Its volume is never replaced by another, since the data is on that
+// decideBound handles a claim that was bound before. Its volume is never replaced by another, since the data is on that
 // volume.
-func keep(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
+func decideBound(claim *corev1.PersistentVolumeClaim, s ClaimInput) ClaimDecision {
 	lost := func(reason, message string) ClaimDecision {
 		d := ClaimDecision{Phase: corev1.ClaimLost}
 		if claim.Status.Phase != corev1.ClaimLost {
@@ -144,7 +144,7 @@ func keep(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
 		}
 		return d
 	}
-	v := named(s.Volumes, claim.Spec.VolumeName)
+	v := findVolume(s.Volumes, claim.Spec.VolumeName)
 	switch {
 	case claim.Spec.VolumeName == "":
 		return lost("ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
@@ -156,7 +156,7 @@ func keep(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
 	return lost("ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
 }
 
-func named(volumes []*corev1.PersistentVolume, name string) *corev1.PersistentVolume {
+func findVolume(volumes []*corev1.PersistentVolume, name string) *corev1.PersistentVolume {
 	for _, v := range volumes {
 		if v.Name == name {
 			return v

@@ -13,12 +13,12 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-func claimed(change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+func newClaim(change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "u"},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
 			StorageClassName: ptr(""),
-			Resources:        corev1.VolumeResourceRequirements{Requests: size("5Gi")},
+			Resources:        corev1.VolumeResourceRequirements{Requests: storageSize("5Gi")},
 		},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}}
 	for _, f := range change {
@@ -27,14 +27,14 @@ func claimed(change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVo
 	return c
 }
 
-func size(s string) corev1.ResourceList {
+func storageSize(s string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(s)}
 }
 
-func volume(name, capacity string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+func newVolume(name, capacity string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PersistentVolumeSpec{Capacity: size(capacity),
+		Spec: corev1.PersistentVolumeSpec{Capacity: storageSize(capacity),
 			AccessModes: []corev1.PersistentVolumeAccessMode{
 				"ReadWriteOnce",
 			}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain},
@@ -46,13 +46,13 @@ func volume(name, capacity string, change ...func(*corev1.PersistentVolume)) *co
 	return v
 }
 
-func reserved(name string, uid types.UID) func(*corev1.PersistentVolume) {
+func reservedFor(name string, uid types.UID) func(*corev1.PersistentVolume) {
 	return func(v *corev1.PersistentVolume) {
 		v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "d", Name: name, UID: uid}
 	}
 }
 
-func TestWhichVolumeAClaimGets(t *testing.T) {
+func TestClaimsGetTheBestMatchingVolume(t *testing.T) {
 	now := metav1.Now()
 	type pv = corev1.PersistentVolume
 	type pvc = corev1.PersistentVolumeClaim
@@ -63,57 +63,61 @@ func TestWhichVolumeAClaimGets(t *testing.T) {
 		waits   bool
 		want    string
 	}{
-		"the smallest that fits": {claimed(),
-			[]*pv{volume("big", "20Gi"), volume("fits", "6Gi"), volume("small", "4Gi")}, false, "fits"},
-		"of the same size the first by name": {claimed(), []*pv{volume("b", "5Gi"), volume("a", "5Gi")}, false, "a"},
-		"none that is large enough":          {claimed(), []*pv{volume("small", "4Gi")}, false, ""},
-		"the fewest ways of access": {claimed(), []*pv{volume("many", "5Gi", many), volume("once", "9Gi")},
+		"the smallest that fits": {newClaim(),
+			[]*pv{newVolume("big", "20Gi"), newVolume("fits", "6Gi"), newVolume("small", "4Gi")}, false, "fits"},
+		"of the same size the first by name": {newClaim(), []*pv{newVolume("b", "5Gi"), newVolume("a", "5Gi")}, false,
+			"a"},
+		"none that is large enough": {newClaim(), []*pv{newVolume("small", "4Gi")}, false, ""},
+		"the fewest ways of access": {newClaim(), []*pv{newVolume("many", "5Gi", many), newVolume("once", "9Gi")},
 			false, "once"},
-		"all ways of access": {claimed(func(c *pvc) {
+		"all ways of access": {newClaim(func(c *pvc) {
 			c.Spec.AccessModes = append(c.Spec.AccessModes,
 				corev1.ReadWriteMany)
-		}), []*pv{volume("once", "5Gi"), volume("many", "9Gi", many)}, false, "many"},
-		"none of another class": {claimed(),
-			[]*pv{volume("fast", "5Gi", func(v *pv) { v.Spec.StorageClassName = "fast" })}, false, ""},
-		"of its class": {claimed(func(c *pvc) { c.Spec.StorageClassName = ptr("fast") }),
-			[]*pv{volume("a", "5Gi"), volume("fast", "5Gi", func(v *pv) { v.Spec.StorageClassName = "fast" })}, false,
+		}), []*pv{newVolume("once", "5Gi"), newVolume("many", "9Gi", many)}, false, "many"},
+		"none of another class": {newClaim(),
+			[]*pv{newVolume("fast", "5Gi", func(v *pv) { v.Spec.StorageClassName = "fast" })}, false, ""},
+		"of its class": {newClaim(func(c *pvc) { c.Spec.StorageClassName = ptr("fast") }),
+			[]*pv{newVolume("a", "5Gi"), newVolume("fast", "5Gi", func(v *pv) { v.Spec.StorageClassName = "fast" })},
+			false,
 			"fast"},
-		"of the class by the old annotation": {claimed(func(c *pvc) {
+		"of the class by the old annotation": {newClaim(func(c *pvc) {
 			c.Spec.StorageClassName = nil
 			c.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "fast"}
-		}), []*pv{volume("fast", "5Gi",
+		}), []*pv{newVolume("fast", "5Gi",
 			func(v *pv) { v.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "fast"} })}, false,
 			"fast"},
-		"what its selector selects": {claimed(func(c *pvc) {
+		"what its selector selects": {newClaim(func(c *pvc) {
 			c.Spec.Selector = &metav1.LabelSelector{
 				MatchLabels: map[string]string{"a": "b"}}
 		}),
-			[]*pv{volume("a", "5Gi"), volume("b", "5Gi", func(v *pv) { v.Labels = map[string]string{"a": "b"} })},
+			[]*pv{newVolume("a", "5Gi"), newVolume("b", "5Gi", func(v *pv) { v.Labels = map[string]string{"a": "b"} })},
 			false, "b"},
-		"no block device": {claimed(),
-			[]*pv{volume("block", "5Gi", func(v *pv) { v.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) })}, false,
+		"no block device": {newClaim(),
+			[]*pv{newVolume("block", "5Gi", func(v *pv) { v.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) })},
+			false,
 			""},
-		"none with other attributes": {claimed(func(c *pvc) { c.Spec.VolumeAttributesClassName = ptr("gold") }),
-			[]*pv{volume("a", "5Gi")}, false, ""},
-		"none that goes": {claimed(),
-			[]*pv{volume("a", "5Gi", func(v *pv) { v.DeletionTimestamp = &now })}, false, ""},
-		"none that is not free": {claimed(),
-			[]*pv{volume("a", "5Gi", func(v *pv) { v.Status.Phase = corev1.VolumeReleased })}, false, ""},
-		"none reserved for another":    {claimed(), []*pv{volume("a", "5Gi", reserved("other", ""))}, false, ""},
-		"none of a former of its name": {claimed(), []*pv{volume("a", "5Gi", reserved("c", "old"))}, false, ""},
-		"what is reserved for its name": {claimed(),
-			[]*pv{volume("a", "5Gi"), volume("mine", "50Gi", reserved("c", ""))}, false, "mine"},
-		"what is bound to it already": {claimed(),
-			[]*pv{volume("a", "5Gi"),
-				volume("mine", "50Gi", reserved("c", "u"), func(v *pv) { v.Status.Phase = corev1.VolumeBound })}, false,
+		"none with other attributes": {newClaim(func(c *pvc) { c.Spec.VolumeAttributesClassName = ptr("gold") }),
+			[]*pv{newVolume("a", "5Gi")}, false, ""},
+		"none that goes": {newClaim(),
+			[]*pv{newVolume("a", "5Gi", func(v *pv) { v.DeletionTimestamp = &now })}, false, ""},
+		"none that is not free": {newClaim(),
+			[]*pv{newVolume("a", "5Gi", func(v *pv) { v.Status.Phase = corev1.VolumeReleased })}, false, ""},
+		"none reserved for another":    {newClaim(), []*pv{newVolume("a", "5Gi", reservedFor("other", ""))}, false, ""},
+		"none of a former of its name": {newClaim(), []*pv{newVolume("a", "5Gi", reservedFor("c", "old"))}, false, ""},
+		"what is reserved for its name": {newClaim(),
+			[]*pv{newVolume("a", "5Gi"), newVolume("mine", "50Gi", reservedFor("c", ""))}, false, "mine"},
+		"what is bound to it already": {newClaim(),
+			[]*pv{newVolume("a", "5Gi"),
+				newVolume("mine", "50Gi", reservedFor("c", "u"), func(v *pv) { v.Status.Phase = corev1.VolumeBound })},
+			false,
 			"mine"},
-		"a reserved one that is large": {claimed(), []*pv{volume("small", "1Gi", reserved("c", ""))}, false, ""},
-		"nothing free while it waits":  {claimed(), []*pv{volume("a", "5Gi")}, true, ""},
-		"what is reserved while it waits": {claimed(),
-			[]*pv{volume("a", "5Gi"), volume("mine", "5Gi", reserved("c", "u"))}, true, "mine"},
+		"a reserved one that is large": {newClaim(), []*pv{newVolume("small", "1Gi", reservedFor("c", ""))}, false, ""},
+		"nothing free while it waits":  {newClaim(), []*pv{newVolume("a", "5Gi")}, true, ""},
+		"what is reserved while it waits": {newClaim(),
+			[]*pv{newVolume("a", "5Gi"), newVolume("mine", "5Gi", reservedFor("c", "u"))}, true, "mine"},
 	} {
 		got := ""
-		if v := match(c.claim, c.volumes, c.waits); v != nil {
+		if v := findMatch(c.claim, c.volumes, c.waits); v != nil {
 			got = v.Name
 		}
 		if got != c.want {
@@ -122,7 +126,7 @@ func TestWhichVolumeAClaimGets(t *testing.T) {
 	}
 }
 
-func TestWhatIsDecidedAboutAClaim(t *testing.T) {
+func TestClaimDecisions(t *testing.T) {
 	type pvc = corev1.PersistentVolumeClaim
 	now := metav1.Now()
 	class := func(provisioner string, mode storagev1.VolumeBindingMode) *storagev1.StorageClass {
@@ -143,7 +147,7 @@ func TestWhatIsDecidedAboutAClaim(t *testing.T) {
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
 	for name, c := range map[string]struct {
 		claim  *pvc
-		s      Surroundings
+		s      ClaimInput
 		phase  corev1.PersistentVolumeClaimPhase
 		bind   string
 		class  string
@@ -151,65 +155,66 @@ func TestWhatIsDecidedAboutAClaim(t *testing.T) {
 		reason string
 		text   string
 	}{
-		"nothing there": {claimed(), Surroundings{}, corev1.ClaimPending, "", "", "",
+		"nothing there": {newClaim(), ClaimInput{}, corev1.ClaimPending, "", "", "",
 			"FailedBinding", "no persistent volumes available for this claim and no storage class is set"},
-		"a match": {claimed(),
-			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimBound, "a", "", "", "",
+		"a match": {newClaim(),
+			ClaimInput{Volumes: []*corev1.PersistentVolume{newVolume("a", "5Gi")}}, corev1.ClaimBound, "a", "", "", "",
 			""},
-		"a match before the default class": {claimed(func(c *pvc) { c.Spec.StorageClassName = nil }),
-			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}, Default: class("p", "Immediate")},
+		"a match before the default class": {newClaim(func(c *pvc) { c.Spec.StorageClassName = nil }),
+			ClaimInput{Volumes: []*corev1.PersistentVolume{newVolume("a", "5Gi")}, Default: class("p", "Immediate")},
 			corev1.ClaimBound, "a", "", "", "", ""},
-		"the default class": {claimed(noClass), Surroundings{Default: class("p", "Immediate")},
+		"the default class": {newClaim(noClass), ClaimInput{Default: class("p", "Immediate")},
 			corev1.ClaimPending, "", "k", "", "", ""},
-		"the empty class stays": {claimed(), Surroundings{Default: class("p", "Immediate")}, corev1.ClaimPending,
+		"the empty class stays": {newClaim(), ClaimInput{Default: class("p", "Immediate")}, corev1.ClaimPending,
 			"", "", "", "FailedBinding", "no persistent volumes available for this claim and no storage class is set"},
-		"a class that is not there": {claimed(ofClass), Surroundings{}, corev1.ClaimPending, "", "", "", "ProvisioningFailed", `storageclass.storage.k8s.io "k" not found`},
-		"no provisioner": {claimed(ofClass),
-			Surroundings{Class: class("kubernetes.io/no-provisioner", "Immediate")}, corev1.ClaimPending, "", "", "",
+		"a class that is not there": {newClaim(ofClass), ClaimInput{}, corev1.ClaimPending, "", "", "", "ProvisioningFailed", `storageclass.storage.k8s.io "k" not found`},
+		"no provisioner": {newClaim(ofClass),
+			ClaimInput{Class: class("kubernetes.io/no-provisioner", "Immediate")}, corev1.ClaimPending, "", "", "",
 			"ProvisioningFailed", "no volume plugin matched name: kubernetes.io/no-provisioner"},
-		"a provisioner": {claimed(ofClass), Surroundings{Class: class("p.io/x", "Immediate")}, corev1.ClaimPending, "",
+		"a provisioner": {newClaim(ofClass), ClaimInput{Class: class("p.io/x", "Immediate")}, corev1.ClaimPending, "",
 			"", "p.io/x", "ExternalProvisioning",
 			"Waiting for a volume to be created either by the external provisioner 'p.io/x' or manually by the " +
 				"system administrator. If volume creation is delayed, please verify that the provisioner is running " +
 				"and correctly registered."},
-		"no consumer yet": {claimed(ofClass), Surroundings{Class: class("p", wait)}, corev1.ClaimPending, "", "", "",
+		"no consumer yet": {newClaim(ofClass), ClaimInput{Class: class("p", wait)}, corev1.ClaimPending, "", "", "",
 			"WaitForFirstConsumer", "waiting for first consumer to be created before binding"},
-		"a consumer waits": {claimed(ofClass), Surroundings{Class: class("p", wait), Waiting: []string{"x"}},
+		"a consumer waits": {newClaim(ofClass), ClaimInput{Class: class("p", wait), Waiting: []string{"x"}},
 			corev1.ClaimPending, "", "", "", "WaitForPodScheduled", "waiting for pod x to be scheduled"},
-		"consumers wait": {claimed(ofClass), Surroundings{Class: class("p", wait), Waiting: []string{"x", "y"}},
+		"consumers wait": {newClaim(ofClass), ClaimInput{Class: class("p", wait), Waiting: []string{"x", "y"}},
 			corev1.ClaimPending, "", "", "", "WaitForPodScheduled", "waiting for pods x,y to be scheduled"},
-		"a node is chosen": {claimed(ofClass, placed), Surroundings{Class: class("p.io/x", wait)}, corev1.ClaimPending,
+		"a node is chosen": {newClaim(ofClass, placed), ClaimInput{Class: class("p.io/x", wait)}, corev1.ClaimPending,
 			"", "", "p.io/x", "ExternalProvisioning", ""},
-		"one that goes": {claimed(func(c *pvc) { c.DeletionTimestamp = &now }),
-			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimPending, "", "", "", "",
+		"one that goes": {newClaim(func(c *pvc) { c.DeletionTimestamp = &now }),
+			ClaimInput{Volumes: []*corev1.PersistentVolume{newVolume("a", "5Gi")}}, corev1.ClaimPending, "", "", "", "",
 			""},
 
-		"names one that is yet to come": {claimed(names("a")), Surroundings{}, corev1.ClaimPending, "", "", "", "", ""},
-		"names one that is free": {claimed(names("a")),
-			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimBound, "a", "", "", "",
+		"names one that is yet to come": {newClaim(names("a")), ClaimInput{}, corev1.ClaimPending, "", "", "", "", ""},
+		"names one that is free": {newClaim(names("a")),
+			ClaimInput{Volumes: []*corev1.PersistentVolume{newVolume("a", "5Gi")}}, corev1.ClaimBound, "a", "", "", "",
 			""},
-		"names one that is too small": {claimed(names("a")), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "1Gi")}}, corev1.ClaimPending, "", "", "", "VolumeMismatch", `Cannot bind to requested volume "a": requested PV is too small`},
-		"names one reserved for it": {claimed(names("a")),
-			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "1Gi", reserved("c", ""))}}, corev1.ClaimBound,
+		"names one that is too small": {newClaim(names("a")), ClaimInput{Volumes: []*corev1.PersistentVolume{newVolume("a", "1Gi")}}, corev1.ClaimPending, "", "", "", "VolumeMismatch", `Cannot bind to requested volume "a": requested PV is too small`},
+		"names one reserved for it": {newClaim(names("a")),
+			ClaimInput{Volumes: []*corev1.PersistentVolume{newVolume("a", "1Gi", reservedFor("c", ""))}},
+			corev1.ClaimBound,
 			"a", "", "", "", ""},
-		"names another's":    {claimed(names("a")), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi", reserved("x", "x"))}}, corev1.ClaimPending, "", "", "", "FailedBinding", `volume "a" already bound to a different claim.`},
-		"names its former's": {claimed(names("a")), Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi", reserved("c", "old"))}}, corev1.ClaimPending, "", "", "", "FailedBinding", `volume "a" already bound to a different claim.`},
+		"names another's":    {newClaim(names("a")), ClaimInput{Volumes: []*corev1.PersistentVolume{newVolume("a", "5Gi", reservedFor("x", "x"))}}, corev1.ClaimPending, "", "", "", "FailedBinding", `volume "a" already bound to a different claim.`},
+		"names its former's": {newClaim(names("a")), ClaimInput{Volumes: []*corev1.PersistentVolume{newVolume("a", "5Gi", reservedFor("c", "old"))}}, corev1.ClaimPending, "", "", "", "FailedBinding", `volume "a" already bound to a different claim.`},
 
-		"stays bound": {claimed(names("a"), completed),
-			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi", reserved("c", "u"))}},
+		"stays bound": {newClaim(names("a"), completed),
+			ClaimInput{Volumes: []*corev1.PersistentVolume{newVolume("a", "5Gi", reservedFor("c", "u"))}},
 			corev1.ClaimBound, "a", "", "", "", ""},
-		"the volume forgot it": {claimed(names("a"), completed),
-			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimBound, "a", "", "", "",
+		"the volume forgot it": {newClaim(names("a"), completed),
+			ClaimInput{Volumes: []*corev1.PersistentVolume{newVolume("a", "5Gi")}}, corev1.ClaimBound, "a", "", "", "",
 			""},
-		"lost the volume's name": {claimed(completed),
-			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi")}}, corev1.ClaimLost, "", "", "",
+		"lost the volume's name": {newClaim(completed),
+			ClaimInput{Volumes: []*corev1.PersistentVolume{newVolume("a", "5Gi")}}, corev1.ClaimLost, "", "", "",
 			"ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"},
-		"lost the volume": {claimed(names("a"), completed), Surroundings{}, corev1.ClaimLost, "", "", "",
+		"lost the volume": {newClaim(names("a"), completed), ClaimInput{}, corev1.ClaimLost, "", "", "",
 			"ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"},
-		"lost, which was said": {claimed(names("a"), completed, func(c *pvc) { c.Status.Phase = corev1.ClaimLost }),
-			Surroundings{}, corev1.ClaimLost, "", "", "", "", ""},
-		"says bound to a former's": {claimed(names("a"), completed),
-			Surroundings{Volumes: []*corev1.PersistentVolume{volume("a", "5Gi", reserved("c", "old"))}},
+		"lost, which was said": {newClaim(names("a"), completed, func(c *pvc) { c.Status.Phase = corev1.ClaimLost }),
+			ClaimInput{}, corev1.ClaimLost, "", "", "", "", ""},
+		"says bound to a former's": {newClaim(names("a"), completed),
+			ClaimInput{Volumes: []*corev1.PersistentVolume{newVolume("a", "5Gi", reservedFor("c", "old"))}},
 			corev1.ClaimLost, "", "", "", "ClaimMisbound", "Two claims are bound to the same volume, this one is " +
 				"bound incorrectly"},
 	} {
@@ -249,14 +254,14 @@ func TestTheDefaultClassIsTheNewest(t *testing.T) {
 	}
 }
 
-func TestAClaimsStatusIsItsVolumes(t *testing.T) {
-	v := volume("a", "10Gi")
-	s := claimStatus(claimed(), corev1.ClaimBound, v)
+func TestClaimStatusComesFromTheVolume(t *testing.T) {
+	v := newVolume("a", "10Gi")
+	s := claimStatus(newClaim(), corev1.ClaimBound, v)
 	if s.Phase != corev1.ClaimBound || s.Capacity.Storage().String() != "10Gi" || len(s.AccessModes) != 1 {
 		t.Errorf("bound: %+v", s)
 	}
-	bound := claimed(func(c *corev1.PersistentVolumeClaim) { c.Status = s })
-	v.Spec.Capacity = size("20Gi")
+	bound := newClaim(func(c *corev1.PersistentVolumeClaim) { c.Status = s })
+	v.Spec.Capacity = storageSize("20Gi")
 	if s := claimStatus(bound, corev1.ClaimBound, v); s.Capacity.Storage().String() != "10Gi" {
 		t.Errorf("the capacity is who resizes', but became %v", s.Capacity)
 	}

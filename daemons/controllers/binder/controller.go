@@ -47,13 +47,13 @@ func New(c loop.Context) loop.Controller {
 		classes: classes.Lister(),
 		pods:    loop.PodsByOwner(pods.Informer()),
 	}
-	c.Count(volumeCount{b.volumes, b.claims})
+	c.RegisterMetrics(volumeCount{b.volumes, b.claims})
 	b.index = newIndex(claims.Informer(), volumes.Informer())
 	b.Loop = loop.Loop{
-		Name:    "persistentvolume-binder",
-		Counted: "claims",
-		Context: c,
-		Sync:    b.sync,
+		Name:            "persistentvolume-binder",
+		QueueMetricName: "claims",
+		Context:         c,
+		Sync:            b.sync,
 		Synced: []cache.InformerSynced{
 			claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced,
 			pods.Informer().HasSynced},
@@ -89,11 +89,11 @@ func (b *controller) volumeChanged(old, obj any) {
 		if ref := v.Spec.ClaimRef; ref != nil {
 			b.Queue().Add(ref.Namespace + "/" + ref.Name)
 		}
-		b.wake(b.index.claimsOf(v.Name))
+		b.enqueueKeys(b.index.claimsOf(v.Name))
 	}
 	if v, ok := obj.(*corev1.PersistentVolume); ok && v.Spec.ClaimRef == nil &&
 		v.Status.Phase == corev1.VolumeAvailable {
-		b.wake(b.index.unbound(storage.GetPersistentVolumeClass(v)))
+		b.enqueueKeys(b.index.unbound(storage.GetPersistentVolumeClass(v)))
 	}
 }
 
@@ -101,9 +101,9 @@ func (b *controller) volumeChanged(old, obj any) {
 func (b *controller) classChanged(old, obj any) {
 	for _, o := range []any{old, obj} {
 		if class, ok := o.(*storagev1.StorageClass); ok {
-			b.wake(b.index.unbound(class.Name))
+			b.enqueueKeys(b.index.unbound(class.Name))
 			if isDefault(class) {
-				b.wake(b.index.unbound(""))
+				b.enqueueKeys(b.index.unbound(""))
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func (b *controller) podChanged(old, obj any) {
 	}
 }
 
-func (b *controller) wake(keys []string) {
+func (b *controller) enqueueKeys(keys []string) {
 	for _, key := range keys {
 		b.Queue().Add(key)
 	}
@@ -161,7 +161,7 @@ func (b *controller) syncClaim(ctx context.Context, namespace, name string) erro
 	} else if err != nil {
 		return err
 	}
-	s, err := b.surroundings(claim)
+	s, err := b.claimInput(claim)
 	if err != nil {
 		return err
 	}
@@ -173,10 +173,10 @@ func (b *controller) syncClaim(ctx context.Context, namespace, name string) erro
 		}
 		d = DecideClaim(claim, s)
 	}
-	return b.carryOut(ctx, claim, d)
+	return b.apply(ctx, claim, d)
 }
 
-func (b *controller) carryOut(ctx context.Context, claim *corev1.PersistentVolumeClaim, d ClaimDecision) error {
+func (b *controller) apply(ctx context.Context, claim *corev1.PersistentVolumeClaim, d ClaimDecision) error {
 	if d.Event != nil {
 		b.Events.Event(claim, d.Event.Type, d.Event.Reason, d.Event.Message)
 	}
@@ -207,7 +207,7 @@ func (b *controller) carryOut(ctx context.Context, claim *corev1.PersistentVolum
 	return b.setClaim(ctx, claim, d.Phase, nil)
 }
 
-func (b *controller) surroundings(claim *corev1.PersistentVolumeClaim) (s Surroundings, err error) {
+func (b *controller) claimInput(claim *corev1.PersistentVolumeClaim) (s ClaimInput, err error) {
 	if claim.Spec.VolumeName != "" {
 		v, err := b.volumes.Get(claim.Spec.VolumeName)
 		if apierrors.IsNotFound(err) {
@@ -232,7 +232,7 @@ func (b *controller) surroundings(claim *corev1.PersistentVolumeClaim) (s Surrou
 		s.Class = classes[i]
 	}
 	for _, pod := range b.pods.In(claim.Namespace) {
-		if pod.Spec.NodeName == "" && loop.Active(pod) &&
+		if pod.Spec.NodeName == "" && loop.IsActive(pod) &&
 			slices.ContainsFunc(
 				pod.Spec.Volumes,
 				func(v corev1.Volume) bool { return claimOf(pod, &v) == claim.Name },
@@ -259,7 +259,7 @@ func (b *controller) syncVolume(ctx context.Context, name string) error {
 		}
 	}
 	d := DecideVolume(v, claim)
-	if d.Unbind || orphaned(v, claim) && v.Status.Phase != d.Phase {
+	if d.Unbind || isOrphaned(v, claim) && v.Status.Phase != d.Phase {
 		// Release a volume only after the API server has confirmed it: the cache may be behind.
 		if v, claim, err = b.liveVolume(ctx, v); err != nil || v == nil {
 			return err
@@ -272,7 +272,7 @@ func (b *controller) syncVolume(ctx context.Context, name string) error {
 	if d.ClaimEvent != nil {
 		b.Events.Event(claim, d.ClaimEvent.Type, d.ClaimEvent.Reason, d.ClaimEvent.Message)
 	}
-	if d.WakeClaim {
+	if d.EnqueueClaim {
 		b.Add(claim)
 	}
 	if d.Unbind {

@@ -16,7 +16,7 @@ type volumeCount struct {
 }
 
 var (
-	ofClaims     = []string{"namespace", "storage_class", "volume_attributes_class"}
+	claimLabels  = []string{"namespace", "storage_class", "volume_attributes_class"}
 	totalVolumes = prometheus.NewDesc(
 		"pv_collector_total_pv_count",
 		"Volumes.",
@@ -35,8 +35,8 @@ var (
 		[]string{"storage_class"},
 		nil,
 	)
-	boundClaims   = prometheus.NewDesc("pv_collector_bound_pvc_count", "Claims that are bound.", ofClaims, nil)
-	waitingClaims = prometheus.NewDesc("pv_collector_unbound_pvc_count", "Claims that are not bound.", ofClaims, nil)
+	boundClaims   = prometheus.NewDesc("pv_collector_bound_pvc_count", "Claims that are bound.", claimLabels, nil)
+	waitingClaims = prometheus.NewDesc("pv_collector_unbound_pvc_count", "Claims that are not bound.", claimLabels, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -75,7 +75,7 @@ func (c volumeCount) Collect(to chan<- prometheus.Metric) {
 			of = boundClaims
 		}
 		counts[series{of, [3]string{claim.Namespace, storage.GetPersistentVolumeClaimClass(claim),
-			attributes(claim.Spec.VolumeAttributesClassName)}}]++
+			attributesClass(claim.Spec.VolumeAttributesClassName)}}]++
 	}
 	many := map[*prometheus.Desc]int{totalVolumes: 2, boundVolumes: 1, freeVolumes: 1, boundClaims: 3, waitingClaims: 3}
 	for s, n := range counts {

@@ -17,7 +17,7 @@ func (b *controller) liveClaim(
 	was *corev1.PersistentVolumeClaim,
 ) (*corev1.PersistentVolumeClaim, []*corev1.PersistentVolume, error) {
 	claim, err := b.Client.CoreV1().PersistentVolumeClaims(was.Namespace).Get(ctx, was.Name, metav1.GetOptions{})
-	if loop.Absent(err, "persistentvolumeclaims", was.Name) || err == nil && claim.UID != was.UID {
+	if loop.IsAbsent(err, "persistentvolumeclaims", was.Name) || err == nil && claim.UID != was.UID {
 		return nil, nil, nil
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("look at claim %s/%s before it counts as lost: %w", was.Namespace, was.Name, err)
@@ -26,7 +26,7 @@ func (b *controller) liveClaim(
 		return claim, nil, nil
 	}
 	v, err := b.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
-	if loop.Absent(err, "persistentvolumes", claim.Spec.VolumeName) {
+	if loop.IsAbsent(err, "persistentvolumes", claim.Spec.VolumeName) {
 		return claim, nil, nil
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("look at volume %s before its claim counts as lost: %w", claim.Spec.VolumeName, err)
@@ -41,7 +41,7 @@ func (b *controller) liveVolume(
 	was *corev1.PersistentVolume,
 ) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim, error) {
 	v, err := b.Client.CoreV1().PersistentVolumes().Get(ctx, was.Name, metav1.GetOptions{})
-	if loop.Absent(err, "persistentvolumes", was.Name) || err == nil && v.UID != was.UID {
+	if loop.IsAbsent(err, "persistentvolumes", was.Name) || err == nil && v.UID != was.UID {
 		return nil, nil, nil
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("look at volume %s before it is given up: %w", was.Name, err)
@@ -52,7 +52,7 @@ func (b *controller) liveVolume(
 	claim, err := b.Client.CoreV1().
 		PersistentVolumeClaims(v.Spec.ClaimRef.Namespace).
 		Get(ctx, v.Spec.ClaimRef.Name, metav1.GetOptions{})
-	if loop.Absent(err, "persistentvolumeclaims", v.Spec.ClaimRef.Name) {
+	if loop.IsAbsent(err, "persistentvolumeclaims", v.Spec.ClaimRef.Name) {
 		return v, nil, nil
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("look at the claim of volume %s before it is given up: %w", was.Name, err)

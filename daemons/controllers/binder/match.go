@@ -12,10 +12,10 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// match returns the volume that a claim without a volume gets, or nil. A volume that is reserved for the claim comes
-// first, then one with the fewest access modes, then the smallest. A claim that waits for its first consumer gets only
-// a volume that is reserved for it, because the scheduler selects its volume.
-func match(
+// findMatch returns the volume that a claim without a volume gets, or nil. A volume that is reserved for the claim
+// comes first, then one with the fewest access modes, then the smallest. A claim that waits for its first consumer gets
+// only a volume that is reserved for it, because the scheduler selects its volume.
+func findMatch(
 	claim *corev1.PersistentVolumeClaim,
 	volumes []*corev1.PersistentVolume,
 	waits bool,
@@ -33,9 +33,10 @@ func match(
 		if v.DeletionTimestamp != nil || v.Spec.ClaimRef != nil && !refersTo(v, claim) {
 			continue
 		}
-		if larger(claim, v) || otherMode(claim, v) ||
-			attributes(claim.Spec.VolumeAttributesClassName) != attributes(v.Spec.VolumeAttributesClassName) ||
-			!allows(v, claim) {
+		if exceedsCapacity(claim, v) || hasOtherMode(claim, v) ||
+			attributesClass(claim.Spec.VolumeAttributesClassName) != attributesClass(
+				v.Spec.VolumeAttributesClassName) ||
+			!hasAccessModes(v, claim) {
 			continue
 		}
 		reserved := refersTo(v, claim)
@@ -44,15 +45,15 @@ func match(
 				storage.GetPersistentVolumeClass(v) != storage.GetPersistentVolumeClaimClass(claim)) {
 			continue
 		}
-		if best == nil || before(v, best, claim) {
+		if best == nil || isPreferred(v, best, claim) {
 			best = v
 		}
 	}
 	return best
 }
 
-// before reports whether a is preferred to b. Both fit the claim.
-func before(a, b *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+// isPreferred reports whether a is preferred to b. Both fit the claim.
+func isPreferred(a, b *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	if x, y := refersTo(a, claim), refersTo(b, claim); x != y {
 		return x
 	}
@@ -65,20 +66,20 @@ func before(a, b *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) 
 	return strings.Compare(a.Name, b.Name) < 0
 }
 
-// misfit returns why a claim cannot have the volume that it names, or "" if it can.
-func misfit(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) string {
+// mismatchReason returns why a claim cannot have the volume that it names, or "" if it can.
+func mismatchReason(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) string {
 	switch {
 	case v.DeletionTimestamp != nil:
 		return fmt.Sprintf("the volume is marked for deletion %q", v.Name)
-	case larger(claim, v):
+	case exceedsCapacity(claim, v):
 		return "requested PV is too small"
 	case storage.GetPersistentVolumeClass(v) != storage.GetPersistentVolumeClaimClass(claim):
 		return "storageClassName does not match"
-	case attributes(claim.Spec.VolumeAttributesClassName) != attributes(v.Spec.VolumeAttributesClassName):
+	case attributesClass(claim.Spec.VolumeAttributesClassName) != attributesClass(v.Spec.VolumeAttributesClassName):
 		return "volumeAttributesClassName does not match"
-	case otherMode(claim, v):
+	case hasOtherMode(claim, v):
 		return "incompatible volumeMode"
-	case !allows(v, claim):
+	case !hasAccessModes(v, claim):
 		return "incompatible accessMode"
 	}
 	return ""
@@ -92,12 +93,12 @@ func refersTo(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) b
 		(ref.UID == "" || ref.UID == claim.UID)
 }
 
-// larger reports whether a claim requests more than a volume's capacity.
-func larger(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
+// exceedsCapacity reports whether a claim requests more than a volume's capacity.
+func exceedsCapacity(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 	return v.Spec.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) < 0
 }
 
-func otherMode(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
+func hasOtherMode(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 	mode := func(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 		if m == nil {
 			return corev1.PersistentVolumeFilesystem
@@ -107,14 +108,14 @@ func otherMode(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) 
 	return mode(claim.Spec.VolumeMode) != mode(v.Spec.VolumeMode)
 }
 
-func allows(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+func hasAccessModes(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	return !slices.ContainsFunc(
 		claim.Spec.AccessModes,
 		func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, m) },
 	)
 }
 
-func attributes(name *string) string {
+func attributesClass(name *string) string {
 	if name == nil {
 		return ""
 	}

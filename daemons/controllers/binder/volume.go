@@ -15,22 +15,22 @@ type VolumeDecision struct {
 	Message string // the status message for the phase
 	// the claim has another volume: remove the reference, or only its UID if a user reserved the volume for the claim's
 	// name
-	Unbind     bool
-	Event      *Event
-	ClaimEvent *Event // an event to record for the claim
-	WakeClaim  bool   // queue the claim
+	Unbind       bool
+	Event        *Event
+	ClaimEvent   *Event // an event to record for the claim
+	EnqueueClaim bool   // queue the claim
 }
 
 // DecideVolume returns the actions for a volume. claim is the claim that claimRef names, or nil if it does not exist.
 func DecideVolume(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) VolumeDecision {
 	if v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID == "" {
-		return VolumeDecision{Phase: corev1.VolumeAvailable, WakeClaim: claim != nil}
+		return VolumeDecision{Phase: corev1.VolumeAvailable, EnqueueClaim: claim != nil}
 	}
 	_, provisioned := v.Annotations[storage.AnnDynamicallyProvisioned]
 	switch {
-	case orphaned(v, claim):
-		return release(v)
-	case claim.Spec.VolumeName == "" && otherMode(claim, v):
+	case isOrphaned(v, claim):
+		return decideReleased(v)
+	case claim.Spec.VolumeName == "" && hasOtherMode(claim, v):
 		return VolumeDecision{Phase: v.Status.Phase, Message: v.Status.Message,
 			Event: &Event{corev1.EventTypeWarning, "VolumeMismatch",
 				fmt.Sprintf(
@@ -45,23 +45,24 @@ func DecideVolume(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClai
 					v.Name,
 				)}}
 	case claim.Spec.VolumeName == "":
-		return VolumeDecision{Phase: v.Status.Phase, Message: v.Status.Message, WakeClaim: true}
+		return VolumeDecision{Phase: v.Status.Phase, Message: v.Status.Message, EnqueueClaim: true}
 	case claim.Spec.VolumeName == v.Name:
 		return VolumeDecision{Phase: corev1.VolumeBound}
 	case provisioned && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
-		return release(v) // it was created for this claim, which has another volume now
+		return decideReleased(v) // it was created for this claim, which has another volume now
 	}
 	return VolumeDecision{Phase: corev1.VolumeAvailable, Unbind: true}
 }
 
-// orphaned reports whether the claim that a volume is bound to is gone. Another claim of the same name does not count.
-func orphaned(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+// isOrphaned reports whether the claim that a volume is bound to is gone. Another claim of the same name does not
+// count.
+func isOrphaned(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID != "" && (claim == nil || claim.UID != v.Spec.ClaimRef.UID)
 }
 
-// release handles a volume whose claim is gone. Its provisioner removes the volume if the reclaim policy says so. A
-// volume in phase Failed stays Failed until that succeeds.
-func release(v *corev1.PersistentVolume) VolumeDecision {
+// decideReleased handles a volume whose claim is gone. Its provisioner removes the volume if the reclaim policy says
+// so. A volume in phase Failed stays Failed until that succeeds.
+func decideReleased(v *corev1.PersistentVolume) VolumeDecision {
 	d := VolumeDecision{Phase: corev1.VolumeReleased}
 	if v.Status.Phase == corev1.VolumeFailed {
 		d.Phase, d.Message = v.Status.Phase, v.Status.Message

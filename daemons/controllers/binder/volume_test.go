@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestWhatIsDecidedAboutAVolume(t *testing.T) {
+func TestVolumeDecisions(t *testing.T) {
 	type pv = corev1.PersistentVolume
 	is := func(phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy, by string) func(*pv) {
 		return func(v *pv) {
@@ -16,54 +16,54 @@ func TestWhatIsDecidedAboutAVolume(t *testing.T) {
 			}
 		}
 	}
-	bound := reserved("c", "u")
+	bound := reservedFor("c", "u")
 	elsewhere := func(name string) *corev1.PersistentVolumeClaim {
-		return claimed(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = name })
+		return newClaim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = name })
 	}
-	another := claimed(func(c *corev1.PersistentVolumeClaim) { c.UID = "new" })
+	another := newClaim(func(c *corev1.PersistentVolumeClaim) { c.UID = "new" })
 	for name, c := range map[string]struct {
 		volume *pv
 		claim  *corev1.PersistentVolumeClaim
 		want   VolumeDecision
 		reason string
 	}{
-		"new": {volume("a", "1Gi", is("Pending", "Retain", "")), nil,
+		"new": {newVolume("a", "1Gi", is("Pending", "Retain", "")), nil,
 			VolumeDecision{Phase: "Available"}, ""},
-		"an admin took it back": {volume("a", "1Gi", is("Released", "Retain", "")), nil,
+		"an admin took it back": {newVolume("a", "1Gi", is("Released", "Retain", "")), nil,
 			VolumeDecision{Phase: "Available"}, ""},
-		"reserved, no claim yet": {volume("a", "1Gi", is("Pending", "Retain", ""), reserved("c", "")), nil,
+		"reserved, no claim yet": {newVolume("a", "1Gi", is("Pending", "Retain", ""), reservedFor("c", "")), nil,
 			VolumeDecision{Phase: "Available"}, ""},
-		"reserved, and its claim": {volume("a", "1Gi", is("Available", "Retain", ""), reserved("c", "")),
-			claimed(), VolumeDecision{Phase: "Available", WakeClaim: true}, ""},
-		"half bound": {volume("a", "1Gi", is("Available", "Retain", ""), bound), claimed(),
-			VolumeDecision{Phase: "Available", WakeClaim: true}, ""},
-		"bound": {volume("a", "1Gi", is("Available", "Retain", ""), bound), elsewhere("a"),
+		"reserved, and its claim": {newVolume("a", "1Gi", is("Available", "Retain", ""), reservedFor("c", "")),
+			newClaim(), VolumeDecision{Phase: "Available", EnqueueClaim: true}, ""},
+		"half bound": {newVolume("a", "1Gi", is("Available", "Retain", ""), bound), newClaim(),
+			VolumeDecision{Phase: "Available", EnqueueClaim: true}, ""},
+		"bound": {newVolume("a", "1Gi", is("Available", "Retain", ""), bound), elsewhere("a"),
 			VolumeDecision{Phase: "Bound"}, ""},
-		"its claim is gone": {volume("a", "1Gi", is("Bound", "Retain", ""), bound), nil,
+		"its claim is gone": {newVolume("a", "1Gi", is("Bound", "Retain", ""), bound), nil,
 			VolumeDecision{Phase: "Released"}, ""},
-		"another claim has the name": {volume("a", "1Gi", is("Bound", "Retain", ""), bound), another,
+		"another claim has the name": {newVolume("a", "1Gi", is("Bound", "Retain", ""), bound), another,
 			VolumeDecision{Phase: "Released"}, ""},
-		"released stays so": {volume("a", "1Gi", is("Released", "Retain", ""), bound), another,
+		"released stays so": {newVolume("a", "1Gi", is("Released", "Retain", ""), bound), another,
 			VolumeDecision{Phase: "Released"}, ""},
-		"its provisioner removes it": {volume("a", "1Gi", is("Bound", "Delete", "p.io/x"), bound), nil,
+		"its provisioner removes it": {newVolume("a", "1Gi", is("Bound", "Delete", "p.io/x"), bound), nil,
 			VolumeDecision{Phase: "Released"}, ""},
-		"nobody would remove it": {volume("a", "1Gi", is("Bound", "Delete", ""), bound), nil, VolumeDecision{Phase: "Failed", Message: `error getting deleter volume plugin for volume "a": no deletable volume plugin matched`}, "VolumeFailedDelete"},
-		"by a plugin of the past": {volume("a", "1Gi", is("Bound", "Delete", "kubernetes.io/host-path"), bound),
+		"nobody would remove it": {newVolume("a", "1Gi", is("Bound", "Delete", ""), bound), nil, VolumeDecision{Phase: "Failed", Message: `error getting deleter volume plugin for volume "a": no deletable volume plugin matched`}, "VolumeFailedDelete"},
+		"by a plugin of the past": {newVolume("a", "1Gi", is("Bound", "Delete", "kubernetes.io/host-path"), bound),
 			nil, VolumeDecision{Phase: "Failed", Message: "no volume plugin matched name: " +
 				"kubernetes.io/host-path"}, "VolumeFailedDelete"},
-		"recycling": {volume("a", "1Gi", is("Bound", "Recycle", ""), bound), nil,
+		"recycling": {newVolume("a", "1Gi", is("Bound", "Recycle", ""), bound), nil,
 			VolumeDecision{Phase: "Failed", Message: "No recycler plugin found for the " +
 				"volume!"}, "VolumeFailedRecycle"},
-		"failed, which was said": {volume("a", "1Gi", is("Failed", "Recycle", ""), bound), nil,
+		"failed, which was said": {newVolume("a", "1Gi", is("Failed", "Recycle", ""), bound), nil,
 			VolumeDecision{Phase: "Failed"}, ""},
-		"its claim has another": {volume("a", "1Gi", is("Bound", "Delete", ""), bound), elsewhere("b"),
+		"its claim has another": {newVolume("a", "1Gi", is("Bound", "Delete", ""), bound), elsewhere("b"),
 			VolumeDecision{Phase: "Available", Unbind: true}, ""},
-		"made for one that has another": {volume("a", "1Gi", is("Bound", "Delete", "p.io/x"), bound), elsewhere("b"),
+		"made for one that has another": {newVolume("a", "1Gi", is("Bound", "Delete", "p.io/x"), bound), elsewhere("b"),
 			VolumeDecision{Phase: "Released"}, ""},
-		"kept for one that has another": {volume("a", "1Gi", is("Bound", "Retain", "p.io/x"), bound), elsewhere("b"),
+		"kept for one that has another": {newVolume("a", "1Gi", is("Bound", "Retain", "p.io/x"), bound), elsewhere("b"),
 			VolumeDecision{Phase: "Available", Unbind: true}, ""},
-		"a device for who wanted a file": {volume("a", "1Gi", is("Available", "Retain", ""), bound,
-			func(v *pv) { v.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) }), claimed(),
+		"a device for who wanted a file": {newVolume("a", "1Gi", is("Available", "Retain", ""), bound,
+			func(v *pv) { v.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) }), newClaim(),
 			VolumeDecision{Phase: "Available"}, "VolumeMismatch"},
 	} {
 		got := DecideVolume(c.volume, c.claim)

@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// yes is the value of upstream's annotations.
-const yes = "yes"
+// annotationYes is the value of upstream's annotations.
+const annotationYes = "yes"
 
 // bind makes a claim and a volume refer to each other. The volume is written first: a claim's reference counts only if
 // the volume refers to the claim too. If another client wrote in between, the write fails and the next sync decides
@@ -30,9 +30,9 @@ func (b *controller) bind(ctx context.Context, claim *corev1.PersistentVolumeCla
 	updated := claim.DeepCopy()
 	if updated.Spec.VolumeName != v.Name {
 		updated.Spec.VolumeName = v.Name
-		annotate(&updated.ObjectMeta, storage.AnnBoundByController, yes)
+		annotate(&updated.ObjectMeta, storage.AnnBoundByController, annotationYes)
 	}
-	annotate(&updated.ObjectMeta, storage.AnnBindCompleted, yes)
+	annotate(&updated.ObjectMeta, storage.AnnBindCompleted, annotationYes)
 	if !apiequality.Semantic.DeepEqual(updated, claim) {
 		if claim, err = b.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, updated,
 			metav1.UpdateOptions{}); err != nil {
@@ -51,7 +51,7 @@ func (b *controller) nameClaim(
 ) (*corev1.PersistentVolume, error) {
 	updated := v.DeepCopy()
 	if !refersTo(v, claim) {
-		annotate(&updated.ObjectMeta, storage.AnnBoundByController, yes)
+		annotate(&updated.ObjectMeta, storage.AnnBoundByController, annotationYes)
 	}
 	if ref := v.Spec.ClaimRef; ref == nil || !refersTo(v, claim) || ref.UID != claim.UID {
 		live, err := b.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})

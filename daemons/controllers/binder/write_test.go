@@ -18,8 +18,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// said returns how a claim and a volume refer to each other, by their fields and annotations.
-func said(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) (claim, volume string) {
+// referenceText returns how a claim and a volume refer to each other, by their fields and annotations.
+func referenceText(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) (claim, volume string) {
 	marks := func(o metav1.ObjectMeta) (out string) {
 		for _, key := range []string{"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller",
 			"volume.kubernetes.io/storage-provisioner",
@@ -58,7 +58,7 @@ func said(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) (claim, v
 
 // The test covers what is written to a claim and a volume when they are bound, in either order, and when the binding is
 // lost.
-func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
+func TestBindingWritesClaimAndVolume(t *testing.T) {
 	type pv = corev1.PersistentVolume
 	type pvc = corev1.PersistentVolumeClaim
 	byController := func(v *pv) { v.Annotations = map[string]string{"pv.kubernetes.io/bound-by-controller": "yes"} }
@@ -67,7 +67,7 @@ func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
 		c.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
 		c.Status = corev1.PersistentVolumeClaimStatus{
 			Phase:       corev1.ClaimBound,
-			Capacity:    size("6Gi"),
+			Capacity:    storageSize("6Gi"),
 			AccessModes: c.Spec.AccessModes,
 		}
 	}
@@ -92,30 +92,32 @@ func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
 		class                 *storagev1.StorageClass
 		wantClaim, wantVolume string
 	}{
-		"a match": {claimed(), volume("a", "6Gi"), nil,
+		"a match": {newClaim(), newVolume("a", "6Gi"), nil,
 			`Bound "a" class "" 6Gi [ReadWriteOnce] bind-completed=yes bound-by-controller=yes`, "Bound " + ref + " bound-by-controller=yes"},
-		"the claim names it": {claimed(names("a")), volume("a", "6Gi"), nil,
+		"the claim names it": {newClaim(names("a")), newVolume("a", "6Gi"), nil,
 			`Bound "a" class "" 6Gi [ReadWriteOnce] bind-completed=yes`, "Bound " + ref + " bound-by-controller=yes"},
-		"it names the claim": {claimed(), volume("a", "6Gi", reserved("c", "")), nil,
+		"it names the claim": {newClaim(), newVolume("a", "6Gi", reservedFor("c", "")), nil,
 			`Bound "a" class "" 6Gi [ReadWriteOnce] bind-completed=yes bound-by-controller=yes`, "Bound " + ref},
-		"each names the other": {claimed(names("a")), volume("a", "6Gi", reserved("c", "")), nil, `Bound "a" class "" 6Gi [ReadWriteOnce] bind-completed=yes`, "Bound " + ref},
-		"a provisioned one":    {claimed(), volume("a", "6Gi", reserved("c", "u"), kind), nil, `Bound "a" class "" 6Gi [ReadWriteOnce] bind-completed=yes bound-by-controller=yes`, "Bound " + ref},
-		"none that is free":    {claimed(), volume("a", "6Gi", is("Released")), nil, `Pending "" class "" 0 []`, "Available nobody"},
-		"it is too small":      {claimed(names("a")), volume("a", "1Gi"), nil, `Pending "a" class "" 0 []`, "Available nobody"},
-		"a default class":      {claimed(func(c *pvc) { c.Spec.StorageClassName = nil }), nil, class("k", "p.io/x", true), `Pending "" class "k" 0 []`, ""},
-		"a provisioner": {claimed(func(c *pvc) { c.Spec.StorageClassName = ptr("k") }), nil,
+		"each names the other": {newClaim(names("a")), newVolume("a", "6Gi", reservedFor("c", "")), nil, `Bound "a" class "" 6Gi [ReadWriteOnce] bind-completed=yes`, "Bound " + ref},
+		"a provisioned one":    {newClaim(), newVolume("a", "6Gi", reservedFor("c", "u"), kind), nil, `Bound "a" class "" 6Gi [ReadWriteOnce] bind-completed=yes bound-by-controller=yes`, "Bound " + ref},
+		"none that is free":    {newClaim(), newVolume("a", "6Gi", is("Released")), nil, `Pending "" class "" 0 []`, "Available nobody"},
+		"it is too small":      {newClaim(names("a")), newVolume("a", "1Gi"), nil, `Pending "a" class "" 0 []`, "Available nobody"},
+		"a default class":      {newClaim(func(c *pvc) { c.Spec.StorageClassName = nil }), nil, class("k", "p.io/x", true), `Pending "" class "k" 0 []`, ""},
+		"a provisioner": {newClaim(func(c *pvc) { c.Spec.StorageClassName = ptr("k") }), nil,
 			class("k", "p.io/x", false),
 			`Pending "" class "k" 0 [] storage-provisioner=p.io/x storage-provisioner=p.io/x`, ""},
-		"its volume is gone": {claimed(names("a"), bound), nil, nil, `Lost "a" class "" 0 [] bind-completed=yes`, ""},
-		"another has its volume": {claimed(names("a"), bound), volume("a", "6Gi", reserved("x", "x"), is("Bound")), nil,
+		"its volume is gone": {newClaim(names("a"), bound), nil, nil, `Lost "a" class "" 0 [] bind-completed=yes`, ""},
+		"another has its volume": {newClaim(names("a"), bound),
+			newVolume("a", "6Gi", reservedFor("x", "x"), is("Bound")), nil,
 			`Lost "a" class "" 0 [] bind-completed=yes`, `Released   d/x "x"`},
-		"its claim is gone": {nil, volume("a", "6Gi", reserved("c", "u"), kind, is("Bound")), nil, "", "Released " +
-			ref},
-		"its claim has another": {claimed(names("b"), bound),
-			volume("a", "6Gi", reserved("c", "u"), kind, is("Bound"), byController), nil,
+		"its claim is gone": {nil, newVolume("a", "6Gi", reservedFor("c", "u"), kind, is("Bound")), nil, "",
+			"Released " +
+				ref},
+		"its claim has another": {newClaim(names("b"), bound),
+			newVolume("a", "6Gi", reservedFor("c", "u"), kind, is("Bound"), byController), nil,
 			`Lost "b" class "" 0 [] bind-completed=yes`, "Available nobody"},
-		"its claim has another, and it was reserved": {claimed(names("b"), bound),
-			volume("a", "6Gi", reserved("c", "u"), kind, is("Bound")), nil,
+		"its claim has another, and it was reserved": {newClaim(names("b"), bound),
+			newVolume("a", "6Gi", reservedFor("c", "u"), kind, is("Bound")), nil,
 			`Lost "b" class "" 0 [] bind-completed=yes`, `Available v1 PersistentVolumeClaim d/c ""`},
 	} {
 		client := fake.NewClientset()
@@ -160,7 +162,7 @@ func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
 		if err != nil {
 			v = nil
 		}
-		gotClaim, gotVolume := said(claim, v)
+		gotClaim, gotVolume := referenceText(claim, v)
 		if gotClaim != c.wantClaim || gotVolume != c.wantVolume {
 			t.Errorf(
 				"%s:\nclaim  %s\nwant   %s\nvolume %s\nwant   %s",

@@ -24,12 +24,12 @@ func NewCleaner(c loop.Context) loop.Controller {
 	secrets := informers.Secrets(c.Informers)
 	t := &cleaner{Context: c, secrets: secrets.Lister()}
 	t.Loop = loop.Loop{
-		Name:    "token-cleaner",
-		Counted: "token_cleaner",
-		Context: c,
-		Workers: 1,
-		Sync:    t.sync,
-		Synced:  []cache.InformerSynced{secrets.Informer().HasSynced},
+		Name:            "token-cleaner",
+		QueueMetricName: "token_cleaner",
+		Context:         c,
+		Workers:         1,
+		Sync:            t.sync,
+		Synced:          []cache.InformerSynced{secrets.Informer().HasSynced},
 	}
 	c.On(secrets.Informer(), func(obj any) {
 		if isToken(obj.(*corev1.Secret)) {
@@ -50,7 +50,7 @@ func (t *cleaner) sync(ctx context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	remaining, over := left(s, t.Now())
+	remaining, over := remainingTime(s, t.Now())
 	switch {
 	case !isToken(s) || s.DeletionTimestamp != nil:
 		return nil
@@ -61,7 +61,7 @@ func (t *cleaner) sync(ctx context.Context, key string) error {
 		return nil
 	}
 	// The deletion fails if the token was changed in between, for example to extend it.
-	if err := t.Client.CoreV1().Secrets(namespace).Delete(ctx, name, loop.AsSeen(s)); err != nil &&
+	if err := t.Client.CoreV1().Secrets(namespace).Delete(ctx, name, loop.IfUnchanged(s)); err != nil &&
 		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete the expired bootstrap token %s: %w", name, err)
 	}

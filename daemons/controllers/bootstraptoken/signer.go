@@ -24,9 +24,9 @@ const clusterInfo = "cluster-info"
 type signer struct {
 	loop.Context
 	loop.Loop
-	own     *informers.Factory // watches only that ConfigMap
-	secrets corelisters.SecretLister
-	maps    corelisters.ConfigMapLister
+	ownInformers *informers.Factory // watches only that ConfigMap
+	secrets      corelisters.SecretLister
+	maps         corelisters.ConfigMapLister
 }
 
 // NewSigner returns the controller that signs cluster-info.
@@ -36,13 +36,13 @@ func NewSigner(c loop.Context) loop.Controller {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, clusterInfo).String()
 		}))
 	secrets, configMaps := informers.Secrets(c.Informers), informers.ConfigMaps(own)
-	s := &signer{Context: c, own: own, secrets: secrets.Lister(), maps: configMaps.Lister()}
+	s := &signer{Context: c, ownInformers: own, secrets: secrets.Lister(), maps: configMaps.Lister()}
 	s.Loop = loop.Loop{
-		Name:    "bootstrap-signer",
-		Counted: "bootstrap_signer_queue",
-		Context: c,
-		Workers: 1,
-		Sync:    s.sync,
+		Name:            "bootstrap-signer",
+		QueueMetricName: "bootstrap_signer_queue",
+		Context:         c,
+		Workers:         1,
+		Sync:            s.sync,
 		Synced: []cache.InformerSynced{
 			secrets.Informer().HasSynced, configMaps.Informer().HasSynced},
 	}
@@ -51,7 +51,7 @@ func NewSigner(c loop.Context) loop.Controller {
 			s.Queue().Add(clusterInfo)
 		}
 	})
-	loop.On(configMaps.Informer(), func(obj any) {
+	loop.OnState(configMaps.Informer(), func(obj any) {
 		if m := obj.(*corev1.ConfigMap); m.Namespace == metav1.NamespacePublic && m.Name == clusterInfo {
 			s.Queue().Add(clusterInfo)
 		}
@@ -61,8 +61,8 @@ func NewSigner(c loop.Context) loop.Controller {
 
 // Run implements loop.Controller.
 func (s *signer) Run(ctx context.Context) error {
-	s.own.StartWithContext(ctx)
-	defer s.own.Shutdown()
+	s.ownInformers.StartWithContext(ctx)
+	defer s.ownInformers.Shutdown()
 	return s.Loop.Run(ctx)
 }
 
@@ -78,11 +78,11 @@ func (s *signer) sync(ctx context.Context, _ string) error {
 		return err
 	}
 	now := s.Now()
-	want, err := signed(info.Data, secrets, now)
+	want, err := withSignatures(info.Data, secrets, now)
 	if err != nil {
 		return fmt.Errorf("sign cluster-info: %w", err)
 	}
-	if soonest := next(secrets, now); soonest > 0 {
+	if soonest := untilNextExpiry(secrets, now); soonest > 0 {
 		s.AddAfter(clusterInfo, soonest)
 	}
 	if maps.Equal(info.Data, want) {
@@ -98,10 +98,10 @@ func (s *signer) sync(ctx context.Context, _ string) error {
 	return nil
 }
 
-// next returns the time until the first of the tokens expires. Zero means that none expires.
-func next(secrets []*corev1.Secret, now time.Time) (soonest time.Duration) {
+// untilNextExpiry returns the time until the first of the tokens expires. Zero means that none expires.
+func untilNextExpiry(secrets []*corev1.Secret, now time.Time) (soonest time.Duration) {
 	for _, s := range secrets {
-		if remaining, _ := left(s, now); isToken(s) && remaining > 0 && (soonest == 0 || remaining < soonest) {
+		if remaining, _ := remainingTime(s, now); isToken(s) && remaining > 0 && (soonest == 0 || remaining < soonest) {
 			soonest = remaining
 		}
 	}

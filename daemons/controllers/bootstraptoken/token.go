@@ -31,9 +31,9 @@ func isToken(s *corev1.Secret) bool {
 	return s.Namespace == metav1.NamespaceSystem && s.Type == corev1.SecretTypeBootstrapToken
 }
 
-// left returns how long a token is still valid. Zero and not over means for ever. A token with an invalid time counts
-// as expired.
-func left(s *corev1.Secret, now time.Time) (remaining time.Duration, over bool) {
+// remainingTime returns how long a token is still valid. Zero and not over means for ever. A token with an invalid time
+// counts as expired.
+func remainingTime(s *corev1.Secret, now time.Time) (remaining time.Duration, over bool) {
 	text := string(s.Data["expiration"])
 	if text == "" {
 		return 0, false
@@ -45,17 +45,17 @@ func left(s *corev1.Secret, now time.Time) (remaining time.Duration, over bool) 
 	return until.Sub(now), false
 }
 
-// signing returns the id and the secret of a token that may sign. It reports false for other Secrets.
-func signing(s *corev1.Secret, now time.Time) (id, secret string, ok bool) {
+// signingToken returns the id and the secret of a token that may sign. It reports false for other Secrets.
+func signingToken(s *corev1.Secret, now time.Time) (id, secret string, ok bool) {
 	id, secret = string(s.Data["token-id"]), string(s.Data["token-secret"])
-	_, over := left(s, now)
+	_, over := remainingTime(s, now)
 	ok = isToken(s) && s.DeletionTimestamp == nil && !over && string(s.Data["usage-bootstrap-signing"]) == "true" &&
 		s.Name == secretPrefix+id && validID.MatchString(id) && validSecret.MatchString(secret)
 	return id, secret, ok
 }
 
-// sign returns the signature of content by a token, as a JWS with detached content.
-func sign(content, id, secret string) (string, error) {
+// detachedSignature returns the signature of content by a token, as a JWS with detached content.
+func detachedSignature(content, id, secret string) (string, error) {
 	header, err := json.Marshal(struct {
 		Algorithm string `json:"alg"`
 		Key       string `json:"kid"`
@@ -69,9 +69,9 @@ func sign(content, id, secret string) (string, error) {
 	return head + ".." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// signed returns the data of cluster-info with the signatures of exactly the tokens that may sign. Without a kubeconfig
-// there is nothing to sign, and the data stays unchanged.
-func signed(data map[string]string, secrets []*corev1.Secret, now time.Time) (map[string]string, error) {
+// withSignatures returns the data of cluster-info with the signatures of exactly the tokens that may sign. Without a
+// kubeconfig there is nothing to sign, and the data stays unchanged.
+func withSignatures(data map[string]string, secrets []*corev1.Secret, now time.Time) (map[string]string, error) {
 	content, ok := data["kubeconfig"]
 	if !ok {
 		return data, nil
@@ -79,8 +79,8 @@ func signed(data map[string]string, secrets []*corev1.Secret, now time.Time) (ma
 	out := maps.Clone(data)
 	maps.DeleteFunc(out, func(key, _ string) bool { return strings.HasPrefix(key, signaturePrefix) })
 	for _, s := range secrets {
-		if id, secret, ok := signing(s, now); ok {
-			signature, err := sign(content, id, secret)
+		if id, secret, ok := signingToken(s, now); ok {
+			signature, err := detachedSignature(content, id, secret)
 			if err != nil {
 				return nil, err
 			}

@@ -15,7 +15,7 @@ import (
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-func token(id, expiration, signs string) *corev1.Secret {
+func newTokenSecret(id, expiration, signs string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: secretPrefix + id},
 		Type:       corev1.SecretTypeBootstrapToken,
@@ -29,7 +29,7 @@ func token(id, expiration, signs string) *corev1.Secret {
 }
 
 // Proves S12.
-func TestWhenATokensTimeIsOver(t *testing.T) {
+func TestTokenExpiration(t *testing.T) {
 	for text, want := range map[string]struct {
 		left time.Duration
 		over bool
@@ -41,29 +41,30 @@ func TestWhenATokensTimeIsOver(t *testing.T) {
 		"2020-01-01T00:00:00Z":      {0, true},
 		"tomorrow":                  {0, true},
 	} {
-		if remaining, over := left(token("abcdef", text, "true"), now); remaining != want.left || over != want.over {
+		if remaining, over := remainingTime(newTokenSecret("abcdef", text, "true"), now); remaining != want.left ||
+			over != want.over {
 			t.Errorf("%q: %s, %v", text, remaining, over)
 		}
 	}
 }
 
 // Proves S12.
-func TestTheTokensThatMaySignDo(t *testing.T) {
-	wrong, short := token("wrong1", "", "true"), token("short1", "", "true")
+func TestOnlySigningTokensSign(t *testing.T) {
+	wrong, short := newTokenSecret("wrong1", "", "true"), newTokenSecret("short1", "", "true")
 	wrong.Name = secretPrefix + "other1"
 	short.Data["token-secret"] = []byte("short")
-	opaque, elsewhere := token("opaque", "", "true"), token("elsewh", "", "true")
+	opaque, elsewhere := newTokenSecret("opaque", "", "true"), newTokenSecret("elsewh", "", "true")
 	opaque.Type, elsewhere.Namespace = corev1.SecretTypeOpaque, "default"
 	secrets := []*corev1.Secret{
-		token("abcdef", "2026-06-01T00:00:00Z", "true"),
-		token("expire", "2026-04-01T00:00:00Z", "true"),
-		token("nosign", "", "false"),
+		newTokenSecret("abcdef", "2026-06-01T00:00:00Z", "true"),
+		newTokenSecret("expire", "2026-04-01T00:00:00Z", "true"),
+		newTokenSecret("nosign", "", "false"),
 		wrong,
 		short,
 		opaque,
 		elsewhere,
 	}
-	got, err := signed(
+	got, err := withSignatures(
 		map[string]string{"kubeconfig": "apiVersion: v1", "other": "kept", "jws-kubeconfig-former": "old"},
 		secrets,
 		now,
@@ -90,10 +91,10 @@ func TestTheTokensThatMaySignDo(t *testing.T) {
 	if signature != base64.RawURLEncoding.EncodeToString(mac.Sum(nil)) {
 		t.Errorf("signature %s", signature)
 	}
-	if got, _ := signed(map[string]string{"jws-kubeconfig-former": "old"}, secrets, now); len(got) != 1 {
+	if got, _ := withSignatures(map[string]string{"jws-kubeconfig-former": "old"}, secrets, now); len(got) != 1 {
 		t.Errorf("without a kubeconfig it is changed: %v", got)
 	}
-	if soonest := next(secrets, now); soonest != 30*24*time.Hour+12*time.Hour {
+	if soonest := untilNextExpiry(secrets, now); soonest != 30*24*time.Hour+12*time.Hour {
 		t.Errorf("the next ends in %s", soonest)
 	}
 }

@@ -49,33 +49,33 @@ func NewApprover(c loop.Context) loop.Controller {
 	// A deleted Node frees its name for requests that wait for it.
 	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if node, ok := old.(*corev1.Node); ok && obj == nil {
-			a.retry(node.Name)
+			a.enqueuePending(node.Name)
 		}
 	})
 	return a
 }
 
-// retry queues the undecided requests for a node's client certificate.
-func (a *approver) retry(node string) {
+// enqueuePending queues the undecided requests for a node's client certificate.
+func (a *approver) enqueuePending(node string) {
 	list, err := a.requests.List(labels.Everything())
 	if err != nil {
 		a.Log.Warn("list the certificate requests of a deleted node", "node", node, "err", err)
 		return
 	}
 	for _, request := range list {
-		if !pending(request) {
+		if !isPending(request) {
 			continue
 		}
-		if asked, err := parse(request); err == nil && asked.Subject.CommonName == api.NodeUserPrefix+node {
+		if asked, err := parseRequest(request); err == nil && asked.Subject.CommonName == api.NodeUserPrefix+node {
 			a.Add(request)
 		}
 	}
 }
 
-// pending reports whether a request for a node's client certificate has not been decided.
-func pending(r *certificatesv1.CertificateSigningRequest) bool {
+// isPending reports whether a request for a node's client certificate has not been decided.
+func isPending(r *certificatesv1.CertificateSigningRequest) bool {
 	return r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && len(r.Status.Certificate) == 0 &&
-		!has(r, certificatesv1.CertificateApproved) && !has(r, certificatesv1.CertificateDenied)
+		!hasCondition(r, certificatesv1.CertificateApproved) && !hasCondition(r, certificatesv1.CertificateDenied)
 }
 
 func (a *approver) sync(ctx context.Context, name string) error {
@@ -85,18 +85,18 @@ func (a *approver) sync(ctx context.Context, name string) error {
 	} else if err != nil {
 		return err
 	}
-	if !pending(request) {
+	if !isPending(request) {
 		return nil
 	}
-	asked, err := parse(request)
+	asked, err := parseRequest(request)
 	if err != nil {
 		return err
 	}
-	if refusal(request, asked) != nil {
+	if checkRequest(request, asked) != nil {
 		return nil
 	}
-	for _, rule := range rules(request.Spec.Username, asked.Subject.CommonName) {
-		allowed, err := a.allowed(ctx, request, rule.subresource)
+	for _, rule := range approvalRules(request.Spec.Username, asked.Subject.CommonName) {
+		allowed, err := a.isAllowed(ctx, request, rule.subresource)
 		if err != nil {
 			return err
 		}
@@ -152,23 +152,24 @@ func (a *approver) sync(ctx context.Context, name string) error {
 	)
 }
 
-// rule is a subresource of certificatesigningrequests that the requester needs the verb create on.
-type rule struct {
+// approvalRule is a subresource of certificatesigningrequests that the requester needs the verb create on.
+type approvalRule struct {
 	subresource, message string
 	newNode              bool // the certificate's name must not be that of an existing node
 }
 
-// rules returns the rules that allow a node's certificate, in order: a node's own renewal, and any new node's.
-func rules(username, name string) (list []rule) {
+// approvalRules returns the rules that allow a node's certificate, in order: a node's own renewal, and any new node's.
+func approvalRules(username, name string) (list []approvalRule) {
 	if name == username {
 		list = append(
 			list,
-			rule{"selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.", false},
+			approvalRule{"selfnodeclient", "Auto approving self kubelet client certificate after " +
+				"SubjectAccessReview.", false},
 		)
 	}
 	return append(
 		list,
-		rule{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.", true},
+		approvalRule{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.", true},
 	)
 }
 
@@ -181,11 +182,11 @@ func (a *approver) nameTaken(ctx context.Context, name string) (string, error) {
 	switch {
 	case err == nil:
 		return fmt.Sprintf("node %s exists", name), nil
-	case !loop.Absent(err, "nodes", name):
+	case !loop.IsAbsent(err, "nodes", name):
 		return "", fmt.Errorf("look for node %s: %w", name, err)
 	}
 	machines, err := a.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, inventory.Name, metav1.GetOptions{})
-	if loop.Absent(err, "configmaps", inventory.Name) {
+	if loop.IsAbsent(err, "configmaps", inventory.Name) {
 		return "", nil // the cluster has no declared machines
 	} else if err != nil {
 		return "", fmt.Errorf("look for machine %s in the inventory: %w", name, err)
@@ -196,7 +197,7 @@ func (a *approver) nameTaken(ctx context.Context, name string) (string, error) {
 	return "", nil
 }
 
-func (a *approver) allowed(
+func (a *approver) isAllowed(
 	ctx context.Context,
 	request *certificatesv1.CertificateSigningRequest,
 	subresource string,

@@ -66,7 +66,7 @@ func TestNodeNamesAreApprovedOnce(t *testing.T) {
 		"unreadable nodes, a node's own renewal": {user: node, asks: node, fails: "nodes", approved: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := request(t, certificatesv1.KubeAPIServerClientKubeletSignerName,
+			r := newRequest(t, certificatesv1.KubeAPIServerClientKubeletSignerName,
 				x509.CertificateRequest{Subject: pkix.Name{CommonName: c.asks, Organization: []string{"system:nodes"}}},
 				certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth)
 			r.Status, r.Spec.Username = certificatesv1.CertificateSigningRequestStatus{}, c.user
@@ -99,7 +99,8 @@ func TestNodeNamesAreApprovedOnce(t *testing.T) {
 			if (c.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("sync returned %v, want %q", err, c.err)
 			}
-			if got := has(stored(t, client, r.Name), certificatesv1.CertificateApproved); got != c.approved {
+			if got := hasCondition(getRequest(t, client, r.Name),
+				certificatesv1.CertificateApproved); got != c.approved {
 				t.Errorf("approved: %v, want %v", got, c.approved)
 			}
 			event := ""
@@ -113,10 +114,10 @@ func TestNodeNamesAreApprovedOnce(t *testing.T) {
 	}
 }
 
-// TestDeletedNodesFreeTheirName checks that a request that waits for a node name is synced again when the Node is
+// TestDeletedNodesReleaseTheirName checks that a request that waits for a node name is synced again when the Node is
 // deleted.
-func TestDeletedNodesFreeTheirName(t *testing.T) {
-	r := request(
+func TestDeletedNodesReleaseTheirName(t *testing.T) {
+	r := newRequest(
 		t,
 		certificatesv1.KubeAPIServerClientKubeletSignerName,
 		x509.CertificateRequest{
@@ -125,7 +126,7 @@ func TestDeletedNodesFreeTheirName(t *testing.T) {
 		certificatesv1.UsageClientAuth,
 	)
 	r.Status = certificatesv1.CertificateSigningRequestStatus{}
-	other := request(
+	other := newRequest(
 		t,
 		certificatesv1.KubeAPIServerClientKubeletSignerName,
 		x509.CertificateRequest{
@@ -146,7 +147,7 @@ func TestDeletedNodesFreeTheirName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a.retry("a")
+	a.enqueuePending("a")
 	if got := a.Queue().Len(); got != 1 {
 		t.Errorf("%d requests are queued, want 1", got)
 	}

@@ -24,8 +24,8 @@ import (
 
 // How long requests are retained, as upstream does.
 const (
-	keepPending = 24 * time.Hour
-	keepDecided = time.Hour
+	pendingLifetime = 24 * time.Hour
+	decidedLifetime = time.Hour
 )
 
 type controller struct {
@@ -62,14 +62,15 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	if left := Expiry(request).Sub(s.Now()); left > 0 {
 		s.AddAfter(name, left)
 	} else {
-		err := s.Client.CertificatesV1().CertificateSigningRequests().Delete(ctx, name, loop.AsSeen(request))
+		err := s.Client.CertificatesV1().CertificateSigningRequests().Delete(ctx, name, loop.IfUnchanged(request))
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return err
 	}
-	if !has(request, certificatesv1.CertificateApproved) || has(request, certificatesv1.CertificateDenied) ||
-		has(
+	if !hasCondition(request, certificatesv1.CertificateApproved) ||
+		hasCondition(request, certificatesv1.CertificateDenied) ||
+		hasCondition(
 			request,
 			certificatesv1.CertificateFailed,
 		) || len(request.Status.Certificate) > 0 || signers[request.Spec.SignerName] == nil {
@@ -106,11 +107,11 @@ func (s *controller) sign(request *certificatesv1.CertificateSigningRequest) (ce
 	if ca.Key, err = os.ReadFile(s.Config.ClusterSigningKeyFile); err != nil {
 		return nil, nil, fmt.Errorf("read the signing CA's key: %w", err)
 	}
-	asked, err := parse(request)
+	asked, err := parseRequest(request)
 	if err != nil {
 		return nil, nil, err
 	}
-	if refused := refusal(request, asked); refused != nil {
+	if refused := checkRequest(request, asked); refused != nil {
 		return nil, refused, nil
 	}
 	if err := asked.CheckSignature(); err != nil {
@@ -118,7 +119,7 @@ func (s *controller) sign(request *certificatesv1.CertificateSigningRequest) (ce
 	}
 	der, err := certs.SignLeaf(
 		ca,
-		leaf(request, asked, s.Config.ClusterSigningDuration, s.Now()),
+		newCertificate(request, asked, s.Config.ClusterSigningDuration, s.Now()),
 		asked.PublicKey,
 		s.Now(),
 	)
@@ -136,9 +137,9 @@ func Expiry(request *certificatesv1.CertificateSigningRequest) time.Time {
 			decided = c.LastUpdateTime.Time
 		}
 	}
-	due := decided.Add(keepDecided)
+	due := decided.Add(decidedLifetime)
 	if decided.IsZero() {
-		due = request.CreationTimestamp.Add(keepPending)
+		due = request.CreationTimestamp.Add(pendingLifetime)
 	}
 	if cert, err := certs.ParseCert(request.Status.Certificate); err == nil && cert.NotAfter.Before(due) {
 		return cert.NotAfter // an expired certificate is useless
@@ -146,7 +147,7 @@ func Expiry(request *certificatesv1.CertificateSigningRequest) time.Time {
 	return due
 }
 
-func has(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) bool {
+func hasCondition(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) bool {
 	return slices.ContainsFunc(
 		request.Status.Conditions,
 		func(c certificatesv1.CertificateSigningRequestCondition) bool {

@@ -15,13 +15,13 @@ import (
 	"clusterctl/certs"
 )
 
-// NotBefore lies before the time of signing, for clients whose clocks are behind. Lifetimes below shortLife count from
-// now on, longer ones from NotBefore. No lifetime is below leastLife, so that a certificate does not expire while it is
-// being fetched.
+// NotBefore lies before the time of signing, for clients whose clocks are behind. Lifetimes below shortLifetime count
+// from now on, longer ones from NotBefore. No lifetime is below minLifetime, so that a certificate does not expire
+// while it is being fetched.
 const (
-	backdate  = 5 * time.Minute
-	shortLife = 8 * time.Hour
-	leastLife = 10 * time.Minute
+	backdate      = 5 * time.Minute
+	shortLifetime = 8 * time.Hour
+	minLifetime   = 10 * time.Minute
 )
 
 // signers holds the signers that this controller signs for, each with the function that refuses requests.
@@ -31,8 +31,8 @@ var signers = map[string]func(*x509.CertificateRequest, []certificatesv1.KeyUsag
 	certificatesv1.KubeletServingSignerName:             refuseKubeletServing,
 }
 
-// parse returns the X.509 request that a CertificateSigningRequest contains.
-func parse(request *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
+// parseRequest returns the X.509 request that a CertificateSigningRequest contains.
+func parseRequest(request *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return nil, fmt.Errorf("parse request %s: it is no PEM block of type CERTIFICATE REQUEST", request.Name)
@@ -44,9 +44,9 @@ func parse(request *certificatesv1.CertificateSigningRequest) (*x509.Certificate
 	return asked, nil
 }
 
-// refusal returns why a request's signer does not grant it, or nil if it does. The text becomes the message of the
+// checkRequest returns why a request's signer does not grant it, or nil if it does. The text becomes the message of the
 // condition Failed.
-func refusal(request *certificatesv1.CertificateSigningRequest, asked *x509.CertificateRequest) error {
+func checkRequest(request *certificatesv1.CertificateSigningRequest, asked *x509.CertificateRequest) error {
 	refuse := signers[request.Spec.SignerName]
 	if refuse == nil {
 		return fmt.Errorf("unrecognized signerName: %q", request.Spec.SignerName)
@@ -108,16 +108,16 @@ func refuseKubeletServing(asked *x509.CertificateRequest, usages []certificatesv
 	return nil
 }
 
-// unfit is the reason why a request is not signed, in the words that clients know from upstream.
-type unfit string
+// refusalError is the reason why a request is not signed, in the words that clients know from upstream.
+type refusalError string
 
-func (u unfit) Error() string { return string(u) }
+func (u refusalError) Error() string { return string(u) }
 
 const (
-	errNotNodes = unfit("subject organization is not system:nodes")
-	errNotNode  = unfit("subject common name does not begin with system:node:")
-	errMail     = unfit("Email subjectAltNames are not allowed")
-	errURI      = unfit("URI subjectAltNames are not allowed")
+	errNotNodes = refusalError("subject organization is not system:nodes")
+	errNotNode  = refusalError("subject common name does not begin with system:node:")
+	errMail     = refusalError("Email subjectAltNames are not allowed")
+	errURI      = refusalError("URI subjectAltNames are not allowed")
 )
 
 // refuseUsages requires exactly the usages that a kubelet's certificate needs: digital signature and purpose. RSA keys
@@ -136,9 +136,9 @@ func refuseUsages(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUs
 	return nil
 }
 
-// leaf returns the certificate for a granted request. It takes over the subject, the alternative names and the usages,
-// and nothing else of the request.
-func leaf(
+// newCertificate returns the certificate for a granted request. It takes over the subject, the alternative names and
+// the usages, and nothing else of the request.
+func newCertificate(
 	request *certificatesv1.CertificateSigningRequest,
 	asked *x509.CertificateRequest,
 	longest time.Duration,
@@ -146,14 +146,14 @@ func leaf(
 ) *x509.Certificate {
 	lifetime := cmp.Or(longest, certs.LeafLifetime)
 	if s := request.Spec.ExpirationSeconds; s != nil {
-		lifetime = min(max(time.Duration(*s)*time.Second, leastLife), lifetime)
+		lifetime = min(max(time.Duration(*s)*time.Second, minLifetime), lifetime)
 	}
 	template := &x509.Certificate{
 		Subject: asked.Subject, DNSNames: asked.DNSNames, IPAddresses: asked.IPAddresses,
 		EmailAddresses: asked.EmailAddresses, URIs: asked.URIs,
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime),
 	}
-	if lifetime >= shortLife {
+	if lifetime >= shortLifetime {
 		template.NotAfter = template.NotAfter.Add(-backdate)
 	}
 	for _, usage := range request.Spec.Usages { // other usages are not granted

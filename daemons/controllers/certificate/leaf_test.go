@@ -30,7 +30,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-func request(
+func newRequest(
 	t *testing.T,
 	signer string,
 	template x509.CertificateRequest,
@@ -60,8 +60,8 @@ func request(
 
 var began = time.Unix(1_700_000_000, 0)
 
-// signer returns a controller with a CA, and a client with a stored request.
-func signer(
+// newTestSigner returns a controller with a CA, and a client with a stored request.
+func newTestSigner(
 	t *testing.T,
 	r *certificatesv1.CertificateSigningRequest,
 	longest time.Duration,
@@ -91,7 +91,7 @@ func signer(
 	return s, client
 }
 
-func stored(t *testing.T, client *fake.Clientset, name string) *certificatesv1.CertificateSigningRequest {
+func getRequest(t *testing.T, client *fake.Clientset, name string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	r, err := client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -100,21 +100,21 @@ func stored(t *testing.T, client *fake.Clientset, name string) *certificatesv1.C
 	return r
 }
 
-// signed returns an approved request after a sync.
-func signed(
+// signCertificate returns an approved request after a sync.
+func signCertificate(
 	t *testing.T,
 	r *certificatesv1.CertificateSigningRequest,
 	longest time.Duration,
 ) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
-	s, client := signer(t, r, longest)
+	s, client := newTestSigner(t, r, longest)
 	if err := s.sync(t.Context(), r.Name); err != nil {
 		t.Fatal(err)
 	}
-	return stored(t, client, r.Name)
+	return getRequest(t, client, r.Name)
 }
 
-func TestSignersGrantWhatTheyAreForAndNothingElse(t *testing.T) {
+func TestSignersRejectRequestsForOtherPurposes(t *testing.T) {
 	const signature, encipher = certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment
 	const client, server = certificatesv1.UsageClientAuth, certificatesv1.UsageServerAuth
 	const clients, kubelets, servers = certificatesv1.KubeAPIServerClientSignerName,
@@ -190,7 +190,7 @@ func TestSignersGrantWhatTheyAreForAndNothingElse(t *testing.T) {
 			with(serving, func(r *x509.CertificateRequest) { r.Subject.CommonName = "n1" }), usages{server, signature},
 			"subject common name does not begin with system:node:"},
 	} {
-		got := signed(t, request(t, c.signer, c.asked, c.usages...), time.Hour)
+		got := signCertificate(t, newRequest(t, c.signer, c.asked, c.usages...), time.Hour)
 		if c.refused != "" {
 			want := []certificatesv1.CertificateSigningRequestCondition{
 				{
@@ -238,7 +238,7 @@ func TestSignersGrantWhatTheyAreForAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestACertificateKeepsTheWholeSubjectOfItsRequest(t *testing.T) {
+func TestCertificatesKeepTheCompleteSubject(t *testing.T) {
 	subject := pkix.Name{
 		CommonName:         "alice",
 		Organization:       []string{"dev", "ops"},
@@ -246,9 +246,9 @@ func TestACertificateKeepsTheWholeSubjectOfItsRequest(t *testing.T) {
 		Country:            []string{"CH"},
 		Locality:           []string{"Bern"},
 	}
-	got := signed(
+	got := signCertificate(
 		t,
-		request(
+		newRequest(
 			t,
 			certificatesv1.KubeAPIServerClientSignerName,
 			x509.CertificateRequest{Subject: subject},
@@ -264,8 +264,8 @@ func TestACertificateKeepsTheWholeSubjectOfItsRequest(t *testing.T) {
 
 // The requester has not proven ownership of the key. As with all requests that cannot be signed, the request stays
 // unchanged and is tried again.
-func TestARequestWithAFalseSignatureIsNotSigned(t *testing.T) {
-	r := request(
+func TestRequestsWithAnInvalidSignatureAreNotSigned(t *testing.T) {
+	r := newRequest(
 		t,
 		certificatesv1.KubeAPIServerClientSignerName,
 		x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice"}},
@@ -274,35 +274,35 @@ func TestARequestWithAFalseSignatureIsNotSigned(t *testing.T) {
 	block, _ := pem.Decode(r.Spec.Request)
 	block.Bytes[len(block.Bytes)-1] ^= 1
 	r.Spec.Request = pem.EncodeToMemory(block)
-	s, client := signer(t, r, time.Hour)
+	s, client := newTestSigner(t, r, time.Hour)
 	if err := s.sync(t.Context(), r.Name); err == nil ||
 		!strings.Contains(err.Error(), "check the signature of request") {
 		t.Errorf("it says %v", err)
 	}
-	if got := stored(t, client, r.Name); len(got.Status.Certificate) > 0 || len(got.Status.Conditions) != 1 {
+	if got := getRequest(t, client, r.Name); len(got.Status.Certificate) > 0 || len(got.Status.Conditions) != 1 {
 		t.Errorf("%+v", got.Status)
 	}
 }
 
 // Proves S21.
-func TestRequestsAreDroppedInTime(t *testing.T) {
+func TestOldRequestsAreDeleted(t *testing.T) {
 	made := time.Unix(1000, 0)
 	pending := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)},
 	}
-	if got := Expiry(pending); !got.Equal(made.Add(keepPending)) {
+	if got := Expiry(pending); !got.Equal(made.Add(pendingLifetime)) {
 		t.Errorf("pending: %v", got)
 	}
 	decided := pending.DeepCopy()
 	decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
 		{LastUpdateTime: metav1.NewTime(made.Add(time.Minute))},
 	}
-	if got := Expiry(decided); !got.Equal(made.Add(time.Minute + keepDecided)) {
+	if got := Expiry(decided); !got.Equal(made.Add(time.Minute + decidedLifetime)) {
 		t.Errorf("decided: %v", got)
 	}
 }
 
-func TestHowLongCertificatesLast(t *testing.T) {
+func TestCertificateLifetimes(t *testing.T) {
 	person := x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice", Organization: []string{"dev"}}}
 	for _, c := range []struct{ asked, longest, want time.Duration }{
 		{0, 0, certs.LeafLifetime - 5*time.Minute},
@@ -313,12 +313,12 @@ func TestHowLongCertificatesLast(t *testing.T) {
 		{time.Minute, time.Hour, 10 * time.Minute},
 		{12 * time.Hour, 24 * time.Hour, 12*time.Hour - 5*time.Minute},
 	} {
-		r := request(t, certificatesv1.KubeAPIServerClientSignerName, person, certificatesv1.UsageClientAuth)
+		r := newRequest(t, certificatesv1.KubeAPIServerClientSignerName, person, certificatesv1.UsageClientAuth)
 		if c.asked > 0 {
 			seconds := int32(c.asked / time.Second)
 			r.Spec.ExpirationSeconds = &seconds
 		}
-		cert, err := certs.ParseCert(signed(t, r, c.longest).Status.Certificate)
+		cert, err := certs.ParseCert(signCertificate(t, r, c.longest).Status.Certificate)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +335,7 @@ func TestHowLongCertificatesLast(t *testing.T) {
 	}
 }
 
-func TestHowLongRequestsAreKept(t *testing.T) {
+func TestRequestLifetimes(t *testing.T) {
 	made := time.Unix(1_000_000, 0)
 	said := func(kinds ...certificatesv1.RequestConditionType) (
 		list []certificatesv1.CertificateSigningRequestCondition) {

@@ -13,11 +13,11 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// keepPodRequest is how long a PodCertificateRequest is retained, answered or not, as upstream does. The kubelet sends
-// a new one when it needs one.
-const keepPodRequest = 15 * time.Minute
+// podRequestLifetime is how long a PodCertificateRequest is retained, answered or not, as upstream does. The kubelet
+// sends a new one when it needs one.
+const podRequestLifetime = 15 * time.Minute
 
-// podRequestCleaner deletes PodCertificateRequests that are older than keepPodRequest.
+// podRequestCleaner deletes PodCertificateRequests that are older than podRequestLifetime.
 type podRequestCleaner struct {
 	loop.Context
 	loop.Loop
@@ -49,11 +49,11 @@ func (p *podRequestCleaner) sync(ctx context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	if left := request.CreationTimestamp.Add(keepPodRequest).Sub(p.Now()); left > 0 {
+	if left := request.CreationTimestamp.Add(podRequestLifetime).Sub(p.Now()); left > 0 {
 		p.AddAfter(key, left)
 		return nil
 	}
-	err = p.Client.CertificatesV1().PodCertificateRequests(namespace).Delete(ctx, name, loop.AsSeen(request))
+	err = p.Client.CertificatesV1().PodCertificateRequests(namespace).Delete(ctx, name, loop.IfUnchanged(request))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete the old PodCertificateRequest %s: %w", key, err)
 	}

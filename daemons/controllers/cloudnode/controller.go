@@ -34,16 +34,16 @@ const inventoryKey = "/inventory"
 type controller struct {
 	loop.Context
 	loop.Loop
-	own   *informers.Factory // watches only the inventory's ConfigMap
-	maps  corelisters.ConfigMapLister
-	nodes corelisters.NodeLister
+	ownInformers *informers.Factory // watches only the inventory's ConfigMap
+	maps         corelisters.ConfigMapLister
+	nodes        corelisters.NodeLister
 
-	mu     sync.Mutex
-	list   inventory.Inventory // nil if none was read, or the last one is invalid
-	why    string              // why list is nil
-	seen   uint64              // the highest resource version of an inventory
-	warned map[string]string   // by Node: the last warning about it
-	failed *prometheus.GaugeVec
+	mu             sync.Mutex
+	inventory      inventory.Inventory // nil if none was read, or the last one is invalid
+	unusableReason string              // why list is nil
+	maxSeenVersion uint64              // the highest resource version of an inventory
+	warned         map[string]string   // by Node: the last warning about it
+	unusable       *prometheus.GaugeVec
 }
 
 // New returns the controller.
@@ -54,41 +54,42 @@ func New(c loop.Context) loop.Controller {
 		}))
 	nodes, maps := informers.Nodes(c.Informers), informers.ConfigMaps(own)
 	n := &controller{
-		Context: c,
-		own:     own,
-		maps:    maps.Lister(),
-		nodes:   nodes.Lister(),
-		why:     "it has not been read yet",
-		warned:  map[string]string{},
-		failed:  failures(),
+		Context:        c,
+		ownInformers:   own,
+		maps:           maps.Lister(),
+		nodes:          nodes.Lister(),
+		unusableReason: "it has not been read yet",
+		warned:         map[string]string{},
+		unusable:       newUnusableGauge(),
 	}
-	c.Count(n.failed)
-	n.Loop = loop.Loop{Name: "cloud-node", Counted: "Nodes", Context: c, Sync: n.sync, Synced: []cache.InformerSynced{
-		nodes.Informer().HasSynced, maps.Informer().HasSynced}}
+	c.RegisterMetrics(n.unusable)
+	n.Loop = loop.Loop{Name: "cloud-node", QueueMetricName: "Nodes", Context: c, Sync: n.sync,
+		Synced: []cache.InformerSynced{
+			nodes.Informer().HasSynced, maps.Informer().HasSynced}}
 	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
 			n.warn(old.(*corev1.Node), "", "")
 			return
 		}
-		if node := obj.(*corev1.Node); n.concerns(node) {
+		if node := obj.(*corev1.Node); n.needsSync(node) {
 			n.Add(node)
 		}
 	})
-	loop.On(maps.Informer(), func(any) { n.Queue().Add(inventoryKey) })
+	loop.OnState(maps.Informer(), func(any) { n.Queue().Add(inventoryKey) })
 	return n
 }
 
 // Run implements loop.Controller.
 func (n *controller) Run(ctx context.Context) error {
-	n.own.StartWithContext(ctx)
-	defer n.own.Shutdown()
+	n.ownInformers.StartWithContext(ctx)
+	defer n.ownInformers.Shutdown()
 	n.Queue().Add(inventoryKey) // also if there is no inventory
 	return n.Loop.Run(ctx)
 }
 
 func (n *controller) sync(ctx context.Context, key string) error {
 	if key == inventoryKey {
-		return n.read()
+		return n.readInventory()
 	}
 	node, err := n.nodes.Get(key)
 	if apierrors.IsNotFound(err) {
@@ -97,10 +98,10 @@ func (n *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	n.mu.Lock()
-	list, why := n.list, n.why
+	list, why := n.inventory, n.unusableReason
 	n.mu.Unlock()
 	if list == nil {
-		if strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme) && !ready(node) {
+		if strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme) && !isReady(node) {
 			n.warn(
 				node,
 				"InventoryUnavailable",
@@ -112,30 +113,30 @@ func (n *controller) sync(ctx context.Context, key string) error {
 	d := decide(node, list)
 	n.warn(node, d.reason, d.warning)
 	switch {
-	case d.gone:
+	case d.isMachineGone:
 		return n.delete(ctx, node)
-	case d.change:
+	case d.needsWrite:
 		return n.write(ctx, node, d)
 	}
 	return nil
 }
 
-// concerns reports whether a node needs a sync. Most nodes do not.
-func (n *controller) concerns(node *corev1.Node) bool {
+// needsSync reports whether a node needs a sync. Most nodes do not.
+func (n *controller) needsSync(node *corev1.Node) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.list == nil {
-		return strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme) && !ready(node)
+	if n.inventory == nil {
+		return strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme) && !isReady(node)
 	}
-	d := decide(node, n.list)
-	return d.gone || d.change || d.warning != n.warned[node.Name]
+	d := decide(node, n.inventory)
+	return d.isMachineGone || d.needsWrite || d.warning != n.warned[node.Name]
 }
 
-// read reads the inventory. An inventory that is missing, invalid or older than the latest one counts as none, and
-// nothing is done because of it.
-func (n *controller) read() error {
+// readInventory reads the inventory. An inventory that is missing, invalid or older than the latest one counts as none,
+// and nothing is done because of it.
+func (n *controller) readInventory() error {
 	m, err := n.maps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
-	list, why, is := inventory.Inventory(nil), "", missing
+	list, why, is := inventory.Inventory(nil), "", reasonMissing
 	var version uint64
 	switch {
 	case apierrors.IsNotFound(err):
@@ -143,23 +144,23 @@ func (n *controller) read() error {
 	case err != nil:
 		return fmt.Errorf("read the inventory of machines: %w", err)
 	default:
-		version, is = versionOf(m), invalid
+		version, is = versionOf(m), reasonInvalid
 		if list, err = inventory.Decode(m.Data); err != nil {
 			why = err.Error()
 		}
 	}
 	n.mu.Lock()
-	if m != nil && list != nil && version < n.seen {
-		list, why, is = nil, "it is older than one that was there before", older
+	if m != nil && list != nil && version < n.maxSeenVersion {
+		list, why, is = nil, "it is older than one that was there before", reasonOlder
 	}
 	if list != nil {
-		is = usable
+		is = reasonUsable
 	}
-	news := n.why != why
-	n.seen = max(n.seen, version)
-	n.list, n.why = list, why
+	news := n.unusableReason != why
+	n.maxSeenVersion = max(n.maxSeenVersion, version)
+	n.inventory, n.unusableReason = list, why
 	n.mu.Unlock()
-	n.tell(is, why, news)
+	n.reportInventory(is, why, news)
 	if list == nil {
 		n.Log.Info(
 			"the inventory of machines cannot be used; nodes stay as they are",
@@ -176,7 +177,7 @@ func (n *controller) read() error {
 		return err
 	}
 	for _, node := range all {
-		if n.concerns(node) {
+		if n.needsSync(node) {
 			n.Add(node)
 		}
 	}
@@ -199,7 +200,7 @@ func (n *controller) delete(ctx context.Context, node *corev1.Node) error {
 		return fmt.Errorf("read the inventory of machines before node %s is deleted: %w", node.Name, err)
 	}
 	n.mu.Lock()
-	seen := n.seen
+	seen := n.maxSeenVersion
 	n.mu.Unlock()
 	if versionOf(m) < seen {
 		return errOlder
@@ -209,12 +210,12 @@ func (n *controller) delete(ctx context.Context, node *corev1.Node) error {
 		return fmt.Errorf("read the inventory of machines before node %s is deleted: %w", node.Name, err)
 	}
 	live, err := n.Client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
-	if loop.Absent(err, "nodes", node.Name) {
+	if loop.IsAbsent(err, "nodes", node.Name) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("read node %s before it is deleted: %w", node.Name, err)
 	}
-	if live.UID != node.UID || !decide(live, list).gone {
+	if live.UID != node.UID || !decide(live, list).isMachineGone {
 		return nil // a change will arrive through the watch
 	}
 	n.Log.Info(

@@ -22,16 +22,16 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// world is a controller with caches that the test fills, and a server whose state may differ.
-type world struct {
+// testCluster is a controller with caches that the test fills, and a server whose state may differ.
+type testCluster struct {
 	*controller
 	*fake.Clientset
 	events *record.FakeRecorder
 }
 
-func newWorld(t *testing.T, cached *corev1.ConfigMap, n *corev1.Node, live ...runtime.Object) *world {
+func newTestCluster(t *testing.T, cached *corev1.ConfigMap, n *corev1.Node, live ...runtime.Object) *testCluster {
 	t.Helper()
-	w := &world{Clientset: fake.NewClientset(live...), events: record.NewFakeRecorder(100)}
+	w := &testCluster{Clientset: fake.NewClientset(live...), events: record.NewFakeRecorder(100)}
 	c := loop.Context{
 		Client:    w.Clientset,
 		Informers: informers.New(w.Clientset),
@@ -43,21 +43,21 @@ func newWorld(t *testing.T, cached *corev1.ConfigMap, n *corev1.Node, live ...ru
 		t.Fatal(err)
 	}
 	if cached != nil {
-		w.see(t, cached)
+		w.cacheInventory(t, cached)
 	}
 	return w
 }
 
-// see adds an inventory to the cache.
-func (w *world) see(t *testing.T, m *corev1.ConfigMap) {
+// cacheInventory adds an inventory to the cache.
+func (w *testCluster) cacheInventory(t *testing.T, m *corev1.ConfigMap) {
 	t.Helper()
-	if err := informers.ConfigMaps(w.own).Informer().GetIndexer().Add(m); err != nil {
+	if err := informers.ConfigMaps(w.ownInformers).Informer().GetIndexer().Add(m); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// look syncs the inventory and the node.
-func (w *world) look(t *testing.T) error {
+// syncAll syncs the inventory and the node.
+func (w *testCluster) syncAll(t *testing.T) error {
 	t.Helper()
 	if err := w.sync(t.Context(), inventoryKey); err != nil {
 		t.Fatal(err)
@@ -65,8 +65,8 @@ func (w *world) look(t *testing.T) error {
 	return w.sync(t.Context(), "n1")
 }
 
-// asked returns the verbs of the requests that change nodes.
-func (w *world) asked() (verbs []string) {
+// writeVerbs returns the verbs of the requests that change nodes.
+func (w *testCluster) writeVerbs() (verbs []string) {
 	for _, a := range w.Actions() {
 		if a.GetResource().Resource == "nodes" && a.GetVerb() != "get" {
 			verbs = append(verbs, a.GetVerb())
@@ -75,14 +75,14 @@ func (w *world) asked() (verbs []string) {
 	return verbs
 }
 
-func (w *world) said() (list []string) {
+func (w *testCluster) recordedEvents() (list []string) {
 	for len(w.events.Events) > 0 {
 		list = append(list, <-w.events.Events)
 	}
 	return list
 }
 
-func stored(t *testing.T, version string, list inventory.Inventory) *corev1.ConfigMap {
+func newConfigMap(t *testing.T, version string, list inventory.Inventory) *corev1.ConfigMap {
 	t.Helper()
 	data, err := list.Encode()
 	if err != nil {
@@ -98,23 +98,23 @@ func stored(t *testing.T, version string, list inventory.Inventory) *corev1.Conf
 	}
 }
 
-func without(t *testing.T, version string) *corev1.ConfigMap {
+func newEmptyConfigMap(t *testing.T, version string) *corev1.ConfigMap {
 	list := machines()
 	delete(list, "n1")
-	return stored(t, version, list)
+	return newConfigMap(t, version, list)
 }
 
 // Proves S22.
-func TestANodeWhoseMachineIsGoneIsDeletedWithAnEvent(t *testing.T) {
-	n := node(own, corev1.ConditionUnknown)
-	w := newWorld(t, without(t, "9"), n, without(t, "9"), n)
-	if err := w.look(t); err != nil {
+func TestNodesWithoutAMachineAreDeletedWithAnEvent(t *testing.T) {
+	n := node(ownProviderID, corev1.ConditionUnknown)
+	w := newTestCluster(t, newEmptyConfigMap(t, "9"), n, newEmptyConfigMap(t, "9"), n)
+	if err := w.syncAll(t); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.asked(); !slices.Equal(got, []string{"delete"}) {
+	if got := w.writeVerbs(); !slices.Equal(got, []string{"delete"}) {
 		t.Errorf("asked to %v", got)
 	}
-	if got := w.said(); !slices.Equal(
+	if got := w.recordedEvents(); !slices.Equal(
 		got,
 		[]string{"Normal DeletingNode Deleting node n1 because it does not exist in the cloud provider"},
 	) {
@@ -131,11 +131,11 @@ func TestANodeWhoseMachineIsGoneIsDeletedWithAnEvent(t *testing.T) {
 
 // A missing inventory, or a machine missing from it, causes a deletion only if the API server confirms it now.
 // Proves S22.
-func TestAbsenceDeletesNothing(t *testing.T) {
-	silent, alive := node(own, corev1.ConditionUnknown), node(own, corev1.ConditionTrue)
-	another := node(own, corev1.ConditionUnknown, func(n *corev1.Node) { n.UID = "u2" })
-	empty := stored(t, "9", nil)
-	broken := without(t, "9")
+func TestMissingInventoriesDeleteNothing(t *testing.T) {
+	silent, alive := node(ownProviderID, corev1.ConditionUnknown), node(ownProviderID, corev1.ConditionTrue)
+	another := node(ownProviderID, corev1.ConditionUnknown, func(n *corev1.Node) { n.UID = "u2" })
+	empty := newConfigMap(t, "9", nil)
+	broken := newEmptyConfigMap(t, "9")
 	broken.Data["n2"] = "{"
 	for _, c := range []struct {
 		name   string
@@ -147,20 +147,26 @@ func TestAbsenceDeletesNothing(t *testing.T) {
 		{"no inventory", nil, []runtime.Object{silent}, nil, "there is none"},
 		{"an empty one", empty, []runtime.Object{empty, silent}, nil, "it is empty"},
 		{"one that cannot be read", broken, []runtime.Object{broken, silent}, nil, "unexpected EOF"},
-		{"one that the server does not have", without(t, "9"), []runtime.Object{silent}, nil, "not found"},
-		{"one that is empty at the server", without(t, "9"), []runtime.Object{empty, silent}, nil, "it is empty"},
-		{"one that is older at the server", without(t, "9"), []runtime.Object{without(t, "8"), silent}, nil, "older"},
-		{"one that has the machine at the server", without(t, "9"),
-			[]runtime.Object{stored(t, "10", machines()), silent}, nil, ""},
-		{"a server that fails", without(t, "9"), []runtime.Object{without(t, "9"), silent},
+		{"one that the server does not have", newEmptyConfigMap(t, "9"), []runtime.Object{silent}, nil, "not found"},
+		{"one that is empty at the server", newEmptyConfigMap(t, "9"), []runtime.Object{empty, silent}, nil,
+			"it is empty"},
+		{"one that is older at the server", newEmptyConfigMap(t, "9"),
+			[]runtime.Object{newEmptyConfigMap(t, "8"), silent}, nil, "older"},
+		{"one that has the machine at the server", newEmptyConfigMap(t, "9"),
+			[]runtime.Object{newConfigMap(t, "10", machines()), silent}, nil, ""},
+		{"a server that fails", newEmptyConfigMap(t, "9"), []runtime.Object{newEmptyConfigMap(t, "9"), silent},
 			apierrors.NewInternalError(errors.New("broken")), "broken"},
-		{"a server that does not find the kind", without(t, "9"), []runtime.Object{without(t, "9"), silent},
+		{"a server that does not find the kind", newEmptyConfigMap(t, "9"),
+			[]runtime.Object{newEmptyConfigMap(t, "9"), silent},
 			apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, inventory.Name), "not found"},
-		{"a node that lives at the server", without(t, "9"), []runtime.Object{without(t, "9"), alive}, nil, ""},
-		{"a node that is another at the server", without(t, "9"), []runtime.Object{without(t, "9"), another}, nil, ""},
-		{"a node that is gone at the server", without(t, "9"), []runtime.Object{without(t, "9")}, nil, ""},
+		{"a node that lives at the server", newEmptyConfigMap(t, "9"),
+			[]runtime.Object{newEmptyConfigMap(t, "9"), alive}, nil, ""},
+		{"a node that is another at the server", newEmptyConfigMap(t, "9"),
+			[]runtime.Object{newEmptyConfigMap(t, "9"), another}, nil, ""},
+		{"a node that is gone at the server", newEmptyConfigMap(t, "9"), []runtime.Object{newEmptyConfigMap(t, "9")},
+			nil, ""},
 	} {
-		w := newWorld(t, c.cached, silent, c.live...)
+		w := newTestCluster(t, c.cached, silent, c.live...)
 		if c.fails != nil {
 			w.PrependReactor(
 				"get",
@@ -168,12 +174,12 @@ func TestAbsenceDeletesNothing(t *testing.T) {
 				func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.fails },
 			)
 		}
-		err := w.look(t)
-		said := strings.Join(w.said(), "\n")
+		err := w.syncAll(t)
+		said := strings.Join(w.recordedEvents(), "\n")
 		if err != nil {
 			said += err.Error()
 		}
-		if got := w.asked(); len(got) > 0 || !strings.Contains(said, c.want) || c.want == "" && said != "" {
+		if got := w.writeVerbs(); len(got) > 0 || !strings.Contains(said, c.want) || c.want == "" && said != "" {
 			t.Errorf("%s: asked to %v, said %q, want %q", c.name, got, said, c.want)
 		}
 	}
@@ -182,33 +188,33 @@ func TestAbsenceDeletesNothing(t *testing.T) {
 // A cache may return to an earlier state, for example after a list from a server that lags behind. Such a state has no
 // effect until the cache has caught up.
 // Proves S22.
-func TestAnInventoryFromBeforeDecidesNothing(t *testing.T) {
-	n := node(own, corev1.ConditionUnknown)
-	w := newWorld(t, stored(t, "9", machines()), n, without(t, "20"), n)
-	for _, m := range []*corev1.ConfigMap{stored(t, "9", machines()), without(t, "8")} {
-		w.see(t, m)
-		if err := w.look(t); err != nil {
+func TestOlderInventoriesAreIgnored(t *testing.T) {
+	n := node(ownProviderID, corev1.ConditionUnknown)
+	w := newTestCluster(t, newConfigMap(t, "9", machines()), n, newEmptyConfigMap(t, "20"), n)
+	for _, m := range []*corev1.ConfigMap{newConfigMap(t, "9", machines()), newEmptyConfigMap(t, "8")} {
+		w.cacheInventory(t, m)
+		if err := w.syncAll(t); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.asked(); slices.Contains(got, "delete") {
+		if got := w.writeVerbs(); slices.Contains(got, "delete") {
 			t.Errorf("by version %s: asked to %v", m.ResourceVersion, got)
 		}
 	}
-	if got := strings.Join(w.said(), "\n"); !strings.Contains(got, "InventoryUnavailable") ||
+	if got := strings.Join(w.recordedEvents(), "\n"); !strings.Contains(got, "InventoryUnavailable") ||
 		!strings.Contains(got, "older than one") {
 		t.Errorf("said %q", got)
 	}
-	w.see(t, without(t, "20"))
-	if err := w.look(t); err != nil || !slices.Contains(w.asked(), "delete") {
-		t.Errorf("by the latest one: asked to %v (%v)", w.asked(), err)
+	w.cacheInventory(t, newEmptyConfigMap(t, "20"))
+	if err := w.syncAll(t); err != nil || !slices.Contains(w.writeVerbs(), "delete") {
+		t.Errorf("by the latest one: asked to %v (%v)", w.writeVerbs(), err)
 	}
 }
 
 // An unusable inventory is reported by events about the ConfigMap and by a metric. A cluster that never had an
 // inventory, such as a development cluster, reports nothing.
 // Proves S22.
-func TestAnInventoryThatCannotBeUsedIsToldOf(t *testing.T) {
-	broken := stored(t, "10", machines())
+func TestUnusableInventoriesAreReported(t *testing.T) {
+	broken := newConfigMap(t, "10", machines())
 	broken.Data["n2"] = "{"
 	foreign := node("", corev1.ConditionTrue)
 	for _, c := range []struct {
@@ -218,23 +224,26 @@ func TestAnInventoryThatCannotBeUsedIsToldOf(t *testing.T) {
 		reason string
 		events int
 	}{
-		{"one that is good", node(own, corev1.ConditionTrue), []*corev1.ConfigMap{stored(t, "9", machines())}, "", 0},
+		{"one that is good", node(ownProviderID, corev1.ConditionTrue),
+			[]*corev1.ConfigMap{newConfigMap(t, "9", machines())}, "", 0},
 		{"none ever", foreign, []*corev1.ConfigMap{nil}, "", 0},
-		{"none, with Nodes that had one", node(own, corev1.ConditionTrue), []*corev1.ConfigMap{nil, nil}, "Missing", 1},
-		{"one that is deleted", foreign, []*corev1.ConfigMap{stored(t, "9", machines()), nil}, "Missing", 1},
+		{"none, with Nodes that had one", node(ownProviderID, corev1.ConditionTrue), []*corev1.ConfigMap{nil, nil},
+			"Missing", 1},
+		{"one that is deleted", foreign, []*corev1.ConfigMap{newConfigMap(t, "9", machines()), nil}, "Missing", 1},
 		{"one that is broken", foreign, []*corev1.ConfigMap{broken, broken}, "Invalid", 1},
-		{"one from before", foreign, []*corev1.ConfigMap{stored(t, "9", machines()), stored(t, "8", machines())},
+		{"one from before", foreign,
+			[]*corev1.ConfigMap{newConfigMap(t, "9", machines()), newConfigMap(t, "8", machines())},
 			"Older", 1},
-		{"one that was mended", foreign, []*corev1.ConfigMap{broken, stored(t, "11", machines())}, "", 1},
+		{"one that was mended", foreign, []*corev1.ConfigMap{broken, newConfigMap(t, "11", machines())}, "", 1},
 	} {
-		w := newWorld(t, nil, c.node, c.node)
+		w := newTestCluster(t, nil, c.node, c.node)
 		registry := prometheus.NewRegistry()
 		w.Metrics = registry
-		w.Count(w.failed)
+		w.RegisterMetrics(w.unusable)
 		for _, m := range c.caches {
 			if m != nil {
-				w.see(t, m)
-			} else if err := informers.ConfigMaps(w.own).Informer().GetIndexer().Delete(stored(t, "1",
+				w.cacheInventory(t, m)
+			} else if err := informers.ConfigMaps(w.ownInformers).Informer().GetIndexer().Delete(newConfigMap(t, "1",
 				nil)); err != nil {
 				t.Fatal(err)
 			}
@@ -242,14 +251,14 @@ func TestAnInventoryThatCannotBeUsedIsToldOf(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		said := w.said()
+		said := w.recordedEvents()
 		if len(said) != c.events ||
 			c.events > 0 && !strings.HasPrefix(said[0], "Warning InvalidInventory Nothing is decided about machines") {
 			t.Errorf("%s: said %q", c.name, said)
 		}
 		found, err := registry.Gather()
 		if err != nil || len(found) != 1 || found[0].GetName() != "cloud_node_inventory_error" ||
-			len(found[0].GetMetric()) != len(reasons) {
+			len(found[0].GetMetric()) != len(unusableReasons) {
 			t.Fatalf("%s: the metrics are %v (%v)", c.name, found, err)
 		}
 		for _, m := range found[0].GetMetric() {
@@ -264,16 +273,17 @@ func TestAnInventoryThatCannotBeUsedIsToldOf(t *testing.T) {
 	}
 }
 
-func TestANodeIsWarnedAboutOnce(t *testing.T) {
-	n := node(former, corev1.ConditionTrue)
-	w := newWorld(t, stored(t, "9", machines()), n, n)
+func TestWarningsAreRecordedOnce(t *testing.T) {
+	n := node(formerProviderID, corev1.ConditionTrue)
+	w := newTestCluster(t, newConfigMap(t, "9", machines()), n, n)
 	for range 3 {
-		if err := w.look(t); err != nil {
+		if err := w.syncAll(t); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := w.said(); len(got) != 1 ||
-		!strings.HasPrefix(got[0], "Warning MachineReplaced Machine "+former+" has been replaced by "+own) {
+	if got := w.recordedEvents(); len(got) != 1 ||
+		!strings.HasPrefix(got[0], "Warning MachineReplaced Machine "+formerProviderID+" has been replaced by "+
+			ownProviderID) {
 		t.Errorf("said %q", got)
 	}
 }

@@ -16,7 +16,7 @@ const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
 // decision holds what to do with a Node.
 type decision struct {
-	change bool // the fields below have to be written
+	needsWrite bool // the fields below have to be written
 	// providerID is empty and addresses are nil if they stay unchanged. labels are those to add. taints are the
 	// remaining taints.
 	providerID  string
@@ -25,7 +25,7 @@ type decision struct {
 	taints      []corev1.Taint
 	initialized bool // remove the taint uninitialized
 
-	gone bool // the machine is gone: delete the Node
+	isMachineGone bool // the machine is gone: delete the Node
 	// warning is why a Node differs from the inventory and is not changed. reason is the reason of the event.
 	reason, warning string
 }
@@ -40,7 +40,7 @@ func decide(node *corev1.Node, list inventory.Inventory) decision {
 	case node.DeletionTimestamp != nil, !there && !ours:
 		return decision{}
 	case !there:
-		return decision{gone: !ready(node)}
+		return decision{isMachineGone: !isReady(node)}
 	case node.Spec.ProviderID != "" && !ours:
 		return decision{
 			reason: "ForeignProviderID",
@@ -52,8 +52,8 @@ func decide(node *corev1.Node, list inventory.Inventory) decision {
 		}
 	case ours && m.ProviderID != "" && m.ProviderID != node.Spec.ProviderID:
 		// Another machine has this name now. A Node's provider ID cannot be changed, so the machine needs a new Node.
-		if !ready(node) {
-			return decision{gone: true}
+		if !isReady(node) {
+			return decision{isMachineGone: true}
 		}
 		return decision{reason: "MachineReplaced", warning: fmt.Sprintf(
 			"Machine %s has been replaced by %s, and a Node keeps its provider ID: drain and delete the Node, and "+
@@ -70,7 +70,7 @@ func initialize(node *corev1.Node, m inventory.Machine) (d decision) {
 	if node.Spec.ProviderID == "" {
 		d.providerID = m.ProviderID
 	}
-	if want := addresses(node.Status.Addresses, m); !slices.Equal(want, node.Status.Addresses) {
+	if want := mergeAddresses(node.Status.Addresses, m); !slices.Equal(want, node.Status.Addresses) {
 		d.addresses = want
 	}
 	for key, value := range map[string]string{
@@ -90,14 +90,14 @@ func initialize(node *corev1.Node, m inventory.Machine) (d decision) {
 		}
 	}
 	d.initialized = len(d.taints) < len(node.Spec.Taints) && m.ProviderID != ""
-	d.change = d.providerID != "" || d.addresses != nil || d.labels != nil || d.initialized
+	d.needsWrite = d.providerID != "" || d.addresses != nil || d.labels != nil || d.initialized
 	return d
 }
 
-// addresses combines the kubelet's addresses with the inventory. The kubelet reports the internal addresses and the
-// host name, and does not change external addresses. These come from the inventory. It returns nil until the kubelet
-// has reported addresses.
-func addresses(have []corev1.NodeAddress, m inventory.Machine) (list []corev1.NodeAddress) {
+// mergeAddresses combines the kubelet's addresses with the inventory. The kubelet reports the internal addresses and
+// the host name, and does not change external addresses. These come from the inventory. It returns nil until the
+// kubelet has reported addresses.
+func mergeAddresses(have []corev1.NodeAddress, m inventory.Machine) (list []corev1.NodeAddress) {
 	if len(have) == 0 {
 		return nil
 	}
@@ -117,7 +117,7 @@ func addresses(have []corev1.NodeAddress, m inventory.Machine) (list []corev1.No
 	return list
 }
 
-func ready(node *corev1.Node) bool {
+func isReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})

@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-const own, former = "clusterctl://demo/1", "clusterctl://demo/0"
+const ownProviderID, formerProviderID = "clusterctl://demo/1", "clusterctl://demo/0"
 
 // node returns the node n1 with addresses from its kubelet.
 func node(provider string, ready corev1.ConditionStatus, change ...func(*corev1.Node)) *corev1.Node {
@@ -35,7 +35,7 @@ func node(provider string, ready corev1.ConditionStatus, change ...func(*corev1.
 func machines() inventory.Inventory {
 	return inventory.Inventory{
 		"n1": {
-			ProviderID: own,
+			ProviderID: ownProviderID,
 			Addresses:  []string{"10.0.0.1"},
 			External:   []string{"203.0.113.1"},
 			Region:     "eu",
@@ -46,7 +46,7 @@ func machines() inventory.Inventory {
 }
 
 // Proves S22.
-func TestANodeIsDeletedOnlyWhenItsMachineIsGoneAndItIsNotReady(t *testing.T) {
+func TestOnlyUnreadyNodesWithoutAMachineAreDeleted(t *testing.T) {
 	without := machines()
 	delete(without, "n1")
 	renamed := machines()
@@ -62,35 +62,36 @@ func TestANodeIsDeletedOnlyWhenItsMachineIsGoneAndItIsNotReady(t *testing.T) {
 		gone bool
 		warn string
 	}{
-		{"its machine is there", node(own, corev1.ConditionTrue), machines(), false, ""},
-		{"its machine is there, and off", node(own, corev1.ConditionUnknown), machines(), false, ""},
-		{"its machine is gone, and it is ready", node(own, corev1.ConditionTrue), without, false, ""},
-		{"its machine is gone, and it is silent", node(own, corev1.ConditionUnknown), without, true, ""},
-		{"its machine is gone, and it is not ready", node(own, corev1.ConditionFalse), without, true, ""},
-		{"its machine is gone, and it never said anything", node(own, ""), without, true, ""},
-		{"it is being deleted", node(own, corev1.ConditionUnknown, going), without, false, ""},
+		{"its machine is there", node(ownProviderID, corev1.ConditionTrue), machines(), false, ""},
+		{"its machine is there, and off", node(ownProviderID, corev1.ConditionUnknown), machines(), false, ""},
+		{"its machine is gone, and it is ready", node(ownProviderID, corev1.ConditionTrue), without, false, ""},
+		{"its machine is gone, and it is silent", node(ownProviderID, corev1.ConditionUnknown), without, true, ""},
+		{"its machine is gone, and it is not ready", node(ownProviderID, corev1.ConditionFalse), without, true, ""},
+		{"its machine is gone, and it never said anything", node(ownProviderID, ""), without, true, ""},
+		{"it is being deleted", node(ownProviderID, corev1.ConditionUnknown, going), without, false, ""},
 		{"it was made by hand", node("", corev1.ConditionUnknown), without, false, ""},
 		{"it is of another cloud", node("aws:///i-1", corev1.ConditionUnknown), without, false, ""},
 		{"its name is a machine's and it is of another cloud", node("aws:///i-1", corev1.ConditionUnknown), machines(),
 			false, "ForeignProviderID"},
-		{"its machine has another name", node(own, corev1.ConditionUnknown), renamed, true, ""},
-		{"another machine has its name", node(former, corev1.ConditionUnknown), machines(), true, ""},
-		{"another machine has its name and runs it", node(former, corev1.ConditionTrue), machines(), false,
+		{"its machine has another name", node(ownProviderID, corev1.ConditionUnknown), renamed, true, ""},
+		{"another machine has its name", node(formerProviderID, corev1.ConditionUnknown), machines(), true, ""},
+		{"another machine has its name and runs it", node(formerProviderID, corev1.ConditionTrue), machines(), false,
 			"MachineReplaced"},
-		{"nobody knows which machine has its name", node(former, corev1.ConditionUnknown), unknown, false, ""},
+		{"nobody knows which machine has its name", node(formerProviderID, corev1.ConditionUnknown), unknown, false,
+			""},
 	} {
 		d := decide(c.node, c.list)
-		if d.gone != c.gone || d.reason != c.warn || (d.warning == "") != (c.warn == "") {
-			t.Errorf("%s: gone %v, %s %q", c.name, d.gone, d.reason, d.warning)
+		if d.isMachineGone != c.gone || d.reason != c.warn || (d.warning == "") != (c.warn == "") {
+			t.Errorf("%s: gone %v, %s %q", c.name, d.isMachineGone, d.reason, d.warning)
 		}
-		if d.gone && d.change || c.list["n1"].ProviderID != own && d.providerID != "" {
+		if d.isMachineGone && d.needsWrite || c.list["n1"].ProviderID != ownProviderID && d.providerID != "" {
 			t.Errorf("%s: it is changed as well: %+v", c.name, d)
 		}
 	}
 }
 
 // Proves S22.
-func TestANodeGetsWhatTheInventorySays(t *testing.T) {
+func TestNodesGetTheDataOfTheInventory(t *testing.T) {
 	d := decide(node("", corev1.ConditionTrue, func(n *corev1.Node) {
 		n.Labels = map[string]string{corev1.LabelTopologyZone: "b"}
 		n.Spec.Taints = []corev1.Taint{
@@ -106,8 +107,8 @@ func TestANodeGetsWhatTheInventorySays(t *testing.T) {
 	labels := map[string]string{"topology.kubernetes.io/region": "eu", "topology.kubernetes.io/zone": "a",
 		"failure-domain.beta.kubernetes.io/region": "eu", "failure-domain.beta.kubernetes.io/zone": "a"}
 	want := decision{
-		change:      true,
-		providerID:  own,
+		needsWrite:  true,
+		providerID:  ownProviderID,
 		addresses:   addresses,
 		labels:      labels,
 		initialized: true,
@@ -117,29 +118,29 @@ func TestANodeGetsWhatTheInventorySays(t *testing.T) {
 		t.Errorf("decided %+v\nwant %+v", d, want)
 	}
 	// A node that has everything needs no change, even if others have added labels.
-	has := node(own, corev1.ConditionTrue, func(n *corev1.Node) {
+	has := node(ownProviderID, corev1.ConditionTrue, func(n *corev1.Node) {
 		n.Status.Addresses, n.Labels = addresses, map[string]string{"others": "x"}
 		for k, v := range labels {
 			n.Labels[k] = v
 		}
 	})
-	if d := decide(has, machines()); d.change || d.providerID != "" {
+	if d := decide(has, machines()); d.needsWrite || d.providerID != "" {
 		t.Errorf("a node that has everything: %+v", d)
 	}
 	// Without a zone in the inventory, the labels are not changed. An external address that the inventory does not have
 	// is removed.
 	list := machines()
-	list["n1"] = inventory.Machine{ProviderID: own, Addresses: []string{"10.0.0.1"}}
+	list["n1"] = inventory.Machine{ProviderID: ownProviderID, Addresses: []string{"10.0.0.1"}}
 	if d := decide(has, list); d.labels != nil || len(d.addresses) != 2 {
 		t.Errorf("a node without zone and external address: %+v", d)
 	}
 	// Addresses are added only after the kubelet has reported some.
 	silent := node("", "", func(n *corev1.Node) { n.Status.Addresses = nil })
-	if d := decide(silent, machines()); d.addresses != nil || d.providerID != own {
+	if d := decide(silent, machines()); d.addresses != nil || d.providerID != ownProviderID {
 		t.Errorf("a node whose kubelet has said nothing: %+v", d)
 	}
 	// Addresses of both families stay.
-	both := node(own, corev1.ConditionTrue, func(n *corev1.Node) {
+	both := node(ownProviderID, corev1.ConditionTrue, func(n *corev1.Node) {
 		n.Status.Addresses = append(
 			[]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "fd00::1"}},
 			n.Status.Addresses...)
@@ -158,7 +159,7 @@ func TestANodeGetsWhatTheInventorySays(t *testing.T) {
 		corev1.ConditionTrue,
 		func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: uninitialized}} },
 	)
-	if d := decide(waiting, list); d.initialized || d.change {
+	if d := decide(waiting, list); d.initialized || d.needsWrite {
 		t.Errorf("a node of a machine that nobody has reached: %+v", d)
 	}
 }

@@ -30,18 +30,18 @@ func New(c loop.Context) loop.Controller {
 	roles := informers.ClusterRoles(c.Informers)
 	r := &controller{Context: c, roles: roles.Lister()}
 	r.Loop = loop.Loop{
-		Name:    "clusterrole-aggregation",
-		Counted: "ClusterRoleAggregator",
-		Context: c,
-		Sync:    r.sync,
-		Synced:  []cache.InformerSynced{roles.Informer().HasSynced},
+		Name:            "clusterrole-aggregation",
+		QueueMetricName: "ClusterRoleAggregator",
+		Context:         c,
+		Sync:            r.sync,
+		Synced:          []cache.InformerSynced{roles.Informer().HasSynced},
 	}
-	c.On(roles.Informer(), func(any) { r.wake() })
+	c.On(roles.Informer(), func(any) { r.enqueueAggregated() })
 	return r
 }
 
-// wake queues all aggregated roles: each may select the changed role, or may have selected it before.
-func (r *controller) wake() {
+// enqueueAggregated queues all aggregated roles: each may select the changed role, or may have selected it before.
+func (r *controller) enqueueAggregated() {
 	all, err := r.roles.List(labels.Everything())
 	if err != nil {
 		return
@@ -67,7 +67,7 @@ func (r *controller) sync(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	rules, err := gather(role, all)
+	rules, err := gatherRules(role, all)
 	if err != nil {
 		return err
 	}
@@ -83,9 +83,9 @@ func (r *controller) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// gather returns the rules of the roles that a role selects, each rule once, in the order of its selectors and of the
-// roles' names.
-func gather(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
+// gatherRules returns the rules of the roles that a role selects, each rule once, in the order of its selectors and of
+// the roles' names.
+func gatherRules(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
 	sorted := slices.Clone(all)
 	slices.SortFunc(sorted, func(a, b *rbacv1.ClusterRole) int {
 		if a.Name < b.Name {

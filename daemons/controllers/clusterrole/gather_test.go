@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestAnAggregatedRoleHasEachRuleOfThoseThatItSelectsOnce(t *testing.T) {
+func TestAggregatedRolesHaveEachSelectedRuleOnce(t *testing.T) {
 	role := func(name, label string, verbs ...string) *rbacv1.ClusterRole {
 		r := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"to": label}}}
 		for _, v := range verbs {
@@ -18,7 +18,7 @@ func TestAnAggregatedRoleHasEachRuleOfThoseThatItSelectsOnce(t *testing.T) {
 	whole := role("whole", "x", "old")
 	whole.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{
 		{MatchLabels: map[string]string{"to": "x"}}, {MatchLabels: map[string]string{"to": "y"}}}}
-	rules, err := gather(
+	rules, err := gatherRules(
 		whole,
 		[]*rbacv1.ClusterRole{
 			role("c", "y", "get", "watch"),
@@ -41,7 +41,7 @@ func TestAnAggregatedRoleHasEachRuleOfThoseThatItSelectsOnce(t *testing.T) {
 	whole.AggregationRule.ClusterRoleSelectors[0].MatchExpressions = []metav1.LabelSelectorRequirement{
 		{Key: "to", Operator: "Is"},
 	}
-	if _, err := gather(whole, nil); err == nil {
+	if _, err := gatherRules(whole, nil); err == nil {
 		t.Error("took a selector that cannot be read")
 	}
 }

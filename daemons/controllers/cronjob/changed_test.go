@@ -17,21 +17,21 @@ import (
 )
 
 // The job of 03:00 has run. If the schedule changes to 04:00 at 10:00, the next job runs tomorrow.
-func TestANewScheduleStartsNothingForTimesThatWereBeforeIt(t *testing.T) {
-	was := cronJob(at(t, "2026-03-01T00:00:00Z"), "0 3 * * *")
-	was.Status.LastScheduleTime = &metav1.Time{Time: at(t, "2026-03-05T03:00:00Z")}
+func TestANewScheduleIgnoresEarlierTimes(t *testing.T) {
+	was := cronJob(parseTime(t, "2026-03-01T00:00:00Z"), "0 3 * * *")
+	was.Status.LastScheduleTime = &metav1.Time{Time: parseTime(t, "2026-03-05T03:00:00Z")}
 	for name, row := range map[string]struct {
 		change func(*batchv1.CronJob)
 		waits  time.Duration // zero means that it is queued at once
 	}{
-		"another schedule": {func(cj *batchv1.CronJob) { cj.Spec.Schedule = "0 4 * * *" }, 18*time.Hour + late},
+		"another schedule": {func(cj *batchv1.CronJob) { cj.Spec.Schedule = "0 4 * * *" }, 18*time.Hour + timerSlack},
 		"another zone": {func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Asia/Tokyo") }, 8*time.Hour +
-			late},
+			timerSlack},
 		"a zone that is none": {func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Moon/Sea") }, 0},
 		"no schedule":         {func(cj *batchv1.CronJob) { cj.Spec.Schedule = "61 * * * *" }, 0},
 		"suspended":           {func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) }, 0},
 	} {
-		clock := clocktesting.NewFakeClock(at(t, "2026-03-05T10:00:00Z"))
+		clock := clocktesting.NewFakeClock(parseTime(t, "2026-03-05T10:00:00Z"))
 		client := fake.NewClientset()
 		j, ok := New(loop.Context{Client: client, Informers: informers.New(client), Log: slog.New(slog.DiscardHandler),
 			Events: record.NewFakeRecorder(1), Clock: clock}).(*controller)
@@ -40,7 +40,7 @@ func TestANewScheduleStartsNothingForTimesThatWereBeforeIt(t *testing.T) {
 		}
 		is := was.DeepCopy()
 		row.change(is)
-		j.changed(was, is)
+		j.enqueueChanged(was, is)
 		if row.waits == 0 {
 			if j.Queue().Len() != 1 {
 				t.Errorf("%s: it is not looked at", name)

@@ -59,18 +59,18 @@ func New(c loop.Context) loop.Controller {
 		Sync:    j.sync,
 		Synced:  []cache.InformerSynced{cronJobs.Informer().HasSynced, jobs.Informer().HasSynced},
 	}
-	c.OnChange(cronJobs.Informer(), j.changed)
+	c.OnChange(cronJobs.Informer(), j.enqueueChanged)
 	c.On(jobs.Informer(), func(obj any) {
-		if key := loop.Owner(obj.(*batchv1.Job), kind.Kind); key != "" {
+		if key := loop.OwnerKey(obj.(*batchv1.Job), kind.Kind); key != "" {
 			j.Queue().Add(key)
 		}
 	})
 	return j
 }
 
-// changed queues a CronJob. If its schedule or time zone changed, it waits for the next time. It must not start a job
-// for a past time of the new schedule.
-func (j *controller) changed(old, obj any) {
+// enqueueChanged queues a CronJob. If its schedule or time zone changed, it waits for the next time. It must not start
+// a job for a past time of the new schedule.
+func (j *controller) enqueueChanged(old, obj any) {
 	was, _ := old.(*batchv1.CronJob)
 	is, _ := obj.(*batchv1.CronJob)
 	switch {
@@ -101,7 +101,7 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	cj, d, err := j.look(ctx, cached, jobs)
+	cj, d, err := j.decideOnCopy(ctx, cached, jobs)
 	if err != nil {
 		return err
 	}
@@ -119,15 +119,15 @@ func (j *controller) sync(ctx context.Context, key string) error {
 			}
 		}
 		cached = live
-		if cj, d, err = j.look(ctx, live, jobs); err != nil {
+		if cj, d, err = j.decideOnCopy(ctx, live, jobs); err != nil {
 			return err
 		}
 	}
 	for _, e := range d.Events {
 		j.Events.Event(cached, e.Type, e.Reason, e.Message)
 	}
-	if d.Again > 0 {
-		j.AddAfter(key, d.Again)
+	if d.RequeueAfter > 0 {
+		j.AddAfter(key, d.RequeueAfter)
 	}
 	acted := j.act(ctx, cj, d)
 	if !apiequality.Semantic.DeepEqual(cached.Status, cj.Status) {
@@ -167,8 +167,8 @@ func (j *controller) liveJobsOf(ctx context.Context, cj *batchv1.CronJob) ([]*ba
 	return jobs, nil
 }
 
-// look decides about a copy of a CronJob and its jobs, and returns both.
-func (j *controller) look(
+// decideOnCopy decides about a copy of a CronJob and its jobs, and returns both.
+func (j *controller) decideOnCopy(
 	ctx context.Context,
 	from *batchv1.CronJob,
 	jobs []*batchv1.Job,
@@ -245,7 +245,7 @@ func (j *controller) start(ctx context.Context, cj *batchv1.CronJob, d Decision)
 		j.skew.WithLabelValues().Observe(job.CreationTimestamp.Sub(d.Start).Seconds())
 		j.Events.Eventf(cj, corev1.EventTypeNormal, "SuccessfulCreate", "Created job %v", job.Name)
 	}
-	if _, finished := finish(job); !finished {
+	if _, finished := finishedCondition(job); !finished {
 		cj.Status.Active = append(cj.Status.Active, reference(job))
 	}
 	cj.Status.LastScheduleTime = &metav1.Time{Time: d.Start}

@@ -17,42 +17,43 @@ import (
 
 // Decision holds the actions for a CronJob, besides its status.
 type Decision struct {
-	Start  time.Time                // scheduled time of the job to start; zero means none
-	Stop   []corev1.ObjectReference // running jobs that the new one replaces
-	Expire []*batchv1.Job           // finished jobs beyond the history's limits
-	Events []Event
-	Again  time.Duration // sync again after this time; zero means never
+	Start        time.Time                // scheduled time of the job to start; zero means none
+	Stop         []corev1.ObjectReference // running jobs that the new one replaces
+	Expire       []*batchv1.Job           // finished jobs beyond the history's limits
+	Events       []Event
+	RequeueAfter time.Duration // sync again after this time; zero means never
 }
 
 // Event is an event to record for a CronJob.
 type Event struct{ Type, Reason, Message string }
 
-func (d *Decision) tell(kind, reason, format string, args ...any) {
+func (d *Decision) addEvent(kind, reason, format string, args ...any) {
 	d.Events = append(d.Events, Event{kind, reason, fmt.Sprintf(format, args...)})
 }
 
-// late is added to the time of the next sync, so that a timer that fires slightly early does not find nothing to do.
-const late = 100 * time.Millisecond
+// timerSlack is added to the time of the next sync, so that a timer that fires slightly early does not find nothing to
+// do.
+const timerSlack = 100 * time.Millisecond
 
 // Decide updates the status of a CronJob from its jobs and returns the actions to take. gone holds the jobs of
 // status.active that certainly no longer exist. A job that the cache does not show yet is not among them.
 func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, now time.Time) Decision {
 	var d Decision
-	observe(cj, jobs, gone, now, &d)
-	d.Expire = expired(cj, jobs)
+	observeJobs(cj, jobs, gone, now, &d)
+	d.Expire = expiredJobs(cj, jobs)
 	if cj.DeletionTimestamp != nil {
 		return d
 	}
 	zone, err := location(cj)
 	if err != nil {
-		d.tell(corev1.EventTypeWarning, "UnknownTimeZone", "invalid timeZone: %q: %s", *cj.Spec.TimeZone, err)
+		d.addEvent(corev1.EventTypeWarning, "UnknownTimeZone", "invalid timeZone: %q: %s", *cj.Spec.TimeZone, err)
 		return d
 	}
 	if cj.Spec.Suspend != nil && *cj.Spec.Suspend {
 		return d
 	}
 	if strings.Contains(cj.Spec.Schedule, "TZ") {
-		d.tell(
+		d.addEvent(
 			corev1.EventTypeWarning,
 			"UnsupportedSchedule",
 			"CRON_TZ or TZ used in schedule %q is not officially supported, see "+
@@ -60,13 +61,14 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 			cj.Spec.Schedule,
 		)
 	}
-	schedule, err := parse(cj)
+	schedule, err := parseSchedule(cj)
 	if err != nil {
-		d.tell(corev1.EventTypeWarning, "UnparseableSchedule", "unparseable schedule: %q : %s", cj.Spec.Schedule, err)
+		d.addEvent(corev1.EventTypeWarning, "UnparseableSchedule", "unparseable schedule: %q : "+
+			"%s", cj.Spec.Schedule, err)
 		return d
 	}
 	if schedule.Next(now).IsZero() { // for example 30 February
-		d.tell(
+		d.addEvent(
 			corev1.EventTypeWarning,
 			"InvalidSchedule",
 			"invalid schedule: %s : time difference between two schedules is less than 1 second",
@@ -84,17 +86,17 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 			counted = limit
 		}
 	}
-	due, next := around(schedule, after, now)
-	d.Again = next.Sub(now) + late
+	due, next := surroundingTimes(schedule, after, now)
+	d.RequeueAfter = next.Sub(now) + timerSlack
 	if due.IsZero() {
 		return d
 	}
-	if missedTooMany(schedule, counted, now) {
-		d.tell(corev1.EventTypeWarning, "TooManyMissedTimes",
+	if hasMissedTooMany(schedule, counted, now) {
+		d.addEvent(corev1.EventTypeWarning, "TooManyMissedTimes",
 			"too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
 	}
 	if cj.Spec.StartingDeadlineSeconds != nil && due.Add(deadline).Before(now) {
-		d.tell(
+		d.addEvent(
 			corev1.EventTypeWarning,
 			"MissSchedule",
 			"Missed scheduled time to start a job: %s",
@@ -111,7 +113,7 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 	if len(cj.Status.Active) > 0 {
 		switch cj.Spec.ConcurrencyPolicy {
 		case batchv1.ForbidConcurrent:
-			d.tell(corev1.EventTypeNormal, "JobAlreadyActive",
+			d.addEvent(corev1.EventTypeNormal, "JobAlreadyActive",
 				"Not starting job because prior execution is running and concurrency policy is Forbid")
 			return d
 		case batchv1.ReplaceConcurrent:
@@ -129,13 +131,13 @@ func untilNext(cj *batchv1.CronJob, now time.Time) (time.Duration, bool) {
 	if err != nil {
 		return 0, false
 	}
-	schedule, err := parse(cj)
+	schedule, err := parseSchedule(cj)
 	if err != nil || schedule.Next(now).IsZero() {
 		return 0, false
 	}
 	now = now.In(zone)
-	_, next := around(schedule, lastTime(cj).In(zone), now)
-	return next.Sub(now) + late, true
+	_, next := surroundingTimes(schedule, lastTime(cj).In(zone), now)
+	return next.Sub(now) + timerSlack, true
 }
 
 // lastTime returns the time after which a CronJob's scheduled times count.
@@ -146,19 +148,19 @@ func lastTime(cj *batchv1.CronJob) time.Time {
 	return cj.CreationTimestamp.Time
 }
 
-// observe updates the status: the active jobs, the last scheduled time and the last successful time. A job with a
+// observeJobs updates the status: the active jobs, the last scheduled time and the last successful time. A job with a
 // scheduled time counts even if its creator ended before the status was written.
-func observe(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, now time.Time, d *Decision) {
+func observeJobs(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, now time.Time, d *Decision) {
 	s := &cj.Status
 	s.Active = slices.DeleteFunc(s.Active, func(r corev1.ObjectReference) bool {
 		if gone[r.UID] {
-			d.tell(corev1.EventTypeNormal, "MissingJob", "Active job went missing: %v", r.Name)
+			d.addEvent(corev1.EventTypeNormal, "MissingJob", "Active job went missing: %v", r.Name)
 		}
 		return gone[r.UID]
 	})
 	for _, job := range jobs {
 		at := slices.IndexFunc(s.Active, func(r corev1.ObjectReference) bool { return r.UID == job.UID })
-		end, finished := finish(job)
+		end, finished := finishedCondition(job)
 		scheduled, ours := scheduledFor(cj, job, now)
 		if ours && (s.LastScheduleTime == nil || scheduled.After(s.LastScheduleTime.Time)) {
 			s.LastScheduleTime = &metav1.Time{Time: scheduled}
@@ -166,11 +168,11 @@ func observe(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, 
 		switch {
 		case at >= 0 && finished:
 			s.Active = slices.Delete(s.Active, at, at+1)
-			d.tell(corev1.EventTypeNormal, "SawCompletedJob", "Saw completed job: %s, condition: %v", job.Name, end)
+			d.addEvent(corev1.EventTypeNormal, "SawCompletedJob", "Saw completed job: %s, condition: %v", job.Name, end)
 		case at < 0 && !finished && ours && job.DeletionTimestamp == nil:
 			s.Active = append(s.Active, reference(job))
 		case at < 0 && !finished && !ours:
-			d.tell(
+			d.addEvent(
 				corev1.EventTypeWarning,
 				"UnexpectedJob",
 				"Saw a job that the controller did not create or forgot: %s",
@@ -187,8 +189,8 @@ func observe(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, 
 	}
 }
 
-// expired returns the finished jobs that exceed the history limits, the oldest first.
-func expired(cj *batchv1.CronJob, jobs []*batchv1.Job) []*batchv1.Job {
+// expiredJobs returns the finished jobs that exceed the history limits, the oldest first.
+func expiredJobs(cj *batchv1.CronJob, jobs []*batchv1.Job) []*batchv1.Job {
 	var out []*batchv1.Job
 	for _, history := range []struct {
 		end   batchv1.JobConditionType
@@ -196,7 +198,7 @@ func expired(cj *batchv1.CronJob, jobs []*batchv1.Job) []*batchv1.Job {
 	}{{batchv1.JobComplete, cj.Spec.SuccessfulJobsHistoryLimit}, {batchv1.JobFailed, cj.Spec.FailedJobsHistoryLimit}} {
 		var ended []*batchv1.Job
 		for _, job := range jobs {
-			if end, _ := finish(job); end == history.end && job.DeletionTimestamp == nil {
+			if end, _ := finishedCondition(job); end == history.end && job.DeletionTimestamp == nil {
 				ended = append(ended, job)
 			}
 		}
@@ -204,21 +206,21 @@ func expired(cj *batchv1.CronJob, jobs []*batchv1.Job) []*batchv1.Job {
 			continue
 		}
 		slices.SortFunc(ended, func(a, b *batchv1.Job) int {
-			return cmp.Or(begun(a).Compare(begun(b)), cmp.Compare(a.Name, b.Name))
+			return cmp.Or(startTime(a).Compare(startTime(b)), cmp.Compare(a.Name, b.Name))
 		})
 		out = append(out, ended[:len(ended)-int(*history.limit)]...)
 	}
 	return out
 }
 
-func begun(job *batchv1.Job) time.Time {
+func startTime(job *batchv1.Job) time.Time {
 	if job.Status.StartTime == nil {
 		return job.CreationTimestamp.Time
 	}
 	return job.Status.StartTime.Time
 }
 
-func finish(job *batchv1.Job) (batchv1.JobConditionType, bool) {
+func finishedCondition(job *batchv1.Job) (batchv1.JobConditionType, bool) {
 	for _, c := range job.Status.Conditions {
 		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
 			return c.Type, true

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func at(t *testing.T, text string) time.Time {
+func parseTime(t *testing.T, text string) time.Time {
 	t.Helper()
 	out, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -33,8 +33,8 @@ func cronJob(created time.Time, schedule string) *batchv1.CronJob {
 	}
 }
 
-// made returns the job of a scheduled time as stored in the cluster.
-func made(cj *batchv1.CronJob, scheduled time.Time, end batchv1.JobConditionType) *batchv1.Job {
+// jobAt returns the job of a scheduled time as stored in the cluster.
+func jobAt(cj *batchv1.CronJob, scheduled time.Time, end batchv1.JobConditionType) *batchv1.Job {
 	job := newJob(cj, scheduled)
 	job.UID = types.UID(job.Name)
 	job.CreationTimestamp = metav1.NewTime(scheduled)
@@ -52,10 +52,10 @@ func finishJob(job *batchv1.Job, end batchv1.JobConditionType, when time.Time) {
 	}
 }
 
-func TestWhatIsDoneAtAMoment(t *testing.T) {
+func TestDecisions(t *testing.T) {
 	running := func(scheduled string) func(*testing.T, *batchv1.CronJob) []*batchv1.Job {
 		return func(t *testing.T, cj *batchv1.CronJob) []*batchv1.Job {
-			return []*batchv1.Job{made(cj, at(t, scheduled), "")}
+			return []*batchv1.Job{jobAt(cj, parseTime(t, scheduled), "")}
 		}
 	}
 	for name, c := range map[string]struct {
@@ -132,15 +132,16 @@ func TestWhatIsDoneAtAMoment(t *testing.T) {
 		"beside another": {now: "2026-03-05T11:00:00Z", jobs: running("2026-03-05T10:00:00Z"),
 			starts: "2026-03-05T11:00:00Z", again: time.Hour},
 		"not beside another": {now: "2026-03-05T11:00:00Z", jobs: running("2026-03-05T10:00:00Z"),
-			again: time.Hour, change: policy(batchv1.ForbidConcurrent), events: "JobAlreadyActive"},
+			again: time.Hour, change: withPolicy(batchv1.ForbidConcurrent), events: "JobAlreadyActive"},
 		"instead of another": {now: "2026-03-05T11:00:00Z", jobs: running("2026-03-05T10:00:00Z"),
-			starts: "2026-03-05T11:00:00Z", stops: 1, again: time.Hour, change: policy(batchv1.ReplaceConcurrent)},
-		"one made by hand": {jobs: byHand, starts: "2026-03-05T10:00:00Z", again: 29*time.Minute +
-			40*time.Second, events: "UnexpectedJob", change: policy(batchv1.ForbidConcurrent)},
-		"after another has ended": {now: "2026-03-05T11:00:00Z", jobs: completed, starts: "2026-03-05T11:00:00Z",
-			again: time.Hour, change: both(policy(batchv1.ForbidConcurrent), active), events: "SawCompletedJob"},
+			starts: "2026-03-05T11:00:00Z", stops: 1, again: time.Hour, change: withPolicy(batchv1.ReplaceConcurrent)},
+		"one made by hand": {jobs: manualJobs, starts: "2026-03-05T10:00:00Z", again: 29*time.Minute +
+			40*time.Second, events: "UnexpectedJob", change: withPolicy(batchv1.ForbidConcurrent)},
+		"after another has ended": {now: "2026-03-05T11:00:00Z", jobs: completedJobs, starts: "2026-03-05T11:00:00Z",
+			again: time.Hour, change: combine(withPolicy(batchv1.ForbidConcurrent), addActiveJob),
+			events: "SawCompletedJob"},
 		"after one that went away": {now: "2026-03-05T11:00:00Z", starts: "2026-03-05T11:00:00Z", again: time.Hour,
-			change: both(policy(batchv1.ForbidConcurrent), active), events: "MissingJob"},
+			change: combine(withPolicy(batchv1.ForbidConcurrent), addActiveJob), events: "MissingJob"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.schedule == "" {
@@ -149,7 +150,7 @@ func TestWhatIsDoneAtAMoment(t *testing.T) {
 			if c.now == "" {
 				c.now = "2026-03-05T10:30:20Z"
 			}
-			cj := cronJob(at(t, "2026-03-05T09:06:00Z"), c.schedule)
+			cj := cronJob(parseTime(t, "2026-03-05T09:06:00Z"), c.schedule)
 			var jobs []*batchv1.Job
 			if c.jobs != nil {
 				jobs = c.jobs(t, cj)
@@ -161,7 +162,7 @@ func TestWhatIsDoneAtAMoment(t *testing.T) {
 			for _, r := range cj.Status.Active {
 				gone[r.UID] = !slices.ContainsFunc(jobs, func(job *batchv1.Job) bool { return job.UID == r.UID })
 			}
-			now := at(t, c.now)
+			now := parseTime(t, c.now)
 			d := Decide(cj, jobs, gone, now)
 			switch {
 			case c.starts == "" && !d.Start.IsZero():
@@ -173,10 +174,10 @@ func TestWhatIsDoneAtAMoment(t *testing.T) {
 				t.Errorf("stops %v", d.Stop)
 			}
 			if c.again > 0 {
-				c.again += late
+				c.again += timerSlack
 			}
-			if d.Again != c.again {
-				t.Errorf("again after %s, want %s", d.Again, c.again)
+			if d.RequeueAfter != c.again {
+				t.Errorf("again after %s, want %s", d.RequeueAfter, c.again)
 			}
 			var reasons []string
 			for _, e := range d.Events {
@@ -189,62 +190,63 @@ func TestWhatIsDoneAtAMoment(t *testing.T) {
 	}
 }
 
-func policy(p batchv1.ConcurrencyPolicy) func(*batchv1.CronJob) {
+func withPolicy(p batchv1.ConcurrencyPolicy) func(*batchv1.CronJob) {
 	return func(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy = p }
 }
 
-func both(a, b func(*batchv1.CronJob)) func(*batchv1.CronJob) {
+func combine(a, b func(*batchv1.CronJob)) func(*batchv1.CronJob) {
 	return func(cj *batchv1.CronJob) { a(cj); b(cj) }
 }
 
-// active adds the job of 10:00 to the status.
-func active(cj *batchv1.CronJob) {
+// addActiveJob adds the job of 10:00 to the status.
+func addActiveJob(cj *batchv1.CronJob) {
 	scheduled := time.Date(2026, 3, 5, 10, 0, 0, 0, time.UTC)
 	name := jobName(cj, scheduled)
 	cj.Status.Active = []corev1.ObjectReference{{Name: name, UID: types.UID(name)}}
 	cj.Status.LastScheduleTime = &metav1.Time{Time: scheduled}
 }
 
-func completed(t *testing.T, cj *batchv1.CronJob) []*batchv1.Job {
-	return []*batchv1.Job{made(cj, at(t, "2026-03-05T10:00:00Z"), batchv1.JobComplete)}
+func completedJobs(t *testing.T, cj *batchv1.CronJob) []*batchv1.Job {
+	return []*batchv1.Job{jobAt(cj, parseTime(t, "2026-03-05T10:00:00Z"), batchv1.JobComplete)}
 }
 
-func byHand(t *testing.T, cj *batchv1.CronJob) []*batchv1.Job {
-	job := made(cj, at(t, "2026-03-05T10:00:00Z"), "")
+func manualJobs(t *testing.T, cj *batchv1.CronJob) []*batchv1.Job {
+	job := jobAt(cj, parseTime(t, "2026-03-05T10:00:00Z"), "")
 	job.Name, job.Annotations = "by-hand", map[string]string{"cronjob.kubernetes.io/instantiate": "manual"}
 	return []*batchv1.Job{job}
 }
 
-func TestTheStatusSaysWhatRunsAndWhatSucceededLast(t *testing.T) {
-	cj := cronJob(at(t, "2026-03-05T06:00:00Z"), "0 * * * *")
-	active(cj)
+func TestStatusListsActiveJobsAndTheLastSuccess(t *testing.T) {
+	cj := cronJob(parseTime(t, "2026-03-05T06:00:00Z"), "0 * * * *")
+	addActiveJob(cj)
 	jobs := []*batchv1.Job{
-		made(
+		jobAt(
 			cj,
-			at(t, "2026-03-05T08:00:00Z"),
+			parseTime(t, "2026-03-05T08:00:00Z"),
 			batchv1.JobFailed,
-		), made(cj, at(t, "2026-03-05T09:00:00Z"), batchv1.JobComplete),
-		made(
+		), jobAt(cj, parseTime(t, "2026-03-05T09:00:00Z"), batchv1.JobComplete),
+		jobAt(
 			cj,
-			at(t, "2026-03-05T07:00:00Z"),
+			parseTime(t, "2026-03-05T07:00:00Z"),
 			batchv1.JobComplete,
-		), made(cj, at(t, "2026-03-05T10:00:00Z"), ""), made(cj, at(t, "2026-03-05T11:00:00Z"), ""),
+		), jobAt(cj, parseTime(t, "2026-03-05T10:00:00Z"), ""), jobAt(cj, parseTime(t, "2026-03-05T11:00:00Z"), ""),
 	}
-	Decide(cj, jobs, nil, at(t, "2026-03-05T11:10:00Z"))
+	Decide(cj, jobs, nil, parseTime(t, "2026-03-05T11:10:00Z"))
 	s := cj.Status
 	if len(s.Active) != 2 || s.Active[1].Kind != "Job" || s.Active[1].APIVersion != "batch/v1" ||
 		s.Active[1].Namespace != "n" {
 		t.Errorf("active: %v", s.Active)
 	}
-	if want := at(t, "2026-03-05T11:00:00Z"); !s.LastScheduleTime.Time.Equal(want) {
+	if want := parseTime(t, "2026-03-05T11:00:00Z"); !s.LastScheduleTime.Time.Equal(want) {
 		t.Errorf("last scheduled %s, want %s", s.LastScheduleTime, want)
 	}
-	if want := at(t, "2026-03-05T09:00:30Z"); s.LastSuccessfulTime == nil || !s.LastSuccessfulTime.Time.Equal(want) {
+	if want := parseTime(t, "2026-03-05T09:00:30Z"); s.LastSuccessfulTime == nil ||
+		!s.LastSuccessfulTime.Time.Equal(want) {
 		t.Errorf("last success %v, want %s", s.LastSuccessfulTime, want)
 	}
 }
 
-func TestTheHistoryKeepsTheYoungest(t *testing.T) {
+func TestHistoryKeepsTheNewestJobs(t *testing.T) {
 	for _, c := range []struct {
 		succeeded, failed *int32
 		want              string // hours of the jobs to delete
@@ -252,16 +254,16 @@ func TestTheHistoryKeepsTheYoungest(t *testing.T) {
 		{nil, nil, ""}, {ptr.To[int32](3), ptr.To[int32](1), "02"}, {ptr.To[int32](1), ptr.To[int32](2), "01 03"},
 		{ptr.To[int32](0), ptr.To[int32](0), "01 03 05 02 04"},
 	} {
-		cj := cronJob(at(t, "2026-03-05T00:00:00Z"), "0 * * * *")
+		cj := cronJob(parseTime(t, "2026-03-05T00:00:00Z"), "0 * * * *")
 		cj.Spec.SuccessfulJobsHistoryLimit, cj.Spec.FailedJobsHistoryLimit = c.succeeded, c.failed
 		var jobs []*batchv1.Job
 		for hour, end := range []batchv1.JobConditionType{"", batchv1.JobComplete, batchv1.JobFailed,
 			batchv1.JobComplete, batchv1.JobFailed, batchv1.JobComplete} {
-			jobs = append(jobs, made(cj, time.Date(2026, 3, 5, hour, 0, 0, 0, time.UTC), end))
+			jobs = append(jobs, jobAt(cj, time.Date(2026, 3, 5, hour, 0, 0, 0, time.UTC), end))
 		}
 		slices.Reverse(jobs)
 		var got []string
-		for _, job := range Decide(cj, jobs, nil, at(t, "2026-03-05T05:30:00Z")).Expire {
+		for _, job := range Decide(cj, jobs, nil, parseTime(t, "2026-03-05T05:30:00Z")).Expire {
 			got = append(got, job.CreationTimestamp.UTC().Format("15"))
 		}
 		if strings.Join(got, " ") != c.want {
@@ -270,15 +272,15 @@ func TestTheHistoryKeepsTheYoungest(t *testing.T) {
 	}
 }
 
-func TestAJobIsNamedAfterItsTimeAndOwned(t *testing.T) {
-	cj := cronJob(at(t, "2026-03-05T00:00:00Z"), "0 * * * *")
+func TestJobsAreNamedAfterTheirTimeAndOwned(t *testing.T) {
+	cj := cronJob(parseTime(t, "2026-03-05T00:00:00Z"), "0 * * * *")
 	cj.Spec.JobTemplate.Labels, cj.Spec.JobTemplate.Annotations = map[string]string{
 		"a": "b",
 	}, map[string]string{
 		"c": "d",
 	}
 	cj.Spec.TimeZone = ptr.To("Asia/Tokyo")
-	job := newJob(cj, at(t, "2026-03-05T10:00:00Z"))
+	job := newJob(cj, parseTime(t, "2026-03-05T10:00:00Z"))
 	if job.Name != "c-29545080" || job.Namespace != "n" || job.Labels["a"] != "b" || job.Annotations["c"] != "d" {
 		t.Errorf("job: %+v", job.ObjectMeta)
 	}
@@ -291,18 +293,18 @@ func TestAJobIsNamedAfterItsTimeAndOwned(t *testing.T) {
 	}
 }
 
-func TestAJobOfACronJobWithoutAZoneSaysItsTimeInUTC(t *testing.T) {
-	cj := cronJob(at(t, "2026-03-05T00:00:00Z"), "0 * * * *")
+func TestJobsWithoutATimeZoneAreStampedInUTC(t *testing.T) {
+	cj := cronJob(parseTime(t, "2026-03-05T00:00:00Z"), "0 * * * *")
 	cj.Spec.TimeZone = nil
 	local := time.FixedZone("the machine's", -5*3600)
-	job := newJob(cj, at(t, "2026-03-05T10:00:00Z").In(local))
+	job := newJob(cj, parseTime(t, "2026-03-05T10:00:00Z").In(local))
 	if got := job.Annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"]; got != "2026-03-05T10:00:00Z" {
 		t.Errorf("scheduled timestamp %s", got)
 	}
 }
 
-func TestEventsHaveUpstreamsWords(t *testing.T) {
-	created, now := at(t, "2026-03-05T06:00:00Z"), at(t, "2026-03-05T10:00:00Z")
+func TestEventsHaveUpstreamsTexts(t *testing.T) {
+	created, now := parseTime(t, "2026-03-05T06:00:00Z"), parseTime(t, "2026-03-05T10:00:00Z")
 	for _, c := range []struct {
 		schedule string
 		change   func(*batchv1.CronJob)

@@ -22,7 +22,7 @@ func newJob(cj *batchv1.CronJob, scheduled time.Time) *batchv1.Job {
 	template := cj.Spec.JobTemplate.DeepCopy()
 	annotations := map[string]string{}
 	maps.Copy(annotations, template.Annotations)
-	annotations[batchv1.CronJobScheduledTimestampAnnotation] = timestamp(cj, scheduled)
+	annotations[batchv1.CronJobScheduledTimestampAnnotation] = formatScheduled(cj, scheduled)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: jobName(cj, scheduled), Namespace: cj.Namespace, Labels: template.Labels, Annotations: annotations,
@@ -32,9 +32,9 @@ func newJob(cj *batchv1.CronJob, scheduled time.Time) *batchv1.Job {
 	}
 }
 
-// timestamp formats a scheduled time for its job: in the CronJob's time zone, or in UTC if it has none. The machine's
-// time zone does not matter.
-func timestamp(cj *batchv1.CronJob, scheduled time.Time) string {
+// formatScheduled formats a scheduled time for its job: in the CronJob's time zone, or in UTC if it has none. The
+// machine's time zone does not matter.
+func formatScheduled(cj *batchv1.CronJob, scheduled time.Time) string {
 	zone, err := time.LoadLocation(ptr.Deref(cj.Spec.TimeZone, "UTC"))
 	if err != nil {
 		zone = time.UTC

@@ -9,9 +9,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// parse returns a CronJob's schedule in its time zone. The API refuses new objects with a zone inside the schedule, but
-// existing ones keep theirs.
-func parse(cj *batchv1.CronJob) (cron.Schedule, error) {
+// parseSchedule returns a CronJob's schedule in its time zone. The API refuses new objects with a zone inside the
+// schedule, but existing ones keep theirs.
+func parseSchedule(cj *batchv1.CronJob) (cron.Schedule, error) {
 	text := cj.Spec.Schedule
 	if cj.Spec.TimeZone != nil && !strings.Contains(text, "TZ") {
 		text = "TZ=" + *cj.Spec.TimeZone + " " + text
@@ -32,16 +32,16 @@ func location(cj *batchv1.CronJob) (*time.Location, error) {
 	return time.LoadLocation(*cj.Spec.TimeZone)
 }
 
-// around returns the last time of a schedule in (after, now], or the zero time, and the next time after now.
-func around(schedule cron.Schedule, after, now time.Time) (due, next time.Time) {
-	if due = latest(schedule, after, now); !due.IsZero() {
+// surroundingTimes returns the last time of a schedule in (after, now], or the zero time, and the next time after now.
+func surroundingTimes(schedule cron.Schedule, after, now time.Time) (due, next time.Time) {
+	if due = latestTime(schedule, after, now); !due.IsZero() {
 		after = due
 	}
 	return due, schedule.Next(after)
 }
 
-// latest returns the last time of a schedule in (after, now], or the zero time.
-func latest(schedule cron.Schedule, after, now time.Time) time.Time {
+// latestTime returns the last time of a schedule in (after, now], or the zero time.
+func latestTime(schedule cron.Schedule, after, now time.Time) time.Time {
 	first := schedule.Next(after)
 	if first.IsZero() || first.After(now) {
 		return time.Time{}
@@ -63,12 +63,12 @@ func latest(schedule cron.Schedule, after, now time.Time) time.Time {
 	return schedule.Next(low)
 }
 
-// tooMany is the number of missed times above which a warning is recorded.
-const tooMany = 100
+// maxMissedTimes is the number of missed times above which a warning is recorded.
+const maxMissedTimes = 100
 
-// missedTooMany reports whether more than tooMany times of a schedule lie in (after, now].
-func missedTooMany(schedule cron.Schedule, after, now time.Time) bool {
-	for range tooMany + 1 {
+// hasMissedTooMany reports whether more than maxMissedTimes times of a schedule lie in (after, now].
+func hasMissedTooMany(schedule cron.Schedule, after, now time.Time) bool {
+	for range maxMissedTimes + 1 {
 		after = schedule.Next(after)
 		if after.IsZero() || after.After(now) {
 			return false

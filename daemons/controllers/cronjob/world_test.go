@@ -13,33 +13,33 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is a server with caches of random age.
-type world struct {
-	cj      *batchv1.CronJob
-	jobs    map[string]*batchv1.Job
-	started map[string]int // by name: how often a job was created
-	views   []view         // states that caches may show
+// testCluster is a server with caches of random age.
+type testCluster struct {
+	cj          *batchv1.CronJob
+	jobs        map[string]*batchv1.Job
+	started     map[string]int // by name: how often a job was created
+	cacheStates []cacheState   // states that caches may show
 }
 
-type view struct {
+type cacheState struct {
 	cj   *batchv1.CronJob
 	jobs []*batchv1.Job
 }
 
-func (w *world) snapshot() {
-	w.views = append(w.views, view{cj: w.cj.DeepCopy(), jobs: w.live()})
+func (w *testCluster) snapshot() {
+	w.cacheStates = append(w.cacheStates, cacheState{cj: w.cj.DeepCopy(), jobs: w.live()})
 }
 
-func (w *world) live() (out []*batchv1.Job) {
+func (w *testCluster) live() (out []*batchv1.Job) {
 	for _, name := range slices.Sorted(maps.Keys(w.jobs)) {
 		out = append(out, w.jobs[name].DeepCopy())
 	}
 	return out
 }
 
-func (w *world) running() (n int) {
+func (w *testCluster) running() (n int) {
 	for _, job := range w.jobs {
-		if _, finished := finish(job); !finished {
+		if _, finished := finishedCondition(job); !finished {
 			n++
 		}
 	}
@@ -47,10 +47,11 @@ func (w *world) running() (n int) {
 }
 
 // sync syncs like the controller, with caches of random age. It may be interrupted at any point.
-func (w *world) sync(t *rapid.T, now time.Time) {
-	age := rapid.IntRange(0, min(4, len(w.views)-1)).Draw(t, "age")
-	jobAge := rapid.IntRange(0, min(4, len(w.views)-1)).Draw(t, "age of jobs")
-	cached, jobs := w.views[len(w.views)-1-age].cj.DeepCopy(), w.views[len(w.views)-1-jobAge].jobs
+func (w *testCluster) sync(t *rapid.T, now time.Time) {
+	age := rapid.IntRange(0, min(4, len(w.cacheStates)-1)).Draw(t, "age")
+	jobAge := rapid.IntRange(0, min(4, len(w.cacheStates)-1)).Draw(t, "age of jobs")
+	cached, jobs := w.cacheStates[len(w.cacheStates)-1-age].cj.DeepCopy(),
+		w.cacheStates[len(w.cacheStates)-1-jobAge].jobs
 	look := func(cj *batchv1.CronJob) (*batchv1.CronJob, Decision) {
 		cj = cj.DeepCopy()
 		var seen []*batchv1.Job
@@ -96,7 +97,7 @@ func (w *world) sync(t *rapid.T, now time.Time) {
 			job.UID = types.UID(fmt.Sprint(job.Name, "/", w.started[job.Name]))
 			w.jobs[job.Name] = job
 		}
-		if _, finished := finish(job); !finished {
+		if _, finished := finishedCondition(job); !finished {
 			cj.Status.Active = append(cj.Status.Active, reference(job))
 		}
 		cj.Status.LastScheduleTime = &metav1.Time{Time: d.Start}
@@ -108,14 +109,14 @@ func (w *world) sync(t *rapid.T, now time.Time) {
 	}
 }
 
-func TestOneTimeIsOneJobWhateverTheCachesShowAndWhereverItIsCutOff(t *testing.T) {
+func TestEachScheduledTimeCreatesOneJobDespiteStaleCaches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC)
 		cj := cronJob(now, "*/5 * * * *")
 		cj.Spec.ConcurrencyPolicy = rapid.SampledFrom([]batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent,
 			batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}).
 			Draw(t, "policy")
-		w := &world{cj: cj, jobs: map[string]*batchv1.Job{}, started: map[string]int{}}
+		w := &testCluster{cj: cj, jobs: map[string]*batchv1.Job{}, started: map[string]int{}}
 		w.snapshot()
 		for range 60 {
 			now = now.Add(time.Duration(rapid.IntRange(0, 200).Draw(t, "seconds")) * time.Second)
@@ -125,7 +126,7 @@ func TestOneTimeIsOneJobWhateverTheCachesShowAndWhereverItIsCutOff(t *testing.T)
 			}
 			for _, name := range slices.Sorted(maps.Keys(w.jobs)) {
 				job := w.jobs[name]
-				if _, finished := finish(job); !finished && rapid.IntRange(0, 4).Draw(t, "ends") == 0 {
+				if _, finished := finishedCondition(job); !finished && rapid.IntRange(0, 4).Draw(t, "ends") == 0 {
 					finishJob(job, batchv1.JobComplete, now)
 				}
 			}
@@ -143,12 +144,12 @@ func TestOneTimeIsOneJobWhateverTheCachesShowAndWhereverItIsCutOff(t *testing.T)
 		for _, job := range w.jobs {
 			finishJob(job, batchv1.JobComplete, now)
 		}
-		w.views = nil
+		w.cacheStates = nil
 		w.snapshot()
 		now = now.Add(5 * time.Minute).Truncate(5 * time.Minute)
 		for range 50 {
 			w.sync(t, now)
-			w.views = nil
+			w.cacheStates = nil
 			w.snapshot()
 		}
 		if want := jobName(cj, now); w.started[want] != 1 || !w.cj.Status.LastScheduleTime.Time.Equal(now) ||

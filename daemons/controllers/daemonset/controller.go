@@ -80,7 +80,7 @@ func (d *controller) nodeChanged(old, obj any) {
 func (d *controller) podChanged(old, obj any) {
 	if old != nil {
 		was := old.(*corev1.Pod)
-		if key := loop.Owner(was, kind.Kind); key != "" {
+		if key := loop.OwnerKey(was, kind.Kind); key != "" {
 			if obj == nil {
 				d.expect.Deleted(key, string(was.UID))
 			}
@@ -91,7 +91,7 @@ func (d *controller) podChanged(old, obj any) {
 		return
 	}
 	is := obj.(*corev1.Pod)
-	if key := loop.Owner(is, kind.Kind); key != "" {
+	if key := loop.OwnerKey(is, kind.Kind); key != "" {
 		if old == nil {
 			d.expect.Created(key)
 		}
@@ -109,8 +109,8 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	}
 	cached, err := d.sets.DaemonSets(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
-		d.expect.Forget(key)
-		d.failures.forget(key)
+		d.expect.Delete(key)
+		d.failures.delete(key)
 		return nil
 	} else if err != nil {
 		return err
@@ -119,16 +119,16 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	if set.DeletionTimestamp != nil {
 		return nil
 	}
-	met := d.expect.Met(key)
+	met := d.expect.IsMet(key)
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil || selector.Empty() {
 		return nil
 	}
-	pods, err := loop.ClaimPods(ctx, d.Client, d.pods, set, kind, selector, nil, d.fresh(set))
+	pods, err := loop.ClaimPods(ctx, d.Client, d.pods, set, kind, selector, nil, d.readLive(set))
 	if err != nil {
 		return err
 	}
-	hash, err := d.revise(ctx, set)
+	hash, err := d.recordRevision(ctx, set)
 	if err != nil {
 		return err
 	}
@@ -136,17 +136,17 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	at := Survey(set, nodes, pods)
+	at := NewPlacements(set, nodes, pods)
 	var manageErr error
 	if met {
 		now := d.Now()
-		manageErr = d.manage(ctx, key, set, hash, Plan(set, at, hash, now, d.failures.waits(set, now)))
+		manageErr = d.manage(ctx, key, set, hash, Plan(set, at, hash, now, d.failures.remainingWaits(set, now)))
 	}
 	return errors.Join(manageErr, d.writeStatus(ctx, set, cached.Status, at, hash))
 }
 
-// fresh reads a set from the server.
-func (d *controller) fresh(set *appsv1.DaemonSet) func(context.Context) (metav1.Object, error) {
+// readLive reads a set from the server.
+func (d *controller) readLive(set *appsv1.DaemonSet) func(context.Context) (metav1.Object, error) {
 	return func(ctx context.Context) (metav1.Object, error) {
 		return d.Client.AppsV1().DaemonSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
 	}
@@ -156,7 +156,7 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 	a.Create, a.Delete = a.Create[:min(len(a.Create), loop.Burst)], a.Delete[:min(len(a.Delete), loop.Burst)]
 	still := func() bool {
 		is, err := d.sets.DaemonSets(set.Namespace).Get(set.Name)
-		return err == nil && loop.SameSpec(is, set)
+		return err == nil && loop.HasSameSpec(is, set)
 	}
 	d.expect.Expect(key, len(a.Create), uids(a.Delete)...)
 	created, err := loop.InBatches(ctx, len(a.Create), still, func(ctx context.Context, i int) error {
@@ -171,7 +171,7 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 	}
 	for _, pod := range a.Ended {
 		if pod.Status.Phase == corev1.PodFailed {
-			d.failures.failed(set, target(pod), d.Now())
+			d.failures.recordFailure(set, targetNode(pod), d.Now())
 			d.Events.Eventf(
 				set,
 				corev1.EventTypeWarning,
@@ -179,11 +179,11 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 				"Found failed daemon pod %s/%s on node %s, will try to kill it",
 				pod.Namespace,
 				pod.Name,
-				target(pod),
+				targetNode(pod),
 			)
 		} else {
 			d.Events.Eventf(set, corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on "+
-				"node %s, will try to delete it", pod.Namespace, pod.Name, target(pod))
+				"node %s, will try to delete it", pod.Namespace, pod.Name, targetNode(pod))
 		}
 	}
 	deleted, deleteErr := loop.InBatches(ctx, len(a.Delete), still, func(ctx context.Context, i int) error {
@@ -196,8 +196,8 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 	for _, pod := range a.Delete[deleted:] {
 		d.expect.Deleted(key, string(pod.UID))
 	}
-	if a.Again > 0 {
-		d.AddAfter(key, a.Again)
+	if a.RequeueAfter > 0 {
+		d.AddAfter(key, a.RequeueAfter)
 	}
 	return errors.Join(err, deleteErr)
 }
@@ -206,7 +206,7 @@ func (d *controller) writeStatus(
 	ctx context.Context,
 	set *appsv1.DaemonSet,
 	before appsv1.DaemonSetStatus,
-	at Places,
+	at Placements,
 	hash string,
 ) error {
 	now := d.Now()

@@ -23,7 +23,7 @@ import (
 
 // The first failed pod of a node is replaced at once. The delay then doubles with each failure, up to a quarter of an
 // hour. It starts again with a new generation of the set, and after half an hour without a failure.
-func TestEachFailureOnANodeWaitsTwiceAsLong(t *testing.T) {
+func TestEachFailureOnANodeDoublesTheWait(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	var f failures
 	edition := func(name string, generation int64) *appsv1.DaemonSet {
@@ -34,48 +34,48 @@ func TestEachFailureOnANodeWaitsTwiceAsLong(t *testing.T) {
 	first, second := edition("d", 1), edition("d", 2)
 	var waits []time.Duration
 	for range 12 {
-		wait := f.waits(first, now)["a"]
+		wait := f.remainingWaits(first, now)["a"]
 		waits = append(waits, wait)
 		now = now.Add(wait)
-		f.failed(first, "a", now)
+		f.recordFailure(first, "a", now)
 	}
 	if got, want := fmt.Sprint(waits), "[0s 1s 2s 4s 8s 16s 32s 1m4s 2m8s 4m16s 8m32s 15m0s]"; got != want {
 		t.Errorf("its pods are replaced after\n%s, want\n%s", got, want)
 	}
-	if got := f.waits(first, now)["b"]; got != 0 {
+	if got := f.remainingWaits(first, now)["b"]; got != 0 {
 		t.Errorf("another node waits %s", got)
 	}
-	if got := f.waits(edition("e", 1), now)["a"]; got != 0 {
+	if got := f.remainingWaits(edition("e", 1), now)["a"]; got != 0 {
 		t.Errorf("another set waits %s", got)
 	}
-	if got := f.waits(first, now.Add(14*time.Minute))["a"]; got != time.Minute {
+	if got := f.remainingWaits(first, now.Add(14*time.Minute))["a"]; got != time.Minute {
 		t.Errorf("a minute before its time it waits %s", got)
 	}
 	later := now.Add(31 * time.Minute)
-	f.waits(first, later)
-	f.failed(first, "a", later)
-	if got := f.waits(first, later)["a"]; got != time.Second {
+	f.remainingWaits(first, later)
+	f.recordFailure(first, "a", later)
+	if got := f.remainingWaits(first, later)["a"]; got != time.Second {
 		t.Errorf("after half an hour without a failure it waits %s", got)
 	}
-	f.failed(first, "a", later)
-	if got := f.waits(second, later)["a"]; got != 0 {
+	f.recordFailure(first, "a", later)
+	if got := f.remainingWaits(second, later)["a"]; got != 0 {
 		t.Errorf("a new generation waits %s", got)
 	}
-	f.failed(second, "a", later)
-	if again := edition("d", 2); f.waits(second, later)["a"] == 0 {
+	f.recordFailure(second, "a", later)
+	if again := edition("d", 2); f.remainingWaits(second, later)["a"] == 0 {
 		t.Error("the second generation does not count")
-	} else if again.UID = "another"; f.waits(again, later)["a"] != 0 {
+	} else if again.UID = "another"; f.remainingWaits(again, later)["a"] != 0 {
 		t.Error("another set of the same name waits")
 	}
-	f.failed(second, "a", later)
-	f.forget("shop/d")
-	if len(f.sets) != 0 {
-		t.Errorf("of a set that is gone, %v is left", f.sets)
+	f.recordFailure(second, "a", later)
+	f.delete("shop/d")
+	if len(f.bySet) != 0 {
+		t.Errorf("of a set that is gone, %v is left", f.bySet)
 	}
 }
 
 // The event about a failed pod is recorded when the pod is deleted, not while it waits.
-func TestAPodThatFailsAgainIsReplacedLaterEachTime(t *testing.T) {
+func TestRepeatedFailuresDelayTheReplacement(t *testing.T) {
 	labels := map[string]string{"app": "d"}
 	set := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "d", UID: "d", Generation: 1},
@@ -102,7 +102,7 @@ func TestAPodThatFailsAgainIsReplacedLaterEachTime(t *testing.T) {
 	}
 	must(informers.DaemonSets(factory).Informer().GetIndexer().Add(set))
 	must(informers.Nodes(factory).Informer().GetIndexer().Add(node("a")))
-	told := func() (n int) {
+	countEvents := func() (n int) {
 		for {
 			select {
 			case e := <-events.Events:
@@ -125,7 +125,7 @@ func TestAPodThatFailsAgainIsReplacedLaterEachTime(t *testing.T) {
 	}
 	step := func(i int) int {
 		t.Helper()
-		pod := on(set, "a", "h", "False")
+		pod := podOn(set, "a", "h", "False")
 		pod.Namespace, pod.UID, pod.Spec.NodeName, pod.Status.Phase = "shop", types.UID(
 			fmt.Sprint("pod-", i),
 		), "a", corev1.PodFailed
@@ -136,7 +136,7 @@ func TestAPodThatFailsAgainIsReplacedLaterEachTime(t *testing.T) {
 		must(pods.Add(pod))
 		must(d.sync(t.Context(), "shop/d"))
 		gone := deletions()
-		if n := told(); n != gone {
+		if n := countEvents(); n != gone {
 			t.Errorf("pod %d: %d are deleted, and %d events tell of it", i, gone, n)
 		}
 		if gone > 0 {

@@ -14,31 +14,31 @@ import (
 
 // Actions holds the actions that a sync of a set requires.
 type Actions struct {
-	Create []string // nodes that need a pod
-	Delete []*corev1.Pod
-	Ended  []*corev1.Pod // the pods to delete that have ended and will be replaced
-	Again  time.Duration // sync again after this time; zero means never
+	Create       []string // nodes that need a pod
+	Delete       []*corev1.Pod
+	Ended        []*corev1.Pod // the pods to delete that have ended and will be replaced
+	RequeueAfter time.Duration // sync again after this time; zero means never
 }
 
 // Plan returns which pods to create and delete. waits holds, by node, how much longer a failed pod stays.
-func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time, waits map[string]time.Duration) Actions {
+func Plan(set *appsv1.DaemonSet, at Placements, hash string, now time.Time, waits map[string]time.Duration) Actions {
 	var a Actions
 	var rolling []*corev1.Pod // the pods that stay on each node, candidates for replacement
 	surging := 0
 	var surges []string // nodes whose available old pod may get its replacement beside it
-	surge := maxSurge(set, at.wanted)
-	for _, place := range at.nodes {
-		shouldRun, here := place.run, place.pods
+	surge := maxSurge(set, at.desired)
+	for _, place := range at.perNode {
+		shouldRun, here := place.shouldRun, place.pods
 		var living []*corev1.Pod
 		for _, pod := range here {
 			switch {
 			case pod.DeletionTimestamp != nil:
-			case !place.stay:
+			case !place.mayStay:
 				a.Delete = append(a.Delete, pod)
 			case pod.Status.Phase == corev1.PodFailed:
 				if wait := waits[place.node]; wait > 0 {
-					if a.Again == 0 || wait < a.Again {
-						a.Again = wait
+					if a.RequeueAfter == 0 || wait < a.RequeueAfter {
+						a.RequeueAfter = wait
 					}
 					living = append(living, pod)
 				} else {
@@ -52,12 +52,12 @@ func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time, waits ma
 		}
 		// Of several pods, the ready one stays, or else the oldest. While an available old pod runs beside its surged
 		// replacement, both stay.
-		keep := split(living, hash)
+		keep := selectRemaining(living, hash)
 		if surge > 0 {
-			if pair := surged(set, living, hash, now); len(pair) == 2 {
+			if pair := surgePair(set, living, hash, now); len(pair) == 2 {
 				keep = pair
 				surging++
-			} else if len(keep) == 1 && shouldRun && !isCurrent(keep[0], hash) && available(set, keep[0], now) {
+			} else if len(keep) == 1 && shouldRun && !isCurrent(keep[0], hash) && isAvailable(set, keep[0], now) {
 				surges = append(surges, place.node)
 			}
 		}
@@ -86,22 +86,22 @@ func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time, waits ma
 	case surge > 0:
 		a.Create = append(a.Create, surges[:min(len(surges), max(surge-surging, 0))]...)
 		for _, pod := range rolling {
-			if !isCurrent(pod, hash) && !available(set, pod, now) {
+			if !isCurrent(pod, hash) && !isAvailable(set, pod, now) {
 				a.Delete = append(a.Delete, pod) // an unavailable pod serves no traffic
 			}
 		}
 	default:
-		a.Delete = append(a.Delete, replace(set, rolling, at.wanted, hash, now)...)
+		a.Delete = append(a.Delete, replaceable(set, rolling, at.desired, hash, now)...)
 	}
 	return a
 }
 
-// surged returns the available old pod of a node and the replacement beside it that is not available yet. It returns
+// surgePair returns the available old pod of a node and the replacement beside it that is not available yet. It returns
 // nil if there is no such pair.
-func surged(set *appsv1.DaemonSet, living []*corev1.Pod, hash string, now time.Time) []*corev1.Pod {
+func surgePair(set *appsv1.DaemonSet, living []*corev1.Pod, hash string, now time.Time) []*corev1.Pod {
 	var old, current []*corev1.Pod
 	for _, pod := range living {
-		switch is := available(set, pod, now); {
+		switch is := isAvailable(set, pod, now); {
 		case isCurrent(pod, hash) && is:
 			return nil
 		case isCurrent(pod, hash):
@@ -113,40 +113,40 @@ func surged(set *appsv1.DaemonSet, living []*corev1.Pod, hash string, now time.T
 	if len(old) == 0 || len(current) == 0 {
 		return nil
 	}
-	return []*corev1.Pod{split(old, hash)[0], split(current, hash)[0]}
+	return []*corev1.Pod{selectRemaining(old, hash)[0], selectRemaining(current, hash)[0]}
 }
 
-func available(set *appsv1.DaemonSet, pod *corev1.Pod, now time.Time) bool {
-	return loop.Available(pod, time.Duration(set.Spec.MinReadySeconds)*time.Second, now)
+func isAvailable(set *appsv1.DaemonSet, pod *corev1.Pod, now time.Time) bool {
+	return loop.IsAvailable(pod, time.Duration(set.Spec.MinReadySeconds)*time.Second, now)
 }
 
-// split returns the one pod of a node that stays.
-func split(living []*corev1.Pod, hash string) []*corev1.Pod {
+// selectRemaining returns the one pod of a node that stays.
+func selectRemaining(living []*corev1.Pod, hash string) []*corev1.Pod {
 	if len(living) <= 1 {
 		return living
 	}
 	sorted := slices.Clone(living)
 	slices.SortFunc(sorted, func(a, b *corev1.Pod) int {
-		readyA, _ := loop.Ready(a)
-		readyB, _ := loop.Ready(b)
+		readyA, _ := loop.IsReady(a)
+		readyB, _ := loop.IsReady(b)
 		return cmp.Or(
-			first(readyA, readyB),
-			first(isCurrent(a, hash), isCurrent(b, hash)),
+			compareTrueFirst(readyA, readyB),
+			compareTrueFirst(isCurrent(a, hash), isCurrent(b, hash)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		)
 	})
 	return sorted[:1]
 }
 
-// replace returns the outdated pods that may be deleted now: unavailable ones at once, available ones as far as
+// replaceable returns the outdated pods that may be deleted now: unavailable ones at once, available ones as far as
 // maxUnavailable allows.
-func replace(set *appsv1.DaemonSet, pods []*corev1.Pod, wanted int, hash string, now time.Time) []*corev1.Pod {
+func replaceable(set *appsv1.DaemonSet, pods []*corev1.Pod, wanted int, hash string, now time.Time) []*corev1.Pod {
 	room := maxUnavailable(set, wanted)
 	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
 	var broken, working []*corev1.Pod
 	available := 0
 	for _, pod := range pods {
-		is := loop.Available(pod, minReady, now)
+		is := loop.IsAvailable(pod, minReady, now)
 		if is {
 			available++
 		}
@@ -192,7 +192,7 @@ func maxUnavailable(set *appsv1.DaemonSet, wanted int) int {
 	return n
 }
 
-func first(a, b bool) int {
+func compareTrueFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

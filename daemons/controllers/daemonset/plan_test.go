@@ -17,7 +17,7 @@ func node(name string, taints ...corev1.Taint) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Taints: taints}}
 }
 
-func on(set *appsv1.DaemonSet, node, hash string, ready corev1.ConditionStatus) *corev1.Pod {
+func podOn(set *appsv1.DaemonSet, node, hash string, ready corev1.ConditionStatus) *corev1.Pod {
 	pod := newPod(set, node, hash)
 	pod.Name, pod.UID = "p-"+node, types.UID("p-"+node)
 	pod.Status.Phase = corev1.PodRunning
@@ -40,15 +40,15 @@ func TestEveryNodeThatFitsGetsOnePod(t *testing.T) {
 		node("f", pressed),
 	}
 	pods := []*corev1.Pod{
-		on(set, "a", "h", "True"),
-		on(set, "d", "h", "True"),
-		on(set, "e", "h", "True"),
-		on(set, "lost", "h", "True"),
+		podOn(set, "a", "h", "True"),
+		podOn(set, "d", "h", "True"),
+		podOn(set, "e", "h", "True"),
+		podOn(set, "lost", "h", "True"),
 	}
-	unseen := on(set, "unseen", "h", "True") // it runs on a node that only other components know
+	unseen := podOn(set, "unseen", "h", "True") // it runs on a node that only other components know
 	unseen.Spec.NodeName = "unseen"
 	pods = append(pods, unseen)
-	got := Plan(set, Survey(set, nodes, pods), "h", time.Unix(1000, 0), nil)
+	got := Plan(set, NewPlacements(set, nodes, pods), "h", time.Unix(1000, 0), nil)
 	slices.Sort(got.Create)
 	if fmt.Sprint(got.Create) != "[b f]" {
 		t.Errorf("creates on %v, want b and f (d keeps what it has, c gets none)", got.Create)
@@ -64,7 +64,7 @@ func TestEveryNodeThatFitsGetsOnePod(t *testing.T) {
 }
 
 // A pod that has ended is not restarted on its node, so it is deleted and created again.
-func TestAPodThatEndedMakesRoomForAnother(t *testing.T) {
+func TestEndedPodsAreReplaced(t *testing.T) {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
 	now := time.Unix(1_000_000, 0)
 	for name, c := range map[string]struct {
@@ -80,25 +80,26 @@ func TestAPodThatEndedMakesRoomForAnother(t *testing.T) {
 		"it succeeded, as one failed there": {corev1.PodSucceeded, 3 * time.Second, 1, 0},
 		"nobody knows what it is":           {corev1.PodUnknown, 0, 0, 0},
 	} {
-		p := on(set, "a", "h", "True")
+		p := podOn(set, "a", "h", "True")
 		p.Status.Phase = c.phase
 		got := Plan(
 			set,
-			Survey(set, []*corev1.Node{node("a")}, []*corev1.Pod{p}),
+			NewPlacements(set, []*corev1.Node{node("a")}, []*corev1.Pod{p}),
 			"h",
 			now,
 			map[string]time.Duration{"a": c.wait},
 		)
-		if len(got.Create) != 0 || len(got.Delete) != c.delete || len(got.Ended) != c.delete || got.Again != c.again {
+		if len(got.Create) != 0 || len(got.Delete) != c.delete || len(got.Ended) != c.delete ||
+			got.RequeueAfter != c.again {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	early, late := on(set, "a", "h", "True"), on(set, "b", "h", "True")
+	early, late := podOn(set, "a", "h", "True"), podOn(set, "b", "h", "True")
 	early.Status.Phase, late.Status.Phase = corev1.PodFailed, corev1.PodFailed
 	wait := map[string]time.Duration{"a": time.Second, "b": 4 * time.Second}
-	if got := Plan(set, Survey(set, []*corev1.Node{node("a"), node("b")}, []*corev1.Pod{early, late}), "h", now,
-		wait); got.Again != time.Second {
-		t.Errorf("of two that wait, it is looked again after %s", got.Again)
+	if got := Plan(set, NewPlacements(set, []*corev1.Node{node("a"), node("b")}, []*corev1.Pod{early, late}), "h", now,
+		wait); got.RequeueAfter != time.Second {
+		t.Errorf("of two that wait, it is looked again after %s", got.RequeueAfter)
 	}
 }
 
@@ -106,16 +107,17 @@ func TestAPodThatEndedMakesRoomForAnother(t *testing.T) {
 func TestAnUpdateReplacesOnePodAtATime(t *testing.T) {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
 	nodes := []*corev1.Node{node("a"), node("b"), node("c")}
-	pods := []*corev1.Pod{on(set, "a", "old", "True"), on(set, "b", "old", "True"), on(set, "c", "old", "True")}
-	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now(), nil); len(got.Delete) != 1 {
+	pods := []*corev1.Pod{podOn(set, "a", "old", "True"), podOn(set, "b", "old", "True"),
+		podOn(set, "c", "old", "True")}
+	if got := Plan(set, NewPlacements(set, nodes, pods), "new", time.Now(), nil); len(got.Delete) != 1 {
 		t.Errorf("deletes %d at once", len(got.Delete))
 	}
-	pods[0] = on(set, "a", "new", "False")
-	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now(), nil); len(got.Delete) != 0 {
+	pods[0] = podOn(set, "a", "new", "False")
+	if got := Plan(set, NewPlacements(set, nodes, pods), "new", time.Now(), nil); len(got.Delete) != 0 {
 		t.Errorf("goes on while the new pod is not ready")
 	}
-	pods[1] = on(set, "b", "old", "False")
-	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now(), nil); len(got.Delete) != 1 ||
+	pods[1] = podOn(set, "b", "old", "False")
+	if got := Plan(set, NewPlacements(set, nodes, pods), "new", time.Now(), nil); len(got.Delete) != 1 ||
 		got.Delete[0].Name != "p-b" {
 		t.Errorf("a broken old pod is not replaced at once: %v", got.Delete)
 	}
@@ -129,9 +131,9 @@ func TestASurgeStartsTheReplacementFirst(t *testing.T) {
 	set.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
 		RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxSurge: &one, MaxUnavailable: &none}}
 	nodes := []*corev1.Node{node("a"), node("b")}
-	oldA, oldB := on(set, "a", "old", "True"), on(set, "b", "old", "True")
+	oldA, oldB := podOn(set, "a", "old", "True"), podOn(set, "b", "old", "True")
 	fresh := func(ready corev1.ConditionStatus) *corev1.Pod {
-		pod := on(set, "a", "new", ready)
+		pod := podOn(set, "a", "new", ready)
 		pod.Name, pod.UID = "new-a", "new-a"
 		return pod
 	}
@@ -143,9 +145,9 @@ func TestASurgeStartsTheReplacementFirst(t *testing.T) {
 		{"one replacement at a time", []*corev1.Pod{oldA, oldB}, "[a]", "[]"},
 		{"wait for it", []*corev1.Pod{oldA, fresh("False"), oldB}, "[]", "[]"},
 		{"it works: the old one goes, the next may start", []*corev1.Pod{oldA, fresh("True"), oldB}, "[b]", "[p-a]"},
-		{"a broken old one goes at once", []*corev1.Pod{on(set, "a", "old", "False"), oldB}, "[b]", "[p-a]"},
+		{"a broken old one goes at once", []*corev1.Pod{podOn(set, "a", "old", "False"), oldB}, "[b]", "[p-a]"},
 	} {
-		got := Plan(set, Survey(set, nodes, c.pods), "new", time.Now(), nil)
+		got := Plan(set, NewPlacements(set, nodes, c.pods), "new", time.Now(), nil)
 		deleted := []string{}
 		for _, pod := range got.Delete {
 			deleted = append(deleted, pod.Name)
@@ -156,7 +158,7 @@ func TestASurgeStartsTheReplacementFirst(t *testing.T) {
 	}
 }
 
-func TestHowManyNodesAreServed(t *testing.T) {
+func TestStatusCounts(t *testing.T) {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d", Generation: 6}}
 	set.Spec.MinReadySeconds = 10
 	now := time.Unix(1_000_000, 0)
@@ -174,13 +176,13 @@ func TestHowManyNodesAreServed(t *testing.T) {
 		return p
 	}
 	pods := []*corev1.Pod{
-		at(on(set, "available", "h", "True"), time.Minute),
-		at(on(set, "ready", "h", "True"), time.Second),
-		at(on(set, "unready", "h", "False"), time.Minute),
-		at(on(set, "outdated", "old", "True"), time.Minute),
-		at(on(set, "elsewhere", "h", "True"), time.Minute),
+		at(podOn(set, "available", "h", "True"), time.Minute),
+		at(podOn(set, "ready", "h", "True"), time.Second),
+		at(podOn(set, "unready", "h", "False"), time.Minute),
+		at(podOn(set, "outdated", "old", "True"), time.Minute),
+		at(podOn(set, "elsewhere", "h", "True"), time.Minute),
 	}
-	s := Status(set, Survey(set, nodes, pods), "h", now)
+	s := Status(set, NewPlacements(set, nodes, pods), "h", now)
 	got := fmt.Sprint(
 		s.ObservedGeneration,
 		s.DesiredNumberScheduled,
@@ -196,7 +198,7 @@ func TestHowManyNodesAreServed(t *testing.T) {
 	}
 }
 
-func TestHowManyMayBeReplacedAtOnce(t *testing.T) {
+func TestReplacementLimits(t *testing.T) {
 	for _, c := range []struct {
 		unavailable, surge string
 		wanted             int
@@ -222,7 +224,7 @@ func TestHowManyMayBeReplacedAtOnce(t *testing.T) {
 }
 
 // Problems of a node do not evict a pod that belongs to that node.
-func TestPodsTolerateTheTroubleOfTheirNodes(t *testing.T) {
+func TestPodsTolerateTheirNodesTaints(t *testing.T) {
 	set := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        "d",

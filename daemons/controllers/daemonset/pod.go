@@ -12,9 +12,9 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// tolerations returns the tolerations that every pod of a set gets: problems of a node do not evict a pod that belongs
-// to that node.
-func tolerations(spec *corev1.PodSpec) []corev1.Toleration {
+// defaultTolerations returns the tolerations that every pod of a set gets: problems of a node do not evict a pod that
+// belongs to that node.
+func defaultTolerations(spec *corev1.PodSpec) []corev1.Toleration {
 	exists := func(key string, effect corev1.TaintEffect) corev1.Toleration {
 		return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect}
 	}
@@ -39,7 +39,7 @@ func newPod(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 	}
 	pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] = hash
 	pod.Labels["pod-template-generation"] = strconv.FormatInt(templateGeneration(set), 10)
-	pod.Spec.Tolerations = append(pod.Spec.Tolerations, tolerations(&pod.Spec)...)
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, defaultTolerations(&pod.Spec)...)
 	term := corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{
 		Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}
 	if pod.Spec.Affinity == nil {
@@ -55,8 +55,8 @@ func newPod(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 	return pod
 }
 
-// target returns the node that a pod is on or meant for.
-func target(pod *corev1.Pod) string {
+// targetNode returns the node that a pod is on or meant for.
+func targetNode(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName
 	}
@@ -86,21 +86,21 @@ func templateGeneration(set *appsv1.DaemonSet) int64 {
 }
 
 // Status returns the status that a set should have.
-func Status(set *appsv1.DaemonSet, at Places, hash string, now time.Time) appsv1.DaemonSetStatus {
+func Status(set *appsv1.DaemonSet, at Placements, hash string, now time.Time) appsv1.DaemonSetStatus {
 	s := appsv1.DaemonSetStatus{
 		ObservedGeneration: set.Generation,
 		CollisionCount:     set.Status.CollisionCount,
 		Conditions:         set.Status.Conditions,
 	}
 	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
-	for _, place := range at.nodes {
+	for _, place := range at.perNode {
 		var here []*corev1.Pod
 		for _, pod := range place.pods {
 			if pod.DeletionTimestamp == nil {
 				here = append(here, pod)
 			}
 		}
-		if !place.run {
+		if !place.shouldRun {
 			if len(here) > 0 {
 				s.NumberMisscheduled++
 			}
@@ -111,10 +111,10 @@ func Status(set *appsv1.DaemonSet, at Places, hash string, now time.Time) appsv1
 			continue
 		}
 		s.CurrentNumberScheduled++
-		pod := split(here, hash)[0]
-		if ready, _ := loop.Ready(pod); ready {
+		pod := selectRemaining(here, hash)[0]
+		if ready, _ := loop.IsReady(pod); ready {
 			s.NumberReady++
-			if loop.Available(pod, minReady, now) {
+			if loop.IsAvailable(pod, minReady, now) {
 				s.NumberAvailable++
 			}
 		}
@@ -126,18 +126,20 @@ func Status(set *appsv1.DaemonSet, at Places, hash string, now time.Time) appsv1
 	return s
 }
 
-// revise ensures that a ControllerRevision holds the set's template, and deletes old revisions. It returns the hash
-// that pods of this template have as a label.
-func (d *controller) revise(ctx context.Context, set *appsv1.DaemonSet) (string, error) {
+// recordRevision ensures that a ControllerRevision holds the set's template, and deletes old revisions. It returns the
+// hash that pods of this template have as a label.
+func (d *controller) recordRevision(ctx context.Context, set *appsv1.DaemonSet) (string, error) {
 	live := map[string]bool{}
 	for _, pod := range d.pods.Of(set.UID) {
 		live[pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]] = true
 	}
-	update, _, err := d.revisions.Record(ctx, loop.Revised{
+	update, _, err := d.revisions.Record(ctx, loop.RevisionOwner{
 		Owner: set, Kind: kind, Selector: set.Spec.Selector, Template: &set.Spec.Template,
 		Collisions: &set.Status.CollisionCount, Limit: set.Spec.RevisionHistoryLimit,
-		Used:  func(c *appsv1.ControllerRevision) bool { return live[c.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]] },
-		Fresh: d.fresh(set),
+		IsUsed: func(c *appsv1.ControllerRevision) bool {
+			return live[c.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]]
+		},
+		ReadLive: d.readLive(set),
 	})
 	if err != nil {
 		return "", err

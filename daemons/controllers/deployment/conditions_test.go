@@ -15,7 +15,7 @@ import (
 )
 
 // The test covers every reason of the Progressing condition.
-func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
+func TestProgressingConditionReasons(t *testing.T) {
 	const progressing = appsv1.DeploymentProgressing
 	for _, c := range []struct {
 		name  string
@@ -26,7 +26,7 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 		{"the first set is made", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) { return web(2, "a:1"), nil }, 0,
 			`^True NewReplicaSetCreated: Created new replica set "web-[a-z0-9]+"$`},
 		{"a set for another template is made", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := counted(with1(web(2, "a:2"), progressing, "True", "NewReplicaSetAvailable"), 2, 2)
+			d := withCounts(withCondition(web(2, "a:2"), progressing, "True", "NewReplicaSetAvailable"), 2, 2)
 			return d, []*appsv1.ReplicaSet{webSet(d, "old", "a:1", "1", 2)}
 		}, 0, `^True NewReplicaSetCreated: Created new replica set "web-[a-z0-9]+"$`},
 		{"a set is there before progress is asked for", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
@@ -37,18 +37,18 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 			return d, []*appsv1.ReplicaSet{set}
 		}, 0, `^True FoundNewReplicaSet: Found new replica set "first"$`},
 		{"a pod has become available", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(2, "a:1"), progressing, "True", "NewReplicaSetCreated")
+			d := withCondition(web(2, "a:1"), progressing, "True", "NewReplicaSetCreated")
 			set := webSet(d, "first", "a:1", "1", 2)
 			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 1, 1,
 				2, 2
 			return d, []*appsv1.ReplicaSet{set}
 		}, 0, `^True ReplicaSetUpdated: ReplicaSet "first" is progressing\.$`},
 		{"all pods are available", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(2, "a:1"), progressing, "True", "ReplicaSetUpdated")
+			d := withCondition(web(2, "a:1"), progressing, "True", "ReplicaSetUpdated")
 			return d, []*appsv1.ReplicaSet{webSet(d, "first", "a:1", "1", 2)}
 		}, 0, `^True NewReplicaSetAvailable: ReplicaSet "first" has successfully progressed\.$`},
 		{"a finished rollout is made larger", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(4, "a:1"), progressing, "True", "NewReplicaSetAvailable")
+			d := withCondition(web(4, "a:1"), progressing, "True", "NewReplicaSetAvailable")
 			d.Generation, d.Status.ObservedGeneration = 2, 1
 			set := webSet(d, "first", "a:1", "1", 4)
 			set.Status.AvailableReplicas, d.Status.Replicas, d.Status.UpdatedReplicas = 2, 2, 2
@@ -56,21 +56,21 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 		}, 0, `^True NewReplicaSetAvailable: before$`},
 		{"a finished rollout's pods fail for longer than the deadline",
 			func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-				d := with1(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
+				d := withCondition(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
 				d.Generation, d.Status.ObservedGeneration = 2, 1
 				set := webSet(d, "first", "a:1", "1", 2)
 				set.Status.AvailableReplicas = 0
 				return d, []*appsv1.ReplicaSet{set}
 			}, time.Hour, `^True NewReplicaSetAvailable: before$`},
 		{"nothing has moved until the deadline", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(2, "a:1"), progressing, "True", "ReplicaSetUpdated")
+			d := withCondition(web(2, "a:1"), progressing, "True", "ReplicaSetUpdated")
 			set := webSet(d, "first", "a:1", "1", 2)
 			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0,
 				2, 2
 			return d, []*appsv1.ReplicaSet{set}
 		}, 601 * time.Second, `^False ProgressDeadlineExceeded: ReplicaSet "first" has timed out progressing\.$`},
 		{"an edit that starts nothing is no progress", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(2, "a:1"), progressing, "True", "ReplicaSetUpdated")
+			d := withCondition(web(2, "a:1"), progressing, "True", "ReplicaSetUpdated")
 			d.Generation, d.Status.ObservedGeneration = 2, 1
 			set := webSet(d, "first", "a:1", "1", 2)
 			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0,
@@ -78,29 +78,29 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 			return d, []*appsv1.ReplicaSet{set}
 		}, 601 * time.Second, `^False ProgressDeadlineExceeded: `},
 		{"Recreate waits for its old pods", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := counted(with1(web(2, "a:2"), progressing, "True", "ReplicaSetUpdated"), 2, 2)
+			d := withCounts(withCondition(web(2, "a:2"), progressing, "True", "ReplicaSetUpdated"), 2, 2)
 			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 			return d, []*appsv1.ReplicaSet{webSet(d, "old", "a:1", "1", 2)}
 		}, 601 * time.Second, `^False ProgressDeadlineExceeded: Deployment "web" has timed out progressing\.$`},
 		{"it is paused", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
+			d := withCondition(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
 			d.Spec.Paused = true
 			return d, []*appsv1.ReplicaSet{webSet(d, "first", "a:1", "1", 2)}
 		}, 0, `^Unknown DeploymentPaused: Deployment is paused$`},
 		{"it is paused when its deadline has passed", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(2, "a:1"), progressing, "False", "ProgressDeadlineExceeded")
+			d := withCondition(web(2, "a:1"), progressing, "False", "ProgressDeadlineExceeded")
 			d.Spec.Paused = true
 			return d, []*appsv1.ReplicaSet{webSet(d, "first", "a:1", "1", 2)}
 		}, 0, `^False ProgressDeadlineExceeded: before$`},
 		{"it goes on", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(2, "a:1"), progressing, "Unknown", "DeploymentPaused")
+			d := withCondition(web(2, "a:1"), progressing, "Unknown", "DeploymentPaused")
 			set := webSet(d, "first", "a:1", "1", 2)
 			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0,
 				2, 2
 			return d, []*appsv1.ReplicaSet{set}
 		}, time.Hour, `^Unknown DeploymentResumed: Deployment is resumed$`},
 		{"it is only scaled, while its deadline has passed", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(3, "a:1"), progressing, "True", "ReplicaSetUpdated")
+			d := withCondition(web(3, "a:1"), progressing, "True", "ReplicaSetUpdated")
 			set := webSet(d, "first", "a:1", "1", 2)
 			set.Annotations[desiredAnnotation] = "2"
 			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0,
@@ -108,13 +108,13 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 			return d, []*appsv1.ReplicaSet{set}
 		}, time.Hour, `^True ReplicaSetUpdated: before$`},
 		{"it is only scaled, while pods become available", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(3, "a:1"), progressing, "False", "ProgressDeadlineExceeded")
+			d := withCondition(web(3, "a:1"), progressing, "False", "ProgressDeadlineExceeded")
 			set := webSet(d, "first", "a:1", "1", 2)
 			set.Annotations[desiredAnnotation] = "2"
 			return d, []*appsv1.ReplicaSet{set}
 		}, 0, `^False ProgressDeadlineExceeded: before$`},
 		{"it is scaled as it goes on", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(3, "a:1"), progressing, "Unknown", "DeploymentPaused")
+			d := withCondition(web(3, "a:1"), progressing, "Unknown", "DeploymentPaused")
 			set := webSet(d, "first", "a:1", "1", 2)
 			set.Annotations[desiredAnnotation] = "2"
 			return d, []*appsv1.ReplicaSet{set}
@@ -126,7 +126,7 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 			return d, []*appsv1.ReplicaSet{set}
 		}, 0, `^True FoundNewReplicaSet: Found new replica set "first"$`},
 		{"it is being deleted when its deadline passes", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(2, "a:1"), progressing, "True", "ReplicaSetUpdated")
+			d := withCondition(web(2, "a:1"), progressing, "True", "ReplicaSetUpdated")
 			d.DeletionTimestamp, d.Finalizers = ptr.To(metav1.NewTime(began)), []string{"example.com/wait"}
 			set := webSet(d, "first", "a:1", "1", 2)
 			set.Status.AvailableReplicas, set.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas = 0, 0,
@@ -134,22 +134,22 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 			return d, []*appsv1.ReplicaSet{set}
 		}, time.Hour, `^True ReplicaSetUpdated: before$`},
 		{"it is paused and being deleted", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
+			d := withCondition(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
 			d.Spec.Paused, d.DeletionTimestamp, d.Finalizers = true, ptr.To(metav1.NewTime(began)),
 				[]string{"example.com/wait"}
 			return d, []*appsv1.ReplicaSet{webSet(d, "first", "a:1", "1", 2)}
 		}, 0, `^True NewReplicaSetAvailable: before$`},
 		{"no deadline is set", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) {
-			d := with1(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
+			d := withCondition(web(2, "a:1"), progressing, "True", "NewReplicaSetAvailable")
 			d.Spec.ProgressDeadlineSeconds = ptr.To[int32](1<<31 - 1)
 			return d, []*appsv1.ReplicaSet{webSet(d, "first", "a:1", "1", 2)}
 		}, 0, `^$`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, sets := c.world()
-			w := newWorld(t, d, sets...)
+			w := newTestCluster(t, d, sets...)
 			w.clock.Step(c.after)
-			w.must(w.sync())
+			w.requireNoError(w.sync())
 			if got := w.condition(progressing); !regexp.MustCompile(c.want).MatchString(got) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -158,7 +158,7 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 }
 
 // A status without changes is not written: each write would queue the deployment again.
-func TestAStuckDeploymentIsWrittenOnce(t *testing.T) {
+func TestUnchangedStatusesAreNotWritten(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails  bool
 		reason string
@@ -167,7 +167,7 @@ func TestAStuckDeploymentIsWrittenOnce(t *testing.T) {
 		"whose set cannot be made": {true, "ReplicaSetCreateError"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := with1(web(2, "a:1"), appsv1.DeploymentProgressing, "True", "ReplicaSetUpdated")
+			d := withCondition(web(2, "a:1"), appsv1.DeploymentProgressing, "True", "ReplicaSetUpdated")
 			var sets []*appsv1.ReplicaSet
 			if !c.fails {
 				set := webSet(d, "first", "a:1", "1", 2)
@@ -175,7 +175,7 @@ func TestAStuckDeploymentIsWrittenOnce(t *testing.T) {
 				d.Status.UpdatedReplicas, d.Status.Replicas = 2, 2
 				sets = append(sets, set)
 			}
-			w := newWorld(t, d, sets...)
+			w := newTestCluster(t, d, sets...)
 			w.client.PrependReactor("create", "replicasets", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return c.fails, nil, errors.New("no")
 			})
@@ -192,7 +192,7 @@ func TestAStuckDeploymentIsWrittenOnce(t *testing.T) {
 					written++
 				}
 			}
-			progressing := find(w.deployment().Status, appsv1.DeploymentProgressing)
+			progressing := findCondition(w.deployment().Status, appsv1.DeploymentProgressing)
 			if progressing == nil || progressing.Reason != c.reason || written != 1 ||
 				!progressing.LastUpdateTime.Equal(ptr.To(metav1.NewTime(began.Add(time.Hour)))) {
 				t.Errorf("%d writes of the status, which says %+v", written, progressing)
@@ -201,8 +201,8 @@ func TestAStuckDeploymentIsWrittenOnce(t *testing.T) {
 	}
 }
 
-func TestASetThatCannotBeMadeIsNamed(t *testing.T) {
-	w := newWorld(t, web(2, "a:1"))
+func TestFailedSetCreationNamesTheSet(t *testing.T) {
+	w := newTestCluster(t, web(2, "a:1"))
 	w.client.PrependReactor(
 		"create",
 		"replicasets",
@@ -219,13 +219,13 @@ func TestASetThatCannotBeMadeIsNamed(t *testing.T) {
 	if got := w.condition(appsv1.DeploymentReplicaFailure); got != "" {
 		t.Errorf("ReplicaFailure, which is about pods, says %q", got)
 	}
-	if told := w.told(); len(told) != 1 ||
-		!regexp.MustCompile("^Warning ReplicaSetCreateError "+said).MatchString(told[0]) {
-		t.Errorf("events: %q", told)
+	if recorded := w.recordedEvents(); len(recorded) != 1 ||
+		!regexp.MustCompile("^Warning ReplicaSetCreateError "+said).MatchString(recorded[0]) {
+		t.Errorf("events: %q", recorded)
 	}
 }
 
-func TestTheNewSetsFailureIsTheDeployments(t *testing.T) {
+func TestReplicaFailureIsCopiedFromTheNewSet(t *testing.T) {
 	fails := func(set *appsv1.ReplicaSet, message string) *appsv1.ReplicaSet {
 		set.Status.Conditions = []appsv1.ReplicaSetCondition{
 			{Type: appsv1.ReplicaSetReplicaFailure, Status: "True", Reason: "FailedCreate", Message: message},
@@ -252,10 +252,10 @@ func TestTheNewSetsFailureIsTheDeployments(t *testing.T) {
 			for range 8 { // sets are listed in random order
 				d := web(2, "a:2")
 				if c.had {
-					with1(d, appsv1.DeploymentReplicaFailure, "True", "FailedCreate")
+					withCondition(d, appsv1.DeploymentReplicaFailure, "True", "FailedCreate")
 				}
-				w := newWorld(t, d, c.world(d)...)
-				w.must(w.sync())
+				w := newTestCluster(t, d, c.world(d)...)
+				w.requireNoError(w.sync())
 				if got := w.condition(appsv1.DeploymentReplicaFailure); got != c.want {
 					t.Fatalf("got %q, want %q", got, c.want)
 				}
@@ -264,7 +264,7 @@ func TestTheNewSetsFailureIsTheDeployments(t *testing.T) {
 	}
 }
 
-func TestAvailableIsWithinWhatMayBeUnavailable(t *testing.T) {
+func TestAvailableConditionRespectsMaxUnavailable(t *testing.T) {
 	for name, c := range map[string]struct {
 		available int32
 		want      string
@@ -276,8 +276,8 @@ func TestAvailableIsWithinWhatMayBeUnavailable(t *testing.T) {
 			d := web(2, "a:1")
 			set := webSet(d, "first", "a:1", "1", 2)
 			set.Status.AvailableReplicas, set.Status.TerminatingReplicas = c.available, ptr.To[int32](3)
-			w := newWorld(t, d, set)
-			w.must(w.sync())
+			w := newTestCluster(t, d, set)
+			w.requireNoError(w.sync())
 			if got := w.condition(appsv1.DeploymentAvailable); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -299,7 +299,7 @@ func TestAvailableIsWithinWhatMayBeUnavailable(t *testing.T) {
 }
 
 // A set that was never synced has no pods. A set that was synced and reports no number may have some.
-func TestTerminatingReplicasAreUnknownWhenASetDoesNotTell(t *testing.T) {
+func TestTerminatingReplicasAreUnknownIfASetDoesNotReportThem(t *testing.T) {
 	for name, c := range map[string]struct {
 		observed int64
 		want     *int32
@@ -313,8 +313,8 @@ func TestTerminatingReplicasAreUnknownWhenASetDoesNotTell(t *testing.T) {
 			tells.Status.TerminatingReplicas = c.observed, nil, ptr.To[int32](
 			2,
 		)
-		w := newWorld(t, d, silent, tells)
-		w.must(w.sync())
+		w := newTestCluster(t, d, silent, tells)
+		w.requireNoError(w.sync())
 		if got := w.deployment().Status.TerminatingReplicas; !ptr.Equal(got, c.want) {
 			t.Errorf("%s: %v", name, ptr.Deref(got, -1))
 		}
@@ -322,7 +322,7 @@ func TestTerminatingReplicasAreUnknownWhenASetDoesNotTell(t *testing.T) {
 }
 
 // While nothing is rolled out, the counts and the Available condition are updated, and the Progressing condition stays.
-func TestWhatIsOnlyScaledOrDeletedTellsItsCounts(t *testing.T) {
+func TestCountsAreUpdatedWithoutARollout(t *testing.T) {
 	for name, change := range map[string]func(d *appsv1.Deployment, set *appsv1.ReplicaSet){
 		"scaled": func(_ *appsv1.Deployment, set *appsv1.ReplicaSet) { set.Annotations[desiredAnnotation] = "2" },
 		"paused": func(d *appsv1.Deployment, _ *appsv1.ReplicaSet) { d.Spec.Paused = true },
@@ -331,8 +331,8 @@ func TestWhatIsOnlyScaledOrDeletedTellsItsCounts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := with1(
-				with1(web(3, "a:1"), appsv1.DeploymentReplicaFailure, "True", "FailedCreate"),
+			d := withCondition(
+				withCondition(web(3, "a:1"), appsv1.DeploymentReplicaFailure, "True", "FailedCreate"),
 				appsv1.DeploymentProgressing,
 				"False",
 				"ProgressDeadlineExceeded",
@@ -340,8 +340,8 @@ func TestWhatIsOnlyScaledOrDeletedTellsItsCounts(t *testing.T) {
 			d.Generation = 2
 			set := webSet(d, "first", "a:1", "1", 3)
 			change(d, set)
-			w := newWorld(t, d, set)
-			w.must(w.sync())
+			w := newTestCluster(t, d, set)
+			w.requireNoError(w.sync())
 			if got := w.condition(appsv1.DeploymentAvailable); got != "True MinimumReplicasAvailable: Deployment has "+
 				"minimum availability." {
 				t.Errorf("Available says %q", got)
@@ -357,14 +357,14 @@ func TestWhatIsOnlyScaledOrDeletedTellsItsCounts(t *testing.T) {
 }
 
 // Old sets beyond the limit are deleted when a rollout is complete and while it is paused, but not because of scaling.
-func TestScalingDropsNoOldSets(t *testing.T) {
+func TestScalingDeletesNoOldSets(t *testing.T) {
 	for paused, want := range map[bool]int{false: 2, true: 1} {
 		d := web(3, "a:2")
 		d.Spec.RevisionHistoryLimit, d.Spec.Paused = ptr.To[int32](0), paused
 		old, now := webSet(d, "old", "a:1", "1", 0), webSet(d, "now", "a:2", "2", 2)
 		now.Annotations[desiredAnnotation] = "2"
-		w := newWorld(t, d, old, now)
-		w.must(w.sync())
+		w := newTestCluster(t, d, old, now)
+		w.requireNoError(w.sync())
 		if got := w.sets(); len(got) != want || got["now"] != 3 {
 			t.Errorf("paused %v: there are %v", paused, got)
 		}

@@ -53,10 +53,10 @@ func New(c loop.Context) loop.Controller {
 	c.On(deployments.Informer(), d.Add)
 	c.On(sets.Informer(), func(obj any) {
 		set := obj.(*appsv1.ReplicaSet)
-		if key := loop.Owner(set, kind.Kind); key != "" {
+		if key := loop.OwnerKey(set, kind.Kind); key != "" {
 			d.Queue().Add(key)
 		} else if metav1.GetControllerOfNoCopy(set) == nil {
-			d.wakeAdopters(set)
+			d.enqueueAdopters(set)
 		}
 	})
 	c.OnChange(pods.Informer(), func(old, obj any) {
@@ -64,15 +64,15 @@ func New(c loop.Context) loop.Controller {
 			return
 		}
 		// Recreate waits until the last old pod is deleted or has ended.
-		if was := old.(*corev1.Pod); obj == nil || !ended(was) && ended(obj.(*corev1.Pod)) {
-			d.podGone(was)
+		if was := old.(*corev1.Pod); obj == nil || !hasEnded(was) && hasEnded(obj.(*corev1.Pod)) {
+			d.podDeleted(was)
 		}
 	})
 	return d
 }
 
-// wakeAdopters queues the deployments whose selector matches an orphaned ReplicaSet.
-func (d *controller) wakeAdopters(set *appsv1.ReplicaSet) {
+// enqueueAdopters queues the deployments whose selector matches an orphaned ReplicaSet.
+func (d *controller) enqueueAdopters(set *appsv1.ReplicaSet) {
 	deployments, err := d.deployments.Deployments(set.Namespace).List(labels.Everything())
 	if err != nil {
 		return
@@ -85,7 +85,7 @@ func (d *controller) wakeAdopters(set *appsv1.ReplicaSet) {
 	}
 }
 
-func (d *controller) podGone(pod *corev1.Pod) {
+func (d *controller) podDeleted(pod *corev1.Pod) {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil || ref.Kind != "ReplicaSet" {
 		return
@@ -94,7 +94,7 @@ func (d *controller) podGone(pod *corev1.Pod) {
 	if err != nil {
 		return
 	}
-	if key := loop.Owner(set, kind.Kind); key != "" {
+	if key := loop.OwnerKey(set, kind.Kind); key != "" {
 		d.Queue().Add(key)
 	}
 }
@@ -111,19 +111,19 @@ func (d *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	deployment := cached.DeepCopy()
-	sets, err := d.claim(ctx, deployment)
+	sets, err := d.claimSets(ctx, deployment)
 	if err != nil {
 		return err
 	}
-	newSet := current(deployment, sets)
+	newSet := currentSet(deployment, sets)
 	if deployment.DeletionTimestamp != nil {
-		return d.writeStatus(ctx, deployment, newSet, sets, outcome{resting: deleting})
+		return d.writeStatus(ctx, deployment, newSet, sets, outcome{idleReason: idleDeleting})
 	}
-	if deployment.Spec.Paused || d.scaled(deployment, sets) {
-		return d.keep(ctx, deployment, newSet, sets)
+	if deployment.Spec.Paused || d.isResized(deployment, sets) {
+		return d.syncWithoutRollout(ctx, deployment, newSet, sets)
 	}
 	if deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-		cleared, err := d.clear(ctx, deployment, others(sets, newSet))
+		cleared, err := d.scaleDownOld(ctx, deployment, oldSets(sets, newSet))
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	}
 	var o outcome
 	if newSet == nil {
-		if newSet, o, err = d.create(ctx, deployment, sets); err != nil {
+		if newSet, o, err = d.createSet(ctx, deployment, sets); err != nil {
 			return err
 		}
 		if o.failure != nil {
@@ -141,32 +141,33 @@ func (d *controller) sync(ctx context.Context, key string) error {
 		}
 	}
 	if newSet != nil {
-		sets = append(others(sets, newSet), newSet)
-		if newSet, err = d.number(ctx, deployment, newSet, sets); err != nil {
+		sets = append(oldSets(sets, newSet), newSet)
+		if newSet, err = d.setRevision(ctx, deployment, newSet, sets); err != nil {
 			return err
 		}
 	}
-	if err := d.roll(ctx, deployment, newSet, sets); err != nil {
+	if err := d.rollStep(ctx, deployment, newSet, sets); err != nil {
 		return err
 	}
 	if err := d.writeStatus(ctx, deployment, newSet, sets, o); err != nil {
 		return err
 	}
-	if !complete(deployment, status(deployment, newSet, sets, outcome{}, d.Now())) {
+	if !isComplete(deployment, newStatus(deployment, newSet, sets, outcome{}, d.Now())) {
 		return nil
 	}
-	return d.dropOld(ctx, deployment, others(sets, newSet))
+	return d.deleteOldSets(ctx, deployment, oldSets(sets, newSet))
 }
 
-// keep handles a sync without a rollout: the deployment is paused, or the wanted number of replicas has changed.
-func (d *controller) keep(
+// syncWithoutRollout handles a sync without a rollout: the deployment is paused, or the wanted number of replicas has
+// changed.
+func (d *controller) syncWithoutRollout(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
 	newSet *appsv1.ReplicaSet,
 	sets []*appsv1.ReplicaSet,
 ) (err error) {
 	if newSet != nil {
-		if newSet, err = d.number(ctx, deployment, newSet, sets); err != nil {
+		if newSet, err = d.setRevision(ctx, deployment, newSet, sets); err != nil {
 			return err
 		}
 	}
@@ -174,31 +175,31 @@ func (d *controller) keep(
 		return err
 	}
 	if deployment.Spec.Paused {
-		if err := d.dropOld(ctx, deployment, others(sets, newSet)); err != nil {
+		if err := d.deleteOldSets(ctx, deployment, oldSets(sets, newSet)); err != nil {
 			return err
 		}
 	}
-	return d.writeStatus(ctx, deployment, newSet, sets, outcome{resting: scaling})
+	return d.writeStatus(ctx, deployment, newSet, sets, outcome{idleReason: idleScaling})
 }
 
-// roll moves replicas by one step. Each change of a ReplicaSet queues the deployment again.
-func (d *controller) roll(
+// rollStep moves replicas by one step. Each change of a ReplicaSet queues the deployment again.
+func (d *controller) rollStep(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
 	newSet *appsv1.ReplicaSet,
 	sets []*appsv1.ReplicaSet,
 ) error {
-	old := others(sets, newSet)
+	old := oldSets(sets, newSet)
 	if deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-		if newSet != nil && replicas(newSet.Spec.Replicas) != replicas(deployment.Spec.Replicas) {
-			return d.scale(ctx, deployment, newSet, replicas(deployment.Spec.Replicas))
+		if newSet != nil && replicasOrDefault(newSet.Spec.Replicas) != replicasOrDefault(deployment.Spec.Replicas) {
+			return d.scale(ctx, deployment, newSet, replicasOrDefault(deployment.Spec.Replicas))
 		}
 		return nil
 	}
 	if newSet == nil {
 		return nil // its namespace is being deleted
 	}
-	for set, n := range step(deployment, newSet, old) {
+	for set, n := range nextReplicas(deployment, newSet, old) {
 		if err := d.scale(ctx, deployment, set, n); err != nil {
 			return err
 		}
@@ -206,37 +207,38 @@ func (d *controller) roll(
 	return nil
 }
 
-// clear scales the old sets to zero, for the strategy Recreate, and reports whether all their pods have ended. Pods
-// that are still ending count, no matter whether the new set exists already.
-func (d *controller) clear(
+// scaleDownOld scales the old sets to zero, for the strategy Recreate, and reports whether all their pods have ended.
+// Pods that are still ending count, no matter whether the new set exists already.
+func (d *controller) scaleDownOld(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
 	old []*appsv1.ReplicaSet,
 ) (cleared bool, err error) {
 	cleared = true
 	for _, set := range old {
-		if replicas(set.Spec.Replicas) > 0 {
+		if replicasOrDefault(set.Spec.Replicas) > 0 {
 			if err := d.scale(ctx, deployment, set, 0); err != nil {
 				return false, err
 			}
 		}
-		if !emptied(set, d.pods.Of(set.UID)) {
+		if !isEmptied(set, d.pods.Of(set.UID)) {
 			cleared = false
 		}
 	}
 	return cleared, nil
 }
 
-// emptied reports whether a set has no pods and will create none, because its controller has observed that none is
+// isEmptied reports whether a set has no pods and will create none, because its controller has observed that none is
 // wanted.
-func emptied(set *appsv1.ReplicaSet, pods []*corev1.Pod) bool {
-	if replicas(set.Spec.Replicas) > 0 || set.Status.ObservedGeneration < set.Generation || set.Status.Replicas > 0 {
+func isEmptied(set *appsv1.ReplicaSet, pods []*corev1.Pod) bool {
+	if replicasOrDefault(set.Spec.Replicas) > 0 || set.Status.ObservedGeneration < set.Generation ||
+		set.Status.Replicas > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return !ended(pod) })
+	return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return !hasEnded(pod) })
 }
 
-func ended(pod *corev1.Pod) bool {
+func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
@@ -248,9 +250,10 @@ func (d *controller) writeStatus(
 	o outcome,
 ) error {
 	now := d.Now()
-	want := status(deployment, newSet, sets, o, now)
-	if c := find(want, appsv1.DeploymentProgressing); c != nil && c.Reason != timedOut && c.Reason != rolledOut &&
-		o.resting == "" {
+	want := newStatus(deployment, newSet, sets, o, now)
+	if c := findCondition(want, appsv1.DeploymentProgressing); c != nil && c.Reason != reasonTimedOut &&
+		c.Reason != reasonRolledOut &&
+		o.idleReason == "" {
 		// A rollout that is stuck causes no events, so the deadline needs a timer.
 		due := c.LastUpdateTime.Add(time.Duration(*deployment.Spec.ProgressDeadlineSeconds) * time.Second)
 		d.AddAfter(deployment.Namespace+"/"+deployment.Name, max(due.Sub(now), 0)+time.Second)
@@ -270,7 +273,7 @@ func (d *controller) writeStatus(
 	return nil
 }
 
-func others(sets []*appsv1.ReplicaSet, newSet *appsv1.ReplicaSet) []*appsv1.ReplicaSet {
+func oldSets(sets []*appsv1.ReplicaSet, newSet *appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	var out []*appsv1.ReplicaSet
 	for _, set := range sets {
 		if newSet == nil || set.UID != newSet.UID {

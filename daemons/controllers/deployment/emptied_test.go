@@ -38,7 +38,7 @@ func TestASetIsEmptyWhenItsPodsHaveEnded(t *testing.T) {
 		"a pod that is ending":  {set(0, 2, 0), pod(corev1.PodRunning, true), false},
 		"a pod not yet started": {set(0, 2, 0), pod(corev1.PodPending, false), false},
 	} {
-		if got := emptied(c.set, c.pods); got != c.want {
+		if got := isEmptied(c.set, c.pods); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

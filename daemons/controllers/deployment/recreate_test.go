@@ -18,7 +18,7 @@ import (
 
 // An undo reuses an existing set. Like a new set, it gets pods only after the other set's pods have ended.
 // Proves S19.
-func TestRecreateWaitsForOldPodsAlsoOnTheWayBack(t *testing.T) {
+func TestRecreateWaitsForOldPodsOnRollback(t *testing.T) {
 	for name, c := range map[string]struct {
 		phase corev1.PodPhase
 		grows bool

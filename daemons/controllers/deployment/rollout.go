@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// current returns the ReplicaSet that has d's template, or nil. If several have it, which only a fault can cause, it
+// currentSet returns the ReplicaSet that has d's template, or nil. If several have it, which only a fault can cause, it
 // returns the oldest.
-func current(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) *appsv1.ReplicaSet {
+func currentSet(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) *appsv1.ReplicaSet {
 	byAge := slices.Clone(sets)
 	slices.SortFunc(byAge, func(a, b *appsv1.ReplicaSet) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -34,13 +34,13 @@ func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	return apiequality.Semantic.DeepEqual(x, y)
 }
 
-// limits returns how many pods may exist above the wanted number during a rollout, and how many may be unavailable.
-// They are never both zero.
-func limits(d *appsv1.Deployment) (surge, unavailable int32) {
+// rolloutLimits returns how many pods may exist above the wanted number during a rollout, and how many may be
+// unavailable. They are never both zero.
+func rolloutLimits(d *appsv1.Deployment) (surge, unavailable int32) {
 	if d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType || d.Spec.Strategy.RollingUpdate == nil {
 		return 0, 0
 	}
-	wanted := int(replicas(d.Spec.Replicas))
+	wanted := int(replicasOrDefault(d.Spec.Replicas))
 	quarter := intstr.FromString("25%")
 	rolling := d.Spec.Strategy.RollingUpdate
 	s, errS := intstr.GetScaledValueFromIntOrPercent(cmp.Or(rolling.MaxSurge, &quarter), wanted, true)
@@ -51,26 +51,27 @@ func limits(d *appsv1.Deployment) (surge, unavailable int32) {
 	return replicaCount(int64(s)), int32(min(u, wanted))
 }
 
-// step returns the replicas that each set should have next in a rolling update. The new set grows as far as surge
-// allows, counting pods that sets have not deleted yet. Old sets shrink as far as availability allows, those with
+// nextReplicas returns the replicas that each set should have next in a rolling update. The new set grows as far as
+// surge allows, counting pods that sets have not deleted yet. Old sets shrink as far as availability allows, those with
 // unavailable pods first. Sets whose number stays are left out.
 //
 // Sums are computed in 64 bits: replicas and maxSurge may each be as large as an int32 can be.
-func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.ReplicaSet) map[*appsv1.ReplicaSet]int32 {
-	wanted := int64(replicas(d.Spec.Replicas))
-	surge, unavailable := limits(d)
+func nextReplicas(d *appsv1.Deployment, newSet *appsv1.ReplicaSet,
+	old []*appsv1.ReplicaSet) map[*appsv1.ReplicaSet]int32 {
+	wanted := int64(replicasOrDefault(d.Spec.Replicas))
+	surge, unavailable := rolloutLimits(d)
 	next := map[*appsv1.ReplicaSet]int32{}
-	total := int64(replicas(newSet.Spec.Replicas))
+	total := int64(replicasOrDefault(newSet.Spec.Replicas))
 	available := int64(newSet.Status.AvailableReplicas)
 	var oldTotal int64
 	there := max(total, int64(newSet.Status.Replicas))
 	for _, set := range old {
-		oldTotal += int64(replicas(set.Spec.Replicas))
-		there += int64(max(replicas(set.Spec.Replicas), set.Status.Replicas))
+		oldTotal += int64(replicasOrDefault(set.Spec.Replicas))
+		there += int64(max(replicasOrDefault(set.Spec.Replicas), set.Status.Replicas))
 		available += int64(set.Status.AvailableReplicas)
 	}
 	total += oldTotal
-	switch have := int64(replicas(newSet.Spec.Replicas)); {
+	switch have := int64(replicasOrDefault(newSet.Spec.Replicas)); {
 	case have > wanted:
 		next[newSet] = int32(wanted)
 		return next
@@ -83,7 +84,7 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 	}
 	// Unavailable pods of the new set reduce the number of old pods that may be removed.
 	minAvailable := wanted - int64(unavailable)
-	newUnavailable := int64(replicas(newSet.Spec.Replicas) - newSet.Status.AvailableReplicas)
+	newUnavailable := int64(replicasOrDefault(newSet.Spec.Replicas) - newSet.Status.AvailableReplicas)
 	room := total - minAvailable - newUnavailable
 	if room <= 0 {
 		return next
@@ -95,7 +96,7 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 	)
 	// Remove unavailable pods of old sets first: they serve no traffic.
 	for _, set := range byAge {
-		have := replicas(set.Spec.Replicas)
+		have := replicasOrDefault(set.Spec.Replicas)
 		if broken := min(int64(have-set.Status.AvailableReplicas), room); broken > 0 {
 			next[set] = have - int32(broken)
 			room -= broken
@@ -106,7 +107,7 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 		if room <= 0 {
 			break
 		}
-		have := replicas(set.Spec.Replicas)
+		have := replicasOrDefault(set.Spec.Replicas)
 		if planned, ok := next[set]; ok {
 			have = planned
 		}
@@ -118,9 +119,9 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 	return next
 }
 
-// proportional returns the replicas that each set should have after the wanted number changed during a rollout. Every
-// set grows or shrinks in proportion to its size. The rounding remainder goes to the largest set.
-func proportional(
+// proportionalReplicas returns the replicas that each set should have after the wanted number changed during a rollout.
+// Every set grows or shrinks in proportion to its size. The rounding remainder goes to the largest set.
+func proportionalReplicas(
 	d *appsv1.Deployment,
 	sets []*appsv1.ReplicaSet,
 	before func(*appsv1.ReplicaSet) int64,
@@ -129,14 +130,14 @@ func proportional(
 	var active []*appsv1.ReplicaSet
 	var total int64
 	for _, set := range sets {
-		if n := replicas(set.Spec.Replicas); n > 0 {
+		if n := replicasOrDefault(set.Spec.Replicas); n > 0 {
 			active = append(active, set)
 			total += int64(n)
 		}
 	}
-	surge, _ := limits(d)
+	surge, _ := rolloutLimits(d)
 	allowed := int64(0)
-	if wanted := replicas(d.Spec.Replicas); wanted > 0 {
+	if wanted := replicasOrDefault(d.Spec.Replicas); wanted > 0 {
 		allowed = int64(wanted) + int64(surge)
 	}
 	change := allowed - total
@@ -148,11 +149,11 @@ func proportional(
 		if change < 0 {
 			age = -age
 		}
-		return cmp.Or(cmp.Compare(replicas(b.Spec.Replicas), replicas(a.Spec.Replicas)), age)
+		return cmp.Or(cmp.Compare(replicasOrDefault(b.Spec.Replicas), replicasOrDefault(a.Spec.Replicas)), age)
 	})
 	left := change
 	for _, set := range active {
-		have := int64(replicas(set.Spec.Replicas))
+		have := int64(replicasOrDefault(set.Spec.Replicas))
 		var share int64
 		if was := before(set); was > 0 {
 			share = int64(math.Round(float64(have)*float64(allowed)/float64(was))) - have
@@ -169,7 +170,7 @@ func proportional(
 		next[active[0]] = replicaCount(int64(next[active[0]]) + left)
 	}
 	for set, n := range next {
-		if n == replicas(set.Spec.Replicas) {
+		if n == replicasOrDefault(set.Spec.Replicas) {
 			delete(next, set)
 		}
 	}
@@ -179,7 +180,7 @@ func proportional(
 // replicaCount limits n to the range that a ReplicaSet accepts.
 func replicaCount(n int64) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
-func replicas(n *int32) int32 {
+func replicasOrDefault(n *int32) int32 {
 	if n == nil {
 		return 1
 	}

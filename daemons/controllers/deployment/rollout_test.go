@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func rolling(wanted int32, surge, unavailable intstr.IntOrString) *appsv1.Deployment {
+func newRollingDeployment(wanted int32, surge, unavailable intstr.IntOrString) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Generation: 1},
 		Spec: appsv1.DeploymentSpec{Replicas: &wanted, Strategy: appsv1.DeploymentStrategy{
@@ -24,7 +24,7 @@ func rolling(wanted int32, surge, unavailable intstr.IntOrString) *appsv1.Deploy
 	}
 }
 
-func set1(name string, age int, replicas, available int32) *appsv1.ReplicaSet {
+func newSizedSet(name string, age int, replicas, available int32) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:              name,
@@ -46,32 +46,36 @@ func TestStepMovesWithinTheLimits(t *testing.T) {
 		old  []*appsv1.ReplicaSet
 		want map[string]int32
 	}{
-		{"first start takes all at once", rolling(4, percent, percent), set1("new", 0, 0, 0), nil,
+		{"first start takes all at once", newRollingDeployment(4, percent, percent), newSizedSet("new", 0, 0, 0), nil,
 			map[string]int32{"new": 4}},
-		{"surge first", rolling(4, percent, percent), set1("new", 0, 0, 0), []*appsv1.ReplicaSet{set1("old", 9, 4, 4)},
+		{"surge first", newRollingDeployment(4, percent, percent), newSizedSet("new", 0, 0, 0),
+			[]*appsv1.ReplicaSet{newSizedSet("old", 9, 4, 4)},
 			map[string]int32{"new": 1}},
-		{"then old ones may go", rolling(4, percent, percent), set1("new", 0, 1, 0),
-			[]*appsv1.ReplicaSet{set1("old", 9, 4, 4)}, map[string]int32{"old": 3}},
-		{"without surge, old ones first", rolling(2, zero, one), set1("new", 0, 0, 0),
-			[]*appsv1.ReplicaSet{set1("old", 9, 2, 2)}, map[string]int32{"old": 1}},
-		{"without unavailability, wait for the new one", rolling(2, one, zero), set1("new", 0, 1, 0),
-			[]*appsv1.ReplicaSet{set1("old", 9, 2, 2)}, map[string]int32{}},
-		{"broken old ones go at once", rolling(4, one, zero), set1("new", 0, 1, 1),
-			[]*appsv1.ReplicaSet{set1("old", 9, 4, 3)}, map[string]int32{"old": 3}},
-		{"a surge of all that a number can be", rolling(10, intstr.FromInt32(math.MaxInt32), zero),
-			set1("new", 0, 0, 0),
-			[]*appsv1.ReplicaSet{set1("old", 9, 10, 10)}, map[string]int32{"new": 10}},
-		{"a share of all that a number can be", rolling(math.MaxInt32, intstr.FromString("300%"), zero),
-			set1("new", 0, 3, 3),
-			[]*appsv1.ReplicaSet{set1("old", 9, math.MaxInt32, 5)}, map[string]int32{"new": math.MaxInt32}},
-		{"done", rolling(4, percent, percent), set1("new", 0, 4, 4), []*appsv1.ReplicaSet{set1("old", 9, 0, 0)},
+		{"then old ones may go", newRollingDeployment(4, percent, percent), newSizedSet("new", 0, 1, 0),
+			[]*appsv1.ReplicaSet{newSizedSet("old", 9, 4, 4)}, map[string]int32{"old": 3}},
+		{"without surge, old ones first", newRollingDeployment(2, zero, one), newSizedSet("new", 0, 0, 0),
+			[]*appsv1.ReplicaSet{newSizedSet("old", 9, 2, 2)}, map[string]int32{"old": 1}},
+		{"without unavailability, wait for the new one", newRollingDeployment(2, one, zero),
+			newSizedSet("new", 0, 1, 0),
+			[]*appsv1.ReplicaSet{newSizedSet("old", 9, 2, 2)}, map[string]int32{}},
+		{"broken old ones go at once", newRollingDeployment(4, one, zero), newSizedSet("new", 0, 1, 1),
+			[]*appsv1.ReplicaSet{newSizedSet("old", 9, 4, 3)}, map[string]int32{"old": 3}},
+		{"a surge of all that a number can be", newRollingDeployment(10, intstr.FromInt32(math.MaxInt32), zero),
+			newSizedSet("new", 0, 0, 0),
+			[]*appsv1.ReplicaSet{newSizedSet("old", 9, 10, 10)}, map[string]int32{"new": 10}},
+		{"a share of all that a number can be", newRollingDeployment(math.MaxInt32, intstr.FromString("300%"), zero),
+			newSizedSet("new", 0, 3, 3),
+			[]*appsv1.ReplicaSet{newSizedSet("old", 9, math.MaxInt32, 5)}, map[string]int32{"new": math.MaxInt32}},
+		{"done", newRollingDeployment(4, percent, percent), newSizedSet("new", 0, 4, 4),
+			[]*appsv1.ReplicaSet{newSizedSet("old", 9, 0, 0)},
 			map[string]int32{}},
-		{"too many new ones", rolling(2, percent, percent), set1("new", 0, 4, 4), nil, map[string]int32{"new": 2}},
-		{"zero and zero still moves", rolling(4, zero, zero), set1("new", 0, 0, 0),
-			[]*appsv1.ReplicaSet{set1("old", 9, 4, 4)}, map[string]int32{"old": 3}},
+		{"too many new ones", newRollingDeployment(2, percent, percent), newSizedSet("new", 0, 4, 4), nil,
+			map[string]int32{"new": 2}},
+		{"zero and zero still moves", newRollingDeployment(4, zero, zero), newSizedSet("new", 0, 0, 0),
+			[]*appsv1.ReplicaSet{newSizedSet("old", 9, 4, 4)}, map[string]int32{"old": 3}},
 	} {
 		got := map[string]int32{}
-		for set, n := range step(c.d, c.new, c.old) {
+		for set, n := range nextReplicas(c.d, c.new, c.old) {
 			got[set.Name] = n
 		}
 		if fmt.Sprint(got) != fmt.Sprint(c.want) {
@@ -87,12 +91,12 @@ func TestRolloutsEndWithinTheLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		wanted := rapid.Int32Range(0, 12).Draw(t, "wanted")
 		surgeN, unavailableN := rapid.Int32Range(0, 4).Draw(t, "surge"), rapid.Int32Range(0, 4).Draw(t, "unavailable")
-		d := rolling(wanted, intstr.FromInt32(surgeN), intstr.FromInt32(unavailableN))
-		surge, unavailable := limits(d)
-		newSet := set1("new", 0, 0, 0)
-		sets := []*appsv1.ReplicaSet{newSet, set1("old", 9, wanted, wanted), set1("older", 20, 0, 0)}
+		d := newRollingDeployment(wanted, intstr.FromInt32(surgeN), intstr.FromInt32(unavailableN))
+		surge, unavailable := rolloutLimits(d)
+		newSet := newSizedSet("new", 0, 0, 0)
+		sets := []*appsv1.ReplicaSet{newSet, newSizedSet("old", 9, wanted, wanted), newSizedSet("older", 20, 0, 0)}
 		for range 400 {
-			for set, n := range step(d, newSet, sets[1:]) {
+			for set, n := range nextReplicas(d, newSet, sets[1:]) {
 				before := *set.Spec.Replicas
 				set.Spec.Replicas = ptr.To(n)
 				if n < before { // available pods are deleted only after all others
@@ -131,10 +135,10 @@ func TestRolloutsEndWithinTheLimits(t *testing.T) {
 	})
 }
 
-func TestScalingToAllThatANumberCanBe(t *testing.T) {
-	d := rolling(math.MaxInt32, intstr.FromString("25%"), intstr.FromString("25%"))
-	sets := []*appsv1.ReplicaSet{set1("new", 0, 4, 4), set1("old", 9, 8, 8)}
-	next := proportional(d, sets, func(*appsv1.ReplicaSet) int64 { return 12 })
+func TestScalingToTheLargestNumber(t *testing.T) {
+	d := newRollingDeployment(math.MaxInt32, intstr.FromString("25%"), intstr.FromString("25%"))
+	sets := []*appsv1.ReplicaSet{newSizedSet("new", 0, 4, 4), newSizedSet("old", 9, 8, 8)}
+	next := proportionalReplicas(d, sets, func(*appsv1.ReplicaSet) int64 { return 12 })
 	if next[sets[0]] <= 4 || next[sets[1]] <= 8 {
 		t.Errorf("new %d, old %d", next[sets[0]], next[sets[1]])
 	}
@@ -142,9 +146,9 @@ func TestScalingToAllThatANumberCanBe(t *testing.T) {
 
 // Proves S19.
 func TestScalingInTheMiddleOfARolloutKeepsProportions(t *testing.T) {
-	d := rolling(20, intstr.FromInt32(2), intstr.FromInt32(2))
-	sets := []*appsv1.ReplicaSet{set1("new", 0, 4, 4), set1("old", 9, 8, 8)}
-	next := proportional(d, sets, func(*appsv1.ReplicaSet) int64 { return 12 })
+	d := newRollingDeployment(20, intstr.FromInt32(2), intstr.FromInt32(2))
+	sets := []*appsv1.ReplicaSet{newSizedSet("new", 0, 4, 4), newSizedSet("old", 9, 8, 8)}
+	next := proportionalReplicas(d, sets, func(*appsv1.ReplicaSet) int64 { return 12 })
 	var total int32
 	for _, set := range sets {
 		n, changed := next[set]
@@ -161,23 +165,23 @@ func TestScalingInTheMiddleOfARolloutKeepsProportions(t *testing.T) {
 // Proves S19.
 func TestRecreateAndFullProgressAreReported(t *testing.T) {
 	now := time.Unix(5000, 0)
-	d := rolling(2, intstr.FromInt32(1), intstr.FromInt32(0))
+	d := newRollingDeployment(2, intstr.FromInt32(1), intstr.FromInt32(0))
 	d.Spec.ProgressDeadlineSeconds = ptr.To[int32](600)
-	newSet := set1("web-1", 0, 2, 2)
-	s := status(d, newSet, []*appsv1.ReplicaSet{newSet}, outcome{}, now)
-	if c := find(s, appsv1.DeploymentProgressing); c == nil || c.Reason != "NewReplicaSetAvailable" {
+	newSet := newSizedSet("web-1", 0, 2, 2)
+	s := newStatus(d, newSet, []*appsv1.ReplicaSet{newSet}, outcome{}, now)
+	if c := findCondition(s, appsv1.DeploymentProgressing); c == nil || c.Reason != "NewReplicaSetAvailable" {
 		t.Errorf("progressing: %+v", c)
 	}
-	if c := find(s, appsv1.DeploymentAvailable); c == nil || c.Status != "True" {
+	if c := findCondition(s, appsv1.DeploymentAvailable); c == nil || c.Status != "True" {
 		t.Errorf("available: %+v", c)
 	}
 	d.Status = s
 	d.Generation = 2
-	stuck := set1("web-2", 0, 2, 0)
-	s = status(d, stuck, []*appsv1.ReplicaSet{stuck}, outcome{created: true}, now.Add(time.Second))
+	stuck := newSizedSet("web-2", 0, 2, 0)
+	s = newStatus(d, stuck, []*appsv1.ReplicaSet{stuck}, outcome{created: true}, now.Add(time.Second))
 	d.Status = s
-	s = status(d, stuck, []*appsv1.ReplicaSet{stuck}, outcome{}, now.Add(602*time.Second))
-	if c := find(s, appsv1.DeploymentProgressing); c.Reason != "ProgressDeadlineExceeded" {
+	s = newStatus(d, stuck, []*appsv1.ReplicaSet{stuck}, outcome{}, now.Add(602*time.Second))
+	if c := findCondition(s, appsv1.DeploymentProgressing); c.Reason != "ProgressDeadlineExceeded" {
 		t.Errorf("a stuck rollout: %+v", c)
 	}
 }
@@ -185,15 +189,15 @@ func TestRecreateAndFullProgressAreReported(t *testing.T) {
 // A set that was scaled down has its pods until its controller deletes them. A new set that grew earlier would exceed
 // the surge by one pod.
 // Proves S19.
-func TestANewSetDoesNotGrowWhilePodsOfOldOnesAreYetToGo(t *testing.T) {
-	d := rolling(4, intstr.FromInt32(1), intstr.FromInt32(0))
-	old, young := set1("old", 2, 3, 4), set1("new", 1, 1, 1)
+func TestTheNewSetDoesNotGrowBeforeOldPodsAreDeleted(t *testing.T) {
+	d := newRollingDeployment(4, intstr.FromInt32(1), intstr.FromInt32(0))
+	old, young := newSizedSet("old", 2, 3, 4), newSizedSet("new", 1, 1, 1)
 	old.Status.Replicas = 4
-	if next := step(d, young, []*appsv1.ReplicaSet{old}); len(next) != 0 {
+	if next := nextReplicas(d, young, []*appsv1.ReplicaSet{old}); len(next) != 0 {
 		t.Errorf("with four old pods and a new one, where five are the most: %v", next)
 	}
 	old.Status.Replicas, old.Status.AvailableReplicas = 3, 3
-	if next := step(d, young, []*appsv1.ReplicaSet{old}); len(next) != 1 || next[young] != 2 {
+	if next := nextReplicas(d, young, []*appsv1.ReplicaSet{old}); len(next) != 1 || next[young] != 2 {
 		t.Errorf("with three old pods and a new one: %v", next)
 	}
 }

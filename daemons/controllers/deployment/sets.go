@@ -30,8 +30,8 @@ const (
 	maxAnnotation      = "deployment.kubernetes.io/max-replicas"
 )
 
-// claim returns the sets of a deployment: its own that match its selector, and matching orphans, which it adopts.
-func (d *controller) claim(ctx context.Context, deployment *appsv1.Deployment) ([]*appsv1.ReplicaSet, error) {
+// claimSets returns the sets of a deployment: its own that match its selector, and matching orphans, which it adopts.
+func (d *controller) claimSets(ctx context.Context, deployment *appsv1.Deployment) ([]*appsv1.ReplicaSet, error) {
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
 	if err != nil {
 		return nil, nil // the API server refuses such a deployment
@@ -112,17 +112,17 @@ func (d *controller) adopt(
 	return adopted, err
 }
 
-// create creates the set for the deployment's template, with as many replicas as the strategy allows at once.
-func (d *controller) create(
+// createSet creates the set for the deployment's template, with as many replicas as the strategy allows at once.
+func (d *controller) createSet(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
 	sets []*appsv1.ReplicaSet,
 ) (made *appsv1.ReplicaSet, o outcome, err error) {
 	hash := templateHash(&deployment.Spec.Template, deployment.Status.CollisionCount)
 	template := deployment.Spec.Template.DeepCopy()
-	template.Labels = with(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
+	template.Labels = withEntry(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
 	selector := deployment.Spec.Selector.DeepCopy()
-	selector.MatchLabels = with(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
+	selector.MatchLabels = withEntry(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: deployment.Namespace, Name: deployment.Name + "-" + hash, Labels: template.Labels,
@@ -137,16 +137,16 @@ func (d *controller) create(
 	}
 	none := int32(0)
 	set.Spec.Replicas = &none
-	first := replicas(deployment.Spec.Replicas)
+	first := replicasOrDefault(deployment.Spec.Replicas)
 	if deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
-		first = step(deployment, set, sets)[set]
+		first = nextReplicas(deployment, set, sets)[set]
 	}
 	set.Spec.Replicas = &first
 
 	made, err = d.Client.AppsV1().ReplicaSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		made, err = d.collided(ctx, deployment, set)
+		made, err = d.resolveCollision(ctx, deployment, set)
 		return made, outcome{}, err
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil, outcome{}, nil
@@ -174,9 +174,10 @@ func (d *controller) create(
 	return made, outcome{created: true}, nil
 }
 
-// collided handles a set that already has the new set's name. If it is the deployment's own set, which the cache does
-// not show yet, it is returned. Otherwise the collision count is increased, so that the next sync uses another hash.
-func (d *controller) collided(
+// resolveCollision handles a set that already has the new set's name. If it is the deployment's own set, which the
+// cache does not show yet, it is returned. Otherwise the collision count is increased, so that the next sync uses
+// another hash.
+func (d *controller) resolveCollision(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
 	set *appsv1.ReplicaSet,
@@ -202,15 +203,15 @@ func (d *controller) collided(
 	return nil, fmt.Errorf("replica set %s exists already: trying another hash", set.Name)
 }
 
-// number gives the new set the highest revision and the deployment's annotations, and writes that revision to the
+// setRevision gives the new set the highest revision and the deployment's annotations, and writes that revision to the
 // deployment.
-func (d *controller) number(
+func (d *controller) setRevision(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
 	newSet *appsv1.ReplicaSet,
 	sets []*appsv1.ReplicaSet,
 ) (*appsv1.ReplicaSet, error) {
-	wanted := d.annotations(deployment, newSet, nextRevision(others(sets, newSet)))
+	wanted := d.annotations(deployment, newSet, nextRevision(oldSets(sets, newSet)))
 	if !maps.Equal(newSet.Annotations, wanted) || newSet.Spec.MinReadySeconds != deployment.Spec.MinReadySeconds {
 		updated := newSet.DeepCopy()
 		updated.Annotations = wanted
@@ -266,22 +267,22 @@ func (d *controller) annotations(
 	}
 	if had := revisionOf(out); had < revision {
 		if had > 0 {
-			out[historyAnnotation] = remembered(out[historyAnnotation], strconv.FormatInt(had, 10))
+			out[historyAnnotation] = appendHistory(out[historyAnnotation], strconv.FormatInt(had, 10))
 		}
 		out[revisionAnnotation] = strconv.FormatInt(revision, 10)
 	}
 	if _, sized := out[desiredAnnotation]; !sized { // a set that exists gets new values when it is scaled
-		maps.Copy(out, sizes(deployment))
+		maps.Copy(out, sizeAnnotations(deployment))
 	}
 	return out
 }
 
-// longestHistory is the maximum length in bytes of a set's list of former revisions.
-const longestHistory = 2000
+// maxHistoryLength is the maximum length in bytes of a set's list of former revisions.
+const maxHistoryLength = 2000
 
-// remembered returns the history with one more revision. It drops the oldest ones that exceed longestHistory.
-func remembered(history, revision string) string {
-	for history != "" && len(history)+1+len(revision) > longestHistory {
+// appendHistory returns the history with one more revision. It drops the oldest ones that exceed maxHistoryLength.
+func appendHistory(history, revision string) string {
+	for history != "" && len(history)+1+len(revision) > maxHistoryLength {
 		_, history, _ = strings.Cut(history, ",")
 	}
 	if history == "" {
@@ -290,20 +291,21 @@ func remembered(history, revision string) string {
 	return history + "," + revision
 }
 
-func sizes(deployment *appsv1.Deployment) map[string]string {
-	surge, _ := limits(deployment)
-	wanted := replicas(deployment.Spec.Replicas)
+func sizeAnnotations(deployment *appsv1.Deployment) map[string]string {
+	surge, _ := rolloutLimits(deployment)
+	wanted := replicasOrDefault(deployment.Spec.Replicas)
 	return map[string]string{
 		desiredAnnotation: strconv.Itoa(int(wanted)),
 		maxAnnotation:     strconv.Itoa(int(wanted) + int(surge)),
 	}
 }
 
-// scaled reports whether the wanted number of replicas changed since the sets were last scaled.
-func (d *controller) scaled(deployment *appsv1.Deployment, sets []*appsv1.ReplicaSet) bool {
-	wanted := strconv.Itoa(int(replicas(deployment.Spec.Replicas)))
+// isResized reports whether the wanted number of replicas changed since the sets were last scaled.
+func (d *controller) isResized(deployment *appsv1.Deployment, sets []*appsv1.ReplicaSet) bool {
+	wanted := strconv.Itoa(int(replicasOrDefault(deployment.Spec.Replicas)))
 	for _, set := range sets {
-		if had, ok := set.Annotations[desiredAnnotation]; ok && replicas(set.Spec.Replicas) > 0 && had != wanted {
+		if had, ok := set.Annotations[desiredAnnotation]; ok && replicasOrDefault(set.Spec.Replicas) > 0 &&
+			had != wanted {
 			return true
 		}
 	}
@@ -319,11 +321,11 @@ func (d *controller) scaleAll(
 ) error {
 	var active []*appsv1.ReplicaSet
 	for _, set := range sets {
-		if replicas(set.Spec.Replicas) > 0 {
+		if replicasOrDefault(set.Spec.Replicas) > 0 {
 			active = append(active, set)
 		}
 	}
-	wanted := replicas(deployment.Spec.Replicas)
+	wanted := replicasOrDefault(deployment.Spec.Replicas)
 	if len(active) == 0 {
 		if newSet == nil && len(sets) > 0 {
 			newSet = slices.MaxFunc(
@@ -340,8 +342,8 @@ func (d *controller) scaleAll(
 		return nil
 	case len(active) == 1:
 		return d.scale(ctx, deployment, active[0], wanted)
-	case saturated(deployment, newSet): // sets that were adopted in the meantime have to go
-		for _, set := range others(active, newSet) {
+	case isSaturated(deployment, newSet): // sets that were adopted in the meantime have to go
+		for _, set := range oldSets(active, newSet) {
 			if err := d.scale(ctx, deployment, set, 0); err != nil {
 				return err
 			}
@@ -350,7 +352,7 @@ func (d *controller) scaleAll(
 	case deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
 		return nil
 	}
-	next := proportional(deployment, active, func(set *appsv1.ReplicaSet) int64 {
+	next := proportionalReplicas(deployment, active, func(set *appsv1.ReplicaSet) int64 {
 		before, err := strconv.ParseInt(set.Annotations[maxAnnotation], 10, 64)
 		if err != nil || before == 0 {
 			return int64(deployment.Status.Replicas)
@@ -360,7 +362,7 @@ func (d *controller) scaleAll(
 	for _, set := range active {
 		n, changed := next[set]
 		if !changed {
-			n = replicas(set.Spec.Replicas)
+			n = replicasOrDefault(set.Spec.Replicas)
 		}
 		if err := d.scale(ctx, deployment, set, n); err != nil {
 			return err
@@ -369,20 +371,20 @@ func (d *controller) scaleAll(
 	return nil
 }
 
-// saturated reports whether the new set has all wanted pods and all are available.
-func saturated(deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet) bool {
-	wanted := replicas(deployment.Spec.Replicas)
+// isSaturated reports whether the new set has all wanted pods and all are available.
+func isSaturated(deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet) bool {
+	wanted := replicasOrDefault(deployment.Spec.Replicas)
 	return newSet != nil && newSet.Annotations[desiredAnnotation] == strconv.Itoa(int(wanted)) &&
-		replicas(newSet.Spec.Replicas) == wanted && newSet.Status.AvailableReplicas == wanted
+		replicasOrDefault(newSet.Spec.Replicas) == wanted && newSet.Status.AvailableReplicas == wanted
 }
 
 // scale writes a set's replicas, and the annotations with the deployment's wanted and maximum numbers.
 func (d *controller) scale(ctx context.Context, deployment *appsv1.Deployment, set *appsv1.ReplicaSet, n int32) error {
-	had := replicas(set.Spec.Replicas)
+	had := replicasOrDefault(set.Spec.Replicas)
 	updated := set.DeepCopy()
 	updated.Spec.Replicas = &n
-	for k, v := range sizes(deployment) {
-		updated.Annotations = with(updated.Annotations, k, v)
+	for k, v := range sizeAnnotations(deployment) {
+		updated.Annotations = withEntry(updated.Annotations, k, v)
 	}
 	if had == n && maps.Equal(updated.Annotations, set.Annotations) {
 		return nil
@@ -409,8 +411,8 @@ func (d *controller) scale(ctx context.Context, deployment *appsv1.Deployment, s
 	return nil
 }
 
-// dropOld deletes the oldest of the old sets that exceed the revision history limit, if they have no pods.
-func (d *controller) dropOld(ctx context.Context, deployment *appsv1.Deployment, old []*appsv1.ReplicaSet) error {
+// deleteOldSets deletes the oldest of the old sets that exceed the revision history limit, if they have no pods.
+func (d *controller) deleteOldSets(ctx context.Context, deployment *appsv1.Deployment, old []*appsv1.ReplicaSet) error {
 	if deployment.Spec.RevisionHistoryLimit == nil {
 		return nil
 	}
@@ -420,11 +422,12 @@ func (d *controller) dropOld(ctx context.Context, deployment *appsv1.Deployment,
 	})
 	for i := range len(old) - int(*deployment.Spec.RevisionHistoryLimit) {
 		set := old[i]
-		if set.Status.Replicas != 0 || replicas(set.Spec.Replicas) != 0 ||
+		if set.Status.Replicas != 0 || replicasOrDefault(set.Spec.Replicas) != 0 ||
 			set.Generation > set.Status.ObservedGeneration {
 			continue
 		}
-		if err := d.Client.AppsV1().ReplicaSets(set.Namespace).Delete(ctx, set.Name, loop.AsSeen(set)); err != nil &&
+		if err := d.Client.AppsV1().ReplicaSets(set.Namespace).Delete(ctx, set.Name,
+			loop.IfUnchanged(set)); err != nil &&
 			!apierrors.IsNotFound(err) {
 			return err
 		}
@@ -462,7 +465,7 @@ func templateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
 }
 
-func with(m map[string]string, k, v string) map[string]string {
+func withEntry(m map[string]string, k, v string) map[string]string {
 	out := maps.Clone(m)
 	if out == nil {
 		out = map[string]string{}

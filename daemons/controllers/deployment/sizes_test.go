@@ -12,13 +12,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// sizedFor sets the annotations for which number of replicas a set was last scaled, with a surge of one.
-func sizedFor(set *appsv1.ReplicaSet, n int32) *appsv1.ReplicaSet {
-	set.Annotations[desiredAnnotation], set.Annotations[maxAnnotation] = text(n), text(n+1)
+// withSizeAnnotations sets the annotations for which number of replicas a set was last scaled, with a surge of one.
+func withSizeAnnotations(set *appsv1.ReplicaSet, n int32) *appsv1.ReplicaSet {
+	set.Annotations[desiredAnnotation], set.Annotations[maxAnnotation] = formatCount(n), formatCount(n+1)
 	return set
 }
 
-func TestAChangedNumberIsSharedAmongTheSets(t *testing.T) {
+func TestScalingIsDistributedAmongTheSets(t *testing.T) {
 	paused := func(d *appsv1.Deployment) *appsv1.Deployment { d.Spec.Paused = true; return d }
 	for _, c := range []struct {
 		name string
@@ -27,12 +27,12 @@ func TestAChangedNumberIsSharedAmongTheSets(t *testing.T) {
 		want map[string]int32
 	}{
 		{"one set takes all", paused(web(5, "a:2")), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "old", "a:1", "1", 2), 2)}
+			return []*appsv1.ReplicaSet{withSizeAnnotations(webSet(d, "old", "a:1", "1", 2), 2)}
 		}, map[string]int32{"old": 5}},
 		{"in proportion, and what is left to the largest", web(20, "a:2"),
 			func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-				return []*appsv1.ReplicaSet{sizedFor(webSet(d, "old", "a:1", "1", 8), 10),
-					sizedFor(webSet(d, "new", "a:2", "2", 3), 10)}
+				return []*appsv1.ReplicaSet{withSizeAnnotations(webSet(d, "old", "a:1", "1", 8), 10),
+					withSizeAnnotations(webSet(d, "new", "a:2", "2", 3), 10)}
 			}, map[string]int32{"old": 15, "new": 6}},
 		{"without any replicas, the new set", paused(web(3, "a:2")), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
 			return []*appsv1.ReplicaSet{webSet(d, "old", "a:1", "1", 0), webSet(d, "new", "a:2", "2", 0)}
@@ -45,7 +45,7 @@ func TestAChangedNumberIsSharedAmongTheSets(t *testing.T) {
 			}, map[string]int32{"older": 0, "old": 3}},
 		{"a new set that has all leaves nothing to old ones", paused(web(3, "a:2")),
 			func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-				return []*appsv1.ReplicaSet{sizedFor(webSet(d, "adopted", "a:1", "1", 2), 2),
+				return []*appsv1.ReplicaSet{withSizeAnnotations(webSet(d, "adopted", "a:1", "1", 2), 2),
 					webSet(d, "new", "a:2", "2", 3)}
 			}, map[string]int32{"adopted": 0, "new": 3}},
 		{"Recreate shares nothing", func() *appsv1.Deployment {
@@ -53,26 +53,26 @@ func TestAChangedNumberIsSharedAmongTheSets(t *testing.T) {
 			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 			return d
 		}(), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "old", "a:1", "1", 2), 3),
-				sizedFor(webSet(d, "new", "a:2", "2", 1), 3)}
+			return []*appsv1.ReplicaSet{withSizeAnnotations(webSet(d, "old", "a:1", "1", 2), 3),
+				withSizeAnnotations(webSet(d, "new", "a:2", "2", 1), 3)}
 		}, map[string]int32{"old": 2, "new": 1}},
 		{"a set that does not say what it was sized for goes by the pods that there are", func() *appsv1.Deployment {
 			d := paused(web(20, "a:2"))
 			d.Status.Replicas = 11
 			return d
 		}(), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-			old := sizedFor(webSet(d, "old", "a:1", "1", 8), 10)
+			old := withSizeAnnotations(webSet(d, "old", "a:1", "1", 8), 10)
 			delete(old.Annotations, maxAnnotation)
-			return []*appsv1.ReplicaSet{old, sizedFor(webSet(d, "new", "a:2", "2", 3), 10)}
+			return []*appsv1.ReplicaSet{old, withSizeAnnotations(webSet(d, "new", "a:2", "2", 3), 10)}
 		}, map[string]int32{"old": 15, "new": 6}},
 		{"to nothing", web(0, "a:2"), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "old", "a:1", "1", 8), 10),
-				sizedFor(webSet(d, "new", "a:2", "2", 3), 10)}
+			return []*appsv1.ReplicaSet{withSizeAnnotations(webSet(d, "old", "a:1", "1", 8), 10),
+				withSizeAnnotations(webSet(d, "new", "a:2", "2", 3), 10)}
 		}, map[string]int32{"old": 0, "new": 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, c.d, c.sets(c.d)...)
-			w.must(w.sync())
+			w := newTestCluster(t, c.d, c.sets(c.d)...)
+			w.requireNoError(w.sync())
 			if got := w.sets(); !maps.Equal(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
@@ -80,7 +80,7 @@ func TestAChangedNumberIsSharedAmongTheSets(t *testing.T) {
 	}
 }
 
-func TestScalingIsToldInEvents(t *testing.T) {
+func TestScalingRecordsEvents(t *testing.T) {
 	for name, c := range map[string]struct {
 		d    *appsv1.Deployment
 		sets func(d *appsv1.Deployment) []*appsv1.ReplicaSet
@@ -90,10 +90,10 @@ func TestScalingIsToldInEvents(t *testing.T) {
 			"replica set new from 0 to 2"}},
 		"a set is made that has nothing yet": {web(0, "a:1"), nil, nil},
 		"one goes up": {web(3, "a:1"), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "first", "a:1", "1", 2), 2)}
+			return []*appsv1.ReplicaSet{withSizeAnnotations(webSet(d, "first", "a:1", "1", 2), 2)}
 		}, []string{"Normal ScalingReplicaSet Scaled up replica set first from 2 to 3"}},
 		"one goes down": {web(1, "a:1"), func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
-			return []*appsv1.ReplicaSet{sizedFor(webSet(d, "first", "a:1", "1", 2), 2)}
+			return []*appsv1.ReplicaSet{withSizeAnnotations(webSet(d, "first", "a:1", "1", 2), 2)}
 		}, []string{"Normal ScalingReplicaSet Scaled down replica set first from 2 to 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,18 +101,18 @@ func TestScalingIsToldInEvents(t *testing.T) {
 			if c.sets != nil {
 				sets = c.sets(c.d)
 			}
-			w := newWorld(t, c.d, sets...)
-			w.must(w.sync())
-			told := w.told()
-			for i := range told {
-				for _, word := range strings.Fields(told[i]) {
+			w := newTestCluster(t, c.d, sets...)
+			w.requireNoError(w.sync())
+			recorded := w.recordedEvents()
+			for i := range recorded {
+				for _, word := range strings.Fields(recorded[i]) {
 					if strings.HasPrefix(word, "web-") {
-						told[i] = strings.ReplaceAll(told[i], word, "new")
+						recorded[i] = strings.ReplaceAll(recorded[i], word, "new")
 					}
 				}
 			}
-			if !slices.Equal(told, c.want) {
-				t.Errorf("got %q, want %q", told, c.want)
+			if !slices.Equal(recorded, c.want) {
+				t.Errorf("got %q, want %q", recorded, c.want)
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestScalingIsToldInEvents(t *testing.T) {
 
 // While a deployment is paused, everything that is not a rollout is done: the new set gets the deployment's annotations
 // and minReadySeconds, and old sets are deleted.
-func TestAPausedDeploymentIsKeptInOrder(t *testing.T) {
+func TestPausedDeploymentsAreMaintained(t *testing.T) {
 	d := web(2, "a:4")
 	d.Spec.Paused, d.Spec.MinReadySeconds, d.Spec.RevisionHistoryLimit, d.Annotations = true, 7, ptr.To[int32](
 		1,
@@ -131,13 +131,13 @@ func TestAPausedDeploymentIsKeptInOrder(t *testing.T) {
 	for i, n := range []int32{0, 0, 0, 2} {
 		sets = append(sets, webSet(d, fmt.Sprint("s", i+1), fmt.Sprint("a:", i+1), fmt.Sprint(i+1), n))
 	}
-	w := newWorld(t, d, sets...)
-	w.must(w.sync())
+	w := newTestCluster(t, d, sets...)
+	w.requireNoError(w.sync())
 	if got, want := slices.Sorted(maps.Keys(w.sets())), []string{"s3", "s4"}; !slices.Equal(got, want) {
 		t.Errorf("sets %v, want %v", got, want)
 	}
 	set, err := w.client.AppsV1().ReplicaSets("shop").Get(t.Context(), "s4", metav1.GetOptions{})
-	w.must(err)
+	w.requireNoError(err)
 	if set.Spec.MinReadySeconds != 7 || set.Annotations["team"] != "books" ||
 		w.deployment().Annotations[revisionAnnotation] != "4" {
 		t.Errorf(
@@ -149,7 +149,7 @@ func TestAPausedDeploymentIsKeptInOrder(t *testing.T) {
 	}
 }
 
-func TestAnUndoneRevisionIsRemembered(t *testing.T) {
+func TestRevisionHistoryRecordsRollbacks(t *testing.T) {
 	long := strings.TrimSuffix(strings.Repeat("10,", 667), ",") // 2000 bytes
 	for name, c := range map[string]struct{ had, want string }{
 		"the first time":               {"", "1"},
@@ -161,10 +161,10 @@ func TestAnUndoneRevisionIsRemembered(t *testing.T) {
 		if c.had != "" {
 			first.Annotations[historyAnnotation] = c.had
 		}
-		w := newWorld(t, d, first, webSet(d, "second", "a:2", "2", 2))
-		w.must(w.sync())
+		w := newTestCluster(t, d, first, webSet(d, "second", "a:2", "2", 2))
+		w.requireNoError(w.sync())
 		set, err := w.client.AppsV1().ReplicaSets("shop").Get(t.Context(), "first", metav1.GetOptions{})
-		w.must(err)
+		w.requireNoError(err)
 		if got := set.Annotations[historyAnnotation]; got != c.want || set.Annotations[revisionAnnotation] != "3" {
 			t.Errorf("%s: revision %s after %q", name, set.Annotations[revisionAnnotation], got)
 		}

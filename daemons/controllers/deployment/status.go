@@ -12,24 +12,24 @@ import (
 
 // outcome is the result of creating the new set, or the reason why nothing was rolled out.
 type outcome struct {
-	resting rest
-	created bool
-	name    string // name of the set that could not be created
-	failure error
+	idleReason idleReason
+	created    bool
+	name       string // name of the set that could not be created
+	failure    error
 }
 
-// rest is the reason why a sync rolls nothing out. The Progressing condition then keeps what an earlier rollout
+// idleReason is the reason why a sync rolls nothing out. The Progressing condition then keeps what an earlier rollout
 // reported.
-type rest string
+type idleReason string
 
 const (
-	scaling  rest = "scaling" // or paused
-	deleting rest = "deleting"
+	idleScaling  idleReason = "scaling" // or paused
+	idleDeleting idleReason = "deleting"
 )
 
-// status returns the status that d should have, given its sets (newSet may be nil) and the result of creating the new
-// set.
-func status(
+// newStatus returns the status that d should have, given its sets (newSet may be nil) and the result of creating the
+// new set.
+func newStatus(
 	d *appsv1.Deployment,
 	newSet *appsv1.ReplicaSet,
 	sets []*appsv1.ReplicaSet,
@@ -39,12 +39,12 @@ func status(
 	s := appsv1.DeploymentStatus{
 		ObservedGeneration:  d.Generation,
 		CollisionCount:      d.Status.CollisionCount,
-		TerminatingReplicas: terminating(sets),
+		TerminatingReplicas: terminatingPods(sets),
 		Conditions:          append([]appsv1.DeploymentCondition(nil), d.Status.Conditions...),
 	}
 	var asked int64
 	for _, set := range sets {
-		asked += int64(replicas(set.Spec.Replicas))
+		asked += int64(replicasOrDefault(set.Spec.Replicas))
 		s.Replicas += set.Status.Replicas
 		s.ReadyReplicas += set.Status.ReadyReplicas
 		s.AvailableReplicas += set.Status.AvailableReplicas
@@ -54,9 +54,9 @@ func status(
 	}
 	s.UnavailableReplicas = replicaCount(asked - int64(s.AvailableReplicas))
 
-	_, unavailable := limits(d)
-	if s.AvailableReplicas >= replicas(d.Spec.Replicas)-unavailable {
-		set(
+	_, unavailable := rolloutLimits(d)
+	if s.AvailableReplicas >= replicasOrDefault(d.Spec.Replicas)-unavailable {
+		setCondition(
 			&s,
 			appsv1.DeploymentAvailable,
 			corev1.ConditionTrue,
@@ -65,21 +65,22 @@ func status(
 			now,
 		)
 	} else {
-		set(&s, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does "+
-			"not have minimum availability.", now)
+		setCondition(&s, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable",
+			"Deployment does "+
+				"not have minimum availability.", now)
 	}
-	if o.resting == "" {
-		progress(d, &s, newSet, o, now)
-		failed(&s, newSet, sets)
-	} else if o.resting == scaling && hasDeadline(d) {
-		happened(d, newSet, o, find(d.Status, appsv1.DeploymentProgressing), progressing(&s, now))
+	if o.idleReason == "" {
+		setProgressing(d, &s, newSet, o, now)
+		setReplicaFailure(&s, newSet, sets)
+	} else if o.idleReason == idleScaling && hasDeadline(d) {
+		setFromOutcome(d, newSet, o, findCondition(d.Status, appsv1.DeploymentProgressing), progressingSetter(&s, now))
 	}
 	return s
 }
 
-// terminating returns the number of pods that are being deleted. It returns nil, for unknown, if a set's controller has
-// observed the set but does not report the number.
-func terminating(sets []*appsv1.ReplicaSet) *int32 {
+// terminatingPods returns the number of pods that are being deleted. It returns nil, for unknown, if a set's controller
+// has observed the set but does not report the number.
+func terminatingPods(sets []*appsv1.ReplicaSet) *int32 {
 	var n int32
 	for _, set := range sets {
 		switch {
@@ -92,9 +93,9 @@ func terminating(sets []*appsv1.ReplicaSet) *int32 {
 	return &n
 }
 
-// complete reports whether the rollout is complete: every wanted pod is new and available, and no old pod is left.
-func complete(d *appsv1.Deployment, s appsv1.DeploymentStatus) bool {
-	wanted := replicas(d.Spec.Replicas)
+// isComplete reports whether the rollout is complete: every wanted pod is new and available, and no old pod is left.
+func isComplete(d *appsv1.Deployment, s appsv1.DeploymentStatus) bool {
+	wanted := replicasOrDefault(d.Spec.Replicas)
 	return s.UpdatedReplicas == wanted && s.Replicas == wanted && s.AvailableReplicas == wanted &&
 		s.ObservedGeneration >= d.Generation
 }
@@ -104,19 +105,21 @@ func hasDeadline(d *appsv1.Deployment) bool {
 	return d.Spec.ProgressDeadlineSeconds != nil && *d.Spec.ProgressDeadlineSeconds != math.MaxInt32
 }
 
-// progress sets the Progressing condition: first what this sync did, then, if a rollout is under way, how far it is.
-func progress(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *appsv1.ReplicaSet, o outcome, now time.Time) {
+// setProgressing sets the Progressing condition: first what this sync did, then, if a rollout is under way, how far it
+// is.
+func setProgressing(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *appsv1.ReplicaSet, o outcome,
+	now time.Time) {
 	if !hasDeadline(d) {
-		remove(s, appsv1.DeploymentProgressing)
+		removeCondition(s, appsv1.DeploymentProgressing)
 		return
 	}
-	say := progressing(s, now)
-	happened(d, newSet, o, find(d.Status, appsv1.DeploymentProgressing), say)
+	say := progressingSetter(s, now)
+	setFromOutcome(d, newSet, o, findCondition(d.Status, appsv1.DeploymentProgressing), say)
 	if o.failure != nil {
 		return
 	}
-	was := find(*s, appsv1.DeploymentProgressing)
-	if was != nil && was.Reason == rolledOut && s.Replicas == s.UpdatedReplicas {
+	was := findCondition(*s, appsv1.DeploymentProgressing)
+	if was != nil && was.Reason == reasonRolledOut && s.Replicas == s.UpdatedReplicas {
 		return // the latest rollout is complete; later changes of its pods or of the wanted number are not a rollout
 	}
 	subject := fmt.Sprintf("Deployment %q", d.Name)
@@ -124,28 +127,29 @@ func progress(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *appsv1.R
 		subject = fmt.Sprintf("ReplicaSet %q", newSet.Name)
 	}
 	switch {
-	case complete(d, *s):
-		say(corev1.ConditionTrue, rolledOut, subject+" has successfully progressed.")
-	case progressed(d.Status, *s):
+	case isComplete(d, *s):
+		say(corev1.ConditionTrue, reasonRolledOut, subject+" has successfully progressed.")
+	case hasProgressed(d.Status, *s):
 		if was != nil {
 			was.Reason = "" // each progress moves the update time, which set changes only with the reason
 		}
 		say(corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
-	case was != nil && overdue(d, was, now):
-		say(corev1.ConditionFalse, timedOut, subject+" has timed out progressing.")
+	case was != nil && isOverdue(d, was, now):
+		say(corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing.")
 	}
 }
 
-// progressing returns a function that sets the Progressing condition.
-func progressing(s *appsv1.DeploymentStatus, now time.Time) func(value corev1.ConditionStatus, reason, message string) {
+// progressingSetter returns a function that sets the Progressing condition.
+func progressingSetter(s *appsv1.DeploymentStatus, now time.Time) func(value corev1.ConditionStatus, reason,
+	message string) {
 	return func(value corev1.ConditionStatus, reason, message string) {
-		set(s, appsv1.DeploymentProgressing, value, reason, message, now)
+		setCondition(s, appsv1.DeploymentProgressing, value, reason, message, now)
 	}
 }
 
-// happened sets the Progressing condition from what was done to the deployment or failed. was is the previous
+// setFromOutcome sets the Progressing condition from what was done to the deployment or failed. was is the previous
 // condition.
-func happened(
+func setFromOutcome(
 	d *appsv1.Deployment,
 	newSet *appsv1.ReplicaSet,
 	o outcome,
@@ -154,7 +158,7 @@ func happened(
 ) {
 	const paused = "DeploymentPaused"
 	switch {
-	case d.Spec.Paused && was != nil && was.Reason == timedOut: // a pause does not hide an exceeded deadline
+	case d.Spec.Paused && was != nil && was.Reason == reasonTimedOut: // a pause does not hide an exceeded deadline
 	case d.Spec.Paused:
 		say(corev1.ConditionUnknown, paused, "Deployment is paused")
 	case o.failure != nil:
@@ -174,32 +178,32 @@ func happened(
 
 // Reasons of the Progressing condition that later syncs depend on.
 const (
-	rolledOut = "NewReplicaSetAvailable"
-	timedOut  = "ProgressDeadlineExceeded"
+	reasonRolledOut = "NewReplicaSetAvailable"
+	reasonTimedOut  = "ProgressDeadlineExceeded"
 )
 
-// progressed reports whether a rollout moved between two statuses.
-func progressed(was, is appsv1.DeploymentStatus) bool {
+// hasProgressed reports whether a rollout moved between two statuses.
+func hasProgressed(was, is appsv1.DeploymentStatus) bool {
 	oldWas, oldIs := was.Replicas-was.UpdatedReplicas, is.Replicas-is.UpdatedReplicas
 	return is.UpdatedReplicas > was.UpdatedReplicas || oldIs < oldWas ||
 		is.ReadyReplicas > was.ReadyReplicas || is.AvailableReplicas > was.AvailableReplicas
 }
 
-func overdue(d *appsv1.Deployment, was *appsv1.DeploymentCondition, now time.Time) bool {
-	if was.Reason == rolledOut {
+func isOverdue(d *appsv1.Deployment, was *appsv1.DeploymentCondition, now time.Time) bool {
+	if was.Reason == reasonRolledOut {
 		return false
 	}
-	return was.Reason == timedOut ||
+	return was.Reason == reasonTimedOut ||
 		now.Sub(was.LastUpdateTime.Time) >= time.Duration(*d.Spec.ProgressDeadlineSeconds)*time.Second
 }
 
-// failed sets the ReplicaFailure condition to the reason why a set cannot create or delete pods. The new set comes
-// before the others.
-func failed(s *appsv1.DeploymentStatus, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) {
+// setReplicaFailure sets the ReplicaFailure condition to the reason why a set cannot create or delete pods. The new set
+// comes before the others.
+func setReplicaFailure(s *appsv1.DeploymentStatus, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) {
 	if newSet != nil {
 		sets = append([]*appsv1.ReplicaSet{newSet}, sets...)
 	}
-	remove(s, appsv1.DeploymentReplicaFailure)
+	removeCondition(s, appsv1.DeploymentReplicaFailure)
 	for _, rs := range sets {
 		for _, c := range rs.Status.Conditions {
 			if c.Type == appsv1.ReplicaSetReplicaFailure {
@@ -215,7 +219,7 @@ func failed(s *appsv1.DeploymentStatus, newSet *appsv1.ReplicaSet, sets []*appsv
 	}
 }
 
-func find(s appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
+func findCondition(s appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
 	for i := range s.Conditions {
 		if s.Conditions[i].Type == kind {
 			return &s.Conditions[i]
@@ -224,15 +228,15 @@ func find(s appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) *appsv
 	return nil
 }
 
-// set changes a condition. If the status and reason are the same, the message and times stay unchanged.
-func set(
+// setCondition changes a condition. If the status and reason are the same, the message and times stay unchanged.
+func setCondition(
 	s *appsv1.DeploymentStatus,
 	kind appsv1.DeploymentConditionType,
 	value corev1.ConditionStatus,
 	reason, message string,
 	now time.Time,
 ) {
-	c := find(*s, kind)
+	c := findCondition(*s, kind)
 	if c == nil {
 		s.Conditions = append(s.Conditions, appsv1.DeploymentCondition{Type: kind})
 		c = &s.Conditions[len(s.Conditions)-1]
@@ -246,7 +250,7 @@ func set(
 	c.Status, c.Reason, c.Message, c.LastUpdateTime = value, reason, message, metav1.NewTime(now)
 }
 
-func remove(s *appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) {
+func removeCondition(s *appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) {
 	var kept []appsv1.DeploymentCondition
 	for _, c := range s.Conditions {
 		if c.Type != kind {

@@ -21,14 +21,14 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// world holds one deployment, named web, with its sets and a fake clock.
-type world struct {
-	t      *testing.T
-	clock  *clocktesting.FakeClock
-	client *fake.Clientset
-	events *record.FakeRecorder
-	d      *controller
-	cached func(obj any)
+// testCluster holds one deployment, named web, with its sets and a fake clock.
+type testCluster struct {
+	t           *testing.T
+	clock       *clocktesting.FakeClock
+	client      *fake.Clientset
+	events      *record.FakeRecorder
+	d           *controller
+	updateCache func(obj any)
 }
 
 var began = time.Unix(1_000_000, 0)
@@ -59,25 +59,25 @@ func ofImage(image string) corev1.PodTemplateSpec {
 
 // webSet returns a set of web with all pods available, scaled for web's present number of replicas.
 func webSet(d *appsv1.Deployment, name, image, revision string, n int32) *appsv1.ReplicaSet {
-	surge, _ := limits(d)
-	set := set1(name, 100-len(revision), n, n)
+	surge, _ := rolloutLimits(d)
+	set := newSizedSet(name, 100-len(revision), n, n)
 	set.Namespace, set.Labels, set.Generation = "shop", map[string]string{"app": "web"}, 1
 	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, kind)}
 	set.Annotations = map[string]string{
 		revisionAnnotation: revision,
-		desiredAnnotation:  text(*d.Spec.Replicas),
-		maxAnnotation:      text(*d.Spec.Replicas + surge),
+		desiredAnnotation:  formatCount(*d.Spec.Replicas),
+		maxAnnotation:      formatCount(*d.Spec.Replicas + surge),
 	}
 	set.Spec.Selector, set.Spec.Template = d.Spec.Selector, ofImage(image)
 	set.Status.ObservedGeneration, set.Status.TerminatingReplicas = 1, ptr.To[int32](0)
 	return set
 }
 
-func text(n int32) string { return (&intstr.IntOrString{IntVal: n}).String() }
+func formatCount(n int32) string { return (&intstr.IntOrString{IntVal: n}).String() }
 
-func newWorld(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *world {
+func newTestCluster(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *testCluster {
 	t.Helper()
-	w := &world{
+	w := &testCluster{
 		t:      t,
 		clock:  clocktesting.NewFakeClock(began),
 		client: fake.NewClientset(),
@@ -96,7 +96,7 @@ func newWorld(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *w
 		informers.ReplicaSets(factory).
 			Informer().
 			GetIndexer()
-	w.cached = func(obj any) {
+	w.updateCache = func(obj any) {
 		indexer := replicaSets
 		if _, ok := obj.(*appsv1.Deployment); ok {
 			indexer = deployments
@@ -105,16 +105,16 @@ func newWorld(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *w
 			t.Fatal(err)
 		}
 	}
-	w.must(w.client.Tracker().Add(d))
-	w.cached(d)
+	w.requireNoError(w.client.Tracker().Add(d))
+	w.updateCache(d)
 	for _, set := range sets {
-		w.must(w.client.Tracker().Add(set))
-		w.cached(set)
+		w.requireNoError(w.client.Tracker().Add(set))
+		w.updateCache(set)
 	}
 	return w
 }
 
-func (w *world) must(err error) {
+func (w *testCluster) requireNoError(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -122,33 +122,33 @@ func (w *world) must(err error) {
 }
 
 // sync syncs once, and updates the caches with what was written.
-func (w *world) sync() error {
+func (w *testCluster) sync() error {
 	w.t.Helper()
 	err := w.d.sync(w.t.Context(), "shop/web")
-	w.cached(w.deployment())
+	w.updateCache(w.deployment())
 	list, listErr := w.client.AppsV1().ReplicaSets("shop").List(w.t.Context(), metav1.ListOptions{})
-	w.must(listErr)
+	w.requireNoError(listErr)
 	for i := range list.Items {
 		if list.Items[i].UID == "" {
 			list.Items[i].UID = types.UID(list.Items[i].Name)
 		}
-		w.cached(&list.Items[i])
+		w.updateCache(&list.Items[i])
 	}
 	return err
 }
 
-func (w *world) deployment() *appsv1.Deployment {
+func (w *testCluster) deployment() *appsv1.Deployment {
 	w.t.Helper()
 	d, err := w.client.AppsV1().Deployments("shop").Get(w.t.Context(), "web", metav1.GetOptions{})
-	w.must(err)
+	w.requireNoError(err)
 	return d
 }
 
 // sets returns the wanted replicas of each set by name. A set that was created has the name "new".
-func (w *world) sets() map[string]int32 {
+func (w *testCluster) sets() map[string]int32 {
 	w.t.Helper()
 	list, err := w.client.AppsV1().ReplicaSets("shop").List(w.t.Context(), metav1.ListOptions{})
-	w.must(err)
+	w.requireNoError(err)
 	out := map[string]int32{}
 	for _, set := range list.Items {
 		name := set.Name
@@ -160,7 +160,7 @@ func (w *world) sets() map[string]int32 {
 	return out
 }
 
-func (w *world) told() (lines []string) {
+func (w *testCluster) recordedEvents() (lines []string) {
 	for {
 		select {
 		case e := <-w.events.Events:
@@ -172,15 +172,15 @@ func (w *world) told() (lines []string) {
 }
 
 // condition returns a condition's status, reason and message, or "".
-func (w *world) condition(kind appsv1.DeploymentConditionType) string {
-	c := find(w.deployment().Status, kind)
+func (w *testCluster) condition(kind appsv1.DeploymentConditionType) string {
+	c := findCondition(w.deployment().Status, kind)
 	if c == nil {
 		return ""
 	}
 	return string(c.Status) + " " + c.Reason + ": " + c.Message
 }
 
-func with1(
+func withCondition(
 	d *appsv1.Deployment,
 	kind appsv1.DeploymentConditionType,
 	status corev1.ConditionStatus,
@@ -194,8 +194,8 @@ func with1(
 	return d
 }
 
-// counted sets a deployment's status to n replicas, none of them updated, and the given number available.
-func counted(d *appsv1.Deployment, n, available int32) *appsv1.Deployment {
+// withCounts sets a deployment's status to n replicas, none of them updated, and the given number available.
+func withCounts(d *appsv1.Deployment, n, available int32) *appsv1.Deployment {
 	d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = n, available, available
 	return d
 }

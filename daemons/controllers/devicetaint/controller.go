@@ -25,22 +25,22 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// perSecond is the maximum number of pods evicted for device taints per second.
-const perSecond = 10
+// evictionsPerSecond is the maximum number of pods evicted for device taints per second.
+const evictionsPerSecond = 10
 
 type controller struct {
 	loop.Context
 	loop.Loop
-	pods   corelisters.PodLister
-	claims cache.Indexer
-	slices cache.Indexer
-	rules  resourcelisters.DeviceTaintRuleLister
-	pace   *rate.Limiter
+	pods    corelisters.PodLister
+	claims  cache.Indexer
+	slices  cache.Indexer
+	rules   resourcelisters.DeviceTaintRuleLister
+	limiter *rate.Limiter
 
 	reports loop.Loop // names of rules whose status may need an update
 	evicted evictions
 	deleted *prometheus.CounterVec   // pods deleted
-	late    *prometheus.HistogramVec // seconds from a pod's deadline to its deletion
+	delay   *prometheus.HistogramVec // seconds from a pod's deadline to its deletion
 }
 
 // byPool indexes claims by the pools of their devices, and slices by their pool.
@@ -59,13 +59,13 @@ func New(c loop.Context) loop.Controller {
 		claims:  claims.GetIndexer(),
 		slices:  slicesOf.GetIndexer(),
 		rules:   rules.Lister(),
-		pace:    rate.NewLimiter(perSecond, perSecond),
+		limiter: rate.NewLimiter(evictionsPerSecond, evictionsPerSecond),
 	}
 	t.deleted = c.Counter(
 		"device_taint_eviction_controller_pod_deletions_total",
 		"Pods that were deleted for a taint of a device.",
 	)
-	t.late = c.Histogram(
+	t.delay = c.Histogram(
 		"device_taint_eviction_controller_pod_deletion_duration_seconds",
 		"How long after it had to go a pod was deleted for a taint of a device.",
 		loop.DeletionBuckets,
@@ -74,10 +74,10 @@ func New(c loop.Context) loop.Controller {
 	_ = claims.AddIndexers(cache.Indexers{byPool: poolsOfClaim})
 	_ = slicesOf.AddIndexers(cache.Indexers{byPool: poolOfSlice})
 	t.Loop = loop.Loop{
-		Name:    "device-taint-eviction",
-		Counted: "device_taint_eviction",
-		Context: c,
-		Sync:    t.sync,
+		Name:            "device-taint-eviction",
+		QueueMetricName: "device_taint_eviction",
+		Context:         c,
+		Sync:            t.sync,
 		Synced: []cache.InformerSynced{
 			claims.HasSynced, slicesOf.HasSynced, pods.Informer().HasSynced, rules.Informer().HasSynced},
 	}
@@ -90,14 +90,14 @@ func New(c loop.Context) loop.Controller {
 	})
 	c.OnChange(slicesOf, func(_, obj any) {
 		if s, ok := obj.(*resourcev1.ResourceSlice); ok {
-			t.concerned(s.Spec.Driver + "/" + s.Spec.Pool.Name)
+			t.enqueueClaims(s.Spec.Driver + "/" + s.Spec.Pool.Name)
 		}
 	})
 	c.OnChange(rules.Informer(), func(old, obj any) {
 		if r, ok := obj.(*resourcev1.DeviceTaintRule); ok {
 			t.reports.Queue().Add(r.Name)
 		} else if r, ok := old.(*resourcev1.DeviceTaintRule); ok {
-			t.evicted.forget(r.UID)
+			t.evicted.delete(r.UID)
 		}
 		if r, ok := obj.(*resourcev1.DeviceTaintRule); ok &&
 			r.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
@@ -135,8 +135,8 @@ func poolOfSlice(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// concerned queues the claims that have devices from a pool.
-func (t *controller) concerned(pool string) {
+// enqueueClaims queues the claims that have devices from a pool.
+func (t *controller) enqueueClaims(pool string) {
 	if list, err := t.claims.ByIndex(byPool, pool); err == nil {
 		for _, claim := range list {
 			t.Add(claim)
@@ -161,11 +161,11 @@ func (t *controller) sync(ctx context.Context, key string) error {
 		return r.Spec.Taint.Effect != resourcev1.DeviceTaintEffectNoExecute
 	})
 	for _, r := range rules {
-		if concerns(r, claim) {
+		if isAffected(r, claim) {
 			t.reports.Queue().Add(r.Name)
 		}
 	}
-	at, evict := Deadline(claim, t.devices, rules)
+	at, evict := Deadline(claim, t.devicesOf, rules)
 	if !evict {
 		return nil
 	}
@@ -174,16 +174,16 @@ func (t *controller) sync(ctx context.Context, key string) error {
 		return nil
 	}
 	for _, pod := range t.usedBy(claim) {
-		if err := t.pace.Wait(ctx); err != nil {
+		if err := t.limiter.Wait(ctx); err != nil {
 			return err
 		}
 		if err := t.evict(ctx, pod); err != nil {
 			return err
 		}
 		t.deleted.WithLabelValues().Inc()
-		t.late.WithLabelValues().Observe(t.Now().Sub(at).Seconds())
+		t.delay.WithLabelValues().Observe(t.Now().Sub(at).Seconds())
 		for _, r := range rules {
-			if concerns(r, claim) {
+			if isAffected(r, claim) {
 				t.evicted.add(r.UID)
 				t.reports.Queue().Add(r.Name)
 			}
@@ -192,8 +192,8 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// devices returns the devices of a pool's newest generation.
-func (t *controller) devices(driver, pool string) []*resourcev1.Device {
+// devicesOf returns the devices of a pool's newest generation.
+func (t *controller) devicesOf(driver, pool string) []*resourcev1.Device {
 	list, err := t.slices.ByIndex(byPool, driver+"/"+pool)
 	if err != nil {
 		return nil
@@ -227,7 +227,7 @@ func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
 	} else if err != nil {
 		return fmt.Errorf("mark pod %s/%s for eviction: %w", pod.Namespace, pod.Name, err)
 	}
-	err = t.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, loop.AsSeen(marked))
+	err = t.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, loop.IfUnchanged(marked))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

@@ -18,8 +18,8 @@ func Deadline(
 ) (at time.Time, evict bool) {
 	for i := range claim.Status.Allocation.Devices.Results {
 		r := &claim.Status.Allocation.Devices.Results[i]
-		for _, taint := range taints(r, devices(r.Driver, r.Pool), rules) {
-			due, ever := until(r.Tolerations, &taint)
+		for _, taint := range noExecuteTaints(r, devices(r.Driver, r.Pool), rules) {
+			due, ever := toleratedUntil(r.Tolerations, &taint)
 			if !ever {
 				continue
 			}
@@ -32,8 +32,8 @@ func Deadline(
 	return at, evict
 }
 
-// taints returns the NoExecute taints of an allocated device.
-func taints(
+// noExecuteTaints returns the NoExecute taints of an allocated device.
+func noExecuteTaints(
 	r *resourcev1.DeviceRequestAllocationResult,
 	devices []*resourcev1.Device,
 	rules []*resourcev1.DeviceTaintRule,
@@ -55,8 +55,8 @@ func taints(
 	)
 }
 
-// until returns when a taint stops being tolerated. It returns false if it is tolerated for ever.
-func until(tolerations []resourcev1.DeviceToleration, taint *resourcev1.DeviceTaint) (time.Time, bool) {
+// toleratedUntil returns when a taint stops being tolerated. It returns false if it is tolerated for ever.
+func toleratedUntil(tolerations []resourcev1.DeviceToleration, taint *resourcev1.DeviceTaint) (time.Time, bool) {
 	tolerated := false
 	var limit *int64
 	for i := range tolerations {

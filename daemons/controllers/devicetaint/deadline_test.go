@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestUsersOfTaintedDevicesGoWhenNothingToleratesThatAnyLonger(t *testing.T) {
+func TestPodsAreEvictedWhenTheirTolerationOfADeviceTaintEnds(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	bad := resourcev1.DeviceTaint{
 		Key:       "bad",

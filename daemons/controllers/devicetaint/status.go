@@ -18,44 +18,44 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// reportEvery is the minimum time between two updates of a rule's status.
-const reportEvery = 10 * time.Second
+// reportInterval is the minimum time between two updates of a rule's status.
+const reportInterval = 10 * time.Second
 
-// reach holds what a rule affects, assuming that its effect is NoExecute.
-type reach struct {
+// ruleImpact holds what a rule affects, assuming that its effect is NoExecute.
+type ruleImpact struct {
 	published, allocated int
 	pods, namespaces     int // that have yet to be evicted
 }
 
 // evictions counts, by rule UID, the pods evicted since this process started.
 type evictions struct {
-	mu sync.Mutex
-	by map[types.UID]int
+	mu     sync.Mutex
+	counts map[types.UID]int
 }
 
-func (e *evictions) of(rule types.UID) int {
+func (e *evictions) count(rule types.UID) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.by[rule]
+	return e.counts[rule]
 }
 
 func (e *evictions) add(rule types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.by == nil {
-		e.by = map[types.UID]int{}
+	if e.counts == nil {
+		e.counts = map[types.UID]int{}
 	}
-	e.by[rule]++
+	e.counts[rule]++
 }
 
-func (e *evictions) forget(rule types.UID) {
+func (e *evictions) delete(rule types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.by, rule)
+	delete(e.counts, rule)
 }
 
-// concerns reports whether a rule with the effect NoExecute evicts pods that use a claim, now or later.
-func concerns(rule *resourcev1.DeviceTaintRule, claim *resourcev1.ResourceClaim) bool {
+// isAffected reports whether a rule with the effect NoExecute evicts pods that use a claim, now or later.
+func isAffected(rule *resourcev1.DeviceTaintRule, claim *resourcev1.ResourceClaim) bool {
 	if claim.Status.Allocation == nil {
 		return false
 	}
@@ -67,19 +67,19 @@ func concerns(rule *resourcev1.DeviceTaintRule, claim *resourcev1.ResourceClaim)
 			if !api.TaintsDevice(rule, r.Driver, r.Pool, r.Device) {
 				return false
 			}
-			_, ever := until(r.Tolerations, &taint)
+			_, ever := toleratedUntil(r.Tolerations, &taint)
 			return ever
 		},
 	)
 }
 
-// reachOf computes what a rule affects. usedBy returns the pods that use a claim and are not being deleted.
-func reachOf(
+// impactOf computes what a rule affects. usedBy returns the pods that use a claim and are not being deleted.
+func impactOf(
 	rule *resourcev1.DeviceTaintRule,
 	claims []*resourcev1.ResourceClaim,
 	pools map[[2]string][]*resourcev1.Device,
 	usedBy func(*resourcev1.ResourceClaim) []*corev1.Pod,
-) (r reach) {
+) (r ruleImpact) {
 	for pool, devices := range pools {
 		for _, d := range devices {
 			if api.TaintsDevice(rule, pool[0], pool[1], d.Name) {
@@ -97,7 +97,7 @@ func reachOf(
 				r.allocated++
 			}
 		}
-		if !concerns(rule, claim) {
+		if !isAffected(rule, claim) {
 			continue
 		}
 		for _, pod := range usedBy(claim) {
@@ -109,20 +109,20 @@ func reachOf(
 	return r
 }
 
-// progress returns a rule's condition, without its transition time.
-func progress(rule *resourcev1.DeviceTaintRule, r reach, evicted int) metav1.Condition {
+// progressCondition returns a rule's condition, without its transition time.
+func progressCondition(rule *resourcev1.DeviceTaintRule, r ruleImpact, evicted int) metav1.Condition {
 	c := metav1.Condition{
 		Type:               resourcev1.DeviceTaintConditionEvictionInProgress,
 		Status:             metav1.ConditionFalse,
 		ObservedGeneration: rule.Generation,
 	}
-	where := count(r.namespaces, "namespace", "different namespaces")
+	where := countText(r.namespaces, "namespace", "different namespaces")
 	switch rule.Spec.Taint.Effect {
 	case resourcev1.DeviceTaintEffectNoExecute:
 		switch {
 		case r.pods > 0:
 			c.Status, c.Reason = metav1.ConditionTrue, "PodsPendingEviction"
-			c.Message = count(r.pods, "pod needs", "pods need") + " to be evicted in " + where + "."
+			c.Message = countText(r.pods, "pod needs", "pods need") + " to be evicted in " + where + "."
 		case evicted > 0:
 			c.Reason = "Completed"
 		default:
@@ -134,9 +134,9 @@ func progress(rule *resourcev1.DeviceTaintRule, r reach, evicted int) metav1.Con
 			"%s selected. %s selected. %s would be evicted in %s if the effect was NoExecute. This information will "+
 				"not be updated again. "+
 				"Recreate the DeviceTaintRule to trigger an update.",
-			count(r.published, "published device", "published devices"),
-			count(r.allocated, "allocated device", "allocated devices"),
-			count(r.pods, "pod", "pods"),
+			countText(r.published, "published device", "published devices"),
+			countText(r.allocated, "allocated device", "allocated devices"),
+			countText(r.pods, "pod", "pods"),
 			where,
 		)
 	default:
@@ -146,20 +146,20 @@ func progress(rule *resourcev1.DeviceTaintRule, r reach, evicted int) metav1.Con
 		if c.Message != "" {
 			c.Message += " "
 		}
-		c.Message += count(evicted, "pod", "pods") + " evicted since starting the controller."
+		c.Message += countText(evicted, "pod", "pods") + " evicted since starting the controller."
 	}
 	return c
 }
 
-func count(n int, one, more string) string {
+func countText(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// report updates a rule's status, unless that was done less than reportEvery ago. For a rule without effect it does so
-// once.
+// report updates a rule's status, unless that was done less than reportInterval ago. For a rule without effect it does
+// so once.
 func (t *controller) report(ctx context.Context, name string) error {
 	rule, err := t.rules.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -179,17 +179,17 @@ func (t *controller) report(ctx context.Context, name string) error {
 			if rule.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNone {
 				return nil
 			}
-			if left := reportEvery - now.Sub(was.LastTransitionTime.Time); left > 0 {
+			if left := reportInterval - now.Sub(was.LastTransitionTime.Time); left > 0 {
 				t.reports.AddAfter(name, left)
 				return nil
 			}
 		}
 	}
-	found := t.reach(rule)
+	found := t.impact(rule)
 	if found.pods > 0 && rule.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
-		t.reports.AddAfter(name, reportEvery) // no event of this rule marks the eviction of the last pod
+		t.reports.AddAfter(name, reportInterval) // no event of this rule marks the eviction of the last pod
 	}
-	is := progress(rule, found, t.evicted.of(rule.UID))
+	is := progressCondition(rule, found, t.evicted.count(rule.UID))
 	if is.LastTransitionTime = was.LastTransitionTime; is == was {
 		return nil
 	}
@@ -208,12 +208,12 @@ func (t *controller) report(ctx context.Context, name string) error {
 	return nil
 }
 
-func (t *controller) reach(rule *resourcev1.DeviceTaintRule) reach {
+func (t *controller) impact(rule *resourcev1.DeviceTaintRule) ruleImpact {
 	pools := map[[2]string][]*resourcev1.Device{}
 	for _, obj := range t.slices.List() {
 		if s, ok := obj.(*resourcev1.ResourceSlice); ok {
 			if pool := [2]string{s.Spec.Driver, s.Spec.Pool.Name}; pools[pool] == nil {
-				pools[pool] = t.devices(pool[0], pool[1])
+				pools[pool] = t.devicesOf(pool[0], pool[1])
 			}
 		}
 	}
@@ -223,7 +223,7 @@ func (t *controller) reach(rule *resourcev1.DeviceTaintRule) reach {
 			claims = append(claims, claim)
 		}
 	}
-	return reachOf(rule, claims, pools, t.usedBy)
+	return impactOf(rule, claims, pools, t.usedBy)
 }
 
 // usedBy returns the pods that use a claim and are not being deleted.
@@ -233,7 +233,7 @@ func (t *controller) usedBy(claim *resourcev1.ResourceClaim) (pods []*corev1.Pod
 			continue
 		}
 		if pod, err := t.pods.Pods(claim.Namespace).Get(user.Name); err == nil && pod.UID == user.UID &&
-			loop.Active(pod) {
+			loop.IsActive(pod) {
 			pods = append(pods, pod)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-func ruleOf(effect resourcev1.DeviceTaintEffect) *resourcev1.DeviceTaintRule {
+func newRule(effect resourcev1.DeviceTaintEffect) *resourcev1.DeviceTaintRule {
 	return &resourcev1.DeviceTaintRule{
 		ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "r", Generation: 2},
 		Spec: resourcev1.DeviceTaintRuleSpec{
@@ -29,30 +29,31 @@ func ruleOf(effect resourcev1.DeviceTaintEffect) *resourcev1.DeviceTaintRule {
 	}
 }
 
-func TestWhatARuleSaysOfItsEvictions(t *testing.T) {
+func TestRuleConditionReportsEvictions(t *testing.T) {
 	const never = " This information will not be updated again. Recreate the DeviceTaintRule to trigger an update."
 	for name, c := range map[string]struct {
 		effect  resourcev1.DeviceTaintEffect
-		reach   reach
+		reach   ruleImpact
 		evicted int
 		want    string
 	}{
-		"nothing to do": {"NoExecute", reach{published: 1}, 0, "False NotStarted: "},
-		"one pod": {"NoExecute", reach{pods: 1, namespaces: 1}, 0, "True PodsPendingEviction: 1 pod needs " +
+		"nothing to do": {"NoExecute", ruleImpact{published: 1}, 0, "False NotStarted: "},
+		"one pod": {"NoExecute", ruleImpact{pods: 1, namespaces: 1}, 0, "True PodsPendingEviction: 1 pod needs " +
 			"to be evicted in 1 namespace."},
-		"some are gone": {"NoExecute", reach{pods: 3, namespaces: 2}, 1, "True PodsPendingEviction: 3 pods need " +
+		"some are gone": {"NoExecute", ruleImpact{pods: 3, namespaces: 2}, 1, "True PodsPendingEviction: 3 pods need " +
 			"to be evicted in 2 different namespaces. 1 pod evicted since starting the controller."},
-		"all are gone": {"NoExecute", reach{}, 4, "False Completed: 4 pods evicted since starting the " +
+		"all are gone": {"NoExecute", ruleImpact{}, 4, "False Completed: 4 pods evicted since starting the " +
 			"controller."},
-		"a look, of one": {"None", reach{1, 1, 1, 1}, 0, "False NoEffect: 1 published device selected. 1 " +
+		"a look, of one": {"None", ruleImpact{1, 1, 1, 1}, 0, "False NoEffect: 1 published device selected. 1 " +
 			"allocated device selected. 1 pod would be evicted in 1 namespace if the effect was NoExecute." + never},
-		"a look, of many": {"None", reach{4, 3, 2, 2}, 0, "False NoEffect: 4 published devices selected. 3 " +
+		"a look, of many": {"None", ruleImpact{4, 3, 2, 2}, 0, "False NoEffect: 4 published devices selected. 3 " +
 			"allocated devices selected. 2 pods would be evicted in 2 different namespaces if the effect was " +
 			"NoExecute." + never},
-		"for new pods alone": {"NoSchedule", reach{}, 0, "False OtherEffect: Eviction only happens for the NoExecute " +
+		"for new pods alone": {"NoSchedule", ruleImpact{}, 0, "False OtherEffect: Eviction only happens for the " +
+			"NoExecute " +
 			"effect."},
 	} {
-		got := progress(ruleOf(c.effect), c.reach, c.evicted)
+		got := progressCondition(newRule(c.effect), c.reach, c.evicted)
 		if text := fmt.Sprintf("%s %s: %s", got.Status, got.Reason, got.Message); text != c.want ||
 			got.Type != "EvictionInProgress" ||
 			got.ObservedGeneration != 2 {
@@ -61,7 +62,7 @@ func TestWhatARuleSaysOfItsEvictions(t *testing.T) {
 	}
 }
 
-func TestWhatARuleIsAbout(t *testing.T) {
+func TestRuleImpact(t *testing.T) {
 	claim := func(driver string, tolerations ...resourcev1.DeviceToleration) *resourcev1.ResourceClaim {
 		return &resourcev1.ResourceClaim{
 			Status: resourcev1.ResourceClaimStatus{
@@ -96,19 +97,19 @@ func TestWhatARuleIsAbout(t *testing.T) {
 		claims[3]: {pod("n", "2"), pod("m", "5")},
 	}
 	for _, effect := range []resourcev1.DeviceTaintEffect{"NoExecute", "None"} {
-		got := reachOf(
-			ruleOf(effect),
+		got := impactOf(
+			newRule(effect),
 			claims,
 			pools,
 			func(c *resourcev1.ResourceClaim) []*corev1.Pod { return users[c] },
 		)
-		if want := (reach{published: 2, allocated: 3, pods: 3, namespaces: 2}); got != want {
+		if want := (ruleImpact{published: 2, allocated: 3, pods: 3, namespaces: 2}); got != want {
 			t.Errorf("%s: %+v, want %+v", effect, got, want)
 		}
 	}
 }
 
-func TestARulesStatusFollowsItsEvictionsEveryTenSeconds(t *testing.T) {
+func TestRuleStatusIsUpdatedEveryTenSeconds(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	clock, client := clocktesting.NewFakeClock(began), fake.NewClientset()
 	factory := informers.New(client)
@@ -118,7 +119,7 @@ func TestARulesStatusFollowsItsEvictionsEveryTenSeconds(t *testing.T) {
 		t.Fatal("it is another controller")
 	}
 	rules := informers.DeviceTaintRules(factory).Informer().GetIndexer()
-	rule := ruleOf("NoExecute")
+	rule := newRule("NoExecute")
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

@@ -30,7 +30,7 @@ type controller struct {
 	pods    corelisters.PodLister
 	scales  scales
 
-	stale loop.Loop // keys of pods with the condition DisruptionTarget
+	stalePods loop.Loop // keys of pods with the condition DisruptionTarget
 }
 
 // New returns the controller.
@@ -40,13 +40,13 @@ func New(c loop.Context) loop.Controller {
 	synced := []cache.InformerSynced{budgets.Informer().HasSynced, pods.Informer().HasSynced}
 	d.scales, synced = newScales(c, synced, d.ownerChanged)
 	d.Loop = loop.Loop{Name: "disruption", Context: c, Sync: d.sync, Synced: synced}
-	d.stale = loop.Loop{
-		Name:    "disruption-stale",
-		Counted: "stale_pod_disruption",
-		Context: c,
-		Workers: 1,
-		Sync:    d.clear,
-		Synced:  synced,
+	d.stalePods = loop.Loop{
+		Name:            "disruption-stale",
+		QueueMetricName: "stale_pod_disruption",
+		Context:         c,
+		Workers:         1,
+		Sync:            d.clearStale,
+		Synced:          synced,
 	}
 	c.On(budgets.Informer(), d.Add)
 	c.OnChange(pods.Informer(), d.podChanged)
@@ -57,19 +57,19 @@ func New(c loop.Context) loop.Controller {
 func (d *controller) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.Loop.Run(ctx) })
-	g.Go(func() error { return d.stale.Run(ctx) })
+	g.Go(func() error { return d.stalePods.Run(ctx) })
 	return g.Wait()
 }
 
 // podChanged queues the budgets that count a changed pod.
 func (d *controller) podChanged(old, obj any) {
-	if pod, ok := obj.(*corev1.Pod); ok && pod != nil && disrupted(pod) != nil {
-		d.stale.Add(pod)
+	if pod, ok := obj.(*corev1.Pod); ok && pod != nil && disruptionCondition(pod) != nil {
+		d.stalePods.Add(pod)
 	}
 	if old != nil && obj != nil {
 		a, b := old.(*corev1.Pod), obj.(*corev1.Pod)
-		readyA, _ := loop.Ready(a)
-		readyB, _ := loop.Ready(b)
+		readyA, _ := loop.IsReady(a)
+		readyB, _ := loop.IsReady(b)
 		if readyA == readyB && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
 			apiequality.Semantic.DeepEqual(
 				a.Labels,
@@ -80,7 +80,8 @@ func (d *controller) podChanged(old, obj any) {
 	}
 	for _, o := range []any{old, obj} {
 		if pod, ok := o.(*corev1.Pod); ok && pod != nil {
-			woken := d.wake(pod.Namespace, func(s labels.Selector) bool { return s.Matches(labels.Set(pod.Labels)) })
+			woken := d.enqueueBudgets(pod.Namespace,
+				func(s labels.Selector) bool { return s.Matches(labels.Set(pod.Labels)) })
 			if len(woken) > 1 && o == obj {
 				d.Events.Eventf(
 					pod,
@@ -98,11 +99,11 @@ func (d *controller) podChanged(old, obj any) {
 
 // ownerChanged queues the budgets of a namespace in which a controller was scaled.
 func (d *controller) ownerChanged(namespace string) {
-	d.wake(namespace, func(labels.Selector) bool { return true })
+	d.enqueueBudgets(namespace, func(labels.Selector) bool { return true })
 }
 
-// wake queues and returns the budgets of a namespace whose selector satisfies concerns.
-func (d *controller) wake(
+// enqueueBudgets queues and returns the budgets of a namespace whose selector satisfies concerns.
+func (d *controller) enqueueBudgets(
 	namespace string,
 	concerns func(labels.Selector) bool,
 ) (woken []*policyv1.PodDisruptionBudget) {
@@ -139,7 +140,7 @@ func (d *controller) sync(ctx context.Context, key string) error {
 			"Failed to calculate the number of expected pods: %v",
 			err,
 		)
-		want, again = failed(b, err, d.Now()), recheck
+		want, again = failedStatus(b, err, d.Now()), recheckInterval
 	}
 	if again > 0 {
 		d.AddAfter(key, again+time.Second)
@@ -158,12 +159,12 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// recheck is the interval for budgets whose expected number of pods could not be determined, or depends on a kind that
-// is not watched.
-const recheck = 30 * time.Second
+// recheckInterval is the interval for budgets whose expected number of pods could not be determined, or depends on a
+// kind that is not watched.
+const recheckInterval = 30 * time.Second
 
-// unfollowed reports whether a pod's controller is of a kind that is not watched.
-func unfollowed(pod *corev1.Pod) bool {
+// hasUnwatchedController reports whether a pod's controller is of a kind that is not watched.
+func hasUnwatchedController(pod *corev1.Pod) bool {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	return ref != nil && !slices.Contains([]string{"ReplicaSet", "StatefulSet", "ReplicationController"}, ref.Kind)
 }
@@ -187,9 +188,9 @@ func (d *controller) status(
 	expected := len(pods)
 	if b.Spec.MinAvailable == nil && b.Spec.MaxUnavailable == nil {
 		expected = 0 // a budget without a limit allows no disruption
-	} else if !counts(b) {
+	} else if !countsExistingPods(b) {
 		var unmanaged []*corev1.Pod
-		if expected, unmanaged, err = d.scales.expected(ctx, pods); err != nil {
+		if expected, unmanaged, err = d.scales.expectedPods(ctx, pods); err != nil {
 			return policyv1.PodDisruptionBudgetStatus{}, 0, err
 		}
 		if len(unmanaged) > 0 {
@@ -204,7 +205,7 @@ func (d *controller) status(
 	now := d.Now()
 	for _, pod := range pods {
 		if evicted, ok := b.Status.DisruptedPods[pod.Name]; ok && pod.DeletionTimestamp == nil &&
-			!evicted.Add(evictionTime).After(now) {
+			!evicted.Add(evictionTimeout).After(now) {
 			d.Events.Eventf(
 				pod,
 				corev1.EventTypeWarning,
@@ -216,8 +217,8 @@ func (d *controller) status(
 		}
 	}
 	status, again, err := Status(b, pods, expected, now)
-	if !counts(b) && again == 0 && slices.ContainsFunc(pods, unfollowed) {
-		again = recheck
+	if !countsExistingPods(b) && again == 0 && slices.ContainsFunc(pods, hasUnwatchedController) {
+		again = recheckInterval
 	}
 	return status, again, err
 }

@@ -14,9 +14,9 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// evictionTime is how long an evicted pod counts as gone before its deletion is observed. A pod that still exists after
-// that was not evicted.
-const evictionTime = 2 * time.Minute
+// evictionTimeout is how long an evicted pod counts as gone before its deletion is observed. A pod that still exists
+// after that was not evicted.
+const evictionTimeout = 2 * time.Minute
 
 // Status returns a budget's status for its pods. expected is how many pods their controllers want, or the number of
 // pods if the budget is an absolute minimum. again is the time after which the status may change without an event; zero
@@ -33,12 +33,12 @@ func Status(
 	}
 	status = *b.Status.DeepCopy()
 	status.ObservedGeneration = b.Generation
-	status.ExpectedPods, status.DesiredHealthy, status.CurrentHealthy = count(expected), count(desired), 0
+	status.ExpectedPods, status.DesiredHealthy, status.CurrentHealthy = clampCount(expected), clampCount(desired), 0
 	status.DisruptedPods = nil
 	for _, pod := range pods {
 		evicted, ok := b.Status.DisruptedPods[pod.Name]
 		if ok && pod.DeletionTimestamp == nil {
-			if left := evicted.Add(evictionTime).Sub(now); left > 0 {
+			if left := evicted.Add(evictionTimeout).Sub(now); left > 0 {
 				if status.DisruptedPods == nil {
 					status.DisruptedPods = map[string]metav1.Time{}
 				}
@@ -49,7 +49,7 @@ func Status(
 				continue // it counts as gone already
 			}
 		}
-		if ready, _ := loop.Ready(pod); ready && pod.DeletionTimestamp == nil {
+		if ready, _ := loop.IsReady(pod); ready && pod.DeletionTimestamp == nil {
 			status.CurrentHealthy++
 		}
 	}
@@ -67,12 +67,13 @@ func Status(
 	return status, again, nil
 }
 
-// count limits n to the range of the status field: the numbers that clients ask for may add up to more than an int32.
-func count(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
+// clampCount limits n to the range of the status field: the numbers that clients ask for may add up to more than an
+// int32.
+func clampCount(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
-// failed returns the status of a budget that cannot be computed: nothing may be evicted. Its generation stays
+// failedStatus returns the status of a budget that cannot be computed: nothing may be evicted. Its generation stays
 // unobserved.
-func failed(b *policyv1.PodDisruptionBudget, why error, now time.Time) policyv1.PodDisruptionBudgetStatus {
+func failedStatus(b *policyv1.PodDisruptionBudget, why error, now time.Time) policyv1.PodDisruptionBudgetStatus {
 	status := *b.Status.DeepCopy()
 	status.DisruptionsAllowed = 0
 	apimeta.SetStatusCondition(
@@ -103,8 +104,8 @@ func desiredHealthy(b *policyv1.PodDisruptionBudget, expected int) (int, error) 
 	return 0, nil
 }
 
-// counts reports whether the expected number is the number of existing pods. An absolute minimum does not depend on
-// what controllers want.
-func counts(b *policyv1.PodDisruptionBudget) bool {
+// countsExistingPods reports whether the expected number is the number of existing pods. An absolute minimum does not
+// depend on what controllers want.
+func countsExistingPods(b *policyv1.PodDisruptionBudget) bool {
 	return b.Spec.MaxUnavailable == nil && (b.Spec.MinAvailable == nil || b.Spec.MinAvailable.Type == intstr.Int)
 }

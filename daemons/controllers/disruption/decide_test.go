@@ -18,7 +18,7 @@ func pod(name string, ready corev1.ConditionStatus) *corev1.Pod {
 }
 
 // Proves S14.
-func TestABudgetAllowsWhatIsMoreThanItKeeps(t *testing.T) {
+func TestBudgetsAllowTheExcessOfHealthyPods(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	three := []*corev1.Pod{pod("a", "True"), pod("b", "True"), pod("c", "False")}
 	gone := metav1.NewTime(now)
@@ -66,7 +66,7 @@ func TestABudgetAllowsWhatIsMoreThanItKeeps(t *testing.T) {
 }
 
 // Proves S14.
-func TestAnEvictionIsLookedAtAgainWhenItsTimeIsOver(t *testing.T) {
+func TestEvictionsAreRecheckedAfterTheirTimeout(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	b := &policyv1.PodDisruptionBudget{}
 	b.Status.DisruptedPods = map[string]metav1.Time{

@@ -16,22 +16,22 @@ import (
 	"clusterctl/kube/discovery"
 )
 
-// live reads the scale of controllers that are not watched from the API server. It supports any kind with a scale
+// liveScales reads the scale of controllers that are not watched from the API server. It supports any kind with a scale
 // subresource.
-type live struct {
+type liveScales struct {
 	objects dynamic.Interface
 	kinds   discovery.Interface
 	mapper  meta.ResettableRESTMapper
 }
 
-func newLive(c loop.Context) live {
+func newLive(c loop.Context) liveScales {
 	kinds := c.Client.Discovery()
-	return live{c.Dynamic, kinds, discovery.NewMapper(kinds)}
+	return liveScales{c.Dynamic, kinds, discovery.NewMapper(kinds)}
 }
 
-// of returns a controller's scale. It returns nil if the controller does not exist or was replaced by another of the
-// same name.
-func (l live) of(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*wanting, error) {
+// scaleOf returns a controller's scale. It returns nil if the controller does not exist or was replaced by another of
+// the same name.
+func (l liveScales) scaleOf(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*desiredScale, error) {
 	version, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (l live) of(ctx context.Context, namespace string, ref *metav1.OwnerReferen
 	}
 	u, err := l.objects.Resource(mapping.Resource).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
 	if apierrors.IsNotFound(err) {
-		return nil, l.scalable(mapping.Resource)
+		return nil, l.checkScalable(mapping.Resource)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get the scale of %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
@@ -59,12 +59,12 @@ func (l live) of(ctx context.Context, namespace string, ref *metav1.OwnerReferen
 	if scale.UID != ref.UID {
 		return nil, nil
 	}
-	return &wanting{scale.UID, scale.Spec.Replicas}, nil
+	return &desiredScale{scale.UID, scale.Spec.Replicas}, nil
 }
 
-// scalable returns an error if a resource has no scale subresource. A 404 for the scale then says nothing about the
-// object.
-func (l live) scalable(r schema.GroupVersionResource) error {
+// checkScalable returns an error if a resource has no scale subresource. A 404 for the scale then says nothing about
+// the object.
+func (l liveScales) checkScalable(r schema.GroupVersionResource) error {
 	list, err := l.kinds.ServerResourcesForGroupVersion(r.GroupVersion().String())
 	if err != nil {
 		return err

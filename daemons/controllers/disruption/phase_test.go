@@ -15,7 +15,7 @@ import (
 )
 
 // Pods of every phase count towards a budget, including failed and succeeded ones, until they are deleted.
-func TestPodsOfEveryPhaseCount(t *testing.T) {
+func TestPodsOfAllPhasesCount(t *testing.T) {
 	inPhase := func(name string, phase corev1.PodPhase, ready corev1.ConditionStatus) *corev1.Pod {
 		p := pod(name, ready)
 		p.Labels, p.Status.Phase = map[string]string{"app": "a"}, phase
@@ -55,7 +55,7 @@ func TestPodsOfEveryPhaseCount(t *testing.T) {
 			for i, phase := range c.phases {
 				pods = append(pods, inPhase(fmt.Sprint("other-", i), phase, "False"))
 			}
-			d, client, _ := made(t, pods, b)
+			d, client, _ := newTestController(t, pods, b)
 			sets := informers.StatefulSets(d.Informers).Informer().GetIndexer()
 			if err := sets.Add(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "db", UID: "db"},
 				Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](4)}}); err != nil {
@@ -79,7 +79,7 @@ func TestPodsOfEveryPhaseCount(t *testing.T) {
 }
 
 // The eviction API evicts no pod that several budgets cover, so a second budget causes a warning.
-func TestAPodOfSeveralBudgetsIsTold(t *testing.T) {
+func TestPodsWithSeveralBudgetsAreReported(t *testing.T) {
 	budget := func(name string) *policyv1.PodDisruptionBudget {
 		return &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name},
@@ -87,12 +87,12 @@ func TestAPodOfSeveralBudgetsIsTold(t *testing.T) {
 		}
 	}
 	p := pod("p", "True")
-	d, _, events := made(t, []*corev1.Pod{p}, budget("a"))
+	d, _, events := newTestController(t, []*corev1.Pod{p}, budget("a"))
 	d.podChanged(nil, p)
 	if len(events.Events) != 0 {
 		t.Fatalf("with one budget it is told %s", <-events.Events)
 	}
-	d, _, events = made(t, []*corev1.Pod{p}, budget("a"), budget("b"))
+	d, _, events = newTestController(t, []*corev1.Pod{p}, budget("a"), budget("b"))
 	d.podChanged(nil, p)
 	if len(events.Events) != 1 {
 		t.Fatalf("it is told %d things", len(events.Events))

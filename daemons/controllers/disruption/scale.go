@@ -23,7 +23,7 @@ type scales struct {
 	sets        appslisters.ReplicaSetLister
 	stateful    appslisters.StatefulSetLister
 	controllers corelisters.ReplicationControllerLister
-	live        live
+	live        liveScales
 }
 
 func newScales(
@@ -50,9 +50,9 @@ func newScales(
 	return scales{deployments.Lister(), sets.Lister(), stateful.Lister(), rcs.Lister(), newLive(c)}, synced
 }
 
-// expected returns how many pods the controllers of the given pods want in all, and the pods without a controller. If
-// one controller's number is unknown, it returns an error: a sum without it would allow too many evictions.
-func (s scales) expected(ctx context.Context, pods []*corev1.Pod) (total int, unmanaged []*corev1.Pod, err error) {
+// expectedPods returns how many pods the controllers of the given pods want in all, and the pods without a controller.
+// If one controller's number is unknown, it returns an error: a sum without it would allow too many evictions.
+func (s scales) expectedPods(ctx context.Context, pods []*corev1.Pod) (total int, unmanaged []*corev1.Pod, err error) {
 	seen := map[types.UID]bool{}  // controllers of the pods
 	added := map[types.UID]bool{} // objects that define the number, such as Deployments
 	for _, pod := range pods {
@@ -65,9 +65,9 @@ func (s scales) expected(ctx context.Context, pods []*corev1.Pod) (total int, un
 			continue
 		}
 		seen[ref.UID] = true
-		w := s.followed(pod.Namespace, ref)
+		w := s.watchedScale(pod.Namespace, ref)
 		if w == nil {
-			if w, err = s.live.of(ctx, pod.Namespace, ref); err != nil {
+			if w, err = s.live.scaleOf(ctx, pod.Namespace, ref); err != nil {
 				return 0, nil, err
 			}
 		}
@@ -82,23 +82,23 @@ func (s scales) expected(ctx context.Context, pods []*corev1.Pod) (total int, un
 	return total, unmanaged, nil
 }
 
-// wanting is the object that defines the number of pods, and that number.
-type wanting struct {
+// desiredScale is the object that defines the number of pods, and that number.
+type desiredScale struct {
 	uid      types.UID
 	replicas int32
 }
 
-// followed returns the object that defines a controller's number of pods. It returns nil if the kind is not watched or
-// the object is not in the cache.
-func (s scales) followed(namespace string, ref *metav1.OwnerReference) *wanting {
-	by := func(uid, is types.UID, replicas *int32) *wanting {
+// watchedScale returns the object that defines a controller's number of pods. It returns nil if the kind is not watched
+// or the object is not in the cache.
+func (s scales) watchedScale(namespace string, ref *metav1.OwnerReference) *desiredScale {
+	by := func(uid, is types.UID, replicas *int32) *desiredScale {
 		switch {
 		case uid != is:
 			return nil
 		case replicas == nil:
-			return &wanting{uid, 1}
+			return &desiredScale{uid, 1}
 		}
-		return &wanting{uid, *replicas}
+		return &desiredScale{uid, *replicas}
 	}
 	group := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
 	switch group {

@@ -21,7 +21,7 @@ import (
 
 // Owners of any kind count by their scale. If the scale of one is unknown, the total is unknown, and not smaller.
 // Proves S14.
-func TestAnOwnerOfAnyKindCountsByItsScale(t *testing.T) {
+func TestOwnersOfAnyKindCountByTheirScale(t *testing.T) {
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -93,7 +93,7 @@ func TestAnOwnerOfAnyKindCountsByItsScale(t *testing.T) {
 			"books.example.com does not implement the scale subresource"},
 		"a kind that is not served": {[]*corev1.Pod{owned("example.com/v1", "Pen", "p", "p")}, 0, 0, `no matches for kind "Pen"`},
 	} {
-		total, unmanaged, err := s.expected(t.Context(), c.pods)
+		total, unmanaged, err := s.expectedPods(t.Context(), c.pods)
 		if total != c.total || len(unmanaged) != c.unmanaged || (err == nil) != (c.err == "") ||
 			err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %d, %d, %v", name, total, len(unmanaged), err)

@@ -17,10 +17,10 @@ import (
 // disruption is assumed to be abandoned.
 const staleAfter = 2 * time.Minute
 
-// disrupted returns a pod's condition DisruptionTarget if it can become stale. A condition that the kubelet set cannot,
-// because there is no limit to how long the kubelet takes to end a pod.
-func disrupted(pod *corev1.Pod) *corev1.PodCondition {
-	if !loop.Active(pod) {
+// disruptionCondition returns a pod's condition DisruptionTarget if it can become stale. A condition that the kubelet
+// set cannot, because there is no limit to how long the kubelet takes to end a pod.
+func disruptionCondition(pod *corev1.Pod) *corev1.PodCondition {
+	if !loop.IsActive(pod) {
 		return nil
 	}
 	for i := range pod.Status.Conditions {
@@ -33,8 +33,8 @@ func disrupted(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// clear sets the condition DisruptionTarget to false on a pod that was not deleted in time.
-func (d *controller) clear(ctx context.Context, key string) error {
+// clearStale sets the condition DisruptionTarget to false on a pod that was not deleted in time.
+func (d *controller) clearStale(ctx context.Context, key string) error {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
 		return nil
@@ -45,12 +45,12 @@ func (d *controller) clear(ctx context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	c := disrupted(pod)
+	c := disruptionCondition(pod)
 	if c == nil {
 		return nil
 	}
 	if left := c.LastTransitionTime.Add(staleAfter).Sub(d.Now()); left > 0 {
-		d.stale.AddAfter(key, left)
+		d.stalePods.AddAfter(key, left)
 		return nil
 	}
 	// Conditions are merged, so reason and message must be set to null explicitly.

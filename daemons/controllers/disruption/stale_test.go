@@ -21,7 +21,7 @@ import (
 
 var now = time.Unix(1_000_000, 0)
 
-func made(
+func newTestController(
 	t *testing.T,
 	pods []*corev1.Pod,
 	budgets ...*policyv1.PodDisruptionBudget,
@@ -55,7 +55,7 @@ func made(
 }
 
 // A disruption may be abandoned. Without the reset, the pod would count as disrupted however it ends.
-func TestADisruptionThatCameToNothingIsTakenBack(t *testing.T) {
+func TestStaleDisruptionConditionsAreCleared(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason string
 		ago    time.Duration
@@ -89,8 +89,8 @@ func TestADisruptionThatCameToNothingIsTakenBack(t *testing.T) {
 			if c.change != nil {
 				c.change(p)
 			}
-			d, client, _ := made(t, []*corev1.Pod{p})
-			if err := d.clear(t.Context(), "n/p"); err != nil {
+			d, client, _ := newTestController(t, []*corev1.Pod{p})
+			if err := d.clearStale(t.Context(), "n/p"); err != nil {
 				t.Fatal(err)
 			}
 			is, err := client.CoreV1().Pods("n").Get(t.Context(), "p", metav1.GetOptions{})
@@ -107,7 +107,7 @@ func TestADisruptionThatCameToNothingIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestABudgetTellsOfPodsThatWereNotDeleted(t *testing.T) {
+func TestBudgetsReportPodsThatWereNotDeleted(t *testing.T) {
 	none := intstr.FromInt32(0)
 	b := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "b"},
@@ -119,17 +119,17 @@ func TestABudgetTellsOfPodsThatWereNotDeleted(t *testing.T) {
 		"soon": metav1.NewTime(now.Add(-time.Minute)),
 		"gone": metav1.NewTime(now.Add(-time.Hour)),
 	}
-	d, client, events := made(t, []*corev1.Pod{pod("late", "True"), pod("soon", "True")}, b)
+	d, client, events := newTestController(t, []*corev1.Pod{pod("late", "True"), pod("soon", "True")}, b)
 	if err := d.sync(t.Context(), "n/b"); err != nil {
 		t.Fatal(err)
 	}
 	close(events.Events)
-	var told []string
+	var recorded []string
 	for e := range events.Events {
-		told = append(told, e)
+		recorded = append(recorded, e)
 	}
-	if !slices.Equal(told, []string{"Warning NotDeleted Pod was expected by PDB n/b to be deleted but it wasn't"}) {
-		t.Errorf("events %q", told)
+	if !slices.Equal(recorded, []string{"Warning NotDeleted Pod was expected by PDB n/b to be deleted but it wasn't"}) {
+		t.Errorf("events %q", recorded)
 	}
 	is, err := client.PolicyV1().PodDisruptionBudgets("n").Get(t.Context(), "b", metav1.GetOptions{})
 	if err != nil {
@@ -142,7 +142,7 @@ func TestABudgetTellsOfPodsThatWereNotDeleted(t *testing.T) {
 
 var errNone = errors.New("found no controllers for pod \"a\"")
 
-func TestWhatABudgetsConditionSays(t *testing.T) {
+func TestBudgetConditions(t *testing.T) {
 	for name, c := range map[string]struct {
 		min  intstr.IntOrString
 		want string
@@ -163,7 +163,7 @@ func TestWhatABudgetsConditionSays(t *testing.T) {
 			}
 			if c.min.Type == intstr.String {
 				b.Status.ObservedGeneration = 2
-				if status = failed(b, errNone, now); status.ObservedGeneration != 2 {
+				if status = failedStatus(b, errNone, now); status.ObservedGeneration != 2 {
 					t.Errorf("it says that it was worked out for generation %d", status.ObservedGeneration)
 				}
 			}

@@ -2,14 +2,14 @@ package endpoints
 
 import corev1 "k8s.io/api/core/v1"
 
-// capacity is the maximum number of addresses in one Endpoints object. Each change sends the whole object to all its
-// watches.
-const capacity = 1000
+// maxAddresses is the maximum number of addresses in one Endpoints object. Each change sends the whole object to all
+// its watches.
+const maxAddresses = 1000
 
-// fit cuts subsets to at most most addresses in all, and reports whether it removed any. Ready addresses stay before
-// those that are not ready, and every subset keeps its share. A subset without addresses is left out, because the API
-// refuses it.
-func fit(subsets []corev1.EndpointSubset, most int) ([]corev1.EndpointSubset, bool) {
+// truncate cuts subsets to at most most addresses in all, and reports whether it removed any. Ready addresses stay
+// before those that are not ready, and every subset keeps its share. A subset without addresses is left out, because
+// the API refuses it.
+func truncate(subsets []corev1.EndpointSubset, most int) ([]corev1.EndpointSubset, bool) {
 	ready, waiting := 0, 0
 	for _, s := range subsets {
 		ready += len(s.Addresses)
@@ -18,8 +18,8 @@ func fit(subsets []corev1.EndpointSubset, most int) ([]corev1.EndpointSubset, bo
 	if ready+waiting <= most {
 		return subsets, false
 	}
-	room := share{of: ready, room: min(most, ready), left: min(most, ready)}
-	rest := share{of: waiting, room: most - room.room, left: most - room.room}
+	room := proportionalShare{total: ready, capacity: min(most, ready), remaining: min(most, ready)}
+	rest := proportionalShare{total: waiting, capacity: most - room.capacity, remaining: most - room.capacity}
 	var out []corev1.EndpointSubset
 	for _, s := range subsets {
 		s.Addresses = s.Addresses[:room.take(len(s.Addresses))]
@@ -31,15 +31,15 @@ func fit(subsets []corev1.EndpointSubset, most int) ([]corev1.EndpointSubset, bo
 	return out, true
 }
 
-// share divides room among lists that have of entries together, in proportion to the length of each. Parts are rounded
-// up, so that the last lists get less.
-type share struct{ of, room, left int }
+// proportionalShare divides room among lists that have of entries together, in proportion to the length of each. Parts
+// are rounded up, so that the last lists get less.
+type proportionalShare struct{ total, capacity, remaining int }
 
-func (s *share) take(n int) int {
+func (s *proportionalShare) take(n int) int {
 	if n == 0 {
 		return 0
 	}
-	n = min(n, (n*s.room+s.of-1)/s.of, s.left)
-	s.left -= n
+	n = min(n, (n*s.capacity+s.total-1)/s.total, s.remaining)
+	s.remaining -= n
 	return n
 }

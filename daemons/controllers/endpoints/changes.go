@@ -43,7 +43,7 @@ func (c Changes) Write(ctx context.Context, client kubernetes.Interface, expect 
 		}
 	}
 	for _, slice := range c.Delete {
-		err := client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, loop.AsSeen(slice))
+		err := client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, loop.IfUnchanged(slice))
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
 		}
@@ -80,9 +80,10 @@ func controllerUID(slice *discoveryv1.EndpointSlice) types.UID {
 	return ""
 }
 
-// Moved counts the endpoints that are added to, changed in and removed from all slices, by their keys. An endpoint that
-// moves from one slice to another is neither added nor removed. If changed is nil, changed endpoints are not counted.
-func (c Changes) Moved(
+// CountMoved counts the endpoints that are added to, changed in and removed from all slices, by their keys. An endpoint
+// that moves from one slice to another is neither added nor removed. If changed is nil, changed endpoints are not
+// counted.
+func (c Changes) CountMoved(
 	existing []*discoveryv1.EndpointSlice,
 	key func(discoveryv1.Endpoint) string,
 	changed func(a, b discoveryv1.Endpoint) bool,

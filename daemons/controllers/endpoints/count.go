@@ -23,7 +23,7 @@ var EndpointBuckets = prometheus.ExponentialBuckets(2, 2, 15)
 func newCounts(c loop.Context, services corelisters.ServiceLister, slices discoverylisters.EndpointSliceLister) counts {
 	const sub = "endpoint_slice_controller_"
 	CountSlices(c, sub, managedBy, "Services with a selector", slices)
-	c.Count(trafficThere{services})
+	c.RegisterMetrics(trafficCollector{services})
 	return counts{
 		changes: c.Counter(sub+"changes", "Slices that were changed, by how: create, update, delete.", "operation"),
 		syncs: c.Counter(
@@ -51,8 +51,8 @@ func newCounts(c loop.Context, services corelisters.ServiceLister, slices discov
 	}
 }
 
-// written counts the changes to a Service's slices and the result of writing them.
-func (c *counts) written(service *corev1.Service, did Planned, err error) {
+// observeWrites counts the changes to a Service's slices and the result of writing them.
+func (c *counts) observeWrites(service *corev1.Service, did Planned, err error) {
 	switch {
 	case apierrors.IsConflict(err):
 		c.syncs.WithLabelValues("stale").Inc()
@@ -69,7 +69,7 @@ func (c *counts) written(service *corev1.Service, did Planned, err error) {
 	c.added.WithLabelValues().Observe(float64(did.Added))
 	c.removed.WithLabelValues().Observe(float64(did.Removed))
 	topology, traffic := "Disabled", ""
-	if balanced(service) {
+	if wantsBalancedHints(service) {
 		topology = "Auto"
 	} else if t := service.Spec.TrafficDistribution; t != nil {
 		traffic = *t
@@ -77,8 +77,8 @@ func (c *counts) written(service *corev1.Service, did Planned, err error) {
 	c.perSync.WithLabelValues(topology, traffic).Observe(float64(len(did.Create) + len(did.Update) + len(did.Delete)))
 }
 
-// trafficThere collects how many Services have each traffic distribution, at each scrape.
-type trafficThere struct{ services corelisters.ServiceLister }
+// trafficCollector collects how many Services have each traffic distribution, at each scrape.
+type trafficCollector struct{ services corelisters.ServiceLister }
 
 var countOfTraffic = prometheus.NewDesc(
 	"endpoint_slice_controller_services_count_by_traffic_distribution",
@@ -88,10 +88,10 @@ var countOfTraffic = prometheus.NewDesc(
 )
 
 // Describe implements prometheus.Collector.
-func (trafficThere) Describe(to chan<- *prometheus.Desc) { to <- countOfTraffic }
+func (trafficCollector) Describe(to chan<- *prometheus.Desc) { to <- countOfTraffic }
 
 // Collect implements prometheus.Collector.
-func (c trafficThere) Collect(to chan<- prometheus.Metric) {
+func (c trafficCollector) Collect(to chan<- prometheus.Metric) {
 	services, err := c.services.List(labels.Everything())
 	if err != nil {
 		return

@@ -56,7 +56,7 @@ func TestSlicesAndTheirChangesAreCounted(t *testing.T) {
 		corelisters.NewServiceLister(services),
 		discoverylisters.NewEndpointSliceLister(slices),
 	)
-	c.written(
+	c.observeWrites(
 		service,
 		Planned{
 			Changes: Changes{
@@ -68,12 +68,12 @@ func TestSlicesAndTheirChangesAreCounted(t *testing.T) {
 		},
 		nil,
 	)
-	c.written(
+	c.observeWrites(
 		service,
 		Planned{Changes: Changes{Update: []*discoveryv1.EndpointSlice{ours}}, Added: 1},
 		apierrors.NewConflict(schema.GroupResource{}, "ours", nil),
 	)
-	c.written(
+	c.observeWrites(
 		service,
 		Planned{Changes: Changes{Update: []*discoveryv1.EndpointSlice{ours}}, Added: 1},
 		errors.New("the API is away"),
@@ -128,7 +128,7 @@ endpoint_slice_controller_syncs{result="success"} 1
 }
 
 // An endpoint that moves from one slice to another is neither added nor removed.
-func TestEndpointsThatComeAndGoAreCounted(t *testing.T) {
+func TestAddedAndRemovedEndpointsAreCounted(t *testing.T) {
 	slice := func(name string, uids ...string) *discoveryv1.EndpointSlice {
 		s := &discoveryv1.EndpointSlice{
 			ObjectMeta:  metav1.ObjectMeta{Name: name},
@@ -148,7 +148,7 @@ func TestEndpointsThatComeAndGoAreCounted(t *testing.T) {
 			slice("", "7", "4"),
 		}, Update: []*discoveryv1.EndpointSlice{slice("a", "1", "3", "8")},
 		Delete: []*discoveryv1.EndpointSlice{existing[1]},
-	}.Moved(existing, targetUID, nil)
+	}.CountMoved(existing, targetUID, nil)
 	if added != 2 || updated != 0 || removed != 2 {
 		t.Errorf("%d endpoints came and %d went, want 7 and 8, and 2 and 5; %d changed", added, removed, updated)
 	}

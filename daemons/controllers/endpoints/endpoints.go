@@ -39,15 +39,16 @@ func New(c loop.Context) loop.Controller {
 		c.Informers,
 	)
 	e := &controller{Context: c, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister()}
-	e.Loop = loop.Loop{Name: "endpoints", Counted: "endpoint", Context: c, Sync: e.sync, Synced: []cache.InformerSynced{
-		services.Informer().HasSynced, pods.Informer().HasSynced, endpoints.Informer().HasSynced}}
-	wakeOnChange(c, services.Informer(), pods.Informer(), e.Add)
+	e.Loop = loop.Loop{Name: "endpoints", QueueMetricName: "endpoint", Context: c, Sync: e.sync,
+		Synced: []cache.InformerSynced{
+			services.Informer().HasSynced, pods.Informer().HasSynced, endpoints.Informer().HasSynced}}
+	enqueueOnChange(c, services.Informer(), pods.Informer(), e.Add)
 	c.On(endpoints.Informer(), e.Add)
 	return e
 }
 
-// wakeOnChange calls wake with every Service that changed or whose pods changed.
-func wakeOnChange(c loop.Context, services, pods cache.SharedIndexInformer, wake func(obj any)) {
+// enqueueOnChange calls wake with every Service that changed or whose pods changed.
+func enqueueOnChange(c loop.Context, services, pods cache.SharedIndexInformer, wake func(obj any)) {
 	c.On(services, wake)
 	all := indexSelectors(services)
 	c.OnChange(pods, func(old, obj any) {
@@ -57,7 +58,7 @@ func wakeOnChange(c loop.Context, services, pods cache.SharedIndexInformer, wake
 			return
 		}
 		wakeSelecting := func(pod *corev1.Pod) {
-			selecting(all, pod.Namespace, pod.Labels, func(s *corev1.Service) { wake(s) })
+			forEachSelecting(all, pod.Namespace, pod.Labels, func(s *corev1.Service) { wake(s) })
 		}
 		if is != nil {
 			wakeSelecting(is)
@@ -70,14 +71,14 @@ func wakeOnChange(c loop.Context, services, pods cache.SharedIndexInformer, wake
 
 // sameForServices reports whether two states of a pod yield the same endpoint.
 func sameForServices(a, b *corev1.Pod) bool {
-	readyA, _ := loop.Ready(a)
-	readyB, _ := loop.Ready(b)
+	readyA, _ := loop.IsReady(a)
+	readyB, _ := loop.IsReady(b)
 	return readyA == readyB && a.Status.PodIP == b.Status.PodIP && slices.Equal(a.Status.PodIPs, b.Status.PodIPs) &&
 		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) && a.Spec.NodeName == b.Spec.NodeName &&
-		finished(a) == finished(b) && maps.Equal(a.Labels, b.Labels)
+		isFinished(a) == isFinished(b) && maps.Equal(a.Labels, b.Labels)
 }
 
-func finished(pod *corev1.Pod) bool {
+func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
@@ -89,20 +90,20 @@ func (c *controller) sync(ctx context.Context, key string) error {
 	client := c.Client.CoreV1().Endpoints(namespace)
 	service, err := c.services.Services(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
-		c.changes.forget(key)
+		c.changes.delete(key)
 		there, err := c.endpoints.Endpoints(namespace).Get(name)
 		if err != nil || there.Labels[managedLabel] != managedValue {
 			return nil // already deleted, or managed by another controller
 		}
 		// Ask the API server before deleting: a Service that the cache does not show yet may already have clients.
-		if _, err := c.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}); !loop.Absent(
+		if _, err := c.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}); !loop.IsAbsent(
 			err,
 			"services",
 			name,
 		) {
 			return err
 		}
-		if err := client.Delete(ctx, name, loop.AsSeen(there)); err != nil && !apierrors.IsNotFound(err) {
+		if err := client.Delete(ctx, name, loop.IfUnchanged(there)); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 		return nil
@@ -117,10 +118,10 @@ func (c *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	when, seen := c.changes.since(key, service, pods)
-	want := build(service, pods)
+	want := newEndpoints(service, pods)
 	have, err := c.endpoints.Endpoints(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
-		stamp(&want.ObjectMeta, when)
+		setTriggerTime(&want.ObjectMeta, when)
 		_, err = client.Create(ctx, want, metav1.CreateOptions{})
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsAlreadyExists(err) {
 			return nil // an existing object is not in the cache yet; its event will queue the service again
@@ -131,14 +132,14 @@ func (c *controller) sync(ctx context.Context, key string) error {
 		}
 	} else if err != nil {
 		return err
-	} else if !same(have, want) {
+	} else if !equalEndpoints(have, want) {
 		updated := have.DeepCopy()
 		updated.Labels, updated.Subsets = want.Labels, want.Subsets
 		delete(updated.Annotations, corev1.EndpointsOverCapacity)
 		for k, v := range want.Annotations {
 			metav1.SetMetaDataAnnotation(&updated.ObjectMeta, k, v)
 		}
-		stamp(&updated.ObjectMeta, when)
+		setTriggerTime(&updated.ObjectMeta, when)
 		if _, err = client.Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
 			if !apierrors.IsConflict(err) {
 				c.Events.Eventf(updated, corev1.EventTypeWarning, "FailedToUpdateEndpoint", "Failed to update "+
@@ -147,19 +148,19 @@ func (c *controller) sync(ctx context.Context, key string) error {
 			return fmt.Errorf("update Endpoints %s: %w", key, err)
 		}
 	}
-	c.changes.keep(key, seen)
+	c.changes.record(key, seen)
 	return nil
 }
 
-// build returns the Endpoints of a service with these pods.
-func build(service *corev1.Service, pods []*corev1.Pod) *corev1.Endpoints {
+// newEndpoints returns the Endpoints of a service with these pods.
+func newEndpoints(service *corev1.Service, pods []*corev1.Pod) *corev1.Endpoints {
 	e := &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name, Labels: map[string]string{}},
 	}
 	maps.Copy(e.Labels, service.Labels)
 	e.Labels[managedLabel] = managedValue
 	labelHeadless(e.Labels, service)
-	subsets, cut := fit(Subsets(service, pods), capacity)
+	subsets, cut := truncate(Subsets(service, pods), maxAddresses)
 	e.Subsets = subsets
 	if cut {
 		e.Annotations = map[string]string{corev1.EndpointsOverCapacity: "truncated"}
@@ -175,8 +176,8 @@ func labelHeadless(labels map[string]string, service *corev1.Service) {
 	}
 }
 
-// same reports whether have already equals want in everything that this controller manages.
-func same(have, want *corev1.Endpoints) bool {
+// equalEndpoints reports whether have already equals want in everything that this controller manages.
+func equalEndpoints(have, want *corev1.Endpoints) bool {
 	return apiequality.Semantic.DeepEqual(have.Subsets, want.Subsets) &&
 		apiequality.Semantic.DeepEqual(have.Labels, want.Labels) &&
 		have.Annotations[corev1.EndpointsOverCapacity] == want.Annotations[corev1.EndpointsOverCapacity]

@@ -11,19 +11,19 @@ import (
 // Topology describes the nodes as far as hints depend on them.
 type Topology struct {
 	Zone func(node string) string
-	// Power is the allocatable CPU of each zone in millicores. It is nil if it is not known of all nodes, or if there
+	// ZoneCPU is the allocatable CPU of each zone in millicores. It is nil if it is not known of all nodes, or if there
 	// is only one zone.
-	Power map[string]int64
+	ZoneCPU map[string]int64
 	// Balanced holds the address types whose hints followed Power at the last sync of the service.
 	Balanced sets.Set[discoveryv1.AddressType]
 }
 
-// Note is an event to record for a service.
-type Note struct{ Type, Reason, Message string }
+// Event is an event to record for a service.
+type Event struct{ Type, Reason, Message string }
 
-// balanced reports whether the service's annotation asks for hints in proportion to the zones' CPU. If both annotations
-// exist, the older one decides.
-func balanced(service *corev1.Service) bool {
+// wantsBalancedHints reports whether the service's annotation asks for hints in proportion to the zones' CPU. If both
+// annotations exist, the older one decides.
+func wantsBalancedHints(service *corev1.Service) bool {
 	mode, ok := service.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
 	if !ok {
 		mode = service.Annotations[corev1.AnnotationTopologyMode]
@@ -31,20 +31,20 @@ func balanced(service *corev1.Service) bool {
 	return mode == "Auto" || mode == "auto"
 }
 
-// hint sets the topology hints in the slices of one address type. The annotation takes precedence over
+// setHints sets the topology hints in the slices of one address type. The annotation takes precedence over
 // spec.trafficDistribution. existing are the present slices of that type.
-func (p *Planned) hint(
+func (p *Planned) setHints(
 	service *corev1.Service,
 	kind discoveryv1.AddressType,
 	slices, existing []*discoveryv1.EndpointSlice,
 	topology Topology,
 ) {
 	note := func(eventType, reason, message string) {
-		p.Notes = append(p.Notes, Note{eventType, reason, fmt.Sprintf("%s, addressType: %s", message, kind)})
+		p.Events = append(p.Events, Event{eventType, reason, fmt.Sprintf("%s, addressType: %s", message, kind)})
 	}
 	before := topology.Balanced.Has(kind)
-	if balanced(service) {
-		if why := balance(slices, existing, topology.Power); why != "" {
+	if wantsBalancedHints(service) {
+		if why := balanceZones(slices, existing, topology.ZoneCPU); why != "" {
 			note(corev1.EventTypeWarning, "TopologyAwareHintsDisabled", why)
 			return
 		}
@@ -61,12 +61,12 @@ func (p *Planned) hint(
 		return
 	}
 	for _, e := range readyEndpoints(slices) {
-		e.Hints = near(*service.Spec.TrafficDistribution, e)
+		e.Hints = trafficHints(*service.Spec.TrafficDistribution, e)
 	}
 }
 
-// near returns the hints of one endpoint for spec.trafficDistribution: for the endpoint's own node or zone.
-func near(distribution string, e *discoveryv1.Endpoint) *discoveryv1.EndpointHints {
+// trafficHints returns the hints of one endpoint for spec.trafficDistribution: for the endpoint's own node or zone.
+func trafficHints(distribution string, e *discoveryv1.Endpoint) *discoveryv1.EndpointHints {
 	var hints discoveryv1.EndpointHints
 	switch distribution {
 	case corev1.ServiceTrafficDistributionPreferSameNode:

@@ -66,7 +66,7 @@ func TestTrafficDistributionIsHintedAtTheReadyEndpoints(t *testing.T) {
 	}
 }
 
-func TestHintsGoWithTheField(t *testing.T) {
+func TestHintsAreRemovedWithTheField(t *testing.T) {
 	s, names := service(), 0
 	near := corev1.ServiceTrafficDistributionPreferSameZone
 	s.Spec.TrafficDistribution = &near
@@ -114,7 +114,7 @@ func TestHintsInProportionToTheZonesCPU(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := service()
 			s.Annotations = map[string]string{corev1.AnnotationTopologyMode: c.annotation}
-			topology := Topology{Zone: zoneOf, Power: c.power}
+			topology := Topology{Zone: zoneOf, ZoneCPU: c.power}
 			if c.before {
 				topology.Balanced = sets.New(discoveryv1.AddressTypeIPv4)
 			}
@@ -123,7 +123,7 @@ func TestHintsInProportionToTheZonesCPU(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 			var notes []string
-			for _, n := range p.Notes {
+			for _, n := range p.Events {
 				notes = append(notes, fmt.Sprint(n.Type, " ", n.Reason, " ", n.Message))
 			}
 			if got := strings.Join(notes, "\n"); got != c.note {
@@ -137,11 +137,11 @@ func TestHintsInProportionToTheZonesCPU(t *testing.T) {
 }
 
 // The annotation takes precedence over the field, and the deprecated annotation over the newer one.
-func TestTheAnnotationGoesBeforeTheField(t *testing.T) {
+func TestTheAnnotationTakesPrecedenceOverTheField(t *testing.T) {
 	s, near := service(), corev1.ServiceTrafficDistributionPreferSameNode
 	s.Spec.TrafficDistribution = &near
 	s.Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto"}
-	topology := Topology{Zone: zoneOf, Power: map[string]int64{"a": 1, "b": 1}}
+	topology := Topology{Zone: zoneOf, ZoneCPU: map[string]int64{"a": 1, "b": 1}}
 	if got := hints(Plan(s, inZones("ab"), nil, topology)); got != "web-1: zone a, web-2: zone b" {
 		t.Error(got)
 	}
@@ -152,7 +152,7 @@ func TestTheAnnotationGoesBeforeTheField(t *testing.T) {
 }
 
 // Every zone has enough endpoints, and planning again changes nothing.
-func TestBalancedHintsSettle(t *testing.T) {
+func TestBalancedHintsConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, names := service(), 0
 		s.Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto"}
@@ -164,7 +164,7 @@ func TestBalancedHintsSettle(t *testing.T) {
 				power[zone] = int64(rapid.IntRange(1, 9).Draw(t, "cpu"))
 			}
 			pods := inZones(rapid.StringOfN(rapid.SampledFrom([]rune("abcA")), 0, 30, -1).Draw(t, "pods"))
-			topology := Topology{Zone: zoneOf, Power: power}
+			topology := Topology{Zone: zoneOf, ZoneCPU: power}
 			p := Plan(s, pods, now, topology)
 			now = apply(now, p, &names)
 			has, ready := map[string]int{}, 0
@@ -179,7 +179,7 @@ func TestBalancedHintsSettle(t *testing.T) {
 				}
 			}
 			if p.Balanced.Len() > 0 {
-				zones, why := allot(power, ready)
+				zones, why := zoneShares(power, ready)
 				total := 0
 				for _, zone := range slices.Sorted(maps.Keys(has)) {
 					total += has[zone]
@@ -204,7 +204,7 @@ func TestBalancedHintsSettle(t *testing.T) {
 	})
 }
 
-func TestNodesThatCountForTheirZone(t *testing.T) {
+func TestNodesCountedForTheirZone(t *testing.T) {
 	node := func(zone, cpu string, ready corev1.ConditionStatus, label string) *corev1.Node {
 		n := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyZone: zone, label: ""}},
@@ -226,7 +226,7 @@ func TestNodesThatCountForTheirZone(t *testing.T) {
 		"no zone": {[]*corev1.Node{a, node("", "1", corev1.ConditionTrue, "x")}, nil},
 		"no CPU":  {[]*corev1.Node{a, node("b", "0", corev1.ConditionTrue, "x")}, nil},
 	} {
-		if got := zonePower(c.nodes); !maps.Equal(got, c.want) || (got == nil) != (c.want == nil) {
+		if got := zoneCPU(c.nodes); !maps.Equal(got, c.want) || (got == nil) != (c.want == nil) {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}

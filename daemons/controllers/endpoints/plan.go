@@ -18,7 +18,7 @@ const managedBy = "endpointslice-controller.k8s.io"
 // Planned holds the changes to a service's slices and the events about their hints.
 type Planned struct {
 	Changes
-	Notes    []Note
+	Events   []Event
 	Balanced sets.Set[discoveryv1.AddressType] // the address types whose hints follow the zones' CPU
 
 	Added, Removed int // endpoints
@@ -42,27 +42,27 @@ func Plan(
 		New:   func(g Group) *discoveryv1.EndpointSlice { return newSlice(service, g.Kind, g.Ports) },
 	}
 	var kept []*discoveryv1.EndpointSlice
-	for _, family := range families(service) {
+	for _, family := range serviceFamilies(service) {
 		kind := discoveryv1.AddressType(family)
 		var filled []*discoveryv1.EndpointSlice
-		for _, g := range groups(service, pods, family, topology.Zone) {
+		for _, g := range groupByPorts(service, pods, family, topology.Zone) {
 			filled = append(filled, packing.Fill(g, usable)...)
 		}
 		now := slices.DeleteFunc(
 			slices.Clone(usable),
 			func(s *discoveryv1.EndpointSlice) bool { return s.AddressType != kind },
 		)
-		p.hint(service, kind, filled, now, topology)
+		p.setHints(service, kind, filled, now, topology)
 		kept = append(kept, filled...)
 	}
 	p.Changes = packing.Differences(kept, existing)
-	p.Added, _, p.Removed = p.Moved(existing, packing.Key, nil)
+	p.Added, _, p.Removed = p.CountMoved(existing, packing.Key, nil)
 	return p
 }
 
-// groups sorts pods by the ports on which they serve the service. Without pods there is one empty group, whose slice
-// shows that the service has no endpoints.
-func groups(
+// groupByPorts sorts pods by the ports on which they serve the service. Without pods there is one empty group, whose
+// slice shows that the service has no endpoints.
+func groupByPorts(
 	service *corev1.Service,
 	pods []*corev1.Pod,
 	family corev1.IPFamily,
@@ -84,7 +84,7 @@ func groups(
 				Group{discoveryv1.AddressType(family), ports, map[string]discoveryv1.Endpoint{}},
 			)
 		}
-		all[at].Endpoints[string(pod.UID)] = endpoint(service, pod, address, zone)
+		all[at].Endpoints[string(pod.UID)] = newEndpoint(service, pod, address, zone)
 	}
 	if len(all) == 0 {
 		all = append(all, Group{Kind: discoveryv1.AddressType(family)})
@@ -117,8 +117,9 @@ func sliceLabels(service *corev1.Service) map[string]string {
 	return out
 }
 
-func endpoint(service *corev1.Service, pod *corev1.Pod, address string, zone func(string) string) discoveryv1.Endpoint {
-	podReady, _ := loop.Ready(pod)
+func newEndpoint(service *corev1.Service, pod *corev1.Pod, address string,
+	zone func(string) string) discoveryv1.Endpoint {
+	podReady, _ := loop.IsReady(pod)
 	terminating := pod.DeletionTimestamp != nil
 	serving := podReady // also for services that publish addresses that are not ready
 	ready := service.Spec.PublishNotReadyAddresses || podReady && !terminating
@@ -141,7 +142,7 @@ func endpoint(service *corev1.Service, pod *corev1.Pod, address string, zone fun
 
 func slicePorts(service *corev1.Service, pod *corev1.Pod) []discoveryv1.EndpointPort {
 	var out []discoveryv1.EndpointPort
-	for _, p := range ports(service, pod) {
+	for _, p := range servicePorts(service, pod) {
 		out = append(
 			out,
 			discoveryv1.EndpointPort{Name: &p.Name, Port: &p.Port, Protocol: &p.Protocol, AppProtocol: p.AppProtocol},

@@ -47,14 +47,14 @@ func pod(i int, ready bool) *corev1.Pod {
 	}
 }
 
-var nowhere = Topology{Zone: func(string) string { return "" }}
+var emptyTopology = Topology{Zone: func(string) string { return "" }}
 
 // Proves S20.
-func TestASliceFollowsItsPods(t *testing.T) {
+func TestSlicesFollowTheirPods(t *testing.T) {
 	ready, waiting, leaving, finished := pod(1, true), pod(2, false), pod(3, true), pod(4, true)
 	leaving.DeletionTimestamp = &metav1.Time{}
 	finished.Status.Phase = corev1.PodSucceeded
-	c := Plan(service(), []*corev1.Pod{ready, waiting, leaving, finished}, nil, nowhere)
+	c := Plan(service(), []*corev1.Pod{ready, waiting, leaving, finished}, nil, emptyTopology)
 	if len(c.Create) != 1 || len(c.Update)+len(c.Delete) != 0 {
 		t.Fatalf("changes: %+v", c)
 	}
@@ -83,12 +83,12 @@ func TestASliceFollowsItsPods(t *testing.T) {
 }
 
 // Watchers see a service's slices at every moment, so a slice with other ports replaces the existing one.
-func TestASliceWithOtherPortsTakesThePlaceOfTheFormerOne(t *testing.T) {
+func TestSlicesAreReplacedWhenPortsChange(t *testing.T) {
 	ready, other := pod(1, true), pod(2, true)
 	other.Spec.Containers[0].Ports[0].ContainerPort = 9090
 	names := 0
 	of := func(pods ...*corev1.Pod) []*discoveryv1.EndpointSlice {
-		list := apply(nil, Plan(service(), pods, nil, nowhere), &names)
+		list := apply(nil, Plan(service(), pods, nil, emptyTopology), &names)
 		for _, s := range list {
 			s.UID, s.ResourceVersion = types.UID("of-"+s.Name), "7"
 		}
@@ -115,7 +115,7 @@ func TestASliceWithOtherPortsTakesThePlaceOfTheFormerOne(t *testing.T) {
 		"of another family":                 {named, []*corev1.Pod{other}, "1 0 1"},
 		"one that is being deleted already": {deleted, []*corev1.Pod{other}, "1 0 0"},
 	} {
-		p := Plan(service(), c.pods, c.existing, nowhere)
+		p := Plan(service(), c.pods, c.existing, emptyTopology)
 		if got := fmt.Sprint(len(p.Create), len(p.Update), len(p.Delete)); got != c.want {
 			t.Errorf("%s: created, updated, deleted are %s, want %s", name, got, c.want)
 		}
@@ -143,7 +143,7 @@ func TestPlansConverge(t *testing.T) {
 					pods = append(pods, pod(i, rapid.Bool().Draw(t, "ready")))
 				}
 			}
-			slices = apply(slices, Plan(service(), pods, slices, nowhere), &names)
+			slices = apply(slices, Plan(service(), pods, slices, emptyTopology), &names)
 			seen := map[string]int{}
 			for _, s := range slices {
 				if len(s.Endpoints) > sliceSize {
@@ -161,7 +161,7 @@ func TestPlansConverge(t *testing.T) {
 			if len(seen) != len(pods) {
 				t.Fatalf("%d endpoints of %d pods", len(seen), len(pods))
 			}
-			if again := Plan(service(), pods, slices, nowhere); len(
+			if again := Plan(service(), pods, slices, emptyTopology); len(
 				again.Create,
 			)+len(
 				again.Update,

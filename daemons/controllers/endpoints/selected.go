@@ -27,27 +27,27 @@ func byFirstPair(obj any) ([]string, error) {
 		return nil, nil
 	}
 	key := slices.Min(slices.Collect(maps.Keys(service.Spec.Selector)))
-	return []string{pair(service.Namespace, key, service.Spec.Selector[key])}, nil
+	return []string{pairKey(service.Namespace, key, service.Spec.Selector[key])}, nil
 }
 
-func pair(namespace, key, value string) string { return namespace + "/" + key + "=" + value }
+func pairKey(namespace, key, value string) string { return namespace + "/" + key + "=" + value }
 
-// selecting calls f once for every service in the namespace whose selector matches labels.
-func selecting(services cache.Indexer, namespace string, labels map[string]string, f func(*corev1.Service)) {
+// forEachSelecting calls f once for every service in the namespace whose selector matches labels.
+func forEachSelecting(services cache.Indexer, namespace string, labels map[string]string, f func(*corev1.Service)) {
 	for key, value := range labels {
-		found, err := services.ByIndex(selectorIndex, pair(namespace, key, value))
+		found, err := services.ByIndex(selectorIndex, pairKey(namespace, key, value))
 		if err != nil {
 			return
 		}
 		for _, obj := range found {
-			if service := obj.(*corev1.Service); selects(service.Spec.Selector, labels) {
+			if service := obj.(*corev1.Service); isSelected(service.Spec.Selector, labels) {
 				f(service)
 			}
 		}
 	}
 }
 
-func selects(selector, labels map[string]string) bool {
+func isSelected(selector, labels map[string]string) bool {
 	for key, value := range selector {
 		if is, has := labels[key]; !has || is != value {
 			return false

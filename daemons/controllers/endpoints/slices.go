@@ -47,24 +47,24 @@ func NewSlices(c loop.Context) loop.Controller {
 	}
 	s.counts = newCounts(c, s.services, s.slices)
 	s.Loop = loop.Loop{
-		Name:    "endpointslice",
-		Counted: "endpoint_slice",
-		Context: c,
-		Sync:    s.sync,
+		Name:            "endpointslice",
+		QueueMetricName: "endpoint_slice",
+		Context:         c,
+		Sync:            s.sync,
 		Synced: []cache.InformerSynced{
 			services.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced,
 			sliceInformer.Informer().HasSynced},
 	}
-	wakeOnChange(c, services.Informer(), pods.Informer(), s.Add)
+	enqueueOnChange(c, services.Informer(), pods.Informer(), s.Add)
 	c.OnChange(nodes.Informer(), s.nodeChanged)
-	WakeOnSlices(c, sliceInformer.Informer(), discoveryv1.LabelServiceName, managedBy, &s.expect, s.Queue().Add)
+	EnqueueOnSlices(c, sliceInformer.Informer(), discoveryv1.LabelServiceName, managedBy, &s.expect, s.Queue().Add)
 	return s
 }
 
-// WakeOnSlices calls wake for every changed slice of one manager. The key is the slice's namespace and the value of the
-// label named of, which names the owner, mostly a service. It also reports new slices to expect. A slice that changes
-// its manager or owner wakes both the old and the new one.
-func WakeOnSlices(
+// EnqueueOnSlices calls wake for every changed slice of one manager. The key is the slice's namespace and the value of
+// the label named of, which names the owner, mostly a service. It also reports new slices to expect. A slice that
+// changes its manager or owner wakes both the old and the new one.
+func EnqueueOnSlices(
 	c loop.Context,
 	informer cache.SharedIndexInformer,
 	of, manager string,
@@ -92,7 +92,7 @@ func (s *sliceController) nodeChanged(old, obj any) {
 	was, _ := old.(*corev1.Node)
 	is, _ := obj.(*corev1.Node)
 	moved := was != nil && is != nil && was.Labels[corev1.LabelTopologyZone] != is.Labels[corev1.LabelTopologyZone]
-	if !moved && powerOf(was) == powerOf(is) {
+	if !moved && cpuOf(was) == cpuOf(is) {
 		return
 	}
 	all, err := s.services.List(labels.Everything())
@@ -100,7 +100,7 @@ func (s *sliceController) nodeChanged(old, obj any) {
 		return
 	}
 	for _, service := range all {
-		if len(service.Spec.Selector) > 0 && (moved || balanced(service)) {
+		if len(service.Spec.Selector) > 0 && (moved || wantsBalancedHints(service)) {
 			s.Add(service)
 		}
 	}
@@ -113,9 +113,9 @@ func (s *sliceController) sync(ctx context.Context, key string) error {
 	}
 	service, err := s.services.Services(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
-		s.expect.Forget(key)
-		s.changes.forget(key)
-		s.hinted(key, nil)
+		s.expect.Delete(key)
+		s.changes.delete(key)
+		s.recordHinted(key, nil)
 		return nil // the garbage collector deletes the slices
 	} else if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (s *sliceController) sync(ctx context.Context, key string) error {
 		service.DeletionTimestamp != nil {
 		return nil
 	}
-	if !s.expect.Met(key) {
+	if !s.expect.IsMet(key) {
 		return nil // the cache does not show one of our slices yet; its event will queue the service again
 	}
 	pods, err := s.pods.Pods(namespace).List(labels.SelectorFromSet(service.Spec.Selector))
@@ -136,23 +136,23 @@ func (s *sliceController) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	topology := Topology{Zone: s.zone, Balanced: s.wasHinted(key)}
-	if balanced(service) {
+	topology := Topology{Zone: s.zone, Balanced: s.lastHinted(key)}
+	if wantsBalancedHints(service) {
 		nodes, err := s.nodes.List(labels.Everything())
 		if err != nil {
 			return err
 		}
-		topology.Power = zonePower(nodes)
+		topology.ZoneCPU = zoneCPU(nodes)
 	}
 	plan := Plan(service, pods, existing, topology)
 	when, seen := s.changes.since(key, service, pods)
 	for _, list := range [][]*discoveryv1.EndpointSlice{plan.Create, plan.Update} {
 		for _, slice := range list {
-			stamp(&slice.ObjectMeta, when)
+			setTriggerTime(&slice.ObjectMeta, when)
 		}
 	}
 	err = plan.Write(ctx, s.Client, &s.expect, key)
-	s.counts.written(service, plan, err)
+	s.counts.observeWrites(service, plan, err)
 	if err != nil {
 		if !apierrors.IsConflict(err) {
 			s.Events.Eventf(
@@ -167,9 +167,9 @@ func (s *sliceController) sync(ctx context.Context, key string) error {
 		}
 		return err
 	}
-	s.changes.keep(key, seen)
-	s.hinted(key, plan.Balanced)
-	for _, n := range plan.Notes {
+	s.changes.record(key, seen)
+	s.recordHinted(key, plan.Balanced)
+	for _, n := range plan.Events {
 		s.Events.Event(service, n.Type, n.Reason, n.Message)
 	}
 	return nil
@@ -183,13 +183,13 @@ func (s *sliceController) zone(node string) string {
 	return n.Labels[corev1.LabelTopologyZone]
 }
 
-func (s *sliceController) wasHinted(key string) sets.Set[discoveryv1.AddressType] {
+func (s *sliceController) lastHinted(key string) sets.Set[discoveryv1.AddressType] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.balanced[key]
 }
 
-func (s *sliceController) hinted(key string, kinds sets.Set[discoveryv1.AddressType]) {
+func (s *sliceController) recordHinted(key string, kinds sets.Set[discoveryv1.AddressType]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(kinds) == 0 {

@@ -17,12 +17,12 @@ func Subsets(service *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubse
 	sorted := append([]*corev1.Pod(nil), pods...)
 	sort.Slice(sorted, func(i, j int) bool { return sorted[i].Status.PodIP < sorted[j].Status.PodIP })
 	for _, pod := range sorted {
-		address := addressOf(pod, families(service)[0])
-		ready, _ := loop.Ready(pod)
+		address := addressOf(pod, serviceFamilies(service)[0])
+		ready, _ := loop.IsReady(pod)
 		if address == "" || pod.DeletionTimestamp != nil && !service.Spec.PublishNotReadyAddresses {
 			continue
 		}
-		served := ports(service, pod)
+		served := servicePorts(service, pod)
 		if len(served) == 0 && len(service.Spec.Ports) > 0 {
 			continue // the pod has none of the named ports
 		}
@@ -57,8 +57,9 @@ func subsetFor(subsets *[]corev1.EndpointSubset, ports []corev1.EndpointPort) *c
 	return &(*subsets)[len(*subsets)-1]
 }
 
-// ports returns the service's ports as one pod serves them. A named target port that the pod does not have is left out.
-func ports(service *corev1.Service, pod *corev1.Pod) []corev1.EndpointPort {
+// servicePorts returns the service's ports as one pod serves them. A named target port that the pod does not have is
+// left out.
+func servicePorts(service *corev1.Service, pod *corev1.Pod) []corev1.EndpointPort {
 	var out []corev1.EndpointPort
 	for _, p := range service.Spec.Ports {
 		if number, ok := targetPort(p, pod); ok {
@@ -103,9 +104,9 @@ func namedPort(c corev1.Container, p corev1.ServicePort) (int32, bool) {
 	return 0, false
 }
 
-// families returns the service's IP families. A service from before that field existed has the family of its cluster
-// IP.
-func families(service *corev1.Service) []corev1.IPFamily {
+// serviceFamilies returns the service's IP families. A service from before that field existed has the family of its
+// cluster IP.
+func serviceFamilies(service *corev1.Service) []corev1.IPFamily {
 	if len(service.Spec.IPFamilies) > 0 {
 		return service.Spec.IPFamilies
 	}
@@ -117,7 +118,7 @@ func families(service *corev1.Service) []corev1.IPFamily {
 
 // addressOf returns a pod's address of a family. It returns "" if the pod has none yet or has finished.
 func addressOf(pod *corev1.Pod, family corev1.IPFamily) string {
-	if finished(pod) {
+	if isFinished(pod) {
 		return ""
 	}
 	all := []string{pod.Status.PodIP}

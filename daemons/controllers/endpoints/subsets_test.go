@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestEndpointsAreCutAtTheirCapacity(t *testing.T) {
+func TestEndpointsAreTruncatedAtTheirCapacity(t *testing.T) {
 	subset := func(ready, waiting int) corev1.EndpointSubset {
 		return corev1.EndpointSubset{
 			Addresses:         make([]corev1.EndpointAddress, ready),
@@ -29,7 +29,7 @@ func TestEndpointsAreCutAtTheirCapacity(t *testing.T) {
 			true},
 		"none is left empty": {[]corev1.EndpointSubset{subset(11, 0), subset(0, 3)}, "10+0 ", true},
 	} {
-		got, cut := fit(c.subsets, 10)
+		got, cut := truncate(c.subsets, 10)
 		text := ""
 		for _, s := range got {
 			text += fmt.Sprintf("%d+%d ", len(s.Addresses), len(s.NotReadyAddresses))
@@ -40,34 +40,36 @@ func TestEndpointsAreCutAtTheirCapacity(t *testing.T) {
 	}
 }
 
-func TestEndpointsSayThatTheyWereCut(t *testing.T) {
+func TestTruncatedEndpointsAreAnnotated(t *testing.T) {
 	var pods []*corev1.Pod
-	for i := range capacity + 1 {
+	for i := range maxAddresses + 1 {
 		pods = append(pods, pod(i, true))
 	}
-	full := build(service(), pods)
-	if n := len(full.Subsets[0].Addresses); n != capacity ||
+	full := newEndpoints(service(), pods)
+	if n := len(full.Subsets[0].Addresses); n != maxAddresses ||
 		full.Annotations[corev1.EndpointsOverCapacity] != "truncated" {
 		t.Errorf("%d addresses, %v", n, full.Annotations)
 	}
-	fits := build(service(), pods[1:])
-	if n := len(fits.Subsets[0].Addresses); n != capacity || len(fits.Annotations) > 0 {
+	fits := newEndpoints(service(), pods[1:])
+	if n := len(fits.Subsets[0].Addresses); n != maxAddresses || len(fits.Annotations) > 0 {
 		t.Errorf("%d addresses, %v", n, fits.Annotations)
 	}
-	if same(full, fits) {
+	if equalEndpoints(full, fits) {
 		t.Error("an annotation that has to go is no change")
 	}
 }
 
-func TestLabelsOfEndpointsAreTheServices(t *testing.T) {
+func TestEndpointsHaveTheLabelsOfTheService(t *testing.T) {
 	s := service()
 	s.Labels = map[string]string{"team": "shop", corev1.IsHeadlessService: "", managedLabel: "me"}
-	if got := fmt.Sprint(build(s, nil).Labels); got != "map[endpoints.kubernetes.io/managed-by:endpoint-controller "+
+	if got := fmt.Sprint(newEndpoints(s,
+		nil).Labels); got != "map[endpoints.kubernetes.io/managed-by:endpoint-controller "+
 		"team:shop]" {
 		t.Error(got)
 	}
 	s.Spec.ClusterIP, s.Labels = corev1.ClusterIPNone, nil
-	if got := fmt.Sprint(build(s, nil).Labels); got != "map[endpoints.kubernetes.io/managed-by:endpoint-controller "+
+	if got := fmt.Sprint(newEndpoints(s,
+		nil).Labels); got != "map[endpoints.kubernetes.io/managed-by:endpoint-controller "+
 		"service.kubernetes.io/headless:]" {
 		t.Error(got)
 	}
@@ -76,7 +78,7 @@ func TestLabelsOfEndpointsAreTheServices(t *testing.T) {
 	}
 }
 
-func TestPortsThatAPodServes(t *testing.T) {
+func TestServicePortsOfAPod(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	none, sidecar, initial := pod(1, true), pod(2, true), pod(3, true)
 	none.Spec.Containers[0].Ports = nil
@@ -96,7 +98,7 @@ func TestPortsThatAPodServes(t *testing.T) {
 	}
 }
 
-func TestWhatIsPublishedBeforeItIsReady(t *testing.T) {
+func TestPublishNotReadyAddresses(t *testing.T) {
 	s, waiting, leaving := service(), pod(1, false), pod(2, false)
 	leaving.DeletionTimestamp = &metav1.Time{}
 	waiting.Spec.Hostname, waiting.Spec.Subdomain = "first", "web"
@@ -104,7 +106,7 @@ func TestWhatIsPublishedBeforeItIsReady(t *testing.T) {
 	for _, publish := range []bool{false, true} {
 		s.Spec.PublishNotReadyAddresses = publish
 		got := ""
-		for _, e := range Plan(s, []*corev1.Pod{waiting, leaving}, nil, nowhere).Create[0].Endpoints {
+		for _, e := range Plan(s, []*corev1.Pod{waiting, leaving}, nil, emptyTopology).Create[0].Endpoints {
 			got += fmt.Sprintf("%v %v %v;", *e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating)
 			if (e.Hostname != nil) != (e.TargetRef.Name == "web-1") {
 				t.Errorf("%s has the host name %v", e.TargetRef.Name, e.Hostname)
@@ -124,13 +126,13 @@ func TestWhatIsPublishedBeforeItIsReady(t *testing.T) {
 }
 
 // Each family has its own slices, and an empty one if no pod has an address of that family.
-func TestTwoFamilies(t *testing.T) {
+func TestEachFamilyHasItsOwnSlices(t *testing.T) {
 	s, names := service(), 0
 	s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	one, two := pod(1, true), pod(2, true)
 	see := func(pods []*corev1.Pod, now []*discoveryv1.EndpointSlice, want string) []*discoveryv1.EndpointSlice {
 		t.Helper()
-		now = apply(now, Plan(s, pods, now, nowhere), &names)
+		now = apply(now, Plan(s, pods, now, emptyTopology), &names)
 		got := ""
 		for _, kind := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 			for _, slice := range now {
@@ -153,17 +155,17 @@ func TestTwoFamilies(t *testing.T) {
 }
 
 // Slices of a deleted service of the same name are not reused, since the garbage collector deletes them.
-func TestSlicesOfAFormerServiceAreMadeAgain(t *testing.T) {
+func TestSlicesOfADeletedServiceAreNotReused(t *testing.T) {
 	s, names := service(), 0
-	now := apply(nil, Plan(s, []*corev1.Pod{pod(1, true)}, nil, nowhere), &names)
+	now := apply(nil, Plan(s, []*corev1.Pod{pod(1, true)}, nil, emptyTopology), &names)
 	s.UID = "again"
-	if p := Plan(s, []*corev1.Pod{pod(1, true)}, now, nowhere); len(p.Create) != 1 || len(p.Update) != 0 ||
+	if p := Plan(s, []*corev1.Pod{pod(1, true)}, now, emptyTopology); len(p.Create) != 1 || len(p.Update) != 0 ||
 		len(p.Delete) != 1 {
 		t.Errorf("%d created, %d updated, %d deleted", len(p.Create), len(p.Update), len(p.Delete))
 	}
 }
 
-func TestWhenTheChangeWasThatEndpointsFollow(t *testing.T) {
+func TestTriggerTimeIsTheEarliestChange(t *testing.T) {
 	at := func(second int) time.Time { return time.Date(2031, 1, 1, 0, 0, second, 0, time.UTC) }
 	s := service()
 	s.CreationTimestamp = metav1.Time{Time: at(1)}
@@ -194,14 +196,14 @@ func TestWhenTheChangeWasThatEndpointsFollow(t *testing.T) {
 			}
 		}
 		_, seen := l.since("shop/web", s, step.pods)
-		l.keep("shop/web", seen)
+		l.record("shop/web", seen)
 	}
 	o := &metav1.ObjectMeta{}
-	stamp(o, at(7))
+	setTriggerTime(o, at(7))
 	if got := o.Annotations[corev1.EndpointsLastChangeTriggerTime]; got != "2031-01-01T00:00:07Z" {
 		t.Error(got)
 	}
-	if stamp(o, time.Time{}); len(o.Annotations) != 0 {
+	if setTriggerTime(o, time.Time{}); len(o.Annotations) != 0 {
 		t.Error(o.Annotations)
 	}
 }

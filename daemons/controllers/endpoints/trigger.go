@@ -27,8 +27,8 @@ type sources struct {
 // readiness holds the state beside the time, because times are in whole seconds: a pod may be created and become ready
 // within one second.
 type readiness struct {
-	ready bool
-	at    time.Time
+	isReady   bool
+	changedAt time.Time
 }
 
 // since returns the time of the earliest change since the sources that were recorded for a key, and the sources to
@@ -39,7 +39,7 @@ func (l *lastChanges) since(key string, service *corev1.Service, pods []*corev1.
 	return lastChange(l.seen[key], service, pods)
 }
 
-func (l *lastChanges) keep(key string, now *sources) {
+func (l *lastChanges) record(key string, now *sources) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.seen == nil {
@@ -48,7 +48,7 @@ func (l *lastChanges) keep(key string, now *sources) {
 	l.seen[key] = now
 }
 
-func (l *lastChanges) forget(key string) {
+func (l *lastChanges) delete(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.seen, key)
@@ -58,7 +58,7 @@ func (l *lastChanges) forget(key string) {
 func lastChange(was *sources, service *corev1.Service, pods []*corev1.Pod) (time.Time, *sources) {
 	now := &sources{service: service.CreationTimestamp.Time, pods: make(map[string]readiness, len(pods))}
 	for _, pod := range pods {
-		if ready, at := loop.Ready(pod); !at.IsZero() {
+		if ready, at := loop.IsReady(pod); !at.IsZero() {
 			now.pods[pod.Name] = readiness{ready, at}
 		}
 	}
@@ -74,13 +74,15 @@ func lastChange(was *sources, service *corev1.Service, pods []*corev1.Pod) (time
 	consider(now.service, now.service.After(was.service))
 	for name, is := range now.pods {
 		before := was.pods[name]
-		consider(is.at, is.at.After(before.at) || is.at.Equal(before.at) && is.ready != before.ready)
+		consider(is.changedAt, is.changedAt.After(before.changedAt) || is.changedAt.Equal(before.changedAt) &&
+			is.isReady != before.isReady)
 	}
 	return first, now
 }
 
-// stamp writes the time of the change that led to an object. A zero time removes the time of an earlier change.
-func stamp(o *metav1.ObjectMeta, when time.Time) {
+// setTriggerTime writes the time of the change that led to an object. A zero time removes the time of an earlier
+// change.
+func setTriggerTime(o *metav1.ObjectMeta, when time.Time) {
 	if when.IsZero() {
 		delete(o.Annotations, corev1.EndpointsLastChangeTriggerTime)
 		return

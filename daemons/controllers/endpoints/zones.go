@@ -11,15 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// overload is the maximum fraction by which an endpoint may exceed its share of traffic. Beyond it, hints do more harm
-// than good.
-const overload = 0.2
+// maxOverload is the maximum fraction by which an endpoint may exceed its share of traffic. Beyond it, hints do more
+// harm than good.
+const maxOverload = 0.2
 
-// balance assigns endpoints to each zone in proportion to the zone's CPU, its own first, and sets the hints. If an
+// balanceZones assigns endpoints to each zone in proportion to the zone's CPU, its own first, and sets the hints. If an
 // endpoint would be overloaded or too little is known, it sets no hints and returns the reason.
-func balance(wanted, existing []*discoveryv1.EndpointSlice, power map[string]int64) (why string) {
+func balanceZones(wanted, existing []*discoveryv1.EndpointSlice, power map[string]int64) (why string) {
 	ready := readyEndpoints(wanted)
-	zones, why := allot(power, len(ready))
+	zones, why := zoneShares(power, len(ready))
 	if why != "" {
 		return why
 	}
@@ -33,7 +33,7 @@ func balance(wanted, existing []*discoveryv1.EndpointSlice, power map[string]int
 	for _, e := range ready {
 		e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: *e.Zone}}}
 	}
-	giving, receiving := shift(zones, given)
+	giving, receiving := zoneTransfers(zones, given)
 	lend := func(e *discoveryv1.Endpoint, to string) {
 		if giving[*e.Zone] > 0 && receiving[to] > 0 {
 			giving[*e.Zone]--
@@ -43,7 +43,7 @@ func balance(wanted, existing []*discoveryv1.EndpointSlice, power map[string]int
 	}
 	// Endpoints that are already lent to another zone stay lent to it. Few hints change then, and planning twice gives
 	// the same result.
-	now := hintedFor(existing)
+	now := hintedZones(existing)
 	for _, e := range ready {
 		lend(e, now[e.TargetRef.UID])
 	}
@@ -57,8 +57,8 @@ func balance(wanted, existing []*discoveryv1.EndpointSlice, power map[string]int
 	return ""
 }
 
-// hintedFor returns the zones of the present hints, by the pods' UIDs.
-func hintedFor(existing []*discoveryv1.EndpointSlice) map[types.UID]string {
+// hintedZones returns the zones of the present hints, by the pods' UIDs.
+func hintedZones(existing []*discoveryv1.EndpointSlice) map[types.UID]string {
 	zones := map[types.UID]string{}
 	for _, s := range existing {
 		for _, e := range s.Endpoints {
@@ -70,8 +70,8 @@ func hintedFor(existing []*discoveryv1.EndpointSlice) map[types.UID]string {
 	return zones
 }
 
-// allot returns how many endpoints each zone should have, not rounded, or the reason why that is not possible.
-func allot(power map[string]int64, endpoints int) (zones map[string]float64, why string) {
+// zoneShares returns how many endpoints each zone should have, not rounded, or the reason why that is not possible.
+func zoneShares(power map[string]int64, endpoints int) (zones map[string]float64, why string) {
 	total, least := int64(0), 0
 	for _, cpu := range power {
 		total += cpu
@@ -85,7 +85,7 @@ func allot(power map[string]int64, endpoints int) (zones map[string]float64, why
 	zones = map[string]float64{}
 	for zone, cpu := range power {
 		part := float64(cpu) / float64(total) * float64(endpoints)
-		minimum := math.Ceil(part * (1 / (1 + overload)))
+		minimum := math.Ceil(part * (1 / (1 + maxOverload)))
 		least += int(minimum)
 		zones[zone] = max(part, minimum)
 	}
@@ -100,9 +100,9 @@ func allot(power map[string]int64, endpoints int) (zones map[string]float64, why
 	return zones, ""
 }
 
-// shift returns how many endpoints each zone gives to others and how many each receives. It moves whole endpoints as
-// long as a move brings both zones closer to their share.
-func shift(zones map[string]float64, given map[string]int) (giving, receiving map[string]int) {
+// zoneTransfers returns how many endpoints each zone gives to others and how many each receives. It moves whole
+// endpoints as long as a move brings both zones closer to their share.
+func zoneTransfers(zones map[string]float64, given map[string]int) (giving, receiving map[string]int) {
 	surplus, want := map[string]float64{}, map[string]float64{}
 	for zone, has := range given {
 		if _, ok := zones[zone]; !ok {
@@ -119,7 +119,7 @@ func shift(zones map[string]float64, given map[string]int) (giving, receiving ma
 	}
 	giving, receiving = map[string]int{}, map[string]int{}
 	for {
-		from, to := most(surplus), most(want)
+		from, to := largestKey(surplus), largestKey(want)
 		if surplus[from] < 0.5 || want[to] < 0.5 || surplus[from] < 1 && want[to] < 1 {
 			return giving, receiving
 		}
@@ -130,8 +130,8 @@ func shift(zones map[string]float64, given map[string]int) (giving, receiving ma
 	}
 }
 
-// most returns the key with the greatest value. Of equal values, it returns the first key by name.
-func most(of map[string]float64) (key string) {
+// largestKey returns the key with the greatest value. Of equal values, it returns the first key by name.
+func largestKey(of map[string]float64) (key string) {
 	for _, k := range slices.Sorted(maps.Keys(of)) {
 		if key == "" || of[k] > of[key] {
 			key = k
@@ -140,37 +140,37 @@ func most(of map[string]float64) (key string) {
 	return key
 }
 
-// power is the contribution of one node. A node that is not ready, or that belongs to the control plane, does not
+// nodeCPU is the contribution of one node. A node that is not ready, or that belongs to the control plane, does not
 // count: it runs no workloads.
-type power struct {
-	counts bool
-	zone   string
-	cpu    int64
+type nodeCPU struct {
+	isCounted bool
+	zone      string
+	cpu       int64
 }
 
-func powerOf(node *corev1.Node) power {
+func cpuOf(node *corev1.Node) nodeCPU {
 	if node == nil {
-		return power{}
+		return nodeCPU{}
 	}
 	for _, label := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"} {
 		if _, ok := node.Labels[label]; ok {
-			return power{}
+			return nodeCPU{}
 		}
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return power{true, node.Labels[corev1.LabelTopologyZone], node.Status.Allocatable.Cpu().MilliValue()}
+			return nodeCPU{true, node.Labels[corev1.LabelTopologyZone], node.Status.Allocatable.Cpu().MilliValue()}
 		}
 	}
-	return power{}
+	return nodeCPU{}
 }
 
-// zonePower adds up the zones' CPU. It returns nil if a node that counts has no zone or no CPU.
-func zonePower(nodes []*corev1.Node) map[string]int64 {
+// zoneCPU adds up the zones' CPU. It returns nil if a node that counts has no zone or no CPU.
+func zoneCPU(nodes []*corev1.Node) map[string]int64 {
 	zones := map[string]int64{}
 	for _, node := range nodes {
-		p := powerOf(node)
-		if !p.counts {
+		p := cpuOf(node)
+		if !p.isCounted {
 			continue
 		}
 		if p.zone == "" || p.cpu == 0 {

@@ -41,11 +41,11 @@ func New(c loop.Context) loop.Controller {
 	e.created.WithLabelValues()
 	e.failed.WithLabelValues()
 	e.Loop = loop.Loop{
-		Name:    "ephemeral-volume",
-		Counted: "ephemeral_volume",
-		Context: c,
-		Sync:    e.sync,
-		Synced:  []cache.InformerSynced{pods.Informer().HasSynced, claims.Informer().HasSynced},
+		Name:            "ephemeral-volume",
+		QueueMetricName: "ephemeral_volume",
+		Context:         c,
+		Sync:            e.sync,
+		Synced:          []cache.InformerSynced{pods.Informer().HasSynced, claims.Informer().HasSynced},
 	}
 	c.OnChange(pods.Informer(), func(old, obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok && old == nil && len(Claims(pod)) > 0 {
@@ -55,7 +55,7 @@ func New(c loop.Context) loop.Controller {
 	// A claim that was deleted while its pod exists is created again.
 	c.OnChange(claims.Informer(), func(old, obj any) {
 		if claim, ok := old.(*corev1.PersistentVolumeClaim); ok && obj == nil {
-			if key := loop.Owner(claim, "Pod"); key != "" {
+			if key := loop.OwnerKey(claim, "Pod"); key != "" {
 				e.Queue().Add(key)
 			}
 		}
@@ -97,11 +97,11 @@ func (e *controller) sync(ctx context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	if !loop.Active(pod) {
+	if !loop.IsActive(pod) {
 		return nil
 	}
 	for _, want := range Claims(pod) {
-		if err := e.ensure(ctx, pod, want); err != nil {
+		if err := e.ensureClaim(ctx, pod, want); err != nil {
 			e.Events.Eventf(
 				pod,
 				corev1.EventTypeWarning,
@@ -121,9 +121,9 @@ func volumeOf(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) string {
 	return claim.Name[len(pod.Name)+1:]
 }
 
-// ensure creates a missing claim. An existing claim of that name that the pod does not own is left alone, since it may
-// hold another owner's data.
-func (e *controller) ensure(ctx context.Context, pod *corev1.Pod, want *corev1.PersistentVolumeClaim) error {
+// ensureClaim creates a missing claim. An existing claim of that name that the pod does not own is left alone, since it
+// may hold another owner's data.
+func (e *controller) ensureClaim(ctx context.Context, pod *corev1.Pod, want *corev1.PersistentVolumeClaim) error {
 	have, err := e.claims.PersistentVolumeClaims(want.Namespace).Get(want.Name)
 	if err == nil {
 		if !metav1.IsControlledBy(have, pod) {

@@ -16,7 +16,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-func TestAPodsOwnClaims(t *testing.T) {
+func TestClaimsForEphemeralVolumes(t *testing.T) {
 	now := metav1.Now()
 	pod := func() *corev1.Pod {
 		return &corev1.Pod{

@@ -6,8 +6,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// place is where an owner was looked up, and with which UID.
-type place struct {
+// ownerLocation is where an owner was looked up, and with which UID.
+type ownerLocation struct {
 	resource  schema.GroupVersionResource
 	namespace string // empty for cluster-scoped owners
 	name      string
@@ -16,15 +16,15 @@ type place struct {
 
 // absences records owners that the API server reported as missing, so that each of their dependents need not ask again.
 // A UID is never reused, so an absent owner stays absent. The number of entries is limited to bound memory.
-type absences struct{ places *lru.Cache }
+type absences struct{ locations *lru.Cache }
 
 const maxAbsences = 500
 
 func newAbsences() absences { return absences{lru.New(maxAbsences)} }
 
-func (a absences) add(p place) { a.places.Add(p, true) }
+func (a absences) add(p ownerLocation) { a.locations.Add(p, true) }
 
-func (a absences) has(p place) bool {
-	_, known := a.places.Get(p)
+func (a absences) has(p ownerLocation) bool {
+	_, known := a.locations.Get(p)
 	return known
 }

@@ -20,24 +20,25 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 	if !known {
 		return nil
 	}
-	if o.deleting() {
-		if (o.has(metav1.FinalizerOrphanDependents) || o.has(metav1.FinalizerDeleteDependents)) && !g.synced() {
+	if o.isDeleting() {
+		if (o.hasFinalizer(metav1.FinalizerOrphanDependents) || o.hasFinalizer(metav1.FinalizerDeleteDependents)) &&
+			!g.isSynced() {
 			// Dependents of a kind that has not been listed yet are unknown. They would not be waited for, or would
 			// keep their reference.
 			return fmt.Errorf("let go %s: some kinds have not been listed yet", o)
 		}
 		switch {
-		case o.has(metav1.FinalizerOrphanDependents):
-			return g.orphan(ctx, o)
-		case o.has(metav1.FinalizerDeleteDependents):
-			return g.foreground(ctx, o)
+		case o.hasFinalizer(metav1.FinalizerOrphanDependents):
+			return g.orphanDependents(ctx, o)
+		case o.hasFinalizer(metav1.FinalizerDeleteDependents):
+			return g.deleteDependents(ctx, o)
 		}
 		return nil
 	}
 	if len(o.GetOwnerReferences()) == 0 {
 		return nil
 	}
-	solid, dangling, waiting, err := g.sort(ctx, o)
+	solid, dangling, waiting, err := g.sortOwners(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -47,31 +48,32 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 			return nil
 		}
 		// Another owner still exists: remove only the references to the other ones.
-		return g.dropOwners(ctx, o, uidsOf(append(dangling, waiting...)))
+		return g.removeOwners(ctx, o, uidsOf(append(dangling, waiting...)))
 	case len(waiting) > 0 && g.graph.hasDependents(uid):
-		return g.delete(ctx, o, metav1.DeletePropagationForeground)
+		return g.deleteObject(ctx, o, metav1.DeletePropagationForeground)
 	}
 	policy := metav1.DeletePropagationBackground
 	switch {
-	case o.has(metav1.FinalizerOrphanDependents):
+	case o.hasFinalizer(metav1.FinalizerOrphanDependents):
 		policy = metav1.DeletePropagationOrphan
-	case o.has(metav1.FinalizerDeleteDependents):
+	case o.hasFinalizer(metav1.FinalizerDeleteDependents):
 		policy = metav1.DeletePropagationForeground
 	}
-	return g.delete(ctx, o, policy)
+	return g.deleteObject(ctx, o, policy)
 }
 
-// sort divides an object's owner references: solid owners exist, dangling owners are gone, and waiting owners are in a
-// foreground deletion that waits for o.
-func (g *controller) sort(ctx context.Context, o object) (solid, dangling, waiting []metav1.OwnerReference, err error) {
+// sortOwners divides an object's owner references: solid owners exist, dangling owners are gone, and waiting owners are
+// in a foreground deletion that waits for o.
+func (g *controller) sortOwners(ctx context.Context, o object) (solid, dangling, waiting []metav1.OwnerReference,
+	err error) {
 	for _, ref := range o.GetOwnerReferences() {
-		found, err := g.owner(ctx, o, ref)
+		found, err := g.lookUpOwner(ctx, o, ref)
 		switch {
 		case err != nil:
 			return nil, nil, nil, err
-		case found == gone:
+		case found == ownerGone:
 			dangling = append(dangling, ref)
-		case found == leaving && o.blocks(ref.UID):
+		case found == ownerLeaving && o.isBlocking(ref.UID):
 			waiting = append(waiting, ref)
 		default:
 			solid = append(solid, ref)
@@ -80,25 +82,26 @@ func (g *controller) sort(ctx context.Context, o object) (solid, dangling, waiti
 	return solid, dangling, waiting, nil
 }
 
-// foreground deletes the dependents of o. When no dependent that blocks o is left, it removes the finalizer from o.
-func (g *controller) foreground(ctx context.Context, o object) error {
+// deleteDependents deletes the dependents of o. When no dependent that blocks o is left, it removes the finalizer from
+// o.
+func (g *controller) deleteDependents(ctx context.Context, o object) error {
 	blocked := false
 	for _, d := range g.graph.dependentsOf(o.GetUID()) {
 		switch {
-		case !d.blocks(o.GetUID()):
+		case !d.isBlocking(o.GetUID()):
 			continue
-		case !o.mayOwn(d):
+		case !o.canOwn(d):
 			// d cannot belong to o, so it is never deleted as a dependent of o, and waiting for it would never end. A
 			// dependent in another namespace is collected on its own.
-		case g.graph.blockedBy(d.GetUID(), o.GetUID()):
+		case g.graph.isBlockedBy(d.GetUID(), o.GetUID()):
 			// Each waits for the other, so o stops waiting for d. The event of that change wakes both.
 			blocked = true
-			if err := g.unblock(ctx, d, o.GetUID()); err != nil {
+			if err := g.unblockOwner(ctx, d, o.GetUID()); err != nil {
 				return err
 			}
 		default:
 			blocked = true
-			if !d.deleting() {
+			if !d.isDeleting() {
 				g.Queue().Add(string(d.GetUID()))
 			}
 		}
@@ -106,11 +109,11 @@ func (g *controller) foreground(ctx context.Context, o object) error {
 	if blocked {
 		return nil
 	}
-	return g.dropFinalizer(ctx, o, metav1.FinalizerDeleteDependents)
+	return g.removeFinalizer(ctx, o, metav1.FinalizerDeleteDependents)
 }
 
-// unblock lets an owner be deleted although its dependent o still exists.
-func (g *controller) unblock(ctx context.Context, o object, owner types.UID) error {
+// unblockOwner lets an owner be deleted although its dependent o still exists.
+func (g *controller) unblockOwner(ctx context.Context, o object, owner types.UID) error {
 	return g.patch(ctx, o, func(now object) map[string]any {
 		refs, changed := slices.Clone(now.GetOwnerReferences()), false
 		for i := range refs {
@@ -125,30 +128,30 @@ func (g *controller) unblock(ctx context.Context, o object, owner types.UID) err
 	})
 }
 
-// orphan removes the reference to o from all its dependents, then removes the finalizer from o.
-func (g *controller) orphan(ctx context.Context, o object) error {
+// orphanDependents removes the reference to o from all its dependents, then removes the finalizer from o.
+func (g *controller) orphanDependents(ctx context.Context, o object) error {
 	for _, d := range g.graph.dependentsOf(o.GetUID()) {
-		if !o.mayOwn(d) {
+		if !o.canOwn(d) {
 			continue // the reference means another object
 		}
-		if err := g.dropOwners(ctx, d, []types.UID{o.GetUID()}); err != nil {
+		if err := g.removeOwners(ctx, d, []types.UID{o.GetUID()}); err != nil {
 			return err
 		}
 	}
-	return g.dropFinalizer(ctx, o, metav1.FinalizerOrphanDependents)
+	return g.removeFinalizer(ctx, o, metav1.FinalizerOrphanDependents)
 }
 
-func (g *controller) client(o object) metadata.ResourceInterface {
+func (g *controller) clientFor(o object) metadata.ResourceInterface {
 	if o.GetNamespace() == "" {
 		return g.Metadata.Resource(o.resource)
 	}
 	return g.Metadata.Resource(o.resource).Namespace(o.GetNamespace())
 }
 
-// delete deletes o as the graph shows it. After a conflict it decides by the live object. If that requires another
-// decision, the loop syncs again.
-func (g *controller) delete(ctx context.Context, o object, policy metav1.DeletionPropagation) error {
-	return g.asKnown(ctx, o, func(now object) error {
+// deleteObject deletes o as the graph shows it. After a conflict it decides by the live object. If that requires
+// another decision, the loop syncs again.
+func (g *controller) deleteObject(ctx context.Context, o object, policy metav1.DeletionPropagation) error {
+	return g.withConflictRetry(ctx, o, func(now object) error {
 		if !slices.EqualFunc(now.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner) ||
 			!slices.Equal(now.GetFinalizers(), o.GetFinalizers()) {
 			return apierrors.NewConflict(
@@ -158,7 +161,7 @@ func (g *controller) delete(ctx context.Context, o object, policy metav1.Deletio
 			)
 		}
 		uid, version := o.GetUID(), now.GetResourceVersion()
-		err := g.client(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy,
+		err := g.clientFor(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy,
 			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 		if err != nil {
 			return fmt.Errorf("delete %s: %w", o, err)
@@ -167,7 +170,7 @@ func (g *controller) delete(ctx context.Context, o object, policy metav1.Deletio
 	})
 }
 
-func (g *controller) dropOwners(ctx context.Context, o object, gone []types.UID) error {
+func (g *controller) removeOwners(ctx context.Context, o object, gone []types.UID) error {
 	return g.patch(ctx, o, func(now object) map[string]any {
 		kept := slices.DeleteFunc(
 			slices.Clone(now.GetOwnerReferences()),
@@ -180,7 +183,7 @@ func (g *controller) dropOwners(ctx context.Context, o object, gone []types.UID)
 	})
 }
 
-func (g *controller) dropFinalizer(ctx context.Context, o object, finalizer string) error {
+func (g *controller) removeFinalizer(ctx context.Context, o object, finalizer string) error {
 	return g.patch(ctx, o, func(now object) map[string]any {
 		kept := slices.DeleteFunc(slices.Clone(now.GetFinalizers()), func(f string) bool { return f == finalizer })
 		if len(kept) == len(now.GetFinalizers()) {
@@ -192,7 +195,7 @@ func (g *controller) dropFinalizer(ctx context.Context, o object, finalizer stri
 
 // patch changes an object's metadata, on the condition that it still has the version that change saw.
 func (g *controller) patch(ctx context.Context, o object, change func(now object) map[string]any) error {
-	return g.asKnown(ctx, o, func(now object) error {
+	return g.withConflictRetry(ctx, o, func(now object) error {
 		fields := change(now)
 		if fields == nil {
 			return nil
@@ -202,31 +205,32 @@ func (g *controller) patch(ctx context.Context, o object, change func(now object
 		if err != nil {
 			return err
 		}
-		if _, err = g.client(o).Patch(ctx, o.GetName(), types.MergePatchType, text, metav1.PatchOptions{}); err != nil {
+		if _, err = g.clientFor(o).Patch(ctx, o.GetName(), types.MergePatchType, text,
+			metav1.PatchOptions{}); err != nil {
 			return fmt.Errorf("patch %s: %w", o, err)
 		}
 		return nil
 	})
 }
 
-// asKnown calls act with o as the graph shows it. act must fail with a conflict if the object has another version.
-// asKnown then calls act once more with the live object. It returns nil if the object is gone.
-func (g *controller) asKnown(ctx context.Context, o object, act func(now object) error) error {
+// withConflictRetry calls act with o as the graph shows it. act must fail with a conflict if the object has another
+// version. withConflictRetry then calls act once more with the live object. It returns nil if the object is gone.
+func (g *controller) withConflictRetry(ctx context.Context, o object, act func(now object) error) error {
 	err := act(o)
 	if !apierrors.IsConflict(err) {
-		return ignoreGone(err)
+		return ignoreNotFound(err)
 	}
-	live, err := g.client(o).Get(ctx, o.GetName(), metav1.GetOptions{})
+	live, err := g.clientFor(o).Get(ctx, o.GetName(), metav1.GetOptions{})
 	if err != nil {
-		return ignoreGone(fmt.Errorf("look at %s: %w", o, err))
+		return ignoreNotFound(fmt.Errorf("look at %s: %w", o, err))
 	}
 	if live.UID != o.GetUID() {
 		return nil
 	}
-	return ignoreGone(act(object{o.served, live}))
+	return ignoreNotFound(act(object{o.served, live}))
 }
 
-func ignoreGone(err error) error {
+func ignoreNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

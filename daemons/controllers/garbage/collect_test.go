@@ -17,7 +17,7 @@ import (
 // Finalizers for dependents are not removed before every kind has been listed, because the dependents are not known
 // until then.
 // Proves S21.
-func TestNothingIsLetGoBeforeEveryKindHasBeenListed(t *testing.T) {
+func TestFinalizersStayUntilEveryKindIsListed(t *testing.T) {
 	for _, finalizer := range []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents} {
 		t.Run(finalizer, func(t *testing.T) {
 			asked := 0
@@ -33,8 +33,8 @@ func TestNothingIsLetGoBeforeEveryKindHasBeenListed(t *testing.T) {
 			}
 			resource := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 			// An informer that is not started has not listed anything.
-			g.watched[resource] = &watched{
-				listed: cache.NewSharedIndexInformer(
+			g.watched[resource] = &watchedKind{
+				isListed: cache.NewSharedIndexInformer(
 					&cache.ListWatch{},
 					&metav1.PartialObjectMetadata{},
 					0,
@@ -43,12 +43,12 @@ func TestNothingIsLetGoBeforeEveryKindHasBeenListed(t *testing.T) {
 			}
 			owner := object{
 				&served{resource, "Pod"},
-				&bare{
-					namespace:  "default",
-					name:       "owner",
-					uid:        "1",
-					finalizers: []string{finalizer},
-					deleted:    &metav1.Time{},
+				&minimalMetadata{
+					namespace:         "default",
+					name:              "owner",
+					uid:               "1",
+					finalizers:        []string{finalizer},
+					deletionTimestamp: &metav1.Time{},
 				},
 			}
 			g.graph.put(owner)

@@ -26,65 +26,66 @@ type controller struct {
 	loop.Context
 	loop.Loop // keys are UIDs
 	graph     *graph
-	words     *words
-	absent    absences
+	interner  *metadataInterner
+	absences  absences
 	failures  *prometheus.CounterVec
 
-	mu      sync.Mutex
-	watched map[schema.GroupVersionResource]*watched
-	byKind  map[schema.GroupKind]schema.GroupVersionResource
-	scoped  map[schema.GroupKind]bool               // whether the kind is namespaced
-	missed  map[schema.GroupKind]map[types.UID]bool // objects with owners of an unknown kind
+	mu            sync.Mutex
+	watched       map[schema.GroupVersionResource]*watchedKind
+	byKind        map[schema.GroupKind]schema.GroupVersionResource
+	isNamespaced  map[schema.GroupKind]bool               // whether the kind is namespaced
+	unknownOwners map[schema.GroupKind]map[types.UID]bool // objects with owners of an unknown kind
 
-	complete atomic.Bool // set once all initially listed objects are in the graph
+	isComplete atomic.Bool // set once all initially listed objects are in the graph
 
-	look chan struct{} // receives a value when kinds may have been added or removed
+	discoverNow chan struct{} // receives a value when kinds may have been added or removed
 }
 
-// watched is a kind whose objects are in the graph.
-type watched struct {
-	listed cache.InformerSynced // reports whether all initial objects are in the graph
-	stop   func()
+// watchedKind is a kind whose objects are in the graph.
+type watchedKind struct {
+	isListed cache.InformerSynced // reports whether all initial objects are in the graph
+	stop     func()
 }
 
-// discoverEvery is the interval between looks for new and removed kinds. Changed definitions trigger a look too, after
-// discoverAfter, so that several changes cause one look.
+// discoverInterval is the interval between looks for new and removed kinds. Changed definitions trigger a look too,
+// after discoverDelay, so that several changes cause one look.
 const (
-	discoverEvery = 30 * time.Second
-	discoverAfter = 300 * time.Millisecond
+	discoverInterval = 30 * time.Second
+	discoverDelay    = 300 * time.Millisecond
 )
 
 // workers is upstream's default. The more deletions run at once, the more of their writes the store can sync to disk
 // together.
 const workers = 20
 
-// definitions is the resource whose objects add and remove kinds.
-var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+// crdResource is the resource whose objects add and remove kinds.
+var crdResource = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	g := &controller{
-		Context: c,
-		graph:   newGraph(),
-		words:   newWords(),
-		absent:  newAbsences(),
-		watched: map[schema.GroupVersionResource]*watched{},
-		byKind:  map[schema.GroupKind]schema.GroupVersionResource{},
-		scoped:  map[schema.GroupKind]bool{},
-		missed:  map[schema.GroupKind]map[types.UID]bool{},
-		look:    make(chan struct{}, 1),
+		Context:       c,
+		graph:         newGraph(),
+		interner:      newMetadataInterner(),
+		absences:      newAbsences(),
+		watched:       map[schema.GroupVersionResource]*watchedKind{},
+		byKind:        map[schema.GroupKind]schema.GroupVersionResource{},
+		isNamespaced:  map[schema.GroupKind]bool{},
+		unknownOwners: map[schema.GroupKind]map[types.UID]bool{},
+		discoverNow:   make(chan struct{}, 1),
 	}
 	g.failures = c.Counter(
 		"garbagecollector_controller_resources_sync_error_total",
 		"Looks at the kinds that there are that failed.",
 	)
-	g.Loop = loop.Loop{Name: "garbage", Counted: "garbage_collector_attempt_to_delete", Context: c, Workers: workers,
-		Sync: func(ctx context.Context, uid string) error { return g.sync(ctx, types.UID(uid)) }}
+	g.Loop = loop.Loop{Name: "garbage", QueueMetricName: "garbage_collector_attempt_to_delete", Context: c,
+		Workers: workers,
+		Sync:    func(ctx context.Context, uid string) error { return g.sync(ctx, types.UID(uid)) }}
 	return g
 }
 
-// ignored holds kinds that have no owners or dependents and change all the time.
-var ignored = map[schema.GroupResource]bool{
+// ignoredKinds holds kinds that have no owners or dependents and change all the time.
+var ignoredKinds = map[schema.GroupResource]bool{
 	{Resource: "events"}: true, {Group: "events.k8s.io", Resource: "events"}: true,
 }
 
@@ -92,49 +93,49 @@ func (g *controller) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		tick := g.NewTicker(discoverEvery)
+		tick := g.NewTicker(discoverInterval)
 		defer tick.Stop()
 		for {
-			g.lookAtKinds(ctx, &wg)
+			g.discoverKinds(ctx, &wg)
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C():
-			case <-g.look:
+			case <-g.discoverNow:
 				select {
 				case <-ctx.Done():
 					return
-				case <-g.After(discoverAfter):
+				case <-g.After(discoverDelay):
 				}
 			}
 		}
 	})
 	// Collect nothing from an incomplete graph: wait for the first complete listing. Owners of kinds that are added
 	// later are looked up in the API in any case.
-	if !cache.WaitForCacheSync(ctx.Done(), g.synced) {
+	if !cache.WaitForCacheSync(ctx.Done(), g.isSynced) {
 		return fmt.Errorf("controller garbage: %w before its caches were filled", ctx.Err())
 	}
 	// Only now can missing owners be determined: an owner may have been listed after its dependents.
-	g.complete.Store(true)
-	for _, uid := range g.graph.unowned() {
+	g.isComplete.Store(true)
+	for _, uid := range g.graph.unownedObjects() {
 		g.Queue().Add(string(uid))
 	}
 	return g.Loop.Run(ctx)
 }
 
-func (g *controller) synced() bool {
+func (g *controller) isSynced() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.watched {
-		if !w.listed() {
+		if !w.isListed() {
 			return false
 		}
 	}
 	return len(g.watched) > 0
 }
 
-// lookAtKinds watches the kinds that are served now. Failures are repeated with the next look.
-func (g *controller) lookAtKinds(ctx context.Context, wg *sync.WaitGroup) {
+// discoverKinds watches the kinds that are served now. Failures are repeated with the next look.
+func (g *controller) discoverKinds(ctx context.Context, wg *sync.WaitGroup) {
 	if err := g.discover(ctx, wg); err != nil && ctx.Err() == nil {
 		g.failures.WithLabelValues().Inc()
 		g.Context.Log.Info("will try again", "controller", "garbage", "reason", err)
@@ -158,16 +159,16 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 		}
 		for _, r := range list.APIResources {
 			resource := gv.WithResource(r.Name)
-			if ignored[resource.GroupResource()] {
+			if ignoredKinds[resource.GroupResource()] {
 				continue
 			}
 			wanted[resource] = true
 			kind := gv.WithKind(r.Kind).GroupKind()
-			g.byKind[kind], g.scoped[kind] = resource, r.Namespaced
-			for uid := range g.missed[kind] {
+			g.byKind[kind], g.isNamespaced[kind] = resource, r.Namespaced
+			for uid := range g.unknownOwners[kind] {
 				g.Queue().Add(string(uid))
 			}
-			delete(g.missed, kind)
+			delete(g.unknownOwners, kind)
 			if g.watched[resource] == nil {
 				failed = errors.Join(failed, g.watch(ctx, resource, r.Kind, wg))
 			}
@@ -180,15 +181,15 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 		if !wanted[resource] {
 			w.stop()
 			delete(g.watched, resource)
-			for _, o := range g.graph.forget(resource) {
-				g.wakeOwners(o)
+			for _, o := range g.graph.removeResource(resource) {
+				g.enqueueOwners(o)
 			}
 		}
 	}
 	for kind, resource := range g.byKind {
 		if !wanted[resource] {
 			delete(g.byKind, kind)
-			delete(g.scoped, kind)
+			delete(g.isNamespaced, kind)
 		}
 	}
 	return failed
@@ -203,43 +204,43 @@ func (g *controller) watch(
 	wg *sync.WaitGroup,
 ) error {
 	of := &served{resource, kind}
-	if Held(resource) {
+	if IsShared(resource) {
 		informer, err := g.Informers.ForResource(resource)
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", resource, err)
 		}
-		follows, err := g.follow(informer, of)
+		follows, err := g.watchInformer(informer, of)
 		if err != nil {
 			return err
 		}
 		g.Informers.StartWithContext(ctx) // in case no other controller starts this informer
-		g.watched[resource] = &watched{follows.HasSynced, func() { _ = informer.RemoveEventHandler(follows) }}
+		g.watched[resource] = &watchedKind{follows.HasSynced, func() { _ = informer.RemoveEventHandler(follows) }}
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
 	informer := informers.Metadata(g.Metadata, resource, nil)
 	_ = informer.SetTransform(func(obj any) (any, error) {
 		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
-			return g.words.bare(m), nil
+			return g.interner.intern(m), nil
 		}
 		return obj, nil
 	})
-	follows, err := g.follow(informer, of)
+	follows, err := g.watchInformer(informer, of)
 	if err != nil {
 		stop()
 		return err
 	}
-	g.watched[resource] = &watched{follows.HasSynced, stop}
+	g.watched[resource] = &watchedKind{follows.HasSynced, stop}
 	wg.Go(func() { informer.RunWithContext(ctx) })
 	return nil
 }
 
-// follow adds the objects of an informer to the graph.
-func (g *controller) follow(
+// watchInformer adds the objects of an informer to the graph.
+func (g *controller) watchInformer(
 	informer cache.SharedIndexInformer,
 	of *served,
 ) (cache.ResourceEventHandlerRegistration, error) {
-	follows, err := loop.Follow(informer, func(old, obj any) { g.changed(of, metaOf(old), metaOf(obj)) })
+	follows, err := loop.Follow(informer, func(old, obj any) { g.objectChanged(of, metaOf(old), metaOf(obj)) })
 	if err != nil {
 		return nil, fmt.Errorf("follow %s: %w", of.resource, err)
 	}
@@ -250,7 +251,7 @@ func (g *controller) follow(
 // not a copy.
 func metaOf(obj any) meta {
 	switch o := obj.(type) {
-	case *bare:
+	case *minimalMetadata:
 		return o
 	case metav1.ObjectMetaAccessor:
 		if m, ok := o.GetObjectMeta().(*metav1.ObjectMeta); ok {
@@ -260,56 +261,56 @@ func metaOf(obj any) meta {
 	return nil
 }
 
-// changed updates the graph from an event of a watch. is is nil for a deleted object.
-func (g *controller) changed(of *served, was, is meta) {
-	if of.resource.GroupResource() == definitions {
+// objectChanged updates the graph from an event of a watch. is is nil for a deleted object.
+func (g *controller) objectChanged(of *served, was, is meta) {
+	if of.resource.GroupResource() == crdResource {
 		select {
-		case g.look <- struct{}{}:
+		case g.discoverNow <- struct{}{}:
 		default: // a look is already due
 		}
 	}
 	if was != nil &&
 		// while the watch was interrupted, the object may have been replaced by another of the same name
 		(is == nil || is.GetUID() != was.GetUID()) {
-		g.gone(was.GetUID())
+		g.removeObject(was.GetUID())
 	}
 	if is != nil {
-		g.known(object{of, is})
+		g.recordObject(object{of, is})
 	}
 }
 
-// gone removes an object from the graph and queues its dependents.
-func (g *controller) gone(uid types.UID) {
+// removeObject removes an object from the graph and queues its dependents.
+func (g *controller) removeObject(uid types.UID) {
 	was, known := g.graph.remove(uid)
 	for _, d := range g.graph.dependentsOf(uid) {
 		g.Queue().Add(string(d.GetUID()))
 	}
 	if known {
-		g.wakeOwners(was) // a foreground deletion may have waited for it
+		g.enqueueOwners(was) // a foreground deletion may have waited for it
 	}
 }
 
-// known records the present state of an object and queues it if there is something to do.
-func (g *controller) known(o object) {
+// recordObject records the present state of an object and queues it if there is something to do.
+func (g *controller) recordObject(o object) {
 	was, known := g.graph.put(o)
 	switch {
-	case o.deleting():
+	case o.isDeleting():
 		g.Queue().Add(string(o.GetUID()))
-		g.wakeOwners(o)
+		g.enqueueOwners(o)
 	case !known && len(o.GetOwnerReferences()) > 0,
 		known && !slices.EqualFunc(was.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner):
-		if g.complete.Load() && !g.graph.owned(o) {
+		if g.isComplete.Load() && !g.graph.isOwned(o) {
 			g.Queue().Add(string(o.GetUID()))
 		}
 		if known {
-			g.wakeOwners(was)
+			g.enqueueOwners(was)
 		}
 	}
 }
 
-func (g *controller) wakeOwners(o object) {
+func (g *controller) enqueueOwners(o object) {
 	for _, ref := range o.GetOwnerReferences() {
-		if owner, known := g.graph.get(ref.UID); known && owner.deleting() {
+		if owner, known := g.graph.get(ref.UID); known && owner.isDeleting() {
 			g.Queue().Add(string(ref.UID))
 		}
 	}

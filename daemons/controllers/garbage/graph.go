@@ -91,29 +91,29 @@ func (g *graph) get(uid types.UID) (object, bool) {
 	return o, known
 }
 
-// owned reports whether all owners of an object are in the graph, in a valid namespace, and not being deleted in the
+// isOwned reports whether all owners of an object are in the graph, in a valid namespace, and not being deleted in the
 // foreground. Then nothing has to be done until one of them changes.
-func (g *graph) owned(o object) bool {
+func (g *graph) isOwned(o object) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return g.allLive(o)
+	return g.areOwnersLive(o)
 }
 
-func (g *graph) allLive(o object) bool {
+func (g *graph) areOwnersLive(o object) bool {
 	for _, ref := range o.GetOwnerReferences() {
-		if owner, known := g.objects[ref.UID]; !known || !owner.mayOwn(o) || standingOf(owner) != living {
+		if owner, known := g.objects[ref.UID]; !known || !owner.canOwn(o) || stateOf(owner) != ownerLiving {
 			return false
 		}
 	}
 	return true
 }
 
-// unowned returns the UIDs of all objects that are not owned.
-func (g *graph) unowned() (out []types.UID) {
+// unownedObjects returns the UIDs of all objects that are not owned.
+func (g *graph) unownedObjects() (out []types.UID) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	for uid, o := range g.objects {
-		if !g.allLive(o) {
+		if !g.areOwnersLive(o) {
 			out = append(out, uid)
 		}
 	}
@@ -140,9 +140,9 @@ func (g *graph) hasDependents(uid types.UID) bool {
 	return len(g.dependents[uid]) > 0
 }
 
-// blockedBy reports whether a foreground deletion of uid would have to wait for by, directly or through other
+// isBlockedBy reports whether a foreground deletion of uid would have to wait for by, directly or through other
 // dependents.
-func (g *graph) blockedBy(uid, by types.UID) bool {
+func (g *graph) isBlockedBy(uid, by types.UID) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	seen := map[types.UID]bool{}
@@ -158,7 +158,7 @@ func (g *graph) blockedBy(uid, by types.UID) bool {
 		}
 		seen[at] = true
 		for d := range g.dependents[at] {
-			if o, known := g.objects[d]; known && o.blocks(at) {
+			if o, known := g.objects[d]; known && o.isBlocking(at) {
 				next = append(next, d)
 			}
 		}
@@ -166,9 +166,9 @@ func (g *graph) blockedBy(uid, by types.UID) bool {
 	return false
 }
 
-// forget removes and returns all objects of a resource that is no longer watched. Where such an object matters, it is
-// looked up in the API from then on.
-func (g *graph) forget(resource schema.GroupVersionResource) (dropped []object) {
+// removeResource removes and returns all objects of a resource that is no longer watched. Where such an object matters,
+// it is looked up in the API from then on.
+func (g *graph) removeResource(resource schema.GroupVersionResource) (dropped []object) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for uid, o := range g.objects {
@@ -181,21 +181,23 @@ func (g *graph) forget(resource schema.GroupVersionResource) (dropped []object) 
 	return dropped
 }
 
-// mayOwn reports whether d can have o as its owner: an owner is in the same namespace or cluster-scoped.
-func (o object) mayOwn(d object) bool {
+// canOwn reports whether d can have o as its owner: an owner is in the same namespace or cluster-scoped.
+func (o object) canOwn(d object) bool {
 	namespace := o.GetNamespace()
 	return namespace == "" || namespace == d.GetNamespace()
 }
 
-func (o object) has(finalizer string) bool { return slices.Contains(o.GetFinalizers(), finalizer) }
+func (o object) hasFinalizer(finalizer string) bool {
+	return slices.Contains(o.GetFinalizers(), finalizer)
+}
 
-func (o object) deleting() bool { return o.GetDeletionTimestamp() != nil }
+func (o object) isDeleting() bool { return o.GetDeletionTimestamp() != nil }
 
 // String returns a name of the object for messages.
 func (o object) String() string { return o.kind + " " + o.GetNamespace() + "/" + o.GetName() }
 
-// blocks reports whether o blocks the foreground deletion of owner.
-func (o object) blocks(owner types.UID) bool {
+// isBlocking reports whether o blocks the foreground deletion of owner.
+func (o object) isBlocking(owner types.UID) bool {
 	for _, ref := range o.GetOwnerReferences() {
 		if ref.UID == owner {
 			return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion

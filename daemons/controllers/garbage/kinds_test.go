@@ -15,25 +15,26 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// silent is an API whose discovery fails.
-type silent struct{ kubernetes.Interface }
+// failingClient is an API whose discovery fails.
+type failingClient struct{ kubernetes.Interface }
 
-func (silent) Discovery() discovery.Interface { return nothing{} }
+func (failingClient) Discovery() discovery.Interface { return failingDiscovery{} }
 
-type nothing struct{ discovery.Interface }
+type failingDiscovery struct{ discovery.Interface }
 
-func (nothing) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+func (failingDiscovery) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
 	return nil, errors.New("the API is away")
 }
 
-func TestLooksAtKindsThatFailAreCounted(t *testing.T) {
-	g, ok := New(loop.Context{Client: silent{fake.NewClientset()}, Log: slog.New(slog.DiscardHandler)}).(*controller)
+func TestFailedDiscoveriesAreCounted(t *testing.T) {
+	g, ok := New(loop.Context{Client: failingClient{fake.NewClientset()},
+		Log: slog.New(slog.DiscardHandler)}).(*controller)
 	if !ok {
 		t.Fatal("it is no collector of garbage")
 	}
 	var wg sync.WaitGroup
-	g.lookAtKinds(t.Context(), &wg)
-	g.lookAtKinds(t.Context(), &wg)
+	g.discoverKinds(t.Context(), &wg)
+	g.discoverKinds(t.Context(), &wg)
 	wg.Wait()
 	if n := testutil.ToFloat64(g.failures.WithLabelValues()); n != 2 {
 		t.Errorf("%v failures are counted", n)

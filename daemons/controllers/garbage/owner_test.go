@@ -19,7 +19,7 @@ import (
 
 // A 404 for a path proves nothing about the objects that it served before.
 // Proves S21.
-func TestOnlyAnAnswerAboutTheObjectSaysThatItIsGone(t *testing.T) {
+func TestOnlyANotFoundForTheObjectMeansThatItIsGone(t *testing.T) {
 	widgets := schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	for name, c := range map[string]struct {
 		err  error
@@ -33,21 +33,21 @@ func TestOnlyAnAnswerAboutTheObjectSaysThatItIsGone(t *testing.T) {
 			"404 page not found", 0, true), false},
 		"no status": {errors.New("not found"), false},
 	} {
-		if got := ofAnObject(c.err); got != c.want {
+		if got := isObjectNotFound(c.err); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
 
 // Proves S21.
-func TestCirclesAreFoundAlongBlockingReferencesOnly(t *testing.T) {
+func TestCyclesFollowBlockingReferencesOnly(t *testing.T) {
 	block := true
 	g := newGraph()
 	put := func(uid, owner types.UID, block *bool) {
 		g.put(
 			object{
 				&served{},
-				&bare{uid: uid, owners: []metav1.OwnerReference{{UID: owner, BlockOwnerDeletion: block}}},
+				&minimalMetadata{uid: uid, owners: []metav1.OwnerReference{{UID: owner, BlockOwnerDeletion: block}}},
 			},
 		)
 	}
@@ -55,14 +55,14 @@ func TestCirclesAreFoundAlongBlockingReferencesOnly(t *testing.T) {
 	put("b", "a", &block)
 	put("c", "b", &block)
 	put("leaf", "c", &block)
-	if !g.blockedBy("b", "a") || !g.blockedBy("a", "a") {
+	if !g.isBlockedBy("b", "a") || !g.isBlockedBy("a", "a") {
 		t.Error("the circle was not found")
 	}
-	if g.blockedBy("leaf", "a") || g.blockedBy("leaf", "c") {
+	if g.isBlockedBy("leaf", "a") || g.isBlockedBy("leaf", "c") {
 		t.Error("a leaf waits for nobody")
 	}
 	put("a", "c", nil)
-	if g.blockedBy("b", "a") {
+	if g.isBlockedBy("b", "a") {
 		t.Error("what does not block makes no circle")
 	}
 }
@@ -70,15 +70,15 @@ func TestCirclesAreFoundAlongBlockingReferencesOnly(t *testing.T) {
 // While the path of an owner's kind returns 404, for example because its definition is not established yet, no owner
 // counts as gone. A 404 about the object itself counts.
 // Proves S21.
-func TestAnOwnerIsGoneByAnAnswerAboutItAlone(t *testing.T) {
+func TestOwnersAreGoneOnlyIfTheAnswerIsAboutThem(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
-		want standing
+		want ownerState
 		err  bool
 	}{
-		"no such path": {"404 page not found\n", living, true},
+		"no such path": {"404 page not found\n", ownerLiving, true},
 		"no such object": {`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"widgets.example.com \"w\" not found","reason":"NotFound","code":404,` +
-			`"details":{"name":"w","group":"example.com","kind":"widgets"}}`, gone, false},
+			`"details":{"name":"w","group":"example.com","kind":"widgets"}}`, ownerGone, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -95,13 +95,13 @@ func TestAnOwnerIsGoneByAnAnswerAboutItAlone(t *testing.T) {
 				t.Fatal("it is no collector")
 			}
 			widgets := schema.GroupKind{Group: "example.com", Kind: "Widget"}
-			g.byKind[widgets], g.scoped[widgets] = schema.GroupVersionResource{
+			g.byKind[widgets], g.isNamespaced[widgets] = schema.GroupVersionResource{
 				Group:    "example.com",
 				Version:  "v1",
 				Resource: "widgets",
 			}, true
-			owned := object{&served{}, &bare{namespace: "default", name: "p", uid: "1"}}
-			got, err := g.owner(
+			owned := object{&served{}, &minimalMetadata{namespace: "default", name: "p", uid: "1"}}
+			got, err := g.lookUpOwner(
 				t.Context(),
 				owned,
 				metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Widget", Name: "w", UID: "2"},

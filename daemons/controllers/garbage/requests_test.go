@@ -23,19 +23,19 @@ import (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-var kindOfMaps = &served{configMaps, "ConfigMap"}
+var configMapKind = &served{configMaps, "ConfigMap"}
 
 // server holds objects of one kind in one namespace, and counts requests.
 type server struct {
-	mu      sync.Mutex
-	objects map[string]*metav1.PartialObjectMetadata
-	asked   map[string]int // by method
+	mu            sync.Mutex
+	objects       map[string]*metav1.PartialObjectMetadata
+	requestCounts map[string]int // by method
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked[r.Method]++
+	s.requestCounts[r.Method]++
 	name := path.Base(r.URL.Path)
 	answer := func(err *apierrors.StatusError) {
 		err.ErrStatus.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -64,10 +64,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(is)
 }
 
-// owning returns a collector with n dependents of an owner that is not in its graph, and the server that holds them.
-func owning(t *testing.T, n int) (*controller, *server) {
+// newOwnerWithDependents returns a collector with n dependents of an owner that is not in its graph, and the server
+// that holds them.
+func newOwnerWithDependents(t *testing.T, n int) (*controller, *server) {
 	t.Helper()
-	s := &server{objects: map[string]*metav1.PartialObjectMetadata{}, asked: map[string]int{}}
+	s := &server{objects: map[string]*metav1.PartialObjectMetadata{}, requestCounts: map[string]int{}}
 	listener := httptest.NewServer(s)
 	t.Cleanup(listener.Close)
 	g, ok := New(loop.Context{Metadata: metadata.NewForConfigOrDie(&rest.Config{Host: listener.URL,
@@ -76,7 +77,7 @@ func owning(t *testing.T, n int) (*controller, *server) {
 		t.Fatal("it is no collector")
 	}
 	kind := schema.GroupKind{Kind: "ConfigMap"}
-	g.byKind[kind], g.scoped[kind] = configMaps, true
+	g.byKind[kind], g.isNamespaced[kind] = configMaps, true
 	for i := range n {
 		m := &metav1.PartialObjectMetadata{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -89,7 +90,7 @@ func owning(t *testing.T, n int) (*controller, *server) {
 				}},
 		}
 		s.objects[m.Name] = m
-		g.changed(kindOfMaps, nil, g.words.bare(m.DeepCopy()))
+		g.objectChanged(configMapKind, nil, g.interner.intern(m.DeepCopy()))
 	}
 	return g, s
 }
@@ -98,7 +99,7 @@ func owning(t *testing.T, n int) (*controller, *server) {
 // Proves S21.
 func TestManyDependentsCostOneRequestEach(t *testing.T) {
 	const n = 10_000
-	g, s := owning(t, n)
+	g, s := newOwnerWithDependents(t, n)
 	var wg sync.WaitGroup
 	for worker := range workers {
 		wg.Go(func() {
@@ -113,15 +114,15 @@ func TestManyDependentsCostOneRequestEach(t *testing.T) {
 	if len(s.objects) > 0 {
 		t.Errorf("%d are left", len(s.objects))
 	}
-	if s.asked[http.MethodDelete] != n || s.asked[http.MethodGet] > workers {
-		t.Errorf("%v requests for %d dependents", s.asked, n)
+	if s.requestCounts[http.MethodDelete] != n || s.requestCounts[http.MethodGet] > workers {
+		t.Errorf("%v requests for %d dependents", s.requestCounts, n)
 	}
 }
 
 // The graph may be stale, so the server decides. A dependent with other owners is retained, and one with other changes
 // is deleted.
 // Proves S21.
-func TestADependentThatChangedIsLookedAtAgain(t *testing.T) {
+func TestChangedDependentsAreCheckedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*metav1.PartialObjectMetadata)
 		deleted bool
@@ -139,7 +140,7 @@ func TestADependentThatChangedIsLookedAtAgain(t *testing.T) {
 		"another of that name": {func(m *metav1.PartialObjectMetadata) { m.UID = "another" }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, s := owning(t, 1)
+			g, s := newOwnerWithDependents(t, 1)
 			s.objects["d0"].ResourceVersion = "99"
 			c.change(s.objects["d0"])
 			err := g.sync(t.Context(), "0")
@@ -155,9 +156,9 @@ func TestADependentThatChangedIsLookedAtAgain(t *testing.T) {
 
 // A recorded absence holds only for one place. The owner still exists if it was looked up elsewhere.
 // Proves S21.
-func TestAnAbsenceIsOfOnePlace(t *testing.T) {
-	g, s := owning(t, 1)
-	g.absent.add(place{configMaps, "elsewhere", "owner", "owner"})
+func TestAbsencesHoldForOneLocation(t *testing.T) {
+	g, s := newOwnerWithDependents(t, 1)
+	g.absences.add(ownerLocation{configMaps, "elsewhere", "owner", "owner"})
 	s.objects["owner"] = &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: "owner", UID: "owner"},
@@ -174,14 +175,14 @@ func TestAnAbsenceIsOfOnePlace(t *testing.T) {
 // After an interrupted watch, an update may be about another object of the same name. The first object then counts as
 // gone.
 // Proves S21.
-func TestAnotherOfTheSameNameMeansThatTheFirstIsGone(t *testing.T) {
-	g, s := owning(t, 1)
-	owner := &bare{namespace: "default", name: "owner", uid: "owner"}
-	g.changed(kindOfMaps, nil, owner)
+func TestANewUIDMeansThatTheOldObjectIsGone(t *testing.T) {
+	g, s := newOwnerWithDependents(t, 1)
+	owner := &minimalMetadata{namespace: "default", name: "owner", uid: "owner"}
+	g.objectChanged(configMapKind, nil, owner)
 	if err := g.sync(t.Context(), "0"); err != nil || s.objects["d0"] == nil {
 		t.Fatalf("it was deleted although its owner is there: %v", err)
 	}
-	g.changed(kindOfMaps, owner, &bare{namespace: "default", name: "owner", uid: "next"})
+	g.objectChanged(configMapKind, owner, &minimalMetadata{namespace: "default", name: "owner", uid: "next"})
 	if g.Queue().Len() == 0 {
 		t.Error("nobody looks at what the first one owned")
 	}
@@ -191,7 +192,7 @@ func TestAnotherOfTheSameNameMeansThatTheFirstIsGone(t *testing.T) {
 }
 
 // For an object in a shared cache, the graph holds only a pointer to its metadata.
-func TestTheGraphSharesWhatCachesHold(t *testing.T) {
+func TestTheGraphSharesMetadataWithCaches(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "1"}}
 	if m, ok := metaOf(pod).(*metav1.ObjectMeta); !ok || m != &pod.ObjectMeta {
 		t.Error("it is a copy")

@@ -8,8 +8,8 @@ import (
 // bearer sends requests with an account's token. If the API server rejects the token, bearer gets a new one and sends
 // the request once more. That is safe, because an unauthenticated request has no effect.
 type bearer struct {
-	account *account
-	to      http.RoundTripper
+	account   *account
+	transport http.RoundTripper
 }
 
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -20,11 +20,11 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	answer, err := b.to.RoundTrip(with(r, token, r.Body))
+	answer, err := b.transport.RoundTrip(withToken(r, token, r.Body))
 	if err != nil || answer.StatusCode != http.StatusUnauthorized {
 		return answer, err
 	}
-	b.account.refused(token)
+	b.account.discardToken(token)
 	body := r.Body
 	if body != nil && body != http.NoBody {
 		if r.GetBody == nil {
@@ -42,14 +42,15 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
 	_ = answer.Body.Close()
-	if answer, err = b.to.RoundTrip(with(r, token, body)); err == nil && answer.StatusCode == http.StatusUnauthorized {
-		b.account.refused(token)
+	if answer, err = b.transport.RoundTrip(withToken(r, token, body)); err == nil &&
+		answer.StatusCode == http.StatusUnauthorized {
+		b.account.discardToken(token)
 	}
 	return answer, err
 }
 
-// with returns a copy of a request with a token.
-func with(r *http.Request, token string, body io.ReadCloser) *http.Request {
+// withToken returns a copy of a request with a token.
+func withToken(r *http.Request, token string, body io.ReadCloser) *http.Request {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Body = body
@@ -57,4 +58,4 @@ func with(r *http.Request, token string, body io.ReadCloser) *http.Request {
 }
 
 // WrappedRoundTripper returns the underlying transport, for callers that unwrap transports.
-func (b *bearer) WrappedRoundTripper() http.RoundTripper { return b.to }
+func (b *bearer) WrappedRoundTripper() http.RoundTripper { return b.transport }

@@ -44,16 +44,17 @@ func New(c loop.Context, anonymous *rest.Config) (*Identities, error) {
 	}, nil
 }
 
-// As returns a context for a controller that acts as the service account.
-func (i *Identities) As(name string) (loop.Context, error) {
+// ContextFor returns a context for a controller that acts as the service account.
+func (i *Identities) ContextFor(name string) (loop.Context, error) {
 	c, cfg := i.context, rest.CopyConfig(i.rest)
 	cfg.UserAgent = strings.Join(
 		[]string{i.rest.UserAgent, UserName(name)},
 		"/",
 	) // field managers are named by the text before the first slash
 	cfg.Transport = &bearer{
-		account: &account{name: name, accounts: i.accounts, now: c.Now, after: c.After, turn: make(chan struct{}, 1)},
-		to:      i.shared,
+		account: &account{name: name, accounts: i.accounts, now: c.Now, after: c.After,
+			requestSlot: make(chan struct{}, 1)},
+		transport: i.shared,
 	}
 	var err error
 	c.Client, c.Dynamic, c.Metadata, err = Clients(cfg)

@@ -28,43 +28,43 @@ type server struct {
 	clock *clocktesting.FakeClock
 	b     *bearer
 
-	mu       sync.Mutex
-	made     bool  // whether the account exists
-	given    int   // number of tokens issued
-	refuses  error // error of token requests
-	good     func(token string) bool
-	requests []string // tokens and bodies received
+	mu                sync.Mutex
+	accountExists     bool  // whether the account exists
+	issuedTokens      int   // number of tokens issued
+	tokenRequestError error // error of token requests
+	isAccepted        func(token string) bool
+	requests          []string // tokens and bodies received
 }
 
 func newServer(t *testing.T) *server {
-	s := &server{t: t, clock: clocktesting.NewFakeClock(time.Now()), good: func(string) bool { return true }}
+	s := &server{t: t, clock: clocktesting.NewFakeClock(time.Now()), isAccepted: func(string) bool { return true }}
 	client := fake.NewClientset()
 	client.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if action.GetSubresource() == "" {
-			s.made = true
+			s.accountExists = true
 			return true, &corev1.ServiceAccount{}, nil
 		}
-		if s.refuses != nil {
-			return true, nil, s.refuses
+		if s.tokenRequestError != nil {
+			return true, nil, s.tokenRequestError
 		}
-		if !s.made {
+		if !s.accountExists {
 			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "x-controller")
 		}
-		s.given++
+		s.issuedTokens++
 		return true, &authenticationv1.TokenRequest{
-			Status: authenticationv1.TokenRequestStatus{Token: fmt.Sprint("token-", s.given)},
+			Status: authenticationv1.TokenRequestStatus{Token: fmt.Sprint("token-", s.issuedTokens)},
 		}, nil
 	})
 	a := &account{
-		name:     "x-controller",
-		accounts: client.CoreV1().ServiceAccounts("kube-system"),
-		now:      s.clock.Now,
-		after:    s.clock.After,
-		turn:     make(chan struct{}, 1),
+		name:        "x-controller",
+		accounts:    client.CoreV1().ServiceAccounts("kube-system"),
+		now:         s.clock.Now,
+		after:       s.clock.After,
+		requestSlot: make(chan struct{}, 1),
 	}
-	s.b = &bearer{account: a, to: s}
+	s.b = &bearer{account: a, transport: s}
 	return s
 }
 
@@ -81,7 +81,7 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	s.requests = append(s.requests, token+" "+body)
 	code := http.StatusOK
-	if !s.good(token) {
+	if !s.isAccepted(token) {
 		code = http.StatusUnauthorized
 	}
 	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
@@ -102,14 +102,14 @@ func (s *server) send(ctx context.Context, body string) (int, error) {
 	return answer.StatusCode, answer.Body.Close()
 }
 
-func (s *server) sends(body string) {
+func (s *server) expectSent(body string) {
 	s.t.Helper()
 	if code, err := s.send(s.t.Context(), body); err != nil || code != http.StatusOK {
 		s.t.Fatalf("%d %v", code, err)
 	}
 }
 
-func (s *server) got(want ...string) {
+func (s *server) expectRequests(want ...string) {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,71 +119,71 @@ func (s *server) got(want ...string) {
 	s.requests = nil
 }
 
-func TestAnAccountIsMadeAndItsTokenKept(t *testing.T) {
+func TestAccountsAreCreatedAndTheirTokenIsReused(t *testing.T) {
 	s := newServer(t)
-	s.sends("a")
-	s.sends("b")
-	s.got("token-1 a", "token-1 b")
-	if !s.made || s.given != 1 {
-		t.Errorf("made %t, %d tokens", s.made, s.given)
+	s.expectSent("a")
+	s.expectSent("b")
+	s.expectRequests("token-1 a", "token-1 b")
+	if !s.accountExists || s.issuedTokens != 1 {
+		t.Errorf("made %t, %d tokens", s.accountExists, s.issuedTokens)
 	}
 }
 
-func TestATokenIsRenewedLongBeforeItEnds(t *testing.T) {
+func TestTokensAreRenewedEarly(t *testing.T) {
 	s := newServer(t)
-	s.sends("a")
+	s.expectSent("a")
 	s.clock.Step(renewAt - time.Second)
-	s.sends("b")
+	s.expectSent("b")
 	s.clock.Step(time.Second)
 	// If no token is issued, the present one stays in use.
-	s.refuses = apierrors.NewTooManyRequestsError("later")
-	s.sends("c")
-	s.refuses = nil
-	s.clock.Step(firstPause)
-	s.sends("d")
-	s.got("token-1 a", "token-1 b", "token-1 c", "token-2 d")
+	s.tokenRequestError = apierrors.NewTooManyRequestsError("later")
+	s.expectSent("c")
+	s.tokenRequestError = nil
+	s.clock.Step(minBackoff)
+	s.expectSent("d")
+	s.expectRequests("token-1 a", "token-1 b", "token-1 c", "token-2 d")
 }
 
-func TestATokenThatIsRefusedIsReplacedAndTheRequestSentAgain(t *testing.T) {
+func TestRefusedTokensAreReplacedAndTheRequestIsRepeated(t *testing.T) {
 	s := newServer(t)
-	s.sends("a")
-	s.clock.Step(2 * doubtful)
-	s.good = func(token string) bool { return token != "token-1" }
-	s.sends("b")
-	s.got("token-1 a", "token-1 b", "token-2 b")
+	s.expectSent("a")
+	s.clock.Step(2 * refusalWindow)
+	s.isAccepted = func(token string) bool { return token != "token-1" }
+	s.expectSent("b")
+	s.expectRequests("token-1 a", "token-1 b", "token-2 b")
 }
 
-func TestTokensThatAreAllRefusedAreNotAskedForAllTheTime(t *testing.T) {
+func TestRepeatedRefusalsLimitTokenRequests(t *testing.T) {
 	s := newServer(t)
-	s.good = func(string) bool { return false }
+	s.isAccepted = func(string) bool { return false }
 	sent := make(chan int, 1)
 	go func() {
 		code, _ := s.send(t.Context(), "a")
 		sent <- code
 	}()
-	s.waiting()
-	s.got("token-1 a")
-	s.clock.Step(firstPause)
+	s.awaitTimer()
+	s.expectRequests("token-1 a")
+	s.clock.Step(minBackoff)
 	if code := <-sent; code != http.StatusUnauthorized {
 		t.Errorf("answered %d", code)
 	}
-	s.got("token-2 a")
+	s.expectRequests("token-2 a")
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
 		_, err := s.send(ctx, "b")
 		failed <- err
 	}()
-	s.waiting()
-	s.clock.Step(firstPause) // shorter than the second pause
+	s.awaitTimer()
+	s.clock.Step(minBackoff) // shorter than the second pause
 	cancel()
-	if err := <-failed; !errors.Is(err, context.Canceled) || s.given != 2 {
-		t.Errorf("%v after %d tokens", err, s.given)
+	if err := <-failed; !errors.Is(err, context.Canceled) || s.issuedTokens != 2 {
+		t.Errorf("%v after %d tokens", err, s.issuedTokens)
 	}
 }
 
-// waiting returns when a goroutine waits for the clock.
-func (s *server) waiting() {
+// awaitTimer returns when a goroutine waits for the clock.
+func (s *server) awaitTimer() {
 	s.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -195,9 +195,9 @@ func (s *server) waiting() {
 }
 
 // A controller that gets a 404 assumes that its object is gone, so errors about the token must not look like that.
-func TestWhatIsSaidOfTheTokenIsNotSaidOfTheRequest(t *testing.T) {
+func TestTokenErrorsDoNotLookLikeAnswersToTheRequest(t *testing.T) {
 	s := newServer(t)
-	s.refuses = apierrors.NewForbidden(
+	s.tokenRequestError = apierrors.NewForbidden(
 		schema.GroupResource{Resource: "serviceaccounts"},
 		"x-controller",
 		errors.New("no"),
@@ -206,28 +206,28 @@ func TestWhatIsSaidOfTheTokenIsNotSaidOfTheRequest(t *testing.T) {
 		!strings.Contains(err.Error(), "kube-system/x-controller") {
 		t.Errorf("a refusal: %v", err)
 	}
-	s.clock.Step(widePause)
-	s.refuses = apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "kube-system")
+	s.clock.Step(maxBackoff)
+	s.tokenRequestError = apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "kube-system")
 	if _, err := s.send(t.Context(), "a"); apierrors.IsNotFound(err) || !apierrors.IsUnauthorized(err) {
 		t.Errorf("nothing found: %v", err)
 	}
-	s.clock.Step(widePause)
+	s.clock.Step(maxBackoff)
 	cut := errors.New("connection reset")
-	s.refuses = cut
+	s.tokenRequestError = cut
 	if _, err := s.send(t.Context(), "a"); !errors.Is(err, cut) {
 		t.Errorf("no answer: %v", err)
 	}
-	s.got()
+	s.expectRequests()
 }
 
-func TestManyRequestsAskForOneToken(t *testing.T) {
+func TestConcurrentRequestsShareOneTokenRequest(t *testing.T) {
 	s := newServer(t)
 	var all sync.WaitGroup
 	for range 50 {
-		all.Go(func() { s.sends("a") })
+		all.Go(func() { s.expectSent("a") })
 	}
 	all.Wait()
-	if s.given != 1 {
-		t.Errorf("%d tokens", s.given)
+	if s.issuedTokens != 1 {
+		t.Errorf("%d tokens", s.issuedTokens)
 	}
 }

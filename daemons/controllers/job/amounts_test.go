@@ -23,7 +23,7 @@ import (
 )
 
 // Clients choose these amounts. None of them may lead to a list of that length.
-func TestDecideIsBoundedWhateverTheSpecAsksFor(t *testing.T) {
+func TestDecisionsAreBoundedForAnySpec(t *testing.T) {
 	const most = math.MaxInt32
 	now := time.Unix(1_000_000, 0)
 	for name, c := range map[string]struct {
@@ -101,11 +101,11 @@ func TestPodsAreStoppedInBatches(t *testing.T) {
 }
 
 // A status that named every finished pod would become too large to store.
-func TestAStatusNamesABoundedNumberOfUncountedPods(t *testing.T) {
+func TestUncountedPodsInTheStatusAreLimited(t *testing.T) {
 	for name, phase := range map[string]corev1.PodPhase{"succeeded": corev1.PodSucceeded, "failed": corev1.PodFailed} {
 		t.Run(name, func(t *testing.T) {
-			const n = 3*mostUncounted - 7
-			w := &world{
+			const n = 3*maxUncounted - 7
+			w := &testCluster{
 				now: time.Unix(1_000_000, 0),
 				job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j"}, Spec: batchv1.JobSpec{
 					Completions: ptr.To[int32](n), Parallelism: ptr.To[int32](n), BackoffLimit: ptr.To[int32](n - 1)}},
@@ -125,18 +125,19 @@ func TestAStatusNamesABoundedNumberOfUncountedPods(t *testing.T) {
 			for range 10 {
 				w.sync()
 				u := w.job.Status.UncountedTerminatedPods
-				if got := len(u.Succeeded) + len(u.Failed); got > mostUncounted {
-					t.Fatalf("%d pods are named in the status, want at most %d", got, mostUncounted)
+				if got := len(u.Succeeded) + len(u.Failed); got > maxUncounted {
+					t.Fatalf("%d pods are named in the status, want at most %d", got, maxUncounted)
 				}
-				if len(w.last.Create) > 0 {
-					t.Fatalf("%d pods are created in place of those that are yet to be counted", len(w.last.Create))
+				if len(w.lastDecision.Create) > 0 {
+					t.Fatalf("%d pods are created in place of those that are yet to be "+
+						"counted", len(w.lastDecision.Create))
 				}
 			}
 			s := w.job.Status
-			if !Finished(w.job) || s.Succeeded+s.Failed != n {
+			if !IsFinished(w.job) || s.Succeeded+s.Failed != n {
 				t.Errorf(
 					"finished %t with %d succeeded and %d failed pods, want %d",
-					Finished(w.job),
+					IsFinished(w.job),
 					s.Succeeded,
 					s.Failed,
 					n,
@@ -146,19 +147,19 @@ func TestAStatusNamesABoundedNumberOfUncountedPods(t *testing.T) {
 	}
 }
 
-func TestAnnotationsThatClientsChangeDoNotStopTheController(t *testing.T) {
+func TestInvalidAnnotationsDoNotStopTheController(t *testing.T) {
 	for _, text := range []string{"-5", "-9223372036854775808", "9223372036854775807", "99999999999999999999", "x"} {
-		w := newWorld(true, func(s *batchv1.JobSpec) { s.BackoffLimitPerIndex = ptr.To[int32](3) })
+		w := newTestCluster(true, func(s *batchv1.JobSpec) { s.BackoffLimitPerIndex = ptr.To[int32](3) })
 		w.sync()
 		for _, pod := range w.pods {
 			pod.Annotations[batchv1.JobIndexFailureCountAnnotation] = text
 			pod.Annotations[batchv1.JobIndexIgnoredFailureCountAnnotation] = text
 		}
-		w.end(-1, 1)
-		w.settle()
+		w.endPods(-1, 1)
+		w.syncUntilStable()
 		for _, pod := range w.pods {
-			if annotated(pod, batchv1.JobIndexFailureCountAnnotation) < 0 || attempt(pod) < 0 {
-				t.Errorf("with %q, a pod counts %d failures", text, attempt(pod))
+			if annotationCount(pod, batchv1.JobIndexFailureCountAnnotation) < 0 || failureCount(pod) < 0 {
+				t.Errorf("with %q, a pod counts %d failures", text, failureCount(pod))
 			}
 		}
 	}
@@ -209,9 +210,9 @@ func TestACreationStopsWhenTheJobIsDeleted(t *testing.T) {
 			if len(made) != 1 {
 				t.Errorf("%d pods were made, want the one of the first batch", len(made))
 			}
-			if !j.expect.Met("n/j") && len(made) == 1 {
+			if !j.expect.IsMet("n/j") && len(made) == 1 {
 				j.expect.Created("n/j")
-				if !j.expect.Met("n/j") {
+				if !j.expect.IsMet("n/j") {
 					t.Error("pods that were not made are still expected")
 				}
 			}

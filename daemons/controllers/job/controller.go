@@ -29,13 +29,13 @@ var kind = batchv1.SchemeGroupVersion.WithKind("Job")
 type controller struct {
 	loop.Context
 	loop.Loop
-	jobs   batchlisters.JobLister
-	pods   loop.PodIndex
-	expect loop.Expectations
-	wrote  written
-	counts counts
+	jobs            batchlisters.JobLister
+	pods            loop.PodIndex
+	expect          loop.Expectations
+	writtenVersions writtenVersions
+	counts          counts
 
-	released loop.Loop // keys of orphaned pods that still have the tracking finalizer
+	orphans loop.Loop // keys of orphaned pods that still have the tracking finalizer
 }
 
 // New returns the controller.
@@ -54,18 +54,18 @@ func New(c loop.Context) loop.Controller {
 		Sync:    j.sync,
 		Synced:  []cache.InformerSynced{jobs.Informer().HasSynced, pods.Informer().HasSynced},
 	}
-	j.released = loop.Loop{
-		Name:    "job-released",
-		Counted: "job_orphan_pod",
-		Context: c,
-		Workers: 1,
-		Sync:    j.letGoReleased,
-		Synced:  j.Synced,
+	j.orphans = loop.Loop{
+		Name:            "job-released",
+		QueueMetricName: "job_orphan_pod",
+		Context:         c,
+		Workers:         1,
+		Sync:            j.releaseOrphan,
+		Synced:          j.Synced,
 	}
 	c.OnChange(jobs.Informer(), func(old, obj any) {
 		if obj == nil {
 			obj = old
-		} else if job, ok := obj.(*batchv1.Job); ok && old == nil && managedByAnother(job) {
+		} else if job, ok := obj.(*batchv1.Job); ok && old == nil && isManagedExternally(job) {
 			j.counts.external.WithLabelValues(*job.Spec.ManagedBy).Inc()
 		}
 		j.Add(obj)
@@ -77,15 +77,15 @@ func New(c loop.Context) loop.Controller {
 func (j *controller) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return j.Loop.Run(ctx) })
-	g.Go(func() error { return j.released.Run(ctx) })
+	g.Go(func() error { return j.orphans.Run(ctx) })
 	return g.Wait()
 }
 
 func (j *controller) podChanged(old, obj any) {
-	j.counts.seen(old, obj)
+	j.counts.observePod(old, obj)
 	if old != nil {
 		was := old.(*corev1.Pod)
-		if key := loop.Owner(was, kind.Kind); key != "" {
+		if key := loop.OwnerKey(was, kind.Kind); key != "" {
 			if obj == nil {
 				j.expect.Deleted(key, string(was.UID))
 			}
@@ -96,7 +96,7 @@ func (j *controller) podChanged(old, obj any) {
 		return
 	}
 	is := obj.(*corev1.Pod)
-	if key := loop.Owner(is, kind.Kind); key != "" {
+	if key := loop.OwnerKey(is, kind.Kind); key != "" {
 		if old == nil {
 			j.expect.Created(key)
 		}
@@ -104,14 +104,14 @@ func (j *controller) podChanged(old, obj any) {
 			j.expect.Deleted(key, string(is.UID))
 		}
 		j.Queue().Add(key)
-	} else if metav1.GetControllerOfNoCopy(is) == nil && tracked(is) {
-		j.released.Add(is)
+	} else if metav1.GetControllerOfNoCopy(is) == nil && isTracked(is) {
+		j.orphans.Add(is)
 	}
 }
 
-// letGoReleased removes the tracking finalizer from a pod that no job will count any more, because it was orphaned or
+// releaseOrphan removes the tracking finalizer from a pod that no job will count any more, because it was orphaned or
 // released. A job that adopts the pod adds the finalizer again.
-func (j *controller) letGoReleased(ctx context.Context, key string) error {
+func (j *controller) releaseOrphan(ctx context.Context, key string) error {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
 		return nil
@@ -122,7 +122,7 @@ func (j *controller) letGoReleased(ctx context.Context, key string) error {
 	} else if err != nil {
 		return fmt.Errorf("look at pod %s: %w", key, err)
 	}
-	return j.letGo(
+	return j.removeFinalizers(
 		ctx,
 		[]*corev1.Pod{pod},
 		func(pod *corev1.Pod) bool { return metav1.GetControllerOfNoCopy(pod) == nil },
@@ -136,22 +136,22 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	}
 	cached, err := j.jobs.Jobs(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
-		j.expect.Forget(key)
-		j.wrote.forget(key)
-		return j.abandoned(ctx, namespace, name, "")
+		j.expect.Delete(key)
+		j.writtenVersions.delete(key)
+		return j.releasePodsOfDeletedJob(ctx, namespace, name, "")
 	} else if err != nil {
 		return err
 	}
-	if j.wrote.behind(key, cached.ResourceVersion) {
+	if j.writtenVersions.isBehind(key, cached.ResourceVersion) {
 		return nil // the watch will deliver the written status and queue this key again
 	}
 	if cached.Status.StartTime == nil {
-		if err := j.abandoned(ctx, namespace, name, cached.UID); err != nil {
+		if err := j.releasePodsOfDeletedJob(ctx, namespace, name, cached.UID); err != nil {
 			return err
 		}
 	}
 	job := cached.DeepCopy()
-	if managedByAnother(job) {
+	if isManagedExternally(job) {
 		return j.expire(ctx, job)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
@@ -160,7 +160,7 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	}
 	// Check expectations before listing the pods. In the other order, a pod created in between would count as observed
 	// and be missing from the list.
-	met := j.expect.Met(key)
+	met := j.expect.IsMet(key)
 	pods, err := loop.ClaimPods(
 		ctx,
 		j.Client,
@@ -176,9 +176,9 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if job.DeletionTimestamp != nil || Finished(job) {
+	if job.DeletionTimestamp != nil || IsFinished(job) {
 		// Pods of a finished or deleted job must not wait to be counted.
-		if err := j.letGo(ctx, pods, func(*corev1.Pod) bool { return true }); err != nil {
+		if err := j.removeFinalizers(ctx, pods, func(*corev1.Pod) bool { return true }); err != nil {
 			return err
 		}
 		return j.expire(ctx, job)
@@ -196,7 +196,7 @@ func (j *controller) reconcile(
 	met bool,
 ) (err error) {
 	now, action, mode := j.Now(), "reconciling", completionMode(job)
-	defer func() { j.counts.synced(mode, action, err, j.Now().Sub(now)) }()
+	defer func() { j.counts.observeSync(mode, action, err, j.Now().Sub(now)) }()
 	before := job.Status.DeepCopy()
 	d := Decide(job, pods, now)
 	switch {
@@ -214,21 +214,21 @@ func (j *controller) reconcile(
 		if err != nil {
 			return fmt.Errorf("write the status of Job %s: %w", key, err)
 		}
-		j.wrote.note(key, written.ResourceVersion)
-		j.tell(job, before)
-		j.counts.counted(job, before)
-		j.counts.ruled(d.Ruled, func(uid types.UID) bool { return !d.Release[uid] })
+		j.writtenVersions.record(key, written.ResourceVersion)
+		j.recordEvents(job, before)
+		j.counts.observeStatus(job, before)
+		j.counts.observeRuled(d.MatchedByRule, func(uid types.UID) bool { return !d.Release[uid] })
 		job = written
 	}
-	named := uncounted(job)
-	if err := j.letGo(ctx, pods, func(pod *corev1.Pod) bool {
+	named := uncountedUIDs(job)
+	if err := j.removeFinalizers(ctx, pods, func(pod *corev1.Pod) bool {
 		return named.Has(pod.UID) || d.Release[pod.UID]
 	}); err != nil {
 		return err
 	}
-	j.counts.ruled(d.Ruled, func(uid types.UID) bool { return d.Release[uid] })
-	if d.Again > 0 {
-		j.AddAfter(key, d.Again)
+	j.counts.observeRuled(d.MatchedByRule, func(uid types.UID) bool { return d.Release[uid] })
+	if d.RequeueAfter > 0 {
+		j.AddAfter(key, d.RequeueAfter)
 	}
 	return j.act(ctx, key, job, d)
 }
@@ -240,11 +240,11 @@ func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d De
 	}
 	still := func() bool {
 		is, err := j.jobs.Jobs(job.Namespace).Get(job.Name)
-		return err == nil && loop.SameSpec(is, job)
+		return err == nil && loop.HasSameSpec(is, job)
 	}
 	j.expect.Expect(key, len(d.Create), uids...)
 	deleted, deleteErr := loop.InBatches(ctx, len(d.Delete), still, func(ctx context.Context, i int) error {
-		err := j.stop(ctx, job, d.Delete[i])
+		err := j.stopPod(ctx, job, d.Delete[i])
 		if err != nil {
 			j.expect.Deleted(key, uids[i])
 		}
@@ -263,16 +263,16 @@ func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d De
 	for range len(d.Create) - created {
 		j.expect.Created(key)
 	}
-	j.counts.made(job, created, err)
+	j.counts.observeCreated(job, created, err)
 	return errors.Join(deleteErr, err)
 }
 
-// abandoned removes the finalizer from pods whose job was deleted before it could count them. now is the UID of the job
-// that has the same name now, or empty.
-func (j *controller) abandoned(ctx context.Context, namespace, name string, now types.UID) error {
+// releasePodsOfDeletedJob removes the finalizer from pods whose job was deleted before it could count them. now is the
+// UID of the job that has the same name now, or empty.
+func (j *controller) releasePodsOfDeletedJob(ctx context.Context, namespace, name string, now types.UID) error {
 	var pods []*corev1.Pod
 	for _, pod := range j.pods.In(namespace) {
-		if tracked(pod) && loop.Owner(pod, kind.Kind) == namespace+"/"+name &&
+		if isTracked(pod) && loop.OwnerKey(pod, kind.Kind) == namespace+"/"+name &&
 			metav1.GetControllerOfNoCopy(pod).UID != now {
 			pods = append(pods, pod)
 		}
@@ -287,13 +287,13 @@ func (j *controller) abandoned(ctx context.Context, namespace, name string, now 
 	if err == nil && live.UID != now {
 		return nil // the job exists, and the cache will show it
 	}
-	return j.letGo(ctx, pods, func(*corev1.Pod) bool { return true })
+	return j.removeFinalizers(ctx, pods, func(*corev1.Pod) bool { return true })
 }
 
-// stop deletes a pod. A stopped pod counts as failed only if the job itself is about to fail. Otherwise the finalizer
-// is removed first: a pod that the job no longer needs has not failed.
-func (j *controller) stop(ctx context.Context, job *batchv1.Job, pod *corev1.Pod) error {
-	if tracked(pod) && !hasCondition(job.Status.Conditions, batchv1.JobFailureTarget) {
+// stopPod deletes a pod. A stopped pod counts as failed only if the job itself is about to fail. Otherwise the
+// finalizer is removed first: a pod that the job no longer needs has not failed.
+func (j *controller) stopPod(ctx context.Context, job *batchv1.Job, pod *corev1.Pod) error {
+	if isTracked(pod) && !hasCondition(job.Status.Conditions, batchv1.JobFailureTarget) {
 		released, err := j.untrack(ctx, pod)
 		if err != nil {
 			return err
@@ -303,10 +303,10 @@ func (j *controller) stop(ctx context.Context, job *batchv1.Job, pod *corev1.Pod
 	return loop.DeletePod(ctx, j.Context, job, pod)
 }
 
-// letGo removes the tracking finalizer from those of pods that which selects.
-func (j *controller) letGo(ctx context.Context, pods []*corev1.Pod, which func(*corev1.Pod) bool) error {
+// removeFinalizers removes the tracking finalizer from those of pods that which selects.
+func (j *controller) removeFinalizers(ctx context.Context, pods []*corev1.Pod, which func(*corev1.Pod) bool) error {
 	for _, pod := range pods {
-		if !tracked(pod) || !which(pod) {
+		if !isTracked(pod) || !which(pod) {
 			continue
 		}
 		if _, err := j.untrack(ctx, pod); err != nil && !apierrors.IsNotFound(err) {
@@ -341,7 +341,7 @@ func (j *controller) untrack(ctx context.Context, pod *corev1.Pod) (*corev1.Pod,
 
 // expire deletes a finished job when its ttlSecondsAfterFinished has passed.
 func (j *controller) expire(ctx context.Context, job *batchv1.Job) error {
-	if job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil || !Finished(job) {
+	if job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil || !IsFinished(job) {
 		return nil
 	}
 	var late time.Duration
@@ -356,7 +356,7 @@ func (j *controller) expire(ctx context.Context, job *batchv1.Job) error {
 			late = -left
 		}
 	}
-	foreground, options := metav1.DeletePropagationForeground, loop.AsSeen(job)
+	foreground, options := metav1.DeletePropagationForeground, loop.IfUnchanged(job)
 	options.PropagationPolicy = &foreground
 	err := j.Client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
 	if apierrors.IsNotFound(err) {
@@ -368,13 +368,13 @@ func (j *controller) expire(ctx context.Context, job *batchv1.Job) error {
 	return err
 }
 
-// managedByAnother reports whether spec.managedBy gives the job to another controller. Its ttlSecondsAfterFinished is
-// still enforced here.
-func managedByAnother(job *batchv1.Job) bool {
+// isManagedExternally reports whether spec.managedBy gives the job to another controller. Its ttlSecondsAfterFinished
+// is still enforced here.
+func isManagedExternally(job *batchv1.Job) bool {
 	return job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
 }
 
-func (j *controller) tell(job *batchv1.Job, before *batchv1.JobStatus) {
+func (j *controller) recordEvents(job *batchv1.Job, before *batchv1.JobStatus) {
 	for _, c := range job.Status.Conditions {
 		if c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionFalse &&
 			hasCondition(before.Conditions, c.Type) {
@@ -402,8 +402,8 @@ func (j *controller) tell(job *batchv1.Job, before *batchv1.JobStatus) {
 	}
 }
 
-// Finished reports whether a job has completed or failed for good.
-func Finished(job *batchv1.Job) bool {
+// IsFinished reports whether a job has completed or failed for good.
+func IsFinished(job *batchv1.Job) bool {
 	return hasCondition(job.Status.Conditions, batchv1.JobComplete) ||
 		hasCondition(job.Status.Conditions, batchv1.JobFailed)
 }
@@ -415,6 +415,6 @@ func hasCondition(conditions []batchv1.JobCondition, kind batchv1.JobConditionTy
 	)
 }
 
-func tracked(pod *corev1.Pod) bool {
+func isTracked(pod *corev1.Pod) bool {
 	return slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
 }

@@ -11,34 +11,35 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// mostUncounted limits the finished pods that the status names at once. The next ones follow when these are counted.
+// maxUncounted limits the finished pods that the status names at once. The next ones follow when these are counted.
 // Without the limit, the status of a Job whose pods all finish together becomes too large to store.
-const mostUncounted = 500
+const maxUncounted = 500
 
-// tally holds the results of counting that are not part of the status.
-type tally struct {
+// countResult holds the results of counting that are not part of the status.
+type countResult struct {
 	// succeeded and failed count finished pods that the status neither names nor counts yet. Succeeded pods of an
 	// indexed Job are not included: the status records their indexes at once.
 	succeeded, failed int32
 
 	release map[types.UID]bool // pods that end without being counted
 	// by index: the failed pod that records how often the index failed, until its replacement records it
-	held    map[int]*corev1.Pod
-	failing string // why the podFailurePolicy fails the job; empty if it does not
-	// ruled holds the failed pods that match a rule of the podFailurePolicy and are now counted or released.
-	ruled map[types.UID]batchv1.PodFailurePolicyAction
+	failedByIndex map[int]*corev1.Pod
+	failureReason string // why the podFailurePolicy fails the job; empty if it does not
+	// matchedByRule holds the failed pods that match a rule of the podFailurePolicy and are now counted or released.
+	matchedByRule map[types.UID]batchv1.PodFailurePolicyAction
 }
 
-// count moves finished pods into the status: first by UID, and after their finalizer is removed, into the totals.
-func count(job *batchv1.Job, pods []*corev1.Pod) tally {
-	t := tally{
-		release: map[types.UID]bool{},
-		held:    map[int]*corev1.Pod{},
-		ruled:   map[types.UID]batchv1.PodFailurePolicyAction{},
+// countFinished moves finished pods into the status: first by UID, and after their finalizer is removed, into the
+// totals.
+func countFinished(job *batchv1.Job, pods []*corev1.Pod) countResult {
+	t := countResult{
+		release:       map[types.UID]bool{},
+		failedByIndex: map[int]*corev1.Pod{},
+		matchedByRule: map[types.UID]batchv1.PodFailurePolicyAction{},
 	}
 	here := map[types.UID]bool{}
 	for _, pod := range pods {
-		if tracked(pod) {
+		if isTracked(pod) {
 			here[pod.UID] = true
 		}
 	}
@@ -50,7 +51,7 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 	for _, uid := range u.Succeeded {
 		if here[uid] {
 			next.Succeeded, named[uid] = append(next.Succeeded, uid), true
-		} else if !indexed(job) {
+		} else if !isIndexed(job) {
 			job.Status.Succeeded++
 		}
 	}
@@ -62,22 +63,22 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 		}
 	}
 	var failures []*corev1.Pod
-	full := func() bool { return len(next.Succeeded)+len(next.Failed) >= mostUncounted }
+	full := func() bool { return len(next.Succeeded)+len(next.Failed) >= maxUncounted }
 	var done intervals
 	var ended []int // completion indexes
-	if indexed(job) {
-		done = completed(job)
+	if isIndexed(job) {
+		done = completedIndexes(job)
 	}
 	for _, pod := range pods {
-		if !tracked(pod) || named[pod.UID] {
+		if !isTracked(pod) || named[pod.UID] {
 			continue
 		}
-		i, hasIndex := index(job, pod)
+		i, hasIndex := indexOf(job, pod)
 		switch {
-		case forgiven(job, pod):
+		case endsUncounted(job, pod):
 			t.release[pod.UID] = true
-		case !failed(job, pod) && pod.Status.Phase != corev1.PodSucceeded:
-		case indexed(job) && !hasIndex: // its index is beyond the job's completions
+		case !hasFailed(job, pod) && pod.Status.Phase != corev1.PodSucceeded:
+		case isIndexed(job) && !hasIndex: // its index is beyond the job's completions
 			t.release[pod.UID] = true
 		case pod.Status.Phase == corev1.PodSucceeded:
 			if hasIndex {
@@ -93,20 +94,20 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 			failures = append(failures, pod)
 		}
 	}
-	if indexed(job) {
+	if isIndexed(job) {
 		done = done.with(ended)
 		job.Status.CompletedIndexes = done.String()
 		job.Status.Succeeded = int32(done.count())
 	}
-	if perIndex(job) && !ending(job) {
-		t.hold(job, pods, failures, done)
+	if hasBackoffLimitPerIndex(job) && !isEnding(job) {
+		t.markFailedIndexes(job, pods, failures, done)
 	}
 	for _, pod := range failures {
-		action, why := verdict(job, pod)
-		if action == batchv1.PodFailurePolicyActionFailJob && t.failing == "" {
-			t.failing = why
+		action, why := policyAction(job, pod)
+		if action == batchv1.PodFailurePolicyActionFailJob && t.failureReason == "" {
+			t.failureReason = why
 		}
-		if i, _ := index(job, pod); t.held[i] == pod {
+		if i, _ := indexOf(job, pod); t.failedByIndex[i] == pod {
 			continue
 		}
 		ignored := action == batchv1.PodFailurePolicyActionIgnore
@@ -115,7 +116,7 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 			continue
 		}
 		if why != "" {
-			t.ruled[pod.UID] = action
+			t.matchedByRule[pod.UID] = action
 		}
 		if ignored {
 			t.release[pod.UID] = true
@@ -127,51 +128,52 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 	return t
 }
 
-// hold marks the indexes that have failed too often as failed. For every other failed index it holds the pod that
-// records how often the index failed.
-func (t *tally) hold(job *batchv1.Job, pods, failures []*corev1.Pod, done intervals) {
+// markFailedIndexes marks the indexes that have failed too often as failed. For every other failed index it holds the
+// pod that records how often the index failed.
+func (t *countResult) markFailedIndexes(job *batchv1.Job, pods, failures []*corev1.Pod, done intervals) {
 	var lost []int
 	for _, pod := range failures {
-		i, _ := index(job, pod)
+		i, _ := indexOf(job, pod)
 		if done.has(i) {
 			continue
 		}
-		switch action, _ := verdict(job, pod); {
+		switch action, _ := policyAction(job, pod); {
 		case action == batchv1.PodFailurePolicyActionFailIndex,
 			action != batchv1.PodFailurePolicyActionIgnore &&
-				annotated(pod, batchv1.JobIndexFailureCountAnnotation) >= int(*job.Spec.BackoffLimitPerIndex):
+				annotationCount(pod, batchv1.JobIndexFailureCountAnnotation) >= int(*job.Spec.BackoffLimitPerIndex):
 			lost = append(lost, i)
-		case t.held[i] == nil || attempt(pod) > attempt(t.held[i]):
-			t.held[i] = pod
+		case t.failedByIndex[i] == nil || failureCount(pod) > failureCount(t.failedByIndex[i]):
+			t.failedByIndex[i] = pod
 		}
 	}
 	for _, pod := range pods {
-		if i, ok := index(job, pod); ok && t.held[i] != nil && attempt(pod) > attempt(t.held[i]) {
-			delete(t.held, i) // replaced
+		if i, ok := indexOf(job, pod); ok && t.failedByIndex[i] != nil &&
+			failureCount(pod) > failureCount(t.failedByIndex[i]) {
+			delete(t.failedByIndex, i) // replaced
 		}
 	}
-	all := givenUp(job).with(lost)
-	for i := range t.held {
+	all := failedIndexes(job).with(lost)
+	for i := range t.failedByIndex {
 		if all.has(i) {
-			delete(t.held, i)
+			delete(t.failedByIndex, i)
 		}
 	}
 	text := all.String()
 	job.Status.FailedIndexes = &text
 }
 
-// retries returns the annotations with the failure counts for the pod that replaces the failed one.
-func retries(job *batchv1.Job, failed *corev1.Pod) map[string]string {
+// failureAnnotations returns the annotations with the failure counts for the pod that replaces the failed one.
+func failureAnnotations(job *batchv1.Job, failed *corev1.Pod) map[string]string {
 	counted, ignored := 0, 0
 	if failed != nil {
-		counted, ignored = annotated(
+		counted, ignored = annotationCount(
 			failed,
 			batchv1.JobIndexFailureCountAnnotation,
-		), annotated(
+		), annotationCount(
 			failed,
 			batchv1.JobIndexIgnoredFailureCountAnnotation,
 		)
-		if action, _ := verdict(job, failed); action == batchv1.PodFailurePolicyActionIgnore {
+		if action, _ := policyAction(job, failed); action == batchv1.PodFailurePolicyActionIgnore {
 			ignored++
 		} else {
 			counted++
@@ -184,19 +186,19 @@ func retries(job *batchv1.Job, failed *corev1.Pod) map[string]string {
 	return out
 }
 
-func attempt(pod *corev1.Pod) int {
-	return annotated(
+func failureCount(pod *corev1.Pod) int {
+	return annotationCount(
 		pod,
 		batchv1.JobIndexFailureCountAnnotation,
-	) + annotated(
+	) + annotationCount(
 		pod,
 		batchv1.JobIndexIgnoredFailureCountAnnotation,
 	)
 }
 
-// annotated returns a count that the controller stores in a pod annotation. Clients can change it, so negative values
-// become 0, and values above the int32 range become the maximum.
-func annotated(pod *corev1.Pod, key string) int {
+// annotationCount returns a count that the controller stores in a pod annotation. Clients can change it, so negative
+// values become 0, and values above the int32 range become the maximum.
+func annotationCount(pod *corev1.Pod, key string) int {
 	n, err := strconv.ParseInt(pod.Annotations[key], 10, 32)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return 0
@@ -204,33 +206,35 @@ func annotated(pod *corev1.Pod, key string) int {
 	return int(max(n, 0))
 }
 
-func perIndex(job *batchv1.Job) bool { return indexed(job) && job.Spec.BackoffLimitPerIndex != nil }
-
-// failed reports whether a pod has failed. Where the job replaces pods as soon as they are being deleted, deletion
-// counts as failure.
-func failed(job *batchv1.Job, pod *corev1.Pod) bool {
-	replaced := pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded && !onlyFailedAreReplaced(job)
-	return pod.Status.Phase == corev1.PodFailed || forced(pod) || replaced
+func hasBackoffLimitPerIndex(job *batchv1.Job) bool {
+	return isIndexed(job) && job.Spec.BackoffLimitPerIndex != nil
 }
 
-// forgiven reports whether a deleted pod ends without being counted: because it never reached a node, or because it was
-// stopped to suspend the job.
-func forgiven(job *batchv1.Job, pod *corev1.Pod) bool {
+// hasFailed reports whether a pod has failed. Where the job replaces pods as soon as they are being deleted, deletion
+// counts as failure.
+func hasFailed(job *batchv1.Job, pod *corev1.Pod) bool {
+	replaced := pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded && !replacesOnlyEnded(job)
+	return pod.Status.Phase == corev1.PodFailed || isForceDeleted(pod) || replaced
+}
+
+// endsUncounted reports whether a deleted pod ends without being counted: because it never reached a node, or because
+// it was stopped to suspend the job.
+func endsUncounted(job *batchv1.Job, pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp == nil || pod.Status.Phase == corev1.PodSucceeded {
 		return false
 	}
-	return pod.Spec.NodeName == "" || suspended(job)
+	return pod.Spec.NodeName == "" || isSuspended(job)
 }
 
-// forced reports whether a pod was deleted with a grace period of zero. Its node may never report how it ended.
-func forced(pod *corev1.Pod) bool {
+// isForceDeleted reports whether a pod was deleted with a grace period of zero. Its node may never report how it ended.
+func isForceDeleted(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
 
-func suspended(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }
+func isSuspended(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }
 
-// uncounted returns the UIDs of the pods that the status names but does not count yet.
-func uncounted(job *batchv1.Job) sets.Set[types.UID] {
+// uncountedUIDs returns the UIDs of the pods that the status names but does not count yet.
+func uncountedUIDs(job *batchv1.Job) sets.Set[types.UID] {
 	u := job.Status.UncountedTerminatedPods
 	if u == nil {
 		return nil

@@ -91,7 +91,7 @@ func completionMode(job *batchv1.Job) string {
 	return string(batchv1.NonIndexedCompletion)
 }
 
-func (c *counts) synced(mode, action string, err error, took time.Duration) {
+func (c *counts) observeSync(mode, action string, err error, took time.Duration) {
 	result := "success"
 	if err != nil {
 		result = "error"
@@ -100,14 +100,14 @@ func (c *counts) synced(mode, action string, err error, took time.Duration) {
 	c.duration.WithLabelValues(mode, result, action).Observe(took.Seconds())
 }
 
-// counted adds the difference between a job's status and its previous status to the metrics.
-func (c *counts) counted(job *batchv1.Job, before *batchv1.JobStatus) {
+// observeStatus adds the difference between a job's status and its previous status to the metrics.
+func (c *counts) observeStatus(job *batchv1.Job, before *batchv1.JobStatus) {
 	mode := completionMode(job)
 	c.pods.WithLabelValues(mode, "succeeded").Add(float64(max(job.Status.Succeeded-before.Succeeded, 0)))
 	c.pods.WithLabelValues(mode, "failed").Add(float64(max(job.Status.Failed-before.Failed, 0)))
 	if mode == string(batchv1.IndexedCompletion) {
 		limit := "global"
-		if perIndex(job) {
+		if hasBackoffLimitPerIndex(job) {
 			limit = "perIndex"
 		}
 		lost := func(s *batchv1.JobStatus) int {
@@ -132,8 +132,9 @@ func (c *counts) counted(job *batchv1.Job, before *batchv1.JobStatus) {
 	}
 }
 
-// ruled counts the failed pods that the job's podFailurePolicy has decided about and for which done reports true.
-func (c *counts) ruled(by map[types.UID]batchv1.PodFailurePolicyAction, done func(types.UID) bool) {
+// observeRuled counts the failed pods that the job's podFailurePolicy has decided about and for which done reports
+// true.
+func (c *counts) observeRuled(by map[types.UID]batchv1.PodFailurePolicyAction, done func(types.UID) bool) {
 	for uid, action := range by {
 		if done(uid) {
 			c.handled.WithLabelValues(string(action)).Inc()
@@ -141,8 +142,8 @@ func (c *counts) ruled(by map[types.UID]batchv1.PodFailurePolicyAction, done fun
 	}
 }
 
-// made counts the pods that were created for a job. err is the error of the last creation, if it failed.
-func (c *counts) made(job *batchv1.Job, created int, err error) {
+// observeCreated counts the pods that were created for a job. err is the error of the last creation, if it failed.
+func (c *counts) observeCreated(job *batchv1.Job, created int, err error) {
 	reason := "new"
 	if policy := job.Spec.PodReplacementPolicy; policy != nil &&
 		(job.Status.Failed > 0 || job.Status.Terminating != nil && *job.Status.Terminating > 0) {
@@ -161,11 +162,11 @@ func (c *counts) made(job *batchv1.Job, created int, err error) {
 	}
 }
 
-// seen counts a finished pod that gained or lost the finalizer by which it is tracked.
-func (c *counts) seen(old, obj any) {
+// observePod counts a finished pod that gained or lost the finalizer by which it is tracked.
+func (c *counts) observePod(old, obj any) {
 	waits := func(o any) bool {
 		pod, ok := o.(*corev1.Pod)
-		return ok && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) && tracked(pod)
+		return ok && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) && isTracked(pod)
 	}
 	switch was, is := waits(old), waits(obj); {
 	case is && !was:

@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-func TestWhatIsCountedOfJobs(t *testing.T) {
+func TestJobMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	c := newCounts(loop.Context{Metrics: registry})
 	indexed := &batchv1.Job{
@@ -34,8 +34,8 @@ func TestWhatIsCountedOfJobs(t *testing.T) {
 			{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"},
 		},
 	}
-	c.counted(indexed, &batchv1.JobStatus{Succeeded: 1, Failed: 2})
-	c.counted(indexed, &indexed.Status) // an unchanged status counts nothing
+	c.observeStatus(indexed, &batchv1.JobStatus{Succeeded: 1, Failed: 2})
+	c.observeStatus(indexed, &indexed.Status) // an unchanged status counts nothing
 	perIndex := &batchv1.Job{
 		Spec: batchv1.JobSpec{
 			CompletionMode:       ptr.To(batchv1.IndexedCompletion),
@@ -44,8 +44,8 @@ func TestWhatIsCountedOfJobs(t *testing.T) {
 		},
 	}
 	perIndex.Status.FailedIndexes = ptr.To("1,3-5")
-	c.counted(perIndex, &batchv1.JobStatus{FailedIndexes: ptr.To("1")})
-	c.ruled(
+	c.observeStatus(perIndex, &batchv1.JobStatus{FailedIndexes: ptr.To("1")})
+	c.observeRuled(
 		map[types.UID]batchv1.PodFailurePolicyAction{
 			"a": batchv1.PodFailurePolicyActionIgnore,
 			"b": batchv1.PodFailurePolicyActionFailJob,
@@ -59,21 +59,21 @@ func TestWhatIsCountedOfJobs(t *testing.T) {
 			{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, Reason: "CompletionsReached"},
 		},
 	}
-	c.counted(plain, &batchv1.JobStatus{})
-	c.made(plain, 2, nil)
-	c.made(indexed, 1, errors.New("no"))
-	c.synced("Indexed", "tracking", nil, time.Second)
-	c.synced("Indexed", "pods_created", errors.New("no"), time.Second)
+	c.observeStatus(plain, &batchv1.JobStatus{})
+	c.observeCreated(plain, 2, nil)
+	c.observeCreated(indexed, 1, errors.New("no"))
+	c.observeSync("Indexed", "tracking", nil, time.Second)
+	c.observeSync("Indexed", "pods_created", errors.New("no"), time.Second)
 	waits := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Finalizers: []string{batchv1.JobTrackingFinalizer}},
 		Status:     corev1.PodStatus{Phase: corev1.PodFailed},
 	}
 	running, let := waits.DeepCopy(), waits.DeepCopy()
 	running.Status.Phase, let.Finalizers = corev1.PodRunning, nil
-	c.seen(nil, running)
-	c.seen(running, waits)
-	c.seen(waits, waits.DeepCopy())
-	c.seen(waits, let)
+	c.observePod(nil, running)
+	c.observePod(running, waits)
+	c.observePod(waits, waits.DeepCopy())
+	c.observePod(waits, let)
 	var got []string
 	families, err := registry.Gather()
 	if err != nil {
@@ -121,13 +121,13 @@ func TestWhatIsCountedOfJobs(t *testing.T) {
 }
 
 // A failed pod that matches a rule counts once: when it is counted or released.
-func TestPodsThatARuleIsAboutAreToldOfOnce(t *testing.T) {
-	w := newWorld(false, func(s *batchv1.JobSpec) {
+func TestPodsMatchedByARuleCountOnce(t *testing.T) {
+	w := newTestCluster(false, func(s *batchv1.JobSpec) {
 		const in = batchv1.PodFailurePolicyOnExitCodesOpIn
 		s.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
 			onExit(batchv1.PodFailurePolicyActionIgnore, in, 42), onExit(batchv1.PodFailurePolicyActionCount, in, 43)}}
 	})
-	w.settle()
+	w.syncUntilStable()
 	for i, code := range []int32{42, 43, 1} {
 		pod := w.pods[i]
 		pod.Status.Phase = corev1.PodFailed
@@ -141,15 +141,15 @@ func TestPodsThatARuleIsAboutAreToldOfOnce(t *testing.T) {
 		}
 	}
 	d := Decide(w.job, w.pods, w.now)
-	if len(d.Ruled) != 2 || d.Ruled[w.pods[0].UID] != batchv1.PodFailurePolicyActionIgnore ||
-		d.Ruled[w.pods[1].UID] != batchv1.PodFailurePolicyActionCount {
-		t.Errorf("rules are about %v", d.Ruled)
+	if len(d.MatchedByRule) != 2 || d.MatchedByRule[w.pods[0].UID] != batchv1.PodFailurePolicyActionIgnore ||
+		d.MatchedByRule[w.pods[1].UID] != batchv1.PodFailurePolicyActionCount {
+		t.Errorf("rules are about %v", d.MatchedByRule)
 	}
 	if !d.Release[w.pods[0].UID] || d.Release[w.pods[1].UID] {
 		t.Errorf("released are %v", d.Release)
 	}
 	w.pods[0].Finalizers = nil // its finalizer is removed
-	if d = Decide(w.job, w.pods, w.now); len(d.Ruled) != 0 {
-		t.Errorf("then rules are about %v", d.Ruled)
+	if d = Decide(w.job, w.pods, w.now); len(d.MatchedByRule) != 0 {
+		t.Errorf("then rules are about %v", d.MatchedByRule)
 	}
 }

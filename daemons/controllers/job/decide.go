@@ -19,64 +19,64 @@ type Decision struct {
 	Create []int // one pod each; the number is the completion index of an indexed job, else -1
 	Delete []*corev1.Pod
 	// Replaces holds, by index, the pods that the new ones replace.
-	Replaces map[int]*corev1.Pod
-	Release  map[types.UID]bool // finished pods that are released without being counted
-	Ruled    map[types.UID]batchv1.PodFailurePolicyAction
-	Again    time.Duration // sync again after this time; zero means that no event is due
+	Replaces      map[int]*corev1.Pod
+	Release       map[types.UID]bool // finished pods that are released without being counted
+	MatchedByRule map[types.UID]batchv1.PodFailurePolicyAction
+	RequeueAfter  time.Duration // sync again after this time; zero means that no event is due
 }
 
 // Decide updates the job's status in place and returns the actions to take.
 func Decide(job *batchv1.Job, pods []*corev1.Pod, now time.Time) Decision {
-	t := count(job, pods)
-	d := Decision{Release: t.release, Ruled: t.ruled}
+	t := countFinished(job, pods)
+	d := Decision{Release: t.release, MatchedByRule: t.matchedByRule}
 	s := &job.Status
-	seen := look(pods)
+	seen := summarize(pods)
 	var deadlineLeft time.Duration
-	timed := job.Spec.ActiveDeadlineSeconds != nil && !suspended(job)
-	if !suspended(job) {
+	timed := job.Spec.ActiveDeadlineSeconds != nil && !isSuspended(job)
+	if !isSuspended(job) {
 		if hasCondition(s.Conditions, batchv1.JobSuspended) {
-			set(s, batchv1.JobSuspended, corev1.ConditionFalse, "JobResumed", "Job resumed", now)
+			setCondition(s, batchv1.JobSuspended, corev1.ConditionFalse, "JobResumed", "Job resumed", now)
 		}
-		begin(s, now)
+		setStartTime(s, now)
 	}
 	if timed {
 		deadlineLeft = s.StartTime.Add(api.Seconds(*job.Spec.ActiveDeadlineSeconds)).Sub(now)
 	}
-	if !ending(job) {
-		if c, ok := verdictOf(job, &seen, t, timed && deadlineLeft <= 0); ok {
-			set(s, c.Type, corev1.ConditionTrue, c.Reason, c.Message, now)
+	if !isEnding(job) {
+		if c, ok := endCondition(job, &seen, t, timed && deadlineLeft <= 0); ok {
+			setCondition(s, c.Type, corev1.ConditionTrue, c.Reason, c.Message, now)
 		}
 	}
 	switch {
-	case ending(job):
-		begin(s, now)
+	case isEnding(job):
+		setStartTime(s, now)
 		d.Delete = seen.stopAll()
-		if len(t.held) == 0 { // pods in held must be counted first
-			finish(job, seen.terminating, now)
+		if len(t.failedByIndex) == 0 { // pods in held must be counted first
+			setFinished(job, seen.terminating, now)
 		}
-	case suspended(job):
-		set(s, batchv1.JobSuspended, corev1.ConditionTrue, "JobSuspended", "Job suspended", now)
+	case isSuspended(job):
+		setCondition(s, batchv1.JobSuspended, corev1.ConditionTrue, "JobSuspended", "Job suspended", now)
 		s.StartTime = nil
 		d.Delete = seen.stopAll()
 	default:
 		manage(job, &seen, t, now, &d)
-		if timed && (d.Again == 0 || deadlineLeft < d.Again) {
-			d.Again = deadlineLeft
+		if timed && (d.RequeueAfter == 0 || deadlineLeft < d.RequeueAfter) {
+			d.RequeueAfter = deadlineLeft
 		}
 	}
 	s.Active, s.Ready, s.Terminating = int32(len(seen.active)), &seen.ready, &seen.terminating
 	return d
 }
 
-// begin sets the start time. A resumed job starts again.
-func begin(s *batchv1.JobStatus, now time.Time) {
+// setStartTime sets the start time. A resumed job starts again.
+func setStartTime(s *batchv1.JobStatus, now time.Time) {
 	if s.StartTime == nil {
 		s.StartTime = &metav1.Time{Time: now}
 	}
 }
 
-// view summarizes a job's pods.
-type view struct {
+// podSummary summarizes a job's pods.
+type podSummary struct {
 	active                       []*corev1.Pod
 	stopping                     []*corev1.Pod // being deleted but not yet ended
 	ready, terminating, restarts int32
@@ -85,20 +85,20 @@ type view struct {
 }
 
 // stopAll returns the active pods to delete in this sync, and counts them as terminating. The others stay active.
-func (v *view) stopAll() []*corev1.Pod {
+func (v *podSummary) stopAll() []*corev1.Pod {
 	out := v.active[:min(len(v.active), loop.Burst)]
 	v.terminating += int32(len(out))
 	v.active, v.ready = v.active[len(out):], 0
 	for _, pod := range v.active {
-		if is, _ := loop.Ready(pod); is {
+		if is, _ := loop.IsReady(pod); is {
 			v.ready++
 		}
 	}
 	return out
 }
 
-func look(pods []*corev1.Pod) view {
-	var v view
+func summarize(pods []*corev1.Pod) podSummary {
+	var v podSummary
 	var lastSuccess time.Time
 	for _, pod := range pods {
 		if pod.Status.Phase == corev1.PodSucceeded {
@@ -109,9 +109,9 @@ func look(pods []*corev1.Pod) view {
 	}
 	for _, pod := range pods {
 		switch {
-		case loop.Active(pod):
+		case loop.IsActive(pod):
 			v.active = append(v.active, pod)
-			if is, _ := loop.Ready(pod); is {
+			if is, _ := loop.IsReady(pod); is {
 				v.ready++
 			}
 			for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -119,7 +119,7 @@ func look(pods []*corev1.Pod) view {
 			}
 		case pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded &&
 			pod.Status.Phase != corev1.PodFailed:
-			if !forced(pod) && pod.Spec.NodeName != "" {
+			if !isForceDeleted(pod) && pod.Spec.NodeName != "" {
 				v.terminating++
 				v.stopping = append(v.stopping, pod)
 			}
@@ -135,23 +135,23 @@ func look(pods []*corev1.Pod) view {
 	return v
 }
 
-// verdictOf returns the condition that decides how the job ends, if its end is decided.
-func verdictOf(job *batchv1.Job, seen *view, t tally, late bool) (c batchv1.JobCondition, decided bool) {
+// endCondition returns the condition that decides how the job ends, if its end is decided.
+func endCondition(job *batchv1.Job, seen *podSummary, t countResult, late bool) (c batchv1.JobCondition, decided bool) {
 	s, spec := &job.Status, &job.Spec
 	limit := int32(6)
 	if spec.BackoffLimit != nil {
 		limit = *spec.BackoffLimit
 	}
 	failed := s.Failed + int32(len(s.UncountedTerminatedPods.Failed)) + t.failed
-	for _, pod := range t.held {
-		if action, _ := verdict(job, pod); action != batchv1.PodFailurePolicyActionIgnore {
+	for _, pod := range t.failedByIndex {
+		if action, _ := policyAction(job, pod); action != batchv1.PodFailurePolicyActionIgnore {
 			failed++
 		}
 	}
 	onFailure := spec.Template.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 	var lost int
-	if perIndex(job) {
-		lost = givenUp(job).count()
+	if hasBackoffLimitPerIndex(job) {
+		lost = failedIndexes(job).count()
 	}
 	fail := func(reason, message string) (batchv1.JobCondition, bool) {
 		return batchv1.JobCondition{Type: batchv1.JobFailureTarget, Reason: reason, Message: message}, true
@@ -160,8 +160,8 @@ func verdictOf(job *batchv1.Job, seen *view, t tally, late bool) (c batchv1.JobC
 		return batchv1.JobCondition{Type: batchv1.JobSuccessCriteriaMet, Reason: reason, Message: message}, true
 	}
 	switch {
-	case t.failing != "":
-		return fail(batchv1.JobReasonPodFailurePolicy, t.failing)
+	case t.failureReason != "":
+		return fail(batchv1.JobReasonPodFailurePolicy, t.failureReason)
 	case failed > limit, onFailure && seen.restarts > 0 && seen.restarts >= limit:
 		return fail(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
 	case late:
@@ -174,19 +174,19 @@ func verdictOf(job *batchv1.Job, seen *view, t tally, late bool) (c batchv1.JobC
 	case lost > 0 && lost+int(s.Succeeded) >= int(*spec.Completions):
 		return fail(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
 	}
-	if indexed(job) {
-		if message, ok := succeededBy(job, completed(job)); ok {
+	if isIndexed(job) {
+		if message, ok := successReason(job, completedIndexes(job)); ok {
 			return succeed(batchv1.JobReasonSuccessPolicy, message)
 		}
 	}
-	if enough(job, succeeded(job, t), len(seen.active)) {
+	if hasEnough(job, succeededCount(job, t), len(seen.active)) {
 		return succeed(batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods")
 	}
 	return c, false
 }
 
-func succeeded(job *batchv1.Job, t tally) int32 {
-	if indexed(job) {
+func succeededCount(job *batchv1.Job, t countResult) int32 {
+	if isIndexed(job) {
 		return job.Status.Succeeded
 	}
 	return job.Status.Succeeded + int32(len(job.Status.UncountedTerminatedPods.Succeeded)) + t.succeeded
@@ -194,9 +194,9 @@ func succeeded(job *batchv1.Job, t tally) int32 {
 
 // manage creates and deletes pods until the number that the job wants is active. One sync creates and deletes at most
 // loop.Burst pods. The next sync follows when the cache shows these.
-func manage(job *batchv1.Job, seen *view, t tally, now time.Time, d *Decision) {
-	wanted := wantedActive(job, succeeded(job, t), len(seen.active))
-	excess, rest := unfit(job, seen.active)
+func manage(job *batchv1.Job, seen *podSummary, t countResult, now time.Time, d *Decision) {
+	wanted := targetActive(job, succeededCount(job, t), len(seen.active))
+	excess, rest := splitMisplaced(job, seen.active)
 	if over := len(rest) - wanted; over > 0 {
 		together := map[string]int{}
 		for _, pod := range rest {
@@ -207,21 +207,21 @@ func manage(job *batchv1.Job, seen *view, t tally, now time.Time, d *Decision) {
 	}
 	d.Delete = excess[:min(len(excess), loop.Burst)]
 	occupied := rest
-	if onlyFailedAreReplaced(job) {
+	if replacesOnlyEnded(job) {
 		occupied = slices.Concat(rest, seen.stopping)
 	}
 	room := min(wanted-len(occupied), loop.Burst)
 	if room <= 0 {
 		return
 	}
-	if perIndex(job) {
-		before := predecessors(job, seen.stopping, t.held)
-		d.Create, d.Again = missing(job, occupied, room, before, now)
+	if hasBackoffLimitPerIndex(job) {
+		before := predecessors(job, seen.stopping, t.failedByIndex)
+		d.Create, d.RequeueAfter = missingIndexes(job, occupied, room, before, now)
 		d.Replaces = before
-	} else if wait := backoff(seen.failures, seen.lastFailure, now); wait > 0 {
-		d.Again = wait
+	} else if wait := backoffDelay(seen.failures, seen.lastFailure, now); wait > 0 {
+		d.RequeueAfter = wait
 	} else {
-		d.Create, _ = missing(job, occupied, room, nil, now)
+		d.Create, _ = missingIndexes(job, occupied, room, nil, now)
 	}
 }
 
@@ -229,24 +229,24 @@ func manage(job *batchv1.Job, seen *view, t tally, now time.Time, d *Decision) {
 func predecessors(job *batchv1.Job, stopping []*corev1.Pod, held map[int]*corev1.Pod) map[int]*corev1.Pod {
 	out := maps.Clone(held)
 	for _, pod := range stopping {
-		if i, ok := index(job, pod); ok && (out[i] == nil || attempt(pod) >= attempt(out[i])) {
+		if i, ok := indexOf(job, pod); ok && (out[i] == nil || failureCount(pod) >= failureCount(out[i])) {
 			out[i] = pod
 		}
 	}
 	return out
 }
 
-// unfit splits the active pods into those to delete and the rest. A pod is deleted if its index no longer exists, is
-// completed, or belongs to an older pod.
-func unfit(job *batchv1.Job, active []*corev1.Pod) (unfit, rest []*corev1.Pod) {
-	if !indexed(job) {
+// splitMisplaced splits the active pods into those to delete and the rest. A pod is deleted if its index no longer
+// exists, is completed, or belongs to an older pod.
+func splitMisplaced(job *batchv1.Job, active []*corev1.Pod) (unfit, rest []*corev1.Pod) {
+	if !isIndexed(job) {
 		return nil, slices.Clone(active)
 	}
-	done, taken := over(job), map[int]bool{}
+	done, taken := finishedIndexes(job), map[int]bool{}
 	for _, pod := range slices.SortedStableFunc(slices.Values(active), func(a, b *corev1.Pod) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) // the older pod stays
 	}) {
-		i, ok := index(job, pod)
+		i, ok := indexOf(job, pod)
 		if !ok || taken[i] || done.has(i) {
 			unfit = append(unfit, pod)
 		} else {
@@ -257,21 +257,21 @@ func unfit(job *batchv1.Job, active []*corev1.Pod) (unfit, rest []*corev1.Pod) {
 	return unfit, rest
 }
 
-// over returns the indexes that need no more pods because they have succeeded or failed for good.
-func over(job *batchv1.Job) intervals {
-	if perIndex(job) {
-		return completed(job).union(givenUp(job))
+// finishedIndexes returns the indexes that need no more pods because they have succeeded or failed for good.
+func finishedIndexes(job *batchv1.Job) intervals {
+	if hasBackoffLimitPerIndex(job) {
+		return completedIndexes(job).union(failedIndexes(job))
 	}
-	return completed(job)
+	return completedIndexes(job)
 }
 
-func ending(job *batchv1.Job) bool {
+func isEnding(job *batchv1.Job) bool {
 	return hasCondition(job.Status.Conditions, batchv1.JobFailureTarget) ||
 		hasCondition(job.Status.Conditions, batchv1.JobSuccessCriteriaMet)
 }
 
-// finish sets the Failed or Complete condition once no pod of the job is left running and all are counted.
-func finish(job *batchv1.Job, terminating int32, now time.Time) {
+// setFinished sets the Failed or Complete condition once no pod of the job is left running and all are counted.
+func setFinished(job *batchv1.Job, terminating int32, now time.Time) {
 	s := &job.Status
 	if u := s.UncountedTerminatedPods; terminating > 0 || len(u.Succeeded)+len(u.Failed) > 0 {
 		return
@@ -279,10 +279,10 @@ func finish(job *batchv1.Job, terminating int32, now time.Time) {
 	for _, c := range s.Conditions {
 		switch {
 		case c.Type == batchv1.JobFailureTarget && c.Status == corev1.ConditionTrue:
-			set(s, batchv1.JobFailed, corev1.ConditionTrue, c.Reason, c.Message, now)
+			setCondition(s, batchv1.JobFailed, corev1.ConditionTrue, c.Reason, c.Message, now)
 			return
 		case c.Type == batchv1.JobSuccessCriteriaMet && c.Status == corev1.ConditionTrue:
-			set(s, batchv1.JobComplete, corev1.ConditionTrue, c.Reason, c.Message, now)
+			setCondition(s, batchv1.JobComplete, corev1.ConditionTrue, c.Reason, c.Message, now)
 			end := metav1.NewTime(now)
 			s.CompletionTime = &end
 			return
@@ -290,15 +290,15 @@ func finish(job *batchv1.Job, terminating int32, now time.Time) {
 	}
 }
 
-func enough(job *batchv1.Job, succeeded int32, active int) bool {
+func hasEnough(job *batchv1.Job, succeeded int32, active int) bool {
 	if job.Spec.Completions == nil {
 		// A worker that was stopped to suspend the job and exited with success has not finished the work.
-		return succeeded > 0 && active == 0 && !suspended(job)
+		return succeeded > 0 && active == 0 && !isSuspended(job)
 	}
 	return succeeded >= *job.Spec.Completions
 }
 
-func wantedActive(job *batchv1.Job, succeeded int32, active int) int {
+func targetActive(job *batchv1.Job, succeeded int32, active int) int {
 	parallelism := 1
 	if job.Spec.Parallelism != nil {
 		parallelism = int(*job.Spec.Parallelism)
@@ -310,14 +310,14 @@ func wantedActive(job *batchv1.Job, succeeded int32, active int) int {
 		return parallelism
 	}
 	left := int(*job.Spec.Completions - succeeded)
-	if perIndex(job) {
-		left -= givenUp(job).count()
+	if hasBackoffLimitPerIndex(job) {
+		left -= failedIndexes(job).count()
 	}
 	return max(0, min(parallelism, left))
 }
 
-// backoff returns how long to wait before replacing a pod after consecutive failures: 10 s, doubling up to 10 min.
-func backoff(failed int, last, now time.Time) time.Duration {
+// backoffDelay returns how long to wait before replacing a pod after consecutive failures: 10 s, doubling up to 10 min.
+func backoffDelay(failed int, last, now time.Time) time.Duration {
 	if failed == 0 || last.IsZero() {
 		return 0
 	}
@@ -328,16 +328,16 @@ func backoff(failed int, last, now time.Time) time.Duration {
 	return last.Add(wait).Sub(now)
 }
 
-// missing returns the indexes of at most n pods to create. again is how long to wait for the indexes that are left out
-// because of their back-off.
-func missing(
+// missingIndexes returns the indexes of at most n pods to create. again is how long to wait for the indexes that are
+// left out because of their back-off.
+func missingIndexes(
 	job *batchv1.Job,
 	occupied []*corev1.Pod,
 	n int,
 	before map[int]*corev1.Pod,
 	now time.Time,
 ) (out []int, again time.Duration) {
-	if !indexed(job) {
+	if !isIndexed(job) {
 		for range n {
 			out = append(out, -1)
 		}
@@ -345,17 +345,17 @@ func missing(
 	}
 	var held []int
 	for _, pod := range occupied {
-		if i, ok := index(job, pod); ok {
+		if i, ok := indexOf(job, pod); ok {
 			held = append(held, i)
 		}
 	}
-	over(job).with(held).gaps(int(*job.Spec.Completions), func(i int) bool {
+	finishedIndexes(job).with(held).gaps(int(*job.Spec.Completions), func(i int) bool {
 		if pod := before[i]; pod != nil {
-			if !finished(pod) &&
-				annotated(pod, batchv1.JobIndexFailureCountAnnotation) >= int(*job.Spec.BackoffLimitPerIndex) {
+			if !isPodFinished(pod) &&
+				annotationCount(pod, batchv1.JobIndexFailureCountAnnotation) >= int(*job.Spec.BackoffLimitPerIndex) {
 				return true // the index is marked as failed when this pod has stopped
 			}
-			if wait := backoff(attempt(pod)+1, finishedAt(pod), now); wait > 0 {
+			if wait := backoffDelay(failureCount(pod)+1, finishedAt(pod), now); wait > 0 {
 				if again == 0 || wait < again {
 					again = wait
 				}
@@ -368,7 +368,7 @@ func missing(
 	return out, again
 }
 
-func finished(pod *corev1.Pod) bool {
+func isPodFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
@@ -378,7 +378,7 @@ func finishedAt(pod *corev1.Pod) time.Time {
 	if last, ok := lastEnd(pod.Status.ContainerStatuses); ok {
 		return last
 	}
-	if ready, since := loop.Ready(pod); !ready && !since.IsZero() {
+	if ready, since := loop.IsReady(pod); !ready && !since.IsZero() {
 		return since
 	}
 	if pod.DeletionTimestamp != nil {
@@ -405,7 +405,7 @@ func lastEnd(containers []corev1.ContainerStatus) (last time.Time, ok bool) {
 	return last, len(containers) > 0
 }
 
-func set(
+func setCondition(
 	s *batchv1.JobStatus,
 	kind batchv1.JobConditionType,
 	value corev1.ConditionStatus,

@@ -14,23 +14,23 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is a simulated cluster that carries out decisions.
-type world struct {
-	job  *batchv1.Job
-	pods []*corev1.Pod
-	now  time.Time
-	n    int
-	most int // maximum number of active pods so far
+// testCluster is a simulated cluster that carries out decisions.
+type testCluster struct {
+	job       *batchv1.Job
+	pods      []*corev1.Pod
+	now       time.Time
+	n         int
+	maxActive int // maximum number of active pods so far
 
-	step   time.Duration // time between two syncs; zero means longer than any back-off
-	last   Decision
-	lastAt time.Time
+	step         time.Duration // time between two syncs; zero means longer than any back-off
+	lastDecision Decision
+	lastAt       time.Time
 }
 
-func (w *world) sync() {
+func (w *testCluster) sync() {
 	d := Decide(w.job, w.pods, w.now)
-	w.last, w.lastAt = d, w.now
-	named := uncounted(w.job)
+	w.lastDecision, w.lastAt = d, w.now
+	named := uncountedUIDs(w.job)
 	for _, pod := range w.pods {
 		if named.Has(pod.UID) || d.Release[pod.UID] {
 			pod.Finalizers = nil
@@ -54,19 +54,19 @@ func (w *world) sync() {
 			active++
 		}
 	}
-	w.most = max(w.most, active)
+	w.maxActive = max(w.maxActive, active)
 	w.now = w.now.Add(cmp.Or(w.step, time.Hour))
 }
 
 // Proves S19.
-func TestJobsRunAsOftenAsAskedAndCountEveryPodOnce(t *testing.T) {
+func TestJobsReachTheirCompletionsAndCountEveryPodOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		completions, parallelism := rapid.Int32Range(1, 6).
 			Draw(t, "completions"),
 			rapid.Int32Range(1, 4).
 				Draw(t, "parallelism")
 		limit := rapid.Int32Range(0, 3).Draw(t, "limit")
-		w := &world{
+		w := &testCluster{
 			now: time.Unix(1000, 0),
 			job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j"}, Spec: batchv1.JobSpec{
 				Completions: &completions, Parallelism: &parallelism, BackoffLimit: &limit}},
@@ -77,7 +77,7 @@ func TestJobsRunAsOftenAsAskedAndCountEveryPodOnce(t *testing.T) {
 		var succeeded, failed int32
 		for range 100 {
 			w.sync()
-			if Finished(w.job) {
+			if IsFinished(w.job) {
 				break
 			}
 			for _, pod := range w.pods {
@@ -96,10 +96,10 @@ func TestJobsRunAsOftenAsAskedAndCountEveryPodOnce(t *testing.T) {
 		}
 		s := w.job.Status
 		switch {
-		case !Finished(w.job):
+		case !IsFinished(w.job):
 			t.Fatalf("not finished: %+v", s)
-		case w.most > int(parallelism):
-			t.Fatalf("%d pods at once, parallelism is %d", w.most, parallelism)
+		case w.maxActive > int(parallelism):
+			t.Fatalf("%d pods at once, parallelism is %d", w.maxActive, parallelism)
 		case s.Succeeded != succeeded:
 			t.Fatalf("counted %d successes of %d", s.Succeeded, succeeded)
 		case hasCondition(s.Conditions, batchv1.JobComplete) && s.Succeeded != completions:
@@ -118,9 +118,9 @@ func TestIndexesAreWrittenAsRanges(t *testing.T) {
 }
 
 // Proves S19.
-func TestADeadlineEndsAJob(t *testing.T) {
+func TestDeadlinesEndJobs(t *testing.T) {
 	now := time.Unix(1000, 0)
-	w := &world{
+	w := &testCluster{
 		now: now,
 		job: &batchv1.Job{
 			Spec: batchv1.JobSpec{

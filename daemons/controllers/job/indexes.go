@@ -11,25 +11,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func indexed(job *batchv1.Job) bool {
+func isIndexed(job *batchv1.Job) bool {
 	return job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion &&
 		job.Spec.Completions != nil
 }
 
-// index returns the completion index of a pod. It reports false if the job no longer has that index, since completions
-// can be reduced.
-func index(job *batchv1.Job, pod *corev1.Pod) (int, bool) {
+// indexOf returns the completion index of a pod. It reports false if the job no longer has that index, since
+// completions can be reduced.
+func indexOf(job *batchv1.Job, pod *corev1.Pod) (int, bool) {
 	i, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
-	return i, err == nil && i >= 0 && indexed(job) && i < int(*job.Spec.Completions)
+	return i, err == nil && i >= 0 && isIndexed(job) && i < int(*job.Spec.Completions)
 }
 
-// completed returns the indexes that have succeeded according to the status.
-func completed(job *batchv1.Job) intervals {
+// completedIndexes returns the indexes that have succeeded according to the status.
+func completedIndexes(job *batchv1.Job) intervals {
 	return parseIndexes(job.Status.CompletedIndexes, int(*job.Spec.Completions))
 }
 
-// givenUp returns the indexes that have failed according to the status.
-func givenUp(job *batchv1.Job) intervals {
+// failedIndexes returns the indexes that have failed according to the status.
+func failedIndexes(job *batchv1.Job) intervals {
 	if job.Status.FailedIndexes == nil {
 		return nil
 	}

@@ -16,9 +16,9 @@ import (
 // themselves keep their own value.
 const indexVariable = "JOB_COMPLETION_INDEX"
 
-// longestBase is the maximum length in bytes of a pod name before its random suffix: the name must be a valid host
+// maxBaseLength is the maximum length in bytes of a pod name before its random suffix: the name must be a valid host
 // name.
-const longestBase = 63 - 5
+const maxBaseLength = 63 - 5
 
 // newPod returns a pod for the job. i is its completion index, or -1 if the job is not indexed. failed is the pod that
 // it replaces, or nil.
@@ -35,11 +35,11 @@ func newPod(job *batchv1.Job, i int, failed *corev1.Pod) *corev1.Pod {
 		}
 		(*m)[batchv1.JobCompletionIndexAnnotation] = text
 	}
-	if perIndex(job) {
-		maps.Copy(pod.Annotations, retries(job, failed))
+	if hasBackoffLimitPerIndex(job) {
+		maps.Copy(pod.Annotations, failureAnnotations(job, failed))
 	}
 	suffix := "-" + text + "-"
-	pod.GenerateName = job.Name[:min(len(job.Name), longestBase-len(suffix))] + suffix
+	pod.GenerateName = job.Name[:min(len(job.Name), maxBaseLength-len(suffix))] + suffix
 	pod.Spec.Hostname = fmt.Sprintf("%s-%d", job.Name, i)
 	env := corev1.EnvVar{Name: indexVariable, ValueFrom: &corev1.EnvVarSource{
 		FieldRef: &corev1.ObjectFieldSelector{

@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestAPodOfAnIndexKnowsItsIndex(t *testing.T) {
-	w := newWorld(true, func(s *batchv1.JobSpec) {
+func TestIndexedPodsHaveTheirIndex(t *testing.T) {
+	w := newTestCluster(true, func(s *batchv1.JobSpec) {
 		s.Template.Spec.InitContainers = []corev1.Container{{Name: "i"}}
 		s.Template.Spec.Containers = []corev1.Container{
 			{Name: "c"},
@@ -47,7 +47,7 @@ func TestAPodOfAnIndexKnowsItsIndex(t *testing.T) {
 }
 
 // The delay before a pod is replaced counts from its end, which its containers do not always show.
-func TestWhenAPodEnded(t *testing.T) {
+func TestPodEndTimes(t *testing.T) {
 	made := time.Unix(1_000_000, 0)
 	after := func(s int) metav1.Time { return metav1.NewTime(made.Add(time.Duration(s) * time.Second)) }
 	ended := func(s int) corev1.ContainerStatus {
@@ -85,7 +85,8 @@ func TestWhenAPodEnded(t *testing.T) {
 }
 
 func TestAnEvictedPodIsReplacedAfterTheBackOff(t *testing.T) {
-	w := newWorld(false, func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = ptr.To[int32](1), ptr.To[int32](1) })
+	w := newTestCluster(false,
+		func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = ptr.To[int32](1), ptr.To[int32](1) })
 	w.step = time.Second
 	w.sync()
 	w.pods[0].CreationTimestamp = metav1.NewTime(w.now.Add(-time.Hour)) // it ran for a long time

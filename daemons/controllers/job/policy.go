@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// verdict returns the action of the first podFailurePolicy rule that matches a failed pod, and the reason. Without a
-// matching rule the failure counts.
-func verdict(job *batchv1.Job, pod *corev1.Pod) (batchv1.PodFailurePolicyAction, string) {
+// policyAction returns the action of the first podFailurePolicy rule that matches a failed pod, and the reason. Without
+// a matching rule the failure counts.
+func policyAction(job *batchv1.Job, pod *corev1.Pod) (batchv1.PodFailurePolicyAction, string) {
 	policy := job.Spec.PodFailurePolicy
 	if policy == nil || pod.Status.Phase != corev1.PodFailed {
 		return batchv1.PodFailurePolicyActionCount, ""
@@ -20,7 +20,7 @@ func verdict(job *batchv1.Job, pod *corev1.Pod) (batchv1.PodFailurePolicyAction,
 			continue
 		}
 		if rule.OnExitCodes != nil {
-			if name, code, ok := exited(pod, rule.OnExitCodes); ok {
+			if name, code, ok := matchingExit(pod, rule.OnExitCodes); ok {
 				return rule.Action, fmt.Sprintf(
 					"Container %s for pod %s/%s failed with exit code %d matching %s rule at index %d",
 					name,
@@ -51,8 +51,9 @@ func verdict(job *batchv1.Job, pod *corev1.Pod) (batchv1.PodFailurePolicyAction,
 	return batchv1.PodFailurePolicyActionCount, ""
 }
 
-// exited returns the first container that failed with an exit code that the rule matches.
-func exited(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequirement) (name string, code int32, ok bool) {
+// matchingExit returns the first container that failed with an exit code that the rule matches.
+func matchingExit(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequirement) (name string, code int32,
+	ok bool) {
 	for _, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
 		end := c.State.Terminated
 		if end == nil || end.ExitCode == 0 || rule.ContainerName != nil && *rule.ContainerName != c.Name {
@@ -65,9 +66,9 @@ func exited(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequiremen
 	return "", 0, false
 }
 
-// succeededBy returns a message about the first rule of the job's successPolicy that the completed indexes satisfy.
-func succeededBy(job *batchv1.Job, done intervals) (string, bool) {
-	if job.Spec.SuccessPolicy == nil || !indexed(job) {
+// successReason returns a message about the first rule of the job's successPolicy that the completed indexes satisfy.
+func successReason(job *batchv1.Job, done intervals) (string, bool) {
+	if job.Spec.SuccessPolicy == nil || !isIndexed(job) {
 		return "", false
 	}
 	for i, rule := range job.Spec.SuccessPolicy.Rules {
@@ -86,8 +87,8 @@ func succeededBy(job *batchv1.Job, done intervals) (string, bool) {
 	return "", false
 }
 
-// onlyFailedAreReplaced reports whether pods are replaced only after they have ended. A pod that is being deleted then
+// replacesOnlyEnded reports whether pods are replaced only after they have ended. A pod that is being deleted then
 // still occupies its place.
-func onlyFailedAreReplaced(job *batchv1.Job) bool {
+func replacesOnlyEnded(job *batchv1.Job) bool {
 	return job.Spec.PodReplacementPolicy != nil && *job.Spec.PodReplacementPolicy == batchv1.Failed
 }

@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func newWorld(indexed bool, change func(*batchv1.JobSpec)) *world {
-	w := &world{
+func newTestCluster(indexed bool, change func(*batchv1.JobSpec)) *testCluster {
+	w := &testCluster{
 		now: time.Unix(1_000_000, 0),
 		job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j", Namespace: "n"}, Spec: batchv1.JobSpec{
 			Completions: ptr.To[int32](3), Parallelism: ptr.To[int32](3), BackoffLimit: ptr.To[int32](6)}},
@@ -28,10 +28,10 @@ func newWorld(indexed bool, change func(*batchv1.JobSpec)) *world {
 	return w
 }
 
-// end ends the running pods of an index (-1 for all) with an exit code.
-func (w *world) end(i int, code int32) {
+// endPods ends the running pods of an index (-1 for all) with an exit code.
+func (w *testCluster) endPods(i int, code int32) {
 	for _, pod := range w.pods {
-		if n, ok := index(w.job, pod); pod.Status.Phase != corev1.PodRunning || i >= 0 && (!ok || n != i) {
+		if n, ok := indexOf(w.job, pod); pod.Status.Phase != corev1.PodRunning || i >= 0 && (!ok || n != i) {
 			continue
 		}
 		pod.Status.Phase = corev1.PodFailed
@@ -45,14 +45,14 @@ func (w *world) end(i int, code int32) {
 	}
 }
 
-func (w *world) settle() {
+func (w *testCluster) syncUntilStable() {
 	for range 6 {
 		w.sync()
 	}
 }
 
-// says returns the job's true conditions with their reasons.
-func (w *world) says() string {
+// conditionText returns the job's true conditions with their reasons.
+func (w *testCluster) conditionText() string {
 	var out []string
 	for _, c := range w.job.Status.Conditions {
 		if c.Status == corev1.ConditionTrue {
@@ -62,7 +62,7 @@ func (w *world) says() string {
 	return strings.Join(out, " ")
 }
 
-func (w *world) running() (n int) {
+func (w *testCluster) running() (n int) {
 	for _, pod := range w.pods {
 		if pod.Status.Phase == corev1.PodRunning {
 			n++
@@ -83,7 +83,7 @@ func onExit(
 }
 
 // Proves S19.
-func TestHowJobsEnd(t *testing.T) {
+func TestJobEndConditions(t *testing.T) {
 	const in, notIn = batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn
 	rules := func(rules ...batchv1.PodFailurePolicyRule) func(*batchv1.JobSpec) {
 		return func(s *batchv1.JobSpec) {
@@ -106,7 +106,7 @@ func TestHowJobsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		indexed   bool
 		change    func(*batchv1.JobSpec)
-		do        func(*world)
+		do        func(*testCluster)
 		says      string
 		message   string
 		failed    int32
@@ -114,102 +114,110 @@ func TestHowJobsEnd(t *testing.T) {
 		lost      string // failedIndexes
 		running   int
 	}{
-		"all succeed": {do: func(w *world) { w.end(-1, 0) },
+		"all succeed": {do: func(w *testCluster) { w.endPods(-1, 0) },
 			says: "SuccessCriteriaMet/CompletionsReached Complete/CompletionsReached", succeeded: 3},
 		"a code that fails the job": {change: rules(onExit(batchv1.PodFailurePolicyActionFailJob, in, 42)),
-			do: func(w *world) { w.end(-1, 42) }, says: "FailureTarget/PodFailurePolicy " +
+			do: func(w *testCluster) { w.endPods(-1, 42) }, says: "FailureTarget/PodFailurePolicy " +
 				"Failed/PodFailurePolicy", failed: 3, message: "Container c for pod n/ failed with exit code 42 " +
 				"matching FailJob rule at index 0"},
 		"a code outside of a list": {change: rules(onExit(batchv1.PodFailurePolicyActionIgnore, notIn, 42)),
-			do: func(w *world) { w.end(-1, 42) }, says: "FailureTarget/BackoffLimitExceeded " +
+			do: func(w *testCluster) { w.endPods(-1, 42) }, says: "FailureTarget/BackoffLimitExceeded " +
 				"Failed/BackoffLimitExceeded", failed: 3},
 		"a code that is ignored": {change: rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 42)),
-			do: func(w *world) { w.end(-1, 42) }, running: 3},
+			do: func(w *testCluster) { w.endPods(-1, 42) }, running: 3},
 		"the first rule that matches": {change: rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 42),
-			onExit(batchv1.PodFailurePolicyActionFailJob, in, 42)), do: func(w *world) { w.end(-1, 42) }, running: 3},
+			onExit(batchv1.PodFailurePolicyActionFailJob, in, 42)), do: func(w *testCluster) { w.endPods(-1, 42) },
+			running: 3},
 		"a disruption that is ignored": {change: rules(batchv1.PodFailurePolicyRule{
 			Action: batchv1.PodFailurePolicyActionIgnore,
 			OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget,
-				Status: corev1.ConditionTrue}}}), do: func(w *world) {
+				Status: corev1.ConditionTrue}}}), do: func(w *testCluster) {
 			for _, pod := range w.pods {
 				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget,
 					Status: corev1.ConditionTrue}}
 			}
-			w.end(-1, 137)
+			w.endPods(-1, 137)
 		}, running: 3},
-		"an index that fails once": {indexed: true, change: perIndex(1, nil), do: func(w *world) { w.end(1, 1) },
+		"an index that fails once": {indexed: true, change: perIndex(1, nil),
+			do:      func(w *testCluster) { w.endPods(1, 1) },
 			running: 3, failed: 1},
 		"an index that fails too often": {indexed: true, change: perIndex(1, nil),
-			do: func(w *world) { w.end(1, 1); w.settle(); w.end(1, 1) }, running: 2, failed: 2, lost: "1"},
+			do: func(w *testCluster) { w.endPods(1, 1); w.syncUntilStable(); w.endPods(1, 1) }, running: 2, failed: 2,
+			lost: "1"},
 		"the others succeed": {indexed: true, change: perIndex(0, nil),
-			do:   func(w *world) { w.end(1, 1); w.settle(); w.end(-1, 0) },
+			do:   func(w *testCluster) { w.endPods(1, 1); w.syncUntilStable(); w.endPods(-1, 0) },
 			says: "FailureTarget/FailedIndexes Failed/FailedIndexes", message: "Job has failed " +
 				"indexes", failed: 1, succeeded: 2, lost: "1"},
 		"more indexes fail than may": {indexed: true,
 			change: perIndex(0, func(s *batchv1.JobSpec) { s.MaxFailedIndexes = ptr.To[int32](0) }),
-			do:     func(w *world) { w.end(1, 1) },
+			do:     func(w *testCluster) { w.endPods(1, 1) },
 			says:   "FailureTarget/MaxFailedIndexesExceeded Failed/MaxFailedIndexesExceeded", failed: 1, lost: "1"},
 		"an index that is given up by a rule": {indexed: true,
 			change: perIndex(5, rules(onExit(batchv1.PodFailurePolicyActionFailIndex, in, 9))),
-			do:     func(w *world) { w.end(2, 9) }, running: 2, failed: 1, lost: "2"},
+			do:     func(w *testCluster) { w.endPods(2, 9) }, running: 2, failed: 1, lost: "2"},
 		"ignored failures of an index": {indexed: true,
 			change: perIndex(0, rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 9))),
-			do:     func(w *world) { w.end(2, 9) }, running: 3},
+			do:     func(w *testCluster) { w.endPods(2, 9) }, running: 3},
 		"ignored failures of an index are none of the job's": {indexed: true, change: func(s *batchv1.JobSpec) {
 			perIndex(0, rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 9)))(s)
 			s.BackoffLimit = ptr.To[int32](0)
-		}, do: func(w *world) { w.end(2, 9) }, running: 3},
+		}, do: func(w *testCluster) { w.endPods(2, 9) }, running: 3},
 		"enough indexes": {indexed: true, change: success(batchv1.SuccessPolicyRule{SucceededCount: ptr.To[int32](1)}),
-			do:   func(w *world) { w.end(1, 0) },
+			do:   func(w *testCluster) { w.endPods(1, 0) },
 			says: "SuccessCriteriaMet/SuccessPolicy Complete/SuccessPolicy", message: "Matched rules at index " +
 				"0", succeeded: 1},
 		"the leader": {indexed: true,
 			change: success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("2")},
-				batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0")}), do: func(w *world) { w.end(0, 0) },
+				batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0")}), do: func(w *testCluster) { w.endPods(0, 0) },
 			says: "SuccessCriteriaMet/SuccessPolicy Complete/SuccessPolicy", message: "Matched rules at index " +
 				"1", succeeded: 1},
 		"too few of those that matter": {indexed: true,
 			change: success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0-1"),
-				SucceededCount: ptr.To[int32](2)}), do: func(w *world) { w.end(0, 0); w.end(2, 0) }, succeeded: 2,
-			running: 1},
-		"made smaller": {indexed: true, do: func(w *world) {
-			w.end(2, 0)
-			w.settle()
+				SucceededCount: ptr.To[int32](2)}), do: func(w *testCluster) { w.endPods(0, 0); w.endPods(2, 0) },
+			succeeded: 2,
+			running:   1},
+		"made smaller": {indexed: true, do: func(w *testCluster) {
+			w.endPods(2, 0)
+			w.syncUntilStable()
 			w.job.Spec.Completions, w.job.Spec.Parallelism = ptr.To[int32](1), ptr.To[int32](1)
 		}, running: 1},
-		"made larger": {indexed: true, do: func(w *world) {
-			w.end(0, 0)
-			w.settle()
+		"made larger": {indexed: true, do: func(w *testCluster) {
+			w.endPods(0, 0)
+			w.syncUntilStable()
 			w.job.Spec.Completions, w.job.Spec.Parallelism = ptr.To[int32](5), ptr.To[int32](5)
 		}, running: 4, succeeded: 1},
-		"suspended": {do: func(w *world) { w.job.Spec.Suspend = ptr.To(true) }, says: "Suspended/JobSuspended"},
-		"resumed": {do: func(w *world) {
+		"suspended": {do: func(w *testCluster) { w.job.Spec.Suspend = ptr.To(true) }, says: "Suspended/JobSuspended"},
+		"resumed": {do: func(w *testCluster) {
 			w.job.Spec.Suspend = ptr.To(true)
-			w.settle()
+			w.syncUntilStable()
 			w.job.Spec.Suspend = ptr.To(
 				false)
 		}, running: 3},
 		"workers that end well when suspended": {change: func(s *batchv1.JobSpec) { s.Completions = nil },
-			do:   func(w *world) { w.job.Spec.Suspend = ptr.To(true); w.end(-1, 0) },
+			do:   func(w *testCluster) { w.job.Spec.Suspend = ptr.To(true); w.endPods(-1, 0) },
 			says: "Suspended/JobSuspended", succeeded: 3},
-		"suspended when all had succeeded": {do: func(w *world) { w.end(-1, 0); w.job.Spec.Suspend = ptr.To(true) },
+		"suspended when all had succeeded": {do: func(w *testCluster) {
+			w.endPods(-1,
+				0)
+			w.job.Spec.Suspend = ptr.To(true)
+		},
 			says: "SuccessCriteriaMet/CompletionsReached Complete/CompletionsReached", succeeded: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(c.indexed, c.change)
-			w.settle()
+			w := newTestCluster(c.indexed, c.change)
+			w.syncUntilStable()
 			c.do(w)
-			w.settle()
+			w.syncUntilStable()
 			s := w.job.Status
 			lost := ""
 			if s.FailedIndexes != nil {
 				lost = *s.FailedIndexes
 			}
-			if w.says() != c.says || s.Failed != c.failed || s.Succeeded != c.succeeded || lost != c.lost ||
+			if w.conditionText() != c.says || s.Failed != c.failed || s.Succeeded != c.succeeded || lost != c.lost ||
 				w.running() != c.running {
 				t.Errorf(
 					"says %q, failed %d, succeeded %d, lost %q, %d run; want %q, %d, %d, %q, %d",
-					w.says(),
+					w.conditionText(),
 					s.Failed,
 					s.Succeeded,
 					lost,
@@ -228,15 +236,15 @@ func TestHowJobsEnd(t *testing.T) {
 				) {
 				t.Errorf("conditions %+v, want the message %q", s.Conditions, c.message)
 			}
-			if Finished(w.job) && slices.ContainsFunc(w.pods, tracked) {
+			if IsFinished(w.job) && slices.ContainsFunc(w.pods, isTracked) {
 				t.Error("pods of a finished job wait to be counted")
 			}
 		})
 	}
 }
 
-func TestAReplacementSaysHowOftenItsIndexFailed(t *testing.T) {
-	w := newWorld(true, func(s *batchv1.JobSpec) {
+func TestReplacementsRecordTheFailuresOfTheirIndex(t *testing.T) {
+	w := newTestCluster(true, func(s *batchv1.JobSpec) {
 		s.BackoffLimitPerIndex, s.BackoffLimit = ptr.To[int32](4), ptr.To[int32](1<<30)
 		s.PodFailurePolicy = &batchv1.PodFailurePolicy{
 			Rules: []batchv1.PodFailurePolicyRule{
@@ -246,9 +254,9 @@ func TestAReplacementSaysHowOftenItsIndexFailed(t *testing.T) {
 	})
 	var got []string
 	for _, code := range []int32{1, 9, 1, 9} {
-		w.settle()
-		w.end(1, code)
-		w.settle()
+		w.syncUntilStable()
+		w.endPods(1, code)
+		w.syncUntilStable()
 		last := w.pods[len(w.pods)-1]
 		got = append(
 			got,
@@ -267,9 +275,9 @@ func TestAReplacementSaysHowOftenItsIndexFailed(t *testing.T) {
 	}
 }
 
-func TestWhatFailsWaitsLonger(t *testing.T) {
+func TestFailuresIncreaseTheBackoff(t *testing.T) {
 	for _, indexes := range []bool{false, true} {
-		w := newWorld(indexes, func(s *batchv1.JobSpec) {
+		w := newTestCluster(indexes, func(s *batchv1.JobSpec) {
 			if indexes {
 				s.BackoffLimitPerIndex, s.BackoffLimit = ptr.To[int32](4), ptr.To[int32](1<<30)
 			}
@@ -278,10 +286,11 @@ func TestWhatFailsWaitsLonger(t *testing.T) {
 		w.step = time.Nanosecond
 		for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 			w.sync()
-			w.end(-1, 1)
+			w.endPods(-1, 1)
 			failedAt := w.now
 			w.sync()
-			if wait := w.last.Again + w.lastAt.Sub(failedAt); wait.Round(time.Second) != want || w.running() != 0 {
+			if wait := w.lastDecision.RequeueAfter + w.lastAt.Sub(failedAt); wait.Round(time.Second) != want ||
+				w.running() != 0 {
 				t.Errorf("indexed %t: waits %s with %d running, want %s", indexes, wait, w.running(), want)
 			}
 			w.now = failedAt.Add(want)
@@ -289,10 +298,10 @@ func TestWhatFailsWaitsLonger(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsBeingStoppedKeepsItsPlaceWhereOnlyFailedAreReplaced(t *testing.T) {
+func TestStoppingPodsAreNotReplacedWithThePolicyFailed(t *testing.T) {
 	for policy, want := range map[batchv1.PodReplacementPolicy]int{batchv1.Failed: 0, batchv1.TerminatingOrFailed: 3} {
-		w := newWorld(false, func(s *batchv1.JobSpec) { s.PodReplacementPolicy = &policy })
-		w.settle()
+		w := newTestCluster(false, func(s *batchv1.JobSpec) { s.PodReplacementPolicy = &policy })
+		w.syncUntilStable()
 		for _, pod := range w.pods {
 			pod.Spec.NodeName = "node"
 			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: w.now}, ptr.To[int64](30)
@@ -305,10 +314,10 @@ func TestAPodThatIsBeingStoppedKeepsItsPlaceWhereOnlyFailedAreReplaced(t *testin
 }
 
 // With the policy Failed, a new pod must not run beside a pod that is being deleted.
-func TestAPodThatIsBeingDeletedHasFailedWhereItIsReplacedAtOnce(t *testing.T) {
+func TestDeletedPodsCountAsFailedIfTheyAreReplacedAtOnce(t *testing.T) {
 	for policy, want := range map[batchv1.PodReplacementPolicy]string{
 		batchv1.TerminatingOrFailed: "FailureTarget/BackoffLimitExceeded", batchv1.Failed: ""} {
-		w := newWorld(false, func(s *batchv1.JobSpec) {
+		w := newTestCluster(false, func(s *batchv1.JobSpec) {
 			s.Completions, s.Parallelism, s.BackoffLimit, s.PodReplacementPolicy = ptr.To[int32](
 				1,
 			), ptr.To[int32](
@@ -317,27 +326,27 @@ func TestAPodThatIsBeingDeletedHasFailedWhereItIsReplacedAtOnce(t *testing.T) {
 				0,
 			), &policy
 		})
-		w.settle()
+		w.syncUntilStable()
 		w.pods[0].Spec.NodeName = "node"
 		w.pods[0].DeletionTimestamp, w.pods[0].DeletionGracePeriodSeconds = &metav1.Time{Time: w.now}, ptr.To[int64](30)
-		if d := Decide(w.job, w.pods, w.now); len(d.Create) != 0 || w.says() != want {
-			t.Errorf("%s: %d are made, it says %q, want none and %q", policy, len(d.Create), w.says(), want)
+		if d := Decide(w.job, w.pods, w.now); len(d.Create) != 0 || w.conditionText() != want {
+			t.Errorf("%s: %d are made, it says %q, want none and %q", policy, len(d.Create), w.conditionText(), want)
 		}
 	}
 }
 
-func TestAResumedJobBeginsAnew(t *testing.T) {
-	w := newWorld(false, func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](7200) })
+func TestResumedJobsResetTheirStartTime(t *testing.T) {
+	w := newTestCluster(false, func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](7200) })
 	w.sync()
 	first := *w.job.Status.StartTime
 	w.job.Spec.Suspend = ptr.To(true)
-	w.settle()
+	w.syncUntilStable()
 	if w.job.Status.StartTime != nil || w.running() != 0 {
 		t.Errorf("suspended: %+v, %d run", w.job.Status, w.running())
 	}
 	w.job.Spec.Suspend = ptr.To(false)
 	w.sync()
-	if got := w.job.Status.StartTime; got == nil || !got.After(first.Time) || w.says() != "" {
-		t.Errorf("resumed at %v, begun first at %v: %s", got, first, w.says())
+	if got := w.job.Status.StartTime; got == nil || !got.After(first.Time) || w.conditionText() != "" {
+		t.Errorf("resumed at %v, begun first at %v: %s", got, first, w.conditionText())
 	}
 }

@@ -18,21 +18,21 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// behind is a server, with a controller whose caches lag behind it.
-type behind struct {
+// laggingServer is a server, with a controller whose caches lag behind it.
+type laggingServer struct {
 	job    *batchv1.Job
 	pods   map[string]*corev1.Pod
 	events []event // not delivered yet
 
-	seenJob  *batchv1.Job
-	seenPods map[string]*corev1.Pod
-	expect   *loop.Expectations
-	wrote    *written
+	seenJob         *batchv1.Job
+	seenPods        map[string]*corev1.Pod
+	expect          *loop.Expectations
+	writtenVersions *writtenVersions
 
-	now        time.Time
-	made, most int
-	version    int
-	stopped    int32
+	now                  time.Time
+	createdPods, maxPods int
+	version              int
+	stopped              int32
 }
 
 type event struct {
@@ -41,9 +41,9 @@ type event struct {
 	job  *batchv1.Job
 }
 
-const key = "n/j"
+const jobKey = "n/j"
 
-func (b *behind) changed(name string) {
+func (b *laggingServer) changed(name string) {
 	e := event{name: name}
 	if pod := b.pods[name]; pod != nil {
 		e.pod = pod.DeepCopy()
@@ -51,15 +51,15 @@ func (b *behind) changed(name string) {
 	b.events = append(b.events, e)
 	active := 0
 	for _, pod := range b.pods {
-		if loop.Active(pod) {
+		if loop.IsActive(pod) {
 			active++
 		}
 	}
-	b.most = max(b.most, active)
+	b.maxPods = max(b.maxPods, active)
 }
 
-// see delivers one event. Events about the same object stay in order.
-func (b *behind) see(i int) {
+// deliverEvent delivers one event. Events about the same object stay in order.
+func (b *laggingServer) deliverEvent(i int) {
 	e := b.events[i]
 	first := slices.IndexFunc(b.events, func(o event) bool { return o.name == e.name })
 	e = b.events[first]
@@ -71,34 +71,34 @@ func (b *behind) see(i int) {
 	was := b.seenPods[e.name]
 	switch {
 	case e.pod == nil && was != nil:
-		b.expect.Deleted(key, string(was.UID))
+		b.expect.Deleted(jobKey, string(was.UID))
 		delete(b.seenPods, e.name)
 	case e.pod != nil:
 		if was == nil {
-			b.expect.Created(key)
+			b.expect.Created(jobKey)
 		}
 		if e.pod.DeletionTimestamp != nil {
-			b.expect.Deleted(key, string(e.pod.UID))
+			b.expect.Deleted(jobKey, string(e.pod.UID))
 		}
 		b.seenPods[e.name] = e.pod
 	}
 }
 
 // restart simulates a new leader, whose caches are current and which has no expectations.
-func (b *behind) restart() {
+func (b *laggingServer) restart() {
 	b.events, b.seenJob, b.seenPods = nil, b.job.DeepCopy(), map[string]*corev1.Pod{}
 	for name, pod := range b.pods {
 		b.seenPods[name] = pod.DeepCopy()
 	}
-	b.wrote = &written{}
+	b.writtenVersions = &writtenVersions{}
 	b.expect = &loop.Expectations{
 		Now: func() time.Time { return time.Unix(0, 0) },
 	} // expectations never expire: events are late, not lost
 }
 
-func (b *behind) sync(t *rapid.T) {
+func (b *laggingServer) sync(t *rapid.T) {
 	job := b.seenJob.DeepCopy()
-	if b.wrote.behind(key, job.ResourceVersion) {
+	if b.writtenVersions.isBehind(jobKey, job.ResourceVersion) {
 		return
 	}
 	var pods []*corev1.Pod
@@ -107,8 +107,8 @@ func (b *behind) sync(t *rapid.T) {
 	}
 	released := func(*corev1.Pod) bool { return true }
 	var d Decision
-	if !Finished(job) {
-		met := b.expect.Met(key)
+	if !IsFinished(job) {
+		met := b.expect.IsMet(jobKey)
 		before := job.Status.DeepCopy()
 		d = Decide(job, pods, b.now)
 		if !met {
@@ -120,17 +120,17 @@ func (b *behind) sync(t *rapid.T) {
 			}
 			b.version++
 			job.ResourceVersion = strconv.Itoa(b.version)
-			b.wrote.note(key, job.ResourceVersion)
+			b.writtenVersions.record(jobKey, job.ResourceVersion)
 			b.job = job.DeepCopy()
 			b.events = append(b.events, event{name: "job", job: job.DeepCopy()})
 		}
-		released = func(pod *corev1.Pod) bool { return uncounted(job).Has(pod.UID) || d.Release[pod.UID] }
+		released = func(pod *corev1.Pod) bool { return uncountedUIDs(job).Has(pod.UID) || d.Release[pod.UID] }
 	}
 	if rapid.IntRange(0, 9).Draw(t, "cut") == 0 {
 		return
 	}
 	for _, pod := range pods {
-		if live := b.pods[pod.Name]; live != nil && tracked(pod) && released(pod) {
+		if live := b.pods[pod.Name]; live != nil && isTracked(pod) && released(pod) {
 			if live.ResourceVersion != pod.ResourceVersion {
 				return // a conflict
 			}
@@ -145,11 +145,11 @@ func (b *behind) sync(t *rapid.T) {
 	for _, pod := range d.Delete {
 		uids = append(uids, string(pod.UID))
 	}
-	b.expect.Expect(key, len(d.Create), uids...)
+	b.expect.Expect(jobKey, len(d.Create), uids...)
 	for _, pod := range d.Delete {
 		live := b.pods[pod.Name]
 		if live == nil || live.ResourceVersion != pod.ResourceVersion {
-			b.expect.Deleted(key, string(pod.UID))
+			b.expect.Deleted(jobKey, string(pod.UID))
 			continue
 		}
 		live.DeletionTimestamp, live.Status.Phase, live.ResourceVersion = &metav1.Time{
@@ -159,9 +159,9 @@ func (b *behind) sync(t *rapid.T) {
 		b.changed(pod.Name)
 	}
 	for _, i := range d.Create {
-		b.made++
+		b.createdPods++
 		pod := newPod(job, i, d.Replaces[i])
-		pod.Name = fmt.Sprintf("p%03d", b.made)
+		pod.Name = fmt.Sprintf("p%03d", b.createdPods)
 		pod.UID, pod.Spec.NodeName, pod.Status.Phase = types.UID(pod.Name), "node", corev1.PodRunning
 		pod.CreationTimestamp = metav1.NewTime(b.now)
 		b.pods[pod.Name] = pod
@@ -170,7 +170,7 @@ func (b *behind) sync(t *rapid.T) {
 }
 
 // Proves S19.
-func TestCachesThatAreBehindMakeNoSurgeAndCountNothingTwice(t *testing.T) {
+func TestStaleCachesCauseNoExtraPodsOrDoubleCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		completions, parallelism := rapid.Int32Range(1, 5).
 			Draw(t, "completions"),
@@ -191,19 +191,19 @@ func TestCachesThatAreBehindMakeNoSurgeAndCountNothingTwice(t *testing.T) {
 			}
 		}
 		job.ResourceVersion = "1"
-		b := &behind{job: job, version: 1, pods: map[string]*corev1.Pod{}, now: time.Unix(1_000_000, 0)}
+		b := &laggingServer{job: job, version: 1, pods: map[string]*corev1.Pod{}, now: time.Unix(1_000_000, 0)}
 		b.restart()
 		var succeeded, failed int32
 		step := func(calm bool) {
 			b.now = b.now.Add(time.Hour)
 			for range rapid.IntRange(0, 6).Draw(t, "events") {
 				if len(b.events) > 0 {
-					b.see(rapid.IntRange(0, len(b.events)-1).Draw(t, "event"))
+					b.deliverEvent(rapid.IntRange(0, len(b.events)-1).Draw(t, "event"))
 				}
 			}
 			if calm {
 				for len(b.events) > 0 {
-					b.see(0)
+					b.deliverEvent(0)
 				}
 			} else if rapid.IntRange(0, 15).Draw(t, "restart") == 0 {
 				b.restart()
@@ -211,7 +211,7 @@ func TestCachesThatAreBehindMakeNoSurgeAndCountNothingTwice(t *testing.T) {
 			b.sync(t)
 			for _, name := range slices.Sorted(maps.Keys(b.pods)) {
 				pod := b.pods[name]
-				if !loop.Active(pod) {
+				if !loop.IsActive(pod) {
 					continue
 				}
 				ends := rapid.IntRange(0, 5).Draw(t, "ends")
@@ -242,8 +242,8 @@ func TestCachesThatAreBehindMakeNoSurgeAndCountNothingTwice(t *testing.T) {
 		switch {
 		case !hasCondition(s.Conditions, batchv1.JobComplete):
 			t.Fatalf("not complete: %+v", s)
-		case b.most > int(parallelism):
-			t.Fatalf("%d pods at once, parallelism is %d", b.most, parallelism)
+		case b.maxPods > int(parallelism):
+			t.Fatalf("%d pods at once, parallelism is %d", b.maxPods, parallelism)
 		case s.Succeeded != succeeded || s.Succeeded != completions:
 			t.Fatalf("counted %d successes of %d, %d were asked for", s.Succeeded, succeeded, completions)
 		case b.stopped > 0:
@@ -252,7 +252,7 @@ func TestCachesThatAreBehindMakeNoSurgeAndCountNothingTwice(t *testing.T) {
 			t.Fatalf("counted %d failures of %d", s.Failed, failed)
 		}
 		for _, pod := range b.pods {
-			if tracked(pod) {
+			if isTracked(pod) {
 				t.Fatalf("pod %s waits to be counted", pod.Name)
 			}
 		}

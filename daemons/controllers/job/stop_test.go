@@ -21,7 +21,7 @@ import (
 
 // A pod that the controller itself stops has not failed, and must not count against the backoffLimit. Only the pods of
 // a failing job are counted.
-func TestPodsThatAreNotWantedAnyMoreAreNotCounted(t *testing.T) {
+func TestPodsStoppedByTheControllerAreNotCounted(t *testing.T) {
 	labels := map[string]string{"job": "j"}
 	for name, c := range map[string]struct {
 		change  func(*batchv1.Job)
@@ -70,7 +70,7 @@ func TestPodsThatAreNotWantedAnyMoreAreNotCounted(t *testing.T) {
 				if err != nil {
 					return true, nil, err
 				}
-				stopped = append(stopped, tracked(pod.(*corev1.Pod)))
+				stopped = append(stopped, isTracked(pod.(*corev1.Pod)))
 				return false, nil, nil
 			})
 			factory := informers.New(client)
@@ -88,7 +88,7 @@ func TestPodsThatAreNotWantedAnyMoreAreNotCounted(t *testing.T) {
 	}
 }
 
-func TestAJobTellsOfMorePodsThanItAskedFor(t *testing.T) {
+func TestExcessPodsAreReported(t *testing.T) {
 	for succeeded, want := range map[int32][]string{
 		2: {"Normal Completed Job completed"},
 		3: {"Warning TooManySucceededPods Too many succeeded pods running after completion count " +
@@ -96,7 +96,7 @@ func TestAJobTellsOfMorePodsThanItAskedFor(t *testing.T) {
 	} {
 		events := record.NewFakeRecorder(10)
 		j := &controller{Context: loop.Context{Events: events}}
-		j.tell(
+		j.recordEvents(
 			&batchv1.Job{
 				Spec: batchv1.JobSpec{Completions: ptr.To[int32](2)},
 				Status: batchv1.JobStatus{Succeeded: succeeded,
@@ -118,7 +118,7 @@ func TestAJobTellsOfMorePodsThanItAskedFor(t *testing.T) {
 
 // A pod that the watch delivers during a sync is neither missed nor created twice, because expectations are checked
 // first.
-func TestAPodThatIsShownMeanwhileIsNotMadeTwice(t *testing.T) {
+func TestPodsDeliveredDuringASyncAreNotCreatedTwice(t *testing.T) {
 	labels := map[string]string{"job": "j"}
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"}, Spec: batchv1.JobSpec{
 		Completions: ptr.To[int32](

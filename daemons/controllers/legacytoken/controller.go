@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// tracking is the ConfigMap in kube-system with the day since which the use of tokens is recorded.
-	tracking = "kube-apiserver-legacy-service-account-token-tracking"
-	every    = 24 * time.Hour
+	// trackingConfigMap is the ConfigMap in kube-system with the day since which the use of tokens is recorded.
+	trackingConfigMap = "kube-apiserver-legacy-service-account-token-tracking"
+	checkInterval     = 24 * time.Hour
 )
 
 type controller struct {
@@ -55,18 +55,18 @@ func New(c loop.Context) loop.Controller {
 		Synced: []cache.InformerSynced{
 			secrets.Informer().HasSynced, accounts.Informer().HasSynced, pods.Informer().HasSynced},
 	}
-	l.Queue().Add(tracking)
+	l.Queue().Add(trackingConfigMap)
 	return l
 }
 
 func (l *controller) sync(ctx context.Context, key string) error {
-	since, err := l.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, tracking, metav1.GetOptions{})
+	since, err := l.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, trackingConfigMap, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read since when tokens' uses are recorded: %w", err)
 	}
-	l.AddAfter(key, every)
+	l.AddAfter(key, checkInterval)
 	now, period := l.Now().UTC(), l.Config.LegacyServiceAccountTokenCleanUpPeriod
-	if err != nil || !tracked(since.Data["since"], period, now) {
+	if err != nil || !hasTrackedFor(since.Data["since"], period, now) {
 		return nil // use has not been recorded long enough
 	}
 	secrets, err := l.secrets.List(labels.Everything())
@@ -76,15 +76,15 @@ func (l *controller) sync(ctx context.Context, key string) error {
 	var failures []error
 	for _, s := range secrets {
 		if s.Type == corev1.SecretTypeServiceAccountToken {
-			failures = append(failures, l.end(ctx, s, decide(s, period, now), now))
+			failures = append(failures, l.applyAction(ctx, s, decide(s, period, now), now))
 		}
 	}
 	return errors.Join(failures...)
 }
 
-// end carries out the action for a Secret, unless the Secret was created by hand or a pod mounts it.
-func (l *controller) end(ctx context.Context, s *corev1.Secret, do action, now time.Time) error {
-	if do == keep {
+// applyAction carries out the action for a Secret, unless the Secret was created by hand or a pod mounts it.
+func (l *controller) applyAction(ctx context.Context, s *corev1.Secret, do action, now time.Time) error {
+	if do == actionKeep {
 		return nil
 	}
 	account, err := l.accounts.ServiceAccounts(s.Namespace).Get(s.Annotations[corev1.ServiceAccountNameKey])
@@ -96,11 +96,11 @@ func (l *controller) end(ctx context.Context, s *corev1.Secret, do action, now t
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return slices.Contains(mounts(pod), s.Name) }) {
+	if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return slices.Contains(mountedSecrets(pod), s.Name) }) {
 		return nil
 	}
-	if do == remove {
-		err = l.Client.CoreV1().Secrets(s.Namespace).Delete(ctx, s.Name, loop.AsSeen(s))
+	if do == actionRemove {
+		err = l.Client.CoreV1().Secrets(s.Namespace).Delete(ctx, s.Name, loop.IfUnchanged(s))
 	} else {
 		var text []byte
 		if text, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.UID,

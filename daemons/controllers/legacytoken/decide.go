@@ -15,9 +15,9 @@ const (
 type action int
 
 const (
-	keep action = iota
-	invalidate
-	remove
+	actionKeep action = iota
+	actionInvalidate
+	actionRemove
 )
 
 // decide returns the action for a Secret that its account lists and that no pod mounts. The use of its token must have
@@ -26,32 +26,32 @@ const (
 func decide(s *corev1.Secret, period time.Duration, now time.Time) action {
 	before := now.Add(-period)
 	if s.DeletionTimestamp != nil || !s.CreationTimestamp.Time.Before(before) {
-		return keep
+		return actionKeep
 	}
 	day := before.Format(time.DateOnly) // these dates can be compared as strings
 	if used, ok := s.Labels[lastUsed]; ok {
 		if _, err := time.Parse(time.DateOnly, used); err != nil || used >= day {
-			return keep
+			return actionKeep
 		}
 	}
 	since := s.Labels[invalidSince]
 	if _, err := time.Parse(time.DateOnly, since); err != nil {
-		return invalidate
+		return actionInvalidate
 	}
 	if since >= day {
-		return keep
+		return actionKeep
 	}
-	return remove
+	return actionRemove
 }
 
-// tracked reports whether use has been recorded for a whole period, counted from the day after since.
-func tracked(since string, period time.Duration, now time.Time) bool {
+// hasTrackedFor reports whether use has been recorded for a whole period, counted from the day after since.
+func hasTrackedFor(since string, period time.Duration, now time.Time) bool {
 	day, err := time.Parse(time.DateOnly, since)
 	return err == nil && !now.Before(day.AddDate(0, 0, 1).Add(period))
 }
 
-// mounts returns the Secrets that a pod has as volumes.
-func mounts(pod *corev1.Pod) []string {
+// mountedSecrets returns the Secrets that a pod has as volumes.
+func mountedSecrets(pod *corev1.Pod) []string {
 	var out []string
 	for _, v := range pod.Spec.Volumes {
 		if v.Secret != nil {

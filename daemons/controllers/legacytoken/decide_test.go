@@ -14,21 +14,21 @@ const year = 365 * 24 * time.Hour
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 // Proves S12.
-func TestATokenThatNobodyUsesIsMarkedAndThenDeleted(t *testing.T) {
+func TestUnusedTokensAreInvalidatedAndThenDeleted(t *testing.T) {
 	for name, c := range map[string]struct {
 		created, used, invalid string
 		want                   action
 	}{
-		"young":                     {"2026-01-01", "", "", keep},
-		"old and never used":        {"2024-01-01", "", "", invalidate},
-		"used lately":               {"2024-01-01", "2025-07-02", "", keep},
-		"used on the day itself":    {"2024-01-01", "2025-07-01", "", keep},
-		"used long ago":             {"2024-01-01", "2025-06-30", "", invalidate},
-		"used nobody knows when":    {"2024-01-01", "lately", "", keep},
-		"invalid for a while":       {"2024-01-01", "", "2026-01-01", keep},
-		"invalid for long":          {"2022-01-01", "", "2025-06-30", remove},
-		"invalid for long and used": {"2022-01-01", "2026-06-30", "2025-06-30", keep},
-		"invalid from some day":     {"2022-01-01", "", "yesterday", invalidate},
+		"young":                     {"2026-01-01", "", "", actionKeep},
+		"old and never used":        {"2024-01-01", "", "", actionInvalidate},
+		"used lately":               {"2024-01-01", "2025-07-02", "", actionKeep},
+		"used on the day itself":    {"2024-01-01", "2025-07-01", "", actionKeep},
+		"used long ago":             {"2024-01-01", "2025-06-30", "", actionInvalidate},
+		"used nobody knows when":    {"2024-01-01", "lately", "", actionKeep},
+		"invalid for a while":       {"2024-01-01", "", "2026-01-01", actionKeep},
+		"invalid for long":          {"2022-01-01", "", "2025-06-30", actionRemove},
+		"invalid for long and used": {"2022-01-01", "2026-06-30", "2025-06-30", actionKeep},
+		"invalid from some day":     {"2022-01-01", "", "yesterday", actionInvalidate},
 	} {
 		created, err := time.Parse(time.DateOnly, c.created)
 		if err != nil {
@@ -49,17 +49,17 @@ func TestATokenThatNobodyUsesIsMarkedAndThenDeleted(t *testing.T) {
 }
 
 // Proves S12.
-func TestNothingIsUnusedBeforeUsesWereRecordedForAWholePeriod(t *testing.T) {
+func TestTokensAreUnusedOnlyAfterAWholeRecordedPeriod(t *testing.T) {
 	for since, want := range map[string]bool{"": false, "long ago": false, "2026-06-30": false, "2025-07-01": false,
 		"2025-06-30": true, "2020-01-01": true} {
-		if got := tracked(since, year, now); got != want {
+		if got := hasTrackedFor(since, year, now); got != want {
 			t.Errorf("since %q: %v", since, got)
 		}
 	}
 }
 
 // Proves S12.
-func TestWhatAPodMounts(t *testing.T) {
+func TestMountedSecrets(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 		{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "a"}}},
 		{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
@@ -75,7 +75,7 @@ func TestWhatAPodMounts(t *testing.T) {
 				},
 			},
 		}}}}}
-	if got := mounts(pod); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
+	if got := mountedSecrets(pod); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
 		t.Errorf("it mounts %v", got)
 	}
 }

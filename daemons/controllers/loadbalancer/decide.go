@@ -18,24 +18,24 @@ type decision struct {
 	addresses []netip.Addr // at most one per family, in the order of the Service's families
 	withdrawn []netip.Addr // addresses that are in no pool any more
 	problem   string       // why it does not get what it asks for; it retains the addresses that it has
-	waits     bool         // it waits for an address to become free
+	isWaiting bool         // it waits for an address to become free
 }
 
 // decide computes the addresses of a Service. The Service retains an address that is in a pool, unless it asks for
 // another. pools are sorted by name.
-func decide(s *corev1.Service, pools []config.Pool, b *book) (d decision) {
-	asked, problem := requested(s)
+func decide(s *corev1.Service, pools []config.Pool, b *addressBook) (d decision) {
+	asked, problem := requestedAddresses(s)
 	d.problem = problem
 	has := map[bool]netip.Addr{} // the key is whether the address is IPv4
-	for _, a := range b.given(s) {
+	for _, a := range b.addressesOf(s) {
 		switch {
 		case poolOf(pools, a) == nil:
 			d.withdrawn = append(d.withdrawn, a)
-		case b.inTheWay(s, a, true, true) == "":
+		case b.conflictingService(s, a, true, true) == "":
 			has[a.Is4()] = a
 		}
 	}
-	c := choice{s, pools, b}
+	c := addressChoice{s, pools, b}
 	policy := corev1.IPFamilyPolicySingleStack
 	if s.Spec.IPFamilyPolicy != nil {
 		policy = *s.Spec.IPFamilyPolicy
@@ -51,7 +51,7 @@ func decide(s *corev1.Service, pools []config.Pool, b *book) (d decision) {
 		if problem != "" {
 			continue
 		}
-		switch a, why := c.one(is4, asked[is4], have); {
+		switch a, why := c.choose(is4, asked[is4], have); {
 		case why == "":
 			gets = append(gets, a)
 			continue
@@ -67,10 +67,10 @@ func decide(s *corev1.Service, pools []config.Pool, b *book) (d decision) {
 	if len(gets) == 0 {
 		d.problem = cmp.Or(d.problem, missing)
 	}
-	d.addresses, d.waits = gets, d.problem != "" || missing != ""
+	d.addresses, d.isWaiting = gets, d.problem != "" || missing != ""
 	if n := len(gets); s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && n > 0 &&
-		b.locals(s, gets)+n > loadbalancer.MaxLocal {
-		d.problem, d.addresses, d.waits = fmt.Sprintf(
+		b.localAddressCount(s, gets)+n > loadbalancer.MaxLocal {
+		d.problem, d.addresses, d.isWaiting = fmt.Sprintf(
 			"%d addresses are of services with externalTrafficPolicy Local, and no more are announced",
 			loadbalancer.MaxLocal,
 		), keeps, true
@@ -81,14 +81,14 @@ func decide(s *corev1.Service, pools []config.Pool, b *book) (d decision) {
 	return d
 }
 
-// requested returns the addresses that a Service asks for. The key is whether the address is IPv4.
-func requested(s *corev1.Service) (asked map[bool]netip.Addr, problem string) {
+// requestedAddresses returns the addresses that a Service asks for. The key is whether the address is IPv4.
+func requestedAddresses(s *corev1.Service) (asked map[bool]netip.Addr, problem string) {
 	asked = map[bool]netip.Addr{}
 	for _, from := range []struct{ name, text string }{
 		{"spec.loadBalancerIP", s.Spec.LoadBalancerIP},
 		{"annotation " + loadbalancer.AddressesAnnotation, s.Annotations[loadbalancer.AddressesAnnotation]},
 	} {
-		list, bad := loadbalancer.List(from.text)
+		list, bad := loadbalancer.ParseList(from.text)
 		if bad != "" {
 			return nil, fmt.Sprintf("%s has %q, which is no IP address", from.name, bad)
 		}
@@ -122,26 +122,27 @@ func poolOf(pools []config.Pool, a netip.Addr) *config.Pool {
 	return nil
 }
 
-// acrossNamespaces reports whether Services of different namespaces may share an address of a pool.
-func acrossNamespaces(pool *config.Pool) bool {
+// allowsCrossNamespace reports whether Services of different namespaces may share an address of a pool.
+func allowsCrossNamespace(pool *config.Pool) bool {
 	return pool != nil && pool.ShareBetweenNamespaces != nil && *pool.ShareBetweenNamespaces
 }
 
-// choice selects an address from pools for one Service.
-type choice struct {
+// addressChoice selects an address from pools for one Service.
+type addressChoice struct {
 	s     *corev1.Service
 	pools []config.Pool
-	book  *book
+	book  *addressBook
 }
 
-// one returns the address of a family, or a message why there is none. asked and has may be invalid, which means none.
-func (c choice) one(is4 bool, asked, has netip.Addr) (a netip.Addr, problem string) {
+// choose returns the address of a family, or a message why there is none. asked and has may be invalid, which means
+// none.
+func (c addressChoice) choose(is4 bool, asked, has netip.Addr) (a netip.Addr, problem string) {
 	name := c.s.Annotations[loadbalancer.PoolAnnotation]
 	if name != "" && !slices.ContainsFunc(c.pools, func(p config.Pool) bool { return p.Name == name }) {
 		return a, fmt.Sprintf("there is no pool %q", name)
 	}
 	if asked.IsValid() {
-		return asked, c.refused(asked, asked == has, name)
+		return asked, c.refusalReason(asked, asked == has, name)
 	}
 	if has.IsValid() && (name == "" || poolOf(c.pools, has).Name == name) {
 		return has, ""
@@ -164,7 +165,8 @@ func (c choice) one(is4 bool, asked, has netip.Addr) (a netip.Addr, problem stri
 		}
 		return a, fmt.Sprintf("no pool has %s addresses for namespace %s", family, c.s.Namespace)
 	}
-	for _, a := range c.book.shared(c.s, func(a netip.Addr) bool { return acrossNamespaces(poolOf(open, a)) }) {
+	for _, a := range c.book.shareableAddresses(c.s,
+		func(a netip.Addr) bool { return allowsCrossNamespace(poolOf(open, a)) }) {
 		if p := poolOf(open, a); p != nil && a.Is4() == is4 {
 			return a, ""
 		}
@@ -176,7 +178,7 @@ func (c choice) one(is4 bool, asked, has netip.Addr) (a netip.Addr, problem stri
 			if r.First.Is4() != is4 {
 				continue
 			}
-			if a, ok := c.book.free(r.First, r.Last); ok {
+			if a, ok := c.book.firstFree(r.First, r.Last); ok {
 				return a, ""
 			}
 		}
@@ -184,8 +186,8 @@ func (c choice) one(is4 bool, asked, has netip.Addr) (a netip.Addr, problem stri
 	return a, fmt.Sprintf("all %s addresses of %s are in use", family, strings.Join(names, ", "))
 }
 
-// refused returns why a Service cannot have an address that it asks for, or "" if it can.
-func (c choice) refused(a netip.Addr, hasIt bool, name string) string {
+// refusalReason returns why a Service cannot have an address that it asks for, or "" if it can.
+func (c addressChoice) refusalReason(a netip.Addr, hasIt bool, name string) string {
 	p := poolOf(c.pools, a)
 	switch {
 	case p == nil:
@@ -195,9 +197,9 @@ func (c choice) refused(a netip.Addr, hasIt bool, name string) string {
 	case !hasIt && !p.Serves(c.s.Namespace):
 		return fmt.Sprintf("%s is of pool %q, which is not for namespace %s", a, p.Name, c.s.Namespace)
 	}
-	across := acrossNamespaces(p)
-	if other := c.book.inTheWay(c.s, a, hasIt, across); other != "" {
-		if !across && c.book.inTheWay(c.s, a, hasIt, true) == "" {
+	across := allowsCrossNamespace(p)
+	if other := c.book.conflictingService(c.s, a, hasIt, across); other != "" {
+		if !across && c.book.conflictingService(c.s, a, hasIt, true) == "" {
 			return fmt.Sprintf(
 				"%s is in use by service %s, and pool %q lets services of one namespace alone share an address",
 				a,

@@ -38,18 +38,18 @@ const poolsKey = "pools"
 type controller struct {
 	loop.Context
 	loop.Loop
-	own      *informers.Factory // watches only the pools' ConfigMap
-	maps     corelisters.ConfigMapLister
-	services corelisters.ServiceLister
-	book     *book
+	ownInformers *informers.Factory // watches only the pools' ConfigMap
+	maps         corelisters.ConfigMapLister
+	services     corelisters.ServiceLister
+	book         *addressBook
 
 	// The following fields belong to the single worker.
-	checked bool          // the book contains the state of the store
-	known   bool          // the pools have been read
-	pools   []config.Pool // sorted by name
-	// unread is why the pools cannot be read now, or empty. The previous pools stay in use, or no pools if none were
-	// read.
-	unread string
+	isBookFilled bool          // the book contains the state of the store
+	hasPools     bool          // the pools have been read
+	pools        []config.Pool // sorted by name
+	// unreadableReason is why the pools cannot be read now, or empty. The previous pools stay in use, or no pools if
+	// none were read.
+	unreadableReason string
 
 	mu      sync.Mutex
 	waiting map[string]bool // Services to sync again when an address becomes free or the pools change
@@ -63,59 +63,61 @@ func New(c loop.Context) loop.Controller {
 		}))
 	services, configMaps := informers.Services(c.Informers), informers.ConfigMaps(own)
 	n := &controller{
-		Context:  c,
-		own:      own,
-		maps:     configMaps.Lister(),
-		services: services.Lister(),
-		book:     newBook(),
-		waiting:  map[string]bool{},
+		Context:      c,
+		ownInformers: own,
+		maps:         configMaps.Lister(),
+		services:     services.Lister(),
+		book:         newAddressBook(),
+		waiting:      map[string]bool{},
 	}
 	// A single worker, so that addresses are assigned to one Service at a time.
 	n.Loop = loop.Loop{
-		Name:    "loadbalancer",
-		Counted: "service",
-		Context: c,
-		Workers: 1,
-		Sync:    n.sync,
+		Name:            "loadbalancer",
+		QueueMetricName: "service",
+		Context:         c,
+		Workers:         1,
+		Sync:            n.sync,
 		Synced: []cache.InformerSynced{
 			services.Informer().HasSynced, configMaps.Informer().HasSynced},
 	}
 	c.OnChange(services.Informer(), func(old, obj any) {
 		was, _ := old.(*corev1.Service)
 		is, _ := obj.(*corev1.Service)
-		n.changed(was, is)
+		n.serviceChanged(was, is)
 	})
-	loop.On(configMaps.Informer(), func(any) { n.Queue().Add(poolsKey) })
+	loop.OnState(configMaps.Informer(), func(any) { n.Queue().Add(poolsKey) })
 	return n
 }
 
 // Run implements loop.Controller.
 func (n *controller) Run(ctx context.Context) error {
-	n.own.StartWithContext(ctx)
-	defer n.own.Shutdown()
+	n.ownInformers.StartWithContext(ctx)
+	defer n.ownInformers.Shutdown()
 	n.Queue().Add(poolsKey) // also if there are no pools
 	return n.Loop.Run(ctx)
 }
 
-// changed queues the Services that a change of one Service affects.
-func (n *controller) changed(was, is *corev1.Service) {
-	others, freed := n.book.see(was, is)
+// serviceChanged queues the Services that a change of one Service affects.
+func (n *controller) serviceChanged(was, is *corev1.Service) {
+	others, freed := n.book.observe(was, is)
 	// A Service that is no longer Local leaves room for another within MaxLocal.
 	if freed || was != nil && is != nil && was.Spec.ExternalTrafficPolicy != is.Spec.ExternalTrafficPolicy {
-		n.wake()
+		n.enqueueWaiting()
 	}
 	for _, key := range others {
 		n.Queue().Add(key)
 	}
-	if is != nil && concerned(is) {
+	if is != nil && isRelevant(is) {
 		n.Add(is)
 	}
 }
 
-func concerned(s *corev1.Service) bool { return loadbalancer.Wants(s) || loadbalancer.Known(s) }
+func isRelevant(s *corev1.Service) bool {
+	return loadbalancer.NeedsAddresses(s) || loadbalancer.IsManaged(s)
+}
 
-// wake queues the Services that did not get what they asked for.
-func (n *controller) wake() {
+// enqueueWaiting queues the Services that did not get what they asked for.
+func (n *controller) enqueueWaiting() {
 	n.mu.Lock()
 	keys := slices.Collect(maps.Keys(n.waiting))
 	clear(n.waiting)
@@ -125,7 +127,7 @@ func (n *controller) wake() {
 	}
 }
 
-func (n *controller) wait(key string, isWaiting bool) {
+func (n *controller) setWaiting(key string, isWaiting bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if delete(n.waiting, key); isWaiting {
@@ -141,7 +143,7 @@ func (n *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	n.wait(key, false)
+	n.setWaiting(key, false)
 	s, err := n.services.Services(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -149,21 +151,21 @@ func (n *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	switch {
-	case !loadbalancer.Wants(s) || s.DeletionTimestamp != nil:
-		if !loadbalancer.Known(s) {
+	case !loadbalancer.NeedsAddresses(s) || s.DeletionTimestamp != nil:
+		if !loadbalancer.IsManaged(s) {
 			return nil
 		}
-		err = n.cleanUp(ctx, s)
-	case !n.known:
-		err = n.without(ctx, s) // all Services are queued once the pools have been read
-	case s.Spec.LoadBalancerClass == nil && !loadbalancer.Known(s) &&
+		err = n.removeAddresses(ctx, s)
+	case !n.hasPools:
+		err = n.reportNoPools(ctx, s) // all Services are queued once the pools have been read
+	case s.Spec.LoadBalancerClass == nil && !loadbalancer.IsManaged(s) &&
 		(len(n.pools) == 0 || len(s.Status.LoadBalancer.Ingress) > 0):
 		return nil // another controller's
 	case s.Spec.LoadBalancerClass == nil && len(n.pools) == 0:
-		n.withdrawn(s, loadbalancer.Addresses(s))
-		err = n.cleanUp(ctx, s) // and another controller may take it over
+		n.reportWithdrawn(s, loadbalancer.Addresses(s))
+		err = n.removeAddresses(ctx, s) // and another controller may take it over
 	default:
-		err = n.ensure(ctx, s)
+		err = n.ensureAddresses(ctx, s)
 	}
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		n.Events.Eventf(s, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer: %v", err)
@@ -177,7 +179,7 @@ func (n *controller) sync(ctx context.Context, key string) error {
 // readPools reads the pools. The previous pools stay in use until a valid ConfigMap replaces them. A ConfigMap that is
 // missing, empty or invalid changes nothing.
 func (n *controller) readPools(ctx context.Context) error {
-	if err := n.check(ctx); err != nil {
+	if err := n.fillBook(ctx); err != nil {
 		return err
 	}
 	m, err := n.maps.ConfigMaps(metav1.NamespaceSystem).Get(config.PoolsName)
@@ -186,7 +188,7 @@ func (n *controller) readPools(ctx context.Context) error {
 		m, err = n.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, config.PoolsName, metav1.GetOptions{})
 	}
 	if apierrors.IsNotFound(err) {
-		return n.cannotRead(
+		return n.reportUnreadablePools(
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: config.PoolsName}},
 			"PoolsMissing",
 			"it is missing",
@@ -196,46 +198,46 @@ func (n *controller) readPools(ctx context.Context) error {
 	}
 	pools, err := config.ReadPools(m.Data, m.Annotations)
 	if err != nil {
-		return n.cannotRead(m, "InvalidPools", err.Error())
+		return n.reportUnreadablePools(m, "InvalidPools", err.Error())
 	}
-	n.unread = ""
-	if n.known &&
+	n.unreadableReason = ""
+	if n.hasPools &&
 		reflect.DeepEqual(n.pools, pools) { // not apiequality: it panics on the unexported fields of addresses
 		return nil
 	}
-	n.known, n.pools = true, pools
+	n.hasPools, n.pools = true, pools
 	for _, pool := range pools {
 		n.Log.Info("services get addresses of a pool", "pool", pool.Name, "addresses", pool.Addresses)
 	}
-	return n.addAll()
+	return n.enqueueAll()
 }
 
-// addAll queues all Services that this controller manages.
-func (n *controller) addAll() error {
+// enqueueAll queues all Services that this controller manages.
+func (n *controller) enqueueAll() error {
 	all, err := n.services.List(labels.Everything())
 	if err != nil {
 		return err
 	}
 	for _, s := range all {
-		if concerned(s) {
+		if isRelevant(s) {
 			n.Add(s)
 		}
 	}
 	return nil
 }
 
-// cannotRead reports once why the pools' ConfigMap cannot be used. It stays silent if the ConfigMap is missing, no
-// Service has an address and no pools were ever read: such a cluster uses no pools.
-func (n *controller) cannotRead(m *corev1.ConfigMap, reason, why string) error {
-	if n.unread == why {
+// reportUnreadablePools reports once why the pools' ConfigMap cannot be used. It stays silent if the ConfigMap is
+// missing, no Service has an address and no pools were ever read: such a cluster uses no pools.
+func (n *controller) reportUnreadablePools(m *corev1.ConfigMap, reason, why string) error {
+	if n.unreadableReason == why {
 		return nil
 	}
-	n.unread = why
+	n.unreadableReason = why
 	used := "the pools from before are used"
-	if !n.known {
+	if !n.hasPools {
 		used = "services keep the addresses that they have, and get no others"
 	}
-	if n.known || reason != "PoolsMissing" || n.book.any() {
+	if n.hasPools || reason != "PoolsMissing" || n.book.hasAddresses() {
 		n.Log.Error(
 			"the pools of addresses cannot be read",
 			"configMap",
@@ -254,15 +256,17 @@ func (n *controller) cannotRead(m *corev1.ConfigMap, reason, why string) error {
 			why,
 		)
 	}
-	if n.known {
+	if n.hasPools {
 		return nil
 	}
-	return n.addAll()
+	return n.enqueueAll()
 }
 
-// without reports to a Service why it gets no address while no pools are known. A Service with addresses retains them.
-func (n *controller) without(ctx context.Context, s *corev1.Service) error {
-	if n.unread == "" || s.Spec.LoadBalancerClass == nil && !loadbalancer.Known(s) || len(n.book.given(s)) > 0 {
+// reportNoPools reports to a Service why it gets no address while no pools are known. A Service with addresses retains
+// them.
+func (n *controller) reportNoPools(ctx context.Context, s *corev1.Service) error {
+	if n.unreadableReason == "" || s.Spec.LoadBalancerClass == nil && !loadbalancer.IsManaged(s) ||
+		len(n.book.addressesOf(s)) > 0 {
 		return nil
 	}
 	return n.write(
@@ -273,16 +277,16 @@ func (n *controller) without(ctx context.Context, s *corev1.Service) error {
 				"the pools of addresses cannot be read: ConfigMap %s/%s: %s",
 				metav1.NamespaceSystem,
 				config.PoolsName,
-				n.unread,
+				n.unreadableReason,
 			),
 		},
 	)
 }
 
-// check fills the book, before the first address is assigned, with addresses that a previous leader assigned and the
+// fillBook fills the book, before the first address is assigned, with addresses that a previous leader assigned and the
 // cache does not show yet.
-func (n *controller) check(ctx context.Context) error {
-	if n.checked {
+func (n *controller) fillBook(ctx context.Context) error {
+	if n.isBookFilled {
 		return nil
 	}
 	all, err := n.Client.CoreV1().
@@ -298,14 +302,14 @@ func (n *controller) check(ctx context.Context) error {
 			cached = s.DeepCopy()
 			cached.Status = corev1.ServiceStatus{} // the event of its status will come
 		}
-		n.book.write(cached, loadbalancer.Addresses(s))
+		n.book.recordWrite(cached, loadbalancer.Addresses(s))
 	}
-	n.checked = true
+	n.isBookFilled = true
 	return nil
 }
 
-// cleanUp removes the addresses of a Service that should have none.
-func (n *controller) cleanUp(ctx context.Context, s *corev1.Service) error {
+// removeAddresses removes the addresses of a Service that should have none.
+func (n *controller) removeAddresses(ctx context.Context, s *corev1.Service) error {
 	n.Events.Event(s, corev1.EventTypeNormal, "DeletingLoadBalancer", "Deleting load balancer")
 	status := s.Status.DeepCopy()
 	status.LoadBalancer = corev1.LoadBalancerStatus{}
@@ -314,7 +318,7 @@ func (n *controller) cleanUp(ctx context.Context, s *corev1.Service) error {
 		slices.Clone(s.Finalizers),
 		func(f string) bool { return f == loadbalancer.Finalizer },
 	)
-	n.book.write(s, nil)
+	n.book.recordWrite(s, nil)
 	if err := n.patch(ctx, s, status, finalizers); err != nil {
 		return fmt.Errorf("failed to remove load balancer cleanup finalizer: %w", err)
 	}
@@ -322,8 +326,8 @@ func (n *controller) cleanUp(ctx context.Context, s *corev1.Service) error {
 	return nil
 }
 
-// ensure assigns a Service its addresses.
-func (n *controller) ensure(ctx context.Context, s *corev1.Service) error {
+// ensureAddresses assigns a Service its addresses.
+func (n *controller) ensureAddresses(ctx context.Context, s *corev1.Service) error {
 	return n.write(ctx, s, decide(s, n.pools, n.book))
 }
 
@@ -335,7 +339,7 @@ func (n *controller) write(ctx context.Context, s *corev1.Service, d decision) e
 	}
 	status.LoadBalancer.Ingress = n.ingress(s, d.addresses)
 	said := meta.SetStatusCondition(&status.Conditions, n.condition(s, d))
-	n.wait(s.Namespace+"/"+s.Name, d.waits)
+	n.setWaiting(s.Namespace+"/"+s.Name, d.isWaiting)
 	if apiequality.Semantic.DeepEqual(&s.Status, status) && len(finalizers) == len(s.Finalizers) {
 		return nil
 	}
@@ -343,8 +347,8 @@ func (n *controller) write(ctx context.Context, s *corev1.Service, d decision) e
 	if moved {
 		n.Events.Event(s, corev1.EventTypeNormal, "EnsuringLoadBalancer", "Ensuring load balancer")
 	}
-	n.withdrawn(s, d.withdrawn)
-	n.book.write(s, d.addresses)
+	n.reportWithdrawn(s, d.withdrawn)
+	n.book.recordWrite(s, d.addresses)
 	if err := n.patch(ctx, s, status, finalizers); err != nil {
 		return fmt.Errorf("failed to update load balancer status: %w", err)
 	}
@@ -363,7 +367,7 @@ func (n *controller) write(ctx context.Context, s *corev1.Service, d decision) e
 	return nil
 }
 
-func (n *controller) withdrawn(s *corev1.Service, addresses []netip.Addr) {
+func (n *controller) reportWithdrawn(s *corev1.Service, addresses []netip.Addr) {
 	for _, a := range addresses {
 		n.Events.Eventf(
 			s,

@@ -34,7 +34,7 @@ type cluster struct {
 	events *record.FakeRecorder
 }
 
-func start(t *testing.T, objects ...runtime.Object) *cluster {
+func startCluster(t *testing.T, objects ...runtime.Object) *cluster {
 	t.Helper()
 	c := newCluster(t, objects...)
 	c.run()
@@ -120,8 +120,8 @@ func (c *cluster) update(m *corev1.ConfigMap) {
 	}
 }
 
-// noPools returns the ConfigMap that is written after the last pool was removed from the configuration.
-func noPools(t *testing.T) *corev1.ConfigMap {
+// emptyPoolsMap returns the ConfigMap that is written after the last pool was removed from the configuration.
+func emptyPoolsMap(t *testing.T) *corev1.ConfigMap {
 	data, annotations, err := config.EncodePools(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -156,8 +156,8 @@ func (c *cluster) get(name string) *corev1.Service {
 	return s
 }
 
-// text returns the state of a Service as text.
-func text(s *corev1.Service) string {
+// stateText returns the state of a Service as text.
+func stateText(s *corev1.Service) string {
 	var parts []string
 	for _, a := range loadbalancer.Addresses(s) {
 		parts = append(parts, a.String())
@@ -168,20 +168,20 @@ func text(s *corev1.Service) string {
 	return strings.Join(append(parts, s.Finalizers...), ", ")
 }
 
-// until waits until a Service has a state.
-func (c *cluster) until(name, want string) {
+// awaitState waits until a Service has a state.
+func (c *cluster) awaitState(name, want string) {
 	c.Helper()
 	got := ""
 	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(2 * time.Millisecond) {
-		if got = text(c.get(name)); got == want {
+		if got = stateText(c.get(name)); got == want {
 			return
 		}
 	}
 	c.Fatalf("service %s is %q, want %q", name, got, want)
 }
 
-// told waits for events in order.
-func (c *cluster) told(want ...string) {
+// awaitEvents waits for events in order.
+func (c *cluster) awaitEvents(want ...string) {
 	c.Helper()
 	for _, w := range want {
 		select {
@@ -197,20 +197,21 @@ func (c *cluster) told(want ...string) {
 
 const finalizer = ", " + loadbalancer.Finalizer
 
-var small = map[string]string{"office": `{"addresses":["10.0.0.10"]}`}
+var smallPool = map[string]string{"office": `{"addresses":["10.0.0.10"]}`}
 
-func TestAServiceFromItsFirstAddressToItsEnd(t *testing.T) {
-	c := start(t, poolsMap(small), service("a", 9))
-	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
-	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
+func TestServiceLifecycle(t *testing.T) {
+	c := startCluster(t, poolsMap(smallPool), newService("a", 9))
+	c.awaitState("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
+	c.awaitEvents("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load "+
+		"balancer")
 	in := c.get("a").Status.LoadBalancer.Ingress[0]
 	if *in.IPMode != corev1.LoadBalancerIPModeVIP ||
 		!slices.Equal(in.Ports, []corev1.PortStatus{{Port: 80, Protocol: corev1.ProtocolTCP}}) {
 		t.Errorf("ingress %+v", in)
 	}
-	c.create(service("b", 0))
-	c.until("b", "False NoAddress: all IPv4 addresses of office are in use"+finalizer)
-	c.told(
+	c.create(newService("b", 0))
+	c.awaitState("b", "False NoAddress: all IPv4 addresses of office are in use"+finalizer)
+	c.awaitEvents(
 		"Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: all IPv4 " +
 			"addresses of office are in use",
 	)
@@ -219,18 +220,21 @@ func TestAServiceFromItsFirstAddressToItsEnd(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	c.change("a", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
-	c.until("a", "")
-	c.told("Normal DeletingLoadBalancer Deleting load balancer", "Normal DeletedLoadBalancer Deleted load balancer")
-	c.until("b", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
-	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
+	c.awaitState("a", "")
+	c.awaitEvents("Normal DeletingLoadBalancer Deleting load balancer", "Normal DeletedLoadBalancer Deleted load "+
+		"balancer")
+	c.awaitState("b", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
+	c.awaitEvents("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load "+
+		"balancer")
 	c.change("b", func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
-	c.until("b", "")
-	c.told("Normal DeletingLoadBalancer Deleting load balancer", "Normal DeletedLoadBalancer Deleted load balancer")
+	c.awaitState("b", "")
+	c.awaitEvents("Normal DeletingLoadBalancer Deleting load balancer", "Normal DeletedLoadBalancer Deleted load "+
+		"balancer")
 }
 
-func TestServicesOfOtherControllersAreLeftAlone(t *testing.T) {
+func TestServicesOfOtherControllersAreIgnored(t *testing.T) {
 	foreign := func(name string, change ...func(*corev1.Service)) *corev1.Service {
-		s := service(name, 0, change...)
+		s := newService(name, 0, change...)
 		s.Status.Conditions, s.Finalizers = nil, []string{loadbalancer.Finalizer}
 		return s
 	}
@@ -241,40 +245,43 @@ func TestServicesOfOtherControllersAreLeftAlone(t *testing.T) {
 		foreign(
 			"class",
 			class("example.com/balancer"),
-		), foreign("has", has("10.0.0.11")),
-		foreign("goes", has("10.0.0.12"), func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }),
+		), foreign("has", withAddresses("10.0.0.11")),
+		foreign("goes", withAddresses("10.0.0.12"),
+			func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }),
 	}
-	c := start(t, poolsMap(map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.13"]}`}))
+	c := startCluster(t, poolsMap(map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.13"]}`}))
 	var was []string
 	for _, s := range others {
 		c.create(s)
-		was = append(was, text(s))
+		was = append(was, stateText(s))
 	}
-	c.create(service("p", 0, class(loadbalancer.Class), noted(loadbalancer.AddressesAnnotation, "10.0.0.13")))
-	c.until("p", "10.0.0.13, True Assigned: 10.0.0.13 of pool office"+finalizer)
+	c.create(newService("p", 0, class(loadbalancer.Class),
+		withAnnotation(loadbalancer.AddressesAnnotation, "10.0.0.13")))
+	c.awaitState("p", "10.0.0.13, True Assigned: 10.0.0.13 of pool office"+finalizer)
 	// Addresses that another controller assigned are in use, too.
-	c.create(service("q", 0, noted(loadbalancer.AddressesAnnotation, "10.0.0.11")))
-	c.until("q", "False NoAddress: 10.0.0.11 is in use by service shop/has"+finalizer)
+	c.create(newService("q", 0, withAnnotation(loadbalancer.AddressesAnnotation, "10.0.0.11")))
+	c.awaitState("q", "False NoAddress: 10.0.0.11 is in use by service shop/has"+finalizer)
 	for i, s := range others {
-		if is := text(c.get(s.Name)); is != was[i] {
+		if is := stateText(c.get(s.Name)); is != was[i] {
 			t.Errorf("service %s is %q, was %q", s.Name, is, was[i])
 		}
 	}
 }
 
-func TestWithoutPoolsNothingIsTouched(t *testing.T) {
-	c := start(t, noPools(t), service("a", 0))
-	c.create(service("p", 0, func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To(loadbalancer.Class) }))
-	c.until("p", "False NoAddress: no pool has IPv4 addresses for namespace shop"+finalizer)
-	c.until("a", "")
+func TestServicesAreUnchangedWithoutPools(t *testing.T) {
+	c := startCluster(t, emptyPoolsMap(t), newService("a", 0))
+	c.create(newService("p", 0, func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To(loadbalancer.Class) }))
+	c.awaitState("p", "False NoAddress: no pool has IPv4 addresses for namespace shop"+finalizer)
+	c.awaitState("a", "")
 }
 
-func TestAnAddressIsTakenBackOnlyWhenItsPoolIsGone(t *testing.T) {
-	c := start(t, poolsMap(small), service("a", 9))
-	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
-	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
+func TestAddressesAreWithdrawnOnlyIfTheirPoolIsRemoved(t *testing.T) {
+	c := startCluster(t, poolsMap(smallPool), newService("a", 9))
+	c.awaitState("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
+	c.awaitEvents("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load "+
+		"balancer")
 	c.setPools(map[string]string{"office": `{"addresses":`})
-	c.told(
+	c.awaitEvents(
 		"Warning InvalidPools The pools of addresses cannot be read, and the pools from before are used: pool " +
 			"office: unexpected EOF",
 	)
@@ -282,17 +289,17 @@ func TestAnAddressIsTakenBackOnlyWhenItsPoolIsGone(t *testing.T) {
 		map[string]string{"office": `{"addresses":["10.0.0.9-10.0.0.10"],"autoAssign":false,"namespaces":["lab"]}`},
 	)
 	c.setPools(map[string]string{"annex": `{"addresses":["10.0.0.9-10.0.0.10"]}`})
-	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool annex"+finalizer)
+	c.awaitState("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool annex"+finalizer)
 	c.setPools(map[string]string{"office": `{"addresses":["10.0.1.10"]}`})
-	c.until("a", "10.0.1.10, True Assigned: 10.0.1.10 of pool office"+finalizer)
-	c.told(
+	c.awaitState("a", "10.0.1.10, True Assigned: 10.0.1.10 of pool office"+finalizer)
+	c.awaitEvents(
 		"Normal EnsuringLoadBalancer Ensuring load balancer",
 		"Warning AddressWithdrawn Address 10.0.0.10 is taken back: no pool has it any more",
 		"Normal EnsuredLoadBalancer Ensured load balancer",
 	)
-	c.update(noPools(t))
-	c.until("a", "")
-	c.told(
+	c.update(emptyPoolsMap(t))
+	c.awaitState("a", "")
+	c.awaitEvents(
 		"Warning AddressWithdrawn Address 10.0.1.10 is taken back: no pool has it any more",
 		"Normal DeletingLoadBalancer Deleting load balancer",
 		"Normal DeletedLoadBalancer Deleted load balancer",
@@ -301,14 +308,15 @@ func TestAnAddressIsTakenBackOnlyWhenItsPoolIsGone(t *testing.T) {
 
 // If the ConfigMap is deleted or emptied, no address is removed: neither by the leader that knows the pools, nor by one
 // that never saw them. Only an explicit annotation means that there are no pools.
-func TestNoAddressIsTakenBackWithoutAWord(t *testing.T) {
+func TestAddressesStayWithoutAReadablePoolConfiguration(t *testing.T) {
 	class := func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To(loadbalancer.Class) }
 	two := map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.11"]}`}
-	c := newCluster(t, poolsMap(two), service("a", 9))
+	c := newCluster(t, poolsMap(two), newService("a", 9))
 	end := c.run()
 	const assigned = "10.0.0.10, True Assigned: 10.0.0.10 of pool office" + finalizer
-	c.until("a", assigned)
-	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
+	c.awaitState("a", assigned)
+	c.awaitEvents("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load "+
+		"balancer")
 	missing := func(consequence string) string {
 		return "Warning PoolsMissing The pools of addresses cannot be read, and " + consequence + ": it is missing"
 	}
@@ -330,23 +338,24 @@ func TestNoAddressIsTakenBackWithoutAWord(t *testing.T) {
 	})
 	c.Unlock()
 	remove()
-	c.told(missing("the pools from before are used"))
+	c.awaitEvents(missing("the pools from before are used"))
 	if refuse {
 		t.Error("the server was not asked")
 	}
-	c.create(service("b", 0, class))
-	c.until("b", "10.0.0.11, True Assigned: 10.0.0.11 of pool office"+finalizer)
-	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
+	c.create(newService("b", 0, class))
+	c.awaitState("b", "10.0.0.11, True Assigned: 10.0.0.11 of pool office"+finalizer)
+	c.awaitEvents("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load "+
+		"balancer")
 	end()
 	c.run()
-	c.told(missing("services keep the addresses that they have, and get no others"))
-	c.create(service("c", 0, class))
-	c.until(
+	c.awaitEvents(missing("services keep the addresses that they have, and get no others"))
+	c.create(newService("c", 0, class))
+	c.awaitState(
 		"c",
 		"False NoAddress: the pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is "+
 			"missing"+finalizer,
 	)
-	c.told(
+	c.awaitEvents(
 		"Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: the pools of " +
 			"addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is missing",
 	)
@@ -354,45 +363,46 @@ func TestNoAddressIsTakenBackWithoutAWord(t *testing.T) {
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.until(
+	c.awaitState(
 		"c",
 		`False NoAddress: the pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is empty, and has no annotation `+config.NoPoolsAnnotation+`: "true"`+finalizer,
 	)
-	c.until("a", assigned)
+	c.awaitState("a", assigned)
 	// A Service that needs no address any more still releases it. The pools are used again once they are back.
 	c.change("b", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
-	c.until("b", "")
+	c.awaitState("b", "")
 	c.setPools(two)
-	c.until("c", "10.0.0.11, True Assigned: 10.0.0.11 of pool office"+finalizer)
-	c.until("a", assigned)
-	c.update(noPools(t))
-	c.until("a", "")
-	c.until("c", "False NoAddress: no pool has IPv4 addresses for namespace shop"+finalizer)
+	c.awaitState("c", "10.0.0.11, True Assigned: 10.0.0.11 of pool office"+finalizer)
+	c.awaitState("a", assigned)
+	c.update(emptyPoolsMap(t))
+	c.awaitState("a", "")
+	c.awaitState("c", "False NoAddress: no pool has IPv4 addresses for namespace shop"+finalizer)
 }
 
 // A pool may get other addresses under the same name, and may be rewritten without a change.
-func TestAPoolMovesUnderItsName(t *testing.T) {
-	c := start(t, poolsMap(small), service("a", 0))
-	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
+func TestPoolsCanChangeTheirAddresses(t *testing.T) {
+	c := startCluster(t, poolsMap(smallPool), newService("a", 0))
+	c.awaitState("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
 	c.setPools(map[string]string{"office": `{"addresses":["10.0.1.10"]}`})
-	c.until("a", "10.0.1.10, True Assigned: 10.0.1.10 of pool office"+finalizer)
+	c.awaitState("a", "10.0.1.10, True Assigned: 10.0.1.10 of pool office"+finalizer)
 	c.setPools(map[string]string{"office": `{"addresses": ["10.0.1.10"] }`})
-	c.create(service("b", 0))
-	c.until("b", "False NoAddress: all IPv4 addresses of office are in use"+finalizer)
+	c.create(newService("b", 0))
+	c.awaitState("b", "False NoAddress: all IPv4 addresses of office are in use"+finalizer)
 }
 
 // A new leader assigns no address that a previous leader assigned, even if its caches do not show that yet.
-func TestANewLeaderKnowsWhatWasGiven(t *testing.T) {
+func TestNewLeadersKnowAssignedAddresses(t *testing.T) {
 	c := newCluster(t, poolsMap(map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.19"]}`}))
 	end := c.run()
 	for i := range 5 {
-		c.create(service(fmt.Sprint(i), 0))
-		c.until(fmt.Sprint(i), fmt.Sprintf("10.0.0.1%d, True Assigned: 10.0.0.1%d of pool office%s", i, i, finalizer))
+		c.create(newService(fmt.Sprint(i), 0))
+		c.awaitState(fmt.Sprint(i), fmt.Sprintf("10.0.0.1%d, True Assigned: 10.0.0.1%d of pool "+
+			"office%s", i, i, finalizer))
 	}
 	end()
 	behind := &corev1.ServiceList{}
 	for i := range 8 {
-		s := service(fmt.Sprint(i), 0)
+		s := newService(fmt.Sprint(i), 0)
 		if i >= 5 {
 			c.create(s)
 		}

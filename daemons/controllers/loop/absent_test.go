@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestOnlyTheServersWordIsThatSomethingIsGone(t *testing.T) {
+func TestOnlyTheServersAnswerMeansThatAnObjectIsAbsent(t *testing.T) {
 	claims := schema.GroupResource{Resource: "persistentvolumeclaims"}
 	for name, c := range map[string]struct {
 		err  error
@@ -25,7 +25,7 @@ func TestOnlyTheServersWordIsThatSomethingIsGone(t *testing.T) {
 		"nobody to ask":         {errors.New("connection refused"), false},
 		"a server that may not": {apierrors.NewForbidden(claims, "c", errors.New("no")), false},
 	} {
-		if got := Absent(c.err, "persistentvolumeclaims", "c"); got != c.want {
+		if got := IsAbsent(c.err, "persistentvolumeclaims", "c"); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

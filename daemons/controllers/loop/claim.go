@@ -41,15 +41,15 @@ func PodsByOwner(informer cache.SharedIndexInformer) PodIndex {
 }
 
 // Of returns the pods whose controller has this UID.
-func (x PodIndex) Of(uid types.UID) []*corev1.Pod { return x.by(string(uid)) }
+func (x PodIndex) Of(uid types.UID) []*corev1.Pod { return x.ofKey(string(uid)) }
 
 // Orphans returns the pods of a namespace that have no controller.
-func (x PodIndex) Orphans(namespace string) []*corev1.Pod { return x.by("orphan/" + namespace) }
+func (x PodIndex) Orphans(namespace string) []*corev1.Pod { return x.ofKey("orphan/" + namespace) }
 
 // In returns the pods of a namespace.
 func (x PodIndex) In(namespace string) []*corev1.Pod { return x.find(cache.NamespaceIndex, namespace) }
 
-func (x PodIndex) by(value string) []*corev1.Pod { return x.find(ownerIndex, value) }
+func (x PodIndex) ofKey(value string) []*corev1.Pod { return x.find(ownerIndex, value) }
 
 func (x PodIndex) find(index, value string) []*corev1.Pod {
 	objs, err := x.indexer.ByIndex(index, value)
@@ -103,7 +103,7 @@ func ClaimPods(
 			continue
 		}
 		if !checked {
-			if ok, err := mayAdopt(ctx, owner, kind, fresh); !ok {
+			if ok, err := canAdopt(ctx, owner, kind, fresh); !ok {
 				return claimed, err
 			}
 			checked = true
@@ -119,8 +119,8 @@ func ClaimPods(
 	return claimed, nil
 }
 
-// mayAdopt reports whether the owner still exists on the server. Caches may not show yet that it was deleted.
-func mayAdopt(
+// canAdopt reports whether the owner still exists on the server. Caches may not show yet that it was deleted.
+func canAdopt(
 	ctx context.Context,
 	owner metav1.Object,
 	kind schema.GroupVersionKind,
@@ -183,22 +183,22 @@ func release(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, 
 	return err
 }
 
-// Owned is an owner that is an API object, for events about it.
-type Owned interface {
+// OwnerObject is an owner that is an API object, for events about it.
+type OwnerObject interface {
 	metav1.Object
 	runtime.Object
 }
 
 // CreatePod creates a pod for owner and records an event. A pod with a generated name gets it here, so that the
 // creation can be repeated if its answer is lost.
-func CreatePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) error {
+func CreatePod(ctx context.Context, c Context, owner OwnerObject, pod *corev1.Pod) error {
 	if pod.Name == "" {
-		pod.Name = pod.GenerateName[:min(len(pod.GenerateName), longestBase)] + rand.String(randomLength)
+		pod.Name = pod.GenerateName[:min(len(pod.GenerateName), maxBaseLength)] + rand.String(randomLength)
 	}
 	pods := c.Client.CoreV1().Pods(owner.GetNamespace())
 	var made *corev1.Pod
 	tries := 0
-	err := c.settled(ctx, func() (err error) {
+	err := c.retryUntilKnown(ctx, func() (err error) {
 		tries++
 		made, err = pods.Create(ctx, pod, metav1.CreateOptions{})
 		if !apierrors.IsAlreadyExists(err) || tries == 1 {
@@ -210,7 +210,7 @@ func CreatePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) err
 		case getErr == nil && metav1.IsControlledBy(there, owner):
 			made, err = there, nil
 		case getErr != nil && !apierrors.IsNotFound(getErr):
-			return unseen(getErr)
+			return outcomeUnreadable(getErr)
 		}
 		return err
 	})
@@ -226,12 +226,12 @@ func CreatePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) err
 
 // Lengths of generated names, as the API server makes them: short enough for a host name.
 const (
-	randomLength = 5
-	longestBase  = 63 - randomLength
+	randomLength  = 5
+	maxBaseLength = 63 - randomLength
 )
 
-// AsSeen returns options that make a deletion fail if the object has changed since o was read.
-func AsSeen(o metav1.Object) metav1.DeleteOptions {
+// IfUnchanged returns options that make a deletion fail if the object has changed since o was read.
+func IfUnchanged(o metav1.Object) metav1.DeleteOptions {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
 }
@@ -239,8 +239,8 @@ func AsSeen(o metav1.Object) metav1.DeleteOptions {
 // DeletePod deletes a pod of owner, unless it has changed since it was read, and records an event. If the pod is gone
 // already or has changed (ready, finished, released), it returns an error. The caller must then stop expecting the
 // deletion and sync again.
-func DeletePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) error {
-	err := DeleteSeen(ctx, c, pod)
+func DeletePod(ctx context.Context, c Context, owner OwnerObject, pod *corev1.Pod) error {
+	err := DeleteIfUnchanged(ctx, c, pod)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return err
 	}
@@ -252,35 +252,35 @@ func DeletePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) err
 	return nil
 }
 
-// DeleteSeen deletes a pod unless it has changed since it was read.
-func DeleteSeen(ctx context.Context, c Context, pod *corev1.Pod) error {
-	return c.settled(ctx, func() error { return deleteSeen(ctx, c, pod) })
+// DeleteIfUnchanged deletes a pod unless it has changed since it was read.
+func DeleteIfUnchanged(ctx context.Context, c Context, pod *corev1.Pod) error {
+	return c.retryUntilKnown(ctx, func() error { return deleteIfUnchanged(ctx, c, pod) })
 }
 
-func deleteSeen(ctx context.Context, c Context, pod *corev1.Pod) error {
+func deleteIfUnchanged(ctx context.Context, c Context, pod *corev1.Pod) error {
 	pods := c.Client.CoreV1().Pods(pod.Namespace)
-	err := pods.Delete(ctx, pod.Name, AsSeen(pod))
+	err := pods.Delete(ctx, pod.Name, IfUnchanged(pod))
 	if apierrors.IsConflict(err) {
 		// Most changes do not matter here, and a pod that changes all the time must be deleted too.
 		live, getErr := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		if getErr != nil {
-			return unseen(getErr)
+			return outcomeUnreadable(getErr)
 		}
 		if live.UID == pod.UID && live.DeletionTimestamp != nil {
 			return nil // it is being deleted already, perhaps by an attempt whose answer was lost
 		}
-		if !sameToDelete(pod, live) {
+		if !isSameForDeletion(pod, live) {
 			return err
 		}
-		err = pods.Delete(ctx, pod.Name, AsSeen(live))
+		err = pods.Delete(ctx, pod.Name, IfUnchanged(live))
 	}
 	return err
 }
 
-// sameToDelete reports whether everything that pods are chosen for deletion by is unchanged.
-func sameToDelete(was, is *corev1.Pod) bool {
-	readyBefore, _ := Ready(was)
-	readyNow, _ := Ready(is)
+// isSameForDeletion reports whether everything that pods are chosen for deletion by is unchanged.
+func isSameForDeletion(was, is *corev1.Pod) bool {
+	readyBefore, _ := IsReady(was)
+	readyNow, _ := IsReady(is)
 	before, now := metav1.GetControllerOfNoCopy(was), metav1.GetControllerOfNoCopy(is)
 	return was.UID == is.UID && readyBefore == readyNow && was.Status.Phase == is.Status.Phase &&
 		was.Spec.NodeName == is.Spec.NodeName && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) &&

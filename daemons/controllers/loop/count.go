@@ -9,11 +9,11 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// queueCounts holds the metrics of queues, under upstream's names. Each has the queue's name as its label.
-type queueCounts struct {
+// queueMetrics holds the metrics of queues, under upstream's names. Each has the queue's name as its label.
+type queueMetrics struct {
 	depth, unfinished, longest *prometheus.GaugeVec
 	adds, retries              *prometheus.CounterVec
-	waited, worked             *prometheus.HistogramVec
+	latency, workDuration      *prometheus.HistogramVec
 }
 
 // CountQueues registers the metrics of queues and returns their provider. Every queue that is made with the provider is
@@ -29,7 +29,7 @@ func CountQueues(registry prometheus.Registerer) (workqueue.MetricsProvider, err
 	histogram := func(name, help string) *prometheus.HistogramVec {
 		return measure.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, label)
 	}
-	c := queueCounts{
+	c := queueMetrics{
 		depth: gauge("workqueue_depth", "Keys that wait in a queue."),
 		unfinished: gauge(
 			"workqueue_unfinished_work_seconds",
@@ -44,14 +44,14 @@ func CountQueues(registry prometheus.Registerer) (workqueue.MetricsProvider, err
 			"workqueue_retries_total",
 			"Keys to be taken up again later, after a failure or at their time.",
 		),
-		waited: histogram(
+		latency: histogram(
 			"workqueue_queue_duration_seconds",
 			"Time that a key waits in a queue until it is taken up.",
 		),
-		worked: histogram("workqueue_work_duration_seconds", "Time that work on a key takes."),
+		workDuration: histogram("workqueue_work_duration_seconds", "Time that work on a key takes."),
 	}
-	for _, collector := range []prometheus.Collector{c.depth, c.unfinished, c.longest, c.adds, c.retries, c.waited,
-		c.worked} {
+	for _, collector := range []prometheus.Collector{c.depth, c.unfinished, c.longest, c.adds, c.retries, c.latency,
+		c.workDuration} {
 		if err := registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("register the metrics of queues: %w", err)
 		}
@@ -59,30 +59,30 @@ func CountQueues(registry prometheus.Registerer) (workqueue.MetricsProvider, err
 	return c, nil
 }
 
-func (c queueCounts) NewDepthMetric(name string) workqueue.GaugeMetric {
+func (c queueMetrics) NewDepthMetric(name string) workqueue.GaugeMetric {
 	return c.depth.WithLabelValues(name)
 }
 
-func (c queueCounts) NewAddsMetric(name string) workqueue.CounterMetric {
+func (c queueMetrics) NewAddsMetric(name string) workqueue.CounterMetric {
 	return c.adds.WithLabelValues(name)
 }
 
-func (c queueCounts) NewLatencyMetric(name string) workqueue.HistogramMetric {
-	return c.waited.WithLabelValues(name)
+func (c queueMetrics) NewLatencyMetric(name string) workqueue.HistogramMetric {
+	return c.latency.WithLabelValues(name)
 }
 
-func (c queueCounts) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
-	return c.worked.WithLabelValues(name)
+func (c queueMetrics) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
+	return c.workDuration.WithLabelValues(name)
 }
 
-func (c queueCounts) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
+func (c queueMetrics) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
 	return c.unfinished.WithLabelValues(name)
 }
 
-func (c queueCounts) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
+func (c queueMetrics) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
 	return c.longest.WithLabelValues(name)
 }
 
-func (c queueCounts) NewRetriesMetric(name string) workqueue.CounterMetric {
+func (c queueMetrics) NewRetriesMetric(name string) workqueue.CounterMetric {
 	return c.retries.WithLabelValues(name)
 }

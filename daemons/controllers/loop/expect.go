@@ -14,27 +14,27 @@ type Expectations struct {
 	Now func() time.Time
 
 	mu   sync.Mutex
-	keys map[string]*expected
+	keys map[string]*expectation
 }
 
-type expected struct {
+type expectation struct {
 	creates int
 	deletes sets.Set[string] // UIDs
 	since   time.Time
 }
 
-const expectationsLapse = 5 * time.Minute
+const expectationTimeout = 5 * time.Minute
 
 // Expect adds to what key waits for: the creation of a number of dependents, and the deletion of some UIDs.
 func (e *Expectations) Expect(key string, creates int, deletes ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.keys == nil {
-		e.keys = map[string]*expected{}
+		e.keys = map[string]*expectation{}
 	}
 	x := e.keys[key]
 	if x == nil {
-		x = &expected{deletes: sets.New[string]()}
+		x = &expectation{deletes: sets.New[string]()}
 		e.keys[key] = x
 	}
 	x.creates += creates
@@ -60,23 +60,23 @@ func (e *Expectations) Deleted(key, uid string) {
 	}
 }
 
-// Met reports whether everything that key waits for has been observed or has expired.
-func (e *Expectations) Met(key string) bool {
+// IsMet reports whether everything that key waits for has been observed or has expired.
+func (e *Expectations) IsMet(key string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x := e.keys[key]
 	if x == nil {
 		return true
 	}
-	if x.creates <= 0 && x.deletes.Len() == 0 || e.Now().Sub(x.since) > expectationsLapse {
+	if x.creates <= 0 && x.deletes.Len() == 0 || e.Now().Sub(x.since) > expectationTimeout {
 		delete(e.keys, key)
 		return true
 	}
 	return false
 }
 
-// Forget removes the expectations of key.
-func (e *Expectations) Forget(key string) {
+// Delete removes the expectations of key.
+func (e *Expectations) Delete(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.keys, key)

@@ -12,35 +12,37 @@ import (
 // size it had when the cluster was largest. The functions that are called must not block, since the others are called
 // after them.
 type Followers struct {
-	mu sync.Mutex
-	of map[cache.SharedIndexInformer]*followers
+	mu         sync.Mutex
+	byInformer map[cache.SharedIndexInformer]*followers
 }
 
 // NewFollowers returns an empty Followers, for Context.Followers.
-func NewFollowers() *Followers { return &Followers{of: map[cache.SharedIndexInformer]*followers{}} }
+func NewFollowers() *Followers {
+	return &Followers{byInformer: map[cache.SharedIndexInformer]*followers{}}
+}
 
 // followers holds the functions that follow one cache.
 type followers struct {
-	mu     sync.Mutex
-	all    []func(old, obj any)
-	closed bool // a change was already delivered: a function that joins now would have missed it
+	mu       sync.Mutex
+	handlers []func(old, obj any)
+	closed   bool // a change was already delivered: a function that joins now would have missed it
 }
 
-// join adds f to the functions to call. It returns false if a change was already delivered.
-func (w *followers) join(f func(old, obj any)) bool {
+// add adds f to the functions to call. It returns false if a change was already delivered.
+func (w *followers) add(f func(old, obj any)) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return false
 	}
-	w.all = append(w.all, f)
+	w.handlers = append(w.handlers, f)
 	return true
 }
 
-func (w *followers) tell(old, obj any) {
+func (w *followers) notify(old, obj any) {
 	w.mu.Lock()
 	w.closed = true
-	all := w.all
+	all := w.handlers
 	w.mu.Unlock()
 	for _, f := range all {
 		f(old, obj)
@@ -50,7 +52,7 @@ func (w *followers) tell(old, obj any) {
 // On calls f with every object of a shared cache that is added, changed or deleted. For a deleted object this may be
 // its last known state.
 func (c Context) On(informer cache.SharedIndexInformer, f func(obj any)) {
-	c.OnChange(informer, func(old, obj any) { f(newest(old, obj)) })
+	c.OnChange(informer, func(old, obj any) { f(newerState(old, obj)) })
 }
 
 // OnChange calls f with the old and the new state of every object of a shared cache that changes. old is nil for an
@@ -62,23 +64,23 @@ func (c Context) OnChange(informer cache.SharedIndexInformer, f func(old, obj an
 	}
 	c.Followers.mu.Lock()
 	defer c.Followers.mu.Unlock()
-	w := c.Followers.of[informer]
+	w := c.Followers.byInformer[informer]
 	if w == nil {
 		w = &followers{}
-		c.Followers.of[informer] = w
-		OnChange(informer, w.tell)
+		c.Followers.byInformer[informer] = w
+		OnChange(informer, w.notify)
 	}
-	if !w.join(f) {
+	if !w.add(f) {
 		OnChange(informer, f)
 	}
 }
 
-// On is Context.On for a cache that only this controller uses.
-func On(informer cache.SharedIndexInformer, f func(obj any)) {
-	OnChange(informer, func(old, obj any) { f(newest(old, obj)) })
+// OnState is Context.On for a cache that only this controller uses.
+func OnState(informer cache.SharedIndexInformer, f func(obj any)) {
+	OnChange(informer, func(old, obj any) { f(newerState(old, obj)) })
 }
 
-func newest(old, obj any) any {
+func newerState(old, obj any) any {
 	if obj == nil {
 		return old
 	}

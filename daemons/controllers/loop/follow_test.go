@@ -13,24 +13,24 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// told records the events of one follower.
-type told struct {
-	mu    sync.Mutex
-	names []string
-	said  chan struct{}
+// eventLog records the events of one follower.
+type eventLog struct {
+	mu       sync.Mutex
+	names    []string
+	received chan struct{}
 }
 
-func (w *told) hear(_, obj any) {
+func (w *eventLog) record(_, obj any) {
 	w.mu.Lock()
 	w.names = append(w.names, obj.(*corev1.ConfigMap).Name)
 	w.mu.Unlock()
-	w.said <- struct{}{}
+	w.received <- struct{}{}
 }
 
-func (w *told) want(t *testing.T, names ...string) {
+func (w *eventLog) expect(t *testing.T, names ...string) {
 	t.Helper()
 	for range names {
-		<-w.said
+		<-w.received
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,39 +40,40 @@ func (w *told) want(t *testing.T, names ...string) {
 	}
 }
 
-func TestAllFollowersOfACacheAreToldByOneHandler(t *testing.T) {
+func TestAllFollowersOfACacheShareOneHandler(t *testing.T) {
 	of := func(name string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	}
 	factory := informers.New(fake.NewClientset(of("a"), of("b")))
 	c := Context{Informers: factory, Followers: NewFollowers()}
-	informer := &counting{SharedIndexInformer: informers.ConfigMaps(factory).Informer()}
-	first, second, late := &told{
-		said: make(chan struct{}, 10),
-	}, &told{
-		said: make(chan struct{}, 10),
-	}, &told{
-		said: make(chan struct{}, 10),
+	informer := &countingInformer{SharedIndexInformer: informers.ConfigMaps(factory).Informer()}
+	first, second, late := &eventLog{
+		received: make(chan struct{}, 10),
+	}, &eventLog{
+		received: make(chan struct{}, 10),
+	}, &eventLog{
+		received: make(chan struct{}, 10),
 	}
-	c.OnChange(informer, first.hear)
-	c.OnChange(informer, second.hear)
+	c.OnChange(informer, first.record)
+	c.OnChange(informer, second.record)
 	if informer.handlers != 1 {
 		t.Errorf("they have %d handlers", informer.handlers)
 	}
 	factory.StartWithContext(t.Context())
-	first.want(t, "a", "b")
-	second.want(t, "a", "b")
+	first.expect(t, "a", "b")
+	second.expect(t, "a", "b")
 	// A follower that joins later also gets all existing objects.
-	c.OnChange(informer, late.hear)
-	late.want(t, "a", "b")
+	c.OnChange(informer, late.record)
+	late.expect(t, "a", "b")
 }
 
-type counting struct {
+type countingInformer struct {
 	cache.SharedIndexInformer
 	handlers int
 }
 
-func (c *counting) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (c *countingInformer) AddEventHandler(h cache.ResourceEventHandler) (
+	cache.ResourceEventHandlerRegistration, error) {
 	c.handlers++
 	return c.SharedIndexInformer.AddEventHandler(h)
 }

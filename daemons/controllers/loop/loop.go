@@ -42,8 +42,9 @@ type Context struct {
 	Queues    workqueue.MetricsProvider // counts the queues' items; nil means that they are not counted
 	Metrics   prometheus.Registerer     // registers the controllers' own metrics; nil means that there are none
 	Followers *Followers                // of the shared caches; nil means that each controller has its own handlers
-	// Vouched reports whether a node is known to be alive without a heartbeat of its own. nil means that no node is.
-	Vouched func(node string) bool
+	// AliveWithoutHeartbeat reports whether a node is known to be alive without a heartbeat of its own. nil means that
+	// no node is.
+	AliveWithoutHeartbeat func(node string) bool
 }
 
 // Now returns the time of the controllers' clock.
@@ -62,8 +63,9 @@ func (c Context) clock() clock.WithTicker {
 	return c.Clock
 }
 
-// Count registers a controller's own metrics. They replace those of a controller that ran here under an earlier lease.
-func (c Context) Count(metrics prometheus.Collector) {
+// RegisterMetrics registers a controller's own metrics. They replace those of a controller that ran here under an
+// earlier lease.
+func (c Context) RegisterMetrics(metrics prometheus.Collector) {
 	if c.Metrics == nil {
 		return
 	}
@@ -95,10 +97,10 @@ type Controller interface {
 
 // Loop is the usual controller: it calls Sync for each queued key until Sync succeeds.
 type Loop struct {
-	Name    string
-	Counted string // upstream's name of the queue, used in metrics; empty means Name
-	Workers int    // zero means 5
-	Context Context
+	Name            string
+	QueueMetricName string // upstream's name of the queue, used in metrics; empty means Name
+	Workers         int    // zero means 5
+	Context         Context
 	// Sync reconciles one key. It must be safe to repeat. After an error the key is queued again with back-off.
 	Sync func(ctx context.Context, key string) error
 	// Synced holds the caches that must be filled before the first Sync.
@@ -114,7 +116,7 @@ func (l *Loop) Queue() workqueue.TypedRateLimitingInterface[string] {
 		l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 2*time.Minute),
 			workqueue.TypedRateLimitingQueueConfig[string]{
-				Name: cmp.Or(l.Counted, l.Name), MetricsProvider: l.Context.Queues, Clock: l.Context.clock()})
+				Name: cmp.Or(l.QueueMetricName, l.Name), MetricsProvider: l.Context.Queues, Clock: l.Context.clock()})
 	})
 	return l.queue
 }
@@ -143,7 +145,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
-			for l.step(ctx) {
+			for l.processNext(ctx) {
 			}
 		})
 	}
@@ -156,7 +158,7 @@ func (l *Loop) Run(ctx context.Context) error {
 // syncTimeout bounds one Sync, so that a server that hangs does not block a worker for good.
 const syncTimeout = 2 * time.Minute
 
-func (l *Loop) step(ctx context.Context) bool {
+func (l *Loop) processNext(ctx context.Context) bool {
 	key, stop := l.queue.Get()
 	if stop {
 		return false
@@ -181,8 +183,9 @@ func (l *Loop) step(ctx context.Context) bool {
 	return true
 }
 
-// Owner returns the key of obj's controller if it has the given kind, or "". Controllers are in the namespace of obj.
-func Owner(obj metav1.Object, kind string) string {
+// OwnerKey returns the key of obj's controller if it has the given kind, or "". Controllers are in the namespace of
+// obj.
+func OwnerKey(obj metav1.Object, kind string) string {
 	if ref := metav1.GetControllerOfNoCopy(obj); ref != nil && ref.Kind == kind {
 		return obj.GetNamespace() + "/" + ref.Name
 	}

@@ -13,8 +13,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// start runs a loop until the test ends. It returns the keys that are synced.
-func start(t *testing.T, l *Loop, sync func(key string) error) <-chan string {
+// startLoop runs a loop until the test ends. It returns the keys that are synced.
+func startLoop(t *testing.T, l *Loop, sync func(key string) error) <-chan string {
 	t.Helper()
 	synced := make(chan string, 100)
 	l.Sync = func(_ context.Context, key string) error {
@@ -33,8 +33,9 @@ func start(t *testing.T, l *Loop, sync func(key string) error) <-chan string {
 	return synced
 }
 
-// turn advances the clock until a key is synced, and returns by how much.
-func turn(t *testing.T, clock *clocktesting.FakeClock, synced <-chan string, step time.Duration) (moved time.Duration) {
+// advanceUntilSync advances the clock until a key is synced, and returns by how much.
+func advanceUntilSync(t *testing.T, clock *clocktesting.FakeClock, synced <-chan string,
+	step time.Duration) (moved time.Duration) {
 	t.Helper()
 	for deadline := time.After(30 * time.Second); ; {
 		select {
@@ -49,7 +50,7 @@ func turn(t *testing.T, clock *clocktesting.FakeClock, synced <-chan string, ste
 	}
 }
 
-func TestWhatWaitsGoesByTheClockThatIsMoved(t *testing.T) {
+func TestDelaysUseTheConfiguredClock(t *testing.T) {
 	for name, c := range map[string]struct {
 		put  func(l *Loop)
 		sync func(tries int) error
@@ -67,14 +68,14 @@ func TestWhatWaitsGoesByTheClockThatIsMoved(t *testing.T) {
 			clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 			l := &Loop{Name: "test", Workers: 1, Context: Context{Log: slog.New(slog.DiscardHandler), Clock: clock}}
 			tries := 0
-			synced := start(t, l, func(string) error { tries++; return c.sync(tries) })
+			synced := startLoop(t, l, func(string) error { tries++; return c.sync(tries) })
 			c.put(l)
 			var moved time.Duration
 			if name == "a key for later" {
-				moved = turn(t, clock, synced, time.Minute)
+				moved = advanceUntilSync(t, clock, synced, time.Minute)
 			} else {
 				for range 11 {
-					moved = turn(t, clock, synced, 100*time.Millisecond)
+					moved = advanceUntilSync(t, clock, synced, 100*time.Millisecond)
 				}
 			}
 			if moved < c.wait {
@@ -84,20 +85,20 @@ func TestWhatWaitsGoesByTheClockThatIsMoved(t *testing.T) {
 	}
 }
 
-func TestQueuesAreCountedByUpstreamsNames(t *testing.T) {
+func TestQueueMetricsHaveUpstreamsNames(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	queues, err := CountQueues(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := &Loop{
-		Name:    "endpointslice",
-		Counted: "endpoint_slice",
-		Workers: 1,
-		Context: Context{Log: slog.New(slog.DiscardHandler), Queues: queues},
+		Name:            "endpointslice",
+		QueueMetricName: "endpoint_slice",
+		Workers:         1,
+		Context:         Context{Log: slog.New(slog.DiscardHandler), Queues: queues},
 	}
 	tries := 0
-	synced := start(t, l, func(string) error {
+	synced := startLoop(t, l, func(string) error {
 		if tries++; tries == 1 {
 			return errors.New("not yet")
 		}

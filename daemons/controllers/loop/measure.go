@@ -9,14 +9,14 @@ import (
 // Counter registers and returns a counter for a controller.
 func (c Context) Counter(name, help string, labels ...string) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	c.Count(v)
+	c.RegisterMetrics(v)
 	return v
 }
 
 // Histogram registers and returns a histogram for a controller.
 func (c Context) Histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	v := measure.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	c.Count(v)
+	c.RegisterMetrics(v)
 	return v
 }
 

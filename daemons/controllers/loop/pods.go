@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Ready reports whether a pod's Ready condition is true, and since when.
-func Ready(pod *corev1.Pod) (bool, time.Time) {
+// IsReady reports whether a pod's Ready condition is true, and since when.
+func IsReady(pod *corev1.Pod) (bool, time.Time) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
@@ -25,9 +25,9 @@ func Ready(pod *corev1.Pod) (bool, time.Time) {
 	return false, time.Time{}
 }
 
-// Available reports whether a pod has been ready for at least minReady.
-func Available(pod *corev1.Pod, minReady time.Duration, now time.Time) bool {
-	ready, since := Ready(pod)
+// IsAvailable reports whether a pod has been ready for at least minReady.
+func IsAvailable(pod *corev1.Pod, minReady time.Duration, now time.Time) bool {
+	ready, since := IsReady(pod)
 	return ready && (minReady == 0 || !since.IsZero() && !since.Add(minReady).After(now))
 }
 
@@ -36,7 +36,7 @@ func Available(pod *corev1.Pod, minReady time.Duration, now time.Time) bool {
 // leader.
 func UntilAvailable(pods []*corev1.Pod, minReady time.Duration, now time.Time) (least time.Duration) {
 	for _, pod := range pods {
-		ready, since := Ready(pod)
+		ready, since := IsReady(pod)
 		if left := since.Add(minReady).Sub(now); ready && left > 0 && (least == 0 || left < least) {
 			least = left
 		}
@@ -44,8 +44,8 @@ func UntilAvailable(pods []*corev1.Pod, minReady time.Duration, now time.Time) (
 	return least
 }
 
-// Active reports whether a pod has not finished and is not being deleted.
-func Active(pod *corev1.Pod) bool {
+// IsActive reports whether a pod has not finished and is not being deleted.
+func IsActive(pod *corev1.Pod) bool {
 	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&
 		pod.DeletionTimestamp == nil
 }
@@ -79,29 +79,29 @@ func generateName(owner string) string {
 // youngest would always go, and those may all be in one zone.
 func DeletionOrder(pods []*corev1.Pod, together map[string]int, now time.Time) {
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
-		readyA, sinceA := Ready(a)
-		readyB, sinceB := Ready(b)
+		readyA, sinceA := IsReady(a)
+		readyB, sinceB := IsReady(b)
 		return cmp.Or(
-			first(a.Spec.NodeName == "", b.Spec.NodeName == ""),
+			compareTrueFirst(a.Spec.NodeName == "", b.Spec.NodeName == ""),
 			cmp.Compare(phaseRank(a), phaseRank(b)),
-			first(!readyA, !readyB),
+			compareTrueFirst(!readyA, !readyB),
 			cmp.Compare(deletionCost(a), deletionCost(b)),
 			cmp.Compare(together[b.Spec.NodeName], together[a.Spec.NodeName]),
-			younger(sinceA, sinceB, a, b, now, readyA && readyB),
-			cmp.Compare(restarts(b), restarts(a)),
-			younger(a.CreationTimestamp.Time, b.CreationTimestamp.Time, a, b, now, true),
+			compareAge(sinceA, sinceB, a, b, now, readyA && readyB),
+			cmp.Compare(restartCount(b), restartCount(a)),
+			compareAge(a.CreationTimestamp.Time, b.CreationTimestamp.Time, a, b, now, true),
 		)
 	})
 }
 
-// younger compares how long ago two times are, by order of magnitude. The later time comes first, and an unknown time
-// before all. Different times of the same magnitude are ordered by the pods' UIDs.
-func younger(atA, atB time.Time, a, b *corev1.Pod, now time.Time, matters bool) int {
+// compareAge compares how long ago two times are, by order of magnitude. The later time comes first, and an unknown
+// time before all. Different times of the same magnitude are ordered by the pods' UIDs.
+func compareAge(atA, atB time.Time, a, b *corev1.Pod, now time.Time, matters bool) int {
 	switch {
 	case !matters || atA.Equal(atB):
 		return 0
 	case atA.IsZero() || atB.IsZero():
-		return first(atA.IsZero(), atB.IsZero())
+		return compareTrueFirst(atA.IsZero(), atB.IsZero())
 	}
 	return cmp.Or(cmp.Compare(magnitude(now.Sub(atA)), magnitude(now.Sub(atB))), cmp.Compare(a.UID, b.UID))
 }
@@ -113,7 +113,7 @@ func magnitude(age time.Duration) int {
 	return int(math.Log2(float64(age)))
 }
 
-func first(a, b bool) int {
+func compareTrueFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -133,7 +133,7 @@ func phaseRank(pod *corev1.Pod) int {
 	return 2
 }
 
-func restarts(pod *corev1.Pod) (most int32) {
+func restartCount(pod *corev1.Pod) (most int32) {
 	for _, c := range pod.Status.ContainerStatuses {
 		most = max(most, c.RestartCount)
 	}
@@ -167,8 +167,8 @@ func InBatches(ctx context.Context, n int, still func() bool, f func(ctx context
 	return done, nil
 }
 
-// SameSpec reports whether an object is still the same object with the same spec, and is not being deleted.
-func SameSpec(is, was metav1.Object) bool {
+// HasSameSpec reports whether an object is still the same object with the same spec, and is not being deleted.
+func HasSameSpec(is, was metav1.Object) bool {
 	return is.GetUID() == was.GetUID() && is.GetGeneration() == was.GetGeneration() && is.GetDeletionTimestamp() == nil
 }
 

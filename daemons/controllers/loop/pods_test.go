@@ -13,7 +13,7 @@ import (
 )
 
 // Each pair differs by one rule. All earlier rules are equal for both, and all later rules favour the other pod.
-func TestWhichPodsGoFirst(t *testing.T) {
+func TestDeletionOrder(t *testing.T) {
 	now := time.Unix(2_000_000, 0)
 	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 	is := func(name string, change ...func(*corev1.Pod)) *corev1.Pod {
@@ -78,7 +78,7 @@ func TestWhichPodsGoFirst(t *testing.T) {
 	}
 }
 
-func TestWhenAPodIsAvailable(t *testing.T) {
+func TestAvailability(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	for name, c := range map[string]struct {
 		status   corev1.ConditionStatus
@@ -100,13 +100,13 @@ func TestWhenAPodIsAvailable(t *testing.T) {
 				{Type: corev1.PodReady, Status: c.status, LastTransitionTime: metav1.NewTime(c.since)},
 			}
 		}
-		if got := Available(pod, c.minReady, now); got != c.want {
+		if got := IsAvailable(pod, c.minReady, now); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
 }
 
-func TestPodsAreMadeInBatchesThatDouble(t *testing.T) {
+func TestBatchesDouble(t *testing.T) {
 	for _, c := range []struct {
 		n, failsFrom, calls int
 	}{{10, 99, 10}, {10, 0, 1}, {10, 2, 3}, {10, 3, 7}, {0, 0, 0}} {
@@ -130,7 +130,7 @@ func TestPodsAreMadeInBatchesThatDouble(t *testing.T) {
 	}
 }
 
-func TestBatchesEndWhenTheyAreNotWantedAnyMore(t *testing.T) {
+func TestBatchesEndWhenTheSpecChanges(t *testing.T) {
 	for wanted, calls := range []int{0, 1, 3, 7} {
 		asked := 0
 		done, err := InBatches(t.Context(), 100, func() bool { asked++; return asked <= wanted },
@@ -141,7 +141,7 @@ func TestBatchesEndWhenTheyAreNotWantedAnyMore(t *testing.T) {
 	}
 }
 
-func TestHowLongItIsUntilAPodIsAvailable(t *testing.T) {
+func TestUntilAvailable(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	pod := func(status corev1.ConditionStatus, ago time.Duration) *corev1.Pod {
 		return &corev1.Pod{

@@ -34,25 +34,25 @@ type Revisions struct {
 	Label  string // the label that holds a revision's hash
 }
 
-// Revised describes an owner of revisions.
-type Revised struct {
+// RevisionOwner describes an owner of revisions.
+type RevisionOwner struct {
 	Owner      metav1.Object
 	Kind       schema.GroupVersionKind
 	Selector   *metav1.LabelSelector
 	Template   *corev1.PodTemplateSpec
 	Collisions **int32 // in the owner's status: the number of hash collisions
 	Limit      *int32  // how many former revisions to retain; nil means ten
-	// Used reports whether something still uses a revision.
-	Used func(*appsv1.ControllerRevision) bool
-	// Fresh reads the owner from the server, so that a deleted owner adopts nothing.
-	Fresh func(context.Context) (metav1.Object, error)
+	// IsUsed reports whether something still uses a revision.
+	IsUsed func(*appsv1.ControllerRevision) bool
+	// ReadLive reads the owner from the server, so that a deleted owner adopts nothing.
+	ReadLive func(context.Context) (metav1.Object, error)
 }
 
 // Record ensures that a revision holds the owner's template, and that it is the newest one. It returns that revision
 // and all of the owner's, the oldest first. It deletes former revisions that exceed the limit and are not used.
 func (r Revisions) Record(
 	ctx context.Context,
-	o Revised,
+	o RevisionOwner,
 ) (update *appsv1.ControllerRevision, all []*appsv1.ControllerRevision, err error) {
 	data, err := templatePatch(o.Template)
 	if err != nil {
@@ -102,13 +102,13 @@ func (r Revisions) Record(
 		slices.Clone(all),
 		func(c *appsv1.ControllerRevision) bool { return c.UID == update.UID },
 	)
-	return update, append(slices.Clone(former), update), r.drop(ctx, o, former)
+	return update, append(slices.Clone(former), update), r.deleteFormer(ctx, o, former)
 }
 
 // list reads the revisions that match a selector from the server.
 func (r Revisions) list(
 	ctx context.Context,
-	o Revised,
+	o RevisionOwner,
 	selector labels.Selector,
 ) ([]*appsv1.ControllerRevision, error) {
 	found, err := r.Client.AppsV1().
@@ -134,7 +134,7 @@ func (r Revisions) list(
 // without its dependents, and the pods that it left refer to those revisions.
 func (r Revisions) claim(
 	ctx context.Context,
-	o Revised,
+	o RevisionOwner,
 	all []*appsv1.ControllerRevision,
 ) (mine []*appsv1.ControllerRevision, err error) {
 	checked := false
@@ -146,7 +146,7 @@ func (r Revisions) claim(
 			continue
 		}
 		if !checked {
-			if ok, err := mayAdopt(ctx, o.Owner, o.Kind, o.Fresh); !ok {
+			if ok, err := canAdopt(ctx, o.Owner, o.Kind, o.ReadLive); !ok {
 				return nil, errors.Join(
 					err,
 					fmt.Errorf("%s %s/%s is being deleted", o.Kind.Kind, o.Owner.GetNamespace(), o.Owner.GetName()),
@@ -174,7 +174,7 @@ func (r Revisions) claim(
 
 func (r Revisions) adopt(
 	ctx context.Context,
-	o Revised,
+	o RevisionOwner,
 	c *appsv1.ControllerRevision,
 ) (*appsv1.ControllerRevision, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -192,9 +192,9 @@ func (r Revisions) adopt(
 	return adopted, err
 }
 
-// Named returns one of an owner's revisions by its name, or nil if it does not exist. It asks the server if the cache
+// ByName returns one of an owner's revisions by its name, or nil if it does not exist. It asks the server if the cache
 // does not show the revision yet.
-func (r Revisions) Named(
+func (r Revisions) ByName(
 	ctx context.Context,
 	owner metav1.Object,
 	all []*appsv1.ControllerRevision,
@@ -221,7 +221,7 @@ func (r Revisions) Named(
 // has that name, the collision count is increased, which changes the hash.
 func (r Revisions) create(
 	ctx context.Context,
-	o Revised,
+	o RevisionOwner,
 	data []byte,
 	number int64,
 ) (*appsv1.ControllerRevision, error) {
@@ -285,15 +285,15 @@ func hashOf(data []byte, collisions *int32) string {
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
 }
 
-func (r Revisions) drop(ctx context.Context, o Revised, former []*appsv1.ControllerRevision) error {
+func (r Revisions) deleteFormer(ctx context.Context, o RevisionOwner, former []*appsv1.ControllerRevision) error {
 	limit := 10
 	if o.Limit != nil {
 		limit = int(*o.Limit)
 	}
-	unused := slices.DeleteFunc(former, o.Used)
+	unused := slices.DeleteFunc(former, o.IsUsed)
 	for i := range len(unused) - limit {
 		if err := r.Client.AppsV1().ControllerRevisions(unused[i].Namespace).Delete(ctx, unused[i].Name,
-			AsSeen(unused[i])); err != nil &&
+			IfUnchanged(unused[i])); err != nil &&
 			!apierrors.IsNotFound(err) {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 // The cache of a new leader may not show the previous leader's revisions. It must not create another revision of the
 // same template, which would replace all pods. A new revision gets a higher number than the existing ones. The status
 // may have no collision count yet.
-func TestALeaderThatDoesNotSeeARevisionMakesNoOther(t *testing.T) {
+func TestNewLeadersReuseRevisionsMissingFromTheCache(t *testing.T) {
 	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"},
 		Spec: appsv1.StatefulSetSpec{
@@ -35,10 +35,11 @@ func TestALeaderThatDoesNotSeeARevisionMakesNoOther(t *testing.T) {
 		t.Helper()
 		made, _, err := unseen.Record(
 			t.Context(),
-			Revised{Owner: set, Kind: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), Selector: set.Spec.Selector,
+			RevisionOwner{Owner: set, Kind: appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
+				Selector: set.Spec.Selector,
 				Template: &set.Spec.Template, Collisions: &set.Status.CollisionCount,
-				Used:  func(*appsv1.ControllerRevision) bool { return true },
-				Fresh: func(context.Context) (metav1.Object, error) { return set, nil }},
+				IsUsed:   func(*appsv1.ControllerRevision) bool { return true },
+				ReadLive: func(context.Context) (metav1.Object, error) { return set, nil }},
 		)
 		if err != nil {
 			t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 
 // counts holds the metrics of mirrored Endpoints, under upstream's names.
 type counts struct {
-	changes                                *prometheus.CounterVec
-	added, updated, removed, skipped, took *prometheus.HistogramVec
+	changes                                          *prometheus.CounterVec
+	added, updated, removed, skipped, perSyncSeconds *prometheus.HistogramVec
 }
 
 func newCounts(c loop.Context, slices discoverylisters.EndpointSliceLister) counts {
@@ -34,7 +34,7 @@ func newCounts(c loop.Context, slices discoverylisters.EndpointSliceLister) coun
 		updated: perSync("endpoints_updated", "Endpoints that changed"),
 		removed: perSync("endpoints_removed", "Endpoints that went"),
 		skipped: perSync("addresses_skipped", "Addresses that were left out"),
-		took: c.Histogram(
+		perSyncSeconds: c.Histogram(
 			sub+"endpoints_sync_duration",
 			"Seconds that it took to look at Endpoints.",
 			prometheus.ExponentialBuckets(0.001, 2, 15),
@@ -42,16 +42,18 @@ func newCounts(c loop.Context, slices discoverylisters.EndpointSliceLister) coun
 	}
 }
 
-// synced records how long a sync took.
-func (c *counts) synced(took time.Duration) { c.took.WithLabelValues().Observe(took.Seconds()) }
+// observeSync records how long a sync took.
+func (c *counts) observeSync(took time.Duration) {
+	c.perSyncSeconds.WithLabelValues().Observe(took.Seconds())
+}
 
-// written records the changes to the existing slices.
-func (c *counts) written(m Mirrored, existing []*discoveryv1.EndpointSlice) {
+// observeWrites records the changes to the existing slices.
+func (c *counts) observeWrites(m Mirrored, existing []*discoveryv1.EndpointSlice) {
 	for operation, n := range map[string]int{"create": len(m.Create), "update": len(m.Update),
 		"delete": len(m.Delete)} {
 		c.changes.WithLabelValues(operation).Add(float64(n))
 	}
-	added, updated, removed := m.Moved(existing, func(e discoveryv1.Endpoint) string { return e.Addresses[0] },
+	added, updated, removed := m.CountMoved(existing, func(e discoveryv1.Endpoint) string { return e.Addresses[0] },
 		func(a, b discoveryv1.Endpoint) bool { return !apiequality.Semantic.DeepEqual(a, b) })
 	c.added.WithLabelValues().Observe(float64(added))
 	c.updated.WithLabelValues().Observe(float64(updated))

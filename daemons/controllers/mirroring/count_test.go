@@ -42,7 +42,7 @@ func TestMirrorsAndTheirChangesAreCounted(t *testing.T) {
 	}
 	registry := prometheus.NewPedanticRegistry()
 	c := newCounts(loop.Context{Metrics: registry}, discoverylisters.NewEndpointSliceLister(indexer))
-	c.written(
+	c.observeWrites(
 		Mirrored{
 			Changes: endpoints.Changes{
 				Create: []*discoveryv1.EndpointSlice{slice("", "5", "7", "8")},
@@ -53,7 +53,7 @@ func TestMirrorsAndTheirChangesAreCounted(t *testing.T) {
 		},
 		existing,
 	)
-	c.synced(time.Second)
+	c.observeSync(time.Second)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

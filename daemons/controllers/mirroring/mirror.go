@@ -14,9 +14,9 @@ import (
 
 const (
 	managedBy = "endpointslicemirroring-controller.k8s.io"
-	// perSubset is the maximum number of addresses that are mirrored from a subset, and that a slice holds. The API
+	// maxPerSubset is the maximum number of addresses that are mirrored from a subset, and that a slice holds. The API
 	// allows no more.
-	perSubset = 1000
+	maxPerSubset = 1000
 )
 
 // Mirrored holds the changes to the slices of Endpoints, and the number of addresses that are left out.
@@ -26,8 +26,8 @@ type Mirrored struct {
 	Skipped int // addresses that are left out, including invalid ones
 }
 
-// part holds the endpoints that can share slices: addresses of one family with the same ports.
-type part struct {
+// sliceGroup holds the endpoints that can share slices: addresses of one family with the same ports.
+type sliceGroup struct {
 	kind      discoveryv1.AddressType
 	ports     []discoveryv1.EndpointPort
 	endpoints []discoveryv1.Endpoint
@@ -36,10 +36,10 @@ type part struct {
 // Mirror returns the writes that turn the existing slices into a mirror of e.
 func Mirror(e *corev1.Endpoints, existing []*discoveryv1.EndpointSlice) Mirrored {
 	m := Mirrored{}
-	free := living(existing)
-	for _, p := range m.parts(e) {
+	free := liveSlices(existing)
+	for _, p := range m.groupAddresses(e) {
 		for len(p.endpoints) > 0 {
-			n := min(perSubset, len(p.endpoints))
+			n := min(maxPerSubset, len(p.endpoints))
 			want := newSlice(e, p.kind, p.ports)
 			want.Endpoints, p.endpoints = p.endpoints[:n:n], p.endpoints[n:]
 			at := slices.IndexFunc(free, func(s *discoveryv1.EndpointSlice) bool {
@@ -49,7 +49,7 @@ func Mirror(e *corev1.Endpoints, existing []*discoveryv1.EndpointSlice) Mirrored
 				m.Create = append(m.Create, want)
 				continue
 			}
-			if have := free[at]; !same(have, want) {
+			if have := free[at]; !sameSlice(have, want) {
 				updated := have.DeepCopy()
 				updated.Labels, updated.Annotations, updated.OwnerReferences = want.Labels, want.Annotations,
 					want.OwnerReferences
@@ -64,23 +64,23 @@ func Mirror(e *corev1.Endpoints, existing []*discoveryv1.EndpointSlice) Mirrored
 	return m
 }
 
-// living returns the slices that are not being deleted.
-func living(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+// liveSlices returns the slices that are not being deleted.
+func liveSlices(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	return slices.DeleteFunc(
 		slices.Clone(all),
 		func(s *discoveryv1.EndpointSlice) bool { return s.DeletionTimestamp != nil },
 	)
 }
 
-// parts sorts the addresses of Endpoints into parts and counts those that it leaves out. In each subset, ready
+// groupAddresses sorts the addresses of Endpoints into parts and counts those that it leaves out. In each subset, ready
 // addresses come first.
-func (m *Mirrored) parts(e *corev1.Endpoints) []*part {
-	var all []*part
+func (m *Mirrored) groupAddresses(e *corev1.Endpoints) []*sliceGroup {
+	var all []*sliceGroup
 	for _, subset := range e.Subsets {
 		ports, added := slicePorts(subset.Ports), 0
 		add := func(addresses []corev1.EndpointAddress, ready bool) {
 			for _, a := range addresses {
-				if added >= perSubset {
+				if added >= maxPerSubset {
 					return
 				}
 				endpoint, kind := endpointOf(a, ready)
@@ -91,10 +91,13 @@ func (m *Mirrored) parts(e *corev1.Endpoints) []*part {
 				added++
 				at := slices.IndexFunc(
 					all,
-					func(p *part) bool { return p.kind == kind && apiequality.Semantic.DeepEqual(p.ports, ports) },
+					func(p *sliceGroup) bool {
+						return p.kind == kind &&
+							apiequality.Semantic.DeepEqual(p.ports, ports)
+					},
 				)
 				if at < 0 {
-					at, all = len(all), append(all, &part{kind: kind, ports: ports})
+					at, all = len(all), append(all, &sliceGroup{kind: kind, ports: ports})
 				}
 				all[at].endpoints = append(all[at].endpoints, *endpoint)
 			}
@@ -167,7 +170,7 @@ func newSlice(
 	return s
 }
 
-func same(have, want *discoveryv1.EndpointSlice) bool {
+func sameSlice(have, want *discoveryv1.EndpointSlice) bool {
 	return apiequality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) &&
 		apiequality.Semantic.DeepEqual(have.Labels, want.Labels) &&
 		apiequality.Semantic.DeepEqual(have.Annotations, want.Annotations) &&

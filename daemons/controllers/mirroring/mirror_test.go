@@ -23,14 +23,14 @@ func subset(port int32, addresses ...string) corev1.EndpointSubset {
 	return s
 }
 
-func written(subsets ...corev1.EndpointSubset) *corev1.Endpoints {
+func newEndpoints(subsets ...corev1.EndpointSubset) *corev1.Endpoints {
 	return &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "legacy", UID: "e"},
 		Subsets:    subsets,
 	}
 }
 
-func many(n int) []string {
+func manyAddresses(n int) []string {
 	var all []string
 	for i := range n {
 		all = append(all, fmt.Sprintf("10.1.%d.%d", i/250, i%250+1))
@@ -66,7 +66,7 @@ func apply(now []*discoveryv1.EndpointSlice, m Mirrored, names *int) []*discover
 	return out
 }
 
-func text(all []*discoveryv1.EndpointSlice) string {
+func slicesText(all []*discoveryv1.EndpointSlice) string {
 	var lines []string
 	for _, s := range all {
 		line := fmt.Sprint(s.AddressType)
@@ -108,31 +108,32 @@ func TestMirror(t *testing.T) {
 			"192.0.2.1", 0, 0},
 		"what is no address": {[]corev1.EndpointSubset{subset(80, "here", "192.0.2.1")}, "IPv4 http/80: " +
 			"192.0.2.1", 1, 1},
-		"too many": {[]corev1.EndpointSubset{subset(80, append(many(1001), "192.0.2.1!")...)},
+		"too many": {[]corev1.EndpointSubset{subset(80, append(manyAddresses(1001), "192.0.2.1!")...)},
 			"IPv4 http/80: 1000", 0, 2},
-		"too many together": {[]corev1.EndpointSubset{subset(80, many(1000)...), subset(80, "192.0.2.1")},
+		"too many together": {[]corev1.EndpointSubset{subset(80, manyAddresses(1000)...), subset(80, "192.0.2.1")},
 			"IPv4 http/80: 1000; IPv4 http/80: 192.0.2.1", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := 0
-			m := Mirror(written(c.subsets...), nil)
+			m := Mirror(newEndpoints(c.subsets...), nil)
 			if m.Invalid != c.invalid || m.Skipped != c.skipped {
 				t.Errorf("%d invalid, %d skipped", m.Invalid, m.Skipped)
 			}
 			now := apply(nil, m, &names)
-			if got := text(now); got != c.want {
+			if got := slicesText(now); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
-			if again := Mirror(written(c.subsets...), now); len(again.Create)+len(again.Update)+len(again.Delete) > 0 {
+			if again := Mirror(newEndpoints(c.subsets...), now); len(again.Create)+len(again.Update)+
+				len(again.Delete) > 0 {
 				t.Errorf("mirrored again: %d, %d, %d", len(again.Create), len(again.Update), len(again.Delete))
 			}
 		})
 	}
 }
 
-func TestAMirrorFollows(t *testing.T) {
+func TestMirrorsFollowTheirEndpoints(t *testing.T) {
 	now, names := []*discoveryv1.EndpointSlice(nil), 0
-	e := written(subset(80, "192.0.2.1"))
+	e := newEndpoints(subset(80, "192.0.2.1"))
 	for _, step := range []struct {
 		name                    string
 		change                  func()
@@ -160,9 +161,9 @@ func TestAMirrorFollows(t *testing.T) {
 	}
 }
 
-func TestWhatASliceTakesOver(t *testing.T) {
+func TestSlicesCopyLabelsAndAnnotations(t *testing.T) {
 	node := "n1"
-	e := written(subset(80, "192.0.2.1"))
+	e := newEndpoints(subset(80, "192.0.2.1"))
 	e.Labels = map[string]string{"team": "shop", discoveryv1.LabelManagedBy: "me"}
 	e.Annotations = map[string]string{"note": "old", corev1.LastAppliedConfigAnnotation: "{}"}
 	e.Subsets[0].Addresses[0].Hostname, e.Subsets[0].Addresses[0].NodeName = "first", &node
@@ -181,7 +182,7 @@ func TestWhatASliceTakesOver(t *testing.T) {
 	}
 }
 
-func TestWhatIsMirrored(t *testing.T) {
+func TestMirroredEndpoints(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*corev1.Endpoints)
 		want   bool
@@ -196,9 +197,9 @@ func TestWhatIsMirrored(t *testing.T) {
 		}, false},
 		"another note": {func(e *corev1.Endpoints) { e.Annotations = map[string]string{"note": ""} }, true},
 	} {
-		e := written()
+		e := newEndpoints()
 		c.change(e)
-		if got := wanted(e); got != c.want {
+		if got := isMirrorable(e); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -210,7 +211,7 @@ func TestWhatIsMirrored(t *testing.T) {
 		"a selector":     {corev1.ServiceSpec{Selector: map[string]string{"app": "x"}}, true},
 		"another's name": {corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}, true},
 	} {
-		if got := selects(&corev1.Service{Spec: c.spec}); got != c.want {
+		if got := hasOwnSlices(&corev1.Service{Spec: c.spec}); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

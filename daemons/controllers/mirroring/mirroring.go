@@ -43,49 +43,49 @@ func New(c loop.Context) loop.Controller {
 	}
 	m.counts = newCounts(c, m.slices)
 	m.Loop = loop.Loop{
-		Name:    "endpointslice-mirroring",
-		Counted: "endpoint_slice_mirroring",
-		Context: c,
-		Sync:    m.sync,
+		Name:            "endpointslice-mirroring",
+		QueueMetricName: "endpoint_slice_mirroring",
+		Context:         c,
+		Sync:            m.sync,
 		Synced: []cache.InformerSynced{
 			services.Informer().HasSynced, all.Informer().HasSynced, slices.Informer().HasSynced},
 	}
 	c.OnChange(services.Informer(), func(old, obj any) {
 		was, _ := old.(*corev1.Service)
 		is, _ := obj.(*corev1.Service)
-		if selects(was) != selects(is) || (was == nil) != (is == nil) {
-			m.Add(either(is, was))
+		if hasOwnSlices(was) != hasOwnSlices(is) || (was == nil) != (is == nil) {
+			m.Add(newestState(is, was))
 		}
 	})
 	c.OnChange(all.Informer(), func(old, obj any) {
 		was, _ := old.(*corev1.Endpoints)
 		is, _ := obj.(*corev1.Endpoints)
-		if wanted(was) || wanted(is) {
-			m.Add(either(is, was))
+		if isMirrorable(was) || isMirrorable(is) {
+			m.Add(newestState(is, was))
 		}
 	})
-	endpoints.WakeOnSlices(c, slices.Informer(), discoveryv1.LabelServiceName, managedBy, &m.expect, m.Queue().Add)
+	endpoints.EnqueueOnSlices(c, slices.Informer(), discoveryv1.LabelServiceName, managedBy, &m.expect, m.Queue().Add)
 	return m
 }
 
-func either[T any](is, was *T) any {
+func newestState[T any](is, was *T) any {
 	if is != nil {
 		return is
 	}
 	return was
 }
 
-// selects reports whether a Service's slices are not mirrored: it has a selector, or it is an ExternalName.
-func selects(s *corev1.Service) bool {
+// hasOwnSlices reports whether a Service's slices are not mirrored: it has a selector, or it is an ExternalName.
+func hasOwnSlices(s *corev1.Service) bool {
 	return s != nil && (s.Spec.Selector != nil || s.Spec.Type == corev1.ServiceTypeExternalName)
 }
 
 // leaderAnnotation is where leader election once stored its lock.
 const leaderAnnotation = "control-plane.alpha.kubernetes.io/leader"
 
-// wanted reports whether Endpoints should be mirrored, considering only the Endpoints object. Locks of leader election
-// are not mirrored, since they change every few seconds.
-func wanted(e *corev1.Endpoints) bool {
+// isMirrorable reports whether Endpoints should be mirrored, considering only the Endpoints object. Locks of leader
+// election are not mirrored, since they change every few seconds.
+func isMirrorable(e *corev1.Endpoints) bool {
 	if e == nil || e.Labels[discoveryv1.LabelSkipMirror] == "true" {
 		return false
 	}
@@ -98,11 +98,11 @@ func (m *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return nil
 	}
-	if !m.expect.Met(key) {
+	if !m.expect.IsMet(key) {
 		return nil // the cache does not show one of our slices yet; its event queues the key again
 	}
 	began := m.Now()
-	defer func() { m.counts.synced(m.Now().Sub(began)) }()
+	defer func() { m.counts.observeSync(m.Now().Sub(began)) }()
 	existing, err := m.slices.EndpointSlices(namespace).List(labels.SelectorFromSet(labels.Set{
 		discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: managedBy}))
 	if err != nil {
@@ -113,7 +113,7 @@ func (m *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	if !mirrored {
-		return m.write(ctx, key, Mirrored{Changes: endpoints.Changes{Delete: living(existing)}}, existing)
+		return m.write(ctx, key, Mirrored{Changes: endpoints.Changes{Delete: liveSlices(existing)}}, existing)
 	}
 	mirror := Mirror(from, existing)
 	if from.DeletionTimestamp != nil {
@@ -134,7 +134,7 @@ func (m *controller) sync(ctx context.Context, key string) error {
 			corev1.EventTypeWarning,
 			"TooManyAddressesToMirror",
 			"A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were skipped",
-			perSubset,
+			maxPerSubset,
 			mirror.Skipped,
 		)
 	}
@@ -150,7 +150,7 @@ func (m *controller) write(
 	if err := mirror.Write(ctx, m.Client, &m.expect, key); err != nil {
 		return err
 	}
-	m.counts.written(mirror, existing)
+	m.counts.observeWrites(mirror, existing)
 	return nil
 }
 
@@ -165,22 +165,22 @@ func (m *controller) source(
 	if apierrors.IsNotFound(err) && certain {
 		e, err = m.Client.CoreV1().Endpoints(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
-	if loop.Absent(err, "endpoints", name) {
+	if loop.IsAbsent(err, "endpoints", name) {
 		return nil, false, nil
 	} else if err != nil {
 		return nil, false, fmt.Errorf("read Endpoints %s/%s: %w", namespace, name, err)
 	}
-	if !wanted(e) {
+	if !isMirrorable(e) {
 		return nil, false, nil
 	}
 	service, err := m.services.Services(namespace).Get(name)
 	if apierrors.IsNotFound(err) && certain {
 		service, err = m.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
-	if loop.Absent(err, "services", name) {
+	if loop.IsAbsent(err, "services", name) {
 		return nil, false, nil
 	} else if err != nil {
 		return nil, false, fmt.Errorf("read Service %s/%s: %w", namespace, name, err)
 	}
-	return e, !selects(service), nil
+	return e, !hasOwnSlices(service), nil
 }

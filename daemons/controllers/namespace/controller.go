@@ -32,14 +32,14 @@ type controller struct {
 	loop.Loop
 	namespaces corelisters.NamespaceLister
 
-	mu   sync.Mutex
-	left map[types.UID][]kind // by UID of a namespace that is being deleted: kinds with remaining objects
+	mu             sync.Mutex
+	remainingKinds map[types.UID][]kind // by UID of a namespace that is being deleted: kinds with remaining objects
 }
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	namespaces := informers.Namespaces(c.Informers)
-	n := &controller{Context: c, namespaces: namespaces.Lister(), left: map[types.UID][]kind{}}
+	n := &controller{Context: c, namespaces: namespaces.Lister(), remainingKinds: map[types.UID][]kind{}}
 	n.Loop = loop.Loop{
 		Name:    "namespace",
 		Context: c,
@@ -49,7 +49,7 @@ func New(c loop.Context) loop.Controller {
 	}
 	c.OnChange(namespaces.Informer(), func(old, obj any) {
 		if obj == nil {
-			n.wait(old.(*corev1.Namespace).UID, nil)
+			n.recordRemaining(old.(*corev1.Namespace).UID, nil)
 		} else if namespace := obj.(*corev1.Namespace); namespace.DeletionTimestamp != nil {
 			n.Add(obj)
 		}
@@ -57,8 +57,8 @@ func New(c loop.Context) loop.Controller {
 	return n
 }
 
-// remains holds what is left in a namespace.
-type remains struct {
+// remainder holds what is left in a namespace.
+type remainder struct {
 	objects    map[string]int // by resource
 	finalizers map[string]int
 	kinds      []kind // kinds with remaining objects
@@ -66,8 +66,8 @@ type remains struct {
 	discovery  error
 }
 
-// pause is the time between two looks at objects that are being deleted.
-const pause = 500 * time.Millisecond
+// recheckInterval is the time between two looks at objects that are being deleted.
+const recheckInterval = 500 * time.Millisecond
 
 func (n *controller) sync(ctx context.Context, name string) error {
 	if _, err := n.namespaces.Get(name); apierrors.IsNotFound(err) {
@@ -84,7 +84,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	if namespace.DeletionTimestamp == nil || !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return nil
 	}
-	left := n.empty(ctx, namespace)
+	left := n.deleteContents(ctx, namespace)
 	if err := n.writeStatus(ctx, namespace, left); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		)
 	}
 	if len(left.objects) > 0 {
-		n.AddAfter(name, pause)
+		n.AddAfter(name, recheckInterval)
 		return nil
 	}
 	final, err := n.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -119,14 +119,14 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// pods are deleted before everything else. What protects them, such as network policies, and what they use stays until
-// the last pod has ended.
-var pods = kind{corev1.SchemeGroupVersion.WithResource("pods"), true}
+// podKind are deleted before everything else. What protects them, such as network policies, and what they use stays
+// until the last pod has ended.
+var podKind = kind{corev1.SchemeGroupVersion.WithResource("pods"), true}
 
-// empty deletes everything in a namespace, pods first, and returns what is left. If a previous sync found only some
-// kinds left, it looks at those alone. When they are gone, it looks at all kinds once more.
-func (n *controller) empty(ctx context.Context, namespace *corev1.Namespace) remains {
-	first := n.emptyKinds(ctx, namespace.Name, []kind{pods})
+// deleteContents deletes everything in a namespace, pods first, and returns what is left. If a previous sync found only
+// some kinds left, it looks at those alone. When they are gone, it looks at all kinds once more.
+func (n *controller) deleteContents(ctx context.Context, namespace *corev1.Namespace) remainder {
+	first := n.deleteKinds(ctx, namespace.Name, []kind{podKind})
 	if len(first.failures) > 0 {
 		first.failures[0] = fmt.Sprintf(
 			"failed to delete pods for namespace: %s, err: %s",
@@ -137,9 +137,9 @@ func (n *controller) empty(ctx context.Context, namespace *corev1.Namespace) rem
 	if len(first.objects) > 0 || len(first.failures) > 0 {
 		return first
 	}
-	if waited := n.waited(namespace.UID); len(waited) > 0 {
-		if left := n.emptyKinds(ctx, namespace.Name, waited); len(left.objects) > 0 || len(left.failures) > 0 {
-			n.wait(namespace.UID, left.kinds)
+	if waited := n.lastRemaining(namespace.UID); len(waited) > 0 {
+		if left := n.deleteKinds(ctx, namespace.Name, waited); len(left.objects) > 0 || len(left.failures) > 0 {
+			n.recordRemaining(namespace.UID, left.kinds)
 			return left
 		}
 	}
@@ -154,31 +154,31 @@ func (n *controller) empty(ctx context.Context, namespace *corev1.Namespace) rem
 			all = append(all, kind{gv.WithResource(r.Name), slices.Contains(r.Verbs, "deletecollection")})
 		}
 	}
-	left := n.emptyKinds(ctx, namespace.Name, all)
+	left := n.deleteKinds(ctx, namespace.Name, all)
 	if err != nil {
 		left.discovery = err
 	}
-	n.wait(namespace.UID, left.kinds)
+	n.recordRemaining(namespace.UID, left.kinds)
 	return left
 }
 
 // kind is a namespaced resource.
 type kind struct {
 	schema.GroupVersionResource
-	collections bool // supports deletecollection
+	canDeleteCollection bool // supports deletecollection
 }
 
-// atOnce is the maximum number of kinds of one namespace that are handled at once.
-const atOnce = 4
+// maxConcurrentKinds is the maximum number of kinds of one namespace that are handled at once.
+const maxConcurrentKinds = 4
 
-func (n *controller) emptyKinds(ctx context.Context, name string, all []kind) remains {
-	left := remains{objects: map[string]int{}, finalizers: map[string]int{}}
+func (n *controller) deleteKinds(ctx context.Context, name string, all []kind) remainder {
+	left := remainder{objects: map[string]int{}, finalizers: map[string]int{}}
 	var mu sync.Mutex
 	var g errgroup.Group
-	g.SetLimit(atOnce)
+	g.SetLimit(maxConcurrentKinds)
 	for _, k := range all {
 		g.Go(func() error {
-			items, err := n.emptyKind(ctx, name, k)
+			items, err := n.deleteKind(ctx, name, k)
 			mu.Lock()
 			defer mu.Unlock()
 			left.add(k, items, err)
@@ -190,9 +190,9 @@ func (n *controller) emptyKinds(ctx context.Context, name string, all []kind) re
 	return left
 }
 
-// emptyKind deletes the objects of one kind and returns those that are left. Most namespaces have no objects of most
+// deleteKind deletes the objects of one kind and returns those that are left. Most namespaces have no objects of most
 // kinds, which costs one request.
-func (n *controller) emptyKind(ctx context.Context, name string, k kind) ([]metav1.PartialObjectMetadata, error) {
+func (n *controller) deleteKind(ctx context.Context, name string, k kind) ([]metav1.PartialObjectMetadata, error) {
 	client := n.Metadata.Resource(k.GroupVersionResource).Namespace(name)
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -207,10 +207,10 @@ func (n *controller) emptyKind(ctx context.Context, name string, k kind) ([]meta
 	}
 	background := metav1.DeletePropagationBackground
 	options := metav1.DeleteOptions{PropagationPolicy: &background}
-	if k.collections {
+	if k.canDeleteCollection {
 		err = client.DeleteCollection(ctx, options, metav1.ListOptions{})
 	}
-	if !k.collections || apierrors.IsMethodNotSupported(err) {
+	if !k.canDeleteCollection || apierrors.IsMethodNotSupported(err) {
 		for _, o := range living {
 			if err = client.Delete(ctx, o.Name, options); err != nil && !apierrors.IsNotFound(err) {
 				break
@@ -228,7 +228,7 @@ func (n *controller) emptyKind(ctx context.Context, name string, k kind) ([]meta
 }
 
 // add records what is left of a kind.
-func (r *remains) add(k kind, items []metav1.PartialObjectMetadata, err error) {
+func (r *remainder) add(k kind, items []metav1.PartialObjectMetadata, err error) {
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 		return // the kind was removed, or cannot be listed
 	}
@@ -246,24 +246,24 @@ func (r *remains) add(k kind, items []metav1.PartialObjectMetadata, err error) {
 	}
 }
 
-// waited returns the kinds that were left in a namespace at the last sync.
-func (n *controller) waited(uid types.UID) []kind {
+// lastRemaining returns the kinds that were left in a namespace at the last sync.
+func (n *controller) lastRemaining(uid types.UID) []kind {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.left[uid]
+	return n.remainingKinds[uid]
 }
 
-func (n *controller) wait(uid types.UID, kinds []kind) {
+func (n *controller) recordRemaining(uid types.UID, kinds []kind) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(kinds) == 0 {
-		delete(n.left, uid)
+		delete(n.remainingKinds, uid)
 		return
 	}
-	n.left[uid] = kinds
+	n.remainingKinds[uid] = kinds
 }
 
-func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespace, left remains) error {
+func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespace, left remainder) error {
 	updated := namespace.DeepCopy()
 	updated.Status.Phase = corev1.NamespaceTerminating
 	now := n.Now()
@@ -301,7 +301,8 @@ func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespac
 		corev1.NamespaceDeletionDiscoveryFailure,
 		left.discovery != nil,
 		"DiscoveryFailed",
-		fmt.Sprintf("Discovery failed for some groups, %d failing: %s", failing(left.discovery), discoveryText),
+		fmt.Sprintf("Discovery failed for some groups, %d failing: %s", failedGroupCount(left.discovery),
+			discoveryText),
 		"ResourcesDiscovered",
 		"All resources successfully discovered",
 	)
@@ -330,7 +331,7 @@ func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespac
 		corev1.NamespaceContentRemaining,
 		len(left.objects) > 0,
 		"SomeResourcesRemain",
-		"Some resources are remaining: "+counts(
+		"Some resources are remaining: "+countText(
 			left.objects,
 			"%s has %d resource instances",
 		),
@@ -341,7 +342,7 @@ func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespac
 		corev1.NamespaceFinalizersRemaining,
 		len(left.finalizers) > 0,
 		"SomeFinalizersRemain",
-		"Some content in the namespace has finalizers remaining: "+counts(
+		"Some content in the namespace has finalizers remaining: "+countText(
 			left.finalizers,
 			"%s in %d resource instances",
 		),
@@ -358,8 +359,8 @@ func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespac
 	return err
 }
 
-// failing returns for how many group versions discovery failed with err.
-func failing(err error) int {
+// failedGroupCount returns for how many group versions discovery failed with err.
+func failedGroupCount(err error) int {
 	var groups *discovery.ErrGroupDiscoveryFailed
 	if errors.As(err, &groups) {
 		return len(groups.Groups)
@@ -367,7 +368,7 @@ func failing(err error) int {
 	return 1
 }
 
-func counts(m map[string]int, format string) string {
+func countText(m map[string]int, format string) string {
 	var parts []string
 	for k, v := range m {
 		parts = append(parts, fmt.Sprintf(format, k, v))

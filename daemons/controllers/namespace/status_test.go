@@ -18,7 +18,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-func TestWhatANamespaceThatGoesSaysOfWhatIsLeft(t *testing.T) {
+func TestTerminatingNamespacesReportRemainingContent(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	good := []string{
 		"NamespaceDeletionDiscoveryFailure False ResourcesDiscovered: All resources successfully discovered",
@@ -38,22 +38,22 @@ func TestWhatANamespaceThatGoesSaysOfWhatIsLeft(t *testing.T) {
 		Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io", Version: "v1beta1"}: errors.New("down")},
 	}
 	for name, c := range map[string]struct {
-		left remains
+		left remainder
 		want []string
 	}{
-		"nothing": {remains{}, good},
-		"a group that is not served at present": {remains{discovery: unavailable},
+		"nothing": {remainder{}, good},
+		"a group that is not served at present": {remainder{discovery: unavailable},
 			with(0, "NamespaceDeletionDiscoveryFailure True DiscoveryFailed: "+
 				"Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "+
 				"metrics.k8s.io/v1beta1: down")},
-		"what cannot be deleted": {remains{failures: []string{"a: no", "b: no"}},
+		"what cannot be deleted": {remainder{failures: []string{"a: no", "b: no"}},
 			with(2, "NamespaceDeletionContentFailure True ContentDeletionFailed: "+
 				"Failed to delete all resource types, 2 remaining: a: no, b: no")},
-		"what has not gone yet": {remains{objects: map[string]int{"pods.": 2, "ingresses.networking.k8s.io": 1}},
+		"what has not gone yet": {remainder{objects: map[string]int{"pods.": 2, "ingresses.networking.k8s.io": 1}},
 			with(3, "NamespaceContentRemaining True SomeResourcesRemain: "+
 				"Some resources are remaining: ingresses.networking.k8s.io has 1 resource instances, pods. has 2 "+
 				"resource instances")},
-		"what waits for somebody": {remains{finalizers: map[string]int{"example.com/wait": 2}},
+		"what waits for somebody": {remainder{finalizers: map[string]int{"example.com/wait": 2}},
 			with(4, "NamespaceFinalizersRemaining True SomeFinalizersRemain: "+
 				"Some content in the namespace has finalizers remaining: example.com/wait in 2 resource instances")},
 	} {

@@ -14,10 +14,10 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// members returns n pods of web in the namespace shop, each with an address.
-func members(n int) (all []*corev1.Pod) {
+// newMembers returns n pods of web in the namespace shop, each with an address.
+func newMembers(n int) (all []*corev1.Pod) {
 	for i := range n {
-		all = append(all, pod("shop", "app=web", fmt.Sprintf("10.%d.%d.%d", 1+i/62500, i/250%250, i%250+1)))
+		all = append(all, newPod("shop", "app=web", fmt.Sprintf("10.%d.%d.%d", 1+i/62500, i/250%250, i%250+1)))
 	}
 	return all
 }
@@ -32,17 +32,17 @@ func BenchmarkPodEvent(b *testing.B) {
 		peer func(namespace, i int) networkingv1.NetworkPolicyPeer
 	}{
 		{"groups-of-namespaces", func(_, i int) networkingv1.NetworkPolicyPeer {
-			return networkingv1.NetworkPolicyPeer{PodSelector: chosen(app(i))}
+			return networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(app(i))}
 		}},
 		{"groups-of-chosen-namespaces", func(ns, i int) networkingv1.NetworkPolicyPeer {
-			return networkingv1.NetworkPolicyPeer{PodSelector: chosen(app(i)),
-				NamespaceSelector: chosen(fmt.Sprintf("team=t%d", ns))}
+			return networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(app(i)),
+				NamespaceSelector: parseSelector(fmt.Sprintf("team=t%d", ns))}
 		}},
 		{"and-one-of-all-pods", func(ns, i int) networkingv1.NetworkPolicyPeer {
 			if ns == 0 && i == 0 {
 				return networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
 			}
-			return networkingv1.NetworkPolicyPeer{PodSelector: chosen(app(i))}
+			return networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(app(i))}
 		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -65,15 +65,15 @@ func BenchmarkPodEvent(b *testing.B) {
 				add(
 					names.Add(
 						&corev1.Namespace{
-							ObjectMeta: metav1.ObjectMeta{Name: name, Labels: set(fmt.Sprintf("team=t%d", ns))},
+							ObjectMeta: metav1.ObjectMeta{Name: name, Labels: parseLabels(fmt.Sprintf("team=t%d", ns))},
 						},
 					),
 				)
 				for i := range perNamespace {
-					add(pods.Add(pod(name, app(i%policies), fmt.Sprintf("10.1.%d.%d", ns, i+1))))
+					add(pods.Add(newPod(name, app(i%policies), fmt.Sprintf("10.1.%d.%d", ns, i+1))))
 				}
 				for i := range policies {
-					n.groups.policyChanged(nil, policy(name, c.peer(ns, i)))
+					n.groups.policyChanged(nil, newPolicy(name, c.peer(ns, i)))
 				}
 			}
 			named := 0
@@ -83,9 +83,9 @@ func BenchmarkPodEvent(b *testing.B) {
 				add(err)
 				existing, err := n.slicesOf(name)
 				add(err)
-				changes := plan(name, pack(found, g.Ports), existing)
+				changes := planChanges(name, groupAddresses(found, g.Ports), existing)
 				if len(existing) == 0 {
-					for _, s := range written(nil, changes, &named) {
+					for _, s := range applyChanges(nil, changes, &named) {
 						add(n.slices.Add(s))
 					}
 				}
@@ -94,7 +94,7 @@ func BenchmarkPodEvent(b *testing.B) {
 			for name := range n.groups.byName {
 				writes(name)
 			}
-			comes := pod("n0", app(1), "10.2.0.1")
+			comes := newPod("n0", app(1), "10.2.0.1")
 			add(pods.Add(comes))
 			b.ReportAllocs()
 			woken, written := 0, 0
@@ -115,11 +115,12 @@ func BenchmarkPodEvent(b *testing.B) {
 			for i := range policies {
 				g.policyChanged(
 					nil,
-					policy(fmt.Sprintf("n%d", ns), networkingv1.NetworkPolicyPeer{PodSelector: chosen(app(i))}),
+					newPolicy(fmt.Sprintf("n%d", ns),
+						networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(app(i))}),
 				)
 			}
 		}
-		was, is := pod("n0", app(1), "10.2.0.1"), pod("n0", app(1), "10.2.0.1")
+		was, is := newPod("n0", app(1), "10.2.0.1"), newPod("n0", app(1), "10.2.0.1")
 		is.Status.Conditions = make([]corev1.PodCondition, 1)
 		b.ReportAllocs()
 		for b.Loop() {

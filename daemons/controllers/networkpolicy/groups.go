@@ -20,8 +20,8 @@ type groups struct {
 	mu     sync.Mutex
 	byName map[string]*group
 	// groups within one namespace: by the namespace's name, then by the group's name
-	byScope  map[string]map[string]*group
-	selected map[string]*scope // groups with a namespace selector, by the selector's text
+	byScope    map[string]map[string]*group
+	bySelector map[string]*scope // groups with a namespace selector, by the selector's text
 }
 
 // group is a peer group with its compiled selectors.
@@ -39,7 +39,8 @@ type scope struct {
 }
 
 func newGroups() *groups {
-	return &groups{byName: map[string]*group{}, byScope: map[string]map[string]*group{}, selected: map[string]*scope{}}
+	return &groups{byName: map[string]*group{}, byScope: map[string]map[string]*group{},
+		bySelector: map[string]*scope{}}
 }
 
 func (g *groups) get(name string) *group {
@@ -60,7 +61,7 @@ func (g *groups) policyChanged(was, is *networkingv1.NetworkPolicy) (changed []s
 		if policy == nil {
 			continue
 		}
-		for _, p := range peers.Of(policy) {
+		for _, p := range peers.GroupsOf(policy) {
 			name := p.Name()
 			named[name] += more
 			of[name] = p
@@ -71,7 +72,7 @@ func (g *groups) policyChanged(was, is *networkingv1.NetworkPolicy) (changed []s
 	for name, more := range named {
 		known := g.byName[name]
 		if known == nil && more > 0 {
-			known = compile(of[name])
+			known = compileGroup(of[name])
 			g.add(name, known)
 			changed = append(changed, name)
 		}
@@ -86,19 +87,19 @@ func (g *groups) policyChanged(was, is *networkingv1.NetworkPolicy) (changed []s
 	return changed
 }
 
-func compile(p peers.Group) *group {
+func compileGroup(p peers.Group) *group {
 	g := &group{Group: p, pods: labels.Everything()}
 	if p.PodSelector != nil {
-		g.pods = selector(p.PodSelector)
+		g.pods = compileSelector(p.PodSelector)
 	}
 	if p.NamespaceSelector != nil {
-		g.namespaces = selector(p.NamespaceSelector)
+		g.namespaces = compileSelector(p.NamespaceSelector)
 	}
 	return g
 }
 
-// selector compiles a label selector. An invalid one, which the API does not accept, matches nothing.
-func selector(s *metav1.LabelSelector) labels.Selector {
+// compileSelector compiles a label selector. An invalid one, which the API does not accept, matches nothing.
+func compileSelector(s *metav1.LabelSelector) labels.Selector {
 	compiled, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
 		return labels.Nothing()
@@ -116,10 +117,10 @@ func (g *groups) add(name string, new *group) {
 		return
 	}
 	text := new.namespaces.String()
-	if g.selected[text] == nil {
-		g.selected[text] = &scope{new.namespaces, map[string]*group{}}
+	if g.bySelector[text] == nil {
+		g.bySelector[text] = &scope{new.namespaces, map[string]*group{}}
 	}
-	g.selected[text].groups[name] = new
+	g.bySelector[text].groups[name] = new
 }
 
 func (g *groups) remove(name string, old *group) {
@@ -131,15 +132,15 @@ func (g *groups) remove(name string, old *group) {
 		return
 	}
 	text := old.namespaces.String()
-	if delete(g.selected[text].groups, name); len(g.selected[text].groups) == 0 {
-		delete(g.selected, text)
+	if delete(g.bySelector[text].groups, name); len(g.bySelector[text].groups) == 0 {
+		delete(g.bySelector, text)
 	}
 }
 
 // ofPod returns the names of the groups whose addresses change with a pod. was is nil for a new pod, is for a deleted
 // one.
 func (g *groups) ofPod(was, is *corev1.Pod, namespaceLabels func(name string) (labels.Set, bool)) (names []string) {
-	before, after := addresses(was), addresses(is)
+	before, after := podAddresses(was), podAddresses(is)
 	moved := !slices.Equal(before, after) ||
 		was != nil && is != nil && was.UID != is.UID // another pod of the same name may have other ports
 	if len(before)+len(after) == 0 || !moved && maps.Equal(was.Labels, is.Labels) {
@@ -161,11 +162,11 @@ func (g *groups) ofPod(was, is *corev1.Pod, namespaceLabels func(name string) (l
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	look(g.byScope[pod.Namespace])
-	if len(g.selected) == 0 {
+	if len(g.bySelector) == 0 {
 		return names
 	}
 	set, known := namespaceLabels(pod.Namespace)
-	for _, s := range g.selected {
+	for _, s := range g.bySelector {
 		if s.namespaces.Empty() || known && s.namespaces.Matches(set) {
 			look(s.groups)
 		}
@@ -180,7 +181,7 @@ func (g *groups) ofNamespace(was, is *corev1.Namespace) (names []string) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, s := range g.selected {
+	for _, s := range g.bySelector {
 		had := was != nil && s.namespaces.Matches(labels.Set(was.Labels))
 		has := is != nil && s.namespaces.Matches(labels.Set(is.Labels))
 		if had == has || s.namespaces.Empty() {

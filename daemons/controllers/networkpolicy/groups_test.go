@@ -13,9 +13,9 @@ import (
 	"clusterctl/daemons/api/peers"
 )
 
-func pod(namespace, text, ip string) *corev1.Pod {
+func newPod(namespace, text, ip string) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p" + ip, UID: "u", Labels: set(text)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p" + ip, UID: "u", Labels: parseLabels(text)},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	for _, one := range strings.Fields(ip) {
@@ -24,8 +24,8 @@ func pod(namespace, text, ip string) *corev1.Pod {
 	return p
 }
 
-// set parses labels such as "a=1 b=2".
-func set(text string) labels.Set {
+// parseLabels parses labels such as "a=1 b=2".
+func parseLabels(text string) labels.Set {
 	out := labels.Set{}
 	for _, pair := range strings.Fields(text) {
 		key, value, _ := strings.Cut(pair, "=")
@@ -34,21 +34,23 @@ func set(text string) labels.Set {
 	return out
 }
 
-func chosen(text string) *metav1.LabelSelector { return &metav1.LabelSelector{MatchLabels: set(text)} }
+func parseSelector(text string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: parseLabels(text)}
+}
 
-// policy returns a policy that allows ingress from peers.
-func policy(namespace string, from ...networkingv1.NetworkPolicyPeer) *networkingv1.NetworkPolicy {
+// newPolicy returns a policy that allows ingress from peers.
+func newPolicy(namespace string, from ...networkingv1.NetworkPolicyPeer) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p"},
 		Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: from}}}}
 }
 
-// called maps names to the groups of this test.
-var called = map[string]networkingv1.NetworkPolicyPeer{
-	"web in shop":       {PodSelector: chosen("app=web")},
+// testPeers maps names to the groups of this test.
+var testPeers = map[string]networkingv1.NetworkPolicyPeer{
+	"web in shop":       {PodSelector: parseSelector("app=web")},
 	"all in shop":       {PodSelector: &metav1.LabelSelector{}},
-	"web anywhere":      {PodSelector: chosen("app=web"), NamespaceSelector: &metav1.LabelSelector{}},
-	"all in production": {NamespaceSelector: chosen("stage=production")},
-	"web in production": {PodSelector: chosen("app=web"), NamespaceSelector: chosen("stage=production")},
+	"web anywhere":      {PodSelector: parseSelector("app=web"), NamespaceSelector: &metav1.LabelSelector{}},
+	"all in production": {NamespaceSelector: parseSelector("stage=production")},
+	"web in production": {PodSelector: parseSelector("app=web"), NamespaceSelector: parseSelector("stage=production")},
 	"all where it is not": {
 		NamespaceSelector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "stage", Operator: "DoesNotExist"}},
@@ -56,13 +58,13 @@ var called = map[string]networkingv1.NetworkPolicyPeer{
 	},
 }
 
-// texts returns the names that this test uses for groups.
-func texts(t *testing.T, names []string) string {
+// testNames returns the names that this test uses for groups.
+func testNames(t *testing.T, names []string) string {
 	t.Helper()
 	var all []string
 	for _, name := range names {
 		at := ""
-		for text, p := range called {
+		for text, p := range testPeers {
 			if g, _ := peers.OfPeer("shop", p, nil); g.Name() == name {
 				at = text
 			}
@@ -78,19 +80,19 @@ func texts(t *testing.T, names []string) string {
 
 func allGroups() *groups {
 	g := newGroups()
-	for _, p := range called {
-		g.policyChanged(nil, policy("shop", p))
+	for _, p := range testPeers {
+		g.policyChanged(nil, newPolicy("shop", p))
 	}
 	return g
 }
 
 func namespaceLabels(name string) (labels.Set, bool) {
-	known := map[string]labels.Set{"shop": set("stage=production"), "lab": {}}
+	known := map[string]labels.Set{"shop": parseLabels("stage=production"), "lab": {}}
 	found, ok := known[name]
 	return found, ok
 }
 
-func TestAPodWakesTheGroupsThatItConcerns(t *testing.T) {
+func TestPodChangesEnqueueAffectedGroups(t *testing.T) {
 	const ip, all = "10.0.0.1", "all in production, all in shop, web anywhere, web in production, web in shop"
 	with := func(p *corev1.Pod, change func(*corev1.Pod)) *corev1.Pod {
 		change(p)
@@ -100,40 +102,41 @@ func TestAPodWakesTheGroupsThatItConcerns(t *testing.T) {
 		was, is *corev1.Pod
 		want    string
 	}{
-		"it gets its address":     {pod("shop", "app=web", ""), pod("shop", "app=web", ip), all},
-		"it gets another address": {pod("shop", "app=web", ip), pod("shop", "app=web", "10.0.0.2"), all},
-		"it gets an address more": {pod("shop", "app=web", ip), pod("shop", "app=web", ip+" fd00::1"), all},
-		"it comes without one":    {nil, pod("shop", "app=web", ""), ""},
-		"it comes with one":       {nil, pod("shop", "app=web", ip), all},
-		"it goes":                 {pod("shop", "app=web", ip), nil, all},
-		"it goes without one":     {pod("shop", "app=web", ""), nil, ""},
-		"it ends": {pod("shop", "app=web", ip),
-			with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), all},
-		"it is being deleted": {pod("shop", "app=web", ip),
-			with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), ""},
-		"it becomes ready": {pod("shop", "app=web", ip),
-			with(pod("shop", "app=web", ip),
+		"it gets its address":     {newPod("shop", "app=web", ""), newPod("shop", "app=web", ip), all},
+		"it gets another address": {newPod("shop", "app=web", ip), newPod("shop", "app=web", "10.0.0.2"), all},
+		"it gets an address more": {newPod("shop", "app=web", ip), newPod("shop", "app=web", ip+" fd00::1"), all},
+		"it comes without one":    {nil, newPod("shop", "app=web", ""), ""},
+		"it comes with one":       {nil, newPod("shop", "app=web", ip), all},
+		"it goes":                 {newPod("shop", "app=web", ip), nil, all},
+		"it goes without one":     {newPod("shop", "app=web", ""), nil, ""},
+		"it ends": {newPod("shop", "app=web", ip),
+			with(newPod("shop", "app=web", ip), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), all},
+		"it is being deleted": {newPod("shop", "app=web", ip),
+			with(newPod("shop", "app=web", ip), func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), ""},
+		"it becomes ready": {newPod("shop", "app=web", ip),
+			with(newPod("shop", "app=web", ip),
 				func(p *corev1.Pod) { p.Status.Conditions = make([]corev1.PodCondition, 1) }), ""},
-		"another takes its name": {pod("shop", "app=web", ip),
-			with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.UID = "other" }), all},
-		"a label that nobody asks for": {pod("shop", "app=web", ip), pod("shop", "app=web x=1", ip), ""},
-		"a label that was asked for": {pod("shop", "app=web", ip), pod("shop", "app=old", ip), "web anywhere, web " +
-			"in production, web in shop"},
-		"a label that is asked for":    {pod("lab", "", ip), pod("lab", "app=web", ip), "web anywhere"},
-		"in a namespace of no stage":   {nil, pod("lab", "", ip), "all where it is not"},
-		"in a namespace not yet known": {nil, pod("new", "app=web", ip), "web anywhere"},
+		"another takes its name": {newPod("shop", "app=web", ip),
+			with(newPod("shop", "app=web", ip), func(p *corev1.Pod) { p.UID = "other" }), all},
+		"a label that nobody asks for": {newPod("shop", "app=web", ip), newPod("shop", "app=web x=1", ip), ""},
+		"a label that was asked for": {newPod("shop", "app=web", ip), newPod("shop", "app=old", ip),
+			"web anywhere, web " +
+				"in production, web in shop"},
+		"a label that is asked for":    {newPod("lab", "", ip), newPod("lab", "app=web", ip), "web anywhere"},
+		"in a namespace of no stage":   {nil, newPod("lab", "", ip), "all where it is not"},
+		"in a namespace not yet known": {nil, newPod("new", "app=web", ip), "web anywhere"},
 		"on its machine's network": {nil,
-			with(pod("shop", "app=web", ip), func(p *corev1.Pod) { p.Spec.HostNetwork = true }), ""},
+			with(newPod("shop", "app=web", ip), func(p *corev1.Pod) { p.Spec.HostNetwork = true }), ""},
 	} {
-		if got := texts(t, allGroups().ofPod(c.was, c.is, namespaceLabels)); got != c.want {
+		if got := testNames(t, allGroups().ofPod(c.was, c.is, namespaceLabels)); got != c.want {
 			t.Errorf("%s: %q are woken, want %q", name, got, c.want)
 		}
 	}
 }
 
-func TestANamespaceWakesTheGroupsThatItJoinsOrLeaves(t *testing.T) {
+func TestNamespaceChangesEnqueueAffectedGroups(t *testing.T) {
 	ns := func(text string) *corev1.Namespace {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: set(text)}}
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: parseLabels(text)}}
 	}
 	for name, c := range map[string]struct {
 		was, is *corev1.Namespace
@@ -147,15 +150,15 @@ func TestANamespaceWakesTheGroupsThatItJoinsOrLeaves(t *testing.T) {
 		"it goes":          {ns(""), nil, "all where it is not"},
 		"its status alone": {ns("stage=production"), ns("stage=production"), ""},
 	} {
-		if got := texts(t, allGroups().ofNamespace(c.was, c.is)); got != c.want {
+		if got := testNames(t, allGroups().ofNamespace(c.was, c.is)); got != c.want {
 			t.Errorf("%s: %q are woken, want %q", name, got, c.want)
 		}
 	}
 }
 
-func TestAGroupIsKnownWhileAPolicyNamesIt(t *testing.T) {
-	web, all := called["web in shop"], called["all in production"]
-	one, two := policy("shop", web, web), policy("shop", web, all)
+func TestGroupsExistWhileAPolicyNamesThem(t *testing.T) {
+	web, all := testPeers["web in shop"], testPeers["all in production"]
+	one, two := newPolicy("shop", web, web), newPolicy("shop", web, all)
 	g := newGroups()
 	for _, step := range []struct {
 		name    string
@@ -165,15 +168,15 @@ func TestAGroupIsKnownWhileAPolicyNamesIt(t *testing.T) {
 		{"the first", nil, one, "web in shop"},
 		{"the second names it as well", nil, two, "all in production"},
 		{"the same again", two, two.DeepCopy(), ""},
-		{"the second lets go of one", two, policy("shop", web), "all in production"},
+		{"the second lets go of one", two, newPolicy("shop", web), "all in production"},
 		{"the first goes", one, nil, ""},
-		{"the second goes", policy("shop", web), nil, "web in shop"},
+		{"the second goes", newPolicy("shop", web), nil, "web in shop"},
 	} {
-		if got := texts(t, g.policyChanged(step.was, step.is)); got != step.changed {
+		if got := testNames(t, g.policyChanged(step.was, step.is)); got != step.changed {
 			t.Errorf("%s: %q changed, want %q", step.name, got, step.changed)
 		}
 	}
-	if len(g.byName)+len(g.byScope)+len(g.selected) > 0 {
-		t.Errorf("left are %v, %v, %v", g.byName, g.byScope, g.selected)
+	if len(g.byName)+len(g.byScope)+len(g.bySelector) > 0 {
+		t.Errorf("left are %v, %v, %v", g.byName, g.byScope, g.bySelector)
 	}
 }

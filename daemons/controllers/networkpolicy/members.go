@@ -14,8 +14,8 @@ import (
 	"clusterctl/daemons/controllers/endpoints"
 )
 
-// plan returns the writes that adapt a group's slices to its pods.
-func plan(name string, packs []endpoints.Group, existing []*discoveryv1.EndpointSlice) endpoints.Changes {
+// planChanges returns the writes that adapt a group's slices to its pods.
+func planChanges(name string, packs []endpoints.Group, existing []*discoveryv1.EndpointSlice) endpoints.Changes {
 	// An endpoint consists of its address only. Machines then receive little data, and a pod that becomes ready causes
 	// no write.
 	packing := endpoints.Packing{
@@ -52,18 +52,19 @@ func addressOf(e discoveryv1.Endpoint) string {
 // sameAddresses reports whether two endpoints are equal. An endpoint to which another client added fields differs, so
 // that it is written again.
 func sameAddresses(a, b discoveryv1.Endpoint) bool {
-	return slices.Equal(a.Addresses, b.Addresses) && bare(a) == bare(b)
+	return slices.Equal(a.Addresses, b.Addresses) && hasNoMetadata(a) == hasNoMetadata(b)
 }
 
-func bare(e discoveryv1.Endpoint) bool {
+func hasNoMetadata(e discoveryv1.Endpoint) bool {
 	return e.Conditions == (discoveryv1.EndpointConditions{}) && e.TargetRef == nil && e.Hostname == nil &&
 		e.NodeName == nil &&
 		e.Zone == nil &&
 		e.Hints == nil
 }
 
-// pack groups the addresses of pods by family and, if a group names ports, by the numbers of these ports in the pods.
-func pack(pods []*corev1.Pod, names []string) (all []endpoints.Group) {
+// groupAddresses groups the addresses of pods by family and, if a group names ports, by the numbers of these ports in
+// the pods.
+func groupAddresses(pods []*corev1.Pod, names []string) (all []endpoints.Group) {
 	add := func(ip netip.Addr, ports []discoveryv1.EndpointPort) {
 		kind := discoveryv1.AddressTypeIPv6
 		if ip.Is4() {
@@ -89,7 +90,7 @@ func pack(pods []*corev1.Pod, names []string) (all []endpoints.Group) {
 		if len(names) > 0 {
 			lists = portLists(pod, names)
 		}
-		for _, ip := range addresses(pod) {
+		for _, ip := range podAddresses(pod) {
 			for _, ports := range lists {
 				add(ip, ports)
 			}
@@ -98,10 +99,10 @@ func pack(pods []*corev1.Pod, names []string) (all []endpoints.Group) {
 	return all
 }
 
-// addresses returns the addresses that identify a pod to others. A pod on the host network has none, because it shares
-// its machine's. A pod that has ended has none, because another pod may get its address. Addresses that the API rejects
-// in a slice are left out, so that they do not block the other pods of that slice.
-func addresses(pod *corev1.Pod) (all []netip.Addr) {
+// podAddresses returns the addresses that identify a pod to others. A pod on the host network has none, because it
+// shares its machine's. A pod that has ended has none, because another pod may get its address. Addresses that the API
+// rejects in a slice are left out, so that they do not block the other pods of that slice.
+func podAddresses(pod *corev1.Pod) (all []netip.Addr) {
 	if pod == nil || pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded ||
 		pod.Status.Phase == corev1.PodFailed {
 		return nil

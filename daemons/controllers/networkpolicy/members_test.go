@@ -13,9 +13,9 @@ import (
 	"clusterctl/daemons/controllers/endpoints"
 )
 
-// listening returns a pod with container ports such as "http:80 dns:53/UDP". Each text is one container.
-func listening(ip string, containers ...string) *corev1.Pod {
-	p := pod("shop", "", ip)
+// podWithPorts returns a pod with container ports such as "http:80 dns:53/UDP". Each text is one container.
+func podWithPorts(ip string, containers ...string) *corev1.Pod {
+	p := newPod("shop", "", ip)
 	for _, text := range containers {
 		var c corev1.Container
 		for _, one := range strings.Fields(text) {
@@ -54,47 +54,47 @@ func sliceTexts(all []*discoveryv1.EndpointSlice) string {
 	return strings.Join(lines, "; ")
 }
 
-func TestWhichAddressesAreInWhichSlice(t *testing.T) {
-	host, ended, going := pod("shop", "", "10.0.0.1"), pod("shop", "", "10.0.0.2"), pod("shop", "", "10.0.0.3")
+func TestAddressesAreGroupedIntoSlices(t *testing.T) {
+	host, ended, going := newPod("shop", "", "10.0.0.1"), newPod("shop", "", "10.0.0.2"), newPod("shop", "", "10.0.0.3")
 	host.Spec.HostNetwork, ended.Status.Phase = true, corev1.PodSucceeded
 	going.DeletionTimestamp = &going.CreationTimestamp
 	always := corev1.ContainerRestartPolicyAlways
-	sidecar, first := listening("10.0.0.1"), listening("10.0.0.2")
-	sidecar.Spec.InitContainers = listening("", "http:80").Spec.Containers
+	sidecar, first := podWithPorts("10.0.0.1"), podWithPorts("10.0.0.2")
+	sidecar.Spec.InitContainers = podWithPorts("", "http:80").Spec.Containers
 	sidecar.Spec.InitContainers[0].RestartPolicy = &always
-	first.Spec.InitContainers = listening("", "http:80").Spec.Containers
+	first.Spec.InitContainers = podWithPorts("", "http:80").Spec.Containers
 	for name, c := range map[string]struct {
 		pods  []*corev1.Pod
 		ports []string
 		want  string
 	}{
 		"none": {nil, nil, ""},
-		"both families": {[]*corev1.Pod{pod("a", "", "10.0.0.1 fd00::1"), pod("b", "", "10.0.0.2")}, nil,
+		"both families": {[]*corev1.Pod{newPod("a", "", "10.0.0.1 fd00::1"), newPod("b", "", "10.0.0.2")}, nil,
 			"IPv4: 10.0.0.1 10.0.0.2; IPv6: fd00::1"},
-		"no address yet": {[]*corev1.Pod{pod("a", "", "")}, nil, ""},
-		"one address of two pods": {[]*corev1.Pod{pod("a", "", "10.0.0.1"), pod("b", "", "10.0.0.1")}, nil,
+		"no address yet": {[]*corev1.Pod{newPod("a", "", "")}, nil, ""},
+		"one address of two pods": {[]*corev1.Pod{newPod("a", "", "10.0.0.1"), newPod("b", "", "10.0.0.1")}, nil,
 			"IPv4: 10.0.0.1"},
 		"who counts": {[]*corev1.Pod{host, ended, going}, nil, "IPv4: 10.0.0.3"},
-		"addresses that are none": {[]*corev1.Pod{pod("a", "", "127.0.0.1 fe80::1 169.254.0.1 :: here fe80::1%eth0 "+
+		"addresses that are none": {[]*corev1.Pod{newPod("a", "", "127.0.0.1 fe80::1 169.254.0.1 :: here fe80::1%eth0 "+
 			"224.0.0.1 10.0.0.1")}, nil, "IPv4: 10.0.0.1"},
-		"other spellings": {[]*corev1.Pod{pod("a", "", "::ffff:10.0.0.1 "+
+		"other spellings": {[]*corev1.Pod{newPod("a", "", "::ffff:10.0.0.1 "+
 			"FD00:0::1")}, nil, "IPv4: 10.0.0.1; IPv6: fd00::1"},
-		"by their numbers": {[]*corev1.Pod{listening("10.0.0.1", "http:80"), listening("10.0.0.2", "http:81"),
-			listening("10.0.0.3", "x:1 http:80")}, []string{"http"}, "IPv4 http:80/TCP: 10.0.0.1 10.0.0.3; IPv4 " +
+		"by their numbers": {[]*corev1.Pod{podWithPorts("10.0.0.1", "http:80"), podWithPorts("10.0.0.2", "http:81"),
+			podWithPorts("10.0.0.3", "x:1 http:80")}, []string{"http"}, "IPv4 http:80/TCP: 10.0.0.1 10.0.0.3; IPv4 " +
 			"http:81/TCP: 10.0.0.2"},
-		"without the name": {[]*corev1.Pod{listening("10.0.0.1", "https:443")}, []string{"http"}, ""},
-		"some of the names": {[]*corev1.Pod{listening("10.0.0.1", "b:2 a:1"), listening("10.0.0.2", "a:1")},
+		"without the name": {[]*corev1.Pod{podWithPorts("10.0.0.1", "https:443")}, []string{"http"}, ""},
+		"some of the names": {[]*corev1.Pod{podWithPorts("10.0.0.1", "b:2 a:1"), podWithPorts("10.0.0.2", "a:1")},
 			[]string{"a", "b"}, "IPv4 a:1/TCP b:2/TCP: 10.0.0.1; IPv4 a:1/TCP: 10.0.0.2"},
-		"two protocols": {[]*corev1.Pod{listening("10.0.0.1 fd00::1", "dns:53/UDP web:80", "dns:53/TCP")},
+		"two protocols": {[]*corev1.Pod{podWithPorts("10.0.0.1 fd00::1", "dns:53/UDP web:80", "dns:53/TCP")},
 			[]string{"dns", "web"}, "IPv4 dns:53/TCP web:80/TCP: 10.0.0.1; IPv4 dns:53/UDP: 10.0.0.1; IPv6 " +
 				"dns:53/TCP web:80/TCP: fd00::1; IPv6 dns:53/UDP: fd00::1"},
-		"three protocols": {[]*corev1.Pod{listening("10.0.0.1", "a:1/UDP", "a:2/TCP", "a:3/SCTP")},
+		"three protocols": {[]*corev1.Pod{podWithPorts("10.0.0.1", "a:1/UDP", "a:2/TCP", "a:3/SCTP")},
 			[]string{"a"}, "IPv4 a:1/UDP: 10.0.0.1; IPv4 a:2/TCP: 10.0.0.1; IPv4 a:3/SCTP: 10.0.0.1"},
-		"the first of its name": {[]*corev1.Pod{listening("10.0.0.1", "http:80", "http:81")}, []string{"http"},
+		"the first of its name": {[]*corev1.Pod{podWithPorts("10.0.0.1", "http:80", "http:81")}, []string{"http"},
 			"IPv4 http:80/TCP: 10.0.0.1"},
 		"of containers that start": {[]*corev1.Pod{sidecar, first}, []string{"http"}, "IPv4 http:80/TCP: 10.0.0.1"},
 	} {
-		changes := plan("peers-x", pack(c.pods, c.ports), nil)
+		changes := planChanges("peers-x", groupAddresses(c.pods, c.ports), nil)
 		if got := sliceTexts(changes.Create); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, c.want)
 		}
@@ -103,13 +103,13 @@ func TestWhichAddressesAreInWhichSlice(t *testing.T) {
 
 // However pods change, their addresses are published, each in one slice, with at most a hundred per slice. A second
 // sync changes nothing. A change of one pod causes one write.
-func TestSlicesFollowTheirPodsWithFewWrites(t *testing.T) {
+func TestSlicesFollowPodsWithFewWrites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var now []*discoveryv1.EndpointSlice
 		named := 0
 		write := func(pods []*corev1.Pod) (writes int) {
-			c := plan("peers-x", pack(pods, nil), now)
-			now = written(now, c, &named)
+			c := planChanges("peers-x", groupAddresses(pods, nil), now)
+			now = applyChanges(now, c, &named)
 			return len(c.Create) + len(c.Update) + len(c.Delete)
 		}
 		var pods []*corev1.Pod
@@ -117,7 +117,7 @@ func TestSlicesFollowTheirPodsWithFewWrites(t *testing.T) {
 			pods = nil
 			for i := range 300 {
 				if rapid.IntRange(0, 2).Draw(t, "there") > 0 {
-					pods = append(pods, pod("shop", "", fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
+					pods = append(pods, newPod("shop", "", fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
 				}
 			}
 			write(pods)
@@ -142,7 +142,7 @@ func TestSlicesFollowTheirPodsWithFewWrites(t *testing.T) {
 				t.Fatalf("%d writes when nothing has changed", n)
 			}
 		}
-		if n := write(append(pods, pod("shop", "", "10.1.0.1"))); n != 1 {
+		if n := write(append(pods, newPod("shop", "", "10.1.0.1"))); n != 1 {
 			t.Fatalf("%d writes for a pod more", n)
 		}
 		if n := write(pods); n != 1 {
@@ -152,7 +152,7 @@ func TestSlicesFollowTheirPodsWithFewWrites(t *testing.T) {
 }
 
 // Foreign changes to a slice are reverted.
-func TestAForeignChangeIsPutBack(t *testing.T) {
+func TestForeignChangesAreReverted(t *testing.T) {
 	for name, change := range map[string]func(*discoveryv1.EndpointSlice){
 		"an address more": func(s *discoveryv1.EndpointSlice) {
 			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.9.9.9"}})
@@ -166,12 +166,12 @@ func TestAForeignChangeIsPutBack(t *testing.T) {
 		"an address doubled": func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, s.Endpoints[0]) },
 	} {
 		named := 0
-		now := written(nil, plan("peers-x", pack(members(3), nil), nil), &named)
+		now := applyChanges(nil, planChanges("peers-x", groupAddresses(newMembers(3), nil), nil), &named)
 		want := sliceTexts(now)
 		changed := now[0].DeepCopy()
 		change(changed)
-		changes := plan("peers-x", pack(members(3), nil), []*discoveryv1.EndpointSlice{changed})
-		if now = written([]*discoveryv1.EndpointSlice{changed}, changes, &named); len(changes.Update) != 1 ||
+		changes := planChanges("peers-x", groupAddresses(newMembers(3), nil), []*discoveryv1.EndpointSlice{changed})
+		if now = applyChanges([]*discoveryv1.EndpointSlice{changed}, changes, &named); len(changes.Update) != 1 ||
 			len(now) != 1 ||
 			sliceTexts(now) != want ||
 			len(now[0].Labels) != 2 {
@@ -180,8 +180,9 @@ func TestAForeignChangeIsPutBack(t *testing.T) {
 	}
 }
 
-// written returns the slices after changes.
-func written(now []*discoveryv1.EndpointSlice, c endpoints.Changes, named *int) (all []*discoveryv1.EndpointSlice) {
+// applyChanges returns the slices after changes.
+func applyChanges(now []*discoveryv1.EndpointSlice, c endpoints.Changes,
+	named *int) (all []*discoveryv1.EndpointSlice) {
 	gone := map[string]bool{}
 	for _, s := range slices.Concat(c.Update, c.Delete) {
 		gone[s.Name] = true

@@ -24,12 +24,12 @@ import (
 )
 
 const (
-	// sweep is the key for deleting slices that no policy needs. Keys of groups contain a slash.
-	sweep = "sweep"
-	// sweepAfter is the delay before a sweep. It collects several groups for one request to the server. A policy that
+	// sweepKey is the key for deleting slices that no policy needs. Keys of groups contain a slash.
+	sweepKey = "sweep"
+	// sweepDelay is the delay before a sweep. It collects several groups for one request to the server. A policy that
 	// is deleted and created again also finds its slices.
-	sweepAfter = 5 * time.Second
-	byGroup    = "network-policy-peers"
+	sweepDelay = 5 * time.Second
+	groupIndex = "network-policy-peers"
 )
 
 type controller struct {
@@ -58,8 +58,8 @@ func New(c loop.Context) loop.Controller {
 		pods.Informer().HasSynced, namespaces.Informer().HasSynced, policies.Informer().HasSynced,
 		slices.Informer().HasSynced}}
 	// Indexes must be added before the informer starts; controllers are created before that.
-	_ = slices.Informer().AddIndexers(cache.Indexers{byGroup: func(obj any) ([]string, error) {
-		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && ours(slice) {
+	_ = slices.Informer().AddIndexers(cache.Indexers{groupIndex: func(obj any) ([]string, error) {
+		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && isOwnSlice(slice) {
 			return []string{slice.Labels[peers.Label]}, nil
 		}
 		return nil, nil
@@ -67,19 +67,19 @@ func New(c loop.Context) loop.Controller {
 	c.OnChange(policies.Informer(), func(old, obj any) {
 		was, _ := old.(*networkingv1.NetworkPolicy)
 		is, _ := obj.(*networkingv1.NetworkPolicy)
-		n.wake(n.groups.policyChanged(was, is))
+		n.enqueueGroups(n.groups.policyChanged(was, is))
 	})
 	c.OnChange(pods.Informer(), func(old, obj any) {
 		was, _ := old.(*corev1.Pod)
 		is, _ := obj.(*corev1.Pod)
-		n.wake(n.groups.ofPod(was, is, n.namespaceLabels))
+		n.enqueueGroups(n.groups.ofPod(was, is, n.namespaceLabels))
 	})
 	c.OnChange(namespaces.Informer(), func(old, obj any) {
 		was, _ := old.(*corev1.Namespace)
 		is, _ := obj.(*corev1.Namespace)
-		n.wake(n.groups.ofNamespace(was, is))
+		n.enqueueGroups(n.groups.ofNamespace(was, is))
 	})
-	endpoints.WakeOnSlices(c, slices.Informer(), peers.Label, peers.Manager, &n.expect, func(key string) {
+	endpoints.EnqueueOnSlices(c, slices.Informer(), peers.Label, peers.Manager, &n.expect, func(key string) {
 		if strings.HasPrefix(key, peers.Namespace+"/") {
 			n.Queue().Add(key)
 		}
@@ -87,12 +87,12 @@ func New(c loop.Context) loop.Controller {
 	return n
 }
 
-func ours(slice *discoveryv1.EndpointSlice) bool {
+func isOwnSlice(slice *discoveryv1.EndpointSlice) bool {
 	return slice.Namespace == peers.Namespace && slice.Labels[discoveryv1.LabelManagedBy] == peers.Manager &&
 		slice.Labels[peers.Label] != ""
 }
 
-func (n *controller) wake(names []string) {
+func (n *controller) enqueueGroups(names []string) {
 	for _, name := range names {
 		n.Queue().Add(peers.Namespace + "/" + name)
 	}
@@ -109,16 +109,16 @@ func (n *controller) namespaceLabels(name string) (labels.Set, bool) {
 }
 
 func (n *controller) sync(ctx context.Context, key string) error {
-	if key == sweep {
+	if key == sweepKey {
 		return n.sweep(ctx)
 	}
 	name := strings.TrimPrefix(key, peers.Namespace+"/")
 	g := n.groups.get(name)
 	if g == nil {
-		n.AddAfter(sweep, sweepAfter)
+		n.AddAfter(sweepKey, sweepDelay)
 		return nil
 	}
-	if !n.expect.Met(key) {
+	if !n.expect.IsMet(key) {
 		return nil // the cache does not show one of our slices yet; its event queues the group again
 	}
 	members, err := n.members(g)
@@ -129,7 +129,7 @@ func (n *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	return plan(name, pack(members, g.Ports), existing).Write(ctx, n.Client, &n.expect, key)
+	return planChanges(name, groupAddresses(members, g.Ports), existing).Write(ctx, n.Client, &n.expect, key)
 }
 
 // members returns the pods that a group matches, with or without addresses.
@@ -156,7 +156,7 @@ func (n *controller) members(g *group) ([]*corev1.Pod, error) {
 }
 
 func (n *controller) slicesOf(name string) ([]*discoveryv1.EndpointSlice, error) {
-	found, err := n.slices.ByIndex(byGroup, name)
+	found, err := n.slices.ByIndex(groupIndex, name)
 	if err != nil {
 		return nil, fmt.Errorf("look up the slices of %s: %w", name, err)
 	}
@@ -171,7 +171,7 @@ func (n *controller) slicesOf(name string) ([]*discoveryv1.EndpointSlice, error)
 // show the slices of another leader, but not the policy for them yet.
 func (n *controller) sweep(ctx context.Context) error {
 	unnamed := map[string]bool{}
-	for _, name := range n.slices.ListIndexFuncValues(byGroup) {
+	for _, name := range n.slices.ListIndexFuncValues(groupIndex) {
 		if n.groups.get(name) == nil {
 			unnamed[name] = true
 		}
@@ -184,7 +184,7 @@ func (n *controller) sweep(ctx context.Context) error {
 		return fmt.Errorf("list NetworkPolicies: %w", err)
 	}
 	for i := range policies.Items {
-		for _, g := range peers.Of(&policies.Items[i]) {
+		for _, g := range peers.GroupsOf(&policies.Items[i]) {
 			delete(unnamed, g.Name())
 		}
 	}
@@ -197,8 +197,8 @@ func (n *controller) sweep(ctx context.Context) error {
 			return err
 		}
 		key := peers.Namespace + "/" + name
-		n.expect.Forget(key)
-		if err := plan(name, nil, existing).Write(ctx, n.Client, &n.expect, key); err != nil {
+		n.expect.Delete(key)
+		if err := planChanges(name, nil, existing).Write(ctx, n.Client, &n.expect, key); err != nil {
 			return err
 		}
 	}

@@ -20,10 +20,10 @@ import (
 )
 
 // Slices are deleted only when the API server confirms that no policy names their group.
-func TestSlicesGoOnlyWhenTheServerSaysThatNoPolicyNeedsThem(t *testing.T) {
-	web := called["web in shop"]
+func TestSlicesAreDeletedOnlyIfTheServerConfirmsNoPolicyNeedsThem(t *testing.T) {
+	web := testPeers["web in shop"]
 	g, _ := peers.OfPeer("shop", web, nil)
-	made := plan(g.Name(), pack(members(1), nil), nil).Create[0]
+	made := planChanges(g.Name(), groupAddresses(newMembers(1), nil), nil).Create[0]
 	made.Name, made.UID, made.ResourceVersion = "made", "u", "1"
 	other, foreign := made.DeepCopy(), made.DeepCopy()
 	other.Namespace = "shop"
@@ -35,8 +35,8 @@ func TestSlicesGoOnlyWhenTheServerSaysThatNoPolicyNeedsThem(t *testing.T) {
 		fails    bool
 	}{
 		"no policy":               {http.StatusOK, nil, 1, false},
-		"one that names another":  {http.StatusOK, []networkingv1.NetworkPolicy{*policy("lab", web)}, 1, false},
-		"one that names it":       {http.StatusOK, []networkingv1.NetworkPolicy{*policy("shop", web)}, 0, false},
+		"one that names another":  {http.StatusOK, []networkingv1.NetworkPolicy{*newPolicy("lab", web)}, 1, false},
+		"one that names it":       {http.StatusOK, []networkingv1.NetworkPolicy{*newPolicy("shop", web)}, 0, false},
 		"they cannot be read":     {http.StatusInternalServerError, nil, 0, true},
 		"they are not there now":  {http.StatusNotFound, nil, 0, true},
 		"who asks may not see it": {http.StatusForbidden, nil, 0, true},
@@ -75,7 +75,7 @@ func TestSlicesGoOnlyWhenTheServerSaysThatNoPolicyNeedsThem(t *testing.T) {
 			if err := n.sync(t.Context(), peers.Namespace+"/"+g.Name()); err != nil || deleted > 0 {
 				t.Fatalf("before the server is asked: %d deleted, %v", deleted, err)
 			}
-			if err := n.sync(t.Context(), sweep); (err != nil) != c.fails || deleted != c.deleted {
+			if err := n.sync(t.Context(), sweepKey); (err != nil) != c.fails || deleted != c.deleted {
 				t.Errorf("%d deleted, %v", deleted, err)
 			}
 		})
@@ -83,19 +83,19 @@ func TestSlicesGoOnlyWhenTheServerSaysThatNoPolicyNeedsThem(t *testing.T) {
 }
 
 // A group that a policy names again keeps its slices, and no request is made.
-func TestASweepLeavesGroupsThatAreNamed(t *testing.T) {
+func TestSweepsKeepNamedGroups(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://127.0.0.1:0"})
 	n := New(loop.Context{Client: client, Informers: informers.New(client),
 		Log: slog.New(slog.DiscardHandler)}).(*controller)
-	web := called["web in shop"]
+	web := testPeers["web in shop"]
 	g, _ := peers.OfPeer("shop", web, nil)
-	made := plan(g.Name(), pack(members(1), nil), nil).Create[0]
+	made := planChanges(g.Name(), groupAddresses(newMembers(1), nil), nil).Create[0]
 	made.Name = "made"
 	if err := n.slices.Add(made); err != nil {
 		t.Fatal(err)
 	}
-	n.groups.policyChanged(nil, policy("shop", web))
-	if err := n.sync(t.Context(), sweep); err != nil {
+	n.groups.policyChanged(nil, newPolicy("shop", web))
+	if err := n.sync(t.Context(), sweepKey); err != nil {
 		t.Error(err)
 	}
 }

@@ -34,18 +34,18 @@ type controller struct {
 	zones  zones
 	counts counts
 
-	mu   sync.Mutex
-	seen map[string]sighting
-	cut  time.Time // when the watch of leases last failed
+	mu            sync.Mutex
+	heartbeats    map[string]heartbeat
+	watchFailedAt time.Time // when the watch of leases last failed
 }
 
-// sighting records the last heartbeat of a node. Its time is that of our clock, so that a node with a wrong clock does
+// heartbeat records the last heartbeat of a node. Its time is that of our clock, so that a node with a wrong clock does
 // not count as dead.
-type sighting struct {
+type heartbeat struct {
 	key    string // of the node's lease
 	lease  metav1.MicroTime
 	status metav1.Time
-	at     time.Time
+	seenAt time.Time
 }
 
 const nodeIndex = "node"
@@ -56,15 +56,15 @@ func New(c loop.Context) loop.Controller {
 	pods := informers.Pods(c.Informers).Informer()
 	IndexByNode(pods)
 	n := &controller{Context: c, nodes: nodes.Lister(), leases: leases.Informer().GetIndexer(), pods: pods.GetIndexer(),
-		zones: zones{cfg: c.Config}, counts: newCounts(), seen: map[string]sighting{}}
-	for _, metric := range n.counts.list() {
-		c.Count(metric)
+		zones: zones{cfg: c.Config}, counts: newCounts(), heartbeats: map[string]heartbeat{}}
+	for _, metric := range n.counts.collectors() {
+		c.RegisterMetrics(metric)
 	}
 	n.Loop = loop.Loop{
-		Name:    "node",
-		Counted: "node_lifecycle_controller",
-		Context: c,
-		Sync:    n.sync,
+		Name:            "node",
+		QueueMetricName: "node_lifecycle_controller",
+		Context:         c,
+		Sync:            n.sync,
 		Synced: []cache.InformerSynced{
 			nodes.Informer().HasSynced, leases.Informer().HasSynced, pods.HasSynced},
 	}
@@ -74,13 +74,13 @@ func New(c loop.Context) loop.Controller {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.cut = n.Now()
+		n.watchFailedAt = n.Now()
 	})
 	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
 			gone := old.(*corev1.Node)
 			n.mu.Lock()
-			delete(n.seen, gone.Name)
+			delete(n.heartbeats, gone.Name)
 			n.mu.Unlock()
 			c.Events.Eventf(
 				gone,
@@ -163,16 +163,16 @@ func (n *controller) sweep() {
 		return
 	}
 	now := n.Now()
-	late := func(node *corev1.Node) bool { return n.unheard(node, now) > n.Config.NodeMonitorGracePeriod*3/5 }
+	late := func(node *corev1.Node) bool { return n.silentFor(node, now) > n.Config.NodeMonitorGracePeriod*3/5 }
 	if n.zones.count(nodes, late, now) {
 		n.Log.Warn("all nodes are lost: no pods are moved away from them")
 	}
 	for _, node := range nodes {
-		if n.silent(node, now) || !ready(node) {
+		if n.isSilent(node, now) || !isReady(node) {
 			n.Add(node)
 		}
 	}
-	n.counts.tell(n.zones.seen(), n.Now().Sub(now))
+	n.counts.set(n.zones.notReadyByZone(), n.Now().Sub(now))
 }
 
 func (n *controller) sync(ctx context.Context, name string) error {
@@ -183,54 +183,54 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		return err
 	}
 	now := n.Now()
-	defer func() { n.counts.one.Observe(n.Now().Sub(now).Seconds()) }()
-	if n.silent(node, now) {
+	defer func() { n.counts.syncDuration.Observe(n.Now().Sub(now).Seconds()) }()
+	if n.isSilent(node, now) {
 		if node, err = n.markSilent(ctx, node, now); err != nil {
 			return err
 		}
 	}
-	if err := n.taint(ctx, node, now); err != nil {
+	if err := n.writeTaints(ctx, node, now); err != nil {
 		return err
 	}
-	if err := n.label(ctx, node); err != nil {
+	if err := n.copyLabels(ctx, node); err != nil {
 		return err
 	}
 	// A kubelet that itself reports its node as not ready still reports the state of its pods.
-	if ready := condition(node, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionUnknown {
+	if ready := findCondition(node, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionUnknown {
 		return n.markPods(ctx, node, now)
 	}
 	return nil
 }
 
-// silent reports whether the node has sent no heartbeat for too long.
-func (n *controller) silent(node *corev1.Node, now time.Time) bool {
+// isSilent reports whether the node has sent no heartbeat for too long.
+func (n *controller) isSilent(node *corev1.Node, now time.Time) bool {
 	grace := n.Config.NodeMonitorGracePeriod
-	if condition(node, corev1.NodeReady) == nil { // the machine may still be starting
+	if findCondition(node, corev1.NodeReady) == nil { // the machine may still be starting
 		grace = n.Config.NodeStartupGracePeriod
 	}
-	return n.unheard(node, now) > grace
+	return n.silentFor(node, now) > grace
 }
 
-// unheard returns how long the node has sent no heartbeat.
-func (n *controller) unheard(node *corev1.Node, now time.Time) time.Duration {
-	if n.Vouched != nil && n.Vouched(node.Name) {
+// silentFor returns how long the node has sent no heartbeat.
+func (n *controller) silentFor(node *corev1.Node, now time.Time) time.Duration {
+	if n.AliveWithoutHeartbeat != nil && n.AliveWithoutHeartbeat(node.Name) {
 		return 0
 	}
-	return now.Sub(n.look(node, now))
+	return now.Sub(n.lastHeartbeat(node, now))
 }
 
-// ready reports whether the node's condition Ready is true.
-func ready(node *corev1.Node) bool {
-	c := condition(node, corev1.NodeReady)
+// isReady reports whether the node's condition Ready is true.
+func isReady(node *corev1.Node) bool {
+	c := findCondition(node, corev1.NodeReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// look returns since when the node has sent no heartbeat although the watch would have shown it.
-func (n *controller) look(node *corev1.Node, now time.Time) time.Time {
+// lastHeartbeat returns since when the node has sent no heartbeat although the watch would have shown it.
+func (n *controller) lastHeartbeat(node *corev1.Node, now time.Time) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	was, known := n.seen[node.Name]
-	is := sighting{key: was.key, at: was.at}
+	was, known := n.heartbeats[node.Name]
+	is := heartbeat{key: was.key, seenAt: was.seenAt}
 	if !known {
 		is.key = corev1.NamespaceNodeLease + "/" + node.Name
 	}
@@ -238,17 +238,17 @@ func (n *controller) look(node *corev1.Node, now time.Time) time.Time {
 	if lease, ok := obj.(*coordinationv1.Lease); ok && err == nil && lease.Spec.RenewTime != nil {
 		is.lease = *lease.Spec.RenewTime
 	}
-	if ready := condition(node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionUnknown {
+	if ready := findCondition(node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionUnknown {
 		is.status = ready.LastHeartbeatTime
 	}
 	if !known || !is.lease.Time.Equal(was.lease.Time) || is.status.After(was.status.Time) {
-		is.at = now
+		is.seenAt = now
 	}
-	n.seen[node.Name] = is
-	if n.cut.After(is.at) {
-		return n.cut
+	n.heartbeats[node.Name] = is
+	if n.watchFailedAt.After(is.seenAt) {
+		return n.watchFailedAt
 	}
-	return is.at
+	return is.seenAt
 }
 
 // markSilent sets the conditions that only the kubelet can report to Unknown.
@@ -257,7 +257,7 @@ func (n *controller) markSilent(ctx context.Context, node *corev1.Node, now time
 	var changed []corev1.NodeCondition
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure,
 		corev1.NodeDiskPressure, corev1.NodePIDPressure} {
-		c := condition(updated, kind)
+		c := findCondition(updated, kind)
 		switch {
 		case c == nil:
 			changed = append(changed, corev1.NodeCondition{Type: kind, Status: corev1.ConditionUnknown,
@@ -277,23 +277,23 @@ func (n *controller) markSilent(ctx context.Context, node *corev1.Node, now time
 	if err != nil {
 		return nil, fmt.Errorf("mark node %s as silent: %w", node.Name, err)
 	}
-	if ready(node) {
+	if isReady(node) {
 		n.Events.Eventf(node, corev1.EventTypeNormal, "NodeNotReady", "Node %s status is now: NodeNotReady", node.Name)
 	}
 	return written, nil
 }
 
-func (n *controller) taint(ctx context.Context, node *corev1.Node, now time.Time) error {
-	evict, had := false, evicts(node.Spec.Taints)
+func (n *controller) writeTaints(ctx context.Context, node *corev1.Node, now time.Time) error {
+	evict, had := false, hasEvictingTaint(node.Spec.Taints)
 	var want []corev1.Taint
 	switch {
-	case n.zones.dark():
+	case n.zones.areAllLost():
 		want = slices.DeleteFunc(
 			Taints(node, false, now),
-			func(t corev1.Taint) bool { return evicts([]corev1.Taint{t}) },
+			func(t corev1.Taint) bool { return hasEvictingTaint([]corev1.Taint{t}) },
 		)
-	case lostBy(node) != "" && !had:
-		wait := n.zones.wait(node, now)
+	case notReadyTaint(node) != "" && !had:
+		wait := n.zones.untilTaint(node, now)
 		if evict = wait == 0; !evict {
 			n.AddAfter(node.Name, wait)
 		}
@@ -328,17 +328,17 @@ func (n *controller) taint(ctx context.Context, node *corev1.Node, now time.Time
 	return nil
 }
 
-// former maps labels to the deprecated labels that they replaced. Selectors that still use a deprecated label match the
-// same nodes.
-var former = map[string]string{
+// deprecatedLabels maps labels to the deprecated labels that they replaced. Selectors that still use a deprecated label
+// match the same nodes.
+var deprecatedLabels = map[string]string{
 	corev1.LabelOSStable:   "beta.kubernetes.io/os",
 	corev1.LabelArchStable: "beta.kubernetes.io/arch",
 }
 
-// label copies the values of labels to the deprecated labels that they replaced.
-func (n *controller) label(ctx context.Context, node *corev1.Node) error {
+// copyLabels copies the values of labels to the deprecated labels that they replaced.
+func (n *controller) copyLabels(ctx context.Context, node *corev1.Node) error {
 	want := map[string]string{}
-	for is, was := range former {
+	for is, was := range deprecatedLabels {
 		value, ok := node.Labels[is]
 		if had, has := node.Labels[was]; ok && (!has || had != value) {
 			want[was] = value
@@ -362,7 +362,7 @@ func (n *controller) label(ctx context.Context, node *corev1.Node) error {
 // markPods marks the pods of a silent node as not ready, so that Services leave them out.
 func (n *controller) markPods(ctx context.Context, node *corev1.Node, now time.Time) error {
 	for _, pod := range PodsOn(n.pods, node.Name) {
-		if ready, _ := loop.Ready(pod); !ready {
+		if ready, _ := loop.IsReady(pod); !ready {
 			continue
 		}
 		_, err := loop.PatchPodStatus(ctx, n.Client, pod, map[string]any{"conditions": []map[string]any{{
@@ -377,7 +377,7 @@ func (n *controller) markPods(ctx context.Context, node *corev1.Node, now time.T
 	return nil
 }
 
-func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+func findCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == kind {
 			return &node.Status.Conditions[i]

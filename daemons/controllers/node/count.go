@@ -10,10 +10,10 @@ import (
 
 // counts holds the metrics of nodes' health, under upstream's names.
 type counts struct {
-	size, health, lost *prometheus.GaugeVec
-	evictions          *prometheus.CounterVec
-	one, all           prometheus.Histogram
-	zones              map[string]bool // zones with metrics
+	size, health, lost          *prometheus.GaugeVec
+	evictions                   *prometheus.CounterVec
+	syncDuration, sweepDuration prometheus.Histogram
+	zones                       map[string]bool // zones with metrics
 }
 
 func newCounts() counts {
@@ -38,8 +38,9 @@ func newCounts() counts {
 		lost:   gauge("unhealthy_nodes_in_zone", "Nodes of the zone that are not ready."),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "node_collector_evictions_total",
 			Help: "Lost nodes of the zone that were given up, so that their pods move."}, []string{"zone"}),
-		one: histogram("update_node_health_duration_seconds", "How long it took to look at a node's health.", 0.001),
-		all: histogram(
+		syncDuration: histogram("update_node_health_duration_seconds", "How long it took to look at a node's "+
+			"health.", 0.001),
+		sweepDuration: histogram(
 			"update_all_nodes_health_duration_seconds",
 			"How long it took to look at all nodes' health.",
 			0.01,
@@ -48,13 +49,13 @@ func newCounts() counts {
 	}
 }
 
-// list returns the metrics, for registration.
-func (c *counts) list() []prometheus.Collector {
-	return []prometheus.Collector{c.size, c.health, c.lost, c.evictions, c.one, c.all}
+// collectors returns the metrics, for registration.
+func (c *counts) collectors() []prometheus.Collector {
+	return []prometheus.Collector{c.size, c.health, c.lost, c.evictions, c.syncDuration, c.sweepDuration}
 }
 
-// tell sets the metrics of zones. A zone without nodes is set to empty and healthy. Only one goroutine may call it.
-func (c *counts) tell(zones map[string]Health, took time.Duration) {
+// set sets the metrics of zones. A zone without nodes is set to empty and healthy. Only one goroutine may call it.
+func (c *counts) set(zones map[string]Health, took time.Duration) {
 	for zone := range c.zones {
 		if _, ok := zones[zone]; !ok {
 			c.size.WithLabelValues(zone).Set(0)
@@ -70,5 +71,5 @@ func (c *counts) tell(zones map[string]Health, took time.Duration) {
 		c.health.WithLabelValues(zone).Set(100 * float64(h.Nodes-h.Lost) / float64(h.Nodes))
 		c.lost.WithLabelValues(zone).Set(float64(h.Lost))
 	}
-	c.all.Observe(took.Seconds())
+	c.sweepDuration.Observe(took.Seconds())
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Events report since when a node is monitored, and when one has been deleted.
-func TestNodesThatComeAndGoAreTold(t *testing.T) {
+func TestNodeRegistrationAndDeletionAreReported(t *testing.T) {
 	client, events := fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}},
 	), record.NewFakeRecorder(
@@ -25,7 +25,7 @@ func TestNodesThatComeAndGoAreTold(t *testing.T) {
 	factory := informers.New(client)
 	New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events})
 	factory.StartWithContext(t.Context())
-	told := func() string {
+	readReason := func() string {
 		t.Helper()
 		select {
 		case e := <-events.Events:
@@ -36,7 +36,7 @@ func TestNodesThatComeAndGoAreTold(t *testing.T) {
 		return ""
 	}
 	var got []string
-	got = append(got, told())
+	got = append(got, readReason())
 	node, err := client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestNodesThatComeAndGoAreTold(t *testing.T) {
 	if err := client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	got = append(got, told())
+	got = append(got, readReason())
 	if want := []string{"Normal RegisteredNode Node n event: Registered Node n in " +
 		"Controller", "Normal RemovingNode Node n event: Removing Node n from Controller"}; !slices.Equal(
 		got,

@@ -18,26 +18,27 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// watched is a controller with its caches, which refresh updates.
-type watched struct {
+// testController is a controller with its caches, which refresh updates.
+type testController struct {
 	*controller
-	t      *testing.T
-	client *fake.Clientset
-	from   *informers.Factory
-	clock  *clocktesting.FakeClock
-	events *record.FakeRecorder
+	t         *testing.T
+	client    *fake.Clientset
+	informers *informers.Factory
+	clock     *clocktesting.FakeClock
+	events    *record.FakeRecorder
 }
 
-func watch(t *testing.T, nodes []*corev1.Node, pods ...*corev1.Pod) *watched {
+func newTestController(t *testing.T, nodes []*corev1.Node, pods ...*corev1.Pod) *testController {
 	t.Helper()
-	w := &watched{
+	w := &testController{
 		t:      t,
 		client: fake.NewClientset(),
 		clock:  clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)),
 		events: record.NewFakeRecorder(100),
 	}
-	w.from = informers.New(w.client)
-	n, ok := New(loop.Context{Client: w.client, Informers: w.from, Log: slog.New(slog.DiscardHandler), Events: w.events,
+	w.informers = informers.New(w.client)
+	n, ok := New(loop.Context{Client: w.client, Informers: w.informers, Log: slog.New(slog.DiscardHandler),
+		Events: w.events,
 		Clock:  w.clock,
 		Config: config.DefaultControllerManager()}).(*controller)
 	if !ok {
@@ -58,14 +59,14 @@ func watch(t *testing.T, nodes []*corev1.Node, pods ...*corev1.Pod) *watched {
 	return w
 }
 
-func (w *watched) refresh() {
+func (w *testController) refresh() {
 	w.t.Helper()
 	nodes, err := w.client.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for i := range nodes.Items {
-		if err := informers.Nodes(w.from).Informer().GetIndexer().Update(&nodes.Items[i]); err != nil {
+		if err := informers.Nodes(w.informers).Informer().GetIndexer().Update(&nodes.Items[i]); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -80,8 +81,8 @@ func (w *watched) refresh() {
 	}
 }
 
-// pass checks and syncs all nodes, as each monitor period does.
-func (w *watched) pass() {
+// runPeriod checks and syncs all nodes, as each monitor period does.
+func (w *testController) runPeriod() {
 	w.t.Helper()
 	w.sweep()
 	for w.Queue().Len() > 0 {
@@ -94,7 +95,7 @@ func (w *watched) pass() {
 	w.refresh()
 }
 
-func (w *watched) node(name string) *corev1.Node {
+func (w *testController) node(name string) *corev1.Node {
 	w.t.Helper()
 	n, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -103,14 +104,14 @@ func (w *watched) node(name string) *corev1.Node {
 	return n
 }
 
-func (w *watched) told() (list []string) {
+func (w *testController) recordedEvents() (list []string) {
 	for len(w.events.Events) > 0 {
 		list = append(list, <-w.events.Events)
 	}
 	return list
 }
 
-func runs(name, node string) *corev1.Pod {
+func podOn(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Generation: 3},
 		Spec:       corev1.PodSpec{NodeName: node},
@@ -122,11 +123,11 @@ func runs(name, node string) *corev1.Pod {
 }
 
 // A silent node and its pods become not ready. Each gets one event, and the pods' conditions get no reason.
-func TestTheNodeThatFallsSilentAndItsPodsAreNotReady(t *testing.T) {
+func TestSilentNodesAndTheirPodsBecomeNotReady(t *testing.T) {
 	silent, well := lostNode("silent", "a", false), lostNode("well", "a", false)
-	w := watch(t, []*corev1.Node{silent, well}, runs("p", "silent"), runs("q", "well"))
-	w.pass()
-	w.told()
+	w := newTestController(t, []*corev1.Node{silent, well}, podOn("p", "silent"), podOn("q", "well"))
+	w.runPeriod()
+	w.recordedEvents()
 	w.clock.Step(51 * time.Second)
 	n := w.node("well")
 	n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(w.clock.Now())
@@ -134,9 +135,10 @@ func TestTheNodeThatFallsSilentAndItsPodsAreNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.refresh()
-	w.pass()
-	w.pass()
-	if got := fmt.Sprint(w.told()); got != "[Normal NodeNotReady Node silent status is now: NodeNotReady Warning "+
+	w.runPeriod()
+	w.runPeriod()
+	if got := fmt.Sprint(w.recordedEvents()); got != "[Normal NodeNotReady Node silent status is now: NodeNotReady "+
+		"Warning "+
 		"NodeNotReady Node is not ready]" {
 		t.Errorf("told is %s", got)
 	}
@@ -164,38 +166,38 @@ func TestTheNodeThatFallsSilentAndItsPodsAreNotReady(t *testing.T) {
 }
 
 // While the kubelet reports, it decides about its pods' readiness, and the controller does not overrule it.
-func TestPodsOfANodeThatSaysItIsNotReadyAreItsKubeletsToJudge(t *testing.T) {
+func TestPodReadinessIsLeftToAReportingKubelet(t *testing.T) {
 	n := lostNode("n", "a", false)
 	n.Status.Conditions[0].Status = corev1.ConditionFalse
-	w := watch(t, []*corev1.Node{n, lostNode("well", "a", false)}, runs("p", "n"))
-	w.pass()
-	w.pass()
+	w := newTestController(t, []*corev1.Node{n, lostNode("well", "a", false)}, podOn("p", "n"))
+	w.runPeriod()
+	w.runPeriod()
 	pod, err := w.client.CoreV1().Pods("n").Get(t.Context(), "p", metav1.GetOptions{})
 	if err != nil || pod.Status.Conditions[0].Status != corev1.ConditionTrue {
 		t.Errorf("the pod says %+v (%v)", pod.Status.Conditions, err)
 	}
-	if got := Taints(w.node("n"), false, w.clock.Now()); !evicts(got) {
+	if got := Taints(w.node("n"), false, w.clock.Now()); !hasEvictingTaint(got) {
 		t.Errorf("the node has taints %v", got)
 	}
 }
 
 // If all nodes fall silent, the fault is in the control plane, so even existing NoExecute taints are removed.
-func TestWhenAllNodesAreLostNoneIsGivenUp(t *testing.T) {
+func TestNoNodeIsTaintedWhileAllAreLost(t *testing.T) {
 	a, b := lostNode("a", "a", true), lostNode("b", "a", false)
 	a.Spec.Taints = []corev1.Taint{
 		{Key: "mine", Effect: corev1.TaintEffectNoExecute},
 		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute},
 	}
-	w := watch(t, []*corev1.Node{a, b})
-	w.pass()
-	if !evicts(w.node("a").Spec.Taints) {
+	w := newTestController(t, []*corev1.Node{a, b})
+	w.runPeriod()
+	if !hasEvictingTaint(w.node("a").Spec.Taints) {
 		t.Fatalf("while one is lost, it has taints %v", w.node("a").Spec.Taints)
 	}
 	w.clock.Step(51 * time.Second)
-	w.pass() // b becomes silent
-	w.pass()
+	w.runPeriod() // b becomes silent
+	w.runPeriod()
 	for _, name := range []string{"a", "b"} {
-		if taints := w.node(name).Spec.Taints; evicts(taints) {
+		if taints := w.node(name).Spec.Taints; hasEvictingTaint(taints) {
 			t.Errorf("node %s has taints %v", name, taints)
 		}
 	}
@@ -207,8 +209,9 @@ func TestWhenAllNodesAreLostNoneIsGivenUp(t *testing.T) {
 
 // The last heartbeats of nodes that are cut off together are up to ten seconds apart. None of them is evicted
 // meanwhile.
-func TestWhenNodesFallSilentOneShortlyAfterTheOtherNoneIsGivenUp(t *testing.T) {
-	w := watch(t, []*corev1.Node{lostNode("a", "a", false), lostNode("b", "a", false), lostNode("c", "b", false)})
+func TestNoNodeIsTaintedIfAllFallSilentWithinSeconds(t *testing.T) {
+	w := newTestController(t, []*corev1.Node{lostNode("a", "a", false), lostNode("b", "a", false),
+		lostNode("c", "b", false)})
 	beat := func(name string) {
 		n := w.node(name)
 		n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(w.clock.Now())
@@ -217,51 +220,51 @@ func TestWhenNodesFallSilentOneShortlyAfterTheOtherNoneIsGivenUp(t *testing.T) {
 		}
 		w.refresh()
 	}
-	w.pass()
+	w.runPeriod()
 	for _, name := range []string{"b", "c"} { // their last heartbeats are later than that of a
 		w.clock.Step(5 * time.Second)
 		beat(name)
-		w.pass()
+		w.runPeriod()
 	}
 	for range 20 {
 		w.clock.Step(5 * time.Second)
-		w.pass()
+		w.runPeriod()
 		for _, name := range []string{"a", "b", "c"} {
-			if taints := w.node(name).Spec.Taints; evicts(taints) {
+			if taints := w.node(name).Spec.Taints; hasEvictingTaint(taints) {
 				t.Fatalf("node %s has taints %v", name, taints)
 			}
 		}
 	}
-	if c := condition(w.node("c"), corev1.NodeReady); c.Status != corev1.ConditionUnknown {
+	if c := findCondition(w.node("c"), corev1.NodeReady); c.Status != corev1.ConditionUnknown {
 		t.Errorf("the last node says %+v", c)
 	}
 }
 
-func TestANodeThatHasNeverReportedGetsLongerToStart(t *testing.T) {
+func TestUnreportedNodesGetTheStartupGracePeriod(t *testing.T) {
 	n := lostNode("new", "a", false)
 	n.Status.Conditions = nil
-	w := watch(t, []*corev1.Node{n})
-	w.pass()
-	w.told()
+	w := newTestController(t, []*corev1.Node{n})
+	w.runPeriod()
+	w.recordedEvents()
 	w.clock.Step(55 * time.Second)
-	w.pass()
+	w.runPeriod()
 	if got := w.node("new").Status.Conditions; len(got) != 0 {
 		t.Errorf("after 55 s it says %+v", got)
 	}
 	w.clock.Step(6 * time.Second)
-	w.pass()
+	w.runPeriod()
 	got := w.node("new").Status.Conditions
 	if len(got) != 4 || got[0].Type != corev1.NodeReady || got[0].Status != corev1.ConditionUnknown ||
 		got[0].Reason != "NodeStatusNeverUpdated" ||
 		got[0].Message != "Kubelet never posted node status." {
 		t.Errorf("after a minute it says %+v", got)
 	}
-	if told := w.told(); len(told) != 0 {
-		t.Errorf("that it is not ready any more is told, and it never was: %q", told)
+	if recorded := w.recordedEvents(); len(recorded) != 0 {
+		t.Errorf("that it is not ready any more is told, and it never was: %q", recorded)
 	}
 }
 
-func TestLabelsOfFormerVersionsSayWhatTheirSuccessorsDo(t *testing.T) {
+func TestDeprecatedLabelsHaveTheCurrentValues(t *testing.T) {
 	const os, arch, oldOS, oldArch = corev1.LabelOSStable, corev1.LabelArchStable, "beta.kubernetes.io/os",
 		"beta.kubernetes.io/arch"
 	for name, c := range map[string]struct{ has, want map[string]string }{
@@ -275,7 +278,7 @@ func TestLabelsOfFormerVersionsSayWhatTheirSuccessorsDo(t *testing.T) {
 	} {
 		n := lostNode("n", "a", false)
 		n.Labels = c.has
-		w := watch(t, []*corev1.Node{n})
+		w := newTestController(t, []*corev1.Node{n})
 		if err := w.sync(t.Context(), "n"); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-func TestOnlyNodesThatAreNotWellAreLookedAtAgain(t *testing.T) {
+func TestSweepsEnqueueOnlyUnhealthyNodes(t *testing.T) {
 	began := time.Unix(1800000000, 0)
 	clock := clocktesting.NewFakeClock(began)
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
@@ -26,11 +26,11 @@ func TestOnlyNodesThatAreNotWellAreLookedAtAgain(t *testing.T) {
 		Config: config.ControllerManager{NodeMonitorGracePeriod: 50 * time.Second, NodeStartupGracePeriod: time.Minute},
 	}
 	n := &controller{
-		Context: c,
-		nodes:   corelisters.NewNodeLister(nodes),
-		leases:  leases,
-		seen:    map[string]sighting{},
-		counts:  newCounts(),
+		Context:    c,
+		nodes:      corelisters.NewNodeLister(nodes),
+		leases:     leases,
+		heartbeats: map[string]heartbeat{},
+		counts:     newCounts(),
 	}
 	n.Loop = loop.Loop{Name: "node", Context: c}
 	renew := func(name string) {

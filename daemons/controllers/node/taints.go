@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// follow lists the taints that follow from conditions.
-var follow = []struct {
+// conditionTaints lists the taints that follow from conditions.
+var conditionTaints = []struct {
 	condition corev1.NodeConditionType
 	status    corev1.ConditionStatus
 	key       string
@@ -32,24 +32,24 @@ func Taints(node *corev1.Node, evict bool, now time.Time) []corev1.Taint {
 		want = append(want, corev1.Taint{Key: key, Effect: effect})
 	}
 	for _, c := range node.Status.Conditions {
-		for _, f := range follow {
+		for _, f := range conditionTaints {
 			if f.condition == c.Type && f.status == c.Status {
 				add(f.key, corev1.TaintEffectNoSchedule)
 			}
 		}
 	}
-	if condition(node, corev1.NodeReady) == nil { // it has not reported yet; the API server added this taint
+	if findCondition(node, corev1.NodeReady) == nil { // it has not reported yet; the API server added this taint
 		add(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule)
 	}
 	if node.Spec.Unschedulable {
 		add(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)
 	}
-	if key := lostBy(node); key != "" && (evict || evicts(node.Spec.Taints)) {
+	if key := notReadyTaint(node); key != "" && (evict || hasEvictingTaint(node.Spec.Taints)) {
 		add(key, corev1.TaintEffectNoExecute)
 	}
 	var out []corev1.Taint
 	for _, t := range node.Spec.Taints {
-		if !managed(&t) || slices.ContainsFunc(want, func(is corev1.Taint) bool { return is.MatchTaint(&t) }) {
+		if !isManagedTaint(&t) || slices.ContainsFunc(want, func(is corev1.Taint) bool { return is.MatchTaint(&t) }) {
 			out = append(out, t)
 		}
 	}
@@ -62,10 +62,10 @@ func Taints(node *corev1.Node, evict bool, now time.Time) []corev1.Taint {
 	return out
 }
 
-// lostBy returns the key of the taint for a node that is not ready. It returns "" if the node is ready or has not
-// reported yet.
-func lostBy(node *corev1.Node) string {
-	if c := condition(node, corev1.NodeReady); c != nil {
+// notReadyTaint returns the key of the taint for a node that is not ready. It returns "" if the node is ready or has
+// not reported yet.
+func notReadyTaint(node *corev1.Node) string {
+	if c := findCondition(node, corev1.NodeReady); c != nil {
 		switch c.Status {
 		case corev1.ConditionFalse:
 			return corev1.TaintNodeNotReady
@@ -76,29 +76,30 @@ func lostBy(node *corev1.Node) string {
 	return ""
 }
 
-// evicts reports whether taints evict pods because their node is not ready.
-func evicts(taints []corev1.Taint) bool {
+// hasEvictingTaint reports whether taints evict pods because their node is not ready.
+func hasEvictingTaint(taints []corev1.Taint) bool {
 	return slices.ContainsFunc(
 		taints,
-		func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute && lostTaint(t.Key) },
+		func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute && isNotReadyTaint(t.Key) },
 	)
 }
 
-func lostTaint(key string) bool {
+func isNotReadyTaint(key string) bool {
 	return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
 }
 
-// managed reports whether this controller manages a taint. Taints with the same key and another effect are not managed.
-func managed(t *corev1.Taint) bool {
+// isManagedTaint reports whether this controller manages a taint. Taints with the same key and another effect are not
+// managed.
+func isManagedTaint(t *corev1.Taint) bool {
 	switch t.Effect {
 	case corev1.TaintEffectNoExecute:
-		return lostTaint(t.Key)
+		return isNotReadyTaint(t.Key)
 	case corev1.TaintEffectNoSchedule:
 		if t.Key == corev1.TaintNodeUnschedulable {
 			return true
 		}
-		for i := range follow {
-			if follow[i].key == t.Key {
+		for i := range conditionTaints {
+			if conditionTaints[i].key == t.Key {
 				return true
 			}
 		}

@@ -29,21 +29,22 @@ func Rate(zone Health, cfg config.ControllerManager) float64 {
 	return cfg.NodeEvictionRate
 }
 
-// excluded is the label of nodes that do not count for the health of their zone.
-const excluded = "node.kubernetes.io/exclude-disruption"
+// excludeLabel is the label of nodes that do not count for the health of their zone.
+const excludeLabel = "node.kubernetes.io/exclude-disruption"
 
 // zones decides which lost nodes get the NoExecute taint, and when: one after another in each zone, and none while all
 // nodes of the cluster are lost.
 type zones struct {
 	cfg config.ControllerManager
 
-	mu     sync.Mutex
-	health map[string]Health    // by zone; lost includes late nodes
-	ready  map[string]Health    // by zone; lost means not ready
-	lost   map[string]bool      // nodes that were not ready at the last count
-	last   map[string]time.Time // by zone: when a node was last tainted
-	all    bool                 // at the last count, every node was lost or late
-	calm   time.Time            // no node is tainted before this time, so that nodes can report after an outage
+	mu              sync.Mutex
+	health          map[string]Health    // by zone; lost includes late nodes
+	ready           map[string]Health    // by zone; lost means not ready
+	lost            map[string]bool      // nodes that were not ready at the last count
+	lastTainted     map[string]time.Time // by zone: when a node was last tainted
+	isEveryNodeLost bool                 // at the last count, every node was lost or late
+	// no node is tainted before this time, so that nodes can report after an outage
+	noTaintsBefore time.Time
 }
 
 // count counts the nodes. dark reports whether all of them have become lost since the last count; then every node loses
@@ -54,46 +55,46 @@ func (z *zones) count(nodes []*corev1.Node, late func(*corev1.Node) bool, now ti
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	var sum Health
-	was := z.all
+	was := z.isEveryNodeLost
 	z.health, z.ready, z.lost = map[string]Health{}, map[string]Health{}, map[string]bool{}
 	for _, n := range nodes {
-		lost := !ready(n)
+		lost := !isReady(n)
 		if lost {
 			z.lost[n.Name] = true
 		}
-		if _, ok := n.Labels[excluded]; ok {
+		if _, ok := n.Labels[excludeLabel]; ok {
 			continue
 		}
 		zone := zoneOf(n)
-		z.ready[zone] = z.ready[zone].and(lost)
+		z.ready[zone] = z.ready[zone].withNode(lost)
 		lost = lost || late(n)
-		z.health[zone] = z.health[zone].and(lost)
-		sum = sum.and(lost)
+		z.health[zone] = z.health[zone].withNode(lost)
+		sum = sum.withNode(lost)
 	}
-	z.all = sum.Nodes > 0 && sum.Lost == sum.Nodes
-	if was && !z.all {
-		z.calm = now.Add(z.cfg.NodeMonitorGracePeriod)
+	z.isEveryNodeLost = sum.Nodes > 0 && sum.Lost == sum.Nodes
+	if was && !z.isEveryNodeLost {
+		z.noTaintsBefore = now.Add(z.cfg.NodeMonitorGracePeriod)
 	}
-	return z.all && !was
+	return z.isEveryNodeLost && !was
 }
 
-// dark reports whether all nodes were lost at the last count.
-func (z *zones) dark() bool {
+// areAllLost reports whether all nodes were lost at the last count.
+func (z *zones) areAllLost() bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	return z.all
+	return z.isEveryNodeLost
 }
 
-// wait returns the minimum time before a lost node may get the taint. Zero means that it gets the taint now, and that
-// the next node of its zone has to wait. A node must have been counted as lost first, since all nodes may be lost with
-// it.
-func (z *zones) wait(n *corev1.Node, now time.Time) time.Duration {
+// untilTaint returns the minimum time before a lost node may get the taint. Zero means that it gets the taint now, and
+// that the next node of its zone has to wait. A node must have been counted as lost first, since all nodes may be lost
+// with it.
+func (z *zones) untilTaint(n *corev1.Node, now time.Time) time.Duration {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	if !z.lost[n.Name] || z.all {
+	if !z.lost[n.Name] || z.isEveryNodeLost {
 		return z.cfg.NodeMonitorPeriod
 	}
-	if left := z.calm.Sub(now); left > 0 {
+	if left := z.noTaintsBefore.Sub(now); left > 0 {
 		return left
 	}
 	zone := zoneOf(n)
@@ -104,25 +105,25 @@ func (z *zones) wait(n *corev1.Node, now time.Time) time.Duration {
 	if rate <= 0 {
 		return z.cfg.NodeMonitorPeriod
 	}
-	if left := z.last[zone].Add(time.Duration(float64(time.Second) / rate)).Sub(now); left > 0 {
+	if left := z.lastTainted[zone].Add(time.Duration(float64(time.Second) / rate)).Sub(now); left > 0 {
 		return left
 	}
-	if z.last == nil {
-		z.last = map[string]time.Time{}
+	if z.lastTainted == nil {
+		z.lastTainted = map[string]time.Time{}
 	}
-	z.last[zone] = now
+	z.lastTainted[zone] = now
 	return 0
 }
 
-// seen returns, by zone, how many nodes were not ready at the last count.
-func (z *zones) seen() map[string]Health {
+// notReadyByZone returns, by zone, how many nodes were not ready at the last count.
+func (z *zones) notReadyByZone() map[string]Health {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	return z.ready
 }
 
-// and returns the health with one more node.
-func (h Health) and(lost bool) Health {
+// withNode returns the health with one more node.
+func (h Health) withNode(lost bool) Health {
 	h.Nodes++
 	if lost {
 		h.Lost++

@@ -16,7 +16,7 @@ import (
 )
 
 // Proves S04.
-func TestTheMoreIsLostTheSlowerPodsAreMoved(t *testing.T) {
+func TestEvictionRateFallsWithTheShareOfLostNodes(t *testing.T) {
 	const usual, slow = 0.1, 0.01
 	for _, c := range []struct {
 		name string
@@ -37,7 +37,7 @@ func TestTheMoreIsLostTheSlowerPodsAreMoved(t *testing.T) {
 	}
 }
 
-func never(*corev1.Node) bool { return false }
+func neverLate(*corev1.Node) bool { return false }
 
 // lostNode returns a node of a zone that is ready, or silent if lost.
 func lostNode(name, zone string, lost bool) *corev1.Node {
@@ -52,14 +52,14 @@ func lostNode(name, zone string, lost bool) *corev1.Node {
 }
 
 // Proves S04.
-func TestNodesOfAZoneAreLeftOneAfterTheOther(t *testing.T) {
+func TestNodesOfAZoneAreTaintedOneByOne(t *testing.T) {
 	a1, a2, b1 := lostNode("a1", "a", true), lostNode("a2", "a", true), lostNode("b1", "b", true)
 	z := zones{cfg: config.DefaultControllerManager()}
 	start := time.Unix(1000, 0)
-	if got := z.wait(a1, start); got != z.cfg.NodeMonitorPeriod {
+	if got := z.untilTaint(a1, start); got != z.cfg.NodeMonitorPeriod {
 		t.Errorf("before the nodes are counted, one waits %s", got)
 	}
-	z.count([]*corev1.Node{a1, a2, b1, lostNode("c1", "c", false)}, never, start)
+	z.count([]*corev1.Node{a1, a2, b1, lostNode("c1", "c", false)}, neverLate, start)
 	for _, step := range []struct {
 		node  *corev1.Node
 		after time.Duration
@@ -68,67 +68,67 @@ func TestNodesOfAZoneAreLeftOneAfterTheOther(t *testing.T) {
 		{a1, 0, 0}, {a2, 0, 10 * time.Second}, {b1, 0, 0}, {a2, 4 * time.Second, 6 * time.Second},
 		{a2, 10 * time.Second, 0},
 	} {
-		if got := z.wait(step.node, start.Add(step.after)); got != step.want {
+		if got := z.untilTaint(step.node, start.Add(step.after)); got != step.want {
 			t.Errorf("%s after %s waits %s, want %s", step.node.Name, step.after, got, step.want)
 		}
 	}
 }
 
 // Proves S04.
-func TestNodesThatWereAllLostGetTheirGraceBeforeAnyIsLeft(t *testing.T) {
+func TestNodesGetAGracePeriodAfterAnOutage(t *testing.T) {
 	z := zones{cfg: config.DefaultControllerManager()}
 	start := time.Unix(1000, 0)
 	a := lostNode("a", "a", true)
-	if !z.count([]*corev1.Node{a, lostNode("b", "b", true)}, never, start) || !z.dark() {
+	if !z.count([]*corev1.Node{a, lostNode("b", "b", true)}, neverLate, start) || !z.areAllLost() {
 		t.Error("it is not seen that all are lost")
 	}
-	if wait := z.wait(a, start); wait != z.cfg.NodeMonitorPeriod {
+	if wait := z.untilTaint(a, start); wait != z.cfg.NodeMonitorPeriod {
 		t.Errorf("while all are lost: %s", wait)
 	}
 	back := start.Add(time.Minute)
-	z.count([]*corev1.Node{a, lostNode("b", "b", false)}, never, back)
-	if wait := z.wait(a, back); wait != z.cfg.NodeMonitorGracePeriod {
+	z.count([]*corev1.Node{a, lostNode("b", "b", false)}, neverLate, back)
+	if wait := z.untilTaint(a, back); wait != z.cfg.NodeMonitorGracePeriod {
 		t.Errorf("when the first is back: %s", wait)
 	}
-	if wait := z.wait(a, back.Add(z.cfg.NodeMonitorGracePeriod)); wait != 0 {
+	if wait := z.untilTaint(a, back.Add(z.cfg.NodeMonitorGracePeriod)); wait != 0 {
 		t.Errorf("after the grace: %s", wait)
 	}
 }
 
 // Nodes that fall silent together do not become lost at the same moment.
-func TestNodesThatAreLateKeepTheFirstThatIsLostFromBeingGivenUp(t *testing.T) {
+func TestLateNodesDelayTheFirstTaint(t *testing.T) {
 	a, b := lostNode("a", "a", true), lostNode("b", "b", false)
 	z := zones{cfg: config.DefaultControllerManager()}
 	start := time.Unix(1000, 0)
-	if !z.count([]*corev1.Node{a, b}, func(n *corev1.Node) bool { return n == b }, start) || !z.dark() {
+	if !z.count([]*corev1.Node{a, b}, func(n *corev1.Node) bool { return n == b }, start) || !z.areAllLost() {
 		t.Error("it is not seen that all are lost or late")
 	}
-	if h := z.seen()[zoneOf(b)]; h != (Health{1, 0}) {
+	if h := z.notReadyByZone()[zoneOf(b)]; h != (Health{1, 0}) {
 		t.Errorf("of the zone of the late node is told %+v", h)
 	}
-	if z.count([]*corev1.Node{a, b}, never, start.Add(time.Second)) || z.dark() {
+	if z.count([]*corev1.Node{a, b}, neverLate, start.Add(time.Second)) || z.areAllLost() {
 		t.Error("all are lost when the late one has been heard of")
 	}
 }
 
-func TestNodesThatAreExcludedSayNothingOfTheirZone(t *testing.T) {
+func TestExcludedNodesDoNotCountForTheirZone(t *testing.T) {
 	edge := lostNode("edge", "a", false)
-	edge.Labels[excluded] = ""
+	edge.Labels[excludeLabel] = ""
 	z := zones{cfg: config.DefaultControllerManager()}
-	if !z.count([]*corev1.Node{lostNode("a", "a", true), edge}, never, time.Unix(1000, 0)) {
+	if !z.count([]*corev1.Node{lostNode("a", "a", true), edge}, neverLate, time.Unix(1000, 0)) {
 		t.Error("the excluded node, which is ready, keeps the others from being taken for lost altogether")
 	}
 }
 
 // The test covers the metrics that dashboards and the alert on evictions use.
-func TestWhatIsCountedOfZones(t *testing.T) {
+func TestZoneMetrics(t *testing.T) {
 	c := newCounts()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(c.list()...)
+	registry.MustRegister(c.collectors()...)
 	a := zoneOf(lostNode("a", "a", false))
-	c.tell(map[string]Health{a: {Nodes: 4, Lost: 1}, "": {Nodes: 1}}, time.Second)
+	c.set(map[string]Health{a: {Nodes: 4, Lost: 1}, "": {Nodes: 1}}, time.Second)
 	c.evictions.WithLabelValues(a).Inc()
-	c.tell(map[string]Health{a: {Nodes: 4, Lost: 1}}, time.Second)
+	c.set(map[string]Health{a: {Nodes: 4, Lost: 1}}, time.Second)
 	var got []string
 	families, err := registry.Gather()
 	if err != nil {
@@ -153,7 +153,7 @@ func TestWhatIsCountedOfZones(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("counted is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if n := testutil.CollectAndCount(c.all); n != 1 {
+	if n := testutil.CollectAndCount(c.sweepDuration); n != 1 {
 		t.Errorf("how long it took is counted in %d metrics", n)
 	}
 }

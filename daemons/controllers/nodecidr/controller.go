@@ -28,28 +28,29 @@ type controller struct {
 	nodes corelisters.NodeLister
 
 	mu sync.Mutex // allows one allocation at a time: the cache may not show the last one yet
-	// given holds subnets by node, and holder nodes by subnet. Both include those that the cache does not show yet.
-	given  map[string][]string
-	holder map[string]string
-	shown  cache.Indexer     // nodes indexed by their subnets
-	last   map[string]string // by network: the last assigned subnet, after which the search continues
+	// subnetsByNode holds subnets by node, and holder nodes by subnet. Both include those that the cache does not show
+	// yet.
+	subnetsByNode map[string][]string
+	nodeBySubnet  map[string]string
+	nodeIndexer   cache.Indexer     // nodes indexed by their subnets
+	lastAssigned  map[string]string // by network: the last assigned subnet, after which the search continues
 }
 
-const pieceIndex = "podCIDR"
+const subnetIndex = "podCIDR"
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	nodes := informers.Nodes(c.Informers)
 	n := &controller{
-		Context: c,
-		nodes:   nodes.Lister(),
-		given:   map[string][]string{},
-		holder:  map[string]string{},
-		shown:   nodes.Informer().GetIndexer(),
-		last:    map[string]string{},
+		Context:       c,
+		nodes:         nodes.Lister(),
+		subnetsByNode: map[string][]string{},
+		nodeBySubnet:  map[string]string{},
+		nodeIndexer:   nodes.Informer().GetIndexer(),
+		lastAssigned:  map[string]string{},
 	}
 	// Adding the index again, after an earlier term as the leader, fails and is harmless.
-	_ = nodes.Informer().AddIndexers(cache.Indexers{pieceIndex: func(obj any) ([]string, error) {
+	_ = nodes.Informer().AddIndexers(cache.Indexers{subnetIndex: func(obj any) ([]string, error) {
 		node, ok := obj.(*corev1.Node)
 		switch {
 		case ok && len(node.Spec.PodCIDRs) > 0:
@@ -60,16 +61,16 @@ func New(c loop.Context) loop.Controller {
 		return nil, nil
 	}})
 	n.Loop = loop.Loop{
-		Name:    "nodecidr",
-		Counted: "cidrallocator_node",
-		Context: c,
-		Sync:    n.sync,
-		Workers: 1,
-		Synced:  []cache.InformerSynced{nodes.Informer().HasSynced},
+		Name:            "nodecidr",
+		QueueMetricName: "cidrallocator_node",
+		Context:         c,
+		Sync:            n.sync,
+		Workers:         1,
+		Synced:          []cache.InformerSynced{nodes.Informer().HasSynced},
 	}
 	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
-			n.forget(old.(*corev1.Node).Name)
+			n.releaseNode(old.(*corev1.Node).Name)
 			return
 		}
 		// A node that has subnets needs no sync. Few of thousands of nodes have none.
@@ -89,7 +90,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		return err
 	}
 	if node.Spec.PodCIDR != "" {
-		n.forget(name) // the cache shows it now
+		n.releaseNode(name) // the cache shows it now
 		return nil
 	}
 	if node.DeletionTimestamp != nil || !n.Config.AllocateNodeCIDRs || len(n.Config.ClusterCIDR) == 0 {
@@ -97,9 +98,9 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pieces := n.given[name] // they may be written already and not shown by the cache yet
+	pieces := n.subnetsByNode[name] // they may be written already and not shown by the cache yet
 	if pieces == nil {
-		if pieces, err = n.next(); err != nil {
+		if pieces, err = n.nextSubnets(); err != nil {
 			n.Events.Eventf(
 				node,
 				corev1.EventTypeNormal,
@@ -121,15 +122,15 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		}
 		return fmt.Errorf("give node %s the pod network %s: %w", name, strings.Join(pieces, ", "), err)
 	}
-	n.given[name] = pieces
+	n.subnetsByNode[name] = pieces
 	for i, piece := range pieces {
-		n.holder[piece], n.last[n.Config.ClusterCIDR[i]] = name, piece
+		n.nodeBySubnet[piece], n.lastAssigned[n.Config.ClusterCIDR[i]] = name, piece
 	}
 	return nil
 }
 
-// next returns a free subnet of each network.
-func (n *controller) next() (pieces []string, err error) {
+// nextSubnets returns a free subnet of each network.
+func (n *controller) nextSubnets() (pieces []string, err error) {
 	for _, network := range n.Config.ClusterCIDR {
 		whole, err := netip.ParsePrefix(network)
 		if err != nil {
@@ -139,7 +140,7 @@ func (n *controller) next() (pieces []string, err error) {
 		if whole.Addr().Is6() {
 			bits = n.Config.NodeCIDRMaskSizeIPv6
 		}
-		piece, err := Next(network, bits, n.last[network], n.used)
+		piece, err := NextSubnet(network, bits, n.lastAssigned[network], n.isUsed)
 		if err != nil {
 			return nil, err
 		}
@@ -148,28 +149,28 @@ func (n *controller) next() (pieces []string, err error) {
 	return pieces, nil
 }
 
-// used reports whether a node has this subnet.
-func (n *controller) used(piece string) bool {
-	if n.holder[piece] != "" {
+// isUsed reports whether a node has this subnet.
+func (n *controller) isUsed(piece string) bool {
+	if n.nodeBySubnet[piece] != "" {
 		return true
 	}
-	names, err := n.shown.IndexKeys(pieceIndex, piece)
+	names, err := n.nodeIndexer.IndexKeys(subnetIndex, piece)
 	return err != nil || len(names) > 0
 }
 
-func (n *controller) forget(node string) {
+func (n *controller) releaseNode(node string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, piece := range n.given[node] {
-		delete(n.holder, piece)
+	for _, piece := range n.subnetsByNode[node] {
+		delete(n.nodeBySubnet, piece)
 	}
-	delete(n.given, node)
+	delete(n.subnetsByNode, node)
 }
 
-// Next returns the first free subnet of network with the prefix length bits. It searches from the subnet after last, so
-// that thousands of nodes do not each check the subnets of all others. If last is empty, it searches from the first
-// subnet.
-func Next(network string, bits int, last string, used func(piece string) bool) (string, error) {
+// NextSubnet returns the first free subnet of network with the prefix length bits. It searches from the subnet after
+// last, so that thousands of nodes do not each check the subnets of all others. If last is empty, it searches from the
+// first subnet.
+func NextSubnet(network string, bits int, last string, used func(piece string) bool) (string, error) {
 	whole, err := netip.ParsePrefix(network)
 	if err != nil {
 		return "", fmt.Errorf("pod network %q: %w", network, err)
@@ -187,7 +188,7 @@ func Next(network string, bits int, last string, used func(piece string) bool) (
 		if text := piece.String(); !used(text) {
 			return text, nil
 		}
-		next, ok := following(piece)
+		next, ok := nextPrefix(piece)
 		if !ok || !whole.Contains(next.Addr()) {
 			next = first
 		}
@@ -196,8 +197,8 @@ func Next(network string, bits int, last string, used func(piece string) bool) (
 	return "", fmt.Errorf("pod network %s has no free piece of /%d left", network, bits)
 }
 
-// following returns the prefix after p of the same length. It returns false at the end of the address space.
-func following(p netip.Prefix) (netip.Prefix, bool) {
+// nextPrefix returns the prefix after p of the same length. It returns false at the end of the address space.
+func nextPrefix(p netip.Prefix) (netip.Prefix, bool) {
 	raw := p.Addr().As16()
 	shift := 128 - p.Bits()
 	if p.Addr().Is4() {

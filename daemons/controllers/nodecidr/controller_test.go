@@ -16,7 +16,7 @@ import (
 )
 
 // Proves S04.
-func TestNextGivesTheFirstFreePiece(t *testing.T) {
+func TestNextSubnetReturnsTheFirstFreeSubnet(t *testing.T) {
 	for _, c := range []struct {
 		network string
 		bits    int
@@ -36,7 +36,7 @@ func TestNextGivesTheFirstFreePiece(t *testing.T) {
 		for _, u := range c.used {
 			used[u] = true
 		}
-		got, err := Next(c.network, c.bits, "", func(piece string) bool { return used[piece] })
+		got, err := NextSubnet(c.network, c.bits, "", func(piece string) bool { return used[piece] })
 		if got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("Next(%s, %d, %v) = %q, %v; want %q", c.network, c.bits, c.used, got, err, c.want)
 		}
@@ -44,11 +44,12 @@ func TestNextGivesTheFirstFreePiece(t *testing.T) {
 }
 
 // Proves S04.
-func TestTheSearchGoesOnAfterTheLastPiece(t *testing.T) {
+func TestTheSearchContinuesAfterTheLastSubnet(t *testing.T) {
 	used := map[string]bool{"10.0.2.0/24": true, "10.0.3.0/24": true}
 	for last, want := range map[string]string{"": "10.0.0.0/24", "10.0.1.0/24": "10.0.1.0/24",
 		"10.0.2.0/24": "10.0.0.0/24", "10.9.0.0/24": "10.0.0.0/24", "10.0.0.0/25": "10.0.0.0/24"} {
-		if got, err := Next("10.0.0.0/22", 24, last, func(piece string) bool { return used[piece] }); got != want ||
+		if got, err := NextSubnet("10.0.0.0/22", 24, last,
+			func(piece string) bool { return used[piece] }); got != want ||
 			err != nil {
 			t.Errorf("after %q: %q, %v; want %q", last, got, err, want)
 		}
@@ -56,11 +57,11 @@ func TestTheSearchGoesOnAfterTheLastPiece(t *testing.T) {
 }
 
 // Proves S04.
-func TestNextNeverGivesAPieceTwice(t *testing.T) {
+func TestNextSubnetNeverAssignsASubnetTwice(t *testing.T) {
 	used := map[string]bool{}
 	taken, last := func(piece string) bool { return used[piece] }, "10.244.200.0/24"
 	for range 256 {
-		piece, err := Next("10.244.0.0/16", 24, last, taken)
+		piece, err := NextSubnet("10.244.0.0/16", 24, last, taken)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +70,7 @@ func TestNextNeverGivesAPieceTwice(t *testing.T) {
 		}
 		used[piece], last = true, piece
 	}
-	if piece, err := Next("10.244.0.0/16", 24, last, taken); err == nil {
+	if piece, err := NextSubnet("10.244.0.0/16", 24, last, taken); err == nil {
 		t.Fatalf("a 257th piece: %s", piece)
 	}
 }
@@ -77,7 +78,7 @@ func TestNextNeverGivesAPieceTwice(t *testing.T) {
 // In a dual-stack cluster, every node gets a subnet of each network, in the order of the networks, and no subnet is
 // assigned twice.
 // Proves S27.
-func TestNodeGetsAPieceOfEachFamily(t *testing.T) {
+func TestNodesGetASubnetOfEachFamily(t *testing.T) {
 	cfg := config.ControllerManager{
 		ClusterCIDR:          []string{"10.244.0.0/16", "fd00:244::/48"},
 		AllocateNodeCIDRs:    true,
@@ -125,8 +126,9 @@ func TestNodeGetsAPieceOfEachFamily(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := n.sync(t.Context(), "a"); err != nil || len(n.given["a"]) > 0 || n.holder["10.244.1.0/24"] != "" ||
-		!n.used("10.244.1.0/24") {
-		t.Errorf("%v, given are %v of %v, used: %t", err, n.given, n.holder, n.used("10.244.1.0/24"))
+	if err := n.sync(t.Context(), "a"); err != nil || len(n.subnetsByNode["a"]) > 0 ||
+		n.nodeBySubnet["10.244.1.0/24"] != "" ||
+		!n.isUsed("10.244.1.0/24") {
+		t.Errorf("%v, given are %v of %v, used: %t", err, n.subnetsByNode, n.nodeBySubnet, n.isUsed("10.244.1.0/24"))
 	}
 }

@@ -24,10 +24,10 @@ import (
 
 type controller struct {
 	loop.Context
-	nodes  corelisters.NodeLister
-	pods   cache.Indexer
-	synced []cache.InformerSynced
-	gone   map[string]time.Time // nodes that pods name and that do not exist, and since when
+	nodes        corelisters.NodeLister
+	pods         cache.Indexer
+	synced       []cache.InformerSynced
+	missingSince map[string]time.Time // nodes that pods name and that do not exist, and since when
 
 	counts counts
 }
@@ -52,8 +52,8 @@ func newCounts(c loop.Context) counts {
 	}
 }
 
-// period is the maximum time between two passes over the pods.
-const period = 20 * time.Second
+// maxInterval is the maximum time between two passes over the pods.
+const maxInterval = 20 * time.Second
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
@@ -61,12 +61,12 @@ func New(c loop.Context) loop.Controller {
 	node.IndexByNode(pods)
 	_ = pods.AddIndexers(cache.Indexers{endIndex: byEnd})
 	return &controller{
-		Context: c,
-		nodes:   nodes.Lister(),
-		pods:    pods.GetIndexer(),
-		gone:    map[string]time.Time{},
-		counts:  newCounts(c),
-		synced:  []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced},
+		Context:      c,
+		nodes:        nodes.Lister(),
+		pods:         pods.GetIndexer(),
+		missingSince: map[string]time.Time{},
+		counts:       newCounts(c),
+		synced:       []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced},
 	}
 }
 
@@ -74,7 +74,7 @@ func (g *controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), g.synced...) {
 		return fmt.Errorf("controller podgc: %w before its caches were filled", ctx.Err())
 	}
-	tick := g.NewTicker(min(period, max(g.Config.NodeMonitorGracePeriod/2, time.Second)))
+	tick := g.NewTicker(min(maxInterval, max(g.Config.NodeMonitorGracePeriod/2, time.Second)))
 	defer tick.Stop()
 	for {
 		select {
@@ -97,7 +97,7 @@ func (g *controller) collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lost := g.lost(pods)
+	lost := g.lostNodes(pods)
 	var failures []error
 	for name := range lost {
 		// Ask the API server: a node that is not in the cache may exist.
@@ -110,24 +110,24 @@ func (g *controller) collect(ctx context.Context) error {
 			failures = append(failures, fmt.Errorf("look for node %s: %w", name, err))
 		}
 	}
-	out := outOfService(nodes)
+	out := outOfServiceNodes(nodes)
 	for name := range out {
 		// The node may have recovered. Pods are deleted here without confirmation of the node, so do not rely on the
 		// cache.
 		now, err := g.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil || !outOfService([]*corev1.Node{now})[name] {
+		if err != nil || !outOfServiceNodes([]*corev1.Node{now})[name] {
 			delete(out, name)
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			failures = append(failures, fmt.Errorf("look for node %s: %w", name, err))
 		}
 	}
-	for _, d := range Doomed(pods, lost, out, g.Config.TerminatedPodGCThreshold) {
+	for _, d := range PodsToDelete(pods, lost, out, g.Config.TerminatedPodGCThreshold) {
 		// A pod that has changed, or that cannot be deleted, does not prevent the deletion of others.
-		err := g.delete(ctx, d.pod, d.orphaned)
-		g.counts.deleted.WithLabelValues(d.pod.Namespace, d.why).Inc()
+		err := g.delete(ctx, d.pod, d.isOrphaned)
+		g.counts.deleted.WithLabelValues(d.pod.Namespace, d.reason).Inc()
 		if err != nil {
-			g.counts.failed.WithLabelValues(d.pod.Namespace, d.why).Inc()
+			g.counts.failed.WithLabelValues(d.pod.Namespace, d.reason).Inc()
 		}
 		failures = append(failures, err)
 	}
@@ -138,13 +138,13 @@ func (g *controller) collect(ctx context.Context) error {
 const endIndex = "end"
 
 func byEnd(obj any) ([]string, error) {
-	if p, ok := obj.(*corev1.Pod); ok && ends(p) {
+	if p, ok := obj.(*corev1.Pod); ok && isCandidate(p) {
 		return []string{endIndex}, nil
 	}
 	return nil, nil
 }
 
-func ends(p *corev1.Pod) bool { return p.DeletionTimestamp != nil || finished(p) }
+func isCandidate(p *corev1.Pod) bool { return p.DeletionTimestamp != nil || isFinished(p) }
 
 // candidates returns the few pods that may have to be deleted, without scanning all pods.
 func (g *controller) candidates() ([]*corev1.Pod, error) {
@@ -157,11 +157,11 @@ func (g *controller) candidates() ([]*corev1.Pod, error) {
 		pods = append(pods, o.(*corev1.Pod))
 	}
 	for _, name := range node.NodesOfPods(g.pods) {
-		if g.known(name) {
+		if g.nodeExists(name) {
 			continue
 		}
 		for _, p := range node.PodsOn(g.pods, name) {
-			if !ends(p) {
+			if !isCandidate(p) {
 				pods = append(pods, p)
 			}
 		}
@@ -169,31 +169,31 @@ func (g *controller) candidates() ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-func (g *controller) known(name string) bool {
+func (g *controller) nodeExists(name string) bool {
 	_, err := g.nodes.Get(name)
 	return err == nil
 }
 
-// lost returns the nodes that pods name and that have been missing for long enough.
-func (g *controller) lost(pods []*corev1.Pod) map[string]bool {
+// lostNodes returns the nodes that pods name and that have been missing for long enough.
+func (g *controller) lostNodes(pods []*corev1.Pod) map[string]bool {
 	now := g.Now()
 	missing := map[string]bool{}
 	out := map[string]bool{}
 	for _, pod := range pods {
 		name := pod.Spec.NodeName
-		if name == "" || g.known(name) {
+		if name == "" || g.nodeExists(name) {
 			continue
 		}
 		missing[name] = true
-		if since, ok := g.gone[name]; !ok {
-			g.gone[name] = now
+		if since, ok := g.missingSince[name]; !ok {
+			g.missingSince[name] = now
 		} else if now.Sub(since) >= g.Config.NodeMonitorGracePeriod { // before that, it may register again
 			out[name] = true
 		}
 	}
-	for name := range g.gone {
+	for name := range g.missingSince {
 		if !missing[name] {
-			delete(g.gone, name)
+			delete(g.missingSince, name)
 		}
 	}
 	return out
@@ -201,7 +201,7 @@ func (g *controller) lost(pods []*corev1.Pod) map[string]bool {
 
 func (g *controller) delete(ctx context.Context, pod *corev1.Pod, orphaned bool) error {
 	seen := pod
-	if !finished(pod) {
+	if !isFinished(pod) {
 		status := map[string]any{"phase": corev1.PodFailed}
 		if orphaned {
 			status["conditions"] = []corev1.PodCondition{{
@@ -218,7 +218,7 @@ func (g *controller) delete(ctx context.Context, pod *corev1.Pod, orphaned bool)
 		}
 		seen = marked
 	}
-	now, options := int64(0), loop.AsSeen(seen)
+	now, options := int64(0), loop.IfUnchanged(seen)
 	options.GracePeriodSeconds = &now
 	err := g.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
 	if err != nil && !apierrors.IsNotFound(err) {

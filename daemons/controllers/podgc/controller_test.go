@@ -23,16 +23,16 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// indexed returns an empty cache of pods with the controller's indexes.
-func indexed() cache.Indexer {
+// newIndexer returns an empty cache of pods with the controller's indexes.
+func newIndexer() cache.Indexer {
 	pods := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{})
 	node.IndexByNode(pods)
 	_ = pods.AddIndexers(cache.Indexers{endIndex: byEnd})
 	return pods.GetIndexer()
 }
 
-func TestPodsThatMayHaveToGoAreFoundAmongMany(t *testing.T) {
-	nodes, pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), indexed()
+func TestCandidatesAreFoundByIndex(t *testing.T) {
+	nodes, pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), newIndexer()
 	if err := nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestPodsThatMayHaveToGoAreFoundAmongMany(t *testing.T) {
 
 // Pods of a node are deleted only when the API server confirms that the node does not exist.
 // Proves S21.
-func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
+func TestPodsAreDeletedOnlyIfTheServerConfirmsTheirNodeIsGone(t *testing.T) {
 	for name, c := range map[string]struct {
 		code int
 		gone bool
@@ -106,7 +106,7 @@ func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 				}
 			}))
 			defer server.Close()
-			nodes, pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), indexed()
+			nodes, pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), newIndexer()
 			if err := nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}}); err != nil {
 				t.Fatal(err)
 			}
@@ -125,13 +125,13 @@ func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 				},
 				nodes: corelisters.NewNodeLister(
 					nodes,
-				), pods: pods, gone: map[string]time.Time{}, counts: newCounts(loop.Context{}),
+				), pods: pods, missingSince: map[string]time.Time{}, counts: newCounts(loop.Context{}),
 			}
 			g.Config.NodeMonitorGracePeriod = time.Minute
 			for range 2 { // first it is missing, then it has been missing for long enough
 				err := g.collect(t.Context())
 				if failed := c.code >= 400 && c.code != http.StatusNotFound &&
-					now.Now().After(g.gone["away"]); (err != nil) != failed {
+					now.Now().After(g.missingSince["away"]); (err != nil) != failed {
 					t.Error(err)
 				}
 				now.Step(2 * time.Minute)

@@ -46,9 +46,9 @@ var errSchemaNotFound = errors.New("schema not found")
 func (c *checker) warnings(
 	policy *admissionregistrationv1.ValidatingAdmissionPolicy,
 ) ([]admissionregistrationv1.ExpressionWarning, error) {
-	var params *declared
+	var params *variableType
 	if p := policy.Spec.ParamKind; p != nil {
-		params = &declared{}
+		params = &variableType{}
 		params.DeclType, _ = c.typeOf(schema.FromAPIVersionAndKind(p.APIVersion, p.Kind), "params")
 	}
 	var scopes []*scope
@@ -57,7 +57,7 @@ func (c *checker) warnings(
 		if !ok {
 			continue
 		}
-		s, err := newScope(kind, declared{object}, params, policy.Spec.Variables)
+		s, err := newScope(kind, variableType{object}, params, policy.Spec.Variables)
 		if err != nil {
 			return nil, err
 		}
@@ -88,8 +88,8 @@ func (c *checker) warnings(
 
 // Bounds of a check: a rule names the product of its groups, versions and resources.
 const (
-	mostKinds = 10   // kinds that a policy is checked against
-	mostLooks = 1000 // resources that are looked up for a policy
+	maxKinds   = 10   // kinds that a policy is checked against
+	maxLookups = 1000 // resources that are looked up for a policy
 )
 
 // kindsOf returns the kinds that a policy names, sorted. A rule with a wildcard names none.
@@ -101,8 +101,8 @@ func (c *checker) kindsOf(policy *admissionregistrationv1.ValidatingAdmissionPol
 	looks := 0
 	renewed := false // the mapper is refreshed at most once per policy
 	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
-		for r := range named(rule.Rule) {
-			if looks++; looks > mostLooks || len(found) >= mostKinds {
+		for r := range resourcesOf(rule.Rule) {
+			if looks++; looks > maxLookups || len(found) >= maxKinds {
 				break
 			}
 			kinds, err := c.kinds.KindsFor(r)
@@ -115,7 +115,7 @@ func (c *checker) kindsOf(policy *admissionregistrationv1.ValidatingAdmissionPol
 				continue
 			}
 			for _, kind := range kinds {
-				if len(found) < mostKinds {
+				if len(found) < maxKinds {
 					found[kind] = true
 				}
 			}
@@ -129,8 +129,8 @@ func (c *checker) kindsOf(policy *admissionregistrationv1.ValidatingAdmissionPol
 	return list
 }
 
-// named yields the resources that a rule names, in order.
-func named(rule admissionregistrationv1.Rule) iter.Seq[schema.GroupVersionResource] {
+// resourcesOf yields the resources that a rule names, in order.
+func resourcesOf(rule admissionregistrationv1.Rule) iter.Seq[schema.GroupVersionResource] {
 	return func(yield func(schema.GroupVersionResource) bool) {
 		if slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.APIVersions, "*") {
 			return
@@ -150,8 +150,8 @@ func named(rule admissionregistrationv1.Rule) iter.Seq[schema.GroupVersionResour
 	}
 }
 
-// declared is the type of a variable. A nil DeclType means any type.
-type declared struct{ *apiservercel.DeclType }
+// variableType is the type of a variable. A nil DeclType means any type.
+type variableType struct{ *apiservercel.DeclType }
 
 // typeOf returns the type of a kind. known reports whether its schema is known.
 func (c *checker) typeOf(kind schema.GroupVersionKind, name string) (t *apiservercel.DeclType, known bool) {
@@ -176,7 +176,8 @@ type scope struct {
 
 // newScope returns the scope of a kind. params is nil if the policy has none.
 func newScope(
-	kind schema.GroupVersionKind, object declared, params *declared, variables []admissionregistrationv1.Variable,
+	kind schema.GroupVersionKind, object variableType, params *variableType,
+	variables []admissionregistrationv1.Variable,
 ) (*scope, error) {
 	types := []*apiservercel.DeclType{plugincel.BuildNamespaceType(), plugincel.BuildRequestType()}
 	names := []cel.EnvOption{
@@ -184,7 +185,7 @@ func newScope(
 		cel.Variable(plugincel.RequestVarName, types[1].CelType()),
 		cel.Variable(plugincel.AuthorizerVarName, library.AuthorizerType),
 	}
-	declare := func(t declared, variables ...string) {
+	declare := func(t variableType, variables ...string) {
 		of := cel.DynType
 		if t.DeclType != nil {
 			types, of = append(types, t.DeclType), t.CelType()

@@ -13,12 +13,12 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// served provides the kinds of the tests: sizes have a number as spec.size, names have a string.
-type served struct{ meta.RESTMapper }
+// fakeKinds provides the kinds of the tests: sizes have a number as spec.size, names have a string.
+type fakeKinds struct{ meta.RESTMapper }
 
-func (served) Reset() {}
+func (fakeKinds) Reset() {}
 
-func (served) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
+func (fakeKinds) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
 	object := func(fields map[string]spec.Schema) *spec.Schema {
 		return &spec.Schema{SchemaProps: spec.SchemaProps{Type: spec.StringOrArray{"object"}, Properties: fields}}
 	}
@@ -35,7 +35,7 @@ func (served) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) 
 	return nil, resolver.ErrSchemaNotFound
 }
 
-func variable(text string) []admissionregistrationv1.Variable {
+func newVariable(text string) []admissionregistrationv1.Variable {
 	return []admissionregistrationv1.Variable{{Name: "n", Expression: text}}
 }
 
@@ -45,7 +45,7 @@ func TestExpressionsAreCheckedAgainstEveryKindThatAPolicyNames(t *testing.T) {
 	for _, kind := range []string{"Size", "Name", "Unknown"} {
 		mapper.Add(version.WithKind(kind), meta.RESTScopeNamespace)
 	}
-	c := checker{schemas: served{}, kinds: served{mapper}, log: slog.New(slog.DiscardHandler)}
+	c := checker{schemas: fakeKinds{}, kinds: fakeKinds{mapper}, log: slog.New(slog.DiscardHandler)}
 	for name, test := range map[string]struct {
 		resources  []string
 		groups     []string
@@ -76,9 +76,10 @@ func TestExpressionsAreCheckedAgainstEveryKindThatAPolicyNames(t *testing.T) {
 		"a parameter's type": {param: "Name", expression: "params.spec.size == 1",
 			want: "no matching overload"},
 		"a parameter, any": {param: "Unknown", expression: "params.anything == 1"},
-		"a variable": {variables: variable("object.spec.size"), expression: "variables.n == 'x'",
+		"a variable": {variables: newVariable("object.spec.size"), expression: "variables.n == 'x'",
 			want: "no matching overload"},
-		"a variable that does not fit": {variables: variable("object.spec.length"), expression: "variables.n == 'x'"},
+		"a variable that does not fit": {variables: newVariable("object.spec.length"),
+			expression: "variables.n == 'x'"},
 	} {
 		if test.resources == nil {
 			test.resources = []string{"sizes"}
@@ -117,18 +118,18 @@ func TestExpressionsAreCheckedAgainstEveryKindThatAPolicyNames(t *testing.T) {
 // countingMapper knows no kind and counts the lookups.
 type countingMapper struct {
 	meta.ResettableRESTMapper
-	asked int
+	lookups int
 }
 
 func (m *countingMapper) KindsFor(r schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	m.asked++
+	m.lookups++
 	return nil, &meta.NoResourceMatchError{PartialResource: r}
 }
 
 func (m *countingMapper) Reset() {}
 
-// TestRulesWithManyProductsAreLookedUpWithinBounds checks a rule of a few kilobytes that names eight million resources.
-func TestRulesWithManyProductsAreLookedUpWithinBounds(t *testing.T) {
+// TestLookupsForARuleAreLimited checks a rule of a few kilobytes that names eight million resources.
+func TestLookupsForARuleAreLimited(t *testing.T) {
 	var list []string
 	for i := range 200 {
 		list = append(list, fmt.Sprintf("v%d", i))
@@ -143,8 +144,8 @@ func TestRulesWithManyProductsAreLookedUpWithinBounds(t *testing.T) {
 			}},
 	}
 	mapper := &countingMapper{}
-	c := checker{schemas: served{}, kinds: mapper, log: slog.New(slog.DiscardHandler)}
-	if kinds := c.kindsOf(policy); len(kinds) != 0 || mapper.asked > mostLooks+1 {
-		t.Errorf("%d kinds after %d lookups", len(kinds), mapper.asked)
+	c := checker{schemas: fakeKinds{}, kinds: mapper, log: slog.New(slog.DiscardHandler)}
+	if kinds := c.kindsOf(policy); len(kinds) != 0 || mapper.lookups > maxLookups+1 {
+		t.Errorf("%d kinds after %d lookups", len(kinds), mapper.lookups)
 	}
 }

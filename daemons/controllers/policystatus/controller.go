@@ -30,7 +30,7 @@ func New(c loop.Context) loop.Controller {
 	policies := informers.ValidatingAdmissionPolicies(c.Informers)
 	known := c.Client.Discovery()
 	p := &controller{Context: c, policies: policies.Lister(), checker: checker{
-		schemas: documents{known.RESTClient()},
+		schemas: openAPIDocuments{known.RESTClient()},
 		// Unknown kinds are looked up once more for each policy.
 		kinds: discovery.NewMapper(known),
 		log:   c.Log,
@@ -43,15 +43,15 @@ func New(c loop.Context) loop.Controller {
 		Synced:  []cache.InformerSynced{policies.Informer().HasSynced},
 	}
 	c.OnChange(policies.Informer(), func(_, obj any) {
-		if policy, ok := obj.(*admissionregistrationv1.ValidatingAdmissionPolicy); ok && !checked(policy) {
+		if policy, ok := obj.(*admissionregistrationv1.ValidatingAdmissionPolicy); ok && !isChecked(policy) {
 			p.Add(policy)
 		}
 	})
 	return p
 }
 
-// checked reports whether the status is about the present spec.
-func checked(p *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+// isChecked reports whether the status is about the present spec.
+func isChecked(p *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 	return p.Status.TypeChecking != nil && p.Status.ObservedGeneration >= p.Generation
 }
 
@@ -62,7 +62,7 @@ func (p *controller) sync(ctx context.Context, name string) error {
 	} else if err != nil {
 		return err
 	}
-	if checked(policy) {
+	if isChecked(policy) {
 		return nil
 	}
 	warnings, err := p.checker.warnings(policy)

@@ -15,14 +15,14 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// documents resolves schemas from the OpenAPI v3 documents of an API server.
-type documents struct{ api rest.Interface }
+// openAPIDocuments resolves schemas from the OpenAPI v3 documents of an API server.
+type openAPIDocuments struct{ api rest.Interface }
 
 // documentTimeout limits the request for one document.
 const documentTimeout = 30 * time.Second
 
 // ResolveSchema implements schemaResolver.
-func (d documents) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
+func (d openAPIDocuments) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
 	path := "/openapi/v3/apis/" + kind.GroupVersion().String()
 	if kind.Group == "" {
 		path = "/openapi/v3/api/" + kind.Version

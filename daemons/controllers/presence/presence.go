@@ -21,10 +21,10 @@ import (
 // controller adds up the time between successful reads that found the lease unchanged, so that an outage of the API
 // does not count.
 const (
-	shortest = 5 * time.Second  // minimum interval between reads of a service's leases
-	looks    = 4                // reads per lease duration
-	longest  = 10 * time.Minute // maximum time that a lease may be silent
-	callTime = 10 * time.Second // limit of the API calls for one service
+	minReadInterval = 5 * time.Second  // minimum interval between reads of a service's leases
+	readsPerLease   = 4                // reads per lease duration
+	maxSilence      = 10 * time.Minute // maximum time that a lease may be silent
+	callTimeout     = 10 * time.Second // limit of the API calls for one service
 )
 
 type controller struct {
@@ -34,30 +34,30 @@ type controller struct {
 
 // service holds the observed leases of a daemon's replicas.
 type service struct {
-	daemon string
-	due    time.Time           // of the next read
-	leases map[string]standing // by the lease's name
+	daemon   string
+	nextRead time.Time             // of the next read
+	leases   map[string]leaseState // by the lease's name
 }
 
-// standing records how long a lease has been unchanged.
-type standing struct {
-	renewed metav1.MicroTime
-	silent  time.Duration
-	looked  time.Time
+// leaseState records how long a lease has been unchanged.
+type leaseState struct {
+	renewed   metav1.MicroTime
+	silentFor time.Duration
+	readAt    time.Time
 }
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	p := &controller{Context: c, services: map[string]*service{}}
 	for _, daemon := range replica.Publishers() {
-		p.services[daemon] = &service{daemon: daemon, leases: map[string]standing{}}
+		p.services[daemon] = &service{daemon: daemon, leases: map[string]leaseState{}}
 	}
 	return p
 }
 
 // Run checks the leases until ctx ends.
 func (p *controller) Run(ctx context.Context) error {
-	tick := p.NewTicker(shortest)
+	tick := p.NewTicker(minReadInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -66,32 +66,32 @@ func (p *controller) Run(ctx context.Context) error {
 		case <-tick.C():
 		}
 		for _, daemon := range replica.Publishers() {
-			if err := p.look(ctx, p.services[daemon]); err != nil && ctx.Err() == nil {
+			if err := p.checkService(ctx, p.services[daemon]); err != nil && ctx.Err() == nil {
 				p.Log.Info("will try again", "controller", "presence", "daemon", daemon, "reason", err)
 			}
 		}
 	}
 }
 
-// look reads the leases of a service, and removes the endpoints of silent replicas.
-func (p *controller) look(ctx context.Context, s *service) error {
+// checkService reads the leases of a service, and removes the endpoints of silent replicas.
+func (p *controller) checkService(ctx context.Context, s *service) error {
 	now := p.Now()
-	if now.Before(s.due) {
+	if now.Before(s.nextRead) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	label := replica.LeaseLabel(replica.Manager(s.daemon))
 	found, err := p.Client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx,
 		metav1.ListOptions{LabelSelector: label + "=" + s.daemon})
 	if err != nil {
-		s.due = now
+		s.nextRead = now
 		return fmt.Errorf("list the leases of %s: %w", s.daemon, err)
 	}
-	dead := s.dead(found.Items, now)
+	dead := s.silentReplicas(found.Items, now)
 	var failed error
 	for _, lease := range dead {
-		if err := p.bury(ctx, s.daemon, lease); err != nil {
+		if err := p.removeReplica(ctx, s.daemon, lease); err != nil {
 			failed = errors.Join(failed, err)
 			continue
 		}
@@ -100,51 +100,52 @@ func (p *controller) look(ctx context.Context, s *service) error {
 	return failed
 }
 
-// dead records the current leases, and returns the leases of silent replicas. It returns none if no other replica is
-// alive: the last endpoints stay, because that replica may come back and no other can replace it.
-func (s *service) dead(list []coordinationv1.Lease, now time.Time) (dead []*coordinationv1.Lease) {
-	next, alive := longest, false
-	seen := map[string]standing{}
+// silentReplicas records the current leases, and returns the leases of silent replicas. It returns none if no other
+// replica is alive: the last endpoints stay, because that replica may come back and no other can replace it.
+func (s *service) silentReplicas(list []coordinationv1.Lease, now time.Time) (dead []*coordinationv1.Lease) {
+	next, alive := maxSilence, false
+	seen := map[string]leaseState{}
 	for i := range list {
 		lease := &list[i]
 		if _, ok := replica.Machine(s.daemon, lease.Name); !ok || lease.Spec.RenewTime == nil {
 			continue
 		}
-		patience := patience(lease)
-		next = min(next, patience/looks)
+		patience := leaseTimeout(lease)
+		next = min(next, patience/readsPerLease)
 		was, known := s.leases[lease.Name]
-		is := standing{renewed: *lease.Spec.RenewTime, looked: now}
+		is := leaseState{renewed: *lease.Spec.RenewTime, readAt: now}
 		if known && was.renewed.Equal(&is.renewed) {
 			// Limit the added time, so that a pause of this process does not count as silence of a replica.
-			is.silent = was.silent + min(now.Sub(was.looked), patience/looks+shortest)
+			is.silentFor = was.silentFor + min(now.Sub(was.readAt), patience/readsPerLease+minReadInterval)
 		}
 		seen[lease.Name] = is
 		switch {
-		case is.silent > patience:
+		case is.silentFor > patience:
 			dead = append(dead, lease)
-		case known && is.silent <= patience/2:
+		case known && is.silentFor <= patience/2:
 			alive = true
 		}
 	}
-	s.leases, s.due = seen, now.Add(max(next, shortest)-shortest/2) // the ticker comes a little early or late
+	// the ticker comes a little early or late
+	s.leases, s.nextRead = seen, now.Add(max(next, minReadInterval)-minReadInterval/2)
 	if !alive {
 		return nil
 	}
 	return dead
 }
 
-// patience returns how long a lease may stay unchanged.
-func patience(lease *coordinationv1.Lease) time.Duration {
+// leaseTimeout returns how long a lease may stay unchanged.
+func leaseTimeout(lease *coordinationv1.Lease) time.Duration {
 	seconds := time.Duration(0)
 	if d := lease.Spec.LeaseDurationSeconds; d != nil {
 		seconds = time.Duration(*d) * time.Second
 	}
-	return min(max(seconds, looks*shortest), longest)
+	return min(max(seconds, readsPerLease*minReadInterval), maxSilence)
 }
 
-// bury deletes the endpoints of a silent replica, and then its lease if it is still unchanged. A replica that came back
-// in between keeps its lease and publishes its endpoints again.
-func (p *controller) bury(ctx context.Context, daemon string, lease *coordinationv1.Lease) error {
+// removeReplica deletes the endpoints of a silent replica, and then its lease if it is still unchanged. A replica that
+// came back in between keeps its lease and publishes its endpoints again.
+func (p *controller) removeReplica(ctx context.Context, daemon string, lease *coordinationv1.Lease) error {
 	machine, _ := replica.Machine(daemon, lease.Name)
 	for _, name := range replica.Slices(daemon, machine) {
 		err := p.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Delete(ctx, name, metav1.DeleteOptions{})
@@ -152,7 +153,7 @@ func (p *controller) bury(ctx context.Context, daemon string, lease *coordinatio
 			return fmt.Errorf("delete the endpoint slice %s: %w", name, err)
 		}
 	}
-	err := p.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, lease.Name, loop.AsSeen(lease))
+	err := p.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, lease.Name, loop.IfUnchanged(lease))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete the lease %s: %w", lease.Name, err)
 	}

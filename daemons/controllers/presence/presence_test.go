@@ -20,24 +20,24 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-type world struct {
+type testCluster struct {
 	t *testing.T
 	*controller
 	client *fake.Clientset
 	clock  *clocktesting.FakeClock
 }
 
-func newWorld(t *testing.T) *world {
+func newTestCluster(t *testing.T) *testCluster {
 	client, clock := fake.NewClientset(), clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
 	p, ok := New(loop.Context{Client: client, Log: slog.New(slog.DiscardHandler), Clock: clock}).(*controller)
 	if !ok {
 		t.Fatal("New returned another controller")
 	}
-	return &world{t, p, client, clock}
+	return &testCluster{t, p, client, clock}
 }
 
-// starts creates the lease and the slices of the replica on a machine.
-func (w *world) starts(daemon, machine string, seconds int32) {
+// startReplica creates the lease and the slices of the replica on a machine.
+func (w *testCluster) startReplica(daemon, machine string, seconds int32) {
 	w.t.Helper()
 	for _, name := range []string{replica.Lease(daemon, machine), replica.Slices(daemon, machine)[2]} {
 		if _, err := w.client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Create(w.t.Context(),
@@ -58,7 +58,7 @@ func (w *world) starts(daemon, machine string, seconds int32) {
 	}
 }
 
-func (w *world) renews(daemon string, machines ...string) {
+func (w *testCluster) renewLeases(daemon string, machines ...string) {
 	w.t.Helper()
 	leases := w.client.CoordinationV1().Leases(metav1.NamespaceSystem)
 	for _, machine := range machines {
@@ -74,17 +74,17 @@ func (w *world) renews(daemon string, machines ...string) {
 	}
 }
 
-// passes advances the clock by d, while the given replicas renew every five seconds.
-func (w *world) passes(d time.Duration, daemon string, alive ...string) {
+// advance advances the clock by d, while the given replicas renew every five seconds.
+func (w *testCluster) advance(d time.Duration, daemon string, alive ...string) {
 	w.t.Helper()
-	for range int(d / shortest) {
-		w.clock.Step(shortest)
-		w.renews(daemon, alive...)
-		_ = w.look(w.t.Context(), w.services[daemon]) // failures are part of the tests
+	for range int(d / minReadInterval) {
+		w.clock.Step(minReadInterval)
+		w.renewLeases(daemon, alive...)
+		_ = w.checkService(w.t.Context(), w.services[daemon]) // failures are part of the tests
 	}
 }
 
-func (w *world) slices() string {
+func (w *testCluster) slices() string {
 	w.t.Helper()
 	list, err := w.client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -101,66 +101,66 @@ func (w *world) slices() string {
 // TestEndpointsOfSilentReplicasAreRemoved checks that the endpoints of a dead machine are removed.
 // Proves S31.
 func TestEndpointsOfSilentReplicasAreRemoved(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	for _, machine := range []string{"a", "b", "a.b"} {
-		w.starts(replica.DNS, machine, 20)
+		w.startReplica(replica.DNS, machine, 20)
 	}
 	all := w.slices()
-	w.passes(2*time.Minute, replica.DNS, "a", "b", "a.b")
+	w.advance(2*time.Minute, replica.DNS, "a", "b", "a.b")
 	if got := w.slices(); got != all {
 		t.Errorf("while all replicas are alive, the slices are %s", got)
 	}
-	w.passes(20*time.Second, replica.DNS, "a", "a.b")
+	w.advance(20*time.Second, replica.DNS, "a", "a.b")
 	if got := w.slices(); got != all {
 		t.Errorf("after the lease duration of b, the slices are %s", got)
 	}
-	w.passes(15*time.Second, replica.DNS, "a", "a.b")
+	w.advance(15*time.Second, replica.DNS, "a", "a.b")
 	if got, want := w.slices(), "kube-dns-a kube-dns-a.b kube-dns.ipv6-a kube-dns.ipv6-a.b"; got != want {
 		t.Errorf("after b is silent, the slices are %s", got)
 	}
-	w.passes(2*time.Minute, replica.DNS)
+	w.advance(2*time.Minute, replica.DNS)
 	if got, want := w.slices(), "kube-dns-a kube-dns-a.b kube-dns.ipv6-a kube-dns.ipv6-a.b"; got != want {
 		t.Errorf("after all replicas are silent, the slices are %s", got)
 	}
 }
 
-// TestLongLeasesAreWaitedFor checks that a replica that renews rarely is not removed too early, and that the wait is
+// TestLongLeasesDelayRemoval checks that a replica that renews rarely is not removed too early, and that the wait is
 // limited.
-func TestLongLeasesAreWaitedFor(t *testing.T) {
-	w := newWorld(t)
-	w.starts(replica.Ingress, "a", 120)
-	w.starts(replica.Ingress, "b", 1<<30)
-	w.starts(replica.Ingress, "c", 20)
-	w.passes(2*time.Minute, replica.Ingress, "c")
+func TestLongLeasesDelayRemoval(t *testing.T) {
+	w := newTestCluster(t)
+	w.startReplica(replica.Ingress, "a", 120)
+	w.startReplica(replica.Ingress, "b", 1<<30)
+	w.startReplica(replica.Ingress, "c", 20)
+	w.advance(2*time.Minute, replica.Ingress, "c")
 	if got := w.slices(); !strings.Contains(got, "kube-ingress-a ") {
 		t.Errorf("after two minutes, the slices are %s", got)
 	}
-	w.passes(time.Minute, replica.Ingress, "c")
+	w.advance(time.Minute, replica.Ingress, "c")
 	if got := w.slices(); strings.Contains(got, "kube-ingress-a ") || !strings.Contains(got, "kube-ingress-b ") {
 		t.Errorf("after three minutes, the slices are %s", got)
 	}
-	w.passes(10*time.Minute, replica.Ingress, "c")
+	w.advance(10*time.Minute, replica.Ingress, "c")
 	if got := w.slices(); strings.Contains(got, "kube-ingress-b ") {
 		t.Errorf("after thirteen minutes, the slices are %s", got)
 	}
 }
 
-// TestOutagesAreNoSilence checks that neither an outage of the API server nor a pause of the controller counts as
-// silence.
-func TestOutagesAreNoSilence(t *testing.T) {
-	w := newWorld(t)
-	w.starts(replica.DNS, "a", 20)
-	w.starts(replica.DNS, "b", 20)
-	w.passes(20*time.Second, replica.DNS, "a", "b")
+// TestOutagesDoNotCountAsSilence checks that neither an outage of the API server nor a pause of the controller counts
+// as silence.
+func TestOutagesDoNotCountAsSilence(t *testing.T) {
+	w := newTestCluster(t)
+	w.startReplica(replica.DNS, "a", 20)
+	w.startReplica(replica.DNS, "b", 20)
+	w.advance(20*time.Second, replica.DNS, "a", "b")
 	all, down := w.slices(), true
 	w.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return down, nil, errDown{}
 	})
-	w.passes(5*time.Minute, replica.DNS)
+	w.advance(5*time.Minute, replica.DNS)
 	down = false
-	w.passes(10*time.Second, replica.DNS)
+	w.advance(10*time.Second, replica.DNS)
 	w.clock.Step(time.Hour)
-	w.passes(5*time.Second, replica.DNS, "a", "b")
+	w.advance(5*time.Second, replica.DNS, "a", "b")
 	if got := w.slices(); got != all {
 		t.Errorf("after an outage, the slices are %s", got)
 	}

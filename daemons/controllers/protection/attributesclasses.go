@@ -45,10 +45,11 @@ func NewAttributesClasses(c loop.Context) loop.Controller {
 		claims:  claims.GetIndexer(),
 		volumes: volumes.GetIndexer(),
 	}
-	p.Loop = loop.Loop{Name: "vac-protection", Counted: "vacprotection", Context: c, Sync: p.sync,
+	p.Loop = loop.Loop{Name: "vac-protection", QueueMetricName: "vacprotection", Context: c, Sync: p.sync,
 		Synced: []cache.InformerSynced{all.Informer().HasSynced, claims.HasSynced, volumes.HasSynced}}
 	c.OnChange(all.Informer(), func(_, obj any) {
-		if class, ok := obj.(*storagev1.VolumeAttributesClass); ok && due(class, kinds.AttributesClassProtection) {
+		if class, ok := obj.(*storagev1.VolumeAttributesClass); ok &&
+			needsChange(class, kinds.AttributesClassProtection) {
 			p.Add(class)
 		}
 	})
@@ -99,17 +100,17 @@ func (p *attributesClasses) sync(ctx context.Context, name string) error {
 	} else if err != nil {
 		return err
 	}
-	if !due(class, kinds.AttributesClassProtection) {
+	if !needsChange(class, kinds.AttributesClassProtection) {
 		return nil
 	}
 	if class.DeletionTimestamp != nil {
-		used, err := p.used(ctx, name)
+		used, err := p.isUsed(ctx, name)
 		if err != nil || used {
 			return err
 		}
 	}
 	updated := class.DeepCopy()
-	updated.Finalizers = turned(updated.Finalizers, kinds.AttributesClassProtection)
+	updated.Finalizers = toggleFinalizer(updated.Finalizers, kinds.AttributesClassProtection)
 	if _, err := p.Client.StorageV1().VolumeAttributesClasses().Update(ctx, updated,
 		metav1.UpdateOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
@@ -118,9 +119,9 @@ func (p *attributesClasses) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// used reports whether a claim or volume names a class. It asks the caches, and if these have none, the API server: a
+// isUsed reports whether a claim or volume names a class. It asks the caches, and if these have none, the API server: a
 // claim may be new.
-func (p *attributesClasses) used(ctx context.Context, name string) (bool, error) {
+func (p *attributesClasses) isUsed(ctx context.Context, name string) (bool, error) {
 	for _, from := range []cache.Indexer{p.volumes, p.claims} {
 		if keys, err := from.IndexKeys(byAttributes, name); err != nil || len(keys) > 0 {
 			return true, err

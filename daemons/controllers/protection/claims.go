@@ -35,23 +35,23 @@ func NewClaims(c loop.Context) loop.Controller {
 	_ = pods.AddIndexers(cache.Indexers{byClaim: func(obj any) ([]string, error) { return claimsOf(obj), nil }})
 	p := &claims{Context: c, claims: all.Lister(), pods: pods.GetIndexer()}
 	p.Loop = loop.Loop{
-		Name:    "pvc-protection",
-		Counted: "pvcprotection",
-		Context: c,
-		Sync:    p.sync,
-		Synced:  []cache.InformerSynced{all.Informer().HasSynced, pods.HasSynced},
+		Name:            "pvc-protection",
+		QueueMetricName: "pvcprotection",
+		Context:         c,
+		Sync:            p.sync,
+		Synced:          []cache.InformerSynced{all.Informer().HasSynced, pods.HasSynced},
 	}
 	c.OnChange(all.Informer(), func(_, obj any) {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok &&
-			(due(claim, kinds.ClaimProtection) || reported(claim)) {
+			(needsChange(claim, kinds.ClaimProtection) || reportsUse(claim)) {
 			p.Add(claim)
 		}
 	})
 	c.OnChange(pods, func(old, obj any) {
 		before, _ := old.(*corev1.Pod)
 		after, _ := obj.(*corev1.Pod)
-		if before != nil && after != nil && before.UID == after.UID && ended(before) == ended(after) &&
-			shutDown(before) == shutDown(after) {
+		if before != nil && after != nil && before.UID == after.UID && hasEnded(before) == hasEnded(after) &&
+			hasShutDown(before) == hasShutDown(after) {
 			return
 		}
 		for _, pod := range []*corev1.Pod{before, after} {
@@ -77,9 +77,9 @@ func claimsOf(obj any) (keys []string) {
 	return keys
 }
 
-// due reports whether a finalizer has to be added or removed: an object that stays must have it, one that
+// needsChange reports whether a finalizer has to be added or removed: an object that stays must have it, one that
 // is being deleted must lose it.
-func due(obj metav1.Object, finalizer string) bool {
+func needsChange(obj metav1.Object, finalizer string) bool {
 	return (obj.GetDeletionTimestamp() != nil) == slices.Contains(obj.GetFinalizers(), finalizer)
 }
 
@@ -94,14 +94,14 @@ func claimOf(pod *corev1.Pod, v *corev1.Volume) string {
 	return ""
 }
 
-// uses reports whether a pod prevents the deletion of a claim. A pod without a node does not use it yet.
-func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
-	return pod.Spec.NodeName != "" && names(pod, claim, !shutDown(pod))
+// blocksDeletion reports whether a pod prevents the deletion of a claim. A pod without a node does not use it yet.
+func blocksDeletion(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
+	return pod.Spec.NodeName != "" && isNamed(pod, claim, !hasShutDown(pod))
 }
 
-// names reports whether a pod names a claim. The claim of an ephemeral volume counts only for its own pod, and only
+// isNamed reports whether a pod names a claim. The claim of an ephemeral volume counts only for its own pod, and only
 // when own is true.
-func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, own bool) bool {
+func isNamed(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, own bool) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if claimOf(pod, v) == claim.Name && (v.Ephemeral == nil || own && metav1.IsControlledBy(claim, pod)) {
@@ -111,13 +111,13 @@ func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, own bool) bool 
 	return false
 }
 
-// shutDown reports whether a deleted pod waits only for its finalizers: its kubelet has finished, or its deletion was
-// forced. Such a pod may itself wait for its own claims to be deleted, so the claims must not wait for it.
-func shutDown(pod *corev1.Pod) bool {
+// hasShutDown reports whether a deleted pod waits only for its finalizers: its kubelet has finished, or its deletion
+// was forced. Such a pod may itself wait for its own claims to be deleted, so the claims must not wait for it.
+func hasShutDown(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
 
-func ended(pod *corev1.Pod) bool {
+func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
@@ -132,17 +132,17 @@ func (p *claims) sync(ctx context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	if !due(claim, kinds.ClaimProtection) {
-		return p.report(ctx, claim)
+	if !needsChange(claim, kinds.ClaimProtection) {
+		return p.reportUse(ctx, claim)
 	}
 	if claim.DeletionTimestamp != nil {
-		used, err := p.used(ctx, claim)
+		used, err := p.isUsed(ctx, claim)
 		if err != nil || used {
 			return err
 		}
 	}
 	updated := claim.DeepCopy()
-	updated.Finalizers = turned(updated.Finalizers, kinds.ClaimProtection)
+	updated.Finalizers = toggleFinalizer(updated.Finalizers, kinds.ClaimProtection)
 	if _, err := p.Client.CoreV1().PersistentVolumeClaims(namespace).Update(ctx, updated,
 		metav1.UpdateOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
@@ -151,10 +151,10 @@ func (p *claims) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// used reports whether a pod uses a claim. It asks the cache, and if that has no such pod, the API server: a pod may
+// isUsed reports whether a pod uses a claim. It asks the cache, and if that has no such pod, the API server: a pod may
 // just have been scheduled.
-func (p *claims) used(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
-	if known, err := p.known(claim, uses); err != nil || known {
+func (p *claims) isUsed(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	if known, err := p.isUsedInCache(claim, blocksDeletion); err != nil || known {
 		return known, err
 	}
 	live, err := p.Client.CoreV1().
@@ -163,11 +163,11 @@ func (p *claims) used(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 	if err != nil {
 		return false, fmt.Errorf("look who uses claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
-	return slices.ContainsFunc(live.Items, func(pod corev1.Pod) bool { return uses(&pod, claim) }), nil
+	return slices.ContainsFunc(live.Items, func(pod corev1.Pod) bool { return blocksDeletion(&pod, claim) }), nil
 }
 
-// known reports whether a pod in the cache uses a claim according to by.
-func (p *claims) known(
+// isUsedInCache reports whether a pod in the cache uses a claim according to by.
+func (p *claims) isUsedInCache(
 	claim *corev1.PersistentVolumeClaim,
 	by func(*corev1.Pod, *corev1.PersistentVolumeClaim) bool,
 ) (bool, error) {
@@ -178,8 +178,8 @@ func (p *claims) known(
 	}), err
 }
 
-// turned adds a finalizer that is missing, or removes it if it is present.
-func turned(finalizers []string, f string) []string {
+// toggleFinalizer adds a finalizer that is missing, or removes it if it is present.
+func toggleFinalizer(finalizers []string, f string) []string {
 	if slices.Contains(finalizers, f) {
 		return slices.DeleteFunc(finalizers, func(have string) bool { return have == f })
 	}

@@ -12,7 +12,7 @@ import (
 
 // The test covers which pods prevent the deletion of a claim.
 // Proves S12.
-func TestWhoKeepsAClaim(t *testing.T) {
+func TestPodsThatBlockTheDeletionOfAClaim(t *testing.T) {
 	claim := func(owner types.UID) *corev1.PersistentVolumeClaim {
 		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "p-v"}}
 		if owner != "" {
@@ -57,13 +57,13 @@ func TestWhoKeepsAClaim(t *testing.T) {
 		"a pod whose claim is another's":   {pod("n", corev1.PodRunning, own), "else", false},
 		"a pod whose claim is of no pod's": {pod("n", corev1.PodRunning, own), "", false},
 	} {
-		if got := uses(c.pod, claim(c.owner)); got != c.want {
+		if got := blocksDeletion(c.pod, claim(c.owner)); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
 
-func TestWhatIsDue(t *testing.T) {
+func TestFinalizerChanges(t *testing.T) {
 	now := metav1.Now()
 	held := []string{"example.com/x", kinds.ClaimProtection}
 	for name, c := range map[string]struct {
@@ -75,14 +75,15 @@ func TestWhatIsDue(t *testing.T) {
 		"free and staying": {metav1.ObjectMeta{}, true},
 		"free and going":   {metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: held[:1]}, false},
 	} {
-		if got := due(&c.meta, kinds.ClaimProtection); got != c.want {
+		if got := needsChange(&c.meta, kinds.ClaimProtection); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if got := turned([]string{"a", kinds.ClaimProtection}, kinds.ClaimProtection); len(got) != 1 || got[0] != "a" {
+	if got := toggleFinalizer([]string{"a", kinds.ClaimProtection}, kinds.ClaimProtection); len(got) != 1 ||
+		got[0] != "a" {
 		t.Errorf("taken off: %q", got)
 	}
-	if got := turned([]string{"a"}, kinds.ClaimProtection); len(got) != 2 {
+	if got := toggleFinalizer([]string{"a"}, kinds.ClaimProtection); len(got) != 2 {
 		t.Errorf("put on: %q", got)
 	}
 }

@@ -10,23 +10,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// reported reports whether a claim's status should report its use: it is bound and not being deleted.
-func reported(claim *corev1.PersistentVolumeClaim) bool {
+// reportsUse reports whether a claim's status should report its use: it is bound and not being deleted.
+func reportsUse(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Status.Phase == corev1.ClaimBound && claim.DeletionTimestamp == nil
 }
 
-// wants reports whether a pod counts as a user of a claim. A pod that waits for a node counts. A pod that has ended
-// does not.
-func wants(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
-	return !ended(pod) && names(pod, claim, true)
+// countsAsUser reports whether a pod counts as a user of a claim. A pod that waits for a node counts. A pod that has
+// ended does not.
+func countsAsUser(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
+	return !hasEnded(pod) && isNamed(pod, claim, true)
 }
 
-// report writes to a claim's status whether a pod uses it, and since when.
-func (p *claims) report(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	if !reported(claim) {
+// reportUse writes to a claim's status whether a pod uses it, and since when.
+func (p *claims) reportUse(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	if !reportsUse(claim) {
 		return nil
 	}
-	used, err := p.known(claim, wants)
+	used, err := p.isUsedInCache(claim, countsAsUser)
 	if err != nil {
 		return err
 	}

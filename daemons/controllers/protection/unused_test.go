@@ -17,7 +17,7 @@ import (
 
 // The condition Unused reports whether a pod uses a claim, and since when. Each step happens a minute after the
 // previous one.
-func TestAClaimSaysSinceWhenItIsUnused(t *testing.T) {
+func TestUnusedConditionReportsSinceWhen(t *testing.T) {
 	pod := func(name, node string, phase corev1.PodPhase) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name},

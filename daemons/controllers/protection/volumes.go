@@ -26,14 +26,14 @@ func NewVolumes(c loop.Context) loop.Controller {
 	all := informers.PersistentVolumes(c.Informers)
 	p := &volumes{Context: c, volumes: all.Lister()}
 	p.Loop = loop.Loop{
-		Name:    "pv-protection",
-		Counted: "pvprotection",
-		Context: c,
-		Sync:    p.sync,
-		Synced:  []cache.InformerSynced{all.Informer().HasSynced},
+		Name:            "pv-protection",
+		QueueMetricName: "pvprotection",
+		Context:         c,
+		Sync:            p.sync,
+		Synced:          []cache.InformerSynced{all.Informer().HasSynced},
 	}
 	c.OnChange(all.Informer(), func(_, obj any) {
-		if v, ok := obj.(*corev1.PersistentVolume); ok && due(v, kinds.VolumeProtection) {
+		if v, ok := obj.(*corev1.PersistentVolume); ok && needsChange(v, kinds.VolumeProtection) {
 			p.Add(v)
 		}
 	})
@@ -48,11 +48,11 @@ func (p *volumes) sync(ctx context.Context, name string) error {
 	} else if err != nil {
 		return err
 	}
-	if !due(v, kinds.VolumeProtection) || v.DeletionTimestamp != nil && v.Status.Phase == corev1.VolumeBound {
+	if !needsChange(v, kinds.VolumeProtection) || v.DeletionTimestamp != nil && v.Status.Phase == corev1.VolumeBound {
 		return nil
 	}
 	updated := v.DeepCopy()
-	updated.Finalizers = turned(updated.Finalizers, kinds.VolumeProtection)
+	updated.Finalizers = toggleFinalizer(updated.Finalizers, kinds.VolumeProtection)
 	if _, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, updated, metav1.UpdateOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("change the protection of volume %s: %w", name, err)

@@ -32,8 +32,8 @@ type controller struct {
 	// grow asks a node's kubelet to raise the size limit of a volume's directory to a number of bytes.
 	grow func(ctx context.Context, node, volume string, bytes int64) error
 	// remove asks a node's kubelet to remove a volume's directory. It returns nil once the directory is gone.
-	remove func(ctx context.Context, node string, v *corev1.PersistentVolume) error
-	used   used
+	remove     func(ctx context.Context, node string, v *corev1.PersistentVolume) error
+	usedClaims usedClaims
 }
 
 // New returns the controller.
@@ -56,7 +56,7 @@ func New(c loop.Context) loop.Controller {
 		classes:    classes.Lister(),
 		attributes: attributes.Lister(),
 	}
-	p.grow, p.remove = p.askToGrow, p.askKubelet
+	p.grow, p.remove = p.requestGrowth, p.requestRemoval
 	p.Loop = loop.Loop{Name: "directory-provisioner", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{
 		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced,
 		attributes.Informer().HasSynced}}
@@ -64,18 +64,18 @@ func New(c loop.Context) loop.Controller {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
 			p.Add(claim)
 		} else if gone, ok := old.(*corev1.PersistentVolumeClaim); ok {
-			p.used.forget(gone.Namespace + "/" + gone.Name)
+			p.usedClaims.delete(gone.Namespace + "/" + gone.Name)
 		}
 	})
 	c.OnChange(pods.Informer(), func(_, obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok {
-			for _, key := range p.used.by(pod) {
+			for _, key := range p.usedClaims.mountedClaims(pod) {
 				p.Queue().Add(key)
 			}
 		}
 	})
 	c.OnChange(volumes.Informer(), func(_, obj any) {
-		if v, ok := obj.(*corev1.PersistentVolume); ok && DecideVolume(v) != Leave {
+		if v, ok := obj.(*corev1.PersistentVolume); ok && DecideVolume(v) != ActionNone {
 			p.Add(v)
 		}
 	})
@@ -87,7 +87,7 @@ func New(c loop.Context) loop.Controller {
 	})
 	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if node, ok := obj.(*corev1.Node); ok && old == nil {
-			p.nodeCame(node.Name)
+			p.nodeAdded(node.Name)
 		}
 	})
 	return p
@@ -123,14 +123,14 @@ func (p *controller) classChanged(obj any) {
 	}
 }
 
-// nodeCame queues the volumes that could not be removed while their node did not exist.
-func (p *controller) nodeCame(name string) {
+// nodeAdded queues the volumes that could not be removed while their node did not exist.
+func (p *controller) nodeAdded(name string) {
 	volumes, err := p.volumes.List(labels.Everything())
 	if err != nil {
 		return
 	}
 	for _, v := range volumes {
-		if v.Annotations[directory.NodeAnnotation] == name && DecideVolume(v) == Remove {
+		if v.Annotations[directory.NodeAnnotation] == name && DecideVolume(v) == ActionRemove {
 			p.Add(v)
 		}
 	}
@@ -151,7 +151,7 @@ func (p *controller) syncClaim(ctx context.Context, namespace, name string) erro
 		return err
 	}
 	if claim.Spec.VolumeName != "" {
-		return p.change(ctx, claim)
+		return p.updateVolume(ctx, claim)
 	}
 	class, err := p.classes.Get(storage.GetPersistentVolumeClaimClass(claim))
 	if apierrors.IsNotFound(err) {
@@ -159,13 +159,13 @@ func (p *controller) syncClaim(ctx context.Context, namespace, name string) erro
 	} else if err != nil {
 		return err
 	}
-	if !wanted(claim, class) {
+	if !needsVolume(claim, class) {
 		return nil
 	}
 	// Read the claim from the API server: a volume for a claim that is gone or already bound would have to be removed
 	// again.
 	live, err := p.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && (live.UID != claim.UID || !wanted(live, class)) {
+	if apierrors.IsNotFound(err) || err == nil && (live.UID != claim.UID || !needsVolume(live, class)) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("look at claim %s/%s: %w", namespace, name, err)
@@ -173,25 +173,25 @@ func (p *controller) syncClaim(ctx context.Context, namespace, name string) erro
 	return p.provision(ctx, live, class)
 }
 
-// change adapts the volume of a bound claim to the claim's present spec.
-func (p *controller) change(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+// updateVolume adapts the volume of a bound claim to the claim's present spec.
+func (p *controller) updateVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	v, err := p.volumes.Get(claim.Spec.VolumeName)
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	if !directory.Provisioned(v) {
-		p.used.forget(claim.Namespace + "/" + claim.Name)
+	if !directory.IsProvisioned(v) {
+		p.usedClaims.delete(claim.Namespace + "/" + claim.Name)
 		return nil
 	}
-	if !belongs(claim, v) {
+	if !isBound(claim, v) {
 		return nil
 	}
-	if err := p.noteMade(ctx, claim, v); err != nil {
+	if err := p.markUsed(ctx, claim, v); err != nil {
 		return err
 	}
-	if claim, err = p.modify(ctx, claim); err != nil || claim == nil {
+	if claim, err = p.modifyAttributes(ctx, claim); err != nil || claim == nil {
 		return err
 	}
 	return p.expand(ctx, claim, v)
@@ -205,13 +205,13 @@ func (p *controller) provision(
 	var node *corev1.Node
 	if chosen := claim.Annotations[storage.AnnSelectedNode]; chosen != "" {
 		got, err := p.Client.CoreV1().Nodes().Get(ctx, chosen, metav1.GetOptions{})
-		if err != nil && !loop.Absent(err, "nodes", chosen) {
+		if err != nil && !loop.IsAbsent(err, "nodes", chosen) {
 			return fmt.Errorf("look at node %s: %w", chosen, err)
 		} else if err == nil {
 			node = got
 		}
 	}
-	v, err := Make(claim, class, node)
+	v, err := NewVolume(claim, class, node)
 	if err != nil {
 		p.Events.Eventf(
 			claim,
@@ -221,8 +221,8 @@ func (p *controller) provision(
 			class.Name,
 			err,
 		)
-		if errors.Is(err, errElsewhere) {
-			return p.chooseAgain(ctx, claim)
+		if errors.Is(err, errOtherNodeNeeded) {
+			return p.clearSelectedNode(ctx, claim)
 		}
 		return nil // until the claim or its class changes
 	}
@@ -253,8 +253,8 @@ func (p *controller) provision(
 	return nil
 }
 
-// chooseAgain removes the selected node from a claim, so that the scheduler selects another.
-func (p *controller) chooseAgain(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+// clearSelectedNode removes the selected node from a claim, so that the scheduler selects another.
+func (p *controller) clearSelectedNode(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	updated := claim.DeepCopy()
 	delete(updated.Annotations, storage.AnnSelectedNode)
 	if _, err := p.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, updated,

@@ -14,8 +14,8 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// belongs reports whether a claim and a volume are bound to each other.
-func belongs(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
+// isBound reports whether a claim and a volume are bound to each other.
+func isBound(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 	return claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName == v.Name && v.Spec.ClaimRef != nil &&
 		v.Spec.ClaimRef.UID == claim.UID
 }
@@ -23,7 +23,7 @@ func belongs(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bo
 // Growth returns the new size of a bound claim's volume, or nil if it does not grow. Admission has already checked that
 // the class allows expansion. After a failed expansion, the claim may ask for less; the present request counts.
 func Growth(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) *resource.Quantity {
-	if !directory.Provisioned(v) || !belongs(claim, v) {
+	if !directory.IsProvisioned(v) || !isBound(claim, v) {
 		return nil
 	}
 	size := claim.Spec.Resources.Requests.Storage().DeepCopy()
@@ -44,7 +44,7 @@ func (p *controller) expand(
 	if size == nil {
 		return nil
 	}
-	claim, err := p.writeStatus(ctx, claim, growing(claim.Status, *size, p.Now()))
+	claim, err := p.writeStatus(ctx, claim, expandingStatus(claim.Status, *size, p.Now()))
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (p *controller) expand(
 		return nil
 	}
 	p.Events.Eventf(claim, corev1.EventTypeNormal, "Resizing", "External resizer is resizing volume %s", v.Name)
-	if err := p.enlarge(ctx, v, *size); err != nil {
+	if err := p.enlargeVolume(ctx, v, *size); err != nil {
 		p.Events.Eventf(
 			claim,
 			corev1.EventTypeWarning,
@@ -62,20 +62,21 @@ func (p *controller) expand(
 			directory.Provisioner,
 			err,
 		)
-		_, failed := p.writeStatus(ctx, claim, growthFailed(claim.Status, err, apierrors.IsInvalid(err), p.Now()))
+		_, failed := p.writeStatus(ctx, claim,
+			expansionFailedStatus(claim.Status, err, apierrors.IsInvalid(err), p.Now()))
 		if failed != nil {
 			return failed
 		}
 		return fmt.Errorf("let volume %s grow: %w", v.Name, err)
 	}
-	if claim, err = p.writeStatus(ctx, claim, grown(claim.Status, *size)); err == nil && claim != nil {
+	if claim, err = p.writeStatus(ctx, claim, expandedStatus(claim.Status, *size)); err == nil && claim != nil {
 		p.Events.Event(claim, corev1.EventTypeNormal, "VolumeResizeSuccessful", "Resize volume succeeded")
 	}
 	return err
 }
 
-// enlarge asks the node to resize the directory, and writes the new capacity to the volume.
-func (p *controller) enlarge(ctx context.Context, v *corev1.PersistentVolume, size resource.Quantity) error {
+// enlargeVolume asks the node to resize the directory, and writes the new capacity to the volume.
+func (p *controller) enlargeVolume(ctx context.Context, v *corev1.PersistentVolume, size resource.Quantity) error {
 	node := v.Annotations[directory.NodeAnnotation]
 	if node == "" || v.Spec.Local == nil || v.Spec.Local.Path != directory.Path(v.Name) {
 		return fmt.Errorf(
@@ -96,8 +97,8 @@ func (p *controller) enlarge(ctx context.Context, v *corev1.PersistentVolume, si
 	return err
 }
 
-// growing returns the status of a claim whose volume is being expanded.
-func growing(
+// expandingStatus returns the status of a claim whose volume is being expanded.
+func expandingStatus(
 	was corev1.PersistentVolumeClaimStatus,
 	size resource.Quantity,
 	now time.Time,
@@ -110,14 +111,14 @@ func growing(
 		allocated.Cmp(size) == 0 {
 		return s // an infeasible expansion is tried again without being announced again
 	}
-	allocate(&s, size, corev1.PersistentVolumeClaimControllerResizeInProgress)
-	s.Conditions = without(s.Conditions, corev1.PersistentVolumeClaimControllerResizeError)
-	s.Conditions = with(s.Conditions, corev1.PersistentVolumeClaimResizing, "", now)
+	setAllocated(&s, size, corev1.PersistentVolumeClaimControllerResizeInProgress)
+	s.Conditions = withoutConditions(s.Conditions, corev1.PersistentVolumeClaimControllerResizeError)
+	s.Conditions = withCondition(s.Conditions, corev1.PersistentVolumeClaimResizing, "", now)
 	return s
 }
 
-// growthFailed returns the status of a claim whose expansion failed, temporarily or as infeasible.
-func growthFailed(
+// expansionFailedStatus returns the status of a claim whose expansion failed, temporarily or as infeasible.
+func expansionFailedStatus(
 	was corev1.PersistentVolumeClaimStatus,
 	why error,
 	infeasible bool,
@@ -125,13 +126,13 @@ func growthFailed(
 ) corev1.PersistentVolumeClaimStatus {
 	s := *was.DeepCopy()
 	if infeasible {
-		allocate(
+		setAllocated(
 			&s,
 			s.AllocatedResources[corev1.ResourceStorage],
 			corev1.PersistentVolumeClaimControllerResizeInfeasible,
 		)
 	}
-	s.Conditions = with(
+	s.Conditions = withCondition(
 		s.Conditions,
 		corev1.PersistentVolumeClaimControllerResizeError,
 		fmt.Sprintf("failed to expand pvc with %v", why),
@@ -140,12 +141,12 @@ func growthFailed(
 	return s
 }
 
-// grown returns the status of a claim whose volume has been expanded.
-func grown(was corev1.PersistentVolumeClaimStatus, size resource.Quantity) corev1.PersistentVolumeClaimStatus {
+// expandedStatus returns the status of a claim whose volume has been expanded.
+func expandedStatus(was corev1.PersistentVolumeClaimStatus, size resource.Quantity) corev1.PersistentVolumeClaimStatus {
 	s := *was.DeepCopy()
 	s.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
 	delete(s.AllocatedResourceStatuses, corev1.ResourceStorage)
-	s.Conditions = without(
+	s.Conditions = withoutConditions(
 		s.Conditions,
 		corev1.PersistentVolumeClaimResizing,
 		corev1.PersistentVolumeClaimFileSystemResizePending,
@@ -155,7 +156,7 @@ func grown(was corev1.PersistentVolumeClaimStatus, size resource.Quantity) corev
 	return s
 }
 
-func allocate(s *corev1.PersistentVolumeClaimStatus, size resource.Quantity, state corev1.ClaimResourceStatus) {
+func setAllocated(s *corev1.PersistentVolumeClaimStatus, size resource.Quantity, state corev1.ClaimResourceStatus) {
 	if s.AllocatedResources == nil {
 		s.AllocatedResources = corev1.ResourceList{}
 	}
@@ -165,9 +166,9 @@ func allocate(s *corev1.PersistentVolumeClaimStatus, size resource.Quantity, sta
 	s.AllocatedResources[corev1.ResourceStorage], s.AllocatedResourceStatuses[corev1.ResourceStorage] = size, state
 }
 
-// with returns conditions in which the condition kind is true with a message. A condition that is already true retains
-// its transition time.
-func with(
+// withCondition returns conditions in which the condition kind is true with a message. A condition that is already true
+// retains its transition time.
+func withCondition(
 	conditions []corev1.PersistentVolumeClaimCondition,
 	kind corev1.PersistentVolumeClaimConditionType,
 	message string,
@@ -179,12 +180,12 @@ func with(
 			return conditions
 		}
 	}
-	return append(without(conditions, kind), corev1.PersistentVolumeClaimCondition{
+	return append(withoutConditions(conditions, kind), corev1.PersistentVolumeClaimCondition{
 		Type: kind, Status: corev1.ConditionTrue, Message: message, LastTransitionTime: metav1.NewTime(now)})
 }
 
-// without returns the conditions that are not of the given kinds.
-func without(
+// withoutConditions returns the conditions that are not of the given kinds.
+func withoutConditions(
 	conditions []corev1.PersistentVolumeClaimCondition,
 	kinds ...corev1.PersistentVolumeClaimConditionType,
 ) (kept []corev1.PersistentVolumeClaimCondition) {

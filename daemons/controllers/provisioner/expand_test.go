@@ -28,15 +28,15 @@ func conditionsOf(c *corev1.PersistentVolumeClaim) string {
 
 // The test covers a claim's status while its volume grows, after temporary and permanent failures, and after the
 // request is reduced.
-func TestAClaimSaysHowItGrows(t *testing.T) {
-	claim := claimOn("n")
-	v, err := Make(claim, class(), machine(map[string]string{"kubernetes.io/hostname": "n"}))
+func TestClaimStatusDuringExpansion(t *testing.T) {
+	claim := newClaimOn("n")
+	v, err := NewVolume(claim, newClass(), newNode(map[string]string{"kubernetes.io/hostname": "n"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim.Spec.VolumeName, claim.Spec.Resources.Requests = v.Name, size("1Gi")
-	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size("1Gi")}
-	v.Spec.Capacity = size("1Gi")
+	claim.Spec.VolumeName, claim.Spec.Resources.Requests = v.Name, storageSize("1Gi")
+	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storageSize("1Gi")}
+	v.Spec.Capacity = storageSize("1Gi")
 	client := fake.NewClientset(claim, v)
 	events := record.NewFakeRecorder(20)
 	var asked int64
@@ -85,7 +85,7 @@ func TestAClaimSaysHowItGrows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		have.Spec.Resources.Requests = size(step.request)
+		have.Spec.Resources.Requests = storageSize(step.request)
 		if have, err = client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(t.Context(), have,
 			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestAClaimSaysHowItGrows(t *testing.T) {
 			PersistentVolumeClaims(claim.Namespace).
 			Get(t.Context(), claim.Name, metav1.GetOptions{})
 		vol, _ = client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{})
-		want := size(step.asked)[corev1.ResourceStorage]
+		want := storageSize(step.asked)[corev1.ResourceStorage]
 		allocated := have.Status.AllocatedResources[corev1.ResourceStorage]
 		if asked != want.Value() || have.Status.Capacity.Storage().String() != step.capacity ||
 			vol.Spec.Capacity.Storage().String() != step.volume ||
@@ -127,7 +127,7 @@ func TestAClaimSaysHowItGrows(t *testing.T) {
 	}
 }
 
-func TestAttributesAreRefusedWithAReason(t *testing.T) {
+func TestAttributesClassesAreRefusedWithAReason(t *testing.T) {
 	ours := &storagev1.VolumeAttributesClass{DriverName: "clusterctl.local/directory"}
 	theirs := &storagev1.VolumeAttributesClass{DriverName: "example.com/other"}
 	for name, c := range map[string]struct {
@@ -145,7 +145,7 @@ func TestAttributesAreRefusedWithAReason(t *testing.T) {
 		"again":              {ptr("gold"), ours, true, "Infeasible", "no attributes"},
 		"it has given it up": {nil, nil, true, "", ""},
 	} {
-		claim := claimOn("n")
+		claim := newClaimOn("n")
 		claim.Spec.VolumeAttributesClassName = c.wants
 		if c.was {
 			claim.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{
@@ -156,7 +156,7 @@ func TestAttributesAreRefusedWithAReason(t *testing.T) {
 				{Type: corev1.PersistentVolumeClaimVolumeModifyVolumeError, Status: "True"},
 			}
 		}
-		s, why := Modified(claim, c.class, metav1.Now().Time)
+		s, why := AttributesStatus(claim, c.class, metav1.Now().Time)
 		state, conditions := corev1.PersistentVolumeClaimModifyVolumeStatus(""), ""
 		if s.ModifyVolumeStatus != nil {
 			state, conditions = s.ModifyVolumeStatus.Status, "ModifyVolumeError"
@@ -169,23 +169,23 @@ func TestAttributesAreRefusedWithAReason(t *testing.T) {
 	}
 }
 
-func TestForeignVolumesAreLeftToWhoMadeThem(t *testing.T) {
-	claim := claimOn("n")
-	v, err := Make(claim, class(), machine(map[string]string{"kubernetes.io/hostname": "n"}))
+func TestForeignVolumesAreLeftToTheirProvisioner(t *testing.T) {
+	claim := newClaimOn("n")
+	v, err := NewVolume(claim, newClass(), newNode(map[string]string{"kubernetes.io/hostname": "n"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim.Spec.VolumeName, claim.Spec.Resources.Requests = v.Name, size("2Gi")
-	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size("1Gi")}
-	if Abroad(claim, v) {
+	claim.Spec.VolumeName, claim.Spec.Resources.Requests = v.Name, storageSize("2Gi")
+	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storageSize("1Gi")}
+	if NeedsForeignExpansion(claim, v) {
 		t.Error("a volume of ours")
 	}
 	v.Annotations["pv.kubernetes.io/provisioned-by"] = "example.com/other"
-	if !Abroad(claim, v) {
+	if !NeedsForeignExpansion(claim, v) {
 		t.Error("a volume of another's")
 	}
-	claim.Status.Capacity = size("2Gi")
-	if Abroad(claim, v) {
+	claim.Status.Capacity = storageSize("2Gi")
+	if NeedsForeignExpansion(claim, v) {
 		t.Error("a claim that has grown")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-type foreign struct {
+type foreignExpansion struct {
 	loop.Context
 	loop.Loop
 	claims  corelisters.PersistentVolumeClaimLister
@@ -23,8 +23,8 @@ type foreign struct {
 // NewForeign returns the controller that records an event on claims whose volumes another provisioner has to expand.
 func NewForeign(c loop.Context) loop.Controller {
 	claims, volumes := informers.PersistentVolumeClaims(c.Informers), informers.PersistentVolumes(c.Informers)
-	f := &foreign{Context: c, claims: claims.Lister(), volumes: volumes.Lister()}
-	f.Loop = loop.Loop{Name: "persistentvolume-expander", Counted: "volume_expand", Context: c, Sync: f.sync,
+	f := &foreignExpansion{Context: c, claims: claims.Lister(), volumes: volumes.Lister()}
+	f.Loop = loop.Loop{Name: "persistentvolume-expander", QueueMetricName: "volume_expand", Context: c, Sync: f.sync,
 		Synced: []cache.InformerSynced{claims.Informer().HasSynced, volumes.Informer().HasSynced}}
 	c.OnChange(claims.Informer(), func(old, obj any) {
 		before, _ := old.(*corev1.PersistentVolumeClaim)
@@ -37,7 +37,7 @@ func NewForeign(c loop.Context) loop.Controller {
 	return f
 }
 
-func (f *foreign) sync(_ context.Context, key string) error {
+func (f *foreignExpansion) sync(_ context.Context, key string) error {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
 		return nil
@@ -54,7 +54,7 @@ func (f *foreign) sync(_ context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	if Abroad(claim, v) {
+	if NeedsForeignExpansion(claim, v) {
 		f.Events.Event(
 			claim,
 			corev1.EventTypeNormal,
@@ -65,8 +65,8 @@ func (f *foreign) sync(_ context.Context, key string) error {
 	return nil
 }
 
-// Abroad reports whether a claim waits for another provisioner to expand its volume.
-func Abroad(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
-	return belongs(claim, v) && !directory.Provisioned(v) &&
+// NeedsForeignExpansion reports whether a claim waits for another provisioner to expand its volume.
+func NeedsForeignExpansion(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
+	return isBound(claim, v) && !directory.IsProvisioned(v) &&
 		claim.Status.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) < 0
 }

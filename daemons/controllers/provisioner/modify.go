@@ -12,10 +12,10 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// modify handles a claim that asks for a VolumeAttributesClass: directories have no attributes. The request is never
-// carried out. The claim's status reports that until the claim asks for its previous class again. modify returns the
-// updated claim, or nil if it is gone.
-func (p *controller) modify(
+// modifyAttributes handles a claim that asks for a VolumeAttributesClass: directories have no attributes. The request
+// is never carried out. The claim's status reports that until the claim asks for its previous class again. modify
+// returns the updated claim, or nil if it is gone.
+func (p *controller) modifyAttributes(
 	ctx context.Context,
 	claim *corev1.PersistentVolumeClaim,
 ) (*corev1.PersistentVolumeClaim, error) {
@@ -28,7 +28,7 @@ func (p *controller) modify(
 			class = got
 		}
 	}
-	s, why := Modified(claim, class, p.Now())
+	s, why := AttributesStatus(claim, class, p.Now())
 	written, err := p.writeStatus(ctx, claim, s)
 	if err == nil && written != nil && written.ResourceVersion != claim.ResourceVersion && why != "" {
 		p.Events.Event(claim, corev1.EventTypeWarning, "VolumeModifyFailed", why)
@@ -36,9 +36,9 @@ func (p *controller) modify(
 	return written, err
 }
 
-// Modified returns the status that a bound claim should have for the VolumeAttributesClass that it asks for, and a
-// message. class is nil if it does not exist.
-func Modified(
+// AttributesStatus returns the status that a bound claim should have for the VolumeAttributesClass that it asks for,
+// and a message. class is nil if it does not exist.
+func AttributesStatus(
 	claim *corev1.PersistentVolumeClaim,
 	class *storagev1.VolumeAttributesClass,
 	now time.Time,
@@ -54,7 +54,7 @@ func Modified(
 	if wants == name(s.CurrentVolumeAttributesClassName) {
 		if s.ModifyVolumeStatus != nil {
 			s.ModifyVolumeStatus = nil
-			s.Conditions = without(
+			s.Conditions = withoutConditions(
 				s.Conditions,
 				corev1.PersistentVolumeClaimVolumeModifyVolumeError,
 				corev1.PersistentVolumeClaimVolumeModifyingVolume,
@@ -78,6 +78,6 @@ func Modified(
 		)
 	}
 	s.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: wants, Status: state}
-	s.Conditions = with(s.Conditions, corev1.PersistentVolumeClaimVolumeModifyVolumeError, why, now)
+	s.Conditions = withCondition(s.Conditions, corev1.PersistentVolumeClaimVolumeModifyVolumeError, why, now)
 	return s, why
 }

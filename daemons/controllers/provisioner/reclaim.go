@@ -13,16 +13,17 @@ type Action string
 
 // Actions for a volume.
 const (
-	Leave  Action = ""       // it is in use, or has to be retained
-	Remove Action = "remove" // remove its directory, then the object
-	LetGo  Action = "let go" // remove only the finalizer: the object is being deleted, and its policy retains the data
+	ActionNone   Action = ""       // it is in use, or has to be retained
+	ActionRemove Action = "remove" // remove its directory, then the object
+	// ActionReleaseOnly removes only the finalizer: the object is being deleted, and its policy retains the data
+	ActionReleaseOnly Action = "let go"
 )
 
 // DecideVolume returns the action for a volume. Before anything is removed, the claim that the volume names is checked
 // by unclaimed.
 func DecideVolume(v *corev1.PersistentVolume) Action {
-	if !directory.Provisioned(v) {
-		return Leave
+	if !directory.IsProvisioned(v) {
+		return ActionNone
 	}
 	held := slices.Contains(v.Finalizers, directory.Finalizer)
 	going := v.DeletionTimestamp != nil
@@ -31,20 +32,20 @@ func DecideVolume(v *corev1.PersistentVolume) Action {
 		(v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed)
 	switch {
 	case going && !held:
-		return Leave
+		return ActionNone
 	case v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
 		if going && (free || given) {
-			return LetGo
+			return ActionReleaseOnly
 		}
 	case given, going && free:
-		return Remove
+		return ActionRemove
 	}
-	return Leave
+	return ActionNone
 }
 
-// unclaimed reports whether no claim uses a volume: the claim that it names is gone (nil), is another claim of that
+// isUnclaimed reports whether no claim uses a volume: the claim that it names is gone (nil), is another claim of that
 // name, or has another volume.
-func unclaimed(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+func isUnclaimed(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	ref := v.Spec.ClaimRef
 	switch {
 	case ref == nil:

@@ -19,7 +19,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-func made(
+func newVolumeWith(
 	phase corev1.PersistentVolumePhase,
 	policy corev1.PersistentVolumeReclaimPolicy,
 	change ...func(*corev1.PersistentVolume),
@@ -44,27 +44,28 @@ func made(
 	return v
 }
 
-func going(v *corev1.PersistentVolume) { now := metav1.Now(); v.DeletionTimestamp = &now }
+func markDeleted(v *corev1.PersistentVolume) { now := metav1.Now(); v.DeletionTimestamp = &now }
 
-func TestWhatBecomesOfAVolume(t *testing.T) {
+func TestVolumeActions(t *testing.T) {
 	free := func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }
 	for name, c := range map[string]struct {
 		v    *corev1.PersistentVolume
 		want Action
 	}{
-		"bound":                     {made("Bound", "Delete"), Leave},
-		"bound and going":           {made("Bound", "Delete", going), Leave},
-		"released":                  {made("Released", "Delete"), Remove},
-		"released and going":        {made("Released", "Delete", going), Remove},
-		"failed before":             {made("Failed", "Delete"), Remove},
-		"released and kept":         {made("Released", "Retain"), Leave},
-		"kept, and deleted by hand": {made("Released", "Retain", going), LetGo},
-		"free":                      {made("Available", "Delete", free), Leave},
-		"free, and deleted by hand": {made("Available", "Delete", free, going), Remove},
-		"not yet looked at":         {made("Pending", "Delete"), Leave},
-		"another's": {made("Released", "Delete",
-			func(v *corev1.PersistentVolume) { v.Annotations = nil }), Leave},
-		"done": {made("Released", "Delete", going, func(v *corev1.PersistentVolume) { v.Finalizers = nil }), Leave},
+		"bound":                     {newVolumeWith("Bound", "Delete"), ActionNone},
+		"bound and going":           {newVolumeWith("Bound", "Delete", markDeleted), ActionNone},
+		"released":                  {newVolumeWith("Released", "Delete"), ActionRemove},
+		"released and going":        {newVolumeWith("Released", "Delete", markDeleted), ActionRemove},
+		"failed before":             {newVolumeWith("Failed", "Delete"), ActionRemove},
+		"released and kept":         {newVolumeWith("Released", "Retain"), ActionNone},
+		"kept, and deleted by hand": {newVolumeWith("Released", "Retain", markDeleted), ActionReleaseOnly},
+		"free":                      {newVolumeWith("Available", "Delete", free), ActionNone},
+		"free, and deleted by hand": {newVolumeWith("Available", "Delete", free, markDeleted), ActionRemove},
+		"not yet looked at":         {newVolumeWith("Pending", "Delete"), ActionNone},
+		"another's": {newVolumeWith("Released", "Delete",
+			func(v *corev1.PersistentVolume) { v.Annotations = nil }), ActionNone},
+		"done": {newVolumeWith("Released", "Delete", markDeleted,
+			func(v *corev1.PersistentVolume) { v.Finalizers = nil }), ActionNone},
 	} {
 		if got := DecideVolume(c.v); got != c.want {
 			t.Errorf("%s: %q", name, got)
@@ -74,10 +75,10 @@ func TestWhatBecomesOfAVolume(t *testing.T) {
 
 // A volume is removed only if the API server confirms that it is unused and that its node exists, and after the kubelet
 // has removed the directory.
-func TestNothingIsRemovedOnAGuess(t *testing.T) {
+func TestVolumesAreRemovedOnlyAfterConfirmation(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	of := func(uid, volume string) *corev1.PersistentVolumeClaim {
-		c := claimOn("n")
+		c := newClaimOn("n")
 		c.UID, c.Spec.VolumeName = "u", volume
 		if uid != "u" {
 			c.UID = "other"
@@ -92,7 +93,7 @@ func TestNothingIsRemovedOnAGuess(t *testing.T) {
 			Details: &metav1.StatusDetails{
 				Kind:   directory.Resource,
 				Name:   "pvc-u",
-				Causes: []metav1.StatusCause{{Type: directory.Missing}},
+				Causes: []metav1.StatusCause{{Type: directory.MissingCause}},
 			},
 		},
 	}
@@ -115,30 +116,38 @@ func TestNothingIsRemovedOnAGuess(t *testing.T) {
 		removed bool
 		failed  string
 	}{
-		"all is well": {made("Released", "Delete"), []runtime.Object{node}, "", nil, nil, true, true, ""},
-		"the claim is another": {made("Released", "Delete"), []runtime.Object{node, of("other", "")}, "", nil, nil,
+		"all is well": {newVolumeWith("Released", "Delete"), []runtime.Object{node}, "", nil, nil, true, true, ""},
+		"the claim is another": {newVolumeWith("Released", "Delete"), []runtime.Object{node, of("other", "")}, "", nil,
+			nil,
 			true, true, ""},
-		"the claim is elsewhere": {made("Released", "Delete"), []runtime.Object{node, of("u", "pv-2")}, "", nil, nil,
+		"the claim is elsewhere": {newVolumeWith("Released", "Delete"), []runtime.Object{node, of("u", "pv-2")}, "",
+			nil, nil,
 			true, true, ""},
-		"the claim is there": {made("Released", "Delete"), []runtime.Object{node, of("u", "pvc-u")}, "", nil, nil,
+		"the claim is there": {newVolumeWith("Released", "Delete"), []runtime.Object{node, of("u", "pvc-u")}, "", nil,
+			nil,
 			false, false, ""},
-		"the claim is to be bound": {made("Released", "Delete"), []runtime.Object{node, of("u", "")}, "", nil, nil,
+		"the claim is to be bound": {newVolumeWith("Released", "Delete"), []runtime.Object{node, of("u", "")}, "", nil,
+			nil,
 			false, false, ""},
-		"the claim is not read": {made("Released", "Delete"), []runtime.Object{node}, "persistentvolumeclaims",
+		"the claim is not read": {newVolumeWith("Released", "Delete"), []runtime.Object{node}, "persistentvolumeclaims",
 			unavailable, nil, false, false, ""},
-		"some page is not found": {made("Released", "Delete"), []runtime.Object{node}, "persistentvolumeclaims", page,
+		"some page is not found": {newVolumeWith("Released", "Delete"), []runtime.Object{node},
+			"persistentvolumeclaims", page,
 			nil, false, false, ""},
-		"the kubelet says no": {made("Released", "Delete"), []runtime.Object{node}, "", nil, errors.New("in use"),
+		"the kubelet says no": {newVolumeWith("Released", "Delete"), []runtime.Object{node}, "", nil,
+			errors.New("in use"),
 			true, false, ""},
-		"the kubelet misses it": {made("Released", "Delete"), []runtime.Object{node}, "", nil, missing, true, false,
+		"the kubelet misses it": {newVolumeWith("Released", "Delete"), []runtime.Object{node}, "", nil, missing, true,
+			false,
 			"node n: its directory is not there: take the annotations off"},
-		"it missed it before":  {made("Failed", "Delete"), []runtime.Object{node}, "", nil, nil, true, true, ""},
-		"the node is gone":     {made("Released", "Delete"), nil, "", nil, nil, false, false, `node "n", which has the data`},
-		"the node is not read": {made("Released", "Delete"), nil, "nodes", unavailable, nil, false, false, ""},
-		"it lies elsewhere": {made("Released", "Delete",
+		"it missed it before": {newVolumeWith("Failed", "Delete"), []runtime.Object{node}, "", nil, nil, true, true,
+			""},
+		"the node is gone":     {newVolumeWith("Released", "Delete"), nil, "", nil, nil, false, false, `node "n", which has the data`},
+		"the node is not read": {newVolumeWith("Released", "Delete"), nil, "nodes", unavailable, nil, false, false, ""},
+		"it lies elsewhere": {newVolumeWith("Released", "Delete",
 			func(v *corev1.PersistentVolume) { v.Spec.Local.Path = "/etc" }), []runtime.Object{node}, "", nil, nil,
 			false, false, "remove it by hand"},
-		"it is bound again": {made("Bound", "Delete"), []runtime.Object{node}, "", nil, nil, false, false, ""},
+		"it is bound again": {newVolumeWith("Bound", "Delete"), []runtime.Object{node}, "", nil, nil, false, false, ""},
 	} {
 		client := fake.NewClientset(append(c.objects, c.v)...)
 		if c.deny != "" {
@@ -172,7 +181,7 @@ func TestNothingIsRemovedOnAGuess(t *testing.T) {
 	}
 }
 
-func TestTheKubeletsWordIsRead(t *testing.T) {
+func TestKubeletAnswersAreInterpreted(t *testing.T) {
 	failed := errors.New("HTTP status 500")
 	for text, ok := range map[string]bool{
 		`{"kind":"Status","status":"Success","details":{"kind":"localVolumes","name":"pvc-u"}}`: true,
@@ -181,15 +190,15 @@ func TestTheKubeletsWordIsRead(t *testing.T) {
 		`{"kind":"Status","status":"Failure","details":{"kind":"localVolumes","name":"pvc-u"}}`: false,
 		`<html>welcome</html>`: false, ``: false,
 	} {
-		if err := done([]byte(text), nil, "pvc-u"); (err == nil) != ok {
+		if err := kubeletResult([]byte(text), nil, "pvc-u"); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	own := `{"kind":"Status","status":"Failure","message":"not here","details":{"kind":"localVolumes","name":"pvc-u","causes":[{"reason":"DirectoryMissing"}]}}`
 	for text, want := range map[string]bool{own: true, strings.Replace(own, "pvc-u", "pvc-v", 1): false,
 		strings.Replace(own, "localVolumes", "nodes", 1): false, "<html>": false} {
-		if err := done([]byte(text), failed, "pvc-u"); err == nil ||
-			apierrors.HasStatusCause(err, directory.Missing) != want ||
+		if err := kubeletResult([]byte(text), failed, "pvc-u"); err == nil ||
+			apierrors.HasStatusCause(err, directory.MissingCause) != want ||
 			want && err.Error() != "not here" {
 			t.Errorf("%s: %v", text, err)
 		}

@@ -26,21 +26,21 @@ func (p *controller) syncVolume(ctx context.Context, name string) error {
 		return fmt.Errorf("look at volume %s: %w", name, err)
 	}
 	switch DecideVolume(v) {
-	case LetGo:
-		return p.letGo(ctx, v)
-	case Remove:
+	case ActionReleaseOnly:
+		return p.removeFinalizer(ctx, v)
+	case ActionRemove:
 	default:
 		return nil
 	}
 	if ref := v.Spec.ClaimRef; ref != nil {
 		claim, err := p.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
-		case loop.Absent(err, "persistentvolumeclaims", ref.Name):
+		case loop.IsAbsent(err, "persistentvolumeclaims", ref.Name):
 			claim = nil
 		case err != nil:
 			return fmt.Errorf("look at the claim of volume %s before it is removed: %w", name, err)
 		}
-		if !unclaimed(v, claim) {
+		if !isUnclaimed(v, claim) {
 			return nil
 		}
 	}
@@ -52,7 +52,7 @@ func (p *controller) syncVolume(ctx context.Context, name string) error {
 func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) error {
 	node := v.Annotations[directory.NodeAnnotation]
 	if node == "" || v.Spec.Local == nil || v.Spec.Local.Path != directory.Path(v.Name) {
-		return p.fail(
+		return p.recordFailure(
 			ctx,
 			v,
 			fmt.Sprintf(
@@ -63,8 +63,8 @@ func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 		)
 	}
 	_, err := p.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-	if loop.Absent(err, "nodes", node) {
-		return p.fail(
+	if loop.IsAbsent(err, "nodes", node) {
+		return p.recordFailure(
 			ctx,
 			v,
 			fmt.Sprintf(
@@ -77,10 +77,10 @@ func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 		return fmt.Errorf("look at node %s: %w", node, err)
 	}
 	err = p.remove(ctx, node, v)
-	if apierrors.HasStatusCause(err, directory.Missing) {
+	if apierrors.HasStatusCause(err, directory.MissingCause) {
 		// It is not certain that the data is gone: its disk may be mounted again. Repeat the request until the
 		// directory is removed, or until the volume's annotation no longer says that it existed.
-		if failed := p.fail(ctx, v, fmt.Sprintf("node %s: %v", node, err)); failed != nil {
+		if failed := p.recordFailure(ctx, v, fmt.Sprintf("node %s: %v", node, err)); failed != nil {
 			return failed
 		}
 		return fmt.Errorf("have node %s remove volume %s: %w", node, v.Name, err)
@@ -89,7 +89,7 @@ func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 		return fmt.Errorf("have node %s remove volume %s: %w", node, v.Name, err)
 	}
 	if v.DeletionTimestamp == nil {
-		options := loop.AsSeen(v)
+		options := loop.IfUnchanged(v)
 		if err := p.Client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, options); err != nil &&
 			!apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete volume %s: %w", v.Name, err)
@@ -102,11 +102,11 @@ func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 			return fmt.Errorf("look at volume: %w", err)
 		}
 	}
-	return p.letGo(ctx, v)
+	return p.removeFinalizer(ctx, v)
 }
 
-// letGo removes the finalizer from a volume that is being deleted.
-func (p *controller) letGo(ctx context.Context, v *corev1.PersistentVolume) error {
+// removeFinalizer removes the finalizer from a volume that is being deleted.
+func (p *controller) removeFinalizer(ctx context.Context, v *corev1.PersistentVolume) error {
 	updated := v.DeepCopy()
 	updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool { return f == directory.Finalizer })
 	if _, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, updated, metav1.UpdateOptions{}); err != nil &&
@@ -116,8 +116,8 @@ func (p *controller) letGo(ctx context.Context, v *corev1.PersistentVolume) erro
 	return nil
 }
 
-// fail records why a volume cannot be removed.
-func (p *controller) fail(ctx context.Context, v *corev1.PersistentVolume, message string) error {
+// recordFailure records why a volume cannot be removed.
+func (p *controller) recordFailure(ctx context.Context, v *corev1.PersistentVolume, message string) error {
 	if v.Status.Phase == corev1.VolumeFailed && v.Status.Message == message {
 		return nil
 	}
@@ -131,12 +131,12 @@ func (p *controller) fail(ctx context.Context, v *corev1.PersistentVolume, messa
 	return nil
 }
 
-// removeTime bounds one request to a kubelet. The kubelet continues after it, and a later request gets the result.
-const removeTime = time.Minute
+// removeTimeout bounds one request to a kubelet. The kubelet continues after it, and a later request gets the result.
+const removeTimeout = time.Minute
 
-// askToGrow asks a kubelet to raise the size limit of a directory.
-func (p *controller) askToGrow(ctx context.Context, node, volume string, bytes int64) error {
-	ctx, cancel := context.WithTimeout(ctx, removeTime)
+// requestGrowth asks a kubelet to raise the size limit of a directory.
+func (p *controller) requestGrowth(ctx context.Context, node, volume string, bytes int64) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	body, err := p.Client.CoreV1().
 		RESTClient().
@@ -145,16 +145,16 @@ func (p *controller) askToGrow(ctx context.Context, node, volume string, bytes i
 		Name(node).
 		SubResource("proxy").
 		Suffix(directory.Resource, volume).
-		Param(directory.Size, strconv.FormatInt(bytes, 10)).
+		Param(directory.SizeParameter, strconv.FormatInt(bytes, 10)).
 		Do(ctx).
 		Raw()
-	return done(body, err, volume)
+	return kubeletResult(body, err, volume)
 }
 
-// askKubelet asks a kubelet through the API server to remove a directory. Only an answer of the kubelet itself counts:
-// a 404 from a proxy on the way proves nothing about the directory.
-func (p *controller) askKubelet(ctx context.Context, node string, v *corev1.PersistentVolume) error {
-	ctx, cancel := context.WithTimeout(ctx, removeTime)
+// requestRemoval asks a kubelet through the API server to remove a directory. Only an answer of the kubelet itself
+// counts: a 404 from a proxy on the way proves nothing about the directory.
+func (p *controller) requestRemoval(ctx context.Context, node string, v *corev1.PersistentVolume) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	request := p.Client.CoreV1().
 		RESTClient().
@@ -163,19 +163,19 @@ func (p *controller) askKubelet(ctx context.Context, node string, v *corev1.Pers
 		Name(node).
 		SubResource("proxy").
 		Suffix(directory.Resource, v.Name)
-	for query, annotation := range map[string]string{directory.Made: directory.MadeAnnotation,
-		directory.Machine: directory.MachineAnnotation} {
+	for query, annotation := range map[string]string{directory.UsedParameter: directory.UsedAnnotation,
+		directory.MachineParameter: directory.MachineAnnotation} {
 		if value := v.Annotations[annotation]; value != "" {
 			request = request.Param(query, value)
 		}
 	}
 	body, err := request.Do(ctx).Raw()
-	return done(body, err, v.Name)
+	return kubeletResult(body, err, v.Name)
 }
 
-// done interprets the answer to a request about a volume: nil if the kubelet has done it, else why not. An answer that
-// is not the kubelet's own is an error.
-func done(body []byte, err error, volume string) error {
+// kubeletResult interprets the answer to a request about a volume: nil if the kubelet has done it, else why not. An
+// answer that is not the kubelet's own is an error.
+func kubeletResult(body []byte, err error, volume string) error {
 	var said metav1.Status
 	unread := json.Unmarshal(body, &said)
 	own := unread == nil && said.Details != nil && said.Details.Kind == directory.Resource &&

@@ -27,14 +27,14 @@ type controller struct {
 }
 
 // New returns the controller for ReplicaSets.
-func New(c loop.Context) loop.Controller { return of(c, replicaSets(c)) }
+func New(c loop.Context) loop.Controller { return newController(c, replicaSets(c)) }
 
 // NewReplicationControllers returns the controller for ReplicationControllers.
 func NewReplicationControllers(c loop.Context) loop.Controller {
-	return of(c, replicationControllers(c))
+	return newController(c, replicationControllers(c))
 }
 
-func of(c loop.Context, k kind) *controller {
+func newController(c loop.Context, k kind) *controller {
 	pods := informers.Pods(c.Informers)
 	r := &controller{
 		Context: c,
@@ -42,12 +42,12 @@ func of(c loop.Context, k kind) *controller {
 		pods:    loop.PodsByOwner(pods.Informer()),
 		expect:  loop.Expectations{Now: c.Now},
 	}
-	r.Loop = loop.Loop{Name: k.name, Counted: k.counted, Context: c, Sync: r.sync, Workers: k.workers,
+	r.Loop = loop.Loop{Name: k.name, QueueMetricName: k.queueMetricName, Context: c, Sync: r.sync, Workers: k.workers,
 		Synced: []cache.InformerSynced{k.informer.HasSynced, pods.Informer().HasSynced}}
 	c.OnChange(k.informer, func(old, obj any) {
 		if obj == nil {
 			if key, err := cache.MetaNamespaceKeyFunc(old); err == nil {
-				r.expect.Forget(key)
+				r.expect.Delete(key)
 			}
 			return
 		}
@@ -61,7 +61,7 @@ func (r *controller) podChanged(old, obj any) {
 	var was, is *corev1.Pod
 	if old != nil {
 		was = old.(*corev1.Pod)
-		if key := loop.Owner(was, r.gvk.Kind); key != "" {
+		if key := loop.OwnerKey(was, r.gvk.Kind); key != "" {
 			if obj == nil || obj.(*corev1.Pod).DeletionTimestamp != nil {
 				r.expect.Deleted(key, string(was.UID))
 			}
@@ -72,7 +72,7 @@ func (r *controller) podChanged(old, obj any) {
 		return
 	}
 	is = obj.(*corev1.Pod)
-	if key := loop.Owner(is, r.gvk.Kind); key != "" {
+	if key := loop.OwnerKey(is, r.gvk.Kind); key != "" {
 		if was == nil {
 			r.expect.Created(key)
 		}
@@ -81,12 +81,12 @@ func (r *controller) podChanged(old, obj any) {
 		}
 		r.Queue().Add(key)
 	} else if metav1.GetControllerOfNoCopy(is) == nil && is.DeletionTimestamp == nil {
-		r.wakeAdopters(is)
+		r.enqueueAdopters(is)
 	}
 }
 
-// wakeAdopters queues the sets whose selector matches an orphaned pod.
-func (r *controller) wakeAdopters(pod *corev1.Pod) {
+// enqueueAdopters queues the sets whose selector matches an orphaned pod.
+func (r *controller) enqueueAdopters(pod *corev1.Pod) {
 	for _, key := range r.matching(pod) {
 		r.Queue().Add(key)
 	}
@@ -99,23 +99,23 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	}
 	set, err := r.get(namespace, name)
 	if apierrors.IsNotFound(err) {
-		r.expect.Forget(key)
+		r.expect.Delete(key)
 		return nil
 	} else if err != nil {
 		return err
 	}
-	met := r.expect.Met(key)
+	met := r.expect.IsMet(key)
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
 		return nil // the API server refuses such a set
 	}
-	pods, err := r.claim(ctx, set, selector)
+	pods, err := r.claimPods(ctx, set, selector)
 	if err != nil {
 		return err
 	}
 	var active []*corev1.Pod
 	for _, pod := range pods {
-		if loop.Active(pod) {
+		if loop.IsActive(pod) {
 			active = append(active, pod)
 		}
 	}
@@ -133,7 +133,7 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	return manageErr
 }
 
-func (r *controller) claim(ctx context.Context, set *set, selector labels.Selector) ([]*corev1.Pod, error) {
+func (r *controller) claimPods(ctx context.Context, set *set, selector labels.Selector) ([]*corev1.Pod, error) {
 	return loop.ClaimPods(
 		ctx,
 		r.Client,
@@ -143,19 +143,19 @@ func (r *controller) claim(ctx context.Context, set *set, selector labels.Select
 		selector,
 		nil,
 		func(ctx context.Context) (metav1.Object, error) {
-			return r.live(ctx, set.Namespace, set.Name)
+			return r.readLive(ctx, set.Namespace, set.Name)
 		},
 	)
 }
 
 // manage creates missing pods, or deletes excess pods.
 func (r *controller) manage(ctx context.Context, key string, set *set, active []*corev1.Pod) error {
-	want := int(replicas(set.ReplicaSet))
+	want := int(replicasOrDefault(set.ReplicaSet))
 	switch missing := want - len(active); {
 	case missing > 0:
 		missing = min(missing, loop.Burst)
 		r.expect.Expect(key, missing)
-		called, err := loop.InBatches(ctx, missing, r.still(set), func(ctx context.Context, _ int) error {
+		called, err := loop.InBatches(ctx, missing, r.unchangedCheck(set), func(ctx context.Context, _ int) error {
 			err := loop.CreatePod(ctx, r.Context, set.object, loop.PodFromTemplate(&set.Spec.Template, set, r.gvk))
 			if err != nil {
 				r.expect.Created(key)
@@ -170,28 +170,28 @@ func (r *controller) manage(ctx context.Context, key string, set *set, active []
 		}
 		return err
 	case missing < 0:
-		return r.deleteSome(ctx, key, set, active, min(-missing, loop.Burst))
+		return r.deleteExcess(ctx, key, set, active, min(-missing, loop.Burst))
 	}
 	return nil
 }
 
-// still returns a function that reports whether a set's spec is unchanged since the decision.
-func (r *controller) still(set *set) func() bool {
+// unchangedCheck returns a function that reports whether a set's spec is unchanged since the decision.
+func (r *controller) unchangedCheck(set *set) func() bool {
 	return func() bool {
 		is, err := r.get(set.Namespace, set.Name)
-		return err == nil && loop.SameSpec(is, set)
+		return err == nil && loop.HasSameSpec(is, set)
 	}
 }
 
-func (r *controller) deleteSome(ctx context.Context, key string, set *set, active []*corev1.Pod, n int) error {
-	loop.DeletionOrder(active, r.together(set, active), r.Now())
+func (r *controller) deleteExcess(ctx context.Context, key string, set *set, active []*corev1.Pod, n int) error {
+	loop.DeletionOrder(active, r.podsPerNode(set, active), r.Now())
 	doomed := active[:n]
 	uids := make([]string, n)
 	for i, pod := range doomed {
 		uids[i] = string(pod.UID)
 	}
 	r.expect.Expect(key, 0, uids...)
-	called, err := loop.InBatches(ctx, n, r.still(set), func(ctx context.Context, i int) error {
+	called, err := loop.InBatches(ctx, n, r.unchangedCheck(set), func(ctx context.Context, i int) error {
 		err := loop.DeletePod(ctx, r.Context, set.object, doomed[i])
 		if err != nil {
 			r.expect.Deleted(key, uids[i])
@@ -204,16 +204,16 @@ func (r *controller) deleteSome(ctx context.Context, key string, set *set, activ
 	return err
 }
 
-// together counts by node the active pods of a set and of the other sets with the same controller. When pods are
+// podsPerNode counts by node the active pods of a set and of the other sets with the same controller. When pods are
 // deleted, those on nodes with many such pods go first.
-func (r *controller) together(set *set, active []*corev1.Pod) map[string]int {
+func (r *controller) podsPerNode(set *set, active []*corev1.Pod) map[string]int {
 	out := map[string]int{}
 	for _, pod := range active {
 		out[pod.Spec.NodeName]++
 	}
 	for _, uid := range r.siblings(set) {
 		for _, pod := range r.pods.Of(uid) {
-			if loop.Active(pod) {
+			if loop.IsActive(pod) {
 				out[pod.Spec.NodeName]++
 			}
 		}
@@ -222,7 +222,7 @@ func (r *controller) together(set *set, active []*corev1.Pod) map[string]int {
 }
 
 func (r *controller) writeStatus(ctx context.Context, set *set, status appsv1.ReplicaSetStatus) error {
-	if !r.ending {
+	if !r.reportsTerminating {
 		status.TerminatingReplicas = nil
 	}
 	if sameStatus(set.Status, status) {

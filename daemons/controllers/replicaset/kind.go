@@ -18,22 +18,22 @@ import (
 // set is an object of either kind in the form of a ReplicaSet.
 type set struct {
 	*appsv1.ReplicaSet
-	object loop.Owned // the original object, for events
+	object loop.OwnerObject // the original object, for events
 }
 
 // kind holds the differences between ReplicaSets and ReplicationControllers.
 type kind struct {
-	gvk      schema.GroupVersionKind
-	name     string // of the loop
-	counted  string // upstream's name of its queue; empty means name
-	workers  int
-	ending   bool // its status has the number of terminating pods
-	informer cache.SharedIndexInformer
-	get      func(namespace, name string) (*set, error)
-	live     func(ctx context.Context, namespace, name string) (metav1.Object, error)
-	matching func(pod *corev1.Pod) []string // returns the keys of sets whose selector matches
-	siblings func(s *set) []types.UID       // returns the other sets with the same controller
-	update   func(ctx context.Context, s *set, status appsv1.ReplicaSetStatus) error
+	gvk                schema.GroupVersionKind
+	name               string // of the loop
+	queueMetricName    string // upstream's name of its queue; empty means name
+	workers            int
+	reportsTerminating bool // its status has the number of terminating pods
+	informer           cache.SharedIndexInformer
+	get                func(namespace, name string) (*set, error)
+	readLive           func(ctx context.Context, namespace, name string) (metav1.Object, error)
+	matching           func(pod *corev1.Pod) []string // returns the keys of sets whose selector matches
+	siblings           func(s *set) []types.UID       // returns the other sets with the same controller
+	update             func(ctx context.Context, s *set, status appsv1.ReplicaSetStatus) error
 }
 
 func replicaSets(c loop.Context) kind {
@@ -41,12 +41,12 @@ func replicaSets(c loop.Context) kind {
 	return kind{
 		gvk: appsv1.SchemeGroupVersion.WithKind(
 			"ReplicaSet",
-		), name: "replicaset", workers: 8, ending: true, informer: sets.Informer(),
+		), name: "replicaset", workers: 8, reportsTerminating: true, informer: sets.Informer(),
 		get: func(namespace, name string) (*set, error) {
 			s, err := sets.Lister().ReplicaSets(namespace).Get(name)
 			return &set{s, s}, err
 		},
-		live: func(ctx context.Context, namespace, name string) (metav1.Object, error) {
+		readLive: func(ctx context.Context, namespace, name string) (metav1.Object, error) {
 			return c.Client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
 		matching: func(pod *corev1.Pod) (keys []string) {
@@ -90,7 +90,7 @@ func replicationControllers(c loop.Context) kind {
 	return kind{
 		gvk: corev1.SchemeGroupVersion.WithKind(
 			"ReplicationController",
-		), name: "replicationcontroller", counted: "replicationmanager", workers: 4, informer: list.Informer(),
+		), name: "replicationcontroller", queueMetricName: "replicationmanager", workers: 4, informer: list.Informer(),
 		get: func(namespace, name string) (*set, error) {
 			r, err := list.Lister().ReplicationControllers(namespace).Get(name)
 			if err != nil {
@@ -98,7 +98,7 @@ func replicationControllers(c loop.Context) kind {
 			}
 			return &set{asReplicaSet(r), r}, nil
 		},
-		live: func(ctx context.Context, namespace, name string) (metav1.Object, error) {
+		readLive: func(ctx context.Context, namespace, name string) (metav1.Object, error) {
 			return c.Client.CoreV1().ReplicationControllers(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
 		matching: func(pod *corev1.Pod) (keys []string) {
@@ -114,7 +114,7 @@ func replicationControllers(c loop.Context) kind {
 		siblings: func(*set) []types.UID { return nil },
 		update: func(ctx context.Context, s *set, status appsv1.ReplicaSetStatus) error {
 			updated := s.object.(*corev1.ReplicationController).DeepCopy()
-			updated.Status = ofReplicationController(status)
+			updated.Status = toReplicationControllerStatus(status)
 			_, err := c.Client.CoreV1().
 				ReplicationControllers(s.Namespace).
 				UpdateStatus(ctx, updated, metav1.UpdateOptions{})
@@ -149,9 +149,9 @@ func asReplicaSet(r *corev1.ReplicationController) *appsv1.ReplicaSet {
 	return s
 }
 
-// ofReplicationController converts a status to that of a ReplicationController, which has no number of terminating
-// pods.
-func ofReplicationController(s appsv1.ReplicaSetStatus) corev1.ReplicationControllerStatus {
+// toReplicationControllerStatus converts a status to that of a ReplicationController, which has no number of
+// terminating pods.
+func toReplicationControllerStatus(s appsv1.ReplicaSetStatus) corev1.ReplicationControllerStatus {
 	status := corev1.ReplicationControllerStatus{
 		Replicas:             s.Replicas,
 		FullyLabeledReplicas: s.FullyLabeledReplicas,

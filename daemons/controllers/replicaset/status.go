@@ -25,9 +25,9 @@ func Status(set *appsv1.ReplicaSet, active, all []*corev1.Pod, failure error, no
 		if template.Matches(labels.Set(pod.Labels)) {
 			status.FullyLabeledReplicas++
 		}
-		if ready, _ := loop.Ready(pod); ready {
+		if ready, _ := loop.IsReady(pod); ready {
 			status.ReadyReplicas++
-			if loop.Available(pod, minReady, now) {
+			if loop.IsAvailable(pod, minReady, now) {
 				status.AvailableReplicas++
 			}
 		}
@@ -63,7 +63,7 @@ func failureCondition(
 		return kept
 	}
 	reason := "FailedCreate"
-	if int(replicas(set)) < len(active) {
+	if int(replicasOrDefault(set)) < len(active) {
 		reason = "FailedDelete"
 	}
 	return append(kept, appsv1.ReplicaSetCondition{
@@ -74,7 +74,7 @@ func failureCondition(
 
 func sameStatus(a, b appsv1.ReplicaSetStatus) bool { return apiequality.Semantic.DeepEqual(a, b) }
 
-func replicas(set *appsv1.ReplicaSet) int32 {
+func replicasOrDefault(set *appsv1.ReplicaSet) int32 {
 	if set.Spec.Replicas == nil {
 		return 1
 	}

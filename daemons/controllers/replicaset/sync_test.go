@@ -73,16 +73,17 @@ func podOf(owner metav1.Object, name string, change func(*corev1.Pod)) *corev1.P
 	return p
 }
 
-type world struct {
+type testCluster struct {
 	r      *controller
 	client *fake.Clientset
 	events *record.FakeRecorder
 	clock  *clocktesting.FakeClock
 }
 
-func newWorld(t *testing.T, make func(loop.Context) loop.Controller, objs ...runtime.Object) *world {
+func newTestCluster(t *testing.T, make func(loop.Context) loop.Controller, objs ...runtime.Object) *testCluster {
 	t.Helper()
-	w := &world{client: fake.NewClientset(), events: record.NewFakeRecorder(100), clock: clocktesting.NewFakeClock(now)}
+	w := &testCluster{client: fake.NewClientset(), events: record.NewFakeRecorder(100),
+		clock: clocktesting.NewFakeClock(now)}
 	factory := informers.New(w.client)
 	made, ok := make(loop.Context{Client: w.client, Informers: factory, Log: slog.New(slog.DiscardHandler),
 		Events: w.events, Clock: w.clock}).(*controller)
@@ -105,7 +106,7 @@ func newWorld(t *testing.T, make func(loop.Context) loop.Controller, objs ...run
 	return w
 }
 
-func (w *world) told() (out []string) {
+func (w *testCluster) recordedEvents() (out []string) {
 	close(w.events.Events)
 	for e := range w.events.Events {
 		out = append(out, e)
@@ -113,10 +114,10 @@ func (w *world) told() (out []string) {
 	return out
 }
 
-func TestTheStatusCountsPods(t *testing.T) {
+func TestStatusCountsPods(t *testing.T) {
 	set := webSet("web", 4)
 	set.Spec.MinReadySeconds = 10
-	w := newWorld(
+	w := newTestCluster(
 		t,
 		New,
 		set,
@@ -158,10 +159,10 @@ func TestTheStatusCountsPods(t *testing.T) {
 
 // A new leader in the middle of minReadySeconds syncs again when the remaining time has passed, not after the whole
 // period.
-func TestASetIsLookedAtAgainWhenItsNextPodIsAvailable(t *testing.T) {
+func TestSetsAreSyncedWhenTheNextPodBecomesAvailable(t *testing.T) {
 	set := webSet("web", 1)
 	set.Spec.MinReadySeconds = 60
-	w := newWorld(t, New, set, podOf(set, "p", func(p *corev1.Pod) {
+	w := newTestCluster(t, New, set, podOf(set, "p", func(p *corev1.Pod) {
 		p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-50 * time.Second))
 	}))
 	if err := w.r.sync(t.Context(), "n/web"); err != nil {
@@ -187,7 +188,7 @@ func TestASetIsLookedAtAgainWhenItsNextPodIsAvailable(t *testing.T) {
 	}
 }
 
-func TestAReplicationControllerCountsTheSame(t *testing.T) {
+func TestReplicationControllersCountLikeReplicaSets(t *testing.T) {
 	rc := &corev1.ReplicationController{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "web", UID: "web", Generation: 4},
 		Spec: corev1.ReplicationControllerSpec{
@@ -196,7 +197,7 @@ func TestAReplicationControllerCountsTheSame(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", "tier": "front"}},
 			}},
 	}
-	w := newWorld(
+	w := newTestCluster(
 		t,
 		NewReplicationControllers,
 		rc,
@@ -228,9 +229,9 @@ func TestAReplicationControllerCountsTheSame(t *testing.T) {
 	}
 }
 
-var refused = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("no"))
+var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("no"))
 
-func TestWhatFailsIsSaidUntilItIsOver(t *testing.T) {
+func TestFailuresAreReportedUntilTheyEnd(t *testing.T) {
 	first := metav1.NewTime(now.Add(-time.Hour))
 	before := []appsv1.ReplicaSetCondition{
 		{
@@ -242,19 +243,19 @@ func TestWhatFailsIsSaidUntilItIsOver(t *testing.T) {
 		},
 	}
 	for name, c := range map[string]struct {
-		n     int32
-		pods  int
-		was   []appsv1.ReplicaSetCondition
-		fails string // a verb
-		want  string
-		told  []string
+		n        int32
+		pods     int
+		was      []appsv1.ReplicaSetCondition
+		fails    string // a verb
+		want     string
+		recorded []string
 	}{
-		"pods cannot be made": {2, 1, nil, "create", "FailedCreate " + refused.Error(),
-			[]string{"Warning FailedCreate Error creating: " + refused.Error()}},
-		"pods cannot be deleted": {1, 2, nil, "delete", "FailedDelete " + refused.Error(),
-			[]string{"Warning FailedDelete Error deleting: " + refused.Error()}},
+		"pods cannot be made": {2, 1, nil, "create", "FailedCreate " + errForbidden.Error(),
+			[]string{"Warning FailedCreate Error creating: " + errForbidden.Error()}},
+		"pods cannot be deleted": {1, 2, nil, "delete", "FailedDelete " + errForbidden.Error(),
+			[]string{"Warning FailedDelete Error deleting: " + errForbidden.Error()}},
 		"it was so before": {2, 1, before, "create", "FailedCreate the " +
-			"first", []string{"Warning FailedCreate Error creating: " + refused.Error()}},
+			"first", []string{"Warning FailedCreate Error creating: " + errForbidden.Error()}},
 		"it is over": {1, 1, before, "", "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -264,12 +265,12 @@ func TestWhatFailsIsSaidUntilItIsOver(t *testing.T) {
 			for i := range c.pods {
 				objs = append(objs, podOf(set, fmt.Sprint("p", i), nil))
 			}
-			w := newWorld(t, New, objs...)
+			w := newTestCluster(t, New, objs...)
 			w.client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 				if a.GetVerb() != c.fails {
 					return false, nil, nil
 				}
-				return true, nil, refused
+				return true, nil, errForbidden
 			})
 			if err := w.r.sync(t.Context(), "n/web"); (err != nil) != (c.fails != "") {
 				t.Fatal(err)
@@ -285,15 +286,15 @@ func TestWhatFailsIsSaidUntilItIsOver(t *testing.T) {
 			if got != c.want {
 				t.Errorf("it says %q, want %q", got, c.want)
 			}
-			if told := w.told(); !slices.Equal(told, c.told) {
-				t.Errorf("events %q, want %q", told, c.told)
+			if recorded := w.recordedEvents(); !slices.Equal(recorded, c.recorded) {
+				t.Errorf("events %q, want %q", recorded, c.recorded)
 			}
 		})
 	}
 }
 
 // Of a deployment's pods, those that share a node are deleted first, even if they belong to different sets.
-func TestPodsBesideThoseOfAnotherSetOfTheDeploymentGoFirst(t *testing.T) {
+func TestPodsThatShareANodeWithTheDeploymentAreDeletedFirst(t *testing.T) {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d", UID: "d"}}
 	owned := []metav1.OwnerReference{
 		*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment")),
@@ -301,7 +302,7 @@ func TestPodsBesideThoseOfAnotherSetOfTheDeploymentGoFirst(t *testing.T) {
 	old, young, stranger := webSet("old", 1), webSet("young", 2), webSet("stranger", 3)
 	old.OwnerReferences, young.OwnerReferences = owned, owned
 	on := func(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
-	w := newWorld(
+	w := newTestCluster(
 		t,
 		New,
 		old,
@@ -318,7 +319,7 @@ func TestPodsBesideThoseOfAnotherSetOfTheDeploymentGoFirst(t *testing.T) {
 	if err := w.r.sync(t.Context(), "n/old"); err != nil {
 		t.Fatal(err)
 	}
-	if told := w.told(); !slices.Equal(told, []string{"Normal SuccessfulDelete Deleted pod: b"}) {
-		t.Errorf("events %q", told)
+	if recorded := w.recordedEvents(); !slices.Equal(recorded, []string{"Normal SuccessfulDelete Deleted pod: b"}) {
+		t.Errorf("events %q", recorded)
 	}
 }

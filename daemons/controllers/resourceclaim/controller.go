@@ -40,8 +40,8 @@ const (
 	claimKey = "claim:"
 )
 
-// ownedBy indexes claims by the UID of the pod that controls them.
-const ownedBy = "pod"
+// ownerPodIndex indexes claims by the UID of the pod that controls them.
+const ownerPodIndex = "pod"
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
@@ -65,8 +65,8 @@ func New(c loop.Context) loop.Controller {
 		"status",
 		"admin_access",
 	)
-	c.Count(claimCount{claims.Lister()})
-	_ = claims.Informer().AddIndexers(cache.Indexers{ownedBy: func(obj any) ([]string, error) {
+	c.RegisterMetrics(claimCollector{claims.Lister()})
+	_ = claims.Informer().AddIndexers(cache.Indexers{ownerPodIndex: func(obj any) ([]string, error) {
 		if claim, ok := obj.(*resourcev1.ResourceClaim); ok {
 			if ref := metav1.GetControllerOfNoCopy(claim); ref != nil && ref.Kind == "Pod" {
 				return []string{string(ref.UID)}, nil
@@ -75,10 +75,10 @@ func New(c loop.Context) loop.Controller {
 		return nil, nil
 	}})
 	r.Loop = loop.Loop{
-		Name:    "resourceclaim",
-		Counted: "resource_claim",
-		Context: c,
-		Sync:    r.sync,
+		Name:            "resourceclaim",
+		QueueMetricName: "resource_claim",
+		Context:         c,
+		Sync:            r.sync,
 		Synced: []cache.InformerSynced{
 			pods.Informer().HasSynced, claims.Informer().HasSynced, templates.Informer().HasSynced},
 	}
@@ -90,7 +90,7 @@ func New(c loop.Context) loop.Controller {
 		if !ok || len(pod.Spec.ResourceClaims) == 0 && pod.Status.ExtendedResourceClaimStatus == nil {
 			return
 		}
-		if obj != nil && !ended(pod) {
+		if obj != nil && !hasEnded(pod) {
 			r.Queue().Add(podKey + pod.Namespace + "/" + pod.Name)
 			return
 		}
@@ -99,35 +99,35 @@ func New(c loop.Context) loop.Controller {
 				r.Queue().Add(claimKey + pod.Namespace + "/" + name)
 			}
 		}
-		r.owned(pod)
+		r.enqueueClaimsOf(pod)
 	})
 	c.OnChange(claims.Informer(), func(old, obj any) {
 		claim, ok := obj.(*resourcev1.ResourceClaim)
 		if obj == nil {
 			if claim, ok = old.(*resourcev1.ResourceClaim); ok {
-				r.shown(claim)
-				if key := loop.Owner(claim, "Pod"); key != "" {
+				r.deleteRecent(claim)
+				if key := loop.OwnerKey(claim, "Pod"); key != "" {
 					r.Queue().Add(podKey + key) // a claim that was deleted while its pod waits is created again
 				}
 			}
 			return
 		}
 		if ok {
-			r.shown(claim)
+			r.deleteRecent(claim)
 			r.Queue().Add(claimKey + claim.Namespace + "/" + claim.Name)
 		}
 	})
 	c.OnChange(templates.Informer(), func(old, obj any) {
 		if t, ok := obj.(*resourcev1.ResourceClaimTemplate); ok && old == nil {
-			r.wanting(t)
+			r.enqueueWaitingPods(t)
 		}
 	})
 	return r
 }
 
-// owned queues the claims that were created for a pod.
-func (r *controller) owned(pod *corev1.Pod) {
-	list, err := r.byOwner.ByIndex(ownedBy, string(pod.UID))
+// enqueueClaimsOf queues the claims that were created for a pod.
+func (r *controller) enqueueClaimsOf(pod *corev1.Pod) {
+	list, err := r.byOwner.ByIndex(ownerPodIndex, string(pod.UID))
 	if err != nil {
 		return
 	}
@@ -159,14 +159,14 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	if ended(pod) || pod.DeletionTimestamp != nil {
+	if hasEnded(pod) || pod.DeletionTimestamp != nil {
 		return nil
 	}
 	return r.syncPod(ctx, pod)
 }
 
-// ended reports whether a pod will not run any more: it has ended, or was deleted before it had a node.
-func ended(pod *corev1.Pod) bool {
+// hasEnded reports whether a pod will not run any more: it has ended, or was deleted before it had a node.
+func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
 }
@@ -199,11 +199,11 @@ func (r *controller) syncPod(ctx context.Context, pod *corev1.Pod) error {
 			continue
 		}
 		name, has := claimOf(pod, c)
-		if has && (name == "" || r.there(pod, name)) {
+		if has && (name == "" || r.ownsClaim(pod, name)) {
 			made = append(made, statusOf(c.Name, name))
 			continue
 		}
-		claim, err := r.make(ctx, pod, c)
+		claim, err := r.ensureClaim(ctx, pod, c)
 		if err != nil {
 			r.Events.Eventf(
 				pod,
@@ -238,12 +238,12 @@ func statusOf(entry, name string) corev1.PodResourceClaimStatus {
 	return s
 }
 
-// there reports whether a claim exists and is controlled by the pod.
-func (r *controller) there(pod *corev1.Pod, name string) bool {
+// ownsClaim reports whether a claim exists and is controlled by the pod.
+func (r *controller) ownsClaim(pod *corev1.Pod, name string) bool {
 	claim, err := r.claims.ResourceClaims(pod.Namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		for i := range pod.Spec.ResourceClaims {
-			if made := r.made(pod, pod.Spec.ResourceClaims[i].Name); made != nil && made.Name == name {
+			if made := r.existingClaim(pod, pod.Spec.ResourceClaims[i].Name); made != nil && made.Name == name {
 				return true // the cache does not show it yet
 			}
 		}
@@ -253,16 +253,17 @@ func (r *controller) there(pod *corev1.Pod, name string) bool {
 
 // reserve reserves allocated claims for a pod that got its node without the scheduler, as far as possible.
 func (r *controller) reserve(ctx context.Context, pod *corev1.Pod, made []corev1.PodResourceClaimStatus) error {
-	told := pod.DeepCopy()
-	told.Status.ResourceClaimStatuses = made
+	updated := pod.DeepCopy()
+	updated.Status.ResourceClaimStatuses = made
 	var errs []error
 	for i := range pod.Spec.ResourceClaims {
-		name, has := claimOf(told, &pod.Spec.ResourceClaims[i])
+		name, has := claimOf(updated, &pod.Spec.ResourceClaims[i])
 		if !has || name == "" {
 			continue
 		}
 		claim, err := r.claims.ResourceClaims(pod.Namespace).Get(name)
-		if err != nil || claim.Status.Allocation == nil || claim.DeletionTimestamp != nil || reservedFor(claim, pod) ||
+		if err != nil || claim.Status.Allocation == nil || claim.DeletionTimestamp != nil ||
+			isReservedFor(claim, pod) ||
 			len(claim.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize {
 			continue
 		}
@@ -282,7 +283,7 @@ func (r *controller) reserve(ctx context.Context, pod *corev1.Pod, made []corev1
 	return errors.Join(errs...)
 }
 
-func reservedFor(claim *resourcev1.ResourceClaim, pod *corev1.Pod) bool {
+func isReservedFor(claim *resourcev1.ResourceClaim, pod *corev1.Pod) bool {
 	for _, u := range claim.Status.ReservedFor {
 		if u.UID == pod.UID {
 			return true

@@ -10,12 +10,12 @@ import (
 	resourcelisters "k8s.io/client-go/listers/resource/v1"
 )
 
-// claimCount collects the numbers of claims at each scrape.
-type claimCount struct {
+// claimCollector collects the numbers of claims at each scrape.
+type claimCollector struct {
 	claims resourcelisters.ResourceClaimLister
 }
 
-var claimsThere = prometheus.NewDesc(
+var claimsDesc = prometheus.NewDesc(
 	"dynamic_resource_allocation_resource_claims",
 	"ResourceClaims, by whether they have their devices, whether for administrators, and what they were made from: "+
 		"resource_claim_template, extended_resource, or empty.",
@@ -24,10 +24,10 @@ var claimsThere = prometheus.NewDesc(
 )
 
 // Describe implements prometheus.Collector.
-func (claimCount) Describe(to chan<- *prometheus.Desc) { to <- claimsThere }
+func (claimCollector) Describe(to chan<- *prometheus.Desc) { to <- claimsDesc }
 
 // Collect implements prometheus.Collector.
-func (c claimCount) Collect(to chan<- prometheus.Metric) {
+func (c claimCollector) Collect(to chan<- prometheus.Metric) {
 	list, err := c.claims.List(labels.Everything())
 	if err != nil {
 		return
@@ -38,17 +38,17 @@ func (c claimCount) Collect(to chan<- prometheus.Metric) {
 	}
 	counts := map[kind]int{}
 	for _, claim := range list {
-		counts[kind{claim.Status.Allocation != nil, adminAccess(claim), sourceOf(claim)}]++
+		counts[kind{claim.Status.Allocation != nil, hasAdminAccess(claim), sourceOf(claim)}]++
 	}
 	for k, n := range counts {
-		to <- prometheus.MustNewConstMetric(claimsThere, prometheus.GaugeValue, float64(n),
+		to <- prometheus.MustNewConstMetric(claimsDesc, prometheus.GaugeValue, float64(n),
 			strconv.FormatBool(k.allocated), strconv.FormatBool(k.admin), k.source)
 	}
 }
 
 func sourceOf(c *resourcev1.ResourceClaim) string {
 	switch {
-	case c.Annotations[annotation] != "":
+	case c.Annotations[entryAnnotation] != "":
 		return "resource_claim_template"
 	case c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true":
 		return "extended_resource"
@@ -56,8 +56,8 @@ func sourceOf(c *resourcev1.ResourceClaim) string {
 	return ""
 }
 
-// adminAccess reports whether a claim requests admin access, which also covers devices that are in use.
-func adminAccess(c *resourcev1.ResourceClaim) bool {
+// hasAdminAccess reports whether a claim requests admin access, which also covers devices that are in use.
+func hasAdminAccess(c *resourcev1.ResourceClaim) bool {
 	return slices.ContainsFunc(c.Spec.Devices.Requests, func(r resourcev1.DeviceRequest) bool {
 		return r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess
 	})

@@ -27,8 +27,8 @@ func TestClaimsOfDevicesAreCounted(t *testing.T) {
 	nothing := func(*resourcev1.ResourceClaim) {}
 	allocated := func(c *resourcev1.ResourceClaim) { c.Status.Allocation = &resourcev1.AllocationResult{} }
 	add("a", nil, allocated)
-	add("b", map[string]string{annotation: "entry"}, nothing)
-	add("c", map[string]string{annotation: "entry"}, nothing)
+	add("b", map[string]string{entryAnnotation: "entry"}, nothing)
+	add("c", map[string]string{entryAnnotation: "entry"}, nothing)
 	add("d", map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}, allocated)
 	add("e", nil, func(c *resourcev1.ResourceClaim) {
 		c.Spec.Devices.Requests = []resourcev1.DeviceRequest{
@@ -43,7 +43,7 @@ dynamic_resource_allocation_resource_claims{admin_access="false",allocated="true
 dynamic_resource_allocation_resource_claims{admin_access="false",allocated="true",source="extended_resource"} 1
 dynamic_resource_allocation_resource_claims{admin_access="true",allocated="false",source=""} 1
 `
-	if err := testutil.CollectAndCompare(claimCount{resourcelisters.NewResourceClaimLister(claims)},
+	if err := testutil.CollectAndCompare(claimCollector{resourcelisters.NewResourceClaimLister(claims)},
 		strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}

@@ -24,7 +24,7 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 			users = append(users, u) // another component manages users of this kind
 			continue
 		}
-		done, err := r.done(ctx, claim.Namespace, u.Name, u.UID)
+		done, err := r.isDone(ctx, claim.Namespace, u.Name, u.UID)
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 	owner, over := metav1.GetControllerOfNoCopy(claim), false
 	if owner != nil && owner.Kind == "Pod" {
 		var err error
-		if over, err = r.done(ctx, claim.Namespace, owner.Name, owner.UID); err != nil {
+		if over, err = r.isDone(ctx, claim.Namespace, owner.Name, owner.UID); err != nil {
 			return err
 		}
 	}
@@ -85,12 +85,12 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 	return nil
 }
 
-// done reports whether a pod will not use its claims any more. Only the API server can confirm that a pod does not
+// isDone reports whether a pod will not use its claims any more. Only the API server can confirm that a pod does not
 // exist, since the cache may not show it yet.
-func (r *controller) done(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
+func (r *controller) isDone(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
 	pod, err := r.pods.Pods(namespace).Get(name)
 	if err != nil || pod.UID != uid {
-		if pod, err = r.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); loop.Absent(
+		if pod, err = r.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); loop.IsAbsent(
 			err,
 			"pods",
 			name,
@@ -100,12 +100,12 @@ func (r *controller) done(ctx context.Context, namespace, name string, uid types
 			return false, fmt.Errorf("look for pod %s/%s: %w", namespace, name, err)
 		}
 	}
-	return pod.UID != uid || ended(pod) && !running(pod), nil
+	return pod.UID != uid || hasEnded(pod) && !hasRunningContainers(pod), nil
 }
 
-// running reports whether a pod that has ended still has running containers. An evicted pod ends before its containers
-// do.
-func running(pod *corev1.Pod) bool {
+// hasRunningContainers reports whether a pod that has ended still has running containers. An evicted pod ends before
+// its containers do.
+func hasRunningContainers(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(
 		append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...),
 		func(s corev1.ContainerStatus) bool {

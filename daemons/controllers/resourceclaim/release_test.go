@@ -59,8 +59,9 @@ func claimOfPods(owner string, users ...string) *resourcev1.ResourceClaim {
 	return c
 }
 
-// of returns a controller. cached holds the pods in its cache, and server the pods on the server.
-func of(t *testing.T, claim *resourcev1.ResourceClaim, cached, server []*corev1.Pod) (*controller, *fake.Clientset) {
+// newTestController returns a controller. cached holds the pods in its cache, and server the pods on the server.
+func newTestController(t *testing.T, claim *resourcev1.ResourceClaim, cached, server []*corev1.Pod) (*controller,
+	*fake.Clientset) {
 	t.Helper()
 	client := fake.NewClientset()
 	factory := informers.New(client)
@@ -87,7 +88,7 @@ func of(t *testing.T, claim *resourcev1.ResourceClaim, cached, server []*corev1.
 	return r, client
 }
 
-func TestClaimsAreFreedWhenNobodyIsLeftWhoUsesThem(t *testing.T) {
+func TestClaimsAreFreedAfterTheirLastUser(t *testing.T) {
 	ended := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
 	stillRuns := func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodFailed
@@ -116,7 +117,7 @@ func TestClaimsAreFreedWhenNobodyIsLeftWhoUsesThem(t *testing.T) {
 		"never reserved, pod is gone":   {claimOfPods("a"), nil, nil, false, true, 0},
 		"kept for nobody in particular": {claimOfPods(""), nil, nil, true, false, 0},
 	} {
-		r, client := of(t, c.claim, c.cached, c.server)
+		r, client := newTestController(t, c.claim, c.cached, c.server)
 		if err := r.sync(context.Background(), claimKey+"d/c"); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -132,12 +133,12 @@ func TestClaimsAreFreedWhenNobodyIsLeftWhoUsesThem(t *testing.T) {
 	}
 }
 
-func TestAPodThatEndsWakesTheClaimForItsExtendedResources(t *testing.T) {
+func TestEndedPodsEnqueueTheirExtendedResourceClaim(t *testing.T) {
 	p := pod("a", func(p *corev1.Pod) {
 		p.Spec.ResourceClaims = nil
 		p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c"}
 	})
-	r, client := of(t, nil, nil, []*corev1.Pod{p})
+	r, client := newTestController(t, nil, nil, []*corev1.Pod{p})
 	if err := client.Tracker().Add(claimOfPods("a", "a")); err != nil {
 		t.Fatal(err)
 	}
@@ -173,14 +174,14 @@ func TestAPodThatEndsWakesTheClaimForItsExtendedResources(t *testing.T) {
 }
 
 // Only a 404 about the pod itself means that it is gone. Freed devices go to other pods at once.
-func TestDevicesAreNotFreedBecauseSomethingElseIsMissing(t *testing.T) {
+func TestOtherNotFoundAnswersDoNotFreeDevices(t *testing.T) {
 	for name, err := range map[string]error{
 		"a page somewhere": apierrors.NewGenericServerResponse(404, "get", corev1.Resource("pods"), "a",
 			"404 page not found", 0, true),
 		"a namespace":    apierrors.NewNotFound(corev1.Resource("namespaces"), "d"),
 		"nobody answers": apierrors.NewInternalError(errors.New("no")),
 	} {
-		r, client := of(t, claimOfPods("a", "a"), nil, nil)
+		r, client := newTestController(t, claimOfPods("a", "a"), nil, nil)
 		client.PrependReactor(
 			"get",
 			"pods",
@@ -194,9 +195,9 @@ func TestDevicesAreNotFreedBecauseSomethingElseIsMissing(t *testing.T) {
 	}
 }
 
-func TestAPodsClaimIsMadeOnceFromItsTemplate(t *testing.T) {
+func TestClaimsAreCreatedOnceFromTheirTemplate(t *testing.T) {
 	p := pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "" })
-	r, client := of(t, nil, []*corev1.Pod{p}, []*corev1.Pod{p})
+	r, client := newTestController(t, nil, []*corev1.Pod{p}, []*corev1.Pod{p})
 	client.PrependReactor("create", "resourceclaims", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if c, ok := a.(clienttesting.CreateAction).GetObject().(*resourcev1.ResourceClaim); ok {
 			c.Name = c.GenerateName + "x" // as the server would
@@ -228,13 +229,13 @@ func TestAPodsClaimIsMadeOnceFromItsTemplate(t *testing.T) {
 	}
 	c := list.Items[0]
 	if c.GenerateName != "a-gpu-" || c.Labels["a"] != "b" || c.Annotations["x"] != "y" ||
-		c.Annotations[annotation] != "gpu" ||
+		c.Annotations[entryAnnotation] != "gpu" ||
 		!metav1.IsControlledBy(&c, p) {
 		t.Errorf("the claim is %+v", c)
 	}
-	told, err := client.CoreV1().Pods("d").Get(context.Background(), "a", metav1.GetOptions{})
-	if err != nil || len(told.Status.ResourceClaimStatuses) != 1 ||
-		*told.Status.ResourceClaimStatuses[0].ResourceClaimName != c.Name {
-		t.Errorf("%v: told is %+v", err, told.Status)
+	stored, err := client.CoreV1().Pods("d").Get(context.Background(), "a", metav1.GetOptions{})
+	if err != nil || len(stored.Status.ResourceClaimStatuses) != 1 ||
+		*stored.Status.ResourceClaimStatuses[0].ResourceClaimName != c.Name {
+		t.Errorf("%v: told is %+v", err, stored.Status)
 	}
 }

@@ -33,16 +33,16 @@ type controller struct {
 	quotas  corelisters.ResourceQuotaLister
 	pods    corelisters.PodLister
 	classes resourcelisters.DeviceClassLister
-	watched *watched
+	caches  *quotaCaches
 }
 
 const (
-	// gather is how long changes are collected before a recount, so that a busy namespace is counted a few times a
-	// second and not with every change.
-	gather = 200 * time.Millisecond
-	// recount is the interval between recounts without changes. Over time, pods stop counting without an event: pods
-	// that should have ended and whose node is gone.
-	recount = 5 * time.Minute
+	// collectDelay is how long changes are collected before a recount, so that a busy namespace is counted a few times
+	// a second and not with every change.
+	collectDelay = 200 * time.Millisecond
+	// recountInterval is the interval between recounts without changes. Over time, pods stop counting without an event:
+	// pods that should have ended and whose node is gone.
+	recountInterval = 5 * time.Minute
 )
 
 // New returns the controller.
@@ -55,13 +55,13 @@ func New(c loop.Context) loop.Controller {
 		pods:    informers.Pods(c.Informers).Lister(),
 		classes: classes.Lister(),
 	}
-	r.watched = newWatched(c, r.changed, r.known)
+	r.caches = newQuotaCaches(c, r.objectChanged, r.enqueueForResource)
 	r.Loop = loop.Loop{
-		Name:    "resourcequota",
-		Counted: "resourcequota_primary",
-		Context: c,
-		Sync:    r.sync,
-		Synced:  []cache.InformerSynced{quotas.Informer().HasSynced, classes.Informer().HasSynced},
+		Name:            "resourcequota",
+		QueueMetricName: "resourcequota_primary",
+		Context:         c,
+		Sync:            r.sync,
+		Synced:          []cache.InformerSynced{quotas.Informer().HasSynced, classes.Informer().HasSynced},
 	}
 	// The extended resource of a device class affects the quota that its claims use.
 	c.OnChange(classes.Informer(), func(old, obj any) {
@@ -69,7 +69,7 @@ func New(c loop.Context) loop.Controller {
 		now, _ := obj.(*resourcev1.DeviceClass)
 		if before == nil || now == nil ||
 			ptr.Deref(before.Spec.ExtendedResourceName, "") != ptr.Deref(now.Spec.ExtendedResourceName, "") {
-			r.known(resourcev1.Resource("resourceclaims"))
+			r.enqueueForResource(resourcev1.Resource("resourceclaims"))
 		}
 	})
 	for gr, informer := range map[schema.GroupResource]cache.SharedIndexInformer{
@@ -77,14 +77,14 @@ func New(c loop.Context) loop.Controller {
 		{Resource: "services"}:               informers.Services(c.Informers).Informer(),
 		{Resource: "persistentvolumeclaims"}: informers.PersistentVolumeClaims(c.Informers).Informer(),
 	} {
-		r.watched.share(gr, informer)
+		r.caches.addShared(gr, informer)
 		r.Loop.Synced = append(r.Loop.Synced, informer.HasSynced)
 	}
 	c.OnChange(quotas.Informer(), func(old, obj any) {
 		before, _ := old.(*corev1.ResourceQuota)
 		now, _ := obj.(*corev1.ResourceQuota)
 		if before == nil || now == nil || !quota.Same(before.Spec.Hard, now.Spec.Hard) {
-			r.watched.wake()
+			r.caches.triggerCheck()
 		}
 		if now != nil && (before == nil || !quota.Same(now.Status.Hard, now.Spec.Hard)) {
 			r.Add(obj)
@@ -98,19 +98,19 @@ func (r *controller) Run(ctx context.Context) error {
 	defer wg.Wait()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	wg.Go(func() { r.watched.run(ctx, r.wanted) })
+	wg.Go(func() { r.caches.run(ctx, r.countedResources) })
 	return r.Loop.Run(ctx)
 }
 
-// known queues the quotas that count a resource whose objects are now known.
-func (r *controller) known(of schema.GroupResource) {
+// enqueueForResource queues the quotas that count a resource whose objects are now known.
+func (r *controller) enqueueForResource(of schema.GroupResource) {
 	all, err := r.quotas.List(labels.Everything())
 	if err != nil {
 		return
 	}
 	for _, q := range all {
 		for name := range q.Spec.Hard {
-			if slices.Contains(quota.Counted(name), of) {
+			if slices.Contains(quota.CountedResources(name), of) {
 				r.Add(q)
 				break
 			}
@@ -118,8 +118,8 @@ func (r *controller) known(of schema.GroupResource) {
 	}
 }
 
-// wanted returns the resources whose objects quotas count.
-func (r *controller) wanted() map[schema.GroupResource]bool {
+// countedResources returns the resources whose objects quotas count.
+func (r *controller) countedResources() map[schema.GroupResource]bool {
 	all, err := r.quotas.List(labels.Everything())
 	if err != nil {
 		return nil
@@ -127,7 +127,7 @@ func (r *controller) wanted() map[schema.GroupResource]bool {
 	out := map[schema.GroupResource]bool{}
 	for _, q := range all {
 		for name := range q.Spec.Hard {
-			for _, gr := range quota.Counted(name) {
+			for _, gr := range quota.CountedResources(name) {
 				out[gr] = true
 			}
 		}
@@ -135,8 +135,8 @@ func (r *controller) wanted() map[schema.GroupResource]bool {
 	return out
 }
 
-// changed queues the quotas for which an object now uses a different amount.
-func (r *controller) changed(of schema.GroupResource, old, obj any) {
+// objectChanged queues the quotas for which an object now uses a different amount.
+func (r *controller) objectChanged(of schema.GroupResource, old, obj any) {
 	some := obj
 	if some == nil {
 		some = old
@@ -153,13 +153,13 @@ func (r *controller) changed(of schema.GroupResource, old, obj any) {
 	for _, q := range quotas {
 		// Charge the old state as of the earliest time: at the last count, the pod's termination period may not have
 		// passed yet.
-		if !quota.Same(r.charge(q, of, old, time.Time{}), r.charge(q, of, obj, now)) {
-			r.AddAfter(q.Namespace+"/"+q.Name, gather)
+		if !quota.Same(r.usageOf(q, of, old, time.Time{}), r.usageOf(q, of, obj, now)) {
+			r.AddAfter(q.Namespace+"/"+q.Name, collectDelay)
 		}
 	}
 }
 
-func (r *controller) charge(
+func (r *controller) usageOf(
 	q *corev1.ResourceQuota,
 	of schema.GroupResource,
 	obj any,
@@ -168,12 +168,12 @@ func (r *controller) charge(
 	if obj == nil {
 		return nil
 	}
-	return quota.Charge(q, of, obj, now, r.others())
+	return quota.Charge(q, of, obj, now, r.lookups())
 }
 
-// others returns the lookups that are needed to charge a ResourceClaim.
-func (r *controller) others() quota.Others {
-	return quota.Others{
+// lookups returns the lookups that are needed to charge a ResourceClaim.
+func (r *controller) lookups() quota.Lookups {
+	return quota.Lookups{
 		Class: func(name string) *resourcev1.DeviceClass {
 			class, err := r.classes.Get(name)
 			if err != nil {
@@ -189,7 +189,7 @@ func (r *controller) others() quota.Others {
 			return pod
 		},
 		Claims: func(namespace string) (list []*resourcev1.ResourceClaim) {
-			objs, _ := r.watched.in(resourcev1.Resource("resourceclaims"), namespace)
+			objs, _ := r.caches.objectsIn(resourcev1.Resource("resourceclaims"), namespace)
 			for _, obj := range objs {
 				if c, ok := obj.(*resourcev1.ResourceClaim); ok {
 					list = append(list, c)
@@ -211,7 +211,7 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	r.AddAfter(key, recount)
+	r.AddAfter(key, recountInterval)
 	status := r.status(q)
 	if apiequality.Semantic.DeepEqual(q.Status, status) {
 		return nil
@@ -232,14 +232,14 @@ func (r *controller) status(q *corev1.ResourceQuota) corev1.ResourceQuotaStatus 
 	status := corev1.ResourceQuotaStatus{Hard: q.Spec.Hard.DeepCopy(), Used: corev1.ResourceList{}}
 	counted := map[schema.GroupResource]bool{}
 	for name := range q.Spec.Hard {
-		takers := quota.Counted(name)
+		takers := quota.CountedResources(name)
 		if len(takers) == 0 {
 			continue
 		}
 		known := true
 		for _, gr := range takers {
 			if _, done := counted[gr]; !done {
-				counted[gr] = r.count(q, gr, status.Used)
+				counted[gr] = r.addUsage(q, gr, status.Used)
 			}
 			known = known && counted[gr]
 		}
@@ -256,13 +256,13 @@ func (r *controller) status(q *corev1.ResourceQuota) corev1.ResourceQuotaStatus 
 	return status
 }
 
-// count adds the usage of one resource's objects to used. It returns false if the objects are not known.
-func (r *controller) count(q *corev1.ResourceQuota, of schema.GroupResource, used corev1.ResourceList) bool {
-	objs, known := r.watched.in(of, q.Namespace)
+// addUsage adds the usage of one resource's objects to used. It returns false if the objects are not known.
+func (r *controller) addUsage(q *corev1.ResourceQuota, of schema.GroupResource, used corev1.ResourceList) bool {
+	objs, known := r.caches.objectsIn(of, q.Namespace)
 	if !known {
 		return false
 	}
-	now, with := r.Now(), r.others()
+	now, with := r.Now(), r.lookups()
 	for _, obj := range objs {
 		quota.Add(used, quota.Charge(q, of, obj, now, with))
 	}

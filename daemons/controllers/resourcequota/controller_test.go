@@ -17,7 +17,7 @@ import (
 )
 
 // A pod that takes longer than its grace period stops counting at its deletion, not at the next regular recount.
-func TestAPodThatEndsLateIsNotCountedOnceItIsGone(t *testing.T) {
+func TestPodsStopCountingAtTheirDeletion(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
@@ -67,10 +67,10 @@ func TestAPodThatEndsLateIsNotCountedOnceItIsGone(t *testing.T) {
 	if _, err := client.CoreV1().Pods("shop").Create(ctx, other, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	soon := clock.Now().Add(2 * gather)
+	soon := clock.Now().Add(2 * collectDelay)
 	wait("both pods to be counted, after which no count is due", func() bool {
 		if clock.Now().Before(soon) {
-			clock.Step(gather / 10)
+			clock.Step(collectDelay / 10)
 		}
 		return used("2")
 	})
@@ -81,7 +81,7 @@ func TestAPodThatEndsLateIsNotCountedOnceItIsGone(t *testing.T) {
 	latest := clock.Now().Add(time.Minute)
 	wait("the pod not to be counted", func() bool {
 		if clock.Now().Before(latest) {
-			clock.Step(gather / 10)
+			clock.Step(collectDelay / 10)
 		}
 		return used("1")
 	})

@@ -29,12 +29,12 @@ const (
 type controller struct {
 	loop.Context
 	loop.Loop
-	own        *informers.Factory // watches only those ConfigMaps
-	namespaces corelisters.NamespaceLister
-	accounts   corelisters.ServiceAccountLister
-	configMaps corelisters.ConfigMapLister
-	published  *prometheus.CounterVec
-	took       *prometheus.HistogramVec
+	ownInformers    *informers.Factory // watches only those ConfigMaps
+	namespaces      corelisters.NamespaceLister
+	accounts        corelisters.ServiceAccountLister
+	configMaps      corelisters.ConfigMapLister
+	published       *prometheus.CounterVec
+	publishDuration *prometheus.HistogramVec
 }
 
 // New returns the controller.
@@ -45,18 +45,18 @@ func New(c loop.Context) loop.Controller {
 	}))
 	accounts, configMaps := informers.ServiceAccounts(c.Informers), informers.ConfigMaps(own)
 	s := &controller{
-		Context:    c,
-		own:        own,
-		namespaces: namespaces.Lister(),
-		accounts:   accounts.Lister(),
-		configMaps: configMaps.Lister(),
+		Context:      c,
+		ownInformers: own,
+		namespaces:   namespaces.Lister(),
+		accounts:     accounts.Lister(),
+		configMaps:   configMaps.Lister(),
 	}
 	s.published = c.Counter(
 		"root_ca_cert_publisher_sync_total",
 		"How often a namespace's CA bundle was looked at, by the code of the answer.",
 		"code",
 	)
-	s.took = c.Histogram(
+	s.publishDuration = c.Histogram(
 		"root_ca_cert_publisher_sync_duration_seconds",
 		"How long it took to look at a namespace's CA bundle.",
 		prometheus.ExponentialBuckets(0.001, 2, 15),
@@ -73,14 +73,14 @@ func New(c loop.Context) loop.Controller {
 		}
 	}
 	c.On(accounts.Informer(), wakeNamespace(defaultAccount))
-	loop.On(configMaps.Informer(), wakeNamespace(rootCA))
+	loop.OnState(configMaps.Informer(), wakeNamespace(rootCA))
 	return s
 }
 
 // Run implements loop.Controller.
 func (s *controller) Run(ctx context.Context) error {
-	s.own.StartWithContext(ctx)
-	defer s.own.Shutdown()
+	s.ownInformers.StartWithContext(ctx)
+	defer s.ownInformers.Shutdown()
 	return s.Loop.Run(ctx)
 }
 
@@ -96,7 +96,8 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	}
 	if _, err := s.accounts.ServiceAccounts(name).Get(defaultAccount); apierrors.IsNotFound(err) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: defaultAccount}}
-		if _, err := s.Client.CoreV1().ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); expected(
+		if _, err := s.Client.CoreV1().ServiceAccounts(name).Create(ctx, account,
+			metav1.CreateOptions{}); ignoreExpected(
 			err,
 		) != nil {
 			return fmt.Errorf("create the default service account of namespace %s: %w", name, err)
@@ -106,7 +107,7 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	err = s.publishCA(ctx, name)
 	code := codeOf(err)
 	s.published.WithLabelValues(code).Inc()
-	s.took.WithLabelValues(code).Observe(s.Now().Sub(began).Seconds())
+	s.publishDuration.WithLabelValues(code).Observe(s.Now().Sub(began).Seconds())
 	return err
 }
 
@@ -138,7 +139,7 @@ func (s *controller) publishCA(ctx context.Context, namespace string) error {
 					"when using internal endpoints such as the internal service IP or kubernetes.default.svc."}},
 		}
 		_, err := client.Create(ctx, bundle, metav1.CreateOptions{})
-		return expected(err)
+		return ignoreExpected(err)
 	} else if err != nil {
 		return err
 	}
@@ -148,11 +149,11 @@ func (s *controller) publishCA(ctx context.Context, namespace string) error {
 	updated := have.DeepCopy()
 	updated.Data = want
 	_, err = client.Update(ctx, updated, metav1.UpdateOptions{})
-	return expected(err)
+	return ignoreExpected(err)
 }
 
-// expected returns nil for errors that mean that a write is no longer necessary, else err.
-func expected(err error) error {
+// ignoreExpected returns nil for errors that mean that a write is no longer necessary, else err.
+func ignoreExpected(err error) error {
 	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil

@@ -23,7 +23,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-func TestWhatCameOfPublishingTheBundleIsCounted(t *testing.T) {
+func TestPublishedBundlesAreCounted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(file, []byte("a bundle"), 0o600); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ root_ca_cert_publisher_sync_total{code="500"} 1
 `), "root_ca_cert_publisher_sync_total"); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.CollectAndCount(s.took); n != 4 {
+	if n := testutil.CollectAndCount(s.publishDuration); n != 4 {
 		t.Errorf("%d series of how long it took", n)
 	}
 }

@@ -34,30 +34,30 @@ func New(c loop.Context) loop.Controller {
 	ranges, addresses := informers.ServiceCIDRs(c.Informers), informers.IPAddresses(c.Informers)
 	s := &controller{Context: c, ranges: ranges.Lister()}
 	s.Loop = loop.Loop{
-		Name:    "service-cidr",
-		Counted: "ipaddresses",
-		Context: c,
-		Workers: 1,
-		Sync:    s.sync,
-		Synced:  []cache.InformerSynced{ranges.Informer().HasSynced, addresses.Informer().HasSynced},
+		Name:            "service-cidr",
+		QueueMetricName: "ipaddresses",
+		Context:         c,
+		Workers:         1,
+		Sync:            s.sync,
+		Synced:          []cache.InformerSynced{ranges.Informer().HasSynced, addresses.Informer().HasSynced},
 	}
 	// A new or deleted range affects those that overlap it.
 	c.OnChange(ranges.Informer(), func(_, obj any) {
 		if obj != nil {
 			s.Add(obj)
 		}
-		s.addLeaving()
+		s.enqueueDeleted()
 	})
 	c.OnChange(addresses.Informer(), func(_, obj any) {
 		if obj == nil {
-			s.addLeaving()
+			s.enqueueDeleted()
 		}
 	})
 	return s
 }
 
-// addLeaving queues the ranges that are being deleted.
-func (s *controller) addLeaving() {
+// enqueueDeleted queues the ranges that are being deleted.
+func (s *controller) enqueueDeleted() {
 	list, err := s.ranges.List(labels.Everything())
 	if err != nil {
 		return
@@ -78,19 +78,19 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	}
 	r = r.DeepCopy()
 	if r.DeletionTimestamp == nil {
-		return s.keep(ctx, r)
+		return s.addFinalizer(ctx, r)
 	}
 	if !slices.Contains(r.Finalizers, Finalizer) {
 		return nil
 	}
 	// The API server allocates no address from a range that has changed since it was read. Once a range is being
 	// deleted, it gets no more addresses. Ask the API server, because the caches may be behind.
-	held, err := s.held(ctx, r)
+	held, err := s.hasExclusiveAddresses(ctx, r)
 	if err != nil {
 		return err
 	}
 	if held {
-		return s.ready(
+		return s.setReady(
 			ctx,
 			r,
 			metav1.Condition{Status: metav1.ConditionFalse, Reason: networkingv1.ServiceCIDRReasonTerminating,
@@ -106,18 +106,19 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// keep adds the finalizer to a range before addresses are allocated from it, and then sets it to ready.
-func (s *controller) keep(ctx context.Context, r *networkingv1.ServiceCIDR) (err error) {
+// addFinalizer adds the finalizer to a range before addresses are allocated from it, and then sets it to ready.
+func (s *controller) addFinalizer(ctx context.Context, r *networkingv1.ServiceCIDR) (err error) {
 	if !slices.Contains(r.Finalizers, Finalizer) {
 		r.Finalizers = append(r.Finalizers, Finalizer)
 		if r, err = s.Client.NetworkingV1().ServiceCIDRs().Update(ctx, r, metav1.UpdateOptions{}); err != nil {
 			return fmt.Errorf("hold the ServiceCIDR %s: %w", r.GetName(), err)
 		}
 	}
-	return s.ready(ctx, r, metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready"})
+	return s.setReady(ctx, r, metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is " +
+		"ready"})
 }
 
-func (s *controller) ready(ctx context.Context, r *networkingv1.ServiceCIDR, is metav1.Condition) error {
+func (s *controller) setReady(ctx context.Context, r *networkingv1.ServiceCIDR, is metav1.Condition) error {
 	is.Type, is.LastTransitionTime = networkingv1.ServiceCIDRConditionReady, metav1.NewTime(s.Now())
 	if have := meta.FindStatusCondition(r.Status.Conditions, is.Type); have != nil && have.Status == is.Status &&
 		have.Reason == is.Reason {
@@ -130,8 +131,8 @@ func (s *controller) ready(ctx context.Context, r *networkingv1.ServiceCIDR, is 
 	return nil
 }
 
-// held reports whether there are addresses that only this range contains.
-func (s *controller) held(ctx context.Context, r *networkingv1.ServiceCIDR) (bool, error) {
+// hasExclusiveAddresses reports whether there are addresses that only this range contains.
+func (s *controller) hasExclusiveAddresses(ctx context.Context, r *networkingv1.ServiceCIDR) (bool, error) {
 	ranges, err := s.Client.NetworkingV1().ServiceCIDRs().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return false, fmt.Errorf("list the ServiceCIDRs: %w", err)
@@ -152,7 +153,7 @@ func (s *controller) held(ctx context.Context, r *networkingv1.ServiceCIDR) (boo
 			return false, fmt.Errorf("list the addresses of services: %w", err)
 		}
 		for i := range list.Items {
-			if onlyIn(list.Items[i].Name, mine, others) {
+			if isOnlyIn(list.Items[i].Name, mine, others) {
 				return true, nil
 			}
 		}
@@ -162,7 +163,7 @@ func (s *controller) held(ctx context.Context, r *networkingv1.ServiceCIDR) (boo
 	}
 }
 
-func onlyIn(ip string, mine, others []netip.Prefix) bool {
+func isOnlyIn(ip string, mine, others []netip.Prefix) bool {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
 		return false

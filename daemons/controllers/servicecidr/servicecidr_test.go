@@ -12,7 +12,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-func TestOnlyARangeThatIsHeldTakesOverAnothersAddresses(t *testing.T) {
+func TestOnlyRangesWithAFinalizerTakeOverAddresses(t *testing.T) {
 	cidr := func(name, prefix string, finalizers ...string) *networkingv1.ServiceCIDR {
 		return &networkingv1.ServiceCIDR{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers},
@@ -36,7 +36,7 @@ func TestOnlyARangeThatIsHeldTakesOverAnothersAddresses(t *testing.T) {
 			)
 			s := New(loop.Context{Client: client, Informers: informers.New(client),
 				Log: slog.New(slog.DiscardHandler)}).(*controller)
-			if held, err := s.held(t.Context(), half); err != nil || held != c.held {
+			if held, err := s.hasExclusiveAddresses(t.Context(), half); err != nil || held != c.held {
 				t.Errorf("held %v, %v, want %v", held, err, c.held)
 			}
 		})

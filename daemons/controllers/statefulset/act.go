@@ -15,18 +15,18 @@ import (
 // act carries out a decision. It creates claims before the pod that uses them, and sets the owners of claims before it
 // deletes a pod.
 func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod, d Decision) error {
-	if err := r.settle(ctx, set, pods); err != nil {
+	if err := r.syncClaims(ctx, set, pods); err != nil {
 		return err
 	}
 	still := func() bool {
 		is, err := r.sets.StatefulSets(set.Namespace).Get(set.Name)
-		return err == nil && loop.SameSpec(is, set)
+		return err == nil && loop.HasSameSpec(is, set)
 	}
 	create := func(ctx context.Context, i int) error { return r.create(ctx, set, d.Create[i]) }
 	if _, err := loop.InBatches(ctx, len(d.Create), still, create); err != nil {
 		return err
 	}
-	for _, pod := range d.Mend {
+	for _, pod := range d.Relabel {
 		if !still() {
 			return nil
 		}
@@ -62,28 +62,28 @@ func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*c
 	return nil
 }
 
-// settle gives the claims of existing pods the owners that the retention policy asks for. It also creates claims that
-// pending pods lack.
-func (r *controller) settle(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod) error {
+// syncClaims gives the claims of existing pods the owners that the retention policy asks for. It also creates claims
+// that pending pods lack.
+func (r *controller) syncClaims(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod) error {
 	if len(set.Spec.VolumeClaimTemplates) == 0 {
 		return nil
 	}
-	there, condemned := divide(set, pods)
+	there, condemned := splitExcess(set, pods)
 	for _, o := range there {
-		for _, want := range claims(set, o.n) {
-			if o.Status.Phase == corev1.PodPending && !o.going() {
-				if err := r.ensure(ctx, set, o.Pod, want); err != nil {
+		for _, want := range claimsOf(set, o.ordinal) {
+			if o.Status.Phase == corev1.PodPending && !o.isDeleting() {
+				if err := r.ensureClaim(ctx, set, o.Pod, want); err != nil {
 					return err
 				}
 			}
-			if err := r.own(ctx, set, want.Name, o, true); err != nil {
+			if err := r.setClaimOwners(ctx, set, want.Name, o, true); err != nil {
 				return err
 			}
 		}
 	}
 	for _, o := range condemned {
-		for _, want := range claims(set, o.n) {
-			if err := r.own(ctx, set, want.Name, o, false); err != nil {
+		for _, want := range claimsOf(set, o.ordinal) {
+			if err := r.setClaimOwners(ctx, set, want.Name, o, false); err != nil {
 				return err
 			}
 		}
@@ -91,12 +91,13 @@ func (r *controller) settle(ctx context.Context, set *appsv1.StatefulSet, pods [
 	return nil
 }
 
-// own sets a claim's owner references as the retention policy asks. stays reports whether the pod is within the set's
-// replicas.
-func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name string, o one, stays bool) error {
+// setClaimOwners sets a claim's owner references as the retention policy asks. stays reports whether the pod is within
+// the set's replicas.
+func (r *controller) setClaimOwners(ctx context.Context, set *appsv1.StatefulSet, name string, o ordinalPod,
+	stays bool) error {
 	claim, err := r.claims.PersistentVolumeClaims(set.Namespace).Get(name)
 	if apierrors.IsNotFound(err) {
-		if stays || !deleted(set).whenScaled {
+		if stays || !claimDeletionOf(set).whenScaled {
 			return nil
 		}
 		// The pod is about to be deleted, so this is the last chance to set its claim's owner. The cache may not show
@@ -109,7 +110,7 @@ func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name stri
 	if err != nil {
 		return err
 	}
-	refs, changed, foreign := owners(set, claim, o.Pod, stays)
+	refs, changed, foreign := claimOwners(set, claim, o.Pod, stays)
 	if foreign && (changed || o.Status.Phase == corev1.PodPending) {
 		r.Events.Eventf(
 			set,
@@ -145,9 +146,9 @@ func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name stri
 	return nil
 }
 
-// ensure creates a missing claim. A claim that is being deleted must disappear first: a pod that used it would lose its
-// data.
-func (r *controller) ensure(
+// ensureClaim creates a missing claim. A claim that is being deleted must disappear first: a pod that used it would
+// lose its data.
+func (r *controller) ensureClaim(
 	ctx context.Context,
 	set *appsv1.StatefulSet,
 	pod *corev1.Pod,
@@ -157,14 +158,14 @@ func (r *controller) ensure(
 	switch {
 	case err == nil && there.DeletionTimestamp != nil:
 		return fmt.Errorf("pvc %s is being deleted", want.Name)
-	case err == nil && pod.UID == "" && ofFormerPod(there, pod): // the pod does not exist yet
+	case err == nil && pod.UID == "" && isOwnedByFormerPod(there, pod): // the pod does not exist yet
 		return fmt.Errorf("pvc %s goes with a former pod %s", want.Name, pod.Name)
 	case err == nil:
 		return nil
 	case !apierrors.IsNotFound(err):
 		return err
 	}
-	want.OwnerReferences, _, _ = owners(set, want, pod, true)
+	want.OwnerReferences, _, _ = claimOwners(set, want, pod, true)
 	switch _, err = r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Create(ctx, want, metav1.CreateOptions{}); {
 	case apierrors.IsAlreadyExists(err):
 		live, err := r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Get(ctx, want.Name, metav1.GetOptions{})
@@ -200,9 +201,9 @@ func (r *controller) ensure(
 }
 
 func (r *controller) create(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
-	n, _ := ordinal(set, pod)
-	for _, want := range claims(set, n) {
-		if err := r.ensure(ctx, set, pod, want); err != nil {
+	n, _ := ordinalOf(set, pod)
+	for _, want := range claimsOf(set, n) {
+		if err := r.ensureClaim(ctx, set, pod, want); err != nil {
 			if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 				r.Events.Eventf(
 					set,
@@ -252,7 +253,7 @@ func (r *controller) create(ctx context.Context, set *appsv1.StatefulSet, pod *c
 
 // remove deletes a pod unless it has changed since the decision. The next sync handles a changed pod.
 func (r *controller) remove(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
-	err := loop.DeleteSeen(ctx, r.Context, pod)
+	err := loop.DeleteIfUnchanged(ctx, r.Context, pod)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return err

@@ -18,11 +18,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-const keep, drop = appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+const retainClaims, deleteClaims = appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 	appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 
-// withData returns a change that adds a claim template and a retention policy to a set.
-func withData(whenDeleted, whenScaled appsv1.PersistentVolumeClaimRetentionPolicyType) func(*appsv1.StatefulSet) {
+// withClaimTemplate returns a change that adds a claim template and a retention policy to a set.
+func withClaimTemplate(whenDeleted,
+	whenScaled appsv1.PersistentVolumeClaimRetentionPolicyType) func(*appsv1.StatefulSet) {
 	return func(s *appsv1.StatefulSet) {
 		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
 		s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{
@@ -35,7 +36,7 @@ func withData(whenDeleted, whenScaled appsv1.PersistentVolumeClaimRetentionPolic
 	}
 }
 
-func dataOf(name string, owners ...metav1.OwnerReference) *corev1.PersistentVolumeClaim {
+func newClaim(name string, owners ...metav1.OwnerReference) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "data-" + name, OwnerReferences: owners},
 	}
@@ -52,7 +53,7 @@ func ownersOf(claim *corev1.PersistentVolumeClaim) string {
 
 // A claim's owners follow the present policy, whatever the policy was when the claim was created, and whatever happened
 // to its pod.
-func TestClaimsFollowThePolicyOfNow(t *testing.T) {
+func TestClaimOwnersFollowTheCurrentPolicy(t *testing.T) {
 	set := web(1, nil)
 	bySet := *metav1.NewControllerRef(set, kind)
 	byPod := func(uid types.UID) metav1.OwnerReference {
@@ -67,23 +68,32 @@ func TestClaimsFollowThePolicyOfNow(t *testing.T) {
 		has                     []metav1.OwnerReference
 		want                    string
 	}{
-		{"kept from now on", keep, keep, 2, "0 1", []metav1.OwnerReference{bySet}, ""},
-		{"kept from now on, too many", keep, keep, 1, "0 1", []metav1.OwnerReference{byPod("1")}, ""},
-		{"deleted with the set from now on", drop, keep, 2, "0 1", nil, "StatefulSet/set"},
-		{"deleted with the set from now on, too many", drop, keep, 1, "0 1", []metav1.OwnerReference{byPod("1")},
+		{"kept from now on", retainClaims, retainClaims, 2, "0 1", []metav1.OwnerReference{bySet}, ""},
+		{"kept from now on, too many", retainClaims, retainClaims, 1, "0 1", []metav1.OwnerReference{byPod("1")}, ""},
+		{"deleted with the set from now on", deleteClaims, retainClaims, 2, "0 1", nil, "StatefulSet/set"},
+		{"deleted with the set from now on, too many", deleteClaims, retainClaims, 1, "0 1",
+			[]metav1.OwnerReference{byPod("1")},
 			"StatefulSet/set"},
-		{"deleted when it shrinks from now on", keep, drop, 2, "0 1", []metav1.OwnerReference{bySet}, ""},
-		{"deleted when it shrinks, too many", keep, drop, 1, "0 1", []metav1.OwnerReference{bySet}, "Pod/1"},
-		{"deleted both ways, too many", drop, drop, 1, "0 1", []metav1.OwnerReference{bySet}, "Pod/1"},
-		{"deleted both ways, there", drop, drop, 2, "0 1", []metav1.OwnerReference{byPod("1")}, "StatefulSet/set"},
-		{"too many, and deleted by somebody meanwhile", drop, drop, 1, "0 1x", []metav1.OwnerReference{bySet},
+		{"deleted when it shrinks from now on", retainClaims, deleteClaims, 2, "0 1", []metav1.OwnerReference{bySet},
+			""},
+		{"deleted when it shrinks, too many", retainClaims, deleteClaims, 1, "0 1", []metav1.OwnerReference{bySet},
+			"Pod/1"},
+		{"deleted both ways, too many", deleteClaims, deleteClaims, 1, "0 1", []metav1.OwnerReference{bySet}, "Pod/1"},
+		{"deleted both ways, there", deleteClaims, deleteClaims, 2, "0 1", []metav1.OwnerReference{byPod("1")},
+			"StatefulSet/set"},
+		{"too many, and deleted by somebody meanwhile", deleteClaims, deleteClaims, 1, "0 1x",
+			[]metav1.OwnerReference{bySet},
 			"Pod/1x"},
-		{"kept after all while its pod goes", keep, keep, 1, "0 1x", []metav1.OwnerReference{byPod("1x")}, ""},
-		{"wanted again while its pod goes", keep, drop, 2, "0 1x", []metav1.OwnerReference{byPod("1x")}, ""},
-		{"somebody else's too", drop, drop, 1, "0 1", []metav1.OwnerReference{other, bySet}, "ConfigMap/c Pod/1"},
+		{"kept after all while its pod goes", retainClaims, retainClaims, 1, "0 1x",
+			[]metav1.OwnerReference{byPod("1x")}, ""},
+		{"wanted again while its pod goes", retainClaims, deleteClaims, 2, "0 1x", []metav1.OwnerReference{byPod("1x")},
+			""},
+		{"somebody else's too", deleteClaims, deleteClaims, 1, "0 1", []metav1.OwnerReference{other, bySet},
+			"ConfigMap/c Pod/1"},
 	} {
-		set := web(row.replicas, withData(row.whenDeleted, row.whenScaled))
-		r, client, _ := made(t, set, podsOf(set, row.pods), dataOf("web-0"), dataOf("web-1", row.has...))
+		set := web(row.replicas, withClaimTemplate(row.whenDeleted, row.whenScaled))
+		r, client, _ := newTestController(t, set, podsOf(set, row.pods), newClaim("web-0"),
+			newClaim("web-1", row.has...))
 		if err := r.sync(t.Context(), "n/web"); err != nil {
 			t.Fatalf("%s: %v", row.name, err)
 		}
@@ -98,12 +108,13 @@ func TestClaimsFollowThePolicyOfNow(t *testing.T) {
 }
 
 // If spec.ordinals.start is raised, pods below it are in excess. The policy for scaling applies to their claims.
-func TestClaimsOfPodsBelowTheFirstNumberGoWithThem(t *testing.T) {
+func TestClaimsOfPodsBelowTheFirstOrdinalAreDeletedWithThem(t *testing.T) {
 	set := web(2, func(s *appsv1.StatefulSet) {
-		withData(keep, drop)(s)
+		withClaimTemplate(retainClaims, deleteClaims)(s)
 		s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 1}
 	})
-	r, client, _ := made(t, set, podsOf(set, "0 1 2"), dataOf("web-0"), dataOf("web-1"), dataOf("web-2"))
+	r, client, _ := newTestController(t, set, podsOf(set, "0 1 2"), newClaim("web-0"), newClaim("web-1"),
+		newClaim("web-2"))
 	if err := r.sync(t.Context(), "n/web"); err != nil {
 		t.Fatal(err)
 	}
@@ -121,10 +132,10 @@ func TestClaimsOfPodsBelowTheFirstNumberGoWithThem(t *testing.T) {
 	}
 }
 
-func TestAClaimThatTheCacheDoesNotHaveGoesWithItsPodAllTheSame(t *testing.T) {
-	set := web(1, withData(keep, drop))
-	r, client, _ := made(t, set, podsOf(set, "0 1"), dataOf("web-0"))
-	if err := client.Tracker().Add(runtime.Object(dataOf("web-1"))); err != nil {
+func TestClaimOwnersAreSetForClaimsMissingFromTheCache(t *testing.T) {
+	set := web(1, withClaimTemplate(retainClaims, deleteClaims))
+	r, client, _ := newTestController(t, set, podsOf(set, "0 1"), newClaim("web-0"))
+	if err := client.Tracker().Add(runtime.Object(newClaim("web-1"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.sync(t.Context(), "n/web"); err != nil {
@@ -139,8 +150,8 @@ func TestAClaimThatTheCacheDoesNotHaveGoesWithItsPodAllTheSame(t *testing.T) {
 	}
 }
 
-func TestWhyAClaimIsInTheWayIsToldInEvents(t *testing.T) {
-	going := dataOf("web-0")
+func TestBlockingClaimsAreReportedInEvents(t *testing.T) {
+	going := newClaim("web-0")
 	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: now}, []string{"kubernetes.io/pvc-protection"}
 	stranger := metav1.OwnerReference{
 		APIVersion: "example.com/v1",
@@ -165,17 +176,20 @@ func TestWhyAClaimIsInTheWayIsToldInEvents(t *testing.T) {
 		want   []string
 		fails  bool
 	}{
-		"it is being deleted": {withData(keep, keep), nil, going,
+		"it is being deleted": {withClaimTemplate(retainClaims, retainClaims), nil, going,
 			[]string{"Warning FailedCreate create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being " +
 				"deleted"}, true},
-		"it is another's, and its pod waits": {withData(drop, keep), pending, dataOf("web-0", stranger),
+		"it is another's, and its pod waits": {withClaimTemplate(deleteClaims, retainClaims), pending,
+			newClaim("web-0", stranger),
 			[]string{conflict}, false},
-		"it is another's, and not ours": {withData(drop, keep),
-			func(s *appsv1.StatefulSet) []*corev1.Pod { return podsOf(s, "0") }, dataOf("web-0", stranger), nil, false},
-		"it is another's, and ours": {withData(drop, keep),
-			func(s *appsv1.StatefulSet) []*corev1.Pod { return podsOf(s, "0") }, dataOf("web-0", stranger, bySet),
+		"it is another's, and not ours": {withClaimTemplate(deleteClaims, retainClaims),
+			func(s *appsv1.StatefulSet) []*corev1.Pod { return podsOf(s, "0") }, newClaim("web-0", stranger), nil,
+			false},
+		"it is another's, and ours": {withClaimTemplate(deleteClaims, retainClaims),
+			func(s *appsv1.StatefulSet) []*corev1.Pod { return podsOf(s, "0") }, newClaim("web-0", stranger, bySet),
 			[]string{conflict}, false},
-		"it is another's, and that is all the same": {withData(keep, keep), pending, dataOf("web-0", stranger), nil,
+		"it is another's, and that is all the same": {withClaimTemplate(retainClaims, retainClaims), pending,
+			newClaim("web-0", stranger), nil,
 			false},
 	} {
 		set := web(1, row.policy)
@@ -183,12 +197,12 @@ func TestWhyAClaimIsInTheWayIsToldInEvents(t *testing.T) {
 		if row.pods != nil {
 			pods = row.pods(set)
 		}
-		r, client, events := made(t, set, pods, row.claim)
+		r, client, events := newTestController(t, set, pods, row.claim)
 		if err := r.sync(t.Context(), "n/web"); (err != nil) != row.fails {
 			t.Errorf("%s: %v", name, err)
 		}
-		if told := heard(events); !slices.Equal(told, row.want) {
-			t.Errorf("%s: %q, want %q", name, told, row.want)
+		if recorded := recordedEvents(events); !slices.Equal(recorded, row.want) {
+			t.Errorf("%s: %q, want %q", name, recorded, row.want)
 		}
 		claim, err := client.CoreV1().PersistentVolumeClaims("n").Get(t.Context(), "data-web-0", metav1.GetOptions{})
 		if err != nil || strings.Contains(ownersOf(claim), "StatefulSet") {
@@ -197,7 +211,7 @@ func TestWhyAClaimIsInTheWayIsToldInEvents(t *testing.T) {
 	}
 }
 
-func TestHowManyPodsMayBeAndAreDownIsCounted(t *testing.T) {
+func TestUnavailablePodsAreCounted(t *testing.T) {
 	sets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	byHand := web(2, func(s *appsv1.StatefulSet) {
 		s.Name, s.Spec.UpdateStrategy = "by-hand", appsv1.StatefulSetUpdateStrategy{
@@ -215,7 +229,7 @@ func TestHowManyPodsMayBeAndAreDownIsCounted(t *testing.T) {
 		}
 	}
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(unavailable{appslisters.NewStatefulSetLister(sets)})
+	registry.MustRegister(updateCollector{appslisters.NewStatefulSetLister(sets)})
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP statefulset_controller_statefulset_max_unavailable Pods of a StatefulSet that may be unavailable while it is updated.
 # TYPE statefulset_controller_statefulset_max_unavailable gauge

@@ -53,7 +53,7 @@ func New(c loop.Context) loop.Controller {
 		Synced: []cache.InformerSynced{sets.Informer().HasSynced,
 			revisions.Informer().HasSynced, pods.Informer().HasSynced, claims.Informer().HasSynced},
 	}
-	c.Count(unavailable{r.sets})
+	c.RegisterMetrics(updateCollector{r.sets})
 	c.On(sets.Informer(), r.Add)
 	c.OnChange(pods.Informer(), r.podChanged)
 	return r
@@ -65,21 +65,21 @@ func (r *controller) podChanged(old, obj any) {
 		if !ok {
 			continue
 		}
-		if key := loop.Owner(pod, kind.Kind); key != "" {
+		if key := loop.OwnerKey(pod, kind.Kind); key != "" {
 			r.Queue().Add(key)
 		} else if metav1.GetControllerOfNoCopy(pod) == nil && pod.DeletionTimestamp == nil {
-			r.wakeAdopters(pod)
+			r.enqueueAdopters(pod)
 		}
 	}
 }
 
-func (r *controller) wakeAdopters(pod *corev1.Pod) {
+func (r *controller) enqueueAdopters(pod *corev1.Pod) {
 	sets, err := r.sets.GetPodStatefulSets(pod)
 	if err != nil {
 		return // no set matches
 	}
 	for _, set := range sets {
-		if _, ok := ordinal(set, pod); ok {
+		if _, ok := ordinalOf(set, pod); ok {
 			r.Add(set)
 		}
 	}
@@ -101,7 +101,7 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	if err != nil || selector.Empty() {
 		return nil // the API server refuses such a set
 	}
-	pods, err := r.claim(ctx, set, selector)
+	pods, err := r.claimPods(ctx, set, selector)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (r *controller) sync(ctx context.Context, key string) error {
 		current, update := revision{name: set.Status.CurrentRevision}, revision{name: set.Status.UpdateRevision}
 		return r.writeStatus(ctx, cached, Status(set, current, update, pods, now))
 	}
-	current, update, err := r.revise(ctx, set, pods)
+	current, update, err := r.recordRevision(ctx, set, pods)
 	if err != nil {
 		return err
 	}
@@ -142,37 +142,38 @@ func (r *controller) writeStatus(
 	return nil
 }
 
-// named restricts the orphans of a set: it may adopt only pods that have one of its names.
-type named struct {
+// nameFilter restricts the orphans of a set: it may adopt only pods that have one of its names.
+type nameFilter struct {
 	loop.PodIndex
 	set *appsv1.StatefulSet
 }
 
-func (x named) Orphans(namespace string) []*corev1.Pod {
+func (x nameFilter) Orphans(namespace string) []*corev1.Pod {
 	return slices.DeleteFunc(x.PodIndex.Orphans(namespace), func(pod *corev1.Pod) bool {
-		_, ok := ordinal(x.set, pod)
+		_, ok := ordinalOf(x.set, pod)
 		return !ok
 	})
 }
 
-// claim returns the set's own pods. It adopts orphans that have the set's labels and one of its names.
-func (r *controller) claim(
+// claimPods returns the set's own pods. It adopts orphans that have the set's labels and one of its names.
+func (r *controller) claimPods(
 	ctx context.Context,
 	set *appsv1.StatefulSet,
 	selector labels.Selector,
 ) ([]*corev1.Pod, error) {
-	return loop.ClaimPods(ctx, r.Client, named{r.pods, set}, set, kind, selector, nil, r.fresh(set))
+	return loop.ClaimPods(ctx, r.Client, nameFilter{r.pods, set}, set, kind, selector, nil, r.readLive(set))
 }
 
-// fresh reads a set from the server.
-func (r *controller) fresh(set *appsv1.StatefulSet) func(context.Context) (metav1.Object, error) {
+// readLive reads a set from the server.
+func (r *controller) readLive(set *appsv1.StatefulSet) func(context.Context) (metav1.Object, error) {
 	return func(ctx context.Context) (metav1.Object, error) {
 		return r.Client.AppsV1().StatefulSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
 	}
 }
 
-// revise records the set's template. It returns the revision that pods have and the revision that they should have.
-func (r *controller) revise(
+// recordRevision records the set's template. It returns the revision that pods have and the revision that they should
+// have.
+func (r *controller) recordRevision(
 	ctx context.Context,
 	set *appsv1.StatefulSet,
 	pods []*corev1.Pod,
@@ -181,18 +182,18 @@ func (r *controller) revise(
 	for _, pod := range pods {
 		used[pod.Labels[appsv1.StatefulSetRevisionLabel]] = true
 	}
-	newest, all, err := r.revisions.Record(ctx, loop.Revised{
+	newest, all, err := r.revisions.Record(ctx, loop.RevisionOwner{
 		Owner: set, Kind: kind, Selector: set.Spec.Selector, Template: &set.Spec.Template,
 		Collisions: &set.Status.CollisionCount, Limit: set.Spec.RevisionHistoryLimit,
-		Used:  func(c *appsv1.ControllerRevision) bool { return used[c.Name] },
-		Fresh: r.fresh(set),
+		IsUsed:   func(c *appsv1.ControllerRevision) bool { return used[c.Name] },
+		ReadLive: r.readLive(set),
 	})
 	if err != nil {
 		return current, update, err
 	}
 	update = revision{newest.Name, &set.Spec.Template}
 	if name := set.Status.CurrentRevision; name != "" && name != newest.Name {
-		c, err := r.revisions.Named(ctx, set, all, name)
+		c, err := r.revisions.ByName(ctx, set, all, name)
 		if err != nil {
 			return current, update, err
 		}

@@ -9,34 +9,34 @@ import (
 	appslisters "k8s.io/client-go/listers/apps/v1"
 )
 
-// unavailable collects the metrics of updates: how many pods of a set may be unavailable, and how many are. They are
-// computed at each scrape, so that a deleted set has none.
-type unavailable struct{ sets appslisters.StatefulSetLister }
+// updateCollector collects the metrics of updates: how many pods of a set may be unavailable, and how many are. They
+// are computed at each scrape, so that a deleted set has none.
+type updateCollector struct{ sets appslisters.StatefulSetLister }
 
 var (
-	labelsOfSets = []string{"statefulset_namespace", "statefulset_name", "pod_management_policy"}
-	mayBeDown    = prometheus.NewDesc(
+	setLabels          = []string{"statefulset_namespace", "statefulset_name", "pod_management_policy"}
+	maxUnavailableDesc = prometheus.NewDesc(
 		"statefulset_controller_statefulset_max_unavailable",
 		"Pods of a StatefulSet that may be unavailable while it is updated.",
-		labelsOfSets,
+		setLabels,
 		nil,
 	)
-	areDown = prometheus.NewDesc(
+	unavailableDesc = prometheus.NewDesc(
 		"statefulset_controller_statefulset_unavailable_replicas",
 		"Pods of a StatefulSet that are missing or not available.",
-		labelsOfSets,
+		setLabels,
 		nil,
 	)
 )
 
 // Describe implements prometheus.Collector.
-func (unavailable) Describe(to chan<- *prometheus.Desc) {
-	to <- mayBeDown
-	to <- areDown
+func (updateCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- maxUnavailableDesc
+	to <- unavailableDesc
 }
 
 // Collect implements prometheus.Collector.
-func (u unavailable) Collect(to chan<- prometheus.Metric) {
+func (u updateCollector) Collect(to chan<- prometheus.Metric) {
 	sets, err := u.sets.List(labels.Everything())
 	if err != nil {
 		return
@@ -50,8 +50,9 @@ func (u unavailable) Collect(to chan<- prometheus.Metric) {
 			set.Name,
 			string(cmp.Or(set.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)),
 		}
-		to <- prometheus.MustNewConstMetric(mayBeDown, prometheus.GaugeValue, float64(maxUnavailable(set)), of...)
-		to <- prometheus.MustNewConstMetric(areDown, prometheus.GaugeValue,
-			float64(max(0, replicas(set)-int(set.Status.AvailableReplicas))), of...)
+		to <- prometheus.MustNewConstMetric(maxUnavailableDesc, prometheus.GaugeValue, float64(maxUnavailable(set)),
+			of...)
+		to <- prometheus.MustNewConstMetric(unavailableDesc, prometheus.GaugeValue,
+			float64(max(0, replicasOrDefault(set)-int(set.Status.AvailableReplicas))), of...)
 	}
 }

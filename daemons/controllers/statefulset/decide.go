@@ -19,124 +19,128 @@ type revision struct {
 
 // Decision holds the actions that a set requires now. Each list has at most loop.Burst pods.
 type Decision struct {
-	Create []*corev1.Pod
-	Mend   []*corev1.Pod // pods without their identity labels, in the form that they should have
-	Delete []*corev1.Pod
+	Create  []*corev1.Pod
+	Relabel []*corev1.Pod // pods without their identity labels, in the form that they should have
+	Delete  []*corev1.Pod
 }
 
-// one is a pod with its ordinal.
-type one struct {
+// ordinalPod is a pod with its ordinal.
+type ordinalPod struct {
 	*corev1.Pod
-	n int
+	ordinal int
 }
 
-func (o one) going() bool { return o.DeletionTimestamp != nil }
+func (o ordinalPod) isDeleting() bool { return o.DeletionTimestamp != nil }
 
-func (o one) ended() bool {
+func (o ordinalPod) hasEnded() bool {
 	return o.Status.Phase == corev1.PodFailed || o.Status.Phase == corev1.PodSucceeded
 }
 
-// healthy reports whether the pod is running, ready and not being deleted.
-func (o one) healthy() bool {
-	ready, _ := loop.Ready(o.Pod)
-	return !o.going() && o.Status.Phase == corev1.PodRunning && ready
+// isHealthy reports whether the pod is running, ready and not being deleted.
+func (o ordinalPod) isHealthy() bool {
+	ready, _ := loop.IsReady(o.Pod)
+	return !o.isDeleting() && o.Status.Phase == corev1.PodRunning && ready
 }
 
-func (o one) of(r revision) bool { return o.Labels[appsv1.StatefulSetRevisionLabel] == r.name }
+func (o ordinalPod) hasRevision(r revision) bool {
+	return o.Labels[appsv1.StatefulSetRevisionLabel] == r.name
+}
 
 // Decide returns the actions that a set requires. current is the template that pods have, update the template that they
 // should have. Both are equal unless an update is under way. pods are the set's own.
 func Decide(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Pod, now time.Time) (d Decision) {
 	ordered := set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
-	there, condemned := divide(set, pods)
+	there, condemned := splitExcess(set, pods)
 	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
-	available := func(o one) bool {
-		return o.healthy() && loop.Available(o.Pod, minReady, now)
+	available := func(o ordinalPod) bool {
+		return o.isHealthy() && loop.IsAvailable(o.Pod, minReady, now)
 	}
-	missing := replicas(set) - len(there) // includes pods that have ended, which are added below
-	next := first(set)                    // the next ordinal to create; lower ones are done
+	missing := replicasOrDefault(set) - len(there) // includes pods that have ended, which are added below
+	next := firstOrdinal(set)                      // the next ordinal to create; lower ones are done
 	create := func(until int) {
 		for ; next < until && len(d.Create) < loop.Burst; next++ {
-			d.Create = append(d.Create, newPod(set, next, wanted(set, next, current, update)))
+			d.Create = append(d.Create, newPod(set, next, revisionFor(set, next, current, update)))
 			if ordered {
 				return
 			}
 		}
 	}
 	for _, o := range there {
-		if create(o.n); ordered && len(d.Create) > 0 {
+		if create(o.ordinal); ordered && len(d.Create) > 0 {
 			return d
 		}
-		next = o.n + 1
+		next = o.ordinal + 1
 		switch {
-		case o.ended() && !o.going():
+		case o.hasEnded() && !o.isDeleting():
 			d.Delete = append(d.Delete, o.Pod) // and is created again
 			missing++
 			if ordered {
 				return d
 			}
 			continue
-		case !o.going() && !identified(o.Pod, o.n) && len(d.Mend) < loop.Burst:
+		case !o.isDeleting() && !hasIdentity(o.Pod, o.ordinal) && len(d.Relabel) < loop.Burst:
 			mended := o.DeepCopy()
 			if mended.Labels == nil {
 				mended.Labels = map[string]string{}
 			}
-			identify(set, mended, o.n)
-			d.Mend = append(d.Mend, mended)
+			setIdentity(set, mended, o.ordinal)
+			d.Relabel = append(d.Relabel, mended)
 		}
 		if ordered && !available(o) {
 			return d
 		}
 	}
-	if create(first(set) + replicas(set)); ordered && len(d.Create) > 0 {
+	if create(firstOrdinal(set) + replicasOrDefault(set)); ordered && len(d.Create) > 0 {
 		return d
 	}
 	defer func() { d.Delete = d.Delete[:min(len(d.Delete), loop.Burst)] }()
-	if stop := d.shrink(condemned, there, ordered, available); stop {
+	if stop := d.deleteExcess(condemned, there, ordered, available); stop {
 		return d
 	}
-	d.roll(set, update, there, missing, available)
+	d.deleteOutdated(set, update, there, missing, available)
 	return d
 }
 
-// divide splits the pods, each with its ordinal, into those within the set's replicas and those in excess.
-func divide(set *appsv1.StatefulSet, pods []*corev1.Pod) (there, condemned []one) {
+// splitExcess splits the pods, each with its ordinal, into those within the set's replicas and those in excess.
+func splitExcess(set *appsv1.StatefulSet, pods []*corev1.Pod) (there, condemned []ordinalPod) {
 	for _, pod := range pods {
-		n, ok := ordinal(set, pod)
+		n, ok := ordinalOf(set, pod)
 		if !ok {
 			continue
 		}
-		if n >= first(set) && n < first(set)+replicas(set) {
-			there = append(there, one{pod, n})
+		if n >= firstOrdinal(set) && n < firstOrdinal(set)+replicasOrDefault(set) {
+			there = append(there, ordinalPod{pod, n})
 		} else {
-			condemned = append(condemned, one{pod, n})
+			condemned = append(condemned, ordinalPod{pod, n})
 		}
 	}
-	byNumber := func(a, b one) int { return a.n - b.n }
+	byNumber := func(a, b ordinalPod) int { return a.ordinal - b.ordinal }
 	slices.SortFunc(there, byNumber)
 	slices.SortFunc(condemned, byNumber)
 	return there, condemned
 }
 
-// wanted returns the template for a new pod. Pods below the partition get the current template.
-func wanted(set *appsv1.StatefulSet, n int, current, update revision) revision {
-	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || n >= first(set)+partition(set) {
+// revisionFor returns the template for a new pod. Pods below the partition get the current template.
+func revisionFor(set *appsv1.StatefulSet, n int, current, update revision) revision {
+	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType ||
+		n >= firstOrdinal(set)+partitionOf(set) {
 		return update
 	}
 	return current
 }
 
-func partition(set *appsv1.StatefulSet) int {
+func partitionOf(set *appsv1.StatefulSet) int {
 	if r := set.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
 		return int(*r.Partition)
 	}
 	return 0
 }
 
-// shrink deletes the last of the excess pods, or all of them if the set is not ordered. stop reports that nothing else
-// may be done in this sync.
-func (d *Decision) shrink(condemned, there []one, ordered bool, available func(one) bool) (stop bool) {
-	var unavailable *one // the first unavailable pod; of the unavailable ones, only it may be deleted
+// deleteExcess deletes the last of the excess pods, or all of them if the set is not ordered. stop reports that nothing
+// else may be done in this sync.
+func (d *Decision) deleteExcess(condemned, there []ordinalPod, ordered bool,
+	available func(ordinalPod) bool) (stop bool) {
+	var unavailable *ordinalPod // the first unavailable pod; of the unavailable ones, only it may be deleted
 	for _, o := range append(slices.Clone(there), condemned...) {
 		if !available(o) {
 			unavailable = &o
@@ -145,11 +149,11 @@ func (d *Decision) shrink(condemned, there []one, ordered bool, available func(o
 	}
 	for _, o := range slices.Backward(condemned) {
 		switch {
-		case o.going() && ordered:
+		case o.isDeleting() && ordered:
 			return true
-		case o.going():
+		case o.isDeleting():
 			continue
-		case ordered && !available(o) && !o.ended() && (unavailable == nil || unavailable.UID != o.UID):
+		case ordered && !available(o) && !o.hasEnded() && (unavailable == nil || unavailable.UID != o.UID):
 			// a pod that has ended never becomes available
 			return true
 		}
@@ -161,9 +165,10 @@ func (d *Decision) shrink(condemned, there []one, ordered bool, available func(o
 	return false
 }
 
-// roll deletes pods that do not have the update template, the last first. It deletes as many at a time as may be
-// unavailable. They are created again with the update template.
-func (d *Decision) roll(set *appsv1.StatefulSet, update revision, there []one, missing int, available func(one) bool) {
+// deleteOutdated deletes pods that do not have the update template, the last first. It deletes as many at a time as may
+// be unavailable. They are created again with the update template.
+func (d *Decision) deleteOutdated(set *appsv1.StatefulSet, update revision, there []ordinalPod, missing int,
+	available func(ordinalPod) bool) {
 	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return
 	}
@@ -172,7 +177,7 @@ func (d *Decision) roll(set *appsv1.StatefulSet, update revision, there []one, m
 	for _, pod := range d.Delete {
 		gone[pod] = true
 	}
-	var old []one
+	var old []ordinalPod
 	for _, o := range there {
 		if gone[o.Pod] {
 			continue // already counted as missing
@@ -180,7 +185,7 @@ func (d *Decision) roll(set *appsv1.StatefulSet, update revision, there []one, m
 		if !available(o) { // pods below the partition count too
 			down++
 		}
-		if o.n >= first(set)+partition(set) && !o.of(update) && !o.going() {
+		if o.ordinal >= firstOrdinal(set)+partitionOf(set) && !o.hasRevision(update) && !o.isDeleting() {
 			old = append(old, o)
 		}
 	}
@@ -202,7 +207,7 @@ func maxUnavailable(set *appsv1.StatefulSet) int {
 	if r == nil || r.MaxUnavailable == nil {
 		return 1
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(r.MaxUnavailable, replicas(set), true)
+	n, err := intstr.GetScaledValueFromIntOrPercent(r.MaxUnavailable, replicasOrDefault(set), true)
 	if err != nil {
 		return 1
 	}
@@ -222,28 +227,29 @@ func Status(
 	if s.CollisionCount == nil {
 		s.CollisionCount = new(int32)
 	}
-	there, condemned := divide(set, pods)
+	there, condemned := splitExcess(set, pods)
 	for _, o := range append(there, condemned...) {
 		s.Replicas++
 		// also counts pods that are being deleted
-		if ready, _ := loop.Ready(o.Pod); ready && o.Status.Phase == corev1.PodRunning {
+		if ready, _ := loop.IsReady(o.Pod); ready && o.Status.Phase == corev1.PodRunning {
 			s.ReadyReplicas++
-			if loop.Available(o.Pod, time.Duration(set.Spec.MinReadySeconds)*time.Second, now) {
+			if loop.IsAvailable(o.Pod, time.Duration(set.Spec.MinReadySeconds)*time.Second, now) {
 				s.AvailableReplicas++
 			}
 		}
-		if o.going() {
+		if o.isDeleting() {
 			continue
 		}
-		if o.of(current) {
+		if o.hasRevision(current) {
 			s.CurrentReplicas++
 		}
-		if o.of(update) {
+		if o.hasRevision(update) {
 			s.UpdatedReplicas++
 		}
 	}
 	// An update is complete when all pods have its template and are ready. Its revision then becomes the current one.
-	if n := int32(replicas(set)); set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType &&
+	if n := int32(replicasOrDefault(
+		set)); set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType &&
 		s.UpdatedReplicas == n && s.ReadyReplicas == n && s.Replicas == n {
 		s.CurrentRevision, s.CurrentReplicas = s.UpdateRevision, s.UpdatedReplicas
 	}

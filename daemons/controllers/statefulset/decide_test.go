@@ -28,12 +28,13 @@ func template(image string) *corev1.PodTemplateSpec {
 	}
 }
 
-var was, is = revision{"web-old", template("old")}, revision{"web-new", template("new")}
+var oldRevision, newRevision = revision{"web-old", template("old")}, revision{"web-new", template("new")}
 
 func web(replicas int32, change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "web", UID: "set", Generation: 3}}
 	s.Spec.Replicas, s.Spec.ServiceName, s.Spec.PodManagementPolicy = &replicas, "svc", appsv1.OrderedReadyPodManagement
-	s.Spec.Selector, s.Spec.Template = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, *is.template
+	s.Spec.Selector, s.Spec.Template = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		*newRevision.template
 	s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
 		RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{
 			Partition:      ptr.To(int32(0)),
@@ -49,9 +50,9 @@ func web(replicas int32, change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 // deleted, f failed, and ~ ready for a second.
 func podsOf(set *appsv1.StatefulSet, text string) (list []*corev1.Pod) {
 	for _, word := range strings.Fields(text) {
-		r := is
+		r := newRevision
 		if strings.Contains(word, "old") {
-			r = was
+			r = oldRevision
 		}
 		n := 0
 		_, _ = fmt.Sscanf(word, "%d", &n)
@@ -77,7 +78,7 @@ func podsOf(set *appsv1.StatefulSet, text string) (list []*corev1.Pod) {
 	return list
 }
 
-func said(d Decision) string {
+func decisionText(d Decision) string {
 	var words []string
 	for _, pod := range d.Create {
 		words = append(
@@ -91,7 +92,7 @@ func said(d Decision) string {
 			),
 		)
 	}
-	for _, pod := range d.Mend {
+	for _, pod := range d.Relabel {
 		words = append(words, "~"+strings.TrimPrefix(pod.Name, "web-"))
 	}
 	for _, pod := range d.Delete {
@@ -100,7 +101,7 @@ func said(d Decision) string {
 	return strings.Join(words, " ")
 }
 
-func TestWhatIsDoneAboutASet(t *testing.T) {
+func TestSetDecisions(t *testing.T) {
 	parallel := func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement }
 	partitioned := func(n int32) func(*appsv1.StatefulSet) {
 		return func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.RollingUpdate.Partition = &n }
@@ -174,14 +175,14 @@ func TestWhatIsDoneAboutASet(t *testing.T) {
 		{"by hand, deleted", 3, onDelete, "1old 2old", "+0-new"},
 	} {
 		set := web(row.replicas, row.change)
-		if got := said(Decide(set, was, is, podsOf(set, row.pods), now)); got != row.want {
+		if got := decisionText(Decide(set, oldRevision, newRevision, podsOf(set, row.pods), now)); got != row.want {
 			t.Errorf("%s: of %q %q is done, want %q", row.name, row.pods, got, row.want)
 		}
 	}
 }
 
 // Clients choose these amounts. None of them may lead to a list of that length.
-func TestASetOfAnySizeIsMadeInBatches(t *testing.T) {
+func TestSetsAreCreatedInBatches(t *testing.T) {
 	parallel := func(change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 		return web(math.MaxInt32, func(s *appsv1.StatefulSet) {
 			s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
@@ -213,17 +214,17 @@ func TestASetOfAnySizeIsMadeInBatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var pods []*corev1.Pod
 			for i := range c.pods {
-				pod := newPod(c.set, i, is)
+				pod := newPod(c.set, i, newRevision)
 				pod.UID, pod.Status.Phase = types.UID(pod.Name), corev1.PodRunning
 				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
 					LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
 				pods = append(pods, pod)
 			}
-			update := is
+			update := newRevision
 			if c.pods > 0 && c.set.Spec.Template.Spec.Containers[0].Image == "newer" {
 				update = revision{"web-newer", &c.set.Spec.Template}
 			}
-			d := Decide(c.set, is, update, pods, now)
+			d := Decide(c.set, newRevision, update, pods, now)
 			if len(d.Create) != c.creates || len(d.Delete) != c.deletes {
 				t.Errorf(
 					"%d to create, %d to delete; want %d and %d",
@@ -237,7 +238,7 @@ func TestASetOfAnySizeIsMadeInBatches(t *testing.T) {
 	}
 }
 
-func TestAPodOfASetKnowsWhoItIs(t *testing.T) {
+func TestPodsHaveTheirIdentity(t *testing.T) {
 	set := web(1, func(s *appsv1.StatefulSet) {
 		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{
 			{ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: map[string]string{"l": "1"}}},
@@ -263,7 +264,7 @@ func TestAPodOfASetKnowsWhoItIs(t *testing.T) {
 		pod.Spec.Volumes[1].Name != "tmp" {
 		t.Errorf("its volumes are %+v", pod.Spec.Volumes)
 	}
-	if c := claims(set, 2); len(c) != 1 || c[0].Name != "data-web-2" || c[0].Namespace != "n" ||
+	if c := claimsOf(set, 2); len(c) != 1 || c[0].Name != "data-web-2" || c[0].Namespace != "n" ||
 		c[0].Labels["app"] != "web" ||
 		c[0].Labels["l"] != "1" {
 		t.Errorf("its claims are %+v", c)
@@ -273,18 +274,19 @@ func TestAPodOfASetKnowsWhoItIs(t *testing.T) {
 	set = web(1, nil)
 	lost := podsOf(set, "0")
 	delete(lost[0].Labels, "apps.kubernetes.io/pod-index")
-	if d := Decide(set, is, is, lost, now); said(d) != "~0" || d.Mend[0].Labels["apps.kubernetes.io/pod-index"] != "0" {
-		t.Errorf("then %q is done", said(d))
+	if d := Decide(set, newRevision, newRevision, lost, now); decisionText(d) != "~0" ||
+		d.Relabel[0].Labels["apps.kubernetes.io/pod-index"] != "0" {
+		t.Errorf("then %q is done", decisionText(d))
 	}
 	for name, member := range map[string]bool{"web-0": true, "web-12": true, "web-01": false, "web-": false,
 		"web-x": false, "web--1": false, "other-1": false, "web-1-2": false} {
-		if _, got := ordinal(set, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}); got != member {
+		if _, got := ordinalOf(set, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}); got != member {
 			t.Errorf("%s is a member: %t", name, got)
 		}
 	}
 }
 
-func TestWhatClaimsBelongTo(t *testing.T) {
+func TestClaimOwners(t *testing.T) {
 	keep, drop := appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 		appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 	by := func(version, kind, name, uid string) metav1.OwnerReference {
@@ -346,7 +348,7 @@ func TestWhatClaimsBelongTo(t *testing.T) {
 		claim := &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: "data-web-1", OwnerReferences: row.has},
 		}
-		got, changed, _ := owners(set, claim, pod, !row.condemned)
+		got, changed, _ := claimOwners(set, claim, pod, !row.condemned)
 		if !apiequality.Semantic.DeepEqual(got, row.want) ||
 			changed == apiequality.Semantic.DeepEqual(row.has, row.want) {
 			t.Errorf(
@@ -362,9 +364,9 @@ func TestWhatClaimsBelongTo(t *testing.T) {
 	}
 }
 
-func TestTheStatusCountsPods(t *testing.T) {
+func TestStatusCountsPods(t *testing.T) {
 	set := web(4, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 })
-	s := Status(set, was, is, podsOf(set, "0old 1old! 2~ 3x 4old"), now)
+	s := Status(set, oldRevision, newRevision, podsOf(set, "0old 1old! 2~ 3x 4old"), now)
 	got := fmt.Sprint(
 		s.ObservedGeneration,
 		s.Replicas,
@@ -379,28 +381,30 @@ func TestTheStatusCountsPods(t *testing.T) {
 		t.Errorf("it is %s, want %s", got, want)
 	}
 	set = web(2, nil)
-	if s := Status(set, was, is, podsOf(set, "0 1"), now); s.CurrentRevision != is.name || s.CurrentReplicas != 2 {
+	if s := Status(set, oldRevision, newRevision, podsOf(set, "0 1"), now); s.CurrentRevision != newRevision.name ||
+		s.CurrentReplicas != 2 {
 		t.Errorf("after an update it is %+v", s)
 	}
-	if s := Status(set, was, is, podsOf(set, "0 1!"), now); s.CurrentRevision != was.name || s.CurrentReplicas != 0 {
+	if s := Status(set, oldRevision, newRevision, podsOf(set, "0 1!"), now); s.CurrentRevision != oldRevision.name ||
+		s.CurrentReplicas != 0 {
 		t.Errorf("before its end it is %+v", s)
 	}
 }
 
-func TestTheStatusCountsCollisions(t *testing.T) {
+func TestStatusCountsCollisions(t *testing.T) {
 	set := web(1, nil)
-	if s := Status(set, is, is, nil, now); s.CollisionCount == nil || *s.CollisionCount != 0 {
+	if s := Status(set, newRevision, newRevision, nil, now); s.CollisionCount == nil || *s.CollisionCount != 0 {
 		t.Errorf("none: %v", s.CollisionCount)
 	}
 	set.Status.CollisionCount = ptr.To[int32](2)
-	if s := Status(set, is, is, nil, now); *s.CollisionCount != 2 {
+	if s := Status(set, newRevision, newRevision, nil, now); *s.CollisionCount != 2 {
 		t.Errorf("two: %d", *s.CollisionCount)
 	}
 }
 
 // Whatever happens to pods and to the spec, the order is kept and no more pods than allowed are unavailable. In the
 // end, everything is as declared.
-func TestTheOrderIsKeptWhateverHappens(t *testing.T) {
+func TestTheOrderIsAlwaysKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ordered := rapid.Bool().Draw(t, "ordered")
 		most := rapid.IntRange(1, 3).Draw(t, "unavailable")
@@ -410,18 +414,18 @@ func TestTheOrderIsKeptWhateverHappens(t *testing.T) {
 			}
 			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(int32(most)))
 		})
-		pods, uid, current, update := map[int]*corev1.Pod{}, 0, is, is
+		pods, uid, current, update := map[int]*corev1.Pod{}, 0, newRevision, newRevision
 		list := func() (all []*corev1.Pod) {
 			for _, pod := range pods {
 				all = append(all, pod)
 			}
 			return all
 		}
-		well := func(n int) bool { p := pods[n]; return p != nil && one{p, n}.healthy() }
+		well := func(n int) bool { p := pods[n]; return p != nil && ordinalPod{p, n}.isHealthy() }
 		sync := func() bool {
 			d := Decide(set, current, update, list(), now)
 			for _, pod := range d.Create {
-				n, _ := ordinal(set, pod)
+				n, _ := ordinalOf(set, pod)
 				if pods[n] != nil {
 					t.Fatalf("a second pod %d", n)
 				}
@@ -436,11 +440,11 @@ func TestTheOrderIsKeptWhateverHappens(t *testing.T) {
 			}
 			taken := 0
 			for _, pod := range d.Delete {
-				n, _ := ordinal(set, pod)
-				if n < replicas(set) && well(n) {
+				n, _ := ordinalOf(set, pod)
+				if n < replicasOrDefault(set) && well(n) {
 					taken++
 				}
-				if n >= replicas(set) && ordered {
+				if n >= replicasOrDefault(set) && ordered {
 					for other := range pods {
 						if other > n {
 							t.Fatalf("%d is taken before %d", n, other)
@@ -452,7 +456,7 @@ func TestTheOrderIsKeptWhateverHappens(t *testing.T) {
 			}
 			if taken > 0 {
 				down := 0
-				for n := range replicas(set) {
+				for n := range replicasOrDefault(set) {
 					if !well(n) {
 						down++
 					}
@@ -500,7 +504,7 @@ func TestTheOrderIsKeptWhateverHappens(t *testing.T) {
 			case 0:
 				set.Spec.Replicas = ptr.To(int32(rapid.IntRange(0, 5).Draw(t, "replicas")))
 			case 1:
-				update = rapid.SampledFrom([]revision{was, is}).Draw(t, "template")
+				update = rapid.SampledFrom([]revision{oldRevision, newRevision}).Draw(t, "template")
 				set.Spec.Template = *update.template
 			case 2, 3, 4:
 				kubelet(rapid.IntRange(0, 5).Draw(t, "pod"), rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "fate"))
@@ -520,8 +524,8 @@ func TestTheOrderIsKeptWhateverHappens(t *testing.T) {
 				t.Fatal("it does not come to rest")
 			}
 		}
-		if len(pods) != replicas(set) {
-			t.Fatalf("%d pods, want %d", len(pods), replicas(set))
+		if len(pods) != replicasOrDefault(set) {
+			t.Fatalf("%d pods, want %d", len(pods), replicasOrDefault(set))
 		}
 		for n, p := range pods {
 			if !well(n) || p.Labels[appsv1.StatefulSetRevisionLabel] != update.name {

@@ -16,22 +16,22 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// ordinal returns a pod's number from its name, which has the form SET-NUMBER. It reports false for other names.
-func ordinal(set *appsv1.StatefulSet, pod *corev1.Pod) (int, bool) {
+// ordinalOf returns a pod's number from its name, which has the form SET-NUMBER. It reports false for other names.
+func ordinalOf(set *appsv1.StatefulSet, pod *corev1.Pod) (int, bool) {
 	text, ok := strings.CutPrefix(pod.Name, set.Name+"-")
 	n, err := strconv.Atoi(text)
 	return n, ok && err == nil && n >= 0 && strconv.Itoa(n) == text
 }
 
-// first returns the ordinal of a set's first pod.
-func first(set *appsv1.StatefulSet) int {
+// firstOrdinal returns the ordinal of a set's first pod.
+func firstOrdinal(set *appsv1.StatefulSet) int {
 	if set.Spec.Ordinals == nil {
 		return 0
 	}
 	return int(set.Spec.Ordinals.Start)
 }
 
-func replicas(set *appsv1.StatefulSet) int {
+func replicasOrDefault(set *appsv1.StatefulSet) int {
 	if set.Spec.Replicas == nil {
 		return 1
 	}
@@ -47,26 +47,26 @@ func newPod(set *appsv1.StatefulSet, n int, of revision) *corev1.Pod {
 		pod.Labels = map[string]string{}
 	}
 	pod.Labels[appsv1.StatefulSetRevisionLabel] = of.name
-	identify(set, pod, n)
+	setIdentity(set, pod, n)
 	pod.Spec.Hostname, pod.Spec.Subdomain = pod.Name, set.Spec.ServiceName
-	attach(set, pod, n)
+	attachClaims(set, pod, n)
 	return pod
 }
 
-// identify sets the labels that identify a pod within its set.
-func identify(set *appsv1.StatefulSet, pod *corev1.Pod, n int) {
+// setIdentity sets the labels that identify a pod within its set.
+func setIdentity(set *appsv1.StatefulSet, pod *corev1.Pod, n int) {
 	pod.Labels[appsv1.StatefulSetPodNameLabel] = pod.Name
 	pod.Labels[appsv1.PodIndexLabel] = strconv.Itoa(n)
 }
 
-// identified reports whether a pod has the labels that identify sets.
-func identified(pod *corev1.Pod, n int) bool {
+// hasIdentity reports whether a pod has the labels that identify sets.
+func hasIdentity(pod *corev1.Pod, n int) bool {
 	return pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name && pod.Labels[appsv1.PodIndexLabel] == strconv.Itoa(n)
 }
 
-// attach makes the volumes that are named as claim templates use the pod's claims, in place of the volumes that the pod
-// template has under those names.
-func attach(set *appsv1.StatefulSet, pod *corev1.Pod, n int) {
+// attachClaims makes the volumes that are named as claim templates use the pod's claims, in place of the volumes that
+// the pod template has under those names.
+func attachClaims(set *appsv1.StatefulSet, pod *corev1.Pod, n int) {
 	var volumes []corev1.Volume
 	for _, t := range set.Spec.VolumeClaimTemplates {
 		volumes = append(volumes, corev1.Volume{Name: t.Name, VolumeSource: corev1.VolumeSource{
@@ -87,8 +87,8 @@ func claimName(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, 
 	return fmt.Sprintf("%s-%s-%d", template.Name, set.Name, n)
 }
 
-// claims returns the claims of the pod with ordinal n.
-func claims(set *appsv1.StatefulSet, n int) (list []*corev1.PersistentVolumeClaim) {
+// claimsOf returns the claims of the pod with ordinal n.
+func claimsOf(set *appsv1.StatefulSet, n int) (list []*corev1.PersistentVolumeClaim) {
 	for i := range set.Spec.VolumeClaimTemplates {
 		c := set.Spec.VolumeClaimTemplates[i].DeepCopy()
 		c.Name, c.Namespace = claimName(set, c, n), set.Namespace
@@ -104,29 +104,29 @@ func claims(set *appsv1.StatefulSet, n int) (list []*corev1.PersistentVolumeClai
 	return list
 }
 
-// deletion holds when the retention policy deletes claims.
-type deletion struct{ whenDeleted, whenScaled bool }
+// claimDeletion holds when the retention policy deletes claims.
+type claimDeletion struct{ whenDeleted, whenScaled bool }
 
-func deleted(set *appsv1.StatefulSet) deletion {
+func claimDeletionOf(set *appsv1.StatefulSet) claimDeletion {
 	const remove = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 	policy := set.Spec.PersistentVolumeClaimRetentionPolicy
 	if policy == nil {
-		return deletion{}
+		return claimDeletion{}
 	}
-	return deletion{policy.WhenDeleted == remove, policy.WhenScaled == remove}
+	return claimDeletion{policy.WhenDeleted == remove, policy.WhenScaled == remove}
 }
 
-// owners returns the owner references that the retention policy asks for. A claim that is deleted with the set is owned
-// by the set. A claim that is deleted when the set shrinks is owned by its pod once that pod is in excess. A claim that
-// another controller owns keeps its owner, and so does one that a former set or pod of the same name owns. foreign
-// reports that the policy is ignored for such a claim.
-func owners(
+// claimOwners returns the owner references that the retention policy asks for. A claim that is deleted with the set is
+// owned by the set. A claim that is deleted when the set shrinks is owned by its pod once that pod is in excess. A
+// claim that another controller owns keeps its owner, and so does one that a former set or pod of the same name owns.
+// foreign reports that the policy is ignored for such a claim.
+func claimOwners(
 	set *appsv1.StatefulSet,
 	claim *corev1.PersistentVolumeClaim,
 	pod *corev1.Pod,
 	stays bool,
 ) (refs []metav1.OwnerReference, changed, foreign bool) {
-	policy := deleted(set)
+	policy := claimDeletionOf(set)
 	for _, ref := range claim.OwnerReferences {
 		switch {
 		case refersTo(ref, kind, set):
@@ -150,7 +150,7 @@ func owners(
 	case policy.whenDeleted:
 		refs = append(refs, *metav1.NewControllerRef(set, kind))
 	}
-	return refs, !apiequality.Semantic.DeepEqual(refs, claim.OwnerReferences), foreign && policy != deletion{}
+	return refs, !apiequality.Semantic.DeepEqual(refs, claim.OwnerReferences), foreign && policy != claimDeletion{}
 }
 
 var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
@@ -160,9 +160,9 @@ func refersTo(ref metav1.OwnerReference, kind schema.GroupVersionKind, o metav1.
 	return err == nil && version.Group == kind.Group && ref.Kind == kind.Kind && ref.Name == o.GetName()
 }
 
-// ofFormerPod reports whether a former pod of the same name owns a claim. Such a claim will be deleted, and a new pod
-// that used it would lose its data.
-func ofFormerPod(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
+// isOwnedByFormerPod reports whether a former pod of the same name owns a claim. Such a claim will be deleted, and a
+// new pod that used it would lose its data.
+func isOwnedByFormerPod(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(
 		claim.OwnerReferences,
 		func(ref metav1.OwnerReference) bool { return refersTo(ref, podKind, pod) && ref.UID != pod.UID },

@@ -21,8 +21,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// made returns a controller for a set, with its pods and claims in the caches and on the server.
-func made(
+// newTestController returns a controller for a set, with its pods and claims in the caches and on the server.
+func newTestController(
 	t *testing.T,
 	set *appsv1.StatefulSet,
 	pods []*corev1.Pod,
@@ -52,18 +52,18 @@ func made(
 	return r, client, events
 }
 
-func heard(events *record.FakeRecorder) (told []string) {
+func recordedEvents(events *record.FakeRecorder) (recorded []string) {
 	close(events.Events)
 	for e := range events.Events {
-		told = append(told, e)
+		recorded = append(recorded, e)
 	}
-	return told
+	return recorded
 }
 
-// synced syncs once. It returns the resulting set, pods and events.
-func synced(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod) (*appsv1.StatefulSet, []corev1.Pod, []string) {
+// syncOnce syncs once. It returns the resulting set, pods and events.
+func syncOnce(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod) (*appsv1.StatefulSet, []corev1.Pod, []string) {
 	t.Helper()
-	r, client, events := made(t, set, pods)
+	r, client, events := newTestController(t, set, pods)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -75,34 +75,34 @@ func synced(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod) (*appsv1.
 	must(err)
 	list, err := client.CoreV1().Pods(set.Namespace).List(t.Context(), metav1.ListOptions{})
 	must(err)
-	return is, list.Items, heard(events)
+	return is, list.Items, recordedEvents(events)
 }
 
-func TestASetThatIsBeingDeletedIsCountedAndLeftAlone(t *testing.T) {
+func TestDeletedSetsAreCountedAndNotChanged(t *testing.T) {
 	set := web(3, func(s *appsv1.StatefulSet) {
 		s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{metav1.FinalizerDeleteDependents}
 		s.Status = appsv1.StatefulSetStatus{
-			CurrentRevision:    is.name,
-			UpdateRevision:     is.name,
+			CurrentRevision:    newRevision.name,
+			UpdateRevision:     newRevision.name,
 			Replicas:           3,
 			ReadyReplicas:      3,
 			ObservedGeneration: 1,
 			CollisionCount:     ptr.To[int32](0),
 		}
 	})
-	after, pods, told := synced(t, set, podsOf(set, "0 1!"))
+	after, pods, recorded := syncOnce(t, set, podsOf(set, "0 1!"))
 	s := after.Status
 	if s.ObservedGeneration != 3 || s.Replicas != 2 || s.ReadyReplicas != 1 || s.CurrentReplicas != 2 ||
 		s.UpdatedReplicas != 2 ||
-		s.CurrentRevision != is.name {
+		s.CurrentRevision != newRevision.name {
 		t.Errorf("its status is %+v", s)
 	}
-	if len(pods) != 2 || len(told) != 0 {
-		t.Errorf("it has %d pods; %q", len(pods), told)
+	if len(pods) != 2 || len(recorded) != 0 {
+		t.Errorf("it has %d pods; %q", len(pods), recorded)
 	}
 }
 
-func TestWhatIsDoneAboutASetIsToldInEvents(t *testing.T) {
+func TestDecisionsRecordEvents(t *testing.T) {
 	unnamed := func(pods []*corev1.Pod) []*corev1.Pod {
 		delete(pods[0].Labels, appsv1.PodIndexLabel)
 		return pods
@@ -132,8 +132,8 @@ func TestWhatIsDoneAboutASetIsToldInEvents(t *testing.T) {
 		}
 		by := set.DeepCopy()
 		by.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
-		if _, _, told := synced(t, by, c.pods); !slices.Equal(told, c.want) {
-			t.Errorf("%s: %q, want %q", name, told, c.want)
+		if _, _, recorded := syncOnce(t, by, c.pods); !slices.Equal(recorded, c.want) {
+			t.Errorf("%s: %q, want %q", name, recorded, c.want)
 		}
 	}
 }

@@ -30,43 +30,43 @@ import (
 
 // Reasons and messages of conditions, in upstream's words.
 const (
-	running   = "MigrationRunning"
-	completed = "MigrationCompleted"
-	succeeded = "StorageVersionMigrationSucceeded"
-	failed    = "StorageVersionMigrationFailed"
+	reasonRunning   = "MigrationRunning"
+	reasonCompleted = "MigrationCompleted"
+	reasonSucceeded = "StorageVersionMigrationSucceeded"
+	reasonFailed    = "StorageVersionMigrationFailed"
 )
 
-// appears is how long a migration waits for its resource to be served: one manifest may create both.
-const appears = time.Minute
+// resourceWait is how long a migration waits for its resource to be served: one manifest may create both.
+const resourceWait = time.Minute
 
 type controller struct {
 	loop.Context
 	loop.Loop  // keys are resources; each has at most one running migration
 	migrations migrationlisters.StorageVersionMigrationLister
 	mapper     meta.ResettableRESTMapper
-	// rewritten returns an error while the API server still has values that are encrypted with an old key.
-	rewritten func(context.Context) error
+	// checkRewritten returns an error while the API server still has values that are encrypted with an old key.
+	checkRewritten func(context.Context) error
 
-	mu sync.Mutex
-	at map[types.UID]string // the page at which a running migration continues
+	mu    sync.Mutex
+	pages map[types.UID]string // the page at which a running migration continues
 }
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	migrations := informers.StorageVersionMigrations(c.Informers)
-	m := &controller{Context: c, migrations: migrations.Lister(), at: map[types.UID]string{},
+	m := &controller{Context: c, migrations: migrations.Lister(), pages: map[types.UID]string{},
 		mapper: discovery.NewMapper(c.Client.Discovery())}
-	m.rewritten = m.askServer
+	m.checkRewritten = m.checkEncryption
 	m.Loop = loop.Loop{
-		Name:    "storage-version-migrator",
-		Counted: "storage-version-migrator-controller",
-		Context: c,
-		Sync:    m.sync,
-		Synced:  []cache.InformerSynced{migrations.Informer().HasSynced},
+		Name:            "storage-version-migrator",
+		QueueMetricName: "storage-version-migrator-controller",
+		Context:         c,
+		Sync:            m.sync,
+		Synced:          []cache.InformerSynced{migrations.Informer().HasSynced},
 	}
 	c.OnChange(migrations.Informer(), func(old, obj any) {
 		if was, ok := old.(*migrationv1.StorageVersionMigration); ok && obj == nil {
-			m.turn(was.UID, "")
+			m.setPage(was.UID, "")
 			obj = old // the next migration may start
 		}
 		if s, ok := obj.(*migrationv1.StorageVersionMigration); ok {
@@ -86,35 +86,36 @@ func (m *controller) sync(ctx context.Context, key string) error {
 		return s.Spec.Resource.Resource != resource || s.Spec.Resource.Group != group
 	})
 	for _, s := range mine {
-		if over(s) && is(s, migrationv1.MigrationRunning) {
-			if err := m.finish(ctx, s.DeepCopy()); err != nil {
+		if isOver(s) && hasCondition(s, migrationv1.MigrationRunning) {
+			if err := m.finishMigration(ctx, s.DeepCopy()); err != nil {
 				return err
 			}
 		}
 	}
-	next := next(mine)
+	next := nextMigration(mine)
 	if next == nil {
 		return nil
 	}
-	return m.step(ctx, next.DeepCopy())
+	return m.continueMigration(ctx, next.DeepCopy())
 }
 
-// next returns the migration to run: the running one, or else the oldest.
-func next(all []*migrationv1.StorageVersionMigration) *migrationv1.StorageVersionMigration {
+// nextMigration returns the migration to run: the running one, or else the oldest.
+func nextMigration(all []*migrationv1.StorageVersionMigration) *migrationv1.StorageVersionMigration {
 	waiting := slices.DeleteFunc(
 		slices.Clone(all),
-		func(s *migrationv1.StorageVersionMigration) bool { return over(s) || s.DeletionTimestamp != nil },
+		func(s *migrationv1.StorageVersionMigration) bool { return isOver(s) || s.DeletionTimestamp != nil },
 	)
 	if len(waiting) == 0 {
 		return nil
 	}
 	return slices.MinFunc(waiting, func(a, b *migrationv1.StorageVersionMigration) int {
-		return cmp.Or(first(is(a, migrationv1.MigrationRunning), is(b, migrationv1.MigrationRunning)),
+		return cmp.Or(compareTrueFirst(hasCondition(a, migrationv1.MigrationRunning),
+			hasCondition(b, migrationv1.MigrationRunning)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-func first(a, b bool) int {
+func compareTrueFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -124,30 +125,31 @@ func first(a, b bool) int {
 	return 1
 }
 
-func is(s *migrationv1.StorageVersionMigration, condition migrationv1.MigrationConditionType) bool {
+func hasCondition(s *migrationv1.StorageVersionMigration, condition migrationv1.MigrationConditionType) bool {
 	return meta.IsStatusConditionTrue(s.Status.Conditions, string(condition))
 }
 
-func over(s *migrationv1.StorageVersionMigration) bool {
-	return is(s, migrationv1.MigrationSucceeded) || is(s, migrationv1.MigrationFailed)
+func isOver(s *migrationv1.StorageVersionMigration) bool {
+	return hasCondition(s, migrationv1.MigrationSucceeded) || hasCondition(s, migrationv1.MigrationFailed)
 }
 
-// step continues a migration from the point that its status shows. Another process may have brought it there.
-func (m *controller) step(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
-	resource, err := m.served(s)
+// continueMigration continues a migration from the point that its status shows. Another process may have brought it
+// there.
+func (m *controller) continueMigration(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
+	resource, err := m.servedResource(s)
 	switch {
-	case meta.IsNoMatchError(err) && m.Now().Before(s.CreationTimestamp.Add(appears)):
+	case meta.IsNoMatchError(err) && m.Now().Before(s.CreationTimestamp.Add(resourceWait)):
 		return err
 	case meta.IsNoMatchError(err):
-		return m.end(ctx, s, errors.New("unable to obtain GVR from discovery"))
+		return m.recordEnd(ctx, s, errors.New("unable to obtain GVR from discovery"))
 	case err != nil:
 		return fmt.Errorf("find out in which version %s is served: %w", s.Spec.Resource.String(), err)
 	}
-	if !is(s, migrationv1.MigrationRunning) {
-		if err := m.mark(ctx, s); err != nil {
+	if !hasCondition(s, migrationv1.MigrationRunning) {
+		if err := m.recordStart(ctx, s); err != nil {
 			return err
 		}
-		m.set(s, migrationv1.MigrationRunning, metav1.ConditionTrue, running, "The migration is running")
+		m.setCondition(s, migrationv1.MigrationRunning, metav1.ConditionTrue, reasonRunning, "The migration is running")
 		if s, err = m.write(ctx, s); err != nil {
 			return err
 		}
@@ -155,7 +157,7 @@ func (m *controller) step(ctx context.Context, s *migrationv1.StorageVersionMigr
 	if s.Status.ResourceVersion == "" {
 		list, err := m.Metadata.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
-			return m.judge(ctx, s, err)
+			return m.endIfPermanent(ctx, s, err)
 		}
 		s.Status.ResourceVersion = list.ResourceVersion
 		if s, err = m.write(ctx, s); err != nil {
@@ -163,20 +165,20 @@ func (m *controller) step(ctx context.Context, s *migrationv1.StorageVersionMigr
 		}
 	}
 	if err := m.migrate(ctx, s, resource); err != nil {
-		return m.judge(ctx, s, err)
+		return m.endIfPermanent(ctx, s, err)
 	}
-	if err := m.rewritten(ctx); err != nil {
-		return m.wait(ctx, s, err)
+	if err := m.checkRewritten(ctx); err != nil {
+		return m.reportWaiting(ctx, s, err)
 	}
-	return m.end(ctx, s, nil)
+	return m.recordEnd(ctx, s, nil)
 }
 
-// wait reports what a migration still waits for. Objects that are already migrated are not written again.
-func (m *controller) wait(ctx context.Context, s *migrationv1.StorageVersionMigration, why error) error {
+// reportWaiting reports what a migration still waits for. Objects that are already migrated are not written again.
+func (m *controller) reportWaiting(ctx context.Context, s *migrationv1.StorageVersionMigration, why error) error {
 	why = fmt.Errorf("wait for encryption keys: %w", why)
 	is := meta.FindStatusCondition(s.Status.Conditions, string(migrationv1.MigrationRunning))
 	if message := why.Error(); is == nil || is.Message != message {
-		m.set(s, migrationv1.MigrationRunning, metav1.ConditionTrue, running, message)
+		m.setCondition(s, migrationv1.MigrationRunning, metav1.ConditionTrue, reasonRunning, message)
 		if _, err := m.write(ctx, s); err != nil {
 			return err
 		}
@@ -184,8 +186,9 @@ func (m *controller) wait(ctx context.Context, s *migrationv1.StorageVersionMigr
 	return why
 }
 
-// askServer returns nil if everything that is stored is encrypted with the first key of the API server's configuration.
-func (m *controller) askServer(ctx context.Context) error {
+// checkEncryption returns nil if everything that is stored is encrypted with the first key of the API server's
+// configuration.
+func (m *controller) checkEncryption(ctx context.Context) error {
 	body, err := m.Client.Discovery().RESTClient().Get().AbsPath("/readyz/encryption-rewritten").Do(ctx).Raw()
 	if err == nil {
 		return nil
@@ -196,8 +199,8 @@ func (m *controller) askServer(ctx context.Context) error {
 	return err
 }
 
-// served returns the resource in its group's preferred version.
-func (m *controller) served(s *migrationv1.StorageVersionMigration) (schema.GroupVersionResource, error) {
+// servedResource returns the resource in its group's preferred version.
+func (m *controller) servedResource(s *migrationv1.StorageVersionMigration) (schema.GroupVersionResource, error) {
 	of := schema.GroupVersionResource{Group: s.Spec.Resource.Group, Resource: s.Spec.Resource.Resource}
 	resource, err := m.mapper.ResourceFor(of)
 	if meta.IsNoMatchError(err) {
@@ -207,17 +210,19 @@ func (m *controller) served(s *migrationv1.StorageVersionMigration) (schema.Grou
 	return resource, err
 }
 
-// judge ends a migration after a permanent error. It returns a temporary error, so that the migration continues later.
-func (m *controller) judge(ctx context.Context, s *migrationv1.StorageVersionMigration, err error) error {
-	if apierrors.IsNotFound(err) || passes(err) {
+// endIfPermanent ends a migration after a permanent error. It returns a temporary error, so that the migration
+// continues later.
+func (m *controller) endIfPermanent(ctx context.Context, s *migrationv1.StorageVersionMigration, err error) error {
+	if apierrors.IsNotFound(err) || isTransient(err) {
 		m.mapper.Reset() // the version may not be served any more
 		return err
 	}
-	return m.end(ctx, s, err)
+	return m.recordEnd(ctx, s, err)
 }
 
-// passes reports whether an error says nothing about the object, because the server did not answer or was not able to.
-func passes(err error) bool {
+// isTransient reports whether an error says nothing about the object, because the server did not answer or was not able
+// to.
+func isTransient(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsServiceUnavailable(err) ||
@@ -225,37 +230,38 @@ func passes(err error) bool {
 		apierrors.IsUnexpectedServerError(err)
 }
 
-// end records how a migration ended. It updates the definition afterwards, so that this is repeated after an
+// recordEnd records how a migration ended. It updates the definition afterwards, so that this is repeated after an
 // interruption.
-func (m *controller) end(ctx context.Context, s *migrationv1.StorageVersionMigration, why error) error {
+func (m *controller) recordEnd(ctx context.Context, s *migrationv1.StorageVersionMigration, why error) error {
 	if why == nil {
-		m.set(s, migrationv1.MigrationSucceeded, metav1.ConditionTrue, succeeded, "")
+		m.setCondition(s, migrationv1.MigrationSucceeded, metav1.ConditionTrue, reasonSucceeded, "")
 	} else {
-		m.set(s, migrationv1.MigrationFailed, metav1.ConditionTrue, failed, fmt.Sprintf("migration encountered "+
-			"unhandled error: %s", why))
+		m.setCondition(s, migrationv1.MigrationFailed, metav1.ConditionTrue, reasonFailed,
+			fmt.Sprintf("migration encountered "+
+				"unhandled error: %s", why))
 	}
 	s, err := m.write(ctx, s)
 	if err != nil {
 		return err
 	}
-	m.turn(s.UID, "")
-	if !is(s, migrationv1.MigrationRunning) {
+	m.setPage(s.UID, "")
+	if !hasCondition(s, migrationv1.MigrationRunning) {
 		return nil
 	}
-	return m.finish(ctx, s)
+	return m.finishMigration(ctx, s)
 }
 
-// finish updates the definition of the resource, if it has one, and then sets the migration to not running.
-func (m *controller) finish(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
-	if err := m.settle(ctx, s); err != nil {
+// finishMigration updates the definition of the resource, if it has one, and then sets the migration to not running.
+func (m *controller) finishMigration(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
+	if err := m.recordResult(ctx, s); err != nil {
 		return err
 	}
-	m.set(s, migrationv1.MigrationRunning, metav1.ConditionFalse, completed, "Migration completed")
+	m.setCondition(s, migrationv1.MigrationRunning, metav1.ConditionFalse, reasonCompleted, "Migration completed")
 	_, err := m.write(ctx, s)
 	return err
 }
 
-func (m *controller) set(
+func (m *controller) setCondition(
 	s *migrationv1.StorageVersionMigration,
 	of migrationv1.MigrationConditionType,
 	status metav1.ConditionStatus,

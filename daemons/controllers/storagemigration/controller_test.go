@@ -15,7 +15,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-func migration(
+func newMigration(
 	name string,
 	age time.Duration,
 	conditions ...migrationv1.MigrationConditionType,
@@ -34,23 +34,23 @@ func migration(
 
 func TestOneMigrationOfAResourceRunsAtATime(t *testing.T) {
 	for want, all := range map[string][]*migrationv1.StorageVersionMigration{
-		"old":  {migration("new", 0), migration("old", time.Hour)},
-		"a":    {migration("b", 0), migration("a", 0)},
-		"runs": {migration("old", time.Hour), migration("runs", 0, migrationv1.MigrationRunning)},
-		"waiting": {migration("done", time.Hour, migrationv1.MigrationSucceeded), migration("waiting", 0),
-			migration("failed", time.Hour, migrationv1.MigrationRunning, migrationv1.MigrationFailed)},
+		"old":  {newMigration("new", 0), newMigration("old", time.Hour)},
+		"a":    {newMigration("b", 0), newMigration("a", 0)},
+		"runs": {newMigration("old", time.Hour), newMigration("runs", 0, migrationv1.MigrationRunning)},
+		"waiting": {newMigration("done", time.Hour, migrationv1.MigrationSucceeded), newMigration("waiting", 0),
+			newMigration("failed", time.Hour, migrationv1.MigrationRunning, migrationv1.MigrationFailed)},
 	} {
-		if got := next(all); got == nil || got.Name != want {
+		if got := nextMigration(all); got == nil || got.Name != want {
 			t.Errorf("%v instead of %s", got, want)
 		}
 	}
-	if got := next([]*migrationv1.StorageVersionMigration{migration("done", 0,
+	if got := nextMigration([]*migrationv1.StorageVersionMigration{newMigration("done", 0,
 		migrationv1.MigrationSucceeded)}); got != nil {
 		t.Errorf("%s once more", got.Name)
 	}
 }
 
-func TestOnlyAnErrorThatSaysSomethingOfTheObjectEndsAMigration(t *testing.T) {
+func TestOnlyPermanentErrorsEndAMigration(t *testing.T) {
 	gr := schema.GroupResource{Resource: "gears"}
 	for what, c := range map[string]struct {
 		err  error
@@ -64,14 +64,14 @@ func TestOnlyAnErrorThatSaysSomethingOfTheObjectEndsAMigration(t *testing.T) {
 		"no longer valid":  {apierrors.NewInvalid(schema.GroupKind{Kind: "Gear"}, "g", nil), false},
 		"cannot be listed": {apierrors.NewMethodNotSupported(gr, "list"), false},
 	} {
-		if passes(c.err) != c.want {
+		if isTransient(c.err) != c.want {
 			t.Errorf("%s passes: %t", what, !c.want)
 		}
 	}
 }
 
 // Stored versions are removed only if the definition is unchanged since the migration started.
-func TestADefinitionKnowsWhetherItHasChangedSinceAMigrationBegan(t *testing.T) {
+func TestDefinitionsRecordChangesSinceAMigrationStarted(t *testing.T) {
 	m := &controller{Context: loop.Context{Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}}
 	d := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"generation": int64(3)},
@@ -83,19 +83,19 @@ func TestADefinitionKnowsWhetherItHasChangedSinceAMigrationBegan(t *testing.T) {
 		},
 		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
 	}}
-	if begun, _ := generation(d); begun {
+	if begun, _ := generationState(d); begun {
 		t.Error("a migration has begun that nobody told of")
 	}
-	m.condition(d, "True", "MigrationRunning", "")
-	if begun, same := generation(d); !begun || !same {
+	m.setDefinitionCondition(d, "True", "MigrationRunning", "")
+	if begun, same := generationState(d); !begun || !same {
 		t.Errorf("begun %t, same %t", begun, same)
 	}
 	d.SetGeneration(4)
-	if begun, same := generation(d); !begun || same {
+	if begun, same := generationState(d); !begun || same {
 		t.Errorf("changed since: begun %t, same %t", begun, same)
 	}
-	m.condition(d, "False", "MigrationSucceeded", "")
-	if begun, _ := generation(d); begun {
+	m.setDefinitionCondition(d, "False", "MigrationSucceeded", "")
+	if begun, _ := generationState(d); begun {
 		t.Error("it still runs")
 	}
 	if conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions"); len(conditions) != 2 {

@@ -12,37 +12,39 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-var definitions = schema.GroupVersionResource{
+var crdResource = schema.GroupVersionResource{
 	Group:    "apiextensions.k8s.io",
 	Version:  "v1",
 	Resource: "customresourcedefinitions",
 }
 
-// migrating is the condition of a CustomResourceDefinition that reports whether its objects are being migrated.
-const migrating = "StorageMigrating"
+// migratingCondition is the condition of a CustomResourceDefinition that reports whether its objects are being
+// migrated.
+const migratingCondition = "StorageMigrating"
 
-// mark records in the resource's definition, if it has one, that a migration starts, with the definition's generation.
-func (m *controller) mark(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
+// recordStart records in the resource's definition, if it has one, that a migration starts, with the definition's
+// generation.
+func (m *controller) recordStart(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
 	d, err := m.definition(ctx, s)
 	if d == nil {
 		return err
 	}
-	m.condition(d, "True", "MigrationRunning", fmt.Sprintf("Migration %s is running", s.Name))
+	m.setDefinitionCondition(d, "True", "MigrationRunning", fmt.Sprintf("Migration %s is running", s.Name))
 	return m.writeDefinition(ctx, d)
 }
 
-// settle records in the definition how the migration ended. If it succeeded and the definition is unchanged since it
-// started, all objects are stored in the storage version, so storedVersions is reduced to that version.
-func (m *controller) settle(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
+// recordResult records in the definition how the migration ended. If it succeeded and the definition is unchanged since
+// it started, all objects are stored in the storage version, so storedVersions is reduced to that version.
+func (m *controller) recordResult(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
 	d, err := m.definition(ctx, s)
 	if d == nil {
 		return err
 	}
-	if !is(s, migrationv1.MigrationSucceeded) {
-		m.condition(d, "False", "MigrationFailed", "The migration has failed")
+	if !hasCondition(s, migrationv1.MigrationSucceeded) {
+		m.setDefinitionCondition(d, "False", "MigrationFailed", "The migration has failed")
 		return m.writeDefinition(ctx, d)
 	}
-	begun, same := generation(d)
+	begun, same := generationState(d)
 	if !begun {
 		return nil // the definition was created again since, or is already updated
 	}
@@ -54,7 +56,7 @@ func (m *controller) settle(ctx context.Context, s *migrationv1.StorageVersionMi
 			return fmt.Errorf("set the stored versions of %s: %w", d.GetName(), err)
 		}
 	}
-	m.condition(d, "False", "MigrationSucceeded", message)
+	m.setDefinitionCondition(d, "False", "MigrationSucceeded", message)
 	return m.writeDefinition(ctx, d)
 }
 
@@ -67,7 +69,7 @@ func (m *controller) definition(
 		return nil, nil
 	}
 	name := s.Spec.Resource.Resource + "." + s.Spec.Resource.Group
-	d, err := m.Dynamic.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
+	d, err := m.Dynamic.Resource(crdResource).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -78,30 +80,30 @@ func (m *controller) definition(
 }
 
 func (m *controller) writeDefinition(ctx context.Context, d *unstructured.Unstructured) error {
-	if _, err := m.Dynamic.Resource(definitions).UpdateStatus(ctx, d,
+	if _, err := m.Dynamic.Resource(crdResource).UpdateStatus(ctx, d,
 		metav1.UpdateOptions{FieldManager: Manager}); err != nil {
 		return fmt.Errorf("write the status of CustomResourceDefinition %s: %w", d.GetName(), err)
 	}
 	return nil
 }
 
-// generation reports whether the definition has a running migration, and whether its generation is unchanged since that
-// started.
-func generation(d *unstructured.Unstructured) (begun, same bool) {
+// generationState reports whether the definition has a running migration, and whether its generation is unchanged since
+// that started.
+func generationState(d *unstructured.Unstructured) (begun, same bool) {
 	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
 	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == migrating && c["status"] == "True" {
+		if c, ok := c.(map[string]any); ok && c["type"] == migratingCondition && c["status"] == "True" {
 			return true, c["observedGeneration"] == d.GetGeneration()
 		}
 	}
 	return false, false
 }
 
-// condition sets the definition's condition. Other conditions stay unchanged.
-func (m *controller) condition(d *unstructured.Unstructured, status, reason, message string) {
+// setDefinitionCondition sets the definition's condition. Other conditions stay unchanged.
+func (m *controller) setDefinitionCondition(d *unstructured.Unstructured, status, reason, message string) {
 	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
 	is := map[string]any{
-		"type":               migrating,
+		"type":               migratingCondition,
 		"status":             status,
 		"reason":             reason,
 		"message":            message,
@@ -109,7 +111,7 @@ func (m *controller) condition(d *unstructured.Unstructured, status, reason, mes
 		"lastTransitionTime": m.Now().UTC().Format(time.RFC3339),
 	}
 	for i, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == migrating {
+		if c, ok := c.(map[string]any); ok && c["type"] == migratingCondition {
 			if c["status"] == status {
 				is["lastTransitionTime"] = c["lastTransitionTime"]
 			}

@@ -18,8 +18,8 @@ const (
 	// Manager is the field manager of this controller's writes, which should not own any fields.
 	Manager = "storage-version-migrator-controller"
 
-	pageSize = 500
-	atOnce   = 8 // concurrent writes of one migration
+	pageSize            = 500
+	maxConcurrentWrites = 8 // concurrent writes of one migration
 )
 
 // migrate writes every object of a resource that was last written before the migration started. After an interruption
@@ -34,21 +34,21 @@ func (m *controller) migrate(
 		page := m.page(s.UID)
 		list, err := m.Metadata.Resource(resource).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: page})
 		if page != "" && apierrors.IsResourceExpired(err) {
-			m.turn(s.UID, "")
+			m.setPage(s.UID, "")
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("list %s: %w", s.Spec.Resource.String(), err)
 		}
 		g, each := errgroup.WithContext(ctx)
-		g.SetLimit(atOnce)
+		g.SetLimit(maxConcurrentWrites)
 		for i := range list.Items {
 			g.Go(func() error { return m.rewrite(each, &list.Items[i], s.Status.ResourceVersion, resource) })
 		}
 		if err := g.Wait(); err != nil {
 			return err
 		}
-		m.turn(s.UID, list.Continue)
+		m.setPage(s.UID, list.Continue)
 		if list.Continue == "" {
 			return nil
 		}
@@ -89,13 +89,13 @@ func (m *controller) rewrite(
 func (m *controller) page(of types.UID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.at[of]
+	return m.pages[of]
 }
 
-func (m *controller) turn(of types.UID, page string) {
+func (m *controller) setPage(of types.UID, page string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.at[of] = page; page == "" {
-		delete(m.at, of)
+	if m.pages[of] = page; page == "" {
+		delete(m.pages, of)
 	}
 }

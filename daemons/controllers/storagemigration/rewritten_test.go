@@ -18,14 +18,14 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// resources is a mapper with one resource.
-type resources struct{ *meta.DefaultRESTMapper }
+// singleResourceMapper is a mapper with one resource.
+type singleResourceMapper struct{ *meta.DefaultRESTMapper }
 
-func (resources) Reset() {}
+func (singleResourceMapper) Reset() {}
 
-// TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey uses an API server that is still rewriting values of an old key.
-func TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey(t *testing.T) {
-	s := migration("m", time.Hour, migrationv1.MigrationRunning)
+// TestMigrationsWaitForRewrittenValues uses an API server that is still rewriting values of an old key.
+func TestMigrationsWaitForRewrittenValues(t *testing.T) {
+	s := newMigration("m", time.Hour, migrationv1.MigrationRunning)
 	s.Spec.Resource = metav1.GroupResource{Resource: "secrets"}
 	s.Status.ResourceVersion = "1"
 	scheme := metadatafake.NewTestScheme()
@@ -41,9 +41,9 @@ func TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey(t *testing.T) {
 			Metadata: metadatafake.NewSimpleMetadataClient(scheme),
 			Log:      slog.New(slog.DiscardHandler),
 		},
-		at:        map[types.UID]string{},
-		mapper:    resources{mapper},
-		rewritten: func(context.Context) error { return why },
+		pages:          map[types.UID]string{},
+		mapper:         singleResourceMapper{mapper},
+		checkRewritten: func(context.Context) error { return why },
 	}
 	look := func() *migrationv1.StorageVersionMigration {
 		t.Helper()
@@ -55,20 +55,21 @@ func TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey(t *testing.T) {
 	}
 	why = errors.New("what is stored is still being written with another key")
 	for range 2 {
-		if err := m.step(t.Context(), look()); !errors.Is(err, why) {
+		if err := m.continueMigration(t.Context(), look()); !errors.Is(err, why) {
 			t.Fatalf("while the server writes: %v", err)
 		}
 	}
 	now := look()
-	if c := meta.FindStatusCondition(now.Status.Conditions, string(migrationv1.MigrationRunning)); over(now) ||
+	if c := meta.FindStatusCondition(now.Status.Conditions, string(migrationv1.MigrationRunning)); isOver(now) ||
 		c.Message != "wait for encryption keys: "+why.Error() {
 		t.Errorf("while the server writes it says %+v", now.Status.Conditions)
 	}
 	why = nil
-	if err := m.step(t.Context(), now); err != nil {
+	if err := m.continueMigration(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
-	if now = look(); !is(now, migrationv1.MigrationSucceeded) || is(now, migrationv1.MigrationRunning) {
+	if now = look(); !hasCondition(now, migrationv1.MigrationSucceeded) ||
+		hasCondition(now, migrationv1.MigrationRunning) {
 		t.Errorf("afterwards it says %+v", now.Status.Conditions)
 	}
 }

@@ -23,12 +23,12 @@ import (
 type controller struct {
 	loop.Context
 	loop.Loop
-	nodes   corelisters.NodeLister
-	pods    cache.Indexer
-	since   since
-	deleted *prometheus.CounterVec   // pods deleted
-	late    *prometheus.HistogramVec // seconds from a pod's deadline to its deletion
-	waiting waiting
+	nodes       corelisters.NodeLister
+	pods        cache.Indexer
+	firstSeen   firstSeenTaints
+	deleted     *prometheus.CounterVec   // pods deleted
+	delay       *prometheus.HistogramVec // seconds from a pod's deadline to its deletion
+	waitingPods waitingPods
 }
 
 // New returns the controller.
@@ -37,18 +37,18 @@ func New(c loop.Context) loop.Controller {
 	node.IndexByNode(pods)
 	t := &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer()}
 	t.deleted = c.Counter("taint_eviction_controller_pod_deletions_total", "Pods that were deleted for a taint.")
-	t.late = c.Histogram(
+	t.delay = c.Histogram(
 		"taint_eviction_controller_pod_deletion_duration_seconds",
 		"How long after it had to go a pod was deleted for a taint.",
 		loop.DeletionBuckets,
 	)
 	t.deleted.WithLabelValues()
 	t.Loop = loop.Loop{
-		Name:    "taint-eviction",
-		Counted: "noexec_taint_pod",
-		Context: c,
-		Sync:    t.sync,
-		Synced:  []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced},
+		Name:            "taint-eviction",
+		QueueMetricName: "noexec_taint_pod",
+		Context:         c,
+		Sync:            t.sync,
+		Synced:          []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced},
 	}
 	c.OnChange(nodes.Informer(), t.nodeChanged)
 	c.OnChange(pods, t.podChanged)
@@ -57,11 +57,11 @@ func New(c loop.Context) loop.Controller {
 
 func (t *controller) nodeChanged(old, obj any) {
 	if obj == nil {
-		t.since.forget(old.(*corev1.Node).Name)
+		t.firstSeen.delete(old.(*corev1.Node).Name)
 		return
 	}
 	n := obj.(*corev1.Node)
-	taints := t.dated(n)
+	taints := t.datedTaints(n)
 	before, ok := old.(*corev1.Node)
 	if len(taints) == 0 && (!ok || len(noExecute(before)) == 0) {
 		return
@@ -74,7 +74,7 @@ func (t *controller) nodeChanged(old, obj any) {
 func (t *controller) podChanged(old, obj any) {
 	if obj == nil {
 		gone := old.(*corev1.Pod)
-		t.waiting.remove(gone.Namespace+"/"+gone.Name, gone.UID)
+		t.waitingPods.remove(gone.Namespace+"/"+gone.Name, gone.UID)
 		return
 	}
 	if pod := obj.(*corev1.Pod); pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
@@ -97,16 +97,16 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return nil // package podgc handles pods of nodes that do not exist
 	}
-	now, taints := t.Now(), t.dated(n)
-	at, evict := Deadline(pod, taints, t.waiting.begun(key, pod, now))
+	now, taints := t.Now(), t.datedTaints(n)
+	at, evict := Deadline(pod, taints, t.waitingPods.startedAt(key, pod, now))
 	if !evict {
-		if t.waiting.remove(key, pod.UID) {
+		if t.waitingPods.remove(key, pod.UID) {
 			t.Events.Eventf(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Cancelling deletion of Pod %s", key)
 		}
 		return nil
 	}
 	if wait := at.Sub(now); wait > 0 {
-		t.waiting.add(key, pod, now)
+		t.waitingPods.add(key, pod, now)
 		t.AddAfter(key, wait)
 		return nil
 	}
@@ -117,8 +117,8 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	if at.IsZero() { // it had to be deleted at once
 		at = now
 	}
-	t.late.WithLabelValues().Observe(t.Now().Sub(at).Seconds())
-	t.waiting.remove(key, pod.UID)
+	t.delay.WithLabelValues().Observe(t.Now().Sub(at).Seconds())
+	t.waitingPods.remove(key, pod.UID)
 	return nil
 }
 
@@ -134,7 +134,7 @@ func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
 		}
 		return fmt.Errorf("mark pod %s/%s for eviction: %w", pod.Namespace, pod.Name, err)
 	}
-	err = t.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, loop.AsSeen(marked))
+	err = t.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, loop.IfUnchanged(marked))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

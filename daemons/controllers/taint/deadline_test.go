@@ -20,7 +20,7 @@ import (
 )
 
 // Proves S04.
-func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) {
+func TestPodsAreEvictedWhenTheirTolerationExpires(t *testing.T) {
 	added := time.Unix(1000, 0)
 	unreachable := corev1.Taint{
 		Key:       corev1.TaintNodeUnreachable,
@@ -68,7 +68,7 @@ func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) {
 
 // kubectl taint sets no time, so the toleration period starts when the taint is first seen.
 // Proves S04.
-func TestATaintWithoutATimeCountsFromWhenItIsSeen(t *testing.T) {
+func TestTaintsWithoutATimeCountFromWhenTheyAreSeen(t *testing.T) {
 	taint := corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}
 	pod := &corev1.Pod{
 		Spec: corev1.PodSpec{
@@ -86,20 +86,20 @@ func TestATaintWithoutATimeCountsFromWhenItIsSeen(t *testing.T) {
 		at, want time.Time
 	}{{time.Unix(1000, 0), time.Unix(1300, 0)}, {time.Unix(1200, 0), time.Unix(1300, 0)}} {
 		now.SetTime(step.at)
-		if at, evict := Deadline(pod, c.dated(node(taint)), time.Time{}); !evict || !at.Equal(step.want) {
+		if at, evict := Deadline(pod, c.datedTaints(node(taint)), time.Time{}); !evict || !at.Equal(step.want) {
 			t.Errorf("at %v it is to go at %v (%v), want %v", step.at, at, evict, step.want)
 		}
 	}
-	c.dated(node())
+	c.datedTaints(node())
 	now.SetTime(time.Unix(2000, 0))
-	if at, _ := Deadline(pod, c.dated(node(taint)), time.Time{}); !at.Equal(time.Unix(2300, 0)) {
+	if at, _ := Deadline(pod, c.datedTaints(node(taint)), time.Time{}); !at.Equal(time.Unix(2300, 0)) {
 		t.Errorf("of one that was put there anew: %v", at)
 	}
 }
 
 // A pod that comes to a node with an old taint has its full toleration period. Otherwise its controller would create
 // pods without end.
-func TestAPodThatComesAfterTheTaintHasItsTime(t *testing.T) {
+func TestLaterPodsGetTheirFullToleration(t *testing.T) {
 	added := time.Unix(1_000_000, 0)
 	old := corev1.Taint{
 		Key:       "maintenance",

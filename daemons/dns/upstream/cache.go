@@ -12,7 +12,7 @@ import (
 // These are the limits of the cache: shards, answers in all, and bytes in all. The least recently used answer is
 // removed first.
 const (
-	shards     = 16
+	shardCount = 16
 	maxAnswers = 10000
 	maxMemory  = 32 << 20
 )
@@ -20,19 +20,19 @@ const (
 // staleTTL is the time to live of an expired answer that is given to clients, in seconds (RFC 8767).
 const staleTTL = 30
 
-// Found is an answer of another server. It is immutable.
-type Found struct {
-	answer *wire.Stored
-	since  time.Time
-	until  time.Time // when it expires
-	stale  time.Time // when it can no longer be used
+// Response is an answer of another server. It is immutable.
+type Response struct {
+	answer     *wire.Stored
+	storedAt   time.Time
+	expires    time.Time // when it expires
+	staleUntil time.Time // when it can no longer be used
 }
 
-// Give writes the answer to a query into the memory of b. Times to live are reduced by the answer's age.
-func (f *Found) Give(b []byte, q *wire.Query, limit int, now time.Time) []byte {
-	age := uint32(max(now.Sub(f.since), 0) / time.Second)
-	return f.answer.Give(b, q, limit, func(ttl uint32) uint32 {
-		if !now.Before(f.until) {
+// WriteReply writes the answer to a query into the memory of b. Times to live are reduced by the answer's age.
+func (f *Response) WriteReply(b []byte, q *wire.Query, limit int, now time.Time) []byte {
+	age := uint32(max(now.Sub(f.storedAt), 0) / time.Second)
+	return f.answer.WriteReply(b, q, limit, func(ttl uint32) uint32 {
+		if !now.Before(f.expires) {
 			return min(ttl, staleTTL)
 		}
 		return ttl - min(ttl, age)
@@ -40,20 +40,22 @@ func (f *Found) Give(b []byte, q *wire.Query, limit int, now time.Time) []byte {
 }
 
 // Answer returns the stored message.
-func (f *Found) Answer() *wire.Stored { return f.answer }
+func (f *Response) Answer() *wire.Stored { return f.answer }
 
-// negative reports whether the answer says that there is no record.
-func (f *Found) negative() bool { return f.answer.Code() != wire.Success || f.answer.Answers() == 0 }
+// isNegative reports whether the answer says that there is no record.
+func (f *Response) isNegative() bool {
+	return f.answer.Code() != wire.Success || f.answer.Answers() == 0
+}
 
-type kept struct {
-	key   string
-	found *Found
-	again time.Time // servers are not asked again for an expired answer before this time
+type cacheItem struct {
+	key      string
+	response *Response
+	retryAt  time.Time // servers are not asked again for an expired answer before this time
 }
 
 type cache struct {
 	seed   maphash.Seed
-	shards [shards]shard
+	shards [shardCount]shard
 }
 
 type shard struct {
@@ -73,67 +75,67 @@ func newCache() *cache {
 	return c
 }
 
-func (c *cache) of(key []byte) *shard { return &c.shards[maphash.Bytes(c.seed, key)%shards] }
+func (c *cache) shardOf(key []byte) *shard { return &c.shards[maphash.Bytes(c.seed, key)%shardCount] }
 
 // get returns an answer that can be used, even if it expired, or nil. again reports whether servers may be asked for a
 // newer one.
-func (c *cache) get(key []byte, now time.Time) (found *Found, again bool) {
-	s := c.of(key)
+func (c *cache) get(key []byte, now time.Time) (found *Response, again bool) {
+	s := c.shardOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.items[string(key)]
 	if e == nil {
 		return nil, true
 	}
-	k := e.Value.(*kept)
-	if !now.Before(k.found.stale) {
+	k := e.Value.(*cacheItem)
+	if !now.Before(k.response.staleUntil) {
 		s.remove(e)
 		return nil, true
 	}
 	s.order.MoveToFront(e)
-	return k.found, !now.Before(k.again)
+	return k.response, !now.Before(k.retryAt)
 }
 
 // put adds an answer to the cache.
-func (c *cache) put(key []byte, found *Found) {
-	s := c.of(key)
+func (c *cache) put(key []byte, found *Response) {
+	s := c.shardOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.items[string(key)]; e != nil {
 		s.remove(e)
 	}
-	k := &kept{key: string(key), found: found}
+	k := &cacheItem{key: string(key), response: found}
 	s.items[k.key] = s.order.PushFront(k)
 	s.memory += k.size()
-	if found.negative() {
+	if found.isNegative() {
 		s.denials++
 	}
-	for s.order.Len() > maxAnswers/shards || s.memory > maxMemory/shards {
+	for s.order.Len() > maxAnswers/shardCount || s.memory > maxMemory/shardCount {
 		s.remove(s.order.Back())
 		s.evicted++
 	}
 }
 
-// failed records that no newer answer could be obtained, and when to try again.
-func (c *cache) failed(key []byte, again time.Time) {
-	s := c.of(key)
+// recordFailure records that no newer answer could be obtained, and when to try again.
+func (c *cache) recordFailure(key []byte, again time.Time) {
+	s := c.shardOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.items[string(key)]; e != nil {
-		e.Value.(*kept).again = again
+		e.Value.(*cacheItem).retryAt = again
 	}
 }
 
 func (s *shard) remove(e *list.Element) {
-	k := s.order.Remove(e).(*kept)
+	k := s.order.Remove(e).(*cacheItem)
 	delete(s.items, k.key)
 	s.memory -= k.size()
-	if k.found.negative() {
+	if k.response.isNegative() {
 		s.denials--
 	}
 }
 
-func (k *kept) size() int { return len(k.key) + k.found.answer.Size() + 200 }
+func (k *cacheItem) size() int { return len(k.key) + k.response.answer.Size() + 200 }
 
 // sizes returns the numbers of positive answers, of negative answers, and of answers evicted for lack of space.
 func (c *cache) sizes() (answers, denials, evicted int) {

@@ -10,12 +10,12 @@ import (
 
 // metrics holds the metrics, with CoreDNS' names because dashboards use them.
 type metrics struct {
-	lookups, misses, stale, broken, rejected prometheus.Counter
-	hits                                     [2]prometheus.Counter // success, denial
-	requests, responses, failures            *prometheus.CounterVec
-	duration, proxied                        *prometheus.HistogramVec
-	of                                       *cache
-	entries, evictions                       *prometheus.Desc
+	lookups, misses, stale, allFailed, rejected prometheus.Counter
+	hits                                        [2]prometheus.Counter // success, denial
+	requests, responses, failures               *prometheus.CounterVec
+	duration, proxied                           *prometheus.HistogramVec
+	cache                                       *cache
+	entries, evictions                          *prometheus.Desc
 }
 
 // buckets are the buckets of CoreDNS' duration histograms, in seconds.
@@ -43,7 +43,7 @@ func newMetrics(r *Resolver) *metrics {
 			counter("coredns_cache_hits_total", "Answers that were kept.", hits),
 			counter("coredns_cache_hits_total", "Answers that were kept.", denials),
 		},
-		broken: counter("coredns_forward_healthcheck_broken_total", "How often all other servers had failed.", nil),
+		allFailed: counter("coredns_forward_healthcheck_broken_total", "How often all other servers had failed.", nil),
 		rejected: counter(
 			"coredns_forward_max_concurrent_rejects_total",
 			"Questions that were refused because too many were open.",
@@ -65,7 +65,7 @@ func newMetrics(r *Resolver) *metrics {
 			Help: "How long each other server took.", Buckets: buckets}, []string{"to", "rcode"}),
 		proxied: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_proxy_request_duration_seconds",
 			Help: "How long each other server took.", Buckets: buckets}, []string{"proxy_name", "to", "rcode"}),
-		of:      r.cache,
+		cache:   r.cache,
 		entries: prometheus.NewDesc("coredns_cache_entries", "Answers that are kept.", []string{"type"}, fixed),
 		evictions: prometheus.NewDesc(
 			"coredns_cache_evictions_total",
@@ -76,16 +76,16 @@ func newMetrics(r *Resolver) *metrics {
 	}
 }
 
-func (m *metrics) hit(found *Found) {
-	if found.negative() {
+func (m *metrics) recordHit(found *Response) {
+	if found.isNegative() {
 		m.hits[1].Inc()
 	} else {
 		m.hits[0].Inc()
 	}
 }
 
-// asked records a query to a server. code is empty if there was no response.
-func (m *metrics) asked(to, code string, took time.Duration) {
+// recordQuery records a query to a server. code is empty if there was no response.
+func (m *metrics) recordQuery(to, code string, took time.Duration) {
 	m.requests.WithLabelValues(to).Inc()
 	if code != "" {
 		m.responses.WithLabelValues(to, code).Inc()
@@ -94,8 +94,8 @@ func (m *metrics) asked(to, code string, took time.Duration) {
 	}
 }
 
-// forget removes the series of servers that are no longer used.
-func (m *metrics) forget(before, after *pools) {
+// removeSeries removes the series of servers that are no longer used.
+func (m *metrics) removeSeries(before, after *pools) {
 	for addr := range before.byAddr {
 		if after.byAddr[addr] == nil {
 			gone := prometheus.Labels{"to": addr}
@@ -113,12 +113,13 @@ func (r *Resolver) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByC
 
 // Collect implements prometheus.Collector.
 func (r *Resolver) Collect(to chan<- prometheus.Metric) {
-	m := r.told
-	for _, c := range []prometheus.Collector{m.lookups, m.misses, m.stale, m.hits[0], m.hits[1], m.broken, m.rejected,
+	m := r.metrics
+	for _, c := range []prometheus.Collector{m.lookups, m.misses, m.stale, m.hits[0], m.hits[1], m.allFailed,
+		m.rejected,
 		m.requests, m.responses, m.failures, m.duration, m.proxied} {
 		c.Collect(to)
 	}
-	answers, denials, evicted := m.of.sizes()
+	answers, denials, evicted := m.cache.sizes()
 	to <- prometheus.MustNewConstMetric(m.entries, prometheus.GaugeValue, float64(answers), "success")
 	to <- prometheus.MustNewConstMetric(m.entries, prometheus.GaugeValue, float64(denials), "denial")
 	to <- prometheus.MustNewConstMetric(m.evictions, prometheus.CounterValue, float64(evicted))

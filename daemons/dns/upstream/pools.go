@@ -49,7 +49,7 @@ func newPools(cfg Config, before *pools) (*pools, error) {
 			if err != nil {
 				return nil, err
 			}
-			if own && cfg.Self != nil && at.Port() == 53 && cfg.Self(at.Addr()) {
+			if own && cfg.IsSelf != nil && at.Port() == 53 && cfg.IsSelf(at.Addr()) {
 				continue
 			}
 			addr := at.String()
@@ -77,7 +77,7 @@ func newPools(cfg Config, before *pools) (*pools, error) {
 			return nil, fmt.Errorf("domain %q: %w", text, err)
 		}
 		var name wire.Name
-		if _, err := name.Read(domain); err != nil {
+		if _, err := name.Parse(domain); err != nil {
 			return nil, fmt.Errorf("domain %q: %w", text, err)
 		}
 		to, err := pool(cfg.Zones[text], false)
@@ -90,8 +90,8 @@ func newPools(cfg Config, before *pools) (*pools, error) {
 	return p, nil
 }
 
-// of returns the servers for a name: those of the longest matching domain.
-func (p *pools) of(name *wire.Name) *pool {
+// poolFor returns the servers for a name: those of the longest matching domain.
+func (p *pools) poolFor(name *wire.Name) *pool {
 	for _, z := range p.zones {
 		if n := name.Labels() - z.labels; n >= 0 && bytes.Equal(name.From(n), z.domain) {
 			return z.pool

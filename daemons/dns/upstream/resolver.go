@@ -18,83 +18,83 @@ import (
 )
 
 const (
-	// askTime limits a query to all servers together. Clients wait for 5 seconds.
-	askTime = 4500 * time.Millisecond
-	// patience is how long a client waits for a newer answer if there is an expired one (RFC 8767).
-	patience = 1800 * time.Millisecond
-	// recheck is how long an expired answer is given without asking again, after asking has failed.
-	recheck = 5 * time.Second
-	// failTime is how long a failure of all servers is cached (RFC 9520).
-	failTime = time.Second
-	// maxAsking limits the concurrent queries to other servers. Further ones are refused, so that a flood of them does
+	// queryTimeout limits a query to all servers together. Clients wait for 5 seconds.
+	queryTimeout = 4500 * time.Millisecond
+	// staleWait is how long a client waits for a newer answer if there is an expired one (RFC 8767).
+	staleWait = 1800 * time.Millisecond
+	// staleRetryDelay is how long an expired answer is given without asking again, after asking has failed.
+	staleRetryDelay = 5 * time.Second
+	// failureTTL is how long a failure of all servers is cached (RFC 9520).
+	failureTTL = time.Second
+	// maxQueries limits the concurrent queries to other servers. Further ones are refused, so that a flood of them does
 	// not affect the cluster's names.
-	maxAsking = 1000
+	maxQueries = 1000
 	// maxWaiting limits the clients that wait for answers of other servers.
 	maxWaiting = 4000
 )
 
 // Config configures a Resolver.
 type Config struct {
-	Servers    []string              // host:port; empty means those of ResolvConf
-	ResolvConf string                // file that is watched
-	Zones      map[string][]string   // servers by domain
-	Self       func(netip.Addr) bool // reports whether queries to an address come back to this server
-	Policy     string                // random, round_robin or sequential; empty means random
-	MaxTTL     time.Duration         // longest time to cache an answer
-	MaxDenied  time.Duration         // longest time to cache a negative answer
-	Stale      time.Duration         // how long an expired answer may be used if no server responds
-	Now        func() time.Time      // nil means time.Now
-	Log        *slog.Logger          // required
-	Name       string                // name of this server in metrics
+	Servers        []string              // host:port; empty means those of ResolvConf
+	ResolvConf     string                // file that is watched
+	Zones          map[string][]string   // servers by domain
+	IsSelf         func(netip.Addr) bool // reports whether queries to an address come back to this server
+	Policy         string                // random, round_robin or sequential; empty means random
+	MaxTTL         time.Duration         // longest time to cache an answer
+	MaxNegativeTTL time.Duration         // longest time to cache a negative answer
+	StaleFor       time.Duration         // how long an expired answer may be used if no server responds
+	Now            func() time.Time      // nil means time.Now
+	Log            *slog.Logger          // required
+	Name           string                // name of this server in metrics
 }
 
 // Resolver queries other servers. Its methods are safe for concurrent use.
 type Resolver struct {
-	cfg     Config
-	now     func() time.Time
-	log     *slog.Logger
-	cache   *cache
-	pools   atomic.Pointer[pools]
-	told    *metrics
-	waiting chan struct{}
-	news    chan struct{} // signals that a server has failed
-	loops   loops
+	cfg          Config
+	now          func() time.Time
+	log          *slog.Logger
+	cache        *cache
+	pools        atomic.Pointer[pools]
+	metrics      *metrics
+	waiting      chan struct{}
+	serverFailed chan struct{} // signals that a server has failed
+	loops        loops
 
 	mu      sync.Mutex
-	flights map[string]*flight
+	lookups map[string]*lookup
 	closed  bool
-	flying  sync.WaitGroup
+	running sync.WaitGroup
 }
 
-// flight is a running query. done is closed when found or err is set.
-type flight struct {
-	done  chan struct{}
-	found *Found
-	err   error
+// lookup is a running query. done is closed when found or err is set.
+type lookup struct {
+	done     chan struct{}
+	response *Response
+	err      error
 }
 
-// ErrNobody and ErrBusy are the reasons why no server was asked.
+// ErrNoServer and ErrBusy are the reasons why no server was asked.
 var (
-	ErrNobody = errors.New("there is no other server to ask")
-	ErrBusy   = errors.New("too many questions to other servers are open")
+	ErrNoServer = errors.New("there is no other server to ask")
+	ErrBusy     = errors.New("too many questions to other servers are open")
 )
 
 // New returns a resolver with its servers. It starts no goroutine.
 func New(cfg Config) (*Resolver, error) {
 	r := &Resolver{
-		cfg:     cfg,
-		now:     cfg.Now,
-		log:     cfg.Log,
-		cache:   newCache(),
-		waiting: make(chan struct{}, maxWaiting),
-		news:    make(chan struct{}, 1),
-		flights: map[string]*flight{},
+		cfg:          cfg,
+		now:          cfg.Now,
+		log:          cfg.Log,
+		cache:        newCache(),
+		waiting:      make(chan struct{}, maxWaiting),
+		serverFailed: make(chan struct{}, 1),
+		lookups:      map[string]*lookup{},
 	}
 	if r.now == nil {
 		r.now = time.Now
 	}
-	r.told = newMetrics(r)
-	r.loops.open = map[string]*server{}
+	r.metrics = newMetrics(r)
+	r.loops.pending = map[string]*server{}
 	all, err := newPools(cfg, nil)
 	if err != nil {
 		return nil, err
@@ -115,56 +115,56 @@ func AppendKey(b []byte, q *wire.Query) []byte {
 }
 
 // Cached returns an unexpired answer from the cache, or nil.
-func (r *Resolver) Cached(key []byte, now time.Time) *Found {
-	r.told.lookups.Inc()
+func (r *Resolver) Cached(key []byte, now time.Time) *Response {
+	r.metrics.lookups.Inc()
 	found, _ := r.cache.get(key, now)
-	if found == nil || !now.Before(found.until) {
+	if found == nil || !now.Before(found.expires) {
 		return nil
 	}
-	r.told.hit(found)
+	r.metrics.recordHit(found)
 	return found
 }
 
 // Ask returns the answer of other servers. If they do not respond in time, it returns an expired answer from the cache,
 // if there is one.
-func (r *Resolver) Ask(ctx context.Context, key []byte, q *wire.Query) (*Found, error) {
+func (r *Resolver) Ask(ctx context.Context, key []byte, q *wire.Query) (*Response, error) {
 	old, again := r.cache.get(key, r.now())
-	if old != nil && r.now().Before(old.until) {
+	if old != nil && r.now().Before(old.expires) {
 		return old, nil // it was cached in the meantime
 	}
 	if old == nil {
-		r.told.misses.Inc()
+		r.metrics.misses.Inc()
 	}
 	if old != nil && !again {
-		return r.stale(old), nil
+		return r.serveStale(old), nil
 	}
 	select {
 	case r.waiting <- struct{}{}:
 		defer func() { <-r.waiting }()
 	default:
-		r.told.rejected.Inc()
+		r.metrics.rejected.Inc()
 		if old != nil {
-			return r.stale(old), nil
+			return r.serveStale(old), nil
 		}
 		return nil, ErrBusy
 	}
-	f, err := r.join(ctx, key, q)
+	f, err := r.startLookup(ctx, key, q)
 	if err != nil {
 		if old != nil {
-			return r.stale(old), nil
+			return r.serveStale(old), nil
 		}
 		return nil, err
 	}
-	wait := askTime
+	wait := queryTimeout
 	if old != nil {
-		wait = patience
+		wait = staleWait
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-f.done:
-		if f.err == nil && (old == nil || !failure(f.found.answer.Code())) {
-			return f.found, nil
+		if f.err == nil && (old == nil || !isFailure(f.response.answer.Code())) {
+			return f.response, nil
 		}
 		err = f.err
 	case <-timer.C:
@@ -173,61 +173,61 @@ func (r *Resolver) Ask(ctx context.Context, key []byte, q *wire.Query) (*Found, 
 		err = ctx.Err()
 	}
 	if old != nil {
-		return r.stale(old), nil
+		return r.serveStale(old), nil
 	}
 	return nil, err
 }
 
-func (r *Resolver) stale(old *Found) *Found {
-	r.told.stale.Inc()
+func (r *Resolver) serveStale(old *Response) *Response {
+	r.metrics.stale.Inc()
 	return old
 }
 
-// join starts a query, or returns a running one with the same key.
-func (r *Resolver) join(ctx context.Context, key []byte, q *wire.Query) (*flight, error) {
+// startLookup starts a query, or returns a running one with the same key.
+func (r *Resolver) startLookup(ctx context.Context, key []byte, q *wire.Query) (*lookup, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f := r.flights[string(key)]; f != nil {
+	if f := r.lookups[string(key)]; f != nil {
 		return f, nil
 	}
-	to := r.pools.Load().of(&q.Name)
+	to := r.pools.Load().poolFor(&q.Name)
 	if len(to.servers) == 0 {
-		return nil, ErrNobody
+		return nil, ErrNoServer
 	}
-	if r.closed || len(r.flights) >= maxAsking {
-		r.told.rejected.Inc()
+	if r.closed || len(r.lookups) >= maxQueries {
+		r.metrics.rejected.Inc()
 		return nil, ErrBusy
 	}
 	m := &dns.Msg{Question: []dns.Question{{Name: q.Name.String(), Qtype: q.Type, Qclass: q.Class}}}
 	m.RecursionDesired, m.CheckingDisabled, m.AuthenticatedData = q.RecursionDesired(), q.CheckingDisabled(), true
 	m.SetEdns0(wire.UDPSize, q.DO)
-	f, own := &flight{done: make(chan struct{})}, string(key)
-	r.flights[own] = f
-	r.flying.Go(func() {
+	f, own := &lookup{done: make(chan struct{})}, string(key)
+	r.lookups[own] = f
+	r.running.Go(func() {
 		// The client that started the query may disconnect. Other clients may wait for the same answer, and later ones
 		// use the cache.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 		defer cancel()
-		f.found, f.err = r.fly(ctx, []byte(own), m, to)
+		f.response, f.err = r.queryServers(ctx, []byte(own), m, to)
 		r.mu.Lock()
-		delete(r.flights, own)
+		delete(r.lookups, own)
 		r.mu.Unlock()
 		close(f.done)
 	})
 	return f, nil
 }
 
-// fly queries servers one after the other, each at most twice, and caches the answer.
-func (r *Resolver) fly(ctx context.Context, key []byte, m *dns.Msg, to *pool) (*Found, error) {
+// queryServers queries servers one after the other, each at most twice, and caches the answer.
+func (r *Resolver) queryServers(ctx context.Context, key []byte, m *dns.Msg, to *pool) (*Response, error) {
 	list := to.order()
 	if len(list) == 0 {
-		return nil, ErrNobody
+		return nil, ErrNoServer
 	}
 	var failures []error
 	var last *dns.Msg
 	for i := range 2 * len(list) {
 		s := list[i%len(list)]
-		reply, err := r.try(ctx, s, m)
+		reply, err := r.queryServer(ctx, s, m)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("%s: %w", s.addr, err))
 			if ctx.Err() != nil {
@@ -236,69 +236,69 @@ func (r *Resolver) fly(ctx context.Context, key []byte, m *dns.Msg, to *pool) (*
 			continue
 		}
 		last = reply
-		if !failure(reply.Rcode) || i+1 >= len(list) {
+		if !isFailure(reply.Rcode) || i+1 >= len(list) {
 			break
 		}
 	}
 	now := r.now()
 	if last == nil {
-		r.cache.failed(key, now.Add(recheck))
+		r.cache.recordFailure(key, now.Add(staleRetryDelay))
 		err := fmt.Errorf("ask other servers: %w", errors.Join(failures...))
 		last = new(dns.Msg)
 		last.SetRcode(m, dns.RcodeServerFailure)
-		if found, bad := store(last, now); bad == nil {
-			r.keep(key, found, failTime, 0)
+		if found, bad := newResponse(last, now); bad == nil {
+			r.cacheResponse(key, found, failureTTL, 0)
 		}
 		return nil, err
 	}
-	found, err := store(last, now)
+	found, err := newResponse(last, now)
 	if err != nil {
 		return nil, err
 	}
-	if failure(last.Rcode) {
-		r.cache.failed(key, now.Add(recheck))
-		r.keep(key, found, failTime, 0)
+	if isFailure(last.Rcode) {
+		r.cache.recordFailure(key, now.Add(staleRetryDelay))
+		r.cacheResponse(key, found, failureTTL, 0)
 		return found, nil
 	}
 	most, life := r.cfg.MaxTTL, lifetime(last)
 	if len(last.Answer) == 0 || last.Rcode == dns.RcodeNameError {
-		most = r.cfg.MaxDenied
+		most = r.cfg.MaxNegativeTTL
 	}
-	r.keep(key, found, min(life, most), r.cfg.Stale)
+	r.cacheResponse(key, found, min(life, most), r.cfg.StaleFor)
 	return found, nil
 }
 
-// try queries one server with a time limit, and records whether it works.
-func (r *Resolver) try(ctx context.Context, s *server, m *dns.Msg) (*dns.Msg, error) {
+// queryServer queries one server with a time limit, and records whether it works.
+func (r *Resolver) queryServer(ctx context.Context, s *server, m *dns.Msg) (*dns.Msg, error) {
 	began := time.Now()
-	one, cancel := context.WithTimeout(ctx, tryTime)
+	one, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
 	reply, err := s.exchange(one, m)
 	if err != nil {
-		r.told.asked(s.addr, "", time.Since(began))
-		if s.failed(r.now()) {
+		r.metrics.recordQuery(s.addr, "", time.Since(began))
+		if s.recordFailure(r.now()) {
 			r.log.Warn("a name server fails and is passed over until it answers", "server", s.addr, "error", err)
 			select {
-			case r.news <- struct{}{}:
+			case r.serverFailed <- struct{}{}:
 			default:
 			}
 		}
 		return nil, err
 	}
-	s.answered()
-	r.told.asked(s.addr, dns.RcodeToString[reply.Rcode], time.Since(began))
+	s.recordSuccess()
+	r.metrics.recordQuery(s.addr, dns.RcodeToString[reply.Rcode], time.Since(began))
 	return reply, nil
 }
 
-// failure reports whether a response code means that a server has failed, not that the name or record does not exist.
-func failure(code int) bool {
+// isFailure reports whether a response code means that a server has failed, not that the name or record does not exist.
+func isFailure(code int) bool {
 	return code != dns.RcodeSuccess && code != dns.RcodeNameError
 }
 
-// store converts a response for caching.
-func store(m *dns.Msg, now time.Time) (*Found, error) {
+// newResponse converts a response for caching.
+func newResponse(m *dns.Msg, now time.Time) (*Response, error) {
 	m = m.Copy()
-	m.Extra = without(m.Extra)
+	m.Extra = removeEDNS(m.Extra)
 	m.Compress, m.Authoritative, m.Rcode = true, false, m.Rcode&15
 	packed, err := m.Pack()
 	if err != nil {
@@ -308,11 +308,11 @@ func store(m *dns.Msg, now time.Time) (*Found, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
-	return &Found{answer: answer, since: now, until: now, stale: now}, nil
+	return &Response{answer: answer, storedAt: now, expires: now, staleUntil: now}, nil
 }
 
-// without removes the EDNS record, which is specific to one hop.
-func without(extra []dns.RR) (left []dns.RR) {
+// removeEDNS removes the EDNS record, which is specific to one hop.
+func removeEDNS(extra []dns.RR) (left []dns.RR) {
 	for _, rr := range extra {
 		if rr.Header().Rrtype != dns.TypeOPT {
 			left = append(left, rr)
@@ -321,15 +321,16 @@ func without(extra []dns.RR) (left []dns.RR) {
 	return left
 }
 
-// keep caches an answer for life, and as expired answer for stale. A failure does not replace an expired answer.
-func (r *Resolver) keep(key []byte, found *Found, life, stale time.Duration) {
-	found.until = found.since.Add(life)
-	found.stale = found.until.Add(stale)
+// cacheResponse caches an answer for life, and as expired answer for stale. A failure does not replace an expired
+// answer.
+func (r *Resolver) cacheResponse(key []byte, found *Response, life, stale time.Duration) {
+	found.expires = found.storedAt.Add(life)
+	found.staleUntil = found.expires.Add(stale)
 	if life <= 0 {
 		return
 	}
-	if old, _ := r.cache.get(key, found.since); old != nil && failure(found.answer.Code()) &&
-		!failure(old.answer.Code()) {
+	if old, _ := r.cache.get(key, found.storedAt); old != nil && isFailure(found.answer.Code()) &&
+		!isFailure(old.answer.Code()) {
 		return
 	}
 	r.cache.put(key, found)

@@ -31,41 +31,42 @@ func (c *clock) Now() time.Time {
 	return c.now
 }
 
-func (c *clock) move(d time.Duration) {
+func (c *clock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
 
-// world is another name server. It answers over both protocols with the result of say. A nil result means no response.
-type world struct {
-	addr  string
-	asked atomic.Int64
-	mu    sync.Mutex
-	say   func(q *dns.Msg, tcp bool) *dns.Msg
+// fakeServer is another name server. It answers over both protocols with the result of say. A nil result means no
+// response.
+type fakeServer struct {
+	addr    string
+	queries atomic.Int64
+	mu      sync.Mutex
+	reply   func(q *dns.Msg, tcp bool) *dns.Msg
 }
 
-func (w *world) answers(say func(q *dns.Msg, tcp bool) *dns.Msg) {
+func (w *fakeServer) setReply(say func(q *dns.Msg, tcp bool) *dns.Msg) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.say = say
+	w.reply = say
 }
 
-func (w *world) serve(rw dns.ResponseWriter, q *dns.Msg) {
+func (w *fakeServer) serve(rw dns.ResponseWriter, q *dns.Msg) {
 	w.mu.Lock()
-	say := w.say
+	say := w.reply
 	w.mu.Unlock()
 	if q.Question[0].Qtype != dns.TypeHINFO {
-		w.asked.Add(1)
+		w.queries.Add(1)
 	}
 	if m := say(q, rw.LocalAddr().Network() == "tcp"); m != nil {
 		_ = rw.WriteMsg(m)
 	}
 }
 
-func newWorld(t *testing.T, at string, say func(q *dns.Msg, tcp bool) *dns.Msg) *world {
+func newFakeServer(t *testing.T, at string, say func(q *dns.Msg, tcp bool) *dns.Msg) *fakeServer {
 	t.Helper()
-	w := &world{say: say}
+	w := &fakeServer{reply: say}
 	for tries := 0; ; tries++ {
 		pc, err := net.ListenPacket("udp", at)
 		if err != nil {
@@ -88,8 +89,8 @@ func newWorld(t *testing.T, at string, say func(q *dns.Msg, tcp bool) *dns.Msg) 
 	}
 }
 
-// says returns a function that answers with records, or with a response code and authority records.
-func says(t *testing.T, code int, texts ...string) func(*dns.Msg, bool) *dns.Msg {
+// replyWith returns a function that answers with records, or with a response code and authority records.
+func replyWith(t *testing.T, code int, texts ...string) func(*dns.Msg, bool) *dns.Msg {
 	t.Helper()
 	var list []dns.RR
 	for _, text := range texts {
@@ -112,7 +113,7 @@ func says(t *testing.T, code int, texts ...string) func(*dns.Msg, bool) *dns.Msg
 	}
 }
 
-func silent(*dns.Msg, bool) *dns.Msg { return nil }
+func noReply(*dns.Msg, bool) *dns.Msg { return nil }
 
 // client uses a resolver as the server does.
 type client struct {
@@ -126,7 +127,7 @@ func newClient(t *testing.T, cfg Config) client {
 	c := &clock{now: time.Unix(1000, 0)}
 	cfg.Now, cfg.Log, cfg.Name = c.Now, slog.New(slog.DiscardHandler), "dns://:53"
 	if cfg.MaxTTL == 0 {
-		cfg.MaxTTL, cfg.MaxDenied = time.Hour, time.Hour
+		cfg.MaxTTL, cfg.MaxNegativeTTL = time.Hour, time.Hour
 	}
 	r, err := New(cfg)
 	if err != nil {
@@ -169,7 +170,7 @@ func (c client) ask(name string) (*dns.Msg, error) {
 		}
 	}
 	m := new(dns.Msg)
-	if err := m.Unpack(found.Give(nil, q, wire.MaxSize, c.clock.Now())); err != nil {
+	if err := m.Unpack(found.WriteReply(nil, q, wire.MaxSize, c.clock.Now())); err != nil {
 		c.t.Fatal(err)
 	}
 	return m, nil
@@ -193,42 +194,43 @@ func (c client) check(name, want string, ttl uint32) {
 	}
 }
 
-func TestAnswersAreKeptAsLongAsTheyAllow(t *testing.T) {
-	w := newWorld(t, "127.0.0.1:0", says(t, 0, "a.example. 20 IN A 192.0.2.1"))
-	c := newClient(t, Config{Servers: []string{w.addr}, MaxTTL: 15 * time.Second, MaxDenied: 10 * time.Second})
+func TestAnswersAreCachedForTheirTTL(t *testing.T) {
+	w := newFakeServer(t, "127.0.0.1:0", replyWith(t, 0, "a.example. 20 IN A 192.0.2.1"))
+	c := newClient(t, Config{Servers: []string{w.addr}, MaxTTL: 15 * time.Second, MaxNegativeTTL: 10 * time.Second})
 	asked := func(want int64) {
 		t.Helper()
-		if got := w.asked.Swap(0); got != want {
+		if got := w.queries.Swap(0); got != want {
 			t.Errorf("the server was asked %d times, not %d", got, want)
 		}
 	}
 	c.check("a.example.", "192.0.2.1", 20)
-	c.clock.move(5 * time.Second)
+	c.clock.advance(5 * time.Second)
 	c.check("A.example.", "192.0.2.1", 15)
 	asked(1)
-	c.clock.move(10 * time.Second) // longer than answers are cached
+	c.clock.advance(10 * time.Second) // longer than answers are cached
 	c.check("a.example.", "192.0.2.1", 20)
 	asked(1)
 
-	w.answers(says(t, dns.RcodeNameError, "example. 60 IN SOA ns.example. h.example. 1 2 3 4 5"))
+	w.setReply(replyWith(t, dns.RcodeNameError, "example. 60 IN SOA ns.example. h.example. 1 2 3 4 5"))
 	c.check("none.example.", "NXDOMAIN", 0)
-	c.clock.move(4 * time.Second)
+	c.clock.advance(4 * time.Second)
 	c.check("none.example.", "NXDOMAIN", 0)
 	asked(1)
-	c.clock.move(2 * time.Second) // longer than the SOA record allows
+	c.clock.advance(2 * time.Second) // longer than the SOA record allows
 	c.check("none.example.", "NXDOMAIN", 0)
 	asked(1)
 
-	w.answers(says(t, dns.RcodeSuccess, "example. 60 IN SOA ns.example. h.example. 1 2 3 4 60"))
+	w.setReply(replyWith(t, dns.RcodeSuccess, "example. 60 IN SOA ns.example. h.example. 1 2 3 4 60"))
 	c.check("nothing.example.", "NOERROR", 0)
-	c.clock.move(11 * time.Second) // longer than negative answers are cached
+	c.clock.advance(11 * time.Second) // longer than negative answers are cached
 	c.check("nothing.example.", "NOERROR", 0)
 	asked(2)
 
 	// A negative answer without an SOA record is not cached (RFC 2308), nor is a record with a TTL of zero (RFC 1035).
-	for _, say := range []func(*dns.Msg, bool) *dns.Msg{says(t, dns.RcodeNameError), says(t, 0, "now.example. 0 IN A "+
-		"192.0.2.2")} {
-		w.answers(say)
+	for _, say := range []func(*dns.Msg, bool) *dns.Msg{replyWith(t, dns.RcodeNameError),
+		replyWith(t, 0, "now.example. 0 IN A "+
+			"192.0.2.2")} {
+		w.setReply(say)
 		for range 2 {
 			if _, err := c.ask("now.example."); err != nil {
 				t.Error(err)
@@ -242,11 +244,11 @@ func TestCacheIsBounded(t *testing.T) {
 	c := newCache()
 	now := time.Unix(1000, 0)
 	m := new(dns.Msg).SetQuestion("a.", dns.TypeA)
-	found, err := store(m, now)
+	found, err := newResponse(m, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found.until, found.stale = now.Add(time.Minute), now.Add(time.Minute)
+	found.expires, found.staleUntil = now.Add(time.Minute), now.Add(time.Minute)
 	for i := range 2 * maxAnswers {
 		c.put([]byte{byte(i), byte(i >> 8), byte(i >> 16)}, found)
 	}
@@ -263,77 +265,77 @@ func TestCacheIsBounded(t *testing.T) {
 			},
 		)
 	}
-	large, err := store(m, now)
+	large, err := newResponse(m, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	large.until, large.stale = found.until, found.stale
+	large.expires, large.staleUntil = found.expires, found.staleUntil
 	for i := range maxAnswers {
 		c.put([]byte{byte(i), byte(i >> 8)}, large)
 	}
 	for i := range c.shards {
-		if c.shards[i].memory > maxMemory/shards || c.shards[i].memory < 0 {
+		if c.shards[i].memory > maxMemory/shardCount || c.shards[i].memory < 0 {
 			t.Errorf("a shard has %d bytes", c.shards[i].memory)
 		}
 	}
 }
 
 // If servers fail, an expired answer is used for a limited time (RFC 8767).
-func TestAnswersOutOfDateAreGivenWhenNobodyAnswers(t *testing.T) {
-	w := newWorld(t, "127.0.0.1:0", says(t, 0, "a.example. 20 IN A 192.0.2.1"))
-	c := newClient(t, Config{Servers: []string{w.addr}, Stale: time.Hour})
+func TestStaleAnswersAreServedWhenNoServerResponds(t *testing.T) {
+	w := newFakeServer(t, "127.0.0.1:0", replyWith(t, 0, "a.example. 20 IN A 192.0.2.1"))
+	c := newClient(t, Config{Servers: []string{w.addr}, StaleFor: time.Hour})
 	c.check("a.example.", "192.0.2.1", 20)
-	w.answers(says(t, dns.RcodeServerFailure))
-	c.clock.move(time.Minute)
-	w.asked.Store(0)
+	w.setReply(replyWith(t, dns.RcodeServerFailure))
+	c.clock.advance(time.Minute)
+	w.queries.Store(0)
 	c.check("a.example.", "192.0.2.1", 20)
 	c.check("a.example.", "192.0.2.1", 20)
-	if n := w.asked.Load(); n != 1 {
+	if n := w.queries.Load(); n != 1 {
 		t.Errorf("a server that fails was asked %d times at once", n)
 	}
-	w.answers(silent)
-	c.clock.move(recheck)
+	w.setReply(noReply)
+	c.clock.advance(staleRetryDelay)
 	began := time.Now()
 	c.check("a.example.", "192.0.2.1", 20)
-	if took := time.Since(began); took < patience || took > patience+time.Second {
+	if took := time.Since(began); took < staleWait || took > staleWait+time.Second {
 		t.Errorf("a silent server was waited for for %v", took)
 	}
-	w.answers(says(t, 0, "a.example. 20 IN A 192.0.2.2"))
-	c.clock.move(recheck)
+	w.setReply(replyWith(t, 0, "a.example. 20 IN A 192.0.2.2"))
+	c.clock.advance(staleRetryDelay)
 	deadline := time.Now().Add(10 * time.Second)
 	for m, _ := c.ask("a.example."); m.Answer[0].(*dns.A).A.String() != "192.0.2.2"; m, _ = c.ask("a.example.") {
 		if time.Now().After(deadline) {
 			t.Fatal("the server's new answer is not given")
 		}
-		c.clock.move(recheck)
+		c.clock.advance(staleRetryDelay)
 	}
-	w.answers(says(t, dns.RcodeServerFailure))
-	c.clock.move(time.Hour + 21*time.Second)
+	w.setReply(replyWith(t, dns.RcodeServerFailure))
+	c.clock.advance(time.Hour + 21*time.Second)
 	c.check("a.example.", "SERVFAIL", 20)
 }
 
-func TestServerThatFailsIsPassedOverUntilItAnswersAProbe(t *testing.T) {
-	good := newWorld(t, "127.0.0.1:0", says(t, 0, "x.example. 0 IN A 192.0.2.2"))
-	closed := nobodysAddress(t)
+func TestFailedServerIsSkippedUntilAProbeSucceeds(t *testing.T) {
+	good := newFakeServer(t, "127.0.0.1:0", replyWith(t, 0, "x.example. 0 IN A 192.0.2.2"))
+	closed := unusedAddress(t)
 	c := newClient(t, Config{Servers: []string{closed, good.addr}, Policy: "sequential"})
 	c.Resolver.now = time.Now // probes use the real time
 	c.run()
 	first := c.pools.Load().all.servers[0]
-	for range maxFails {
+	for range maxFailures {
 		c.check("x.example.", "192.0.2.2", 0)
 	}
-	if first.well() || c.pools.Load().all.order()[0].addr != good.addr {
+	if first.isWorking() || c.pools.Load().all.order()[0].addr != good.addr {
 		t.Error("a server that failed twice is asked first")
 	}
-	back := newWorld(t, closed, says(t, 0, "x.example. 0 IN A 192.0.2.1"))
-	eventually(t, "the server to be asked again", first.well)
-	if back.asked.Load() == 0 {
+	back := newFakeServer(t, closed, replyWith(t, 0, "x.example. 0 IN A 192.0.2.1"))
+	eventually(t, "the server to be asked again", first.isWorking)
+	if back.queries.Load() == 0 {
 		t.Error("it was not probed")
 	}
 	c.check("x.example.", "192.0.2.1", 0)
 }
 
-func nobodysAddress(t *testing.T) string {
+func unusedAddress(t *testing.T) string {
 	t.Helper()
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -358,45 +360,45 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func TestProbesBackOff(t *testing.T) {
 	s, now := &server{}, time.Unix(1000, 0)
-	if !s.failed(now) || s.failed(now) {
+	if !s.recordFailure(now) || s.recordFailure(now) {
 		t.Error("only the first failure is news")
 	}
 	var pauses []time.Duration
 	for range 9 {
-		at, is := s.due(now)
+		at, is := s.nextProbe(now)
 		if is {
 			t.Fatal("probed too early")
 		}
 		pauses = append(pauses, at.Sub(now))
 		now = at
-		if _, is := s.due(now); !is {
+		if _, is := s.nextProbe(now); !is {
 			t.Fatal("not probed")
 		}
 	}
-	if pauses[0] != minPause || pauses[1] != 2*minPause || pauses[8] != maxPause {
+	if pauses[0] != minProbePause || pauses[1] != 2*minProbePause || pauses[8] != maxProbePause {
 		t.Errorf("the pauses are %v", pauses)
 	}
-	s.answered()
-	if at, _ := s.due(now); !at.IsZero() || !s.well() {
+	s.recordSuccess()
+	if at, _ := s.nextProbe(now); !at.IsZero() || !s.isWorking() {
 		t.Error("a server that answers is probed")
 	}
 }
 
 // If a server refuses or fails, the next one is asked. The last response counts.
 func TestNextServerIsAskedWhenOneFails(t *testing.T) {
-	bad := newWorld(t, "127.0.0.1:0", says(t, dns.RcodeRefused))
-	good := newWorld(t, "127.0.0.1:0", says(t, 0, "x.example. 0 IN A 192.0.2.2"))
+	bad := newFakeServer(t, "127.0.0.1:0", replyWith(t, dns.RcodeRefused))
+	good := newFakeServer(t, "127.0.0.1:0", replyWith(t, 0, "x.example. 0 IN A 192.0.2.2"))
 	c := newClient(t, Config{Servers: []string{bad.addr, good.addr}, Policy: "sequential"})
 	c.check("x.example.", "192.0.2.2", 0)
 	only := newClient(t, Config{Servers: []string{bad.addr}})
 	only.check("x.example.", "REFUSED", 0)
-	nobody := newClient(t, Config{ResolvConf: filepath.Join(t.TempDir(), "none")})
-	nobody.check("x.example.", ErrNobody.Error(), 0)
+	noServers := newClient(t, Config{ResolvConf: filepath.Join(t.TempDir(), "none")})
+	noServers.check("x.example.", ErrNoServer.Error(), 0)
 }
 
-func TestLongAnswerIsFetchedOverTCP(t *testing.T) {
-	say := says(t, 0, "x.example. 0 IN A 192.0.2.2")
-	w := newWorld(t, "127.0.0.1:0", func(q *dns.Msg, tcp bool) *dns.Msg {
+func TestTruncatedAnswerIsFetchedOverTCP(t *testing.T) {
+	say := replyWith(t, 0, "x.example. 0 IN A 192.0.2.2")
+	w := newFakeServer(t, "127.0.0.1:0", func(q *dns.Msg, tcp bool) *dns.Msg {
 		m := say(q, tcp)
 		if !tcp {
 			m.Truncated, m.Answer = true, nil
@@ -406,9 +408,9 @@ func TestLongAnswerIsFetchedOverTCP(t *testing.T) {
 	newClient(t, Config{Servers: []string{w.addr}}).check("x.example.", "192.0.2.2", 0)
 }
 
-func TestServerWithoutEDNSIsAskedWithoutIt(t *testing.T) {
-	say := says(t, 0, "x.example. 0 IN A 192.0.2.2")
-	w := newWorld(t, "127.0.0.1:0", func(q *dns.Msg, tcp bool) *dns.Msg {
+func TestServerWithoutEDNSIsQueriedWithoutIt(t *testing.T) {
+	say := replyWith(t, 0, "x.example. 0 IN A 192.0.2.2")
+	w := newFakeServer(t, "127.0.0.1:0", func(q *dns.Msg, tcp bool) *dns.Msg {
 		if q.IsEdns0() != nil {
 			m := new(dns.Msg).SetRcode(q, dns.RcodeFormatError)
 			m.Question = nil
@@ -420,13 +422,13 @@ func TestServerWithoutEDNSIsAskedWithoutIt(t *testing.T) {
 }
 
 // A forged response with a guessed ID is ignored.
-func TestAnswerToAnotherQuestionIsPassedOver(t *testing.T) {
+func TestAnswerToAnotherQuestionIsIgnored(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer pc.Close()
-	right := says(t, 0, "x.example. 0 IN A 192.0.2.2")
+	right := replyWith(t, 0, "x.example. 0 IN A 192.0.2.2")
 	ports, ids := map[string]bool{}, map[uint16]bool{}
 	const rounds = 20
 	done := make(chan struct{})
@@ -444,7 +446,7 @@ func TestAnswerToAnotherQuestionIsPassedOver(t *testing.T) {
 			}
 			ports[from.String()], ids[q.Id] = true, true
 			forged := func(change func(*dns.Msg)) {
-				m := says(t, 0, "x.example. 0 IN A 203.0.113.66")(q, false)
+				m := replyWith(t, 0, "x.example. 0 IN A 203.0.113.66")(q, false)
 				change(m)
 				packed, _ := m.Pack()
 				_, _ = pc.WriteTo(packed, from)
@@ -469,10 +471,10 @@ func TestAnswerToAnotherQuestionIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestSameQuestionIsAskedOnce(t *testing.T) {
+func TestConcurrentEqualQueriesAreSentOnce(t *testing.T) {
 	release := make(chan struct{})
-	say := says(t, 0, "x.example. 300 IN A 192.0.2.2")
-	w := newWorld(t, "127.0.0.1:0", func(q *dns.Msg, tcp bool) *dns.Msg { <-release; return say(q, tcp) })
+	say := replyWith(t, 0, "x.example. 300 IN A 192.0.2.2")
+	w := newFakeServer(t, "127.0.0.1:0", func(q *dns.Msg, tcp bool) *dns.Msg { <-release; return say(q, tcp) })
 	c := newClient(t, Config{Servers: []string{w.addr}})
 	var g sync.WaitGroup
 	for range 100 {
@@ -481,14 +483,14 @@ func TestSameQuestionIsAskedOnce(t *testing.T) {
 	eventually(t, "all to wait", func() bool { return len(c.waiting) == 100 })
 	close(release)
 	g.Wait()
-	if n := w.asked.Load(); n != 1 {
+	if n := w.queries.Load(); n != 1 {
 		t.Errorf("the server was asked %d times", n)
 	}
 }
 
-func TestQuestionsThatAreOpenAreBounded(t *testing.T) {
+func TestConcurrentQueriesAreLimited(t *testing.T) {
 	release := make(chan struct{})
-	w := newWorld(
+	w := newFakeServer(
 		t,
 		"127.0.0.1:0",
 		func(q *dns.Msg, _ bool) *dns.Msg { <-release; return new(dns.Msg).SetRcode(q, dns.RcodeNameError) },
@@ -496,7 +498,7 @@ func TestQuestionsThatAreOpenAreBounded(t *testing.T) {
 	c := newClient(t, Config{Servers: []string{w.addr}})
 	var g sync.WaitGroup
 	var busy atomic.Int64
-	for i := range maxAsking + 50 {
+	for i := range maxQueries + 50 {
 		g.Go(func() {
 			if _, err := c.ask("x" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) +
 				".example."); errors.Is(
@@ -512,10 +514,10 @@ func TestQuestionsThatAreOpenAreBounded(t *testing.T) {
 	g.Wait()
 }
 
-func TestServersOfADomain(t *testing.T) {
-	all := newWorld(t, "127.0.0.1:0", says(t, 0, "x. 0 IN A 192.0.2.1"))
-	corp := newWorld(t, "127.0.0.1:0", says(t, 0, "x. 0 IN A 192.0.2.2"))
-	lab := newWorld(t, "127.0.0.1:0", says(t, 0, "x. 0 IN A 192.0.2.3"))
+func TestQueriesOfADomainGoToItsServers(t *testing.T) {
+	all := newFakeServer(t, "127.0.0.1:0", replyWith(t, 0, "x. 0 IN A 192.0.2.1"))
+	corp := newFakeServer(t, "127.0.0.1:0", replyWith(t, 0, "x. 0 IN A 192.0.2.2"))
+	lab := newFakeServer(t, "127.0.0.1:0", replyWith(t, 0, "x. 0 IN A 192.0.2.3"))
 	c := newClient(
 		t,
 		Config{
@@ -530,7 +532,7 @@ func TestServersOfADomain(t *testing.T) {
 	c.check("x.lab.corp.example.", "192.0.2.3", 0)
 }
 
-func TestPolicies(t *testing.T) {
+func TestPoliciesOrderTheServers(t *testing.T) {
 	servers := []*server{{addr: "a"}, {addr: "b"}, {addr: "c"}}
 	first := func(policy string) map[string]int {
 		p, seen := &pool{servers: servers, policy: policy}, map[string]int{}
@@ -548,21 +550,21 @@ func TestPolicies(t *testing.T) {
 	if got := first("random"); len(got) != 3 || got["a"] < 50 {
 		t.Errorf("random: %v", got)
 	}
-	servers[0].fails = maxFails
+	servers[0].failures = maxFailures
 	if got := first("sequential"); got["b"] != 300 {
 		t.Errorf("one has failed: %v", got)
 	}
 }
 
 // Two servers that forward to each other would do so forever.
-func TestServerThatAsksBackIsLeftOut(t *testing.T) {
+func TestServerThatForwardsBackIsSkipped(t *testing.T) {
 	var c client
 	var back atomic.Bool
 	back.Store(true)
-	answer := says(t, 0, "x.example. 0 IN A 192.0.2.1")
-	w := newWorld(t, "127.0.0.1:0", func(q *dns.Msg, tcp bool) *dns.Msg {
+	answer := replyWith(t, 0, "x.example. 0 IN A 192.0.2.1")
+	w := newFakeServer(t, "127.0.0.1:0", func(q *dns.Msg, tcp bool) *dns.Msg {
 		if q.Question[0].Qtype == dns.TypeHINFO && back.Load() {
-			if !c.Looped(&query(t, q.Question[0].Name).Name) {
+			if !c.IsLoopQuery(&query(t, q.Question[0].Name).Name) {
 				t.Error("the question is not known again")
 			}
 			return new(dns.Msg).SetRcode(q, dns.RcodeRefused)
@@ -570,18 +572,18 @@ func TestServerThatAsksBackIsLeftOut(t *testing.T) {
 		return answer(q, tcp)
 	})
 	c = newClient(t, Config{Servers: []string{w.addr}})
-	if c.Looped(&query(t, "00ff."+loopDomain).Name) || c.Looped(&query(t, "a.b.clusterctl.").Name) {
+	if c.IsLoopQuery(&query(t, "00ff."+loopDomain).Name) || c.IsLoopQuery(&query(t, "a.b.clusterctl.").Name) {
 		t.Error("somebody else's question is taken for its own")
 	}
 	c.findLoops(context.Background())
-	c.check("x.example.", ErrNobody.Error(), 0)
+	c.check("x.example.", ErrNoServer.Error(), 0)
 	back.Store(false)
 	c.findLoops(context.Background())
-	c.clock.move(2 * failTime)
+	c.clock.advance(2 * failureTTL)
 	c.check("x.example.", "192.0.2.1", 0)
 }
 
-func TestMachinesServersAreFollowed(t *testing.T) {
+func TestChangesOfResolvConfAreApplied(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	write := func(text string) {
 		t.Helper()
@@ -612,14 +614,14 @@ func TestMachinesServersAreFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after, err := newPools(c.cfg, before); err == nil && len(after.all.servers) > 0 {
-			t.Errorf("servers out of nothing: %v", after.all.names())
+			t.Errorf("servers out of nothing: %v", after.all.addresses())
 		}
 	}
 	write("nameserver 127.9.9.3\n")
 	eventually(t, "other servers", has("127.9.9.3:53"))
 }
 
-func TestAddressOfAServer(t *testing.T) {
+func TestAddressParsesAServer(t *testing.T) {
 	var got []string
 	for _, text := range []string{"192.0.2.1", "192.0.2.1:5353", "2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:5353",
 		"name.example", ""} {

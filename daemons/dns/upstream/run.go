@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	followEvery = 2 * time.Second // how often the machine's file is read
-	loopEvery   = time.Minute     // how often servers are checked for loops
+	fileInterval = 2 * time.Second // how often the machine's file is read
+	loopInterval = time.Minute     // how often servers are checked for loops
 )
 
 // Run watches the machine's name servers, probes failed servers, and detects forwarding loops, until ctx ends. Then it
@@ -29,12 +29,12 @@ func (r *Resolver) Run(ctx context.Context) {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
-	r.flying.Wait()
+	r.running.Wait()
 }
 
 // watch watches the file. It looks for loops at the start, when servers have changed, and periodically.
 func (r *Resolver) watch(ctx context.Context) {
-	tick := time.NewTicker(followEvery)
+	tick := time.NewTicker(fileInterval)
 	defer tick.Stop()
 	r.findLoops(ctx)
 	checked, failing := time.Now(), ""
@@ -58,22 +58,22 @@ func (r *Resolver) watch(ctx context.Context) {
 			case len(after.all.servers) == 0 && len(before.all.servers) > 0:
 			case !slices.Equal(before.all.servers, after.all.servers):
 				r.pools.Store(after)
-				r.told.forget(before, after)
-				r.log.Info("the machine's name servers have changed", "servers", after.all.names())
+				r.metrics.removeSeries(before, after)
+				r.log.Info("the machine's name servers have changed", "servers", after.all.addresses())
 				changed = true
 			}
 			if err == nil {
 				failing = ""
 			}
 		}
-		if changed || time.Since(checked) >= loopEvery {
+		if changed || time.Since(checked) >= loopInterval {
 			r.findLoops(ctx)
 			checked = time.Now()
 		}
 	}
 }
 
-func (p *pool) names() (list []string) {
+func (p *pool) addresses() (list []string) {
 	for _, s := range p.servers {
 		list = append(list, s.addr)
 	}
@@ -81,7 +81,7 @@ func (p *pool) names() (list []string) {
 }
 
 // Servers returns the servers for names without their own zone in the configuration.
-func (r *Resolver) Servers() []string { return r.pools.Load().all.names() }
+func (r *Resolver) Servers() []string { return r.pools.Load().all.addresses() }
 
 // probe probes failed servers until they respond.
 func (r *Resolver) probe(ctx context.Context) {
@@ -93,48 +93,48 @@ func (r *Resolver) probe(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.news:
+		case <-r.serverFailed:
 		case <-timer.C:
 		}
 		next, broken, all := time.Hour, true, r.pools.Load()
 		for _, s := range all.byAddr {
-			broken = broken && !s.well()
-			at, is := s.due(r.now())
+			broken = broken && !s.isWorking()
+			at, is := s.nextProbe(r.now())
 			if at.IsZero() {
 				continue
 			}
 			next = min(next, max(at.Sub(r.now()), time.Millisecond))
 			if is {
-				g.Go(func() { r.probeOne(ctx, s) })
+				g.Go(func() { r.probeServer(ctx, s) })
 			}
 		}
 		if broken && len(all.byAddr) > 0 {
-			r.told.broken.Inc()
+			r.metrics.allFailed.Inc()
 		}
 		timer.Reset(next)
 	}
 }
 
-// probeOne queries the name servers of the root, which every server can answer.
-func (r *Resolver) probeOne(ctx context.Context, s *server) {
-	ctx, cancel := context.WithTimeout(ctx, tryTime)
+// probeServer queries the name servers of the root, which every server can answer.
+func (r *Resolver) probeServer(ctx context.Context, s *server) {
+	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
 	m := new(dns.Msg).SetQuestion(".", dns.TypeNS)
 	if _, err := s.exchange(ctx, m); err != nil {
 		if ctx.Err() == nil || context.Cause(ctx) == context.DeadlineExceeded {
-			r.told.failures.WithLabelValues(s.addr).Inc()
-			s.failed(r.now())
+			r.metrics.failures.WithLabelValues(s.addr).Inc()
+			s.recordFailure(r.now())
 		}
 		return
 	}
 	r.log.Info("the name server answers again", "server", s.addr)
-	s.answered()
+	s.recordSuccess()
 }
 
 // loops holds the queries that were sent to detect forwarding loops.
 type loops struct {
-	mu   sync.Mutex
-	open map[string]*server // by first label
+	mu      sync.Mutex
+	pending map[string]*server // by first label
 }
 
 // loopDomain is the domain of these queries. It does not exist.
@@ -151,16 +151,16 @@ func (r *Resolver) findLoops(ctx context.Context) {
 			}
 			label := hex.EncodeToString(token)
 			r.loops.mu.Lock()
-			r.loops.open[label] = s
+			r.loops.pending[label] = s
 			r.loops.mu.Unlock()
-			ctx, cancel := context.WithTimeout(ctx, tryTime)
+			ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 			defer cancel()
 			_, err := s.exchange(ctx, new(dns.Msg).SetQuestion(label+"."+loopDomain, dns.TypeHINFO))
 			r.loops.mu.Lock()
-			_, unseen := r.loops.open[label]
-			delete(r.loops.open, label)
+			_, unseen := r.loops.pending[label]
+			delete(r.loops.pending, label)
 			r.loops.mu.Unlock()
-			if unseen && err == nil && s.loops.Swap(false) {
+			if unseen && err == nil && s.isLoop.Swap(false) {
 				r.log.Info("the name server does not ask this one any more, and is asked again", "server", s.addr)
 			}
 		})
@@ -168,8 +168,8 @@ func (r *Resolver) findLoops(ctx context.Context) {
 	g.Wait()
 }
 
-// Looped reports whether a query was sent by findLoops. If so, it stops using the server that sent it back.
-func (r *Resolver) Looped(name *wire.Name) bool {
+// IsLoopQuery reports whether a query was sent by findLoops. If so, it stops using the server that sent it back.
+func (r *Resolver) IsLoopQuery(name *wire.Name) bool {
 	if name.Labels() != 3 || string(name.Label(2)) != "clusterctl" ||
 		name.String() != string(name.Label(0))+"."+loopDomain {
 		return false
@@ -177,12 +177,12 @@ func (r *Resolver) Looped(name *wire.Name) bool {
 	r.loops.mu.Lock()
 	defer r.loops.mu.Unlock()
 	label := strings.ToLower(string(name.Label(0)))
-	s := r.loops.open[label]
+	s := r.loops.pending[label]
 	if s == nil {
 		return false
 	}
-	delete(r.loops.open, label)
-	if !s.loops.Swap(true) {
+	delete(r.loops.pending, label)
+	if !s.isLoop.Swap(true) {
 		r.log.Error("a name server asks this one what it is asked by it: it is left out", "server", s.addr)
 	}
 	return true

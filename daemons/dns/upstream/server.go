@@ -19,85 +19,85 @@ import (
 	"clusterctl/daemons/dns/wire"
 )
 
-// maxFails is the number of consecutive failures after which a server is skipped until it responds to a probe.
-const maxFails = 2
+// maxFailures is the number of consecutive failures after which a server is skipped until it responds to a probe.
+const maxFailures = 2
 
-// tryTime limits a query to one server, before the next is asked.
-const tryTime = 2 * time.Second
+// serverTimeout limits a query to one server, before the next is asked.
+const serverTimeout = 2 * time.Second
 
 // server is another name server.
 type server struct {
-	addr  string
-	loops atomic.Bool // it forwards queries back to this server
+	addr   string
+	isLoop atomic.Bool // it forwards queries back to this server
 
-	mu    sync.Mutex
-	fails int
-	probe time.Time     // time of the next probe
-	pause time.Duration // delay of the probe after that
+	mu         sync.Mutex
+	failures   int
+	probeAt    time.Time     // time of the next probe
+	probePause time.Duration // delay of the probe after that
 }
 
-// minPause and maxPause are the first and longest delay between probes of a failed server. The delay doubles.
+// minProbePause and maxProbePause are the first and longest delay between probes of a failed server. The delay doubles.
 const (
-	minPause = 500 * time.Millisecond
-	maxPause = 30 * time.Second
+	minProbePause = 500 * time.Millisecond
+	maxProbePause = 30 * time.Second
 )
 
-func (s *server) well() bool {
+func (s *server) isWorking() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.fails < maxFails
+	return s.failures < maxFailures
 }
 
-// answered records that the server responded.
-func (s *server) answered() {
+// recordSuccess records that the server responded.
+func (s *server) recordSuccess() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fails, s.pause = 0, 0
+	s.failures, s.probePause = 0, 0
 }
 
-// failed records that the server did not respond. It reports whether probing must start.
-func (s *server) failed(now time.Time) bool {
+// recordFailure records that the server did not respond. It reports whether probing must start.
+func (s *server) recordFailure(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fails++
-	if s.pause > 0 {
+	s.failures++
+	if s.probePause > 0 {
 		return false
 	}
-	s.pause, s.probe = minPause, now.Add(minPause)
+	s.probePause, s.probeAt = minProbePause, now.Add(minProbePause)
 	return true
 }
 
-// due returns when to probe the server, or the zero time if it need not be probed. If the probe is due now, due
+// nextProbe returns when to probe the server, or the zero time if it need not be probed. If the probe is due now, due
 // schedules the next one.
-func (s *server) due(now time.Time) (at time.Time, is bool) {
+func (s *server) nextProbe(now time.Time) (at time.Time, is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pause == 0 {
+	if s.probePause == 0 {
 		return time.Time{}, false
 	}
-	if now.Before(s.probe) {
-		return s.probe, false
+	if now.Before(s.probeAt) {
+		return s.probeAt, false
 	}
-	s.pause = min(2*s.pause, maxPause)
-	s.probe = now.Add(s.pause)
-	return s.probe, true
+	s.probePause = min(2*s.probePause, maxProbePause)
+	s.probeAt = now.Add(s.probePause)
+	return s.probeAt, true
 }
 
 // pool holds the servers for some names.
 type pool struct {
-	servers []*server
-	policy  string
-	turn    atomic.Uint32
+	servers   []*server
+	policy    string
+	nextIndex atomic.Uint32
 }
 
 // order returns the servers in the order in which to ask them, working servers first. It leaves out servers that
 // forward queries back to this one.
 func (p *pool) order() []*server {
-	list := slices.DeleteFunc(slices.Clone(p.servers), func(s *server) bool { return s.loops.Load() })
+	list := slices.DeleteFunc(slices.Clone(p.servers), func(s *server) bool { return s.isLoop.Load() })
 	switch p.policy {
 	case "round_robin":
 		if n := len(list); n > 0 {
-			at := int(p.turn.Add(1)-1) % n
+			at := int(p.nextIndex.Add(1)-1) % n
 			list = slices.Concat(list[at:], list[:at])
 		}
 	case "sequential":
@@ -105,7 +105,7 @@ func (p *pool) order() []*server {
 		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	}
 	slices.SortStableFunc(list, func(a, b *server) int {
-		switch aWell, bWell := a.well(), b.well(); {
+		switch aWell, bWell := a.isWorking(), b.isWorking(); {
 		case aWell && !bWell:
 			return -1
 		case bWell && !aWell:
@@ -171,7 +171,7 @@ func (s *server) ask(ctx context.Context, network string, m *dns.Msg) (*dns.Msg,
 			return nil, err
 		}
 		reply := new(dns.Msg)
-		if err := reply.Unpack(buf[:n]); err == nil && matches(out, reply) {
+		if err := reply.Unpack(buf[:n]); err == nil && isReplyTo(out, reply) {
 			return reply, nil
 		} else if network == "tcp" {
 			return nil, errors.New("the answer is malformed, or to another question")
@@ -189,8 +189,8 @@ func readMessage(r io.Reader) ([]byte, error) {
 	return b, err
 }
 
-// matches reports whether a message is the response to a query. Error responses may omit the question.
-func matches(asked, reply *dns.Msg) bool {
+// isReplyTo reports whether a message is the response to a query. Error responses may omit the question.
+func isReplyTo(asked, reply *dns.Msg) bool {
 	if !reply.Response || reply.Id != asked.Id || reply.Opcode != asked.Opcode {
 		return false
 	}

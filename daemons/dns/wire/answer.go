@@ -15,26 +15,26 @@ const (
 	Additional
 )
 
-// Asked is the offset of the question's name in an answer. Records with this name refer to it.
-const Asked = headerSize
+// QuestionOffset is the offset of the question's name in an answer. Records with this name refer to it.
+const QuestionOffset = headerSize
 
 // Answer builds the answer to a query. It can be reused.
 type Answer struct {
-	b      []byte
-	q      *Query
-	limit  int // without the EDNS record
-	counts [3]int
-	cut    bool // a record did not fit
+	b         []byte
+	q         *Query
+	limit     int // without the EDNS record
+	counts    [3]int
+	truncated bool // a record did not fit
 }
 
 // Start starts an answer in the memory of b, which grows if necessary.
 func (a *Answer) Start(b []byte, q *Query, limit int) {
-	a.b, a.q, a.limit, a.counts, a.cut = append(b[:0], make([]byte, headerSize)...), q, limit, [3]int{}, false
+	a.b, a.q, a.limit, a.counts, a.truncated = append(b[:0], make([]byte, headerSize)...), q, limit, [3]int{}, false
 	if q.EDNS {
 		a.limit -= optSize
 	}
-	if q.Asked != nil {
-		a.b = append(a.b, q.Asked...)
+	if q.RawName != nil {
+		a.b = append(a.b, q.RawName...)
 		a.b = binary.BigEndian.AppendUint16(a.b, q.Type)
 		a.b = binary.BigEndian.AppendUint16(a.b, q.Class)
 	}
@@ -63,10 +63,10 @@ func (a *Answer) Add(s Section, owner int, kind uint16, ttl uint32, data ...[]by
 		size += len(d)
 	}
 	was := len(a.b)
-	b := a.name(owner)
+	b := a.appendName(owner)
 	if len(b)+10+size > a.limit {
 		a.b = b[:was]
-		a.cut = a.cut || s != Additional
+		a.truncated = a.truncated || s != Additional
 		return 0, false
 	}
 	b = binary.BigEndian.AppendUint16(b, kind)
@@ -82,8 +82,8 @@ func (a *Answer) Add(s Section, owner int, kind uint16, ttl uint32, data ...[]by
 	return at, true
 }
 
-// name appends a reference to the name at offset owner, or a copy if the offset is too large for a reference.
-func (a *Answer) name(owner int) []byte {
+// appendName appends a reference to the name at offset owner, or a copy if the offset is too large for a reference.
+func (a *Answer) appendName(owner int) []byte {
 	if owner < 0x4000 {
 		return binary.BigEndian.AppendUint16(a.b, 0xc000|uint16(owner))
 	}
@@ -130,24 +130,25 @@ func swap(x, y []byte) {
 	}
 }
 
-// Done completes the answer and returns it.
-func (a *Answer) Done(code int, authoritative bool) []byte {
-	flags := bitResponse | a.q.flags&(opcodeBits|bitWanted|bitUnchecked) | bitAvailable | uint16(code&15)
+// Finish completes the answer and returns it.
+func (a *Answer) Finish(code int, authoritative bool) []byte {
+	copied := a.q.flags & (opcodeBits | bitRecursionDesired | bitCheckingDisabled)
+	flags := bitResponse | copied | bitRecursionAvailable | uint16(code&15)
 	if authoritative {
 		flags |= bitAuthoritative
 	}
-	if a.cut {
+	if a.truncated {
 		flags |= bitTruncated
 	}
 	questions := 0
-	if a.q.Asked != nil {
+	if a.q.RawName != nil {
 		questions = 1
 	}
-	a.head(flags, questions)
+	a.writeHeader(flags, questions)
 	return AppendOPT(a.b, a.q, code)
 }
 
-func (a *Answer) head(flags uint16, questions int) {
+func (a *Answer) writeHeader(flags uint16, questions int) {
 	binary.BigEndian.PutUint16(a.b, a.q.ID)
 	binary.BigEndian.PutUint16(a.b[2:], flags)
 	binary.BigEndian.PutUint16(a.b[4:], uint16(questions))
@@ -177,7 +178,7 @@ func AppendOPT(message []byte, q *Query, code int) []byte {
 // AddPacked adds a packed record with uncompressed names. It reports whether the record fits.
 func (a *Answer) AddPacked(s Section, record []byte) bool {
 	if len(a.b)+len(record) > a.limit {
-		a.cut = a.cut || s != Additional
+		a.truncated = a.truncated || s != Additional
 		return false
 	}
 	a.b = append(a.b, record...)
@@ -186,4 +187,4 @@ func (a *Answer) AddPacked(s Section, record []byte) bool {
 }
 
 // Truncated reports whether a record did not fit.
-func (a *Answer) Truncated() bool { return a.cut }
+func (a *Answer) Truncated() bool { return a.truncated }

@@ -20,15 +20,15 @@ type Name struct {
 	labels int
 }
 
-var errName = errors.New("malformed domain name")
+var errMalformedName = errors.New("malformed domain name")
 
-// Read parses an uncompressed name at the start of b and returns its length in bytes.
-func (n *Name) Read(b []byte) (int, error) {
+// Parse parses an uncompressed name at the start of b and returns its length in bytes.
+func (n *Name) Parse(b []byte) (int, error) {
 	n.size, n.labels = 0, 0
 	at := 0
 	for {
 		if at >= len(b) || at >= maxName {
-			return 0, errName
+			return 0, errMalformedName
 		}
 		length := int(b[at])
 		if length == 0 {
@@ -37,19 +37,19 @@ func (n *Name) Read(b []byte) (int, error) {
 			return n.size, nil
 		}
 		if length > maxLabel || at+1+length >= len(b) || at+1+length >= maxName {
-			return 0, errName
+			return 0, errMalformedName
 		}
 		n.starts[n.labels] = uint8(at)
 		n.labels++
 		n.text[at] = byte(length)
 		for i := at + 1; i <= at+length; i++ {
-			n.text[i] = lower(b[i])
+			n.text[i] = lowerByte(b[i])
 		}
 		at += 1 + length
 	}
 }
 
-func lower(c byte) byte {
+func lowerByte(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		return c + 'a' - 'A'
 	}
@@ -109,13 +109,13 @@ func Pack(text string) ([]byte, error) {
 	if text != "" {
 		for label := range strings.SplitSeq(text, ".") {
 			if label == "" || len(label) > maxLabel {
-				return nil, errName
+				return nil, errMalformedName
 			}
 			out = append(append(out, byte(len(label))), label...)
 		}
 	}
 	if out = append(out, 0); len(out) > maxName {
-		return nil, errName
+		return nil, errMalformedName
 	}
 	return out, nil
 }

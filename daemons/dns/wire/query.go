@@ -25,7 +25,7 @@ const (
 	Success        = 0
 	FormatError    = 1
 	ServerFailure  = 2
-	NoName         = 3
+	NameError      = 3
 	NotImplemented = 4
 	Refused        = 5
 	BadVersion     = 16
@@ -45,20 +45,20 @@ const (
 
 // These are the bits of the header's flags.
 const (
-	bitResponse      = 1 << 15
-	bitAuthoritative = 1 << 10
-	bitTruncated     = 1 << 9
-	bitWanted        = 1 << 8 // RD, recursion desired
-	bitAvailable     = 1 << 7 // RA, recursion available
-	bitAuthentic     = 1 << 5
-	bitUnchecked     = 1 << 4 // CD, checking disabled
-	opcodeBits       = 15 << 11
+	bitResponse           = 1 << 15
+	bitAuthoritative      = 1 << 10
+	bitTruncated          = 1 << 9
+	bitRecursionDesired   = 1 << 8 // RD, recursion desired
+	bitRecursionAvailable = 1 << 7 // RA, recursion available
+	bitAuthenticData      = 1 << 5
+	bitCheckingDisabled   = 1 << 4 // CD, checking disabled
+	opcodeBits            = 15 << 11
 )
 
 // Query is a parsed query. It refers to the parsed message, and can be reused.
 type Query struct {
 	ID          uint16
-	Asked       []byte // the name in the case of the question; nil if the question is malformed
+	RawName     []byte // the name in the case of the question; nil if the question is malformed
 	Name        Name   // the name in lower case
 	Type, Class uint16
 
@@ -77,7 +77,7 @@ func (q *Query) Parse(message []byte) (code int, ok bool) {
 		return 0, false
 	}
 	q.ID, q.flags = binary.BigEndian.Uint16(message), binary.BigEndian.Uint16(message[2:])
-	q.Asked, q.Type, q.Class, q.EDNS, q.DO, q.Size, q.Length = nil, 0, 0, false, false, PlainSize, len(message)
+	q.RawName, q.Type, q.Class, q.EDNS, q.DO, q.Size, q.Length = nil, 0, 0, false, false, PlainSize, len(message)
 	if q.flags&bitResponse != 0 {
 		return 0, false
 	}
@@ -87,22 +87,22 @@ func (q *Query) Parse(message []byte) (code int, ok bool) {
 	if binary.BigEndian.Uint16(message[4:]) != 1 {
 		return FormatError, true
 	}
-	size, err := q.Name.Read(message[headerSize:])
+	size, err := q.Name.Parse(message[headerSize:])
 	rest := message[min(headerSize+size, len(message)):]
 	if err != nil || len(rest) < 4 {
 		return FormatError, true
 	}
-	q.Asked = message[headerSize : headerSize+size]
+	q.RawName = message[headerSize : headerSize+size]
 	q.Type, q.Class = binary.BigEndian.Uint16(rest), binary.BigEndian.Uint16(rest[2:])
-	code = q.options(message, rest[4:])
+	code = q.parseOptions(message, rest[4:])
 	if q.Type == TypeOPT && code == Success {
 		code = FormatError
 	}
 	return code, true
 }
 
-// options parses the records after the question. Only the EDNS record is used.
-func (q *Query) options(message, rest []byte) (code int) {
+// parseOptions parses the records after the question. Only the EDNS record is used.
+func (q *Query) parseOptions(message, rest []byte) (code int) {
 	additional := int(binary.BigEndian.Uint16(message[10:]))
 	count := int(binary.BigEndian.Uint16(message[6:])) + int(binary.BigEndian.Uint16(message[8:])) + additional
 	for left := count; left > 0; left-- {
@@ -157,13 +157,13 @@ func skipName(b []byte) int {
 }
 
 // RecursionDesired reports whether other servers may be asked.
-func (q *Query) RecursionDesired() bool { return q.flags&bitWanted != 0 }
+func (q *Query) RecursionDesired() bool { return q.flags&bitRecursionDesired != 0 }
 
 // CheckingDisabled reports whether the client also wants answers that fail DNSSEC validation.
-func (q *Query) CheckingDisabled() bool { return q.flags&bitUnchecked != 0 }
+func (q *Query) CheckingDisabled() bool { return q.flags&bitCheckingDisabled != 0 }
 
-// Authentic reports whether the client wants to know if an answer was validated.
-func (q *Query) Authentic() bool { return q.flags&bitAuthentic != 0 || q.DO }
+// AuthenticDataRequested reports whether the client wants to know if an answer was validated.
+func (q *Query) AuthenticDataRequested() bool { return q.flags&bitAuthenticData != 0 || q.DO }
 
 // Limit returns the maximum size of the answer in bytes.
 func (q *Query) Limit(tcp bool) int {

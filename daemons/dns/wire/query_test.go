@@ -6,7 +6,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-func pack(t testing.TB, m *dns.Msg) []byte {
+func packMessage(t testing.TB, m *dns.Msg) []byte {
 	t.Helper()
 	b, err := m.Pack()
 	if err != nil {
@@ -17,29 +17,30 @@ func pack(t testing.TB, m *dns.Msg) []byte {
 
 func question(name string) *dns.Msg { return new(dns.Msg).SetQuestion(name, dns.TypeA) }
 
-func TestParseReadsWhatAnAnswerNeeds(t *testing.T) {
+func TestParseReadsTheQuestionAndTheOptions(t *testing.T) {
 	m := question("Web.Default.svc.cluster.local.").SetEdns0(4096, true)
 	m.CheckingDisabled = true
 	var q Query
-	code, ok := q.Parse(pack(t, m))
+	code, ok := q.Parse(packMessage(t, m))
 	if !ok || code != Success || q.ID != m.Id || q.Type != TypeA || q.Class != ClassIN || !q.EDNS || !q.DO ||
 		q.Size != 4096 ||
 		!q.CheckingDisabled() ||
 		!q.RecursionDesired() {
 		t.Errorf("code %d, %+v", code, q)
 	}
-	if q.Name.String() != "web.default.svc.cluster.local." || string(q.Asked[1:4]) != "Web" ||
+	if q.Name.String() != "web.default.svc.cluster.local." || string(q.RawName[1:4]) != "Web" ||
 		q.Limit(false) != UDPSize ||
 		q.Limit(true) != MaxSize {
-		t.Errorf("%s, %q", q.Name.String(), q.Asked)
+		t.Errorf("%s, %q", q.Name.String(), q.RawName)
 	}
-	if code, ok := q.Parse(pack(t, question("a."))); !ok || code != Success || q.EDNS || q.Limit(false) != PlainSize {
+	if code, ok := q.Parse(packMessage(t, question("a."))); !ok || code != Success || q.EDNS ||
+		q.Limit(false) != PlainSize {
 		t.Errorf("the query before is still there: %+v", q)
 	}
 }
 
-func TestParseSaysWhatIsWrong(t *testing.T) {
-	plain := pack(t, question("example.org."))
+func TestParseReturnsTheCodeOfTheError(t *testing.T) {
+	plain := packMessage(t, question("example.org."))
 	change := func(f func([]byte)) []byte {
 		b := append([]byte(nil), plain...)
 		f(b)
@@ -48,7 +49,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 	option := func(change func(*dns.OPT)) []byte {
 		m := question("example.org.").SetEdns0(1232, false)
 		change(m.Extra[0].(*dns.OPT))
-		return pack(t, m)
+		return packMessage(t, m)
 	}
 	twice := question("example.org.").SetEdns0(1232, false)
 	twice.Extra = append(twice.Extra, twice.Extra[0])
@@ -70,12 +71,12 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"a label of a reserved type", change(func(b []byte) { b[12] = 0x47 }), FormatError, true},
 		{"no type", plain[:len(plain)-4], FormatError, true},
 		{"records that are missing", change(func(b []byte) { b[11] = 1 }), FormatError, true},
-		{"two records of EDNS", pack(t, twice), FormatError, true},
+		{"two records of EDNS", packMessage(t, twice), FormatError, true},
 		{"EDNS of a later version", option(func(o *dns.OPT) { o.SetVersion(1) }), BadVersion, true},
 		{"options that nobody knows",
 			option(func(o *dns.OPT) { o.Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65001, Data: []byte("x")}} }),
 			Success, true},
-		{"EDNS as the question", pack(t, new(dns.Msg).SetQuestion(".", dns.TypeOPT)), FormatError, true},
+		{"EDNS as the question", packMessage(t, new(dns.Msg).SetQuestion(".", dns.TypeOPT)), FormatError, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var q Query
@@ -86,16 +87,16 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestOptionsOfTheClientDoNotComeBack(t *testing.T) {
+func TestOptionsOfTheClientAreNotReturned(t *testing.T) {
 	m := question("example.org.").SetEdns0(4096, true)
 	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65001, Data: []byte("x")}}
 	for _, code := range []int{Success, BadVersion} {
 		var q Query
-		q.Parse(pack(t, m))
+		q.Parse(packMessage(t, m))
 		var a Answer
 		a.Start(nil, &q, q.Limit(false))
 		var reply dns.Msg
-		if err := reply.Unpack(a.Done(code, false)); err != nil {
+		if err := reply.Unpack(a.Finish(code, false)); err != nil {
 			t.Fatal(err)
 		}
 		if opt := reply.IsEdns0(); opt == nil || len(opt.Option) > 0 || !opt.Do() || opt.UDPSize() != UDPSize ||
@@ -106,7 +107,7 @@ func TestOptionsOfTheClientDoNotComeBack(t *testing.T) {
 	}
 }
 
-func TestStoredAnswerIsGivenToWhoAsksTheSame(t *testing.T) {
+func TestStoredAnswerIsReusedForTheSameQuestion(t *testing.T) {
 	m := question("example.org.")
 	m.Response, m.AuthenticatedData, m.Compress = true, true, true
 	for _, text := range []string{"example.org. 60 IN CNAME www.example.org.", "www.example.org. 50 IN A " +
@@ -117,7 +118,7 @@ func TestStoredAnswerIsGivenToWhoAsksTheSame(t *testing.T) {
 		}
 		m.Answer = append(m.Answer, rr)
 	}
-	s, err := NewStored(pack(t, m))
+	s, err := NewStored(packMessage(t, m))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,9 +127,9 @@ func TestStoredAnswerIsGivenToWhoAsksTheSame(t *testing.T) {
 		asked := question("eXample.ORG.")
 		asked.AuthenticatedData = i%2 == 0
 		var q Query
-		q.Parse(pack(t, asked))
+		q.Parse(packMessage(t, asked))
 		var reply dns.Msg
-		if err := reply.Unpack(s.Give(nil, &q, 512, func(ttl uint32) uint32 { return ttl - 10 })); err != nil {
+		if err := reply.Unpack(s.WriteReply(nil, &q, 512, func(ttl uint32) uint32 { return ttl - 10 })); err != nil {
 			t.Fatal(err)
 		}
 		if reply.Id != asked.Id || reply.Question[0].Name != "eXample.ORG." || len(reply.Answer) != 4 ||
@@ -145,9 +146,10 @@ func TestStoredAnswerIsGivenToWhoAsksTheSame(t *testing.T) {
 		t.Errorf("first came %v", first)
 	}
 	var q Query
-	q.Parse(pack(t, question("example.org.").SetEdns0(512, false)))
+	q.Parse(packMessage(t, question("example.org.").SetEdns0(512, false)))
 	var reply dns.Msg
-	if err := reply.Unpack(s.Give(nil, &q, len(pack(t, m))-6, func(ttl uint32) uint32 { return ttl })); err != nil ||
+	if err := reply.Unpack(s.WriteReply(nil, &q, len(packMessage(t, m))-6,
+		func(ttl uint32) uint32 { return ttl })); err != nil ||
 		!reply.Truncated ||
 		len(reply.Answer) != 2 ||
 		reply.IsEdns0() == nil {
@@ -156,7 +158,7 @@ func TestStoredAnswerIsGivenToWhoAsksTheSame(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(pack(f, question("example.org.").SetEdns0(1232, true)))
+	f.Add(packMessage(f, question("example.org.").SetEdns0(1232, true)))
 	f.Add([]byte{0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var q Query
@@ -166,7 +168,7 @@ func FuzzParse(f *testing.F) {
 		}
 		var a Answer
 		a.Start(nil, &q, q.Limit(false))
-		out := a.Done(code, false)
+		out := a.Finish(code, false)
 		if err := new(dns.Msg).Unpack(out); err != nil {
 			t.Fatalf("the refusal %x cannot be read: %v", out, err)
 		}
@@ -178,7 +180,7 @@ func FuzzStoredAnswer(f *testing.F) {
 	m.Answer = []dns.RR{
 		&dns.A{Hdr: dns.RR_Header{Name: "example.org.", Rrtype: dns.TypeA, Class: 1, Ttl: 5}, A: []byte{1, 2, 3, 4}},
 	}
-	f.Add(pack(f, m), 60)
+	f.Add(packMessage(f, m), 60)
 	f.Fuzz(func(t *testing.T, b []byte, limit int) {
 		s, err := NewStored(b)
 		if err != nil {
@@ -189,7 +191,7 @@ func FuzzStoredAnswer(f *testing.F) {
 			return
 		}
 		limit = max(limit, PlainSize)
-		if out := s.Give(nil, &q, limit, func(ttl uint32) uint32 { return ttl }); len(out) > limit {
+		if out := s.WriteReply(nil, &q, limit, func(ttl uint32) uint32 { return ttl }); len(out) > limit {
 			t.Fatalf("%d bytes of %d", len(out), limit)
 		}
 	})

@@ -26,7 +26,7 @@ type Service struct {
 	external []byte // target name of an ExternalName service
 	ports    []port
 	hosts    []host // sorted by label
-	reverse  map[netip.Addr][][]byte
+	pointers map[netip.Addr][][]byte
 }
 
 // port holds the SRV records of a port.
@@ -63,8 +63,8 @@ type host struct {
 	v4, v6 []byte
 }
 
-// OldNotReady is the annotation that preceded the field publishNotReadyAddresses.
-const OldNotReady = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
+// NotReadyAnnotation is the annotation that preceded the field publishNotReadyAddresses.
+const NotReadyAnnotation = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
 
 // NewService returns the records of a service in a domain. It returns nil if the service cannot have a name.
 func NewService(domain []byte, s *corev1.Service, slices []*discoveryv1.EndpointSlice) *Service {
@@ -72,7 +72,7 @@ func NewService(domain []byte, s *corev1.Service, slices []*discoveryv1.Endpoint
 	if err != nil || len(full)-1+len(domain) > 255 {
 		return nil
 	}
-	out := &Service{name: append(full[:len(full)-1], domain...), reverse: map[netip.Addr][][]byte{}}
+	out := &Service{name: append(full[:len(full)-1], domain...), pointers: map[netip.Addr][][]byte{}}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		if out.external, err = wire.Pack(s.Spec.ExternalName); err != nil {
 			return nil
@@ -85,27 +85,28 @@ func NewService(domain []byte, s *corev1.Service, slices []*discoveryv1.Endpoint
 	}
 	for _, text := range addresses {
 		if ip, err := netip.ParseAddr(text); err == nil {
-			out.v4, out.v6 = with(out.v4, out.v6, ip)
-			out.reverse[ip] = append(out.reverse[ip], out.name)
+			out.v4, out.v6 = appendAddress(out.v4, out.v6, ip)
+			out.pointers[ip] = append(out.pointers[ip], out.name)
 		}
 	}
 	headless := len(out.v4)+len(out.v6) == 0
-	ends := endpoints(slices, headless, s.Spec.PublishNotReadyAddresses || s.Annotations[OldNotReady] == "true")
-	out.hostsOf(ends, headless)
+	ends := publishedEndpoints(slices, headless, s.Spec.PublishNotReadyAddresses ||
+		s.Annotations[NotReadyAnnotation] == "true")
+	out.addHosts(ends, headless)
 	if headless {
 		out.hidden = len(ends) == 0
-		out.headlessPorts(ends)
+		out.addHeadlessPorts(ends)
 		return out
 	}
 	for _, p := range s.Spec.Ports {
-		at := port{name: strings.ToLower(p.Name), protocol: protocol(p.Protocol)}
+		at := port{name: strings.ToLower(p.Name), protocol: protocolLabel(p.Protocol)}
 		at.targets = []target{newTarget(uint16(p.Port), out.name, -1)}
 		out.ports = append(out.ports, at)
 	}
 	return out
 }
 
-func with(v4, v6 []byte, ip netip.Addr) (_, _ []byte) {
+func appendAddress(v4, v6 []byte, ip netip.Addr) (_, _ []byte) {
 	if ip = ip.Unmap(); ip.Is4() {
 		return append(v4, ip.AsSlice()...), v6
 	}
@@ -118,7 +119,7 @@ func newTarget(number uint16, name []byte, host int) target {
 	return target{append(data, name...), host}
 }
 
-func protocol(p corev1.Protocol) string {
+func protocolLabel(p corev1.Protocol) string {
 	if p == "" {
 		return "tcp"
 	}
@@ -137,9 +138,9 @@ type endpointPort struct {
 	number         uint16
 }
 
-// endpoints returns the published addresses of a service in order. An address in several slices, for several ports, is
-// one endpoint. Without headless, it only returns endpoints with a hostname.
-func endpoints(slicesOf []*discoveryv1.EndpointSlice, headless, notReady bool) []endpoint {
+// publishedEndpoints returns the published addresses of a service in order. An address in several slices, for several
+// ports, is one endpoint. Without headless, it only returns endpoints with a hostname.
+func publishedEndpoints(slicesOf []*discoveryv1.EndpointSlice, headless, notReady bool) []endpoint {
 	found := map[netip.Addr]*endpoint{}
 	for _, slice := range slicesOf {
 		var ports []endpointPort
@@ -152,7 +153,7 @@ func endpoints(slicesOf []*discoveryv1.EndpointSlice, headless, notReady bool) [
 				port.name = strings.ToLower(*p.Name)
 			}
 			if p.Protocol != nil {
-				port.protocol = protocol(*p.Protocol)
+				port.protocol = protocolLabel(*p.Protocol)
 			}
 			ports = append(ports, port)
 		}
@@ -168,7 +169,7 @@ func endpoints(slicesOf []*discoveryv1.EndpointSlice, headless, notReady bool) [
 				}
 				one := found[ip]
 				if one == nil {
-					one = &endpoint{addr: ip, label: dashed(ip)}
+					one = &endpoint{addr: ip, label: addressLabel(ip)}
 					found[ip] = one
 				}
 				if named {
@@ -192,14 +193,14 @@ func endpoints(slicesOf []*discoveryv1.EndpointSlice, headless, notReady bool) [
 	return list
 }
 
-// hostsOf adds the names of endpoints below the service's name. For a headless service, it also adds their addresses to
-// the service's name.
-func (s *Service) hostsOf(ends []endpoint, headless bool) {
+// addHosts adds the names of endpoints below the service's name. For a headless service, it also adds their addresses
+// to the service's name.
+func (s *Service) addHosts(ends []endpoint, headless bool) {
 	for _, e := range ends {
 		if headless {
-			s.v4, s.v6 = with(s.v4, s.v6, e.addr)
+			s.v4, s.v6 = appendAddress(s.v4, s.v6, e.addr)
 		}
-		at, there := s.host(e.label)
+		at, there := s.hostIndex(e.label)
 		if !there {
 			name := append(append([]byte{byte(len(e.label))}, e.label...), s.name...)
 			if len(name) > 255 {
@@ -208,18 +209,18 @@ func (s *Service) hostsOf(ends []endpoint, headless bool) {
 			s.hosts = slices.Insert(s.hosts, at, host{label: e.label, name: name})
 		}
 		h := &s.hosts[at]
-		h.v4, h.v6 = with(h.v4, h.v6, e.addr)
-		s.reverse[e.addr] = append(s.reverse[e.addr], h.name)
+		h.v4, h.v6 = appendAddress(h.v4, h.v6, e.addr)
+		s.pointers[e.addr] = append(s.pointers[e.addr], h.name)
 	}
 }
 
-// host returns the index of an endpoint by label, and whether it exists.
-func (s *Service) host(label string) (int, bool) {
+// hostIndex returns the index of an endpoint by label, and whether it exists.
+func (s *Service) hostIndex(label string) (int, bool) {
 	return slices.BinarySearchFunc(s.hosts, label, func(h host, l string) int { return strings.Compare(h.label, l) })
 }
 
-// headlessPorts adds an SRV record for every port of every endpoint.
-func (s *Service) headlessPorts(ends []endpoint) {
+// addHeadlessPorts adds an SRV record for every port of every endpoint.
+func (s *Service) addHeadlessPorts(ends []endpoint) {
 	type seen struct {
 		port   int
 		host   int
@@ -227,7 +228,7 @@ func (s *Service) headlessPorts(ends []endpoint) {
 	}
 	done := map[seen]bool{}
 	for _, e := range ends {
-		host, there := s.host(e.label)
+		host, there := s.hostIndex(e.label)
 		if !there {
 			continue
 		}
@@ -245,13 +246,13 @@ func (s *Service) headlessPorts(ends []endpoint) {
 	}
 }
 
-// dashed returns an address as a label.
-func dashed(ip netip.Addr) string {
+// addressLabel returns an address as a label.
+func addressLabel(ip netip.Addr) string {
 	return strings.NewReplacer(".", "-", ":", "-").Replace(ip.String())
 }
 
-// undashed parses a label that was made by dashed.
-func undashed(label string) (netip.Addr, bool) {
+// parseAddressLabel parses a label that was made by dashed.
+func parseAddressLabel(label string) (netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ".")); err == nil {
 		return ip, ip.Is4()
 	}

@@ -64,14 +64,14 @@ func servicePort(name string, number int32, protocol corev1.Protocol) corev1.Ser
 	return corev1.ServicePort{Name: name, Port: number, Protocol: protocol}
 }
 
-func slice(port string, number int32, list ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+func sliceOf(port string, number int32, list ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		Ports:     []discoveryv1.EndpointPort{{Name: &port, Port: &number, Protocol: ptr.To(corev1.ProtocolTCP)}},
 		Endpoints: list,
 	}
 }
 
-func end(address, hostname string) discoveryv1.Endpoint {
+func endpointOf(address, hostname string) discoveryv1.Endpoint {
 	e := discoveryv1.Endpoint{Addresses: []string{address}}
 	if hostname != "" {
 		e.Hostname = &hostname
@@ -79,7 +79,7 @@ func end(address, hostname string) discoveryv1.Endpoint {
 	return e
 }
 
-func notReady(e discoveryv1.Endpoint) discoveryv1.Endpoint {
+func markNotReady(e discoveryv1.Endpoint) discoveryv1.Endpoint {
 	e.Conditions.Ready = ptr.To(false)
 	return e
 }
@@ -103,26 +103,26 @@ func (c cluster) askWith(m *dns.Msg, limit int) *dns.Msg {
 	}
 	var a wire.Answer
 	a.Start(nil, &q, limit)
-	r := c.Answer(&a, &q.Name, q.Type, wire.Asked)
-	if r.Foreign {
+	r := c.Answer(&a, &q.Name, q.Type, wire.QuestionOffset)
+	if r.OutOfZone {
 		return nil
 	}
 	code := wire.Success
 	if r.NoName {
-		code = wire.NoName
+		code = wire.NameError
 	}
 	if a.Count(wire.Answers) == 0 {
-		c.Deny(&a, &q.Name, r.Apex)
+		c.AddSOA(&a, &q.Name, r.ApexLabel)
 	}
 	out := new(dns.Msg)
-	if err := out.Unpack(a.Done(code, true)); err != nil {
+	if err := out.Unpack(a.Finish(code, true)); err != nil {
 		c.t.Fatalf("%s: %v", m.Question[0].Name, err)
 	}
 	return out
 }
 
-// show returns a short form of an answer: its records without names and TTLs, or why there are none.
-func show(m *dns.Msg) string {
+// formatAnswer returns a short form of an answer: its records without names and TTLs, or why there are none.
+func formatAnswer(m *dns.Msg) string {
 	if m == nil {
 		return "foreign"
 	}
@@ -145,17 +145,17 @@ func show(m *dns.Msg) string {
 	return text
 }
 
-type cases []struct {
+type queryCases []struct {
 	name string
 	kind uint16
 	want string
 }
 
-func (c cluster) check(list cases) {
+func (c cluster) check(list queryCases) {
 	c.t.Helper()
 	for _, one := range list {
 		m := c.ask(one.name, one.kind)
-		if got := show(m); got != one.want {
+		if got := formatAnswer(m); got != one.want {
 			c.t.Errorf("%s %s\n got %s\nwant %s", one.name, dns.TypeToString[one.kind], got, one.want)
 		}
 		if m == nil {
@@ -169,7 +169,7 @@ func (c cluster) check(list cases) {
 	}
 }
 
-func arpa(ip string) string {
+func reverseName(ip string) string {
 	name, err := dns.ReverseAddr(ip)
 	if err != nil {
 		panic(err)
@@ -178,14 +178,14 @@ func arpa(ip string) string {
 }
 
 // Section 2.1: all comparisons are case-insensitive. The answer keeps the case of the question.
-func TestSection2_1CaseIsIgnoredAndKept(t *testing.T) {
+func TestSection2_1CaseIsIgnoredAndPreserved(t *testing.T) {
 	c := newCluster(t)
 	c.service(
 		"web",
 		corev1.ServiceSpec{ClusterIP: "10.96.0.7", Ports: []corev1.ServicePort{servicePort("http", 80, "TCP")}},
 	)
-	c.service("db", corev1.ServiceSpec{ClusterIP: "None"}, slice("sql", 5432, end("10.244.1.2", "DB-0")))
-	c.check(cases{
+	c.service("db", corev1.ServiceSpec{ClusterIP: "None"}, sliceOf("sql", 5432, endpointOf("10.244.1.2", "DB-0")))
+	c.check(queryCases{
 		{"wEb.DeFaUlT.sVc.ClUsTeR.lOcAl.", dns.TypeA, "A 10.96.0.7"},
 		{"_HTTP._TCP.web.default.svc.cluster.local.", dns.TypeSRV, "SRV 0 100 80 web.default.svc.cluster.local."},
 		{"Db-0.db.default.svc.cluster.local.", dns.TypeA, "A 10.244.1.2"},
@@ -197,21 +197,21 @@ func TestSection2_1CaseIsIgnoredAndKept(t *testing.T) {
 }
 
 // Section 2.1: the service's deprecated annotation also makes endpoints ready.
-func TestSection2_1ReadyByAnnotation(t *testing.T) {
+func TestSection2_1AnnotationPublishesNotReadyEndpoints(t *testing.T) {
 	c := newCluster(t)
 	c.Set(Key{"default", "old"}, NewService(c.Domain(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   "default",
 			Name:        "old",
-			Annotations: map[string]string{OldNotReady: "true"},
+			Annotations: map[string]string{NotReadyAnnotation: "true"},
 		}, Spec: corev1.ServiceSpec{ClusterIP: "None"},
-	}, []*discoveryv1.EndpointSlice{slice("sql", 5432, notReady(end("10.244.1.9", "db-9")))}))
-	c.check(cases{{"old.default.svc.cluster.local.", dns.TypeA, "A 10.244.1.9"}})
+	}, []*discoveryv1.EndpointSlice{sliceOf("sql", 5432, markNotReady(endpointOf("10.244.1.9", "db-9")))}))
+	c.check(queryCases{{"old.default.svc.cluster.local.", dns.TypeA, "A 10.244.1.9"}})
 }
 
 // Section 2.2.
 func TestSection2_2SchemaVersion(t *testing.T) {
-	newCluster(t).check(cases{
+	newCluster(t).check(queryCases{
 		{"dns-version.cluster.local.", dns.TypeTXT, `TXT "1.1.0"`},
 		{"dns-version.cluster.local.", dns.TypeA, "no data in cluster.local."},
 		{"x.dns-version.cluster.local.", dns.TypeTXT, "no name in cluster.local."},
@@ -224,7 +224,7 @@ func TestSection2_3_1ClusterIPAddresses(t *testing.T) {
 	c.service("four", corev1.ServiceSpec{ClusterIP: "10.96.0.7"})
 	c.service("six", corev1.ServiceSpec{ClusterIP: "fd00:20::7", ClusterIPs: []string{"fd00:20::7"}})
 	c.service("both", corev1.ServiceSpec{ClusterIP: "10.96.0.8", ClusterIPs: []string{"10.96.0.8", "fd00:20::8"}})
-	c.check(cases{
+	c.check(queryCases{
 		{"four.default.svc.cluster.local.", dns.TypeA, "A 10.96.0.7"},
 		{"four.default.svc.cluster.local.", dns.TypeAAAA, "no data in cluster.local."},
 		{"six.default.svc.cluster.local.", dns.TypeAAAA, "AAAA fd00:20::7"},
@@ -250,7 +250,7 @@ func TestSection2_3_2ClusterIPPorts(t *testing.T) {
 		"unnamed",
 		corev1.ServiceSpec{ClusterIP: "10.96.0.8", Ports: []corev1.ServicePort{servicePort("", 80, "")}},
 	)
-	c.check(cases{
+	c.check(queryCases{
 		{"_http._tcp.web.default.svc.cluster.local.", dns.TypeSRV, "SRV 0 100 80 web.default.svc.cluster.local."},
 		{"_dns._udp.web.default.svc.cluster.local.", dns.TypeSRV, "SRV 0 100 53 web.default.svc.cluster.local."},
 		{"_dns._tcp.web.default.svc.cluster.local.", dns.TypeSRV, "SRV 0 100 54 web.default.svc.cluster.local."},
@@ -269,7 +269,7 @@ func TestSection2_3_2ClusterIPPorts(t *testing.T) {
 		},
 	})
 	m := c.ask("_http._tcp.web.default.svc.cluster.local.", dns.TypeSRV)
-	if got := records(m.Extra); !slices.Equal(
+	if got := formatRecords(m.Extra); !slices.Equal(
 		got,
 		[]string{
 			"web.default.svc.cluster.local. 30 IN A 10.96.0.7",
@@ -280,7 +280,7 @@ func TestSection2_3_2ClusterIPPorts(t *testing.T) {
 	}
 }
 
-func records(list []dns.RR) (out []string) {
+func formatRecords(list []dns.RR) (out []string) {
 	for _, rr := range list {
 		out = append(out, strings.Join(strings.Fields(rr.String()), " "))
 	}
@@ -291,13 +291,13 @@ func records(list []dns.RR) (out []string) {
 func TestSection2_3_3ClusterIPNames(t *testing.T) {
 	c := newCluster(t)
 	c.service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7", ClusterIPs: []string{"10.96.0.7", "fd00:20::7"}})
-	c.check(cases{
+	c.check(queryCases{
 		{"7.0.96.10.in-addr.arpa.", dns.TypePTR, "PTR web.default.svc.cluster.local."},
-		{arpa("fd00:20::7"), dns.TypePTR, "PTR web.default.svc.cluster.local."},
+		{reverseName("fd00:20::7"), dns.TypePTR, "PTR web.default.svc.cluster.local."},
 		{"7.0.96.10.in-addr.arpa.", dns.TypeA, "no data in 96.10.in-addr.arpa."},
 	})
 	c.Set(Key{"default", "web"}, nil)
-	c.check(cases{
+	c.check(queryCases{
 		{"7.0.96.10.in-addr.arpa.", dns.TypePTR, "no name in 96.10.in-addr.arpa."},
 		{"web.default.svc.cluster.local.", dns.TypeA, "no name in cluster.local."},
 	})
@@ -306,30 +306,30 @@ func TestSection2_3_3ClusterIPNames(t *testing.T) {
 // Section 2.4.1, for both families.
 func TestSection2_4_1HeadlessAddresses(t *testing.T) {
 	c := newCluster(t)
-	no := notReady(end("10.244.1.9", "db-9"))
+	no := markNotReady(endpointOf("10.244.1.9", "db-9"))
 	c.service(
 		"db",
 		corev1.ServiceSpec{ClusterIP: "None"},
-		slice(
+		sliceOf(
 			"sql",
 			5432,
-			end("10.244.1.2", "db-0"),
-			end("10.244.1.3", "db-0"),
-			end("10.244.1.4", ""),
+			endpointOf("10.244.1.2", "db-0"),
+			endpointOf("10.244.1.3", "db-0"),
+			endpointOf("10.244.1.4", ""),
 			no,
 		),
-		slice("sql", 5432, end("fd00:10::2", "db-0"), end("fd00:10::4", "")),
+		sliceOf("sql", 5432, endpointOf("fd00:10::2", "db-0"), endpointOf("fd00:10::4", "")),
 	)
-	c.service("early", corev1.ServiceSpec{ClusterIP: "None", PublishNotReadyAddresses: true}, slice("sql", 5432, no))
+	c.service("early", corev1.ServiceSpec{ClusterIP: "None", PublishNotReadyAddresses: true}, sliceOf("sql", 5432, no))
 	c.service(
 		"none",
 		corev1.ServiceSpec{ClusterIP: "None", Ports: []corev1.ServicePort{servicePort("sql", 5432, "TCP")}},
-		slice("sql", 5432, no),
+		sliceOf("sql", 5432, no),
 	)
 	ending := no
 	ending.Conditions.Serving, ending.Conditions.Terminating = ptr.To(true), ptr.To(true)
-	c.service("ending", corev1.ServiceSpec{ClusterIP: "None"}, slice("sql", 5432, ending))
-	c.check(cases{
+	c.service("ending", corev1.ServiceSpec{ClusterIP: "None"}, sliceOf("sql", 5432, ending))
+	c.check(queryCases{
 		{"db.default.svc.cluster.local.", dns.TypeA, "A 10.244.1.2, A 10.244.1.3, A 10.244.1.4"},
 		{"db.default.svc.cluster.local.", dns.TypeAAAA, "AAAA fd00:10::2, AAAA fd00:10::4"},
 		{"db-0.db.default.svc.cluster.local.", dns.TypeA, "A 10.244.1.2, A 10.244.1.3"},
@@ -352,12 +352,12 @@ func TestSection2_4_2HeadlessPorts(t *testing.T) {
 	c.service(
 		"db",
 		corev1.ServiceSpec{ClusterIP: "None"},
-		slice("sql", 5432, end("10.244.1.2", "db-0"), end("10.244.1.3", "")),
-		slice("admin", 80, end("10.244.1.2", "db-0"), end("10.244.1.3", "")),
-		slice("sql", 5433, end("fd00:10::5", "db-5")),
-		slice("", 9, end("10.244.1.2", "db-0")),
+		sliceOf("sql", 5432, endpointOf("10.244.1.2", "db-0"), endpointOf("10.244.1.3", "")),
+		sliceOf("admin", 80, endpointOf("10.244.1.2", "db-0"), endpointOf("10.244.1.3", "")),
+		sliceOf("sql", 5433, endpointOf("fd00:10::5", "db-5")),
+		sliceOf("", 9, endpointOf("10.244.1.2", "db-0")),
 	)
-	c.check(cases{
+	c.check(queryCases{
 		{
 			"_sql._tcp.db.default.svc.cluster.local.",
 			dns.TypeSRV,
@@ -376,7 +376,8 @@ func TestSection2_4_2HeadlessPorts(t *testing.T) {
 		"10-244-1-3.db.default.svc.cluster.local. 30 IN A 10.244.1.3",
 		"db-5.db.default.svc.cluster.local. 30 IN AAAA fd00:10::5",
 	}
-	if got := records(c.ask("_sql._tcp.db.default.svc.cluster.local.", dns.TypeSRV).Extra); !slices.Equal(got, want) {
+	if got := formatRecords(c.ask("_sql._tcp.db.default.svc.cluster.local.", dns.TypeSRV).Extra); !slices.Equal(got,
+		want) {
 		t.Errorf("the targets' addresses are %v", got)
 	}
 }
@@ -387,28 +388,28 @@ func TestSection2_4_3HeadlessNames(t *testing.T) {
 	c.service(
 		"db",
 		corev1.ServiceSpec{ClusterIP: "None"},
-		slice(
+		sliceOf(
 			"sql",
 			5432,
-			end("10.244.1.2", "db-0"),
-			end("10.244.1.3", ""),
-			end("fd00:10::2", "db-0"),
-			end("192.0.2.9", "far"),
+			endpointOf("10.244.1.2", "db-0"),
+			endpointOf("10.244.1.3", ""),
+			endpointOf("fd00:10::2", "db-0"),
+			endpointOf("192.0.2.9", "far"),
 		),
 	)
-	c.service("also", corev1.ServiceSpec{ClusterIP: "None"}, slice("sql", 5432, end("10.244.1.2", "two")))
-	c.check(cases{
+	c.service("also", corev1.ServiceSpec{ClusterIP: "None"}, sliceOf("sql", 5432, endpointOf("10.244.1.2", "two")))
+	c.check(queryCases{
 		{
 			"2.1.244.10.in-addr.arpa.",
 			dns.TypePTR,
 			"PTR db-0.db.default.svc.cluster.local., PTR two.also.default.svc.cluster.local.",
 		},
 		{"3.1.244.10.in-addr.arpa.", dns.TypePTR, "PTR 10-244-1-3.db.default.svc.cluster.local."},
-		{arpa("fd00:10::2"), dns.TypePTR, "PTR db-0.db.default.svc.cluster.local."},
+		{reverseName("fd00:10::2"), dns.TypePTR, "PTR db-0.db.default.svc.cluster.local."},
 		{"9.2.0.192.in-addr.arpa.", dns.TypePTR, "PTR far.db.default.svc.cluster.local."},
 	})
 	c.Set(Key{"default", "db"}, nil)
-	c.check(cases{
+	c.check(queryCases{
 		{"2.1.244.10.in-addr.arpa.", dns.TypePTR, "PTR two.also.default.svc.cluster.local."},
 		{"9.2.0.192.in-addr.arpa.", dns.TypePTR, "foreign"},
 	})
@@ -419,9 +420,9 @@ func TestSection2_5ExternalName(t *testing.T) {
 	c := newCluster(t)
 	c.service("away", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "WWW.example.com."})
 	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeCNAME, dns.TypeTXT, dns.TypeANY} {
-		c.check(cases{{"away.default.svc.cluster.local.", kind, "CNAME www.example.com."}})
+		c.check(queryCases{{"away.default.svc.cluster.local.", kind, "CNAME www.example.com."}})
 	}
-	c.check(cases{
+	c.check(queryCases{
 		{"x.away.default.svc.cluster.local.", dns.TypeA, "no name in cluster.local."},
 		{"_http._tcp.away.default.svc.cluster.local.", dns.TypeSRV, "no name in cluster.local."},
 	})
@@ -429,7 +430,7 @@ func TestSection2_5ExternalName(t *testing.T) {
 
 // Section 2.6.
 func TestSection2_6Pods(t *testing.T) {
-	newCluster(t).check(cases{
+	newCluster(t).check(queryCases{
 		{"10-244-9-9.default.pod.cluster.local.", dns.TypeA, "A 10.244.9.9"},
 		{"1-2-3-255.default.pod.cluster.local.", dns.TypeA, "A 1.2.3.255"},
 		{"10-244-9-9.default.pod.cluster.local.", dns.TypeAAAA, "no data in cluster.local."},
@@ -444,15 +445,15 @@ func TestSection2_6Pods(t *testing.T) {
 }
 
 // A name with other names below it exists. Otherwise resolvers would conclude that there are none below it (RFC 8020).
-func TestNamesThatExistAndNamesThatDoNot(t *testing.T) {
+func TestMissingNamesDifferFromMissingRecords(t *testing.T) {
 	c := newCluster(t)
 	c.service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"})
 	c.service(
 		"set",
 		corev1.ServiceSpec{ClusterIP: "10.96.0.8"},
-		slice("http", 80, end("10.244.1.2", "set-0"), end("10.244.1.3", "")),
+		sliceOf("http", 80, endpointOf("10.244.1.2", "set-0"), endpointOf("10.244.1.3", "")),
 	)
-	c.check(cases{
+	c.check(queryCases{
 		{"cluster.local.", dns.TypeA, "no data in cluster.local."},
 		{"svc.cluster.local.", dns.TypeA, "no data in cluster.local."},
 		{"default.svc.cluster.local.", dns.TypeA, "no data in cluster.local."},
@@ -468,15 +469,15 @@ func TestNamesThatExistAndNamesThatDoNot(t *testing.T) {
 		{"10-244-1-3.set.default.svc.cluster.local.", dns.TypeA, "no name in cluster.local."},
 	})
 	for _, name := range []string{"example.org.", "notcluster.local.", "local.", ".", "1.1.1.1.in-addr.arpa.",
-		"in-addr.arpa.", "arpa.", arpa("2001:db8::1")} {
-		c.check(cases{{name, dns.TypeA, "foreign"}})
+		"in-addr.arpa.", "arpa.", reverseName("2001:db8::1")} {
+		c.check(queryCases{{name, dns.TypeA, "foreign"}})
 	}
 }
 
-func TestApexSaysWhoAnswersForTheZone(t *testing.T) {
+func TestApexHasSOAAndNSRecords(t *testing.T) {
 	c := newCluster(t)
 	c.check(
-		cases{
+		queryCases{
 			{"ns.dns.cluster.local.", dns.TypeA, "no data in cluster.local."},
 			{"dns.cluster.local.", dns.TypeA, "no data in cluster.local."},
 		},
@@ -487,7 +488,7 @@ func TestApexSaysWhoAnswersForTheZone(t *testing.T) {
 			Name:      "kube-dns",
 		}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.10"}}, nil))
 	const soa = "SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5"
-	c.check(cases{
+	c.check(queryCases{
 		{"cluster.local.", dns.TypeSOA, soa},
 		{"cluster.local.", dns.TypeNS, "NS ns.dns.cluster.local."},
 		{"cluster.local.", dns.TypeANY, "NS ns.dns.cluster.local., " + soa},
@@ -498,15 +499,15 @@ func TestApexSaysWhoAnswersForTheZone(t *testing.T) {
 		{"web.default.svc.cluster.local.", dns.TypeSOA, "no name in cluster.local."},
 	})
 	m := c.ask("nobody.default.svc.cluster.local.", dns.TypeA)
-	if got := records(m.Ns); !slices.Equal(got, []string{"cluster.local. 5 IN " + soa}) || !m.Authoritative {
+	if got := formatRecords(m.Ns); !slices.Equal(got, []string{"cluster.local. 5 IN " + soa}) || !m.Authoritative {
 		t.Errorf("denied by %v, authoritative: %v", got, m.Authoritative)
 	}
 }
 
 // Networks whose prefix is not at a label boundary correspond to several zones.
-func TestReverseZonesOfPodsAndServices(t *testing.T) {
-	six := arpa("fd00:10::99")
-	newCluster(t).check(cases{
+func TestReverseZonesAreThoseOfPodsAndServices(t *testing.T) {
+	six := reverseName("fd00:10::99")
+	newCluster(t).check(queryCases{
 		{"9.9.244.10.in-addr.arpa.", dns.TypePTR, "no name in 244.10.in-addr.arpa."},
 		{"9.9.111.10.in-addr.arpa.", dns.TypePTR, "no name in 111.10.in-addr.arpa."},
 		{"9.244.10.in-addr.arpa.", dns.TypePTR, "no data in 244.10.in-addr.arpa."},
@@ -520,17 +521,17 @@ func TestReverseZonesOfPodsAndServices(t *testing.T) {
 		{"9.9.112.10.in-addr.arpa.", dns.TypePTR, "foreign"},
 		{"10.in-addr.arpa.", dns.TypePTR, "foreign"},
 		{"9.9.9.192.in-addr.arpa.", dns.TypePTR, "foreign"},
-		{arpa("fd00:11::1"), dns.TypePTR, "foreign"},
+		{reverseName("fd00:11::1"), dns.TypePTR, "foreign"},
 	})
 }
 
-func TestHostsOfTheConfiguration(t *testing.T) {
+func TestConfiguredHostsAreAnswered(t *testing.T) {
 	c := newCluster(t, func(cfg *Config) {
 		cfg.Hosts = map[string][]netip.Addr{
 			"DB.corp.example": {netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")},
 		}
 	})
-	c.check(cases{
+	c.check(queryCases{
 		{"db.corp.example.", dns.TypeA, "A 192.0.2.7"},
 		{"db.Corp.example.", dns.TypeAAAA, "AAAA 2001:db8::7"},
 		{"7.2.0.192.in-addr.arpa.", dns.TypePTR, "PTR db.corp.example."},
@@ -540,14 +541,14 @@ func TestHostsOfTheConfiguration(t *testing.T) {
 }
 
 // Addresses are in random order, so that clients that take the first one are spread, even if not all addresses fit.
-func TestAddressesComeInAnotherOrderEachTime(t *testing.T) {
+func TestAddressesAreInRandomOrder(t *testing.T) {
 	c := newCluster(t)
 	var ends []discoveryv1.Endpoint
 	for i := range 200 {
-		ends = append(ends, end(fmt.Sprintf("10.244.1.%d", i+1), ""))
+		ends = append(ends, endpointOf(fmt.Sprintf("10.244.1.%d", i+1), ""))
 	}
-	c.service("few", corev1.ServiceSpec{ClusterIP: "None"}, slice("x", 1, ends[:3]...))
-	c.service("many", corev1.ServiceSpec{ClusterIP: "None"}, slice("x", 1, ends...))
+	c.service("few", corev1.ServiceSpec{ClusterIP: "None"}, sliceOf("x", 1, ends[:3]...))
+	c.service("many", corev1.ServiceSpec{ClusterIP: "None"}, sliceOf("x", 1, ends...))
 	orders, first := map[string]int{}, map[string]bool{}
 	for range 600 {
 		text := ""
@@ -579,13 +580,13 @@ func TestAddressesComeInAnotherOrderEachTime(t *testing.T) {
 }
 
 // A service with very many ports and endpoints fills the largest message without overflowing it.
-func TestHugeServiceFillsAMessage(t *testing.T) {
+func TestHugeServiceIsTruncatedToTheMessageSize(t *testing.T) {
 	c := newCluster(t)
 	var ends []discoveryv1.Endpoint
 	for i := range 5000 {
-		ends = append(ends, end(fmt.Sprintf("10.244.%d.%d", i/250, i%250+1), ""))
+		ends = append(ends, endpointOf(fmt.Sprintf("10.244.%d.%d", i/250, i%250+1), ""))
 	}
-	c.service("huge", corev1.ServiceSpec{ClusterIP: "None"}, slice("x", 1, ends...))
+	c.service("huge", corev1.ServiceSpec{ClusterIP: "None"}, sliceOf("x", 1, ends...))
 	for _, kind := range []uint16{dns.TypeA, dns.TypeSRV} {
 		if m := c.ask("huge.default.svc.cluster.local.", kind); !m.Truncated || len(m.Answer) < 1000 {
 			t.Errorf("%s: %d records, truncated: %v", dns.TypeToString[kind], len(m.Answer), m.Truncated)
@@ -600,7 +601,7 @@ func TestHugeServiceFillsAMessage(t *testing.T) {
 	}
 }
 
-func FuzzAnswerIsAMessageThatOthersRead(f *testing.F) {
+func FuzzAnswerIsValidForAnotherParser(f *testing.F) {
 	z, err := New(
 		Config{
 			Domain: "cluster.local",
@@ -624,7 +625,8 @@ func FuzzAnswerIsAMessageThatOthersRead(f *testing.F) {
 		NewService(
 			z.Domain(),
 			object("db", corev1.ServiceSpec{ClusterIP: "None"}),
-			[]*discoveryv1.EndpointSlice{slice("sql", 5432, end("10.96.1.2", "db-0"), end("fd00::3", ""))},
+			[]*discoveryv1.EndpointSlice{sliceOf("sql", 5432, endpointOf("10.96.1.2", "db-0"),
+				endpointOf("fd00::3", ""))},
 		),
 	)
 	z.Set(
@@ -636,7 +638,7 @@ func FuzzAnswerIsAMessageThatOthersRead(f *testing.F) {
 		),
 	)
 	for _, name := range []string{"db.default.svc.cluster.local.", "db-0.db.default.svc.cluster.local.",
-		"_sql._tcp.db.default.svc.cluster.local.", "2.1.96.10.in-addr.arpa.", arpa("fd00::3"),
+		"_sql._tcp.db.default.svc.cluster.local.", "2.1.96.10.in-addr.arpa.", reverseName("fd00::3"),
 		"away.default.svc.cluster.local.", "fd00--3.default.pod.cluster.local.", "cluster.local.",
 		"96.10.in-addr.arpa.", "_._.db.default.svc.cluster.local.", "ns.dns.cluster.local."} {
 		packed, err := new(dns.Msg).SetQuestion(name, dns.TypeANY).SetEdns0(1232, true).Pack()
@@ -653,11 +655,11 @@ func FuzzAnswerIsAMessageThatOthersRead(f *testing.F) {
 		limit = max(min(limit, wire.MaxSize), wire.PlainSize)
 		var a wire.Answer
 		a.Start(nil, &q, limit)
-		r := z.Answer(&a, &q.Name, q.Type, wire.Asked)
-		if !r.Foreign && a.Count(wire.Answers) == 0 {
-			z.Deny(&a, &q.Name, r.Apex)
+		r := z.Answer(&a, &q.Name, q.Type, wire.QuestionOffset)
+		if !r.OutOfZone && a.Count(wire.Answers) == 0 {
+			z.AddSOA(&a, &q.Name, r.ApexLabel)
 		}
-		out := a.Done(wire.Success, true)
+		out := a.Finish(wire.Success, true)
 		if len(out) > limit {
 			t.Fatalf("%d bytes of %d", len(out), limit)
 		}

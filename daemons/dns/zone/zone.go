@@ -41,9 +41,9 @@ type Zone struct {
 	names      map[netip.Addr][][]byte
 }
 
-// denied is how long clients may cache a negative answer, in seconds. It is short, because names may be queried before
-// they exist.
-const denied = 5
+// negativeTTL is how long clients may cache a negative answer, in seconds. It is short, because names may be queried
+// before they exist.
+const negativeTTL = 5
 
 // New returns an empty zone.
 func New(cfg Config) (*Zone, error) {
@@ -52,14 +52,14 @@ func New(cfg Config) (*Zone, error) {
 		return nil, err
 	}
 	var name wire.Name
-	if _, err := name.Read(domain); err != nil {
+	if _, err := name.Parse(domain); err != nil {
 		return nil, err
 	}
 	z := &Zone{
 		domain:     domain,
 		labels:     name.Labels(),
 		networks:   cfg.Networks,
-		server:     key(cfg.Service),
+		server:     labelKey(cfg.Service),
 		ttl:        uint32(cfg.TTL / time.Second),
 		hosts:      map[string][2][]byte{},
 		services:   map[string]*Service{},
@@ -69,7 +69,7 @@ func New(cfg Config) (*Zone, error) {
 	z.ns = append([]byte("\x02ns\x03dns"), domain...)
 	z.soa = append(slices.Clone(z.ns), "\x0ahostmaster"...)
 	z.soa = append(z.soa, domain...)
-	for _, n := range []uint32{cfg.Serial, 7200, 1800, 86400, denied} {
+	for _, n := range []uint32{cfg.Serial, 7200, 1800, 86400, negativeTTL} {
 		z.soa = binary.BigEndian.AppendUint32(z.soa, n)
 	}
 	for _, text := range slices.Sorted(maps.Keys(cfg.Hosts)) {
@@ -79,7 +79,7 @@ func New(cfg Config) (*Zone, error) {
 		}
 		var v4, v6 []byte
 		for _, ip := range cfg.Hosts[text] {
-			v4, v6 = with(v4, v6, ip)
+			v4, v6 = appendAddress(v4, v6, ip)
 			z.names[ip.Unmap()] = append(z.names[ip.Unmap()], host)
 		}
 		z.hosts[string(host)] = [2][]byte{v4, v6}
@@ -87,8 +87,8 @@ func New(cfg Config) (*Zone, error) {
 	return z, nil
 }
 
-// key returns a service's name and namespace as labels in wire format.
-func key(k Key) string {
+// labelKey returns a service's name and namespace as labels in wire format.
+func labelKey(k Key) string {
 	return string(
 		append(append([]byte{byte(len(k.Name))}, k.Name...), append([]byte{byte(len(k.Namespace))}, k.Namespace...)...),
 	)
@@ -110,11 +110,11 @@ func (z *Zone) SetNamespace(name string, there bool) {
 
 // Set sets the records of a service. s is nil if the service does not exist.
 func (z *Zone) Set(k Key, s *Service) {
-	at := key(k)
+	at := labelKey(k)
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if old := z.services[at]; old != nil {
-		for ip, gone := range old.reverse {
+		for ip, gone := range old.pointers {
 			// Readers may still use the old slice.
 			left := slices.DeleteFunc(slices.Clone(z.names[ip]), func(n []byte) bool {
 				return slices.ContainsFunc(gone, func(g []byte) bool { return bytes.Equal(n, g) })
@@ -129,18 +129,18 @@ func (z *Zone) Set(k Key, s *Service) {
 		return
 	}
 	z.services[at] = s
-	for ip, names := range s.reverse {
+	for ip, names := range s.pointers {
 		z.names[ip] = append(slices.Clone(z.names[ip]), names...)
 	}
 }
 
-func (z *Zone) service(labels []byte) *Service {
+func (z *Zone) lookupService(labels []byte) *Service {
 	z.mu.RLock()
 	defer z.mu.RUnlock()
 	return z.services[string(labels)]
 }
 
-func (z *Zone) namespace(label []byte) bool {
+func (z *Zone) hasNamespace(label []byte) bool {
 	z.mu.RLock()
 	defer z.mu.RUnlock()
 	return z.namespaces[string(label)]

@@ -9,33 +9,33 @@ import (
 
 // accessLog writes one line of JSON for each request. Lines are buffered for at most a second.
 type accessLog struct {
-	mu    sync.Mutex
-	to    io.Writer
-	lines []byte
-	armed bool
+	mu             sync.Mutex
+	out            io.Writer
+	lines          []byte
+	isFlushPending bool
 }
 
 const (
-	fullLog  = 32 << 10
-	logEvery = time.Second
+	flushSize     = 32 << 10
+	flushInterval = time.Second
 )
 
-func newAccessLog(to io.Writer) *accessLog { return &accessLog{to: to} }
+func newAccessLog(to io.Writer) *accessLog { return &accessLog{out: to} }
 
-// entry is the log record of a request.
-type entry struct {
+// logEntry is the log record of a request.
+type logEntry struct {
 	client               []byte
 	method, host, target []byte
 	protocol             string
 	status               int
 	sent                 int64
-	took                 time.Duration
+	duration             time.Duration
 	rule                 string // namespace/name
 	service              string
 	endpoint             string
 }
 
-func (l *accessLog) add(e *entry) {
+func (l *accessLog) add(e *logEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := append(l.lines, `{"time":"`...)
@@ -55,29 +55,29 @@ func (l *accessLog) add(e *entry) {
 	b = append(b, `,"bytes":`...)
 	b = strconv.AppendInt(b, e.sent, 10)
 	b = append(b, `,"seconds":`...)
-	b = strconv.AppendFloat(b, e.took.Seconds(), 'f', 6, 64)
+	b = strconv.AppendFloat(b, e.duration.Seconds(), 'f', 6, 64)
 	if e.rule != "" {
 		b = append(b, `,"ingress":"`+e.rule+`","service":"`+e.service+`","endpoint":"`+e.endpoint+`"`...)
 	}
 	l.lines = append(b, '}', '\n')
-	if len(l.lines) > fullLog {
+	if len(l.lines) > flushSize {
 		l.write()
-	} else if !l.armed {
-		l.armed = true
-		time.AfterFunc(logEvery, l.flush)
+	} else if !l.isFlushPending {
+		l.isFlushPending = true
+		time.AfterFunc(flushInterval, l.flush)
 	}
 }
 
 func (l *accessLog) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.armed = false
+	l.isFlushPending = false
 	l.write()
 }
 
 // write writes the buffered lines. It drops them on an error, because logging must not block requests.
 func (l *accessLog) write() {
-	_, _ = l.to.Write(l.lines)
+	_, _ = l.out.Write(l.lines)
 	l.lines = l.lines[:0]
 }
 

@@ -34,8 +34,8 @@ func BenchmarkRequest(b *testing.B) {
 			}()
 		}
 	}()
-	p := start(b, nil)
-	p.route("a.example", "/", []string{ln.Addr().String()})
+	p := startProxy(b, nil)
+	p.addRoute("a.example", "/", []string{ln.Addr().String()})
 	request := []byte(
 		"GET /api/v1/things?limit=10 HTTP/1.1\r\nHost: a.example\r\nUser-Agent: bench\r\nAccept: " +
 			"*/*\r\nAccept-Encoding: gzip\r\n\r\n",

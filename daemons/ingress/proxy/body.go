@@ -11,30 +11,30 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// long is the body size in bytes from which the kernel copies between the sockets.
-const long = 64 << 10
+// spliceSize is the body size in bytes from which the kernel copies between the sockets.
+const spliceSize = 64 << 10
 
-// passLength forwards the rest of a response body of known length.
-func (c *conn) passLength(rule *route.Rule, up *upstream, left int64) (bool, error) {
+// sendFixedLength forwards the rest of a response body of known length.
+func (c *conn) sendFixedLength(rule *route.Rule, up *upstream, left int64) (bool, error) {
 	if left == 0 {
 		return true, nil
 	}
-	if left >= long && c.tcp != nil && up.tcp != nil && up.buf.r == up.buf.w && c.until == 0 {
-		n, err := splice(c.tcp, up.tcp, left, rule.Policy.Read, writeTime, nil, nil)
-		up.reading, c.writing = deadline{}, deadline{}
+	if left >= spliceSize && c.tcp != nil && up.tcp != nil && up.buf.r == up.buf.w && c.ruleDeadline == 0 {
+		n, err := splice(c.tcp, up.tcp, left, rule.Policy.Read, writeTimeout, nil, nil)
+		up.readDeadline, c.writeDeadline = deadline{}, deadline{}
 		c.sent += n
 		return err == nil, err
 	}
 	big := up.buf
-	if left >= long {
+	if left >= spliceSize {
 		big = getBuffer(copyBuffer)
 		defer big.free()
 	}
 	for left > 0 {
-		up.wait(c.e, rule.Policy.Read, c.until)
+		up.setReadDeadline(c.e, rule.Policy.Read, c.ruleDeadline)
 		n, err := up.nc.Read(big.b[:min(int64(len(big.b)), left)])
 		if n > 0 {
-			if err := c.write(big.b[:n], writeTime); err != nil {
+			if err := c.write(big.b[:n], writeTimeout); err != nil {
 				return false, err
 			}
 			left -= int64(n)
@@ -61,7 +61,7 @@ func splice(
 	for moved < n {
 		now := time.Now()
 		if pace != nil {
-			read = pace.within()
+			read = pace.timeLeft()
 		}
 		_ = from.SetReadDeadline(now.Add(read))
 		_ = to.SetWriteDeadline(now.Add(max(2*read, write)))
@@ -72,14 +72,14 @@ func splice(
 		done, err = to.ReadFrom(&io.LimitedReader{R: from, N: n - moved})
 		moved += done
 		if pace != nil {
-			if waits := isTimeout(err) && !unsent(to); waits {
-				pace.took(done, time.Since(now))
-				if stop.Load() || done > 0 && pace.within() > 0 {
+			if waits := isTimeout(err) && !hasUnacknowledged(to); waits {
+				pace.count(done, time.Since(now))
+				if stop.Load() || done > 0 && pace.timeLeft() > 0 {
 					continue
 				}
 				return moved, errSlowBody
 			}
-			pace.took(done, 0)
+			pace.count(done, 0)
 		}
 		switch {
 		case err == nil && done == 0:
@@ -96,19 +96,19 @@ func splice(
 
 // pump forwards the rest of a request body while the response is awaited.
 type pump struct {
-	done chan struct{}
-	err  *malformed // error in the body, to report to the client
-	all  bool       // the whole body was forwarded
-	gone bool       // the client has closed the connection
-	stop atomic.Bool
+	done         chan struct{}
+	err          *statusError // error in the body, to report to the client
+	isComplete   bool         // the whole body was forwarded
+	isClientGone bool         // the client has closed the connection
+	stop         atomic.Bool
 }
 
-func (c *conn) startPump(rule *route.Rule, up *upstream, left rest) *pump {
+func (c *conn) startPump(rule *route.Rule, up *upstream, left unsentBody) *pump {
 	p := &pump{done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		c.pumpBody(p, rule, up, left)
-		if !p.all && (p.err != nil || p.gone) {
+		if !p.isComplete && (p.err != nil || p.isClientGone) {
 			_ = up.nc.Close() // an incomplete request gets no response
 		}
 	}()
@@ -131,27 +131,27 @@ func (c *conn) stopPump(up *upstream) error {
 		_ = up.nc.SetWriteDeadline(time.Unix(1, 0))
 		<-p.done
 	}
-	c.reading, up.writing = deadline{}, deadline{}
-	c.sentAll = p.all
+	c.readDeadline, up.writeDeadline = deadline{}, deadline{}
+	c.bodySent = p.isComplete
 	switch {
 	case p.err != nil:
 		return p.err
-	case p.gone:
+	case p.isClientGone:
 		return errClientGone
 	}
 	return nil
 }
 
-func (c *conn) pumpBody(p *pump, rule *route.Rule, up *upstream, left rest) {
-	if left.length >= long && c.tcp != nil && up.tcp != nil {
+func (c *conn) pumpBody(p *pump, rule *route.Rule, up *upstream, left unsentBody) {
+	if left.length >= spliceSize && c.tcp != nil && up.tcp != nil {
 		pace := paceOf(rule)
 		_, err := splice(up.tcp, c.tcp, left.length, rule.Policy.Send, rule.Policy.Send, &p.stop, &pace)
-		switch p.all = err == nil; {
-		case p.all || p.stop.Load():
+		switch p.isComplete = err == nil; {
+		case p.isComplete || p.stop.Load():
 		case errors.Is(err, errSlowBody):
 			p.err = errSlowBody
 		default:
-			p.gone = peek(c.tcp) == peekClosed
+			p.isClientGone = peek(c.tcp) == peekClosed
 		}
 		return
 	}
@@ -162,18 +162,18 @@ func (c *conn) pumpBody(p *pump, rule *route.Rule, up *upstream, left rest) {
 	b := getBuffer(size)
 	defer b.free()
 	pace := paceOf(rule)
-	for left.any() {
+	for left.hasData() {
 		room := b.b
 		if !left.chunked {
 			room = room[:min(int64(len(room)), left.length)]
 		}
 		began := time.Now()
-		_ = c.nc.SetReadDeadline(began.Add(pace.within()))
+		_ = c.nc.SetReadDeadline(began.Add(pace.timeLeft()))
 		if p.stop.Load() {
 			return
 		}
 		n, err := c.nc.Read(room)
-		pace.took(int64(n), time.Since(began))
+		pace.count(int64(n), time.Since(began))
 		switch {
 		case n > 0:
 		case p.stop.Load():
@@ -182,21 +182,21 @@ func (c *conn) pumpBody(p *pump, rule *route.Rule, up *upstream, left rest) {
 			p.err = errSlowBody
 			return
 		default:
-			p.gone = true
+			p.isClientGone = true
 			return
 		}
 		piece := room[:n]
 		if left.chunked {
-			used, bad := c.body.through(piece)
+			used, bad := c.body.consume(piece)
 			if bad == nil && rule.Policy.MaxBody > 0 && c.body.total > rule.Policy.MaxBody {
-				bad = &malformed{413, "the body is too large"}
+				bad = &statusError{413, "the body is too large"}
 			}
 			if bad != nil {
 				p.err = bad
 				return
 			}
-			if left.chunked = !c.body.done(); used < n {
-				c.after = append(c.after[:0], piece[used:]...)
+			if left.chunked = !c.body.isDone(); used < n {
+				c.afterBody = append(c.afterBody[:0], piece[used:]...)
 				piece = piece[:used]
 			}
 		} else {
@@ -210,5 +210,5 @@ func (c *conn) pumpBody(p *pump, rule *route.Rule, up *upstream, left rest) {
 			return
 		}
 	}
-	p.all = true
+	p.isComplete = true
 }

@@ -44,8 +44,8 @@ func (b *buffer) free() {
 
 func (b *buffer) bytes() []byte { return b.b[b.r:b.w] }
 
-// room makes room for reading. It returns false if limit bytes are unused already.
-func (b *buffer) room(limit int) bool {
+// makeRoom makes room for reading. It returns false if limit bytes are unused already.
+func (b *buffer) makeRoom(limit int) bool {
 	if b.r == b.w {
 		b.r, b.w = 0, 0
 	}
@@ -83,8 +83,8 @@ func (d *deadline) extend(now int64, want time.Duration) bool {
 	return true
 }
 
-// exact sets the deadline to a time. It reports whether the new value must be set.
-func (d *deadline) exact(at int64) bool {
+// set sets the deadline to a time. It reports whether the new value must be set.
+func (d *deadline) set(at int64) bool {
 	if d.at == at {
 		return false
 	}

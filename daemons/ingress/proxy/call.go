@@ -14,10 +14,11 @@ import (
 )
 
 // call sends a request over HTTP/1.
-func (e *endpoint) call(ctx context.Context, rule *route.Rule, q *outgoing, certain, fresh bool) (*incoming, error) {
+func (e *endpoint) call(ctx context.Context, rule *route.Rule, q *backendRequest, certain,
+	fresh bool) (*backendResponse, error) {
 	var up *upstream
 	if !fresh {
-		up = e.take(certain)
+		up = e.takeIdle(certain)
 	}
 	if up == nil {
 		var err error
@@ -26,19 +27,19 @@ func (e *endpoint) call(ctx context.Context, rule *route.Rule, q *outgoing, cert
 		}
 	}
 	engine := e.pool.e
-	if up.writing.extend(engine.clock(), rule.Policy.Send) {
-		_ = up.nc.SetWriteDeadline(engine.at(up.writing.at))
+	if up.writeDeadline.extend(engine.clock(), rule.Policy.Send) {
+		_ = up.nc.SetWriteDeadline(engine.timeAt(up.writeDeadline.at))
 	}
 	over := context.AfterFunc(ctx, func() { _ = up.nc.SetDeadline(time.Unix(1, 0)) })
-	b := &answerBody{e: engine, up: up, wait: rule.Policy.Read, over: over}
+	b := &responseBody{e: engine, up: up, wait: rule.Policy.Read, detach: over}
 	if _, err := up.nc.Write(q.appendHead(nil)); err != nil {
 		b.close()
 		return nil, err
 	}
 	if q.body != nil {
-		b.sent = make(chan bool, 1)
+		b.bodySent = make(chan bool, 1)
 		b.body = q.body
-		go func() { b.sent <- q.send(up, rule.Policy.Send) }()
+		go func() { b.bodySent <- q.send(up, rule.Policy.Send) }()
 	}
 	for {
 		if err := up.readHead(engine, &b.head, engine.clock()+int64(rule.Policy.Read), nil); err != nil {
@@ -50,14 +51,14 @@ func (e *endpoint) call(ctx context.Context, rule *route.Rule, q *outgoing, cert
 		}
 		if b.head.status == 101 {
 			b.close()
-			return nil, &malformed{502, "the backend switches protocols unasked"}
+			return nil, &statusError{502, "the backend switches protocols unasked"}
 		}
 	}
-	return b.incoming(q.method == http.MethodHead), nil
+	return b.backendResponse(q.method == http.MethodHead), nil
 }
 
 // appendHead appends the head of the request in HTTP/1 form.
-func (q *outgoing) appendHead(out []byte) []byte {
+func (q *backendRequest) appendHead(out []byte) []byte {
 	out = append(out, q.method+" "+q.target+" HTTP/1.1\r\nHost: "+q.host+"\r\n"...)
 	for name, values := range q.header {
 		if name == "Content-Length" || name == "Host" {
@@ -81,7 +82,7 @@ func (q *outgoing) appendHead(out []byte) []byte {
 }
 
 // send sends the body, and reports whether it was sent completely.
-func (q *outgoing) send(up *upstream, wait time.Duration) bool {
+func (q *backendRequest) send(up *upstream, wait time.Duration) bool {
 	b := getBuffer(copyBuffer)
 	defer b.free()
 	var out []byte
@@ -100,7 +101,7 @@ func (q *outgoing) send(up *upstream, wait time.Duration) bool {
 			out = append(out, '0', '\r', '\n')
 			for name, values := range q.trailer {
 				for _, v := range values {
-					if kindOf([]byte(name)) == other {
+					if kindOf([]byte(name)) == kindOther {
 						out = append(out, name+": "+v+"\r\n"...)
 					}
 				}
@@ -120,58 +121,59 @@ func (q *outgoing) send(up *upstream, wait time.Duration) bool {
 	}
 }
 
-// answerBody reads the body of a response over HTTP/1. It keeps the connection for reuse if the body was read
+// responseBody reads the body of a response over HTTP/1. It keeps the connection for reuse if the body was read
 // completely.
-type answerBody struct {
-	e    *Engine
-	up   *upstream
-	wait time.Duration
-	head answer
-	over func() bool // separates the connection from the request's context; reports false if the context has ended
+type responseBody struct {
+	e      *Engine
+	up     *upstream
+	wait   time.Duration
+	head   response
+	detach func() bool // separates the connection from the request's context; reports false if the context has ended
 
-	chunks  chunks
-	left    int64
-	framing framing
-	ended   bool
-	sent    chan bool // receives whether the whole request body was sent; nil if there is none
-	body    io.Closer
+	chunks    chunks
+	remaining int64
+	framing   framing
+	ended     bool
+	bodySent  chan bool // receives whether the whole request body was sent; nil if there is none
+	body      io.Closer
 }
 
-func (b *answerBody) incoming(head bool) *incoming {
-	in := &incoming{status: b.head.status, header: http.Header{}, length: -1, close: b.close, trailers: b.trailers}
+func (b *responseBody) backendResponse(head bool) *backendResponse {
+	in := &backendResponse{status: b.head.status, header: http.Header{}, length: -1, close: b.close,
+		trailers: b.trailers}
 	for i := range b.head.fields {
-		if f := &b.head.fields[i]; !f.dropped && f.kind != contentLength {
+		if f := &b.head.fields[i]; !f.dropped && f.kind != kindContentLength {
 			name := textproto.CanonicalMIMEHeaderKey(string(f.name))
 			in.header[name] = append(in.header[name], string(f.value))
 		}
 	}
-	in.empty = b.empty
+	in.isEmpty = b.isEmpty
 	switch {
 	case !b.head.hasBody(head):
-		b.framing, b.ended = noBody, true
+		b.framing, b.ended = framingNone, true
 		if head {
 			in.length = b.head.length
 		}
 		return in
 	case b.head.chunked:
-		b.framing = asChunks
+		b.framing = framingChunks
 	case b.head.length >= 0:
-		b.framing, b.left, in.length = asLength, b.head.length, b.head.length
-		b.ended = b.left == 0
+		b.framing, b.remaining, in.length = framingLength, b.head.length, b.head.length
+		b.ended = b.remaining == 0
 	default:
-		b.framing = untilClose
+		b.framing = framingUntilClose
 	}
 	in.body = b
 	return in
 }
 
 // Read implements io.Reader.
-func (b *answerBody) Read(p []byte) (int, error) {
+func (b *responseBody) Read(p []byte) (int, error) {
 	for !b.ended {
 		if b.up.buf.r == b.up.buf.w {
 			if err := b.up.fill(b.e, b.wait, 0); err != nil {
 				if errors.Is(err, io.EOF) {
-					if b.framing != untilClose {
+					if b.framing != framingUntilClose {
 						return 0, io.ErrUnexpectedEOF
 					}
 					b.ended = true
@@ -184,17 +186,17 @@ func (b *answerBody) Read(p []byte) (int, error) {
 		have = have[:min(len(have), len(p))]
 		n, data := 0, have
 		switch b.framing {
-		case asChunks:
-			var err *malformed
-			if n, data, err = b.chunks.next(have); err != nil {
+		case framingChunks:
+			var err *statusError
+			if n, data, err = b.chunks.parse(have); err != nil {
 				return 0, err
 			}
-			b.ended = b.chunks.done()
-		case asLength:
-			data = data[:min(int64(len(data)), b.left)]
+			b.ended = b.chunks.isDone()
+		case framingLength:
+			data = data[:min(int64(len(data)), b.remaining)]
 			n = len(data)
-			b.left -= int64(n)
-			b.ended = b.left == 0
+			b.remaining -= int64(n)
+			b.ended = b.remaining == 0
 		default:
 			n = len(data)
 		}
@@ -206,25 +208,25 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// empty reports whether no data is available, so that the next read may take long.
-func (b *answerBody) empty() bool {
-	if b.ended || b.framing != asChunks {
+// isEmpty reports whether no data is available, so that the next read may take long.
+func (b *responseBody) isEmpty() bool {
+	if b.ended || b.framing != framingChunks {
 		return !b.ended && b.up.buf.r == b.up.buf.w
 	}
 	ahead := b.chunks // the buffer may hold only the end of a chunk
 	ahead.trailer = nil
 	at := 0
-	for rest := b.up.buf.bytes(); at < len(rest) && !ahead.done(); {
-		n, data, err := ahead.next(rest[at:])
+	for rest := b.up.buf.bytes(); at < len(rest) && !ahead.isDone(); {
+		n, data, err := ahead.parse(rest[at:])
 		if len(data) > 0 || err != nil {
 			return false
 		}
 		at += n
 	}
-	return !ahead.done()
+	return !ahead.isDone()
 }
 
-func (b *answerBody) trailers() http.Header {
+func (b *responseBody) trailers() http.Header {
 	if len(b.chunks.trailer) <= 2 {
 		return nil
 	}
@@ -237,21 +239,22 @@ func (b *answerBody) trailers() http.Header {
 	return h
 }
 
-func (b *answerBody) close() {
-	clean := b.over() && b.ended && b.framing != untilClose && b.head.persists() && b.up.buf.r == b.up.buf.w
-	if b.sent != nil {
+func (b *responseBody) close() {
+	clean := b.detach() && b.ended && b.framing != framingUntilClose && b.head.isPersistent() &&
+		b.up.buf.r == b.up.buf.w
+	if b.bodySent != nil {
 		select {
-		case all := <-b.sent:
+		case all := <-b.bodySent:
 			clean = clean && all
 		default:
 			clean = false
 			_ = b.up.nc.SetDeadline(time.Unix(1, 0))
 			_ = b.body.Close()
-			<-b.sent
+			<-b.bodySent
 		}
 	}
-	if b.up.writing = (deadline{}); clean {
-		b.up.of.put(b.up)
+	if b.up.writeDeadline = (deadline{}); clean {
+		b.up.endpoint.putIdle(b.up)
 	} else {
 		b.up.close()
 	}

@@ -3,9 +3,9 @@ package proxy
 import "bytes"
 
 var (
-	errChunk    = &malformed{400, "a chunk is malformed"}
-	errTrailer  = &malformed{400, "a trailer field is malformed or may not be one"}
-	errTrailers = &malformed{431, "the trailer fields are too large"}
+	errChunk    = &statusError{400, "a chunk is malformed"}
+	errTrailer  = &statusError{400, "a trailer field is malformed or may not be one"}
+	errTrailers = &statusError{431, "the trailer fields are too large"}
 )
 
 const (
@@ -15,11 +15,11 @@ const (
 
 // chunks parses a chunked body incrementally.
 type chunks struct {
-	state   chunkState
-	left    int64 // bytes left of the chunk
-	total   int64 // bytes of data so far
-	read    int   // bytes of the line
-	trailer []byte
+	state     chunkState
+	remaining int64 // bytes left of the chunk
+	total     int64 // bytes of data so far
+	lineBytes int   // bytes of the line
+	trailer   []byte
 }
 
 type chunkState uint8
@@ -37,11 +37,11 @@ const (
 
 func (c *chunks) reset() { *c = chunks{trailer: c.trailer[:0]} }
 
-func (c *chunks) done() bool { return c.state == chunkDone }
+func (c *chunks) isDone() bool { return c.state == chunkDone }
 
-// next parses the start of b. n is the number of parsed bytes, and data is the body data among them. It parses nothing
+// parse parses the start of b. n is the number of parsed bytes, and data is the body data among them. It parses nothing
 // after the body.
-func (c *chunks) next(b []byte) (n int, data []byte, err *malformed) {
+func (c *chunks) parse(b []byte) (n int, data []byte, err *statusError) {
 	for n < len(b) {
 		ch := b[n]
 		switch c.state {
@@ -49,17 +49,17 @@ func (c *chunks) next(b []byte) (n int, data []byte, err *malformed) {
 			n++
 			switch {
 			case isHex(ch):
-				if c.read++; c.read > 15 {
+				if c.lineBytes++; c.lineBytes > 15 {
 					return n, nil, errChunk
 				}
-				c.left = c.left<<4 | int64(unhex(ch))
+				c.remaining = c.remaining<<4 | int64(unhex(ch))
 				continue
-			case c.read == 0:
+			case c.lineBytes == 0:
 				return n, nil, errChunk
 			case ch == '\r':
 				c.state = chunkSizeEnd
 			case ch == ';':
-				c.state, c.read = chunkExtension, 0
+				c.state, c.lineBytes = chunkExtension, 0
 			default:
 				return n, nil, errChunk
 			}
@@ -68,10 +68,10 @@ func (c *chunks) next(b []byte) (n int, data []byte, err *malformed) {
 			switch {
 			case ch == '\r':
 				c.state = chunkSizeEnd
-			case !isValue[ch]:
+			case !valueBytes[ch]:
 				return n, nil, errChunk
 			default:
-				if c.read++; c.read > maxChunkLine {
+				if c.lineBytes++; c.lineBytes > maxChunkLine {
 					return n, nil, errChunk
 				}
 			}
@@ -80,13 +80,13 @@ func (c *chunks) next(b []byte) (n int, data []byte, err *malformed) {
 			if ch != '\n' {
 				return n, nil, errChunk
 			}
-			c.read = 0
-			if c.state = chunkData; c.left == 0 {
+			c.lineBytes = 0
+			if c.state = chunkData; c.remaining == 0 {
 				c.state = chunkTrailer
 			}
 		case chunkData:
-			size := int(min(int64(len(b)-n), c.left))
-			if c.left -= int64(size); c.left == 0 {
+			size := int(min(int64(len(b)-n), c.remaining))
+			if c.remaining -= int64(size); c.remaining == 0 {
 				c.state = chunkDataCR
 			}
 			c.total += int64(size)
@@ -111,7 +111,7 @@ func (c *chunks) next(b []byte) (n int, data []byte, err *malformed) {
 			}
 			c.trailer = append(c.trailer, b[n:n+end+1]...)
 			n += end + 1
-			if err := c.trailerLine(); err != nil {
+			if err := c.checkTrailerLine(); err != nil {
 				return n, nil, err
 			}
 		case chunkDone:
@@ -121,8 +121,8 @@ func (c *chunks) next(b []byte) (n int, data []byte, err *malformed) {
 	return n, nil, nil
 }
 
-// trailerLine validates the last line of the trailer if it is complete.
-func (c *chunks) trailerLine() *malformed {
+// checkTrailerLine validates the last line of the trailer if it is complete.
+func (c *chunks) checkTrailerLine() *statusError {
 	t := c.trailer
 	if t[len(t)-1] != '\n' {
 		return nil
@@ -132,31 +132,31 @@ func (c *chunks) trailerLine() *malformed {
 		c.state = chunkDone
 		return nil
 	}
-	text, _, err := line(t, at)
+	text, _, err := nextLine(t, at)
 	if err != nil {
 		return errTrailer
 	}
 	n := 0
-	for n < len(text) && isToken[text[n]] {
+	for n < len(text) && tokenBytes[text[n]] {
 		n++
 	}
 	// A trailer must not contain fields that belong in the head.
-	if n == 0 || n == len(text) || text[n] != ':' || kindOf(text[:n]) != other {
+	if n == 0 || n == len(text) || text[n] != ':' || kindOf(text[:n]) != kindOther {
 		return errTrailer
 	}
 	for _, ch := range text[n+1:] {
-		if !isValue[ch] {
+		if !valueBytes[ch] {
 			return errTrailer
 		}
 	}
 	return nil
 }
 
-// through parses as much of b as belongs to the body, and returns its length.
-func (c *chunks) through(b []byte) (int, *malformed) {
+// consume parses as much of b as belongs to the body, and returns its length.
+func (c *chunks) consume(b []byte) (int, *statusError) {
 	at := 0
-	for at < len(b) && !c.done() {
-		n, _, err := c.next(b[at:])
+	for at < len(b) && !c.isDone() {
+		n, _, err := c.parse(b[at:])
 		if at += n; err != nil {
 			return at, err
 		}

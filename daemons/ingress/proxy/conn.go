@@ -17,49 +17,50 @@ import (
 
 // conn is a client connection with its current request.
 type conn struct {
-	e               *Engine
-	entry           *Entry
-	nc              net.Conn
-	under           net.Conn     // the accepted connection
-	tcp             *net.TCPConn // nil with TLS
-	raw             *net.TCPConn // also set with TLS
-	secure          bool
-	port            int
-	client          netip.Addr
-	of              *client // its client's counts; nil if clients are not limited
-	trusted         bool
-	ip              []byte // client address as text
-	proto, portText []byte // lines of X-Forwarded-Proto and X-Forwarded-Port, each preceded by a line end
+	e                   *Engine
+	entry               *Entry
+	nc                  net.Conn
+	accepted            net.Conn     // the accepted connection
+	tcp                 *net.TCPConn // nil with TLS
+	raw                 *net.TCPConn // also set with TLS
+	secure              bool
+	port                int
+	client              netip.Addr
+	counts              *clientCounts // its client's counts; nil if clients are not limited
+	trusted             bool
+	ip                  []byte // client address as text
+	protoLine, portLine []byte // lines of X-Forwarded-Proto and X-Forwarded-Port, each preceded by a line end
 
-	buf     *buffer
-	reading deadline
-	writing deadline
-	req     request
-	ans     answer
-	body    chunks      // parser of the request body
-	out     []byte      // data to write next
-	scratch []byte      // buffer for the normalized path
-	pump    *pump       // forwards the rest of a request body
-	old     *buffer     // holds the request head if buf holds what came after it
-	after   []byte      // bytes after the body that the pump read
-	handed  bool        // another owner has taken over the connection
-	idle    atomic.Bool // waiting for a request
-	// since is when it started to wait for a complete request, by the engine's clock; 0 while a request is handled
-	since    atomic.Int64
-	last     bool // the engine is closing, and this is the last request
-	requests int
-	sentAll  bool // the pump forwarded the whole body
+	buf           *buffer
+	readDeadline  deadline
+	writeDeadline deadline
+	req           request
+	res           response
+	body          chunks      // parser of the request body
+	out           []byte      // data to write next
+	scratch       []byte      // buffer for the normalized path
+	pump          *pump       // forwards the rest of a request body
+	headBuffer    *buffer     // holds the request head if buf holds what came after it
+	afterBody     []byte      // bytes after the body that the pump read
+	handedOver    bool        // another owner has taken over the connection
+	idle          atomic.Bool // waiting for a request
+	// waitingSince is when it started to wait for a complete request, by the engine's clock; 0 while a request is
+	// handled
+	waitingSince atomic.Int64
+	isLast       bool // the engine is closing, and this is the last request
+	requests     int
+	bodySent     bool // the pump forwarded the whole body
 
-	ended   bool // the connection cannot be used for another request
-	status  int
-	sent    int64 // bytes of the response body
-	began   int64
-	rule    *route.Rule
-	headers *route.Headers // header changes of the request and of the response
-	answers *route.Headers
-	until   int64 // deadline set by a rule, by the engine's clock; 0 for none
-	backend *endpoint
-	tried   []*endpoint
+	ended           bool // the connection cannot be used for another request
+	status          int
+	sent            int64 // bytes of the response body
+	began           int64
+	rule            *route.Rule
+	requestChanges  *route.Headers // header changes of the request and of the response
+	responseChanges *route.Headers
+	ruleDeadline    int64 // deadline set by a rule, by the engine's clock; 0 for none
+	backend         *endpoint
+	tried           []*endpoint
 }
 
 // serve handles the connection until it ends.
@@ -67,35 +68,35 @@ func (c *conn) serve() {
 	c.raw = c.tcp
 	c.buf = getBuffer(clientBuffer)
 	defer func() {
-		if !c.handed {
+		if !c.handedOver {
 			c.buf.free()
 			_ = c.nc.Close()
 		}
 	}()
-	c.trusted = contains(c.e.cfg.Trusted, c.client)
-	if contains(c.e.cfg.ProxyFrom, c.client) {
+	c.trusted = hasAddress(c.e.cfg.Trusted, c.client)
+	if hasAddress(c.e.cfg.ProxyFrom, c.client) {
 		if err := c.readProxy(); err != nil {
 			c.e.cfg.Log.Debug("read the PROXY protocol", "client", c.client, "err", err)
 			return
 		}
-		if c.trusted = contains(c.e.cfg.Trusted, c.client); !c.trusted && !c.e.join(c, c.client) {
+		if c.trusted = hasAddress(c.e.cfg.Trusted, c.client); !c.trusted && !c.e.countClient(c, c.client) {
 			return
 		}
 	}
-	c.identify()
+	c.prepareClientFields()
 	if c.secure {
 		if !c.handshake() {
 			return
 		}
-	} else if c.preface() {
-		c.e.handHTTP2(&prefixed{Conn: c.nc, buf: c.buf}, c)
+	} else if c.hasHTTP2Preface() {
+		c.e.passToHTTP2(&bufferedConn{Conn: c.nc, buf: c.buf}, c)
 		return
 	}
-	for c.next() {
+	for c.serveNext() {
 	}
 }
 
-func contains(all []netip.Prefix, a netip.Addr) bool {
+func hasAddress(all []netip.Prefix, a netip.Addr) bool {
 	for _, p := range all {
 		if p.Contains(a) {
 			return true
@@ -104,15 +105,15 @@ func contains(all []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// identify prepares the header lines that describe the client to backends.
-func (c *conn) identify() {
+// prepareClientFields prepares the header lines that describe the client to backends.
+func (c *conn) prepareClientFields() {
 	c.ip = c.client.AppendTo(nil)
 	proto := "http"
 	if c.secure {
 		proto = "https"
 	}
-	c.proto = []byte("\r\nX-Forwarded-Proto: " + proto)
-	c.portText = []byte("\r\nX-Forwarded-Port: " + strconv.Itoa(c.port))
+	c.protoLine = []byte("\r\nX-Forwarded-Proto: " + proto)
+	c.portLine = []byte("\r\nX-Forwarded-Port: " + strconv.Itoa(c.port))
 }
 
 // handshake performs the TLS handshake. It returns false if the connection is finished: the handshake failed, or HTTP/2
@@ -120,10 +121,10 @@ func (c *conn) identify() {
 func (c *conn) handshake() bool {
 	under := c.nc
 	if c.buf.r < c.buf.w {
-		under = &prefixed{Conn: c.nc, buf: c.buf}
+		under = &bufferedConn{Conn: c.nc, buf: c.buf}
 	}
 	secure := tls.Server(under, c.entry.tls)
-	_ = c.nc.SetDeadline(time.Now().Add(c.e.cfg.HandshakeIn))
+	_ = c.nc.SetDeadline(time.Now().Add(c.e.cfg.HandshakeTime))
 	if err := secure.Handshake(); err != nil {
 		c.e.counters.handshakes.Add(1)
 		return false
@@ -134,7 +135,7 @@ func (c *conn) handshake() bool {
 		c.buf = getBuffer(clientBuffer)
 	}
 	if secure.ConnectionState().NegotiatedProtocol == "h2" {
-		c.e.handHTTP2(secure, c)
+		c.e.passToHTTP2(secure, c)
 		return false
 	}
 	return true
@@ -142,8 +143,8 @@ func (c *conn) handshake() bool {
 
 const prefaceHTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// preface reports whether a plaintext connection starts with the preface of HTTP/2 with prior knowledge.
-func (c *conn) preface() bool {
+// hasHTTP2Preface reports whether a plaintext connection starts with the preface of HTTP/2 with prior knowledge.
+func (c *conn) hasHTTP2Preface() bool {
 	for {
 		b := c.buf.bytes()
 		n := min(len(b), len(prefaceHTTP2))
@@ -165,19 +166,19 @@ func (c *conn) preface() bool {
 
 // fill reads more data into the buffer.
 func (c *conn) fill(wait time.Duration) error {
-	if !c.buf.room(c.e.cfg.MaxHead) {
+	if !c.buf.makeRoom(c.e.cfg.MaxHead) {
 		return errHeadSize
 	}
-	if !c.last && c.reading.extend(c.e.clock(), wait) {
-		_ = c.nc.SetReadDeadline(c.e.at(c.reading.at))
+	if !c.isLast && c.readDeadline.extend(c.e.clock(), wait) {
+		_ = c.nc.SetReadDeadline(c.e.timeAt(c.readDeadline.at))
 		if c.e.closing.Load() && c.idle.Load() {
 			return os.ErrDeadlineExceeded // the engine has set an expired deadline, which was just overwritten
 		}
 	}
-	return c.read()
+	return c.readSome()
 }
 
-func (c *conn) read() error {
+func (c *conn) readSome() error {
 	n, err := c.nc.Read(c.buf.b[c.buf.w:])
 	if c.buf.w += n; n > 0 {
 		return nil
@@ -188,40 +189,40 @@ func (c *conn) read() error {
 	return err
 }
 
-// next handles the next request. It returns false if the connection must be closed.
-func (c *conn) next() bool {
+// serveNext handles the next request. It returns false if the connection must be closed.
+func (c *conn) serveNext() bool {
 	size, ok := c.readHead()
 	if !ok {
 		return false
 	}
-	gen := c.e.begin()
+	gen := c.e.startRequest()
 	defer gen.Add(-1)
 	c.requests++
-	c.began, c.status, c.sent, c.rule, c.backend, c.until = c.e.clock(), 0, 0, nil, nil, 0
-	c.ended = !c.req.persists() || c.draining()
+	c.began, c.status, c.sent, c.rule, c.backend, c.ruleDeadline = c.e.clock(), 0, 0, nil, nil, 0
+	c.ended = !c.req.isPersistent() || c.isDraining()
 	c.buf.r += size
-	c.answer()
+	c.handleRequest()
 	c.record()
-	c.putBack()
+	c.keepPipelined()
 	return !c.ended
 }
 
-// putBack moves the data that was read after a body to the start of the buffer, for the next request. The request head
-// must no longer be needed.
-func (c *conn) putBack() {
-	if c.old != nil {
-		c.old.free()
-		c.old = nil
+// keepPipelined moves the data that was read after a body to the start of the buffer, for the next request. The request
+// head must no longer be needed.
+func (c *conn) keepPipelined() {
+	if c.headBuffer != nil {
+		c.headBuffer.free()
+		c.headBuffer = nil
 	}
-	if len(c.after) == 0 {
+	if len(c.afterBody) == 0 {
 		return
 	}
-	if len(c.after) > len(c.buf.b) {
+	if len(c.afterBody) > len(c.buf.b) {
 		c.buf.free()
 		c.buf = getBuffer(copyBuffer)
 	}
-	c.buf.r, c.buf.w = 0, copy(c.buf.b, c.after)
-	c.after = c.after[:0]
+	c.buf.r, c.buf.w = 0, copy(c.buf.b, c.afterBody)
+	c.afterBody = c.afterBody[:0]
 }
 
 // readHead reads a request head. It returns false if there is none; an error response was sent in that case.
@@ -229,7 +230,7 @@ func (c *conn) readHead() (int, bool) {
 	c.idle.Store(true)
 	defer c.idle.Store(false)
 	if c.requests > 0 {
-		c.waits()
+		c.markIdle()
 	}
 	parsed, first := 0, int64(0)
 	for {
@@ -237,14 +238,14 @@ func (c *conn) readHead() (int, bool) {
 			size, err := c.req.parse(b)
 			switch {
 			case err == nil:
-				return size, c.busy()
+				return size, c.markBusy()
 			case err != errIncomplete:
-				c.refuse(err)
+				c.rejectMalformed(err)
 				return 0, false
 			}
 			parsed = len(b)
 		}
-		if c.e.closing.Load() && c.buf.r == c.buf.w && !c.lastChance() {
+		if c.e.closing.Load() && c.buf.r == c.buf.w && !c.canStillArrive() {
 			return 0, false
 		}
 		wait := c.e.cfg.Idle
@@ -254,69 +255,69 @@ func (c *conn) readHead() (int, bool) {
 				first = now
 			}
 			// A client that sends byte by byte gets no extra time.
-			if c.reading.exact(first + int64(c.e.cfg.HeadTime)) {
-				_ = c.nc.SetReadDeadline(c.e.at(c.reading.at))
+			if c.readDeadline.set(first + int64(c.e.cfg.HeadTime)) {
+				_ = c.nc.SetReadDeadline(c.e.timeAt(c.readDeadline.at))
 			}
 			wait = 0
 		}
-		err := c.more(wait)
+		err := c.readMore(wait)
 		var timeout net.Error
 		switch {
 		case err == nil:
 		case errors.Is(err, errHeadSize):
-			c.refuse(errHeadSize)
+			c.rejectMalformed(errHeadSize)
 			return 0, false
 		case errors.As(err, &timeout) && timeout.Timeout() && c.buf.r < c.buf.w:
-			c.refuse(&malformed{408, "the head took too long"})
+			c.rejectMalformed(&statusError{408, "the head took too long"})
 			return 0, false
-		case isTimeout(err) && c.e.closing.Load() && !c.last: // woken up by the closing engine
+		case isTimeout(err) && c.e.closing.Load() && !c.isLast: // woken up by the closing engine
 		default:
 			return 0, false
 		}
 	}
 }
 
-// more is fill, but keeps the current deadline if wait is 0.
-func (c *conn) more(wait time.Duration) error {
+// readMore is fill, but keeps the current deadline if wait is 0.
+func (c *conn) readMore(wait time.Duration) error {
 	if wait > 0 {
 		return c.fill(wait)
 	}
-	if !c.buf.room(c.e.cfg.MaxHead) {
+	if !c.buf.makeRoom(c.e.cfg.MaxHead) {
 		return errHeadSize
 	}
-	return c.read()
+	return c.readSome()
 }
 
-// lastChance reports whether a request may still arrive when the engine closes: one whose data is already here, or the
-// first of a recently accepted connection. It must arrive within lastWait.
-func (c *conn) lastChance() bool {
-	if c.last || c.requests > 0 && (c.raw == nil || peek(c.raw) != peekData) {
+// canStillArrive reports whether a request may still arrive when the engine closes: one whose data is already here, or
+// the first of a recently accepted connection. It must arrive within closeWait.
+func (c *conn) canStillArrive() bool {
+	if c.isLast || c.requests > 0 && (c.raw == nil || peek(c.raw) != peekData) {
 		return false
 	}
-	c.last = true
-	c.reading.exact(c.e.clock() + int64(lastWait))
-	_ = c.nc.SetReadDeadline(c.e.at(c.reading.at))
+	c.isLast = true
+	c.readDeadline.set(c.e.clock() + int64(closeWait))
+	_ = c.nc.SetReadDeadline(c.e.timeAt(c.readDeadline.at))
 	return true
 }
 
-const lastWait = time.Second
+const closeWait = time.Second
 
 // write sends b to the client.
 func (c *conn) write(b []byte, wait time.Duration) error {
-	if c.writing.extend(c.e.clock(), wait) {
-		_ = c.nc.SetWriteDeadline(c.e.at(c.writing.at))
+	if c.writeDeadline.extend(c.e.clock(), wait) {
+		_ = c.nc.SetWriteDeadline(c.e.timeAt(c.writeDeadline.at))
 	}
 	_, err := c.nc.Write(b)
 	return err
 }
 
-// refuse responds to a request that could not be parsed, and ends the connection.
-func (c *conn) refuse(why *malformed) {
-	gen := c.e.begin()
+// rejectMalformed responds to a request that could not be parsed, and ends the connection.
+func (c *conn) rejectMalformed(why *statusError) {
+	gen := c.e.startRequest()
 	defer gen.Add(-1)
 	c.began, c.sent, c.rule, c.backend, c.ended = c.e.clock(), 0, nil, nil, true
 	c.req.method, c.req.target, c.req.host, c.req.minor = nil, nil, nil, 1
-	c.fail(why.status, why.why)
+	c.fail(why.status, why.reason)
 	c.record()
 }
 
@@ -324,19 +325,19 @@ func (c *conn) refuse(why *malformed) {
 func (c *conn) fail(status int, why string) {
 	c.status = status
 	c.out = appendError(c.out[:0], status, why, c.ended || c.req.minor == 0, string(c.req.method) == "HEAD")
-	if c.write(c.out, writeTime) != nil {
+	if c.write(c.out, writeTimeout) != nil {
 		c.ended = true
 	}
 	if c.ended {
-		c.linger()
+		c.discardInput()
 	}
 }
 
-const writeTime = time.Minute
+const writeTimeout = time.Minute
 
-// linger reads for a moment from a client that is still sending. Closing a connection with unread data resets it, and
-// the response may be lost.
-func (c *conn) linger() {
+// discardInput reads for a moment from a client that is still sending. Closing a connection with unread data resets it,
+// and the response may be lost.
+func (c *conn) discardInput() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return

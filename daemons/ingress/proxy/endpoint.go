@@ -13,34 +13,34 @@ import (
 
 // endpoint is one address of a backend, with its idle connections.
 type endpoint struct {
-	pool     *pool
-	addr     netip.AddrPort
-	text     string
-	active   atomic.Int64
-	ejected  atomic.Int64 // not used before this time, by the engine's clock
-	failures atomic.Int32 // consecutive failures
+	pool         *pool
+	addr         netip.AddrPort
+	addrText     string
+	active       atomic.Int64
+	ejectedUntil atomic.Int64 // not used before this time, by the engine's clock
+	failures     atomic.Int32 // consecutive failures
 
-	mu   sync.Mutex
-	idle []*upstream // the most recently used last
-	gone bool
+	mu      sync.Mutex
+	idle    []*upstream // the most recently used last
+	retired bool
 }
 
 // upstream is a connection to an endpoint.
 type upstream struct {
-	of      *endpoint
-	nc      net.Conn
-	tcp     *net.TCPConn // nil with TLS
-	raw     *net.TCPConn // also set with TLS
-	buf     *buffer
-	since   int64 // when it became idle
-	reused  bool
-	reading deadline
-	writing deadline
+	endpoint      *endpoint
+	nc            net.Conn
+	tcp           *net.TCPConn // nil with TLS
+	raw           *net.TCPConn // also set with TLS
+	buf           *buffer
+	idleSince     int64 // when it became idle
+	reused        bool
+	readDeadline  deadline
+	writeDeadline deadline
 }
 
-// take returns an idle connection, or nil. With certain, it skips connections that the endpoint has closed, for
+// takeIdle returns an idle connection, or nil. With certain, it skips connections that the endpoint has closed, for
 // requests that cannot be repeated.
-func (e *endpoint) take(certain bool) *upstream {
+func (e *endpoint) takeIdle(certain bool) *upstream {
 	for {
 		e.mu.Lock()
 		n := len(e.idle)
@@ -52,8 +52,8 @@ func (e *endpoint) take(certain bool) *upstream {
 		e.idle[n-1] = nil
 		e.idle = e.idle[:n-1]
 		e.mu.Unlock()
-		e.pool.e.idle.Add(-1)
-		if certain && !u.open() {
+		e.pool.e.idleUpstreams.Add(-1)
+		if certain && !u.isOpen() {
 			_ = u.nc.Close()
 			continue
 		}
@@ -63,16 +63,16 @@ func (e *endpoint) take(certain bool) *upstream {
 	}
 }
 
-// open reports whether an idle connection is still open and has no unexpected data.
-func (u *upstream) open() bool { return peek(u.raw) == peekNothing }
+// isOpen reports whether an idle connection is still open and has no unexpected data.
+func (u *upstream) isOpen() bool { return peek(u.raw) == peekNothing }
 
-// put keeps a connection for the next request.
-func (e *endpoint) put(u *upstream) {
+// putIdle keeps a connection for the next request.
+func (e *endpoint) putIdle(u *upstream) {
 	u.buf.free()
 	u.buf = nil
-	u.since = e.pool.e.clock()
+	u.idleSince = e.pool.e.clock()
 	e.mu.Lock()
-	if e.gone || len(e.idle) >= e.pool.e.cfg.MaxIdle || !e.pool.e.mayIdle() {
+	if e.retired || len(e.idle) >= e.pool.e.cfg.MaxIdle || !e.pool.e.reserveIdle() {
 		e.mu.Unlock()
 		_ = u.nc.Close()
 		return
@@ -81,7 +81,7 @@ func (e *endpoint) put(u *upstream) {
 	first := len(e.idle) == 1
 	e.mu.Unlock()
 	if first {
-		e.pool.e.janitor.watch(e)
+		e.pool.e.janitor.add(e)
 	}
 }
 
@@ -99,21 +99,21 @@ func (e *endpoint) dial(timeout time.Duration) (*upstream, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", e.text)
+	nc, err := d.DialContext(ctx, "tcp", e.addrText)
 	if err != nil {
-		e.refused()
+		e.eject()
 		return nil, err
 	}
 	e.failures.Store(0)
-	e.ejected.Store(0)
-	u := &upstream{of: e, nc: nc}
+	e.ejectedUntil.Store(0)
+	u := &upstream{endpoint: e, nc: nc}
 	u.raw, _ = nc.(*net.TCPConn)
 	u.tcp = u.raw
 	if e.pool.tls != nil {
 		secure := tls.Client(nc, e.pool.tls)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			_ = nc.Close()
-			e.refused()
+			e.eject()
 			return nil, err
 		}
 		u.nc, u.tcp = secure, nil
@@ -122,33 +122,34 @@ func (e *endpoint) dial(timeout time.Duration) (*upstream, error) {
 	return u, nil
 }
 
-// refused takes the endpoint out of use for a while.
-func (e *endpoint) refused() {
+// eject takes the endpoint out of use for a while.
+func (e *endpoint) eject() {
 	n := e.failures.Add(1)
-	wait := lastEject
+	wait := maxEject
 	if n < 6 {
-		wait = min(firstEject<<(n-1), lastEject)
+		wait = min(minEject<<(n-1), maxEject)
 	}
-	e.ejected.Store(e.pool.e.clock() + int64(wait))
+	e.ejectedUntil.Store(e.pool.e.clock() + int64(wait))
 }
 
 // retire closes the idle connections. Connections in use are closed when they are put back.
 func (e *endpoint) retire() {
 	e.mu.Lock()
 	idle := e.idle
-	e.gone, e.idle = true, nil
+	e.retired, e.idle = true, nil
 	e.mu.Unlock()
-	e.pool.e.idle.Add(-int64(len(idle)))
+	e.pool.e.idleUpstreams.Add(-int64(len(idle)))
 	for _, u := range idle {
 		_ = u.nc.Close()
 	}
 }
 
-// expire closes the connections that have been idle since before a time. It reports whether idle connections remain.
-func (e *endpoint) expire(before int64) bool {
+// closeIdleSince closes the connections that have been idle since before a time. It reports whether idle connections
+// remain.
+func (e *endpoint) closeIdleSince(before int64) bool {
 	e.mu.Lock()
 	n := 0
-	for n < len(e.idle) && e.idle[n].since < before {
+	for n < len(e.idle) && e.idle[n].idleSince < before {
 		n++
 	}
 	old := append([]*upstream(nil), e.idle[:n]...)
@@ -156,7 +157,7 @@ func (e *endpoint) expire(before int64) bool {
 	clear(e.idle[len(e.idle):cap(e.idle)])
 	left := len(e.idle) > 0
 	e.mu.Unlock()
-	e.pool.e.idle.Add(-int64(len(old)))
+	e.pool.e.idleUpstreams.Add(-int64(len(old)))
 	for _, u := range old {
 		_ = u.nc.Close()
 	}
@@ -165,34 +166,34 @@ func (e *endpoint) expire(before int64) bool {
 
 // janitor closes connections that have been idle for too long. It does nothing while there are none.
 type janitor struct {
-	engine *Engine
-	mu     sync.Mutex
-	all    map[*endpoint]struct{}
+	engine    *Engine
+	mu        sync.Mutex
+	endpoints map[*endpoint]struct{}
 }
 
-func (j *janitor) watch(e *endpoint) {
+func (j *janitor) add(e *endpoint) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.all == nil {
-		j.all = map[*endpoint]struct{}{}
+	if j.endpoints == nil {
+		j.endpoints = map[*endpoint]struct{}{}
 	}
-	j.all[e] = struct{}{}
-	if len(j.all) == 1 {
-		time.AfterFunc(j.engine.cfg.UpIdle/4, j.sweep)
+	j.endpoints[e] = struct{}{}
+	if len(j.endpoints) == 1 {
+		time.AfterFunc(j.engine.cfg.UpstreamIdle/4, j.sweep)
 	}
 }
 
 func (j *janitor) sweep() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	before := j.engine.clock() - int64(j.engine.cfg.UpIdle)
-	for e := range j.all {
-		if !e.expire(before) {
-			delete(j.all, e)
+	before := j.engine.clock() - int64(j.engine.cfg.UpstreamIdle)
+	for e := range j.endpoints {
+		if !e.closeIdleSince(before) {
+			delete(j.endpoints, e)
 		}
 	}
-	if len(j.all) > 0 {
-		time.AfterFunc(j.engine.cfg.UpIdle/4, j.sweep)
+	if len(j.endpoints) > 0 {
+		time.AfterFunc(j.engine.cfg.UpstreamIdle/4, j.sweep)
 	}
 }
 

@@ -19,24 +19,24 @@ import (
 
 // Config configures an Engine. All fields are required unless their comment defines a default.
 type Config struct {
-	Log         *slog.Logger
-	Default     *tls.Certificate // for names without a certificate
-	AccessLog   io.Writer        // nil disables the access log
-	Trusted     []netip.Prefix   // networks whose X-Forwarded and Forwarded fields are trusted
-	ProxyFrom   []netip.Prefix   // networks whose connections start with the PROXY protocol
-	LeastConns  bool             // select the endpoint with the fewest requests instead of in turn
-	MaxHead     int              // bytes
-	HeadTime    time.Duration    // limit for a head to arrive, from its first byte
-	Idle        time.Duration    // limit of waiting for the next request
-	UpIdle      time.Duration    // limit of keeping an idle connection to a backend
-	MaxIdle     int              // idle connections per endpoint
-	HTTPSPort   int              // port for redirects to HTTPS; 443 is omitted from the URL
-	MinTLS      uint16
-	MaxStreams  int // per HTTP/2 connection
-	MaxConns    int // concurrent client connections of all listeners; 0: no limit
-	ClientShare int // percentage of MaxConns per client, once half of them are in use; 0 or 100: no limit
-	Descriptors int // file descriptors of the process; 0: no limit
-	HandshakeIn time.Duration
+	Log           *slog.Logger
+	DefaultCert   *tls.Certificate // for names without a certificate
+	AccessLog     io.Writer        // nil disables the access log
+	Trusted       []netip.Prefix   // networks whose X-Forwarded and Forwarded fields are trusted
+	ProxyFrom     []netip.Prefix   // networks whose connections start with the PROXY protocol
+	LeastConns    bool             // select the endpoint with the fewest requests instead of in turn
+	MaxHead       int              // bytes
+	HeadTime      time.Duration    // limit for a head to arrive, from its first byte
+	Idle          time.Duration    // limit of waiting for the next request
+	UpstreamIdle  time.Duration    // limit of keeping an idle connection to a backend
+	MaxIdle       int              // idle connections per endpoint
+	HTTPSPort     int              // port for redirects to HTTPS; 443 is omitted from the URL
+	MinTLS        uint16
+	MaxStreams    int // per HTTP/2 connection
+	MaxConns      int // concurrent client connections of all listeners; 0: no limit
+	ClientShare   int // percentage of MaxConns per client, once half of them are in use; 0 or 100: no limit
+	Descriptors   int // file descriptors of the process; 0: no limit
+	HandshakeTime time.Duration
 	// WriteTime limits how long an HTTP/2 client may take to read a part of a response, or a byte of its connection's
 	// data. The default is one minute.
 	WriteTime time.Duration
@@ -44,41 +44,41 @@ type Config struct {
 
 // Engine serves listeners.
 type Engine struct {
-	cfg      Config
-	started  time.Time
-	h2       *http.Server
-	h2conns  *handed
-	log      *accessLog
-	counters counters
-	janitor  janitor
+	cfg        Config
+	started    time.Time
+	h2         *http.Server
+	h2Listener *connListener
+	log        *accessLog
+	counters   counters
+	janitor    janitor
 
-	draining atomic.Bool
-	closing  atomic.Bool
-	mu       sync.Mutex
-	conns    map[*conn]struct{}
-	clients  map[netip.Addr]*client // clients with connections; only used with a limit per client
-	leaving  int                    // number of conns that were closed to make room
-	last     bool                   // connections no longer wait for room
-	room     sync.Cond              // signals that a connection has ended or become idle
-	wanting  atomic.Int64           // number of connections that wait for room
-	tunnels  map[net.Conn]struct{}
-	wg       sync.WaitGroup
-	old, now atomic.Int64 // running requests that started before the drain, and since
-	limits   limits
-	calls    atomic.Int64 // requests that are being forwarded
-	idle     atomic.Int64 // idle connections to backends
+	draining                atomic.Bool
+	closing                 atomic.Bool
+	mu                      sync.Mutex
+	conns                   map[*conn]struct{}
+	clients                 map[netip.Addr]*clientCounts // clients with connections; only used with a limit per client
+	evicted                 int                          // number of conns that were closed to make room
+	isAdmittingAll          bool                         // connections no longer wait for room
+	room                    sync.Cond                    // signals that a connection has ended or become idle
+	roomWaiters             atomic.Int64                 // number of connections that wait for room
+	tunnels                 map[net.Conn]struct{}
+	wg                      sync.WaitGroup
+	beforeDrain, sinceDrain atomic.Int64 // running requests that started before the drain, and since
+	limits                  limits
+	activeCalls             atomic.Int64 // requests that are being forwarded
+	idleUpstreams           atomic.Int64 // idle connections to backends
 }
 
 // New returns an Engine with an empty table.
 func New(cfg Config) *Engine {
 	if cfg.WriteTime == 0 {
-		cfg.WriteTime = writeTime
+		cfg.WriteTime = writeTimeout
 	}
 	e := &Engine{
 		cfg:     cfg,
 		started: time.Now(),
 		conns:   map[*conn]struct{}{},
-		clients: map[netip.Addr]*client{},
+		clients: map[netip.Addr]*clientCounts{},
 		tunnels: map[net.Conn]struct{}{},
 	}
 	e.limits = limitsOf(&cfg)
@@ -98,8 +98,8 @@ func New(cfg Config) *Engine {
 // clock returns the monotonic time since the engine was created, in nanoseconds.
 func (e *Engine) clock() int64 { return int64(time.Since(e.started)) }
 
-// at converts a time of the clock to a deadline.
-func (e *Engine) at(clock int64) time.Time { return e.started.Add(time.Duration(clock)) }
+// timeAt converts a time of the clock to a deadline.
+func (e *Engine) timeAt(clock int64) time.Time { return e.started.Add(time.Duration(clock)) }
 
 // Serve accepts connections of an entry until the listener is closed. Each listener has at most one accepted connection
 // that is not counted yet. If the limit is reached, further connections wait in the socket's backlog.
@@ -108,7 +108,7 @@ func (e *Engine) Serve(ln net.Listener, at *Entry) error {
 	for {
 		nc, err := ln.Accept()
 		if err != nil {
-			if temporary(err) {
+			if isTemporary(err) {
 				// Out of file descriptors: wait until a connection ends.
 				e.cfg.Log.Warn("accept a connection", "err", err)
 				time.Sleep(wait)
@@ -119,20 +119,21 @@ func (e *Engine) Serve(ln net.Listener, at *Entry) error {
 		}
 		wait = time.Millisecond
 		e.counters.accepted.Add(1)
-		c := &conn{e: e, entry: at, nc: nc, under: nc, port: at.port, secure: at.secure}
+		c := &conn{e: e, entry: at, nc: nc, accepted: nc, port: at.port, secure: at.secure}
 		c.tcp, _ = nc.(*net.TCPConn)
 		peer, _ := netip.ParseAddrPort(nc.RemoteAddr().String())
 		c.client = peer.Addr().Unmap()
 		// A trusted proxy in front has connections of many clients, so its address is not limited.
-		if !contains(e.cfg.Trusted, c.client) && !contains(e.cfg.ProxyFrom, c.client) && !e.join(c, c.client) {
+		if !hasAddress(e.cfg.Trusted, c.client) && !hasAddress(e.cfg.ProxyFrom, c.client) &&
+			!e.countClient(c, c.client) {
 			_ = nc.Close()
 			continue
 		}
-		e.enter(c)
+		e.register(c)
 		e.wg.Go(func() {
 			c.serve()
-			if !c.handed {
-				e.leave(c)
+			if !c.handedOver {
+				e.unregister(c)
 			}
 		})
 	}

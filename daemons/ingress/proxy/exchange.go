@@ -13,17 +13,17 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// attempts is how many endpoints are tried for one request.
-const attempts = 3
+// maxAttempts is how many endpoints are tried for one request.
+const maxAttempts = 3
 
-// answer finds the rule of the current request, forwards the request to a backend, and sends the response.
-func (c *conn) answer() {
+// handleRequest finds the rule of the current request, forwards the request to a backend, and sends the response.
+func (c *conn) handleRequest() {
 	q := &c.req
 	c.body.reset()
 	path, scratch, ok := route.PlainPath(q.path, c.scratch)
 	c.scratch = scratch
 	if !ok {
-		c.reject(errPath.status, errPath.why)
+		c.reject(errPath.status, errPath.reason)
 		return
 	}
 	rule := c.entry.table.Load().Find(hostname(q.host), path, c)
@@ -32,39 +32,39 @@ func (c *conn) answer() {
 	case rule == nil:
 		c.reject(404, "no route")
 		return
-	case c.redirects(rule):
+	case c.tryRedirect(rule):
 		return
 	case rule.Policy.MaxBody > 0 && q.length > rule.Policy.MaxBody:
 		c.reject(413, "the body is too large")
 		return
 	}
 	if rule.Policy.Total > 0 {
-		c.until = c.began + int64(rule.Policy.Total)
+		c.ruleDeadline = c.began + int64(rule.Policy.Total)
 	}
-	chosen := choose(rule.Backends)
+	chosen := selectBackend(rule.Backends)
 	p := chosen.pool()
 	if p == nil {
-		c.reject(missing(rule), "no backend")
+		c.reject(missingStatus(rule), "no backend")
 		return
 	}
 	if bad := c.e.startCall(c); bad != nil {
-		c.reject(bad.status, bad.why)
+		c.reject(bad.status, bad.reason)
 		return
 	}
 	defer c.e.endCall(c)
-	c.headers, c.answers = chosen.changes(rule)
+	c.requestChanges, c.responseChanges = chosen.headerChanges(rule)
 	if p.h2 != nil {
-		c.overHTTP2(rule, p)
+		c.forwardHTTP2(rule, p)
 		return
 	}
-	up, rest := c.send(rule, p)
+	up, rest := c.sendToEndpoint(rule, p)
 	if up == nil {
 		return
 	}
-	up.of.active.Add(1)
-	defer up.of.active.Add(-1)
-	c.backend = up.of
-	c.pass(rule, up, rest)
+	up.endpoint.active.Add(1)
+	defer up.endpoint.active.Add(-1)
+	c.backend = up.endpoint
+	c.sendResponse(rule, up, rest)
 }
 
 // Method, Header and Query implement route.Request.
@@ -88,31 +88,31 @@ func (c *conn) Header(name string) (value string, found bool) {
 // Query returns the value of a query parameter.
 func (c *conn) Query(name string) (string, bool) { return queryValue(string(c.req.query), name) }
 
-// chosen is the selected backend of a request. The zero value means none.
-type chosen struct{ *route.Weighted }
+// selectedBackend is the selected backend of a request. The zero value means none.
+type selectedBackend struct{ *route.Weighted }
 
-// choose selects one of a rule's backends by weight.
-func choose(all []route.Weighted) chosen {
+// selectBackend selects one of a rule's backends by weight.
+func selectBackend(all []route.Weighted) selectedBackend {
 	if len(all) == 1 && all[0].Weight > 0 {
-		return chosen{&all[0]}
+		return selectedBackend{&all[0]}
 	}
 	sum := 0
 	for i := range all {
 		sum += all[i].Weight
 	}
 	if sum == 0 {
-		return chosen{}
+		return selectedBackend{}
 	}
 	at := rand.IntN(sum)
 	for i := range all {
 		if at -= all[i].Weight; at < 0 {
-			return chosen{&all[i]}
+			return selectedBackend{&all[i]}
 		}
 	}
-	return chosen{}
+	return selectedBackend{}
 }
 
-func (c chosen) pool() *pool {
+func (c selectedBackend) pool() *pool {
 	if c.Weighted == nil || c.Backend == nil {
 		return nil
 	}
@@ -120,13 +120,13 @@ func (c chosen) pool() *pool {
 	return p
 }
 
-// changes returns the header changes of the request and of the response.
-func (c chosen) changes(rule *route.Rule) (request, response *route.Headers) {
+// headerChanges returns the header changes of the request and of the response.
+func (c selectedBackend) headerChanges(rule *route.Rule) (request, response *route.Headers) {
 	return cmp.Or(c.Request, rule.Filters.Request), cmp.Or(c.Response, rule.Filters.Response)
 }
 
-// missing returns the status for a rule without a backend.
-func missing(rule *route.Rule) int { return cmp.Or(rule.Missing, 503) }
+// missingStatus returns the status for a rule without a backend.
+func missingStatus(rule *route.Rule) int { return cmp.Or(rule.Missing, 503) }
 
 // reject sends an error response. It does not wait for the rest of the request body.
 func (c *conn) reject(status int, why string) {
@@ -136,14 +136,14 @@ func (c *conn) reject(status int, why string) {
 	c.fail(status, why)
 }
 
-// redirects sends a redirect if the rule has one, and reports whether it did.
-func (c *conn) redirects(rule *route.Rule) bool {
+// tryRedirect sends a redirect if the rule has one, and reports whether it did.
+func (c *conn) tryRedirect(rule *route.Rule) bool {
 	if rule.ToHTTPS && !c.isSecure() {
-		c.redirect(&route.Redirect{Scheme: "https", Port: c.e.cfg.HTTPSPort, Code: 308})
+		c.sendRedirect(&route.Redirect{Scheme: "https", Port: c.e.cfg.HTTPSPort, Code: 308})
 		return true
 	}
 	if r := rule.Filters.Redirect; r != nil {
-		c.redirect(r)
+		c.sendRedirect(r)
 		return true
 	}
 	return false
@@ -153,7 +153,7 @@ func (c *conn) redirects(rule *route.Rule) bool {
 func (c *conn) isSecure() bool {
 	if c.trusted {
 		if list, ok := c.req.value("x-forwarded-proto"); ok {
-			for v := range elements(list) {
+			for v := range listElements(list) {
 				return equalFold(v, "https") // the first value is the protocol of the original client
 			}
 		}
@@ -161,7 +161,7 @@ func (c *conn) isSecure() bool {
 	return c.secure
 }
 
-func (c *conn) redirect(r *route.Redirect) {
+func (c *conn) sendRedirect(r *route.Redirect) {
 	if c.req.chunked || c.req.length > 0 {
 		c.ended = true
 	}
@@ -175,40 +175,40 @@ func (c *conn) redirect(r *route.Redirect) {
 		c.req.target,
 		c.ended || c.req.minor == 0,
 	)
-	if c.write(c.out, writeTime) != nil {
+	if c.write(c.out, writeTimeout) != nil {
 		c.ended = true
 	}
 	if c.ended {
-		c.linger()
+		c.discardInput()
 	}
 }
 
-// rest is the part of a request body that was not sent together with the head.
-type rest struct {
+// unsentBody is the part of a request body that was not sent together with the head.
+type unsentBody struct {
 	length  int64
 	chunked bool
 }
 
-func (r rest) any() bool { return r.chunked || r.length > 0 }
+func (r unsentBody) hasData() bool { return r.chunked || r.length > 0 }
 
-// send sends the request's head and the available part of the body to an endpoint, and reads the head of the response.
-// It returns nil if there is none; an error response was sent in that case.
+// sendToEndpoint sends the request's head and the available part of the body to an endpoint, and reads the head of the
+// response. It returns nil if there is none; an error response was sent in that case.
 //
 // It tries another endpoint if a connection failed. It repeats the request if the connection ended without a response
 // and the request may be repeated.
-func (c *conn) send(rule *route.Rule, p *pool) (*upstream, rest) {
+func (c *conn) sendToEndpoint(rule *route.Rule, p *pool) (*upstream, unsentBody) {
 	c.tried = c.tried[:0]
 	c.out = c.appendRequest(c.out[:0], rule)
 	left, bad := c.appendBody(rule)
 	if bad != nil {
 		c.ended = true
-		c.fail(bad.status, bad.why)
+		c.fail(bad.status, bad.reason)
 		return nil, left
 	}
-	again := repeatable(c.req.method) && !c.req.chunked && c.req.length <= 0
+	again := isRepeatable(c.req.method) && !c.req.chunked && c.req.length <= 0
 	status, why := 503, "no endpoint"
 	fresh := false
-	for range attempts {
+	for range maxAttempts {
 		ep := p.pick(c.tried, c.e.clock())
 		if ep == nil && len(c.tried) > 0 && fresh {
 			ep = p.pick(nil, c.e.clock())
@@ -218,7 +218,7 @@ func (c *conn) send(rule *route.Rule, p *pool) (*upstream, rest) {
 		}
 		var up *upstream
 		if !fresh {
-			up = ep.take(!again)
+			up = ep.takeIdle(!again)
 		}
 		if up == nil {
 			var err error
@@ -231,20 +231,20 @@ func (c *conn) send(rule *route.Rule, p *pool) (*upstream, rest) {
 				continue
 			}
 		}
-		err := c.converse(rule, up, left)
+		err := c.roundTrip(rule, up, left)
 		if err == nil {
 			return up, left
 		}
 		silent := up.buf.w == 0 // no byte of a response arrived
 		reused := up.reused
 		up.close()
-		var refused *malformed
+		var refused *statusError
 		switch {
 		case errors.Is(err, errClientGone):
 			c.ended, c.status = true, 499
 			return nil, left
 		case errors.As(err, &refused):
-			status, why = refused.status, refused.why
+			status, why = refused.status, refused.reason
 			if status == 502 || status == 504 {
 				break
 			}
@@ -265,7 +265,7 @@ func (c *conn) send(rule *route.Rule, p *pool) (*upstream, rest) {
 		}
 		break
 	}
-	if left.any() {
+	if left.hasData() {
 		c.ended = true
 	}
 	c.reject(status, why)
@@ -279,8 +279,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// repeatable reports whether a request with a method may be sent again if its outcome is unknown.
-func repeatable(method []byte) bool {
+// isRepeatable reports whether a request with a method may be sent again if its outcome is unknown.
+func isRepeatable(method []byte) bool {
 	switch string(method) {
 	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
 		return true
@@ -289,60 +289,60 @@ func repeatable(method []byte) bool {
 }
 
 // appendBody appends the available part of the body to the head.
-func (c *conn) appendBody(rule *route.Rule) (rest, *malformed) {
+func (c *conn) appendBody(rule *route.Rule) (unsentBody, *statusError) {
 	q := &c.req
 	switch b := c.buf.bytes(); {
 	case q.chunked:
-		n, err := c.body.through(b)
+		n, err := c.body.consume(b)
 		if err == nil && rule.Policy.MaxBody > 0 && c.body.total > rule.Policy.MaxBody {
-			err = &malformed{413, "the body is too large"}
+			err = &statusError{413, "the body is too large"}
 		}
 		if err != nil {
-			return rest{}, err
+			return unsentBody{}, err
 		}
 		c.out = append(c.out, b[:n]...)
 		c.buf.r += n
-		return rest{chunked: !c.body.done()}, nil
+		return unsentBody{chunked: !c.body.isDone()}, nil
 	case q.length > 0:
 		n := min(int64(len(b)), q.length)
 		c.out = append(c.out, b[:n]...)
 		c.buf.r += int(n)
-		return rest{length: q.length - n}, nil
+		return unsentBody{length: q.length - n}, nil
 	}
-	return rest{}, nil
+	return unsentBody{}, nil
 }
 
-// converse sends the request and reads the head of the response. It forwards interim responses to the client.
-func (c *conn) converse(rule *route.Rule, up *upstream, left rest) error {
-	if up.writing.extend(c.e.clock(), rule.Policy.Send) {
-		_ = up.nc.SetWriteDeadline(c.e.at(up.writing.at))
+// roundTrip sends the request and reads the head of the response. It forwards interim responses to the client.
+func (c *conn) roundTrip(rule *route.Rule, up *upstream, left unsentBody) error {
+	if up.writeDeadline.extend(c.e.clock(), rule.Policy.Send) {
+		_ = up.nc.SetWriteDeadline(c.e.timeAt(up.writeDeadline.at))
 	}
 	if _, err := up.nc.Write(c.out); err != nil {
 		return err
 	}
-	if left.any() {
+	if left.hasData() {
 		// The response may arrive before the body is sent completely, so send the rest concurrently.
 		c.pump = c.startPump(rule, up, left)
 	}
 	for {
-		if err := up.readHead(c.e, &c.ans, c.atMost(c.e.clock()+int64(rule.Policy.Read)), c); err != nil {
+		if err := up.readHead(c.e, &c.res, c.limitDeadline(c.e.clock()+int64(rule.Policy.Read)), c); err != nil {
 			if bad := c.stopPump(up); bad != nil {
 				return bad
 			}
 			return err
 		}
-		if c.ans.status == 101 && !c.ans.switches(&c.req) {
+		if c.res.status == 101 && !c.res.isValidSwitch(&c.req) {
 			c.stopPump(up)
-			return &malformed{502, "the backend switches protocols unasked"}
+			return &statusError{502, "the backend switches protocols unasked"}
 		}
-		if c.ans.status >= 200 || c.ans.status == 101 {
+		if c.res.status >= 200 || c.res.status == 101 {
 			return nil
 		}
 		if c.req.minor == 0 {
 			continue
 		}
-		interim := appendAnswer(nil, &c.ans, nil)
-		if err := c.write(append(interim, '\r', '\n'), writeTime); err != nil {
+		interim := appendAnswer(nil, &c.res, nil)
+		if err := c.write(append(interim, '\r', '\n'), writeTimeout); err != nil {
 			c.stopPump(up)
 			return errClientGone
 		}
@@ -351,7 +351,7 @@ func (c *conn) converse(rule *route.Rule, up *upstream, left rest) error {
 
 // readHead reads the head of a response until a time of the clock. c is the client that waits for it and may
 // disconnect, or nil.
-func (u *upstream) readHead(e *Engine, a *answer, until int64, c *conn) error {
+func (u *upstream) readHead(e *Engine, a *response, until int64, c *conn) error {
 	parsed := 0
 	for {
 		if b := u.buf.bytes(); len(b) > parsed && bytes.IndexByte(b[parsed:], '\n') >= 0 {
@@ -361,20 +361,20 @@ func (u *upstream) readHead(e *Engine, a *answer, until int64, c *conn) error {
 				return nil
 			}
 			if err != errIncomplete {
-				return &malformed{502, "the backend's answer is malformed"}
+				return &statusError{502, "the backend's answer is malformed"}
 			}
 			parsed = len(b)
 		}
-		if !u.buf.room(max(e.cfg.MaxHead, upstreamBuffer)) {
-			return &malformed{502, "the head of the backend's answer is too large"}
+		if !u.buf.makeRoom(max(e.cfg.MaxHead, upstreamBuffer)) {
+			return &statusError{502, "the head of the backend's answer is too large"}
 		}
 		now := e.clock()
-		if left := until - now; left <= int64(2*lookEvery) || c == nil {
-			if u.reading.exact(until) {
-				_ = u.nc.SetReadDeadline(e.at(until))
+		if left := until - now; left <= int64(2*clientCheckInterval) || c == nil {
+			if u.readDeadline.set(until) {
+				_ = u.nc.SetReadDeadline(e.timeAt(until))
 			}
-		} else if u.reading.extend(now, lookEvery) {
-			_ = u.nc.SetReadDeadline(e.at(u.reading.at))
+		} else if u.readDeadline.extend(now, clientCheckInterval) {
+			_ = u.nc.SetReadDeadline(e.timeAt(u.readDeadline.at))
 		}
 		n, err := u.nc.Read(u.buf.b[u.buf.w:])
 		u.buf.w += n
@@ -391,50 +391,50 @@ func (u *upstream) readHead(e *Engine, a *answer, until int64, c *conn) error {
 	}
 }
 
-// lookEvery is how often to check for a disconnected client while waiting for a backend.
-const lookEvery = 2 * time.Second
+// clientCheckInterval is how often to check for a disconnected client while waiting for a backend.
+const clientCheckInterval = 2 * time.Second
 
-// pass sends the response to the client.
-func (c *conn) pass(rule *route.Rule, up *upstream, left rest) {
-	a := &c.ans
+// sendResponse sends the response to the client.
+func (c *conn) sendResponse(rule *route.Rule, up *upstream, left unsentBody) {
+	a := &c.res
 	c.status = a.status
 	if a.status == 101 {
 		c.tunnel(rule, up)
 		return
 	}
-	out := appendAnswer(c.out[:0], a, c.answers)
-	framing := c.framing()
+	out := appendAnswer(c.out[:0], a, c.responseChanges)
+	framing := c.responseFraming()
 	switch framing {
-	case asChunks, toChunks:
+	case framingChunks, framingToChunks:
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
-	case untilClose, fromChunks:
+	case framingUntilClose, framingFromChunks:
 		c.ended = true
 	}
-	if c.ended || c.draining() {
+	if c.ended || c.isDraining() {
 		c.ended = true
 		out = append(out, "Connection: close\r\n"...)
 	} else if c.req.minor == 0 {
 		out = append(out, "Connection: keep-alive\r\n"...)
 	}
 	c.out = append(out, '\r', '\n')
-	whole, err := c.passBody(rule, up, framing)
+	whole, err := c.sendBody(rule, up, framing)
 	clean := err == nil && whole
 	if c.pump != nil {
 		bad := c.stopPump(up)
-		if bad != nil || !c.sentAll {
+		if bad != nil || !c.bodySent {
 			clean, c.ended = false, true
 		}
 	}
 	if !clean {
 		c.ended = true
 	}
-	if clean && a.persists() && framing != untilClose && up.buf.r == up.buf.w {
-		up.of.put(up)
+	if clean && a.isPersistent() && framing != framingUntilClose && up.buf.r == up.buf.w {
+		up.endpoint.putIdle(up)
 	} else {
 		up.close()
 	}
-	if c.ended && err == nil && (left.any() || c.buf.r < c.buf.w) {
-		c.linger()
+	if c.ended && err == nil && (left.hasData() || c.buf.r < c.buf.w) {
+		c.discardInput()
 	}
 }
 
@@ -442,47 +442,47 @@ func (c *conn) pass(rule *route.Rule, up *upstream, left rest) {
 type framing uint8
 
 const (
-	noBody     framing = iota
-	asLength           // Content-Length on both sides
-	asChunks           // chunked on both sides
-	fromChunks         // read chunked, write until close
-	toChunks           // read until close, write chunked
-	untilClose         // until close on both sides
+	framingNone       framing = iota
+	framingLength             // Content-Length on both sides
+	framingChunks             // chunked on both sides
+	framingFromChunks         // read chunked, write until close
+	framingToChunks           // read until close, write chunked
+	framingUntilClose         // until close on both sides
 )
 
-func (c *conn) framing() framing {
-	a := &c.ans
+func (c *conn) responseFraming() framing {
+	a := &c.res
 	switch {
 	case !a.hasBody(string(c.req.method) == "HEAD"):
-		return noBody
+		return framingNone
 	case a.chunked && c.req.minor > 0:
-		return asChunks
+		return framingChunks
 	case a.chunked:
-		return fromChunks
+		return framingFromChunks
 	case a.length >= 0:
-		return asLength
+		return framingLength
 	case c.req.minor > 0:
-		return toChunks
+		return framingToChunks
 	}
-	return untilClose
+	return framingUntilClose
 }
 
-// passBody sends the head in c.out and the body. whole reports whether the body is complete.
-func (c *conn) passBody(rule *route.Rule, up *upstream, f framing) (whole bool, err error) {
-	a := &c.ans
+// sendBody sends the head in c.out and the body. whole reports whether the body is complete.
+func (c *conn) sendBody(rule *route.Rule, up *upstream, f framing) (whole bool, err error) {
+	a := &c.res
 	switch f {
-	case noBody:
-		return true, c.write(c.out, writeTime)
-	case asLength:
+	case framingNone:
+		return true, c.write(c.out, writeTimeout)
+	case framingLength:
 		b := up.buf.bytes()
 		n := int(min(int64(len(b)), a.length))
 		c.out = append(c.out, b[:n]...)
 		up.buf.r += n
 		c.sent = int64(n)
-		if err := c.write(c.out, writeTime); err != nil {
+		if err := c.write(c.out, writeTimeout); err != nil {
 			return false, err
 		}
-		return c.passLength(rule, up, a.length-int64(n))
+		return c.sendFixedLength(rule, up, a.length-int64(n))
 	}
 	var body chunks
 	for {
@@ -492,20 +492,20 @@ func (c *conn) passBody(rule *route.Rule, up *upstream, f framing) (whole bool, 
 				return false, bad
 			}
 			if up.buf.r += used; done {
-				return true, c.write(c.out, writeTime)
+				return true, c.write(c.out, writeTimeout)
 			}
 		}
 		if len(c.out) > 0 {
-			if err := c.write(c.out, writeTime); err != nil {
+			if err := c.write(c.out, writeTimeout); err != nil {
 				return false, err
 			}
 			c.out = c.out[:0]
 		}
-		switch err := up.fill(c.e, rule.Policy.Read, c.until); {
+		switch err := up.fill(c.e, rule.Policy.Read, c.ruleDeadline); {
 		case err == nil:
-		case errors.Is(err, io.EOF) && (f == toChunks || f == untilClose):
-			if f == toChunks {
-				err = c.write([]byte("0\r\n\r\n"), writeTime)
+		case errors.Is(err, io.EOF) && (f == framingToChunks || f == framingUntilClose):
+			if f == framingToChunks {
+				err = c.write([]byte("0\r\n\r\n"), writeTimeout)
 				return err == nil, err
 			}
 			return true, nil
@@ -517,17 +517,17 @@ func (c *conn) passBody(rule *route.Rule, up *upstream, f framing) (whole bool, 
 
 // appendPiece appends a piece of a body to c.out in the client's framing. It returns the number of bytes used, and
 // whether the body has ended.
-func (c *conn) appendPiece(b []byte, f framing, body *chunks) (used int, done bool, err *malformed) {
+func (c *conn) appendPiece(b []byte, f framing, body *chunks) (used int, done bool, err *statusError) {
 	switch f {
-	case asChunks:
+	case framingChunks:
 		before := body.total
-		n, err := body.through(b)
+		n, err := body.consume(b)
 		c.out = append(c.out, b[:n]...)
 		c.sent += body.total - before
-		return n, body.done(), err
-	case fromChunks:
-		for used < len(b) && !body.done() {
-			n, data, err := body.next(b[used:])
+		return n, body.isDone(), err
+	case framingFromChunks:
+		for used < len(b) && !body.isDone() {
+			n, data, err := body.parse(b[used:])
 			if err != nil {
 				return used, false, err
 			}
@@ -535,8 +535,8 @@ func (c *conn) appendPiece(b []byte, f framing, body *chunks) (used int, done bo
 			c.sent += int64(len(data))
 			used += n
 		}
-		return used, body.done(), nil
-	case toChunks:
+		return used, body.isDone(), nil
+	case framingToChunks:
 		c.out = strconv.AppendInt(c.out, int64(len(b)), 16)
 		c.out = append(c.out, '\r', '\n')
 		c.out = append(c.out, b...)
@@ -551,8 +551,8 @@ func (c *conn) appendPiece(b []byte, f framing, body *chunks) (used int, done bo
 // fill reads more of a response. wait limits the time between two reads. until is a time of the clock, or 0 for no
 // limit.
 func (u *upstream) fill(e *Engine, wait time.Duration, until int64) error {
-	u.buf.room(len(u.buf.b))
-	u.wait(e, wait, until)
+	u.buf.makeRoom(len(u.buf.b))
+	u.setReadDeadline(e, wait, until)
 	n, err := u.nc.Read(u.buf.b[u.buf.w:])
 	if u.buf.w += n; n > 0 {
 		return nil

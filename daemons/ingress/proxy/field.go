@@ -10,110 +10,110 @@ import (
 // Heads are parsed as strictly as RFC 9112 permits. Input that two programs could interpret differently is rejected.
 // Otherwise a client could smuggle a request inside of another.
 
-// malformed is why a head or a body is rejected, with the response status.
-type malformed struct {
+// statusError is why a head or a body is rejected, with the response status.
+type statusError struct {
 	status int
-	why    string
+	reason string
 }
 
-func (m *malformed) Error() string { return m.why }
+func (m *statusError) Error() string { return m.reason }
 
 var (
-	errIncomplete = &malformed{400, "the head is not complete"}
+	errIncomplete = &statusError{400, "the head is not complete"}
 
-	errLine          = &malformed{400, "a line does not end in CR LF"}
-	errFieldName     = &malformed{400, "a field's name is not a token followed by a colon"}
-	errFieldValue    = &malformed{400, "a field's value has a control character"}
-	errFields        = &malformed{431, "there are too many fields"}
-	errLength        = &malformed{400, "Content-Length is not one number"}
-	errLengthTwice   = &malformed{400, "Content-Length is given more than once"}
-	errFraming       = &malformed{400, "both Content-Length and Transfer-Encoding are given"}
-	errCoding        = &malformed{501, "Transfer-Encoding is not chunked"}
-	errCodingTwice   = &malformed{400, "Transfer-Encoding is given more than once"}
-	errCodingVersion = &malformed{400, "Transfer-Encoding is not of HTTP/1.0"}
-	errHost          = &malformed{400, "Host is not one valid host"}
-	errRequestLine   = &malformed{400, "the request line is malformed"}
-	errVersion       = &malformed{505, "the version is neither HTTP/1.0 nor HTTP/1.1"}
-	errMethod        = &malformed{405, "the method is not passed on"}
-	errStatusLine    = &malformed{502, "the status line is malformed"}
-	errHeadSize      = &malformed{431, "the head is too large"}
-	errPath          = &malformed{400, "the path leads out of the root or is not encoded well"}
+	errLine          = &statusError{400, "a line does not end in CR LF"}
+	errFieldName     = &statusError{400, "a field's name is not a token followed by a colon"}
+	errFieldValue    = &statusError{400, "a field's value has a control character"}
+	errFields        = &statusError{431, "there are too many fields"}
+	errLength        = &statusError{400, "Content-Length is not one number"}
+	errLengthTwice   = &statusError{400, "Content-Length is given more than once"}
+	errFraming       = &statusError{400, "both Content-Length and Transfer-Encoding are given"}
+	errCoding        = &statusError{501, "Transfer-Encoding is not chunked"}
+	errCodingTwice   = &statusError{400, "Transfer-Encoding is given more than once"}
+	errCodingVersion = &statusError{400, "Transfer-Encoding is not of HTTP/1.0"}
+	errHost          = &statusError{400, "Host is not one valid host"}
+	errRequestLine   = &statusError{400, "the request line is malformed"}
+	errVersion       = &statusError{505, "the version is neither HTTP/1.0 nor HTTP/1.1"}
+	errMethod        = &statusError{405, "the method is not passed on"}
+	errStatusLine    = &statusError{502, "the status line is malformed"}
+	errHeadSize      = &statusError{431, "the head is too large"}
+	errPath          = &statusError{400, "the path leads out of the root or is not encoded well"}
 )
 
 const maxFields = 128
 
-// kind is the meaning of a field for the proxy.
-type kind uint8
+// fieldKind is the meaning of a field for the proxy.
+type fieldKind uint8
 
 const (
-	other kind = iota
-	connection
-	contentLength
-	transferEncoding
-	host
-	keepAlive
-	proxyConnection
-	te
-	upgrade
-	http2Settings
-	httpoxy
-	expect
-	forwardedFor
-	forwardedProto
-	forwardedHost
-	forwardedPort
-	forwarded
-	realIP
-	trailer
+	kindOther fieldKind = iota
+	kindConnection
+	kindContentLength
+	kindTransferEncoding
+	kindHost
+	kindKeepAlive
+	kindProxyConnection
+	kindTE
+	kindUpgrade
+	kindHTTP2Settings
+	kindProxy
+	kindExpect
+	kindForwardedFor
+	kindForwardedProto
+	kindForwardedHost
+	kindForwardedPort
+	kindForwarded
+	kindRealIP
+	kindTrailer
 )
 
-// names are the known fields by length.
-var names = [32][]struct {
+// knownFields are the known fields by length.
+var knownFields = [32][]struct {
 	name string
-	kind kind
+	kind fieldKind
 }{
-	2:  {{"te", te}},
-	4:  {{"host", host}},
-	5:  {{"proxy", httpoxy}},
-	6:  {{"expect", expect}},
-	7:  {{"upgrade", upgrade}, {"trailer", trailer}},
-	9:  {{"forwarded", forwarded}, {"x-real-ip", realIP}},
-	10: {{"connection", connection}, {"keep-alive", keepAlive}},
-	14: {{"content-length", contentLength}, {"http2-settings", http2Settings}},
-	15: {{"x-forwarded-for", forwardedFor}},
+	2:  {{"te", kindTE}},
+	4:  {{"host", kindHost}},
+	5:  {{"proxy", kindProxy}},
+	6:  {{"expect", kindExpect}},
+	7:  {{"upgrade", kindUpgrade}, {"trailer", kindTrailer}},
+	9:  {{"forwarded", kindForwarded}, {"x-real-ip", kindRealIP}},
+	10: {{"connection", kindConnection}, {"keep-alive", kindKeepAlive}},
+	14: {{"content-length", kindContentLength}, {"http2-settings", kindHTTP2Settings}},
+	15: {{"x-forwarded-for", kindForwardedFor}},
 	16: {
-		{"proxy-connection", proxyConnection},
-		{"x-forwarded-host", forwardedHost},
-		{"x-forwarded-port", forwardedPort},
+		{"proxy-connection", kindProxyConnection},
+		{"x-forwarded-host", kindForwardedHost},
+		{"x-forwarded-port", kindForwardedPort},
 	},
-	17: {{"transfer-encoding", transferEncoding}, {"x-forwarded-proto", forwardedProto}},
+	17: {{"transfer-encoding", kindTransferEncoding}, {"x-forwarded-proto", kindForwardedProto}},
 }
 
-// isToken, isValue and isTarget mark the bytes that are valid in a field name, in a field value and in a request
-// target. lower maps a byte to lower case, and an underscore to a hyphen, because CGI-like programs cannot distinguish
-// them.
+// tokenBytes, valueBytes and targetBytes mark the bytes that are valid in a field name, in a field value and in a
+// request target. lower maps a byte to lower case, and an underscore to a hyphen, because CGI-like programs cannot
+// distinguish them.
 var (
-	isToken, isValue, isTarget [256]bool
-	lower                      [256]byte
+	tokenBytes, valueBytes, targetBytes [256]bool
+	lowerBytes                          [256]byte
 )
 
 func init() {
 	for c := range 256 {
 		b := byte(c)
 		letter := b|0x20 >= 'a' && b|0x20 <= 'z'
-		isToken[c] = letter || b >= '0' && b <= '9' || b < 0x80 && bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), b) >= 0
-		isValue[c] = b == '\t' || b >= ' ' && b != 0x7f
-		isTarget[c] = b > ' ' && b != 0x7f && b != '#'
-		lower[c] = b
+		tokenBytes[c] = letter || b >= '0' && b <= '9' || b < 0x80 && bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), b) >= 0
+		valueBytes[c] = b == '\t' || b >= ' ' && b != 0x7f
+		targetBytes[c] = b > ' ' && b != 0x7f && b != '#'
+		lowerBytes[c] = b
 		if b >= 'A' && b <= 'Z' {
-			lower[c] = b | 0x20
+			lowerBytes[c] = b | 0x20
 		}
 	}
-	lower['_'] = '-'
+	lowerBytes['_'] = '-'
 }
 
-// isAll reports whether all bytes are of a kind.
-func isAll(kind *[256]bool, text []byte) bool {
+// hasOnly reports whether all bytes are of a kind.
+func hasOnly(kind *[256]bool, text []byte) bool {
 	for _, c := range text {
 		if !kind[c] {
 			return false
@@ -122,16 +122,16 @@ func isAll(kind *[256]bool, text []byte) bool {
 	return true
 }
 
-func kindOf(name []byte) kind {
-	if len(name) >= len(names) {
-		return other
+func kindOf(name []byte) fieldKind {
+	if len(name) >= len(knownFields) {
+		return kindOther
 	}
-	for i := range names[len(name)] {
-		if known := &names[len(name)][i]; equalFold(name, known.name) {
+	for i := range knownFields[len(name)] {
+		if known := &knownFields[len(name)][i]; equalFold(name, known.name) {
 			return known.kind
 		}
 	}
-	return other
+	return kindOther
 }
 
 // equalFold compares with a text in lower case.
@@ -140,7 +140,7 @@ func equalFold(b []byte, text string) bool {
 		return false
 	}
 	for i, c := range b {
-		if lower[c] != text[i] {
+		if lowerBytes[c] != text[i] {
 			return false
 		}
 	}
@@ -150,7 +150,7 @@ func equalFold(b []byte, text string) bool {
 // field is one line of a head. Its slices are of the buffer that was read.
 type field struct {
 	line, name, value []byte // the line with its end; the value without spaces around it
-	kind              kind
+	kind              fieldKind
 	dropped           bool // only for the next hop
 }
 
@@ -162,7 +162,7 @@ type message struct {
 	minor     byte // HTTP/1.minor
 	close     bool
 	keepAlive bool
-	upgrading bool   // Connection names Upgrade
+	isUpgrade bool   // Connection names Upgrade
 	upgradeTo []byte // the list of protocols of Upgrade
 }
 
@@ -170,11 +170,11 @@ func (m *message) reset() {
 	*m = message{fields: m.fields[:0], length: -1}
 }
 
-// persists reports whether the connection is for more messages after this one.
-func (m *message) persists() bool { return !m.close && (m.minor > 0 || m.keepAlive) }
+// isPersistent reports whether the connection is for more messages after this one.
+func (m *message) isPersistent() bool { return !m.close && (m.minor > 0 || m.keepAlive) }
 
-// line returns the line that begins at a place of a buffer, without its end, and where the next one begins.
-func line(b []byte, at int) ([]byte, int, *malformed) {
+// nextLine returns the line that begins at a place of a buffer, without its end, and where the next one begins.
+func nextLine(b []byte, at int) ([]byte, int, *statusError) {
 	n := bytes.IndexByte(b[at:], '\n')
 	if n < 0 {
 		return nil, 0, errIncomplete
@@ -186,10 +186,10 @@ func line(b []byte, at int) ([]byte, int, *malformed) {
 }
 
 // parseFields reads the fields from a place in a buffer up to the empty line, and returns where that ends.
-func (m *message) parseFields(b []byte, at int) (int, *malformed) {
+func (m *message) parseFields(b []byte, at int) (int, *statusError) {
 	named := false
 	for {
-		text, next, err := line(b, at)
+		text, next, err := nextLine(b, at)
 		if err != nil {
 			return 0, err
 		}
@@ -201,7 +201,7 @@ func (m *message) parseFields(b []byte, at int) (int, *malformed) {
 			return 0, errFields
 		}
 		n := 0
-		for n < len(text) && isToken[text[n]] {
+		for n < len(text) && tokenBytes[text[n]] {
 			n++
 		}
 		if n == 0 || n == len(text) || text[n] != ':' {
@@ -209,14 +209,14 @@ func (m *message) parseFields(b []byte, at int) (int, *malformed) {
 		}
 		value := text[n+1:]
 		for _, c := range value {
-			if !isValue[c] {
+			if !valueBytes[c] {
 				return 0, errFieldValue
 			}
 		}
 		m.fields = append(m.fields, field{line: b[at:next], name: text[:n], value: trim(value), kind: kindOf(text[:n])})
 		f := &m.fields[len(m.fields)-1]
-		if f.kind != other {
-			more, err := m.known(f)
+		if f.kind != kindOther {
+			more, err := m.applyField(f)
 			if err != nil {
 				return 0, err
 			}
@@ -243,24 +243,24 @@ func trim(b []byte) []byte {
 	return b
 }
 
-// known takes in a field that means something to a proxy. It returns whether it names other fields to drop.
-func (m *message) known(f *field) (bool, *malformed) {
+// applyField takes in a field that means something to a proxy. It returns whether it names other fields to drop.
+func (m *message) applyField(f *field) (bool, *statusError) {
 	// An underscore does not make these fields others, but only their own name has their meaning.
 	if bytes.IndexByte(f.name, '_') >= 0 {
 		f.dropped = true
 		return false, nil
 	}
 	switch f.kind {
-	case contentLength:
+	case kindContentLength:
 		if m.length >= 0 {
 			return false, errLengthTwice
 		}
-		n, ok := decimal(f.value)
+		n, ok := parseDecimal(f.value)
 		if !ok {
 			return false, errLength
 		}
 		m.length = n
-	case transferEncoding:
+	case kindTransferEncoding:
 		if m.chunked {
 			return false, errCodingTwice
 		}
@@ -268,24 +268,24 @@ func (m *message) known(f *field) (bool, *malformed) {
 			return false, errCoding
 		}
 		m.chunked, f.dropped = true, true
-	case connection:
+	case kindConnection:
 		f.dropped = true
-		return m.connection(f.value), nil
-	case upgrade:
+		return m.parseConnection(f.value), nil
+	case kindUpgrade:
 		f.dropped = true
 		if len(m.upgradeTo) > 0 { // lines of one name are one list
 			m.upgradeTo = slices.Concat(m.upgradeTo, comma, f.value)
 		} else {
 			m.upgradeTo = f.value
 		}
-	case keepAlive, proxyConnection, http2Settings, httpoxy, te:
+	case kindKeepAlive, kindProxyConnection, kindHTTP2Settings, kindProxy, kindTE:
 		f.dropped = true
 	}
 	return false, nil
 }
 
-// decimal reads a number of digits alone.
-func decimal(b []byte) (int64, bool) {
+// parseDecimal reads a number of digits alone.
+func parseDecimal(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 18 {
 		return 0, false
 	}
@@ -299,16 +299,17 @@ func decimal(b []byte) (int64, bool) {
 	return n, n < math.MaxInt64/2
 }
 
-// connection reads what is said of the connection, and returns whether fields are named that are only for the next hop.
-func (m *message) connection(value []byte) (named bool) {
-	for option := range elements(value) {
+// parseConnection reads what is said of the connection, and returns whether fields are named that are only for the next
+// hop.
+func (m *message) parseConnection(value []byte) (named bool) {
+	for option := range listElements(value) {
 		switch {
 		case equalFold(option, "close"):
 			m.close = true
 		case equalFold(option, "keep-alive"):
 			m.keepAlive = true
 		case equalFold(option, "upgrade"):
-			m.upgrading = true
+			m.isUpgrade = true
 		default:
 			named = true
 		}
@@ -318,8 +319,8 @@ func (m *message) connection(value []byte) (named bool) {
 
 var comma = []byte(",")
 
-// elements returns the elements of a list, without the spaces around them. Empty elements are left out.
-func elements(list []byte) iter.Seq[[]byte] {
+// listElements returns the elements of a list, without the spaces around them. Empty elements are left out.
+func listElements(list []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for len(list) > 0 {
 			var element []byte
@@ -331,9 +332,9 @@ func elements(list []byte) iter.Seq[[]byte] {
 	}
 }
 
-// lists reports whether a list has an element, given in lower case.
-func lists(list []byte, element string) bool {
-	for e := range elements(list) {
+// hasElement reports whether a list has an element, given in lower case.
+func hasElement(list []byte, element string) bool {
+	for e := range listElements(list) {
 		if equalFold(e, element) {
 			return true
 		}
@@ -341,26 +342,27 @@ func lists(list []byte, element string) bool {
 	return false
 }
 
-// passedOn reports whether a protocol that a client wants to switch to is offered to the backend: not HTTP/2, whose
-// requests would pass by the rules, and nothing that is not written as a protocol is.
-func passedOn(protocol []byte) bool {
+// isForwardable reports whether a protocol that a client wants to switch to is offered to the backend: not HTTP/2,
+// whose requests would pass by the rules, and nothing that is not written as a protocol is.
+func isForwardable(protocol []byte) bool {
 	name, version, found := bytes.Cut(protocol, slash)
-	return len(name) > 0 && isAll(&isToken, name) && isAll(&isToken, version) && found == (len(version) > 0) &&
+	return len(name) > 0 && hasOnly(&tokenBytes, name) && hasOnly(&tokenBytes, version) &&
+		found == (len(version) > 0) &&
 		!equalFold(name, "h2c")
 }
 
-// protocols returns the protocols of an Upgrade that are offered to the backend, as a list.
-func protocols(list []byte) []byte {
+// forwardableProtocols returns the protocols of an Upgrade that are offered to the backend, as a list.
+func forwardableProtocols(list []byte) []byte {
 	whole := true
-	for protocol := range elements(list) {
-		whole = whole && passedOn(protocol)
+	for protocol := range listElements(list) {
+		whole = whole && isForwardable(protocol)
 	}
 	if whole {
 		return list
 	}
 	var out []byte
-	for protocol := range elements(list) {
-		if passedOn(protocol) {
+	for protocol := range listElements(list) {
+		if isForwardable(protocol) {
 			if len(out) > 0 {
 				out = append(out, ", "...)
 			}
@@ -373,12 +375,12 @@ func protocols(list []byte) []byte {
 // dropNamed drops the fields that Connection names, but none that say what the message is.
 func (m *message) dropNamed() {
 	for i := range m.fields {
-		if m.fields[i].kind != connection {
+		if m.fields[i].kind != kindConnection {
 			continue
 		}
-		for option := range elements(m.fields[i].value) {
+		for option := range listElements(m.fields[i].value) {
 			for j := range m.fields {
-				if f := &m.fields[j]; (f.kind == other || f.kind == trailer || f.kind == expect) &&
+				if f := &m.fields[j]; (f.kind == kindOther || f.kind == kindTrailer || f.kind == kindExpect) &&
 					bytes.EqualFold(f.name, option) {
 					f.dropped = true
 				}

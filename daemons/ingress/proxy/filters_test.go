@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// listens makes all entries serve one listener with a rule.
-func (p *proxied) listens(rule *route.Rule) {
+// setRule makes all entries serve one listener with a rule.
+func (p *testProxy) setRule(rule *route.Rule) {
 	if rule.Policy == nil {
 		rule.Policy = &route.Policy{
 			Connect:  5 * time.Second,
@@ -23,33 +23,33 @@ func (p *proxied) listens(rule *route.Rule) {
 			Protocol: route.HTTP,
 		}
 	}
-	l := (&route.Listener{Hostname: "a.example"}).With(
-		map[string][]route.Place{"a.example": {{Path: "/shop", Rule: rule}}},
+	l := (&route.Listener{Hostname: "a.example"}).WithHosts(
+		map[string][]route.PathRule{"a.example": {{Path: "/shop", Rule: rule}}},
 	)
 	for _, at := range p.entries {
 		at.SetTable((&route.Table{}).WithListeners([]*route.Listener{l}))
 	}
 }
 
-// backend returns a backend with the addresses of servers.
-func (p *proxied) backend(name string, servers ...*httptest.Server) *route.Backend {
+// backendOf returns a backend with the addresses of servers.
+func (p *testProxy) backendOf(name string, servers ...*httptest.Server) *route.Backend {
 	var list []string
 	for _, s := range servers {
 		list = append(list, s.Listener.Addr().String())
 	}
-	return p.at(name, list...)
+	return p.backendAt(name, list...)
 }
 
-// at returns a backend with addresses.
-func (p *proxied) at(name string, addresses ...string) *route.Backend {
+// backendAt returns a backend with addresses.
+func (p *testProxy) backendAt(name string, addresses ...string) *route.Backend {
 	key := route.BackendKey{Service: route.Key{Namespace: "default", Name: name}, Port: "80", Protocol: route.HTTP}
 	b := &route.Backend{Key: key, Targets: p.e.Targets(key)}
-	update(b, addresses...)
+	setEndpoints(b, addresses...)
 	return b
 }
 
-// update sets the endpoints of a backend.
-func update(b *route.Backend, addresses ...string) {
+// setEndpoints sets the endpoints of a backend.
+func setEndpoints(b *route.Backend, addresses ...string) {
 	var list []netip.AddrPort
 	for _, a := range addresses {
 		list = append(list, netip.MustParseAddrPort(a))
@@ -57,8 +57,8 @@ func update(b *route.Backend, addresses ...string) {
 	b.Targets.Update(list)
 }
 
-// clients returns functions that send a request, by version of HTTP.
-func (p *proxied) clients() map[string]func(path string, header http.Header) (*http.Response, error) {
+// requestFuncs returns functions that send a request, by version of HTTP.
+func (p *testProxy) requestFuncs() map[string]func(path string, header http.Header) (*http.Response, error) {
 	out := map[string]func(string, http.Header) (*http.Response, error){}
 	for _, two := range []bool{false, true} {
 		var protocols http.Protocols
@@ -87,7 +87,7 @@ func (p *proxied) clients() map[string]func(path string, header http.Header) (*h
 
 // Filters change heads, paths and hosts in both versions of HTTP.
 // Proves S32.
-func TestFiltersChangeWhatBackendsAndClientsGet(t *testing.T) {
+func TestFiltersChangeRequestsAndResponses(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["X-Set"], w.Header()["X-Gone"], w.Header()["X-More"] = []string{
 			"old",
@@ -126,14 +126,14 @@ func TestFiltersChangeWhatBackendsAndClientsGet(t *testing.T) {
 		"host": {route.Filters{Rewrite: &route.Rewrite{Host: "b.example"}}, nil, "/shop", "b.example /shop " +
 			"[old] [first] [old]"},
 	} {
-		p := start(t, nil)
-		p.listens(
+		p := startProxy(t, nil)
+		p.setRule(
 			&route.Rule{
 				Filters:  c.filters,
-				Backends: []route.Weighted{{Backend: p.backend("web", pod), Weight: 1, Request: c.own}},
+				Backends: []route.Weighted{{Backend: p.backendOf("web", pod), Weight: 1, Request: c.own}},
 			},
 		)
-		for version, get := range p.clients() {
+		for version, get := range p.requestFuncs() {
 			res, err := get(c.path, http.Header{"X-Set": {"old"}, "X-More": {"first"}, "X-Gone": {"old"}})
 			if err != nil {
 				t.Fatal(err)
@@ -152,7 +152,7 @@ func TestFiltersChangeWhatBackendsAndClientsGet(t *testing.T) {
 	}
 }
 
-func TestRedirectsKeepWhatTheyDoNotName(t *testing.T) {
+func TestRedirectsKeepThePartsThatTheyDoNotSet(t *testing.T) {
 	for want, r := range map[string]route.Redirect{
 		"http://b.example/shop/a?b=c":    {Host: "b.example"},
 		"https://a.example/shop/a?b=c":   {Scheme: "https"},
@@ -160,10 +160,10 @@ func TestRedirectsKeepWhatTheyDoNotName(t *testing.T) {
 		"http://a.example/x?b=c":         {Path: "/x"},
 		"http://a.example/y/a?b=c":       {Prefix: &route.Swap{From: "/shop", To: "/y"}},
 	} {
-		p := start(t, nil)
+		p := startProxy(t, nil)
 		r.Code = 307
-		p.listens(&route.Rule{Filters: route.Filters{Redirect: &r}})
-		for version, get := range p.clients() {
+		p.setRule(&route.Rule{Filters: route.Filters{Redirect: &r}})
+		for version, get := range p.requestFuncs() {
 			res, err := get("/shop/a?b=c", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -178,7 +178,7 @@ func TestRedirectsKeepWhatTheyDoNotName(t *testing.T) {
 
 // Requests are distributed by weight. The share of a missing backend fails.
 // Proves S32.
-func TestBackendsGetTheirShares(t *testing.T) {
+func TestBackendsGetRequestsByWeight(t *testing.T) {
 	var counts [2]atomic.Int64
 	var pods []*httptest.Server
 	for i := range counts {
@@ -186,21 +186,21 @@ func TestBackendsGetTheirShares(t *testing.T) {
 		defer s.Close()
 		pods = append(pods, s)
 	}
-	p := start(t, nil)
-	p.listens(
+	p := startProxy(t, nil)
+	p.setRule(
 		&route.Rule{
 			Missing: 500,
 			Backends: []route.Weighted{
-				{Backend: p.backend("a", pods[0]), Weight: 6},
-				{Backend: p.backend("b", pods[1]), Weight: 2},
+				{Backend: p.backendOf("a", pods[0]), Weight: 6},
+				{Backend: p.backendOf("b", pods[1]), Weight: 2},
 				{Weight: 2},
-				{Backend: p.backend("c"), Weight: 0},
+				{Backend: p.backendOf("c"), Weight: 0},
 			},
 		},
 	)
 	const each = 1000
 	var failed, all int64
-	for version, get := range p.clients() {
+	for version, get := range p.requestFuncs() {
 		for range each {
 			res, err := get("/shop", nil)
 			if err != nil {
@@ -225,7 +225,7 @@ func TestBackendsGetTheirShares(t *testing.T) {
 }
 
 // Proves S32.
-func TestARequestTakesNoLongerThanItsRuleLetsIt(t *testing.T) {
+func TestARequestEndsAtTheTimeoutOfItsRule(t *testing.T) {
 	over := make(chan struct{})
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -235,8 +235,8 @@ func TestARequestTakesNoLongerThanItsRuleLetsIt(t *testing.T) {
 	}))
 	defer pod.Close()
 	defer close(over)
-	p := start(t, nil)
-	p.listens(&route.Rule{
+	p := startProxy(t, nil)
+	p.setRule(&route.Rule{
 		Policy: &route.Policy{
 			Connect:  5 * time.Second,
 			Read:     time.Minute,
@@ -244,9 +244,9 @@ func TestARequestTakesNoLongerThanItsRuleLetsIt(t *testing.T) {
 			Total:    50 * time.Millisecond,
 			Protocol: route.HTTP,
 		},
-		Backends: []route.Weighted{{Backend: p.backend("web", pod), Weight: 1}},
+		Backends: []route.Weighted{{Backend: p.backendOf("web", pod), Weight: 1}},
 	})
-	for version, get := range p.clients() {
+	for version, get := range p.requestFuncs() {
 		began := time.Now()
 		res, err := get("/shop", nil)
 		if err != nil {

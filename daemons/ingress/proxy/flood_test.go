@@ -15,22 +15,22 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// rude is an HTTP/2 client that sends arbitrary frames.
-type rude struct {
+// floodClient is an HTTP/2 client that sends arbitrary frames.
+type floodClient struct {
 	net.Conn
 	*http2.Framer
 	closed chan struct{} // closed when the server ends the connection; only for a client that reads
 }
 
-// rudeClient connects to the plaintext port. If reads is not set, the client never reads.
-func (p *proxied) rudeClient(t *testing.T, reads bool) *rude {
+// floodClient connects to the plaintext port. If reads is not set, the client never reads.
+func (p *testProxy) floodClient(t *testing.T, reads bool) *floodClient {
 	t.Helper()
 	nc, err := net.Dial("tcp", p.plain.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	r := &rude{nc, http2.NewFramer(nc, nc), make(chan struct{})}
+	r := &floodClient{nc, http2.NewFramer(nc, nc), make(chan struct{})}
 	if _, err := io.WriteString(nc, http2.ClientPreface); err != nil {
 		t.Fatal(err)
 	}
@@ -57,18 +57,18 @@ func requestHead(method, path string, more ...string) []byte {
 	return []byte(b.String())
 }
 
-// used returns the heap memory in use, in bytes.
-func used() int64 {
+// heapInUse returns the heap memory in use, in bytes.
+func heapInUse() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// others checks that another client is served.
-func (p *proxied) others(t *testing.T) {
+// checkOtherClient checks that another client is served.
+func (p *testProxy) checkOtherClient(t *testing.T) {
 	t.Helper()
-	res, err := p.client().Get("http://a.example/quick")
+	res, err := p.newClient().Get("http://a.example/quick")
 	if err != nil {
 		t.Fatalf("another client: %v", err)
 	}
@@ -93,9 +93,9 @@ func eventually(t *testing.T, what string, is func() bool) {
 // Proves S32.
 func TestRapidResetsAreBounded(t *testing.T) {
 	const streams = 16
-	p := start(t, func(c *Config) { c.MaxStreams = streams })
+	p := startProxy(t, func(c *Config) { c.MaxStreams = streams })
 	var busy, most atomic.Int64
-	at := backend(t, func(w http.ResponseWriter, r *http.Request) {
+	at := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/quick" {
 			return
 		}
@@ -105,12 +105,12 @@ func TestRapidResetsAreBounded(t *testing.T) {
 		}
 		<-r.Context().Done()
 	})
-	p.route("a.example", "/", []string{at})
-	before := used()
+	p.addRoute("a.example", "/", []string{at})
+	before := heapInUse()
 	head := requestHead("GET", "/slow")
 	var sent int
 	for range 4 {
-		r := p.rudeClient(t, true)
+		r := p.floodClient(t, true)
 		for id := uint32(1); id < 60000; id += 2 {
 			if r.WriteHeaders(
 				http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndStream: true, EndHeaders: true},
@@ -120,9 +120,9 @@ func TestRapidResetsAreBounded(t *testing.T) {
 			}
 			sent++
 		}
-		p.others(t)
+		p.checkOtherClient(t)
 	}
-	if grown := used() - before; grown > 16<<20 {
+	if grown := heapInUse() - before; grown > 16<<20 {
 		t.Errorf("after %d resets %d MiB more are in use", sent, grown>>20)
 	}
 	// A backend learns with a delay that its request was canceled.
@@ -134,12 +134,12 @@ func TestRapidResetsAreBounded(t *testing.T) {
 
 // A head with endless CONTINUATION frames uses no more memory than a head may have, and ends the connection.
 // Proves S32.
-func TestEndlessHeadsAreCutOff(t *testing.T) {
-	p := start(t, nil)
-	at := backend(t, func(http.ResponseWriter, *http.Request) {})
-	p.route("a.example", "/", []string{at})
-	before := used()
-	r := p.rudeClient(t, true)
+func TestEndlessHeadsEndTheConnection(t *testing.T) {
+	p := startProxy(t, nil)
+	at := startBackend(t, func(http.ResponseWriter, *http.Request) {})
+	p.addRoute("a.example", "/", []string{at})
+	before := heapInUse()
+	r := p.floodClient(t, true)
 	if err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHead("GET", "/"),
 		EndStream: true}); err != nil {
 		t.Fatal(err)
@@ -157,70 +157,70 @@ func TestEndlessHeadsAreCutOff(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Errorf("the connection goes on after %d KiB of a head", sent>>10)
 	}
-	if grown := used() - before; grown > 8<<20 {
+	if grown := heapInUse() - before; grown > 8<<20 {
 		t.Errorf("%d MiB more are in use", grown>>20)
 	}
-	p.others(t)
+	p.checkOtherClient(t)
 }
 
 // A client that causes protocol responses and does not read them is disconnected before they use much memory. Responses
 // to SETTINGS are combined and use none.
 // Proves S32.
-func TestFloodsOfControlFramesAreCutOff(t *testing.T) {
-	p := start(t, func(c *Config) { c.Idle, c.WriteTime = 2*time.Second, time.Second })
-	at := backend(t, func(http.ResponseWriter, *http.Request) {})
-	p.route("a.example", "/", []string{at})
-	for name, one := range map[string]func(*rude) error{
-		"SETTINGS": func(r *rude) error {
+func TestFloodsOfControlFramesEndTheConnection(t *testing.T) {
+	p := startProxy(t, func(c *Config) { c.Idle, c.WriteTime = 2*time.Second, time.Second })
+	at := startBackend(t, func(http.ResponseWriter, *http.Request) {})
+	p.addRoute("a.example", "/", []string{at})
+	for name, one := range map[string]func(*floodClient) error{
+		"SETTINGS": func(r *floodClient) error {
 			return r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 16})
 		},
-		"PING": func(r *rude) error { return r.WritePing(false, [8]byte{1}) },
-		"resets of the server's": func(r *rude) error { // for requests without a path
+		"PING": func(r *floodClient) error { return r.WritePing(false, [8]byte{1}) },
+		"resets of the server's": func(r *floodClient) error { // for requests without a path
 			return r.WriteHeaders(http2.HeadersFrameParam{StreamID: nextStream(r), BlockFragment: []byte{0x82},
 				EndHeaders: true, EndStream: true})
 		},
 	} {
-		before := used()
-		r := p.rudeClient(t, false)
+		before := heapInUse()
+		r := p.floodClient(t, false)
 		_ = r.SetWriteDeadline(time.Now().Add(time.Minute))
 		var err error
 		sent := 0
 		for ; err == nil; sent++ {
 			err = one(r)
 		}
-		if grown := used() - before; grown > 16<<20 {
+		if grown := heapInUse() - before; grown > 16<<20 {
 			t.Errorf("%s: %d MiB more are in use after %d frames", name, grown>>20, sent)
 		}
 		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() {
 			t.Errorf("%s: the client is not cut off after %d frames (%v)", name, sent, err)
 		}
-		p.others(t)
+		p.checkOtherClient(t)
 	}
 }
 
-var lastStream = map[*rude]uint32{}
+var lastStreams = map[*floodClient]uint32{}
 
-func nextStream(r *rude) uint32 {
-	lastStream[r] += 2
-	return lastStream[r] - 1
+func nextStream(r *floodClient) uint32 {
+	lastStreams[r] += 2
+	return lastStreams[r] - 1
 }
 
 // A client that starts a connection, a head or a request and does not continue is disconnected after the time limit.
 // Proves S32.
-func TestSlowHeadsOfHTTP2AreCutOff(t *testing.T) {
-	p := start(t, func(c *Config) { c.Idle, c.HeadTime = 300*time.Millisecond, 300*time.Millisecond })
-	at := backend(t, func(http.ResponseWriter, *http.Request) {})
-	p.route("a.example", "/", []string{at})
-	for name, begin := range map[string]func(*rude) error{
-		"nothing after the preface": func(*rude) error { return nil },
-		"half of a head": func(r *rude) error {
+func TestSlowHeadsOfHTTP2EndTheConnection(t *testing.T) {
+	p := startProxy(t, func(c *Config) { c.Idle, c.HeadTime = 300*time.Millisecond, 300*time.Millisecond })
+	at := startBackend(t, func(http.ResponseWriter, *http.Request) {})
+	p.addRoute("a.example", "/", []string{at})
+	for name, begin := range map[string]func(*floodClient) error{
+		"nothing after the preface": func(*floodClient) error { return nil },
+		"half of a head": func(r *floodClient) error {
 			return r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHead("GET", "/"),
 				EndStream: true})
 		},
-		"half of a frame": func(r *rude) error { _, err := r.Conn.Write([]byte{0, 0, 100, 1, 4}); return err },
+		"half of a frame": func(r *floodClient) error { _, err := r.Conn.Write([]byte{0, 0, 100, 1, 4}); return err },
 	} {
-		r := p.rudeClient(t, true)
+		r := p.floodClient(t, true)
 		if err := begin(r); err != nil {
 			t.Fatal(err)
 		}
@@ -236,9 +236,9 @@ func TestSlowHeadsOfHTTP2AreCutOff(t *testing.T) {
 // its backend has no such limit.
 // Proves S32.
 func TestStreamsThatAreNotReadAreReset(t *testing.T) {
-	p := start(t, func(c *Config) { c.WriteTime = 300 * time.Millisecond })
+	p := startProxy(t, func(c *Config) { c.WriteTime = 300 * time.Millisecond })
 	over := make(chan struct{}, 1)
-	at := backend(t, func(w http.ResponseWriter, r *http.Request) {
+	at := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/long":
 			for chunk := make([]byte, 64<<10); r.Context().Err() == nil; {
@@ -255,8 +255,8 @@ func TestStreamsThatAreNotReadAreReset(t *testing.T) {
 			}
 		}
 	})
-	p.route("a.example", "/", []string{at})
-	r := p.rudeClient(t, true)
+	p.addRoute("a.example", "/", []string{at})
+	r := p.floodClient(t, true)
 	if err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHead("GET", "/long"),
 		EndHeaders: true, EndStream: true}); err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestStreamsThatAreNotReadAreReset(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("the backend still sends to a client that does not read")
 	}
-	res, err := p.client("h2c").Get("http://a.example/slow")
+	res, err := p.newClient("h2c").Get("http://a.example/slow")
 	if err != nil {
 		t.Fatal(err)
 	}

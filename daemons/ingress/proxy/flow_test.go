@@ -28,10 +28,10 @@ import (
 
 var emptyRule = &route.Rule{Policy: &route.Policy{}}
 
-func TestWebSocketsGoThroughBothWays(t *testing.T) {
-	p := start(t, nil)
+func TestWebSocketsAreForwardedInBothDirections(t *testing.T) {
+	p := startProxy(t, nil)
 	up := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
-	p.route("a.example", "/", []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+	p.addRoute("a.example", "/", []string{startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		ws, err := up.Upgrade(w, r, nil)
 		if err != nil {
 			t.Error(err)
@@ -49,7 +49,7 @@ func TestWebSocketsGoThroughBothWays(t *testing.T) {
 		}
 	})})
 	for _, scheme := range []string{"ws", "wss"} {
-		tr := p.client().Transport.(*http.Transport)
+		tr := p.newClient().Transport.(*http.Transport)
 		d := websocket.Dialer{
 			NetDialContext:   tr.DialContext,
 			TLSClientConfig:  tr.TLSClientConfig,
@@ -73,8 +73,8 @@ func TestWebSocketsGoThroughBothWays(t *testing.T) {
 	}
 }
 
-func TestGRPCGoesThroughWithItsStatusAndStreams(t *testing.T) {
-	p := start(t, nil)
+func TestGRPCIsForwardedWithStatusAndStreams(t *testing.T) {
+	p := startProxy(t, nil)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestGRPCGoesThroughWithItsStatusAndStreams(t *testing.T) {
 	h.SetServingStatus("web", grpc_health_v1.HealthCheckResponse_SERVING)
 	go func() { _ = s.Serve(ln) }()
 	t.Cleanup(s.Stop)
-	p.route("a.example", "/", []string{ln.Addr().String()}, "backend-protocol=GRPC")
+	p.addRoute("a.example", "/", []string{ln.Addr().String()}, "backend-protocol=GRPC")
 	cc, err := grpc.NewClient(
 		"passthrough:///"+p.plain.Addr().String(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -118,18 +118,18 @@ func TestGRPCGoesThroughWithItsStatusAndStreams(t *testing.T) {
 		h.SetServingStatus("web", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	}
 	// The same backend serves HTTP/1 clients.
-	plain, err := p.client().
+	plain, err := p.newClient().
 		Post("http://a.example/grpc.health.v1.Health/Check", "application/grpc",
 			strings.NewReader("\x00\x00\x00\x00\x00"))
-	if body(t, plain, err); plain.Header.Get("Content-Type") != "application/grpc" {
+	if readBody(t, plain, err); plain.Header.Get("Content-Type") != "application/grpc" {
 		t.Errorf("over HTTP/1: %d %v", plain.StatusCode, plain.Header)
 	}
 }
 
 // A response can start before the request body is complete.
-func TestBodiesStreamBothWaysAtOnce(t *testing.T) {
-	p := start(t, nil)
-	p.route("a.example", "/", []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+func TestBodiesStreamInBothDirectionsAtOnce(t *testing.T) {
+	p := startProxy(t, nil)
+	p.addRoute("a.example", "/", []string{startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		b := make([]byte, 100)
 		for {
@@ -141,12 +141,12 @@ func TestBodiesStreamBothWaysAtOnce(t *testing.T) {
 			}
 		}
 	})})
-	for _, way := range ways {
+	for _, way := range protocolPairs {
 		in, out := io.Pipe()
 		r, _ := http.NewRequest("POST", way.scheme+"://a.example/", in)
 		answered := make(chan *http.Response, 1)
 		go func() {
-			res, err := p.client(way.protocols...).Do(r)
+			res, err := p.newClient(way.protocols...).Do(r)
 			if err != nil {
 				t.Error(way.name, err)
 			}
@@ -172,34 +172,35 @@ func TestBodiesStreamBothWaysAtOnce(t *testing.T) {
 	}
 }
 
-func TestContinueIsTheBackendsToSay(t *testing.T) {
-	p := start(t, nil)
-	p.route("a.example", "/", []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+func TestContinueIsSentByTheBackend(t *testing.T) {
+	p := startProxy(t, nil)
+	p.addRoute("a.example", "/", []string{startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {
 			w.WriteHeader(417)
 			return
 		}
 		_, _ = io.Copy(w, r.Body)
 	})})
-	nc, answer := p.raw("POST /yes HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+	nc, answer := p.sendRaw("POST /yes HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\nContent-Length: " +
+		"3\r\n\r\n")
 	if text, err := answer.ReadString('\n'); err != nil || text != "HTTP/1.1 100 Continue\r\n" {
 		t.Fatalf("%q, %v", text, err)
 	}
 	fmt.Fprint(nc, "abc")
 	_, _ = answer.ReadString('\n')
 	res, err := http.ReadResponse(answer, nil)
-	if got := body(t, res, err); got != "abc" {
+	if got := readBody(t, res, err); got != "abc" {
 		t.Error(got)
 	}
-	_, answer = p.raw("POST /no HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+	_, answer = p.sendRaw("POST /no HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
 	if text, err := answer.ReadString('\n'); err != nil || text != "HTTP/1.1 417 Expectation Failed\r\n" {
 		t.Errorf("%q, %v", text, err)
 	}
 }
 
 func TestRequestsOfOneConnectionAreAnsweredInOrder(t *testing.T) {
-	p := start(t, nil)
-	p.route("a.example", "/", []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+	p := startProxy(t, nil)
+	p.addRoute("a.example", "/", []string{startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %s", r.URL.Path, b)
 	})})
@@ -212,27 +213,27 @@ func TestRequestsOfOneConnectionAreAnsweredInOrder(t *testing.T) {
 				"chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", i)
 		}
 	}
-	_, answer := p.raw(all.String())
+	_, answer := p.sendRaw(all.String())
 	for i := range 50 {
 		want := fmt.Sprintf("/%d ", i)
 		if i%2 == 1 {
 			want += "abc"
 		}
 		res, err := http.ReadResponse(answer, nil)
-		if got := body(t, res, err); got != want {
+		if got := readBody(t, res, err); got != want {
 			t.Fatalf("answer %d: %q, want %q", i, got, want)
 		}
 	}
 }
 
-func TestOldClientsAreAnsweredAsTheyUnderstand(t *testing.T) {
-	p := start(t, nil)
-	p.route("a.example", "/", []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+func TestHTTP10ClientsGetNoChunkedResponses(t *testing.T) {
+	p := startProxy(t, nil)
+	p.addRoute("a.example", "/", []string{startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "one ")
 		_ = http.NewResponseController(w).Flush() // uses chunked encoding
 		fmt.Fprint(w, "two")
 	})})
-	_, answer := p.raw("GET / HTTP/1.0\r\nHost: a.example\r\nConnection: keep-alive\r\n\r\n")
+	_, answer := p.sendRaw("GET / HTTP/1.0\r\nHost: a.example\r\nConnection: keep-alive\r\n\r\n")
 	text, err := io.ReadAll(answer)
 	if err != nil || !strings.HasSuffix(string(text), "\r\n\r\none two") ||
 		strings.Contains(strings.ToLower(string(text)), "chunked") {
@@ -240,13 +241,16 @@ func TestOldClientsAreAnsweredAsTheyUnderstand(t *testing.T) {
 	}
 }
 
-func TestTheAddressOfTheClientComesByThePROXYProtocol(t *testing.T) {
-	p := start(t, func(c *Config) { c.ProxyFrom = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
-	p.route(
+func TestPROXYProtocolSetsTheClientAddress(t *testing.T) {
+	p := startProxy(t, func(c *Config) { c.ProxyFrom = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	p.addRoute(
 		"a.example",
 		"/",
 		[]string{
-			backend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("X-Forwarded-For")) }),
+			startBackend(t, func(w http.ResponseWriter,
+				r *http.Request) {
+				fmt.Fprint(w, r.Header.Get("X-Forwarded-For"))
+			}),
 		},
 	)
 	second := append([]byte(proxySignature), 0x21, 0x11)
@@ -257,7 +261,7 @@ func TestTheAddressOfTheClientComesByThePROXYProtocol(t *testing.T) {
 			"80\r\n": "2001:db8::1", "PROXY UNKNOWN\r\n": "127.0.0.1",
 		string(second): "192.0.2.7", "PROXY TCP4 nobody 10.0.0.1 1234 80\r\n": "", "": "",
 	} {
-		_, answer := p.raw(head + "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+		_, answer := p.sendRaw(head + "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
 		text, _ := io.ReadAll(answer)
 		if _, got, _ := strings.Cut(string(text), "\r\n\r\n"); got != want {
 			t.Errorf("%q: %q, want %q", head, text, want)
@@ -265,8 +269,8 @@ func TestTheAddressOfTheClientComesByThePROXYProtocol(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatMayBeSentTwiceIsTriedAgain(t *testing.T) {
-	p := start(t, nil)
+func TestOnlyRepeatableRequestsAreRetried(t *testing.T) {
+	p := startProxy(t, nil)
 	var died atomic.Int64
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -286,18 +290,19 @@ func TestOnlyWhatMayBeSentTwiceIsTriedAgain(t *testing.T) {
 			}()
 		}
 	}()
-	p.route(
+	p.addRoute(
 		"a.example",
 		"/",
-		[]string{ln.Addr().String(), backend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") })},
+		[]string{ln.Addr().String(),
+			startBackend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") })},
 	)
-	for _, way := range ways {
+	for _, way := range protocolPairs {
 		for method, may := range map[string]bool{"GET": true, "POST": false} {
 			before, failed := died.Load(), 0
 			for range 10 {
 				r, _ := http.NewRequest(method, way.scheme+"://a.example/", nil)
-				res, err := p.client(way.protocols...).Do(r)
-				if body(t, res, err); res.StatusCode != 200 {
+				res, err := p.newClient(way.protocols...).Do(r)
+				if readBody(t, res, err); res.StatusCode != 200 {
 					failed++
 				}
 			}
@@ -310,7 +315,7 @@ func TestOnlyWhatMayBeSentTwiceIsTriedAgain(t *testing.T) {
 
 // No request fails while endpoints are replaced, as in a rolling update.
 func TestNoRequestFailsWhileEndpointsRoll(t *testing.T) {
-	p := start(t, nil)
+	p := startProxy(t, nil)
 	pod := func() *httptest.Server {
 		return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -324,13 +329,13 @@ func TestNoRequestFailsWhileEndpointsRoll(t *testing.T) {
 		}
 		return list
 	}
-	p.route("a.example", "/", addresses())
+	p.addRoute("a.example", "/", addresses())
 	ctx, stop := context.WithCancel(t.Context())
 	var g sync.WaitGroup
 	var done atomic.Int64
 	for i := range 16 {
-		way := ways[i%len(ways)]
-		client := p.client(way.protocols...)
+		way := protocolPairs[i%len(protocolPairs)]
+		client := p.newClient(way.protocols...)
 		g.Go(func() {
 			for ctx.Err() == nil {
 				r, _ := http.NewRequest("GET", way.scheme+"://a.example/", nil)
@@ -339,7 +344,7 @@ func TestNoRequestFailsWhileEndpointsRoll(t *testing.T) {
 					t.Errorf("%s: %v", way.name, err)
 					return
 				}
-				if text := body(t, res, nil); res.StatusCode != 200 {
+				if text := readBody(t, res, nil); res.StatusCode != 200 {
 					t.Errorf("%s: %d %s", way.name, res.StatusCode, text)
 					return
 				}
@@ -354,7 +359,7 @@ func TestNoRequestFailsWhileEndpointsRoll(t *testing.T) {
 		}
 		old := pods[0]
 		pods = append(pods[1:], pod())
-		p.endpoints("a-example", addresses())
+		p.setServiceEndpoints("a-example", addresses())
 		old.Close() // closes idle connections and waits for requests
 	}
 	stop()
@@ -367,9 +372,9 @@ func TestNoRequestFailsWhileEndpointsRoll(t *testing.T) {
 // A draining engine completes running requests, ends all connections after their response, and loses no accepted
 // connection.
 func TestNoRequestFailsWhenTheEngineDrains(t *testing.T) {
-	p := start(t, nil)
+	p := startProxy(t, nil)
 	hold, held := make(chan struct{}), make(chan struct{})
-	p.route("a.example", "/", []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+	p.addRoute("a.example", "/", []string{startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/long" {
 			close(held)
 			<-hold
@@ -378,15 +383,15 @@ func TestNoRequestFailsWhenTheEngineDrains(t *testing.T) {
 	})})
 	long := make(chan string, 1)
 	go func() {
-		res, err := p.client().Get("http://a.example/long")
+		res, err := p.newClient().Get("http://a.example/long")
 		if err != nil {
 			long <- err.Error()
 			return
 		}
-		long <- body(t, res, nil)
+		long <- readBody(t, res, nil)
 	}()
 	<-held
-	fresh, answer := p.raw("")
+	fresh, answer := p.sendRaw("")
 	drained := make(chan struct{})
 	go func() {
 		p.e.Drain(t.Context())
@@ -395,8 +400,8 @@ func TestNoRequestFailsWhenTheEngineDrains(t *testing.T) {
 	for !p.e.draining.Load() {
 		time.Sleep(time.Millisecond)
 	}
-	res, err := p.client().Get("http://a.example/")
-	if body(t, res, err); !res.Close {
+	res, err := p.newClient().Get("http://a.example/")
+	if readBody(t, res, err); !res.Close {
 		t.Error("an answer during the drain does not end its connection")
 	}
 	close(hold)
@@ -413,7 +418,7 @@ func TestNoRequestFailsWhenTheEngineDrains(t *testing.T) {
 	}()
 	fmt.Fprint(fresh, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
 	res, err = http.ReadResponse(answer, nil)
-	if got := body(t, res, err); got != "ok" {
+	if got := readBody(t, res, err); got != "ok" {
 		t.Errorf("the first request of a connection that was accepted before: %s", got)
 	}
 	<-closed

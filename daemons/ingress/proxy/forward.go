@@ -13,7 +13,7 @@ func (c *conn) appendRequest(out []byte, rule *route.Rule) []byte {
 	out = append(out, q.method...)
 	out = append(out, ' ')
 	rewrite := rule.Filters.Rewrite
-	if path, ok := rewritten(rewrite, q.path); ok {
+	if path, ok := rewrittenPath(rewrite, q.path); ok {
 		out = append(out, path...)
 		if len(q.query) > 0 {
 			out = append(out, '?')
@@ -36,23 +36,23 @@ func (c *conn) appendRequest(out []byte, rule *route.Rule) []byte {
 		out = append(out, '\r', '\n')
 		name = nil
 	}
-	changes := c.headers
+	changes := c.requestChanges
 	for i := range q.fields {
 		f := &q.fields[i]
 		if f.dropped {
 			continue
 		}
 		switch f.kind {
-		case forwardedFor, forwardedProto, forwardedHost, forwardedPort, forwarded, realIP:
-			if !c.trusted || f.kind == forwardedFor {
+		case kindForwardedFor, kindForwardedProto, kindForwardedHost, kindForwardedPort, kindForwarded, kindRealIP:
+			if !c.trusted || f.kind == kindForwardedFor {
 				continue
 			}
-		case host:
+		case kindHost:
 			if name == nil {
 				continue
 			}
 		}
-		if changes != nil && changed(changes, f.name) {
+		if changes != nil && isChanged(changes, f.name) {
 			continue
 		}
 		out = append(out, f.line...)
@@ -61,12 +61,12 @@ func (c *conn) appendRequest(out []byte, rule *route.Rule) []byte {
 	if q.chunked {
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}
-	if q.upgrading {
+	if q.isUpgrade {
 		out = append(out, "Connection: upgrade\r\nUpgrade: "...)
 		out = append(out, q.upgradeTo...)
 		out = append(out, '\r', '\n')
 	}
-	if q.trailers {
+	if q.hasTETrailers {
 		out = append(out, "TE: trailers\r\n"...)
 	}
 	out = appendChanges(out, changes)
@@ -78,10 +78,10 @@ func (c *conn) appendRequest(out []byte, rule *route.Rule) []byte {
 func (c *conn) appendForwarded(out []byte) []byte {
 	q := &c.req
 	out = append(out, "X-Forwarded-For: "...)
-	has := func(kind) bool { return false }
+	has := func(fieldKind) bool { return false }
 	if c.trusted {
 		for i := range q.fields {
-			if f := &q.fields[i]; f.kind == forwardedFor && !f.dropped && len(f.value) > 0 {
+			if f := &q.fields[i]; f.kind == kindForwardedFor && !f.dropped && len(f.value) > 0 {
 				out = append(out, f.value...)
 				out = append(out, ',', ' ')
 			}
@@ -89,24 +89,24 @@ func (c *conn) appendForwarded(out []byte) []byte {
 		has = q.has
 	}
 	out = append(out, c.ip...)
-	if !has(realIP) {
+	if !has(kindRealIP) {
 		out = append(out, "\r\nX-Real-IP: "...)
 		out = append(out, c.ip...)
 	}
-	if !has(forwardedHost) {
+	if !has(kindForwardedHost) {
 		out = append(out, "\r\nX-Forwarded-Host: "...)
 		out = append(out, q.host...)
 	}
-	if !has(forwardedProto) {
-		out = append(out, c.proto...)
+	if !has(kindForwardedProto) {
+		out = append(out, c.protoLine...)
 	}
-	if !has(forwardedPort) {
-		out = append(out, c.portText...)
+	if !has(kindForwardedPort) {
+		out = append(out, c.portLine...)
 	}
 	return append(out, '\r', '\n')
 }
 
-func (m *message) has(k kind) bool {
+func (m *message) has(k fieldKind) bool {
 	for i := range m.fields {
 		if f := &m.fields[i]; f.kind == k && !f.dropped {
 			return true
@@ -115,8 +115,8 @@ func (m *message) has(k kind) bool {
 	return false
 }
 
-// changed reports whether a filter sets or removes a field.
-func changed(h *route.Headers, name []byte) bool {
+// isChanged reports whether a filter sets or removes a field.
+func isChanged(h *route.Headers, name []byte) bool {
 	for i := range h.Set {
 		if http.CanonicalHeaderKey(h.Set[i].Name) == http.CanonicalHeaderKey(string(name)) {
 			return true
@@ -146,7 +146,7 @@ func appendChanges(out []byte, h *route.Headers) []byte {
 }
 
 // appendAnswer appends the head of a response without its framing and the final empty line.
-func appendAnswer(out []byte, a *answer, changes *route.Headers) []byte {
+func appendAnswer(out []byte, a *response, changes *route.Headers) []byte {
 	out = append(out, "HTTP/1.1 "...)
 	out = strconv.AppendInt(out, int64(a.status), 10)
 	out = append(out, ' ')
@@ -154,7 +154,7 @@ func appendAnswer(out []byte, a *answer, changes *route.Headers) []byte {
 	out = append(out, '\r', '\n')
 	for i := range a.fields {
 		f := &a.fields[i]
-		if f.dropped || changes != nil && changed(changes, f.name) {
+		if f.dropped || changes != nil && isChanged(changes, f.name) {
 			continue
 		}
 		out = append(out, f.line...)

@@ -9,13 +9,13 @@ type request struct {
 	path, query    []byte // parts of the target; query without the question mark
 	host           []byte // as sent by the client
 	hasHost        bool
-	expects        bool // Expect: 100-continue
-	trailers       bool // TE: trailers
+	needsContinue  bool // Expect: 100-continue
+	hasTETrailers  bool // TE: trailers
 }
 
 // parse parses a request head at the start of a buffer and returns its size. It returns errIncomplete if it needs more
 // data.
-func (q *request) parse(b []byte) (int, *malformed) {
+func (q *request) parse(b []byte) (int, *statusError) {
 	q.reset()
 	*q = request{message: q.message}
 	at := 0
@@ -23,7 +23,7 @@ func (q *request) parse(b []byte) (int, *malformed) {
 	if len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
 		at = 2
 	}
-	text, next, err := line(b, at)
+	text, next, err := nextLine(b, at)
 	if err != nil {
 		return 0, err
 	}
@@ -34,20 +34,20 @@ func (q *request) parse(b []byte) (int, *malformed) {
 	if err != nil {
 		return 0, err
 	}
-	if err := q.check(); err != nil {
+	if err := q.validate(); err != nil {
 		return 0, err
 	}
 	return at, nil
 }
 
-func (q *request) requestLine(text []byte) *malformed {
+func (q *request) requestLine(text []byte) *statusError {
 	n := bytes.IndexByte(text, ' ')
 	last := bytes.LastIndexByte(text, ' ')
 	if n <= 0 || last <= n+1 {
 		return errRequestLine
 	}
 	q.method, q.target = text[:n], text[n+1:last]
-	if !isAll(&isToken, q.method) || !isAll(&isTarget, q.target) {
+	if !hasOnly(&tokenBytes, q.method) || !hasOnly(&targetBytes, q.target) {
 		return errRequestLine
 	}
 	switch version := text[last+1:]; {
@@ -63,11 +63,11 @@ func (q *request) requestLine(text []byte) *malformed {
 	case "CONNECT", "TRACE":
 		return errMethod
 	}
-	return q.split()
+	return q.splitTarget()
 }
 
-// split splits the target. The host of an absolute target takes precedence over the Host field.
-func (q *request) split() *malformed {
+// splitTarget splits the target. The host of an absolute target takes precedence over the Host field.
+func (q *request) splitTarget() *statusError {
 	switch {
 	case q.target[0] == '/':
 	case string(q.target) == "*" && string(q.method) == "OPTIONS":
@@ -90,21 +90,21 @@ func (q *request) split() *malformed {
 			q.target = append([]byte{'/'}, q.target...)
 		}
 	}
-	q.path, q.query, _ = bytes.Cut(q.target, question)
+	q.path, q.query, _ = bytes.Cut(q.target, questionMark)
 	return nil
 }
 
 var (
-	slash    = []byte("/")
-	question = []byte("?")
+	slash        = []byte("/")
+	questionMark = []byte("?")
 )
 
-// check validates the combination of fields.
-func (q *request) check() *malformed {
+// validate validates the combination of fields.
+func (q *request) validate() *statusError {
 	hosts := 0
 	for i := range q.fields {
 		switch f := &q.fields[i]; f.kind {
-		case host:
+		case kindHost:
 			if hosts++; hosts > 1 {
 				return errHost
 			}
@@ -113,27 +113,27 @@ func (q *request) check() *malformed {
 			} else {
 				q.host = f.value
 			}
-		case expect:
-			q.expects = q.expects || lists(f.value, "100-continue")
-		case te:
-			q.trailers = q.trailers || lists(f.value, "trailers")
+		case kindExpect:
+			q.needsContinue = q.needsContinue || hasElement(f.value, "100-continue")
+		case kindTE:
+			q.hasTETrailers = q.hasTETrailers || hasElement(f.value, "trailers")
 		}
 	}
-	if hosts == 0 && q.minor > 0 || !validHost(q.host) || q.hasHost && len(q.host) == 0 {
+	if hosts == 0 && q.minor > 0 || !isValidHost(q.host) || q.hasHost && len(q.host) == 0 {
 		return errHost
 	}
 	if q.chunked && q.minor == 0 {
 		return errCodingVersion
 	}
-	if q.upgrading {
-		q.upgradeTo = protocols(q.upgradeTo)
-		q.upgrading = q.minor > 0 && len(q.upgradeTo) > 0
+	if q.isUpgrade {
+		q.upgradeTo = forwardableProtocols(q.upgradeTo)
+		q.isUpgrade = q.minor > 0 && len(q.upgradeTo) > 0
 	}
 	return nil
 }
 
-// validHost reports whether a host is empty, or a name or an address with an optional port.
-func validHost(h []byte) bool {
+// isValidHost reports whether a host is empty, or a name or an address with an optional port.
+func isValidHost(h []byte) bool {
 	if len(h) > 0 && h[0] == '[' {
 		end := bytes.IndexByte(h, ']')
 		if end < 0 {
@@ -145,10 +145,10 @@ func validHost(h []byte) bool {
 			}
 		}
 		h = h[end+1:]
-		return len(h) == 0 || h[0] == ':' && digits(h[1:])
+		return len(h) == 0 || h[0] == ':' && isDigits(h[1:])
 	}
 	if n := bytes.IndexByte(h, ':'); n >= 0 {
-		if n == 0 || !digits(h[n+1:]) {
+		if n == 0 || !isDigits(h[n+1:]) {
 			return false
 		}
 		h = h[:n]
@@ -161,7 +161,7 @@ func validHost(h []byte) bool {
 	return true
 }
 
-func digits(b []byte) bool {
+func isDigits(b []byte) bool {
 	for _, c := range b {
 		if c < '0' || c > '9' {
 			return false
@@ -200,8 +200,8 @@ func hostname(h []byte) []byte {
 	return h
 }
 
-// answer is a response head.
-type answer struct {
+// response is a response head.
+type response struct {
 	message
 	status int
 	reason []byte
@@ -209,10 +209,10 @@ type answer struct {
 
 // parse parses a response head at the start of a buffer and returns its size. It returns errIncomplete if it needs more
 // data.
-func (a *answer) parse(b []byte) (int, *malformed) {
+func (a *response) parse(b []byte) (int, *statusError) {
 	a.reset()
-	*a = answer{message: a.message}
-	text, next, err := line(b, 0)
+	*a = response{message: a.message}
+	text, next, err := nextLine(b, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -235,7 +235,7 @@ func (a *answer) parse(b []byte) (int, *malformed) {
 	if len(text) > 12 {
 		a.reason = text[13:]
 		for _, c := range a.reason {
-			if !isValue[c] {
+			if !valueBytes[c] {
 				return 0, errStatusLine
 			}
 		}
@@ -243,13 +243,13 @@ func (a *answer) parse(b []byte) (int, *malformed) {
 	return a.parseFields(b, next)
 }
 
-// switches reports whether a response only switches to protocols that the request offered.
-func (a *answer) switches(q *request) bool {
-	if !q.upgrading || len(a.upgradeTo) == 0 {
+// isValidSwitch reports whether a response only switches to protocols that the request offered.
+func (a *response) isValidSwitch(q *request) bool {
+	if !q.isUpgrade || len(a.upgradeTo) == 0 {
 		return false
 	}
-	for protocol := range elements(a.upgradeTo) {
-		if !lists(q.upgradeTo, string(bytes.ToLower(protocol))) {
+	for protocol := range listElements(a.upgradeTo) {
+		if !hasElement(q.upgradeTo, string(bytes.ToLower(protocol))) {
 			return false
 		}
 	}
@@ -257,6 +257,6 @@ func (a *answer) switches(q *request) bool {
 }
 
 // hasBody reports whether a response can have a body. head means that the method was HEAD.
-func (a *answer) hasBody(head bool) bool {
+func (a *response) hasBody(head bool) bool {
 	return !head && a.status >= 200 && a.status != 204 && a.status != 304
 }

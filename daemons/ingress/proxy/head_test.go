@@ -10,7 +10,7 @@ import (
 )
 
 // Ambiguous requests are rejected (RFC 9112), because they allow request smuggling.
-func TestAmbiguousRequestsAreRefused(t *testing.T) {
+func TestAmbiguousRequestsAreRejected(t *testing.T) {
 	for text, want := range map[string]int{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n": 0,
 		// section 2.2
@@ -76,7 +76,7 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	}
 }
 
-func TestUnfinishedHeadsWaitForMore(t *testing.T) {
+func TestIncompleteHeadsWaitForMoreData(t *testing.T) {
 	const text = "POST /x?y HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\n\r\n"
 	for i := range text {
 		var q request
@@ -110,19 +110,19 @@ func TestChunkedBodiesAreReadStrictlyInPiecesOfAnySize(t *testing.T) {
 		for _, size := range []int{1, 2, 7, len(text)} {
 			var c chunks
 			var got []byte
-			var bad *malformed
+			var bad *statusError
 			rest := []byte(text)
-			for len(rest) > 0 && bad == nil && !c.done() {
+			for len(rest) > 0 && bad == nil && !c.isDone() {
 				piece := rest[:min(size, len(rest))]
 				rest = rest[len(piece):]
-				for len(piece) > 0 && bad == nil && !c.done() {
-					n, data, err := c.next(piece)
+				for len(piece) > 0 && bad == nil && !c.isDone() {
+					n, data, err := c.parse(piece)
 					got = append(got, data...)
 					piece, bad = piece[n:], err
 				}
 			}
-			if (want == "!") != (bad != nil) || want != "!" && (string(got) != want || !c.done()) {
-				t.Errorf("%.60q in pieces of %d: %q, %v, done %v", text, size, got, bad, c.done())
+			if (want == "!") != (bad != nil) || want != "!" && (string(got) != want || !c.isDone()) {
+				t.Errorf("%.60q in pieces of %d: %q, %v, done %v", text, size, got, bad, c.isDone())
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func FuzzRequestHead(f *testing.F) {
 			return
 		}
 		var body chunks
-		if _, bad := body.through(text[n:]); bad != nil || !body.done() {
+		if _, bad := body.consume(text[n:]); bad != nil || !body.isDone() {
 			return
 		}
 		data, err := io.ReadAll(r.Body)

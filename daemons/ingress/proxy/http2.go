@@ -17,15 +17,15 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// handed is a listener for accepted connections that use HTTP/2.
-type handed struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-	of    sync.Map // maps net.Conn to its *conn
+// connListener is a listener for accepted connections that use HTTP/2.
+type connListener struct {
+	conns  chan net.Conn
+	done   chan struct{}
+	once   sync.Once
+	byConn sync.Map // maps net.Conn to its *conn
 }
 
-func (h *handed) Accept() (net.Conn, error) {
+func (h *connListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.conns:
 		return c, nil
@@ -34,17 +34,17 @@ func (h *handed) Accept() (net.Conn, error) {
 	}
 }
 
-func (h *handed) Close() error {
+func (h *connListener) Close() error {
 	h.once.Do(func() { close(h.done) })
 	return nil
 }
 
-func (h *handed) Addr() net.Addr { return &net.TCPAddr{} }
+func (h *connListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 type clientKey struct{}
 
 func (e *Engine) startHTTP2() {
-	e.h2conns = &handed{conns: make(chan net.Conn), done: make(chan struct{})}
+	e.h2Listener = &connListener{conns: make(chan net.Conn), done: make(chan struct{})}
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
@@ -60,77 +60,77 @@ func (e *Engine) startHTTP2() {
 		), MaxHeaderBytes: e.cfg.MaxHead, IdleTimeout: e.cfg.Idle,
 		ReadHeaderTimeout: e.cfg.HeadTime,
 		ConnContext: func(ctx context.Context, nc net.Conn) context.Context {
-			c, _ := e.h2conns.of.Load(nc)
+			c, _ := e.h2Listener.byConn.Load(nc)
 			return context.WithValue(ctx, clientKey{}, c)
 		},
 		ConnState: func(nc net.Conn, s http.ConnState) {
-			of, _ := e.h2conns.of.Load(nc)
+			of, _ := e.h2Listener.byConn.Load(nc)
 			c, ok := of.(*conn)
 			if !ok {
 				return
 			}
 			switch s {
 			case http.StateActive:
-				c.busy()
+				c.markBusy()
 			case http.StateIdle:
-				if c.since.Load() == 0 {
-					c.waits()
+				if c.waitingSince.Load() == 0 {
+					c.markIdle()
 				}
 			case http.StateClosed:
-				e.h2conns.of.Delete(nc)
-				e.leave(c)
+				e.h2Listener.byConn.Delete(nc)
+				e.unregister(c)
 			}
 		},
 	}
-	go func() { _ = e.h2.Serve(e.h2conns) }()
+	go func() { _ = e.h2.Serve(e.h2Listener) }()
 }
 
-// handHTTP2 passes a connection with its buffer to the HTTP/2 server.
-func (e *Engine) handHTTP2(nc net.Conn, c *conn) {
-	c.handed = true
-	e.h2conns.of.Store(nc, c)
+// passToHTTP2 passes a connection with its buffer to the HTTP/2 server.
+func (e *Engine) passToHTTP2(nc net.Conn, c *conn) {
+	c.handedOver = true
+	e.h2Listener.byConn.Store(nc, c)
 	select {
-	case e.h2conns.conns <- nc:
-	case <-e.h2conns.done:
-		e.h2conns.of.Delete(nc)
+	case e.h2Listener.conns <- nc:
+	case <-e.h2Listener.done:
+		e.h2Listener.byConn.Delete(nc)
 		_ = nc.Close()
-		e.leave(c)
+		e.unregister(c)
 	}
 }
 
 // serveHTTP2 handles one request over HTTP/2.
 func (e *Engine) serveHTTP2(w http.ResponseWriter, r *http.Request) {
 	c, _ := r.Context().Value(clientKey{}).(*conn)
-	gen := e.begin()
+	gen := e.startRequest()
 	defer gen.Add(-1)
 	x := &stream{
-		e:     e,
-		c:     c,
-		r:     r,
-		began: e.clock(),
-		w:     w,
-		pace:  pace{at: http.NewResponseController(w), wait: e.cfg.WriteTime},
+		e:         e,
+		c:         c,
+		r:         r,
+		began:     e.clock(),
+		w:         w,
+		writePace: writePace{controller: http.NewResponseController(w), wait: e.cfg.WriteTime},
 	}
 	defer x.record()
 	// The remaining data is sent after the return, with the same write deadline.
-	defer x.pace.writing()
+	defer x.writePace.beforeWrite()
 	x.serve()
 }
 
 // stream is one request over HTTP/2.
 type stream struct {
-	e     *Engine
-	c     *conn
-	r     *http.Request
-	w     http.ResponseWriter
-	pace  pace
-	began int64
+	e         *Engine
+	c         *conn
+	r         *http.Request
+	w         http.ResponseWriter
+	writePace writePace
+	began     int64
 
-	rule     *route.Rule
-	answers  *route.Headers // header changes of the response
-	endpoint *endpoint
-	status   int
-	sent     int64
+	rule            *route.Rule
+	responseChanges *route.Headers // header changes of the response
+	endpoint        *endpoint
+	status          int
+	sent            int64
 }
 
 // Method, Header and Query implement route.Request.
@@ -160,18 +160,18 @@ func (x *stream) serve() {
 		return
 	}
 	// HTTP/2 has no request line, but the request may be forwarded over HTTP/1.
-	if !isAll(&isToken, []byte(x.r.Method)) || !isAll(&isTarget, target) {
-		x.fail(errRequestLine.status, errRequestLine.why)
+	if !hasOnly(&tokenBytes, []byte(x.r.Method)) || !hasOnly(&targetBytes, target) {
+		x.fail(errRequestLine.status, errRequestLine.reason)
 		return
 	}
 	path, _, ok := route.PlainPath(raw, nil)
 	if !ok {
-		x.fail(errPath.status, errPath.why)
+		x.fail(errPath.status, errPath.reason)
 		return
 	}
 	name := []byte(x.r.Host)
-	if !validHost(name) || len(name) == 0 {
-		x.fail(errHost.status, errHost.why)
+	if !isValidHost(name) || len(name) == 0 {
+		x.fail(errHost.status, errHost.reason)
 		return
 	}
 	x.rule = x.c.entry.table.Load().Find(hostname(name), path, x)
@@ -189,30 +189,31 @@ func (x *stream) serve() {
 		x.fail(413, "the body is too large")
 		return
 	}
-	chosen := choose(x.rule.Backends)
+	chosen := selectBackend(x.rule.Backends)
 	p := chosen.pool()
 	if p == nil {
-		x.fail(missing(x.rule), "no backend")
+		x.fail(missingStatus(x.rule), "no backend")
 		return
 	}
 	if bad := x.e.startCall(x.c); bad != nil {
-		x.fail(bad.status, bad.why)
+		x.fail(bad.status, bad.reason)
 		return
 	}
 	defer x.e.endCall(x.c)
-	changes, answers := chosen.changes(x.rule)
-	x.answers = answers
-	ctx, cancel := within(x.r.Context(), x.rule)
+	changes, answers := chosen.headerChanges(x.rule)
+	x.responseChanges = answers
+	ctx, cancel := withTotalTimeout(x.r.Context(), x.rule)
 	defer cancel()
-	q := x.outgoing(changes)
+	q := x.backendRequest(changes)
 	if q.body != nil &&
 		// Over HTTP/2, a slow body does not occupy a backend connection, and long silent streams are normal.
 		p.h2 == nil {
-		q.body = &pacedBody{ReadCloser: q.body, at: x.pace.at, pace: paceOf(x.rule), late: &q.late}
+		q.body = &pacedBody{ReadCloser: q.body, controller: x.writePace.controller, pace: paceOf(x.rule),
+			isTooSlow: &q.isTooSlow}
 	}
 	res, ep, bad := p.exchange(ctx, x.rule, q)
 	if bad != nil {
-		x.fail(bad.status, bad.why)
+		x.fail(bad.status, bad.reason)
 		return
 	}
 	x.endpoint = ep
@@ -230,7 +231,7 @@ func (x *stream) isSecure() bool {
 
 func (x *stream) redirect(r *route.Redirect) {
 	x.status = r.Code
-	x.w.Header().Set("Location", location(r, x.isSecure(), x.r.Host, x.c.port, x.r.RequestURI))
+	x.w.Header().Set("Location", redirectLocation(r, x.isSecure(), x.r.Host, x.c.port, x.r.RequestURI))
 	x.w.WriteHeader(r.Code)
 }
 
@@ -241,11 +242,11 @@ func (x *stream) fail(status int, why string) {
 
 func (x *stream) record() {
 	took := time.Duration(x.e.clock() - x.began)
-	counterOf(x.e, x.rule).add(x.status, took, x.sent)
+	counterOf(x.e, x.rule).observe(x.status, took, x.sent)
 	if x.e.log == nil {
 		return
 	}
-	line := entry{
+	line := logEntry{
 		client:   x.c.ip,
 		method:   []byte(x.r.Method),
 		host:     []byte(x.r.Host),
@@ -253,15 +254,15 @@ func (x *stream) record() {
 		protocol: "HTTP/2.0",
 		status:   x.status,
 		sent:     x.sent,
-		took:     took,
+		duration: took,
 	}
-	line.of(x.rule, x.endpoint)
+	line.setRoute(x.rule, x.endpoint)
 	x.e.log.add(&line)
 }
 
-// outgoing returns the request for the backend.
-func (x *stream) outgoing(changes *route.Headers) *outgoing {
-	q := &outgoing{
+// backendRequest returns the request for the backend.
+func (x *stream) backendRequest(changes *route.Headers) *backendRequest {
+	q := &backendRequest{
 		method:  x.r.Method,
 		target:  x.r.RequestURI,
 		host:    x.r.Host,
@@ -273,55 +274,55 @@ func (x *stream) outgoing(changes *route.Headers) *outgoing {
 		q.body = x.r.Body
 	}
 	trailers := header.Has(x.r.Header, "Te", "trailers")
-	for _, name := range nextHop {
+	for _, name := range hopByHopFields {
 		delete(q.header, name)
 	}
 	if trailers {
 		q.header.Set("Te", "trailers")
 	}
-	x.c.tellForwarded(q.header, x.r.Host)
+	x.c.setForwarded(q.header, x.r.Host)
 	path, _, _ := strings.Cut(x.r.RequestURI, "?")
-	q.filter(x.rule, changes, path, x.r.URL.RawQuery)
+	q.applyFilters(x.rule, changes, path, x.r.URL.RawQuery)
 	return q
 }
 
 // copy sends the response to the client.
-func (x *stream) copy(res *incoming) {
+func (x *stream) copy(res *backendResponse) {
 	defer res.close()
 	x.status = res.status
 	to := x.w.Header()
 	for name, values := range res.header {
 		to[name] = values
 	}
-	change(to, x.answers)
+	changeHeaders(to, x.responseChanges)
 	if res.length >= 0 {
 		to.Set("Content-Length", strconv.FormatInt(res.length, 10))
 	}
-	x.pace.writing()
+	x.writePace.beforeWrite()
 	x.w.WriteHeader(res.status)
 	if res.length == 0 || res.body == nil {
 		return
 	}
-	flush := x.pace.at
-	if res.empty() {
+	flush := x.writePace.controller
+	if res.isEmpty() {
 		_ = flush.Flush() // the next data may take long
-		x.pace.waiting()
+		x.writePace.beforeWait()
 	}
 	b := getBuffer(copyBuffer)
 	defer b.free()
 	for {
 		n, err := res.body.Read(b.b)
 		if n > 0 {
-			x.pace.writing()
+			x.writePace.beforeWrite()
 			if _, err := x.w.Write(b.b[:n]); err != nil {
 				return
 			}
 			x.sent += int64(n)
-			if err == nil && res.empty() {
+			if err == nil && res.isEmpty() {
 				if flush.Flush() != nil {
 					return
 				}
-				x.pace.waiting()
+				x.writePace.beforeWait()
 			}
 		}
 		if err == io.EOF {

@@ -26,11 +26,11 @@ func inUse() int64 {
 // all, besides the kernel's memory for sockets.
 // Proves S32.
 func TestAConnectionTakesBoundedMemory(t *testing.T) {
-	p := start(t, nil)
-	p.route("a.example", "/", []string{backend(t, func(http.ResponseWriter, *http.Request) {})})
+	p := startProxy(t, nil)
+	p.addRoute("a.example", "/", []string{startBackend(t, func(http.ResponseWriter, *http.Request) {})})
 	shake := func(t *testing.T, protocol string) net.Conn {
 		c := tls.Client(
-			open(t, p.secure),
+			connect(t, p.secure),
 			&tls.Config{RootCAs: p.roots, ServerName: "a.example", NextProtos: []string{protocol}},
 		)
 		if err := c.Handshake(); err != nil {
@@ -53,7 +53,7 @@ func TestAConnectionTakesBoundedMemory(t *testing.T) {
 		}
 	}
 	ask := func(t *testing.T, c net.Conn) {
-		if err := get(c, "/"); err != nil {
+		if err := sendGet(c, "/"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,15 +63,15 @@ func TestAConnectionTakesBoundedMemory(t *testing.T) {
 		most int64 // KiB
 		open func(t *testing.T)
 	}{
-		{"plain", 24, func(t *testing.T) { ask(t, open(t, p.plain)) }},
+		{"plain", 24, func(t *testing.T) { ask(t, connect(t, p.plain)) }},
 		{"TLS", 64, func(t *testing.T) { ask(t, shake(t, "http/1.1")) }},
-		{"HTTP/2", 64, func(t *testing.T) { preface(t, open(t, p.plain)) }},
+		{"HTTP/2", 64, func(t *testing.T) { preface(t, connect(t, p.plain)) }},
 		{"HTTP/2 over TLS", 96, func(t *testing.T) { preface(t, shake(t, "h2")) }},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			kind.open(t) // for one-time allocations
 			before, had := inUse(), p.e.connections()
-			n := amount.Of(300, 60)
+			n := amount.Scaled(300, 60)
 			for range n {
 				kind.open(t)
 			}

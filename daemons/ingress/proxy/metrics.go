@@ -14,15 +14,15 @@ import (
 // counters are the metrics of an engine. Their labels are names of objects, or from closed sets.
 type counters struct {
 	accepted, handshakes, closedForRoom atomic.Uint64
-	// refused and refusedCalls count connections and requests beyond the limit of their client, or of all clients.
-	refused, refusedCalls atomic.Uint64
-	mu                    sync.Mutex
-	rules                 map[route.Source]*counter
-	none                  counter // requests that match no rule
+	// refusedConns and refusedCalls count connections and requests beyond the limit of their client, or of all clients.
+	refusedConns, refusedCalls atomic.Uint64
+	mu                         sync.Mutex
+	rules                      map[route.Source]*counter
+	unmatched                  counter // requests that match no rule
 }
 
-// bounds are the upper bounds of the histogram's buckets.
-var bounds = [...]time.Duration{
+// bucketBounds are the upper bounds of the histogram's buckets.
+var bucketBounds = [...]time.Duration{
 	time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
 	100 * time.Millisecond,
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second,
@@ -32,15 +32,15 @@ var bounds = [...]time.Duration{
 // counter holds the counts of one source.
 type counter struct {
 	classes [6]atomic.Uint64 // by first digit of the status
-	buckets [len(bounds) + 1]atomic.Uint64
+	buckets [len(bucketBounds) + 1]atomic.Uint64
 	sum     atomic.Int64
 	bytes   atomic.Int64
 }
 
-func (c *counter) add(status int, took time.Duration, sent int64) {
+func (c *counter) observe(status int, took time.Duration, sent int64) {
 	c.classes[min(max(status/100, 0), 5)].Add(1)
 	i := 0
-	for i < len(bounds) && took > bounds[i] {
+	for i < len(bucketBounds) && took > bucketBounds[i] {
 		i++
 	}
 	c.buckets[i].Add(1)
@@ -63,8 +63,8 @@ func (e *Engine) Counter(s route.Source) any {
 	return c
 }
 
-// Forget removes the counters of the sources for which stays returns false.
-func (e *Engine) Forget(stays func(route.Source) bool) {
+// RemoveCounters removes the counters of the sources for which stays returns false.
+func (e *Engine) RemoveCounters(stays func(route.Source) bool) {
 	e.counters.mu.Lock()
 	defer e.counters.mu.Unlock()
 	for s := range e.counters.rules {
@@ -74,8 +74,8 @@ func (e *Engine) Forget(stays func(route.Source) bool) {
 	}
 }
 
-// Drop removes the counter of one source.
-func (e *Engine) Drop(s route.Source) {
+// RemoveCounter removes the counter of one source.
+func (e *Engine) RemoveCounter(s route.Source) {
 	e.counters.mu.Lock()
 	defer e.counters.mu.Unlock()
 	delete(e.counters.rules, s)
@@ -86,11 +86,11 @@ func (c *conn) record() {
 	now := c.e.clock()
 	took := time.Duration(now - c.began)
 	counter := counterOf(c.e, c.rule)
-	counter.add(c.status, took, c.sent)
+	counter.observe(c.status, took, c.sent)
 	if c.e.log == nil {
 		return
 	}
-	line := entry{
+	line := logEntry{
 		client:   c.ip,
 		method:   c.req.method,
 		host:     c.req.host,
@@ -98,21 +98,21 @@ func (c *conn) record() {
 		protocol: "HTTP/1.1",
 		status:   c.status,
 		sent:     c.sent,
-		took:     took,
+		duration: took,
 	}
 	if c.req.minor == 0 {
 		line.protocol = "HTTP/1.0"
 	}
-	line.of(c.rule, c.backend)
+	line.setRoute(c.rule, c.backend)
 	c.e.log.add(&line)
 }
 
-func (l *entry) of(rule *route.Rule, ep *endpoint) {
+func (l *logEntry) setRoute(rule *route.Rule, ep *endpoint) {
 	if rule != nil {
 		l.rule, l.service = rule.Source.Namespace+"/"+rule.Source.Name, rule.Source.Service
 	}
 	if ep != nil {
-		l.endpoint = ep.text
+		l.endpoint = ep.addrText
 	}
 }
 
@@ -122,27 +122,27 @@ func counterOf(e *Engine, rule *route.Rule) *counter {
 			return c
 		}
 	}
-	return &e.counters.none
+	return &e.counters.unmatched
 }
 
 var (
-	labels       = []string{"namespace", "ingress", "service"}
+	metricLabels = []string{"namespace", "ingress", "service"}
 	requestsDesc = prometheus.NewDesc(
 		"nginx_ingress_controller_requests",
 		"Requests by the class of their status.",
-		append(labels[:3:3], "status"),
+		append(metricLabels[:3:3], "status"),
 		nil,
 	)
 	secondsDesc = prometheus.NewDesc(
 		"nginx_ingress_controller_request_duration_seconds",
 		"Time from a request's head to the end of its answer.",
-		labels,
+		metricLabels,
 		nil,
 	)
 	bytesDesc = prometheus.NewDesc(
 		"nginx_ingress_controller_response_bytes_total",
 		"Bytes of answers' bodies.",
-		labels,
+		metricLabels,
 		nil,
 	)
 	acceptedDesc = prometheus.NewDesc("ingress_connections_accepted_total", "Connections of clients.", nil, nil)
@@ -184,7 +184,7 @@ func (e *Engine) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (e *Engine) Collect(to chan<- prometheus.Metric) {
 	e.counters.mu.Lock()
-	all := map[route.Source]*counter{{}: &e.counters.none}
+	all := map[route.Source]*counter{{}: &e.counters.unmatched}
 	for s, c := range e.counters.rules {
 		all[s] = c
 	}
@@ -198,11 +198,11 @@ func (e *Engine) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 		buckets, count := map[float64]uint64{}, uint64(0)
-		for i := range bounds {
+		for i := range bucketBounds {
 			count += c.buckets[i].Load()
-			buckets[bounds[i].Seconds()] = count
+			buckets[bucketBounds[i].Seconds()] = count
 		}
-		count += c.buckets[len(bounds)].Load()
+		count += c.buckets[len(bucketBounds)].Load()
 		to <- prometheus.MustNewConstHistogram(secondsDesc, count, time.Duration(c.sum.Load()).Seconds(), buckets,
 			names...)
 		to <- prometheus.MustNewConstMetric(bytesDesc, prometheus.CounterValue, float64(c.bytes.Load()), names...)
@@ -214,6 +214,6 @@ func (e *Engine) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(open))
 	to <- prometheus.MustNewConstMetric(closedDesc, prometheus.CounterValue, float64(e.counters.closedForRoom.Load()))
 	to <- prometheus.MustNewConstMetric(failedDesc, prometheus.CounterValue, float64(e.counters.handshakes.Load()))
-	to <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(e.counters.refused.Load()))
+	to <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(e.counters.refusedConns.Load()))
 	to <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(e.counters.refusedCalls.Load()))
 }

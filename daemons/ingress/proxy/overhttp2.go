@@ -12,48 +12,50 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// overHTTP2 forwards an HTTP/1 request to an HTTP/2 backend.
-func (c *conn) overHTTP2(rule *route.Rule, p *pool) {
-	q := &outgoing{
+// forwardHTTP2 forwards an HTTP/1 request to an HTTP/2 backend.
+func (c *conn) forwardHTTP2(rule *route.Rule, p *pool) {
+	q := &backendRequest{
 		method: string(c.req.method),
 		target: string(c.req.target),
 		host:   string(c.req.host),
 		header: http.Header{},
 	}
 	for i := range c.req.fields {
-		if f := &c.req.fields[i]; !f.dropped && f.kind != contentLength && f.kind != host && f.kind != expect {
+		if f := &c.req.fields[i]; !f.dropped && f.kind != kindContentLength && f.kind != kindHost &&
+			f.kind != kindExpect {
 			name := textproto.CanonicalMIMEHeaderKey(string(f.name))
 			q.header[name] = append(q.header[name], string(f.value))
 		}
 	}
-	if c.req.trailers {
+	if c.req.hasTETrailers {
 		q.header.Set("Te", "trailers")
 	}
-	c.tellForwarded(q.header, q.host)
-	q.filter(rule, c.headers, string(c.req.path), string(c.req.query))
+	c.setForwarded(q.header, q.host)
+	q.applyFilters(rule, c.requestChanges, string(c.req.path), string(c.req.query))
 	var body *connBody
 	if c.req.chunked || c.req.length > 0 {
-		body = &connBody{c: c, pace: paceOf(rule), late: &q.late, left: c.req.length, busy: make(chan struct{}, 1)}
+		body = &connBody{c: c, pace: paceOf(rule), isTooSlow: &q.isTooSlow, remaining: c.req.length,
+			reading: make(chan struct{}, 1)}
 		q.body, q.length = body, c.req.length
 	}
-	ctx, cancel := within(context.Background(), rule)
+	ctx, cancel := withTotalTimeout(context.Background(), rule)
 	defer cancel()
 	res, ep, bad := p.exchange(ctx, rule, q)
 	if body != nil {
-		defer func() { c.ended = c.ended || !body.end() }()
+		defer func() { c.ended = c.ended || !body.stop() }()
 	}
 	if bad != nil {
-		c.reject(bad.status, bad.why)
+		c.reject(bad.status, bad.reason)
 		return
 	}
 	defer res.close()
 	c.backend, c.status = ep, res.status
-	change(res.header, c.answers)
-	c.passIncoming(res)
+	changeHeaders(res.header, c.responseChanges)
+	c.sendBackendResponse(res)
 }
 
-// passIncoming sends a response in HTTP/1 form.
-func (c *conn) passIncoming(res *incoming) {
+// sendBackendResponse sends a response in HTTP/1 form.
+func (c *conn) sendBackendResponse(res *backendResponse) {
 	out := append(c.out[:0], "HTTP/1.1 "+strconv.Itoa(res.status)+" "+http.StatusText(res.status)+"\r\n"...)
 	for name, values := range res.header {
 		for _, v := range values {
@@ -70,12 +72,12 @@ func (c *conn) passIncoming(res *incoming) {
 	case !none:
 		c.ended = true
 	}
-	if c.ended = c.ended || c.draining(); c.ended {
+	if c.ended = c.ended || c.isDraining(); c.ended {
 		out = append(out, "Connection: close\r\n"...)
 	} else if c.req.minor == 0 {
 		out = append(out, "Connection: keep-alive\r\n"...)
 	}
-	if c.out = append(out, '\r', '\n'); c.write(c.out, writeTime) != nil {
+	if c.out = append(out, '\r', '\n'); c.write(c.out, writeTimeout) != nil {
 		c.ended = true
 		return
 	}
@@ -103,7 +105,7 @@ func (c *conn) passIncoming(res *incoming) {
 			}
 			c.out = append(c.out, '\r', '\n')
 		}
-		if len(c.out) > 0 && c.write(c.out, writeTime) != nil || err != nil && err != io.EOF {
+		if len(c.out) > 0 && c.write(c.out, writeTimeout) != nil || err != nil && err != io.EOF {
 			c.ended = true
 			return
 		}
@@ -115,30 +117,30 @@ func (c *conn) passIncoming(res *incoming) {
 
 // connBody reads the body of the connection's current request.
 type connBody struct {
-	c      *conn
-	pace   bodyPace
-	late   *atomic.Bool
-	left   int64         // bytes left; -1 with chunks
-	busy   chan struct{} // full while a Read is running
-	closed atomic.Bool
-	whole  atomic.Bool
-	told   bool    // 100 Continue was sent
-	head   *buffer // buffer with the request head, after another buffer was needed
+	c            *conn
+	pace         bodyPace
+	isTooSlow    *atomic.Bool
+	remaining    int64         // bytes left; -1 with chunks
+	reading      chan struct{} // full while a Read is running
+	closed       atomic.Bool
+	isComplete   atomic.Bool
+	continueSent bool    // 100 Continue was sent
+	headBuffer   *buffer // buffer with the request head, after another buffer was needed
 }
 
 // Read implements io.Reader.
 func (b *connBody) Read(p []byte) (int, error) {
-	b.busy <- struct{}{}
-	defer func() { <-b.busy }()
+	b.reading <- struct{}{}
+	defer func() { <-b.reading }()
 	c := b.c
-	for !b.whole.Load() {
+	for !b.isComplete.Load() {
 		if b.closed.Load() {
 			return 0, http.ErrBodyReadAfterClose
 		}
 		if c.buf.r == c.buf.w {
-			if c.req.expects && !b.told {
-				b.told = true
-				if err := c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n"), writeTime); err != nil {
+			if c.req.needsContinue && !b.continueSent {
+				b.continueSent = true
+				if err := c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n"), writeTimeout); err != nil {
 					return 0, err
 				}
 			}
@@ -149,17 +151,17 @@ func (b *connBody) Read(p []byte) (int, error) {
 		have := c.buf.bytes()
 		have = have[:min(len(have), len(p))]
 		n, data := 0, have
-		if b.left < 0 {
-			var err *malformed
-			if n, data, err = c.body.next(have); err != nil {
+		if b.remaining < 0 {
+			var err *statusError
+			if n, data, err = c.body.parse(have); err != nil {
 				return 0, err
 			}
-			b.whole.Store(c.body.done())
+			b.isComplete.Store(c.body.isDone())
 		} else {
-			data = data[:min(int64(len(data)), b.left)]
+			data = data[:min(int64(len(data)), b.remaining)]
 			n = len(data)
-			b.left -= int64(n)
-			b.whole.Store(b.left == 0)
+			b.remaining -= int64(n)
+			b.isComplete.Store(b.remaining == 0)
 		}
 		copy(p, data)
 		if c.buf.r += n; len(data) > 0 {
@@ -173,20 +175,20 @@ func (b *connBody) Read(p []byte) (int, error) {
 // the log.
 func (b *connBody) fill() error {
 	c := b.c
-	if b.head == nil {
-		b.head = c.buf
+	if b.headBuffer == nil {
+		b.headBuffer = c.buf
 		c.buf = getBuffer(upstreamBuffer)
 	}
-	c.buf.room(len(c.buf.b))
+	c.buf.makeRoom(len(c.buf.b))
 	began := time.Now()
-	_ = c.nc.SetReadDeadline(began.Add(b.pace.within()))
+	_ = c.nc.SetReadDeadline(began.Add(b.pace.timeLeft()))
 	if b.closed.Load() {
 		return http.ErrBodyReadAfterClose
 	}
-	err := c.read()
-	b.pace.took(int64(len(c.buf.bytes())), time.Since(began))
+	err := c.readSome()
+	b.pace.count(int64(len(c.buf.bytes())), time.Since(began))
 	if isTimeout(err) && !b.closed.Load() {
-		b.late.Store(true)
+		b.isTooSlow.Store(true)
 		err = errSlowBody
 	}
 	return err
@@ -194,19 +196,19 @@ func (b *connBody) fill() error {
 
 // Close implements io.Closer. It interrupts a Read.
 func (b *connBody) Close() error {
-	if !b.closed.Swap(true) && !b.whole.Load() {
+	if !b.closed.Swap(true) && !b.isComplete.Load() {
 		_ = b.c.nc.SetReadDeadline(time.Unix(1, 0))
 	}
 	return nil
 }
 
-// end stops reading, and reports whether the whole body was read.
-func (b *connBody) end() bool {
+// stop stops reading, and reports whether the whole body was read.
+func (b *connBody) stop() bool {
 	_ = b.Close()
-	b.busy <- struct{}{}
-	b.c.reading = deadline{}
-	if b.head != nil {
-		b.c.old = b.head
+	b.reading <- struct{}{}
+	b.c.readDeadline = deadline{}
+	if b.headBuffer != nil {
+		b.c.headBuffer = b.headBuffer
 	}
-	return b.whole.Load()
+	return b.isComplete.Load()
 }

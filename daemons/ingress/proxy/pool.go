@@ -13,12 +13,12 @@ import (
 
 // pool holds the endpoints of one backend. It implements route.Targets.
 type pool struct {
-	e        *Engine
-	protocol route.Protocol
-	list     atomic.Pointer[[]*endpoint]
-	turn     atomic.Uint32
-	tls      *tls.Config     // for endpoints with TLS
-	h2       *http.Transport // for gRPC
+	e         *Engine
+	protocol  route.Protocol
+	list      atomic.Pointer[[]*endpoint]
+	nextIndex atomic.Uint32
+	tls       *tls.Config     // for endpoints with TLS
+	h2        *http.Transport // for gRPC
 }
 
 // Targets returns a pool for the connections to a backend.
@@ -46,7 +46,7 @@ func (p *pool) Update(addresses []netip.AddrPort) {
 		if i >= 0 {
 			next = append(next, before[i])
 		} else {
-			next = append(next, &endpoint{pool: p, addr: a, text: a.String()})
+			next = append(next, &endpoint{pool: p, addr: a, addrText: a.String()})
 		}
 	}
 	p.list.Store(&next)
@@ -74,7 +74,7 @@ func (p *pool) pick(tried []*endpoint, now int64) *endpoint {
 	}
 	start := 0
 	if len(list) > 1 {
-		start = int(p.turn.Add(1) % uint32(len(list)))
+		start = int(p.nextIndex.Add(1) % uint32(len(list)))
 	}
 	var best, last *endpoint
 	for i := range list {
@@ -86,7 +86,7 @@ func (p *pool) pick(tried []*endpoint, now int64) *endpoint {
 		if slices.Contains(tried, e) {
 			continue
 		}
-		if e.ejected.Load() > now {
+		if e.ejectedUntil.Load() > now {
 			if last == nil {
 				last = e
 			}
@@ -105,9 +105,9 @@ func (p *pool) pick(tried []*endpoint, now int64) *endpoint {
 	return best
 }
 
-// firstEject is how long an endpoint is not used after it has refused a connection. The time doubles with each further
-// refusal, up to lastEject.
+// minEject is how long an endpoint is not used after it has refused a connection. The time doubles with each further
+// refusal, up to maxEject.
 const (
-	firstEject = 500 * time.Millisecond
-	lastEject  = 10 * time.Second
+	minEject = 500 * time.Millisecond
+	maxEject = 10 * time.Second
 )

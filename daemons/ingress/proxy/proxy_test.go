@@ -29,8 +29,8 @@ import (
 	"clusterctl/tests/amount"
 )
 
-// proxied is an engine under test with its listeners and a builder of its table.
-type proxied struct {
+// testProxy is an engine under test with its listeners and a builder of its table.
+type testProxy struct {
 	t             testing.TB
 	e             *Engine
 	b             *route.Builder
@@ -61,19 +61,20 @@ func certificate(t testing.TB, names ...string) (*tls.Certificate, *x509.CertPoo
 	return &cert, roots
 }
 
-func start(t testing.TB, change func(*Config)) *proxied {
+func startProxy(t testing.TB, change func(*Config)) *testProxy {
 	cert, roots := certificate(t, "a.example", "b.example")
 	cfg := Config{
 		Log: slog.New(
 			slog.DiscardHandler,
-		), Default: cert, MaxHead: 32 << 10, HeadTime: 10 * time.Second, Idle: time.Minute, UpIdle: time.Minute,
-		MaxIdle:   64,
-		HTTPSPort: 443, MinTLS: tls.VersionTLS12, MaxStreams: 128, HandshakeIn: 10 * time.Second,
+		), DefaultCert: cert, MaxHead: 32 << 10, HeadTime: 10 * time.Second, Idle: time.Minute,
+		UpstreamIdle: time.Minute,
+		MaxIdle:      64,
+		HTTPSPort:    443, MinTLS: tls.VersionTLS12, MaxStreams: 128, HandshakeTime: 10 * time.Second,
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	p := &proxied{t: t, e: New(cfg), roots: roots}
+	p := &testProxy{t: t, e: New(cfg), roots: roots}
 	p.b = route.NewBuilder(route.Options{
 		Policy: route.Policy{
 			Connect:     5 * time.Second,
@@ -113,8 +114,8 @@ func start(t testing.TB, change func(*Config)) *proxied {
 	return p
 }
 
-// route routes a host and a path prefix to addresses. Annotations have the form "name=value".
-func (p *proxied) route(host, path string, addresses []string, annotations ...string) {
+// addRoute routes a host and a path prefix to addresses. Annotations have the form "name=value".
+func (p *testProxy) addRoute(host, path string, addresses []string, annotations ...string) {
 	name := strings.Trim(strings.NewReplacer(".", "-", "/", "-").Replace(host+path), "-")
 	in := &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{}},
@@ -139,7 +140,7 @@ func (p *proxied) route(host, path string, addresses []string, annotations ...st
 	}
 	key := route.Key{Namespace: "default", Name: name}
 	p.b.SetService(key, &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
-	p.endpoints(name, addresses)
+	p.setServiceEndpoints(name, addresses)
 	p.b.SetIngress(key, in)
 	if problems := p.b.Problems(key); len(problems) > 0 {
 		p.t.Fatal(problems)
@@ -149,8 +150,8 @@ func (p *proxied) route(host, path string, addresses []string, annotations ...st
 	}
 }
 
-// endpoints sets the endpoints of a service.
-func (p *proxied) endpoints(service string, addresses []string) {
+// setServiceEndpoints sets the endpoints of a service.
+func (p *testProxy) setServiceEndpoints(service string, addresses []string) {
 	var slices []*discoveryv1.EndpointSlice
 	for _, a := range addresses {
 		at := netip.MustParseAddrPort(a)
@@ -163,15 +164,15 @@ func (p *proxied) endpoints(service string, addresses []string) {
 	p.b.SetSlices(route.Key{Namespace: "default", Name: service}, slices)
 }
 
-// backend starts a server with a handler and returns its address.
-func backend(t testing.TB, h http.HandlerFunc) string {
+// startBackend starts a server with a handler and returns its address.
+func startBackend(t testing.TB, h http.HandlerFunc) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().String()
 }
 
-// client returns a client that connects to the proxy for any host.
-func (p *proxied) client(protocols ...string) *http.Client {
+// newClient returns a client that connects to the proxy for any host.
+func (p *testProxy) newClient(protocols ...string) *http.Client {
 	var allowed http.Protocols
 	for _, name := range protocols {
 		switch name {
@@ -202,8 +203,8 @@ func (p *proxied) client(protocols ...string) *http.Client {
 	}
 }
 
-// raw sends text on a new connection, and returns a reader of the response.
-func (p *proxied) raw(text string) (net.Conn, *bufio.Reader) {
+// sendRaw sends text on a new connection, and returns a reader of the response.
+func (p *testProxy) sendRaw(text string) (net.Conn, *bufio.Reader) {
 	p.t.Helper()
 	nc, err := net.Dial("tcp", p.plain.Addr().String())
 	if err != nil {
@@ -217,7 +218,7 @@ func (p *proxied) raw(text string) (net.Conn, *bufio.Reader) {
 	return nc, bufio.NewReader(nc)
 }
 
-func body(t testing.TB, res *http.Response, err error) string {
+func readBody(t testing.TB, res *http.Response, err error) string {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -230,16 +231,16 @@ func body(t testing.TB, res *http.Response, err error) string {
 	return string(text)
 }
 
-// ways are the protocols between a client and the proxy.
-var ways = []struct {
+// protocolPairs are the protocols between a client and the proxy.
+var protocolPairs = []struct {
 	name, scheme string
 	protocols    []string
 }{{"HTTP/1.1", "http", nil}, {"HTTP/1.1 over TLS", "https", nil}, {"h2c", "http", []string{"h2c"}},
 	{"h2", "https", []string{"h2"}}}
 
-func TestRequestsAndAnswersArePassedOnWhole(t *testing.T) {
-	p := start(t, nil)
-	at := backend(t, func(w http.ResponseWriter, r *http.Request) {
+func TestRequestsAndResponsesAreForwardedCompletely(t *testing.T) {
+	p := startProxy(t, nil)
+	at := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Errorf("read the body: %v", err)
@@ -265,10 +266,10 @@ func TestRequestsAndAnswersArePassedOnWhole(t *testing.T) {
 		}
 		w.Header().Set("X-Sum", "done")
 	})
-	p.route("a.example", "/", []string{at})
-	for _, way := range ways {
-		client := p.client(way.protocols...)
-		for _, size := range []int{0, 1, 3000, 100_000, amount.Of(1_000_000, 200_000)} {
+	p.addRoute("a.example", "/", []string{at})
+	for _, way := range protocolPairs {
+		client := p.newClient(way.protocols...)
+		for _, size := range []int{0, 1, 3000, 100_000, amount.Scaled(1_000_000, 200_000)} {
 			for _, framing := range []string{"length", "pieces", "nothing"} {
 				for _, known := range []bool{true, false} {
 					text := strings.Repeat("0123456789", size/10+1)[:size]
@@ -279,7 +280,7 @@ func TestRequestsAndAnswersArePassedOnWhole(t *testing.T) {
 					r, _ := http.NewRequest("POST", way.scheme+"://a.example/x%20y?framing="+framing, from)
 					r.Header.Set("X-Own", "mine")
 					res, err := client.Do(r)
-					got := body(t, res, err)
+					got := readBody(t, res, err)
 					name := fmt.Sprintf("%s, %d bytes, %s, known %v", way.name, size, framing, known)
 					if framing == "nothing" {
 						if res.StatusCode != 204 || got != "" {
@@ -304,8 +305,8 @@ func TestRequestsAndAnswersArePassedOnWhole(t *testing.T) {
 	}
 }
 
-func TestTheBackendIsToldWhoTheClientIs(t *testing.T) {
-	told := func(w http.ResponseWriter, r *http.Request) {
+func TestBackendsGetTheForwardedFields(t *testing.T) {
+	handler := func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port",
 			"X-Real-Ip", "Forwarded"} {
 			fmt.Fprintf(w, "%s|", strings.Join(r.Header[name], "+"))
@@ -320,9 +321,9 @@ func TestTheBackendIsToldWhoTheClientIs(t *testing.T) {
 		"192.0.2.0/24": "127.0.0.1|%s|a.example|%s|127.0.0.1||",
 		"127.0.0.0/8":  "1.2.3.4, 127.0.0.1|gopher|other.example|7|5.6.7.8|for=1.2.3.4|",
 	} {
-		p := start(t, func(c *Config) { c.Trusted = []netip.Prefix{netip.MustParsePrefix(trusted)} })
-		p.route("a.example", "/", []string{backend(t, told)})
-		for _, way := range ways {
+		p := startProxy(t, func(c *Config) { c.Trusted = []netip.Prefix{netip.MustParsePrefix(trusted)} })
+		p.addRoute("a.example", "/", []string{startBackend(t, handler)})
+		for _, way := range protocolPairs {
 			r, _ := http.NewRequest("GET", way.scheme+"://a.example/", nil)
 			for name, value := range map[string]string{
 				"X-Forwarded-For": "1.2.3.4", "X-Forwarded-Proto": "gopher", "X-Forwarded-Host": "other.example",
@@ -336,34 +337,34 @@ func TestTheBackendIsToldWhoTheClientIs(t *testing.T) {
 				r.Header.Set("X-Hop", "1")
 				r.Header.Set("Keep-Alive", "5")
 			}
-			res, err := p.client(way.protocols...).Do(r)
+			res, err := p.newClient(way.protocols...).Do(r)
 			expect := want
 			if strings.Contains(want, "%s") {
 				expect = fmt.Sprintf(want, way.scheme, map[string]string{"http": "80", "https": "443"}[way.scheme])
 			}
-			if got := body(t, res, err); got != expect {
+			if got := readBody(t, res, err); got != expect {
 				t.Errorf("%s, %s trusted: %s, want %s", way.name, trusted, got, expect)
 			}
 		}
 	}
 }
 
-func TestWhatCannotBeAnsweredHasItsStatus(t *testing.T) {
-	p := start(t, nil)
+func TestFailedRequestsGetTheirStatus(t *testing.T) {
+	p := startProxy(t, nil)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	closed.Close()
 	hangs := make(chan struct{})
-	slow := backend(t, func(w http.ResponseWriter, r *http.Request) {
+	slow := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-hangs:
 		case <-r.Context().Done():
 		}
 	})
 	t.Cleanup(func() { close(hangs) })
-	echo := backend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	echo := startBackend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	nonsense, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -382,14 +383,14 @@ func TestWhatCannotBeAnsweredHasItsStatus(t *testing.T) {
 			}()
 		}
 	}()
-	p.route("a.example", "/refused", []string{closed.Addr().String()})
-	p.route("a.example", "/nobody", nil)
-	p.route("a.example", "/slow", []string{slow}, "proxy-read-timeout=50ms")
-	p.route("a.example", "/small", []string{echo}, "proxy-body-size=10")
-	p.route("a.example", "/nonsense", []string{nonsense.Addr().String()})
-	p.route("a.example", "/forced", []string{echo}, "force-ssl-redirect=true")
-	for _, way := range ways {
-		client := p.client(way.protocols...)
+	p.addRoute("a.example", "/refused", []string{closed.Addr().String()})
+	p.addRoute("a.example", "/nobody", nil)
+	p.addRoute("a.example", "/slow", []string{slow}, "proxy-read-timeout=50ms")
+	p.addRoute("a.example", "/small", []string{echo}, "proxy-body-size=10")
+	p.addRoute("a.example", "/nonsense", []string{nonsense.Addr().String()})
+	p.addRoute("a.example", "/forced", []string{echo}, "force-ssl-redirect=true")
+	for _, way := range protocolPairs {
+		client := p.newClient(way.protocols...)
 		for path, want := range map[string]int{
 			"refused": 502, "nobody": 503, "slow": 504, "small": 413, "small-chunked": 413, "none": 404,
 			"nonsense": 502, "forced": 308, "forced/../../..": 400,
@@ -406,7 +407,7 @@ func TestWhatCannotBeAnsweredHasItsStatus(t *testing.T) {
 				r.Host = "c.example"
 			}
 			res, err := client.Do(r)
-			text := body(t, res, err)
+			text := readBody(t, res, err)
 			if res.StatusCode != want {
 				t.Errorf("%s %s: %d %s, want %d", way.name, path, res.StatusCode, text, want)
 			}

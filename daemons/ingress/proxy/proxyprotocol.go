@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-var errProxy = errors.New("the connection does not begin with the PROXY protocol")
+var errProxyHeader = errors.New("the connection does not begin with the PROXY protocol")
 
 // readProxy reads the PROXY protocol header, version 1 or 2, that a load balancer sends before the client's data.
 func (c *conn) readProxy() error {
@@ -41,42 +41,42 @@ func parseProxy(b []byte) (netip.Addr, int, error) {
 		if len(b) < 16 {
 			return netip.Addr{}, 0, nil
 		}
-		return parseProxy2(b)
+		return parseProxyV2(b)
 	case len(b) >= 6 && string(b[:6]) != "PROXY ", len(b) > 0 && b[0] != 'P':
-		return netip.Addr{}, 0, errProxy
+		return netip.Addr{}, 0, errProxyHeader
 	}
 	end := bytes.IndexByte(b, '\n')
 	switch {
 	case end < 0 && len(b) > 107:
-		return netip.Addr{}, 0, errProxy
+		return netip.Addr{}, 0, errProxyHeader
 	case end < 0:
 		return netip.Addr{}, 0, nil
 	case end == 0 || b[end-1] != '\r':
-		return netip.Addr{}, 0, errProxy
+		return netip.Addr{}, 0, errProxyHeader
 	}
 	words := strings.Split(string(b[:end-1]), " ")
 	if len(words) >= 2 && words[1] == "UNKNOWN" {
 		return netip.Addr{}, end + 1, nil
 	}
 	if len(words) != 6 || words[1] != "TCP4" && words[1] != "TCP6" {
-		return netip.Addr{}, 0, errProxy
+		return netip.Addr{}, 0, errProxyHeader
 	}
 	addr, err := netip.ParseAddr(words[2])
 	if err != nil || addr.Is4() != (words[1] == "TCP4") || addr.Zone() != "" {
-		return netip.Addr{}, 0, errProxy
+		return netip.Addr{}, 0, errProxyHeader
 	}
 	for _, port := range words[4:] {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-			return netip.Addr{}, 0, errProxy
+			return netip.Addr{}, 0, errProxyHeader
 		}
 	}
 	return addr, end + 1, nil
 }
 
-func parseProxy2(b []byte) (netip.Addr, int, error) {
+func parseProxyV2(b []byte) (netip.Addr, int, error) {
 	size := 16 + int(binary.BigEndian.Uint16(b[14:16]))
 	if b[12]>>4 != 2 || b[12]&0xf > 1 || size > 2048 {
-		return netip.Addr{}, 0, errProxy
+		return netip.Addr{}, 0, errProxyHeader
 	}
 	if len(b) < size {
 		return netip.Addr{}, 0, nil
@@ -96,5 +96,5 @@ func parseProxy2(b []byte) (netip.Addr, int, error) {
 	default:
 		return netip.Addr{}, size, nil
 	}
-	return netip.Addr{}, 0, errProxy
+	return netip.Addr{}, 0, errProxyHeader
 }

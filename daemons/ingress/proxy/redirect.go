@@ -9,8 +9,8 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// location returns the target of a redirect. Parts that the redirect does not set are those of the request.
-func location(r *route.Redirect, secure bool, host string, port int, target string) string {
+// redirectLocation returns the target of a redirect. Parts that the redirect does not set are those of the request.
+func redirectLocation(r *route.Redirect, secure bool, host string, port int, target string) string {
 	scheme := r.Scheme
 	if scheme == "" {
 		scheme = "http"
@@ -28,7 +28,7 @@ func location(r *route.Redirect, secure bool, host string, port int, target stri
 		port = map[string]int{"http": 80, "https": 443}[r.Scheme]
 	}
 	path, query, has := strings.Cut(target, "?")
-	if to, ok := rewritten(&route.Rewrite{Path: r.Path, Prefix: r.Prefix}, []byte(path)); ok {
+	if to, ok := rewrittenPath(&route.Rewrite{Path: r.Path, Prefix: r.Prefix}, []byte(path)); ok {
 		if target = to; has && path != "" {
 			target += "?" + query
 		}
@@ -54,15 +54,15 @@ func appendRedirect(
 	out = append(
 		out,
 		"HTTP/1.1 "+strconv.Itoa(r.Code)+" "+http.StatusText(r.Code)+"\r\nContent-Length: 0\r\nLocation: "...)
-	out = append(out, location(r, secure, host, port, string(target))...)
+	out = append(out, redirectLocation(r, secure, host, port, string(target))...)
 	if closes {
 		out = append(out, "\r\nConnection: close"...)
 	}
 	return append(out, "\r\n\r\n"...)
 }
 
-// rewritten returns the path that replaces the request's path. It returns false if the path stays.
-func rewritten(r *route.Rewrite, path []byte) (string, bool) {
+// rewrittenPath returns the path that replaces the request's path. It returns false if the path stays.
+func rewrittenPath(r *route.Rewrite, path []byte) (string, bool) {
 	switch {
 	case r == nil:
 		return "", false
@@ -71,7 +71,7 @@ func rewritten(r *route.Rewrite, path []byte) (string, bool) {
 	case r.Prefix == nil:
 		return "", false
 	}
-	return r.Prefix.Of(path)
+	return r.Prefix.Apply(path)
 }
 
 func queryValue(query, name string) (string, bool) {

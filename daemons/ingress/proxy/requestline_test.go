@@ -14,8 +14,8 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// heard starts a server with empty responses. lines delivers the request lines that it receives.
-func heard(t *testing.T) (address string, lines chan string) {
+// startRecorder starts a server with empty responses. lines delivers the request lines that it receives.
+func startRecorder(t *testing.T) (address string, lines chan string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func heard(t *testing.T) (address string, lines chan string) {
 
 // askHTTP2 sends one HTTP/2 request with the given pseudo-header fields. It returns the status, or "reset" if the
 // stream was reset.
-func (p *proxied) askHTTP2(method, path, authority string) string {
+func (p *testProxy) askHTTP2(method, path, authority string) string {
 	p.t.Helper()
 	nc, err := net.Dial("tcp", p.plain.Addr().String())
 	if err != nil {
@@ -88,10 +88,10 @@ func (p *proxied) askHTTP2(method, path, authority string) string {
 
 // The method and path of an HTTP/2 request can contain spaces. In an HTTP/1 request line, they would form a request
 // other than the matched one.
-func TestNothingOfHTTP2BecomesAnotherRequestLine(t *testing.T) {
-	p := start(t, nil)
-	address, lines := heard(t)
-	p.route("a.example", "/public", []string{address})
+func TestHTTP2FieldsCannotInjectARequestLine(t *testing.T) {
+	p := startProxy(t, nil)
+	address, lines := startRecorder(t)
+	p.addRoute("a.example", "/public", []string{address})
 	if got := p.askHTTP2("GET", "/public/%20?a=%20", "a.example"); got != "200" {
 		t.Fatalf("an ordinary request: %s", got)
 	}
@@ -115,22 +115,22 @@ func TestNothingOfHTTP2BecomesAnotherRequestLine(t *testing.T) {
 }
 
 // A rewritten path is always valid in a request line.
-func TestARewrittenPathStaysOnePath(t *testing.T) {
-	p := start(t, nil)
-	address, lines := heard(t)
+func TestARewrittenPathCannotInjectARequestLine(t *testing.T) {
+	p := startProxy(t, nil)
+	address, lines := startRecorder(t)
 	b := &route.Backend{
 		Key: route.BackendKey{Service: route.Key{Namespace: "default", Name: "web"}, Port: "80", Protocol: route.HTTP},
 	}
 	b.Targets = p.e.Targets(b.Key)
-	update(b, address)
-	p.listens(
+	setEndpoints(b, address)
+	p.setRule(
 		&route.Rule{
 			Filters:  route.Filters{Rewrite: &route.Rewrite{Prefix: &route.Swap{From: "/shop", To: "/y"}}},
 			Backends: []route.Weighted{{Backend: b, Weight: 1}},
 		},
 	)
 	for _, path := range []string{"/shop/a%0d%0aX:%20y", "/shop/%20HTTP/1.1", "/shop/%3f", "/shop/%23"} {
-		nc, in := p.raw("GET " + path + " HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+		nc, in := p.sendRaw("GET " + path + " HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
 		if status, err := in.ReadString('\n'); err != nil || !strings.HasPrefix(status, "HTTP/1.1 200") {
 			t.Errorf("%s: %q %v", path, status, err)
 			continue

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// begin counts a request as started before or since the drain. The caller decrements the returned counter at the end of
-// the request.
-func (e *Engine) begin() *atomic.Int64 {
-	count := &e.old
+// startRequest counts a request as started before or since the drain. The caller decrements the returned counter at the
+// end of the request.
+func (e *Engine) startRequest() *atomic.Int64 {
+	count := &e.beforeDrain
 	if e.draining.Load() {
-		count = &e.now
+		count = &e.sinceDrain
 	}
 	count.Add(1)
 	return count
@@ -23,11 +23,11 @@ func (e *Engine) begin() *atomic.Int64 {
 // new clients need not wait for running requests.
 func (e *Engine) Drain(ctx context.Context) {
 	e.draining.Store(true)
-	e.wait(ctx, &e.old)
+	e.waitForZero(ctx, &e.beforeDrain)
 	e.admitAll()
 }
 
-func (e *Engine) wait(ctx context.Context, count *atomic.Int64) {
+func (e *Engine) waitForZero(ctx context.Context, count *atomic.Int64) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for count.Load() > 0 {
@@ -48,7 +48,7 @@ func (e *Engine) Close(ctx context.Context) {
 	e.mu.Lock()
 	for c := range e.conns {
 		if c.idle.Load() {
-			_ = c.under.SetReadDeadline(time.Unix(1, 0))
+			_ = c.accepted.SetReadDeadline(time.Unix(1, 0))
 		}
 	}
 	for nc := range e.tunnels {
@@ -66,7 +66,7 @@ func (e *Engine) Close(ctx context.Context) {
 	case <-ctx.Done():
 		e.mu.Lock()
 		for c := range e.conns {
-			_ = c.under.SetDeadline(time.Unix(1, 0))
+			_ = c.accepted.SetDeadline(time.Unix(1, 0))
 		}
 		e.mu.Unlock()
 		_ = e.h2.Close()

@@ -14,7 +14,7 @@ type Entry struct {
 	port   int // as seen by clients
 	table  atomic.Pointer[route.Table]
 	tls    *tls.Config
-	over   atomic.Bool
+	closed atomic.Bool
 }
 
 // Open returns an entry with an empty table. secure selects TLS. port is the port to which clients connect, as seen by
@@ -33,11 +33,11 @@ func (at *Entry) SetTable(t *route.Table) { at.table.Store(t) }
 
 // Close makes every response close its connection, and empties the table.
 func (at *Entry) Close() {
-	at.over.Store(true)
+	at.closed.Store(true)
 	at.table.Store(&route.Table{})
 }
 
-func (c *conn) draining() bool { return c.e.draining.Load() || c.entry.over.Load() }
+func (c *conn) isDraining() bool { return c.e.draining.Load() || c.entry.closed.Load() }
 
 // serverTLS returns a TLS configuration that selects the certificate by server name.
 func (e *Engine) serverTLS(at *Entry) *tls.Config {
@@ -48,18 +48,18 @@ func (e *Engine) serverTLS(at *Entry) *tls.Config {
 			if cert := at.table.Load().Certificate(hello.ServerName); cert != nil {
 				return cert, nil
 			}
-			return e.cfg.Default, nil
+			return e.cfg.DefaultCert, nil
 		},
 	}
 }
 
-// prefixed is a connection from which some data was already read.
-type prefixed struct {
+// bufferedConn is a connection from which some data was already read.
+type bufferedConn struct {
 	net.Conn
 	buf *buffer
 }
 
-func (p *prefixed) Read(b []byte) (int, error) {
+func (p *bufferedConn) Read(b []byte) (int, error) {
 	if p.buf != nil {
 		if n := copy(b, p.buf.bytes()); n > 0 {
 			p.buf.r += n

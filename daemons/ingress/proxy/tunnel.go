@@ -13,13 +13,13 @@ import (
 func (c *conn) tunnel(rule *route.Rule, up *upstream) {
 	c.ended = true
 	defer up.close()
-	a := &c.ans
-	out := appendAnswer(c.out[:0], a, c.answers)
+	a := &c.res
+	out := appendAnswer(c.out[:0], a, c.responseChanges)
 	out = append(out, "Connection: upgrade\r\nUpgrade: "...)
 	out = append(out, a.upgradeTo...)
 	out = append(out, "\r\n\r\n"...)
 	c.out = append(out, up.buf.bytes()...)
-	if c.write(c.out, writeTime) != nil {
+	if c.write(c.out, writeTimeout) != nil {
 		return
 	}
 	if b := c.buf.bytes(); len(b) > 0 {
@@ -34,23 +34,23 @@ func (c *conn) tunnel(rule *route.Rule, up *upstream) {
 	defer c.e.leaveTunnel(c.nc)
 	_ = c.nc.SetDeadline(time.Time{})
 	_ = up.nc.SetDeadline(time.Time{})
-	c.reading, c.writing = deadline{}, deadline{}
-	quiet := &quiet{limit: rule.Policy.Read, conns: []net.Conn{c.nc, up.nc}}
-	quiet.moved()
+	c.readDeadline, c.writeDeadline = deadline{}, deadline{}
+	quiet := &idleTimer{limit: rule.Policy.Read, conns: []net.Conn{c.nc, up.nc}}
+	quiet.restart()
 	done := make(chan int64, 1)
 	go func() { done <- quiet.copy(up.nc, c.nc) }()
 	c.sent = quiet.copy(c.nc, up.nc)
 	<-done
 }
 
-// quiet ends a tunnel that is silent in both directions.
-type quiet struct {
+// idleTimer ends a tunnel that is silent in both directions.
+type idleTimer struct {
 	limit time.Duration
 	conns []net.Conn
 }
 
-// moved restarts the timeout of both sides.
-func (q *quiet) moved() {
+// restart restarts the timeout of both sides.
+func (q *idleTimer) restart() {
 	until := time.Now().Add(q.limit)
 	for _, c := range q.conns {
 		_ = c.SetReadDeadline(until)
@@ -58,7 +58,7 @@ func (q *quiet) moved() {
 }
 
 // copy forwards data from one side to the other. At the end, it closes the sending side of to.
-func (q *quiet) copy(to, from net.Conn) (n int64) {
+func (q *idleTimer) copy(to, from net.Conn) (n int64) {
 	b := getBuffer(upstreamBuffer)
 	defer b.free()
 	last := time.Now()
@@ -67,9 +67,9 @@ func (q *quiet) copy(to, from net.Conn) (n int64) {
 		if m > 0 {
 			if now := time.Now(); now.Sub(last) > q.limit/8 {
 				last = now
-				q.moved()
+				q.restart()
 			}
-			_ = to.SetWriteDeadline(time.Now().Add(writeTime))
+			_ = to.SetWriteDeadline(time.Now().Add(writeTimeout))
 			if _, err := to.Write(b.b[:m]); err != nil {
 				break
 			}

@@ -10,7 +10,7 @@ import (
 
 // upgrader starts a backend that responds with the offered protocols, or switches to the protocol in the path.
 func upgrader(t *testing.T) string {
-	return backend(t, func(w http.ResponseWriter, r *http.Request) {
+	return startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		to, switches := strings.CutPrefix(r.URL.Path, "/switch/")
 		if !switches {
 			fmt.Fprintf(
@@ -35,8 +35,8 @@ func upgrader(t *testing.T) string {
 // If a client upgrades the connection to HTTP/2, the proxy does not see the following requests (RFC 9110, section 7.8:
 // Upgrade is a list).
 func TestHTTP2IsNotOfferedToBackends(t *testing.T) {
-	p := start(t, nil)
-	p.route("a.example", "/", []string{upgrader(t)})
+	p := startProxy(t, nil)
+	p.addRoute("a.example", "/", []string{upgrader(t)})
 	for lines, want := range map[string]string{
 		"Connection: Upgrade\r\nUpgrade: websocket":                                       "websocket|upgrade|",
 		"Connection: upgrade , x\r\nUpgrade: a/1, b":                                      "a/1, b|upgrade|",
@@ -57,17 +57,17 @@ func TestHTTP2IsNotOfferedToBackends(t *testing.T) {
 		"Upgrade: websocket":                                                              "||",
 		"Connection: Upgraded\r\nUpgrade: websocket":                                      "||",
 	} {
-		_, r := p.raw("GET / HTTP/1.1\r\nHost: a.example\r\n" + lines + "\r\n\r\n")
+		_, r := p.sendRaw("GET / HTTP/1.1\r\nHost: a.example\r\n" + lines + "\r\n\r\n")
 		res, err := http.ReadResponse(r, nil)
-		if got := body(t, res, err); got != want {
+		if got := readBody(t, res, err); got != want {
 			t.Errorf("%q: the backend saw %q, want %q", lines, got, want)
 		}
 	}
 }
 
-func TestBackendsSwitchToWhatWasOfferedAlone(t *testing.T) {
-	p := start(t, nil)
-	p.route("a.example", "/", []string{upgrader(t)})
+func TestBackendsSwitchOnlyToOfferedProtocols(t *testing.T) {
+	p := startProxy(t, nil)
+	p.addRoute("a.example", "/", []string{upgrader(t)})
 	for _, c := range []struct {
 		offer, answer string
 		status        int
@@ -80,7 +80,7 @@ func TestBackendsSwitchToWhatWasOfferedAlone(t *testing.T) {
 		if c.offer != "" {
 			lines = "Connection: Upgrade\r\nUpgrade: " + c.offer + "\r\n"
 		}
-		_, r := p.raw(
+		_, r := p.sendRaw(
 			"GET /switch/" + strings.ReplaceAll(
 				c.answer,
 				" ",
@@ -98,9 +98,9 @@ func TestBackendsSwitchToWhatWasOfferedAlone(t *testing.T) {
 	}
 }
 
-func TestElementsOfOtherListsCount(t *testing.T) {
-	p := start(t, func(c *Config) { c.Trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
-	p.route("a.example", "/", []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+func TestElementsOfTEAndForwardedProtoAreParsed(t *testing.T) {
+	p := startProxy(t, func(c *Config) { c.Trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	p.addRoute("a.example", "/", []string{startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "te %s", r.Header.Get("Te"))
 	})}, "force-ssl-redirect=true")
 	for lines, want := range map[string]string{
@@ -110,12 +110,12 @@ func TestElementsOfOtherListsCount(t *testing.T) {
 		"X-Forwarded-Proto: https, http":                         "200 te ",
 		"X-Forwarded-Proto: http, https":                         "308 ",
 	} {
-		_, r := p.raw("GET / HTTP/1.1\r\nHost: a.example\r\n" + lines + "\r\n\r\n")
+		_, r := p.sendRaw("GET / HTTP/1.1\r\nHost: a.example\r\n" + lines + "\r\n\r\n")
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
 			t.Fatal(lines, err)
 		}
-		if got := fmt.Sprint(res.StatusCode, " ", body(t, res, nil)); got != want {
+		if got := fmt.Sprint(res.StatusCode, " ", readBody(t, res, nil)); got != want {
 			t.Errorf("%q: %q, want %q", lines, got, want)
 		}
 	}

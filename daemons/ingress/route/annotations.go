@@ -11,8 +11,8 @@ import (
 
 // These are the prefixes of annotations: the project's own, and the one of ingress-nginx, which has lower precedence.
 const (
-	ownPrefix   = "clusterctl.local/"
-	knownPrefix = "nginx.ingress.kubernetes.io/"
+	projectPrefix = "clusterctl.local/"
+	nginxPrefix   = "nginx.ingress.kubernetes.io/"
 )
 
 // Problem is a request of an Ingress that is not fulfilled.
@@ -21,12 +21,12 @@ type Problem struct{ Reason, Message string }
 // setting parses the value of an annotation into a policy.
 type setting func(p *Policy, value string) error
 
-var settings = map[string]setting{
+var annotationSettings = map[string]setting{
 	"proxy-connect-timeout": duration(func(p *Policy) *time.Duration { return &p.Connect }),
 	"proxy-read-timeout":    duration(func(p *Policy) *time.Duration { return &p.Read }),
 	"proxy-send-timeout":    duration(func(p *Policy) *time.Duration { return &p.Send }),
 	"proxy-body-size": func(p *Policy, value string) (err error) {
-		p.MaxBody, err = size(value)
+		p.MaxBody, err = parseSize(value)
 		return err
 	},
 	"min-body-rate": func(p *Policy, value string) error {
@@ -51,30 +51,30 @@ var settings = map[string]setting{
 		switch {
 		case strings.Contains(value, "$"):
 			return fmt.Errorf("%q names groups of a regular expression; paths are no expressions", value)
-		case !strings.HasPrefix(value, "/") || !IsPath(value):
+		case !strings.HasPrefix(value, "/") || !IsValidPath(value):
 			return fmt.Errorf("%q is not an absolute path", value)
 		}
 		p.Rewrite = value
 		return nil
 	},
 	// These annotations only allow the built-in behavior.
-	"proxy-buffering":         only("off"),
-	"proxy-request-buffering": only("off"),
-	"proxy-http-version":      only("1.1"),
-	"use-regex":               only("false"),
+	"proxy-buffering":         onlyValue("off"),
+	"proxy-request-buffering": onlyValue("off"),
+	"proxy-http-version":      onlyValue("1.1"),
+	"use-regex":               onlyValue("false"),
 }
 
 // policyOf returns the policy that results from an Ingress' annotations and the default policy usual. It also returns
 // the problems for annotations that are not supported.
 func policyOf(annotations map[string]string, usual Policy) (Policy, []Problem) {
 	var problems []Problem
-	for _, prefix := range []string{knownPrefix, ownPrefix} {
+	for _, prefix := range []string{nginxPrefix, projectPrefix} {
 		for _, name := range slices.Sorted(maps.Keys(annotations)) {
 			short, ok := strings.CutPrefix(name, prefix)
 			if !ok {
 				continue
 			}
-			set := settings[short]
+			set := annotationSettings[short]
 			if set == nil {
 				problems = append(
 					problems,
@@ -118,7 +118,7 @@ func boolean(of func(*Policy) *bool) setting {
 	}
 }
 
-func only(what string) setting {
+func onlyValue(what string) setting {
 	return func(_ *Policy, value string) error {
 		if value != what {
 			return fmt.Errorf("%q is not supported, only %q is", value, what)
@@ -127,8 +127,8 @@ func only(what string) setting {
 	}
 }
 
-// size parses a number of bytes in nginx's notation: 10, 8k, 1m, 2g.
-func size(value string) (int64, error) {
+// parseSize parses a number of bytes in nginx's notation: 10, 8k, 1m, 2g.
+func parseSize(value string) (int64, error) {
 	text, unit := strings.ToLower(value), int64(1)
 	for suffix, bytes := range map[string]int64{"k": 1 << 10, "m": 1 << 20, "g": 1 << 30} {
 		if rest, ok := strings.CutSuffix(text, suffix); ok {
@@ -143,8 +143,8 @@ func size(value string) (int64, error) {
 	return n * unit, nil
 }
 
-// IsPath reports whether a path is valid in a request line.
-func IsPath(path string) bool {
+// IsValidPath reports whether a path is valid in a request line.
+func IsValidPath(path string) bool {
 	for i := range len(path) {
 		if c := path[i]; c <= ' ' || c >= 0x7f || c == '#' || c == '?' {
 			return false

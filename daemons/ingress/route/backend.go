@@ -35,9 +35,9 @@ type BackendKey struct {
 
 // Backend is one port of a service. It exists while a rule refers to it, across tables.
 type Backend struct {
-	Key     BackendKey
-	Targets Targets
-	uses    int
+	Key      BackendKey
+	Targets  Targets
+	useCount int
 }
 
 // Targets holds the connections to a backend's endpoints. Update is called with the whole list when it changes.
@@ -82,19 +82,19 @@ func Endpoints(s *corev1.Service, slices []*discoveryv1.EndpointSlice, port stri
 	if len(s.Spec.IPFamilies) > 0 {
 		family = discoveryv1.AddressType(s.Spec.IPFamilies[0])
 	}
-	if found := ofFamily(slices, p.Name, family); len(found) > 0 {
+	if found := familyEndpoints(slices, p.Name, family); len(found) > 0 {
 		return found
 	}
 	// A headless service without a selector does not declare its families.
 	if family == discoveryv1.AddressTypeIPv4 {
-		return ofFamily(slices, p.Name, discoveryv1.AddressTypeIPv6)
+		return familyEndpoints(slices, p.Name, discoveryv1.AddressTypeIPv6)
 	}
-	return ofFamily(slices, p.Name, discoveryv1.AddressTypeIPv4)
+	return familyEndpoints(slices, p.Name, discoveryv1.AddressTypeIPv4)
 }
 
-// ofFamily returns the endpoints of one family, because dual-stack pods are in slices of both families and would count
-// twice.
-func ofFamily(all []*discoveryv1.EndpointSlice, name string, family discoveryv1.AddressType) []netip.AddrPort {
+// familyEndpoints returns the endpoints of one family, because dual-stack pods are in slices of both families and would
+// count twice.
+func familyEndpoints(all []*discoveryv1.EndpointSlice, name string, family discoveryv1.AddressType) []netip.AddrPort {
 	var ready, ending []netip.AddrPort
 	for _, slice := range all {
 		if slice.AddressType != family {

@@ -8,8 +8,8 @@ import (
 // Backends holds the backends that rules use, and updates their endpoints.
 type Backends struct {
 	targets   func(BackendKey) Targets
-	all       map[BackendKey]*Backend
-	ofService map[Key]map[BackendKey]*Backend
+	backends  map[BackendKey]*Backend
+	byService map[Key]map[BackendKey]*Backend
 	services  map[Key]*corev1.Service
 	slices    map[Key][]*discoveryv1.EndpointSlice
 }
@@ -17,7 +17,7 @@ type Backends struct {
 // NewBackends returns empty Backends. targets is called once for each backend that comes into use.
 func NewBackends(targets func(BackendKey) Targets) *Backends {
 	return &Backends{
-		targets: targets, all: map[BackendKey]*Backend{}, ofService: map[Key]map[BackendKey]*Backend{},
+		targets: targets, backends: map[BackendKey]*Backend{}, byService: map[Key]map[BackendKey]*Backend{},
 		services: map[Key]*corev1.Service{}, slices: map[Key][]*discoveryv1.EndpointSlice{},
 	}
 }
@@ -47,30 +47,30 @@ func (b *Backends) SetSlices(service Key, all []*discoveryv1.EndpointSlice) {
 
 // Use returns the backend of a key, and counts the use.
 func (b *Backends) Use(key BackendKey) *Backend {
-	backend := b.all[key]
+	backend := b.backends[key]
 	if backend == nil {
 		backend = &Backend{Key: key, Targets: b.targets(key)}
-		b.all[key] = backend
-		put(b.ofService, key.Service, key, backend)
+		b.backends[key] = backend
+		putNested(b.byService, key.Service, key, backend)
 		backend.Targets.Update(Endpoints(b.services[key.Service], b.slices[key.Service], key.Port))
 	}
-	backend.uses++
+	backend.useCount++
 	return backend
 }
 
 // Release ends a use. The last one closes the backend.
 func (b *Backends) Release(backend *Backend) {
-	if backend.uses--; backend.uses > 0 {
+	if backend.useCount--; backend.useCount > 0 {
 		return
 	}
-	delete(b.all, backend.Key)
-	drop(b.ofService, backend.Key.Service, backend.Key)
+	delete(b.backends, backend.Key)
+	deleteNested(b.byService, backend.Key.Service, backend.Key)
 	backend.Targets.Close()
 }
 
 // update updates the endpoints of a service's backends.
 func (b *Backends) update(service Key) {
-	for key, backend := range b.ofService[service] {
+	for key, backend := range b.byService[service] {
 		backend.Targets.Update(Endpoints(b.services[service], b.slices[service], key.Port))
 	}
 }

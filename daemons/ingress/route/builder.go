@@ -25,22 +25,22 @@ type Options struct {
 // paths, even if other Ingresses share its host. A changed secret costs only its names. Secrets that no Ingress refers
 // to are not parsed.
 type Builder struct {
-	Backends  *Backends // backends of the rules; others may use them as well
-	options   Options
-	classes   map[string]*networkingv1.IngressClass
-	objects   map[Key]*networkingv1.Ingress // all Ingresses, including those of other classes
-	ingresses map[Key]*ingress              // Ingresses of this proxy
-	bySpot    map[spot]map[Key]claim
-	secrets   map[Key]*secret
-	ofSecret  map[Key]map[Key]*ingress // by secret, then by Ingress
-	touched   map[Key]struct{}         // secrets whose use has changed since the last call of Touched
+	Backends       *Backends // backends of the rules; others may use them as well
+	options        Options
+	classes        map[string]*networkingv1.IngressClass
+	objects        map[Key]*networkingv1.Ingress // all Ingresses, including those of other classes
+	ingresses      map[Key]*ingress              // Ingresses of this proxy
+	claims         map[position]map[Key]positionClaim
+	secrets        map[Key]*secret
+	secretUsers    map[Key]map[Key]*ingress // by secret, then by Ingress
+	changedSecrets map[Key]struct{}         // secrets whose use has changed since the last call of Touched
 
-	offered  map[Key]map[string]*tls.Certificate // by Ingress, then by name; "" for names without a certificate
-	offering map[string]map[Key]*ingress         // Ingresses with a certificate for a name
+	certsOf    map[Key]map[string]*tls.Certificate // by Ingress, then by name; "" for names without a certificate
+	certOwners map[string]map[Key]*ingress         // Ingresses with a certificate for a name
 
-	changed      map[spot]bool   // spots whose rules must be rebuilt
-	changedCerts map[string]bool // names whose certificate must be selected again
-	table        *Table
+	changedPositions map[position]bool // spots whose rules must be rebuilt
+	changedCerts     map[string]bool   // names whose certificate must be selected again
+	table            *Table
 }
 
 // NewBuilder returns a Builder without objects.
@@ -49,10 +49,10 @@ func NewBuilder(o Options) *Builder {
 		Backends: NewBackends(
 			o.Targets,
 		), options: o, classes: map[string]*networkingv1.IngressClass{}, objects: map[Key]*networkingv1.Ingress{},
-		ingresses: map[Key]*ingress{}, bySpot: map[spot]map[Key]claim{}, secrets: map[Key]*secret{},
-		ofSecret: map[Key]map[Key]*ingress{}, touched: map[Key]struct{}{},
-		offered: map[Key]map[string]*tls.Certificate{}, offering: map[string]map[Key]*ingress{},
-		changed: map[spot]bool{}, changedCerts: map[string]bool{}, table: &Table{},
+		ingresses: map[Key]*ingress{}, claims: map[position]map[Key]positionClaim{}, secrets: map[Key]*secret{},
+		secretUsers: map[Key]map[Key]*ingress{}, changedSecrets: map[Key]struct{}{},
+		certsOf: map[Key]map[string]*tls.Certificate{}, certOwners: map[string]map[Key]*ingress{},
+		changedPositions: map[position]bool{}, changedCerts: map[string]bool{}, table: &Table{},
 	}
 }
 
@@ -64,7 +64,7 @@ func (b *Builder) SetClass(name string, class *networkingv1.IngressClass) {
 		b.classes[name] = class
 	}
 	for key, in := range b.objects {
-		if b.ours(in) != (b.ingresses[key] != nil) {
+		if b.isOurs(in) != (b.ingresses[key] != nil) {
 			b.SetIngress(key, in)
 		}
 	}
@@ -79,25 +79,25 @@ func (b *Builder) SetIngress(key Key, object *networkingv1.Ingress) {
 	}
 	old := b.ingresses[key]
 	var now *ingress
-	if object != nil && b.ours(object) {
-		now = b.read(object) // before the old one releases its backends, so that shared backends are kept
+	if object != nil && b.isOurs(object) {
+		now = b.parseIngress(object) // before the old one releases its backends, so that shared backends are kept
 		b.ingresses[key] = now
 		for _, t := range now.tls {
-			b.touched[t.secret] = struct{}{}
-			put(b.ofSecret, t.secret, key, now)
+			b.changedSecrets[t.secret] = struct{}{}
+			putNested(b.secretUsers, t.secret, key, now)
 		}
 	} else {
 		delete(b.ingresses, key)
 	}
-	b.offer(key, now)
-	b.claim(old, now)
+	b.updateOffers(key, now)
+	b.replaceClaims(old, now)
 	if old == nil {
 		return
 	}
 	for _, t := range old.tls {
 		if now == nil || !slices.ContainsFunc(now.tls, func(n tlsEntry) bool { return n.secret == t.secret }) {
-			b.touched[t.secret] = struct{}{}
-			drop(b.ofSecret, t.secret, key)
+			b.changedSecrets[t.secret] = struct{}{}
+			deleteNested(b.secretUsers, t.secret, key)
 		}
 	}
 	for _, backend := range old.backends {
@@ -120,27 +120,27 @@ func (b *Builder) SetSecret(key Key, s *corev1.Secret) {
 	} else {
 		b.secrets[key] = &secret{object: s}
 	}
-	for of, in := range b.ofSecret[key] {
-		b.offer(of, in)
+	for of, in := range b.secretUsers[key] {
+		b.updateOffers(of, in)
 	}
 }
 
-// Touched returns the secrets whose use for TLS by Ingresses may have changed since the last call.
-func (b *Builder) Touched() map[Key]struct{} {
-	touched := b.touched
-	b.touched = map[Key]struct{}{}
+// ChangedSecrets returns the secrets whose use for TLS by Ingresses may have changed since the last call.
+func (b *Builder) ChangedSecrets() map[Key]struct{} {
+	touched := b.changedSecrets
+	b.changedSecrets = map[Key]struct{}{}
 	delete(touched, Key{}) // the key of the proxy's own certificate
 	return touched
 }
 
-// Refers reports whether an Ingress uses a secret for TLS.
-func (b *Builder) Refers(secret Key) bool { return len(b.ofSecret[secret]) > 0 }
+// IsReferenced reports whether an Ingress uses a secret for TLS.
+func (b *Builder) IsReferenced(secret Key) bool { return len(b.secretUsers[secret]) > 0 }
 
 // UsersOf returns the Ingresses that use a secret for TLS.
-func (b *Builder) UsersOf(secret Key) []Key { return slices.Collect(maps.Keys(b.ofSecret[secret])) }
+func (b *Builder) UsersOf(secret Key) []Key { return slices.Collect(maps.Keys(b.secretUsers[secret])) }
 
-// Ours returns the Ingresses of this proxy.
-func (b *Builder) Ours() []Key { return slices.Collect(maps.Keys(b.ingresses)) }
+// Ingresses returns the Ingresses of this proxy.
+func (b *Builder) Ingresses() []Key { return slices.Collect(maps.Keys(b.ingresses)) }
 
 // Problems returns the current problems of an Ingress.
 func (b *Builder) Problems(key Key) []Problem {
@@ -164,7 +164,7 @@ func (b *Builder) Problems(key Key) []Problem {
 			)
 			continue
 		}
-		if _, err := s.read(); err != nil {
+		if _, err := s.parse(); err != nil {
 			problems = append(problems, Problem{"NoCertificate", fmt.Sprintf("secret %s %v", t.secret.Name, err)})
 		}
 	}
@@ -182,8 +182,8 @@ func (b *Builder) Problems(key Key) []Problem {
 	return problems
 }
 
-// Has reports whether a source has a rule.
-func (b *Builder) Has(s Source) bool {
+// HasSource reports whether a source has a rule.
+func (b *Builder) HasSource(s Source) bool {
 	in := b.ingresses[Key{s.Namespace, s.Name}]
 	return in != nil &&
 		slices.ContainsFunc(in.backends, func(u *Backend) bool { return u.Key.Service.Name == s.Service }) ||
@@ -209,7 +209,7 @@ func (b *Builder) Certificate(key Key) (*tls.Certificate, error) {
 	if s == nil {
 		return nil, fmt.Errorf("there is no secret %s of type %s", key, corev1.SecretTypeTLS)
 	}
-	cert, err := s.read()
+	cert, err := s.parse()
 	if err != nil {
 		return nil, fmt.Errorf("secret %s %w", key, err)
 	}
@@ -218,14 +218,14 @@ func (b *Builder) Certificate(key Key) (*tls.Certificate, error) {
 
 // Table returns the table for the current objects. It returns the same table if nothing has changed.
 func (b *Builder) Table() *Table {
-	if len(b.changed) == 0 && len(b.changedCerts) == 0 {
+	if len(b.changedPositions) == 0 && len(b.changedCerts) == 0 {
 		return b.table
 	}
 	next := *b.table
 	exact, wildcard := map[string]*host{}, map[string]*host{}
-	for name, h := range b.hosts() {
+	for name, h := range b.rebuildHosts() {
 		if name == "" {
-			next.every = h
+			next.anyHost = h
 		} else if parent, ok := strings.CutPrefix(name, "*."); ok {
 			wildcard[parent] = h
 		} else {
@@ -233,14 +233,14 @@ func (b *Builder) Table() *Table {
 		}
 	}
 	next.exact, next.wildcard = next.exact.with(exact), next.wildcard.with(wildcard)
-	next.certs = b.certificates(next.certs)
-	clear(b.changed)
+	next.certs = b.updateCertificates(next.certs)
+	clear(b.changedPositions)
 	clear(b.changedCerts)
 	b.table = &next
 	return b.table
 }
 
-func (b *Builder) rule(in *ingress, p path, host string) *Rule {
+func (b *Builder) newRule(in *ingress, p path, host string) *Rule {
 	rule := &Rule{
 		Source: Source{Namespace: in.key.Namespace, Name: in.key.Name}, Path: p.path, Policy: in.policy,
 		ToHTTPS: in.policy.ForceTLS || in.policy.RedirectTLS && in.hasTLS(host),
@@ -258,21 +258,21 @@ func (b *Builder) rule(in *ingress, p path, host string) *Rule {
 	return rule
 }
 
-func put[K, L comparable, V any](in map[K]map[L]V, k K, l L, v V) {
+func putNested[K, L comparable, V any](in map[K]map[L]V, k K, l L, v V) {
 	if in[k] == nil {
 		in[k] = map[L]V{}
 	}
 	in[k][l] = v
 }
 
-func drop[K, L comparable, V any](in map[K]map[L]V, k K, l L) {
+func deleteNested[K, L comparable, V any](in map[K]map[L]V, k K, l L) {
 	delete(in[k], l)
 	if len(in[k]) == 0 {
 		delete(in, k)
 	}
 }
 
-func copied[V any](m map[string]V) map[string]V {
+func copyMap[V any](m map[string]V) map[string]V {
 	if m == nil {
 		return map[string]V{}
 	}

@@ -12,59 +12,59 @@ import (
 type certificates struct {
 	exact    names[tls.Certificate]
 	wildcard names[tls.Certificate] // by the part after the first label
-	rest     *tls.Certificate       // of an Ingress that has hosts neither in its TLS entry nor in its rules
+	fallback *tls.Certificate       // of an Ingress that has hosts neither in its TLS entry nor in its rules
 }
 
-// named returns the certificate of a server name in lower case.
-func (c *certificates) named(server string) *tls.Certificate {
-	if cert := c.exact.of(server); cert != nil {
+// byName returns the certificate of a server name in lower case.
+func (c *certificates) byName(server string) *tls.Certificate {
+	if cert := c.exact.get(server); cert != nil {
 		return cert
 	}
 	if _, parent, ok := strings.Cut(server, "."); ok {
-		return c.wildcard.of(parent)
+		return c.wildcard.get(parent)
 	}
 	return nil
 }
 
-// certificates returns the updated certificates.
-func (b *Builder) certificates(before certificates) certificates {
+// updateCertificates returns the updated certificates.
+func (b *Builder) updateCertificates(before certificates) certificates {
 	exact, wildcard := map[string]*tls.Certificate{}, map[string]*tls.Certificate{}
 	for name := range b.changedCerts {
 		var cert *tls.Certificate
 		var of *ingress // the oldest Ingress with a certificate for the name
-		for _, in := range b.offering[name] {
-			if of == nil || older(in, of) < 0 {
+		for _, in := range b.certOwners[name] {
+			if of == nil || compareAge(in, of) < 0 {
 				of = in
 			}
 		}
 		if of != nil {
-			cert = b.offered[of.key][name]
+			cert = b.certsOf[of.key][name]
 		}
 		if name == "" {
-			before.rest = cert
+			before.fallback = cert
 		} else if parent, ok := strings.CutPrefix(name, "*."); ok {
 			wildcard[parent] = cert
 		} else {
 			exact[name] = cert
 		}
 	}
-	return certificates{before.exact.with(exact), before.wildcard.with(wildcard), before.rest}
+	return certificates{before.exact.with(exact), before.wildcard.with(wildcard), before.fallback}
 }
 
-// offer updates for which names an Ingress has which certificates. in is nil if the Ingress was deleted.
-func (b *Builder) offer(key Key, in *ingress) {
-	before, now := b.offered[key], map[string]*tls.Certificate{}
+// updateOffers updates for which names an Ingress has which certificates. in is nil if the Ingress was deleted.
+func (b *Builder) updateOffers(key Key, in *ingress) {
+	before, now := b.certsOf[key], map[string]*tls.Certificate{}
 	if in != nil {
 		for _, entry := range in.tls {
 			s := b.secrets[entry.secret]
 			if s == nil {
 				continue
 			}
-			cert, err := s.read()
+			cert, err := s.parse()
 			if err != nil {
 				continue
 			}
-			names := in.names(entry, cert)
+			names := in.certNames(entry, cert)
 			if len(names) == 0 {
 				names = []string{""}
 			}
@@ -78,19 +78,19 @@ func (b *Builder) offer(key Key, in *ingress) {
 	for name := range before {
 		if now[name] == nil {
 			b.changedCerts[name] = true
-			drop(b.offering, name, key)
+			deleteNested(b.certOwners, name, key)
 		}
 	}
 	for name, cert := range now {
 		// Selecting costs time for all Ingresses with a certificate for the name. Skip it if only the paths of the
 		// Ingress have changed.
-		if was := b.offering[name][key]; was == nil || before[name] != cert || !was.created.Equal(in.created) {
+		if was := b.certOwners[name][key]; was == nil || before[name] != cert || !was.created.Equal(in.created) {
 			b.changedCerts[name] = true
 		}
-		put(b.offering, name, key, in)
+		putNested(b.certOwners, name, key, in)
 	}
-	if b.offered[key] = now; len(now) == 0 {
-		delete(b.offered, key)
+	if b.certsOf[key] = now; len(now) == 0 {
+		delete(b.certsOf, key)
 	}
 }
 
@@ -101,7 +101,7 @@ type secret struct {
 	err    error
 }
 
-func (s *secret) read() (*tls.Certificate, error) {
+func (s *secret) parse() (*tls.Certificate, error) {
 	if s.object == nil {
 		return s.cert, s.err
 	}
@@ -117,10 +117,10 @@ func (s *secret) read() (*tls.Certificate, error) {
 	return s.cert, s.err
 }
 
-// names returns the names for which a TLS entry provides its certificate: the entry's hosts or, without any, the hosts
-// of the rules for which the certificate is valid. Without either, the certificate serves all names without a
+// certNames returns the names for which a TLS entry provides its certificate: the entry's hosts or, without any, the
+// hosts of the rules for which the certificate is valid. Without either, the certificate serves all names without a
 // certificate.
-func (in *ingress) names(entry tlsEntry, cert *tls.Certificate) []string {
+func (in *ingress) certNames(entry tlsEntry, cert *tls.Certificate) []string {
 	if len(entry.hosts) > 0 {
 		return entry.hosts
 	}

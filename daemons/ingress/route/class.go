@@ -11,13 +11,13 @@ import (
 // Controller is the controller name in the IngressClasses of this proxy.
 const Controller = gateway.IngressController
 
-// oldClass is the deprecated annotation for the class name.
-const oldClass = "kubernetes.io/ingress.class"
+// classAnnotation is the deprecated annotation for the class name.
+const classAnnotation = "kubernetes.io/ingress.class"
 
-// ours reports whether an Ingress belongs to this proxy: its class has this controller, or it has no class and a class
-// with this controller is the default.
-func (b *Builder) ours(in *networkingv1.Ingress) bool {
-	name := in.Annotations[oldClass]
+// isOurs reports whether an Ingress belongs to this proxy: its class has this controller, or it has no class and a
+// class with this controller is the default.
+func (b *Builder) isOurs(in *networkingv1.Ingress) bool {
+	name := in.Annotations[classAnnotation]
 	if in.Spec.IngressClassName != nil {
 		name = *in.Spec.IngressClassName
 	}

@@ -21,10 +21,10 @@ type ingress struct {
 }
 
 type path struct {
-	kind    networkingv1.PathType
-	path    string
-	rest    bool // the default backend, for requests that match no path
-	backend *Backend
+	kind      networkingv1.PathType
+	path      string
+	isDefault bool // the default backend, for requests that match no path
+	backend   *Backend
 }
 
 type tlsEntry struct {
@@ -32,8 +32,8 @@ type tlsEntry struct {
 	secret Key // empty for the proxy's own certificate
 }
 
-// older orders Ingresses. If two want the same, the older one gets it.
-func older(a, b *ingress) int {
+// compareAge orders Ingresses. If two want the same, the older one gets it.
+func compareAge(a, b *ingress) int {
 	if c := a.created.Compare(b.created); c != 0 {
 		return c
 	}
@@ -43,8 +43,8 @@ func older(a, b *ingress) int {
 	return strings.Compare(a.key.Name, b.key.Name)
 }
 
-// read parses an Ingress. It adds uses of the backends.
-func (b *Builder) read(in *networkingv1.Ingress) *ingress {
+// parseIngress parses an Ingress. It adds uses of the backends.
+func (b *Builder) parseIngress(in *networkingv1.Ingress) *ingress {
 	out := &ingress{key: Key{in.Namespace, in.Name}, created: in.CreationTimestamp.Time, hosts: map[string][]path{}}
 	policy, problems := policyOf(in.Annotations, b.options.Policy)
 	out.policy, out.problems = &policy, problems
@@ -63,12 +63,12 @@ func (b *Builder) read(in *networkingv1.Ingress) *ingress {
 				kind: ptr.Deref(
 					p.PathType,
 					networkingv1.PathTypeImplementationSpecific,
-				), path: p.Path, backend: b.use(out, &p.Backend),
+				), path: p.Path, backend: b.useBackend(out, &p.Backend),
 			})
 		}
 	}
 	if d := in.Spec.DefaultBackend; d != nil {
-		rest := path{rest: true, backend: b.use(out, d)}
+		rest := path{isDefault: true, backend: b.useBackend(out, d)}
 		for name := range out.hosts {
 			out.hosts[name] = append(out.hosts[name], rest)
 		}
@@ -86,8 +86,9 @@ func (b *Builder) read(in *networkingv1.Ingress) *ingress {
 	return out
 }
 
-// use returns the backend of a reference. For anything other than a service, it returns nil and records a problem.
-func (b *Builder) use(in *ingress, named *networkingv1.IngressBackend) *Backend {
+// useBackend returns the backend of a reference. For anything other than a service, it returns nil and records a
+// problem.
+func (b *Builder) useBackend(in *ingress, named *networkingv1.IngressBackend) *Backend {
 	if named.Service == nil {
 		kind := ""
 		if named.Resource != nil {

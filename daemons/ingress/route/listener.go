@@ -15,26 +15,26 @@ type Listener struct {
 
 	exact    map[string]*host // by name in lower case
 	wildcard map[string]*host // by the part after the first label
-	every    *host
+	anyHost  *host
 }
 
-// Place is a rule at a path. If Exact, it matches only the path, otherwise also all paths below it by segments. Among
-// equal places, earlier ones take precedence.
-type Place struct {
+// PathRule is a rule at a path. If Exact, it matches only the path, otherwise also all paths below it by segments.
+// Among equal places, earlier ones take precedence.
+type PathRule struct {
 	Path  string // as written in the route
 	Exact bool
 	Rule  *Rule
 }
 
-// With returns a listener with replaced rules for some hosts, by name. "" means all hosts, and "*.a.example" those
+// WithHosts returns a listener with replaced rules for some hosts, by name. "" means all hosts, and "*.a.example" those
 // below a.example. A host without a place is removed.
-func (l *Listener) With(hosts map[string][]Place) *Listener {
+func (l *Listener) WithHosts(hosts map[string][]PathRule) *Listener {
 	next := *l
-	next.exact, next.wildcard = copied(l.exact), copied(l.wildcard)
+	next.exact, next.wildcard = copyMap(l.exact), copyMap(l.wildcard)
 	for name, places := range hosts {
 		var h *host
 		if len(places) > 0 {
-			h = hostOf(places)
+			h = newHost(places)
 		}
 		to, at := next.exact, name
 		if parent, ok := strings.CutPrefix(name, "*."); ok {
@@ -42,7 +42,7 @@ func (l *Listener) With(hosts map[string][]Place) *Listener {
 		}
 		switch {
 		case name == "":
-			next.every = h
+			next.anyHost = h
 		case h == nil:
 			delete(to, at)
 		default:
@@ -52,23 +52,24 @@ func (l *Listener) With(hosts map[string][]Place) *Listener {
 	return &next
 }
 
-func hostOf(places []Place) *host {
+func newHost(places []PathRule) *host {
 	exact, prefix := map[string][]*Rule{}, map[string][]*Rule{}
 	for _, p := range places {
 		at := declaredPath(p.Path)
 		if p.Exact {
-			exact[at] = add(exact[at], p.Rule)
+			exact[at] = insertRule(exact[at], p.Rule)
 			continue
 		}
 		at = strings.TrimRight(at, "/")
-		prefix[at] = add(prefix[at], p.Rule)
+		prefix[at] = insertRule(prefix[at], p.Rule)
 	}
-	return &host{exact: paths{few: exact}, prefix: paths{few: prefix}}
+	return &host{exact: paths{small: exact}, prefix: paths{small: prefix}}
 }
 
-// add inserts a rule into those of the same path: after those with more conditions, and after those of older objects.
-func add(rules []*Rule, rule *Rule) []*Rule {
-	at := slices.IndexFunc(rules, func(r *Rule) bool { return r.Match.weight() < rule.Match.weight() })
+// insertRule inserts a rule into those of the same path: after those with more conditions, and after those of older
+// objects.
+func insertRule(rules []*Rule, rule *Rule) []*Rule {
+	at := slices.IndexFunc(rules, func(r *Rule) bool { return r.Match.specificity() < rule.Match.specificity() })
 	if at < 0 {
 		at = len(rules)
 	}
@@ -96,13 +97,13 @@ func (l *Listener) find(name, path []byte, r Request) *Rule {
 			}
 		}
 	}
-	if l.every != nil {
-		return l.every.find(path, r)
+	if l.anyHost != nil {
+		return l.anyHost.find(path, r)
 	}
 	return nil
 }
 
-func (l *Listener) certificate(server string) *tls.Certificate {
+func (l *Listener) selectCertificate(server string) *tls.Certificate {
 	if len(l.Certs) == 0 {
 		return nil
 	}
@@ -113,7 +114,7 @@ func (l *Listener) certificate(server string) *tls.Certificate {
 // listeners holds listeners by hostname. A request only uses the most specific one.
 type listeners struct {
 	exact, wildcard map[string]*Listener
-	every           *Listener
+	anyHost         *Listener
 }
 
 // WithListeners returns a table in which listeners take precedence. Requests without a matching rule in them use the
@@ -127,7 +128,7 @@ func (t *Table) WithListeners(all []*Listener) *Table {
 		} else if l.Hostname != "" {
 			next.listeners.exact[l.Hostname] = l
 		} else {
-			next.listeners.every = l
+			next.listeners.anyHost = l
 		}
 	}
 	return &next
@@ -149,5 +150,5 @@ func (l *listeners) find(name []byte) *Listener {
 			}
 		}
 	}
-	return l.every
+	return l.anyHost
 }

@@ -15,7 +15,7 @@ type Match struct {
 // Pair is a name with the required value.
 type Pair struct{ Name, Value string }
 
-func (m *Match) accepts(r Request) bool {
+func (m *Match) isMetBy(r Request) bool {
 	if m.Method == "" && m.Headers == nil && m.Query == nil {
 		return true
 	}
@@ -35,8 +35,9 @@ func (m *Match) accepts(r Request) bool {
 	return true
 }
 
-// weight returns how specific a match is. Among rules for the same path, those with more conditions are checked first.
-func (m *Match) weight() int {
+// specificity returns how specific a match is. Among rules for the same path, those with more conditions are checked
+// first.
+func (m *Match) specificity() int {
 	n := 100*len(m.Headers) + len(m.Query)
 	if m.Method != "" {
 		n += 10000
@@ -76,9 +77,9 @@ func NewSwap(prefix, to string) *Swap {
 	return &Swap{From: strings.TrimRight(declaredPath(prefix), "/"), To: strings.TrimRight(to, "/")}
 }
 
-// Of returns the path of a request with the prefix From replaced by To. The rest stays as the client sent it, unless
+// Apply returns the path of a request with the prefix From replaced by To. The rest stays as the client sent it, unless
 // the path had dot segments or empty segments. It returns false for a path that no rule matches.
-func (s *Swap) Of(sent []byte) (string, bool) {
+func (s *Swap) Apply(sent []byte) (string, bool) {
 	plain, _, ok := PlainPath(sent, nil)
 	if !ok {
 		return "", false

@@ -13,16 +13,16 @@ const nameParts = 256
 
 var nameSeed = maphash.MakeSeed()
 
-// of returns the value of a name, or nil.
-func (n names[T]) of(name string) *T {
+// get returns the value of a name, or nil.
+func (n names[T]) get(name string) *T {
 	if n.parts == nil {
 		return nil
 	}
 	return n.parts[maphash.String(nameSeed, name)%nameParts][name]
 }
 
-// ofBytes is of without allocating a string.
-func (n names[T]) ofBytes(name []byte) *T {
+// getBytes is of without allocating a string.
+func (n names[T]) getBytes(name []byte) *T {
 	if n.parts == nil {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (n names[T]) with(changes map[string]*T) names[T] {
 	for name, v := range changes {
 		at := maphash.String(nameSeed, name) % nameParts
 		if !own[at] {
-			next[at], own[at] = copied(next[at]), true
+			next[at], own[at] = copyMap(next[at]), true
 		}
 		size -= len(next[at])
 		if v == nil {

@@ -13,7 +13,7 @@ func PlainPath(path, scratch []byte) (plain, next []byte, ok bool) {
 	for i := 0; i < len(path); i++ {
 		c := path[i]
 		if c == '%' {
-			if c, ok = decoded(path[i:]); !ok || c == 0 {
+			if c, ok = decodeByte(path[i:]); !ok || c == 0 {
 				return nil, scratch, false
 			}
 			i += 2
@@ -22,7 +22,7 @@ func PlainPath(path, scratch []byte) (plain, next []byte, ok bool) {
 			continue
 		}
 		if c == '/' {
-			if out, ok = undot(out); !ok {
+			if out, ok = resolveDots(out); !ok {
 				return nil, scratch, false
 			}
 			if len(out) > 0 && out[len(out)-1] == '/' {
@@ -31,7 +31,7 @@ func PlainPath(path, scratch []byte) (plain, next []byte, ok bool) {
 		}
 		out = append(out, c)
 	}
-	if out, ok = undot(out); !ok {
+	if out, ok = resolveDots(out); !ok {
 		return nil, scratch, false
 	}
 	return out, out, true
@@ -46,8 +46,9 @@ func declaredPath(path string) string {
 	return path
 }
 
-// undot resolves the last segment of a path if it is "." or "..". It returns false if the result would leave the root.
-func undot(path []byte) ([]byte, bool) {
+// resolveDots resolves the last segment of a path if it is "." or "..". It returns false if the result would leave the
+// root.
+func resolveDots(path []byte) ([]byte, bool) {
 	switch n := len(path); {
 	case bytes.HasSuffix(path, []byte("/.")):
 		return path[:n-1], true
@@ -60,8 +61,8 @@ func undot(path []byte) ([]byte, bool) {
 	return path, true
 }
 
-// decoded returns the byte that a text such as "%2F" begins with.
-func decoded(text []byte) (byte, bool) {
+// decodeByte returns the byte that a text such as "%2F" begins with.
+func decodeByte(text []byte) (byte, bool) {
 	if len(text) < 3 || text[0] != '%' || !isHex(text[1]) || !isHex(text[2]) {
 		return 0, false
 	}
@@ -89,7 +90,7 @@ func encodedRest(sent, plain []byte, n int) (rest []byte, ok bool) {
 			return nil, false
 		}
 		c, size := sent[i], 1
-		if d, is := decoded(sent[i:]); is {
+		if d, is := decodeByte(sent[i:]); is {
 			c, size = d, 3
 		}
 		if c != plain[k] {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestPathsAreComparedDecodedAndWithoutDots(t *testing.T) {
+func TestPathsAreComparedInDecodedForm(t *testing.T) {
 	for path, want := range map[string]string{
 		"/a/b": "/a/b", "/a//b": "/a/b", "/a/./b": "/a/b", "/a/../b": "/b", "/a/%2e%2E/b": "/b", "/%61": "/a",
 		"/a%2fb": "/a/b", "/a/..": "/", "/a/.": "/a/", "//": "/",
@@ -22,7 +22,7 @@ func TestPathsAreComparedDecodedAndWithoutDots(t *testing.T) {
 }
 
 // A rule's encoded path has the same meaning as the decoded one. Clients send both forms.
-func TestRulesMatchInEncodedForm(t *testing.T) {
+func TestEncodedRulePathsMatch(t *testing.T) {
 	const exact, prefix = networkingv1.PathTypeExact, networkingv1.PathTypePrefix
 	for _, c := range []struct {
 		kind     networkingv1.PathType
@@ -42,7 +42,8 @@ func TestRulesMatchInEncodedForm(t *testing.T) {
 		in.Spec.Rules[0].HTTP.Paths[0].Path = c.rule
 		b := newBuilder()
 		b.SetIngress(Key{"default", "i"}, in)
-		listener := (&Listener{}).With(map[string][]Place{"": {{Path: c.rule, Exact: c.kind == exact, Rule: &Rule{}}}})
+		listener := (&Listener{}).WithHosts(map[string][]PathRule{"": {{Path: c.rule, Exact: c.kind == exact,
+			Rule: &Rule{}}}})
 		plain, _, ok := PlainPath([]byte(c.asked), nil)
 		if !ok {
 			t.Fatal(c.asked)
@@ -62,7 +63,7 @@ func (plainRequest) Method() string               { return "GET" }
 func (plainRequest) Header(string) (string, bool) { return "", false }
 func (plainRequest) Query(string) (string, bool)  { return "", false }
 
-func TestPrefixesAreSwappedInThePathThatWasSent(t *testing.T) {
+func TestSwapsKeepTheEncodingOfTheRest(t *testing.T) {
 	for _, c := range []struct{ prefix, to, sent, want string }{
 		{"/shop", "/y", "/shop/a%20b", "/y/a%20b"}, {"/shop", "/y", "/%73hop/a%2Fb", "/y/a%2Fb"},
 		{"/a%20b", "/y", "/a%20b/c", "/y/c"}, {"/a b", "/y", "/a%20b", "/y"},
@@ -72,11 +73,11 @@ func TestPrefixesAreSwappedInThePathThatWasSent(t *testing.T) {
 		{"/shop", "", "/shop%2Fevil.example", "/evil.example"},
 		{"/shop", "", "/shop//evil.example", "/evil.example"}, {"/caf%C3%A9", "/y", "/caf%c3%a9/%C3%A9", "/y/%C3%A9"},
 	} {
-		if got, ok := NewSwap(c.prefix, c.to).Of([]byte(c.sent)); !ok || got != c.want {
+		if got, ok := NewSwap(c.prefix, c.to).Apply([]byte(c.sent)); !ok || got != c.want {
 			t.Errorf("%s for %s in %s: %q, want %q", c.to, c.prefix, c.sent, got, c.want)
 		}
 	}
-	if got, ok := NewSwap("/", "/y").Of([]byte("/../x")); ok {
+	if got, ok := NewSwap("/", "/y").Apply([]byte("/../x")); ok {
 		t.Errorf("a path that leads out of the root becomes %q", got)
 	}
 }
@@ -89,7 +90,7 @@ func TestSwappedPathsStayBelowTheirPrefix(t *testing.T) {
 		if !ok || len(plain) > 5 && plain[5] != '/' || len(plain) < 5 || string(plain[:5]) != "/shop" {
 			return
 		}
-		got, ok := NewSwap("/shop", "/y").Of([]byte(sent))
+		got, ok := NewSwap("/shop", "/y").Apply([]byte(sent))
 		if !ok {
 			t.Fatalf("%s is not swapped", sent)
 		}

@@ -3,44 +3,44 @@ package route
 // paths is an immutable map from paths to their rules. A changed copy of a large one shares the unchanged parts,
 // because thousands of Ingresses may use one host.
 type paths struct {
-	few  map[string][]*Rule // nil if many is used
-	many names[ruleList]
+	small map[string][]*Rule // nil if many is used
+	large names[ruleList]
 }
 
 type ruleList []*Rule
 
-// manyPaths is up to how many paths are copied as a whole for a change. More are split into parts, which would not pay
-// off for few paths.
-const manyPaths = 64
+// maxSmallPaths is up to how many paths are copied as a whole for a change. More are split into parts, which would not
+// pay off for few paths.
+const maxSmallPaths = 64
 
-func (p *paths) of(path []byte) []*Rule {
-	if p.few != nil {
-		return p.few[string(path)]
+func (p *paths) get(path []byte) []*Rule {
+	if p.small != nil {
+		return p.small[string(path)]
 	}
-	if list := p.many.ofBytes(path); list != nil {
+	if list := p.large.getBytes(path); list != nil {
 		return *list
 	}
 	return nil
 }
 
-func (p *paths) empty() bool { return len(p.few) == 0 && p.many.size == 0 }
+func (p *paths) isEmpty() bool { return len(p.small) == 0 && p.large.size == 0 }
 
 // with returns a copy with changed rules. A path without rules is removed.
 func (p paths) with(changes map[string][]*Rule) paths {
 	if len(changes) == 0 {
 		return p
 	}
-	if p.many.size == 0 && len(p.few)+len(changes) <= manyPaths {
-		next := copied(p.few)
+	if p.large.size == 0 && len(p.small)+len(changes) <= maxSmallPaths {
+		next := copyMap(p.small)
 		for path, rules := range changes {
 			if next[path] = rules; len(rules) == 0 {
 				delete(next, path)
 			}
 		}
-		return paths{few: next}
+		return paths{small: next}
 	}
-	lists := make(map[string]*ruleList, len(p.few)+len(changes))
-	for _, from := range []map[string][]*Rule{p.few, changes} {
+	lists := make(map[string]*ruleList, len(p.small)+len(changes))
+	for _, from := range []map[string][]*Rule{p.small, changes} {
 		for path, rules := range from {
 			if lists[path] = nil; len(rules) > 0 {
 				list := ruleList(rules)
@@ -48,5 +48,5 @@ func (p paths) with(changes map[string][]*Rule) paths {
 			}
 		}
 	}
-	return paths{many: p.many.with(lists)}
+	return paths{large: p.large.with(lists)}
 }

@@ -18,7 +18,7 @@ import (
 type Table struct {
 	exact    names[host] // by name in lower case
 	wildcard names[host] // by the part after the first label: "*.a.example" is at "a.example"
-	every    *host       // rules without a host
+	anyHost  *host       // rules without a host
 	certs    certificates
 
 	listeners *listeners // of Gateways, which take precedence; nil for none
@@ -26,9 +26,9 @@ type Table struct {
 
 // host holds the rules of one host name.
 type host struct {
-	exact  paths
-	prefix paths   // by path without a final slash; "" for all paths
-	rest   []*Rule // default backends, for requests that match no path
+	exact    paths
+	prefix   paths   // by path without a final slash; "" for all paths
+	fallback []*Rule // default backends, for requests that match no path
 }
 
 // Request provides the properties of a request that rules can match besides host and path.
@@ -89,11 +89,11 @@ func (t *Table) Find(name, path []byte, r Request) *Rule {
 		}
 	}
 	var hosts [3]*host
-	hosts[0] = t.exact.ofBytes(name)
+	hosts[0] = t.exact.getBytes(name)
 	if dot := bytes.IndexByte(name, '.'); dot > 0 {
-		hosts[1] = t.wildcard.ofBytes(name[dot+1:])
+		hosts[1] = t.wildcard.getBytes(name[dot+1:])
 	}
-	hosts[2] = t.every
+	hosts[2] = t.anyHost
 	for _, h := range hosts {
 		if h != nil {
 			if rule := h.find(path, r); rule != nil {
@@ -103,7 +103,7 @@ func (t *Table) Find(name, path []byte, r Request) *Rule {
 	}
 	for _, h := range hosts {
 		if h != nil {
-			if rule := first(h.rest, r); rule != nil {
+			if rule := firstMatch(h.fallback, r); rule != nil {
 				return rule
 			}
 		}
@@ -112,37 +112,37 @@ func (t *Table) Find(name, path []byte, r Request) *Rule {
 }
 
 func (h *host) find(path []byte, r Request) *Rule {
-	if rule := first(h.exact.of(path), r); rule != nil {
+	if rule := firstMatch(h.exact.get(path), r); rule != nil {
 		return rule
 	}
-	if h.prefix.empty() {
+	if h.prefix.isEmpty() {
 		return nil
 	}
 	for n := len(path); n > 0; {
 		if path[n-1] != '/' {
-			if rule := first(h.prefix.of(path[:n]), r); rule != nil {
+			if rule := firstMatch(h.prefix.get(path[:n]), r); rule != nil {
 				return rule
 			}
 		}
 		n = max(bytes.LastIndexByte(path[:n], '/'), 0)
 	}
-	return first(h.prefix.of(nil), r)
+	return firstMatch(h.prefix.get(nil), r)
 }
 
 // host returns the rules of a host by name, or nil.
 func (t *Table) host(name string) *host {
 	if name == "" {
-		return t.every
+		return t.anyHost
 	}
 	if parent, ok := strings.CutPrefix(name, "*."); ok {
-		return t.wildcard.of(parent)
+		return t.wildcard.get(parent)
 	}
-	return t.exact.of(name)
+	return t.exact.get(name)
 }
 
-func first(rules []*Rule, r Request) *Rule {
+func firstMatch(rules []*Rule, r Request) *Rule {
 	for _, rule := range rules {
-		if rule.Match.accepts(r) {
+		if rule.Match.isMetBy(r) {
 			return rule
 		}
 	}
@@ -153,16 +153,16 @@ func first(rules []*Rule, r Request) *Rule {
 func (t *Table) Certificate(server string) *tls.Certificate {
 	server = strings.ToLower(strings.TrimSuffix(server, "."))
 	if t.listeners == nil {
-		return cmp.Or(t.certs.named(server), t.certs.rest)
+		return cmp.Or(t.certs.byName(server), t.certs.fallback)
 	}
 	l := t.listeners.find([]byte(server))
 	if l == nil || l.Hostname == "" {
-		if cert := t.certs.named(server); cert != nil {
+		if cert := t.certs.byName(server); cert != nil {
 			return cert
 		}
 	}
 	if l != nil {
-		return l.certificate(server)
+		return l.selectCertificate(server)
 	}
-	return t.certs.rest
+	return t.certs.fallback
 }

@@ -19,32 +19,32 @@ import (
 	"clusterctl/certs"
 )
 
-// targets records the last update of a backend.
-type targets struct {
-	list   []netip.AddrPort
-	told   int
-	closed bool
+// recordedTargets records the last update of a backend.
+type recordedTargets struct {
+	list    []netip.AddrPort
+	updates int
+	closed  bool
 }
 
-func (t *targets) Update(list []netip.AddrPort) { t.list, t.told = list, t.told+1 }
-func (t *targets) Close()                       { t.closed = true }
+func (t *recordedTargets) Update(list []netip.AddrPort) { t.list, t.updates = list, t.updates+1 }
+func (t *recordedTargets) Close()                       { t.closed = true }
 
-// request is a Request with given properties.
-type request struct {
+// testRequest is a Request with given properties.
+type testRequest struct {
 	method  string
 	headers map[string]string
 	query   map[string]string
 }
 
-func (r request) Method() string                    { return r.method }
-func (r request) Header(name string) (string, bool) { v, ok := r.headers[name]; return v, ok }
-func (r request) Query(name string) (string, bool)  { v, ok := r.query[name]; return v, ok }
+func (r testRequest) Method() string                    { return r.method }
+func (r testRequest) Header(name string) (string, bool) { v, ok := r.headers[name]; return v, ok }
+func (r testRequest) Query(name string) (string, bool)  { v, ok := r.query[name]; return v, ok }
 
 func newBuilder() *Builder {
 	b := NewBuilder(
 		Options{
 			Policy:  Policy{Protocol: HTTP, RedirectTLS: true},
-			Targets: func(BackendKey) Targets { return &targets{} },
+			Targets: func(BackendKey) Targets { return &recordedTargets{} },
 		},
 	)
 	b.SetClass(
@@ -105,26 +105,26 @@ func ingressOf(name string, age time.Duration, lines ...string) *networkingv1.In
 	return in
 }
 
-func set(b *Builder, all ...*networkingv1.Ingress) {
+func setIngresses(b *Builder, all ...*networkingv1.Ingress) {
 	for _, in := range all {
 		b.SetIngress(Key{in.Namespace, in.Name}, in)
 	}
 }
 
-// found returns the service to which a request goes.
-func found(t *Table, url string) string {
+// serviceFor returns the service to which a request goes.
+func serviceFor(t *Table, url string) string {
 	host, path, _ := strings.Cut(url, "/")
-	rule := t.Find([]byte(host), []byte("/"+path), request{})
+	rule := t.Find([]byte(host), []byte("/"+path), testRequest{})
 	if rule == nil {
 		return "-"
 	}
 	return rule.Source.Service
 }
 
-func expect(t *testing.T, table *Table, want map[string]string) {
+func checkServices(t *testing.T, table *Table, want map[string]string) {
 	t.Helper()
 	for _, url := range slices.Sorted(maps.Keys(want)) {
-		if got := found(table, url); got != want[url] {
+		if got := serviceFor(table, url); got != want[url] {
 			t.Errorf("%s: %s, want %s", url, got, want[url])
 		}
 	}
@@ -156,8 +156,8 @@ func TestPathsAndHostsAreMatchedAsDocumented(t *testing.T) {
 		{"ImplementationSpecific", "/foo", "/foo/bar", true},
 	} {
 		b := newBuilder()
-		set(b, ingressOf("a", 0, "a.example "+c.path+" "+c.kind+" s"))
-		if got := found(b.Table(), "a.example"+c.request) == "s"; got != c.want {
+		setIngresses(b, ingressOf("a", 0, "a.example "+c.path+" "+c.kind+" s"))
+		if got := serviceFor(b.Table(), "a.example"+c.request) == "s"; got != c.want {
 			t.Errorf("%s %s matches %s: %v", c.kind, c.path, c.request, got)
 		}
 	}
@@ -174,8 +174,8 @@ func TestPathsAndHostsAreMatchedAsDocumented(t *testing.T) {
 		{"-", "", true},
 	} {
 		b := newBuilder()
-		set(b, ingressOf("a", 0, c.rule+" / Prefix s"))
-		if got := found(b.Table(), c.host+"/") == "s"; got != c.want {
+		setIngresses(b, ingressOf("a", 0, c.rule+" / Prefix s"))
+		if got := serviceFor(b.Table(), c.host+"/") == "s"; got != c.want {
 			t.Errorf("%s matches %s: %v", c.rule, c.host, got)
 		}
 	}
@@ -183,7 +183,7 @@ func TestPathsAndHostsAreMatchedAsDocumented(t *testing.T) {
 
 func TestTheMostSpecificRuleWins(t *testing.T) {
 	b := newBuilder()
-	set(b, ingressOf(
+	setIngresses(b, ingressOf(
 		"a",
 		0,
 		"a.example / Prefix root",
@@ -194,7 +194,7 @@ func TestTheMostSpecificRuleWins(t *testing.T) {
 		"*.example /foo/bar/baz Prefix deeper",
 		"- /every Prefix every",
 	))
-	expect(t, b.Table(), map[string]string{
+	checkServices(t, b.Table(), map[string]string{
 		"a.example/": "root", "a.example/x": "root", "a.example/foo": "exact", "a.example/foo/": "foo",
 		"a.example/foo/x":   "foo",
 		"a.example/foo/bar": "foobar", "a.example/foo/bar/baz": "foobar", // the host takes precedence over the path
@@ -203,19 +203,20 @@ func TestTheMostSpecificRuleWins(t *testing.T) {
 	})
 }
 
-func TestDefaultBackendsAnswerForTheRest(t *testing.T) {
+func TestDefaultBackendsServeUnmatchedPaths(t *testing.T) {
 	b := newBuilder()
-	set(
+	setIngresses(
 		b,
 		ingressOf("a", time.Hour, "a.example /a Prefix a", "- - default rest-of-a"),
 		ingressOf("b", 0, "- - default everything"),
 	)
-	expect(t, b.Table(), map[string]string{"a.example/a": "a", "a.example/b": "rest-of-a", "b.example/": "everything"})
+	checkServices(t, b.Table(),
+		map[string]string{"a.example/a": "a", "a.example/b": "rest-of-a", "b.example/": "everything"})
 	b.SetIngress(Key{"default", "b"}, nil)
-	expect(t, b.Table(), map[string]string{"a.example/b": "rest-of-a", "b.example/": "-"})
+	checkServices(t, b.Table(), map[string]string{"a.example/b": "rest-of-a", "b.example/": "-"})
 }
 
-func TestTheOldestIngressWinsAPathThatTwoWant(t *testing.T) {
+func TestTheOldestIngressWinsASharedPath(t *testing.T) {
 	b := newBuilder()
 	young, old := ingressOf(
 		"a",
@@ -227,18 +228,18 @@ func TestTheOldestIngressWinsAPathThatTwoWant(t *testing.T) {
 		"a.example /x Prefix old",
 		"a.example /y Prefix other",
 	)
-	set(b, young, old)
-	expect(t, b.Table(), map[string]string{"a.example/x": "old", "a.example/y": "other"})
+	setIngresses(b, young, old)
+	checkServices(t, b.Table(), map[string]string{"a.example/x": "old", "a.example/y": "other"})
 	b.SetIngress(Key{"default", "b"}, nil)
-	expect(t, b.Table(), map[string]string{"a.example/x": "young", "a.example/y": "-"})
+	checkServices(t, b.Table(), map[string]string{"a.example/x": "young", "a.example/y": "-"})
 }
 
-func TestOnlyIngressesOfTheClassCount(t *testing.T) {
+func TestOnlyIngressesOfTheClassAreServed(t *testing.T) {
 	plain := func(class *string, annotation string) *networkingv1.Ingress {
 		in := ingressOf("a", 0, "a.example / Prefix s")
 		in.Spec.IngressClassName = class
 		if annotation != "" {
-			in.Annotations[oldClass] = annotation
+			in.Annotations[classAnnotation] = annotation
 		}
 		return in
 	}
@@ -260,15 +261,15 @@ func TestOnlyIngressesOfTheClassCount(t *testing.T) {
 			"nginx",
 			&networkingv1.IngressClass{Spec: networkingv1.IngressClassSpec{Controller: "k8s.io/ingress-nginx"}},
 		)
-		set(b, c.in)
+		setIngresses(b, c.in)
 		class := b.classes["clusterctl"].DeepCopy()
 		class.Annotations = map[string]string{networkingv1.AnnotationIsDefaultIngressClass: fmt.Sprint(c.isDefault)}
 		b.SetClass("clusterctl", class)
-		if got := found(b.Table(), "a.example/"); got != c.want {
+		if got := serviceFor(b.Table(), "a.example/"); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 		b.SetClass("clusterctl", nil)
-		if got := found(b.Table(), "a.example/"); got != "-" {
+		if got := serviceFor(b.Table(), "a.example/"); got != "-" {
 			t.Errorf("%s: %s although the class is gone", name, got)
 		}
 	}
@@ -304,7 +305,7 @@ func sliceOf(port string, number int32, endpoints ...string) *discoveryv1.Endpoi
 	return s
 }
 
-func TestABackendsEndpointsAreThoseThatAreReadyOrElseThatStillServe(t *testing.T) {
+func TestEndpointsAreReadyOnesOrElseServingTerminatingOnes(t *testing.T) {
 	web := service(
 		"web",
 		corev1.ServicePort{Name: "http", Port: 80},
@@ -350,25 +351,25 @@ func TestABackendsEndpointsAreThoseThatAreReadyOrElseThatStillServe(t *testing.T
 	}
 }
 
-func TestEndpointsReachTheirBackendWithoutANewTable(t *testing.T) {
+func TestEndpointChangesNeedNoNewTable(t *testing.T) {
 	b := newBuilder()
-	set(b, ingressOf("a", 0, "a.example / Prefix web:http"))
+	setIngresses(b, ingressOf("a", 0, "a.example / Prefix web:http"))
 	table := b.Table()
 	b.SetService(Key{"default", "web"}, service("web", corev1.ServicePort{Name: "http", Port: 80}))
 	b.SetSlices(Key{"default", "web"}, []*discoveryv1.EndpointSlice{sliceOf("http", 8080, "10.0.0.1")})
-	backend := table.Find([]byte("a.example"), []byte("/"), request{}).Backends[0].Backend
-	at := backend.Targets.(*targets)
+	backend := table.Find([]byte("a.example"), []byte("/"), testRequest{}).Backends[0].Backend
+	at := backend.Targets.(*recordedTargets)
 	if got := fmt.Sprint(at.list); got != "[10.0.0.1:8080]" || b.Table() != table {
 		t.Errorf("%s; the table is the same: %v", got, b.Table() == table)
 	}
 	// A changed Ingress keeps its previous backends.
-	set(b, ingressOf("a", 0, "a.example /new Prefix web:http"))
-	if now := b.Table().Find([]byte("a.example"), []byte("/new"), request{}).Backends[0].Backend; now != backend ||
+	setIngresses(b, ingressOf("a", 0, "a.example /new Prefix web:http"))
+	if now := b.Table().Find([]byte("a.example"), []byte("/new"), testRequest{}).Backends[0].Backend; now != backend ||
 		at.closed {
 		t.Error("the backend was made anew")
 	}
 	b.SetIngress(Key{"default", "a"}, nil)
-	if b.Table(); !at.closed || len(b.Backends.all) != 0 || len(b.bySpot) != 0 || len(b.Backends.ofService) != 0 {
+	if b.Table(); !at.closed || len(b.Backends.backends) != 0 || len(b.claims) != 0 || len(b.Backends.byService) != 0 {
 		t.Error("a backend that nobody uses is still there")
 	}
 }
@@ -392,7 +393,7 @@ func secretOf(t *testing.T, names ...string) *corev1.Secret {
 	}
 }
 
-func TestCertificatesGoByTheNameThatIsAskedFor(t *testing.T) {
+func TestCertificatesAreSelectedByServerName(t *testing.T) {
 	b := newBuilder()
 	exact, wild, rest := secretOf(t, "a.example"), secretOf(t, "*.example"), secretOf(t, "other.example", "own.example")
 	for name, s := range map[string]*corev1.Secret{"exact": exact, "wild": wild, "rest": rest} {
@@ -416,7 +417,7 @@ func TestCertificatesGoByTheNameThatIsAskedFor(t *testing.T) {
 		{Hosts: []string{"a.example"}, SecretName: "rest"},
 		{SecretName: "rest"},
 	}
-	set(b, first, second)
+	setIngresses(b, first, second)
 	shown := func(name string) string {
 		cert := b.Table().Certificate(name)
 		if cert == nil {
@@ -445,7 +446,7 @@ func TestCertificatesGoByTheNameThatIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestPlainRequestsAreRedirectedWhereTheIngressHasTLS(t *testing.T) {
+func TestPlaintextRequestsAreRedirectedIfTheIngressHasTLS(t *testing.T) {
 	for name, c := range map[string]struct {
 		hosts       []string
 		annotations map[string]string
@@ -456,10 +457,10 @@ func TestPlainRequestsAreRedirectedWhereTheIngressHasTLS(t *testing.T) {
 		"TLS by a wildcard": {[]string{"*.example"}, nil, true},
 		"TLS for another":   {[]string{"b.example"}, nil, false},
 		"TLS for all":       {[]string{}, nil, true},
-		"turned off":        {[]string{"a.example"}, map[string]string{knownPrefix + "ssl-redirect": "false"}, false},
-		"forced":            {nil, map[string]string{ownPrefix + "force-ssl-redirect": "true"}, true},
+		"turned off":        {[]string{"a.example"}, map[string]string{nginxPrefix + "ssl-redirect": "false"}, false},
+		"forced":            {nil, map[string]string{projectPrefix + "force-ssl-redirect": "true"}, true},
 		"ours counts before": {[]string{"a.example"},
-			map[string]string{knownPrefix + "ssl-redirect": "true", ownPrefix + "ssl-redirect": "false"}, false},
+			map[string]string{nginxPrefix + "ssl-redirect": "true", projectPrefix + "ssl-redirect": "false"}, false},
 	} {
 		b := newBuilder()
 		in := ingressOf("a", 0, "a.example / Prefix s")
@@ -467,14 +468,14 @@ func TestPlainRequestsAreRedirectedWhereTheIngressHasTLS(t *testing.T) {
 			in.Spec.TLS = []networkingv1.IngressTLS{{Hosts: c.hosts}}
 		}
 		in.Annotations = c.annotations
-		set(b, in)
-		if got := b.Table().Find([]byte("a.example"), []byte("/"), request{}).ToHTTPS; got != c.want {
+		setIngresses(b, in)
+		if got := b.Table().Find([]byte("a.example"), []byte("/"), testRequest{}).ToHTTPS; got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
 
-func TestAnnotationsAreCarriedOutOrRefused(t *testing.T) {
+func TestAnnotationsAreAppliedOrReported(t *testing.T) {
 	usual := Policy{Connect: time.Second, Protocol: HTTP, RedirectTLS: true}
 	for name, c := range map[string]struct {
 		value  string
@@ -496,7 +497,7 @@ func TestAnnotationsAreCarriedOutOrRefused(t *testing.T) {
 		if c.change != nil {
 			c.change(&want)
 		}
-		got, problems := policyOf(map[string]string{knownPrefix + name: c.value, "other/" + name: "x"}, usual)
+		got, problems := policyOf(map[string]string{nginxPrefix + name: c.value, "other/" + name: "x"}, usual)
 		reason := ""
 		if len(problems) > 0 {
 			reason = problems[0].Reason
@@ -505,18 +506,18 @@ func TestAnnotationsAreCarriedOutOrRefused(t *testing.T) {
 			t.Errorf("%s=%s: %+v, %v", name, c.value, got, problems)
 		}
 	}
-	if _, problems := policyOf(map[string]string{ownPrefix + "rewrite-target": "/$2"}, usual); len(problems) != 1 {
+	if _, problems := policyOf(map[string]string{projectPrefix + "rewrite-target": "/$2"}, usual); len(problems) != 1 {
 		t.Error("groups of a regular expression are not refused")
 	}
 }
 
-func TestBackendsThatCannotBeHadAreTold(t *testing.T) {
+func TestMissingBackendsAreReported(t *testing.T) {
 	b := newBuilder()
 	in := ingressOf("a", 0, "a.example / Prefix web")
 	in.Spec.DefaultBackend = &networkingv1.IngressBackend{
 		Resource: &corev1.TypedLocalObjectReference{Kind: "Bucket", Name: "x"},
 	}
-	set(b, in)
+	setIngresses(b, in)
 	b.SetService(
 		Key{"default", "web"},
 		&corev1.Service{
@@ -531,21 +532,21 @@ func TestBackendsThatCannotBeHadAreTold(t *testing.T) {
 }
 
 // Routes of the Gateway API can match more than hosts and paths.
-func TestRulesOfOnePathAreAskedInTheOrderOfWhatTheyDemand(t *testing.T) {
+func TestRulesOfOnePathAreTriedBySpecificity(t *testing.T) {
 	rules := []*Rule{}
 	for _, r := range []*Rule{
 		{Path: "any"}, {Path: "header", Match: Match{Headers: []Pair{{"x", "1"}}}},
 		{Path: "query", Match: Match{Query: []Pair{{"q", "1"}}}},
 		{Path: "method", Match: Match{Method: "POST"}}, {Path: "younger"},
 	} {
-		rules = add(rules, r)
+		rules = insertRule(rules, r)
 	}
-	for want, r := range map[string]request{
+	for want, r := range map[string]testRequest{
 		"any": {method: "GET"}, "method": {method: "POST", headers: map[string]string{"x": "1"}},
 		"header": {headers: map[string]string{"x": "1"}, query: map[string]string{"q": "1"}},
 		"query":  {query: map[string]string{"q": "1"}},
 	} {
-		if got := first(rules, r).Path; got != want {
+		if got := firstMatch(rules, r).Path; got != want {
 			t.Errorf("%+v: %s, want %s", r, got, want)
 		}
 	}
@@ -561,7 +562,7 @@ func BenchmarkChange(b *testing.B) {
 			fmt.Sprintf("h%d.example / Prefix s%d:http", i, i),
 			fmt.Sprintf("h%d.example /api Prefix s%d:http", i, i),
 		)
-		set(build, in)
+		setIngresses(build, in)
 		build.SetService(
 			Key{"default", fmt.Sprint("s", i)},
 			service(fmt.Sprint("s", i), corev1.ServicePort{Name: "http", Port: 80}),
@@ -578,7 +579,7 @@ func BenchmarkChange(b *testing.B) {
 	b.Run("ingress", func(b *testing.B) {
 		in := ingressOf("i7", 0, "h7.example / Prefix s7:http")
 		for b.Loop() {
-			set(build, in)
+			setIngresses(build, in)
 			build.Table()
 		}
 	})
@@ -586,7 +587,7 @@ func BenchmarkChange(b *testing.B) {
 		t, host, path := build.Table(), []byte("h4711.example"), []byte("/api/v1/things/4")
 		b.ReportAllocs()
 		for b.Loop() {
-			t.Find(host, path, request{})
+			t.Find(host, path, testRequest{})
 		}
 	})
 }

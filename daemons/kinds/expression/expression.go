@@ -32,23 +32,24 @@ var (
 	Boolean      = []*cel.Type{cel.BoolType}
 	String       = []*cel.Type{cel.StringType}
 	StringOrNull = []*cel.Type{cel.StringType, cel.NullType}
-	Anything     = []*cel.Type{cel.AnyType, cel.DynType}
+	AnyType      = []*cel.Type{cel.AnyType, cel.DynType}
 )
 
 // Environments are created on first use, so that clusters without expressions do not pay for them.
 var (
-	base = sync.OnceValue(func() *environment.EnvSet {
+	baseEnvironment = sync.OnceValue(func() *environment.EnvSet {
 		return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 	})
-	plain = sync.OnceValue(func() plugincel.Compiler { return plugincel.NewCompiler(base()) })
+	plainCompiler = sync.OnceValue(func() plugincel.Compiler { return plugincel.NewCompiler(baseEnvironment()) })
 )
 
-// conditions holds the optional variables of match conditions.
-var conditions = plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+// conditionVariables holds the optional variables of match conditions.
+var conditionVariables = plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 
 // CheckCondition returns the error of a webhook's match condition.
 func CheckCondition(text string) error {
-	r := plain().CompileCELExpression(&Text{Expression: text, Types: Boolean}, conditions, environment.NewExpressions)
+	r := plainCompiler().CompileCELExpression(&Text{Expression: text, Types: Boolean}, conditionVariables,
+		environment.NewExpressions)
 	if r.Error != nil {
 		return r.Error
 	}
@@ -62,7 +63,7 @@ func Conditions(list []admissionregistrationv1.MatchCondition) plugincel.Conditi
 	}
 	compiled := make([]plugincel.CompilationResult, len(list))
 	for i, c := range list {
-		compiled[i] = plain().CompileCELExpression(&Text{c.Name, c.Expression, Boolean}, conditions,
+		compiled[i] = plainCompiler().CompileCELExpression(&Text{c.Name, c.Expression, Boolean}, conditionVariables,
 			environment.StoredExpressions)
 	}
 	return plugincel.NewCondition(compiled)
@@ -79,7 +80,7 @@ type Scope struct {
 // NewScope returns the scope of a policy. fresh means that the policy is being written. Stored expressions may use
 // features that fresh ones may not use yet, so that servers can be rolled back.
 func NewScope(params, patches, fresh bool) (*Scope, error) {
-	c, err := plugincel.NewCompositedCompiler(base())
+	c, err := plugincel.NewCompositedCompiler(baseEnvironment())
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func NewScope(params, patches, fresh bool) (*Scope, error) {
 func (s *Scope) Declare(name, text string) error {
 	d := s.declared
 	d.HasPatchTypes = false
-	if r := s.CompileAndStoreVariable(&Text{name, text, Anything}, d, s.mode); r.Error != nil {
+	if r := s.CompileAndStoreVariable(&Text{name, text, AnyType}, d, s.mode); r.Error != nil {
 		return r.Error
 	}
 	return nil

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Others looks up the objects that determine what a ResourceClaim uses of quotas, besides the claim itself. Without
+// Lookups looks up the objects that determine what a ResourceClaim uses of quotas, besides the claim itself. Without
 // them, only the devices of its classes count.
-type Others struct {
+type Lookups struct {
 	// Class returns a device class, or nil.
 	Class func(name string) *resourcev1.DeviceClass
 	// Pod returns a pod, or nil.
@@ -22,13 +22,13 @@ type Others struct {
 
 // extendedUsage adds the extended resources that the classes of a claim's devices provide. Amounts that the claim's pod
 // requests itself are not counted twice.
-func extendedUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList, now time.Time, with Others) {
+func extendedUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList, now time.Time, with Lookups) {
 	if with.Class == nil {
 		return
 	}
 	taken := corev1.ResourceList{}
 	for name, amount := range out {
-		class, ok := strings.CutSuffix(string(name), devicesOf)
+		class, ok := strings.CutSuffix(string(name), claimsPerClassSuffix)
 		if !ok || class == "" {
 			continue
 		}
@@ -36,14 +36,14 @@ func extendedUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList, now tim
 		if is == nil || is.Spec.ExtendedResourceName == nil {
 			continue // the class provides no resource; only its devices count
 		}
-		taken[corev1.ResourceName(requests+resourcev1.ResourceDeviceClassPrefix+class)] = amount
-		taken[corev1.ResourceName(requests+*is.Spec.ExtendedResourceName)] = amount
+		taken[corev1.ResourceName(requestsPrefix+resourcev1.ResourceDeviceClassPrefix+class)] = amount
+		taken[corev1.ResourceName(requestsPrefix+*is.Spec.ExtendedResourceName)] = amount
 	}
 	if len(taken) == 0 {
 		return
 	}
 	own := corev1.ResourceList{}
-	if pod := asker(c, with); pod != nil {
+	if pod := chargedPod(c, with); pod != nil {
 		own = Usage(pods, pod, now, with)
 	}
 	for name, amount := range taken {
@@ -55,10 +55,10 @@ func extendedUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList, now tim
 	}
 }
 
-// asker returns the pod for whose extended resources a claim was created, or nil. If several claims refer to the pod,
-// only the claim that the pod's status names counts, or else the oldest. Otherwise users could get devices without
+// chargedPod returns the pod for whose extended resources a claim was created, or nil. If several claims refer to the
+// pod, only the claim that the pod's status names counts, or else the oldest. Otherwise users could get devices without
 // using quota, by creating such claims.
-func asker(c *resourcev1.ResourceClaim, with Others) *corev1.Pod {
+func chargedPod(c *resourcev1.ResourceClaim, with Lookups) *corev1.Pod {
 	owner := owningPod(c)
 	if owner == nil || with.Pod == nil {
 		return nil

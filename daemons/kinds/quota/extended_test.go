@@ -11,7 +11,7 @@ import (
 
 // The test covers what a ResourceClaim uses of the extended resource of its class, in addition to the requests of its
 // pod.
-func TestDevicesTakeOfTheResourceThatTheirClassStandsFor(t *testing.T) {
+func TestDevicesCountAsTheExtendedResourceOfTheirClass(t *testing.T) {
 	asks := pod(
 		list("example.com/gpu", "2"),
 		nil,
@@ -87,7 +87,7 @@ func TestDevicesTakeOfTheResourceThatTheirClassStandsFor(t *testing.T) {
 			pod(list("example.com/gpu", "1"), nil,
 				func(p *corev1.Pod) { p.Namespace, p.Name, p.UID = "shop", "p", "p" }), nil, all("1")},
 	} {
-		got := Usage(devices, c.claim, noon, Others{
+		got := Usage(devices, c.claim, noon, Lookups{
 			Class: func(class string) *resourcev1.DeviceClass {
 				switch class {
 				case "gpu":
@@ -118,11 +118,11 @@ func TestDevicesTakeOfTheResourceThatTheirClassStandsFor(t *testing.T) {
 	}
 	for _, name := range []corev1.ResourceName{"requests.example.com/gpu",
 		"requests.deviceclass.resource.kubernetes.io/gpu"} {
-		if of := Counted(name); len(of) != 2 || of[0] != pods || of[1] != devices {
+		if of := CountedResources(name); len(of) != 2 || of[0] != pods || of[1] != devices {
 			t.Errorf("%s is counted of %v", name, of)
 		}
 	}
-	if of := Counted("requests.deviceclass.resource.kubernetes.io/"); len(of) > 0 {
+	if of := CountedResources("requests.deviceclass.resource.kubernetes.io/"); len(of) > 0 {
 		t.Errorf("a class without a name is counted of %v", of)
 	}
 }

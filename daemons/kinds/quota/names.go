@@ -17,16 +17,16 @@ var (
 )
 
 const (
-	counts    = "count/"
-	requests  = corev1.DefaultResourceRequestsPrefix
-	perClass  = ".storageclass.storage.k8s.io/"
-	devicesOf = corev1.ResourceClaimsPerClass
-	hugePages = corev1.ResourceHugePagesPrefix
+	countPrefix          = "count/"
+	requestsPrefix       = corev1.DefaultResourceRequestsPrefix
+	perClassSuffix       = ".storageclass.storage.k8s.io/"
+	claimsPerClassSuffix = corev1.ResourceClaimsPerClass
+	hugePagesPrefix      = corev1.ResourceHugePagesPrefix
 )
 
-// Counted returns the resources whose objects use the item named name in spec.hard. It returns none if no objects do.
-// Extended resources are used by pods that request them, and as devices by ResourceClaims.
-func Counted(name corev1.ResourceName) []schema.GroupResource {
+// CountedResources returns the resources whose objects use the item named name in spec.hard. It returns none if no
+// objects do. Extended resources are used by pods that request them, and as devices by ResourceClaims.
+func CountedResources(name corev1.ResourceName) []schema.GroupResource {
 	one := func(gr schema.GroupResource, ok bool) []schema.GroupResource {
 		if !ok {
 			return nil
@@ -48,10 +48,10 @@ func Counted(name corev1.ResourceName) []schema.GroupResource {
 		return one(schema.GroupResource{Resource: string(name)}, true)
 	}
 	text := string(name)
-	if counted, ok := strings.CutPrefix(text, counts); ok {
+	if counted, ok := strings.CutPrefix(text, countPrefix); ok {
 		return one(schema.ParseGroupResource(counted), counted != "")
 	}
-	if class, thing, ok := strings.Cut(text, perClass); ok {
+	if class, thing, ok := strings.Cut(text, perClassSuffix); ok {
 		return one(
 			claims,
 			class != "" &&
@@ -59,26 +59,26 @@ func Counted(name corev1.ResourceName) []schema.GroupResource {
 					thing == string(corev1.ResourceRequestsStorage)),
 		)
 	}
-	if class, ok := strings.CutSuffix(text, devicesOf); ok {
+	if class, ok := strings.CutSuffix(text, claimsPerClassSuffix); ok {
 		return one(devices, class != "")
 	}
-	if requested, ok := strings.CutPrefix(text, requests); ok {
+	if requested, ok := strings.CutPrefix(text, requestsPrefix); ok {
 		r := corev1.ResourceName(requested)
-		if extended(r) {
+		if isExtended(r) {
 			return []schema.GroupResource{pods, devices}
 		}
-		return one(pods, computed(r) || strings.HasPrefix(requested, hugePages))
+		return one(pods, isComputed(r) || strings.HasPrefix(requested, hugePagesPrefix))
 	}
-	return one(pods, strings.HasPrefix(text, hugePages))
+	return one(pods, strings.HasPrefix(text, hugePagesPrefix))
 }
 
-// computed reports whether a resource is cpu, memory or ephemeral storage.
-func computed(r corev1.ResourceName) bool {
+// isComputed reports whether a resource is cpu, memory or ephemeral storage.
+func isComputed(r corev1.ResourceName) bool {
 	return r == corev1.ResourceCPU || r == corev1.ResourceMemory || r == corev1.ResourceEphemeralStorage
 }
 
-// extended reports whether a resource is an extended resource, such as example.com/gpu, or stands for a device class.
-func extended(r corev1.ResourceName) bool {
+// isExtended reports whether a resource is an extended resource, such as example.com/gpu, or stands for a device class.
+func isExtended(r corev1.ResourceName) bool {
 	if class, ok := strings.CutPrefix(string(r), resourcev1.ResourceDeviceClassPrefix); ok {
 		return class != ""
 	}

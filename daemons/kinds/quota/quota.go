@@ -10,7 +10,8 @@ import (
 )
 
 // Charge returns what an object uses of a quota at a time. It returns nil if the quota does not cover the object.
-func Charge(q *corev1.ResourceQuota, of schema.GroupResource, obj any, now time.Time, with Others) corev1.ResourceList {
+func Charge(q *corev1.ResourceQuota, of schema.GroupResource, obj any, now time.Time,
+	with Lookups) corev1.ResourceList {
 	if !Covers(q, obj) {
 		return nil
 	}

@@ -59,7 +59,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // The test covers what objects use of a quota.
 // Proves S12.
-func TestWhatAnObjectTakes(t *testing.T) {
+func TestUsage(t *testing.T) {
 	going := func(after time.Duration) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: noon.Add(after)}, ptr(int64(30))
@@ -133,12 +133,12 @@ func TestWhatAnObjectTakes(t *testing.T) {
 				"nic.deviceclass.resource.k8s.io/devices", "32")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Usage(schema.ParseGroupResource(c.of), c.obj, noon, Others{})
+			got := Usage(schema.ParseGroupResource(c.of), c.obj, noon, Lookups{})
 			if !Same(got, c.want) {
 				t.Errorf("got %v, want %v", text(got), text(c.want))
 			}
 			for r := range got {
-				if of := Counted(r); !slices.Contains(of, schema.ParseGroupResource(c.of)) {
+				if of := CountedResources(r); !slices.Contains(of, schema.ParseGroupResource(c.of)) {
 					t.Errorf("%s is counted of %v", r, of)
 				}
 			}
@@ -154,10 +154,10 @@ func text(l corev1.ResourceList) map[corev1.ResourceName]string {
 	return out
 }
 
-func TestNothingTakesOfNamesThatMeanNothing(t *testing.T) {
+func TestUnknownNamesHaveNoUsage(t *testing.T) {
 	for _, name := range []corev1.ResourceName{"apples", "count/", "requests.apples", "limits.example.com/gpu",
 		".storageclass.storage.k8s.io/requests.storage", "fast.storageclass.storage.k8s.io/apples"} {
-		if of := Counted(name); len(of) > 0 {
+		if of := CountedResources(name); len(of) > 0 {
 			t.Errorf("%s is counted of %v", name, of)
 		}
 	}
@@ -165,7 +165,7 @@ func TestNothingTakesOfNamesThatMeanNothing(t *testing.T) {
 
 // A scope selects the objects that a quota covers.
 // Proves S12.
-func TestAScopeChooses(t *testing.T) {
+func TestScopes(t *testing.T) {
 	ended, high := func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(9)) },
 		func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" }
 	across := func(p *corev1.Pod) {
@@ -232,7 +232,7 @@ func TestAScopeChooses(t *testing.T) {
 	}
 }
 
-func TestWhatMustBeSaidForAQuotaToCount(t *testing.T) {
+func TestMissingResources(t *testing.T) {
 	q := &corev1.ResourceQuota{
 		Spec: corev1.ResourceQuotaSpec{
 			Hard: list(
@@ -250,11 +250,11 @@ func TestWhatMustBeSaidForAQuotaToCount(t *testing.T) {
 		},
 	}
 	p := pod(list("cpu", "1"), nil)
-	if got := Missing(q, p); len(got) != 2 || got[0] != "limits.cpu for: c" || got[1] != "memory for: c" {
+	if got := MissingResources(q, p); len(got) != 2 || got[0] != "limits.cpu for: c" || got[1] != "memory for: c" {
 		t.Errorf("missing: %q", got)
 	}
 	p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("memory", "1Gi"), Limits: list("cpu", "1")}
-	if got := Missing(q, p); len(got) != 0 {
+	if got := MissingResources(q, p); len(got) != 0 {
 		t.Errorf("missing though the pod says it: %q", got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // VolumeAttributesClass. It includes no objects of other kinds.
 func Covers(q *corev1.ResourceQuota, obj any) bool {
 	for _, s := range q.Spec.Scopes {
-		if !within(
+		if !satisfiesScope(
 			corev1.ScopedResourceSelectorRequirement{ScopeName: s, Operator: corev1.ScopeSelectorOpExists},
 			obj,
 		) {
@@ -25,14 +25,14 @@ func Covers(q *corev1.ResourceQuota, obj any) bool {
 		return true
 	}
 	for _, r := range q.Spec.ScopeSelector.MatchExpressions {
-		if !within(r, obj) {
+		if !satisfiesScope(r, obj) {
 			return false
 		}
 	}
 	return true
 }
 
-func within(r corev1.ScopedResourceSelectorRequirement, obj any) bool {
+func satisfiesScope(r corev1.ScopedResourceSelectorRequirement, obj any) bool {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		switch r.ScopeName {
@@ -45,20 +45,20 @@ func within(r corev1.ScopedResourceSelectorRequirement, obj any) bool {
 		case corev1.ResourceQuotaScopeNotBestEffort:
 			return kinds.QOSClass(o) != corev1.PodQOSBestEffort
 		case corev1.ResourceQuotaScopePriorityClass:
-			return named(r, o.Spec.PriorityClassName)
+			return satisfiesName(r, o.Spec.PriorityClassName)
 		case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
-			return looksAcross(o.Spec.Affinity)
+			return hasCrossNamespaceTerms(o.Spec.Affinity)
 		}
 	case *corev1.PersistentVolumeClaim:
 		if r.ScopeName == corev1.ResourceQuotaScopeVolumeAttributesClass {
-			return attributed(r, o)
+			return satisfiesClass(r, o)
 		}
 	}
 	return false
 }
 
-// named reports whether a name, which may be empty, satisfies a requirement.
-func named(r corev1.ScopedResourceSelectorRequirement, name string) bool {
+// satisfiesName reports whether a name, which may be empty, satisfies a requirement.
+func satisfiesName(r corev1.ScopedResourceSelectorRequirement, name string) bool {
 	switch r.Operator {
 	case corev1.ScopeSelectorOpIn:
 		return name != "" && slices.Contains(r.Values, name)
@@ -72,9 +72,9 @@ func named(r corev1.ScopedResourceSelectorRequirement, name string) bool {
 	return false
 }
 
-// attributed reports whether one of the VolumeAttributesClasses of a claim satisfies a requirement. During a change,
-// both the old and the new class count.
-func attributed(r corev1.ScopedResourceSelectorRequirement, c *corev1.PersistentVolumeClaim) bool {
+// satisfiesClass reports whether one of the VolumeAttributesClasses of a claim satisfies a requirement. During a
+// change, both the old and the new class count.
+func satisfiesClass(r corev1.ScopedResourceSelectorRequirement, c *corev1.PersistentVolumeClaim) bool {
 	classes := map[string]bool{}
 	add := func(name *string) {
 		if name != nil && *name != "" {
@@ -87,18 +87,18 @@ func attributed(r corev1.ScopedResourceSelectorRequirement, c *corev1.Persistent
 		add(&m.TargetVolumeAttributesClassName)
 	}
 	if len(classes) == 0 {
-		return named(r, "")
+		return satisfiesName(r, "")
 	}
 	for name := range classes {
-		if named(r, name) {
+		if satisfiesName(r, name) {
 			return true
 		}
 	}
 	return false
 }
 
-// looksAcross reports whether a pod has affinity or anti-affinity terms for other namespaces.
-func looksAcross(a *corev1.Affinity) bool {
+// hasCrossNamespaceTerms reports whether a pod has affinity or anti-affinity terms for other namespaces.
+func hasCrossNamespaceTerms(a *corev1.Affinity) bool {
 	across := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) bool {
 		term := func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil }
 		return slices.ContainsFunc(required, term) ||
@@ -122,9 +122,9 @@ func looksAcross(a *corev1.Affinity) bool {
 			)
 }
 
-// Missing returns the requests and limits that a pod must set because the quota limits them: those of cpu and memory
-// that neither the container nor the pod sets.
-func Missing(q *corev1.ResourceQuota, pod *corev1.Pod) []string {
+// MissingResources returns the requests and limits that a pod must set because the quota limits them: those of cpu and
+// memory that neither the container nor the pod sets.
+func MissingResources(q *corev1.ResourceQuota, pod *corev1.Pod) []string {
 	without := map[corev1.ResourceName][]string{}
 	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
 		for name := range q.Spec.Hard {
@@ -135,8 +135,8 @@ func Missing(q *corev1.ResourceQuota, pod *corev1.Pod) []string {
 			if r != "cpu" && r != "memory" || kind != "requests" && kind != "limits" {
 				continue
 			}
-			if !specified(c.Resources, kind, r) &&
-				(pod.Spec.Resources == nil || !specified(*pod.Spec.Resources, kind, r)) {
+			if !isSpecified(c.Resources, kind, r) &&
+				(pod.Spec.Resources == nil || !isSpecified(*pod.Spec.Resources, kind, r)) {
 				without[name] = append(without[name], c.Name)
 			}
 		}
@@ -150,7 +150,7 @@ func Missing(q *corev1.ResourceQuota, pod *corev1.Pod) []string {
 	return out
 }
 
-func specified(r corev1.ResourceRequirements, kind, name string) bool {
+func isSpecified(r corev1.ResourceRequirements, kind, name string) bool {
 	list := r.Requests
 	if kind == "limits" {
 		list = r.Limits

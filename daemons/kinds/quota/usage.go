@@ -15,11 +15,11 @@ import (
 
 // Usage returns what an object uses of each item that quotas can limit, at a time. Objects of unknown types count as
 // one object of their resource.
-func Usage(of schema.GroupResource, obj any, now time.Time, with Others) corev1.ResourceList {
-	out := corev1.ResourceList{corev1.ResourceName(counts + of.String()): number(1)}
+func Usage(of schema.GroupResource, obj any, now time.Time, with Lookups) corev1.ResourceList {
+	out := corev1.ResourceList{corev1.ResourceName(countPrefix + of.String()): newCount(1)}
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		if running(o, now) {
+		if usesResources(o, now) {
 			podUsage(o, out)
 		}
 		return out
@@ -35,19 +35,19 @@ func Usage(of schema.GroupResource, obj any, now time.Time, with Others) corev1.
 		return out
 	}
 	// The oldest kinds can also be limited by their bare names.
-	if named := Counted(corev1.ResourceName(of.Resource)); len(named) == 1 && named[0] == of && of != pods &&
+	if named := CountedResources(corev1.ResourceName(of.Resource)); len(named) == 1 && named[0] == of && of != pods &&
 		of != services &&
 		of != claims {
-		out[corev1.ResourceName(of.Resource)] = number(1)
+		out[corev1.ResourceName(of.Resource)] = newCount(1)
 	}
 	return out
 }
 
-func number(n int64) quantity.Quantity { return *quantity.NewQuantity(n, quantity.DecimalSI) }
+func newCount(n int64) quantity.Quantity { return *quantity.NewQuantity(n, quantity.DecimalSI) }
 
-// running reports whether a pod uses resources: it has not ended, and its deletion is not overdue. Otherwise pods of an
-// unreachable node would use the quota for ever.
-func running(p *corev1.Pod, now time.Time) bool {
+// usesResources reports whether a pod uses resources: it has not ended, and its deletion is not overdue. Otherwise pods
+// of an unreachable node would use the quota for ever.
+func usesResources(p *corev1.Pod, now time.Time) bool {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return false
 	}
@@ -59,32 +59,32 @@ func running(p *corev1.Pod, now time.Time) bool {
 }
 
 func podUsage(p *corev1.Pod, out corev1.ResourceList) {
-	out[corev1.ResourcePods] = number(1)
+	out[corev1.ResourcePods] = newCount(1)
 	for r, amount := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: true}) {
-		huge := strings.HasPrefix(string(r), hugePages)
-		if computed(r) || huge {
+		huge := strings.HasPrefix(string(r), hugePagesPrefix)
+		if isComputed(r) || huge {
 			out[r] = amount
 		}
-		if computed(r) || huge || extended(r) {
-			out[requests+r] = amount
+		if isComputed(r) || huge || isExtended(r) {
+			out[requestsPrefix+r] = amount
 		}
 	}
 	for r, amount := range resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{UseStatusResources: true}) {
-		if computed(r) {
+		if isComputed(r) {
 			out["limits."+r] = amount
 		}
 	}
 }
 
 func serviceUsage(s *corev1.Service, out corev1.ResourceList) {
-	out[corev1.ResourceServices] = number(1)
-	out[corev1.ResourceServicesNodePorts], out[corev1.ResourceServicesLoadBalancers] = number(0), number(0)
+	out[corev1.ResourceServices] = newCount(1)
+	out[corev1.ResourceServicesNodePorts], out[corev1.ResourceServicesLoadBalancers] = newCount(0), newCount(0)
 	switch s.Spec.Type {
 	case corev1.ServiceTypeNodePort:
-		out[corev1.ResourceServicesNodePorts] = number(int64(len(s.Spec.Ports)))
+		out[corev1.ResourceServicesNodePorts] = newCount(int64(len(s.Spec.Ports)))
 	case corev1.ServiceTypeLoadBalancer:
-		out[corev1.ResourceServicesLoadBalancers] = number(1)
-		out[corev1.ResourceServicesNodePorts] = number(nodePorts(s))
+		out[corev1.ResourceServicesLoadBalancers] = newCount(1)
+		out[corev1.ResourceServicesNodePorts] = newCount(nodePorts(s))
 	}
 }
 
@@ -111,10 +111,10 @@ func claimUsage(c *corev1.PersistentVolumeClaim, out corev1.ResourceList) {
 	if !older && c.Spec.StorageClassName != nil {
 		class = *c.Spec.StorageClassName
 	}
-	out[corev1.ResourcePersistentVolumeClaims], out[corev1.ResourceRequestsStorage] = number(1), storage
+	out[corev1.ResourcePersistentVolumeClaims], out[corev1.ResourceRequestsStorage] = newCount(1), storage
 	if class != "" {
-		of := corev1.ResourceName(class + perClass)
-		out[of+corev1.ResourcePersistentVolumeClaims], out[of+corev1.ResourceRequestsStorage] = number(1), storage
+		of := corev1.ResourceName(class + perClassSuffix)
+		out[of+corev1.ResourcePersistentVolumeClaims], out[of+corev1.ResourceRequestsStorage] = newCount(1), storage
 	}
 }
 
@@ -131,7 +131,7 @@ func deviceUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList) {
 			Add(
 				out,
 				corev1.ResourceList{
-					corev1.ResourceName(exact.DeviceClassName + devicesOf): number(
+					corev1.ResourceName(exact.DeviceClassName + claimsPerClassSuffix): newCount(
 						most(exact.AllocationMode, exact.Count),
 					),
 				},
@@ -141,7 +141,8 @@ func deviceUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList) {
 		// One of the subrequests is chosen: the largest counts for each class.
 		greediest := corev1.ResourceList{}
 		for _, sub := range r.FirstAvailable {
-			name, n := corev1.ResourceName(sub.DeviceClassName+devicesOf), number(most(sub.AllocationMode, sub.Count))
+			name, n := corev1.ResourceName(sub.DeviceClassName+claimsPerClassSuffix),
+				newCount(most(sub.AllocationMode, sub.Count))
 			if have := greediest[name]; n.Cmp(have) > 0 {
 				greediest[name] = n
 			}

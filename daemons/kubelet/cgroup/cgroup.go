@@ -47,9 +47,9 @@ func (m *Manager) Setup(all Limits) error {
 	return m.Make(filepath.Join(base, "besteffort"), Limits{CPUShares: pod.MinShares})
 }
 
-// Burstable sets the CPU shares of the Burstable class to the sum of its pods' requests, so that they get their share
-// besides guaranteed pods.
-func (m *Manager) Burstable(shares int64) error {
+// SetBurstableShares sets the CPU shares of the Burstable class to the sum of its pods' requests, so that they get
+// their share besides guaranteed pods.
+func (m *Manager) SetBurstableShares(shares int64) error {
 	return m.Make(filepath.Join("/", m.Root, PodsName, "burstable"), Limits{CPUShares: shares})
 }
 
@@ -63,14 +63,15 @@ func (m *Manager) Make(path string, l Limits) error {
 		return m.makeUnified(path, l)
 	}
 	for _, tree := range trees {
-		if err := makeIn(tree, path); err != nil {
+		if err := makeGroup(tree, path); err != nil {
 			return fmt.Errorf("make cgroup %s in %s: %w", path, tree, err)
 		}
 	}
 	var set []error
 	put := func(controller, file string, value int64) {
 		if value > 0 {
-			set = append(set, put(filepath.Join(m.mount(), controller, path, file), strconv.FormatInt(value, 10)))
+			set = append(set, writeFile(filepath.Join(m.mountPoint(), controller, path, file),
+				strconv.FormatInt(value, 10)))
 		}
 	}
 	put("cpu", "cpu.shares", l.CPUShares)
@@ -83,7 +84,7 @@ func (m *Manager) Make(path string, l Limits) error {
 	return errors.Join(set...)
 }
 
-func (m *Manager) mount() string {
+func (m *Manager) mountPoint() string {
 	if m.Mount == "" {
 		return "/sys/fs/cgroup"
 	}
@@ -92,15 +93,15 @@ func (m *Manager) mount() string {
 
 // trees returns the controller trees of version 1, or reports that the machine uses the unified tree of version 2.
 func (m *Manager) trees() (trees []string, unified bool, err error) {
-	if _, err := os.Stat(filepath.Join(m.mount(), "cgroup.controllers")); err == nil {
+	if _, err := os.Stat(filepath.Join(m.mountPoint(), "cgroup.controllers")); err == nil {
 		return nil, true, nil
 	}
-	entries, err := os.ReadDir(m.mount())
+	entries, err := os.ReadDir(m.mountPoint())
 	if err != nil {
 		return nil, false, fmt.Errorf("find cgroup controllers: %w", err)
 	}
 	for _, e := range entries {
-		dir := filepath.Join(m.mount(), e.Name())
+		dir := filepath.Join(m.mountPoint(), e.Name())
 		// Symbolic links are aliases of other trees. The unified tree of a hybrid machine has no usable controllers.
 		if !e.IsDir() || e.Name() == "unified" {
 			continue
@@ -110,7 +111,7 @@ func (m *Manager) trees() (trees []string, unified bool, err error) {
 		}
 	}
 	if len(trees) == 0 {
-		return nil, false, fmt.Errorf("no cgroup controllers are mounted at %s", m.mount())
+		return nil, false, fmt.Errorf("no cgroup controllers are mounted at %s", m.mountPoint())
 	}
 	return trees, false, nil
 }
@@ -123,9 +124,9 @@ func (m *Manager) allTrees() ([]string, error) {
 		return nil, err
 	}
 	if unified {
-		return []string{m.mount()}, nil
+		return []string{m.mountPoint()}, nil
 	}
-	if mixed := filepath.Join(m.mount(), "unified"); exists(mixed) {
+	if mixed := filepath.Join(m.mountPoint(), "unified"); exists(mixed) {
 		trees = append(trees, mixed)
 	}
 	return trees, nil
@@ -136,9 +137,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// makeIn creates a path in a tree of version 1. A cpuset cgroup is unusable until it has CPUs and memory nodes, so
-// makeIn copies those of the parent.
-func makeIn(tree, path string) error {
+// makeGroup creates a path in a tree of version 1. A cpuset cgroup is unusable until it has CPUs and memory nodes, so
+// makeGroup copies those of the parent.
+func makeGroup(tree, path string) error {
 	at := tree
 	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
 		parent := at
@@ -155,7 +156,7 @@ func makeIn(tree, path string) error {
 			if err != nil {
 				return err
 			}
-			if err := put(filepath.Join(at, file), strings.TrimSpace(string(value))); err != nil {
+			if err := writeFile(filepath.Join(at, file), strings.TrimSpace(string(value))); err != nil {
 				return err
 			}
 		}
@@ -164,14 +165,14 @@ func makeIn(tree, path string) error {
 }
 
 func (m *Manager) makeUnified(path string, l Limits) error {
-	at := m.mount()
+	at := m.mountPoint()
 	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
 		available, err := os.ReadFile(filepath.Join(at, "cgroup.controllers"))
 		if err != nil {
 			return err
 		}
 		for _, c := range strings.Fields(string(available)) {
-			if err := put(filepath.Join(at, "cgroup.subtree_control"), "+"+c); err != nil &&
+			if err := writeFile(filepath.Join(at, "cgroup.subtree_control"), "+"+c); err != nil &&
 				(c == "cpu" || c == "memory" || c == "pids") {
 				return fmt.Errorf("enable the %s controller in %s: %w", c, at, err)
 			}
@@ -183,18 +184,18 @@ func (m *Manager) makeUnified(path string, l Limits) error {
 	}
 	var set []error
 	if l.CPUShares > 0 {
-		set = append(set, put(filepath.Join(at, "cpu.weight"), strconv.FormatInt(Weight(l.CPUShares), 10)))
+		set = append(set, writeFile(filepath.Join(at, "cpu.weight"), strconv.FormatInt(Weight(l.CPUShares), 10)))
 	}
 	if l.CPUQuota > 0 {
-		set = append(set, put(filepath.Join(at, "cpu.max"), fmt.Sprintf("%d %d", l.CPUQuota, pod.CPUPeriod)))
+		set = append(set, writeFile(filepath.Join(at, "cpu.max"), fmt.Sprintf("%d %d", l.CPUQuota, pod.CPUPeriod)))
 	}
 	if l.MemoryLimit > 0 {
-		set = append(set, put(filepath.Join(at, "memory.max"), strconv.FormatInt(l.MemoryLimit, 10)))
+		set = append(set, writeFile(filepath.Join(at, "memory.max"), strconv.FormatInt(l.MemoryLimit, 10)))
 	}
 	if l.Pids > 0 {
-		set = append(set, put(filepath.Join(at, "pids.max"), strconv.FormatInt(l.Pids, 10)))
+		set = append(set, writeFile(filepath.Join(at, "pids.max"), strconv.FormatInt(l.Pids, 10)))
 	}
-	return errors.Join(append(set, protect(at, l.MemoryMin, l.MemoryLow))...)
+	return errors.Join(append(set, setProtection(at, l.MemoryMin, l.MemoryLow))...)
 }
 
 // Weight converts cgroup v1 shares to a cgroup v2 weight: 2 to 1, 1024 to 100 and 262144 to 10000, on a curve through
@@ -210,7 +211,7 @@ func Weight(shares int64) int64 {
 	return int64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
 }
 
-func put(path, value string) error { return os.WriteFile(path, []byte(value), 0o644) }
+func writeFile(path, value string) error { return os.WriteFile(path, []byte(value), 0o644) }
 
 // Remove removes a pod's cgroup and all cgroups below it. It kills the processes that are still in them. An interrupted
 // runtime can leave such processes behind, which belong to no container that it knows.

@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-func asking(uid, request, limit string, static bool) *corev1.Pod {
+func newPod(uid, request, limit string, static bool) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: "u"}}
 	if static {
 		p.Annotations = map[string]string{pod.SourceAnnotation: "file"}
@@ -54,17 +54,17 @@ func tree(t *testing.T, unified bool, groups ...string) string {
 }
 
 // Proves S25.
-func TestPodsGetTheShareOfCPUThatTheyRequest(t *testing.T) {
+func TestPodSharesFollowTheirRequests(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		pod    *corev1.Pod
 		shares string
 		weight string
 	}{
-		{"burstable", asking("a", "500m", "", false), "512", "59"},
-		{"burstable with a limit", asking("a", "2", "4", false), "2048", "174"},
-		{"best effort", asking("a", "", "", false), "2", "1"},
-		{"static with a limit alone", asking("a", "", "1", true), "1024", "100"},
+		{"burstable", newPod("a", "500m", "", false), "512", "59"},
+		{"burstable with a limit", newPod("a", "2", "4", false), "2048", "174"},
+		{"best effort", newPod("a", "", "", false), "2", "1"},
+		{"static with a limit alone", newPod("a", "", "1", true), "1024", "100"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, unified := range []bool{false, true} {
@@ -88,7 +88,7 @@ func TestPodsGetTheShareOfCPUThatTheyRequest(t *testing.T) {
 
 // The Burstable class has the sum of its pods' CPU requests as its weight, as pods come and go.
 // Proves S25.
-func TestBurstablePodsTogetherGetWhatTheyRequest(t *testing.T) {
+func TestBurstableSharesAreTheSumOfTheRequests(t *testing.T) {
 	for _, unified := range []bool{false, true} {
 		m := &Manager{Mount: tree(t, unified, "kubepods", "kubepods/burstable", "kubepods/besteffort")}
 		if err := m.Setup(Limits{}); err != nil {
@@ -100,11 +100,11 @@ func TestBurstablePodsTogetherGetWhatTheyRequest(t *testing.T) {
 			weight string
 		}{
 			{nil, "2", "1"},
-			{[]*corev1.Pod{asking("a", "500m", "", false), asking("b", "1500m", "", false), asking("c", "", "", false)},
+			{[]*corev1.Pod{newPod("a", "500m", "", false), newPod("b", "1500m", "", false), newPod("c", "", "", false)},
 				"2048", "174"},
-			{[]*corev1.Pod{asking("a", "500m", "", false)}, "512", "59"},
+			{[]*corev1.Pod{newPod("a", "500m", "", false)}, "512", "59"},
 		} {
-			if err := m.Burstable(BurstableShares(c.pods)); err != nil {
+			if err := m.SetBurstableShares(BurstableShares(c.pods)); err != nil {
 				t.Fatal(err)
 			}
 			file, want := filepath.Join(m.Mount, "cpu/kubepods/burstable/cpu.shares"), c.shares

@@ -20,8 +20,8 @@ type Limits struct {
 	MemoryMin, MemoryLow int64
 }
 
-// Or returns limits that are wide enough for both l and other.
-func (l Limits) Or(other Limits) Limits {
+// Max returns limits that are wide enough for both l and other.
+func (l Limits) Max(other Limits) Limits {
 	wider := func(a, b int64) int64 {
 		if a == 0 || b == 0 {
 			return 0
@@ -40,17 +40,17 @@ func BurstableShares(pods []*corev1.Pod) int64 {
 	sum := int64(0)
 	for _, p := range pods {
 		if pod.QOS(p) == corev1.PodQOSBurstable {
-			cpu := requests(p)[corev1.ResourceCPU]
+			cpu := podRequests(p)[corev1.ResourceCPU]
 			sum += cpu.MilliValue()
 		}
 	}
 	return pod.CPUShares(*apiresource.NewMilliQuantity(sum, apiresource.DecimalSI))
 }
 
-// requests returns a pod's resource requests. A static pod has the limit as its request if it has no request. For other
-// pods, the API server sets this default.
-func requests(p *corev1.Pod) corev1.ResourceList {
-	if !pod.Static(p) {
+// podRequests returns a pod's resource requests. A static pod has the limit as its request if it has no request. For
+// other pods, the API server sets this default.
+func podRequests(p *corev1.Pod) corev1.ResourceList {
+	if !pod.IsStatic(p) {
 		return resource.PodRequests(p, resource.PodResourcesOptions{})
 	}
 	p = p.DeepCopy()
@@ -70,10 +70,10 @@ func requests(p *corev1.Pod) corev1.ResourceList {
 	return resource.PodRequests(p, resource.PodResourcesOptions{})
 }
 
-// Reserved returns the protected memory of a pod in bytes: least is never reclaimed and is the request of a guaranteed
-// pod; low is reclaimed last and is the request of a burstable pod.
-func Reserved(p *corev1.Pod) (least, low int64) {
-	memory := requests(p)[corev1.ResourceMemory]
+// ProtectedMemory returns the protected memory of a pod in bytes: least is never reclaimed and is the request of a
+// guaranteed pod; low is reclaimed last and is the request of a burstable pod.
+func ProtectedMemory(p *corev1.Pod) (least, low int64) {
+	memory := podRequests(p)[corev1.ResourceMemory]
 	switch pod.QOS(p) {
 	case corev1.PodQOSGuaranteed:
 		return memory.Value(), 0
@@ -85,7 +85,7 @@ func Reserved(p *corev1.Pod) (least, low int64) {
 
 // ForPod returns the limits of a pod as a whole.
 func ForPod(p *corev1.Pod) Limits {
-	l := Limits{CPUShares: pod.CPUShares(requests(p)[corev1.ResourceCPU])}
+	l := Limits{CPUShares: pod.CPUShares(podRequests(p)[corev1.ResourceCPU])}
 	limits := resource.PodLimits(p, resource.PodResourcesOptions{})
 	cpu, memory := true, true
 	for _, c := range append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...) {

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Unified reports whether the machine uses only cgroup version 2, and thus has its features.
-func (m *Manager) Unified() bool {
+// IsUnified reports whether the machine uses only cgroup version 2, and thus has its features.
+func (m *Manager) IsUnified() bool {
 	_, unified, err := m.trees()
 	return err == nil && unified
 }
@@ -16,15 +16,16 @@ func (m *Manager) Unified() bool {
 // those of burstable pods are reclaimed last. A group cannot be protected more than its parents. Zero removes the
 // protection. Control groups version 1 has no such protection.
 func (m *Manager) Protect(guaranteed, burstable int64) error {
-	if !m.Unified() {
+	if !m.IsUnified() {
 		return nil
 	}
-	pods := filepath.Join(m.mount(), m.Root, PodsName)
-	return errors.Join(protect(pods, guaranteed, burstable), protect(filepath.Join(pods, "burstable"), 0, burstable))
+	pods := filepath.Join(m.mountPoint(), m.Root, PodsName)
+	return errors.Join(setProtection(pods, guaranteed, burstable),
+		setProtection(filepath.Join(pods, "burstable"), 0, burstable))
 }
 
-// protect writes the protected memory of a version 2 cgroup, in bytes.
-func protect(dir string, least, low int64) error {
-	return errors.Join(put(filepath.Join(dir, "memory.min"), strconv.FormatInt(least, 10)),
-		put(filepath.Join(dir, "memory.low"), strconv.FormatInt(low, 10)))
+// setProtection writes the protected memory of a version 2 cgroup, in bytes.
+func setProtection(dir string, least, low int64) error {
+	return errors.Join(writeFile(filepath.Join(dir, "memory.min"), strconv.FormatInt(least, 10)),
+		writeFile(filepath.Join(dir, "memory.low"), strconv.FormatInt(low, 10)))
 }

@@ -14,7 +14,7 @@ func (m *Manager) Tasks() (current, limit int64, ok bool) {
 	if err != nil {
 		return 0, 0, false
 	}
-	tree := m.mount()
+	tree := m.mountPoint()
 	if !unified {
 		tree = filepath.Join(tree, "pids")
 	}

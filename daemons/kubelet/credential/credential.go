@@ -41,7 +41,7 @@ func New(o Options) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration of credential providers: %w", err)
 	}
-	if n.plugins, err = plugins(text, o.BinDir); err != nil {
+	if n.plugins, err = parsePlugins(text, o.BinDir); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Config, err)
 	}
 	return n, nil
@@ -53,17 +53,17 @@ func (n *Node) Lookup(ctx context.Context, name image.Name) []image.Credential {
 	if n == nil {
 		return nil
 	}
-	auths, err := n.own()
-	found, err := lookup(name, auths, err)
+	auths, err := n.readConfig()
+	found, err := lookupIn(name, auths, err)
 	if err != nil {
 		n.log.Warn("read registry credentials", "file", n.file, "error", err)
 	}
 	for _, p := range n.plugins {
-		if !p.wants(name) {
+		if !p.isFor(name) {
 			continue
 		}
-		auths, err := p.ask(ctx, name)
-		more, err := lookup(name, auths, err)
+		auths, err := p.credentials(ctx, name)
+		more, err := lookupIn(name, auths, err)
 		if err != nil {
 			n.log.Warn("get credentials from a plugin", "provider", p.name, "image", name.String(), "error", err)
 		}
@@ -72,8 +72,8 @@ func (n *Node) Lookup(ctx context.Context, name image.Name) []image.Credential {
 	return found
 }
 
-// lookup returns the credentials for an image in a Docker configuration. It returns err if err is not nil.
-func lookup(name image.Name, auths map[string]image.Auth, err error) ([]image.Credential, error) {
+// lookupIn returns the credentials for an image in a Docker configuration. It returns err if err is not nil.
+func lookupIn(name image.Name, auths map[string]image.Auth, err error) ([]image.Credential, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +84,9 @@ func lookup(name image.Name, auths map[string]image.Auth, err error) ([]image.Cr
 	return ring.Lookup(name), nil
 }
 
-// own returns the content of the kubelet's config.json. It reads the file on every call. A missing file has no
+// readConfig returns the content of the kubelet's config.json. It reads the file on every call. A missing file has no
 // credentials.
-func (n *Node) own() (map[string]image.Auth, error) {
+func (n *Node) readConfig() (map[string]image.Auth, error) {
 	text, err := os.ReadFile(n.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

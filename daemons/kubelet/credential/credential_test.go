@@ -41,7 +41,7 @@ func TestPatternsMatchAsDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.Matches(parse(t, c.image)); got != c.want {
+		if got := p.Matches(parseName(t, c.image)); got != c.want {
 			t.Errorf("%s matches %s: %v", c.pattern, c.image, got)
 		}
 	}
@@ -52,8 +52,9 @@ func TestPatternsMatchAsDocumented(t *testing.T) {
 	}
 }
 
-// provide returns a node with one plugin that runs the script, and the file to which the plugin appends its requests.
-func provide(t *testing.T, script, provider string) (*Node, string) {
+// newPluginNode returns a node with one plugin that runs the script, and the file to which the plugin appends its
+// requests.
+func newPluginNode(t *testing.T, script, provider string) (*Node, string) {
 	t.Helper()
 	dir := t.TempDir()
 	asked := filepath.Join(dir, "asked")
@@ -79,15 +80,15 @@ func provide(t *testing.T, script, provider string) (*Node, string) {
 	return n, asked
 }
 
-const usual = "matchImages: [\"*.example.com\"]\ndefaultCacheDuration: 1h\nenv: [{name: USER_NAME, value: me}]"
+const pluginConfig = "matchImages: [\"*.example.com\"]\ndefaultCacheDuration: 1h\nenv: [{name: USER_NAME, value: me}]"
 
-func answerOf(kind, duration string) string {
+func pluginResponse(kind, duration string) string {
 	return `echo "{\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1\",` +
 		`\"kind\":\"CredentialProviderResponse\",\"cacheKeyType\":\"` + kind + `\",` + duration +
 		`\"auth\":{\"*.example.com\":{\"username\":\"$USER_NAME\",\"password\":\"secret\"}}}"`
 }
 
-func parse(t *testing.T, text string) image.Name {
+func parseName(t *testing.T, text string) image.Name {
 	t.Helper()
 	name, err := image.ParseName(text)
 	if err != nil {
@@ -96,10 +97,10 @@ func parse(t *testing.T, text string) image.Name {
 	return name
 }
 
-// users returns the credentials that the node has for an image.
-func users(t *testing.T, n *Node, text string) (list []string) {
+// credentialsFor returns the credentials that the node has for an image.
+func credentialsFor(t *testing.T, n *Node, text string) (list []string) {
 	t.Helper()
-	for _, c := range n.Lookup(t.Context(), parse(t, text)) {
+	for _, c := range n.Lookup(t.Context(), parseName(t, text)) {
 		list = append(list, c.Username+" "+c.Password+" at "+c.Server)
 		if c.Secret != (image.SecretRef{}) {
 			t.Errorf("the node's credential for %s names secret %v", text, c.Secret)
@@ -108,13 +109,13 @@ func users(t *testing.T, n *Node, text string) (list []string) {
 	return list
 }
 
-func TestAPluginIsAskedOnceForWhatItsAnswerIsFor(t *testing.T) {
+func TestPluginResponsesAreCachedByTheirScope(t *testing.T) {
 	images := []string{"a.example.com/x:1", "a.example.com/x:2", "a.example.com/y", "b.example.com/x", "other.org/x"}
 	for kind, want := range map[string]int{"Image": 3, "Registry": 2, "Global": 1} {
-		n, asked := provide(t, answerOf(kind, ""), usual)
+		n, asked := newPluginNode(t, pluginResponse(kind, ""), pluginConfig)
 		for range 2 {
 			for _, image := range images {
-				got := users(t, n, image)
+				got := credentialsFor(t, n, image)
 				if wanted := !strings.HasPrefix(image, "other"); wanted !=
 					(len(got) == 1 && strings.HasPrefix(got[0], "me secret at https://")) {
 					t.Errorf("%s: %s has %q", kind, image, got)
@@ -131,31 +132,31 @@ func TestAPluginIsAskedOnceForWhatItsAnswerIsFor(t *testing.T) {
 			t.Errorf("%s: the plugin ran %d times, want %d:\n%s", kind, got, want, text)
 		}
 		n.plugins[0].now = func() time.Time { return time.Now().Add(2 * time.Hour) }
-		users(t, n, images[0])
+		credentialsFor(t, n, images[0])
 		if again, err := os.ReadFile(asked); err != nil || len(again) <= len(text) {
 			t.Errorf("%s: an expired response is used, %v", kind, err)
 		}
 	}
-	n, asked := provide(t, answerOf("Global", `\"cacheDuration\":\"0s\",`), usual)
-	users(t, n, images[0])
-	users(t, n, images[0])
+	n, asked := newPluginNode(t, pluginResponse("Global", `\"cacheDuration\":\"0s\",`), pluginConfig)
+	credentialsFor(t, n, images[0])
+	credentialsFor(t, n, images[0])
 	if text, err := os.ReadFile(asked); err != nil || strings.Count(string(text), "\n") != 2 {
 		t.Errorf("a response with cacheDuration 0 is used again: %s, %v", text, err)
 	}
 }
 
-func TestAPluginThatFailsGivesNothingAndShowsNoPassword(t *testing.T) {
+func TestAFailedPluginGivesNoCredentialsAndLogsNoPassword(t *testing.T) {
 	for name, script := range map[string]string{
 		"fails":            "echo out of order >&2; exit 1",
 		"no JSON":          "echo secret",
 		"another kind":     `echo "{\"kind\":\"Other\",\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1\"}"`,
-		"another key type": answerOf("Everything", ""),
+		"another key type": pluginResponse("Everything", ""),
 		"too much":         "head -c 2000000 /dev/zero",
 	} {
-		n, _ := provide(t, script, usual)
+		n, _ := newPluginNode(t, script, pluginConfig)
 		log := &strings.Builder{}
 		n.log = slog.New(slog.NewTextHandler(log, nil))
-		if got := users(t, n, "a.example.com/x"); len(got) > 0 || log.Len() == 0 ||
+		if got := credentialsFor(t, n, "a.example.com/x"); len(got) > 0 || log.Len() == 0 ||
 			strings.Contains(log.String(), "secret") {
 			t.Errorf("%s: credentials %q, log %s", name, got, log)
 		}
@@ -163,9 +164,9 @@ func TestAPluginThatFailsGivesNothingAndShowsNoPassword(t *testing.T) {
 }
 
 // A deleted pod stops waiting for a plugin that is running for another pod.
-func TestAPodThatIsGivenUpDoesNotWaitForAPlugin(t *testing.T) {
-	n, _ := provide(t, "exec sleep 30", "matchImages: [registry.io]\ndefaultCacheDuration: 1m")
-	name := parse(t, "registry.io/app")
+func TestACanceledLookupDoesNotWaitForAPlugin(t *testing.T) {
+	n, _ := newPluginNode(t, "exec sleep 30", "matchImages: [registry.io]\ndefaultCacheDuration: 1m")
+	name := parseName(t, "registry.io/app")
 	first, stop := context.WithCancel(t.Context())
 	defer stop()
 	asked := make(chan struct{})
@@ -173,7 +174,7 @@ func TestAPodThatIsGivenUpDoesNotWaitForAPlugin(t *testing.T) {
 		defer close(asked)
 		n.Lookup(first, name)
 	}()
-	for len(n.plugins[0].turn) == 0 {
+	for len(n.plugins[0].running) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	second, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -187,13 +188,13 @@ func TestAPodThatIsGivenUpDoesNotWaitForAPlugin(t *testing.T) {
 	<-asked
 }
 
-func TestTheKubeletsOwnFileIsReadAnew(t *testing.T) {
+func TestTheKubeletConfigIsReadForEachLookup(t *testing.T) {
 	dir := t.TempDir()
 	n, err := New(Options{RootDir: dir, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := users(t, n, "registry.example/x"); len(got) > 0 {
+	if got := credentialsFor(t, n, "registry.example/x"); len(got) > 0 {
 		t.Errorf("without a file, the credentials are %q", got)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "config.json"),
@@ -201,12 +202,12 @@ func TestTheKubeletsOwnFileIsReadAnew(t *testing.T) {
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := users(t, n, "registry.example/x"); len(got) != 1 || got[0] != "u p at https://registry.example" {
+	if got := credentialsFor(t, n, "registry.example/x"); len(got) != 1 || got[0] != "u p at https://registry.example" {
 		t.Errorf("the credentials are %q", got)
 	}
 }
 
-func TestConfigurationsThatCannotBeCarriedOutAreRefused(t *testing.T) {
+func TestUnsupportedConfigurationsAreRejected(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "p"), nil, 0o700); err != nil {
 		t.Fatal(err)
@@ -233,7 +234,7 @@ func TestConfigurationsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 		changed("kubelet.config.k8s.io/v1", "kubelet.config.k8s.io/v1alpha1"):       "v1alpha1",
 		changed(version, "credentialprovider.kubelet.k8s.io/v1beta1"):               "",
 	} {
-		_, err := plugins([]byte(text), dir)
+		_, err := parsePlugins([]byte(text), dir)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n%v, want %q", text, err, want)
 		}

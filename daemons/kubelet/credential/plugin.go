@@ -23,7 +23,7 @@ const (
 	configVersion = "kubelet.config.k8s.io/v1"
 	pluginGroup   = "credentialprovider.kubelet.k8s.io/"
 	pluginTimeout = time.Minute
-	maxAnswer     = 1 << 20 // bytes of a response
+	maxResponse   = 1 << 20 // bytes of a response
 	maxCached     = 1000    // responses per plugin
 )
 
@@ -48,8 +48,8 @@ type variable struct {
 	Value string `json:"value"`
 }
 
-// plugins parses and validates a CredentialProviderConfig. dir is the directory of the programs.
-func plugins(text []byte, dir string) (list []*plugin, err error) {
+// parsePlugins parses and validates a CredentialProviderConfig. dir is the directory of the programs.
+func parsePlugins(text []byte, dir string) (list []*plugin, err error) {
 	var c configuration
 	if err := yaml.UnmarshalStrict(text, &c); err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func plugins(text []byte, dir string) (list []*plugin, err error) {
 		}
 		names[p.Name] = true
 		made := &plugin{name: p.Name, path: filepath.Join(dir, p.Name), version: p.APIVersion, args: p.Args,
-			usual: p.DefaultCacheDuration.Duration, now: time.Now, turn: make(chan struct{}, 1),
-			answers: map[string]cached{}}
+			defaultTTL: p.DefaultCacheDuration.Duration, now: time.Now, running: make(chan struct{}, 1),
+			responses: map[string]cachedResponse{}}
 		for _, pattern := range p.MatchImages {
 			parsed, err := parsePattern(pattern)
 			if err != nil {
@@ -114,22 +114,22 @@ type plugin struct {
 	name, path, version string
 	patterns            []image.Pattern
 	args, env           []string
-	usual               time.Duration // cache duration of responses without a cacheDuration
+	defaultTTL          time.Duration // cache duration of responses without a cacheDuration
 	now                 func() time.Time
 
-	// turn holds one value while the program runs, so that only one instance runs. A caller whose context ends stops
+	// running holds one value while the program runs, so that only one instance runs. A caller whose context ends stops
 	// waiting for it.
-	turn    chan struct{}
-	answers map[string]cached
+	running   chan struct{}
+	responses map[string]cachedResponse
 }
 
-type cached struct {
-	auths map[string]image.Auth
-	until time.Time
+type cachedResponse struct {
+	auths   map[string]image.Auth
+	expires time.Time
 }
 
-// wants reports whether the plugin provides credentials for an image.
-func (p *plugin) wants(name image.Name) bool {
+// isFor reports whether the plugin provides credentials for an image.
+func (p *plugin) isFor(name image.Name) bool {
 	return slices.ContainsFunc(p.patterns, func(pattern image.Pattern) bool { return pattern.Matches(name) })
 }
 
@@ -146,11 +146,12 @@ type response struct {
 	Auth            map[string]image.Auth `json:"auth"`
 }
 
-// ask returns the credentials for an image, from the cache if it has a valid response, otherwise by running the plugin.
-func (p *plugin) ask(ctx context.Context, name image.Name) (map[string]image.Auth, error) {
+// credentials returns the credentials for an image, from the cache if it has a valid response, otherwise by running the
+// plugin.
+func (p *plugin) credentials(ctx context.Context, name image.Name) (map[string]image.Auth, error) {
 	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
+	case p.running <- struct{}{}:
+		defer func() { <-p.running }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -158,7 +159,7 @@ func (p *plugin) ask(ctx context.Context, name image.Name) (map[string]image.Aut
 	keys := map[string]string{"Image": "image " + name.String(), "Registry": "registry " + name.Registry,
 		"Global": "global"}
 	for _, key := range keys {
-		if a, ok := p.answers[key]; ok && now.Before(a.until) {
+		if a, ok := p.responses[key]; ok && now.Before(a.expires) {
 			return a.auths, nil
 		}
 	}
@@ -170,15 +171,15 @@ func (p *plugin) ask(ctx context.Context, name image.Name) (map[string]image.Aut
 	if !ok {
 		return nil, fmt.Errorf("the response has cacheKeyType %q, not Image, Registry or Global", answer.CacheKeyType)
 	}
-	good := p.usual
+	good := p.defaultTTL
 	if answer.CacheDuration != nil {
 		good = answer.CacheDuration.Duration
 	}
 	if good > 0 {
-		if len(p.answers) >= maxCached {
-			clear(p.answers)
+		if len(p.responses) >= maxCached {
+			clear(p.responses)
 		}
-		p.answers[key] = cached{answer.Auth, now.Add(good)}
+		p.responses[key] = cachedResponse{answer.Auth, now.Add(good)}
 	}
 	return answer.Auth, nil
 }
@@ -194,7 +195,7 @@ func (p *plugin) run(ctx context.Context, name string) (*response, error) {
 	c := exec.CommandContext(ctx, p.path, p.args...)
 	c.Env = append(os.Environ(), p.env...)
 	c.WaitDelay = time.Second
-	out, said := &bounded{most: maxAnswer}, &bounded{most: 4096}
+	out, said := &boundedBuffer{limit: maxResponse}, &boundedBuffer{limit: 4096}
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(text), out, said
 	if err := c.Run(); err != nil {
 		if ctx.Err() != nil {
@@ -205,8 +206,8 @@ func (p *plugin) run(ctx context.Context, name string) (*response, error) {
 		}
 		return nil, err
 	}
-	if out.more {
-		return nil, fmt.Errorf("the response has more than %d bytes", maxAnswer)
+	if out.truncated {
+		return nil, fmt.Errorf("the response has more than %d bytes", maxResponse)
 	}
 	var answer response
 	if json.Unmarshal(out.Bytes(), &answer) != nil { // the decoder's error may contain a password
@@ -219,17 +220,17 @@ func (p *plugin) run(ctx context.Context, name string) (*response, error) {
 	return &answer, nil
 }
 
-// bounded is a buffer that keeps at most the first most bytes. more reports whether it discarded any.
-type bounded struct {
+// boundedBuffer is a buffer that keeps at most the first most bytes. more reports whether it discarded any.
+type boundedBuffer struct {
 	bytes.Buffer
-	most int
-	more bool
+	limit     int
+	truncated bool
 }
 
-func (b *bounded) Write(text []byte) (int, error) {
-	room := b.most - b.Len()
+func (b *boundedBuffer) Write(text []byte) (int, error) {
+	room := b.limit - b.Len()
 	if len(text) > room {
-		b.more = true
+		b.truncated = true
 		b.Buffer.Write(text[:room])
 		return len(text), nil
 	}

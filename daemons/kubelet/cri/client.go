@@ -20,11 +20,11 @@ import (
 // These constants limit the calls to the runtime: queries, changes and image pulls, and the size of a response. Calls
 // that wait for a container get the waiting time on top.
 const (
-	askTime    = 20 * time.Second
-	changeTime = 2 * time.Minute
-	pullTime   = 30 * time.Minute
-	maxMessage = 16 << 20
-	listenTime = time.Second // after which the runtime is assumed to deliver events
+	queryTimeout  = 20 * time.Second
+	changeTimeout = 2 * time.Minute
+	pullTimeout   = 30 * time.Minute
+	maxMessage    = 16 << 20
+	eventDelay    = time.Second // after which the runtime is assumed to deliver events
 )
 
 // ErrNoMetrics is returned if the runtime does not provide pod metrics.
@@ -35,9 +35,9 @@ var ErrNoEvents = errors.New("the runtime has no container events")
 
 // Client is a client of CRI v1 over a unix socket. Every call has a time limit, except Events.
 type Client struct {
-	conn   *grpc.ClientConn
-	run    runtime.RuntimeServiceClient
-	images runtime.ImageServiceClient
+	conn    *grpc.ClientConn
+	runtime runtime.RuntimeServiceClient
+	images  runtime.ImageServiceClient
 }
 
 var _ Service = (*Client)(nil)
@@ -87,8 +87,8 @@ func Message(err error) string {
 	return err.Error()
 }
 
-// call makes one call with a time limit. Its error states what was attempted.
-func call[Q, A any](
+// callWithTimeout makes one call with a time limit. Its error states what was attempted.
+func callWithTimeout[Q, A any](
 	ctx context.Context,
 	d time.Duration,
 	what string,
@@ -104,9 +104,9 @@ func call[Q, A any](
 	return a, nil
 }
 
-// whole makes one call with a time limit that is not canceled together with ctx. A runtime that is canceled while it
-// creates something can leave processes behind that it does not know.
-func whole[Q, A any](
+// callUncanceled makes one call with a time limit that is not canceled together with ctx. A runtime that is canceled
+// while it creates something can leave processes behind that it does not know.
+func callUncanceled[Q, A any](
 	ctx context.Context,
 	d time.Duration,
 	what string,
@@ -117,11 +117,11 @@ func whole[Q, A any](
 		var none A
 		return none, fmt.Errorf("%s: %w", what, err)
 	}
-	return call(context.WithoutCancel(ctx), d, what, f, q)
+	return callWithTimeout(context.WithoutCancel(ctx), d, what, f, q)
 }
 
-// gone turns a "not found" error into success, for deletions.
-func gone(err error) error {
+// ignoreNotFound turns a "not found" error into success, for deletions.
+func ignoreNotFound(err error) error {
 	if err != nil && IsNotFound(err) {
 		return nil
 	}
@@ -130,21 +130,22 @@ func gone(err error) error {
 
 // Version implements Runtime.
 func (c *Client) Version(ctx context.Context) (*runtime.VersionResponse, error) {
-	return call(ctx, askTime, "ask the runtime's version", c.run.Version, &runtime.VersionRequest{})
+	return callWithTimeout(ctx, queryTimeout, "ask the runtime's version", c.runtime.Version, &runtime.VersionRequest{})
 }
 
 // Status implements Runtime.
 func (c *Client) Status(ctx context.Context) (*runtime.StatusResponse, error) {
-	return call(ctx, askTime, "ask the runtime's status", c.run.Status, &runtime.StatusRequest{})
+	return callWithTimeout(ctx, queryTimeout, "ask the runtime's status", c.runtime.Status, &runtime.StatusRequest{})
 }
 
 // RecursiveReadOnly implements Runtime.
 func (c *Client) RecursiveReadOnly(ctx context.Context, handler string) (bool, error) {
-	r, err := call(ctx, askTime, "ask what the runtime's handlers can do", c.run.Status, &runtime.StatusRequest{})
-	return recursive(r.GetRuntimeHandlers(), handler), err
+	r, err := callWithTimeout(ctx, queryTimeout, "ask what the runtime's handlers can "+
+		"do", c.runtime.Status, &runtime.StatusRequest{})
+	return canMountRecursive(r.GetRuntimeHandlers(), handler), err
 }
 
-func recursive(handlers []*runtime.RuntimeHandler, name string) bool {
+func canMountRecursive(handlers []*runtime.RuntimeHandler, name string) bool {
 	for _, h := range handlers {
 		if h.Name == name {
 			return h.GetFeatures().GetRecursiveReadOnlyMounts()
@@ -155,11 +156,11 @@ func recursive(handlers []*runtime.RuntimeHandler, name string) bool {
 
 // RunPodSandbox implements Runtime.
 func (c *Client) RunPodSandbox(ctx context.Context, config *runtime.PodSandboxConfig, handler string) (string, error) {
-	r, err := whole(
+	r, err := callUncanceled(
 		ctx,
-		2*changeTime,
+		2*changeTimeout,
 		"run sandbox",
-		c.run.RunPodSandbox,
+		c.runtime.RunPodSandbox,
 		&runtime.RunPodSandboxRequest{Config: config, RuntimeHandler: handler},
 	)
 	return r.GetPodSandboxId(), err
@@ -167,35 +168,35 @@ func (c *Client) RunPodSandbox(ctx context.Context, config *runtime.PodSandboxCo
 
 // StopPodSandbox implements Runtime.
 func (c *Client) StopPodSandbox(ctx context.Context, id string) error {
-	_, err := call(
+	_, err := callWithTimeout(
 		ctx,
-		changeTime,
+		changeTimeout,
 		"stop sandbox "+id,
-		c.run.StopPodSandbox,
+		c.runtime.StopPodSandbox,
 		&runtime.StopPodSandboxRequest{PodSandboxId: id},
 	)
-	return gone(err)
+	return ignoreNotFound(err)
 }
 
 // RemovePodSandbox implements Runtime.
 func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
-	_, err := call(
+	_, err := callWithTimeout(
 		ctx,
-		changeTime,
+		changeTimeout,
 		"remove sandbox "+id,
-		c.run.RemovePodSandbox,
+		c.runtime.RemovePodSandbox,
 		&runtime.RemovePodSandboxRequest{PodSandboxId: id},
 	)
-	return gone(err)
+	return ignoreNotFound(err)
 }
 
 // PodSandboxStatus implements Runtime.
 func (c *Client) PodSandboxStatus(ctx context.Context, id string) (*runtime.PodSandboxStatus, error) {
-	r, err := call(
+	r, err := callWithTimeout(
 		ctx,
-		askTime,
+		queryTimeout,
 		"ask the status of sandbox "+id,
-		c.run.PodSandboxStatus,
+		c.runtime.PodSandboxStatus,
 		&runtime.PodSandboxStatusRequest{PodSandboxId: id},
 	)
 	return r.GetStatus(), err
@@ -203,7 +204,8 @@ func (c *Client) PodSandboxStatus(ctx context.Context, id string) (*runtime.PodS
 
 // ListPodSandbox implements Runtime.
 func (c *Client) ListPodSandbox(ctx context.Context, filter *runtime.PodSandboxFilter) ([]*runtime.PodSandbox, error) {
-	r, err := call(ctx, askTime, "list sandboxes", c.run.ListPodSandbox, &runtime.ListPodSandboxRequest{Filter: filter})
+	r, err := callWithTimeout(ctx, queryTimeout, "list sandboxes", c.runtime.ListPodSandbox,
+		&runtime.ListPodSandboxRequest{Filter: filter})
 	return r.GetItems(), err
 }
 
@@ -214,11 +216,11 @@ func (c *Client) CreateContainer(
 	config *runtime.ContainerConfig,
 	box *runtime.PodSandboxConfig,
 ) (string, error) {
-	r, err := whole(
+	r, err := callUncanceled(
 		ctx,
-		changeTime,
+		changeTimeout,
 		"create container",
-		c.run.CreateContainer,
+		c.runtime.CreateContainer,
 		&runtime.CreateContainerRequest{PodSandboxId: sandbox, Config: config, SandboxConfig: box},
 	)
 	return r.GetContainerId(), err
@@ -226,11 +228,11 @@ func (c *Client) CreateContainer(
 
 // StartContainer implements Runtime.
 func (c *Client) StartContainer(ctx context.Context, id string) error {
-	_, err := whole(
+	_, err := callUncanceled(
 		ctx,
-		changeTime,
+		changeTimeout,
 		"start container "+id,
-		c.run.StartContainer,
+		c.runtime.StartContainer,
 		&runtime.StartContainerRequest{ContainerId: id},
 	)
 	return err
@@ -238,30 +240,30 @@ func (c *Client) StartContainer(ctx context.Context, id string) error {
 
 // StopContainer implements Runtime.
 func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
-	_, err := call(ctx, grace+changeTime, "stop container "+id, c.run.StopContainer,
+	_, err := callWithTimeout(ctx, grace+changeTimeout, "stop container "+id, c.runtime.StopContainer,
 		&runtime.StopContainerRequest{ContainerId: id, Timeout: int64((grace + time.Second - 1) / time.Second)})
-	return gone(err)
+	return ignoreNotFound(err)
 }
 
 // RemoveContainer implements Runtime.
 func (c *Client) RemoveContainer(ctx context.Context, id string) error {
-	_, err := call(
+	_, err := callWithTimeout(
 		ctx,
-		changeTime,
+		changeTimeout,
 		"remove container "+id,
-		c.run.RemoveContainer,
+		c.runtime.RemoveContainer,
 		&runtime.RemoveContainerRequest{ContainerId: id},
 	)
-	return gone(err)
+	return ignoreNotFound(err)
 }
 
 // ListContainers implements Runtime.
 func (c *Client) ListContainers(ctx context.Context, filter *runtime.ContainerFilter) ([]*runtime.Container, error) {
-	r, err := call(
+	r, err := callWithTimeout(
 		ctx,
-		askTime,
+		queryTimeout,
 		"list containers",
-		c.run.ListContainers,
+		c.runtime.ListContainers,
 		&runtime.ListContainersRequest{Filter: filter},
 	)
 	return r.GetContainers(), err
@@ -269,11 +271,11 @@ func (c *Client) ListContainers(ctx context.Context, filter *runtime.ContainerFi
 
 // ContainerStatus implements Runtime.
 func (c *Client) ContainerStatus(ctx context.Context, id string) (*runtime.ContainerStatus, error) {
-	r, err := call(
+	r, err := callWithTimeout(
 		ctx,
-		askTime,
+		queryTimeout,
 		"ask the status of container "+id,
-		c.run.ContainerStatus,
+		c.runtime.ContainerStatus,
 		&runtime.ContainerStatusRequest{ContainerId: id},
 	)
 	return r.GetStatus(), err
@@ -285,7 +287,7 @@ func (c *Client) UpdateContainerResources(
 	id string,
 	resources *runtime.LinuxContainerResources,
 ) error {
-	_, err := call(ctx, changeTime, "resize container "+id, c.run.UpdateContainerResources,
+	_, err := callWithTimeout(ctx, changeTimeout, "resize container "+id, c.runtime.UpdateContainerResources,
 		&runtime.UpdateContainerResourcesRequest{ContainerId: id, Linux: resources})
 	return err
 }
@@ -297,11 +299,11 @@ func (c *Client) ExecSync(
 	command []string,
 	timeout time.Duration,
 ) ([]byte, []byte, int32, error) {
-	r, err := call(
+	r, err := callWithTimeout(
 		ctx,
-		timeout+askTime,
+		timeout+queryTimeout,
 		"run a command in container "+id,
-		c.run.ExecSync,
+		c.runtime.ExecSync,
 		&runtime.ExecSyncRequest{
 			ContainerId: id,
 			Cmd:         command,
@@ -313,29 +315,29 @@ func (c *Client) ExecSync(
 
 // Exec implements Runtime.
 func (c *Client) Exec(ctx context.Context, q *runtime.ExecRequest) (string, error) {
-	r, err := call(ctx, askTime, "prepare exec", c.run.Exec, q)
+	r, err := callWithTimeout(ctx, queryTimeout, "prepare exec", c.runtime.Exec, q)
 	return r.GetUrl(), err
 }
 
 // Attach implements Runtime.
 func (c *Client) Attach(ctx context.Context, q *runtime.AttachRequest) (string, error) {
-	r, err := call(ctx, askTime, "prepare attach", c.run.Attach, q)
+	r, err := callWithTimeout(ctx, queryTimeout, "prepare attach", c.runtime.Attach, q)
 	return r.GetUrl(), err
 }
 
 // PortForward implements Runtime.
 func (c *Client) PortForward(ctx context.Context, q *runtime.PortForwardRequest) (string, error) {
-	r, err := call(ctx, askTime, "prepare port forwarding", c.run.PortForward, q)
+	r, err := callWithTimeout(ctx, queryTimeout, "prepare port forwarding", c.runtime.PortForward, q)
 	return r.GetUrl(), err
 }
 
 // ReopenContainerLog implements Runtime.
 func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
-	_, err := call(
+	_, err := callWithTimeout(
 		ctx,
-		askTime,
+		queryTimeout,
 		"reopen the log of container "+id,
-		c.run.ReopenContainerLog,
+		c.runtime.ReopenContainerLog,
 		&runtime.ReopenContainerLogRequest{ContainerId: id},
 	)
 	return err
@@ -343,17 +345,18 @@ func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
 
 // ListPodSandboxStats implements Runtime.
 func (c *Client) ListPodSandboxStats(ctx context.Context) ([]*runtime.PodSandboxStats, error) {
-	r, err := call(ctx, askTime, "list usage", c.run.ListPodSandboxStats, &runtime.ListPodSandboxStatsRequest{})
+	r, err := callWithTimeout(ctx, queryTimeout, "list usage", c.runtime.ListPodSandboxStats,
+		&runtime.ListPodSandboxStatsRequest{})
 	return r.GetStats(), err
 }
 
 // PodMetrics implements Runtime.
 func (c *Client) PodMetrics(ctx context.Context) ([]*runtime.MetricDescriptor, []*runtime.PodSandboxMetrics, error) {
-	about, err := call(
+	about, err := callWithTimeout(
 		ctx,
-		askTime,
+		queryTimeout,
 		"list the descriptions of metrics",
-		c.run.ListMetricDescriptors,
+		c.runtime.ListMetricDescriptors,
 		&runtime.ListMetricDescriptorsRequest{},
 	)
 	if err != nil {
@@ -362,11 +365,11 @@ func (c *Client) PodMetrics(ctx context.Context) ([]*runtime.MetricDescriptor, [
 		}
 		return nil, nil, err
 	}
-	r, err := call(
+	r, err := callWithTimeout(
 		ctx,
-		askTime,
+		queryTimeout,
 		"list the metrics of pods",
-		c.run.ListPodSandboxMetrics,
+		c.runtime.ListPodSandboxMetrics,
 		&runtime.ListPodSandboxMetricsRequest{},
 	)
 	return about.GetDescriptors(), r.GetPodMetrics(), err
@@ -376,12 +379,12 @@ func (c *Client) PodMetrics(ctx context.Context) ([]*runtime.MetricDescriptor, [
 func (c *Client) Events(ctx context.Context, seen func(string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.run.GetContainerEvents(ctx, &runtime.GetEventsRequest{})
+	stream, err := c.runtime.GetContainerEvents(ctx, &runtime.GetEventsRequest{})
 	if err != nil {
 		return fmt.Errorf("watch container events: %w", err)
 	}
 	// The runtime sends nothing before the first event, not even a confirmation that it listens.
-	listens := time.AfterFunc(listenTime, func() { seen("") })
+	listens := time.AfterFunc(eventDelay, func() { seen("") })
 	defer listens.Stop()
 	for {
 		event, err := stream.Recv()
@@ -401,9 +404,9 @@ func (c *Client) Events(ctx context.Context, seen func(string)) error {
 
 // ImageStatus implements Images.
 func (c *Client) ImageStatus(ctx context.Context, image string) (*runtime.Image, error) {
-	r, err := call(
+	r, err := callWithTimeout(
 		ctx,
-		askTime,
+		queryTimeout,
 		"look for image "+image,
 		c.images.ImageStatus,
 		&runtime.ImageStatusRequest{Image: &runtime.ImageSpec{Image: image}},
@@ -418,31 +421,32 @@ func (c *Client) PullImage(
 	auth *runtime.AuthConfig,
 	box *runtime.PodSandboxConfig,
 ) (string, error) {
-	r, err := call(ctx, pullTime, "pull image "+image, c.images.PullImage,
+	r, err := callWithTimeout(ctx, pullTimeout, "pull image "+image, c.images.PullImage,
 		&runtime.PullImageRequest{Image: &runtime.ImageSpec{Image: image}, Auth: auth, SandboxConfig: box})
 	return r.GetImageRef(), err
 }
 
 // ListImages implements Images.
 func (c *Client) ListImages(ctx context.Context) ([]*runtime.Image, error) {
-	r, err := call(ctx, askTime, "list images", c.images.ListImages, &runtime.ListImagesRequest{})
+	r, err := callWithTimeout(ctx, queryTimeout, "list images", c.images.ListImages, &runtime.ListImagesRequest{})
 	return r.GetImages(), err
 }
 
 // RemoveImage implements Images.
 func (c *Client) RemoveImage(ctx context.Context, image string) error {
-	_, err := call(
+	_, err := callWithTimeout(
 		ctx,
-		changeTime,
+		changeTimeout,
 		"remove image "+image,
 		c.images.RemoveImage,
 		&runtime.RemoveImageRequest{Image: &runtime.ImageSpec{Image: image}},
 	)
-	return gone(err)
+	return ignoreNotFound(err)
 }
 
 // ImageFsInfo implements Images.
 func (c *Client) ImageFsInfo(ctx context.Context) ([]*runtime.FilesystemUsage, error) {
-	r, err := call(ctx, askTime, "ask for the image file system", c.images.ImageFsInfo, &runtime.ImageFsInfoRequest{})
+	r, err := callWithTimeout(ctx, queryTimeout, "ask for the image file "+
+		"system", c.images.ImageFsInfo, &runtime.ImageFsInfoRequest{})
 	return r.GetImageFilesystems(), err
 }

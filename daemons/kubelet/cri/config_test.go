@@ -27,7 +27,7 @@ func TestReferencesAreExpanded(t *testing.T) {
 }
 
 // With an empty variable, a sub-path would be another directory or the whole volume.
-func TestAPathOfMissingVariablesIsRefused(t *testing.T) {
+func TestAPathWithMissingVariablesIsRejected(t *testing.T) {
 	env := []*runtime.KeyValue{{Key: "A", Value: []byte("1")}, {Key: "EMPTY"}}
 	for in, want := range map[string]string{
 		"plain": "plain", "x/$(A)/$(A)": "x/1/1", "$$(A)": "$(A)", "$(B)": "missing value for B",
@@ -44,14 +44,14 @@ func TestAPathOfMissingVariablesIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhichHandlersMountReadOnlyAllTheWayDown(t *testing.T) {
+func TestHandlersReportRecursiveReadOnlyMounts(t *testing.T) {
 	handlers := []*runtime.RuntimeHandler{
 		{Name: ""},
 		{Name: "runc", Features: &runtime.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}},
 		{Name: "old", Features: &runtime.RuntimeHandlerFeatures{}},
 	}
 	for name, want := range map[string]bool{"": false, "runc": true, "old": false, "none": false} {
-		if got := recursive(handlers, name); got != want {
+		if got := canMountRecursive(handlers, name); got != want {
 			t.Errorf("%q: %v", name, got)
 		}
 	}
@@ -84,7 +84,7 @@ func TestResolverFollowsThePolicy(t *testing.T) {
 			DNSConfig: &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: &two}}}},
 			"10.96.0.10 | d.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:2"},
 	} {
-		d, omitted := r.For(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d"}, Spec: c.spec})
+		d, omitted := r.PodConfig(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d"}, Spec: c.spec})
 		if len(omitted) > 0 {
 			t.Errorf("%s: %q", c.name, omitted)
 		}
@@ -104,7 +104,7 @@ func TestResolverFollowsThePolicy(t *testing.T) {
 	}
 }
 
-func TestAPodSaysWhatItsResolverDoesNotRead(t *testing.T) {
+func TestOmittedResolverEntriesAreReturned(t *testing.T) {
 	long := strings.Repeat("a234567890.", 22) // characters
 	var many, large []string
 	for i := range 40 {
@@ -134,7 +134,8 @@ func TestAPodSaysWhatItsResolverDoesNotRead(t *testing.T) {
 			[]string{"Search Line limits were exceeded, some search paths have been omitted, the applied search line " +
 				"is: a.example b.example"}},
 	} {
-		d, omitted := Resolver{}.For(&corev1.Pod{Spec: corev1.PodSpec{DNSPolicy: corev1.DNSNone, DNSConfig: &c.config}})
+		d, omitted := Resolver{}.PodConfig(&corev1.Pod{Spec: corev1.PodSpec{DNSPolicy: corev1.DNSNone,
+			DNSConfig: &c.config}})
 		if len(d.Servers) != c.servers || len(d.Searches) != c.searches || len(omitted) != len(c.omitted) {
 			t.Errorf("%s: %d servers, %d searches, %q", c.name, len(d.Servers), len(d.Searches), omitted)
 			continue
@@ -147,7 +148,7 @@ func TestAPodSaysWhatItsResolverDoesNotRead(t *testing.T) {
 	}
 }
 
-func TestServicesAreInTheEnvironment(t *testing.T) {
+func TestServicesHaveEnvironmentVariables(t *testing.T) {
 	services := []*corev1.Service{
 		{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "my-db"},
@@ -203,7 +204,7 @@ func TestServicesAreInTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestContainerThatMustNotBeRootIsHeldToIt(t *testing.T) {
+func TestRunAsNonRootIsEnforced(t *testing.T) {
 	yes, zero, one := true, int64(0), int64(1)
 	for name, c := range map[string]struct {
 		sc    *corev1.SecurityContext
@@ -222,8 +223,8 @@ func TestContainerThatMustNotBeRootIsHeldToIt(t *testing.T) {
 		_, err := Container(
 			&corev1.Pod{},
 			&corev1.Container{Name: "c", SecurityContext: c.sc},
-			Place{},
-			Inside{Image: c.image},
+			NodeSettings{},
+			ContainerExtras{Image: c.image},
 		)
 		if (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
@@ -231,11 +232,11 @@ func TestContainerThatMustNotBeRootIsHeldToIt(t *testing.T) {
 	}
 }
 
-func TestSandboxSharesWhatThePodWants(t *testing.T) {
+func TestSandboxSharesTheRequestedNamespaces(t *testing.T) {
 	yes := true
 	got := Sandbox(
 		&corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true, ShareProcessNamespace: &yes}},
-		Place{},
+		NodeSettings{},
 		0,
 	).Linux.SecurityContext.NamespaceOptions
 	want := &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE, Pid: runtime.NamespaceMode_POD}
@@ -247,7 +248,7 @@ func TestSandboxSharesWhatThePodWants(t *testing.T) {
 // The supplemental groups and SELinux options of a pod apply to its sandbox and its containers. A container can
 // override them.
 // Proves S23.
-func TestGroupsAndLabelsOfAPodAreItsSandboxes(t *testing.T) {
+func TestSandboxHasTheGroupsAndLabelsOfThePod(t *testing.T) {
 	strict, label := corev1.SupplementalGroupsPolicyStrict, func(level string) *corev1.SELinuxOptions {
 		return &corev1.SELinuxOptions{User: "u", Role: "r", Type: "t", Level: level}
 	}
@@ -262,7 +263,7 @@ func TestGroupsAndLabelsOfAPodAreItsSandboxes(t *testing.T) {
 			{Name: "b", SecurityContext: &corev1.SecurityContext{SELinuxOptions: label("s1")}},
 		},
 	}}
-	box := Sandbox(p, Place{}, 0).GetLinux().GetSecurityContext()
+	box := Sandbox(p, NodeSettings{}, 0).GetLinux().GetSecurityContext()
 	if box.GetSupplementalGroupsPolicy() != runtime.SupplementalGroupsPolicy_Strict ||
 		!reflect.DeepEqual(box.GetSupplementalGroups(), []int64{7}) ||
 		box.GetSelinuxOptions().GetLevel() != "s0" ||
@@ -270,7 +271,7 @@ func TestGroupsAndLabelsOfAPodAreItsSandboxes(t *testing.T) {
 		t.Errorf("the sandbox has %v", box)
 	}
 	for i, level := range []string{"s0", "s1"} {
-		s, err := containerSecurity(p, &p.Spec.Containers[i], Place{}, &runtime.Image{})
+		s, err := containerSecurity(p, &p.Spec.Containers[i], NodeSettings{}, &runtime.Image{})
 		if err != nil {
 			t.Fatal(err)
 		}

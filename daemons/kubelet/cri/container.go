@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// Inside holds the parts of a container's configuration that do not come from its spec.
-type Inside struct {
+// ContainerExtras holds the parts of a container's configuration that do not come from its spec.
+type ContainerExtras struct {
 	Attempt uint32
 	Env     []*runtime.KeyValue
 	Mounts  []*runtime.Mount
@@ -21,7 +21,8 @@ type Inside struct {
 }
 
 // Container returns the configuration of one container of a pod.
-func Container(p *corev1.Pod, spec *corev1.Container, place Place, in Inside) (*runtime.ContainerConfig, error) {
+func Container(p *corev1.Pod, spec *corev1.Container, place NodeSettings,
+	in ContainerExtras) (*runtime.ContainerConfig, error) {
 	security, err := containerSecurity(p, spec, place, in.Image)
 	if err != nil {
 		return nil, err
@@ -31,7 +32,7 @@ func Container(p *corev1.Pod, spec *corev1.Container, place Place, in Inside) (*
 		lookup[kv.Key] = string(kv.Value)
 	}
 	res := resources(spec.Resources.Requests, spec.Resources.Limits)
-	res.Unified = place.Unified.Files(p, spec)
+	res.Unified = place.Unified.CgroupFiles(p, spec)
 	res.OomScoreAdj = pod.OOMScoreAdj(p, spec, place.Memory)
 	config := &runtime.ContainerConfig{
 		Metadata: &runtime.ContainerMetadata{Name: spec.Name, Attempt: in.Attempt},
@@ -44,7 +45,7 @@ func Container(p *corev1.Pod, spec *corev1.Container, place Place, in Inside) (*
 			LabelContainerName: spec.Name,
 		},
 		Annotations: map[string]string{
-			annotationHash: pod.Hash(spec), annotationRestarts: restarts(in.Attempt),
+			annotationHash: pod.Hash(spec), annotationRestarts: restartCount(in.Attempt),
 			annotationMessagePath: spec.TerminationMessagePath, annotationPolicy: string(spec.TerminationMessagePolicy),
 		},
 		Linux: &runtime.LinuxContainerConfig{Resources: res, SecurityContext: security},
@@ -63,7 +64,7 @@ func Container(p *corev1.Pod, spec *corev1.Container, place Place, in Inside) (*
 func containerSecurity(
 	p *corev1.Pod,
 	spec *corev1.Container,
-	place Place,
+	place NodeSettings,
 	image *runtime.Image,
 ) (*runtime.LinuxContainerSecurityContext, error) {
 	pc, cc := p.Spec.SecurityContext, spec.SecurityContext
@@ -74,7 +75,7 @@ func containerSecurity(
 		cc = &corev1.SecurityContext{}
 	}
 	s := &runtime.LinuxContainerSecurityContext{
-		NamespaceOptions: namespaces(p), SupplementalGroups: groups(p),
+		NamespaceOptions: namespaces(p), SupplementalGroups: supplementalGroups(p),
 		Privileged: cc.Privileged != nil &&
 			*cc.Privileged, ReadonlyRootfs: cc.ReadOnlyRootFilesystem != nil && *cc.ReadOnlyRootFilesystem,
 		NoNewPrivs: cc.AllowPrivilegeEscalation != nil && !*cc.AllowPrivilegeEscalation,
@@ -83,7 +84,7 @@ func containerSecurity(
 	if pc.SupplementalGroupsPolicy != nil && *pc.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict {
 		s.SupplementalGroupsPolicy = runtime.SupplementalGroupsPolicy_Strict
 	}
-	user, group := first(cc.RunAsUser, pc.RunAsUser), first(cc.RunAsGroup, pc.RunAsGroup)
+	user, group := firstInt64(cc.RunAsUser, pc.RunAsUser), firstInt64(cc.RunAsGroup, pc.RunAsGroup)
 	switch {
 	case user != nil:
 		s.RunAsUser = &runtime.Int64Value{Value: *user}
@@ -122,14 +123,14 @@ func containerSecurity(
 		}
 	}
 	if sp := cc.SeccompProfile; sp != nil {
-		s.Seccomp = seccomp(place, sp)
+		s.Seccomp = seccompProfile(place, sp)
 	} else if sp := pc.SeccompProfile; sp != nil {
-		s.Seccomp = seccomp(place, sp)
+		s.Seccomp = seccompProfile(place, sp)
 	}
 	if ap := cc.AppArmorProfile; ap != nil {
-		s.Apparmor = profile(corev1.SeccompProfileType(ap.Type), ap.LocalhostProfile)
+		s.Apparmor = securityProfile(corev1.SeccompProfileType(ap.Type), ap.LocalhostProfile)
 	} else if ap := pc.AppArmorProfile; ap != nil {
-		s.Apparmor = profile(corev1.SeccompProfileType(ap.Type), ap.LocalhostProfile)
+		s.Apparmor = securityProfile(corev1.SeccompProfileType(ap.Type), ap.LocalhostProfile)
 	}
 	if se := cc.SELinuxOptions; se != nil {
 		s.SelinuxOptions = &runtime.SELinuxOption{User: se.User, Role: se.Role, Type: se.Type, Level: se.Level}
@@ -170,7 +171,7 @@ var (
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
-func groups(p *corev1.Pod) []int64 {
+func supplementalGroups(p *corev1.Pod) []int64 {
 	sc := p.Spec.SecurityContext
 	if sc == nil {
 		return nil
@@ -182,16 +183,16 @@ func groups(p *corev1.Pod) []int64 {
 	return all
 }
 
-// seccomp returns a profile in CRI's form. A Localhost profile gets its full path on the node.
-func seccomp(place Place, p *corev1.SeccompProfile) *runtime.SecurityProfile {
-	s := profile(p.Type, p.LocalhostProfile)
+// seccompProfile returns a profile in CRI's form. A Localhost profile gets its full path on the node.
+func seccompProfile(place NodeSettings, p *corev1.SeccompProfile) *runtime.SecurityProfile {
+	s := securityProfile(p.Type, p.LocalhostProfile)
 	if s.LocalhostRef != "" {
 		s.LocalhostRef = filepath.Join(place.SeccompRoot, s.LocalhostRef)
 	}
 	return s
 }
 
-func profile(t corev1.SeccompProfileType, path *string) *runtime.SecurityProfile {
+func securityProfile(t corev1.SeccompProfileType, path *string) *runtime.SecurityProfile {
 	s := &runtime.SecurityProfile{ProfileType: runtime.SecurityProfile_Unconfined}
 	switch t {
 	case corev1.SeccompProfileTypeRuntimeDefault:
@@ -205,7 +206,7 @@ func profile(t corev1.SeccompProfileType, path *string) *runtime.SecurityProfile
 	return s
 }
 
-func first(values ...*int64) *int64 {
+func firstInt64(values ...*int64) *int64 {
 	for _, v := range values {
 		if v != nil {
 			return v

@@ -25,9 +25,9 @@ const (
 	maxSearchChars = 2048 // including a space between each two
 )
 
-// For returns the resolver configuration of a pod according to its DNS policy, and the entries that were omitted
+// PodConfig returns the resolver configuration of a pod according to its DNS policy, and the entries that were omitted
 // because of the limits.
-func (r Resolver) For(p *corev1.Pod) (d *runtime.DNSConfig, omitted []string) {
+func (r Resolver) PodConfig(p *corev1.Pod) (d *runtime.DNSConfig, omitted []string) {
 	host := r.Host
 	if host == nil {
 		host = &runtime.DNSConfig{}
@@ -80,7 +80,7 @@ func (r Resolver) For(p *corev1.Pod) (d *runtime.DNSConfig, omitted []string) {
 			"Nameserver limits were exceeded, some nameservers have been omitted, "+
 				"the applied nameserver line is: "+strings.Join(d.Servers, " "))
 	}
-	if fitting := fit(d.Searches); len(fitting) < len(d.Searches) {
+	if fitting := fitSearches(d.Searches); len(fitting) < len(d.Searches) {
 		d.Searches = fitting
 		omitted = append(omitted,
 			"Search Line limits were exceeded, some search paths have been omitted, "+
@@ -89,8 +89,8 @@ func (r Resolver) For(p *corev1.Pod) (d *runtime.DNSConfig, omitted []string) {
 	return d, omitted
 }
 
-// fit returns the leading search paths that fit the limits. It skips paths that are too long for a domain name.
-func fit(searches []string) []string {
+// fitSearches returns the leading search paths that fit the limits. It skips paths that are too long for a domain name.
+func fitSearches(searches []string) []string {
 	fitting, chars := []string{}, 0
 	for _, s := range searches {
 		if len(s) > validation.DNS1123SubdomainMaxLength {

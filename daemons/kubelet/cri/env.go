@@ -83,7 +83,7 @@ func envSource(
 	case from.ConfigMapRef != nil:
 		m, err := objects.ConfigMap(ctx, namespace, from.ConfigMapRef.Name)
 		if err != nil {
-			return nil, missing(err, from.ConfigMapRef.Optional)
+			return nil, ignoreMissing(err, from.ConfigMapRef.Optional)
 		}
 		for k, v := range m.Data {
 			data[k] = v
@@ -91,7 +91,7 @@ func envSource(
 	case from.SecretRef != nil:
 		s, err := objects.Secret(ctx, namespace, from.SecretRef.Name)
 		if err != nil {
-			return nil, missing(err, from.SecretRef.Optional)
+			return nil, ignoreMissing(err, from.SecretRef.Optional)
 		}
 		for k, v := range s.Data {
 			data[k] = string(v)
@@ -100,8 +100,8 @@ func envSource(
 	return data, nil
 }
 
-// missing returns nil if err is "not found" and the reference is optional. Otherwise it returns err.
-func missing(err error, optional *bool) error {
+// ignoreMissing returns nil if err is "not found" and the reference is optional. Otherwise it returns err.
+func ignoreMissing(err error, optional *bool) error {
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil
 	}
@@ -127,7 +127,7 @@ func envValue(
 		ref := from.ConfigMapKeyRef
 		m, err := objects.ConfigMap(ctx, p.Namespace, ref.Name)
 		if err != nil {
-			return "", false, missing(err, ref.Optional)
+			return "", false, ignoreMissing(err, ref.Optional)
 		}
 		v, ok := m.Data[ref.Key]
 		if !ok && (ref.Optional == nil || !*ref.Optional) {
@@ -138,7 +138,7 @@ func envValue(
 		ref := from.SecretKeyRef
 		s, err := objects.Secret(ctx, p.Namespace, ref.Name)
 		if err != nil {
-			return "", false, missing(err, ref.Optional)
+			return "", false, ignoreMissing(err, ref.Optional)
 		}
 		v, ok := s.Data[ref.Key]
 		if !ok && (ref.Optional == nil || !*ref.Optional) {
@@ -210,7 +210,7 @@ func expandAll(list []string, values map[string]string) []string {
 
 // expand replaces $(NAME) with the variable's value. An unknown name is left unchanged, and $$ becomes a dollar sign.
 func expand(s string, values map[string]string) string {
-	return replace(s, func(name string) string {
+	return replaceReferences(s, func(name string) string {
 		if v, ok := values[name]; ok {
 			return v
 		}
@@ -218,8 +218,8 @@ func expand(s string, values map[string]string) string {
 	})
 }
 
-// replace replaces $(NAME) with the result of of(NAME), and $$ with a dollar sign.
-func replace(s string, of func(name string) string) string {
+// replaceReferences replaces $(NAME) with the result of of(NAME), and $$ with a dollar sign.
+func replaceReferences(s string, of func(name string) string) string {
 	if !strings.Contains(s, "$") {
 		return s
 	}
@@ -266,7 +266,7 @@ func ExpandPath(path string, env []*runtime.KeyValue) (string, error) {
 		values[kv.Key] = string(kv.Value)
 	}
 	missing := map[string]bool{}
-	expanded := replace(path, func(name string) string {
+	expanded := replaceReferences(path, func(name string) string {
 		if values[name] == "" {
 			missing[name] = true
 		}

@@ -19,10 +19,10 @@ type Memory struct {
 	Allocatable int64 // bytes; serves as the limit of containers without one
 }
 
-// Files returns the contents of cgroup files that the runtime writes for a container, by file name. It returns nil for
-// a node with cgroup version 1. See
+// CgroupFiles returns the contents of cgroup files that the runtime writes for a container, by file name. It returns
+// nil for a node with cgroup version 1. See
 // https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/#memory-qos-with-cgroup-v2.
-func (m *Memory) Files(p *corev1.Pod, spec *corev1.Container) map[string]string {
+func (m *Memory) CgroupFiles(p *corev1.Pod, spec *corev1.Container) map[string]string {
 	if m == nil {
 		return nil
 	}
@@ -54,10 +54,10 @@ func (m *Memory) Files(p *corev1.Pod, spec *corev1.Container) map[string]string 
 	return files
 }
 
-// Resized returns the cgroup files and their new values after a running container was resized. It removes the
+// ResizedFiles returns the cgroup files and their new values after a running container was resized. It removes the
 // throttling of a container that must no longer be throttled.
-func (m *Memory) Resized(p *corev1.Pod, spec *corev1.Container) map[string]string {
-	files := m.Files(p, spec)
+func (m *Memory) ResizedFiles(p *corev1.Pod, spec *corev1.Container) map[string]string {
+	files := m.CgroupFiles(p, spec)
 	if _, slowed := files["memory.high"]; m != nil && m.Throttle > 0 && !slowed {
 		files["memory.high"] = "max"
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Proves S25.
-func TestContainersHaveTheFilesOfTheirMemory(t *testing.T) {
+func TestContainersHaveCgroupFilesForMemory(t *testing.T) {
 	of := func(request, limit string) corev1.ResourceRequirements {
 		r := corev1.ResourceRequirements{}
 		for list, q := range map[*corev1.ResourceList]string{&r.Requests: request, &r.Limits: limit} {
@@ -45,13 +45,13 @@ func TestContainersHaveTheFilesOfTheirMemory(t *testing.T) {
 		"less than a page": {&Memory{Throttle: 0.3}, of("1000", "2000"), nil},
 	} {
 		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: row.resources}}}}
-		if got := row.memory.Files(p, &p.Spec.Containers[0]); !maps.Equal(got, row.want) {
+		if got := row.memory.CgroupFiles(p, &p.Spec.Containers[0]); !maps.Equal(got, row.want) {
 			t.Errorf("%s: %v, want %v", name, got, row.want)
 		}
 	}
 }
 
-func TestAContainerThatGetsItsWholeLimitIsNotSlowedDownAnyMore(t *testing.T) {
+func TestAResizedContainerIsNoLongerThrottled(t *testing.T) {
 	list := func(memory string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
 	}
@@ -68,7 +68,7 @@ func TestAContainerThatGetsItsWholeLimitIsNotSlowedDownAnyMore(t *testing.T) {
 	} {
 		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main",
 			Resources: corev1.ResourceRequirements{Requests: list(row.request), Limits: list(row.limit)}}}}}
-		if got := row.memory.Resized(p, &p.Spec.Containers[0]); !maps.Equal(got, row.want) {
+		if got := row.memory.ResizedFiles(p, &p.Spec.Containers[0]); !maps.Equal(got, row.want) {
 			t.Errorf("%s: %v, want %v", name, got, row.want)
 		}
 	}

@@ -43,7 +43,7 @@ func (o Observer) Pod(
 	}
 	var sandboxes []pod.Sandbox
 	for _, b := range boxes {
-		s := pod.Sandbox{ID: b.Id, Attempt: b.GetMetadata().GetAttempt(), Created: stamp(b.CreatedAt)}
+		s := pod.Sandbox{ID: b.Id, Attempt: b.GetMetadata().GetAttempt(), Created: timeOf(b.CreatedAt)}
 		if b.State == runtime.PodSandboxState_SANDBOX_READY {
 			st, err := o.Runtime.PodSandboxStatus(ctx, b.Id)
 			if IsNotFound(err) {
@@ -76,7 +76,7 @@ func (o Observer) Pod(
 		} else if err != nil {
 			return nil, nil, err
 		}
-		seen := o.container(c.PodSandboxId, st)
+		seen := o.containerOf(c.PodSandboxId, st)
 		if seen.State == pod.Exited {
 			exited[c.Id] = seen
 		}
@@ -94,10 +94,10 @@ func (o Observer) Pod(
 	return sandboxes, containers, nil
 }
 
-func (o Observer) container(sandbox string, st *runtime.ContainerStatus) pod.Container {
+func (o Observer) containerOf(sandbox string, st *runtime.ContainerStatus) pod.Container {
 	c := pod.Container{
 		ID: st.Id, Name: st.GetMetadata().GetName(), SandboxID: sandbox, Attempt: st.GetMetadata().GetAttempt(),
-		Created: stamp(st.CreatedAt), Started: stamp(st.StartedAt), Finished: stamp(st.FinishedAt),
+		Created: timeOf(st.CreatedAt), Started: timeOf(st.StartedAt), Finished: timeOf(st.FinishedAt),
 		ExitCode: st.ExitCode, Reason: st.Reason, Message: st.Message,
 		Image: st.GetImage().GetImage(), ImageID: st.ImageRef, Hash: st.Annotations[annotationHash],
 	}
@@ -141,7 +141,7 @@ func (o Observer) container(sandbox string, st *runtime.ContainerStatus) pod.Con
 	return c
 }
 
-func stamp(nanos int64) time.Time {
+func timeOf(nanos int64) time.Time {
 	if nanos <= 0 {
 		return time.Time{}
 	}
@@ -188,5 +188,5 @@ func readTail(path string, limit int64) ([]byte, error) {
 	return data[:n], nil
 }
 
-// restarts returns an attempt number in the form of upstream's restart count annotation.
-func restarts(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) }
+// restartCount returns an attempt number in the form of upstream's restart count annotation.
+func restartCount(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) }

@@ -10,7 +10,7 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-func TestWhatTheRuntimeSaysOfAContainersUserSignalAndMounts(t *testing.T) {
+func TestObserverReadsUserSignalAndMounts(t *testing.T) {
 	usr1 := corev1.SIGUSR1
 	for name, c := range map[string]struct {
 		said *runtime.ContainerStatus
@@ -28,7 +28,7 @@ func TestWhatTheRuntimeSaysOfAContainersUserSignalAndMounts(t *testing.T) {
 			StopSignal: &usr1, ReadOnly: []string{"/b"},
 		}},
 	} {
-		got := Observer{}.container("box", c.said)
+		got := Observer{}.containerOf("box", c.said)
 		if !reflect.DeepEqual(got.User, c.want.User) || !reflect.DeepEqual(got.StopSignal, c.want.StopSignal) ||
 			!reflect.DeepEqual(got.ReadOnly, c.want.ReadOnly) {
 			t.Errorf("%s: %+v", name, got)

@@ -15,8 +15,8 @@ import (
 // LogRoot is the directory of the logs of all pods.
 const LogRoot = "/var/log/pods"
 
-// Place holds the node's settings for a pod's sandbox and containers.
-type Place struct {
+// NodeSettings holds the node's settings for a pod's sandbox and containers.
+type NodeSettings struct {
 	LogRoot      string // default LogRoot
 	CgroupParent string // cgroup of the pod
 	Hostname     string // host name of the pod
@@ -40,7 +40,7 @@ func LogPath(container string, attempt uint32) string {
 }
 
 // Sandbox returns the configuration of a pod's sandbox.
-func Sandbox(p *corev1.Pod, place Place, attempt uint32) *runtime.PodSandboxConfig {
+func Sandbox(p *corev1.Pod, place NodeSettings, attempt uint32) *runtime.PodSandboxConfig {
 	labels := map[string]string{}
 	for k, v := range p.Labels {
 		labels[k] = v
@@ -69,12 +69,12 @@ func Sandbox(p *corev1.Pod, place Place, attempt uint32) *runtime.PodSandboxConf
 	}
 	if !p.Spec.HostNetwork {
 		config.Hostname = place.Hostname
-		config.PortMappings = ports(p)
+		config.PortMappings = portMappings(p)
 	}
 	return config
 }
 
-func ports(p *corev1.Pod) []*runtime.PortMapping {
+func portMappings(p *corev1.Pod) []*runtime.PortMapping {
 	var mappings []*runtime.PortMapping
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
@@ -111,7 +111,7 @@ func sysctls(p *corev1.Pod) map[string]string {
 	return set
 }
 
-func sandboxSecurity(p *corev1.Pod, place Place) *runtime.LinuxSandboxSecurityContext {
+func sandboxSecurity(p *corev1.Pod, place NodeSettings) *runtime.LinuxSandboxSecurityContext {
 	s := &runtime.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(p),
 		Seccomp:          &runtime.SecurityProfile{ProfileType: runtime.SecurityProfile_RuntimeDefault},
@@ -134,7 +134,7 @@ func sandboxSecurity(p *corev1.Pod, place Place) *runtime.LinuxSandboxSecurityCo
 	if sc.RunAsGroup != nil && sc.RunAsUser != nil {
 		s.RunAsGroup = &runtime.Int64Value{Value: *sc.RunAsGroup}
 	}
-	s.SupplementalGroups = groups(p)
+	s.SupplementalGroups = supplementalGroups(p)
 	if sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict {
 		s.SupplementalGroupsPolicy = runtime.SupplementalGroupsPolicy_Strict
 	}
@@ -142,7 +142,7 @@ func sandboxSecurity(p *corev1.Pod, place Place) *runtime.LinuxSandboxSecurityCo
 		s.SelinuxOptions = &runtime.SELinuxOption{User: se.User, Role: se.Role, Type: se.Type, Level: se.Level}
 	}
 	if sc.SeccompProfile != nil {
-		s.Seccomp = seccomp(place, sc.SeccompProfile)
+		s.Seccomp = seccompProfile(place, sc.SeccompProfile)
 	}
 	return s
 }

@@ -14,51 +14,52 @@ import (
 	"k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 )
 
-// usualHold is how long a health report is valid without its own timeout, and mostHold is the longest validity.
-// firstWait and lastWait are the shortest and longest delay before reconnecting to a driver after its stream has ended.
+// defaultValidity is how long a health report is valid without its own timeout, and maxValidity is the longest
+// validity. minWait and maxWait are the shortest and longest delay before reconnecting to a driver after its stream has
+// ended.
 const (
-	usualHold = 30 * time.Second
-	mostHold  = 24 * time.Hour
-	firstWait = time.Second
-	lastWait  = time.Minute
+	defaultValidity = 30 * time.Second
+	maxValidity     = 24 * time.Hour
+	minWait         = time.Second
+	maxWait         = time.Minute
 )
 
-// mostDevices limits the devices per driver whose last report is kept after the driver stopped listing them.
-const mostDevices = 16384
+// maxUnlisted limits the devices per driver whose last report is kept after the driver stopped listing them.
+const maxUnlisted = 16384
 
-// health holds the drivers' reports about their devices.
-type health struct {
-	mu  sync.Mutex
-	all map[string]map[place]condition // by driver
+// healthReports holds the drivers' reports about their devices.
+type healthReports struct {
+	mu       sync.Mutex
+	byDriver map[string]map[deviceKey]condition // by driver
 }
 
-// place identifies a device of a driver.
-type place struct{ pool, device string }
+// deviceKey identifies a device of a driver.
+type deviceKey struct{ pool, device string }
 
 // condition is the last report about a device, and until when it is valid.
 type condition struct {
 	status  corev1.ResourceHealthStatus
 	message string
-	until   time.Time
+	expires time.Time
 }
 
-// tell records a driver's report about all its devices, and reports whether it changes anything. A device that the
+// update records a driver's report about all its devices, and reports whether it changes anything. A device that the
 // report no longer lists keeps its last condition until that expires.
-func (h *health) tell(driver string, devices []*healthv1.DeviceHealth, now time.Time) (changed bool) {
+func (h *healthReports) update(driver string, devices []*healthv1.DeviceHealth, now time.Time) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was := h.all[driver]
-	is := map[place]condition{}
+	was := h.byDriver[driver]
+	is := map[deviceKey]condition{}
 	for at, c := range was {
-		if now.Before(c.until) && len(was) <= mostDevices {
+		if now.Before(c.expires) && len(was) <= maxUnlisted {
 			is[at] = c
 		} else {
 			changed = true
 		}
 	}
 	for _, d := range devices {
-		at := place{d.GetDevice().GetPoolName(), d.GetDevice().GetDeviceName()}
-		c := condition{corev1.ResourceHealthStatusUnknown, shortened(d.GetMessage()), now.Add(hold(d, now))}
+		at := deviceKey{d.GetDevice().GetPoolName(), d.GetDevice().GetDeviceName()}
+		c := condition{corev1.ResourceHealthStatusUnknown, truncateMessage(d.GetMessage()), now.Add(validity(d, now))}
 		switch d.GetHealth() {
 		case healthv1.HealthStatus_HEALTHY:
 			c.status = corev1.ResourceHealthStatusHealthy
@@ -69,18 +70,18 @@ func (h *health) tell(driver string, devices []*healthv1.DeviceHealth, now time.
 		changed = changed || !ok || before.status != c.status || before.message != c.message
 		is[at] = c
 	}
-	if h.all == nil {
-		h.all = map[string]map[place]condition{}
+	if h.byDriver == nil {
+		h.byDriver = map[string]map[deviceKey]condition{}
 	}
-	h.all[driver] = is
+	h.byDriver[driver] = is
 	return changed
 }
 
-// hold returns how long a report about a device is valid from now on.
-func hold(d *healthv1.DeviceHealth, now time.Time) time.Duration {
-	most := usualHold
+// validity returns how long a report about a device is valid from now on.
+func validity(d *healthv1.DeviceHealth, now time.Time) time.Duration {
+	most := defaultValidity
 	if s := d.GetHealthCheckTimeoutSeconds(); s > 0 {
-		most = time.Duration(min(s, int64(mostHold/time.Second))) * time.Second
+		most = time.Duration(min(s, int64(maxValidity/time.Second))) * time.Second
 	}
 	if at := d.GetLastUpdatedTime(); at > 0 {
 		most -= max(now.Sub(time.Unix(at, 0)), 0)
@@ -88,8 +89,8 @@ func hold(d *healthv1.DeviceHealth, now time.Time) time.Duration {
 	return most
 }
 
-// shortened returns a driver's message cut to the length that the API allows.
-func shortened(message string) string {
+// truncateMessage returns a driver's message cut to the length that the API allows.
+func truncateMessage(message string) string {
 	message = strings.ToValidUTF8(message, "�")
 	if len(message) <= corev1.ResourceHealthMessageMaxLength {
 		return message
@@ -102,13 +103,13 @@ func shortened(message string) string {
 }
 
 // expire removes conditions that are no longer valid. It returns the drivers that had reported them.
-func (h *health) expire(now time.Time) (drivers []string) {
+func (h *healthReports) expire(now time.Time) (drivers []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for driver, devices := range h.all {
+	for driver, devices := range h.byDriver {
 		before := len(devices)
 		for at, c := range devices {
-			if !now.Before(c.until) {
+			if !now.Before(c.expires) {
 				delete(devices, at)
 			}
 		}
@@ -116,17 +117,17 @@ func (h *health) expire(now time.Time) (drivers []string) {
 			drivers = append(drivers, driver)
 		}
 		if len(devices) == 0 {
-			delete(h.all, driver)
+			delete(h.byDriver, driver)
 		}
 	}
 	return drivers
 }
 
-// of returns the current condition of a device, or Unknown.
-func (h *health) of(driver, pool, device string, now time.Time) (corev1.ResourceHealthStatus, string) {
+// condition returns the current condition of a device, or Unknown.
+func (h *healthReports) condition(driver, pool, device string, now time.Time) (corev1.ResourceHealthStatus, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c, ok := h.all[driver][place{pool, device}]; ok && now.Before(c.until) {
+	if c, ok := h.byDriver[driver][deviceKey{pool, device}]; ok && now.Before(c.expires) {
 		return c.status, c.message
 	}
 	return corev1.ResourceHealthStatusUnknown, ""
@@ -134,13 +135,13 @@ func (h *health) of(driver, pool, device string, now time.Time) (corev1.Resource
 
 // Health returns the last reported condition of a device with its message while it is valid, or Unknown.
 func (r *Registry) Health(driver, pool, device string) (corev1.ResourceHealthStatus, string) {
-	return r.health.of(driver, pool, device, time.Now())
+	return r.health.condition(driver, pool, device, time.Now())
 }
 
-// follow records a plugin's health reports until ctx ends. It stops if the plugin does not implement the service.
-func (r *Registry) follow(ctx context.Context, driver string, p *plugin) {
-	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		said, err := r.listen(ctx, driver, p)
+// watchHealth records a plugin's health reports until ctx ends. It stops if the plugin does not implement the service.
+func (r *Registry) watchHealth(ctx context.Context, driver string, p *plugin) {
+	for wait := minWait; ; wait = min(2*wait, maxWait) {
+		said, err := r.readHealth(ctx, driver, p)
 		if ctx.Err() != nil {
 			return
 		}
@@ -149,7 +150,7 @@ func (r *Registry) follow(ctx context.Context, driver string, p *plugin) {
 			return
 		}
 		if said {
-			wait = firstWait
+			wait = minWait
 		}
 		t := time.NewTimer(wait)
 		select {
@@ -161,8 +162,8 @@ func (r *Registry) follow(ctx context.Context, driver string, p *plugin) {
 	}
 }
 
-// listen records the reports of one stream. It reports whether the stream delivered any.
-func (r *Registry) listen(ctx context.Context, driver string, p *plugin) (said bool, err error) {
+// readHealth records the reports of one stream. It reports whether the stream delivered any.
+func (r *Registry) readHealth(ctx context.Context, driver string, p *plugin) (said bool, err error) {
 	var client healthv1.DRAResourceHealthClient
 	if p.health == v1alpha1.DRAResourceHealthService {
 		client = healthv1.V1Alpha1ClientWrapper{Client: v1alpha1.NewDRAResourceHealthClient(p.conn)}
@@ -179,8 +180,8 @@ func (r *Registry) listen(ctx context.Context, driver string, p *plugin) (said b
 			return said, err
 		}
 		said = true
-		if r.health.tell(driver, answer.GetDevices(), time.Now()) && r.Changed != nil {
-			r.Changed(driver)
+		if r.health.update(driver, answer.GetDevices(), time.Now()) && r.OnChanged != nil {
+			r.OnChanged(driver)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
 )
 
-func said(
+func newReport(
 	device string,
 	status healthv1.HealthStatus,
 	message string,
@@ -37,13 +37,13 @@ func said(
 
 // A health report is valid for its timeout, starting when the driver checked the device. Expired health is unknown,
 // which is reported as a change.
-func TestWhatADriverSaysOfADeviceHoldsForATime(t *testing.T) {
+func TestHealthReportsExpire(t *testing.T) {
 	const healthy, unhealthy = healthv1.HealthStatus_HEALTHY, healthv1.HealthStatus_UNHEALTHY
 	now := time.Unix(10_000, 0)
 	after := func(d time.Duration) time.Time { return now.Add(d) }
-	h := &health{}
+	h := &healthReports{}
 	is := func(device string, at time.Time) string {
-		status, message := h.of("driver", "n", device, at)
+		status, message := h.condition("driver", "n", device, at)
 		return strings.TrimSpace(string(status) + " " + message)
 	}
 	check := func(what, got, want string) {
@@ -54,22 +54,23 @@ func TestWhatADriverSaysOfADeviceHoldsForATime(t *testing.T) {
 	}
 	check("nothing said", is("a", now), "Unknown")
 	list := []*healthv1.DeviceHealth{
-		said(
+		newReport(
 			"a",
 			healthy,
 			"",
 			time.Time{},
 			0,
-		), said("b", unhealthy, "hot", after(-20*time.Second), 0), said("c", healthy, "", after(time.Hour), 90),
-		said(
+		), newReport("b", unhealthy, "hot", after(-20*time.Second), 0),
+		newReport("c", healthy, "", after(time.Hour), 90),
+		newReport(
 			"d",
 			healthv1.HealthStatus_UNKNOWN,
 			"asleep",
 			time.Time{},
 			0,
-		), said("e", healthy, "", time.Time{}, 1<<62), said("f", healthy, "", time.Time{}, -5), nil,
+		), newReport("e", healthy, "", time.Time{}, 1<<62), newReport("f", healthy, "", time.Time{}, -5), nil,
 	}
-	if !h.tell("driver", list, now) || h.tell("driver", list, now) {
+	if !h.update("driver", list, now) || h.update("driver", list, now) {
 		t.Error("it is told that something is another thing when it is, and only then")
 	}
 	for _, c := range []struct {
@@ -86,12 +87,13 @@ func TestWhatADriverSaysOfADeviceHoldsForATime(t *testing.T) {
 		check(fmt.Sprint(c.device, " after ", c.at), is(c.device, after(c.at)), c.want)
 	}
 	// A device that is no longer listed keeps its last health. Other drivers are not affected.
-	if !h.tell("driver", []*healthv1.DeviceHealth{said("a", unhealthy, "", time.Time{}, 0)}, after(time.Second)) {
+	if !h.update("driver", []*healthv1.DeviceHealth{newReport("a", unhealthy, "", time.Time{}, 0)},
+		after(time.Second)) {
 		t.Error("a device that is not healthy any more is no news")
 	}
 	check("a", is("a", after(time.Second)), "Unhealthy")
 	check("b", is("b", after(time.Second)), "Unhealthy hot")
-	if status, _ := h.of("other", "n", "a", now); status != corev1.ResourceHealthStatusUnknown {
+	if status, _ := h.condition("other", "n", "a", now); status != corev1.ResourceHealthStatusUnknown {
 		t.Errorf("another driver's device is %s", status)
 	}
 	if drivers := h.expire(after(2 * time.Second)); len(drivers) != 0 {
@@ -100,23 +102,24 @@ func TestWhatADriverSaysOfADeviceHoldsForATime(t *testing.T) {
 	if drivers := h.expire(after(15 * time.Second)); len(drivers) != 1 || drivers[0] != "driver" {
 		t.Errorf("what ran out is said of %v", drivers)
 	}
-	if h.expire(after(25 * time.Hour)); len(h.all) != 0 {
-		t.Errorf("what ran out is kept: %v", h.all)
+	if h.expire(after(25 * time.Hour)); len(h.byDriver) != 0 {
+		t.Errorf("what ran out is kept: %v", h.byDriver)
 	}
 	long := strings.Repeat("ä", 600)
-	if got := shortened(long); len(got) > corev1.ResourceHealthMessageMaxLength || !strings.HasSuffix(got, "ä...") ||
-		shortened("a\xff") != "a�" {
+	if got := truncateMessage(long); len(got) > corev1.ResourceHealthMessageMaxLength ||
+		!strings.HasSuffix(got, "ä...") ||
+		truncateMessage("a\xff") != "a�" {
 		t.Errorf("a message of %d bytes is %q", len(long), got)
 	}
 }
 
-// sayer is a driver that reports the health of its devices.
-type sayer struct {
+// healthDriver is a driver that reports the health of its devices.
+type healthDriver struct {
 	healthv1.UnimplementedDRAResourceHealthServer
-	say chan []*healthv1.DeviceHealth
+	reports chan []*healthv1.DeviceHealth
 }
 
-func (s *sayer) NodeWatchResources(
+func (s *healthDriver) NodeWatchResources(
 	_ *healthv1.NodeWatchResourcesRequest,
 	to healthv1.DRAResourceHealth_NodeWatchResourcesServer,
 ) error {
@@ -124,7 +127,7 @@ func (s *sayer) NodeWatchResources(
 		select {
 		case <-to.Context().Done():
 			return to.Context().Err()
-		case list := <-s.say:
+		case list := <-s.reports:
 			if list == nil {
 				return fmt.Errorf("this stream is over")
 			}
@@ -136,22 +139,22 @@ func (s *sayer) NodeWatchResources(
 }
 
 // A container's status has the health of each of its devices, by claim and request, for each version of the health API.
-func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
+func TestContainerStatusReportsTheHealthOfDevices(t *testing.T) {
 	for _, service := range []string{healthv1.DRAResourceHealthService, v1alpha1.DRAResourceHealthService, ""} {
 		t.Run("by "+service, func(t *testing.T) {
-			dir := short(t)
+			dir := shortDir(t)
 			sockets := filepath.Join(dir, "plugins_registry")
 			if err := os.MkdirAll(sockets, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			m := machine(t, dir, allocated("c", "p"))
-			s := &sayer{say: make(chan []*healthv1.DeviceHealth)}
+			m := newManager(t, dir, newClaim("c", "p"))
+			s := &healthDriver{reports: make(chan []*healthv1.DeviceHealth)}
 			d := &fakeDriver{name: "gpu.example.com", versions: []string{drav1.DRAPluginService}, health: s}
 			if service != "" {
 				d.versions = append(d.versions, service)
 			}
 			defer d.serve(t, sockets)()
-			pod := user("p", "c")
+			pod := newPod("p", "c")
 			eventually(t, "the claim to be prepared", func() bool { return m.Prepare(t.Context(), pod) == nil })
 			container := func(request string) *corev1.Container {
 				return &corev1.Container{
@@ -188,13 +191,14 @@ func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
 			if service == "" {
 				return
 			}
-			s.say <- []*healthv1.DeviceHealth{said("d0", healthv1.HealthStatus_HEALTHY, "", time.Time{}, 3600),
-				said("d1", healthv1.HealthStatus_UNHEALTHY, "too hot", time.Time{}, 3600)}
+			s.reports <- []*healthv1.DeviceHealth{newReport("d0", healthv1.HealthStatus_HEALTHY, "", time.Time{}, 3600),
+				newReport("d1", healthv1.HealthStatus_UNHEALTHY, "too hot", time.Time{}, 3600)}
 			wants(container(""), "claim:mine: "+first+" Healthy "+second+" Unhealthy too hot")
 			wants(container("gpu"), "claim:mine/gpu: "+first+" Healthy")
 			wants(container("nic"), "claim:mine/nic: "+second+" Unhealthy too hot")
-			s.say <- nil // the kubelet watches the driver again
-			s.say <- []*healthv1.DeviceHealth{said("d0", healthv1.HealthStatus_UNHEALTHY, "", time.Time{}, 3600)}
+			s.reports <- nil // the kubelet watches the driver again
+			s.reports <- []*healthv1.DeviceHealth{newReport("d0", healthv1.HealthStatus_UNHEALTHY, "", time.Time{},
+				3600)}
 			wants(container("gpu"), "claim:mine/gpu: "+first+" Unhealthy")
 			// A device of an extended resource is reported under the claim that was created for it.
 			pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c",
@@ -215,16 +219,16 @@ func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
 }
 
 // A driver that keeps naming other devices does not grow the memory without limit.
-func TestDevicesThatAreNotNamedAnyMoreAreNotKeptWithoutBounds(t *testing.T) {
-	h, now := &health{}, time.Unix(10_000, 0)
+func TestReportsOfUnlistedDevicesAreLimited(t *testing.T) {
+	h, now := &healthReports{}, time.Unix(10_000, 0)
 	for i := range 40 {
 		var list []*healthv1.DeviceHealth
 		for j := range 1000 {
-			list = append(list, said(fmt.Sprint(i, "-", j), healthv1.HealthStatus_HEALTHY, "", time.Time{}, 1<<40))
+			list = append(list, newReport(fmt.Sprint(i, "-", j), healthv1.HealthStatus_HEALTHY, "", time.Time{}, 1<<40))
 		}
-		h.tell("driver", list, now)
+		h.update("driver", list, now)
 	}
-	if n := len(h.all["driver"]); n > mostDevices+1000 {
+	if n := len(h.byDriver["driver"]); n > maxUnlisted+1000 {
 		t.Errorf("%d devices are kept", n)
 	}
 }

@@ -50,25 +50,25 @@ type Device struct {
 
 // Manager prepares each claim once, even if several pods use it.
 type Manager struct {
-	Dir     string  // directory of the record
-	Plugins Plugins // nil on simulated nodes
-	Read    func(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error)
+	Dir       string  // directory of the record
+	Plugins   Plugins // nil on simulated nodes
+	ReadClaim func(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error)
 	// Health returns the last reported health of a device with its message. Nil means that health is unknown.
 	Health func(driver, pool, device string) (corev1.ResourceHealthStatus, string)
 
-	saving sync.Mutex // serializes writes of the record
-	mu     sync.Mutex // guards the fields that follow
-	all    map[types.UID]*prepared
+	saveMutex sync.Mutex // serializes writes of the record
+	mu        sync.Mutex // guards the fields that follow
+	claims    map[types.UID]*preparedClaim
 }
 
-// prepared is the state of a claim: the pods that use it, and the drivers that have prepared it or may have.
-type prepared struct {
+// preparedClaim is the state of a claim: the pods that use it, and the drivers that have prepared it or may have.
+type preparedClaim struct {
 	Claim
 	Pods    []types.UID         `json:"pods"`
 	Drivers map[string][]Device `json:"drivers"`
 	Done    bool                `json:"done"` // every driver has prepared the claim
 
-	turn sync.Mutex // held during calls to drivers about the claim; locked before Manager.mu
+	driverLock sync.Mutex // held during calls to drivers about the claim; locked before Manager.mu
 }
 
 // Load reads the record of the previous kubelet.
@@ -79,35 +79,35 @@ func (m *Manager) Load() error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.all = all
+	m.claims = all
 	return nil
 }
 
 // Prepare prepares all claims of a pod. It can be repeated. Drivers are called in parallel. A pod waits for another pod
 // only if both use the same claim.
 func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
-	if m.ready(pod) {
+	if m.isPrepared(pod) {
 		return nil
 	}
 	uses, err := usesOf(pod)
 	if err != nil {
 		return err
 	}
-	var mine []*prepared
+	var mine []*preparedClaim
 	for _, u := range uses {
-		claim, err := m.claim(ctx, pod, u)
+		claim, err := m.readClaim(ctx, pod, u)
 		if err != nil {
 			return err
 		}
-		mine = append(mine, m.note(pod.UID, claim))
+		mine = append(mine, m.recordUse(pod.UID, claim))
 	}
 	// Lock in a fixed order to prevent deadlocks.
-	slices.SortFunc(mine, func(a, b *prepared) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(mine, func(a, b *preparedClaim) int { return cmp.Compare(a.UID, b.UID) })
 	mine = slices.Compact(mine)
-	byDriver := map[string][]*prepared{}
+	byDriver := map[string][]*preparedClaim{}
 	for _, one := range mine {
-		one.turn.Lock()
-		defer one.turn.Unlock()
+		one.driverLock.Lock()
+		defer one.driverLock.Unlock()
 		m.mu.Lock()
 		if !one.Done {
 			for driver := range one.Drivers {
@@ -125,10 +125,10 @@ func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	}
 	var asking sync.WaitGroup
 	var errs []error // guarded by m.mu
-	failed := map[*prepared]bool{}
+	failed := map[*preparedClaim]bool{}
 	for driver, claims := range byDriver {
 		asking.Go(func() {
-			got, refused, err := m.ask(ctx, driver, claims)
+			got, refused, err := m.callDriver(ctx, driver, claims)
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			if err != nil {
@@ -156,49 +156,49 @@ func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	return errors.Join(append(errs, m.save())...)
 }
 
-// ready reports whether all claims of a pod are prepared for it.
-func (m *Manager) ready(pod *corev1.Pod) bool {
+// isPrepared reports whether all claims of a pod are prepared for it.
+func (m *Manager) isPrepared(pod *corev1.Pod) bool {
 	have := map[string]bool{}
 	m.mu.Lock()
-	for _, one := range m.all {
+	for _, one := range m.claims {
 		if one.Done && slices.Contains(one.Pods, pod.UID) {
 			have[one.Name] = true
 		}
 	}
 	m.mu.Unlock()
 	uses, err := usesOf(pod)
-	return err == nil && !slices.ContainsFunc(uses, func(u use) bool { return !have[u.claim] })
+	return err == nil && !slices.ContainsFunc(uses, func(u claimUse) bool { return !have[u.claim] })
 }
 
-// use is a claim that a pod uses.
-type use struct {
-	claim string
-	own   bool // it was created for the pod
+// claimUse is a claim that a pod uses.
+type claimUse struct {
+	claim   string
+	isOwned bool // it was created for the pod
 }
 
 // usesOf returns the claims that a pod uses: those of spec.resourceClaims, and the one for its extended resources.
-func usesOf(pod *corev1.Pod) ([]use, error) {
-	var out []use
+func usesOf(pod *corev1.Pod) ([]claimUse, error) {
+	var out []claimUse
 	for i := range pod.Spec.ResourceClaims {
 		c := &pod.Spec.ResourceClaims[i]
-		name, err := nameOf(pod, c)
+		name, err := claimName(pod, c)
 		if err != nil {
 			return nil, err
 		}
 		if name != "" {
-			out = append(out, use{name, c.ResourceClaimName == nil})
+			out = append(out, claimUse{name, c.ResourceClaimName == nil})
 		}
 	}
 	if s := pod.Status.ExtendedResourceClaimStatus; s != nil {
-		out = append(out, use{s.ResourceClaimName, true})
+		out = append(out, claimUse{s.ResourceClaimName, true})
 	}
 	return out, nil
 }
 
-func (m *Manager) ask(
+func (m *Manager) callDriver(
 	ctx context.Context,
 	driver string,
-	claims []*prepared,
+	claims []*preparedClaim,
 ) (map[types.UID][]Device, map[types.UID]error, error) {
 	asked := make([]Claim, 0, len(claims))
 	pretended := map[types.UID][]Device{}
@@ -214,15 +214,15 @@ func (m *Manager) ask(
 	return m.Plugins.Prepare(ctx, driver, asked)
 }
 
-// claim reads a claim of a pod. It returns an error unless the claim is allocated and reserved for the pod.
-func (m *Manager) claim(ctx context.Context, pod *corev1.Pod, u use) (*resourcev1.ResourceClaim, error) {
+// readClaim reads a claim of a pod. It returns an error unless the claim is allocated and reserved for the pod.
+func (m *Manager) readClaim(ctx context.Context, pod *corev1.Pod, u claimUse) (*resourcev1.ResourceClaim, error) {
 	name := u.claim
-	claim, err := m.Read(ctx, pod.Namespace, name)
+	claim, err := m.ReadClaim(ctx, pod.Namespace, name)
 	if err != nil {
 		return nil, fmt.Errorf("fetch ResourceClaim %s/%s referenced by pod %s: %w", pod.Namespace, name, pod.Name, err)
 	}
 	switch {
-	case u.own && !metav1.IsControlledBy(claim, pod):
+	case u.isOwned && !metav1.IsControlledBy(claim, pod):
 		return nil, fmt.Errorf(
 			"ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)",
 			claim.Namespace,
@@ -254,8 +254,8 @@ func (m *Manager) claim(ctx context.Context, pod *corev1.Pod, u use) (*resourcev
 	return claim, nil
 }
 
-// nameOf returns the name of the claim for an entry of a pod. It returns "" if the entry needs no claim.
-func nameOf(pod *corev1.Pod, c *corev1.PodResourceClaim) (string, error) {
+// claimName returns the name of the claim for an entry of a pod. It returns "" if the entry needs no claim.
+func claimName(pod *corev1.Pod, c *corev1.PodResourceClaim) (string, error) {
 	if c.ResourceClaimName != nil {
 		return *c.ResourceClaimName, nil
 	}
@@ -270,20 +270,20 @@ func nameOf(pod *corev1.Pod, c *corev1.PodResourceClaim) (string, error) {
 	return "", fmt.Errorf("pod %s/%s: claim %s: ResourceClaim not created yet", pod.Namespace, pod.Name, c.Name)
 }
 
-// note records that a pod uses a claim.
-func (m *Manager) note(pod types.UID, claim *resourcev1.ResourceClaim) *prepared {
+// recordUse records that a pod uses a claim.
+func (m *Manager) recordUse(pod types.UID, claim *resourcev1.ResourceClaim) *preparedClaim {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	one := m.all[claim.UID]
+	one := m.claims[claim.UID]
 	if one == nil {
-		one = &prepared{Claim: Claim{claim.Namespace, claim.Name, claim.UID}, Drivers: map[string][]Device{}}
+		one = &preparedClaim{Claim: Claim{claim.Namespace, claim.Name, claim.UID}, Drivers: map[string][]Device{}}
 		for _, r := range claim.Status.Allocation.Devices.Results {
 			one.Drivers[r.Driver] = nil
 		}
-		if m.all == nil {
-			m.all = map[types.UID]*prepared{}
+		if m.claims == nil {
+			m.claims = map[types.UID]*preparedClaim{}
 		}
-		m.all[claim.UID] = one
+		m.claims[claim.UID] = one
 	}
 	if !slices.Contains(one.Pods, pod) {
 		one.Pods = append(one.Pods, pod)
@@ -294,39 +294,39 @@ func (m *Manager) note(pod types.UID, claim *resourcev1.ResourceClaim) *prepared
 // Unprepare removes a pod from its claims, and unprepares the claims that no other pod uses. It can be repeated. It
 // does nothing for pods without claims.
 func (m *Manager) Unprepare(ctx context.Context, pod types.UID) error {
-	mine := m.of(pod)
+	mine := m.claimsOf(pod)
 	if len(mine) == 0 {
 		return nil
 	}
 	var errs []error
 	for _, one := range mine {
-		errs = append(errs, m.leave(ctx, one, pod))
+		errs = append(errs, m.releaseUse(ctx, one, pod))
 	}
 	return errors.Join(append(errs, m.save())...)
 }
 
-// leave removes a pod from a claim. The last pod unprepares it.
-func (m *Manager) leave(ctx context.Context, one *prepared, pod types.UID) error {
-	one.turn.Lock()
-	defer one.turn.Unlock()
+// releaseUse removes a pod from a claim. The last pod unprepares it.
+func (m *Manager) releaseUse(ctx context.Context, one *preparedClaim, pod types.UID) error {
+	one.driverLock.Lock()
+	defer one.driverLock.Unlock()
 	m.mu.Lock()
 	last := len(one.Pods) == 1 && one.Pods[0] == pod
 	m.mu.Unlock()
 	if last {
-		if err := m.takeBack(ctx, one); err != nil {
+		if err := m.unprepareAll(ctx, one); err != nil {
 			return err
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if one.Pods = slices.DeleteFunc(one.Pods, func(u types.UID) bool { return u == pod }); len(one.Pods) == 0 {
-		delete(m.all, one.UID)
+		delete(m.claims, one.UID)
 	}
 	return nil
 }
 
-// takeBack asks all drivers of a claim to unprepare it. The caller holds the claim's turn.
-func (m *Manager) takeBack(ctx context.Context, one *prepared) error {
+// unprepareAll asks all drivers of a claim to unprepare it. The caller holds the claim's turn.
+func (m *Manager) unprepareAll(ctx context.Context, one *preparedClaim) error {
 	if m.Plugins == nil {
 		return nil
 	}
@@ -349,17 +349,17 @@ func (m *Manager) takeBack(ctx context.Context, one *prepared) error {
 	return errors.Join(errs...)
 }
 
-// of returns the claims that a pod uses.
-func (m *Manager) of(pod types.UID) []*prepared {
+// claimsOf returns the claims that a pod uses.
+func (m *Manager) claimsOf(pod types.UID) []*preparedClaim {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []*prepared
-	for _, one := range m.all {
+	var out []*preparedClaim
+	for _, one := range m.claims {
 		if slices.Contains(one.Pods, pod) {
 			out = append(out, one)
 		}
 	}
-	slices.SortFunc(out, func(a, b *prepared) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(out, func(a, b *preparedClaim) int { return cmp.Compare(a.UID, b.UID) })
 	return out
 }
 
@@ -368,7 +368,7 @@ func (m *Manager) Pods() []types.UID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []types.UID
-	for _, one := range m.all {
+	for _, one := range m.claims {
 		for _, p := range one.Pods {
 			if !slices.Contains(out, p) {
 				out = append(out, p)
@@ -381,9 +381,9 @@ func (m *Manager) Pods() []types.UID {
 // IDs returns the CDI device names for a container of a pod, without duplicates.
 func (m *Manager) IDs(pod *corev1.Pod, c *corev1.Container) []string {
 	var out []string
-	for _, t := range takenBy(pod, c) {
+	for _, t := range claimRequests(pod, c) {
 		var ids []string
-		m.devices(pod, t.claim, t.request, func(_ string, d Device) { ids = append(ids, d.CDI...) })
+		m.eachDevice(pod, t.claim, t.request, func(_ string, d Device) { ids = append(ids, d.CDI...) })
 		slices.Sort(ids)
 		for _, id := range ids {
 			if !slices.Contains(out, id) {
@@ -394,8 +394,8 @@ func (m *Manager) IDs(pod *corev1.Pod, c *corev1.Container) []string {
 	return out
 }
 
-// is reports whether a device was prepared for a request of its claim. An empty request matches every device.
-func (d Device) is(request string) bool {
+// isFor reports whether a device was prepared for a request of its claim. An empty request matches every device.
+func (d Device) isFor(request string) bool {
 	return request == "" || len(d.Requests) == 0 || slices.ContainsFunc(d.Requests, func(r string) bool {
 		parent, _, _ := strings.Cut(r, "/")
 		return r == request || parent == request

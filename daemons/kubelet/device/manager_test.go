@@ -34,11 +34,11 @@ type fakeDriver struct {
 	versions []string
 	health   healthv1.DRAResourceHealthServer // nil: it does not report health
 
-	mu       sync.Mutex
-	fails    bool
-	prepared map[string]bool // by UID
-	calls    []string
-	told     *registration.RegistrationStatus
+	mu         sync.Mutex
+	failing    bool
+	prepared   map[string]bool // by UID
+	calls      []string
+	registered *registration.RegistrationStatus
 }
 
 func (d *fakeDriver) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
@@ -51,7 +51,7 @@ func (d *fakeDriver) NotifyRegistrationStatus(
 ) (*registration.RegistrationStatusResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.told = s
+	d.registered = s
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
@@ -64,7 +64,7 @@ func (d *fakeDriver) NodePrepareResources(
 	out := &drav1.NodePrepareResourcesResponse{Claims: map[string]*drav1.NodePrepareResourceResponse{}}
 	for _, c := range r.Claims {
 		d.calls = append(d.calls, "prepare "+c.Name)
-		if d.fails {
+		if d.failing {
 			out.Claims[c.Uid] = &drav1.NodePrepareResourceResponse{Error: "no power"}
 			continue
 		}
@@ -101,7 +101,7 @@ func (d *fakeDriver) NodeUnprepareResources(
 	return out, nil
 }
 
-func (d *fakeDriver) look(f func()) {
+func (d *fakeDriver) withLock(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f()
@@ -130,8 +130,8 @@ func (d *fakeDriver) serve(t *testing.T, dir string) (stop func()) {
 	}
 }
 
-// machine returns a manager with a running registry.
-func machine(t *testing.T, dir string, claims ...*resourcev1.ResourceClaim) *Manager {
+// newManager returns a manager with a running registry.
+func newManager(t *testing.T, dir string, claims ...*resourcev1.ResourceClaim) *Manager {
 	t.Helper()
 	sockets := filepath.Join(dir, "plugins_registry")
 	r := &Registry{Dir: sockets, Log: slog.New(slog.DiscardHandler)}
@@ -147,7 +147,7 @@ func machine(t *testing.T, dir string, claims ...*resourcev1.ResourceClaim) *Man
 		Dir:     dir,
 		Plugins: r,
 		Health:  r.Health,
-		Read: func(_ context.Context, _, name string) (*resourcev1.ResourceClaim, error) {
+		ReadClaim: func(_ context.Context, _, name string) (*resourcev1.ResourceClaim, error) {
 			for _, c := range claims {
 				if c.Name == name {
 					return c, nil
@@ -162,8 +162,8 @@ func machine(t *testing.T, dir string, claims ...*resourcev1.ResourceClaim) *Man
 	return m
 }
 
-// short returns a directory with a short name, because the length of socket paths is limited.
-func short(t *testing.T) string {
+// shortDir returns a directory with a short name, because the length of socket paths is limited.
+func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dra")
 	if err != nil {
@@ -188,7 +188,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func allocated(name string, users ...string) *resourcev1.ResourceClaim {
+func newClaim(name string, users ...string) *resourcev1.ResourceClaim {
 	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: "uid-of-the-claim"}}
 	c.Status.Allocation = &resourcev1.AllocationResult{
 		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
@@ -203,37 +203,37 @@ func allocated(name string, users ...string) *resourcev1.ResourceClaim {
 	return c
 }
 
-func user(name, claim string) *corev1.Pod {
+func newPod(name, claim string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("uid-of-" + name)},
 		Spec: corev1.PodSpec{
 			ResourceClaims: []corev1.PodResourceClaim{{Name: "mine", ResourceClaimName: ptr.To(claim)}},
 		}}
 }
 
-func TestClaimsArePreparedOnceForAllTheirPodsAndTakenBackAfterTheLastOne(t *testing.T) {
-	dir := short(t)
+func TestClaimsArePreparedOnceAndUnpreparedAfterTheLastPod(t *testing.T) {
+	dir := shortDir(t)
 	sockets := filepath.Join(dir, "plugins_registry")
 	if err := os.MkdirAll(sockets, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	claim := allocated("c", "a", "b")
-	m := machine(t, dir, claim)
-	a, b, stranger := user("a", "c"), user("b", "c"), user("x", "c")
+	claim := newClaim("c", "a", "b")
+	m := newManager(t, dir, claim)
+	a, b, stranger := newPod("a", "c"), newPod("b", "c"), newPod("x", "c")
 	ctx := t.Context()
 	if err := m.Prepare(ctx, a); err == nil ||
 		firstLine(err) != "driver gpu.example.com: DRA driver gpu.example.com is not registered on this node" {
 		t.Fatalf("without a driver: %v", err)
 	}
-	d := &fakeDriver{name: "gpu.example.com", versions: []string{drav1.DRAPluginService}, fails: true}
+	d := &fakeDriver{name: "gpu.example.com", versions: []string{drav1.DRAPluginService}, failing: true}
 	defer d.serve(t, sockets)()
-	eventually(t, "the driver to be told that it is registered", func() (told bool) {
-		d.look(func() { told = d.told != nil && d.told.PluginRegistered })
-		return told && m.Plugins.(*Registry).Has(d.name)
+	eventually(t, "the driver to be told that it is registered", func() (reported bool) {
+		d.withLock(func() { reported = d.registered != nil && d.registered.PluginRegistered })
+		return reported && m.Plugins.(*Registry).Has(d.name)
 	})
 	if err := m.Prepare(ctx, a); err == nil || firstLine(err) != "driver gpu.example.com: claim d/c: no power" {
 		t.Fatalf("a driver that fails: %v", err)
 	}
-	d.look(func() { d.fails = false })
+	d.withLock(func() { d.failing = false })
 	for _, p := range []*corev1.Pod{a, b, a} {
 		if err := m.Prepare(ctx, p); err != nil {
 			t.Fatal(err)
@@ -242,7 +242,7 @@ func TestClaimsArePreparedOnceForAllTheirPodsAndTakenBackAfterTheLastOne(t *test
 	if err := m.Prepare(ctx, stranger); err == nil {
 		t.Error("a pod that the claim is not reserved for has it prepared")
 	}
-	d.look(func() {
+	d.withLock(func() {
 		if want := []string{"prepare c", "prepare c"}; !slices.Equal(d.calls, want) {
 			t.Errorf("calls are %v", d.calls)
 		}
@@ -269,7 +269,7 @@ func TestClaimsArePreparedOnceForAllTheirPodsAndTakenBackAfterTheLastOne(t *test
 	next := &Manager{
 		Dir:     dir,
 		Plugins: m.Plugins,
-		Read: func(context.Context, string, string) (*resourcev1.ResourceClaim, error) {
+		ReadClaim: func(context.Context, string, string) (*resourcev1.ResourceClaim, error) {
 			return nil, errors.New("not asked")
 		},
 	}
@@ -291,38 +291,38 @@ func TestClaimsArePreparedOnceForAllTheirPodsAndTakenBackAfterTheLastOne(t *test
 			t.Fatal(err)
 		}
 	}
-	d.look(func() {
+	d.withLock(func() {
 		if want := []string{"prepare c", "prepare c", "unprepare c"}; !slices.Equal(d.calls, want) ||
 			len(d.prepared) > 0 {
 			t.Errorf("calls are %v, prepared is %v", d.calls, d.prepared)
 		}
 	})
-	if left := next.Pods(); len(next.all) > 0 {
-		t.Errorf("%v are left: %v", next.all, left)
+	if left := next.Pods(); len(next.claims) > 0 {
+		t.Errorf("%v are left: %v", next.claims, left)
 	}
 }
 
-func TestAClaimForExtendedResourcesIsPreparedForTheContainersThatItIsMappedTo(t *testing.T) {
+func TestAClaimForExtendedResourcesIsPreparedForItsContainers(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "a", UID: "uid-of-a"}}
 	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
 		ResourceClaimName: "c",
 		RequestMappings: []corev1.ContainerExtendedResourceRequest{
 			{ContainerName: "main", ResourceName: "example.com/gpu", RequestName: "gpu"}},
 	}
-	claim := allocated("c", "a")
-	m := machine(t, t.TempDir(), claim)
-	m.Plugins = answering{}
+	claim := newClaim("c", "a")
+	m := newManager(t, t.TempDir(), claim)
+	m.Plugins = okDriver{}
 	if err := m.Prepare(t.Context(), p); err == nil || !strings.Contains(err.Error(), "Pod is not owner") {
 		t.Fatalf("somebody else's claim: %v", err)
 	}
 	claim.OwnerReferences = []metav1.OwnerReference{
 		*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod")),
 	}
-	if m.ready(p) {
+	if m.isPrepared(p) {
 		t.Error("the pod is ready before its claim is prepared")
 	}
-	if err := m.Prepare(t.Context(), p); err != nil || !m.ready(p) {
-		t.Fatalf("%v, ready: %v", err, m.ready(p))
+	if err := m.Prepare(t.Context(), p); err != nil || !m.isPrepared(p) {
+		t.Fatalf("%v, ready: %v", err, m.isPrepared(p))
 	}
 	asks := corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}
 	for _, c := range []struct {
@@ -342,10 +342,10 @@ func TestAClaimForExtendedResourcesIsPreparedForTheContainersThatItIsMappedTo(t 
 	}
 }
 
-// answering is a driver that prepares every claim.
-type answering struct{}
+// okDriver is a driver that prepares every claim.
+type okDriver struct{}
 
-func (answering) Prepare(
+func (okDriver) Prepare(
 	_ context.Context,
 	_ string,
 	claims []Claim,
@@ -356,20 +356,23 @@ func (answering) Prepare(
 	}
 	return out, nil, nil
 }
-func (answering) Unprepare(context.Context, string, Claim) error { return nil }
+func (okDriver) Unprepare(context.Context, string, Claim) error { return nil }
 
-func TestADriverOfUnknownVersionsIsToldSo(t *testing.T) {
-	dir := short(t)
+func TestADriverWithUnknownVersionsIsRejected(t *testing.T) {
+	dir := shortDir(t)
 	sockets := filepath.Join(dir, "plugins_registry")
 	if err := os.MkdirAll(sockets, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	m := machine(t, dir)
+	m := newManager(t, dir)
 	d := &fakeDriver{name: "new.example.com", versions: []string{"v7.DRAPlugin"}}
 	defer d.serve(t, sockets)()
-	eventually(t, "the driver to be told that it is not registered", func() (told bool) {
-		d.look(func() { told = d.told != nil && !d.told.PluginRegistered && d.told.Error != "" })
-		return told
+	eventually(t, "the driver to be told that it is not registered", func() (reported bool) {
+		d.withLock(func() {
+			reported = d.registered != nil && !d.registered.PluginRegistered &&
+				d.registered.Error != ""
+		})
+		return reported
 	})
 	if m.Plugins.(*Registry).Has(d.name) {
 		t.Error("it is registered all the same")

@@ -16,15 +16,15 @@ const recordName = "prepared-claims.json"
 
 // record is the content of the file.
 type record struct {
-	Version int         `json:"version"`
-	Claims  []*prepared `json:"claims"`
+	Version int              `json:"version"`
+	Claims  []*preparedClaim `json:"claims"`
 }
 
 const recordVersion = 1
 
 // readRecord reads the file. A missing file means that nothing was prepared yet.
-func readRecord(path string) (map[types.UID]*prepared, error) {
-	out := map[types.UID]*prepared{}
+func readRecord(path string) (map[types.UID]*preparedClaim, error) {
+	out := map[types.UID]*preparedClaim{}
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
@@ -49,11 +49,11 @@ func readRecord(path string) (map[types.UID]*prepared, error) {
 
 // save writes the record atomically. After a crash the file has either the old or the new content.
 func (m *Manager) save() error {
-	m.saving.Lock()
-	defer m.saving.Unlock()
+	m.saveMutex.Lock()
+	defer m.saveMutex.Unlock()
 	m.mu.Lock()
-	r := record{Version: recordVersion, Claims: []*prepared{}}
-	for _, one := range m.all {
+	r := record{Version: recordVersion, Claims: []*preparedClaim{}}
+	for _, one := range m.claims {
 		r.Claims = append(r.Claims, one)
 	}
 	raw, err := json.Marshal(r)
@@ -61,13 +61,13 @@ func (m *Manager) save() error {
 	if err != nil {
 		return fmt.Errorf("encode which claims are prepared: %w", err)
 	}
-	if err := replace(filepath.Join(m.Dir, recordName), raw); err != nil {
+	if err := replaceFile(filepath.Join(m.Dir, recordName), raw); err != nil {
 		return fmt.Errorf("write which claims are prepared: %w", err)
 	}
 	return nil
 }
 
-func replace(path string, raw []byte) (err error) {
+func replaceFile(path string, raw []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+recordName+"-*")
 	if err != nil {
 		return err

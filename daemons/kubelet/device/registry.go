@@ -28,13 +28,13 @@ import (
 type Registry struct {
 	Dir string // directory of the sockets
 	Log *slog.Logger
-	// Gone is called when a driver has no plugin left and has not come back within awayTime. It may be nil.
-	Gone func(ctx context.Context, driver string)
-	// Changed is called when the reported health of a driver's devices changes or expires. It may be nil.
-	Changed func(driver string)
+	// OnGone is called when a driver has no plugin left and has not come back within goneDelay. It may be nil.
+	OnGone func(ctx context.Context, driver string)
+	// OnChanged is called when the reported health of a driver's devices changes or expires. It may be nil.
+	OnChanged func(driver string)
 
-	health    health
-	following sync.WaitGroup // goroutines that follow the health of plugins
+	health   healthReports
+	watchers sync.WaitGroup // goroutines that follow the health of plugins
 
 	mu      sync.Mutex
 	sockets map[string]*instance // by path of the registration socket
@@ -43,20 +43,20 @@ type Registry struct {
 
 // instance is a plugin behind one socket. A driver can have two during an update; the last one to register is used.
 type instance struct {
-	stamp  time.Time // modification time of the socket; a restarted plugin creates a new socket
-	driver string    // empty: the plugin has another type, or did not answer
-	order  int
-	plugin *plugin
-	settle bool               // no further attempt is needed
-	stop   context.CancelFunc // stops following its health; nil if it is not followed
+	stamp   time.Time // modification time of the socket; a restarted plugin creates a new socket
+	driver  string    // empty: the plugin has another type, or did not answer
+	order   int
+	plugin  *plugin
+	isFinal bool               // no further attempt is needed
+	stop    context.CancelFunc // stops following its health; nil if it is not followed
 }
 
-// answerTime limits a plugin's answer. lookAgain is the interval of retries for plugins without an answer. awayTime is
-// how long a driver may be away before it counts as gone.
+// registerTimeout limits a plugin's answer. scanInterval is the interval of retries for plugins without an answer.
+// goneDelay is how long a driver may be away before it counts as gone.
 const (
-	answerTime = 5 * time.Second
-	lookAgain  = 10 * time.Second
-	awayTime   = 30 * time.Second
+	registerTimeout = 5 * time.Second
+	scanInterval    = 10 * time.Second
+	goneDelay       = 30 * time.Second
 )
 
 // Run watches the directory until ctx ends.
@@ -72,14 +72,14 @@ func (r *Registry) Run(ctx context.Context) error {
 	if err := watcher.Add(r.Dir); err != nil {
 		return fmt.Errorf("watch %s: %w", r.Dir, err)
 	}
-	again := time.NewTicker(lookAgain)
+	again := time.NewTicker(scanInterval)
 	defer again.Stop()
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
-	defer r.following.Wait()
+	defer r.watchers.Wait()
 	for {
-		for _, driver := range r.look(ctx) {
-			waiting.Go(func() { r.away(ctx, driver) })
+		for _, driver := range r.scan(ctx) {
+			waiting.Go(func() { r.reportGone(ctx, driver) })
 		}
 		select {
 		case <-ctx.Done():
@@ -91,30 +91,30 @@ func (r *Registry) Run(ctx context.Context) error {
 		case <-again.C:
 		}
 		for _, driver := range r.health.expire(time.Now()) {
-			if r.Changed != nil {
-				r.Changed(driver)
+			if r.OnChanged != nil {
+				r.OnChanged(driver)
 			}
 		}
 	}
 }
 
-// away calls Gone for a driver, unless it comes back within awayTime.
-func (r *Registry) away(ctx context.Context, driver string) {
-	t := time.NewTimer(awayTime)
+// reportGone calls Gone for a driver, unless it comes back within goneDelay.
+func (r *Registry) reportGone(ctx context.Context, driver string) {
+	t := time.NewTimer(goneDelay)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return
 	case <-t.C:
 	}
-	if r.find(driver) == nil && r.Gone != nil {
-		r.Gone(ctx, driver)
+	if r.find(driver) == nil && r.OnGone != nil {
+		r.OnGone(ctx, driver)
 	}
 }
 
-// look registers plugins with new sockets and removes plugins whose sockets are gone. It returns the drivers that have
+// scan registers plugins with new sockets and removes plugins whose sockets are gone. It returns the drivers that have
 // no plugin left.
-func (r *Registry) look(ctx context.Context) (gone []string) {
+func (r *Registry) scan(ctx context.Context) (gone []string) {
 	entries, err := os.ReadDir(r.Dir)
 	if err != nil {
 		r.Log.Warn("look for plugins' sockets", "error", err)
@@ -140,7 +140,7 @@ func (r *Registry) look(ctx context.Context) (gone []string) {
 	}
 	var fresh []string
 	for path := range there {
-		if i := r.sockets[path]; i == nil || !i.settle {
+		if i := r.sockets[path]; i == nil || !i.isFinal {
 			fresh = append(fresh, path)
 		}
 	}
@@ -159,7 +159,7 @@ func (r *Registry) look(ctx context.Context) (gone []string) {
 		if i.plugin != nil && i.plugin.health != "" {
 			var following context.Context
 			following, i.stop = context.WithCancel(ctx)
-			r.following.Go(func() { r.follow(following, i.driver, i.plugin) })
+			r.watchers.Go(func() { r.watchHealth(following, i.driver, i.plugin) })
 		}
 	}
 	for _, i := range lost {
@@ -180,7 +180,7 @@ func (r *Registry) look(ctx context.Context) (gone []string) {
 
 // register asks a plugin for its type and name, and notifies it whether it is registered.
 func (r *Registry) register(ctx context.Context, socket string) (*instance, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
 	conn, err := dial(socket)
 	if err != nil {
@@ -193,7 +193,7 @@ func (r *Registry) register(ctx context.Context, socket string) (*instance, erro
 		return &instance{}, fmt.Errorf("ask who it is: %w", err)
 	}
 	if info.Type != registration.DRAPlugin {
-		return &instance{settle: true}, nil
+		return &instance{isFinal: true}, nil
 	}
 	endpoint := info.Endpoint
 	if endpoint == "" {
@@ -208,7 +208,7 @@ func (r *Registry) register(ctx context.Context, socket string) (*instance, erro
 			drav1beta1.DRAPluginService,
 		)
 		_, err := client.NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{Error: why})
-		return &instance{settle: true}, errors.Join(errors.New(why), err)
+		return &instance{isFinal: true}, errors.Join(errors.New(why), err)
 	}
 	to, err := dial(endpoint)
 	if err != nil {
@@ -225,7 +225,7 @@ func (r *Registry) register(ctx context.Context, socket string) (*instance, erro
 			p.health = service // the newer version if it has both
 		}
 	}
-	return &instance{driver: info.Name, plugin: p, settle: true}, nil
+	return &instance{driver: info.Name, plugin: p, isFinal: true}, nil
 }
 
 // find returns the newest plugin of a driver, nil if there is none.

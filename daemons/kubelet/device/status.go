@@ -12,9 +12,9 @@ import (
 // Status returns the health of a container's devices, by claim and request. Health that no driver reports is unknown.
 func (m *Manager) Status(pod *corev1.Pod, c *corev1.Container) []corev1.ResourceStatus {
 	var out []corev1.ResourceStatus
-	for _, t := range takenBy(pod, c) {
-		s := corev1.ResourceStatus{Name: corev1.ResourceName("claim:" + t.as)}
-		m.devices(pod, t.claim, t.request, func(driver string, d Device) {
+	for _, t := range claimRequests(pod, c) {
+		s := corev1.ResourceStatus{Name: corev1.ResourceName("claim:" + t.name)}
+		m.eachDevice(pod, t.claim, t.request, func(driver string, d Device) {
 			r := corev1.ResourceHealth{
 				ResourceID: corev1.ResourceID(driver + "/" + d.Pool + "/" + d.Device),
 				Health:     corev1.ResourceHealthStatusUnknown,
@@ -51,7 +51,7 @@ func (m *Manager) Status(pod *corev1.Pod, c *corev1.Container) []corev1.Resource
 func (m *Manager) Users(driver string) (pods []types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, one := range m.all {
+	for _, one := range m.claims {
 		if _, ok := one.Drivers[driver]; ok {
 			pods = append(pods, one.Pods...)
 		}
@@ -60,10 +60,11 @@ func (m *Manager) Users(driver string) (pods []types.UID) {
 	return slices.Compact(pods)
 }
 
-// taken is a request of a claim, or all of them, that a container uses, with the name for the container's status.
-type taken struct{ claim, request, as string }
+// claimRequest is a request of a claim, or all of them, that a container uses, with the name for the container's
+// status.
+type claimRequest struct{ claim, request, name string }
 
-func takenBy(pod *corev1.Pod, c *corev1.Container) (all []taken) {
+func claimRequests(pod *corev1.Pod, c *corev1.Container) (all []claimRequest) {
 	for _, takes := range c.Resources.Claims {
 		i := slices.IndexFunc(
 			pod.Spec.ResourceClaims,
@@ -72,7 +73,7 @@ func takenBy(pod *corev1.Pod, c *corev1.Container) (all []taken) {
 		if i < 0 {
 			continue
 		}
-		name, err := nameOf(pod, &pod.Spec.ResourceClaims[i])
+		name, err := claimName(pod, &pod.Spec.ResourceClaims[i])
 		if err != nil || name == "" {
 			continue
 		}
@@ -80,30 +81,31 @@ func takenBy(pod *corev1.Pod, c *corev1.Container) (all []taken) {
 		if takes.Request != "" {
 			as += "/" + takes.Request
 		}
-		all = append(all, taken{name, takes.Request, as})
+		all = append(all, claimRequest{name, takes.Request, as})
 	}
 	if s := pod.Status.ExtendedResourceClaimStatus; s != nil {
 		for _, r := range s.RequestMappings {
 			if q := c.Resources.Requests[corev1.ResourceName(r.ResourceName)]; r.ContainerName == c.Name &&
 				!q.IsZero() {
-				all = append(all, taken{s.ResourceClaimName, r.RequestName, s.ResourceClaimName + "/" + r.RequestName})
+				all = append(all,
+					claimRequest{s.ResourceClaimName, r.RequestName, s.ResourceClaimName + "/" + r.RequestName})
 			}
 		}
 	}
 	return all
 }
 
-// devices calls visit for each device of a pod's claim that was prepared for a request. An empty request means all.
-func (m *Manager) devices(pod *corev1.Pod, name, request string, visit func(driver string, d Device)) {
+// eachDevice calls visit for each device of a pod's claim that was prepared for a request. An empty request means all.
+func (m *Manager) eachDevice(pod *corev1.Pod, name, request string, visit func(driver string, d Device)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, one := range m.all {
+	for _, one := range m.claims {
 		if one.Namespace != pod.Namespace || one.Name != name || !slices.Contains(one.Pods, pod.UID) {
 			continue
 		}
 		for _, driver := range slices.Sorted(maps.Keys(one.Drivers)) {
 			for _, d := range one.Drivers[driver] {
-				if d.is(request) {
+				if d.isFor(request) {
 					visit(driver, d)
 				}
 			}

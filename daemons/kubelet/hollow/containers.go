@@ -37,7 +37,7 @@ func (r *Runtime) CreateContainer(
 	config *runtime.ContainerConfig,
 	_ *runtime.PodSandboxConfig,
 ) (string, error) {
-	if err := r.begin("CreateContainer"); err != nil {
+	if err := r.countCall("CreateContainer"); err != nil {
 		return "", err
 	}
 	r.mu.Lock()
@@ -47,20 +47,20 @@ func (r *Runtime) CreateContainer(
 		return "", notFound("ready sandbox", box)
 	}
 	c := &container{
-		id:      r.id(),
+		id:      r.newID(),
 		sandbox: box,
-		config:  remembered(config),
+		config:  storedConfig(config),
 		created: time.Now(),
 		ended:   make(chan struct{}),
 	}
 	r.containers[c.id] = c
-	r.tell(b)
+	r.notify(b)
 	return c.id, nil
 }
 
-// remembered returns the parts of a container's configuration that are read later. It drops the environment to save
+// storedConfig returns the parts of a container's configuration that are read later. It drops the environment to save
 // memory, because that has seven variables for each service of the namespace.
-func remembered(c *runtime.ContainerConfig) *runtime.ContainerConfig {
+func storedConfig(c *runtime.ContainerConfig) *runtime.ContainerConfig {
 	return &runtime.ContainerConfig{
 		Metadata:    c.Metadata,
 		Image:       c.Image,
@@ -76,10 +76,10 @@ func remembered(c *runtime.ContainerConfig) *runtime.ContainerConfig {
 
 // StartContainer implements cri.Runtime.
 func (r *Runtime) StartContainer(_ context.Context, id string) error {
-	if err := r.begin("StartContainer"); err != nil {
+	if err := r.countCall("StartContainer"); err != nil {
 		return err
 	}
-	finite := r.finite(id)
+	finite := r.isFinite(id)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.containers[id]
@@ -103,23 +103,24 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 		c.timer = time.AfterFunc(after, func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.end(c, code, "")
+			r.endContainer(c, code, "")
 		})
 	}
-	r.tell(r.sandboxes[c.sandbox])
+	r.notify(r.sandboxes[c.sandbox])
 	return nil
 }
 
-// finite calls Finite for a container. It holds no lock during the call, because Finite takes other locks.
-func (r *Runtime) finite(id string) bool {
+// isFinite calls Finite for a container. It holds no lock during the call, because Finite takes other locks.
+func (r *Runtime) isFinite(id string) bool {
 	r.mu.Lock()
 	c := r.containers[id]
 	r.mu.Unlock()
-	return c != nil && r.Finite != nil && r.Finite(c.config.Labels[cri.LabelPodUID], c.config.GetMetadata().GetName())
+	return c != nil && r.IsFinite != nil &&
+		r.IsFinite(c.config.Labels[cri.LabelPodUID], c.config.GetMetadata().GetName())
 }
 
-// words returns a container's command without a leading shell.
-func words(c *runtime.ContainerConfig) []string {
+// commandWords returns a container's command without a leading shell.
+func commandWords(c *runtime.ContainerConfig) []string {
 	words := strings.Fields(strings.Join(append(append([]string{}, c.Command...), c.Args...), " "))
 	if len(words) > 1 && (words[0] == "sh" || words[0] == "/bin/sh") {
 		words = words[2:]
@@ -129,14 +130,14 @@ func words(c *runtime.ContainerConfig) []string {
 
 // staysUp reports whether a command runs until it is stopped.
 func staysUp(c *runtime.ContainerConfig) bool {
-	words := words(c)
+	words := commandWords(c)
 	return len(words) > 0 && (filepath.Base(words[0]) == "sleep" || filepath.Base(words[0]) == "pause")
 }
 
 // commandExit interprets the few commands by which tests and demonstrations end a container. It returns the delay and
 // the exit code.
 func commandExit(c *runtime.ContainerConfig) (time.Duration, int32, bool) {
-	words := words(c)
+	words := commandWords(c)
 	if len(words) == 0 {
 		return 0, 0, false
 	}
@@ -157,15 +158,15 @@ func commandExit(c *runtime.ContainerConfig) (time.Duration, int32, bool) {
 	return 0, 0, false
 }
 
-// end ends a running container. The caller holds mu.
-func (r *Runtime) end(c *container, code int32, reason string) {
+// endContainer ends a running container. The caller holds mu.
+func (r *Runtime) endContainer(c *container, code int32, reason string) {
 	if c.state != runtime.ContainerState_CONTAINER_RUNNING {
 		return
 	}
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	cpu, _ := c.used(time.Now())
+	cpu, _ := c.usage(time.Now())
 	r.ended += cpu
 	c.state, c.finished, c.code, c.reason = runtime.ContainerState_CONTAINER_EXITED, time.Now(), code, reason
 	if reason == "" && code != 0 {
@@ -175,7 +176,7 @@ func (r *Runtime) end(c *container, code int32, reason string) {
 	}
 	r.writeLog(c, fmt.Sprintf("ended with %d", code))
 	close(c.ended)
-	r.tell(r.sandboxes[c.sandbox])
+	r.notify(r.sandboxes[c.sandbox])
 }
 
 // writeLog appends a line to a container's log, if the configuration has a log path.
@@ -203,7 +204,7 @@ func (r *Runtime) Crash(podName, containerName string, code int32) bool {
 	for _, c := range r.containers {
 		if c.state == runtime.ContainerState_CONTAINER_RUNNING && c.config.Labels[cri.LabelPodName] == podName &&
 			c.config.GetMetadata().GetName() == containerName {
-			r.end(c, code, "")
+			r.endContainer(c, code, "")
 			return true
 		}
 	}
@@ -212,35 +213,35 @@ func (r *Runtime) Crash(podName, containerName string, code int32) bool {
 
 // StopContainer implements cri.Runtime.
 func (r *Runtime) StopContainer(_ context.Context, id string, _ time.Duration) error {
-	if err := r.begin("StopContainer"); err != nil {
+	if err := r.countCall("StopContainer"); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.containers[id]; c != nil {
-		r.end(c, 0, "")
+		r.endContainer(c, 0, "")
 	}
 	return nil
 }
 
 // RemoveContainer implements cri.Runtime.
 func (r *Runtime) RemoveContainer(_ context.Context, id string) error {
-	if err := r.begin("RemoveContainer"); err != nil {
+	if err := r.countCall("RemoveContainer"); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.containers[id]; c != nil {
-		r.end(c, 137, "Error")
+		r.endContainer(c, 137, "Error")
 		delete(r.containers, id)
-		r.tell(r.sandboxes[c.sandbox])
+		r.notify(r.sandboxes[c.sandbox])
 	}
 	return nil
 }
 
 // ListContainers implements cri.Runtime.
 func (r *Runtime) ListContainers(_ context.Context, f *runtime.ContainerFilter) ([]*runtime.Container, error) {
-	if err := r.begin("ListContainers"); err != nil {
+	if err := r.countCall("ListContainers"); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -271,7 +272,7 @@ func (r *Runtime) ListContainers(_ context.Context, f *runtime.ContainerFilter) 
 
 // ContainerStatus implements cri.Runtime.
 func (r *Runtime) ContainerStatus(_ context.Context, id string) (*runtime.ContainerStatus, error) {
-	if err := r.begin("ContainerStatus"); err != nil {
+	if err := r.countCall("ContainerStatus"); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -304,7 +305,7 @@ func (r *Runtime) UpdateContainerResources(
 	id string,
 	resources *runtime.LinuxContainerResources,
 ) error {
-	if err := r.begin("UpdateContainerResources"); err != nil {
+	if err := r.countCall("UpdateContainerResources"); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -317,6 +318,6 @@ func (r *Runtime) UpdateContainerResources(
 		Resources:       resources,
 		SecurityContext: c.config.GetLinux().GetSecurityContext(),
 	}
-	r.tell(r.sandboxes[c.sandbox])
+	r.notify(r.sandboxes[c.sandbox])
 	return nil
 }

@@ -4,18 +4,18 @@ import (
 	"context"
 )
 
-// listener is one caller of Events. It holds the changed pods that were not delivered yet, each once.
-type listener struct {
-	news map[string]bool // by pod UID; guarded by the runtime's mu
-	wake chan struct{}
+// eventListener is one caller of Events. It holds the changed pods that were not delivered yet, each once.
+type eventListener struct {
+	changed map[string]bool // by pod UID; guarded by the runtime's mu
+	wake    chan struct{}
 }
 
 // Events implements cri.Runtime.
 func (r *Runtime) Events(ctx context.Context, seen func(string)) error {
-	if err := r.begin("Events"); err != nil {
+	if err := r.countCall("Events"); err != nil {
 		return err
 	}
-	l := &listener{news: map[string]bool{}, wake: make(chan struct{}, 1)}
+	l := &eventListener{changed: map[string]bool{}, wake: make(chan struct{}, 1)}
 	r.mu.Lock()
 	r.listeners[l] = true
 	r.mu.Unlock()
@@ -32,8 +32,8 @@ func (r *Runtime) Events(ctx context.Context, seen func(string)) error {
 		case <-l.wake:
 		}
 		r.mu.Lock()
-		news := l.news
-		l.news = map[string]bool{}
+		news := l.changed
+		l.changed = map[string]bool{}
 		r.mu.Unlock()
 		for uid := range news {
 			seen(uid)

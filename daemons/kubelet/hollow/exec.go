@@ -16,7 +16,7 @@ func (r *Runtime) ExecSync(
 	command []string,
 	_ time.Duration,
 ) (stdout, stderr []byte, code int32, err error) {
-	if err := r.begin("ExecSync"); err != nil {
+	if err := r.countCall("ExecSync"); err != nil {
 		return nil, nil, 0, err
 	}
 	r.mu.Lock()
@@ -49,5 +49,5 @@ func (r *Runtime) PortForward(context.Context, *runtime.PortForwardRequest) (str
 
 // ReopenContainerLog implements cri.Runtime.
 func (r *Runtime) ReopenContainerLog(context.Context, string) error {
-	return r.begin("ReopenContainerLog")
+	return r.countCall("ReopenContainerLog")
 }

@@ -8,14 +8,14 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func (r *Runtime) image(name string) *runtime.Image {
+func (r *Runtime) newImage(name string) *runtime.Image {
 	id := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name)))
 	return &runtime.Image{Id: id, RepoTags: []string{name}, Size: 1 << 20, Spec: &runtime.ImageSpec{Image: name}}
 }
 
 // ImageStatus implements cri.Images.
 func (r *Runtime) ImageStatus(_ context.Context, name string) (*runtime.Image, error) {
-	if err := r.begin("ImageStatus"); err != nil {
+	if err := r.countCall("ImageStatus"); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -30,19 +30,19 @@ func (r *Runtime) PullImage(
 	_ *runtime.AuthConfig,
 	_ *runtime.PodSandboxConfig,
 ) (string, error) {
-	if err := r.begin("PullImage"); err != nil {
+	if err := r.countCall("PullImage"); err != nil {
 		return "", err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := r.image(name)
+	i := r.newImage(name)
 	r.images[name] = i
 	return i.Id, nil
 }
 
 // ListImages implements cri.Images.
 func (r *Runtime) ListImages(context.Context) ([]*runtime.Image, error) {
-	if err := r.begin("ListImages"); err != nil {
+	if err := r.countCall("ListImages"); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -56,7 +56,7 @@ func (r *Runtime) ListImages(context.Context) ([]*runtime.Image, error) {
 
 // RemoveImage implements cri.Images.
 func (r *Runtime) RemoveImage(_ context.Context, id string) error {
-	if err := r.begin("RemoveImage"); err != nil {
+	if err := r.countCall("RemoveImage"); err != nil {
 		return err
 	}
 	r.mu.Lock()

@@ -15,8 +15,8 @@ type Cgroups struct{}
 // Setup does nothing.
 func (Cgroups) Setup(cgroup.Limits) error { return nil }
 
-// Burstable does nothing.
-func (Cgroups) Burstable(int64) error { return nil }
+// SetBurstableShares does nothing.
+func (Cgroups) SetBurstableShares(int64) error { return nil }
 
 // Parent returns the name of a pod's cgroup.
 func (Cgroups) Parent(p *corev1.Pod) string { return (&cgroup.Manager{}).Parent(p) }
@@ -27,8 +27,8 @@ func (Cgroups) Make(string, cgroup.Limits) error { return nil }
 // Protect does nothing.
 func (Cgroups) Protect(int64, int64) error { return nil }
 
-// Unified reports that cgroup version 2 is not available.
-func (Cgroups) Unified() bool { return false }
+// IsUnified reports that cgroup version 2 is not available.
+func (Cgroups) IsUnified() bool { return false }
 
 // Remove does nothing.
 func (Cgroups) Remove(string) error { return nil }

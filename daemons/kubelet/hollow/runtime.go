@@ -26,19 +26,19 @@ type Runtime struct {
 	// If Exit is nil, the commands `exit N`, `true`, `false` and `sleep N` do what they say, and all others run until
 	// stopped.
 	Exit func(c *runtime.ContainerConfig) (after time.Duration, code int32, ok bool)
-	// Finite reports whether a container of a pod should end by itself, such as a Job's. Whatever its image and command
-	// are, it then succeeds after FiniteFor, unless Exit knows its command. If Finite is nil, none does. It is called
-	// without locks.
-	Finite func(podUID, name string) bool
+	// IsFinite reports whether a container of a pod should end by itself, such as a Job's. Whatever its image and
+	// command are, it then succeeds after FiniteFor, unless Exit knows its command. If Finite is nil, none does. It is
+	// called without locks.
+	IsFinite func(podUID, name string) bool
 	// Fail returns the error of a call that should fail, or nil. Fail may be nil.
 	Fail func(call string) error
 
 	mu         sync.Mutex
-	serial     int
+	lastID     int
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
 	images     map[string]*runtime.Image
-	listeners  map[*listener]bool
+	listeners  map[*eventListener]bool
 	calls      map[string]int
 	ended      uint64 // CPU time of ended containers, in nanoseconds
 }
@@ -60,13 +60,13 @@ func notFound(what, id string) error {
 	return status.Errorf(codes.NotFound, "%s %q not found", what, id)
 }
 
-// begin counts a call. It returns an error if the call should fail.
-func (r *Runtime) begin(call string) error {
+// countCall counts a call. It returns an error if the call should fail.
+func (r *Runtime) countCall(call string) error {
 	r.mu.Lock()
 	if r.calls == nil {
 		r.calls = map[string]int{}
 		r.sandboxes, r.containers = map[string]*sandbox{}, map[string]*container{}
-		r.images, r.listeners = map[string]*runtime.Image{}, map[*listener]bool{}
+		r.images, r.listeners = map[string]*runtime.Image{}, map[*eventListener]bool{}
 	}
 	r.calls[call]++
 	fail := r.Fail
@@ -84,18 +84,18 @@ func (r *Runtime) Calls(call string) int {
 	return r.calls[call]
 }
 
-func (r *Runtime) id() string {
-	r.serial++
-	return fmt.Sprintf("%064x", r.serial)
+func (r *Runtime) newID() string {
+	r.lastID++
+	return fmt.Sprintf("%064x", r.lastID)
 }
 
-// tell notifies the listeners that a pod has changed. The caller holds mu.
-func (r *Runtime) tell(box *sandbox) {
+// notify notifies the listeners that a pod has changed. The caller holds mu.
+func (r *Runtime) notify(box *sandbox) {
 	if box == nil {
 		return
 	}
 	for l := range r.listeners {
-		l.news[box.config.GetMetadata().GetUid()] = true
+		l.changed[box.config.GetMetadata().GetUid()] = true
 		select {
 		case l.wake <- struct{}{}:
 		default: // the listener has not yet handled the previous wake-up
@@ -108,7 +108,7 @@ func (r *Runtime) Close() error { return nil }
 
 // Version implements cri.Runtime.
 func (r *Runtime) Version(context.Context) (*runtime.VersionResponse, error) {
-	if err := r.begin("Version"); err != nil {
+	if err := r.countCall("Version"); err != nil {
 		return nil, err
 	}
 	return &runtime.VersionResponse{
@@ -121,7 +121,7 @@ func (r *Runtime) Version(context.Context) (*runtime.VersionResponse, error) {
 
 // Status implements cri.Runtime.
 func (r *Runtime) Status(context.Context) (*runtime.StatusResponse, error) {
-	if err := r.begin("Status"); err != nil {
+	if err := r.countCall("Status"); err != nil {
 		return nil, err
 	}
 	return &runtime.StatusResponse{
@@ -141,31 +141,31 @@ func (r *Runtime) RecursiveReadOnly(context.Context, string) (bool, error) { ret
 
 // RunPodSandbox implements cri.Runtime.
 func (r *Runtime) RunPodSandbox(_ context.Context, config *runtime.PodSandboxConfig, _ string) (string, error) {
-	if err := r.begin("RunPodSandbox"); err != nil {
+	if err := r.countCall("RunPodSandbox"); err != nil {
 		return "", err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	box := &sandbox{id: r.id(), config: config, created: time.Now(), ready: true}
+	box := &sandbox{id: r.newID(), config: config, created: time.Now(), ready: true}
 	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() != runtime.NamespaceMode_NODE {
 		pods := r.Pods
 		if !pods.IsValid() {
 			pods = netip.MustParsePrefix("10.88.0.0/16")
 		}
 		ip := pods.Masked().Addr()
-		for range r.serial%60000 + 1 {
+		for range r.lastID%60000 + 1 {
 			ip = ip.Next()
 		}
 		box.ip = ip.String()
 	}
 	r.sandboxes[box.id] = box
-	r.tell(box)
+	r.notify(box)
 	return box.id, nil
 }
 
 // StopPodSandbox implements cri.Runtime.
 func (r *Runtime) StopPodSandbox(_ context.Context, id string) error {
-	if err := r.begin("StopPodSandbox"); err != nil {
+	if err := r.countCall("StopPodSandbox"); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -176,17 +176,17 @@ func (r *Runtime) StopPodSandbox(_ context.Context, id string) error {
 	}
 	for _, c := range r.containers {
 		if c.sandbox == id {
-			r.end(c, 137, "Error")
+			r.endContainer(c, 137, "Error")
 		}
 	}
 	box.ready = false
-	r.tell(box)
+	r.notify(box)
 	return nil
 }
 
 // RemovePodSandbox implements cri.Runtime.
 func (r *Runtime) RemovePodSandbox(ctx context.Context, id string) error {
-	if err := r.begin("RemovePodSandbox"); err != nil {
+	if err := r.countCall("RemovePodSandbox"); err != nil {
 		return err
 	}
 	if err := r.StopPodSandbox(ctx, id); err != nil {
@@ -205,7 +205,7 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context, id string) error {
 
 // PodSandboxStatus implements cri.Runtime.
 func (r *Runtime) PodSandboxStatus(_ context.Context, id string) (*runtime.PodSandboxStatus, error) {
-	if err := r.begin("PodSandboxStatus"); err != nil {
+	if err := r.countCall("PodSandboxStatus"); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -243,7 +243,7 @@ func matches(labels, selector map[string]string) bool {
 
 // ListPodSandbox implements cri.Runtime.
 func (r *Runtime) ListPodSandbox(_ context.Context, f *runtime.PodSandboxFilter) ([]*runtime.PodSandbox, error) {
-	if err := r.begin("ListPodSandbox"); err != nil {
+	if err := r.countCall("ListPodSandbox"); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()

@@ -12,21 +12,21 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 )
 
-// process is the memory of a running container without load, in bytes.
-const process = 1 << 20
+// idleMemory is the memory of a running container without load, in bytes.
+const idleMemory = 1 << 20
 
-// load returns the simulated usage of a container. That is only the memory of its process, unless its command is a
-// stress-ng command. An example is
+// simulatedLoad returns the simulated usage of a container. That is only the memory of its process, unless its command
+// is a stress-ng command. An example is
 //
 //	stress-ng --cpu 2 --cpu-load 25 --vm-bytes 64M
 //
 // The same command produces the same load on a real node.
-func load(c *runtime.ContainerConfig) (cores float64, memory uint64) {
-	words := words(c)
+func simulatedLoad(c *runtime.ContainerConfig) (cores float64, memory uint64) {
+	words := commandWords(c)
 	if len(words) == 0 || filepath.Base(words[0]) != "stress-ng" {
-		return 0, process
+		return 0, idleMemory
 	}
-	share, memory := 1.0, uint64(process)
+	share, memory := 1.0, uint64(idleMemory)
 	for i := 1; i+1 < len(words); i += 2 {
 		switch value := words[i+1]; words[i] {
 		case "-c", "--cpu":
@@ -35,14 +35,14 @@ func load(c *runtime.ContainerConfig) (cores float64, memory uint64) {
 			percent, _ := strconv.ParseFloat(value, 64) // 0 if it is not a number
 			share = percent / 100
 		case "--vm-bytes":
-			memory += bytesOf(value)
+			memory += parseBytes(value)
 		}
 	}
 	return max(0, cores*share), memory
 }
 
-// bytesOf returns the bytes of a size in stress-ng's notation.
-func bytesOf(text string) uint64 {
+// parseBytes returns the bytes of a size in stress-ng's notation.
+func parseBytes(text string) uint64 {
 	unit := uint64(1)
 	if n := len(text); n > 0 {
 		if i := strings.IndexByte("kmg", text[n-1]|0x20); i >= 0 {
@@ -53,23 +53,23 @@ func bytesOf(text string) uint64 {
 	return n * unit
 }
 
-// used returns a container's consumed CPU time in nanoseconds and its current memory in bytes.
-func (c *container) used(now time.Time) (cpu, memory uint64) {
+// usage returns a container's consumed CPU time in nanoseconds and its current memory in bytes.
+func (c *container) usage(now time.Time) (cpu, memory uint64) {
 	if c.state != runtime.ContainerState_CONTAINER_RUNNING {
 		return 0, 0
 	}
-	cores, memory := load(c.config)
+	cores, memory := simulatedLoad(c.config)
 	return uint64(cores * float64(now.Sub(c.started))), memory
 }
 
-// Used returns the consumed CPU time of all containers in nanoseconds, and their current memory in bytes.
-func (r *Runtime) Used() (cpu, memory uint64) {
+// Usage returns the consumed CPU time of all containers in nanoseconds, and their current memory in bytes.
+func (r *Runtime) Usage() (cpu, memory uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	cpu = r.ended
 	now := time.Now()
 	for _, c := range r.containers {
-		mine, bytes := c.used(now)
+		mine, bytes := c.usage(now)
 		cpu, memory = cpu+mine, memory+bytes
 	}
 	return cpu, memory
@@ -77,7 +77,7 @@ func (r *Runtime) Used() (cpu, memory uint64) {
 
 // ListPodSandboxStats implements cri.Runtime.
 func (r *Runtime) ListPodSandboxStats(context.Context) ([]*runtime.PodSandboxStats, error) {
-	if err := r.begin("ListPodSandboxStats"); err != nil {
+	if err := r.countCall("ListPodSandboxStats"); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -112,7 +112,7 @@ func (r *Runtime) ListPodSandboxStats(context.Context) ([]*runtime.PodSandboxSta
 		if s == nil || c.state != runtime.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
-		cpu, memory := c.used(now)
+		cpu, memory := c.usage(now)
 		mine := &runtime.ContainerStats{
 			Attributes: &runtime.ContainerAttributes{Id: c.id, Metadata: c.config.Metadata, Labels: c.config.Labels},
 		}

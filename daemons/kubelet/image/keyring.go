@@ -181,8 +181,8 @@ func parseServer(server string) Pattern {
 		}
 	}
 	name, port, _ := strings.Cut(host, ":")
-	if name == "index."+hub {
-		name = hub
+	if name == "index."+dockerHub {
+		name = dockerHub
 	}
 	return Pattern{Host: name, Port: port, Path: strings.TrimSuffix(rest, "/")}
 }

@@ -25,7 +25,7 @@ func secret(t *testing.T, keys ...string) *corev1.Secret {
 		Data: map[string][]byte{corev1.DockerConfigJsonKey: data}}
 }
 
-func users(t *testing.T, image string, secrets ...*corev1.Secret) []string {
+func usersFor(t *testing.T, image string, secrets ...*corev1.Secret) []string {
 	t.Helper()
 	ring, err := NewKeyring(secrets)
 	if err != nil {
@@ -42,7 +42,7 @@ func users(t *testing.T, image string, secrets ...*corev1.Secret) []string {
 	return users
 }
 
-func TestCredentialsGoOnlyToTheRegistriesThatTheirKeysName(t *testing.T) {
+func TestCredentialsAreSentOnlyToTheirRegistries(t *testing.T) {
 	const dockerHub = "https://index.docker.io/v1/"
 	for _, row := range []struct {
 		key    string
@@ -76,12 +76,12 @@ func TestCredentialsGoOnlyToTheRegistriesThatTheirKeysName(t *testing.T) {
 		{"", nil, []string{"web", "registry.example/web"}},
 	} {
 		for _, image := range row.images {
-			if got := users(t, image, secret(t, row.key)); !slices.Equal(got, []string{row.key}) {
+			if got := usersFor(t, image, secret(t, row.key)); !slices.Equal(got, []string{row.key}) {
 				t.Errorf("%q is not used for %s: %q", row.key, image, got)
 			}
 		}
 		for _, image := range row.others {
-			if got := users(t, image, secret(t, row.key)); len(got) > 0 {
+			if got := usersFor(t, image, secret(t, row.key)); len(got) > 0 {
 				t.Errorf("%q is used for %s", row.key, image)
 			}
 		}
@@ -93,7 +93,7 @@ func TestTheMostSpecificCredentialIsTriedFirst(t *testing.T) {
 	two := secret(t, "https://registry.example/team")
 	want := []string{"registry.example/team/web", "registry.example/team", "https://registry.example/team",
 		"registry.example", "*.example"}
-	if got := users(t, "registry.example/team/web:1", one, two); !slices.Equal(got, want) {
+	if got := usersFor(t, "registry.example/team/web:1", one, two); !slices.Equal(got, want) {
 		t.Errorf("tried in the order %q, want %q", got, want)
 	}
 }
@@ -164,7 +164,7 @@ func TestPullSecretsAreDecoded(t *testing.T) {
 	}
 }
 
-func TestTagsAndDigestsAreLeftOut(t *testing.T) {
+func TestTagsAndDigestsAreIgnored(t *testing.T) {
 	for image, want := range map[string]string{
 		"web": "web", "web:1": "web", "a/web@sha256:abc": "a/web", "registry:5000/web": "registry:5000/web",
 		"registry:5000/web:1@sha256:abc": "registry:5000/web",

@@ -17,8 +17,8 @@ type Name struct {
 
 // hub is the registry of names that have none; hubHost is the host that serves it.
 const (
-	hub     = "docker.io"
-	hubHost = "registry-1.docker.io"
+	dockerHub = "docker.io"
+	hubHost   = "registry-1.docker.io"
 )
 
 // ParseName returns the parts of an image name. The error states what is wrong with the name.
@@ -35,7 +35,7 @@ func (n Name) String() string { return n.Registry + "/" + n.Repository }
 
 // server returns the URL of the registry, to which the runtime restricts a credential.
 func (n Name) server() string {
-	if n.Registry == hub {
+	if n.Registry == dockerHub {
 		return "https://" + hubHost
 	}
 	return "https://" + n.Registry

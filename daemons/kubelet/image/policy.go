@@ -21,21 +21,22 @@ func NewPolicy(f *config.KubeletFile) Policy {
 	return Policy{Verify: f.ImagePullCredentialsVerificationPolicy, Allowed: f.PreloadedImagesVerificationAllowlist}
 }
 
-// verifies reports whether a pod must prove that it could pull an image. pulled reports whether this kubelet pulled it.
-func (p Policy) verifies(image string, pulled bool) bool {
+// needsProof reports whether a pod must prove that it could pull an image. pulled reports whether this kubelet pulled
+// it.
+func (p Policy) needsProof(image string, pulled bool) bool {
 	switch p.Verify {
 	case config.VerifyNone:
 		return false
 	case config.VerifyAll:
 		return true
 	case config.VerifyAllButAllowed:
-		return pulled || !p.allows(image)
+		return pulled || !p.isAllowed(image)
 	}
 	return pulled
 }
 
-// allows reports whether an image is on the allowlist of preloaded images.
-func (p Policy) allows(image string) bool {
+// isAllowed reports whether an image is on the allowlist of preloaded images.
+func (p Policy) isAllowed(image string) bool {
 	name, err := ParseName(image)
 	if err != nil {
 		return false

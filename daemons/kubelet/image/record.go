@@ -19,8 +19,8 @@ type Records struct {
 	Policy Policy
 	Store  Store
 
-	mu    sync.Mutex
-	going map[string]int // number of running pulls, by the image name in the container's spec
+	mu           sync.Mutex
+	runningPulls map[string]int // number of running pulls, by the image name in the container's spec
 }
 
 // Store keeps small files in folders. Read returns nil for a file that does not exist.
@@ -33,9 +33,9 @@ type Store interface {
 
 // These constants are the folders of a Store, and the version of the files in them.
 const (
-	pulled     = "pulled"  // records of pulled images
-	pulling    = "pulling" // started pulls
-	apiVersion = "kubelet.config.k8s.io/v1beta1"
+	pulledFolder  = "pulled"  // records of pulled images
+	pullingFolder = "pulling" // started pulls
+	apiVersion    = "kubelet.config.k8s.io/v1beta1"
 )
 
 // intent records that the kubelet is about to pull an image. An image with an intent but without a record was probably
@@ -48,15 +48,15 @@ type intent struct {
 
 // record states with which credentials an image was pulled.
 type record struct {
-	Kind            string            `json:"kind"`
-	APIVersion      string            `json:"apiVersion"`
-	LastUpdatedTime metav1.Time       `json:"lastUpdatedTime"`
-	ImageRef        string            `json:"imageRef"` // the image's id in the runtime
-	Credentials     map[string]access `json:"credentialMapping,omitempty"`
+	Kind            string                 `json:"kind"`
+	APIVersion      string                 `json:"apiVersion"`
+	LastUpdatedTime metav1.Time            `json:"lastUpdatedTime"`
+	ImageRef        string                 `json:"imageRef"` // the image's id in the runtime
+	Credentials     map[string]imageAccess `json:"credentialMapping,omitempty"`
 }
 
-// access states which pods may use an image under one name.
-type access struct {
+// imageAccess states which pods may use an image under one name.
+type imageAccess struct {
 	Secrets []SecretRef `json:"kubernetesSecrets,omitempty"`
 	All     bool        `json:"nodePodsAccessible,omitempty"` // all pods, because no pod credential was needed
 }
@@ -69,8 +69,8 @@ type SecretRef struct {
 	Hash      string `json:"credentialHash"`
 }
 
-// sameSecret reports whether two references are to the same secret, regardless of its content.
-func (s SecretRef) sameSecret(o SecretRef) bool {
+// isSameSecret reports whether two references are to the same secret, regardless of its content.
+func (s SecretRef) isSameSecret(o SecretRef) bool {
 	return s.UID == o.UID && s.Namespace == o.Namespace && s.Name == o.Name
 }
 
@@ -85,13 +85,13 @@ func fileName(image string) string {
 func (r *Records) Begin(image string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.write(pulling, image, intent{"ImagePullIntent", apiVersion, image}); err != nil {
+	if err := r.write(pullingFolder, image, intent{"ImagePullIntent", apiVersion, image}); err != nil {
 		return fmt.Errorf("note the pull of image %q: %w", image, err)
 	}
-	if r.going == nil {
-		r.going = map[string]int{}
+	if r.runningPulls == nil {
+		r.runningPulls = map[string]int{}
 	}
-	r.going[image]++
+	r.runningPulls[image]++
 	return nil
 }
 
@@ -101,24 +101,24 @@ func (r *Records) Begin(image string) error {
 func (r *Records) End(image, ref string, with *Credential) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.going[image]--; r.going[image] <= 0 {
-		delete(r.going, image)
+	if r.runningPulls[image]--; r.runningPulls[image] <= 0 {
+		delete(r.runningPulls, image)
 	}
 	if ref != "" {
 		if err := r.add(image, ref, with); err != nil {
 			return err
 		}
 	}
-	if r.going[image] > 0 {
+	if r.runningPulls[image] > 0 {
 		return nil
 	}
-	return r.Store.Remove(pulling, fileName(image))
+	return r.Store.Remove(pullingFolder, fileName(image))
 }
 
-// Usable reports whether a pod may use an image on the node without pulling it. credentials returns the pod's
+// CanUse reports whether a pod may use an image on the node without pulling it. credentials returns the pod's
 // credentials for the image, and is called only if they are needed.
-func (r *Records) Usable(image, ref string, credentials func() ([]Credential, error)) (bool, error) {
-	open, known, err := r.access(image, ref)
+func (r *Records) CanUse(image, ref string, credentials func() ([]Credential, error)) (bool, error) {
+	open, known, err := r.findAccess(image, ref)
 	if open || err != nil || len(known) == 0 {
 		return open, err
 	}
@@ -129,10 +129,10 @@ func (r *Records) Usable(image, ref string, credentials func() ([]Credential, er
 	for _, c := range offered {
 		for _, s := range known {
 			same := s.Hash != "" && s.Hash == c.Secret.Hash
-			if same && s.sameSecret(c.Secret) {
+			if same && s.isSameSecret(c.Secret) {
 				return true, nil
 			}
-			if same || s.sameSecret(c.Secret) {
+			if same || s.isSameSecret(c.Secret) {
 				// The same credential in another secret, or a new credential in the same secret: record it too.
 				r.mu.Lock()
 				defer r.mu.Unlock()
@@ -143,8 +143,9 @@ func (r *Records) Usable(image, ref string, credentials func() ([]Credential, er
 	return false, nil
 }
 
-// access reports whether every pod may use an image. Otherwise it returns the secrets with which the image was pulled.
-func (r *Records) access(image, ref string) (open bool, secrets []SecretRef, err error) {
+// findAccess reports whether every pod may use an image. Otherwise it returns the secrets with which the image was
+// pulled.
+func (r *Records) findAccess(image, ref string) (open bool, secrets []SecretRef, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	have, err := r.read(ref)
@@ -153,13 +154,13 @@ func (r *Records) access(image, ref string) (open bool, secrets []SecretRef, err
 	}
 	ours := have != nil
 	if !ours {
-		begun, err := r.Store.Read(pulling, fileName(image))
+		begun, err := r.Store.Read(pullingFolder, fileName(image))
 		if err != nil {
 			return false, nil, err
 		}
 		ours = begun != nil
 	}
-	if !r.Policy.verifies(image, ours) {
+	if !r.Policy.needsProof(image, ours) {
 		return true, nil, nil
 	}
 	if have == nil {
@@ -169,8 +170,8 @@ func (r *Records) access(image, ref string) (open bool, secrets []SecretRef, err
 	return known.All, known.Secrets, nil
 }
 
-// mostSecrets limits the secrets per name in a record. Older ones are dropped, and their pods pull the image again.
-const mostSecrets = 100
+// maxSecrets limits the secrets per name in a record. Older ones are dropped, and their pods pull the image again.
+const maxSecrets = 100
 
 // add records that a credential can pull an image. If with is nil or a credential of the node, every pod may use the
 // image. The caller holds mu.
@@ -181,7 +182,7 @@ func (r *Records) add(image, ref string, with *Credential) error {
 		have = &record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref}
 	}
 	if have.Credentials == nil {
-		have.Credentials = map[string]access{}
+		have.Credentials = map[string]imageAccess{}
 	}
 	name := Untagged(image)
 	known := have.Credentials[name]
@@ -189,15 +190,15 @@ func (r *Records) add(image, ref string, with *Credential) error {
 	case known.All:
 		return nil
 	case with == nil || with.Secret == (SecretRef{}):
-		known = access{All: true}
+		known = imageAccess{All: true}
 	default:
-		known.Secrets = slices.DeleteFunc(known.Secrets, func(s SecretRef) bool { return s.sameSecret(with.Secret) })
+		known.Secrets = slices.DeleteFunc(known.Secrets, func(s SecretRef) bool { return s.isSameSecret(with.Secret) })
 		known.Secrets = append(known.Secrets, with.Secret)
-		known.Secrets = known.Secrets[max(0, len(known.Secrets)-mostSecrets):]
+		known.Secrets = known.Secrets[max(0, len(known.Secrets)-maxSecrets):]
 	}
 	have.Credentials[name] = known
 	have.LastUpdatedTime = metav1.Now()
-	if err := r.write(pulled, ref, have); err != nil {
+	if err := r.write(pulledFolder, ref, have); err != nil {
 		return fmt.Errorf("record the pull of image %q: %w", image, err)
 	}
 	return nil
@@ -208,24 +209,24 @@ func (r *Records) add(image, ref string, with *Credential) error {
 func (r *Records) Recover(find func(image string) (string, error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names, err := r.Store.List(pulling)
+	names, err := r.Store.List(pullingFolder)
 	if err != nil {
 		return fmt.Errorf("read which images were being pulled: %w", err)
 	}
 	var errs []error
 	for _, name := range names {
-		errs = append(errs, r.recoverOne(name, find))
+		errs = append(errs, r.recoverPull(name, find))
 	}
 	return errors.Join(errs...)
 }
 
-func (r *Records) recoverOne(name string, find func(image string) (string, error)) error {
-	data, err := r.Store.Read(pulling, name)
+func (r *Records) recoverPull(name string, find func(image string) (string, error)) error {
+	data, err := r.Store.Read(pullingFolder, name)
 	if err != nil {
 		return err
 	}
 	var begun intent
-	if err := json.Unmarshal(data, &begun); err != nil || r.going[begun.Image] > 0 {
+	if err := json.Unmarshal(data, &begun); err != nil || r.runningPulls[begun.Image] > 0 {
 		return err
 	}
 	ref, err := find(begun.Image)
@@ -236,13 +237,13 @@ func (r *Records) recoverOne(name string, find func(image string) (string, error
 		if have, err := r.read(ref); err == nil && have == nil {
 			unknown := record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref,
 				LastUpdatedTime: metav1.Now(),
-				Credentials:     map[string]access{Untagged(begun.Image): {}}}
-			if err := r.write(pulled, ref, unknown); err != nil {
+				Credentials:     map[string]imageAccess{Untagged(begun.Image): {}}}
+			if err := r.write(pulledFolder, ref, unknown); err != nil {
 				return err
 			}
 		}
 	}
-	return r.Store.Remove(pulling, name)
+	return r.Store.Remove(pullingFolder, name)
 }
 
 // Prune deletes the records of images that the node no longer has. It calls has for each id that is not in refs,
@@ -250,7 +251,7 @@ func (r *Records) recoverOne(name string, find func(image string) (string, error
 func (r *Records) Prune(refs map[string]bool, has func(ref string) (bool, error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names, err := r.Store.List(pulled)
+	names, err := r.Store.List(pulledFolder)
 	if err != nil {
 		return fmt.Errorf("read the records of pulled images: %w", err)
 	}
@@ -261,14 +262,14 @@ func (r *Records) Prune(refs map[string]bool, has func(ref string) (bool, error)
 	var errs []error
 	for _, name := range names {
 		if !kept[name] {
-			errs = append(errs, r.pruneOne(name, has))
+			errs = append(errs, r.pruneRecord(name, has))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (r *Records) pruneOne(name string, has func(ref string) (bool, error)) error {
-	data, err := r.Store.Read(pulled, name)
+func (r *Records) pruneRecord(name string, has func(ref string) (bool, error)) error {
+	data, err := r.Store.Read(pulledFolder, name)
 	if err != nil || data == nil {
 		return err
 	}
@@ -279,12 +280,12 @@ func (r *Records) pruneOne(name string, has func(ref string) (bool, error)) erro
 	if there, err := has(have.ImageRef); err != nil || there {
 		return err
 	}
-	return r.Store.Remove(pulled, name)
+	return r.Store.Remove(pulledFolder, name)
 }
 
 // read returns the record of an image, or nil if there is none. The caller holds mu.
 func (r *Records) read(ref string) (*record, error) {
-	data, err := r.Store.Read(pulled, fileName(ref))
+	data, err := r.Store.Read(pulledFolder, fileName(ref))
 	if err != nil || data == nil {
 		return nil, err
 	}

@@ -12,17 +12,17 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// from returns the credential of a secret.
-func from(secret, uid, password string) *Credential {
+// credentialOf returns the credential of a secret.
+func credentialOf(secret, uid, password string) *Credential {
 	c := Credential{Username: "me", Password: password}
 	c.Secret = SecretRef{UID: uid, Namespace: "shop", Name: secret, Hash: c.hash()}
 	return &c
 }
 
-// usable reports whether a pod with the given credentials may use an image.
-func usable(t *testing.T, r *Records, image, ref string, with ...*Credential) bool {
+// canUse reports whether a pod with the given credentials may use an image.
+func canUse(t *testing.T, r *Records, image, ref string, with ...*Credential) bool {
 	t.Helper()
-	ok, err := r.Usable(image, ref, func() ([]Credential, error) {
+	ok, err := r.CanUse(image, ref, func() ([]Credential, error) {
 		var list []Credential
 		for _, c := range with {
 			list = append(list, *c)
@@ -35,17 +35,17 @@ func usable(t *testing.T, r *Records, image, ref string, with ...*Credential) bo
 	return ok
 }
 
-func pullOnce(t *testing.T, r *Records, image, ref string, with *Credential) {
+func recordPull(t *testing.T, r *Records, image, ref string, with *Credential) {
 	t.Helper()
 	if err := errors.Join(r.Begin(image), r.End(image, ref, with)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-const web, webID = "registry.example/team/web:1", "sha256:web"
+const webImage, webImageID = "registry.example/team/web:1", "sha256:web"
 
 func TestAPodUsesAnImageThatItCouldPull(t *testing.T) {
-	secret := from("pull", "1", "secret")
+	secret := credentialOf("pull", "1", "secret")
 	for _, row := range []struct {
 		name   string
 		pulled *Credential // credential of the earlier pull
@@ -54,39 +54,43 @@ func TestAPodUsesAnImageThatItCouldPull(t *testing.T) {
 	}{
 		{"without credentials, pulled with one", secret, nil, false},
 		{"with the same secret", secret, []*Credential{secret}, true},
-		{"with another secret and the same credential", secret, []*Credential{from("copy", "2", "secret")}, true},
-		{"with the same secret and another credential", secret, []*Credential{from("pull", "1", "rotated")}, true},
-		{"with a secret of the same name, made anew", secret, []*Credential{from("pull", "3", "guessed")}, false},
-		{"with another", secret, []*Credential{from("other", "2", "guessed")}, false},
-		{"with another and the same", secret, []*Credential{from("other", "2", "guessed"), secret}, true},
+		{"with another secret and the same credential", secret, []*Credential{credentialOf("copy", "2", "secret")},
+			true},
+		{"with the same secret and another credential", secret, []*Credential{credentialOf("pull", "1", "rotated")},
+			true},
+		{"with a secret of the same name, made anew", secret, []*Credential{credentialOf("pull", "3", "guessed")},
+			false},
+		{"with another", secret, []*Credential{credentialOf("other", "2", "guessed")}, false},
+		{"with another and the same", secret, []*Credential{credentialOf("other", "2", "guessed"), secret}, true},
 		{"without credentials, pulled without", nil, nil, true},
 		{"with some, pulled without", nil, []*Credential{secret}, true},
 	} {
 		r := &Records{Store: &Memory{}}
-		pullOnce(t, r, web, webID, row.pulled)
+		recordPull(t, r, webImage, webImageID, row.pulled)
 		for _, again := range []string{"at first", "again"} {
-			if got := usable(t, r, web, webID, row.with...); got != row.want {
+			if got := canUse(t, r, webImage, webImageID, row.with...); got != row.want {
 				t.Errorf("%s, %s: may use the image: %t", row.name, again, got)
 			}
 		}
-		if usable(t, r, "registry.example/other:1", webID, row.with...) {
+		if canUse(t, r, "registry.example/other:1", webImageID, row.with...) {
 			t.Errorf("%s: may use the image under a name under which it was not pulled", row.name)
 		}
 	}
 }
 
-func TestACredentialThatWasRecognizedIsRemembered(t *testing.T) {
+func TestAVerifiedCredentialIsRecorded(t *testing.T) {
 	r := &Records{Store: &Memory{}}
-	pullOnce(t, r, web, webID, from("pull", "1", "old"))
-	if !usable(t, r, web, webID, from("pull", "1", "new")) || !usable(t, r, web, webID, from("copy", "2", "new")) {
+	recordPull(t, r, webImage, webImageID, credentialOf("pull", "1", "old"))
+	if !canUse(t, r, webImage, webImageID, credentialOf("pull", "1", "new")) ||
+		!canUse(t, r, webImage, webImageID, credentialOf("copy", "2", "new")) {
 		t.Error("the rotated credential is not known in another secret")
 	}
-	if usable(t, r, web, webID, from("other", "3", "old")) {
+	if canUse(t, r, webImage, webImageID, credentialOf("other", "3", "old")) {
 		t.Error("the credential of before is known in another secret")
 	}
 }
 
-func TestPoliciesSayWhichImagesAreVerified(t *testing.T) {
+func TestPoliciesSelectTheImagesToVerify(t *testing.T) {
 	allowed := []string{"docker.io/library/busybox", "registry.example/team/*"}
 	for _, row := range []struct {
 		policy, image   string
@@ -96,7 +100,7 @@ func TestPoliciesSayWhichImagesAreVerified(t *testing.T) {
 		{config.VerifyPulled, "busybox:1", true, false}, {config.VerifyPulled, "busybox:1", false, true},
 		{"", "busybox:1", true, false}, {"", "busybox:1", false, true},
 		{config.VerifyAllButAllowed, "busybox:1", true, false}, {config.VerifyAllButAllowed, "busybox:1", false, true},
-		{config.VerifyAllButAllowed, web, false, true},
+		{config.VerifyAllButAllowed, webImage, false, true},
 		{config.VerifyAllButAllowed, "registry.example/team/a/b@sha256:" + strings.Repeat("0", 64), false, true},
 		{config.VerifyAllButAllowed, "registry.example/teams/web", false, false},
 		{config.VerifyAllButAllowed, "busybox2", false, false},
@@ -105,68 +109,68 @@ func TestPoliciesSayWhichImagesAreVerified(t *testing.T) {
 	} {
 		r := &Records{Policy: Policy{row.policy, allowed}, Store: &Memory{}}
 		if row.pulled {
-			pullOnce(t, r, row.image, "id", from("pull", "1", "secret"))
+			recordPull(t, r, row.image, "id", credentialOf("pull", "1", "secret"))
 		}
-		if got := usable(t, r, row.image, "id"); got != row.without {
+		if got := canUse(t, r, row.image, "id"); got != row.without {
 			t.Errorf("%s, %s, pulled %t: may be used without credentials: %t", row.policy, row.image, row.pulled, got)
 		}
 	}
 }
 
 // If a kubelet is killed during a pull, it is unknown which pods may use the image.
-func TestAnInterruptedPullLeavesNoImageForAll(t *testing.T) {
+func TestAnInterruptedPullDoesNotOpenTheImageToAllPods(t *testing.T) {
 	store := Directory(t.TempDir())
-	for _, image := range []string{web, "gone:1"} {
+	for _, image := range []string{webImage, "gone:1"} {
 		if err := (&Records{Store: store}).Begin(image); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r := &Records{Store: store}
-	if usable(t, r, web, webID) {
+	if canUse(t, r, webImage, webImageID) {
 		t.Error("the image may be used before what was interrupted is taken in")
 	}
 	if err := r.Recover(func(image string) (string, error) {
-		return map[string]string{web: webID}[image], nil
+		return map[string]string{webImage: webImageID}[image], nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := store.List(pulling); err != nil || len(left) > 0 {
+	if left, err := store.List(pullingFolder); err != nil || len(left) > 0 {
 		t.Errorf("pulls are still under way: %v, %v", left, err)
 	}
-	if usable(t, r, web, webID) || usable(t, r, web, webID, from("pull", "1", "secret")) {
+	if canUse(t, r, webImage, webImageID) || canUse(t, r, webImage, webImageID, credentialOf("pull", "1", "secret")) {
 		t.Error("the image may be used without being pulled again")
 	}
-	pullOnce(t, r, web, webID, from("pull", "1", "secret"))
-	if !usable(t, r, web, webID, from("pull", "1", "secret")) {
+	recordPull(t, r, webImage, webImageID, credentialOf("pull", "1", "secret"))
+	if !canUse(t, r, webImage, webImageID, credentialOf("pull", "1", "secret")) {
 		t.Error("the image may not be used after it was pulled again")
 	}
 }
 
 // An unreadable record does not make an image usable for all pods.
-func TestABrokenRecordOpensNothing(t *testing.T) {
+func TestABrokenRecordAllowsNoPod(t *testing.T) {
 	dir := t.TempDir()
 	r := &Records{Store: Directory(dir)}
-	pullOnce(t, r, web, webID, nil)
-	if err := os.WriteFile(filepath.Join(dir, pulled, fileName(webID)), []byte("{"), 0o600); err != nil {
+	recordPull(t, r, webImage, webImageID, nil)
+	if err := os.WriteFile(filepath.Join(dir, pulledFolder, fileName(webImageID)), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := r.Usable(web, webID, nil); ok || err == nil {
+	if ok, err := r.CanUse(webImage, webImageID, nil); ok || err == nil {
 		t.Errorf("usable is %t, %v", ok, err)
 	}
 	if err := r.Prune(nil, func(string) (bool, error) { return false, nil }); err == nil {
 		t.Error("a record that cannot be read was pruned")
 	}
-	pullOnce(t, r, web, webID, nil)
-	if !usable(t, r, web, webID) {
+	recordPull(t, r, webImage, webImageID, nil)
+	if !canUse(t, r, webImage, webImageID) {
 		t.Error("the record was not replaced by the next pull")
 	}
 }
 
-func TestRecordsGoWithTheirImages(t *testing.T) {
+func TestRecordsAreRemovedWithTheirImages(t *testing.T) {
 	for _, store := range []Store{Directory(t.TempDir()), &Memory{}} {
 		r := &Records{Store: store}
 		for _, ref := range []string{"listed", "there", "gone", "unknown"} {
-			pullOnce(t, r, "a:1", ref, nil)
+			recordPull(t, r, "a:1", ref, nil)
 		}
 		err := r.Prune(map[string]bool{"listed": true}, func(ref string) (bool, error) {
 			if ref == "unknown" {
@@ -196,8 +200,8 @@ func TestRecordsGoWithTheirImages(t *testing.T) {
 func TestRecordsHaveThePublishedFormat(t *testing.T) {
 	store := &Memory{}
 	r := &Records{Store: store}
-	pullOnce(t, r, web, webID, from("pull", "1", "secret"))
-	data, err := store.Read(pulled, fileName(webID))
+	recordPull(t, r, webImage, webImageID, credentialOf("pull", "1", "secret"))
+	data, err := store.Read(pulledFolder, fileName(webImageID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,26 +211,26 @@ func TestRecordsHaveThePublishedFormat(t *testing.T) {
 	}
 	delete(got, "lastUpdatedTime")
 	want := map[string]any{"kind": "ImagePulledRecord", "apiVersion": "kubelet.config.k8s.io/v1beta1",
-		"imageRef": webID,
+		"imageRef": webImageID,
 		"credentialMapping": map[string]any{"registry.example/team/web": map[string]any{"kubernetesSecrets": []any{
 			map[string]any{"uid": "1", "namespace": "shop", "name": "pull",
-				"credentialHash": from("pull", "1", "secret").Secret.Hash}}}}}
+				"credentialHash": credentialOf("pull", "1", "secret").Secret.Hash}}}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the record is %v, want %v", got, want)
 	}
 }
 
-func TestARecordHasABoundedNumberOfSecrets(t *testing.T) {
+func TestSecretsOfARecordAreLimited(t *testing.T) {
 	r := &Records{Store: &Memory{}}
-	for i := range 3 * mostSecrets {
+	for i := range 3 * maxSecrets {
 		uid := strings.Repeat("x", i)
-		pullOnce(t, r, web, webID, from("pull", uid, uid))
+		recordPull(t, r, webImage, webImageID, credentialOf("pull", uid, uid))
 	}
-	have, err := r.read(webID)
+	have, err := r.read(webImageID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(have.Credentials[Untagged(web)].Secrets); n != mostSecrets {
+	if n := len(have.Credentials[Untagged(webImage)].Secrets); n != maxSecrets {
 		t.Errorf("the record has %d secrets", n)
 	}
 }

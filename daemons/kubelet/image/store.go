@@ -13,8 +13,8 @@ import (
 // Directory is a Store whose folders are subdirectories. Files are replaced atomically.
 type Directory string
 
-// temporary is the name prefix of files that are being written.
-const temporary = "."
+// temporaryPrefix is the name prefix of files that are being written.
+const temporaryPrefix = "."
 
 // Read implements Store.
 func (d Directory) Read(folder, name string) ([]byte, error) {
@@ -31,7 +31,7 @@ func (d Directory) Write(folder, name string, data []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, temporary+name)
+	f, err := os.CreateTemp(dir, temporaryPrefix+name)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (d Directory) List(folder string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), temporary) {
+		if strings.HasPrefix(e.Name(), temporaryPrefix) {
 			err = errors.Join(err, d.Remove(folder, e.Name()))
 			continue
 		}

@@ -6,7 +6,7 @@ import "time"
 const (
 	FirstDelay = 10 * time.Second
 	MaxDelay   = 5 * time.Minute
-	forgetAge  = 2 * MaxDelay
+	resetAge   = 2 * MaxDelay
 )
 
 // Backoff is the delay before the next attempt of an operation that keeps failing. The zero value is no delay.
@@ -15,9 +15,9 @@ type Backoff struct {
 	Updated time.Time
 }
 
-// Next returns the back-off after another attempt at now. It starts afresh after forgetAge without an attempt.
+// Next returns the back-off after another attempt at now. It starts afresh after resetAge without an attempt.
 func (b Backoff) Next(now time.Time) Backoff {
-	if b.Delay == 0 || now.Sub(b.Updated) > forgetAge {
+	if b.Delay == 0 || now.Sub(b.Updated) > resetAge {
 		return Backoff{Delay: FirstDelay, Updated: now}
 	}
 	return Backoff{Delay: min(2*b.Delay, MaxDelay), Updated: now}
@@ -25,7 +25,7 @@ func (b Backoff) Next(now time.Time) Backoff {
 
 // Until returns when an operation that ended at a time may be tried again.
 func (b Backoff) Until(ended, now time.Time) time.Time {
-	if b.Delay == 0 || now.Sub(b.Updated) > forgetAge {
+	if b.Delay == 0 || now.Sub(b.Updated) > resetAge {
 		return ended
 	}
 	return ended.Add(b.Delay)

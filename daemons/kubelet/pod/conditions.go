@@ -19,26 +19,26 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 	}
 	box := f.sandbox()
 	own := []corev1.PodCondition{
-		truth(
+		newCondition(
 			corev1.PodReadyToStartContainers,
 			box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork),
 			"",
 			"",
 		),
-		initialized(f, s, over),
+		initializedCondition(f, s, over),
 	}
-	containers := containersReady(f, s, over)
+	containers := readyCondition(f, s, over)
 	ready := containers
 	ready.Type = corev1.PodReady
 	if ready.Status == corev1.ConditionTrue {
-		if missing := gates(f.Pod); len(missing) > 0 {
+		if missing := unmetGates(f.Pod); len(missing) > 0 {
 			ready.Status, ready.Reason = corev1.ConditionFalse, "ReadinessGatesNotReady"
 			ready.Message = strings.Join(missing, ", ")
 		}
 	}
-	own = append(own, ready, containers, truth(corev1.PodScheduled, true, "", ""))
+	own = append(own, ready, containers, newCondition(corev1.PodScheduled, true, "", ""))
 	own = append(own, resizeConditions(f, over != "")...)
-	pressed := f.Evicted != nil && f.Evicted.Pressed
+	pressed := f.Evicted != nil && f.Evicted.IsNodePressure
 	if pressed {
 		own = append(own, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 			Reason: corev1.PodReasonTerminationByKubelet, Message: f.Evicted.Message})
@@ -54,25 +54,26 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 		}
 	}
 	for _, was := range f.Pod.Status.Conditions {
-		if !owned(was.Type) && !(pressed && was.Type == corev1.DisruptionTarget) {
+		if !isOwnedCondition(was.Type) && !(pressed && was.Type == corev1.DisruptionTarget) {
 			own = append(own, was)
 		}
 	}
 	return own
 }
 
-// kept returns the conditions of a rejected pod: PodScheduled and the conditions that other components own.
-func kept(f *Facts) []corev1.PodCondition {
+// retainedConditions returns the conditions of a rejected pod: PodScheduled and the conditions that other components
+// own.
+func retainedConditions(f *Facts) []corev1.PodCondition {
 	var list []corev1.PodCondition
 	for _, was := range f.Pod.Status.Conditions {
-		if !owned(was.Type) || was.Type == corev1.PodScheduled {
+		if !isOwnedCondition(was.Type) || was.Type == corev1.PodScheduled {
 			list = append(list, was)
 		}
 	}
 	return list
 }
 
-func owned(t corev1.PodConditionType) bool {
+func isOwnedCondition(t corev1.PodConditionType) bool {
 	switch t {
 	case corev1.PodReadyToStartContainers,
 		corev1.PodInitialized,
@@ -86,22 +87,22 @@ func owned(t corev1.PodConditionType) bool {
 	return false
 }
 
-func truth(t corev1.PodConditionType, ok bool, reason, message string) corev1.PodCondition {
+func newCondition(t corev1.PodConditionType, ok bool, reason, message string) corev1.PodCondition {
 	if ok {
 		return corev1.PodCondition{Type: t, Status: corev1.ConditionTrue}
 	}
 	return corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, Reason: reason, Message: message}
 }
 
-func initialized(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondition {
+func initializedCondition(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondition {
 	if over == "PodCompleted" {
 		return corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, Reason: over}
 	}
 	var incomplete []string
-	if !Initialized(f) {
+	if !IsInitialized(f) {
 		for i, c := range s.InitContainerStatuses {
 			done := c.Ready
-			if Sidecar(&f.Pod.Spec.InitContainers[i]) {
+			if IsSidecar(&f.Pod.Spec.InitContainers[i]) {
 				done = c.Started != nil && *c.Started
 			}
 			if !done {
@@ -109,17 +110,17 @@ func initialized(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondition
 			}
 		}
 	}
-	return truth(corev1.PodInitialized, len(incomplete) == 0, "ContainersNotInitialized",
+	return newCondition(corev1.PodInitialized, len(incomplete) == 0, "ContainersNotInitialized",
 		fmt.Sprintf("containers with incomplete status: %v", incomplete))
 }
 
-func containersReady(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondition {
+func readyCondition(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondition {
 	if over != "" {
-		return truth(corev1.ContainersReady, false, over, "")
+		return newCondition(corev1.ContainersReady, false, over, "")
 	}
 	var unready []string
 	for i, c := range s.InitContainerStatuses {
-		if Sidecar(&f.Pod.Spec.InitContainers[i]) && !c.Ready {
+		if IsSidecar(&f.Pod.Spec.InitContainers[i]) && !c.Ready {
 			unready = append(unready, c.Name)
 		}
 	}
@@ -128,12 +129,12 @@ func containersReady(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondi
 			unready = append(unready, c.Name)
 		}
 	}
-	return truth(corev1.ContainersReady, len(unready) == 0, "ContainersNotReady",
+	return newCondition(corev1.ContainersReady, len(unready) == 0, "ContainersNotReady",
 		fmt.Sprintf("containers with unready status: %v", unready))
 }
 
-// gates returns a message for each readiness gate that is not satisfied.
-func gates(p *corev1.Pod) []string {
+// unmetGates returns a message for each readiness gate that is not satisfied.
+func unmetGates(p *corev1.Pod) []string {
 	var missing []string
 	for _, g := range p.Spec.ReadinessGates {
 		state := "the status of pod readiness gate %q is not \"True\", but False"

@@ -15,12 +15,12 @@ func Ended(f *Facts) *End {
 		return f.Evicted
 	}
 	// A pod that has ended in the API stays ended, even if the runtime no longer has its containers.
-	if p := f.Pod.Status.Phase; (p == corev1.PodFailed || p == corev1.PodSucceeded) && !Static(f.Pod) {
+	if p := f.Pod.Status.Phase; (p == corev1.PodFailed || p == corev1.PodSucceeded) && !IsStatic(f.Pod) {
 		return &End{
 			Phase:    p,
 			Reason:   f.Pod.Status.Reason,
 			Message:  f.Pod.Status.Message,
-			Rejected: p == corev1.PodFailed && neverBegan(f),
+			Rejected: p == corev1.PodFailed && hasNeverStarted(f),
 		}
 	}
 	if at, ok := deadline(f); ok && !f.Now.Before(at) {
@@ -30,11 +30,11 @@ func Ended(f *Facts) *End {
 			Message: "Pod was active on the node longer than the specified deadline",
 		}
 	}
-	return finished(f)
+	return naturalEnd(f)
 }
 
-// neverBegan reports whether neither the runtime nor the API knows any container of the pod.
-func neverBegan(f *Facts) bool {
+// hasNeverStarted reports whether neither the runtime nor the API knows any container of the pod.
+func hasNeverStarted(f *Facts) bool {
 	s := &f.Pod.Status
 	return len(f.Containers) == 0 && len(f.Sandboxes) == 0 && len(s.ContainerStatuses)+len(s.InitContainerStatuses) == 0
 }
@@ -47,18 +47,18 @@ func deadline(f *Facts) (time.Time, bool) {
 	return f.Pod.Status.StartTime.Add(time.Duration(*f.Pod.Spec.ActiveDeadlineSeconds) * time.Second), true
 }
 
-// finished returns the end that the pod's containers have reached by themselves, or nil.
-func finished(f *Facts) *End {
+// naturalEnd returns the end that the pod's containers have reached by themselves, or nil.
+func naturalEnd(f *Facts) *End {
 	box := f.sandbox()
 	if box == nil {
 		return nil
 	}
 	for i := range f.Pod.Spec.InitContainers {
 		spec := &f.Pod.Spec.InitContainers[i]
-		if Sidecar(spec) {
+		if IsSidecar(spec) {
 			continue
 		}
-		if c := f.current(spec.Name, box.ID); c != nil && c.State == Exited && c.ExitCode != 0 &&
+		if c := f.attemptIn(spec.Name, box.ID); c != nil && c.State == Exited && c.ExitCode != 0 &&
 			!ShouldRestart(f.Pod, spec, c.ExitCode) {
 			return &End{Phase: corev1.PodFailed}
 		}
@@ -66,9 +66,9 @@ func finished(f *Facts) *End {
 	end := &End{Phase: corev1.PodSucceeded}
 	for i := range f.Pod.Spec.Containers {
 		spec := &f.Pod.Spec.Containers[i]
-		c := f.newest(spec.Name)
+		c := f.newestAttempt(spec.Name)
 		if c == nil || c.State != Exited && c.State != Unknown || ShouldRestart(f.Pod, spec, c.ExitCode) ||
-			f.anew(spec, c) {
+			f.needsRecreate(spec, c) {
 			return nil
 		}
 		if c.ExitCode != 0 || c.State == Unknown {
@@ -78,22 +78,22 @@ func finished(f *Facts) *End {
 	return end
 }
 
-// anew reports whether an exited container was stopped because its image or size has changed, so that it must be
-// created again. A container that the API has as terminated for good is not created again.
-func (f *Facts) anew(spec *corev1.Container, c *Container) bool {
-	if _, resized := misfit(f.Pod, spec, c); !resized && (c.Hash == "" || c.Hash == Hash(spec)) {
+// needsRecreate reports whether an exited container was stopped because its image or size has changed, so that it must
+// be created again. A container that the API has as terminated for good is not created again.
+func (f *Facts) needsRecreate(spec *corev1.Container, c *Container) bool {
+	if _, resized := hasOtherSize(f.Pod, spec, c); !resized && (c.Hash == "" || c.Hash == Hash(spec)) {
 		return false
 	}
 	id := f.RuntimeName + "://" + c.ID
-	told := slices.ContainsFunc(f.Pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+	reported := slices.ContainsFunc(f.Pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return s.Name == spec.Name && s.ContainerID == id && s.State.Terminated != nil
 	})
-	return !told || ShouldRestart(f.Pod, spec, c.ExitCode)
+	return !reported || ShouldRestart(f.Pod, spec, c.ExitCode)
 }
 
 // ShouldRestart reports whether a container that exited with the given code should run again.
 func ShouldRestart(p *corev1.Pod, spec *corev1.Container, code int32) bool {
-	if ephemeral(p, spec.Name) != nil {
+	if findEphemeral(p, spec.Name) != nil {
 		return false
 	}
 	for _, rule := range spec.RestartPolicyRules {
@@ -105,7 +105,7 @@ func ShouldRestart(p *corev1.Pod, spec *corev1.Container, code int32) bool {
 	policy := p.Spec.RestartPolicy
 	if spec.RestartPolicy != nil {
 		policy = corev1.RestartPolicy(*spec.RestartPolicy)
-	} else if policy == corev1.RestartPolicyAlways && isInit(p, spec) {
+	} else if policy == corev1.RestartPolicyAlways && isInitContainer(p, spec) {
 		policy = corev1.RestartPolicyOnFailure
 	}
 	switch policy {
@@ -117,7 +117,7 @@ func ShouldRestart(p *corev1.Pod, spec *corev1.Container, code int32) bool {
 	return true
 }
 
-func isInit(p *corev1.Pod, spec *corev1.Container) bool {
+func isInitContainer(p *corev1.Pod, spec *corev1.Container) bool {
 	return slices.ContainsFunc(p.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == spec.Name })
 }
 

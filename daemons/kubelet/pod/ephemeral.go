@@ -9,23 +9,23 @@ import (
 // Ephemeral containers are added to a running pod to inspect it. They are started once and never restarted. The pod's
 // phase and readiness do not depend on them.
 
-// plain converts an ephemeral container to a Container, which has the same fields.
-func plain(e *corev1.EphemeralContainer) *corev1.Container {
+// asContainer converts an ephemeral container to a Container, which has the same fields.
+func asContainer(e *corev1.EphemeralContainer) *corev1.Container {
 	c := corev1.Container(e.EphemeralContainerCommon)
 	return &c
 }
 
-func ephemeral(p *corev1.Pod, name string) *corev1.Container {
+func findEphemeral(p *corev1.Pod, name string) *corev1.Container {
 	for i := range p.Spec.EphemeralContainers {
 		if e := &p.Spec.EphemeralContainers[i]; e.Name == name {
-			return plain(e)
+			return asContainer(e)
 		}
 	}
 	return nil
 }
 
-// Ephemeral reports whether the named container of a pod is an ephemeral container.
-func Ephemeral(p *corev1.Pod, name string) bool { return ephemeral(p, name) != nil }
+// IsEphemeral reports whether the named container of a pod is an ephemeral container.
+func IsEphemeral(p *corev1.Pod, name string) bool { return findEphemeral(p, name) != nil }
 
 // Target returns the container whose processes an ephemeral container shares, or "".
 func Target(p *corev1.Pod, name string) string {
@@ -37,16 +37,16 @@ func Target(p *corev1.Pod, name string) string {
 	return ""
 }
 
-// visit returns the step for the first ephemeral container that has never run in any sandbox: its start, or the removal
-// of an attempt that was created but not started.
-func visit(f *Facts, box string) Step {
+// startEphemeral returns the step for the first ephemeral container that has never run in any sandbox: its start, or
+// the removal of an attempt that was created but not started.
+func startEphemeral(f *Facts, box string) Step {
 	for i := range f.Pod.Spec.EphemeralContainers {
 		e := &f.Pod.Spec.EphemeralContainers[i]
 		if w, ok := f.Waits[e.Name]; ok && f.Now.Before(w.Until) {
 			continue
 		}
-		switch c := f.newest(e.Name); {
-		case c == nil && !visited(f.Pod, e.Name):
+		switch c := f.newestAttempt(e.Name); {
+		case c == nil && !hasRun(f.Pod, e.Name):
 			return Step{Kind: Start, Container: e.Name, SandboxID: box}
 		case c != nil && c.State == Created:
 			return Step{Kind: RemoveContainers, IDs: []string{c.ID}}
@@ -55,8 +55,8 @@ func visit(f *Facts, box string) Step {
 	return Step{}
 }
 
-// visited reports whether an ephemeral container has run according to the pod's status.
-func visited(p *corev1.Pod, name string) bool {
+// hasRun reports whether an ephemeral container has run according to the pod's status.
+func hasRun(p *corev1.Pod, name string) bool {
 	for _, s := range p.Status.EphemeralContainerStatuses {
 		if s.Name == name {
 			return s.State.Running != nil || s.State.Terminated != nil
@@ -65,13 +65,14 @@ func visited(p *corev1.Pod, name string) bool {
 	return false
 }
 
-// nextVisit returns when to retry the start of an ephemeral container. Zero means that none waits.
-func nextVisit(f *Facts) time.Time {
+// nextEphemeralStart returns when to retry the start of an ephemeral container. Zero means that none waits.
+func nextEphemeralStart(f *Facts) time.Time {
 	var soonest time.Time
 	for i := range f.Pod.Spec.EphemeralContainers {
 		name := f.Pod.Spec.EphemeralContainers[i].Name
 		w, ok := f.Waits[name]
-		if ok && f.Now.Before(w.Until) && f.newest(name) == nil && (soonest.IsZero() || w.Until.Before(soonest)) {
+		if ok && f.Now.Before(w.Until) && f.newestAttempt(name) == nil &&
+			(soonest.IsZero() || w.Until.Before(soonest)) {
 			soonest = w.Until
 		}
 	}
@@ -81,7 +82,7 @@ func nextVisit(f *Facts) time.Time {
 func ephemeralStatuses(f *Facts, end *End) []corev1.ContainerStatus {
 	var all []corev1.ContainerStatus
 	for i := range f.Pod.Spec.EphemeralContainers {
-		s := containerStatus(f, plain(&f.Pod.Spec.EphemeralContainers[i]), false, end)
+		s := containerStatus(f, asContainer(&f.Pod.Spec.EphemeralContainers[i]), false, end)
 		s.Ready, s.Started = false, nil
 		all = append(all, s)
 	}

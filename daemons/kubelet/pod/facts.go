@@ -20,11 +20,11 @@ type Facts struct {
 	Sandboxes  []Sandbox   // newest first
 	Containers []Container // newest first, of all sandboxes
 
-	Prepared bool // directories, cgroup and volumes exist
-	Released bool // they were released after the pod's end
-	Discard  bool // the machine needs the disk space of the ended pod's containers
+	Prepared         bool // directories, cgroup and volumes exist
+	Released         bool // they were released after the pod's end
+	DiscardRequested bool // the machine needs the disk space of the ended pod's containers
 
-	Admitted string // ID of the sandbox whose network policies are in effect
+	AdmittedSandbox string // ID of the sandbox whose network policies are in effect
 
 	Probes  map[string]Probe                   // by container ID
 	Waits   map[string]Wait                    // by container name; "" means the whole pod
@@ -42,7 +42,7 @@ type End struct {
 	Phase           corev1.PodPhase
 	Reason, Message string
 	Rejected        bool // before anything of the pod was started
-	Pressed         bool // evicted for a shortage of the machine, which the pod did not cause
+	IsNodePressure  bool // evicted for a shortage of the machine, which the pod did not cause
 }
 
 // Sandbox is the state of a pod sandbox in the runtime.
@@ -97,10 +97,10 @@ type Wait struct {
 	At, Until                     time.Time
 }
 
-const settle = time.Second // how long a Wait shows its first reason
+const firstReasonTime = time.Second // how long a Wait shows its first reason
 
-func (w Wait) shown(now time.Time) (reason, message string) {
-	if w.BackoffReason != "" && now.Sub(w.At) >= settle {
+func (w Wait) reasonAt(now time.Time) (reason, message string) {
+	if w.BackoffReason != "" && now.Sub(w.At) >= firstReasonTime {
 		return w.BackoffReason, w.BackoffMessage
 	}
 	return w.Reason, w.Message
@@ -113,19 +113,19 @@ const (
 	MirrorAnnotation = "kubernetes.io/config.mirror"
 )
 
-// Static reports whether a pod comes from a manifest instead of the API.
-func Static(p *corev1.Pod) bool { return p.Annotations[SourceAnnotation] == "file" }
+// IsStatic reports whether a pod comes from a manifest instead of the API.
+func IsStatic(p *corev1.Pod) bool { return p.Annotations[SourceAnnotation] == "file" }
 
 // IsMirror reports whether an API pod is the mirror of a static pod.
 func IsMirror(p *corev1.Pod) bool { return p.Annotations[MirrorAnnotation] != "" }
 
-// Sidecar reports whether an init container keeps running alongside the other containers.
-func Sidecar(c *corev1.Container) bool {
+// IsSidecar reports whether an init container keeps running alongside the other containers.
+func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// newest returns the newest attempt of a container in any sandbox.
-func (f *Facts) newest(name string) *Container {
+// newestAttempt returns the newest attempt of a container in any sandbox.
+func (f *Facts) newestAttempt(name string) *Container {
 	for i := range f.Containers {
 		if f.Containers[i].Name == name {
 			return &f.Containers[i]
@@ -134,8 +134,8 @@ func (f *Facts) newest(name string) *Container {
 	return nil
 }
 
-// current returns the newest attempt of a container in the given sandbox.
-func (f *Facts) current(name, sandbox string) *Container {
+// attemptIn returns the newest attempt of a container in the given sandbox.
+func (f *Facts) attemptIn(name, sandbox string) *Container {
 	for i := range f.Containers {
 		if c := &f.Containers[i]; c.Name == name && c.SandboxID == sandbox {
 			return c
@@ -145,7 +145,7 @@ func (f *Facts) current(name, sandbox string) *Container {
 }
 
 func (f *Facts) nextAttempt(name string) uint32 {
-	if c := f.newest(name); c != nil {
+	if c := f.newestAttempt(name); c != nil {
 		return c.Attempt + 1
 	}
 	return 0
@@ -158,7 +158,7 @@ func (f *Facts) sandbox() *Sandbox {
 	return &f.Sandboxes[0]
 }
 
-func (f *Facts) anyAlive() bool {
+func (f *Facts) hasLiveContainer() bool {
 	return slices.ContainsFunc(f.Containers, func(c Container) bool { return c.State == Running }) ||
 		slices.ContainsFunc(f.Sandboxes, func(s Sandbox) bool { return s.Ready })
 }

@@ -92,7 +92,7 @@ func ResourceField(
 	node Node,
 ) (string, error) {
 	if ref.ContainerName != "" {
-		spec = find(p, ref.ContainerName)
+		spec = findContainer(p, ref.ContainerName)
 		if spec == nil {
 			return "", fmt.Errorf("container %s not found", ref.ContainerName)
 		}
@@ -126,7 +126,7 @@ func divideUp(a, b int64) int64 {
 	return (a + b - 1) / b
 }
 
-func find(p *corev1.Pod, name string) *corev1.Container {
+func findContainer(p *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
 			if list[i].Name == name {
@@ -134,8 +134,8 @@ func find(p *corev1.Pod, name string) *corev1.Container {
 			}
 		}
 	}
-	return ephemeral(p, name)
+	return findEphemeral(p, name)
 }
 
 // Find returns the container of a pod with the given name, or nil.
-func Find(p *corev1.Pod, name string) *corev1.Container { return find(p, name) }
+func Find(p *corev1.Pod, name string) *corev1.Container { return findContainer(p, name) }

@@ -12,8 +12,8 @@ import (
 
 // These maps list how the kubelet treats each field of a pod's spec.
 var (
-	// honoured fields are implemented.
-	honoured = map[string]string{
+	// implementedFields fields are implemented.
+	implementedFields = map[string]string{
 		"PodSpec": "Volumes InitContainers Containers EphemeralContainers RestartPolicy " +
 			"TerminationGracePeriodSeconds ActiveDeadlineSeconds DNSPolicy " +
 			"NodeName HostNetwork HostPID HostIPC ShareProcessNamespace SecurityContext ImagePullSecrets Hostname " +
@@ -75,9 +75,9 @@ var (
 		"EmptyDirVolumeSource": "SizeLimit Mode", "ProjectedVolumeSource": "Sources DefaultMode",
 		"VolumeProjection": "Secret DownwardAPI ConfigMap ServiceAccountToken ClusterTrustBundle",
 	}
-	// refused fields make the pod fail with an event, or keep it from starting with an event.
-	// TestDemandsOfAPodAreRefused covers those that make it fail.
-	refused = map[string]string{
+	// rejectedFields fields make the pod fail with an event, or keep it from starting with an event.
+	// TestUnsupportedPodFieldsAreRejected covers those that make it fail.
+	rejectedFields = map[string]string{
 		"PodSpec": "OS HostUsers", "SecurityContext": "ProcMount", "LifecycleHandler": "TCPSocket",
 		"EnvVarSource": "FileKeyRef", "VolumeMount": "BindMountOptions", "ContainerRestartRule": "Action",
 		"GRPCAction":           "Mode",
@@ -91,13 +91,13 @@ var (
 		"KeyToPath": "User", "DownwardAPIVolumeFile": "User", "ServiceAccountTokenProjection": "User",
 		"ClusterTrustBundleProjection": "User",
 	}
-	// missing fields are neither implemented nor rejected yet. The list may only shrink.
-	missing = map[string]string{
+	// missingFields fields are neither implemented nor rejected yet. The list may only shrink.
+	missingFields = map[string]string{
 		"PodSecurityContext": "SELinuxChangePolicy",
 	}
-	// harmless fields are handled by other components: the API server, the scheduler, controllers or other operating
+	// otherFields fields are handled by other components: the API server, the scheduler, controllers or other operating
 	// systems.
-	harmless = map[string]string{
+	otherFields = map[string]string{
 		"PodSpec": "NodeSelector ServiceAccountName DeprecatedServiceAccount AutomountServiceAccountToken Affinity " +
 			"SchedulerName Tolerations PreemptionPolicy " +
 			"TopologySpreadConstraints SchedulingGates SchedulingGroup EvictionResponders",
@@ -108,11 +108,12 @@ var (
 )
 
 // Proves S23.
-func TestEveryFieldOfAPodIsDealtWith(t *testing.T) {
+func TestEveryPodFieldIsClassified(t *testing.T) {
 	type fate = map[string]string
 	fates := map[string]map[string]bool{} // by Type.Field
-	for name, all := range map[string]fate{"honoured": honoured, "refused": refused, "missing": missing,
-		"harmless": harmless} {
+	for name, all := range map[string]fate{"honoured": implementedFields, "refused": rejectedFields,
+		"missing":  missingFields,
+		"harmless": otherFields} {
 		for typ, fields := range all {
 			for _, f := range strings.Fields(fields) {
 				key := typ + "." + f
@@ -169,7 +170,7 @@ func TestEveryFieldOfAPodIsDealtWith(t *testing.T) {
 }
 
 // Proves S23.
-func TestDemandsOfAPodAreRefused(t *testing.T) {
+func TestUnsupportedPodFieldsAreRejected(t *testing.T) {
 	no, unmasked, mode := false, corev1.UnmaskedProcMount, corev1.GRPCProbeMode("other")
 	container := func(change func(*corev1.Container)) func(*corev1.PodSpec) {
 		return func(s *corev1.PodSpec) { change(&s.Containers[0]) }
@@ -233,7 +234,7 @@ func TestDemandsOfAPodAreRefused(t *testing.T) {
 	} {
 		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
 		c.change(&p.Spec)
-		end := Refuse(p, []string{"net.core.*"})
+		end := CheckPod(p, []string{"net.core.*"})
 		if (end == nil) != (c.reason == "") ||
 			end != nil && (end.Reason != c.reason || !strings.Contains(end.Message, c.message)) {
 			t.Errorf("%s: got %+v, want %q with %q", c.name, end, c.reason, c.message)
@@ -241,10 +242,10 @@ func TestDemandsOfAPodAreRefused(t *testing.T) {
 	}
 }
 
-func TestStaticPodsHaveNoClaimsOfDevices(t *testing.T) {
+func TestStaticPodsCannotHaveDeviceClaims(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}}
 	p.Annotations = map[string]string{SourceAnnotation: "file"}
-	if end := Refuse(p, nil); end == nil || end.Reason != "FailedPrepareDynamicResources" ||
+	if end := CheckPod(p, nil); end == nil || end.Reason != "FailedPrepareDynamicResources" ||
 		!strings.Contains(end.Message, `"gpu"`) {
 		t.Errorf("got %+v", end)
 	}

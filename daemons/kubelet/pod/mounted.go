@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mounted returns the volume mounts for a container's status. For IfPossible, whether a mount is recursively read-only
-// depends on how the container was created. c is nil as long as that is unknown.
-func mounted(spec *corev1.Container, c *Container) []corev1.VolumeMountStatus {
+// mountStatuses returns the volume mounts for a container's status. For IfPossible, whether a mount is recursively
+// read-only depends on how the container was created. c is nil as long as that is unknown.
+func mountStatuses(spec *corev1.Container, c *Container) []corev1.VolumeMountStatus {
 	var list []corev1.VolumeMountStatus
 	for _, m := range spec.VolumeMounts {
 		s := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}

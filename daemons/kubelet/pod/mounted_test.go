@@ -10,9 +10,9 @@ import (
 )
 
 // The status of a container lists its volume mounts before and after the container was created.
-func TestAContainersStatusSaysHowItsVolumesAreMounted(t *testing.T) {
+func TestContainerStatusReportsVolumeMounts(t *testing.T) {
 	mode := func(m corev1.RecursiveReadOnlyMode) *corev1.RecursiveReadOnlyMode { return &m }
-	spec := container("m")
+	spec := testContainer("m")
 	spec.VolumeMounts = []corev1.VolumeMount{
 		{Name: "a", MountPath: "/a"},
 		{Name: "b", MountPath: "/b/", ReadOnly: true},
@@ -31,7 +31,7 @@ func TestAContainersStatusSaysHowItsVolumesAreMounted(t *testing.T) {
 		}
 		return strings.Join(words, ", ")
 	}
-	runs := ran("m", 0, Running, 0, 0)
+	runs := attemptOf("m", 0, Running, 0, 0)
 	runs.ReadOnly = []string{"/c", "/e"}
 	for name, c := range map[string]struct {
 		containers []Container
@@ -42,7 +42,7 @@ func TestAContainersStatusSaysHowItsVolumesAreMounted(t *testing.T) {
 		"while it runs": {[]Container{runs}, "a /a false -, b /b/ true Disabled, c /c/ true Enabled, d /d true " +
 			"Disabled, e /e true Enabled, f /f true Disabled"},
 	} {
-		status := Status(facts(func(f *Facts) {
+		status := Status(runningFacts(func(f *Facts) {
 			f.Pod.Spec.Containers[0] = spec
 			f.Containers = c.containers
 		}))
@@ -53,18 +53,18 @@ func TestAContainersStatusSaysHowItsVolumesAreMounted(t *testing.T) {
 }
 
 // The user and the stop signal in a container's status come from the runtime, for all types of containers.
-func TestAContainersStatusSaysWhoItIsAndWhatEndsIt(t *testing.T) {
+func TestContainerStatusReportsUserAndStopSignal(t *testing.T) {
 	signal := corev1.SIGUSR1
 	user := &corev1.ContainerUser{
 		Linux: &corev1.LinuxContainerUser{UID: 1000, GID: 2000, SupplementalGroups: []int64{2000, 3000}},
 	}
-	status := Status(facts(func(f *Facts) {
-		f.Pod.Spec.InitContainers = []corev1.Container{sidecar("s")}
-		f.Pod.Spec.EphemeralContainers = visitors("v")
+	status := Status(runningFacts(func(f *Facts) {
+		f.Pod.Spec.InitContainers = []corev1.Container{testSidecar("s")}
+		f.Pod.Spec.EphemeralContainers = ephemeralContainers("v")
 		asked := &corev1.Lifecycle{StopSignal: &signal}
 		f.Pod.Spec.InitContainers[0].Lifecycle, f.Pod.Spec.Containers[0].Lifecycle = asked, asked
 		for _, name := range []string{"s", "m", "v"} {
-			c := ran(name, 0, Running, 0, 0)
+			c := attemptOf(name, 0, Running, 0, 0)
 			c.User, c.StopSignal = user, &signal
 			f.Containers = append(f.Containers, c)
 		}
@@ -79,7 +79,7 @@ func TestAContainersStatusSaysWhoItIsAndWhatEndsIt(t *testing.T) {
 }
 
 // The status has the health of a container's devices while they are prepared, and the last health afterwards.
-func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
+func TestContainerStatusReportsDeviceHealth(t *testing.T) {
 	is := func(health corev1.ResourceHealthStatus) []corev1.ResourceStatus {
 		return []corev1.ResourceStatus{
 			{Name: "claim:c", Resources: []corev1.ResourceHealth{{ResourceID: "d/p/x", Health: health}}},
@@ -93,8 +93,8 @@ func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
 		"none": {nil, nil, ""}, "at first": {is("Healthy"), nil, "Healthy"},
 		"later": {is("Unhealthy"), is("Healthy"), "Unhealthy"}, "taken back": {nil, is("Unhealthy"), "Unhealthy"},
 	} {
-		status := Status(facts(func(f *Facts) {
-			f.Containers = []Container{ran("m", 0, Running, 0, 0)}
+		status := Status(runningFacts(func(f *Facts) {
+			f.Containers = []Container{attemptOf("m", 0, Running, 0, 0)}
 			f.Devices = map[string][]corev1.ResourceStatus{"m": c.now}
 			f.Pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "m", AllocatedResourcesStatus: c.last}}
 		}))

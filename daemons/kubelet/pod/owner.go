@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ownedByOthers reports whether files of a volume should belong to a user other than root. This kubelet does not
+// hasOtherOwners reports whether files of a volume should belong to a user other than root. This kubelet does not
 // support that.
-func ownedByOthers(v *corev1.Volume) bool {
+func hasOtherOwners(v *corev1.Volume) bool {
 	keys := func(items []corev1.KeyToPath) bool {
 		return slices.ContainsFunc(items, func(i corev1.KeyToPath) bool { return i.User != nil })
 	}

@@ -71,7 +71,7 @@ func CPUQuota(cpu apiresource.Quantity) int64 {
 // OOMScoreAdj returns the oom_score_adj of a container: lowest for guaranteed pods, otherwise higher the less memory
 // the container requests.
 func OOMScoreAdj(p *corev1.Pod, c *corev1.Container, capacity int64) int64 {
-	if p.Spec.PriorityClassName == "system-node-critical" || Static(p) {
+	if p.Spec.PriorityClassName == "system-node-critical" || IsStatic(p) {
 		return -997
 	}
 	switch QOS(p) {
@@ -88,25 +88,25 @@ func OOMScoreAdj(p *corev1.Pod, c *corev1.Container, capacity int64) int64 {
 		least = min(least, p.Spec.Containers[i].Resources.Requests.Memory().Value())
 	}
 	request := c.Resources.Requests.Memory().Value()
-	if Sidecar(c) && isInit(p, c) && least < math.MaxInt64 {
+	if IsSidecar(c) && isInitContainer(p, c) && least < math.MaxInt64 {
 		request = max(request, least) // a sidecar must not be killed before the containers that it serves
 	}
 	if resource.IsPodLevelRequestsSet(p) {
-		request += unclaimed(p)
+		request += podLevelShare(p)
 	}
 	return min(max(1000-1000*request/capacity, 3), 999)
 }
 
-// unclaimed returns each container's share of the memory that the pod-level request exceeds the containers' requests
-// by.
-func unclaimed(p *corev1.Pod) int64 {
+// podLevelShare returns each container's share of the memory that the pod-level request exceeds the containers'
+// requests by.
+func podLevelShare(p *corev1.Pod) int64 {
 	whole, parts := p.Spec.Resources.Requests[corev1.ResourceMemory], resource.AggregateContainerRequests(
 		p,
 		resource.PodResourcesOptions{},
 	)
 	count := int64(len(p.Spec.Containers))
 	for i := range p.Spec.InitContainers {
-		if Sidecar(&p.Spec.InitContainers[i]) {
+		if IsSidecar(&p.Spec.InitContainers[i]) {
 			count++
 		}
 	}
@@ -116,8 +116,8 @@ func unclaimed(p *corev1.Pod) int64 {
 // systemCritical is the lowest priority of pods that a node or the cluster needs to work.
 const systemCritical = 2000000000
 
-// Critical reports whether a node or the cluster needs a pod to work. Such a pod is accepted even if the machine is
+// IsCritical reports whether a node or the cluster needs a pod to work. Such a pod is accepted even if the machine is
 // short of resources, and it is not evicted for that.
-func Critical(p *corev1.Pod) bool {
-	return Static(p) || IsMirror(p) || p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical
+func IsCritical(p *corev1.Pod) bool {
+	return IsStatic(p) || IsMirror(p) || p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical
 }

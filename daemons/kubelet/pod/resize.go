@@ -21,13 +21,13 @@ type Resize struct {
 	// empty if the node has.
 	Pending, Message string
 	Error            string // of the last attempt to apply the allocated size to the containers
-	// Held maps container names to the times before which they are not resized again.
-	Held map[string]time.Time
-	// Whole reports that the pod's cgroup does not have the allocated size yet.
-	Whole bool
-	// Begun is the generation of the pod at which the node last allocated a new size, until all containers have that
-	// size. 0 means none.
-	Begun int64
+	// NotBefore maps container names to the times before which they are not resized again.
+	NotBefore map[string]time.Time
+	// IsPodPending reports that the pod's cgroup does not have the allocated size yet.
+	IsPodPending bool
+	// Generation is the generation of the pod at which the node last allocated a new size, until all containers have
+	// that size. 0 means none.
+	Generation int64
 }
 
 // Size is the CPU and memory that a container runs with. A zero limit means no limit.
@@ -54,17 +54,17 @@ func SizeOf(r corev1.ResourceRequirements) Size {
 }
 
 // Allocation maps container names to the resources that the node has allocated. The pod-level resources have the key
-// podLevel.
+// podLevelKey.
 type Allocation map[string]corev1.ResourceRequirements
 
-// podLevel is the key of the pod-level resources in an Allocation.
-const podLevel = ""
+// podLevelKey is the key of the pod-level resources in an Allocation.
+const podLevelKey = ""
 
-// resizable returns the containers that can be resized while they run: sidecars and regular containers.
-func resizable(p *corev1.Pod) []*corev1.Container {
+// resizableContainers returns the containers that can be resized while they run: sidecars and regular containers.
+func resizableContainers(p *corev1.Pod) []*corev1.Container {
 	var all []*corev1.Container
 	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; Sidecar(c) {
+		if c := &p.Spec.InitContainers[i]; IsSidecar(c) {
 			all = append(all, c)
 		}
 	}
@@ -74,22 +74,22 @@ func resizable(p *corev1.Pod) []*corev1.Container {
 	return all
 }
 
-// Wanted returns the resources in a pod's spec.
-func Wanted(p *corev1.Pod) Allocation {
+// SpecAllocation returns the resources in a pod's spec.
+func SpecAllocation(p *corev1.Pod) Allocation {
 	a := Allocation{}
-	for _, c := range resizable(p) {
+	for _, c := range resizableContainers(p) {
 		a[c.Name] = c.Resources
 	}
 	if p.Spec.Resources != nil {
-		a[podLevel] = *p.Spec.Resources
+		a[podLevelKey] = *p.Spec.Resources
 	}
 	return a
 }
 
-// Given returns the resources that an earlier kubelet allocated to a pod, according to the pod's status. Resources that
-// the status does not report have the wanted values.
-func Given(p *corev1.Pod) Allocation {
-	a := Wanted(p)
+// ReportedAllocation returns the resources that an earlier kubelet allocated to a pod, according to the pod's status.
+// Resources that the status does not report have the wanted values.
+func ReportedAllocation(p *corev1.Pod) Allocation {
+	a := SpecAllocation(p)
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if _, ours := a[s.Name]; !ours || s.Resources == nil {
 			continue
@@ -109,15 +109,16 @@ func Given(p *corev1.Pod) Allocation {
 		a[s.Name] = was
 	}
 	if r := p.Spec.Resources; r != nil && p.Status.Resources != nil {
-		a[podLevel] = corev1.ResourceRequirements{Requests: asReported(p, r.Requests, p.Status.AllocatedResources),
-			Limits: asReported(p, r.Limits, p.Status.Resources.Limits), Claims: r.Claims}
+		a[podLevelKey] = corev1.ResourceRequirements{Requests: withoutOverhead(p, r.Requests,
+			p.Status.AllocatedResources),
+			Limits: withoutOverhead(p, r.Limits, p.Status.Resources.Limits), Claims: r.Claims}
 	}
 	return a
 }
 
-// asReported returns a pod's resources as its status reports them, without the pod overhead. Resources that the status
-// does not report have the wanted values.
-func asReported(p *corev1.Pod, wanted, reported corev1.ResourceList) corev1.ResourceList {
+// withoutOverhead returns a pod's resources as its status reports them, without the pod overhead. Resources that the
+// status does not report have the wanted values.
+func withoutOverhead(p *corev1.Pod, wanted, reported corev1.ResourceList) corev1.ResourceList {
 	out := wanted.DeepCopy()
 	for name := range wanted {
 		if q, ok := reported[name]; ok {
@@ -131,30 +132,30 @@ func asReported(p *corev1.Pod, wanted, reported corev1.ResourceList) corev1.Reso
 	return out
 }
 
-// Allocated returns the pod with the allocated resources in its spec. It returns p itself if they equal the wanted
+// WithAllocation returns the pod with the allocated resources in its spec. It returns p itself if they equal the wanted
 // ones.
-func Allocated(p *corev1.Pod, a Allocation) *corev1.Pod {
-	if len(a) == 0 || equality.Semantic.DeepEqual(Wanted(p), a) {
+func WithAllocation(p *corev1.Pod, a Allocation) *corev1.Pod {
+	if len(a) == 0 || equality.Semantic.DeepEqual(SpecAllocation(p), a) {
 		return p
 	}
 	p = p.DeepCopy()
-	for _, c := range resizable(p) {
+	for _, c := range resizableContainers(p) {
 		if r, ok := a[c.Name]; ok {
 			c.Resources = *r.DeepCopy()
 		}
 	}
 	p.Spec.Resources = nil
-	if r, ok := a[podLevel]; ok {
+	if r, ok := a[podLevelKey]; ok {
 		p.Spec.Resources = r.DeepCopy()
 	}
 	return p
 }
 
-// misfit reports whether a container runs with another size than the allocated one, and whether the change needs a
-// restart.
-func misfit(p *corev1.Pod, spec *corev1.Container, c *Container) (is, restart bool) {
+// hasOtherSize reports whether a container runs with another size than the allocated one, and whether the change needs
+// a restart.
+func hasOtherSize(p *corev1.Pod, spec *corev1.Container, c *Container) (is, restart bool) {
 	if c.Size == nil ||
-		!slices.ContainsFunc(resizable(p), func(r *corev1.Container) bool { return r.Name == spec.Name }) {
+		!slices.ContainsFunc(resizableContainers(p), func(r *corev1.Container) bool { return r.Name == spec.Name }) {
 		return false, false
 	}
 	want := SizeOf(spec.Resources)
@@ -169,26 +170,26 @@ func misfit(p *corev1.Pod, spec *corev1.Container, c *Container) (is, restart bo
 	return cpu || memory, restart
 }
 
-// Resizing reports whether the pod's cgroup or one of its containers does not have the allocated size yet.
-func Resizing(f *Facts) bool { return f.Resize.Whole || ContainersResizing(f) }
+// IsResizing reports whether the pod's cgroup or one of its containers does not have the allocated size yet.
+func IsResizing(f *Facts) bool { return f.Resize.IsPodPending || HasResizingContainers(f) }
 
-// ContainersResizing reports whether a container of the pod runs with another size than the allocated one.
-func ContainersResizing(f *Facts) bool {
-	return slices.ContainsFunc(resizable(f.Pod), func(spec *corev1.Container) bool {
-		c := f.newest(spec.Name)
+// HasResizingContainers reports whether a container of the pod runs with another size than the allocated one.
+func HasResizingContainers(f *Facts) bool {
+	return slices.ContainsFunc(resizableContainers(f.Pod), func(spec *corev1.Container) bool {
+		c := f.newestAttempt(spec.Name)
 		if c == nil || c.State != Running {
 			return false
 		}
-		is, _ := misfit(f.Pod, spec, c)
+		is, _ := hasOtherSize(f.Pod, spec, c)
 		return is
 	})
 }
 
-// actual returns the resources that a container runs with, in the form of a spec. The memory request is the allocated
-// one, because the runtime does not know it.
-func actual(p *corev1.Pod, spec *corev1.Container, c *Container) *corev1.ResourceRequirements {
+// actualResources returns the resources that a container runs with, in the form of a spec. The memory request is the
+// allocated one, because the runtime does not know it.
+func actualResources(p *corev1.Pod, spec *corev1.Container, c *Container) *corev1.ResourceRequirements {
 	r := spec.Resources.DeepCopy()
-	if is, _ := misfit(p, spec, c); !is || c.State != Running {
+	if is, _ := hasOtherSize(p, spec, c); !is || c.State != Running {
 		return r
 	}
 	want := SizeOf(spec.Resources)
@@ -227,11 +228,11 @@ func actual(p *corev1.Pod, spec *corev1.Container, c *Container) *corev1.Resourc
 	return r
 }
 
-// sized adds the allocated and actual resources to a container's status.
-func sized(f *Facts, spec *corev1.Container, s corev1.ContainerStatus) corev1.ContainerStatus {
+// withSizes adds the allocated and actual resources to a container's status.
+func withSizes(f *Facts, spec *corev1.Container, s corev1.ContainerStatus) corev1.ContainerStatus {
 	s.AllocatedResources = spec.Resources.Requests.DeepCopy()
-	if c := f.newest(spec.Name); c != nil {
-		s.Resources = actual(f.Pod, spec, c)
+	if c := f.newestAttempt(spec.Name); c != nil {
+		s.Resources = actualResources(f.Pod, spec, c)
 	} else {
 		s.Resources = spec.Resources.DeepCopy()
 	}
@@ -269,7 +270,7 @@ func resizeConditions(f *Facts, over bool) []corev1.PodCondition {
 			},
 		)
 	}
-	if Resizing(f) {
+	if IsResizing(f) {
 		c := corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue}
 		if f.Resize.Error != "" {
 			c.Reason, c.Message = corev1.PodReasonError, f.Resize.Error

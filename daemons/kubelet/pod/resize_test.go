@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// sizes returns resources with equal requests and limits.
-func sizes(cpu, memory string) corev1.ResourceRequirements {
+// equalResources returns resources with equal requests and limits.
+func equalResources(cpu, memory string) corev1.ResourceRequirements {
 	l := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse(cpu),
 		corev1.ResourceMemory: resource.MustParse(memory),
@@ -17,7 +17,7 @@ func sizes(cpu, memory string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: l, Limits: l}
 }
 
-func resized(run, want corev1.ResourceRequirements, policies ...corev1.ContainerResizePolicy) *Facts {
+func resizedFacts(run, want corev1.ResourceRequirements, policies ...corev1.ContainerResizePolicy) *Facts {
 	p := &corev1.Pod{
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyAlways,
@@ -27,7 +27,7 @@ func resized(run, want corev1.ResourceRequirements, policies ...corev1.Container
 	p.Generation = 2
 	size := SizeOf(run)
 	return &Facts{
-		Pod: p, Now: time.Unix(1000, 0), Prepared: true, RuntimeName: "test", Admitted: "s",
+		Pod: p, Now: time.Unix(1000, 0), Prepared: true, RuntimeName: "test", AdmittedSandbox: "s",
 		Sandboxes: []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}},
 		Containers: []Container{
 			{
@@ -44,7 +44,7 @@ func resized(run, want corev1.ResourceRequirements, policies ...corev1.Container
 }
 
 // Proves S23.
-func TestContainersAreResizedAsTheirPolicySays(t *testing.T) {
+func TestContainersAreResizedByTheirPolicy(t *testing.T) {
 	restart := func(name corev1.ResourceName) corev1.ContainerResizePolicy {
 		return corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.RestartContainer}
 	}
@@ -54,15 +54,15 @@ func TestContainersAreResizedAsTheirPolicySays(t *testing.T) {
 		policies  []corev1.ContainerResizePolicy
 		step      Kind
 	}{
-		{"as it is", sizes("1", "1Gi"), sizes("1", "1Gi"), nil, Rest},
-		{"more CPU", sizes("1", "1Gi"), sizes("2", "1Gi"), nil, ResizeContainer},
-		{"less memory", sizes("1", "1Gi"), sizes("1", "512Mi"), nil, ResizeContainer},
-		{"memory with a restart", sizes("1", "1Gi"), sizes("1", "2Gi"),
+		{"as it is", equalResources("1", "1Gi"), equalResources("1", "1Gi"), nil, Rest},
+		{"more CPU", equalResources("1", "1Gi"), equalResources("2", "1Gi"), nil, ResizeContainer},
+		{"less memory", equalResources("1", "1Gi"), equalResources("1", "512Mi"), nil, ResizeContainer},
+		{"memory with a restart", equalResources("1", "1Gi"), equalResources("1", "2Gi"),
 			[]corev1.ContainerResizePolicy{restart(corev1.ResourceMemory)}, Kill},
-		{"CPU where memory needs a restart", sizes("1", "1Gi"), sizes("2", "1Gi"),
+		{"CPU where memory needs a restart", equalResources("1", "1Gi"), equalResources("2", "1Gi"),
 			[]corev1.ContainerResizePolicy{restart(corev1.ResourceMemory)}, ResizeContainer},
 	} {
-		f := resized(c.run, c.want, c.policies...)
+		f := resizedFacts(c.run, c.want, c.policies...)
 		step := Next(f)
 		if step.Kind != c.step {
 			t.Errorf("%s: next is %+v, want %s", c.name, step, c.step)
@@ -79,20 +79,20 @@ func TestContainersAreResizedAsTheirPolicySays(t *testing.T) {
 			t.Errorf("%s: PodResizeInProgress is %v", c.name, on)
 		}
 	}
-	f := resized(sizes("1", "1Gi"), sizes("1", "2Gi"), restart(corev1.ResourceMemory))
+	f := resizedFacts(equalResources("1", "1Gi"), equalResources("1", "2Gi"), restart(corev1.ResourceMemory))
 	f.Containers[0].State, f.Containers[0].Finished = Exited, f.Now
 	if step := Next(f); step.Kind != Start || step.Restart {
 		t.Errorf("what was stopped to be resized: %+v", step)
 	}
 }
 
-func TestResizesThatWaitAreTold(t *testing.T) {
-	f := resized(sizes("1", "1Gi"), sizes("2", "1Gi"))
+func TestPendingResizesAreReported(t *testing.T) {
+	f := resizedFacts(equalResources("1", "1Gi"), equalResources("2", "1Gi"))
 	f.Resize = Resize{
-		Pending: corev1.PodReasonDeferred,
-		Message: "no room",
-		Error:   "busy",
-		Held:    map[string]time.Time{"main": f.Now.Add(time.Minute)},
+		Pending:   corev1.PodReasonDeferred,
+		Message:   "no room",
+		Error:     "busy",
+		NotBefore: map[string]time.Time{"main": f.Now.Add(time.Minute)},
 	}
 	if step := Next(f); step.Kind != Rest || !step.At.Equal(f.Now.Add(time.Minute)) {
 		t.Errorf("next is %+v", step)
@@ -122,28 +122,29 @@ func conditionOf(s corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondi
 	return nil
 }
 
-func TestWhatAPodWasGivenIsInItsStatus(t *testing.T) {
-	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: sizes("4", "1Gi")}}}}
-	was := sizes("1", "1Gi")
+func TestAllocatedResourcesAreInTheStatus(t *testing.T) {
+	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main",
+		Resources: equalResources("4", "1Gi")}}}}
+	was := equalResources("1", "1Gi")
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{
 		{Name: "main", AllocatedResources: was.Requests, Resources: &was},
 	}
-	given := Given(p)
-	if got := Allocated(p, given).Spec.Containers[0].Resources; got.Requests.Cpu().Value() != 1 ||
+	given := ReportedAllocation(p)
+	if got := WithAllocation(p, given).Spec.Containers[0].Resources; got.Requests.Cpu().Value() != 1 ||
 		got.Limits.Cpu().Value() != 1 {
 		t.Errorf("given %v", got)
 	}
 	if p.Spec.Containers[0].Resources.Requests.Cpu().Value() != 4 {
 		t.Error("the API's pod was changed")
 	}
-	if Allocated(p, Wanted(p)) != p {
+	if WithAllocation(p, SpecAllocation(p)) != p {
 		t.Error("a pod that was given what it wants is another")
 	}
 }
 
 // Proves S25.
-func TestResourcesOfThePodAsAWholeMakeItsClass(t *testing.T) {
-	whole := sizes("1", "1Gi")
+func TestPodLevelResourcesDecideTheQOSClass(t *testing.T) {
+	whole := equalResources("1", "1Gi")
 	p := &corev1.Pod{Spec: corev1.PodSpec{Resources: &whole, Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}}}
 	if got := QOS(p); got != corev1.PodQOSGuaranteed {
 		t.Errorf("class %s", got)

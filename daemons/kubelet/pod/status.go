@@ -39,19 +39,19 @@ func Status(f *Facts) corev1.PodStatus {
 	if end != nil && end.Rejected {
 		// Containers that were never started get no status. A waiting state would announce that they will start.
 		s.Phase, s.Reason, s.Message = end.Phase, end.Reason, end.Message
-		s.Conditions = kept(f)
+		s.Conditions = retainedConditions(f)
 		return s
 	}
 	for i := range f.Pod.Spec.InitContainers {
 		s.InitContainerStatuses = append(
 			s.InitContainerStatuses,
-			sized(f, &f.Pod.Spec.InitContainers[i], containerStatus(f, &f.Pod.Spec.InitContainers[i], true, end)),
+			withSizes(f, &f.Pod.Spec.InitContainers[i], containerStatus(f, &f.Pod.Spec.InitContainers[i], true, end)),
 		)
 	}
 	for i := range f.Pod.Spec.Containers {
 		s.ContainerStatuses = append(
 			s.ContainerStatuses,
-			sized(f, &f.Pod.Spec.Containers[i], containerStatus(f, &f.Pod.Spec.Containers[i], false, end)),
+			withSizes(f, &f.Pod.Spec.Containers[i], containerStatus(f, &f.Pod.Spec.Containers[i], false, end)),
 		)
 	}
 	s.EphemeralContainerStatuses = ephemeralStatuses(f, end)
@@ -60,7 +60,7 @@ func Status(f *Facts) corev1.PodStatus {
 		func(i, j int) bool { return s.ContainerStatuses[i].Name < s.ContainerStatuses[j].Name },
 	)
 	switch {
-	case end != nil && !f.anyAlive():
+	case end != nil && !f.hasLiveContainer():
 		// The phase is terminal only when all containers have ended, because other components rely on that.
 		s.Phase, s.Reason, s.Message = end.Phase, end.Reason, end.Message
 	case end != nil && (old.Phase == corev1.PodFailed || old.Phase == corev1.PodSucceeded):
@@ -70,11 +70,11 @@ func Status(f *Facts) corev1.PodStatus {
 	default:
 		s.Phase = phase(f)
 	}
-	if f.Pod.DeletionTimestamp != nil && !f.anyAlive() && s.Phase == corev1.PodRunning {
+	if f.Pod.DeletionTimestamp != nil && !f.hasLiveContainer() && s.Phase == corev1.PodRunning {
 		s.Phase = endPhase(s.ContainerStatuses)
 	}
-	s.AllocatedResources, s.Resources = whole(f.Pod, s.Phase)
-	if f.Resize.Whole && old.Resources != nil {
+	s.AllocatedResources, s.Resources = podResources(f.Pod, s.Phase)
+	if f.Resize.IsPodPending && old.Resources != nil {
 		s.Resources = old.Resources // the pod's cgroup still has the previous size
 	}
 	s.Conditions = conditions(f, &s)
@@ -110,35 +110,35 @@ func podIPs(f *Facts) []string {
 
 // phase returns the phase of a pod that has not ended.
 func phase(f *Facts) corev1.PodPhase {
-	if !Initialized(f) {
+	if !IsInitialized(f) {
 		return corev1.PodPending
 	}
 	for i := range f.Pod.Spec.Containers {
-		if c := f.newest(f.Pod.Spec.Containers[i].Name); c == nil || c.State == Created {
+		if c := f.newestAttempt(f.Pod.Spec.Containers[i].Name); c == nil || c.State == Created {
 			return corev1.PodPending
 		}
 	}
 	return corev1.PodRunning
 }
 
-// Initialized reports whether all init containers have completed. Sidecars must have started.
-func Initialized(f *Facts) bool {
+// IsInitialized reports whether all init containers have completed. Sidecars must have started.
+func IsInitialized(f *Facts) bool {
 	box := f.sandbox()
 	if box == nil {
 		return len(f.Pod.Spec.InitContainers) == 0
 	}
 	for i := range f.Pod.Spec.Containers {
-		if f.current(f.Pod.Spec.Containers[i].Name, box.ID) != nil {
+		if f.attemptIn(f.Pod.Spec.Containers[i].Name, box.ID) != nil {
 			return true
 		}
 	}
 	for i := range f.Pod.Spec.InitContainers {
 		spec := &f.Pod.Spec.InitContainers[i]
-		c := f.current(spec.Name, box.ID)
+		c := f.attemptIn(spec.Name, box.ID)
 		switch {
 		case c == nil:
 			return false
-		case Sidecar(spec):
+		case IsSidecar(spec):
 			if c.State == Running && !f.probe(spec, c).Started || c.State == Created {
 				return false
 			}
@@ -150,7 +150,8 @@ func Initialized(f *Facts) bool {
 }
 
 func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) corev1.ContainerStatus {
-	s := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image, VolumeMounts: mounted(spec, f.newest(spec.Name))}
+	s := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image,
+		VolumeMounts: mountStatuses(spec, f.newestAttempt(spec.Name))}
 	no := false
 	s.Started = &no
 	attempts := []*Container{}
@@ -172,12 +173,12 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 				return last
 			}
 		}
-		s.State.Waiting = waiting(f)
+		s.State.Waiting = waitingState(f)
 		if pod, ok := f.Waits[""]; ok && strings.HasPrefix(pod.Reason, "Create") {
-			s.State.Waiting.Reason, s.State.Waiting.Message = pod.shown(f.Now)
+			s.State.Waiting.Reason, s.State.Waiting.Message = pod.reasonAt(f.Now)
 		}
 		if waits {
-			s.State.Waiting.Reason, s.State.Waiting.Message = wait.shown(f.Now)
+			s.State.Waiting.Reason, s.State.Waiting.Message = wait.reasonAt(f.Now)
 		}
 		return s
 	}
@@ -193,26 +194,26 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 		s.Image = c.Image
 	}
 	if len(attempts) > 1 && attempts[1].State != Running {
-		s.LastTerminationState.Terminated = terminated(f, attempts[1])
+		s.LastTerminationState.Terminated = terminatedState(f, attempts[1])
 	}
 	if c.State == Running {
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.Started.Truncate(1e9))}
 		probe := f.probe(spec, c)
 		s.Started = &probe.Started
 		// other init containers are ready when they have completed
-		s.Ready = probe.Ready && probe.Started && (!init || Sidecar(spec))
+		s.Ready = probe.Ready && probe.Started && (!init || IsSidecar(spec))
 		return s
 	}
-	s.State.Terminated = terminated(f, c)
-	s.Ready = init && !Sidecar(spec) && c.ExitCode == 0 && c.State == Exited
+	s.State.Terminated = terminatedState(f, c)
+	s.Ready = init && !IsSidecar(spec) && c.ExitCode == 0 && c.State == Exited
 	stopping := end != nil || f.Pod.DeletionTimestamp != nil || f.Removed
 	done := !ShouldRestart(f.Pod, spec, c.ExitCode)
-	if stopping || init && !Sidecar(spec) && c.ExitCode == 0 || done && !f.anew(spec, c) {
+	if stopping || init && !IsSidecar(spec) && c.ExitCode == 0 || done && !f.needsRecreate(spec, c) {
 		return s
 	}
 	if done { // a container that will be created again is not terminated for good
 		s.LastTerminationState.Terminated = s.State.Terminated
-		s.State = corev1.ContainerState{Waiting: waiting(f)}
+		s.State = corev1.ContainerState{Waiting: waitingState(f)}
 		return s
 	}
 	// It will run again: report why it waits and how it last ended.
@@ -224,7 +225,7 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 		}}
 	} else if waits {
 		s.LastTerminationState.Terminated = s.State.Terminated
-		reason, message := wait.shown(f.Now)
+		reason, message := wait.reasonAt(f.Now)
 		s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
 	}
 	return s
@@ -242,14 +243,14 @@ func CrashMessage(p *corev1.Pod, container string, b Backoff) string {
 	)
 }
 
-func waiting(f *Facts) *corev1.ContainerStateWaiting {
+func waitingState(f *Facts) *corev1.ContainerStateWaiting {
 	if len(f.Pod.Spec.InitContainers) > 0 {
 		return &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
 	}
 	return &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
 }
 
-func terminated(f *Facts, c *Container) *corev1.ContainerStateTerminated {
+func terminatedState(f *Facts, c *Container) *corev1.ContainerStateTerminated {
 	t := &corev1.ContainerStateTerminated{
 		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
 		StartedAt: metav1.NewTime(c.Started.Truncate(1e9)), FinishedAt: metav1.NewTime(c.Finished.Truncate(1e9)),

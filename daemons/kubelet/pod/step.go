@@ -43,28 +43,28 @@ type Step struct {
 // Next returns the next step of the pod.
 func Next(f *Facts) Step {
 	if f.Removed || f.Pod.DeletionTimestamp != nil && !IsMirror(f.Pod) {
-		if f.anyAlive() {
+		if f.hasLiveContainer() {
 			return Step{Kind: KillPod, Grace: Grace(f)}
 		}
 		return Step{Kind: Remove}
 	}
 	if Ended(f) != nil {
 		switch {
-		case f.anyAlive():
+		case f.hasLiveContainer():
 			return Step{Kind: KillPod, Grace: Grace(f)}
 		case !f.Released:
 			return Step{Kind: Release}
-		case discards(f):
+		case needsDiscard(f):
 			dead := make([]string, len(f.Containers))
 			for i, c := range f.Containers {
 				dead[i] = c.ID
 			}
-			return Step{Kind: RemoveContainers, IDs: dead, KeepLogs: !f.Discard}
+			return Step{Kind: RemoveContainers, IDs: dead, KeepLogs: !f.DiscardRequested}
 		}
 		return Step{Kind: Rest}
 	}
 	if w, ok := f.Waits[""]; ok && f.Now.Before(w.Until) {
-		return rest(f, w.Until)
+		return restStep(f, w.Until)
 	}
 	if !f.Prepared {
 		return Step{Kind: Prepare}
@@ -72,7 +72,7 @@ func Next(f *Facts) Step {
 	box := f.sandbox()
 	if box == nil || !box.Ready || len(box.IPs) == 0 && !box.HostNetwork {
 		// Containers that still run in a lost sandbox have no network any more.
-		if f.anyAlive() {
+		if f.hasLiveContainer() {
 			return Step{Kind: KillPod, Grace: Grace(f)}
 		}
 		attempt := uint32(0)
@@ -81,39 +81,40 @@ func Next(f *Facts) Step {
 		}
 		return Step{Kind: RunSandbox, Attempt: attempt}
 	}
-	if step, wait := containers(f, box.ID); step.Kind != "" {
-		return admitted(f, box, step)
-	} else if step := visit(f, box.ID); step.Kind != "" {
-		return admitted(f, box, step)
-	} else if step := garbage(f, box.ID); step.Kind != "" {
+	if step, wait := containersStep(f, box.ID); step.Kind != "" {
+		return requireAdmission(f, box, step)
+	} else if step := startEphemeral(f, box.ID); step.Kind != "" {
+		return requireAdmission(f, box, step)
+	} else if step := garbageStep(f, box.ID); step.Kind != "" {
 		return step
 	} else {
-		if at := nextVisit(f); !at.IsZero() && (wait.IsZero() || at.Before(wait)) {
+		if at := nextEphemeralStart(f); !at.IsZero() && (wait.IsZero() || at.Before(wait)) {
 			wait = at
 		}
-		return rest(f, wait)
+		return restStep(f, wait)
 	}
 }
 
-// discards reports whether the containers of an ended pod are removed before the pod. Those of an evicted pod are, to
-// free their data. Others are when the machine is short of disk space, which also removes their logs. The API server
+// needsDiscard reports whether the containers of an ended pod are removed before the pod. Those of an evicted pod are,
+// to free their data. Others are when the machine is short of disk space, which also removes their logs. The API server
 // already knows how they ended.
-func discards(f *Facts) bool {
+func needsDiscard(f *Facts) bool {
 	over := f.Pod.Status.Phase == corev1.PodFailed || f.Pod.Status.Phase == corev1.PodSucceeded
-	return len(f.Containers) > 0 && over && !Static(f.Pod) && (f.Discard || f.Pod.Status.Reason == "Evicted")
+	return len(f.Containers) > 0 && over && !IsStatic(f.Pod) && (f.DiscardRequested || f.Pod.Status.Reason == "Evicted")
 }
 
-// admitted returns Admit instead of a Start in a sandbox whose network policies are not yet known to be in effect.
-func admitted(f *Facts, box *Sandbox, step Step) Step {
-	if step.Kind == Start && !box.HostNetwork && f.Admitted != box.ID {
+// requireAdmission returns Admit instead of a Start in a sandbox whose network policies are not yet known to be in
+// effect.
+func requireAdmission(f *Facts, box *Sandbox, step Step) Step {
+	if step.Kind == Start && !box.HostNetwork && f.AdmittedSandbox != box.ID {
 		return Step{Kind: Admit, SandboxID: box.ID}
 	}
 	return step
 }
 
-// containers returns the next step for the pod's containers in their sandbox. If there is none, it returns the time
+// containersStep returns the next step for the pod's containers in their sandbox. If there is none, it returns the time
 // until which none can come; zero means that there is no such time.
-func containers(f *Facts, box string) (Step, time.Time) {
+func containersStep(f *Facts, box string) (Step, time.Time) {
 	var soonest time.Time
 	later := func(t time.Time) {
 		if soonest.IsZero() || !t.IsZero() && t.Before(soonest) {
@@ -124,13 +125,13 @@ func containers(f *Facts, box string) (Step, time.Time) {
 	// removed since.
 	initialized := false
 	for i := range f.Pod.Spec.Containers {
-		initialized = initialized || f.current(f.Pod.Spec.Containers[i].Name, box) != nil
+		initialized = initialized || f.attemptIn(f.Pod.Spec.Containers[i].Name, box) != nil
 	}
 	for i := range f.Pod.Spec.InitContainers {
 		spec := &f.Pod.Spec.InitContainers[i]
-		c := f.current(spec.Name, box)
-		if Sidecar(spec) {
-			step, wait := alive(f, spec, box)
+		c := f.attemptIn(spec.Name, box)
+		if IsSidecar(spec) {
+			step, wait := containerStep(f, spec, box)
 			if step.Kind != "" {
 				return step, time.Time{}
 			}
@@ -143,12 +144,12 @@ func containers(f *Facts, box string) (Step, time.Time) {
 		if initialized || c != nil && c.State == Exited && c.ExitCode == 0 {
 			continue
 		}
-		step, wait := alive(f, spec, box)
+		step, wait := containerStep(f, spec, box)
 		later(wait)
 		return step, soonest
 	}
 	for i := range f.Pod.Spec.Containers {
-		step, wait := alive(f, &f.Pod.Spec.Containers[i], box)
+		step, wait := containerStep(f, &f.Pod.Spec.Containers[i], box)
 		if step.Kind != "" {
 			return step, time.Time{}
 		}
@@ -157,12 +158,12 @@ func containers(f *Facts, box string) (Step, time.Time) {
 	return Step{}, soonest
 }
 
-// alive returns the next step to get one container running, if its restart policy wants that.
-func alive(f *Facts, spec *corev1.Container, box string) (Step, time.Time) {
-	c := f.current(spec.Name, box)
+// containerStep returns the next step to get one container running, if its restart policy wants that.
+func containerStep(f *Facts, spec *corev1.Container, box string) (Step, time.Time) {
+	c := f.attemptIn(spec.Name, box)
 	if w, ok := f.Waits[spec.Name]; ok && f.Now.Before(w.Until) && (c == nil || c.State != Running) {
-		if w.BackoffReason != "" && f.Now.Sub(w.At) < settle {
-			return Step{}, w.At.Add(settle)
+		if w.BackoffReason != "" && f.Now.Sub(w.At) < firstReasonTime {
+			return Step{}, w.At.Add(firstReasonTime)
 		}
 		return Step{}, w.Until
 	}
@@ -170,7 +171,7 @@ func alive(f *Facts, spec *corev1.Container, box string) (Step, time.Time) {
 	switch {
 	case c == nil:
 		// A container that completed in a lost sandbox is not run again.
-		if old := f.newest(spec.Name); old != nil && old.State == Exited && !isInit(f.Pod, spec) &&
+		if old := f.newestAttempt(spec.Name); old != nil && old.State == Exited && !isInitContainer(f.Pod, spec) &&
 			!ShouldRestart(f.Pod, spec, old.ExitCode) {
 			return Step{}, time.Time{}
 		}
@@ -192,17 +193,17 @@ func alive(f *Facts, spec *corev1.Container, box string) (Step, time.Time) {
 			kill.Message = "Container " + spec.Name + " definition changed, will be restarted"
 			return kill, time.Time{}
 		}
-		if is, restart := misfit(f.Pod, spec, c); restart {
+		if is, restart := hasOtherSize(f.Pod, spec, c); restart {
 			kill.Message = "Container " + spec.Name + " resize requires restart"
 			return kill, time.Time{}
 		} else if is {
-			if until := f.Resize.Held[spec.Name]; f.Now.Before(until) {
+			if until := f.Resize.NotBefore[spec.Name]; f.Now.Before(until) {
 				return Step{}, until
 			}
 			return Step{Kind: ResizeContainer, Container: spec.Name, ID: c.ID}, time.Time{}
 		}
 		return Step{}, time.Time{}
-	case f.anew(spec, c):
+	case f.needsRecreate(spec, c):
 		return start, time.Time{}
 	case !ShouldRestart(f.Pod, spec, c.ExitCode):
 		return Step{}, time.Time{}
@@ -214,23 +215,23 @@ func alive(f *Facts, spec *corev1.Container, box string) (Step, time.Time) {
 	return start, time.Time{}
 }
 
-// rest returns a Rest step until the given time, or until the pod's deadline if that is earlier.
-func rest(f *Facts, until time.Time) Step {
+// restStep returns a Rest step until the given time, or until the pod's deadline if that is earlier.
+func restStep(f *Facts, until time.Time) Step {
 	if deadline, ok := deadline(f); ok && (until.IsZero() || deadline.Before(until)) {
 		until = deadline
 	}
 	return Step{Kind: Rest, At: until}
 }
 
-// garbage returns the step that removes unneeded containers and empty sandboxes. The last two attempts of a container
-// are kept, because `kubectl logs --previous` shows the log of the last but one.
-func garbage(f *Facts, box string) Step {
+// garbageStep returns the step that removes unneeded containers and empty sandboxes. The last two attempts of a
+// container are kept, because `kubectl logs --previous` shows the log of the last but one.
+func garbageStep(f *Facts, box string) Step {
 	seen := map[string]int{}
 	used := map[string]bool{box: true}
 	var dead []string
 	for _, c := range f.Containers {
 		if c.State == Exited || c.State == Unknown {
-			if seen[c.Name]++; seen[c.Name] > 2 || seen[c.Name] > 1 && c.Name != "" && newestRuns(f, c.Name) {
+			if seen[c.Name]++; seen[c.Name] > 2 || seen[c.Name] > 1 && c.Name != "" && isNewestRunning(f, c.Name) {
 				dead = append(dead, c.ID)
 				continue
 			}
@@ -251,7 +252,7 @@ func garbage(f *Facts, box string) Step {
 	return Step{}
 }
 
-func newestRuns(f *Facts, name string) bool {
-	c := f.newest(name)
+func isNewestRunning(f *Facts, name string) bool {
+	c := f.newestAttempt(name)
 	return c != nil && c.State == Running
 }

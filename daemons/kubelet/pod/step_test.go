@@ -12,23 +12,25 @@ import (
 	"pgregory.net/rapid"
 )
 
-var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+var testNow = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func container(name string) corev1.Container { return corev1.Container{Name: name, Image: name + ":1"} }
+func testContainer(name string) corev1.Container {
+	return corev1.Container{Name: name, Image: name + ":1"}
+}
 
-func sidecar(name string) corev1.Container {
-	c, always := container(name), corev1.ContainerRestartPolicyAlways
+func testSidecar(name string) corev1.Container {
+	c, always := testContainer(name), corev1.ContainerRestartPolicyAlways
 	c.RestartPolicy = &always
 	return c
 }
 
-// facts returns the facts of a running pod with one container m and the ready sandbox b0. change modifies them.
-func facts(change func(*Facts)) *Facts {
+// runningFacts returns the facts of a running pod with one container m and the ready sandbox b0. change modifies them.
+func runningFacts(change func(*Facts)) *Facts {
 	f := &Facts{
 		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "u"}, Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{container("m")},
+			RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{testContainer("m")},
 		}},
-		Now: now, Prepared: true, Admitted: "b0",
+		Now: testNow, Prepared: true, AdmittedSandbox: "b0",
 		Sandboxes: []Sandbox{{ID: "b0", Ready: true, IPs: []string{"10.0.0.1"}}},
 		Probes:    map[string]Probe{}, Waits: map[string]Wait{}, Backoff: map[string]Backoff{}, RuntimeName: "test",
 	}
@@ -38,12 +40,12 @@ func facts(change func(*Facts)) *Facts {
 	return f
 }
 
-func visitors(name string) []corev1.EphemeralContainer {
-	return []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon(container(name))}}
+func ephemeralContainers(name string) []corev1.EphemeralContainer {
+	return []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon(testContainer(name))}}
 }
 
-func ran(name string, attempt uint32, state State, code int32, ago time.Duration) Container {
-	c := container(name)
+func attemptOf(name string, attempt uint32, state State, code int32, ago time.Duration) Container {
+	c := testContainer(name)
 	return Container{
 		ID:        fmt.Sprintf("%s%d", name, attempt),
 		Name:      name,
@@ -51,16 +53,16 @@ func ran(name string, attempt uint32, state State, code int32, ago time.Duration
 		Attempt:   attempt,
 		State:     state,
 		ExitCode:  code,
-		Started:   now.Add(-time.Hour),
-		Finished:  now.Add(-ago),
+		Started:   testNow.Add(-time.Hour),
+		Finished:  testNow.Add(-ago),
 		Hash:      Hash(&c),
 	}
 }
 
 // Proves S23.
 func TestNextStepOfAPod(t *testing.T) {
-	deleted := metav1.NewTime(now)
-	five, old := int64(5), metav1.NewTime(now.Add(-time.Minute))
+	deleted := metav1.NewTime(testNow)
+	five, old := int64(5), metav1.NewTime(testNow.Add(-time.Minute))
 	for _, c := range []struct {
 		name   string
 		change func(*Facts)
@@ -69,175 +71,182 @@ func TestNextStepOfAPod(t *testing.T) {
 		{"new", func(f *Facts) { f.Prepared, f.Sandboxes = false, nil }, "prepare"},
 		{"prepared", func(f *Facts) { f.Sandboxes = nil }, "run sandbox"},
 		{"sandbox is up", nil, "start m 0"},
-		{"sandbox is up and policies may not hold", func(f *Facts) { f.Admitted = "" }, "admit b0"},
-		{"policies held for a sandbox that is lost", func(f *Facts) { f.Admitted = "b-1" }, "admit b0"},
+		{"sandbox is up and policies may not hold", func(f *Facts) { f.AdmittedSandbox = "" }, "admit b0"},
+		{"policies held for a sandbox that is lost", func(f *Facts) { f.AdmittedSandbox = "b-1" }, "admit b0"},
 		{"no policies are about the machine's own network",
-			func(f *Facts) { f.Admitted, f.Sandboxes[0].HostNetwork = "", true }, "start m 0"},
+			func(f *Facts) { f.AdmittedSandbox, f.Sandboxes[0].HostNetwork = "", true }, "start m 0"},
 		{"a container that runs needs no policies", func(f *Facts) {
-			f.Admitted, f.Containers = "", []Container{ran("m", 0, Running, 0, 0)}
+			f.AdmittedSandbox, f.Containers = "", []Container{attemptOf("m", 0, Running, 0, 0)}
 		}, "rest"},
 		{"policies have to hold before it starts again", func(f *Facts) {
-			f.Admitted, f.Containers = "", []Container{ran("m", 0, Exited, 1, time.Hour)}
+			f.AdmittedSandbox, f.Containers = "", []Container{attemptOf("m", 0, Exited, 1, time.Hour)}
 		}, "admit b0"},
-		{"runs", func(f *Facts) { f.Containers = []Container{ran("m", 0, Running, 0, 0)} }, "rest"},
+		{"runs", func(f *Facts) { f.Containers = []Container{attemptOf("m", 0, Running, 0, 0)} }, "rest"},
 		{"somebody looks into it", func(f *Facts) {
-			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{ran("m", 0, Running, 0, 0)}, visitors("e")
+			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{attemptOf("m", 0, Running, 0, 0)},
+				ephemeralContainers("e")
 		}, "start e 0"},
 		{"who looked into it has left", func(f *Facts) {
-			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{ran("e", 0, Exited, 1, 0),
-				ran("m", 0, Running, 0, 0)}, visitors("e")
+			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{attemptOf("e", 0, Exited, 1, 0),
+				attemptOf("m", 0, Running, 0, 0)}, ephemeralContainers("e")
 		}, "rest"},
 		{"who looks into it cannot start yet", func(f *Facts) {
-			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{ran("m", 0, Running, 0, 0)}, visitors("e")
-			f.Waits["e"] = Wait{Until: now.Add(7 * time.Second)}
+			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{attemptOf("m", 0, Running, 0, 0)},
+				ephemeralContainers("e")
+			f.Waits["e"] = Wait{Until: testNow.Add(7 * time.Second)}
 		}, "rest 7s"},
-		{"start failed lately", func(f *Facts) { f.Waits["m"] = Wait{Until: now.Add(7 * time.Second)} }, "rest 7s"},
-		{"start failed long ago", func(f *Facts) { f.Waits["m"] = Wait{Until: now.Add(-time.Second)} }, "start m 0"},
+		{"start failed lately", func(f *Facts) { f.Waits["m"] = Wait{Until: testNow.Add(7 * time.Second)} }, "rest 7s"},
+		{"start failed long ago", func(f *Facts) { f.Waits["m"] = Wait{Until: testNow.Add(-time.Second)} },
+			"start m 0"},
 		{"volumes failed lately", func(f *Facts) {
 			f.Prepared, f.Sandboxes = false, nil
-			f.Waits[""] = Wait{Until: now.Add(time.Second)}
+			f.Waits[""] = Wait{Until: testNow.Add(time.Second)}
 		}, "rest 1s"},
-		{"created but not started", func(f *Facts) { f.Containers = []Container{ran("m", 0, Created, 0, 0)} },
+		{"created but not started", func(f *Facts) { f.Containers = []Container{attemptOf("m", 0, Created, 0, 0)} },
 			"remove containers m0"},
-		{"exited the first time", func(f *Facts) { f.Containers = []Container{ran("m", 0, Exited, 1, 0)} },
+		{"exited the first time", func(f *Facts) { f.Containers = []Container{attemptOf("m", 0, Exited, 1, 0)} },
 			"start m 1 again"},
 		{"exited the second time", func(f *Facts) {
-			f.Containers = []Container{ran("m", 1, Exited, 1, 3*time.Second), ran("m", 0, Exited, 1, time.Minute)}
-			f.Backoff["m"] = Backoff{}.Next(now.Add(-4 * time.Second))
+			f.Containers = []Container{attemptOf("m", 1, Exited, 1, 3*time.Second),
+				attemptOf("m", 0, Exited, 1, time.Minute)}
+			f.Backoff["m"] = Backoff{}.Next(testNow.Add(-4 * time.Second))
 		}, "rest 7s"},
 		{"back-off is over", func(f *Facts) {
-			f.Containers = []Container{ran("m", 1, Exited, 1, 11*time.Second)}
-			f.Backoff["m"] = Backoff{}.Next(now.Add(-12 * time.Second))
+			f.Containers = []Container{attemptOf("m", 1, Exited, 1, 11*time.Second)}
+			f.Backoff["m"] = Backoff{}.Next(testNow.Add(-12 * time.Second))
 		}, "start m 2 again"},
 		{"restart policy never", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-			f.Containers = []Container{ran("m", 0, Exited, 1, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Exited, 1, 0)}
 		}, "kill pod"},
 		{"on failure, succeeded", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
-			f.Containers = []Container{ran("m", 0, Exited, 0, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Exited, 0, 0)}
 		}, "kill pod"},
 		{"on failure, failed", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
-			f.Containers = []Container{ran("m", 0, Exited, 3, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Exited, 3, 0)}
 		}, "start m 1 again"},
 		{"ended, sandbox stopped", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready = corev1.RestartPolicyNever, false
-			f.Containers = []Container{ran("m", 0, Exited, 1, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Exited, 1, 0)}
 		}, "release"},
 		{"ended and released", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready, f.Released = corev1.RestartPolicyNever, false, true
-			f.Containers = []Container{ran("m", 0, Exited, 1, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Exited, 1, 0)}
 		}, "rest"},
 		{"the API says that it is over", func(f *Facts) { f.Pod.Status.Phase, f.Sandboxes = corev1.PodSucceeded, nil },
 			"release"},
 		{"liveness failed", func(f *Facts) {
-			f.Containers, f.Probes["m0"] = []Container{ran("m", 0, Running, 0, 0)},
+			f.Containers, f.Probes["m0"] = []Container{attemptOf("m", 0, Running, 0, 0)},
 				Probe{Started: true, Failed: "liveness"}
 		}, "kill m0"},
 		{"image changed", func(f *Facts) {
-			f.Containers, f.Pod.Spec.Containers[0].Image = []Container{ran("m", 0, Running, 0, 0)}, "m:2"
+			f.Containers, f.Pod.Spec.Containers[0].Image = []Container{attemptOf("m", 0, Running, 0, 0)}, "m:2"
 		}, "kill m0"},
 		{"sandbox died under containers", func(f *Facts) {
-			f.Sandboxes[0].Ready, f.Containers = false, []Container{ran("m", 0, Running, 0, 0)}
+			f.Sandboxes[0].Ready, f.Containers = false, []Container{attemptOf("m", 0, Running, 0, 0)}
 		}, "kill pod"},
 		{"sandbox died", func(f *Facts) { f.Sandboxes[0].Ready = false }, "run sandbox 1"},
 		{"sandbox died after the job was done", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready, f.Released = corev1.RestartPolicyOnFailure, false, true
-			f.Containers = []Container{ran("m", 0, Exited, 0, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Exited, 0, 0)}
 		}, "rest"},
 		{"init first", func(f *Facts) {
-			f.Pod.Spec.InitContainers = []corev1.Container{container("a"),
-				container("b")}
+			f.Pod.Spec.InitContainers = []corev1.Container{testContainer("a"),
+				testContainer("b")}
 		}, "start a 0"},
 		{"init runs", func(f *Facts) {
-			f.Pod.Spec.InitContainers = []corev1.Container{container("a"), container("b")}
-			f.Containers = []Container{ran("a", 0, Running, 0, 0)}
+			f.Pod.Spec.InitContainers = []corev1.Container{testContainer("a"), testContainer("b")}
+			f.Containers = []Container{attemptOf("a", 0, Running, 0, 0)}
 		}, "rest"},
 		{"one init is done", func(f *Facts) {
-			f.Pod.Spec.InitContainers = []corev1.Container{container("a"), container("b")}
-			f.Containers = []Container{ran("a", 0, Exited, 0, 0)}
+			f.Pod.Spec.InitContainers = []corev1.Container{testContainer("a"), testContainer("b")}
+			f.Containers = []Container{attemptOf("a", 0, Exited, 0, 0)}
 		}, "start b 0"},
 		{"init failed", func(f *Facts) {
-			f.Pod.Spec.InitContainers = []corev1.Container{container("a")}
-			f.Containers = []Container{ran("a", 0, Exited, 1, 0)}
+			f.Pod.Spec.InitContainers = []corev1.Container{testContainer("a")}
+			f.Containers = []Container{attemptOf("a", 0, Exited, 1, 0)}
 		}, "start a 1 again"},
 		{"init failed for good", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy, f.Pod.Spec.InitContainers = corev1.RestartPolicyNever,
-				[]corev1.Container{container("a")}
-			f.Containers = []Container{ran("a", 0, Exited, 1, 0)}
+				[]corev1.Container{testContainer("a")}
+			f.Containers = []Container{attemptOf("a", 0, Exited, 1, 0)}
 		}, "kill pod"},
 		{"init is done", func(f *Facts) {
-			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{container("a")},
-				[]Container{ran("a", 0, Exited, 0, 0)}
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{testContainer("a")},
+				[]Container{attemptOf("a", 0, Exited, 0, 0)}
 		}, "start m 0"},
 		{"init was collected while main runs", func(f *Facts) {
-			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{container("a")},
-				[]Container{ran("m", 0, Running, 0, 0)}
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{testContainer("a")},
+				[]Container{attemptOf("m", 0, Running, 0, 0)}
 		}, "rest"},
 		{"init again in a new sandbox", func(f *Facts) {
-			f.Pod.Spec.InitContainers, f.Sandboxes = []corev1.Container{container("a")},
+			f.Pod.Spec.InitContainers, f.Sandboxes = []corev1.Container{testContainer("a")},
 				[]Sandbox{{ID: "b1", Ready: true, IPs: []string{"x"}}}
-			f.Containers, f.Admitted = []Container{ran("a", 0, Exited, 0, 0)}, "b1"
+			f.Containers, f.AdmittedSandbox = []Container{attemptOf("a", 0, Exited, 0, 0)}, "b1"
 		}, "start a 1"},
-		{"sidecar first", func(f *Facts) { f.Pod.Spec.InitContainers = []corev1.Container{sidecar("s")} }, "start s 0"},
+		{"sidecar first", func(f *Facts) { f.Pod.Spec.InitContainers = []corev1.Container{testSidecar("s")} },
+			"start s 0"},
 		{"sidecar starts up", func(f *Facts) {
-			s := sidecar("s")
+			s := testSidecar("s")
 			s.StartupProbe = &corev1.Probe{}
-			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{s}, []Container{ran("s", 0, Running, 0, 0)}
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{s},
+				[]Container{attemptOf("s", 0, Running, 0, 0)}
 		}, "rest"},
 		{"sidecar is up", func(f *Facts) {
-			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{sidecar("s")},
-				[]Container{ran("s", 0, Running, 0, 0)}
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{testSidecar("s")},
+				[]Container{attemptOf("s", 0, Running, 0, 0)}
 		}, "start m 0"},
 		{"sidecar of a running pod died", func(f *Facts) {
-			f.Pod.Spec.InitContainers = []corev1.Container{sidecar("s")}
-			f.Containers = []Container{ran("m", 0, Running, 0, 0), ran("s", 0, Exited, 0, 0)}
+			f.Pod.Spec.InitContainers = []corev1.Container{testSidecar("s")}
+			f.Containers = []Container{attemptOf("m", 0, Running, 0, 0), attemptOf("s", 0, Exited, 0, 0)}
 		}, "start s 1 again"},
 		{"job is done, its sidecar runs", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy, f.Pod.Spec.InitContainers = corev1.RestartPolicyNever,
-				[]corev1.Container{sidecar("s")}
-			f.Containers = []Container{ran("m", 0, Exited, 0, 0), ran("s", 0, Running, 0, 0)}
+				[]corev1.Container{testSidecar("s")}
+			f.Containers = []Container{attemptOf("m", 0, Exited, 0, 0), attemptOf("s", 0, Running, 0, 0)}
 		}, "kill pod"},
 		{"deleted while running", func(f *Facts) {
 			f.Pod.DeletionTimestamp, f.Pod.DeletionGracePeriodSeconds = &deleted, &five
-			f.Containers = []Container{ran("m", 0, Running, 0, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Running, 0, 0)}
 		}, "kill pod 5s"},
 		{"deleted and stopped", func(f *Facts) { f.Pod.DeletionTimestamp, f.Sandboxes[0].Ready = &deleted, false },
 			"remove"},
 		{"deleted before it began",
 			func(f *Facts) { f.Pod.DeletionTimestamp, f.Sandboxes, f.Prepared = &deleted, nil, false }, "remove"},
 		{"removed from its source",
-			func(f *Facts) { f.Removed, f.Containers = true, []Container{ran("m", 0, Running, 0, 0)} }, "kill pod"},
+			func(f *Facts) { f.Removed, f.Containers = true, []Container{attemptOf("m", 0, Running, 0, 0)} },
+			"kill pod"},
 		{"deadline is over", func(f *Facts) {
 			f.Pod.Spec.ActiveDeadlineSeconds, f.Pod.Status.StartTime = &five, &old
-			f.Containers = []Container{ran("m", 0, Running, 0, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Running, 0, 0)}
 		}, "kill pod"},
 		{"evicted", func(f *Facts) {
 			f.Evicted, f.Containers = &End{Phase: corev1.PodFailed, Reason: "Evicted"},
-				[]Container{ran("m", 0, Running, 0, 0)}
+				[]Container{attemptOf("m", 0, Running, 0, 0)}
 		}, "kill pod 1s"},
 		{"old attempts go", func(f *Facts) {
-			f.Containers = []Container{ran("m", 2, Running, 0, 0), ran("m", 1, Exited, 1, time.Minute),
-				ran("m", 0, Exited, 1, time.Hour)}
+			f.Containers = []Container{attemptOf("m", 2, Running, 0, 0), attemptOf("m", 1, Exited, 1, time.Minute),
+				attemptOf("m", 0, Exited, 1, time.Hour)}
 		}, "remove containers m0"},
 		{"old sandboxes go", func(f *Facts) {
 			f.Sandboxes = append([]Sandbox{{ID: "b1", Ready: true, IPs: []string{"x"}}}, Sandbox{ID: "bx"})
-			m := ran("m", 0, Running, 0, 0)
+			m := attemptOf("m", 0, Running, 0, 0)
 			m.SandboxID = "b1"
 			f.Containers = []Container{m}
 		}, "remove sandboxes bx"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := facts(c.change)
-			if got := describe(f, Next(f)); got != c.want {
+			f := runningFacts(c.change)
+			if got := describeStep(f, Next(f)); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-func describe(f *Facts, s Step) string {
+func describeStep(f *Facts, s Step) string {
 	out := string(s.Kind)
 	switch s.Kind {
 	case Start:
@@ -269,9 +278,9 @@ func describe(f *Facts, s Step) string {
 	return out
 }
 
-func TestBackoffDoublesUpToFiveMinutesAndForgets(t *testing.T) {
+func TestBackoffDoublesUpToFiveMinutesAndResets(t *testing.T) {
 	var b Backoff
-	at := now
+	at := testNow
 	var delays []time.Duration
 	for range 7 {
 		b = b.Next(at)
@@ -294,60 +303,62 @@ func TestStatusOfAPod(t *testing.T) {
 		want   string // phase, state of m, readiness of the pod
 	}{
 		{"new", func(f *Facts) { f.Sandboxes = nil }, "Pending waiting ContainerCreating False"},
-		{"runs", func(f *Facts) { f.Containers = []Container{ran("m", 0, Running, 0, 0)} }, "Running running True"},
+		{"runs", func(f *Facts) { f.Containers = []Container{attemptOf("m", 0, Running, 0, 0)} },
+			"Running running True"},
 		{"not ready", func(f *Facts) {
 			f.Pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}
-			f.Containers = []Container{ran("m", 0, Running, 0, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Running, 0, 0)}
 		}, "Running running False"},
 		{"ready by probe", func(f *Facts) {
 			f.Pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}
-			f.Containers, f.Probes["m0"] = []Container{ran("m", 0, Running, 0, 0)}, Probe{Started: true, Ready: true}
+			f.Containers, f.Probes["m0"] = []Container{attemptOf("m", 0, Running, 0, 0)},
+				Probe{Started: true, Ready: true}
 		}, "Running running True"},
 		{"crash loop", func(f *Facts) {
-			f.Containers = []Container{ran("m", 1, Exited, 1, time.Second)}
-			f.Backoff["m"] = Backoff{}.Next(now.Add(-2 * time.Second))
+			f.Containers = []Container{attemptOf("m", 1, Exited, 1, time.Second)}
+			f.Backoff["m"] = Backoff{}.Next(testNow.Add(-2 * time.Second))
 		}, "Running waiting CrashLoopBackOff False"},
 		{"image pull failed", func(f *Facts) {
-			f.Waits["m"] = Wait{Reason: "ErrImagePull", BackoffReason: "ImagePullBackOff", At: now,
-				Until: now.Add(10 * time.Second)}
+			f.Waits["m"] = Wait{Reason: "ErrImagePull", BackoffReason: "ImagePullBackOff", At: testNow,
+				Until: testNow.Add(10 * time.Second)}
 		}, "Pending waiting ErrImagePull False"},
 		{"image pull waits", func(f *Facts) {
 			f.Waits["m"] = Wait{Reason: "ErrImagePull", BackoffReason: "ImagePullBackOff",
-				At: now.Add(-2 * time.Second), Until: now.Add(10 * time.Second)}
+				At: testNow.Add(-2 * time.Second), Until: testNow.Add(10 * time.Second)}
 		}, "Pending waiting ImagePullBackOff False"},
 		{"initializing", func(f *Facts) {
-			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{container("a")},
-				[]Container{ran("a", 0, Running, 0, 0)}
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{testContainer("a")},
+				[]Container{attemptOf("a", 0, Running, 0, 0)}
 		}, "Pending waiting PodInitializing False"},
 		{"succeeded", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready = corev1.RestartPolicyNever, false
-			f.Containers = []Container{ran("m", 0, Exited, 0, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Exited, 0, 0)}
 		}, "Succeeded terminated Completed False"},
 		{"failed", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready = corev1.RestartPolicyNever, false
-			f.Containers = []Container{ran("m", 0, Exited, 2, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Exited, 2, 0)}
 		}, "Failed terminated Error False"},
 		{"evicted", func(f *Facts) {
 			f.Evicted, f.Sandboxes[0].Ready = &End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "short"}, false
-			f.Containers = []Container{ran("m", 0, Exited, 137, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Exited, 137, 0)}
 		}, "Failed terminated Error False"},
 		{"stopped to be made anew", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy, f.Pod.Spec.Containers[0].Image = corev1.RestartPolicyNever, "m:2"
-			f.Containers = []Container{ran("m", 0, Exited, 137, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Exited, 137, 0)}
 		}, "Running waiting ContainerCreating False"},
 		{"changed after it had ended", func(f *Facts) {
 			f.Pod.Spec.RestartPolicy, f.Pod.Spec.Containers[0].Image = corev1.RestartPolicyNever, "m:2"
-			f.Containers, f.Sandboxes[0].Ready = []Container{ran("m", 0, Exited, 0, 0)}, false
+			f.Containers, f.Sandboxes[0].Ready = []Container{attemptOf("m", 0, Exited, 0, 0)}, false
 			f.Pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "m", ContainerID: "test://m0",
 				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
 		}, "Succeeded terminated Completed False"},
 		{"readiness gate", func(f *Facts) {
 			f.Pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x"}}
-			f.Containers = []Container{ran("m", 0, Running, 0, 0)}
+			f.Containers = []Container{attemptOf("m", 0, Running, 0, 0)}
 		}, "Running running False"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := Status(facts(c.change))
+			s := Status(runningFacts(c.change))
 			got := string(s.Phase)
 			switch st := s.ContainerStatuses[0].State; {
 			case st.Waiting != nil:
@@ -369,10 +380,10 @@ func TestStatusOfAPod(t *testing.T) {
 	}
 }
 
-func TestConditionKeepsItsTransitionTimeWhileItsStatusStays(t *testing.T) {
-	f := facts(func(f *Facts) { f.Containers = []Container{ran("m", 0, Running, 0, 0)} })
+func TestConditionKeepsItsTransitionTimeWithoutAStatusChange(t *testing.T) {
+	f := runningFacts(func(f *Facts) { f.Containers = []Container{attemptOf("m", 0, Running, 0, 0)} })
 	f.Pod.Status = Status(f)
-	f.Now = now.Add(time.Hour)
+	f.Now = testNow.Add(time.Hour)
 	if again := Status(f); !equality.Semantic.DeepEqual(again, f.Pod.Status) {
 		t.Errorf("status changed by itself:\n%v\n%v", f.Pod.Status, again)
 	}
@@ -390,7 +401,7 @@ func TestConditionKeepsItsTransitionTimeWhileItsStatusStays(t *testing.T) {
 }
 
 // The podFailurePolicy of a Job uses this condition to distinguish a node's shortage from the pod's own failure.
-func TestAPodSaysThatItsMachineEndedIt(t *testing.T) {
+func TestAnEvictedPodHasTheDisruptionCondition(t *testing.T) {
 	before := corev1.PodCondition{
 		Type:   corev1.DisruptionTarget,
 		Status: corev1.ConditionTrue,
@@ -403,15 +414,16 @@ func TestAPodSaysThatItsMachineEndedIt(t *testing.T) {
 	}{
 		"it runs": {nil, nil, ""},
 		"the machine was short": {&End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "short",
-			Pressed: true}, nil, "TerminationByKubelet short"},
+			IsNodePressure: true}, nil, "TerminationByKubelet short"},
 		"somebody else was about to": {&End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "short",
-			Pressed: true}, []corev1.PodCondition{before}, "TerminationByKubelet short"},
+			IsNodePressure: true}, []corev1.PodCondition{before}, "TerminationByKubelet short"},
 		"it took more than it may": {&End{Phase: corev1.PodFailed, Reason: "Evicted",
 			Message: "too much"}, nil, ""},
 		"it runs, and somebody is about to end it": {nil, []corev1.PodCondition{before}, "EvictionByEvictionAPI "},
 	} {
-		f := facts(func(f *Facts) {
-			f.Containers, f.Evicted, f.Pod.Status.Conditions = []Container{ran("m", 0, Running, 0, 0)}, c.end, c.was
+		f := runningFacts(func(f *Facts) {
+			f.Containers, f.Evicted, f.Pod.Status.Conditions = []Container{attemptOf("m", 0, Running, 0, 0)}, c.end,
+				c.was
 		})
 		got := ""
 		for _, condition := range Status(f).Conditions {
@@ -427,21 +439,21 @@ func TestAPodSaysThatItsMachineEndedIt(t *testing.T) {
 
 func TestEveryPodComesToRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := facts(nil)
+		f := runningFacts(nil)
 		f.Pod.Spec.RestartPolicy = rapid.SampledFrom([]corev1.RestartPolicy{"Always", "OnFailure", "Never"}).
 			Draw(t, "policy")
 		if rapid.Bool().Draw(t, "init") {
-			f.Pod.Spec.InitContainers = append(f.Pod.Spec.InitContainers, container("a"))
+			f.Pod.Spec.InitContainers = append(f.Pod.Spec.InitContainers, testContainer("a"))
 		}
 		if rapid.Bool().Draw(t, "sidecar") {
-			f.Pod.Spec.InitContainers = append(f.Pod.Spec.InitContainers, sidecar("s"))
+			f.Pod.Spec.InitContainers = append(f.Pod.Spec.InitContainers, testSidecar("s"))
 		}
 		f.Prepared, f.Sandboxes[0].Ready = rapid.Bool().Draw(t, "prepared"), rapid.Bool().Draw(t, "ready")
 		for _, name := range []string{"a", "s", "m"} {
-			if find(f.Pod, name) != nil && rapid.Bool().Draw(t, name) {
+			if findContainer(f.Pod, name) != nil && rapid.Bool().Draw(t, name) {
 				f.Containers = append(
 					f.Containers,
-					ran(
+					attemptOf(
 						name,
 						0,
 						rapid.SampledFrom([]State{Created, Running, Exited, Unknown}).Draw(t, "state"),
@@ -452,7 +464,7 @@ func TestEveryPodComesToRest(t *testing.T) {
 			}
 		}
 		if rapid.Bool().Draw(t, "deleted") {
-			at := metav1.NewTime(now)
+			at := metav1.NewTime(testNow)
 			f.Pod.DeletionTimestamp = &at
 		}
 		serial := 1
@@ -476,16 +488,16 @@ func TestEveryPodComesToRest(t *testing.T) {
 					f.Sandboxes...)
 				serial++
 			case Admit:
-				f.Admitted = step.SandboxID
+				f.AdmittedSandbox = step.SandboxID
 			case Start:
-				if f.Admitted != step.SandboxID {
+				if f.AdmittedSandbox != step.SandboxID {
 					t.Fatalf("%s starts in %s, whose policies may not hold", step.Container, step.SandboxID)
 				}
 				state, code := Running, int32(0)
 				if step.Container == "a" {
 					state = Exited
 				}
-				c := ran(step.Container, step.Attempt, state, code, 0)
+				c := attemptOf(step.Container, step.Attempt, state, code, 0)
 				c.SandboxID = f.Sandboxes[0].ID
 				f.Containers = append([]Container{c}, f.Containers...)
 			case Kill, KillPod:
@@ -549,7 +561,7 @@ func TestQualityOfService(t *testing.T) {
 }
 
 // Proves S23.
-func TestContainersOfAPodWithInitContainersWaitForIt(t *testing.T) {
+func TestContainersWaitForInitContainers(t *testing.T) {
 	p := &corev1.Pod{
 		Spec: corev1.PodSpec{
 			InitContainers: []corev1.Container{{Name: "first"}},

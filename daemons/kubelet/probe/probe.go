@@ -30,18 +30,18 @@ type Target struct {
 	Container *corev1.Container
 	IP        string
 	Exec      Exec
-	// Pretended means that the container is simulated and nothing listens in it. Probes of its own address succeed
+	// Simulated means that the container is simulated and nothing listens in it. Probes of its own address succeed
 	// without a connection, because another network of this machine may use that address.
-	Pretended bool
+	Simulated bool
 }
 
-// pretends reports whether a host is the address of a simulated pod. An empty host means the pod's own address.
-func (t Target) pretends(host string) bool { return t.Pretended && host == "" }
+// isSimulated reports whether a host is the address of a simulated pod. An empty host means the pod's own address.
+func (t Target) isSimulated(host string) bool { return t.Simulated && host == "" }
 
 const maxOutput = 10 << 10
 
-// Once runs a probe once. It returns nil on success, otherwise the reason of the failure.
-func Once(ctx context.Context, p *corev1.Probe, t Target) error {
+// Run runs a probe once. It returns nil on success, otherwise the reason of the failure.
+func Run(ctx context.Context, p *corev1.Probe, t Target) error {
 	timeout := time.Duration(max(p.TimeoutSeconds, 1)) * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -62,8 +62,8 @@ func Once(ctx context.Context, p *corev1.Probe, t Target) error {
 		if host == "" {
 			host = t.IP
 		}
-		port, err := Port(p.TCPSocket.Port.String(), t.Container)
-		if err != nil || t.pretends(p.TCPSocket.Host) {
+		port, err := ResolvePort(p.TCPSocket.Port.String(), t.Container)
+		if err != nil || t.isSimulated(p.TCPSocket.Host) {
 			return err
 		}
 		conn, err := (&net.Dialer{KeepAlive: -1}).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
@@ -71,7 +71,7 @@ func Once(ctx context.Context, p *corev1.Probe, t Target) error {
 			return err
 		}
 		return conn.Close()
-	case p.GRPC != nil && t.pretends(""):
+	case p.GRPC != nil && t.isSimulated(""):
 		return nil
 	case p.GRPC != nil:
 		return grpcCheck(ctx, p.GRPC, t.IP)
@@ -79,8 +79,8 @@ func Once(ctx context.Context, p *corev1.Probe, t Target) error {
 	return errors.New("missing probe handler")
 }
 
-// Port returns a port by number or by its name in the container.
-func Port(port string, c *corev1.Container) (int, error) {
+// ResolvePort returns a port by number or by its name in the container.
+func ResolvePort(port string, c *corev1.Container) (int, error) {
 	if n, err := strconv.Atoi(port); err == nil && n > 0 && n < 65536 {
 		return n, nil
 	}
@@ -92,8 +92,8 @@ func Port(port string, c *corev1.Container) (int, error) {
 	return 0, fmt.Errorf("couldn't find port: %s in container %s", port, c.Name)
 }
 
-// client keeps no connections alive, because a probe checks whether a new one is accepted.
-var client = &http.Client{
+// httpClient keeps no connections alive, because a probe checks whether a new one is accepted.
+var httpClient = &http.Client{
 	Transport: &http.Transport{
 		DisableKeepAlives: true, DisableCompression: true, Proxy: nil,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the API defines that probes skip verification
@@ -101,16 +101,16 @@ var client = &http.Client{
 	CheckRedirect: sameHost,
 }
 
-// client2 is client for servers that only speak HTTP/2, with TLS or with prior knowledge.
-var client2 = &http.Client{
+// http2Client is client for servers that only speak HTTP/2, with TLS or with prior knowledge.
+var http2Client = &http.Client{
 	Transport: &http.Transport{
-		DisableKeepAlives: true, DisableCompression: true, Proxy: nil, Protocols: http2(),
+		DisableKeepAlives: true, DisableCompression: true, Proxy: nil, Protocols: http2Protocols(),
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	},
 	CheckRedirect: sameHost,
 }
 
-func http2() *http.Protocols {
+func http2Protocols() *http.Protocols {
 	p := &http.Protocols{}
 	p.SetHTTP2(true)
 	p.SetUnencryptedHTTP2(true)
@@ -127,9 +127,9 @@ func sameHost(r *http.Request, via []*http.Request) error {
 // clientFor returns the client for the protocol of a probe or handler.
 func clientFor(get *corev1.HTTPGetAction) *http.Client {
 	if get.Protocol != nil && *get.Protocol == corev1.HTTPProtocolHTTP2 {
-		return client2
+		return http2Client
 	}
-	return client
+	return httpClient
 }
 
 // Request returns the request of an HTTP probe or handler.
@@ -142,7 +142,7 @@ func Request(ctx context.Context, get *corev1.HTTPGetAction, t Target, agent str
 	if host == "" {
 		host = t.IP
 	}
-	port, err := Port(get.Port.String(), t.Container)
+	port, err := ResolvePort(get.Port.String(), t.Container)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func Request(ctx context.Context, get *corev1.HTTPGetAction, t Target, agent str
 
 func httpGet(ctx context.Context, get *corev1.HTTPGetAction, t Target) error {
 	r, err := Request(ctx, get, t, "kube-probe/1.37")
-	if err != nil || t.pretends(get.Host) {
+	if err != nil || t.isSimulated(get.Host) {
 		return err
 	}
 	answer, err := clientFor(get).Do(r)
@@ -192,7 +192,7 @@ func httpGet(ctx context.Context, get *corev1.HTTPGetAction, t Target) error {
 // Get sends the request of a lifecycle handler.
 func Get(ctx context.Context, get *corev1.HTTPGetAction, t Target) error {
 	r, err := Request(ctx, get, t, "kube-lifecycle/1.37")
-	if err != nil || t.pretends(get.Host) {
+	if err != nil || t.isSimulated(get.Host) {
 		return err
 	}
 	answer, err := clientFor(get).Do(r)

@@ -31,7 +31,7 @@ func TestCountFollowsThresholds(t *testing.T) {
 }
 
 // Proves S23.
-func TestProbes(t *testing.T) {
+func TestProbesReportSuccessAndFailure(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/bad":
@@ -51,7 +51,7 @@ func TestProbes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := closed.Addr().(*net.TCPAddr).Port
+	closedPort := closed.Addr().(*net.TCPAddr).Port
 	closed.Close()
 	target := Target{
 		Container: &corev1.Container{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: int32(port)}}},
@@ -81,13 +81,14 @@ func TestProbes(t *testing.T) {
 		"redirect away": {get("/away", intstr.FromInt(port)), ""}, // upstream treats it as a success
 		"no such port":  {get("/", intstr.FromString("none")), "couldn't find port: none in container "},
 		"tcp":           {corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}}, ""},
-		"tcp closed":    {corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(nobody)}}, "any"},
-		"exec":          {corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}, ""},
-		"exec fails":    {corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}, "no"},
-		"exec hangs":    {corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"hang"}}}, "any"},
-		"grpc closed":   {corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(nobody)}}, "any"},
+		"tcp closed": {corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(closedPort)}},
+			"any"},
+		"exec":        {corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}, ""},
+		"exec fails":  {corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}, "no"},
+		"exec hangs":  {corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"hang"}}}, "any"},
+		"grpc closed": {corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(closedPort)}}, "any"},
 	} {
-		err := Once(context.Background(), &corev1.Probe{ProbeHandler: c.handler}, target)
+		err := Run(context.Background(), &corev1.Probe{ProbeHandler: c.handler}, target)
 		switch {
 		case c.want == "" && err != nil,
 			c.want != "" && err == nil,
@@ -98,7 +99,7 @@ func TestProbes(t *testing.T) {
 }
 
 // A container that comes up shortly after its start becomes ready at once, not a period later.
-func TestReadinessIsSeenSoonAfterTheStart(t *testing.T) {
+func TestReadinessIsReportedSoonAfterTheStart(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +114,7 @@ func TestReadinessIsSeenSoonAfterTheStart(t *testing.T) {
 			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}},
 			PeriodSeconds: 60,
 		},
-		Verdict: func(ok bool) { verdicts <- ok }, Failure: func(err error) {
+		OnVerdict: func(ok bool) { verdicts <- ok }, OnFailure: func(err error) {
 			t.Errorf("an early refusal counted: "+
 				"%v", err)
 		}}
@@ -135,7 +136,7 @@ func TestReadinessIsSeenSoonAfterTheStart(t *testing.T) {
 }
 
 // Proves S23.
-func TestProbesSpeakTheProtocolThatTheyName(t *testing.T) {
+func TestProbesUseTheConfiguredProtocol(t *testing.T) {
 	spoken := make(chan int, 1)
 	server := httptest.NewUnstartedServer(
 		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { spoken <- r.ProtoMajor }),

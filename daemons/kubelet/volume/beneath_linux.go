@@ -14,10 +14,10 @@ import (
 // Containers can create links in their volumes at any time. Therefore nothing in a volume is accessed by an absolute
 // path. A directory is opened once, and the kernel resolves all names beneath it.
 const (
-	// withinVolume follows links that stay in the volume. A link that is absolute or leads out fails with EXDEV.
-	withinVolume = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
-	// noLinks follows no link, and stays on the file system of the directory.
-	noLinks = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
+	// resolveWithin follows links that stay in the volume. A link that is absolute or leads out fails with EXDEV.
+	resolveWithin = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
+	// resolveNoLinks follows no link, and stays on the file system of the directory.
+	resolveNoLinks = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
 )
 
 // openBeneath opens a path beneath an open directory. It retries if the kernel returns EAGAIN because of a concurrent
@@ -42,7 +42,7 @@ func makeBeneath(root int, path string, mode uint32) (int, error) {
 		return -1, err
 	}
 	for i, name := range parts {
-		next, err := openBeneath(root, strings.Join(parts[:i+1], "/"), unix.O_PATH|unix.O_DIRECTORY, withinVolume)
+		next, err := openBeneath(root, strings.Join(parts[:i+1], "/"), unix.O_PATH|unix.O_DIRECTORY, resolveWithin)
 		if errors.Is(err, unix.ENOENT) {
 			// A dangling link exists, so mkdir fails and does not follow it.
 			made := unix.Mkdirat(parent, name, mode&0o777)
@@ -50,7 +50,7 @@ func makeBeneath(root int, path string, mode uint32) (int, error) {
 				unix.Close(parent)
 				return -1, made
 			}
-			next, err = openBeneath(parent, name, unix.O_RDONLY|unix.O_DIRECTORY, noLinks)
+			next, err = openBeneath(parent, name, unix.O_RDONLY|unix.O_DIRECTORY, resolveNoLinks)
 			if err == nil && made == nil {
 				err = unix.Fchmod(next, mode)
 			}
@@ -64,8 +64,8 @@ func makeBeneath(root int, path string, mode uint32) (int, error) {
 	return parent, nil
 }
 
-// byFD returns a path to the object of an open descriptor.
-func byFD(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
+// fdPath returns a path to the object of an open descriptor.
+func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
 // maxDepth limits how many directories are open at once during a walk.
 const maxDepth = 512
@@ -79,7 +79,7 @@ func walk(dir int, depth int, visit func(fd int, st *unix.Stat_t) error) error {
 	if depth > maxDepth {
 		return errTooDeep
 	}
-	fd, err := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, noLinks)
+	fd, err := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, resolveNoLinks)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func walk(dir int, depth int, visit func(fd int, st *unix.Stat_t) error) error {
 
 func walkEntry(dir int, name string, depth int, visit func(fd int, st *unix.Stat_t) error) error {
 	// RESOLVE_NO_SYMLINKS also rejects a link as the last element, unless O_NOFOLLOW opens the link itself.
-	fd, err := openBeneath(dir, name, unix.O_PATH|unix.O_NOFOLLOW, noLinks)
+	fd, err := openBeneath(dir, name, unix.O_PATH|unix.O_NOFOLLOW, resolveNoLinks)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EXDEV):
 		return nil
@@ -124,9 +124,9 @@ func walkEntry(dir int, name string, depth int, visit func(fd int, st *unix.Stat
 	return nil
 }
 
-// remover removes a tree of any depth.
-type remover struct {
-	top   int
+// treeRemover removes a tree of any depth.
+type treeRemover struct {
+	topFD int
 	moved int
 }
 
@@ -145,7 +145,7 @@ func removeTreeAfter(path string, last func() error) error {
 	}
 	defer unix.Close(parent)
 	name := filepath.Base(path)
-	fd, err := openBeneath(parent, name, unix.O_RDONLY|unix.O_DIRECTORY, noLinks)
+	fd, err := openBeneath(parent, name, unix.O_RDONLY|unix.O_DIRECTORY, resolveNoLinks)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil
@@ -154,7 +154,7 @@ func removeTreeAfter(path string, last func() error) error {
 	case err != nil:
 		return fmt.Errorf("open %s: %w", path, err)
 	}
-	r := &remover{top: fd}
+	r := &treeRemover{topFD: fd}
 	err = r.empty(fd, path, 0)
 	unix.Close(fd)
 	if err == nil && last != nil {
@@ -170,9 +170,9 @@ func removeTreeAfter(path string, last func() error) error {
 }
 
 // empty removes the contents of an open directory. path is only used in errors.
-func (r *remover) empty(dir int, path string, depth int) error {
+func (r *treeRemover) empty(dir int, path string, depth int) error {
 	for {
-		fd, err := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, noLinks)
+		fd, err := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, resolveNoLinks)
 		if err != nil {
 			return fmt.Errorf("open %s: %w", path, err)
 		}
@@ -193,7 +193,7 @@ func (r *remover) empty(dir int, path string, depth int) error {
 	}
 }
 
-func (r *remover) remove(dir int, name, path string, depth int) error {
+func (r *treeRemover) remove(dir int, name, path string, depth int) error {
 	err := unix.Unlinkat(dir, name, 0)
 	switch {
 	case err == nil || errors.Is(err, unix.ENOENT):
@@ -205,7 +205,7 @@ func (r *remover) remove(dir int, name, path string, depth int) error {
 		// Move the directory up and remove it there: a container may nest directories deeper than the number of files
 		// that this process can open.
 		r.moved++
-		if err := unix.Renameat2(dir, name, r.top, fmt.Sprintf("..deep-%d", r.moved),
+		if err := unix.Renameat2(dir, name, r.topFD, fmt.Sprintf("..deep-%d", r.moved),
 			unix.RENAME_NOREPLACE); err != nil {
 			if errors.Is(err, unix.EEXIST) {
 				return r.remove(dir, name, path, depth)
@@ -214,7 +214,7 @@ func (r *remover) remove(dir int, name, path string, depth int) error {
 		}
 		return nil
 	}
-	child, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, noLinks)
+	child, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, resolveNoLinks)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil

@@ -10,8 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// outside creates a volume with links that a container has created, and a directory of the machine to which they lead.
-func outside(t *testing.T) (volume, host string) {
+// newEscapingVolume creates a volume with links that a container has created, and a directory of the machine to which
+// they lead.
+func newEscapingVolume(t *testing.T) (volume, host string) {
 	t.Helper()
 	dir := t.TempDir()
 	volume, host = filepath.Join(dir, "pods", "u", "volumes", "v"), filepath.Join(dir, "host")
@@ -32,7 +33,7 @@ func outside(t *testing.T) (volume, host string) {
 }
 
 // Proves S24.
-func TestSubPathIsNeverMadeOutsideOfItsVolume(t *testing.T) {
+func TestSubPathIsNeverCreatedOutsideItsVolume(t *testing.T) {
 	for _, c := range []struct {
 		sub  string
 		made string // path below the volume; empty if the sub-path is rejected
@@ -44,9 +45,9 @@ func TestSubPathIsNeverMadeOutsideOfItsVolume(t *testing.T) {
 		{"/made", ""}, {"loop/made", ""}, {"proc/made", ""},
 	} {
 		t.Run(strings.ReplaceAll(c.sub, "/", "|"), func(t *testing.T) {
-			volume, host := outside(t)
+			volume, host := newEscapingVolume(t)
 			m := &Manager{Mounter: Plain{}}
-			err := m.subPath(volume, c.sub, filepath.Join(t.TempDir(), "target"))
+			err := m.bindSubPath(volume, c.sub, filepath.Join(t.TempDir(), "target"))
 			if (err == nil) != (c.made != "") {
 				t.Errorf("got %v", err)
 			}
@@ -61,12 +62,13 @@ func TestSubPathIsNeverMadeOutsideOfItsVolume(t *testing.T) {
 }
 
 // Proves S24.
-func TestSubPathIsAsOpenAsItsVolume(t *testing.T) {
-	volume, _ := outside(t)
+func TestSubPathHasTheModeOfItsVolume(t *testing.T) {
+	volume, _ := newEscapingVolume(t)
 	if err := os.Chmod(volume, 0o777|os.ModeSetgid); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&Manager{Mounter: Plain{}}).subPath(volume, "a/b", filepath.Join(t.TempDir(), "target")); err != nil {
+	if err := (&Manager{Mounter: Plain{}}).bindSubPath(volume, "a/b",
+		filepath.Join(t.TempDir(), "target")); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "a/b"} {
@@ -79,8 +81,8 @@ func TestSubPathIsAsOpenAsItsVolume(t *testing.T) {
 
 // fsGroup changes only files in the volume. Files outside, to which links lead, keep their group.
 // Proves S24.
-func TestGroupIsGivenToNothingOutside(t *testing.T) {
-	volume, host := outside(t)
+func TestGroupIsNotSetOutsideTheVolume(t *testing.T) {
+	volume, host := newEscapingVolume(t)
 	secret := filepath.Join(host, "shadow")
 	for path, mode := range map[string]os.FileMode{secret: 0o600, volume + "/in/file": 0o600} {
 		if err := os.WriteFile(path, nil, mode); err != nil {
@@ -91,7 +93,7 @@ func TestGroupIsGivenToNothingOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := int64(4321)
-	if err := own(volume, &group, false); err != nil {
+	if err := setGroup(volume, &group, false); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]uint32{secret: 0, host: 0, volume: 4321, volume + "/in": 4321, volume +
@@ -110,15 +112,15 @@ func TestGroupIsGivenToNothingOutside(t *testing.T) {
 }
 
 // Proves S30.
-func TestFilesOfAVolumeAreWrittenInItAlone(t *testing.T) {
-	volume, host := outside(t)
+func TestFilesAreWrittenOnlyInsideTheVolume(t *testing.T) {
+	volume, host := newEscapingVolume(t)
 	if err := os.Symlink("../../../../host", filepath.Join(volume, dataLink)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(host+"/a", []byte("theirs"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_ = write(volume, map[string]file{"a": {data: []byte("1"), mode: 0o644}}, nil)
+	_ = writeFiles(volume, map[string]volumeFile{"a": {data: []byte("1"), mode: 0o644}}, nil)
 	if data, err := os.ReadFile(host + "/a"); err != nil || string(data) != "theirs" {
 		t.Errorf("the machine's file is %q (%v)", data, err)
 	}
@@ -131,8 +133,8 @@ func TestFilesOfAVolumeAreWrittenInItAlone(t *testing.T) {
 }
 
 // Proves S23.
-func TestRemovingAVolumeRemovesNothingBehindIt(t *testing.T) {
-	volume, host := outside(t)
+func TestRemovingAVolumeDoesNotFollowLinks(t *testing.T) {
+	volume, host := newEscapingVolume(t)
 	if err := os.WriteFile(host+"/kept", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -207,10 +209,10 @@ func TestDeepDirectoriesAreRemoved(t *testing.T) {
 }
 
 // Proves S24.
-func TestHostPathIsNotMadeThroughALink(t *testing.T) {
-	volume, host := outside(t)
+func TestHostPathIsNotCreatedThroughALink(t *testing.T) {
+	volume, host := newEscapingVolume(t)
 	for _, kind := range []corev1.HostPathType{corev1.HostPathFileOrCreate, corev1.HostPathDirectoryOrCreate} {
-		if err := hostPath(&corev1.HostPathVolumeSource{Path: volume + "/gone", Type: &kind}); err == nil {
+		if err := checkHostPath(&corev1.HostPathVolumeSource{Path: volume + "/gone", Type: &kind}); err == nil {
 			t.Errorf("%s was made through a link", kind)
 		}
 	}

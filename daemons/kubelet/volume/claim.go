@@ -20,9 +20,9 @@ func ClaimName(p *corev1.Pod, v *corev1.Volume) string {
 	return ""
 }
 
-// claimed returns the persistent volume of a pod's volume. It verifies that claim and volume refer to each other,
+// claimVolume returns the persistent volume of a pod's volume. It verifies that claim and volume refer to each other,
 // because a user who may write claims could name the volume of another claim.
-func (m *Manager) claimed(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {
+func (m *Manager) claimVolume(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {
 	name := ClaimName(p, v)
 	claim, err := m.Source.Claim(ctx, p.Namespace, name)
 	if err != nil {
@@ -33,22 +33,22 @@ func (m *Manager) claimed(ctx context.Context, p *corev1.Pod, v *corev1.Volume) 
 			err,
 		)
 	}
-	if err := mayUse(p, v, claim); err != nil {
+	if err := checkClaim(p, v, claim); err != nil {
 		return nil, fmt.Errorf("error processing PVC %s/%s: %w", p.Namespace, name, err)
 	}
 	pv, err := m.Source.Volume(ctx, claim.Spec.VolumeName)
 	if err != nil {
 		return nil, fmt.Errorf("failed to fetch PV %s from API server: %w", claim.Spec.VolumeName, err)
 	}
-	if err := boundTo(pv, claim); err != nil {
+	if err := checkBound(pv, claim); err != nil {
 		return nil, err
 	}
-	return pv, fits(p, v, pv)
+	return pv, checkVolumeMode(p, v, pv)
 }
 
-// mayUse returns an error if a pod must not use a claim for its volume. An ephemeral claim belongs only to the pod for
-// which it was created.
-func mayUse(p *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim) error {
+// checkClaim returns an error if a pod must not use a claim for its volume. An ephemeral claim belongs only to the pod
+// for which it was created.
+func checkClaim(p *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim) error {
 	switch {
 	case v.Ephemeral != nil && !metav1.IsControlledBy(claim, p):
 		return fmt.Errorf(
@@ -66,9 +66,9 @@ func mayUse(p *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim
 	return nil
 }
 
-// boundTo returns an error if a volume is not bound to a claim. The reference in the claim is not enough. The volume
+// checkBound returns an error if a volume is not bound to a claim. The reference in the claim is not enough. The volume
 // must refer to the same claim by UID, not to an earlier one of that name.
-func boundTo(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
+func checkBound(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
 	ref := pv.Spec.ClaimRef
 	switch {
 	case ref == nil:

@@ -13,7 +13,7 @@ import (
 
 // A volume is mounted only for the pod to which it belongs, whatever its name is.
 // Proves S30.
-func TestWhoseAVolumeIs(t *testing.T) {
+func TestAVolumeBelongsToItsClaim(t *testing.T) {
 	named := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "p-v"}}
 	own := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
 	yes, block, now := true, corev1.PersistentVolumeBlock, metav1.Now()
@@ -93,7 +93,7 @@ func TestWhoseAVolumeIs(t *testing.T) {
 		}
 		s.claims = map[string]*corev1.PersistentVolumeClaim{"d/p-v": claim}
 		s.volumes = map[string]*corev1.PersistentVolume{"pv": pv}
-		p := podWith(c.source)
+		p := newPod(c.source)
 		_, err := m.Setup(context.Background(), p)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)

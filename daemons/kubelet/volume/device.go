@@ -14,12 +14,12 @@ import (
 // deviceFile returns the path of a pod's block volume. The device is bind-mounted to this file. The mount shows which
 // pod uses the device, and the pod keeps this device even if the path changes.
 func (m *Manager) deviceFile(p *corev1.Pod, v *corev1.Volume) string {
-	return filepath.Join(m.PodDir(string(p.UID)), "volumeDevices", kind(v), v.Name)
+	return filepath.Join(m.PodDir(string(p.UID)), "volumeDevices", pluginDir(v), v.Name)
 }
 
-// device makes the block device of a persistent volume available to a pod. The caller holds the volume's turn. The
+// mountDevice makes the block device of a persistent volume available to a pod. The caller holds the volume's turn. The
 // owner of the device is not changed.
-func (m *Manager) device(p *corev1.Pod, pv *corev1.PersistentVolume, at string) error {
+func (m *Manager) mountDevice(p *corev1.Pod, pv *corev1.PersistentVolume, at string) error {
 	if pv.Spec.Local == nil {
 		return fmt.Errorf(
 			"persistent volume %s has volumeMode Block, and only local volumes are supported as devices",
@@ -40,17 +40,17 @@ func (m *Manager) device(p *corev1.Pod, pv *corev1.PersistentVolume, at string) 
 	if mode := info.Mode(); mode&fs.ModeDevice == 0 || mode&fs.ModeCharDevice != 0 {
 		return fmt.Errorf("persistent volume %s: %s is not a block device", pv.Name, path)
 	}
-	if err := m.alone(p, pv, path); err != nil {
+	if err := m.checkExclusive(p, pv, path); err != nil {
 		return err
 	}
-	return m.bind(path, at, nil)
+	return m.bindMount(path, at, nil)
 }
 
 // Devices returns the devices for a container's configuration. Call it after Setup.
 func (m *Manager) Devices(p *corev1.Pod, spec *corev1.Container) ([]*runtime.Device, error) {
 	var devices []*runtime.Device
 	for _, d := range spec.VolumeDevices {
-		v := find(p, d.Name)
+		v := findVolume(p, d.Name)
 		if v == nil {
 			return nil, fmt.Errorf(
 				"container %s has volume %q as a device, which the pod does not have",
@@ -68,14 +68,14 @@ func (m *Manager) Devices(p *corev1.Pod, spec *corev1.Container) ([]*runtime.Dev
 		}
 		devices = append(
 			devices,
-			&runtime.Device{HostPath: at, ContainerPath: absolute(d.DevicePath), Permissions: permissions},
+			&runtime.Device{HostPath: at, ContainerPath: absolutePath(d.DevicePath), Permissions: permissions},
 		)
 	}
 	return devices, nil
 }
 
-// fits returns an error if a container mounts a block volume, or uses a file system volume as a device.
-func fits(p *corev1.Pod, v *corev1.Volume, pv *corev1.PersistentVolume) error {
+// checkVolumeMode returns an error if a container mounts a block volume, or uses a file system volume as a device.
+func checkVolumeMode(p *corev1.Pod, v *corev1.Volume, pv *corev1.PersistentVolume) error {
 	block := isBlock(pv)
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {

@@ -14,7 +14,7 @@ import (
 
 // A block volume is passed to containers as a device, read-only if the pod says so, and released afterwards. Volumes of
 // the wrong type or mode are rejected.
-func TestAVolumeThatIsADeviceIsGivenAsOne(t *testing.T) {
+func TestABlockVolumeIsADevice(t *testing.T) {
 	dir := t.TempDir()
 	disk, pipe := filepath.Join(dir, "disk"), filepath.Join(dir, "pipe")
 	for path, kind := range map[string]uint32{disk: unix.S_IFBLK, filepath.Join(dir, "terminal"): unix.S_IFCHR,

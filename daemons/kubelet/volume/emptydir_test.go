@@ -12,13 +12,13 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// inMemory records the options of tmpfs mounts.
-type inMemory struct {
+// tmpfsRecorder records the options of tmpfs mounts.
+type tmpfsRecorder struct {
 	Plain
 	options map[string]string // by volume
 }
 
-func (m *inMemory) Tmpfs(path, options string) error {
+func (m *tmpfsRecorder) Tmpfs(path, options string) error {
 	m.options[filepath.Base(path)] = options
 	return m.Plain.Tmpfs(path, options)
 }
@@ -34,7 +34,7 @@ func modeOf(t *testing.T, path string) uint32 {
 }
 
 // Proves S30.
-func TestEmptyDirsAreOpenToThoseThatTheySay(t *testing.T) {
+func TestEmptyDirsHaveTheConfiguredMode(t *testing.T) {
 	group, own, sticky := int64(os.Getgid()), int32(0o750), int32(0o1777)
 	for name, row := range map[string]struct {
 		source corev1.EmptyDirVolumeSource
@@ -55,8 +55,8 @@ func TestEmptyDirsAreOpenToThoseThatTheySay(t *testing.T) {
 		"in memory, for both of them": {corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, Mode: &own},
 			&group, 0, "mode=02770,gid="},
 	} {
-		mounts := &inMemory{options: map[string]string{}}
-		m := &Manager{Root: t.TempDir(), Source: &source{}, Mounter: mounts,
+		mounts := &tmpfsRecorder{options: map[string]string{}}
+		m := &Manager{Root: t.TempDir(), Source: &fakeSource{}, Mounter: mounts,
 			Node: func() pod.Node { return pod.Node{} }}
 		p := &corev1.Pod{Spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{FSGroup: row.group},
 			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &row.source}}}}}
@@ -69,22 +69,22 @@ func TestEmptyDirsAreOpenToThoseThatTheySay(t *testing.T) {
 			if got := mounts.options["v"]; !strings.HasPrefix(got, row.memory) {
 				t.Errorf("%s: it is mounted with %q, want %s", name, got, row.memory)
 			}
-		} else if got := modeOf(t, m.dir(p, &p.Spec.Volumes[0])); got != row.mode {
+		} else if got := modeOf(t, m.volumeDir(p, &p.Spec.Volumes[0])); got != row.mode {
 			t.Errorf("%s: its mode is %#o, want %#o", name, got, row.mode)
 		}
 	}
 }
 
-// A directory created for a subPath is accessible like the volume: with the volume's group, and otherwise only for the
-// owner of its files.
-func TestNewSubPathsAreAsOpenAsTheirVolume(t *testing.T) {
+// A directory created for a bindSubPath is accessible like the volume: with the volume's group, and otherwise only for
+// the owner of its files.
+func TestNewSubPathsHaveTheModeOfTheirVolume(t *testing.T) {
 	base := t.TempDir()
 	for _, mode := range []uint32{0o777, 0o2770, 0o3777, 0o1777} {
 		if err := unix.Chmod(base, mode); err != nil {
 			t.Fatal(err)
 		}
 		sub := filepath.Join(base, "new")
-		if err := (&Manager{Mounter: Plain{}}).subPath(base, "new/below",
+		if err := (&Manager{Mounter: Plain{}}).bindSubPath(base, "new/below",
 			filepath.Join(t.TempDir(), "target")); err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// file is one file of a volume that is generated from data.
-type file struct {
+// volumeFile is one file of a volume that is generated from data.
+type volumeFile struct {
 	data []byte
 	mode fs.FileMode
 	user *int64 // owner; nil means root
@@ -22,56 +22,59 @@ type file struct {
 
 // files returns the wanted files of a volume generated from API objects, by path. It also returns when the files must
 // be refreshed; zero means no fixed time.
-func (m *Manager) files(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (map[string]file, time.Time, error) {
-	all := map[string]file{}
+func (m *Manager) files(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (map[string]volumeFile,
+	time.Time, error) {
+	all := map[string]volumeFile{}
 	switch {
 	case v.ConfigMap != nil:
 		c := v.ConfigMap
-		return all, time.Time{}, m.configMap(ctx, p.Namespace, c.Name, c.Items, c.Optional, mode(c.DefaultMode), all)
+		return all, time.Time{},
+			m.addConfigMap(ctx, p.Namespace, c.Name, c.Items, c.Optional, fileMode(c.DefaultMode), all)
 	case v.Secret != nil:
 		s := v.Secret
-		return all, time.Time{}, m.secret(ctx, p.Namespace, s.SecretName, s.Items, s.Optional, mode(s.DefaultMode), all)
+		return all, time.Time{},
+			m.addSecret(ctx, p.Namespace, s.SecretName, s.Items, s.Optional, fileMode(s.DefaultMode), all)
 	case v.DownwardAPI != nil:
-		return all, time.Time{}, m.downward(p, v.DownwardAPI.Items, mode(v.DownwardAPI.DefaultMode), all)
+		return all, time.Time{}, m.addDownward(p, v.DownwardAPI.Items, fileMode(v.DownwardAPI.DefaultMode), all)
 	case v.Projected != nil:
-		again, err := m.projected(ctx, p, v, all)
+		again, err := m.addProjected(ctx, p, v, all)
 		return all, again, err
 	}
 	return nil, time.Time{}, fmt.Errorf("volume %s: its type is not supported", v.Name)
 }
 
-func mode(m *int32) fs.FileMode {
+func fileMode(m *int32) fs.FileMode {
 	if m == nil {
 		return 0o644
 	}
 	return fs.FileMode(*m)
 }
 
-func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Volume, all map[string]file,
+func (m *Manager) addProjected(ctx context.Context, p *corev1.Pod, v *corev1.Volume, all map[string]volumeFile,
 ) (again time.Time, err error) {
-	perm := mode(v.Projected.DefaultMode)
+	perm := fileMode(v.Projected.DefaultMode)
 	soonest := func(t time.Time) {
 		if again.IsZero() || t.Before(again) {
 			again = t
 		}
 	}
 	// Only the pod's user or group can read tokens and keys, if the pod has a common user or an fsGroup.
-	only, user := perm, runsAs(p)
+	only, user := perm, commonUser(p)
 	if user != nil || fsGroup(p) != nil {
 		only = 0o600
 	}
 	for i, s := range v.Projected.Sources {
 		switch {
 		case s.ConfigMap != nil:
-			err = m.configMap(ctx, p.Namespace, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, perm, all)
+			err = m.addConfigMap(ctx, p.Namespace, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, perm, all)
 		case s.Secret != nil:
-			err = m.secret(ctx, p.Namespace, s.Secret.Name, s.Secret.Items, s.Secret.Optional, perm, all)
+			err = m.addSecret(ctx, p.Namespace, s.Secret.Name, s.Secret.Items, s.Secret.Optional, perm, all)
 		case s.DownwardAPI != nil:
-			err = m.downward(p, s.DownwardAPI.Items, perm, all)
+			err = m.addDownward(p, s.DownwardAPI.Items, perm, all)
 		case s.ClusterTrustBundle != nil:
 			var anchors []byte
-			if anchors, err = m.anchors(ctx, s.ClusterTrustBundle); err == nil {
-				all[s.ClusterTrustBundle.Path] = file{anchors, only, user}
+			if anchors, err = m.trustAnchors(ctx, s.ClusterTrustBundle); err == nil {
+				all[s.ClusterTrustBundle.Path] = volumeFile{anchors, only, user}
 			}
 		case s.ServiceAccountToken != nil:
 			t := s.ServiceAccountToken
@@ -84,7 +87,7 @@ func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Volume
 				return again, fmt.Errorf("failed to fetch token: %w", err)
 			}
 			soonest(renew)
-			all[t.Path] = file{[]byte(token), only, user}
+			all[t.Path] = volumeFile{[]byte(token), only, user}
 		case s.PodCertificate != nil:
 			c := s.PodCertificate
 			pair, renew, err := m.Source.PodCertificate(ctx, p, v.Name, i, c)
@@ -101,7 +104,7 @@ func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Volume
 				c.KeyPath:              pair.Key, c.CertificateChainPath: pair.Chain,
 			} {
 				if path != "" {
-					all[path] = file{data, only, owner}
+					all[path] = volumeFile{data, only, owner}
 				}
 			}
 		default:
@@ -114,8 +117,9 @@ func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Volume
 	return again, nil
 }
 
-// runsAs returns the user of all containers of a pod. It returns nil if they differ, or if one uses the image's user.
-func runsAs(p *corev1.Pod) (user *int64) {
+// commonUser returns the user of all containers of a pod. It returns nil if they differ, or if one uses the image's
+// user.
+func commonUser(p *corev1.Pod) (user *int64) {
 	for i, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		var own *int64
 		if sc := p.Spec.SecurityContext; sc != nil {
@@ -132,17 +136,17 @@ func runsAs(p *corev1.Pod) (user *int64) {
 	return user
 }
 
-func (m *Manager) configMap(
+func (m *Manager) addConfigMap(
 	ctx context.Context,
 	namespace, name string,
 	items []corev1.KeyToPath,
 	optional *bool,
 	perm fs.FileMode,
-	all map[string]file,
+	all map[string]volumeFile,
 ) error {
 	c, err := m.Source.ConfigMap(ctx, namespace, name)
 	if err != nil {
-		return forgive(err, optional)
+		return ignoreMissing(err, optional)
 	}
 	data := map[string][]byte{}
 	for k, v := range c.Data {
@@ -151,43 +155,43 @@ func (m *Manager) configMap(
 	for k, v := range c.BinaryData {
 		data[k] = v
 	}
-	return choose("configmap references non-existent config key", data, items, optional, perm, all)
+	return selectItems("configmap references non-existent config key", data, items, optional, perm, all)
 }
 
-func (m *Manager) secret(
+func (m *Manager) addSecret(
 	ctx context.Context,
 	namespace, name string,
 	items []corev1.KeyToPath,
 	optional *bool,
 	perm fs.FileMode,
-	all map[string]file,
+	all map[string]volumeFile,
 ) error {
 	s, err := m.Source.Secret(ctx, namespace, name)
 	if err != nil {
-		return forgive(err, optional)
+		return ignoreMissing(err, optional)
 	}
-	return choose("references non-existent secret key", s.Data, items, optional, perm, all)
+	return selectItems("references non-existent secret key", s.Data, items, optional, perm, all)
 }
 
-// forgive returns nil if err is "not found" and the reference is optional. Otherwise it returns err.
-func forgive(err error, optional *bool) error {
+// ignoreMissing returns nil if err is "not found" and the reference is optional. Otherwise it returns err.
+func ignoreMissing(err error, optional *bool) error {
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil
 	}
 	return err
 }
 
-func choose(
+func selectItems(
 	missing string,
 	data map[string][]byte,
 	items []corev1.KeyToPath,
 	optional *bool,
 	perm fs.FileMode,
-	all map[string]file,
+	all map[string]volumeFile,
 ) error {
 	if len(items) == 0 {
 		for k, v := range data {
-			all[k] = file{data: v, mode: perm}
+			all[k] = volumeFile{data: v, mode: perm}
 		}
 		return nil
 	}
@@ -199,7 +203,7 @@ func choose(
 			}
 			return fmt.Errorf("%s: %s", missing, item.Key)
 		}
-		f := file{data: v, mode: perm}
+		f := volumeFile{data: v, mode: perm}
 		if item.Mode != nil {
 			f.mode = fs.FileMode(*item.Mode)
 		}
@@ -208,11 +212,11 @@ func choose(
 	return nil
 }
 
-func (m *Manager) downward(
+func (m *Manager) addDownward(
 	p *corev1.Pod,
 	items []corev1.DownwardAPIVolumeFile,
 	perm fs.FileMode,
-	all map[string]file,
+	all map[string]volumeFile,
 ) error {
 	node := m.Node()
 	for _, item := range items {
@@ -231,7 +235,7 @@ func (m *Manager) downward(
 		if err != nil {
 			return err
 		}
-		f := file{data: []byte(value), mode: perm}
+		f := volumeFile{data: []byte(value), mode: perm}
 		if item.Mode != nil {
 			f.mode = fs.FileMode(*item.Mode)
 		}

@@ -21,9 +21,9 @@ type FileSystem struct {
 	// ReadOnly means that the pod only reads, so that no file system is created for it. The mount itself is not
 	// read-only, because other pods may write.
 	ReadOnly bool
-	// Made is the path of a file that exists from the creation of a file system until it is mounted. If the kubelet is
-	// killed in between, it marks the incomplete file system as disposable.
-	Made string
+	// FormatMark is the path of a file that exists from the creation of a file system until it is mounted. If the
+	// kubelet is killed in between, it marks the incomplete file system as disposable.
+	FormatMark string
 }
 
 // defaultFileSystem is created on a device whose volume specifies no type.
@@ -47,10 +47,10 @@ func isDevice(path string) (bool, error) {
 	return block, nil
 }
 
-// fileSystem mounts the file system on the device of a persistent volume. An empty device is formatted. The caller
+// mountFileSystem mounts the file system on the device of a persistent volume. An empty device is formatted. The caller
 // holds the volume's turn. The file system is prepared at another path first: whatever is mounted at the volume's path
 // has all its options and the pod's group.
-func (m *Manager) fileSystem(
+func (m *Manager) mountFileSystem(
 	ctx context.Context,
 	p *corev1.Pod,
 	v *corev1.Volume,
@@ -69,10 +69,10 @@ func (m *Manager) fileSystem(
 		return fmt.Errorf("persistent volume %s: %s is not mounted while a pod has it as a device", pv.Name, device)
 	}
 	f := FileSystem{
-		Device:   device,
-		Options:  pv.Spec.MountOptions,
-		ReadOnly: v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly,
-		Made:     filepath.Join(m.Root, "formatting", string(pv.UID)),
+		Device:     device,
+		Options:    pv.Spec.MountOptions,
+		ReadOnly:   v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly,
+		FormatMark: filepath.Join(m.Root, "formatting", string(pv.UID)),
 	}
 	if t := pv.Spec.Local.FSType; t != nil && *t != "" {
 		if f.Type = *t; !fileSystemName.MatchString(f.Type) {
@@ -89,9 +89,9 @@ func (m *Manager) fileSystem(
 	if err := os.MkdirAll(half, 0o750); err != nil {
 		return err
 	}
-	err = m.Mounter.Device(ctx, f, half)
+	err = m.Mounter.MountDevice(ctx, f, half)
 	if err == nil {
-		err = m.settle(p, pv, f.ReadOnly, half, dir)
+		err = m.bindPrepared(p, pv, f.ReadOnly, half, dir)
 	}
 	if err := errors.Join(err, m.Mounter.Unmount(half)); err != nil {
 		return fmt.Errorf("persistent volume %s: %w", pv.Name, err)
@@ -102,28 +102,28 @@ func (m *Manager) fileSystem(
 	return nil
 }
 
-// settle binds a file system that was mounted at another path to the pod's directory, and sets its group.
-func (m *Manager) settle(p *corev1.Pod, pv *corev1.PersistentVolume, readOnly bool, half, dir string) error {
-	if err := m.alone(p, pv, half); err != nil {
+// bindPrepared binds a file system that was mounted at another path to the pod's directory, and sets its group.
+func (m *Manager) bindPrepared(p *corev1.Pod, pv *corev1.PersistentVolume, readOnly bool, half, dir string) error {
+	if err := m.checkExclusive(p, pv, half); err != nil {
 		return err
 	}
 	if readOnly { // a pod that only reads does not change owners
-		return m.bind(half, dir, []string{"ro"})
+		return m.bindMount(half, dir, []string{"ro"})
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(half, &st); err != nil {
 		return err
 	}
 	if st.Flags&unix.ST_RDONLY == 0 {
-		if err := own(half, fsGroup(p), keepsOwners(p)); err != nil {
+		if err := setGroup(half, fsGroup(p), isOnRootMismatch(p)); err != nil {
 			return err
 		}
 	}
-	return m.bind(half, dir, nil) // the bind inherits the options of its source
+	return m.bindMount(half, dir, nil) // the bind inherits the options of its source
 }
 
-// keepsOwners reports whether files keep their owners if the volume's root already has the pod's group.
-func keepsOwners(p *corev1.Pod) bool {
+// isOnRootMismatch reports whether files keep their owners if the volume's root already has the pod's group.
+func isOnRootMismatch(p *corev1.Pod) bool {
 	sc := p.Spec.SecurityContext
 	return sc != nil && sc.FSGroupChangePolicy != nil && *sc.FSGroupChangePolicy == corev1.FSGroupChangeOnRootMismatch
 }

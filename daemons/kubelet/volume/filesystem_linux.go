@@ -19,25 +19,25 @@ import (
 // formatTimeout limits the work on one device. Checking a large one takes minutes.
 const formatTimeout = 10 * time.Minute
 
-// Device implements Mounter. If the device has a file system, it is checked and mounted. Otherwise a file system is
-// created, but only if the device looks empty or an earlier kubelet was killed while formatting it. Finding no file
+// MountDevice implements Mounter. If the device has a file system, it is checked and mounted. Otherwise a file system
+// is created, but only if the device looks empty or an earlier kubelet was killed while formatting it. Finding no file
 // system does not prove that the device holds no data.
-func (Kernel) Device(ctx context.Context, f FileSystem, at string) error {
+func (Kernel) MountDevice(ctx context.Context, f FileSystem, at string) error {
 	ctx, stop := context.WithTimeout(ctx, formatTimeout)
 	defer stop()
 	reads := f.ReadOnly ||
 		slices.ContainsFunc(f.Options, func(o string) bool { return slices.Contains(strings.Split(o, ","), "ro") })
-	used, err := inUse(f.Device)
+	used, err := isInUse(f.Device)
 	if err != nil {
 		return err
 	}
-	begun, err := f.begun()
+	begun, err := f.isFormatMarked()
 	if err != nil {
 		return err
 	}
 	there, err := signature(ctx, f.Device)
 	if err == nil && there == "xfs" && begun && !used {
-		if half, failed := halfXFS(f.Device); half || failed != nil {
+		if half, failed := isInterruptedXFS(f.Device); half || failed != nil {
 			there, err = "", failed
 		}
 	}
@@ -53,8 +53,8 @@ func (Kernel) Device(ctx context.Context, f FileSystem, at string) error {
 	case there == "" && !reads:
 		if !begun {
 			// After an interrupted format the contents are disposable and need not be empty. Such a device has no
-			// signature, because programs write it last. See halfXFS for the exception.
-			if err := empty(f.Device); err != nil {
+			// signature, because programs write it last. See isInterruptedXFS for the exception.
+			if err := checkEmpty(f.Device); err != nil {
 				return err
 			}
 		}
@@ -64,7 +64,7 @@ func (Kernel) Device(ctx context.Context, f FileSystem, at string) error {
 	case there == "":
 		return fmt.Errorf("%s has no file system, and none is made for a volume that is only read", f.Device)
 	case !reads:
-		if err := mend(ctx, f.Device); err != nil {
+		if err := repair(ctx, f.Device); err != nil {
 			return err
 		}
 	}
@@ -72,28 +72,29 @@ func (Kernel) Device(ctx context.Context, f FileSystem, at string) error {
 	if len(f.Options) > 0 {
 		args = append(args, "-o", strings.Join(f.Options, ","))
 	}
-	if _, err = tool(ctx, "mount", append(args, "--", f.Device, at)...); err != nil {
+	if _, err = runTool(ctx, "mount", append(args, "--", f.Device, at)...); err != nil {
 		return err
 	}
-	return f.whole()
+	return f.clearFormatMark()
 }
 
-// begun reports whether a kubelet started to format this very device and has not mounted the file system since.
-func (f FileSystem) begun() (bool, error) {
-	note, err := os.ReadFile(f.Made)
+// isFormatMarked reports whether a kubelet started to format this very device and has not mounted the file system
+// since.
+func (f FileSystem) isFormatMarked() (bool, error) {
+	note, err := os.ReadFile(f.FormatMark)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	is, err := f.note()
+	is, err := f.deviceIdentity()
 	return string(note) == is, err
 }
 
-// note returns the identification of the device for the file Made. The name alone is not enough, because another disk
-// may have it by now. The kernel's disk sequence number is unique since boot (missing before Linux 5.15).
-func (f FileSystem) note() (string, error) {
+// deviceIdentity returns the identification of the device for the file Made. The name alone is not enough, because
+// another disk may have it by now. The kernel's disk sequence number is unique since boot (missing before Linux 5.15).
+func (f FileSystem) deviceIdentity() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", err
@@ -116,20 +117,20 @@ func (f FileSystem) note() (string, error) {
 	return f.Device + "\n" + string(boot) + string(number), nil
 }
 
-// whole durably removes the mark that a file system was being created, before a pod gets it. After that, a damaged file
-// system is not recreated.
-func (f FileSystem) whole() error {
-	if err := os.Remove(f.Made); errors.Is(err, fs.ErrNotExist) {
+// clearFormatMark durably removes the mark that a file system was being created, before a pod gets it. After that, a
+// damaged file system is not recreated.
+func (f FileSystem) clearFormatMark() error {
+	if err := os.Remove(f.FormatMark); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	return flush(filepath.Dir(f.Made))
+	return syncDir(filepath.Dir(f.FormatMark))
 }
 
-// halfXFS reports whether mkfs.xfs was interrupted. It writes the superblock first, with a mark (sb_inprogress) that it
-// clears last.
-func halfXFS(device string) (bool, error) {
+// isInterruptedXFS reports whether mkfs.xfs was interrupted. It writes the superblock first, with a mark
+// (sb_inprogress) that it clears last.
+func isInterruptedXFS(device string) (bool, error) {
 	f, err := os.Open(device)
 	if err != nil {
 		return false, err
@@ -143,8 +144,8 @@ func halfXFS(device string) (bool, error) {
 	return string(super[:4]) == "XFSB" && super[inProgress] != 0, nil
 }
 
-// inUse reports whether a device is mounted or part of another device.
-func inUse(device string) (bool, error) {
+// isInUse reports whether a device is mounted or part of another device.
+func isInUse(device string) (bool, error) {
 	fd, err := unix.Open(device, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
 		return true, nil
@@ -158,7 +159,7 @@ func inUse(device string) (bool, error) {
 // signature returns the type of the file system on a device, or "" if there is none. It returns an error for other
 // contents, such as a partition table.
 func signature(ctx context.Context, device string) (string, error) {
-	out, err := tool(ctx, "blkid", "-p", "-s", "TYPE", "-s", "USAGE", "-s", "PTTYPE", "-o", "export", "--", device)
+	out, err := runTool(ctx, "blkid", "-p", "-s", "TYPE", "-s", "USAGE", "-s", "PTTYPE", "-o", "export", "--", device)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 2 {
 		return "", nil
@@ -182,11 +183,11 @@ func signature(ctx context.Context, device string) (string, error) {
 	return "", nil
 }
 
-// looked is how many bytes at the start and end of a device must be zero before it is formatted.
-const looked = 1 << 20
+// zeroCheckBytes is how many bytes at the start and end of a device must be zero before it is formatted.
+const zeroCheckBytes = 1 << 20
 
-// empty returns an error if the start or end of a device contains data.
-func empty(device string) error {
+// checkEmpty returns an error if the start or end of a device contains data.
+func checkEmpty(device string) error {
 	f, err := os.Open(device)
 	if err != nil {
 		return err
@@ -196,7 +197,7 @@ func empty(device string) error {
 	if err != nil {
 		return fmt.Errorf("read how large %s is: %w", device, err)
 	}
-	part := make([]byte, min(looked, size))
+	part := make([]byte, min(zeroCheckBytes, size))
 	for _, from := range []int64{0, size - int64(len(part))} {
 		if _, err := f.ReadAt(part, from); err != nil {
 			return fmt.Errorf("read %s: %w", device, err)
@@ -225,15 +226,15 @@ func (f FileSystem) format(ctx context.Context) (string, error) {
 	case "xfs":
 		args = []string{"-q", "-f", f.Device}
 	}
-	note, err := f.note()
+	note, err := f.deviceIdentity()
 	if err != nil {
 		return "", err
 	}
 	// The note is valid only until the machine reboots, so it need not be synced. A partial note matches nothing.
-	if err := writeNote(f.Made, note); err != nil {
+	if err := writeRecord(f.FormatMark, note); err != nil {
 		return "", err
 	}
-	_, err = tool(ctx, "mkfs."+kind, args...)
+	_, err = runTool(ctx, "mkfs."+kind, args...)
 	if err == nil {
 		return kind, nil // the note is removed when it is mounted
 	}
@@ -242,14 +243,14 @@ func (f FileSystem) format(ctx context.Context) (string, error) {
 	if ctx.Err() != nil || errors.As(err, &exit) && !exit.Exited() {
 		return "", err // the program was killed, and the next attempt starts over
 	}
-	return "", errors.Join(err, f.whole())
+	return "", errors.Join(err, f.clearFormatMark())
 }
 
-// mend repairs what fsck can repair without asking, as at boot. If the machine has no fsck for the type, mend relies on
-// the kernel.
-func mend(ctx context.Context, device string) error {
+// repair repairs what fsck can repair without asking, as at boot. If the machine has no fsck for the type, mend relies
+// on the kernel.
+func repair(ctx context.Context, device string) error {
 	const left, canceled = 4, 32 // exit codes: errors left uncorrected, canceled
-	_, err := tool(ctx, "fsck", "-a", device)
+	_, err := runTool(ctx, "fsck", "-a", device)
 	var exit *exec.ExitError
 	// If the program for the type was killed, the exit code of fsck is the same as if it were missing.
 	if errors.As(err, &exit) && (exit.ExitCode()&canceled != 0 || strings.Contains(err.Error(), "exited with signal")) {
@@ -264,8 +265,8 @@ func mend(ctx context.Context, device string) error {
 	return nil
 }
 
-// tool runs a program of the machine and returns its output.
-func tool(ctx context.Context, name string, args ...string) (string, error) {
+// runTool runs a program of the machine and returns its output.
+func runTool(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = time.Second
 	cmd.Env = append(os.Environ(), "LC_ALL=C")

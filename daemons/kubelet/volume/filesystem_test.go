@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// blank returns an empty block device of 400 MiB.
-func blank(t *testing.T) string {
+// newDevice returns an empty block device of 400 MiB.
+func newDevice(t *testing.T) string {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
@@ -36,8 +36,8 @@ func blank(t *testing.T) string {
 	return device
 }
 
-// onDisk returns a manager with a claim for a real block device.
-func onDisk(t *testing.T, device string) (*Manager, *corev1.PersistentVolume, *corev1.Pod) {
+// newDeviceClaim returns a manager with a claim for a real block device.
+func newDeviceClaim(t *testing.T, device string) (*Manager, *corev1.PersistentVolume, *corev1.Pod) {
 	t.Helper()
 	m, s, p := provisioned(t)
 	m.Mounter = Kernel{}
@@ -54,16 +54,16 @@ func onDisk(t *testing.T, device string) (*Manager, *corev1.PersistentVolume, *c
 
 // The file system on a device is mounted with its options and the pod's group. An empty device is formatted once, and
 // the next pod finds the data.
-func TestTheFileSystemOfADeviceIsAVolume(t *testing.T) {
-	device := blank(t)
-	m, v, p := onDisk(t, device)
+func TestAFileSystemOnADeviceIsMounted(t *testing.T) {
+	device := newDevice(t)
+	m, v, p := newDeviceClaim(t, device)
 	v.Spec.MountOptions = []string{"noatime"}
 	group := int64(4711)
 	p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group}
 	other, reader := p.DeepCopy(), p.DeepCopy()
 	other.UID, reader.UID = "other", "reader"
 	reader.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
-	at := func(p *corev1.Pod) string { return m.dir(p, &p.Spec.Volumes[0]) }
+	at := func(p *corev1.Pod) string { return m.volumeDir(p, &p.Spec.Volumes[0]) }
 	for i, pod := range []*corev1.Pod{p, p, other, reader} { // the second call finds everything done
 		if _, err := m.Setup(t.Context(), pod); err != nil {
 			t.Fatalf("%d: %v", i, err)
@@ -96,7 +96,7 @@ func TestTheFileSystemOfADeviceIsAVolume(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if used, err := inUse(device); err != nil || used {
+	if used, err := isInUse(device); err != nil || used {
 		t.Errorf("after the pods have gone it is in use: %t, %v", used, err)
 	}
 	v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
@@ -113,7 +113,7 @@ func TestTheFileSystemOfADeviceIsAVolume(t *testing.T) {
 }
 
 // No file system is created for a pod that only reads, nor on a device that is not empty.
-func TestNoFileSystemIsMadeOverAnything(t *testing.T) {
+func TestADeviceWithDataIsNotFormatted(t *testing.T) {
 	mkfs := func(kind string) func(*testing.T, string) {
 		return func(t *testing.T, device string) {
 			t.Helper()
@@ -165,17 +165,17 @@ func TestNoFileSystemIsMadeOverAnything(t *testing.T) {
 			func(v *corev1.PersistentVolume, _ *corev1.Pod) { v.Spec.MountOptions = []string{"nolock"} }, "mount:",
 			false},
 	} {
-		device := blank(t)
+		device := newDevice(t)
 		c.has(t, device)
-		m, v, p := onDisk(t, device)
+		m, v, p := newDeviceClaim(t, device)
 		c.change(v, p)
 		if made := filepath.Join(m.Root, "formatting", "volume"); c.begun {
 			if err := os.MkdirAll(filepath.Dir(made), 0o750); err != nil {
 				t.Fatal(err)
 			}
-			note, err := FileSystem{Device: device}.note()
+			note, err := FileSystem{Device: device}.deviceIdentity()
 			if err == nil {
-				err = writeNote(made, note)
+				err = writeRecord(made, note)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -10,9 +10,9 @@ import (
 
 // When a container restarts, the hosts file is only rewritten if it has changed. On a full disk, rewriting would leave
 // an empty file in the other containers, which mount the same file.
-func TestAHostsFileThatIsAsItShouldBeIsNotWritten(t *testing.T) {
+func TestAnUnchangedHostsFileIsNotWritten(t *testing.T) {
 	m, _ := manager(t)
-	p := podWith(corev1.VolumeSource{})
+	p := newPod(corev1.VolumeSource{})
 	path, err := m.WriteHosts(p, "web", "", []string{"10.0.0.7"})
 	if err != nil {
 		t.Fatal(err)

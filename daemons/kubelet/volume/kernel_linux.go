@@ -34,7 +34,7 @@ func (Kernel) Tmpfs(path, options string) error {
 // Bind implements Mounter. A bind mount never appears without its options: after a crash, an existing mount is
 // considered complete.
 func (Kernel) Bind(from, to string, options []string) error {
-	flags, err := bindable(options)
+	flags, err := bindFlags(options)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (Kernel) Bind(from, to string, options []string) error {
 		return bind(from, to)
 	}
 	half := filepath.Join(filepath.Dir(to), "..new-"+filepath.Base(to)) // no volume has this name
-	if err := discard(half); err != nil {
+	if err := removeStaging(half); err != nil {
 		return err
 	}
 	if err := os.Mkdir(half, 0o750); err != nil {
@@ -55,7 +55,7 @@ func (Kernel) Bind(from, to string, options []string) error {
 			err = bind(half, to) // the bind inherits the options of its source
 		}
 	}
-	return errors.Join(err, discard(half))
+	return errors.Join(err, removeStaging(half))
 }
 
 func bind(from, to string) error {
@@ -81,9 +81,9 @@ func remount(at string, flags uintptr) error {
 	return unix.Mount("", at, "", unix.MS_BIND|unix.MS_REMOUNT|have|flags, "")
 }
 
-// discard removes the directory in which a bind mount is prepared, and a mount left there by a killed kubelet. It
+// removeStaging removes the directory in which a bind mount is prepared, and a mount left there by a killed kubelet. It
 // removes only an empty directory.
-func discard(half string) error {
+func removeStaging(half string) error {
 	if err := (Kernel{}).Unmount(half); err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func discard(half string) error {
 	return nil
 }
 
-// Make implements Mounter. A dangling link is an error, because it must not decide where a directory is created.
-func (Kernel) Make(path string) error {
+// MakeDir implements Mounter. A dangling link is an error, because it must not decide where a directory is created.
+func (Kernel) MakeDir(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -130,8 +130,8 @@ var bindOptions = map[string]uintptr{
 	"defaults":    0,
 }
 
-// bindable returns the mount flags for options. It returns an error for an option that a bind mount does not support.
-func bindable(options []string) (flags uintptr, err error) {
+// bindFlags returns the mount flags for options. It returns an error for an option that a bind mount does not support.
+func bindFlags(options []string) (flags uintptr, err error) {
 	for _, o := range options {
 		for _, option := range strings.Split(o, ",") {
 			flag, ok := bindOptions[option]
@@ -183,7 +183,7 @@ func unmountBeneath(root int, path string) error {
 		return err
 	}
 	defer unix.Close(parent)
-	at := byFD(parent) + "/" + filepath.Base(path)
+	at := fdPath(parent) + "/" + filepath.Base(path)
 	err = unix.Unmount(at, unix.UMOUNT_NOFOLLOW)
 	if errors.Is(err, unix.EBUSY) {
 		err = unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
@@ -236,8 +236,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// Mounted implements Mounter.
-func (Kernel) Mounted(path string) (bool, error) {
+// IsMounted implements Mounter.
+func (Kernel) IsMounted(path string) (bool, error) {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS, &st)
 	if errors.Is(err, unix.ENOENT) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Tmpfs volumes are not swapped out, on kernels that support that option.
-func TestWhatIsInMemoryIsNotSwappedOut(t *testing.T) {
+func TestMemoryVolumesAreNotSwapped(t *testing.T) {
 	knows := t.TempDir()
 	if err := unix.Mount("tmpfs", knows, "tmpfs", 0, "noswap"); err == nil {
 		t.Cleanup(func() { _ = unix.Unmount(knows, unix.MNT_DETACH) })

@@ -23,10 +23,10 @@ func (m *Manager) Mounts(
 	recursive func() (bool, error),
 ) ([]*runtime.Mount, error) {
 	doing := fmt.Sprintf("MountVolume.SetUp of the volumes of container %q", spec.Name)
-	defer m.going.begin(string(p.UID), doing)()
+	defer m.operations.begin(string(p.UID), doing)()
 	var mounts []*runtime.Mount
 	for i, vm := range spec.VolumeMounts {
-		v := find(p, vm.Name)
+		v := findVolume(p, vm.Name)
 		if v == nil {
 			return nil, fmt.Errorf("container %s mounts volume %q, which the pod does not have", spec.Name, vm.Name)
 		}
@@ -34,7 +34,7 @@ func (m *Manager) Mounts(
 		if err != nil {
 			return nil, fmt.Errorf("subPathExpr of volumeMount %q of container %q: %w", vm.Name, spec.Name, err)
 		}
-		host := m.dir(p, v)
+		host := m.volumeDir(p, v)
 		readOnly := vm.ReadOnly
 		switch {
 		case v.HostPath != nil:
@@ -62,14 +62,14 @@ func (m *Manager) Mounts(
 			}
 			mounts = append(
 				mounts,
-				&runtime.Mount{ContainerPath: absolute(vm.MountPath), Readonly: true, ImageSubPath: sub,
+				&runtime.Mount{ContainerPath: absolutePath(vm.MountPath), Readonly: true, ImageSubPath: sub,
 					Image: &runtime.ImageSpec{Image: v.Image.Reference}},
 			)
 			continue
 		}
 		if sub != "" {
 			target := filepath.Join(m.PodDir(string(p.UID)), "volume-subpaths", vm.Name, spec.Name, strconv.Itoa(i))
-			if err := m.subPath(host, sub, target); err != nil {
+			if err := m.bindSubPath(host, sub, target); err != nil {
 				return nil, fmt.Errorf(
 					"failed to prepare subPath for volumeMount %q of container %q: %w",
 					vm.Name,
@@ -79,8 +79,8 @@ func (m *Manager) Mounts(
 			}
 			host = target
 		}
-		mount := &runtime.Mount{ContainerPath: absolute(vm.MountPath), HostPath: host, Readonly: readOnly}
-		if mount.RecursiveReadOnly, err = readOnlyAllTheWay(vm.RecursiveReadOnly, recursive); err != nil {
+		mount := &runtime.Mount{ContainerPath: absolutePath(vm.MountPath), HostPath: host, Readonly: readOnly}
+		if mount.RecursiveReadOnly, err = isRecursiveReadOnly(vm.RecursiveReadOnly, recursive); err != nil {
 			return nil, fmt.Errorf("volumeMount %q of container %q: %w", vm.Name, spec.Name, err)
 		}
 		if vm.MountPropagation != nil {
@@ -96,9 +96,9 @@ func (m *Manager) Mounts(
 	return mounts, nil
 }
 
-// readOnlyAllTheWay reports whether a mount should be recursively read-only. If it is required but not supported, the
+// isRecursiveReadOnly reports whether a mount should be recursively read-only. If it is required but not supported, the
 // runtime returns the error.
-func readOnlyAllTheWay(mode *corev1.RecursiveReadOnlyMode, possible func() (bool, error)) (bool, error) {
+func isRecursiveReadOnly(mode *corev1.RecursiveReadOnlyMode, possible func() (bool, error)) (bool, error) {
 	switch {
 	case mode == nil || *mode == corev1.RecursiveReadOnlyDisabled:
 		return false, nil
@@ -115,14 +115,14 @@ func subPathOf(vm corev1.VolumeMount, expand func(string) (string, error)) (stri
 	return expand(vm.SubPathExpr)
 }
 
-func absolute(path string) string {
+func absolutePath(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join("/", path)
 }
 
-func find(p *corev1.Pod, name string) *corev1.Volume {
+func findVolume(p *corev1.Pod, name string) *corev1.Volume {
 	for i := range p.Spec.Volumes {
 		if p.Spec.Volumes[i].Name == name {
 			return &p.Spec.Volumes[i]
@@ -134,7 +134,7 @@ func find(p *corev1.Pod, name string) *corev1.Volume {
 // Teardown unmounts a pod's volumes and removes its directory. If an unmount fails, it keeps the directory, so that
 // nothing behind the mount is deleted.
 func (m *Manager) Teardown(uid string) error {
-	defer m.going.begin(uid, "UnmountVolume.TearDown of the volumes")()
+	defer m.operations.begin(uid, "UnmountVolume.TearDown of the volumes")()
 	dir := m.PodDir(uid)
 	if err := m.Mounter.UnmountAll(dir); err != nil {
 		return fmt.Errorf("unmount the volumes of pod %s: %w", uid, err)

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// own gives a directory and its contents to a pod's group. Containers of other pods may write there concurrently.
+// setGroup gives a directory and its contents to a pod's group. Containers of other pods may write there concurrently.
 // Therefore every file is opened before it is changed, so that a name replaced by a link has no effect elsewhere. With
 // onMismatch, it changes nothing if the directory already has the group.
-func own(dir string, group *int64, onMismatch bool) error {
+func setGroup(dir string, group *int64, onMismatch bool) error {
 	if group == nil {
 		return nil
 	}
@@ -32,7 +32,7 @@ func own(dir string, group *int64, onMismatch bool) error {
 		if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 			return nil
 		}
-		return unix.Chmod(byFD(fd), st.Mode&0o7777|groupMode(st))
+		return unix.Chmod(fdPath(fd), st.Mode&0o7777|groupMode(st))
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		if err := walk(fd, 0, give); err != nil {
@@ -57,8 +57,8 @@ func groupMode(st *unix.Stat_t) uint32 {
 // Usage is the disk usage of a directory.
 type Usage struct{ Bytes, Inodes int64 }
 
-// usage counts the usage of a directory. It counts a file with several hard links once, and skips mounts.
-func usage(dir string) (Usage, error) {
+// measureUsage counts the usage of a directory. It counts a file with several hard links once, and skips mounts.
+func measureUsage(dir string) (Usage, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Usage{}, fmt.Errorf("open %s: %w", dir, err)

@@ -17,69 +17,69 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// claim mounts the persistent volume of a pod's volume. If it is already mounted, the claim is not read again, because
-// later changes of the claim do not affect a running pod.
-func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, dir string) error {
+// mountClaim mounts the persistent volume of a pod's volume. If it is already mounted, the claim is not read again,
+// because later changes of the claim do not affect a running pod.
+func (m *Manager) mountClaim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, dir string) error {
 	for _, at := range []string{dir, m.deviceFile(p, v)} {
-		if mounted, err := m.Mounter.Mounted(at); err != nil || mounted {
+		if mounted, err := m.Mounter.IsMounted(at); err != nil || mounted {
 			return err
 		}
 	}
-	pv, err := m.claimed(ctx, p, v)
+	pv, err := m.claimVolume(ctx, p, v)
 	if err != nil {
 		return err
 	}
-	if err := m.here(ctx, pv); err != nil {
+	if err := m.checkNode(ctx, pv); err != nil {
 		return err
 	}
-	if pv.Spec.Local != nil && directory.Provisioned(pv) && !isBlock(pv) {
-		return m.provisioned(ctx, p, v, pv.Name, dir)
+	if pv.Spec.Local != nil && directory.IsProvisioned(pv) && !isBlock(pv) {
+		return m.mountProvisioned(ctx, p, v, pv.Name, dir)
 	}
 	// Prevent two pods from getting a ReadWriteOncePod volume at the same time.
-	if err := m.changing.take(ctx, pv.Name); err != nil {
+	if err := m.locks.lock(ctx, pv.Name); err != nil {
 		return err
 	}
-	defer m.changing.give(pv.Name)
+	defer m.locks.unlock(pv.Name)
 	options := pv.Spec.MountOptions
 	switch {
 	case isBlock(pv):
-		return m.device(p, pv, m.deviceFile(p, v))
+		return m.mountDevice(p, pv, m.deviceFile(p, v))
 	case pv.Spec.HostPath != nil && len(options) > 0:
 		return fmt.Errorf("persistent volume %s: mount options are not supported for hostPath volumes", pv.Name)
 	case pv.Spec.HostPath != nil:
 		path := pv.Spec.HostPath.Path
-		if err := hostPath(pv.Spec.HostPath); err != nil {
+		if err := checkHostPath(pv.Spec.HostPath); err != nil {
 			return err
 		}
 		if kind := pv.Spec.HostPath.Type; kind == nil || *kind == corev1.HostPathUnset {
-			// Runtimes create the path for a pod's own hostPath volume without a type, so do the same here.
-			if err := m.Mounter.Make(path); err != nil {
+			// Runtimes create the path for a pod's own checkHostPath volume without a type, so do the same here.
+			if err := m.Mounter.MakeDir(path); err != nil {
 				return fmt.Errorf("persistent volume %s: %w", pv.Name, err)
 			}
 		}
-		if err := m.alone(p, pv, path); err != nil {
+		if err := m.checkExclusive(p, pv, path); err != nil {
 			return err
 		}
-		return m.bind(path, dir, nil) // files of the machine keep their owners
+		return m.bindMount(path, dir, nil) // files of the machine keep their owners
 	case pv.Spec.Local != nil:
 		device, err := isDevice(pv.Spec.Local.Path)
 		if err != nil {
 			return fmt.Errorf("persistent volume %s: %w", pv.Name, err)
 		}
 		if device {
-			return m.fileSystem(ctx, p, v, pv, dir)
+			return m.mountFileSystem(ctx, p, v, pv, dir)
 		}
-		if err := m.alone(p, pv, pv.Spec.Local.Path); err != nil {
+		if err := m.checkExclusive(p, pv, pv.Spec.Local.Path); err != nil {
 			return err
 		}
-		return m.give(p, v, pv.Spec.Local.Path, dir, options)
+		return m.mountOwned(p, v, pv.Spec.Local.Path, dir, options)
 	}
 	return fmt.Errorf("persistent volume %s: only hostPath and local volumes are supported", pv.Name)
 }
 
-// alone returns an error if another pod of the node already uses a ReadWriteOncePod volume. The scheduler checks that
-// too, but not every pod passes the scheduler. The caller holds the volume's turn.
-func (m *Manager) alone(p *corev1.Pod, pv *corev1.PersistentVolume, path string) error {
+// checkExclusive returns an error if another pod of the node already uses a ReadWriteOncePod volume. The scheduler
+// checks that too, but not every pod passes the scheduler. The caller holds the volume's turn.
+func (m *Manager) checkExclusive(p *corev1.Pod, pv *corev1.PersistentVolume, path string) error {
 	if !slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteOncePod) {
 		return nil
 	}
@@ -100,10 +100,10 @@ func (m *Manager) alone(p *corev1.Pod, pv *corev1.PersistentVolume, path string)
 	return nil
 }
 
-// give bind-mounts a directory for a pod after its contents were given to the pod's group. The order matters, because
-// an existing mount is considered complete.
-func (m *Manager) give(p *corev1.Pod, v *corev1.Volume, path, dir string, options []string) error {
-	flags, err := bindable(options)
+// mountOwned bind-mounts a directory for a pod after its contents were given to the pod's group. The order matters,
+// because an existing mount is considered complete.
+func (m *Manager) mountOwned(p *corev1.Pod, v *corev1.Volume, path, dir string, options []string) error {
+	flags, err := bindFlags(options)
 	if err != nil {
 		return err
 	}
@@ -114,16 +114,16 @@ func (m *Manager) give(p *corev1.Pod, v *corev1.Volume, path, dir string, option
 	// A pod that only reads does not change owners.
 	if readOnly := flags&unix.MS_RDONLY != 0 || v.PersistentVolumeClaim != nil &&
 		v.PersistentVolumeClaim.ReadOnly; !readOnly {
-		if err := own(path, fsGroup(p), keepsOwners(p)); err != nil {
+		if err := setGroup(path, fsGroup(p), isOnRootMismatch(p)); err != nil {
 			return err
 		}
 	}
-	return m.bind(path, dir, options)
+	return m.bindMount(path, dir, options)
 }
 
-// here returns an error if the volume does not belong to this node. Its path would be something else here. The
+// checkNode returns an error if the volume does not belong to this node. Its path would be something else here. The
 // scheduler checks that too, but not every pod passes the scheduler.
-func (m *Manager) here(ctx context.Context, pv *corev1.PersistentVolume) error {
+func (m *Manager) checkNode(ctx context.Context, pv *corev1.PersistentVolume) error {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (m *Manager) here(ctx context.Context, pv *corev1.PersistentVolume) error {
 	return nil
 }
 
-func (m *Manager) bind(path, dir string, options []string) error {
+func (m *Manager) bindMount(path, dir string, options []string) error {
 	info, err := os.Stat(path)
 	if err := makeTarget(dir, err != nil || info.IsDir()); err != nil {
 		return err

@@ -15,19 +15,19 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// options is a Mounter that records the options of bind mounts.
-type options struct {
+// bindRecorder is a Mounter that records the options of bind mounts.
+type bindRecorder struct {
 	Plain
-	of []string
+	options []string
 }
 
-func (o *options) Bind(from, to string, of []string) error {
-	o.of = of
+func (o *bindRecorder) Bind(from, to string, of []string) error {
+	o.options = of
 	return o.Plain.Bind(from, to, of)
 }
 
 // The settings of a persistent volume are applied when it is mounted, or rejected.
-func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
+func TestAPersistentVolumeIsMountedWithItsOptions(t *testing.T) {
 	type pv = corev1.PersistentVolumeSpec
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -100,7 +100,7 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 			}
 			return map[string]string{"kubernetes.io/hostname": "n1", "zone": "b"}, nil
 		}
-		mounter := &options{}
+		mounter := &bindRecorder{}
 		m.Mounter = mounter
 		s.claims = map[string]*corev1.PersistentVolumeClaim{
 			"d/c": {ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "c"},
@@ -118,7 +118,7 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 				PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: made}}},
 		}
 		s.volumes = map[string]*corev1.PersistentVolume{"pv": v}
-		p := podWith(
+		p := newPod(
 			corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}},
 		)
 		c.change(&v.Spec, p)
@@ -127,7 +127,7 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 			c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s: %v, want %q", name, err, c.refused)
 		}
-		if got := strings.Join(mounter.of, " "); got != c.options {
+		if got := strings.Join(mounter.options, " "); got != c.options {
 			t.Errorf("%s: bound with %q, want %q", name, got, c.options)
 		}
 		var st unix.Stat_t
@@ -144,7 +144,7 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 	}
 }
 
-func TestABindHasItsOptions(t *testing.T) {
+func TestABindMountHasItsOptions(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	t.Cleanup(func() { _ = unix.Unmount(to, unix.MNT_DETACH) })
 	if err := (Kernel{}).Bind(from, to, []string{"ro,nodev", "noexec"}); err != nil {
@@ -164,7 +164,7 @@ func TestABindHasItsOptions(t *testing.T) {
 
 // A kubelet that is killed during a mount leaves no bind mount without its options, which the next kubelet would
 // consider complete.
-func TestABindIsNeverSeenWithoutItsOptions(t *testing.T) {
+func TestABindMountIsNeverVisibleWithoutItsOptions(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "v")
 	half := filepath.Join(filepath.Dir(to), "..new-v")
 	for _, dir := range []string{to, half} {
@@ -186,7 +186,7 @@ func TestABindIsNeverSeenWithoutItsOptions(t *testing.T) {
 				return
 			default:
 			}
-			if bare(to) {
+			if hasUnrestrictedMount(to) {
 				without++
 			}
 		}
@@ -203,7 +203,7 @@ func TestABindIsNeverSeenWithoutItsOptions(t *testing.T) {
 	if n := <-seen; n > 0 {
 		t.Errorf("the mount was seen without its options %d times", n)
 	}
-	if mounted, err := (Kernel{}).Mounted(half); err != nil || mounted {
+	if mounted, err := (Kernel{}).IsMounted(half); err != nil || mounted {
 		t.Errorf("what was made ready is still mounted: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(from, "file"), nil, 0o600); err != nil {
@@ -217,8 +217,8 @@ func TestABindIsNeverSeenWithoutItsOptions(t *testing.T) {
 	}
 }
 
-// bare reports whether a mount without noexec is at a path.
-func bare(path string) bool {
+// hasUnrestrictedMount reports whether a mount without noexec is at a path.
+func hasUnrestrictedMount(path string) bool {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
@@ -232,13 +232,13 @@ func bare(path string) bool {
 	return is.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 && fs.Flags&unix.ST_NOEXEC == 0
 }
 
-// ownedFirst is a Mounter that records the mode of a volume when it is mounted.
-type ownedFirst struct {
+// modeRecorder is a Mounter that records the mode of a volume when it is mounted.
+type modeRecorder struct {
 	Plain
 	mode uint32
 }
 
-func (o *ownedFirst) Bind(from, to string, of []string) error {
+func (o *modeRecorder) Bind(from, to string, of []string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(from, &st); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (o *ownedFirst) Bind(from, to string, of []string) error {
 
 // An existing mount is considered complete, even after an error or a crash. Therefore the files get the pod's group
 // before the mount, and an error prevents the mount. A read-only volume is not changed.
-func TestAVolumeIsItsGroupsBeforeItIsMounted(t *testing.T) {
+func TestTheGroupIsSetBeforeTheVolumeIsMounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []string
 		class   string // which component created the volume
@@ -261,7 +261,7 @@ func TestAVolumeIsItsGroupsBeforeItIsMounted(t *testing.T) {
 		"one that is only read":   {[]string{"nodev,ro"}, "", false, 0o700},
 	} {
 		m, s := manager(t)
-		mounter := &ownedFirst{}
+		mounter := &modeRecorder{}
 		m.Mounter, m.Provisioned = mounter, filepath.Join(t.TempDir(), "provisioned")
 		path := filepath.Join(t.TempDir(), "data")
 		if err := os.Mkdir(path, 0o700); err != nil {
@@ -292,7 +292,7 @@ func TestAVolumeIsItsGroupsBeforeItIsMounted(t *testing.T) {
 		}
 		s.volumes = map[string]*corev1.PersistentVolume{"pv": v}
 		group := int64(os.Getgid())
-		p := podWith(
+		p := newPod(
 			corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}},
 		)
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group}
@@ -306,7 +306,7 @@ func TestAVolumeIsItsGroupsBeforeItIsMounted(t *testing.T) {
 }
 
 // The mode and owner of projected files depend on the pod's users and groups.
-func TestWhoMayReadWhatIsProjected(t *testing.T) {
+func TestProjectedFilesAreReadableByTheUserOfThePod(t *testing.T) {
 	as := func(users ...*int64) []corev1.Container {
 		var all []corev1.Container
 		for _, u := range users {
@@ -335,7 +335,7 @@ func TestWhoMayReadWhatIsProjected(t *testing.T) {
 		"an init container's":   {nil, nil, as(&other), as(&me), 0o644, 0o644, 0},
 	} {
 		m, _ := manager(t)
-		p := podWith(
+		p := newPod(
 			corev1.VolumeSource{
 				Projected: &corev1.ProjectedVolumeSource{DefaultMode: c.mode, Sources: []corev1.VolumeProjection{
 					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},

@@ -36,11 +36,13 @@ func (Plain) Bind(from, to string, _ []string) error {
 	return f.Close()
 }
 
-// Device implements Mounter.
-func (Plain) Device(_ context.Context, _ FileSystem, at string) error { return os.MkdirAll(at, 0o755) }
+// MountDevice implements Mounter.
+func (Plain) MountDevice(_ context.Context, _ FileSystem, at string) error {
+	return os.MkdirAll(at, 0o755)
+}
 
-// Make implements Mounter. It does nothing, because a source need not exist without mounts.
-func (Plain) Make(string) error { return nil }
+// MakeDir implements Mounter. It does nothing, because a source need not exist without mounts.
+func (Plain) MakeDir(string) error { return nil }
 
 // Unmount implements Mounter.
 func (Plain) Unmount(string) error { return nil }
@@ -48,5 +50,5 @@ func (Plain) Unmount(string) error { return nil }
 // UnmountAll implements Mounter.
 func (Plain) UnmountAll(string) error { return nil }
 
-// Mounted implements Mounter.
-func (Plain) Mounted(string) (bool, error) { return false, nil }
+// IsMounted implements Mounter.
+func (Plain) IsMounted(string) (bool, error) { return false, nil }

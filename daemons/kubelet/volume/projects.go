@@ -15,14 +15,14 @@ import (
 type Projects struct {
 	Kernel ProjectKernel // nil means the machine's own
 
-	choosing sync.Mutex // guards the choice of a free project, so that two directories never get the same one
+	mutex sync.Mutex // guards the choice of a free project, so that two directories never get the same one
 }
 
 // ProjectKernel is the kernel interface that Projects needs. Each call is one atomic change.
 type ProjectKernel interface {
-	// Enforced returns nil if the file system of a directory enforces project limits. Otherwise the error states why it
-	// does not.
-	Enforced(dir string) error
+	// CheckEnforced returns nil if the file system of a directory enforces project limits. Otherwise the error states
+	// why it does not.
+	CheckEnforced(dir string) error
 	// Record returns the record on a directory, or the zero Record if there is none.
 	Record(dir string) (Record, error)
 	SetRecord(dir string, r Record) error
@@ -52,8 +52,8 @@ var ErrNoQuota = errors.New("no project quotas")
 // left to other users of project quotas.
 const (
 	firstProject = 1 << 20
-	projects     = 1 << 30
-	mostTries    = 4096
+	projectCount = 1 << 30
+	maxTries     = 4096
 )
 
 func (p *Projects) kernel() ProjectKernel {
@@ -63,15 +63,15 @@ func (p *Projects) kernel() ProjectKernel {
 	return MachineProjects()
 }
 
-// Bound limits a directory to the given bytes. It can be repeated, also after a crash at any point or with another
+// Limit limits a directory to the given bytes. It can be repeated, also after a crash at any point or with another
 // size. Existing contents stay, even if they exceed the limit. It returns ErrNoQuota if the file system does not
 // support quotas.
-func (p *Projects) Bound(dir string, bytes int64) error {
+func (p *Projects) Limit(dir string, bytes int64) error {
 	k := p.kernel()
-	if err := k.Enforced(dir); err != nil {
+	if err := k.CheckEnforced(dir); err != nil {
 		return err
 	}
-	r, err := p.recorded(k, dir)
+	r, err := p.readRecord(k, dir)
 	if err != nil {
 		return err
 	}
@@ -99,16 +99,16 @@ func (p *Projects) Bound(dir string, bytes int64) error {
 // inodesOf returns the inode limit for a size: enough for each file to have one block.
 func inodesOf(bytes int64) uint64 { return uint64(max(bytes/4096, 1024)) }
 
-// recorded returns the record of a directory. If there is none, or another directory has the same project because it
+// readRecord returns the record of a directory. If there is none, or another directory has the same project because it
 // was copied, it chooses a free project.
-func (p *Projects) recorded(k ProjectKernel, dir string) (Record, error) {
-	p.choosing.Lock()
-	defer p.choosing.Unlock()
+func (p *Projects) readRecord(k ProjectKernel, dir string) (Record, error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
 	r, err := k.Record(dir)
 	if err != nil {
 		return r, fmt.Errorf("read which project %s is: %w", dir, err)
 	}
-	others, err := beside(k, dir)
+	others, err := siblingProjects(k, dir)
 	if err != nil {
 		return r, err
 	}
@@ -117,8 +117,8 @@ func (p *Projects) recorded(k ProjectKernel, dir string) (Record, error) {
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(filepath.Base(dir)))
-	for i := range uint32(mostTries) {
-		id := firstProject + (h.Sum32()+i)%projects
+	for i := range uint32(maxTries) {
+		id := firstProject + (h.Sum32()+i)%projectCount
 		if others[id] {
 			continue
 		}
@@ -135,11 +135,11 @@ func (p *Projects) recorded(k ProjectKernel, dir string) (Record, error) {
 		}
 		return r, nil
 	}
-	return r, fmt.Errorf("find a project for %s: %d in a row are in use", dir, mostTries)
+	return r, fmt.Errorf("find a project for %s: %d in a row are in use", dir, maxTries)
 }
 
-// beside returns the projects of the sibling directories.
-func beside(k ProjectKernel, dir string) (map[uint32]bool, error) {
+// siblingProjects returns the projects of the sibling directories.
+func siblingProjects(k ProjectKernel, dir string) (map[uint32]bool, error) {
 	entries, err := os.ReadDir(filepath.Dir(dir))
 	if err != nil {
 		return nil, err
@@ -163,16 +163,16 @@ func beside(k ProjectKernel, dir string) (map[uint32]bool, error) {
 	return ids, nil
 }
 
-// Free releases the project of an empty directory, before the directory is removed.
-func (p *Projects) Free(dir string) error {
+// Release releases the project of an empty directory, before the directory is removed.
+func (p *Projects) Release(dir string) error {
 	k := p.kernel()
-	p.choosing.Lock()
-	defer p.choosing.Unlock()
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
 	r, err := k.Record(dir)
 	if err != nil || r.ID == 0 {
 		return err
 	}
-	others, err := beside(k, dir)
+	others, err := siblingProjects(k, dir)
 	if err != nil || others[r.ID] {
 		return err // a copied directory has the same project
 	}
@@ -185,7 +185,7 @@ func (p *Projects) Free(dir string) error {
 // Quota returns the limits and usage of a directory. It returns ErrNoQuota if the directory is not limited.
 func (p *Projects) Quota(dir string) (Quota, error) {
 	k := p.kernel()
-	if err := k.Enforced(dir); err != nil {
+	if err := k.CheckEnforced(dir); err != nil {
 		return Quota{}, err
 	}
 	r, err := k.Record(dir)

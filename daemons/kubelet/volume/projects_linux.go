@@ -21,20 +21,20 @@ func MachineProjects() ProjectKernel { return projectKernel{} }
 const (
 	getAttributes = 0x801c581f // FS_IOC_FSGETXATTR
 	setAttributes = 0x401c5820 // FS_IOC_FSSETXATTR
-	inherited     = 0x200      // FS_XFLAG_PROJINHERIT
+	inheritFlag   = 0x200      // FS_XFLAG_PROJINHERIT
 
-	projectType = 2 // PRJQUOTA
-	getQuota    = 0x800007<<8 | projectType
-	setQuota    = 0x800008<<8 | projectType
-	getState    = 0x5808<<8 | projectType // Q_XGETQSTATV
-	enforced    = 1 << 5                  // FS_QUOTA_PDQ_ENFD
-	limits      = 1 | 4                   // QIF_BLIMITS | QIF_ILIMITS
-	block       = 1024                    // unit of limits on bytes
+	projectType  = 2 // PRJQUOTA
+	getQuota     = 0x800007<<8 | projectType
+	setQuota     = 0x800008<<8 | projectType
+	getState     = 0x5808<<8 | projectType // Q_XGETQSTATV
+	enforcedFlag = 1 << 5                  // FS_QUOTA_PDQ_ENFD
+	limitFlags   = 1 | 4                   // QIF_BLIMITS | QIF_ILIMITS
+	limitUnit    = 1024                    // unit of limits on bytes
 
 	// recordName is the attribute of the record. Containers cannot change it, because trusted attributes need
 	// CAP_SYS_ADMIN on the machine.
-	recordName = "trusted.clusterctl.project"
-	marking    = " marking" // suffix of the ID until all contents of the directory belong to the project
+	recordName    = "trusted.clusterctl.project"
+	markingSuffix = " marking" // suffix of the ID until all contents of the directory belong to the project
 )
 
 // attributes is struct fsxattr.
@@ -49,8 +49,8 @@ type projectQuota struct {
 	Valid, _                                                                        uint32
 }
 
-// opened calls f with an open descriptor of a directory.
-func opened(dir string, f func(fd int) error) error {
+// withOpenDir calls f with an open descriptor of a directory.
+func withOpenDir(dir string, f func(fd int) error) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", dir, err)
@@ -60,7 +60,7 @@ func opened(dir string, f func(fd int) error) error {
 }
 
 func quotactl(dir string, command uint32, id uint32, what unsafe.Pointer) error {
-	return opened(dir, func(fd int) error {
+	return withOpenDir(dir, func(fd int) error {
 		if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, uintptr(fd), uintptr(command), uintptr(id), uintptr(what),
 			0, 0); errno != 0 {
 			return errno
@@ -76,8 +76,8 @@ func attributesOf(fd int, request uintptr, a *attributes) error {
 	return nil
 }
 
-// Enforced implements ProjectKernel.
-func (projectKernel) Enforced(dir string) error {
+// CheckEnforced implements ProjectKernel.
+func (projectKernel) CheckEnforced(dir string) error {
 	state := [160]byte{1} // struct fs_quota_statv, version 1
 	switch err := quotactl(dir, getState, 0, unsafe.Pointer(&state)); {
 	case errors.Is(err, unix.ENOENT):
@@ -91,7 +91,7 @@ func (projectKernel) Enforced(dir string) error {
 			dir,
 			err,
 		)
-	case binary.NativeEndian.Uint16(state[2:])&enforced == 0:
+	case binary.NativeEndian.Uint16(state[2:])&enforcedFlag == 0:
 		return fmt.Errorf("%w: the file system of %s is not mounted with the option prjquota", ErrNoQuota, dir)
 	}
 	return nil
@@ -107,7 +107,7 @@ func (projectKernel) Record(dir string) (r Record, err error) {
 	case err != nil:
 		return r, err
 	}
-	id, incomplete := strings.CutSuffix(string(text[:n]), marking)
+	id, incomplete := strings.CutSuffix(string(text[:n]), markingSuffix)
 	number, err := strconv.ParseUint(id, 10, 32)
 	if err != nil {
 		return r, fmt.Errorf("attribute %s of %s: %w", recordName, dir, err)
@@ -119,19 +119,19 @@ func (projectKernel) Record(dir string) (r Record, err error) {
 func (projectKernel) SetRecord(dir string, r Record) error {
 	text := strconv.FormatUint(uint64(r.ID), 10)
 	if !r.Complete {
-		text += marking
+		text += markingSuffix
 	}
 	return unix.Lsetxattr(dir, recordName, []byte(text), 0)
 }
 
 // Project implements ProjectKernel.
 func (projectKernel) Project(dir string) (id uint32, err error) {
-	err = opened(dir, func(fd int) error {
+	err = withOpenDir(dir, func(fd int) error {
 		var a attributes
 		if err := attributesOf(fd, getAttributes, &a); err != nil {
 			return err
 		}
-		if a.Flags&inherited != 0 {
+		if a.Flags&inheritFlag != 0 {
 			id = a.Project
 		}
 		return nil
@@ -142,7 +142,7 @@ func (projectKernel) Project(dir string) (id uint32, err error) {
 // SetProject implements ProjectKernel. It changes a directory before its contents, so that files created concurrently
 // inherit the project.
 func (projectKernel) SetProject(dir string, id uint32) error {
-	return opened(dir, func(fd int) error {
+	return withOpenDir(dir, func(fd int) error {
 		var st unix.Stat_t
 		if err := unix.Fstat(fd, &st); err != nil {
 			return err
@@ -152,7 +152,7 @@ func (projectKernel) SetProject(dir string, id uint32) error {
 			if kind != unix.S_IFDIR && kind != unix.S_IFREG {
 				return nil // it has no blocks of its own
 			}
-			file, err := unix.Open(byFD(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+			file, err := unix.Open(fdPath(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 			if err != nil {
 				return err
 			}
@@ -164,7 +164,7 @@ func (projectKernel) SetProject(dir string, id uint32) error {
 			want := a
 			want.Project = id
 			if kind == unix.S_IFDIR {
-				want.Flags |= inherited
+				want.Flags |= inheritFlag
 			}
 			if want == a {
 				return nil
@@ -190,12 +190,12 @@ func (projectKernel) Quota(dir string, id uint32) (Quota, error) {
 	case err != nil:
 		return Quota{}, err
 	}
-	return Quota{Bytes: q.BlockHard * block, Inodes: q.InodeHard, UsedBytes: q.Space, UsedInodes: q.Inodes}, nil
+	return Quota{Bytes: q.BlockHard * limitUnit, Inodes: q.InodeHard, UsedBytes: q.Space, UsedInodes: q.Inodes}, nil
 }
 
 // SetLimit implements ProjectKernel.
 func (projectKernel) SetLimit(dir string, id uint32, bytes, inodes uint64) error {
-	q := projectQuota{BlockHard: (bytes + block - 1) / block, InodeHard: inodes, Valid: limits}
+	q := projectQuota{BlockHard: (bytes + limitUnit - 1) / limitUnit, InodeHard: inodes, Valid: limitFlags}
 	err := quotactl(dir, setQuota, id, unsafe.Pointer(&q))
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOSYS) {
 		return fmt.Errorf("%w: %w", ErrNoQuota, err)

@@ -9,17 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is a ProjectKernel in memory. It fails permanently after a number of calls, to simulate a killed kubelet.
-type disk struct {
-	records  map[uint64]Record // by inode, because a directory may be renamed
-	projects map[uint64]uint32
-	limits   map[uint32]Quota
-	left     int // calls until it fails; negative means never
+// fakeProjects is a ProjectKernel in memory. It fails permanently after a number of calls, to simulate a killed
+// kubelet.
+type fakeProjects struct {
+	records   map[uint64]Record // by inode, because a directory may be renamed
+	projects  map[uint64]uint32
+	limits    map[uint32]Quota
+	callsLeft int // calls until it fails; negative means never
 }
 
 var errKilled = errors.New("killed")
 
-func inode(path string) uint64 {
+func inodeOf(path string) uint64 {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return 0
@@ -27,38 +28,38 @@ func inode(path string) uint64 {
 	return st.Ino
 }
 
-func (d *disk) step() error {
-	if d.left == 0 {
+func (d *fakeProjects) step() error {
+	if d.callsLeft == 0 {
 		return errKilled
 	}
-	d.left--
+	d.callsLeft--
 	return nil
 }
 
-func (d *disk) Enforced(string) error { return nil }
-func (d *disk) Record(dir string) (Record, error) {
+func (d *fakeProjects) CheckEnforced(string) error { return nil }
+func (d *fakeProjects) Record(dir string) (Record, error) {
 	if _, err := os.Lstat(dir); err != nil {
 		return Record{}, err
 	}
-	return d.records[inode(dir)], d.step()
+	return d.records[inodeOf(dir)], d.step()
 }
-func (d *disk) SetRecord(dir string, r Record) error {
+func (d *fakeProjects) SetRecord(dir string, r Record) error {
 	if err := d.step(); err != nil {
 		return err
 	}
-	d.records[inode(dir)] = r
+	d.records[inodeOf(dir)] = r
 	return nil
 }
-func (d *disk) Project(dir string) (uint32, error) { return d.projects[inode(dir)], d.step() }
-func (d *disk) SetProject(dir string, id uint32) error {
+func (d *fakeProjects) Project(dir string) (uint32, error) { return d.projects[inodeOf(dir)], d.step() }
+func (d *fakeProjects) SetProject(dir string, id uint32) error {
 	if err := d.step(); err != nil {
 		return err
 	}
-	d.projects[inode(dir)] = id
+	d.projects[inodeOf(dir)] = id
 	return nil
 }
-func (d *disk) Quota(_ string, id uint32) (Quota, error) { return d.limits[id], d.step() }
-func (d *disk) SetLimit(_ string, id uint32, bytes, inodes uint64) error {
+func (d *fakeProjects) Quota(_ string, id uint32) (Quota, error) { return d.limits[id], d.step() }
+func (d *fakeProjects) SetLimit(_ string, id uint32, bytes, inodes uint64) error {
 	if err := d.step(); err != nil {
 		return err
 	}
@@ -70,14 +71,14 @@ func (d *disk) SetLimit(_ string, id uint32, bytes, inodes uint64) error {
 
 // A kubelet that is killed at any call while it creates, grows or removes a volume leaves a state that the next one
 // completes.
-func TestAKilledKubeletLeavesNothingWrong(t *testing.T) {
+func TestAnInterruptedVolumeOperationIsCompletedLater(t *testing.T) {
 	for _, what := range []string{"make", "grow", "remove"} {
 		for after := range 12 {
-			d := &disk{
-				records:  map[uint64]Record{},
-				projects: map[uint64]uint32{},
-				limits:   map[uint32]Quota{},
-				left:     -1,
+			d := &fakeProjects{
+				records:   map[uint64]Record{},
+				projects:  map[uint64]uint32{},
+				limits:    map[uint32]Quota{},
+				callsLeft: -1,
 			}
 			m := &Manager{
 				Root:        t.TempDir(),
@@ -98,11 +99,11 @@ func TestAKilledKubeletLeavesNothingWrong(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			d.left = after
+			d.callsLeft = after
 			if err := act[what](); err != nil && !errors.Is(err, errKilled) {
 				t.Fatalf("%s, killed after %d: %v", what, after, err)
 			}
-			d.left = -1
+			d.callsLeft = -1
 			m = &Manager{Root: m.Root, Provisioned: m.Provisioned, Mounter: Plain{}, Projects: &Projects{Kernel: d}}
 			if err := act[what](); err != nil {
 				t.Fatalf("%s again, killed after %d: %v", what, after, err)

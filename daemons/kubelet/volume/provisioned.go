@@ -25,21 +25,22 @@ var ErrMissing = errors.New("the volume was made on this node, and its directory
 // ErrTooLarge is returned for a size that exceeds the file system.
 var ErrTooLarge = errors.New("the file system is smaller")
 
-// provisioned mounts a volume that was provisioned for the claim. It creates the directory the first time. It reads the
-// claim again while it holds the volume's turn, so that a volume removed in the meantime is not created again.
-func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volume, name, dir string) error {
-	if err := m.changing.take(ctx, name); err != nil {
+// mountProvisioned mounts a volume that was provisioned for the claim. It creates the directory the first time. It
+// reads the claim again while it holds the volume's turn, so that a volume removed in the meantime is not created
+// again.
+func (m *Manager) mountProvisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volume, name, dir string) error {
+	if err := m.locks.lock(ctx, name); err != nil {
 		return err
 	}
-	defer m.changing.give(name)
-	pv, err := m.claimed(ctx, p, v)
+	defer m.locks.unlock(name)
+	pv, err := m.claimVolume(ctx, p, v)
 	if err != nil {
 		return err
 	}
 	if err := directory.CheckName(pv.Name); err != nil {
 		return err
 	}
-	if pv.Name != name || pv.Spec.Local == nil || !directory.Provisioned(pv) ||
+	if pv.Name != name || pv.Spec.Local == nil || !directory.IsProvisioned(pv) ||
 		pv.Spec.Local.Path != directory.Path(name) {
 		return fmt.Errorf(
 			"persistent volume %s: what %s provisioned lies at %s",
@@ -48,26 +49,27 @@ func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 			directory.Path(pv.Name),
 		)
 	}
-	if err := m.mayMake(pv); err != nil {
+	if err := m.checkMissing(pv); err != nil {
 		return err
 	}
 	if err := m.makeProvisioned(name, pv.Spec.Capacity.Storage().Value()); err != nil {
 		return fmt.Errorf("make the directory of persistent volume %s: %w", name, err)
 	}
 	path := filepath.Join(m.Provisioned, name)
-	if err := m.alone(p, pv, path); err != nil {
+	if err := m.checkExclusive(p, pv, path); err != nil {
 		return err
 	}
-	return m.give(p, v, path, dir, pv.Spec.MountOptions)
+	return m.mountOwned(p, v, path, dir, pv.Spec.MountOptions)
 }
 
-// mayMake returns an error for a missing volume that was created earlier. Another machine with this node's name may
-// have created it, or this machine before it was reinstalled. The claim had data, which an empty directory would hide.
-func (m *Manager) mayMake(pv *corev1.PersistentVolume) error {
-	if there, err := m.there(pv.Name); err != nil || there {
+// checkMissing returns an error for a missing volume that was created earlier. Another machine with this node's name
+// may have created it, or this machine before it was reinstalled. The claim had data, which an empty directory would
+// hide.
+func (m *Manager) checkMissing(pv *corev1.PersistentVolume) error {
+	if there, err := m.hasVolume(pv.Name); err != nil || there {
 		return err
 	}
-	if why, known := m.elsewhere(pv.Annotations[directory.MadeAnnotation] != "",
+	if why, known := m.onOtherNode(pv.Annotations[directory.UsedAnnotation] != "",
 		pv.Annotations[directory.MachineAnnotation]); why != "" {
 		return fmt.Errorf(
 			"persistent volume %s: %w: %s; bring the directory back, or, if the data is gone for good, delete the "+
@@ -82,18 +84,18 @@ func (m *Manager) mayMake(pv *corev1.PersistentVolume) error {
 	return nil
 }
 
-// elsewhere returns why the data of a missing volume may be elsewhere, and the annotations that show it. made means
+// onOtherNode returns why the data of a missing volume may be elsewhere, and the annotations that show it. made means
 // that a pod has used the volume, machine is where it was provisioned. If why is empty, the volume was never created.
-func (m *Manager) elsewhere(made bool, machine string) (why, known string) {
+func (m *Manager) onOtherNode(made bool, machine string) (why, known string) {
 	switch {
 	case made:
 		return fmt.Sprintf("the machine was installed anew, or its disk is not mounted at %s", m.Provisioned),
-			"annotations " + directory.MadeAnnotation + " and " + directory.MachineAnnotation
-	case machine != "" && m.Machine != "" && machine != m.Machine:
+			"annotations " + directory.UsedAnnotation + " and " + directory.MachineAnnotation
+	case machine != "" && m.MachineID != "" && machine != m.MachineID:
 		return fmt.Sprintf(
 			"it was provisioned on machine %s, and this is %s",
 			machine,
-			m.Machine,
+			m.MachineID,
 		), "annotation " + directory.MachineAnnotation
 	}
 	return "", ""
@@ -104,26 +106,26 @@ func (m *Manager) elsewhere(made bool, machine string) (why, known string) {
 // and is missing is not created again: the pod would believe that its data was never written.
 func (m *Manager) makeProvisioned(name string, bytes int64) error {
 	path := filepath.Join(m.Provisioned, name)
-	switch there, err := m.there(name); {
+	switch there, err := m.hasVolume(name); {
 	case err != nil:
 		return err
 	case there:
-		if err := m.bound(name, path, bytes); err != nil {
+		if err := m.limitSize(name, path, bytes); err != nil {
 			return err
 		}
-		return m.noteMade(name)
+		return m.recordCreated(name)
 	}
 	if err := os.MkdirAll(m.Provisioned, 0o700); err != nil {
 		return err
 	}
-	half := m.half(name)
-	if err := m.erase(half); err != nil {
+	half := m.stagingDir(name)
+	if err := m.eraseVolume(half); err != nil {
 		return err
 	}
 	if err := os.Mkdir(half, 0o700); err != nil {
 		return err
 	}
-	if err := m.bound(name, half, bytes); err != nil {
+	if err := m.limitSize(name, half, bytes); err != nil {
 		return err
 	}
 	if err := os.Chmod(half, 0o777); err != nil { // regardless of the umask
@@ -132,14 +134,15 @@ func (m *Manager) makeProvisioned(name string, bytes int64) error {
 	if err := os.Rename(half, path); err != nil {
 		return err
 	}
-	if err := flush(m.Provisioned); err != nil {
+	if err := syncDir(m.Provisioned); err != nil {
 		return err
 	}
-	return m.noteMade(name)
+	return m.recordCreated(name)
 }
 
-// there reports whether a volume's directory exists. It returns ErrMissing if the directory was created but is missing.
-func (m *Manager) there(name string) (bool, error) {
+// hasVolume reports whether a volume's directory exists. It returns ErrMissing if the directory was created but is
+// missing.
+func (m *Manager) hasVolume(name string) (bool, error) {
 	path := filepath.Join(m.Provisioned, name)
 	switch info, err := os.Lstat(path); {
 	case err == nil && !info.IsDir():
@@ -149,13 +152,13 @@ func (m *Manager) there(name string) (bool, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}
-	switch _, err := os.Lstat(m.madeNote(name)); {
+	switch _, err := os.Lstat(m.createdRecord(name)); {
 	case err == nil:
 		return false, fmt.Errorf(
 			"%w: see that what was mounted at %s or above is mounted, or remove %s if the data is gone for good",
 			ErrMissing,
 			m.Provisioned,
-			m.madeNote(name),
+			m.createdRecord(name),
 		)
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
@@ -163,11 +166,11 @@ func (m *Manager) there(name string) (bool, error) {
 	return false, nil
 }
 
-// half returns the path of a volume's directory until it is ready. The names of volumes do not start with a dot.
-func (m *Manager) half(name string) string { return filepath.Join(m.Provisioned, "..new-"+name) }
+// stagingDir returns the path of a volume's directory until it is ready. The names of volumes do not start with a dot.
+func (m *Manager) stagingDir(name string) string { return filepath.Join(m.Provisioned, "..new-"+name) }
 
-// flush makes the entries of a directory durable.
-func flush(dir string) error {
+// syncDir makes the entries of a directory durable.
+func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -179,15 +182,15 @@ func flush(dir string) error {
 	return nil
 }
 
-// bound limits the size of a volume's directory if the file system supports that.
-func (m *Manager) bound(name, path string, bytes int64) error {
+// limitSize limits the size of a volume's directory if the file system supports that.
+func (m *Manager) limitSize(name, path string, bytes int64) error {
 	if m.Projects == nil {
 		return nil
 	}
-	err := m.Projects.Bound(path, bytes)
+	err := m.Projects.Limit(path, bytes)
 	if errors.Is(err, ErrNoQuota) {
-		if m.Unbounded != nil {
-			m.Unbounded(name, err)
+		if m.OnUnbounded != nil {
+			m.OnUnbounded(name, err)
 		}
 		return nil
 	}
@@ -200,11 +203,11 @@ func (m *Manager) GrowProvisioned(name string, bytes int64) error {
 	if err := directory.CheckName(name); err != nil {
 		return err
 	}
-	if !m.changing.try(name) {
+	if !m.locks.tryLock(name) {
 		return ErrInUse
 	}
-	defer m.changing.give(name)
-	there, err := m.there(name)
+	defer m.locks.unlock(name)
+	there, err := m.hasVolume(name)
 	if err != nil || !there {
 		return err
 	}
@@ -221,7 +224,7 @@ func (m *Manager) GrowProvisioned(name string, bytes int64) error {
 			bytes,
 		)
 	}
-	return m.bound(name, filepath.Join(m.Provisioned, name), bytes)
+	return m.limitSize(name, filepath.Join(m.Provisioned, name), bytes)
 }
 
 // RemoveProvisioned removes the directory of a provisioned volume with its contents. It succeeds if the volume was
@@ -232,10 +235,10 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 	if err := directory.CheckName(name); err != nil {
 		return err
 	}
-	if !m.changing.try(name) {
+	if !m.locks.tryLock(name) {
 		return ErrInUse
 	}
-	defer m.changing.give(name)
+	defer m.locks.unlock(name)
 	path := filepath.Join(m.Provisioned, name)
 	users, err := m.usersOf(path)
 	if err != nil {
@@ -244,18 +247,18 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 	if len(users) > 0 {
 		return fmt.Errorf("%w by pods with the uids %q", ErrInUse, users)
 	}
-	if err := m.erase(m.half(name)); err != nil {
+	if err := m.eraseVolume(m.stagingDir(name)); err != nil {
 		return fmt.Errorf("remove what there is of volume %s: %w", name, err)
 	}
 	if info, err := os.Lstat(path); err == nil && !info.IsDir() {
 		return removeTree(path)
 	}
-	there, err := m.there(name)
+	there, err := m.hasVolume(name)
 	if err != nil {
 		return err
 	}
-	if !there && !m.removed(name) {
-		if why, known := m.elsewhere(made, machine); why != "" {
+	if !there && !m.wasRemoved(name) {
+		if why, known := m.onOtherNode(made, machine); why != "" {
 			return fmt.Errorf(
 				"%w: %s; bring the directory back to have it removed, or, if the data is gone for good, take the %s "+
 					"off the volume",
@@ -269,10 +272,10 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 		return nil
 	}
 	err = removeTreeAfter(path, func() error {
-		if err := m.free(path); err != nil {
+		if err := m.releaseProject(path); err != nil {
 			return err
 		}
-		return m.forgetMade(name)
+		return m.recordRemoval(name)
 	})
 	if err != nil {
 		return fmt.Errorf("remove volume %s: %w", name, err)
@@ -280,16 +283,16 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 	return nil
 }
 
-// erase removes a directory. It releases the directory's project once it is empty.
-func (m *Manager) erase(path string) error {
-	return removeTreeAfter(path, func() error { return m.free(path) })
+// eraseVolume removes a directory. It releases the directory's project once it is empty.
+func (m *Manager) eraseVolume(path string) error {
+	return removeTreeAfter(path, func() error { return m.releaseProject(path) })
 }
 
-func (m *Manager) free(path string) error {
+func (m *Manager) releaseProject(path string) error {
 	if m.Projects == nil {
 		return nil
 	}
-	return m.Projects.Free(path)
+	return m.Projects.Release(path)
 }
 
 // usersOf returns the UIDs of the pods that have a volume mounted in their directory. A mount has the same device and
@@ -309,7 +312,7 @@ func (m *Manager) usersOf(path string) ([]string, error) {
 	var users []string
 	for _, uid := range uids {
 		for _, volumes := range []string{"volumes", "volumeDevices"} {
-			has, err := holds(filepath.Join(m.PodDir(uid), volumes, kind(&corev1.Volume{})), &is)
+			has, err := hasFile(filepath.Join(m.PodDir(uid), volumes, pluginDir(&corev1.Volume{})), &is)
 			if err != nil {
 				return nil, err
 			}
@@ -321,8 +324,8 @@ func (m *Manager) usersOf(path string) ([]string, error) {
 	return users, nil
 }
 
-// holds reports whether an entry of a directory is the same file by device and inode.
-func holds(dir string, is *unix.Stat_t) (bool, error) {
+// hasFile reports whether an entry of a directory is the same file by device and inode.
+func hasFile(dir string, is *unix.Stat_t) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

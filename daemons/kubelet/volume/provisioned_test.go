@@ -14,17 +14,17 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// sames is a Mounter that moves the source to the target, so that the mount has the inode of the source.
-type sames struct{ Plain }
+// movingMounter is a Mounter that moves the source to the target, so that the mount has the inode of the source.
+type movingMounter struct{ Plain }
 
-func (sames) Bind(from, to string, _ []string) error {
+func (movingMounter) Bind(from, to string, _ []string) error {
 	if err := os.Remove(to); err != nil {
 		return err
 	}
 	return os.Rename(from, to)
 }
 
-func provisioned(t *testing.T) (*Manager, *source, *corev1.Pod) {
+func provisioned(t *testing.T) (*Manager, *fakeSource, *corev1.Pod) {
 	t.Helper()
 	m, s := manager(t)
 	m.Provisioned = filepath.Join(t.TempDir(), "volumes")
@@ -43,12 +43,12 @@ func provisioned(t *testing.T) (*Manager, *source, *corev1.Pod) {
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
 				Local: &corev1.LocalVolumeSource{Path: directory.Path("pvc-1")},
 			}}}}
-	return m, s, podWith(
+	return m, s, newPod(
 		corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}},
 	)
 }
 
-func TestAProvisionedVolumeIsMadeOnce(t *testing.T) {
+func TestAProvisionedVolumeIsCreatedOnce(t *testing.T) {
 	m, s, p := provisioned(t)
 	at := filepath.Join(m.Provisioned, "pvc-1")
 	for range 2 {
@@ -76,7 +76,7 @@ func TestAProvisionedVolumeIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestAVolumeThatIsNoDirectoryIsRefused(t *testing.T) {
+func TestAVolumeThatIsNoDirectoryIsRejected(t *testing.T) {
 	m, _, p := provisioned(t)
 	if err := os.MkdirAll(m.Provisioned, 0o700); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestAVolumeThatIsNoDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-func TestAProvisionedVolumeIsRemovedAlone(t *testing.T) {
+func TestOnlyTheProvisionedVolumeIsRemoved(t *testing.T) {
 	m, _, p := provisioned(t)
 	outside := t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "precious"), nil, 0o600); err != nil {
@@ -133,7 +133,7 @@ func TestAProvisionedVolumeIsRemovedAlone(t *testing.T) {
 
 func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 	m, s, p := provisioned(t)
-	m.Mounter = sames{}
+	m.Mounter = movingMounter{}
 	if _, err := m.Setup(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
@@ -144,14 +144,14 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 		t.Fatalf("%q use it, %v", users, err)
 	}
 	// A volume cannot be removed while a pod holds its turn.
-	if !m.changing.try("pvc-1") {
+	if !m.locks.tryLock("pvc-1") {
 		t.Fatal("the turn is taken")
 	}
 
 	if err := m.RemoveProvisioned("pvc-1", false, ""); !errors.Is(err, ErrInUse) {
 		t.Errorf("in turn: %v", err)
 	}
-	m.changing.give("pvc-1")
+	m.locks.unlock("pvc-1")
 	// A volume whose directory is missing, for example because its disk is not mounted, is neither created again nor
 	// reported as removed.
 	at := filepath.Join(m.Provisioned, "pvc-1")
@@ -186,8 +186,8 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 	}
 }
 
-func TestAMachineThatIsInstalledAnewMakesNoEmptyVolumeAndWipesNone(t *testing.T) {
-	const made, machine = directory.MadeAnnotation, directory.MachineAnnotation
+func TestAReinstalledMachineNeitherCreatesNorRemovesVolumes(t *testing.T) {
+	const made, machine = directory.UsedAnnotation, directory.MachineAnnotation
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		there       bool
@@ -204,7 +204,7 @@ func TestAMachineThatIsInstalledAnewMakesNoEmptyVolumeAndWipesNone(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, s, p := provisioned(t)
-			m.Machine = "this"
+			m.MachineID = "this"
 			at := filepath.Join(m.Provisioned, "pvc-1")
 			if c.there {
 				if err := os.MkdirAll(at, 0o700); err != nil {

@@ -11,7 +11,7 @@ import (
 // A recursive read-only mount is requested from the runtime, which rejects it if it is not supported. If it is
 // optional, the runtime's support is checked first.
 // Proves S24.
-func TestMountsAreReadOnlyAllTheWayDown(t *testing.T) {
+func TestRecursiveReadOnlyMounts(t *testing.T) {
 	m := &Manager{Root: t.TempDir(), Mounter: Plain{}}
 	const enabled, disabled, ifPossible = corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyDisabled,
 		corev1.RecursiveReadOnlyIfPossible
@@ -58,7 +58,7 @@ func TestMountsAreReadOnlyAllTheWayDown(t *testing.T) {
 }
 
 // If a sub-path cannot be resolved, the whole volume is not mounted instead.
-func TestASubPathThatIsNotKnownIsNotMounted(t *testing.T) {
+func TestAnUnresolvedSubPathIsNotMounted(t *testing.T) {
 	m := &Manager{Root: t.TempDir(), Mounter: Plain{}}
 	for name, v := range map[string]corev1.VolumeSource{
 		"a directory": {HostPath: &corev1.HostPathVolumeSource{Path: t.TempDir()}},

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// subPath binds the path sub below base to target. It creates a missing directory. The kernel resolves the path and
+// bindSubPath binds the path sub below base to target. It creates a missing directory. The kernel resolves the path and
 // rejects any path that leads out of base. The opened object is bound, whatever a container does to the path in the
 // meantime. A restarted container gets the current object: the previous one may have been removed or replaced, and
 // writes to it would be lost.
-func (m *Manager) subPath(base, sub, target string) error {
+func (m *Manager) bindSubPath(base, sub, target string) error {
 	if err := checkSubPath(sub); err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (m *Manager) subPath(base, sub, target string) error {
 		return fmt.Errorf("open %s: %w", base, err)
 	}
 	defer unix.Close(root)
-	fd, err := openBeneath(root, sub, unix.O_PATH, withinVolume)
+	fd, err := openBeneath(root, sub, unix.O_PATH, resolveWithin)
 	if errors.Is(err, unix.ENOENT) {
 		var st unix.Stat_t
 		if err := unix.Fstat(root, &st); err != nil {
@@ -44,7 +44,7 @@ func (m *Manager) subPath(base, sub, target string) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if mounted, err := m.Mounter.Mounted(target); err != nil {
+	if mounted, err := m.Mounter.IsMounted(target); err != nil {
 		return err
 	} else if mounted {
 		var was unix.Stat_t
@@ -58,7 +58,7 @@ func (m *Manager) subPath(base, sub, target string) error {
 	if err := makeTarget(target, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
 		return err
 	}
-	return m.Mounter.Bind(byFD(fd), target, nil)
+	return m.Mounter.Bind(fdPath(fd), target, nil)
 }
 
 // checkSubPath returns an error if sub is not a relative path that stays below the volume.

@@ -9,29 +9,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// bound is a Mounter that records the source of a bind mount.
-type bound struct {
+// sourceRecorder is a Mounter that records the source of a bind mount.
+type sourceRecorder struct {
 	Plain
 	from string
 }
 
-func (b *bound) Bind(from, _ string, _ []string) (err error) {
+func (b *sourceRecorder) Bind(from, _ string, _ []string) (err error) {
 	b.from, err = os.Readlink(from)
 	return err
 }
 
 // A sub-path may be written in any form that stays in the volume.
 // Proves S26.
-func TestSpellingsOfSubPathsAreCarriedOut(t *testing.T) {
+func TestSubPathsAreNormalizedWithinTheVolume(t *testing.T) {
 	for sub, want := range map[string]string{"logs/": "logs", "./x": "x", "a//b": "a/b", "..x": "..x", "x..": "x..",
 		"a/./b": "a/b", "../x": "", "a/../../x": "", "a/..": "", "/x": ""} {
-		dir, b := t.TempDir(), &bound{}
+		dir, b := t.TempDir(), &sourceRecorder{}
 		m := &Manager{Root: dir, Mounter: b}
 		base := filepath.Join(dir, "base")
 		if err := os.Mkdir(base, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		err := m.subPath(base, sub, filepath.Join(dir, "target"))
+		err := m.bindSubPath(base, sub, filepath.Join(dir, "target"))
 		if want == "" {
 			if err == nil {
 				t.Errorf("%q was taken", sub)
@@ -46,7 +46,7 @@ func TestSpellingsOfSubPathsAreCarriedOut(t *testing.T) {
 
 // A restarting container gets the current object at its sub-path, because the previous one may be gone and writes to it
 // would be lost.
-func TestASubPathIsLookedUpAnewForEachContainerThatBegins(t *testing.T) {
+func TestASubPathIsResolvedForEachContainer(t *testing.T) {
 	base, target := t.TempDir(), filepath.Join(t.TempDir(), "pods", "target")
 	m := &Manager{Mounter: Kernel{}}
 	t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
@@ -94,7 +94,7 @@ func TestASubPathIsLookedUpAnewForEachContainerThatBegins(t *testing.T) {
 		{"a link to a directory", func() { link("was") }, "data", "second"},
 	} {
 		step.change()
-		if err := m.subPath(base, "sub", target); err != nil {
+		if err := m.bindSubPath(base, "sub", target); err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
 		if data, err := os.ReadFile(filepath.Join(target, step.file)); err != nil || string(data) != step.want {
@@ -104,13 +104,13 @@ func TestASubPathIsLookedUpAnewForEachContainerThatBegins(t *testing.T) {
 	if err := unix.Unmount(target, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}
-	if mounted, err := m.Mounter.Mounted(target); err != nil || mounted {
+	if mounted, err := m.Mounter.IsMounted(target); err != nil || mounted {
 		t.Errorf("something is mounted there still (%v): each container that begins added one", err)
 	}
 }
 
 // A sub-path that leads out of an image is rejected before the runtime is called.
-func TestASubPathOfAnImageStaysInIt(t *testing.T) {
+func TestASubPathStaysInsideItsImage(t *testing.T) {
 	m := &Manager{Root: t.TempDir(), Mounter: Plain{}}
 	p := &corev1.Pod{
 		Spec: corev1.PodSpec{
@@ -138,10 +138,10 @@ func TestASubPathOfAnImageStaysInIt(t *testing.T) {
 }
 
 // An optional key that is added after a container has started is available at its sub-path for the next container.
-func TestAKeyThatComesLaterIsAtItsSubPath(t *testing.T) {
+func TestALaterKeyAppearsAtItsSubPath(t *testing.T) {
 	m, s := manager(t)
 	optional := true
-	p := podWith(
+	p := newPod(
 		corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "late"},
@@ -166,7 +166,7 @@ func TestAKeyThatComesLaterIsAtItsSubPath(t *testing.T) {
 	if info, err := os.Stat(begin()); err != nil || !info.IsDir() {
 		t.Errorf("what is not there is %v, %v", info, err)
 	}
-	s.maps["late"] = &corev1.ConfigMap{Data: map[string]string{"k": "here"}}
+	s.configMaps["late"] = &corev1.ConfigMap{Data: map[string]string{"k": "here"}}
 	if data, err := os.ReadFile(begin()); err != nil || string(data) != "here" {
 		t.Errorf("the next container has %q, %v", data, err)
 	}

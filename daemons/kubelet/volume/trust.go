@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// anchors returns the contents of a trust anchor source: the certificates of the selected bundles without duplicates,
-// in a stable order and without other text. An optional source without bundles is an empty file.
-func (m *Manager) anchors(ctx context.Context, p *corev1.ClusterTrustBundleProjection) ([]byte, error) {
+// trustAnchors returns the contents of a trust anchor source: the certificates of the selected bundles without
+// duplicates, in a stable order and without other text. An optional source without bundles is an empty file.
+func (m *Manager) trustAnchors(ctx context.Context, p *corev1.ClusterTrustBundleProjection) ([]byte, error) {
 	optional := p.Optional != nil && *p.Optional
 	name, signer, selector := "", "", labels.Everything()
 	switch {

@@ -66,7 +66,7 @@ func TestTrustAnchorsAreProjected(t *testing.T) {
 			c.p.Path = "deep/ca.pem"
 			_, err := m.Setup(
 				context.Background(),
-				podWith(
+				newPod(
 					corev1.VolumeSource{
 						Projected: &corev1.ProjectedVolumeSource{
 							Sources: []corev1.VolumeProjection{{ClusterTrustBundle: &c.p}},
@@ -83,7 +83,7 @@ func TestTrustAnchorsAreProjected(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := read(t, m, "kubernetes.io~projected", "deep/ca.pem"); got != c.want {
+			if got := readVolume(t, m, "kubernetes.io~projected", "deep/ca.pem"); got != c.want {
 				t.Errorf("it has\n%s\nwant\n%s", got, c.want)
 			}
 		})

@@ -13,7 +13,7 @@ type Use struct{ Capacity, Used, Available, Inodes, InodesUsed, InodesFree uint6
 // Use returns the usage of a pod's volume of a claim. It is the volume's own quota if it has one, otherwise the usage
 // of the file system.
 func (m *Manager) Use(p *corev1.Pod, v *corev1.Volume) (Use, error) {
-	dir := m.dir(p, v)
+	dir := m.volumeDir(p, v)
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return Use{}, fmt.Errorf("look how full %s is: %w", dir, err)
@@ -28,8 +28,10 @@ func (m *Manager) Use(p *corev1.Pod, v *corev1.Volume) (Use, error) {
 	if err != nil {
 		return u, nil // the directory has no quota
 	}
-	return Use{Capacity: q.Bytes, Used: q.UsedBytes, Available: min(u.Available, left(q.Bytes, q.UsedBytes)),
-		Inodes: q.Inodes, InodesUsed: q.UsedInodes, InodesFree: min(u.InodesFree, left(q.Inodes, q.UsedInodes))}, nil
+	return Use{Capacity: q.Bytes, Used: q.UsedBytes, Available: min(u.Available, remainingOf(q.Bytes, q.UsedBytes)),
+			Inodes: q.Inodes, InodesUsed: q.UsedInodes,
+			InodesFree: min(u.InodesFree, remainingOf(q.Inodes, q.UsedInodes))},
+		nil
 }
 
-func left(limit, used uint64) uint64 { return limit - min(limit, used) }
+func remainingOf(limit, used uint64) uint64 { return limit - min(limit, used) }

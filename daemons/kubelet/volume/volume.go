@@ -49,11 +49,11 @@ type KeyPair struct{ Key, Chain []byte }
 type Mounter interface {
 	Tmpfs(path, options string) error
 	Bind(from, to string, options []string) error // see bindable for the supported options
-	Device(ctx context.Context, f FileSystem, at string) error
-	Make(path string) error      // creates a missing directory of the machine
+	MountDevice(ctx context.Context, f FileSystem, at string) error
+	MakeDir(path string) error   // creates a missing directory of the machine
 	Unmount(path string) error   // all mounts at path and below
 	UnmountAll(dir string) error // all mounts below dir
-	Mounted(path string) (bool, error)
+	IsMounted(path string) (bool, error)
 }
 
 // Manager manages the volumes of the node's pods below its root directory.
@@ -66,15 +66,15 @@ type Manager struct {
 	Labels func(context.Context) (map[string]string, error)
 	// Provisioned is the directory of the volumes provisioned for claims. It contains only their directories.
 	Provisioned string
-	// Machine is the identity of this machine, or "" if it has none.
-	Machine string
+	// MachineID is the identity of this machine, or "" if it has none.
+	MachineID string
 	// Projects limits the size of those directories. Nil means no limits.
 	Projects *Projects
-	// Unbounded is called when a volume is used without an enforced size, with the reason. It may be nil.
-	Unbounded func(name string, why error)
+	// OnUnbounded is called when a volume is used without an enforced size, with the reason. It may be nil.
+	OnUnbounded func(name string, why error)
 
-	going    operations // operations of all pods
-	changing turns      // by name of a provisioned volume: only one mount, growth or removal at a time
+	operations runningOperations // operations of all pods
+	locks      nameLocks         // by name of a provisioned volume: only one mount, growth or removal at a time
 }
 
 // PodDir returns the directory of a pod.
@@ -93,8 +93,8 @@ func (m *Manager) Setup(ctx context.Context, p *corev1.Pod) (again time.Time, er
 	for i := range p.Spec.Volumes {
 		all.Go(func() {
 			v := &p.Spec.Volumes[i]
-			done := m.going.begin(string(p.UID), fmt.Sprintf("MountVolume.SetUp of volume %q", v.Name))
-			at, err := m.setup(ctx, p, v)
+			done := m.operations.begin(string(p.UID), fmt.Sprintf("MountVolume.SetUp of volume %q", v.Name))
+			at, err := m.setupVolume(ctx, p, v)
 			done()
 			mu.Lock()
 			defer mu.Unlock()
@@ -110,15 +110,15 @@ func (m *Manager) Setup(ctx context.Context, p *corev1.Pod) (again time.Time, er
 	return again, errors.Join(failures...)
 }
 
-func (m *Manager) setup(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (time.Time, error) {
-	dir := m.dir(p, v)
+func (m *Manager) setupVolume(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (time.Time, error) {
+	dir := m.volumeDir(p, v)
 	switch {
 	case v.EmptyDir != nil:
-		return time.Time{}, m.emptyDir(p, v.EmptyDir, dir)
+		return time.Time{}, m.mountEmptyDir(p, v.EmptyDir, dir)
 	case v.HostPath != nil:
-		return time.Time{}, hostPath(v.HostPath)
+		return time.Time{}, checkHostPath(v.HostPath)
 	case v.PersistentVolumeClaim != nil, v.Ephemeral != nil:
-		return time.Time{}, m.claim(ctx, p, v, dir)
+		return time.Time{}, m.mountClaim(ctx, p, v, dir)
 	case v.Image != nil:
 		return time.Time{}, nil // the runtime mounts it
 	}
@@ -128,7 +128,7 @@ func (m *Manager) setup(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (t
 	}
 	if v.Secret != nil || v.Projected != nil {
 		// Keep secrets in memory, off the disk.
-		if mounted, err := m.Mounter.Mounted(dir); err != nil {
+		if mounted, err := m.Mounter.IsMounted(dir); err != nil {
 			return time.Time{}, err
 		} else if !mounted {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -142,11 +142,11 @@ func (m *Manager) setup(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (t
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return time.Time{}, err
 	}
-	return again, write(dir, files, fsGroup(p))
+	return again, writeFiles(dir, files, fsGroup(p))
 }
 
-// kind returns the directory name that upstream uses for the volume's plugin.
-func kind(v *corev1.Volume) string {
+// pluginDir returns the directory name that upstream uses for the volume's plugin.
+func pluginDir(v *corev1.Volume) string {
 	switch {
 	case v.EmptyDir != nil:
 		return "kubernetes.io~empty-dir"
@@ -162,21 +162,21 @@ func kind(v *corev1.Volume) string {
 	return "kubernetes.io~local-volume"
 }
 
-func (m *Manager) dir(p *corev1.Pod, v *corev1.Volume) string {
-	return filepath.Join(m.PodDir(string(p.UID)), "volumes", kind(v), v.Name)
+func (m *Manager) volumeDir(p *corev1.Pod, v *corev1.Volume) string {
+	return filepath.Join(m.PodDir(string(p.UID)), "volumes", pluginDir(v), v.Name)
 }
 
-func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir string) error {
+func (m *Manager) mountEmptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir string) error {
 	if e.Medium == corev1.StorageMediumMemory {
-		if mounted, err := m.Mounter.Mounted(dir); err != nil || mounted {
+		if mounted, err := m.Mounter.IsMounted(dir); err != nil || mounted {
 			return err
 		}
 		if err := os.MkdirAll(dir, 0o750); err != nil {
 			return err
 		}
-		options := fmt.Sprintf("mode=%#o", openTo(e))
+		options := fmt.Sprintf("mode=%#o", emptyDirMode(e))
 		if group := fsGroup(p); group != nil {
-			options = fmt.Sprintf("mode=%#o,gid=%d", openTo(e)|0o2770, *group)
+			options = fmt.Sprintf("mode=%#o,gid=%d", emptyDirMode(e)|0o2770, *group)
 		}
 		if size := m.memorySize(p, e); size > 0 {
 			options += fmt.Sprintf(",size=%d", size)
@@ -195,9 +195,9 @@ func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir st
 		return err
 	}
 	// Regardless of the umask: any user of the pod's containers may write here.
-	err = unix.Chmod(half, openTo(e))
+	err = unix.Chmod(half, emptyDirMode(e))
 	if err == nil {
-		err = own(half, fsGroup(p), false)
+		err = setGroup(half, fsGroup(p), false)
 	}
 	if err == nil {
 		err = os.Rename(half, dir)
@@ -208,9 +208,9 @@ func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir st
 	return err
 }
 
-// openTo returns the mode of an emptyDir volume, as chmod(2) defines it: the specified mode, or access for everyone. A
-// volume in memory has the sticky bit, which is the default of tmpfs.
-func openTo(e *corev1.EmptyDirVolumeSource) uint32 {
+// emptyDirMode returns the mode of an mountEmptyDir volume, as chmod(2) defines it: the specified mode, or access for
+// everyone. A volume in memory has the sticky bit, which is the default of tmpfs.
+func emptyDirMode(e *corev1.EmptyDirVolumeSource) uint32 {
 	switch {
 	case e.Mode != nil:
 		return uint32(*e.Mode) & 0o1777
@@ -220,9 +220,9 @@ func openTo(e *corev1.EmptyDirVolumeSource) uint32 {
 	return 0o777
 }
 
-// Exceeded returns why a pod must be evicted for the usage of its emptyDir volumes, or "" if all are within their
-// limits.
-func (m *Manager) Exceeded(p *corev1.Pod) string {
+// ExceededLimit returns why a pod must be evicted for the usage of its mountEmptyDir volumes, or "" if all are within
+// their limits.
+func (m *Manager) ExceededLimit(p *corev1.Pod) string {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		if v.EmptyDir == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault || v.EmptyDir.SizeLimit == nil ||
@@ -230,7 +230,7 @@ func (m *Manager) Exceeded(p *corev1.Pod) string {
 			continue
 		}
 		// On an error, the usage is a lower bound.
-		if u, _ := usage(m.dir(p, v)); u.Bytes > v.EmptyDir.SizeLimit.Value() {
+		if u, _ := measureUsage(m.volumeDir(p, v)); u.Bytes > v.EmptyDir.SizeLimit.Value() {
 			return fmt.Sprintf(
 				"Usage of EmptyDir volume %q exceeds the limit %q. ",
 				v.Name,
@@ -241,17 +241,17 @@ func (m *Manager) Exceeded(p *corev1.Pod) string {
 	return ""
 }
 
-// Stored returns a pod's disk usage in bytes, without the containers' file systems and logs: its volumes on disk, its
-// hosts file, and its termination message files.
-func (m *Manager) Stored(p *corev1.Pod) int64 {
+// DiskUsage returns a pod's disk usage in bytes, without the containers' file systems and logs: its volumes on disk,
+// its hosts file, and its termination message files.
+func (m *Manager) DiskUsage(p *corev1.Pod) int64 {
 	// On an error, the usage is a lower bound.
-	hosts, _ := usage(filepath.Join(m.PodDir(string(p.UID)), "etc-hosts"))
-	words, _ := usage(filepath.Join(m.PodDir(string(p.UID)), "containers"))
+	hosts, _ := measureUsage(filepath.Join(m.PodDir(string(p.UID)), "etc-hosts"))
+	words, _ := measureUsage(filepath.Join(m.PodDir(string(p.UID)), "containers"))
 	sum := hosts.Bytes + words.Bytes
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		if v.ConfigMap != nil || v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault {
-			u, _ := usage(m.dir(p, v))
+			u, _ := measureUsage(m.volumeDir(p, v))
 			sum += u.Bytes
 		}
 	}
@@ -287,8 +287,8 @@ func fsGroup(p *corev1.Pod) *int64 {
 	return p.Spec.SecurityContext.FSGroup
 }
 
-// hostPath checks or creates the path of a hostPath volume.
-func hostPath(h *corev1.HostPathVolumeSource) error {
+// checkHostPath checks or creates the path of a checkHostPath volume.
+func checkHostPath(h *corev1.HostPathVolumeSource) error {
 	kind := corev1.HostPathUnset
 	if h.Type != nil {
 		kind = *h.Type
@@ -334,7 +334,7 @@ func hostPath(h *corev1.HostPathVolumeSource) error {
 	return nil
 }
 
-// hostPathKinds are descriptions of the hostPath types, in upstream's wording.
+// hostPathKinds are descriptions of the checkHostPath types, in upstream's wording.
 var hostPathKinds = map[corev1.HostPathType]string{
 	corev1.HostPathDirectory:         "directory",
 	corev1.HostPathDirectoryOrCreate: "directory",

@@ -19,16 +19,16 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// source is a Source with given objects.
-type source struct {
-	maps    map[string]*corev1.ConfigMap
-	claims  map[string]*corev1.PersistentVolumeClaim
-	volumes map[string]*corev1.PersistentVolume
-	bundles []certificatesv1.ClusterTrustBundle
-	asks    int
+// fakeSource is a Source with given objects.
+type fakeSource struct {
+	configMaps map[string]*corev1.ConfigMap
+	claims     map[string]*corev1.PersistentVolumeClaim
+	volumes    map[string]*corev1.PersistentVolume
+	bundles    []certificatesv1.ClusterTrustBundle
+	calls      int
 }
 
-func (s *source) TrustBundles(
+func (s *fakeSource) TrustBundles(
 	_ context.Context,
 	name, signer string,
 ) (list []certificatesv1.ClusterTrustBundle, err error) {
@@ -43,26 +43,26 @@ func (s *source) TrustBundles(
 	return list, err
 }
 
-func (s *source) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, error) {
-	if c := s.maps[name]; c != nil {
+func (s *fakeSource) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, error) {
+	if c := s.configMaps[name]; c != nil {
 		return c, nil
 	}
 	return nil, apierrors.NewNotFound(corev1.Resource("configmaps"), name)
 }
 
-func (s *source) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
+func (s *fakeSource) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
 	if name == "s" {
 		return &corev1.Secret{Data: map[string][]byte{"a": []byte("1")}}, nil
 	}
 	return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
 }
 
-func (s *source) Token(context.Context, *corev1.Pod, string, time.Duration) (string, time.Time, error) {
-	s.asks++
+func (s *fakeSource) Token(context.Context, *corev1.Pod, string, time.Duration) (string, time.Time, error) {
+	s.calls++
 	return "token", time.Unix(5000, 0), nil
 }
 
-func (s *source) PodCertificate(_ context.Context, _ *corev1.Pod, volume string, index int,
+func (s *fakeSource) PodCertificate(_ context.Context, _ *corev1.Pod, volume string, index int,
 	c *corev1.PodCertificateProjection) (KeyPair, time.Time, error) {
 	if c.SignerName == "" {
 		return KeyPair{}, time.Time{}, errors.New("the signer has issued nothing")
@@ -71,23 +71,23 @@ func (s *source) PodCertificate(_ context.Context, _ *corev1.Pod, volume string,
 		Chain: fmt.Appendf(nil, "chain %d\n", index)}, time.Unix(4000, 0), nil
 }
 
-func (s *source) Claim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+func (s *fakeSource) Claim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	if c := s.claims[namespace+"/"+name]; c != nil {
 		return c, nil
 	}
 	return nil, apierrors.NewNotFound(corev1.Resource("persistentvolumeclaims"), name)
 }
 
-func (s *source) Volume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+func (s *fakeSource) Volume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
 	if v := s.volumes[name]; v != nil {
 		return v, nil
 	}
 	return nil, apierrors.NewNotFound(corev1.Resource("persistentvolumes"), name)
 }
 
-func manager(t *testing.T) (*Manager, *source) {
-	s := &source{
-		maps: map[string]*corev1.ConfigMap{
+func manager(t *testing.T) (*Manager, *fakeSource) {
+	s := &fakeSource{
+		configMaps: map[string]*corev1.ConfigMap{
 			"cm": {Data: map[string]string{"a": "1", "b": "2"}, BinaryData: map[string][]byte{"bin": {0, 1}}},
 		},
 	}
@@ -99,14 +99,14 @@ func manager(t *testing.T) (*Manager, *source) {
 	}, s
 }
 
-func podWith(v corev1.VolumeSource) *corev1.Pod {
+func newPod(v corev1.VolumeSource) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "u", Labels: map[string]string{"app": "x"}},
 		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: v}}},
 	}
 }
 
-func read(t *testing.T, m *Manager, kind, path string) string {
+func readVolume(t *testing.T, m *Manager, kind, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(m.PodDir("u"), "volumes", kind, "v", path))
 	if err != nil {
@@ -116,9 +116,9 @@ func read(t *testing.T, m *Manager, kind, path string) string {
 }
 
 // Proves S30.
-func TestConfigMapVolumeFollowsItsObject(t *testing.T) {
+func TestConfigMapVolumeIsUpdated(t *testing.T) {
 	m, s := manager(t)
-	p := podWith(
+	p := newPod(
 		corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}},
 		},
@@ -128,14 +128,15 @@ func TestConfigMapVolumeFollowsItsObject(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if read(t, m, "kubernetes.io~configmap", "a") != "1" || read(t, m, "kubernetes.io~configmap", "bin") != "\x00\x01" {
+	if readVolume(t, m, "kubernetes.io~configmap", "a") != "1" ||
+		readVolume(t, m, "kubernetes.io~configmap", "bin") != "\x00\x01" {
 		t.Error("wrong content")
 	}
-	s.maps["cm"] = &corev1.ConfigMap{Data: map[string]string{"a": "3"}}
+	s.configMaps["cm"] = &corev1.ConfigMap{Data: map[string]string{"a": "3"}}
 	if _, err := m.Setup(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
-	if read(t, m, "kubernetes.io~configmap", "a") != "3" {
+	if readVolume(t, m, "kubernetes.io~configmap", "a") != "3" {
 		t.Error("the new value is not there")
 	}
 	entries, _ := os.ReadDir(filepath.Join(m.PodDir("u"), "volumes", "kubernetes.io~configmap", "v"))
@@ -151,7 +152,7 @@ func TestConfigMapVolumeFollowsItsObject(t *testing.T) {
 }
 
 // Proves S30.
-func TestMissingObjects(t *testing.T) {
+func TestMissingObjectsFailUnlessOptional(t *testing.T) {
 	m, _ := manager(t)
 	yes := true
 	ref := corev1.LocalObjectReference{Name: "none"}
@@ -179,7 +180,7 @@ func TestMissingObjects(t *testing.T) {
 		"claim": {corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
 			ClaimName: "none"}}, "failed to fetch PVC"},
 	} {
-		if _, err := m.Setup(context.Background(), podWith(c.source)); (err == nil) != (c.want == "") ||
+		if _, err := m.Setup(context.Background(), newPod(c.source)); (err == nil) != (c.want == "") ||
 			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -189,7 +190,7 @@ func TestMissingObjects(t *testing.T) {
 // Proves S09, S30.
 func TestProjectedVolumeHasAllItsSources(t *testing.T) {
 	m, _ := manager(t)
-	p := podWith(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+	p := newPod(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
 		{
 			ConfigMap: &corev1.ConfigMapProjection{
@@ -207,13 +208,13 @@ func TestProjectedVolumeHasAllItsSources(t *testing.T) {
 		t.Fatalf("again at %v, %v", again, err)
 	}
 	for path, want := range map[string]string{"token": "token", "deep/ca.crt": "1", "namespace": "d", "labels": `app="x"`} {
-		if got := read(t, m, "kubernetes.io~projected", path); got != want {
+		if got := readVolume(t, m, "kubernetes.io~projected", path); got != want {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
 	}
 }
 
-func TestWriteLeavesExactlyWhatIsWanted(t *testing.T) {
+func TestWriteReplacesAllFiles(t *testing.T) {
 	names := []string{"a", "b", "c/d", "c/e", "f.txt"}
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "volume")
@@ -222,11 +223,12 @@ func TestWriteLeavesExactlyWhatIsWanted(t *testing.T) {
 		}
 		defer os.RemoveAll(dir)
 		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
-			want := map[string]file{}
+			want := map[string]volumeFile{}
 			for _, n := range rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID).Draw(t, "names") {
-				want[n] = file{data: []byte(rapid.SampledFrom([]string{"", "x", "yy"}).Draw(t, "data")), mode: 0o644}
+				want[n] = volumeFile{data: []byte(rapid.SampledFrom([]string{"", "x", "yy"}).Draw(t, "data")),
+					mode: 0o644}
 			}
-			if err := write(dir, want, nil); err != nil {
+			if err := writeFiles(dir, want, nil); err != nil {
 				t.Fatal(err)
 			}
 			for _, n := range names {
@@ -259,7 +261,7 @@ func TestHostPathTypes(t *testing.T) {
 		{"/dev/null", corev1.HostPathBlockDev, false}, {plain, corev1.HostPathDirectoryOrCreate, false},
 		{dir, corev1.HostPathFileOrCreate, false}, {dir + "/any", corev1.HostPathUnset, true},
 	} {
-		err := hostPath(&corev1.HostPathVolumeSource{Path: c.path, Type: &c.kind})
+		err := checkHostPath(&corev1.HostPathVolumeSource{Path: c.path, Type: &c.kind})
 		if (err == nil) != c.ok ||
 			err != nil &&
 				!strings.HasPrefix(

@@ -18,12 +18,12 @@ const (
 	newLink  = "..data_tmp" // becomes dataLink by a rename
 )
 
-// write atomically replaces the files in dir: readers see the old set or the new one. The layout is upstream's, because
-// programs watch it: visible names are links through ..data to a directory of the current version. Whatever a container
-// has put into dir, nothing outside of it is read or written.
-func write(dir string, files map[string]file, group *int64) error {
+// writeFiles atomically replaces the files in dir: readers see the old set or the new one. The layout is upstream's,
+// because programs watch it: visible names are links through ..data to a directory of the current version. Whatever a
+// container has put into dir, nothing outside of it is read or written.
+func writeFiles(dir string, files map[string]volumeFile, group *int64) error {
 	for path := range files {
-		if err := check(path); err != nil {
+		if err := checkPath(path); err != nil {
 			return err
 		}
 	}
@@ -36,14 +36,14 @@ func write(dir string, files map[string]file, group *int64) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if old != "" && same(root, old, files) {
-		return links(root, files)
+	if old != "" && isSameVersion(root, old, files) {
+		return updateLinks(root, files)
 	}
 	version := fmt.Sprintf("%s%d", time.Now().UTC().Format("..2006_01_02_15_04_05."), rand.Uint32())
 	if err := root.Mkdir(version, 0o700); err != nil {
 		return err
 	}
-	if err := fill(root, version, files, group); err != nil {
+	if err := writeVersion(root, version, files, group); err != nil {
 		_ = root.RemoveAll(version)
 		return err
 	}
@@ -54,20 +54,20 @@ func write(dir string, files map[string]file, group *int64) error {
 	if err := root.Rename(newLink, dataLink); err != nil {
 		return err
 	}
-	if err := links(root, files); err != nil {
+	if err := updateLinks(root, files); err != nil {
 		return err
 	}
-	return sweep(root, version)
+	return removeVersions(root, version)
 }
 
-func check(path string) error {
+func checkPath(path string) error {
 	if path == "" || filepath.IsAbs(path) || filepath.Clean(path) != path || strings.HasPrefix(path, "..") {
 		return fmt.Errorf("invalid path: %q must be relative, inside the volume, and not begin with two dots", path)
 	}
 	return nil
 }
 
-func fill(root *os.Root, version string, files map[string]file, group *int64) error {
+func writeVersion(root *os.Root, version string, files map[string]volumeFile, group *int64) error {
 	if err := root.Chmod(version, 0o755); err != nil {
 		return err
 	}
@@ -116,8 +116,8 @@ func makeParents(root *os.Root, version, dir string) error {
 	return root.Chmod(full, 0o755)
 }
 
-// same reports whether a version holds exactly these files.
-func same(root *os.Root, version string, files map[string]file) bool {
+// isSameVersion reports whether a version holds exactly these files.
+func isSameVersion(root *os.Root, version string, files map[string]volumeFile) bool {
 	count := 0
 	err := fs.WalkDir(root.FS(), version, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -139,8 +139,8 @@ func same(root *os.Root, version string, files map[string]file) bool {
 	return err == nil && count == len(files)
 }
 
-// links creates a visible name for the first element of every path, and removes names that are no longer needed.
-func links(root *os.Root, files map[string]file) error {
+// updateLinks creates a visible name for the first element of every path, and removes names that are no longer needed.
+func updateLinks(root *os.Root, files map[string]volumeFile) error {
 	want := map[string]bool{}
 	for name := range files {
 		top, _, _ := strings.Cut(name, "/")
@@ -176,8 +176,8 @@ func links(root *os.Root, files map[string]file) error {
 	return nil
 }
 
-// sweep removes earlier versions.
-func sweep(root *os.Root, keep string) error {
+// removeVersions removes earlier versions.
+func removeVersions(root *os.Root, keep string) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return err

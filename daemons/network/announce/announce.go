@@ -30,52 +30,52 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// place is an address on an interface of this machine. floating.Link implements it.
-type place interface {
+// addressPlace is an address on an interface of this machine. floating.Link implements it.
+type addressPlace interface {
 	Set(lifetime time.Duration) error
 	Remove() error
 	Announce() error
-	Taken(wait time.Duration) (bool, error)
+	IsTaken(wait time.Duration) (bool, error)
 	Interface() string
 }
 
 // Options configures an Announcer.
 type Options struct {
-	Self   string               // node name of this machine
-	Client kubernetes.Interface // for watches
-	Leases kubernetes.Interface
-	Failed func(error) error // receives errors of Leases; may be nil
-	Nodes  corelisters.NodeLister
-	Log    *slog.Logger
-	// Memory is the file of the last known pools, for a start while the API has none; "" disables it. Write replaces a
-	// file atomically.
-	Memory string
-	Write  func(path string, data []byte) error
+	Self         string               // node name of this machine
+	Client       kubernetes.Interface // for watches
+	Leases       kubernetes.Interface
+	OnLeaseError func(error) error // receives errors of Leases; may be nil
+	Nodes        corelisters.NodeLister
+	Log          *slog.Logger
+	// PoolsFile is the file of the last known pools, for a start while the API has none; "" disables it. Write replaces
+	// a file atomically.
+	PoolsFile string
+	WriteFile func(path string, data []byte) error
 }
 
 // Announcer announces addresses on this machine.
 type Announcer struct {
 	Options
-	find     func(netip.Addr, []string) (place, error)
-	wake     chan struct{}
-	services corelisters.ServiceLister
-	maps     corelisters.ConfigMapLister
-	local    localSlices
-	routing  routing
-	held     prometheus.Gauge
+	find       func(netip.Addr, []string) (addressPlace, error)
+	wake       chan struct{}
+	services   corelisters.ServiceLister
+	configMaps corelisters.ConfigMapLister
+	local      localSlices
+	routing    routing
+	heldGauge  prometheus.Gauge
 
-	known knownPools // used only by look
+	knownPools knownPools // used only by look
 
-	mu     sync.Mutex
-	duties map[string]Duty // by lease name
-	pools  []config.Pool
-	places map[netip.Addr]found
-	counts map[string]int // number of held addresses by lease name
+	mu         sync.Mutex
+	duties     map[string]Duty // by lease name
+	pools      []config.Pool
+	places     map[netip.Addr]cachedPlace
+	heldCounts map[string]int // number of held addresses by lease name
 }
 
-// found is a cached result of looking for an address's interface, and its time.
-type found struct {
-	place place
+// cachedPlace is a cached result of looking for an address's interface, and its time.
+type cachedPlace struct {
+	place addressPlace
 	err   error
 	at    time.Time
 }
@@ -83,39 +83,42 @@ type found struct {
 // New returns an Announcer. The caller registers its Metrics.
 func New(o Options) *Announcer {
 	a := &Announcer{
-		Options: o,
-		wake:    make(chan struct{}, 1),
-		duties:  map[string]Duty{},
-		places:  map[netip.Addr]found{},
-		counts:  map[string]int{},
-		find:    func(address netip.Addr, names []string) (place, error) { return floating.Find(address, names) },
-		held: prometheus.NewGauge(
+		Options:    o,
+		wake:       make(chan struct{}, 1),
+		duties:     map[string]Duty{},
+		places:     map[netip.Addr]cachedPlace{},
+		heldCounts: map[string]int{},
+		find: func(address netip.Addr,
+			names []string) (addressPlace, error) {
+			return floating.Find(address, names)
+		},
+		heldGauge: prometheus.NewGauge(
 			prometheus.GaugeOpts{
 				Name: "network_load_balancer_addresses",
 				Help: "Addresses of LoadBalancer Services that this machine announces.",
 			},
 		),
 	}
-	a.local = localSlices{client: o.Client, changed: a.Poke}
+	a.local = localSlices{client: o.Client, changed: a.Wake}
 	a.routing.speaker = bgp.New(o.Log)
 	return a
 }
 
 // Metrics returns the collectors of the number of held addresses and of the sessions with routers.
 func (a *Announcer) Metrics() []prometheus.Collector {
-	return []prometheus.Collector{a.held, a.routing.speaker.Metrics()}
+	return []prometheus.Collector{a.heldGauge, a.routing.speaker.Metrics()}
 }
 
-// Poke signals that an object has changed that affects which machines may hold addresses.
-func (a *Announcer) Poke() {
+// Wake signals that an object has changed that affects which machines may hold addresses.
+func (a *Announcer) Wake() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
 }
 
-// recheck is how often all duties are recomputed without a change.
-const recheck = 30 * time.Second
+// recheckInterval is how often all duties are recomputed without a change.
+const recheckInterval = 30 * time.Second
 
 // Run announces addresses until ctx ends. The kernel keeps the addresses a little longer, so that a restarted daemon or
 // another machine can continue. The cache of Nodes must be synced before.
@@ -140,9 +143,9 @@ func (a *Announcer) Run(ctx context.Context) error {
 		config.PoolsName,
 	)
 	services, configMaps := informers.Services(balanced), informers.ConfigMaps(pools)
-	a.services, a.maps = services.Lister(), configMaps.Lister()
+	a.services, a.configMaps = services.Lister(), configMaps.Lister()
 	for _, informer := range []cache.SharedIndexInformer{services.Informer(), configMaps.Informer()} {
-		if _, err := informer.AddEventHandler(tell(a.Poke)); err != nil {
+		if _, err := informer.AddEventHandler(onEachEvent(a.Wake)); err != nil {
 			return fmt.Errorf("watch what is announced: %w", err)
 		}
 	}
@@ -153,15 +156,15 @@ func (a *Announcer) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), services.Informer().HasSynced, configMaps.Informer().HasSynced) {
 		return nil
 	}
-	a.recall()
+	a.loadPools()
 	defer a.local.stop()
 	defer a.routing.speaker.Wait()
-	k := keepers{ended: make(chan string), running: map[string]chan struct{}{}}
+	k := leaseKeepers{ended: make(chan string), running: map[string]chan struct{}{}}
 	defer k.group.Wait()
-	tick := time.NewTicker(recheck)
+	tick := time.NewTicker(recheckInterval)
 	defer tick.Stop()
 	for {
-		if err := a.look(ctx); err != nil {
+		if err := a.updateDuties(ctx); err != nil {
 			a.Log.Warn("work out which addresses are to be announced", "error", err)
 		}
 		a.mu.Lock()
@@ -183,8 +186,8 @@ func (a *Announcer) Run(ctx context.Context) error {
 	}
 }
 
-// tell returns an event handler that calls f for every event.
-func tell(f func()) cache.ResourceEventHandler {
+// onEachEvent returns an event handler that calls f for every event.
+func onEachEvent(f func()) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { f() },
 		UpdateFunc: func(any, any) { f() },
@@ -192,21 +195,21 @@ func tell(f func()) cache.ResourceEventHandler {
 	}
 }
 
-// keepers holds the goroutines of the leases that this machine may hold.
-type keepers struct {
+// leaseKeepers holds the goroutines of the leases that this machine may hold.
+type leaseKeepers struct {
 	group   sync.WaitGroup
 	running map[string]chan struct{} // wakes the goroutine, by lease name
 	ended   chan string
 }
 
-func (k *keepers) start(ctx context.Context, a *Announcer, lease string) {
+func (k *leaseKeepers) start(ctx context.Context, a *Announcer, lease string) {
 	if k.running[lease] != nil {
 		return
 	}
 	wake := make(chan struct{}, 1)
 	k.running[lease] = wake
 	k.group.Go(func() {
-		newKeeper(a, lease).run(ctx, wake)
+		newLeaseKeeper(a, lease).run(ctx, wake)
 		select {
 		case k.ended <- lease:
 		case <-ctx.Done():
@@ -214,7 +217,7 @@ func (k *keepers) start(ctx context.Context, a *Announcer, lease string) {
 	})
 }
 
-func (k *keepers) wake() {
+func (k *leaseKeepers) wake() {
 	for _, wake := range k.running {
 		select {
 		case wake <- struct{}{}:
@@ -223,8 +226,8 @@ func (k *keepers) wake() {
 	}
 }
 
-// look recomputes which leases this machine may hold. If an input cannot be read, the previous duties stay.
-func (a *Announcer) look(ctx context.Context) error {
+// updateDuties recomputes which leases this machine may hold. If an input cannot be read, the previous duties stay.
+func (a *Announcer) updateDuties(ctx context.Context) error {
 	services, err := a.services.List(labels.Everything())
 	if err != nil {
 		return err
@@ -237,15 +240,15 @@ func (a *Announcer) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ready, known := a.local.follow(ctx, services)
-	peers := a.routing.divide(pools, services)
+	ready, known := a.local.watchNeeded(ctx, services)
+	peers := a.routing.routedAddresses(pools, services)
 	if known {
-		a.route(ctx, pools, peers, services, nodes, ready)
+		a.updateSessions(ctx, pools, peers, services, nodes, ready)
 	}
 	routed := func(at netip.Addr) bool { return len(peers[at]) > 0 }
 	duties := map[string]Duty{}
 	if !known { // duties of Local Services stay as they are
-		services = slices.DeleteFunc(slices.Clone(services), staysLocal)
+		services = slices.DeleteFunc(slices.Clone(services), isLocal)
 		a.mu.Lock()
 		for lease, d := range a.duties {
 			if d.Local {
@@ -269,8 +272,8 @@ func (a *Announcer) duty(lease string) Duty {
 	return a.duties[lease]
 }
 
-// elsewhere reports whether an address belongs to another lease than the given one.
-func (a *Announcer) elsewhere(lease string, address netip.Addr) bool {
+// isOnOtherLease reports whether an address belongs to another lease than the given one.
+func (a *Announcer) isOnOtherLease(lease string, address netip.Addr) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for other, d := range a.duties {
@@ -281,14 +284,14 @@ func (a *Announcer) elsewhere(lease string, address netip.Addr) bool {
 	return false
 }
 
-// placeFor is how long the interface of an address is cached, because interfaces come and go.
-const placeFor = 10 * time.Second
+// placeCacheTime is how long the interface of an address is cached, because interfaces come and go.
+const placeCacheTime = 10 * time.Second
 
 // placeOf returns where an address can be placed on this machine.
-func (a *Announcer) placeOf(address netip.Addr) (place, error) {
+func (a *Announcer) placeOf(address netip.Addr) (addressPlace, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if f, there := a.places[address]; there && time.Since(f.at) < placeFor {
+	if f, there := a.places[address]; there && time.Since(f.at) < placeCacheTime {
 		return f.place, f.err
 	}
 	var names []string
@@ -302,33 +305,33 @@ func (a *Announcer) placeOf(address netip.Addr) (place, error) {
 		a.Log.Warn("this machine cannot have an address of a service", "address", address, "error", err)
 	}
 	for other, f := range a.places {
-		if time.Since(f.at) > 10*placeFor {
+		if time.Since(f.at) > 10*placeCacheTime {
 			delete(a.places, other)
 		}
 	}
-	a.places[address] = found{p, err, time.Now()}
+	a.places[address] = cachedPlace{p, err, time.Now()}
 	return p, err
 }
 
-// forget drops the cached interface of an address.
-func (a *Announcer) forget(address netip.Addr) {
+// dropPlace drops the cached interface of an address.
+func (a *Announcer) dropPlace(address netip.Addr) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.places, address)
 }
 
-func (a *Announcer) count(lease string, n int) {
+func (a *Announcer) setHeldCount(lease string, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.counts[lease] = n; n == 0 {
-		delete(a.counts, lease)
+	if a.heldCounts[lease] = n; n == 0 {
+		delete(a.heldCounts, lease)
 	}
 	all := 0
-	for _, n := range a.counts {
+	for _, n := range a.heldCounts {
 		all += n
 	}
-	a.held.Set(float64(all))
+	a.heldGauge.Set(float64(all))
 }
 
-// errLost reports that another machine has taken the lease, so that it cannot be renewed.
-var errLost = errors.New("somebody else has written the lease")
+// errLeaseLost reports that another machine has taken the lease, so that it cannot be renewed.
+var errLeaseLost = errors.New("somebody else has written the lease")

@@ -30,20 +30,20 @@ type localNodes func(*corev1.Service, netip.Addr) map[string]bool
 func Duties(services []*corev1.Service, nodes []*corev1.Node, ready localNodes, routed func(netip.Addr) bool) []Duty {
 	of := map[netip.Addr][]*corev1.Service{}
 	for _, s := range services {
-		for _, a := range loadbalancer.Announced(s) {
+		for _, a := range loadbalancer.AnnouncedAddresses(s) {
 			if !routed(a) {
 				of[a] = append(of[a], s)
 			}
 		}
 	}
-	machines := eligible(nodes)
-	spread := spread(machines)
+	machines := eligibleMachines(nodes)
+	spread := rankBySlot(machines)
 	var shared [loadbalancer.Slots]Duty
 	var local []Duty
 	for _, a := range slices.SortedFunc(maps.Keys(of), netip.Addr.Compare) {
-		stays := slices.DeleteFunc(slices.Clone(of[a]), func(s *corev1.Service) bool { return !staysLocal(s) })
+		stays := slices.DeleteFunc(slices.Clone(of[a]), func(s *corev1.Service) bool { return !isLocal(s) })
 		if len(stays) == 0 || len(local) == loadbalancer.MaxLocal {
-			d := &shared[hash(a.String())%loadbalancer.Slots]
+			d := &shared[hashText(a.String())%loadbalancer.Slots]
 			d.Addresses = append(d.Addresses, a)
 			continue
 		}
@@ -52,7 +52,7 @@ func Duties(services []*corev1.Service, nodes []*corev1.Node, ready localNodes, 
 			has := ready(s, a)
 			able = slices.DeleteFunc(slices.Clone(able), func(name string) bool { return !has[name] })
 		}
-		local = append(local, Duty{Addresses: []netip.Addr{a}, Machines: ranked(able, a.String()), Local: true})
+		local = append(local, Duty{Addresses: []netip.Addr{a}, Machines: rankMachines(able, a.String()), Local: true})
 	}
 	var all []Duty
 	for i, d := range shared {
@@ -63,7 +63,7 @@ func Duties(services []*corev1.Service, nodes []*corev1.Node, ready localNodes, 
 	}
 	taken := map[uint64]bool{}
 	for _, d := range local {
-		at := hash(d.Addresses[0].String()) % loadbalancer.MaxLocal
+		at := hashText(d.Addresses[0].String()) % loadbalancer.MaxLocal
 		for taken[at] {
 			at = (at + 1) % loadbalancer.MaxLocal
 		}
@@ -74,12 +74,12 @@ func Duties(services []*corev1.Service, nodes []*corev1.Node, ready localNodes, 
 	return all
 }
 
-func staysLocal(s *corev1.Service) bool {
+func isLocal(s *corev1.Service) bool {
 	return s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// eligible returns the machines that may hold addresses: the ready ones, or all if none is ready.
-func eligible(nodes []*corev1.Node) []string {
+// eligibleMachines returns the machines that may hold addresses: the ready ones, or all if none is ready.
+func eligibleMachines(nodes []*corev1.Node) []string {
 	var ready, all []string
 	for _, n := range nodes {
 		if _, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]; excluded || n.DeletionTimestamp != nil {
@@ -96,8 +96,8 @@ func eligible(nodes []*corev1.Node) []string {
 	return ready
 }
 
-// Matters reports whether an update of a node changes which machines may hold addresses.
-func Matters(was, is *corev1.Node) bool {
+// IsRelevantUpdate reports whether an update of a node changes which machines may hold addresses.
+func IsRelevantUpdate(was, is *corev1.Node) bool {
 	return isReady(was) != isReady(is) || !maps.Equal(was.Labels, is.Labels) ||
 		(was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil)
 }
@@ -108,16 +108,16 @@ func isReady(n *corev1.Node) bool {
 	})
 }
 
-// spread ranks the machines for each slot. No machine comes first for more slots than its share, and a machine that
+// rankBySlot ranks the machines for each slot. No machine comes first for more slots than its share, and a machine that
 // comes or goes changes the order of few slots.
-func spread(machines []string) (all [loadbalancer.Slots][]string) {
+func rankBySlot(machines []string) (all [loadbalancer.Slots][]string) {
 	if len(machines) == 0 {
 		return all
 	}
 	share := (loadbalancer.Slots + len(machines) - 1) / len(machines)
 	has := map[string]int{}
 	for i := range all {
-		list := ranked(machines, loadbalancer.Slot(i))
+		list := rankMachines(machines, loadbalancer.Slot(i))
 		best := slices.IndexFunc(list, func(name string) bool { return has[name] < share })
 		name := list[best]
 		has[name]++
@@ -126,16 +126,16 @@ func spread(machines []string) (all [loadbalancer.Slots][]string) {
 	return all
 }
 
-// ranked returns the machines sorted by a hash of their name and a text. Each text has its own order.
-func ranked(machines []string, of string) []string {
+// rankMachines returns the machines sorted by a hash of their name and a text. Each text has its own order.
+func rankMachines(machines []string, of string) []string {
 	list := slices.Clone(machines)
 	slices.SortFunc(list, func(a, b string) int {
-		return cmp.Or(cmp.Compare(hash(a+"\x00"+of), hash(b+"\x00"+of)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(hashText(a+"\x00"+of), hashText(b+"\x00"+of)), cmp.Compare(a, b))
 	})
 	return list
 }
 
-func hash(text string) uint64 {
+func hashText(text string) uint64 {
 	sum := sha256.Sum256([]byte(text))
 	return binary.BigEndian.Uint64(sum[:])
 }

@@ -32,7 +32,7 @@ func service(name, ips string, change ...func(*corev1.Service)) *corev1.Service 
 	return s
 }
 
-func local(s *corev1.Service) {
+func setLocal(s *corev1.Service) {
 	s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 }
 
@@ -49,16 +49,16 @@ func node(name string, change ...func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
-func notReady(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
+func setNotReady(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
 
-func excluded(n *corev1.Node) { n.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""} }
+func setExcluded(n *corev1.Node) { n.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""} }
 
-func deleted(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }
+func setDeleted(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }
 
-func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
+func setCordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 
-// on returns a localNodes according to which all Services have endpoints on the given nodes.
-func on(nodes string) localNodes {
+// endpointsOn returns a localNodes according to which all Services have endpoints on the given nodes.
+func endpointsOn(nodes string) localNodes {
 	has := map[string]bool{}
 	for _, n := range strings.Fields(nodes) {
 		has[n] = true
@@ -66,7 +66,7 @@ func on(nodes string) localNodes {
 	return func(*corev1.Service, netip.Addr) map[string]bool { return has }
 }
 
-func TestWhichMachinesMayHaveAnAddress(t *testing.T) {
+func TestOnlyEligibleMachinesMayHoldAnAddress(t *testing.T) {
 	for name, c := range map[string]struct {
 		of    *corev1.Service
 		nodes []*corev1.Node
@@ -74,21 +74,21 @@ func TestWhichMachinesMayHaveAnAddress(t *testing.T) {
 		want  string // sorted
 	}{
 		"all that are ready": {service("a", "10.0.0.1"),
-			[]*corev1.Node{node("x"), node("y"), node("z", notReady)}, "", "x y"},
-		"not those that are excluded": {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y", excluded)},
+			[]*corev1.Node{node("x"), node("y"), node("z", setNotReady)}, "", "x y"},
+		"not those that are excluded": {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y", setExcluded)},
 			"", "x"},
-		"not those that go": {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y", deleted)}, "",
+		"not those that go": {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y", setDeleted)}, "",
 			"x"},
-		"also where no pod is to come": {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y", cordoned)},
+		"also where no pod is to come": {service("a", "10.0.0.1"), []*corev1.Node{node("x"), node("y", setCordoned)},
 			"", "x y"},
 		"all, where none is ready": {service("a", "10.0.0.1"),
-			[]*corev1.Node{node("x", notReady), node("y", notReady), node("z", excluded)}, "", "x y"},
-		"local, where there are pods": {service("a", "10.0.0.1", local),
+			[]*corev1.Node{node("x", setNotReady), node("y", setNotReady), node("z", setExcluded)}, "", "x y"},
+		"local, where there are pods": {service("a", "10.0.0.1", setLocal),
 			[]*corev1.Node{node("x"), node("y"), node("z")}, "y z", "y z"},
-		"local, and not ready": {service("a", "10.0.0.1", local),
-			[]*corev1.Node{node("x"), node("y", notReady)}, "x y", "x"},
-		"local, where there is none": {service("a", "10.0.0.1", local), []*corev1.Node{node("x")}, "", ""},
-		"local, where there was one": {service("a", "10.0.0.1", local), []*corev1.Node{node("x")}, "gone", ""},
+		"local, and not ready": {service("a", "10.0.0.1", setLocal),
+			[]*corev1.Node{node("x"), node("y", setNotReady)}, "x y", "x"},
+		"local, where there is none": {service("a", "10.0.0.1", setLocal), []*corev1.Node{node("x")}, "", ""},
+		"local, where there was one": {service("a", "10.0.0.1", setLocal), []*corev1.Node{node("x")}, "gone", ""},
 		"of a Service of another class": {service("a", "10.0.0.1",
 			func(s *corev1.Service) { class := "other"; s.Spec.LoadBalancerClass = &class }), []*corev1.Node{node("x")},
 			"", "-"},
@@ -98,7 +98,7 @@ func TestWhichMachinesMayHaveAnAddress(t *testing.T) {
 			func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }), []*corev1.Node{node("x")}, "", "-"},
 		"of one that has not got one yet": {service("a", ""), []*corev1.Node{node("x")}, "", "-"},
 	} {
-		duties := Duties([]*corev1.Service{c.of}, c.nodes, on(c.ready), nobody)
+		duties := Duties([]*corev1.Service{c.of}, c.nodes, endpointsOn(c.ready), notRouted)
 		got := "-"
 		if len(duties) == 1 {
 			got = strings.Join(slices.Sorted(slices.Values(duties[0].Machines)), " ")
@@ -110,15 +110,16 @@ func TestWhichMachinesMayHaveAnAddress(t *testing.T) {
 }
 
 // An address shared by Local Services is only announced by machines with endpoints of all of them.
-func TestASharedAddressIsWhereAllHaveEndpoints(t *testing.T) {
+func TestASharedAddressNeedsEndpointsOfAllServices(t *testing.T) {
 	nodes := []*corev1.Node{node("x"), node("y"), node("z")}
 	duties := Duties(
-		[]*corev1.Service{service("a", "10.0.0.1", local), service("b", "10.0.0.1", local), service("c", "10.0.0.1")},
+		[]*corev1.Service{service("a", "10.0.0.1", setLocal), service("b", "10.0.0.1", setLocal),
+			service("c", "10.0.0.1")},
 		nodes,
 		func(s *corev1.Service, a netip.Addr) map[string]bool {
-			return on(map[string]string{"a": "x y", "b": "y z"}[s.Name])(s, a)
+			return endpointsOn(map[string]string{"a": "x y", "b": "y z"}[s.Name])(s, a)
 		},
-		nobody,
+		notRouted,
 	)
 	if len(duties) != 1 || !slices.Equal(duties[0].Machines, []string{"y"}) || !duties[0].Local {
 		t.Errorf("%v", duties)
@@ -139,12 +140,12 @@ func TestAddressesAreSpread(t *testing.T) {
 			ip := fmt.Sprintf("10.0.%d.%d", i/10, rapid.IntRange(1, 250).Draw(r, "ip"))
 			s := service(fmt.Sprint(i), ip)
 			if rapid.Bool().Draw(r, "local") {
-				local(s)
+				setLocal(s)
 			}
 			services = append(services, s)
 			want[netip.MustParseAddr(ip)] = true
 		}
-		duties := Duties(services, nodes, on("n0"), nobody)
+		duties := Duties(services, nodes, endpointsOn("n0"), notRouted)
 		leases, best := map[string]bool{}, map[string]int{}
 		for _, d := range duties {
 			if leases[d.Lease] || !slices.Contains(known, d.Lease) {
@@ -176,14 +177,14 @@ func TestAddressesAreSpread(t *testing.T) {
 }
 
 // Adding a machine moves few addresses.
-func TestAMachineThatComesMovesFew(t *testing.T) {
+func TestANewMachineMovesFewAddresses(t *testing.T) {
 	moved := 0
 	for n := 2; n < 30; n++ {
 		var names []string
 		for i := range n {
 			names = append(names, fmt.Sprintf("worker-%d", i))
 		}
-		before, after := spread(names[:n-1]), spread(names)
+		before, after := rankBySlot(names[:n-1]), rankBySlot(names)
 		for i := range before {
 			if before[i][0] != after[i][0] {
 				moved++
@@ -195,5 +196,5 @@ func TestAMachineThatComesMovesFew(t *testing.T) {
 	}
 }
 
-// nobody reports for each address that BGP does not announce it.
-func nobody(netip.Addr) bool { return false }
+// notRouted reports for each address that BGP does not announce it.
+func notRouted(netip.Addr) bool { return false }

@@ -22,69 +22,71 @@ import (
 // kernel drops the address. If two machines hold an address for a moment, both forward packets, and the newer one's
 // announcements come last.
 const (
-	leaseTime   = 1400 * time.Millisecond // silence after which another machine takes the lease of a dead machine
-	mercy       = 3 * time.Second         // additional silence for a machine whose kernel still answers
-	renewal     = 500 * time.Millisecond  // interval of renewals
-	glance      = 200 * time.Millisecond  // interval of checks by the next machines in the ranking
-	farGlance   = 10 * time.Second        // interval of checks by the other machines
-	near        = 3                       // how many machines of the ranking count as next
-	settled     = 10 * time.Second        // how long a machine must be the best to take over from a working one
-	callTimeout = 500 * time.Millisecond  // limit of one request
-	// lifetime is how long the kernel keeps an address. The kernel counts whole seconds and may be up to a second late.
-	lifetime = 5 * time.Second
-	// handover is how long addresses stay here after another machine was seen to hold the lease.
-	handover   = 500 * time.Millisecond
-	question   = 150 * time.Millisecond // how long to wait for an answer of the neighbours
-	reannounce = 10 * time.Second       // interval of announcements, for neighbours that missed one
-	loud       = 6                      // number of announcements in a row
-	idleFor    = 10 * time.Second       // how long the lease of a duty without addresses is still checked
+	// leaseTime is the silence after which another machine takes the lease of a dead machine.
+	leaseTime          = 1400 * time.Millisecond
+	answeringGrace     = 3 * time.Second        // additional silence for a machine whose kernel still answers
+	renewInterval      = 500 * time.Millisecond // interval of renewals
+	nextCheckInterval  = 200 * time.Millisecond // interval of checks by the next machines in the ranking
+	otherCheckInterval = 10 * time.Second       // interval of checks by the other machines
+	nextMachines       = 3                      // how many machines of the ranking count as next
+	takeoverDelay      = 10 * time.Second       // how long a machine must be the best to take over from a working one
+	callTimeout        = 500 * time.Millisecond // limit of one request
+	// addressLifetime is how long the kernel keeps an address. The kernel counts whole seconds and may be up to a
+	// second late.
+	addressLifetime = 5 * time.Second
+	// handoverTime is how long addresses stay here after another machine was seen to hold the lease.
+	handoverTime     = 500 * time.Millisecond
+	probeTimeout     = 150 * time.Millisecond // how long to wait for an answer of the neighbours
+	announceInterval = 10 * time.Second       // interval of announcements, for neighbours that missed one
+	announceCount    = 6                      // number of announcements in a row
+	idleLeaseTime    = 10 * time.Second       // how long the lease of a duty without addresses is still checked
 )
 
-// keeper maintains one lease, and holds its addresses while this machine holds the lease.
-type keeper struct {
+// leaseKeeper maintains one lease, and holds its addresses while this machine holds the lease.
+type leaseKeeper struct {
 	*Announcer
-	lease string
-	claim floating.Claim
-	here  map[netip.Addr]*announced
+	lease     string
+	claim     floating.Claim
+	announced map[netip.Addr]*announcedAddress
 
 	// written is the lease as this machine last wrote it. It is nil if the machine does not hold the lease, or does not
 	// know.
-	written *coordinationv1.Lease
-	renewed time.Time // start of the last successful renewal
-	vacant  time.Time // since when the lease has no holder
-	seen    string    // resource version of the lease last read
-	lost    time.Time // since when another machine is seen to hold the lease while addresses are here
-	best    time.Time // since when this machine is the best
-	idle    time.Time // since when the duty has no address
-	problem string    // the problem last logged
+	written       *coordinationv1.Lease
+	renewedAt     time.Time // start of the last successful renewal
+	vacantSince   time.Time // since when the lease has no holder
+	seenVersion   string    // resource version of the lease last read
+	lostSince     time.Time // since when another machine is seen to hold the lease while addresses are here
+	bestSince     time.Time // since when this machine is the best
+	idleSince     time.Time // since when the duty has no address
+	loggedProblem string    // the problem last logged
 }
 
-// announced is an address that is on this machine.
-type announced struct {
-	place
-	at   time.Time
-	left int // announcements left to make in a row
+// announcedAddress is an address that is on this machine.
+type announcedAddress struct {
+	addressPlace
+	announcedAt       time.Time
+	announcementsLeft int // announcements left to make in a row
 }
 
-func newKeeper(a *Announcer, lease string) *keeper {
-	return &keeper{
+func newLeaseKeeper(a *Announcer, lease string) *leaseKeeper {
+	return &leaseKeeper{
 		Announcer: a,
 		lease:     lease,
-		claim:     floating.Claim{Self: a.Self, Patience: leaseTime},
-		here:      map[netip.Addr]*announced{},
+		claim:     floating.Claim{Self: a.Self, MaxSilence: leaseTime},
+		announced: map[netip.Addr]*announcedAddress{},
 	}
 }
 
-func (k *keeper) run(ctx context.Context, wake <-chan struct{}) {
-	defer k.part()
+func (k *leaseKeeper) run(ctx context.Context, wake <-chan struct{}) {
+	defer k.keepInKernel()
 	for {
-		next, err := k.round(ctx)
+		next, err := k.runRound(ctx)
 		problem := ""
 		if err != nil {
 			problem = err.Error()
 		}
-		if problem != k.problem && ctx.Err() == nil {
-			if k.problem = problem; problem != "" {
+		if problem != k.loggedProblem && ctx.Err() == nil {
+			if k.loggedProblem = problem; problem != "" {
 				k.Log.Warn("look after addresses of services", "lease", k.lease, "problem", problem)
 			}
 		}
@@ -104,116 +106,117 @@ func (k *keeper) run(ctx context.Context, wake <-chan struct{}) {
 	}
 }
 
-// part leaves the addresses in the kernel for a moment, until this daemon has restarted or another machine has taken
-// them.
-func (k *keeper) part() {
-	for _, p := range k.here {
-		_ = p.Set(lifetime) // on an error the address expires sooner
+// keepInKernel leaves the addresses in the kernel for a moment, until this daemon has restarted or another machine has
+// taken them.
+func (k *leaseKeeper) keepInKernel() {
+	for _, p := range k.announced {
+		_ = p.Set(addressLifetime) // on an error the address expires sooner
 	}
-	k.count(k.lease, 0)
+	k.setHeldCount(k.lease, 0)
 }
 
-// round does what is due, and returns the time until the next round. Zero means that there is nothing left to do.
-func (k *keeper) round(ctx context.Context) (next time.Duration, err error) {
+// runRound does what is due, and returns the time until the next round. Zero means that there is nothing left to do.
+func (k *leaseKeeper) runRound(ctx context.Context) (next time.Duration, err error) {
 	d := k.duty(k.lease)
 	if len(d.Addresses) == 0 {
-		return k.abandon(ctx)
+		return k.release(ctx)
 	}
-	k.idle = time.Time{}
+	k.idleSince = time.Time{}
 	rank := slices.Index(d.Machines, k.Self)
-	able := rank >= 0 && k.able(d)
+	able := rank >= 0 && k.canPlace(d)
 	if rank != 0 || !able {
-		k.best = time.Time{}
-	} else if k.best.IsZero() {
-		k.best = time.Now()
+		k.bestSince = time.Time{}
+	} else if k.bestSince.IsZero() {
+		k.bestSince = time.Now()
 	}
 	if k.written != nil && able {
-		if wait := renewal - time.Since(k.renewed); wait > 0 && k.complete(d) {
+		if wait := renewInterval - time.Since(k.renewedAt); wait > 0 && k.hasExactly(d) {
 			return wait, nil
 		}
-		if err = k.take(ctx, k.written, d); err == nil {
-			return renewal, nil
+		if err = k.acquire(ctx, k.written, d); err == nil {
+			return renewInterval, nil
 		}
-		if !errors.Is(err, errLost) {
-			return glance, errors.Join(err, k.defend(d))
+		if !errors.Is(err, errLeaseLost) {
+			return nextCheckInterval, errors.Join(err, k.keepWithoutLease(d))
 		}
 	}
 	k.written = nil
-	return k.watch(ctx, d, rank, able)
+	return k.checkLease(ctx, d, rank, able)
 }
 
-// watch checks a lease that this machine does not hold, or may have lost.
-func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next time.Duration, err error) {
+// checkLease checks a lease that this machine does not hold, or may have lost.
+func (k *leaseKeeper) checkLease(ctx context.Context, d Duty, rank int, able bool) (next time.Duration, err error) {
 	started := time.Now()
-	lease, err := k.get(ctx)
+	lease, err := k.readLease(ctx)
 	if err != nil {
-		if len(k.here) > 0 && able {
-			err = errors.Join(err, k.defend(d))
+		if len(k.announced) > 0 && able {
+			err = errors.Join(err, k.keepWithoutLease(d))
 		}
-		return glance, err
+		return nextCheckInterval, err
 	}
 	if lease != nil && floating.Holder(lease) != "" {
-		k.vacant = time.Time{}
-	} else if k.vacant.IsZero() {
-		k.vacant = started
+		k.vacantSince = time.Time{}
+	} else if k.vacantSince.IsZero() {
+		k.vacantSince = started
 	}
-	next = glance
-	was := k.seen
-	if k.seen = ""; lease != nil {
-		k.seen = lease.ResourceVersion
+	next = nextCheckInterval
+	was := k.seenVersion
+	if k.seenVersion = ""; lease != nil {
+		k.seenVersion = lease.ResourceVersion
 	}
 	// A machine far down the ranking checks less often. If the lease was unchanged since its last check, it checks soon
 	// again, because the holder may be dead.
-	if (rank >= near || rank < 0) && len(k.here) == 0 && (rank < 0 || k.seen != was) {
-		next = farGlance
+	if (rank >= nextMachines || rank < 0) && len(k.announced) == 0 && (rank < 0 || k.seenVersion != was) {
+		next = otherCheckInterval
 	}
 	switch k.claim.Next(lease, able, started) {
 	case floating.Keep:
-		return renewal, k.take(ctx, lease, d)
+		return renewInterval, k.acquire(ctx, lease, d)
 	case floating.Release:
 		// The addresses stay here until they expire in the kernel or another machine has the lease.
-		for _, p := range k.here {
-			p.left = loud // in case the address comes back
+		for _, p := range k.announced {
+			p.announcementsLeft = announceCount // in case the address comes back
 		}
-		_, err = k.put(ctx, lease, "", d)
-		k.count(k.lease, 0)
-		return glance, err
+		_, err = k.writeLease(ctx, lease, "", d)
+		k.setHeldCount(k.lease, 0)
+		return nextCheckInterval, err
 	case floating.Take:
 		// A vacant lease is reserved for the best machine for a while, so that the addresses do not move twice.
-		if !k.vacant.IsZero() && rank > 0 && started.Sub(k.vacant) < leaseTime {
-			return min(next, leaseTime-started.Sub(k.vacant)), nil
+		if !k.vacantSince.IsZero() && rank > 0 && started.Sub(k.vacantSince) < leaseTime {
+			return min(next, leaseTime-started.Sub(k.vacantSince)), nil
 		}
 		// If the kernel of a silent holder still answers, only its daemon may have failed, and it may come back.
-		if lease != nil && floating.Holder(lease) != "" && k.claim.Silent(started) > -mercy && k.answered(lease, d) {
-			return glance, nil
+		if lease != nil && floating.Holder(lease) != "" && k.claim.RemainingSilence(started) > -answeringGrace &&
+			k.isAnswering(lease, d) {
+			return nextCheckInterval, nil
 		}
-		return renewal, k.take(ctx, lease, d)
+		return renewInterval, k.acquire(ctx, lease, d)
 	}
 	if lease == nil || floating.Holder(lease) == "" {
 		return next, nil
 	}
-	if rank == 0 && !k.best.IsZero() && time.Since(k.best) >= settled {
+	if rank == 0 && !k.bestSince.IsZero() && time.Since(k.bestSince) >= takeoverDelay {
 		k.Log.Info("taking addresses of services over as planned", "lease", k.lease, "from", floating.Holder(lease))
-		return renewal, k.take(ctx, lease, d)
+		return renewInterval, k.acquire(ctx, lease, d)
 	}
 	// Another machine writes the lease first, then adds the addresses and announces them. Keep the addresses until that
 	// is done.
-	if k.lost.IsZero() {
-		k.lost = started
+	if k.lostSince.IsZero() {
+		k.lostSince = started
 	}
-	if wait := handover - started.Sub(k.lost); wait > 0 && len(k.here) > 0 {
+	if wait := handoverTime - started.Sub(k.lostSince); wait > 0 && len(k.announced) > 0 {
 		return min(next, wait), nil
 	}
-	k.drop("machine " + floating.Holder(lease) + " has the lease")
-	if due := k.claim.Silent(started); rank < near && due > 0 {
+	k.dropAll("machine " + floating.Holder(lease) + " has the lease")
+	if due := k.claim.RemainingSilence(started); rank < nextMachines && due > 0 {
 		next = min(next, due)
 	}
 	return next, nil
 }
 
-// answered reports whether another machine answers for the first address that the lease's holder had. It returns false
-// if the question cannot be sent.
-func (k *keeper) answered(lease *coordinationv1.Lease, d Duty) bool {
+// isAnswering reports whether another machine answers for the first address that the lease's holder had. It returns
+// false if the question cannot be sent.
+func (k *leaseKeeper) isAnswering(lease *coordinationv1.Lease, d Duty) bool {
 	had := strings.Split(lease.Annotations[addressesAnnotation], ", ")
 	// Skip addresses that were added since, because no machine has them yet.
 	first := max(slices.IndexFunc(d.Addresses, func(a netip.Addr) bool { return slices.Contains(had, a.String()) }), 0)
@@ -221,12 +224,12 @@ func (k *keeper) answered(lease *coordinationv1.Lease, d Duty) bool {
 	if err != nil {
 		return false
 	}
-	taken, err := p.Taken(question)
+	taken, err := p.IsTaken(probeTimeout)
 	return taken && err == nil
 }
 
-// able reports whether all addresses can be placed on this machine.
-func (k *keeper) able(d Duty) bool {
+// canPlace reports whether all addresses can be placed on this machine.
+func (k *leaseKeeper) canPlace(d Duty) bool {
 	for _, a := range d.Addresses {
 		if _, err := k.placeOf(a); err != nil {
 			return false
@@ -235,108 +238,108 @@ func (k *keeper) able(d Duty) bool {
 	return true
 }
 
-// complete reports whether exactly these addresses are on this machine.
-func (k *keeper) complete(d Duty) bool {
+// hasExactly reports whether exactly these addresses are on this machine.
+func (k *leaseKeeper) hasExactly(d Duty) bool {
 	for _, a := range d.Addresses {
-		if k.here[a] == nil {
+		if k.announced[a] == nil {
 			return false
 		}
 	}
-	return len(k.here) == len(d.Addresses)
+	return len(k.announced) == len(d.Addresses)
 }
 
-// take takes or renews the lease, and places the addresses on this machine.
-func (k *keeper) take(ctx context.Context, lease *coordinationv1.Lease, d Duty) error {
+// acquire takes or renews the lease, and places the addresses on this machine.
+func (k *leaseKeeper) acquire(ctx context.Context, lease *coordinationv1.Lease, d Duty) error {
 	started := time.Now()
-	written, err := k.put(ctx, lease, k.Self, d)
+	written, err := k.writeLease(ctx, lease, k.Self, d)
 	if err != nil {
 		return err
 	}
-	if k.written = written; time.Since(started) > callTimeout+glance {
+	if k.written = written; time.Since(started) > callTimeout+nextCheckInterval {
 		return nil // the process was suspended in the meantime: another machine may have the lease by now
 	}
-	k.renewed, k.lost = started, time.Time{}
-	return k.hold(d)
+	k.renewedAt, k.lostSince = started, time.Time{}
+	return k.placeAddresses(d)
 }
 
-// hold adds the addresses or extends their lifetime in the kernel, and announces them to the neighbours.
-func (k *keeper) hold(d Duty) error {
+// placeAddresses adds the addresses or extends their lifetime in the kernel, and announces them to the neighbours.
+func (k *leaseKeeper) placeAddresses(d Duty) error {
 	var failures []error
-	for a := range k.here {
+	for a := range k.announced {
 		if !slices.Contains(d.Addresses, a) {
-			k.remove(a, "it is no service's")
+			k.removeAddress(a, "it is no service's")
 		}
 	}
 	for _, a := range d.Addresses {
-		p := k.here[a]
+		p := k.announced[a]
 		if p == nil {
 			at, err := k.placeOf(a)
 			if err != nil {
 				failures = append(failures, err)
 				continue
 			}
-			p = &announced{place: at, left: loud}
+			p = &announcedAddress{addressPlace: at, announcementsLeft: announceCount}
 		}
-		if err := p.Set(lifetime); err != nil {
-			k.forget(a)
-			delete(k.here, a)
+		if err := p.Set(addressLifetime); err != nil {
+			k.dropPlace(a)
+			delete(k.announced, a)
 			failures = append(failures, err)
 			continue
 		}
-		if k.here[a] == nil {
-			k.here[a] = p
+		if k.announced[a] == nil {
+			k.announced[a] = p
 			k.Log.Info("an address of services is here", "address", a, "interface", p.Interface(), "lease", k.lease)
 		}
-		if p.left > 0 || time.Since(p.at) > reannounce {
-			p.left, p.at = max(p.left-1, 0), time.Now()
+		if p.announcementsLeft > 0 || time.Since(p.announcedAt) > announceInterval {
+			p.announcementsLeft, p.announcedAt = max(p.announcementsLeft-1, 0), time.Now()
 			failures = append(failures, p.Announce())
 		}
 	}
-	k.count(k.lease, len(k.here))
+	k.setHeldCount(k.lease, len(k.announced))
 	return errors.Join(failures...)
 }
 
-// defend keeps the addresses while the lease cannot be renewed, because Services should work without an API server. If
-// only this machine is cut off and another has taken over, the neighbours answer for the addresses, and defend drops
-// them.
-func (k *keeper) defend(d Duty) error {
-	if time.Since(k.renewed) >= leaseTime {
+// keepWithoutLease keeps the addresses while the lease cannot be renewed, because Services should work without an API
+// server. If only this machine is cut off and another has taken over, the neighbours answer for the addresses, and
+// defend drops them.
+func (k *leaseKeeper) keepWithoutLease(d Duty) error {
+	if time.Since(k.renewedAt) >= leaseTime {
 		for _, a := range d.Addresses[:min(2, len(d.Addresses))] {
-			if p := k.here[a]; p != nil {
-				taken, err := p.Taken(question)
+			if p := k.announced[a]; p != nil {
+				taken, err := p.IsTaken(probeTimeout)
 				if err != nil {
 					return err
 				}
 				if taken {
-					k.drop("another machine answers for them")
+					k.dropAll("another machine answers for them")
 					return nil
 				}
 			}
 		}
 	}
-	if len(k.here) == 0 {
+	if len(k.announced) == 0 {
 		return nil
 	}
-	return k.hold(d)
+	return k.placeAddresses(d)
 }
 
-func (k *keeper) drop(reason string) {
-	for a := range k.here {
-		k.remove(a, reason)
+func (k *leaseKeeper) dropAll(reason string) {
+	for a := range k.announced {
+		k.removeAddress(a, reason)
 	}
-	k.lost = time.Time{}
-	k.count(k.lease, 0)
+	k.lostSince = time.Time{}
+	k.setHeldCount(k.lease, 0)
 }
 
-func (k *keeper) remove(a netip.Addr, reason string) {
-	if k.elsewhere(k.lease, a) {
+func (k *leaseKeeper) removeAddress(a netip.Addr, reason string) {
+	if k.isOnOtherLease(k.lease, a) {
 		// Until the holder of the other lease has it, which may be this machine, the address stays until it expires in
 		// the kernel.
 		k.Log.Info("an address of services comes under another lease", "address", a, "lease", k.lease)
-		delete(k.here, a)
+		delete(k.announced, a)
 		return
 	}
-	if err := k.here[a].Remove(); err != nil {
+	if err := k.announced[a].Remove(); err != nil {
 		k.Log.Error(
 			"remove an address of services; the kernel itself removes it in a moment",
 			"address",
@@ -347,18 +350,18 @@ func (k *keeper) remove(a netip.Addr, reason string) {
 	} else {
 		k.Log.Info("an address of services is given up", "address", a, "lease", k.lease, "reason", reason)
 	}
-	delete(k.here, a)
+	delete(k.announced, a)
 }
 
-// abandon drops the addresses of a duty that has no addresses any more. It deletes the lease unless another machine
+// release drops the addresses of a duty that has no addresses any more. It deletes the lease unless another machine
 // still renews it.
-func (k *keeper) abandon(ctx context.Context) (next time.Duration, err error) {
-	k.drop("it is no service's")
+func (k *leaseKeeper) release(ctx context.Context) (next time.Duration, err error) {
+	k.dropAll("it is no service's")
 	k.written = nil
-	if k.idle.IsZero() {
-		k.idle = time.Now()
+	if k.idleSince.IsZero() {
+		k.idleSince = time.Now()
 	}
-	lease, err := k.get(ctx)
+	lease, err := k.readLease(ctx)
 	switch {
 	case err != nil:
 	case lease == nil:
@@ -375,8 +378,8 @@ func (k *keeper) abandon(ctx context.Context) (next time.Duration, err error) {
 			err = nil // the holder is alive
 		}
 	}
-	if time.Since(k.idle) >= idleFor {
+	if time.Since(k.idleSince) >= idleLeaseTime {
 		return 0, err
 	}
-	return renewal, err
+	return renewInterval, err
 }

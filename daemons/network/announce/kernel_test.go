@@ -20,31 +20,31 @@ import (
 // kernelPlace is an address on an interface in a network namespace.
 type kernelPlace struct {
 	*floating.Link
-	of *netns.Stack
+	stack *netns.Stack
 }
 
 func (p kernelPlace) Set(lifetime time.Duration) error {
-	return p.of.Inside(func() error { return p.Link.Set(lifetime) })
+	return p.stack.Do(func() error { return p.Link.Set(lifetime) })
 }
-func (p kernelPlace) Remove() error   { return p.of.Inside(p.Link.Remove) }
-func (p kernelPlace) Announce() error { return p.of.Inside(p.Link.Announce) }
-func (p kernelPlace) Taken(wait time.Duration) (taken bool, err error) {
-	err = p.of.Inside(func() error {
-		taken, err = p.Link.Taken(wait)
+func (p kernelPlace) Remove() error   { return p.stack.Do(p.Link.Remove) }
+func (p kernelPlace) Announce() error { return p.stack.Do(p.Link.Announce) }
+func (p kernelPlace) IsTaken(wait time.Duration) (taken bool, err error) {
+	err = p.stack.Do(func() error {
+		taken, err = p.Link.IsTaken(wait)
 		return err
 	})
 	return taken, err
 }
 
-// segment is the machines x, y and z, and a client outside of the cluster, on one wire. A machine answers packets to a
-// Service's address wherever the address is, as it does with the proxy's rules.
-type segment struct {
+// testSegment is the machines x, y and z, and a client outside of the cluster, on one wire. A machine answers packets
+// to a Service's address wherever the address is, as it does with the proxy's rules.
+type testSegment struct {
 	wire, outside *netns.Stack
 	machines      map[string]*netns.Stack
 }
 
-func newSegment(t testing.TB, addresses ...netip.Addr) *segment {
-	s := &segment{
+func newTestSegment(t testing.TB, addresses ...netip.Addr) *testSegment {
+	s := &testSegment{
 		wire:     netns.New(t),
 		outside:  netns.New(t),
 		machines: map[string]*netns.Stack{"x": netns.New(t), "y": netns.New(t), "z": netns.New(t)},
@@ -54,7 +54,7 @@ func newSegment(t testing.TB, addresses ...netip.Addr) *segment {
 	plug := func(name string, to *netns.Stack, n int) {
 		s.wire.IP(t, "link add "+name+" type veth peer name eth0")
 		s.wire.IP(t, "link set "+name+" master wire up")
-		s.wire.Give(t, "eth0", to)
+		s.wire.MoveLink(t, "eth0", to)
 		to.IP(t, fmt.Sprintf("addr add 10.0.0.%d/24 dev eth0", n))
 		to.IP(t, fmt.Sprintf("addr add fd00::%d/64 dev eth0 nodad", n))
 		to.IP(t, "link set eth0 up")
@@ -63,12 +63,12 @@ func newSegment(t testing.TB, addresses ...netip.Addr) *segment {
 	for i, name := range []string{"x", "y", "z"} {
 		m := s.machines[name]
 		plug(name, m, i+1)
-		m.Set(t, "net.ipv4.conf.all.arp_ignore", "1") // do not answer ARP for addresses on other interfaces
+		m.SetSysctl(t, "net.ipv4.conf.all.arp_ignore", "1") // do not answer ARP for addresses on other interfaces
 		for _, a := range addresses {
 			m.IP(t, "route add local "+a.String()+" dev lo")
 		}
 		var socket net.PacketConn
-		if err := m.Inside(func() (err error) {
+		if err := m.Do(func() (err error) {
 			socket, err = net.ListenPacket("udp", "[::]:7")
 			return err
 		}); err != nil {
@@ -99,10 +99,10 @@ type traffic struct {
 	last     time.Time     // time of the last answer
 }
 
-func (s *segment) traffic(t testing.TB, to netip.Addr) *traffic {
+func (s *testSegment) traffic(t testing.TB, to netip.Addr) *traffic {
 	tr := &traffic{last: time.Now()}
 	var socket *net.UDPConn
-	if err := s.outside.Inside(func() (err error) {
+	if err := s.outside.Do(func() (err error) {
 		socket, err = net.ListenUDP("udp", nil) // unconnected, because answers come from the machine's own address
 		return err
 	}); err != nil {
@@ -147,8 +147,8 @@ func (s *segment) traffic(t testing.TB, to netip.Addr) *traffic {
 	return tr
 }
 
-// lost returns how many packets in a range of numbers were not answered.
-func (tr *traffic) lost(from, to uint64) (n int) {
+// lostCount returns how many packets in a range of numbers were not answered.
+func (tr *traffic) lostCount(from, to uint64) (n int) {
 	for i := from; i < to; i++ {
 		if _, ok := tr.answered.Load(i); !ok {
 			n++
@@ -157,18 +157,18 @@ func (tr *traffic) lost(from, to uint64) (n int) {
 	return n
 }
 
-// flows waits until packets sent from now on are answered.
-func (tr *traffic) flows(w *world) {
+// waitAnswered waits until packets sent from now on are answered.
+func (tr *traffic) waitAnswered(w *testCluster) {
 	w.Helper()
 	next := tr.sent.Load() + 20
-	w.until("answers", func() bool {
+	w.waitUntil("answers", func() bool {
 		_, ok := tr.answered.Load(next)
 		next = max(next, tr.sent.Load())
 		return ok
 	})
 }
 
-func (tr *traffic) gap() time.Duration {
+func (tr *traffic) longestGap() time.Duration {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	longest := tr.longest
@@ -177,7 +177,7 @@ func (tr *traffic) gap() time.Duration {
 }
 
 // holder returns the machine that holds the address's lease.
-func (w *world) holder() string {
+func (w *testCluster) holder() string {
 	list, err := w.CoordinationV1().Leases(metav1.NamespaceSystem).List(w.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 {
 		return ""
@@ -185,72 +185,73 @@ func (w *world) holder() string {
 	return floating.Holder(&list.Items[0])
 }
 
-// moved is the effect on clients when an address moves in several ways.
-type moved struct {
+// moveResult is the effect on clients when an address moves in several ways.
+type moveResult struct {
 	sent, lost int           // during planned moves and the end of a daemon
 	gap        time.Duration // longest time without an answer after a power loss
 }
 
-// move moves a Service's address twice as planned, then by stopping a daemon for good, and then by a power loss. It
-// sends packets to the address all the time.
-func move(t testing.TB, to netip.Addr) (is moved) {
-	s := newSegment(t, to)
-	w := newWorld(t, append(three(), service("web", to.String()))...)
-	w.find = func(machine string, a netip.Addr, names []string) (place, error) {
-		p := kernelPlace{of: s.machines[machine]}
-		err := p.of.Inside(func() (err error) {
+// moveAddress moves a Service's address twice as planned, then by stopping a daemon for good, and then by a power loss.
+// It sends packets to the address all the time.
+func moveAddress(t testing.TB, to netip.Addr) (is moveResult) {
+	s := newTestSegment(t, to)
+	w := newTestCluster(t, append(threeNodes(), service("web", to.String()))...)
+	w.findPlace = func(machine string, a netip.Addr, names []string) (addressPlace, error) {
+		p := kernelPlace{stack: s.machines[machine]}
+		err := p.stack.Do(func() (err error) {
 			p.Link, err = floating.Find(a, names)
 			return err
 		})
 		return p, err
 	}
-	w.all()
+	w.startAll()
 	tr := s.traffic(t, to)
-	tr.flows(w)
+	tr.waitAnswered(w)
 	for range 2 {
 		from, first := tr.sent.Load(), w.holder()
-		if _, err := w.CoreV1().Nodes().Update(t.Context(), node(first, excluded), metav1.UpdateOptions{}); err != nil {
+		if _, err := w.CoreV1().Nodes().Update(t.Context(), node(first, setExcluded),
+			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		w.until("another machine that has it", func() bool { return w.holder() != "" && w.holder() != first })
+		w.waitUntil("another machine that has it", func() bool { return w.holder() != "" && w.holder() != first })
 		// Neighbours without a cached entry ask for the address all the time.
 		for range 10 {
 			s.outside.IP(t, "neigh flush dev eth0 nud reachable nud stale nud delay nud probe")
-			tr.flows(w)
+			tr.waitAnswered(w)
 		}
-		w.until("the first one without it", func() bool { return tr.sent.Load() > from+400 })
+		w.waitUntil("the first one without it", func() bool { return tr.sent.Load() > from+400 })
 		until := tr.sent.Load()
-		w.until("answers", func() bool { return tr.sent.Load() > until+40 })
-		is.sent, is.lost = is.sent+int(until-from), is.lost+tr.lost(from+1, until)
+		w.waitUntil("answers", func() bool { return tr.sent.Load() > until+40 })
+		is.sent, is.lost = is.sent+int(until-from), is.lost+tr.lostCount(from+1, until)
 		if _, err := w.CoreV1().Nodes().Update(t.Context(), node(first), metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	from, first := tr.sent.Load(), w.holder()
-	w.ends[first]()
-	w.until("another machine that has it", func() bool { return w.holder() != first })
-	tr.flows(w)
+	w.stops[first]()
+	w.waitUntil("another machine that has it", func() bool { return w.holder() != first })
+	tr.waitAnswered(w)
 	until := tr.sent.Load()
-	tr.flows(w)
-	is.sent, is.lost = is.sent+int(until-from), is.lost+tr.lost(from+1, until)
-	tr.gap()
+	tr.waitAnswered(w)
+	is.sent, is.lost = is.sent+int(until-from), is.lost+tr.lostCount(from+1, until)
+	tr.longestGap()
 	first = w.holder()
 	s.wire.IP(t, "link set "+first+" down")
-	w.kill(first)
-	w.until("another machine that has it", func() bool { return w.holder() != first })
-	tr.flows(w)
-	is.gap = tr.gap()
+	w.powerOff(first)
+	w.waitUntil("another machine that has it", func() bool { return w.holder() != first })
+	tr.waitAnswered(w)
+	is.gap = tr.longestGap()
 	return is
 }
 
-var movedAddresses = map[string]netip.Addr{"IPv4": vip, "IPv6": netip.MustParseAddr("fd00::10")}
+var movedAddresses = map[string]netip.Addr{"IPv4": testAddress, "IPv6": netip.MustParseAddr("fd00::10")}
 
 // With real packets, an address is answered without loss during a planned move and after the end of a daemon. After a
 // power loss it is answered within two seconds.
-func TestPacketsFromOutside(t *testing.T) {
+func TestPacketsFromOutsideSurviveMoves(t *testing.T) {
 	for family, to := range movedAddresses {
 		t.Run(family, func(t *testing.T) {
-			is := move(t, to)
+			is := moveAddress(t, to)
 			if is.lost > 0 {
 				t.Errorf(
 					"%d of %d packets are lost while the address moves as planned, or its daemon ends",
@@ -270,9 +271,9 @@ func TestPacketsFromOutside(t *testing.T) {
 func BenchmarkAddressMoves(b *testing.B) {
 	for family, to := range movedAddresses {
 		b.Run(family, func(b *testing.B) {
-			var all moved
+			var all moveResult
 			for range b.N {
-				is := move(b, to)
+				is := moveAddress(b, to)
 				all.sent, all.lost, all.gap = all.sent+is.sent, all.lost+is.lost, max(all.gap, is.gap)
 			}
 			b.ReportMetric(float64(all.sent), "sent")

@@ -16,7 +16,7 @@ import (
 // addressesAnnotation is the annotation of a lease that lists its holder's addresses.
 const addressesAnnotation = "clusterctl.local/addresses"
 
-func (k *keeper) get(ctx context.Context) (*coordinationv1.Lease, error) {
+func (k *leaseKeeper) readLease(ctx context.Context) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	lease, err := k.Leases.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, k.lease, metav1.GetOptions{})
@@ -24,13 +24,14 @@ func (k *keeper) get(ctx context.Context) (*coordinationv1.Lease, error) {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read the lease %s: %w", k.lease, k.failed(err))
+		return nil, fmt.Errorf("read the lease %s: %w", k.lease, k.reportError(err))
 	}
 	return lease, nil
 }
 
-// put writes the lease with a holder. It returns errLost if another client has written the lease in the meantime.
-func (k *keeper) put(
+// writeLease writes the lease with a holder. It returns errLeaseLost if another client has written the lease in the
+// meantime.
+func (k *leaseKeeper) writeLease(
 	ctx context.Context,
 	lease *coordinationv1.Lease,
 	who string,
@@ -38,8 +39,8 @@ func (k *keeper) put(
 ) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	next := floating.Written(lease, k.lease, who, leaseTime)
-	next.Annotations = map[string]string{addressesAnnotation: list(d.Addresses)}
+	next := floating.WithHolder(lease, k.lease, who, leaseTime)
+	next.Annotations = map[string]string{addressesAnnotation: formatAddresses(d.Addresses)}
 	leases := k.Leases.CoordinationV1().Leases(metav1.NamespaceSystem)
 	var err error
 	if lease == nil {
@@ -49,22 +50,22 @@ func (k *keeper) put(
 	}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
-		return nil, errLost
+		return nil, errLeaseLost
 	case err != nil:
-		return nil, fmt.Errorf("write the lease %s: %w", k.lease, k.failed(err))
+		return nil, fmt.Errorf("write the lease %s: %w", k.lease, k.reportError(err))
 	}
 	return next, nil
 }
 
-func (k *keeper) failed(err error) error {
-	if k.Failed != nil {
-		return k.Failed(err)
+func (k *leaseKeeper) reportError(err error) error {
+	if k.OnLeaseError != nil {
+		return k.OnLeaseError(err)
 	}
 	return err
 }
 
-// list returns the text of the annotation. It names only the first addresses if there are many.
-func list(addresses []netip.Addr) string {
+// formatAddresses returns the text of the annotation. It names only the first addresses if there are many.
+func formatAddresses(addresses []netip.Addr) string {
 	const most = 20
 	var texts []string
 	for _, a := range addresses[:min(most, len(addresses))] {

@@ -36,14 +36,14 @@ type slicesWatch struct {
 	cache.SharedIndexInformer
 }
 
-const byService = "service"
+const serviceIndex = "service"
 
-// follow watches the slices that are needed. It returns a function for the nodes with ready endpoints of a Service.
-// known reports whether the slices are listed.
-func (l *localSlices) follow(ctx context.Context, services []*corev1.Service) (ready localNodes, known bool) {
+// watchNeeded watches the slices that are needed. It returns a function for the nodes with ready endpoints of a
+// Service. known reports whether the slices are listed.
+func (l *localSlices) watchNeeded(ctx context.Context, services []*corev1.Service) (ready localNodes, known bool) {
 	names := map[string]bool{}
 	for _, s := range services {
-		if staysLocal(s) && len(loadbalancer.Announced(s)) > 0 {
+		if isLocal(s) && len(loadbalancer.AnnouncedAddresses(s)) > 0 {
 			names[s.Name] = true
 		}
 	}
@@ -68,7 +68,7 @@ func (l *localSlices) follow(ctx context.Context, services []*corev1.Service) (r
 	if l.current == nil || l.current.names != wanted {
 		return nil, false
 	}
-	return l.current.ready, true
+	return l.current.readyNodes, true
 }
 
 func (l *localSlices) start(ctx context.Context, names string) *slicesWatch {
@@ -81,11 +81,11 @@ func (l *localSlices) start(ctx context.Context, names string) *slicesWatch {
 	)
 	w := &slicesWatch{names: names, SharedIndexInformer: informers.EndpointSlices(factory).Informer()}
 	// An informer that has not been started accepts both.
-	_ = w.AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {
+	_ = w.AddIndexers(cache.Indexers{serviceIndex: func(o any) ([]string, error) {
 		s := o.(*discoveryv1.EndpointSlice)
 		return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
 	}})
-	_, _ = w.AddEventHandler(tell(l.changed))
+	_, _ = w.AddEventHandler(onEachEvent(l.changed))
 	ctx, w.end = context.WithCancel(ctx)
 	w.group.Go(func() { w.RunWithContext(ctx) })
 	w.group.Go(func() {
@@ -110,14 +110,14 @@ func (l *localSlices) stop() {
 	l.current, l.next = nil, nil
 }
 
-// ready returns the nodes that have ready endpoints of a Service, of the family of an address.
-func (w *slicesWatch) ready(s *corev1.Service, at netip.Addr) map[string]bool {
+// readyNodes returns the nodes that have ready endpoints of a Service, of the family of an address.
+func (w *slicesWatch) readyNodes(s *corev1.Service, at netip.Addr) map[string]bool {
 	family := discoveryv1.AddressTypeIPv4
 	if at.Is6() {
 		family = discoveryv1.AddressTypeIPv6
 	}
 	nodes := map[string]bool{}
-	found, _ := w.GetIndexer().ByIndex(byService, s.Namespace+"/"+s.Name)
+	found, _ := w.GetIndexer().ByIndex(serviceIndex, s.Namespace+"/"+s.Name)
 	for _, o := range found {
 		slice := o.(*discoveryv1.EndpointSlice)
 		if slice.AddressType != family {

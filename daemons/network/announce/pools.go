@@ -15,14 +15,14 @@ import (
 
 // knownPools holds the address pools that this machine knows.
 type knownPools struct {
-	read   []config.Pool // as last read
-	unread string        // why they cannot be read now; "" if they can
-	kept   string        // content of the file
-	unkept bool          // a failure to write the file was logged
+	pools           []config.Pool // as last read
+	readProblem     string        // why they cannot be read now; "" if they can
+	savedText       string        // content of the file
+	loggedSaveError bool          // a failure to write the file was logged
 }
 
-// said is the content of the pools' ConfigMap as the file holds it.
-type said struct {
+// storedPools is the content of the pools' ConfigMap as the file holds it.
+type storedPools struct {
 	Data        map[string]string `json:"data,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -34,23 +34,23 @@ var errNoPools = errors.New("it is missing")
 // last known pools stay in effect, so that announced addresses stay in place. An address without a pool stays until the
 // controller has taken it back.
 func (a *Announcer) readPools(ctx context.Context) ([]config.Pool, error) {
-	list, err := a.maps.List(labels.Everything())
+	list, err := a.configMaps.List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
-	k := &a.known
+	k := &a.knownPools
 	why := errNoPools
 	for _, m := range list {
 		var read []config.Pool
 		if read, why = config.ReadPools(m.Data, m.Annotations); why == nil {
-			k.read, k.unread = read, ""
-			a.keep(said{m.Data, m.Annotations})
+			k.pools, k.readProblem = read, ""
+			a.savePools(storedPools{m.Data, m.Annotations})
 			return read, nil
 		}
 	}
-	if text := why.Error(); k.unread != text {
+	if text := why.Error(); k.readProblem != text {
 		level := slog.LevelWarn
-		if k.unread = text; k.read == nil && why == errNoPools {
+		if k.readProblem = text; k.pools == nil && why == errNoPools {
 			level = slog.LevelInfo // normal while a cluster is being created
 		}
 		a.Log.Log(
@@ -63,12 +63,13 @@ func (a *Announcer) readPools(ctx context.Context) ([]config.Pool, error) {
 			why,
 		)
 	}
-	return k.read, nil
+	return k.pools, nil
 }
 
-// keep writes the pools to the file, so that a daemon that starts while the ConfigMap is missing uses the same pools.
-func (a *Announcer) keep(what said) {
-	if a.Memory == "" {
+// savePools writes the pools to the file, so that a daemon that starts while the ConfigMap is missing uses the same
+// pools.
+func (a *Announcer) savePools(what storedPools) {
+	if a.PoolsFile == "" {
 		return
 	}
 	// Only one annotation matters; drop the others.
@@ -77,29 +78,29 @@ func (a *Announcer) keep(what said) {
 		what.Annotations = map[string]string{config.NoPoolsAnnotation: none}
 	}
 	text, err := json.Marshal(what)
-	if err != nil || string(text) == a.known.kept {
+	if err != nil || string(text) == a.knownPools.savedText {
 		return
 	}
-	if err := a.Write(a.Memory, text); err != nil {
-		if !a.known.unkept { // log once, because the error contains another temporary file each time
-			a.known.unkept = true
+	if err := a.WriteFile(a.PoolsFile, text); err != nil {
+		if !a.knownPools.loggedSaveError { // log once, because the error contains another temporary file each time
+			a.knownPools.loggedSaveError = true
 			a.Log.Warn("the pools of addresses cannot be kept for the next start", "error", err)
 		}
 		return
 	}
-	a.known.kept, a.known.unkept = string(text), false
+	a.knownPools.savedText, a.knownPools.loggedSaveError = string(text), false
 }
 
-// recall loads the pools from the file, for the time until the API has delivered them.
-func (a *Announcer) recall() {
-	if a.Memory == "" {
+// loadPools loads the pools from the file, for the time until the API has delivered them.
+func (a *Announcer) loadPools() {
+	if a.PoolsFile == "" {
 		return
 	}
-	text, err := os.ReadFile(a.Memory)
+	text, err := os.ReadFile(a.PoolsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	var what said
+	var what storedPools
 	if err == nil {
 		err = json.Unmarshal(text, &what)
 	}
@@ -108,8 +109,8 @@ func (a *Announcer) recall() {
 		read, err = config.ReadPools(what.Data, what.Annotations)
 	}
 	if err != nil {
-		a.Log.Warn("the pools of addresses that were kept cannot be read", "file", a.Memory, "error", err)
+		a.Log.Warn("the pools of addresses that were kept cannot be read", "file", a.PoolsFile, "error", err)
 		return
 	}
-	a.known.read, a.known.kept = read, string(text)
+	a.knownPools.pools, a.knownPools.savedText = read, string(text)
 }

@@ -20,14 +20,15 @@ import (
 // A pools ConfigMap that is missing, empty or unreadable changes no announcement: interfaces and routers stay. A
 // ConfigMap that states that there are no pools does change them.
 // Proves S22.
-func TestPoolsHoldUntilOthersAreSaid(t *testing.T) {
+func TestPoolsStayUntilNewOnesAreRead(t *testing.T) {
 	maps := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	memory := filepath.Join(t.TempDir(), "pools.json")
 	start := func() *Announcer {
 		write := func(path string, data []byte) error { return os.WriteFile(path, data, 0o600) }
-		a := New(Options{Client: fake.NewClientset(), Log: slog.New(slog.DiscardHandler), Memory: memory, Write: write})
-		a.maps = corelisters.NewConfigMapLister(maps)
-		a.recall()
+		a := New(Options{Client: fake.NewClientset(), Log: slog.New(slog.DiscardHandler), PoolsFile: memory,
+			WriteFile: write})
+		a.configMaps = corelisters.NewConfigMapLister(maps)
+		a.loadPools()
 		return a
 	}
 	a := start()
@@ -75,52 +76,53 @@ func TestPoolsHoldUntilOthersAreSaid(t *testing.T) {
 }
 
 // An unreadable file of pools counts as missing.
-func TestPoolsThatWereKeptBadlyAreNone(t *testing.T) {
+func TestABrokenPoolsFileIsIgnored(t *testing.T) {
 	memory := filepath.Join(t.TempDir(), "pools.json")
 	for _, text := range []string{"", "{", "{}", `{"data":{"office":"{"}}`, `{"data":{"office":"{\"addresses\":[\"x\"]}"}}`, "null", "[]"} {
 		if err := os.WriteFile(memory, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		a := New(Options{Client: fake.NewClientset(), Log: slog.New(slog.DiscardHandler), Memory: memory})
-		if a.recall(); a.known.read != nil {
-			t.Errorf("of %q the pools are %v", text, a.known.read)
+		a := New(Options{Client: fake.NewClientset(), Log: slog.New(slog.DiscardHandler), PoolsFile: memory})
+		if a.loadPools(); a.knownPools.pools != nil {
+			t.Errorf("of %q the pools are %v", text, a.knownPools.pools)
 		}
 	}
 }
 
 // A full disk is logged once, not for every change of a Service.
-func TestPoolsThatCannotBeKeptAreToldOfOnce(t *testing.T) {
-	var told strings.Builder
+func TestASaveErrorOfPoolsIsLoggedOnce(t *testing.T) {
+	var logs strings.Builder
 	full, tries := true, 0
-	a := New(Options{Client: fake.NewClientset(), Log: slog.New(slog.NewTextHandler(&told, nil)), Memory: "pools.json",
-		Write: func(string, []byte) error {
+	a := New(Options{Client: fake.NewClientset(), Log: slog.New(slog.NewTextHandler(&logs, nil)),
+		PoolsFile: "pools.json",
+		WriteFile: func(string, []byte) error {
 			if tries++; full {
 				return fmt.Errorf("open .conflist-%d.tmp: no space left on device", tries)
 			}
 			return nil
 		}})
 	maps := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	a.maps = corelisters.NewConfigMapLister(maps)
+	a.configMaps = corelisters.NewConfigMapLister(maps)
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: config.PoolsName},
 		Data: map[string]string{"office": `{"addresses":["10.0.0.10"]}`}}
 	if err := maps.Add(m); err != nil {
 		t.Fatal(err)
 	}
 	look := func(n int) int {
-		told.Reset()
+		logs.Reset()
 		for range n {
 			if pools, err := a.readPools(t.Context()); err != nil || len(pools) != 1 {
 				t.Fatalf("the pools are %v, %v", pools, err)
 			}
 		}
-		return strings.Count(told.String(), "cannot be kept")
+		return strings.Count(logs.String(), "cannot be kept")
 	}
 	if n := look(5); n != 1 {
 		t.Errorf("it was told %d times", n)
 	}
 	full = false
 	look(1)
-	full, a.known.kept = true, ""
+	full, a.knownPools.savedText = true, ""
 	if n := look(5); n != 1 {
 		t.Errorf("of the next time it was told %d times", n)
 	}

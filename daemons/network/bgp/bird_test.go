@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// router is a BIRD on the loopback interface, with this machine as peer 127.0.0.1.
-type router struct {
+// birdRouter is a BIRD on the loopback interface, with this machine as peer 127.0.0.1.
+type birdRouter struct {
 	control string
 	peer    Peer
 }
@@ -37,8 +37,8 @@ protocol bgp machine {
 }
 `
 
-// start starts a router with AS number asn, which expects this machine in the AS local.
-func start(t *testing.T, asn, local uint32, wide bool) *router {
+// startRouter starts a router with AS number asn, which expects this machine in the AS local.
+func startRouter(t *testing.T, asn, local uint32, wide bool) *birdRouter {
 	t.Helper()
 	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.2:0")
@@ -55,7 +55,7 @@ func start(t *testing.T, asn, local uint32, wide bool) *router {
 	if err := os.WriteFile(conf, fmt.Appendf(nil, birdConfig, at.Port(), asn, local, 3, as4), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &router{
+	r := &birdRouter{
 		control: filepath.Join(dir, "ctl"),
 		peer:    Peer{Address: at, ASN: asn, LocalASN: local, HoldTime: 3 * time.Second},
 	}
@@ -72,18 +72,18 @@ func start(t *testing.T, asn, local uint32, wide bool) *router {
 	return r
 }
 
-func (r *router) ask(words string) string {
+func (r *birdRouter) runCommand(words string) string {
 	out, _ := exec.Command("birdc", append([]string{"-r", "-s", r.control}, strings.Fields(words)...)...).
 		CombinedOutput()
 	return string(out)
 }
 
 // eventually waits until the router's output matches all patterns, and none of those that begin with !.
-func (r *router) eventually(t *testing.T, words string, patterns ...string) {
+func (r *birdRouter) eventually(t *testing.T, words string, patterns ...string) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		said := r.ask(words)
+		said := r.runCommand(words)
 		all := true
 		for _, p := range patterns {
 			if pattern, not := strings.CutPrefix(p, "!"); regexp.MustCompile(pattern).MatchString(said) == not {
@@ -100,14 +100,14 @@ func (r *router) eventually(t *testing.T, words string, patterns ...string) {
 	}
 }
 
-var self = Machine{
+var testMachine = Machine{
 	Identifier: netip.MustParseAddr("192.0.2.1"),
 	NextHops:   []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 }
 
 func speaker() *Speaker { return New(slog.New(slog.DiscardHandler)) }
 
-func addresses(list ...string) (all []netip.Addr) {
+func parseAddresses(list ...string) (all []netip.Addr) {
 	for _, text := range list {
 		all = append(all, netip.MustParseAddr(text))
 	}
@@ -115,7 +115,7 @@ func addresses(list ...string) (all []netip.Addr) {
 }
 
 // Proves S22.
-func TestARouterIsToldAddresses(t *testing.T) {
+func TestARouterReceivesAddresses(t *testing.T) {
 	for name, c := range map[string]struct {
 		asn, local uint32
 		wide       bool
@@ -127,12 +127,13 @@ func TestARouterIsToldAddresses(t *testing.T) {
 		"a router that knows two of them": {64513, 64512, false, "BGP.as_path: 64512\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := start(t, c.asn, c.local, c.wide)
+			r := startRouter(t, c.asn, c.local, c.wide)
 			s := speaker()
 			ctx, stop := context.WithCancel(t.Context())
 			defer s.Wait()
 			defer stop()
-			s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: addresses("203.0.113.7", "203.0.113.9", "2001:db8:7::1")})
+			s.Set(ctx, testMachine,
+				map[Peer][]netip.Addr{r.peer: parseAddresses("203.0.113.7", "203.0.113.9", "2001:db8:7::1")})
 			r.eventually(
 				t,
 				"show route all",
@@ -144,7 +145,7 @@ func TestARouterIsToldAddresses(t *testing.T) {
 				`next_hop: 2001:db8::1\b`,
 			)
 			// Only the change is announced, and unwanted addresses are withdrawn.
-			s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: addresses("203.0.113.9", "203.0.113.10")})
+			s.Set(ctx, testMachine, map[Peer][]netip.Addr{r.peer: parseAddresses("203.0.113.9", "203.0.113.10")})
 			r.eventually(t, "show route", `!203\.0\.113\.7/32`, `203\.0\.113\.9/32`, `203\.0\.113\.10/32`, `!2001:db8`)
 			// On a route refresh, everything is announced again.
 			if out, err := exec.Command("birdc", "-s", r.control, "reload", "in",
@@ -154,7 +155,7 @@ func TestARouterIsToldAddresses(t *testing.T) {
 			r.eventually(t, "show protocols all machine", `Import updates: +[5-9] `)
 			r.eventually(t, "show route", `203\.0\.113\.9/32`, `203\.0\.113\.10/32`)
 			// A removed peer keeps no routes.
-			s.Set(ctx, self, nil)
+			s.Set(ctx, testMachine, nil)
 			r.eventually(t, "show route", `!203\.0\.113`)
 			r.eventually(t, "show protocols all machine", `deconfigured|Passive|Active`)
 		})
@@ -162,8 +163,8 @@ func TestARouterIsToldAddresses(t *testing.T) {
 }
 
 // More addresses than fit into one message are announced, and then withdrawn.
-func TestManyAddressesAreToldInPieces(t *testing.T) {
-	r, s := start(t, 64513, 64512, true), speaker()
+func TestManyAddressesAreAnnouncedInSeveralMessages(t *testing.T) {
+	r, s := startRouter(t, 64513, 64512, true), speaker()
 	ctx, stop := context.WithCancel(t.Context())
 	defer s.Wait()
 	defer stop()
@@ -172,31 +173,31 @@ func TestManyAddressesAreToldInPieces(t *testing.T) {
 		a = a.Next()
 		many = append(many, a)
 	}
-	s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: many})
+	s.Set(ctx, testMachine, map[Peer][]netip.Addr{r.peer: many})
 	r.eventually(t, "show route count", `1000 of 1000 routes`)
-	s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: nil})
+	s.Set(ctx, testMachine, map[Peer][]netip.Addr{r.peer: nil})
 	r.eventually(t, "show route count", `0 of 0 routes`)
 }
 
 // A daemon that restarts within a few seconds causes no interruption. The routes of one that stays away are removed.
-func TestAStartAgainIsNotMissed(t *testing.T) {
-	r := start(t, 64513, 64512, true)
-	wants := map[Peer][]netip.Addr{r.peer: addresses("203.0.113.7")}
+func TestADaemonRestartKeepsTheRoutes(t *testing.T) {
+	r := startRouter(t, 64513, 64512, true)
+	wants := map[Peer][]netip.Addr{r.peer: parseAddresses("203.0.113.7")}
 	first := speaker()
 	ctx, stop := context.WithCancel(t.Context())
-	first.Set(ctx, self, wants)
+	first.Set(ctx, testMachine, wants)
 	r.eventually(t, "show route", `203\.0\.113\.7/32`)
 	stop()
 	first.Wait()
 	r.eventually(t, "show protocols all machine", `BGP state: +(Passive|Active|Idle)`)
-	if said := r.ask("show route"); !strings.Contains(said, "203.0.113.7/32") {
+	if said := r.runCommand("show route"); !strings.Contains(said, "203.0.113.7/32") {
 		t.Fatalf("it was forgotten at once: %s", said)
 	}
 	second := speaker()
 	ctx, stop = context.WithCancel(t.Context())
-	second.Set(ctx, self, wants)
+	second.Set(ctx, testMachine, wants)
 	r.eventually(t, "show protocols all machine", `BGP state: +Established`)
-	if said := r.ask("show route"); !strings.Contains(said, "203.0.113.7/32") {
+	if said := r.runCommand("show route"); !strings.Contains(said, "203.0.113.7/32") {
 		t.Fatalf("it was forgotten: %s", said)
 	}
 	stop()
@@ -206,15 +207,15 @@ func TestAStartAgainIsNotMissed(t *testing.T) {
 
 // A router with another AS number is rejected with a notification, and tried again later. A router that is not
 // reachable yet is found once it is.
-func TestARouterThatIsSomebodyElse(t *testing.T) {
-	r, s := start(t, 64513, 64512, true), speaker()
+func TestARouterWithAnotherASNIsRejected(t *testing.T) {
+	r, s := startRouter(t, 64513, 64512, true), speaker()
 	ctx, stop := context.WithCancel(t.Context())
 	defer s.Wait()
 	defer stop()
 	wrong := r.peer
 	wrong.ASN = 64999
-	s.Set(ctx, self, map[Peer][]netip.Addr{wrong: addresses("203.0.113.7")})
+	s.Set(ctx, testMachine, map[Peer][]netip.Addr{wrong: parseAddresses("203.0.113.7")})
 	r.eventually(t, "show protocols all machine", `Bad peer AS`)
-	s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: addresses("203.0.113.7")})
+	s.Set(ctx, testMachine, map[Peer][]netip.Addr{r.peer: parseAddresses("203.0.113.7")})
 	r.eventually(t, "show route", `203\.0\.113\.7/32`)
 }

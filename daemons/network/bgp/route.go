@@ -26,7 +26,7 @@ func announcement(list []netip.Addr, hop netip.Addr, peer Peer, wide bool) (*bgp
 	case wide:
 		path = append(path, bgp.NewAs4PathParam(bgp.BGP_ASPATH_ATTR_TYPE_SEQ, []uint32{peer.LocalASN}))
 	default:
-		path = append(path, bgp.NewAsPathParam(bgp.BGP_ASPATH_ATTR_TYPE_SEQ, []uint16{narrow(peer.LocalASN)}))
+		path = append(path, bgp.NewAsPathParam(bgp.BGP_ASPATH_ATTR_TYPE_SEQ, []uint16{shortASN(peer.LocalASN)}))
 	}
 	attributes := []bgp.PathAttributeInterface{
 		bgp.NewPathAttributeOrigin(bgp.BGP_ORIGIN_ATTR_TYPE_IGP),
@@ -82,8 +82,8 @@ func prefixes(list []netip.Addr) (all []bgp.PathNLRI, err error) {
 // asTrans is AS_TRANS, which replaces an AS number that does not fit into two bytes (RFC 6793).
 const asTrans = 23456
 
-// narrow returns the two-byte form of an AS number.
-func narrow(asn uint32) uint16 {
+// shortASN returns the two-byte form of an AS number.
+func shortASN(asn uint32) uint16 {
 	if asn > math.MaxUint16 {
 		return asTrans
 	}

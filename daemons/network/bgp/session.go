@@ -16,8 +16,8 @@ import (
 
 const (
 	dialTimeout = 5 * time.Second
-	// openTime limits how long a router may take to send its OPEN message. RFC 4271 suggests a hold time of minutes.
-	openTime = 15 * time.Second
+	// openTimeout limits how long a router may take to send its OPEN message. RFC 4271 suggests a hold time of minutes.
+	openTimeout = 15 * time.Second
 	// stopTime limits how long a pending write may take after the session's context has ended.
 	stopTime = time.Second
 	// restartTime is how long, in seconds, a router keeps the routes of a session that ended without a notification. A
@@ -27,13 +27,13 @@ const (
 
 // session is one connection to a peer.
 type session struct {
-	peer    Peer
-	running *running
-	log     *slog.Logger
-	conn    net.Conn
-	hold    time.Duration
-	wide    bool         // the peer supports four-byte AS numbers
-	told    []netip.Addr // the announced addresses
+	peer      Peer
+	running   *runningSession
+	log       *slog.Logger
+	conn      net.Conn
+	holdTime  time.Duration
+	wide      bool         // the peer supports four-byte AS numbers
+	announced []netip.Addr // the announced addresses
 }
 
 // run runs the session until it ends, and returns why. It calls established once the session is established.
@@ -45,7 +45,7 @@ func (c *session) run(ctx context.Context, established func()) error {
 	}
 	defer conn.Close()
 	c.conn = conn
-	c.hold = openTime // both sides agree on another time in open
+	c.holdTime = openTimeout // both sides agree on another time in open
 	// A silent router must not delay the stop.
 	opened := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	err = c.open()
@@ -64,7 +64,7 @@ func (c *session) run(ctx context.Context, established func()) error {
 	defer close(over)
 	go func() {
 		for {
-			m, err := c.read(c.hold)
+			m, err := c.readMessage(c.holdTime)
 			if err != nil {
 				failed <- err
 				return
@@ -76,7 +76,7 @@ func (c *session) run(ctx context.Context, established func()) error {
 			}
 		}
 	}()
-	beat := time.NewTicker(c.hold / 3)
+	beat := time.NewTicker(c.holdTime / 3)
 	defer beat.Stop()
 	if err := c.update(true); err != nil {
 		return err
@@ -84,12 +84,12 @@ func (c *session) run(ctx context.Context, established func()) error {
 	for {
 		select {
 		case <-ctx.Done():
-			if c.running.leaves() {
+			if c.running.isLeaving() {
 				c.notify(bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_PEER_DECONFIGURED)
 			}
 			return ctx.Err()
 		case err := <-failed:
-			return c.ended(err)
+			return c.endReason(err)
 		case m := <-heard:
 			switch body := m.Body.(type) {
 			case *bgp.BGPNotification:
@@ -99,31 +99,32 @@ func (c *session) run(ctx context.Context, established func()) error {
 				c.notify(bgp.BGP_ERROR_FSM_ERROR, 0)
 				return errors.New("it opened the session a second time")
 			case *bgp.BGPRouteRefresh:
-				c.told = nil
+				c.announced = nil
 				if err := c.update(false); err != nil {
 					return err
 				}
 			}
-		case <-c.running.tell:
+		case <-c.running.wake:
 			if err := c.update(false); err != nil {
 				return err
 			}
 		case <-beat.C:
-			if err := c.write(bgp.NewBGPKeepAliveMessage()); err != nil {
+			if err := c.writeMessage(bgp.NewBGPKeepAliveMessage()); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// ended returns why no more messages arrive. It notifies the peer if the peer was silent or sent an invalid message.
-func (c *session) ended(err error) error {
+// endReason returns why no more messages arrive. It notifies the peer if the peer was silent or sent an invalid
+// message.
+func (c *session) endReason(err error) error {
 	var slow net.Error
 	var wrong *bgp.MessageError
 	switch {
 	case errors.As(err, &slow) && slow.Timeout():
 		c.notify(bgp.BGP_ERROR_HOLD_TIMER_EXPIRED, 0)
-		return fmt.Errorf("nothing came from it for %s", c.hold)
+		return fmt.Errorf("nothing came from it for %s", c.holdTime)
 	case errors.As(err, &wrong):
 		c.notify(wrong.TypeCode, wrong.SubTypeCode)
 		return fmt.Errorf("it sent what cannot be read: %w", err)
@@ -146,7 +147,7 @@ func (c *session) open() error {
 	}
 	capabilities = append(capabilities, bgp.NewCapGracefulRestart(false, false, restartTime, kept))
 	hello, err := bgp.NewBGPOpenMessage(
-		narrow(c.peer.LocalASN),
+		shortASN(c.peer.LocalASN),
 		uint16(c.peer.HoldTime/time.Second),
 		c.running.machine.Identifier,
 		[]bgp.OptionParameterInterface{bgp.NewOptionParameterCapability(capabilities)},
@@ -154,12 +155,12 @@ func (c *session) open() error {
 	if err != nil {
 		return err
 	}
-	if err := c.write(hello); err != nil {
+	if err := c.writeMessage(hello); err != nil {
 		return err
 	}
-	m, err := c.read(openTime)
+	m, err := c.readMessage(openTimeout)
 	if err != nil {
-		return c.ended(err)
+		return c.endReason(err)
 	}
 	if n, refused := m.Body.(*bgp.BGPNotification); refused {
 		return fmt.Errorf("it refused the session: %s", bgp.NewNotificationErrorCode(n.ErrorCode, n.ErrorSubcode))
@@ -169,14 +170,14 @@ func (c *session) open() error {
 		c.notify(bgp.BGP_ERROR_FSM_ERROR, 0)
 		return errors.New("it did not open the session")
 	}
-	if err := c.agree(theirs); err != nil {
+	if err := c.acceptOpen(theirs); err != nil {
 		return err
 	}
-	if err := c.write(bgp.NewBGPKeepAliveMessage()); err != nil {
+	if err := c.writeMessage(bgp.NewBGPKeepAliveMessage()); err != nil {
 		return err
 	}
-	if m, err = c.read(openTime); err != nil {
-		return c.ended(err)
+	if m, err = c.readMessage(openTimeout); err != nil {
+		return c.endReason(err)
 	}
 	if n, refused := m.Body.(*bgp.BGPNotification); refused {
 		return fmt.Errorf("it refused the session: %s", bgp.NewNotificationErrorCode(n.ErrorCode, n.ErrorSubcode))
@@ -184,8 +185,8 @@ func (c *session) open() error {
 	return nil
 }
 
-// agree validates the peer's OPEN message and adopts its parameters.
-func (c *session) agree(theirs *bgp.BGPOpen) error {
+// acceptOpen validates the peer's OPEN message and adopts its parameters.
+func (c *session) acceptOpen(theirs *bgp.BGPOpen) error {
 	asn := uint32(theirs.MyAS)
 	for _, p := range theirs.OptParams {
 		list, ok := p.(*bgp.OptionParameterCapability)
@@ -202,8 +203,8 @@ func (c *session) agree(theirs *bgp.BGPOpen) error {
 		c.notify(bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_PEER_AS)
 		return fmt.Errorf("it is of autonomous system %d, not %d", asn, c.peer.ASN)
 	}
-	c.hold = min(c.peer.HoldTime, time.Duration(theirs.HoldTime)*time.Second)
-	if c.hold < 3*time.Second { // 0 would mean no timeout
+	c.holdTime = min(c.peer.HoldTime, time.Duration(theirs.HoldTime)*time.Second)
+	if c.holdTime < 3*time.Second { // 0 would mean no timeout
 		c.notify(bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_UNACCEPTABLE_HOLD_TIME)
 		return fmt.Errorf("its hold time is %d s", theirs.HoldTime)
 	}
@@ -221,8 +222,8 @@ func (c *session) families() (list []bgp.Family) {
 	return list
 }
 
-// read returns the next message, or an error if it does not arrive in time.
-func (c *session) read(within time.Duration) (*bgp.BGPMessage, error) {
+// readMessage returns the next message, or an error if it does not arrive in time.
+func (c *session) readMessage(within time.Duration) (*bgp.BGPMessage, error) {
 	if err := c.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, err
 	}
@@ -252,12 +253,12 @@ func (c *session) read(within time.Duration) (*bgp.BGPMessage, error) {
 	return bgp.ParseBGPBody(&h, body)
 }
 
-func (c *session) write(m *bgp.BGPMessage) error {
+func (c *session) writeMessage(m *bgp.BGPMessage) error {
 	b, err := m.Serialize()
 	if err != nil {
 		return err
 	}
-	if err := c.conn.SetWriteDeadline(time.Now().Add(max(c.hold, openTime))); err != nil {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(max(c.holdTime, openTimeout))); err != nil {
 		return err
 	}
 	_, err = c.conn.Write(b)
@@ -266,48 +267,48 @@ func (c *session) write(m *bgp.BGPMessage) error {
 
 // notify sends the peer the reason why the session ends. It ignores errors.
 func (c *session) notify(code, sub uint8) {
-	_ = c.write(bgp.NewBGPNotificationMessage(code, sub, nil))
+	_ = c.writeMessage(bgp.NewBGPNotificationMessage(code, sub, nil))
 }
 
-// most is how many addresses one message announces. They fit into its 4,096 bytes.
-const most = 200
+// maxAnnounced is how many addresses one message announces. They fit into its 4,096 bytes.
+const maxAnnounced = 200
 
 // update announces new addresses and withdraws removed ones since the last update. If ends is set, it marks the end of
 // the initial announcements.
 func (c *session) update(ends bool) error {
-	wants := slices.DeleteFunc(slices.Clone(c.running.wanted()), func(a netip.Addr) bool {
+	wants := slices.DeleteFunc(slices.Clone(c.running.currentAddresses()), func(a netip.Addr) bool {
 		_, ok := c.running.machine.nextHop(a.Is4())
 		return !ok
 	})
-	added := slices.DeleteFunc(slices.Clone(wants), func(a netip.Addr) bool { return slices.Contains(c.told, a) })
-	gone := slices.DeleteFunc(slices.Clone(c.told), func(a netip.Addr) bool { return slices.Contains(wants, a) })
+	added := slices.DeleteFunc(slices.Clone(wants), func(a netip.Addr) bool { return slices.Contains(c.announced, a) })
+	gone := slices.DeleteFunc(slices.Clone(c.announced), func(a netip.Addr) bool { return slices.Contains(wants, a) })
 	for _, v4 := range []bool{true, false} {
-		for list := range slices.Chunk(ofFamily(gone, v4), most) {
-			if err := c.send(withdrawal(list, v4)); err != nil {
+		for list := range slices.Chunk(ofFamily(gone, v4), maxAnnounced) {
+			if err := c.sendMessage(withdrawal(list, v4)); err != nil {
 				return err
 			}
 		}
-		for list := range slices.Chunk(ofFamily(added, v4), most) {
+		for list := range slices.Chunk(ofFamily(added, v4), maxAnnounced) {
 			hop, _ := c.running.machine.nextHop(v4)
-			if err := c.send(announcement(list, hop, c.peer, c.wide)); err != nil {
+			if err := c.sendMessage(announcement(list, hop, c.peer, c.wide)); err != nil {
 				return err
 			}
 		}
 	}
 	if ends {
 		for _, family := range c.families() {
-			if err := c.write(bgp.NewEndOfRib(family)); err != nil {
+			if err := c.writeMessage(bgp.NewEndOfRib(family)); err != nil {
 				return err
 			}
 		}
 	}
-	c.told = wants
+	c.announced = wants
 	return nil
 }
 
-func (c *session) send(m *bgp.BGPMessage, err error) error {
+func (c *session) sendMessage(m *bgp.BGPMessage, err error) error {
 	if err != nil {
 		return err
 	}
-	return c.write(m)
+	return c.writeMessage(m)
 }

@@ -28,7 +28,7 @@ func TestASilentRouterDoesNotDelayTheStop(t *testing.T) {
 		peer: Peer{
 			Address: ln.Addr().(*net.TCPAddr).AddrPort(), ASN: 65001, LocalASN: 65000, HoldTime: 90 * time.Second,
 		},
-		running: &running{machine: Machine{Identifier: address, NextHops: []netip.Addr{address}}},
+		running: &runningSession{machine: Machine{Identifier: address, NextHops: []netip.Addr{address}}},
 		log:     slog.New(slog.DiscardHandler),
 	}
 	ctx, cancel := context.WithCancel(t.Context())

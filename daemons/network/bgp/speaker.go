@@ -46,12 +46,12 @@ type Speaker struct {
 	up  *prometheus.GaugeVec
 
 	mu       sync.Mutex
-	sessions map[Peer]*running
+	sessions map[Peer]*runningSession
 }
 
 // New returns a Speaker. The caller registers its Metrics.
 func New(log *slog.Logger) *Speaker {
-	return &Speaker{log: log, sessions: map[Peer]*running{}, up: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	return &Speaker{log: log, sessions: map[Peer]*runningSession{}, up: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "network_bgp_session_up", Help: "Whether the session with a router is established.",
 	}, []string{"peer"})}
 }
@@ -59,16 +59,16 @@ func New(log *slog.Logger) *Speaker {
 // Metrics returns the collector of the sessions' states.
 func (s *Speaker) Metrics() prometheus.Collector { return s.up }
 
-// running is the state of a started session.
-type running struct {
+// runningSession is the state of a started session.
+type runningSession struct {
 	stop    context.CancelFunc
 	done    chan struct{}
-	tell    chan struct{} // buffered for one signal
+	wake    chan struct{} // buffered for one signal
 	machine Machine       // at the start of the session
 
-	mu    sync.Mutex
-	wants []netip.Addr
-	leave bool // the peer is no longer wanted: withdraw its routes
+	mu        sync.Mutex
+	addresses []netip.Addr
+	leaving   bool // the peer is no longer wanted: withdraw its routes
 }
 
 // Set sets the addresses to announce to each peer. It ends the sessions with peers that are not in wants, and all
@@ -81,7 +81,7 @@ func (s *Speaker) Set(ctx context.Context, m Machine, wants map[Peer][]netip.Add
 		if _, wanted := wants[peer]; !wanted || r.machine.Identifier != m.Identifier ||
 			!slices.Equal(r.machine.NextHops, m.NextHops) {
 			r.mu.Lock()
-			r.leave = true
+			r.leaving = true
 			r.mu.Unlock()
 			r.stop()
 			delete(s.sessions, peer)
@@ -92,60 +92,60 @@ func (s *Speaker) Set(ctx context.Context, m Machine, wants map[Peer][]netip.Add
 		func(a, b Peer) int { return a.Address.Compare(b.Address) }) {
 		r := s.sessions[peer]
 		if r == nil {
-			r = &running{machine: m, done: make(chan struct{}), tell: make(chan struct{}, 1)}
+			r = &runningSession{machine: m, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 			s.sessions[peer] = r
 			s.start(ctx, peer, r)
 		}
-		r.want(wants[peer])
+		r.setAddresses(wants[peer])
 	}
 }
 
-func (r *running) want(list []netip.Addr) {
+func (r *runningSession) setAddresses(list []netip.Addr) {
 	list = slices.Clone(list)
 	slices.SortFunc(list, netip.Addr.Compare)
 	list = slices.Compact(list)
 	r.mu.Lock()
-	same := slices.Equal(r.wants, list)
-	r.wants = list
+	same := slices.Equal(r.addresses, list)
+	r.addresses = list
 	r.mu.Unlock()
 	if !same {
 		select {
-		case r.tell <- struct{}{}:
+		case r.wake <- struct{}{}:
 		default:
 		}
 	}
 }
 
-func (r *running) wanted() []netip.Addr {
+func (r *runningSession) currentAddresses() []netip.Addr {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.wants
+	return r.addresses
 }
 
-func (r *running) leaves() bool {
+func (r *runningSession) isLeaving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.leave
+	return r.leaving
 }
 
-// firstRetry and lastRetry are the shortest and longest time between attempts to connect to a peer.
+// minRetry and maxRetry are the shortest and longest time between attempts to connect to a peer.
 const (
-	firstRetry = time.Second
-	lastRetry  = 15 * time.Second
+	minRetry = time.Second
+	maxRetry = 15 * time.Second
 )
 
-func (s *Speaker) start(ctx context.Context, peer Peer, r *running) {
+func (s *Speaker) start(ctx context.Context, peer Peer, r *runningSession) {
 	ctx, r.stop = context.WithCancel(ctx)
 	up := s.up.WithLabelValues(peer.Address.String())
 	log := s.log.With("peer", peer.Address, "asn", peer.ASN)
 	go func() {
 		defer close(r.done)
-		retry := firstRetry
+		retry := minRetry
 		for {
 			c := &session{peer: peer, running: r, log: log}
 			err := c.run(ctx, func() {
 				up.Set(1)
-				retry = firstRetry
+				retry = minRetry
 				log.Info("a router listens to which addresses this machine has")
 			})
 			up.Set(0)
@@ -158,7 +158,7 @@ func (s *Speaker) start(ctx context.Context, peer Peer, r *running) {
 				return
 			case <-time.After(retry):
 			}
-			retry = min(2*retry, lastRetry)
+			retry = min(2*retry, maxRetry)
 		}
 	}()
 }

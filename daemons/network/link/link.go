@@ -40,9 +40,9 @@ type Pair struct {
 	Addresses    []Address
 }
 
-// Hardware returns the MAC addresses of the two interfaces. They are derived from the names: udev would replace an
+// MACs returns the MAC addresses of the two interfaces. They are derived from the names: udev would replace an
 // address chosen by the kernel a moment later, and the other side would have the old one.
-func (p Pair) Hardware() (host, inside net.HardwareAddr) {
+func (p Pair) MACs() (host, inside net.HardwareAddr) {
 	of := func(name string) net.HardwareAddr {
 		sum := sha256.Sum256([]byte(name))
 		sum[0] = sum[0]&^1 | 2 // unicast and locally administered
@@ -51,19 +51,19 @@ func (p Pair) Hardware() (host, inside net.HardwareAddr) {
 	return of(p.Host), of(p.Host + "/" + p.Inside)
 }
 
-// Make creates the pair, with one interface in the network namespace at path, such as /run/netns/NAME. On an error, it
-// removes what it created.
-func (p Pair) Make(path string) (err error) {
-	pod, err := open(path)
+// Create creates the pair, with one interface in the network namespace at path, such as /run/netns/NAME. On an error,
+// it removes what it created.
+func (p Pair) Create(path string) (err error) {
+	pod, err := openNamespace(path)
 	if err != nil {
 		return err
 	}
 	defer pod.close()
 	// Remove leftovers of the same container from before a crash.
-	if err := remove(p.Host); err != nil {
+	if err := removeLink(p.Host); err != nil {
 		return err
 	}
-	host, inside := p.Hardware()
+	host, inside := p.MACs()
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = p.Host, p.MTU, host
 	pair := &netlink.Veth{
@@ -77,27 +77,27 @@ func (p Pair) Make(path string) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, remove(p.Host))
+			err = errors.Join(err, removeLink(p.Host))
 		}
 	}()
-	if err := Deafen(p.Host); err != nil {
+	if err := IgnoreRouterAdvertisements(p.Host); err != nil {
 		return err
 	}
-	here, err := up(&netlink.Handle{}, p.Host, inside)
+	here, err := openEnd(&netlink.Handle{}, p.Host, inside)
 	if err != nil {
 		return err
 	}
-	there, err := up(pod.Handle, p.Inside, host)
+	there, err := openEnd(pod.Handle, p.Inside, host)
 	if err != nil {
 		return err
 	}
 	for _, a := range p.Addresses {
-		err := here.join(a.Gateway, a.IP)
+		err := here.addPeerRoute(a.Gateway, a.IP)
 		if err == nil {
-			err = there.join(a.IP, a.Gateway)
+			err = there.addPeerRoute(a.IP, a.Gateway)
 		}
 		if err == nil {
-			err = there.leave(a.Gateway)
+			err = there.addDefaultRoute(a.Gateway)
 		}
 		if err != nil {
 			return fmt.Errorf("give the pod the address %s: %w", a.IP, err)
@@ -106,10 +106,10 @@ func (p Pair) Make(path string) (err error) {
 	return nil
 }
 
-// Deafen makes the machine ignore router advertisements on one of its interfaces. Otherwise a pod's advertisement would
-// become the machine's IPv6 default route. That happens on machines without IPv6 forwarding, and with accept_ra=2 on
-// all others.
-func Deafen(name string) error {
+// IgnoreRouterAdvertisements makes the machine ignore router advertisements on one of its interfaces. Otherwise a pod's
+// advertisement would become the machine's IPv6 default route. That happens on machines without IPv6 forwarding, and
+// with accept_ra=2 on all others.
+func IgnoreRouterAdvertisements(name string) error {
 	path := "/proc/sys/net/ipv6/conf/" + name + "/accept_ra"
 	have, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(have)) == "0" {
@@ -124,14 +124,14 @@ func Deafen(name string) error {
 	return nil
 }
 
-// end is one interface of a pair, with the MAC address of the other.
-type end struct {
+// pairEnd is one interface of a pair, with the MAC address of the other.
+type pairEnd struct {
 	*netlink.Handle
 	netlink.Link
 	other net.HardwareAddr
 }
 
-func up(h *netlink.Handle, name string, other net.HardwareAddr) (e end, err error) {
+func openEnd(h *netlink.Handle, name string, other net.HardwareAddr) (e pairEnd, err error) {
 	l, err := h.LinkByName(name)
 	if err == nil {
 		err = h.LinkSetUp(l)
@@ -139,14 +139,14 @@ func up(h *netlink.Handle, name string, other net.HardwareAddr) (e end, err erro
 	if err != nil {
 		return e, fmt.Errorf("turn the interface %s on: %w", name, err)
 	}
-	return end{h, l, other}, nil
+	return pairEnd{h, l, other}, nil
 }
 
-// join gives the interface an address and a route to the other interface's address. It sets the neighbour entry and
-// skips duplicate address detection, so that neither side waits for the other.
-func (e end) join(own, other netip.Addr) error {
+// addPeerRoute gives the interface an address and a route to the other interface's address. It sets the neighbour entry
+// and skips duplicate address detection, so that neither side waits for the other.
+func (e pairEnd) addPeerRoute(own, other netip.Addr) error {
 	at := e.Attrs().Index
-	err := e.AddrAdd(e.Link, &netlink.Addr{IPNet: single(own), Flags: unix.IFA_F_NODAD})
+	err := e.AddrAdd(e.Link, &netlink.Addr{IPNet: hostNetwork(own), Flags: unix.IFA_F_NODAD})
 	if err != nil {
 		return fmt.Errorf("put %s on %s: %w", own, e.Attrs().Name, err)
 	}
@@ -157,14 +157,15 @@ func (e end) join(own, other netip.Addr) error {
 		return fmt.Errorf("say where %s is: %w", other, err)
 	}
 	// Replace a leftover route of an earlier pod with this address.
-	if err := e.RouteReplace(&netlink.Route{LinkIndex: at, Dst: single(other), Scope: netlink.SCOPE_LINK}); err != nil {
+	if err := e.RouteReplace(&netlink.Route{LinkIndex: at, Dst: hostNetwork(other),
+		Scope: netlink.SCOPE_LINK}); err != nil {
 		return fmt.Errorf("route to %s: %w", other, err)
 	}
 	return nil
 }
 
-// leave adds the default route through the gateway.
-func (e end) leave(gateway netip.Addr) error {
+// addDefaultRoute adds the default route through the gateway.
+func (e pairEnd) addDefaultRoute(gateway netip.Addr) error {
 	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	if gateway.Is6() {
 		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
@@ -176,7 +177,7 @@ func (e end) leave(gateway netip.Addr) error {
 	return nil
 }
 
-func single(a netip.Addr) *net.IPNet {
+func hostNetwork(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
@@ -184,11 +185,11 @@ func single(a netip.Addr) *net.IPNet {
 // machine's interface another name, and the pod's namespace may be gone. An empty path means that the namespace is
 // gone.
 func Remove(host, inside, path string) error {
-	err := remove(host)
+	err := removeLink(host)
 	if path == "" {
 		return err
 	}
-	pod, e := open(path)
+	pod, e := openNamespace(path)
 	if errors.Is(e, unix.ENOENT) {
 		return err
 	}
@@ -207,7 +208,7 @@ func Remove(host, inside, path string) error {
 	return err
 }
 
-func remove(name string) error {
+func removeLink(name string) error {
 	var missing netlink.LinkNotFoundError
 	l, err := netlink.LinkByName(name)
 	if err == nil {
@@ -224,7 +225,7 @@ func (p Pair) Check(path string) error {
 	if _, err := netlink.LinkByName(p.Host); err != nil {
 		return fmt.Errorf("look at the interface %s: %w", p.Host, err)
 	}
-	pod, err := open(path)
+	pod, err := openNamespace(path)
 	if err != nil {
 		return err
 	}
@@ -249,13 +250,13 @@ func (p Pair) Check(path string) error {
 	return nil
 }
 
-// stack is a pod's network namespace.
-type stack struct {
+// netNamespace is a pod's network namespace.
+type netNamespace struct {
 	*netlink.Handle
 	file netns.NsHandle
 }
 
-func open(path string) (*stack, error) {
+func openNamespace(path string) (*netNamespace, error) {
 	file, err := netns.GetFromPath(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the pod's network %s: %w", path, err)
@@ -264,10 +265,10 @@ func open(path string) (*stack, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ask the pod's network %s: %w", path, err), file.Close())
 	}
-	return &stack{h, file}, nil
+	return &netNamespace{h, file}, nil
 }
 
-func (s *stack) close() {
+func (s *netNamespace) close() {
 	s.Handle.Close()
 	_ = s.file.Close() // it was only read
 }

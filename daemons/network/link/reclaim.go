@@ -17,8 +17,8 @@ import (
 // network with a file for each address.
 const Reservations = "/var/lib/cni/networks"
 
-// beginning is how long an address may be reserved before its pod uses it.
-const beginning = time.Minute
+// reservationGrace is how long an address may be reserved before its pod uses it.
+const reservationGrace = time.Minute
 
 // Reclaim releases the addresses in a folder of host-local whose pods no longer exist, and returns their number. Such
 // reservations remain when the runtime's data was lost, or a file was empty after a power loss. Nothing else releases
@@ -46,14 +46,14 @@ func Reclaim(folder string, now time.Time) (n int, err error) {
 		if err != nil {
 			return n, err
 		}
-		if age := now.Sub(info.ModTime()); age >= 0 && age < beginning {
+		if age := now.Sub(info.ModTime()); age >= 0 && age < reservationGrace {
 			continue
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return n, err
 		}
-		used, err := inUse(a, string(text))
+		used, err := isInUse(a, string(text))
 		if err != nil {
 			return n, fmt.Errorf("look whether a pod has %s: %w", a, err)
 		}
@@ -68,9 +68,9 @@ func Reclaim(folder string, now time.Time) (n int, err error) {
 	return n, nil
 }
 
-// inUse reports whether the pod of a reservation exists on the machine. The reservation names the container and the
+// isInUse reports whether the pod of a reservation exists on the machine. The reservation names the container and the
 // interface in it.
-func inUse(a netip.Addr, reservation string) (bool, error) {
+func isInUse(a netip.Addr, reservation string) (bool, error) {
 	if container, inside, _ := strings.Cut(strings.TrimSpace(reservation), "\n"); container != "" {
 		_, err := netlink.LinkByName(Name(strings.TrimSpace(container), strings.TrimSpace(inside)))
 		if missing := (netlink.LinkNotFoundError{}); err == nil || !errors.As(err, &missing) {
@@ -81,6 +81,6 @@ func inUse(a netip.Addr, reservation string) (bool, error) {
 	if a.Is6() {
 		family = netlink.FAMILY_V6
 	}
-	routes, err := netlink.RouteListFiltered(family, &netlink.Route{Dst: single(a)}, netlink.RT_FILTER_DST)
+	routes, err := netlink.RouteListFiltered(family, &netlink.Route{Dst: hostNetwork(a)}, netlink.RT_FILTER_DST)
 	return len(routes) > 0, err
 }

@@ -11,11 +11,11 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// group is the state of a group of pods that a policy's peer selects.
-type group struct {
-	heard  bool
-	slices map[string]*Slice
-	sets   map[setName]int // the sets in the tables, with the number of their users
+// peerGroup is the state of a group of pods that a policy's peer selects.
+type peerGroup struct {
+	isKnown bool
+	slices  map[string]*Slice
+	sets    map[setName]int // the sets in the tables, with the number of their users
 }
 
 // Slice is a part of a group's addresses, with the named ports of the pods that have them.
@@ -45,7 +45,7 @@ func SliceOf(s *discoveryv1.EndpointSlice) *Slice {
 		}
 		at := Port{Name: *p.Name, Protocol: nft.TCP, Number: uint16(*p.Port)}
 		if p.Protocol != nil {
-			at.Protocol = number(*p.Protocol)
+			at.Protocol = protocolNumber(*p.Protocol)
 		}
 		out.Ports = append(out.Ports, at)
 	}
@@ -56,18 +56,18 @@ func SliceOf(s *discoveryv1.EndpointSlice) *Slice {
 func (s *Slice) fragment(name setName, f nft.Family) *nft.Fragment {
 	var list []nft.Element
 	for _, a := range s.Addresses {
-		if !of(a, f) {
+		if !isOfFamily(a, f) {
 			continue
 		}
 		if name.port == "" {
-			list = append(list, nft.Element{Key: nft.Key{Source: nft.One(a)}})
+			list = append(list, nft.Element{Key: nft.Key{Source: nft.SingleAddress(a)}})
 			continue
 		}
 		for _, p := range s.Ports {
 			if p.Name == name.port {
 				list = append(
 					list,
-					nft.Element{Key: nft.Key{Destination: nft.One(a), Protocol: p.Protocol, Port: p.Number}},
+					nft.Element{Key: nft.Key{Destination: nft.SingleAddress(a), Protocol: p.Protocol, Port: p.Number}},
 				)
 			}
 		}
@@ -81,10 +81,10 @@ func (s *Slice) fragment(name setName, f nft.Family) *nft.Fragment {
 func setKey(s setName) string              { return "set/" + s.String() }
 func sliceKey(s setName, id string) string { return "set/" + s.String() + "/" + id }
 
-func (n *Node) group(name string) *group {
+func (n *Node) group(name string) *peerGroup {
 	g := n.groups[name]
 	if g == nil {
-		g = &group{slices: map[string]*Slice{}, sets: map[setName]int{}}
+		g = &peerGroup{slices: map[string]*Slice{}, sets: map[setName]int{}}
 		n.groups[name] = g
 	}
 	return g
@@ -103,29 +103,29 @@ func (n *Node) SetSlice(groupName, id string, s *Slice) error {
 	}
 	var failures []error
 	for set := range g.sets {
-		failures = append(failures, n.put(sliceKey(set, id), s.make(set)))
+		failures = append(failures, n.putFragment(sliceKey(set, id), s.fragmentFunc(set)))
 	}
 	return errors.Join(failures...)
 }
 
-// make returns a function that builds the slice's fragment for a family.
-func (s *Slice) make(name setName) func(nft.Family) *nft.Fragment {
+// fragmentFunc returns a function that builds the slice's fragment for a family.
+func (s *Slice) fragmentFunc(name setName) func(nft.Family) *nft.Fragment {
 	if s == nil {
-		return nothing
+		return noFragment
 	}
 	return func(f nft.Family) *nft.Fragment { return s.fragment(name, f) }
 }
 
-// Hear sets the groups whose slices are completely known. It drops the other groups unless a rule needs them.
-func (n *Node) Hear(names map[string]bool) {
+// SetKnownGroups sets the groups whose slices are completely known. It drops the other groups unless a rule needs them.
+func (n *Node) SetKnownGroups(names map[string]bool) {
 	for name := range names {
-		n.group(name).heard = true
+		n.group(name).isKnown = true
 	}
 	for name, g := range n.groups {
 		if names[name] {
 			continue
 		}
-		g.heard = false
+		g.isKnown = false
 		if len(g.sets) == 0 {
 			delete(n.groups, name)
 		}
@@ -138,27 +138,27 @@ func (n *Node) useSet(s setName) error {
 	if g.sets[s]++; g.sets[s] > 1 {
 		return nil
 	}
-	n.needed = nil
-	failures := []error{n.put(setKey(s), func(nft.Family) *nft.Fragment {
+	n.neededGroups = nil
+	failures := []error{n.putFragment(setKey(s), func(nft.Family) *nft.Fragment {
 		return &nft.Fragment{Sets: map[string]nft.Set{s.String(): s.set()}}
 	})}
 	for id, slice := range maps.All(g.slices) {
-		failures = append(failures, n.put(sliceKey(s, id), slice.make(s)))
+		failures = append(failures, n.putFragment(sliceKey(s, id), slice.fragmentFunc(s)))
 	}
 	return errors.Join(failures...)
 }
 
-// leaveSet removes a user from a set. The last user removes the set from the tables.
-func (n *Node) leaveSet(s setName) error {
+// releaseSet removes a user from a set. The last user removes the set from the tables.
+func (n *Node) releaseSet(s setName) error {
 	g := n.group(s.group)
 	if g.sets[s]--; g.sets[s] > 0 {
 		return nil
 	}
 	delete(g.sets, s)
-	n.needed = nil
+	n.neededGroups = nil
 	var failures []error
 	for id := range g.slices {
-		failures = append(failures, n.put(sliceKey(s, id), nothing))
+		failures = append(failures, n.putFragment(sliceKey(s, id), noFragment))
 	}
-	return errors.Join(append(failures, n.put(setKey(s), nothing))...)
+	return errors.Join(append(failures, n.putFragment(setKey(s), noFragment))...)
 }

@@ -8,29 +8,29 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// cut splits a key into namespace and name.
-func cut(key string) (namespace, name string, ok bool) { return strings.Cut(key, "/") }
+// splitKey splits a key into namespace and name.
+func splitKey(key string) (namespace, name string, ok bool) { return strings.Cut(key, "/") }
 
 // useList returns the name of the list of policy chains for a pod in one direction, and adds a user to it. It returns
 // "" if no policy isolates the pod in that direction.
-func (n *Node) useList(p *pod, d direction) (string, error) {
+func (n *Node) useList(p *podState, d direction) (string, error) {
 	var chains []string
-	uses := map[string]*chain{}
+	uses := map[string]*policyChain{}
 	for key := range p.selected {
 		is := n.policy(key)
 		if !is.isolates[d] {
 			continue
 		}
-		ports := p.resolve(is.named)
-		name := chainOf(is, d, ports)
+		ports := p.resolve(is.namedPorts)
+		name := chainName(is, d, ports)
 		chains = append(chains, name)
-		uses[name] = &chain{policy: key, d: d, ports: ports}
+		uses[name] = &policyChain{policy: key, d: d, ports: ports}
 	}
 	if len(chains) == 0 {
 		return "", nil
 	}
 	slices.Sort(chains)
-	name := named(d.String()+"-pods", strings.Join(chains, " "), "")
+	name := uniqueName(d.String()+"-pods", strings.Join(chains, " "), "")
 	if l := n.lists[name]; l != nil {
 		l.users++
 		return name, nil
@@ -45,25 +45,25 @@ func (n *Node) useList(p *pod, d direction) (string, error) {
 		}
 		have.users++
 	}
-	l := &list{d: d, chains: chains, users: 1}
+	l := &chainList{d: d, chains: chains, users: 1}
 	n.lists[name] = l
-	failures = append(failures, n.put(name, func(nft.Family) *nft.Fragment { return l.fragment(name) }))
+	failures = append(failures, n.putFragment(name, func(nft.Family) *nft.Fragment { return l.fragment(name) }))
 	return name, errors.Join(failures...)
 }
 
-func (l *list) fragment(name string) *nft.Fragment {
+func (l *chainList) fragment(name string) *nft.Fragment {
 	var rules []nft.Rule
 	for _, c := range l.chains {
-		rules = append(rules, nft.Rule{do("jump", c)})
-		if l.d == egress {
-			rules = append(rules, nft.Rule{nft.Marked{Bits: letOut}, back})
+		rules = append(rules, nft.Rule{verdict("jump", c)})
+		if l.d == directionEgress {
+			rules = append(rules, nft.Rule{nft.Marked{Bits: egressMark}, returnVerdict})
 		}
 	}
-	return &nft.Fragment{Chains: map[string]nft.Chain{name: {Rules: append(rules, nft.Rule{drop})}}}
+	return &nft.Fragment{Chains: map[string]nft.Chain{name: {Rules: append(rules, nft.Rule{dropVerdict})}}}
 }
 
-// leaveList removes a user from a list. The last user removes the list.
-func (n *Node) leaveList(name string) error {
+// releaseList removes a user from a list. The last user removes the list.
+func (n *Node) releaseList(name string) error {
 	l := n.lists[name]
 	if l == nil {
 		return nil
@@ -72,16 +72,16 @@ func (n *Node) leaveList(name string) error {
 		return nil
 	}
 	delete(n.lists, name)
-	failures := []error{n.put(name, nothing)}
+	failures := []error{n.putFragment(name, noFragment)}
 	for _, c := range l.chains {
 		have := n.chains[c]
 		if have.users--; have.users > 0 {
 			continue
 		}
 		delete(n.chains, c)
-		failures = append(failures, n.put(c, nothing))
+		failures = append(failures, n.putFragment(c, noFragment))
 		for s := range have.uses {
-			failures = append(failures, n.leaveSet(s))
+			failures = append(failures, n.releaseSet(s))
 		}
 	}
 	return errors.Join(failures...)

@@ -8,16 +8,16 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// kernel simulates a table in the kernel and its processing of packets.
-type kernel struct {
+// fakeKernel simulates a table in the kernel and its processing of packets.
+type fakeKernel struct {
 	family   nft.Family
 	chains   map[string]nft.Chain
 	sets     map[string]nft.Set
 	elements map[string]map[nft.Key]nft.Value
 }
 
-func newKernel(f nft.Family) *kernel {
-	return &kernel{f, map[string]nft.Chain{}, map[string]nft.Set{}, map[string]map[nft.Key]nft.Value{}}
+func newFakeKernel(f nft.Family) *fakeKernel {
+	return &fakeKernel{f, map[string]nft.Chain{}, map[string]nft.Set{}, map[string]map[nft.Key]nft.Value{}}
 }
 
 type fataler interface {
@@ -26,7 +26,7 @@ type fataler interface {
 }
 
 // apply applies the changes of a table, and fails the test if the kernel would reject them.
-func (k *kernel) apply(t fataler, table *nft.Table) {
+func (k *fakeKernel) apply(t fataler, table *nft.Table) {
 	t.Helper()
 	c := table.Changes()
 	for _, n := range c.AddSets {
@@ -62,12 +62,12 @@ func (k *kernel) apply(t fataler, table *nft.Table) {
 		delete(k.sets, n)
 		delete(k.elements, n)
 	}
-	table.Done()
+	table.MarkApplied()
 	k.check(t)
 }
 
 // check verifies that all referenced chains and sets exist, and that ranges do not overlap.
-func (k *kernel) check(t fataler) {
+func (k *fakeKernel) check(t fataler) {
 	t.Helper()
 	chain := func(from, to string) {
 		if _, there := k.chains[to]; to != "" && !there {
@@ -81,11 +81,11 @@ func (k *kernel) check(t fataler) {
 		for _, r := range c.Rules {
 			for _, s := range r {
 				switch s := s.(type) {
-				case nft.In:
+				case nft.InSet:
 					if _, there := k.sets[s.Set]; !there {
 						t.Fatalf("%s looks into the set %s, which is not there", n, s.Set)
 					}
-				case nft.Do:
+				case nft.Decide:
 					chain(n, s.Chain)
 				case nft.Mark:
 					if k.chains[n].Hook != nil {
@@ -109,7 +109,7 @@ func (k *kernel) check(t fataler) {
 			if last.IsValid() && a.First.Compare(last) <= 0 {
 				t.Fatalf("%s of %s overlaps with what is before it", a, n)
 			}
-			last = a.End()
+			last = a.LastAddress()
 		}
 	}
 }
@@ -126,24 +126,30 @@ func keys(m map[nft.Key]nft.Value) func(func(nft.Key) bool) {
 
 // packet is the first packet of a connection, unless known is set.
 type packet struct {
-	from, to netip.Addr
-	protocol uint8
-	port     uint16
-	icmp     uint8
-	known    bool
-	mark     uint32
-	in       string // input interface
-	astray   bool   // the sender is not reached by that interface
-	onLink   bool   // no router has forwarded it
+	from, to          netip.Addr
+	protocol          uint8
+	port              uint16
+	icmp              uint8
+	known             bool
+	mark              uint32
+	in                string // input interface
+	hasWrongInterface bool   // the sender is not reached by that interface
+	onLink            bool   // no router has forwarded it
 }
 
-// forwards reports whether a forwarded packet passes the base chains.
-func (k *kernel) forwards(t fataler, p packet) bool { t.Helper(); return k.passes(t, "forward", p) }
+// isForwarded reports whether a forwarded packet passes the base chains.
+func (k *fakeKernel) isForwarded(t fataler, p packet) bool {
+	t.Helper()
+	return k.isPassed(t, "forward", p)
+}
 
-// takes reports whether a packet for the machine itself passes the base chains.
-func (k *kernel) takes(t fataler, p packet) bool { t.Helper(); return k.passes(t, "input", p) }
+// isAccepted reports whether a packet for the machine itself passes the base chains.
+func (k *fakeKernel) isAccepted(t fataler, p packet) bool {
+	t.Helper()
+	return k.isPassed(t, "input", p)
+}
 
-func (k *kernel) passes(t fataler, hook string, p packet) bool {
+func (k *fakeKernel) isPassed(t fataler, hook string, p packet) bool {
 	t.Helper()
 	var base []string
 	for n, c := range k.chains {
@@ -164,7 +170,7 @@ func (k *kernel) passes(t fataler, hook string, p packet) bool {
 }
 
 // walk returns the verdict of a chain, or "return" at its end.
-func (k *kernel) walk(t fataler, chain string, p *packet, depth int) string {
+func (k *fakeKernel) walk(t fataler, chain string, p *packet, depth int) string {
 	if depth > 16 { // the kernel's limit
 		t.Fatalf("the chain %s is too deep", chain)
 	}
@@ -187,31 +193,31 @@ func (k *kernel) walk(t fataler, chain string, p *packet, depth int) string {
 	return "return"
 }
 
-func (k *kernel) rule(t fataler, r nft.Rule, p *packet) (v nft.Verdict, matches bool) {
+func (k *fakeKernel) rule(t fataler, r nft.Rule, p *packet) (v nft.Verdict, matches bool) {
 	for _, s := range r {
 		ok := false
 		switch s := s.(type) {
-		case nft.Known:
+		case nft.EstablishedConnection:
 			ok = p.known
-		case nft.First:
+		case nft.NewConnection:
 			ok = !p.known
-		case nft.Is:
+		case nft.IsProtocol:
 			ok = p.protocol == s.Protocol
-		case nft.Astray:
-			ok = p.astray
+		case nft.WrongInterface:
+			ok = p.hasWrongInterface
 		case nft.ICMPv6Types:
 			ok = s.First <= p.icmp && p.icmp <= s.Last
 		case nft.OnLink:
 			ok = p.onLink
 		case nft.ToPorts:
 			ok = s.First <= p.port && p.port <= s.Last
-		case nft.Through:
+		case nft.FromInterface:
 			ok = strings.HasPrefix(p.in, s.Prefix) != s.Not
-		case nft.From:
+		case nft.FromNet:
 			ok = s.Net.Contains(p.from) != s.Not
-		case nft.To:
+		case nft.ToNet:
 			ok = s.Net.Contains(p.to) != s.Not
-		case nft.In:
+		case nft.InSet:
 			_, there := k.find(s.Set, s.Key, p)
 			ok = there != s.Not
 		case nft.Lookup:
@@ -222,7 +228,7 @@ func (k *kernel) rule(t fataler, r nft.Rule, p *packet) (v nft.Verdict, matches 
 		case nft.Marked:
 			ok = p.mark&s.Bits != 0
 			p.mark &^= s.Bits
-		case nft.Do:
+		case nft.Decide:
 			v, ok = s.Verdict, true
 		default:
 			t.Fatalf("the model does not know %T", s)
@@ -236,7 +242,7 @@ func (k *kernel) rule(t fataler, r nft.Rule, p *packet) (v nft.Verdict, matches 
 
 // find looks up a packet in a set. The kernel compares bytes: the rule determines which fields are loaded, and the set
 // determines their position in an element.
-func (k *kernel) find(name string, fields []nft.Field, p *packet) (nft.Value, bool) {
+func (k *fakeKernel) find(name string, fields []nft.Field, p *packet) (nft.Value, bool) {
 	set := k.sets[name]
 	var key nft.Key
 	for i, f := range fields {
@@ -246,9 +252,9 @@ func (k *kernel) find(name string, fields []nft.Field, p *packet) (nft.Value, bo
 		}
 		switch set.Key[i] {
 		case nft.Source:
-			key.Source = nft.One(a)
+			key.Source = nft.SingleAddress(a)
 		case nft.Destination:
-			key.Destination = nft.One(a)
+			key.Destination = nft.SingleAddress(a)
 		case nft.Protocol:
 			key.Protocol = p.protocol
 		case nft.Port:
@@ -268,7 +274,7 @@ func (k *kernel) find(name string, fields []nft.Field, p *packet) (nft.Value, bo
 		if !a.First.IsValid() {
 			a = e.Destination
 		}
-		if a.First.Compare(at) <= 0 && at.Compare(a.End()) <= 0 {
+		if a.First.Compare(at) <= 0 && at.Compare(a.LastAddress()) <= 0 {
 			return v, true
 		}
 	}

@@ -20,41 +20,41 @@ import (
 // A pod may need addresses of a group that are not known yet. Until they are, the pod's rules in the tables stay
 // unchanged, and a new pod gets no traffic.
 type Node struct {
-	machine  Machine
-	tables   []*nft.Table
-	changed  bool                          // since the last Update
-	policies map[string]map[string]*stored // by namespace and key
-	pods     map[string]*pod               // by UID
-	here     map[string]map[string]*pod    // by namespace and UID
-	claims   map[netip.Addr][]*pod         // pods that claim an address
-	groups   map[string]*group             // by name
-	chains   map[string]*chain             // chains of policies, by name
-	lists    map[string]*list              // lists of chains, by name
-	stale    map[string]bool               // keys of policies whose chains are outdated
-	waiting  map[string]*pod               // pods whose rules are outdated, by UID
-	needed   map[string]bool               // groups by name; nil if not computed
-	report   func(p *networkingv1.NetworkPolicy, err error)
+	machine         Machine
+	tables          []*nft.Table
+	changed         bool                                // since the last Update
+	policies        map[string]map[string]*storedPolicy // by namespace and key
+	pods            map[string]*podState                // by UID
+	podsByNamespace map[string]map[string]*podState     // by namespace and UID
+	claims          map[netip.Addr][]*podState          // pods that claim an address
+	groups          map[string]*peerGroup               // by name
+	chains          map[string]*policyChain             // chains of policies, by name
+	lists           map[string]*chainList               // lists of chains, by name
+	stalePolicies   map[string]bool                     // keys of policies whose chains are outdated
+	pending         map[string]*podState                // pods whose rules are outdated, by UID
+	neededGroups    map[string]bool                     // groups by name; nil if not computed
+	report          func(p *networkingv1.NetworkPolicy, err error)
 }
 
-// stored is a policy. It is parsed when a pod of its namespace is on this machine.
-type stored struct {
+// storedPolicy is a policy. It is parsed when a pod of its namespace is on this machine.
+type storedPolicy struct {
 	object *networkingv1.NetworkPolicy
-	read   *policy
+	parsed *parsedPolicy
 }
 
-// chain is a policy's chain in the tables for one direction, and for pods in which its named ports have the same
+// policyChain is a policy's chain in the tables for one direction, and for pods in which its named ports have the same
 // numbers.
-type chain struct {
+type policyChain struct {
 	policy string
 	d      direction
-	ports  resolved
+	ports  portNumbers
 	users  int // number of lists
 	uses   map[setName]bool
 }
 
-// list is the chain for a pod's packets in one direction. It jumps to the chains of the policies that select the pod,
-// and drops the packets that none accepts.
-type list struct {
+// chainList is the chain for a pod's packets in one direction. It jumps to the chains of the policies that select the
+// pod, and drops the packets that none accepts.
+type chainList struct {
 	d      direction
 	chains []string
 	users  int // number of pods
@@ -64,11 +64,13 @@ type list struct {
 // parsed.
 func NewNode(report func(p *networkingv1.NetworkPolicy, err error)) *Node {
 	return &Node{
-		policies: map[string]map[string]*stored{}, pods: map[string]*pod{}, here: map[string]map[string]*pod{},
-		claims: map[netip.Addr][]*pod{},
-		groups: map[string]*group{}, chains: map[string]*chain{}, lists: map[string]*list{}, stale: map[string]bool{},
-		waiting: map[string]*pod{},
-		report:  report,
+		policies: map[string]map[string]*storedPolicy{}, pods: map[string]*podState{},
+		podsByNamespace: map[string]map[string]*podState{},
+		claims:          map[netip.Addr][]*podState{},
+		groups:          map[string]*peerGroup{}, chains: map[string]*policyChain{}, lists: map[string]*chainList{},
+		stalePolicies: map[string]bool{},
+		pending:       map[string]*podState{},
+		report:        report,
 	}
 }
 
@@ -80,20 +82,20 @@ func (n *Node) SetMachine(m Machine) error {
 	}
 	n.machine = m
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
-		used := slices.ContainsFunc(m.Networks, func(p netip.Prefix) bool { return of(p.Addr(), f) })
+		used := slices.ContainsFunc(m.Networks, func(p netip.Prefix) bool { return isOfFamily(p.Addr(), f) })
 		at := slices.IndexFunc(n.tables, func(t *nft.Table) bool { return t.Family == f })
 		switch {
 		case at >= 0:
-			if err := n.tables[at].Put("", base(f, m)); err != nil {
+			if err := n.tables[at].Put("", baseFragment(f, m)); err != nil {
 				return err
 			}
 		case used:
-			t, err := nft.NewTable(f, TableName, base(f, m))
+			t, err := nft.NewTable(f, TableName, baseFragment(f, m))
 			if err != nil {
 				return err
 			}
 			n.tables = append(n.tables, t)
-			if err := n.fill(t); err != nil {
+			if err := n.fillTable(t); err != nil {
 				return err
 			}
 		default:
@@ -104,8 +106,8 @@ func (n *Node) SetMachine(m Machine) error {
 	return nil
 }
 
-// fill adds all existing rules to a new table.
-func (n *Node) fill(t *nft.Table) error {
+// fillTable adds all existing rules to a new table.
+func (n *Node) fillTable(t *nft.Table) error {
 	var failures []error
 	for name, g := range n.groups {
 		for s := range g.sets {
@@ -116,14 +118,14 @@ func (n *Node) fill(t *nft.Table) error {
 		}
 	}
 	for name, c := range n.chains {
-		f, _ := build(n.policy(c.policy), c.d, t.Family, c.ports)
+		f, _ := buildChain(n.policy(c.policy), c.d, t.Family, c.ports)
 		failures = append(failures, t.Put(name, f))
 	}
 	for name, l := range n.lists {
 		failures = append(failures, t.Put(name, l.fragment(name)))
 	}
 	for uid, p := range n.pods {
-		failures = append(failures, t.Put(podKey(uid), p.fragment(t.Family, p.placed)))
+		failures = append(failures, t.Put(podKey(uid), p.fragment(t.Family, p.inTables)))
 	}
 	return errors.Join(failures...)
 }
@@ -131,8 +133,8 @@ func (n *Node) fill(t *nft.Table) error {
 // Tables returns the tables of the machine's address families.
 func (n *Node) Tables() []*nft.Table { return n.tables }
 
-// put sets a fragment in all tables.
-func (n *Node) put(key string, make func(nft.Family) *nft.Fragment) error {
+// putFragment sets a fragment in all tables.
+func (n *Node) putFragment(key string, make func(nft.Family) *nft.Fragment) error {
 	var failures []error
 	for _, t := range n.tables {
 		failures = append(failures, t.Put(key, make(t.Family)))
@@ -141,7 +143,7 @@ func (n *Node) put(key string, make func(nft.Family) *nft.Fragment) error {
 	return errors.Join(failures...)
 }
 
-func nothing(nft.Family) *nft.Fragment { return nil }
+func noFragment(nft.Family) *nft.Fragment { return nil }
 
 func podKey(uid string) string { return "pod/" + uid }
 
@@ -162,19 +164,19 @@ func (n *Node) SetPolicy(namespace, name string, p *networkingv1.NetworkPolicy) 
 		}
 	} else {
 		if n.policies[namespace] == nil {
-			n.policies[namespace] = map[string]*stored{}
+			n.policies[namespace] = map[string]*storedPolicy{}
 		}
-		n.policies[namespace][key] = &stored{object: p}
+		n.policies[namespace][key] = &storedPolicy{object: p}
 	}
-	if len(n.here[namespace]) == 0 && !n.leaves(namespace) {
+	if len(n.podsByNamespace[namespace]) == 0 && !n.hasDeletedPods(namespace) {
 		return
 	}
-	n.stale[key] = true
+	n.stalePolicies[key] = true
 	is := n.policy(key)
-	for _, pod := range n.here[namespace] {
+	for _, pod := range n.podsByNamespace[namespace] {
 		selects := is != nil && is.pods.Matches(labels.Set(pod.Labels))
 		if selects || pod.selected[key] {
-			n.touch(pod)
+			n.markOutdated(pod)
 		}
 		if selects {
 			pod.selected[key] = true
@@ -184,11 +186,11 @@ func (n *Node) SetPolicy(namespace, name string, p *networkingv1.NetworkPolicy) 
 	}
 }
 
-// leaves reports whether a deleted pod of a namespace is still in the tables. Its chains may be used again by a new
-// pod.
-func (n *Node) leaves(namespace string) bool {
-	for _, p := range n.waiting {
-		if p.gone && p.Namespace == namespace {
+// hasDeletedPods reports whether a deleted pod of a namespace is still in the tables. Its chains may be used again by a
+// new pod.
+func (n *Node) hasDeletedPods(namespace string) bool {
+	for _, p := range n.pending {
+		if p.deleted && p.Namespace == namespace {
 			return true
 		}
 	}
@@ -196,29 +198,29 @@ func (n *Node) leaves(namespace string) bool {
 }
 
 // policy returns the parsed policy with a key, or nil if there is none.
-func (n *Node) policy(key string) *policy {
-	namespace, _, _ := cut(key)
+func (n *Node) policy(key string) *parsedPolicy {
+	namespace, _, _ := splitKey(key)
 	s := n.policies[namespace][key]
 	if s == nil {
 		return nil
 	}
-	if s.read == nil {
-		p, err := read(s.object)
+	if s.parsed == nil {
+		p, err := parsePolicy(s.object)
 		if err != nil && n.report != nil {
 			n.report(s.object, err)
 		}
 		if p == nil {
-			p = &policy{key: key, pods: labels.Nothing()}
+			p = &parsedPolicy{key: key, pods: labels.Nothing()}
 		}
-		s.read = p
+		s.parsed = p
 	}
-	return s.read
+	return s.parsed
 }
 
-// touch marks a pod's rules as outdated.
-func (n *Node) touch(p *pod) {
-	n.waiting[p.uid] = p
-	n.needed = nil
+// markOutdated marks a pod's rules as outdated.
+func (n *Node) markOutdated(p *podState) {
+	n.pending[p.uid] = p
+	n.neededGroups = nil
 }
 
 // SetPod sets a pod of this machine. is is nil if the pod was deleted.
@@ -227,28 +229,28 @@ func (n *Node) SetPod(uid string, is *Pod) {
 	switch {
 	case p == nil && is == nil:
 		return
-	case p != nil && is != nil && !p.gone && p.Pod.same(*is):
+	case p != nil && is != nil && !p.deleted && p.Pod.hasSameRules(*is):
 		return
 	case p == nil:
-		p = &pod{uid: uid, selected: map[string]bool{}}
+		p = &podState{uid: uid, selected: map[string]bool{}}
 		n.pods[uid] = p
 	}
-	n.unclaim(p)
+	n.removeClaims(p)
 	if is == nil {
-		p.gone = true
-		delete(n.here[p.Namespace], uid)
-		if len(n.here[p.Namespace]) == 0 {
-			delete(n.here, p.Namespace)
+		p.deleted = true
+		delete(n.podsByNamespace[p.Namespace], uid)
+		if len(n.podsByNamespace[p.Namespace]) == 0 {
+			delete(n.podsByNamespace, p.Namespace)
 		}
-		n.touch(p)
+		n.markOutdated(p)
 		return
 	}
-	relabelled := p.gone || n.here[is.Namespace][uid] == nil || !labels.Equals(p.Labels, is.Labels)
-	p.Pod, p.gone = *is, false
-	if n.here[p.Namespace] == nil {
-		n.here[p.Namespace] = map[string]*pod{}
+	relabelled := p.deleted || n.podsByNamespace[is.Namespace][uid] == nil || !labels.Equals(p.Labels, is.Labels)
+	p.Pod, p.deleted = *is, false
+	if n.podsByNamespace[p.Namespace] == nil {
+		n.podsByNamespace[p.Namespace] = map[string]*podState{}
 	}
-	n.here[p.Namespace][uid] = p
+	n.podsByNamespace[p.Namespace][uid] = p
 	if relabelled {
 		clear(p.selected)
 		for key := range n.policies[p.Namespace] {
@@ -259,19 +261,19 @@ func (n *Node) SetPod(uid string, is *Pod) {
 	}
 	for _, a := range p.Addresses {
 		for _, o := range n.claims[a] {
-			n.touch(o)
+			n.markOutdated(o)
 		}
 		n.claims[a] = append(n.claims[a], p)
 	}
-	n.touch(p)
+	n.markOutdated(p)
 }
 
-// unclaim removes a pod from the claims of its addresses.
-func (n *Node) unclaim(p *pod) {
+// removeClaims removes a pod from the claims of its addresses.
+func (n *Node) removeClaims(p *podState) {
 	for _, a := range p.Addresses {
-		left := slices.DeleteFunc(n.claims[a], func(o *pod) bool { return o == p })
+		left := slices.DeleteFunc(n.claims[a], func(o *podState) bool { return o == p })
 		for _, o := range left {
-			n.touch(o)
+			n.markOutdated(o)
 		}
 		if len(left) == 0 {
 			delete(n.claims, a)
@@ -281,25 +283,25 @@ func (n *Node) unclaim(p *pod) {
 	}
 }
 
-// own returns the addresses of a pod that no newer pod claims.
-func (n *Node) own(p *pod) (list []netip.Addr) {
+// ownedAddresses returns the addresses of a pod that no newer pod claims.
+func (n *Node) ownedAddresses(p *podState) (list []netip.Addr) {
 	for _, a := range p.Addresses {
-		if !slices.ContainsFunc(n.claims[a], func(o *pod) bool { return p.before(o) }) {
+		if !slices.ContainsFunc(n.claims[a], func(o *podState) bool { return p.isSupersededBy(o) }) {
 			list = append(list, a)
 		}
 	}
 	return list
 }
 
-// Needed returns the names of the groups that rules need now or after the next Update. The caller must not change the
-// map. It is the same map as before if nothing has changed.
-func (n *Node) Needed() map[string]bool {
-	if n.needed != nil {
-		return n.needed
+// NeededGroups returns the names of the groups that rules need now or after the next Update. The caller must not change
+// the map. It is the same map as before if nothing has changed.
+func (n *Node) NeededGroups() map[string]bool {
+	if n.neededGroups != nil {
+		return n.neededGroups
 	}
 	names := map[string]bool{}
 	for _, p := range n.pods {
-		for _, g := range n.needs(p) {
+		for _, g := range n.groupsOf(p) {
 			names[g] = true
 		}
 	}
@@ -308,13 +310,13 @@ func (n *Node) Needed() map[string]bool {
 			names[name] = true
 		}
 	}
-	n.needed = names
+	n.neededGroups = names
 	return names
 }
 
-// needs returns the groups that a pod's policies name.
-func (n *Node) needs(p *pod) (names []string) {
-	if p.gone {
+// groupsOf returns the groups that a pod's policies name.
+func (n *Node) groupsOf(p *podState) (names []string) {
+	if p.deleted {
 		return nil
 	}
 	for key := range p.selected {
@@ -325,74 +327,76 @@ func (n *Node) needs(p *pod) (names []string) {
 	return names
 }
 
-// heard reports whether the addresses of all given groups are known.
-func (n *Node) heard(names []string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { return n.groups[name] == nil || !n.groups[name].heard })
+// hasGroups reports whether the addresses of all given groups are known.
+func (n *Node) hasGroups(names []string) bool {
+	return !slices.ContainsFunc(names,
+		func(name string) bool { return n.groups[name] == nil || !n.groups[name].isKnown })
 }
 
-// Waiting returns the number of pods whose rules are outdated because addresses of groups are not known yet.
-func (n *Node) Waiting() int { return len(n.waiting) }
+// PendingPods returns the number of pods whose rules are outdated because addresses of groups are not known yet.
+func (n *Node) PendingPods() int { return len(n.pending) }
 
-// Has reports whether the tables have the current rules of a pod.
-func (n *Node) Has(uid string) bool {
+// IsCurrent reports whether the tables have the current rules of a pod.
+func (n *Node) IsCurrent(uid string) bool {
 	p := n.pods[uid]
-	return p != nil && !p.gone && n.waiting[uid] == nil
+	return p != nil && !p.deleted && n.pending[uid] == nil
 }
 
 // Update updates the tables, and reports whether they have changed since the last call.
 func (n *Node) Update() (changed bool, err error) {
 	var failures []error
-	for key := range n.stale {
-		done, err := n.rebuild(key)
+	for key := range n.stalePolicies {
+		done, err := n.rebuildPolicy(key)
 		failures = append(failures, err)
 		if done && err == nil {
-			delete(n.stale, key)
+			delete(n.stalePolicies, key)
 		}
 	}
-	var ready []*pod
-	for _, uid := range slices.Sorted(maps.Keys(n.waiting)) {
-		if p := n.waiting[uid]; p.gone || n.heard(n.needs(p)) {
+	var ready []*podState
+	for _, uid := range slices.Sorted(maps.Keys(n.pending)) {
+		if p := n.pending[uid]; p.deleted || n.hasGroups(n.groupsOf(p)) {
 			ready = append(ready, p)
 		} else {
-			failures = append(failures, n.yield(p))
+			failures = append(failures, n.dropLostAddresses(p))
 		}
 	}
 	// Remove the old rules of all pods first, because an address may move from one pod to another. Fragments that end
 	// up unchanged do not count as a change.
 	for _, p := range ready {
-		failures = append(failures, n.put(podKey(p.uid), nothing))
+		failures = append(failures, n.putFragment(podKey(p.uid), noFragment))
 	}
 	for _, p := range ready {
-		failures = append(failures, n.place(p))
+		failures = append(failures, n.putPod(p))
 	}
 	changed, n.changed = n.changed, false
 	return changed, errors.Join(failures...)
 }
 
-// yield removes addresses from a pod's rules that it no longer has. It leaves the rest of the rules unchanged.
-func (n *Node) yield(p *pod) error {
-	own := n.own(p)
-	keep := slices.DeleteFunc(slices.Clone(p.placed), func(a netip.Addr) bool { return !slices.Contains(own, a) })
-	if len(keep) == len(p.placed) {
+// dropLostAddresses removes addresses from a pod's rules that it no longer has. It leaves the rest of the rules
+// unchanged.
+func (n *Node) dropLostAddresses(p *podState) error {
+	own := n.ownedAddresses(p)
+	keep := slices.DeleteFunc(slices.Clone(p.inTables), func(a netip.Addr) bool { return !slices.Contains(own, a) })
+	if len(keep) == len(p.inTables) {
 		return nil
 	}
-	p.placed = keep
-	return n.put(podKey(p.uid), func(f nft.Family) *nft.Fragment { return p.fragment(f, keep) })
+	p.inTables = keep
+	return n.putFragment(podKey(p.uid), func(f nft.Family) *nft.Fragment { return p.fragment(f, keep) })
 }
 
-// rebuild updates the chains of a policy. If addresses of groups are not known yet, it stops and returns false, and the
-// remaining chains stay unchanged. Chains that are no longer needed are removed with their last pod.
-func (n *Node) rebuild(key string) (done bool, err error) {
+// rebuildPolicy updates the chains of a policy. If addresses of groups are not known yet, it stops and returns false,
+// and the remaining chains stay unchanged. Chains that are no longer needed are removed with their last pod.
+func (n *Node) rebuildPolicy(key string) (done bool, err error) {
 	p := n.policy(key)
 	if p == nil {
 		return true, nil
 	}
 	var failures []error
 	for name, c := range n.chains {
-		if c.policy != key || !p.isolates[c.d] || chainOf(p, c.d, c.ports) != name {
+		if c.policy != key || !p.isolates[c.d] || chainName(p, c.d, c.ports) != name {
 			continue
 		}
-		if !n.heard(p.groups[c.d]) {
+		if !n.hasGroups(p.groups[c.d]) {
 			return false, errors.Join(failures...)
 		}
 		failures = append(failures, n.setChain(name, c, p))
@@ -401,10 +405,10 @@ func (n *Node) rebuild(key string) (done bool, err error) {
 }
 
 // setChain sets the chain of a policy in the tables.
-func (n *Node) setChain(name string, c *chain, p *policy) error {
+func (n *Node) setChain(name string, c *policyChain, p *parsedPolicy) error {
 	fragments, uses := map[nft.Family]*nft.Fragment{}, map[setName]bool{}
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
-		fragment, some := build(p, c.d, f, c.ports)
+		fragment, some := buildChain(p, c.d, f, c.ports)
 		fragments[f] = fragment
 		maps.Copy(uses, some)
 	}
@@ -414,23 +418,23 @@ func (n *Node) setChain(name string, c *chain, p *policy) error {
 			failures = append(failures, n.useSet(s))
 		}
 	}
-	failures = append(failures, n.put(name, func(f nft.Family) *nft.Fragment { return fragments[f] }))
+	failures = append(failures, n.putFragment(name, func(f nft.Family) *nft.Fragment { return fragments[f] }))
 	for s := range c.uses {
 		if !uses[s] {
-			failures = append(failures, n.leaveSet(s))
+			failures = append(failures, n.releaseSet(s))
 		}
 	}
 	c.uses = uses
 	return errors.Join(failures...)
 }
 
-// place sets the rules of a pod in the tables.
-func (n *Node) place(p *pod) error {
+// putPod sets the rules of a pod in the tables.
+func (n *Node) putPod(p *podState) error {
 	var failures []error
 	was := p.chains
 	p.chains = [2]string{}
-	own := n.own(p)
-	if !p.gone && len(own) > 0 {
+	own := n.ownedAddresses(p)
+	if !p.deleted && len(own) > 0 {
 		for _, d := range directions {
 			name, err := n.useList(p, d)
 			p.chains[d] = name
@@ -438,18 +442,18 @@ func (n *Node) place(p *pod) error {
 		}
 	}
 	for _, name := range was {
-		failures = append(failures, n.leaveList(name))
+		failures = append(failures, n.releaseList(name))
 	}
-	if p.gone {
+	if p.deleted {
 		delete(n.pods, p.uid)
 	} else {
 		failures = append(failures,
-			n.put(podKey(p.uid), func(f nft.Family) *nft.Fragment { return p.fragment(f, own) }))
+			n.putFragment(podKey(p.uid), func(f nft.Family) *nft.Fragment { return p.fragment(f, own) }))
 	}
 	if err := errors.Join(failures...); err != nil {
 		return fmt.Errorf("work out the rules of the pod %s/%s: %w", p.Namespace, p.Name, err)
 	}
-	p.placed = own
-	delete(n.waiting, p.uid)
+	p.inTables = own
+	delete(n.pending, p.uid)
 	return nil
 }

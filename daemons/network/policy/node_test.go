@@ -17,33 +17,33 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-var rewrite = flag.Bool("update", false, "rewrite the golden file")
+var updateGolden = flag.Bool("update", false, "rewrite the golden file")
 
 var (
-	webAddress, otherAddress = netip.MustParseAddr("10.1.0.2"), netip.MustParseAddr("10.1.0.3")
-	client, stranger         = netip.MustParseAddr("10.2.0.5"), netip.MustParseAddr("10.2.0.6")
+	webAddress, otherAddress      = netip.MustParseAddr("10.1.0.2"), netip.MustParseAddr("10.1.0.3")
+	clientAddress, unknownAddress = netip.MustParseAddr("10.2.0.5"), netip.MustParseAddr("10.2.0.6")
 )
 
-func labelled(v string) *metav1.LabelSelector {
+func selectorFor(v string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": v}}
 }
 
-// fromPods returns a policy that accepts packets from pods with the label from to pods with the label to.
-func fromPods(name, to, from string) *networkingv1.NetworkPolicy {
+// newFromPodsPolicy returns a policy that accepts packets from pods with the label from to pods with the label to.
+func newFromPodsPolicy(name, to, from string) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
 		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: *labelled(to),
+			PodSelector: *selectorFor(to),
 			Ingress: []networkingv1.NetworkPolicyIngressRule{
-				{From: []networkingv1.NetworkPolicyPeer{{PodSelector: labelled(from)}}},
+				{From: []networkingv1.NetworkPolicyPeer{{PodSelector: selectorFor(from)}}},
 			},
 		},
 	}
 }
 
-func groupOf(p *networkingv1.NetworkPolicy) string { return peers.Of(p)[0].Name() }
+func groupName(p *networkingv1.NetworkPolicy) string { return peers.GroupsOf(p)[0].Name() }
 
-func web(addresses ...netip.Addr) *Pod {
+func webPod(addresses ...netip.Addr) *Pod {
 	return &Pod{
 		Namespace: "shop",
 		Name:      "web",
@@ -53,98 +53,100 @@ func web(addresses ...netip.Addr) *Pod {
 	}
 }
 
-// reaches reports whether a packet between two addresses passes.
-func (k *kernel) reaches(t *testing.T, n *tested, from, to netip.Addr) bool {
+// canReach reports whether a packet between two addresses passes.
+func (k *fakeKernel) canReach(t *testing.T, n *testNode, from, to netip.Addr) bool {
 	t.Helper()
 	k.apply(t, n.Tables()[0])
-	return k.forwards(t, packet{from: from, to: to, protocol: nft.TCP, port: 80, in: "eth0"})
+	return k.isForwarded(t, packet{from: from, to: to, protocol: nft.TCP, port: 80, in: "eth0"})
 }
 
-func TestAPodWaitsForThePeersOfItsPolicies(t *testing.T) {
-	n, k := newNode(t), newKernel(nft.IPv4)
-	first := fromPods("first", "web", "client")
+func TestAPodWaitsForTheGroupsOfItsPolicies(t *testing.T) {
+	n, k := newTestNode(t), newFakeKernel(nft.IPv4)
+	first := newFromPodsPolicy("first", "web", "client")
 	n.SetPolicy("shop", "first", first)
-	n.SetPod("1", web(webAddress))
-	n.update(t)
-	if k.reaches(t, n, client, webAddress) || n.Has("1") || n.Waiting() != 1 {
+	n.SetPod("1", webPod(webAddress))
+	n.updateNode(t)
+	if k.canReach(t, n, clientAddress, webAddress) || n.IsCurrent("1") || n.PendingPods() != 1 {
 		t.Error("a pod whose peers have not been heard of is there")
 	}
 	hear := func(p *networkingv1.NetworkPolicy, addresses ...netip.Addr) {
-		if err := n.SetSlice(groupOf(p), "s", &Slice{Addresses: addresses}); err != nil {
+		if err := n.SetSlice(groupName(p), "s", &Slice{Addresses: addresses}); err != nil {
 			t.Fatal(err)
 		}
-		n.Hear(n.Needed())
-		n.update(t)
+		n.SetKnownGroups(n.NeededGroups())
+		n.updateNode(t)
 	}
-	hear(first, client)
-	if !k.reaches(t, n, client, webAddress) || k.reaches(t, n, stranger, webAddress) || !n.Has("1") {
+	hear(first, clientAddress)
+	if !k.canReach(t, n, clientAddress, webAddress) || k.canReach(t, n, unknownAddress, webAddress) ||
+		!n.IsCurrent("1") {
 		t.Error("the policy does not hold")
 	}
 	// A second policy whose peers are unknown: until they are known, the pod keeps its rules.
-	second := fromPods("second", "web", "stranger")
+	second := newFromPodsPolicy("second", "web", "stranger")
 	n.SetPolicy("shop", "second", second)
-	n.update(t)
-	if !k.reaches(t, n, client, webAddress) || k.reaches(t, n, stranger, webAddress) || n.Has("1") {
+	n.updateNode(t)
+	if !k.canReach(t, n, clientAddress, webAddress) || k.canReach(t, n, unknownAddress, webAddress) ||
+		n.IsCurrent("1") {
 		t.Error("the pod has not what it had")
 	}
-	hear(second, stranger)
-	if !k.reaches(t, n, client, webAddress) || !k.reaches(t, n, stranger, webAddress) {
+	hear(second, unknownAddress)
+	if !k.canReach(t, n, clientAddress, webAddress) || !k.canReach(t, n, unknownAddress, webAddress) {
 		t.Error("the second policy does not hold")
 	}
 	// The same applies when a policy changes.
-	n.SetPolicy("shop", "first", fromPods("first", "web", "nobody"))
-	n.update(t)
-	if !k.reaches(t, n, client, webAddress) {
+	n.SetPolicy("shop", "first", newFromPodsPolicy("first", "web", "nobody"))
+	n.updateNode(t)
+	if !k.canReach(t, n, clientAddress, webAddress) {
 		t.Error("a policy whose new peers are not known has lost its former ones")
 	}
-	n.Hear(n.Needed())
-	n.update(t)
-	if k.reaches(t, n, client, webAddress) {
+	n.SetKnownGroups(n.NeededGroups())
+	n.updateNode(t)
+	if k.canReach(t, n, clientAddress, webAddress) {
 		t.Error("the former peers still get in")
 	}
 }
 
-func TestAnAddressIsItsNewestPods(t *testing.T) {
-	n, k := newNode(t), newKernel(nft.IPv4)
-	closed := fromPods("closed", "web", "client")
+func TestAnAddressBelongsToItsNewestPod(t *testing.T) {
+	n, k := newTestNode(t), newFakeKernel(nft.IPv4)
+	closed := newFromPodsPolicy("closed", "web", "client")
 	closed.Spec.Ingress = nil
 	n.SetPolicy("shop", "closed", closed)
-	n.SetPod("1", web(webAddress))
-	n.update(t)
-	if k.reaches(t, n, client, webAddress) {
+	n.SetPod("1", webPod(webAddress))
+	n.updateNode(t)
+	if k.canReach(t, n, clientAddress, webAddress) {
 		t.Error("a pod that nobody may reach is reached")
 	}
-	next := web(webAddress)
+	next := webPod(webAddress)
 	next.Labels, next.Turn = nil, 1
 	n.SetPod("2", next)
-	n.update(t)
-	if !k.reaches(t, n, client, webAddress) {
+	n.updateNode(t)
+	if !k.canReach(t, n, clientAddress, webAddress) {
 		t.Error("a new pod has the rules of the former one with its address")
 	}
 	// The former pod, which waits for peers, does not keep the address.
 	n.SetPod("2", nil)
-	n.update(t)
-	n.SetPolicy("shop", "more", fromPods("more", "web", "client"))
+	n.updateNode(t)
+	n.SetPolicy("shop", "more", newFromPodsPolicy("more", "web", "client"))
 	n.SetPod("2", next)
-	n.update(t)
-	if !k.reaches(t, n, client, webAddress) || n.Has("1") {
+	n.updateNode(t)
+	if !k.canReach(t, n, clientAddress, webAddress) || n.IsCurrent("1") {
 		t.Error("a pod that waits keeps the address of a new one")
 	}
 	n.SetPod("2", nil)
-	n.Hear(n.Needed())
-	n.update(t)
-	if k.reaches(t, n, client, webAddress) {
+	n.SetKnownGroups(n.NeededGroups())
+	n.updateNode(t)
+	if k.canReach(t, n, clientAddress, webAddress) {
 		t.Error("the former pod is open when the new one has gone")
 	}
 }
 
-func TestWhoIsNotKnownNeitherSendsNorGets(t *testing.T) {
-	n := newNode(t)
-	n.SetPod("1", web(webAddress, netip.MustParseAddr("fd00:1::2")))
-	n.update(t)
-	kernels := map[nft.Family]*kernel{}
+func TestUnknownAddressesNeitherSendNorReceive(t *testing.T) {
+	n := newTestNode(t)
+	n.SetPod("1", webPod(webAddress, netip.MustParseAddr("fd00:1::2")))
+	n.updateNode(t)
+	kernels := map[nft.Family]*fakeKernel{}
 	for _, table := range n.Tables() {
-		kernels[table.Family] = newKernel(table.Family)
+		kernels[table.Family] = newFakeKernel(table.Family)
 		kernels[table.Family].apply(t, table)
 	}
 	a := netip.MustParseAddr
@@ -152,23 +154,28 @@ func TestWhoIsNotKnownNeitherSendsNorGets(t *testing.T) {
 		p      packet
 		passes bool
 	}{
-		"to a known pod":      {packet{from: client, to: webAddress, in: "eth0"}, true},
-		"from a known pod":    {packet{from: webAddress, to: client, in: "kpod1"}, true},
-		"to an unknown pod":   {packet{from: client, to: otherAddress, in: "eth0"}, false},
-		"from an unknown pod": {packet{from: otherAddress, to: client, in: "kpod1"}, false},
-		"an open connection of an unknown pod": {packet{from: otherAddress, to: client, in: "kpod1", known: true},
+		"to a known pod":      {packet{from: clientAddress, to: webAddress, in: "eth0"}, true},
+		"from a known pod":    {packet{from: webAddress, to: clientAddress, in: "kpod1"}, true},
+		"to an unknown pod":   {packet{from: clientAddress, to: otherAddress, in: "eth0"}, false},
+		"from an unknown pod": {packet{from: otherAddress, to: clientAddress, in: "kpod1"}, false},
+		"an open connection of an unknown pod": {packet{from: otherAddress, to: clientAddress, in: "kpod1",
+			known: true},
 			true},
-		"a pod with somebody's address": {packet{from: client, to: webAddress, in: "kpod1"}, false},
-		"a pod with another pod's address": {packet{from: webAddress, to: client, in: "kpod2", astray: true},
+		"a pod with somebody's address": {packet{from: clientAddress, to: webAddress, in: "kpod1"}, false},
+		"a pod with another pod's address": {packet{from: webAddress, to: clientAddress, in: "kpod2",
+			hasWrongInterface: true},
 			false},
-		"a pod in another's conversation": {packet{from: webAddress, to: client, in: "kpod2", astray: true,
-			known: true}, false},
-		"a pod as who another's speaks with": {packet{from: client, to: webAddress, in: "kpod2", astray: true,
-			known: true}, false},
-		"a pod with another's, to that one": {packet{from: webAddress, to: webAddress, in: "kpod2", astray: true},
+		"a pod in another's conversation": {packet{from: webAddress, to: clientAddress, in: "kpod2",
+			hasWrongInterface: true,
+			known:             true}, false},
+		"a pod as who another's speaks with": {packet{from: clientAddress, to: webAddress, in: "kpod2",
+			hasWrongInterface: true,
+			known:             true}, false},
+		"a pod with another's, to that one": {packet{from: webAddress, to: webAddress, in: "kpod2",
+			hasWrongInterface: true},
 			false},
 		"a pod that is led to itself": {packet{from: webAddress, to: webAddress, in: "kpod1"}, true},
-		"what does not concern pods":  {packet{from: client, to: a("192.0.2.1"), in: "eth0"}, true},
+		"what does not concern pods":  {packet{from: clientAddress, to: a("192.0.2.1"), in: "eth0"}, true},
 		"by a link's own addresses": {packet{from: a("fe80::1"), to: a("fe80::2"), in: "kpod1",
 			protocol: nft.TCP}, false},
 		"a neighbour that a bridge leads to": {packet{from: a("fd00:1::3"), to: a("ff02::1:ff00:2"), in: "cni0",
@@ -180,7 +187,7 @@ func TestWhoIsNotKnownNeitherSendsNorGets(t *testing.T) {
 		"a routed router's notice": {packet{from: a("2001:db8::1"), to: a("fd00:1::3"), in: "eth0",
 			protocol: nft.ICMPv6, icmp: 134}, false},
 		"a routed answer with another's sender": {packet{from: a("fd00:1::2"), to: a("2001:db8::1"), in: "kpod2",
-			protocol: nft.ICMPv6, icmp: 136, astray: true}, false},
+			protocol: nft.ICMPv6, icmp: 136, hasWrongInterface: true}, false},
 		"who asks whether somebody is there": {packet{from: a("fd00:1::3"), to: a("fd00:1::2"), in: "kpod1",
 			protocol: nft.ICMPv6, icmp: 128}, false},
 		"to everybody, when all pods are open": {packet{from: webAddress, to: a("224.0.0.251"), in: "kpod1"}, true},
@@ -192,20 +199,20 @@ func TestWhoIsNotKnownNeitherSendsNorGets(t *testing.T) {
 		if c.p.from.Is4() {
 			family = nft.IPv4
 		}
-		if got := kernels[family].forwards(t, c.p); got != c.passes {
+		if got := kernels[family].isForwarded(t, c.p); got != c.passes {
 			t.Errorf("%s: passes %t", what, got)
 		}
 	}
 }
 
 // A pod can only send to its own machine from its own address, even in established connections.
-func TestAPodIsHeardByItsMachineUnderItsOwnAddressAlone(t *testing.T) {
-	n := newNode(t)
-	n.SetPod("1", web(webAddress, netip.MustParseAddr("fd00:1::2")))
-	n.update(t)
-	kernels := map[nft.Family]*kernel{}
+func TestTheMachineAcceptsAPodOnlyWithItsOwnAddress(t *testing.T) {
+	n := newTestNode(t)
+	n.SetPod("1", webPod(webAddress, netip.MustParseAddr("fd00:1::2")))
+	n.updateNode(t)
+	kernels := map[nft.Family]*fakeKernel{}
 	for _, table := range n.Tables() {
-		kernels[table.Family] = newKernel(table.Family)
+		kernels[table.Family] = newFakeKernel(table.Family)
 		kernels[table.Family].apply(t, table)
 	}
 	a := netip.MustParseAddr
@@ -216,17 +223,18 @@ func TestAPodIsHeardByItsMachineUnderItsOwnAddressAlone(t *testing.T) {
 	}{
 		"a known pod":                      {packet{from: webAddress, to: node, in: "kpod1"}, true},
 		"a known pod of the second family": {packet{from: a("fd00:1::2"), to: node6, in: "kpod1"}, true},
-		"a pod with another pod's address": {packet{from: webAddress, to: node, in: "kpod2", astray: true},
+		"a pod with another pod's address": {packet{from: webAddress, to: node, in: "kpod2", hasWrongInterface: true},
 			false},
-		"a pod with that of one in a conversation": {packet{from: webAddress, to: node, in: "kpod2", astray: true,
-			known: true}, false},
-		"a pod with somebody's address": {packet{from: client, to: node, in: "kpod1"}, false},
+		"a pod with that of one in a conversation": {packet{from: webAddress, to: node, in: "kpod2",
+			hasWrongInterface: true,
+			known:             true}, false},
+		"a pod with somebody's address": {packet{from: clientAddress, to: node, in: "kpod1"}, false},
 		"a pod with somebody's address of IPv6": {packet{from: a("2001:db8::9"), to: node6, in: "kpod1",
-			astray: true}, false},
+			hasWrongInterface: true}, false},
 		"an unknown pod": {packet{from: otherAddress, to: node, in: "kpod1"}, false},
 		"an unknown pod that answers": {packet{from: otherAddress, to: node, in: "kpod1", known: true},
 			true},
-		"somebody else":      {packet{from: client, to: node, in: "eth0"}, true},
+		"somebody else":      {packet{from: clientAddress, to: node, in: "eth0"}, true},
 		"the machine itself": {packet{from: node, to: node, in: "lo"}, true},
 		"a pod that asks where the machine is": {packet{from: a("fe80::1"), to: a("ff02::1:ff00:2"), in: "kpod1",
 			protocol: nft.ICMPv6, icmp: 135, onLink: true}, true},
@@ -241,41 +249,41 @@ func TestAPodIsHeardByItsMachineUnderItsOwnAddressAlone(t *testing.T) {
 		if c.p.from.Is4() {
 			family = nft.IPv4
 		}
-		if got := kernels[family].takes(t, c.p); got != c.heard {
+		if got := kernels[family].isAccepted(t, c.p); got != c.heard {
 			t.Errorf("%s: heard %t", what, got)
 		}
 	}
 }
 
-func TestNobodyReachesAnIsolatedPodByAGroupOfReceivers(t *testing.T) {
-	n, k := newNode(t), newKernel(nft.IPv4)
-	n.SetPod("1", web(webAddress))
-	other := web(otherAddress)
+func TestMulticastDoesNotReachAnIsolatedPod(t *testing.T) {
+	n, k := newTestNode(t), newFakeKernel(nft.IPv4)
+	n.SetPod("1", webPod(webAddress))
+	other := webPod(otherAddress)
 	other.Labels = nil
 	n.SetPod("2", other)
-	n.update(t)
+	n.updateNode(t)
 	group := netip.MustParseAddr("224.0.0.251")
-	if !k.reaches(t, n, otherAddress, group) {
+	if !k.canReach(t, n, otherAddress, group) {
 		t.Error("nobody is isolated, and a group is not reached")
 	}
-	closed := fromPods("closed", "web", "client")
+	closed := newFromPodsPolicy("closed", "web", "client")
 	closed.Spec.Ingress = nil
 	n.SetPolicy("shop", "closed", closed)
-	n.update(t)
-	if k.reaches(t, n, otherAddress, group) {
+	n.updateNode(t)
+	if k.canReach(t, n, otherAddress, group) {
 		t.Error("an isolated pod is reached as one of a group")
 	}
 }
 
 func TestAFamilyWithoutPodsHasNoRules(t *testing.T) {
 	n := NewNode(nil)
-	if err := n.SetMachine(Machine{Links: []string{"kpod"}, Networks: machine.Networks[:1]}); err != nil {
+	if err := n.SetMachine(Machine{Links: []string{"kpod"}, Networks: testMachine.Networks[:1]}); err != nil {
 		t.Fatal(err)
 	}
-	closed := fromPods("closed", "web", "client")
+	closed := newFromPodsPolicy("closed", "web", "client")
 	closed.Spec.Ingress = nil
 	n.SetPolicy("shop", "closed", closed)
-	n.SetPod("1", web(webAddress, netip.MustParseAddr("fd00:1::2")))
+	n.SetPod("1", webPod(webAddress, netip.MustParseAddr("fd00:1::2")))
 	if _, err := n.Update(); err != nil {
 		t.Fatal(err)
 	}
@@ -283,21 +291,21 @@ func TestAFamilyWithoutPodsHasNoRules(t *testing.T) {
 		t.Fatalf("%d tables", len(tables))
 	}
 	// The second address family is added later.
-	if err := n.SetMachine(machine); err != nil {
+	if err := n.SetMachine(testMachine); err != nil {
 		t.Fatal(err)
 	}
-	anew := newNode(t)
-	anew.SetPolicy("shop", "closed", closed)
-	anew.SetPod("1", web(webAddress, netip.MustParseAddr("fd00:1::2")))
-	anew.update(t)
+	rebuilt := newTestNode(t)
+	rebuilt.SetPolicy("shop", "closed", closed)
+	rebuilt.SetPod("1", webPod(webAddress, netip.MustParseAddr("fd00:1::2")))
+	rebuilt.updateNode(t)
 	for i, table := range n.Tables() {
-		if got, want := table.Text(), anew.Tables()[i].Text(); got != want {
+		if got, want := table.Text(), rebuilt.Tables()[i].Text(); got != want {
 			t.Errorf("the table is\n%s\nand made anew\n%s", got, want)
 		}
 	}
 }
 
-func TestWhichPodsPoliciesAreAbout(t *testing.T) {
+func TestPoliciesSelectTheirPods(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
@@ -336,13 +344,13 @@ func TestWhichPodsPoliciesAreAbout(t *testing.T) {
 }
 
 // The text is what nft prints.
-func TestTextOfATable(t *testing.T) {
+func TestTableMatchesTheGoldenFile(t *testing.T) {
 	n := NewNode(nil)
-	if err := n.SetMachine(Machine{Links: []string{"kpod"}, Networks: machine.Networks[:1]}); err != nil {
+	if err := n.SetMachine(Machine{Links: []string{"kpod"}, Networks: testMachine.Networks[:1]}); err != nil {
 		t.Fatal(err)
 	}
 	tcp, named, first, last := corev1.ProtocolTCP, intstr.FromString("http"), intstr.FromInt32(8000), int32(8999)
-	p := fromPods("allow", "web", "client")
+	p := newFromPodsPolicy("allow", "web", "client")
 	p.Spec.Ingress[0].Ports = []networkingv1.NetworkPolicyPort{
 		{Protocol: &tcp, Port: &named},
 		{Port: &first, EndPort: &last},
@@ -356,7 +364,7 @@ func TestTextOfATable(t *testing.T) {
 	)
 	p.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{
 		{
-			To:    []networkingv1.NetworkPolicyPeer{{PodSelector: labelled("db")}},
+			To:    []networkingv1.NetworkPolicyPeer{{PodSelector: selectorFor("db")}},
 			Ports: []networkingv1.NetworkPolicyPort{{Port: &named}},
 		},
 	}
@@ -366,13 +374,14 @@ func TestTextOfATable(t *testing.T) {
 		"deny",
 		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny"}},
 	)
-	n.SetPod("1", web(webAddress))
-	second := web(otherAddress)
+	n.SetPod("1", webPod(webAddress))
+	second := webPod(otherAddress)
 	second.Name = "web-2"
 	n.SetPod("2", second)
-	n.Hear(n.Needed())
-	for _, g := range peers.Of(p) {
-		if err := n.SetSlice(g.Name(), "s", &Slice{[]netip.Addr{client}, []Port{{"http", nft.TCP, 8080}}}); err != nil {
+	n.SetKnownGroups(n.NeededGroups())
+	for _, g := range peers.GroupsOf(p) {
+		if err := n.SetSlice(g.Name(), "s",
+			&Slice{[]netip.Addr{clientAddress}, []Port{{"http", nft.TCP, 8080}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -381,7 +390,7 @@ func TestTextOfATable(t *testing.T) {
 	}
 	file := filepath.Join("testdata", "table.nft")
 	got := n.Tables()[0].Text()
-	if *rewrite {
+	if *updateGolden {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -396,18 +405,18 @@ func TestTextOfATable(t *testing.T) {
 }
 
 // A policy changes after the last pod of its namespace was deleted and before Update, and then a new pod comes.
-func TestAPolicyThatChangesBetweenTwoPodsHoldsForTheNext(t *testing.T) {
-	n, k := newNode(t), newKernel(nft.IPv4)
+func TestAChangedPolicyAppliesToTheNextPod(t *testing.T) {
+	n, k := newTestNode(t), newFakeKernel(nft.IPv4)
 	open := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "one"},
 		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: *labelled("web"), Ingress: []networkingv1.NetworkPolicyIngressRule{{}},
+			PodSelector: *selectorFor("web"), Ingress: []networkingv1.NetworkPolicyIngressRule{{}},
 		},
 	}
 	n.SetPolicy("shop", "one", open)
-	n.SetPod("b", web(webAddress))
-	n.update(t)
-	if !k.reaches(t, n, client, webAddress) {
+	n.SetPod("b", webPod(webAddress))
+	n.updateNode(t)
+	if !k.canReach(t, n, clientAddress, webAddress) {
 		t.Fatal("a policy that lets everybody in lets nobody in")
 	}
 	n.SetPod("b", nil)
@@ -416,9 +425,9 @@ func TestAPolicyThatChangesBetweenTwoPodsHoldsForTheNext(t *testing.T) {
 		{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}}},
 	}
 	n.SetPolicy("shop", "one", closed)
-	n.SetPod("a", web(otherAddress)) // pods are updated by UID: this one before the deleted one
-	n.update(t)
-	if k.reaches(t, n, client, otherAddress) {
+	n.SetPod("a", webPod(otherAddress)) // pods are updated by UID: this one before the deleted one
+	n.updateNode(t)
+	if k.canReach(t, n, clientAddress, otherAddress) {
 		t.Error("the next pod has the rules of the policy as it was before")
 	}
 }

@@ -12,34 +12,34 @@ import (
 	"clusterctl/tests/isolation"
 )
 
-var machine = Machine{Links: []string{"kpod"}, Networks: isolation.Networks}
+var testMachine = Machine{Links: []string{"kpod"}, Networks: isolation.Networks}
 
-// tested is a Node together with the slices that it has received.
-type tested struct {
+// testNode is a Node together with the slices that it has received.
+type testNode struct {
 	*Node
-	told map[[2]string]bool
+	passed map[[2]string]bool
 }
 
-func newNode(t fataler) *tested {
+func newTestNode(t fataler) *testNode {
 	t.Helper()
 	n := NewNode(func(p *networkingv1.NetworkPolicy, err error) { t.Fatalf("%v", err) })
-	if err := n.SetMachine(machine); err != nil {
+	if err := n.SetMachine(testMachine); err != nil {
 		t.Fatalf("%v", err)
 	}
-	return &tested{n, map[[2]string]bool{}}
+	return &testNode{n, map[[2]string]bool{}}
 }
 
-// publish passes the slices of the needed groups to the Node.
-func (n *tested) publish(t fataler, c *isolation.Cluster) {
+// passSlices passes the slices of the needed groups to the Node.
+func (n *testNode) passSlices(t fataler, c *isolation.Cluster) {
 	t.Helper()
-	needed, is := n.Needed(), map[[2]string]bool{}
+	needed, is := n.NeededGroups(), map[[2]string]bool{}
 	c.Publish(needed, func(group, slice string, addresses []netip.Addr, ports []isolation.Port) {
 		is[[2]string{group, slice}] = true
 		if err := n.SetSlice(group, slice, &Slice{addresses, portsOf(ports)}); err != nil {
 			t.Fatalf("%v", err)
 		}
 	})
-	for s := range n.told {
+	for s := range n.passed {
 		if is[s] {
 			continue
 		}
@@ -47,8 +47,8 @@ func (n *tested) publish(t fataler, c *isolation.Cluster) {
 			t.Fatalf("%v", err)
 		}
 	}
-	n.told = is
-	n.Hear(needed)
+	n.passed = is
+	n.SetKnownGroups(needed)
 }
 
 func portsOf(list []isolation.Port) (ports []Port) {
@@ -65,15 +65,15 @@ func podOf(p *isolation.Pod) *Pod {
 	return &Pod{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Addresses: p.Addresses, Ports: portsOf(p.Ports)}
 }
 
-func (n *tested) update(t fataler) {
+func (n *testNode) updateNode(t fataler) {
 	t.Helper()
 	if _, err := n.Update(); err != nil {
 		t.Fatalf("%v", err)
 	}
 }
 
-// change draws a random change of the cluster, and passes it to the Node.
-func change(t *rapid.T, c *isolation.Cluster, n *tested) {
+// applyRandomChange draws a random change of the cluster, and passes it to the Node.
+func applyRandomChange(t *rapid.T, c *isolation.Cluster, n *testNode) {
 	if rapid.Bool().Draw(t, "policy or pod") {
 		namespace, name := rapid.SampledFrom([]string{"a", "b"}).
 			Draw(t, "namespace"),
@@ -87,7 +87,7 @@ func change(t *rapid.T, c *isolation.Cluster, n *tested) {
 		n.SetPolicy(namespace, name, c.Policies[key])
 		return
 	}
-	number := rapid.IntRange(0, isolation.Numbers-1).Draw(t, "pod")
+	number := rapid.IntRange(0, isolation.TotalPods-1).Draw(t, "pod")
 	uid := fmt.Sprint(number)
 	was := c.Pods[uid]
 	delete(c.Pods, uid)
@@ -97,25 +97,25 @@ func change(t *rapid.T, c *isolation.Cluster, n *tested) {
 			c.Pods[uid].Namespace = was.Namespace
 		}
 	}
-	if number < isolation.Here {
+	if number < isolation.LocalPods {
 		n.SetPod(uid, podOf(c.Pods[uid]))
 	}
 }
 
-// packets returns packets between all ends.
-func packets(c *isolation.Cluster) (list []packet) {
+// allPackets returns packets between all ends.
+func allPackets(c *isolation.Cluster) (list []packet) {
 	var ends []netip.Addr
 	for _, m := range c.Pods {
 		ends = append(ends, m.Addresses...)
 	}
-	ends = append(ends, isolation.Outside...)
+	ends = append(ends, isolation.OutsideAddresses...)
 	for _, from := range ends {
 		for _, to := range ends {
 			if from.Is4() != to.Is4() {
 				continue
 			}
 			in := "eth0"
-			if m := c.At(from); m != nil && m.Here {
+			if m := c.PodAt(from); m != nil && m.IsLocal {
 				in = "kpod1"
 			}
 			for _, protocol := range []uint8{nft.TCP, nft.UDP, nft.SCTP} {
@@ -130,58 +130,58 @@ func packets(c *isolation.Cluster) (list []packet) {
 }
 
 // The rules decide as a simple implementation of the specification does, after any sequence of changes.
-func TestRulesDecideAsTheSpecificationDoes(t *testing.T) {
+func TestRulesDecideAsTheSpecification(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := isolation.DrawCluster(t)
-		n := newNode(t)
-		kernels := map[nft.Family]*kernel{}
+		n := newTestNode(t)
+		kernels := map[nft.Family]*fakeKernel{}
 		for _, table := range n.Tables() {
-			kernels[table.Family] = newKernel(table.Family)
+			kernels[table.Family] = newFakeKernel(table.Family)
 		}
 		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
 			for range rapid.IntRange(1, 8).Draw(t, "changes") {
-				change(t, c, n)
+				applyRandomChange(t, c, n)
 				if rapid.IntRange(0, 3).Draw(t, "update") == 0 {
-					n.update(t) // some groups are not known yet
+					n.updateNode(t) // some groups are not known yet
 					for _, table := range n.Tables() {
 						kernels[table.Family].apply(t, table)
 					}
 				}
 			}
-			n.publish(t, c)
-			n.update(t)
-			n.publish(t, c) // some groups are no longer needed
-			if n.Waiting() > 0 {
-				t.Fatalf("%d pods wait", n.Waiting())
+			n.passSlices(t, c)
+			n.updateNode(t)
+			n.passSlices(t, c) // some groups are no longer needed
+			if n.PendingPods() > 0 {
+				t.Fatalf("%d pods wait", n.PendingPods())
 			}
 			for _, table := range n.Tables() {
 				kernels[table.Family].apply(t, table)
 			}
-			for _, p := range packets(c) {
+			for _, p := range allPackets(c) {
 				family := nft.IPv6
 				if p.from.Is4() {
 					family = nft.IPv4
 				}
-				if got, want := kernels[family].forwards(t, p),
+				if got, want := kernels[family].isForwarded(t, p),
 					c.Allows(isolation.Packet{From: p.from, To: p.to, Protocol: p.protocol,
 						Port: p.port}); got != want {
 					t.Fatalf("%+v passes: %t, should: %t\n%s", p, got, want, n.Tables()[0].Text())
 				}
 			}
 		}
-		anew := newNode(t)
+		rebuilt := newTestNode(t)
 		for _, p := range c.Policies {
-			anew.SetPolicy(p.Namespace, p.Name, p)
+			rebuilt.SetPolicy(p.Namespace, p.Name, p)
 		}
 		for uid, m := range c.Pods {
-			if m.Here {
-				anew.SetPod(uid, podOf(m))
+			if m.IsLocal {
+				rebuilt.SetPod(uid, podOf(m))
 			}
 		}
-		anew.publish(t, c)
-		anew.update(t)
+		rebuilt.passSlices(t, c)
+		rebuilt.updateNode(t)
 		for i, table := range n.Tables() {
-			if got, want := table.Text(), anew.Tables()[i].Text(); got != want {
+			if got, want := table.Text(), rebuilt.Tables()[i].Text(); got != want {
 				t.Fatalf("the table is\n%s\nand made anew\n%s", got, want)
 			}
 		}

@@ -49,32 +49,32 @@ func PodOf(p *corev1.Pod) (Pod, bool) {
 	for _, c := range containers {
 		for _, at := range c.Ports {
 			if at.Name != "" {
-				out.Ports = append(out.Ports, Port{at.Name, number(at.Protocol), uint16(at.ContainerPort)})
+				out.Ports = append(out.Ports, Port{at.Name, protocolNumber(at.Protocol), uint16(at.ContainerPort)})
 			}
 		}
 	}
 	return out, true
 }
 
-// pod is a pod with its state in the tables.
-type pod struct {
+// podState is a pod with its state in the tables.
+type podState struct {
 	Pod
 	uid      string
-	gone     bool
+	deleted  bool
 	selected map[string]bool // keys of the policies that select it
 	chains   [2]string       // lists of chains by direction, "" for none
-	placed   []netip.Addr    // its addresses in the tables
+	inTables []netip.Addr    // its addresses in the tables
 }
 
-// same reports whether two pods have the same rules.
-func (p Pod) same(o Pod) bool {
+// hasSameRules reports whether two pods have the same rules.
+func (p Pod) hasSameRules(o Pod) bool {
 	return p.Namespace == o.Namespace && p.Name == o.Name && p.Turn == o.Turn && p.Created.Equal(o.Created) &&
 		labels.Equals(p.Labels, o.Labels) && slices.Equal(p.Addresses, o.Addresses) && slices.Equal(p.Ports, o.Ports)
 }
 
 // resolve returns the numbers of named ports in the pod.
-func (p Pod) resolve(list []namedPort) resolved {
-	out := resolved{}
+func (p Pod) resolve(list []namedPort) portNumbers {
+	out := portNumbers{}
 	for _, n := range list {
 		for _, at := range p.Ports {
 			if at.Name == n.Name && at.Protocol == n.Protocol && !slices.Contains(out[n], at.Number) {
@@ -85,8 +85,8 @@ func (p Pod) resolve(list []namedPort) resolved {
 	return out
 }
 
-// before reports whether o, not p, gets an address that both claim.
-func (p *pod) before(o *pod) bool {
+// isSupersededBy reports whether o, not p, gets an address that both claim.
+func (p *podState) isSupersededBy(o *podState) bool {
 	switch {
 	case p.Turn != o.Turn:
 		return p.Turn < o.Turn
@@ -97,28 +97,28 @@ func (p *pod) before(o *pod) bool {
 }
 
 // fragment returns a pod's elements in a family's table for the given addresses.
-func (p *pod) fragment(f nft.Family, addresses []netip.Addr) *nft.Fragment {
+func (p *podState) fragment(f nft.Family, addresses []netip.Addr) *nft.Fragment {
 	elements := map[string][]nft.Element{}
 	add := func(set string, k nft.Key, v nft.Value) {
 		elements[set] = append(elements[set], nft.Element{Key: k, Value: v})
 	}
 	for _, a := range addresses {
-		if !of(a, f) {
+		if !isOfFamily(a, f) {
 			continue
 		}
-		one := nft.One(a)
-		add(knownPods, nft.Key{Source: one}, nft.Value{})
-		add(toItself, nft.Key{Source: one, Destination: one}, nft.Value{})
-		if name := p.chains[egress]; name != "" {
+		one := nft.SingleAddress(a)
+		add(knownPodSet, nft.Key{Source: one}, nft.Value{})
+		add(selfSet, nft.Key{Source: one, Destination: one}, nft.Value{})
+		if name := p.chains[directionEgress]; name != "" {
 			// A jump, because the receiver's policies are checked afterwards.
-			add(egressPods, nft.Key{Source: one}, nft.Goes("jump", name))
+			add(egressMap, nft.Key{Source: one}, nft.VerdictValue("jump", name))
 		}
-		if name := p.chains[ingress]; name != "" {
-			add(ingressPods, nft.Key{Destination: one}, nft.Goes("goto", name))
+		if name := p.chains[directionIngress]; name != "" {
+			add(ingressMap, nft.Key{Destination: one}, nft.VerdictValue("goto", name))
 		}
 	}
-	if p.chains[ingress] != "" && len(elements) > 0 {
-		add(toMany, nft.Key{Destination: many(f)}, nft.Value{})
+	if p.chains[directionIngress] != "" && len(elements) > 0 {
+		add(multicastSet, nft.Key{Destination: multicastAddresses(f)}, nft.Value{})
 	}
 	if len(elements) == 0 {
 		return nil

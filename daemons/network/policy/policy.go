@@ -29,37 +29,37 @@ import (
 type direction uint8
 
 const (
-	ingress direction = iota
-	egress
+	directionIngress direction = iota
+	directionEgress
 )
 
-var directions = []direction{ingress, egress}
+var directions = []direction{directionIngress, directionEgress}
 
 func (d direction) String() string {
-	if d == egress {
+	if d == directionEgress {
 		return "egress"
 	}
 	return "ingress"
 }
 
-// policy is a parsed NetworkPolicy.
-type policy struct {
-	key      string // namespace/name
-	pods     labels.Selector
-	isolates [2]bool // by direction
-	rules    [2][]rule
-	groups   [2][]string // by direction: names of the groups whose addresses are needed
-	named    []namedPort // named ports in ingress rules, whose numbers depend on the pod
+// parsedPolicy is a parsed NetworkPolicy.
+type parsedPolicy struct {
+	key        string // namespace/name
+	pods       labels.Selector
+	isolates   [2]bool // by direction
+	rules      [2][]peerRule
+	groups     [2][]string // by direction: names of the groups whose addresses are needed
+	namedPorts []namedPort // named ports in ingress rules, whose numbers depend on the pod
 }
 
-// rule accepts packets of its peers to its ports.
-type rule struct {
-	anyone    bool       // it has no peers, so it matches all
-	groups    []string   // names of the groups of selected peers
-	blocks    blocks     // peers by address
-	everybody string     // group in which an egress rule looks up named ports of peers without a group
-	anyPort   bool       // it has no ports, so it matches all
-	ports     []portRule // it matches any of these
+// peerRule accepts packets of its peers to its ports.
+type peerRule struct {
+	hasAllPeers  bool       // it has no peers, so it matches all
+	groups       []string   // names of the groups of selected peers
+	blocks       rangeList  // peers by address
+	allPodsGroup string     // group in which an egress rule looks up named ports of peers without a group
+	anyPort      bool       // it has no ports, so it matches all
+	ports        []portRule // it matches any of these
 }
 
 // portRule matches ports of one protocol: all, a range, or a named port.
@@ -74,49 +74,49 @@ type namedPort struct {
 	Protocol uint8
 }
 
-// read parses a NetworkPolicy. It returns an error for invalid parts, which the API server would reject.
-func read(p *networkingv1.NetworkPolicy) (*policy, error) {
+// parsePolicy parses a NetworkPolicy. It returns an error for invalid parts, which the API server would reject.
+func parsePolicy(p *networkingv1.NetworkPolicy) (*parsedPolicy, error) {
 	pods, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
 	if err != nil {
 		return nil, fmt.Errorf("read the pod selector of the network policy %s/%s: %w", p.Namespace, p.Name, err)
 	}
-	out := &policy{key: p.Namespace + "/" + p.Name, pods: pods}
+	out := &parsedPolicy{key: p.Namespace + "/" + p.Name, pods: pods}
 	types := p.Spec.PolicyTypes
-	out.isolates[ingress] = len(types) == 0 || slices.Contains(types, networkingv1.PolicyTypeIngress)
-	out.isolates[egress] = len(types) == 0 && len(p.Spec.Egress) > 0 ||
+	out.isolates[directionIngress] = len(types) == 0 || slices.Contains(types, networkingv1.PolicyTypeIngress)
+	out.isolates[directionEgress] = len(types) == 0 && len(p.Spec.Egress) > 0 ||
 		slices.Contains(types, networkingv1.PolicyTypeEgress)
 	var problems []error
 	add := func(d direction, from []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) {
-		r, err := readRule(p.Namespace, d, from, ports)
+		r, err := parseRule(p.Namespace, d, from, ports)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("read the network policy %s: %w", out.key, err))
 		}
 		out.rules[d] = append(out.rules[d], r)
 		out.groups[d] = append(out.groups[d], r.groups...)
-		if r.everybody != "" {
-			out.groups[d] = append(out.groups[d], r.everybody)
+		if r.allPodsGroup != "" {
+			out.groups[d] = append(out.groups[d], r.allPodsGroup)
 		}
 		for _, at := range r.ports {
-			if d == ingress && at.Name != "" && !slices.Contains(out.named, at.namedPort) {
-				out.named = append(out.named, at.namedPort)
+			if d == directionIngress && at.Name != "" && !slices.Contains(out.namedPorts, at.namedPort) {
+				out.namedPorts = append(out.namedPorts, at.namedPort)
 			}
 		}
 	}
-	if out.isolates[ingress] {
+	if out.isolates[directionIngress] {
 		for _, r := range p.Spec.Ingress {
-			add(ingress, r.From, r.Ports)
+			add(directionIngress, r.From, r.Ports)
 		}
 	}
-	if out.isolates[egress] {
+	if out.isolates[directionEgress] {
 		for _, r := range p.Spec.Egress {
-			add(egress, r.To, r.Ports)
+			add(directionEgress, r.To, r.Ports)
 		}
 	}
 	for _, d := range directions {
 		slices.Sort(out.groups[d])
 		out.groups[d] = slices.Compact(out.groups[d])
 	}
-	slices.SortFunc(out.named, func(a, b namedPort) int {
+	slices.SortFunc(out.namedPorts, func(a, b namedPort) int {
 		if c := strings.Compare(a.Name, b.Name); c != 0 {
 			return c
 		}
@@ -125,45 +125,45 @@ func read(p *networkingv1.NetworkPolicy) (*policy, error) {
 	return out, errors.Join(problems...)
 }
 
-func readRule(
+func parseRule(
 	namespace string,
 	d direction,
 	from []networkingv1.NetworkPolicyPeer,
 	ports []networkingv1.NetworkPolicyPort,
-) (r rule, err error) {
-	r = rule{anyone: len(from) == 0, anyPort: len(ports) == 0}
+) (r peerRule, err error) {
+	r = peerRule{hasAllPeers: len(from) == 0, anyPort: len(ports) == 0}
 	var names []string
-	if d == egress {
-		names = peers.Named(ports)
+	if d == directionEgress {
+		names = peers.PortNames(ports)
 	}
 	var problems []error
-	var cidrs [][]span
+	var cidrs [][]addressRange
 	for _, peer := range from {
 		if g, ok := peers.OfPeer(namespace, peer, names); ok {
 			r.groups = append(r.groups, g.Name())
 			continue
 		}
-		b, err := readBlock(peer.IPBlock)
+		b, err := parseBlock(peer.IPBlock)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
 		cidrs = append(cidrs, b)
 	}
-	r.blocks = merge(cidrs)
-	if len(names) > 0 && (r.anyone || len(r.blocks) > 0) {
-		r.everybody = peers.Everybody(names).Name()
+	r.blocks = mergeRanges(cidrs)
+	if len(names) > 0 && (r.hasAllPeers || len(r.blocks) > 0) {
+		r.allPodsGroup = peers.AllPods(names).Name()
 	}
 	for _, p := range ports {
-		r.ports = append(r.ports, readPort(p))
+		r.ports = append(r.ports, parsePort(p))
 	}
 	return r, errors.Join(problems...)
 }
 
-func readPort(p networkingv1.NetworkPolicyPort) portRule {
+func parsePort(p networkingv1.NetworkPolicyPort) portRule {
 	out := portRule{namedPort: namedPort{Protocol: nft.TCP}}
 	if p.Protocol != nil {
-		out.Protocol = number(*p.Protocol)
+		out.Protocol = protocolNumber(*p.Protocol)
 	}
 	switch {
 	case p.Port == nil:
@@ -179,8 +179,8 @@ func readPort(p networkingv1.NetworkPolicyPort) portRule {
 	return out
 }
 
-// number returns the number of a protocol.
-func number(p corev1.Protocol) uint8 {
+// protocolNumber returns the number of a protocol.
+func protocolNumber(p corev1.Protocol) uint8 {
 	switch p {
 	case corev1.ProtocolUDP:
 		return nft.UDP
@@ -190,8 +190,8 @@ func number(p corev1.Protocol) uint8 {
 	return nft.TCP
 }
 
-// prefix parses a network as leniently as the API server: it accepts host bits and leading zeros.
-func prefix(s string) (netip.Prefix, error) {
+// parsePrefix parses a network as leniently as the API server: it accepts host bits and leading zeros.
+func parsePrefix(s string) (netip.Prefix, error) {
 	_, n, err := netutils.ParseCIDRSloppy(s)
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf("read the block %q: %w", s, err)

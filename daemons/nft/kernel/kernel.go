@@ -13,14 +13,14 @@ import (
 
 // Kernel writes one table to the kernel. It is not safe for concurrent use.
 type Kernel struct {
-	known      bool   // whether the kernel had the table's state after the last Apply
+	applied    bool   // whether the kernel had the table's state after the last Apply
 	generation uint32 // generation of the kernel's ruleset when the rules were last seen to be correct
 }
 
 // Apply updates the kernel's rules to the table. The first time, and after an error, it reads the kernel's rules and
 // compares. After that, it only sends what has changed.
 func (k *Kernel) Apply(t *nft.Table) error {
-	s, err := open()
+	s, err := openSocket()
 	if err != nil {
 		return err
 	}
@@ -30,16 +30,16 @@ func (k *Kernel) Apply(t *nft.Table) error {
 		return err
 	}
 	change, whole, seen := t.Changes(), false, k.generation
-	if !k.known {
-		if change, whole, err = compare(s, t); err != nil {
+	if !k.applied {
+		if change, whole, err = compareTable(s, t); err != nil {
 			return err
 		}
 		seen = before
 	}
-	k.known = false
+	k.applied = false
 	expected := before
-	if !change.Empty() || whole {
-		b := begin(t)
+	if !change.IsEmpty() || whole {
+		b := newBatch(t)
 		if whole {
 			b.replace()
 		}
@@ -60,34 +60,35 @@ func (k *Kernel) Apply(t *nft.Table) error {
 	if k.generation = seen; seen == before && after == expected {
 		k.generation = after
 	}
-	t.Done()
-	k.known = true
+	t.MarkApplied()
+	k.applied = true
 	return nil
 }
 
-// compare reads the kernel's table and returns the changes to make. whole reports whether the table must be replaced.
-func compare(s *socket, t *nft.Table) (change *nft.Change, whole bool, err error) {
+// compareTable reads the kernel's table and returns the changes to make. whole reports whether the table must be
+// replaced.
+func compareTable(s *socket, t *nft.Table) (change *nft.Change, whole bool, err error) {
 	found, there, err := s.read(t)
 	if err != nil {
 		return nil, false, fmt.Errorf("read the rules of the table %s: %w", t.Name, err)
 	}
 	if there {
-		if change, ok := t.Against(found); ok {
+		if change, ok := t.DiffFrom(found); ok {
 			return change, false, nil
 		}
 	}
-	change, _ = t.Against(nft.Found{})
+	change, _ = t.DiffFrom(nft.KernelTable{})
 	return change, true, nil
 }
 
-// Intact reports whether the kernel still has the rules. If no program has changed any rules, that is known at once.
+// IsIntact reports whether the kernel still has the rules. If no program has changed any rules, that is known at once.
 // Otherwise it checks the base chains, which detects a flush. With deep, it checks everything, which detects every
 // edit.
-func (k *Kernel) Intact(t *nft.Table, deep bool) (bool, error) {
-	if !k.known {
+func (k *Kernel) IsIntact(t *nft.Table, deep bool) (bool, error) {
+	if !k.applied {
 		return true, nil // the next Apply compares
 	}
-	s, err := open()
+	s, err := openSocket()
 	if err != nil {
 		return false, err
 	}
@@ -97,28 +98,28 @@ func (k *Kernel) Intact(t *nft.Table, deep bool) (bool, error) {
 		return err == nil, err
 	}
 	if !deep {
-		return s.hooked(t)
+		return s.hasBaseRules(t)
 	}
-	change, whole, err := compare(s, t)
+	change, whole, err := compareTable(s, t)
 	if err != nil {
 		return false, err
 	}
-	if whole || !change.Empty() {
+	if whole || !change.IsEmpty() {
 		return false, nil
 	}
 	k.generation = generation
 	return true, nil
 }
 
-// Forget makes the next Apply compare everything, for cases in which the kernel may have lost the rules.
-func (k *Kernel) Forget() { k.known = false }
+// Invalidate makes the next Apply compare everything, for cases in which the kernel may have lost the rules.
+func (k *Kernel) Invalidate() { k.applied = false }
 
-// Known reports whether the last Apply succeeded and Forget was not called since.
-func (k *Kernel) Known() bool { return k.known }
+// IsApplied reports whether the last Apply succeeded and Forget was not called since.
+func (k *Kernel) IsApplied() bool { return k.applied }
 
 // Remove removes a table if it exists.
 func Remove(family nft.Family, name string) error {
-	s, err := open()
+	s, err := openSocket()
 	if err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func Remove(family nft.Family, name string) error {
 
 // Generation returns the generation of the kernel's ruleset. It increases with every change by any program.
 func Generation() (uint32, error) {
-	s, err := open()
+	s, err := openSocket()
 	if err != nil {
 		return 0, err
 	}

@@ -34,12 +34,12 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	destination = []nft.Field{nft.Destination, nft.Protocol, nft.Port}
-	pair        = []nft.Field{nft.Source, nft.Destination}
+	destinationKey = []nft.Field{nft.Destination, nft.Protocol, nft.Port}
+	addressPair    = []nft.Field{nft.Source, nft.Destination}
 )
 
-// full returns a table with every statement that rules can have.
-func full(t testing.TB, f nft.Family) *nft.Table {
+// newFullTable returns a table with every statement that rules can have.
+func newFullTable(t testing.TB, f nft.Family) *nft.Table {
 	t.Helper()
 	net, one, two := netip.MustParsePrefix(
 		"10.0.0.0/8",
@@ -57,109 +57,112 @@ func full(t testing.TB, f nft.Family) *nft.Table {
 			"[2001:db8::2]:80",
 		)
 	}
-	goes := func(to string) nft.Do { return nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: to}} }
+	goes := func(to string) nft.Decide { return nft.Decide{Verdict: nft.Verdict{Action: "goto", Chain: to}} }
 	table, err := nft.NewTable(f, "test", &nft.Fragment{
 		Sets: map[string]nft.Set{
 			"services": {
-				Key: destination,
-				To:  nft.Verdicts,
-			}, "pairs": {Key: pair}, "nets": {Key: []nft.Field{nft.Source}, Ranges: true},
+				Key:    destinationKey,
+				Values: nft.Verdicts,
+			}, "pairs": {Key: addressPair}, "nets": {Key: []nft.Field{nft.Source}, Ranges: true},
 			"seen": {
 				Key:     []nft.Field{nft.Source},
-				Seconds: 60,
-			}, "ports": {Key: []nft.Field{nft.Protocol, nft.Port}, To: nft.Verdicts},
+				Timeout: 60,
+			}, "ports": {Key: []nft.Field{nft.Protocol, nft.Port}, Values: nft.Verdicts},
 			"counts": {
-				Key: destination,
-				To:  nft.Numbers,
-			}, "endpoints": {Key: append(destination[:3:3], nft.Index), To: nft.Endpoints},
+				Key:    destinationKey,
+				Values: nft.Numbers,
+			}, "endpoints": {Key: append(destinationKey[:3:3], nft.Index), Values: nft.Endpoints},
 		},
 		Chains: map[string]nft.Chain{
 			"nat": {Hook: &nft.Hook{Type: "nat", Name: "prerouting", Priority: -100}, Rules: []nft.Rule{
-				{nft.Note{Map: "counts", Key: destination}}, {nft.ByNote{Chains: []string{"one", "of"}}},
-				{nft.Lookup{Map: "services", Key: destination}},
+				{nft.StoreNumber{Map: "counts", Key: destinationKey}}, {nft.GotoStored{Chains: []string{"one", "of"}}},
+				{nft.Lookup{Map: "services", Key: destinationKey}},
 				{
 					nft.ToLocal{},
-					nft.To{Net: net, Not: true},
+					nft.ToNet{Net: net, Not: true},
 					nft.Lookup{Map: "ports", Key: []nft.Field{nft.Protocol, nft.Port}},
 				},
 			}},
 			"after": {Hook: &nft.Hook{Type: "nat", Name: "postrouting", Priority: 100}, Rules: []nft.Rule{
-				{nft.Marked{Bits: 0x4000}, nft.Masquerade{}}, {nft.In{Set: "pairs", Key: pair}, nft.Masquerade{}},
+				{nft.Marked{Bits: 0x4000}, nft.Masquerade{}},
+				{nft.InSet{Set: "pairs", Key: addressPair}, nft.Masquerade{}},
 			}},
 			"forward": {Hook: &nft.Hook{Type: "filter", Name: "forward"}, Rules: []nft.Rule{
-				{nft.Known{}, nft.Do{Verdict: nft.Verdict{Action: "accept"}}},
+				{nft.EstablishedConnection{}, nft.Decide{Verdict: nft.Verdict{Action: "accept"}}},
 				{nft.Reply{}, nft.Untranslated{}, nft.Mark{Bits: 0x1000}},
 				{
-					nft.First{},
-					nft.In{Set: "nets", Key: []nft.Field{nft.Source}, Not: true},
-					nft.Is{Protocol: nft.TCP},
+					nft.NewConnection{},
+					nft.InSet{Set: "nets", Key: []nft.Field{nft.Source}, Not: true},
+					nft.IsProtocol{Protocol: nft.TCP},
 					nft.ToPorts{First: 80, Last: 90},
 					nft.Reject{},
 				},
-				{nft.OnLink{}, nft.Is{Protocol: nft.UDP}, nft.Do{Verdict: nft.Verdict{Action: "accept"}}},
-				{nft.Through{Prefix: "kpod"}, nft.Astray{}, nft.Do{Verdict: nft.Verdict{Action: "drop"}}},
+				{nft.OnLink{}, nft.IsProtocol{Protocol: nft.UDP}, nft.Decide{Verdict: nft.Verdict{Action: "accept"}}},
+				{nft.FromInterface{Prefix: "kpod"}, nft.WrongInterface{},
+					nft.Decide{Verdict: nft.Verdict{Action: "drop"}}},
 				{
-					nft.Through{Prefix: "cali", Not: true},
-					nft.Is{Protocol: nft.UDP},
+					nft.FromInterface{Prefix: "cali", Not: true},
+					nft.IsProtocol{Protocol: nft.UDP},
 					nft.ToPorts{First: 53, Last: 53},
-					nft.Do{Verdict: nft.Verdict{Action: "drop", Chain: ""}},
+					nft.Decide{Verdict: nft.Verdict{Action: "drop", Chain: ""}},
 				},
 			}},
 			"of": {
 				Rules: []nft.Rule{
-					{nft.Unnote{}},
-					{nft.RandomOf{Map: "endpoints", Key: destination, Of: 2}},
-					{nft.RandomOf{Map: "endpoints", Key: destination, Of: 1}},
+					{nft.ClearStored{}},
+					{nft.RandomFrom{Map: "endpoints", Key: destinationKey, Count: 2}},
+					{nft.RandomFrom{Map: "endpoints", Key: destinationKey, Count: 1}},
 				},
 			},
 			"one": {
 				Rules: []nft.Rule{
-					{nft.From{Net: net, Not: true}, nft.Mark{Bits: 0x4000}},
-					{nft.Is{Protocol: nft.TCP}, nft.RandomTo{To: []netip.AddrPort{one, two}}},
+					{nft.FromNet{Net: net, Not: true}, nft.Mark{Bits: 0x4000}},
+					{nft.IsProtocol{Protocol: nft.TCP}, nft.RandomTo{To: []netip.AddrPort{one, two}}},
 				},
 			},
 			"each": {
 				Rules: []nft.Rule{
-					{nft.In{Set: "seen", Key: []nft.Field{nft.Source}}, goes("last")},
+					{nft.InSet{Set: "seen", Key: []nft.Field{nft.Source}}, goes("last")},
 					{nft.Random{Chains: []string{"last", "one"}}},
 				},
 			},
 			"last": {
 				Rules: []nft.Rule{
-					{nft.FromLocal{}, nft.Remember{Set: "seen", Seconds: 60}},
-					{nft.Is{Protocol: nft.TCP}, nft.DNAT{To: one}},
+					{nft.FromLocal{}, nft.AddSource{Set: "seen", Timeout: 60}},
+					{nft.IsProtocol{Protocol: nft.TCP}, nft.DNAT{To: one}},
 				},
 			},
 		},
 		Elements: map[string][]nft.Element{
 			"services": {
 				{
-					Key:   nft.Key{Destination: nft.One(one.Addr()), Protocol: nft.TCP, Port: 80},
-					Value: nft.Goes("goto", "each"),
+					Key:   nft.Key{Destination: nft.SingleAddress(one.Addr()), Protocol: nft.TCP, Port: 80},
+					Value: nft.VerdictValue("goto", "each"),
 				},
 				{
-					Key:   nft.Key{Destination: nft.One(two.Addr()), Protocol: nft.UDP, Port: 80},
-					Value: nft.Goes("drop", ""),
+					Key:   nft.Key{Destination: nft.SingleAddress(two.Addr()), Protocol: nft.UDP, Port: 80},
+					Value: nft.VerdictValue("drop", ""),
 				},
 			},
-			"ports": {{Key: nft.Key{Protocol: nft.SCTP, Port: 30000}, Value: nft.Goes("goto", "one")}},
+			"ports": {{Key: nft.Key{Protocol: nft.SCTP, Port: 30000}, Value: nft.VerdictValue("goto", "one")}},
 			"counts": {
 				{
-					Key:   nft.Key{Destination: nft.One(two.Addr()), Protocol: nft.TCP, Port: 80},
+					Key:   nft.Key{Destination: nft.SingleAddress(two.Addr()), Protocol: nft.TCP, Port: 80},
 					Value: nft.Value{Number: 2},
 				},
 			},
 			"endpoints": {
 				{
-					Key:   nft.Key{Destination: nft.One(two.Addr()), Protocol: nft.TCP, Port: 80, Index: 1},
+					Key:   nft.Key{Destination: nft.SingleAddress(two.Addr()), Protocol: nft.TCP, Port: 80, Index: 1},
 					Value: nft.Value{To: one},
 				},
 			},
-			"pairs": {{Key: nft.Key{Source: nft.One(one.Addr()), Destination: nft.One(one.Addr())}}},
+			"pairs": {{Key: nft.Key{Source: nft.SingleAddress(one.Addr()),
+				Destination: nft.SingleAddress(one.Addr())}}},
 			"nets": {
-				{Key: nft.Key{Source: nft.Of(net)}},
+				{Key: nft.Key{Source: nft.NetworkAddresses(net)}},
 				{Key: nft.Key{Source: nft.Addresses{First: one.Addr(), Last: two.Addr()}}},
-				{Key: nft.Key{Source: nft.One(two.Addr().Next())}},
+				{Key: nft.Key{Source: nft.SingleAddress(two.Addr().Next())}},
 			},
 		},
 	})
@@ -171,16 +174,16 @@ func full(t testing.TB, f nft.Family) *nft.Table {
 
 // What is written can be read back, for every statement and both families, and nft can print it.
 // Proves S28.
-func TestWhatIsPutThereIsReadBack(t *testing.T) {
+func TestAppliedRulesAreReadBack(t *testing.T) {
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
-		table := full(t, f)
+		table := newFullTable(t, f)
 		var k Kernel
 		if err := k.Apply(table); err != nil {
 			t.Fatal(err)
 		}
 		for _, deep := range []bool{false, true} {
 			k.generation-- // simulates a change by another program
-			if is, err := k.Intact(table, deep); err != nil || !is {
+			if is, err := k.IsIntact(table, deep); err != nil || !is {
 				t.Errorf("%s: intact is %t, %v", f, is, err)
 			}
 		}
@@ -204,7 +207,7 @@ func TestWhatIsPutThereIsReadBack(t *testing.T) {
 	}
 }
 
-func run(t *testing.T, command string) {
+func runCommand(t *testing.T, command string) {
 	t.Helper()
 	words := strings.Fields(command)
 	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
@@ -214,8 +217,8 @@ func run(t *testing.T, command string) {
 
 // Changes by other programs are detected and reverted: a flush at once, and an edit by the deep check.
 // Proves S28.
-func TestRulesThatSomebodyChangesAreMissed(t *testing.T) {
-	table := full(t, nft.IPv4)
+func TestForeignChangesAreDetected(t *testing.T) {
+	table := newFullTable(t, nft.IPv4)
 	var k Kernel
 	for what, c := range map[string]struct {
 		command string
@@ -236,21 +239,21 @@ func TestRulesThatSomebodyChangesAreMissed(t *testing.T) {
 		if err := k.Apply(table); err != nil {
 			t.Fatal(err)
 		}
-		run(t, "nft add table ip other") // rules in other tables do not matter
+		runCommand(t, "nft add table ip other") // rules in other tables do not matter
 		for _, deep := range []bool{false, true} {
-			if is, err := k.Intact(table, deep); err != nil || !is {
+			if is, err := k.IsIntact(table, deep); err != nil || !is {
 				t.Fatalf("%s: before it intact is %t, %v", what, is, err)
 			}
 		}
-		run(t, c.command)
-		if is, err := k.Intact(table, c.deep); err != nil || is {
+		runCommand(t, c.command)
+		if is, err := k.IsIntact(table, c.deep); err != nil || is {
 			t.Errorf("%s: intact is %t, %v", what, is, err)
 		}
-		k.Forget()
+		k.Invalidate()
 		if err := k.Apply(table); err != nil {
 			t.Fatalf("%s: put back: %v", what, err)
 		}
-		if is, err := k.Intact(table, true); err != nil || !is {
+		if is, err := k.IsIntact(table, true); err != nil || !is {
 			t.Errorf("%s: after it was put back intact is %t, %v", what, is, err)
 		}
 	}
@@ -262,8 +265,8 @@ func TestRulesThatSomebodyChangesAreMissed(t *testing.T) {
 // A change by another program during our transaction is detected afterwards. Removed rules are never taken for those
 // just written.
 // Proves S28.
-func TestRulesThatSomebodyChangesMeanwhileAreMissed(t *testing.T) {
-	table := full(t, nft.IPv4)
+func TestForeignChangesDuringTheCheckAreDetected(t *testing.T) {
+	table := newFullTable(t, nft.IPv4)
 	var k Kernel
 	apply := func() {
 		t.Helper()
@@ -272,12 +275,12 @@ func TestRulesThatSomebodyChangesMeanwhileAreMissed(t *testing.T) {
 		}
 	}
 	apply()
-	run(t, "nft flush chain ip test each")
+	runCommand(t, "nft flush chain ip test each")
 	if err := table.Put("more", &nft.Fragment{Chains: map[string]nft.Chain{"more": {}}}); err != nil {
 		t.Fatal(err)
 	}
 	apply()
-	if is, err := k.Intact(table, true); err != nil || is {
+	if is, err := k.IsIntact(table, true); err != nil || is {
 		t.Errorf("an edit before a change: intact is %t, %v", is, err)
 	}
 
@@ -290,16 +293,16 @@ func TestRulesThatSomebodyChangesMeanwhileAreMissed(t *testing.T) {
 	}()
 	defer close(flush)
 	for i := range 100 {
-		k.Forget()
+		k.Invalidate()
 		flush <- struct{}{}
 		err := k.Apply(table)
 		if removed := <-flushed; removed != nil {
 			t.Fatal(removed)
 		}
-		if err != nil && !errors.Is(err, errChanging) && !errors.Is(err, syscall.ENOENT) {
+		if err != nil && !errors.Is(err, errRulesChanging) && !errors.Is(err, syscall.ENOENT) {
 			t.Fatal(err)
 		}
-		s, err := open()
+		s, err := openSocket()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,11 +311,11 @@ func TestRulesThatSomebodyChangesMeanwhileAreMissed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		is, err := k.Intact(table, false)
+		is, err := k.IsIntact(table, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k.Known() && is && !there {
+		if k.IsApplied() && is && !there {
 			t.Fatalf("round %d: the table is gone, and counts as intact", i)
 		}
 	}
@@ -320,16 +323,16 @@ func TestRulesThatSomebodyChangesMeanwhileAreMissed(t *testing.T) {
 
 // A restarted daemon only changes what differs. A table of another type is replaced.
 // Proves S28.
-func TestWhatIsThereIsTakenOver(t *testing.T) {
+func TestAnExistingTableIsTakenOver(t *testing.T) {
 	var k, restarted, other Kernel
-	if err := k.Apply(full(t, nft.IPv4)); err != nil {
+	if err := k.Apply(newFullTable(t, nft.IPv4)); err != nil {
 		t.Fatal(err)
 	}
-	before := handles(t)
-	if err := restarted.Apply(full(t, nft.IPv4)); err != nil {
+	before := tableHandles(t)
+	if err := restarted.Apply(newFullTable(t, nft.IPv4)); err != nil {
 		t.Fatal(err)
 	}
-	if after := handles(t); after != before {
+	if after := tableHandles(t); after != before {
 		t.Errorf("rules were replaced:\n%s\nwere\n%s", after, before)
 	}
 	base := &nft.Fragment{Sets: map[string]nft.Set{"nets": {Key: []nft.Field{nft.Destination}}}}
@@ -340,7 +343,7 @@ func TestWhatIsThereIsTakenOver(t *testing.T) {
 	if err := other.Apply(changed); err != nil {
 		t.Fatal(err)
 	}
-	if after := handles(t); strings.Contains(after, "chain") {
+	if after := tableHandles(t); strings.Contains(after, "chain") {
 		t.Errorf("chains of another make are still there:\n%s", after)
 	}
 	if err := Remove(nft.IPv4, "test"); err != nil {
@@ -348,7 +351,7 @@ func TestWhatIsThereIsTakenOver(t *testing.T) {
 	}
 }
 
-func handles(t *testing.T) string {
+func tableHandles(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("nft", "-a", "list", "table", "ip", "test").CombinedOutput()
 	if err != nil {
@@ -358,16 +361,16 @@ func handles(t *testing.T) string {
 }
 
 // If the kernel rejects a change, the error names the rejected object, and nothing changes.
-func TestWhatTheKernelRefusesChangesNothing(t *testing.T) {
-	table := full(t, nft.IPv4)
+func TestARejectedTransactionChangesNothing(t *testing.T) {
+	table := newFullTable(t, nft.IPv4)
 	var k Kernel
 	if err := k.Apply(table); err != nil {
 		t.Fatal(err)
 	}
-	before := handles(t)
+	before := tableHandles(t)
 	bad := &nft.Fragment{
 		Chains: map[string]nft.Chain{
-			"bad": {Rules: []nft.Rule{{nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: "nowhere"}}}}},
+			"bad": {Rules: []nft.Rule{{nft.Decide{Verdict: nft.Verdict{Action: "goto", Chain: "nowhere"}}}}},
 		},
 	}
 	if err := table.Put("bad", bad); err != nil {
@@ -376,7 +379,7 @@ func TestWhatTheKernelRefusesChangesNothing(t *testing.T) {
 	if err := k.Apply(table); err == nil || !strings.Contains(err.Error(), "chain bad") {
 		t.Errorf("the error is %v", err)
 	}
-	if after := handles(t); after != before {
+	if after := tableHandles(t); after != before {
 		t.Errorf("the table is\n%s\nwas\n%s", after, before)
 	}
 	if err := table.Put("bad", nil); err != nil {

@@ -12,30 +12,30 @@ import (
 )
 
 // read returns the kernel's state of a table, and whether the table exists.
-func (s *socket) read(t *nft.Table) (nft.Found, bool, error) {
+func (s *socket) read(t *nft.Table) (nft.KernelTable, bool, error) {
 	for tries := 0; ; tries++ {
 		f, there, err := s.readOnce(t)
 		// If another program changed rules during the listing, start again.
-		if !errors.Is(err, errChanging) || tries == 5 {
+		if !errors.Is(err, errRulesChanging) || tries == 5 {
 			return f, there, err
 		}
-		again, err := open()
+		again, err := openSocket()
 		if err != nil {
-			return nft.Found{}, false, err
+			return nft.KernelTable{}, false, err
 		}
 		s.close()
 		*s = *again
 	}
 }
 
-func (s *socket) readOnce(t *nft.Table) (f nft.Found, there bool, err error) {
-	f = nft.Found{
-		Chains:   map[string]nft.FoundChain{},
+func (s *socket) readOnce(t *nft.Table) (f nft.KernelTable, there bool, err error) {
+	f = nft.KernelTable{
+		Chains:   map[string]nft.KernelChain{},
 		Sets:     map[string]uint64{},
 		Elements: map[string]map[nft.Key]nft.Value{},
 	}
 	err = s.list(
-		listing(unix.NFT_MSG_GETCHAIN, t, unix.NFTA_CHAIN_TABLE),
+		listRequest(unix.NFT_MSG_GETCHAIN, t, unix.NFTA_CHAIN_TABLE),
 		func(body []byte) { readChain(body, t.Name, f.Chains) },
 	)
 	if err != nil {
@@ -44,27 +44,27 @@ func (s *socket) readOnce(t *nft.Table) (f nft.Found, there bool, err error) {
 	if len(f.Chains) == 0 {
 		return f, false, nil
 	}
-	if err := s.list(listing(unix.NFT_MSG_GETRULE, t, unix.NFTA_RULE_TABLE),
+	if err := s.list(listRequest(unix.NFT_MSG_GETRULE, t, unix.NFTA_RULE_TABLE),
 		func(body []byte) { readRule(body, t.Name, f.Chains) }); err != nil {
 		return f, false, ignoreAbsent(err)
 	}
-	if err := s.list(listing(unix.NFT_MSG_GETSET, t, unix.NFTA_SET_TABLE),
+	if err := s.list(listRequest(unix.NFT_MSG_GETSET, t, unix.NFTA_SET_TABLE),
 		func(body []byte) { readSet(body, t.Name, f.Sets) }); err != nil {
 		return f, false, ignoreAbsent(err)
 	}
-	for _, name := range t.Filled() {
+	for _, name := range t.FilledSets() {
 		set, _ := t.Set(name)
 		if f.Sets[name] != set.Mark() {
 			continue // the set does not exist or has another type
 		}
 		all := map[nft.Key]nft.Value{}
 		f.Elements[name] = all
-		m := &message{}
+		m := &netlinkMessage{}
 		m.begin(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, t.Family)
-		m.text(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
-		m.text(unix.NFTA_SET_ELEM_LIST_SET, name)
+		m.addText(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
+		m.addText(unix.NFTA_SET_ELEM_LIST_SET, name)
 		m.end()
-		r := reader{family: t.Family, set: set, into: all}
+		r := elementReader{family: t.Family, set: set, into: all}
 		if err := s.list(m, r.elements); err != nil {
 			return f, false, ignoreAbsent(err)
 		}
@@ -80,52 +80,52 @@ func ignoreAbsent(err error) error {
 	return err
 }
 
-func listing(kind uint16, t *nft.Table, table uint16) *message {
-	m := &message{}
+func listRequest(kind uint16, t *nft.Table, table uint16) *netlinkMessage {
+	m := &netlinkMessage{}
 	m.begin(kind, unix.NLM_F_DUMP, t.Family)
-	m.text(table, t.Name)
+	m.addText(table, t.Name)
 	m.end()
 	return m
 }
 
-// text returns a string of the kernel without its terminating zero.
-func text(b []byte) string {
+// trimZero returns a string of the kernel without its terminating zero.
+func trimZero(b []byte) string {
 	if n := len(b); n > 0 && b[n-1] == 0 {
 		b = b[:n-1]
 	}
 	return string(b)
 }
 
-func number(b []byte) uint32 {
+func parseUint32(b []byte) uint32 {
 	if len(b) != 4 {
 		return 0
 	}
 	return binary.BigEndian.Uint32(b)
 }
 
-func readChain(body []byte, table string, into map[string]nft.FoundChain) {
+func readChain(body []byte, table string, into map[string]nft.KernelChain) {
 	var in, name, kind string
 	var hook *nft.Hook
-	attributes(body, func(k uint16, v []byte) {
+	eachAttribute(body, func(k uint16, v []byte) {
 		switch k {
 		case unix.NFTA_CHAIN_TABLE:
-			in = text(v)
+			in = trimZero(v)
 		case unix.NFTA_CHAIN_NAME:
-			name = text(v)
+			name = trimZero(v)
 		case unix.NFTA_CHAIN_TYPE:
-			kind = text(v)
+			kind = trimZero(v)
 		case unix.NFTA_CHAIN_HOOK:
 			hook = &nft.Hook{}
-			attributes(v, func(k uint16, v []byte) {
+			eachAttribute(v, func(k uint16, v []byte) {
 				switch k {
 				case unix.NFTA_HOOK_HOOKNUM:
-					for word, n := range hooks {
-						if n == number(v) {
+					for word, n := range hookNumbers {
+						if n == parseUint32(v) {
 							hook.Name = word
 						}
 					}
 				case unix.NFTA_HOOK_PRIORITY:
-					hook.Priority = int32(number(v))
+					hook.Priority = int32(parseUint32(v))
 				}
 			})
 		}
@@ -136,20 +136,20 @@ func readChain(body []byte, table string, into map[string]nft.FoundChain) {
 	if hook != nil {
 		hook.Type = kind
 	}
-	into[name] = nft.FoundChain{Hook: hook}
+	into[name] = nft.KernelChain{Hook: hook}
 }
 
-func readRule(body []byte, table string, into map[string]nft.FoundChain) {
+func readRule(body []byte, table string, into map[string]nft.KernelChain) {
 	var in, chain string
 	var mark uint64
-	attributes(body, func(k uint16, v []byte) {
+	eachAttribute(body, func(k uint16, v []byte) {
 		switch k {
 		case unix.NFTA_RULE_TABLE:
-			in = text(v)
+			in = trimZero(v)
 		case unix.NFTA_RULE_CHAIN:
-			chain = text(v)
+			chain = trimZero(v)
 		case unix.NFTA_RULE_USERDATA:
-			mark = marked(v)
+			mark = readMark(v)
 		}
 	})
 	if c, known := into[chain]; known && in == table {
@@ -162,16 +162,16 @@ func readSet(body []byte, table string, into map[string]uint64) {
 	var in, name string
 	var mark uint64
 	var flags uint32
-	attributes(body, func(k uint16, v []byte) {
+	eachAttribute(body, func(k uint16, v []byte) {
 		switch k {
 		case unix.NFTA_SET_TABLE:
-			in = text(v)
+			in = trimZero(v)
 		case unix.NFTA_SET_NAME:
-			name = text(v)
+			name = trimZero(v)
 		case unix.NFTA_SET_FLAGS:
-			flags = number(v)
+			flags = parseUint32(v)
 		case unix.NFTA_SET_USERDATA:
-			mark = marked(v)
+			mark = readMark(v)
 		}
 	})
 	if in == table && flags&unix.NFT_SET_ANONYMOUS == 0 {
@@ -179,42 +179,42 @@ func readSet(body []byte, table string, into map[string]uint64) {
 	}
 }
 
-// reader reads the elements of one set.
-type reader struct {
+// elementReader reads the elements of one set.
+type elementReader struct {
 	family nft.Family
 	set    nft.Set
 	into   map[nft.Key]nft.Value
-	bounds []bound // bounds of ranges, for a set of ranges
+	bounds []rangeBound // bounds of ranges, for a set of ranges
 }
 
-type bound struct {
+type rangeBound struct {
 	at  netip.Addr
 	end bool
 }
 
-func (r *reader) elements(body []byte) {
-	attributes(body, func(k uint16, v []byte) {
+func (r *elementReader) elements(body []byte) {
+	eachAttribute(body, func(k uint16, v []byte) {
 		if k != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 			return
 		}
-		attributes(v, func(_ uint16, v []byte) { r.element(v) })
+		eachAttribute(v, func(_ uint16, v []byte) { r.element(v) })
 	})
 }
 
-func (r *reader) element(body []byte) {
+func (r *elementReader) element(body []byte) {
 	var key []byte
 	var value nft.Value
 	var flags uint32
-	attributes(body, func(k uint16, v []byte) {
+	eachAttribute(body, func(k uint16, v []byte) {
 		switch k {
 		case unix.NFTA_SET_ELEM_KEY:
-			attributes(v, func(_ uint16, v []byte) { key = v })
+			eachAttribute(v, func(_ uint16, v []byte) { key = v })
 		case unix.NFTA_SET_ELEM_DATA:
-			attributes(v, func(k uint16, v []byte) {
+			eachAttribute(v, func(k uint16, v []byte) {
 				value = r.value(k, v)
 			})
 		case unix.NFTA_SET_ELEM_FLAGS:
-			flags = number(v)
+			flags = parseUint32(v)
 		}
 	})
 	k, ok := r.key(key)
@@ -226,21 +226,21 @@ func (r *reader) element(body []byte) {
 		if !at.IsValid() {
 			at = k.Destination.First
 		}
-		r.bounds = append(r.bounds, bound{at, flags&unix.NFT_SET_ELEM_INTERVAL_END != 0})
+		r.bounds = append(r.bounds, rangeBound{at, flags&unix.NFT_SET_ELEM_INTERVAL_END != 0})
 		return
 	}
 	r.into[k] = value
 }
 
 // value decodes the value of an element.
-func (r *reader) value(kind uint16, b []byte) (v nft.Value) {
+func (r *elementReader) value(kind uint16, b []byte) (v nft.Value) {
 	switch {
 	case kind == unix.NFTA_DATA_VERDICT:
 		v.Verdict = readVerdict(b)
-	case r.set.To == nft.Numbers && len(b) == 4:
-		v.Number = binary.NativeEndian.Uint32(b) - notes
-	case r.set.To == nft.Endpoints:
-		k, ok := (&reader{family: r.family, set: nft.Set{Key: []nft.Field{nft.Destination, nft.Port}}}).key(b)
+	case r.set.Values == nft.Numbers && len(b) == 4:
+		v.Number = binary.NativeEndian.Uint32(b) - storedBase
+	case r.set.Values == nft.Endpoints:
+		k, ok := (&elementReader{family: r.family, set: nft.Set{Key: []nft.Field{nft.Destination, nft.Port}}}).key(b)
 		if ok {
 			v.To = netip.AddrPortFrom(k.Destination.First, k.Port)
 		}
@@ -249,22 +249,22 @@ func (r *reader) value(kind uint16, b []byte) (v nft.Value) {
 }
 
 func readVerdict(body []byte) (v nft.Verdict) {
-	attributes(body, func(k uint16, b []byte) {
+	eachAttribute(body, func(k uint16, b []byte) {
 		switch k {
 		case unix.NFTA_VERDICT_CODE:
 			for word, code := range verdicts {
-				if uint32(code) == number(b) {
+				if uint32(code) == parseUint32(b) {
 					v.Action = word
 				}
 			}
 		case unix.NFTA_VERDICT_CHAIN:
-			v.Chain = text(b)
+			v.Chain = trimZero(b)
 		}
 	})
 	return v
 }
 
-func (r *reader) key(b []byte) (k nft.Key, ok bool) {
+func (r *elementReader) key(b []byte) (k nft.Key, ok bool) {
 	length := 4
 	if r.family == nft.IPv6 {
 		length = 16
@@ -277,9 +277,9 @@ func (r *reader) key(b []byte) (k nft.Key, ok bool) {
 			}
 			a, _ := netip.AddrFromSlice(b[:length])
 			if f == nft.Source {
-				k.Source = nft.One(a)
+				k.Source = nft.SingleAddress(a)
 			} else {
-				k.Destination = nft.One(a)
+				k.Destination = nft.SingleAddress(a)
 			}
 			b = b[length:]
 		case nft.Protocol:
@@ -306,8 +306,8 @@ func (r *reader) key(b []byte) (k nft.Key, ok bool) {
 }
 
 // finish pairs the bounds to ranges.
-func (r *reader) finish() {
-	slices.SortFunc(r.bounds, func(a, b bound) int {
+func (r *elementReader) finish() {
+	slices.SortFunc(r.bounds, func(a, b rangeBound) int {
 		if c := a.at.Compare(b.at); c != 0 {
 			return c
 		}
@@ -323,7 +323,7 @@ func (r *reader) finish() {
 		if b.end {
 			continue
 		}
-		a := nft.Addresses{First: b.at, Last: highest(r.family)}
+		a := nft.Addresses{First: b.at, Last: highestAddress(r.family)}
 		if i+1 < len(r.bounds) {
 			a.Last = r.bounds[i+1].at.Prev()
 		}
@@ -338,9 +338,9 @@ func (r *reader) finish() {
 	}
 }
 
-func highest(f nft.Family) netip.Addr {
+func highestAddress(f nft.Family) netip.Addr {
 	if f == nft.IPv6 {
-		return nft.Of(netip.MustParsePrefix("::/0")).Last
+		return nft.NetworkAddresses(netip.MustParsePrefix("::/0")).Last
 	}
-	return nft.Of(netip.MustParsePrefix("0.0.0.0/0")).Last
+	return nft.NetworkAddresses(netip.MustParsePrefix("0.0.0.0/0")).Last
 }

@@ -12,22 +12,22 @@ import (
 
 // These are type numbers of nft. nft uses them to print the elements of sets.
 const (
-	typeInteger = 4
-	typeIPv4    = 7
-	typeIPv6    = 8
-	typeProto   = 12
-	typePort    = 13
-	typeNumber  = 19 // nft's type for marks, which it can print
-	typeNote    = 23 // nft's type for packet priorities
-	typeBits    = 6  // bits per type in the number of a concatenated type
-	typeVerdict = 0xffffff00
+	typeInteger  = 4
+	typeIPv4     = 7
+	typeIPv6     = 8
+	typeProto    = 12
+	typePort     = 13
+	typeNumber   = 19 // nft's type for marks, which it can print
+	typePriority = 23 // nft's type for packet priorities
+	typeBits     = 6  // bits per type in the number of a concatenated type
+	typeVerdict  = 0xffffff00
 )
 
-// maxRemembered limits the size of a set to which rules add elements.
-const maxRemembered = 1 << 16
+// maxDynamic limits the size of a set to which rules add elements.
+const maxDynamic = 1 << 16
 
-// perMessage limits the bytes of elements in one message, because an attribute holds at most 64 KiB.
-const perMessage = 60 << 10
+// maxElementBytes limits the bytes of elements in one message, because an attribute holds at most 64 KiB.
+const maxElementBytes = 60 << 10
 
 func (b *batch) addressBytes() uint32 {
 	if b.family == nft.IPv6 {
@@ -36,8 +36,8 @@ func (b *batch) addressBytes() uint32 {
 	return 4
 }
 
-// layout returns the type number of a key and its length in bytes. Every field starts at a 32-bit boundary.
-func (b *batch) layout(key []nft.Field) (kind, length uint32) {
+// keyType returns the type number of a key and its length in bytes. Every field starts at a 32-bit boundary.
+func (b *batch) keyType(key []nft.Field) (kind, length uint32) {
 	for _, f := range key {
 		kind <<= typeBits
 		switch f {
@@ -59,101 +59,102 @@ func (b *batch) layout(key []nft.Field) (kind, length uint32) {
 }
 
 func (b *batch) addSet(name string, s nft.Set) {
-	kind, length := b.layout(s.Key)
+	kind, length := b.keyType(s.Key)
 	var flags uint32
-	if s.To != nft.Nothing {
+	if s.Values != nft.NoValues {
 		flags |= unix.NFT_SET_MAP
 	}
 	if s.Ranges {
 		flags |= unix.NFT_SET_INTERVAL
 	}
-	if s.Seconds > 0 {
+	if s.Timeout > 0 {
 		flags |= unix.NFT_SET_TIMEOUT | unix.NFT_SET_EVAL
 	}
 	b.sets++
 	b.begin(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, b.family)
-	b.text(unix.NFTA_SET_TABLE, b.table)
-	b.text(unix.NFTA_SET_NAME, name)
-	b.number(unix.NFTA_SET_ID, b.sets)
-	b.number(unix.NFTA_SET_FLAGS, flags)
-	b.number(unix.NFTA_SET_KEY_TYPE, kind)
-	b.number(unix.NFTA_SET_KEY_LEN, length)
-	switch s.To {
+	b.addText(unix.NFTA_SET_TABLE, b.table)
+	b.addText(unix.NFTA_SET_NAME, name)
+	b.addUint32(unix.NFTA_SET_ID, b.sets)
+	b.addUint32(unix.NFTA_SET_FLAGS, flags)
+	b.addUint32(unix.NFTA_SET_KEY_TYPE, kind)
+	b.addUint32(unix.NFTA_SET_KEY_LEN, length)
+	switch s.Values {
 	case nft.Verdicts:
-		b.number(unix.NFTA_SET_DATA_TYPE, typeVerdict)
-		b.number(unix.NFTA_SET_DATA_LEN, 0)
+		b.addUint32(unix.NFTA_SET_DATA_TYPE, typeVerdict)
+		b.addUint32(unix.NFTA_SET_DATA_LEN, 0)
 	case nft.Numbers:
-		b.number(unix.NFTA_SET_DATA_TYPE, typeNote)
-		b.number(unix.NFTA_SET_DATA_LEN, 4)
+		b.addUint32(unix.NFTA_SET_DATA_TYPE, typePriority)
+		b.addUint32(unix.NFTA_SET_DATA_LEN, 4)
 	case nft.Endpoints:
-		data, bytes := b.layout([]nft.Field{nft.Destination, nft.Port})
-		b.number(unix.NFTA_SET_DATA_TYPE, data)
-		b.number(unix.NFTA_SET_DATA_LEN, bytes)
+		data, bytes := b.keyType([]nft.Field{nft.Destination, nft.Port})
+		b.addUint32(unix.NFTA_SET_DATA_TYPE, data)
+		b.addUint32(unix.NFTA_SET_DATA_LEN, bytes)
 	}
-	if s.Seconds > 0 {
-		b.long(unix.NFTA_SET_TIMEOUT, uint64(s.Seconds)*1000)
-		at := b.nest(unix.NFTA_SET_DESC)
-		b.number(unix.NFTA_SET_DESC_SIZE, maxRemembered)
-		b.shut(at)
+	if s.Timeout > 0 {
+		b.addUint64(unix.NFTA_SET_TIMEOUT, uint64(s.Timeout)*1000)
+		at := b.openNested(unix.NFTA_SET_DESC)
+		b.addUint32(unix.NFTA_SET_DESC_SIZE, maxDynamic)
+		b.closeAttr(at)
 	}
-	b.data(unix.NFTA_SET_USERDATA, userdata(s.Mark()))
+	b.addBytes(unix.NFTA_SET_USERDATA, userdata(s.Mark()))
 	b.end()
 }
 
-// elements adds messages that add elements to a set or remove them. id identifies an anonymous set; 0 for a named one.
-func (b *batch) elements(kind uint16, set string, id uint32, s nft.Set, list []nft.Element) {
+// changeElements adds messages that add elements to a set or remove them. id identifies an anonymous set; 0 for a named
+// one.
+func (b *batch) changeElements(kind uint16, set string, id uint32, s nft.Set, list []nft.Element) {
 	for len(list) > 0 {
 		b.begin(kind, unix.NLM_F_CREATE, b.family)
-		b.text(unix.NFTA_SET_ELEM_LIST_TABLE, b.table)
-		b.text(unix.NFTA_SET_ELEM_LIST_SET, set)
+		b.addText(unix.NFTA_SET_ELEM_LIST_TABLE, b.table)
+		b.addText(unix.NFTA_SET_ELEM_LIST_SET, set)
 		if id != 0 {
-			b.number(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
+			b.addUint32(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
 		}
-		at := b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
-		for len(list) > 0 && len(b.bytes)-at < perMessage {
+		at := b.openNested(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+		for len(list) > 0 && len(b.bytes)-at < maxElementBytes {
 			e := list[0]
 			list = list[1:]
-			b.element(b.key(s.Key, e.Key), s.To, e.Value, false)
+			b.addElement(b.encodeKey(s.Key, e.Key), s.Values, e.Value, false)
 			if s.Ranges {
 				// The end of a range is the first address after it. A range up to the highest address has no end.
-				if after := end(e.Key).Next(); after.IsValid() {
-					b.element(after.AsSlice(), nft.Nothing, nft.Value{}, true)
+				if after := keyEnd(e.Key).Next(); after.IsValid() {
+					b.addElement(after.AsSlice(), nft.NoValues, nft.Value{}, true)
 				}
 			}
 		}
-		b.shut(at)
+		b.closeAttr(at)
 		b.end()
 	}
 }
 
-func end(k nft.Key) netip.Addr {
+func keyEnd(k nft.Key) netip.Addr {
 	if k.Source.First.IsValid() {
-		return k.Source.End()
+		return k.Source.LastAddress()
 	}
-	return k.Destination.End()
+	return k.Destination.LastAddress()
 }
 
-func (b *batch) element(key []byte, kind nft.Kind, v nft.Value, isEnd bool) {
-	at := b.nest(unix.NFTA_LIST_ELEM)
-	b.value(unix.NFTA_SET_ELEM_KEY, key)
+func (b *batch) addElement(key []byte, kind nft.Kind, v nft.Value, isEnd bool) {
+	at := b.openNested(unix.NFTA_LIST_ELEM)
+	b.addRegisterValue(unix.NFTA_SET_ELEM_KEY, key)
 	switch kind {
 	case nft.Verdicts:
-		to := b.nest(unix.NFTA_SET_ELEM_DATA)
-		b.verdict(v.Verdict)
-		b.shut(to)
+		to := b.openNested(unix.NFTA_SET_ELEM_DATA)
+		b.addVerdict(v.Verdict)
+		b.closeAttr(to)
 	case nft.Numbers:
-		b.value(unix.NFTA_SET_ELEM_DATA, word(notes+v.Number))
+		b.addRegisterValue(unix.NFTA_SET_ELEM_DATA, nativeUint32(storedBase+v.Number))
 	case nft.Endpoints:
-		b.value(unix.NFTA_SET_ELEM_DATA, endpoint(v.To))
+		b.addRegisterValue(unix.NFTA_SET_ELEM_DATA, encodeEndpoint(v.To))
 	}
 	if isEnd {
-		b.number(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+		b.addUint32(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
 	}
-	b.shut(at)
+	b.closeAttr(at)
 }
 
-// key returns the kernel's form of a key.
-func (b *batch) key(fields []nft.Field, k nft.Key) (out []byte) {
+// encodeKey returns the kernel's form of a key.
+func (b *batch) encodeKey(fields []nft.Field, k nft.Key) (out []byte) {
 	for _, f := range fields {
 		switch f {
 		case nft.Source:
@@ -165,60 +166,61 @@ func (b *batch) key(fields []nft.Field, k nft.Key) (out []byte) {
 		case nft.Port:
 			out = append(binary.BigEndian.AppendUint16(out, k.Port), 0, 0)
 		case nft.Index:
-			out = append(out, word(k.Index)...)
+			out = append(out, nativeUint32(k.Index)...)
 		}
 	}
 	return out
 }
 
-// drop and accept are verdicts that have no name in package unix.
-const drop, accept = 0, 1
+// verdictDrop and accept are verdicts that have no name in package unix.
+const verdictDrop, verdictAccept = 0, 1
 
-// endpoint returns an address and port in the form of the kernel's registers.
-func endpoint(to netip.AddrPort) []byte {
+// encodeEndpoint returns an address and port in the form of the kernel's registers.
+func encodeEndpoint(to netip.AddrPort) []byte {
 	return append(binary.BigEndian.AppendUint16(to.Addr().AsSlice(), to.Port()), 0, 0)
 }
 
 var verdicts = map[string]int32{
-	"accept": accept,
-	"drop":   drop,
+	"accept": verdictAccept,
+	"drop":   verdictDrop,
 	"return": unix.NFT_RETURN,
 	"jump":   unix.NFT_JUMP,
 	"goto":   unix.NFT_GOTO,
 }
 
-func (b *batch) verdict(v nft.Verdict) {
-	at := b.nest(unix.NFTA_DATA_VERDICT)
-	b.number(unix.NFTA_VERDICT_CODE, uint32(verdicts[v.Action]))
+func (b *batch) addVerdict(v nft.Verdict) {
+	at := b.openNested(unix.NFTA_DATA_VERDICT)
+	b.addUint32(unix.NFTA_VERDICT_CODE, uint32(verdicts[v.Action]))
 	if v.Chain != "" {
-		b.text(unix.NFTA_VERDICT_CHAIN, v.Chain)
+		b.addText(unix.NFTA_VERDICT_CHAIN, v.Chain)
 	}
-	b.shut(at)
+	b.closeAttr(at)
 }
 
-// balance adds the anonymous maps of a rule's statements. It returns the map's ID by the index of the statement.
-func (b *batch) balance(rule nft.Rule) (ids map[int]uint32, err error) {
+// addRandomMaps adds the anonymous maps of a rule's statements. It returns the map's ID by the index of the statement.
+func (b *batch) addRandomMaps(rule nft.Rule) (ids map[int]uint32, err error) {
 	for i, s := range rule {
 		var id uint32
 		switch s := s.(type) {
 		case nft.Random:
-			id = b.anonymous(typeVerdict, 0)
-			b.indexed(id, 0, len(s.Chains), func(i int) { b.verdict(nft.Verdict{Action: "goto", Chain: s.Chains[i]}) })
+			id = b.addAnonymousMap(typeVerdict, 0)
+			b.addIndexed(id, 0, len(s.Chains),
+				func(i int) { b.addVerdict(nft.Verdict{Action: "goto", Chain: s.Chains[i]}) })
 		case nft.RandomTo:
 			for _, to := range s.To {
 				if to.Addr().Is4() != (b.family == nft.IPv4) {
 					return nil, fmt.Errorf("%s is not of the table's family", to)
 				}
 			}
-			kind, length := b.layout([]nft.Field{nft.Destination, nft.Port})
-			id = b.anonymous(kind, length)
-			b.indexed(id, 0, len(s.To), func(i int) {
-				b.data(unix.NFTA_DATA_VALUE, endpoint(s.To[i]))
+			kind, length := b.keyType([]nft.Field{nft.Destination, nft.Port})
+			id = b.addAnonymousMap(kind, length)
+			b.addIndexed(id, 0, len(s.To), func(i int) {
+				b.addBytes(unix.NFTA_DATA_VALUE, encodeEndpoint(s.To[i]))
 			})
-		case nft.ByNote:
-			id = b.anonymous(typeVerdict, 0)
-			b.indexed(id, notes+1, len(s.Chains),
-				func(i int) { b.verdict(nft.Verdict{Action: "goto", Chain: s.Chains[i]}) })
+		case nft.GotoStored:
+			id = b.addAnonymousMap(typeVerdict, 0)
+			b.addIndexed(id, storedBase+1, len(s.Chains),
+				func(i int) { b.addVerdict(nft.Verdict{Action: "goto", Chain: s.Chains[i]}) })
 		default:
 			continue
 		}
@@ -234,18 +236,18 @@ func (b *batch) balance(rule nft.Rule) (ids map[int]uint32, err error) {
 // rule.
 const anonymousName = "__map%d"
 
-func (b *batch) anonymous(data, length uint32) (id uint32) {
+func (b *batch) addAnonymousMap(data, length uint32) (id uint32) {
 	b.sets++
 	b.begin(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, b.family)
-	b.text(unix.NFTA_SET_TABLE, b.table)
-	b.text(unix.NFTA_SET_NAME, anonymousName)
-	b.number(unix.NFTA_SET_ID, b.sets)
-	b.number(unix.NFTA_SET_FLAGS, unix.NFT_SET_ANONYMOUS|unix.NFT_SET_CONSTANT|unix.NFT_SET_MAP)
-	b.number(unix.NFTA_SET_KEY_TYPE, typeInteger)
-	b.number(unix.NFTA_SET_KEY_LEN, 4)
-	b.number(unix.NFTA_SET_DATA_TYPE, data)
-	b.number(unix.NFTA_SET_DATA_LEN, length)
-	b.data(unix.NFTA_SET_USERDATA, hostOrder)
+	b.addText(unix.NFTA_SET_TABLE, b.table)
+	b.addText(unix.NFTA_SET_NAME, anonymousName)
+	b.addUint32(unix.NFTA_SET_ID, b.sets)
+	b.addUint32(unix.NFTA_SET_FLAGS, unix.NFT_SET_ANONYMOUS|unix.NFT_SET_CONSTANT|unix.NFT_SET_MAP)
+	b.addUint32(unix.NFTA_SET_KEY_TYPE, typeInteger)
+	b.addUint32(unix.NFTA_SET_KEY_LEN, 4)
+	b.addUint32(unix.NFTA_SET_DATA_TYPE, data)
+	b.addUint32(unix.NFTA_SET_DATA_LEN, length)
+	b.addBytes(unix.NFTA_SET_USERDATA, hostOrder)
 	b.end()
 	return b.sets
 }
@@ -253,23 +255,23 @@ func (b *batch) anonymous(data, length uint32) (id uint32) {
 // hostOrder is user data that makes nft print an anonymous map's keys in the correct byte order.
 var hostOrder = binary.NativeEndian.AppendUint32([]byte{0, 4}, 1)
 
-// indexed adds n elements to an anonymous map. The keys are the numbers from from on.
-func (b *batch) indexed(id, from uint32, n int, value func(i int)) {
+// addIndexed adds n elements to an anonymous map. The keys are the numbers from from on.
+func (b *batch) addIndexed(id, from uint32, n int, value func(i int)) {
 	for i := 0; i < n; {
 		b.begin(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, b.family)
-		b.text(unix.NFTA_SET_ELEM_LIST_TABLE, b.table)
-		b.text(unix.NFTA_SET_ELEM_LIST_SET, anonymousName)
-		b.number(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
-		at := b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
-		for ; i < n && len(b.bytes)-at < perMessage; i++ {
-			e := b.nest(unix.NFTA_LIST_ELEM)
-			b.value(unix.NFTA_SET_ELEM_KEY, binary.NativeEndian.AppendUint32(nil, from+uint32(i)))
-			to := b.nest(unix.NFTA_SET_ELEM_DATA)
+		b.addText(unix.NFTA_SET_ELEM_LIST_TABLE, b.table)
+		b.addText(unix.NFTA_SET_ELEM_LIST_SET, anonymousName)
+		b.addUint32(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
+		at := b.openNested(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+		for ; i < n && len(b.bytes)-at < maxElementBytes; i++ {
+			e := b.openNested(unix.NFTA_LIST_ELEM)
+			b.addRegisterValue(unix.NFTA_SET_ELEM_KEY, binary.NativeEndian.AppendUint32(nil, from+uint32(i)))
+			to := b.openNested(unix.NFTA_SET_ELEM_DATA)
 			value(i)
-			b.shut(to)
-			b.shut(e)
+			b.closeAttr(to)
+			b.closeAttr(e)
 		}
-		b.shut(at)
+		b.closeAttr(at)
 		b.end()
 	}
 }
@@ -281,8 +283,8 @@ func userdata(mark uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{markType, 8}, mark)
 }
 
-// marked returns the mark in user data, or 0 if there is none.
-func marked(data []byte) uint64 {
+// readMark returns the mark in user data, or 0 if there is none.
+func readMark(data []byte) uint64 {
 	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
 		if data[0] == markType && data[1] == 8 {
 			return binary.BigEndian.Uint64(data[2:])

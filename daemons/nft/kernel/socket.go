@@ -27,7 +27,7 @@ const (
 	answerTimeout = 10 * time.Second
 )
 
-func open() (*socket, error) {
+func openSocket() (*socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("reach the kernel's packet filter: %w", err)
@@ -79,8 +79,8 @@ func (s *socket) receive(do func(kind uint16, flags uint16, seq uint32, body []b
 	return nil
 }
 
-// failure returns the error in a message of type NLMSG_ERROR, or nil for a confirmation.
-func failure(body []byte) error {
+// messageError returns the error in a message of type NLMSG_ERROR, or nil for a confirmation.
+func messageError(body []byte) error {
 	if len(body) < 4 {
 		return errors.New("an error that is not told")
 	}
@@ -100,8 +100,8 @@ func (s *socket) commit(b *batch) error {
 			if kind != unix.NLMSG_ERROR {
 				return nil
 			}
-			if err := failure(body); err != nil {
-				return fmt.Errorf("%s: %w", b.what(seq), err)
+			if err := messageError(body); err != nil {
+				return fmt.Errorf("%s: %w", b.describe(seq), err)
 			}
 			done = done || seq == b.last
 			return nil
@@ -114,7 +114,7 @@ func (s *socket) commit(b *batch) error {
 }
 
 // list calls do with the attributes of each object that the request m lists.
-func (s *socket) list(m *message, do func(body []byte)) error {
+func (s *socket) list(m *netlinkMessage, do func(body []byte)) error {
 	if err := s.send(m.bytes); err != nil {
 		return err
 	}
@@ -122,13 +122,13 @@ func (s *socket) list(m *message, do func(body []byte)) error {
 		err := s.receive(func(kind, flags uint16, _ uint32, body []byte) error {
 			switch {
 			case flags&unix.NLM_F_DUMP_INTR != 0:
-				return errChanging
+				return errRulesChanging
 			case kind == unix.NLMSG_DONE:
 				done = true
 				return nil
 			case kind == unix.NLMSG_ERROR:
 				done = true
-				return failure(body)
+				return messageError(body)
 			case len(body) >= 4:
 				do(body[4:])
 			}
@@ -141,12 +141,12 @@ func (s *socket) list(m *message, do func(body []byte)) error {
 	return nil
 }
 
-// errChanging is returned if rules have changed during a listing.
-var errChanging = errors.New("the rules are being changed")
+// errRulesChanging is returned if rules have changed during a listing.
+var errRulesChanging = errors.New("the rules are being changed")
 
 // generation returns the generation of the kernel's ruleset, which increases with every transaction of any program.
 func (s *socket) generation() (id uint32, err error) {
-	var m message
+	var m netlinkMessage
 	m.begin(unix.NFT_MSG_GETGEN, 0, 0)
 	m.end()
 	if err := s.send(m.bytes); err != nil {
@@ -154,9 +154,9 @@ func (s *socket) generation() (id uint32, err error) {
 	}
 	err = s.receive(func(kind, _ uint16, _ uint32, body []byte) error {
 		if kind == unix.NLMSG_ERROR {
-			return failure(body)
+			return messageError(body)
 		}
-		attributes(body[min(4, len(body)):], func(kind uint16, value []byte) {
+		eachAttribute(body[min(4, len(body)):], func(kind uint16, value []byte) {
 			if kind == unix.NFTA_GEN_ID && len(value) == 4 {
 				id = binary.BigEndian.Uint32(value)
 			}
@@ -169,17 +169,17 @@ func (s *socket) generation() (id uint32, err error) {
 	return id, nil
 }
 
-// hooked reports whether the base chains have the expected number of rules.
-func (s *socket) hooked(t *nft.Table) (bool, error) {
-	for _, name := range t.Hooked() {
+// hasBaseRules reports whether the base chains have the expected number of rules.
+func (s *socket) hasBaseRules(t *nft.Table) (bool, error) {
+	for _, name := range t.BaseChains() {
 		rules := 0
-		var m message
+		var m netlinkMessage
 		m.begin(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, t.Family)
-		m.text(unix.NFTA_RULE_TABLE, t.Name)
-		m.text(unix.NFTA_RULE_CHAIN, name)
+		m.addText(unix.NFTA_RULE_TABLE, t.Name)
+		m.addText(unix.NFTA_RULE_CHAIN, name)
 		m.end()
 		err := s.list(&m, func([]byte) { rules++ })
-		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, errChanging) {
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, errRulesChanging) {
 			return false, fmt.Errorf("look at the chain %s: %w", name, err)
 		}
 		if err == nil && rules != len(t.Chain(name).Rules) || errors.Is(err, unix.ENOENT) {

@@ -13,62 +13,64 @@ import (
 // rejects them, and the client starts a new association. Delete also deletes TCP entries to removed endpoints that were
 // never answered. For two minutes, they would direct a client with the same port to a missing endpoint. Answered TCP
 // connections may end normally.
-func Delete(family nft.Family, g rules.Forget) error {
-	if g.Empty() {
+func Delete(family nft.Family, g rules.StaleFlows) error {
+	if g.IsEmpty() {
 		return nil
 	}
-	f := &flows{left: map[way]bool{}, all: map[way]bool{}, kept: map[way]bool{}}
+	f := &flowMatcher{removedPaths: map[flowPath]bool{}, wildcardPaths: map[flowPath]bool{},
+		keptPaths: map[flowPath]bool{}}
 	for _, e := range g.Endpoints {
-		f.ways(e.Port, e.To, f.left)
+		f.addPaths(e.Port, e.To, f.removedPaths)
 	}
 	for _, p := range g.Services {
-		f.ways(p, netip.AddrPort{}, f.all)
-		for _, to := range p.FlowsTo() {
-			f.ways(p, to, f.kept)
+		f.addPaths(p, netip.AddrPort{}, f.wildcardPaths)
+		for _, to := range p.FlowEndpoints() {
+			f.addPaths(p, to, f.keptPaths)
 		}
 	}
-	return remove(family, f.match)
+	return deleteFlows(family, f.isStale)
 }
 
 // synSent is the kernel's number for a TCP connection that was requested but not answered.
 const synSent = 1
 
-// flows matches flows by their original destination and their endpoint.
-type flows struct {
-	left map[way]bool
-	all  map[way]bool // ways with any endpoint
-	kept map[way]bool // exceptions of all: flows to current endpoints, for example after a restart
+// flowMatcher matches flows by their original destination and their endpoint.
+type flowMatcher struct {
+	removedPaths  map[flowPath]bool
+	wildcardPaths map[flowPath]bool // ways with any endpoint
+	keptPaths     map[flowPath]bool // exceptions of all: flows to current endpoints, for example after a restart
 }
 
-// way is the path from a service's address and port to an endpoint. A node port is reached at any address, so its
+// flowPath is the path from a service's address and port to an endpoint. A node port is reached at any address, so its
 // address is empty.
-type way struct {
+type flowPath struct {
 	proto   uint8
 	via, to netip.AddrPort
 }
 
-func (f *flows) ways(p rules.Port, to netip.AddrPort, into map[way]bool) {
-	into[way{p.Proto, netip.AddrPortFrom(p.ClusterIP, p.Port), to}] = true
+func (f *flowMatcher) addPaths(p rules.Port, to netip.AddrPort, into map[flowPath]bool) {
+	into[flowPath{p.Proto, netip.AddrPortFrom(p.ClusterIP, p.Port), to}] = true
 	for _, ip := range p.External {
-		into[way{p.Proto, netip.AddrPortFrom(ip, p.Port), to}] = true
+		into[flowPath{p.Proto, netip.AddrPortFrom(ip, p.Port), to}] = true
 	}
 	if p.NodePort != 0 {
-		into[way{p.Proto, netip.AddrPortFrom(netip.Addr{}, p.NodePort), to}] = true
+		into[flowPath{p.Proto, netip.AddrPortFrom(netip.Addr{}, p.NodePort), to}] = true
 	}
 }
 
-// match reports whether to delete a flow.
-func (f *flows) match(is flow) bool {
-	proto, via, to := is.proto, is.asked, is.answers
+// isStale reports whether to delete a flow.
+func (f *flowMatcher) isStale(is conntrackFlow) bool {
+	proto, via, to := is.proto, is.destination, is.endpoint
 	again := proto == nft.UDP || proto == nft.SCTP
 	if !again && is.tcpState != synSent {
 		return false
 	}
 	port := netip.AddrPortFrom(netip.Addr{}, via.Port())
 	// If the rules have translated a flow, its endpoint differs from its destination.
-	if via != to && (f.left[way{proto, via, to}] || f.left[way{proto, port, to}]) {
+	if via != to && (f.removedPaths[flowPath{proto, via, to}] || f.removedPaths[flowPath{proto, port, to}]) {
 		return true
 	}
-	return again && (f.all[way{proto: proto, via: via}] || f.all[way{proto: proto, via: port}]) &&
-		!f.kept[way{proto, via, to}] && !f.kept[way{proto, port, to}]
+	return again && (f.wildcardPaths[flowPath{proto: proto, via: via}] ||
+		f.wildcardPaths[flowPath{proto: proto, via: port}]) &&
+		!f.keptPaths[flowPath{proto, via, to}] && !f.keptPaths[flowPath{proto, port, to}]
 }

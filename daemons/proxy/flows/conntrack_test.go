@@ -10,10 +10,10 @@ import (
 
 // A client that reuses a port with a flow to a removed endpoint is not directed to that endpoint.
 // Proves S07.
-func TestWhichFlowsAreForgotten(t *testing.T) {
-	f := &flows{left: map[way]bool{}, all: map[way]bool{}}
+func TestStaleFlowsAreDeleted(t *testing.T) {
+	f := &flowMatcher{removedPaths: map[flowPath]bool{}, wildcardPaths: map[flowPath]bool{}}
 	for _, proto := range []uint8{nft.TCP, nft.UDP} {
-		f.ways(
+		f.addPaths(
 			rules.Port{
 				Proto:     proto,
 				ClusterIP: netip.MustParseAddr("10.96.0.7"),
@@ -22,20 +22,21 @@ func TestWhichFlowsAreForgotten(t *testing.T) {
 				External:  []netip.Addr{netip.MustParseAddr("192.0.2.1")},
 			},
 			netip.MustParseAddrPort("10.244.0.1:80"),
-			f.left,
+			f.removedPaths,
 		)
 	}
-	f.ways(
+	f.addPaths(
 		rules.Port{Proto: nft.SCTP, ClusterIP: netip.MustParseAddr("10.96.0.7"), Port: 7},
 		netip.MustParseAddrPort("10.244.0.1:70"),
-		f.left,
+		f.removedPaths,
 	)
-	f.ways(
+	f.addPaths(
 		rules.Port{Proto: nft.UDP, ClusterIP: netip.MustParseAddr("10.96.0.10"), Port: 53, NodePort: 30053},
 		netip.AddrPort{},
-		f.all,
+		f.wildcardPaths,
 	)
-	f.ways(rules.Port{Proto: nft.SCTP, ClusterIP: netip.MustParseAddr("10.96.0.10"), Port: 54}, netip.AddrPort{}, f.all)
+	f.addPaths(rules.Port{Proto: nft.SCTP, ClusterIP: netip.MustParseAddr("10.96.0.10"), Port: 54}, netip.AddrPort{},
+		f.wildcardPaths)
 	const established = 3
 	for name, test := range map[string]struct {
 		proto  uint8
@@ -63,13 +64,13 @@ func TestWhichFlowsAreForgotten(t *testing.T) {
 		"UDP to it by another service":           {nft.UDP, 0, "10.96.0.8", 8, "10.244.0.1", 80, false},
 		"UDP to others":                          {nft.UDP, 0, "10.96.0.7", 8, "10.244.0.2", 80, false},
 	} {
-		is := flow{
-			proto:    test.proto,
-			asked:    netip.AddrPortFrom(netip.MustParseAddr(test.via), test.port),
-			answers:  netip.AddrPortFrom(netip.MustParseAddr(test.to), test.toPort),
-			tcpState: test.state,
+		is := conntrackFlow{
+			proto:       test.proto,
+			destination: netip.AddrPortFrom(netip.MustParseAddr(test.via), test.port),
+			endpoint:    netip.AddrPortFrom(netip.MustParseAddr(test.to), test.toPort),
+			tcpState:    test.state,
 		}
-		if got := f.match(is); got != test.forget {
+		if got := f.isStale(is); got != test.forget {
 			t.Errorf("%s: forgotten is %t", name, got)
 		}
 	}

@@ -13,26 +13,26 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// flow is one conntrack entry. The netlink library only decodes the ports of TCP and UDP.
-type flow struct {
-	proto    uint8
-	asked    netip.AddrPort // original destination
-	answers  netip.AddrPort // endpoint that responds
-	tcpState uint8          // 0 for other protocols
+// conntrackFlow is one conntrack entry. The netlink library only decodes the ports of TCP and UDP.
+type conntrackFlow struct {
+	proto       uint8
+	destination netip.AddrPort // original destination
+	endpoint    netip.AddrPort // endpoint that responds
+	tcpState    uint8          // 0 for other protocols
 }
 
-// attempts limits how often the table is read again because it changed too much during the listing.
-const attempts = 3
+// maxAttempts limits how often the table is read again because it changed too much during the listing.
+const maxAttempts = 3
 
-// remove deletes the matching flows of a family.
-func remove(family nft.Family, match func(flow) bool) error {
+// deleteFlows deletes the matching flows of a family.
+func deleteFlows(family nft.Family, match func(conntrackFlow) bool) error {
 	request := func(operation, flags int) *nl.NetlinkRequest {
 		r := nl.NewNetlinkRequest(netlink.ConntrackTable<<8|operation, flags)
 		r.AddData(&nl.Nfgenmsg{NfgenFamily: uint8(family), Version: nl.NFNETLINK_V0})
 		return r
 	}
 	var failures []error
-	for range attempts {
+	for range maxAttempts {
 		all, err := request(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP).Execute(unix.NETLINK_NETFILTER, 0)
 		interrupted := errors.Is(err, nl.ErrDumpInterrupted)
 		if err != nil && !interrupted {
@@ -47,7 +47,7 @@ func remove(family nft.Family, match func(flow) bool) error {
 				continue
 			}
 			attributes := b[nl.SizeofNfgenmsg:]
-			if f, ok := read(attributes); !ok || !match(f) {
+			if f, ok := decodeFlow(attributes); !ok || !match(f) {
 				continue
 			}
 			// The kernel also compares the flow's ID, which is among the attributes. A new flow with the same addresses
@@ -65,21 +65,21 @@ func remove(family nft.Family, match func(flow) bool) error {
 	return errors.Join(failures...)
 }
 
-// read decodes a flow from its attributes. It returns false if the flow has no ports.
-func read(b []byte) (f flow, ok bool) {
+// decodeFlow decodes a flow from its attributes. It returns false if the flow has no ports.
+func decodeFlow(b []byte) (f conntrackFlow, ok bool) {
 	var from, to bool
-	each(b, func(kind uint16, value []byte) {
+	eachAttribute(b, func(kind uint16, value []byte) {
 		switch kind {
 		case nl.CTA_TUPLE_ORIG:
-			f.proto, _, f.asked, from = tuple(value)
+			f.proto, _, f.destination, from = decodeTuple(value)
 		case nl.CTA_TUPLE_REPLY:
-			_, f.answers, _, to = tuple(value)
+			_, f.endpoint, _, to = decodeTuple(value)
 		case nl.CTA_PROTOINFO:
-			each(value, func(kind uint16, value []byte) {
+			eachAttribute(value, func(kind uint16, value []byte) {
 				if kind != nl.CTA_PROTOINFO_TCP {
 					return
 				}
-				each(value, func(kind uint16, value []byte) {
+				eachAttribute(value, func(kind uint16, value []byte) {
 					if kind == nl.CTA_PROTOINFO_TCP_STATE && len(value) > 0 {
 						f.tcpState = value[0]
 					}
@@ -90,15 +90,15 @@ func read(b []byte) (f flow, ok bool) {
 	return f, from && to
 }
 
-// tuple decodes one direction of a flow.
-func tuple(b []byte) (proto uint8, source, destination netip.AddrPort, ok bool) {
+// decodeTuple decodes one direction of a flow.
+func decodeTuple(b []byte) (proto uint8, source, destination netip.AddrPort, ok bool) {
 	var addresses [2]netip.Addr
 	var ports [2]uint16
 	found := 0
-	each(b, func(kind uint16, value []byte) {
+	eachAttribute(b, func(kind uint16, value []byte) {
 		switch kind {
 		case nl.CTA_TUPLE_IP:
-			each(value, func(kind uint16, value []byte) {
+			eachAttribute(value, func(kind uint16, value []byte) {
 				a, _ := netip.AddrFromSlice(value)
 				switch kind {
 				case nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC:
@@ -108,7 +108,7 @@ func tuple(b []byte) (proto uint8, source, destination netip.AddrPort, ok bool) 
 				}
 			})
 		case nl.CTA_TUPLE_PROTO:
-			each(value, func(kind uint16, value []byte) {
+			eachAttribute(value, func(kind uint16, value []byte) {
 				switch {
 				case kind == nl.CTA_PROTO_NUM && len(value) > 0:
 					proto = value[0]
@@ -126,8 +126,8 @@ func tuple(b []byte) (proto uint8, source, destination netip.AddrPort, ok bool) 
 	return proto, netip.AddrPortFrom(addresses[0], ports[0]), netip.AddrPortFrom(addresses[1], ports[1]), ok
 }
 
-// each calls do for each attribute in b. It ignores a truncated attribute at the end.
-func each(b []byte, do func(kind uint16, value []byte)) {
+// eachAttribute calls do for each attribute in b. It ignores a truncated attribute at the end.
+func eachAttribute(b []byte, do func(kind uint16, value []byte)) {
 	const header, nested = 4, unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER
 	for len(b) >= header {
 		length := int(binary.NativeEndian.Uint16(b))

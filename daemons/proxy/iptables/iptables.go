@@ -17,23 +17,23 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// deadline limits one call of a program. With tens of thousands of services it takes several seconds.
-const deadline = 2 * time.Minute
+// callTimeout limits one call of a program. With tens of thousands of services it takes several seconds.
+const callTimeout = 2 * time.Minute
 
 // Tables writes the chains of one family. It is not safe for concurrent use.
 type Tables struct {
-	known bool
-	// spelled maps chains to how this machine's iptables prints them, if that differs from what was written.
-	spelled map[rules.Chain]spelling
+	applied bool
+	// spellings maps chains to how this machine's iptables prints them, if that differs from what was written.
+	spellings map[rules.Chain]ruleSpelling
 }
 
-type spelling struct{ ours, theirs string }
+type ruleSpelling struct{ written, printed string }
 
-// tables are the tables with the proxy's chains, in the order of writing. filter comes first, so that packets are
+// tableNames are the tables with the proxy's chains, in the order of writing. filter comes first, so that packets are
 // rejected before nat directs them anywhere.
-var tables = []string{"filter", "nat"}
+var tableNames = []string{"filter", "nat"}
 
-func program(f nft.Family, name string) string {
+func programName(f nft.Family, name string) string {
 	if f == nft.IPv6 {
 		return "ip6tables" + name
 	}
@@ -43,21 +43,21 @@ func program(f nft.Family, name string) string {
 // Missing returns the iptables programs of a family that the machine lacks.
 func Missing(f nft.Family) (names []string) {
 	for _, name := range []string{"", "-save", "-restore"} {
-		if _, err := exec.LookPath(program(f, name)); err != nil {
-			names = append(names, program(f, name))
+		if _, err := exec.LookPath(programName(f, name)); err != nil {
+			names = append(names, programName(f, name))
 		}
 	}
 	return names
 }
 
-// Older reports whether a family's programs are legacy iptables, whose rules are in tables outside of nftables.
-func Older(f nft.Family) (bool, error) {
-	out, err := call(nil, program(f, ""), "-V")
+// IsLegacy reports whether a family's programs are legacy iptables, whose rules are in tables outside of nftables.
+func IsLegacy(f nft.Family) (bool, error) {
+	out, err := runProgram(nil, programName(f, ""), "-V")
 	return err == nil && !bytes.Contains(out, []byte("nf_tables")), err
 }
 
-func call(input []byte, name string, args ...string) ([]byte, error) {
-	ctx, stop := context.WithTimeout(context.Background(), deadline)
+func runProgram(input []byte, name string, args ...string) ([]byte, error) {
+	ctx, stop := context.WithTimeout(context.Background(), callTimeout)
 	defer stop()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin, cmd.WaitDelay = bytes.NewReader(input), time.Second
@@ -74,46 +74,47 @@ func call(input []byte, name string, args ...string) ([]byte, error) {
 // Apply updates the kernel's chains. The first time, and after an error, it reads the kernel's chains and compares.
 // After that, it only writes what has changed. It returns the number of transactions.
 func (t *Tables) Apply(c *rules.Chains) (transactions int, err error) {
-	if !t.known {
-		return t.whole(c)
+	if !t.applied {
+		return t.applyAll(c)
 	}
 	changed := c.Changed()
 	if len(changed) == 0 {
 		return 0, nil
 	}
-	t.known = false
+	t.applied = false
 	if transactions, err = restore(c.Family, changed, nil); err != nil {
 		return transactions, err
 	}
-	c.Done()
-	t.known = true
+	c.MarkApplied()
+	t.applied = true
 	return transactions, nil
 }
 
-// whole compares all chains, writes the differences, and records how this machine's iptables prints what was written.
-func (t *Tables) whole(c *rules.Chains) (transactions int, err error) {
-	found, err := read(c.Family)
+// applyAll compares all chains, writes the differences, and records how this machine's iptables prints what was
+// written.
+func (t *Tables) applyAll(c *rules.Chains) (transactions int, err error) {
+	found, err := readChains(c.Family)
 	if err != nil {
 		return 0, err
 	}
 	want := c.All()
-	changed, jumps := t.differing(want, found)
+	changed, jumps := t.differences(want, found)
 	if len(changed)+len(jumps) > 0 {
 		if transactions, err = restoreInPieces(c.Family, changed, jumps); err != nil {
 			return transactions, err
 		}
-		if found, err = read(c.Family); err != nil {
+		if found, err = readChains(c.Family); err != nil {
 			return transactions, err
 		}
-		if t.spelled == nil {
-			t.spelled = map[rules.Chain]spelling{}
+		if t.spellings == nil {
+			t.spellings = map[rules.Chain]ruleSpelling{}
 		}
 		for chain, lines := range want {
 			if has, there := found[chain]; there && !slices.Equal(has, lines) && len(has) == len(lines) {
-				t.spelled[chain] = spelling{strings.Join(lines, "\n"), strings.Join(has, "\n")}
+				t.spellings[chain] = ruleSpelling{strings.Join(lines, "\n"), strings.Join(has, "\n")}
 			}
 		}
-		if changed, jumps := t.differing(want, found); len(changed)+len(jumps) > 0 {
+		if changed, jumps := t.differences(want, found); len(changed)+len(jumps) > 0 {
 			return transactions, fmt.Errorf(
 				"%d chains and %d jumps are not as they were written: somebody else changes them",
 				len(changed),
@@ -121,27 +122,27 @@ func (t *Tables) whole(c *rules.Chains) (transactions int, err error) {
 			)
 		}
 	}
-	c.Done()
-	t.known = true
+	c.MarkApplied()
+	t.applied = true
 	return transactions, nil
 }
 
-// differing returns the chains that differ, with nil for those to remove, and the missing jumps.
-func (t *Tables) differing(want, found map[rules.Chain][]string) (map[rules.Chain][]string, []rules.Jump) {
+// differences returns the chains that differ, with nil for those to remove, and the missing jumps.
+func (t *Tables) differences(want, found map[rules.Chain][]string) (map[rules.Chain][]string, []rules.Jump) {
 	changed := map[rules.Chain][]string{}
 	for chain, lines := range want {
 		has, there := found[chain]
 		if there && slices.Equal(has, lines) {
 			continue
 		}
-		if s, known := t.spelled[chain]; there && known && s.ours == strings.Join(lines, "\n") &&
-			s.theirs == strings.Join(has, "\n") {
+		if s, known := t.spellings[chain]; there && known && s.written == strings.Join(lines, "\n") &&
+			s.printed == strings.Join(has, "\n") {
 			continue
 		}
 		changed[chain] = lines
 	}
 	for chain := range found {
-		if _, wanted := want[chain]; !wanted && rules.Proxied(chain) {
+		if _, wanted := want[chain]; !wanted && rules.IsProxyChain(chain) {
 			changed[chain] = nil
 		}
 	}
@@ -154,11 +155,11 @@ func (t *Tables) differing(want, found map[rules.Chain][]string) (map[rules.Chai
 	return changed, jumps
 }
 
-// read returns all chains of the tables with their rules.
-func read(f nft.Family) (map[rules.Chain][]string, error) {
+// readChains returns all chains of the tables with their rules.
+func readChains(f nft.Family) (map[rules.Chain][]string, error) {
 	found := map[rules.Chain][]string{}
-	for _, table := range tables {
-		out, err := call(nil, program(f, "-save"), "-t", table)
+	for _, table := range tableNames {
+		out, err := runProgram(nil, programName(f, "-save"), "-t", table)
 		if err != nil {
 			return nil, fmt.Errorf("read the rules: %w", err)
 		}
@@ -177,8 +178,8 @@ func read(f nft.Family) (map[rules.Chain][]string, error) {
 	return found, nil
 }
 
-// piece limits how many chains are written at once, because the time grows with the square of the number.
-const piece = 2000
+// maxChains limits how many chains are written at once, because the time grows with the square of the number.
+const maxChains = 2000
 
 // restoreInPieces writes many chains in several transactions. A chain is written before the chains that jump to it. The
 // chains that belong to no service port, and the removals, come last.
@@ -186,7 +187,7 @@ func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rul
 	rest := maps.Clone(changed)
 	for _, kinds := range [][]string{{"KUBE-MARK-"}, {"KUBE-SEP-"}, {"KUBE-SVC-", "KUBE-SVL-"}, {"KUBE-EXT-"},
 		{"KUBE-FW-"}} {
-		if len(rest) <= piece {
+		if len(rest) <= maxChains {
 			break
 		}
 		some := map[rules.Chain][]string{}
@@ -206,7 +207,7 @@ func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rul
 			}
 			some[c] = lines
 			delete(rest, c)
-			if len(some) == piece {
+			if len(some) == maxChains {
 				if err := flush(); err != nil {
 					return transactions, err
 				}
@@ -225,7 +226,7 @@ func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rul
 // an overestimate would hide another program's transaction.
 func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump) (transactions int, err error) {
 	var text bytes.Buffer
-	for _, table := range tables {
+	for _, table := range tableNames {
 		names := slices.SortedFunc(
 			maps.Keys(changed),
 			func(a, b rules.Chain) int { return strings.Compare(a.Name, b.Name) },
@@ -259,22 +260,22 @@ func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump)
 			transactions++
 		}
 	}
-	_, err = call(text.Bytes(), program(f, "-restore"), "-w", "5", "--noflush")
+	_, err = runProgram(text.Bytes(), programName(f, "-restore"), "-w", "5", "--noflush")
 	return transactions, err
 }
 
-// Intact reports whether the kernel still has the chains. With deep, it compares everything. Otherwise it checks for a
-// jump in each built-in chain, which detects a flushed table.
-func (t *Tables) Intact(c *rules.Chains, deep bool) (bool, error) {
-	if !t.known {
+// IsIntact reports whether the kernel still has the chains. With deep, it compares everything. Otherwise it checks for
+// a jump in each built-in chain, which detects a flushed table.
+func (t *Tables) IsIntact(c *rules.Chains, deep bool) (bool, error) {
+	if !t.applied {
 		return true, nil // the next Apply compares
 	}
 	if deep {
-		found, err := read(c.Family)
+		found, err := readChains(c.Family)
 		if err != nil {
 			return false, err
 		}
-		changed, jumps := t.differing(c.All(), found)
+		changed, jumps := t.differences(c.All(), found)
 		return len(changed)+len(jumps) == 0, nil
 	}
 	seen := map[rules.Chain]bool{}
@@ -283,16 +284,17 @@ func (t *Tables) Intact(c *rules.Chains, deep bool) (bool, error) {
 			continue // a flush removes all rules of a chain, so one check is enough
 		}
 		seen[j.From] = true
-		if there, err := has(c.Family, j.From, j.Rule); err != nil || !there {
+		if there, err := hasRule(c.Family, j.From, j.Rule); err != nil || !there {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// has reports whether a chain has a rule.
-func has(f nft.Family, c rules.Chain, rule string) (bool, error) {
-	_, err := call(nil, program(f, ""), append([]string{"-w", "5", "-t", c.Table, "-C", c.Name}, words(rule)...)...)
+// hasRule reports whether a chain has a rule.
+func hasRule(f nft.Family, c rules.Chain, rule string) (bool, error) {
+	_, err := runProgram(nil, programName(f, ""),
+		append([]string{"-w", "5", "-t", c.Table, "-C", c.Name}, splitWords(rule)...)...)
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -304,8 +306,8 @@ func has(f nft.Family, c rules.Chain, rule string) (bool, error) {
 	return false, fmt.Errorf("look for a rule: %w", err)
 }
 
-// words splits a rule like a shell, with double quotes.
-func words(rule string) (list []string) {
+// splitWords splits a rule like a shell, with double quotes.
+func splitWords(rule string) (list []string) {
 	for i, part := range strings.Split(rule, `"`) {
 		if i%2 == 1 {
 			list = append(list, part)
@@ -316,36 +318,37 @@ func words(rule string) (list []string) {
 	return list
 }
 
-// Forget makes the next Apply compare everything.
-func (t *Tables) Forget() { t.known = false }
+// Invalidate makes the next Apply compare everything.
+func (t *Tables) Invalidate() { t.applied = false }
 
-// Known reports whether the last Apply succeeded and Forget was not called since.
-func (t *Tables) Known() bool { return t.known }
+// IsApplied reports whether the last Apply succeeded and Forget was not called since.
+func (t *Tables) IsApplied() bool { return t.applied }
 
-// Found reports whether the kernel has chains of a service proxy. It returns false on a machine without iptables.
-func Found(f nft.Family) (bool, error) {
+// HasChains reports whether the kernel has chains of a service proxy. It returns false on a machine without iptables.
+func HasChains(f nft.Family) (bool, error) {
 	if len(Missing(f)) > 0 {
 		return false, nil
 	}
-	found, err := read(f)
-	_, there := found[rules.Entrance]
+	found, err := readChains(f)
+	_, there := found[rules.EntryChain]
 	return there, err
 }
 
-// Remove removes the chains of a service proxy and leaves all others. It does nothing on a machine without iptables.
-func Remove(f nft.Family) error {
+// RemoveChains removes the chains of a service proxy and leaves all others. It does nothing on a machine without
+// iptables.
+func RemoveChains(f nft.Family) error {
 	if len(Missing(f)) > 0 {
 		return nil
 	}
-	found, err := read(f)
+	found, err := readChains(f)
 	if err != nil {
 		return err
 	}
 	var text bytes.Buffer
-	for _, table := range tables {
+	for _, table := range tableNames {
 		var chains []string
 		for chain := range found {
-			if chain.Table == table && rules.Proxied(chain) {
+			if chain.Table == table && rules.IsProxyChain(chain) {
 				chains = append(chains, chain.Name)
 			}
 		}
@@ -370,6 +373,6 @@ func Remove(f nft.Family) error {
 	if text.Len() == 0 {
 		return nil
 	}
-	_, err = call(text.Bytes(), program(f, "-restore"), "-w", "5", "--noflush")
+	_, err = runProgram(text.Bytes(), programName(f, "-restore"), "-w", "5", "--noflush")
 	return err
 }

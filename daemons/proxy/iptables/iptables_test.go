@@ -41,7 +41,7 @@ func port(f nft.Family) rules.Port {
 			rules.Endpoint{To: netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf(backend, i+1)), 8080), Local: i == 0},
 		)
 	}
-	p.Here = p.Endpoints[:1]
+	p.LocalEndpoints = p.Endpoints[:1]
 	return p
 }
 
@@ -58,7 +58,7 @@ func TestChainsAreWrittenComparedAndRemoved(t *testing.T) {
 				t.Fatalf("this machine lacks %s: install the package iptables", strings.Join(lacks, ", "))
 			}
 			stack := netns.New(t)
-			if err := stack.Inside(func() error { return life(f, machine) }); err != nil {
+			if err := stack.Do(func() error { return runLifecycle(f, machine) }); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -68,7 +68,7 @@ func TestChainsAreWrittenComparedAndRemoved(t *testing.T) {
 // The returned number of transactions is never too large. Otherwise another program's flush would be taken for one of
 // our transactions.
 // Proves S28.
-func TestNoMoreTransactionsAreSaidThanThereWere(t *testing.T) {
+func TestTheNumberOfTransactionsIsNeverTooLarge(t *testing.T) {
 	nat, filter := rules.Chain{
 		Table: "nat",
 		Name:  "KUBE-SVC-AAAAAAAAAAAAAAAA",
@@ -76,7 +76,7 @@ func TestNoMoreTransactionsAreSaidThanThereWere(t *testing.T) {
 		Table: "filter",
 		Name:  "KUBE-FW-AAAAAAAAAAAAAAAA",
 	}
-	err := netns.New(t).Inside(func() error {
+	err := netns.New(t).Do(func() error {
 		for i, changed := range []map[rules.Chain][]string{
 			{nat: {"-j RETURN"}, filter: {}}, {nat: {"-j RETURN"}, filter: {}}, {filter: {}}, {nat: {}},
 			{nat: nil, filter: {"-j RETURN"}}, {filter: nil}, {filter: nil},
@@ -106,7 +106,7 @@ func TestNoMoreTransactionsAreSaidThanThereWere(t *testing.T) {
 
 // More chains of all types, which jump to each other, than are written at once.
 // Proves S28.
-func TestManyChainsAreWrittenInPieces(t *testing.T) {
+func TestManyChainsAreWrittenInSeveralTransactions(t *testing.T) {
 	chains := rules.NewChains(
 		nft.IPv4,
 		rules.Machine{
@@ -123,15 +123,15 @@ func TestManyChainsAreWrittenInPieces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(chains.All()); n <= piece {
+	if n := len(chains.All()); n <= maxChains {
 		t.Fatalf("%d chains are written at once", n)
 	}
 	tables := Tables{}
-	if err := netns.New(t).Inside(func() error {
+	if err := netns.New(t).Do(func() error {
 		if _, err := tables.Apply(chains); err != nil {
 			return err
 		}
-		if there, err := tables.Intact(chains, true); err != nil || !there || len(tables.spelled) > 0 {
+		if there, err := tables.IsIntact(chains, true); err != nil || !there || len(tables.spellings) > 0 {
 			return fmt.Errorf("intact: %t, %w", there, err)
 		}
 		return nil
@@ -140,19 +140,19 @@ func TestManyChainsAreWrittenInPieces(t *testing.T) {
 	}
 }
 
-func life(f nft.Family, m rules.Machine) error {
-	if _, err := call(nil, program(f, ""), "-A", "INPUT", "-p", "tcp", "-m", "tcp", "--dport", "22", "-j",
+func runLifecycle(f nft.Family, m rules.Machine) error {
+	if _, err := runProgram(nil, programName(f, ""), "-A", "INPUT", "-p", "tcp", "-m", "tcp", "--dport", "22", "-j",
 		"ACCEPT"); err != nil {
 		return err
 	}
-	before, err := read(f)
+	before, err := readChains(f)
 	if err != nil {
 		return err
 	}
 	plain, local, empty, udp := port(f), port(f), port(f), port(f)
 	local.Service, local.ExternalLocal, local.InternalLocal, local.Affinity = "local", true, true, 0
 	local.ClusterIP, local.External, local.Balanced, local.NodePort = local.ClusterIP.Next(), nil, nil, 30081
-	empty.Service, empty.ClusterIP, empty.Endpoints, empty.Here, empty.External, empty.NodePort = "empty",
+	empty.Service, empty.ClusterIP, empty.Endpoints, empty.LocalEndpoints, empty.External, empty.NodePort = "empty",
 		local.ClusterIP.Next(), nil, nil, nil, 30082
 	udp.Service, udp.Proto, udp.ClusterIP, udp.External, udp.NodePort, udp.Affinity = "udp", nft.UDP,
 		empty.ClusterIP.Next(), nil, 0, 0
@@ -168,9 +168,9 @@ func life(f nft.Family, m rules.Machine) error {
 		return err
 	}
 	intact := func(want bool, deep bool) error {
-		if got, err := tables.Intact(chains, deep); err != nil || got != want {
-			found, _ := read(f)
-			changed, jumps := tables.differing(chains.All(), found)
+		if got, err := tables.IsIntact(chains, deep); err != nil || got != want {
+			found, _ := readChains(f)
+			changed, jumps := tables.differences(chains.All(), found)
 			return fmt.Errorf("intact (deep %t) is %t, %v; differing are %v, %v", deep, got, err, changed, jumps)
 		}
 		return nil
@@ -178,8 +178,8 @@ func life(f nft.Family, m rules.Machine) error {
 	if err := put(&tables, plain, local, empty, udp); err != nil {
 		return err
 	}
-	if len(tables.spelled) > 0 {
-		return fmt.Errorf("iptables has other words for %v", tables.spelled)
+	if len(tables.spellings) > 0 {
+		return fmt.Errorf("iptables has other words for %v", tables.spellings)
 	}
 	plain.Endpoints = plain.Endpoints[:2]
 	if err := put(&tables, plain); err != nil {
@@ -191,17 +191,17 @@ func life(f nft.Family, m rules.Machine) error {
 		}
 	}
 	again := Tables{}
-	if _, err := again.Apply(chains); err != nil || len(again.spelled) > 0 {
-		return fmt.Errorf("after a restart: %v, %v", err, again.spelled)
+	if _, err := again.Apply(chains); err != nil || len(again.spellings) > 0 {
+		return fmt.Errorf("after a restart: %v, %v", err, again.spellings)
 	}
 	for _, flush := range [][]string{{"-t", "nat", "-F"}, {"-F"}, {"-t", "nat", "-F", "KUBE-SERVICES"}} {
-		if out, err := exec.Command(program(f, ""), flush...).CombinedOutput(); err != nil {
+		if out, err := exec.Command(programName(f, ""), flush...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s", out)
 		}
 		if err := intact(false, len(flush) == 4); err != nil {
 			return fmt.Errorf("after %v: %w", flush, err)
 		}
-		tables.Forget()
+		tables.Invalidate()
 		if _, err := tables.Apply(chains); err != nil {
 			return err
 		}
@@ -209,14 +209,14 @@ func life(f nft.Family, m rules.Machine) error {
 			return err
 		}
 	}
-	if _, err := call(nil, program(f, ""), "-A", "INPUT", "-p", "tcp", "-m", "tcp", "--dport", "22", "-j",
+	if _, err := runProgram(nil, programName(f, ""), "-A", "INPUT", "-p", "tcp", "-m", "tcp", "--dport", "22", "-j",
 		"ACCEPT"); err != nil {
 		return err // the flush has removed it
 	}
-	if err := Remove(f); err != nil {
+	if err := RemoveChains(f); err != nil {
 		return err
 	}
-	after, err := read(f)
+	after, err := readChains(f)
 	if err != nil {
 		return err
 	}

@@ -24,11 +24,11 @@ func endpoints(list ...string) (eps []rules.Endpoint) {
 }
 
 // Proves S28.
-func TestEndpointsAreTakenInTurn(t *testing.T) {
+func TestEndpointsAreSelectedInTurn(t *testing.T) {
 	now := time.Unix(0, 0)
 	turns := Turns{Now: func() time.Time { return now }}
 	client := netip.MustParseAddr("10.0.0.9")
-	w := rules.Way{Key: "a", Endpoints: endpoints("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")}
+	w := rules.Candidates{Key: "a", Endpoints: endpoints("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")}
 	next := func(want string) {
 		t.Helper()
 		if got, ok := turns.Next(w, client, nil); !ok || got.String() != want {
@@ -47,7 +47,7 @@ func TestEndpointsAreTakenInTurn(t *testing.T) {
 		got != w.Endpoints[1].To {
 		t.Errorf("one that failed is followed by %s, %t", got, ok)
 	}
-	if got, ok := turns.Next(rules.Way{Key: "b"}, client, nil); ok {
+	if got, ok := turns.Next(rules.Candidates{Key: "b"}, client, nil); ok {
 		t.Errorf("of none there is %s", got)
 	}
 	w.Affinity = 10
@@ -61,12 +61,12 @@ func TestEndpointsAreTakenInTurn(t *testing.T) {
 	for i := range 2 * maxClients {
 		turns.Next(w, netip.AddrFrom4([4]byte{11, 0, byte(i >> 8), byte(i)}), nil)
 	}
-	if n := len(turns.all["a"].clients); n > maxClients {
+	if n := len(turns.byKey["a"].clients); n > maxClients {
 		t.Errorf("%d clients are remembered", n)
 	}
-	turns.Forget("a", "b")
-	if len(turns.all) != 0 {
-		t.Errorf("left is %v", turns.all)
+	turns.Remove("a", "b")
+	if len(turns.byKey) != 0 {
+		t.Errorf("left is %v", turns.byKey)
 	}
 }
 
@@ -92,13 +92,13 @@ func pipe(t *testing.T) (client, endpoint *net.TCPConn) {
 	}
 	client, front := pair()
 	back, endpoint := pair()
-	go pass(back, front)
-	go pass(front, back)
+	go copyStream(back, front)
+	go copyStream(front, back)
 	return client, endpoint
 }
 
 // Proves S28.
-func TestAHalfThatIsClosedIsClosedOnTheOtherSide(t *testing.T) {
+func TestAHalfCloseIsForwarded(t *testing.T) {
 	client, endpoint := pipe(t)
 	deadline := time.Now().Add(10 * time.Second)
 	_, _ = client.SetDeadline(deadline), endpoint.SetDeadline(deadline)
@@ -116,7 +116,7 @@ func TestAHalfThatIsClosedIsClosedOnTheOtherSide(t *testing.T) {
 	}
 }
 
-func TestNobodyReachesTheRelayButByAService(t *testing.T) {
+func TestTheRelayIsReachedOnlyThroughAService(t *testing.T) {
 	ln, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -125,9 +125,9 @@ func TestNobodyReachesTheRelayButByAService(t *testing.T) {
 		Listener: ln,
 		Turns:    &Turns{},
 		Log:      slog.New(slog.DiscardHandler),
-		Resolve: func(_, to netip.AddrPort) (rules.Way, bool) {
+		Resolve: func(_, to netip.AddrPort) (rules.Candidates, bool) {
 			t.Errorf("asked where %s leads", to)
-			return rules.Way{}, false
+			return rules.Candidates{}, false
 		},
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -147,15 +147,15 @@ func TestNobodyReachesTheRelayButByAService(t *testing.T) {
 }
 
 // A single sender can create many flows, so an idle flow must cost little.
-func TestQuietFlowsCostLittle(t *testing.T) {
+func TestIdleFlowsUseLittleMemory(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer pc.Close()
 	to := endpoints(pc.LocalAddr().String())
-	u, err := ListenUDP("udp4", &Turns{}, slog.New(slog.DiscardHandler), func(netip.Addr) (rules.Way, bool) {
-		return rules.Way{Key: "a", Endpoints: to}, true
+	u, err := ListenUDP("udp4", &Turns{}, slog.New(slog.DiscardHandler), func(netip.Addr) (rules.Candidates, bool) {
+		return rules.Candidates{Key: "a", Endpoints: to}, true
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestQuietFlowsCostLittle(t *testing.T) {
 }
 
 // Proves S28.
-func TestPacketsAreAnsweredAndFlowsAreBound(t *testing.T) {
+func TestPacketsAreAnsweredAndFlowsAreLimited(t *testing.T) {
 	var at []string
 	for range 2 {
 		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -218,8 +218,8 @@ func TestPacketsAreAnsweredAndFlowsAreBound(t *testing.T) {
 	slices.SortFunc(at, func(a, b string) int { return netip.MustParseAddrPort(a).Compare(netip.MustParseAddrPort(b)) })
 	var now atomic.Pointer[[]string]
 	now.Store(&at)
-	u, err := ListenUDP("udp4", &Turns{}, slog.New(slog.DiscardHandler), func(netip.Addr) (rules.Way, bool) {
-		return rules.Way{Key: "a", Endpoints: endpoints(*now.Load()...)}, true
+	u, err := ListenUDP("udp4", &Turns{}, slog.New(slog.DiscardHandler), func(netip.Addr) (rules.Candidates, bool) {
+		return rules.Candidates{Key: "a", Endpoints: endpoints(*now.Load()...)}, true
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +249,7 @@ func TestPacketsAreAnsweredAndFlowsAreBound(t *testing.T) {
 		t.Errorf("answered by %s and %s, then %s", a, b, ask(first))
 	}
 	now.Store(&[]string{b})
-	u.Keep(endpoints(b)) // the first client's endpoint is removed, so its next packet goes to another
+	u.CloseOthers(endpoints(b)) // the first client's endpoint is removed, so its next packet goes to another
 	if got := ask(first); got != b {
 		t.Errorf("answered by %s", got)
 	}

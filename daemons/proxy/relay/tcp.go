@@ -27,7 +27,7 @@ var dialWaits = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 
 // TCP forwards connections that packet rules have redirected to a listener.
 type TCP struct {
 	Listener *net.TCPListener
-	Resolve  func(client, to netip.AddrPort) (rules.Way, bool)
+	Resolve  func(client, to netip.AddrPort) (rules.Candidates, bool)
 	Turns    *Turns
 	Log      *slog.Logger
 }
@@ -64,50 +64,50 @@ func (s *TCP) Serve(ctx context.Context) error {
 		case room <- struct{}{}:
 			all.Go(func() {
 				defer func() { <-room }()
-				s.carry(ctx, c)
+				s.serveConnection(ctx, c)
 			})
 		default:
-			refuse(c)
+			resetConnection(c)
 		}
 	}
 }
 
-// refuse resets a connection, so that its client does not mistake the end for a complete response.
-func refuse(c *net.TCPConn) {
+// resetConnection resets a connection, so that its client does not mistake the end for a complete response.
+func resetConnection(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	c.Close()
 }
 
-func (s *TCP) carry(ctx context.Context, client *net.TCPConn) {
-	to, err := meantFor(client)
+func (s *TCP) serveConnection(ctx context.Context, client *net.TCPConn) {
+	to, err := originalDestination(client)
 	if err != nil {
-		refuse(client)
+		resetConnection(client)
 		return
 	}
-	from := plain(client.RemoteAddr().(*net.TCPAddr).AddrPort())
+	from := unmapAddress(client.RemoteAddr().(*net.TCPAddr).AddrPort())
 	way, ok := s.Resolve(from, to)
 	if !ok {
-		refuse(client)
+		resetConnection(client)
 		return
 	}
-	endpoint, err := s.dial(ctx, way, from.Addr())
+	endpoint, err := s.dialNext(ctx, way, from.Addr())
 	if err != nil {
 		s.Log.Warn("no endpoint accepts a connection", "service", way.Key, "error", err)
-		refuse(client)
+		resetConnection(client)
 		return
 	}
-	stop := context.AfterFunc(ctx, func() { refuse(client); endpoint.Close() })
+	stop := context.AfterFunc(ctx, func() { resetConnection(client); endpoint.Close() })
 	defer stop()
 	var both sync.WaitGroup
-	both.Go(func() { pass(endpoint, client) })
-	both.Go(func() { pass(client, endpoint) })
+	both.Go(func() { copyStream(endpoint, client) })
+	both.Go(func() { copyStream(client, endpoint) })
 	both.Wait()
 	client.Close()
 	endpoint.Close()
 }
 
-// dial connects to the next endpoint that accepts.
-func (s *TCP) dial(ctx context.Context, way rules.Way, client netip.Addr) (*net.TCPConn, error) {
+// dialNext connects to the next endpoint that accepts.
+func (s *TCP) dialNext(ctx context.Context, way rules.Candidates, client netip.Addr) (*net.TCPConn, error) {
 	failed := map[netip.AddrPort]bool{}
 	failure := errors.New("there is none")
 	for _, wait := range dialWaits {
@@ -128,20 +128,20 @@ func (s *TCP) dial(ctx context.Context, way rules.Way, client netip.Addr) (*net.
 	return nil, failure
 }
 
-// pass copies from one connection to another, including the half-close. An error resets both. Keep-alives detect dead
-// peers.
-func pass(to, from *net.TCPConn) {
+// copyStream copies from one connection to another, including the half-close. An error resets both. Keep-alives detect
+// dead peers.
+func copyStream(to, from *net.TCPConn) {
 	_, err := io.Copy(to, from)
 	if err != nil {
-		refuse(to)
-		refuse(from)
+		resetConnection(to)
+		resetConnection(from)
 		return
 	}
 	_ = to.CloseWrite()
 }
 
-// meantFor returns the destination of a connection before it was redirected.
-func meantFor(c *net.TCPConn) (to netip.AddrPort, err error) {
+// originalDestination returns the destination of a connection before it was redirected.
+func originalDestination(c *net.TCPConn) (to netip.AddrPort, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return to, err
@@ -149,7 +149,7 @@ func meantFor(c *net.TCPConn) (to netip.AddrPort, err error) {
 	local := c.LocalAddr().(*net.TCPAddr).AddrPort()
 	var failure error
 	err = raw.Control(func(fd uintptr) {
-		if plain(local).Addr().Is4() {
+		if unmapAddress(local).Addr().Is4() {
 			// The kernel's struct sockaddr_in fits into the address field of this type.
 			var in *unix.IPv6Mreq
 			if in, failure = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST); failure == nil {
@@ -168,13 +168,13 @@ func meantFor(c *net.TCPConn) (to netip.AddrPort, err error) {
 	if err = errors.Join(err, failure); err != nil {
 		return to, fmt.Errorf("find where a connection was sent to: %w", err)
 	}
-	if to == plain(local) {
+	if to == unmapAddress(local) {
 		return to, errors.New("it was sent to the proxy itself")
 	}
 	return to, nil
 }
 
-// plain returns an IPv4-mapped IPv6 address, the form of dual-stack sockets, as an IPv4 address.
-func plain(a netip.AddrPort) netip.AddrPort {
+// unmapAddress returns an IPv4-mapped IPv6 address, the form of dual-stack sockets, as an IPv4 address.
+func unmapAddress(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }

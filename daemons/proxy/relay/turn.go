@@ -17,16 +17,16 @@ const maxClients = 16384
 type Turns struct {
 	Now func() time.Time // nil means time.Now
 
-	mu  sync.Mutex
-	all map[string]*turn
+	mu    sync.Mutex
+	byKey map[string]*turnState
 }
 
-type turn struct {
+type turnState struct {
 	last    netip.AddrPort
-	clients map[netip.Addr]visit
+	clients map[netip.Addr]clientEndpoint
 }
 
-type visit struct {
+type clientEndpoint struct {
 	to   netip.AddrPort
 	last time.Time
 }
@@ -39,36 +39,36 @@ func (t *Turns) now() time.Time {
 }
 
 // Next returns the endpoint for a client's next connection, except those in failed. It returns false if there is none.
-func (t *Turns) Next(w rules.Way, client netip.Addr, failed map[netip.AddrPort]bool) (netip.AddrPort, bool) {
+func (t *Turns) Next(w rules.Candidates, client netip.Addr, failed map[netip.AddrPort]bool) (netip.AddrPort, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.all == nil {
-		t.all = map[string]*turn{}
+	if t.byKey == nil {
+		t.byKey = map[string]*turnState{}
 	}
-	s := t.all[w.Key]
+	s := t.byKey[w.Key]
 	if s == nil {
-		s = &turn{}
-		t.all[w.Key] = s
+		s = &turnState{}
+		t.byKey[w.Key] = s
 	}
 	kept := time.Duration(w.Affinity) * time.Second
 	now := t.now()
 	if v, known := s.clients[client]; known && kept > 0 && now.Sub(v.last) < kept && !failed[v.to] {
 		for _, e := range w.Endpoints {
 			if e.To == v.to {
-				s.clients[client] = visit{v.to, now}
+				s.clients[client] = clientEndpoint{v.to, now}
 				return v.to, true
 			}
 		}
 	}
-	to, ok := s.after(w.Endpoints, failed)
+	to, ok := s.nextAfter(w.Endpoints, failed)
 	if ok && kept > 0 {
-		s.remember(client, visit{to, now})
+		s.setClient(client, clientEndpoint{to, now})
 	}
 	return to, ok
 }
 
-// after returns the endpoint that follows the last one in the order of addresses, wrapping around.
-func (s *turn) after(eps []rules.Endpoint, failed map[netip.AddrPort]bool) (netip.AddrPort, bool) {
+// nextAfter returns the endpoint that follows the last one in the order of addresses, wrapping around.
+func (s *turnState) nextAfter(eps []rules.Endpoint, failed map[netip.AddrPort]bool) (netip.AddrPort, bool) {
 	var first, next netip.AddrPort
 	for _, e := range eps {
 		if failed[e.To] {
@@ -91,9 +91,9 @@ func (s *turn) after(eps []rules.Endpoint, failed map[netip.AddrPort]bool) (neti
 	return next, next.IsValid()
 }
 
-func (s *turn) remember(client netip.Addr, v visit) {
+func (s *turnState) setClient(client netip.Addr, v clientEndpoint) {
 	if s.clients == nil {
-		s.clients = map[netip.Addr]visit{}
+		s.clients = map[netip.Addr]clientEndpoint{}
 	}
 	if _, known := s.clients[client]; !known && len(s.clients) >= maxClients {
 		for c := range s.clients {
@@ -104,12 +104,12 @@ func (s *turn) remember(client netip.Addr, v visit) {
 	s.clients[client] = v
 }
 
-// Forget drops the state of service ports that were removed.
-func (t *Turns) Forget(keys ...string) {
+// Remove drops the state of service ports that were removed.
+func (t *Turns) Remove(keys ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, key := range keys {
-		delete(t.all, key)
-		delete(t.all, key+" here")
+		delete(t.byKey, key)
+		delete(t.byKey, key+" here")
 	}
 }

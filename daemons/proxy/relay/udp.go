@@ -18,18 +18,18 @@ import (
 const (
 	// MaxFlows limits the clients of one UDP port. Beyond it, the client that was idle longest is dropped.
 	MaxFlows = 4096
-	// quiet is how long a flow is kept without a packet, like the kernel's timeout.
-	quiet = 30 * time.Second
-	// largest is the maximum size of a UDP packet, in bytes.
-	largest = 64 << 10
+	// idleTimeout is how long a flow is kept without a packet, like the kernel's timeout.
+	idleTimeout = 30 * time.Second
+	// maxPacket is the maximum size of a UDP packet, in bytes.
+	maxPacket = 64 << 10
 )
 
 // UDP forwards packets that rules have redirected to a socket of this machine.
 type UDP struct {
-	way   func(client netip.Addr) (rules.Way, bool)
-	turns *Turns
-	log   *slog.Logger
-	conn  *net.UDPConn
+	candidates func(client netip.Addr) (rules.Candidates, bool)
+	turns      *Turns
+	log        *slog.Logger
+	conn       *net.UDPConn
 
 	mu    sync.Mutex
 	flows map[netip.AddrPort]*list.Element // by client
@@ -40,9 +40,9 @@ type UDP struct {
 
 // flow is the traffic between one client and its endpoint.
 type flow struct {
-	client, to netip.AddrPort
-	conn       *net.UDPConn
-	answerFrom []byte // control message with the address at which the client's packets arrived
+	client, to   netip.AddrPort
+	conn         *net.UDPConn
+	replyControl []byte // control message with the address at which the client's packets arrived
 }
 
 // ListenUDP opens a socket and starts forwarding. network is "udp4" or "udp6".
@@ -50,7 +50,7 @@ func ListenUDP(
 	network string,
 	turns *Turns,
 	log *slog.Logger,
-	way func(client netip.Addr) (rules.Way, bool),
+	way func(client netip.Addr) (rules.Candidates, bool),
 ) (*UDP, error) {
 	conn, err := net.ListenUDP(network, nil)
 	if err != nil {
@@ -71,8 +71,8 @@ func ListenUDP(
 		conn.Close()
 		return nil, fmt.Errorf("ask for the addresses that packets come to: %w", err)
 	}
-	u := &UDP{way: way, turns: turns, log: log, conn: conn, flows: map[netip.AddrPort]*list.Element{}}
-	u.done.Go(u.read)
+	u := &UDP{candidates: way, turns: turns, log: log, conn: conn, flows: map[netip.AddrPort]*list.Element{}}
+	u.done.Go(u.readPackets)
 	return u, nil
 }
 
@@ -85,12 +85,12 @@ func (u *UDP) Close() {
 	u.mu.Lock()
 	u.ended = true
 	u.mu.Unlock()
-	u.Keep(nil)
+	u.CloseOthers(nil)
 	u.done.Wait()
 }
 
-// Keep closes the flows to endpoints that are not in eps.
-func (u *UDP) Keep(eps []rules.Endpoint) {
+// CloseOthers closes the flows to endpoints that are not in eps.
+func (u *UDP) CloseOthers(eps []rules.Endpoint) {
 	still := make(map[netip.AddrPort]bool, len(eps))
 	for _, e := range eps {
 		still[e.To] = true
@@ -99,20 +99,20 @@ func (u *UDP) Keep(eps []rules.Endpoint) {
 	defer u.mu.Unlock()
 	for _, e := range u.flows {
 		if f := e.Value.(*flow); !still[f.to] {
-			u.drop(e)
+			u.closeFlow(e)
 		}
 	}
 }
 
-// drop closes a flow. The caller holds mu.
-func (u *UDP) drop(e *list.Element) {
+// closeFlow closes a flow. The caller holds mu.
+func (u *UDP) closeFlow(e *list.Element) {
 	f := u.byAge.Remove(e).(*flow)
 	delete(u.flows, f.client)
 	f.conn.Close()
 }
 
-func (u *UDP) read() {
-	packet, control := make([]byte, largest), make([]byte, 128)
+func (u *UDP) readPackets() {
+	packet, control := make([]byte, maxPacket), make([]byte, 128)
 	for {
 		n, c, _, client, err := u.conn.ReadMsgUDPAddrPort(packet, control)
 		if errors.Is(err, net.ErrClosed) {
@@ -121,14 +121,14 @@ func (u *UDP) read() {
 		if err != nil {
 			continue // the error concerns one packet
 		}
-		if f := u.flow(client, control[:c]); f != nil {
+		if f := u.flowOf(client, control[:c]); f != nil {
 			_, _ = f.conn.Write(packet[:n]) // UDP packets may be lost
 		}
 	}
 }
 
-// flow returns the flow of a client, or nil if there is no endpoint.
-func (u *UDP) flow(client netip.AddrPort, control []byte) *flow {
+// flowOf returns the flow of a client, or nil if there is no endpoint.
+func (u *UDP) flowOf(client netip.AddrPort, control []byte) *flow {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if e := u.flows[client]; e != nil {
@@ -138,11 +138,11 @@ func (u *UDP) flow(client netip.AddrPort, control []byte) *flow {
 	if u.ended {
 		return nil
 	}
-	way, ok := u.way(plain(client).Addr())
+	way, ok := u.candidates(unmapAddress(client).Addr())
 	if !ok {
 		return nil
 	}
-	to, ok := u.turns.Next(way, plain(client).Addr(), nil)
+	to, ok := u.turns.Next(way, unmapAddress(client).Addr(), nil)
 	if !ok {
 		return nil
 	}
@@ -152,21 +152,21 @@ func (u *UDP) flow(client netip.AddrPort, control []byte) *flow {
 		return nil
 	}
 	for u.byAge.Len() >= MaxFlows {
-		u.drop(u.byAge.Back())
+		u.closeFlow(u.byAge.Back())
 	}
-	f := &flow{client: client, to: to, conn: conn, answerFrom: source(control)}
+	f := &flow{client: client, to: to, conn: conn, replyControl: replyControl(control)}
 	u.flows[client] = u.byAge.PushFront(f)
-	u.done.Go(func() { u.answer(f) })
+	u.done.Go(func() { u.forwardAnswers(f) })
 	return f
 }
 
-// answer forwards an endpoint's packets to the client until the flow ends or times out.
-func (u *UDP) answer(f *flow) {
+// forwardAnswers forwards an endpoint's packets to the client until the flow ends or times out.
+func (u *UDP) forwardAnswers(f *flow) {
 	defer func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		if e := u.flows[f.client]; e != nil && e.Value == f {
-			u.drop(e)
+			u.closeFlow(e)
 		}
 	}()
 	raw, err := f.conn.SyscallConn()
@@ -174,11 +174,11 @@ func (u *UDP) answer(f *flow) {
 		return
 	}
 	for {
-		_ = f.conn.SetReadDeadline(time.Now().Add(quiet))
+		_ = f.conn.SetReadDeadline(time.Now().Add(idleTimeout))
 		var failed, written error
 		if err := raw.Read(func(fd uintptr) (there bool) {
-			packet := packets.Get().(*[largest]byte)
-			defer packets.Put(packet)
+			packet := packetBuffers.Get().(*[maxPacket]byte)
+			defer packetBuffers.Put(packet)
 			n := 0
 			for n, failed = unix.Read(int(fd), packet[:]); failed == unix.EINTR; {
 				n, failed = unix.Read(int(fd), packet[:])
@@ -187,7 +187,7 @@ func (u *UDP) answer(f *flow) {
 				return false
 			}
 			if failed == nil {
-				_, _, written = u.conn.WriteMsgUDPAddrPort(packet[:n], f.answerFrom, f.client)
+				_, _, written = u.conn.WriteMsgUDPAddrPort(packet[:n], f.replyControl, f.client)
 			}
 			return true
 		}); err != nil || failed != nil || errors.Is(written, net.ErrClosed) {
@@ -196,11 +196,12 @@ func (u *UDP) answer(f *flow) {
 	}
 }
 
-// packets is a pool of buffers. A waiting flow holds no buffer, because one sender can create thousands of flows.
-var packets = sync.Pool{New: func() any { return new([largest]byte) }}
+// packetBuffers is a pool of buffers. A waiting flow holds no buffer, because one sender can create thousands of flows.
+var packetBuffers = sync.Pool{New: func() any { return new([maxPacket]byte) }}
 
-// source converts the control message of a received packet into one that sends the response from the same address.
-func source(control []byte) []byte {
+// replyControl converts the control message of a received packet into one that sends the response from the same
+// address.
+func replyControl(control []byte) []byte {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
 		return nil

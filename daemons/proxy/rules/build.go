@@ -12,23 +12,23 @@ const TableName = "kube-proxy"
 
 // These are the names of the sets and chains that exist in every table.
 const (
-	serviceMap  = "service-ips"
-	nodePortMap = "service-nodeports"
-	emptyMap    = "no-endpoint-services"
-	emptyNodes  = "no-endpoint-nodeports"
-	countMap    = "service-endpoint-counts"
-	endpointMap = "service-endpoints"
-	hairpinSet  = "hairpin-connections"
-	services    = "services"
-	refuse      = "reject-empty"
-	refused     = "reject"
+	serviceMap        = "service-ips"
+	nodePortMap       = "service-nodeports"
+	noEndpointMap     = "no-endpoint-services"
+	noEndpointPortMap = "no-endpoint-nodeports"
+	countMap          = "service-endpoint-counts"
+	endpointMap       = "service-endpoints"
+	hairpinSet        = "hairpin-connections"
+	servicesChain     = "services"
+	rejectEmptyChain  = "reject-empty"
+	rejectChain       = "reject"
 )
 
 // These are the priorities of the base chains.
 const (
-	dstNAT    = -100
-	srcNAT    = 100
-	beforeNAT = -110
+	dstNATPriority    = -100
+	srcNATPriority    = 100
+	beforeNATPriority = -110
 )
 
 // These are the names of the sets and chains that only userspace mode needs.
@@ -44,10 +44,10 @@ const markBit = 0x4000
 var (
 	loopback4, loopback6 = netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")
 
-	toService = []nft.Field{nft.Destination, nft.Protocol, nft.Port}
-	toPort    = []nft.Field{nft.Protocol, nft.Port}
-	toItself  = []nft.Field{nft.Source, nft.Destination}
-	toOne     = []nft.Field{nft.Destination, nft.Protocol, nft.Port, nft.Index}
+	serviceKey = []nft.Field{nft.Destination, nft.Protocol, nft.Port}
+	portKey    = []nft.Field{nft.Protocol, nft.Port}
+	hairpinKey = []nft.Field{nft.Source, nft.Destination}
+	indexKey   = []nft.Field{nft.Destination, nft.Protocol, nft.Port, nft.Index}
 )
 
 // Machine holds the inputs of the rules besides services.
@@ -59,11 +59,11 @@ type Machine struct {
 	API []netip.AddrPort
 }
 
-// of returns the machine with only the networks of a family.
-func (m Machine) of(f nft.Family) Machine {
+// withFamily returns the machine with only the networks of a family.
+func (m Machine) withFamily(f nft.Family) Machine {
 	only := func(all []netip.Prefix) (some []netip.Prefix) {
 		for _, p := range all {
-			if of(p.Addr(), f) {
+			if isOfFamily(p.Addr(), f) {
 				some = append(some, p)
 			}
 		}
@@ -72,17 +72,18 @@ func (m Machine) of(f nft.Family) Machine {
 	return Machine{only(m.Pods), only(m.NodePorts), m.API}
 }
 
-// nowhere reports whether no address of a family has node ports.
-func (m Machine) nowhere(f nft.Family) bool {
-	return len(m.NodePorts) > 0 && len(m.of(f).NodePorts) == 0
+// hasNoNodePorts reports whether no address of a family has node ports.
+func (m Machine) hasNoNodePorts(f nft.Family) bool {
+	return len(m.NodePorts) > 0 && len(m.withFamily(f).NodePorts) == 0
 }
 
-// base returns the part of a family's table that does not depend on services. nowhere means that no address of the
-// family has node ports. relay is the port at which the proxy accepts TCP connections, 0 if the kernel forwards them.
-func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
-	jump := nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: services}}}
+// baseFragment returns the part of a family's table that does not depend on services. nowhere means that no address of
+// the family has node ports. relay is the port at which the proxy accepts TCP connections, 0 if the kernel forwards
+// them.
+func baseFragment(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
+	jump := nft.Rule{nft.Decide{Verdict: nft.Verdict{Action: "jump", Chain: servicesChain}}}
 	// Open connections continue when their service loses its last endpoint.
-	check := nft.Rule{nft.First{}, nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: refuse}}}
+	check := nft.Rule{nft.NewConnection{}, nft.Decide{Verdict: nft.Verdict{Action: "jump", Chain: rejectEmptyChain}}}
 	loopback := loopback4
 	if f == nft.IPv6 {
 		loopback = loopback6
@@ -91,83 +92,88 @@ func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 		switch {
 		case nowhere:
 		case len(m.NodePorts) == 0 && relay != 0:
-			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.Lookup{Map: name, Key: toPort}})
+			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.Lookup{Map: name, Key: portKey}})
 		case len(m.NodePorts) == 0:
 			rules = append(
 				rules,
-				nft.Rule{nft.ToLocal{}, nft.To{Net: loopback, Not: true}, nft.Lookup{Map: name, Key: toPort}},
+				nft.Rule{nft.ToLocal{}, nft.ToNet{Net: loopback, Not: true}, nft.Lookup{Map: name, Key: portKey}},
 			)
 		}
 		for _, n := range m.NodePorts {
-			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.To{Net: n}, nft.Lookup{Map: name, Key: toPort}})
+			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.ToNet{Net: n}, nft.Lookup{Map: name, Key: portKey}})
 		}
 		return rules
 	}
 	fragment := &nft.Fragment{
 		Sets: map[string]nft.Set{
-			serviceMap: {Key: toService, To: nft.Verdicts}, nodePortMap: {Key: toPort, To: nft.Verdicts},
-			emptyMap: {Key: toService, To: nft.Verdicts}, emptyNodes: {Key: toPort, To: nft.Verdicts},
-			countMap: {Key: toService, To: nft.Numbers}, endpointMap: {Key: toOne, To: nft.Endpoints},
-			hairpinSet: {Key: toItself},
+			serviceMap: {Key: serviceKey, Values: nft.Verdicts}, nodePortMap: {Key: portKey, Values: nft.Verdicts},
+			noEndpointMap:     {Key: serviceKey, Values: nft.Verdicts},
+			noEndpointPortMap: {Key: portKey, Values: nft.Verdicts},
+			countMap:          {Key: serviceKey, Values: nft.Numbers},
+			endpointMap:       {Key: indexKey, Values: nft.Endpoints},
+			hairpinSet:        {Key: hairpinKey},
 		},
 		Chains: map[string]nft.Chain{
 			"nat-prerouting": {
-				Hook:  &nft.Hook{Type: "nat", Name: "prerouting", Priority: dstNAT},
+				Hook:  &nft.Hook{Type: "nat", Name: "prerouting", Priority: dstNATPriority},
 				Rules: []nft.Rule{jump},
 			},
-			"nat-output": {Hook: &nft.Hook{Type: "nat", Name: "output", Priority: dstNAT}, Rules: []nft.Rule{jump}},
+			"nat-output": {Hook: &nft.Hook{Type: "nat", Name: "output", Priority: dstNATPriority},
+				Rules: []nft.Rule{jump}},
 			// If a service directs a pod's packet back to the pod, the source must be masqueraded. Otherwise the pod
 			// would respond to itself.
-			"nat-postrouting": {Hook: &nft.Hook{Type: "nat", Name: "postrouting", Priority: srcNAT}, Rules: []nft.Rule{
-				{
-					nft.Marked{Bits: markBit},
-					nft.Masquerade{},
-				}, {nft.In{Set: hairpinSet, Key: toItself}, nft.Masquerade{}}}},
+			"nat-postrouting": {Hook: &nft.Hook{Type: "nat", Name: "postrouting", Priority: srcNATPriority},
+				Rules: []nft.Rule{
+					{
+						nft.Marked{Bits: markBit},
+						nft.Masquerade{},
+					}, {nft.InSet{Set: hairpinSet, Key: hairpinKey}, nft.Masquerade{}}}},
 			"filter-prerouting": {
-				Hook:  &nft.Hook{Type: "filter", Name: "prerouting", Priority: beforeNAT},
+				Hook:  &nft.Hook{Type: "filter", Name: "prerouting", Priority: beforeNATPriority},
 				Rules: []nft.Rule{check},
 			},
 			"filter-output": {
-				Hook:  &nft.Hook{Type: "filter", Name: "output", Priority: beforeNAT},
+				Hook:  &nft.Hook{Type: "filter", Name: "output", Priority: beforeNATPriority},
 				Rules: []nft.Rule{check},
 			},
-			services: {
+			servicesChain: {
 				Rules: append(
 					[]nft.Rule{
-						{nft.Note{Map: countMap, Key: toService}},
-						{nft.ByNote{Chains: picks()}},
-						{nft.Lookup{Map: serviceMap, Key: toService}},
+						{nft.StoreNumber{Map: countMap, Key: serviceKey}},
+						{nft.GotoStored{Chains: pickChains()}},
+						{nft.Lookup{Map: serviceMap, Key: serviceKey}},
 					},
 					nodePorts(nodePortMap)...),
 			},
-			refuse:  {Rules: append([]nft.Rule{{nft.Lookup{Map: emptyMap, Key: toService}}}, nodePorts(emptyNodes)...)},
-			refused: {Rules: []nft.Rule{{nft.Reject{}}}},
+			rejectEmptyChain: {Rules: append([]nft.Rule{{nft.Lookup{Map: noEndpointMap, Key: serviceKey}}},
+				nodePorts(noEndpointPortMap)...)},
+			rejectChain: {Rules: []nft.Rule{{nft.Reject{}}}},
 		},
 	}
 	if relay != 0 {
 		addRelay(fragment, relay)
 	}
-	for i, name := range picks() {
+	for i, name := range pickChains() {
 		// During a change, the count and the list of endpoints may be inconsistent. The first endpoint is in both lists
 		// and serves as the fallback.
 		fragment.Chains[name] = nft.Chain{Rules: append(
-			append([]nft.Rule{{nft.Unnote{}}}, outsiders(m)...),
+			append([]nft.Rule{{nft.ClearStored{}}}, masqueradeOutside(m)...),
 			nft.Rule{
-				nft.RandomOf{Map: endpointMap, Key: toService, Of: i + 1},
+				nft.RandomFrom{Map: endpointMap, Key: serviceKey, Count: i + 1},
 			},
-			nft.Rule{nft.RandomOf{Map: endpointMap, Key: toService, Of: 1}},
+			nft.Rule{nft.RandomFrom{Map: endpointMap, Key: serviceKey, Count: 1}},
 		)}
 	}
 	return fragment
 }
 
-// maxListed is the largest number of endpoints that are selected by maps alone. A service with more endpoints gets its
+// maxByMap is the largest number of endpoints that are selected by maps alone. A service with more endpoints gets its
 // own chain.
-const maxListed = 32
+const maxByMap = 32
 
-// picks returns the names of the chains that select among 1, 2, … maxListed endpoints.
-func picks() []string {
-	names := make([]string, maxListed)
+// pickChains returns the names of the chains that select among 1, 2, … maxByMap endpoints.
+func pickChains() []string {
+	names := make([]string, maxByMap)
 	for i := range names {
 		names[i] = fmt.Sprintf("endpoint-of-%02d", i+1)
 	}
@@ -177,173 +183,174 @@ func picks() []string {
 // builder builds the fragment of one service.
 type builder struct {
 	nft.Fragment
-	machine Machine
-	owns    func(nft.Key, *Port) bool // reports whether a destination belongs to this service
-	led     map[nft.Key]bool          // destinations that already lead to one of its ports
+	machine  Machine
+	owns     func(nft.Key, *Port) bool // reports whether a destination belongs to this service
+	assigned map[nft.Key]bool          // destinations that already lead to one of its ports
 }
 
-func (b *builder) element(set string, e nft.Element) { b.Elements[set] = append(b.Elements[set], e) }
+func (b *builder) addElement(set string, e nft.Element) { b.Elements[set] = append(b.Elements[set], e) }
 
-// add adds the rules of one service port.
-func (b *builder) add(p *Port) {
+// addPort adds the rules of one service port.
+func (b *builder) addPort(p *Port) {
 	put := func(set string, d nft.Key, v nft.Value) bool {
-		if !b.owns(d, p) || b.led[d] {
+		if !b.owns(d, p) || b.assigned[d] {
 			return false
 		}
-		b.led[d] = true
-		b.element(set, nft.Element{Key: d, Value: v})
+		b.assigned[d] = true
+		b.addElement(set, nft.Element{Key: d, Value: v})
 		return true
 	}
-	no := nft.Goes("goto", refused)
+	no := nft.VerdictValue("goto", rejectChain)
 	if len(p.Endpoints) == 0 {
-		put(emptyMap, p.inner(), no)
-		for _, d := range p.outer() {
-			put(emptyMap, d, no)
+		put(noEndpointMap, p.clusterKey(), no)
+		for _, d := range p.externalKeys() {
+			put(noEndpointMap, d, no)
 		}
 		if p.NodePort != 0 {
-			put(emptyNodes, p.atNode(), no)
+			put(noEndpointPortMap, p.nodePortKey(), no)
 		}
 		return
 	}
 	if p.Relay.Inside != 0 {
-		b.relay(p, put)
+		b.addRelayed(p, put)
 		return
 	}
-	b.endpoints(p)
+	b.addEndpoints(p)
 	inside := p.Endpoints
 	if p.InternalLocal {
-		inside = p.Here
+		inside = p.LocalEndpoints
 	}
 	switch {
 	case len(inside) == 0:
-		put(emptyMap, p.inner(), nft.Goes("drop", ""))
-	case p.Affinity == 0 && len(inside) <= maxListed:
-		if put(countMap, p.inner(), nft.Value{Number: uint32(len(inside))}) {
-			b.list(p, inside)
+		put(noEndpointMap, p.clusterKey(), nft.VerdictValue("drop", ""))
+	case p.Affinity == 0 && len(inside) <= maxByMap:
+		if put(countMap, p.clusterKey(), nft.Value{Number: uint32(len(inside))}) {
+			b.addByNumber(p, inside)
 		}
 	default:
-		cluster := p.chain("service")
-		b.Chains[cluster] = nft.Chain{Rules: append(outsiders(b.machine), b.choose(p, inside)...)}
-		put(serviceMap, p.inner(), nft.Goes("goto", cluster))
+		cluster := p.chainName("service")
+		b.Chains[cluster] = nft.Chain{Rules: append(masqueradeOutside(b.machine), b.chooseRules(p, inside)...)}
+		put(serviceMap, p.clusterKey(), nft.VerdictValue("goto", cluster))
 	}
 	if len(p.External) == 0 && p.NodePort == 0 {
 		return
 	}
-	external := p.chain("external")
-	b.Chains[external] = nft.Chain{Rules: b.external(p)}
-	for _, d := range p.outer() {
-		put(serviceMap, d, nft.Goes("goto", external))
+	external := p.chainName("external")
+	b.Chains[external] = nft.Chain{Rules: b.externalRules(p)}
+	for _, d := range p.externalKeys() {
+		put(serviceMap, d, nft.VerdictValue("goto", external))
 	}
 	if p.NodePort != 0 {
-		put(nodePortMap, p.atNode(), nft.Goes("goto", external))
+		put(nodePortMap, p.nodePortKey(), nft.VerdictValue("goto", external))
 	}
 }
 
-// endpoints adds the rules of the endpoints that do not depend on the client.
-func (b *builder) endpoints(p *Port) {
-	for _, e := range p.used() {
+// addEndpoints adds the rules of the endpoints that do not depend on the client.
+func (b *builder) addEndpoints(p *Port) {
+	for _, e := range p.usedEndpoints() {
 		if e.Local || e.Unknown {
-			b.element(
+			b.addElement(
 				hairpinSet,
-				nft.Element{Key: nft.Key{Source: nft.One(e.To.Addr()), Destination: nft.One(e.To.Addr())}},
+				nft.Element{Key: nft.Key{Source: nft.SingleAddress(e.To.Addr()),
+					Destination: nft.SingleAddress(e.To.Addr())}},
 			)
 		}
 		if p.Affinity > 0 {
-			set := affinity(p, e)
-			b.Sets[set] = nft.Set{Key: []nft.Field{nft.Source}, Seconds: p.Affinity}
+			set := affinitySet(p, e)
+			b.Sets[set] = nft.Set{Key: []nft.Field{nft.Source}, Timeout: p.Affinity}
 			b.Chains[endpointChain(p, e)] = nft.Chain{
 				Rules: []nft.Rule{
-					{nft.Remember{Set: set, Seconds: p.Affinity}},
-					{nft.Is{Protocol: p.Proto}, nft.DNAT{To: e.To}},
+					{nft.AddSource{Set: set, Timeout: p.Affinity}},
+					{nft.IsProtocol{Protocol: p.Proto}, nft.DNAT{To: e.To}},
 				},
 			}
 		}
 	}
 }
 
-// list adds endpoints by number, for the chains that select by number.
-func (b *builder) list(p *Port, eps []Endpoint) {
+// addByNumber adds endpoints by number, for the chains that select by number.
+func (b *builder) addByNumber(p *Port, eps []Endpoint) {
 	for i, e := range eps {
-		k := p.inner()
+		k := p.clusterKey()
 		k.Index = uint32(i)
-		b.element(endpointMap, nft.Element{Key: k, Value: nft.Value{To: e.To}})
+		b.addElement(endpointMap, nft.Element{Key: k, Value: nft.Value{To: e.To}})
 	}
 }
 
-// outsiders returns the rules that masquerade packets to a service address from outside the pod networks, so that the
-// responses pass this machine.
-func outsiders(m Machine) []nft.Rule {
+// masqueradeOutside returns the rules that masquerade packets to a service address from outside the pod networks, so
+// that the responses pass this machine.
+func masqueradeOutside(m Machine) []nft.Rule {
 	if len(m.Pods) == 0 {
 		return nil
 	}
 	var rule nft.Rule
 	for _, n := range m.Pods {
-		rule = append(rule, nft.From{Net: n, Not: true})
+		rule = append(rule, nft.FromNet{Net: n, Not: true})
 	}
 	return []nft.Rule{append(rule, nft.Mark{Bits: markBit})}
 }
 
-// external returns the rules for packets to a port's external addresses.
-func (b *builder) external(p *Port) []nft.Rule {
-	rules := b.firewall(p)
+// externalRules returns the rules for packets to a port's external addresses.
+func (b *builder) externalRules(p *Port) []nft.Rule {
+	rules := b.firewallRules(p)
 	if !p.ExternalLocal {
-		return append(append(rules, nft.Rule{nft.Mark{Bits: markBit}}), b.choose(p, p.Endpoints)...)
+		return append(append(rules, nft.Rule{nft.Mark{Bits: markBit}}), b.chooseRules(p, p.Endpoints)...)
 	}
 	// Pods and the machine itself reach all endpoints. Others only reach local endpoints, and keep their source
 	// address.
-	all := p.chain("all")
-	b.Chains[all] = nft.Chain{Rules: b.choose(p, p.Endpoints)}
-	everywhere := nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: all}}
+	all := p.chainName("all")
+	b.Chains[all] = nft.Chain{Rules: b.chooseRules(p, p.Endpoints)}
+	everywhere := nft.Decide{Verdict: nft.Verdict{Action: "goto", Chain: all}}
 	for _, n := range b.machine.Pods {
-		rules = append(rules, nft.Rule{nft.From{Net: n}, everywhere})
+		rules = append(rules, nft.Rule{nft.FromNet{Net: n}, everywhere})
 	}
 	rules = append(rules, nft.Rule{nft.FromLocal{}, nft.Mark{Bits: markBit}, everywhere})
-	if len(p.Here) == 0 {
-		return append(rules, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "drop"}}})
+	if len(p.LocalEndpoints) == 0 {
+		return append(rules, nft.Rule{nft.Decide{Verdict: nft.Verdict{Action: "drop"}}})
 	}
-	return append(rules, b.choose(p, p.Here)...)
+	return append(rules, b.chooseRules(p, p.LocalEndpoints)...)
 }
 
-// firewall returns the rules that restrict the sources of packets to a load balancer address.
-func (b *builder) firewall(p *Port) (rules []nft.Rule) {
+// firewallRules returns the rules that restrict the sources of packets to a load balancer address.
+func (b *builder) firewallRules(p *Port) (rules []nft.Rule) {
 	if !p.Limited {
 		return nil
 	}
 	// Packets from other sources are dropped. The machine itself is always allowed.
-	allow := p.chain("firewall")
+	allow := p.chainName("firewall")
 	var list []nft.Rule
 	for _, s := range p.Sources {
-		list = append(list, nft.Rule{nft.From{Net: s}, nft.Do{Verdict: nft.Verdict{Action: "return"}}})
+		list = append(list, nft.Rule{nft.FromNet{Net: s}, nft.Decide{Verdict: nft.Verdict{Action: "return"}}})
 	}
 	list = append(
 		list,
-		nft.Rule{nft.FromLocal{}, nft.Do{Verdict: nft.Verdict{Action: "return"}}},
-		nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "drop"}}},
+		nft.Rule{nft.FromLocal{}, nft.Decide{Verdict: nft.Verdict{Action: "return"}}},
+		nft.Rule{nft.Decide{Verdict: nft.Verdict{Action: "drop"}}},
 	)
 	b.Chains[allow] = nft.Chain{Rules: list}
 	for _, ip := range p.Balanced {
 		rules = append(
 			rules,
 			nft.Rule{
-				nft.To{Net: netip.PrefixFrom(ip, ip.BitLen())},
-				nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: allow}},
+				nft.ToNet{Net: netip.PrefixFrom(ip, ip.BitLen())},
+				nft.Decide{Verdict: nft.Verdict{Action: "jump", Chain: allow}},
 			},
 		)
 	}
 	return rules
 }
 
-// choose returns the rules that select one of several endpoints.
-func (b *builder) choose(p *Port, eps []Endpoint) []nft.Rule {
+// chooseRules returns the rules that select one of several endpoints.
+func (b *builder) chooseRules(p *Port, eps []Endpoint) []nft.Rule {
 	if p.Affinity == 0 {
 		if len(eps) == 1 {
-			return []nft.Rule{{nft.Is{Protocol: p.Proto}, nft.DNAT{To: eps[0].To}}}
+			return []nft.Rule{{nft.IsProtocol{Protocol: p.Proto}, nft.DNAT{To: eps[0].To}}}
 		}
 		to := make([]netip.AddrPort, len(eps))
 		for i, e := range eps {
 			to[i] = e.To
 		}
-		return []nft.Rule{{nft.Is{Protocol: p.Proto}, nft.RandomTo{To: to}}}
+		return []nft.Rule{{nft.IsProtocol{Protocol: p.Proto}, nft.RandomTo{To: to}}}
 	}
 	var rules []nft.Rule
 	names := make([]string, len(eps))
@@ -352,23 +359,23 @@ func (b *builder) choose(p *Port, eps []Endpoint) []nft.Rule {
 		rules = append(
 			rules,
 			nft.Rule{
-				nft.In{Set: affinity(p, e), Key: []nft.Field{nft.Source}},
-				nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: names[i]}},
+				nft.InSet{Set: affinitySet(p, e), Key: []nft.Field{nft.Source}},
+				nft.Decide{Verdict: nft.Verdict{Action: "goto", Chain: names[i]}},
 			},
 		)
 	}
 	if len(names) == 1 {
-		return append(rules, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: names[0]}}})
+		return append(rules, nft.Rule{nft.Decide{Verdict: nft.Verdict{Action: "goto", Chain: names[0]}}})
 	}
 	return append(rules, nft.Rule{nft.Random{Chains: names}})
 }
 
 func endpointChain(p *Port, e Endpoint) string {
-	return fmt.Sprintf("%s__%s/%d", p.chain("endpoint"), e.To.Addr(), e.To.Port())
+	return fmt.Sprintf("%s__%s/%d", p.chainName("endpoint"), e.To.Addr(), e.To.Port())
 }
 
-// affinity returns the name of the set of an endpoint's clients. The name contains the timeout, because the timeout of
-// an existing set cannot be changed.
-func affinity(p *Port, e Endpoint) string {
-	return fmt.Sprintf("%s__%s/%d/%ds", p.chain("affinity"), e.To.Addr(), e.To.Port(), p.Affinity)
+// affinitySet returns the name of the set of an endpoint's clients. The name contains the timeout, because the timeout
+// of an existing set cannot be changed.
+func affinitySet(p *Port, e Endpoint) string {
+	return fmt.Sprintf("%s__%s/%d/%ds", p.chainName("affinity"), e.To.Addr(), e.To.Port(), p.Affinity)
 }

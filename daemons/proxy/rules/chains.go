@@ -14,8 +14,8 @@ import (
 // Chain identifies an iptables chain by table and name.
 type Chain struct{ Table, Name string }
 
-// Entrance is the chain through which packets enter the other chains.
-var Entrance = Chain{"nat", "KUBE-SERVICES"}
+// EntryChain is the chain through which packets enter the other chains.
+var EntryChain = Chain{"nat", "KUBE-SERVICES"}
 
 // These chains exist regardless of services. The names are upstream's.
 var (
@@ -76,11 +76,11 @@ var Jumps = []Jump{
 	{Chain{"nat", "POSTROUTING"}, `-m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING`},
 }
 
-// Proxied reports whether a chain was created by a service proxy. All others belong to other programs.
-func Proxied(c Chain) bool {
+// IsProxyChain reports whether a chain was created by a service proxy. All others belong to other programs.
+func IsProxyChain(c Chain) bool {
 	if slices.Contains(
 		[]Chain{
-			Entrance,
+			EntryChain,
 			natNodePorts,
 			natPostrouting,
 			natMark,
@@ -109,37 +109,38 @@ func Proxied(c Chain) bool {
 // lines of many services. It is not safe for concurrent use.
 type Chains struct {
 	Family nft.Family
-	claims
-	machine Machine
-	nowhere bool
-	parts   map[string]*part   // by service
-	own     map[Chain][]string // chains that belong to one service
-	shared  map[Chain][]string // sorted names of the services that have lines in a shared chain
-	dirty   map[Chain]bool     // chains that have changed since Done
+	destinationClaims
+	machine        Machine
+	hasNoNodePorts bool
+	parts          map[string]*servicePart // by service
+	ownChains      map[Chain][]string      // chains that belong to one service
+	sharedLines    map[Chain][]string      // sorted names of the services that have lines in a shared chain
+	changed        map[Chain]bool          // chains that have changed since Done
 }
 
-// part is what one service has: its own chains, and lines in shared chains.
-type part struct {
+// servicePart is what one service has: its own chains, and lines in shared chains.
+type servicePart struct {
 	own   map[Chain][]string
 	lines map[Chain][]string
 }
 
 // NewChains returns a family's chains for a machine without services.
 func NewChains(f nft.Family, m Machine) *Chains {
-	c := &Chains{Family: f, claims: newClaims(m), machine: m.of(f),
-		nowhere: m.nowhere(
+	c := &Chains{Family: f, destinationClaims: newDestinationClaims(m), machine: m.withFamily(f),
+		hasNoNodePorts: m.hasNoNodePorts(
 			f,
-		), parts: map[string]*part{}, own: map[Chain][]string{}, shared: map[Chain][]string{}, dirty: map[Chain]bool{}}
-	for chain := range c.base() {
-		c.dirty[chain] = true
+		), parts: map[string]*servicePart{}, ownChains: map[Chain][]string{}, sharedLines: map[Chain][]string{},
+		changed: map[Chain]bool{}}
+	for chain := range c.baseChains() {
+		c.changed[chain] = true
 	}
 	return c
 }
 
-// base returns the chains that do not depend on services.
-func (c *Chains) base() map[Chain][]string {
+// baseChains returns the chains that do not depend on services.
+func (c *Chains) baseChains() map[Chain][]string {
 	base := map[Chain][]string{
-		Entrance: nil, natNodePorts: nil, filterServices: nil, filterExternal: nil, filterFirewall: nil,
+		EntryChain: nil, natNodePorts: nil, filterServices: nil, filterExternal: nil, filterFirewall: nil,
 		filterLoopback: nil,
 		natMark:        {fmt.Sprintf("-j MARK --set-xmark %#x/%#x", markBit, markBit)},
 		natPostrouting: {
@@ -165,50 +166,50 @@ func (c *Chains) base() map[Chain][]string {
 
 // SetService sets the ports of a service. ports is empty if the service was deleted.
 func (c *Chains) SetService(service string, ports []Port) error {
-	for _, name := range c.set(service, ports) {
+	for _, name := range c.setPorts(service, ports) {
 		b := &chainBuilder{
-			part:    part{own: map[Chain][]string{}, lines: map[Chain][]string{}},
-			family:  c.Family,
-			machine: c.machine,
-			owns:    c.owns,
-			led:     map[nft.Key]bool{},
+			servicePart: servicePart{own: map[Chain][]string{}, lines: map[Chain][]string{}},
+			family:      c.Family,
+			machine:     c.machine,
+			owns:        c.isOwner,
+			assigned:    map[nft.Key]bool{},
 		}
 		for i := range c.ports[name] {
-			b.add(&c.ports[name][i])
+			b.addPort(&c.ports[name][i])
 		}
-		c.take(name, &b.part)
+		c.store(name, &b.servicePart)
 	}
 	return nil
 }
 
-// take stores the new part of a service, and records which chains changed.
-func (c *Chains) take(service string, is *part) {
+// store stores the new part of a service, and records which chains changed.
+func (c *Chains) store(service string, is *servicePart) {
 	was := c.parts[service]
 	if was == nil {
-		was = &part{}
+		was = &servicePart{}
 	}
 	for chain, lines := range is.own {
 		if old, there := was.own[chain]; !there || !slices.Equal(old, lines) {
-			c.dirty[chain] = true
+			c.changed[chain] = true
 		}
-		c.own[chain] = lines
+		c.ownChains[chain] = lines
 	}
 	for chain := range was.own {
 		if _, stays := is.own[chain]; !stays {
-			c.dirty[chain] = true
-			delete(c.own, chain)
+			c.changed[chain] = true
+			delete(c.ownChains, chain)
 		}
 	}
 	for chain, lines := range is.lines {
 		if !slices.Equal(was.lines[chain], lines) {
-			c.dirty[chain] = true
-			c.shared[chain] = with(c.shared[chain], service)
+			c.changed[chain] = true
+			c.sharedLines[chain] = insertName(c.sharedLines[chain], service)
 		}
 	}
 	for chain := range was.lines {
 		if _, stays := is.lines[chain]; !stays {
-			c.dirty[chain] = true
-			c.shared[chain] = without(c.shared[chain], service)
+			c.changed[chain] = true
+			c.sharedLines[chain] = removeName(c.sharedLines[chain], service)
 		}
 	}
 	delete(c.parts, service)
@@ -220,15 +221,15 @@ func (c *Chains) take(service string, is *part) {
 // Changed returns the current content of the chains that have changed since Done, or nil for a removed chain.
 func (c *Chains) Changed() map[Chain][]string {
 	all := map[Chain][]string{}
-	if len(c.dirty) == 0 {
+	if len(c.changed) == 0 {
 		return all
 	}
-	base := c.base()
-	for chain := range c.dirty {
+	base := c.baseChains()
+	for chain := range c.changed {
 		if lines, there := base[chain]; there {
-			all[chain] = c.whole(chain, lines)
+			all[chain] = c.withSharedLines(chain, lines)
 		} else {
-			all[chain] = c.own[chain]
+			all[chain] = c.ownChains[chain]
 		}
 	}
 	return all
@@ -236,22 +237,22 @@ func (c *Chains) Changed() map[Chain][]string {
 
 // All returns all chains.
 func (c *Chains) All() map[Chain][]string {
-	all := c.base()
+	all := c.baseChains()
 	for chain, lines := range all {
-		all[chain] = c.whole(chain, lines)
+		all[chain] = c.withSharedLines(chain, lines)
 	}
-	maps.Copy(all, c.own)
+	maps.Copy(all, c.ownChains)
 	return all
 }
 
-// whole returns a shared chain with the lines of all services. It is never nil.
-func (c *Chains) whole(chain Chain, lines []string) []string {
+// withSharedLines returns a shared chain with the lines of all services. It is never nil.
+func (c *Chains) withSharedLines(chain Chain, lines []string) []string {
 	all := slices.Clone(lines)
-	for _, service := range c.shared[chain] {
+	for _, service := range c.sharedLines[chain] {
 		all = append(all, c.parts[service].lines[chain]...)
 	}
-	if chain == Entrance {
-		all = append(all, c.nodePorts()...)
+	if chain == EntryChain {
+		all = append(all, c.nodePortJumps()...)
 	}
 	if all == nil {
 		all = []string{}
@@ -259,11 +260,11 @@ func (c *Chains) whole(chain Chain, lines []string) []string {
 	return all
 }
 
-// nodePorts returns the jumps to the node ports, for packets that matched no service address.
-func (c *Chains) nodePorts() (rules []string) {
+// nodePortJumps returns the jumps to the node ports, for packets that matched no service address.
+func (c *Chains) nodePortJumps() (rules []string) {
 	const to = `-m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS`
 	switch {
-	case c.nowhere:
+	case c.hasNoNodePorts:
 	case len(c.machine.NodePorts) == 0 && c.Family == nft.IPv6:
 		rules = append(rules, "! -d ::1/128 "+to)
 	case len(c.machine.NodePorts) == 0:
@@ -275,17 +276,17 @@ func (c *Chains) nodePorts() (rules []string) {
 	return rules
 }
 
-// Done marks that the kernel has the current chains.
-func (c *Chains) Done() { clear(c.dirty) }
+// MarkApplied marks that the kernel has the current chains.
+func (c *Chains) MarkApplied() { clear(c.changed) }
 
-// hashed returns the name of a service port's own chain, as upstream names it.
-func hashed(kind string, p *Port, more string) string {
+// chainName returns the name of a service port's own chain, as upstream names it.
+func chainName(kind string, p *Port, more string) string {
 	name := p.Namespace + "/" + p.Service
 	if p.Name != "" {
 		name += ":" + p.Name
 	}
-	hash := sha256.Sum256([]byte(name + protocol(p) + more))
+	hash := sha256.Sum256([]byte(name + protocolName(p) + more))
 	return "KUBE-" + kind + "-" + base32.StdEncoding.EncodeToString(hash[:])[:16]
 }
 
-func protocol(p *Port) string { return strings.ToLower(string(word(p.Proto))) }
+func protocolName(p *Port) string { return strings.ToLower(string(protocolOf(p.Proto))) }

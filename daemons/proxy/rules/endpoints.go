@@ -10,9 +10,9 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// backends sets the endpoints of a port: the ready ones or, if there are none, the terminating ones that still serve.
-// It also sets the same for this machine only.
-func (p *Port) backends(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort, f nft.Family, at Place) {
+// setEndpoints sets the endpoints of a port: the ready ones or, if there are none, the terminating ones that still
+// serve. It also sets the same for this machine only.
+func (p *Port) setEndpoints(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort, f nft.Family, at Location) {
 	ready, serving := map[netip.AddrPort]backend{}, map[netip.AddrPort]backend{}
 	var listed []netip.AddrPort
 	for _, slice := range eps {
@@ -20,13 +20,14 @@ func (p *Port) backends(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort
 			continue
 		}
 		for _, port := range slice.Ports {
-			if port.Port == nil || value(port.Name) != sp.Name || number(deref(port.Protocol)) != number(sp.Protocol) {
+			if port.Port == nil || valueOf(port.Name) != sp.Name ||
+				protocolNumber(protocolOrTCP(port.Protocol)) != protocolNumber(sp.Protocol) {
 				continue
 			}
 			for _, e := range slice.Endpoints {
 				for _, a := range e.Addresses {
 					ip, err := netip.ParseAddr(a)
-					if err != nil || !of(ip, f) {
+					if err != nil || !isOfFamily(ip, f) {
 						continue
 					}
 					to := netip.AddrPortFrom(ip, uint16(*port.Port))
@@ -34,33 +35,33 @@ func (p *Port) backends(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort
 					b := backend{e.NodeName != nil && *e.NodeName == at.Node, e.NodeName == nil, e.Hints}
 					if e.Conditions.Ready == nil || *e.Conditions.Ready {
 						ready[to] = b
-					} else if value(e.Conditions.Serving) && value(e.Conditions.Terminating) {
+					} else if valueOf(e.Conditions.Serving) && valueOf(e.Conditions.Terminating) {
 						serving[to] = b
 					}
 				}
 			}
 		}
 	}
-	p.Serving, p.Here = list(ready, false), list(ready, true)
-	p.Endpoints, p.ReadyHere = p.Serving, len(p.Here)
-	if hinted := hinted(ready, at); len(hinted) < len(ready) {
-		p.Endpoints = list(hinted, false)
+	p.Serving, p.LocalEndpoints = sortedEndpoints(ready, false), sortedEndpoints(ready, true)
+	p.Endpoints, p.ReadyLocal = p.Serving, len(p.LocalEndpoints)
+	if hinted := hintedBackends(ready, at); len(hinted) < len(ready) {
+		p.Endpoints = sortedEndpoints(hinted, false)
 	}
 	if len(p.Endpoints) == 0 {
-		p.Serving = list(serving, false)
+		p.Serving = sortedEndpoints(serving, false)
 		p.Endpoints = p.Serving
 	}
-	if len(p.Here) == 0 {
-		p.Here = list(serving, true)
+	if len(p.LocalEndpoints) == 0 {
+		p.LocalEndpoints = sortedEndpoints(serving, true)
 	}
 	alive := map[netip.AddrPort]bool{}
-	for _, e := range p.Alive() {
+	for _, e := range p.FlowTargets() {
 		alive[e.To] = true
 	}
 	for _, to := range listed {
 		if !alive[to] {
 			alive[to] = true
-			p.Others = append(p.Others, to)
+			p.Inactive = append(p.Inactive, to)
 		}
 	}
 }
@@ -72,7 +73,7 @@ func addressType(f nft.Family) discoveryv1.AddressType {
 	return discoveryv1.AddressTypeIPv4
 }
 
-func list(addresses map[netip.AddrPort]backend, localOnly bool) []Endpoint {
+func sortedEndpoints(addresses map[netip.AddrPort]backend, localOnly bool) []Endpoint {
 	list := make([]Endpoint, 0, len(addresses))
 	for to, b := range addresses {
 		if b.local || !localOnly {
@@ -83,14 +84,14 @@ func list(addresses map[netip.AddrPort]backend, localOnly bool) []Endpoint {
 	return list
 }
 
-func value[T any](v *T) (out T) {
+func valueOf[T any](v *T) (out T) {
 	if v == nil {
 		return out
 	}
 	return *v
 }
 
-func deref(p *corev1.Protocol) corev1.Protocol {
+func protocolOrTCP(p *corev1.Protocol) corev1.Protocol {
 	if p == nil {
 		return corev1.ProtocolTCP
 	}

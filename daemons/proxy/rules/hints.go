@@ -34,14 +34,14 @@ func (b backend) zones() (names []string) {
 	return names
 }
 
-// hinted returns the ready backends for a machine: first its own backends that have a hint for it, else those with a
-// hint for its node, else those for its zone, else all. Hints of one kind are used only if every backend has one and
-// some match. Otherwise, while EndpointSlices are inconsistent or a zone has no backends, a client could have no
+// hintedBackends returns the ready backends for a machine: first its own backends that have a hint for it, else those
+// with a hint for its node, else those for its zone, else all. Hints of one kind are used only if every backend has one
+// and some match. Otherwise, while EndpointSlices are inconsistent or a zone has no backends, a client could have no
 // backend.
 //
 // Backends of this machine with a hint for it are used without regard to other backends. A daemon on another machine,
 // which can change its own hint, therefore cannot take over traffic that this machine serves itself, such as DNS.
-func hinted(ready map[netip.AddrPort]backend, at Place) map[netip.AddrPort]backend {
+func hintedBackends(ready map[netip.AddrPort]backend, at Location) map[netip.AddrPort]backend {
 	own := map[netip.AddrPort]backend{}
 	for to, b := range ready {
 		if b.local && slices.Contains(b.nodes(), at.Node) {

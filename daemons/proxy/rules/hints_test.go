@@ -36,7 +36,7 @@ func hintedSlice(endpoints ...string) *discoveryv1.EndpointSlice {
 	return s
 }
 
-func used(endpoints []Endpoint) string {
+func formatEndpoints(endpoints []Endpoint) string {
 	var all []string
 	for _, e := range endpoints {
 		all = append(all, strings.TrimPrefix(e.To.Addr().String(), "10.0.0."))
@@ -44,7 +44,7 @@ func used(endpoints []Endpoint) string {
 	return strings.Join(all, " ")
 }
 
-func TestEndpointsThatAMachineUses(t *testing.T) {
+func TestHintsSelectTheEndpointsOfAMachine(t *testing.T) {
 	for name, c := range map[string]struct {
 		endpoints []string
 		zone      string
@@ -72,9 +72,9 @@ func TestEndpointsThatAMachineUses(t *testing.T) {
 			service("web", "10.96.0.1", nil),
 			[]*discoveryv1.EndpointSlice{hintedSlice(c.endpoints...)},
 			nft.IPv4,
-			Place{"me", c.zone},
+			Location{"me", c.zone},
 		)
-		if got := used(ports[0].Endpoints); got != c.want {
+		if got := formatEndpoints(ports[0].Endpoints); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 	}
@@ -82,14 +82,14 @@ func TestEndpointsThatAMachineUses(t *testing.T) {
 
 // Hints do not affect external traffic to a service with a Local policy. Flows continue to endpoints that are now
 // hinted for other machines.
-func TestHintsTakeNothingFromLocalTrafficNorFromFlows(t *testing.T) {
+func TestHintsAffectNeitherLocalTrafficNorFlows(t *testing.T) {
 	local := service(
 		"web",
 		"10.96.0.1",
 		func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal },
 	)
 	ports := func(endpoints ...string) []Port {
-		return Ports(local, []*discoveryv1.EndpointSlice{hintedSlice(endpoints...)}, nft.IPv4, Place{"me", "a"})
+		return Ports(local, []*discoveryv1.EndpointSlice{hintedSlice(endpoints...)}, nft.IPv4, Location{"me", "a"})
 	}
 	before, after := ports(
 		"10.0.0.1!",
@@ -100,15 +100,17 @@ func TestHintsTakeNothingFromLocalTrafficNorFromFlows(t *testing.T) {
 		"10.0.0.2:zone=a",
 		"10.0.0.3:zone=b",
 	)
-	if p := after[0]; used(p.Endpoints) != "2" || used(p.Here) != "1" || p.ReadyHere != 1 || used(p.used()) != "1 2" {
-		t.Errorf("endpoints %s, here %s (%d)", used(p.Endpoints), used(p.Here), p.ReadyHere)
+	if p := after[0]; formatEndpoints(p.Endpoints) != "2" || formatEndpoints(p.LocalEndpoints) != "1" ||
+		p.ReadyLocal != 1 || formatEndpoints(p.usedEndpoints()) != "1 2" {
+		t.Errorf("endpoints %s, here %s (%d)", formatEndpoints(p.Endpoints), formatEndpoints(p.LocalEndpoints),
+			p.ReadyLocal)
 	}
-	var forget Forget
-	if forget.Gone(before, after); !forget.Empty() {
+	var forget StaleFlows
+	if forget.AddChange(before, after); !forget.IsEmpty() {
 		t.Errorf("flows to %v are forgotten", forget)
 	}
 	// An endpoint of other machines is removed later.
-	forget.Gone(after, ports("10.0.0.1!:zone=b", "10.0.0.2:zone=a"))
+	forget.AddChange(after, ports("10.0.0.1!:zone=b", "10.0.0.2:zone=a"))
 	if len(forget.Endpoints) != 1 || forget.Endpoints[0].To.String() != "10.0.0.3:80" {
 		t.Errorf("flows to %v are forgotten", forget)
 	}

@@ -20,7 +20,7 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+var updateGolden = flag.Bool("update", false, "rewrite the golden files")
 
 func service(name, ip string, change func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.ServiceSpec{
@@ -61,17 +61,17 @@ func slice(port int32, addrs ...string) *discoveryv1.EndpointSlice {
 	return s
 }
 
-var machine = Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
+var testMachine = Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 
 // tableOf returns the rules of services that all have the same endpoints.
 func tableOf(t testing.TB, f nft.Family, all []*corev1.Service, eps []*discoveryv1.EndpointSlice) *Table {
 	t.Helper()
-	table, err := NewTable(f, machine)
+	table, err := NewTable(f, testMachine)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range all {
-		if err := table.SetService(s.Namespace+"/"+s.Name, Ports(s, eps, f, Place{Node: "me"})); err != nil {
+		if err := table.SetService(s.Namespace+"/"+s.Name, Ports(s, eps, f, Location{Node: "me"})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,21 +120,21 @@ func TestRulesOfServices(t *testing.T) {
 			[]*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			golden(t, c.name+".nft", tableOf(t, nft.IPv4, []*corev1.Service{c.service}, c.slices).Text())
-			chains := NewChains(nft.IPv4, machine)
+			checkGolden(t, c.name+".nft", tableOf(t, nft.IPv4, []*corev1.Service{c.service}, c.slices).Text())
+			chains := NewChains(nft.IPv4, testMachine)
 			if err := chains.SetService("shop/web",
-				Ports(c.service, c.slices, nft.IPv4, Place{Node: "me"})); err != nil {
+				Ports(c.service, c.slices, nft.IPv4, Location{Node: "me"})); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, c.name+".iptables", chainText(chains))
+			checkGolden(t, c.name+".iptables", chainText(chains))
 		})
 	}
 }
 
-func golden(t *testing.T, name, got string) {
+func checkGolden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
-	if *update {
+	if *updateGolden {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func chainText(c *Chains) string {
 
 // After any sequence of changes, the table equals a newly built one, and no change is rejected.
 // Proves S28.
-func TestServicesThatChangeLeaveNothingBehind(t *testing.T) {
+func TestChangedServicesLeaveNoRules(t *testing.T) {
 	drawn := func(t *rapid.T, name string) *corev1.Service {
 		return service(name, fmt.Sprintf("10.96.0.%d", rapid.IntRange(1, 3).Draw(t, "ip")), func(s *corev1.Service) {
 			if rapid.Bool().Draw(t, "nodeport") {
@@ -190,11 +190,11 @@ func TestServicesThatChangeLeaveNothingBehind(t *testing.T) {
 		})
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		table, err := NewTable(nft.IPv4, machine)
+		table, err := NewTable(nft.IPv4, testMachine)
 		if err != nil {
 			t.Fatal(err)
 		}
-		chains := NewChains(nft.IPv4, machine)
+		chains := NewChains(nft.IPv4, testMachine)
 		now := map[string][]Port{}
 		for range rapid.IntRange(1, 12).Draw(t, "changes") {
 			name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "service")
@@ -215,7 +215,7 @@ func TestServicesThatChangeLeaveNothingBehind(t *testing.T) {
 					drawn(t, name),
 					[]*discoveryv1.EndpointSlice{slice(80, addrs...)},
 					nft.IPv4,
-					Place{Node: "me"},
+					Location{Node: "me"},
 				)
 			}
 			now["shop/"+name] = ports
@@ -224,26 +224,26 @@ func TestServicesThatChangeLeaveNothingBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		chainsAnew := NewChains(nft.IPv4, machine)
-		anew, err := NewTable(nft.IPv4, machine)
+		chainsAnew := NewChains(nft.IPv4, testMachine)
+		rebuilt, err := NewTable(nft.IPv4, testMachine)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for name, ports := range now {
-			if err := errors.Join(anew.SetService(name, ports), chainsAnew.SetService(name, ports)); err != nil {
+			if err := errors.Join(rebuilt.SetService(name, ports), chainsAnew.SetService(name, ports)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if got, want := chainText(chains), chainText(chainsAnew); got != want {
 			t.Fatalf("got\n%s\nwant\n%s", got, want)
 		}
-		if got, want := table.Text(), anew.Text(); got != want {
+		if got, want := table.Text(), rebuilt.Text(); got != want {
 			t.Fatalf("got\n%s\nwant\n%s", got, want)
 		}
 	})
 }
 
-func TestFlowsToForget(t *testing.T) {
+func TestStaleFlowsOfChangedPorts(t *testing.T) {
 	ep := func(s string) Endpoint { return Endpoint{To: netip.MustParseAddrPort(s)} }
 	had := []Port{
 		{Service: "dns", Proto: nft.UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.1:53"), ep("10.0.0.2:53")}},
@@ -254,8 +254,8 @@ func TestFlowsToForget(t *testing.T) {
 		{Service: "dns", Proto: nft.UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.2:53")}},
 		{Service: "log", Proto: nft.UDP, Port: 5, Endpoints: []Endpoint{ep("10.0.0.9:5")}},
 	}
-	var g Forget
-	g.Gone(had, now)
+	var g StaleFlows
+	g.AddChange(had, now)
 	if len(g.Endpoints) != 2 || g.Endpoints[0].To.String() != "10.0.0.1:53" ||
 		g.Endpoints[1].To.String() != "10.0.0.3:80" ||
 		len(g.Services) != 1 ||
@@ -267,10 +267,10 @@ func TestFlowsToForget(t *testing.T) {
 // An SCTP association stays with an endpoint that is listed, ready or not, and is forgotten when the endpoint is
 // removed. It is also forgotten when its port gets a first endpoint.
 // Proves S28.
-func TestAssociationsOfSCTPAreForgottenWithTheirEndpoint(t *testing.T) {
+func TestSCTPAssociationsAreDeletedWithTheirEndpoint(t *testing.T) {
 	at := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 	port := func(others []netip.AddrPort, eps ...string) []Port {
-		p := Port{Service: "s1", Proto: nft.SCTP, Port: 36412, Others: others}
+		p := Port{Service: "s1", Proto: nft.SCTP, Port: 36412, Inactive: others}
 		for _, s := range eps {
 			p.Endpoints = append(p.Endpoints, Endpoint{To: at(s)})
 		}
@@ -290,8 +290,8 @@ func TestAssociationsOfSCTPAreForgottenWithTheirEndpoint(t *testing.T) {
 		"the service is gone": {port([]netip.AddrPort{at("10.0.0.1:1")}), nil, []netip.AddrPort{at("10.0.0.1:1")}, 0},
 		"the first comes":     {port(nil), port(nil, "10.0.0.1:1"), nil, 1},
 	} {
-		var g Forget
-		g.Gone(test.had, test.now)
+		var g StaleFlows
+		g.AddChange(test.had, test.now)
 		var left []netip.AddrPort
 		for _, l := range g.Endpoints {
 			left = append(left, l.To)
@@ -312,7 +312,7 @@ func TestAssociationsOfSCTPAreForgottenWithTheirEndpoint(t *testing.T) {
 // A user who may write services in one namespace can choose external addresses freely, but cannot take the traffic of
 // another service.
 // Proves S12, S28.
-func TestExternalAddressesTakeNothingFromServices(t *testing.T) {
+func TestExternalAddressesDoNotOverrideServices(t *testing.T) {
 	address := func(text string) netip.Addr { return netip.MustParseAddr(text) }
 	backend := func(text string) []Endpoint { return []Endpoint{{To: netip.MustParseAddrPort(text)}} }
 	victim := Port{
@@ -355,7 +355,7 @@ func TestExternalAddressesTakeNothingFromServices(t *testing.T) {
 			text := table.Text()
 			for _, want := range []string{
 				"10.96.0.1 . tcp . 443 . 0 : 10.99.0.11 . 6443", "192.0.2.1 . tcp . 80 : goto " +
-					shop.chain("external"),
+					shop.chainName("external"),
 			} {
 				if !strings.Contains(text, want) {
 					t.Errorf("%s, %s: no %q in\n%s", name, order, want, text)
@@ -374,7 +374,7 @@ func TestExternalAddressesTakeNothingFromServices(t *testing.T) {
 // Another service cannot take a load balancer address by listing it as an external IP, with or without endpoints, in
 // all modes.
 // Proves S12, S28, S29.
-func TestExternalAddressesTakeNothingFromLoadBalancers(t *testing.T) {
+func TestExternalAddressesDoNotOverrideLoadBalancers(t *testing.T) {
 	at := netip.MustParseAddr("192.0.2.80")
 	victim := Port{
 		Namespace: "shop",
@@ -395,10 +395,10 @@ func TestExternalAddressesTakeNothingFromLoadBalancers(t *testing.T) {
 		External:  []netip.Addr{at},
 		Endpoints: []Endpoint{{To: netip.MustParseAddrPort("10.244.1.9:80")}},
 	}
-	d := nft.Key{Destination: nft.One(at), Protocol: nft.TCP, Port: 80}
-	owner := func(c *claims) string {
+	d := nft.Key{Destination: nft.SingleAddress(at), Protocol: nft.TCP, Port: 80}
+	owner := func(c *destinationClaims) string {
 		for name, p := range map[string]*Port{"shop/web": &victim, "a/x": &thief} {
-			if c.owns(d, p) {
+			if c.isOwner(d, p) {
 				return name
 			}
 		}
@@ -406,9 +406,9 @@ func TestExternalAddressesTakeNothingFromLoadBalancers(t *testing.T) {
 	}
 	for order, ports := range map[string][]*Port{"the thief first": {&thief, &victim},
 		"the thief last": {&victim, &thief}} {
-		c := newClaims(Machine{})
+		c := newDestinationClaims(Machine{})
 		for i, p := range ports {
-			concerned := c.set(p.Namespace+"/"+p.Service, []Port{*p})
+			concerned := c.setPorts(p.Namespace+"/"+p.Service, []Port{*p})
 			if i == 1 && !slices.Equal(concerned, []string{"a/x", "shop/web"}) {
 				t.Errorf("%s: %v are looked at again", order, concerned)
 			}
@@ -416,11 +416,11 @@ func TestExternalAddressesTakeNothingFromLoadBalancers(t *testing.T) {
 		if got := owner(&c); got != "shop/web" {
 			t.Errorf("%s: %s has the address", order, got)
 		}
-		if concerned := c.set("shop/web", nil); owner(&c) != "a/x" || !slices.Contains(concerned, "a/x") {
+		if concerned := c.setPorts("shop/web", nil); owner(&c) != "a/x" || !slices.Contains(concerned, "a/x") {
 			t.Errorf("%s: without its service, %s has the address; %v are looked at again", order, owner(&c), concerned)
 		}
-		if len(c.given) > 0 {
-			t.Errorf("%s: left is %v", order, c.given)
+		if len(c.balanced) > 0 {
+			t.Errorf("%s: left is %v", order, c.balanced)
 		}
 	}
 }
@@ -479,11 +479,11 @@ func TestServicesOfTheSecondFamily(t *testing.T) {
 	}
 }
 
-// TestNoServiceGetsTheEndpointsOfAPIServers checks that packets to the API servers are never translated. A machine that
-// cannot reach them would not learn that the Service was deleted.
+// TestServicesCannotTakeTheEndpointsOfAPIServers checks that packets to the API servers are never translated. A machine
+// that cannot reach them would not learn that the Service was deleted.
 // Proves S28.
-func TestNoServiceGetsTheEndpointsOfAPIServers(t *testing.T) {
-	m := Machine{Pods: machine.Pods, API: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:80"),
+func TestServicesCannotTakeTheEndpointsOfAPIServers(t *testing.T) {
+	m := Machine{Pods: testMachine.Pods, API: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:80"),
 		netip.MustParseAddrPort("[2001:db8::5]:80")}}
 	for name, change := range map[string]func(s *corev1.Service, ip string){
 		"external IP": func(s *corev1.Service, ip string) { s.Spec.ExternalIPs = []string{ip} },
@@ -500,7 +500,7 @@ func TestNoServiceGetsTheEndpointsOfAPIServers(t *testing.T) {
 		for _, eps := range [][]*discoveryv1.EndpointSlice{nil, {slice(8080, "10.244.1.2")}} {
 			for ip, taken := range map[string]bool{"10.0.0.1": false, "10.0.0.2": true} {
 				s := service("web", "10.96.0.7", func(s *corev1.Service) { change(s, ip) })
-				ports := Ports(s, eps, nft.IPv4, Place{Node: "me"})
+				ports := Ports(s, eps, nft.IPv4, Location{Node: "me"})
 				table, err := NewTable(nft.IPv4, m)
 				if err != nil {
 					t.Fatal(err)

@@ -34,45 +34,46 @@ type Port struct {
 	Endpoints                []Endpoint // sorted; endpoints of the whole cluster that this machine should use
 	// Serving contains Endpoints, and those that hints leave to other machines. Flows to them continue.
 	Serving []Endpoint // sorted
-	// Here contains the endpoints on this machine, for local traffic policies. If none of them is ready, it contains
-	// terminating ones that still serve, regardless of other machines.
-	Here []Endpoint
-	// Others contains listed endpoints that get no new connections: they are not ready, or terminate while others are
+	// LocalEndpoints contains the endpoints on this machine, for local traffic policies. If none of them is ready, it
+	// contains terminating ones that still serve, regardless of other machines.
+	LocalEndpoints []Endpoint
+	// Inactive contains listed endpoints that get no new connections: they are not ready, or terminate while others are
 	// ready.
-	Others []netip.AddrPort
-	// HealthPort is the health check port for load balancers. ReadyHere is the number of ready endpoints on this
+	Inactive []netip.AddrPort
+	// HealthPort is the health check port for load balancers. ReadyLocal is the number of ready endpoints on this
 	// machine. It excludes terminating endpoints, which should get no new connections.
 	HealthPort uint16
-	ReadyHere  int
+	ReadyLocal int
 	Relay      Relay // set in userspace mode
 }
 
-// used returns the sorted endpoints that may get packets.
-func (p *Port) used() []Endpoint {
+// usedEndpoints returns the sorted endpoints that may get packets.
+func (p *Port) usedEndpoints() []Endpoint {
 	if !p.ExternalLocal && !p.InternalLocal {
 		return p.Endpoints
 	}
-	return join(p.Endpoints, p.Here)
+	return mergeEndpoints(p.Endpoints, p.LocalEndpoints)
 }
 
-// Alive returns the sorted endpoints to which flows may continue: those in use, and those that other machines use.
-func (p *Port) Alive() []Endpoint {
+// FlowTargets returns the sorted endpoints to which flows may continue: those in use, and those that other machines
+// use.
+func (p *Port) FlowTargets() []Endpoint {
 	if len(p.Serving) <= len(p.Endpoints) {
-		return p.used()
+		return p.usedEndpoints()
 	}
-	return join(p.Serving, p.Here)
+	return mergeEndpoints(p.Serving, p.LocalEndpoints)
 }
 
-// Listed returns the addresses of all endpoints in any condition.
-func (p *Port) Listed() []netip.AddrPort {
-	list := slices.Clone(p.Others)
-	for _, e := range p.Alive() {
+// ListedAddresses returns the addresses of all endpoints in any condition.
+func (p *Port) ListedAddresses() []netip.AddrPort {
+	list := slices.Clone(p.Inactive)
+	for _, e := range p.FlowTargets() {
 		list = append(list, e.To)
 	}
 	return list
 }
 
-func join(list, more []Endpoint) []Endpoint {
+func mergeEndpoints(list, more []Endpoint) []Endpoint {
 	all := slices.Clone(list)
 	for _, e := range more {
 		if !slices.Contains(all, e) {
@@ -93,15 +94,15 @@ type Endpoint struct {
 
 // Key returns a name that identifies the service port.
 func (p *Port) Key() string {
-	name := p.Namespace + "/" + p.Service + "/" + strings.ToLower(string(word(p.Proto)))
+	name := p.Namespace + "/" + p.Service + "/" + strings.ToLower(string(protocolOf(p.Proto)))
 	if p.Name != "" {
 		return name + "/" + p.Name
 	}
 	return name + "/" + fmt.Sprint(p.Port)
 }
 
-// chain returns a valid chain or set name for a service port.
-func (p *Port) chain(kind string) string {
+// chainName returns a valid chain or set name for a service port.
+func (p *Port) chainName(kind string) string {
 	h := fnv.New64a()
 	h.Write([]byte(p.Key()))
 	name := fmt.Sprintf("%s-%016x-%s", kind, h.Sum64(), p.Key())
@@ -111,14 +112,14 @@ func (p *Port) chain(kind string) string {
 // maxName limits the length of names. It leaves room for an endpoint's address within the kernel's limit of 127 bytes.
 const maxName = 75
 
-// Place is the location of a machine.
-type Place struct {
+// Location is the location of a machine.
+type Location struct {
 	Node string
 	Zone string // may be empty
 }
 
 // Ports returns the ports of a service for which a machine has rules in a family. eps holds all slices of the service.
-func Ports(s *corev1.Service, eps []*discoveryv1.EndpointSlice, f nft.Family, at Place) []Port {
+func Ports(s *corev1.Service, eps []*discoveryv1.EndpointSlice, f nft.Family, at Location) []Port {
 	ip, ok := clusterIP(s, f)
 	if !ok || s.Spec.Type == corev1.ServiceTypeExternalName || s.Labels[proxyName] != "" {
 		return nil
@@ -127,20 +128,21 @@ func Ports(s *corev1.Service, eps []*discoveryv1.EndpointSlice, f nft.Family, at
 	for i := range s.Spec.Ports {
 		sp := &s.Spec.Ports[i]
 		p := Port{
-			Namespace: s.Namespace, Service: s.Name, Name: sp.Name, Proto: number(sp.Protocol), Port: uint16(sp.Port),
+			Namespace: s.Namespace, Service: s.Name, Name: sp.Name, Proto: protocolNumber(sp.Protocol),
+			Port:     uint16(sp.Port),
 			NodePort: uint16(sp.NodePort), ClusterIP: ip,
 			ExternalLocal: s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
 			InternalLocal: s.Spec.InternalTrafficPolicy != nil &&
 				*s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 		}
-		p.outside(s, f)
+		p.setExternal(s, f)
 		if s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
 			p.Affinity = 10800
 			if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
 				p.Affinity = *c.ClientIP.TimeoutSeconds
 			}
 		}
-		p.backends(eps, sp, f, at)
+		p.setEndpoints(eps, sp, f, at)
 		if p.ExternalLocal && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 			p.HealthPort = uint16(s.Spec.HealthCheckNodePort)
 		}
@@ -153,17 +155,17 @@ func Ports(s *corev1.Service, eps []*discoveryv1.EndpointSlice, f nft.Family, at
 // proxyName is the label of services that another proxy handles.
 const proxyName = "service.kubernetes.io/service-proxy-name"
 
-// outside sets a port's external addresses, and the sources that may use them.
-func (p *Port) outside(s *corev1.Service, f nft.Family) {
-	for _, list := range [][]string{s.Spec.ExternalIPs, ingress(s)} {
+// setExternal sets a port's external addresses, and the sources that may use them.
+func (p *Port) setExternal(s *corev1.Service, f nft.Family) {
+	for _, list := range [][]string{s.Spec.ExternalIPs, ingressAddresses(s)} {
 		for _, a := range list {
-			if ip, err := netip.ParseAddr(a); err == nil && of(ip, f) && !slices.Contains(p.External, ip) {
+			if ip, err := netip.ParseAddr(a); err == nil && isOfFamily(ip, f) && !slices.Contains(p.External, ip) {
 				p.External = append(p.External, ip)
 			}
 		}
 	}
-	for _, a := range ingress(s) {
-		if ip, err := netip.ParseAddr(a); err == nil && of(ip, f) {
+	for _, a := range ingressAddresses(s) {
+		if ip, err := netip.ParseAddr(a); err == nil && isOfFamily(ip, f) {
 			p.Balanced = append(p.Balanced, ip)
 		}
 	}
@@ -173,7 +175,7 @@ func (p *Port) outside(s *corev1.Service, f nft.Family) {
 	for _, r := range s.Spec.LoadBalancerSourceRanges {
 		if n, err := netip.ParsePrefix(strings.TrimSpace(r)); err == nil {
 			p.Limited = true // even if all allowed sources are of the other family
-			if of(n.Addr(), f) {
+			if isOfFamily(n.Addr(), f) {
 				p.Sources = append(p.Sources, n.Masked())
 			}
 		}
@@ -187,17 +189,17 @@ func clusterIP(s *corev1.Service, f nft.Family) (netip.Addr, bool) {
 		list = []string{s.Spec.ClusterIP}
 	}
 	for _, text := range list {
-		if ip, err := netip.ParseAddr(text); err == nil && of(ip, f) {
+		if ip, err := netip.ParseAddr(text); err == nil && isOfFamily(ip, f) {
 			return ip, true
 		}
 	}
 	return netip.Addr{}, false
 }
 
-// of reports whether an address is of a family.
-func of(a netip.Addr, f nft.Family) bool { return a.Is4() == (f == nft.IPv4) }
+// isOfFamily reports whether an address is of a family.
+func isOfFamily(a netip.Addr, f nft.Family) bool { return a.Is4() == (f == nft.IPv4) }
 
-func ingress(s *corev1.Service) []string {
+func ingressAddresses(s *corev1.Service) []string {
 	var ips []string
 	for _, i := range s.Status.LoadBalancer.Ingress {
 		if i.IP != "" && (i.IPMode == nil || *i.IPMode == corev1.LoadBalancerIPModeVIP) {
@@ -207,7 +209,7 @@ func ingress(s *corev1.Service) []string {
 	return ips
 }
 
-func number(p corev1.Protocol) uint8 {
+func protocolNumber(p corev1.Protocol) uint8 {
 	switch p {
 	case corev1.ProtocolUDP:
 		return nft.UDP
@@ -217,7 +219,7 @@ func number(p corev1.Protocol) uint8 {
 	return nft.TCP
 }
 
-func word(number uint8) corev1.Protocol {
+func protocolOf(number uint8) corev1.Protocol {
 	switch number {
 	case nft.UDP:
 		return corev1.ProtocolUDP

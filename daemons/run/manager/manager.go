@@ -30,9 +30,9 @@ var socket = sync.OnceValues(func() (int, error) {
 	return fd, nil
 })
 
-// There reports whether a service manager listens for notifications, and opens the socket for them. Call it early in
-// the process, while file descriptors are free.
-func There() bool {
+// IsAvailable reports whether a service manager listens for notifications, and opens the socket for them. Call it early
+// in the process, while file descriptors are free.
+func IsAvailable() bool {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return false
 	}
@@ -40,8 +40,8 @@ func There() bool {
 	return err == nil
 }
 
-// Tell sends a message, with file descriptors if there are any. Without a service manager it does nothing.
-func Tell(text string, files ...int) error {
+// Send sends a message, with file descriptors if there are any. Without a service manager it does nothing.
+func Send(text string, files ...int) error {
 	at := os.Getenv("NOTIFY_SOCKET")
 	if at == "" {
 		return nil

@@ -37,9 +37,9 @@ func read(t *testing.T, at *net.UnixConn) string {
 }
 
 // The watchdog kills a process that does not report. A process without free file descriptors can still report.
-func TestAProcessWithoutDescriptorsIsHeard(t *testing.T) {
+func TestMessagesAreSentWithoutFreeDescriptors(t *testing.T) {
 	at := listen(t)
-	if !There() {
+	if !IsAvailable() {
 		t.Fatal("there is no service manager")
 	}
 	var before syscall.Rlimit
@@ -65,7 +65,7 @@ func TestAProcessWithoutDescriptorsIsHeard(t *testing.T) {
 		}
 		defer f.Close()
 	}
-	if err := Tell(Alive); err != nil {
+	if err := Send(Alive); err != nil {
 		t.Error(err)
 	}
 	if got := read(t, at); got != Alive {
@@ -73,10 +73,10 @@ func TestAProcessWithoutDescriptorsIsHeard(t *testing.T) {
 	}
 }
 
-func TestTheSocketReachesAManagerThatWasStartedAgain(t *testing.T) {
+func TestTheSocketReachesARestartedManager(t *testing.T) {
 	for range 2 {
 		at := listen(t)
-		if err := Tell(Ready); err != nil {
+		if err := Send(Ready); err != nil {
 			t.Error(err)
 		}
 		if got := read(t, at); got != Ready {
@@ -86,14 +86,14 @@ func TestTheSocketReachesAManagerThatWasStartedAgain(t *testing.T) {
 	}
 }
 
-func TestWithoutAManagerNothingIsTold(t *testing.T) {
+func TestNothingIsSentWithoutAManager(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	if There() || Tell(Ready) != nil {
+	if IsAvailable() || Send(Ready) != nil {
 		t.Error("a service manager is taken to be there")
 	}
 }
 
-func TestTheWatchdogIsThisProcess(t *testing.T) {
+func TestTheWatchdogAppliesToThisProcess(t *testing.T) {
 	for _, c := range []struct {
 		usec, pid string
 		want      time.Duration

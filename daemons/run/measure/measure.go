@@ -7,23 +7,23 @@ package measure
 import "github.com/prometheus/client_golang/prometheus"
 
 const (
-	// factor is the maximum ratio between the widths of neighbouring exponential buckets.
-	factor = 1.1
-	// mostBuckets is the maximum number of exponential buckets per series. Beyond it, buckets are merged.
-	mostBuckets = 160
+	// bucketFactor is the maximum ratio between the widths of neighbouring exponential buckets.
+	bucketFactor = 1.1
+	// maxBuckets is the maximum number of exponential buckets per series. Beyond it, buckets are merged.
+	maxBuckets = 160
 )
 
 // NewHistogram returns a histogram that is not registered yet.
 func NewHistogram(o prometheus.HistogramOpts) prometheus.Histogram {
-	return prometheus.NewHistogram(native(o))
+	return prometheus.NewHistogram(withNativeBuckets(o))
 }
 
 // NewHistogramVec returns a histogram with labels that is not registered yet.
 func NewHistogramVec(o prometheus.HistogramOpts, labels []string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(native(o), labels)
+	return prometheus.NewHistogramVec(withNativeBuckets(o), labels)
 }
 
-func native(o prometheus.HistogramOpts) prometheus.HistogramOpts {
-	o.NativeHistogramBucketFactor, o.NativeHistogramMaxBucketNumber = factor, mostBuckets
+func withNativeBuckets(o prometheus.HistogramOpts) prometheus.HistogramOpts {
+	o.NativeHistogramBucketFactor, o.NativeHistogramMaxBucketNumber = bucketFactor, maxBuckets
 	return o
 }

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 )
 
-func TestHistogramsAreNativeInProtobufAlone(t *testing.T) {
+func TestHistogramsAreNativeOnlyInProtobuf(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	one := NewHistogram(prometheus.HistogramOpts{Name: "one_seconds", Help: "One.", Buckets: []float64{1, 10}})
 	many := NewHistogramVec(
@@ -78,7 +78,7 @@ func TestHistogramsAreNativeInProtobufAlone(t *testing.T) {
 }
 
 // Histograms that are created otherwise have no native form.
-func TestAllHistogramsAreMadeHere(t *testing.T) {
+func TestAllHistogramsAreCreatedByThisPackage(t *testing.T) {
 	for _, root := range []string{"../..", "../../../cmd"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||

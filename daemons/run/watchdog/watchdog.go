@@ -22,8 +22,8 @@ func Watch(ctx context.Context, send func(message string), live func(context.Con
 }
 
 func watch(ctx context.Context, period time.Duration, send func(message string), live func(context.Context) error) {
-	p := newPace(period, time.Now())
-	tick := time.NewTicker(p.every)
+	p := newTimeoutPolicy(period, time.Now())
+	tick := time.NewTicker(p.interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -31,11 +31,11 @@ func watch(ctx context.Context, period time.Duration, send func(message string),
 			return
 		case <-tick.C:
 		}
-		call, cancel := context.WithTimeout(ctx, p.every)
+		call, cancel := context.WithTimeout(ctx, p.interval)
 		err := live(call)
 		cancel()
 		message := ""
-		if patience, changed := p.at(time.Now()); changed {
+		if patience, changed := p.recordReport(time.Now()); changed {
 			message = fmt.Sprintf("WATCHDOG_USEC=%d", patience.Microseconds())
 		}
 		if err == nil {
@@ -47,35 +47,35 @@ func watch(ctx context.Context, period time.Duration, send func(message string),
 	}
 }
 
-// pace computes from the process's delays how long systemd should wait for it.
-type pace struct {
-	usual, every time.Duration // the unit's watchdog timeout, and the interval between reports
-	last         time.Time
-	late         time.Time // when a report was last late; zero if never
-	patient      bool
+// timeoutPolicy computes from the process's delays how long systemd should wait for it.
+type timeoutPolicy struct {
+	timeout, interval time.Duration // the unit's watchdog timeout, and the interval between reports
+	lastReport        time.Time
+	lastLate          time.Time // when a report was last late; zero if never
+	isExtended        bool
 }
 
 const (
-	reports = 4               // per watchdog timeout
-	more    = 6               // factor by which a longer timeout is requested
-	calm    = 2 * time.Minute // time without delay after which the normal timeout is restored
+	reportsPerTimeout = 4               // per watchdog timeout
+	timeoutFactor     = 6               // factor by which a longer timeout is requested
+	calmPeriod        = 2 * time.Minute // time without delay after which the normal timeout is restored
 )
 
-func newPace(period time.Duration, now time.Time) *pace {
-	return &pace{usual: period, every: period / reports, last: now}
+func newTimeoutPolicy(period time.Duration, now time.Time) *timeoutPolicy {
+	return &timeoutPolicy{timeout: period, interval: period / reportsPerTimeout, lastReport: now}
 }
 
-// at records the time of a report. It returns the timeout that systemd should use from now on, and whether it changed.
-// A process that is short of CPU reports late, at first by a short time.
-func (p *pace) at(now time.Time) (patience time.Duration, changed bool) {
-	if late := now.Sub(p.last) - p.every; late > p.every/10 {
-		p.late = now
+// recordReport records the time of a report. It returns the timeout that systemd should use from now on, and whether it
+// changed. A process that is short of CPU reports late, at first by a short time.
+func (p *timeoutPolicy) recordReport(now time.Time) (patience time.Duration, changed bool) {
+	if late := now.Sub(p.lastReport) - p.interval; late > p.interval/10 {
+		p.lastLate = now
 	}
-	p.last = now
-	was := p.patient
-	p.patient = !p.late.IsZero() && now.Sub(p.late) < calm
-	if p.patient {
-		return more * p.usual, !was
+	p.lastReport = now
+	was := p.isExtended
+	p.isExtended = !p.lastLate.IsZero() && now.Sub(p.lastLate) < calmPeriod
+	if p.isExtended {
+		return timeoutFactor * p.timeout, !was
 	}
-	return p.usual, was
+	return p.timeout, was
 }

@@ -11,8 +11,8 @@ import (
 
 const period = 20 * time.Second
 
-// heard runs a watchdog for some time, and returns the messages to systemd with their times.
-func heard(t *testing.T, during time.Duration,
+// runWatchdog runs a watchdog for some time, and returns the messages to systemd with their times.
+func runWatchdog(t *testing.T, during time.Duration,
 	live func(ctx context.Context, since time.Duration) error) (list []string) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -24,25 +24,25 @@ func heard(t *testing.T, during time.Duration,
 	return list
 }
 
-func TestAProcessThatIsLiveSaysSo(t *testing.T) {
-	got := heard(t, 18*time.Second, func(context.Context, time.Duration) error { return nil })
+func TestLiveProcessesNotifyTheWatchdog(t *testing.T) {
+	got := runWatchdog(t, 18*time.Second, func(context.Context, time.Duration) error { return nil })
 	if want := []string{"5s WATCHDOG=1\n", "10s WATCHDOG=1\n", "15s WATCHDOG=1\n"}; !slices.Equal(got, want) {
 		t.Errorf("systemd hears %q", got)
 	}
 	stuck := func(context.Context, time.Duration) error { return errors.New("stuck") }
-	if got := heard(t, 18*time.Second, stuck); len(got) > 0 {
+	if got := runWatchdog(t, 18*time.Second, stuck); len(got) > 0 {
 		t.Errorf("of a process that is not live systemd hears %q", got)
 	}
 	hangs := func(ctx context.Context, _ time.Duration) error { <-ctx.Done(); time.Sleep(time.Hour); return nil }
-	for _, message := range heard(t, 18*time.Second, hangs) {
-		if at, what := cut(t, message); at < time.Hour {
+	for _, message := range runWatchdog(t, 18*time.Second, hangs) {
+		if at, what := parseMessage(t, message); at < time.Hour {
 			t.Errorf("of a process that hangs systemd hears %q after %s", what, at)
 		}
 	}
 }
 
 // A process that is short of CPU is late by a little at first, then by more than the watchdog timeout.
-func TestAStarvedProcessIsWaitedFor(t *testing.T) {
+func TestDelayedProcessesExtendTheTimeout(t *testing.T) {
 	starved := func(_ context.Context, since time.Duration) error {
 		switch {
 		case since > 8*time.Second && since < 12*time.Second:
@@ -52,11 +52,11 @@ func TestAStarvedProcessIsWaitedFor(t *testing.T) {
 		}
 		return nil
 	}
-	got := heard(t, 5*time.Minute, starved)
+	got := runWatchdog(t, 5*time.Minute, starved)
 	patience, last := period, time.Duration(0)
 	var usual []string
 	for _, message := range got {
-		at, what := cut(t, message)
+		at, what := parseMessage(t, message)
 		if at-last > patience {
 			t.Errorf("systemd hears nothing for %s, and waits for %s", at-last, patience)
 		}
@@ -76,7 +76,7 @@ func TestAStarvedProcessIsWaitedFor(t *testing.T) {
 	}
 }
 
-func cut(t *testing.T, message string) (time.Duration, string) {
+func parseMessage(t *testing.T, message string) (time.Duration, string) {
 	t.Helper()
 	i := slices.Index([]byte(message), ' ')
 	at, err := time.ParseDuration(message[:i])

@@ -4,14 +4,14 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// Attaching holds the drivers in a node's CSINode.
-type Attaching struct {
+// NodeDrivers holds the drivers in a node's CSINode.
+type NodeDrivers struct {
 	Drivers map[string]bool
 	Limits  map[string]int // maximum number of volumes by driver, if the driver has a limit
 }
 
-func newAttaching(o *storagev1.CSINode) *Attaching {
-	a := &Attaching{Drivers: map[string]bool{}, Limits: map[string]int{}}
+func newNodeDrivers(o *storagev1.CSINode) *NodeDrivers {
+	a := &NodeDrivers{Drivers: map[string]bool{}, Limits: map[string]int{}}
 	for _, d := range o.Spec.Drivers {
 		a.Drivers[d.Name] = true
 		if d.Allocatable != nil && d.Allocatable.Count != nil {
@@ -21,18 +21,18 @@ func newAttaching(o *storagev1.CSINode) *Attaching {
 	return a
 }
 
-// Attaching returns the data of a node's CSINode, or nil if it has none.
-func (s *Storage) Attaching(node string) *Attaching { return s.nodes[node] }
+// NodeDrivers returns the data of a node's CSINode, or nil if it has none.
+func (s *Storage) NodeDrivers(node string) *NodeDrivers { return s.nodeDrivers[node] }
 
-// Demands reports whether a driver requires that pods with its volumes are scheduled only to nodes that have the
+// RequiresDriver reports whether a driver requires that pods with its volumes are scheduled only to nodes that have the
 // driver.
-func (s *Storage) Demands(driver string) bool {
+func (s *Storage) RequiresDriver(driver string) bool {
 	d := s.drivers[driver]
 	return d != nil && d.Spec.PreventPodSchedulingIfMissing != nil && *d.Spec.PreventPodSchedulingIfMissing
 }
 
-// attached is the part of a VolumeAttachment that counts towards a driver's limit.
-type attached struct{ attacher, volume string }
+// attachment is the part of a VolumeAttachment that counts towards a driver's limit.
+type attachment struct{ attacher, volume string }
 
 func (s *Storage) attach(o *storagev1.VolumeAttachment) {
 	s.detach(o)
@@ -41,9 +41,9 @@ func (s *Storage) attach(o *storagev1.VolumeAttachment) {
 		return
 	}
 	if s.attached[o.Spec.NodeName] == nil {
-		s.attached[o.Spec.NodeName] = map[string]attached{}
+		s.attached[o.Spec.NodeName] = map[string]attachment{}
 	}
-	s.attached[o.Spec.NodeName][o.Name] = attached{o.Spec.Attacher, *volume}
+	s.attached[o.Spec.NodeName][o.Name] = attachment{o.Spec.Attacher, *volume}
 }
 
 // detach removes an attachment. Its node is immutable.
@@ -54,8 +54,8 @@ func (s *Storage) detach(o *storagev1.VolumeAttachment) {
 	}
 }
 
-// AttachedTo adds the volumes that are attached to a node to into, for any pod, each with its driver.
-func (s *Storage) AttachedTo(node string, into map[string]string) {
+// AddAttached adds the volumes that are attached to a node to into, for any pod, each with its driver.
+func (s *Storage) AddAttached(node string, into map[string]string) {
 	for _, a := range s.attached[node] {
 		if pv := s.volumes[a.volume]; pv != nil && pv.Spec.CSI != nil {
 			into[a.attacher+"/"+pv.Spec.CSI.VolumeHandle] = a.attacher
@@ -63,9 +63,10 @@ func (s *Storage) AttachedTo(node string, into map[string]string) {
 	}
 }
 
-// Attached adds the volumes of a pod that a driver attaches to into, each with its driver. A claim without a volume
-// counts as a volume of its class's provisioner. If migrated, in-tree volumes count as volumes of their CSI drivers.
-func (s *Storage) Attached(shape *Shape, migrated bool, into map[string]string) {
+// AddAttachable adds the volumes of a pod that a driver attaches to into, each with its driver. A claim without a
+// volume counts as a volume of its class's provisioner. If migrated, in-tree volumes count as volumes of their CSI
+// drivers.
+func (s *Storage) AddAttachable(shape *Shape, migrated bool, into map[string]string) {
 	for _, v := range shape.Volumes {
 		claim := s.Claim(shape.namespace, v.Claim)
 		if claim == nil {
@@ -74,8 +75,8 @@ func (s *Storage) Attached(shape *Shape, migrated bool, into map[string]string) 
 		if pv := s.volumes[claim.Spec.VolumeName]; pv != nil {
 			if csi := pv.Spec.CSI; csi != nil {
 				into[csi.Driver+"/"+csi.VolumeHandle] = csi.Driver
-			} else if pv.former.Driver != "" && migrated {
-				into[pv.former.key()] = pv.former.Driver
+			} else if pv.inTree.Driver != "" && migrated {
+				into[pv.inTree.key()] = pv.inTree.Driver
 			}
 			continue
 		}
@@ -95,7 +96,7 @@ func (s *Storage) Attached(shape *Shape, migrated bool, into map[string]string) 
 	if !migrated {
 		return
 	}
-	for _, d := range shape.former {
+	for _, d := range shape.inTreeVolumes {
 		into[d.key()] = d.Driver
 	}
 }

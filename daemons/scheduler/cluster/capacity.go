@@ -11,13 +11,13 @@ import (
 
 // Capacity is how much storage of a class a driver can provision for some nodes, according to a CSIStorageCapacity.
 type Capacity struct {
-	Total int64 // bytes; 0 if only the maximum size of one volume is known
-	most  int64 // maximum size of one volume in bytes
-	nodes labels.Selector
+	Total         int64 // bytes; 0 if only the maximum size of one volume is known
+	maxVolumeSize int64 // maximum size of one volume in bytes
+	nodes         labels.Selector
 }
 
 func (s *Storage) setCapacity(o *storagev1.CSIStorageCapacity) {
-	s.dropCapacity(o)
+	s.deleteCapacity(o)
 	c := &Capacity{nodes: labels.Nothing()}
 	if o.NodeTopology != nil {
 		if selector, err := metav1.LabelSelectorAsSelector(o.NodeTopology); err == nil {
@@ -26,13 +26,13 @@ func (s *Storage) setCapacity(o *storagev1.CSIStorageCapacity) {
 	}
 	if o.Capacity != nil {
 		c.Total = o.Capacity.Value()
-		c.most = c.Total
+		c.maxVolumeSize = c.Total
 	}
 	if o.MaximumVolumeSize != nil { // more precise
-		c.most = o.MaximumVolumeSize.Value()
+		c.maxVolumeSize = o.MaximumVolumeSize.Value()
 	}
 	if o.Capacity == nil && o.MaximumVolumeSize == nil {
-		c.most = -1
+		c.maxVolumeSize = -1
 	}
 	if s.capacities[o.StorageClassName] == nil {
 		s.capacities[o.StorageClassName] = map[string]*Capacity{}
@@ -40,17 +40,18 @@ func (s *Storage) setCapacity(o *storagev1.CSIStorageCapacity) {
 	s.capacities[o.StorageClassName][o.Namespace+"/"+o.Name] = c
 }
 
-// dropCapacity removes an object. Its class is immutable.
-func (s *Storage) dropCapacity(o *storagev1.CSIStorageCapacity) {
+// deleteCapacity removes an object. Its class is immutable.
+func (s *Storage) deleteCapacity(o *storagev1.CSIStorageCapacity) {
 	of := s.capacities[o.StorageClassName]
 	if delete(of, o.Namespace+"/"+o.Name); len(of) == 0 {
 		delete(s.capacities, o.StorageClassName)
 	}
 }
 
-// room reports whether a driver has enough capacity for a claim's volume on a node. It returns the largest sufficient
-// capacity. Drivers without storage capacity tracking always have enough.
-func (s *Storage) room(class *storagev1.StorageClass, claim *corev1.PersistentVolumeClaim, n *Node) (*Capacity, bool) {
+// capacityFor reports whether a driver has enough capacity for a claim's volume on a node. It returns the largest
+// sufficient capacity. Drivers without storage capacity tracking always have enough.
+func (s *Storage) capacityFor(class *storagev1.StorageClass, claim *corev1.PersistentVolumeClaim, n *Node) (*Capacity,
+	bool) {
 	want, asks := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	driver := s.drivers[class.Provisioner]
 	if !asks || driver == nil || driver.Spec.StorageCapacity == nil || !*driver.Spec.StorageCapacity {
@@ -58,7 +59,8 @@ func (s *Storage) room(class *storagev1.StorageClass, claim *corev1.PersistentVo
 	}
 	var best *Capacity
 	for _, c := range s.capacities[class.Name] {
-		if c.most >= want.Value() && (best == nil || c.Total > best.Total) && c.nodes.Matches(labels.Set(n.Labels)) {
+		if c.maxVolumeSize >= want.Value() && (best == nil || c.Total > best.Total) &&
+			c.nodes.Matches(labels.Set(n.Labels)) {
 			best = c
 		}
 	}
@@ -68,9 +70,9 @@ func (s *Storage) room(class *storagev1.StorageClass, claim *corev1.PersistentVo
 // ClassResource is what claims of one class request, and the capacity that they get, in bytes.
 type ClassResource struct{ Requested, Capacity int64 }
 
-// ByClass sums up decisions by class. If existing volumes are used, it counts those. Otherwise it counts the known
+// SumByClass sums up decisions by class. If existing volumes are used, it counts those. Otherwise it counts the known
 // capacity in which volumes are provisioned.
-func ByClass(decisions []Decision) map[string]ClassResource {
+func SumByClass(decisions []Decision) map[string]ClassResource {
 	there, made := map[string]ClassResource{}, map[string]ClassResource{}
 	for _, d := range decisions {
 		class, asks := storage.GetPersistentVolumeClaimClass(d.Claim), d.Claim.Spec.Resources.Requests.Storage().Value()
@@ -78,8 +80,8 @@ func ByClass(decisions []Decision) map[string]ClassResource {
 		case d.Volume != nil:
 			sum := there[class]
 			there[class] = ClassResource{sum.Requested + asks, sum.Capacity + d.Volume.Spec.Capacity.Storage().Value()}
-		case d.Free != nil && d.Free.Total > 0:
-			made[class] = ClassResource{made[class].Requested + asks, d.Free.Total}
+		case d.Capacity != nil && d.Capacity.Total > 0:
+			made[class] = ClassResource{made[class].Requested + asks, d.Capacity.Total}
 		}
 	}
 	if len(there) > 0 {

@@ -21,30 +21,30 @@ type Cluster struct {
 	Storage *Storage
 	Devices *Devices
 
-	nodes    []*Node // by index; nil for a removed node
-	free     []int   // indexes of removed nodes
-	byName   map[string]*Node
-	order    []*Node // in search order, alternating between zones; nil if it must be rebuilt
-	images   map[string]int
-	advised  int // nodes with a PreferNoSchedule taint
-	pods     map[types.UID]*Pod
-	strays   map[string]map[types.UID]*Pod // by node name: pods on nodes that are not known (yet)
-	promised map[types.UID]*Node
-	claims   map[string]int // by namespace/name: number of pods on nodes that use a claim
+	nodes         []*Node // by index; nil for a removed node
+	freeIndexes   []int   // indexes of removed nodes
+	byName        map[string]*Node
+	order         []*Node // in search order, alternating between zones; nil if it must be rebuilt
+	images        map[string]int
+	preferTainted int // nodes with a PreferNoSchedule taint
+	pods          map[types.UID]*Pod
+	strays        map[string]map[types.UID]*Pod // by node name: pods on nodes that are not known (yet)
+	nominated     map[types.UID]*Node
+	claims        map[string]int // by namespace/name: number of pods on nodes that use a claim
 
-	kinds      map[string]*kind
-	labelled   map[label]map[*kind]bool // kinds by each of their labels
-	choices    map[string]*choice
-	pinned     map[label]map[*choice]bool // choices by their pin label
-	unpinned   map[*choice]bool
-	topologies map[string]*topology
-	classes    map[string]*nodeClass
-	tables     map[string]*Table
-	rooms      map[roomKey]*Room
-	recent     uint64
-	epoch      uint64
-	namespaces map[string]map[string]string
-	owners     owners
+	podGroups             map[string]*podGroup
+	groupsByLabel         map[label]map[*podGroup]bool // kinds by each of their labels
+	selectors             map[string]*activeSelector
+	selectorsByLabel      map[label]map[*activeSelector]bool // choices by their pin label
+	selectorsWithoutLabel map[*activeSelector]bool
+	topologies            map[string]*topology
+	classes               map[string]*nodeClass
+	tables                map[string]*Table
+	fitCaches             map[fitCacheKey]*FitCache
+	useCounter            uint64
+	epoch                 uint64
+	namespaces            map[string]map[string]string
+	owners                owners
 }
 
 // New returns an empty cluster.
@@ -52,12 +52,14 @@ func New() *Cluster {
 	return &Cluster{
 		Storage: newStorage(), Devices: newDevices(), byName: map[string]*Node{}, images: map[string]int{},
 		pods:   map[types.UID]*Pod{},
-		strays: map[string]map[types.UID]*Pod{}, promised: map[types.UID]*Node{}, claims: map[string]int{},
-		kinds: map[string]*kind{}, labelled: map[label]map[*kind]bool{}, choices: map[string]*choice{},
-		pinned: map[label]map[*choice]bool{}, unpinned: map[*choice]bool{}, topologies: map[string]*topology{},
-		classes: map[string]*nodeClass{}, tables: map[string]*Table{}, namespaces: map[string]map[string]string{},
-		owners: newOwners(),
-		rooms:  map[roomKey]*Room{},
+		strays: map[string]map[types.UID]*Pod{}, nominated: map[types.UID]*Node{}, claims: map[string]int{},
+		podGroups: map[string]*podGroup{}, groupsByLabel: map[label]map[*podGroup]bool{},
+		selectors:        map[string]*activeSelector{},
+		selectorsByLabel: map[label]map[*activeSelector]bool{}, selectorsWithoutLabel: map[*activeSelector]bool{},
+		topologies: map[string]*topology{},
+		classes:    map[string]*nodeClass{}, tables: map[string]*Table{}, namespaces: map[string]map[string]string{},
+		owners:    newOwners(),
+		fitCaches: map[fitCacheKey]*FitCache{},
 	}
 }
 
@@ -114,7 +116,7 @@ func (c *Cluster) SetNode(node *NodeObject) (changed bool, before *NodeObject) {
 	if n == nil {
 		c.epoch++
 		n = &Node{NodeObject: node, Epoch: c.epoch}
-		c.place(n)
+		c.indexNode(n)
 		c.countObject(n, 1)
 		for _, p := range c.strays[n.Name] {
 			c.Add(p, n)
@@ -130,9 +132,9 @@ func (c *Cluster) SetNode(node *NodeObject) (changed bool, before *NodeObject) {
 		for _, p := range pods {
 			c.count(p, n, -1)
 		}
-		c.leaveTables(n)
+		c.removeFromTables(n)
 		n.NodeObject = node
-		c.enterTables(n)
+		c.addToTables(n)
 		for _, p := range pods {
 			c.count(p, n, 1)
 		}
@@ -149,10 +151,10 @@ func (c *Cluster) SetNode(node *NodeObject) (changed bool, before *NodeObject) {
 		!slices.Equal(old.Features, node.Features), nil
 }
 
-// place assigns a node an index and adds it to the tables.
-func (c *Cluster) place(n *Node) {
-	if last := len(c.free) - 1; last >= 0 {
-		n.Index, c.free = c.free[last], c.free[:last]
+// indexNode assigns a node an index and adds it to the tables.
+func (c *Cluster) indexNode(n *Node) {
+	if last := len(c.freeIndexes) - 1; last >= 0 {
+		n.Index, c.freeIndexes = c.freeIndexes[last], c.freeIndexes[:last]
 		c.nodes[n.Index] = n
 	} else {
 		n.Index = len(c.nodes)
@@ -160,11 +162,11 @@ func (c *Cluster) place(n *Node) {
 	}
 	c.byName[n.Name] = n
 	c.order = nil
-	c.enterTables(n)
+	c.addToTables(n)
 }
 
-// DropNode removes a node. Its pods are retained until the node returns or they are deleted.
-func (c *Cluster) DropNode(name string) {
+// DeleteNode removes a node. Its pods are retained until the node returns or they are deleted.
+func (c *Cluster) DeleteNode(name string) {
 	n := c.byName[name]
 	if n == nil {
 		return
@@ -172,16 +174,16 @@ func (c *Cluster) DropNode(name string) {
 	for len(n.Pods) > 0 {
 		p := n.Pods[len(n.Pods)-1]
 		c.Remove(p)
-		c.stray(p, name)
+		c.addStray(p, name)
 	}
 	for len(n.Nominated) > 0 {
 		c.Nominate(n.Nominated[0], "")
 	}
 	c.countObject(n, -1)
-	c.leaveTables(n)
+	c.removeFromTables(n)
 	delete(c.byName, name)
 	c.nodes[n.Index] = nil
-	c.free = append(c.free, n.Index)
+	c.freeIndexes = append(c.freeIndexes, n.Index)
 	c.order = nil
 }
 
@@ -190,7 +192,7 @@ func (c *Cluster) countObject(n *Node, times int) {
 		n.Taints,
 		func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule },
 	) {
-		c.advised += times
+		c.preferTainted += times
 	}
 	for name := range n.Images {
 		if c.images[name] += times; c.images[name] <= 0 {
@@ -199,20 +201,20 @@ func (c *Cluster) countObject(n *Node, times int) {
 	}
 }
 
-// Advised reports whether any node has a PreferNoSchedule taint.
-func (c *Cluster) Advised() bool { return c.advised > 0 }
+// HasPreferNoSchedule reports whether any node has a PreferNoSchedule taint.
+func (c *Cluster) HasPreferNoSchedule() bool { return c.preferTainted > 0 }
 
-// HaveImage returns the number of nodes that have an image.
-func (c *Cluster) HaveImage(name string) int { return c.images[name] }
+// NodesWithImage returns the number of nodes that have an image.
+func (c *Cluster) NodesWithImage(name string) int { return c.images[name] }
 
 // SetPod counts a pod on the node that the API shows, instead of the assumed one.
 func (c *Cluster) SetPod(p *Pod, node string) {
-	c.DropPod(p.UID)
+	c.DeletePod(p.UID)
 	c.pods[p.UID] = p
 	if n := c.byName[node]; n != nil {
 		c.Add(p, n)
 	} else {
-		c.stray(p, node)
+		c.addStray(p, node)
 	}
 }
 
@@ -228,16 +230,16 @@ func (c *Cluster) Assume(p *Pod, n *Node) {
 	c.Add(&assumed, n)
 }
 
-// Forget removes an assumed pod that could not be bound.
-func (c *Cluster) Forget(uid types.UID) {
+// RevertAssume removes an assumed pod that could not be bound.
+func (c *Cluster) RevertAssume(uid types.UID) {
 	if p := c.pods[uid]; p != nil && p.Assumed {
-		c.DropPod(uid)
+		c.DeletePod(uid)
 	}
 }
 
-// DropPod removes a pod and its nomination.
-func (c *Cluster) DropPod(uid types.UID) {
-	if n := c.promised[uid]; n != nil {
+// DeletePod removes a pod and its nomination.
+func (c *Cluster) DeletePod(uid types.UID) {
+	if n := c.nominated[uid]; n != nil {
 		for _, p := range n.Nominated {
 			if p.UID == uid {
 				c.Nominate(p, "")
@@ -265,7 +267,7 @@ func (c *Cluster) DropPod(uid types.UID) {
 	}
 }
 
-func (c *Cluster) stray(p *Pod, node string) {
+func (c *Cluster) addStray(p *Pod, node string) {
 	if c.strays[node] == nil {
 		c.strays[node] = map[types.UID]*Pod{}
 	}
@@ -275,13 +277,13 @@ func (c *Cluster) stray(p *Pod, node string) {
 // Nominate records a pod's nominated node. An empty or unknown node removes the nomination. A pod that is on a node
 // gets no nomination.
 func (c *Cluster) Nominate(p *Pod, node string) {
-	if old := c.promised[p.UID]; old != nil {
-		delete(c.promised, p.UID)
+	if old := c.nominated[p.UID]; old != nil {
+		delete(c.nominated, p.UID)
 		for i, o := range old.Nominated {
 			if o.UID == p.UID {
 				old.Nominated = append(old.Nominated[:i:i], old.Nominated[i+1:]...)
 				c.releaseTerms(o)
-				c.releaseKind(o.promisedKind)
+				c.releasePodGroup(o.nominatedGroup)
 				break
 			}
 		}
@@ -291,9 +293,9 @@ func (c *Cluster) Nominate(p *Pod, node string) {
 		return
 	}
 	promised := *p
-	promised.node, promised.kind, promised.promisedKind = nil, nil, c.holdKind(p.Shape)
-	c.holdTerms(&promised)
-	c.promised[p.UID] = n
+	promised.node, promised.group, promised.nominatedGroup = nil, nil, c.acquirePodGroup(p.Shape)
+	c.acquireTerms(&promised)
+	c.nominated[p.UID] = n
 	n.Nominated = append(n.Nominated[:len(n.Nominated):len(n.Nominated)], &promised)
 }
 
@@ -301,13 +303,13 @@ func (c *Cluster) Nominate(p *Pod, node string) {
 func (c *Cluster) Add(p *Pod, n *Node) {
 	p.node, p.slot = n, len(n.Pods)
 	n.Pods = append(n.Pods, p)
-	n.take(p, 1)
+	n.countPod(p, 1)
 	for _, claim := range p.Claims {
 		c.claims[claim]++
 	}
-	p.kind = c.holdKind(p.Shape)
-	p.kind.add(p)
-	c.holdTerms(p)
+	p.group = c.acquirePodGroup(p.Shape)
+	p.group.add(p)
+	c.acquireTerms(p)
 	c.count(p, n, 1)
 }
 
@@ -319,59 +321,59 @@ func (c *Cluster) Remove(p *Pod) {
 	n.Pods[p.slot], moved.slot = moved, p.slot
 	n.Pods[last] = nil
 	n.Pods = n.Pods[:last]
-	n.take(p, -1)
+	n.countPod(p, -1)
 	for _, claim := range p.Claims {
 		if c.claims[claim]--; c.claims[claim] <= 0 {
 			delete(c.claims, claim)
 		}
 	}
 	c.count(p, n, -1)
-	p.kind.remove(p)
+	p.group.remove(p)
 	c.releaseTerms(p)
-	c.releaseKind(p.kind)
-	p.node, p.kind = nil, nil
+	c.releasePodGroup(p.group)
+	p.node, p.group = nil, nil
 }
 
-// Hold retains the tables of the pods' terms while the pods are temporarily removed, until Release. Callers that looked
-// the tables up can then continue to read them.
-func (c *Cluster) Hold(pods []*Pod) {
+// RetainTables retains the tables of the pods' terms while the pods are temporarily removed, until Release. Callers
+// that looked the tables up can then continue to read them.
+func (c *Cluster) RetainTables(pods []*Pod) {
 	for _, p := range pods {
-		c.holdTerms(p)
+		c.acquireTerms(p)
 	}
 }
 
-// Release reverts Hold.
-func (c *Cluster) Release(pods []*Pod) {
+// ReleaseTables reverts Hold.
+func (c *Cluster) ReleaseTables(pods []*Pod) {
 	for _, p := range pods {
 		c.releaseTerms(p)
 	}
 }
 
-// ClaimInUse returns the number of pods on nodes that use a claim.
-func (c *Cluster) ClaimInUse(key string) int { return c.claims[key] }
+// ClaimUsers returns the number of pods on nodes that use a claim.
+func (c *Cluster) ClaimUsers(key string) int { return c.claims[key] }
 
 // OnNode returns the pod's node, or nil if it has none or the node is not known.
 func (p *Pod) OnNode() *Node { return p.node }
 
-const never = math.MaxInt64
+const notStarted = math.MaxInt64
 
-// Promised reports whether a pod has a nominated node.
-func (c *Cluster) Promised(uid types.UID) bool { return c.promised[uid] != nil }
+// IsNominated reports whether a pod has a nominated node.
+func (c *Cluster) IsNominated(uid types.UID) bool { return c.nominated[uid] != nil }
 
-// PromisedNode returns a pod's nominated node. It returns nil if the pod has none, or if that node is not known.
-func (c *Cluster) PromisedNode(uid types.UID) *Node { return c.promised[uid] }
+// NominatedNode returns a pod's nominated node. It returns nil if the pod has none, or if that node is not known.
+func (c *Cluster) NominatedNode(uid types.UID) *Node { return c.nominated[uid] }
 
 // Replace replaces a pod by its new state if nothing that the tables depend on has changed. It reports whether it did.
 func (c *Cluster) Replace(old, p *Pod) bool {
 	if old.Shape != p.Shape || old.Assumed || old.node == nil || old.node.Name != p.NodeName ||
 		!old.used.equal(p.used) ||
-		!old.usedUsual.equal(p.usedUsual) ||
+		!old.usedWithDefaults.equal(p.usedWithDefaults) ||
 		(old.DeletionTimestamp == nil) != (p.DeletionTimestamp == nil) {
 		return false
 	}
-	p.node, p.kind, p.slot, p.kindSlot = old.node, old.kind, old.slot, old.kindSlot
-	p.used, p.usedUsual = old.used, old.usedUsual
-	p.node.Pods[p.slot], p.kind.pods[p.kindSlot] = p, p
+	p.node, p.group, p.slot, p.groupSlot = old.node, old.group, old.slot, old.groupSlot
+	p.used, p.usedWithDefaults = old.used, old.usedWithDefaults
+	p.node.Pods[p.slot], p.group.pods[p.groupSlot] = p, p
 	c.pods[p.UID] = p
 	return true
 }

@@ -21,33 +21,34 @@ type Devices struct {
 	classes  map[string]*resourcev1.DeviceClass
 	extended map[corev1.ResourceName]*resourcev1.DeviceClass // by extended resource: its device class
 	// by the pod's namespace/UID: claims for extended resources
-	made     map[string]*resourcev1.ResourceClaim
-	assumed  map[types.UID]*assumed // by the claim's UID
-	compiled map[string]*expression.Device
+	createdClaims map[string]*resourcev1.ResourceClaim
+	assumed       map[types.UID]*assumedAllocation // by the claim's UID
+	compiled      map[string]*expression.Device
 }
 
-// assumed is an allocation that is being written or was written.
-type assumed struct {
-	result  *resourcev1.AllocationResult
-	version string // of the claim after the write; empty while it is being written
-	doubt   bool   // the outcome of the write is unknown
-	unseen  bool   // the claim was created here, and the watch has not shown it yet
+// assumedAllocation is an allocation that is being written or was written.
+type assumedAllocation struct {
+	result        *resourcev1.AllocationResult
+	version       string // of the claim after the write; empty while it is being written
+	uncertain     bool   // the outcome of the write is unknown
+	awaitingWatch bool   // the claim was created here, and the watch has not shown it yet
 }
 
 // PodClaim is a ResourceClaim that a pod names, or that is created for the pod from a template.
 type PodClaim struct {
-	Name  string // name of the entry in the pod
-	Claim string // the object's name; empty if it does not exist yet
-	Own   bool   // it is created for the pod
-	None  bool   // no claim is needed
+	Name        string // name of the entry in the pod
+	Claim       string // the object's name; empty if it does not exist yet
+	IsGenerated bool   // it is created for the pod
+	NotNeeded   bool   // no claim is needed
 }
 
 func newDevices() *Devices {
 	return &Devices{
 		Catalog: device.NewCatalog(), Use: device.NewUse(), claims: map[string]*resourcev1.ResourceClaim{},
-		classes:  map[string]*resourcev1.DeviceClass{},
-		extended: map[corev1.ResourceName]*resourcev1.DeviceClass{}, made: map[string]*resourcev1.ResourceClaim{},
-		assumed: map[types.UID]*assumed{}, compiled: map[string]*expression.Device{},
+		classes:       map[string]*resourcev1.DeviceClass{},
+		extended:      map[corev1.ResourceName]*resourcev1.DeviceClass{},
+		createdClaims: map[string]*resourcev1.ResourceClaim{},
+		assumed:       map[types.UID]*assumedAllocation{}, compiled: map[string]*expression.Device{},
 	}
 }
 
@@ -59,29 +60,29 @@ func (d *Devices) Set(obj any) {
 		if old := d.claims[key]; old != nil {
 			d.Use.Remove(old.Status.Allocation)
 			if old.UID != o.UID {
-				d.forget(old.UID)
-				delete(d.made, madeFor(old))
+				d.releaseAssumed(old.UID)
+				delete(d.createdClaims, podOfCreatedClaim(old))
 			}
 		}
 		d.claims[key] = o
-		if pod := madeFor(o); pod != "" {
-			d.made[pod] = o
+		if pod := podOfCreatedClaim(o); pod != "" {
+			d.createdClaims[pod] = o
 		}
 		if a := d.assumed[o.UID]; a != nil {
-			a.unseen = false
+			a.awaitingWatch = false
 		}
 		d.Use.Add(o.Status.Allocation)
-		if a := d.assumed[o.UID]; a != nil && a.doubt && o.Status.Allocation != nil {
-			d.forget(o.UID)
+		if a := d.assumed[o.UID]; a != nil && a.uncertain && o.Status.Allocation != nil {
+			d.releaseAssumed(o.UID)
 		} else if a != nil && a.version != "" {
 			if order, err := resourceversion.CompareResourceVersion(o.ResourceVersion,
 				a.version); o.Status.Allocation != nil || err != nil || order >= 0 {
-				d.forget(o.UID)
+				d.releaseAssumed(o.UID)
 			}
 		}
 	case *resourcev1.DeviceClass:
 		d.classes[o.Name] = o
-		d.nameClasses()
+		d.mapExtendedResources()
 	case *resourcev1.ResourceSlice:
 		d.Catalog.SetSlice(o)
 	case *resourcev1.DeviceTaintRule:
@@ -89,22 +90,22 @@ func (d *Devices) Set(obj any) {
 	}
 }
 
-// Drop removes a claim, class, slice or rule.
-func (d *Devices) Drop(obj any) {
+// Delete removes a claim, class, slice or rule.
+func (d *Devices) Delete(obj any) {
 	switch o := obj.(type) {
 	case *resourcev1.ResourceClaim:
 		key := o.Namespace + "/" + o.Name
 		if old := d.claims[key]; old != nil {
 			d.Use.Remove(old.Status.Allocation)
-			d.forget(old.UID)
+			d.releaseAssumed(old.UID)
 			delete(d.claims, key)
-			if pod := madeFor(old); pod != "" && d.made[pod] == old {
-				delete(d.made, pod)
+			if pod := podOfCreatedClaim(old); pod != "" && d.createdClaims[pod] == old {
+				delete(d.createdClaims, pod)
 			}
 		}
 	case *resourcev1.DeviceClass:
 		delete(d.classes, o.Name)
-		d.nameClasses()
+		d.mapExtendedResources()
 	case *resourcev1.ResourceSlice:
 		d.Catalog.DropSlice(o)
 	case *resourcev1.DeviceTaintRule:
@@ -120,8 +121,8 @@ func (d *Devices) Claim(namespace, name string) *resourcev1.ResourceClaim {
 // Class returns a class, or nil.
 func (d *Devices) Class(name string) *resourcev1.DeviceClass { return d.classes[name] }
 
-// compiledKept is the maximum number of compiled expressions in the cache.
-const compiledKept = 1024
+// maxCompiled is the maximum number of compiled expressions in the cache.
+const maxCompiled = 1024
 
 // Compile compiles an expression, or returns it from the cache.
 func (d *Devices) Compile(text string) (*expression.Device, error) {
@@ -132,7 +133,7 @@ func (d *Devices) Compile(text string) (*expression.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(d.compiled) >= compiledKept {
+	if len(d.compiled) >= maxCompiled {
 		clear(d.compiled)
 	}
 	d.compiled[text] = c
@@ -142,65 +143,65 @@ func (d *Devices) Compile(text string) (*expression.Device, error) {
 // Assume counts allocations before the API shows them.
 func (d *Devices) Assume(list []*device.Allocation) {
 	for _, a := range list {
-		d.forget(a.Claim.UID)
-		d.assumed[a.Claim.UID] = &assumed{result: a.Result}
+		d.releaseAssumed(a.Claim.UID)
+		d.assumed[a.Claim.UID] = &assumedAllocation{result: a.Result}
 		d.Use.Add(a.Result)
 	}
 }
 
-// Assumed reports whether an allocation of a claim is being written, or was written and is not shown by the API yet.
-func (d *Devices) Assumed(claim *resourcev1.ResourceClaim) bool { return d.assumed[claim.UID] != nil }
+// IsAssumed reports whether an allocation of a claim is being written, or was written and is not shown by the API yet.
+func (d *Devices) IsAssumed(claim *resourcev1.ResourceClaim) bool { return d.assumed[claim.UID] != nil }
 
-// Written retains a claim's allocation until the API shows it, or shows a later version without it.
-func (d *Devices) Written(claim *resourcev1.ResourceClaim) {
+// MarkWritten retains a claim's allocation until the API shows it, or shows a later version without it.
+func (d *Devices) MarkWritten(claim *resourcev1.ResourceClaim) {
 	a := d.assumed[claim.UID]
 	if a == nil {
 		return
 	}
 	if a.version = claim.ResourceVersion; d.claims[claim.Namespace+"/"+claim.Name] != nil {
 		d.Set(d.claims[claim.Namespace+"/"+claim.Name]) // the present object may be that version
-	} else if !a.unseen {
-		d.forget(claim.UID)
+	} else if !a.awaitingWatch {
+		d.releaseAssumed(claim.UID)
 	}
 }
 
-// Doubt retains a claim's allocation although its write failed, since the write may have been carried out. The doubt
-// ends when the API shows the claim with an allocation or as deleted, or with Disprove.
-func (d *Devices) Doubt(claim *resourcev1.ResourceClaim) {
+// MarkUncertain retains a claim's allocation although its write failed, since the write may have been carried out. The
+// doubt ends when the API shows the claim with an allocation or as deleted, or with Disprove.
+func (d *Devices) MarkUncertain(claim *resourcev1.ResourceClaim) {
 	a := d.assumed[claim.UID]
 	if a == nil {
 		return
 	}
-	a.doubt = true
+	a.uncertain = true
 	if shown := d.Claim(claim.Namespace, claim.Name); shown != nil && shown.UID == claim.UID &&
 		shown.Status.Allocation != nil {
-		d.forget(claim.UID)
+		d.releaseAssumed(claim.UID)
 	}
 }
 
-// Doubted reports whether the outcome of a claim's write is still unknown.
-func (d *Devices) Doubted(claim *resourcev1.ResourceClaim) bool {
+// IsUncertain reports whether the outcome of a claim's write is still unknown.
+func (d *Devices) IsUncertain(claim *resourcev1.ResourceClaim) bool {
 	a := d.assumed[claim.UID]
-	return a != nil && a.doubt && a.version == ""
+	return a != nil && a.uncertain && a.version == ""
 }
 
-// Disprove releases the allocation of a claim whose write was in doubt and was not carried out.
-func (d *Devices) Disprove(claim *resourcev1.ResourceClaim) {
-	if d.Doubted(claim) {
-		d.forget(claim.UID)
+// ConfirmUnwritten releases the allocation of a claim whose write was in doubt and was not carried out.
+func (d *Devices) ConfirmUnwritten(claim *resourcev1.ResourceClaim) {
+	if d.IsUncertain(claim) {
+		d.releaseAssumed(claim.UID)
 	}
 }
 
 // Release releases allocations that were not written. Those in doubt stay.
 func (d *Devices) Release(list []*device.Allocation) {
 	for _, a := range list {
-		if now := d.assumed[a.Claim.UID]; now != nil && now.version == "" && !now.doubt {
-			d.forget(a.Claim.UID)
+		if now := d.assumed[a.Claim.UID]; now != nil && now.version == "" && !now.uncertain {
+			d.releaseAssumed(a.Claim.UID)
 		}
 	}
 }
 
-func (d *Devices) forget(uid types.UID) {
+func (d *Devices) releaseAssumed(uid types.UID) {
 	if a := d.assumed[uid]; a != nil {
 		d.Use.Remove(a.result)
 		delete(d.assumed, uid)
@@ -216,12 +217,12 @@ func podClaims(pod *corev1.Pod) []PodClaim {
 			out = append(out, PodClaim{Name: c.Name, Claim: *c.ResourceClaimName})
 			continue
 		}
-		one := PodClaim{Name: c.Name, Own: true}
+		one := PodClaim{Name: c.Name, IsGenerated: true}
 		for _, made := range pod.Status.ResourceClaimStatuses {
 			if made.Name != c.Name {
 				continue
 			}
-			if one.None = made.ResourceClaimName == nil; !one.None {
+			if one.NotNeeded = made.ResourceClaimName == nil; !one.NotNeeded {
 				one.Claim = *made.ResourceClaimName
 			}
 		}

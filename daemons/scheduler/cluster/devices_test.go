@@ -9,7 +9,7 @@ import (
 	"clusterctl/daemons/scheduler/device"
 )
 
-func TestDevicesOfAWriteInDoubtStayInUse(t *testing.T) {
+func TestDevicesOfUncertainWritesStayInUse(t *testing.T) {
 	result := &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
 		Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "d", Pool: "p", Device: "one"}},
 	}}
@@ -27,19 +27,19 @@ func TestDevicesOfAWriteInDoubtStayInUse(t *testing.T) {
 		"nothing is known":             {func(*Devices) {}, true},
 		"an event without devices":     {func(d *Devices) { d.Set(later) }, true},
 		"an event with the devices":    {func(d *Devices) { d.Set(shown) }, false},
-		"the claim is gone":            {func(d *Devices) { d.Drop(claim) }, false},
-		"it was not written":           {func(d *Devices) { d.Disprove(claim) }, false},
-		"a read shows it before watch": {func(d *Devices) { d.Written(shown) }, true},
+		"the claim is gone":            {func(d *Devices) { d.Delete(claim) }, false},
+		"it was not written":           {func(d *Devices) { d.ConfirmUnwritten(claim) }, false},
+		"a read shows it before watch": {func(d *Devices) { d.MarkWritten(shown) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDevices()
 			d.Set(claim)
 			list := []*device.Allocation{{Claim: claim, Result: result}}
 			d.Assume(list)
-			d.Doubt(claim)
+			d.MarkUncertain(claim)
 			d.Release(list)
 			test.then(d)
-			if got := d.Assumed(claim); got != test.want {
+			if got := d.IsAssumed(claim); got != test.want {
 				t.Errorf("assumed: %v, want %v", got, test.want)
 			}
 		})

@@ -11,24 +11,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Asker is a container that requests extended resources. Some nodes may have these as amounts, others as devices of a
-// class.
-type Asker struct {
-	Index  int // position among all containers, including init containers
-	Name   string
-	Once   bool // an init container that ends before the next one starts
-	Wanted []Wanted
+// ContainerRequest is a container that requests extended resources. Some nodes may have these as amounts, others as
+// devices of a class.
+type ContainerRequest struct {
+	Index     int // position among all containers, including init containers
+	Name      string
+	EndsEarly bool // an init container that ends before the next one starts
+	Resources []RequestedResource
 }
 
-// Wanted is how much of an extended resource a container requests.
-type Wanted struct {
+// RequestedResource is how much of an extended resource a container requests.
+type RequestedResource struct {
 	Resource corev1.ResourceName
 	Order    int // position of the resource among all that the container requests, sorted by name
 	Count    int64
 }
 
-// Backable reports whether devices of a class can provide a resource of this name.
-func Backable(name corev1.ResourceName) bool {
+// CanMapToDevices reports whether devices of a class can provide a resource of this name.
+func CanMapToDevices(name corev1.ResourceName) bool {
 	domain, _, ok := strings.Cut(string(name), "/")
 	if strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
 		return true
@@ -37,25 +37,25 @@ func Backable(name corev1.ResourceName) bool {
 		!strings.HasPrefix(domain, corev1.DefaultResourceRequestsPrefix)
 }
 
-// askers returns the containers of a pod that request extended resources.
-func askers(pod *corev1.Pod) []Asker {
-	var out []Asker
+// containerRequests returns the containers of a pod that request extended resources.
+func containerRequests(pod *corev1.Pod) []ContainerRequest {
+	var out []ContainerRequest
 	add := func(i int, c *corev1.Container, first bool) {
-		if !asksForExtended(c) {
+		if !requestsExtended(c) {
 			return
 		}
-		a := Asker{
-			Index: i,
-			Name:  c.Name,
-			Once:  first && (c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways),
+		a := ContainerRequest{
+			Index:     i,
+			Name:      c.Name,
+			EndsEarly: first && (c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways),
 		}
 		for order, name := range slices.Sorted(maps.Keys(c.Resources.Requests)) {
 			q := c.Resources.Requests[name]
-			if n, whole := q.AsInt64(); whole && n > 0 && Backable(name) {
-				a.Wanted = append(a.Wanted, Wanted{name, order, n})
+			if n, whole := q.AsInt64(); whole && n > 0 && CanMapToDevices(name) {
+				a.Resources = append(a.Resources, RequestedResource{name, order, n})
 			}
 		}
-		if len(a.Wanted) > 0 {
+		if len(a.Resources) > 0 {
 			out = append(out, a)
 		}
 	}
@@ -68,9 +68,9 @@ func askers(pod *corev1.Pod) []Asker {
 	return out
 }
 
-func asksForExtended(c *corev1.Container) bool {
+func requestsExtended(c *corev1.Container) bool {
 	for name := range c.Resources.Requests {
-		if Backable(name) {
+		if CanMapToDevices(name) {
 			return true
 		}
 	}
@@ -85,8 +85,9 @@ func (d *Devices) ClassFor(name corev1.ResourceName) *resourcev1.DeviceClass {
 	return d.extended[name]
 }
 
-// nameClasses maps each extended resource to its class: of several, the newest one, and of those the first by name.
-func (d *Devices) nameClasses() {
+// mapExtendedResources maps each extended resource to its class: of several, the newest one, and of those the first by
+// name.
+func (d *Devices) mapExtendedResources() {
 	clear(d.extended)
 	for _, name := range slices.Sorted(maps.Keys(d.classes)) {
 		c := d.classes[name]
@@ -100,16 +101,16 @@ func (d *Devices) nameClasses() {
 	}
 }
 
-// Made returns the claim that was created for a pod's extended resources, or nil. Claims in other namespaces do not
-// count, even if they name the pod. Otherwise users with write access there could keep other users' pods from being
+// CreatedClaim returns the claim that was created for a pod's extended resources, or nil. Claims in other namespaces do
+// not count, even if they name the pod. Otherwise users with write access there could keep other users' pods from being
 // scheduled.
-func (d *Devices) Made(pod *Pod) *resourcev1.ResourceClaim {
-	return d.made[pod.Namespace+"/"+string(pod.UID)]
+func (d *Devices) CreatedClaim(pod *Pod) *resourcev1.ResourceClaim {
+	return d.createdClaims[pod.Namespace+"/"+string(pod.UID)]
 }
 
-// madeFor returns the namespace/UID of the pod for whose extended resources a claim was created. It returns "" for
-// other claims.
-func madeFor(c *resourcev1.ResourceClaim) string {
+// podOfCreatedClaim returns the namespace/UID of the pod for whose extended resources a claim was created. It returns
+// "" for other claims.
+func podOfCreatedClaim(c *resourcev1.ResourceClaim) string {
 	owner := metav1.GetControllerOfNoCopy(c)
 	if owner == nil || owner.Kind != "Pod" || c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" {
 		return ""
@@ -117,21 +118,21 @@ func madeFor(c *resourcev1.ResourceClaim) string {
 	return c.Namespace + "/" + string(owner.UID)
 }
 
-// Created records that the object for an assumed claim was created, under another UID. Its allocation counts until the
-// API shows the object.
-func (d *Devices) Created(before types.UID, claim *resourcev1.ResourceClaim) {
+// RecordCreated records that the object for an assumed claim was created, under another UID. Its allocation counts
+// until the API shows the object.
+func (d *Devices) RecordCreated(before types.UID, claim *resourcev1.ResourceClaim) {
 	if a := d.assumed[before]; a != nil {
 		delete(d.assumed, before)
-		a.unseen = d.Claim(claim.Namespace, claim.Name) == nil
+		a.awaitingWatch = d.Claim(claim.Namespace, claim.Name) == nil
 		d.assumed[claim.UID] = a
 	}
 }
 
-// Unseen reports whether a claim that was created here has not been shown by the API yet.
-func (d *Devices) Unseen(claim *resourcev1.ResourceClaim) bool {
+// IsAwaitingWatch reports whether a claim that was created here has not been shown by the API yet.
+func (d *Devices) IsAwaitingWatch(claim *resourcev1.ResourceClaim) bool {
 	a := d.assumed[claim.UID]
-	return a != nil && a.unseen
+	return a != nil && a.awaitingWatch
 }
 
-// Gone releases the allocation of a claim that was created here and no longer exists.
-func (d *Devices) Gone(claim *resourcev1.ResourceClaim) { d.forget(claim.UID) }
+// ReleaseDeleted releases the allocation of a claim that was created here and no longer exists.
+func (d *Devices) ReleaseDeleted(claim *resourcev1.ResourceClaim) { d.releaseAssumed(claim.UID) }

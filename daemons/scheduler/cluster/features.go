@@ -8,12 +8,12 @@ import (
 	"k8s.io/component-helpers/nodedeclaredfeatures/types"
 )
 
-// infos avoids an allocation for each pod.
-var infos = sync.Pool{New: func() any { return &types.PodInfo{} }}
+// podInfoPool avoids an allocation for each pod.
+var podInfoPool = sync.Pool{New: func() any { return &types.PodInfo{} }}
 
-// features returns the kubelet features that a pod needs and that a node may lack, by upstream's names.
-func features(pod *corev1.Pod) (names []string) {
-	info := infos.Get().(*types.PodInfo)
+// requiredFeatures returns the kubelet features that a pod needs and that a node may lack, by upstream's names.
+func requiredFeatures(pod *corev1.Pod) (names []string) {
+	info := podInfoPool.Get().(*types.PodInfo)
 	info.Spec = &pod.Spec
 	for _, f := range known.AllFeatures {
 		if f.MaxVersion() == nil &&
@@ -22,6 +22,6 @@ func features(pod *corev1.Pod) (names []string) {
 		}
 	}
 	info.Spec = nil
-	infos.Put(info)
+	podInfoPool.Put(info)
 	return names
 }

@@ -21,41 +21,41 @@ var successors = map[string]string{
 	"kubernetes.io/cinder": cinder, "kubernetes.io/portworx-volume": portworx,
 }
 
-// former is an in-tree volume by its CSI driver and handle. The zero value means none.
-type former struct{ Driver, handle string }
+// inTreeVolume is an in-tree volume by its CSI driver and handle. The zero value means none.
+type inTreeVolume struct{ Driver, handle string }
 
-func (f former) key() string { return f.Driver + "/" + f.handle }
+func (f inTreeVolume) key() string { return f.Driver + "/" + f.handle }
 
 const unspecified = "UNSPECIFIED"
 
-// formerVolume returns the in-tree volume of a PersistentVolume.
-func formerVolume(pv *corev1.PersistentVolume) former {
+// inTreeOfVolume returns the in-tree volume of a PersistentVolume.
+func inTreeOfVolume(pv *corev1.PersistentVolume) inTreeVolume {
 	s := &pv.Spec.PersistentVolumeSource
 	zones := pv.Labels[corev1.LabelTopologyZone]
 	if zones == "" {
 		zones = pv.Labels[corev1.LabelFailureDomainBetaZone]
 	}
 	if s.Cinder != nil {
-		return former{cinder, s.Cinder.VolumeID}
+		return inTreeVolume{cinder, s.Cinder.VolumeID}
 	}
-	return formerDisk(s.AWSElasticBlockStore, s.GCEPersistentDisk, s.AzureDisk, s.PortworxVolume, zones)
+	return inTreeOfDisk(s.AWSElasticBlockStore, s.GCEPersistentDisk, s.AzureDisk, s.PortworxVolume, zones)
 }
 
-// formerInline returns the in-tree volume of a pod's volume.
-func formerInline(v *corev1.Volume) former {
+// inTreeOfPodVolume returns the in-tree volume of a pod's volume.
+func inTreeOfPodVolume(v *corev1.Volume) inTreeVolume {
 	if v.Cinder != nil {
-		return former{cinder, v.Cinder.VolumeID}
+		return inTreeVolume{cinder, v.Cinder.VolumeID}
 	}
-	return formerDisk(v.AWSElasticBlockStore, v.GCEPersistentDisk, v.AzureDisk, v.PortworxVolume, "")
+	return inTreeOfDisk(v.AWSElasticBlockStore, v.GCEPersistentDisk, v.AzureDisk, v.PortworxVolume, "")
 }
 
-func formerDisk(
+func inTreeOfDisk(
 	aws *corev1.AWSElasticBlockStoreVolumeSource,
 	gce *corev1.GCEPersistentDiskVolumeSource,
 	disk *corev1.AzureDiskVolumeSource,
 	px *corev1.PortworxVolumeSource,
 	zones string,
-) former {
+) inTreeVolume {
 	switch {
 	case aws != nil:
 		id := aws.VolumeID
@@ -63,21 +63,21 @@ func formerDisk(
 			id = id[strings.LastIndex(id, "/")+1:]
 		}
 		if !strings.HasPrefix(id, "vol-") {
-			return former{}
+			return inTreeVolume{}
 		}
-		return former{ebs, id}
+		return inTreeVolume{ebs, id}
 	case gce != nil:
-		return former{gcePD, "projects/" + unspecified + "/" + gcePlace(zones) + "/disks/" + gce.PDName}
+		return inTreeVolume{gcePD, "projects/" + unspecified + "/" + gceZone(zones) + "/disks/" + gce.PDName}
 	case disk != nil:
-		return former{azure, disk.DataDiskURI}
+		return inTreeVolume{azure, disk.DataDiskURI}
 	case px != nil:
-		return former{portworx, px.VolumeID}
+		return inTreeVolume{portworx, px.VolumeID}
 	}
-	return former{}
+	return inTreeVolume{}
 }
 
-// gcePlace returns the zone of a disk, or the region of a disk in several zones.
-func gcePlace(zones string) string {
+// gceZone returns the zone of a disk, or the region of a disk in several zones.
+func gceZone(zones string) string {
 	first, _, several := strings.Cut(zones, "__")
 	switch cut := strings.LastIndex(first, "-"); {
 	case first == "":
@@ -96,21 +96,21 @@ type Disk struct {
 	rbd   *corev1.RBDVolumeSource
 }
 
-// inTree reads the volumes of a pod that are not claims.
-func (s *Shape) inTree(pod *corev1.Pod) {
+// readInTreeVolumes reads the volumes of a pod that are not claims.
+func (s *Shape) readInTreeVolumes(pod *corev1.Pod) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if d := (Disk{v.GCEPersistentDisk, v.AWSElasticBlockStore, v.ISCSI, v.RBD}); d != (Disk{}) {
 			s.Disks = append(s.Disks, d)
 		}
-		if f := formerInline(v); f.Driver != "" {
-			s.former = append(s.former, f)
+		if f := inTreeOfPodVolume(v); f.Driver != "" {
+			s.inTreeVolumes = append(s.inTreeVolumes, f)
 		}
 	}
 }
 
-// Attachable reports whether the shape's pods have volumes that a driver may attach.
-func (s *Shape) Attachable() bool { return len(s.Volumes)+len(s.former) > 0 }
+// HasAttachable reports whether the shape's pods have volumes that a driver may attach.
+func (s *Shape) HasAttachable() bool { return len(s.Volumes)+len(s.inTreeVolumes) > 0 }
 
 // Conflicts reports whether two pods on one node cannot both have their disks: it is the same disk, and at least one
 // pod writes to it. EBS volumes always conflict.
@@ -125,12 +125,12 @@ func (d *Disk) Conflicts(o *Disk) bool {
 	case d.rbd != nil && o.rbd != nil:
 		return d.rbd.RBDPool == o.rbd.RBDPool && d.rbd.RBDImage == o.rbd.RBDImage &&
 			!(d.rbd.ReadOnly && o.rbd.ReadOnly) &&
-			meet(d.rbd.CephMonitors, o.rbd.CephMonitors)
+			intersects(d.rbd.CephMonitors, o.rbd.CephMonitors)
 	}
 	return false
 }
 
-func meet(a, b []string) bool {
+func intersects(a, b []string) bool {
 	for _, one := range a {
 		for _, other := range b {
 			if one == other {

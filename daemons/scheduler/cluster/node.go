@@ -48,22 +48,26 @@ func NewNode(node *corev1.Node) *NodeObject {
 	return n
 }
 
-// Moved reports whether a node has changed its domain for a topology key.
-func (n *NodeObject) Moved(before *NodeObject, key string) bool {
+// HasMoved reports whether a node has changed its domain for a topology key.
+func (n *NodeObject) HasMoved(before *NodeObject, key string) bool {
 	was, had := before.Labels[key]
 	is, has := n.Labels[key]
 	return was != is || had != has
 }
 
-// Retainted reports whether a node's taints have changed.
-func (n *NodeObject) Retainted(before *NodeObject) bool { return !sameTaints(before.Taints, n.Taints) }
+// HasNewTaints reports whether a node's taints have changed.
+func (n *NodeObject) HasNewTaints(before *NodeObject) bool {
+	return !sameTaints(before.Taints, n.Taints)
+}
 
-// Relabelled reports whether a node's labels have changed.
-func (n *NodeObject) Relabelled(before *NodeObject) bool { return !maps.Equal(before.Labels, n.Labels) }
+// HasNewLabels reports whether a node's labels have changed.
+func (n *NodeObject) HasNewLabels(before *NodeObject) bool {
+	return !maps.Equal(before.Labels, n.Labels)
+}
 
-// Change returns what has changed of a node, by upstream's names. before is nil for a new node. Of several changes it
-// returns the first that upstream checks.
-func (n *NodeObject) Change(before *NodeObject) string {
+// ChangeAction returns what has changed of a node, by upstream's names. before is nil for a new node. Of several
+// changes it returns the first that upstream checks.
+func (n *NodeObject) ChangeAction(before *NodeObject) string {
 	switch {
 	case before == nil:
 		return "Add"
@@ -71,9 +75,9 @@ func (n *NodeObject) Change(before *NodeObject) string {
 		return "UpdateNodeTaint"
 	case !before.Allocatable.equal(&n.Allocatable):
 		return "UpdateNodeAllocatable"
-	case n.Relabelled(before):
+	case n.HasNewLabels(before):
 		return "UpdateNodeLabel"
-	case n.Retainted(before):
+	case n.HasNewTaints(before):
 		return "UpdateNodeTaint"
 	}
 	return "Update"
@@ -83,23 +87,23 @@ func (n *NodeObject) Change(before *NodeObject) string {
 // cache line.
 type Node struct {
 	*NodeObject
-	Index     int
-	Epoch     uint64 // changes with the object, and is unique across nodes
-	changes   uint32 // number of changes to the used resources
-	Nominated []*Pod // not counted in the resources
-	Pods      []*Pod
-	Requested Resources
-	Usual     Resources // like Requested, with a default for containers without requests
-	ports     map[api.HostPort]int
+	Index                 int
+	Epoch                 uint64 // changes with the object, and is unique across nodes
+	changes               uint32 // number of changes to the used resources
+	Nominated             []*Pod // not counted in the resources
+	Pods                  []*Pod
+	Requested             Resources
+	RequestedWithDefaults Resources // like Requested, with a default for containers without requests
+	ports                 map[api.HostPort]int
 }
 
 // Match returns the node in the form that node selectors need.
 func (n *Node) Match() *corev1.Node { return n.match }
 
-func (n *Node) take(p *Pod, times int64) {
+func (n *Node) countPod(p *Pod, times int64) {
 	n.changes++
 	n.Requested.add(p.used, times)
-	n.Usual.add(p.usedUsual, times)
+	n.RequestedWithDefaults.add(p.usedWithDefaults, times)
 	for _, port := range p.HostPorts {
 		if n.ports == nil {
 			n.ports = map[api.HostPort]int{}
@@ -110,8 +114,8 @@ func (n *Node) take(p *Pod, times int64) {
 	}
 }
 
-// PortTaken reports whether a host port is in use.
-func (n *Node) PortTaken(want api.HostPort) bool {
+// IsPortInUse reports whether a host port is in use.
+func (n *Node) IsPortInUse(want api.HostPort) bool {
 	for have := range n.ports {
 		if want.Conflicts(have) {
 			return true

@@ -19,11 +19,11 @@ type Pod struct {
 	Assumed   bool // counted on a node before the API shows it there
 	Condition *corev1.PodCondition
 
-	used, usedUsual *Resources
-	kind            *kind
-	promisedKind    *kind // held while the pod is nominated
-	node            *Node
-	slot, kindSlot  int
+	used, usedWithDefaults *Resources
+	group                  *podGroup
+	nominatedGroup         *podGroup // held while the pod is nominated
+	node                   *Node
+	slot, groupSlot        int
 }
 
 // NewPod converts a Pod object. Equal pods share a Shape in shapes.
@@ -34,17 +34,18 @@ func NewPod(pod *corev1.Pod, shapes *Shapes) *Pod {
 			Generation:        pod.Generation,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 		},
-		Shape: shapes.of(pod), NodeName: pod.Spec.NodeName, Nominated: pod.Status.NominatedNodeName, Started: never,
-		Gated: len(pod.Spec.SchedulingGates) > 0, Extended: pod.Status.ExtendedResourceClaimStatus != nil,
+		Shape: shapes.shapeOf(pod), NodeName: pod.Spec.NodeName, Nominated: pod.Status.NominatedNodeName,
+		Started: notStarted,
+		Gated:   len(pod.Spec.SchedulingGates) > 0, Extended: pod.Status.ExtendedResourceClaimStatus != nil,
 		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 	}
 	p.Labels = p.Shape.labels
 	if pod.Status.StartTime != nil {
 		p.Started = pod.Status.StartTime.Unix()
 	}
-	p.used, p.usedUsual = &p.Shape.Requests, &p.Shape.onNode
-	if reportsResources(pod) {
-		p.report(pod)
+	p.used, p.usedWithDefaults = &p.Shape.Requests, &p.Shape.onNode
+	if hasReportedResources(pod) {
+		p.setReportedResources(pod)
 	}
 	for i := range pod.Status.Conditions {
 		switch c := &pod.Status.Conditions[i]; {
@@ -58,18 +59,18 @@ func NewPod(pod *corev1.Pod, shapes *Shapes) *Pod {
 	return p
 }
 
-// report sets the resources that the kubelet reports for a pod, if they differ from its requests.
-func (p *Pod) report(pod *corev1.Pod) {
-	if has := used(pod, nil); !has.equal(p.used) {
+// setReportedResources sets the resources that the kubelet reports for a pod, if they differ from its requests.
+func (p *Pod) setReportedResources(pod *corev1.Pod) {
+	if has := usageOf(pod, nil); !has.equal(p.used) {
 		p.used = &has
 	}
-	if has := used(pod, usualOf(pod)); !has.equal(p.usedUsual) {
-		p.usedUsual = &has
+	if has := usageOf(pod, defaultRequestsOf(pod)); !has.equal(p.usedWithDefaults) {
+		p.usedWithDefaults = &has
 	}
 }
 
-// Resized reports whether the resources of a pod on a node have changed.
-func (p *Pod) Resized(old *Pod) bool { return !p.used.equal(old.used) }
+// IsResized reports whether the resources of a pod on a node have changed.
+func (p *Pod) IsResized(old *Pod) bool { return !p.used.equal(old.used) }
 
 // Reference returns a reference to the pod for events.
 func (p *Pod) Reference() *corev1.ObjectReference {

@@ -10,7 +10,7 @@ import (
 
 // Until a resize is done, the larger amount counts. An infeasible amount does not.
 // Proves S15.
-func TestPodsThatAreResizedTakeTheLargerSize(t *testing.T) {
+func TestResizedPodsCountWithTheLargerSize(t *testing.T) {
 	cpu := func(s string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: quantity.MustParse(s)}
 	}
@@ -29,7 +29,7 @@ func TestPodsThatAreResizedTakeTheLargerSize(t *testing.T) {
 	}
 	smaller := pod.DeepCopy()
 	smaller.Status.ContainerStatuses[0].Resources.Requests = cpu("1")
-	if !NewPod(smaller, shapes).Resized(before) || NewPod(pod.DeepCopy(), shapes).Resized(before) {
+	if !NewPod(smaller, shapes).IsResized(before) || NewPod(pod.DeepCopy(), shapes).IsResized(before) {
 		t.Error("the end of a resize is not seen, or seen where there is none")
 	}
 	smaller.Spec.Containers[0].Resources.Requests = cpu("90")
@@ -42,7 +42,7 @@ func TestPodsThatAreResizedTakeTheLargerSize(t *testing.T) {
 }
 
 // Pods of one template share a Shape. Pods with other requests do not.
-func TestEqualPodsShareTheirShape(t *testing.T) {
+func TestEqualPodsShareAShape(t *testing.T) {
 	shapes := NewShapes()
 	pod := func(change func(*corev1.Pod)) *Shape {
 		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "a"}}}}
@@ -82,7 +82,7 @@ func TestEqualPodsShareTheirShape(t *testing.T) {
 }
 
 // matchLabelKeys are evaluated at creation. Later changes of the labels have no effect.
-func TestLabelKeysAreReadOnce(t *testing.T) {
+func TestMatchLabelKeysAreEvaluatedAtCreation(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Labels: map[string]string{"hash": "2", "tenant": "v"}},
 	}
@@ -103,15 +103,15 @@ func TestLabelKeysAreReadOnce(t *testing.T) {
 		hash, tenant string
 		want         bool
 	}{{"1", "v", true}, {"1", "t", false}, {"2", "v", false}} {
-		if got := about(pod, &term).chooses("d", map[string]string{"hash": c.hash, "tenant": c.tenant},
+		if got := parseTerm(pod, &term).matches("d", map[string]string{"hash": c.hash, "tenant": c.tenant},
 			nil); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
 	term.LabelSelector.MatchExpressions = nil // from an API server that does not merge the keys
-	if a := about(pod, &term); !a.chooses("d", map[string]string{"hash": "2", "tenant": "t"}, nil) ||
-		a.chooses("d", map[string]string{"hash": "1"}, nil) ||
-		a.chooses("d", map[string]string{"hash": "2", "tenant": "v"}, nil) {
+	if a := parseTerm(pod, &term); !a.matches("d", map[string]string{"hash": "2", "tenant": "t"}, nil) ||
+		a.matches("d", map[string]string{"hash": "1"}, nil) ||
+		a.matches("d", map[string]string{"hash": "2", "tenant": "v"}, nil) {
 		t.Error("the keys are not read where the selector lacks them")
 	}
 }

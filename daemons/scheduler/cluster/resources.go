@@ -15,8 +15,8 @@ type Resources struct {
 	Other                       map[corev1.ResourceName]int64
 }
 
-// usualRequests is the assumed use of a container without requests. Only scores count it.
-var usualRequests = corev1.ResourceList{
+// defaultRequests is the assumed use of a container without requests. Only scores count it.
+var defaultRequests = corev1.ResourceList{
 	corev1.ResourceCPU:    *quantity.NewMilliQuantity(100, quantity.DecimalSI),
 	corev1.ResourceMemory: *quantity.NewQuantity(200<<20, quantity.BinarySI),
 }
@@ -43,8 +43,8 @@ func resourcesOf(list corev1.ResourceList) Resources {
 	return r
 }
 
-// Of returns the amount of one resource.
-func (r *Resources) Of(name corev1.ResourceName) int64 {
+// Amount returns the amount of one resource.
+func (r *Resources) Amount(name corev1.ResourceName) int64 {
 	switch name {
 	case corev1.ResourceCPU:
 		return r.MilliCPU
@@ -75,20 +75,20 @@ func (r *Resources) equal(o *Resources) bool {
 		maps.Equal(r.Other, o.Other)
 }
 
-// asked returns the requests of a pod without a node.
-func asked(pod *corev1.Pod, usual corev1.ResourceList) Resources {
+// requestsOf returns the requests of a pod without a node.
+func requestsOf(pod *corev1.Pod, usual corev1.ResourceList) Resources {
 	return resourcesOf(
 		resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{NonMissingContainerRequests: usual}),
 	)
 }
 
-// limits returns a pod's limits.
-func limits(pod *corev1.Pod) Resources {
+// limitsOf returns a pod's limits.
+func limitsOf(pod *corev1.Pod) Resources {
 	return resourcesOf(resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{}))
 }
 
-// Named returns the amounts that are not zero, by resource name. CPU is in millicores.
-func (r *Resources) Named() map[corev1.ResourceName]int64 {
+// NonZero returns the amounts that are not zero, by resource name. CPU is in millicores.
+func (r *Resources) NonZero() map[corev1.ResourceName]int64 {
 	all := maps.Clone(r.Other)
 	if all == nil {
 		all = map[corev1.ResourceName]int64{}
@@ -99,13 +99,13 @@ func (r *Resources) Named() map[corev1.ResourceName]int64 {
 	return all
 }
 
-// used returns what a pod uses of its node. During a resize, it is the maximum of what the pod requests, what is
+// usageOf returns what a pod uses of its node. During a resize, it is the maximum of what the pod requests, what is
 // allocated and what is in effect.
-func used(pod *corev1.Pod, usual corev1.ResourceList) Resources {
-	return resourcesOf(usedList(pod, usual))
+func usageOf(pod *corev1.Pod, usual corev1.ResourceList) Resources {
+	return resourcesOf(usageList(pod, usual))
 }
 
-func usedList(pod *corev1.Pod, usual corev1.ResourceList) corev1.ResourceList {
+func usageList(pod *corev1.Pod, usual corev1.ResourceList) corev1.ResourceList {
 	containers := *pod
 	containers.Status.Resources, containers.Status.AllocatedResources = nil, nil
 	sum := resourcehelper.PodRequests(&containers, resourcehelper.PodResourcesOptions{
@@ -113,7 +113,7 @@ func usedList(pod *corev1.Pod, usual corev1.ResourceList) corev1.ResourceList {
 		NonMissingContainerRequests: usual,
 	})
 	if resourcehelper.IsPodLevelRequestsSet(pod) {
-		for name, q := range usedAsAWhole(pod) {
+		for name, q := range podLevelUsage(pod) {
 			if resourcehelper.IsSupportedPodLevelResource(name) {
 				sum[name] = q
 			}
@@ -127,8 +127,8 @@ func usedList(pod *corev1.Pod, usual corev1.ResourceList) corev1.ResourceList {
 	return sum
 }
 
-// usedAsAWhole is like used for pod-level requests.
-func usedAsAWhole(pod *corev1.Pod) corev1.ResourceList {
+// podLevelUsage is like used for pod-level requests.
+func podLevelUsage(pod *corev1.Pod) corev1.ResourceList {
 	if pod.Status.Resources == nil {
 		return pod.Spec.Resources.Requests
 	}
@@ -148,21 +148,21 @@ func usedAsAWhole(pod *corev1.Pod) corev1.ResourceList {
 	return out
 }
 
-// usualOf returns the assumed use of containers without requests. For pod-level requests, it covers only resources that
-// nothing in the pod requests.
-func usualOf(pod *corev1.Pod) corev1.ResourceList {
+// defaultRequestsOf returns the assumed use of containers without requests. For pod-level requests, it covers only
+// resources that nothing in the pod requests.
+func defaultRequestsOf(pod *corev1.Pod) corev1.ResourceList {
 	if !resourcehelper.IsPodLevelRequestsSet(pod) {
-		return usualRequests
+		return defaultRequests
 	}
-	usual := maps.Clone(usualRequests)
-	for name := range usedList(pod, nil) {
+	usual := maps.Clone(defaultRequests)
+	for name := range usageList(pod, nil) {
 		delete(usual, name)
 	}
 	return usual
 }
 
-// reportsResources reports whether the kubelet reports resources of a pod that may differ from its requests.
-func reportsResources(pod *corev1.Pod) bool {
+// hasReportedResources reports whether the kubelet reports resources of a pod that may differ from its requests.
+func hasReportedResources(pod *corev1.Pod) bool {
 	if pod.Status.Resources != nil || len(pod.Status.AllocatedResources) > 0 ||
 		resourcehelper.IsPodResizeInfeasible(pod) {
 		return true

@@ -20,43 +20,44 @@ import (
 
 // Shape holds what pods of one template have in common, computed once. If a node fits one of them, it fits all.
 type Shape struct {
-	Scheduler   string // spec.schedulerName
-	namespace   string
-	labels      map[string]string
-	Priority    int32
-	Never       bool // preemptionPolicy is Never
-	Requests    Resources
-	Usual       Resources // Requests with a default for containers without requests
-	Limits      Resources // not used to choose a node
-	HostPorts   []api.HostPort
-	Tolerations []corev1.Toleration
-	Images      []string
-	Volumes     []Volume
-	Claims      []string // claims that the pod names, as namespace/name; claims of ephemeral volumes are not included
-	Disks       []Disk
-	Devices     []PodClaim // ResourceClaims
-	Askers      []Asker    // containers that request extended resources
-	Features    []string   // features that the node's kubelet must declare
-	Owner       *metav1.OwnerReference
+	Scheduler            string // spec.schedulerName
+	namespace            string
+	labels               map[string]string
+	Priority             int32
+	NeverPreempts        bool // preemptionPolicy is Never
+	Requests             Resources
+	RequestsWithDefaults Resources // Requests with a default for containers without requests
+	Limits               Resources // not used to choose a node
+	HostPorts            []api.HostPort
+	Tolerations          []corev1.Toleration
+	Images               []string
+	Volumes              []Volume
+	// claims that the pod names, as namespace/name; claims of ephemeral volumes are not included
+	Claims            []string
+	Disks             []Disk
+	Devices           []PodClaim         // ResourceClaims
+	ContainerRequests []ContainerRequest // containers that request extended resources
+	Features          []string           // features that the node's kubelet must declare
+	Owner             *metav1.OwnerReference
 
-	Required  nodeaffinity.RequiredNodeAffinity
-	Selective bool // Required excludes some nodes
-	Preferred *nodeaffinity.PreferredSchedulingTerms
-	NodeNames []string // the only nodes that the required terms admit; nil if they are not limited by name
-	OnlyNamed bool
+	Required    nodeaffinity.RequiredNodeAffinity
+	HasRequired bool // Required excludes some nodes
+	Preferred   *nodeaffinity.PreferredSchedulingTerms
+	NodeNames   []string // the only nodes that the required terms admit; nil if they are not limited by name
+	OnlyNamed   bool
 
 	Affinity, AntiAffinity                   []Term
 	PreferredAffinity, PreferredAntiAffinity []Term
-	Together                                 *About // the intersection of the selections of Affinity
+	AffinityIntersection                     *PodSelector // the intersection of the selections of Affinity
 	Constraints                              []Constraint
 
-	key      string
-	kindKey  string
-	nodesKey string // key of the required node affinity
-	tolerate string // key of the tolerations
-	onNode   Resources
-	former   []former // in-tree volumes without a claim
-	carries  []carry
+	key            string
+	groupKey       string
+	nodesKey       string // key of the required node affinity
+	tolerationsKey string // key of the tolerations
+	onNode         Resources
+	inTreeVolumes  []inTreeVolume // in-tree volumes without a claim
+	weightedTerms  []weightedTerm
 }
 
 // Volume is a volume of a pod that uses a claim.
@@ -67,14 +68,14 @@ type Volume struct {
 
 // Term is a term of inter-pod affinity or anti-affinity.
 type Term struct {
-	*About
+	*PodSelector
 	Key    string
 	Weight int64
 }
 
 // Constraint is a topology spread constraint.
 type Constraint struct {
-	*About
+	*PodSelector
 	Key                    string
 	MaxSkew, MinDomains    int
 	Required               bool
@@ -83,31 +84,31 @@ type Constraint struct {
 
 // Shapes holds one Shape for all equal pods, as long as one of the pods exists.
 type Shapes struct {
-	mu sync.Mutex
-	by map[string]weak.Pointer[Shape]
+	mu     sync.Mutex
+	shapes map[string]weak.Pointer[Shape]
 }
 
 // NewShapes returns an empty Shapes.
-func NewShapes() *Shapes { return &Shapes{by: map[string]weak.Pointer[Shape]{}} }
+func NewShapes() *Shapes { return &Shapes{shapes: map[string]weak.Pointer[Shape]{}} }
 
-func (s *Shapes) of(pod *corev1.Pod) *Shape {
+func (s *Shapes) shapeOf(pod *corev1.Pod) *Shape {
 	key := shapeKey(pod)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if shape := s.by[key].Value(); shape != nil {
+	if shape := s.shapes[key].Value(); shape != nil {
 		return shape
 	}
 	shape := newShape(pod, key)
-	s.by[key] = weak.Make(shape)
-	runtime.AddCleanup(shape, s.forget, key)
+	s.shapes[key] = weak.Make(shape)
+	runtime.AddCleanup(shape, s.deleteUnused, key)
 	return shape
 }
 
-func (s *Shapes) forget(key string) {
+func (s *Shapes) deleteUnused(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.by[key].Value() == nil {
-		delete(s.by, key)
+	if s.shapes[key].Value() == nil {
+		delete(s.shapes, key)
 	}
 }
 
@@ -117,27 +118,28 @@ func (s *Shape) Class() string { return s.key }
 func newShape(pod *corev1.Pod, key string) *Shape {
 	s := &Shape{
 		Scheduler: pod.Spec.SchedulerName, namespace: pod.Namespace, labels: maps.Clone(pod.Labels),
-		Requests: asked(
+		Requests: requestsOf(
 			pod,
 			nil,
-		), Usual: asked(pod, usualRequests), Limits: limits(pod), onNode: used(pod, usualOf(pod)),
+		), RequestsWithDefaults: requestsOf(pod, defaultRequests), Limits: limitsOf(pod),
+		onNode:    usageOf(pod, defaultRequestsOf(pod)),
 		HostPorts: api.HostPorts(pod), Tolerations: slices.Clone(pod.Spec.Tolerations),
-		Devices: podClaims(pod), Askers: askers(pod), Features: features(pod), key: key,
+		Devices: podClaims(pod), ContainerRequests: containerRequests(pod), Features: requiredFeatures(pod), key: key,
 	}
 	if pod.Spec.Priority != nil {
 		s.Priority = *pod.Spec.Priority
 	}
-	s.Never = pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever
+	s.NeverPreempts = pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		s.Owner = owner
 	}
-	s.kindKey = kindKey(pod.Namespace, pod.Labels)
-	s.images(pod)
-	s.volumes(pod)
-	s.inTree(pod)
-	s.nodes(pod)
-	s.terms(pod)
-	s.constraints(pod)
+	s.groupKey = podGroupKey(pod.Namespace, pod.Labels)
+	s.readImages(pod)
+	s.readVolumes(pod)
+	s.readInTreeVolumes(pod)
+	s.readNodeConstraints(pod)
+	s.readTerms(pod)
+	s.readConstraints(pod)
 	return s
 }
 
@@ -207,10 +209,10 @@ func shapeKey(pod *corev1.Pod) string {
 			}
 		}
 	}
-	for _, a := range askers(pod) {
+	for _, a := range containerRequests(pod) {
 		text(strconv.Itoa(a.Index), a.Name) // the pod's status lists what each container gets
 	}
-	if needs := features(pod); len(needs) > 0 {
+	if needs := requiredFeatures(pod); len(needs) > 0 {
 		text("F")
 		text(needs...)
 	}
@@ -252,15 +254,15 @@ func shapeKey(pod *corev1.Pod) string {
 	if len(spec.ResourceClaims) > 0 {
 		text("D")
 		for _, c := range podClaims(pod) {
-			if text(c.Claim); c.Own {
-				text(c.Name, string(pod.UID), strconv.FormatBool(c.None)) // the claim belongs to the pod alone
+			if text(c.Claim); c.IsGenerated {
+				text(c.Name, string(pod.UID), strconv.FormatBool(c.NotNeeded)) // the claim belongs to the pod alone
 			}
 		}
 	}
 	return b.String()
 }
 
-func (s *Shape) images(pod *corev1.Pod) {
+func (s *Shape) readImages(pod *corev1.Pod) {
 	for i := range pod.Spec.InitContainers {
 		s.Images = append(s.Images, fullName(pod.Spec.InitContainers[i].Image))
 	}
@@ -282,7 +284,7 @@ func fullName(image string) string {
 	return image
 }
 
-func (s *Shape) volumes(pod *corev1.Pod) {
+func (s *Shape) readVolumes(pod *corev1.Pod) {
 	for i := range pod.Spec.Volumes {
 		switch v := &pod.Spec.Volumes[i]; {
 		case v.PersistentVolumeClaim != nil:
@@ -294,33 +296,33 @@ func (s *Shape) volumes(pod *corev1.Pod) {
 	}
 }
 
-// nodes reads a pod's constraints on its node.
-func (s *Shape) nodes(pod *corev1.Pod) {
+// readNodeConstraints reads a pod's constraints on its node.
+func (s *Shape) readNodeConstraints(pod *corev1.Pod) {
 	var b strings.Builder
 	for i := range pod.Spec.Tolerations {
 		t := &pod.Spec.Tolerations[i]
 		b.WriteString(t.Key + "\x00" + string(t.Operator) + "\x00" + t.Value + "\x00" + string(t.Effect) + "\x01")
 	}
-	s.tolerate = b.String()
+	s.tolerationsKey = b.String()
 	s.Required = nodeaffinity.GetRequiredNodeAffinity(pod)
 	var affinity *corev1.NodeAffinity
 	if pod.Spec.Affinity != nil {
 		affinity = pod.Spec.Affinity.NodeAffinity
 	}
 	if len(pod.Spec.NodeSelector) > 0 {
-		s.Selective, s.nodesKey = true, labels.Set(pod.Spec.NodeSelector).String()
+		s.HasRequired, s.nodesKey = true, labels.Set(pod.Spec.NodeSelector).String()
 	}
 	if affinity == nil {
 		return
 	}
 	if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-		s.Selective = true
+		s.HasRequired = true
 		if raw, err := json.Marshal(required); err == nil {
 			s.nodesKey += "\x00" + string(raw)
 		} else {
 			s.nodesKey += "\x00" + string(pod.UID)
 		}
-		s.NodeNames, s.OnlyNamed = namedNodes(required)
+		s.NodeNames, s.OnlyNamed = nodeNamesOf(required)
 	}
 	if len(affinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
 		if p, err := nodeaffinity.NewPreferredSchedulingTerms(
@@ -330,9 +332,9 @@ func (s *Shape) nodes(pod *corev1.Pod) {
 	}
 }
 
-// namedNodes returns the node names that required terms admit through metadata.name. only reports whether every term
+// nodeNamesOf returns the node names that required terms admit through metadata.name. only reports whether every term
 // names nodes.
-func namedNodes(required *corev1.NodeSelector) (names []string, only bool) {
+func nodeNamesOf(required *corev1.NodeSelector) (names []string, only bool) {
 	for _, term := range required.NodeSelectorTerms {
 		var of []string
 		named := false

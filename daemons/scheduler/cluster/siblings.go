@@ -42,14 +42,14 @@ func (c *Cluster) SetOwner(obj any) {
 	case *corev1.ReplicationController:
 		c.owners.sets[workload{replicationController, o.Namespace, o.Name}] = o.Spec.Selector
 	case *appsv1.ReplicaSet:
-		c.owners.workload[workload{replicaSet, o.Namespace, o.Name}] = selectorOf(o.Spec.Selector)
+		c.owners.workload[workload{replicaSet, o.Namespace, o.Name}] = compileSelector(o.Spec.Selector)
 	case *appsv1.StatefulSet:
-		c.owners.workload[workload{statefulSet, o.Namespace, o.Name}] = selectorOf(o.Spec.Selector)
+		c.owners.workload[workload{statefulSet, o.Namespace, o.Name}] = compileSelector(o.Spec.Selector)
 	}
 }
 
-// DropOwner removes a Service or controller.
-func (c *Cluster) DropOwner(obj any) {
+// DeleteOwner removes a Service or controller.
+func (c *Cluster) DeleteOwner(obj any) {
 	switch o := obj.(type) {
 	case *corev1.Service:
 		if delete(c.owners.services[o.Namespace], o.Name); len(c.owners.services[o.Namespace]) == 0 {
@@ -66,11 +66,11 @@ func (c *Cluster) DropOwner(obj any) {
 
 // Siblings returns the pods that all Services of a shape's pods and their controller select, or nil if nothing selects
 // them. If a Service and a ReplicationController require different values of a label, the latter counts.
-func (c *Cluster) Siblings(s *Shape) *About {
+func (c *Cluster) Siblings(s *Shape) *PodSelector {
 	set := labels.Set{}
 	services := c.owners.services[s.namespace]
 	for _, name := range slices.Sorted(maps.Keys(services)) {
-		if of := services[name]; of != nil && contains(s.labels, of) {
+		if of := services[name]; of != nil && containsAll(s.labels, of) {
 			maps.Copy(set, of)
 		}
 	}
@@ -90,10 +90,10 @@ func (c *Cluster) Siblings(s *Shape) *About {
 	if selector.Empty() {
 		return nil
 	}
-	return newAbout([]string{s.namespace}, nil, selector)
+	return newPodSelector([]string{s.namespace}, nil, selector)
 }
 
-func contains(have, want map[string]string) bool {
+func containsAll(have, want map[string]string) bool {
 	for key, value := range want {
 		if got, ok := have[key]; !ok || got != value {
 			return false
@@ -102,8 +102,8 @@ func contains(have, want map[string]string) bool {
 	return true
 }
 
-// LeanOwner removes everything from a Service or controller that SetOwner does not read.
-func LeanOwner(obj any) (any, error) {
+// TrimOwner removes everything from a Service or controller that SetOwner does not read.
+func TrimOwner(obj any) (any, error) {
 	meta := func(o *metav1.ObjectMeta) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}
 	}

@@ -18,37 +18,37 @@ const NoProvisioner = "kubernetes.io/no-provisioner"
 
 // Storage holds claims, volumes, and what drivers can attach. It includes decisions that the API does not show yet.
 type Storage struct {
-	claims  map[string]*corev1.PersistentVolumeClaim // by namespace/name
-	volumes map[string]*Persistent
-	byClass map[string]map[string]*Persistent
-	classes map[string]*storagev1.StorageClass
-	drivers map[string]*storagev1.CSIDriver
-	nodes   map[string]*Attaching
+	claims      map[string]*corev1.PersistentVolumeClaim // by namespace/name
+	volumes     map[string]*PersistentVolume
+	byClass     map[string]map[string]*PersistentVolume
+	classes     map[string]*storagev1.StorageClass
+	drivers     map[string]*storagev1.CSIDriver
+	nodeDrivers map[string]*NodeDrivers
 
-	capacities map[string]map[string]*Capacity // by class, then by namespace/name
-	attached   map[string]map[string]attached  // by node, then by the name of the VolumeAttachment
+	capacities map[string]map[string]*Capacity  // by class, then by namespace/name
+	attached   map[string]map[string]attachment // by node, then by the name of the VolumeAttachment
 
-	taken    map[string]string // by volume: the claim that it is being given to
-	selected map[string]string // by claim: the node for which its volume will be provisioned
+	reservedFor   map[string]string // by volume: the claim that it is being given to
+	selectedNodes map[string]string // by claim: the node for which its volume will be provisioned
 }
 
-// Persistent is a volume with its node affinity as a compiled selector.
-type Persistent struct {
+// PersistentVolume is a volume with its node affinity as a compiled selector.
+type PersistentVolume struct {
 	*corev1.PersistentVolume
-	nodes *nodeaffinity.NodeSelector
-	none  bool // its node affinity is invalid
+	nodeAffinity    *nodeaffinity.NodeSelector
+	invalidAffinity bool // its node affinity is invalid
 
-	former former
+	inTree inTreeVolume
 }
 
 func newStorage() *Storage {
 	return &Storage{
-		claims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*Persistent{},
-		byClass: map[string]map[string]*Persistent{},
+		claims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*PersistentVolume{},
+		byClass: map[string]map[string]*PersistentVolume{},
 		classes: map[string]*storagev1.StorageClass{}, drivers: map[string]*storagev1.CSIDriver{},
-		nodes:      map[string]*Attaching{},
-		capacities: map[string]map[string]*Capacity{}, attached: map[string]map[string]attached{},
-		taken: map[string]string{}, selected: map[string]string{},
+		nodeDrivers: map[string]*NodeDrivers{},
+		capacities:  map[string]map[string]*Capacity{}, attached: map[string]map[string]attachment{},
+		reservedFor: map[string]string{}, selectedNodes: map[string]string{},
 	}
 }
 
@@ -58,18 +58,18 @@ func (s *Storage) Set(obj any) {
 	case *corev1.PersistentVolumeClaim:
 		s.claims[o.Namespace+"/"+o.Name] = o
 	case *corev1.PersistentVolume:
-		s.Drop(o)
-		v := &Persistent{PersistentVolume: o, former: formerVolume(o)}
+		s.Delete(o)
+		v := &PersistentVolume{PersistentVolume: o, inTree: inTreeOfVolume(o)}
 		if a := o.Spec.NodeAffinity; a != nil && a.Required != nil {
 			var err error
-			if v.nodes, err = nodeaffinity.NewNodeSelector(a.Required); err != nil {
-				v.none = true
+			if v.nodeAffinity, err = nodeaffinity.NewNodeSelector(a.Required); err != nil {
+				v.invalidAffinity = true
 			}
 		}
 		s.volumes[o.Name] = v
 		class := storage.GetPersistentVolumeClass(o)
 		if s.byClass[class] == nil {
-			s.byClass[class] = map[string]*Persistent{}
+			s.byClass[class] = map[string]*PersistentVolume{}
 		}
 		s.byClass[class][o.Name] = v
 	case *storagev1.StorageClass:
@@ -77,7 +77,7 @@ func (s *Storage) Set(obj any) {
 	case *storagev1.CSIDriver:
 		s.drivers[o.Name] = o
 	case *storagev1.CSINode:
-		s.nodes[o.Name] = newAttaching(o)
+		s.nodeDrivers[o.Name] = newNodeDrivers(o)
 	case *storagev1.CSIStorageCapacity:
 		s.setCapacity(o)
 	case *storagev1.VolumeAttachment:
@@ -85,8 +85,8 @@ func (s *Storage) Set(obj any) {
 	}
 }
 
-// Drop removes such an object.
-func (s *Storage) Drop(obj any) {
+// Delete removes such an object.
+func (s *Storage) Delete(obj any) {
 	switch o := obj.(type) {
 	case *corev1.PersistentVolumeClaim:
 		delete(s.claims, o.Namespace+"/"+o.Name)
@@ -103,9 +103,9 @@ func (s *Storage) Drop(obj any) {
 	case *storagev1.CSIDriver:
 		delete(s.drivers, o.Name)
 	case *storagev1.CSINode:
-		delete(s.nodes, o.Name)
+		delete(s.nodeDrivers, o.Name)
 	case *storagev1.CSIStorageCapacity:
-		s.dropCapacity(o)
+		s.deleteCapacity(o)
 	case *storagev1.VolumeAttachment:
 		s.detach(o)
 	}
@@ -117,42 +117,42 @@ func (s *Storage) Claim(namespace, name string) *corev1.PersistentVolumeClaim {
 }
 
 // Volume returns a volume, or nil.
-func (s *Storage) Volume(name string) *Persistent { return s.volumes[name] }
+func (s *Storage) Volume(name string) *PersistentVolume { return s.volumes[name] }
 
 // ClassOf returns the class of a claim, or nil if it has none that exists.
 func (s *Storage) ClassOf(claim *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
 	return s.classes[storage.GetPersistentVolumeClaimClass(claim)]
 }
 
-// Bound reports whether a claim is completely bound to a volume.
-func Bound(claim *corev1.PersistentVolumeClaim) bool {
+// IsBound reports whether a claim is completely bound to a volume.
+func IsBound(claim *corev1.PersistentVolumeClaim) bool {
 	_, completed := claim.Annotations[storage.AnnBindCompleted]
 	return claim.Spec.VolumeName != "" && completed
 }
 
-// Waits reports whether an unbound claim is bound only after a pod that uses it has a node.
-func (s *Storage) Waits(claim *corev1.PersistentVolumeClaim) bool {
+// WaitsForPod reports whether an unbound claim is bound only after a pod that uses it has a node.
+func (s *Storage) WaitsForPod(claim *corev1.PersistentVolumeClaim) bool {
 	class := s.ClassOf(claim)
 	return claim.Spec.VolumeName == "" && class != nil && class.VolumeBindingMode != nil &&
 		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// Reachable reports whether a volume's node affinity admits a node. Only the node's labels count.
-func (v *Persistent) Reachable(n *Node) bool {
+// IsReachable reports whether a volume's node affinity admits a node. Only the node's labels count.
+func (v *PersistentVolume) IsReachable(n *Node) bool {
 	switch {
-	case v.none:
+	case v.invalidAffinity:
 		return false
-	case v.nodes == nil:
+	case v.nodeAffinity == nil:
 		return true
 	}
-	return v.nodes.Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: n.Labels}})
+	return v.nodeAffinity.Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: n.Labels}})
 }
 
 // Decision is the result for a claim if its pod goes to a node: an existing volume, or a new one.
 type Decision struct {
-	Claim  *corev1.PersistentVolumeClaim
-	Volume *Persistent // nil if it has to be provisioned
-	Free   *Capacity   // capacity in which it is provisioned, if its driver reports capacity
+	Claim    *corev1.PersistentVolumeClaim
+	Volume   *PersistentVolume // nil if it has to be provisioned
+	Capacity *Capacity         // capacity in which it is provisioned, if its driver reports capacity
 }
 
 // Verdict reports whether all claims get a volume on a node.
@@ -160,20 +160,20 @@ type Verdict int
 
 // Verdicts about claims.
 const (
-	AllServed Verdict = iota
-	NoVolume          // no volume, and no provisioner that can create one
-	TooSmall          // there is a provisioner without enough capacity
+	AllClaimsServed  Verdict = iota
+	NoVolume                 // no volume, and no provisioner that can create one
+	CapacityTooSmall         // there is a provisioner without enough capacity
 )
 
 // Decide selects a volume on a node for each unbound claim, or decides that it is provisioned. The smallest claim comes
 // first, and each gets the smallest suitable volume. Claims that have a selected node get new volumes.
 func (s *Storage) Decide(claims []*corev1.PersistentVolumeClaim, n *Node) ([]Decision, Verdict) {
 	if len(claims) == 0 {
-		return nil, AllServed
+		return nil, AllClaimsServed
 	}
 	var match, make []*corev1.PersistentVolumeClaim
 	for _, claim := range claims {
-		switch chosen, ok := s.chosen(claim); {
+		switch chosen, ok := s.provisioningNode(claim); {
 		case !ok:
 			match = append(match, claim)
 		case chosen != n.Name:
@@ -201,48 +201,48 @@ func (s *Storage) Decide(claims []*corev1.PersistentVolumeClaim, n *Node) ([]Dec
 		if class == nil || class.Provisioner == NoProvisioner || !api.InTopologies(class.AllowedTopologies, n.Labels) {
 			return nil, NoVolume
 		}
-		free, enough := s.room(class, claim, n)
+		free, enough := s.capacityFor(class, claim, n)
 		if !enough {
-			return nil, TooSmall
+			return nil, CapacityTooSmall
 		}
-		decisions = append(decisions, Decision{Claim: claim, Free: free})
+		decisions = append(decisions, Decision{Claim: claim, Capacity: free})
 	}
-	return decisions, AllServed
+	return decisions, AllClaimsServed
 }
 
-// chosen returns the node for which a claim's volume is provisioned.
-func (s *Storage) chosen(claim *corev1.PersistentVolumeClaim) (string, bool) {
+// provisioningNode returns the node for which a claim's volume is provisioned.
+func (s *Storage) provisioningNode(claim *corev1.PersistentVolumeClaim) (string, bool) {
 	if node, ok := claim.Annotations[storage.AnnSelectedNode]; ok {
 		return node, true
 	}
-	node, ok := s.selected[claim.Namespace+"/"+claim.Name]
+	node, ok := s.selectedNodes[claim.Namespace+"/"+claim.Name]
 	return node, ok
 }
 
 // match returns the volume that is reserved for the claim, or else the smallest suitable available one. It must be
 // large enough and have the claim's class, modes and attributes class. It must match the claim's selector and be
 // reachable from the node.
-func (s *Storage) match(claim *corev1.PersistentVolumeClaim, n *Node, given map[string]bool) *Persistent {
-	var best *Persistent
+func (s *Storage) match(claim *corev1.PersistentVolumeClaim, n *Node, given map[string]bool) *PersistentVolume {
+	var best *PersistentVolume
 	key := claim.Namespace + "/" + claim.Name
 	want := claim.Spec.Resources.Requests.Storage()
 	var selector labels.Selector
 	if claim.Spec.Selector != nil {
-		selector = selectorOf(claim.Spec.Selector)
+		selector = compileSelector(claim.Spec.Selector)
 	}
 	for name, v := range s.byClass[storage.GetPersistentVolumeClaimClass(claim)] {
 		ref := v.Spec.ClaimRef
 		mine := ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name &&
 			(ref.UID == "" || ref.UID == claim.UID)
-		if by, taken := s.taken[name]; given[name] || taken && by != key || ref != nil && !mine ||
+		if by, taken := s.reservedFor[name]; given[name] || taken && by != key || ref != nil && !mine ||
 			v.DeletionTimestamp != nil ||
 			v.Spec.Capacity.Storage().Cmp(*want) < 0 ||
 			volumeMode(v.Spec.VolumeMode) != volumeMode(claim.Spec.VolumeMode) ||
-			text(v.Spec.VolumeAttributesClassName) != text(claim.Spec.VolumeAttributesClassName) {
+			stringOrEmpty(v.Spec.VolumeAttributesClassName) != stringOrEmpty(claim.Spec.VolumeAttributesClassName) {
 			continue
 		}
 		if mine {
-			if !v.Reachable(n) {
+			if !v.IsReachable(n) {
 				return nil
 			}
 			return v
@@ -250,7 +250,7 @@ func (s *Storage) match(claim *corev1.PersistentVolumeClaim, n *Node, given map[
 		if v.Status.Phase != corev1.VolumeAvailable || selector != nil && !selector.Matches(labels.Set(v.Labels)) ||
 			slices.ContainsFunc(claim.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
 				return !slices.Contains(v.Spec.AccessModes, m)
-			}) || !v.Reachable(n) {
+			}) || !v.IsReachable(n) {
 			continue
 		}
 		if best == nil {
@@ -269,9 +269,9 @@ func (s *Storage) Reserve(decisions []Decision, node string) {
 	for _, d := range decisions {
 		key := d.Claim.Namespace + "/" + d.Claim.Name
 		if d.Volume != nil {
-			s.taken[d.Volume.Name] = key
+			s.reservedFor[d.Volume.Name] = key
 		} else {
-			s.selected[key] = node
+			s.selectedNodes[key] = node
 		}
 	}
 }
@@ -281,11 +281,11 @@ func (s *Storage) Release(decisions []Decision) {
 	for _, d := range decisions {
 		key := d.Claim.Namespace + "/" + d.Claim.Name
 		if d.Volume != nil {
-			if s.taken[d.Volume.Name] == key {
-				delete(s.taken, d.Volume.Name)
+			if s.reservedFor[d.Volume.Name] == key {
+				delete(s.reservedFor, d.Volume.Name)
 			}
 		} else {
-			delete(s.selected, key)
+			delete(s.selectedNodes, key)
 		}
 	}
 }
@@ -297,7 +297,7 @@ func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 	return *m
 }
 
-func text(s *string) string {
+func stringOrEmpty(s *string) string {
 	if s == nil {
 		return ""
 	}

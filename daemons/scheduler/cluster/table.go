@@ -7,10 +7,10 @@ import (
 
 // topology numbers the domains of one topology key. For the empty key, each node is a domain.
 type topology struct {
-	key  string
-	ids  map[string]int32
-	of   []int32 // by the node's index; noDomain if the node lacks the key
-	used int
+	key      string
+	ids      map[string]int32
+	domainOf []int32 // by the node's index; noDomain if the node lacks the key
+	used     int
 }
 
 const noDomain = -1
@@ -37,16 +37,16 @@ func (c *Cluster) releaseTopology(t *topology) {
 }
 
 func (t *topology) set(n *Node) {
-	for len(t.of) <= n.Index {
-		t.of = append(t.of, noDomain)
+	for len(t.domainOf) <= n.Index {
+		t.domainOf = append(t.domainOf, noDomain)
 	}
 	if t.key == "" {
-		t.of[n.Index] = int32(n.Index)
+		t.domainOf[n.Index] = int32(n.Index)
 		return
 	}
 	value, ok := n.Labels[t.key]
 	if !ok {
-		t.of[n.Index] = noDomain
+		t.domainOf[n.Index] = noDomain
 		return
 	}
 	id, ok := t.ids[value]
@@ -54,48 +54,48 @@ func (t *topology) set(n *Node) {
 		id = int32(len(t.ids))
 		t.ids[value] = id
 	}
-	t.of[n.Index] = id
+	t.domainOf[n.Index] = id
 }
 
 // nodeClass is the set of nodes that count for a constraint.
 type nodeClass struct {
-	id   string
-	in   func(*Node) bool
-	has  []bool // by the node's index
-	used int
+	id       string
+	contains func(*Node) bool
+	members  []bool // by the node's index
+	used     int
 }
 
 func (k *nodeClass) set(n *Node) {
-	for len(k.has) <= n.Index {
-		k.has = append(k.has, false)
+	for len(k.members) <= n.Index {
+		k.members = append(k.members, false)
 	}
-	k.has[n.Index] = k.in(n)
+	k.members[n.Index] = k.contains(n)
 }
 
 // Table counts selected pods by domain.
 type Table struct {
-	id     string
-	choice *choice
-	topo   *topology
-	class  *nodeClass // nodes whose pods count; nil means all nodes
-	alive  bool       // pods that are being deleted do not count
-	counts []int32    // by domain
-	total  int
-	used   uint64
+	id              string
+	selector        *activeSelector
+	topo            *topology
+	class           *nodeClass // nodes whose pods count; nil means all nodes
+	excludeDeleting bool       // pods that are being deleted do not count
+	counts          []int32    // by domain
+	total           int
+	used            uint64
 
 	nodes   []int32 // by domain: number of nodes that count
 	domains int     // number of domains with such nodes
 	levels  []int32 // by number of pods: how many domains have it
-	least   int
+	minimum int
 }
 
 // Spread restricts a table as a topology spread constraint does: only pods that are not being deleted, on nodes that
 // count.
 type Spread struct {
-	Keys  []string // labels that nodes must have
-	Shape *Shape   // its node affinity counts if Nodes is set, its tolerations count if Taint is set
-	Nodes bool
-	Taint bool
+	Keys           []string // labels that nodes must have
+	Shape          *Shape   // its node affinity counts if Nodes is set, its tolerations count if Taint is set
+	HonorsAffinity bool
+	HonorsTaints   bool
 	// Tolerates reports whether a shape tolerates a node's taints.
 	Tolerates func(*Shape, *Node) bool
 }
@@ -103,29 +103,30 @@ type Spread struct {
 // Table returns the number of pods that an About selects in each domain of a key. With a spread, only the pods that it
 // admits count. A table is created on first use and maintained until its memory is needed for others. Callers must not
 // retain it for longer than one pod.
-func (c *Cluster) Table(a *About, key string, spread *Spread) *Table {
+func (c *Cluster) Table(a *PodSelector, key string, spread *Spread) *Table {
 	id := key + "\x02" + a.id
 	if spread != nil {
 		id += "\x02" + spread.id()
 	}
-	c.recent++
+	c.useCounter++
 	if t := c.tables[id]; t != nil {
-		t.used = c.recent
+		t.used = c.useCounter
 		return t
 	}
-	c.makeRoom()
-	t := &Table{id: id, choice: c.choice(a), topo: c.topology(key), alive: spread != nil, used: c.recent}
+	c.evictTables()
+	t := &Table{id: id, selector: c.activeSelectorOf(a), topo: c.topology(key), excludeDeleting: spread != nil,
+		used: c.useCounter}
 	if spread != nil {
 		t.class = c.class(spread)
 	}
-	t.choice.tables = append(t.choice.tables, t)
+	t.selector.tables = append(t.selector.tables, t)
 	c.tables[id] = t
 	for _, n := range c.nodes {
 		if n != nil {
-			t.enter(n)
+			t.addNode(n)
 		}
 	}
-	for k := range t.choice.kinds {
+	for k := range t.selector.groups {
 		for _, p := range k.pods {
 			t.add(p, p.node, 1)
 		}
@@ -141,11 +142,11 @@ func (s *Spread) id() string {
 	if s.Shape == nil {
 		return id
 	}
-	if s.Nodes {
+	if s.HonorsAffinity {
 		id += "n" + s.Shape.nodesKey
 	}
-	if s.Taint {
-		id += "\x03t" + s.Shape.tolerate
+	if s.HonorsTaints {
+		id += "\x03t" + s.Shape.tolerationsKey
 	}
 	return id
 }
@@ -154,9 +155,9 @@ func (c *Cluster) class(s *Spread) *nodeClass {
 	id := s.id()
 	k := c.classes[id]
 	if k == nil {
-		byNode, shape := s.Nodes && s.Shape.Selective, s.Shape
+		byNode, shape := s.HonorsAffinity && s.Shape.HasRequired, s.Shape
 		spread := *s
-		k = &nodeClass{id: id, in: func(n *Node) bool {
+		k = &nodeClass{id: id, contains: func(n *Node) bool {
 			for _, key := range spread.Keys {
 				if _, ok := n.Labels[key]; !ok {
 					return false
@@ -167,7 +168,7 @@ func (c *Cluster) class(s *Spread) *nodeClass {
 					return false
 				}
 			}
-			return !spread.Taint || spread.Tolerates(shape, n)
+			return !spread.HonorsTaints || spread.Tolerates(shape, n)
 		}}
 		for _, n := range c.nodes {
 			if n != nil {
@@ -180,15 +181,16 @@ func (c *Cluster) class(s *Spread) *nodeClass {
 	return k
 }
 
-// mostCounts is the maximum size of all tables together, in entries. The least recently used tables are removed first.
-const mostCounts = 4 << 20
+// maxTableEntries is the maximum size of all tables together, in entries. The least recently used tables are removed
+// first.
+const maxTableEntries = 4 << 20
 
-func (c *Cluster) makeRoom() {
+func (c *Cluster) evictTables() {
 	sum := 0
 	for _, t := range c.tables {
 		sum += len(t.counts) + len(t.nodes) + 64
 	}
-	if sum < mostCounts {
+	if sum < maxTableEntries {
 		return
 	}
 	all := make([]*Table, 0, len(c.tables))
@@ -197,14 +199,14 @@ func (c *Cluster) makeRoom() {
 	}
 	slices.SortFunc(all, func(a, b *Table) int { return cmp.Compare(a.used, b.used) })
 	for _, t := range all[:(len(all)+1)/2] {
-		c.dropTable(t)
+		c.removeTable(t)
 	}
 }
 
-func (c *Cluster) dropTable(t *Table) {
+func (c *Cluster) removeTable(t *Table) {
 	delete(c.tables, t.id)
-	t.choice.tables = slices.DeleteFunc(t.choice.tables, func(o *Table) bool { return o == t })
-	c.dropUnused(t.choice)
+	t.selector.tables = slices.DeleteFunc(t.selector.tables, func(o *Table) bool { return o == t })
+	c.removeUnused(t.selector)
 	c.releaseTopology(t.topo)
 	if t.class != nil {
 		if t.class.used--; t.class.used == 0 {
@@ -213,34 +215,34 @@ func (c *Cluster) dropTable(t *Table) {
 	}
 }
 
-// enter adds a node's domain to the table.
-func (t *Table) enter(n *Node) {
-	d := t.topo.of[n.Index]
+// addNode adds a node's domain to the table.
+func (t *Table) addNode(n *Node) {
+	d := t.topo.domainOf[n.Index]
 	if d == noDomain {
 		return
 	}
-	t.reach(d)
-	if t.class == nil || !t.class.has[n.Index] {
+	t.growTo(d)
+	if t.class == nil || !t.class.members[n.Index] {
 		return
 	}
 	if t.nodes[d]++; t.nodes[d] == 1 {
 		t.domains++
-		t.level(t.counts[d], 1)
+		t.countLevel(t.counts[d], 1)
 	}
 }
 
-func (t *Table) leave(n *Node) {
-	d := t.topo.of[n.Index]
-	if d == noDomain || t.class == nil || !t.class.has[n.Index] {
+func (t *Table) removeNode(n *Node) {
+	d := t.topo.domainOf[n.Index]
+	if d == noDomain || t.class == nil || !t.class.members[n.Index] {
 		return
 	}
 	if t.nodes[d]--; t.nodes[d] == 0 {
 		t.domains--
-		t.level(t.counts[d], -1)
+		t.countLevel(t.counts[d], -1)
 	}
 }
 
-func (t *Table) reach(d int32) {
+func (t *Table) growTo(d int32) {
 	for len(t.counts) <= int(d) {
 		t.counts = append(t.counts, 0)
 		if t.class != nil {
@@ -249,27 +251,27 @@ func (t *Table) reach(d int32) {
 	}
 }
 
-func (t *Table) level(count, times int32) {
+func (t *Table) countLevel(count, times int32) {
 	for len(t.levels) <= int(count) {
 		t.levels = append(t.levels, 0)
 	}
 	t.levels[count] += times
 	if times > 0 {
-		t.least = min(t.least, int(count))
+		t.minimum = min(t.minimum, int(count))
 	}
 }
 
 func (t *Table) add(p *Pod, n *Node, times int32) {
-	if t.alive && p.DeletionTimestamp != nil {
+	if t.excludeDeleting && p.DeletionTimestamp != nil {
 		return
 	}
-	d := t.topo.of[n.Index]
-	if d == noDomain || t.class != nil && !t.class.has[n.Index] {
+	d := t.topo.domainOf[n.Index]
+	if d == noDomain || t.class != nil && !t.class.members[n.Index] {
 		return
 	}
 	if t.class != nil {
-		t.level(t.counts[d], -1)
-		t.level(t.counts[d]+times, 1)
+		t.countLevel(t.counts[d], -1)
+		t.countLevel(t.counts[d]+times, 1)
 	}
 	t.counts[d] += times
 	t.total += int(times)
@@ -277,13 +279,13 @@ func (t *Table) add(p *Pod, n *Node, times int32) {
 
 // Domain returns the domain of a node. ok reports whether it has one.
 func (t *Table) Domain(n *Node) (domain int, ok bool) {
-	d := t.topo.of[n.Index]
+	d := t.topo.domainOf[n.Index]
 	return int(d), d != noDomain
 }
 
 // Count returns the number of selected pods in a node's domain.
 func (t *Table) Count(n *Node) int {
-	d := t.topo.of[n.Index]
+	d := t.topo.domainOf[n.Index]
 	if d == noDomain {
 		return 0
 	}
@@ -296,35 +298,35 @@ func (t *Table) Total() int { return t.total }
 // Domains returns the number of domains with nodes that count.
 func (t *Table) Domains() int { return t.domains }
 
-// Least returns the minimum number of pods in a domain with nodes that count. It returns 1<<30 if there is no such
+// Minimum returns the minimum number of pods in a domain with nodes that count. It returns 1<<30 if there is no such
 // domain.
-func (t *Table) Least() int {
-	for t.least < len(t.levels) && t.levels[t.least] == 0 {
-		t.least++
+func (t *Table) Minimum() int {
+	for t.minimum < len(t.levels) && t.levels[t.minimum] == 0 {
+		t.minimum++
 	}
-	if t.least == len(t.levels) {
-		t.least = len(t.levels)
+	if t.minimum == len(t.levels) {
+		t.minimum = len(t.levels)
 		if t.domains == 0 {
 			return 1 << 30
 		}
 	}
-	return t.least
+	return t.minimum
 }
 
 // count adds a pod, times times, to the tables that select it, and its own terms to the carried terms.
 func (c *Cluster) count(p *Pod, n *Node, times int32) {
-	for _, ch := range p.kind.choices {
+	for _, ch := range p.group.selectors {
 		for _, t := range ch.tables {
 			t.add(p, n, times)
 		}
 	}
-	for i := range p.carries {
-		c.carried(&p.carries[i]).add(n, &p.carries[i].weights, times)
+	for i := range p.weightedTerms {
+		c.termDomainsOf(&p.weightedTerms[i]).add(n, &p.weightedTerms[i].weights, times)
 	}
 }
 
-// enterTables adds a node to the topologies, classes and tables.
-func (c *Cluster) enterTables(n *Node) {
+// addToTables adds a node to the topologies, classes and tables.
+func (c *Cluster) addToTables(n *Node) {
 	for _, t := range c.topologies {
 		t.set(n)
 	}
@@ -332,12 +334,12 @@ func (c *Cluster) enterTables(n *Node) {
 		k.set(n)
 	}
 	for _, t := range c.tables {
-		t.enter(n)
+		t.addNode(n)
 	}
 }
 
-func (c *Cluster) leaveTables(n *Node) {
+func (c *Cluster) removeFromTables(n *Node) {
 	for _, t := range c.tables {
-		t.leave(n)
+		t.removeNode(n)
 	}
 }

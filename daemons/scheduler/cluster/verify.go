@@ -20,28 +20,28 @@ func (c *Cluster) Verify() error {
 				return fmt.Errorf("node %s: pod %s is not where it says", n.Name, p.Key())
 			}
 			requested.add(p.used, 1)
-			usual.add(p.usedUsual, 1)
+			usual.add(p.usedWithDefaults, 1)
 		}
-		if !sameAmounts(&requested, &n.Requested) || !sameAmounts(&usual, &n.Usual) {
+		if !sameAmounts(&requested, &n.Requested) || !sameAmounts(&usual, &n.RequestedWithDefaults) {
 			return fmt.Errorf(
 				"node %s: %v and %v are taken of it, not %v and %v",
 				n.Name,
 				requested,
 				usual,
 				n.Requested,
-				n.Usual,
+				n.RequestedWithDefaults,
 			)
 		}
 	}
-	for _, ch := range c.choices {
-		for _, k := range ch.carried {
-			if err := c.verifyCarried(ch, k); err != nil {
+	for _, ch := range c.selectors {
+		for _, k := range ch.termDomains {
+			if err := c.verifyTerms(ch, k); err != nil {
 				return fmt.Errorf("terms about %q by %s: %w", ch.id, k.topo.key, err)
 			}
 		}
-		for _, k := range c.kinds {
-			if is := ch.chooses(k.namespace, k.labels, c.namespaces); is != ch.kinds[k] ||
-				is != slices.Contains(k.choices, ch) {
+		for _, k := range c.podGroups {
+			if is := ch.matches(k.namespace, k.labels, c.namespaces); is != ch.groups[k] ||
+				is != slices.Contains(k.selectors, ch) {
 				return fmt.Errorf("%q is about %q: %v, and not as noted", ch.id, k.key, is)
 			}
 		}
@@ -61,21 +61,22 @@ func sameAmounts(a, b *Resources) bool {
 func (c *Cluster) verifyTable(t *Table) error {
 	counts, nodes, total := map[int32]int32{}, map[int32]int32{}, 0
 	for _, n := range c.byName {
-		d := t.topo.of[n.Index]
+		d := t.topo.domainOf[n.Index]
 		if d == noDomain {
 			continue
 		}
 		if t.class != nil {
-			if t.class.in(n) != t.class.has[n.Index] {
-				return fmt.Errorf("node %s counts: %v, and not as noted", n.Name, t.class.in(n))
+			if t.class.contains(n) != t.class.members[n.Index] {
+				return fmt.Errorf("node %s counts: %v, and not as noted", n.Name, t.class.contains(n))
 			}
-			if !t.class.has[n.Index] {
+			if !t.class.members[n.Index] {
 				continue
 			}
 			nodes[d]++
 		}
 		for _, p := range n.Pods {
-			if t.choice.chooses(p.Namespace, p.Labels, c.namespaces) && !(t.alive && p.DeletionTimestamp != nil) {
+			if t.selector.matches(p.Namespace, p.Labels, c.namespaces) &&
+				!(t.excludeDeleting && p.DeletionTimestamp != nil) {
 				counts[d]++
 				total++
 			}
@@ -96,22 +97,22 @@ func (c *Cluster) verifyTable(t *Table) error {
 	for d := range nodes {
 		least = min(least, counts[d])
 	}
-	if len(nodes) != t.domains || t.domains > 0 && int(least) != t.Least() {
-		return fmt.Errorf("%d domains with %d pods or more, not %d with %d", len(nodes), least, t.domains, t.Least())
+	if len(nodes) != t.domains || t.domains > 0 && int(least) != t.Minimum() {
+		return fmt.Errorf("%d domains with %d pods or more, not %d with %d", len(nodes), least, t.domains, t.Minimum())
 	}
 	return nil
 }
 
-func (c *Cluster) verifyCarried(ch *choice, k *carried) error {
+func (c *Cluster) verifyTerms(ch *activeSelector, k *termDomains) error {
 	at := map[int32]weights{}
 	for _, n := range c.byName {
-		d := k.topo.of[n.Index]
+		d := k.topo.domainOf[n.Index]
 		if d == noDomain {
 			continue
 		}
 		for _, p := range n.Pods {
-			for i := range p.carries {
-				if one := &p.carries[i]; one.id == ch.id && one.Key == k.topo.key {
+			for i := range p.weightedTerms {
+				if one := &p.weightedTerms[i]; one.id == ch.id && one.Key == k.topo.key {
 					have := at[d]
 					have.anti += one.anti
 					have.affinity += one.affinity
@@ -122,8 +123,8 @@ func (c *Cluster) verifyCarried(ch *choice, k *carried) error {
 		}
 	}
 	maps.DeleteFunc(at, func(_ int32, w weights) bool { return w == weights{} })
-	if !maps.Equal(at, k.at) {
-		return fmt.Errorf("%v, not %v", at, k.at)
+	if !maps.Equal(at, k.byDomain) {
+		return fmt.Errorf("%v, not %v", at, k.byDomain)
 	}
 	return nil
 }

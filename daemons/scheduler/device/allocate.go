@@ -17,128 +17,128 @@ var (
 	ErrNothingFits = errors.New("cannot allocate all claims")
 	ErrInvalidPool = errors.New("invalid resource pools were encountered")
 	ErrTimedOut    = errors.New("timed out trying to allocate devices")
-	ErrGaveUp      = fmt.Errorf("the search for devices was given up after %d tries", mostTries)
+	ErrGaveUp      = fmt.Errorf("the search for devices was given up after %d tries", maxTries)
 )
 
 // LackingError means that nothing fits, although there are devices that would fit if one of their features were
 // supported. What names the feature.
-type LackingError struct{ What string }
+type LackingError struct{ Feature string }
 
 func (e *LackingError) Error() string {
-	return "there are devices with " + e.What + ", which this scheduler does not carry out"
+	return "there are devices with " + e.Feature + ", which this scheduler does not carry out"
 }
 
-// mostTries is the maximum number of devices that are tried for one node before the search is given up.
-const mostTries = 200_000
+// maxTries is the maximum number of devices that are tried for one node before the search is given up.
+const maxTries = 200_000
 
-// triesBetween is the number of tries between two checks of the time.
-const triesBetween = 256
+// triesPerTimeCheck is the number of tries between two checks of the time.
+const triesPerTimeCheck = 256
 
 // search looks for devices on one node. It returns the first combination that fits, in the order of pools, slices,
 // devices and requests. Of a request with several options it takes the first that leaves enough for the other requests.
 type search struct {
 	*Plan
-	use     *Use
-	node    *corev1.Node
-	pools   []*view
-	matches map[*option][]*entry
-	lacking string
-	tries   int
-	late    func() bool // reports whether the time is over; nil means that tries are limited instead
+	use                *Use
+	node               *corev1.Node
+	pools              []*nodePool
+	matches            map[*option][]*entry
+	unsupportedFeature string
+	tries              int
+	late               func() bool // reports whether the time is over; nil means that tries are limited instead
 
-	picked [][]pick // by the claim's index
-	whole  map[ID]int
-	shares map[ID]*share
+	picked    [][]pick // by the claim's index
+	exclusive map[DeviceID]int
+	shares    map[DeviceID]*share
 }
 
-// view is a pool as seen from one node.
-type view struct {
+// nodePool is a pool as seen from one node.
+type nodePool struct {
 	*pool
-	devices []*entry
-	left    map[string]map[string]resource.Quantity // remaining counters; nil if the pool has none
+	devices   []*entry
+	remaining map[string]map[string]resource.Quantity // remaining counters; nil if the pool has none
 }
 
 // pick is a device that was selected for a request.
 type pick struct {
 	option   *option
 	entry    *entry
-	view     *view
+	pool     *nodePool
 	consumed amounts // amounts consumed of a shared device
 }
 
-// On selects devices on a node for all claims, in order.
-func (p *Plan) On(n *corev1.Node, c *Catalog, use *Use) ([]*Allocation, error) {
+// AllocateOn selects devices on a node for all claims, in order.
+func (p *Plan) AllocateOn(n *corev1.Node, c *Catalog, use *Use) ([]*Allocation, error) {
 	s := &search{
 		Plan: p, use: use, node: n, matches: map[*option][]*entry{}, picked: make([][]pick, len(p.claims)),
-		whole: map[ID]int{}, shares: map[ID]*share{},
+		exclusive: map[DeviceID]int{}, shares: map[DeviceID]*share{},
 	}
 	if p.Start != nil {
 		s.late = p.Start()
 	}
 	invalid := false
-	for _, pool := range c.near(n.Name) {
-		if devices, relevant := pool.reachable(n); relevant {
-			v := &view{pool: pool, devices: devices}
+	for _, pool := range c.poolsFor(n.Name) {
+		if devices, relevant := pool.devicesFor(n); relevant {
+			v := &nodePool{pool: pool, devices: devices}
 			if !pool.incomplete && !pool.invalid {
-				v.count(use)
+				v.computeRemaining(use)
 			}
 			invalid = invalid || pool.invalid
 			s.pools = append(s.pools, v)
 		}
 	}
-	ok, err := s.from(0, 0)
+	ok, err := s.allocateFrom(0, 0)
 	switch {
 	case err != nil:
 		return nil, err
 	case ok:
 		return s.results(), nil
-	case s.lacking != "":
-		return nil, &LackingError{s.lacking}
+	case s.unsupportedFeature != "":
+		return nil, &LackingError{s.unsupportedFeature}
 	case invalid:
 		return nil, ErrInvalidPool
 	}
 	return nil, ErrNothingFits
 }
 
-// count computes the remaining amounts of a pool's counters.
-func (v *view) count(use *Use) {
+// computeRemaining computes the remaining amounts of a pool's counters.
+func (v *nodePool) computeRemaining(use *Use) {
 	if len(v.counters) == 0 {
 		return
 	}
-	v.left = map[string]map[string]resource.Quantity{}
+	v.remaining = map[string]map[string]resource.Quantity{}
 	for name, counters := range v.counters {
-		v.left[name] = map[string]resource.Quantity{}
+		v.remaining[name] = map[string]resource.Quantity{}
 		for counter, c := range counters {
-			v.left[name][counter] = c.Value.DeepCopy()
+			v.remaining[name][counter] = c.Value.DeepCopy()
 		}
 	}
 	for _, e := range v.pool.devices {
-		if use.taken(e.ID) {
-			v.draw(e, 1)
+		if use.isTaken(e.DeviceID) {
+			v.consumeCounters(e, 1)
 		}
 	}
 }
 
-// draw subtracts what a device consumes from the counters, or adds it back if times is negative.
-func (v *view) draw(e *entry, times int) {
+// consumeCounters subtracts what a device consumes from the counters, or adds it back if times is negative.
+func (v *nodePool) consumeCounters(e *entry, times int) {
 	for _, wants := range e.ConsumesCounters {
 		for name, c := range wants.Counters {
-			q := v.left[wants.CounterSet][name]
+			q := v.remaining[wants.CounterSet][name]
 			if times > 0 {
 				q.Sub(c.Value)
 			} else {
 				q.Add(c.Value)
 			}
-			v.left[wants.CounterSet][name] = q
+			v.remaining[wants.CounterSet][name] = q
 		}
 	}
 }
 
-// enough reports whether the counters suffice for a device.
-func (v *view) enough(e *entry) bool {
+// hasCountersFor reports whether the counters suffice for a device.
+func (v *nodePool) hasCountersFor(e *entry) bool {
 	for _, wants := range e.ConsumesCounters {
 		for name, c := range wants.Counters {
-			if q := v.left[wants.CounterSet][name]; q.Cmp(c.Value) < 0 {
+			if q := v.remaining[wants.CounterSet][name]; q.Cmp(c.Value) < 0 {
 				return false
 			}
 		}
@@ -146,14 +146,14 @@ func (v *view) enough(e *entry) bool {
 	return true
 }
 
-// from selects devices for a request and all later ones.
-func (s *search) from(claim, request int) (bool, error) {
+// allocateFrom selects devices for a request and all later ones.
+func (s *search) allocateFrom(claim, request int) (bool, error) {
 	if claim == len(s.claims) {
 		return true, nil
 	}
 	a := s.claims[claim]
 	if request == len(a.requests) {
-		return s.from(claim+1, 0)
+		return s.allocateFrom(claim+1, 0)
 	}
 	for _, o := range a.requests[request] {
 		candidates, err := s.candidates(o)
@@ -170,43 +170,44 @@ func (s *search) from(claim, request int) (bool, error) {
 		if len(s.picked[claim])+need > resourcev1.AllocationResultsMaxSize {
 			continue
 		}
-		if ok, err := s.more(claim, request, o, candidates, need); ok || err != nil {
+		if ok, err := s.pickMore(claim, request, o, candidates, need); ok || err != nil {
 			return ok, err
 		}
 	}
 	return false, nil
 }
 
-// more selects need devices among candidates, and then continues with the next request. The order of a request's
+// pickMore selects need devices among candidates, and then continues with the next request. The order of a request's
 // devices does not matter, so each is searched for after the previous one.
-func (s *search) more(claim, request int, o *option, candidates []*entry, need int) (bool, error) {
+func (s *search) pickMore(claim, request int, o *option, candidates []*entry, need int) (bool, error) {
 	if need == 0 {
-		return s.from(claim, request+1)
+		return s.allocateFrom(claim, request+1)
 	}
 	for i, e := range candidates {
 		rest := candidates[i+1:]
-		if multiple(e.Device) && !o.all && !o.admin {
+		if isShareable(e.Device) && !o.all && !o.admin {
 			rest = candidates[i:] // another share of the same device
-		} else if len(rest)+1 < need && !slices.ContainsFunc(rest, func(e *entry) bool { return multiple(e.Device) }) {
+		} else if len(rest)+1 < need &&
+			!slices.ContainsFunc(rest, func(e *entry) bool { return isShareable(e.Device) }) {
 			return false, nil
 		}
 		s.tries++
 		switch {
-		case s.late == nil && s.tries > mostTries:
+		case s.late == nil && s.tries > maxTries:
 			return false, ErrGaveUp
-		case s.late != nil && s.tries%triesBetween == 0 && s.late():
+		case s.late != nil && s.tries%triesPerTimeCheck == 0 && s.late():
 			return false, ErrTimedOut
 		}
-		if !s.take(claim, o, e) {
+		if !s.pickDevice(claim, o, e) {
 			if o.all {
 				return false, nil
 			}
 			continue
 		}
-		if ok, err := s.more(claim, request, o, rest, need-1); ok || err != nil {
+		if ok, err := s.pickMore(claim, request, o, rest, need-1); ok || err != nil {
 			return ok, err
 		}
-		s.giveBack(claim)
+		s.undoPick(claim)
 		if o.all {
 			return false, nil
 		}
@@ -242,20 +243,20 @@ func (s *search) candidates(o *option) ([]*entry, error) {
 			continue
 		}
 		for _, e := range v.devices {
-			selected, err := o.selects(e)
+			selected, err := o.isSatisfiedBy(e)
 			if err != nil {
 				return nil, err
 			}
 			if !selected {
 				continue
 			}
-			if _, has := consumes(e.Device, o.capacity); !has {
+			if _, has := consumption(e.Device, o.capacity); !has {
 				continue
 			}
-			if e.lacking != "" {
-				s.lacking = e.lacking
+			if e.unsupportedFeature != "" {
+				s.unsupportedFeature = e.unsupportedFeature
 				if o.all {
-					return nil, &LackingError{e.lacking}
+					return nil, &LackingError{e.unsupportedFeature}
 				}
 				continue
 			}
@@ -266,8 +267,8 @@ func (s *search) candidates(o *option) ([]*entry, error) {
 	return out, nil
 }
 
-// take selects a device for a request, if nothing forbids it.
-func (s *search) take(claim int, o *option, e *entry) bool {
+// pickDevice selects a device for a request, if nothing forbids it.
+func (s *search) pickDevice(claim int, o *option, e *entry) bool {
 	for i := range e.taints {
 		t := &e.taints[i]
 		if (t.Effect == resourcev1.DeviceTaintEffectNoSchedule || t.Effect == resourcev1.DeviceTaintEffectNoExecute) &&
@@ -276,93 +277,94 @@ func (s *search) take(claim int, o *option, e *entry) bool {
 		}
 	}
 	for i := range s.claims[claim].constraints {
-		if !s.claims[claim].constraints[i].admits(o.name, e, s.picked[claim]) {
+		if !s.claims[claim].constraints[i].permits(o.name, e, s.picked[claim]) {
 			return false
 		}
 	}
-	p := pick{option: o, entry: e, view: s.viewOf(e)}
+	p := pick{option: o, entry: e, pool: s.poolOf(e)}
 	switch {
 	case o.admin:
-		if s.inClaim(claim, e, false) {
+		if s.isInClaim(claim, e, false) {
 			return false
 		}
-	case multiple(e.Device):
-		if s.inClaim(claim, e, true) || !s.share(&p) {
+	case isShareable(e.Device):
+		if s.isInClaim(claim, e, true) || !s.takeShare(&p) {
 			return false
 		}
 	default:
-		if s.use.taken(e.ID) || s.whole[e.ID] > 0 || s.inClaim(claim, e, true) || !p.view.enough(e) {
+		if s.use.isTaken(e.DeviceID) || s.exclusive[e.DeviceID] > 0 || s.isInClaim(claim, e, true) ||
+			!p.pool.hasCountersFor(e) {
 			return false
 		}
-		s.whole[e.ID]++
-		p.view.draw(e, 1)
+		s.exclusive[e.DeviceID]++
+		p.pool.consumeCounters(e, 1)
 	}
 	s.picked[claim] = append(s.picked[claim], p)
 	return true
 }
 
-// inClaim reports whether a claim already has a device. A claim may have a device once normally and once for admin
+// isInClaim reports whether a claim already has a device. A claim may have a device once normally and once for admin
 // access, but not both.
-func (s *search) inClaim(claim int, e *entry, admin bool) bool {
+func (s *search) isInClaim(claim int, e *entry, admin bool) bool {
 	return slices.ContainsFunc(
 		s.picked[claim],
-		func(p pick) bool { return p.entry.ID == e.ID && (p.option.admin || !admin) },
+		func(p pick) bool { return p.entry.DeviceID == e.DeviceID && (p.option.admin || !admin) },
 	)
 }
 
-// share takes a share of a device. The first share draws on the counters.
-func (s *search) share(p *pick) bool {
+// takeShare takes a share of a device. The first share draws on the counters.
+func (s *search) takeShare(p *pick) bool {
 	e := p.entry
-	if s.use.whole[e.ID] > 0 {
+	if s.use.exclusive[e.DeviceID] > 0 {
 		return false
 	}
-	consumed, _ := consumes(e.Device, p.option.capacity)
+	consumed, _ := consumption(e.Device, p.option.capacity)
 	var theirs, ours amounts
-	if have := s.use.shares[e.ID]; have != nil {
+	if have := s.use.shares[e.DeviceID]; have != nil {
 		theirs = have.consumed
 	}
-	mine := s.shares[e.ID]
+	mine := s.shares[e.DeviceID]
 	if mine != nil {
 		ours = mine.consumed
 	}
 	first := theirs == nil && mine == nil
-	if !room(e.Device, consumed, theirs, ours) || first && !p.view.enough(e) {
+	if !hasCapacity(e.Device, consumed, theirs, ours) || first && !p.pool.hasCountersFor(e) {
 		return false
 	}
 	if first {
-		p.view.draw(e, 1)
+		p.pool.consumeCounters(e, 1)
 	}
 	if mine == nil {
 		mine = &share{consumed: amounts{}}
-		s.shares[e.ID] = mine
+		s.shares[e.DeviceID] = mine
 	}
 	mine.add(consumed, 1)
 	p.consumed = consumed
 	return true
 }
 
-// giveBack reverts the last take.
-func (s *search) giveBack(claim int) {
+// undoPick reverts the last take.
+func (s *search) undoPick(claim int) {
 	last := len(s.picked[claim]) - 1
 	p := s.picked[claim][last]
 	s.picked[claim] = s.picked[claim][:last]
 	switch {
 	case p.option.admin:
 	case p.consumed != nil:
-		mine := s.shares[p.entry.ID]
+		mine := s.shares[p.entry.DeviceID]
 		if mine.add(p.consumed, -1); mine.count == 0 {
-			delete(s.shares, p.entry.ID)
-			if s.use.shares[p.entry.ID] == nil {
-				p.view.draw(p.entry, -1)
+			delete(s.shares, p.entry.DeviceID)
+			if s.use.shares[p.entry.DeviceID] == nil {
+				p.pool.consumeCounters(p.entry, -1)
 			}
 		}
 	default:
-		delete(s.whole, p.entry.ID)
-		p.view.draw(p.entry, -1)
+		delete(s.exclusive, p.entry.DeviceID)
+		p.pool.consumeCounters(p.entry, -1)
 	}
 }
 
-func (s *search) viewOf(e *entry) *view {
+func (s *search) poolOf(e *entry) *nodePool {
 	for _, v := range s.pools {
 		if v.driver == e.Driver && v.name == e.Pool {
 			return v

@@ -46,14 +46,14 @@ func allocate(node string, c *Catalog, claims ...*resourcev1.ResourceClaim) ([]*
 	if err != nil {
 		return nil, err
 	}
-	return plan.On(
+	return plan.AllocateOn(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{"zone": "a"}}},
 		c,
 		NewUse(),
 	)
 }
 
-func TestDevicesAreAllocatedFromWholePoolsForNodesThatReachThem(t *testing.T) {
+func TestDevicesAreAllocatedFromCompletePoolsOfReachableNodes(t *testing.T) {
 	zone := func(value string) *corev1.NodeSelector {
 		return &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -151,7 +151,7 @@ func TestDevicesAreAllocatedFromWholePoolsForNodesThatReachThem(t *testing.T) {
 	}
 }
 
-func TestConfigurationsOfClassesComeFirstAndNameTheirRequests(t *testing.T) {
+func TestClassConfigurationsComeFirst(t *testing.T) {
 	config := func(text string) resourcev1.DeviceConfiguration {
 		return resourcev1.DeviceConfiguration{
 			Opaque: &resourcev1.OpaqueDeviceConfiguration{
@@ -194,7 +194,7 @@ func TestConfigurationsOfClassesComeFirstAndNameTheirRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := plan.On(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, catalog, NewUse())
+	got, err := plan.AllocateOn(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, catalog, NewUse())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,12 +206,12 @@ func TestConfigurationsOfClassesComeFirstAndNameTheirRequests(t *testing.T) {
 	if have := strings.Join(text, "; "); have != want {
 		t.Errorf("got  %s\nwant %s", have, want)
 	}
-	if Preference(got) != resourcev1.FirstAvailableDeviceRequestMaxSize-1 || !plan.Choosy() {
-		t.Errorf("the second of the options counts %d", Preference(got))
+	if PreferenceScore(got) != resourcev1.FirstAvailableDeviceRequestMaxSize-1 || !plan.HasAlternatives() {
+		t.Errorf("the second of the options counts %d", PreferenceScore(got))
 	}
 }
 
-func TestConsumedCapacityIsRoundedUpAsThePolicyHasIt(t *testing.T) {
+func TestConsumedCapacityIsRoundedUpByThePolicy(t *testing.T) {
 	q := func(s string) *resource.Quantity { return ptr.To(resource.MustParse(s)) }
 	within := func(most, step *resource.Quantity) *resourcev1.CapacityRequestPolicy {
 		return &resourcev1.CapacityRequestPolicy{
@@ -243,12 +243,13 @@ func TestConsumedCapacityIsRoundedUpAsThePolicyHasIt(t *testing.T) {
 		if c.asked != "" {
 			asked = &resourcev1.CapacityRequirements{Requests: amounts{"m": *q(c.asked)}}
 		}
-		got, ok := consumes(d, asked)
+		got, ok := consumption(d, asked)
 		if ok != (c.want != "") || ok && ptr.To(got["m"]).Cmp(*q(c.want)) != 0 {
 			t.Errorf("%+v, asked for %q: %v %v, want %q", c.policy, c.asked, ok, got, c.want)
 		}
 	}
-	if _, ok := consumes(&resourcev1.Device{}, &resourcev1.CapacityRequirements{Requests: amounts{"m": *q("1")}}); ok {
+	if _, ok := consumption(&resourcev1.Device{},
+		&resourcev1.CapacityRequirements{Requests: amounts{"m": *q("1")}}); ok {
 		t.Error("a device gives what it has not")
 	}
 }

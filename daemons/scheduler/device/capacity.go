@@ -10,9 +10,9 @@ import (
 
 type amounts = map[resourcev1.QualifiedName]resource.Quantity
 
-// consumes returns what a request would consume of a device's capacity, rounded up by the device's policies. ok is
+// consumption returns what a request would consume of a device's capacity, rounded up by the device's policies. ok is
 // false if the device lacks a requested capacity, or if a policy forbids the request.
-func consumes(d *resourcev1.Device, asked *resourcev1.CapacityRequirements) (out amounts, ok bool) {
+func consumption(d *resourcev1.Device, asked *resourcev1.CapacityRequirements) (out amounts, ok bool) {
 	var requests amounts
 	if asked != nil {
 		requests = asked.Requests
@@ -31,7 +31,7 @@ func consumes(d *resourcev1.Device, asked *resourcev1.CapacityRequirements) (out
 		case !named:
 			want = c.Value
 		case policy != nil:
-			if want, ok = adjusted(want, policy); !ok {
+			if want, ok = roundToPolicy(want, policy); !ok {
 				return nil, false
 			}
 		}
@@ -43,8 +43,8 @@ func consumes(d *resourcev1.Device, asked *resourcev1.CapacityRequirements) (out
 	return out, true
 }
 
-// adjusted rounds an amount up to the next one that a policy allows.
-func adjusted(want resource.Quantity, p *resourcev1.CapacityRequestPolicy) (resource.Quantity, bool) {
+// roundToPolicy rounds an amount up to the next one that a policy allows.
+func roundToPolicy(want resource.Quantity, p *resourcev1.CapacityRequestPolicy) (resource.Quantity, bool) {
 	for _, v := range p.ValidValues {
 		if want.Cmp(v) <= 0 {
 			return v, true
@@ -58,14 +58,14 @@ func adjusted(want resource.Quantity, p *resourcev1.CapacityRequestPolicy) (reso
 	case want.Cmp(*r.Min) < 0:
 		want = *r.Min
 	case r.Step != nil && r.Step.Sign() > 0:
-		want = stepped(want, *r.Min, *r.Step)
+		want = nextStep(want, *r.Min, *r.Step)
 	}
 	return want, r.Max == nil || want.Cmp(*r.Max) <= 0
 }
 
-// stepped returns the smallest min + n*step that is at least want. It is exact for quantities with up to three decimal
+// nextStep returns the smallest min + n*step that is at least want. It is exact for quantities with up to three decimal
 // places.
-func stepped(want, least, step resource.Quantity) resource.Quantity {
+func nextStep(want, least, step resource.Quantity) resource.Quantity {
 	w, l, s := milli(want), milli(least), milli(step)
 	n := new(big.Int).Add(new(big.Int).Sub(w, l), new(big.Int).Sub(s, big.NewInt(1)))
 	n.Div(n, s)
@@ -92,8 +92,9 @@ func milli(q resource.Quantity) *big.Int {
 	return out
 }
 
-// room reports whether a device has enough capacity for one more share, given what claims and the search have consumed.
-func room(d *resourcev1.Device, more amounts, had ...amounts) bool {
+// hasCapacity reports whether a device has enough capacity for one more share, given what claims and the search have
+// consumed.
+func hasCapacity(d *resourcev1.Device, more amounts, had ...amounts) bool {
 	for name, want := range more {
 		total := want.DeepCopy()
 		for _, h := range had {
@@ -106,4 +107,4 @@ func room(d *resourcev1.Device, more amounts, had ...amounts) bool {
 	return true
 }
 
-func multiple(d *resourcev1.Device) bool { return ptr.Deref(d.AllowMultipleAllocations, false) }
+func isShareable(d *resourcev1.Device) bool { return ptr.Deref(d.AllowMultipleAllocations, false) }

@@ -17,9 +17,9 @@ type Catalog struct {
 	pools map[poolID]*pool
 	rules map[string]*resourcev1.DeviceTaintRule
 
-	stale  bool               // local and shared must be rebuilt
-	local  map[string][]*pool // by node: pools that only this node can use
-	shared []*pool            // all other pools
+	needsRebuild bool               // local and shared must be rebuilt
+	local        map[string][]*pool // by node: pools that only this node can use
+	shared       []*pool            // all other pools
 }
 
 type poolID struct{ driver, name string }
@@ -52,7 +52,7 @@ func (c *Catalog) SetSlice(o *resourcev1.ResourceSlice) {
 		c.pools[id] = p
 	}
 	p.slices[o.Name] = newSlice(o)
-	c.renew(p)
+	c.rebuildPool(p)
 }
 
 // DropSlice removes a slice.
@@ -63,25 +63,25 @@ func (c *Catalog) DropSlice(o *resourcev1.ResourceSlice) {
 	}
 	if delete(p.slices, o.Name); len(p.slices) == 0 {
 		delete(c.pools, p.poolID)
-		c.stale = true
+		c.needsRebuild = true
 		return
 	}
-	c.renew(p)
+	c.rebuildPool(p)
 }
 
 // SetRule adds or updates a rule that taints devices.
 func (c *Catalog) SetRule(r *resourcev1.DeviceTaintRule) {
 	c.rules[r.Name] = r
-	c.taint()
+	c.applyRules()
 }
 
 // DropRule removes a rule.
 func (c *Catalog) DropRule(r *resourcev1.DeviceTaintRule) {
 	delete(c.rules, r.Name)
-	c.taint()
+	c.applyRules()
 }
 
-func (c *Catalog) taint() {
+func (c *Catalog) applyRules() {
 	for _, p := range c.pools {
 		c.taintPool(p)
 	}
@@ -92,7 +92,7 @@ func (c *Catalog) taintPool(p *pool) {
 		for _, e := range s.devices {
 			e.taints = e.Taints
 			for _, name := range slices.Sorted(maps.Keys(c.rules)) {
-				if r := c.rules[name]; api.TaintsDevice(r, e.Driver, e.Pool, e.ID.Device) {
+				if r := c.rules[name]; api.TaintsDevice(r, e.Driver, e.Pool, e.DeviceID.Device) {
 					e.taints = append(e.taints[:len(e.taints):len(e.taints)], r.Spec.Taint)
 				}
 			}
@@ -100,11 +100,11 @@ func (c *Catalog) taintPool(p *pool) {
 	}
 }
 
-// renew rebuilds a pool from its newest generation. Nothing is allocated from an incomplete pool, which is being
+// rebuildPool rebuilds a pool from its newest generation. Nothing is allocated from an incomplete pool, which is being
 // updated. Nothing is allocated either from an invalid pool, which has two devices of one name or uses undeclared
 // counters.
-func (c *Catalog) renew(p *pool) {
-	c.stale = true
+func (c *Catalog) rebuildPool(p *pool) {
+	c.needsRebuild = true
 	newest := int64(-1)
 	for _, s := range p.slices {
 		newest = max(newest, s.Spec.Pool.Generation)
@@ -118,16 +118,16 @@ func (c *Catalog) renew(p *pool) {
 	}
 	slices.SortFunc(p.current, func(a, b *slice) int { return cmp.Compare(a.Name, b.Name) })
 	for _, s := range p.current {
-		p.incomplete = p.incomplete || int64(len(p.current)) != s.Spec.Pool.ResourceSliceCount || s.groups
+		p.incomplete = p.incomplete || int64(len(p.current)) != s.Spec.Pool.ResourceSliceCount || s.hasGroups
 		for _, set := range s.Spec.SharedCounters {
 			_, twice := p.counters[set.Name]
 			p.invalid = p.invalid || twice
 			p.counters[set.Name] = set.Counters
 		}
 		for _, e := range s.devices {
-			_, twice := p.devices[e.ID.Device]
+			_, twice := p.devices[e.DeviceID.Device]
 			p.invalid = p.invalid || twice
-			p.devices[e.ID.Device] = e
+			p.devices[e.DeviceID.Device] = e
 		}
 	}
 	for _, e := range p.devices {
@@ -141,12 +141,12 @@ func (c *Catalog) renew(p *pool) {
 	c.taintPool(p)
 }
 
-// near returns the pools that may have devices for a node, sorted by driver and name.
-func (c *Catalog) near(node string) []*pool {
-	if c.stale {
-		c.stale, c.local, c.shared = false, map[string][]*pool{}, nil
+// poolsFor returns the pools that may have devices for a node, sorted by driver and name.
+func (c *Catalog) poolsFor(node string) []*pool {
+	if c.needsRebuild {
+		c.needsRebuild, c.local, c.shared = false, map[string][]*pool{}, nil
 		for _, p := range c.pools {
-			if only := p.only(); only != "" {
+			if only := p.onlyNode(); only != "" {
 				c.local[only] = append(c.local[only], p)
 			} else {
 				c.shared = append(c.shared, p)
@@ -161,25 +161,25 @@ func (c *Catalog) near(node string) []*pool {
 	return out
 }
 
-// only returns the one node that can use a pool. It returns "" if there may be several.
-func (p *pool) only() string {
+// onlyNode returns the one node that can use a pool. It returns "" if there may be several.
+func (p *pool) onlyNode() string {
 	name := ""
 	for _, s := range p.current {
-		if s.reach == nil || s.reach.node == "" || name != "" && s.reach.node != name {
+		if s.access == nil || s.access.node == "" || name != "" && s.access.node != name {
 			return ""
 		}
-		name = s.reach.node
+		name = s.access.node
 	}
 	return name
 }
 
-// reachable returns the devices of a pool that a node can use. relevant reports whether any of the pool's slices is for
-// the node.
-func (p *pool) reachable(n *corev1.Node) (devices []*entry, relevant bool) {
+// devicesFor returns the devices of a pool that a node can use. relevant reports whether any of the pool's slices is
+// for the node.
+func (p *pool) devicesFor(n *corev1.Node) (devices []*entry, relevant bool) {
 	for _, s := range p.current {
-		relevant = relevant || s.reach != nil && s.reach.from(n)
+		relevant = relevant || s.access != nil && s.access.includes(n)
 		for _, e := range s.devices {
-			if e.reach.from(n) {
+			if e.access.includes(n) {
 				devices, relevant = append(devices, e), true
 			}
 		}

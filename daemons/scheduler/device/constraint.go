@@ -14,16 +14,16 @@ type constraint struct {
 	distinct  bool
 }
 
-// concerns reports whether the constraint covers a request. A subrequest is covered by its own name or by that of its
+// covers reports whether the constraint covers a request. A subrequest is covered by its own name or by that of its
 // request.
-func (c *constraint) concerns(request string) bool {
+func (c *constraint) covers(request string) bool {
 	parent, _, _ := strings.Cut(request, "/")
 	return len(c.requests) == 0 || slices.Contains(c.requests, request) || slices.Contains(c.requests, parent)
 }
 
-// admits reports whether a device may be combined with those that were picked. A device without the attribute may not.
-func (c *constraint) admits(request string, e *entry, picked []pick) bool {
-	if !c.concerns(request) {
+// permits reports whether a device may be combined with those that were picked. A device without the attribute may not.
+func (c *constraint) permits(request string, e *entry, picked []pick) bool {
+	if !c.covers(request) {
 		return true
 	}
 	mine, ok := attribute(e, c.attribute)
@@ -31,7 +31,7 @@ func (c *constraint) admits(request string, e *entry, picked []pick) bool {
 		return false
 	}
 	for i := range picked {
-		if !c.concerns(picked[i].option.name) {
+		if !c.covers(picked[i].option.name) {
 			continue
 		}
 		theirs, _ := attribute(picked[i].entry, c.attribute)

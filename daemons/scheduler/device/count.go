@@ -6,7 +6,7 @@ import (
 )
 
 // Counter counts the devices of one class.
-type Counter struct{ any *option }
+type Counter struct{ option *option }
 
 // NewCounter returns a counter for a class. It returns an error if an expression of the class does not compile.
 func NewCounter(class *resourcev1.DeviceClass, compile Compiler) (*Counter, error) {
@@ -19,20 +19,20 @@ func NewCounter(class *resourcev1.DeviceClass, compile Compiler) (*Counter, erro
 	return &Counter{o}, nil
 }
 
-// On returns the number of devices of the class that a node can use, and how many of them are allocated. Both are 0 if
-// an expression of the class fails for a device.
-func (c *Counter) On(n *corev1.Node, catalog *Catalog, use *Use) (all, taken int64) {
-	for _, p := range catalog.near(n.Name) {
-		devices, _ := p.reachable(n)
+// CountOn returns the number of devices of the class that a node can use, and how many of them are allocated. Both are
+// 0 if an expression of the class fails for a device.
+func (c *Counter) CountOn(n *corev1.Node, catalog *Catalog, use *Use) (all, taken int64) {
+	for _, p := range catalog.poolsFor(n.Name) {
+		devices, _ := p.devicesFor(n)
 		for _, e := range devices {
-			yes, err := c.any.selects(e)
+			yes, err := c.option.isSatisfiedBy(e)
 			if err != nil {
 				return 0, 0
 			}
 			if !yes {
 				continue
 			}
-			if all++; use.taken(e.ID) {
+			if all++; use.isTaken(e.DeviceID) {
 				taken++
 			}
 		}

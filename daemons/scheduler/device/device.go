@@ -12,44 +12,44 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// ID identifies a device.
-type ID struct{ Driver, Pool, Device string }
+// DeviceID identifies a device.
+type DeviceID struct{ Driver, Pool, Device string }
 
 // entry is a device of a slice.
 type entry struct {
-	ID
+	DeviceID
 	*resourcev1.Device
-	slice   *slice
-	reach   *reach
-	lacking string // name of an unsupported feature; empty if there is none
-	taints  []resourcev1.DeviceTaint
+	slice              *slice
+	access             *nodeAccess
+	unsupportedFeature string // name of an unsupported feature; empty if there is none
+	taints             []resourcev1.DeviceTaint
 
-	selected map[string]verdict // by expression: its result for this device
+	expressionResults map[string]expressionResult // by expression: its result for this device
 }
 
-type verdict struct {
-	yes bool
-	err error
+type expressionResult struct {
+	matches bool
+	err     error
 }
 
 // slice is a ResourceSlice prepared for the search.
 type slice struct {
 	*resourcev1.ResourceSlice
-	reach   *reach // nil if each device has its own
-	devices []*entry
-	groups  bool // some devices have compatibility groups
+	access    *nodeAccess // nil if each device has its own
+	devices   []*entry
+	hasGroups bool // some devices have compatibility groups
 }
 
-// reach holds which nodes can use a device.
-type reach struct {
+// nodeAccess holds which nodes can use a device.
+type nodeAccess struct {
 	node     string // the only node; empty if it is not limited by name
 	selector *corev1.NodeSelector
 	parsed   *nodeaffinity.NodeSelector
-	all      bool
+	allNodes bool
 }
 
-func newReach(name *string, selector *corev1.NodeSelector, all *bool) *reach {
-	r := &reach{all: all != nil && *all, selector: selector}
+func newNodeAccess(name *string, selector *corev1.NodeSelector, all *bool) *nodeAccess {
+	r := &nodeAccess{allNodes: all != nil && *all, selector: selector}
 	if name != nil {
 		r.node = *name
 	}
@@ -61,11 +61,11 @@ func newReach(name *string, selector *corev1.NodeSelector, all *bool) *reach {
 	return r
 }
 
-func (r *reach) from(n *corev1.Node) bool {
+func (r *nodeAccess) includes(n *corev1.Node) bool {
 	switch {
 	case r.node != "":
 		return r.node == n.Name
-	case r.all:
+	case r.allNodes:
 		return true
 	}
 	return r.parsed != nil && r.parsed.Match(n)
@@ -73,22 +73,22 @@ func (r *reach) from(n *corev1.Node) bool {
 
 func newSlice(o *resourcev1.ResourceSlice) *slice {
 	s := &slice{ResourceSlice: o}
-	if !set(o.Spec.PerDeviceNodeSelection) {
-		s.reach = newReach(o.Spec.NodeName, o.Spec.NodeSelector, o.Spec.AllNodes)
+	if !isTrue(o.Spec.PerDeviceNodeSelection) {
+		s.access = newNodeAccess(o.Spec.NodeName, o.Spec.NodeSelector, o.Spec.AllNodes)
 	}
 	for i := range o.Spec.Devices {
 		d := &o.Spec.Devices[i]
 		e := &entry{
-			ID:      ID{o.Spec.Driver, o.Spec.Pool.Name, d.Name},
-			Device:  d,
-			slice:   s,
-			reach:   s.reach,
-			lacking: lacking(o, d),
+			DeviceID:           DeviceID{o.Spec.Driver, o.Spec.Pool.Name, d.Name},
+			Device:             d,
+			slice:              s,
+			access:             s.access,
+			unsupportedFeature: findUnsupportedFeature(o, d),
 		}
-		if e.reach == nil {
-			e.reach = newReach(d.NodeName, d.NodeSelector, d.AllNodes)
+		if e.access == nil {
+			e.access = newNodeAccess(d.NodeName, d.NodeSelector, d.AllNodes)
 		}
-		s.groups = s.groups ||
+		s.hasGroups = s.hasGroups ||
 			slices.ContainsFunc(
 				d.ConsumesCounters,
 				func(c resourcev1.DeviceCounterConsumption) bool { return len(c.CompatibilityGroups) > 0 },
@@ -98,8 +98,9 @@ func newSlice(o *resourcev1.ResourceSlice) *slice {
 	return s
 }
 
-// lacking returns the name of an unsupported feature of a device, or "". None of these features is stable.
-func lacking(s *resourcev1.ResourceSlice, d *resourcev1.Device) string {
+// findUnsupportedFeature returns the name of an unsupported feature of a device, or "". None of these features is
+// stable.
+func findUnsupportedFeature(s *resourcev1.ResourceSlice, d *resourcev1.Device) string {
 	switch {
 	case len(d.BindingConditions) > 0:
 		return "binding conditions"
@@ -116,8 +117,8 @@ func lacking(s *resourcev1.ResourceSlice, d *resourcev1.Device) string {
 	return ""
 }
 
-// selector returns the nodes on which devices that were allocated on node can be used. nil means all nodes.
-func selector(devices []*entry, node string) *corev1.NodeSelector {
+// usableNodes returns the nodes on which devices that were allocated on node can be used. nil means all nodes.
+func usableNodes(devices []*entry, node string) *corev1.NodeSelector {
 	var term corev1.NodeSelectorTerm
 	add := func(to *[]corev1.NodeSelectorRequirement, more []corev1.NodeSelectorRequirement) {
 		for _, r := range more {
@@ -129,15 +130,15 @@ func selector(devices []*entry, node string) *corev1.NodeSelector {
 		}
 	}
 	for _, e := range devices {
-		if e.reach.node != "" || set(e.BindsToNode) {
+		if e.access.node != "" || isTrue(e.BindsToNode) {
 			return &corev1.NodeSelector{
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{
 					Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
 				}}}},
 			}
 		}
-		if e.reach.selector != nil {
-			for _, t := range e.reach.selector.NodeSelectorTerms {
+		if e.access.selector != nil {
+			for _, t := range e.access.selector.NodeSelectorTerms {
 				add(&term.MatchFields, t.MatchFields)
 				add(&term.MatchExpressions, t.MatchExpressions)
 			}
@@ -149,4 +150,4 @@ func selector(devices []*entry, node string) *corev1.NodeSelector {
 	return &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}}
 }
 
-func set(b *bool) bool { return b != nil && *b }
+func isTrue(b *bool) bool { return b != nil && *b }

@@ -12,7 +12,7 @@ import (
 )
 
 // A search that takes too long ends, after a number of tries or a time as configured.
-func TestASearchForDevicesEnds(t *testing.T) {
+func TestTheSearchForDevicesIsLimited(t *testing.T) {
 	var names []string
 	for i := range 60 {
 		names = append(names, fmt.Sprintf("d%02d", i))
@@ -47,8 +47,9 @@ func TestASearchForDevicesEnds(t *testing.T) {
 	}{
 		"by tries": {claim, nil, ErrGaveUp, 0},
 		"by time":  {claim, after(3), ErrTimedOut, 4},
-		"by time, beyond tries": {claim, after(mostTries / triesBetween * 2), ErrTimedOut, mostTries/triesBetween*2 +
-			1},
+		"by time, beyond tries": {claim, after(maxTries / triesPerTimeCheck * 2), ErrTimedOut,
+			maxTries/triesPerTimeCheck*2 +
+				1},
 		"a quick one by no time": {easy, after(0), nil, 0},
 	} {
 		looks = 0
@@ -57,7 +58,7 @@ func TestASearchForDevicesEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan.Start = test.start
-		_, err = plan.On(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, c, NewUse())
+		_, err = plan.AllocateOn(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, c, NewUse())
 		if !errors.Is(err, test.want) || test.want == nil && err != nil || looks != test.looks {
 			t.Errorf("%s: %v after %d looks at the time, want %v after %d", name, err, looks, test.want, test.looks)
 		}

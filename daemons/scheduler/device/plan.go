@@ -14,11 +14,11 @@ type Plan struct {
 	// too long. If Start is nil, the number of tries is limited.
 	Start func() (late func() bool)
 
-	claims []*ask
+	claims []*claimRequests
 }
 
-// ask holds the requests of one claim.
-type ask struct {
+// claimRequests holds the requests of one claim.
+type claimRequests struct {
 	claim       *resourcev1.ResourceClaim
 	requests    [][]*option // by request: its options in order of preference
 	constraints []constraint
@@ -54,17 +54,17 @@ type Classes func(name string) *resourcev1.DeviceClass
 func NewPlan(claims []*resourcev1.ResourceClaim, classes Classes, compile Compiler) (*Plan, error) {
 	p := &Plan{}
 	for _, c := range claims {
-		a := &ask{claim: c}
+		a := &claimRequests{claim: c}
 		least := 0
 		for i := range c.Spec.Devices.Requests {
-			options, err := read(c, &c.Spec.Devices.Requests[i], classes, compile)
+			options, err := readRequest(c, &c.Spec.Devices.Requests[i], classes, compile)
 			if err != nil {
 				return nil, err
 			}
 			a.requests = append(a.requests, options)
-			fewest := options[0].least()
+			fewest := options[0].minDevices()
 			for _, o := range options {
-				fewest = min(fewest, o.least())
+				fewest = min(fewest, o.minDevices())
 			}
 			if least += fewest; least > resourcev1.AllocationResultsMaxSize {
 				return nil, fmt.Errorf(
@@ -99,15 +99,15 @@ func NewPlan(claims []*resourcev1.ResourceClaim, classes Classes, compile Compil
 	return p, nil
 }
 
-// least returns the minimum number of devices for the option.
-func (o *option) least() int {
+// minDevices returns the minimum number of devices for the option.
+func (o *option) minDevices() int {
 	if o.all {
 		return 1
 	}
 	return o.count
 }
 
-func read(
+func readRequest(
 	c *resourcev1.ResourceClaim,
 	r *resourcev1.DeviceRequest,
 	classes Classes,
@@ -151,7 +151,7 @@ func newOption(
 	o := &option{
 		name: name, claim: c.Namespace + "/" + c.Name, class: classes(e.DeviceClassName), tolerations: e.Tolerations,
 		capacity: e.Capacity,
-		admin:    set(e.AdminAccess), count: int(min(e.Count, resourcev1.AllocationResultsMaxSize+1)),
+		admin:    isTrue(e.AdminAccess), count: int(min(e.Count, resourcev1.AllocationResultsMaxSize+1)),
 	}
 	if o.class == nil {
 		return nil, fmt.Errorf("request %s: device class %s does not exist", name, e.DeviceClassName)
@@ -189,25 +189,25 @@ func newOption(
 	return o, nil
 }
 
-// verdictsKept is the maximum number of cached expression results per device.
-const verdictsKept = 64
+// maxCachedResults is the maximum number of cached expression results per device.
+const maxCachedResults = 64
 
-// selects reports whether a device satisfies all expressions. Results are cached as long as the device's slice is
+// isSatisfiedBy reports whether a device satisfies all expressions. Results are cached as long as the device's slice is
 // unchanged.
-func (o *option) selects(e *entry) (bool, error) {
+func (o *option) isSatisfiedBy(e *entry) (bool, error) {
 	for _, c := range o.selectors {
-		v, known := e.selected[c.text]
+		v, known := e.expressionResults[c.text]
 		if !known {
-			v.yes, v.err = c.device.Selects(e.Driver, e.Device)
-			if e.selected == nil || len(e.selected) >= verdictsKept {
-				e.selected = map[string]verdict{}
+			v.matches, v.err = c.device.Selects(e.Driver, e.Device)
+			if e.expressionResults == nil || len(e.expressionResults) >= maxCachedResults {
+				e.expressionResults = map[string]expressionResult{}
 			}
-			e.selected[c.text] = v
+			e.expressionResults[c.text] = v
 		}
 		if v.err != nil {
-			return false, fmt.Errorf("%s on device %s/%s/%s: %w", c.origin, e.Driver, e.Pool, e.ID.Device, v.err)
+			return false, fmt.Errorf("%s on device %s/%s/%s: %w", c.origin, e.Driver, e.Pool, e.DeviceID.Device, v.err)
 		}
-		if !v.yes {
+		if !v.matches {
 			return false, nil
 		}
 	}

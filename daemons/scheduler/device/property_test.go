@@ -15,118 +15,119 @@ import (
 	"clusterctl/daemons/kinds/expression"
 )
 
-// thing is a device in a small model, and wish is a request for devices. Both are plain values.
-type thing struct {
-	name                        string
-	color, size                 int
-	tainted, multi, here, taken bool
-	slots                       int // draw on the pool's counter
+// modelDevice is a device in a small model, and wish is a request for devices. Both are plain values.
+type modelDevice struct {
+	name                                     string
+	color, size                              int
+	isTainted, shareable, reachable, isTaken bool
+	slots                                    int // draw on the pool's counter
 }
 
-type wish struct {
-	name             string
-	color            int // 0 means any
-	count            int
-	all, admin, calm bool // calm means that it tolerates taints
-	capacity         int  // 0 means none
+type modelRequest struct {
+	name                 string
+	color                int // 0 means any
+	count                int
+	all, admin, tolerant bool // calm means that it tolerates taints
+	capacity             int  // 0 means none
 }
 
-type world struct {
-	things []thing
-	slots  int
-	claims []wanted
+type modelWorld struct {
+	devices []modelDevice
+	slots   int
+	claims  []modelClaim
 }
 
-type wanted struct {
-	requests  [][]wish
-	alike     bool // all have the same color
-	different bool // all have different colors
+type modelClaim struct {
+	requests       [][]modelRequest
+	sameColor      bool // all have the same color
+	distinctColors bool // all have different colors
 }
 
-// choice is a wish with its devices.
-type choice struct {
-	claim  int
-	wish   wish
-	things []int
+// modelChoice is a wish with its devices.
+type modelChoice struct {
+	claim   int
+	request modelRequest
+	devices []int
 }
 
-func drawWorld(t *rapid.T) world {
+func drawModelWorld(t *rapid.T) modelWorld {
 	b := rapid.Bool()
-	w := world{slots: rapid.IntRange(0, 4).Draw(t, "slots")}
+	w := modelWorld{slots: rapid.IntRange(0, 4).Draw(t, "slots")}
 	for i := range rapid.IntRange(0, 4).Draw(t, "devices") {
-		w.things = append(w.things, thing{
+		w.devices = append(w.devices, modelDevice{
 			name: fmt.Sprintf(
 				"d%d",
 				i,
 			), color: rapid.IntRange(1, 2).Draw(t, "color"), size: rapid.IntRange(1, 3).Draw(t, "size"),
-			tainted: rapid.IntRange(0, 4).Draw(t, "taint") == 0, multi: rapid.IntRange(0, 2).Draw(t, "multi") == 0,
-			here: rapid.IntRange(0, 4).
+			isTainted: rapid.IntRange(0, 4).Draw(t, "taint") == 0,
+			shareable: rapid.IntRange(0, 2).Draw(t, "multi") == 0,
+			reachable: rapid.IntRange(0, 4).
 				Draw(t, "here") >
-				0, taken: rapid.IntRange(0, 3).Draw(t, "taken") == 0, slots: rapid.IntRange(0, 2).Draw(t, "takes"),
+				0, isTaken: rapid.IntRange(0, 3).Draw(t, "taken") == 0, slots: rapid.IntRange(0, 2).Draw(t, "takes"),
 		})
 	}
 	for range rapid.IntRange(1, 2).Draw(t, "claims") {
-		var c wanted
+		var c modelClaim
 		for i := range rapid.IntRange(1, 2).Draw(t, "requests") {
 			name := fmt.Sprintf("r%d", i)
-			one := func(name string) wish {
-				return wish{
+			one := func(name string) modelRequest {
+				return modelRequest{
 					name: name, color: rapid.IntRange(0, 2).Draw(t, "wants"),
 					count: rapid.IntRange(1, 2).Draw(t, "count"),
 					all: rapid.IntRange(0, 4).
 						Draw(t, "all") ==
-						0, calm: b.Draw(t, "calm"), capacity: rapid.IntRange(0, 3).Draw(t, "capacity"),
+						0, tolerant: b.Draw(t, "calm"), capacity: rapid.IntRange(0, 3).Draw(t, "capacity"),
 				}
 			}
 			if b.Draw(t, "exactly") {
 				o := one(name)
 				o.admin = rapid.IntRange(0, 3).Draw(t, "admin") == 0
-				c.requests = append(c.requests, []wish{o})
+				c.requests = append(c.requests, []modelRequest{o})
 			} else {
-				c.requests = append(c.requests, []wish{one(name + "/a"), one(name + "/b")})
+				c.requests = append(c.requests, []modelRequest{one(name + "/a"), one(name + "/b")})
 			}
 		}
-		c.alike = rapid.IntRange(0, 3).Draw(t, "alike") == 0
-		c.different = rapid.IntRange(0, 3).Draw(t, "different") == 0
+		c.sameColor = rapid.IntRange(0, 3).Draw(t, "alike") == 0
+		c.distinctColors = rapid.IntRange(0, 3).Draw(t, "different") == 0
 		w.claims = append(w.claims, c)
 	}
 	return w
 }
 
 // fits reports whether a thing matches a wish, regardless of other choices.
-func (w world) fits(x thing, o wish) bool {
-	return x.here && (o.color == 0 || o.color == x.color) && o.capacity <= x.size
+func (w modelWorld) fits(x modelDevice, o modelRequest) bool {
+	return x.reachable && (o.color == 0 || o.color == x.color) && o.capacity <= x.size
 }
 
-func consumed(x thing, o wish) int {
+func modelConsumption(x modelDevice, o modelRequest) int {
 	if o.capacity == 0 {
 		return x.size
 	}
 	return o.capacity
 }
 
-// holds reports whether choices are valid together.
-func (w world) holds(choices []choice) bool {
+// isValid reports whether choices are valid together.
+func (w modelWorld) isValid(choices []modelChoice) bool {
 	whole, shared, drawn := map[int]int{}, map[int]int{}, map[int]bool{}
-	for i, x := range w.things {
-		if x.taken {
+	for i, x := range w.devices {
+		if x.isTaken {
 			whole[i], drawn[i] = 1, true
 		}
 	}
 	byClaim := map[int][]int{}
 	admins := map[int][]int{}
 	for _, c := range choices {
-		for _, i := range c.things {
-			x := w.things[i]
-			if !w.fits(x, c.wish) || x.tainted && !c.wish.calm {
+		for _, i := range c.devices {
+			x := w.devices[i]
+			if !w.fits(x, c.request) || x.isTainted && !c.request.tolerant {
 				return false
 			}
 			byClaim[c.claim] = append(byClaim[c.claim], i)
 			switch {
-			case c.wish.admin:
+			case c.request.admin:
 				admins[c.claim] = append(admins[c.claim], i)
-			case x.multi:
-				shared[i] += consumed(x, c.wish)
+			case x.shareable:
+				shared[i] += modelConsumption(x, c.request)
 				drawn[i] = true
 			default:
 				whole[i]++
@@ -135,7 +136,7 @@ func (w world) holds(choices []choice) bool {
 		}
 	}
 	slots := 0
-	for i, x := range w.things {
+	for i, x := range w.devices {
 		if whole[i] > 1 || whole[i] > 0 && shared[i] > 0 || shared[i] > x.size {
 			return false
 		}
@@ -143,8 +144,8 @@ func (w world) holds(choices []choice) bool {
 			slots += x.slots
 		}
 	}
-	if slots > w.slots && slices.ContainsFunc(choices, func(c choice) bool {
-		return !c.wish.admin && slices.ContainsFunc(c.things, func(i int) bool { return w.things[i].slots > 0 })
+	if slots > w.slots && slices.ContainsFunc(choices, func(c modelChoice) bool {
+		return !c.request.admin && slices.ContainsFunc(c.devices, func(i int) bool { return w.devices[i].slots > 0 })
 	}) {
 		return false
 	}
@@ -162,28 +163,28 @@ func (w world) holds(choices []choice) bool {
 		}
 		colors := map[int]int{}
 		for _, i := range list {
-			colors[w.things[i].color]++
+			colors[w.devices[i].color]++
 		}
-		if w.claims[claim].alike && len(colors) > 1 || w.claims[claim].different && len(colors) < len(list) {
+		if w.claims[claim].sameColor && len(colors) > 1 || w.claims[claim].distinctColors && len(colors) < len(list) {
 			return false
 		}
 	}
 	return true
 }
 
-// possible reports whether there is a valid choice, by trying all combinations.
-func (w world) possible(claim, request int, made []choice) bool {
+// isPossible reports whether there is a valid choice, by trying all combinations.
+func (w modelWorld) isPossible(claim, request int, made []modelChoice) bool {
 	if claim == len(w.claims) {
-		return w.holds(made)
+		return w.isValid(made)
 	}
 	if request == len(w.claims[claim].requests) {
-		return w.possible(claim+1, 0, made)
+		return w.isPossible(claim+1, 0, made)
 	}
 	for _, o := range w.claims[claim].requests[request] {
 		var sets [][]int
 		if o.all {
 			var all []int
-			for i, x := range w.things {
+			for i, x := range w.devices {
 				if w.fits(x, o) {
 					all = append(all, i)
 				}
@@ -192,18 +193,18 @@ func (w world) possible(claim, request int, made []choice) bool {
 				sets = append(sets, all)
 			}
 		} else {
-			for i := range w.things {
+			for i := range w.devices {
 				if o.count == 1 {
 					sets = append(sets, []int{i})
 					continue
 				}
-				for j := range w.things {
+				for j := range w.devices {
 					sets = append(sets, []int{i, j})
 				}
 			}
 		}
 		for _, set := range sets {
-			if w.possible(claim, request+1, append(made[:len(made):len(made)], choice{claim, o, set})) {
+			if w.isPossible(claim, request+1, append(made[:len(made):len(made)], modelChoice{claim, o, set})) {
 				return true
 			}
 		}
@@ -212,7 +213,7 @@ func (w world) possible(claim, request int, made []choice) bool {
 }
 
 // objects converts the model to API objects.
-func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
+func (w modelWorld) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 	c, use := NewCatalog(), NewUse()
 	pool := resourcev1.ResourcePool{Name: "p", ResourceSliceCount: 2}
 	c.SetSlice(
@@ -230,7 +231,7 @@ func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 	)
 	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "devices"}, Spec: resourcev1.ResourceSliceSpec{
 		Driver: "x.io", Pool: pool, PerDeviceNodeSelection: ptr.To(true)}}
-	for _, x := range w.things {
+	for _, x := range w.devices {
 		d := resourcev1.Device{
 			Name: x.name,
 			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
@@ -239,12 +240,12 @@ func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{
 				"size": {Value: *resource.NewQuantity(int64(x.size), "")},
 			},
-			NodeName: ptr.To("there"), AllowMultipleAllocations: ptr.To(x.multi),
+			NodeName: ptr.To("there"), AllowMultipleAllocations: ptr.To(x.shareable),
 		}
-		if x.here {
+		if x.reachable {
 			d.NodeName = ptr.To("here")
 		}
-		if x.tainted {
+		if x.isTainted {
 			d.Taints = []resourcev1.DeviceTaint{{Key: "bad", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
 		}
 		if x.slots > 0 {
@@ -257,7 +258,7 @@ func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 				},
 			}
 		}
-		if x.taken {
+		if x.isTaken {
 			use.Add(
 				&resourcev1.AllocationResult{
 					Devices: resourcev1.DeviceAllocationResult{
@@ -294,7 +295,7 @@ func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 						},
 					}
 				}
-				if o.calm {
+				if o.tolerant {
 					e.Tolerations = []resourcev1.DeviceToleration{{Operator: resourcev1.DeviceTolerationOpExists}}
 				}
 				if o.capacity > 0 {
@@ -318,13 +319,13 @@ func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 			claim.Spec.Devices.Requests = append(claim.Spec.Devices.Requests, r)
 		}
 		name := resourcev1.FullyQualifiedName("x.io/color")
-		if want.alike {
+		if want.sameColor {
 			claim.Spec.Devices.Constraints = append(
 				claim.Spec.Devices.Constraints,
 				resourcev1.DeviceConstraint{MatchAttribute: &name},
 			)
 		}
-		if want.different {
+		if want.distinctColors {
 			claim.Spec.Devices.Constraints = append(
 				claim.Spec.Devices.Constraints,
 				resourcev1.DeviceConstraint{DistinctAttribute: &name},
@@ -335,17 +336,17 @@ func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 	return c, use, claims
 }
 
-var compiled = map[string]*expression.Device{}
+var compiledExpressions = map[string]*expression.Device{}
 
 func compile(text string) (*expression.Device, error) {
-	if compiled[text] == nil {
+	if compiledExpressions[text] == nil {
 		d, err := expression.CompileDevice(text)
 		if err != nil {
 			return nil, err
 		}
-		compiled[text] = d
+		compiledExpressions[text] = d
 	}
-	return compiled[text], nil
+	return compiledExpressions[text], nil
 }
 
 func oneClass(string) *resourcev1.DeviceClass {
@@ -358,15 +359,15 @@ func oneClass(string) *resourcev1.DeviceClass {
 func TestClaimsGetDevicesWhereverAnyChoiceIsRight(t *testing.T) {
 	fit, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t)
+		w := drawModelWorld(t)
 		c, use, claims := w.objects()
 		plan, err := NewPlan(claims, oneClass, compile)
 		if err != nil {
 			t.Fatal(err)
 		}
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}}
-		got, err := plan.On(node, c, use)
-		if possible := w.possible(0, 0, nil); possible != (err == nil) {
+		got, err := plan.AllocateOn(node, c, use)
+		if possible := w.isPossible(0, 0, nil); possible != (err == nil) {
 			t.Fatalf("possible: %v, but %v\n%+v", possible, err, w)
 		}
 		if err != nil {
@@ -374,14 +375,14 @@ func TestClaimsGetDevicesWhereverAnyChoiceIsRight(t *testing.T) {
 			return
 		}
 		fit++
-		var made []choice
+		var made []modelChoice
 		for i, a := range got {
-			made = append(made, choices(t, w, i, a)...)
+			made = append(made, choicesOf(t, w, i, a)...)
 		}
-		if !w.holds(made) {
+		if !w.isValid(made) {
 			t.Fatalf("%+v is wrong in %+v", made, w)
 		}
-		again, err := plan.On(node, c, use)
+		again, err := plan.AllocateOn(node, c, use)
 		if err != nil || fmt.Sprint(again[0].Result) != fmt.Sprint(got[0].Result) {
 			t.Fatalf("the second time %v: %v, at first %v", err, again, got)
 		}
@@ -391,16 +392,16 @@ func TestClaimsGetDevicesWhereverAnyChoiceIsRight(t *testing.T) {
 	}
 }
 
-// choices converts a claim's allocation, and fails unless every request has the wanted number of devices.
-func choices(t *rapid.T, w world, claim int, a *Allocation) []choice {
+// choicesOf converts a claim's allocation, and fails unless every request has the wanted number of devices.
+func choicesOf(t *rapid.T, w modelWorld, claim int, a *Allocation) []modelChoice {
 	got := map[string][]int{}
 	for _, r := range a.Result.Devices.Results {
 		got[r.Request] = append(
 			got[r.Request],
-			slices.IndexFunc(w.things, func(x thing) bool { return x.name == r.Device }),
+			slices.IndexFunc(w.devices, func(x modelDevice) bool { return x.name == r.Device }),
 		)
 	}
-	var out []choice
+	var out []modelChoice
 	for _, options := range w.claims[claim].requests {
 		n := 0
 		for _, o := range options {
@@ -412,7 +413,7 @@ func choices(t *rapid.T, w world, claim int, a *Allocation) []choice {
 			if !o.all && len(list) != o.count {
 				t.Fatalf("request %s has %d devices: %+v", o.name, len(list), a.Result)
 			}
-			out = append(out, choice{claim, o, list})
+			out = append(out, modelChoice{claim, o, list})
 		}
 		if n != 1 {
 			t.Fatalf("%d options of a request: %+v", n, a.Result)

@@ -16,8 +16,8 @@ type Allocation struct {
 	Shares []int // indexes of the results that need a share ID
 }
 
-// Name sets the share IDs.
-func (a *Allocation) Name(name func() types.UID) {
+// SetShareIDs sets the share IDs.
+func (a *Allocation) SetShareIDs(name func() types.UID) {
 	for _, i := range a.Shares {
 		a.Result.Devices.Results[i].ShareID = ptr.To(name())
 	}
@@ -32,7 +32,7 @@ func (s *search) results() []*Allocation {
 		for _, p := range s.picked[i] {
 			devices = append(devices, p.entry)
 			r := resourcev1.DeviceRequestAllocationResult{
-				Request: p.option.name, Driver: p.entry.Driver, Pool: p.entry.Pool, Device: p.entry.ID.Device,
+				Request: p.option.name, Driver: p.entry.Driver, Pool: p.entry.Pool, Device: p.entry.DeviceID.Device,
 				Tolerations: p.option.tolerations,
 			}
 			if p.option.admin {
@@ -46,15 +46,15 @@ func (s *search) results() []*Allocation {
 			}
 			one.Result.Devices.Results = append(one.Result.Devices.Results, r)
 		}
-		one.Result.Devices.Config = a.config(s.picked[i])
-		one.Result.NodeSelector = selector(devices, s.node.Name)
+		one.Result.Devices.Config = a.driverConfigs(s.picked[i])
+		one.Result.NodeSelector = usableNodes(devices, s.node.Name)
 		out = append(out, one)
 	}
 	return out
 }
 
-// chosen returns the option that was picked for each request of the claim.
-func (a *ask) chosen(picked []pick) []*option {
+// pickedOptions returns the option that was picked for each request of the claim.
+func (a *claimRequests) pickedOptions(picked []pick) []*option {
 	var out []*option
 	for _, options := range a.requests {
 		for _, o := range options {
@@ -67,11 +67,11 @@ func (a *ask) chosen(picked []pick) []*option {
 	return out
 }
 
-// config returns the configurations for the drivers: those of the classes first, then the claim's own. Each lists the
-// requests that it is for; an empty list means all.
-func (a *ask) config(picked []pick) []resourcev1.DeviceAllocationConfiguration {
+// driverConfigs returns the configurations for the drivers: those of the classes first, then the claim's own. Each
+// lists the requests that it is for; an empty list means all.
+func (a *claimRequests) driverConfigs(picked []pick) []resourcev1.DeviceAllocationConfiguration {
 	var out []resourcev1.DeviceAllocationConfiguration
-	chosen := a.chosen(picked)
+	chosen := a.pickedOptions(picked)
 	var classes []string
 	for _, o := range chosen {
 		if slices.Contains(classes, o.class.Name) {
@@ -93,7 +93,7 @@ func (a *ask) config(picked []pick) []resourcev1.DeviceAllocationConfiguration {
 	}
 	for _, c := range a.claim.Spec.Devices.Config {
 		named := constraint{requests: c.Requests}
-		if slices.ContainsFunc(chosen, func(o *option) bool { return named.concerns(o.name) }) {
+		if slices.ContainsFunc(chosen, func(o *option) bool { return named.covers(o.name) }) {
 			out = append(out, resourcev1.DeviceAllocationConfiguration{
 				Source: resourcev1.AllocationConfigSourceClaim, Requests: slices.Clone(c.Requests),
 				DeviceConfiguration: c.DeviceConfiguration,
@@ -102,30 +102,30 @@ func (a *ask) config(picked []pick) []resourcev1.DeviceAllocationConfiguration {
 	}
 	for i := range out {
 		named := constraint{requests: out[i].Requests}
-		if !slices.ContainsFunc(chosen, func(o *option) bool { return !named.concerns(o.name) }) {
+		if !slices.ContainsFunc(chosen, func(o *option) bool { return !named.covers(o.name) }) {
 			out[i].Requests = nil
 		}
 	}
 	return out
 }
 
-// Reaches reports whether an allocation can be used on a node.
-func Reaches(a *resourcev1.AllocationResult, n *corev1.Node) bool {
+// IsUsableOn reports whether an allocation can be used on a node.
+func IsUsableOn(a *resourcev1.AllocationResult, n *corev1.Node) bool {
 	if a == nil || a.NodeSelector == nil {
 		return true
 	}
-	return newReach(nil, a.NodeSelector, nil).from(n)
+	return newNodeAccess(nil, a.NodeSelector, nil).includes(n)
 }
 
-// Choosy reports whether any request has several options.
-func (p *Plan) Choosy() bool {
-	return slices.ContainsFunc(p.claims, func(a *ask) bool {
+// HasAlternatives reports whether any request has several options.
+func (p *Plan) HasAlternatives() bool {
+	return slices.ContainsFunc(p.claims, func(a *claimRequests) bool {
 		return slices.ContainsFunc(a.requests, func(options []*option) bool { return len(options) > 1 })
 	})
 }
 
-// Preference returns a score for allocations: the earlier the options that were picked, the higher the score.
-func Preference(list []*Allocation) int64 {
+// PreferenceScore returns a score for allocations: the earlier the options that were picked, the higher the score.
+func PreferenceScore(list []*Allocation) int64 {
 	var sum int64
 	for _, a := range list {
 		for i := range a.Claim.Spec.Devices.Requests {

@@ -7,8 +7,8 @@ import (
 
 // Use counts the allocations of devices. Admin access does not count, since it leaves the device to others.
 type Use struct {
-	whole  map[ID]int
-	shares map[ID]*share
+	exclusive map[DeviceID]int
+	shares    map[DeviceID]*share
 }
 
 // share counts the shares of one device.
@@ -18,7 +18,7 @@ type share struct {
 }
 
 // NewUse returns a Use without allocations.
-func NewUse() *Use { return &Use{map[ID]int{}, map[ID]*share{}} }
+func NewUse() *Use { return &Use{map[DeviceID]int{}, map[DeviceID]*share{}} }
 
 // Add counts an allocation.
 func (u *Use) Add(a *resourcev1.AllocationResult) { u.count(a, 1) }
@@ -32,21 +32,21 @@ func (u *Use) count(a *resourcev1.AllocationResult, times int) {
 	}
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
-		if set(r.AdminAccess) {
+		if isTrue(r.AdminAccess) {
 			continue
 		}
-		id := ID{r.Driver, r.Pool, r.Device}
+		id := DeviceID{r.Driver, r.Pool, r.Device}
 		if r.ShareID != nil {
 			u.share(id, r.ConsumedCapacity, times)
 			continue
 		}
-		if u.whole[id] += times; u.whole[id] <= 0 {
-			delete(u.whole, id)
+		if u.exclusive[id] += times; u.exclusive[id] <= 0 {
+			delete(u.exclusive, id)
 		}
 	}
 }
 
-func (u *Use) share(id ID, consumed map[resourcev1.QualifiedName]resource.Quantity, times int) {
+func (u *Use) share(id DeviceID, consumed map[resourcev1.QualifiedName]resource.Quantity, times int) {
 	s := u.shares[id]
 	if s == nil {
 		s = &share{consumed: map[resourcev1.QualifiedName]resource.Quantity{}}
@@ -71,5 +71,5 @@ func (s *share) add(consumed map[resourcev1.QualifiedName]resource.Quantity, tim
 	s.count += times
 }
 
-// taken reports whether a device or a share of it is allocated.
-func (u *Use) taken(id ID) bool { return u.whole[id] > 0 || u.shares[id] != nil }
+// isTaken reports whether a device or a share of it is allocated.
+func (u *Use) isTaken(id DeviceID) bool { return u.exclusive[id] > 0 || u.shares[id] != nil }

@@ -7,46 +7,47 @@ import (
 )
 
 var (
-	notNear = final("InterPodAffinity", "node(s) didn't match pod affinity rules")
-	tooNear = open("InterPodAffinity", "node(s) didn't match pod anti-affinity rules")
-	shunned = open("InterPodAffinity", "node(s) didn't satisfy existing pods anti-affinity rules")
+	affinityUnmet                = finalRefusal("InterPodAffinity", "node(s) didn't match pod affinity rules")
+	antiAffinityViolated         = resolvableRefusal("InterPodAffinity", "node(s) didn't match pod anti-affinity rules")
+	existingAntiAffinityViolated = resolvableRefusal("InterPodAffinity", "node(s) didn't satisfy existing pods "+
+		"anti-affinity rules")
 )
 
 // podAffinity refuses nodes that violate the pod's required affinity or anti-affinity, or the required anti-affinity of
 // pods on nodes.
 func podAffinity(t *Task) Check {
 	shape := t.Pod.Shape
-	others := t.Others(shape)
-	if len(shape.Affinity)+len(shape.AntiAffinity) == 0 && others.None() {
+	others := t.ExistingTerms(shape)
+	if len(shape.Affinity)+len(shape.AntiAffinity) == 0 && others.IsEmpty() {
 		return nil
 	}
 	near, far := make([]*cluster.Table, len(shape.Affinity)), make([]*cluster.Table, len(shape.AntiAffinity))
 	for i := range shape.Affinity {
-		near[i] = t.Table(shape.Together, shape.Affinity[i].Key, nil)
+		near[i] = t.Table(shape.AffinityIntersection, shape.Affinity[i].Key, nil)
 	}
 	for i := range shape.AntiAffinity {
-		far[i] = t.Table(shape.AntiAffinity[i].About, shape.AntiAffinity[i].Key, nil)
+		far[i] = t.Table(shape.AntiAffinity[i].PodSelector, shape.AntiAffinity[i].Key, nil)
 	}
-	self := len(near) > 0 && t.Chooses(shape.Together, shape)
+	self := len(near) > 0 && t.Selects(shape.AffinityIntersection, shape)
 	return func(n *cluster.Node) *Refusal {
-		if len(near) > 0 && !isNear(near, n, self) {
-			return notNear
+		if len(near) > 0 && !areTermsMet(near, n, self) {
+			return affinityUnmet
 		}
 		for _, table := range far {
 			if table.Count(n) > 0 {
-				return tooNear
+				return antiAffinityViolated
 			}
 		}
-		if others.Shun(n) {
-			return shunned
+		if others.Forbids(n) {
+			return existingAntiAffinityViolated
 		}
 		return nil
 	}
 }
 
-// isNear reports whether each term has a selected pod in the node's domain. The first pod of a group with affinity to
-// itself may go to any node with the domains.
-func isNear(tables []*cluster.Table, n *cluster.Node, self bool) bool {
+// areTermsMet reports whether each term has a selected pod in the node's domain. The first pod of a group with affinity
+// to itself may go to any node with the domains.
+func areTermsMet(tables []*cluster.Table, n *cluster.Node, self bool) bool {
 	near, anywhere := true, false
 	for _, table := range tables {
 		if _, ok := table.Domain(n); !ok {
@@ -58,28 +59,28 @@ func isNear(tables []*cluster.Table, n *cluster.Node, self bool) bool {
 	return near || !anywhere && self
 }
 
-// affinityConcerned reports whether an event may help. It may if the pod's terms select the event's pod, or the other
+// affinityHint reports whether an event may help. It may if the pod's terms select the event's pod, or the other
 // way round. It may also if a node changed its domain for one of these terms.
-func affinityConcerned(t *Task, what Happened) bool {
-	if what.Event == DomainsChanged && what.Before != nil {
-		moved := func(term cluster.Term) bool { return what.Node.Moved(what.Before, term.Key) }
+func affinityHint(t *Task, what ClusterEvent) bool {
+	if what.EventKind == DomainsChanged && what.NodeBefore != nil {
+		moved := func(term cluster.Term) bool { return what.Node.HasMoved(what.NodeBefore, term.Key) }
 		return slices.ContainsFunc(t.Pod.Affinity, moved) || slices.ContainsFunc(t.Pod.AntiAffinity, moved) ||
-			t.Others(t.Pod.Shape).Moved(what.Node, what.Before)
+			t.ExistingTerms(t.Pod.Shape).HasMoved(what.Node, what.NodeBefore)
 	}
 	if what.Pod == nil {
 		return true
 	}
-	if what.Leaving {
+	if what.StillOnNode {
 		return false // it counts until it is gone
 	}
-	return aboutEachOther(t, t.Pod.Shape, what.Pod.Shape) ||
-		what.Was != nil && aboutEachOther(t, t.Pod.Shape, what.Was.Shape)
+	return haveTermsForEachOther(t, t.Pod.Shape, what.Pod.Shape) ||
+		what.PodBefore != nil && haveTermsForEachOther(t, t.Pod.Shape, what.PodBefore.Shape)
 }
 
-func aboutEachOther(t *Task, mine, theirs *cluster.Shape) bool {
+func haveTermsForEachOther(t *Task, mine, theirs *cluster.Shape) bool {
 	about := func(terms []cluster.Term, s *cluster.Shape) bool {
 		for i := range terms {
-			if t.Chooses(terms[i].About, s) {
+			if t.Selects(terms[i].PodSelector, s) {
 				return true
 			}
 		}
@@ -98,18 +99,18 @@ func affinityScore(t *Task, _ []*cluster.Node) Rate {
 	var mine []preference
 	for i := range shape.PreferredAffinity {
 		p := &shape.PreferredAffinity[i]
-		mine = append(mine, preference{t.Table(p.About, p.Key, nil), p.Weight})
+		mine = append(mine, preference{t.Table(p.PodSelector, p.Key, nil), p.Weight})
 	}
 	for i := range shape.PreferredAntiAffinity {
 		p := &shape.PreferredAntiAffinity[i]
-		mine = append(mine, preference{t.Table(p.About, p.Key, nil), -p.Weight})
+		mine = append(mine, preference{t.Table(p.PodSelector, p.Key, nil), -p.Weight})
 	}
-	others := t.Others(shape)
-	if len(mine) == 0 && (others.None() || t.Args.IgnoreTheirPreferred) {
+	others := t.ExistingTerms(shape)
+	if len(mine) == 0 && (others.IsEmpty() || t.Args.IgnoreExistingPreferred) {
 		return nil
 	}
 	return func(n *cluster.Node) int64 {
-		sum := others.Worth(n, hard)
+		sum := others.Score(n, hard)
 		for _, p := range mine {
 			sum += int64(p.table.Count(n)) * p.weight
 		}

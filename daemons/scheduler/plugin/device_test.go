@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestTheTimeToSearchForDevices(t *testing.T) {
+func TestTheSearchForDevicesHasATimeLimit(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	for _, c := range []struct {
 		limit, passed time.Duration
@@ -13,7 +13,7 @@ func TestTheTimeToSearchForDevices(t *testing.T) {
 	}{{time.Second, 0, false}, {time.Second, time.Second, false}, {time.Second, time.Second + 1, true},
 		{0, time.Hour, false}} {
 		now := start
-		late := within(c.limit, func() time.Time { return now })
+		late := startTimeLimit(c.limit, func() time.Time { return now })
 		now = now.Add(c.passed)
 		if got := late(); got != c.want {
 			t.Errorf("of %v %v have passed: late is %v", c.limit, c.passed, got)

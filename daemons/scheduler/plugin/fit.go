@@ -13,19 +13,19 @@ import (
 
 // Bits for what a node lacks. Refusals for common combinations are created once.
 const (
-	lacksRoom = 1 << iota
+	lacksPodSlots = 1 << iota
 	lacksCPU
 	lacksMemory
 	lacksStorage
-	neverEnough // the node's total is too small
+	exceedsTotal // the node's total is too small
 )
 
-var lackTexts = []string{"Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage"}
+var lackReasons = []string{"Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage"}
 
-var lacking = func() (out [2 * neverEnough]*Refusal) {
+var lackRefusals = func() (out [2 * exceedsTotal]*Refusal) {
 	for bits := range out {
-		r := &Refusal{Plugin: "NodeResourcesFit", Final: bits&neverEnough != 0}
-		for i, text := range lackTexts {
+		r := &Refusal{Plugin: "NodeResourcesFit", IsFinal: bits&exceedsTotal != 0}
+		for i, text := range lackReasons {
 			if bits&(1<<i) != 0 {
 				r.Reasons = append(r.Reasons, text)
 			}
@@ -40,37 +40,37 @@ func nodeResourcesFit(t *Task) Check {
 	asks := &t.Pod.Requests
 	var others []corev1.ResourceName
 	for _, name := range slices.Sorted(maps.Keys(asks.Other)) {
-		if asks.Other[name] > 0 && counted(name) && !t.Args.ignores(name) {
+		if asks.Other[name] > 0 && isCountable(name) && !t.Args.isIgnored(name) {
 			others = append(others, name)
 		}
 	}
-	if room := t.room(); room != nil {
+	if room := t.fitCache(); room != nil {
 		return func(n *cluster.Node) *Refusal {
-			known := room.Of(n)
+			known := room.FitOf(n)
 			if !known.HasLacks {
-				known.HasLacks, known.Lacks = true, uint8(lacks(asks, n))
+				known.HasLacks, known.Lacks = true, uint8(missingResources(asks, n))
 			}
 			if known.Lacks == 0 {
 				return nil
 			}
-			return lacking[known.Lacks]
+			return lackRefusals[known.Lacks]
 		}
 	}
 	return func(n *cluster.Node) *Refusal {
-		bits := lacks(asks, n)
+		bits := missingResources(asks, n)
 		if len(others) == 0 {
 			if bits == 0 {
 				return nil
 			}
-			return lacking[bits]
+			return lackRefusals[bits]
 		}
 		var names []string
 		for _, name := range others {
 			if want := asks.Other[name]; want > n.Allocatable.Other[name]-n.Requested.Other[name] &&
-				!backed(t, n, name) {
+				!isProvidedByDevices(t, n, name) {
 				names = append(names, "Insufficient "+string(name))
 				if want > n.Allocatable.Other[name] {
-					bits |= neverEnough
+					bits |= exceedsTotal
 				}
 			}
 		}
@@ -78,69 +78,72 @@ func nodeResourcesFit(t *Task) Check {
 		case len(names) > 0:
 			return &Refusal{
 				"NodeResourcesFit",
-				append(slices.Clone(lacking[bits].Reasons), names...),
-				bits&neverEnough != 0,
+				append(slices.Clone(lackRefusals[bits].Reasons), names...),
+				bits&exceedsTotal != 0,
 			}
 		case bits != 0:
-			return lacking[bits]
+			return lackRefusals[bits]
 		}
 		return nil
 	}
 }
 
-func lacks(asks *cluster.Resources, n *cluster.Node) int {
+func missingResources(asks *cluster.Resources, n *cluster.Node) int {
 	bits := 0
 	if int64(len(n.Pods))+1 > n.Allocatable.Pods {
-		bits |= lacksRoom
+		bits |= lacksPodSlots
 	}
 	if asks.MilliCPU > 0 && asks.MilliCPU > n.Allocatable.MilliCPU-n.Requested.MilliCPU {
 		if bits |= lacksCPU; asks.MilliCPU > n.Allocatable.MilliCPU {
-			bits |= neverEnough
+			bits |= exceedsTotal
 		}
 	}
 	if asks.Memory > 0 && asks.Memory > n.Allocatable.Memory-n.Requested.Memory {
 		if bits |= lacksMemory; asks.Memory > n.Allocatable.Memory {
-			bits |= neverEnough
+			bits |= exceedsTotal
 		}
 	}
 	if asks.Ephemeral > 0 && asks.Ephemeral > n.Allocatable.Ephemeral-n.Requested.Ephemeral {
 		if bits |= lacksStorage; asks.Ephemeral > n.Allocatable.Ephemeral {
-			bits |= neverEnough
+			bits |= exceedsTotal
 		}
 	}
 	return bits
 }
 
-// counted reports whether a resource is countable: an extended resource or huge pages.
-func counted(name corev1.ResourceName) bool {
+// isCountable reports whether a resource is countable: an extended resource or huge pages.
+func isCountable(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-func (a *Args) ignores(name corev1.ResourceName) bool {
+func (a *Args) isIgnored(name corev1.ResourceName) bool {
 	group, _, extended := strings.Cut(string(name), "/")
 	return extended && (a.IgnoredResources[name] || a.IgnoredGroups[group])
 }
 
-// fitsNow reports whether a changed node has enough free resources, or whether a device class may provide what the pod
+// fitHint reports whether a changed node has enough free resources, or whether a device class may provide what the pod
 // lacks.
-func fitsNow(t *Task, what Happened) bool {
-	if what.Event == DevicesChanged {
-		return classConcerned(t, what)
+func fitHint(t *Task, what ClusterEvent) bool {
+	if what.EventKind == DevicesChanged {
+		return isRequestedFromClass(t, what)
 	}
-	return what.Node == nil || lacks(&t.Pod.Requests, what.Node) == 0
+	return what.Node == nil || missingResources(&t.Pod.Requests, what.Node) == 0
 }
 
-// room returns the cached results about nodes for pods with the same requests and arguments.
-func (t *Task) room() *cluster.Room { return t.Room(&t.Pod.Requests, &t.Pod.Usual, t.Args) }
+// fitCache returns the cached results about nodes for pods with the same requests and arguments.
+func (t *Task) fitCache() *cluster.FitCache {
+	return t.FitCache(&t.Pod.Requests, &t.Pod.RequestsWithDefaults, t.Args)
+}
 
 // fitScore rates the remaining resources of a node by the profile's strategy. By default, more is better.
 func fitScore(t *Task, _ []*cluster.Node) Rate {
-	rate, room := fitRate(&t.Pod.Usual, &t.Args.Fit, devicesAs(t, t.Args.Fit.Resources)), t.room()
+	rate, room := fitRate(&t.Pod.RequestsWithDefaults, &t.Args.Fit, deviceAmounts(t, t.Args.Fit.Resources)),
+		t.fitCache()
 	if room == nil {
 		return rate
 	}
 	return func(n *cluster.Node) int64 {
-		known := room.Of(n)
+		known := room.FitOf(n)
 		if !known.HasFit {
 			known.HasFit, known.Fit = true, int8(rate(n))
 		}
@@ -148,16 +151,16 @@ func fitScore(t *Task, _ []*cluster.Node) Rate {
 	}
 }
 
-func fitRate(asks *cluster.Resources, strategy *Strategy, devices amount) Rate {
+func fitRate(asks *cluster.Resources, strategy *Strategy, devices resourceAmount) Rate {
 	return func(n *cluster.Node) int64 {
 		var total, weights int64
 		for _, r := range strategy.Resources {
-			if counted(r.Name) && asks.Of(r.Name) == 0 {
+			if isCountable(r.Name) && asks.Amount(r.Name) == 0 {
 				continue
 			}
-			has, taken := n.Allocatable.Of(r.Name), n.Usual.Of(r.Name)
+			has, taken := n.Allocatable.Amount(r.Name), n.RequestedWithDefaults.Amount(r.Name)
 			if r.Name != corev1.ResourceCPU && r.Name != corev1.ResourceMemory {
-				taken = n.Requested.Of(r.Name)
+				taken = n.Requested.Amount(r.Name)
 			}
 			if has == 0 && devices != nil {
 				has, taken = devices(n, r.Name)
@@ -165,7 +168,7 @@ func fitRate(asks *cluster.Resources, strategy *Strategy, devices amount) Rate {
 			if has == 0 {
 				continue
 			}
-			rate := strategy.rate(taken+asks.Of(r.Name), has)
+			rate := strategy.rate(taken+asks.Amount(r.Name), has)
 			if rate == 0 && strategy.Kind == RequestedToCapacityRatio {
 				continue // it does not count
 			}
@@ -188,9 +191,9 @@ func (s *Strategy) rate(taken, has int64) int64 {
 		return min(taken, has) * MaxScore / has
 	case RequestedToCapacityRatio:
 		if taken > has {
-			return s.at(100)
+			return s.scoreAt(100)
 		}
-		return s.at(taken * 100 / has)
+		return s.scoreAt(taken * 100 / has)
 	}
 	if taken > has {
 		return 0
@@ -198,8 +201,8 @@ func (s *Strategy) rate(taken, has int64) int64 {
 	return (has - taken) * MaxScore / has
 }
 
-// at returns the score at a utilization, interpolated between the points of the shape.
-func (s *Strategy) at(utilization int64) int64 {
+// scoreAt returns the score at a utilization, interpolated between the points of the shape.
+func (s *Strategy) scoreAt(utilization int64) int64 {
 	for i, p := range s.Shape {
 		if utilization > p.Utilization {
 			continue
@@ -216,20 +219,20 @@ func (s *Strategy) at(utilization int64) int64 {
 // balancedScore prefers nodes on which the pod makes the used shares of resources more equal. Pods that request none of
 // the resources are not ranked.
 func balancedScore(t *Task, _ []*cluster.Node) Rate {
-	asks, resources := &t.Pod.Requests, t.Args.Balanced
-	if !slices.ContainsFunc(resources, func(r Weighted) bool { return asks.Of(r.Name) != 0 }) {
+	asks, resources := &t.Pod.Requests, t.Args.BalancedResources
+	if !slices.ContainsFunc(resources, func(r Weighted) bool { return asks.Amount(r.Name) != 0 }) {
 		return nil
 	}
 	if slices.ContainsFunc(
 		resources,
-		func(r Weighted) bool { return counted(r.Name) },
+		func(r Weighted) bool { return isCountable(r.Name) },
 	) { // countable resources that the pod does not request do not count
 		resources = slices.DeleteFunc(
 			slices.Clone(resources),
-			func(r Weighted) bool { return counted(r.Name) && asks.Of(r.Name) == 0 },
+			func(r Weighted) bool { return isCountable(r.Name) && asks.Amount(r.Name) == 0 },
 		)
 	}
-	none, room, devices := &cluster.Resources{}, t.room(), devicesAs(t, resources)
+	none, room, devices := &cluster.Resources{}, t.fitCache(), deviceAmounts(t, resources)
 	rate := func(n *cluster.Node) int64 {
 		return MaxScore/2 + (MaxScore/2+balance(n, asks, resources, devices)-balance(n, none, resources, devices))/2
 	}
@@ -237,7 +240,7 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 		return rate
 	}
 	return func(n *cluster.Node) int64 {
-		known := room.Of(n)
+		known := room.FitOf(n)
 		if !known.HasBalanced {
 			known.HasBalanced, known.Balanced = true, int8(rate(n))
 		}
@@ -247,16 +250,16 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 
 // balance returns a score from MaxScore/2, if one resource is fully used and another not at all, to MaxScore, if all
 // are used equally.
-func balance(n *cluster.Node, asks *cluster.Resources, resources []Weighted, devices amount) int64 {
+func balance(n *cluster.Node, asks *cluster.Resources, resources []Weighted, devices resourceAmount) int64 {
 	var few [4]float64 // avoids a heap allocation
 	shares, sum := few[:0], 0.0
 	for _, r := range resources {
-		has, taken := n.Allocatable.Of(r.Name), n.Requested.Of(r.Name)
+		has, taken := n.Allocatable.Amount(r.Name), n.Requested.Amount(r.Name)
 		if has == 0 && devices != nil {
 			has, taken = devices(n, r.Name)
 		}
 		if has > 0 {
-			share := min(float64(taken+asks.Of(r.Name))/float64(has), 1)
+			share := min(float64(taken+asks.Amount(r.Name))/float64(has), 1)
 			shares, sum = append(shares, share), sum+share
 		}
 	}

@@ -10,28 +10,29 @@ import (
 )
 
 var (
-	wasUnschedulable = final("NodeUnschedulable", "node(s) were unschedulable")
-	otherName        = final("NodeName", "node(s) didn't match the requested node name")
-	untolerated      = final("TaintToleration", "node(s) had untolerated taint(s)")
-	conflicting      = final("NodeAffinity", "pod affinity terms conflict")
-	unselected       = final("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
-	enforced         = final("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity")
-	portTaken        = open("NodePorts", "node(s) didn't have free ports for the requested pod ports")
-	undeclared       = final("NodeDeclaredFeatures", "node(s) didn't match Pod's required features")
+	nodeCordoned            = finalRefusal("NodeUnschedulable", "node(s) were unschedulable")
+	nodeNameMismatch        = finalRefusal("NodeName", "node(s) didn't match the requested node name")
+	taintsNotTolerated      = finalRefusal("TaintToleration", "node(s) had untolerated taint(s)")
+	termsInConflict         = finalRefusal("NodeAffinity", "pod affinity terms conflict")
+	affinityMismatch        = finalRefusal("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+	profileAffinityMismatch = finalRefusal("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity")
+	portInUse               = resolvableRefusal("NodePorts", "node(s) didn't have free ports for the requested pod "+
+		"ports")
+	featuresNotDeclared = finalRefusal("NodeDeclaredFeatures", "node(s) didn't match Pod's required features")
 
-	// Unnamed refuses nodes that a pod's required node affinity does not name, so that they are not checked.
-	Unnamed = final("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]")
+	// NodeNotNamed refuses nodes that a pod's required node affinity does not name, so that they are not checked.
+	NodeNotNamed = finalRefusal("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]")
 )
 
 // nodeUnschedulable refuses cordoned nodes for pods that do not tolerate the taint unschedulable.
 func nodeUnschedulable(t *Task) Check {
 	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	if tolerates(t.Pod.Shape, &taint) {
+	if isTaintTolerated(t.Pod.Shape, &taint) {
 		return nil
 	}
 	return func(n *cluster.Node) *Refusal {
 		if n.Unschedulable {
-			return wasUnschedulable
+			return nodeCordoned
 		}
 		return nil
 	}
@@ -45,7 +46,7 @@ func nodeName(t *Task) Check {
 	}
 	return func(n *cluster.Node) *Refusal {
 		if n.Name != want {
-			return otherName
+			return nodeNameMismatch
 		}
 		return nil
 	}
@@ -56,38 +57,39 @@ func nodeName(t *Task) Check {
 func taintToleration(t *Task) Check {
 	shape := t.Pod.Shape
 	return func(n *cluster.Node) *Refusal {
-		if !toleratesNode(shape, n) {
-			return untolerated
+		if !isNodeTolerated(shape, n) {
+			return taintsNotTolerated
 		}
 		return nil
 	}
 }
 
-func toleratesNode(s *cluster.Shape, n *cluster.Node) bool {
+func isNodeTolerated(s *cluster.Shape, n *cluster.Node) bool {
 	for i := range n.Taints {
 		taint := &n.Taints[i]
 		if (taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute) &&
-			!tolerates(s, taint) {
+			!isTaintTolerated(s, taint) {
 			return false
 		}
 	}
 	return true
 }
 
-func tolerates(s *cluster.Shape, taint *corev1.Taint) bool {
+func isTaintTolerated(s *cluster.Shape, taint *corev1.Taint) bool {
 	return slices.ContainsFunc(s.Tolerations, func(t corev1.Toleration) bool { return api.Tolerates(&t, taint) })
 }
 
-// fewestTaints counts the PreferNoSchedule taints that the pod does not tolerate.
-func fewestTaints(t *Task, _ []*cluster.Node) Rate {
-	if !t.Advised() {
+// taintScore counts the PreferNoSchedule taints that the pod does not tolerate.
+func taintScore(t *Task, _ []*cluster.Node) Rate {
+	if !t.HasPreferNoSchedule() {
 		return func(*cluster.Node) int64 { return 0 }
 	}
 	shape := t.Pod.Shape
 	return func(n *cluster.Node) int64 {
 		var count int64
 		for i := range n.Taints {
-			if taint := &n.Taints[i]; taint.Effect == corev1.TaintEffectPreferNoSchedule && !tolerates(shape, taint) {
+			if taint := &n.Taints[i]; taint.Effect == corev1.TaintEffectPreferNoSchedule &&
+				!isTaintTolerated(shape, taint) {
 				count++
 			}
 		}
@@ -98,7 +100,7 @@ func fewestTaints(t *Task, _ []*cluster.Node) Rate {
 // termsConflict refuses pods whose required terms each demand two different node names.
 func termsConflict(t *Task) *Refusal {
 	if t.Pod.OnlyNamed && len(t.Pod.NodeNames) == 0 {
-		return conflicting
+		return termsInConflict
 	}
 	return nil
 }
@@ -106,24 +108,24 @@ func termsConflict(t *Task) *Refusal {
 // nodeAffinity refuses nodes that the pod's node selector, its required node affinity or the profile's excludes.
 func nodeAffinity(t *Task) Check {
 	shape, added := t.Pod.Shape, t.Args.AddedAffinity
-	if !shape.Selective && added == nil {
+	if !shape.HasRequired && added == nil {
 		return nil
 	}
 	return func(n *cluster.Node) *Refusal {
 		if added != nil && !added.Match(n.Match()) {
-			return enforced
+			return profileAffinityMismatch
 		}
-		if shape.Selective {
+		if shape.HasRequired {
 			if ok, err := shape.Required.Match(n.Match()); !ok || err != nil {
-				return unselected
+				return affinityMismatch
 			}
 		}
 		return nil
 	}
 }
 
-// preferredNodes sums up the weights of the preferred terms that a node matches.
-func preferredNodes(t *Task, _ []*cluster.Node) Rate {
+// nodeAffinityScore sums up the weights of the preferred terms that a node matches.
+func nodeAffinityScore(t *Task, _ []*cluster.Node) Rate {
 	own, added := t.Pod.Preferred, t.Args.AddedPreferred
 	if own == nil && added == nil {
 		return nil
@@ -147,16 +149,16 @@ func nodePorts(t *Task) Check {
 		return nil
 	}
 	return func(n *cluster.Node) *Refusal {
-		if slices.ContainsFunc(ports, n.PortTaken) {
-			return portTaken
+		if slices.ContainsFunc(ports, n.IsPortInUse) {
+			return portInUse
 		}
 		return nil
 	}
 }
 
-// portsConcerned reports whether a pod that ended had a host port that the pod needs.
-func portsConcerned(t *Task, what Happened) bool {
-	return what.Pod == nil || !what.Leaving && slices.ContainsFunc(t.Pod.HostPorts, func(want api.HostPort) bool {
+// portsHint reports whether a pod that ended had a host port that the pod needs.
+func portsHint(t *Task, what ClusterEvent) bool {
+	return what.Pod == nil || !what.StillOnNode && slices.ContainsFunc(t.Pod.HostPorts, func(want api.HostPort) bool {
 		return slices.ContainsFunc(what.Pod.HostPorts, want.Conflicts)
 	})
 }
@@ -169,14 +171,14 @@ func declaredFeatures(t *Task) Check {
 	}
 	return func(n *cluster.Node) *Refusal {
 		if slices.ContainsFunc(needs, func(f string) bool { return !slices.Contains(n.Features, f) }) {
-			return undeclared
+			return featuresNotDeclared
 		}
 		return nil
 	}
 }
 
-// featuresConcerned reports whether a new or changed node declares the features that the pod needs.
-func featuresConcerned(t *Task, what Happened) bool {
+// featuresHint reports whether a new or changed node declares the features that the pod needs.
+func featuresHint(t *Task, what ClusterEvent) bool {
 	check := declaredFeatures(t)
 	return check == nil || what.Node == nil || check(what.Node) == nil
 }
@@ -192,7 +194,7 @@ const (
 func imageScore(t *Task, _ []*cluster.Node) Rate {
 	images, on, known := t.Pod.Images, make([]float64, len(t.Pod.Images)), false
 	for i, name := range images {
-		have := t.HaveImage(name)
+		have := t.NodesWithImage(name)
 		on[i], known = float64(have)/float64(t.Len()), known || have > 0
 	}
 	if !known {

@@ -9,117 +9,117 @@ import (
 
 // All lists the plugins in the order in which filters run. The first filter that refuses a node provides the reason.
 var All = []Plugin{
-	{Name: "NodeUnschedulable", Filter: nodeUnschedulable, NodeOnly: true, Wakes: NodeChanged},
-	{Name: "NodeName", Filter: nodeName, NodeOnly: true, Wakes: NodeChanged},
+	{Name: "NodeUnschedulable", Filter: nodeUnschedulable, NeedsOnlyNode: true, HelpfulEvents: NodeChanged},
+	{Name: "NodeName", Filter: nodeName, NeedsOnlyNode: true, HelpfulEvents: NodeChanged},
 	{
-		Name:      "TaintToleration",
-		Filter:    taintToleration,
-		NodeOnly:  true,
-		Score:     fewestTaints,
-		Normalize: reversed,
-		Weight:    3,
-		Wakes:     NodeChanged,
+		Name:          "TaintToleration",
+		Filter:        taintToleration,
+		NeedsOnlyNode: true,
+		Score:         taintScore,
+		Normalize:     scaleReversed,
+		Weight:        3,
+		HelpfulEvents: NodeChanged,
 	},
 	{
-		Name:       "NodeAffinity",
-		Everywhere: termsConflict,
-		Filter:     nodeAffinity,
-		NodeOnly:   true,
-		Score:      preferredNodes,
-		Normalize:  highest,
-		Weight:     2,
-		Wakes:      NodeChanged,
+		Name:          "NodeAffinity",
+		RefuseAll:     termsConflict,
+		Filter:        nodeAffinity,
+		NeedsOnlyNode: true,
+		Score:         nodeAffinityScore,
+		Normalize:     scaleToHighest,
+		Weight:        2,
+		HelpfulEvents: NodeChanged,
 	},
-	{Name: "NodePorts", Filter: nodePorts, Wakes: NodeChanged | PodGone, Hint: portsConcerned},
+	{Name: "NodePorts", Filter: nodePorts, HelpfulEvents: NodeChanged | PodGone, Hint: portsHint},
 	{
-		Name:   "NodeResourcesFit",
-		Filter: nodeResourcesFit,
-		Score:  fitScore,
-		Weight: 1,
-		Wakes:  NodeChanged | PodGone | DevicesChanged,
-		Hint:   fitsNow,
-	},
-	{
-		Name:       "VolumeRestrictions",
-		Everywhere: claimMissing,
-		Filter:     volumeRestrictions,
-		Wakes:      NodeChanged | DomainsChanged | PodGone | StorageChanged,
-		Hint:       disksConcerned,
+		Name:          "NodeResourcesFit",
+		Filter:        nodeResourcesFit,
+		Score:         fitScore,
+		Weight:        1,
+		HelpfulEvents: NodeChanged | PodGone | DevicesChanged,
+		Hint:          fitHint,
 	},
 	{
-		Name:   "NodeVolumeLimits",
-		Filter: volumeLimits,
-		Wakes:  NodeChanged | PodGone | StorageChanged,
-		Hint:   limitsConcerned,
+		Name:          "VolumeRestrictions",
+		RefuseAll:     claimMissing,
+		Filter:        volumeRestrictions,
+		HelpfulEvents: NodeChanged | DomainsChanged | PodGone | StorageChanged,
+		Hint:          disksHint,
 	},
 	{
-		Name:       "VolumeBinding",
-		Everywhere: claimUnusable,
-		Filter:     volumeBinding,
-		Score:      volumeScore,
-		Weight:     1,
-		Wakes:      NodeChanged | StorageChanged,
-		Hint:       bindingConcerned,
+		Name:          "NodeVolumeLimits",
+		Filter:        volumeLimits,
+		HelpfulEvents: NodeChanged | PodGone | StorageChanged,
+		Hint:          limitsHint,
 	},
 	{
-		Name:       "VolumeZone",
-		Everywhere: volumeMissing,
-		Filter:     volumeZone,
-		Wakes:      NodeChanged | StorageChanged,
-		Hint:       zoneConcerned,
+		Name:          "VolumeBinding",
+		RefuseAll:     claimUnusable,
+		Filter:        volumeBinding,
+		Score:         volumeScore,
+		Weight:        1,
+		HelpfulEvents: NodeChanged | StorageChanged,
+		Hint:          bindingHint,
 	},
 	{
-		Name:      "PodTopologySpread",
-		Filter:    topologySpread,
-		Score:     spreadScore,
-		Normalize: spreadNormalize,
-		Weight:    2,
-		Wakes:     NodeChanged | DomainsChanged | PodGone | PodPlaced,
-		Hint:      spreadConcerned,
+		Name:          "VolumeZone",
+		RefuseAll:     volumeMissing,
+		Filter:        volumeZone,
+		HelpfulEvents: NodeChanged | StorageChanged,
+		Hint:          zoneHint,
 	},
 	{
-		Name:      "InterPodAffinity",
-		Filter:    podAffinity,
-		Score:     affinityScore,
-		Normalize: ranged,
-		Weight:    2,
-		Wakes:     NodeChanged | DomainsChanged | PodGone | PodPlaced,
-		Hint:      affinityConcerned,
+		Name:          "PodTopologySpread",
+		Filter:        topologySpread,
+		Score:         spreadScore,
+		Normalize:     spreadNormalize,
+		Weight:        2,
+		HelpfulEvents: NodeChanged | DomainsChanged | PodGone | PodPlaced,
+		Hint:          spreadHint,
 	},
 	{
-		Name:       "DynamicResources",
-		Everywhere: devicesUnusable,
-		Filter:     devicesFit,
-		Score:      devicesScore,
-		Normalize:  highest,
-		Weight:     2,
-		Wakes:      NodeChanged | DevicesChanged,
-		Hint:       devicesConcerned,
+		Name:          "InterPodAffinity",
+		Filter:        podAffinity,
+		Score:         affinityScore,
+		Normalize:     scaleRange,
+		Weight:        2,
+		HelpfulEvents: NodeChanged | DomainsChanged | PodGone | PodPlaced,
+		Hint:          affinityHint,
+	},
+	{
+		Name:          "DynamicResources",
+		RefuseAll:     devicesUnusable,
+		Filter:        devicesFit,
+		Score:         devicesScore,
+		Normalize:     scaleToHighest,
+		Weight:        2,
+		HelpfulEvents: NodeChanged | DevicesChanged,
+		Hint:          devicesHint,
 	},
 	{Name: "NodeResourcesBalancedAllocation", Score: balancedScore, Weight: 1},
 	{Name: "ImageLocality", Score: imageScore, Weight: 1},
-	{Name: "NodeDeclaredFeatures", Filter: declaredFeatures, Wakes: NodeChanged, Hint: featuresConcerned},
+	{Name: "NodeDeclaredFeatures", Filter: declaredFeatures, HelpfulEvents: NodeChanged, Hint: featuresHint},
 }
 
 // Plugin is a filter, a score, or both. A plugin that does not apply to a pod returns nil for it.
 type Plugin struct {
 	Name string
-	// Everywhere refuses a pod on all nodes, before any node is checked.
-	Everywhere func(t *Task) *Refusal
+	// RefuseAll refuses a pod on all nodes, before any node is checked.
+	RefuseAll func(t *Task) *Refusal
 	// Filter returns the check for single nodes. The check reads the present state of the cluster at each call, so that
 	// pods can be added and removed temporarily.
 	Filter func(t *Task) Check
-	// NodeOnly reports that the check depends only on the pod's shape and the node object.
-	NodeOnly bool
+	// NeedsOnlyNode reports that the check depends only on the pod's shape and the node object.
+	NeedsOnlyNode bool
 	// Score returns the function that rates the nodes that fit.
 	Score func(t *Task, fit []*cluster.Node) Rate
 	// Normalize scales the rates of all nodes that fit to 0 … MaxScore. It is nil if Rate returns such values.
 	Normalize func(scores []int64)
 	Weight    int64
-	// Wakes holds the events after which a pod that the plugin refused may fit. Hint checks a single event more
+	// HelpfulEvents holds the events after which a pod that the plugin refused may fit. Hint checks a single event more
 	// closely.
-	Wakes Event
-	Hint  func(t *Task, what Happened) bool
+	HelpfulEvents EventKind
+	Hint          func(t *Task, what ClusterEvent) bool
 }
 
 // Check returns why a node does not fit, or nil.
@@ -140,17 +140,19 @@ type Task struct {
 type Refusal struct {
 	Plugin  string
 	Reasons []string
-	Final   bool
+	IsFinal bool
 }
 
-func final(plugin, reason string) *Refusal { return &Refusal{plugin, []string{reason}, true} }
-func open(plugin, reason string) *Refusal  { return &Refusal{plugin, []string{reason}, false} }
+func finalRefusal(plugin, reason string) *Refusal { return &Refusal{plugin, []string{reason}, true} }
+func resolvableRefusal(plugin, reason string) *Refusal {
+	return &Refusal{plugin, []string{reason}, false}
+}
 
 // MaxScore is the highest score that a plugin gives.
 const MaxScore = 100
 
-// Named returns a plugin by its name.
-func Named(name string) (*Plugin, bool) {
+// ByName returns a plugin by its name.
+func ByName(name string) (*Plugin, bool) {
 	for i := range All {
 		if All[i].Name == name {
 			return &All[i], true
@@ -159,8 +161,8 @@ func Named(name string) (*Plugin, bool) {
 	return nil, false
 }
 
-// highest scales scores so that the highest becomes MaxScore.
-func highest(scores []int64) {
+// scaleToHighest scales scores so that the highest becomes MaxScore.
+func scaleToHighest(scores []int64) {
 	var top int64
 	for _, s := range scores {
 		top = max(top, s)
@@ -172,16 +174,16 @@ func highest(scores []int64) {
 	}
 }
 
-// reversed scales scores and reverses them, so that the lowest becomes the best.
-func reversed(scores []int64) {
-	highest(scores)
+// scaleReversed scales scores and reverses them, so that the lowest becomes the best.
+func scaleReversed(scores []int64) {
+	scaleToHighest(scores)
 	for i, s := range scores {
 		scores[i] = MaxScore - s
 	}
 }
 
-// ranged scales scores, which may be negative, so that the lowest becomes 0 and the highest MaxScore.
-func ranged(scores []int64) {
+// scaleRange scales scores, which may be negative, so that the lowest becomes 0 and the highest MaxScore.
+func scaleRange(scores []int64) {
 	if len(scores) == 0 {
 		return
 	}

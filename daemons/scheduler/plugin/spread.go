@@ -10,16 +10,17 @@ import (
 )
 
 var (
-	tooUneven = open("PodTopologySpread", "node(s) didn't match pod topology spread constraints")
-	noDomain  = final(
+	skewTooLarge       = resolvableRefusal("PodTopologySpread", "node(s) didn't match pod topology spread constraints")
+	topologyKeyMissing = finalRefusal(
 		"PodTopologySpread",
 		"node(s) didn't match pod topology spread constraints (missing required label)",
 	)
 )
 
-// constraints returns the pod's spread constraints that are required, or not, or else the profile's defaults. strict
-// reports that nodes must have all topology keys. That is so unless the constraints are Kubernetes' own defaults.
-func constraints(t *Task, required bool) (list []cluster.Constraint, strict bool) {
+// spreadConstraints returns the pod's spread constraints that are required, or not, or else the profile's defaults.
+// strict reports that nodes must have all topology keys. That is so unless the constraints are Kubernetes' own
+// defaults.
+func spreadConstraints(t *Task, required bool) (list []cluster.Constraint, strict bool) {
 	if len(t.Pod.Constraints) > 0 {
 		for _, c := range t.Pod.Constraints {
 			if c.Required == required {
@@ -28,7 +29,7 @@ func constraints(t *Task, required bool) (list []cluster.Constraint, strict bool
 		}
 		return list, true
 	}
-	siblings := (*cluster.About)(nil)
+	siblings := (*cluster.PodSelector)(nil)
 	for _, d := range t.Args.DefaultConstraints {
 		if d.Required != required {
 			continue
@@ -39,14 +40,14 @@ func constraints(t *Task, required bool) (list []cluster.Constraint, strict bool
 			}
 		}
 		list = append(list, cluster.Constraint{
-			About: siblings, Key: d.Key, MaxSkew: d.MaxSkew, MinDomains: d.MinDomains, Required: required,
+			PodSelector: siblings, Key: d.Key, MaxSkew: d.MaxSkew, MinDomains: d.MinDomains, Required: required,
 			HonorNodes: d.HonorNodes, HonorTaint: d.HonorTaint,
 		})
 	}
-	return list, t.Args.OwnConstraints
+	return list, t.Args.HasConfiguredConstraints
 }
 
-func keys(list []cluster.Constraint) []string {
+func topologyKeys(list []cluster.Constraint) []string {
 	out := make([]string, len(list))
 	for i := range list {
 		out[i] = list[i].Key
@@ -54,68 +55,70 @@ func keys(list []cluster.Constraint) []string {
 	return out
 }
 
-func counting(t *Task, c *cluster.Constraint, keys []string) *cluster.Spread {
+func newSpread(t *Task, c *cluster.Constraint, keys []string) *cluster.Spread {
 	return &cluster.Spread{
-		Keys:      keys,
-		Shape:     t.Pod.Shape,
-		Nodes:     c.HonorNodes,
-		Taint:     c.HonorTaint,
-		Tolerates: toleratesNode,
+		Keys:           keys,
+		Shape:          t.Pod.Shape,
+		HonorsAffinity: c.HonorNodes,
+		HonorsTaints:   c.HonorTaint,
+		Tolerates:      isNodeTolerated,
 	}
 }
 
 // topologySpread refuses nodes on which the pod would make its domain exceed the minimum by more than maxSkew. With
 // fewer domains than minDomains, the minimum is 0.
 func topologySpread(t *Task) Check {
-	list, _ := constraints(t, true)
+	list, _ := spreadConstraints(t, true)
 	if len(list) == 0 {
 		return nil
 	}
-	tables, self, all := make([]*cluster.Table, len(list)), make([]int, len(list)), keys(list)
+	tables, self, all := make([]*cluster.Table, len(list)), make([]int, len(list)), topologyKeys(list)
 	for i := range list {
 		c := &list[i]
-		tables[i] = t.Table(c.About, c.Key, counting(t, c, all))
-		if t.Chooses(c.About, t.Pod.Shape) {
+		tables[i] = t.Table(c.PodSelector, c.Key, newSpread(t, c, all))
+		if t.Selects(c.PodSelector, t.Pod.Shape) {
 			self[i] = 1
 		}
 	}
 	return func(n *cluster.Node) *Refusal {
 		for i, table := range tables {
 			if _, ok := table.Domain(n); !ok {
-				return noDomain
+				return topologyKeyMissing
 			}
 			least := 0
 			if table.Domains() >= list[i].MinDomains {
-				least = table.Least()
+				least = table.Minimum()
 			}
 			if table.Count(n)+self[i]-least > list[i].MaxSkew {
-				return tooUneven
+				return skewTooLarge
 			}
 		}
 		return nil
 	}
 }
 
-// spreadConcerned reports whether an event may help. That is an event about pods that the constraints count, or about a
+// spreadHint reports whether an event may help. That is an event about pods that the constraints count, or about a
 // node that changed its domain or whether it counts.
-func spreadConcerned(t *Task, what Happened) bool {
-	if what.Event == DomainsChanged && what.Before != nil {
-		list, _ := constraints(t, true)
+func spreadHint(t *Task, what ClusterEvent) bool {
+	if what.EventKind == DomainsChanged && what.NodeBefore != nil {
+		list, _ := spreadConstraints(t, true)
 		return slices.ContainsFunc(list, func(c cluster.Constraint) bool {
-			return what.Node.Moved(what.Before, c.Key) || c.HonorTaint && what.Node.Retainted(what.Before) ||
-				c.HonorNodes && t.Pod.Selective && what.Node.Relabelled(what.Before)
+			return what.Node.HasMoved(what.NodeBefore, c.Key) || c.HonorTaint &&
+				what.Node.HasNewTaints(what.NodeBefore) ||
+				c.HonorNodes && t.Pod.HasRequired && what.Node.HasNewLabels(what.NodeBefore)
 		})
 	}
 	if what.Pod == nil {
 		return true
 	}
-	if what.Leaving && what.Pod.DeletionTimestamp == nil {
+	if what.StillOnNode && what.Pod.DeletionTimestamp == nil {
 		return false // it uses less, and counts as before
 	}
-	list, _ := constraints(t, true)
+	list, _ := spreadConstraints(t, true)
 	for i := range list {
-		counts := t.Chooses(list[i].About, what.Pod.Shape)
-		if what.Was != nil && counts != t.Chooses(list[i].About, what.Was.Shape) || what.Was == nil && counts {
+		counts := t.Selects(list[i].PodSelector, what.Pod.Shape)
+		if what.PodBefore != nil && counts != t.Selects(list[i].PodSelector, what.PodBefore.Shape) ||
+			what.PodBefore == nil && counts {
 			return true
 		}
 	}
@@ -128,13 +131,13 @@ const unranked = -1
 // spreadScore sums up the selected pods in a node's domains. Small topologies have a lower weight. Fewer pods are
 // better.
 func spreadScore(t *Task, fit []*cluster.Node) Rate {
-	list, strict := constraints(t, false)
+	list, strict := spreadConstraints(t, false)
 	if len(list) == 0 {
 		return nil
 	}
 	var all []string
 	if strict {
-		all = keys(list)
+		all = topologyKeys(list)
 	}
 	ranked := func(n *cluster.Node) bool {
 		for _, key := range all {
@@ -149,13 +152,13 @@ func spreadScore(t *Task, fit []*cluster.Node) Rate {
 	for i := range list {
 		c := &list[i]
 		if c.Key == corev1.LabelHostname { // counted per node, on all nodes
-			tables[i] = t.Table(c.About, "", &cluster.Spread{})
-			domains[i] = t.Table(c.About, c.Key, nil)
+			tables[i] = t.Table(c.PodSelector, "", &cluster.Spread{})
+			domains[i] = t.Table(c.PodSelector, c.Key, nil)
 		} else {
-			tables[i] = t.Table(c.About, c.Key, counting(t, c, all))
+			tables[i] = t.Table(c.PodSelector, c.Key, newSpread(t, c, all))
 			domains[i] = tables[i]
 		}
-		weights[i] = math.Log(float64(size(domains[i], c.Key, fit, ranked) + 2))
+		weights[i] = math.Log(float64(countDomains(domains[i], c.Key, fit, ranked) + 2))
 	}
 	return func(n *cluster.Node) int64 {
 		if !ranked(n) {
@@ -171,9 +174,9 @@ func spreadScore(t *Task, fit []*cluster.Node) Rate {
 	}
 }
 
-// size returns the number of domains of the nodes that fit. For the hostname key, each node counts. Nodes without the
-// key count as one more domain.
-func size(table *cluster.Table, key string, fit []*cluster.Node, ranked func(*cluster.Node) bool) int {
+// countDomains returns the number of domains of the nodes that fit. For the hostname key, each node counts. Nodes
+// without the key count as one more domain.
+func countDomains(table *cluster.Table, key string, fit []*cluster.Node, ranked func(*cluster.Node) bool) int {
 	count := 0
 	var seen []bool
 	for _, n := range fit {

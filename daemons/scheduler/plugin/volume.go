@@ -14,15 +14,15 @@ import (
 )
 
 var (
-	diskTaken  = open("VolumeRestrictions", "node(s) had no available disk")
-	claimTaken = open(
+	diskConflict  = resolvableRefusal("VolumeRestrictions", "node(s) had no available disk")
+	claimConflict = resolvableRefusal(
 		"VolumeRestrictions",
 		"node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
 	)
-	tooMany     = open("NodeVolumeLimits", "node(s) exceed max volume count")
-	otherZone   = final("VolumeZone", "node(s) had no available volume zone")
-	notBound    = final("VolumeBinding", "pod has unbound immediate PersistentVolumeClaims")
-	bindingText = [4]string{
+	tooManyVolumes = resolvableRefusal("NodeVolumeLimits", "node(s) exceed max volume count")
+	zoneMismatch   = finalRefusal("VolumeZone", "node(s) had no available volume zone")
+	claimsUnbound  = finalRefusal("VolumeBinding", "pod has unbound immediate PersistentVolumeClaims")
+	bindingReasons = [4]string{
 		"node(s) didn't match PersistentVolume's node affinity",
 		"node(s) didn't find available persistent volumes to bind",
 		"node(s) did not have enough free storage",
@@ -30,8 +30,8 @@ var (
 	}
 	bindingRefusals = func() (out [16]*Refusal) {
 		for bits := range out {
-			r := &Refusal{Plugin: "VolumeBinding", Final: true}
-			for i, text := range bindingText {
+			r := &Refusal{Plugin: "VolumeBinding", IsFinal: true}
+			for i, text := range bindingReasons {
 				if bits&(1<<i) != 0 {
 					r.Reasons = append(r.Reasons, text)
 				}
@@ -46,7 +46,7 @@ var (
 func claimMissing(t *Task) *Refusal {
 	for _, v := range t.Pod.Volumes {
 		if !v.Ephemeral && t.Storage.Claim(t.Pod.Namespace, v.Claim) == nil {
-			return final("VolumeRestrictions", fmt.Sprintf("persistentvolumeclaim %q not found", v.Claim))
+			return finalRefusal("VolumeRestrictions", fmt.Sprintf("persistentvolumeclaim %q not found", v.Claim))
 		}
 	}
 	return nil
@@ -68,29 +68,29 @@ func volumeRestrictions(t *Task) Check {
 		return nil
 	}
 	return func(n *cluster.Node) *Refusal {
-		if len(disks) > 0 && diskInUse(disks, n) {
-			return diskTaken
+		if len(disks) > 0 && isDiskInUse(disks, n) {
+			return diskConflict
 		}
 		for _, key := range single {
-			if t.ClaimInUse(key) > 0 {
-				return claimTaken
+			if t.ClaimUsers(key) > 0 {
+				return claimConflict
 			}
 		}
 		return nil
 	}
 }
 
-// disksConcerned reports whether a pod that ended used a disk or claim of the pod, or whether an object is one of the
+// disksHint reports whether a pod that ended used a disk or claim of the pod, or whether an object is one of the
 // pod's claims.
-func disksConcerned(t *Task, what Happened) bool {
+func disksHint(t *Task, what ClusterEvent) bool {
 	switch {
-	case what.Event == StorageChanged:
-		return ownClaim(t, what.Storage, false)
-	case what.Event == DomainsChanged:
+	case what.EventKind == StorageChanged:
+		return isOwnClaim(t, what.Storage, false)
+	case what.EventKind == DomainsChanged:
 		return what.Node == nil // a node was removed, with pods that used the claims
 	case what.Pod == nil:
 		return true
-	case what.Leaving:
+	case what.StillOnNode:
 		return false
 	}
 	theirs := what.Pod.Shape
@@ -100,8 +100,8 @@ func disksConcerned(t *Task, what Happened) bool {
 		})
 }
 
-// ownClaim reports whether an object is one of the pod's claims. For objects that are not claims it returns others.
-func ownClaim(t *Task, obj any, others bool) bool {
+// isOwnClaim reports whether an object is one of the pod's claims. For objects that are not claims it returns others.
+func isOwnClaim(t *Task, obj any, others bool) bool {
 	claim, is := obj.(*corev1.PersistentVolumeClaim)
 	if !is {
 		return others || obj == nil
@@ -110,32 +110,32 @@ func ownClaim(t *Task, obj any, others bool) bool {
 		slices.ContainsFunc(t.Pod.Volumes, func(v cluster.Volume) bool { return v.Claim == claim.Name })
 }
 
-// limitsConcerned reports whether a pod that ended may have had attached volumes, or whether an object affects the
+// limitsHint reports whether a pod that ended may have had attached volumes, or whether an object affects the
 // limits.
-func limitsConcerned(t *Task, what Happened) bool {
-	if what.Event == StorageChanged {
+func limitsHint(t *Task, what ClusterEvent) bool {
+	if what.EventKind == StorageChanged {
 		_, capacity := what.Storage.(*storagev1.CSIStorageCapacity)
-		return ownClaim(t, what.Storage, !capacity)
+		return isOwnClaim(t, what.Storage, !capacity)
 	}
-	return what.Pod == nil || !what.Leaving && what.Pod.Attachable()
+	return what.Pod == nil || !what.StillOnNode && what.Pod.HasAttachable()
 }
 
-// bindingConcerned reports whether an object may help to bind the pod's claims.
-func bindingConcerned(t *Task, what Happened) bool {
+// bindingHint reports whether an object may help to bind the pod's claims.
+func bindingHint(t *Task, what ClusterEvent) bool {
 	_, attachment := what.Storage.(*storagev1.VolumeAttachment)
-	return what.Event != StorageChanged || ownClaim(t, what.Storage, !attachment)
+	return what.EventKind != StorageChanged || isOwnClaim(t, what.Storage, !attachment)
 }
 
-// zoneConcerned reports whether an object may determine the zone of one of the pod's volumes.
-func zoneConcerned(t *Task, what Happened) bool {
+// zoneHint reports whether an object may determine the zone of one of the pod's volumes.
+func zoneHint(t *Task, what ClusterEvent) bool {
 	switch what.Storage.(type) {
 	case nil, *corev1.PersistentVolume, *storagev1.StorageClass:
 		return true
 	}
-	return ownClaim(t, what.Storage, false)
+	return isOwnClaim(t, what.Storage, false)
 }
 
-func diskInUse(disks []cluster.Disk, n *cluster.Node) bool {
+func isDiskInUse(disks []cluster.Disk, n *cluster.Node) bool {
 	for _, p := range n.Pods {
 		for i := range p.Disks {
 			if slices.ContainsFunc(disks, func(d cluster.Disk) bool { return d.Conflicts(&p.Disks[i]) }) {
@@ -149,30 +149,30 @@ func diskInUse(disks []cluster.Disk, n *cluster.Node) bool {
 // volumeLimits refuses nodes without a required driver, and nodes to which a driver could not attach all volumes. A
 // volume that several pods use counts once. So does a volume that is attached without a pod on the node.
 func volumeLimits(t *Task) Check {
-	if !t.Pod.Attachable() {
+	if !t.Pod.HasAttachable() {
 		return nil
 	}
 	plain, all := map[string]string{}, map[string]string{}
-	t.Storage.Attached(t.Pod.Shape, false, plain)
-	t.Storage.Attached(t.Pod.Shape, true, all)
+	t.Storage.AddAttachable(t.Pod.Shape, false, plain)
+	t.Storage.AddAttachable(t.Pod.Shape, true, all)
 	if len(all) == 0 {
 		return nil
 	}
 	return func(n *cluster.Node) *Refusal {
-		node, wants := t.Storage.Attaching(n.Name), plain
+		node, wants := t.Storage.NodeDrivers(n.Name), plain
 		if node != nil {
 			wants = all
 		}
 		if missing := missingDriver(t, wants, node); missing != "" {
-			return open("NodeVolumeLimits", missing+" CSI driver is not installed on the node")
+			return resolvableRefusal("NodeVolumeLimits", missing+" CSI driver is not installed on the node")
 		}
 		if node == nil || len(node.Limits) == 0 || len(wants) == 0 {
 			return nil
 		}
 		attached := map[string]string{}
 		for _, p := range n.Pods {
-			if p.Attachable() {
-				t.Storage.Attached(p.Shape, true, attached)
+			if p.HasAttachable() {
+				t.Storage.AddAttachable(p.Shape, true, attached)
 			}
 		}
 		more := map[string]int{}
@@ -181,14 +181,14 @@ func volumeLimits(t *Task) Check {
 				more[driver]++
 			}
 		}
-		t.Storage.AttachedTo(n.Name, attached)
+		t.Storage.AddAttached(n.Name, attached)
 		there := map[string]int{}
 		for _, driver := range attached {
 			there[driver]++
 		}
 		for driver, count := range more {
 			if limit, limited := node.Limits[driver]; limited && there[driver]+count > limit {
-				return tooMany
+				return tooManyVolumes
 			}
 		}
 		return nil
@@ -196,20 +196,21 @@ func volumeLimits(t *Task) Check {
 }
 
 // missingDriver returns the first driver, by name, that must be on the node and is not, or "".
-func missingDriver(t *Task, volumes map[string]string, node *cluster.Attaching) (missing string) {
+func missingDriver(t *Task, volumes map[string]string, node *cluster.NodeDrivers) (missing string) {
 	for _, driver := range volumes {
-		if (node == nil || !node.Drivers[driver]) && (missing == "" || driver < missing) && t.Storage.Demands(driver) {
+		if (node == nil || !node.Drivers[driver]) && (missing == "" || driver < missing) &&
+			t.Storage.RequiresDriver(driver) {
 			missing = driver
 		}
 	}
 	return missing
 }
 
-// Unbound returns the pod's claims that are bound only after it has a node.
-func Unbound(t *Task) []*corev1.PersistentVolumeClaim {
+// UnboundClaims returns the pod's claims that are bound only after it has a node.
+func UnboundClaims(t *Task) []*corev1.PersistentVolumeClaim {
 	var out []*corev1.PersistentVolumeClaim
 	for _, v := range t.Pod.Volumes {
-		if claim := t.Storage.Claim(t.Pod.Namespace, v.Claim); claim != nil && !cluster.Bound(claim) {
+		if claim := t.Storage.Claim(t.Pod.Namespace, v.Claim); claim != nil && !cluster.IsBound(claim) {
 			out = append(out, claim)
 		}
 	}
@@ -248,11 +249,11 @@ func claimUnusable(t *Task) *Refusal {
 		default:
 			continue
 		}
-		return final("VolumeBinding", reason)
+		return finalRefusal("VolumeBinding", reason)
 	}
-	for _, claim := range Unbound(t) {
-		if !t.Storage.Waits(claim) {
-			return notBound
+	for _, claim := range UnboundClaims(t) {
+		if !t.Storage.WaitsForPod(claim) {
+			return claimsUnbound
 		}
 	}
 	return nil
@@ -264,11 +265,11 @@ func volumeBinding(t *Task) Check {
 	if len(t.Pod.Volumes) == 0 {
 		return nil
 	}
-	var bound []*cluster.Persistent
-	unbound, missing := Unbound(t), false
+	var bound []*cluster.PersistentVolume
+	unbound, missing := UnboundClaims(t), false
 	for _, v := range t.Pod.Volumes {
 		claim := t.Storage.Claim(t.Pod.Namespace, v.Claim)
-		if claim == nil || !cluster.Bound(claim) {
+		if claim == nil || !cluster.IsBound(claim) {
 			continue
 		}
 		volume := t.Storage.Volume(claim.Spec.VolumeName)
@@ -281,7 +282,7 @@ func volumeBinding(t *Task) Check {
 	return func(n *cluster.Node) *Refusal {
 		bits := 0
 		for _, v := range bound {
-			if !v.Reachable(n) {
+			if !v.IsReachable(n) {
 				bits = 1
 				break
 			}
@@ -289,7 +290,7 @@ func volumeBinding(t *Task) Check {
 		switch _, verdict := t.Storage.Decide(unbound, n); verdict {
 		case cluster.NoVolume:
 			bits |= 2
-		case cluster.TooSmall:
+		case cluster.CapacityTooSmall:
 			bits |= 4
 		}
 		if missing && bits&1 == 0 {
@@ -304,20 +305,20 @@ func volumeBinding(t *Task) Check {
 
 // volumeScore rates how much of the volumes, or of the capacity, the pod's unbound claims take on a node.
 func volumeScore(t *Task, _ []*cluster.Node) Rate {
-	unbound, shape := Unbound(t), Strategy{Kind: RequestedToCapacityRatio, Shape: t.Args.VolumeShape}
+	unbound, shape := UnboundClaims(t), Strategy{Kind: RequestedToCapacityRatio, Shape: t.Args.VolumeShape}
 	if len(unbound) == 0 {
 		return nil
 	}
 	return func(n *cluster.Node) int64 {
 		decisions, _ := t.Storage.Decide(unbound, n)
-		by := cluster.ByClass(decisions)
+		by := cluster.SumByClass(decisions)
 		if len(by) == 0 {
 			return 0
 		}
 		var sum int64
 		for _, r := range by {
 			if r.Capacity == 0 {
-				sum += shape.at(100)
+				sum += shape.scoreAt(100)
 			} else {
 				sum += shape.rate(r.Requested, r.Capacity)
 			}
@@ -334,7 +335,7 @@ func volumeMissing(t *Task) *Refusal {
 		}
 		claim := t.Storage.Claim(t.Pod.Namespace, v.Claim)
 		if claim != nil && claim.Spec.VolumeName != "" && t.Storage.Volume(claim.Spec.VolumeName) == nil {
-			return final("VolumeZone", fmt.Sprintf("persistentvolume %q not found", claim.Spec.VolumeName))
+			return finalRefusal("VolumeZone", fmt.Sprintf("persistentvolume %q not found", claim.Spec.VolumeName))
 		}
 	}
 	return nil
@@ -393,7 +394,7 @@ func volumeZone(t *Task) Check {
 				value, has = n.Labels[d.now]
 			}
 			if !has || !slices.Contains(d.values, value) {
-				return otherZone
+				return zoneMismatch
 			}
 		}
 		return nil

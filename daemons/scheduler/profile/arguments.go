@@ -33,7 +33,7 @@ func (a *arguments) addAffinity(added *corev1.NodeAffinity) error {
 	return nil
 }
 
-func (a *arguments) fit(c *configv1.NodeResourcesFitArgs) error {
+func (a *arguments) setFit(c *configv1.NodeResourcesFitArgs) error {
 	a.IgnoredResources, a.IgnoredGroups = map[corev1.ResourceName]bool{}, map[string]bool{}
 	for _, name := range c.IgnoredResources {
 		if !strings.Contains(name, "/") {
@@ -65,7 +65,7 @@ func (a *arguments) fit(c *configv1.NodeResourcesFitArgs) error {
 			return errors.New("scoringStrategy.requestedToCapacityRatio.shape must have a point")
 		}
 		var err error
-		if a.Fit.Shape, err = points(s.RequestedToCapacityRatio.Shape); err != nil {
+		if a.Fit.Shape, err = shapePoints(s.RequestedToCapacityRatio.Shape); err != nil {
 			return fmt.Errorf("scoringStrategy.requestedToCapacityRatio.%w", err)
 		}
 	default:
@@ -82,8 +82,8 @@ func (a *arguments) fit(c *configv1.NodeResourcesFitArgs) error {
 	return err
 }
 
-// points converts the shape of a score.
-func points(shape []configv1.UtilizationShapePoint) ([]plugin.Point, error) {
+// shapePoints converts the shape of a score.
+func shapePoints(shape []configv1.UtilizationShapePoint) ([]plugin.Point, error) {
 	if len(shape) == 0 {
 		return nil, errors.New("shape must have a point")
 	}
@@ -126,7 +126,7 @@ func weightedResources(list []configv1.ResourceSpec, most int64) ([]plugin.Weigh
 	return out, nil
 }
 
-func (a *arguments) spread(c *configv1.PodTopologySpreadArgs) error {
+func (a *arguments) setSpread(c *configv1.PodTopologySpreadArgs) error {
 	switch c.DefaultingType {
 	case configv1.SystemDefaulting, "":
 		if len(c.DefaultConstraints) > 0 {
@@ -137,7 +137,7 @@ func (a *arguments) spread(c *configv1.PodTopologySpreadArgs) error {
 	default:
 		return fmt.Errorf("defaultingType: %q is neither System nor List", c.DefaultingType)
 	}
-	a.DefaultConstraints, a.OwnConstraints = nil, true
+	a.DefaultConstraints, a.HasConfiguredConstraints = nil, true
 	seen := map[plugin.DefaultConstraint]bool{}
 	for i := range c.DefaultConstraints {
 		one, err := defaultConstraint(&c.DefaultConstraints[i])

@@ -12,7 +12,7 @@ import (
 
 // These maps list every field of a KubeSchedulerConfiguration and of the plugins' arguments, by how it is handled.
 var (
-	carriedOut = map[string]string{
+	supportedFields = map[string]string{
 		"KubeSchedulerConfiguration": "TypeMeta PercentageOfNodesToScore PodInitialBackoffSeconds " +
 			"PodMaxBackoffSeconds Profiles",
 		"KubeSchedulerProfile": "SchedulerName PercentageOfNodesToScore Plugins PluginConfig",
@@ -31,7 +31,7 @@ var (
 		"NodeAffinityArgs":                    "TypeMeta AddedAffinity",
 		"DynamicResourcesArgs":                "TypeMeta FilterTimeout",
 	}
-	refusedHere = map[string]string{
+	rejectedFields = map[string]string{
 		"KubeSchedulerConfiguration": "Parallelism LeaderElection ClientConnection DebuggingConfiguration Extenders " +
 			"DelayCacheUntilActive",
 		"Plugins": "PreEnqueue QueueSort PreFilter PreScore Reserve Permit PreBind Bind PostBind " +
@@ -40,9 +40,9 @@ var (
 	}
 )
 
-func TestEveryFieldOfTheConfigurationIsDealtWith(t *testing.T) {
+func TestEveryConfigurationFieldIsSupportedOrRejected(t *testing.T) {
 	is := map[string]bool{}
-	for _, all := range []map[string]string{carriedOut, refusedHere} {
+	for _, all := range []map[string]string{supportedFields, rejectedFields} {
 		for typ, fields := range all {
 			for _, f := range strings.Fields(fields) {
 				if is[typ+"."+f] {
@@ -96,9 +96,9 @@ func TestEveryFieldOfTheConfigurationIsDealtWith(t *testing.T) {
 }
 
 // Enabling or disabling plugins is rejected at every extension point that is not supported.
-func TestPointsOfExtensionAreRefused(t *testing.T) {
+func TestUnsupportedExtensionPointsAreRejected(t *testing.T) {
 	typ := reflect.TypeFor[configv1.Plugins]()
-	for _, name := range strings.Fields(refusedHere["Plugins"]) {
+	for _, name := range strings.Fields(rejectedFields["Plugins"]) {
 		f, _ := typ.FieldByName(name)
 		point, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		for _, set := range []string{"enabled", "disabled"} {

@@ -24,7 +24,7 @@ type Profile struct {
 	Args    *plugin.Args
 	// percentage of nodes that must fit before the search ends; 0 means that it depends on the size of the cluster
 	Percent int
-	Preempt Preempting
+	Preempt Preemption
 
 	BindTimeout time.Duration // limit for binding the claims of a pod
 }
@@ -35,10 +35,10 @@ type Score struct {
 	Weight int64
 }
 
-// Preempting defines whether preemption is used, and on how many nodes it is tried.
-type Preempting struct {
-	Off              bool
-	Percent, AtLeast int // of the nodes
+// Preemption defines whether preemption is used, and on how many nodes it is tried.
+type Preemption struct {
+	IsDisabled        bool
+	Percent, MinNodes int // of the nodes
 }
 
 // Default returns the profile with all plugins and their documented weights.
@@ -46,12 +46,12 @@ func Default() *Profile {
 	p := &Profile{
 		Name:        Name,
 		Args:        plugin.DefaultArgs(),
-		Preempt:     Preempting{Percent: 10, AtLeast: 100},
+		Preempt:     Preemption{Percent: 10, MinNodes: 100},
 		BindTimeout: 10 * time.Minute,
 	}
 	for i := range plugin.All {
 		one := &plugin.All[i]
-		if one.Filter != nil || one.Everywhere != nil {
+		if one.Filter != nil || one.RefuseAll != nil {
 			p.Filters = append(p.Filters, one)
 		}
 		if one.Score != nil {

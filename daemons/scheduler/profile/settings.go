@@ -46,7 +46,7 @@ func Parse(raw []byte) (Settings, error) {
 			configv1.SchemeGroupVersion,
 		)
 	}
-	if err := unread(&c); err != nil {
+	if err := checkUnsupported(&c); err != nil {
 		return Settings{}, err
 	}
 	s := DefaultSettings()
@@ -74,7 +74,7 @@ func Parse(raw []byte) (Settings, error) {
 	}
 	s.Profiles = nil
 	for i := range c.Profiles {
-		p, err := profileOf(&c.Profiles[i], percent)
+		p, err := newProfile(&c.Profiles[i], percent)
 		if err != nil {
 			return Settings{}, fmt.Errorf("profiles[%d]: %w", i, err)
 		}
@@ -86,8 +86,8 @@ func Parse(raw []byte) (Settings, error) {
 	return s, nil
 }
 
-// unread returns an error for settings that have a flag instead, or are not supported.
-func unread(c *configv1.KubeSchedulerConfiguration) error {
+// checkUnsupported returns an error for settings that have a flag instead, or are not supported.
+func checkUnsupported(c *configv1.KubeSchedulerConfiguration) error {
 	switch {
 	case c.Parallelism != nil:
 		return errors.New("parallelism cannot be set: one goroutine looks at all nodes")
@@ -115,7 +115,7 @@ func unread(c *configv1.KubeSchedulerConfiguration) error {
 	return nil
 }
 
-func profileOf(c *configv1.KubeSchedulerProfile, percent int) (*Profile, error) {
+func newProfile(c *configv1.KubeSchedulerProfile, percent int) (*Profile, error) {
 	p := Default()
 	p.Percent = percent
 	if c.SchedulerName != nil {
@@ -130,7 +130,7 @@ func profileOf(c *configv1.KubeSchedulerProfile, percent int) (*Profile, error) 
 		}
 	}
 	if c.Plugins != nil {
-		if err := p.choose(c.Plugins); err != nil {
+		if err := p.setPlugins(c.Plugins); err != nil {
 			return nil, fmt.Errorf("plugins.%w", err)
 		}
 	}
@@ -140,35 +140,35 @@ func profileOf(c *configv1.KubeSchedulerProfile, percent int) (*Profile, error) 
 			return nil, fmt.Errorf("pluginConfig: %q is there twice", a.Name)
 		}
 		given[a.Name] = true
-		if err := p.argue(a.Name, a.Args); err != nil {
+		if err := p.setArguments(a.Name, a.Args); err != nil {
 			return nil, fmt.Errorf("pluginConfig[%s]: %w", a.Name, err)
 		}
 	}
 	return p, nil
 }
 
-// fixed lists plugins that have no filter or score here, and whose work is always done.
-var fixed = map[string]bool{
+// builtInPlugins lists plugins that have no filter or score here, and whose work is always done.
+var builtInPlugins = map[string]bool{
 	"PrioritySort":      true,
 	"DefaultBinder":     true,
 	"SchedulingGates":   true,
 	"DefaultPreemption": true,
 }
 
-// point is an extension point, with what a profile configures for it.
-type point struct {
-	name string
-	set  *configv1.PluginSet
-	does func(*plugin.Plugin) bool
-	on   func(*Profile, *plugin.Plugin, int64)
-	off  func(*Profile, string)
+// extensionPoint is an extension point, with what a profile configures for it.
+type extensionPoint struct {
+	name       string
+	set        *configv1.PluginSet
+	implements func(*plugin.Plugin) bool
+	enable     func(*Profile, *plugin.Plugin, int64)
+	disable    func(*Profile, string)
 }
 
-func filtering(p *plugin.Plugin) bool { return p.Filter != nil || p.Everywhere != nil }
-func scoring(p *plugin.Plugin) bool   { return p.Score != nil }
+func isFilter(p *plugin.Plugin) bool { return p.Filter != nil || p.RefuseAll != nil }
+func isScore(p *plugin.Plugin) bool  { return p.Score != nil }
 
-// choose enables and disables plugins.
-func (p *Profile) choose(c *configv1.Plugins) error {
+// setPlugins enables and disables plugins.
+func (p *Profile) setPlugins(c *configv1.Plugins) error {
 	for _, set := range []struct {
 		name string
 		set  *configv1.PluginSet
@@ -190,13 +190,13 @@ func (p *Profile) choose(c *configv1.Plugins) error {
 		if one.Name != "*" && one.Name != "DefaultPreemption" {
 			return fmt.Errorf("postFilter: there is no plugin %q", one.Name)
 		}
-		p.Preempt.Off = true
+		p.Preempt.IsDisabled = true
 	}
 	for _, one := range c.PostFilter.Enabled {
 		if one.Name != "DefaultPreemption" {
 			return fmt.Errorf("postFilter: there is no plugin %q", one.Name)
 		}
-		p.Preempt.Off = false
+		p.Preempt.IsDisabled = false
 	}
 	offFilter := func(p *Profile, name string) {
 		p.Filters = slices.DeleteFunc(p.Filters, func(f *plugin.Plugin) bool { return name == "*" || f.Name == name })
@@ -205,13 +205,13 @@ func (p *Profile) choose(c *configv1.Plugins) error {
 		p.Scores = slices.DeleteFunc(p.Scores, func(s Score) bool { return name == "*" || s.Name == name })
 	}
 	onFilter := func(p *Profile, one *plugin.Plugin, _ int64) {
-		if filtering(one) {
+		if isFilter(one) {
 			offFilter(p, one.Name)
 			p.Filters = append(p.Filters, one)
 		}
 	}
 	onScore := func(p *Profile, one *plugin.Plugin, weight int64) {
-		if scoring(one) {
+		if isScore(one) {
 			offScore(p, one.Name)
 			p.Scores = append(
 				p.Scores,
@@ -219,33 +219,34 @@ func (p *Profile) choose(c *configv1.Plugins) error {
 			) // a plugin that is enabled by name gets the configured weight
 		}
 	}
-	for _, at := range []point{
-		{"multiPoint", &c.MultiPoint, func(one *plugin.Plugin) bool { return filtering(one) || scoring(one) },
+	for _, at := range []extensionPoint{
+		{"multiPoint", &c.MultiPoint, func(one *plugin.Plugin) bool { return isFilter(one) || isScore(one) },
 			func(p *Profile, one *plugin.Plugin, w int64) { onFilter(p, one, w); onScore(p, one, w) },
 			func(p *Profile, name string) {
 				offFilter(p, name)
 				offScore(p, name)
-				p.Preempt.Off = p.Preempt.Off || name == "*" || name == "DefaultPreemption"
+				p.Preempt.IsDisabled = p.Preempt.IsDisabled || name == "*" || name == "DefaultPreemption"
 			}},
-		{"filter", &c.Filter, filtering, onFilter, offFilter},
-		{"score", &c.Score, scoring, onScore, offScore},
+		{"filter", &c.Filter, isFilter, onFilter, offFilter},
+		{"score", &c.Score, isScore, onScore, offScore},
 	} {
-		if err := p.turn(at); err != nil {
+		if err := p.setExtensionPoint(at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *Profile) turn(at point) error {
+func (p *Profile) setExtensionPoint(at extensionPoint) error {
 	for _, one := range at.set.Disabled {
-		if known, ok := plugin.Named(one.Name); one.Name != "*" && !fixed[one.Name] && (!ok || !at.does(known)) {
+		if known, ok := plugin.ByName(one.Name); one.Name != "*" && !builtInPlugins[one.Name] &&
+			(!ok || !at.implements(known)) {
 			return fmt.Errorf("%s: there is no plugin %q", at.name, one.Name)
 		}
-		if fixed[one.Name] && one.Name != "DefaultPreemption" {
+		if builtInPlugins[one.Name] && one.Name != "DefaultPreemption" {
 			return fmt.Errorf("%s: %s cannot be turned off", at.name, one.Name)
 		}
-		at.off(p, one.Name)
+		at.disable(p, one.Name)
 	}
 	twice := map[string]bool{}
 	for _, one := range at.set.Enabled {
@@ -253,12 +254,12 @@ func (p *Profile) turn(at point) error {
 			return fmt.Errorf("%s: %q is there twice", at.name, one.Name)
 		}
 		twice[one.Name] = true
-		if fixed[one.Name] && at.name == "multiPoint" {
-			p.Preempt.Off = p.Preempt.Off && one.Name != "DefaultPreemption"
+		if builtInPlugins[one.Name] && at.name == "multiPoint" {
+			p.Preempt.IsDisabled = p.Preempt.IsDisabled && one.Name != "DefaultPreemption"
 			continue
 		}
-		known, ok := plugin.Named(one.Name)
-		if !ok || !at.does(known) {
+		known, ok := plugin.ByName(one.Name)
+		if !ok || !at.implements(known) {
 			return fmt.Errorf("%s: there is no plugin %q", at.name, one.Name)
 		}
 		weight := int64(0)
@@ -268,13 +269,13 @@ func (p *Profile) turn(at point) error {
 		if weight < 0 || weight > 100 {
 			return fmt.Errorf("%s: the weight of %s must be from 1 to 100", at.name, one.Name)
 		}
-		at.on(p, known, weight)
+		at.enable(p, known, weight)
 	}
 	return nil
 }
 
-// argue reads a plugin's arguments.
-func (p *Profile) argue(name string, raw runtime.RawExtension) error {
+// setArguments reads a plugin's arguments.
+func (p *Profile) setArguments(name string, raw runtime.RawExtension) error {
 	read := func(into any, meta *metav1.TypeMeta) error {
 		if len(raw.Raw) == 0 {
 			return nil
@@ -296,7 +297,7 @@ func (p *Profile) argue(name string, raw runtime.RawExtension) error {
 		if err := read(&a, &a.TypeMeta); err != nil {
 			return err
 		}
-		return p.preempting(&a)
+		return p.setPreemption(&a)
 	case "InterPodAffinity":
 		var a configv1.InterPodAffinityArgs
 		if err := read(&a, &a.TypeMeta); err != nil {
@@ -308,7 +309,7 @@ func (p *Profile) argue(name string, raw runtime.RawExtension) error {
 			}
 			p.Args.HardAffinityWeight = int64(*w)
 		}
-		p.Args.IgnoreTheirPreferred = a.IgnorePreferredTermsOfExistingPods
+		p.Args.IgnoreExistingPreferred = a.IgnorePreferredTermsOfExistingPods
 	case "NodeAffinity":
 		var a configv1.NodeAffinityArgs
 		if err := read(&a, &a.TypeMeta); err != nil {
@@ -320,7 +321,7 @@ func (p *Profile) argue(name string, raw runtime.RawExtension) error {
 		if err := read(&a, &a.TypeMeta); err != nil {
 			return err
 		}
-		return (*arguments)(p.Args).fit(&a)
+		return (*arguments)(p.Args).setFit(&a)
 	case "NodeResourcesBalancedAllocation":
 		var a configv1.NodeResourcesBalancedAllocationArgs
 		if err := read(&a, &a.TypeMeta); err != nil {
@@ -328,7 +329,7 @@ func (p *Profile) argue(name string, raw runtime.RawExtension) error {
 		}
 		var err error
 		if len(a.Resources) > 0 {
-			p.Args.Balanced, err = weightedResources(a.Resources, 1)
+			p.Args.BalancedResources, err = weightedResources(a.Resources, 1)
 		}
 		return err
 	case "PodTopologySpread":
@@ -336,14 +337,14 @@ func (p *Profile) argue(name string, raw runtime.RawExtension) error {
 		if err := read(&a, &a.TypeMeta); err != nil {
 			return err
 		}
-		return (*arguments)(p.Args).spread(&a)
+		return (*arguments)(p.Args).setSpread(&a)
 	case "VolumeBinding":
 		var a configv1.VolumeBindingArgs
 		if err := read(&a, &a.TypeMeta); err != nil {
 			return err
 		}
 		if len(a.Shape) > 0 {
-			shape, err := points(a.Shape)
+			shape, err := shapePoints(a.Shape)
 			if err != nil {
 				return err
 			}
@@ -377,7 +378,7 @@ func (p *Profile) argue(name string, raw runtime.RawExtension) error {
 	return nil
 }
 
-func (p *Profile) preempting(a *configv1.DefaultPreemptionArgs) error {
+func (p *Profile) setPreemption(a *configv1.DefaultPreemptionArgs) error {
 	if n := a.MinCandidateNodesPercentage; n != nil {
 		if *n < 0 || *n > 100 {
 			return errors.New("minCandidateNodesPercentage must be from 0 to 100")
@@ -388,9 +389,9 @@ func (p *Profile) preempting(a *configv1.DefaultPreemptionArgs) error {
 		if *n < 0 {
 			return errors.New("minCandidateNodesAbsolute must not be negative")
 		}
-		p.Preempt.AtLeast = int(*n)
+		p.Preempt.MinNodes = int(*n)
 	}
-	if p.Preempt.Percent == 0 && p.Preempt.AtLeast == 0 {
+	if p.Preempt.Percent == 0 && p.Preempt.MinNodes == 0 {
 		return errors.New("minCandidateNodesPercentage and minCandidateNodesAbsolute cannot both be 0")
 	}
 	return nil

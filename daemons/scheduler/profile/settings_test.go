@@ -10,7 +10,7 @@ import (
 
 const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
-func TestSettingsAreRead(t *testing.T) {
+func TestSettingsAreParsed(t *testing.T) {
 	s, err := Parse([]byte(header + `
 podInitialBackoffSeconds: 2
 podMaxBackoffSeconds: 20
@@ -59,9 +59,9 @@ profiles:
 		}
 		return false
 	}
-	if !has(usual, "NodePorts") || has(packs, "NodePorts") || !packs.Preempt.Off || usual.Preempt.Off ||
+	if !has(usual, "NodePorts") || has(packs, "NodePorts") || !packs.Preempt.IsDisabled || usual.Preempt.IsDisabled ||
 		packs.Preempt.Percent != 5 ||
-		packs.Preempt.AtLeast != 7 {
+		packs.Preempt.MinNodes != 7 {
 		t.Error("plugins are not turned off where that is said")
 	}
 	weights := map[string]int64{}
@@ -74,8 +74,8 @@ profiles:
 	}
 	a := packs.Args
 	rack := plugin.DefaultConstraint{Key: "rack", MaxSkew: 1, MinDomains: 2, Required: true, HonorTaint: true}
-	if len(a.DefaultConstraints) != 1 || a.DefaultConstraints[0] != rack || !a.OwnConstraints ||
-		usual.Args.OwnConstraints {
+	if len(a.DefaultConstraints) != 1 || a.DefaultConstraints[0] != rack || !a.HasConfiguredConstraints ||
+		usual.Args.HasConfiguredConstraints {
 		t.Errorf("constraints %+v", a.DefaultConstraints)
 	}
 	if shape := a.VolumeShape; len(shape) != 2 || shape[0] != (plugin.Point{Utilization: 0, Score: 10}) ||
@@ -84,7 +84,7 @@ profiles:
 	}
 	if a.Fit.Kind != plugin.MostAllocated || len(a.Fit.Resources) != 1 || a.Fit.Resources[0].Weight != 3 ||
 		!a.IgnoredResources["example.com/foo"] ||
-		a.HardAffinityWeight != 5 || !a.IgnoreTheirPreferred || packs.BindTimeout != time.Minute ||
+		a.HardAffinityWeight != 5 || !a.IgnoreExistingPreferred || packs.BindTimeout != time.Minute ||
 		*a.DeviceTimeout != 3*time.Second ||
 		usual.Args.DeviceTimeout != nil ||
 		len(usual.Args.DefaultConstraints) != 2 {
@@ -92,7 +92,7 @@ profiles:
 	}
 }
 
-func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
+func TestUnsupportedSettingsAreRejected(t *testing.T) {
 	profile := func(s string) string { return header + "profiles:\n- schedulerName: a\n" + s }
 	for name, c := range map[string]struct{ given, want string }{
 		"other kind":    {"apiVersion: v1\nkind: Pod\n", "apiVersion and kind must be"},

@@ -14,42 +14,44 @@ import (
 )
 
 const (
-	// stalled is how long a member may send nothing while it is being read.
-	stalled = time.Minute
-	// page is how many keys are requested at once from a member without streams.
-	page = 2000
+	// stallTimeout is how long a member may send nothing while it is being read.
+	stallTimeout = time.Minute
+	// pageSize is how many keys are requested at once from a member without streams.
+	pageSize = 2000
 )
 
 // All implements store.Store. etcd sends keys while it reads on. Members before 3.7 are asked page by page.
-func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
-	at, err := s.members.at()
+func (s *Store) All(ctx context.Context, prefix string, take func([]store.KeyValue) error) (int64, error) {
+	at, err := s.members.active()
 	if err != nil {
 		return 0, fmt.Errorf("read all below %s: %w", prefix, err)
 	}
-	if err := s.history.begin(ctx, at); err != nil {
-		return 0, fmt.Errorf("read all below %s: %w", prefix, known(err))
+	if err := s.history.recordIdentity(ctx, at); err != nil {
+		return 0, fmt.Errorf("read all below %s: %w", prefix, storeError(err))
 	}
-	revision, err := at.stream(ctx, prefix, take)
+	revision, err := at.readStream(ctx, prefix, take)
 	if status.Code(err) == codes.Unimplemented {
-		revision, err = at.pages(ctx, prefix, take)
+		revision, err = at.readPages(ctx, prefix, take)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read all below %s: %w", prefix, known(at.fails(err)))
+		return 0, fmt.Errorf("read all below %s: %w", prefix, storeError(at.replaceError(err)))
 	}
 	return revision, nil
 }
 
-func (s *seat) stream(asked context.Context, prefix string, take func([]store.KV) error) (revision int64, err error) {
+func (s *memberConn) readStream(asked context.Context, prefix string,
+	take func([]store.KeyValue) error) (revision int64,
+	err error) {
 	ctx, cancel := context.WithCancelCause(asked)
 	defer cancel(nil)
-	watchdog := time.AfterFunc(stalled, func() {
-		cancel(fmt.Errorf("%w: it has said nothing for %s", store.ErrUnavailable, stalled))
+	watchdog := time.AfterFunc(stallTimeout, func() {
+		cancel(fmt.Errorf("%w: it has said nothing for %s", store.ErrUnavailable, stallTimeout))
 	})
 	defer watchdog.Stop()
-	stream, err := s.calls.Ask(
+	stream, err := s.fastClient.StreamOnce(
 		ctx,
 		pb.KV_RangeStream_FullMethodName,
-		&below{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix)},
+		&rangeRequest{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix)},
 	)
 	if err != nil {
 		return 0, clientv3.ContextError(ctx, err)
@@ -57,8 +59,8 @@ func (s *seat) stream(asked context.Context, prefix string, take func([]store.KV
 	var refused error // the error of take; the time that take needs does not count
 	err = stream.Receive(ctx, func(message []byte, _ bool) error {
 		watchdog.Stop()
-		defer watchdog.Reset(stalled)
-		var r part
+		defer watchdog.Reset(stallTimeout)
+		var r streamPart
 		if err := r.Read(message); err != nil {
 			return fmt.Errorf("read what is stored: %w", err)
 		}
@@ -83,16 +85,17 @@ func (s *seat) stream(asked context.Context, prefix string, take func([]store.KV
 	return revision, nil
 }
 
-func (s *seat) pages(ctx context.Context, prefix string, take func([]store.KV) error) (revision int64, err error) {
+func (s *memberConn) readPages(ctx context.Context, prefix string, take func([]store.KeyValue) error) (revision int64,
+	err error) {
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for more := true; more; {
-		call, cancel := context.WithTimeout(ctx, stalled)
-		r, err := s.client.Get(
+		call, cancel := context.WithTimeout(ctx, stallTimeout)
+		r, err := s.etcdClient.Get(
 			call,
 			from,
 			clientv3.WithRange(end),
 			clientv3.WithRev(revision),
-			clientv3.WithLimit(page),
+			clientv3.WithLimit(pageSize),
 		)
 		cancel()
 		if err != nil {
@@ -101,9 +104,9 @@ func (s *seat) pages(ctx context.Context, prefix string, take func([]store.KV) e
 		if revision == 0 {
 			revision = r.Header.Revision
 		}
-		kvs := make([]store.KV, len(r.Kvs))
+		kvs := make([]store.KeyValue, len(r.Kvs))
 		for i, kv := range r.Kvs {
-			kvs[i] = store.KV{Key: string(kv.Key), Value: kv.Value, Revision: kv.ModRevision}
+			kvs[i] = store.KeyValue{Key: string(kv.Key), Value: kv.Value, Revision: kv.ModRevision}
 		}
 		if more = r.More; len(kvs) > 0 {
 			from = kvs[len(kvs)-1].Key + "\x00"
@@ -116,8 +119,9 @@ func (s *seat) pages(ctx context.Context, prefix string, take func([]store.KV) e
 }
 
 // Past implements store.Store.
-func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, error) {
-	at, err := s.members.at()
+func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KeyValue,
+	int64, error) {
+	at, err := s.members.active()
 	if err != nil {
 		return nil, 0, fmt.Errorf("read what was below %s: %w", prefix, err)
 	}
@@ -125,7 +129,7 @@ func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, 
 	if after != "" {
 		from = after + "\x00"
 	}
-	r, err := at.client.Get(
+	r, err := at.etcdClient.Get(
 		ctx,
 		from,
 		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)),
@@ -133,11 +137,11 @@ func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, 
 		clientv3.WithLimit(int64(limit)),
 	)
 	if err != nil {
-		return nil, 0, fmt.Errorf("read what was below %s: %w", prefix, known(at.fails(err)))
+		return nil, 0, fmt.Errorf("read what was below %s: %w", prefix, storeError(at.replaceError(err)))
 	}
-	kvs := make([]store.KV, len(r.Kvs))
+	kvs := make([]store.KeyValue, len(r.Kvs))
 	for i, kv := range r.Kvs {
-		kvs[i] = store.KV{Key: string(kv.Key), Value: kv.Value, Revision: kv.ModRevision}
+		kvs[i] = store.KeyValue{Key: string(kv.Key), Value: kv.Value, Revision: kv.ModRevision}
 	}
 	return kvs, r.Count, nil
 }

@@ -19,29 +19,29 @@ import (
 	"clusterctl/daemons/store/storetest"
 )
 
-// older is a member from before 3.7. It forwards requests to a real member, and supports no streams.
-type older struct {
+// oldMember is a member from before 3.7. It forwards requests to a real member, and supports no streams.
+type oldMember struct {
 	pb.UnimplementedKVServer
-	real    pb.KVClient
-	asked   int
-	dropped int // number of proposals that it drops, like a leader that hands over
+	real      pb.KVClient
+	reads     int
+	dropsLeft int // number of proposals that it drops, like a leader that hands over
 }
 
-func (o *older) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	o.asked++
+func (o *oldMember) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	o.reads++
 	return o.real.Range(ctx, r)
 }
 
-func (o *older) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if o.dropped > 0 {
-		o.dropped--
+func (o *oldMember) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if o.dropsLeft > 0 {
+		o.dropsLeft--
 		return nil, errors.New("raft proposal dropped")
 	}
 	return o.real.Txn(ctx, r)
 }
 
-// behind starts a member in front of a real one, and opens a store over it.
-func behind(t *testing.T) (*older, *etcd.Store) {
+// startOldMember starts a member in front of a real one, and opens a store over it.
+func startOldMember(t *testing.T) (*oldMember, *etcd.Store) {
 	t.Helper()
 	to, err := grpc.NewClient(
 		"passthrough:///"+storetest.Etcd(t)[len("http://"):],
@@ -55,7 +55,7 @@ func behind(t *testing.T) (*older, *etcd.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	member, server, done := &older{real: pb.NewKVClient(to)}, grpc.NewServer(), make(chan error, 1)
+	member, server, done := &oldMember{real: pb.NewKVClient(to)}, grpc.NewServer(), make(chan error, 1)
 	pb.RegisterKVServer(server, member)
 	go func() { done <- server.Serve(ln) }()
 	t.Cleanup(func() {
@@ -75,19 +75,19 @@ func behind(t *testing.T) (*older, *etcd.Store) {
 // A leader that hands over, as one that stops does, drops writes for a moment. These are repeated, and the client does
 // not notice.
 // Proves S12.
-func TestAWriteThatTheLeaderDropsIsMadeAgain(t *testing.T) {
-	member, s := behind(t)
-	member.dropped = 3
+func TestDroppedWritesAreRepeated(t *testing.T) {
+	member, s := startOldMember(t)
+	member.dropsLeft = 3
 	r, err := s.Commit(
 		t.Context(),
 		store.Txn{Guards: []store.Guard{{Key: "/a"}}, Puts: []store.Put{{Key: "/a", Value: []byte("v")}}},
 	)
-	if err != nil || !r.Done || member.dropped != 0 {
+	if err != nil || !r.Done || member.dropsLeft != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	member.dropped = 1 << 30
+	member.dropsLeft = 1 << 30
 	if _, err := s.Commit(ctx, store.Txn{Puts: []store.Put{{Key: "/b", Value: []byte("v")}}}); err == nil {
 		t.Error("it goes on after its client has gone")
 	}
@@ -95,7 +95,7 @@ func TestAWriteThatTheLeaderDropsIsMadeAgain(t *testing.T) {
 
 // A stopping member answers its last calls with an empty HTTP response. The reads are repeated.
 // Proves S12.
-func TestWhatAMemberThatEndsDoesNotAnswerIsReadAgain(t *testing.T) {
+func TestReadsOfStoppingMembersAreRepeated(t *testing.T) {
 	to, err := grpc.NewClient(
 		"passthrough:///"+storetest.Etcd(t)[len("http://"):],
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -105,7 +105,7 @@ func TestWhatAMemberThatEndsDoesNotAnswerIsReadAgain(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = to.Close() })
 	calls := grpc.NewServer()
-	pb.RegisterKVServer(calls, &older{real: pb.NewKVClient(to)})
+	pb.RegisterKVServer(calls, &oldMember{real: pb.NewKVClient(to)})
 	var empty atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if empty.Add(-1) >= 0 {
@@ -130,8 +130,8 @@ func TestWhatAMemberThatEndsDoesNotAnswerIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestAllIsReadOfAnOlderMemberToo(t *testing.T) {
-	member, s := behind(t)
+func TestAllReadsFromOldMembers(t *testing.T) {
+	member, s := startOldMember(t)
 	const many, together = 4500, 100
 	for i := 0; i < many; i += together {
 		var puts []store.Put
@@ -146,9 +146,9 @@ func TestAllIsReadOfAnOlderMemberToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	member.asked = 0
+	member.reads = 0
 	n := 0
-	revision, err := s.All(t.Context(), "/a/", func(kvs []store.KV) error {
+	revision, err := s.All(t.Context(), "/a/", func(kvs []store.KeyValue) error {
 		for _, kv := range kvs {
 			if kv.Key != fmt.Sprintf("/a/%04d", n) || string(kv.Value) != "v" || kv.Revision == 0 {
 				return fmt.Errorf("%d. is %+v", n, kv)
@@ -159,7 +159,7 @@ func TestAllIsReadOfAnOlderMemberToo(t *testing.T) {
 		_, err := s.Commit(t.Context(), store.Txn{Deletes: []string{"/a/4499"}})
 		return err
 	})
-	if err != nil || n != many || revision != before || member.asked != 4 { // one of them identifies the cluster
-		t.Errorf("%d keys at %d in %d pages, want %d at %d in 4: %v", n, revision, member.asked, many, before, err)
+	if err != nil || n != many || revision != before || member.reads != 4 { // one of them identifies the cluster
+		t.Errorf("%d keys at %d in %d pages, want %d at %d in 4: %v", n, revision, member.reads, many, before, err)
 	}
 }

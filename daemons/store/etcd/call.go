@@ -24,10 +24,10 @@ import (
 
 // commit makes a transaction. It does not repeat one that may have been done. A write that the leader dropped was not
 // done, and is repeated for a while: a leader drops writes while it hands over the leadership before it stops.
-func (s *seat) commit(ctx context.Context, t *txn) (*txnReply, error) {
+func (s *memberConn) commit(ctx context.Context, t *txn) (*txnReply, error) {
 	for began := time.Now(); ; {
 		r, err := s.commitOnce(ctx, t)
-		if !dropped(err) || time.Since(began) > handover {
+		if !isDropped(err) || time.Since(began) > handoverTimeout {
 			return r, err
 		}
 		select {
@@ -38,57 +38,57 @@ func (s *seat) commit(ctx context.Context, t *txn) (*txnReply, error) {
 	}
 }
 
-// handover is how long a dropped write is repeated.
-const handover = 2 * time.Second
+// handoverTimeout is how long a dropped write is repeated.
+const handoverTimeout = 2 * time.Second
 
-// dropped reports whether the leader neither added a write to its log nor forwarded it.
-func dropped(err error) bool {
+// isDropped reports whether the leader neither added a write to its log nor forwarded it.
+func isDropped(err error) bool {
 	return err != nil && strings.HasSuffix(status.Convert(err).Message(), "raft proposal dropped")
 }
 
-func (s *seat) commitOnce(ctx context.Context, t *txn) (*txnReply, error) {
+func (s *memberConn) commitOnce(ctx context.Context, t *txn) (*txnReply, error) {
 	r := &txnReply{}
-	err := s.short(ctx, pb.KV_Txn_FullMethodName, t, r)
-	if errors.Is(err, rpc.ErrElsewhere) {
-		err = s.client.ActiveConnection().Invoke(ctx, pb.KV_Txn_FullMethodName, t, r, callOptions...)
+	err := s.callShort(ctx, pb.KV_Txn_FullMethodName, t, r)
+	if errors.Is(err, rpc.ErrNotMade) {
+		err = s.etcdClient.ActiveConnection().Invoke(ctx, pb.KV_Txn_FullMethodName, t, r, callOptions...)
 	}
 	return r, clientv3.ContextError(ctx, err)
 }
 
 // read reads the current value of a key. With countOnly it returns no value, and only shows that reading works. It
 // retries as long as the client does.
-func (s *seat) read(ctx context.Context, key string, countOnly bool) (*rangeReply, error) {
-	r := &rangeReply{asks: countOnly}
-	err := s.short(ctx, pb.KV_Range_FullMethodName, &get{key: key, countOnly: countOnly}, r)
-	if !errors.Is(err, rpc.ErrElsewhere) && status.Code(err) != codes.Unavailable {
+func (s *memberConn) read(ctx context.Context, key string, countOnly bool) (*rangeReply, error) {
+	r := &rangeReply{wantsIdentity: countOnly}
+	err := s.callShort(ctx, pb.KV_Range_FullMethodName, &getRequest{key: key, countOnly: countOnly}, r)
+	if !errors.Is(err, rpc.ErrNotMade) && status.Code(err) != codes.Unavailable {
 		return r, clientv3.ContextError(ctx, err)
 	}
 	var options []clientv3.OpOption
 	if countOnly {
 		options = append(options, clientv3.WithCountOnly())
 	}
-	got, err := s.client.Get(ctx, key, options...)
+	got, err := s.etcdClient.Get(ctx, key, options...)
 	if err != nil {
 		return nil, err
 	}
-	r = &rangeReply{revision: got.Header.Revision, identity: identity{got.Header.ClusterId, got.Header.RaftTerm}}
+	r = &rangeReply{revision: got.Header.Revision, identity: historyIdentity{got.Header.ClusterId, got.Header.RaftTerm}}
 	if len(got.Kvs) > 0 {
-		r.kv = &store.KV{Key: key, Value: got.Kvs[0].Value, Revision: got.Kvs[0].ModRevision}
+		r.kv = &store.KeyValue{Key: key, Value: got.Kvs[0].Value, Revision: got.Kvs[0].ModRevision}
 	}
 	return r, nil
 }
 
-func (s *seat) short(ctx context.Context, method string, request rpc.Request, reply rpc.Reply) error {
-	return ownDeadline(ctx, s.calls.Invoke(ctx, method, request, reply))
+func (s *memberConn) callShort(ctx context.Context, method string, request rpc.Request, reply rpc.Reply) error {
+	return asMemberDeadline(ctx, s.fastClient.Invoke(ctx, method, request, reply))
 }
 
-// laidOut is a gRPC codec for messages that encode themselves.
-type laidOut struct{}
+// messageCodec is a gRPC codec for messages that encode themselves.
+type messageCodec struct{}
 
-var _ encoding.CodecV2 = laidOut{}
+var _ encoding.CodecV2 = messageCodec{}
 
 // Marshal implements encoding.CodecV2.
-func (laidOut) Marshal(v any) (mem.BufferSlice, error) {
+func (messageCodec) Marshal(v any) (mem.BufferSlice, error) {
 	request, ok := v.(rpc.Request)
 	if !ok {
 		return nil, fmt.Errorf("send %T: it is no request", v)
@@ -97,7 +97,7 @@ func (laidOut) Marshal(v any) (mem.BufferSlice, error) {
 }
 
 // Unmarshal implements encoding.CodecV2.
-func (laidOut) Unmarshal(data mem.BufferSlice, v any) error {
+func (messageCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	reply, ok := v.(rpc.Reply)
 	if !ok {
 		return fmt.Errorf("receive %T: it is no reply", v)
@@ -106,12 +106,12 @@ func (laidOut) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 // Name implements encoding.CodecV2.
-func (laidOut) Name() string { return "proto" }
+func (messageCodec) Name() string { return "proto" }
 
 // callOptions are the options of calls that bypass the client's own operations. They equal the client's, except for the
 // codec.
 var callOptions = []grpc.CallOption{
 	grpc.WaitForReady(true),
-	grpc.MaxCallSendMsgSize(mostSent),
-	grpc.ForceCodecV2(laidOut{}),
+	grpc.MaxCallSendMsgSize(maxRequest),
+	grpc.ForceCodecV2(messageCodec{}),
 }

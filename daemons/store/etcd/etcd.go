@@ -35,9 +35,9 @@ type Config struct {
 
 // Store is a store.Store over etcd.
 type Store struct {
-	members members
-	leases  leases
-	history history
+	members memberSet
+	leases  leasePool
+	history readHistory
 }
 
 var (
@@ -45,9 +45,9 @@ var (
 	_ store.Sized = (*Store)(nil)
 )
 
-// reconnect starts far below gRPC's one second. Members and API servers start together, and a member restarts within
-// moments.
-var reconnect = backoff.Config{
+// reconnectBackoff starts far below gRPC's one second. Members and API servers start together, and a member restarts
+// within moments.
+var reconnectBackoff = backoff.Config{
 	BaseDelay:  10 * time.Millisecond,
 	Multiplier: 1.6,
 	Jitter:     0.2,
@@ -71,21 +71,21 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{leases: leases{turn: make(chan struct{}, 1), byTTL: map[time.Duration]*shared{}}}
+	s := &Store{leases: leasePool{mutex: make(chan struct{}, 1), byTTL: map[time.Duration]*sharedLease{}}}
 	s.members.roots = roots
 	dialing := []grpc.DialOption{grpc.WithNoProxy(), grpc.WithInitialWindowSize(1 << 20),
-		grpc.WithInitialConnWindowSize(4 << 20), grpc.WithChainUnaryInterceptor(attempt),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.DialTimeout})}
+		grpc.WithInitialConnWindowSize(4 << 20), grpc.WithChainUnaryInterceptor(makeAttempt),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnectBackoff, MinConnectTimeout: c.DialTimeout})}
 	if roots != nil {
 		dialing = append(
 			dialing,
-			grpc.WithTransportCredentials(&rotating{credentials.NewTLS(tlsConfig), tlsConfig, roots}),
+			grpc.WithTransportCredentials(&rotatingCredentials{credentials.NewTLS(tlsConfig), tlsConfig, roots}),
 		)
 	}
 	err = s.members.open(clientv3.Config{
 		TLS: tlsConfig, DialTimeout: c.DialTimeout,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, PermitWithoutStream: true,
-		MaxCallSendMsgSize: mostSent, Logger: zap.NewNop(),
+		MaxCallSendMsgSize: maxRequest, Logger: zap.NewNop(),
 		DialOptions: dialing,
 	}, endpoints)
 	if err != nil {
@@ -145,15 +145,15 @@ func (c Config) tls() (_ *tls.Config, roots func() *x509.CertPool, _ error) {
 	return cfg, roots, nil
 }
 
-// rotating verifies a member with the authorities that are current when it connects.
-type rotating struct {
+// rotatingCredentials verifies a member with the authorities that are current when it connects.
+type rotatingCredentials struct {
 	credentials.TransportCredentials
 	config *tls.Config
 	roots  func() *x509.CertPool
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (r *rotating) ClientHandshake(
+func (r *rotatingCredentials) ClientHandshake(
 	ctx context.Context,
 	authority string,
 	conn net.Conn,
@@ -164,42 +164,42 @@ func (r *rotating) ClientHandshake(
 }
 
 // Clone implements credentials.TransportCredentials.
-func (r *rotating) Clone() credentials.TransportCredentials {
-	return &rotating{r.TransportCredentials.Clone(), r.config, r.roots}
+func (r *rotatingCredentials) Clone() credentials.TransportCredentials {
+	return &rotatingCredentials{r.TransportCredentials.Clone(), r.config, r.roots}
 }
 
 // Get implements store.Store.
-func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
-	at, err := s.members.at()
+func (s *Store) Get(ctx context.Context, key string) (*store.KeyValue, error) {
+	at, err := s.members.active()
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", key, err)
 	}
 	r, err := at.read(ctx, key, false)
 	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", key, known(at.fails(err)))
+		return nil, fmt.Errorf("get %s: %w", key, storeError(at.replaceError(err)))
 	}
 	return r.kv, nil
 }
 
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
-	at, err := s.members.at()
+	at, err := s.members.active()
 	if err != nil {
 		return store.Result{}, fmt.Errorf("commit: %w", err)
 	}
 	request := &txn{Txn: t, leases: make([]int64, len(t.Puts))}
 	for i, p := range t.Puts {
-		lease, err := s.leases.get(ctx, at.client, p.TTL)
+		lease, err := s.leases.get(ctx, at.etcdClient, p.TTL)
 		if err != nil {
-			return store.Result{}, fmt.Errorf("put %s: %w", p.Key, known(at.fails(err)))
+			return store.Result{}, fmt.Errorf("put %s: %w", p.Key, storeError(at.replaceError(err)))
 		}
 		request.leases[i] = int64(lease)
 	}
 	r, err := at.commit(ctx, request)
 	if err != nil {
-		return store.Result{}, fmt.Errorf("commit what may have been done: %w", known(at.fails(err)))
+		return store.Result{}, fmt.Errorf("commit what may have been done: %w", storeError(at.replaceError(err)))
 	}
-	at.answered(nil)
+	at.recordAnswer(nil)
 	result := store.Result{Done: r.done, Revision: r.revision}
 	if r.done {
 		return result, nil
@@ -217,44 +217,44 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	return result, nil
 }
 
-// mostSent is the maximum size of a request to the store, in bytes.
-const mostSent = 16 << 20
+// maxRequest is the maximum size of a request to the store, in bytes.
+const maxRequest = 16 << 20
 
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	// Every linearizable read returns it.
-	at, err := s.members.at()
+	at, err := s.members.active()
 	if err != nil {
 		return 0, fmt.Errorf("learn the store's revision: %w", err)
 	}
-	revision, err := at.ask(ctx)
+	revision, err := at.readRevision(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("learn the store's revision: %w", known(err))
+		return 0, fmt.Errorf("learn the store's revision: %w", storeError(err))
 	}
 	return revision, nil
 }
 
-// Answers implements store.Store.
-func (s *Store) Answers(ctx context.Context) error {
-	at, err := s.members.at()
+// CheckHealth implements store.Store.
+func (s *Store) CheckHealth(ctx context.Context) error {
+	at, err := s.members.active()
 	if err != nil {
 		return fmt.Errorf("ask the store whether it is there: %w", err)
 	}
-	if err := at.answers(ctx); err != nil {
-		return fmt.Errorf("ask the store whether it is there: %w", known(err))
+	if err := at.checkMajority(ctx); err != nil {
+		return fmt.Errorf("ask the store whether it is there: %w", storeError(err))
 	}
 	return nil
 }
 
 // Size implements store.Sized. It is the size of the database of the member in use.
 func (s *Store) Size(ctx context.Context) (int64, error) {
-	at, err := s.members.at()
+	at, err := s.members.active()
 	if err != nil {
 		return 0, fmt.Errorf("ask the store for its size: %w", err)
 	}
-	r, err := at.client.Status(ctx, s.members.endpoints[at.member])
+	r, err := at.etcdClient.Status(ctx, s.members.endpoints[at.member])
 	if err != nil {
-		return 0, fmt.Errorf("ask the store for its size: %w", known(at.fails(err)))
+		return 0, fmt.Errorf("ask the store for its size: %w", storeError(at.replaceError(err)))
 	}
 	return r.DbSize, nil
 }
@@ -262,24 +262,24 @@ func (s *Store) Size(ctx context.Context) (int64, error) {
 // Compact implements store.Store.
 func (s *Store) Compact(ctx context.Context, revision int64) error {
 	at := s.members.current.Load()
-	if _, err := at.client.Compact(ctx, revision); err != nil {
-		return fmt.Errorf("compact: %w", known(at.fails(err)))
+	if _, err := at.etcdClient.Compact(ctx, revision); err != nil {
+		return fmt.Errorf("compact: %w", storeError(at.replaceError(err)))
 	}
 	return nil
 }
 
-// tooLarge reports whether a message exceeded a gRPC limit, so that etcd has not processed it.
-func tooLarge(err error) bool {
+// isTooLarge reports whether a message exceeded a gRPC limit, so that etcd has not processed it.
+func isTooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "message larger than max")
 }
 
-func known(err error) error {
+func storeError(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return store.ErrCompacted
 	case errors.Is(err, rpctypes.ErrFutureRev):
 		return store.ErrFuture
-	case errors.Is(err, rpctypes.ErrRequestTooLarge), tooLarge(err):
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), isTooLarge(err):
 		return store.ErrTooLarge
 	}
 	for _, without := range []error{rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrTimeout,

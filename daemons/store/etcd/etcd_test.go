@@ -10,7 +10,7 @@ import (
 )
 
 // A member's plain address works as well as a URL.
-func TestAMemberIsReachedByItsAddressAlone(t *testing.T) {
+func TestEndpointsMayLackAScheme(t *testing.T) {
 	s, err := etcd.Open(etcd.Config{Endpoints: []string{strings.TrimPrefix(storetest.Etcd(t), "http://")}})
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestAMemberIsReachedByItsAddressAlone(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAddressIsRefused(t *testing.T) {
+func TestInvalidEndpointsAreRejected(t *testing.T) {
 	for _, endpoint := range []string{"unix:///run/etcd.sock", "ftp://127.0.0.1:1", "http://", "a b"} {
 		if _, err := etcd.Open(etcd.Config{Endpoints: []string{endpoint}}); err == nil ||
 			!strings.Contains(err.Error(), endpoint) {

@@ -9,42 +9,42 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// history identifies the history of the store that has been read. A store that is restored from a snapshot may reach
-// the same revision again by other writes. A watch that continued there would never report the difference. A restore
-// restarts all members, which ends every watch. So it suffices to check when a watch begins.
-type history struct {
-	mu   sync.Mutex
-	read identity // zero before the first read
+// readHistory identifies the history of the store that has been read. A store that is restored from a snapshot may
+// reach the same revision again by other writes. A watch that continued there would never report the difference. A
+// restore restarts all members, which ends every watch. So it suffices to check when a watch begins.
+type readHistory struct {
+	mu       sync.Mutex
+	identity historyIdentity // zero before the first read
 }
 
-// recognize is how long a member may take to identify its cluster.
-const recognize = 10 * time.Second
+// identifyTimeout is how long a member may take to identify its cluster.
+const identifyTimeout = 10 * time.Second
 
-// begin records the identity of the history that is about to be read completely.
-func (h *history) begin(ctx context.Context, at *seat) error {
-	ctx, cancel := context.WithTimeout(ctx, recognize)
+// recordIdentity records the identity of the history that is about to be read completely.
+func (h *readHistory) recordIdentity(ctx context.Context, at *memberConn) error {
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
-	r, err := at.askWho(ctx)
+	r, err := at.readIdentity(ctx)
 	if err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.read = r.identity
+	h.identity = r.identity
 	return nil
 }
 
-// goesOn returns store.ErrCompacted if the store's history differs from the one read before.
-func (h *history) goesOn(ctx context.Context, at *seat) error {
-	ctx, cancel := context.WithTimeout(ctx, recognize)
+// checkIdentity returns store.ErrCompacted if the store's history differs from the one read before.
+func (h *readHistory) checkIdentity(ctx context.Context, at *memberConn) error {
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
-	r, err := at.askWho(ctx)
+	r, err := at.readIdentity(ctx)
 	if err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was, is := h.read, r.identity
+	was, is := h.identity, r.identity
 	if was.cluster != 0 && (is.cluster != was.cluster || is.term < was.term) {
 		return fmt.Errorf(
 			"etcd's data has been restored, cluster %x in term %d was %x in term %d: %w",
@@ -55,6 +55,6 @@ func (h *history) goesOn(ctx context.Context, at *seat) error {
 			store.ErrCompacted,
 		)
 	}
-	h.read.term = max(was.term, is.term)
+	h.identity.term = max(was.term, is.term)
 	return nil
 }

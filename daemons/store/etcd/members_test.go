@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/store/storetest"
 )
 
-func TestAMemberThatFallsSilentIsLeftWithinSeconds(t *testing.T) {
+func TestSilentMembersAreReplacedWithinSeconds(t *testing.T) {
 	real := storetest.Etcd(t)
 	first := newRelay(t, strings.TrimPrefix(real, "http://"))
 	s, err := etcd.Open(etcd.Config{Endpoints: []string{"http://" + first.address, real}})
@@ -49,7 +49,7 @@ func TestAMemberThatFallsSilentIsLeftWithinSeconds(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %s to leave the member", took)
 	}
-	var last storetest.Watched
+	var last storetest.WatchResult
 	for last = range watch {
 	}
 	if !errors.Is(last.Err, store.ErrUnavailable) {
@@ -66,7 +66,7 @@ func TestAMemberThatFallsSilentIsLeftWithinSeconds(t *testing.T) {
 	t.Fatal("the watch ended without having seen the write")
 }
 
-func TestAWriteWithoutALeaderEndsAndSaysSo(t *testing.T) {
+func TestWritesWithoutALeaderAreUnavailable(t *testing.T) {
 	endpoint := storetest.Etcd(t)
 	s, err := etcd.Open(etcd.Config{Endpoints: []string{endpoint}})
 	if err != nil {
@@ -101,10 +101,10 @@ func TestAWriteWithoutALeaderEndsAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestWhenNoMemberAnswersCallsEndAtOnceAndSaySo(t *testing.T) {
+func TestCallsFailAtOnceWithoutMembers(t *testing.T) {
 	real := storetest.Etcd(t)
 	var endpoints []string
-	var relays []*relay
+	var relays []*silentRelay
 	for range 3 {
 		r := newRelay(t, strings.TrimPrefix(real, "http://"))
 		relays, endpoints = append(relays, r), append(endpoints, "http://"+r.address)
@@ -140,22 +140,22 @@ func TestWhenNoMemberAnswersCallsEndAtOnceAndSaySo(t *testing.T) {
 	}
 }
 
-// relay forwards connections until the test silences it, like a machine without a network.
-type relay struct {
-	address string
-	quiet   chan struct{}
-	once    sync.Once
+// silentRelay forwards connections until the test silences it, like a machine without a network.
+type silentRelay struct {
+	address  string
+	silenced chan struct{}
+	once     sync.Once
 }
 
-func (r *relay) silence() { r.once.Do(func() { close(r.quiet) }) }
+func (r *silentRelay) silence() { r.once.Do(func() { close(r.silenced) }) }
 
-func newRelay(t *testing.T, target string) *relay {
+func newRelay(t *testing.T, target string) *silentRelay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{address: l.Addr().String(), quiet: make(chan struct{})}
+	r := &silentRelay{address: l.Addr().String(), silenced: make(chan struct{})}
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var open []net.Conn
@@ -177,8 +177,8 @@ func newRelay(t *testing.T, target string) *relay {
 			}
 			open = append(open, in, out)
 			mu.Unlock()
-			all.Go(func() { _, _ = io.Copy(&stopping{out, r.quiet}, in) })
-			all.Go(func() { _, _ = io.Copy(&stopping{in, r.quiet}, out) })
+			all.Go(func() { _, _ = io.Copy(&silencedConn{out, r.silenced}, in) })
+			all.Go(func() { _, _ = io.Copy(&silencedConn{in, r.silenced}, out) })
 		}
 	})
 	t.Cleanup(func() {
@@ -195,15 +195,15 @@ func newRelay(t *testing.T, target string) *relay {
 	return r
 }
 
-// stopping discards written data once it is quiet.
-type stopping struct {
+// silencedConn discards written data once it is quiet.
+type silencedConn struct {
 	net.Conn
-	quiet chan struct{}
+	silenced chan struct{}
 }
 
-func (s *stopping) Write(data []byte) (int, error) {
+func (s *silencedConn) Write(data []byte) (int, error) {
 	select {
-	case <-s.quiet:
+	case <-s.silenced:
 		return len(data), nil
 	default:
 		return s.Conn.Write(data)

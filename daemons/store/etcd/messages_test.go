@@ -11,8 +11,8 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// same checks that an encoded request equals one of etcd's own messages.
-func same(t *testing.T, laidOut []byte, into, want proto.Message) {
+// mustEqualMessage checks that an encoded request equals one of etcd's own messages.
+func mustEqualMessage(t *testing.T, laidOut []byte, into, want proto.Message) {
 	t.Helper()
 	if err := proto.Unmarshal(laidOut, into); err != nil {
 		t.Fatalf("%x: %v", laidOut, err)
@@ -22,7 +22,7 @@ func same(t *testing.T, laidOut []byte, into, want proto.Message) {
 	}
 }
 
-func TestRequestsAreEtcdsMessages(t *testing.T) {
+func TestRequestsEqualEtcdMessages(t *testing.T) {
 	long := make([]byte, 300)
 	for name, c := range map[string]struct {
 		is   txn
@@ -68,23 +68,23 @@ func TestRequestsAreEtcdsMessages(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { same(t, c.is.Append(nil), &pb.TxnRequest{}, c.want) })
+		t.Run(name, func(t *testing.T) { mustEqualMessage(t, c.is.Append(nil), &pb.TxnRequest{}, c.want) })
 	}
-	same(
+	mustEqualMessage(
 		t,
-		(&get{key: "/a", countOnly: true}).Append(nil),
+		(&getRequest{key: "/a", countOnly: true}).Append(nil),
 		&pb.RangeRequest{},
 		&pb.RangeRequest{Key: []byte("/a"), CountOnly: true},
 	)
-	same(
+	mustEqualMessage(
 		t,
-		(&below{key: "/a/", end: "/a0"}).Append(nil),
+		(&rangeRequest{key: "/a/", end: "/a0"}).Append(nil),
 		&pb.RangeRequest{},
 		&pb.RangeRequest{Key: []byte("/a/"), RangeEnd: []byte("/a0")},
 	)
-	same(
+	mustEqualMessage(
 		t,
-		(&create{key: "/a", end: "/b", start: 300}).Append(nil),
+		(&watchRequest{key: "/a", end: "/b", start: 300}).Append(nil),
 		&pb.WatchRequest{},
 		&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
 			CreateRequest: &pb.WatchCreateRequest{
@@ -95,15 +95,15 @@ func TestRequestsAreEtcdsMessages(t *testing.T) {
 			},
 		}},
 	)
-	same(
+	mustEqualMessage(
 		t,
-		progress{}.Append(nil),
+		progressRequest{}.Append(nil),
 		&pb.WatchRequest{},
 		&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}},
 	)
 }
 
-func encoded(t testing.TB, m proto.Message) []byte {
+func mustMarshal(t testing.TB, m proto.Message) []byte {
 	t.Helper()
 	data, err := proto.Marshal(m)
 	if err != nil {
@@ -113,8 +113,8 @@ func encoded(t testing.TB, m proto.Message) []byte {
 }
 
 var (
-	header = &pb.ResponseHeader{ClusterId: 1 << 63, MemberId: 2, Revision: 1 << 40, RaftTerm: 5}
-	stored = &mvccpb.KeyValue{
+	testHeader   = &pb.ResponseHeader{ClusterId: 1 << 63, MemberId: 2, Revision: 1 << 40, RaftTerm: 5}
+	testKeyValue = &mvccpb.KeyValue{
 		Key:            []byte("/a"),
 		Value:          []byte("v"),
 		CreateRevision: 1,
@@ -123,41 +123,43 @@ var (
 		Lease:          9,
 	}
 	txnRefused = &pb.TxnResponse{
-		Header: header,
+		Header: testHeader,
 		Responses: []*pb.ResponseOp{
 			{
 				Response: &pb.ResponseOp_ResponseRange{
-					ResponseRange: &pb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{stored}, Count: 1},
+					ResponseRange: &pb.RangeResponse{Header: testHeader, Kvs: []*mvccpb.KeyValue{testKeyValue},
+						Count: 1},
 				},
 			},
 			{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}},
 		},
 	}
 	txnDone = &pb.TxnResponse{
-		Header:    header,
+		Header:    testHeader,
 		Succeeded: true,
 		Responses: []*pb.ResponseOp{
-			{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{Header: header}}},
+			{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{Header: testHeader}}},
 		},
 	}
 	lastPart = &pb.RangeStreamResponse{
 		RangeResponse: &pb.RangeResponse{
-			Header: header,
-			Kvs:    []*mvccpb.KeyValue{stored, {Key: []byte("/b"), ModRevision: 301}},
+			Header: testHeader,
+			Kvs:    []*mvccpb.KeyValue{testKeyValue, {Key: []byte("/b"), ModRevision: 301}},
 			More:   true,
 			Count:  7,
 		},
 	}
 	watchEvent = &pb.WatchResponse{
-		Header:  header,
+		Header:  testHeader,
 		WatchId: 3,
 		Events: []*mvccpb.Event{
-			{Kv: stored},
-			{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("/b"), ModRevision: 301}, PrevKv: stored},
+			{Kv: testKeyValue},
+			{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("/b"), ModRevision: 301},
+				PrevKv: testKeyValue},
 		},
 	}
 	watchEnding = &pb.WatchResponse{
-		Header:          header,
+		Header:          testHeader,
 		Canceled:        true,
 		Created:         true,
 		CompactRevision: 77,
@@ -165,9 +167,9 @@ var (
 	}
 )
 
-func TestRepliesAreReadAsEtcdMeansThem(t *testing.T) {
+func TestRepliesDecodeLikeEtcdMessages(t *testing.T) {
 	var refused, done txnReply
-	if err := refused.Read(encoded(t, txnRefused)); err != nil || refused.done || refused.revision != 1<<40 ||
+	if err := refused.Read(mustMarshal(t, txnRefused)); err != nil || refused.done || refused.revision != 1<<40 ||
 		len(refused.ranges) != 2 ||
 		refused.ranges[1].kv != nil {
 		t.Fatalf("%+v, %v", refused, err)
@@ -175,11 +177,11 @@ func TestRepliesAreReadAsEtcdMeansThem(t *testing.T) {
 	if kv := refused.ranges[0].kv; kv.Key != "/a" || string(kv.Value) != "v" || kv.Revision != 300 {
 		t.Errorf("%+v", kv)
 	}
-	if err := done.Read(encoded(t, txnDone)); err != nil || !done.done || done.revision != 1<<40 {
+	if err := done.Read(mustMarshal(t, txnDone)); err != nil || !done.done || done.revision != 1<<40 {
 		t.Errorf("%+v, %v", done, err)
 	}
-	var last part
-	if err := last.Read(encoded(t, lastPart)); err != nil || last.revision != 1<<40 || len(last.kvs) != 2 ||
+	var last streamPart
+	if err := last.Read(mustMarshal(t, lastPart)); err != nil || last.revision != 1<<40 || len(last.kvs) != 2 ||
 		last.kvs[1].Key != "/b" ||
 		last.kvs[1].Revision != 301 {
 		t.Fatalf("%+v, %v", last, err)
@@ -188,7 +190,7 @@ func TestRepliesAreReadAsEtcdMeansThem(t *testing.T) {
 		t.Errorf("%+v", kv)
 	}
 	var events, ending watchReply
-	if err := events.Read(encoded(t, watchEvent)); err != nil || events.created || events.canceled ||
+	if err := events.Read(mustMarshal(t, watchEvent)); err != nil || events.created || events.canceled ||
 		events.revision != 1<<40 {
 		t.Errorf("%+v, %v", events, err)
 	}
@@ -202,7 +204,7 @@ func TestRepliesAreReadAsEtcdMeansThem(t *testing.T) {
 	) {
 		t.Errorf("%+v", events.events)
 	}
-	if err := ending.Read(encoded(t, watchEnding)); err != nil || !ending.created || !ending.canceled ||
+	if err := ending.Read(mustMarshal(t, watchEnding)); err != nil || !ending.created || !ending.canceled ||
 		ending.compacted != 77 ||
 		ending.reason != "why" {
 		t.Errorf("%+v, %v", ending, err)
@@ -213,7 +215,7 @@ func TestRepliesAreReadAsEtcdMeansThem(t *testing.T) {
 // error.
 func FuzzReplies(f *testing.F) {
 	for _, m := range []proto.Message{txnRefused, txnDone, lastPart, watchEvent, watchEnding} {
-		f.Add(encoded(f, m))
+		f.Add(mustMarshal(f, m))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var own pb.TxnResponse
@@ -224,7 +226,7 @@ func FuzzReplies(f *testing.F) {
 			}
 		}
 		var streamed pb.RangeStreamResponse
-		var p part
+		var p streamPart
 		if err := p.Read(data); err == nil && proto.Unmarshal(data, &streamed) == nil {
 			if len(p.kvs) != len(streamed.RangeResponse.GetKvs()) ||
 				p.revision != streamed.RangeResponse.GetHeader().GetRevision() {

@@ -9,8 +9,8 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// each calls number and data for a message's numeric and bytes fields.
-func each(message []byte, number func(protowire.Number, uint64), data func(protowire.Number, []byte) error) error {
+// eachField calls number and data for a message's numeric and bytes fields.
+func eachField(message []byte, number func(protowire.Number, uint64), data func(protowire.Number, []byte) error) error {
 	for len(message) > 0 {
 		field, kind, size := protowire.ConsumeTag(message)
 		if size < 0 {
@@ -45,19 +45,19 @@ func each(message []byte, number func(protowire.Number, uint64), data func(proto
 
 // readHeader decodes the revision of a ResponseHeader.
 func readHeader(header []byte, revision *int64) error {
-	return each(header, func(field protowire.Number, n uint64) {
+	return eachField(header, func(field protowire.Number, n uint64) {
 		if field == headerRevision {
 			*revision = int64(n)
 		}
 	}, nil)
 }
 
-// identity has the fields of a ResponseHeader that identify a history of the store: the cluster, and the term, which
-// counts elections. Among linearizable reads, the term only decreases if the data was restored.
-type identity struct{ cluster, term uint64 }
+// historyIdentity has the fields of a ResponseHeader that identify a history of the store: the cluster, and the term,
+// which counts elections. Among linearizable reads, the term only decreases if the data was restored.
+type historyIdentity struct{ cluster, term uint64 }
 
-func (i *identity) read(header []byte) error {
-	return each(header, func(field protowire.Number, n uint64) {
+func (i *historyIdentity) read(header []byte) error {
+	return eachField(header, func(field protowire.Number, n uint64) {
 		switch field {
 		case headerCluster:
 			i.cluster = n
@@ -74,7 +74,7 @@ type keyValue struct {
 }
 
 func (kv *keyValue) read(message []byte) error {
-	return each(message, func(field protowire.Number, n uint64) {
+	return eachField(message, func(field protowire.Number, n uint64) {
 		if field == kvModRevision {
 			kv.revision = int64(n)
 		}
@@ -98,7 +98,7 @@ type txnReply struct {
 
 // Read implements rpc.Reply.
 func (r *txnReply) Read(message []byte) error {
-	return each(message, func(field protowire.Number, n uint64) {
+	return eachField(message, func(field protowire.Number, n uint64) {
 		if field == txnSucceeded {
 			r.done = n != 0
 		}
@@ -107,7 +107,7 @@ func (r *txnReply) Read(message []byte) error {
 		case replyHeader:
 			return readHeader(data, &r.revision)
 		case txnResponses:
-			return each(data, nil, r.response)
+			return eachField(data, nil, r.response)
 		}
 		return nil
 	})
@@ -124,18 +124,18 @@ func (r *txnReply) response(field protowire.Number, data []byte) error {
 
 // rangeReply is a RangeResponse for one key.
 type rangeReply struct {
-	revision int64
-	identity identity // set only if asks
-	asks     bool
-	kv       *store.KV // nil if the key does not exist
+	revision      int64
+	identity      historyIdentity // set only if asks
+	wantsIdentity bool
+	kv            *store.KeyValue // nil if the key does not exist
 }
 
 // Read implements rpc.Reply.
 func (r *rangeReply) Read(message []byte) error {
-	return each(message, nil, func(field protowire.Number, data []byte) error {
+	return eachField(message, nil, func(field protowire.Number, data []byte) error {
 		switch field {
 		case replyHeader:
-			if r.asks {
+			if r.wantsIdentity {
 				if err := r.identity.read(data); err != nil {
 					return err
 				}
@@ -144,26 +144,26 @@ func (r *rangeReply) Read(message []byte) error {
 		case rangeKvs:
 			var kv keyValue
 			err := kv.read(data)
-			r.kv = &store.KV{Key: string(kv.key), Value: bytes.Clone(kv.value), Revision: kv.revision}
+			r.kv = &store.KeyValue{Key: string(kv.key), Value: bytes.Clone(kv.value), Revision: kv.revision}
 			return err
 		}
 		return nil
 	})
 }
 
-// part is a RangeStreamResponse. It has some of the keys, and the last one has the revision of all.
-type part struct {
+// streamPart is a RangeStreamResponse. It has some of the keys, and the last one has the revision of all.
+type streamPart struct {
 	revision int64
-	kvs      []store.KV
+	kvs      []store.KeyValue
 }
 
 // Read implements rpc.Reply.
-func (p *part) Read(message []byte) error {
-	return each(message, nil, func(field protowire.Number, data []byte) error {
+func (p *streamPart) Read(message []byte) error {
+	return eachField(message, nil, func(field protowire.Number, data []byte) error {
 		if field != partRange {
 			return nil
 		}
-		return each(data, nil, func(field protowire.Number, data []byte) error {
+		return eachField(data, nil, func(field protowire.Number, data []byte) error {
 			switch field {
 			case replyHeader:
 				return readHeader(data, &p.revision)
@@ -172,7 +172,7 @@ func (p *part) Read(message []byte) error {
 				err := kv.read(data)
 				p.kvs = append(
 					p.kvs,
-					store.KV{Key: string(kv.key), Value: bytes.Clone(kv.value), Revision: kv.revision},
+					store.KeyValue{Key: string(kv.key), Value: bytes.Clone(kv.value), Revision: kv.revision},
 				)
 				return err
 			}
@@ -192,7 +192,7 @@ type watchReply struct {
 
 // Read implements rpc.Reply.
 func (r *watchReply) Read(message []byte) error {
-	return each(message, func(field protowire.Number, n uint64) {
+	return eachField(message, func(field protowire.Number, n uint64) {
 		switch field {
 		case watchCreated:
 			r.created = n != 0
@@ -218,7 +218,7 @@ func (r *watchReply) Read(message []byte) error {
 func (r *watchReply) event(message []byte) error {
 	var deleted bool
 	var kv keyValue
-	err := each(message, func(field protowire.Number, n uint64) {
+	err := eachField(message, func(field protowire.Number, n uint64) {
 		if field == eventType {
 			deleted = n == typeDelete
 		}

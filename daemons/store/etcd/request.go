@@ -38,96 +38,98 @@ const (
 // Append implements rpc.Request.
 func (t *txn) Append(to []byte) []byte {
 	for _, g := range t.Guards {
-		to = open(to, txnCompare, 2+ofBytes(len(g.Key))+1+protowire.SizeVarint(uint64(g.Revision)))
-		to = number(to, compareTarget, targetMod)
-		to = text(to, compareKey, g.Key)
+		to = appendHeader(to, txnCompare, 2+bytesSize(len(g.Key))+1+protowire.SizeVarint(uint64(g.Revision)))
+		to = appendNumber(to, compareTarget, targetMod)
+		to = appendText(to, compareKey, g.Key)
 		// encoded even if it is 0, because it selects what is compared
-		to = number(to, compareModRevision, uint64(g.Revision))
+		to = appendNumber(to, compareModRevision, uint64(g.Revision))
 	}
 	for i, p := range t.Puts {
-		size := ofBytes(len(p.Key)) + ofBytes(len(p.Value)) + ofNumber(t.leases[i])
-		to = open(to, txnSuccess, ofBytes(size))
-		to = open(to, opPut, size)
-		to = text(to, putKey, p.Key)
-		to = append(open(to, putValue, len(p.Value)), p.Value...)
+		size := bytesSize(len(p.Key)) + bytesSize(len(p.Value)) + numberSize(t.leases[i])
+		to = appendHeader(to, txnSuccess, bytesSize(size))
+		to = appendHeader(to, opPut, size)
+		to = appendText(to, putKey, p.Key)
+		to = append(appendHeader(to, putValue, len(p.Value)), p.Value...)
 		if t.leases[i] != 0 {
-			to = number(to, putLease, uint64(t.leases[i]))
+			to = appendNumber(to, putLease, uint64(t.leases[i]))
 		}
 	}
 	for _, key := range t.Deletes {
-		to = open(to, txnSuccess, ofBytes(ofBytes(len(key))))
-		to = open(to, opDelete, ofBytes(len(key)))
-		to = text(to, deleteKey, key)
+		to = appendHeader(to, txnSuccess, bytesSize(bytesSize(len(key))))
+		to = appendHeader(to, opDelete, bytesSize(len(key)))
+		to = appendText(to, deleteKey, key)
 	}
 	for _, g := range t.Guards {
-		to = open(to, txnFailure, ofBytes(ofBytes(len(g.Key))))
-		to = open(to, opRange, ofBytes(len(g.Key)))
-		to = text(to, rangeKey, g.Key)
+		to = appendHeader(to, txnFailure, bytesSize(bytesSize(len(g.Key))))
+		to = appendHeader(to, opRange, bytesSize(len(g.Key)))
+		to = appendText(to, rangeKey, g.Key)
 	}
 	return to
 }
 
-// ofBytes returns the size of a field with n bytes. The field number must be below 16.
-func ofBytes(n int) int { return 1 + protowire.SizeBytes(n) }
+// bytesSize returns the size of a field with n bytes. The field number must be below 16.
+func bytesSize(n int) int { return 1 + protowire.SizeBytes(n) }
 
-// ofNumber returns the size of a numeric field, which is left out if it is 0.
-func ofNumber(n int64) int {
+// numberSize returns the size of a numeric field, which is left out if it is 0.
+func numberSize(n int64) int {
 	if n == 0 {
 		return 0
 	}
 	return 1 + protowire.SizeVarint(uint64(n))
 }
 
-func open(to []byte, field protowire.Number, size int) []byte {
+func appendHeader(to []byte, field protowire.Number, size int) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(to, field, protowire.BytesType), uint64(size))
 }
 
-func text(to []byte, field protowire.Number, value string) []byte {
-	return append(open(to, field, len(value)), value...)
+func appendText(to []byte, field protowire.Number, value string) []byte {
+	return append(appendHeader(to, field, len(value)), value...)
 }
 
-func number(to []byte, field protowire.Number, value uint64) []byte {
+func appendNumber(to []byte, field protowire.Number, value uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(to, field, protowire.VarintType), value)
 }
 
-// get is a RangeRequest for one key. With countOnly the response has no value.
-type get struct {
+// getRequest is a RangeRequest for one key. With countOnly the response has no value.
+type getRequest struct {
 	key       string
 	countOnly bool
 }
 
 // Append implements rpc.Request.
-func (g *get) Append(to []byte) []byte {
-	to = text(to, rangeKey, g.key)
+func (g *getRequest) Append(to []byte) []byte {
+	to = appendText(to, rangeKey, g.key)
 	if g.countOnly {
-		to = number(to, rangeCountOnly, 1)
+		to = appendNumber(to, rangeCountOnly, 1)
 	}
 	return to
 }
 
-// below is a RangeRequest for the keys from key up to end.
-type below struct{ key, end string }
+// rangeRequest is a RangeRequest for the keys from key up to end.
+type rangeRequest struct{ key, end string }
 
 // Append implements rpc.Request.
-func (b *below) Append(to []byte) []byte { return text(text(to, rangeKey, b.key), rangeEnd, b.end) }
+func (b *rangeRequest) Append(to []byte) []byte {
+	return appendText(appendText(to, rangeKey, b.key), rangeEnd, b.end)
+}
 
-// create is a WatchRequest that creates a watch.
-type create struct {
+// watchRequest is a WatchRequest that creates a watch.
+type watchRequest struct {
 	key, end string
 	start    int64
 }
 
 // Append implements rpc.Request.
-func (c *create) Append(to []byte) []byte {
-	to = open(to, watchCreate, ofBytes(len(c.key))+ofBytes(len(c.end))+ofNumber(c.start)+ofNumber(1))
-	to = text(to, createKey, c.key)
-	to = text(to, createEnd, c.end)
-	to = number(to, createStart, uint64(c.start))
-	return number(to, createProgress, 1)
+func (c *watchRequest) Append(to []byte) []byte {
+	to = appendHeader(to, watchCreate, bytesSize(len(c.key))+bytesSize(len(c.end))+numberSize(c.start)+numberSize(1))
+	to = appendText(to, createKey, c.key)
+	to = appendText(to, createEnd, c.end)
+	to = appendNumber(to, createStart, uint64(c.start))
+	return appendNumber(to, createProgress, 1)
 }
 
-// progress is a WatchRequest for the progress of watches.
-type progress struct{}
+// progressRequest is a WatchRequest for the progress of watches.
+type progressRequest struct{}
 
 // Append implements rpc.Request.
-func (progress) Append(to []byte) []byte { return open(to, watchProgress, 0) }
+func (progressRequest) Append(to []byte) []byte { return appendHeader(to, watchProgress, 0) }

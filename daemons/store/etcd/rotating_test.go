@@ -15,7 +15,7 @@ import (
 
 // A member's certificate is verified with the authorities at the time of the connection.
 // Proves S12.
-func TestAMemberIsJudgedByTheAuthoritiesOfTheTime(t *testing.T) {
+func TestMembersAreVerifiedWithCurrentAuthorities(t *testing.T) {
 	now := time.Now()
 	dir := t.TempDir()
 	var cas [2]certs.Pair
@@ -60,7 +60,7 @@ func TestAMemberIsJudgedByTheAuthoritiesOfTheTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	trusted := roots()
-	own := &rotating{nil, config, func() *x509.CertPool { return trusted }}
+	own := &rotatingCredentials{nil, config, func() *x509.CertPool { return trusted }}
 	greet := func() error {
 		conn, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {

@@ -22,14 +22,14 @@ import (
 // own watches would copy each message and pass it through four more goroutines.
 func (s *Store) Watch(asked context.Context, prefix string, after int64, take func(store.Batch) error) error {
 	at := s.members.current.Load()
-	if err := s.history.goesOn(asked, at); err != nil {
-		return fmt.Errorf("watch %s after %d: %w", prefix, after, known(err))
+	if err := s.history.checkIdentity(asked, at); err != nil {
+		return fmt.Errorf("watch %s after %d: %w", prefix, after, storeError(err))
 	}
 	ctx, cancel := context.WithCancel(asked)
 	defer cancel()
-	defer context.AfterFunc(at.left, cancel)()
+	defer context.AfterFunc(at.replacedContext, cancel)()
 	var refused error // the error of take
-	err := at.follow(ctx, prefix, after, func(b store.Batch) error {
+	err := at.watchOnce(ctx, prefix, after, func(b store.Batch) error {
 		refused = take(b)
 		return refused
 	})
@@ -38,21 +38,21 @@ func (s *Store) Watch(asked context.Context, prefix string, after int64, take fu
 		return refused
 	case asked.Err() != nil:
 		return asked.Err()
-	case at.left.Err() != nil:
-		err = context.Cause(at.left)
+	case at.replacedContext.Err() != nil:
+		err = context.Cause(at.replacedContext)
 	}
-	return fmt.Errorf("watch %s after %d: %w", prefix, after, known(clientv3.ContextError(ctx, err)))
+	return fmt.Errorf("watch %s after %d: %w", prefix, after, storeError(clientv3.ContextError(ctx, err)))
 }
 
-// leader makes the member end a watch when it has lost its leader, instead of letting the watch become stale.
-var leader = []rpc.Header{{Name: rpctypes.MetadataRequireLeaderKey, Value: rpctypes.MetadataHasLeader}}
+// requireLeader makes the member end a watch when it has lost its leader, instead of letting the watch become stale.
+var requireLeader = []rpc.Header{{Name: rpctypes.MetadataRequireLeaderKey, Value: rpctypes.MetadataHasLeader}}
 
-func (s *seat) follow(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
-	w, err := s.calls.Stream(
+func (s *memberConn) watchOnce(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
+	w, err := s.fastClient.Stream(
 		ctx,
 		pb.Watch_Watch_FullMethodName,
-		leader,
-		&create{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix), start: after + 1},
+		requireLeader,
+		&watchRequest{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix), start: after + 1},
 	)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *seat) follow(ctx context.Context, prefix string, after int64, take func
 	}()
 	var r watchReply
 	var batch store.Batch // all events that have arrived so far
-	told := false
+	notified := false
 	err = w.Receive(ctx, func(message []byte, more bool) error {
 		r = watchReply{events: batch.Events}
 		if err := r.Read(message); err != nil {
@@ -84,16 +84,16 @@ func (s *seat) follow(ctx context.Context, prefix string, after int64, take func
 		switch events := len(r.events) - len(batch.Events); {
 		case events > 0:
 			// Old events may follow each other while the watch catches up, so only their own revision has been reached.
-			batch.Revision, told = r.events[len(r.events)-1].Revision, true
+			batch.Revision, notified = r.events[len(r.events)-1].Revision, true
 		case !r.created: // the created message has the store's revision, not the watch's progress
-			batch.Revision, told = r.revision, true
+			batch.Revision, notified = r.revision, true
 		}
 		batch.Events = r.events
-		if more || !told {
+		if more || !notified {
 			return nil
 		}
 		whole := batch
-		batch, told = store.Batch{Events: batch.Events[:0]}, false
+		batch, notified = store.Batch{Events: batch.Events[:0]}, false
 		return take(whole)
 	})
 	return cmp.Or(err, errEnded)
@@ -109,7 +109,7 @@ func (s *Store) Progress(context.Context) error {
 	open := slices.Collect(maps.Keys(at.watches))
 	at.mu.Unlock()
 	for _, w := range open {
-		_ = w.Send(progress{})
+		_ = w.Send(progressRequest{})
 	}
 	return nil
 }

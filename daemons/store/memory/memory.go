@@ -13,26 +13,26 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// keep is how many revisions stay readable before the oldest are compacted.
-const keep = 20000
+// keptRevisions is how many revisions stay readable before the oldest are compacted.
+const keptRevisions = 20000
 
 // Store is an in-memory store.Store. Its zero value is not usable, see New.
 type Store struct {
-	mu        sync.Mutex
-	tree      *btree.BTreeG[store.KV]
-	revision  int64
-	compacted int64
-	history   []moment // one for each revision after compacted, in order
-	changed   chan struct{}
-	asked     int64 // how often Progress was called
-	timers    map[string]*time.Timer
+	mu               sync.Mutex
+	tree             *btree.BTreeG[store.KeyValue]
+	revision         int64
+	compacted        int64
+	history          []revisionChanges // one for each revision after compacted, in order
+	changed          chan struct{}
+	progressRequests int64 // how often Progress was called
+	timers           map[string]*time.Timer
 }
 
-// moment holds the changes of a revision.
-type moment struct {
+// revisionChanges holds the changes of a revision.
+type revisionChanges struct {
 	revision int64
 	events   []store.Event
-	before   []store.KV // the same keys before; those that did not exist have revision 0
+	former   []store.KeyValue // the same keys before; those that did not exist have revision 0
 }
 
 var _ store.Store = (*Store)(nil)
@@ -40,7 +40,7 @@ var _ store.Store = (*Store)(nil)
 // New returns an empty store at revision 1, like a new etcd.
 func New() *Store {
 	return &Store{
-		tree:     btree.NewG(16, func(a, b store.KV) bool { return a.Key < b.Key }),
+		tree:     btree.NewG(16, func(a, b store.KeyValue) bool { return a.Key < b.Key }),
 		revision: 1, compacted: 1,
 		changed: make(chan struct{}), timers: map[string]*time.Timer{},
 	}
@@ -56,7 +56,7 @@ func (s *Store) Close() {
 }
 
 // Get implements store.Store.
-func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
+func (s *Store) Get(ctx context.Context, key string) (*store.KeyValue, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -65,22 +65,22 @@ func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
 	return s.get(key), nil
 }
 
-func (s *Store) get(key string) *store.KV {
-	if kv, ok := s.tree.Get(store.KV{Key: key}); ok {
+func (s *Store) get(key string) *store.KeyValue {
+	if kv, ok := s.tree.Get(store.KeyValue{Key: key}); ok {
 		return &kv
 	}
 	return nil
 }
 
-// together is how many keys All passes on at a time.
-const together = 10
+// batchSize is how many keys All passes on at a time.
+const batchSize = 10
 
 // All implements store.Store.
-func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
+func (s *Store) All(ctx context.Context, prefix string, take func([]store.KeyValue) error) (int64, error) {
 	s.mu.Lock()
 	tree, revision := s.tree.Clone(), s.revision
 	s.mu.Unlock()
-	var some []store.KV
+	var some []store.KeyValue
 	err := ctx.Err()
 	hand := func() {
 		if err == nil && len(some) > 0 {
@@ -88,11 +88,11 @@ func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) er
 			some = nil
 		}
 	}
-	tree.AscendGreaterOrEqual(store.KV{Key: prefix}, func(kv store.KV) bool {
+	tree.AscendGreaterOrEqual(store.KeyValue{Key: prefix}, func(kv store.KeyValue) bool {
 		if !strings.HasPrefix(kv.Key, prefix) {
 			return false
 		}
-		if some = append(some, kv); len(some) == together {
+		if some = append(some, kv); len(some) == batchSize {
 			hand()
 		}
 		return err == nil
@@ -102,7 +102,8 @@ func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) er
 }
 
 // Past implements store.Store.
-func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, error) {
+func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KeyValue,
+	int64, error) {
 	s.mu.Lock()
 	tree, history := s.tree.Clone(), s.history
 	now, compacted := s.revision, s.compacted
@@ -114,17 +115,17 @@ func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, 
 		return nil, 0, store.ErrCompacted
 	}
 	for i := len(history) - 1; i >= 0 && history[i].revision > revision; i-- {
-		for j := len(history[i].before) - 1; j >= 0; j-- {
-			if was := history[i].before[j]; was.Revision > 0 {
+		for j := len(history[i].former) - 1; j >= 0; j-- {
+			if was := history[i].former[j]; was.Revision > 0 {
 				tree.ReplaceOrInsert(was)
 			} else {
 				tree.Delete(was)
 			}
 		}
 	}
-	var some []store.KV
+	var some []store.KeyValue
 	count := int64(0)
-	tree.AscendGreaterOrEqual(store.KV{Key: max(prefix, after)}, func(kv store.KV) bool {
+	tree.AscendGreaterOrEqual(store.KeyValue{Key: max(prefix, after)}, func(kv store.KeyValue) bool {
 		if !strings.HasPrefix(kv.Key, prefix) {
 			return false
 		}
@@ -148,13 +149,13 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	defer s.mu.Unlock()
 	for _, g := range t.Guards {
 		if kv := s.get(g.Key); kv == nil && g.Revision != 0 || kv != nil && kv.Revision != g.Revision {
-			return s.refused(t), nil
+			return s.failedResult(t), nil
 		}
 	}
 	return store.Result{Done: true, Revision: s.apply(t)}, nil
 }
 
-func (s *Store) refused(t store.Txn) store.Result {
+func (s *Store) failedResult(t store.Txn) store.Result {
 	r := store.Result{Revision: s.revision}
 	for _, g := range t.Guards {
 		r.Current = append(r.Current, s.get(g.Key))
@@ -165,21 +166,21 @@ func (s *Store) refused(t store.Txn) store.Result {
 func (s *Store) apply(t store.Txn) int64 {
 	next := s.revision + 1
 	var events []store.Event
-	var before []store.KV
+	var before []store.KeyValue
 	was := func(key string) {
-		kv, _ := s.tree.Get(store.KV{Key: key})
+		kv, _ := s.tree.Get(store.KeyValue{Key: key})
 		kv.Key = key
 		before = append(before, kv)
 	}
 	for _, p := range t.Puts {
 		was(p.Key)
-		s.tree.ReplaceOrInsert(store.KV{Key: p.Key, Value: p.Value, Revision: next})
+		s.tree.ReplaceOrInsert(store.KeyValue{Key: p.Key, Value: p.Value, Revision: next})
 		events = append(events, store.Event{Key: p.Key, Value: p.Value, Revision: next})
 		s.expire(p)
 	}
 	for _, key := range t.Deletes {
 		was(key)
-		if _, ok := s.tree.Delete(store.KV{Key: key}); ok {
+		if _, ok := s.tree.Delete(store.KeyValue{Key: key}); ok {
 			events = append(events, store.Event{Key: key, Revision: next, Deleted: true})
 		}
 	}
@@ -187,9 +188,9 @@ func (s *Store) apply(t store.Txn) int64 {
 		return s.revision
 	}
 	s.revision = next
-	s.history = append(s.history, moment{revision: next, events: events, before: before})
-	if len(s.history) > 2*keep {
-		s.compact(next - keep)
+	s.history = append(s.history, revisionChanges{revision: next, events: events, former: before})
+	if len(s.history) > 2*keptRevisions {
+		s.compact(next - keptRevisions)
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -222,15 +223,15 @@ func (s *Store) Size(context.Context) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
-	s.tree.Ascend(func(kv store.KV) bool {
+	s.tree.Ascend(func(kv store.KeyValue) bool {
 		n += len(kv.Key) + len(kv.Value)
 		return true
 	})
 	return int64(n), nil
 }
 
-// Answers implements store.Store.
-func (s *Store) Answers(ctx context.Context) error { return ctx.Err() }
+// CheckHealth implements store.Store.
+func (s *Store) CheckHealth(ctx context.Context) error { return ctx.Err() }
 
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
@@ -256,6 +257,6 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 // compact discards what came before revision. That revision itself stays readable.
 func (s *Store) compact(revision int64) {
 	n := revision - 1 - s.compacted
-	s.history = append([]moment(nil), s.history[n:]...)
+	s.history = append([]revisionChanges(nil), s.history[n:]...)
 	s.compacted = revision - 1
 }

@@ -10,7 +10,7 @@ import (
 // Watch implements store.Store.
 func (s *Store) Watch(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
 	s.mu.Lock()
-	asked := s.asked
+	asked := s.progressRequests
 	s.mu.Unlock()
 	for {
 		s.mu.Lock()
@@ -18,13 +18,13 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, take func
 			s.mu.Unlock()
 			return store.ErrCompacted
 		}
-		var moments []moment
+		var moments []revisionChanges
 		if after < s.revision {
 			moments = s.history[after-s.compacted:]
 		}
-		changed, told := s.changed, s.asked != asked
+		changed, requested := s.changed, s.progressRequests != asked
 		batch := store.Batch{Revision: max(after, s.revision)}
-		asked = s.asked
+		asked = s.progressRequests
 		s.mu.Unlock()
 		for _, m := range moments {
 			for _, e := range m.events {
@@ -33,7 +33,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, take func
 				}
 			}
 		}
-		if len(batch.Events) > 0 || told {
+		if len(batch.Events) > 0 || requested {
 			if err := take(batch); err != nil {
 				return err
 			}
@@ -51,7 +51,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, take func
 func (s *Store) Progress(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked++
+	s.progressRequests++
 	close(s.changed)
 	s.changed = make(chan struct{})
 	return ctx.Err()

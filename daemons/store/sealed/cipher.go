@@ -14,21 +14,21 @@ import (
 	"clusterctl/daemons/store/sealed/kms"
 )
 
-// marker is the prefix of every encrypted value. JSON never begins with it.
-const marker = "k8s:enc:"
+// encryptedPrefix is the prefix of every encrypted value. JSON never begins with it.
+const encryptedPrefix = "k8s:enc:"
 
-func isSealed(value []byte) bool { return bytes.HasPrefix(value, []byte(marker)) }
+func isSealed(value []byte) bool { return bytes.HasPrefix(value, []byte(encryptedPrefix)) }
 
-// key is one key of a provider. Its values begin with prefix, for example k8s:enc:secretbox:v1:NAME:.
-type key struct {
+// providerKey is one key of a provider. Its values begin with prefix, for example k8s:enc:secretbox:v1:NAME:.
+type providerKey struct {
 	prefix  string
-	encrypt crypt
-	decrypt crypt
+	encrypt cryptFunc
+	decrypt cryptFunc
 	plugin  *kms.Plugin // the plugin that holds the key; nil if encrypt and decrypt use it directly
 }
 
 // seal encrypts a value that is to be stored at path.
-func (k *key) seal(path string, plain []byte) ([]byte, error) {
+func (k *providerKey) seal(path string, plain []byte) ([]byte, error) {
 	encrypt := k.encrypt
 	if k.plugin != nil {
 		encrypt = k.plugin.Seal
@@ -41,28 +41,28 @@ func (k *key) seal(path string, plain []byte) ([]byte, error) {
 }
 
 // open decrypts a value. It may have to call a plugin.
-func (k *key) open(ctx context.Context, path string, value []byte) ([]byte, error) {
+func (k *providerKey) open(ctx context.Context, path string, value []byte) ([]byte, error) {
 	if k.plugin != nil {
 		return k.plugin.Open(ctx, []byte(path), value[len(k.prefix):])
 	}
 	return k.decrypt([]byte(path), value[len(k.prefix):])
 }
 
-// wrote reports whether a value has the form in which it would be written now.
-func (k *key) wrote(value []byte) bool {
+// isCurrentForm reports whether a value has the form in which it would be written now.
+func (k *providerKey) isCurrentForm(value []byte) bool {
 	data, ok := bytes.CutPrefix(value, []byte(k.prefix))
 	return ok && (k.plugin == nil || !k.plugin.Stale(data))
 }
 
-var errBroken = errors.New("the value was changed, or another key of the same name has written it")
+var errTampered = errors.New("the value was changed, or another key of the same name has written it")
 
-func newKey(provider, name string, secret []byte) (*key, error) {
-	k := &key{prefix: marker + provider + ":v1:" + name + ":"}
+func newProviderKey(provider, name string, secret []byte) (*providerKey, error) {
+	k := &providerKey{prefix: encryptedPrefix + provider + ":v1:" + name + ":"}
 	if provider == "secretbox" {
 		if len(secret) != 32 {
 			return nil, fmt.Errorf("the key has %d bytes, secretbox needs 32", len(secret))
 		}
-		k.encrypt, k.decrypt = box([32]byte(secret))
+		k.encrypt, k.decrypt = secretboxCrypt([32]byte(secret))
 		return k, nil
 	}
 	block, err := aes.NewCipher(secret)
@@ -70,7 +70,7 @@ func newKey(provider, name string, secret []byte) (*key, error) {
 		return nil, fmt.Errorf("the key has %d bytes, %s needs 16, 24 or 32", len(secret), provider)
 	}
 	if provider == "aescbc" {
-		k.encrypt, k.decrypt = cbc(block)
+		k.encrypt, k.decrypt = cbcCrypt(block)
 		return k, nil
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
@@ -82,17 +82,17 @@ func newKey(provider, name string, secret []byte) (*key, error) {
 	k.decrypt = func(aad, data []byte) ([]byte, error) {
 		plain, err := aead.Open(nil, nil, data, aad)
 		if err != nil {
-			return nil, errBroken
+			return nil, errTampered
 		}
 		return plain, nil
 	}
 	return k, nil
 }
 
-type crypt = func(aad, data []byte) ([]byte, error)
+type cryptFunc = func(aad, data []byte) ([]byte, error)
 
-// box returns XSalsa20 with Poly1305. The nonce precedes the data.
-func box(secret [32]byte) (encrypt, decrypt crypt) {
+// secretboxCrypt returns XSalsa20 with Poly1305. The nonce precedes the data.
+func secretboxCrypt(secret [32]byte) (encrypt, decrypt cryptFunc) {
 	encrypt = func(_, plain []byte) ([]byte, error) {
 		var nonce [24]byte
 		if _, err := rand.Read(nonce[:]); err != nil {
@@ -102,20 +102,20 @@ func box(secret [32]byte) (encrypt, decrypt crypt) {
 	}
 	decrypt = func(_, data []byte) ([]byte, error) {
 		if len(data) < 24 {
-			return nil, errBroken
+			return nil, errTampered
 		}
 		plain, ok := secretbox.Open(nil, data[24:], (*[24]byte)(data), &secret)
 		if !ok {
-			return nil, errBroken
+			return nil, errTampered
 		}
 		return plain, nil
 	}
 	return encrypt, decrypt
 }
 
-// cbc returns AES-CBC with PKCS#7 padding. The initialization vector precedes the data. It does not detect changed
+// cbcCrypt returns AES-CBC with PKCS#7 padding. The initialization vector precedes the data. It does not detect changed
 // data.
-func cbc(block cipher.Block) (encrypt, decrypt crypt) {
+func cbcCrypt(block cipher.Block) (encrypt, decrypt cryptFunc) {
 	encrypt = func(_, plain []byte) ([]byte, error) {
 		pad := aes.BlockSize - len(plain)%aes.BlockSize
 		out := make([]byte, aes.BlockSize+len(plain)+pad)
@@ -132,13 +132,13 @@ func cbc(block cipher.Block) (encrypt, decrypt crypt) {
 	}
 	decrypt = func(_, data []byte) ([]byte, error) {
 		if len(data) < 2*aes.BlockSize || len(data)%aes.BlockSize != 0 {
-			return nil, errBroken
+			return nil, errTampered
 		}
 		out := make([]byte, len(data)-aes.BlockSize)
 		cipher.NewCBCDecrypter(block, data[:aes.BlockSize]).CryptBlocks(out, data[aes.BlockSize:])
 		pad := int(out[len(out)-1])
 		if pad == 0 || pad > aes.BlockSize || !bytes.Equal(out[len(out)-pad:], bytes.Repeat([]byte{byte(pad)}, pad)) {
-			return nil, errBroken
+			return nil, errTampered
 		}
 		return out[:len(out)-pad], nil
 	}

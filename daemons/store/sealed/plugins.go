@@ -18,7 +18,7 @@ import (
 )
 
 // plugin returns a key that a KMS plugin holds.
-func (r *rules) plugin(p *apiserverv1.KMSConfiguration) (*key, error) {
+func (r *parsedRules) plugin(p *apiserverv1.KMSConfiguration) (*providerKey, error) {
 	c := kms.Config{Name: p.Name, Endpoint: p.Endpoint}
 	if p.Timeout != nil {
 		if c.Timeout = p.Timeout.Duration; c.Timeout <= 0 {
@@ -49,11 +49,11 @@ func (r *rules) plugin(p *apiserverv1.KMSConfiguration) (*key, error) {
 		r.added = append(r.added, made)
 	}
 	r.plugins = append(r.plugins, made)
-	return &key{prefix: marker + "kms:v2:" + p.Name + ":", plugin: made}, nil
+	return &providerKey{prefix: encryptedPrefix + "kms:v2:" + p.Name + ":", plugin: made}, nil
 }
 
 // version identifies the keys that the rules write with. It changes when a plugin changes its key.
-func (r *rules) version() [sha256.Size]byte {
+func (r *parsedRules) version() [sha256.Size]byte {
 	if len(r.plugins) == 0 {
 		return r.digest
 	}
@@ -66,20 +66,20 @@ func (r *rules) version() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// pool holds the plugins in use. So a reload reuses the plugins of the former configuration, with their decrypted
+// pluginPool holds the plugins in use. So a reload reuses the plugins of the former configuration, with their decrypted
 // seeds.
-type pool struct {
+type pluginPool struct {
 	log *slog.Logger
 
-	mu    sync.Mutex
-	known []*kms.Plugin
+	mu      sync.Mutex
+	plugins []*kms.Plugin
 }
 
-func (p *pool) plugin(c kms.Config) (_ *kms.Plugin, added bool, err error) {
+func (p *pluginPool) plugin(c kms.Config) (_ *kms.Plugin, added bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, known := range p.known {
-		if known.Same(c) {
+	for _, known := range p.plugins {
+		if known.Matches(c) {
 			return known, false, nil
 		}
 	}
@@ -88,34 +88,34 @@ func (p *pool) plugin(c kms.Config) (_ *kms.Plugin, added bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	p.known = append(p.known, made)
+	p.plugins = append(p.plugins, made)
 	return made, true, nil
 }
 
-// keep closes those plugins of a list that are not in use.
-func (p *pool) keep(use, list []*kms.Plugin) {
+// closeUnused closes those plugins of a list that are not in use.
+func (p *pluginPool) closeUnused(use, list []*kms.Plugin) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, plugin := range list {
-		if !slices.Contains(use, plugin) && slices.Contains(p.known, plugin) {
-			p.known = slices.DeleteFunc(p.known, func(o *kms.Plugin) bool { return o == plugin })
+		if !slices.Contains(use, plugin) && slices.Contains(p.plugins, plugin) {
+			p.plugins = slices.DeleteFunc(p.plugins, func(o *kms.Plugin) bool { return o == plugin })
 			_ = plugin.Close() // pending calls fail, and their values are then decrypted by the current rules
 		}
 	}
 }
 
-// look checks the status of plugins concurrently.
-func (s *Store) look(ctx context.Context, plugins []*kms.Plugin) error {
+// checkPlugins checks the status of plugins concurrently.
+func (s *Store) checkPlugins(ctx context.Context, plugins []*kms.Plugin) error {
 	errs := make([]error, len(plugins))
 	var looking sync.WaitGroup
 	for i, p := range plugins {
 		looking.Go(func() {
-			var found kms.Found
-			if found, errs[i] = p.Look(ctx); found.Key || found.Opened {
-				s.again()
+			var found kms.Changes
+			if found, errs[i] = p.Check(ctx); found.KeyChanged || found.SeedOpened {
+				s.requestRewrite()
 			}
-			if found.Opened {
-				s.watches.reloaded()
+			if found.SeedOpened {
+				s.watches.endWatches()
 			}
 		})
 	}
@@ -123,8 +123,8 @@ func (s *Store) look(ctx context.Context, plugins []*kms.Plugin) error {
 	return errors.Join(errs...)
 }
 
-// attend checks each plugin when it is due, until ctx ends. The plugins log the results.
-func (s *Store) attend(ctx context.Context) {
+// monitorPlugins checks each plugin when it is due, until ctx ends. The plugins log the results.
+func (s *Store) monitorPlugins(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -138,12 +138,12 @@ func (s *Store) attend(ctx context.Context) {
 			slices.Clone(s.current().plugins),
 			func(p *kms.Plugin) bool { return now.Before(p.Due()) },
 		)
-		_ = s.look(ctx, due)
+		_ = s.checkPlugins(ctx, due)
 	}
 }
 
-// Plugins returns an error if a KMS plugin in use does not work.
-func (s *Store) Plugins() error {
+// PluginHealth returns an error if a KMS plugin in use does not work.
+func (s *Store) PluginHealth() error {
 	var errs []error
 	for _, p := range s.current().plugins {
 		errs = append(errs, p.Health())
@@ -152,4 +152,4 @@ func (s *Store) Plugins() error {
 }
 
 // Close closes the connections to plugins.
-func (s *Store) Close() { s.pool.keep(nil, s.current().plugins) }
+func (s *Store) Close() { s.pool.closeUnused(nil, s.current().plugins) }

@@ -13,14 +13,14 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// lookEvery is how often the file is checked.
-const lookEvery = 5 * time.Second
+// fileCheckInterval is how often the file is checked.
+const fileCheckInterval = 5 * time.Second
 
-// progress is the state of rewriting.
-type progress struct {
-	mu     sync.Mutex
-	done   [sha256.Size]byte // version of the rules with which all values have been written
-	broken int               // number of values that cannot be decrypted, and so stay unchanged
+// rewriteProgress is the state of rewriting.
+type rewriteProgress struct {
+	mu            sync.Mutex
+	done          [sha256.Size]byte // version of the rules with which all values have been written
+	undecryptable int               // number of values that cannot be decrypted, and so stay unchanged
 }
 
 // Reload makes the store use the file's current content. If that is invalid, or a KMS plugin that it adds does not
@@ -29,38 +29,38 @@ func (s *Store) Reload() error {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
 	former := s.current()
-	r, err := readFile(s.File, s.pool)
+	r, err := readRules(s.File, s.pool)
 	if err != nil {
 		return err
 	}
 	if r.digest == former.digest {
-		return s.settled()
+		return s.waitForCommitsBriefly()
 	}
-	if err := s.look(context.Background(), r.added); err != nil {
-		s.pool.keep(nil, r.added)
+	if err := s.checkPlugins(context.Background(), r.added); err != nil {
+		s.pool.closeUnused(nil, r.added)
 		return fmt.Errorf("take %s into use: %w", s.File, err)
 	}
 	s.mu.Lock()
 	s.rules = r
 	s.mu.Unlock()
-	s.pool.keep(r.plugins, former.plugins)
-	s.watches.reloaded()
-	s.again()
+	s.pool.closeUnused(r.plugins, former.plugins)
+	s.watches.endWatches()
+	s.requestRewrite()
 	s.Log.Info("the encryption configuration has changed and is in use", "file", s.File, "providers", r.order)
-	return s.settled()
+	return s.waitForCommitsBriefly()
 }
 
-// settling is how long a reload waits for writes with a former key before it reports them as an error.
-const settling = 2 * time.Second
+// commitWait is how long a reload waits for writes with a former key before it reports them as an error.
+const commitWait = 2 * time.Second
 
-func (s *Store) settled() error {
-	ctx, cancel := context.WithTimeout(context.Background(), settling)
+func (s *Store) waitForCommitsBriefly() error {
+	ctx, cancel := context.WithTimeout(context.Background(), commitWait)
 	defer cancel()
-	return s.settle(ctx)
+	return s.waitForCommits(ctx)
 }
 
-// Rewritten returns an error unless all values are written as the file configures.
-func (s *Store) Rewritten() error {
+// CheckRewritten returns an error unless all values are written as the file configures.
+func (s *Store) CheckRewritten() error {
 	if err := s.Reload(); err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func (s *Store) Rewritten() error {
 	switch {
 	case s.progress.done != now:
 		return errors.New("what is stored is still being written with another key")
-	case s.progress.broken > 0:
-		return fmt.Errorf("%d stored values cannot be decrypted; the log names them", s.progress.broken)
+	case s.progress.undecryptable > 0:
+		return fmt.Errorf("%d stored values cannot be decrypted; the log names them", s.progress.undecryptable)
 	}
 	return nil
 }
@@ -81,8 +81,8 @@ func (s *Store) Rewritten() error {
 func (s *Store) Run(ctx context.Context, resources func() []schema.GroupResource) error {
 	var attending sync.WaitGroup
 	defer attending.Wait()
-	attending.Go(func() { s.attend(ctx) })
-	tick := time.NewTicker(lookEvery)
+	attending.Go(func() { s.monitorPlugins(ctx) })
+	tick := time.NewTicker(fileCheckInterval)
 	defer tick.Stop()
 	const first, most = time.Second, 30 * time.Second
 	for pause := first; ; {
@@ -105,7 +105,7 @@ func (s *Store) Run(ctx context.Context, resources func() []schema.GroupResource
 			case <-time.After(pause):
 			}
 			pause = min(2*pause, most)
-			s.again()
+			s.requestRewrite()
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (s *Store) Run(ctx context.Context, resources func() []schema.GroupResource
 func (s *Store) rewriteAll(ctx context.Context, resources []schema.GroupResource) error {
 	// Wait for the writes that chose a former key, so that none of them is written after its value has been checked.
 	r := s.current()
-	if err := s.settle(ctx); err != nil {
+	if err := s.waitForCommits(ctx); err != nil {
 		return err
 	}
 	version := r.version()
@@ -133,20 +133,20 @@ func (s *Store) rewriteAll(ctx context.Context, resources []schema.GroupResource
 	}
 	s.progress.mu.Lock()
 	defer s.progress.mu.Unlock()
-	s.progress.done, s.progress.broken = version, broken
+	s.progress.done, s.progress.undecryptable = version, broken
 	return nil
 }
 
 // rewrite writes each value of a resource again that does not have its current form. If a value changes meanwhile, that
 // write has used the current key already.
-func (s *Store) rewrite(ctx context.Context, r *rules, gr schema.GroupResource) (count, broken int, err error) {
+func (s *Store) rewrite(ctx context.Context, r *parsedRules, gr schema.GroupResource) (count, broken int, err error) {
 	prefix, w := s.Prefixes(gr), r.writer(gr)
 	if prefix == "" {
 		return 0, 0, nil
 	}
-	_, err = s.Store.All(ctx, prefix, func(kvs []store.KV) error {
+	_, err = s.Store.All(ctx, prefix, func(kvs []store.KeyValue) error {
 		for _, kv := range kvs {
-			if w == nil && !isSealed(kv.Value) || w != nil && w.wrote(kv.Value) {
+			if w == nil && !isSealed(kv.Value) || w != nil && w.isCurrentForm(kv.Value) {
 				continue
 			}
 			plain, err := kv.Value, error(nil)

@@ -17,37 +17,37 @@ import (
 	"clusterctl/daemons/store/sealed/kms"
 )
 
-// rules is a parsed EncryptionConfiguration. It is immutable.
-type rules struct {
+// parsedRules is a parsed EncryptionConfiguration. It is immutable.
+type parsedRules struct {
 	digest [sha256.Size]byte // of the file
-	list   []rule            // the first rule that names a resource applies
-	keys   []*key            // all keys, for decryption
+	list   []writeRule       // the first rule that names a resource applies
+	keys   []*providerKey    // all keys, for decryption
 	order  []string          // the providers' keys in the order of the file
-	pool   *pool             // the plugins in use
+	pool   *pluginPool       // the plugins in use
 
 	plugins []*kms.Plugin
 	added   []*kms.Plugin // plugins that the former file did not have
 }
 
-// rule defines how resources are written.
-type rule struct {
-	resources []string // plural.group, *.group or *.*
-	write     *key     // nil writes values unencrypted
+// writeRule defines how resources are written.
+type writeRule struct {
+	resources []string     // plural.group, *.group or *.*
+	write     *providerKey // nil writes values unencrypted
 }
 
-func readFile(path string, from *pool) (*rules, error) {
+func readRules(path string, from *pluginPool) (*parsedRules, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the encryption configuration: %w", err)
 	}
-	r, err := parse(text, from)
+	r, err := parseRules(text, from)
 	if err != nil {
 		return nil, fmt.Errorf("read the encryption configuration %s: %w", path, err)
 	}
 	return r, nil
 }
 
-func parse(text []byte, from *pool) (_ *rules, err error) {
+func parseRules(text []byte, from *pluginPool) (_ *parsedRules, err error) {
 	var c apiserverv1.EncryptionConfiguration
 	if err := yaml.UnmarshalStrict(text, &c); err != nil {
 		return nil, err
@@ -63,17 +63,17 @@ func parse(text []byte, from *pool) (_ *rules, err error) {
 	if len(c.Resources) == 0 {
 		return nil, errors.New("resources are missing")
 	}
-	r := &rules{digest: sha256.Sum256(text), pool: from}
+	r := &parsedRules{digest: sha256.Sum256(text), pool: from}
 	defer func() {
 		if err != nil {
-			from.keep(nil, r.added)
+			from.closeUnused(nil, r.added)
 		}
 	}()
 	for i, res := range c.Resources {
 		if len(res.Resources) == 0 || len(res.Providers) == 0 {
 			return nil, fmt.Errorf("resources[%d] must name resources and providers", i)
 		}
-		var own rule
+		var own writeRule
 		for _, name := range res.Resources {
 			if name != strings.ToLower(name) || name == "" || name == "*" ||
 				strings.Count(name, "*") > 0 && !strings.HasPrefix(name, "*.") {
@@ -92,7 +92,7 @@ func parse(text []byte, from *pool) (_ *rules, err error) {
 				return nil, fmt.Errorf("resources[%d].providers[%d]: %w", i, j, err)
 			}
 			for _, k := range keys {
-				r.order = append(r.order, strings.Trim(strings.TrimPrefix(k.prefix, marker), ":"))
+				r.order = append(r.order, strings.Trim(strings.TrimPrefix(k.prefix, encryptedPrefix), ":"))
 			}
 			if p.Identity != nil {
 				r.order = append(r.order, "identity")
@@ -108,7 +108,7 @@ func parse(text []byte, from *pool) (_ *rules, err error) {
 
 // provider adds the keys of a provider to the keys for decryption, and returns them, the writing key first. The
 // identity provider has none.
-func (r *rules) provider(p apiserverv1.ProviderConfiguration) (keys []*key, err error) {
+func (r *parsedRules) provider(p apiserverv1.ProviderConfiguration) (keys []*providerKey, err error) {
 	var name string
 	var list []apiserverv1.Key
 	several := 0
@@ -139,7 +139,7 @@ func (r *rules) provider(p apiserverv1.ProviderConfiguration) (keys []*key, err 
 			return nil, fmt.Errorf("kms: %w", err)
 		}
 		r.keys = append(r.keys, made)
-		return []*key{made}, nil
+		return []*providerKey{made}, nil
 	case len(list) == 0:
 		return nil, fmt.Errorf("%s needs keys", name)
 	}
@@ -151,7 +151,7 @@ func (r *rules) provider(p apiserverv1.ProviderConfiguration) (keys []*key, err 
 		if err != nil {
 			return nil, fmt.Errorf("%s: the secret of key %s is not base64", name, k.Name)
 		}
-		made, err := newKey(name, k.Name, secret)
+		made, err := newProviderKey(name, k.Name, secret)
 		if err != nil {
 			return nil, fmt.Errorf("%s: key %s: %w", name, k.Name, err)
 		}
@@ -162,19 +162,19 @@ func (r *rules) provider(p apiserverv1.ProviderConfiguration) (keys []*key, err 
 }
 
 // writer returns the key that a resource is written with; nil writes it unencrypted.
-func (r *rules) writer(gr schema.GroupResource) *key {
+func (r *parsedRules) writer(gr schema.GroupResource) *providerKey {
 	if gr.Empty() {
 		return nil
 	}
 	for i := range r.list {
-		if r.list[i].names(gr) {
+		if r.list[i].matches(gr) {
 			return r.list[i].write
 		}
 	}
 	return nil
 }
 
-func (r *rule) names(gr schema.GroupResource) bool {
+func (r *writeRule) matches(gr schema.GroupResource) bool {
 	for _, name := range r.resources {
 		plural, group, _ := strings.Cut(name, ".")
 		if (plural == gr.Resource || plural == "*") && (group == gr.Group || name == "*.*") {
@@ -186,7 +186,7 @@ func (r *rule) names(gr schema.GroupResource) bool {
 
 // open decrypts a value with the key that wrote it. Keys of several rules may have the same name, so it tries each of
 // them.
-func (r *rules) open(ctx context.Context, path string, value []byte) ([]byte, error) {
+func (r *parsedRules) open(ctx context.Context, path string, value []byte) ([]byte, error) {
 	err := error(nil)
 	for _, k := range r.keys {
 		if bytes.HasPrefix(value, []byte(k.prefix)) {
@@ -200,20 +200,20 @@ func (r *rules) open(ctx context.Context, path string, value []byte) ([]byte, er
 		}
 	}
 	if err == nil {
-		name, _, _ := bytes.Cut(value[len(marker):min(len(value), 200)], []byte("\x00"))
+		name, _, _ := bytes.Cut(value[len(encryptedPrefix):min(len(value), 200)], []byte("\x00"))
 		fields := bytes.SplitN(name, []byte(":"), 4)
 		if len(fields) == 4 {
 			return nil, fmt.Errorf("there is no key %q of %s", fields[2], fields[0])
 		}
-		return nil, errBroken
+		return nil, errTampered
 	}
 	return nil, err
 }
 
 // covers reports whether a rule names a resource.
-func (r *rules) covers(gr schema.GroupResource) bool {
+func (r *parsedRules) covers(gr schema.GroupResource) bool {
 	for i := range r.list {
-		if r.list[i].names(gr) {
+		if r.list[i].matches(gr) {
 			return true
 		}
 	}

@@ -32,17 +32,17 @@ type Store struct {
 	Config
 
 	mu    sync.RWMutex // not held during calls of other packages
-	rules *rules
+	rules *parsedRules
 	// commits counts the commits in progress by the rules whose key they chose. While there are commits for former
 	// rules, a value may still be written with a former key.
-	commits map[*rules]*sync.WaitGroup
+	commits map[*parsedRules]*sync.WaitGroup
 
-	pool      *pool
+	pool      *pluginPool
 	reloading sync.Mutex
 	changed   chan struct{} // holds a token when stored values may need rewriting
 
-	progress progress
-	watches  watches
+	progress rewriteProgress
+	watches  watchEnder
 }
 
 var _ store.Store = (*Store)(nil)
@@ -50,25 +50,25 @@ var _ store.Store = (*Store)(nil)
 // Open reads the file and returns the store over c.Store. It does not wait for KMS plugins that do not work; operations
 // that need them do.
 func Open(c Config) (*Store, error) {
-	s := &Store{Config: c, changed: make(chan struct{}, 1), pool: &pool{log: c.Log}}
+	s := &Store{Config: c, changed: make(chan struct{}, 1), pool: &pluginPool{log: c.Log}}
 	var err error
-	if s.rules, err = readFile(c.File, s.pool); err != nil {
+	if s.rules, err = readRules(c.File, s.pool); err != nil {
 		return nil, err
 	}
-	_ = s.look(context.Background(), s.rules.plugins) // look logs the errors
-	s.again()
+	_ = s.checkPlugins(context.Background(), s.rules.plugins) // look logs the errors
+	s.requestRewrite()
 	return s, nil
 }
 
-// again makes Run check all stored values once more.
-func (s *Store) again() {
+// requestRewrite makes Run check all stored values once more.
+func (s *Store) requestRewrite() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-func (s *Store) current() *rules {
+func (s *Store) current() *parsedRules {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.rules
@@ -88,9 +88,9 @@ func (s *Store) decrypt(ctx context.Context, key string, value []byte) (plain []
 	}
 }
 
-// open decrypts a value. If that fails, the error is an Unreadable. It is marked as passing if the plugin does not
+// openValue decrypts a value. If that fails, the error is an Unreadable. It is marked as passing if the plugin does not
 // answer at present.
-func (s *Store) open(ctx context.Context, key string, value []byte, revision int64) ([]byte, error) {
+func (s *Store) openValue(ctx context.Context, key string, value []byte, revision int64) ([]byte, error) {
 	if !isSealed(value) {
 		return value, nil
 	}
@@ -101,11 +101,11 @@ func (s *Store) open(ctx context.Context, key string, value []byte, revision int
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, kms.ErrPlugin):
-		s.watches.missed()
+		s.watches.recordMissed()
 		s.Log.Warn("a stored value cannot be decrypted at present", "key", key, "err", err)
-		return nil, unreadable(key, revision, err)
+		return nil, newUnreadable(key, revision, err)
 	}
-	s.watches.missed()
+	s.watches.recordMissed()
 	s.Log.Error(
 		"a stored value cannot be decrypted: give --encryption-provider-config the key that wrote it",
 		"key",
@@ -113,21 +113,21 @@ func (s *Store) open(ctx context.Context, key string, value []byte, revision int
 		"err",
 		err,
 	)
-	return nil, unreadable(key, revision, err)
+	return nil, newUnreadable(key, revision, err)
 }
 
-func unreadable(key string, revision int64, err error) *store.Unreadable {
+func newUnreadable(key string, revision int64, err error) *store.Unreadable {
 	return &store.Unreadable{
-		Key:      key,
-		Revision: revision,
-		Passing:  errors.Is(err, kms.ErrPlugin),
-		What:     store.NotTransformable,
-		Err:      err,
+		Key:       key,
+		Revision:  revision,
+		Temporary: errors.Is(err, kms.ErrPlugin),
+		Problem:   store.NotTransformable,
+		Err:       err,
 	}
 }
 
 // Get implements store.Store.
-func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
+func (s *Store) Get(ctx context.Context, key string) (*store.KeyValue, error) {
 	kv, err := s.Store.Get(ctx, key)
 	if err != nil || kv == nil || !isSealed(kv.Value) {
 		return kv, err
@@ -137,16 +137,16 @@ func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("decrypt %s: %w", key, ctx.Err())
 		}
-		return nil, unreadable(key, kv.Revision, err)
+		return nil, newUnreadable(key, kv.Revision, err)
 	}
-	return &store.KV{Key: kv.Key, Value: plain, Revision: kv.Revision}, nil
+	return &store.KeyValue{Key: kv.Key, Value: plain, Revision: kv.Revision}, nil
 }
 
 // All implements store.Store.
-func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
-	return s.Store.All(ctx, prefix, func(kvs []store.KV) error {
+func (s *Store) All(ctx context.Context, prefix string, take func([]store.KeyValue) error) (int64, error) {
+	return s.Store.All(ctx, prefix, func(kvs []store.KeyValue) error {
 		for i := range kvs {
-			kvs[i].Value, kvs[i].Err = s.open(ctx, kvs[i].Key, kvs[i].Value, kvs[i].Revision)
+			kvs[i].Value, kvs[i].Err = s.openValue(ctx, kvs[i].Key, kvs[i].Value, kvs[i].Revision)
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -156,10 +156,11 @@ func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) er
 }
 
 // Past implements store.Store.
-func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, error) {
+func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KeyValue,
+	int64, error) {
 	kvs, count, err := s.Store.Past(ctx, prefix, after, revision, limit)
 	for i := range kvs {
-		kvs[i].Value, kvs[i].Err = s.open(ctx, kvs[i].Key, kvs[i].Value, kvs[i].Revision)
+		kvs[i].Value, kvs[i].Err = s.openValue(ctx, kvs[i].Key, kvs[i].Value, kvs[i].Revision)
 	}
 	if err == nil {
 		err = ctx.Err()
@@ -172,21 +173,21 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	result, err := s.commit(ctx, t)
 	for i, kv := range result.Current {
 		if kv != nil && isSealed(kv.Value) {
-			own := &store.KV{Key: kv.Key, Revision: kv.Revision}
-			own.Value, own.Err = s.open(ctx, kv.Key, kv.Value, kv.Revision)
+			own := &store.KeyValue{Key: kv.Key, Revision: kv.Revision}
+			own.Value, own.Err = s.openValue(ctx, kv.Key, kv.Value, kv.Revision)
 			result.Current[i] = own
 		}
 	}
 	return result, err
 }
 
-// begin counts a commit with the current rules, which it returns, until done is called.
-func (s *Store) begin() (r *rules, done func()) {
+// beginCommit counts a commit with the current rules, which it returns, until done is called.
+func (s *Store) beginCommit() (r *parsedRules, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r = s.rules
 	if s.commits == nil {
-		s.commits = map[*rules]*sync.WaitGroup{}
+		s.commits = map[*parsedRules]*sync.WaitGroup{}
 	}
 	under := s.commits[r]
 	if under == nil {
@@ -197,8 +198,8 @@ func (s *Store) begin() (r *rules, done func()) {
 	return r, under.Done
 }
 
-// settle waits until no commit with a former key is in progress. It does not block new commits.
-func (s *Store) settle(ctx context.Context) error {
+// waitForCommits waits until no commit with a former key is in progress. It does not block new commits.
+func (s *Store) waitForCommits(ctx context.Context) error {
 	s.mu.Lock()
 	var former []*sync.WaitGroup
 	for r, under := range s.commits {
@@ -233,7 +234,7 @@ func (s *Store) settle(ctx context.Context) error {
 }
 
 func (s *Store) commit(ctx context.Context, t store.Txn) (store.Result, error) {
-	r, done := s.begin()
+	r, done := s.beginCommit()
 	defer done()
 	copied := false
 	for i, p := range t.Puts {
@@ -259,8 +260,8 @@ func (s *Store) Progress(ctx context.Context) error { return s.Store.Progress(ct
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) { return s.Store.Revision(ctx) }
 
-// Answers implements store.Store.
-func (s *Store) Answers(ctx context.Context) error { return s.Store.Answers(ctx) }
+// CheckHealth implements store.Store.
+func (s *Store) CheckHealth(ctx context.Context) error { return s.Store.CheckHealth(ctx) }
 
 // Size implements store.Sized, if the underlying store does.
 func (s *Store) Size(ctx context.Context) (int64, error) {

@@ -21,13 +21,13 @@ import (
 
 var secrets = schema.GroupResource{Resource: "secrets"}
 
-func secret(b byte, n int) string {
+func encodedSecret(b byte, n int) string {
 	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, n))
 }
 
-// document returns an EncryptionConfiguration for Secrets with these providers, each "secretbox NAME LETTER", "kms NAME
-// ENDPOINT" or "identity".
-func document(providers ...string) string {
+// encryptionDocument returns an EncryptionConfiguration for Secrets with these providers, each "secretbox NAME LETTER",
+// "kms NAME ENDPOINT" or "identity".
+func encryptionDocument(providers ...string) string {
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
 		"[secrets]\n  providers:\n"
 	for _, p := range providers {
@@ -40,22 +40,22 @@ func document(providers ...string) string {
 			text += fmt.Sprintf("  - kms: {apiVersion: v2, name: %s, endpoint: %q, timeout: 20s}\n", f[1], f[2])
 			continue
 		}
-		text += fmt.Sprintf("  - %s: {keys: [{name: %s, secret: %s}]}\n", f[0], f[1], secret(f[2][0], 32))
+		text += fmt.Sprintf("  - %s: {keys: [{name: %s, secret: %s}]}\n", f[0], f[1], encodedSecret(f[2][0], 32))
 	}
 	return text
 }
 
-func write(t *testing.T, file, text string) {
+func writeFile(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func open(t *testing.T, inner store.Store, text string) *Store {
+func openStore(t *testing.T, inner store.Store, text string) *Store {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
-	write(t, file, text)
+	writeFile(t, file, text)
 	s, err := Open(Config{
 		Store: inner, File: file, Log: slog.New(slog.DiscardHandler),
 		Prefixes: func(gr schema.GroupResource) string { return "/registry/" + gr.Resource + "/" },
@@ -73,31 +73,34 @@ func open(t *testing.T, inner store.Store, text string) *Store {
 	return s
 }
 
-// kinds returns all kinds of providers, with the prefixes of their values.
-func kinds(t *testing.T) map[string]string {
+// providerKinds returns all kinds of providers, with the prefixes of their values.
+func providerKinds(t *testing.T) map[string]string {
 	t.Helper()
 	return map[string]string{
 		"secretbox one A": "k8s:enc:secretbox:v1:one:", "aesgcm one A": "k8s:enc:aesgcm:v1:one:",
-		"aescbc one A":                    "k8s:enc:aescbc:v1:one:",
-		"kms one " + plugin(t).Endpoint(): "k8s:enc:kms:v2:one:",
+		"aescbc one A":                         "k8s:enc:aescbc:v1:one:",
+		"kms one " + startPlugin(t).Endpoint(): "k8s:enc:kms:v2:one:",
 	}
 }
 
-func inner(t *testing.T) *memory.Store {
+func newInnerStore(t *testing.T) *memory.Store {
 	m := memory.New()
 	t.Cleanup(m.Close)
 	return m
 }
 
 func TestEncryptedStoreBehavesAsAStore(t *testing.T) {
-	for provider := range kinds(t) {
+	for provider := range providerKinds(t) {
 		t.Run(strings.Fields(provider)[0], func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T) store.Store { return open(t, inner(t), document(provider)) })
+			storetest.Run(t, func(t *testing.T) store.Store {
+				return openStore(t, newInnerStore(t),
+					encryptionDocument(provider))
+			})
 		})
 	}
 }
 
-func put(t *testing.T, s store.Store, key, value string, revision int64) int64 {
+func mustPut(t *testing.T, s store.Store, key, value string, revision int64) int64 {
 	t.Helper()
 	r, err := s.Commit(
 		context.Background(),
@@ -112,7 +115,7 @@ func put(t *testing.T, s store.Store, key, value string, revision int64) int64 {
 	return r.Revision
 }
 
-func get(t *testing.T, s store.Store, key string) string {
+func mustGet(t *testing.T, s store.Store, key string) string {
 	t.Helper()
 	kv, err := s.Get(context.Background(), key)
 	if err != nil || kv == nil {
@@ -121,44 +124,44 @@ func get(t *testing.T, s store.Store, key string) string {
 	return string(kv.Value)
 }
 
-func TestSecretsAreStoredEncryptedAndOthersAreNot(t *testing.T) {
-	for provider, prefix := range kinds(t) {
-		m := inner(t)
-		s := open(t, m, document(provider))
+func TestOnlyConfiguredResourcesAreEncrypted(t *testing.T) {
+	for provider, prefix := range providerKinds(t) {
+		m := newInnerStore(t)
+		s := openStore(t, m, encryptionDocument(provider))
 		for _, value := range []string{"", "x", `{"kind":"Secret"}`, strings.Repeat("long", 1000)} {
 			key := fmt.Sprintf("/registry/secrets/a/%d", len(value))
-			put(t, s, key, value, 0)
-			if raw := get(t, m, key); !strings.HasPrefix(raw, prefix) ||
+			mustPut(t, s, key, value, 0)
+			if raw := mustGet(t, m, key); !strings.HasPrefix(raw, prefix) ||
 				value != "" && strings.Contains(raw, value[:1]+value) {
 				t.Errorf("%s stores %q", provider, raw)
 			}
-			if plain := get(t, s, key); plain != value {
+			if plain := mustGet(t, s, key); plain != value {
 				t.Errorf("%s gives back %q for %q", provider, plain, value)
 			}
 		}
-		put(t, s, "/registry/configmaps/a/b", "open", 0)
-		if raw := get(t, m, "/registry/configmaps/a/b"); raw != "open" {
+		mustPut(t, s, "/registry/configmaps/a/b", "open", 0)
+		if raw := mustGet(t, m, "/registry/configmaps/a/b"); raw != "open" {
 			t.Errorf("what no rule names is stored as %q", raw)
 		}
 	}
 }
 
-func TestAValueThatWasChangedOrMovedDoesNotOpen(t *testing.T) {
-	for provider := range kinds(t) {
+func TestTamperedValuesDoNotDecrypt(t *testing.T) {
+	for provider := range providerKinds(t) {
 		if strings.HasPrefix(provider, "aescbc") {
 			continue // it does not detect changed data
 		}
-		m := inner(t)
-		s := open(t, m, document(provider))
-		put(t, s, "/registry/secrets/a/b", "value", 0)
-		raw := []byte(get(t, m, "/registry/secrets/a/b"))
+		m := newInnerStore(t)
+		s := openStore(t, m, encryptionDocument(provider))
+		mustPut(t, s, "/registry/secrets/a/b", "value", 0)
+		raw := []byte(mustGet(t, m, "/registry/secrets/a/b"))
 		raw[len(raw)-1] ^= 1
-		put(t, m, "/registry/secrets/a/c", string(raw), 0)
+		mustPut(t, m, "/registry/secrets/a/c", string(raw), 0)
 		if _, err := s.Get(context.Background(), "/registry/secrets/a/c"); err == nil {
 			t.Errorf("%s opens what was changed", provider)
 		}
 		raw[len(raw)-1] ^= 1
-		put(t, m, "/registry/secrets/a/d", string(raw), 0)
+		mustPut(t, m, "/registry/secrets/a/d", string(raw), 0)
 		if _, err := s.Get(context.Background(), "/registry/secrets/a/d"); !strings.HasPrefix(provider, "secretbox") &&
 			err == nil {
 			t.Errorf("%s opens what was moved to another key", provider)
@@ -166,17 +169,18 @@ func TestAValueThatWasChangedOrMovedDoesNotOpen(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMeantIsRefused(t *testing.T) {
+func TestInvalidConfigurationsAreRejected(t *testing.T) {
 	with := func(provider string) string {
-		return strings.Replace(document("identity"), "identity: {}", provider, 1)
+		return strings.Replace(encryptionDocument("identity"), "identity: {}", provider, 1)
 	}
 	for name, c := range map[string]struct{ text, want string }{
 		"another kind": {"apiVersion: v1\nkind: Secret\n", "not an EncryptionConfiguration"},
-		"unknown":      {document("identity") + "more: 1\n", "unknown field"},
+		"unknown":      {encryptionDocument("identity") + "more: 1\n", "unknown field"},
 		"nothing": {"apiVersion: apiserver.config.k8s.io/v1\nkind: " +
 			"EncryptionConfiguration\n", "resources are missing"},
-		"short key": {strings.Replace(document("secretbox a A"), secret('A', 32), secret('A', 16), 1), "needs 32"},
-		"no base64": {strings.Replace(document("aesgcm a A"), secret('A', 32), "_", 1), "not base64"},
+		"short key": {strings.Replace(encryptionDocument("secretbox a A"), encodedSecret('A', 32),
+			encodedSecret('A', 16), 1), "needs 32"},
+		"no base64": {strings.Replace(encryptionDocument("aesgcm a A"), encodedSecret('A', 32), "_", 1), "not base64"},
 		"kms v1": {with("kms: {apiVersion: v1, name: a, endpoint: " +
 			"'unix:///a'}"), "v1 of the KMS API is not spoken here"},
 		"kms v?":       {with("kms: {name: a, endpoint: 'unix:///a'}"), "v1 of the KMS API is not spoken here"},
@@ -186,27 +190,28 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 		"kms timeout":  {with("kms: {apiVersion: v2, name: a, endpoint: 'unix:///a', timeout: -1s}"), "not positive"},
 		"kms cache": {with("kms: {apiVersion: v2, name: a, endpoint: 'unix:///a', cachesize: " +
 			"1}"), "cachesize means nothing"},
-		"kms twice": {document("kms a unix:///a", "kms a unix:///b"), "two plugins have this name"},
-		"two in one": {strings.Replace(document("identity"), "identity: {}", "{identity: {}, secretbox: {keys: "+
+		"kms twice": {encryptionDocument("kms a unix:///a", "kms a unix:///b"), "two plugins have this name"},
+		"two in one": {strings.Replace(encryptionDocument("identity"), "identity: {}", "{identity: {}, secretbox: "+
+			"{keys: "+
 			"[]}}", 1), "exactly one"},
-		"wildcard": {strings.Replace(document("identity"), "[secrets]", "['*']", 1), "no resource"},
+		"wildcard": {strings.Replace(encryptionDocument("identity"), "[secrets]", "['*']", 1), "no resource"},
 	} {
-		if _, err := parse([]byte(c.text), &pool{log: slog.New(slog.DiscardHandler)}); err == nil ||
+		if _, err := parseRules([]byte(c.text), &pluginPool{log: slog.New(slog.DiscardHandler)}); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }
 
-func TestTheFirstRuleThatNamesAResourceHolds(t *testing.T) {
-	r, err := parse([]byte(`
+func TestFirstMatchingRuleApplies(t *testing.T) {
+	r, err := parseRules([]byte(`
 apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
 resources:
 - {resources: [configmaps], providers: [{identity: {}}]}
-- {resources: ["*.", deployments.apps], providers: [{secretbox: {keys: [{name: core, secret: `+secret('A', 32)+`}]}}]}
-- {resources: ["*.apps"], providers: [{aesgcm: {keys: [{name: apps, secret: `+secret('B', 32)+`}]}}]}
-- {resources: ["*.*"], providers: [{aescbc: {keys: [{name: all, secret: `+secret('C', 32)+`}]}}]}
+- {resources: ["*.", deployments.apps], providers: [{secretbox: {keys: [{name: core, secret: `+encodedSecret('A', 32)+`}]}}]}
+- {resources: ["*.apps"], providers: [{aesgcm: {keys: [{name: apps, secret: `+encodedSecret('B', 32)+`}]}}]}
+- {resources: ["*.*"], providers: [{aescbc: {keys: [{name: all, secret: `+encodedSecret('C', 32)+`}]}}]}
 `), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -223,15 +228,15 @@ resources:
 	}
 }
 
-// running makes the store read its file again and rewrite values, and returns when that is done.
-func running(t *testing.T, s *Store) {
+// reloadAndRewrite makes the store read its file again and rewrite values, and returns when that is done.
+func reloadAndRewrite(t *testing.T, s *Store) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, func() []schema.GroupResource { return []schema.GroupResource{secrets} }) }()
-	for began := time.Now(); s.Rewritten() != nil; {
+	for began := time.Now(); s.CheckRewritten() != nil; {
 		if time.Since(began) > 10*time.Second {
-			t.Fatal(s.Rewritten())
+			t.Fatal(s.CheckRewritten())
 		}
 		<-time.After(time.Millisecond)
 	}
@@ -241,15 +246,15 @@ func running(t *testing.T, s *Store) {
 	}
 }
 
-func TestARotatedKeyRewritesWhatIsStored(t *testing.T) {
-	m := inner(t)
-	first := put(t, m, "/registry/secrets/a/plain", "plain", 0) // written before encryption
-	s := open(t, m, document("identity", "secretbox one A"))
-	running(t, s)
+func TestKeyRotationRewritesValues(t *testing.T) {
+	m := newInnerStore(t)
+	first := mustPut(t, m, "/registry/secrets/a/plain", "plain", 0) // written before encryption
+	s := openStore(t, m, encryptionDocument("identity", "secretbox one A"))
+	reloadAndRewrite(t, s)
 	if kv, _ := m.Get(context.Background(), "/registry/secrets/a/plain"); kv.Revision != first {
 		t.Fatal("what was as it should be was written anew")
 	}
-	three := plugin(t).Endpoint()
+	three := startPlugin(t).Endpoint()
 	for _, c := range []struct {
 		providers []string
 		prefix    string
@@ -264,42 +269,42 @@ func TestARotatedKeyRewritesWhatIsStored(t *testing.T) {
 		{[]string{"aesgcm two B", "kms three " + three}, "k8s:enc:aesgcm:v1:two:"},
 		{[]string{"identity", "aesgcm two B"}, "plain"},
 	} {
-		write(t, s.File, document(c.providers...))
-		running(t, s)
-		if raw := get(t, m, "/registry/secrets/a/plain"); !strings.HasPrefix(raw, c.prefix) {
+		writeFile(t, s.File, encryptionDocument(c.providers...))
+		reloadAndRewrite(t, s)
+		if raw := mustGet(t, m, "/registry/secrets/a/plain"); !strings.HasPrefix(raw, c.prefix) {
 			t.Errorf("with %v it is stored as %.40q", c.providers, raw)
 		}
-		if plain := get(t, s, "/registry/secrets/a/plain"); plain != "plain" {
+		if plain := mustGet(t, s, "/registry/secrets/a/plain"); plain != "plain" {
 			t.Errorf("with %v it reads %q", c.providers, plain)
 		}
 	}
 }
 
-func TestABadFileLeavesTheFormerKeysInUse(t *testing.T) {
-	s := open(t, inner(t), document("secretbox one A"))
-	write(t, s.File, "nonsense")
+func TestInvalidFilesKeepTheFormerKeys(t *testing.T) {
+	s := openStore(t, newInnerStore(t), encryptionDocument("secretbox one A"))
+	writeFile(t, s.File, "nonsense")
 	if err := s.Reload(); err == nil {
 		t.Error("a file without sense is taken")
 	}
-	put(t, s, "/registry/secrets/a/b", "value", 0)
-	if get(t, s, "/registry/secrets/a/b") != "value" {
+	mustPut(t, s, "/registry/secrets/a/b", "value", 0)
+	if mustGet(t, s, "/registry/secrets/a/b") != "value" {
 		t.Error("the former keys are gone")
 	}
 }
 
-func TestAWatchBeginsAnewWhenTheMissingKeyComes(t *testing.T) {
-	m := inner(t)
-	other := open(t, m, document("aesgcm two B"))
-	s := open(t, m, document("secretbox one A"))
+func TestWatchesRestartWhenAMissingKeyIsAdded(t *testing.T) {
+	m := newInnerStore(t)
+	other := openStore(t, m, encryptionDocument("aesgcm two B"))
+	s := openStore(t, m, encryptionDocument("secretbox one A"))
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	batches := storetest.Watch(ctx, s, "/registry/", 1)
-	put(t, other, "/registry/secrets/a/b", "value", 0)
+	mustPut(t, other, "/registry/secrets/a/b", "value", 0)
 	if b := <-batches; len(b.Events) != 1 || b.Events[0].Value != nil ||
 		!strings.Contains(fmt.Sprint(b.Events[0].Err), "Key: /registry/secrets/a/b") {
 		t.Fatalf("without its key it is seen as %+v", b)
 	}
-	write(t, s.File, document("secretbox one A", "aesgcm two B"))
+	writeFile(t, s.File, encryptionDocument("secretbox one A", "aesgcm two B"))
 	if err := s.Reload(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,51 +10,51 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// watches lets a reload end the watches that delivered values which could not be decrypted. Their readers then load
+// watchEnder lets a reload end the watches that delivered values which could not be decrypted. Their readers then load
 // everything again, with the new keys.
-type watches struct {
-	mu      sync.Mutex
-	missing bool
-	again   chan struct{} // closed by a reload after a value could not be decrypted
-	late    bool          // whether again was closed before there was a watch; the next watch ends at once
+type watchEnder struct {
+	mu           sync.Mutex
+	hasMissed    bool
+	reloadSignal chan struct{} // closed by a reload after a value could not be decrypted
+	endsNext     bool          // whether again was closed before there was a watch; the next watch ends at once
 }
 
-func (w *watches) missed() {
+func (w *watchEnder) recordMissed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.missing = true
+	w.hasMissed = true
 }
 
-func (w *watches) ending() <-chan struct{} {
+func (w *watchEnder) endSignal() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.again == nil {
-		w.again = make(chan struct{})
+	if w.reloadSignal == nil {
+		w.reloadSignal = make(chan struct{})
 	}
-	ends := w.again
-	if w.late {
-		w.again, w.late = nil, false
+	ends := w.reloadSignal
+	if w.endsNext {
+		w.reloadSignal, w.endsNext = nil, false
 	}
 	return ends
 }
 
-func (w *watches) reloaded() {
+func (w *watchEnder) endWatches() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case !w.missing || w.late:
-	case w.again != nil:
-		close(w.again)
-		w.again = nil
+	case !w.hasMissed || w.endsNext:
+	case w.reloadSignal != nil:
+		close(w.reloadSignal)
+		w.reloadSignal = nil
 	default:
-		w.again, w.late = make(chan struct{}), true
-		close(w.again)
+		w.reloadSignal, w.endsNext = make(chan struct{}), true
+		close(w.reloadSignal)
 	}
-	w.missing = false
+	w.hasMissed = false
 }
 
-// errKeys reports that there are new keys, which may decrypt values that could not be read before.
-var errKeys = fmt.Errorf("there are other keys: %w", store.ErrCompacted)
+// errNewKeys reports that there are new keys, which may decrypt values that could not be read before.
+var errNewKeys = fmt.Errorf("there are other keys: %w", store.ErrCompacted)
 
 // Watch implements store.Store.
 func (s *Store) Watch(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
@@ -62,11 +62,11 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, take func
 	var attending sync.WaitGroup
 	defer attending.Wait()
 	defer end(nil)
-	ending := s.watches.ending()
+	ending := s.watches.endSignal()
 	attending.Go(func() {
 		select {
 		case <-ending:
-			end(errKeys)
+			end(errNewKeys)
 		case <-following.Done():
 		}
 	})
@@ -74,8 +74,8 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, take func
 		b.Events = s.openAll(following, b.Events)
 		return take(b)
 	})
-	if errors.Is(context.Cause(following), errKeys) {
-		return fmt.Errorf("watch %s: %w", prefix, errKeys)
+	if errors.Is(context.Cause(following), errNewKeys) {
+		return fmt.Errorf("watch %s: %w", prefix, errNewKeys)
 	}
 	return err
 }
@@ -87,7 +87,7 @@ func (s *Store) openAll(ctx context.Context, events []store.Event) []store.Event
 	}
 	events = slices.Clone(events)
 	for i := range events {
-		events[i].Value, events[i].Err = s.open(ctx, events[i].Key, events[i].Value, events[i].Revision)
+		events[i].Value, events[i].Err = s.openValue(ctx, events[i].Key, events[i].Value, events[i].Revision)
 	}
 	return events
 }

@@ -27,7 +27,7 @@ var ErrDamaged = errors.New("the snapshot is damaged")
 // Check reads a whole snapshot: the hash at its end, every page of the database, and every key. It returns a
 // description of the snapshot.
 func Check(path string) (store.Snapshot, error) {
-	sum, size, err := hashed(path)
+	sum, size, err := verifyHash(path)
 	if err != nil {
 		return store.Snapshot{}, err
 	}
@@ -41,7 +41,7 @@ func Check(path string) (store.Snapshot, error) {
 		for err := range tx.Check() {
 			return err
 		}
-		return count(tx, &s)
+		return countKeys(tx, &s)
 	})
 	if err != nil {
 		return s, fmt.Errorf("%w: read the database in %s: %w", ErrDamaged, path, err)
@@ -49,8 +49,8 @@ func Check(path string) (store.Snapshot, error) {
 	return s, nil
 }
 
-// hashed compares the hash at the end of the file with the file's content. It returns the hash of the whole file.
-func hashed(path string) (sum string, size int64, err error) {
+// verifyHash compares the hash at the end of the file with the file's content. It returns the hash of the whole file.
+func verifyHash(path string) (sum string, size int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", 0, err
@@ -84,18 +84,18 @@ func hashed(path string) (sum string, size int64, err error) {
 	return hex.EncodeToString(whole.Sum(nil)), size, nil
 }
 
-// sealed is the prefix of every encrypted value: k8s:enc:PROVIDER:VERSION:KEY:.
-const sealed = "k8s:enc:"
+// encryptedPrefix is the prefix of every encrypted value: k8s:enc:PROVIDER:VERSION:KEY:.
+const encryptedPrefix = "k8s:enc:"
 
-// count reads all revisions of all keys.
-func count(tx *bolt.Tx, s *store.Snapshot) error {
+// countKeys reads all revisions of all keys.
+func countKeys(tx *bolt.Tx, s *store.Snapshot) error {
 	b := tx.Bucket(schema.Key.Name())
 	if b == nil {
 		return errors.New("it has no keys, and is no store's")
 	}
 	live := map[string]string{} // by key: the provider, version and name of the encryption key
 	err := b.ForEach(func(k, v []byte) error {
-		if !revision(k) {
+		if !isRevision(k) {
 			return fmt.Errorf("%x is no revision", k)
 		}
 		s.Revision = mvcc.BytesToRev(k).Main
@@ -109,7 +109,7 @@ func count(tx *bolt.Tx, s *store.Snapshot) error {
 		if mvcc.IsTombstone(k) {
 			delete(live, string(kv.Key))
 		} else {
-			live[string(kv.Key)] = sealedWith(kv.Value)
+			live[string(kv.Key)] = encryptionKeyOf(kv.Value)
 		}
 		return nil
 	})
@@ -124,7 +124,7 @@ func count(tx *bolt.Tx, s *store.Snapshot) error {
 		if s.Encryption == nil {
 			s.Encryption = map[string][]string{}
 		}
-		if r := resource(key); !slices.Contains(s.Encryption[with], r) {
+		if r := resourceOfKey(key); !slices.Contains(s.Encryption[with], r) {
 			s.Encryption[with] = append(s.Encryption[with], r)
 		}
 	}
@@ -134,13 +134,13 @@ func count(tx *bolt.Tx, s *store.Snapshot) error {
 	return nil
 }
 
-// revision reports whether bytes have the form of a revision: two numbers with an underscore between them, and
+// isRevision reports whether bytes have the form of a revision: two numbers with an underscore between them, and
 // optionally a mark.
-func revision(k []byte) bool { return (len(k) == 17 || len(k) == 18) && k[8] == '_' }
+func isRevision(k []byte) bool { return (len(k) == 17 || len(k) == 18) && k[8] == '_' }
 
-// sealedWith returns PROVIDER:VERSION:KEY of an encrypted value; empty for others.
-func sealedWith(value []byte) string {
-	rest, ok := bytes.CutPrefix(value, []byte(sealed))
+// encryptionKeyOf returns PROVIDER:VERSION:KEY of an encrypted value; empty for others.
+func encryptionKeyOf(value []byte) string {
+	rest, ok := bytes.CutPrefix(value, []byte(encryptedPrefix))
 	if !ok {
 		return ""
 	}
@@ -151,9 +151,9 @@ func sealedWith(value []byte) string {
 	return string(bytes.Join(parts[:3], []byte(":")))
 }
 
-// resource returns the resource of a key: secrets for /registry/secrets/NAMESPACE/NAME, widgets.example.com for
+// resourceOfKey returns the resource of a key: secrets for /registry/secrets/NAMESPACE/NAME, widgets.example.com for
 // /registry/example.com/widgets/….
-func resource(key string) string {
+func resourceOfKey(key string) string {
 	parts := strings.Split(strings.TrimPrefix(key, "/"), "/")
 	switch {
 	case len(parts) < 2:

@@ -19,9 +19,9 @@ import (
 // These are the suffixes of a snapshot's files: the database and the record that describes it. A file that is being
 // written has another one.
 const (
-	databaseEnd = ".db"
-	recordEnd   = ".json"
-	partialEnd  = ".partial"
+	databaseSuffix = ".db"
+	recordSuffix   = ".json"
+	partialSuffix  = ".partial"
 )
 
 // Local and Remote are the places of a snapshot.
@@ -30,11 +30,11 @@ const (
 	Remote = "s3"
 )
 
-// list returns the snapshots of a folder, the newest first. The record is written first and removed last. So a record
-// without a database remains of an interrupted write or removal, and a database without a record is not a file of this
-// program.
-func list(dir string) ([]store.Snapshot, error) {
-	names, err := entries(dir, "", recordEnd)
+// listFolder returns the snapshots of a folder, the newest first. The record is written first and removed last. So a
+// record without a database remains of an interrupted write or removal, and a database without a record is not a file
+// of this program.
+func listFolder(dir string) ([]store.Snapshot, error) {
+	names, err := folderEntries(dir, "", recordSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func list(dir string) ([]store.Snapshot, error) {
 		if err != nil {
 			return nil, err
 		}
-		info, err := os.Stat(filepath.Join(dir, s.Name+databaseEnd))
+		info, err := os.Stat(filepath.Join(dir, s.Name+databaseSuffix))
 		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() != s.Size {
 			continue
 		}
@@ -54,13 +54,13 @@ func list(dir string) ([]store.Snapshot, error) {
 		s.In = []string{Local}
 		all = append(all, s)
 	}
-	newest(all)
+	sortNewestFirst(all)
 	return all, nil
 }
 
-// entries returns the sorted paths of a folder's entries whose names have the given prefix and suffix. A missing folder
-// has no entries.
-func entries(dir, begin, end string) (paths []string, err error) {
+// folderEntries returns the sorted paths of a folder's entries whose names have the given prefix and suffix. A missing
+// folder has no entries.
+func folderEntries(dir, begin, end string) (paths []string, err error) {
 	list, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -73,7 +73,7 @@ func entries(dir, begin, end string) (paths []string, err error) {
 	return paths, err
 }
 
-func newest(all []store.Snapshot) {
+func sortNewestFirst(all []store.Snapshot) {
 	slices.SortFunc(all, func(a, b store.Snapshot) int {
 		if c := b.Taken.Compare(a.Taken); c != 0 {
 			return c
@@ -87,7 +87,7 @@ func readRecord(path string) (s store.Snapshot, err error) {
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
-	if err == nil && (s.Name == "" || s.Name != strings.TrimSuffix(filepath.Base(path), recordEnd)) {
+	if err == nil && (s.Name == "" || s.Name != strings.TrimSuffix(filepath.Base(path), recordSuffix)) {
 		err = fmt.Errorf("it is of a snapshot called %q", s.Name)
 	}
 	if err != nil {
@@ -117,10 +117,10 @@ func Expired(all []store.Snapshot, keep int, maxAge time.Duration, now time.Time
 	return gone
 }
 
-// remove removes a snapshot, its record last. Without a record, the database would not be recognized as a snapshot, and
-// would stay.
-func remove(dir, name string) error {
-	for _, end := range []string{databaseEnd, recordEnd} {
+// removeLocal removes a snapshot, its record last. Without a record, the database would not be recognized as a
+// snapshot, and would stay.
+func removeLocal(dir, name string) error {
+	for _, end := range []string{databaseSuffix, recordSuffix} {
 		if err := os.Remove(filepath.Join(dir, name+end)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove the snapshot %s: %w", name, err)
 		}
@@ -128,18 +128,18 @@ func remove(dir, name string) error {
 	return nil
 }
 
-// leftovers removes what interrupted writes have left. The caller holds the folder's lock.
-func leftovers(dir string) error {
-	names, err := entries(dir, ".", partialEnd)
+// removeLeftovers removes what interrupted writes have left. The caller holds the folder's lock.
+func removeLeftovers(dir string) error {
+	names, err := folderEntries(dir, ".", partialSuffix)
 	if err != nil {
 		return err
 	}
-	records, err := entries(dir, "etcd-", recordEnd)
+	records, err := folderEntries(dir, "etcd-", recordSuffix)
 	if err != nil {
 		return err
 	}
 	for _, name := range records {
-		if _, err := os.Stat(strings.TrimSuffix(name, recordEnd) + databaseEnd); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(strings.TrimSuffix(name, recordSuffix) + databaseSuffix); errors.Is(err, fs.ErrNotExist) {
 			names = append(names, name)
 		}
 	}
@@ -151,9 +151,9 @@ func leftovers(dir string) error {
 	return nil
 }
 
-// lock prevents programs on this machine from writing to a folder at the same time. It waits as long as wait returns
-// nil.
-func lock(dir string, wait func() error) (unlock func(), err error) {
+// lockFolder prevents programs on this machine from writing to a folder at the same time. It waits as long as wait
+// returns nil.
+func lockFolder(dir string, wait func() error) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -174,9 +174,9 @@ func lock(dir string, wait func() error) (unlock func(), err error) {
 	}
 }
 
-// synced writes a small file atomically: after a power cut it has its content or does not exist.
-func synced(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*"+partialEnd)
+// writeFileSynced writes a small file atomically: after a power cut it has its content or does not exist.
+func writeFileSynced(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*"+partialSuffix)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func Restore(q store.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := room(q.Data, info.Size()); err != nil {
+	if err := checkRoom(q.Data, info.Size()); err != nil {
 		return err
 	}
 	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
@@ -64,14 +64,14 @@ func FromData(ctx context.Context, data, file string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	size, err := weigh(filepath.Join(data, "member"))
+	size, err := folderSize(filepath.Join(data, "member"))
 	if err != nil {
 		return fmt.Errorf("look at the data in %s: %w", data, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	if err := room(filepath.Dir(file), 2*size); err != nil {
+	if err := checkRoom(filepath.Dir(file), 2*size); err != nil {
 		return err
 	}
 	if err := os.CopyFS(filepath.Join(work, "data", "member"), os.DirFS(filepath.Join(data, "member"))); err != nil {
@@ -80,7 +80,7 @@ func FromData(ctx context.Context, data, file string) error {
 	if err := commitAll(filepath.Join(work, "data", "member", "wal")); err != nil {
 		return fmt.Errorf("read the log in %s: %w", data, err)
 	}
-	server, err := alone(filepath.Join(work, "data"), work)
+	server, err := startSingleMember(filepath.Join(work, "data"), work)
 	if err != nil {
 		return fmt.Errorf("start a copy of the data in %s: %w", data, err)
 	}
@@ -92,7 +92,7 @@ func FromData(ctx context.Context, data, file string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("start a copy of the data in %s: %w", data, ctx.Err())
 	}
-	return dump(server, file)
+	return writeSnapshot(server, file)
 }
 
 // commitAll marks all entries of a log as committed. A member may not know yet that its last entries are committed.
@@ -126,8 +126,8 @@ func commitAll(dir string) error {
 	}
 }
 
-// alone starts a member on data, as the only one, with sockets in a folder that other users cannot enter.
-func alone(data, work string) (*embed.Etcd, error) {
+// startSingleMember starts a member on data, as the only one, with sockets in a folder that other users cannot enter.
+func startSingleMember(data, work string) (*embed.Etcd, error) {
 	c := embed.NewConfig()
 	c.Name, c.Dir, c.ForceNewCluster, c.EnableGRPCGateway = "restore", data, true, false
 	c.LogLevel, c.LogOutputs = "panic", []string{"stderr"}
@@ -146,9 +146,9 @@ func alone(data, work string) (*embed.Etcd, error) {
 	return embed.StartEtcd(c)
 }
 
-// dump writes the database followed by its hash, as the store's own snapshot stream does.
-func dump(server *embed.Etcd, file string) error {
-	partial := file + partialEnd
+// writeSnapshot writes the database followed by its hash, as the store's own snapshot stream does.
+func writeSnapshot(server *embed.Etcd, file string) error {
+	partial := file + partialSuffix
 	defer func() { _ = os.Remove(partial) }() // after the rename there is nothing to remove
 	f, err := os.OpenFile(partial, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -179,7 +179,7 @@ func dump(server *embed.Etcd, file string) error {
 	return syncDir(filepath.Dir(file))
 }
 
-func weigh(dir string) (bytes int64, err error) {
+func folderSize(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -193,8 +193,8 @@ func weigh(dir string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// Of describes a snapshot file without a record. Its time is the file's modification time.
-func Of(file string) (store.Snapshot, error) {
+// Describe describes a snapshot file without a record. Its time is the file's modification time.
+func Describe(file string) (store.Snapshot, error) {
 	s, err := Check(file)
 	if err != nil {
 		return s, err

@@ -23,9 +23,9 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// bucket returns a client for the bucket. It verifies the server's certificate with the configured CA file, or else
-// with the system's authorities.
-func bucket(s *store.S3) (*minio.Client, error) {
+// newBucketClient returns a client for the bucket. It verifies the server's certificate with the configured CA file, or
+// else with the system's authorities.
+func newBucketClient(s *store.S3Bucket) (*minio.Client, error) {
 	at, err := url.Parse(s.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("read the bucket's endpoint: %w", err)
@@ -70,19 +70,19 @@ func bucket(s *store.S3) (*minio.Client, error) {
 // upload copies a snapshot to the bucket. It writes the database before the record, so that every record has a complete
 // database.
 func (k *Keeper) upload(ctx context.Context, s store.Snapshot) error {
-	client, err := bucket(k.Settings.S3)
+	client, err := newBucketClient(k.Settings.S3)
 	if err != nil {
 		return err
 	}
 	at := path.Join(k.Settings.S3.Prefix, s.Name)
-	f, err := os.Open(filepath.Join(k.Settings.Directory, s.Name+databaseEnd))
+	f, err := os.Open(filepath.Join(k.Settings.Directory, s.Name+databaseSuffix))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
 	o := minio.PutObjectOptions{ContentType: "application/octet-stream"}
-	if _, err := client.PutObject(ctx, k.Settings.S3.Bucket, at+databaseEnd, f, s.Size, o); err != nil {
-		return fmt.Errorf("put %s: %w", at+databaseEnd, err)
+	if _, err := client.PutObject(ctx, k.Settings.S3.Bucket, at+databaseSuffix, f, s.Size, o); err != nil {
+		return fmt.Errorf("put %s: %w", at+databaseSuffix, err)
 	}
 	s.In = nil
 	text, err := json.MarshalIndent(s, "", "  ")
@@ -90,23 +90,23 @@ func (k *Keeper) upload(ctx context.Context, s store.Snapshot) error {
 		return err
 	}
 	o.ContentType = "application/json"
-	if _, err := client.PutObject(ctx, k.Settings.S3.Bucket, at+recordEnd, bytes.NewReader(text), int64(len(text)),
+	if _, err := client.PutObject(ctx, k.Settings.S3.Bucket, at+recordSuffix, bytes.NewReader(text), int64(len(text)),
 		o); err != nil {
-		return fmt.Errorf("put %s: %w", at+recordEnd, err)
+		return fmt.Errorf("put %s: %w", at+recordSuffix, err)
 	}
 	return nil
 }
 
-// mostRemote and longestRecord limit what a bucket may return: the number of objects, and the size of a record in
+// maxRemote and maxRecordSize limit what a bucket may return: the number of objects, and the size of a record in
 // bytes.
 const (
-	mostRemote    = 10_000
-	longestRecord = 1 << 20
+	maxRemote     = 10_000
+	maxRecordSize = 1 << 20
 )
 
-// remote lists the snapshots in the bucket, the newest first.
-func (k *Keeper) remote(ctx context.Context) ([]store.Snapshot, error) {
-	client, err := bucket(k.Settings.S3)
+// listBucket lists the snapshots in the bucket, the newest first.
+func (k *Keeper) listBucket(ctx context.Context) ([]store.Snapshot, error) {
+	client, err := newBucketClient(k.Settings.S3)
 	if err != nil {
 		return nil, err
 	}
@@ -122,19 +122,19 @@ func (k *Keeper) remote(ctx context.Context) ([]store.Snapshot, error) {
 		if o.Err != nil {
 			return nil, fmt.Errorf("list the bucket %s: %w", k.Settings.S3.Bucket, o.Err)
 		}
-		if seen++; seen > mostRemote {
+		if seen++; seen > maxRemote {
 			return nil, fmt.Errorf(
 				"list the bucket %s: there are more than %d objects at %q: give snapshots a prefix of their own",
 				k.Settings.S3.Bucket,
-				mostRemote,
+				maxRemote,
 				prefix,
 			)
 		}
 		switch name := strings.TrimPrefix(o.Key, prefix); {
-		case strings.HasSuffix(name, databaseEnd):
-			sizes[strings.TrimSuffix(name, databaseEnd)] = o.Size
-		case strings.HasSuffix(name, recordEnd):
-			records = append(records, strings.TrimSuffix(name, recordEnd))
+		case strings.HasSuffix(name, databaseSuffix):
+			sizes[strings.TrimSuffix(name, databaseSuffix)] = o.Size
+		case strings.HasSuffix(name, recordSuffix):
+			records = append(records, strings.TrimSuffix(name, recordSuffix))
 		}
 	}
 	var all []store.Snapshot
@@ -145,7 +145,7 @@ func (k *Keeper) remote(ctx context.Context) ([]store.Snapshot, error) {
 		if !store.IsName(name) {
 			continue // not a snapshot
 		}
-		s, err := k.record(ctx, client, name)
+		s, err := k.readBucketRecord(ctx, client, name)
 		if err != nil {
 			return nil, err
 		}
@@ -153,22 +153,23 @@ func (k *Keeper) remote(ctx context.Context) ([]store.Snapshot, error) {
 			all = append(all, s)
 		}
 	}
-	newest(all)
+	sortNewestFirst(all)
 	return all, nil
 }
 
-func (k *Keeper) record(ctx context.Context, client *minio.Client, name string) (s store.Snapshot, err error) {
+func (k *Keeper) readBucketRecord(ctx context.Context, client *minio.Client, name string) (s store.Snapshot,
+	err error) {
 	o, err := client.GetObject(
 		ctx,
 		k.Settings.S3.Bucket,
-		path.Join(k.Settings.S3.Prefix, name)+recordEnd,
+		path.Join(k.Settings.S3.Prefix, name)+recordSuffix,
 		minio.GetObjectOptions{},
 	)
 	if err != nil {
 		return s, err
 	}
 	defer func() { _ = o.Close() }()
-	text, err := io.ReadAll(io.LimitReader(o, longestRecord))
+	text, err := io.ReadAll(io.LimitReader(o, maxRecordSize))
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
@@ -176,7 +177,7 @@ func (k *Keeper) record(ctx context.Context, client *minio.Client, name string) 
 		err = fmt.Errorf("it is of a snapshot called %q", s.Name)
 	}
 	if err != nil {
-		return s, fmt.Errorf("read %s in the bucket: %w", name+recordEnd, err)
+		return s, fmt.Errorf("read %s in the bucket: %w", name+recordSuffix, err)
 	}
 	s.In = []string{Remote}
 	return s, nil
@@ -190,31 +191,31 @@ func (k *Keeper) Fetch(ctx context.Context, name, file string) (store.Snapshot, 
 	if !store.IsName(name) {
 		return store.Snapshot{}, fmt.Errorf("%q is no name of a snapshot", name)
 	}
-	client, err := bucket(k.Settings.S3)
+	client, err := newBucketClient(k.Settings.S3)
 	if err != nil {
 		return store.Snapshot{}, err
 	}
-	want, err := k.record(ctx, client, name)
+	want, err := k.readBucketRecord(ctx, client, name)
 	if err != nil {
 		return want, err
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return want, err
 	}
-	if err := room(filepath.Dir(file), want.Size); err != nil {
+	if err := checkRoom(filepath.Dir(file), want.Size); err != nil {
 		return want, err
 	}
 	o, err := client.GetObject(
 		ctx,
 		k.Settings.S3.Bucket,
-		path.Join(k.Settings.S3.Prefix, name)+databaseEnd,
+		path.Join(k.Settings.S3.Prefix, name)+databaseSuffix,
 		minio.GetObjectOptions{},
 	)
 	if err != nil {
 		return want, err
 	}
 	defer func() { _ = o.Close() }()
-	partial := file + partialEnd
+	partial := file + partialSuffix
 	defer func() { _ = os.Remove(partial) }() // after the rename there is nothing to remove
 	f, err := os.OpenFile(partial, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -251,12 +252,12 @@ func (k *Keeper) Fetch(ctx context.Context, name, file string) (store.Snapshot, 
 
 // removeRemote removes snapshots from the bucket, their records first.
 func (k *Keeper) removeRemote(ctx context.Context, list []store.Snapshot) error {
-	client, err := bucket(k.Settings.S3)
+	client, err := newBucketClient(k.Settings.S3)
 	if err != nil {
 		return err
 	}
 	for _, s := range list {
-		for _, end := range []string{recordEnd, databaseEnd} {
+		for _, end := range []string{recordSuffix, databaseSuffix} {
 			if err := client.RemoveObject(ctx, k.Settings.S3.Bucket, path.Join(k.Settings.S3.Prefix, s.Name)+end,
 				minio.RemoveObjectOptions{}); err != nil {
 				return fmt.Errorf("remove %s from the bucket: %w", s.Name+end, err)

@@ -22,21 +22,21 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// member is a store with one member over a directory.
-type member struct {
+// testMember is a store with one member over a directory.
+type testMember struct {
 	server   *embed.Etcd
 	client   *clientv3.Client
 	endpoint string
 	stop     func()
 }
 
-func start(t *testing.T, dir string) *member {
+func startMember(t *testing.T, dir string) *testMember {
 	t.Helper()
 	c := embed.NewConfig()
 	c.Name, c.Dir, c.EnableGRPCGateway, c.LogLevel, c.UnsafeNoFsync = "one", dir, false, "panic", true
-	at := url.URL{Scheme: "http", Host: free(t)}
+	at := url.URL{Scheme: "http", Host: freeAddress(t)}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{at}, []url.URL{at}
-	c.ListenPeerUrls = []url.URL{{Scheme: "http", Host: free(t)}}
+	c.ListenPeerUrls = []url.URL{{Scheme: "http", Host: freeAddress(t)}}
 	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
 	c.InitialCluster = "one=http://127.0.0.1:1"
 	server, err := embed.StartEtcd(c)
@@ -55,10 +55,10 @@ func start(t *testing.T, dir string) *member {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	return &member{server: server, client: client, endpoint: at.String(), stop: stop}
+	return &testMember{server: server, client: client, endpoint: at.String(), stop: stop}
 }
 
-func free(t *testing.T) string {
+func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -68,7 +68,7 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func (m *member) put(t *testing.T, key, value string) int64 {
+func (m *testMember) put(t *testing.T, key, value string) int64 {
 	t.Helper()
 	r, err := m.client.Put(t.Context(), key, value)
 	if err != nil {
@@ -77,7 +77,7 @@ func (m *member) put(t *testing.T, key, value string) int64 {
 	return r.Header.Revision
 }
 
-func (m *member) keeper(t *testing.T) *Keeper {
+func (m *testMember) keeper(t *testing.T) *Keeper {
 	return &Keeper{
 		Settings: store.Settings{
 			Member:    "one",
@@ -89,8 +89,8 @@ func (m *member) keeper(t *testing.T) *Keeper {
 	}
 }
 
-func TestASnapshotIsCheckedAndSaysWhatIsInIt(t *testing.T) {
-	m := start(t, t.TempDir())
+func TestCheckDescribesASnapshot(t *testing.T) {
+	m := startMember(t, t.TempDir())
 	m.put(t, "/registry/pods/default/a", "{}")
 	m.put(t, "/registry/secrets/default/old", "k8s:enc:secretbox:v1:0:gone")
 	m.put(t, "/registry/secrets/default/old", "k8s:enc:secretbox:v1:1:xyz")
@@ -127,8 +127,8 @@ func TestASnapshotIsCheckedAndSaysWhatIsInIt(t *testing.T) {
 	}
 }
 
-func TestADamagedSnapshotIsNone(t *testing.T) {
-	m := start(t, t.TempDir())
+func TestDamagedSnapshotsAreRejected(t *testing.T) {
+	m := startMember(t, t.TempDir())
 	m.put(t, "/registry/pods/default/a", "{}")
 	k := m.keeper(t)
 	s, _, err := k.Take(t.Context(), m.client, store.Manual)
@@ -158,8 +158,8 @@ func TestADamagedSnapshotIsNone(t *testing.T) {
 	}
 }
 
-func TestWhatACutOffWriteLeavesIsTakenAwayByTheNext(t *testing.T) {
-	m := start(t, t.TempDir())
+func TestLeftoversOfInterruptedWritesAreRemoved(t *testing.T) {
+	m := startMember(t, t.TempDir())
 	k := m.keeper(t)
 	if err := os.MkdirAll(k.Settings.Directory, 0o700); err != nil {
 		t.Fatal(err)
@@ -190,16 +190,16 @@ func TestWhatACutOffWriteLeavesIsTakenAwayByTheNext(t *testing.T) {
 }
 
 // A snapshot that would fill the disk is not taken, because the store is often on the same disk.
-func TestASnapshotThatWouldFillTheDiskIsNotTaken(t *testing.T) {
-	if err := room(t.TempDir(), 1<<60); !errors.Is(err, ErrNoRoom) {
+func TestSnapshotsNeedFreeDiskSpace(t *testing.T) {
+	if err := checkRoom(t.TempDir(), 1<<60); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("room for %d bytes: %v", int64(1)<<60, err)
 	}
-	if err := room(t.TempDir(), 1); err != nil {
+	if err := checkRoom(t.TempDir(), 1); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestExpiry(t *testing.T) {
+func TestExpiredSelectsOldSnapshots(t *testing.T) {
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	at := func(name, reason string, ago time.Duration) store.Snapshot {
 		return store.Snapshot{Name: name, Reason: reason, Taken: now.Add(-ago)}
@@ -232,8 +232,8 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-func TestSnapshotsBeyondTheirNumberGoByThemselves(t *testing.T) {
-	m := start(t, t.TempDir())
+func TestTakeRemovesExpiredSnapshots(t *testing.T) {
+	m := startMember(t, t.TempDir())
 	k := m.keeper(t)
 	now := time.Now()
 	k.Now = func() time.Time { now = now.Add(time.Minute); return now }
@@ -253,8 +253,8 @@ func TestSnapshotsBeyondTheirNumberGoByThemselves(t *testing.T) {
 
 // Revisions that clients saw after the snapshot are lost. Watches from such a revision fail, so that their clients list
 // again.
-func TestARestoredStoreGoesOnAboveAllRevisionsThatWereSeen(t *testing.T) {
-	m := start(t, t.TempDir())
+func TestRestoredRevisionsExceedAllEarlierOnes(t *testing.T) {
+	m := startMember(t, t.TempDir())
 	m.put(t, "/a", "kept")
 	k := m.keeper(t)
 	s, _, err := k.Take(t.Context(), m.client, store.Manual)
@@ -284,7 +284,7 @@ func TestARestoredStoreGoesOnAboveAllRevisionsThatWereSeen(t *testing.T) {
 	if err := Restore(q); !errors.Is(err, os.ErrExist) {
 		t.Fatalf("over data that is there: %v", err)
 	}
-	again := start(t, dir)
+	again := startMember(t, dir)
 	got, err := again.client.Get(t.Context(), "/a")
 	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "kept" {
 		t.Fatalf("restored %v, %v", got, err)
@@ -306,9 +306,9 @@ func TestARestoredStoreGoesOnAboveAllRevisionsThatWereSeen(t *testing.T) {
 	}
 }
 
-func TestTheDataOfAMemberThatDiedIsASnapshotWithItsLastWrite(t *testing.T) {
+func TestFromDataIncludesTheLastWrite(t *testing.T) {
 	dir := t.TempDir()
-	m := start(t, dir)
+	m := startMember(t, dir)
 	for i := range 50 {
 		m.put(t, fmt.Sprintf("/k%d", i), "v")
 	}
@@ -326,7 +326,7 @@ func TestTheDataOfAMemberThatDiedIsASnapshotWithItsLastWrite(t *testing.T) {
 	if err := FromData(t.Context(), cut, file); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Of(file)
+	s, err := Describe(file)
 	if err != nil || s.Keys != 50 {
 		t.Errorf("%d keys, want 50, %v", s.Keys, err)
 	}

@@ -35,12 +35,12 @@ func (k *Keeper) now() time.Time {
 	return time.Now()
 }
 
-// spare is how many bytes must stay free on a disk besides a snapshot. The store may be on the same disk, and must not
-// run out of space.
-const spare = 512 << 20
+// reservedBytes is how many bytes must stay free on a disk besides a snapshot. The store may be on the same disk, and
+// must not run out of space.
+const reservedBytes = 512 << 20
 
-// ErrNoRoom reports that a snapshot would fill the disk.
-var ErrNoRoom = errors.New("there is no room for a snapshot")
+// ErrDiskFull reports that a snapshot would fill the disk.
+var ErrDiskFull = errors.New("there is no room for a snapshot")
 
 // Take takes a snapshot of this machine's member, and removes expired ones. The leader also uploads its snapshot to the
 // bucket.
@@ -50,17 +50,17 @@ func (k *Keeper) Take(
 	reason string,
 ) (s store.Snapshot, notes []string, err error) {
 	uploaded := time.Time{}
-	defer func() { err = errors.Join(err, k.note(s, uploaded, err)) }()
+	defer func() { err = errors.Join(err, k.writeOutcome(s, uploaded, err)) }()
 	dir := k.Settings.Directory
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return s, nil, fmt.Errorf("make the folder of snapshots: %w", err)
 	}
-	unlock, err := lock(dir, pause(ctx))
+	unlock, err := lockFolder(dir, waitFunc(ctx))
 	if err != nil {
 		return s, nil, err
 	}
 	defer unlock()
-	if err := leftovers(dir); err != nil {
+	if err := removeLeftovers(dir); err != nil {
 		return s, nil, fmt.Errorf("clean up %s: %w", dir, err)
 	}
 	status, err := client.Status(ctx, k.Settings.Endpoint)
@@ -70,7 +70,7 @@ func (k *Keeper) Take(
 	if status.IsLearner {
 		return s, nil, errors.New("the member is a learner yet, and has not all of the store")
 	}
-	if err := room(dir, status.DbSize); err != nil {
+	if err := checkRoom(dir, status.DbSize); err != nil {
 		return s, nil, err
 	}
 	if s, err = k.write(ctx, client, status, reason); err != nil {
@@ -89,8 +89,8 @@ func (k *Keeper) Take(
 	return s, notes, nil
 }
 
-// pause returns a function that waits a moment, or until ctx ends.
-func pause(ctx context.Context) func() error {
+// waitFunc returns a function that waits a moment, or until ctx ends.
+func waitFunc(ctx context.Context) func() error {
 	return func() error {
 		t := time.NewTimer(100 * time.Millisecond)
 		defer t.Stop()
@@ -103,21 +103,21 @@ func pause(ctx context.Context) func() error {
 	}
 }
 
-// room returns ErrNoRoom if a disk does not have enough space for that many bytes.
-func room(dir string, bytes int64) error {
+// checkRoom returns ErrDiskFull if a disk does not have enough space for that many bytes.
+func checkRoom(dir string, bytes int64) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return fmt.Errorf("look how full the disk of %s is: %w", dir, err)
 	}
-	if free := int64(fs.Bavail) * fs.Bsize; free < bytes+spare {
+	if free := int64(fs.Bavail) * fs.Bsize; free < bytes+reservedBytes {
 		return fmt.Errorf(
 			"%w: %s has %d MB free, and must have %d MB: %d for the snapshot, and %d that stay free",
-			ErrNoRoom,
+			ErrDiskFull,
 			dir,
 			free>>20,
-			(bytes+spare)>>20,
+			(bytes+reservedBytes)>>20,
 			bytes>>20,
-			spare>>20,
+			reservedBytes>>20,
 		)
 	}
 	return nil
@@ -133,13 +133,13 @@ func (k *Keeper) write(
 	dir, taken := k.Settings.Directory, k.now().UTC().Truncate(time.Second)
 	name := "etcd-" + taken.Format("20060102T150405Z") + "-" + k.Settings.Member
 	for i := 2; ; i++ {
-		_, recorded := os.Lstat(filepath.Join(dir, name+recordEnd))
-		if _, err := os.Lstat(filepath.Join(dir, name+databaseEnd)); err != nil && recorded != nil {
+		_, recorded := os.Lstat(filepath.Join(dir, name+recordSuffix))
+		if _, err := os.Lstat(filepath.Join(dir, name+databaseSuffix)); err != nil && recorded != nil {
 			break
 		}
 		name = "etcd-" + taken.Format("20060102T150405Z") + "-" + k.Settings.Member + "-" + strconv.Itoa(i)
 	}
-	partial := filepath.Join(dir, "."+name+partialEnd)
+	partial := filepath.Join(dir, "."+name+partialSuffix)
 	defer func() { _ = os.Remove(partial) }() // after the rename there is nothing to remove
 	if err := stream(ctx, client, partial, status.DbSize); err != nil {
 		return store.Snapshot{}, fmt.Errorf("write a snapshot to %s: %w", dir, err)
@@ -157,10 +157,10 @@ func (k *Keeper) write(
 		return s, err
 	}
 	s.In = []string{Local}
-	if err := synced(filepath.Join(dir, name+recordEnd), append(text, '\n')); err != nil {
+	if err := writeFileSynced(filepath.Join(dir, name+recordSuffix), append(text, '\n')); err != nil {
 		return s, err
 	}
-	if err := os.Rename(partial, filepath.Join(dir, name+databaseEnd)); err != nil {
+	if err := os.Rename(partial, filepath.Join(dir, name+databaseSuffix)); err != nil {
 		return s, err
 	}
 	return s, syncDir(dir)
@@ -181,7 +181,7 @@ func stream(ctx context.Context, client *clientv3.Client, path string, size int6
 	defer func() { _ = answer.Snapshot.Close() }()
 	const piece = 64 << 20
 	for written := int64(0); ; {
-		if err := room(filepath.Dir(path), min(piece, max(size-written, 0))); err != nil {
+		if err := checkRoom(filepath.Dir(path), min(piece, max(size-written, 0))); err != nil {
 			return err
 		}
 		n, err := io.CopyN(f, answer.Snapshot, piece)
@@ -199,8 +199,9 @@ func stream(ctx context.Context, client *clientv3.Client, path string, size int6
 	return f.Close()
 }
 
-// note writes the result of an attempt to the file Outcome. It preserves what the file says of the last good snapshot.
-func (k *Keeper) note(s store.Snapshot, uploaded time.Time, failed error) error {
+// writeOutcome writes the result of an attempt to the file Outcome. It preserves what the file says of the last good
+// snapshot.
+func (k *Keeper) writeOutcome(s store.Snapshot, uploaded time.Time, failed error) error {
 	if k.Outcome == "" {
 		return nil
 	}
@@ -225,26 +226,26 @@ func (k *Keeper) note(s store.Snapshot, uploaded time.Time, failed error) error 
 	if err := os.MkdirAll(filepath.Dir(k.Outcome), 0o755); err != nil {
 		return err
 	}
-	return synced(k.Outcome, append(text, '\n'))
+	return writeFileSynced(k.Outcome, append(text, '\n'))
 }
 
 // List returns the snapshots of the folder and of the bucket, the newest first. A snapshot in both places is listed
 // once. notes says what could not be read.
 func (k *Keeper) List(ctx context.Context) (all []store.Snapshot, notes []string, err error) {
-	if all, err = list(k.Settings.Directory); err != nil {
+	if all, err = listFolder(k.Settings.Directory); err != nil {
 		return nil, nil, err
 	}
 	if k.Settings.S3 == nil {
 		return all, nil, nil
 	}
-	far, err := k.remote(ctx)
+	far, err := k.listBucket(ctx)
 	if err != nil {
 		return all, []string{"the bucket cannot be listed: " + err.Error()}, nil
 	}
-	return merge(all, far), nil, nil
+	return mergeListings(all, far), nil, nil
 }
 
-func merge(near, far []store.Snapshot) []store.Snapshot {
+func mergeListings(near, far []store.Snapshot) []store.Snapshot {
 	at := map[string]int{}
 	for i, s := range near {
 		at[s.Name] = i
@@ -256,7 +257,7 @@ func merge(near, far []store.Snapshot) []store.Snapshot {
 			near = append(near, s)
 		}
 	}
-	newest(near)
+	sortNewestFirst(near)
 	return near
 }
 
@@ -265,7 +266,7 @@ func (k *Keeper) Prune(ctx context.Context, keep int, maxAge time.Duration) ([]s
 	if err := os.MkdirAll(k.Settings.Directory, 0o700); err != nil {
 		return nil, err
 	}
-	unlock, err := lock(k.Settings.Directory, pause(ctx))
+	unlock, err := lockFolder(k.Settings.Directory, waitFunc(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -276,13 +277,13 @@ func (k *Keeper) Prune(ctx context.Context, keep int, maxAge time.Duration) ([]s
 // Remove removes the snapshot with that name, in the folder and in the bucket. It returns the removed snapshot, if
 // there was one.
 func (k *Keeper) Remove(ctx context.Context, name string) (gone []store.Snapshot, err error) {
-	all, err := list(k.Settings.Directory)
+	all, err := listFolder(k.Settings.Directory)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range all {
 		if s.Name == name {
-			if err := remove(k.Settings.Directory, name); err != nil {
+			if err := removeLocal(k.Settings.Directory, name); err != nil {
 				return nil, err
 			}
 			gone = append(gone, s)
@@ -291,7 +292,7 @@ func (k *Keeper) Remove(ctx context.Context, name string) (gone []store.Snapshot
 	if k.Settings.S3 == nil {
 		return gone, nil
 	}
-	far, err := k.remote(ctx)
+	far, err := k.listBucket(ctx)
 	if err != nil {
 		return gone, err
 	}
@@ -299,16 +300,16 @@ func (k *Keeper) Remove(ctx context.Context, name string) (gone []store.Snapshot
 	if err := k.removeRemote(ctx, far); err != nil {
 		return gone, err
 	}
-	return merge(gone, far), nil
+	return mergeListings(gone, far), nil
 }
 
 func (k *Keeper) prune(ctx context.Context, keep int, maxAge time.Duration) (gone []store.Snapshot, err error) {
-	all, err := list(k.Settings.Directory)
+	all, err := listFolder(k.Settings.Directory)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range Expired(all, keep, maxAge, k.now()) {
-		if err := remove(k.Settings.Directory, s.Name); err != nil {
+		if err := removeLocal(k.Settings.Directory, s.Name); err != nil {
 			return gone, err
 		}
 		gone = append(gone, s)
@@ -316,7 +317,7 @@ func (k *Keeper) prune(ctx context.Context, keep int, maxAge time.Duration) (gon
 	if k.Settings.S3 == nil {
 		return gone, nil
 	}
-	far, err := k.remote(ctx)
+	far, err := k.listBucket(ctx)
 	if err != nil {
 		return gone, err
 	}
@@ -324,5 +325,5 @@ func (k *Keeper) prune(ctx context.Context, keep int, maxAge time.Duration) (gon
 	if err := k.removeRemote(ctx, expired); err != nil {
 		return gone, err
 	}
-	return merge(gone, expired), nil
+	return mergeListings(gone, expired), nil
 }

@@ -18,16 +18,16 @@ import (
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	s := open(t)
 	for name, test := range map[string]func(*testing.T, context.Context, store.Store, string){
-		"a transaction is done when its guards hold and not otherwise": guards,
-		"a transaction is done whole at one revision":                  whole,
-		"all there is comes as it was at one revision":                 all,
-		"a watch delivers every change in order":                       watch,
-		"concurrent guarded writers lose no update (S11)":              writers,
-		"a key with a TTL goes away and is seen to":                    ttl,
-		"progress reaches watches of quiet prefixes":                   progress,
-		"what there was is read as it was":                             past,
-		"what was compacted is refused":                                compacted,
-		"the store knows its size":                                     size,
+		"a transaction is done when its guards hold and not otherwise": testGuards,
+		"a transaction is done whole at one revision":                  testAtomicity,
+		"all there is comes as it was at one revision":                 testAll,
+		"a watch delivers every change in order":                       testWatch,
+		"concurrent guarded writers lose no update (S11)":              testWriters,
+		"a key with a TTL goes away and is seen to":                    testTTL,
+		"progress reaches watches of quiet prefixes":                   testProgress,
+		"what there was is read as it was":                             testPast,
+		"what was compacted is refused":                                testCompacted,
+		"the store knows its size":                                     testSize,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -37,7 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-func commit(t *testing.T, ctx context.Context, s store.Store, txn store.Txn) store.Result {
+func mustCommit(t *testing.T, ctx context.Context, s store.Store, txn store.Txn) store.Result {
 	t.Helper()
 	r, err := s.Commit(ctx, txn)
 	if err != nil {
@@ -46,15 +46,15 @@ func commit(t *testing.T, ctx context.Context, s store.Store, txn store.Txn) sto
 	return r
 }
 
-func put(key, value string, revision int64) store.Txn {
+func putTxn(key, value string, revision int64) store.Txn {
 	return store.Txn{
 		Guards: []store.Guard{{Key: key, Revision: revision}},
 		Puts:   []store.Put{{Key: key, Value: []byte(value)}},
 	}
 }
 
-func size(t *testing.T, ctx context.Context, s store.Store, prefix string) {
-	commit(t, ctx, s, put(prefix+"a", "1", 0))
+func testSize(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	mustCommit(t, ctx, s, putTxn(prefix+"a", "1", 0))
 	sized, ok := s.(store.Sized)
 	if !ok {
 		t.Fatal("nobody says how large it is")
@@ -64,28 +64,29 @@ func size(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	}
 }
 
-func guards(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+func testGuards(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	key := prefix + "a"
-	created := commit(t, ctx, s, put(key, "1", 0))
+	created := mustCommit(t, ctx, s, putTxn(key, "1", 0))
 	if !created.Done {
 		t.Fatal("a new key was refused")
 	}
-	if r := commit(t, ctx, s, put(key, "2", 0)); r.Done || r.Current[0] == nil || string(r.Current[0].Value) != "1" ||
+	if r := mustCommit(t, ctx, s, putTxn(key, "2", 0)); r.Done || r.Current[0] == nil ||
+		string(r.Current[0].Value) != "1" ||
 		r.Current[0].Revision != created.Revision {
 		t.Fatalf("creating twice: %+v", r)
 	}
-	updated := commit(t, ctx, s, put(key, "2", created.Revision))
+	updated := mustCommit(t, ctx, s, putTxn(key, "2", created.Revision))
 	if !updated.Done || updated.Revision <= created.Revision {
 		t.Fatalf("update: %+v", updated)
 	}
-	if r := commit(t, ctx, s, put(key, "3", created.Revision)); r.Done {
+	if r := mustCommit(t, ctx, s, putTxn(key, "3", created.Revision)); r.Done {
 		t.Fatal("a stale update was done")
 	}
 	kv, err := s.Get(ctx, key)
 	if err != nil || kv == nil || string(kv.Value) != "2" || kv.Revision != updated.Revision {
 		t.Fatalf("get: %+v, %v", kv, err)
 	}
-	r := commit(
+	r := mustCommit(
 		t,
 		ctx,
 		s,
@@ -94,25 +95,25 @@ func guards(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	if kv, _ := s.Get(ctx, key); !r.Done || kv != nil {
 		t.Fatalf("delete: %+v, %+v", r, kv)
 	}
-	if r := commit(t, ctx, s, put(key, "4", updated.Revision)); r.Done || r.Current[0] != nil {
+	if r := mustCommit(t, ctx, s, putTxn(key, "4", updated.Revision)); r.Done || r.Current[0] != nil {
 		t.Fatalf("update of a deleted key: %+v", r)
 	}
 }
 
-func whole(t *testing.T, ctx context.Context, s store.Store, prefix string) {
-	commit(t, ctx, s, put(prefix+"b", "", 0))
+func testAtomicity(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	mustCommit(t, ctx, s, putTxn(prefix+"b", "", 0))
 	both := store.Txn{
 		Guards: []store.Guard{{Key: prefix + "a"}, {Key: prefix + "b"}},
 		Puts:   []store.Put{{Key: prefix + "a"}, {Key: prefix + "b", Value: []byte("x")}},
 	}
-	if r := commit(t, ctx, s, both); r.Done || r.Current[0] != nil || r.Current[1] == nil {
+	if r := mustCommit(t, ctx, s, both); r.Done || r.Current[0] != nil || r.Current[1] == nil {
 		t.Fatalf("half a transaction: %+v", r)
 	}
 	if kv, _ := s.Get(ctx, prefix+"a"); kv != nil {
 		t.Fatal("a refused transaction wrote")
 	}
 	both.Guards = both.Guards[:1]
-	r := commit(t, ctx, s, both)
+	r := mustCommit(t, ctx, s, both)
 	kvs, err := All(ctx, s, prefix)
 	if err != nil || len(kvs) != 2 || kvs[0].Revision != r.Revision || kvs[1].Revision != r.Revision {
 		t.Fatalf("range: %+v, %v", kvs, err)
@@ -120,29 +121,29 @@ func whole(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 }
 
 // All returns all keys below prefix.
-func All(ctx context.Context, s store.Store, prefix string) (kvs []store.KV, err error) {
-	_, err = s.All(ctx, prefix, func(some []store.KV) error {
+func All(ctx context.Context, s store.Store, prefix string) (kvs []store.KeyValue, err error) {
+	_, err = s.All(ctx, prefix, func(some []store.KeyValue) error {
 		kvs = append(kvs, some...)
 		return nil
 	})
 	return kvs, err
 }
 
-func all(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+func testAll(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	const many = 1000
 	for i := range many {
-		commit(t, ctx, s, put(fmt.Sprintf("%s%04d", prefix, i), "old", 0))
+		mustCommit(t, ctx, s, putTxn(fmt.Sprintf("%s%04d", prefix, i), "old", 0))
 	}
-	commit(t, ctx, s, put(strings.TrimSuffix(prefix, "/")+"0", "the next prefix", 0))
+	mustCommit(t, ctx, s, putTxn(strings.TrimSuffix(prefix, "/")+"0", "the next prefix", 0))
 	before, err := s.Revision(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []store.KV
+	var got []store.KeyValue
 	parts := 0
-	revision, err := s.All(ctx, prefix, func(some []store.KV) error {
+	revision, err := s.All(ctx, prefix, func(some []store.KeyValue) error {
 		if parts++; parts == 1 { // a write during All is not part of its result
-			commit(
+			mustCommit(
 				t,
 				ctx,
 				s,
@@ -165,26 +166,26 @@ func all(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 		}
 	}
 	enough := errors.New("enough")
-	if _, err := s.All(ctx, prefix, func([]store.KV) error { return enough }); !errors.Is(err, enough) {
+	if _, err := s.All(ctx, prefix, func([]store.KeyValue) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("taken no further: %v", err)
 	}
-	if _, err := s.All(ctx, prefix+"x", func([]store.KV) error { return enough }); err != nil {
+	if _, err := s.All(ctx, prefix+"x", func([]store.KeyValue) error { return enough }); err != nil {
 		t.Errorf("nothing: %v", err)
 	}
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := s.All(over, prefix, func([]store.KV) error { return nil }); !errors.Is(err, context.Canceled) {
+	if _, err := s.All(over, prefix, func([]store.KeyValue) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody waits: %v", err)
 	}
 }
 
-func watch(t *testing.T, ctx context.Context, s store.Store, prefix string) {
-	r := commit(t, ctx, s, put(prefix+"a", "0", 0))
+func testWatch(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	r := mustCommit(t, ctx, s, putTxn(prefix+"a", "0", 0))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	early := Watch(ctx, s, prefix, r.Revision-1)
 	for i := range 50 {
-		commit(
+		mustCommit(
 			t,
 			ctx,
 			s,
@@ -193,18 +194,18 @@ func watch(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 			},
 		)
 	}
-	last := commit(t, ctx, s, store.Txn{Deletes: []string{prefix + "a"}}).Revision
+	last := mustCommit(t, ctx, s, store.Txn{Deletes: []string{prefix + "a"}}).Revision
 	late := Watch(ctx, s, prefix, r.Revision)
-	if n := follow(t, early, last); n != 102 {
+	if n := countUntil(t, early, last); n != 102 {
 		t.Errorf("early watch saw %d events", n)
 	}
-	if n := follow(t, late, last); n != 101 {
+	if n := countUntil(t, late, last); n != 101 {
 		t.Errorf("late watch saw %d events", n)
 	}
 }
 
-// follow counts the events up to a revision. Revisions must not decrease.
-func follow(t *testing.T, batches <-chan Watched, until int64) (n int) {
+// countUntil counts the events up to a revision. Revisions must not decrease.
+func countUntil(t *testing.T, batches <-chan WatchResult, until int64) (n int) {
 	t.Helper()
 	at := int64(0)
 	for at < until {
@@ -224,9 +225,9 @@ func follow(t *testing.T, batches <-chan Watched, until int64) (n int) {
 	return n
 }
 
-func writers(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+func testWriters(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	const people, times = 8, 25
-	commit(t, ctx, s, put(prefix+"count", "0", 0))
+	mustCommit(t, ctx, s, putTxn(prefix+"count", "0", 0))
 	var wg sync.WaitGroup
 	for range people {
 		wg.Go(func() {
@@ -250,7 +251,7 @@ func increment(ctx context.Context, s store.Store, key string) error {
 		if _, err := fmt.Sscan(string(kv.Value), &n); err != nil {
 			return err
 		}
-		r, err := s.Commit(ctx, put(key, fmt.Sprint(n+1), kv.Revision))
+		r, err := s.Commit(ctx, putTxn(key, fmt.Sprint(n+1), kv.Revision))
 		if err != nil || r.Done {
 			return err
 		}
@@ -259,10 +260,10 @@ func increment(ctx context.Context, s store.Store, key string) error {
 	return err
 }
 
-func ttl(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+func testTTL(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "a", Value: []byte("x"), TTL: time.Second}}})
+	r := mustCommit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "a", Value: []byte("x"), TTL: time.Second}}})
 	for b := range Watch(ctx, s, prefix, r.Revision) {
 		if len(b.Events) > 0 && b.Events[0].Deleted {
 			break
@@ -273,7 +274,7 @@ func ttl(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	}
 }
 
-func progress(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+func testProgress(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	from, err := s.Revision(ctx)
@@ -281,7 +282,7 @@ func progress(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 		t.Fatal(err)
 	}
 	quiet := Watch(ctx, s, prefix+"quiet/", from)
-	until := commit(t, ctx, s, put(prefix+"loud", "", 0)).Revision
+	until := mustCommit(t, ctx, s, putTxn(prefix+"loud", "", 0)).Revision
 	ask := time.NewTicker(20 * time.Millisecond)
 	defer ask.Stop()
 	for {
@@ -301,10 +302,10 @@ func progress(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	}
 }
 
-func compacted(t *testing.T, ctx context.Context, s store.Store, prefix string) {
-	first := commit(t, ctx, s, put(prefix+"a", "1", 0)).Revision
-	second := commit(t, ctx, s, put(prefix+"a", "2", first)).Revision
-	commit(t, ctx, s, put(prefix+"a", "3", second))
+func testCompacted(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	first := mustCommit(t, ctx, s, putTxn(prefix+"a", "1", 0)).Revision
+	second := mustCommit(t, ctx, s, putTxn(prefix+"a", "2", first)).Revision
+	mustCommit(t, ctx, s, putTxn(prefix+"a", "3", second))
 	if err := s.Compact(ctx, second); err != nil {
 		t.Fatal(err)
 	}
@@ -316,13 +317,13 @@ func compacted(t *testing.T, ctx context.Context, s store.Store, prefix string) 
 	}
 }
 
-func past(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+func testPast(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	var then int64
 	for _, key := range []string{"a", "b", "c", "d"} {
-		then = commit(t, ctx, s, put(prefix+key, "then", 0)).Revision
+		then = mustCommit(t, ctx, s, putTxn(prefix+key, "then", 0)).Revision
 	}
-	commit(t, ctx, s, store.Txn{Deletes: []string{prefix + "b"}})
-	commit(
+	mustCommit(t, ctx, s, store.Txn{Deletes: []string{prefix + "b"}})
+	mustCommit(
 		t,
 		ctx,
 		s,

@@ -7,16 +7,16 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// Watched is a batch of a watch, or in the end the reason why the watch ended.
-type Watched struct {
+// WatchResult is a batch of a watch, or in the end the reason why the watch ended.
+type WatchResult struct {
 	store.Batch
 	Err error
 }
 
 // Watch watches in the background until ctx ends or the watch ends. Then it closes the channel.
-func Watch(ctx context.Context, s store.Store, prefix string, after int64) <-chan Watched {
-	out := make(chan Watched)
-	send := func(w Watched) error {
+func Watch(ctx context.Context, s store.Store, prefix string, after int64) <-chan WatchResult {
+	out := make(chan WatchResult)
+	send := func(w WatchResult) error {
 		select {
 		case out <- w:
 			return nil
@@ -32,10 +32,10 @@ func Watch(ctx context.Context, s store.Store, prefix string, after int64) <-cha
 				events[i], events[i].Value = e, bytes.Clone(e.Value)
 			}
 			b.Events = events
-			return send(Watched{Batch: b})
+			return send(WatchResult{Batch: b})
 		})
 		if ctx.Err() == nil {
-			_ = send(Watched{Err: err})
+			_ = send(WatchResult{Err: err})
 		}
 	}()
 	return out

@@ -55,8 +55,8 @@ func Connect(ctx context.Context, c store.Client, endpoints ...string) (*clientv
 }
 
 const (
-	dialTimeout = 5 * time.Second
-	askTimeout  = 5 * time.Second // for one member
+	dialTimeout   = 5 * time.Second
+	statusTimeout = 5 * time.Second // for one member
 )
 
 // Status returns the status of every member. It asks all members concurrently, and takes the list of members from one
@@ -69,9 +69,9 @@ func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([
 	list := make([]store.Member, 0, len(endpoints))
 	for _, name := range slices.Sorted(maps.Keys(endpoints)) {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, askTimeout)
+			ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 			defer cancel()
-			m, members, raised, err := status(ctx, c, name, endpoints[name])
+			m, members, raised, err := memberStatus(ctx, c, name, endpoints[name])
 			if err != nil {
 				m.Error = err.Error()
 			}
@@ -127,14 +127,14 @@ func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([
 	return list, nil
 }
 
-// status asks one member. members and alarms are nil if the store has no majority to confirm them.
-func status(
+// memberStatus asks one member. members and alarms are nil if the store has no majority to confirm them.
+func memberStatus(
 	ctx context.Context,
 	c store.Client,
 	name, endpoint string,
 ) (m store.Member, members []*etcdserverpb.Member, alarms []*etcdserverpb.AlarmMember, err error) {
 	m = store.Member{Name: name, Endpoint: endpoint}
-	if err := listens(ctx, endpoint); err != nil {
+	if err := checkListening(ctx, endpoint); err != nil {
 		return m, nil, nil, err
 	}
 	client, err := Connect(ctx, c, endpoint)
@@ -173,8 +173,8 @@ func status(
 	return m, answer.Members, raised.Alarms, nil
 }
 
-// listens returns an error at once if nothing listens at an endpoint. etcd's client would wait instead.
-func listens(ctx context.Context, endpoint string) error {
+// checkListening returns an error at once if nothing listens at an endpoint. etcd's client would wait instead.
+func checkListening(ctx context.Context, endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return err
@@ -213,8 +213,8 @@ func Compact(ctx context.Context, client *clientv3.Client, revision, keep int64)
 	return revision, nil
 }
 
-// Disarm clears all alarms. The store raises them again if their cause remains.
-func Disarm(ctx context.Context, client *clientv3.Client) error {
+// ClearAlarms clears all alarms. The store raises them again if their cause remains.
+func ClearAlarms(ctx context.Context, client *clientv3.Client) error {
 	if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
 		return fmt.Errorf("disarm the alarms: %w", err)
 	}

@@ -14,16 +14,16 @@ import (
 
 // Debian simulates apt and dpkg, as far as steps use them.
 type Debian struct {
-	Installed map[string]string // installed versions, by package
-	Lists     map[string]Offer  // the downloaded package lists
-	Archive   map[string]Offer  // what the package archive offers
-	Old       bool              // the lists are out of date
+	Installed  map[string]string // installed versions, by package
+	Lists      map[string]Offer  // the downloaded package lists
+	Archive    map[string]Offer  // what the package archive offers
+	IsOutdated bool              // the lists are out of date
 }
 
 // Offer is a version of a package.
 type Offer struct {
 	Version, Origin string
-	Reboots         bool // its installation requests a reboot
+	NeedsReboot     bool // its installation requests a reboot
 }
 
 // run simulates a program. The caller holds h.mu.
@@ -35,7 +35,7 @@ func (d *Debian) run(h *Host, name string, args []string) ([]byte, error) {
 		}
 		return nil, errors.New("no packages found matching " + args[len(args)-1])
 	case "find":
-		if d.Old {
+		if d.IsOutdated {
 			return nil, nil
 		}
 		return []byte(args[0] + "\n"), nil
@@ -52,7 +52,7 @@ func (d *Debian) run(h *Host, name string, args []string) ([]byte, error) {
 func (d *Debian) apt(h *Host, args []string) ([]byte, error) {
 	switch {
 	case slices.Contains(args, "update"):
-		d.Lists, d.Old = maps.Clone(d.Archive), false
+		d.Lists, d.IsOutdated = maps.Clone(d.Archive), false
 	case slices.Contains(args, "--simulate"):
 		var b strings.Builder
 		b.WriteString("Reading package lists...\n")
@@ -85,7 +85,7 @@ func (d *Debian) install(h *Host, arg string) error {
 		return fmt.Errorf("version '%s' for '%s' was not found", version, name)
 	}
 	d.Installed[name] = version
-	if known.Reboots {
+	if known.NeedsReboot {
 		h.files["/run/reboot-required"] = file{host.Info{Mode: 0o644}, []byte("*** System restart required ***\n")}
 		h.files["/run/reboot-required.pkgs"] = file{host.Info{Mode: 0o644}, []byte(name + "\n")}
 	}
@@ -94,12 +94,12 @@ func (d *Debian) install(h *Host, arg string) error {
 
 // reboot simulates a reboot: files in memory are lost, then h.Reboot is called. The caller holds h.mu.
 func (h *Host) reboot() error {
-	if err := h.before("reboot"); err != nil {
+	if err := h.beforeChange("reboot"); err != nil {
 		return err
 	}
 	h.boots++
 	maps.DeleteFunc(h.files, func(p string, _ file) bool { return strings.HasPrefix(path.Clean(p), "/run/") })
-	h.files[host.BootID] = file{host.Info{Mode: fs.FileMode(0o444)}, fmt.Appendf(nil, "boot %d\n", h.boots)}
+	h.files[host.BootIDPath] = file{host.Info{Mode: fs.FileMode(0o444)}, fmt.Appendf(nil, "boot %d\n", h.boots)}
 	if h.Reboot == nil {
 		return nil
 	}

@@ -18,9 +18,9 @@ const RestoredID = 0xc2
 
 const walPath = "/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal"
 
-// etcd simulates the start of etcd by its unit: it creates data and reports its name. A joining member starts only if
-// its list of members matches the store's. The caller holds h.mu.
-func (h *Host) etcd() error {
+// startEtcd simulates the start of etcd by its unit: it creates data and reports its name. A joining member starts only
+// if its list of members matches the store's. The caller holds h.mu.
+func (h *Host) startEtcd() error {
 	flag := func(name string) string {
 		_, rest, _ := strings.Cut(string(h.files[unitDir+"etcd.service"].content), "--"+name+"=")
 		value, _, _ := strings.Cut(rest, " ")
@@ -31,15 +31,15 @@ func (h *Host) etcd() error {
 		if f, ok := h.files[flag("initial-cluster-file")]; ok {
 			beside = strings.TrimSpace(string(f.content))
 		}
-		if err := h.Store.beside(beside); err != nil {
+		if err := h.Store.compareMembers(beside); err != nil {
 			h.files["/var/lib/etcd/member/snap/db"] = file{info: host.Info{Mode: 0o600}}
 			return err
 		}
 	}
 	data := host.EtcdData{Cluster: ClusterID}
 	if h.Store != nil {
-		data.Cluster = h.Store.id()
-		data.Member = h.Store.started(flag("initial-advertise-peer-urls"), flag("name"))
+		data.Cluster = h.Store.clusterID()
+		data.Member = h.Store.recordStart(flag("initial-advertise-peer-urls"), flag("name"))
 	}
 	if _, ok := h.files[walPath]; !ok {
 		h.files[walPath] = file{host.Info{Mode: 0o600}, host.AppendEtcdData(nil, data)}
@@ -47,9 +47,9 @@ func (h *Host) etcd() error {
 	return nil
 }
 
-// restored simulates making a member from a snapshot, as the only member of a store with a new ID. The caller holds
-// h.mu.
-func (h *Host) restored(q store.Request) error {
+// restoreMember simulates making a member from a snapshot, as the only member of a store with a new ID. The caller
+// holds h.mu.
+func (h *Host) restoreMember(q store.Request) error {
 	if _, ok := h.files[walPath]; ok {
 		return fmt.Errorf("make a member in %s: there is one's data already", q.Data)
 	}
@@ -58,7 +58,7 @@ func (h *Host) restored(q store.Request) error {
 		h.Store.mu.Lock()
 		h.Store.next++
 		h.Store.cluster = RestoredID
-		h.Store.list = []host.Member{{ID: h.Store.next, Name: q.Member, PeerURL: q.PeerURL}}
+		h.Store.members = []host.Member{{ID: h.Store.next, Name: q.Member, PeerURL: q.PeerURL}}
 		data.Member = h.Store.next
 		h.Store.mu.Unlock()
 	}
@@ -68,14 +68,14 @@ func (h *Host) restored(q store.Request) error {
 
 // Etcd is a list of members in memory.
 type Etcd struct {
-	mu   sync.Mutex
-	list []host.Member
-	next uint64
+	mu      sync.Mutex
+	members []host.Member
+	next    uint64
 
 	cluster uint64 // zero means ClusterID
 }
 
-func (e *Etcd) id() uint64 {
+func (e *Etcd) clusterID() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.cluster == 0 {
@@ -89,7 +89,7 @@ func NewEtcd(names ...string) *Etcd {
 	e := &Etcd{}
 	for _, n := range names {
 		e.next++
-		e.list = append(e.list, host.Member{ID: e.next, Name: n, PeerURL: "https://" + n + ":2380"})
+		e.members = append(e.members, host.Member{ID: e.next, Name: n, PeerURL: "https://" + n + ":2380"})
 	}
 	return e
 }
@@ -98,50 +98,51 @@ func NewEtcd(names ...string) *Etcd {
 func (e *Etcd) Members(context.Context) ([]host.Member, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]host.Member(nil), e.list...), nil
+	return append([]host.Member(nil), e.members...), nil
 }
 
 // AddLearner adds a learner. As in etcd, there is at most one learner at a time.
 func (e *Etcd) AddLearner(_ context.Context, peerURL string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, m := range e.list {
+	for _, m := range e.members {
 		if m.Learner {
 			return fmt.Errorf("etcdserver: too many learner members in cluster")
 		}
 	}
 	e.next++
-	e.list = append(e.list, host.Member{ID: e.next, PeerURL: peerURL, Learner: true})
+	e.members = append(e.members, host.Member{ID: e.next, PeerURL: peerURL, Learner: true})
 	return nil
 }
 
-// beside compares the members in an initial-cluster list with the store's members.
-func (e *Etcd) beside(list string) error {
+// compareMembers compares the members in an initial-cluster list with the store's members.
+func (e *Etcd) compareMembers(list string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	told := map[string]bool{}
+	named := map[string]bool{}
 	for part := range strings.SplitSeq(list, ",") {
 		_, url, _ := strings.Cut(part, "=")
-		told[url] = true
+		named[url] = true
 	}
-	for _, m := range e.list {
-		if !told[m.PeerURL] {
+	for _, m := range e.members {
+		if !named[m.PeerURL] {
 			return fmt.Errorf("error validating peerURLs: %s is not among %q", m.PeerURL, list)
 		}
 	}
-	if len(told) != len(e.list) {
-		return fmt.Errorf("error validating peerURLs: member count is unequal: %q, and there are %d", list, len(e.list))
+	if len(named) != len(e.members) {
+		return fmt.Errorf("error validating peerURLs: member count is unequal: %q, and there are "+
+			"%d", list, len(e.members))
 	}
 	return nil
 }
 
-// started records the name of a member that has started, and returns its ID.
-func (e *Etcd) started(peerURL, name string) uint64 {
+// recordStart records the name of a member that has started, and returns its ID.
+func (e *Etcd) recordStart(peerURL, name string) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i, m := range e.list {
+	for i, m := range e.members {
 		if m.PeerURL == peerURL || m.Name == name {
-			e.list[i].Name, e.list[i].PeerURL = name, peerURL
+			e.members[i].Name, e.members[i].PeerURL = name, peerURL
 			return m.ID
 		}
 	}
@@ -152,9 +153,9 @@ func (e *Etcd) started(peerURL, name string) uint64 {
 func (e *Etcd) Promote(_ context.Context, id uint64) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i, m := range e.list {
+	for i, m := range e.members {
 		if m.ID == id {
-			e.list[i].Learner = false
+			e.members[i].Learner = false
 			return nil
 		}
 	}
@@ -165,9 +166,9 @@ func (e *Etcd) Promote(_ context.Context, id uint64) error {
 func (e *Etcd) Remove(_ context.Context, id uint64) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i, m := range e.list {
+	for i, m := range e.members {
 		if m.ID == id {
-			e.list = append(e.list[:i], e.list[i+1:]...)
+			e.members = append(e.members[:i], e.members[i+1:]...)
 			return nil
 		}
 	}

@@ -27,27 +27,30 @@ import (
 
 // Host is a fake machine. The zero value is a new machine.
 type Host struct {
-	Machine host.Facts
-	Store   *Etcd                  // shared by the machines of one cluster
-	Fail    map[string]error       // by unit: the error of starting it
-	Sick    map[string]error       // by URL: the error of asking a daemon
-	Ill     func(url string) error // the error of asking another machine's daemon, for URLs that Sick does not contain
-	Starts  func(unit string)      // called before a unit starts
-	Asked   func(url string)       // called when a daemon of this machine is asked
-	// Runs simulates a program that a unit starts. It returns an error if the program does not start. It calls ended if
-	// the program dies later.
-	Runs func(ctx context.Context, unit, program string, ended func()) error
-	Log  []string // the operations, as "start etcd.service" or "write /etc/x"
-	// Before is called before each operation that writes a file or changes a unit. The operation fails with its error.
-	Before func(what string) error
+	Machine      host.Facts
+	Store        *Etcd            // shared by the machines of one cluster
+	StartErrors  map[string]error // by unit: the error of starting it
+	AnswerErrors map[string]error // by URL: the error of asking a daemon
+	// the error of asking another machine's daemon, for URLs that Sick does not contain
+	AnswerError func(url string) error
+	OnStart     func(unit string) // called before a unit starts
+	OnRequest   func(url string)  // called when a daemon of this machine is asked
+	// RunProgram simulates a program that a unit starts. It returns an error if the program does not start. It calls
+	// ended if the program dies later.
+	RunProgram func(ctx context.Context, unit, program string, ended func()) error
+	Log        []string // the operations, as "start etcd.service" or "write /etc/x"
+	// BeforeChange is called before each operation that writes a file or changes a unit. The operation fails with its
+	// error.
+	BeforeChange func(what string) error
 
 	Debian *Debian             // its packages; nil means that it has no package manager
 	Reboot func(h *Host) error // called on a reboot, after files in memory have been removed
 
-	Stored    func(store.Request) (store.Answer, error) // answers of the program etcd; nil means that no store answers
-	StoreFail error                                     // error of making a member from a snapshot
+	// answers of the program etcd; nil means that no store answers
+	AnswerStore  func(store.Request) (store.Answer, error)
+	RestoreError error // error of making a member from a snapshot
 
-	alone sync.Mutex // held by the caller that Alone has returned to
+	hostLock sync.Mutex // held by the caller that Alone has returned to
 
 	mu     sync.Mutex
 	files  map[string]file
@@ -74,34 +77,36 @@ func (h *Host) lock() func() {
 	return h.mu.Unlock
 }
 
-func (h *Host) before(format string, args ...any) error {
-	if h.Before == nil {
+func (h *Host) beforeChange(format string, args ...any) error {
+	if h.BeforeChange == nil {
 		return nil
 	}
-	return h.Before(fmt.Sprintf(format, args...))
+	return h.BeforeChange(fmt.Sprintf(format, args...))
 }
 
-func (h *Host) did(format string, args ...any) { h.Log = append(h.Log, fmt.Sprintf(format, args...)) }
+func (h *Host) record(format string, args ...any) {
+	h.Log = append(h.Log, fmt.Sprintf(format, args...))
+}
 
 // Facts returns Machine, completed with facts that depend on the files.
 func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f := h.Machine
-	f.ClusterCA, f.Given, f.Boot = host.ClusterCA(h), host.GivenTo(h), host.Boot(h)
-	f.EtcdData, f.EtcdCluster = host.EtcdFacts(h)
-	f.Release, f.Tried = host.Releases(h)
+	f.ClusterCA, f.SecretDigests, f.Boot = host.ClusterCA(h), host.ReadSecretDigests(h), host.CurrentBootID(h)
+	f.HasEtcdData, f.EtcdCluster = host.EtcdFacts(h)
+	f.Release, f.UnconfirmedRelease = host.Releases(h)
 	return f, nil
 }
 
-// Alone waits until no other caller holds the lock.
-func (h *Host) Alone(ctx context.Context) (func(), error) {
-	for !h.alone.TryLock() {
+// Lock waits until no other caller holds the lock.
+func (h *Host) Lock(ctx context.Context) (func(), error) {
+	for !h.hostLock.TryLock() {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-time.After(time.Millisecond):
 		}
 	}
-	return h.alone.Unlock, nil
+	return h.hostLock.Unlock, nil
 }
 
 // Stat describes a file.
@@ -145,13 +150,13 @@ func (h *Host) Open(p string) (io.ReadCloser, error) {
 func (h *Host) WriteFile(p string, content io.Reader, mode fs.FileMode, uid, gid int) error {
 	text, err := io.ReadAll(content)
 	if err == nil {
-		err = h.before("write %s", p)
+		err = h.beforeChange("write %s", p)
 	}
 	if err != nil {
 		return err
 	}
 	defer h.lock()()
-	h.did("write %s", p)
+	h.record("write %s", p)
 	h.files[p] = file{host.Info{Mode: mode.Perm(), UID: uid, GID: gid, Size: int64(len(text))}, text}
 	return nil
 }
@@ -172,7 +177,7 @@ func (h *Host) Chmod(p string, mode fs.FileMode, uid, gid int) error {
 // Mkdir makes a directory.
 func (h *Host) Mkdir(p string, mode fs.FileMode) error {
 	defer h.lock()()
-	h.did("mkdir %s", p)
+	h.record("mkdir %s", p)
 	h.files[p] = file{info: host.Info{Mode: fs.ModeDir | mode.Perm()}}
 	return nil
 }
@@ -180,7 +185,7 @@ func (h *Host) Mkdir(p string, mode fs.FileMode) error {
 // Symlink makes a link.
 func (h *Host) Symlink(target, p string) error {
 	defer h.lock()()
-	h.did("link %s", p)
+	h.record("link %s", p)
 	h.files[p] = file{info: host.Info{Mode: fs.ModeSymlink | 0o777, Target: target}}
 	return nil
 }
@@ -205,7 +210,7 @@ func (h *Host) Rename(from, to string) error {
 // RemoveAll removes a file or a tree. Mount points and their parents cannot be removed.
 func (h *Host) RemoveAll(p string) error {
 	defer h.lock()()
-	h.did("remove %s", p)
+	h.record("remove %s", p)
 	for name := range h.files {
 		if (name == p || strings.HasPrefix(name, p+"/")) && !slices.Contains(h.mounts, name) {
 			delete(h.files, name)
@@ -255,7 +260,7 @@ func (h *Host) Files() []string {
 // Run simulates sysctl -w, systemctl reboot and the package manager, as far as steps use them.
 func (h *Host) Run(_ context.Context, name string, args ...string) ([]byte, error) {
 	defer h.lock()()
-	h.did("%s %s", name, strings.Join(args, " "))
+	h.record("%s %s", name, strings.Join(args, " "))
 	switch {
 	case name == "sysctl" && len(args) > 0:
 		key, value, _ := strings.Cut(args[len(args)-1], "=")
@@ -276,20 +281,20 @@ func (h *Host) RunStore(_ context.Context, _, request string) ([]byte, error) {
 		return nil, err
 	}
 	unlock := h.lock()
-	h.did("store %s", q.Op)
+	h.record("store %s", q.Op)
 	unlock()
-	if q.Op == store.Restore && h.StoreFail != nil {
-		return nil, h.StoreFail
+	if q.Op == store.Restore && h.RestoreError != nil {
+		return nil, h.RestoreError
 	}
 	if q.Op == store.Restore {
 		unlock := h.lock()
 		defer unlock()
-		return []byte("{}"), h.restored(q)
+		return []byte("{}"), h.restoreMember(q)
 	}
-	if h.Stored == nil {
+	if h.AnswerStore == nil {
 		return nil, errors.New("no etcd answers")
 	}
-	a, err := h.Stored(q)
+	a, err := h.AnswerStore(q)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +307,7 @@ func (h *Host) ImportImage(_ context.Context, name string, archive io.Reader) er
 		return err
 	}
 	defer h.lock()()
-	h.did("import %s", name)
+	h.record("import %s", name)
 	h.images[name] = true
 	return nil
 }
@@ -313,29 +318,29 @@ func (h *Host) HasImage(_ context.Context, name string) (bool, error) {
 	return h.images[name], nil
 }
 
-// Heal makes all daemons of other machines healthy from now on, also for callers that are already waiting.
-func (h *Host) Heal() {
+// HealPeers makes all daemons of other machines healthy from now on, also for callers that are already waiting.
+func (h *Host) HealPeers() {
 	defer h.lock()()
-	h.Sick = nil
+	h.AnswerErrors = nil
 }
 
-// Answers behaves as if the kubelet had started every static pod whose manifest contains the URL's port. Other machines
-// are healthy except as Sick and Ill say.
-func (h *Host) Answers(_ context.Context, address string, _ host.Client) error {
+// CheckURL behaves as if the kubelet had started every static pod whose manifest contains the URL's port. Other
+// machines are healthy except as Sick and Ill say.
+func (h *Host) CheckURL(_ context.Context, address string, _ host.Client) error {
 	at, err := url.Parse(address)
 	if err != nil {
 		return err
 	}
-	if h.Asked != nil {
-		h.Asked(address)
+	if h.OnRequest != nil {
+		h.OnRequest(address)
 	}
 	if at.Hostname() != "127.0.0.1" {
-		return h.ill(address)
+		return h.answerError(address)
 	}
-	if unit, active := h.serves(at.Port()); unit && !active {
+	if unit, active := h.unitOfPort(at.Port()); unit && !active {
 		return fmt.Errorf("ask %s: %w", address, host.ErrNothingListens)
 	} else if unit {
-		return h.ill(address)
+		return h.answerError(address)
 	}
 	names, err := h.List("/etc/kubernetes/manifests")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -350,14 +355,14 @@ func (h *Host) Answers(_ context.Context, address string, _ host.Client) error {
 	return fmt.Errorf("ask %s: %w", address, host.ErrNothingListens)
 }
 
-// serves reports whether a port belongs to a unit of this machine, and whether that unit is active.
-func (h *Host) serves(port string) (unit, active bool) {
+// unitOfPort reports whether a port belongs to a unit of this machine, and whether that unit is active.
+func (h *Host) unitOfPort(port string) (unit, active bool) {
 	defer h.lock()()
 	n, err := strconv.Atoi(port)
 	if err != nil {
 		return false, false
 	}
-	name := host.Ports[n]
+	name := host.DaemonPorts[n]
 	if port == "10254" {
 		name = "kube-address"
 	}
@@ -366,14 +371,14 @@ func (h *Host) serves(port string) (unit, active bool) {
 	return there && file, u.Active == "active"
 }
 
-// ill returns the error of asking the daemon at a URL.
-func (h *Host) ill(address string) error {
+// answerError returns the error of asking the daemon at a URL.
+func (h *Host) answerError(address string) error {
 	err := func() error {
 		defer h.lock()()
-		return h.Sick[address]
+		return h.AnswerErrors[address]
 	}()
-	if err == nil && h.Ill != nil {
-		err = h.Ill(address)
+	if err == nil && h.AnswerError != nil {
+		err = h.AnswerError(address)
 	}
 	return err
 }
@@ -429,7 +434,7 @@ func (h *Host) Trace(_ context.Context, q host.Trace, begun func()) (host.Traced
 
 // Etcd returns the store that the machines share, if the test has set one.
 func (h *Host) Etcd(_ context.Context, endpoints []string, _, _, _ string) (host.Etcd, error) {
-	if err := h.ill(endpoints[0]); err != nil {
+	if err := h.answerError(endpoints[0]); err != nil {
 		return nil, err
 	}
 	if h.Store == nil {

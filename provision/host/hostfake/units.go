@@ -28,7 +28,7 @@ func (h *Host) Unit(_ context.Context, name string) (host.Unit, error) {
 // Reload only logs the call.
 func (h *Host) Reload(context.Context) error {
 	defer h.lock()()
-	h.did("daemon-reload")
+	h.record("daemon-reload")
 	return nil
 }
 
@@ -52,30 +52,30 @@ func (h *Host) Disable(_ context.Context, name string) error {
 
 // Start starts a unit.
 func (h *Host) Start(ctx context.Context, name string) error {
-	return h.become(ctx, name, "start", "active")
+	return h.setState(ctx, name, "start", "active")
 }
 
 // Restart restarts a unit.
 func (h *Host) Restart(ctx context.Context, name string) error {
-	return h.become(ctx, name, "restart", "active")
+	return h.setState(ctx, name, "restart", "active")
 }
 
 // Stop stops a unit.
 func (h *Host) Stop(ctx context.Context, name string) error {
-	return h.become(ctx, name, "stop", "inactive")
+	return h.setState(ctx, name, "stop", "inactive")
 }
 
-func (h *Host) become(ctx context.Context, name, verb, active string) error {
-	if h.Starts != nil && verb != "stop" {
-		h.Starts(name)
+func (h *Host) setState(ctx context.Context, name, verb, active string) error {
+	if h.OnStart != nil && verb != "stop" {
+		h.OnStart(name)
 	}
-	if err := h.before("%s %s", verb, name); err != nil {
+	if err := h.beforeChange("%s %s", verb, name); err != nil {
 		return err
 	}
-	program, runs := h.execute(ctx, name, verb)
+	program, runs := h.runProgram(ctx, name, verb)
 	defer h.lock()()
-	h.did("%s %s", verb, name)
-	if err := h.Fail[name]; err != nil && verb != "stop" {
+	h.record("%s %s", verb, name)
+	if err := h.StartErrors[name]; err != nil && verb != "stop" {
 		return fmt.Errorf("%w: %s: %w", host.ErrUnit, name, err)
 	}
 	u := h.units[name]
@@ -91,7 +91,7 @@ func (h *Host) become(ctx context.Context, name, verb, active string) error {
 		}
 	}
 	if name == "etcd.service" && verb != "stop" {
-		if err = h.etcd(); err != nil {
+		if err = h.startEtcd(); err != nil {
 			u.Active, err = "failed", fmt.Errorf("%w: %s: %w", host.ErrUnit, name, err)
 		}
 	}
@@ -99,21 +99,21 @@ func (h *Host) become(ctx context.Context, name, verb, active string) error {
 	return err
 }
 
-// execute returns the program in a unit's file, its link resolved, and the result of Runs.
-func (h *Host) execute(ctx context.Context, name, verb string) (program string, err error) {
+// runProgram returns the program in a unit's file, its link resolved, and the result of Runs.
+func (h *Host) runProgram(ctx context.Context, name, verb string) (program string, err error) {
 	unlock := h.lock()
 	_, exec, _ := strings.Cut(string(h.files[unitDir+name].content), "ExecStart=")
 	link, _, _ := strings.Cut(exec, " ")
 	program = cmp.Or(h.files[link].info.Target, link)
 	unlock()
-	if h.Runs != nil && verb != "stop" {
-		err = h.Runs(ctx, name, program, func() { h.Become(name, "failed") })
+	if h.RunProgram != nil && verb != "stop" {
+		err = h.RunProgram(ctx, name, program, func() { h.SetUnitState(name, "failed") })
 	}
 	return program, err
 }
 
-// Said returns a text for units that have failed.
-func (h *Host) Said(_ context.Context, name string) string {
+// JournalTail returns a text for units that have failed.
+func (h *Host) JournalTail(_ context.Context, name string) string {
 	defer h.lock()()
 	if h.units[name].Active == "failed" {
 		return name + " says why"
@@ -121,11 +121,11 @@ func (h *Host) Said(_ context.Context, name string) string {
 	return ""
 }
 
-// Die makes a unit fail and stay down.
-func (h *Host) Die(unit string) { h.Become(unit, "failed") }
+// FailUnit makes a unit fail and stay down.
+func (h *Host) FailUnit(unit string) { h.SetUnitState(unit, "failed") }
 
-// Become changes a unit's state without a request, as a crash would.
-func (h *Host) Become(unit, active string) {
+// SetUnitState changes a unit's state without a request, as a crash would.
+func (h *Host) SetUnitState(unit, active string) {
 	defer h.lock()()
 	u := h.units[unit]
 	u.Active = active

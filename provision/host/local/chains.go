@@ -16,9 +16,9 @@ import (
 // chainsDeadline limits one call of an iptables program.
 const chainsDeadline = time.Minute
 
-// chains returns the iptables chains whose names start with one of the prefixes. removal is input for iptables-restore
-// that removes these chains and the rules that jump to them. A machine without iptables has none.
-func chains(ctx context.Context, program string, prefixes []string) (found []string, removal []byte, err error) {
+// listChains returns the iptables chains whose names start with one of the prefixes. removal is input for
+// iptables-restore that removes these chains and the rules that jump to them. A machine without iptables has none.
+func listChains(ctx context.Context, program string, prefixes []string) (found []string, removal []byte, err error) {
 	if _, err := exec.LookPath(program + "-save"); err != nil || len(prefixes) == 0 {
 		return nil, nil, nil
 	}
@@ -55,9 +55,9 @@ func chains(ctx context.Context, program string, prefixes []string) (found []str
 	return found, text.Bytes(), nil
 }
 
-// programs returns the iptables programs that may have chains, with their families. It includes the legacy programs
-// only if the kernel already has legacy tables, because running a legacy program creates these tables.
-func programs() map[string]nftables.TableFamily {
+// iptablesPrograms returns the iptables programs that may have chains, with their families. It includes the legacy
+// programs only if the kernel already has legacy tables, because running a legacy program creates these tables.
+func iptablesPrograms() map[string]nftables.TableFamily {
 	all := map[string]nftables.TableFamily{"iptables": nftables.TableFamilyIPv4, "ip6tables": nftables.TableFamilyIPv6}
 	for program, names := range map[string]string{"iptables": "/proc/net/ip_tables_names",
 		"ip6tables": "/proc/net/ip6_tables_names"} {
@@ -70,8 +70,8 @@ func programs() map[string]nftables.TableFamily {
 
 // clearChains removes chains, and the tables that existed only for them.
 func clearChains(ctx context.Context, prefixes []string) error {
-	for program, family := range programs() {
-		found, removal, err := chains(ctx, program, prefixes)
+	for program, family := range iptablesPrograms() {
+		found, removal, err := listChains(ctx, program, prefixes)
 		if err == nil && len(found) > 0 {
 			if _, err = iptables(ctx, removal, program+"-restore", "-w", "5", "--noflush"); err == nil {
 				err = clearEmpty(family)

@@ -11,7 +11,7 @@ import (
 
 // The cleanup removes the service chains that a node leaves behind, and keeps the rules of others.
 // Proves P07.
-func TestChainsOfServicesAreTakenAway(t *testing.T) {
+func TestServiceChainsAreRemoved(t *testing.T) {
 	stack := netns.New(t)
 	run := func(line string) (string, error) {
 		words := strings.Fields(line)
@@ -21,7 +21,7 @@ func TestChainsOfServicesAreTakenAway(t *testing.T) {
 		}
 		return string(out), nil
 	}
-	if err := stack.Inside(func() error {
+	if err := stack.Do(func() error {
 		for _, line := range []string{"iptables -t nat -N KUBE-SERVICES", "iptables -t nat -N " +
 			"KUBE-SVC-A", "iptables -t nat -N MINE", "iptables -t nat -A PREROUTING -j KUBE-SERVICES",
 			"iptables -t nat -A PREROUTING -j MINE", "iptables -t nat -A KUBE-SERVICES -j " +
@@ -35,7 +35,7 @@ func TestChainsOfServicesAreTakenAway(t *testing.T) {
 			return err
 		}
 		for _, program := range []string{"iptables", "ip6tables"} {
-			if found, _, err := chains(t.Context(), program, prefixes); err != nil || len(found) > 0 {
+			if found, _, err := listChains(t.Context(), program, prefixes); err != nil || len(found) > 0 {
 				return fmt.Errorf("%s has %v, %v", program, found, err)
 			}
 		}
@@ -58,9 +58,9 @@ func TestChainsOfServicesAreTakenAway(t *testing.T) {
 }
 
 // A table is not empty if its owner has set a policy that drops packets, even without rules.
-func TestATableThatRefusesByItsPolicyStays(t *testing.T) {
+func TestTablesWithADropPolicyStay(t *testing.T) {
 	stack := netns.New(t)
-	if err := stack.Inside(func() error {
+	if err := stack.Do(func() error {
 		for _, line := range []string{"iptables -P FORWARD DROP", "iptables -N KUBE-FORWARD"} {
 			words := strings.Fields(line)
 			if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {

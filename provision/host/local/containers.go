@@ -21,16 +21,16 @@ func (h *Host) Containers(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = conn.Close() }()
-	tasks, _, err := running(ctx, tasksapi.NewTasksClient(conn))
+	tasks, _, err := listTasks(ctx, tasksapi.NewTasksClient(conn))
 	if err != nil {
 		return 0, err
 	}
-	shims, _, err := shims(containerdPath)
+	shims, _, err := findShims(containerdPath)
 	return max(len(tasks), len(shims)), err
 }
 
-// running returns the tasks, and reports whether the runtime answers.
-func running(ctx context.Context, client tasksapi.TasksClient) (tasks []*tasktypes.Process, there bool, err error) {
+// listTasks returns the tasks, and reports whether the runtime answers.
+func listTasks(ctx context.Context, client tasksapi.TasksClient) (tasks []*tasktypes.Process, there bool, err error) {
 	list, err := client.List(ctx, &tasksapi.ListTasksRequest{})
 	if status.Code(err) == codes.Unavailable {
 		return nil, false, nil
@@ -41,8 +41,8 @@ func running(ctx context.Context, client tasksapi.TasksClient) (tasks []*tasktyp
 	return list.GetTasks(), true, nil
 }
 
-// farewell is how long shims without tasks may take to exit.
-const farewell = 2 * time.Second
+// shimExitTimeout is how long shims without tasks may take to exit.
+const shimExitTimeout = 2 * time.Second
 
 // StopContainers kills and deletes every task, and kills shims that containerd does not stop. It does not unmount the
 // pods' volumes.
@@ -59,7 +59,7 @@ func (h *Host) StopContainers(ctx context.Context) error {
 	defer tick.Stop()
 	last := time.Now() // when the last task was seen
 	for {
-		tasks, there, err := running(ctx, client)
+		tasks, there, err := listTasks(ctx, client)
 		if err != nil {
 			return err
 		}
@@ -72,12 +72,12 @@ func (h *Host) StopContainers(ctx context.Context) error {
 			_, _ = client.Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: t.GetID()})
 			last = time.Now()
 		}
-		shims, below, err := shims(containerdPath)
+		shims, below, err := findShims(containerdPath)
 		if err != nil || len(tasks) == 0 && len(shims) == 0 {
 			return err
 		}
-		if len(tasks) == 0 && (!there || time.Since(last) > farewell) {
-			if err := kill(append(below, shims...)); err != nil {
+		if len(tasks) == 0 && (!there || time.Since(last) > shimExitTimeout) {
+			if err := killProcesses(append(below, shims...)); err != nil {
 				return err
 			}
 		}

@@ -61,7 +61,7 @@ func (e etcd) Members(ctx context.Context) ([]host.Member, error) {
 
 func (e etcd) AddLearner(ctx context.Context, peerURL string) error {
 	_, err := e.client.MemberAddAsLearner(ctx, []string{peerURL})
-	return settled(err)
+	return wrapUnsettled(err)
 }
 
 func (e etcd) Promote(ctx context.Context, id uint64) error {
@@ -71,10 +71,10 @@ func (e etcd) Promote(ctx context.Context, id uint64) error {
 
 func (e etcd) Remove(ctx context.Context, id uint64) error {
 	_, err := e.client.MemberRemove(ctx, id)
-	return settled(err)
+	return wrapUnsettled(err)
 }
 
-func settled(err error) error {
+func wrapUnsettled(err error) error {
 	if errors.Is(err, rpctypes.ErrUnhealthy) {
 		return fmt.Errorf("%w: %w", host.ErrUnsettled, err)
 	}

@@ -26,37 +26,38 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f := host.Facts{
 		Arch:   runtime.GOARCH,
 		CPUs:   runtime.NumCPU(),
-		Root:   os.Geteuid() == 0,
+		IsRoot: os.Geteuid() == 0,
 		OS:     release(),
 		Sysctl: map[string]string{},
 	}
 	f.Hostname, _ = os.Hostname()
-	f.Survey = survey()
+	f.Survey = collectSurvey()
 	if text, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		f.Kernel = strings.TrimSpace(string(text))
 	}
-	f.Memory = memory()
+	f.Memory = memoryBytes()
 	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	f.CgroupV2 = err == nil
-	f.OOMAdjust = capabilities()&(1<<capSysResource) != 0
-	f.EtcdData, f.EtcdCluster = host.EtcdFacts(h)
-	f.Identity, f.ClusterCA, f.Given, f.Boot = identity(), host.ClusterCA(h), host.GivenTo(h), host.Boot(h)
-	f.CertExpiry = expiry("/etc/kubernetes/pki")
+	f.CanAdjustOOM = capabilities()&(1<<capSysResource) != 0
+	f.HasEtcdData, f.EtcdCluster = host.EtcdFacts(h)
+	f.Identity, f.ClusterCA, f.SecretDigests, f.Boot = installationID(), host.ClusterCA(h), host.ReadSecretDigests(h),
+		host.CurrentBootID(h)
+	f.CertExpiry = earliestExpiry("/etc/kubernetes/pki")
 	f.Snapshot = lastSnapshot()
-	f.Release, f.Tried = host.Releases(h)
+	f.Release, f.UnconfirmedRelease = host.Releases(h)
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
-		f.Missing = append(f.Missing, "systemd")
+		f.MissingFeatures = append(f.MissingFeatures, "systemd")
 	}
 	for name := range host.Sysctls {
 		path := filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))
 		text, err := os.ReadFile(path)
 		if err != nil {
-			f.SysctlFrozen = append(f.SysctlFrozen, name)
+			f.FrozenSysctls = append(f.FrozenSysctls, name)
 			continue
 		}
 		f.Sysctl[name] = strings.TrimSpace(string(text))
 		if syscall.Access(path, 2) != nil { // 2 is W_OK, which considers read-only mounts
-			f.SysctlFrozen = append(f.SysctlFrozen, name)
+			f.FrozenSysctls = append(f.FrozenSysctls, name)
 		}
 	}
 	if addresses, err := net.InterfaceAddrs(); err == nil {
@@ -69,8 +70,8 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 	return f, nil
 }
 
-// identity returns a digest that identifies this installation, whatever its addresses and name are.
-func identity() string {
+// installationID returns a digest that identifies this installation, whatever its addresses and name are.
+func installationID() string {
 	id, err := os.ReadFile("/etc/machine-id")
 	if err != nil {
 		return ""
@@ -112,7 +113,7 @@ func osRelease() map[string]string {
 	return values
 }
 
-func memory() int64 {
+func memoryBytes() int64 {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
 		return 0
@@ -148,8 +149,8 @@ func readAll(path string) (string, error) {
 	return string(text), err
 }
 
-// expiry returns the earliest expiry of the leaf certificates in a directory.
-func expiry(dir string) (first time.Time) {
+// earliestExpiry returns the earliest expiry of the leaf certificates in a directory.
+func earliestExpiry(dir string) (first time.Time) {
 	for _, pattern := range []string{"*.crt", "*/*.crt"} {
 		folder := os.DirFS(dir)
 		paths, err := fs.Glob(folder, pattern)

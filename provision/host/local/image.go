@@ -23,7 +23,7 @@ import (
 const (
 	containerdPath   = "/run/containerd/containerd.sock"
 	containerdSocket = "unix://" + containerdPath
-	namespace        = "k8s.io" // the namespace that CRI, and so the kubelet, uses
+	criNamespace     = "k8s.io" // the namespace that CRI, and so the kubelet, uses
 )
 
 func containerd(ctx context.Context) (*grpc.ClientConn, context.Context, error) {
@@ -31,7 +31,7 @@ func containerd(ctx context.Context) (*grpc.ClientConn, context.Context, error) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("reach containerd: %w", err)
 	}
-	return conn, metadata.AppendToOutgoingContext(ctx, "containerd-namespace", namespace), nil
+	return conn, metadata.AppendToOutgoingContext(ctx, "containerd-namespace", criNamespace), nil
 }
 
 // HasImage reports whether containerd has an image.
@@ -103,7 +103,7 @@ func (h *Host) ImportImage(ctx context.Context, name string, archive io.Reader) 
 	return nil
 }
 
-const chunk = 1 << 20
+const chunkSize = 1 << 20
 
 func writeBlob(ctx context.Context, c contentapi.ContentClient, b image.Blob) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -114,7 +114,7 @@ func writeBlob(ctx context.Context, c contentapi.ContentClient, b image.Blob) er
 	}
 	total := int64(len(b.Content))
 	for offset := int64(0); ; {
-		end := min(offset+chunk, total)
+		end := min(offset+chunkSize, total)
 		request := &contentapi.WriteContentRequest{
 			Action: contentapi.WriteAction_WRITE, Ref: "clusterctl-" + b.Digest,
 			Total: total, Expected: b.Digest, Offset: offset, Data: b.Content[offset:end],

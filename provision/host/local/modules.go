@@ -8,24 +8,24 @@ import (
 	"github.com/google/nftables"
 )
 
-// lacking returns the kernel features that nodes need and that the kernel has neither built in nor as a module.
+// missingFeatures returns the kernel features that nodes need and that the kernel has neither built in nor as a module.
 // Features that cannot be checked count as present.
-func lacking() (list []string) {
+func missingFeatures() (list []string) {
 	filesystems, err := readAll("/proc/filesystems")
-	if err == nil && !strings.Contains(filesystems, "\toverlay\n") && absent("overlay") {
+	if err == nil && !strings.Contains(filesystems, "\toverlay\n") && isModuleAbsent("overlay") {
 		list = append(list, "overlay")
 	}
-	if !tables() && absent("nf_tables") {
+	if !hasNFTables() && isModuleAbsent("nf_tables") {
 		list = append(list, "nf_tables")
 	}
-	if _, err := os.Stat("/sys/module/veth"); err != nil && absent("veth") {
+	if _, err := os.Stat("/sys/module/veth"); err != nil && isModuleAbsent("veth") {
 		list = append(list, "veth")
 	}
 	return list
 }
 
-// tables reports whether the kernel answers nftables requests.
-func tables() bool {
+// hasNFTables reports whether the kernel answers nftables requests.
+func hasNFTables() bool {
 	conn, err := nftables.New()
 	if err != nil {
 		return false
@@ -34,17 +34,17 @@ func tables() bool {
 	return err == nil
 }
 
-// absent reports whether the module lists of the running kernel do not contain a module. It returns false if the lists
-// cannot be read.
-func absent(name string) bool {
+// isModuleAbsent reports whether the module lists of the running kernel do not contain a module. It returns false if
+// the lists cannot be read.
+func isModuleAbsent(name string) bool {
 	release, err := readAll("/proc/sys/kernel/osrelease")
 	if err != nil {
 		return false
 	}
-	return absentFrom(filepath.Join("/lib/modules", strings.TrimSpace(release)), name)
+	return isAbsentFromDir(filepath.Join("/lib/modules", strings.TrimSpace(release)), name)
 }
 
-func absentFrom(dir, name string) bool {
+func isAbsentFromDir(dir, name string) bool {
 	known := false
 	for _, list := range []string{"modules.dep", "modules.builtin"} {
 		text, err := readAll(filepath.Join(dir, list))

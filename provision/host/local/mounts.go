@@ -17,13 +17,13 @@ func (h *Host) Mounts(prefixes ...string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
 	}
-	return mounts(text, prefixes), nil
+	return parseMounts(text, prefixes), nil
 }
 
 // unescape replaces the octal escapes that the kernel uses in /proc/self/mounts.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-func mounts(text string, prefixes []string) (paths []string) {
+func parseMounts(text string, prefixes []string) (paths []string) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) < 2 {

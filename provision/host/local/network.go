@@ -30,8 +30,8 @@ func (h *Host) Network(ctx context.Context, parts host.Network) ([]string, error
 			found = append(found, "table "+t.Name)
 		}
 	}
-	for _, program := range slices.Sorted(maps.Keys(programs())) {
-		names, _, err := chains(ctx, program, parts.Chains)
+	for _, program := range slices.Sorted(maps.Keys(iptablesPrograms())) {
+		names, _, err := listChains(ctx, program, parts.Chains)
 		if err != nil {
 			return nil, err
 		}

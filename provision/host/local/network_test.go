@@ -12,7 +12,7 @@ import (
 )
 
 // The routing rules and routes of a cluster are found and are removed with the cluster. Those of others stay.
-func TestRulesOfRoutingGoWithTheCluster(t *testing.T) {
+func TestRoutingRulesAreRemovedWithTheCluster(t *testing.T) {
 	s := netns.New(t)
 	for _, family := range []string{"", "-6 "} {
 		net := map[string]string{"": "10.1.0.0/24", "-6 ": "fd00:1::/64"}[family]
@@ -36,7 +36,7 @@ func TestRulesOfRoutingGoWithTheCluster(t *testing.T) {
 		}
 		return n
 	}
-	if err := s.Inside(func() error {
+	if err := s.Do(func() error {
 		h, parts := &Host{}, host.Network{Protocol: host.RouteProtocol}
 		found, err := h.Network(t.Context(), parts)
 		if err != nil || !slices.Equal(found, []string{"2 rules of routing"}) {

@@ -16,11 +16,11 @@ import (
 	"clusterctl/provision/host"
 )
 
-// namespaces is the directory in which container runtimes keep the pods' network namespaces.
-const namespaces = "/run/netns"
+// namespaceDir is the directory in which container runtimes keep the pods' network namespaces.
+const namespaceDir = "/run/netns"
 
-// send sends the traced packet from the pod with the address q.From, and waits for the outcome.
-func send(q host.Trace) (outcome, reason string, local netip.AddrPort) {
+// sendTraced sends the traced packet from the pod with the address q.From, and waits for the outcome.
+func sendTraced(q host.Trace) (outcome, reason string, local netip.AddrPort) {
 	type result struct {
 		outcome, reason string
 		local           netip.AddrPort
@@ -31,12 +31,12 @@ func send(q host.Trace) (outcome, reason string, local netip.AddrPort) {
 		runtime.LockOSThread()
 		var r result
 		if q.From.IsValid() {
-			if err := enter(q.From); err != nil {
+			if err := enterNamespace(q.From); err != nil {
 				done <- result{outcome: host.OutcomeFailed, reason: err.Error()}
 				return
 			}
 		}
-		outcome, local, err := try(q)
+		outcome, local, err := tryConnect(q)
 		r.outcome, r.local = outcome, local
 		if err != nil {
 			r.reason = err.Error()
@@ -47,32 +47,32 @@ func send(q host.Trace) (outcome, reason string, local netip.AddrPort) {
 	return r.outcome, r.reason, r.local
 }
 
-// enter moves the current thread into the network namespace that has an address. It stays in the machine's own
+// enterNamespace moves the current thread into the network namespace that has an address. It stays in the machine's own
 // namespace if that has the address.
-func enter(a netip.Addr) error {
-	if has(a) {
+func enterNamespace(a netip.Addr) error {
+	if hasAddress(a) {
 		return nil
 	}
-	names, err := os.ReadDir(namespaces)
+	names, err := os.ReadDir(namespaceDir)
 	if err != nil {
 		return fmt.Errorf("look for the pod's network: %w", err)
 	}
 	for _, name := range names {
-		f, err := os.Open(filepath.Join(namespaces, name.Name()))
+		f, err := os.Open(filepath.Join(namespaceDir, name.Name()))
 		if err != nil {
 			continue // the namespace has just been removed
 		}
 		err = unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
 		_ = f.Close()
-		if err == nil && has(a) {
+		if err == nil && hasAddress(a) {
 			return nil
 		}
 	}
 	return fmt.Errorf("no pod on this machine has the address %s", a)
 }
 
-// has reports whether an interface in the thread's network namespace has an address.
-func has(a netip.Addr) bool {
+// hasAddress reports whether an interface in the thread's network namespace has an address.
+func hasAddress(a netip.Addr) bool {
 	list, err := net.InterfaceAddrs()
 	if err != nil {
 		return false
@@ -85,8 +85,9 @@ func has(a netip.Addr) bool {
 	return false
 }
 
-// try connects, or sends a datagram, and waits for the outcome for a little less time than the other machines watch.
-func try(q host.Trace) (outcome string, local netip.AddrPort, err error) {
+// tryConnect connects, or sends a datagram, and waits for the outcome for a little less time than the other machines
+// watch.
+func tryConnect(q host.Trace) (outcome string, local netip.AddrPort, err error) {
 	family, kind := unix.AF_INET, unix.SOCK_STREAM
 	if q.To.Addr().Is6() {
 		family = unix.AF_INET6
@@ -99,9 +100,9 @@ func try(q host.Trace) (outcome string, local netip.AddrPort, err error) {
 		return host.OutcomeFailed, local, fmt.Errorf("make a socket: %w", err)
 	}
 	defer unix.Close(fd)
-	err = unix.Connect(fd, address(q.To))
+	err = unix.Connect(fd, toSockaddr(q.To))
 	if at, nameErr := unix.Getsockname(fd); nameErr == nil {
-		local = addrPort(at)
+		local = toAddrPort(at)
 	}
 	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
 		return outcomeOf(err), local, err
@@ -113,7 +114,7 @@ func try(q host.Trace) (outcome string, local netip.AddrPort, err error) {
 			return outcomeOf(err), local, err
 		}
 	}
-	for deadline := time.Now().Add(q.For * 3 / 4); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(q.Duration * 3 / 4); time.Now().Before(deadline); {
 		poll := []unix.PollFd{{Fd: int32(fd), Events: wanted}}
 		n, err := unix.Poll(poll, int(time.Until(deadline).Milliseconds())+1)
 		if errors.Is(err, unix.EINTR) || err == nil && n == 0 {
@@ -144,14 +145,14 @@ func outcomeOf(err error) string {
 	return host.OutcomeFailed
 }
 
-func address(a netip.AddrPort) unix.Sockaddr {
+func toSockaddr(a netip.AddrPort) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
 	}
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-func addrPort(s unix.Sockaddr) netip.AddrPort {
+func toAddrPort(s unix.Sockaddr) netip.AddrPort {
 	switch s := s.(type) {
 	case *unix.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(s.Addr), uint16(s.Port))

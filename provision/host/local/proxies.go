@@ -8,18 +8,18 @@ import (
 	"clusterctl/provision/host"
 )
 
-// proxies returns the proxy variables that systemd sets for all services, or nil if systemctl fails.
-func proxies() map[string]string {
+// systemdProxies returns the proxy variables that systemd sets for all services, or nil if systemctl fails.
+func systemdProxies() map[string]string {
 	out, err := exec.Command("systemctl", "show-environment").Output()
 	if err != nil {
 		return nil
 	}
-	return proxiesIn(string(out))
+	return parseProxies(string(out))
 }
 
-func proxiesIn(environment string) map[string]string {
+func parseProxies(environment string) map[string]string {
 	found := map[string]string{}
-	for _, v := range variables(environment) {
+	for _, v := range parseVariables(environment) {
 		name, value, _ := strings.Cut(v, "=")
 		if !slices.Contains(host.ProxyVariables, name) || value == "" {
 			continue
@@ -38,9 +38,9 @@ func proxiesIn(environment string) map[string]string {
 	return found
 }
 
-// variables returns the NAME=VALUE lines of a text. It removes the $'…' quotes that systemctl puts around values with
-// special characters.
-func variables(text string) (list []string) {
+// parseVariables returns the NAME=VALUE lines of a text. It removes the $'…' quotes that systemctl puts around values
+// with special characters.
+func parseVariables(text string) (list []string) {
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
 		if !ok || strings.HasPrefix(name, "#") {

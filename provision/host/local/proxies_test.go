@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestProxiesOfSystemdAreKnownWithoutPasswords(t *testing.T) {
+func TestSystemdProxiesAreReportedWithoutPasswords(t *testing.T) {
 	for text, want := range map[string]map[string]string{
 		"LANG=C.UTF-8\nPATH=/usr/bin\n": nil,
 		"HTTPS_PROXY=http://proxy:3128\nhttp_proxy=http://proxy:3128": {"HTTPS_PROXY": "http://proxy:3128",
@@ -16,7 +16,7 @@ func TestProxiesOfSystemdAreKnownWithoutPasswords(t *testing.T) {
 		"https_proxy=http://me:secret@proxy:3128\n":    {"https_proxy": "http://proxy:3128"},
 		"no_proxy=$'a\\'b'\nHTTP_PROXY=\n":             {"no_proxy": "a'b"},
 	} {
-		if got := proxiesIn(text); !maps.Equal(got, want) {
+		if got := parseProxies(text); !maps.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 // process is a process of the machine.
 type process struct{ pid, parent int }
 
-// shims returns the shims of the containerd at a socket, and all their descendants, youngest first.
-func shims(socket string) (shims, below []int, err error) {
+// findShims returns the shims of the containerd at a socket, and all their descendants, youngest first.
+func findShims(socket string) (shims, below []int, err error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return nil, nil, fmt.Errorf("list processes: %w", err)
@@ -74,11 +74,11 @@ func isShim(cmdline []byte, socket string) bool {
 	at := slices.Index(args, "-address")
 	return strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") && at > 0 && at+1 < len(args) &&
 		args[at+1] == socket &&
-		slices.Contains(args, namespace)
+		slices.Contains(args, criNamespace)
 }
 
-// kill kills processes. A process that has already ended is not an error.
-func kill(pids []int) error {
+// killProcesses kills processes. A process that has already ended is not an error.
+func killProcesses(pids []int) error {
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("end process %d: %w", pid, err)

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// asShim makes a process of this test behave like a shim: it starts a child process, prints its process id, and stays.
-const asShim = "CLUSTERCTL_TEST_SHIM"
+// shimEnv makes a process of this test behave like a shim: it starts a child process, prints its process id, and stays.
+const shimEnv = "CLUSTERCTL_TEST_SHIM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asShim) == "" {
+	if os.Getenv(shimEnv) == "" {
 		os.Exit(m.Run())
 	}
 	child := exec.Command("sleep", "300")
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	_ = child.Wait()
 }
 
-// shim starts a shim for the containerd at a socket. It returns the command and the process id of its container.
-func shim(t *testing.T, socket string) (cmd *exec.Cmd, child int) {
+// startShim starts a shim for the containerd at a socket. It returns the command and the process id of its container.
+func startShim(t *testing.T, socket string) (cmd *exec.Cmd, child int) {
 	program := filepath.Join(t.TempDir(), "containerd-shim-runc-v2")
 	self, err := os.Executable()
 	if err != nil {
@@ -41,8 +41,8 @@ func shim(t *testing.T, socket string) (cmd *exec.Cmd, child int) {
 	if err := os.Symlink(self, program); err != nil {
 		t.Fatal(err)
 	}
-	cmd = exec.Command(program, "-namespace", namespace, "-id", "pod", "-address", socket)
-	cmd.Env = append(os.Environ(), asShim+"=1")
+	cmd = exec.Command(program, "-namespace", criNamespace, "-id", "pod", "-address", socket)
+	cmd.Env = append(os.Environ(), shimEnv+"=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -68,12 +68,12 @@ func shim(t *testing.T, socket string) (cmd *exec.Cmd, child int) {
 	return cmd, child
 }
 
-func TestShimsThatARuntimeLeftAreEndedWithWhatRunsBelowThem(t *testing.T) {
+func TestLeftoverShimsAreKilledWithTheirDescendants(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "containerd.sock")
-	first, a := shim(t, socket)
-	second, b := shim(t, socket)
-	other, c := shim(t, socket+".other")
-	found, below, err := shims(socket)
+	first, a := startShim(t, socket)
+	second, b := startShim(t, socket)
+	other, c := startShim(t, socket+".other")
+	found, below, err := findShims(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestShimsThatARuntimeLeftAreEndedWithWhatRunsBelowThem(t *testing.T) {
 			c,
 		)
 	}
-	if err := kill(append(below, found...)); err != nil {
+	if err := killProcesses(append(below, found...)); err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(10 * time.Second)
@@ -104,16 +104,16 @@ func TestShimsThatARuntimeLeftAreEndedWithWhatRunsBelowThem(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%v stay", found)
 		}
-		if found, _, err = shims(socket); err != nil {
+		if found, _, err = findShims(socket); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := kill([]int{first.Process.Pid}); err != nil {
+	if err := killProcesses([]int{first.Process.Pid}); err != nil {
 		t.Errorf("to end what has ended: %v", err)
 	}
 }
 
-func TestAProcessIsReadWhateverItsName(t *testing.T) {
+func TestProcessesWithAnyNameAreParsed(t *testing.T) {
 	for text, want := range map[string]process{
 		"7 (sleep) S 3 7 7 0":        {7, 3},
 		"8 (a) b (c) R 4 7 7 0":      {8, 4},

@@ -19,7 +19,7 @@ func (h *Host) RunStore(ctx context.Context, program, request string) ([]byte, e
 	c := exec.CommandContext(ctx, program, "store", request)
 	c.Env = append(os.Environ(), "LC_ALL=C")
 	if text, err := os.ReadFile(host.ProxyFile); err == nil { // the object store of snapshots may be behind the proxy
-		c.Env = append(c.Env, variables(string(text))...)
+		c.Env = append(c.Env, parseVariables(string(text))...)
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read the proxy of the machine: %w", err)
 	}

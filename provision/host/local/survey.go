@@ -19,15 +19,15 @@ import (
 	"clusterctl/provision/host"
 )
 
-// survey collects facts that may prevent a cluster on the machine. It leaves out what cannot be determined.
-func survey() host.Survey {
+// collectSurvey collects facts that may prevent a cluster on the machine. It leaves out what cannot be determined.
+func collectSurvey() host.Survey {
 	s := host.Survey{
-		MTU:         map[string]int{},
-		Free:        map[string]int64{},
-		OSLike:      osRelease()["ID_LIKE"],
-		Controllers: controllers(),
-		Swap:        swap(),
-		Lacking:     lacking(),
+		MTU:                 map[string]int{},
+		FreeBytes:           map[string]int64{},
+		OSLike:              osRelease()["ID_LIKE"],
+		Controllers:         cgroupControllers(),
+		Swap:                swapBytes(),
+		MissingNodeFeatures: missingFeatures(),
 	}
 	if id, err := os.ReadFile("/etc/machine-id"); err == nil && len(strings.TrimSpace(string(id))) > 0 {
 		sum := sha256.Sum256(id)
@@ -46,20 +46,20 @@ func survey() host.Survey {
 			}
 		}
 	}
-	s.Proxies = proxies()
-	for _, path := range host.Surveyed {
+	s.Proxies = systemdProxies()
+	for _, path := range host.SurveyedPaths {
 		var stat syscall.Statfs_t
-		if syscall.Statfs(existing(path), &stat) == nil {
-			s.Free[path] = int64(stat.Bavail) * stat.Bsize
+		if syscall.Statfs(existingParent(path), &stat) == nil {
+			s.FreeBytes[path] = int64(stat.Bavail) * stat.Bsize
 		}
 	}
-	for _, name := range host.Programs {
+	for _, name := range host.ExternalPrograms {
 		if _, err := exec.LookPath(name); err != nil {
-			s.Absent = append(s.Absent, name)
+			s.MissingPrograms = append(s.MissingPrograms, name)
 		}
 	}
 	for _, path := range []string{"/usr/local", "/etc", "/var/lib"} {
-		if err := syscall.Access(existing(path), 2); errors.Is(err, syscall.EROFS) { // 2 is W_OK
+		if err := syscall.Access(existingParent(path), 2); errors.Is(err, syscall.EROFS) { // 2 is W_OK
 			s.ReadOnly = append(s.ReadOnly, path)
 		}
 	}
@@ -67,14 +67,14 @@ func survey() host.Survey {
 		err,
 		fs.ErrNotExist,
 	) { // no unit of a cluster has started yet
-		s.Sync, s.Listening = syncing("/var/lib"), listening()
+		s.SyncDuration, s.Listening = measureSync("/var/lib"), findListeners()
 	}
 	s.Clock = time.Now()
 	return s
 }
 
-// existing returns a path, or its nearest parent that exists.
-func existing(path string) string {
+// existingParent returns a path, or its nearest parent that exists.
+func existingParent(path string) string {
 	for {
 		if _, err := os.Stat(path); err == nil || path == "/" {
 			return path
@@ -83,8 +83,8 @@ func existing(path string) string {
 	}
 }
 
-// swap returns the size of the machine's swap space in bytes.
-func swap() (bytes int64) {
+// swapBytes returns the size of the machine's swap space in bytes.
+func swapBytes() (bytes int64) {
 	text, err := os.ReadFile("/proc/swaps")
 	if err != nil {
 		return 0
@@ -98,8 +98,8 @@ func swap() (bytes int64) {
 	return bytes
 }
 
-// controllers returns the cgroup controllers, of cgroup v2 or v1.
-func controllers() (list []string) {
+// cgroupControllers returns the cgroup controllers, of cgroup v2 or v1.
+func cgroupControllers() (list []string) {
 	if text, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		return strings.Fields(string(text))
 	}
@@ -115,8 +115,8 @@ func controllers() (list []string) {
 	return list
 }
 
-// syncing measures ten synchronous writes of 2300 bytes, and returns the second longest duration.
-func syncing(dir string) time.Duration {
+// measureSync measures ten synchronous writes of 2300 bytes, and returns the second longest duration.
+func measureSync(dir string) time.Duration {
 	f, err := os.CreateTemp(dir, ".clusterctl-*")
 	if err != nil {
 		return 0
@@ -140,8 +140,8 @@ func syncing(dir string) time.Duration {
 
 const tcpListen = "0A" // the state LISTEN in /proc/net/tcp
 
-// listening finds the processes that listen on a port that a cluster needs, except daemons of a cluster.
-func listening() (list []host.Listener) {
+// findListeners finds the processes that listen on a port that a cluster needs, except daemons of a cluster.
+func findListeners() (list []host.Listener) {
 	sockets := map[string]host.Listener{} // by inode
 	for _, file := range []string{"tcp", "tcp6", "udp", "udp6"} {
 		text, err := os.ReadFile("/proc/net/" + file)
@@ -155,7 +155,7 @@ func listening() (list []host.Listener) {
 			}
 			address, hexPort, _ := strings.Cut(fields[1], ":")
 			port, err := strconv.ParseInt(hexPort, 16, 32)
-			if _, needed := host.Ports[int(port)]; err != nil || !needed || elsewhere(int(port), address) {
+			if _, needed := host.DaemonPorts[int(port)]; err != nil || !needed || hasNoConflict(int(port), address) {
 				continue
 			}
 			sockets[fields[9]] = host.Listener{Port: int(port), Network: file[:3]}
@@ -164,11 +164,11 @@ func listening() (list []host.Listener) {
 	if len(sockets) == 0 {
 		return nil
 	}
-	owners := owners(sockets)
+	owners := socketOwners(sockets)
 	seen := map[host.Listener]bool{}
 	for inode, l := range sockets {
 		pid := owners[inode]
-		if pid != "" && clusters(pid) {
+		if pid != "" && isClusterDaemon(pid) {
 			continue
 		}
 		if name, err := os.ReadFile("/proc/" + pid + "/comm"); pid != "" && err == nil {
@@ -183,15 +183,15 @@ func listening() (list []host.Listener) {
 	return list
 }
 
-// elsewhere reports whether a listener does not conflict: kube-dns uses the machine's own address, while local
+// hasNoConflict reports whether a listener does not conflict: kube-dns uses the machine's own address, while local
 // resolvers use the loopback address.
-func elsewhere(port int, address string) bool {
+func hasNoConflict(port int, address string) bool {
 	loopback := len(address) == 8 && strings.HasSuffix(address, "7F") || address == "00000000000000000000000001000000"
 	return port == 53 && loopback
 }
 
-// owners maps the inodes of sockets to the IDs of the processes that own them.
-func owners(sockets map[string]host.Listener) map[string]string {
+// socketOwners maps the inodes of sockets to the IDs of the processes that own them.
+func socketOwners(sockets map[string]host.Listener) map[string]string {
 	found := map[string]string{}
 	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	if err != nil {
@@ -212,10 +212,10 @@ func owners(sockets map[string]host.Listener) map[string]string {
 	return found
 }
 
-// clusters reports whether a process is a daemon of a cluster made by clusterctl, in a unit or in a static pod.
-func clusters(pid string) bool {
+// isClusterDaemon reports whether a process is a daemon of a cluster made by clusterctl, in a unit or in a static pod.
+func isClusterDaemon(pid string) bool {
 	if program, err := os.Readlink("/proc/" + pid + "/exe"); err == nil &&
-		strings.HasPrefix(program, host.Library+"/") {
+		strings.HasPrefix(program, host.LibraryDir+"/") {
 		return true
 	}
 	groups, err := os.ReadFile("/proc/" + pid + "/cgroup")

@@ -19,8 +19,9 @@ import (
 
 // Trace watches for a packet on all interfaces, and sends it if q says so. It calls begun when it watches.
 func (h *Host) Trace(ctx context.Context, q host.Trace, begun func()) (host.Traced, error) {
-	if q.Protocol != host.TCP && q.Protocol != host.UDP || !q.To.IsValid() || q.For <= 0 || q.For > host.MostTraceTime {
-		return host.Traced{}, fmt.Errorf("a trace of %s to %s for %s cannot be made", q.Protocol, q.To, q.For)
+	if q.Protocol != host.TCP && q.Protocol != host.UDP || !q.To.IsValid() || q.Duration <= 0 ||
+		q.Duration > host.MaxTraceTime {
+		return host.Traced{}, fmt.Errorf("a trace of %s to %s for %s cannot be made", q.Protocol, q.To, q.Duration)
 	}
 	w, err := watchLinks()
 	if err != nil {
@@ -32,18 +33,18 @@ func (h *Host) Trace(ctx context.Context, q host.Trace, begun func()) (host.Trac
 		t.Routes[a.String()] = routeTo(a)
 	}
 	begun()
-	ctx, cancel := context.WithTimeout(ctx, q.For)
+	ctx, cancel := context.WithTimeout(ctx, q.Duration)
 	defer cancel()
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
 		if q.Send {
-			t.Outcome, t.Reason, t.Local = send(q)
+			t.Outcome, t.Reason, t.Local = sendTraced(q)
 			// The last packets may still be passing through this machine.
 			time.AfterFunc(100*time.Millisecond, cancel)
 		}
 	}()
-	t.Sightings, err = w.until(ctx, q)
+	t.Sightings, err = w.readUntil(ctx, q)
 	<-sent
 	return t, err
 }
@@ -61,13 +62,13 @@ func routeTo(a netip.Addr) string {
 	return link.Attrs().Name
 }
 
-// watcher reads packets from all interfaces, without their link-layer headers.
-type watcher struct {
+// packetWatcher reads packets from all interfaces, without their link-layer headers.
+type packetWatcher struct {
 	fd    int
 	names map[int]string
 }
 
-func watchLinks() (*watcher, error) {
+func watchLinks() (*packetWatcher, error) {
 	fd, err := unix.Socket(
 		unix.AF_PACKET,
 		unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
@@ -76,8 +77,8 @@ func watchLinks() (*watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch interfaces: %w", err)
 	}
-	w := &watcher{fd: fd, names: map[int]string{}}
-	if err := narrow(fd); err != nil {
+	w := &packetWatcher{fd: fd, names: map[int]string{}}
+	if err := attachFilter(fd); err != nil {
 		w.close()
 		return nil, fmt.Errorf("watch interfaces: %w", err)
 	}
@@ -90,13 +91,13 @@ func watchLinks() (*watcher, error) {
 	}
 }
 
-func (w *watcher) close() { _ = unix.Close(w.fd) }
+func (w *packetWatcher) close() { _ = unix.Close(w.fd) }
 
 func htons(v uint16) uint16 { return v<<8 | v>>8 }
 
-// narrow attaches a filter for packets that may belong to a trace: TCP with SYN or RST, UDP, and ICMP. IPv6 packets
-// with extension headers are not matched.
-func narrow(fd int) error {
+// attachFilter attaches a filter for packets that may belong to a trace: TCP with SYN or RST, UDP, and ICMP. IPv6
+// packets with extension headers are not matched.
+func attachFilter(fd int) error {
 	const accept, drop = 1 << 16, 0
 	program, err := bpf.Assemble([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: 0, Size: 1},
@@ -135,13 +136,13 @@ func narrow(fd int) error {
 	)
 }
 
-// until reads packets until ctx ends.
-func (w *watcher) until(ctx context.Context, q host.Trace) ([]host.Sighting, error) {
+// readUntil reads packets until ctx ends.
+func (w *packetWatcher) readUntil(ctx context.Context, q host.Trace) ([]host.Sighting, error) {
 	began := time.Now()
 	var list []host.Sighting
 	seen := map[host.Sighting]bool{} // without At, so that a retransmission is reported once
 	packet := make([]byte, 256)
-	for ctx.Err() == nil && len(list) < host.MostSightings {
+	for ctx.Err() == nil && len(list) < host.MaxSightings {
 		poll := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
 		if _, err := unix.Poll(poll, 50); err != nil && !errors.Is(err, unix.EINTR) {
 			return list, fmt.Errorf("watch interfaces: %w", err)
@@ -159,7 +160,7 @@ func (w *watcher) until(ctx context.Context, q host.Trace) ([]host.Sighting, err
 			if !ok {
 				continue
 			}
-			s.Link, s.Out = w.name(link.Ifindex), link.Pkttype == unix.PACKET_OUTGOING
+			s.Link, s.IsOutgoing = w.linkName(link.Ifindex), link.Pkttype == unix.PACKET_OUTGOING
 			if !seen[s] {
 				seen[s] = true
 				s.At = time.Since(began)
@@ -170,7 +171,7 @@ func (w *watcher) until(ctx context.Context, q host.Trace) ([]host.Sighting, err
 	return list, nil
 }
 
-func (w *watcher) name(index int) string {
+func (w *packetWatcher) linkName(index int) string {
 	if name, ok := w.names[index]; ok {
 		return name
 	}
@@ -193,7 +194,7 @@ func readPacket(b []byte, q host.Trace) (s host.Sighting, ok bool) {
 		if len(b) < 14 || q.Protocol != host.TCP {
 			return s, false
 		}
-		s = between(from, to, b)
+		s = newSighting(from, to, b)
 		const syn, rst, ack = 0x02, 0x04, 0x10
 		sequence, acknowledged := binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
 		switch flags := b[13]; {
@@ -212,7 +213,7 @@ func readPacket(b []byte, q host.Trace) (s host.Sighting, ok bool) {
 		if len(b) < 12 || q.Protocol != host.UDP || binary.BigEndian.Uint32(b[8:]) != q.Mark {
 			return s, false
 		}
-		s = between(from, to, b)
+		s = newSighting(from, to, b)
 		s.Kind, s.Number = host.KindRequest, q.Mark
 		return s, slices.Contains(q.Ports, s.To.Port())
 	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
@@ -232,7 +233,7 @@ func readError(sender netip.Addr, protocol int, b []byte, q host.Trace) (s host.
 	if !ok || len(b) < 8 {
 		return s, false
 	}
-	s = between(from, to, b)
+	s = newSighting(from, to, b)
 	s.Kind, s.Number = host.KindUnreachable, q.Mark
 	switch {
 	case about == unix.IPPROTO_TCP && q.Protocol == host.TCP:
@@ -261,7 +262,7 @@ func readIP(b []byte) (from, to netip.Addr, protocol int, rest []byte, ok bool) 
 	return from, to, 0, nil, false
 }
 
-func between(from, to netip.Addr, b []byte) host.Sighting {
+func newSighting(from, to netip.Addr, b []byte) host.Sighting {
 	return host.Sighting{
 		From: netip.AddrPortFrom(
 			from,

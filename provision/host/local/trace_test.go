@@ -10,9 +10,9 @@ import (
 )
 
 // Packets that are sent over the loopback are seen there, with the answers, under one number.
-func TestATraceSeesWhatItSends(t *testing.T) {
-	open4, closed4 := listener(t, "127.0.0.1:0"), refusing(t, "127.0.0.1:0")
-	open6, closed6 := listener(t, "[::1]:0"), refusing(t, "[::1]:0")
+func TestTracesSeeTheirOwnPackets(t *testing.T) {
+	open4, closed4 := startListener(t, "127.0.0.1:0"), unusedPort(t, "127.0.0.1:0")
+	open6, closed6 := startListener(t, "[::1]:0"), unusedPort(t, "[::1]:0")
 	for _, c := range []struct {
 		name, protocol string
 		to             netip.AddrPort
@@ -31,8 +31,9 @@ func TestATraceSeesWhatItSends(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			begun := 0
 			got, err := (&Host{}).Trace(t.Context(), host.Trace{
-				Protocol: c.protocol, To: c.to, Ports: []uint16{c.to.Port()}, Mark: 0x5eed0001, For: 10 * time.Second,
-				Send: true, Routes: []netip.Addr{c.to.Addr()},
+				Protocol: c.protocol, To: c.to, Ports: []uint16{c.to.Port()}, Mark: 0x5eed0001,
+				Duration: 10 * time.Second,
+				Send:     true, Routes: []netip.Addr{c.to.Addr()},
 			}, func() { begun++ })
 			if err != nil {
 				t.Fatal(err)
@@ -48,7 +49,7 @@ func TestATraceSeesWhatItSends(t *testing.T) {
 				if s.Number != got.Sightings[0].Number || s.Link != "lo" {
 					t.Errorf("%+v", s)
 				}
-				if s.Out {
+				if s.IsOutgoing {
 					kinds = append(kinds, s.Kind)
 				}
 			}
@@ -60,11 +61,11 @@ func TestATraceSeesWhatItSends(t *testing.T) {
 	}
 }
 
-func TestATraceThatCannotBeMadeIsRefused(t *testing.T) {
+func TestImpossibleTracesAreRejected(t *testing.T) {
 	for name, q := range map[string]host.Trace{
-		"protocol": {Protocol: "SCTP", To: netip.MustParseAddrPort("127.0.0.1:1"), For: time.Second},
-		"nowhere":  {Protocol: host.TCP, For: time.Second},
-		"for ever": {Protocol: host.TCP, To: netip.MustParseAddrPort("127.0.0.1:1"), For: time.Hour},
+		"protocol": {Protocol: "SCTP", To: netip.MustParseAddrPort("127.0.0.1:1"), Duration: time.Second},
+		"nowhere":  {Protocol: host.TCP, Duration: time.Second},
+		"for ever": {Protocol: host.TCP, To: netip.MustParseAddrPort("127.0.0.1:1"), Duration: time.Hour},
 	} {
 		if _, err := (&Host{}).Trace(t.Context(), q, func() {}); err == nil {
 			t.Error(name)
@@ -93,7 +94,7 @@ func FuzzReadPacket(f *testing.F) {
 	})
 }
 
-func listener(t *testing.T, at string) netip.AddrPort {
+func startListener(t *testing.T, at string) netip.AddrPort {
 	t.Helper()
 	l, err := net.Listen("tcp", at)
 	if err != nil {
@@ -103,9 +104,9 @@ func listener(t *testing.T, at string) netip.AddrPort {
 	return netip.MustParseAddrPort(l.Addr().String())
 }
 
-// refusing returns a port on which no process listens. A socket that only sends keeps the port from being used by
+// unusedPort returns a port on which no process listens. A socket that only sends keeps the port from being used by
 // others.
-func refusing(t *testing.T, at string) netip.AddrPort {
+func unusedPort(t *testing.T, at string) netip.AddrPort {
 	t.Helper()
 	l, err := net.Listen("tcp", at)
 	if err != nil {

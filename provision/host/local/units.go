@@ -114,7 +114,7 @@ func (h *Host) Disable(ctx context.Context, name string) error {
 
 // Start starts a unit and waits until it is active.
 func (h *Host) Start(ctx context.Context, name string) error {
-	return h.job(ctx, name, func(conn *dbus.Conn, done chan<- string) error {
+	return h.runJob(ctx, name, func(conn *dbus.Conn, done chan<- string) error {
 		_, err := conn.StartUnitContext(ctx, name, "replace", done)
 		return err
 	})
@@ -122,7 +122,7 @@ func (h *Host) Start(ctx context.Context, name string) error {
 
 // Restart restarts a unit and waits until it is active.
 func (h *Host) Restart(ctx context.Context, name string) error {
-	return h.job(ctx, name, func(conn *dbus.Conn, done chan<- string) error {
+	return h.runJob(ctx, name, func(conn *dbus.Conn, done chan<- string) error {
 		_, err := conn.RestartUnitContext(ctx, name, "replace", done)
 		return err
 	})
@@ -150,13 +150,13 @@ func (h *Host) Stop(ctx context.Context, name string) error {
 	}
 }
 
-// mostRestarts is how often a starting unit may end and be restarted by its Restart= setting before the wait fails. A
+// maxRestarts is how often a starting unit may end and be restarted by its Restart= setting before the wait fails. A
 // unit that waits for another machine does not end, and one that cannot run ends every time.
-const mostRestarts = 3
+const maxRestarts = 3
 
-// job starts a systemd job and waits until the unit is active. A unit that fails once may still become active by its
+// runJob starts a systemd job and waits until the unit is active. A unit that fails once may still become active by its
 // Restart= setting. So job fails only at the deadline, if the unit ends repeatedly, or if systemd gives up.
-func (h *Host) job(ctx context.Context, name string, ask func(*dbus.Conn, chan<- string) error) error {
+func (h *Host) runJob(ctx context.Context, name string, ask func(*dbus.Conn, chan<- string) error) error {
 	conn, err := h.systemd(ctx)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (h *Host) job(ctx context.Context, name string, ask func(*dbus.Conn, chan<-
 			done = nil // its Restart= setting may still make it active
 		case <-tick.C:
 		case <-ctx.Done():
-			return failure(conn, name, ctx.Err())
+			return unitError(conn, name, ctx.Err())
 		}
 		u, err := h.Unit(ctx, name)
 		switch {
@@ -187,16 +187,16 @@ func (h *Host) job(ctx context.Context, name string, ask func(*dbus.Conn, chan<-
 		case done == nil && u.Active == "active":
 			return nil
 		case done == nil && u.Active == "failed":
-			return failure(conn, name, errors.New("it ended and is not started again"))
+			return unitError(conn, name, errors.New("it ended and is not started again"))
 		}
-		if n := restarts(ctx, conn, name); n >= mostRestarts {
-			return failure(conn, name, fmt.Errorf("it ended as soon as it was started, %d times", n+1))
+		if n := restartCount(ctx, conn, name); n >= maxRestarts {
+			return unitError(conn, name, fmt.Errorf("it ended as soon as it was started, %d times", n+1))
 		}
 	}
 }
 
-// restarts returns how often systemd has restarted a failing service.
-func restarts(ctx context.Context, conn *dbus.Conn, name string) uint32 {
+// restartCount returns how often systemd has restarted a failing service.
+func restartCount(ctx context.Context, conn *dbus.Conn, name string) uint32 {
 	p, err := conn.GetUnitTypePropertiesContext(ctx, name, "Service")
 	if err != nil {
 		return 0
@@ -208,37 +208,37 @@ func restarts(ctx context.Context, conn *dbus.Conn, name string) uint32 {
 	return n
 }
 
-// failure returns an error that contains the output of the unit's last run.
-func failure(conn *dbus.Conn, name string, cause error) error {
+// unitError returns an error that contains the output of the unit's last run.
+func unitError(conn *dbus.Conn, name string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	said := said(ctx, conn, name)
+	said := lastOutput(ctx, conn, name)
 	if said == "" {
 		return fmt.Errorf("%w: %w", host.ErrUnit, cause)
 	}
 	return fmt.Errorf("%w: %w; the journal says:\n%s", host.ErrUnit, cause, said)
 }
 
-// Said returns the output of a unit's last run.
-func (h *Host) Said(ctx context.Context, name string) string {
+// JournalTail returns the output of a unit's last run.
+func (h *Host) JournalTail(ctx context.Context, name string) string {
 	conn, err := h.systemd(ctx)
 	if err != nil {
 		return ""
 	}
-	return said(ctx, conn, name)
+	return lastOutput(ctx, conn, name)
 }
 
-func said(ctx context.Context, conn *dbus.Conn, name string) (said string) {
+func lastOutput(ctx context.Context, conn *dbus.Conn, name string) (said string) {
 	if p, err := conn.GetUnitPropertyContext(ctx, name, "InvocationID"); err == nil {
 		if id, ok := p.Value.Value().([]byte); ok && len(id) > 0 {
-			said = journal(ctx, "_SYSTEMD_INVOCATION_ID="+hex.EncodeToString(id))
+			said = journalTail(ctx, "_SYSTEMD_INVOCATION_ID="+hex.EncodeToString(id))
 		}
 	}
 	if said == "" { // it has just been restarted
-		said = journal(ctx, "_SYSTEMD_UNIT="+name)
+		said = journalTail(ctx, "_SYSTEMD_UNIT="+name)
 	}
 	if said == "" { // it could not be executed at all
-		said = journal(ctx, "-u", name)
+		said = journalTail(ctx, "-u", name)
 	}
 	return said
 }

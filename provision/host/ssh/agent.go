@@ -24,14 +24,14 @@ type Program struct {
 	Gzip   func(context.Context) (io.ReadCloser, error) // its content, compressed
 	// Library is the parent of the directory, named by the digest, that it is sent to; empty means host.Library.
 	Library string
-	// Silence is how long the machine may neither answer nor accept data; zero means a minute.
-	Silence time.Duration
+	// SilenceTimeout is how long the machine may neither answer nor accept data; zero means a minute.
+	SilenceTimeout time.Duration
 }
 
-// probe is a command that reports everything that starting the agent depends on. /bin/sh runs it, whatever the login
-// shell is. It contains no single quote, backslash, exclamation mark or newline, which csh and fish interpret
+// probeCommand is a command that reports everything that starting the agent depends on. /bin/sh runs it, whatever the
+// login shell is. It contains no single quote, backslash, exclamation mark or newline, which csh and fish interpret
 // differently.
-const probe = `/bin/sh -c 'LC_ALL=C; export LC_ALL; echo ` + marker + `; id -u; uname -m; uname -s; ` +
+const probeCommand = `/bin/sh -c 'LC_ALL=C; export LC_ALL; echo ` + probeMarker + `; id -u; uname -m; uname -s; ` +
 	`if [ "$(id -u)" = 0 ]; then echo root; ` +
 	`elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then echo nopass; ` +
 	`elif command -v doas >/dev/null && doas -n true 2>/dev/null; then echo doas; ` +
@@ -39,13 +39,13 @@ const probe = `/bin/sh -c 'LC_ALL=C; export LC_ALL; echo ` + marker + `; id -u; 
 	`elif command -v doas >/dev/null; then echo doaspass; else echo nosudo; fi; ` +
 	`if [ -x %s ]; then echo there; else echo absent; fi'`
 
-// marker is the first word that probe prints. Text before it comes from the login shell.
-const marker = "clusterctl-probe"
+// probeMarker is the first word that probe prints. Text before it comes from the login shell.
+const probeMarker = "clusterctl-probe"
 
 // Start starts the agent on the machine, and sends the program first if it is missing. The returned connection is the
 // agent's standard input and output.
 func (c *Client) Start(ctx context.Context, p Program) (io.ReadWriteCloser, error) {
-	silence := cmp.Or(p.Silence, time.Minute)
+	silence := cmp.Or(p.SilenceTimeout, time.Minute)
 	watched, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := watchdog{time.AfterFunc(silence, cancel), silence}
@@ -53,7 +53,7 @@ func (c *Client) Start(ctx context.Context, p Program) (io.ReadWriteCloser, erro
 	// Opening a session does not observe a context.
 	stop := context.AfterFunc(watched, func() { _ = c.Client.Close() })
 	defer stop()
-	s, err := c.bring(watched, p, w)
+	s, err := c.startAgent(watched, p, w)
 	if err == nil && stop() {
 		return s, nil
 	}
@@ -63,7 +63,7 @@ func (c *Client) Start(ctx context.Context, p Program) (io.ReadWriteCloser, erro
 				"on, hangs",
 			ErrLogin,
 			silence,
-			host.Library,
+			host.LibraryDir,
 		)
 	}
 	return nil, cmp.Or(err, ctx.Err())
@@ -75,16 +75,16 @@ type watchdog struct {
 	silence time.Duration
 }
 
-func (w watchdog) heard() { w.Reset(w.silence) }
+func (w watchdog) feed() { w.Reset(w.silence) }
 
-// bring starts the agent, and resets the watchdog at each sign of life.
-func (c *Client) bring(ctx context.Context, p Program, w watchdog) (io.ReadWriteCloser, error) {
-	path := cmp.Or(p.Library, host.Library) + "/" + p.Digest + "/clusterctl"
-	out, err := c.output(ctx, fmt.Sprintf(probe, path), nil)
+// startAgent starts the agent, and resets the watchdog at each sign of life.
+func (c *Client) startAgent(ctx context.Context, p Program, w watchdog) (io.ReadWriteCloser, error) {
+	path := cmp.Or(p.Library, host.LibraryDir) + "/" + p.Digest + "/clusterctl"
+	out, err := c.output(ctx, fmt.Sprintf(probeCommand, path), nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the login works but runs no command: %w", ErrLogin, err)
 	}
-	found, err := probed(string(out))
+	found, err := parseProbe(string(out))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLogin, err)
 	}
@@ -96,25 +96,25 @@ func (c *Client) bring(ctx context.Context, p Program, w watchdog) (io.ReadWrite
 			p.Arch,
 		)
 	}
-	w.heard()
-	prefix, input, err := c.root(found[3])
+	w.feed()
+	prefix, input, err := c.sudoPrefix(found[3])
 	if err != nil {
 		return nil, err
 	}
-	w.heard()
+	w.feed()
 	if found[4] == "absent" {
-		c.Brought = true
-		if err := c.ship(ctx, p, path, prefix, input, w); err != nil {
+		c.WasProgramSent = true
+		if err := c.sendProgram(ctx, p, path, prefix, input, w); err != nil {
 			return nil, err
 		}
-		w.heard()
+		w.feed()
 	}
 	return c.start(ctx, prefix+path+" agent", input)
 }
 
-// probed parses the output of probe.
-func probed(out string) ([]string, error) {
-	before, after, ok := strings.Cut(out, marker)
+// parseProbe parses the output of probe.
+func parseProbe(out string) ([]string, error) {
+	before, after, ok := strings.Cut(out, probeMarker)
 	found := strings.Fields(after)
 	switch {
 	case strings.TrimSpace(out) == "":
@@ -126,23 +126,24 @@ func probed(out string) ([]string, error) {
 	case !ok:
 		return nil, fmt.Errorf(
 			"the login works, and instead of running a command the login shell prints %q",
-			first(out),
+			firstLine(out),
 		)
 	case strings.TrimSpace(before) != "":
 		return nil, fmt.Errorf(
 			"the login shell prints text before it runs a command, which would get in the way of what the agent "+
 				"says: %q. Have the file that prints it (.bashrc, .cshrc, config.fish, /etc/profile.d) do so in "+
 				"interactive shells only",
-			first(before),
+			firstLine(before),
 		)
 	case len(found) != 5:
-		return nil, fmt.Errorf("the login shell prints more than it was asked for: %q", first(strings.Join(found, " ")))
+		return nil, fmt.Errorf("the login shell prints more than it was asked for: "+
+			"%q", firstLine(strings.Join(found, " ")))
 	}
 	return found, nil
 }
 
-// root returns the prefix that makes a command run as root, and the text to write to its input first.
-func (c *Client) root(sudo string) (prefix, input string, err error) {
+// sudoPrefix returns the prefix that makes a command run as root, and the text to write to its input first.
+func (c *Client) sudoPrefix(sudo string) (prefix, input string, err error) {
 	switch sudo {
 	case "root":
 		return "", "", nil
@@ -205,11 +206,11 @@ func (c *Client) root(sudo string) (prefix, input string, err error) {
 	return prefix, input, nil
 }
 
-// ship sends the program. A run that is interrupted leaves a temporary file behind.
-func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string, w watchdog) error {
+// sendProgram sends the program. A run that is interrupted leaves a temporary file behind.
+func (c *Client) sendProgram(ctx context.Context, p Program, path, prefix, input string, w watchdog) error {
 	w.Stop() // compressing may take as long as this computer needs
 	content, err := p.Gzip(ctx)
-	w.heard()
+	w.feed()
 	if err != nil {
 		return err
 	}
@@ -222,20 +223,20 @@ func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string
 		path,
 	)
 	if _, err := c.output(ctx, prefix+"sh -c "+quote(script),
-		io.MultiReader(strings.NewReader(input), &taken{content, w})); err != nil {
+		io.MultiReader(strings.NewReader(input), &watchedReader{content, w})); err != nil {
 		return fmt.Errorf("bring clusterctl to the machine: %w", err)
 	}
 	return nil
 }
 
-// taken resets the watchdog whenever the machine has accepted another piece of the data.
-type taken struct {
+// watchedReader resets the watchdog whenever the machine has accepted another piece of the data.
+type watchedReader struct {
 	io.Reader
 	watchdog
 }
 
-func (t *taken) Read(b []byte) (int, error) {
-	t.heard()
+func (t *watchedReader) Read(b []byte) (int, error) {
+	t.feed()
 	return t.Reader.Read(b)
 }
 
@@ -248,13 +249,13 @@ func (c *Client) output(ctx context.Context, command string, input io.Reader) ([
 	defer func() { _ = session.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = session.Close() })
 	defer stop()
-	var stdout, stderr limited // limited, because the machine is not trusted and may write without end
+	var stdout, stderr limitedBuffer // limited, because the machine is not trusted and may write without end
 	session.Stdin, session.Stdout, session.Stderr = input, &stdout, &stderr
 	if err := session.Run(command); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if text := reason(stderr.String()); text != "" {
+		if text := failureLine(stderr.String()); text != "" {
 			return nil, errors.New(text)
 		}
 		if missing := (*ssh.ExitMissingError)(nil); errors.As(err, &missing) {
@@ -300,7 +301,7 @@ func (c *Client) start(ctx context.Context, command, input string) (io.ReadWrite
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{session: session}
+	s := &agentStream{session: session}
 	session.Stderr = &s.stderr
 	if s.in, err = session.StdinPipe(); err == nil {
 		s.out, err = session.StdoutPipe()
@@ -318,42 +319,42 @@ func (c *Client) start(ctx context.Context, command, input string) (io.ReadWrite
 	return s, ctx.Err()
 }
 
-// stream is the agent's input and output. When the agent ends on its own, Read returns an error with the agent's
+// agentStream is the agent's input and output. When the agent ends on its own, Read returns an error with the agent's
 // standard error.
-type stream struct {
-	session *ssh.Session
-	in      io.WriteCloser
-	out     io.Reader
-	stderr  limited
-	once    sync.Once
-	ended   sync.Once // guards the wait for the end of the agent
+type agentStream struct {
+	session  *ssh.Session
+	in       io.WriteCloser
+	out      io.Reader
+	stderr   limitedBuffer
+	once     sync.Once
+	waitOnce sync.Once // guards the wait for the end of the agent
 }
 
-func (s *stream) Write(b []byte) (int, error) { return s.in.Write(b) }
+func (s *agentStream) Write(b []byte) (int, error) { return s.in.Write(b) }
 
-func (s *stream) Read(b []byte) (int, error) {
+func (s *agentStream) Read(b []byte) (int, error) {
 	n, err := s.out.Read(b)
 	if errors.Is(err, io.EOF) {
-		s.awaitEnd()
+		s.awaitExit()
 		if text := s.stderr.String(); text != "" {
-			return n, fmt.Errorf("the agent ended: %s", reason(text))
+			return n, fmt.Errorf("the agent ended: %s", failureLine(text))
 		}
 	}
 	return n, err
 }
 
-// endTimeout is how long to wait for an agent to exit after it has closed its output.
-const endTimeout = time.Second
+// exitTimeout is how long to wait for an agent to exit after it has closed its output.
+const exitTimeout = time.Second
 
-// awaitEnd waits at most endTimeout until the agent has exited, so that its standard error is complete.
-func (s *stream) awaitEnd() {
-	s.ended.Do(func() {
+// awaitExit waits at most exitTimeout until the agent has exited, so that its standard error is complete.
+func (s *agentStream) awaitExit() {
+	s.waitOnce.Do(func() {
 		done := make(chan struct{})
 		go func() { // ends with the session
 			_ = s.session.Wait() // only the standard error matters, not the exit status
 			close(done)
 		}()
-		timer := time.NewTimer(endTimeout)
+		timer := time.NewTimer(exitTimeout)
 		defer timer.Stop()
 		select {
 		case <-done:
@@ -363,7 +364,7 @@ func (s *stream) awaitEnd() {
 }
 
 // Close closes the agent's input, which makes the agent exit.
-func (s *stream) Close() error {
+func (s *agentStream) Close() error {
 	var err error
 	s.once.Do(func() {
 		_ = s.in.Close()
@@ -375,13 +376,13 @@ func (s *stream) Close() error {
 	return err
 }
 
-// limited keeps the first 4096 bytes that are written to it.
-type limited struct {
+// limitedBuffer keeps the first 4096 bytes that are written to it.
+type limitedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (l *limited) Write(b []byte) (int, error) {
+func (l *limitedBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if room := 4096 - l.buf.Len(); room > 0 {
@@ -390,7 +391,7 @@ func (l *limited) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (l *limited) String() string {
+func (l *limitedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.TrimSpace(l.buf.String())
@@ -398,15 +399,15 @@ func (l *limited) String() string {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// first returns the first line of a text.
-func first(text string) string {
+// firstLine returns the first line of a text.
+func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line
 }
 
-// reason returns the line of a command's standard error that says why the command failed. It skips the shells' warnings
-// about missing locales. It removes control characters, because the machine is not trusted.
-func reason(text string) string {
+// failureLine returns the line of a command's standard error that says why the command failed. It skips the shells'
+// warnings about missing locales. It removes control characters, because the machine is not trusted.
+func failureLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r != '\n' && !unicode.IsPrint(r) {
 			return -1
@@ -419,5 +420,5 @@ func reason(text string) string {
 			return line
 		}
 	}
-	return first(text)
+	return firstLine(text)
 }

@@ -9,19 +9,19 @@ import (
 // algorithms is a list of algorithms in the syntax of ssh_config: names with wildcards, which replace the default list,
 // or which change it if the list begins with +, - or ^.
 type algorithms struct {
-	said, at string
+	value, position string
 }
 
-// of returns the algorithms that the list selects. usual are the defaults; there are all supported algorithms.
-func (a algorithms) of(usual, there []string) ([]string, error) {
-	if a.said == "" {
+// selectFrom returns the algorithms that the list selects. usual are the defaults; there are all supported algorithms.
+func (a algorithms) selectFrom(usual, there []string) ([]string, error) {
+	if a.value == "" {
 		return usual, nil
 	}
-	sign, names := a.said[0], strings.Split(strings.TrimLeft(a.said, "+-^"), ",")
+	sign, names := a.value[0], strings.Split(strings.TrimLeft(a.value, "+-^"), ",")
 	var named []string
 	for _, n := range names {
 		for _, t := range there {
-			if wildcard(n, t) && !slices.Contains(named, t) {
+			if matchesWildcard(n, t) && !slices.Contains(named, t) {
 				named = append(named, t)
 			}
 		}
@@ -44,8 +44,8 @@ func (a algorithms) of(usual, there []string) ([]string, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf(
 			"%s: of the algorithms %q clusterctl has none. It has %s",
-			a.at,
-			a.said,
+			a.position,
+			a.value,
 			strings.Join(usual, ", "),
 		)
 	}

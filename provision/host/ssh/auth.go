@@ -16,36 +16,38 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// key is a key file of the configuration.
-type key struct {
+// keyFile is a key file of the configuration.
+type keyFile struct {
 	path   string
 	public ssh.PublicKey
 	signer ssh.Signer // nil if only the agent can sign with it
 }
 
-// methods returns the authentication methods and a description of them. Keys are tried in OpenSSH's order: the agent's
-// keys that are configured, then its other keys, then those in files. Certificates come before their keys.
-func (c *Client) methods(t Target, password string, wait func(func() error) error) ([]ssh.AuthMethod, string, error) {
+// authMethods returns the authentication methods and a description of them. Keys are tried in OpenSSH's order: the
+// agent's keys that are configured, then its other keys, then those in files. Certificates come before their keys.
+func (c *Client) authMethods(t Target, password string, wait func(func() error) error) ([]ssh.AuthMethod,
+	string, error) {
 	var methods []ssh.AuthMethod
 	var tried []string
-	if !t.NoKeys {
-		keys, notes, err := c.keys(t, wait)
+	if !t.HasNoKeys {
+		keys, notes, err := c.readKeys(t, wait)
 		if err != nil {
 			return nil, "", err
 		}
-		held := c.held(t)
+		held := c.agentKeys(t)
 		var signers []ssh.Signer
 		for _, k := range keys {
-			if i := slices.IndexFunc(held, func(s ssh.Signer) bool { return same(s.PublicKey(), k.public) }); i >= 0 {
+			if i := slices.IndexFunc(held,
+				func(s ssh.Signer) bool { return isSameKey(s.PublicKey(), k.public) }); i >= 0 {
 				signers, tried = append(signers, held[i]), append(tried, filepath.Base(k.path)+" of ssh-agent")
 			} else if k.signer == nil {
 				tried = append(tried, k.path+" (its private key is neither beside it nor in ssh-agent)")
 			}
 		}
-		if !t.OnlyKeys {
+		if !t.HasOnlyKeys {
 			others := 0
 			for _, s := range held {
-				if !slices.ContainsFunc(keys, func(k key) bool { return same(s.PublicKey(), k.public) }) {
+				if !slices.ContainsFunc(keys, func(k keyFile) bool { return isSameKey(s.PublicKey(), k.public) }) {
 					signers = append(signers, s)
 					others++
 				}
@@ -56,11 +58,11 @@ func (c *Client) methods(t Target, password string, wait func(func() error) erro
 		}
 		for _, k := range keys {
 			if k.signer != nil &&
-				!slices.ContainsFunc(held, func(s ssh.Signer) bool { return same(s.PublicKey(), k.public) }) {
+				!slices.ContainsFunc(held, func(s ssh.Signer) bool { return isSameKey(s.PublicKey(), k.public) }) {
 				signers, tried = append(signers, k.signer), append(tried, filepath.Base(k.path))
 			}
 		}
-		certified, names, err := certify(t, signers)
+		certified, names, err := addCertificates(t, signers)
 		if err != nil {
 			return nil, "", err
 		}
@@ -85,16 +87,16 @@ func (c *Client) methods(t Target, password string, wait func(func() error) erro
 	return methods, strings.Join(tried, ", "), nil
 }
 
-func same(a, b ssh.PublicKey) bool {
+func isSameKey(a, b ssh.PublicKey) bool {
 	return a != nil && b != nil && bytes.Equal(a.Marshal(), b.Marshal())
 }
 
-// held returns the agent's keys.
-func (c *Client) held(t Target) []ssh.Signer {
-	if t.Agent == "" {
+// agentKeys returns the agent's keys.
+func (c *Client) agentKeys(t Target) []ssh.Signer {
+	if t.AgentSocket == "" {
 		return nil
 	}
-	conn, err := (&net.Dialer{Timeout: agentTimeout}).Dial("unix", t.Agent)
+	conn, err := (&net.Dialer{Timeout: agentTimeout}).Dial("unix", t.AgentSocket)
 	if err != nil {
 		return nil
 	}
@@ -106,16 +108,16 @@ func (c *Client) held(t Target) []ssh.Signer {
 	return held
 }
 
-// keys reads the key files. The notes say which files cannot be used, and why.
-func (c *Client) keys(t Target, wait func(func() error) error) (keys []key, notes []string, err error) {
+// readKeys reads the key files. The notes say which files cannot be used, and why.
+func (c *Client) readKeys(t Target, wait func(func() error) error) (keys []keyFile, notes []string, err error) {
 	for _, path := range t.Keys {
-		k, note, err := c.key(path, wait)
+		k, note, err := c.readKey(path, wait)
 		switch {
 		case err == nil && note != "":
 			notes = append(notes, note)
 		case err == nil:
 			keys = append(keys, k)
-		case t.Explicit:
+		case t.IsExplicit:
 			return nil, nil, fmt.Errorf("%w: read the key: %w", ErrLogin, err)
 		case !errors.Is(err, os.ErrNotExist):
 			notes = append(notes, err.Error())
@@ -124,8 +126,8 @@ func (c *Client) keys(t Target, wait func(func() error) error) (keys []key, note
 	return keys, notes, nil
 }
 
-func (c *Client) key(path string, wait func(func() error) error) (key, string, error) {
-	k := key{path: path, public: publicKey(path + ".pub")}
+func (c *Client) readKey(path string, wait func(func() error) error) (keyFile, string, error) {
+	k := keyFile{path: path, public: readPublicKey(path + ".pub")}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		if k.public != nil && errors.Is(err, os.ErrNotExist) {
@@ -133,7 +135,7 @@ func (c *Client) key(path string, wait func(func() error) error) (key, string, e
 		}
 		return k, "", err
 	}
-	if public := publicKey(path); public != nil {
+	if public := readPublicKey(path); public != nil {
 		k.public = public
 		return k, "", nil
 	}
@@ -151,7 +153,7 @@ func (c *Client) key(path string, wait func(func() error) error) (key, string, e
 		if k.public == nil {
 			return k, path + " (needs its passphrase and has no .pub beside it: add it to ssh-agent)", nil
 		}
-		k.signer = &lockedKey{path: path, text: text, public: k.public, ask: c.passphrase, wait: wait}
+		k.signer = &lockedKey{path: path, text: text, public: k.public, askPassphrase: c.passphrase, pauseTimeout: wait}
 		if c.passphrase == nil {
 			k.signer = nil
 		}
@@ -163,8 +165,8 @@ func (c *Client) key(path string, wait func(func() error) error) (key, string, e
 	return k, "", nil
 }
 
-// publicKey reads a file with one public key or certificate, or returns nil.
-func publicKey(path string) ssh.PublicKey {
+// readPublicKey reads a file with one public key or certificate, or returns nil.
+func readPublicKey(path string) ssh.PublicKey {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil
@@ -176,15 +178,15 @@ func publicKey(path string) ssh.PublicKey {
 	return k
 }
 
-// certify returns the signers again with each of their certificates: those that the configuration names, and those
-// beside the key files.
-func certify(t Target, signers []ssh.Signer) (list []ssh.Signer, names []string, err error) {
+// addCertificates returns the signers again with each of their certificates: those that the configuration names, and
+// those beside the key files.
+func addCertificates(t Target, signers []ssh.Signer) (list []ssh.Signer, names []string, err error) {
 	paths := slices.Clone(t.Certificates)
 	for _, k := range t.Keys {
 		paths = append(paths, strings.TrimSuffix(k, ".pub")+"-cert.pub")
 	}
 	for i, path := range paths {
-		k := publicKey(path)
+		k := readPublicKey(path)
 		cert, ok := k.(*ssh.Certificate)
 		if !ok {
 			if i < len(t.Certificates) {
@@ -193,7 +195,7 @@ func certify(t Target, signers []ssh.Signer) (list []ssh.Signer, names []string,
 			continue
 		}
 		for _, s := range signers {
-			if !same(s.PublicKey(), cert.Key) {
+			if !isSameKey(s.PublicKey(), cert.Key) {
 				continue
 			}
 			certified, err := ssh.NewCertSigner(cert, s)
@@ -208,22 +210,22 @@ func certify(t Target, signers []ssh.Signer) (list []ssh.Signer, names []string,
 
 // lockedKey is a key that asks for its passphrase only when a machine requests a signature with it.
 type lockedKey struct {
-	path   string
-	text   []byte
-	public ssh.PublicKey
-	ask    func(path string, try func([]byte) error) error
-	wait   func(func() error) error // stops the timeout while the user types
+	path          string
+	text          []byte
+	public        ssh.PublicKey
+	askPassphrase func(path string, try func([]byte) error) error
+	pauseTimeout  func(func() error) error // stops the timeout while the user types
 }
 
 // lockedError reports that a requested key could not be unlocked.
 type lockedError struct {
-	path string
-	why  error
+	path  string
+	cause error
 }
 
-func (e *lockedError) Error() string { return fmt.Sprintf("unlock %s: %v", e.path, e.why) }
+func (e *lockedError) Error() string { return fmt.Sprintf("unlock %s: %v", e.path, e.cause) }
 
-func (e *lockedError) Unwrap() error { return e.why }
+func (e *lockedError) Unwrap() error { return e.cause }
 
 func (k *lockedKey) PublicKey() ssh.PublicKey { return k.public }
 
@@ -233,8 +235,8 @@ func (k *lockedKey) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
 
 func (k *lockedKey) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
 	var signer ssh.Signer
-	err := k.wait(func() error {
-		return k.ask(k.path, func(passphrase []byte) (err error) {
+	err := k.pauseTimeout(func() error {
+		return k.askPassphrase(k.path, func(passphrase []byte) (err error) {
 			signer, err = ssh.ParsePrivateKeyWithPassphrase(k.text, passphrase)
 			return err
 		})

@@ -47,16 +47,16 @@ var (
 // Client is an SSH connection to a machine.
 type Client struct {
 	*ssh.Client
-	Target     Target
-	Brought    bool // the program was sent to the machine because the machine did not have it
-	machine    config.Machine
-	options    Options
-	getenv     func(string) string
-	passphrase func(string, func([]byte) error) error
-	hops       []*ssh.Client
-	agents     []net.Conn
-	stop       chan struct{}
-	once       sync.Once
+	Target         Target
+	WasProgramSent bool // the program was sent to the machine because the machine did not have it
+	machine        config.Machine
+	options        Options
+	getenv         func(string) string
+	passphrase     func(string, func([]byte) error) error
+	hops           []*ssh.Client
+	agents         []net.Conn
+	stop           chan struct{}
+	once           sync.Once
 }
 
 // Dial logs in to a machine, through jump hosts and proxies if configured.
@@ -121,8 +121,8 @@ func (c *Client) closeAgents() {
 // ServerAliveCountMax set. Closing it unblocks all pending operations.
 func (c *Client) keepAlive() {
 	interval, patience := 10*time.Second, 30*time.Second
-	if c.Target.Alive > 0 {
-		interval, patience = c.Target.Alive, c.Target.Alive*time.Duration(max(c.Target.AliveCount, 1))
+	if c.Target.AliveInterval > 0 {
+		interval, patience = c.Target.AliveInterval, c.Target.AliveInterval*time.Duration(max(c.Target.AliveCount, 1))
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -155,35 +155,35 @@ func (c *Client) timeout(t Target) time.Duration {
 	switch {
 	case c.options.Timeout > 0:
 		return c.options.Timeout
-	case t.Connect > 0:
-		return t.Connect
+	case t.ConnectTimeout > 0:
+		return t.ConnectTimeout
 	}
 	return defaultTimeout
 }
 
-// reach connects to a target's sshd: directly, through its ProxyCommand, or through the last of its jump hosts, which
+// connect connects to a target's sshd: directly, through its ProxyCommand, or through the last of its jump hosts, which
 // is reached through the others.
-func (c *Client) reach(ctx context.Context, t Target, depth int) (net.Conn, error) {
+func (c *Client) connect(ctx context.Context, t Target, depth int) (net.Conn, error) {
 	if depth >= maxHops {
 		return nil, fmt.Errorf(
 			"%w: more than %d jump hosts: does the ProxyJump in %s lead through itself?",
 			ErrUnreachable,
 			maxHops,
-			t.connectedBy,
+			t.routePosition,
 		)
 	}
 	address := net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
 	switch {
-	case t.Proxy != "":
-		conn, err := proxy(t.Proxy, identity{getenv: c.getenv}.shell())
+	case t.ProxyCommand != "":
+		conn, err := startProxy(t.ProxyCommand, identity{getenv: c.getenv}.shell())
 		if err != nil {
-			return nil, fmt.Errorf("%w: run the ProxyCommand of %s: %w", ErrUnreachable, t.connectedBy, err)
+			return nil, fmt.Errorf("%w: run the ProxyCommand of %s: %w", ErrUnreachable, t.routePosition, err)
 		}
 		return conn, nil
 	case len(t.Jumps) > 0:
 		hop, err := jumpHost(t.Jumps)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrUnreachable, t.connectedBy, err)
+			return nil, fmt.Errorf("%w: %s: %w", ErrUnreachable, t.routePosition, err)
 		}
 		through, err := Resolve(hop, c.options.Files, c.getenv)
 		if err != nil {
@@ -203,14 +203,14 @@ func (c *Client) reach(ctx context.Context, t Target, depth int) (net.Conn, erro
 		return conn, nil
 	}
 	dialer := net.Dialer{KeepAlive: 15 * time.Second, Timeout: c.timeout(t)}
-	if t.Bind != "" {
-		ip := net.ParseIP(t.Bind)
+	if t.BindAddress != "" {
+		ip := net.ParseIP(t.BindAddress)
 		if ip == nil {
-			return nil, fmt.Errorf("%w: BindAddress %q is not an IP address", ErrUnreachable, t.Bind)
+			return nil, fmt.Errorf("%w: BindAddress %q is not an IP address", ErrUnreachable, t.BindAddress)
 		}
 		dialer.LocalAddr = &net.TCPAddr{IP: ip}
 	}
-	conn, err := dialer.DialContext(ctx, t.Network, address)
+	conn, err := dialer.DialContext(ctx, t.AddressFamily, address)
 	if err != nil {
 		return nil, fmt.Errorf(
 			"%w: %w. Is the machine on, does sshd listen on port %d, and may you go there?",
@@ -246,7 +246,7 @@ func jumpHost(jumps []string) (config.Machine, error) {
 // login connects and logs in. The time in which the user types a passphrase does not count towards the timeout.
 func (c *Client) login(ctx context.Context, t Target, password string, depth int) (*ssh.Client, error) {
 	address := net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
-	conn, err := c.reach(ctx, t, depth)
+	conn, err := c.connect(ctx, t, depth)
 	if err != nil {
 		return nil, err
 	}
@@ -272,9 +272,9 @@ func (c *Client) login(ctx context.Context, t Target, password string, depth int
 		err = fmt.Errorf("%w: log in to %s: %w", ErrUnreachable, address, ctx.Err())
 	}
 	_ = conn.Close()
-	if p, ok := conn.(*piped); ok && !errors.Is(err, ErrHostKey) && !errors.Is(err, ErrLogin) {
+	if p, ok := conn.(*proxyConn); ok && !errors.Is(err, ErrHostKey) && !errors.Is(err, ErrLogin) {
 		if text := p.stderr.String(); text != "" {
-			return nil, fmt.Errorf("%w. The ProxyCommand of %s said: %s", err, t.connectedBy, reason(text))
+			return nil, fmt.Errorf("%w. The ProxyCommand of %s said: %s", err, t.routePosition, failureLine(text))
 		}
 	}
 	return nil, err
@@ -286,13 +286,13 @@ func (c *Client) handshake(
 	address, password string,
 	wait func(func() error) error,
 ) (*ssh.Client, error) {
-	if t.Strict == "no" && !c.options.AcceptNewHostKeys {
-		t.Strict = "accept-new" // a changed key is refused in any case
+	if t.StrictHostKeys == "no" && !c.options.AcceptNewHostKeys {
+		t.StrictHostKeys = "accept-new" // a changed key is refused in any case
 	}
-	hosts := known{target: t, accept: c.options.AcceptNewHostKeys}
+	hosts := hostKeyChecker{target: t, acceptsNew: c.options.AcceptNewHostKeys}
 	settings := &ssh.ClientConfig{User: t.User}
 	var err error
-	if settings.HostKeyAlgorithms, err = hosts.algorithms(); err != nil {
+	if settings.HostKeyAlgorithms, err = hosts.hostKeyAlgorithms(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrHostKey, err)
 	}
 	secure, insecure := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
@@ -303,14 +303,14 @@ func (c *Client) handshake(
 	}{
 		{&settings.Ciphers, t.Ciphers, secure.Ciphers, insecure.Ciphers},
 		{&settings.MACs, t.MACs, secure.MACs, insecure.MACs},
-		{&settings.KeyExchanges, t.Exchanges, secure.KeyExchanges, insecure.KeyExchanges},
+		{&settings.KeyExchanges, t.KeyExchanges, secure.KeyExchanges, insecure.KeyExchanges},
 	} {
-		if *list.to, err = list.said.of(list.usual, slices.Concat(list.usual, list.risky)); err != nil {
+		if *list.to, err = list.said.selectFrom(list.usual, slices.Concat(list.usual, list.risky)); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrLogin, err)
 		}
 	}
 	var tried string
-	if settings.Auth, tried, err = c.methods(t, password, wait); err != nil {
+	if settings.Auth, tried, err = c.authMethods(t, password, wait); err != nil {
 		return nil, err
 	}
 	var hostKeyErr error

@@ -29,7 +29,7 @@ func FuzzConfig(f *testing.F) {
 			t.Fatal(err)
 		}
 		who := identity{user: "u", uid: "1", home: home, machine: "m", getenv: func(string) string { return "" }}
-		r := newReading("10.0.0.1", who)
+		r := newConfigReader("10.0.0.1", who)
 		r.run = func(string) bool { return true }
 		if r.read(Files{Home: home, User: path, System: os.DevNull}) == nil {
 			_, _ = r.target()
@@ -54,15 +54,15 @@ func FuzzKnownHosts(f *testing.F) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		target := Target{Host: "10.0.0.1", Port: 22, KnownHosts: []string{path}, Strict: "yes"}
+		target := Target{Host: "10.0.0.1", Port: 22, KnownHosts: []string{path}, StrictHostKeys: "yes"}
 		other, err := ssh.NewPublicKey(ed25519.NewKeyFromSeed([]byte("a key that stands in no file: 32")).Public())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (known{target: target}).check(other) == nil {
+		if (hostKeyChecker{target: target}).check(other) == nil {
 			t.Error("a key is trusted that nobody has written down")
 		}
-		_, _ = (known{target: target}).algorithms()
+		_, _ = (hostKeyChecker{target: target}).hostKeyAlgorithms()
 		if now, err := os.ReadFile(path); err != nil || string(now) != string(text) {
 			t.Errorf("the file was changed: %v", err)
 		}

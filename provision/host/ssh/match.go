@@ -8,7 +8,7 @@ import (
 
 // match reports whether a Match line applies. If never is true, the file is included from a block that does not apply,
 // and match runs no command.
-func (r *reading) match(words []string, at string, never bool) (bool, error) {
+func (r *configReader) match(words []string, at string, never bool) (bool, error) {
 	applies := !never
 	for i := 0; i < len(words); i++ {
 		criterion, negated := strings.CutPrefix(words[i], "!")
@@ -26,10 +26,10 @@ func (r *reading) match(words []string, at string, never bool) (bool, error) {
 			}
 			holds = true
 		case "final":
-			r.wantsFinal = true
-			holds = r.final
+			r.needsFinalPass = true
+			holds = r.isFinalPass
 		case "canonical":
-			holds = r.final
+			holds = r.isFinalPass
 		default:
 			if !given {
 				if i++; i == len(words) {
@@ -38,7 +38,7 @@ func (r *reading) match(words []string, at string, never bool) (bool, error) {
 				value = words[i]
 			}
 			var err error
-			if holds, err = r.criterion(criterion, value, at, applies); err != nil {
+			if holds, err = r.matchesCriterion(criterion, value, at, applies); err != nil {
 				return false, err
 			}
 		}
@@ -47,7 +47,7 @@ func (r *reading) match(words []string, at string, never bool) (bool, error) {
 	return applies, nil
 }
 
-func (r *reading) criterion(criterion, value, at string, applies bool) (bool, error) {
+func (r *configReader) matchesCriterion(criterion, value, at string, applies bool) (bool, error) {
 	list := strings.Split(value, ",")
 	switch criterion {
 	case "host":
@@ -56,11 +56,11 @@ func (r *reading) criterion(criterion, value, at string, applies bool) (bool, er
 	case "originalhost":
 		return matchesList(strings.Split(strings.ToLower(value), ","), strings.ToLower(r.name)), nil
 	case "user":
-		return matchesList(list, or(r.values["user"].first(), r.who.user)), nil
+		return matchesList(list, firstNonEmpty(r.values["user"].firstWord(), r.user.user)), nil
 	case "localuser":
-		return matchesList(list, r.who.user), nil
+		return matchesList(list, r.user.user), nil
 	case "tagged":
-		return matchesList(list, r.values["tag"].first()), nil
+		return matchesList(list, r.values["tag"].firstWord()), nil
 	case "exec":
 		if !applies {
 			return false, nil
@@ -88,7 +88,7 @@ func matchesList(patterns []string, name string) bool {
 	found := false
 	for _, p := range patterns {
 		pattern, negated := strings.CutPrefix(p, "!")
-		if !wildcard(pattern, name) {
+		if !matchesWildcard(pattern, name) {
 			continue
 		}
 		if negated {
@@ -99,8 +99,8 @@ func matchesList(patterns []string, name string) bool {
 	return found
 }
 
-// wildcard reports whether a name matches a pattern with * and ?. Brackets have no special meaning.
-func wildcard(pattern, name string) bool {
+// matchesWildcard reports whether a name matches a pattern with * and ?. Brackets have no special meaning.
+func matchesWildcard(pattern, name string) bool {
 	star, from := -1, 0
 	p, n := 0, 0
 	for n < len(name) {
@@ -121,7 +121,7 @@ func wildcard(pattern, name string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-func or(a, b string) string {
+func firstNonEmpty(a, b string) string {
 	if a != "" {
 		return a
 	}

@@ -15,33 +15,33 @@ import (
 	"time"
 )
 
-// said is a value in a configuration file, with its position.
-type said struct {
-	words []string // without quotes
-	at    string   // file:line
+// setting is a value in a configuration file, with its position.
+type setting struct {
+	words    []string // without quotes
+	position string   // file:line
 }
 
-func (s said) first() string {
+func (s setting) firstWord() string {
 	if len(s.words) == 0 {
 		return ""
 	}
 	return s.words[0]
 }
 
-// reading collects the options of ssh_config(5) files for one host, with OpenSSH's rules: the first value counts, but
-// identities and certificates add up. The files are not read with ssh -G because that costs a process per machine, does
-// not report positions, and needs OpenSSH to be installed. Tests compare the results of both.
-type reading struct {
+// configReader collects the options of ssh_config(5) files for one host, with OpenSSH's rules: the first value counts,
+// but identities and certificates add up. The files are not read with ssh -G because that costs a process per machine,
+// does not report positions, and needs OpenSSH to be installed. Tests compare the results of both.
+type configReader struct {
 	name   string // the name as given, before HostName is applied
-	who    identity
-	values map[string]said
+	user   identity
+	values map[string]setting
 
-	identities, certificates []said
+	identities, certificates []setting
 
-	final      bool // this is the second pass, for Match final
-	wantsFinal bool
-	ignored    []string // patterns of IgnoreUnknown
-	run        func(command string) bool
+	isFinalPass    bool // this is the second pass, for Match final
+	needsFinalPass bool
+	ignored        []string // patterns of IgnoreUnknown
+	run            func(command string) bool
 }
 
 // maxIncludes is the maximum depth of includes, as in OpenSSH.
@@ -50,8 +50,8 @@ const maxIncludes = 16
 // matchTimeout limits a command of Match exec.
 const matchTimeout = 15 * time.Second
 
-func newReading(name string, who identity) *reading {
-	return &reading{name: name, who: who, values: map[string]said{}, run: func(command string) bool {
+func newConfigReader(name string, who identity) *configReader {
+	return &configReader{name: name, user: who, values: map[string]setting{}, run: func(command string) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), matchTimeout)
 		defer cancel()
 		return exec.CommandContext(ctx, who.shell(), "-c", command).Run() == nil
@@ -59,29 +59,30 @@ func newReading(name string, who identity) *reading {
 }
 
 // read reads the user's and then the system's configuration. It reads both again if a Match final or canonical occurs.
-func (r *reading) read(f Files) error {
+func (r *configReader) read(f Files) error {
 	for {
-		if err := r.file(f.User, true, true, 0); err != nil {
+		if err := r.readFile(f.User, true, true, 0); err != nil {
 			return err
 		}
-		if err := r.file(f.System, false, true, 0); err != nil {
+		if err := r.readFile(f.System, false, true, 0); err != nil {
 			return err
 		}
-		if r.final || !r.wantsFinal {
+		if r.isFinalPass || !r.needsFinalPass {
 			return nil
 		}
 		host, err := r.hostName()
 		if err != nil {
 			return err
 		}
-		r.final = true
-		r.values["hostname"] = said{words: []string{strings.ReplaceAll(host, "%", "%%")}, at: r.values["hostname"].at}
+		r.isFinalPass = true
+		r.values["hostname"] = setting{words: []string{strings.ReplaceAll(host, "%", "%%")},
+			position: r.values["hostname"].position}
 	}
 }
 
-// file reads one file. If applies is false, the file is included from a block that does not apply, and nothing in it
-// applies.
-func (r *reading) file(path string, users, applies bool, depth int) error {
+// readFile reads one file. If applies is false, the file is included from a block that does not apply, and nothing in
+// it applies.
+func (r *configReader) readFile(path string, users, applies bool, depth int) error {
 	if depth > maxIncludes {
 		return fmt.Errorf("read %s: more than %d files include each other", path, maxIncludes)
 	}
@@ -94,7 +95,7 @@ func (r *reading) file(path string, users, applies bool, depth int) error {
 	}
 	defer func() { _ = f.Close() }()
 	if users {
-		if err := trusted(f); err != nil {
+		if err := checkTrusted(f); err != nil {
 			return err
 		}
 	}
@@ -102,15 +103,15 @@ func (r *reading) file(path string, users, applies bool, depth int) error {
 	lines := bufio.NewScanner(f)
 	for n := 1; lines.Scan(); n++ {
 		at := fmt.Sprintf("%s:%d", path, n)
-		key, rest := keyword(lines.Text())
+		key, rest := splitKeyword(lines.Text())
 		if key == "" {
 			continue
 		}
-		words, err := split(rest)
-		if err != nil && !wholeLine[key] {
+		words, err := splitWords(rest)
+		if err != nil && !wholeLineOptions[key] {
 			return fmt.Errorf("%s: %s: %w", at, key, err)
 		}
-		if len(words) == 0 && !wholeLine[key] {
+		if len(words) == 0 && !wholeLineOptions[key] {
 			return fmt.Errorf("%s: %s has no value", at, key)
 		}
 		switch key {
@@ -129,7 +130,7 @@ func (r *reading) file(path string, users, applies bool, depth int) error {
 				r.ignored = strings.Split(strings.ToLower(words[0]), ",")
 			}
 		default:
-			if err := r.setting(key, rest, words, at, applies); err != nil {
+			if err := r.storeSetting(key, rest, words, at, applies); err != nil {
 				return err
 			}
 		}
@@ -140,8 +141,8 @@ func (r *reading) file(path string, users, applies bool, depth int) error {
 	return nil
 }
 
-// trusted refuses a file that other users may write, because commands in it are executed.
-func trusted(f *os.File) error {
+// checkTrusted refuses a file that other users may write, because commands in it are executed.
+func checkTrusted(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("read %s: %w", f.Name(), err)
@@ -157,14 +158,14 @@ func trusted(f *os.File) error {
 	return nil
 }
 
-func (r *reading) include(words []string, from string, users, applies bool, depth int) error {
+func (r *configReader) include(words []string, from string, users, applies bool, depth int) error {
 	for _, pattern := range words {
 		switch {
 		case users && (pattern == "~" || strings.HasPrefix(pattern, "~/")):
-			pattern = literal(r.who.home) + pattern[1:]
+			pattern = escapePattern(r.user.home) + pattern[1:]
 		case filepath.IsAbs(pattern):
 		case users:
-			pattern = literal(filepath.Join(r.who.home, ".ssh")) + "/" + pattern
+			pattern = escapePattern(filepath.Join(r.user.home, ".ssh")) + "/" + pattern
 		default:
 			pattern = filepath.Join("/etc/ssh", pattern)
 		}
@@ -174,7 +175,7 @@ func (r *reading) include(words []string, from string, users, applies bool, dept
 		}
 		slices.Sort(paths)
 		for _, path := range paths {
-			if err := r.file(path, users, applies, depth+1); err != nil {
+			if err := r.readFile(path, users, applies, depth+1); err != nil {
 				return err
 			}
 		}
@@ -182,22 +183,22 @@ func (r *reading) include(words []string, from string, users, applies bool, dept
 	return nil
 }
 
-// literal escapes a path so that it matches only itself as a pattern.
-func literal(path string) string {
+// escapePattern escapes a path so that it matches only itself as a pattern.
+func escapePattern(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// setting stores an option's value, unless an earlier value exists.
-func (r *reading) setting(key, rest string, words []string, at string, applies bool) error {
-	if other, ok := renamed[key]; ok {
+// storeSetting stores an option's value, unless an earlier value exists.
+func (r *configReader) storeSetting(key, rest string, words []string, at string, applies bool) error {
+	if other, ok := renamedOptions[key]; ok {
 		key = other
 	}
-	s := said{words: words, at: at}
-	if wholeLine[key] {
+	s := setting{words: words, position: at}
+	if wholeLineOptions[key] {
 		s.words = []string{rest}
 	}
-	if !carried[key] && !without[key] {
-		if _, ok := refused[key]; !ok && !matchesList(r.ignored, key) {
+	if !supportedOptions[key] && !ignoredOptions[key] {
+		if _, ok := unsafeOptions[key]; !ok && !matchesList(r.ignored, key) {
 			return fmt.Errorf(
 				"%s: %s is not an option of ssh_config, or of a newer OpenSSH than clusterctl knows. IgnoreUnknown "+
 					"%s above it has it left out",
@@ -209,16 +210,16 @@ func (r *reading) setting(key, rest string, words []string, at string, applies b
 	}
 	_, there := r.values[key]
 	switch {
-	case !applies || without[key]:
+	case !applies || ignoredOptions[key]:
 	case key == "identityfile":
-		r.identities = add(r.identities, s)
+		r.identities = appendSetting(r.identities, s)
 	case key == "certificatefile":
-		r.certificates = add(r.certificates, s)
+		r.certificates = appendSetting(r.certificates, s)
 	case there:
 	case key == "proxycommand" && len(r.values["proxyjump"].words) > 0,
 		key == "proxyjump" && len(r.values["proxycommand"].words) > 0:
 	default:
-		if err := refuse(key, s); err != nil {
+		if err := rejectUnsafe(key, s); err != nil {
 			return err
 		}
 		r.values[key] = s
@@ -226,15 +227,15 @@ func (r *reading) setting(key, rest string, words []string, at string, applies b
 	return nil
 }
 
-func add(list []said, s said) []said {
-	if slices.ContainsFunc(list, func(o said) bool { return o.first() == s.first() }) {
+func appendSetting(list []setting, s setting) []setting {
+	if slices.ContainsFunc(list, func(o setting) bool { return o.firstWord() == s.firstWord() }) {
 		return list
 	}
 	return append(list, s)
 }
 
-// keyword splits a line into the option's name and the rest.
-func keyword(line string) (key, rest string) {
+// splitKeyword splits a line into the option's name and the rest.
+func splitKeyword(line string) (key, rest string) {
 	line = strings.TrimSpace(line)
 	if line == "" || line[0] == '#' {
 		return "", ""
@@ -255,8 +256,8 @@ func keyword(line string) (key, rest string) {
 	return strings.ToLower(key), rest
 }
 
-// split splits the rest of a line into words as OpenSSH does: with quotes and backslashes, up to a comment.
-func split(rest string) ([]string, error) {
+// splitWords splits the rest of a line into words as OpenSSH does: with quotes and backslashes, up to a comment.
+func splitWords(rest string) ([]string, error) {
 	var words []string
 	for i := 0; i < len(rest); {
 		if c := rest[i]; c == ' ' || c == '\t' {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-func set(names string) map[string]bool {
+func wordSet(names string) map[string]bool {
 	m := map[string]bool{}
 	for _, n := range strings.Fields(names) {
 		m[n] = true
@@ -14,18 +14,18 @@ func set(names string) map[string]bool {
 	return m
 }
 
-// wholeLine are the options whose value is the rest of the line, including quotes.
-var wholeLine = set("proxycommand localcommand remotecommand knownhostscommand")
+// wholeLineOptions are the options whose value is the rest of the line, including quotes.
+var wholeLineOptions = wordSet("proxycommand localcommand remotecommand knownhostscommand")
 
-// carried are the options that are implemented.
-var carried = set(`hostname user port proxyjump proxycommand identityfile certificatefile identitiesonly identityagent
+// supportedOptions are the options that are implemented.
+var supportedOptions = wordSet(`hostname user port proxyjump proxycommand identityfile certificatefile identitiesonly identityagent
 	userknownhostsfile globalknownhostsfile hostkeyalias hostkeyalgorithms stricthostkeychecking hashknownhosts revokedhostkeys
 	connecttimeout serveraliveinterval serveralivecountmax addressfamily bindaddress ciphers macs kexalgorithms
 	casignaturealgorithms pubkeyauthentication tag`)
 
-// refused are options that are not implemented and that change which hosts are trusted or where a connection goes. The
-// values are those that have no effect and are accepted.
-var refused = map[string][]string{
+// unsafeOptions are options that are not implemented and that change which hosts are trusted or where a connection
+// goes. The values are those that have no effect and are accepted.
+var unsafeOptions = map[string][]string{
 	"canonicalizehostname":             {"no", "none", "false"},
 	"knownhostscommand":                {"none"},
 	"pkcs11provider":                   {"none"},
@@ -36,9 +36,9 @@ var refused = map[string][]string{
 	"bindinterface":                    {},
 }
 
-// without are options that have no effect on a run: they change neither which hosts are trusted nor where a connection
-// goes.
-var without = set(`addkeystoagent afstokenpassing batchmode canonicaldomains canonicalizefallbacklocal
+// ignoredOptions are options that have no effect on a run: they change neither which hosts are trusted nor where a
+// connection goes.
+var ignoredOptions = wordSet(`addkeystoagent afstokenpassing batchmode canonicaldomains canonicalizefallbacklocal
 	canonicalizemaxdots canonicalizepermittedcnames challengeresponseauthentication channeltimeout cipher clearallforwardings compression compressionlevel
 	connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline enablesshkeysign escapechar exitonforwardfailure
 	fallbacktorsh fingerprinthash forkafterauthentication forwardagent forwardx11 forwardx11timeout forwardx11trusted gatewayports globalknownhostsfile2
@@ -51,38 +51,38 @@ var without = set(`addkeystoagent afstokenpassing batchmode canonicaldomains can
 	tisauthentication tunnel tunneldevice updatehostkeys usekeychain useprivilegedport userknownhostsfile2 useroaming usersh visualhostkey
 	warnweakcrypto xauthlocation`)
 
-// renamed maps older names of options to the present ones.
-var renamed = map[string]string{
+// renamedOptions maps older names of options to the present ones.
+var renamedOptions = map[string]string{
 	"identityfile2": "identityfile", "dsaauthentication": "pubkeyauthentication",
 	"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms",
 	"smartcarddevice":        "pkcs11provider",
 }
 
-func refuse(key string, s said) error {
-	quiet, ok := refused[key]
-	if !ok || slices.Contains(quiet, strings.ToLower(s.first())) {
+func rejectUnsafe(key string, s setting) error {
+	quiet, ok := unsafeOptions[key]
+	if !ok || slices.Contains(quiet, strings.ToLower(s.firstWord())) {
 		return nil
 	}
 	return fmt.Errorf(
 		"%s: %s %s is not carried out, and leaving it out would connect elsewhere or trust others than ssh does. "+
 			"Say what you mean in the machine's ssh block, or take it out for this host",
-		s.at,
+		s.position,
 		key,
 		strings.Join(s.words, " "),
 	)
 }
 
-// yes returns the value of a boolean option, or otherwise if it is not set.
-func (r *reading) yes(key string, otherwise bool) (bool, error) {
+// boolean returns the value of a boolean option, or otherwise if it is not set.
+func (r *configReader) boolean(key string, otherwise bool) (bool, error) {
 	s, ok := r.values[key]
 	if !ok {
 		return otherwise, nil
 	}
-	switch strings.ToLower(s.first()) {
+	switch strings.ToLower(s.firstWord()) {
 	case "yes", "true":
 		return true, nil
 	case "no", "false":
 		return false, nil
 	}
-	return false, fmt.Errorf("%s: %s %q is neither yes nor no", s.at, key, s.first())
+	return false, fmt.Errorf("%s: %s %q is neither yes nor no", s.position, key, s.firstWord())
 }

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// piped is a connection over a ProxyCommand's standard input and output.
-type piped struct {
+// proxyConn is a connection over a ProxyCommand's standard input and output.
+type proxyConn struct {
 	net.Conn
 	command *exec.Cmd
-	stderr  *limited
+	stderr  *limitedBuffer
 	once    sync.Once
 }
 
-// proxy runs a ProxyCommand as OpenSSH does: with the user's shell, which exec replaces.
-func proxy(command, shell string) (net.Conn, error) {
+// startProxy runs a ProxyCommand as OpenSSH does: with the user's shell, which exec replaces.
+func startProxy(command, shell string) (net.Conn, error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket: %w", err)
@@ -30,7 +30,7 @@ func proxy(command, shell string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a socket: %w", err)
 	}
-	p := &piped{Conn: conn, command: exec.Command(shell, "-c", "exec "+command), stderr: &limited{}}
+	p := &proxyConn{Conn: conn, command: exec.Command(shell, "-c", "exec "+command), stderr: &limitedBuffer{}}
 	p.command.Stdin, p.command.Stdout, p.command.Stderr = theirs, theirs, p.stderr
 	p.command.WaitDelay = time.Second // child processes may keep its standard error open
 	if err := p.command.Start(); err != nil {
@@ -41,7 +41,7 @@ func proxy(command, shell string) (net.Conn, error) {
 }
 
 // Close kills the command.
-func (p *piped) Close() error {
+func (p *proxyConn) Close() error {
 	err := p.Conn.Close()
 	p.once.Do(func() {
 		_ = p.command.Process.Kill()

@@ -31,16 +31,16 @@ import (
 
 // server is an sshd on loopback with configured answers to the probe. It runs an agent for a machine in memory.
 type server struct {
-	port      int
-	hostKey   gossh.Signer
-	sudo      string // result of the probe: root, nopass, pass, nosudo
-	there     bool   // the program is already on the machine
-	floods    bool   // every command prints endless output
-	complains string // what the agent writes to standard error before it exits
-	hangs     string // a command that contains this never ends
-	mu        sync.Mutex
-	ran       []string
-	shipped   []byte
+	port         int
+	hostKey      gossh.Signer
+	sudo         string // result of the probe: root, nopass, pass, nosudo
+	hasProgram   bool   // the program is already on the machine
+	floodsOutput bool   // every command prints endless output
+	stderrText   string // what the agent writes to standard error before it exits
+	hangs        string // a command that contains this never ends
+	mu           sync.Mutex
+	ran          []string
+	received     []byte
 }
 
 func newKey(t *testing.T) (gossh.Signer, []byte) {
@@ -60,8 +60,8 @@ func newKey(t *testing.T) (gossh.Signer, []byte) {
 	return signer, pem.EncodeToMemory(block)
 }
 
-// start returns a server, and a home folder whose key it accepts.
-func start(t *testing.T) (*server, string) {
+// startServer returns a server, and a home folder whose key it accepts.
+func startServer(t *testing.T) (*server, string) {
 	t.Helper()
 	home := t.TempDir()
 	client, text := newKey(t)
@@ -71,7 +71,7 @@ func start(t *testing.T) (*server, string) {
 	if err := os.WriteFile(filepath.Join(home, ".ssh", "id_ed25519"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &server{sudo: "root", there: true}
+	s := &server{sudo: "root", hasProgram: true}
 	s.hostKey, _ = newKey(t)
 	cfg := &gossh.ServerConfig{
 		PublicKeyCallback: func(_ gossh.ConnMetadata, k gossh.PublicKey) (*gossh.Permissions, error) {
@@ -139,7 +139,7 @@ func (s *server) exec(command string, c gossh.Channel, ended <-chan struct{}) in
 	s.ran = append(s.ran, command)
 	s.mu.Unlock()
 	switch {
-	case s.floods:
+	case s.floodsOutput:
 		piece := bytes.Repeat([]byte("x"), 64<<10)
 		for range 2048 {
 			if _, err := c.Write(piece); err != nil {
@@ -153,17 +153,17 @@ func (s *server) exec(command string, c gossh.Channel, ended <-chan struct{}) in
 		<-ended
 	case strings.Contains(command, "LC_ALL"):
 		there := "absent"
-		if s.there {
+		if s.hasProgram {
 			there = "there"
 		}
 		_, _ = io.WriteString(c, "clusterctl-probe\n0\nx86_64\nLinux\n"+s.sudo+"\n"+there+"\n")
-	case s.complains != "" && strings.HasSuffix(command, " agent"):
-		_, _ = io.WriteString(c.Stderr(), s.complains)
+	case s.stderrText != "" && strings.HasSuffix(command, " agent"):
+		_, _ = io.WriteString(c.Stderr(), s.stderrText)
 		return 1
 	case strings.HasSuffix(command, " agent"):
 		_ = agent.Serve(context.Background(), &hostfake.Host{Machine: host.Facts{Hostname: "m1"}}, c, c)
 	case strings.Contains(command, "gzip -dc"):
-		s.shipped, _ = io.ReadAll(c)
+		s.received, _ = io.ReadAll(c)
 	default:
 		return 1
 	}
@@ -176,15 +176,15 @@ func (s *server) machine() config.Machine {
 
 func noEnvironment(string) string { return "" }
 
-// files returns the settings of a home folder that only the test has.
-func files(home string) ssh.Files { return ssh.Files{Home: home, System: os.DevNull} }
+// settingsOf returns the settings of a home folder that only the test has.
+func settingsOf(home string) ssh.Files { return ssh.Files{Home: home, System: os.DevNull} }
 
 func dial(t *testing.T, s *server, home string, accept bool) (*ssh.Client, error) {
 	t.Helper()
 	c, err := ssh.Dial(
 		t.Context(),
 		s.machine(),
-		ssh.Options{Files: files(home), AcceptNewHostKeys: accept, Getenv: noEnvironment},
+		ssh.Options{Files: settingsOf(home), AcceptNewHostKeys: accept, Getenv: noEnvironment},
 	)
 	if err == nil {
 		t.Cleanup(func() { _ = c.Close() })
@@ -203,7 +203,7 @@ var program = ssh.Program{
 // A host key is trusted if known_hosts lists it, or if the user accepts it once.
 // Proves P03.
 func TestHostKeys(t *testing.T) {
-	s, home := start(t)
+	s, home := startServer(t)
 	if _, err := dial(t, s, home, false); !errors.Is(err, ssh.ErrHostKey) ||
 		!strings.Contains(err.Error(), "-accept-new-host-keys") {
 		t.Fatalf("unknown key: %v", err)
@@ -226,8 +226,8 @@ func TestHostKeys(t *testing.T) {
 	}
 }
 
-func TestALoginThatIsRefusedSaysWhatWasTried(t *testing.T) {
-	s, home := start(t)
+func TestFailedLoginsListTheTriedMethods(t *testing.T) {
+	s, home := startServer(t)
 	_, text := newKey(t)
 	if err := os.WriteFile(filepath.Join(home, ".ssh", "id_ed25519"), text, 0o600); err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func TestALoginThatIsRefusedSaysWhatWasTried(t *testing.T) {
 	}
 }
 
-func TestAMachineThatIsOffIsUnreachable(t *testing.T) {
+func TestMachinesThatAreOffAreUnreachable(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -253,16 +253,16 @@ func TestAMachineThatIsOffIsUnreachable(t *testing.T) {
 
 // A machine that accepts a login, but whose shell or disk then hangs, does not block a run forever.
 // Proves P05.
-func TestAShellThatHangsIsGivenUp(t *testing.T) {
+func TestHangingShellsTimeOut(t *testing.T) {
 	for _, hangs := range []string{"id -u", "gzip -dc"} {
-		s, home := start(t)
-		s.hangs, s.there = hangs, false
+		s, home := startServer(t)
+		s.hangs, s.hasProgram = hangs, false
 		c, err := dial(t, s, home, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		silent := program
-		silent.Silence = 100 * time.Millisecond
+		silent.SilenceTimeout = 100 * time.Millisecond
 		if _, err := c.Start(t.Context(), silent); !errors.Is(err, ssh.ErrLogin) ||
 			!strings.Contains(err.Error(), "the machine is silent for 100ms") {
 			t.Errorf("%s hangs: %v", hangs, err)
@@ -270,10 +270,10 @@ func TestAShellThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestNoWayToBecomeRootSaysTheWayOut(t *testing.T) {
+func TestMissingRootAccessNamesTheFix(t *testing.T) {
 	for sudo, hint := range map[string]string{"pass": "sudo_password_env", "tty": "Defaults:admin " +
 		"!requiretty", "nosudo": "install sudo", "doaspass": "permit nopass admin"} {
-		s, home := start(t)
+		s, home := startServer(t)
 		s.sudo = sudo
 		c, err := dial(t, s, home, true)
 		if err != nil {
@@ -288,14 +288,14 @@ func TestNoWayToBecomeRootSaysTheWayOut(t *testing.T) {
 
 // The error of an agent that exits contains the agent's message, without the locale warnings of shells and without
 // control characters.
-func TestAnAgentThatEndsSaysWhy(t *testing.T) {
+func TestFailedAgentsReportTheirReason(t *testing.T) {
 	for said, want := range map[string]string{
 		"bash: warning: setlocale: LC_ALL: cannot change locale (xx_YY)\n" +
 			"no space left on device\n": "the agent ended: no space left on device",
 		"\x1b]0;owned\x07killed\r\n": "the agent ended: ]0;ownedkilled",
 	} {
-		s, home := start(t)
-		s.there, s.complains = true, said
+		s, home := startServer(t)
+		s.hasProgram, s.stderrText = true, said
 		c, err := dial(t, s, home, true)
 		if err != nil {
 			t.Fatal(err)
@@ -311,9 +311,9 @@ func TestAnAgentThatEndsSaysWhy(t *testing.T) {
 }
 
 // A machine that sends endless output does not use much memory of the operator's computer.
-func TestAMachineThatSaysMuchTakesNoMemory(t *testing.T) {
-	s, home := start(t)
-	s.floods = true
+func TestEndlessOutputTakesNoMemory(t *testing.T) {
+	s, home := startServer(t)
+	s.floodsOutput = true
 	c, err := dial(t, s, home, true)
 	if err != nil {
 		t.Fatal(err)
@@ -347,10 +347,10 @@ func TestAMachineThatSaysMuchTakesNoMemory(t *testing.T) {
 
 // A connection starts one agent. The program is sent only to a machine that lacks it.
 // Proves P03.
-func TestTheAgentIsBroughtOnceAndAnswers(t *testing.T) {
+func TestTheAgentIsSentOnceAndAnswers(t *testing.T) {
 	for there, sudo := range map[bool]string{true: "nopass", false: "doas"} {
-		s, home := start(t)
-		s.there, s.sudo = there, sudo
+		s, home := startServer(t)
+		s.hasProgram, s.sudo = there, sudo
 		c, err := dial(t, s, home, true)
 		if err != nil {
 			t.Fatal(err)
@@ -367,8 +367,8 @@ func TestTheAgentIsBroughtOnceAndAnswers(t *testing.T) {
 		if err := a.Close(); err != nil {
 			t.Error(err)
 		}
-		if there == (len(s.shipped) > 0) {
-			t.Errorf("there before: %t, sent %d bytes", there, len(s.shipped))
+		if there == (len(s.received) > 0) {
+			t.Errorf("there before: %t, sent %d bytes", there, len(s.received))
 		}
 		if last := s.ran[len(s.ran)-1]; !strings.HasPrefix(
 			last,
@@ -379,7 +379,7 @@ func TestTheAgentIsBroughtOnceAndAnswers(t *testing.T) {
 	}
 }
 
-func TestSettingsOfOpenSSHApply(t *testing.T) {
+func TestOpenSSHSettingsApply(t *testing.T) {
 	home := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(home, ".ssh"), 0o700); err != nil {
 		t.Fatal(err)
@@ -393,7 +393,7 @@ func TestSettingsOfOpenSSHApply(t *testing.T) {
 		"10.0.0.1": "ops 2222 gate " + filepath.Join(home, ".ssh", "ops"),
 		"10.0.0.9": "other 22  " + filepath.Join(home, ".ssh", "id_rsa"),
 	} {
-		got, err := ssh.Resolve(config.Machine{IP: netip.MustParseAddr(ip)}, files(home), noEnvironment)
+		got, err := ssh.Resolve(config.Machine{IP: netip.MustParseAddr(ip)}, settingsOf(home), noEnvironment)
 		if err != nil {
 			t.Fatal(err)
 		}

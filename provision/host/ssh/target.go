@@ -22,26 +22,26 @@ type Target struct {
 	User         string
 	Keys         []string // paths of private or public keys, in the order in which they are tried
 	Certificates []string
-	Explicit     bool // the machine's block names the key, which must exist
-	OnlyKeys     bool // use only those of the agent's keys that are in Keys
-	NoKeys       bool // PubkeyAuthentication no
-	Agent        string
+	IsExplicit   bool // the machine's block names the key, which must exist
+	HasOnlyKeys  bool // use only those of the agent's keys that are in Keys
+	HasNoKeys    bool // PubkeyAuthentication no
+	AgentSocket  string
 	Jumps        []string // [user@]host[:port], in the order in which they are passed through
-	Proxy        string   // a command that connects to the machine's sshd
+	ProxyCommand string   // a command that connects to the machine's sshd
 
-	KnownHosts []string // new keys are added to the first
-	Global     []string
-	Alias      string // the name by which host keys are looked up
-	Revoked    string // a file of revoked keys
-	Strict     string // yes, ask, accept-new or no
-	Hash       bool   // hash the names of added hosts
+	KnownHosts       []string // new keys are added to the first
+	GlobalKnownHosts []string
+	HostKeyAlias     string // the name by which host keys are looked up
+	RevokedKeys      string // a file of revoked keys
+	StrictHostKeys   string // yes, ask, accept-new or no
+	HashesHosts      bool   // hash the names of added hosts
 
-	HostKeys, Ciphers, MACs, Exchanges, Authorities algorithms
+	HostKeys, Ciphers, MACs, KeyExchanges, CASignatures algorithms
 
-	Network, Bind         string
-	Connect, Alive        time.Duration // zero means our own default
-	AliveCount            int
-	strictAt, connectedBy string // position of the setting
+	AddressFamily, BindAddress    string
+	ConnectTimeout, AliveInterval time.Duration // zero means our own default
+	AliveCount                    int
+	strictPosition, routePosition string // position of the setting
 }
 
 // Files are the locations of the SSH configuration. Empty fields mean OpenSSH's defaults.
@@ -51,7 +51,7 @@ type Files struct {
 	System string // empty means /etc/ssh/ssh_config
 }
 
-func (f Files) orUsual() (Files, error) {
+func (f Files) withDefaults() (Files, error) {
 	if f.Home == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
@@ -59,7 +59,8 @@ func (f Files) orUsual() (Files, error) {
 		}
 		f.Home = home
 	}
-	f.User, f.System = or(f.User, filepath.Join(f.Home, ".ssh", "config")), or(f.System, "/etc/ssh/ssh_config")
+	f.User, f.System = firstNonEmpty(f.User, filepath.Join(f.Home, ".ssh", "config")),
+		firstNonEmpty(f.System, "/etc/ssh/ssh_config")
 	return f, nil
 }
 
@@ -68,11 +69,11 @@ var defaultKeys = []string{"id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "i
 // Resolve returns how to log in to a machine. Settings come from its ssh block, then ~/.ssh/config, then the system's
 // configuration, then OpenSSH's defaults.
 func Resolve(m config.Machine, f Files, getenv func(string) string) (Target, error) {
-	f, err := f.orUsual()
+	f, err := f.withDefaults()
 	if err != nil {
 		return Target{}, err
 	}
-	who, err := whoAmI(f.Home, getenv)
+	who, err := currentUser(f.Home, getenv)
 	if err != nil {
 		return Target{}, err
 	}
@@ -80,11 +81,11 @@ func Resolve(m config.Machine, f Files, getenv func(string) string) (Target, err
 	if name == "" {
 		name = m.IP.String()
 	}
-	r := newReading(name, who)
+	r := newConfigReader(name, who)
 	// Values of the block take precedence, like command-line arguments of ssh.
 	block := func(key, value string) {
 		if value != "" {
-			r.values[key] = said{words: []string{value}, at: "the machine's ssh block"}
+			r.values[key] = setting{words: []string{value}, position: "the machine's ssh block"}
 		}
 	}
 	block("user", m.SSH.User)
@@ -100,70 +101,70 @@ func Resolve(m config.Machine, f Files, getenv func(string) string) (Target, err
 	}
 	t, err := r.target()
 	if m.SSH.Key != "" {
-		t.Keys, t.Certificates, t.Explicit, t.OnlyKeys = []string{m.SSH.Key}, nil, true, true
+		t.Keys, t.Certificates, t.IsExplicit, t.HasOnlyKeys = []string{m.SSH.Key}, nil, true, true
 	}
 	return t, err
 }
 
 // target builds the Target from the values that were read.
-func (r *reading) target() (t Target, err error) {
+func (r *configReader) target() (t Target, err error) {
 	if t.Host, err = r.hostName(); err != nil {
 		return t, err
 	}
-	t.Name, t.User = r.name, or(r.values["user"].first(), r.who.user)
+	t.Name, t.User = r.name, firstNonEmpty(r.values["user"].firstWord(), r.user.user)
 	if t.Port, err = r.number("port", 22); err != nil {
 		return t, err
 	}
 	if t.Port < 1 || t.Port > 65535 {
-		return t, fmt.Errorf("%s: %d is not a port", r.values["port"].at, t.Port)
+		return t, fmt.Errorf("%s: %d is not a port", r.values["port"].position, t.Port)
 	}
-	for _, step := range []func(*Target) error{r.route, r.keys, r.hostKeys, r.patience} {
+	for _, step := range []func(*Target) error{r.route, r.keys, r.hostKeys, r.timeouts} {
 		if err := step(&t); err != nil {
 			return t, err
 		}
 	}
 	for key, list := range map[string]*algorithms{
-		"hostkeyalgorithms": &t.HostKeys, "ciphers": &t.Ciphers, "macs": &t.MACs, "kexalgorithms": &t.Exchanges,
-		"casignaturealgorithms": &t.Authorities,
+		"hostkeyalgorithms": &t.HostKeys, "ciphers": &t.Ciphers, "macs": &t.MACs, "kexalgorithms": &t.KeyExchanges,
+		"casignaturealgorithms": &t.CASignatures,
 	} {
 		if s, ok := r.values[key]; ok {
-			*list = algorithms{said: s.first(), at: s.at}
+			*list = algorithms{value: s.firstWord(), position: s.position}
 		}
 	}
 	return t, nil
 }
 
 // route sets how to connect to the machine.
-func (r *reading) route(t *Target) (err error) {
-	if s, ok := r.values["proxyjump"]; ok && !strings.EqualFold(s.first(), "none") {
-		t.Jumps, t.connectedBy = strings.Split(s.first(), ","), s.at
+func (r *configReader) route(t *Target) (err error) {
+	if s, ok := r.values["proxyjump"]; ok && !strings.EqualFold(s.firstWord(), "none") {
+		t.Jumps, t.routePosition = strings.Split(s.firstWord(), ","), s.position
 	}
-	if s, ok := r.values["proxycommand"]; ok && !strings.EqualFold(s.first(), "none") {
-		if t.Proxy, err = r.tokens(t.Host).expand(s.first()); err != nil {
-			return fmt.Errorf("%s: ProxyCommand: %w", s.at, err)
+	if s, ok := r.values["proxycommand"]; ok && !strings.EqualFold(s.firstWord(), "none") {
+		if t.ProxyCommand, err = r.tokens(t.Host).expand(s.firstWord()); err != nil {
+			return fmt.Errorf("%s: ProxyCommand: %w", s.position, err)
 		}
-		t.connectedBy = s.at
+		t.routePosition = s.position
 	}
-	t.Network, t.Bind = "tcp", r.values["bindaddress"].first()
+	t.AddressFamily, t.BindAddress = "tcp", r.values["bindaddress"].firstWord()
 	if s, ok := r.values["addressfamily"]; ok {
 		networks := map[string]string{"any": "tcp", "inet": "tcp4", "inet6": "tcp6"}
-		if t.Network = networks[strings.ToLower(s.first())]; t.Network == "" {
-			return fmt.Errorf("%s: AddressFamily %q is none of any, inet and inet6", s.at, s.first())
+		if t.AddressFamily = networks[strings.ToLower(s.firstWord())]; t.AddressFamily == "" {
+			return fmt.Errorf("%s: AddressFamily %q is none of any, inet and inet6", s.position, s.firstWord())
 		}
 	}
 	return nil
 }
 
 // keys sets the keys to log in with.
-func (r *reading) keys(t *Target) (err error) {
-	if t.OnlyKeys, err = r.yes("identitiesonly", false); err != nil {
+func (r *configReader) keys(t *Target) (err error) {
+	if t.HasOnlyKeys, err = r.boolean("identitiesonly", false); err != nil {
 		return err
 	}
-	on, err := r.yes("pubkeyauthentication", true)
-	if s := r.values["pubkeyauthentication"].first(); err != nil && (s == "unbound" || s == "host-bound") {
+	on, err := r.boolean("pubkeyauthentication", true)
+	if s := r.values["pubkeyauthentication"].firstWord(); err != nil && (s == "unbound" || s == "host-bound") {
 		on, err = true, nil
 	}
-	if t.NoKeys = !on; err != nil {
+	if t.HasNoKeys = !on; err != nil {
 		return err
 	}
 	if t.Keys, err = r.files(r.identities, t.Host); err != nil {
@@ -171,30 +172,30 @@ func (r *reading) keys(t *Target) (err error) {
 	}
 	if len(r.identities) == 0 {
 		for _, f := range defaultKeys {
-			t.Keys = append(t.Keys, filepath.Join(r.who.home, ".ssh", f))
+			t.Keys = append(t.Keys, filepath.Join(r.user.home, ".ssh", f))
 		}
 	}
 	if t.Certificates, err = r.files(r.certificates, t.Host); err != nil {
 		return err
 	}
-	t.Agent = r.who.getenv("SSH_AUTH_SOCK")
+	t.AgentSocket = r.user.getenv("SSH_AUTH_SOCK")
 	s, ok := r.values["identityagent"]
 	switch {
-	case !ok || s.first() == "SSH_AUTH_SOCK":
-	case strings.EqualFold(s.first(), "none"):
-		t.Agent = ""
-	case strings.HasPrefix(s.first(), "$") && !strings.HasPrefix(s.first(), "${"):
-		t.Agent = r.who.getenv(s.first()[1:])
+	case !ok || s.firstWord() == "SSH_AUTH_SOCK":
+	case strings.EqualFold(s.firstWord(), "none"):
+		t.AgentSocket = ""
+	case strings.HasPrefix(s.firstWord(), "$") && !strings.HasPrefix(s.firstWord(), "${"):
+		t.AgentSocket = r.user.getenv(s.firstWord()[1:])
 	default:
-		if t.Agent, err = r.path(s.first(), t.Host); err != nil {
-			return fmt.Errorf("%s: IdentityAgent: %w", s.at, err)
+		if t.AgentSocket, err = r.path(s.firstWord(), t.Host); err != nil {
+			return fmt.Errorf("%s: IdentityAgent: %w", s.position, err)
 		}
 	}
 	return nil
 }
 
 // files expands values that each name one file. The value none is skipped.
-func (r *reading) files(list []said, host string) (paths []string, err error) {
+func (r *configReader) files(list []setting, host string) (paths []string, err error) {
 	for _, s := range list {
 		for _, word := range s.words {
 			if strings.EqualFold(word, "none") {
@@ -202,7 +203,7 @@ func (r *reading) files(list []said, host string) (paths []string, err error) {
 			}
 			path, err := r.path(word, host)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", s.at, word, err)
+				return nil, fmt.Errorf("%s: %s: %w", s.position, word, err)
 			}
 			paths = append(paths, path)
 		}
@@ -211,32 +212,32 @@ func (r *reading) files(list []said, host string) (paths []string, err error) {
 }
 
 // hostKeys sets how the machine's host key is verified.
-func (r *reading) hostKeys(t *Target) (err error) {
-	t.Alias = r.values["hostkeyalias"].first()
+func (r *configReader) hostKeys(t *Target) (err error) {
+	t.HostKeyAlias = r.values["hostkeyalias"].firstWord()
 	t.KnownHosts = []string{
-		filepath.Join(r.who.home, ".ssh", "known_hosts"),
-		filepath.Join(r.who.home, ".ssh", "known_hosts2"),
+		filepath.Join(r.user.home, ".ssh", "known_hosts"),
+		filepath.Join(r.user.home, ".ssh", "known_hosts2"),
 	}
 	if s, ok := r.values["userknownhostsfile"]; ok {
-		if t.KnownHosts, err = r.files([]said{s}, t.Host); err != nil {
+		if t.KnownHosts, err = r.files([]setting{s}, t.Host); err != nil {
 			return err
 		}
 	}
-	t.Global = []string{"/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"}
+	t.GlobalKnownHosts = []string{"/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"}
 	if s, ok := r.values["globalknownhostsfile"]; ok {
-		if t.Global, err = r.files([]said{s}, t.Host); err != nil {
+		if t.GlobalKnownHosts, err = r.files([]setting{s}, t.Host); err != nil {
 			return err
 		}
 	}
-	if s, ok := r.values["revokedhostkeys"]; ok && !strings.EqualFold(s.first(), "none") {
-		if t.Revoked, err = r.path(s.first(), t.Host); err != nil {
-			return fmt.Errorf("%s: RevokedHostKeys: %w", s.at, err)
+	if s, ok := r.values["revokedhostkeys"]; ok && !strings.EqualFold(s.firstWord(), "none") {
+		if t.RevokedKeys, err = r.path(s.firstWord(), t.Host); err != nil {
+			return fmt.Errorf("%s: RevokedHostKeys: %w", s.position, err)
 		}
 	}
-	if t.Hash, err = r.yes("hashknownhosts", false); err != nil {
+	if t.HashesHosts, err = r.boolean("hashknownhosts", false); err != nil {
 		return err
 	}
-	t.Strict = "ask"
+	t.StrictHostKeys = "ask"
 	if s, ok := r.values["stricthostkeychecking"]; ok {
 		meanings := map[string]string{
 			"yes":        "yes",
@@ -247,45 +248,46 @@ func (r *reading) hostKeys(t *Target) (err error) {
 			"false":      "no",
 			"off":        "no",
 		}
-		if t.Strict, t.strictAt = meanings[strings.ToLower(s.first())], s.at; t.Strict == "" {
+		if t.StrictHostKeys, t.strictPosition = meanings[strings.ToLower(s.firstWord())],
+			s.position; t.StrictHostKeys == "" {
 			return fmt.Errorf(
 				"%s: StrictHostKeyChecking %q is none of yes, ask, accept-new, no and off",
-				s.at,
-				s.first(),
+				s.position,
+				s.firstWord(),
 			)
 		}
 	}
 	return nil
 }
 
-// patience sets the timeouts.
-func (r *reading) patience(t *Target) (err error) {
-	if t.Connect, err = r.duration("connecttimeout"); err != nil {
+// timeouts sets the timeouts.
+func (r *configReader) timeouts(t *Target) (err error) {
+	if t.ConnectTimeout, err = r.duration("connecttimeout"); err != nil {
 		return err
 	}
-	if t.Alive, err = r.duration("serveraliveinterval"); err != nil {
+	if t.AliveInterval, err = r.duration("serveraliveinterval"); err != nil {
 		return err
 	}
 	t.AliveCount, err = r.number("serveralivecountmax", 3)
 	return err
 }
 
-func (r *reading) number(key string, otherwise int) (int, error) {
+func (r *configReader) number(key string, otherwise int) (int, error) {
 	s, ok := r.values[key]
 	if !ok {
 		return otherwise, nil
 	}
-	n, err := strconv.Atoi(s.first())
+	n, err := strconv.Atoi(s.firstWord())
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%s: %s %q is not a number", s.at, key, s.first())
+		return 0, fmt.Errorf("%s: %s %q is not a number", s.position, key, s.firstWord())
 	}
 	return n, nil
 }
 
 // duration returns a time in the syntax of ssh_config: 90, 1m30s, 2h.
-func (r *reading) duration(key string) (time.Duration, error) {
+func (r *configReader) duration(key string) (time.Duration, error) {
 	s, ok := r.values[key]
-	if !ok || strings.EqualFold(s.first(), "none") {
+	if !ok || strings.EqualFold(s.firstWord(), "none") {
 		return 0, nil
 	}
 	units := map[byte]time.Duration{
@@ -296,7 +298,7 @@ func (r *reading) duration(key string) (time.Duration, error) {
 		'w': 7 * 24 * time.Hour,
 	}
 	total, digits := time.Duration(0), ""
-	for _, c := range []byte(strings.ToLower(s.first()) + "s") {
+	for _, c := range []byte(strings.ToLower(s.firstWord()) + "s") {
 		unit, isUnit := units[c]
 		switch {
 		case c >= '0' && c <= '9' && len(digits) < 7:
@@ -307,7 +309,7 @@ func (r *reading) duration(key string) (time.Duration, error) {
 		case isUnit && c == 's' && total > 0:
 			// This is the s appended to a time that already ends with a unit.
 		default:
-			return 0, fmt.Errorf("%s: %s %q is not a time such as 90, 30s or 2m", s.at, key, s.first())
+			return 0, fmt.Errorf("%s: %s %q is not a time such as 90, 30s or 2m", s.position, key, s.firstWord())
 		}
 	}
 	return total, nil

@@ -17,7 +17,7 @@ type identity struct {
 	getenv                   func(string) string
 }
 
-func whoAmI(home string, getenv func(string) string) (identity, error) {
+func currentUser(home string, getenv func(string) string) (identity, error) {
 	u, err := user.Current()
 	if err != nil {
 		return identity{}, fmt.Errorf("find out who you are, to log in as: %w", err)
@@ -30,24 +30,25 @@ func whoAmI(home string, getenv func(string) string) (identity, error) {
 }
 
 // shell returns the shell that runs ProxyCommand and Match exec.
-func (w identity) shell() string { return or(w.getenv("SHELL"), "/bin/sh") }
+func (w identity) shell() string { return firstNonEmpty(w.getenv("SHELL"), "/bin/sh") }
 
 // tokens maps percent tokens in a configuration's values to their values.
 type tokens map[byte]string
 
 // tokens returns OpenSSH's tokens that are known before a connection exists.
-func (r *reading) tokens(host string) tokens {
-	port, remote := or(r.values["port"].first(), "22"), or(r.values["user"].first(), r.who.user)
-	jump := r.values["proxyjump"].first()
+func (r *configReader) tokens(host string) tokens {
+	port, remote := firstNonEmpty(r.values["port"].firstWord(), "22"),
+		firstNonEmpty(r.values["user"].firstWord(), r.user.user)
+	jump := r.values["proxyjump"].firstWord()
 	if strings.EqualFold(jump, "none") {
 		jump = ""
 	}
-	short, _, _ := strings.Cut(r.who.machine, ".")
-	sum := sha1.Sum([]byte(r.who.machine + host + port + remote + jump))
+	short, _, _ := strings.Cut(r.user.machine, ".")
+	sum := sha1.Sum([]byte(r.user.machine + host + port + remote + jump))
 	return tokens{
-		'%': "%", 'h': host, 'p': port, 'r': remote, 'n': r.name, 'u': r.who.user, 'd': r.who.home, 'i': r.who.uid,
-		'l': r.who.machine, 'L': short,
-		'j': jump, 'k': or(r.values["hostkeyalias"].first(), r.name), 'C': hex.EncodeToString(sum[:]),
+		'%': "%", 'h': host, 'p': port, 'r': remote, 'n': r.name, 'u': r.user.user, 'd': r.user.home, 'i': r.user.uid,
+		'l': r.user.machine, 'L': short,
+		'j': jump, 'k': firstNonEmpty(r.values["hostkeyalias"].firstWord(), r.name), 'C': hex.EncodeToString(sum[:]),
 	}
 }
 
@@ -71,7 +72,7 @@ func (t tokens) expand(text string) (string, error) {
 }
 
 // path expands the value of an option that names a file: ~, percent tokens, and environment variables as ${NAME}.
-func (r *reading) path(text, host string) (string, error) {
+func (r *configReader) path(text, host string) (string, error) {
 	var b strings.Builder
 	rest := text
 	for {
@@ -84,7 +85,7 @@ func (r *reading) path(text, host string) (string, error) {
 		if !ok {
 			return "", errors.New("${ is not closed")
 		}
-		value := r.who.getenv(name)
+		value := r.user.getenv(name)
 		if value == "" {
 			return "", fmt.Errorf("the environment variable %s is not set", name)
 		}
@@ -93,20 +94,20 @@ func (r *reading) path(text, host string) (string, error) {
 	}
 	text, err := r.tokens(host).expand(b.String())
 	if err == nil && (text == "~" || strings.HasPrefix(text, "~/")) {
-		text = filepath.Join(r.who.home, text[1:])
+		text = filepath.Join(r.user.home, text[1:])
 	}
 	return text, err
 }
 
 // hostName returns the host to connect to, as HostName sets it.
-func (r *reading) hostName() (string, error) {
+func (r *configReader) hostName() (string, error) {
 	s, ok := r.values["hostname"]
 	if !ok {
 		return r.name, nil
 	}
-	host, err := tokens{'%': "%", 'h': r.name}.expand(s.first())
+	host, err := tokens{'%': "%", 'h': r.name}.expand(s.firstWord())
 	if err != nil {
-		return "", fmt.Errorf("%s: HostName: %w", s.at, err)
+		return "", fmt.Errorf("%s: HostName: %w", s.position, err)
 	}
 	return host, nil
 }

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// released is the table of docs/benchmarks-api.md at the last release. Each release copies the file. A comparison with
-// the last run instead would never report a cost that grows a little with each change.
+// releasedReport is the table of docs/benchmarks-api.md at the last release. Each release copies the file. A comparison
+// with the last run instead would never report a cost that grows a little with each change.
 //
 //go:embed released.md
-var released string
+var releasedReport string
 
-// noise is the relative difference up to which a worse figure is not reported. Two runs of the same build differ by as
-// much.
-const noise = 0.1
+// tolerance is the relative difference up to which a worse figure is not reported. Two runs of the same build differ by
+// as much.
+const tolerance = 0.1
 
-// last returns the measured figures of an earlier report, by the work that was measured. It returns none for a file in
-// another format.
-func last(report string) map[string]float64 {
+// readFigures returns the measured figures of an earlier report, by the work that was measured. It returns none for a
+// file in another format.
+func readFigures(report string) map[string]float64 {
 	figures := map[string]float64{}
 	for row := range strings.Lines(report) {
 		cells := strings.Split(row, "|")
@@ -33,15 +33,16 @@ func last(report string) map[string]float64 {
 	return figures
 }
 
-// worse returns a line for each figure that is more than noise higher than in an earlier report. All figures are costs.
-func worse(figures []figure, before map[string]float64) (lines []string) {
+// describeWorse returns a line for each figure that is more than noise higher than in an earlier report. All figures
+// are costs.
+func describeWorse(figures []figure, before map[string]float64) (lines []string) {
 	for _, f := range figures {
 		was, ok := before[f.work]
 		switch {
 		case !ok:
 		case was == 0 && f.measured > 0:
 			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was 0", f.work, f.measured, f.unit))
-		case was > 0 && f.measured > was*(1+noise):
+		case was > 0 && f.measured > was*(1+tolerance):
 			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was %.4g (%+.0f %%)",
 				f.work, f.measured, f.unit, was, 100*(f.measured/was-1)))
 		}

@@ -7,17 +7,17 @@ import (
 
 // TestFiguresAreComparedWithAnEarlierReport parses a report that the program writes.
 func TestFiguresAreComparedWithAnEarlierReport(t *testing.T) {
-	before := last(report([]figure{
+	before := readFigures(formatReport([]figure{
 		{work: "create pod, json", unit: "CPU ms", upstream: 1.21, mark: 0.3, measured: 0.168, note: "0.15 to 0.18"},
 		{work: "get pod, json", unit: "CPU ms", upstream: 0.64, mark: 0.1, measured: 0.038},
-		{work: "broken watches", measured: 0}, {work: "RSS, idle", unit: "MiB", mark: 67.5, further: 45,
+		{work: "broken watches", measured: 0}, {work: "RSS, idle", unit: "MiB", mark: 67.5, goal: 45,
 			measured: 57.23},
 		{work: "gone", unit: "s", measured: 1},
 	}))
 	if len(before) != 5 || before["RSS, idle"] != 57.23 {
 		t.Errorf("read %v", before)
 	}
-	got := worse([]figure{
+	got := describeWorse([]figure{
 		{work: "create pod, json", unit: "CPU ms", measured: 0.192}, {work: "get pod, json", unit: "CPU ms",
 			measured: 0.0399},
 		{work: "broken watches", unit: "watches", measured: 3}, {work: "RSS, idle", unit: "MiB", measured: 50},
@@ -27,10 +27,10 @@ func TestFiguresAreComparedWithAnEarlierReport(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if figures := last(released); figures["create pod, json"] == 0 || len(figures) < 30 {
+	if figures := readFigures(releasedReport); figures["create pod, json"] == 0 || len(figures) < 30 {
 		t.Errorf("released.md has the figures %v, want at least 30", figures)
 	}
-	if figures := last("# Nothing\n\n| a | b |\n"); len(figures) != 0 {
+	if figures := readFigures("# Nothing\n\n| a | b |\n"); len(figures) != 0 {
 		t.Errorf("figures of a file without figures: %v", figures)
 	}
 }

@@ -36,13 +36,13 @@ func main() {
 		}
 		return
 	}
-	if err := measure(ctx, *scale, *only); err != nil {
+	if err := measureAll(ctx, *scale, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-api:", err)
 		os.Exit(1)
 	}
 }
 
-func measure(ctx context.Context, scale int, only string) (err error) {
+func measureAll(ctx context.Context, scale int, only string) (err error) {
 	root, err := cluster.Root()
 	if err != nil {
 		return err
@@ -52,10 +52,10 @@ func measure(ctx context.Context, scale int, only string) (err error) {
 		name string
 		work []func(*bench, context.Context) error
 	}{
-		{"objects", []func(*bench, context.Context) error{(*bench).objects}},
-		{"lists", []func(*bench, context.Context) error{(*bench).lists, (*bench).watches}},
-		{"storm", []func(*bench, context.Context) error{(*bench).populate, (*bench).restart, (*bench).storm}},
-		{"memory", []func(*bench, context.Context) error{(*bench).memory}},
+		{"objects", []func(*bench, context.Context) error{(*bench).measureObjects}},
+		{"lists", []func(*bench, context.Context) error{(*bench).measureLists, (*bench).measureWatches}},
+		{"storm", []func(*bench, context.Context) error{(*bench).populate, (*bench).restart, (*bench).measureStorm}},
+		{"memory", []func(*bench, context.Context) error{(*bench).measureMemory}},
 		{"starts", []func(*bench, context.Context) error{(*bench).stop, (*bench).startEmpty, (*bench).restart,
 			(*bench).fill, (*bench).stop, (*bench).startFull}},
 	} {
@@ -63,15 +63,15 @@ func measure(ctx context.Context, scale int, only string) (err error) {
 			continue
 		}
 		// Each part has its own API server and store, so that memory of one part does not count in another.
-		if err := alone(ctx, filepath.Join(root, "bin"), scale, part.work, &figures, false); err != nil {
+		if err := measureAlone(ctx, filepath.Join(root, "bin"), scale, part.work, &figures, false); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
 	}
-	text := report(figures)
+	text := formatReport(figures)
 	fmt.Print(text)
 	path := filepath.Join(root, "docs", "benchmarks-api.md")
-	if lines := worse(figures, last(released)); scale == 1 && len(lines) > 0 {
-		fmt.Printf("\nWorse than the last release by more than %.0f %%:\n", 100*noise)
+	if lines := describeWorse(figures, readFigures(releasedReport)); scale == 1 && len(lines) > 0 {
+		fmt.Printf("\nWorse than the last release by more than %.0f %%:\n", 100*tolerance)
 		for _, line := range lines {
 			fmt.Println("  " + line)
 		}
@@ -89,7 +89,7 @@ func serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return alone(ctx, filepath.Join(root, "bin"), 1, []func(*bench, context.Context) error{
+	return measureAlone(ctx, filepath.Join(root, "bin"), 1, []func(*bench, context.Context) error{
 		func(b *bench, ctx context.Context) error {
 			fmt.Printf("KUBECONFIG=%s API=%d ETCD=%d\n", b.Kubeconfig(), b.API[0].PID(), b.Etcd[0].PID())
 			<-ctx.Done()
@@ -98,7 +98,7 @@ func serve(ctx context.Context) error {
 	}, new([]figure), true)
 }
 
-func alone(
+func measureAlone(
 	ctx context.Context,
 	bin string,
 	scale int,
@@ -132,10 +132,10 @@ func alone(
 	return nil
 }
 
-func (b *bench) stop(context.Context) error { return b.API[0].End() }
+func (b *bench) stop(context.Context) error { return b.API[0].Stop() }
 
 func (b *bench) restart(ctx context.Context) error {
-	if err := b.API[0].End(); err != nil {
+	if err := b.API[0].Stop(); err != nil {
 		return err
 	}
 	if err := b.API[0].Start(ctx); err != nil {
@@ -145,21 +145,23 @@ func (b *bench) restart(ctx context.Context) error {
 }
 
 func (b *bench) startEmpty(ctx context.Context) error {
-	return b.starts(ctx, "the store as the first start left it", 2.2, 0.3)
+	return b.measureStarts(ctx, "the store as the first start left it", 2.2, 0.3)
 }
 
-func (b *bench) startFull(ctx context.Context) error { return b.starts(ctx, "50,000 pods", 5.9, 1) }
+func (b *bench) startFull(ctx context.Context) error {
+	return b.measureStarts(ctx, "50,000 pods", 5.9, 1)
+}
 
 func (b *bench) fill(ctx context.Context) error {
-	_, err := b.kubebench(ctx, "create", "--kind", "pod", "--n", b.amount(50000), "--concurrency", "64")
+	_, err := b.kubebench(ctx, "create", "--kind", "pod", "--n", b.scaled(50000), "--concurrency", "64")
 	return err
 }
 
 // populate creates the objects that the informers of a storm list.
 func (b *bench) populate(ctx context.Context) error {
 	for _, args := range [][]string{
-		{"nodes", "--n", b.amount(200)}, {"create", "--kind", "pod", "--n", b.amount(5000)},
-		{"create", "--kind", "configmap", "--n", b.amount(200)},
+		{"nodes", "--n", b.scaled(200)}, {"create", "--kind", "pod", "--n", b.scaled(5000)},
+		{"create", "--kind", "configmap", "--n", b.scaled(200)},
 	} {
 		if _, err := b.kubebench(ctx, args...); err != nil {
 			return err
@@ -168,7 +170,7 @@ func (b *bench) populate(ctx context.Context) error {
 	return nil
 }
 
-func report(figures []figure) string {
+func formatReport(figures []figure) string {
 	var b strings.Builder
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	fmt.Fprintf(
@@ -195,14 +197,14 @@ settings. Where it has no figure, it was not measured.
 			}
 		}
 		mark := fmt.Sprintf("%.4g", f.mark)
-		if f.further > 0 {
-			mark += fmt.Sprintf(", then %.4g", f.further)
+		if f.goal > 0 {
+			mark += fmt.Sprintf(", then %.4g", f.goal)
 			verdict = "met, both"
 		}
 		switch {
 		case f.measured > f.mark:
 			verdict = "**missed**"
-		case f.further > 0 && f.measured > f.further:
+		case f.goal > 0 && f.measured > f.goal:
 			verdict = "met, the further one missed"
 		}
 		fmt.Fprintf(

@@ -22,13 +22,13 @@ type figure struct {
 	unit     string
 	upstream float64 // what upstream 1.36.3 needed on such a machine; 0: not measured
 	mark     float64 // the maximum that is allowed
-	further  float64 // a lower maximum to aim for; 0: none
+	goal     float64 // a lower maximum to aim for; 0: none
 	measured float64
 	note     string
 }
 
-// line is the JSON object that kubebench prints for a measurement.
-type line struct {
+// benchResult is the JSON object that kubebench prints for a measurement.
+type benchResult struct {
 	N          int            `json:"n"`
 	Errors     int            `json:"errors"`
 	FirstError string         `json:"first_error"`
@@ -56,7 +56,7 @@ type bench struct {
 	figures []figure
 }
 
-func (b *bench) kubebench(ctx context.Context, args ...string) (line, error) {
+func (b *bench) kubebench(ctx context.Context, args ...string) (benchResult, error) {
 	pids := fmt.Sprintf("etcd=%d", b.Etcd[0].PID())
 	if pid := b.API[0].PID(); pid != 0 {
 		pids += fmt.Sprintf(",api=%d", pid)
@@ -68,9 +68,9 @@ func (b *bench) kubebench(ctx context.Context, args ...string) (line, error) {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return line{}, fmt.Errorf("kubebench %s: %w", args[0], err)
+		return benchResult{}, fmt.Errorf("kubebench %s: %w", args[0], err)
 	}
-	var l line
+	var l benchResult
 	if err := json.Unmarshal(out, &l); err != nil {
 		return l, fmt.Errorf("kubebench %s printed %.200q: %w", args[0], out, err)
 	}
@@ -80,22 +80,22 @@ func (b *bench) kubebench(ctx context.Context, args ...string) (line, error) {
 	return l, nil
 }
 
-func (b *bench) amount(n int) string { return strconv.Itoa(max(n/b.scale, 16)) }
+func (b *bench) scaled(n int) string { return strconv.Itoa(max(n/b.scale, 16)) }
 
 func (b *bench) add(f figure) {
 	b.figures = append(b.figures, f)
 	fmt.Fprintf(os.Stderr, "  %s: %.4g %s (mark %.4g)\n", f.work, f.measured, f.unit, f.mark)
 }
 
-// verb is a measurement of one verb on single objects: upstream's CPU seconds per 10,000, and the divisor that gives
-// the mark.
-type verb struct {
+// verbCase is a measurement of one verb on single objects: upstream's CPU seconds per 10,000, and the divisor that
+// gives the mark.
+type verbCase struct {
 	name, kind     string
 	protobuf, json float64
-	part           float64
+	divisor        float64
 }
 
-var verbs = []verb{
+var verbCases = []verbCase{
 	{"create", "configmap", 8.3, 9.6, 4},
 	{"get", "configmap", 4.4, 3.2, 6},
 	{"update", "configmap", 10.4, 13.4, 4},
@@ -115,11 +115,11 @@ const rounds = 5
 // percentile of its round.
 const watchRounds = 3
 
-// objects measures the five verbs on single objects.
-func (b *bench) objects(ctx context.Context) error {
-	lines := map[string][]line{}
+// measureObjects measures the five verbs on single objects.
+func (b *bench) measureObjects(ctx context.Context) error {
+	lines := map[string][]benchResult{}
 	for range rounds {
-		for _, v := range verbs {
+		for _, v := range verbCases {
 			for _, content := range []string{"protobuf", "json"} {
 				args := []string{
 					v.name,
@@ -130,10 +130,10 @@ func (b *bench) objects(ctx context.Context) error {
 					"--namespace",
 					"bench-" + content,
 					"--n",
-					b.amount(5000),
+					b.scaled(5000),
 				}
 				if v.name == "get" {
-					args = append(args, "--n", b.amount(10000), "--population", b.amount(5000))
+					args = append(args, "--n", b.scaled(10000), "--population", b.scaled(5000))
 				}
 				l, err := b.kubebench(ctx, args...)
 				if err != nil {
@@ -144,7 +144,7 @@ func (b *bench) objects(ctx context.Context) error {
 			}
 		}
 	}
-	for _, v := range verbs {
+	for _, v := range verbCases {
 		for _, content := range []string{"protobuf", "json"} {
 			upstream := v.protobuf / 10
 			if content == "json" {
@@ -152,9 +152,9 @@ func (b *bench) objects(ctx context.Context) error {
 			}
 			name := v.name + " " + v.kind + ", " + content
 			measured := lines[name]
-			l := median(measured, func(l line) float64 { return l.perOperation("api") })
+			l := medianBy(measured, func(l benchResult) float64 { return l.perOperation("api") })
 			b.add(figure{
-				work: name, unit: "CPU ms", upstream: upstream, mark: upstream / v.part,
+				work: name, unit: "CPU ms", upstream: upstream, mark: upstream / v.divisor,
 				measured: l.perOperation("api"),
 				note: fmt.Sprintf(
 					"%.3g to %.3g; p50/p99 %.1f/%.1f ms; etcd %.2f CPU ms",
@@ -170,18 +170,20 @@ func (b *bench) objects(ctx context.Context) error {
 	return nil
 }
 
-// median sorts lines by what of returns, and returns the middle one.
-func median(lines []line, of func(line) float64) line {
-	slices.SortFunc(lines, func(a, b line) int { return cmp.Compare(of(a), of(b)) })
+// medianBy sorts lines by what of returns, and returns the middle one.
+func medianBy(lines []benchResult, of func(benchResult) float64) benchResult {
+	slices.SortFunc(lines, func(a, b benchResult) int { return cmp.Compare(of(a), of(b)) })
 	return lines[len(lines)/2]
 }
 
 // perOperation returns a process' CPU time for each operation, in milliseconds.
-func (l line) perOperation(process string) float64 { return 1000 * l.Procs[process].CPU / float64(l.N) }
+func (l benchResult) perOperation(process string) float64 {
+	return 1000 * l.Procs[process].CPU / float64(l.N)
+}
 
-// lists measures lists of 10,000 pods. The pods remain for the watches.
-func (b *bench) lists(ctx context.Context) error {
-	if _, err := b.kubebench(ctx, "create", "--kind", "pod", "--n", b.amount(10000), "--concurrency",
+// measureLists measures lists of 10,000 pods. The pods remain for the watches.
+func (b *bench) measureLists(ctx context.Context) error {
+	if _, err := b.kubebench(ctx, "create", "--kind", "pod", "--n", b.scaled(10000), "--concurrency",
 		"64"); err != nil {
 		return err
 	}
@@ -225,17 +227,17 @@ func (b *bench) lists(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) watches(ctx context.Context) error {
+func (b *bench) measureWatches(ctx context.Context) error {
 	for _, c := range []struct {
 		content       string
 		upstream      float64
 		p50, p99      float64
 		watchers, ups string
 	}{
-		{"protobuf", 29.5, 105, 515, b.amount(1000), b.amount(1000)},
-		{"json", 30, 145, 681, b.amount(1000), b.amount(1000)},
+		{"protobuf", 29.5, 105, 515, b.scaled(1000), b.scaled(1000)},
+		{"json", 30, 145, 681, b.scaled(1000), b.scaled(1000)},
 	} {
-		var lines []line
+		var lines []benchResult
 		for range watchRounds {
 			l, err := b.kubebench(
 				ctx,
@@ -254,15 +256,15 @@ func (b *bench) watches(ctx context.Context) error {
 			}
 			lines = append(lines, l)
 		}
-		cpu := func(l line) float64 { return l.Procs["api"].CPU }
-		l := median(lines, cpu)
+		cpu := func(l benchResult) float64 { return l.Procs["api"].CPU }
+		l := medianBy(lines, cpu)
 		b.add(
 			figure{
 				work:     "1,000 watchers × 1,000 updates at 20/s, " + c.content,
 				unit:     "CPU s",
 				upstream: c.upstream,
 				mark:     c.upstream / 4,
-				further:  c.upstream / 8,
+				goal:     c.upstream / 8,
 				measured: cpu(
 					l,
 				),
@@ -274,8 +276,8 @@ func (b *bench) watches(ctx context.Context) error {
 				),
 			},
 		)
-		p99 := func(l line) float64 { return l.Latency.P99 }
-		l = median(lines, p99)
+		p99 := func(l benchResult) float64 { return l.Latency.P99 }
+		l = medianBy(lines, p99)
 		b.add(
 			figure{work: "its delivery, p99, " + c.content, unit: "ms", upstream: c.p99, mark: c.p50, measured: p99(l),
 				note: fmt.Sprintf(
@@ -287,7 +289,7 @@ func (b *bench) watches(ctx context.Context) error {
 				)},
 		)
 	}
-	l, err := b.kubebench(ctx, "watch", "--watchers", b.amount(1000), "--updates", b.amount(1000), "--rate", "0")
+	l, err := b.kubebench(ctx, "watch", "--watchers", b.scaled(1000), "--updates", b.scaled(1000), "--rate", "0")
 	if err != nil {
 		return err
 	}
@@ -305,24 +307,24 @@ func (b *bench) watches(ctx context.Context) error {
 	return nil
 }
 
-// memory measures resident memory when idle, after load, and with 50,000 pods.
-func (b *bench) memory(ctx context.Context) error {
+// measureMemory measures resident memory when idle, after load, and with 50,000 pods.
+func (b *bench) measureMemory(ctx context.Context) error {
 	rss := func() (float64, error) {
 		l, err := b.kubebench(ctx, "proc")
 		return l.Procs["api"].After, err
 	}
-	if err := b.rest(ctx); err != nil {
+	if err := b.awaitIdle(ctx); err != nil {
 		return err
 	}
 	idle, err := rss()
 	if err != nil {
 		return err
 	}
-	b.add(figure{work: "RSS, idle", unit: "MiB", upstream: 270, mark: 270.0 / 4, further: 270.0 / 6, measured: idle})
+	b.add(figure{work: "RSS, idle", unit: "MiB", upstream: 270, mark: 270.0 / 4, goal: 270.0 / 6, measured: idle})
 	for range 4 {
 		for _, step := range [][]string{
-			{"create", "--n", b.amount(20000)}, {"get", "--n", b.amount(40000), "--population", b.amount(20000)},
-			{"update"}, {"delete", "--n", b.amount(20000)},
+			{"create", "--n", b.scaled(20000)}, {"get", "--n", b.scaled(40000), "--population", b.scaled(20000)},
+			{"update"}, {"delete", "--n", b.scaled(20000)},
 		} {
 			if _, err := b.kubebench(ctx,
 				append(step, "--kind", "pod", "--namespace", "mixed", "--concurrency", "64")...); err != nil {
@@ -330,7 +332,7 @@ func (b *bench) memory(ctx context.Context) error {
 			}
 		}
 	}
-	if err := b.rest(ctx); err != nil {
+	if err := b.awaitIdle(ctx); err != nil {
 		return err
 	}
 	emptied, err := rss()
@@ -346,7 +348,7 @@ func (b *bench) memory(ctx context.Context) error {
 			measured: emptied,
 		},
 	)
-	if _, err := b.kubebench(ctx, "create", "--kind", "pod", "--namespace", "full", "--n", b.amount(50000),
+	if _, err := b.kubebench(ctx, "create", "--kind", "pod", "--namespace", "full", "--n", b.scaled(50000),
 		"--concurrency", "64"); err != nil {
 		return err
 	}
@@ -358,8 +360,8 @@ func (b *bench) memory(ctx context.Context) error {
 	return nil
 }
 
-// rest waits for a minute without requests. CPU time and memory measured after it are those of an idle server.
-func (b *bench) rest(ctx context.Context) error {
+// awaitIdle waits for a minute without requests. CPU time and memory measured after it are those of an idle server.
+func (b *bench) awaitIdle(ctx context.Context) error {
 	select {
 	case <-time.After(time.Minute / time.Duration(b.scale)):
 		return nil
@@ -368,8 +370,8 @@ func (b *bench) rest(ctx context.Context) error {
 	}
 }
 
-// starts measures the time from exec to /readyz, and adds the median of its runs.
-func (b *bench) starts(ctx context.Context, name string, upstream, mark float64) error {
+// measureStarts measures the time from exec to /readyz, and adds the median of its runs.
+func (b *bench) measureStarts(ctx context.Context, name string, upstream, mark float64) error {
 	l, err := b.kubebench(ctx, append([]string{"startup", "--runs", "5", "--"}, b.API[0].Command()...)...)
 	if err != nil {
 		return err
@@ -387,13 +389,13 @@ func (b *bench) starts(ctx context.Context, name string, upstream, mark float64)
 	return nil
 }
 
-// storm measures a restart with 2,000 informers.
-func (b *bench) storm(ctx context.Context) error {
+// measureStorm measures a restart with 2,000 informers.
+func (b *bench) measureStorm(ctx context.Context) error {
 	before, err := b.Ranges(ctx)
 	if err != nil {
 		return err
 	}
-	l, err := b.kubebench(ctx, "storm", "--informers", b.amount(2000))
+	l, err := b.kubebench(ctx, "storm", "--informers", b.scaled(2000))
 	if err != nil {
 		return err
 	}
@@ -417,7 +419,7 @@ func (b *bench) storm(ctx context.Context) error {
 	if before, err = b.Ranges(ctx); err != nil {
 		return err
 	}
-	if l, err = b.kubebench(ctx, "storm", "--informers", b.amount(2000), "--initial-events"); err != nil {
+	if l, err = b.kubebench(ctx, "storm", "--informers", b.scaled(2000), "--initial-events"); err != nil {
 		return err
 	}
 	if after, err = b.Ranges(ctx); err != nil {

@@ -17,7 +17,7 @@ locals {
 }
 `
 
-func address(n int) string { return fmt.Sprintf("10.%d.%d.%d", n/50000, n/250%200, n%250+1) }
+func machineAddress(n int) string { return fmt.Sprintf("10.%d.%d.%d", n/50000, n/250%200, n%250+1) }
 
 // Machines returns a configuration with a control plane and n nodes, each in its own block.
 func Machines(n int) string {
@@ -28,7 +28,7 @@ func Machines(n int) string {
 			&out,
 			"machine \"m%d\" {\n  address = %q\n  roles = local.roles\n  labels = { n = \"%d\" }\n}\n",
 			i,
-			address(i),
+			machineAddress(i),
 			i,
 		)
 	}
@@ -48,7 +48,7 @@ func Chained(n int) string {
 			&out,
 			"machine \"m%d\" {\n  address = %q\n  roles = local.roles\n  labels = { before = machine.%s.name }\n}\n",
 			i,
-			address(i),
+			machineAddress(i),
 			before,
 		)
 	}

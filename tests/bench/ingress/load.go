@@ -16,28 +16,28 @@ import (
 	"time"
 )
 
-// load is a set of clients that each send the next request as soon as the last is answered. A client connects again if
-// an answer announces that the connection ends, or if the connection is closed before a request. Every other error
-// counts as a failed request.
-type load struct {
-	at    string
-	conns int
-	roots *x509.CertPool // nil: without TLS
+// loadClients is a set of clients that each send the next request as soon as the last is answered. A client connects
+// again if an answer announces that the connection ends, or if the connection is closed before a request. Every other
+// error counts as a failed request.
+type loadClients struct {
+	address string
+	conns   int
+	roots   *x509.CertPool // nil: without TLS
 
-	mu       sync.Mutex
-	answered int
-	failed   int
-	took     []time.Duration
-	why      map[string]int
+	mu          sync.Mutex
+	answered    int
+	failed      int
+	latencies   []time.Duration
+	errorCounts map[string]int
 }
 
-var request = []byte(
-	"GET /shop/of/books?page=7 HTTP/1.1\r\nHost: " + name + "\r\nUser-Agent: bench\r\nAccept: " +
+var requestText = []byte(
+	"GET /shop/of/books?page=7 HTTP/1.1\r\nHost: " + hostName + "\r\nUser-Agent: bench\r\nAccept: " +
 		"*/*\r\nAccept-Encoding: gzip\r\n\r\n",
 )
 
-func (l *load) run(d time.Duration) error {
-	l.answered, l.failed, l.took, l.why = 0, 0, nil, map[string]int{}
+func (l *loadClients) run(d time.Duration) error {
+	l.answered, l.failed, l.latencies, l.errorCounts = 0, 0, nil, map[string]int{}
 	until := time.Now().Add(d)
 	var wg sync.WaitGroup
 	for range l.conns {
@@ -45,22 +45,22 @@ func (l *load) run(d time.Duration) error {
 	}
 	wg.Wait()
 	if l.answered == 0 {
-		return fmt.Errorf("no request was answered: %v", l.why)
+		return fmt.Errorf("no request was answered: %v", l.errorCounts)
 	}
-	slices.Sort(l.took)
+	slices.Sort(l.latencies)
 	return nil
 }
 
-func (l *load) client(until time.Time) {
+func (l *loadClients) client(until time.Time) {
 	var took []time.Duration
 	answered, failed := 0, 0
 	why := map[string]int{}
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.answered, l.failed, l.took = l.answered+answered, l.failed+failed, append(l.took, took...)
+		l.answered, l.failed, l.latencies = l.answered+answered, l.failed+failed, append(l.latencies, took...)
 		for k, n := range why {
-			l.why[k] += n
+			l.errorCounts[k] += n
 		}
 	}()
 	var nc net.Conn
@@ -78,7 +78,7 @@ func (l *load) client(until time.Time) {
 		}
 		began := time.Now()
 		_ = nc.SetDeadline(began.Add(10 * time.Second))
-		last, err := ask(nc, in)
+		last, err := sendRequest(nc, in)
 		if err != nil {
 			failed++
 			why[err.Error()]++
@@ -96,12 +96,12 @@ func (l *load) client(until time.Time) {
 	}
 }
 
-func (l *load) dial() (net.Conn, error) {
-	nc, err := net.DialTimeout("tcp", l.at, 10*time.Second)
+func (l *loadClients) dial() (net.Conn, error) {
+	nc, err := net.DialTimeout("tcp", l.address, 10*time.Second)
 	if err != nil || l.roots == nil {
 		return nc, err
 	}
-	secure := tls.Client(nc, &tls.Config{RootCAs: l.roots, ServerName: name, NextProtos: []string{"http/1.1"}})
+	secure := tls.Client(nc, &tls.Config{RootCAs: l.roots, ServerName: hostName, NextProtos: []string{"http/1.1"}})
 	_ = secure.SetDeadline(time.Now().Add(10 * time.Second))
 	if err := secure.Handshake(); err != nil {
 		_ = nc.Close()
@@ -110,9 +110,9 @@ func (l *load) dial() (net.Conn, error) {
 	return secure, nil
 }
 
-// ask sends one request and reads its answer. last is true if the connection ends with it.
-func ask(nc net.Conn, in *bufio.Reader) (last bool, err error) {
-	if _, err := nc.Write(request); err != nil {
+// sendRequest sends one request and reads its answer. last is true if the connection ends with it.
+func sendRequest(nc net.Conn, in *bufio.Reader) (last bool, err error) {
+	if _, err := nc.Write(requestText); err != nil {
 		return true, err
 	}
 	length := -1
@@ -141,28 +141,28 @@ func ask(nc net.Conn, in *bufio.Reader) (last bool, err error) {
 			last = strings.EqualFold(value, "close")
 		}
 	}
-	if length != len(answer) {
+	if length != len(responseBody) {
 		return true, fmt.Errorf("an answer of %d bytes", length)
 	}
 	_, err = io.CopyN(io.Discard, in, int64(length))
 	return last, err
 }
 
-func (l *load) percentile(p int) float64 {
-	return float64(l.took[min(len(l.took)*p/100, len(l.took)-1)].Microseconds()) / 1000
+func (l *loadClients) percentile(p int) float64 {
+	return float64(l.latencies[min(len(l.latencies)*p/100, len(l.latencies)-1)].Microseconds()) / 1000
 }
 
-var answer = slices.Repeat([]byte("0123456789abcdef"), 64)
+var responseBody = slices.Repeat([]byte("0123456789abcdef"), 64)
 
-// pods are endpoints that answer with one KiB.
-type pods struct {
-	all []*http.Server
-	at  []string
-	old sync.WaitGroup
+// backends are endpoints that answer with one KiB.
+type backends struct {
+	servers     []*http.Server
+	addressList []string
+	retired     sync.WaitGroup
 }
 
-func newPods(n int) (*pods, error) {
-	p := &pods{}
+func newBackends(n int) (*backends, error) {
+	p := &backends{}
 	for range n {
 		if err := p.add(); err != nil {
 			return nil, err
@@ -171,18 +171,18 @@ func newPods(n int) (*pods, error) {
 	return p, nil
 }
 
-func (p *pods) add() error {
+func (p *backends) add() error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
-		_, _ = w.Write(answer)
+		_, _ = w.Write(responseBody)
 	})}
 	go func() { _ = s.Serve(ln) }()
-	p.all, p.at = append(p.all, s), append(p.at, ln.Addr().String())
+	p.servers, p.addressList = append(p.servers, s), append(p.addressList, ln.Addr().String())
 	return nil
 }
 
-func (p *pods) addresses() []string { return slices.Clone(p.at) }
+func (p *backends) addresses() []string { return slices.Clone(p.addressList) }

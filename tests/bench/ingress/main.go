@@ -18,7 +18,7 @@ import (
 	"clusterctl/certs"
 )
 
-const name = "web.example"
+const hostName = "web.example"
 
 func main() {
 	serve := flag.Bool("serve", false, "be the proxy that is measured; the program starts itself so")
@@ -28,9 +28,9 @@ func main() {
 	flag.Parse()
 	var err error
 	if *serve {
-		err = serveOurs(flag.Args())
+		err = serveKubeIngress(flag.Args())
 	} else {
-		err = measure(*each, *roll, *rounds)
+		err = measureAll(*each, *roll, *rounds)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-func measure(each, roll time.Duration, rounds int) error {
+func measureAll(each, roll time.Duration, rounds int) error {
 	dir, err := os.MkdirTemp("", "bench-ingress-")
 	if err != nil {
 		return err
@@ -53,8 +53,8 @@ func measure(each, roll time.Duration, rounds int) error {
 	cells := map[string][]result{}
 	var order []string
 	for range rounds {
-		for _, p := range []func(dir string) measured{newOurs, newNginx, newHaproxy} {
-			list, err := one(p(dir), roots, each, roll)
+		for _, p := range []func(dir string) measuredProxy{newKubeIngress, newNginx, newHaproxy} {
+			list, err := measureProxy(p(dir), roots, each, roll)
 			if err != nil {
 				return err
 			}
@@ -90,9 +90,9 @@ type result struct {
 	failed              int
 }
 
-// one measures one proxy.
-func one(p measured, roots *x509.CertPool, each, roll time.Duration) (list []result, err error) {
-	pods, err := newPods(4)
+// measureProxy measures one proxy.
+func measureProxy(p measuredProxy, roots *x509.CertPool, each, roll time.Duration) (list []result, err error) {
+	pods, err := newBackends(4)
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +106,10 @@ func one(p measured, roots *x509.CertPool, each, roll time.Duration) (list []res
 	}
 	for _, secure := range []bool{false, true} {
 		for _, conns := range []int{1, 64, 512} {
-			l := &load{at: p.plain(), conns: conns}
+			l := &loadClients{address: p.plain(), conns: conns}
 			cell := fmt.Sprintf("%s | no | %d", p.label(), conns)
 			if secure {
-				l.at, l.roots, cell = p.secure(), roots, fmt.Sprintf("%s | yes | %d", p.label(), conns)
+				l.address, l.roots, cell = p.secure(), roots, fmt.Sprintf("%s | yes | %d", p.label(), conns)
 			}
 			// Warm up connections to endpoints, and workers. A proxy that is reloaded too often may have missed the
 			// last change, so it receives the endpoints again.
@@ -126,7 +126,7 @@ func one(p measured, roots *x509.CertPool, each, roll time.Duration) (list []res
 				}
 			}
 			done, rolled := make(chan struct{}), make(chan error, 1)
-			go func() { rolled <- pods.roll(roll, done, p.set) }()
+			go func() { rolled <- pods.replaceContinuously(roll, done, p.set) }()
 			before := p.cpu()
 			err := l.run(each)
 			used := p.cpu() - before
@@ -155,7 +155,8 @@ func writeCertificate(dir string) (*x509.CertPool, error) {
 	}
 	pair, err := certs.Issue(
 		ca,
-		certs.Request{CommonName: name, Hosts: []string{name}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
+		certs.Request{CommonName: hostName, Hosts: []string{hostName},
+			Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
 		time.Now(),
 	)
 	if err != nil {

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// grace is how long an ending pod goes on serving after the proxy has the new endpoints. A preStop hook has the same
-// effect.
-const grace = time.Second
+// shutdownGrace is how long an ending pod goes on serving after the proxy has the new endpoints. A preStop hook has the
+// same effect.
+const shutdownGrace = time.Second
 
-// roll replaces one pod after the other until done is closed, and passes the endpoints to the proxy each time.
-func (p *pods) roll(every time.Duration, done <-chan struct{}, set func([]string) error) error {
-	defer p.old.Wait()
+// replaceContinuously replaces one pod after the other until done is closed, and passes the endpoints to the proxy each
+// time.
+func (p *backends) replaceContinuously(every time.Duration, done <-chan struct{}, set func([]string) error) error {
+	defer p.retired.Wait()
 	if every == 0 {
 		return nil
 	}
@@ -28,13 +29,13 @@ func (p *pods) roll(every time.Duration, done <-chan struct{}, set func([]string
 		if err := p.add(); err != nil {
 			return err
 		}
-		gone := p.all[0]
-		p.all, p.at = p.all[1:], p.at[1:]
-		if err := set(p.at); err != nil {
+		gone := p.servers[0]
+		p.servers, p.addressList = p.servers[1:], p.addressList[1:]
+		if err := set(p.addressList); err != nil {
 			return fmt.Errorf("tell the proxy its endpoints: %w", err)
 		}
-		p.old.Go(func() {
-			time.Sleep(grace)
+		p.retired.Go(func() {
+			time.Sleep(shutdownGrace)
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			_ = gone.Shutdown(ctx)
@@ -42,9 +43,9 @@ func (p *pods) roll(every time.Duration, done <-chan struct{}, set func([]string
 	}
 }
 
-func (p *pods) stop() {
-	p.old.Wait()
-	for _, s := range p.all {
+func (p *backends) stop() {
+	p.retired.Wait()
+	for _, s := range p.servers {
 		_ = s.Close()
 	}
 }

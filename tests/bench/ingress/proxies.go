@@ -27,7 +27,7 @@ type proxied struct {
 	cmd        *exec.Cmd
 }
 
-type measured interface {
+type measuredProxy interface {
 	label() string
 	plain() string
 	secure() string
@@ -86,15 +86,17 @@ func (p *proxied) cpu() (sum time.Duration) {
 	return sum
 }
 
-// ours is kube-ingress' engine, in another process of this program.
-type ours struct {
+// kubeIngress is kube-ingress' engine, in another process of this program.
+type kubeIngress struct {
 	proxied
 	in *bufio.Writer
 }
 
-func newOurs(dir string) measured { return &ours{proxied: newProxied(dir, "kube-ingress", 18080)} }
+func newKubeIngress(dir string) measuredProxy {
+	return &kubeIngress{proxied: newProxied(dir, "kube-ingress", 18080)}
+}
 
-func (o *ours) start(endpoints []string) error {
+func (o *kubeIngress) start(endpoints []string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -113,13 +115,13 @@ func (o *ours) start(endpoints []string) error {
 	return o.set(endpoints)
 }
 
-func (o *ours) set(endpoints []string) error {
+func (o *kubeIngress) set(endpoints []string) error {
 	fmt.Fprintln(o.in, strings.Join(endpoints, " "))
 	return o.in.Flush()
 }
 
-// serveOurs runs the engine with one rule. It reads the rule's endpoints from standard input, one list a line.
-func serveOurs(args []string) error {
+// serveKubeIngress runs the engine with one rule. It reads the rule's endpoints from standard input, one list a line.
+func serveKubeIngress(args []string) error {
 	dir, at := args[0], args[1:]
 	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 	if err != nil {
@@ -128,9 +130,10 @@ func serveOurs(args []string) error {
 	e := proxy.New(proxy.Config{
 		Log: slog.New(
 			slog.DiscardHandler,
-		), Default: &cert, MaxHead: 32 << 10, HeadTime: 15 * time.Second, Idle: 75 * time.Second, UpIdle: time.Minute,
-		MaxIdle:   320,
-		HTTPSPort: 443, MinTLS: tls.VersionTLS12, MaxStreams: 250, HandshakeIn: 15 * time.Second,
+		), DefaultCert: &cert, MaxHead: 32 << 10, HeadTime: 15 * time.Second, Idle: 75 * time.Second,
+		UpstreamIdle: time.Minute,
+		MaxIdle:      320,
+		HTTPSPort:    443, MinTLS: tls.VersionTLS12, MaxStreams: 250, HandshakeTime: 15 * time.Second,
 	})
 	key := route.BackendKey{Service: route.Key{Namespace: "default", Name: "web"}, Port: "80", Protocol: route.HTTP}
 	backend := &route.Backend{Key: key, Targets: e.Targets(key)}
@@ -141,7 +144,7 @@ func serveOurs(args []string) error {
 			{Backend: backend, Weight: 1},
 		}, Counter: e.Counter(route.Source{Namespace: "default", Name: "web", Service: "web"}),
 	}
-	l := (&route.Listener{}).With(map[string][]route.Place{name: {{Path: "/shop", Rule: rule}}})
+	l := (&route.Listener{}).WithHosts(map[string][]route.PathRule{hostName: {{Path: "/shop", Rule: rule}}})
 	for i, address := range at {
 		ln, err := net.Listen("tcp", address)
 		if err != nil {
@@ -166,7 +169,7 @@ func serveOurs(args []string) error {
 
 type nginx struct{ proxied }
 
-func newNginx(dir string) measured { return &nginx{newProxied(dir, "nginx", 18082)} }
+func newNginx(dir string) measuredProxy { return &nginx{newProxied(dir, "nginx", 18082)} }
 
 func (n *nginx) write(endpoints []string) error {
 	return os.WriteFile(
@@ -179,7 +182,7 @@ http {
   access_log off; keepalive_requests 1000000;
   upstream web { server %[2]s; keepalive 320; keepalive_requests 1000000; }
   server {
-    listen %[3]s; listen %[4]s ssl; server_name `+name+`; ssl_certificate %[1]s/cert.pem; ssl_certificate_key %[1]s/key.pem; ssl_protocols TLSv1.2 TLSv1.3;
+    listen %[3]s; listen %[4]s ssl; server_name `+hostName+`; ssl_certificate %[1]s/cert.pem; ssl_certificate_key %[1]s/key.pem; ssl_protocols TLSv1.2 TLSv1.3;
     location /shop {
       proxy_pass http://web; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host;
       proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Real-IP $remote_addr; proxy_set_header X-Forwarded-Proto $scheme;
@@ -213,7 +216,7 @@ func (n *nginx) set(endpoints []string) error {
 
 type haproxy struct{ proxied }
 
-func newHaproxy(dir string) measured { return &haproxy{newProxied(dir, "haproxy", 18084)} }
+func newHaproxy(dir string) measuredProxy { return &haproxy{newProxied(dir, "haproxy", 18084)} }
 
 func (h *haproxy) write(endpoints []string) error {
 	servers := ""
@@ -232,7 +235,7 @@ defaults
 frontend web
   bind %[2]s
   bind %[3]s ssl crt %[1]s/both.pem alpn http/1.1
-  use_backend web if { hdr(host) -i `+name+` } { path_beg /shop }
+  use_backend web if { hdr(host) -i `+hostName+` } { path_beg /shop }
 backend web
   balance roundrobin
 %[4]s`, h.dir, h.plain(), h.secure(), servers)), 0o644)

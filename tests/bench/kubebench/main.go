@@ -25,7 +25,7 @@ import (
 type command struct {
 	help string
 	// setup registers the command's own flags and returns its body.
-	setup func(fs *flag.FlagSet, c *common) func(ctx context.Context) error
+	setup func(fs *flag.FlagSet, c *commonFlags) func(ctx context.Context) error
 }
 
 var commands = map[string]command{
@@ -68,7 +68,7 @@ func main() {
 		os.Exit(2)
 	}
 	fs := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
-	c := &common{op: os.Args[1]}
+	c := &commonFlags{op: os.Args[1]}
 	c.register(fs)
 	run := cmd.setup(fs, c)
 	_ = fs.Parse(os.Args[2:])
@@ -89,8 +89,8 @@ func main() {
 	}
 }
 
-// common holds the flags every command has.
-type common struct {
+// commonFlags holds the flags every command has.
+type commonFlags struct {
 	op   string
 	args []string
 
@@ -106,7 +106,7 @@ type common struct {
 	timeout     time.Duration
 }
 
-func (c *common) register(fs *flag.FlagSet) {
+func (c *commonFlags) register(fs *flag.FlagSet) {
 	fs.StringVar(&c.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig `file`")
 	fs.StringVar(&c.server, "server", "", "override the kubeconfig's server `URL`")
 	fs.StringVar(&c.contentType, "content-type", "protobuf", "protobuf or json, for requests and responses")
@@ -119,7 +119,7 @@ func (c *common) register(fs *flag.FlagSet) {
 	fs.DurationVar(&c.timeout, "timeout", 20*time.Minute, "give up after this long")
 }
 
-func (c *common) validate() error {
+func (c *commonFlags) validate() error {
 	if c.contentType != "protobuf" && c.contentType != "json" {
 		return fmt.Errorf("--content-type must be protobuf or json, not %q", c.contentType)
 	}
@@ -157,7 +157,7 @@ type Result struct {
 }
 
 // result returns a line with the fields that describe the invocation filled in.
-func (c *common) result(kind string) *Result {
+func (c *commonFlags) result(kind string) *Result {
 	return &Result{
 		Time: time.Now().UTC().Truncate(time.Millisecond), Op: c.op, Label: c.label, Kind: kind,
 		ContentType: c.contentType, Compress: c.compress,

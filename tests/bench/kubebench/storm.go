@@ -15,7 +15,7 @@ import (
 
 // stormCmd measures the first minute after an API server's restart, in which every informer of a cluster lists and
 // watches again at once. It ends when the last watch is open.
-func stormCmd(fs *flag.FlagSet, c *common) func(context.Context) error {
+func stormCmd(fs *flag.FlagSet, c *commonFlags) func(context.Context) error {
 	informers := fs.Int("informers", 2000, "informers that list and watch at once")
 	perConn := fs.Int("informers-per-connection", 10, "informers sharing a TCP connection")
 	initial := fs.Bool(
@@ -36,8 +36,8 @@ func stormCmd(fs *flag.FlagSet, c *common) func(context.Context) error {
 		r := c.result("")
 		m := startMeter(c.procs)
 		// All informers start at once, because this is what a restart causes.
-		o := parallel(*informers, *informers, func(_, i int) error {
-			path, query := informed(i, c.namespace)
+		o := runParallel(*informers, *informers, func(_, i int) error {
+			path, query := informerQuery(i, c.namespace)
 			k := conns[i / *perConn]
 			if *initial {
 				query.Del("resourceVersion")
@@ -94,9 +94,9 @@ func stormCmd(fs *flag.FlagSet, c *common) func(context.Context) error {
 	}
 }
 
-// informed returns the path and query of the i-th informer of a cluster. Half of the informers are kubelets, each with
-// the pods of its node. The others watch what the daemons of every node need.
-func informed(i int, namespace string) (string, url.Values) {
+// informerQuery returns the path and query of the i-th informer of a cluster. Half of the informers are kubelets, each
+// with the pods of its node. The others watch what the daemons of every node need.
+func informerQuery(i int, namespace string) (string, url.Values) {
 	q := url.Values{"resourceVersion": {"0"}}
 	if i%2 == 0 {
 		q.Set("fieldSelector", fmt.Sprintf("spec.nodeName=kubebench-%d", i/2))

@@ -21,9 +21,9 @@ const (
 	idlePods = 100
 	// idleMark is the maximum CPU time of kubelet, containerd and shims together, in seconds per minute.
 	idleMark = 8.0
-	// idleSettle is the time between the pods being ready and the measurement. idleTime is the length of the
+	// idleDelay is the time between the pods being ready and the measurement. idleTime is the length of the
 	// measurement.
-	idleSettle, idleTime = time.Minute, 3 * time.Minute
+	idleDelay, idleTime = time.Minute, 3 * time.Minute
 )
 
 // idlePart is the CPU time of one program on the node with the idle pods.
@@ -39,7 +39,7 @@ func idleCost(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := boot(ctx, root, "")
+	c, err := startCluster(ctx, root, "")
 	if err != nil {
 		return err
 	}
@@ -47,14 +47,14 @@ func idleCost(ctx context.Context) (err error) {
 	if err := c.Apply(ctx, io.Discard); err != nil {
 		return err
 	}
-	if err := serves(ctx, c); err != nil {
+	if err := awaitServing(ctx, c); err != nil {
 		return err
 	}
 	fmt.Println(idlePods, "pods with probes …")
 	if err := startIdle(ctx, c); err != nil {
 		return err
 	}
-	if err := pause(ctx, idleSettle); err != nil {
+	if err := pause(ctx, idleDelay); err != nil {
 		return err
 	}
 	parts, err := idleParts(ctx, c.Lab.Machine("a"))

@@ -32,10 +32,10 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	run := bench
+	run := measureRuns
 	switch {
 	case *onlyMemory:
-		run = memory
+		run = printMemory
 	case *onlyIdle:
 		run = idleCost
 	}
@@ -45,36 +45,36 @@ func main() {
 	}
 }
 
-// result is the measurements of one run.
-type result struct {
+// measurements is the measurements of one run.
+type measurements struct {
 	cold, noop time.Duration
 	daemons    []cluster.Memory
 	pods       []time.Duration
 }
 
-func bench(ctx context.Context) (err error) {
+func measureRuns(ctx context.Context) (err error) {
 	root, err := cluster.Root()
 	if err != nil {
 		return err
 	}
-	c, err := boot(ctx, root, "")
+	c, err := startCluster(ctx, root, "")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Lab.Down(context.WithoutCancel(ctx))) }()
-	var r result
+	var r measurements
 	fmt.Println("cold apply …")
 	started := time.Now()
 	if err := c.Apply(ctx, io.Discard); err != nil {
 		return err
 	}
-	if err := serves(ctx, c); err != nil {
+	if err := awaitServing(ctx, c); err != nil {
 		return err
 	}
 	r.cold = time.Since(started)
 	fmt.Println("no-op apply …")
 	started = time.Now()
-	out, err := cluster.Output(c.Ctl(ctx, "apply", "--auto-approve"))
+	out, err := cluster.Output(c.Clusterctl(ctx, "apply", "--auto-approve"))
 	if err != nil {
 		return err
 	}
@@ -86,24 +86,24 @@ func bench(ctx context.Context) (err error) {
 	if r.pods, err = podStarts(ctx, c, 30); err != nil {
 		return err
 	}
-	if r.daemons, err = idle(ctx, c); err != nil {
+	if r.daemons, err = measureIdle(ctx, c); err != nil {
 		return err
 	}
 	path := filepath.Join(root, "docs", "benchmarks.md")
-	if err := os.WriteFile(path, []byte(report(r)), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(formatReport(r)), 0o644); err != nil {
 		return err
 	}
-	fmt.Print(report(r), "\nwritten to ", path, "\n")
+	fmt.Print(formatReport(r), "\nwritten to ", path, "\n")
 	return nil
 }
 
-// memory starts the cluster with an ingress proxy, and prints the memory of its daemons.
-func memory(ctx context.Context) (err error) {
+// printMemory starts the cluster with an ingress proxy, and prints the memory of its daemons.
+func printMemory(ctx context.Context) (err error) {
 	root, err := cluster.Root()
 	if err != nil {
 		return err
 	}
-	c, err := boot(ctx, root, "ingress {}")
+	c, err := startCluster(ctx, root, "ingress {}")
 	if err != nil {
 		return err
 	}
@@ -111,18 +111,18 @@ func memory(ctx context.Context) (err error) {
 	if err := c.Apply(ctx, io.Discard); err != nil {
 		return err
 	}
-	if err := serves(ctx, c); err != nil {
+	if err := awaitServing(ctx, c); err != nil {
 		return err
 	}
-	daemons, err := idle(ctx, c)
+	daemons, err := measureIdle(ctx, c)
 	for _, d := range daemons {
 		fmt.Printf("%-8s %-24s %6d KiB resident, of it %6d anonymous\n", d.Machine, d.Unit, d.Resident, d.Anonymous)
 	}
 	return err
 }
 
-// idle returns the memory of the daemons after they were idle for a minute.
-func idle(ctx context.Context, c *cluster.Cluster) (list []cluster.Memory, err error) {
+// measureIdle returns the memory of the daemons after they were idle for a minute.
+func measureIdle(ctx context.Context, c *cluster.Cluster) (list []cluster.Memory, err error) {
 	fmt.Println("memory after 60 idle seconds …")
 	if err := pause(ctx, time.Minute); err != nil { // let the daemons become idle
 		return nil, err
@@ -137,8 +137,9 @@ func idle(ctx context.Context, c *cluster.Cluster) (list []cluster.Memory, err e
 	return list, nil
 }
 
-// boot starts the machines and writes the configuration of examples/small, with settings added to its cluster block.
-func boot(ctx context.Context, root, settings string) (*cluster.Cluster, error) {
+// startCluster starts the machines and writes the configuration of examples/small, with settings added to its cluster
+// block.
+func startCluster(ctx context.Context, root, settings string) (*cluster.Cluster, error) {
 	files := map[string]string{}
 	for name, source := range map[string]string{"cluster.hcl": "examples/small/cluster.hcl",
 		"web.hcl": "tests/demo/web.hcl"} {
@@ -162,10 +163,10 @@ func boot(ctx context.Context, root, settings string) (*cluster.Cluster, error) 
 	return c, webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar"))
 }
 
-// serves waits until the workload answers through its Service on a node.
-func serves(ctx context.Context, c *cluster.Cluster) error {
+// awaitServing waits until the workload answers through its Service on a node.
+func awaitServing(ctx context.Context, c *cluster.Cluster) error {
 	address, err := cluster.Output(
-		c.Kube(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"),
+		c.KubectlCommand(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"),
 	)
 	if err != nil {
 		return err
@@ -176,7 +177,7 @@ func serves(ctx context.Context, c *cluster.Cluster) error {
 	})
 }
 
-func report(r result) string {
+func formatReport(r measurements) string {
 	var b strings.Builder
 	host, _ := exec.Command("uname", "-r").Output()
 	fmt.Fprintf(&b, "# Benchmarks\n\nWritten by `make bench` on %s: %d cores, Linux %s, %s.\n",

@@ -81,7 +81,7 @@ func podStart(ctx context.Context, client kubernetes.Interface, name, image stri
 			return 0, fmt.Errorf("pod %s: unexpected %s", name, e.Type)
 		case e.Type == watch.Deleted:
 			return took, nil
-		case took == 0 && ready(pod):
+		case took == 0 && isReady(pod):
 			took = time.Since(started)
 			// The next pod begins when this one is deleted, so that its measurement does not include this deletion.
 			second := int64(1)
@@ -93,7 +93,7 @@ func podStart(ctx context.Context, client kubernetes.Interface, name, image stri
 	return 0, fmt.Errorf("pod %s did not get ready and go: %w", name, ctx.Err())
 }
 
-func ready(pod *corev1.Pod) bool {
+func isReady(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue

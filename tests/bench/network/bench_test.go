@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-func TestEveryValueOfABenchmarkIsReadAndHeldAgainstItsMark(t *testing.T) {
+func TestBenchmarkValuesAreReadAndComparedWithTheirMarks(t *testing.T) {
 	found := map[string]float64{}
-	read(
+	parseBenchmarks(
 		"goos: linux\nBenchmarkConnections/nftables/10-2 \t 1\t 2050375758 ns/op\t 4550 conn/s\t 74.00 "+
 			"first-us\nBenchmarkMemory \t 1\t 5 ns/op\t 8.5 anon-MiB\nPASS\n",
 		found,
@@ -19,7 +19,7 @@ func TestEveryValueOfABenchmarkIsReadAndHeldAgainstItsMark(t *testing.T) {
 	b := &bench{runs: 3}
 	for _, v := range []float64{3, 1, 2} {
 		b.add(figure{work: "cost", unit: "s", mark: 2.5}, v)
-		b.add(figure{work: "rate", unit: "per second", mark: 2.5, least: true}, v)
+		b.add(figure{work: "rate", unit: "per second", mark: 2.5, isMinimum: true}, v)
 		b.add(figure{work: "size", unit: "MiB"}, v)
 	}
 	text := b.report()

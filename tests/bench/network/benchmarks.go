@@ -19,8 +19,8 @@ type measure struct {
 
 // suite is the benchmarks of one package, and how long each runs.
 type suite struct {
-	of  string // the package's path from the root of the repository
-	run []struct{ benchmarks, time string }
+	path string // the package's path from the root of the repository
+	run  []struct{ benchmarks, time string }
 }
 
 // benchmarks runs the Go benchmarks of the packages, which measure the CPU time of their processes, and adds a figure
@@ -33,7 +33,7 @@ func (b *bench) benchmarks(ctx context.Context, measures []measure, suites ...su
 	defer os.RemoveAll(dir)
 	found := map[string]float64{}
 	for _, s := range suites {
-		program := filepath.Join(dir, strings.ReplaceAll(s.of, "/", "-")+".test")
+		program := filepath.Join(dir, strings.ReplaceAll(s.path, "/", "-")+".test")
 		build := exec.CommandContext(
 			ctx,
 			"go",
@@ -44,11 +44,11 @@ func (b *bench) benchmarks(ctx context.Context, measures []measure, suites ...su
 			"grpcnotrace",
 			"-o",
 			program,
-			"./"+s.of,
+			"./"+s.path,
 		)
 		build.Dir, build.Stderr = b.root, os.Stderr
 		if err := build.Run(); err != nil {
-			return fmt.Errorf("build the benchmarks of %s: %w", s.of, err)
+			return fmt.Errorf("build the benchmarks of %s: %w", s.path, err)
 		}
 		for _, of := range s.run {
 			run := exec.CommandContext(
@@ -61,12 +61,12 @@ func (b *bench) benchmarks(ctx context.Context, measures []measure, suites ...su
 				"-test.benchtime",
 				of.time,
 			)
-			run.Dir, run.Stderr = filepath.Join(b.root, s.of), os.Stderr
+			run.Dir, run.Stderr = filepath.Join(b.root, s.path), os.Stderr
 			text, err := run.Output()
 			if err != nil {
-				return fmt.Errorf("run %s of %s: %w\n%s", of.benchmarks, s.of, err, text)
+				return fmt.Errorf("run %s of %s: %w\n%s", of.benchmarks, s.path, err, text)
 			}
-			read(string(text), found)
+			parseBenchmarks(string(text), found)
 		}
 	}
 	for _, m := range measures {
@@ -79,9 +79,9 @@ func (b *bench) benchmarks(ctx context.Context, measures []measure, suites ...su
 	return nil
 }
 
-// read adds each value that benchmarks have printed to into. Its key is the benchmark's name, without the prefix and
-// suffix of Go, and the unit.
-func read(text string, into map[string]float64) {
+// parseBenchmarks adds each value that benchmarks have printed to into. Its key is the benchmark's name, without the
+// prefix and suffix of Go, and the unit.
+func parseBenchmarks(text string, into map[string]float64) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {

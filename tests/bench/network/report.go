@@ -14,7 +14,7 @@ type figure struct {
 	work, unit string
 	upstream   string  // what upstream 1.36.3 needed on such a machine; empty: not measured
 	mark       float64 // 0: none
-	least      bool    // the mark is a minimum, not a maximum
+	isMinimum  bool    // the mark is a minimum, not a maximum
 	values     []float64
 }
 
@@ -26,7 +26,7 @@ func (b *bench) add(f figure, value float64) {
 		b.figures = append(b.figures, &f)
 	}
 	b.figures[at].values = append(b.figures[at].values, value)
-	fmt.Fprintf(os.Stderr, "%s: %.4g %s %s\n", f.work, value, f.unit, f.wanted())
+	fmt.Fprintf(os.Stderr, "%s: %.4g %s %s\n", f.work, value, f.unit, f.limitText())
 }
 
 func (f *figure) median() float64 {
@@ -34,12 +34,12 @@ func (f *figure) median() float64 {
 	return sorted[len(sorted)/2]
 }
 
-// wanted returns the mark as text.
-func (f *figure) wanted() string {
+// limitText returns the mark as text.
+func (f *figure) limitText() string {
 	switch {
 	case f.mark == 0:
 		return ""
-	case f.least:
+	case f.isMinimum:
 		return fmt.Sprintf("≥ %.4g", f.mark)
 	}
 	return fmt.Sprintf("< %.4g", f.mark)
@@ -49,7 +49,7 @@ func (f *figure) verdict() string {
 	switch {
 	case f.mark == 0:
 		return ""
-	case f.least && f.median() >= f.mark, !f.least && f.median() < f.mark:
+	case f.isMinimum && f.median() >= f.mark, !f.isMinimum && f.median() < f.mark:
 		return "met"
 	}
 	return "**missed**"
@@ -85,7 +85,7 @@ machine does; rates and clock times depend on it much. Upstream's figures are th
 			f.work,
 			f.unit,
 			f.upstream,
-			f.wanted(),
+			f.limitText(),
 			f.median(),
 			slices.Min(f.values),
 			slices.Max(f.values),

@@ -21,12 +21,12 @@ func (b *bench) ansible(ctx context.Context) error {
 	if err := installAnsible(ctx); err != nil {
 		return err
 	}
-	if b.laid == nil { // the part small has not run
+	if b.installed == nil { // the part small has not run
 		if err := b.smallOnce(ctx, false, true); err != nil {
 			return err
 		}
 	}
-	defer func() { _ = os.RemoveAll(b.laid.dir) }()
+	defer func() { _ = os.RemoveAll(b.installed.dir) }()
 	ours := map[string]float64{}
 	for _, f := range b.figures {
 		if f.work == coldSmall {
@@ -40,8 +40,8 @@ func (b *bench) ansible(ctx context.Context) error {
 		}
 		b.add("the same files, units and certificates by Ansible", "s", 0, wall)
 		b.add("the same files, units and certificates by Ansible", "CPU s of the tool", 0, cpu)
-		b.add("Ansible ÷ clusterctl, clock", "times", 10, wall/ours["s"]).least = true
-		b.add("Ansible ÷ clusterctl, CPU", "times", 20, cpu/ours["CPU s of the tool"]).least = true
+		b.add("Ansible ÷ clusterctl, clock", "times", 10, wall/ours["s"]).isMinimum = true
+		b.add("Ansible ÷ clusterctl, CPU", "times", 20, cpu/ours["CPU s of the tool"]).isMinimum = true
 	}
 	return nil
 }
@@ -51,26 +51,26 @@ func (b *bench) ansibleOnce(ctx context.Context) (wall, cpu float64, err error) 
 	if err != nil {
 		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, down(ctx, c)) }()
+	defer func() { err = errors.Join(err, stopCluster(ctx, c)) }()
 	for _, m := range c.Lab.Machines {
-		if err := python(ctx, b.laid.dir, m.Root()); err != nil {
+		if err := installPython(ctx, b.installed.dir, m.Root()); err != nil {
 			return 0, 0, err
 		}
 	}
-	if err := b.laid.book(c); err != nil {
+	if err := b.installed.writePlaybook(c); err != nil {
 		return 0, 0, err
 	}
 	cmd := c.Lab.Command(ctx, "ansible-playbook", "-i", "inventory", "play.yml")
-	cmd.Dir, cmd.Env = b.laid.dir, append(
+	cmd.Dir, cmd.Env = b.installed.dir, append(
 		os.Environ(),
 		"HOME="+c.Lab.Home(),
-		"ANSIBLE_CONFIG="+filepath.Join(b.laid.dir, "ansible.cfg"),
+		"ANSIBLE_CONFIG="+filepath.Join(b.installed.dir, "ansible.cfg"),
 	)
-	if _, wall, cpu, err = timed(cmd); err != nil {
+	if _, wall, cpu, err = runTimed(cmd); err != nil {
 		return 0, 0, err
 	}
 	for _, m := range c.Lab.Machines {
-		for _, unit := range b.laid.units[m.Name] {
+		for _, unit := range b.installed.units[m.Name] {
 			if out, err := m.Run(ctx, "systemctl is-active "+unit); err != nil {
 				return 0, 0, fmt.Errorf("after Ansible %s on %s is %s: %w", unit, m.Name, out, err)
 			}
@@ -91,8 +91,8 @@ func installAnsible(ctx context.Context) error {
 	return nil
 }
 
-// python installs Debian's Python on a machine, because Ansible requires it there.
-func python(ctx context.Context, dir, root string) error {
+// installPython installs Debian's Python on a machine, because Ansible requires it there.
+func installPython(ctx context.Context, dir, root string) error {
 	script := `set -e
 mkdir -p "$1/python"; cd "$1/python"
 ls *.deb >/dev/null 2>&1 || apt-get download -q python3 python3-minimal python3.11 python3.11-minimal libpython3-stdlib libpython3.11-minimal libpython3.11-stdlib libffi8 libexpat1 libsqlite3-0 zlib1g >&2
@@ -104,21 +104,22 @@ for deb in *.deb; do dpkg-deb --fsys-tarfile $deb | tar -x -C "$2" --keep-direct
 	return nil
 }
 
-// laid is what a first apply has installed: a folder with an archive of programs and the files of each machine.
-type laid struct {
+// installedFiles is what a first apply has installed: a folder with an archive of programs and the files of each
+// machine.
+type installedFiles struct {
 	dir   string
-	files map[string][]file // by machine name
+	files map[string][]installedFile // by machine name
 	units map[string][]string
 }
 
-type file struct {
-	path string
-	mode fs.FileMode
-	dir  bool
+type installedFile struct {
+	path  string
+	mode  fs.FileMode
+	isDir bool
 }
 
-// order is the order in which the units start.
-var order = []string{
+// unitOrder is the order in which the units start.
+var unitOrder = []string{
 	"etcd",
 	"kube-apiserver",
 	"kube-scheduler",
@@ -131,21 +132,21 @@ var order = []string{
 	"metrics-server",
 }
 
-// gather copies the files that an apply has installed.
-func gather(c *cluster.Cluster) (l *laid, err error) {
-	l = &laid{files: map[string][]file{}, units: map[string][]string{}}
+// copyInstalled copies the files that an apply has installed.
+func copyInstalled(c *cluster.Cluster) (l *installedFiles, err error) {
+	l = &installedFiles{files: map[string][]installedFile{}, units: map[string][]string{}}
 	if l.dir, err = os.MkdirTemp("", "bench-ansible-"); err != nil {
 		return nil, err
 	}
 	for _, m := range c.Lab.Machines {
-		if err := l.machine(m); err != nil {
+		if err := l.installOn(m); err != nil {
 			return nil, fmt.Errorf("gather what is on %s: %w", m.Name, err)
 		}
 	}
 	return l, nil
 }
 
-func (l *laid) machine(m *machines.Machine) error {
+func (l *installedFiles) installOn(m *machines.Machine) error {
 	root := m.Root()
 	for _, top := range []string{"/etc/kubernetes", "/etc/containerd/config.toml", "/etc/sysctl.d/90-kubernetes.conf",
 		"/var/lib/kubelet/config.yaml", "/etc/systemd/system"} {
@@ -160,8 +161,8 @@ func (l *laid) machine(m *machines.Machine) error {
 			if err != nil {
 				return err
 			}
-			f := file{strings.TrimPrefix(path, root), info.Mode(), d.IsDir()}
-			if f.dir && top == "/etc/kubernetes" {
+			f := installedFile{strings.TrimPrefix(path, root), info.Mode(), d.IsDir()}
+			if f.isDir && top == "/etc/kubernetes" {
 				l.files[m.Name] = append(l.files[m.Name], f)
 			}
 			if !info.Mode().IsRegular() {
@@ -172,7 +173,7 @@ func (l *laid) machine(m *machines.Machine) error {
 				return err
 			}
 			if name, unit := strings.CutSuffix(filepath.Base(path), ".service"); top == "/etc/systemd/system" {
-				if !unit || !slices.Contains(order, name) {
+				if !unit || !slices.Contains(unitOrder, name) {
 					return nil
 				}
 				l.units[m.Name] = append(l.units[m.Name], name)
@@ -188,9 +189,10 @@ func (l *laid) machine(m *machines.Machine) error {
 			return err
 		}
 	}
-	slices.SortFunc(l.units[m.Name], func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
+	slices.SortFunc(l.units[m.Name],
+		func(a, b string) int { return slices.Index(unitOrder, a) - slices.Index(unitOrder, b) })
 	// The archive has only those directories that exist on the machine.
-	out, err := exec.Command("sh", "-c", `cd "$1" && ls -d .`+host.Library+` usr/local/bin opt/cni/bin 2>/dev/null | tar -czf "$2" -T -`, "sh", root, filepath.Join(l.dir, "programs-"+m.Name+".tar.gz")).
+	out, err := exec.Command("sh", "-c", `cd "$1" && ls -d .`+host.LibraryDir+` usr/local/bin opt/cni/bin 2>/dev/null | tar -czf "$2" -T -`, "sh", root, filepath.Join(l.dir, "programs-"+m.Name+".tar.gz")).
 		CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -198,7 +200,7 @@ func (l *laid) machine(m *machines.Machine) error {
 	return nil
 }
 
-const play = `- hosts: all
+const playbook = `- hosts: all
   gather_facts: false
   tasks:
     - name: programs
@@ -234,16 +236,16 @@ const play = `- hosts: all
       loop: "{{ units }}"
 `
 
-// book writes the playbook with its inventory and variables for a lab.
-func (l *laid) book(c *cluster.Cluster) error {
+// writePlaybook writes the playbook with its inventory and variables for a lab.
+func (l *installedFiles) writePlaybook(c *cluster.Cluster) error {
 	var inventory strings.Builder
 	for _, m := range c.Lab.Machines {
 		fmt.Fprintf(&inventory, "%s ansible_host=%s\n", m.Name, m.Address)
 		var vars strings.Builder
-		dirs := []file{{"/var/lib/kubelet", 0o750, true}, {"/etc/containerd", 0o755, true}}
-		var files []file
+		dirs := []installedFile{{"/var/lib/kubelet", 0o750, true}, {"/etc/containerd", 0o755, true}}
+		var files []installedFile
 		for _, f := range l.files[m.Name] {
-			if f.dir {
+			if f.isDir {
 				dirs = append(dirs, f)
 			} else {
 				files = append(files, f)
@@ -251,7 +253,7 @@ func (l *laid) book(c *cluster.Cluster) error {
 		}
 		for _, part := range []struct {
 			name string
-			list []file
+			list []installedFile
 		}{{"directories", dirs}, {"files", files}} {
 			fmt.Fprintf(&vars, "%s:\n", part.name)
 			for _, f := range part.list {
@@ -275,7 +277,7 @@ private_key_file = %s
 pipelining = True
 ssh_args = -o ControlMaster=auto -o ControlPersist=60s -o UserKnownHostsFile=%s -o IdentitiesOnly=yes
 `, c.Lab.Key(), c.Lab.KnownHosts())
-	for name, text := range map[string]string{"inventory": inventory.String(), "play.yml": play,
+	for name, text := range map[string]string{"inventory": inventory.String(), "play.yml": playbook,
 		"ansible.cfg": settings} {
 		if err := os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o600); err != nil {
 			return err

@@ -15,11 +15,11 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-const many = 2000
+const manyObjects = 2000
 
-// timed runs a command to its end, and returns the elapsed time in seconds and the CPU seconds of the command and its
-// children.
-func timed(cmd *exec.Cmd) (out string, wall, cpu float64, err error) {
+// runTimed runs a command to its end, and returns the elapsed time in seconds and the CPU seconds of the command and
+// its children.
+func runTimed(cmd *exec.Cmd) (out string, wall, cpu float64, err error) {
 	began := time.Now()
 	text, err := cmd.CombinedOutput()
 	wall = time.Since(began).Seconds()
@@ -68,30 +68,30 @@ func (b *bench) boot(ctx context.Context, name string, machines []string, files 
 		return nil, err
 	}
 	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar")); err != nil {
-		return nil, errors.Join(err, down(ctx, c))
+		return nil, errors.Join(err, stopCluster(ctx, c))
 	}
 	return c, nil
 }
 
-func down(ctx context.Context, c *cluster.Cluster) error {
+func stopCluster(ctx context.Context, c *cluster.Cluster) error {
 	return c.Lab.Down(context.WithoutCancel(ctx))
 }
 
-// cold measures from bare machines until the workload serves on a node.
-func (b *bench) cold(ctx context.Context, c *cluster.Cluster, work, node string, mark float64) error {
+// measureCold measures from bare machines until the workload serves on a node.
+func (b *bench) measureCold(ctx context.Context, c *cluster.Cluster, work, node string, mark float64) error {
 	began := time.Now()
-	_, _, cpu, err := timed(c.Ctl(ctx, "apply", "--auto-approve"))
+	_, _, cpu, err := runTimed(c.Clusterctl(ctx, "apply", "--auto-approve"))
 	if err != nil {
 		return err
 	}
-	text, err := cluster.Output(c.Ctl(ctx, "kubeconfig"))
+	text, err := cluster.Output(c.Clusterctl(ctx, "kubeconfig"))
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(c.Kubeconfig(), []byte(text), 0o600); err != nil {
 		return err
 	}
-	if err := serves(ctx, c, node); err != nil {
+	if err := awaitServing(ctx, c, node); err != nil {
 		return err
 	}
 	b.add(work, "s", mark, time.Since(began).Seconds())
@@ -99,10 +99,10 @@ func (b *bench) cold(ctx context.Context, c *cluster.Cluster, work, node string,
 	return nil
 }
 
-// serves waits until the workload answers through its Service on a node.
-func serves(ctx context.Context, c *cluster.Cluster, node string) error {
+// awaitServing waits until the workload answers through its Service on a node.
+func awaitServing(ctx context.Context, c *cluster.Cluster, node string) error {
 	address, err := cluster.Output(
-		c.Kube(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"),
+		c.KubectlCommand(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"),
 	)
 	if err != nil {
 		return err
@@ -115,8 +115,8 @@ func serves(ctx context.Context, c *cluster.Cluster, node string) error {
 
 const coldSmall = "lab 1 + 2, bare to serving"
 
-// small measures one control-plane machine and two nodes, and in the last run many objects.
-func (b *bench) small(ctx context.Context) error {
+// measureSmall measures one control-plane machine and two nodes, and in the last run many objects.
+func (b *bench) measureSmall(ctx context.Context) error {
 	for i := range b.runs {
 		if err := b.smallOnce(ctx, i == b.runs-1, i == b.runs-1); err != nil {
 			return err
@@ -130,12 +130,12 @@ func (b *bench) smallOnce(ctx context.Context, objects, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, down(ctx, c)) }()
-	if err := b.cold(ctx, c, coldSmall, "a", 6); err != nil {
+	defer func() { err = errors.Join(err, stopCluster(ctx, c)) }()
+	if err := b.measureCold(ctx, c, coldSmall, "a", 6); err != nil {
 		return err
 	}
 	if keep {
-		if b.laid, err = gather(c); err != nil {
+		if b.installed, err = copyInstalled(c); err != nil {
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (b *bench) smallOnce(ctx context.Context, objects, keep bool) (err error) {
 		return nil
 	}
 	for i := range b.runs {
-		created := many
+		created := manyObjects
 		if i == 0 {
 			created++ // and their namespace, which remains when they are deleted
 		}
@@ -156,7 +156,7 @@ func (b *bench) smallOnce(ctx context.Context, objects, keep bool) (err error) {
 
 // objects creates, changes and deletes many objects. created is the number of objects that the first plan must report.
 func (b *bench) objects(ctx context.Context, c *cluster.Cluster, created int) error {
-	text := configs.ConfigMaps(many)
+	text := configs.ConfigMaps(manyObjects)
 	for _, s := range []struct {
 		work, text string
 		mark       float64
@@ -172,7 +172,7 @@ func (b *bench) objects(ctx context.Context, c *cluster.Cluster, created int) er
 		if err := c.Write("many.hcl", s.text); err != nil {
 			return err
 		}
-		out, wall, cpu, err := timed(c.Ctl(ctx, s.args...))
+		out, wall, cpu, err := runTimed(c.Clusterctl(ctx, s.args...))
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,8 @@ func (b *bench) objects(ctx context.Context, c *cluster.Cluster, created int) er
 		b.add(s.work, "CPU s of the tool", 0, cpu)
 	}
 	left, err := cluster.Output(
-		c.Kube(ctx, "get", "configmaps", "-n", "many", "-l", "app.kubernetes.io/managed-by=clusterctl", "-o", "name"),
+		c.KubectlCommand(ctx, "get", "configmaps", "-n", "many", "-l", "app.kubernetes.io/managed-by=clusterctl", "-o",
+			"name"),
 	)
 	if err != nil {
 		return err
@@ -194,8 +195,8 @@ func (b *bench) objects(ctx context.Context, c *cluster.Cluster, created int) er
 	return nil
 }
 
-// ha measures three control-plane machines and three nodes.
-func (b *bench) ha(ctx context.Context) error {
+// measureHA measures three control-plane machines and three nodes.
+func (b *bench) measureHA(ctx context.Context) error {
 	for range b.runs {
 		if err := b.haOnce(ctx); err != nil {
 			return err
@@ -215,6 +216,6 @@ func (b *bench) haOnce(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, down(ctx, c)) }()
-	return b.cold(ctx, c, "lab 3 + 3, bare to serving", "n1", 20)
+	defer func() { err = errors.Join(err, stopCluster(ctx, c)) }()
+	return b.measureCold(ctx, c, "lab 3 + 3, bare to serving", "n1", 20)
 }

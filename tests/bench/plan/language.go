@@ -18,8 +18,8 @@ import (
 	"clusterctl/tests/bench/configs"
 )
 
-// used returns the CPU seconds that this process has used.
-func used() (float64, error) {
+// cpuSeconds returns the CPU seconds that this process has used.
+func cpuSeconds() (float64, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds(), err
@@ -47,7 +47,7 @@ func (b *bench) language(context.Context) error {
 		}
 		for range b.runs {
 			runtime.GC()
-			before, err := used()
+			before, err := cpuSeconds()
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func (b *bench) language(context.Context) error {
 				}
 			}
 			wall := time.Since(began).Seconds()
-			after, err := used()
+			after, err := cpuSeconds()
 			if err != nil {
 				return err
 			}

@@ -24,7 +24,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := measure(ctx, *runs, *only); err != nil {
+	if err := measureAll(ctx, *runs, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-plan:", err)
 		os.Exit(1)
 	}
@@ -32,17 +32,17 @@ func main() {
 
 // bench collects the figures of the parts.
 type bench struct {
-	root    string
-	runs    int
-	figures []*figure
-	laid    *laid // what a first apply has installed on machines
+	root      string
+	runs      int
+	figures   []*figure
+	installed *installedFiles // what a first apply has installed on machines
 }
 
 // figure is one line of the table.
 type figure struct {
 	work, unit string
 	mark       float64 // the maximum; a minimum if least is set
-	least      bool
+	isMinimum  bool
 	values     []float64
 	note       string
 }
@@ -64,14 +64,14 @@ func (f *figure) median() float64 {
 	return sorted[len(sorted)/2]
 }
 
-func (f *figure) met() bool {
-	if f.least {
+func (f *figure) isMet() bool {
+	if f.isMinimum {
 		return f.median() >= f.mark
 	}
 	return f.median() <= f.mark
 }
 
-func measure(ctx context.Context, runs int, only string) error {
+func measureAll(ctx context.Context, runs int, only string) error {
 	root, err := cluster.Root()
 	if err != nil {
 		return err
@@ -80,7 +80,8 @@ func measure(ctx context.Context, runs int, only string) error {
 	for _, part := range []struct {
 		name string
 		work func(*bench, context.Context) error
-	}{{"language", (*bench).language}, {"engine", (*bench).engine}, {"small", (*bench).small}, {"ha", (*bench).ha},
+	}{{"language", (*bench).language}, {"engine", (*bench).engine}, {"small", (*bench).measureSmall},
+		{"ha", (*bench).measureHA},
 		{"ansible", (*bench).ansible}} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), part.name) {
 			continue
@@ -122,12 +123,12 @@ All machines of a lab share the cores of one host with the tool.
 `, b.runs)
 	for _, f := range b.figures {
 		sign, verdict, mark := "≤", "met", ""
-		if f.least {
+		if f.isMinimum {
 			sign = "≥"
 		}
 		if f.mark > 0 {
 			mark = fmt.Sprintf("%s %.4g", sign, f.mark)
-			if !f.met() {
+			if !f.isMet() {
 				verdict = "**missed**"
 			}
 		} else {

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// algorithm runs the scheduler's own benchmarks, which measure the CPU time of their process.
-func (b *bench) algorithm(ctx context.Context) error {
+// measureAlgorithm runs the scheduler's own benchmarks, which measure the CPU time of their process.
+func (b *bench) measureAlgorithm(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "bench-scheduler-")
 	if err != nil {
 		return err
@@ -45,18 +45,18 @@ func (b *bench) algorithm(ctx context.Context) error {
 		"-test.bench",
 		"^Benchmark(Place|Preempt|Event)$",
 		"-test.benchtime",
-		b.size.benchmarking,
+		b.amounts.benchmarking,
 	)
 	run.Dir, run.Stderr = filepath.Join(b.root, "daemons", "scheduler"), os.Stderr
 	text, err := run.Output()
 	if err != nil {
 		return fmt.Errorf("run the scheduler's benchmarks: %w\n%s", err, text)
 	}
-	return b.place(results(text))
+	return b.addAlgorithmRows(parseResults(text))
 }
 
-// place adds the rows of the benchmarks' results.
-func (b *bench) place(cost map[string]float64) error {
+// addAlgorithmRows adds the rows of the benchmarks' results.
+func (b *bench) addAlgorithmRows(cost map[string]float64) error {
 	missing := func(name string) error { return fmt.Errorf("the benchmarks did not say what %s costs: %v", name, cost) }
 	sizes := []string{"5000_pods", "50000_pods", "150000_pods"}
 	for _, of := range []struct {
@@ -94,9 +94,9 @@ func (b *bench) place(cost map[string]float64) error {
 	return nil
 }
 
-// results returns the CPU milliseconds of each benchmark's iteration. The keys are the names without the prefix and
-// suffix of Go.
-func results(text []byte) map[string]float64 {
+// parseResults returns the CPU milliseconds of each benchmark's iteration. The keys are the names without the prefix
+// and suffix of Go.
+func parseResults(text []byte) map[string]float64 {
 	out := map[string]float64{}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		fields := strings.Fields(lines.Text())

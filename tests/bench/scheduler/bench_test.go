@@ -11,12 +11,12 @@ import (
 )
 
 // The parts that need a control plane complete a measurement. The amounts are too small to show performance.
-func TestEveryPartMeasures(t *testing.T) {
+func TestAllPartsMeasure(t *testing.T) {
 	bin, err := cluster.Bundle()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{bin: bin, runs: 1, size: full.dividedBy(1000)}
+	b := &bench{bin: bin, runs: 1, amounts: fullAmounts.dividedBy(1000)}
 	for _, p := range parts {
 		if p.name == "algorithm" {
 			continue // it compiles the scheduler again
@@ -35,7 +35,7 @@ func TestEveryPartMeasures(t *testing.T) {
 	}
 }
 
-func TestBenchmarksAreReadByName(t *testing.T) {
+func TestBenchmarkResultsAreReadByName(t *testing.T) {
 	var text strings.Builder
 	for _, kind := range []string{"owned", "affinity", "anti-affinity", "spread"} {
 		for _, pods := range []string{"5000", "50000", "150000"} {
@@ -50,12 +50,13 @@ func TestBenchmarksAreReadByName(t *testing.T) {
 			"400\t 2 ns/op\t 7 cpu-ms/op\n",
 	)
 	b := &bench{}
-	if err := b.place(results([]byte(text.String()))); err == nil || !strings.Contains(err.Error(), "Event") {
+	if err := b.addAlgorithmRows(parseResults([]byte(text.String()))); err == nil ||
+		!strings.Contains(err.Error(), "Event") {
 		t.Errorf("a benchmark is missing, and it says %v", err)
 	}
 	text.WriteString("BenchmarkEvent-2 \t 30000\t 9 ns/op\t 0.04 cpu-ms/op\nPASS\n")
 	b = &bench{}
-	if err := b.place(results([]byte(text.String()))); err != nil || len(b.figures) != 11 {
+	if err := b.addAlgorithmRows(parseResults([]byte(text.String()))); err != nil || len(b.figures) != 11 {
 		t.Fatalf("%d figures, %v", len(b.figures), err)
 	}
 	for _, f := range b.figures {
@@ -65,11 +66,11 @@ func TestBenchmarksAreReadByName(t *testing.T) {
 	}
 }
 
-func TestTheMedianIsHeldAgainstTheMark(t *testing.T) {
+func TestMediansAreComparedWithTheirMarks(t *testing.T) {
 	b := &bench{runs: 3}
 	for _, v := range []float64{3, 1, 2} {
 		b.add(figure{work: "cost", unit: "s", mark: 2}, v)
-		b.add(figure{work: "rate", unit: "pods/s", mark: 2.5, least: true}, v)
+		b.add(figure{work: "rate", unit: "pods/s", mark: 2.5, isMinimum: true}, v)
 	}
 	text := b.report()
 	for _, want := range []string{"| cost | s |  | ≤ 2 | 2 | 1 to 3 | met |", "| rate | pods/s |  | ≥ 2.5 | 2 | 1 to " +
@@ -80,11 +81,11 @@ func TestTheMedianIsHeldAgainstTheMark(t *testing.T) {
 	}
 }
 
-func TestEachStopsAtTheFirstError(t *testing.T) {
+func TestParallelCallsStopAtTheFirstError(t *testing.T) {
 	failed := errors.New("it does not work")
 	done := make(chan error, 1)
 	go func() {
-		done <- each(t.Context(), 1<<40, func(context.Context, int) error { return failed })
+		done <- eachParallel(t.Context(), 1<<40, func(context.Context, int) error { return failed })
 	}()
 	select {
 	case err := <-done:

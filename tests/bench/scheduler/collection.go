@@ -12,22 +12,22 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// before is the CPU time of all controllers, in ms for each dependent, that the collector needed when it made three
-// requests for each.
-const before = 0.64
+// formerCollectorCost is the CPU time of all controllers, in ms for each dependent, that the collector needed when it
+// made three requests for each.
+const formerCollectorCost = 0.64
 
-// collection measures the deletion of the many dependents of one deleted owner.
-func (b *bench) collection(ctx context.Context) error {
-	return b.with(ctx, func(ctx context.Context, c *control) error {
+// measureCollection measures the deletion of the many dependents of one deleted owner.
+func (b *bench) measureCollection(ctx context.Context) error {
+	return b.withControlPlane(ctx, func(ctx context.Context, c *controlPlane) error {
 		owner, err := c.CoreV1().
-			ConfigMaps(namespace).
+			ConfigMaps(benchNamespace).
 			Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
-		n := b.size.dependents
+		n := b.amounts.dependents
 		each := func(d time.Duration) float64 { return 1000 * d.Seconds() / float64(n) }
-		cost, err := used(
+		cost, err := measureCPU(
 			func() error { return c.fillConfigMaps(ctx, n, 1<<10, owner) },
 			[]*plane.Process{c.API[0]},
 			[]*plane.Process{c.Etcd[0]},
@@ -47,10 +47,10 @@ func (b *bench) collection(ctx context.Context) error {
 		if err := c.Controllers.Start(ctx); err != nil {
 			return err
 		}
-		if err := c.started(ctx); err != nil {
+		if err := c.awaitControllers(ctx); err != nil {
 			return err
 		}
-		maps := c.meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
+		maps := c.meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(benchNamespace)
 		list, err := maps.List(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
 			return err
@@ -62,14 +62,14 @@ func (b *bench) collection(ctx context.Context) error {
 		groups := [][]*plane.Process{{c.Controllers}, {c.API[0]}, {c.Etcd[0]}}
 		c.profileCPU(ctx, c.Controllers, "collection")
 		began := time.Now()
-		cost, err = used(func() error {
+		cost, err = measureCPU(func() error {
 			policy := metav1.DeletePropagationBackground
-			if err := c.CoreV1().ConfigMaps(namespace).Delete(ctx, owner.Name,
+			if err := c.CoreV1().ConfigMaps(benchNamespace).Delete(ctx, owner.Name,
 				metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 				return err
 			}
 			gone := 0
-			return seen(
+			return watchUntil(
 				ctx,
 				list.ResourceVersion,
 				func(o metav1.ListOptions) (watch.Interface, error) { return maps.Watch(ctx, o) },
@@ -92,7 +92,7 @@ func (b *bench) collection(ctx context.Context) error {
 		name := fmt.Sprintf("%d dependents collected", n)
 		// the other request is this program's own
 		b.add(figure{work: name, unit: "requests each", mark: 1.1}, (now-asked-1)/float64(n))
-		b.add(figure{work: name + ": controllers", unit: "CPU ms each", mark: before / 5,
+		b.add(figure{work: name + ": controllers", unit: "CPU ms each", mark: formerCollectorCost / 5,
 			note: fmt.Sprintf(
 				"API server %.2f, etcd %.2f; %.1f s",
 				each(cost[1]),

@@ -26,20 +26,20 @@ import (
 	"clusterctl/tests/plane"
 )
 
-const namespace = "bench"
+const benchNamespace = "bench"
 
-// control is a control plane with a running API server, and its administrator's client.
-type control struct {
+// controlPlane is a control plane with a running API server, and its administrator's client.
+type controlPlane struct {
 	*plane.Plane
 	kubernetes.Interface
-	meta     metadata.Interface
-	config   *rest.Config
-	profiles string
-	watching errgroup.Group // profilers
+	meta      metadata.Interface
+	config    *rest.Config
+	profiles  string
+	profilers errgroup.Group // profilers
 }
 
-// with creates a control plane, calls work and closes the control plane.
-func (b *bench) with(ctx context.Context, work func(context.Context, *control) error) (err error) {
+// withControlPlane creates a control plane, calls work and closes the control plane.
+func (b *bench) withControlPlane(ctx context.Context, work func(context.Context, *controlPlane) error) (err error) {
 	dir, err := os.MkdirTemp("", "bench-scheduler-")
 	if err != nil {
 		return err
@@ -58,8 +58,8 @@ func (b *bench) with(ctx context.Context, work func(context.Context, *control) e
 	if err != nil {
 		return err
 	}
-	c := &control{Plane: p, profiles: b.profiles}
-	defer func() { err = errors.Join(err, c.watching.Wait(), p.Close()) }()
+	c := &controlPlane{Plane: p, profiles: b.profiles}
+	defer func() { err = errors.Join(err, c.profilers.Wait(), p.Close()) }()
 	if err := p.API[0].Start(ctx); err != nil {
 		return err
 	}
@@ -83,19 +83,20 @@ func (b *bench) with(ctx context.Context, work func(context.Context, *control) e
 }
 
 // prepare creates the namespace, and the service account that admission requires for pods.
-func (c *control) prepare(ctx context.Context) error {
-	if _, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+func (c *controlPlane) prepare(ctx context.Context) error {
+	if _, err := c.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchNamespace}},
 		metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	_, err := c.CoreV1().
-		ServiceAccounts(namespace).
+		ServiceAccounts(benchNamespace).
 		Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 	return err
 }
 
-// each calls f for all numbers below n, up to atOnce at a time. It stops at the first error.
-func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+// eachParallel calls f for all numbers below n, up to atOnce at a time. It stops at the first error.
+func eachParallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	const atOnce = 32
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -114,8 +115,8 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	return context.Cause(ctx)
 }
 
-// seen reads a watch until enough returns true. If the watch ends, it opens another at the last resource version.
-func seen(
+// watchUntil reads a watch until enough returns true. If the watch ends, it opens another at the last resource version.
+func watchUntil(
 	ctx context.Context,
 	version string,
 	open func(metav1.ListOptions) (watch.Interface, error),
@@ -144,7 +145,7 @@ func seen(
 }
 
 // requests returns the number of requests for a resource that the API server has answered, without watches.
-func (c *control) requests(ctx context.Context, resource string) (total float64, err error) {
+func (c *controlPlane) requests(ctx context.Context, resource string) (total float64, err error) {
 	text, err := c.CoreV1().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
 	if err != nil {
 		return 0, fmt.Errorf("read the API server's metrics: %w", err)
@@ -163,20 +164,20 @@ func (c *control) requests(ctx context.Context, resource string) (total float64,
 	return total, nil
 }
 
-// started waits until the controllers have created the objects that every namespace receives, and are idle.
-func (c *control) started(ctx context.Context) error {
+// awaitControllers waits until the controllers have created the objects that every namespace receives, and are idle.
+func (c *controlPlane) awaitControllers(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(
 		ctx,
 		50*time.Millisecond,
 		5*time.Minute,
 		true,
 		func(ctx context.Context) (bool, error) {
-			_, err := c.CoreV1().ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+			_, err := c.CoreV1().ConfigMaps(benchNamespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 			return err == nil, nil
 		},
 	)
 	if err != nil {
 		return fmt.Errorf("controllers have not started: %w", err)
 	}
-	return resting(ctx, c.Controllers, c.API[0])
+	return awaitIdle(ctx, c.Controllers, c.API[0])
 }

@@ -13,20 +13,20 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// deployment measures from the request that creates a Deployment until all its pods exist.
-func (b *bench) deployment(ctx context.Context) error {
-	return b.with(ctx, func(ctx context.Context, c *control) error {
+// measureDeployment measures from the request that creates a Deployment until all its pods exist.
+func (b *bench) measureDeployment(ctx context.Context) error {
+	return b.withControlPlane(ctx, func(ctx context.Context, c *controlPlane) error {
 		if err := c.Controllers.Start(ctx); err != nil {
 			return err
 		}
-		if err := c.started(ctx); err != nil {
+		if err := c.awaitControllers(ctx); err != nil {
 			return err
 		}
-		list, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{Limit: 1})
+		list, err := c.CoreV1().Pods(benchNamespace).List(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
 			return err
 		}
-		replicas, labels := int32(b.size.replicas), map[string]string{"app": "many"}
+		replicas, labels := int32(b.amounts.replicas), map[string]string{"app": "many"}
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "many"}, Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
@@ -35,24 +35,24 @@ func (b *bench) deployment(ctx context.Context) error {
 		var took time.Duration
 		var until []time.Duration
 		groups := [][]*plane.Process{{c.API[0]}, {c.Controllers}, {c.Etcd[0]}}
-		after, err := used(func() error {
-			until, err = used(func() error {
+		after, err := measureCPU(func() error {
+			until, err = measureCPU(func() error {
 				began, there := time.Now(), 0
-				if _, err := c.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
+				if _, err := c.AppsV1().Deployments(benchNamespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
 					return err
 				}
-				err := seen(
+				err := watchUntil(
 					ctx,
 					list.ResourceVersion,
 					func(o metav1.ListOptions) (watch.Interface, error) {
-						return c.CoreV1().Pods(namespace).Watch(ctx,
+						return c.CoreV1().Pods(benchNamespace).Watch(ctx,
 							o)
 					},
 					func(e watch.Event) bool {
 						if e.Type == watch.Added {
 							there++
 						}
-						return there == b.size.replicas
+						return there == b.amounts.replicas
 					},
 				)
 				took = time.Since(began)
@@ -61,13 +61,13 @@ func (b *bench) deployment(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			return resting(ctx, c.Controllers, c.API[0])
+			return awaitIdle(ctx, c.Controllers, c.API[0])
 		}, groups...)
 		if err != nil {
 			return err
 		}
 		sum := func(d []time.Duration) float64 { return (d[0] + d[1] + d[2]).Seconds() }
-		name := fmt.Sprintf("Deployment of %d until all pods are created", b.size.replicas)
+		name := fmt.Sprintf("Deployment of %d until all pods are created", b.amounts.replicas)
 		b.add(
 			figure{
 				work:     name + ": API server, controllers and etcd",

@@ -35,7 +35,7 @@ func main() {
 			bin:      filepath.Join(root, "bin"),
 			runs:     *runs,
 			profiles: *profiles,
-			size:     full.dividedBy(*scale),
+			amounts:  fullAmounts.dividedBy(*scale),
 		}
 		err = b.measure(ctx, *only, *scale == 1)
 	}
@@ -50,44 +50,44 @@ type bench struct {
 	root, bin string
 	runs      int
 	profiles  string // folder; empty: no profiles
-	size      size
+	amounts   amounts
 	figures   []*figure
 }
 
-// size is the amounts of all measurements.
-type size struct {
+// amounts is the amounts of all measurements.
+type amounts struct {
 	nodes, pods  int    // of the part whole: the pods are placed on the nodes
 	replicas     int    // replicas of the Deployment
 	dependents   int    // dependents that the garbage collector deletes
-	crowd        int    // pods in the store while memory is measured
+	storedPods   int    // pods in the store while memory is measured
 	configMaps   int    // ConfigMaps of 10 KiB in the store while memory is measured
 	perSet       int    // pods of a ReplicaSet
 	benchmarking string // how long each Go benchmark runs
-	// settle is how long a process has been idle when its memory is measured. A process returns unused memory some
+	// idleTime is how long a process has been idle when its memory is measured. A process returns unused memory some
 	// seconds after it has become idle.
-	settle time.Duration
+	idleTime time.Duration
 }
 
-var full = size{
+var fullAmounts = amounts{
 	nodes:        5000,
 	pods:         10000,
 	replicas:     1000,
 	dependents:   10000,
-	crowd:        50000,
+	storedPods:   50000,
 	configMaps:   10000,
 	perSet:       100,
 	benchmarking: "5s",
-	settle:       30 * time.Second,
+	idleTime:     30 * time.Second,
 }
 
-func (s size) dividedBy(n int) size {
+func (s amounts) dividedBy(n int) amounts {
 	if n <= 1 {
 		return s
 	}
-	for _, amount := range []*int{&s.nodes, &s.pods, &s.replicas, &s.dependents, &s.crowd, &s.configMaps} {
+	for _, amount := range []*int{&s.nodes, &s.pods, &s.replicas, &s.dependents, &s.storedPods, &s.configMaps} {
 		*amount = max(*amount/n, 10)
 	}
-	s.perSet, s.benchmarking, s.settle = min(s.perSet, s.pods), "1x", 0
+	s.perSet, s.benchmarking, s.idleTime = min(s.perSet, s.pods), "1x", 0
 	return s
 }
 
@@ -95,11 +95,11 @@ var parts = []struct {
 	name string
 	work func(*bench, context.Context) error
 }{
-	{"algorithm", (*bench).algorithm},
-	{"whole", (*bench).whole},
-	{"deployment", (*bench).deployment},
-	{"collection", (*bench).collection},
-	{"memory", (*bench).memory},
+	{"algorithm", (*bench).measureAlgorithm},
+	{"whole", (*bench).measureWhole},
+	{"deployment", (*bench).measureDeployment},
+	{"collection", (*bench).measureCollection},
+	{"memory", (*bench).measureMemory},
 }
 
 func partNames() (names []string) {

@@ -10,16 +10,16 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// memory measures the memory of scheduler and controllers in a full cluster.
-func (b *bench) memory(ctx context.Context) error {
-	return b.with(ctx, func(ctx context.Context, c *control) error {
-		if err := c.fillNodes(ctx, b.size.nodes); err != nil {
+// measureMemory measures the memory of scheduler and controllers in a full cluster.
+func (b *bench) measureMemory(ctx context.Context) error {
+	return b.withControlPlane(ctx, func(ctx context.Context, c *controlPlane) error {
+		if err := c.fillNodes(ctx, b.amounts.nodes); err != nil {
 			return err
 		}
-		if err := c.fillRunning(ctx, b.size.crowd, b.size.perSet, b.size.nodes); err != nil {
+		if err := c.fillRunning(ctx, b.amounts.storedPods, b.amounts.perSet, b.amounts.nodes); err != nil {
 			return err
 		}
-		if err := c.fillConfigMaps(ctx, b.size.configMaps, 10<<10, nil); err != nil {
+		if err := c.fillConfigMaps(ctx, b.amounts.configMaps, 10<<10, nil); err != nil {
 			return err
 		}
 		for _, daemon := range []struct {
@@ -27,15 +27,15 @@ func (b *bench) memory(ctx context.Context) error {
 			process *plane.Process
 			mark    float64
 		}{{"scheduler", c.Scheduler, 120}, {"controllers", c.Controllers, 150}} {
-			held, most, err := c.held(ctx, daemon.process, daemon.name, b.size.settle)
+			held, most, err := c.measureMemory(ctx, daemon.process, daemon.name, b.amounts.idleTime)
 			if err != nil {
 				return err
 			}
-			if err := c.profiled(ctx, c.HealthAddress(daemon.process), "memory-"+daemon.name+"-heap",
+			if err := c.writeProfile(ctx, c.HealthAddress(daemon.process), "memory-"+daemon.name+"-heap",
 				"heap?gc=1"); err != nil {
 				return err
 			}
-			used, err := cpu(daemon.process)
+			used, err := cpuTime(daemon.process)
 			if err != nil {
 				return err
 			}
@@ -44,9 +44,9 @@ func (b *bench) memory(ctx context.Context) error {
 					work: fmt.Sprintf(
 						"%s beside %d nodes, %d pods, %d ConfigMaps of 10 KiB",
 						daemon.name,
-						b.size.nodes,
-						b.size.crowd,
-						b.size.configMaps,
+						b.amounts.nodes,
+						b.amounts.storedPods,
+						b.amounts.configMaps,
 					),
 					unit: "anonymous MiB",
 					mark: daemon.mark,
@@ -59,13 +59,13 @@ func (b *bench) memory(ctx context.Context) error {
 	})
 }
 
-// held starts a daemon. It returns the memory of the daemon when it has read everything and is idle, and the maximum
-// before that.
-func (c *control) held(
+// measureMemory starts a daemon. It returns the memory of the daemon when it has read everything and is idle, and the
+// maximum before that.
+func (c *controlPlane) measureMemory(
 	ctx context.Context,
 	daemon *plane.Process,
 	name string,
-	settle time.Duration,
+	quietTime time.Duration,
 ) (held, most float64, err error) {
 	if err := daemon.Start(ctx); err != nil {
 		return 0, 0, err
@@ -76,7 +76,7 @@ func (c *control) held(
 	var g errgroup.Group
 	g.Go(func() error {
 		for pause(watching, 200*time.Millisecond) == nil {
-			now, err := anonymous(daemon)
+			now, err := anonymousMemory(daemon)
 			if err != nil {
 				return err
 			}
@@ -84,16 +84,16 @@ func (c *control) held(
 		}
 		return nil
 	})
-	if err := resting(ctx, daemon, c.API[0]); err != nil {
+	if err := awaitIdle(ctx, daemon, c.API[0]); err != nil {
 		return 0, 0, err
 	}
-	if err := pause(ctx, settle); err != nil {
+	if err := pause(ctx, quietTime); err != nil {
 		return 0, 0, err
 	}
 	stop()
 	if err := g.Wait(); err != nil {
 		return 0, 0, err
 	}
-	held, err = anonymous(daemon)
+	held, err = anonymousMemory(daemon)
 	return held, most, err
 }

@@ -17,12 +17,12 @@ func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
 // fillNodes creates nodes in three zones that look ready. It removes the taint that admission puts on new nodes, which
 // a controller normally removes.
-func (c *control) fillNodes(ctx context.Context, n int) error {
+func (c *controlPlane) fillNodes(ctx context.Context, n int) error {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
 		corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
 	}
-	return each(ctx, n, func(ctx context.Context, i int) error {
+	return eachParallel(ctx, n, func(ctx context.Context, i int) error {
 		now := metav1.Now()
 		made, err := c.CoreV1().Nodes().Create(ctx, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{
@@ -45,12 +45,12 @@ func (c *control) fillNodes(ctx context.Context, n int) error {
 }
 
 // fillSets creates ReplicaSets for n pods, and returns them.
-func (c *control) fillSets(ctx context.Context, n, perSet int) ([]*appsv1.ReplicaSet, error) {
+func (c *controlPlane) fillSets(ctx context.Context, n, perSet int) ([]*appsv1.ReplicaSet, error) {
 	sets := make([]*appsv1.ReplicaSet, (n+perSet-1)/perSet)
-	return sets, each(ctx, len(sets), func(ctx context.Context, i int) (err error) {
+	return sets, eachParallel(ctx, len(sets), func(ctx context.Context, i int) (err error) {
 		name := "set-" + strconv.Itoa(i)
 		replicas, labels := int32(min(perSet, n-i*perSet)), map[string]string{"app": name}
-		sets[i], err = c.AppsV1().ReplicaSets(namespace).Create(ctx, &appsv1.ReplicaSet{
+		sets[i], err = c.AppsV1().ReplicaSets(benchNamespace).Create(ctx, &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 			Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
 				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()}},
@@ -83,37 +83,37 @@ func podOf(set *appsv1.ReplicaSet, i int) *corev1.Pod {
 }
 
 // fillPending creates pods without a node.
-func (c *control) fillPending(ctx context.Context, n, perSet int) error {
+func (c *controlPlane) fillPending(ctx context.Context, n, perSet int) error {
 	sets, err := c.fillSets(ctx, n, perSet)
 	if err != nil {
 		return err
 	}
-	return each(ctx, n, func(ctx context.Context, i int) error {
-		_, err := c.CoreV1().Pods(namespace).Create(ctx, podOf(sets[i/perSet], i), metav1.CreateOptions{})
+	return eachParallel(ctx, n, func(ctx context.Context, i int) error {
+		_, err := c.CoreV1().Pods(benchNamespace).Create(ctx, podOf(sets[i/perSet], i), metav1.CreateOptions{})
 		return err
 	})
 }
 
 // fillRunning creates pods that are bound to nodes and whose status is that of running pods.
-func (c *control) fillRunning(ctx context.Context, n, perSet, nodes int) error {
+func (c *controlPlane) fillRunning(ctx context.Context, n, perSet, nodes int) error {
 	sets, err := c.fillSets(ctx, n, perSet)
 	if err != nil {
 		return err
 	}
-	return each(ctx, n, func(ctx context.Context, i int) error {
+	return eachParallel(ctx, n, func(ctx context.Context, i int) error {
 		pod := podOf(sets[i/perSet], i)
 		pod.Spec.NodeName = nodeName(i % nodes)
-		made, err := c.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		made, err := c.CoreV1().Pods(benchNamespace).Create(ctx, pod, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
-		made.Status = running(made, i)
-		_, err = c.CoreV1().Pods(namespace).UpdateStatus(ctx, made, metav1.UpdateOptions{})
+		made.Status = runningStatus(made, i)
+		_, err = c.CoreV1().Pods(benchNamespace).UpdateStatus(ctx, made, metav1.UpdateOptions{})
 		return err
 	})
 }
 
-func running(pod *corev1.Pod, i int) corev1.PodStatus {
+func runningStatus(pod *corev1.Pod, i int) corev1.PodStatus {
 	now, yes := metav1.Now(), true
 	address := fmt.Sprintf("10.%d.%d.%d", 128+i/62500, i/250%250, 1+i%250)
 	status := corev1.PodStatus{
@@ -140,9 +140,9 @@ func running(pod *corev1.Pod, i int) corev1.PodStatus {
 }
 
 // fillConfigMaps creates n ConfigMaps of the given size. Their owner is owner, unless it is nil.
-func (c *control) fillConfigMaps(ctx context.Context, n, bytes int, owner *corev1.ConfigMap) error {
+func (c *controlPlane) fillConfigMaps(ctx context.Context, n, bytes int, owner *corev1.ConfigMap) error {
 	text := strings.Repeat("x", bytes)
-	return each(ctx, n, func(ctx context.Context, i int) error {
+	return eachParallel(ctx, n, func(ctx context.Context, i int) error {
 		m := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: "map-" + strconv.Itoa(i)},
 			Data:       map[string]string{"text": text},
@@ -152,7 +152,7 @@ func (c *control) fillConfigMaps(ctx context.Context, n, bytes int, owner *corev
 				{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
 			}
 		}
-		_, err := c.CoreV1().ConfigMaps(namespace).Create(ctx, m, metav1.CreateOptions{})
+		_, err := c.CoreV1().ConfigMaps(benchNamespace).Create(ctx, m, metav1.CreateOptions{})
 		return err
 	})
 }

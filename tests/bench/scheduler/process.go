@@ -18,9 +18,9 @@ import (
 // complement of the process id.
 const cpuClockSched = 2
 
-// cpu returns the user and system time that processes have used so far. It reads the CPU clock of each process, because
-// /proc/PID/stat has a resolution of 10 ms, which is more than a small run needs.
-func cpu(processes ...*plane.Process) (total time.Duration, err error) {
+// cpuTime returns the user and system time that processes have used so far. It reads the CPU clock of each process,
+// because /proc/PID/stat has a resolution of 10 ms, which is more than a small run needs.
+func cpuTime(processes ...*plane.Process) (total time.Duration, err error) {
 	for _, p := range processes {
 		var used unix.Timespec
 		if err := unix.ClockGettime(int32(^p.PID()<<3|cpuClockSched), &used); err != nil {
@@ -31,8 +31,8 @@ func cpu(processes ...*plane.Process) (total time.Duration, err error) {
 	return total, nil
 }
 
-// anonymous returns the anonymous memory of a process in MiB.
-func anonymous(p *plane.Process) (float64, error) {
+// anonymousMemory returns the anonymous memory of a process in MiB.
+func anonymousMemory(p *plane.Process) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
 		return 0, fmt.Errorf("%s has ended: %w", p.Command()[0], err)
@@ -43,30 +43,30 @@ func anonymous(p *plane.Process) (float64, error) {
 			return kib / 1024, err
 		}
 	}
-	return 0, fmt.Errorf("%s has ended: it has no memory any more, and has said\n%s", p.Command()[0], p.Said())
+	return 0, fmt.Errorf("%s has ended: it has no memory any more, and has said\n%s", p.Command()[0], p.LogTail())
 }
 
 const (
-	restLook  = 500 * time.Millisecond
-	restLooks = 4
-	restMost  = 10 * time.Millisecond // CPU time within restLook
+	idleInterval = 500 * time.Millisecond
+	idleChecks   = 4
+	idleMaxCPU   = 10 * time.Millisecond // CPU time within idleInterval
 )
 
-// resting waits until the processes are idle.
-func resting(ctx context.Context, processes ...*plane.Process) error {
-	last, err := cpu(processes...)
+// awaitIdle waits until the processes are idle.
+func awaitIdle(ctx context.Context, processes ...*plane.Process) error {
+	last, err := cpuTime(processes...)
 	if err != nil {
 		return err
 	}
-	for quiet := 0; quiet < restLooks; {
-		if err := pause(ctx, restLook); err != nil {
+	for quiet := 0; quiet < idleChecks; {
+		if err := pause(ctx, idleInterval); err != nil {
 			return err
 		}
-		now, err := cpu(processes...)
+		now, err := cpuTime(processes...)
 		if err != nil {
 			return err
 		}
-		if quiet++; now-last > restMost {
+		if quiet++; now-last > idleMaxCPU {
 			quiet = 0
 		}
 		last = now
@@ -83,12 +83,12 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// used calls work, and returns the CPU time that each process group used meanwhile.
-func used(work func() error, groups ...[]*plane.Process) ([]time.Duration, error) {
+// measureCPU calls work, and returns the CPU time that each process group used meanwhile.
+func measureCPU(work func() error, groups ...[]*plane.Process) ([]time.Duration, error) {
 	before := make([]time.Duration, len(groups))
 	var err error
 	for i, g := range groups {
-		if before[i], err = cpu(g...); err != nil {
+		if before[i], err = cpuTime(g...); err != nil {
 			return nil, err
 		}
 	}
@@ -97,7 +97,7 @@ func used(work func() error, groups ...[]*plane.Process) ([]time.Duration, error
 	}
 	out := make([]time.Duration, len(groups))
 	for i, g := range groups {
-		now, err := cpu(g...)
+		now, err := cpuTime(g...)
 		if err != nil {
 			return nil, err
 		}

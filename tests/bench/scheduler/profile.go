@@ -16,8 +16,8 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// profiled writes a profile of a daemon into the folder of profiles. Without such a folder it does nothing.
-func (c *control) profiled(ctx context.Context, address, name, which string) error {
+// writeProfile writes a profile of a daemon into the folder of profiles. Without such a folder it does nothing.
+func (c *controlPlane) writeProfile(ctx context.Context, address, name, which string) error {
 	if c.profiles == "" {
 		return nil
 	}
@@ -45,19 +45,19 @@ func (c *control) profiled(ctx context.Context, address, name, which string) err
 
 // profileCPU records the CPU profiles of a daemon and of the API server for eight seconds, from now or from when the
 // daemon first answers.
-func (c *control) profileCPU(ctx context.Context, daemon *plane.Process, name string) {
+func (c *controlPlane) profileCPU(ctx context.Context, daemon *plane.Process, name string) {
 	if c.profiles == "" {
 		return
 	}
 	for which, address := range map[string]string{"daemon": c.HealthAddress(daemon), "api": c.Addresses()[0]} {
-		c.watching.Go(func() error {
+		c.profilers.Go(func() error {
 			return wait.PollUntilContextTimeout(
 				ctx,
 				20*time.Millisecond,
 				30*time.Second,
 				true,
 				func(ctx context.Context) (bool, error) {
-					return c.profiled(ctx, address, name+"-"+which, "profile?seconds=8") == nil, nil
+					return c.writeProfile(ctx, address, name+"-"+which, "profile?seconds=8") == nil, nil
 				},
 			)
 		})

@@ -14,7 +14,7 @@ type figure struct {
 	work, unit string
 	upstream   string  // what upstream 1.36.3 needed on such a machine; empty: not measured
 	mark       float64 // 0: none
-	least      bool    // the mark is a minimum, not a maximum
+	isMinimum  bool    // the mark is a minimum, not a maximum
 	values     []float64
 	note       string // note of the last run
 }
@@ -28,7 +28,7 @@ func (b *bench) add(f figure, value float64) {
 	}
 	is := b.figures[at]
 	is.values, is.note = append(is.values, value), f.note
-	fmt.Fprintf(os.Stderr, "%s: %.4g %s (%s) %s\n", f.work, value, f.unit, is.goal(), f.note)
+	fmt.Fprintf(os.Stderr, "%s: %.4g %s (%s) %s\n", f.work, value, f.unit, is.limitText(), f.note)
 }
 
 func (f *figure) median() float64 {
@@ -36,12 +36,12 @@ func (f *figure) median() float64 {
 	return sorted[len(sorted)/2]
 }
 
-// goal returns the mark as text.
-func (f *figure) goal() string {
+// limitText returns the mark as text.
+func (f *figure) limitText() string {
 	switch {
 	case f.mark == 0:
 		return "no mark"
-	case f.least:
+	case f.isMinimum:
 		return fmt.Sprintf("≥ %.4g", f.mark)
 	}
 	return fmt.Sprintf("≤ %.4g", f.mark)
@@ -53,7 +53,7 @@ func (f *figure) verdict() string {
 	switch {
 	case f.mark == 0:
 		return ""
-	case f.least && m >= f.mark, !f.least && m <= f.mark:
+	case f.isMinimum && m >= f.mark, !f.isMinimum && m <= f.mark:
 		return "met"
 	}
 	return "**missed**"
@@ -90,7 +90,7 @@ had a part of them. Upstream's figures are those of Kubernetes 1.36.3 on a machi
 			f.work,
 			f.unit,
 			f.upstream,
-			f.goal(),
+			f.limitText(),
 			f.median(),
 			slices.Min(f.values),
 			slices.Max(f.values),
@@ -98,11 +98,11 @@ had a part of them. Upstream's figures are those of Kubernetes 1.36.3 on a machi
 			f.note,
 		)
 	}
-	out.WriteString(method)
+	out.WriteString(methodText)
 	return out.String()
 }
 
-const method = `
+const methodText = `
 ## Method
 
 - Every part has a control plane of its own: etcd with fsync, API server, scheduler and controllers as processes with the

@@ -12,7 +12,7 @@ import (
 
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == "hold" {
-		hold(os.Args[2])
+		holdMemory(os.Args[2])
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == "spin" {
@@ -20,11 +20,11 @@ func main() {
 		}
 		return
 	}
-	fmt.Println("outcome:", outcome())
+	fmt.Println("outcome:", runChecks())
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-func outcome() string {
+func runChecks() string {
 	for _, m := range []struct{ what, at string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"cgroup2", "/sys/fs/cgroup"}} {
 		if err := unix.Mount(m.what, m.at, m.what, 0, ""); err != nil {
 			return fmt.Sprintf("mount %s: %v", m.at, err)
@@ -33,11 +33,11 @@ func outcome() string {
 	failed := 0
 	for _, c := range checks {
 		n := newNode()
-		err := n.Setup(all)
+		err := n.Setup(allLimits)
 		if err == nil {
 			err = c.do(n)
 		}
-		if e := n.end(); err == nil {
+		if e := n.cleanUp(); err == nil {
 			err = e
 		}
 		if err != nil {

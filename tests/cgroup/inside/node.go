@@ -19,33 +19,33 @@ import (
 	"clusterctl/daemons/kubelet/cgroup"
 )
 
-const mebi = 1 << 20
+const mebibyte = 1 << 20
 
-// all is the limits of all pods together.
-var all = cgroup.Limits{CPUShares: 2048, MemoryLimit: 400 * mebi, Pids: 5000}
+// allLimits is the limits of all pods together.
+var allLimits = cgroup.Limits{CPUShares: 2048, MemoryLimit: 400 * mebibyte, Pids: 5000}
 
 // node is a kubelet's cgroups, with the processes that were started in them.
 type node struct {
 	*cgroup.Manager
-	running []*process
+	running []*testProcess
 }
 
 func newNode() *node { return &node{Manager: &cgroup.Manager{}} }
 
-// process is a process of a container.
-type process struct {
+// testProcess is a process of a container.
+type testProcess struct {
 	*exec.Cmd
 	done chan error
 }
 
-// pod returns a pod with one container.
-func pod(uid string, requests, limits corev1.ResourceList) *corev1.Pod {
+// newPod returns a pod with one container.
+func newPod(uid string, requests, limits corev1.ResourceList) *corev1.Pod {
 	c := corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid)},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{c}}}
 }
 
-func list(cpu, memory string) corev1.ResourceList {
+func resourceList(cpu, memory string) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name, q := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
 		if q != "" {
@@ -55,29 +55,29 @@ func list(cpu, memory string) corev1.ResourceList {
 	return out
 }
 
-// at returns the path of a group in the kernel's file system.
-func at(path string) string { return filepath.Join("/sys/fs/cgroup", path) }
+// groupPath returns the path of a group in the kernel's file system.
+func groupPath(path string) string { return filepath.Join("/sys/fs/cgroup", path) }
 
-// read returns the trimmed content of a group's file.
-func read(path, file string) (string, error) {
-	data, err := os.ReadFile(filepath.Join(at(path), file))
+// readFile returns the trimmed content of a group's file.
+func readFile(path, file string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(groupPath(path), file))
 	return strings.TrimSpace(string(data)), err
 }
 
-// says returns an error if files of a group do not have the given contents.
-func says(path string, files map[string]string) error {
+// checkFiles returns an error if files of a group do not have the given contents.
+func checkFiles(path string, files map[string]string) error {
 	var errs []error
 	for file, want := range files {
-		if got, err := read(path, file); err != nil || got != want {
+		if got, err := readFile(path, file); err != nil || got != want {
 			errs = append(errs, fmt.Errorf("%s of %s says %q, want %q: %w", file, path, got, want, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// counter returns a number from a group's file in which each line has a name and a number.
-func counter(path, file, name string) (int64, error) {
-	text, err := read(path, file)
+// readCounter returns a number from a group's file in which each line has a name and a number.
+func readCounter(path, file, name string) (int64, error) {
+	text, err := readFile(path, file)
 	if err != nil {
 		return 0, err
 	}
@@ -90,13 +90,13 @@ func counter(path, file, name string) (int64, error) {
 }
 
 // start starts a program in a group.
-func (n *node) start(path string, args ...string) (*process, error) {
+func (n *node) start(path string, args ...string) (*testProcess, error) {
 	return n.startTo(nil, path, args...)
 }
 
 // startTo starts a program in a group with out as its standard output.
-func (n *node) startTo(out *os.File, path string, args ...string) (*process, error) {
-	dir, err := os.Open(at(path))
+func (n *node) startTo(out *os.File, path string, args ...string) (*testProcess, error) {
+	dir, err := os.Open(groupPath(path))
 	if err != nil {
 		return nil, err
 	}
@@ -109,17 +109,17 @@ func (n *node) startTo(out *os.File, path string, args ...string) (*process, err
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &process{cmd, make(chan error, 1)}
+	p := &testProcess{cmd, make(chan error, 1)}
 	go func() { p.done <- cmd.Wait() }()
 	n.running = append(n.running, p)
 	return p, nil
 }
 
-// patience is the longest wait for an expected event.
-const patience = time.Minute
+// waitTimeout is the longest wait for an expected event.
+const waitTimeout = time.Minute
 
-// killed waits until a process ends, and returns an error if SIGKILL did not end it.
-func (p *process) killed() error {
+// awaitKill waits until a process ends, and returns an error if SIGKILL did not end it.
+func (p *testProcess) awaitKill() error {
 	select {
 	case err := <-p.done:
 		p.done <- err
@@ -128,13 +128,13 @@ func (p *process) killed() error {
 			return fmt.Errorf("%v ended with %v, and not by being killed", p.Args, err)
 		}
 		return nil
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		return fmt.Errorf("%v still runs", p.Args)
 	}
 }
 
-// runs reports whether a process has not ended.
-func (p *process) runs() bool {
+// isRunning reports whether a process has not ended.
+func (p *testProcess) isRunning() bool {
 	select {
 	case err := <-p.done:
 		p.done <- err
@@ -144,9 +144,9 @@ func (p *process) runs() bool {
 	}
 }
 
-// until waits for a condition.
-func until(what string, ok func() (bool, error)) error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+// waitFor waits for a condition.
+func waitFor(what string, ok func() (bool, error)) error {
+	for deadline := time.Now().Add(waitTimeout); ; time.Sleep(10 * time.Millisecond) {
 		is, err := ok()
 		if err != nil || is {
 			return err
@@ -157,10 +157,10 @@ func until(what string, ok func() (bool, error)) error {
 	}
 }
 
-// end kills the processes that still run and removes all groups.
-func (n *node) end() error {
+// cleanUp kills the processes that still run and removes all groups.
+func (n *node) cleanUp() error {
 	for _, p := range n.running {
-		if p.runs() {
+		if p.isRunning() {
 			_ = p.Process.Kill()
 			<-p.done
 		}
@@ -168,8 +168,8 @@ func (n *node) end() error {
 	return n.Remove("/" + cgroup.PodsName)
 }
 
-// hold allocates an amount of memory and keeps it.
-func hold(amount string) {
+// holdMemory allocates an amount of memory and keeps it.
+func holdMemory(amount string) {
 	bytes, err := strconv.Atoi(amount)
 	if err != nil {
 		os.Exit(2)

@@ -27,13 +27,13 @@ type Invariants struct {
 
 	since    map[string]time.Time // when a violation that may pass was first seen, by its text
 	restarts map[string]int32     // by pod UID and container
-	said     map[string]bool
+	reported map[string]bool
 }
 
-// Look checks a snapshot and remembers it for the next. Each violation is returned once.
-func (i *Invariants) Look(w World) []string {
+// Check checks a snapshot and remembers it for the next. Each violation is returned once.
+func (i *Invariants) Check(w World) []string {
 	if i.since == nil {
-		i.since, i.restarts, i.said = map[string]time.Time{}, map[string]int32{}, map[string]bool{}
+		i.since, i.restarts, i.reported = map[string]time.Time{}, map[string]int32{}, map[string]bool{}
 	}
 	wrong := map[string]bool{} // the value is true if the violation may pass
 	pods := map[string]*corev1.Pod{}
@@ -61,7 +61,7 @@ func (i *Invariants) Look(w World) []string {
 			wrong[fmt.Sprintf("pod %s runs on %v at once", uid, machines)] = false
 		}
 	}
-	i.requests(w, wrong)
+	i.checkRequests(w, wrong)
 	for _, d := range w.Dependents {
 		for _, o := range d.OwnerReferences {
 			made, here := w.Owners[string(o.UID)]
@@ -73,7 +73,7 @@ func (i *Invariants) Look(w World) []string {
 			}
 		}
 	}
-	i.restarted(w, wrong)
+	i.checkRestarts(w, wrong)
 	var findings []string
 	for text, passes := range wrong {
 		first, before := i.since[text]
@@ -81,8 +81,8 @@ func (i *Invariants) Look(w World) []string {
 			first = w.At
 			i.since[text] = first
 		}
-		if (!passes || w.At.Sub(first) >= i.Settling) && !i.said[text] {
-			i.said[text] = true
+		if (!passes || w.At.Sub(first) >= i.Settling) && !i.reported[text] {
+			i.reported[text] = true
 			findings = append(findings, text)
 		}
 	}
@@ -95,8 +95,8 @@ func (i *Invariants) Look(w World) []string {
 	return findings
 }
 
-// requests checks that the pods bound to a node do not request more than its allocatable resources.
-func (i *Invariants) requests(w World, wrong map[string]bool) {
+// checkRequests checks that the pods bound to a node do not request more than its allocatable resources.
+func (i *Invariants) checkRequests(w World, wrong map[string]bool) {
 	for _, node := range w.Nodes {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			var sum resource.Quantity
@@ -117,8 +117,8 @@ func (i *Invariants) requests(w World, wrong map[string]bool) {
 	}
 }
 
-// restarted finds containers that restarted on machines without a fault.
-func (i *Invariants) restarted(w World, wrong map[string]bool) {
+// checkRestarts finds containers that restarted on machines without a fault.
+func (i *Invariants) checkRestarts(w World, wrong map[string]bool) {
 	for _, p := range w.Pods {
 		for _, s := range p.Status.ContainerStatuses {
 			key := string(p.UID) + "/" + s.Name

@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+var testTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// world returns a node with a pod of an owner, without violations.
-func world() World {
-	made := metav1.NewTime(noon)
+// newTestWorld returns a node with a pod of an owner, without violations.
+func newTestWorld() World {
+	made := metav1.NewTime(testTime)
 	meta := metav1.ObjectMeta{
 		Name:              "p",
 		Namespace:         "d",
@@ -21,7 +21,7 @@ func world() World {
 		CreationTimestamp: made,
 		OwnerReferences:   []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", UID: "o"}},
 	}
-	return World{At: noon,
+	return World{At: testTime,
 		Pods: []corev1.Pod{{ObjectMeta: meta,
 			Spec: corev1.PodSpec{
 				NodeName: "n1",
@@ -47,7 +47,7 @@ func world() World {
 	}
 }
 
-func TestInvariantsThatAreBrokenAreFound(t *testing.T) {
+func TestBrokenInvariantsAreFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		change       func(*World)
 		first, later int // number of findings at once, and after the settling time
@@ -72,47 +72,48 @@ func TestInvariantsThatAreBrokenAreFound(t *testing.T) {
 				"900m")
 		}, 1, 0},
 		"an owner that is gone": {func(w *World) { w.Owners = nil }, 0, 1},
-		"a dependent before its owner": {func(w *World) { w.Owners["o"] = metav1.NewTime(noon.Add(time.Second)) }, 1,
+		"a dependent before its owner": {func(w *World) { w.Owners["o"] = metav1.NewTime(testTime.Add(time.Second)) },
+			1,
 			0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, i := world(), Invariants{Settling: time.Minute}
+			w, i := newTestWorld(), Invariants{Settling: time.Minute}
 			test.change(&w)
-			if findings := i.Look(w); len(findings) != test.first {
+			if findings := i.Check(w); len(findings) != test.first {
 				t.Errorf("at once: %v", findings)
 			}
 			w.At = w.At.Add(2 * time.Minute)
-			if findings := i.Look(w); len(findings) != test.later {
+			if findings := i.Check(w); len(findings) != test.later {
 				t.Errorf("after the settling time: %v", findings)
 			}
 		})
 	}
 }
 
-func TestAWrongThatPassesInTimeIsNone(t *testing.T) {
+func TestTransientViolationsAreNoFindings(t *testing.T) {
 	i := Invariants{Settling: time.Minute}
-	bad, good := world(), world()
+	bad, good := newTestWorld(), newTestWorld()
 	bad.Running["n1"]["v"] = []string{"c"}
 	for n := range 10 {
 		w := bad
 		if n%2 == 1 {
 			w = good
 		}
-		w.At = noon.Add(time.Duration(n) * 40 * time.Second)
-		if findings := i.Look(w); len(findings) > 0 {
+		w.At = testTime.Add(time.Duration(n) * 40 * time.Second)
+		if findings := i.Check(w); len(findings) > 0 {
 			t.Fatal(findings)
 		}
 	}
 }
 
-func TestARestartIsFoundWhereNothingWasBroken(t *testing.T) {
+func TestRestartsOnMachinesWithoutFaultsAreFound(t *testing.T) {
 	for trusted, want := range map[bool]int{true: 1, false: 0} {
 		i := Invariants{}
-		i.Look(world())
-		w := world()
+		i.Check(newTestWorld())
+		w := newTestWorld()
 		w.Trusted["n1"] = trusted
 		w.Pods[0].Status.ContainerStatuses[0].RestartCount = 1
-		if findings := i.Look(w); len(findings) != want {
+		if findings := i.Check(w); len(findings) != want {
 			t.Errorf("trusted is %v: %v", trusted, findings)
 		}
 	}

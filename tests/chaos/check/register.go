@@ -28,11 +28,11 @@ type Outcome string
 // Answers that a client can receive. Unknown is an error that leaves open whether the operation took place. An
 // operation that certainly did not take place is not in the history.
 const (
-	OK       Outcome = "ok"
-	Exists   Outcome = "exists"
-	NotFound Outcome = "not found"
-	Conflict Outcome = "conflict"
-	Unknown  Outcome = "unknown"
+	OutcomeOK       Outcome = "ok"
+	OutcomeExists   Outcome = "exists"
+	OutcomeNotFound Outcome = "not found"
+	OutcomeConflict Outcome = "conflict"
+	OutcomeUnknown  Outcome = "unknown"
 )
 
 // Operation is one call and its answer. A value is never written twice.
@@ -55,9 +55,9 @@ func (o Operation) String() string {
 // register is the state of a key: its value, which is empty if the key does not exist, and its resource version if that
 // is known.
 type register struct {
-	value    string
-	revision int64 // of the value; 0: unknown, because its writer received no answer
-	least    int64 // every later write has a higher revision
+	value       string
+	revision    int64 // of the value; 0: unknown, because its writer received no answer
+	minRevision int64 // every later write has a higher revision
 }
 
 // step reports whether an operation may have its outcome in a state, and returns the next state. A write of unknown
@@ -66,11 +66,11 @@ func (s register) step(o Operation) (bool, register) {
 	here := s.value != ""
 	if o.Kind == Get {
 		switch o.Outcome {
-		case NotFound:
+		case OutcomeNotFound:
 			return !here, s
-		case OK:
+		case OutcomeOK:
 			if s.value != o.Value || !here || s.revision != 0 && s.revision != o.Revision ||
-				o.Revision <= s.least && s.revision == 0 {
+				o.Revision <= s.minRevision && s.revision == 0 {
 				return false, s
 			}
 			return true, register{s.value, o.Revision, o.Revision}
@@ -78,29 +78,29 @@ func (s register) step(o Operation) (bool, register) {
 		return true, s
 	}
 	able := map[Kind]bool{Create: !here, Update: here && s.value == o.Base, Delete: here}[o.Kind]
-	next := register{value: o.Value, least: s.least}
+	next := register{value: o.Value, minRevision: s.minRevision}
 	if o.Kind == Delete {
 		next.value = ""
 	}
 	switch o.Outcome {
-	case Unknown:
+	case OutcomeUnknown:
 		if able {
 			return true, next
 		}
 		return true, s
-	case OK:
+	case OutcomeOK:
 		if o.Revision != 0 && o.Kind != Delete {
-			if o.Revision <= s.least {
+			if o.Revision <= s.minRevision {
 				return false, s
 			}
-			next.revision, next.least = o.Revision, o.Revision
+			next.revision, next.minRevision = o.Revision, o.Revision
 		}
 		return able, next
-	case Exists:
+	case OutcomeExists:
 		return o.Kind == Create && here, s
-	case NotFound:
+	case OutcomeNotFound:
 		return o.Kind != Create && !here, s
-	case Conflict:
+	case OutcomeConflict:
 		return o.Kind == Update && here && s.value != o.Base, s
 	}
 	return false, s
@@ -117,7 +117,7 @@ func Linearizable(history []Operation, limit time.Duration) []string {
 			order = append(order, o.Key)
 		}
 		end := int64(o.Return)
-		if o.Outcome == Unknown {
+		if o.Outcome == OutcomeUnknown {
 			end = math.MaxInt64
 		}
 		keys[o.Key] = append(

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ops makes operations sequential, each of one second.
-func ops(list ...Operation) []Operation {
+// sequential makes operations sequential, each of one second.
+func sequential(list ...Operation) []Operation {
 	for i := range list {
 		list[i].Key, list[i].Client = "k", i
 		if list[i].Return == 0 {
@@ -16,46 +16,54 @@ func ops(list ...Operation) []Operation {
 	return list
 }
 
-func TestHistoriesAreRefusedWhenNoOrderExplainsThem(t *testing.T) {
-	create := Operation{Kind: Create, Value: "a", Outcome: OK, Revision: 5}
+func TestHistoriesWithoutAValidOrderAreRejected(t *testing.T) {
+	create := Operation{Kind: Create, Value: "a", Outcome: OutcomeOK, Revision: 5}
 	update := func(base, value string, outcome Outcome, revision int64) Operation {
 		return Operation{Kind: Update, Base: base, Value: value, Outcome: outcome, Revision: revision}
 	}
 	get := func(value string, revision int64) Operation {
-		return Operation{Kind: Get, Value: value, Outcome: OK, Revision: revision}
+		return Operation{Kind: Get, Value: value, Outcome: OutcomeOK, Revision: revision}
 	}
-	gone := Operation{Kind: Get, Outcome: NotFound}
-	remove := Operation{Kind: Delete, Outcome: OK}
+	gone := Operation{Kind: Get, Outcome: OutcomeNotFound}
+	remove := Operation{Kind: Delete, Outcome: OutcomeOK}
 	for name, test := range map[string]struct {
 		history []Operation
 		good    bool
 	}{
-		"write and read": {ops(create, get("a", 5), update("a", "b", OK, 6), get("b", 6),
+		"write and read": {sequential(create, get("a", 5), update("a", "b", OutcomeOK, 6), get("b", 6),
 			remove, gone), true},
-		"a lost update: two from the same base": {ops(create, update("a", "b", OK, 6), update("a", "c", OK, 7)),
+		"a lost update: two from the same base": {sequential(create, update("a", "b", OutcomeOK, 6),
+			update("a", "c", OutcomeOK, 7)),
 			false},
-		"an acknowledged write that is gone":    {ops(create, gone), false},
-		"an acknowledged update that is undone": {ops(create, update("a", "b", OK, 6), get("a", 5)), false},
-		"a stale read after a newer one": {ops(create, update("a", "b", OK, 6), get("b", 6), get("a", 5)),
+		"an acknowledged write that is gone": {sequential(create, gone), false},
+		"an acknowledged update that is undone": {sequential(create, update("a", "b", OutcomeOK, 6), get("a", 5)),
 			false},
-		"a read of what is deleted":         {ops(create, remove, get("a", 5)), false},
-		"a conflict without another writer": {ops(create, update("a", "b", Conflict, 0)), false},
-		"a conflict after another write": {ops(create, update("a", "b", OK, 6),
-			update("a", "c", Conflict, 0)), true},
-		"created twice": {ops(create,
-			Operation{Kind: Create, Value: "b", Outcome: OK, Revision: 6}), false},
-		"exists when it does not":           {ops(Operation{Kind: Create, Value: "b", Outcome: Exists}), false},
-		"a value under another revision":    {ops(create, get("a", 6)), false},
-		"a write under an older revision":   {ops(create, update("a", "b", OK, 4)), false},
-		"an unknown write that is seen":     {ops(create, update("a", "b", Unknown, 0), get("b", 6)), true},
-		"an unknown write that is not seen": {ops(create, update("a", "b", Unknown, 0), get("a", 5)), true},
-		"an unknown write that is seen and undone": {ops(create, update("a", "b", Unknown, 0), get("b", 6),
-			get("a", 5)), false},
-		"an unknown write that is seen later": {ops(create, update("a", "b", Unknown, 0), get("a", 5), get("b", 6)),
+		"a stale read after a newer one": {sequential(create, update("a", "b", OutcomeOK, 6), get("b", 6), get("a", 5)),
+			false},
+		"a read of what is deleted":         {sequential(create, remove, get("a", 5)), false},
+		"a conflict without another writer": {sequential(create, update("a", "b", OutcomeConflict, 0)), false},
+		"a conflict after another write": {sequential(create, update("a", "b", OutcomeOK, 6),
+			update("a", "c", OutcomeConflict, 0)), true},
+		"created twice": {sequential(create,
+			Operation{Kind: Create, Value: "b", Outcome: OutcomeOK, Revision: 6}), false},
+		"exists when it does not": {sequential(Operation{Kind: Create, Value: "b", Outcome: OutcomeExists}),
+			false},
+		"a value under another revision":  {sequential(create, get("a", 6)), false},
+		"a write under an older revision": {sequential(create, update("a", "b", OutcomeOK, 4)), false},
+		"an unknown write that is seen": {sequential(create, update("a", "b", OutcomeUnknown, 0), get("b", 6)),
 			true},
-		"an unknown deletion": {ops(create, Operation{Kind: Delete, Outcome: Unknown}, get("a", 5),
+		"an unknown write that is not seen": {sequential(create, update("a", "b", OutcomeUnknown, 0), get("a", 5)),
+			true},
+		"an unknown write that is seen and undone": {sequential(create, update("a", "b", OutcomeUnknown, 0),
+			get("b", 6),
+			get("a", 5)), false},
+		"an unknown write that is seen later": {sequential(create, update("a", "b", OutcomeUnknown, 0), get("a", 5),
+			get("b", 6)),
+			true},
+		"an unknown deletion": {sequential(create, Operation{Kind: Delete, Outcome: OutcomeUnknown}, get("a", 5),
 			gone), true},
-		"an unknown write must follow the known": {ops(create, update("a", "b", Unknown, 0), update("a", "c", OK, 6),
+		"an unknown write must follow the known": {sequential(create, update("a", "b", OutcomeUnknown, 0),
+			update("a", "c", OutcomeOK, 6),
 			get("b", 7)), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,12 +74,12 @@ func TestHistoriesAreRefusedWhenNoOrderExplainsThem(t *testing.T) {
 	}
 }
 
-func TestReadsBesideAWriteMaySeeEither(t *testing.T) {
+func TestReadsDuringAWriteMaySeeEitherValue(t *testing.T) {
 	history := []Operation{
-		{Key: "k", Kind: Create, Value: "a", Outcome: OK, Revision: 5, Call: 0, Return: 1},
-		{Key: "k", Kind: Update, Base: "a", Value: "b", Outcome: OK, Revision: 6, Call: 2, Return: 9},
-		{Key: "k", Kind: Get, Value: "a", Outcome: OK, Revision: 5, Call: 3, Return: 4},
-		{Key: "k", Kind: Get, Value: "b", Outcome: OK, Revision: 6, Call: 5, Return: 6},
+		{Key: "k", Kind: Create, Value: "a", Outcome: OutcomeOK, Revision: 5, Call: 0, Return: 1},
+		{Key: "k", Kind: Update, Base: "a", Value: "b", Outcome: OutcomeOK, Revision: 6, Call: 2, Return: 9},
+		{Key: "k", Kind: Get, Value: "a", Outcome: OutcomeOK, Revision: 5, Call: 3, Return: 4},
+		{Key: "k", Kind: Get, Value: "b", Outcome: OutcomeOK, Revision: 6, Call: 5, Return: 6},
 	}
 	if findings := Linearizable(history, time.Second); len(findings) > 0 {
 		t.Error(findings)

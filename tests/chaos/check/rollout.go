@@ -9,17 +9,17 @@ import (
 // Rollout checks the pods of Deployments during rollouts, event by event of one watch. The label "rollout" of a pod
 // names its Deployment.
 type Rollout struct {
-	Most  int // maximum number of a Deployment's pods, without those that are ending: its replicas and maxSurge
-	Least int // minimum of ready pods, once that number was reached: its replicas without maxUnavailable
+	MaxPods  int // maximum number of a Deployment's pods, without those that are ending: its replicas and maxSurge
+	MinReady int // minimum of ready pods, once that number was reached: its replicas without maxUnavailable
 
-	pods map[string]map[string]bool // Deployment to UIDs of its pods, and whether they are ready
-	full map[string]bool            // Deployments that have reached Least
+	pods     map[string]map[string]bool // Deployment to UIDs of its pods, and whether they are ready
+	complete map[string]bool            // Deployments that have reached Least
 }
 
-// See applies one event and returns the violations after it.
-func (r *Rollout) See(p *corev1.Pod, deleted bool) []string {
+// Apply applies one event and returns the violations after it.
+func (r *Rollout) Apply(p *corev1.Pod, deleted bool) []string {
 	if r.pods == nil {
-		r.pods, r.full = map[string]map[string]bool{}, map[string]bool{}
+		r.pods, r.complete = map[string]map[string]bool{}, map[string]bool{}
 	}
 	name := p.Labels["rollout"]
 	of := r.pods[name]
@@ -31,7 +31,7 @@ func (r *Rollout) See(p *corev1.Pod, deleted bool) []string {
 		p.Status.Phase == corev1.PodSucceeded {
 		delete(of, string(p.UID))
 	} else {
-		of[string(p.UID)] = ready(p)
+		of[string(p.UID)] = isReady(p)
 	}
 	able := 0
 	for _, ok := range of {
@@ -40,7 +40,7 @@ func (r *Rollout) See(p *corev1.Pod, deleted bool) []string {
 		}
 	}
 	var found []string
-	if len(of) > r.Most {
+	if len(of) > r.MaxPods {
 		found = append(
 			found,
 			fmt.Sprintf(
@@ -48,11 +48,11 @@ func (r *Rollout) See(p *corev1.Pod, deleted bool) []string {
 				name,
 				len(of),
 				p.ResourceVersion,
-				r.Most,
+				r.MaxPods,
 			),
 		)
 	}
-	if r.full[name] && able < r.Least {
+	if r.complete[name] && able < r.MinReady {
 		found = append(
 			found,
 			fmt.Sprintf(
@@ -60,17 +60,17 @@ func (r *Rollout) See(p *corev1.Pod, deleted bool) []string {
 				name,
 				able,
 				p.ResourceVersion,
-				r.Least,
+				r.MinReady,
 			),
 		)
 	}
-	if able >= r.Least {
-		r.full[name] = true
+	if able >= r.MinReady {
+		r.complete[name] = true
 	}
 	return found
 }
 
-func ready(p *corev1.Pod) bool {
+func isReady(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue

@@ -10,7 +10,7 @@ import (
 )
 
 // Too many and too few pods are found at the event that causes them, and a correct order of the same events passes.
-func TestRolloutSeesTooManyAndTooFewPods(t *testing.T) {
+func TestRolloutFindsTooManyAndTooFewPods(t *testing.T) {
 	type event struct {
 		uid            string
 		ready, leaving bool
@@ -31,7 +31,7 @@ func TestRolloutSeesTooManyAndTooFewPods(t *testing.T) {
 		"not ready any more": {[]event{{uid: "a", ready: true}, {uid: "a"}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := Rollout{Most: 2, Least: 1}
+			r := Rollout{MaxPods: 2, MinReady: 1}
 			wrong := 0
 			for _, e := range c.events {
 				p := &corev1.Pod{
@@ -43,7 +43,7 @@ func TestRolloutSeesTooManyAndTooFewPods(t *testing.T) {
 				if e.leaving {
 					p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 				}
-				wrong += len(r.See(p, e.deleted))
+				wrong += len(r.Apply(p, e.deleted))
 			}
 			if wrong != c.wrong {
 				t.Errorf("%d findings, want %d", wrong, c.wrong)

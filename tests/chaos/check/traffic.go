@@ -20,11 +20,11 @@ type Failure struct {
 type Window struct {
 	From, To time.Time
 	Machine  string // only requests from this machine; empty: all requests
-	Why      string
+	Reason   string
 }
 
-// together is the longest time between failures of one client that are reported as one.
-const together = 2 * time.Second
+// mergeInterval is the longest time between failures of one client that are reported as one.
+const mergeInterval = 2 * time.Second
 
 // Traffic returns the failures that no window excuses. Failures of a client that follow each other closely are reported
 // as one.
@@ -48,14 +48,14 @@ func Traffic(failures []Failure, windows []Window) []string {
 		slices.SortFunc(list, func(a, b Failure) int { return a.At.Compare(b.At) })
 		for from := 0; from < len(list); {
 			to := from + 1
-			for to < len(list) && list[to].At.Sub(list[to-1].At) < together {
+			for to < len(list) && list[to].At.Sub(list[to-1].At) < mergeInterval {
 				to++
 			}
 			first, last := list[from], list[to-1]
 			text := fmt.Sprintf(
 				"a request from %s at %s failed after %.2f s: %s",
 				client,
-				clock(first.At),
+				formatTime(first.At),
 				first.Took,
 				first.Error,
 			)
@@ -64,8 +64,8 @@ func Traffic(failures []Failure, windows []Window) []string {
 					"%d requests from %s from %s to %s failed, the first after %.2f s: %s",
 					to-from,
 					client,
-					clock(first.At),
-					clock(last.At),
+					formatTime(first.At),
+					formatTime(last.At),
 					first.Took,
 					first.Error,
 				)
@@ -77,11 +77,11 @@ func Traffic(failures []Failure, windows []Window) []string {
 	return findings
 }
 
-func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
+func formatTime(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-// Silence reports a client that made far fewer requests than it should have. If a checker did not send requests, it
-// proves nothing that it found no failures.
-func Silence(client string, made int, span, every time.Duration) []string {
+// MissedRequests reports a client that made far fewer requests than it should have. If a checker did not send requests,
+// it proves nothing that it found no failures.
+func MissedRequests(client string, made int, span, every time.Duration) []string {
 	if want := int(span/every) / 4; made < want {
 		return []string{
 			fmt.Sprintf(

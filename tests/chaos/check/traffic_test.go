@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestFailuresAreExcusedOnlyInTheirWindow(t *testing.T) {
+func TestFailuresAreExcusedOnlyInsideTheirWindow(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	windows := []Window{{From: start.Add(10 * time.Second), To: start.Add(20 * time.Second)},
 		{From: start.Add(30 * time.Second), To: start.Add(40 * time.Second), Machine: "n1"}}
@@ -29,11 +29,11 @@ func TestFailuresAreExcusedOnlyInTheirWindow(t *testing.T) {
 	}
 }
 
-func TestAClientThatDidNotLookIsAFinding(t *testing.T) {
-	if Silence("n1", 10, time.Minute, 10*time.Millisecond) == nil {
+func TestClientsWithTooFewRequestsAreFindings(t *testing.T) {
+	if MissedRequests("n1", 10, time.Minute, 10*time.Millisecond) == nil {
 		t.Error("ten requests in a minute were taken for enough")
 	}
-	if f := Silence("n1", 5000, time.Minute, 10*time.Millisecond); f != nil {
+	if f := MissedRequests("n1", 5000, time.Minute, 10*time.Millisecond); f != nil {
 		t.Error(f)
 	}
 }

@@ -15,13 +15,13 @@ type Event struct {
 // Watch is one watcher's view of one collection: the list, and the events after it. A watcher that resumes at its last
 // revision after a lost connection is still the same Watch.
 type Watch struct {
-	Name     string
-	From     int64            // revision of the list
-	Listed   map[string]int64 // UID to revision
-	Events   []Event
-	Upto     int64            // the revision of the list End
-	End      map[string]int64 // UID to revision; nil: the watcher has not reached the end
-	Relisted bool             // the watcher could not resume and had to list again; the next Watch continues
+	Name        string
+	From        int64            // revision of the list
+	Listed      map[string]int64 // UID to revision
+	Events      []Event
+	Upto        int64            // the revision of the list End
+	End         map[string]int64 // UID to revision; nil: the watcher has not reached the end
+	HasRelisted bool             // the watcher could not resume and had to list again; the next Watch continues
 }
 
 // Watches checks what watchers of the same collection received. It reports events out of the order of revisions, events
@@ -44,12 +44,12 @@ func Watches(watches []Watch, written []int64) []string {
 	}
 	sort.Slice(all, func(i, j int) bool { return all[i] < all[j] })
 	for _, w := range watches {
-		findings = append(findings, w.judge(all)...)
+		findings = append(findings, w.checkOrder(all)...)
 	}
 	return findings
 }
 
-func (w Watch) judge(known []int64) []string {
+func (w Watch) checkOrder(known []int64) []string {
 	var findings []string
 	say := func(format string, args ...any) {
 		findings = append(findings, fmt.Sprintf("watcher %s: "+format, append([]any{w.Name}, args...)...))
@@ -93,7 +93,7 @@ func (w Watch) judge(known []int64) []string {
 		}
 	}
 	if w.End == nil {
-		if !w.Relisted {
+		if !w.HasRelisted {
 			say("it stopped at revision %d and did not reach the end", last)
 		}
 		return findings

@@ -2,7 +2,7 @@ package check
 
 import "testing"
 
-func TestWatchesAreRefusedWhenTheyMissOrReorder(t *testing.T) {
+func TestWatchesThatMissOrReorderEventsAreRejected(t *testing.T) {
 	good := []Event{{"ADDED", "x", 11}, {"MODIFIED", "x", 12}, {"ADDED", "y", 13}, {"DELETED", "x", 14}}
 	end := map[string]int64{"y": 13, "z": 9}
 	listed := map[string]int64{"z": 9}
@@ -38,7 +38,7 @@ func TestWatchesAreRefusedWhenTheyMissOrReorder(t *testing.T) {
 	}
 }
 
-func TestAWatcherIsHeldToWhatAnotherSaw(t *testing.T) {
+func TestWatchersMustSeeTheEventsOfOthers(t *testing.T) {
 	all := Watch{Name: "all", Events: []Event{{"ADDED", "x", 1}, {"DELETED", "x", 2}}, Upto: 3, End: map[string]int64{}}
 	less := Watch{Name: "less", Upto: 3, End: map[string]int64{}}
 	if findings := Watches([]Watch{all, less}, nil); len(findings) != 2 {

@@ -13,18 +13,20 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// short is the remaining lifetime of a certificate that is to expire. It is long enough for the daemon to load it.
-const short = 10 * time.Second
+// shortLifetime is the remaining lifetime of a certificate that is to expire. It is long enough for the daemon to load
+// it.
+const shortLifetime = 10 * time.Second
 
-const pki = "/etc/kubernetes/pki/"
+const pkiDir = "/etc/kubernetes/pki/"
 
 // Certificates are the certificates that can expire, by daemon.
 var Certificates = map[string]string{"kube-apiserver": "apiserver", "kubelet": "kubelet",
 	"kube-scheduler": "kube-scheduler", "kube-controller-manager": "kube-controller-manager",
 	"metrics-server": "metrics-server", "etcd": "etcd/peer"}
 
-// expire gives a daemon a certificate that expires soon, and returns a function that restores the former one.
-func expire(
+// expireCertificate gives a daemon a certificate that expires soon, and returns a function that restores the former
+// one.
+func expireCertificate(
 	ctx context.Context,
 	lab *machines.Lab,
 	m *machines.Machine,
@@ -34,13 +36,13 @@ func expire(
 	if !known {
 		return nil, fmt.Errorf("no certificate of %s is known", unit)
 	}
-	path = pki + path + ".crt"
+	path = pkiDir + path + ".crt"
 	folder := path[:strings.LastIndexByte(path, '/')+1]
 	former, err := m.Run(ctx, "cat "+path)
 	if err != nil {
 		return nil, err
 	}
-	ca, err := authority(ctx, lab, folder)
+	ca, err := readAuthority(ctx, lab, folder)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +57,7 @@ func expire(
 	der, err := certs.Sign(
 		ca,
 		certs.Request{CommonName: leaf.Subject.CommonName, Organizations: leaf.Subject.Organization,
-			Hosts: hosts, Usages: append([]x509.ExtKeyUsage{}, leaf.ExtKeyUsage...), Lifetime: short},
+			Hosts: hosts, Usages: append([]x509.ExtKeyUsage{}, leaf.ExtKeyUsage...), Lifetime: shortLifetime},
 		leaf.PublicKey,
 		time.Now(),
 	)
@@ -74,11 +76,11 @@ func expire(
 	return back, put(ctx, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 }
 
-// authority reads the certificate authority in a folder from a machine that has its key.
-func authority(ctx context.Context, lab *machines.Lab, folder string) (certs.Pair, error) {
+// readAuthority reads the certificate authority in a folder from a machine that has its key.
+func readAuthority(ctx context.Context, lab *machines.Lab, folder string) (certs.Pair, error) {
 	var errs []error
 	for _, m := range lab.Machines {
-		if !m.Running() {
+		if !m.IsRunning() {
 			continue
 		}
 		key, err := m.Run(ctx, "cat "+folder+"ca.key")

@@ -28,15 +28,15 @@ const (
 	Lose   Kind = "lose"   // a control-plane machine returns from a power cut without its etcd member's data
 )
 
-// OfUnit reports whether the fault affects one unit of a machine.
-func (k Kind) OfUnit() bool { return k == Kill || k == Stop || k == Expire }
+// IsOfUnit reports whether the fault affects one unit of a machine.
+func (k Kind) IsOfUnit() bool { return k == Kill || k == Stop || k == Expire }
 
 // Fault is one fault for a time.
 type Fault struct {
 	Kind     Kind
 	Machines []string // all at the same time
-	Unit     string   // only if Kind.OfUnit
-	For      time.Duration
+	Unit     string   // only if Kind.IsOfUnit
+	Duration time.Duration
 }
 
 func (f Fault) String() string {
@@ -44,17 +44,18 @@ func (f Fault) String() string {
 	if f.Unit != "" {
 		words = append(words, f.Unit)
 	}
-	if f.For > 0 {
-		words = append(words, "for "+f.For.String())
+	if f.Duration > 0 {
+		words = append(words, "for "+f.Duration.String())
 	}
 	return strings.Join(words, " ")
 }
 
-// Severs reports whether the fault disconnects its machines from the others, so that what they serve is unreachable.
-func (f Fault) Severs() bool { return f.Kind == Power || f.Kind == Cut || f.Kind == Lose }
+// DisconnectsMachines reports whether the fault disconnects its machines from the others, so that what they serve is
+// unreachable.
+func (f Fault) DisconnectsMachines() bool { return f.Kind == Power || f.Kind == Cut || f.Kind == Lose }
 
-// slowest is the rate of a slow link, in kilobits a second.
-const slowest = 1000
+// slowKbit is the rate of a slow link, in kilobits a second.
+const slowKbit = 1000
 
 // Run begins the fault, waits, and undoes it, also if ctx ends earlier. mend applies the configuration, for faults that
 // only an administrator can repair.
@@ -68,7 +69,7 @@ func (f Fault) Run(ctx context.Context, lab *machines.Lab, mend func(context.Con
 		list = append(list, m)
 	}
 	if f.Kind == Leader {
-		m, err := leader(ctx, list)
+		m, err := etcdLeader(ctx, list)
 		if err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ func (f Fault) Run(ctx context.Context, lab *machines.Lab, mend func(context.Con
 	var errs []error
 	var undo []func(context.Context) error
 	for _, m := range list {
-		back, err := f.breaks(ctx, lab, m, mend)
+		back, err := f.startFault(ctx, lab, m, mend)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", f, err))
 		}
@@ -85,10 +86,10 @@ func (f Fault) Run(ctx context.Context, lab *machines.Lab, mend func(context.Con
 			undo = append(undo, back)
 		}
 	}
-	if f.For > 0 {
+	if f.Duration > 0 {
 		select {
 		case <-ctx.Done():
-		case <-time.After(f.For):
+		case <-time.After(f.Duration):
 		}
 	}
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
@@ -104,8 +105,8 @@ func (f Fault) Run(ctx context.Context, lab *machines.Lab, mend func(context.Con
 // startTime is the longest time to wait for a unit's process, which an earlier fault may have killed.
 const startTime = 30 * time.Second
 
-// running returns the process id of a unit, once it has one.
-func running(ctx context.Context, m *machines.Machine, unit string) (pid string, err error) {
+// awaitProcess returns the process id of a unit, once it has one.
+func awaitProcess(ctx context.Context, m *machines.Machine, unit string) (pid string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -123,8 +124,8 @@ func running(ctx context.Context, m *machines.Machine, unit string) (pid string,
 	}
 }
 
-// breaks begins the fault on one machine and returns how to undo it.
-func (f Fault) breaks(
+// startFault begins the fault on one machine and returns how to undo it.
+func (f Fault) startFault(
 	ctx context.Context,
 	lab *machines.Lab,
 	m *machines.Machine,
@@ -132,14 +133,14 @@ func (f Fault) breaks(
 ) (undo func(context.Context) error, err error) {
 	switch f.Kind {
 	case Kill, Leader:
-		pid, err := running(ctx, m, f.Unit)
+		pid, err := awaitProcess(ctx, m, f.Unit)
 		if err != nil {
 			return nil, err
 		}
 		_, err = m.Run(ctx, "kill -KILL "+pid)
 		return nil, err
 	case Stop:
-		pid, err := running(ctx, m, f.Unit)
+		pid, err := awaitProcess(ctx, m, f.Unit)
 		if err != nil {
 			return nil, err
 		}
@@ -151,26 +152,26 @@ func (f Fault) breaks(
 	case Power:
 		return m.Start, m.PowerCut(ctx)
 	case Cut:
-		return m.Heal, m.Cut(ctx)
+		return m.Reconnect, m.Disconnect(ctx)
 	case Slow:
-		return m.Quick, m.Slow(ctx, slowest)
+		return m.ResetSlow, m.Slow(ctx, slowKbit)
 	case Expire:
-		return expire(ctx, lab, m, f.Unit)
+		return expireCertificate(ctx, lab, m, f.Unit)
 	case Lose:
 		return func(ctx context.Context) error {
 			if err := m.Start(ctx); err != nil {
 				return err
 			}
 			return mend(ctx)
-		}, lose(ctx, m)
+		}, loseData(ctx, m)
 	case Fill:
 		return func(context.Context) error { return m.Free() }, m.Fill()
 	}
 	return nil, fmt.Errorf("no fault is called %q", f.Kind)
 }
 
-// lose cuts a machine's power and deletes its etcd member's data, as when a disk is replaced.
-func lose(ctx context.Context, m *machines.Machine) error {
+// loseData cuts a machine's power and deletes its etcd member's data, as when a disk is replaced.
+func loseData(ctx context.Context, m *machines.Machine) error {
 	if _, err := m.Run(ctx, "systemctl disable -q etcd && systemctl kill -s KILL etcd && rm -rf "+
 		"/var/lib/etcd/member"); err != nil {
 		return err
@@ -178,8 +179,8 @@ func lose(ctx context.Context, m *machines.Machine) error {
 	return m.PowerCut(ctx)
 }
 
-// leader returns the machine whose etcd member is the leader.
-func leader(ctx context.Context, list []*machines.Machine) (*machines.Machine, error) {
+// etcdLeader returns the machine whose etcd member is the leader.
+func etcdLeader(ctx context.Context, list []*machines.Machine) (*machines.Machine, error) {
 	var errs []error
 	for _, m := range list {
 		out, err := m.Run(ctx, "curl -sf -m 2 http://127.0.0.1:2381/metrics | grep '^etcd_server_is_leader '")

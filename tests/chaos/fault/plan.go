@@ -44,25 +44,25 @@ func Plan(seed uint64, m Machines, n int) []Fault {
 		{8, func() Fault { on, unit := daemon(); return Fault{Kind: Kill, Machines: on, Unit: unit} }},
 		{4, func() Fault {
 			on, unit := daemon()
-			return Fault{Kind: Stop, Machines: on, Unit: unit, For: seconds(5, 60)}
+			return Fault{Kind: Stop, Machines: on, Unit: unit, Duration: seconds(5, 60)}
 		}},
-		{3, func() Fault { return Fault{Kind: Power, Machines: []string{pick(all)}, For: seconds(2, 45)} }},
-		{3, func() Fault { return Fault{Kind: Cut, Machines: []string{pick(all)}, For: seconds(2, 45)} }},
-		{2, func() Fault { return Fault{Kind: Slow, Machines: []string{pick(all)}, For: seconds(5, 30)} }},
-		{1, func() Fault { return Fault{Kind: Fill, Machines: []string{pick(m.Control)}, For: seconds(10, 30)} }},
+		{3, func() Fault { return Fault{Kind: Power, Machines: []string{pick(all)}, Duration: seconds(2, 45)} }},
+		{3, func() Fault { return Fault{Kind: Cut, Machines: []string{pick(all)}, Duration: seconds(2, 45)} }},
+		{2, func() Fault { return Fault{Kind: Slow, Machines: []string{pick(all)}, Duration: seconds(5, 30)} }},
+		{1, func() Fault { return Fault{Kind: Fill, Machines: []string{pick(m.Control)}, Duration: seconds(10, 30)} }},
 		{2, func() Fault { return Fault{Kind: Leader, Machines: m.Control} }},
 		{1, func() Fault {
 			on, unit := []string{pick(m.Control)}, "kube-apiserver"
 			if r.IntN(2) == 0 {
 				on, unit = []string{pick(m.Nodes)}, "kubelet"
 			}
-			return Fault{Kind: Expire, Machines: on, Unit: unit, For: seconds(15, 60)}
+			return Fault{Kind: Expire, Machines: on, Unit: unit, Duration: seconds(15, 60)}
 		}},
-		{1, func() Fault { return Fault{Kind: Lose, Machines: []string{pick(m.Control)}, For: seconds(2, 20)} }},
+		{1, func() Fault { return Fault{Kind: Lose, Machines: []string{pick(m.Control)}, Duration: seconds(2, 20)} }},
 		{1, func() Fault { // etcd without a majority
 			spared := r.IntN(len(m.Control))
 			on := append(append([]string{}, m.Control[:spared]...), m.Control[spared+1:]...)
-			return Fault{Kind: Power, Machines: on, For: seconds(10, 30)}
+			return Fault{Kind: Power, Machines: on, Duration: seconds(10, 30)}
 		}},
 	}
 	total := 0
@@ -82,13 +82,13 @@ func Plan(seed uint64, m Machines, n int) []Fault {
 	return list
 }
 
-// Each returns a fault of a kind for every daemon on every machine.
-func Each(kind Kind, m Machines, duration time.Duration) []Fault {
+// FaultsOfAllUnits returns a fault of a kind for every daemon on every machine.
+func FaultsOfAllUnits(kind Kind, m Machines, duration time.Duration) []Fault {
 	var list []Fault
 	for _, group := range []struct{ machines, units []string }{{m.Control, ControlUnits}, {m.Nodes, NodeUnits}} {
 		for _, machine := range group.machines {
 			for _, unit := range group.units {
-				list = append(list, Fault{Kind: kind, Machines: []string{machine}, Unit: unit, For: duration})
+				list = append(list, Fault{Kind: kind, Machines: []string{machine}, Unit: unit, Duration: duration})
 			}
 		}
 	}

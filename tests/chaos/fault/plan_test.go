@@ -18,7 +18,7 @@ func TestTheSameSeedGivesTheSameFaults(t *testing.T) {
 	kinds := map[Kind]bool{}
 	for _, f := range long {
 		kinds[f.Kind] = true
-		if len(f.Machines) == 0 || f.Kind.OfUnit() != (f.Unit != "") {
+		if len(f.Machines) == 0 || f.Kind.IsOfUnit() != (f.Unit != "") {
 			t.Errorf("a fault that cannot be done: %+v", f)
 		}
 	}
@@ -27,9 +27,9 @@ func TestTheSameSeedGivesTheSameFaults(t *testing.T) {
 	}
 }
 
-func TestEachIsEveryDaemonOnEveryMachine(t *testing.T) {
+func TestFaultsCoverAllUnitsOfAllMachines(t *testing.T) {
 	m := Machines{Control: []string{"c1", "c2"}, Nodes: []string{"n1"}}
-	list := Each(Stop, m, time.Minute)
+	list := FaultsOfAllUnits(Stop, m, time.Minute)
 	if want := 2*len(ControlUnits) + len(NodeUnits); len(list) != want {
 		t.Errorf("%d faults, want %d", len(list), want)
 	}

@@ -15,8 +15,8 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// limit is how long one command may take.
-const limit = time.Minute
+// commandTimeout is how long one command may take.
+const commandTimeout = time.Minute
 
 func (w world) machine(ts *testscript.TestScript, name string) *machines.Machine {
 	m := w.Lab.Machine(name)
@@ -57,8 +57,8 @@ func (w world) shell(ts *testscript.TestScript, args []string) *exec.Cmd {
 	return cmd
 }
 
-// finish runs a command and gives its output to the script as stdout and stderr.
-func finish(ts *testscript.TestScript, neg bool, cmd *exec.Cmd, limit time.Duration) {
+// runCommand runs a command and gives its output to the script as stdout and stderr.
+func runCommand(ts *testscript.TestScript, neg bool, cmd *exec.Cmd, limit time.Duration) {
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	timer := time.AfterFunc(limit, func() {
@@ -82,7 +82,7 @@ func finish(ts *testscript.TestScript, neg bool, cmd *exec.Cmd, limit time.Durat
 }
 
 func (w world) eventually(ts *testscript.TestScript, neg bool, args []string) {
-	within := limit
+	within := commandTimeout
 	if d, err := time.ParseDuration(args[0]); err == nil {
 		within, args = d, args[1:]
 	}

@@ -20,9 +20,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// image are the kubectl arguments that print the image of the test workload, which is the Deployment web in the
+// imageQuery are the kubectl arguments that print the image of the test workload, which is the Deployment web in the
 // namespace shop.
-var image = []string{
+var imageQuery = []string{
 	"get",
 	"deployment",
 	"web",
@@ -52,25 +52,25 @@ func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"kubectl": func(ts *testscript.TestScript, neg bool,
 				args []string) {
-				finish(ts, neg, w.kube(ts, args), limit)
+				runCommand(ts, neg, w.kube(ts, args), commandTimeout)
 			},
 			"clusterctl": func(ts *testscript.TestScript, neg bool, args []string) {
-				cmd := c.Ctl(context.Background(), args...)
+				cmd := c.Clusterctl(context.Background(), args...)
 				cmd.Dir = ts.MkAbs(".")
-				finish(ts, neg, cmd, 3*time.Minute)
+				runCommand(ts, neg, cmd, 3*time.Minute)
 			},
 			// machine NAME LINE runs a shell command as root on a machine.
 			"machine": func(ts *testscript.TestScript, neg bool, args []string) {
-				finish(
+				runCommand(
 					ts,
 					neg,
 					w.machine(ts, args[0]).SSH(context.Background(), "root", strings.Join(args[1:], " ")),
-					limit,
+					commandTimeout,
 				)
 			},
 			// power off|on NAME cuts a machine's power, or starts the machine again.
 			"power": func(ts *testscript.TestScript, _ bool, args []string) {
-				ctx, cancel := context.WithTimeout(context.Background(), limit)
+				ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 				defer cancel()
 				m := w.machine(ts, args[1])
 				if args[0] == "off" {
@@ -82,7 +82,7 @@ func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 			// lab LINE runs a shell command of this host in the lab's network. $KUBECTL is set.
 			"lab": func(ts *testscript.TestScript, neg bool,
 				args []string) {
-				finish(ts, neg, w.shell(ts, args), limit)
+				runCommand(ts, neg, w.shell(ts, args), commandTimeout)
 			},
 			// eventually [DURATION] kubectl|machine|lab ARGS… repeats a command until it succeeds. With a text after
 			// --, its output must also contain the text: eventually kubectl get pods -- Running. It fails after a
@@ -139,17 +139,17 @@ func (w world) setup(env *testscript.Env, kubectl string) error {
 	env.Defer(func() {
 		gone, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_ = w.Kube(gone, "delete", "namespace", name, "--ignore-not-found", "--wait=false").Run()
+		_ = w.KubectlCommand(gone, "delete", "namespace", name, "--ignore-not-found", "--wait=false").Run()
 	})
 	// Scripts restart the API server, sometimes several times in a row. The controllers' informers then back off for up
 	// to a minute.
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	defer cancel()
-	if _, err := cluster.Output(w.Kube(ctx, "create", "namespace", name)); err != nil {
+	if _, err := cluster.Output(w.KubectlCommand(ctx, "create", "namespace", name)); err != nil {
 		return err
 	}
 	return cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
-		_, err := cluster.Output(w.Kube(ctx, "get", "serviceaccount", "default", "-n", name))
+		_, err := cluster.Output(w.KubectlCommand(ctx, "get", "serviceaccount", "default", "-n", name))
 		return err
 	})
 }
@@ -159,7 +159,7 @@ func (w world) setup(env *testscript.Env, kubectl string) error {
 func (w world) nameImage(dir, namespace string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	image, err := cluster.Output(w.Kube(ctx, image...))
+	image, err := cluster.Output(w.KubectlCommand(ctx, imageQuery...))
 	if err != nil {
 		return err
 	}

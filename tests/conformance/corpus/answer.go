@@ -18,15 +18,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// published computes answers with the code that Kubernetes publishes: its types' decoder, its schema of server-side
+// upstreamCode computes answers with the code that Kubernetes publishes: its types' decoder, its schema of server-side
 // apply, and its tracking of field owners. It uses no code of our server.
-type published struct {
+type upstreamCode struct {
 	scheme  *runtime.Scheme
 	decoder runtime.Decoder
 }
 
-func newPublished(s *runtime.Scheme) *published {
-	return &published{
+func newUpstreamCode(s *runtime.Scheme) *upstreamCode {
+	return &upstreamCode{
 		scheme: s,
 		decoder: serializer.NewSerializerWithOptions(
 			serializer.DefaultMetaFactory,
@@ -37,8 +37,8 @@ func newPublished(s *runtime.Scheme) *published {
 	}
 }
 
-// decoded returns the error of the strict decoder for a body. It is empty if the body is accepted.
-func (p *published) decoded(k *kind, body []byte) string {
+// decodeError returns the error of the strict decoder for a body. It is empty if the body is accepted.
+func (p *upstreamCode) decodeError(k *sampleKind, body []byte) string {
 	into, err := p.scheme.New(k.gvk)
 	if err != nil {
 		panic(fmt.Sprintf("a kind that was found is gone: %v", err))
@@ -50,7 +50,7 @@ func (p *published) decoded(k *kind, body []byte) string {
 }
 
 // converter returns the type converter with the schema of a kind's group.
-func (p *published) converter(k *kind) managedfields.TypeConverter {
+func (p *upstreamCode) converter(k *sampleKind) managedfields.TypeConverter {
 	switch k.gvk.Group {
 	case "apiextensions.k8s.io":
 		return extensionschema.NewTypeConverter(p.scheme)
@@ -60,16 +60,16 @@ func (p *published) converter(k *kind) managedfields.TypeConverter {
 	return coreschema.NewTypeConverter(p.scheme)
 }
 
-// resetting returns filters of the fields that a write to the object does not change.
-func resetting(k *kind) map[fieldpath.APIVersion]fieldpath.Filter {
+// resetFilters returns filters of the fields that a write to the object does not change.
+func resetFilters(k *sampleKind) map[fieldpath.APIVersion]fieldpath.Filter {
 	sets := map[fieldpath.APIVersion]*fieldpath.Set{}
-	for _, path := range resets(k) {
+	for _, path := range unchangedFields(k) {
 		sets[fieldpath.APIVersion(k.Version)] = fieldpath.NewSet(fieldpath.MakePathOrDie(path))
 	}
 	return fieldpath.NewExcludeFilterSetMap(sets)
 }
 
-func (p *published) manager(k *kind) *managedfields.FieldManager {
+func (p *upstreamCode) manager(k *sampleKind) *managedfields.FieldManager {
 	m, err := managedfields.NewDefaultFieldManager(
 		p.converter(k),
 		runtime.UnsafeObjectConvertor(p.scheme),
@@ -78,7 +78,7 @@ func (p *published) manager(k *kind) *managedfields.FieldManager {
 		k.gvk,
 		k.gvk.GroupVersion(),
 		"",
-		resetting(k),
+		resetFilters(k),
 	)
 	if err != nil {
 		panic(fmt.Sprintf("a schema has no %s: %v", k, err))
@@ -86,9 +86,9 @@ func (p *published) manager(k *kind) *managedfields.FieldManager {
 	return m
 }
 
-// applied returns the code and the message with which an applied body is refused. The code is 0 if the body is
+// applyError returns the code and the message with which an applied body is refused. The code is 0 if the body is
 // accepted.
-func (p *published) applied(k *kind, body []byte) (code int, message string) {
+func (p *upstreamCode) applyError(k *sampleKind, body []byte) (code int, message string) {
 	o := map[string]any{}
 	if err := yaml.Unmarshal(body, &o); err != nil {
 		return 400, "error decoding patch: " + err.Error()
@@ -102,7 +102,7 @@ func (p *published) applied(k *kind, body []byte) (code int, message string) {
 		if errors.As(err, &status) {
 			return int(status.Status().Code), err.Error()
 		}
-		return 500, afterName(err.Error())
+		return 500, trimName(err.Error())
 	}
 	if err := yaml.UnmarshalStrict(body, &map[string]any{}); err != nil {
 		return 400, "error strict decoding patch: " + err.Error()
@@ -110,16 +110,16 @@ func (p *published) applied(k *kind, body []byte) (code int, message string) {
 	return 0, ""
 }
 
-// afterName returns the part of a message after the object's name and kind. The kind is in parentheses, with a colon or
+// trimName returns the part of a message after the object's name and kind. The kind is in parentheses, with a colon or
 // a space after it.
-func afterName(message string) string {
+func trimName(message string) string {
 	if _, rest, ok := strings.Cut(message, "): "); ok {
 		return rest
 	}
 	return message[strings.Index(message, ") ")+2:]
 }
 
-func encode(v any) []byte {
+func mustEncode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("what came from JSON has none: %v", err))

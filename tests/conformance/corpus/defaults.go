@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// values are values by their paths.
-type values = map[string]any
+// pathValues are values by their paths.
+type pathValues = map[string]any
 
-// defaults returns the default values that a kind's sample receives for unset fields, from the documentation of the
-// fields and upstream's defaulting of the version. They are the defaults before admission and allocation. The client
-// that writes the object owns these fields too.
-func defaults(k *kind) values {
-	out := values{}
-	for path, v := range defaulted[k.String()] {
+// defaultValues returns the default values that a kind's sample receives for unset fields, from the documentation of
+// the fields and upstream's defaulting of the version. They are the defaults before admission and allocation. The
+// client that writes the object owns these fields too.
+func defaultValues(k *sampleKind) pathValues {
+	out := pathValues{}
+	for path, v := range kindDefaults[k.String()] {
 		if i := strings.LastIndex(path, "/"); i >= 0 { // a default inside an object that the sample must have
-			if at(k.whole(), path[:i]) == nil {
+			if valueAt(k.withMetadata(), path[:i]) == nil {
 				continue
 			}
 			path = path[:i] + "." + path[i+1:]
@@ -27,10 +27,10 @@ func defaults(k *kind) values {
 	if spec := podSpecs[k.Kind]; spec != "" {
 		maps.Copy(out, podDefaults(k, spec))
 	}
-	maps.DeleteFunc(out, func(path string, _ any) bool { return at(k.whole(), path) != nil })
+	maps.DeleteFunc(out, func(path string, _ any) bool { return valueAt(k.withMetadata(), path) != nil })
 	if k.Kind == "Namespace" {
-		labels, _ := at(k.whole(), "metadata.labels").(values)
-		out["metadata.labels"] = with(labels, "kubernetes.io/metadata.name", "x")
+		labels, _ := valueAt(k.withMetadata(), "metadata.labels").(pathValues)
+		out["metadata.labels"] = withValue(labels, "kubernetes.io/metadata.name", "x")
 	}
 	return out
 }
@@ -43,19 +43,19 @@ var podSpecs = map[string]string{
 	"CronJob": "spec.jobTemplate.spec.template.spec",
 }
 
-func podDefaults(k *kind, spec string) values {
-	out := values{
+func podDefaults(k *sampleKind, spec string) pathValues {
+	out := pathValues{
 		spec + ".restartPolicy": "Always", spec + ".dnsPolicy": "ClusterFirst", spec +
 			".schedulerName": "default-scheduler",
-		spec + ".securityContext": values{}, spec + ".terminationGracePeriodSeconds": 30,
+		spec + ".securityContext": pathValues{}, spec + ".terminationGracePeriodSeconds": 30,
 		spec + ".containers.0.imagePullPolicy":          "Always", // the sample has no image tag
 		spec + ".containers.0.terminationMessagePath":   "/dev/termination-log",
 		spec + ".containers.0.terminationMessagePolicy": "File",
 	}
-	if image, _ := at(k.whole(), spec+".containers.0.image").(string); strings.Contains(image, ":") {
+	if image, _ := valueAt(k.withMetadata(), spec+".containers.0.image").(string); strings.Contains(image, ":") {
 		out[spec+".containers.0.imagePullPolicy"] = "IfNotPresent"
 	}
-	if at(k.whole(), spec+".containers.0.ports.0") != nil {
+	if valueAt(k.withMetadata(), spec+".containers.0.ports.0") != nil {
 		out[spec+".containers.0.ports.0.protocol"] = "TCP"
 	}
 	if k.Kind == "Pod" {
@@ -64,32 +64,32 @@ func podDefaults(k *kind, spec string) values {
 	return out
 }
 
-const rbac = "rbac.authorization.k8s.io"
+const rbacGroup = "rbac.authorization.k8s.io"
 
-var defaulted = map[string]values{
+var kindDefaults = map[string]pathValues{
 	"apps/v1/Deployment": {"spec.replicas": 1, "spec.revisionHistoryLimit": 10, "spec.progressDeadlineSeconds": 600,
-		"spec.strategy": values{
+		"spec.strategy": pathValues{
 			"type":          "RollingUpdate",
-			"rollingUpdate": values{"maxSurge": "25%", "maxUnavailable": "25%"},
+			"rollingUpdate": pathValues{"maxSurge": "25%", "maxUnavailable": "25%"},
 		}},
 	"apps/v1/ReplicaSet": {"spec.replicas": 1},
 	"apps/v1/StatefulSet": {
 		"spec.replicas":             1,
 		"spec.revisionHistoryLimit": 10,
 		"spec.podManagementPolicy":  "OrderedReady",
-		"spec.updateStrategy": values{
+		"spec.updateStrategy": pathValues{
 			"type":          "RollingUpdate",
-			"rollingUpdate": values{"partition": 0, "maxUnavailable": 1},
+			"rollingUpdate": pathValues{"partition": 0, "maxUnavailable": 1},
 		},
-		"spec.persistentVolumeClaimRetentionPolicy": values{"whenDeleted": "Retain", "whenScaled": "Retain"},
+		"spec.persistentVolumeClaimRetentionPolicy": pathValues{"whenDeleted": "Retain", "whenScaled": "Retain"},
 	},
 	// The generation of the template is no longer a field. It is kept as an annotation.
 	"apps/v1/DaemonSet": {
 		"spec.revisionHistoryLimit": 10,
-		"metadata.annotations":      values{"deprecated.daemonset.template.generation": "0"},
-		"spec.updateStrategy": values{
+		"metadata.annotations":      pathValues{"deprecated.daemonset.template.generation": "0"},
+		"spec.updateStrategy": pathValues{
 			"type":          "RollingUpdate",
-			"rollingUpdate": values{"maxSurge": 0, "maxUnavailable": 1},
+			"rollingUpdate": pathValues{"maxSurge": 0, "maxUnavailable": 1},
 		},
 	},
 	"batch/v1/Job": {
@@ -114,8 +114,8 @@ var defaulted = map[string]values{
 	"v1/Secret": {"type": "Opaque"},
 	"v1/ReplicationController": {
 		"spec.replicas":   1,
-		"metadata.labels": values{"a": "b"},
-		"spec.selector":   values{"a": "b"},
+		"metadata.labels": pathValues{"a": "b"},
+		"spec.selector":   pathValues{"a": "b"},
 	},
 	"v1/Endpoints": {"subsets.0.ports.0/protocol": "TCP"},
 	"v1/PersistentVolume": {
@@ -148,12 +148,12 @@ var defaulted = map[string]values{
 	},
 	"scheduling.k8s.io/v1/PriorityClass":           {"preemptionPolicy": "PreemptLowerPriority"},
 	"apiregistration.k8s.io/v1/APIService":         {"spec.service/port": 443},
-	"rbac.authorization.k8s.io/v1/RoleBinding":     {"roleRef.apiGroup": rbac},
+	"rbac.authorization.k8s.io/v1/RoleBinding":     {"roleRef.apiGroup": rbacGroup},
 	"certificates.k8s.io/v1/PodCertificateRequest": {"spec.maxExpirationSeconds": 86400},
 
 	"rbac.authorization.k8s.io/v1/ClusterRoleBinding": {
-		"roleRef.apiGroup":    rbac,
-		"subjects.0.apiGroup": rbac,
+		"roleRef.apiGroup":    rbacGroup,
+		"subjects.0.apiGroup": rbacGroup,
 	},
 	"flowcontrol.apiserver.k8s.io/v1/FlowSchema": {"spec.matchingPrecedence": 1000},
 	"flowcontrol.apiserver.k8s.io/v1/PriorityLevelConfiguration": {
@@ -163,17 +163,17 @@ var defaulted = map[string]values{
 	"apiextensions.k8s.io/v1/CustomResourceDefinition": {
 		"spec.names.singular": "widget",
 		"spec.names.listKind": "WidgetList",
-		"spec.conversion":     values{"strategy": "None"},
+		"spec.conversion":     pathValues{"strategy": "None"},
 	},
 
-	"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration": webhook,
-	"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration": with(
-		webhook,
+	"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration": webhookDefaults,
+	"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration": withValue(
+		webhookDefaults,
 		"webhooks.0.reinvocationPolicy",
 		"Never",
 	),
-	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy": policy,
-	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy":   policy,
+	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy": policyDefaults,
+	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy":   policyDefaults,
 
 	"resource.k8s.io/v1/ResourceClaim": {
 		"spec.devices.requests.0.exactly.allocationMode": "ExactCount",
@@ -186,38 +186,39 @@ var defaulted = map[string]values{
 	"resource.k8s.io/v1/DeviceTaintRule": {"spec.taint.timeAdded": "2026-01-01T00:00:00Z"},
 }
 
-var webhook = values{
+var webhookDefaults = pathValues{
 	"webhooks.0.failurePolicy":     "Fail",
 	"webhooks.0.matchPolicy":       "Equivalent",
 	"webhooks.0.timeoutSeconds":    10,
-	"webhooks.0.namespaceSelector": values{},
-	"webhooks.0.objectSelector":    values{},
+	"webhooks.0.namespaceSelector": pathValues{},
+	"webhooks.0.objectSelector":    pathValues{},
 	"webhooks.0.rules.0/scope":     "*",
 }
 
-var policy = values{
+var policyDefaults = pathValues{
 	"spec.failurePolicy":                          "Fail",
 	"spec.matchConstraints.matchPolicy":           "Equivalent",
-	"spec.matchConstraints.namespaceSelector":     values{},
-	"spec.matchConstraints.objectSelector":        values{},
+	"spec.matchConstraints.namespaceSelector":     pathValues{},
+	"spec.matchConstraints.objectSelector":        pathValues{},
 	"spec.matchConstraints.resourceRules.0/scope": "*",
 }
 
-func with(v values, path string, value any) values {
-	out := values{}
+func withValue(v pathValues, path string, value any) pathValues {
+	out := pathValues{}
 	maps.Copy(out, v)
 	out[path] = value
 	return out
 }
 
-// now are the paths of defaults that depend on the time or on the object's name. The fields are owned, but the data
-// does not contain their values.
-var now = []string{"spec.taint.timeAdded", "metadata.labels", "metadata.annotations"}
+// variableDefaults are the paths of defaults that depend on the time or on the object's name. The fields are owned, but
+// the data does not contain their values.
+var variableDefaults = []string{"spec.taint.timeAdded", "metadata.labels", "metadata.annotations"}
 
-// resets returns the fields that a write to an object does not change: its status, which is written separately.
-func resets(k *kind) []string {
+// unchangedFields returns the fields that a write to an object does not change: its status, which is written
+// separately.
+func unchangedFields(k *sampleKind) []string {
 	if slices.ContainsFunc(
-		reflect.VisibleFields(k.of),
+		reflect.VisibleFields(k.goType),
 		func(f reflect.StructField) bool { return f.Name == "Status" },
 	) {
 		return []string{"status"}

@@ -17,31 +17,33 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kind is a served kind with a valid sample of it.
-type kind struct {
-	Version    string         `json:"version"`
-	Kind       string         `json:"kind"`
-	Namespaced bool           `json:"namespaced"`
-	Verbs      []string       `json:"verbs"`
-	Answered   bool           `json:"answered"`
-	Name       string         `json:"name"`
-	Object     map[string]any `json:"object"`
-	Change     struct {
+// sampleKind is a served kind with a valid sample of it.
+type sampleKind struct {
+	Version      string         `json:"version"`
+	Kind         string         `json:"kind"`
+	Namespaced   bool           `json:"namespaced"`
+	Verbs        []string       `json:"verbs"`
+	IsAnswerOnly bool           `json:"answered"`
+	Name         string         `json:"name"`
+	Object       map[string]any `json:"object"`
+	Change       struct {
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	} `json:"change"`
 
 	gvk    schema.GroupVersionKind
-	of     reflect.Type
-	fields []*field
+	goType reflect.Type
+	fields []*schemaField
 }
 
-func (k *kind) String() string { return k.Version + "/" + k.Kind }
+func (k *sampleKind) String() string { return k.Version + "/" + k.Kind }
 
-func (k *kind) serves(verb string) bool { return len(k.Verbs) == 0 || slices.Contains(k.Verbs, verb) }
+func (k *sampleKind) hasVerb(verb string) bool {
+	return len(k.Verbs) == 0 || slices.Contains(k.Verbs, verb)
+}
 
-// reviews are the objects to send for kinds that are answered and not stored, whose samples are empty.
-var reviews = map[string]map[string]any{
+// reviewObjects are the objects to send for kinds that are answered and not stored, whose samples are empty.
+var reviewObjects = map[string]map[string]any{
 	"TokenReview": {"spec": map[string]any{"token": "t"}},
 	"SubjectAccessReview": {
 		"spec": map[string]any{"user": "u", "nonResourceAttributes": map[string]any{"path": "/", "verb": "get"}},
@@ -72,26 +74,26 @@ func newScheme() (*runtime.Scheme, error) {
 }
 
 // readKinds reads the samples of a folder.
-func readKinds(folder string, s *runtime.Scheme, d *documents) ([]*kind, error) {
+func readKinds(folder string, s *runtime.Scheme, d *docComments) ([]*sampleKind, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil || len(files) == 0 {
 		return nil, fmt.Errorf("no samples in %s: %w", folder, err)
 	}
-	var all []*kind
+	var all []*sampleKind
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		var some []*kind
+		var some []*sampleKind
 		if err := yaml.Unmarshal(data, &some); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		all = append(all, some...)
 	}
-	var kinds []*kind
+	var kinds []*sampleKind
 	for _, k := range all {
-		if !k.serves("create") {
+		if !k.hasVerb("create") {
 			continue // objects of the kind cannot be created
 		}
 		gv, err := schema.ParseGroupVersion(k.Version)
@@ -103,20 +105,20 @@ func readKinds(folder string, s *runtime.Scheme, d *documents) ([]*kind, error) 
 		if err != nil {
 			return nil, err
 		}
-		k.of = reflect.TypeOf(typed).Elem()
+		k.goType = reflect.TypeOf(typed).Elem()
 		if k.Object == nil {
-			k.Object = reviews[k.Kind]
+			k.Object = reviewObjects[k.Kind]
 		}
-		k.fields = d.fieldsOf(k.of, k.whole())
+		k.fields = d.fieldsOf(k.goType, k.withMetadata())
 		kinds = append(kinds, k)
 	}
-	slices.SortFunc(kinds, func(a, b *kind) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(kinds, func(a, b *sampleKind) int { return strings.Compare(a.String(), b.String()) })
 	return kinds, nil
 }
 
-// whole returns the sample with its metadata. Values that only a running test knows are replaced with values of the
-// same form.
-func (k *kind) whole() map[string]any {
+// withMetadata returns the sample with its metadata. Values that only a running test knows are replaced with values of
+// the same form.
+func (k *sampleKind) withMetadata() map[string]any {
 	data, err := json.Marshal(k.Object)
 	if err != nil {
 		panic(fmt.Sprintf("what came from YAML has no JSON: %v", err))

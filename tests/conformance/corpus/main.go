@@ -15,14 +15,14 @@ import (
 )
 
 func main() {
-	if err := write("testdata"); err != nil {
+	if err := writeData("testdata"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func write(folder string) error {
-	files, err := generate(folder)
+func writeData(folder string) error {
+	files, err := generateData(folder)
 	if err != nil {
 		return err
 	}
@@ -34,13 +34,13 @@ func write(folder string) error {
 	return nil
 }
 
-// generate returns the files of the data by name. There is one file for each group.
-func generate(folder string) (map[string][]byte, error) {
+// generateData returns the files of the data by name. There is one file for each group.
+func generateData(folder string) (map[string][]byte, error) {
 	s, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
-	d, err := readDocuments()
+	d, err := readDocComments()
 	if err != nil {
 		return nil, err
 	}
@@ -48,24 +48,24 @@ func generate(folder string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, files := newPublished(
+	p, files := newUpstreamCode(
 		s,
 	), map[string][]byte{
-		"managed.yaml":  []byte(head),
-		"metadata.yaml": append([]byte(head), lines("every kind", metadata())...),
+		"managed.yaml":  []byte(fileHeader),
+		"metadata.yaml": append([]byte(fileHeader), encodeLines("every kind", wrongMetadata())...),
 	}
 	for _, k := range kinds {
-		if !k.Answered {
-			a, err := p.account(k)
+		if !k.IsAnswerOnly {
+			a, err := p.fieldOwners(k)
 			if err != nil {
 				return nil, err
 			}
 			files["managed.yaml"] = append(
 				files["managed.yaml"],
-				fmt.Sprintf("- {\"of\": %q, %s\n", k, inJSON(a)[1:])...)
+				fmt.Sprintf("- {\"of\": %q, %s\n", k, toJSON(a)[1:])...)
 		}
-		var all []wrong
-		for _, r := range rules {
+		var all []wrongObject
+		for _, r := range wrongRules {
 			all = append(all, r.make(p, d, k)...)
 		}
 		group := k.gvk.Group
@@ -74,28 +74,29 @@ func generate(folder string) (map[string][]byte, error) {
 		}
 		name := strings.TrimSuffix(group, ".k8s.io") + ".yaml"
 		if files[name] == nil {
-			files[name] = []byte(head)
+			files[name] = []byte(fileHeader)
 		}
-		files[name] = append(files[name], lines(k.String(), all)...)
+		files[name] = append(files[name], encodeLines(k.String(), all)...)
 	}
 	return files, nil
 }
 
-const head = "# Written by go generate ./tests/conformance from what Kubernetes publishes of its types, and not from " +
+const fileHeader = "# Written by go generate ./tests/conformance from what Kubernetes publishes of its types, and " +
+	"not from " +
 	"this server.\n"
 
-// lines returns a kind's part of a file, which is JSON in YAML's flow style, with a line for each object.
-func lines(of string, all []wrong) []byte {
+// encodeLines returns a kind's part of a file, which is JSON in YAML's flow style, with a line for each object.
+func encodeLines(of string, all []wrongObject) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "- of: %s\n  wrong:\n", of)
 	for _, w := range all {
-		out.WriteString("  - " + inJSON(w) + "\n")
+		out.WriteString("  - " + toJSON(w) + "\n")
 	}
 	return out.Bytes()
 }
 
-// inJSON returns a value as JSON without HTML escapes, which is easier to read.
-func inJSON(v any) string {
+// toJSON returns a value as JSON without HTML escapes, which is easier to read.
+func toJSON(v any) string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)

@@ -13,49 +13,50 @@ import (
 	"strings"
 )
 
-// sources are the modules whose doc comments contain the schema: which fields are optional, which types are enumerated,
-// and by which keys the items of a list are identified.
-var sources = []string{
+// sourcePackages are the modules whose doc comments contain the schema: which fields are optional, which types are
+// enumerated, and by which keys the items of a list are identified.
+var sourcePackages = []string{
 	"k8s.io/api/...",
 	"k8s.io/apimachinery/pkg/apis/meta/v1",
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1",
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1",
 }
 
-// markers are the lines of doc comments that begin with a plus sign: name to value.
-type markers map[string]string
+// docMarkers are the lines of doc comments that begin with a plus sign: name to value.
+type docMarkers map[string]string
 
-func (m markers) has(name string) bool { _, ok := m[name]; return ok }
+func (m docMarkers) hasMarker(name string) bool { _, ok := m[name]; return ok }
 
-// documents are the markers of types in the sources.
-type documents struct {
-	fields map[string]markers  // by package path, type and field: "k8s.io/api/apps/v1.DeploymentSpec.Replicas"
-	enums  map[string][]string // by package path and type; values behind a feature gate begin with "?"
+// docComments are the markers of types in the sources.
+type docComments struct {
+	fields map[string]docMarkers // by package path, type and field: "k8s.io/api/apps/v1.DeploymentSpec.Replicas"
+	enums  map[string][]string   // by package path and type; values behind a feature gate begin with "?"
 }
 
-func (d *documents) field(of reflect.Type, name string) markers {
+func (d *docComments) field(of reflect.Type, name string) docMarkers {
 	return d.fields[of.PkgPath()+"."+of.Name()+"."+name]
 }
 
 // enum returns the values of an enumerated type, and nil for any other type.
-func (d *documents) enum(of reflect.Type) []string { return d.enums[of.PkgPath()+"."+of.Name()] }
+func (d *docComments) enum(of reflect.Type) []string { return d.enums[of.PkgPath()+"."+of.Name()] }
 
-func readDocuments() (*documents, error) {
-	out, err := exec.Command("go", append([]string{"list", "-f", "{{.ImportPath}} {{.Dir}}"}, sources...)...).Output()
+func readDocComments() (*docComments, error) {
+	out, err := exec.Command("go", append([]string{"list", "-f", "{{.ImportPath}} " +
+		"{{.Dir}}"}, sourcePackages...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("find the published types: %w", err)
 	}
-	d := &documents{fields: map[string]markers{}, enums: map[string][]string{}}
+	d := &docComments{fields: map[string]docMarkers{}, enums: map[string][]string{}}
 	for line := range strings.Lines(string(out)) {
 		path, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if err := d.read(path, dir); err != nil {
+		if err := d.readPackage(path, dir); err != nil {
 			return nil, fmt.Errorf("read the published types of %s: %w", path, err)
 		}
 	}
 	return d, nil
 }
 
-func (d *documents) read(path, dir string) error {
+func (d *docComments) readPackage(path, dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		return err
@@ -72,7 +73,7 @@ func (d *documents) read(path, dir string) error {
 		}
 		for _, decl := range file.Decls {
 			if decl, ok := decl.(*ast.GenDecl); ok {
-				d.declared(path, decl, values)
+				d.readDeclaration(path, decl, values)
 			}
 		}
 	}
@@ -85,11 +86,11 @@ func (d *documents) read(path, dir string) error {
 	return nil
 }
 
-func (d *documents) declared(path string, decl *ast.GenDecl, values map[string][]string) {
+func (d *docComments) readDeclaration(path string, decl *ast.GenDecl, values map[string][]string) {
 	for _, spec := range decl.Specs {
 		switch spec := spec.(type) {
 		case *ast.TypeSpec:
-			if m := marked(decl.Doc, spec.Doc); m.has("enum") || m.has("k8s:enum") {
+			if m := markersOf(decl.Doc, spec.Doc); m.hasMarker("enum") || m.hasMarker("k8s:enum") {
 				d.enums[path+"."+spec.Name.Name] = nil
 			}
 			in, ok := spec.Type.(*ast.StructType)
@@ -98,7 +99,7 @@ func (d *documents) declared(path string, decl *ast.GenDecl, values map[string][
 			}
 			for _, f := range in.Fields.List {
 				for _, name := range f.Names {
-					d.fields[path+"."+spec.Name.Name+"."+name.Name] = marked(f.Doc)
+					d.fields[path+"."+spec.Name.Name+"."+name.Name] = markersOf(f.Doc)
 				}
 			}
 		case *ast.ValueSpec:
@@ -111,7 +112,8 @@ func (d *documents) declared(path string, decl *ast.GenDecl, values map[string][
 				if err != nil {
 					continue
 				}
-				if m := marked(spec.Doc); m.has("featureGate") || m.has("k8s:ifEnabled") || m.has("k8s:ifDisabled") {
+				if m := markersOf(spec.Doc); m.hasMarker("featureGate") || m.hasMarker("k8s:ifEnabled") ||
+					m.hasMarker("k8s:ifDisabled") {
 					text = "?" + text
 				}
 				values[of.Name] = append(values[of.Name], text)
@@ -120,9 +122,9 @@ func (d *documents) declared(path string, decl *ast.GenDecl, values map[string][
 	}
 }
 
-// marked returns the markers of doc comments.
-func marked(docs ...*ast.CommentGroup) markers {
-	m := markers{}
+// markersOf returns the markers of doc comments.
+func markersOf(docs ...*ast.CommentGroup) docMarkers {
+	m := docMarkers{}
 	for _, doc := range docs {
 		if doc == nil {
 			continue

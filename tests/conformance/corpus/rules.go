@@ -12,8 +12,8 @@ import (
 	strictjson "sigs.k8s.io/json"
 )
 
-// wrong is an object that is wrong in one way, with the answer to it.
-type wrong struct {
+// wrongObject is an object that is wrong in one way, with the answer to it.
+type wrongObject struct {
 	Rule  string         `json:"rule"`
 	Set   map[string]any `json:"set,omitempty"`   // values at paths of the sample; null deletes a value
 	Twice string         `json:"twice,omitempty"` // the path of a field that occurs twice
@@ -27,52 +27,52 @@ type wrong struct {
 	// Refused is the answer to all ways of sending: a code and the end of the message.
 	Refused string `json:"refused,omitempty"`
 	// Causes are the causes of a 422 Invalid, for all ways of sending.
-	Causes []cause `json:"causes,omitempty"`
+	Causes []wrongCause `json:"causes,omitempty"`
 	// Warning is the warning that replaces the error if field validation only warns.
 	Warning string `json:"warning,omitempty"`
 }
 
-type cause struct {
+type wrongCause struct {
 	Field   string `json:"field"`
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"` // a part of the message
 }
 
-// rule returns the objects of a kind that are wrong in one way. Each rule follows from one fact of the published
+// wrongRule returns the objects of a kind that are wrong in one way. Each rule follows from one fact of the published
 // schema.
-type rule struct {
+type wrongRule struct {
 	name string
-	make func(p *published, d *documents, k *kind) []wrong
+	make func(p *upstreamCode, d *docComments, k *sampleKind) []wrongObject
 }
 
-// rules are in the order of the data.
-var rules = []rule{
-	{"type", types},
-	{"range", ranges},
-	{"unknown", unknowns},
-	{"twice", twices},
-	{"key", keys},
-	{"metadata", metas},
-	{"required", requireds},
-	{"minimum", minimums},
-	{"enum", enums},
+// wrongRules are in the order of the data.
+var wrongRules = []wrongRule{
+	{"type", wrongTypes},
+	{"range", outOfRange},
+	{"unknown", unknownFields},
+	{"twice", doubledFields},
+	{"key", duplicateItems},
+	{"metadata", wrongKindMetadata},
+	{"required", missingFields},
+	{"minimum", belowMinimum},
+	{"enum", wrongEnums},
 }
 
-// mistyped returns a value that cannot be decoded as the field's type. It returns nil if there is none.
-func mistyped(f *field) any {
+// wrongTypeValue returns a value that cannot be decoded as the field's type. It returns nil if there is none.
+func wrongTypeValue(f *schemaField) any {
 	switch {
-	case f.of == reflect.TypeFor[resource.Quantity]():
+	case f.valueType == reflect.TypeFor[resource.Quantity]():
 		return "much"
-	case f.of == reflect.TypeFor[intstr.IntOrString]():
+	case f.valueType == reflect.TypeFor[intstr.IntOrString]():
 		return true
-	case f.of == reflect.TypeFor[metav1.Time]() || f.of == reflect.TypeFor[metav1.MicroTime]():
+	case f.valueType == reflect.TypeFor[metav1.Time]() || f.valueType == reflect.TypeFor[metav1.MicroTime]():
 		return "yesterday"
-	case f.of == reflect.TypeFor[metav1.Duration]():
+	case f.valueType == reflect.TypeFor[metav1.Duration]():
 		return "long"
-	case isOpaque(f.of):
+	case isOpaque(f.valueType):
 		return nil
 	}
-	switch f.of.Kind() {
+	switch f.valueType.Kind() {
 	case reflect.String:
 		return 7
 	case reflect.Bool:
@@ -80,7 +80,7 @@ func mistyped(f *field) any {
 	case reflect.Int32, reflect.Int64:
 		return "seven"
 	case reflect.Slice:
-		if f.of.Elem().Kind() == reflect.Uint8 {
+		if f.valueType.Elem().Kind() == reflect.Uint8 {
 			return "%"
 		}
 		return map[string]any{"a": "b"}
@@ -90,72 +90,73 @@ func mistyped(f *field) any {
 	return nil
 }
 
-// types returns objects with a value of another JSON type than the field's. It takes one field of each type of the
+// wrongTypes returns objects with a value of another JSON type than the field's. It takes one field of each type of the
 // kind, and fields of the sample first.
-func types(p *published, _ *documents, k *kind) []wrong {
-	var out []wrong
+func wrongTypes(p *upstreamCode, _ *docComments, k *sampleKind) []wrongObject {
+	var out []wrongObject
 	seen := map[string]bool{}
 	for _, present := range []bool{true, false} {
 		for _, f := range k.fields {
-			name := f.of.Kind().String()
-			if isOpaque(f.of) || f.of.Kind() == reflect.Slice {
-				name = f.of.String()
+			name := f.valueType.Kind().String()
+			if isOpaque(f.valueType) || f.valueType.Kind() == reflect.Slice {
+				name = f.valueType.String()
 			}
-			v := mistyped(f)
+			v := wrongTypeValue(f)
 			if v == nil || seen[name] || (f.value != nil) != present || len(out) == 6 {
 				continue
 			}
 			seen[name] = true
-			out = append(out, p.undecodable(k, "type", f.path, v))
+			out = append(out, p.undecodableObject(k, "type", f.path, v))
 		}
 	}
 	return out
 }
 
-// ranges returns objects with a number that is too large for its type, and with a fraction for an integer type.
-func ranges(p *published, _ *documents, k *kind) []wrong {
-	var out []wrong
+// outOfRange returns objects with a number that is too large for its type, and with a fraction for an integer type.
+func outOfRange(p *upstreamCode, _ *docComments, k *sampleKind) []wrongObject {
+	var out []wrongObject
 	for _, f := range k.fields {
-		if f.of.Kind() == reflect.Int32 {
-			return append(out, p.undecodable(k, "range", f.path, int64(1)<<31), p.undecodable(k, "range", f.path, 1.5))
+		if f.valueType.Kind() == reflect.Int32 {
+			return append(out, p.undecodableObject(k, "range", f.path, int64(1)<<31),
+				p.undecodableObject(k, "range", f.path, 1.5))
 		}
 	}
 	return out
 }
 
-// undecodable returns an object that the decoder of the kind's type refuses.
-func (p *published) undecodable(k *kind, rule, path string, v any) wrong {
-	o, err := put(k.whole(), path, v)
+// undecodableObject returns an object that the decoder of the kind's type refuses.
+func (p *upstreamCode) undecodableObject(k *sampleKind, rule, path string, v any) wrongObject {
+	o, err := withPath(k.withMetadata(), path, v)
 	if err != nil {
 		panic(err.Error())
 	}
-	w := wrong{Rule: rule, Set: map[string]any{path: v}, Decoder: p.decoded(k, encode(o))}
+	w := wrongObject{Rule: rule, Set: map[string]any{path: v}, Decoder: p.decodeError(k, mustEncode(o))}
 	if w.Decoder == "" {
 		panic(fmt.Sprintf("%s: %s is taken with %v", k, path, v))
 	}
-	p.byApply(&w, k, encode(o))
+	p.addApplyAnswer(&w, k, mustEncode(o))
 	return w
 }
 
-// byApply adds the answer to server-side apply of the body. If apply accepts the body, apply is removed from the ways
-// of sending, because the schema does not define the answer.
-func (p *published) byApply(w *wrong, k *kind, body []byte) {
-	if k.Answered {
+// addApplyAnswer adds the answer to server-side apply of the body. If apply accepts the body, apply is removed from the
+// ways of sending, because the schema does not define the answer.
+func (p *upstreamCode) addApplyAnswer(w *wrongObject, k *sampleKind, body []byte) {
+	if k.IsAnswerOnly {
 		return
 	}
-	if code, message := p.applied(k, body); code != 0 {
+	if code, message := p.applyError(k, body); code != 0 {
 		w.Apply = fmt.Sprint(code, " ", message)
 	} else {
 		w.By = []string{"post", "put", "patch"}
 	}
 }
 
-// unknowns returns objects with a field that the schema does not have. Such a field is refused, or dropped with a
+// unknownFields returns objects with a field that the schema does not have. Such a field is refused, or dropped with a
 // warning. Field names are case-sensitive.
-func unknowns(p *published, _ *documents, k *kind) []wrong {
-	var out []wrong
+func unknownFields(p *upstreamCode, _ *docComments, k *sampleKind) []wrongObject {
+	var out []wrongObject
 	paths := []string{"nobodyKnows"}
-	if spec, _ := k.whole()["spec"].(map[string]any); len(spec) > 0 {
+	if spec, _ := k.withMetadata()["spec"].(map[string]any); len(spec) > 0 {
 		paths = append(paths, "spec.nobodyKnows")
 	}
 	deep := ""
@@ -168,20 +169,21 @@ func unknowns(p *published, _ *documents, k *kind) []wrong {
 		paths = append(paths, deep[:i]+".nobodyKnows")
 	}
 	for _, path := range paths {
-		out = append(out, p.unknown(k, path, 1))
+		out = append(out, p.unknownField(k, path, 1))
 	}
 	for _, f := range k.fields {
 		i := strings.LastIndex(f.path, ".") + 1
-		if cased := f.path[:i] + strings.ToUpper(f.path[i:i+1]) + f.path[i+1:]; f.value == nil && mistyped(f) != nil &&
-			!f.pointer {
-			return append(out, p.unknown(k, cased, zero(f)))
+		if cased := f.path[:i] + strings.ToUpper(f.path[i:i+1]) + f.path[i+1:]; f.value == nil &&
+			wrongTypeValue(f) != nil &&
+			!f.isPointer {
+			return append(out, p.unknownField(k, cased, zeroValue(f)))
 		}
 	}
 	return out
 }
 
-func zero(f *field) any {
-	switch f.of.Kind() {
+func zeroValue(f *schemaField) any {
+	switch f.valueType.Kind() {
 	case reflect.String:
 		return ""
 	case reflect.Bool:
@@ -194,14 +196,14 @@ func zero(f *field) any {
 	return map[string]any{}
 }
 
-func (p *published) unknown(k *kind, path string, v any) wrong {
-	w := p.undecodable(k, "unknown", path, v)
+func (p *upstreamCode) unknownField(k *sampleKind, path string, v any) wrongObject {
+	w := p.undecodableObject(k, "unknown", path, v)
 	_, w.Warning, _ = strings.Cut(w.Decoder, "strict decoding error: ")
 	return w
 }
 
-// twices returns an object in which a field occurs twice.
-func twices(p *published, _ *documents, k *kind) []wrong {
+// doubledFields returns an object in which a field occurs twice.
+func doubledFields(p *upstreamCode, _ *docComments, k *sampleKind) []wrongObject {
 	deep := ""
 	for _, f := range k.fields {
 		if f.value != nil && (deep == "" || strings.Count(f.path, ".") <= 2) {
@@ -211,16 +213,16 @@ func twices(p *published, _ *documents, k *kind) []wrong {
 	if deep == "" {
 		return nil
 	}
-	body := doubled(k.whole(), deep)
-	w := wrong{Rule: "twice", Twice: deep, Decoder: p.decoded(k, body)}
+	body := withDoubledField(k.withMetadata(), deep)
+	w := wrongObject{Rule: "twice", Twice: deep, Decoder: p.decodeError(k, body)}
 	_, w.Warning, _ = strings.Cut(w.Decoder, "strict decoding error: ")
-	w.Patch = patchedTwice(k, body)
-	p.byApply(&w, k, body)
-	return []wrong{w}
+	w.Patch = doubledPatchError(k, body)
+	p.addApplyAnswer(&w, k, body)
+	return []wrongObject{w}
 }
 
-// patchedTwice returns the error for a merge patch in which a field occurs twice. The patch is decoded by itself.
-func patchedTwice(k *kind, body []byte) string {
+// doubledPatchError returns the error for a merge patch in which a field occurs twice. The patch is decoded by itself.
+func doubledPatchError(k *sampleKind, body []byte) string {
 	strict, err := strictjson.UnmarshalStrict(body, &map[string]any{})
 	if err != nil || len(strict) != 1 {
 		panic(fmt.Sprintf("%s: a patch with a field twice: %v %v", k, strict, err))
@@ -228,14 +230,14 @@ func patchedTwice(k *kind, body []byte) string {
 	return strict[0].Error()
 }
 
-// doubled returns an object's JSON with the field at a path twice.
-func doubled(o map[string]any, path string) []byte {
+// withDoubledField returns an object's JSON with the field at a path twice.
+func withDoubledField(o map[string]any, path string) []byte {
 	const mark = "twice-here"
 	parts := strings.Split(path, ".")
-	v := at(o, path)
-	marked, err := put(o, strings.Join(append(slices.Clone(parts[:len(parts)-1]), mark), "."), v)
+	v := valueAt(o, path)
+	marked, err := withPath(o, strings.Join(append(slices.Clone(parts[:len(parts)-1]), mark), "."), v)
 	if err != nil {
 		panic(err.Error())
 	}
-	return []byte(strings.Replace(string(encode(marked)), `"`+mark+`"`, `"`+parts[len(parts)-1]+`"`, 1))
+	return []byte(strings.Replace(string(mustEncode(marked)), `"`+mark+`"`, `"`+parts[len(parts)-1]+`"`, 1))
 }

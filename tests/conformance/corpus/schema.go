@@ -15,22 +15,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// field is a field that a kind's objects may have, inside an object that its sample has.
-type field struct {
-	path    string // as in spec.containers.0.image
-	in      reflect.Type
-	of      reflect.Type // of the value, without a pointer
-	json    string
-	pointer bool
-	markers markers
-	value   any // the sample's value; nil: none
-	inLists bool
+// schemaField is a field that a kind's objects may have, inside an object that its sample has.
+type schemaField struct {
+	path       string // as in spec.containers.0.image
+	parentType reflect.Type
+	valueType  reflect.Type // of the value, without a pointer
+	json       string
+	isPointer  bool
+	markers    docMarkers
+	value      any // the sample's value; nil: none
+	isInList   bool
 }
 
-// named returns the field's path as causes contain it: spec.containers[0].image.
-func (f *field) named() string { return indexed(f.path) }
+// causePath returns the field's path as causes contain it: spec.containers[0].image.
+func (f *schemaField) causePath() string { return withIndexes(f.path) }
 
-func indexed(path string) string {
+func withIndexes(path string) string {
 	var out strings.Builder
 	for i, part := range strings.Split(path, ".") {
 		if _, err := strconv.Atoi(part); err == nil {
@@ -45,37 +45,37 @@ func indexed(path string) string {
 	return out.String()
 }
 
-// required reports whether the published schema lists the field as required.
-func (f *field) required() bool {
-	if f.markers.has("required") || f.markers.has("k8s:required") {
+// isRequired reports whether the published schema lists the field as required.
+func (f *schemaField) isRequired() bool {
+	if f.markers.hasMarker("required") || f.markers.hasMarker("k8s:required") {
 		return true
 	}
-	return !f.markers.has("optional") && !f.markers.has("k8s:optional") && !strings.Contains(f.json, "omit")
+	return !f.markers.hasMarker("optional") && !f.markers.hasMarker("k8s:optional") && !strings.Contains(f.json, "omit")
 }
 
-// opaque types define their own JSON encoding.
-var opaque = []reflect.Type{
+// opaqueTypes types define their own JSON encoding.
+var opaqueTypes = []reflect.Type{
 	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.Time](),
 	reflect.TypeFor[metav1.MicroTime](),
 	reflect.TypeFor[metav1.Duration](), reflect.TypeFor[runtime.RawExtension](), reflect.TypeFor[metav1.FieldsV1](),
 }
 
 func isOpaque(t reflect.Type) bool {
-	return slices.Contains(opaque, t) || t.Kind() == reflect.Struct && strings.HasPrefix(t.Name(), "JSON")
+	return slices.Contains(opaqueTypes, t) || t.Kind() == reflect.Struct && strings.HasPrefix(t.Name(), "JSON")
 }
 
 // fieldsOf returns the fields of a kind without its metadata and status: those of the sample's values and their
 // neighbours, with the shallow ones first.
-func (d *documents) fieldsOf(kind reflect.Type, sample map[string]any) []*field {
-	var all []*field
+func (d *docComments) fieldsOf(kind reflect.Type, sample map[string]any) []*schemaField {
+	var all []*schemaField
 	d.walk(kind, sample, "", false, &all)
-	slices.SortStableFunc(all, func(a, b *field) int {
+	slices.SortStableFunc(all, func(a, b *schemaField) int {
 		return cmp.Compare(strings.Count(a.path, "."), strings.Count(b.path, "."))
 	})
 	return all
 }
 
-func (d *documents) walk(t reflect.Type, value map[string]any, path string, inLists bool, all *[]*field) {
+func (d *docComments) walk(t reflect.Type, value map[string]any, path string, inLists bool, all *[]*schemaField) {
 	for i := range t.NumField() {
 		in := t.Field(i)
 		name, options, _ := strings.Cut(in.Tag.Get("json"), ",")
@@ -89,30 +89,30 @@ func (d *documents) walk(t reflect.Type, value map[string]any, path string, inLi
 			path == "" && name == "status" {
 			continue
 		}
-		f := &field{
-			path:    strings.TrimPrefix(path+"."+name, "."),
-			in:      t,
-			of:      in.Type,
-			json:    options,
-			markers: d.field(t, in.Name),
-			value:   value[name],
-			inLists: inLists,
+		f := &schemaField{
+			path:       strings.TrimPrefix(path+"."+name, "."),
+			parentType: t,
+			valueType:  in.Type,
+			json:       options,
+			markers:    d.field(t, in.Name),
+			value:      value[name],
+			isInList:   inLists,
 		}
-		if f.of.Kind() == reflect.Pointer {
-			f.of, f.pointer = f.of.Elem(), true
+		if f.valueType.Kind() == reflect.Pointer {
+			f.valueType, f.isPointer = f.valueType.Elem(), true
 		}
 		*all = append(*all, f)
-		if f.value == nil || isOpaque(f.of) {
+		if f.value == nil || isOpaque(f.valueType) {
 			continue
 		}
-		switch f.of.Kind() {
+		switch f.valueType.Kind() {
 		case reflect.Struct:
 			if v, ok := f.value.(map[string]any); ok {
-				d.walk(f.of, v, f.path, inLists, all)
+				d.walk(f.valueType, v, f.path, inLists, all)
 			}
 		case reflect.Slice:
 			list, _ := f.value.([]any)
-			if item := f.of.Elem(); len(list) > 0 && item.Kind() == reflect.Struct && !isOpaque(item) {
+			if item := f.valueType.Elem(); len(list) > 0 && item.Kind() == reflect.Struct && !isOpaque(item) {
 				if v, ok := list[0].(map[string]any); ok {
 					d.walk(item, v, f.path+".0", true, all)
 				}
@@ -121,10 +121,10 @@ func (d *documents) walk(t reflect.Type, value map[string]any, path string, inLi
 	}
 }
 
-// put returns a copy of an object with a value at a path. If the value is nil, the path is deleted.
-func put(o map[string]any, path string, value any) (map[string]any, error) {
+// withPath returns a copy of an object with a value at a path. If the value is nil, the path is deleted.
+func withPath(o map[string]any, path string, value any) (map[string]any, error) {
 	out := map[string]any{}
-	if err := json.Unmarshal(encode(o), &out); err != nil {
+	if err := json.Unmarshal(mustEncode(o), &out); err != nil {
 		return nil, err
 	}
 	parts := strings.Split(path, ".")

@@ -24,10 +24,10 @@ type Server struct {
 	Secret string
 	Key    func() string // returns the ID of the key for encryption
 
-	mu     sync.Mutex
-	fails  error
-	says   string
-	counts map[string]int
+	mu      sync.Mutex
+	failure error
+	health  string
+	counts  map[string]int
 }
 
 // Serve serves at a socket until ctx ends.
@@ -51,14 +51,14 @@ func (s *Server) Serve(ctx context.Context, socket string) error {
 func (s *Server) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fails = err
+	s.failure = err
 }
 
-// Say makes Status report another health than ok.
-func (s *Server) Say(health string) {
+// SetHealth makes Status report another health than ok.
+func (s *Server) SetHealth(health string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.says = health
+	s.health = health
 }
 
 // Count returns how often a method was called: Status, Encrypt or Decrypt.
@@ -68,36 +68,36 @@ func (s *Server) Count(call string) int {
 	return s.counts[call]
 }
 
-func (s *Server) called(call string) error {
+func (s *Server) recordCall(call string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.counts == nil {
 		s.counts = map[string]int{}
 	}
 	s.counts[call]++
-	return s.fails
+	return s.failure
 }
 
 // Status implements the API.
 func (s *Server) Status(context.Context, *kmsapi.StatusRequest) (*kmsapi.StatusResponse, error) {
 	health := "ok"
-	if err := s.called("Status"); err != nil {
+	if err := s.recordCall("Status"); err != nil {
 		health = err.Error()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.says != "" {
-		health = s.says
+	if s.health != "" {
+		health = s.health
 	}
 	return &kmsapi.StatusResponse{Version: "v2", Healthz: health, KeyId: s.Key()}, nil
 }
 
-// note is the name of the annotation that the plugin adds on encryption and requires on decryption.
-const note = "made-by.kmsplugin.example.com"
+// annotationName is the name of the annotation that the plugin adds on encryption and requires on decryption.
+const annotationName = "made-by.kmsplugin.example.com"
 
 // Encrypt implements the API.
 func (s *Server) Encrypt(_ context.Context, r *kmsapi.EncryptRequest) (*kmsapi.EncryptResponse, error) {
-	if err := s.called("Encrypt"); err != nil {
+	if err := s.recordCall("Encrypt"); err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	id := s.Key()
@@ -108,16 +108,16 @@ func (s *Server) Encrypt(_ context.Context, r *kmsapi.EncryptRequest) (*kmsapi.E
 	return &kmsapi.EncryptResponse{
 		Ciphertext:  aead.Seal(nil, nil, r.Plaintext, []byte(id)),
 		KeyId:       id,
-		Annotations: map[string][]byte{note: []byte(id)},
+		Annotations: map[string][]byte{annotationName: []byte(id)},
 	}, nil
 }
 
 // Decrypt implements the API.
 func (s *Server) Decrypt(_ context.Context, r *kmsapi.DecryptRequest) (*kmsapi.DecryptResponse, error) {
-	if err := s.called("Decrypt"); err != nil {
+	if err := s.recordCall("Decrypt"); err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	if string(r.Annotations[note]) != r.KeyId || r.Uid == "" {
+	if string(r.Annotations[annotationName]) != r.KeyId || r.Uid == "" {
 		return nil, status.Errorf(
 			codes.InvalidArgument,
 			"the annotations are not those that were given, or the call has no uid: %v",

@@ -12,7 +12,7 @@ import (
 // filler is the file that fills a machine's disk. With Options.Disk, everything that a machine writes is in a separate
 // file system in a sparse file. So its disk can be full without filling the host's.
 
-const filler = "filler"
+const fillerFile = "filler"
 
 func (m *Machine) makeDisk(ctx context.Context, size int64) error {
 	f, err := os.Create(m.path("disk.img"))
@@ -22,14 +22,14 @@ func (m *Machine) makeDisk(ctx context.Context, size int64) error {
 	if err := errors.Join(f.Truncate(size), f.Close(), os.MkdirAll(m.path("disk"), 0o755)); err != nil {
 		return fmt.Errorf("make the disk: %w", err)
 	}
-	if err := command(ctx, "mkfs.ext4", "-q", "-m", "0", m.path("disk.img")); err != nil {
+	if err := runCommand(ctx, "mkfs.ext4", "-q", "-m", "0", m.path("disk.img")); err != nil {
 		return err
 	}
-	return command(ctx, "mount", "-o", "loop", m.path("disk.img"), m.path("disk"))
+	return runCommand(ctx, "mount", "-o", "loop", m.path("disk.img"), m.path("disk"))
 }
 
-// data returns the path of a directory for what the machine writes.
-func (m *Machine) data(name string) string {
+// dataDir returns the path of a directory for what the machine writes.
+func (m *Machine) dataDir(name string) string {
 	if _, err := os.Stat(m.path("disk.img")); err == nil {
 		return m.path("disk/" + name)
 	}
@@ -41,7 +41,7 @@ func (m *Machine) Fill() error {
 	if _, err := os.Stat(m.path("disk.img")); err != nil {
 		return fmt.Errorf("fill the disk of %s: it has none of its own: %w", m.Name, err)
 	}
-	f, err := os.OpenFile(m.path("disk/"+filler), os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(m.path("disk/"+fillerFile), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("fill the disk of %s: %w", m.Name, err)
 	}
@@ -63,7 +63,7 @@ func (m *Machine) Fill() error {
 
 // Free undoes Fill.
 func (m *Machine) Free() error {
-	if err := os.Remove(m.path("disk/" + filler)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(m.path("disk/" + fillerFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("free the disk of %s: %w", m.Name, err)
 	}
 	return nil

@@ -11,25 +11,25 @@ import (
 // Slow limits the machine's link in the direction of the machine to a rate in kilobits a second, with a short queue.
 // Quick undoes it.
 func (m *Machine) Slow(ctx context.Context, kbit int) error {
-	return command(ctx, "nsenter", "--net="+m.lab.netns(), "tc", "qdisc", "replace", "dev", "vb-"+m.Name, "root",
+	return runCommand(ctx, "nsenter", "--net="+m.lab.netns(), "tc", "qdisc", "replace", "dev", "vb-"+m.Name, "root",
 		"tbf", "rate", fmt.Sprintf("%dkbit", kbit), "burst", "16kb", "latency", "300ms")
 }
 
-// Quick undoes Slow.
-func (m *Machine) Quick(ctx context.Context) error {
-	return command(ctx, "nsenter", "--net="+m.lab.netns(), "tc", "qdisc", "del", "dev", "vb-"+m.Name, "root")
+// ResetSlow undoes Slow.
+func (m *Machine) ResetSlow(ctx context.Context) error {
+	return runCommand(ctx, "nsenter", "--net="+m.lab.netns(), "tc", "qdisc", "del", "dev", "vb-"+m.Name, "root")
 }
 
 // Root returns the machine's file tree as its processes see it. It is empty if the machine is off.
 func (m *Machine) Root() string {
-	if leader := m.leader(); leader != 0 {
+	if leader := m.leaderPID(); leader != 0 {
 		return fmt.Sprintf("/proc/%d/root", leader)
 	}
 	return ""
 }
 
-// Running reports whether the machine is on.
-func (m *Machine) Running() bool { return m.leader() != 0 }
+// IsRunning reports whether the machine is on.
+func (m *Machine) IsRunning() bool { return m.leaderPID() != 0 }
 
 // Reinstall starts the machine with an empty disk, under the same name and address but as another machine. It has
 // another identity and another host key, which is added to the lab's known hosts without removing the former key. The

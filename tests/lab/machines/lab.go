@@ -42,35 +42,35 @@ type Lab struct {
 
 const labsDir = "/var/lib/clusterctl-lab"
 
-// segment is one of the networks of a lab. Each has a bridge. The lab's network namespace has an address in each, and
-// is the router between them. Each lab has its own namespace, so labs do not conflict.
-type segment int
+// labSegment is one of the networks of a lab. Each has a bridge. The lab's network namespace has an address in each,
+// and is the router between them. Each lab has its own namespace, so labs do not conflict.
+type labSegment int
 
-func segmentOf(address string) segment {
+func segmentOf(address string) labSegment {
 	ip, _ := netip.ParseAddr(address)
 	if !ip.Is4() {
 		return 0
 	}
-	return segment(ip.As4()[2])
+	return labSegment(ip.As4()[2])
 }
 
 // network returns 10.99.0.1/24 or 10.99.N.1/24.
-func (s segment) network() netip.Prefix {
+func (s labSegment) network() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 99, byte(s), 1}), 24)
 }
 
 // network6 returns the network of the machines' IPv6 addresses: fd00:99::1/64 or fd00:99:N::1/64.
-func (s segment) network6() netip.Prefix {
+func (s labSegment) network6() netip.Prefix {
 	if s == 0 {
 		return netip.MustParsePrefix("fd00:99::1/64")
 	}
 	return netip.MustParsePrefix(fmt.Sprintf("fd00:99:%d::1/64", int(s)))
 }
 
-func (s segment) bridge() string { return fmt.Sprintf("br%d", int(s)) }
+func (s labSegment) bridge() string { return fmt.Sprintf("br%d", int(s)) }
 
-// Second returns the IPv6 address of a machine by its IPv4 address: fd00:99::21 for 10.99.0.21.
-func Second(address string) string {
+// IPv6Of returns the IPv6 address of a machine by its IPv4 address: fd00:99::21 for 10.99.0.21.
+func IPv6Of(address string) string {
 	return strings.TrimSuffix(
 		segmentOf(address).network6().Addr().String(),
 		"1",
@@ -105,9 +105,9 @@ func Require() error {
 	return nil
 }
 
-// Up builds the root file system if it does not exist, and creates and boots the machines in parallel. It returns when
-// all of them accept SSH connections. If it fails, it removes everything that it created.
-func Up(ctx context.Context, o Options) (lab *Lab, err error) {
+// StartMachines builds the root file system if it does not exist, and creates and boots the machines in parallel. It
+// returns when all of them accept SSH connections. If it fails, it removes everything that it created.
+func StartMachines(ctx context.Context, o Options) (lab *Lab, err error) {
 	if err := Require(); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func Up(ctx context.Context, o Options) (lab *Lab, err error) {
 	if err := lab.makeKeys(); err != nil {
 		return nil, err
 	}
-	segments := []segment{0}
+	segments := []labSegment{0}
 	for _, entry := range o.Machines {
 		if _, given, _ := strings.Cut(entry, "="); !slices.Contains(segments, segmentOf(given)) {
 			segments = append(segments, segmentOf(given))
@@ -230,7 +230,7 @@ func (l *Lab) Down(ctx context.Context) error {
 	}
 	errs = append(errs, l.removeCgroups())
 	if _, err := os.Stat(l.netns()); err == nil {
-		errs = append(errs, command(ctx, "ip", "netns", "del", "lab-"+l.Name))
+		errs = append(errs, runCommand(ctx, "ip", "netns", "del", "lab-"+l.Name))
 	}
 	errs = append(errs, os.RemoveAll(l.dir()))
 	_ = os.Remove(labsDir) // succeeds for the last lab
@@ -278,8 +278,8 @@ func (l *Lab) save() error {
 	return os.Rename(path+".new", path)
 }
 
-func (l *Lab) makeNetwork(ctx context.Context, segments []segment) error {
-	if err := command(ctx, "ip", "netns", "add", "lab-"+l.Name); err != nil {
+func (l *Lab) makeNetwork(ctx context.Context, segments []labSegment) error {
+	if err := runCommand(ctx, "ip", "netns", "add", "lab-"+l.Name); err != nil {
 		return err
 	}
 	lines := [][]string{{"ip", "link", "set", "lo", "up"}}
@@ -295,15 +295,15 @@ func (l *Lab) makeNetwork(ctx context.Context, segments []segment) error {
 		lines = append(lines, []string{"sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"})
 	}
 	for _, args := range lines {
-		if err := command(ctx, append([]string{"nsenter", "--net=" + l.netns()}, args...)...); err != nil {
+		if err := runCommand(ctx, append([]string{"nsenter", "--net=" + l.netns()}, args...)...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// command runs a command, with a timeout of a minute.
-func command(ctx context.Context, args ...string) error {
+// runCommand runs a command, with a timeout of a minute.
+func runCommand(ctx context.Context, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()

@@ -25,7 +25,7 @@ type Machine struct {
 
 // Start boots the machine, also after PowerCut, and waits until it accepts SSH connections.
 func (m *Machine) Start(ctx context.Context) error {
-	if m.leader() != 0 {
+	if m.leaderPID() != 0 {
 		return nil
 	}
 	console, err := os.Create(m.path("console"))
@@ -47,7 +47,7 @@ exec "$@"`
 	cmd := exec.Command("sh", "-c", script, "sh", "nsenter", "--net="+m.lab.netns(),
 		"systemd-nspawn", "-q", "-D", m.path("root"), "-b", "--machine="+m.Name, "--register=no", "--keep-unit",
 		"--network-bridge="+segmentOf(m.Address).bridge(), "--capability=all", "--system-call-filter=@default @known",
-		"--bind="+m.data("containerd")+":/var/lib/containerd", "--bind="+m.data("etcd")+":/var/lib/etcd",
+		"--bind="+m.dataDir("containerd")+":/var/lib/containerd", "--bind="+m.dataDir("etcd")+":/var/lib/etcd",
 		"--bind=/dev/kmsg", "--resolv-conf=off")
 	cmd.Env = append(os.Environ(), "CGROUP="+m.cgroup())
 	cmd.Stdout, cmd.Stderr = console, console
@@ -78,16 +78,16 @@ exec "$@"`
 
 // PowerCut ends the machine as a power cut does: its processes get no signal to shut down, and the disk is kept.
 func (m *Machine) PowerCut(ctx context.Context) error {
-	pid := m.nspawn()
+	pid := m.nspawnPID()
 	if pid == 0 {
 		return nil
 	}
-	if leader := m.leader(); leader != 0 {
+	if leader := m.leaderPID(); leader != 0 {
 		_ = syscall.Kill(leader, syscall.SIGKILL)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	for m.nspawn() != 0 {
+	for m.nspawnPID() != 0 {
 		select {
 		case <-ctx.Done():
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -98,14 +98,14 @@ func (m *Machine) PowerCut(ctx context.Context) error {
 	return os.Remove(m.path("pid"))
 }
 
-// Cut disconnects the machine from the network. Heal undoes it.
-func (m *Machine) Cut(ctx context.Context) error { return m.link(ctx, "down") }
+// Disconnect disconnects the machine from the network. Heal undoes it.
+func (m *Machine) Disconnect(ctx context.Context) error { return m.setLink(ctx, "down") }
 
-// Heal undoes Cut.
-func (m *Machine) Heal(ctx context.Context) error { return m.link(ctx, "up") }
+// Reconnect undoes Cut.
+func (m *Machine) Reconnect(ctx context.Context) error { return m.setLink(ctx, "up") }
 
-func (m *Machine) link(ctx context.Context, state string) error {
-	return command(ctx, "nsenter", "--net="+m.lab.netns(), "ip", "link", "set", "vb-"+m.Name, state)
+func (m *Machine) setLink(ctx context.Context, state string) error {
+	return runCommand(ctx, "nsenter", "--net="+m.lab.netns(), "ip", "link", "set", "vb-"+m.Name, state)
 }
 
 // SSH returns a command that runs line on the machine as a user, over SSH in the lab's network.
@@ -121,7 +121,7 @@ func (m *Machine) SSH(ctx context.Context, user, line string) *exec.Cmd {
 // Run runs a shell command as root on the machine and returns its output. It enters the machine's namespaces instead of
 // using SSH, because SSH sessions took a twentieth of the time of all suites.
 func (m *Machine) Run(ctx context.Context, line string) (string, error) {
-	leader := m.leader()
+	leader := m.leaderPID()
 	if leader == 0 {
 		return "", fmt.Errorf("%s on %s: the machine does not run", line, m.Name)
 	}
@@ -168,11 +168,11 @@ func (m *Machine) create(ctx context.Context, base string, disk int64) error {
 		}
 	}
 	for _, dir := range []string{"upper", "work", "containerd", "etcd"} {
-		if err := os.MkdirAll(m.data(dir), 0o755); err != nil {
+		if err := os.MkdirAll(m.dataDir(dir), 0o755); err != nil {
 			return err
 		}
 	}
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", base, m.data("upper"), m.data("work"))
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", base, m.dataDir("upper"), m.dataDir("work"))
 	if err := syscall.Mount("overlay", m.path("root"), "overlay", 0, options); err != nil {
 		return fmt.Errorf("mount the disk: %w", err)
 	}
@@ -200,7 +200,7 @@ func (m *Machine) create(ctx context.Context, base string, disk int64) error {
 			network.Bits(),
 			network.Addr(),
 			network6.Addr(),
-			Second(m.Address),
+			IPv6Of(m.Address),
 			network6.Bits(),
 		),
 		"etc/ssh/ssh_host_ed25519_key":    hostKey,
@@ -242,9 +242,9 @@ func (m *Machine) console() string {
 	return tail(string(text), 500)
 }
 
-// nspawn returns the process id of systemd-nspawn for the machine, or 0. If another process has reused the id, its
+// nspawnPID returns the process id of systemd-nspawn for the machine, or 0. If another process has reused the id, its
 // cgroup shows it.
-func (m *Machine) nspawn() int {
+func (m *Machine) nspawnPID() int {
 	text, err := os.ReadFile(m.path("pid"))
 	if err != nil {
 		return 0
@@ -264,9 +264,9 @@ func (m *Machine) nspawn() int {
 	return pid
 }
 
-// leader returns the process id of the machine's process 1, or 0 if the machine is off.
-func (m *Machine) leader() int {
-	pid := m.nspawn()
+// leaderPID returns the process id of the machine's process 1, or 0 if the machine is off.
+func (m *Machine) leaderPID() int {
+	pid := m.nspawnPID()
 	if pid == 0 {
 		return 0
 	}

@@ -106,7 +106,7 @@ func (l *Lab) removeCgroups() error {
 		})
 		errs = append(errs, err)
 		for i := len(dirs) - 1; i >= 0; i-- { // children before parents
-			if err := removeEmptied(dirs[i]); err != nil {
+			if err := removeEmptyCgroup(dirs[i]); err != nil {
 				errs = append(errs, err)
 			}
 		}
@@ -114,8 +114,8 @@ func (l *Lab) removeCgroups() error {
 	return errors.Join(errs...)
 }
 
-// removeEmptied removes a cgroup, and waits if its last process is still ending.
-func removeEmptied(dir string) error {
+// removeEmptyCgroup removes a cgroup, and waits if its last process is still ending.
+func removeEmptyCgroup(dir string) error {
 	deadline := time.Now().Add(5 * time.Second)
 	for {
 		err := os.Remove(dir)

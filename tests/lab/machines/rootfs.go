@@ -29,14 +29,14 @@ func rootFS(ctx context.Context, log io.Writer) (string, error) {
 	if err := os.WriteFile(script, rootFSScript, 0o600); err != nil {
 		return "", err
 	}
-	var dir, told bytes.Buffer
+	var dir, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", script)
-	cmd.Stdout, cmd.Stderr = &dir, io.MultiWriter(&told, log)
+	cmd.Stdout, cmd.Stderr = &dir, io.MultiWriter(&stderr, log)
 	// ctx ends the whole process group, so that mmdebstrap does not keep running.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("build the root file system: %w: %s", err, tail(told.String(), 1000))
+		return "", fmt.Errorf("build the root file system: %w: %s", err, tail(stderr.String(), 1000))
 	}
 	return strings.TrimSpace(dir.String()), nil
 }

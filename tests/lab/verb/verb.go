@@ -29,8 +29,8 @@ func Run(ctx context.Context, lab *machines.Lab, args []string) error {
 	verb, args := args[0], args[1:]
 	on := map[string]func(*machines.Machine) error{
 		"ssh":   func(m *machines.Machine) error { return Attach(m.SSH(ctx, "root", strings.Join(args[1:], " "))) },
-		"cut":   func(m *machines.Machine) error { return m.Cut(ctx) },
-		"heal":  func(m *machines.Machine) error { return m.Heal(ctx) },
+		"cut":   func(m *machines.Machine) error { return m.Disconnect(ctx) },
+		"heal":  func(m *machines.Machine) error { return m.Reconnect(ctx) },
 		"kill":  func(m *machines.Machine) error { return m.PowerCut(ctx) },
 		"start": func(m *machines.Machine) error { return m.Start(ctx) },
 	}[verb]

@@ -28,8 +28,8 @@ func (a Ask) dial(ctx context.Context, to netip.AddrPort) (c net.Conn, err error
 	return c, err
 }
 
-// plain asks over TCP, where the server sends first, or with a datagram.
-func (a Ask) plain(ctx context.Context, to netip.AddrPort) (reply, error) {
+// askPlain asks over TCP, where the server sends first, or with a datagram.
+func (a Ask) askPlain(ctx context.Context, to netip.AddrPort) (reply, error) {
 	c, err := a.dial(ctx, to)
 	if err != nil {
 		return reply{}, err
@@ -46,23 +46,23 @@ func (a Ask) plain(ctx context.Context, to netip.AddrPort) (reply, error) {
 	}
 	if a.Protocol == "TCP" {
 		text, err := io.ReadAll(c)
-		if err == nil && len(text) < filler {
+		if err == nil && len(text) < fillerBytes {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
 			return reply{}, err
 		}
-		return read(string(text))
+		return parseReply(string(text))
 	}
 	b := make([]byte, 512)
 	n, err := c.Read(b)
 	if err != nil {
 		return reply{}, err
 	}
-	return read(string(b[:n]))
+	return parseReply(string(b[:n]))
 }
 
-func (a Ask) http(ctx context.Context, to netip.AddrPort) (reply, error) {
+func (a Ask) askHTTP(ctx context.Context, to netip.AddrPort) (reply, error) {
 	r, err := http.NewRequestWithContext(ctx, "GET", strings.ToLower(a.Protocol)+"://"+to.String()+"/who", nil)
 	if err != nil {
 		return reply{}, err
@@ -82,7 +82,7 @@ func (a Ask) http(ctx context.Context, to netip.AddrPort) (reply, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return reply{}, status(answer.StatusCode)
+		return reply{}, statusError(answer.StatusCode)
 	}
 	if answer.TLS != nil {
 		if err := answer.TLS.PeerCertificates[0].VerifyHostname(a.Host); err != nil {
@@ -93,11 +93,11 @@ func (a Ask) http(ctx context.Context, to netip.AddrPort) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return read(string(text))
+	return parseReply(string(text))
 }
 
-// read parses the answer of a server: its name, and the client's address as the server sees it.
-func read(text string) (reply, error) {
+// parseReply parses the answer of a server: its name, and the client's address as the server sees it.
+func parseReply(text string) (reply, error) {
 	words := strings.Fields(text)
 	if len(words) != 2 {
 		return reply{}, fmt.Errorf("the server said %.100q", text)

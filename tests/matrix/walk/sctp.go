@@ -23,28 +23,28 @@ const (
 	protocolSCTP = 132
 	chunkInit    = 1
 	chunkInitAck = 2
-	// parameter is the type of the parameter with the name and address in an INIT ACK. Receivers that do not know a
+	// parameterType is the type of the parameter with the name and address in an INIT ACK. Receivers that do not know a
 	// type whose first two bits are set skip the parameter.
-	parameter = 0xC0FE
+	parameterType = 0xC0FE
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// packet contains the relevant fields of a packet with one INIT or INIT ACK chunk.
-type packet struct {
-	from, to uint16
-	tag      uint32 // verification tag of the packet
-	chunk    byte
-	initiate uint32 // verification tag for packets to the sender
-	text     string // content of the parameter
+// sctpPacket contains the relevant fields of a packet with one INIT or INIT ACK chunk.
+type sctpPacket struct {
+	from, to        uint16
+	verificationTag uint32 // verification tag of the packet
+	chunk           byte
+	initiate        uint32 // verification tag for packets to the sender
+	text            string // content of the parameter
 }
 
-func (p packet) bytes() []byte {
+func (p sctpPacket) bytes() []byte {
 	text := []byte(p.text)
 	b := make([]byte, 32, 36+len(text)+3)
 	binary.BigEndian.PutUint16(b, p.from)
 	binary.BigEndian.PutUint16(b[2:], p.to)
-	binary.BigEndian.PutUint32(b[4:], p.tag)
+	binary.BigEndian.PutUint32(b[4:], p.verificationTag)
 	b[12] = p.chunk
 	binary.BigEndian.PutUint32(b[16:], p.initiate)
 	binary.BigEndian.PutUint32(b[20:], 65536) // window
@@ -52,7 +52,7 @@ func (p packet) bytes() []byte {
 	binary.BigEndian.PutUint16(b[26:], 1)
 	binary.BigEndian.PutUint32(b[28:], 1) // first transmission sequence number
 	if len(text) > 0 {
-		b = binary.BigEndian.AppendUint16(b, parameter)
+		b = binary.BigEndian.AppendUint16(b, parameterType)
 		b = binary.BigEndian.AppendUint16(b, uint16(4+len(text)))
 		b = append(b, text...)
 	}
@@ -64,18 +64,18 @@ func (p packet) bytes() []byte {
 	return b
 }
 
-func readPacket(b []byte) (p packet, ok bool) {
+func readPacket(b []byte) (p sctpPacket, ok bool) {
 	if len(b) < 32 {
 		return p, false
 	}
-	p = packet{
-		from:  binary.BigEndian.Uint16(b),
-		to:    binary.BigEndian.Uint16(b[2:]),
-		tag:   binary.BigEndian.Uint32(b[4:]),
-		chunk: b[12],
+	p = sctpPacket{
+		from:            binary.BigEndian.Uint16(b),
+		to:              binary.BigEndian.Uint16(b[2:]),
+		verificationTag: binary.BigEndian.Uint32(b[4:]),
+		chunk:           b[12],
 	}
 	p.initiate = binary.BigEndian.Uint32(b[16:])
-	if len(b) >= 36 && binary.BigEndian.Uint16(b[32:]) == parameter {
+	if len(b) >= 36 && binary.BigEndian.Uint16(b[32:]) == parameterType {
 		if n := int(binary.BigEndian.Uint16(b[34:])); n >= 4 && 32+n <= len(b) {
 			p.text = string(b[36 : 32+n])
 		}
@@ -83,8 +83,8 @@ func readPacket(b []byte) (p packet, ok bool) {
 	return p, p.chunk == chunkInit || p.chunk == chunkInitAck
 }
 
-// raw opens a socket that receives SCTP packets. A read waits for at most a tenth of a second.
-func raw(family int) (int, error) {
+// openRaw opens a socket that receives SCTP packets. A read waits for at most a tenth of a second.
+func openRaw(family int) (int, error) {
 	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocolSCTP)
 	if err != nil {
 		return -1, fmt.Errorf("open a raw socket: %w", err)
@@ -96,8 +96,8 @@ func raw(family int) (int, error) {
 	return fd, nil
 }
 
-// receive reads one packet. For IPv4, raw sockets return the IP header too.
-func receive(fd int, b []byte) (p packet, from unix.Sockaddr, ok bool, err error) {
+// readRaw reads one packet. For IPv4, raw sockets return the IP header too.
+func readRaw(fd int, b []byte) (p sctpPacket, from unix.Sockaddr, ok bool, err error) {
 	n, from, err := unix.Recvfrom(fd, b, 0)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 		return p, nil, false, nil
@@ -117,7 +117,7 @@ func serveSCTP(ctx context.Context, name string, port uint16) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		fd, err := raw(family)
+		fd, err := openRaw(family)
 		if err != nil {
 			return err
 		}
@@ -125,17 +125,17 @@ func serveSCTP(ctx context.Context, name string, port uint16) error {
 			defer unix.Close(fd)
 			b := make([]byte, 2048)
 			for ctx.Err() == nil {
-				p, from, ok, err := receive(fd, b)
+				p, from, ok, err := readRaw(fd, b)
 				if err != nil || !ok || p.chunk != chunkInit || p.to != port {
 					continue
 				}
-				answer := packet{
-					from:     p.to,
-					to:       p.from,
-					tag:      p.initiate,
-					chunk:    chunkInitAck,
-					initiate: rand.Uint32() | 1,
-					text:     name + " " + sender(from).String(),
+				answer := sctpPacket{
+					from:            p.to,
+					to:              p.from,
+					verificationTag: p.initiate,
+					chunk:           chunkInitAck,
+					initiate:        rand.Uint32() | 1,
+					text:            name + " " + senderAddress(from).String(),
 				}
 				_ = unix.Sendto(fd, answer.bytes(), 0, from)
 			}
@@ -144,7 +144,7 @@ func serveSCTP(ctx context.Context, name string, port uint16) error {
 	return nil
 }
 
-func sender(from unix.Sockaddr) netip.Addr {
+func senderAddress(from unix.Sockaddr) netip.Addr {
 	switch from := from.(type) {
 	case *unix.SockaddrInet4:
 		return netip.AddrFrom4(from.Addr)
@@ -154,20 +154,20 @@ func sender(from unix.Sockaddr) netip.Addr {
 	return netip.Addr{}
 }
 
-// asking has a mutex for each address, which allows one question at a time. An error that a packet was refused does not
-// show which packet of the raw sockets it was.
-var asking sync.Map
+// questionLocks has a mutex for each address, which allows one question at a time. An error that a packet was refused
+// does not show which packet of the raw sockets it was.
+var questionLocks sync.Map
 
-// sctp sends the first packet of an association and waits for the answer.
-func sctp(wait time.Duration, to netip.AddrPort) (reply, error) {
-	lock, _ := asking.LoadOrStore(to.Addr(), &sync.Mutex{})
+// askSCTP sends the first packet of an association and waits for the answer.
+func askSCTP(wait time.Duration, to netip.AddrPort) (reply, error) {
+	lock, _ := questionLocks.LoadOrStore(to.Addr(), &sync.Mutex{})
 	lock.(*sync.Mutex).Lock()
 	defer lock.(*sync.Mutex).Unlock()
 	family, address := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: to.Addr().As16()})
 	if to.Addr().Is4() {
 		family, address = unix.AF_INET, &unix.SockaddrInet4{Addr: to.Addr().As4()}
 	}
-	fd, err := raw(family)
+	fd, err := openRaw(family)
 	if err != nil {
 		return reply{}, err
 	}
@@ -175,18 +175,19 @@ func sctp(wait time.Duration, to netip.AddrPort) (reply, error) {
 	if err := unix.Connect(fd, address); err != nil { // connected sockets report refusals
 		return reply{}, err
 	}
-	mine := packet{from: uint16(20000 + rand.IntN(40000)), to: to.Port(), chunk: chunkInit, initiate: rand.Uint32() | 1}
+	mine := sctpPacket{from: uint16(20000 + rand.IntN(40000)), to: to.Port(), chunk: chunkInit,
+		initiate: rand.Uint32() | 1}
 	if _, err := unix.Write(fd, mine.bytes()); err != nil {
 		return reply{}, err
 	}
 	b := make([]byte, 2048)
 	for end := time.Now().Add(wait); time.Now().Before(end); {
-		p, _, ok, err := receive(fd, b)
+		p, _, ok, err := readRaw(fd, b)
 		if err != nil {
 			return reply{}, err
 		}
-		if ok && p.chunk == chunkInitAck && p.tag == mine.initiate && p.to == mine.from {
-			return read(p.text)
+		if ok && p.chunk == chunkInitAck && p.verificationTag == mine.initiate && p.to == mine.from {
+			return parseReply(p.text)
 		}
 	}
 	return reply{}, context.DeadlineExceeded

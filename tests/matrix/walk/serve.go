@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// filler is the number of bytes that follow the answer on a connection, so that packets of the maximum size are sent
-// too. An encapsulated packet that exceeds the MTU would not arrive.
-const filler = 64 << 10
+// fillerBytes is the number of bytes that follow the answer on a connection, so that packets of the maximum size are
+// sent too. An encapsulated packet that exceeds the MTU would not arrive.
+const fillerBytes = 64 << 10
 
 // Serve answers at an address with its own name and the client's address, by all protocols, until the context ends. It
 // answers TCP connections when they open, datagrams, and the first packets of SCTP associations.
@@ -34,11 +34,11 @@ func Serve(ctx context.Context, name, address string) error {
 		for {
 			c, err := l.Accept()
 			if err != nil {
-				return ended(ctx, err)
+				return ignoreEnded(ctx, err)
 			}
 			go func() {
 				defer c.Close()
-				_, _ = fmt.Fprintf(c, "%s %s%*s\n", name, client(c.RemoteAddr().String()), filler, "")
+				_, _ = fmt.Fprintf(c, "%s %s%*s\n", name, clientAddress(c.RemoteAddr().String()), fillerBytes, "")
 			}()
 		}
 	})
@@ -47,9 +47,9 @@ func Serve(ctx context.Context, name, address string) error {
 		for {
 			_, from, err := p.ReadFrom(b)
 			if err != nil {
-				return ended(ctx, err)
+				return ignoreEnded(ctx, err)
 			}
-			_, _ = p.WriteTo(fmt.Appendf(nil, "%s %s\n", name, client(from.String())), from)
+			_, _ = p.WriteTo(fmt.Appendf(nil, "%s %s\n", name, clientAddress(from.String())), from)
 		}
 	})
 	port := l.Addr().(*net.TCPAddr).Port
@@ -57,11 +57,11 @@ func Serve(ctx context.Context, name, address string) error {
 	return g.Wait()
 }
 
-// Who returns a handler with the same answer for HTTP requests. A proxy in front of it gives the client's address in a
-// header.
-func Who(name string) http.Handler {
+// WhoHandler returns a handler with the same answer for HTTP requests. A proxy in front of it gives the client's
+// address in a header.
+func WhoHandler(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		from := client(r.RemoteAddr)
+		from := clientAddress(r.RemoteAddr)
 		if list := strings.Split(r.Header.Get("X-Forwarded-For"), ","); list[0] != "" {
 			from = strings.TrimSpace(list[len(list)-1])
 		}
@@ -69,8 +69,8 @@ func Who(name string) http.Handler {
 	})
 }
 
-// client returns the address of an address and port, without the IPv4-mapped prefix of dual-stack sockets.
-func client(from string) string {
+// clientAddress returns the address of an address and port, without the IPv4-mapped prefix of dual-stack sockets.
+func clientAddress(from string) string {
 	is, err := netip.ParseAddrPort(from)
 	if err != nil {
 		return from
@@ -78,8 +78,8 @@ func client(from string) string {
 	return is.Addr().Unmap().String()
 }
 
-// ended returns nil if the context has ended, because listeners then return an error.
-func ended(ctx context.Context, err error) error {
+// ignoreEnded returns nil if the context has ended, because listeners then return an error.
+func ignoreEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -47,25 +47,26 @@ type Answer struct {
 
 // Outcomes of an Ask. HTTP can also have the outcome of its status: "status 404".
 const (
-	Reached   = "reached"
-	Refused   = "refused"
-	Dropped   = "dropped"
-	NoWay     = "no way there" // there is no route, or no host has the address
-	NoName    = "no such name"
-	Forbidden = "forbidden" // refused by the client's own machine, which for UDP does not tell refusing from dropping
-	Ended     = "ended"     // an accepted connection ended without data
-	broken    = "broken"    // another error
+	Reached = "reached"
+	Refused = "refused"
+	Dropped = "dropped"
+	NoRoute = "no way there" // there is no route, or no host has the address
+	NoName  = "no such name"
+	// Forbidden means refused by the client's own machine, which for UDP does not tell refusing from dropping
+	Forbidden    = "forbidden"
+	ClosedEarly  = "ended"  // an accepted connection ended without data
+	outcomeError = "broken" // another error
 )
 
-// atOnce is the maximum number of open questions.
-const atOnce = 64
+// maxQuestions is the maximum number of open questions.
+const maxQuestions = 64
 
 // Run reads questions, each a line of JSON, and writes answers in the order in which they arrive.
 func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
-	encoder, open := json.NewEncoder(out), make(chan struct{}, atOnce)
+	encoder, open := json.NewEncoder(out), make(chan struct{}, maxQuestions)
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		var ask Ask
@@ -74,7 +75,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		}
 		open <- struct{}{}
 		wg.Go(func() {
-			answer := ask.do(ctx)
+			answer := ask.answer(ctx)
 			<-open
 			mu.Lock()
 			defer mu.Unlock()
@@ -88,17 +89,17 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 // reply is the answer to one attempt.
 type reply struct{ server, client string }
 
-func (a Ask) do(ctx context.Context) Answer {
+func (a Ask) answer(ctx context.Context) Answer {
 	began := time.Now()
 	is := Answer{ID: a.ID, Outcome: Reached}
 	addresses, err := a.addresses(ctx)
 	for i := range max(a.Tries, 1) {
 		var got reply
 		if err == nil {
-			got, err = a.once(ctx, addresses[i%len(addresses)])
+			got, err = a.askOnce(ctx, addresses[i%len(addresses)])
 		}
 		if err != nil {
-			is.Outcome, is.Detail = outcome(err), err.Error()
+			is.Outcome, is.Detail = outcomeOf(err), err.Error()
 			break
 		}
 		is.Servers, is.Clients = append(is.Servers, got.server), append(is.Clients, got.client)
@@ -142,29 +143,29 @@ func (a Ask) addresses(ctx context.Context) (list []netip.AddrPort, err error) {
 	return list, nil
 }
 
-func (a Ask) once(ctx context.Context, to netip.AddrPort) (reply, error) {
+func (a Ask) askOnce(ctx context.Context, to netip.AddrPort) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Wait)
 	defer cancel()
 	switch a.Protocol {
 	case "TCP", "UDP":
-		return a.plain(ctx, to)
+		return a.askPlain(ctx, to)
 	case "SCTP":
-		return sctp(a.Wait, to)
+		return askSCTP(a.Wait, to)
 	case "HTTP", "HTTPS":
-		return a.http(ctx, to)
+		return a.askHTTP(ctx, to)
 	}
 	return reply{}, fmt.Errorf("no protocol is called %q", a.Protocol)
 }
 
-// status is the error of an HTTP answer with another status than OK.
-type status int
+// statusError is the error of an HTTP answer with another status than OK.
+type statusError int
 
-func (s status) Error() string { return fmt.Sprintf("status %d", int(s)) }
+func (s statusError) Error() string { return fmt.Sprintf("status %d", int(s)) }
 
-func outcome(err error) string {
+func outcomeOf(err error) string {
 	var name *net.DNSError
 	var timeout net.Error
-	var code status
+	var code statusError
 	switch {
 	case errors.As(err, &code):
 		return code.Error()
@@ -173,13 +174,13 @@ func outcome(err error) string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refused
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.ErrUnexpectedEOF):
-		return Ended
+		return ClosedEarly
 	case errors.Is(err, syscall.EPERM):
 		return Forbidden
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return NoWay
+		return NoRoute
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return Dropped
 	}
-	return broken
+	return outcomeError
 }

@@ -32,16 +32,16 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func process(t *testing.T, end string) *exec.Cmd {
+func startProcess(t *testing.T, end string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), "WALK="+end)
 	return cmd
 }
 
-func TestWalkSaysWhoAnsweredByEachProtocolAndWhatBecameOfTheRest(t *testing.T) {
+func TestWalksReportServersAndFailuresByProtocol(t *testing.T) {
 	server, client := netns.New(t), netns.New(t)
 	server.IP(t, "link add eth0 type veth peer name eth1")
-	server.Give(t, "eth1", client)
+	server.MoveLink(t, "eth1", client)
 	for stack, words := range map[*netns.Stack][]string{
 		server: {"addr add 10.0.0.1/24 dev eth0", "addr add fd00::1/64 dev eth0 nodad", "link set eth0 up"},
 		client: {"addr add 10.0.0.2/24 dev eth1", "addr add fd00::2/64 dev eth1 nodad", "link set eth1 up"},
@@ -50,9 +50,9 @@ func TestWalkSaysWhoAnsweredByEachProtocolAndWhatBecameOfTheRest(t *testing.T) {
 			stack.IP(t, w)
 		}
 	}
-	serving := process(t, "serve")
+	serving := startProcess(t, "serve")
 	serving.Stderr = os.Stderr
-	if err := server.Inside(serving.Start); err != nil {
+	if err := server.Do(serving.Start); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = serving.Process.Kill(), serving.Wait() })
@@ -73,7 +73,7 @@ func TestWalkSaysWhoAnsweredByEachProtocolAndWhatBecameOfTheRest(t *testing.T) {
 			}
 		}
 	}
-	asks["no address: "+NoWay] = Ask{Protocol: "TCP", Family: 4, To: "198.51.100.1:1", Wait: time.Second}
+	asks["no address: "+NoRoute] = Ask{Protocol: "TCP", Family: 4, To: "198.51.100.1:1", Wait: time.Second}
 	asks["no server of names: "+NoName] = Ask{
 		Protocol: "UDP",
 		Family:   4,
@@ -90,13 +90,13 @@ func TestWalkSaysWhoAnsweredByEachProtocolAndWhatBecameOfTheRest(t *testing.T) {
 	}
 	// The servers take some time to start listening.
 	for end := time.Now().Add(10 * time.Second); ; {
-		asking := process(t, "ask")
+		asking := startProcess(t, "ask")
 		asking.Stdin, asking.Stderr = bytes.NewReader(in.Bytes()), os.Stderr
 		var out []byte
-		if err := client.Inside(func() (err error) { out, err = asking.Output(); return err }); err != nil {
+		if err := client.Do(func() (err error) { out, err = asking.Output(); return err }); err != nil {
 			t.Fatal(err)
 		}
-		wrong := wrongOf(t, asks, string(out))
+		wrong := mismatches(t, asks, string(out))
 		if len(wrong) == 0 {
 			return
 		}
@@ -106,7 +106,7 @@ func TestWalkSaysWhoAnsweredByEachProtocolAndWhatBecameOfTheRest(t *testing.T) {
 	}
 }
 
-func wrongOf(t *testing.T, asks map[string]Ask, text string) (wrong []string) {
+func mismatches(t *testing.T, asks map[string]Ask, text string) (wrong []string) {
 	t.Helper()
 	count := 0
 	for line := range strings.Lines(text) {
@@ -128,30 +128,30 @@ func wrongOf(t *testing.T, asks map[string]Ask, text string) (wrong []string) {
 	return wrong
 }
 
-func TestWalkOverHTTPTakesTheClientThatAProxyNames(t *testing.T) {
+func TestHTTPWalksUseTheClientNamedByTheProxy(t *testing.T) {
 	for _, secure := range []bool{false, true} {
-		server, protocol := httptest.NewUnstartedServer(Who("one")), "HTTP"
+		server, protocol := httptest.NewUnstartedServer(WhoHandler("one")), "HTTP"
 		if server.Start(); secure {
 			server.Close()
-			server, protocol = httptest.NewTLSServer(Who("one")), "HTTPS"
+			server, protocol = httptest.NewTLSServer(WhoHandler("one")), "HTTPS"
 		}
 		t.Cleanup(server.Close)
 		to := server.Listener.Addr().String()
 		if a := (Ask{Protocol: protocol, To: to, Host: "example.com",
-			Wait: 5 * time.Second}).do(t.Context()); a.Outcome != Reached ||
+			Wait: 5 * time.Second}).answer(t.Context()); a.Outcome != Reached ||
 			a.Servers[0] != "one" ||
 			a.Clients[0] != "127.0.0.1" {
 			t.Errorf("%s: %+v", protocol, a)
 		}
 		if a := (Ask{Protocol: "HTTPS", To: to, Host: "other.example",
-			Wait: 5 * time.Second}).do(t.Context()); a.Outcome != broken {
+			Wait: 5 * time.Second}).answer(t.Context()); a.Outcome != outcomeError {
 			t.Errorf("%s, another host's certificate: %+v", protocol, a)
 		}
 	}
 	r := httptest.NewRequest("GET", "/who", nil)
 	r.Header.Set("X-Forwarded-For", "192.0.2.7, 10.0.0.9")
 	w := httptest.NewRecorder()
-	Who("one").ServeHTTP(w, r)
+	WhoHandler("one").ServeHTTP(w, r)
 	if w.Body.String() != "one 10.0.0.9\n" {
 		t.Errorf("said %q", w.Body)
 	}

@@ -11,34 +11,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// system is a file system on which to test volumes.
-type system struct {
+// fileSystem is a file system on which to test volumes.
+type fileSystem struct {
 	name, kind, device, options string
-	bounds                      bool
+	hasQuotas                   bool
 }
 
 func main() {
 	// Child processes: one that is killed in the middle of its work, and one that writes as containers do, without the
 	// right to exceed quotas.
 	if len(os.Args) > 1 && os.Args[1] == "work" {
-		work()
+		runWork()
 		return
 	}
 	if len(os.Args) > 3 && os.Args[1] == "write" {
-		write(os.Args[2], os.Args[3])
+		writeAsUser(os.Args[2], os.Args[3])
 		return
 	}
-	fmt.Println("outcome:", outcome())
+	fmt.Println("outcome:", runChecks())
 	unix.Sync()
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-func outcome() string {
-	if err := prepare(); err != nil {
+func runChecks() string {
+	if err := prepareKernel(); err != nil {
 		return err.Error()
 	}
 	failed := 0
-	for _, s := range []system{
+	for _, s := range []fileSystem{
 		{"ext4", "ext4", "ubdb", "prjquota", true}, {"xfs", "xfs", "ubdc", "prjquota", true},
 		{"ext4 without the option", "ext4", "ubdb", "", false}, {"tmpfs", "tmpfs", "", "size=64m", false},
 	} {
@@ -46,7 +46,7 @@ func outcome() string {
 			return fmt.Sprintf("mount %s: %v", s.name, err)
 		}
 		for _, c := range checks {
-			if c.bounds && !s.bounds {
+			if c.bounds && !s.hasQuotas {
 				continue
 			}
 			if err := s.run(c.do); err != nil {
@@ -56,7 +56,7 @@ func outcome() string {
 				fmt.Printf("ok   %s: %s\n", s.name, c.name)
 			}
 		}
-		if err := unix.Unmount(mnt, 0); err != nil {
+		if err := unix.Unmount(mountPoint, 0); err != nil {
 			return fmt.Sprintf("unmount %s: %v", s.name, err)
 		}
 	}
@@ -66,17 +66,17 @@ func outcome() string {
 	return "all well"
 }
 
-const mnt = "/mnt/fs"
+const mountPoint = "/mnt/fs"
 
-// prepare prepares a bare kernel for the checks. The root file system is that of the host, and is read-only.
-func prepare() error {
+// prepareKernel prepares a bare kernel for the checks. The root file system is that of the host, and is read-only.
+func prepareKernel() error {
 	for _, m := range []struct{ what, at string }{{"proc", "/proc"}, {"tmpfs", "/mnt"}} {
 		if err := unix.Mount(m.what, m.at, m.what, 0, ""); err != nil {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
 	}
 	for _, module := range []string{"quota_tree", "quota_v2"} {
-		if err := load(module); err != nil {
+		if err := loadModule(module); err != nil {
 			return fmt.Errorf("load %s: %w", module, err)
 		}
 	}
@@ -86,10 +86,10 @@ func prepare() error {
 			return err
 		}
 	}
-	return os.Mkdir(mnt, 0o755)
+	return os.Mkdir(mountPoint, 0o755)
 }
 
-func load(module string) error {
+func loadModule(module string) error {
 	found, err := filepath.Glob(filepath.Join(os.Getenv("MODULES"), "*/kernel/fs/quota", module+".ko"))
 	if err != nil || len(found) != 1 {
 		return fmt.Errorf("%d of it are below %s", len(found), os.Getenv("MODULES"))
@@ -105,10 +105,10 @@ func load(module string) error {
 	return nil
 }
 
-func (s system) mount() error {
+func (s fileSystem) mount() error {
 	from := "tmpfs"
 	if s.device != "" {
 		from = filepath.Join("/mnt", s.device)
 	}
-	return unix.Mount(from, mnt, s.kind, 0, s.options)
+	return unix.Mount(from, mountPoint, s.kind, 0, s.options)
 }

@@ -29,25 +29,25 @@ type node struct {
 	unbounded []string // the reason each time a volume had no bound
 }
 
-const mebi = 1 << 20
+const mebibyte = 1 << 20
 
 func newNode() *node {
 	n := &node{sizes: map[string]int64{}}
 	n.Manager = &volume.Manager{
 		Root:        "/mnt/kubelet",
-		Source:      source{n},
+		Source:      fakeSource{n},
 		Mounter:     volume.Kernel{},
-		Provisioned: filepath.Join(mnt, "volumes"),
+		Provisioned: filepath.Join(mountPoint, "volumes"),
 		Projects:    &volume.Projects{},
-		Unbounded:   func(_ string, why error) { n.unbounded = append(n.unbounded, why.Error()) },
+		OnUnbounded: func(_ string, why error) { n.unbounded = append(n.unbounded, why.Error()) },
 	}
 	return n
 }
 
-func (n *node) at(name string) string { return filepath.Join(n.Provisioned, name) }
+func (n *node) volumePath(name string) string { return filepath.Join(n.Provisioned, name) }
 
-// use makes a pod use a volume of a size. done ends the pod.
-func (n *node) use(name string, bytes int64) (done func() error, err error) {
+// useVolume makes a pod use a volume of a size. done ends the pod.
+func (n *node) useVolume(name string, bytes int64) (done func() error, err error) {
 	n.sizes[name] = bytes
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("pod-" + name)},
@@ -60,10 +60,10 @@ func (n *node) use(name string, bytes int64) (done func() error, err error) {
 	return done, err
 }
 
-// made creates volumes by using each once.
-func (n *node) made(names ...string) error {
+// createVolumes creates volumes by using each once.
+func (n *node) createVolumes(names ...string) error {
 	for _, name := range names {
-		done, err := n.use(name, 4*mebi)
+		done, err := n.useVolume(name, 4*mebibyte)
 		if err := errors.Join(err, done()); err != nil {
 			return err
 		}
@@ -71,27 +71,29 @@ func (n *node) made(names ...string) error {
 	return nil
 }
 
-type source struct{ n *node }
+type fakeSource struct{ n *node }
 
-var errNone = errors.New("there is none")
+var errNotFound = errors.New("there is none")
 
-func (source) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, error) {
-	return nil, errNone
+func (fakeSource) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, error) {
+	return nil, errNotFound
 }
-func (source) Secret(context.Context, string, string) (*corev1.Secret, error) { return nil, errNone }
-func (source) Token(context.Context, *corev1.Pod, string, time.Duration) (string, time.Time, error) {
-	return "", time.Time{}, errNone
+func (fakeSource) Secret(context.Context, string, string) (*corev1.Secret, error) {
+	return nil, errNotFound
 }
-func (source) TrustBundles(context.Context, string, string) ([]certificatesv1.ClusterTrustBundle, error) {
-	return nil, errNone
+func (fakeSource) Token(context.Context, *corev1.Pod, string, time.Duration) (string, time.Time, error) {
+	return "", time.Time{}, errNotFound
+}
+func (fakeSource) TrustBundles(context.Context, string, string) ([]certificatesv1.ClusterTrustBundle, error) {
+	return nil, errNotFound
 }
 
-func (source) PodCertificate(context.Context, *corev1.Pod, string, int,
+func (fakeSource) PodCertificate(context.Context, *corev1.Pod, string, int,
 	*corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
-	return volume.KeyPair{}, time.Time{}, errNone
+	return volume.KeyPair{}, time.Time{}, errNotFound
 }
 
-func (s source) Claim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+func (s fakeSource) Claim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -101,7 +103,7 @@ func (s source) Claim(_ context.Context, namespace, name string) (*corev1.Persis
 	}, nil
 }
 
-func (s source) Volume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+func (s fakeSource) Volume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
@@ -119,9 +121,9 @@ func (s source) Volume(_ context.Context, name string) (*corev1.PersistentVolume
 	}, nil
 }
 
-// fill writes bytes into a new file as an ordinary user. It returns how many it could write, and the error that stopped
-// it.
-func fill(path string, bytes int64) (int64, string, error) {
+// fillFile writes bytes into a new file as an ordinary user. It returns how many it could write, and the error that
+// stopped it.
+func fillFile(path string, bytes int64) (int64, string, error) {
 	// Like a container, the process has access to the directory without access to its parent directories.
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -145,8 +147,8 @@ func fill(path string, bytes int64) (int64, string, error) {
 	return wrote, rest, err
 }
 
-// write is the process that fill runs.
-func write(path, bytes string) {
+// writeAsUser is the process that fill runs.
+func writeAsUser(path, bytes string) {
 	left, err := strconv.ParseInt(bytes, 10, 64)
 	wrote := int64(0)
 	var f *os.File

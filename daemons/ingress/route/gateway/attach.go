@@ -13,16 +13,16 @@ import (
 
 // httpRoute is an HTTPRoute with its state.
 type httpRoute struct {
-	key      route.Key
-	object   *gatewayv1.HTTPRoute
-	named    []route.Key // Gateways in its parent references
-	services []route.Key
-	backends []*route.Backend // one use for each reference to a backend
-	places   []route.Place
-	refused  *verdict // why it is rejected by all parents
-	resolved verdict
-	parents  []parent
-	attached []*attachment
+	key         route.Key
+	object      *gatewayv1.HTTPRoute
+	gatewayKeys []route.Key // Gateways in its parent references
+	services    []route.Key
+	backends    []*route.Backend // one use for each reference to a backend
+	rules       []route.PathRule
+	rejection   *verdict // why it is rejected by all parents
+	resolved    verdict
+	parents     []parent
+	attached    []*attachment
 }
 
 // parent is a parent reference to a Gateway of this proxy.
@@ -38,8 +38,8 @@ type attachment struct {
 	hosts    []string
 }
 
-// older orders routes. Among equal rules, that of the older route takes precedence.
-func older(a, b *httpRoute) int {
+// compareAge orders routes. Among equal rules, that of the older route takes precedence.
+func compareAge(a, b *httpRoute) int {
 	if c := a.object.CreationTimestamp.Time.Compare(b.object.CreationTimestamp.Time); c != 0 {
 		return c
 	}
@@ -55,11 +55,11 @@ func (b *Builder) updateRoute(key route.Key) {
 	for _, a := range r.attached {
 		a.listener.detach(a)
 	}
-	for _, g := range r.named {
-		drop(b.ofGateway, g, key)
+	for _, g := range r.gatewayKeys {
+		removeFrom(b.routesByGateway, g, key)
 	}
 	for _, s := range r.services {
-		drop(b.ofService, s, key)
+		removeFrom(b.routesByService, s, key)
 	}
 	before := r.backends
 	if r.object == nil {
@@ -85,16 +85,16 @@ func (b *Builder) attach(r *httpRoute, ref gatewayv1.ParentReference) {
 		Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.key.Namespace))),
 		Name:      string(ref.Name),
 	}
-	put(b.ofGateway, key, r.key)
-	r.named = append(r.named, key)
+	addTo(b.routesByGateway, key, r.key)
+	r.gatewayKeys = append(r.gatewayKeys, key)
 	g := b.gateways[key]
 	if g == nil {
 		return // it belongs to another controller, or does not exist yet
 	}
-	p := parent{ref, bad(string(gatewayv1.RouteReasonNoMatchingParent), "the Gateway has no such listener")}
+	p := parent{ref, failVerdict(string(gatewayv1.RouteReasonNoMatchingParent), "the Gateway has no such listener")}
 	switch {
-	case r.refused != nil:
-		p.accepted = *r.refused
+	case r.rejection != nil:
+		p.accepted = *r.rejection
 	default:
 		p.accepted = b.attachTo(r, g, ref, p.accepted)
 	}
@@ -105,23 +105,23 @@ func (b *Builder) attachTo(r *httpRoute, g *gateway, ref gatewayv1.ParentReferen
 	rank := 0 // how many checks the closest listener has passed
 	fail := func(near int, reason gatewayv1.RouteConditionReason, why string) {
 		if near > rank {
-			rank, v = near, bad(string(reason), "%s", why)
+			rank, v = near, failVerdict(string(reason), "%s", why)
 		}
 	}
 	for _, l := range g.listeners {
 		if ref.SectionName != nil && *ref.SectionName != l.spec.Name || ref.Port != nil && *ref.Port != l.spec.Port {
 			continue
 		}
-		if !b.allows(l, r.key.Namespace) {
+		if !b.isNamespaceAllowed(l, r.key.Namespace) {
 			fail(1, gatewayv1.RouteReasonNotAllowedByListeners, "no listener allows routes of this kind and namespace")
 			continue
 		}
-		hosts := intersect(l.hostname, r.object.Spec.Hostnames)
+		hosts := commonHosts(l.hostname, r.object.Spec.Hostnames)
 		if len(hosts) == 0 {
 			fail(2, gatewayv1.RouteReasonNoMatchingListenerHostname, "no hostname of the route is one of a listener's")
 			continue
 		}
-		rank, v = 3, good(string(gatewayv1.RouteReasonAccepted))
+		rank, v = 3, okVerdict(string(gatewayv1.RouteReasonAccepted))
 		a := &attachment{r, l, hosts}
 		if old := l.attached[r.key]; old != nil { // two references to the same listener
 			a.hosts = old.hosts
@@ -141,7 +141,7 @@ func (l *listener) add(a *attachment) {
 			l.byHost[host] = map[route.Key]*attachment{}
 		}
 		l.byHost[host][a.route.key] = a
-		l.changed[host] = true
+		l.changedHosts[host] = true
 	}
 }
 
@@ -152,21 +152,21 @@ func (l *listener) detach(a *attachment) {
 		if len(l.byHost[host]) == 0 {
 			delete(l.byHost, host)
 		}
-		l.changed[host] = true
+		l.changedHosts[host] = true
 	}
 }
 
-// intersect returns the common hosts of a listener and a route. An empty listener hostname or list means all hosts.
-func intersect(of string, hostnames []gatewayv1.Hostname) (hosts []string) {
+// commonHosts returns the common hosts of a listener and a route. An empty listener hostname or list means all hosts.
+func commonHosts(of string, hostnames []gatewayv1.Hostname) (hosts []string) {
 	if len(hostnames) == 0 {
 		return []string{of}
 	}
 	for _, h := range hostnames {
 		name := strings.ToLower(string(h))
 		switch {
-		case of == "" || of == name || below(name, of):
+		case of == "" || of == name || isBelow(name, of):
 			hosts = append(hosts, name)
-		case below(of, name):
+		case isBelow(of, name):
 			hosts = append(hosts, of)
 		}
 	}
@@ -174,8 +174,8 @@ func intersect(of string, hostnames []gatewayv1.Hostname) (hosts []string) {
 	return slices.Compact(hosts)
 }
 
-// below reports whether a name, which may itself be a wildcard, is covered by a wildcard.
-func below(name, wildcard string) bool {
+// isBelow reports whether a name, which may itself be a wildcard, is covered by a wildcard.
+func isBelow(name, wildcard string) bool {
 	suffix, ok := strings.CutPrefix(wildcard, "*")
 	return ok && len(name) > len(suffix) && strings.HasSuffix(name, suffix)
 }

@@ -45,21 +45,21 @@ type Served struct {
 // Builder builds listeners from objects. It must be used by one goroutine at a time. A changed route costs its hosts,
 // and a changed Gateway its routes.
 type Builder struct {
-	options    Options
-	classes    map[string]*gatewayv1.GatewayClass
-	objects    map[route.Key]*gatewayv1.Gateway // all Gateways, including those of other classes
-	gateways   map[route.Key]*gateway           // Gateways of this proxy
-	routes     map[route.Key]*httpRoute
-	grants     map[string]map[string]*gatewayv1.ReferenceGrant // by namespace, then by name
-	namespaces map[string]map[string]string                    // labels by name
-	ofGateway  map[route.Key]map[route.Key]bool                // routes by Gateway
-	ofService  map[route.Key]map[route.Key]bool                // routes by service
-	ofSecret   map[route.Key]map[route.Key]bool                // Gateways by secret
-	// touched holds the secrets whose use has changed since the last call of Touched.
-	touched map[route.Key]struct{}
+	options          Options
+	classes          map[string]*gatewayv1.GatewayClass
+	objects          map[route.Key]*gatewayv1.Gateway // all Gateways, including those of other classes
+	gateways         map[route.Key]*gateway           // Gateways of this proxy
+	routes           map[route.Key]*httpRoute
+	grants           map[string]map[string]*gatewayv1.ReferenceGrant // by namespace, then by name
+	namespaces       map[string]map[string]string                    // labels by name
+	routesByGateway  map[route.Key]map[route.Key]bool                // routes by Gateway
+	routesByService  map[route.Key]map[route.Key]bool                // routes by service
+	gatewaysBySecret map[route.Key]map[route.Key]bool                // Gateways by secret
+	// changedSecrets holds the secrets whose use has changed since the last call of Touched.
+	changedSecrets map[route.Key]struct{}
 
 	staleGateways, staleRoutes map[route.Key]bool
-	changed                    map[Entry]bool
+	changedEntries             map[Entry]bool
 	served                     map[Entry]*Served
 }
 
@@ -69,10 +69,10 @@ func NewBuilder(o Options) *Builder {
 		options: o, classes: map[string]*gatewayv1.GatewayClass{}, objects: map[route.Key]*gatewayv1.Gateway{},
 		gateways: map[route.Key]*gateway{},
 		routes:   map[route.Key]*httpRoute{}, grants: map[string]map[string]*gatewayv1.ReferenceGrant{},
-		namespaces: map[string]map[string]string{},
-		ofGateway:  map[route.Key]map[route.Key]bool{}, ofService: map[route.Key]map[route.Key]bool{},
-		ofSecret: map[route.Key]map[route.Key]bool{}, touched: map[route.Key]struct{}{},
-		staleGateways: map[route.Key]bool{}, staleRoutes: map[route.Key]bool{}, changed: map[Entry]bool{},
+		namespaces:      map[string]map[string]string{},
+		routesByGateway: map[route.Key]map[route.Key]bool{}, routesByService: map[route.Key]map[route.Key]bool{},
+		gatewaysBySecret: map[route.Key]map[route.Key]bool{}, changedSecrets: map[route.Key]struct{}{},
+		staleGateways: map[route.Key]bool{}, staleRoutes: map[route.Key]bool{}, changedEntries: map[Entry]bool{},
 		served: map[Entry]*Served{},
 	}
 }
@@ -137,12 +137,12 @@ func (b *Builder) SetGrant(key route.Key, grant *gatewayv1.ReferenceGrant) {
 		}
 		b.grants[key.Namespace][key.Name] = grant
 	}
-	for service, routes := range b.ofService {
+	for service, routes := range b.routesByService {
 		if service.Namespace == key.Namespace {
 			maps.Copy(b.staleRoutes, routes)
 		}
 	}
-	for secret, gateways := range b.ofSecret {
+	for secret, gateways := range b.gatewaysBySecret {
 		if secret.Namespace == key.Namespace {
 			maps.Copy(b.staleGateways, gateways)
 		}
@@ -168,31 +168,31 @@ func (b *Builder) SetNamespace(name string, labels map[string]string) {
 }
 
 // ServiceChanged marks the routes that refer to a service for the next Update.
-func (b *Builder) ServiceChanged(key route.Key) { maps.Copy(b.staleRoutes, b.ofService[key]) }
+func (b *Builder) ServiceChanged(key route.Key) { maps.Copy(b.staleRoutes, b.routesByService[key]) }
 
-// Touched returns the secrets whose use by Gateways may have changed since the last call.
-func (b *Builder) Touched() map[route.Key]struct{} {
-	touched := b.touched
-	b.touched = map[route.Key]struct{}{}
+// ChangedSecrets returns the secrets whose use by Gateways may have changed since the last call.
+func (b *Builder) ChangedSecrets() map[route.Key]struct{} {
+	touched := b.changedSecrets
+	b.changedSecrets = map[route.Key]struct{}{}
 	return touched
 }
 
-// Refers reports whether a Gateway refers to a secret.
-func (b *Builder) Refers(secret route.Key) bool { return len(b.ofSecret[secret]) > 0 }
+// IsReferenced reports whether a Gateway refers to a secret.
+func (b *Builder) IsReferenced(secret route.Key) bool { return len(b.gatewaysBySecret[secret]) > 0 }
 
 // SecretChanged marks the Gateways that refer to a secret for the next Update.
-func (b *Builder) SecretChanged(key route.Key) { maps.Copy(b.staleGateways, b.ofSecret[key]) }
+func (b *Builder) SecretChanged(key route.Key) { maps.Copy(b.staleGateways, b.gatewaysBySecret[key]) }
 
 // Update processes all changes and returns the entries that serve something else than before. A nil value means that
 // the entry was removed.
 func (b *Builder) Update() map[Entry]*Served {
 	for key := range b.staleGateways {
-		if g := b.objects[key]; g == nil || !b.ours(string(g.Spec.GatewayClassName)) {
+		if g := b.objects[key]; g == nil || !b.isOurs(string(g.Spec.GatewayClassName)) {
 			b.updateGateway(key) // first, so that others can get its ports and hostnames
 			delete(b.staleGateways, key)
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(b.staleGateways), b.older) {
+	for _, key := range slices.SortedFunc(maps.Keys(b.staleGateways), b.compareGateways) {
 		b.updateGateway(key)
 	}
 	clear(b.staleGateways)
@@ -205,14 +205,14 @@ func (b *Builder) Update() map[Entry]*Served {
 	for _, g := range b.gateways {
 		for _, l := range g.listeners {
 			if l.rebuild() {
-				b.changed[l.entry] = true
+				b.changedEntries[l.entry] = true
 			}
-			if l.serves() {
+			if l.isServed() {
 				byEntry[l.entry] = append(byEntry[l.entry], l)
 			}
 		}
 	}
-	for entry := range b.changed {
+	for entry := range b.changedEntries {
 		if len(byEntry[entry]) == 0 {
 			if b.served[entry] != nil {
 				delete(b.served, entry)
@@ -226,12 +226,12 @@ func (b *Builder) Update() map[Entry]*Served {
 		}
 		b.served[entry], news[entry] = s, s
 	}
-	clear(b.changed)
+	clear(b.changedEntries)
 	return news
 }
 
-// older orders Gateways. If two want the same, the older one gets it.
-func (b *Builder) older(x, y route.Key) int {
+// compareGateways orders Gateways. If two want the same, the older one gets it.
+func (b *Builder) compareGateways(x, y route.Key) int {
 	g, h := b.objects[x], b.objects[y]
 	if g != nil && h != nil {
 		if c := g.CreationTimestamp.Time.Compare(h.CreationTimestamp.Time); c != 0 {
@@ -241,14 +241,14 @@ func (b *Builder) older(x, y route.Key) int {
 	return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
 }
 
-// ours reports whether a class belongs to this proxy.
-func (b *Builder) ours(class string) bool {
+// isOurs reports whether a class belongs to this proxy.
+func (b *Builder) isOurs(class string) bool {
 	c := b.classes[class]
 	return c != nil && c.Spec.ControllerName == Controller
 }
 
-// Has reports whether a source has a rule.
-func (b *Builder) Has(s route.Source) bool {
+// HasSource reports whether a source has a rule.
+func (b *Builder) HasSource(s route.Source) bool {
 	name, ok := strings.CutPrefix(s.Name, sourcePrefix)
 	if !ok {
 		return false
@@ -266,9 +266,9 @@ type reference struct {
 	to                      route.Key
 }
 
-// permitted reports whether an object of the Gateway API may refer to an object of the core group: in its own
+// isPermitted reports whether an object of the Gateway API may refer to an object of the core group: in its own
 // namespace, or if a ReferenceGrant allows it.
-func (b *Builder) permitted(r reference) bool {
+func (b *Builder) isPermitted(r reference) bool {
 	if r.fromNamespace == r.to.Namespace {
 		return true
 	}
@@ -288,14 +288,14 @@ func (b *Builder) permitted(r reference) bool {
 	return false
 }
 
-func put(in map[route.Key]map[route.Key]bool, key, who route.Key) {
+func addTo(in map[route.Key]map[route.Key]bool, key, who route.Key) {
 	if in[key] == nil {
 		in[key] = map[route.Key]bool{}
 	}
 	in[key][who] = true
 }
 
-func drop(in map[route.Key]map[route.Key]bool, key, who route.Key) {
+func removeFrom(in map[route.Key]map[route.Key]bool, key, who route.Key) {
 	delete(in[key], who)
 	if len(in[key]) == 0 {
 		delete(in, key)

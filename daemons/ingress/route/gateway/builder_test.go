@@ -19,20 +19,20 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-type targets struct{ closed bool }
+type fakeTargets struct{ closed bool }
 
-func (t *targets) Update([]netip.AddrPort) {}
-func (t *targets) Close()                  { t.closed = true }
+func (t *fakeTargets) Update([]netip.AddrPort) {}
+func (t *fakeTargets) Close()                  { t.closed = true }
 
-type request struct{ method string }
+type testRequest struct{ method string }
 
-func (r request) Method() string                 { return r.method }
-func (request) Header(string) (string, bool)     { return "", false }
-func (request) Query(name string) (string, bool) { return "", false }
+func (r testRequest) Method() string                 { return r.method }
+func (testRequest) Header(string) (string, bool)     { return "", false }
+func (testRequest) Query(name string) (string, bool) { return "", false }
 
-// builder returns a Builder with a class, two namespaces and the services web and, in namespace other, far.
-func builder(shared map[int]bool) *Builder {
-	backends := route.NewBackends(func(route.BackendKey) route.Targets { return &targets{} })
+// newTestBuilder returns a Builder with a class, two namespaces and the services web and, in namespace other, far.
+func newTestBuilder(shared map[int]bool) *Builder {
+	backends := route.NewBackends(func(route.BackendKey) route.Targets { return &fakeTargets{} })
 	for _, key := range []route.Key{{Namespace: "shop", Name: "web"}, {Namespace: "other", Name: "far"}} {
 		backends.SetService(
 			key,
@@ -68,8 +68,8 @@ func builder(shared map[int]bool) *Builder {
 	return b
 }
 
-// gatewayOf adds a Gateway with listeners, each in one line of YAML.
-func gatewayOf(t *testing.T, b *Builder, name string, age int, listeners ...string) {
+// addGateway adds a Gateway with listeners, each in one line of YAML.
+func addGateway(t *testing.T, b *Builder, name string, age int, listeners ...string) {
 	t.Helper()
 	g := &gatewayv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{
@@ -87,7 +87,7 @@ func gatewayOf(t *testing.T, b *Builder, name string, age int, listeners ...stri
 	b.SetGateway(route.Key{Namespace: "shop", Name: name}, g)
 }
 
-func routeOf(t *testing.T, b *Builder, name string, generation int64, spec string) {
+func addRoute(t *testing.T, b *Builder, name string, generation int64, spec string) {
 	t.Helper()
 	namespace, name, _ := strings.Cut(name, "/")
 	r := &gatewayv1.HTTPRoute{
@@ -105,8 +105,8 @@ func routeOf(t *testing.T, b *Builder, name string, generation int64, spec strin
 	b.SetRoute(route.Key{Namespace: namespace, Name: name}, r)
 }
 
-// said returns a condition in the form "True/Reason".
-func said(list []metav1.Condition, kind string) string {
+// conditionText returns a condition in the form "True/Reason".
+func conditionText(list []metav1.Condition, kind string) string {
 	c := meta.FindStatusCondition(list, kind)
 	if c == nil {
 		return "none"
@@ -114,13 +114,13 @@ func said(list []metav1.Condition, kind string) string {
 	return string(c.Status) + "/" + c.Reason
 }
 
-var here = Place{
+var testLocation = Location{
 	Addresses: []gatewayv1.GatewayStatusAddress{{Value: "10.0.0.1"}},
-	Failed:    func(Entry) error { return nil },
+	OpenError: func(Entry) error { return nil },
 }
 
 // Proves S32.
-func TestRoutesAreToldWhereTheyAreAttachedAndWhyNot(t *testing.T) {
+func TestRouteStatusReportsAttachments(t *testing.T) {
 	const web = `, rules: [{backendRefs: [{name: web, port: 80}]}]}`
 	for _, c := range []struct{ listener, name, spec, accepted, resolved string }{
 		{"{name: l, port: 80, protocol: HTTP}", "shop/r", "{parentRefs: [{name: " +
@@ -162,9 +162,9 @@ func TestRoutesAreToldWhereTheyAreAttachedAndWhyNot(t *testing.T) {
 			"RequestRedirect, requestRedirect: {}}, {type: URLRewrite, urlRewrite: " +
 			"{}}]}]}", "False/IncompatibleFilters", "True/ResolvedRefs"},
 	} {
-		b := builder(nil)
-		gatewayOf(t, b, "g", 0, c.listener)
-		routeOf(t, b, c.name, 7, c.spec)
+		b := newTestBuilder(nil)
+		addGateway(t, b, "g", 0, c.listener)
+		addRoute(t, b, c.name, 7, c.spec)
 		b.Update()
 		namespace, name, _ := strings.Cut(c.name, "/")
 		parents := b.RouteStatus(route.Key{Namespace: namespace, Name: name}).Parents
@@ -172,15 +172,15 @@ func TestRoutesAreToldWhereTheyAreAttachedAndWhyNot(t *testing.T) {
 			t.Errorf("%s %s: %d parents", c.listener, c.spec, len(parents))
 			continue
 		}
-		if a, r := said(parents[0].Conditions, "Accepted"),
-			said(parents[0].Conditions, "ResolvedRefs"); a != c.accepted ||
+		if a, r := conditionText(parents[0].Conditions, "Accepted"),
+			conditionText(parents[0].Conditions, "ResolvedRefs"); a != c.accepted ||
 			r != c.resolved {
 			t.Errorf("%s %s: %s %s, want %s %s", c.listener, c.spec, a, r, c.accepted, c.resolved)
 		}
 		if g := parents[0].Conditions[0].ObservedGeneration; g != 7 {
 			t.Errorf("%s: generation %d", c.spec, g)
 		}
-		attached := b.GatewayStatus(route.Key{Namespace: "shop", Name: "g"}, here).Listeners[0].AttachedRoutes
+		attached := b.GatewayStatus(route.Key{Namespace: "shop", Name: "g"}, testLocation).Listeners[0].AttachedRoutes
 		if (attached == 1) != strings.HasPrefix(c.accepted, "True") {
 			t.Errorf("%s %s: %d routes are attached", c.listener, c.spec, attached)
 		}
@@ -189,7 +189,7 @@ func TestRoutesAreToldWhereTheyAreAttachedAndWhyNot(t *testing.T) {
 
 // A user who may write routes cannot inject data into a connection that would be mistaken for other clients' requests
 // or responses.
-func TestFiltersThatChangeWhereMessagesEndAreRefused(t *testing.T) {
+func TestFiltersThatChangeMessageFramingAreRejected(t *testing.T) {
 	for filter, ok := range map[string]bool{
 		`{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: X-Shop, value: "a b"}], add: [{name: x-more, value: c}], remove: [x-gone]}}`: true,
 		`{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /y}}}`:                                                     true,
@@ -217,12 +217,12 @@ func TestFiltersThatChangeWhereMessagesEndAreRefused(t *testing.T) {
 			if place == "backend" && !strings.Contains(filter, "HeaderModifier") {
 				continue
 			}
-			b := builder(nil)
-			gatewayOf(t, b, "g", 0, "{name: l, port: 80, protocol: HTTP}")
-			routeOf(t, b, "shop/r", 1, spec)
+			b := newTestBuilder(nil)
+			addGateway(t, b, "g", 0, "{name: l, port: 80, protocol: HTTP}")
+			addRoute(t, b, "shop/r", 1, spec)
 			b.Update()
 			want := map[bool]string{true: "True/Accepted", false: "False/UnsupportedValue"}[ok]
-			if got := said(b.RouteStatus(route.Key{Namespace: "shop", Name: "r"}).Parents[0].Conditions,
+			if got := conditionText(b.RouteStatus(route.Key{Namespace: "shop", Name: "r"}).Parents[0].Conditions,
 				"Accepted"); got != want {
 				t.Errorf("%s at a %s: %s, want %s", filter, place, got, want)
 			}
@@ -231,7 +231,7 @@ func TestFiltersThatChangeWhereMessagesEndAreRefused(t *testing.T) {
 }
 
 // Proves S32.
-func TestListenersAreToldWhetherTheyAreServed(t *testing.T) {
+func TestListenerStatusReportsWhetherItIsServed(t *testing.T) {
 	for _, c := range []struct {
 		listeners []string
 		// want is, of the first listener, Accepted Conflicted ResolvedRefs Programmed, then Accepted of the Gateway.
@@ -264,18 +264,18 @@ func TestListenersAreToldWhetherTheyAreServed(t *testing.T) {
 		{[]string{"{name: l, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: " +
 			"UDPRoute}]}}"}, "True/Accepted False/NoConflicts False/InvalidRouteKinds True/Programmed True/Accepted"},
 	} {
-		b := builder(nil)
-		gatewayOf(t, b, "g", 0, c.listeners...)
+		b := newTestBuilder(nil)
+		addGateway(t, b, "g", 0, c.listeners...)
 		b.Update()
-		s := b.GatewayStatus(route.Key{Namespace: "shop", Name: "g"}, here)
+		s := b.GatewayStatus(route.Key{Namespace: "shop", Name: "g"}, testLocation)
 		l := s.Listeners[0].Conditions
 		got := strings.Join(
 			[]string{
-				said(l, "Accepted"),
-				said(l, "Conflicted"),
-				said(l, "ResolvedRefs"),
-				said(l, "Programmed"),
-				said(s.Conditions, "Accepted"),
+				conditionText(l, "Accepted"),
+				conditionText(l, "Conflicted"),
+				conditionText(l, "ResolvedRefs"),
+				conditionText(l, "Programmed"),
+				conditionText(s.Conditions, "Accepted"),
 			},
 			" ",
 		)
@@ -287,25 +287,25 @@ func TestListenersAreToldWhetherTheyAreServed(t *testing.T) {
 
 // A changed route only rebuilds the rules of its hosts.
 // Proves S32.
-func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
-	b := builder(nil)
-	gatewayOf(t, b, "g", 0, "{name: l, port: 80, protocol: HTTP}", "{name: m, port: 81, protocol: HTTP}")
-	gatewayOf(t, b, "h", 0, "{name: l, port: 80, protocol: HTTP}")
+func TestOnlyChangedEntriesAreRebuilt(t *testing.T) {
+	b := newTestBuilder(nil)
+	addGateway(t, b, "g", 0, "{name: l, port: 80, protocol: HTTP}", "{name: m, port: 81, protocol: HTTP}")
+	addGateway(t, b, "h", 0, "{name: l, port: 80, protocol: HTTP}")
 	spec := "{parentRefs: [{name: %s}], hostnames: [%s], rules: [{matches: [{path: {value: %s}}], backendRefs: " +
 		"[{name: web, port: 80}]}]}"
-	routeOf(t, b, "shop/a", 1, fmt.Sprintf(spec, "g, sectionName: l", "a.example", "/"))
-	routeOf(t, b, "shop/b", 1, fmt.Sprintf(spec, "g, sectionName: l", "b.example", "/"))
-	routeOf(t, b, "shop/h", 1, fmt.Sprintf(spec, "h", "h.example", "/"))
+	addRoute(t, b, "shop/a", 1, fmt.Sprintf(spec, "g, sectionName: l", "a.example", "/"))
+	addRoute(t, b, "shop/b", 1, fmt.Sprintf(spec, "g, sectionName: l", "b.example", "/"))
+	addRoute(t, b, "shop/h", 1, fmt.Sprintf(spec, "h", "h.example", "/"))
 	if n := len(b.Update()); n != 3 {
 		t.Fatalf("%d entries are new, not 3", n)
 	}
 	at := Entry{Gateway: route.Key{Namespace: "shop", Name: "g"}, Port: 80}
 	find := func(s *Served, host, path string) *route.Rule {
-		return (&route.Table{}).WithListeners(s.Listeners).Find([]byte(host), []byte(path), request{})
+		return (&route.Table{}).WithListeners(s.Listeners).Find([]byte(host), []byte(path), testRequest{})
 	}
 	before := b.served[at]
 	kept := find(before, "b.example", "/")
-	routeOf(t, b, "shop/a", 2, fmt.Sprintf(spec, "g, sectionName: l", "a.example", "/new"))
+	addRoute(t, b, "shop/a", 2, fmt.Sprintf(spec, "g, sectionName: l", "a.example", "/new"))
 	news := b.Update()
 	if len(news) != 1 || news[at] == nil {
 		t.Fatalf("entries that changed: %v", news)
@@ -320,7 +320,7 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 		t.Error("a table that was given away has changed")
 	}
 	// Only its status has changed.
-	routeOf(t, b, "shop/a", 2, fmt.Sprintf(spec, "g, sectionName: l", "a.example", "/new"))
+	addRoute(t, b, "shop/a", 2, fmt.Sprintf(spec, "g, sectionName: l", "a.example", "/new"))
 	if news := b.Update(); len(news) != 0 {
 		t.Errorf("entries that changed with a status: %v", news)
 	}
@@ -336,10 +336,10 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 
 // If Gateways share the machines' addresses, the older one gets a conflicting listener until it is removed.
 // Proves S32.
-func TestGatewaysShareTheMachinesPorts(t *testing.T) {
-	b := builder(map[int]bool{80: false, 443: true})
-	gatewayOf(t, b, "old", 9, "{name: l, port: 80, protocol: HTTP, hostname: a.example}")
-	gatewayOf(
+func TestGatewaysShareMachinePorts(t *testing.T) {
+	b := newTestBuilder(map[int]bool{80: false, 443: true})
+	addGateway(t, b, "old", 9, "{name: l, port: 80, protocol: HTTP, hostname: a.example}")
+	addGateway(
 		t,
 		b,
 		"new",
@@ -349,8 +349,8 @@ func TestGatewaysShareTheMachinesPorts(t *testing.T) {
 		"{name: n, port: 8080, protocol: HTTP}",
 	)
 	status := func(i int) string {
-		return said(
-			b.GatewayStatus(route.Key{Namespace: "shop", Name: "new"}, here).Listeners[i].Conditions,
+		return conditionText(
+			b.GatewayStatus(route.Key{Namespace: "shop", Name: "new"}, testLocation).Listeners[i].Conditions,
 			"Accepted",
 		)
 	}
@@ -368,10 +368,10 @@ func TestGatewaysShareTheMachinesPorts(t *testing.T) {
 }
 
 // Proves S32.
-func TestReferenceGrantsLetRoutesUseServicesOfOthers(t *testing.T) {
-	b := builder(nil)
-	gatewayOf(t, b, "g", 0, "{name: l, port: 80, protocol: HTTP}")
-	routeOf(
+func TestReferenceGrantsAllowServicesOfOtherNamespaces(t *testing.T) {
+	b := newTestBuilder(nil)
+	addGateway(t, b, "g", 0, "{name: l, port: 80, protocol: HTTP}")
+	addRoute(
 		t,
 		b,
 		"shop/r",
@@ -380,7 +380,8 @@ func TestReferenceGrantsLetRoutesUseServicesOfOthers(t *testing.T) {
 	)
 	resolved := func() string {
 		b.Update()
-		return said(b.RouteStatus(route.Key{Namespace: "shop", Name: "r"}).Parents[0].Conditions, "ResolvedRefs")
+		return conditionText(b.RouteStatus(route.Key{Namespace: "shop", Name: "r"}).Parents[0].Conditions,
+			"ResolvedRefs")
 	}
 	if got := resolved(); got != "False/RefNotPermitted" {
 		t.Error(got)

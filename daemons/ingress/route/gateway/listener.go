@@ -20,7 +20,7 @@ type gateway struct {
 	key       route.Key
 	listeners []*listener
 	secrets   []route.Key
-	refused   *verdict // why the whole Gateway is not served
+	rejection *verdict // why the whole Gateway is not served
 }
 
 // verdict is the result of one condition of an object.
@@ -29,107 +29,108 @@ type verdict struct {
 	reason, message string
 }
 
-func good(reason string) verdict { return verdict{ok: true, reason: reason} }
+func okVerdict(reason string) verdict { return verdict{ok: true, reason: reason} }
 
-func bad(reason, format string, args ...any) verdict {
+func failVerdict(reason, format string, args ...any) verdict {
 	return verdict{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
 // listener is a listener of a Gateway with its attached routes.
 type listener struct {
-	gateway    *gateway
-	spec       *gatewayv1.Listener
-	entry      Entry
-	secure     bool
-	hostname   string
-	kinds      []gatewayv1.RouteGroupKind
-	accepted   verdict
-	distinct   verdict // whether it conflicts with no other listener
-	resolved   verdict
-	certs      []*tls.Certificate
-	namespaces labels.Selector // nil: only the Gateway's namespace
+	gateway      *gateway
+	spec         *gatewayv1.Listener
+	entry        Entry
+	secure       bool
+	hostname     string
+	kinds        []gatewayv1.RouteGroupKind
+	accepted     verdict
+	conflictFree verdict // whether it conflicts with no other listener
+	resolved     verdict
+	certs        []*tls.Certificate
+	namespaces   labels.Selector // nil: only the Gateway's namespace
 
-	attached map[route.Key]*attachment
-	byHost   map[string]map[route.Key]*attachment
-	changed  map[string]bool // hosts whose rules must be rebuilt
-	table    *route.Listener
+	attached     map[route.Key]*attachment
+	byHost       map[string]map[route.Key]*attachment
+	changedHosts map[string]bool // hosts whose rules must be rebuilt
+	table        *route.Listener
 }
 
-// serves reports whether the listener serves requests.
-func (l *listener) serves() bool {
-	return l.gateway.refused == nil && l.accepted.ok && l.distinct.ok && (!l.secure || len(l.certs) > 0)
+// isServed reports whether the listener serves requests.
+func (l *listener) isServed() bool {
+	return l.gateway.rejection == nil && l.accepted.ok && l.conflictFree.ok && (!l.secure || len(l.certs) > 0)
 }
 
 // updateGateway parses a Gateway again, and marks its routes for an update.
 func (b *Builder) updateGateway(key route.Key) {
 	if old := b.gateways[key]; old != nil {
 		for _, l := range old.listeners {
-			b.changed[l.entry] = true
+			b.changedEntries[l.entry] = true
 		}
 		for _, secret := range old.secrets {
-			drop(b.ofSecret, secret, key)
-			b.touched[secret] = struct{}{}
+			removeFrom(b.gatewaysBySecret, secret, key)
+			b.changedSecrets[secret] = struct{}{}
 		}
 	}
 	delete(b.gateways, key)
-	maps.Copy(b.staleRoutes, b.ofGateway[key])
+	maps.Copy(b.staleRoutes, b.routesByGateway[key])
 	object := b.objects[key]
-	if object == nil || !b.ours(string(object.Spec.GatewayClassName)) {
+	if object == nil || !b.isOurs(string(object.Spec.GatewayClassName)) {
 		return
 	}
-	g := &gateway{key: key, refused: b.refused(object)}
+	g := &gateway{key: key, rejection: b.checkGateway(object)}
 	b.gateways[key] = g
 	for i := range object.Spec.Listeners {
-		l := b.listener(g, &object.Spec.Listeners[i])
+		l := b.newListener(g, &object.Spec.Listeners[i])
 		g.listeners = append(g.listeners, l)
-		b.changed[l.entry] = true
+		b.changedEntries[l.entry] = true
 	}
-	b.conflicts(g)
+	b.markConflicts(g)
 }
 
-// refused returns why a whole Gateway is not supported, or nil.
-func (b *Builder) refused(object *gatewayv1.Gateway) *verdict {
+// checkGateway returns why a whole Gateway is not supported, or nil.
+func (b *Builder) checkGateway(object *gatewayv1.Gateway) *verdict {
 	var v verdict
 	s := &object.Spec
 	switch in := s.Infrastructure; {
 	case len(s.Addresses) > 0:
-		v = bad(string(gatewayv1.GatewayReasonUnsupportedAddress), "addresses cannot be chosen in a Gateway")
+		v = failVerdict(string(gatewayv1.GatewayReasonUnsupportedAddress), "addresses cannot be chosen in a Gateway")
 	case s.TLS != nil:
-		v = bad(
+		v = failVerdict(
 			string(gatewayv1.GatewayReasonInvalidParameters),
 			"spec.tls is not carried out: clients' certificates are not asked for, and backends are shown none",
 		)
 	case in != nil && in.ParametersRef != nil:
-		v = bad(
+		v = failVerdict(
 			string(gatewayv1.GatewayReasonInvalidParameters),
 			"there are no parameters: %s %s",
 			in.ParametersRef.Kind,
 			in.ParametersRef.Name,
 		)
 	case in != nil && (len(in.Labels) > 0 || len(in.Annotations) > 0):
-		v = bad(
+		v = failVerdict(
 			string(gatewayv1.GatewayReasonInvalidParameters),
 			"labels and annotations of the infrastructure are not carried out",
 		)
 	case s.AllowedListeners != nil && s.AllowedListeners.Namespaces != nil &&
 		ptr.Deref(s.AllowedListeners.Namespaces.From, gatewayv1.NamespacesFromNone) != gatewayv1.NamespacesFromNone:
-		v = bad(string(gatewayv1.GatewayReasonInvalidParameters), "listeners of ListenerSets are not carried out")
+		v = failVerdict(string(gatewayv1.GatewayReasonInvalidParameters), "listeners of ListenerSets are not carried "+
+			"out")
 	default:
 		return nil
 	}
 	return &v
 }
 
-func (b *Builder) listener(g *gateway, spec *gatewayv1.Listener) *listener {
+func (b *Builder) newListener(g *gateway, spec *gatewayv1.Listener) *listener {
 	l := &listener{
 		gateway: g, spec: spec, entry: Entry{Gateway: g.key, Port: int(spec.Port)},
 		hostname: strings.ToLower(string(ptr.Deref(spec.Hostname, ""))),
-		accepted: good(
+		accepted: okVerdict(
 			string(gatewayv1.ListenerReasonAccepted),
-		), distinct: good(string(gatewayv1.ListenerReasonNoConflicts)),
-		resolved: good(string(gatewayv1.ListenerReasonResolvedRefs)),
+		), conflictFree: okVerdict(string(gatewayv1.ListenerReasonNoConflicts)),
+		resolved: okVerdict(string(gatewayv1.ListenerReasonResolvedRefs)),
 		kinds:    []gatewayv1.RouteGroupKind{}, attached: map[route.Key]*attachment{},
-		byHost: map[string]map[route.Key]*attachment{}, changed: map[string]bool{},
+		byHost: map[string]map[route.Key]*attachment{}, changedHosts: map[string]bool{},
 	}
 	if b.options.Shared != nil {
 		l.entry.Gateway = route.Key{}
@@ -139,7 +140,7 @@ func (b *Builder) listener(g *gateway, spec *gatewayv1.Listener) *listener {
 	case gatewayv1.HTTPSProtocolType:
 		l.secure = true
 	default:
-		l.accepted = bad(
+		l.accepted = failVerdict(
 			string(gatewayv1.ListenerReasonUnsupportedProtocol),
 			"only HTTP and HTTPS are served, not %s",
 			spec.Protocol,
@@ -149,7 +150,7 @@ func (b *Builder) listener(g *gateway, spec *gatewayv1.Listener) *listener {
 	}
 	if b.options.Shared != nil {
 		if secure, there := b.options.Shared[int(spec.Port)]; !there || secure != l.secure {
-			l.accepted = bad(
+			l.accepted = failVerdict(
 				string(gatewayv1.ListenerReasonPortUnavailable),
 				"port %d is not the machines' for %s",
 				spec.Port,
@@ -160,25 +161,26 @@ func (b *Builder) listener(g *gateway, spec *gatewayv1.Listener) *listener {
 	if t := spec.TLS; t != nil {
 		switch {
 		case ptr.Deref(t.Mode, gatewayv1.TLSModeTerminate) != gatewayv1.TLSModeTerminate:
-			l.accepted = bad(string(gatewayv1.ListenerReasonUnsupportedValue), "TLS can only be terminated")
+			l.accepted = failVerdict(string(gatewayv1.ListenerReasonUnsupportedValue), "TLS can only be terminated")
 		case len(t.Options) > 0:
-			l.accepted = bad(string(gatewayv1.ListenerReasonUnsupportedValue), "options of TLS are not carried out")
+			l.accepted = failVerdict(string(gatewayv1.ListenerReasonUnsupportedValue), "options of TLS are not "+
+				"carried out")
 		}
 	}
-	b.readAllowed(l)
-	b.readCertificates(l)
+	b.parseAllowedRoutes(l)
+	b.loadCertificates(l)
 	l.table = &route.Listener{Hostname: l.hostname, Certs: l.certs}
 	return l
 }
 
 var httpRouteKind = gatewayv1.RouteGroupKind{Group: ptr.To(gatewayv1.Group(gatewayv1.GroupName)), Kind: "HTTPRoute"}
 
-// readAllowed parses which routes a listener allows.
-func (b *Builder) readAllowed(l *listener) {
+// parseAllowedRoutes parses which routes a listener allows.
+func (b *Builder) parseAllowedRoutes(l *listener) {
 	allowed := ptr.Deref(l.spec.AllowedRoutes, gatewayv1.AllowedRoutes{})
 	for _, k := range allowed.Kinds {
 		if string(ptr.Deref(k.Group, gatewayv1.GroupName)) != gatewayv1.GroupName || k.Kind != httpRouteKind.Kind {
-			l.resolved = bad(
+			l.resolved = failVerdict(
 				string(gatewayv1.ListenerReasonInvalidRouteKinds),
 				"only HTTPRoutes are served, not %s",
 				k.Kind,
@@ -197,7 +199,7 @@ func (b *Builder) readAllowed(l *listener) {
 	case gatewayv1.NamespacesFromSelector:
 		selector, err := metav1.LabelSelectorAsSelector(namespaces.Selector)
 		if err != nil {
-			l.accepted = bad(
+			l.accepted = failVerdict(
 				string(gatewayv1.ListenerReasonUnsupportedValue),
 				"the selector of namespaces cannot be read: %v",
 				err,
@@ -211,14 +213,14 @@ func (b *Builder) readAllowed(l *listener) {
 	}
 }
 
-// readCertificates loads the usable certificates of a listener, and records why others cannot be used.
-func (b *Builder) readCertificates(l *listener) {
+// loadCertificates loads the usable certificates of a listener, and records why others cannot be used.
+func (b *Builder) loadCertificates(l *listener) {
 	if l.spec.TLS == nil {
 		return
 	}
 	refs := l.spec.TLS.CertificateRefs
 	if len(refs) == 0 {
-		l.resolved = bad(string(gatewayv1.ListenerReasonInvalidCertificateRef), "no certificate is named")
+		l.resolved = failVerdict(string(gatewayv1.ListenerReasonInvalidCertificateRef), "no certificate is named")
 	}
 	for _, ref := range refs {
 		key := route.Key{
@@ -226,18 +228,18 @@ func (b *Builder) readCertificates(l *listener) {
 			Name:      string(ref.Name),
 		}
 		if ptr.Deref(ref.Group, "") != "" || ptr.Deref(ref.Kind, "Secret") != "Secret" {
-			l.resolved = bad(
+			l.resolved = failVerdict(
 				string(gatewayv1.ListenerReasonInvalidCertificateRef),
 				"certificates are in Secrets, not in %s",
 				ptr.Deref(ref.Kind, ""),
 			)
 			continue
 		}
-		put(b.ofSecret, key, l.gateway.key)
-		b.touched[key] = struct{}{}
+		addTo(b.gatewaysBySecret, key, l.gateway.key)
+		b.changedSecrets[key] = struct{}{}
 		l.gateway.secrets = append(l.gateway.secrets, key)
-		if !b.permitted(reference{"Gateway", l.gateway.key.Namespace, "Secret", key}) {
-			l.resolved = bad(
+		if !b.isPermitted(reference{"Gateway", l.gateway.key.Namespace, "Secret", key}) {
+			l.resolved = failVerdict(
 				string(gatewayv1.ListenerReasonRefNotPermitted),
 				"no ReferenceGrant of namespace %s lets Gateways of namespace %s use secret %s",
 				key.Namespace,
@@ -248,16 +250,16 @@ func (b *Builder) readCertificates(l *listener) {
 		}
 		cert, err := b.options.Certificate(key)
 		if err != nil {
-			l.resolved = bad(string(gatewayv1.ListenerReasonInvalidCertificateRef), "%v", err)
+			l.resolved = failVerdict(string(gatewayv1.ListenerReasonInvalidCertificateRef), "%v", err)
 			continue
 		}
 		l.certs = append(l.certs, cert)
 	}
 }
 
-// conflicts detects conflicting listeners. Within a Gateway, none of them is served. Between Gateways, those of the
+// markConflicts detects conflicting listeners. Within a Gateway, none of them is served. Between Gateways, those of the
 // older Gateway are served.
-func (b *Builder) conflicts(g *gateway) {
+func (b *Builder) markConflicts(g *gateway) {
 	for i, l := range g.listeners {
 		for _, other := range g.listeners[i+1:] {
 			if l.spec.Port != other.spec.Port || !l.accepted.ok || !other.accepted.ok {
@@ -265,14 +267,14 @@ func (b *Builder) conflicts(g *gateway) {
 			}
 			switch {
 			case l.spec.Protocol != other.spec.Protocol:
-				l.distinct = bad(
+				l.conflictFree = failVerdict(
 					string(gatewayv1.ListenerReasonProtocolConflict),
 					"listener %s speaks %s on port %d",
 					other.spec.Name,
 					other.spec.Protocol,
 					l.spec.Port,
 				)
-				other.distinct = bad(
+				other.conflictFree = failVerdict(
 					string(gatewayv1.ListenerReasonProtocolConflict),
 					"listener %s speaks %s on port %d",
 					l.spec.Name,
@@ -280,12 +282,12 @@ func (b *Builder) conflicts(g *gateway) {
 					l.spec.Port,
 				)
 			case l.hostname == other.hostname:
-				l.distinct = bad(
+				l.conflictFree = failVerdict(
 					string(gatewayv1.ListenerReasonHostnameConflict),
 					"listener %s has the same port and hostname",
 					other.spec.Name,
 				)
-				other.distinct = bad(
+				other.conflictFree = failVerdict(
 					string(gatewayv1.ListenerReasonHostnameConflict),
 					"listener %s has the same port and hostname",
 					l.spec.Name,
@@ -297,15 +299,15 @@ func (b *Builder) conflicts(g *gateway) {
 		return
 	}
 	for key, older := range b.gateways {
-		if key == g.key || b.older(key, g.key) > 0 {
+		if key == g.key || b.compareGateways(key, g.key) > 0 {
 			continue
 		}
 		for _, l := range g.listeners {
 			if slices.ContainsFunc(
 				older.listeners,
-				func(o *listener) bool { return o.serves() && o.entry == l.entry && o.hostname == l.hostname },
+				func(o *listener) bool { return o.isServed() && o.entry == l.entry && o.hostname == l.hostname },
 			) {
-				l.distinct = bad(
+				l.conflictFree = failVerdict(
 					string(gatewayv1.ListenerReasonHostnameConflict),
 					"Gateway %s, which is older, has the same port and hostname",
 					key,
@@ -315,8 +317,8 @@ func (b *Builder) conflicts(g *gateway) {
 	}
 }
 
-// allows reports whether a listener accepts HTTPRoutes of a namespace.
-func (b *Builder) allows(l *listener, namespace string) bool {
+// isNamespaceAllowed reports whether a listener accepts HTTPRoutes of a namespace.
+func (b *Builder) isNamespaceAllowed(l *listener, namespace string) bool {
 	if len(l.kinds) == 0 {
 		return false
 	}
@@ -329,18 +331,18 @@ func (b *Builder) allows(l *listener, namespace string) bool {
 
 // rebuild rebuilds the rules of changed hosts, and reports whether there were any.
 func (l *listener) rebuild() bool {
-	if len(l.changed) == 0 {
+	if len(l.changedHosts) == 0 {
 		return false
 	}
-	hosts := map[string][]route.Place{}
-	for name := range l.changed {
+	hosts := map[string][]route.PathRule{}
+	for name := range l.changedHosts {
 		hosts[name] = nil
 		for _, a := range slices.SortedFunc(maps.Values(l.byHost[name]),
-			func(x, y *attachment) int { return older(x.route, y.route) }) {
-			hosts[name] = append(hosts[name], a.route.places...)
+			func(x, y *attachment) int { return compareAge(x.route, y.route) }) {
+			hosts[name] = append(hosts[name], a.route.rules...)
 		}
 	}
-	l.table = l.table.With(hosts)
-	clear(l.changed)
+	l.table = l.table.WithHosts(hosts)
+	clear(l.changedHosts)
 	return true
 }

@@ -23,19 +23,19 @@ const noTimeout = 24 * time.Hour
 // compile builds the rules of a route. An unsupported setting rejects the whole route, because applying only a part of
 // it may be worse.
 func (b *Builder) compile(r *httpRoute) {
-	r.resolved = good(string(gatewayv1.RouteReasonResolvedRefs))
+	r.resolved = okVerdict(string(gatewayv1.RouteReasonResolvedRefs))
 	refuse := func(v verdict) {
-		if r.refused == nil {
-			r.refused = &v
+		if r.rejection == nil {
+			r.rejection = &v
 		}
 	}
 	for i := range r.object.Spec.Rules {
 		spec := &r.object.Spec.Rules[i]
-		if v := unsupported(spec); v != nil {
+		if v := unsupportedSetting(spec); v != nil {
 			refuse(*v)
 			continue
 		}
-		policy, v := b.policy(spec.Timeouts)
+		policy, v := b.newPolicy(spec.Timeouts)
 		if v != nil {
 			refuse(*v)
 			continue
@@ -46,7 +46,7 @@ func (b *Builder) compile(r *httpRoute) {
 			Missing: 500,
 		}
 		for _, ref := range spec.BackendRefs {
-			w := b.weighted(r, ref, spec)
+			w := b.weightedBackend(r, ref, spec)
 			template.Backends = append(template.Backends, w)
 			if w.Backend != nil && template.Source.Service == "" {
 				template.Source.Service = w.Backend.Key.Service.Name
@@ -60,19 +60,19 @@ func (b *Builder) compile(r *httpRoute) {
 			matches = []gatewayv1.HTTPRouteMatch{{}}
 		}
 		for j := range matches {
-			r.places = append(r.places, place(template, &matches[j], spec.Filters))
+			r.rules = append(r.rules, newPathRule(template, &matches[j], spec.Filters))
 		}
 	}
-	if r.refused != nil {
-		r.places = nil
+	if r.rejection != nil {
+		r.rules = nil
 	}
 }
 
-// place returns the rule of one match.
-func place(template route.Rule, m *gatewayv1.HTTPRouteMatch, filters []gatewayv1.HTTPRouteFilter) route.Place {
+// newPathRule returns the rule of one match.
+func newPathRule(template route.Rule, m *gatewayv1.HTTPRouteMatch, filters []gatewayv1.HTTPRouteFilter) route.PathRule {
 	rule := template
 	path := ptr.Deref(m.Path, gatewayv1.HTTPPathMatch{})
-	p := route.Place{
+	p := route.PathRule{
 		Path:  ptr.Deref(path.Value, "/"),
 		Exact: ptr.Deref(path.Type, gatewayv1.PathMatchPathPrefix) == gatewayv1.PathMatchExact,
 		Rule:  &rule,
@@ -104,7 +104,7 @@ func place(template route.Rule, m *gatewayv1.HTTPRouteMatch, filters []gatewayv1
 			rule.Filters.Redirect = redirect(f.RequestRedirect, p.Path)
 		case gatewayv1.HTTPRouteFilterURLRewrite:
 			rule.Filters.Rewrite = &route.Rewrite{Host: string(ptr.Deref(f.URLRewrite.Hostname, ""))}
-			rule.Filters.Rewrite.Path, rule.Filters.Rewrite.Prefix = modified(f.URLRewrite.Path, p.Path)
+			rule.Filters.Rewrite.Path, rule.Filters.Rewrite.Prefix = pathChange(f.URLRewrite.Path, p.Path)
 		}
 	}
 	return p
@@ -117,12 +117,12 @@ func redirect(f *gatewayv1.HTTPRequestRedirectFilter, prefix string) *route.Redi
 		Port:   int(ptr.Deref(f.Port, 0)),
 		Code:   ptr.Deref(f.StatusCode, 302),
 	}
-	out.Path, out.Prefix = modified(f.Path, prefix)
+	out.Path, out.Prefix = pathChange(f.Path, prefix)
 	return out
 }
 
-// modified returns the replacement of the request's path, or of its prefix.
-func modified(m *gatewayv1.HTTPPathModifier, prefix string) (string, *route.Swap) {
+// pathChange returns the replacement of the request's path, or of its prefix.
+func pathChange(m *gatewayv1.HTTPPathModifier, prefix string) (string, *route.Swap) {
 	switch {
 	case m == nil:
 		return "", nil
@@ -146,9 +146,9 @@ func headers(f *gatewayv1.HTTPHeaderFilter) *route.Headers {
 	return out
 }
 
-// policy returns the policy of a rule. Both timeouts have the same meaning, because requests are not retried on
+// newPolicy returns the policy of a rule. Both timeouts have the same meaning, because requests are not retried on
 // timeouts.
-func (b *Builder) policy(t *gatewayv1.HTTPRouteTimeouts) (*route.Policy, *verdict) {
+func (b *Builder) newPolicy(t *gatewayv1.HTTPRouteTimeouts) (*route.Policy, *verdict) {
 	p := b.options.Policy
 	if t == nil {
 		return &p, nil
@@ -159,7 +159,7 @@ func (b *Builder) policy(t *gatewayv1.HTTPRouteTimeouts) (*route.Policy, *verdic
 		}
 		d, err := time.ParseDuration(string(*text))
 		if err != nil || d < 0 {
-			v := bad(string(gatewayv1.RouteReasonUnsupportedValue), "%q is not a duration", *text)
+			v := failVerdict(string(gatewayv1.RouteReasonUnsupportedValue), "%q is not a duration", *text)
 			return nil, &v
 		}
 		if d == 0 {
@@ -174,12 +174,14 @@ func (b *Builder) policy(t *gatewayv1.HTTPRouteTimeouts) (*route.Policy, *verdic
 	return &p, nil
 }
 
-// weighted returns a backend with its weight. An invalid backend keeps its weight, and its share of the requests fails.
-func (b *Builder) weighted(r *httpRoute, ref gatewayv1.HTTPBackendRef, spec *gatewayv1.HTTPRouteRule) route.Weighted {
+// weightedBackend returns a backend with its weight. An invalid backend keeps its weight, and its share of the requests
+// fails.
+func (b *Builder) weightedBackend(r *httpRoute, ref gatewayv1.HTTPBackendRef,
+	spec *gatewayv1.HTTPRouteRule) route.Weighted {
 	w := route.Weighted{Weight: int(ptr.Deref(ref.Weight, 1))}
 	unresolved := func(reason gatewayv1.RouteConditionReason, format string, args ...any) route.Weighted {
 		if r.resolved.ok {
-			r.resolved = bad(string(reason), format, args...)
+			r.resolved = failVerdict(string(reason), format, args...)
 		}
 		return w
 	}
@@ -190,9 +192,9 @@ func (b *Builder) weighted(r *httpRoute, ref gatewayv1.HTTPBackendRef, spec *gat
 		Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.key.Namespace))),
 		Name:      string(ref.Name),
 	}
-	put(b.ofService, key, r.key)
+	addTo(b.routesByService, key, r.key)
 	r.services = append(r.services, key)
-	if !b.permitted(reference{"HTTPRoute", r.key.Namespace, "Service", key}) {
+	if !b.isPermitted(reference{"HTTPRoute", r.key.Namespace, "Service", key}) {
 		return unresolved(
 			gatewayv1.RouteReasonRefNotPermitted,
 			"no ReferenceGrant of namespace %s lets HTTPRoutes of namespace %s use service %s",
@@ -229,14 +231,14 @@ func (b *Builder) weighted(r *httpRoute, ref gatewayv1.HTTPBackendRef, spec *gat
 	r.backends = append(r.backends, w.Backend)
 	for _, f := range ref.Filters {
 		if f.RequestHeaderModifier != nil {
-			w.Request = after(
-				filterOf(spec, gatewayv1.HTTPRouteFilterRequestHeaderModifier),
+			w.Request = combineHeaders(
+				headerFilter(spec, gatewayv1.HTTPRouteFilterRequestHeaderModifier),
 				headers(f.RequestHeaderModifier),
 			)
 		}
 		if f.ResponseHeaderModifier != nil {
-			w.Response = after(
-				filterOf(spec, gatewayv1.HTTPRouteFilterResponseHeaderModifier),
+			w.Response = combineHeaders(
+				headerFilter(spec, gatewayv1.HTTPRouteFilterResponseHeaderModifier),
 				headers(f.ResponseHeaderModifier),
 			)
 		}
@@ -254,7 +256,7 @@ func protocolOf(app string) (route.Protocol, error) {
 	return "", fmt.Errorf("appProtocol %q is not supported", app)
 }
 
-func filterOf(spec *gatewayv1.HTTPRouteRule, t gatewayv1.HTTPRouteFilterType) *route.Headers {
+func headerFilter(spec *gatewayv1.HTTPRouteRule, t gatewayv1.HTTPRouteFilterType) *route.Headers {
 	for i := range spec.Filters {
 		if f := &spec.Filters[i]; f.Type == t {
 			if f.RequestHeaderModifier != nil {
@@ -266,8 +268,8 @@ func filterOf(spec *gatewayv1.HTTPRouteRule, t gatewayv1.HTTPRouteFilterType) *r
 	return nil
 }
 
-// after combines two header changes, applied one after the other.
-func after(first, then *route.Headers) *route.Headers {
+// combineHeaders combines two header changes, applied one after the other.
+func combineHeaders(first, then *route.Headers) *route.Headers {
 	if first == nil {
 		return then
 	}

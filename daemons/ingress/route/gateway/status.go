@@ -12,9 +12,9 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// supported are the supported features of the Gateway API. Features that depend on how Gateways get addresses are added
-// separately.
-var supported = []gatewayv1.FeatureName{
+// supportedFeatures are the supported features of the Gateway API. Features that depend on how Gateways get addresses
+// are added separately.
+var supportedFeatures = []gatewayv1.FeatureName{
 	"Gateway", "GatewayHTTPListenerIsolation", "HTTPRoute", "HTTPRoute303RedirectStatusCode",
 	"HTTPRoute307RedirectStatusCode", "HTTPRoute308RedirectStatusCode",
 	"HTTPRouteBackendProtocolH2C", "HTTPRouteBackendProtocolWebSocket", "HTTPRouteBackendRequestHeaderModification",
@@ -25,18 +25,20 @@ var supported = []gatewayv1.FeatureName{
 	"HTTPRouteResponseHeaderModification", "HTTPRouteSchemeRedirect", "ReferenceGrant",
 }
 
-// Place is where clients reach a Gateway.
-type Place struct {
+// Location is where clients reach a Gateway.
+type Location struct {
 	Addresses []gatewayv1.GatewayStatusAddress
 	Problem   string            // why there are no addresses
-	Failed    func(Entry) error // returns why clients cannot connect to an entry, or nil
+	OpenError func(Entry) error // returns why clients cannot connect to an entry, or nil
 }
 
 // Class returns a class, or nil.
 func (b *Builder) Class(name string) *gatewayv1.GatewayClass { return b.classes[name] }
 
 // Gateways returns the Gateways of this proxy, oldest first.
-func (b *Builder) Gateways() []route.Key { return slices.SortedFunc(maps.Keys(b.gateways), b.older) }
+func (b *Builder) Gateways() []route.Key {
+	return slices.SortedFunc(maps.Keys(b.gateways), b.compareGateways)
+}
 
 // Routes returns all routes.
 func (b *Builder) Routes() []route.Key { return slices.Collect(maps.Keys(b.routes)) }
@@ -56,7 +58,7 @@ func (b *Builder) Route(key route.Key) *gatewayv1.HTTPRoute {
 func (b *Builder) Ports(key route.Key) (ports []int) {
 	if g := b.gateways[key]; g != nil {
 		for _, l := range g.listeners {
-			if l.serves() {
+			if l.isServed() {
 				ports = append(ports, int(l.spec.Port))
 			}
 		}
@@ -65,8 +67,8 @@ func (b *Builder) Ports(key route.Key) (ports []int) {
 	return slices.Compact(ports)
 }
 
-// set sets a condition from a verdict.
-func set[T ~string](list *[]metav1.Condition, kind T, v verdict, generation int64) {
+// setCondition sets a condition from a verdict.
+func setCondition[T ~string](list *[]metav1.Condition, kind T, v verdict, generation int64) {
 	c := metav1.Condition{
 		Type:               string(kind),
 		Status:             metav1.ConditionTrue,
@@ -88,17 +90,17 @@ func (b *Builder) Classes() map[string]*gatewayv1.GatewayClass {
 			continue
 		}
 		c = c.DeepCopy()
-		v := good(string(gatewayv1.GatewayClassReasonAccepted))
+		v := okVerdict(string(gatewayv1.GatewayClassReasonAccepted))
 		if p := c.Spec.ParametersRef; p != nil {
-			v = bad(
+			v = failVerdict(
 				string(gatewayv1.GatewayClassReasonInvalidParameters),
 				"parameters of a class are not carried out: %s %s",
 				p.Kind,
 				p.Name,
 			)
 		}
-		set(&c.Status.Conditions, gatewayv1.GatewayClassConditionStatusAccepted, v, c.Generation)
-		names := supported
+		setCondition(&c.Status.Conditions, gatewayv1.GatewayClassConditionStatusAccepted, v, c.Generation)
+		names := supportedFeatures
 		if b.options.Shared == nil {
 			names = slices.Insert(slices.Clone(names), 2, "GatewayPort8080")
 		}
@@ -113,7 +115,7 @@ func (b *Builder) Classes() map[string]*gatewayv1.GatewayClass {
 
 // GatewayStatus returns the new status of a Gateway of this proxy. It is based on the current status, to keep
 // transition times.
-func (b *Builder) GatewayStatus(key route.Key, at Place) gatewayv1.GatewayStatus {
+func (b *Builder) GatewayStatus(key route.Key, at Location) gatewayv1.GatewayStatus {
 	object, g := b.objects[key], b.gateways[key]
 	status := *object.Status.DeepCopy()
 	old := status.Listeners
@@ -126,26 +128,26 @@ func (b *Builder) GatewayStatus(key route.Key, at Place) gatewayv1.GatewayStatus
 		}
 		one.SupportedKinds, one.AttachedRoutes = l.kinds, int32(len(l.attached))
 		accepted := l.accepted
-		if accepted.ok && !l.distinct.ok {
-			accepted = l.distinct
+		if accepted.ok && !l.conflictFree.ok {
+			accepted = l.conflictFree
 		}
-		conflicted := l.distinct
+		conflicted := l.conflictFree
 		conflicted.ok = !conflicted.ok
-		programmed := good(string(gatewayv1.ListenerReasonProgrammed))
+		programmed := okVerdict(string(gatewayv1.ListenerReasonProgrammed))
 		switch {
-		case !l.serves():
-			programmed = bad(string(gatewayv1.ListenerReasonInvalid), "the listener is not served")
+		case !l.isServed():
+			programmed = failVerdict(string(gatewayv1.ListenerReasonInvalid), "the listener is not served")
 		case len(at.Addresses) == 0:
-			programmed = bad(string(gatewayv1.ListenerReasonPending), "the Gateway has no address yet")
+			programmed = failVerdict(string(gatewayv1.ListenerReasonPending), "the Gateway has no address yet")
 		default:
-			if err := at.Failed(l.entry); err != nil {
-				programmed = bad(string(gatewayv1.ListenerReasonPending), "%v", err)
+			if err := at.OpenError(l.entry); err != nil {
+				programmed = failVerdict(string(gatewayv1.ListenerReasonPending), "%v", err)
 			}
 		}
-		set(&one.Conditions, gatewayv1.ListenerConditionAccepted, accepted, object.Generation)
-		set(&one.Conditions, gatewayv1.ListenerConditionConflicted, conflicted, object.Generation)
-		set(&one.Conditions, gatewayv1.ListenerConditionResolvedRefs, l.resolved, object.Generation)
-		set(&one.Conditions, gatewayv1.ListenerConditionProgrammed, programmed, object.Generation)
+		setCondition(&one.Conditions, gatewayv1.ListenerConditionAccepted, accepted, object.Generation)
+		setCondition(&one.Conditions, gatewayv1.ListenerConditionConflicted, conflicted, object.Generation)
+		setCondition(&one.Conditions, gatewayv1.ListenerConditionResolvedRefs, l.resolved, object.Generation)
+		setCondition(&one.Conditions, gatewayv1.ListenerConditionProgrammed, programmed, object.Generation)
 		if accepted.ok {
 			valid++
 		}
@@ -154,29 +156,29 @@ func (b *Builder) GatewayStatus(key route.Key, at Place) gatewayv1.GatewayStatus
 		}
 		status.Listeners = append(status.Listeners, one)
 	}
-	accepted, programmed := good(
+	accepted, programmed := okVerdict(
 		string(gatewayv1.GatewayReasonAccepted),
-	), good(
+	), okVerdict(
 		string(gatewayv1.GatewayReasonProgrammed),
 	)
 	switch {
-	case g.refused != nil:
-		accepted = *g.refused
+	case g.rejection != nil:
+		accepted = *g.rejection
 	case valid == 0:
-		accepted = bad(string(gatewayv1.GatewayReasonListenersNotValid), "no listener is accepted")
+		accepted = failVerdict(string(gatewayv1.GatewayReasonListenersNotValid), "no listener is accepted")
 	case valid < len(g.listeners):
 		accepted = verdict{true, string(gatewayv1.GatewayReasonListenersNotValid), "some listeners are not accepted"}
 	}
 	switch {
 	case !accepted.ok:
-		programmed = bad(string(gatewayv1.GatewayReasonInvalid), "the Gateway is not accepted")
+		programmed = failVerdict(string(gatewayv1.GatewayReasonInvalid), "the Gateway is not accepted")
 	case len(at.Addresses) == 0:
-		programmed = bad(string(gatewayv1.GatewayReasonAddressNotAssigned), "%s", at.Problem)
+		programmed = failVerdict(string(gatewayv1.GatewayReasonAddressNotAssigned), "%s", at.Problem)
 	case works == 0:
-		programmed = bad(string(gatewayv1.GatewayReasonInvalid), "no listener is served")
+		programmed = failVerdict(string(gatewayv1.GatewayReasonInvalid), "no listener is served")
 	}
-	set(&status.Conditions, gatewayv1.GatewayConditionAccepted, accepted, object.Generation)
-	set(&status.Conditions, gatewayv1.GatewayConditionProgrammed, programmed, object.Generation)
+	setCondition(&status.Conditions, gatewayv1.GatewayConditionAccepted, accepted, object.Generation)
+	setCondition(&status.Conditions, gatewayv1.GatewayConditionProgrammed, programmed, object.Generation)
 	return status
 }
 
@@ -198,8 +200,8 @@ func (b *Builder) RouteStatus(key route.Key) gatewayv1.RouteStatus {
 				one.Conditions = old.Conditions
 			}
 		}
-		set(&one.Conditions, gatewayv1.RouteConditionAccepted, p.accepted, r.object.Generation)
-		set(&one.Conditions, gatewayv1.RouteConditionResolvedRefs, r.resolved, r.object.Generation)
+		setCondition(&one.Conditions, gatewayv1.RouteConditionAccepted, p.accepted, r.object.Generation)
+		setCondition(&one.Conditions, gatewayv1.RouteConditionResolvedRefs, r.resolved, r.object.Generation)
 		status.Parents = append(status.Parents, one)
 	}
 	return status

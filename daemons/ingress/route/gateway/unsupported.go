@@ -12,10 +12,10 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// unsupported returns which setting of a rule is not supported, or nil.
-func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
+// unsupportedSetting returns which setting of a rule is not supported, or nil.
+func unsupportedSetting(spec *gatewayv1.HTTPRouteRule) *verdict {
 	refuse := func(format string, args ...any) *verdict {
-		v := bad(string(gatewayv1.RouteReasonUnsupportedValue), format, args...)
+		v := failVerdict(string(gatewayv1.RouteReasonUnsupportedValue), format, args...)
 		return &v
 	}
 	switch {
@@ -49,7 +49,7 @@ func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
 		case gatewayv1.HTTPRouteFilterRequestHeaderModifier, gatewayv1.HTTPRouteFilterResponseHeaderModifier,
 			gatewayv1.HTTPRouteFilterRequestRedirect, gatewayv1.HTTPRouteFilterURLRewrite:
 			of[f.Type] = true
-			if why := unwritable(&f); why != "" {
+			if why := invalidPart(&f); why != "" {
 				return refuse("filter %s: %s", f.Type, why)
 			}
 		default:
@@ -57,7 +57,7 @@ func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
 		}
 	}
 	if of[gatewayv1.HTTPRouteFilterRequestRedirect] && of[gatewayv1.HTTPRouteFilterURLRewrite] {
-		v := bad(string(gatewayv1.RouteReasonIncompatibleFilters), "a rule cannot both redirect and rewrite")
+		v := failVerdict(string(gatewayv1.RouteReasonIncompatibleFilters), "a rule cannot both redirect and rewrite")
 		return &v
 	}
 	for _, ref := range spec.BackendRefs {
@@ -66,7 +66,7 @@ func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
 				f.Type != gatewayv1.HTTPRouteFilterResponseHeaderModifier {
 				return refuse("filter %s of a backend is not carried out", f.Type)
 			}
-			if why := unwritable(&f); why != "" {
+			if why := invalidPart(&f); why != "" {
 				return refuse("filter %s of a backend: %s", f.Type, why)
 			}
 		}
@@ -74,10 +74,10 @@ func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
 	return nil
 }
 
-// framing are the fields that control message framing, the connection and the destination. Filters must not change
-// them. A backend that sees another end of the message would treat the next request on the connection, of another
-// client, as a part of it.
-var framing = []string{
+// framingFields are the fields that control message framing, the connection and the destination. Filters must not
+// change them. A backend that sees another end of the message would treat the next request on the connection, of
+// another client, as a part of it.
+var framingFields = []string{
 	"connection",
 	"content-length",
 	"host",
@@ -90,23 +90,23 @@ var framing = []string{
 	"upgrade",
 }
 
-// unwritable returns which part of a filter is not valid in a message head, or "" if all is valid. The validation by
+// invalidPart returns which part of a filter is not valid in a message head, or "" if all is valid. The validation by
 // the CRDs is incomplete.
-func unwritable(f *gatewayv1.HTTPRouteFilter) string {
+func invalidPart(f *gatewayv1.HTTPRouteFilter) string {
 	switch {
 	case f.RequestHeaderModifier != nil:
-		return unwritableFields(f.RequestHeaderModifier)
+		return invalidFields(f.RequestHeaderModifier)
 	case f.ResponseHeaderModifier != nil:
-		return unwritableFields(f.ResponseHeaderModifier)
+		return invalidFields(f.ResponseHeaderModifier)
 	case f.URLRewrite != nil:
-		return unwritablePath(f.URLRewrite.Path)
+		return invalidPath(f.URLRewrite.Path)
 	case f.RequestRedirect != nil:
-		return unwritablePath(f.RequestRedirect.Path)
+		return invalidPath(f.RequestRedirect.Path)
 	}
 	return ""
 }
 
-func unwritableFields(f *gatewayv1.HTTPHeaderFilter) string {
+func invalidFields(f *gatewayv1.HTTPHeaderFilter) string {
 	names := slices.Clone(f.Remove)
 	for _, h := range slices.Concat(f.Set, f.Add) {
 		if !httpguts.ValidHeaderFieldValue(h.Value) {
@@ -119,7 +119,7 @@ func unwritableFields(f *gatewayv1.HTTPHeaderFilter) string {
 			return fmt.Sprintf("%q is not the name of a field", name)
 		}
 		if slices.Contains(
-			framing,
+			framingFields,
 			strings.ReplaceAll(strings.ToLower(name), "_", "-"),
 		) { // CGI-like programs cannot distinguish the underscore
 			return fmt.Sprintf("field %s cannot be changed", name)
@@ -128,12 +128,12 @@ func unwritableFields(f *gatewayv1.HTTPHeaderFilter) string {
 	return ""
 }
 
-func unwritablePath(m *gatewayv1.HTTPPathModifier) string {
+func invalidPath(m *gatewayv1.HTTPPathModifier) string {
 	if m == nil {
 		return ""
 	}
 	for _, path := range []string{ptr.Deref(m.ReplaceFullPath, ""), ptr.Deref(m.ReplacePrefixMatch, "")} {
-		if !route.IsPath(path) {
+		if !route.IsValidPath(path) {
 			return fmt.Sprintf("%q is not a path", path)
 		}
 	}

@@ -13,47 +13,47 @@ import (
 
 // call is a call that waits for its response. The connection's lock guards it while the connection refers to it.
 type call struct {
-	id     uint32
-	data   []byte // the response, as far as it has arrived
-	owed   int    // bytes not yet given back to the stream's window
-	failed error
+	id         uint32
+	response   []byte // the response, as far as it has arrived
+	unreturned int    // bytes not yet given back to the stream's window
+	failed     error
 	outcome
 	done chan struct{} // receives one value when the response is complete or has failed
 }
 
-var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+var callPool = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
-// prefix is the length of a message's prefix: the compression flag, and the message's length.
-const prefix = 5
+// prefixSize is the length of a message's prefix: the compression flag, and the message's length.
+const prefixSize = 5
 
 const (
-	// mostKept is the largest buffer, in bytes, that is kept for later calls.
-	mostKept = 64 << 10
-	// mostAnswer is the maximum size of a response, in bytes.
-	mostAnswer = 64 << 20
+	// maxPooledBuffer is the largest buffer, in bytes, that is kept for later calls.
+	maxPooledBuffer = 64 << 10
+	// maxResponse is the maximum size of a response, in bytes.
+	maxResponse = 64 << 20
 )
 
-var messages = sync.Pool{New: func() any { return new([]byte) }}
+var messageBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // invoke makes a call and waits for its response.
 func (c *conn) invoke(ctx context.Context, method string, request Request, reply Reply) error {
 	if err := ctx.Err(); err != nil {
 		return status.FromContextError(err).Err()
 	}
-	pooled := messages.Get().(*[]byte)
-	message := framed(*pooled, request)
+	pooled := messageBuffers.Get().(*[]byte)
+	message := frameMessage(*pooled, request)
 	made := c.begin(ctx, method, message)
-	if cap(message) <= mostKept {
+	if cap(message) <= maxPooledBuffer {
 		*pooled = message[:0]
-		messages.Put(pooled)
+		messageBuffers.Put(pooled)
 	}
 	if made == nil {
-		return ErrElsewhere
+		return ErrNotMade
 	}
 	select {
 	case <-made.done:
 	case <-ctx.Done():
-		if c.abandon(made) {
+		if c.cancelCall(made) {
 			made.release()
 			return status.FromContextError(ctx.Err()).Err()
 		}
@@ -64,19 +64,19 @@ func (c *conn) invoke(ctx context.Context, method string, request Request, reply
 	return err
 }
 
-// framed returns a message with its prefix, in buffer if that is large enough.
-func framed(buffer []byte, request Request) []byte {
-	message := request.Append(append(buffer[:0], make([]byte, prefix)...))
-	binary.BigEndian.PutUint32(message[1:], uint32(len(message)-prefix))
+// frameMessage returns a message with its prefix, in buffer if that is large enough.
+func frameMessage(buffer []byte, request Request) []byte {
+	message := request.Append(append(buffer[:0], make([]byte, prefixSize)...))
+	binary.BigEndian.PutUint32(message[1:], uint32(len(message)-prefixSize))
 	return message
 }
 
 func (k *call) release() {
-	if cap(k.data) > mostKept {
-		k.data = nil
+	if cap(k.response) > maxPooledBuffer {
+		k.response = nil
 	}
-	*k = call{data: k.data[:0], done: k.done}
-	calls.Put(k)
+	*k = call{response: k.response[:0], done: k.done}
+	callPool.Put(k)
 }
 
 // result decodes the response.
@@ -87,10 +87,11 @@ func (k *call) result(reply Reply) error {
 	if err := k.outcome.err(); err != nil {
 		return err
 	}
-	if len(k.data) < prefix || k.data[0] != 0 || int(binary.BigEndian.Uint32(k.data[1:])) != len(k.data)-prefix {
-		return status.Errorf(codes.Internal, "the answer's %d bytes are not one plain message", len(k.data))
+	if len(k.response) < prefixSize || k.response[0] != 0 ||
+		int(binary.BigEndian.Uint32(k.response[1:])) != len(k.response)-prefixSize {
+		return status.Errorf(codes.Internal, "the answer's %d bytes are not one plain message", len(k.response))
 	}
-	if err := reply.Read(k.data[prefix:]); err != nil {
+	if err := reply.Read(k.response[prefixSize:]); err != nil {
 		return status.Errorf(codes.Internal, "decode the answer: %v", err)
 	}
 	return nil
@@ -113,11 +114,11 @@ func (o outcome) err() error {
 	if err != nil {
 		return status.Errorf(codes.Unknown, "the answer's status is %q", o.code)
 	}
-	return status.Error(codes.Code(code), unescaped(o.text))
+	return status.Error(codes.Code(code), unescapeMessage(o.text))
 }
 
-// unescaped decodes a status message, in which special characters are percent-encoded.
-func unescaped(text string) string {
+// unescapeMessage decodes a status message, in which special characters are percent-encoded.
+func unescapeMessage(text string) string {
 	if plain, err := url.PathUnescape(text); err == nil {
 		return plain
 	}

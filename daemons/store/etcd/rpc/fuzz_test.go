@@ -11,21 +11,21 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// scripted is a connection from which the client reads the given bytes, and nothing more.
-type scripted struct {
+// scriptedConn is a connection from which the client reads the given bytes, and nothing more.
+type scriptedConn struct {
 	net.Conn
-	says *bytes.Reader
+	input *bytes.Reader
 }
 
-func (s scripted) Read(p []byte) (int, error)       { return s.says.Read(p) }
-func (s scripted) Write(p []byte) (int, error)      { return len(p), nil }
-func (s scripted) Close() error                     { return nil }
-func (s scripted) SetWriteDeadline(time.Time) error { return nil }
+func (s scriptedConn) Read(p []byte) (int, error)       { return s.input.Read(p) }
+func (s scriptedConn) Write(p []byte) (int, error)      { return len(p), nil }
+func (s scriptedConn) Close() error                     { return nil }
+func (s scriptedConn) SetWriteDeadline(time.Time) error { return nil }
 
-type discard struct{}
+type discardMessage struct{}
 
-func (discard) Read([]byte) error       { return nil }
-func (discard) Append(to []byte) []byte { return to }
+func (discardMessage) Read([]byte) error       { return nil }
+func (discardMessage) Append(to []byte) []byte { return to }
 
 // FuzzServer sends arbitrary bytes as the server. Every call must return a response or an error.
 func FuzzServer(f *testing.F) {
@@ -52,23 +52,23 @@ func FuzzServer(f *testing.F) {
 	_ = framer.WriteWindowUpdate(0, 1<<30)
 	f.Add(good.Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c := newConn(scripted{says: bytes.NewReader(data)}, "http", "x", nil)
-		message := append(make([]byte, prefix), "abc"...)
+		c := newConn(scriptedConn{input: bytes.NewReader(data)}, "http", "x", nil)
+		message := append(make([]byte, prefixSize), "abc"...)
 		k := c.begin(context.Background(), "/a/b", message)
 		if k == nil {
 			t.Fatal("no call was made")
 		}
-		s := c.stream("/a/c", []Header{{"a", "b"}}, discard{}, len(data)%2 == 0)
+		s := c.stream("/a/c", []Header{{"a", "b"}}, discardMessage{}, len(data)%2 == 0)
 		if s == nil {
 			t.Fatal("no stream was begun")
 		}
-		c.read()
+		c.readFrames()
 		select {
 		case <-k.done:
 		default:
 			t.Fatal("a call has got neither an answer nor an error")
 		}
-		_ = k.result(discard{})
+		_ = k.result(discardMessage{})
 		messages := 0
 		err := s.Receive(context.Background(), func([]byte, bool) error { messages++; return nil })
 		if err == nil || messages > len(data) {

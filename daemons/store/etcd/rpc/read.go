@@ -13,15 +13,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// read handles frames until the connection ends.
-func (c *conn) read() {
-	framer := http2.NewFramer(io.Discard, bufio.NewReaderSize(c.nc, 16<<10))
+// readFrames handles frames until the connection ends.
+func (c *conn) readFrames() {
+	framer := http2.NewFramer(io.Discard, bufio.NewReaderSize(c.netConn, 16<<10))
 	framer.SetMaxReadFrameSize(16 << 10)
 	framer.SetReuseFrames()
 	for {
 		f, err := framer.ReadFrame()
 		if err == nil {
-			err = c.on(f)
+			err = c.handleFrame(f)
 		}
 		if err != nil {
 			c.fail(err)
@@ -30,21 +30,21 @@ func (c *conn) read() {
 	}
 }
 
-// on handles one frame. A frame that a server must not send ends the connection.
-func (c *conn) on(f http2.Frame) error {
+// handleFrame handles one frame. A frame that a server must not send ends the connection.
+func (c *conn) handleFrame(f http2.Frame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.heard, c.asked = time.Now(), time.Time{}
+	c.lastReadAt, c.pingedAt = time.Now(), time.Time{}
 	var err error
 	switch f := f.(type) {
 	case *http2.HeadersFrame:
 		c.fragments = append(c.fragments[:0], f.HeaderBlockFragment()...)
-		c.ended = f.StreamEnded()
+		c.endsStream = f.StreamEnded()
 		if f.HeadersEnded() {
 			err = c.onHeaders(f.StreamID)
 		}
 	case *http2.ContinuationFrame:
-		if c.fragments = append(c.fragments, f.HeaderBlockFragment()...); len(c.fragments) > mostKept {
+		if c.fragments = append(c.fragments, f.HeaderBlockFragment()...); len(c.fragments) > maxPooledBuffer {
 			return errors.New("the server's headers are too large")
 		}
 		if f.HeadersEnded() {
@@ -59,16 +59,16 @@ func (c *conn) on(f http2.Frame) error {
 	case *http2.PingFrame:
 		if !f.IsAck() {
 			c.frame(http2.FramePing, http2.FlagPingAck, 0, 8)
-			c.out = append(c.out, f.Data[:]...)
+			c.output = append(c.output, f.Data[:]...)
 		}
 	case *http2.GoAwayFrame:
 		c.onGoAway(f)
 	case *http2.WindowUpdateFrame:
 		// Calls need no window, because they are sent as a whole.
 		if s := c.streams[f.StreamID]; s != nil {
-			s.room = min(s.room+int64(f.Increment), math.MaxInt32)
+			s.sendWindow = min(s.sendWindow+int64(f.Increment), math.MaxInt32)
 		} else if f.StreamID == 0 {
-			if c.room += int64(f.Increment); c.room > math.MaxInt32 {
+			if c.sendWindow += int64(f.Increment); c.sendWindow > math.MaxInt32 {
 				return errors.New("the server's window has overflowed")
 			}
 		}
@@ -83,29 +83,29 @@ func (c *conn) on(f http2.Frame) error {
 
 // onHeaders handles the headers at the beginning or the end of a response.
 func (c *conn) onHeaders(id uint32) error {
-	c.said = outcome{}
-	if _, err := c.fields.Write(c.fragments); err != nil {
+	c.blockStatus = outcome{}
+	if _, err := c.headerDecoder.Write(c.fragments); err != nil {
 		return fmt.Errorf("read the server's headers: %w", err)
 	}
-	if err := c.fields.Close(); err != nil {
+	if err := c.headerDecoder.Close(); err != nil {
 		return fmt.Errorf("read the server's headers: %w", err)
 	}
 	// The call may have been abandoned.
 	if k := c.calls[id]; k != nil {
-		if k.outcome = c.said; c.ended {
-			c.end(k, nil)
+		if k.outcome = c.blockStatus; c.endsStream {
+			c.endCall(k, nil)
 		}
-	} else if s := c.streams[id]; s != nil && c.ended {
-		c.endStream(s, c.said.err())
+	} else if s := c.streams[id]; s != nil && c.endsStream {
+		c.endStream(s, c.blockStatus.err())
 	}
 	return nil
 }
 
 func (c *conn) onData(f *http2.DataFrame) {
 	n := int(f.Length)
-	if c.owed += n; c.owed >= window/4 {
-		c.windowUpdate(0, c.owed)
-		c.owed = 0
+	if c.unreturned += n; c.unreturned >= windowSize/4 {
+		c.windowUpdate(0, c.unreturned)
+		c.unreturned = 0
 	}
 	if s := c.streams[f.StreamID]; s != nil {
 		c.onMessages(s, f)
@@ -115,16 +115,16 @@ func (c *conn) onData(f *http2.DataFrame) {
 	if k == nil {
 		return
 	}
-	k.data = append(k.data, f.Data()...)
-	switch k.owed += n; {
-	case len(k.data) > mostAnswer:
+	k.response = append(k.response, f.Data()...)
+	switch k.unreturned += n; {
+	case len(k.response) > maxResponse:
 		c.reset(k.id, http2.ErrCodeCancel)
-		c.end(k, status.Errorf(codes.ResourceExhausted, "the answer is larger than %d bytes", mostAnswer))
+		c.endCall(k, status.Errorf(codes.ResourceExhausted, "the answer is larger than %d bytes", maxResponse))
 	case f.StreamEnded():
-		c.end(k, nil) // ended without a status
-	case k.owed >= window/4:
-		c.windowUpdate(k.id, k.owed)
-		k.owed = 0
+		c.endCall(k, nil) // ended without a status
+	case k.unreturned >= windowSize/4:
+		c.windowUpdate(k.id, k.unreturned)
+		k.unreturned = 0
 	}
 }
 
@@ -138,19 +138,19 @@ func (c *conn) onReset(f *http2.RSTStreamFrame) {
 	switch {
 	case k == nil:
 	case f.ErrCode == http2.ErrCodeRefusedStream:
-		c.end(k, ErrElsewhere) // the server has not processed it
+		c.endCall(k, ErrNotMade) // the server has not processed it
 	default:
-		c.end(k, status.Errorf(codes.Unavailable, "the server has ended the call: %v", f.ErrCode))
+		c.endCall(k, status.Errorf(codes.Unavailable, "the server has ended the call: %v", f.ErrCode))
 	}
 }
 
-// onGoAway handles GOAWAY. Calls that the server has not begun fail with ErrElsewhere, and the others continue to their
+// onGoAway handles GOAWAY. Calls that the server has not begun fail with ErrNotMade, and the others continue to their
 // end. Streams have no end of their own, so they end now.
 func (c *conn) onGoAway(f *http2.GoAwayFrame) {
-	c.going = true
+	c.isClosing = true
 	for id, k := range c.calls {
 		if id > f.LastStreamID {
-			c.end(k, ErrElsewhere)
+			c.endCall(k, ErrNotMade)
 		}
 	}
 	for _, s := range c.streams {
@@ -172,13 +172,13 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 			c.maxFrame = min(int(s.Val), 16<<10)
 		case http2.SettingInitialWindowSize:
 			for _, open := range c.streams {
-				open.room += int64(s.Val) - c.initial
+				open.sendWindow += int64(s.Val) - c.initial
 			}
 			c.initial = int64(s.Val)
 		case http2.SettingMaxConcurrentStreams:
-			c.most = s.Val
+			c.maxCalls = s.Val
 		case http2.SettingHeaderTableSize:
-			c.heads.limit(s.Val)
+			c.headers.setTableSize(s.Val)
 		}
 		return nil
 	})

@@ -2,7 +2,7 @@
 // message each way, and streams of messages from the server. The calling goroutine writes its request, together with
 // the data of concurrent callers, and one goroutine dispatches the responses. So a call costs a fraction of one in
 // gRPC's own client, with its balancers and interceptors. Everything else is left to that client: a call fails with
-// ErrElsewhere if there is no connection or no room in a window, or if the server has not begun it. Messages are bytes
+// ErrNotMade if there is no connection or no room in a window, or if the server has not begun it. Messages are bytes
 // here; the callers interpret them.
 package rpc
 
@@ -21,8 +21,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ErrElsewhere reports that a call was not made, and can be made by other means.
-var ErrElsewhere = errors.New("the call was not made on this connection")
+// ErrNotMade reports that a call was not made, and can be made by other means.
+var ErrNotMade = errors.New("the call was not made on this connection")
 
 // Config configures a Client.
 type Config struct {
@@ -93,12 +93,12 @@ type Reply interface {
 	Read(message []byte) error
 }
 
-// Invoke makes a call. Besides ErrElsewhere it returns the errors of gRPC's client. A call that fails with code
+// Invoke makes a call. Besides ErrNotMade it returns the errors of gRPC's client. A call that fails with code
 // Unavailable because its connection failed may have been done.
 func (c *Client) Invoke(ctx context.Context, method string, request Request, reply Reply) error {
 	conn, _, _ := c.connection()
 	if conn == nil {
-		return ErrElsewhere
+		return ErrNotMade
 	}
 	return conn.invoke(ctx, method, request, reply)
 }
@@ -109,8 +109,8 @@ func (c *Client) Stream(ctx context.Context, method string, headers []Header, re
 	return c.stream(ctx, method, headers, request, false)
 }
 
-// Ask is like Stream, but sends only this request.
-func (c *Client) Ask(ctx context.Context, method string, request Request) (*Stream, error) {
+// StreamOnce is like Stream, but sends only this request.
+func (c *Client) StreamOnce(ctx context.Context, method string, request Request) (*Stream, error) {
 	return c.stream(ctx, method, nil, request, true)
 }
 
@@ -127,7 +127,7 @@ func (c *Client) stream(
 			if s := conn.stream(method, headers, request, all); s != nil {
 				return s, nil
 			}
-			if conn.usable() {
+			if conn.isUsable() {
 				return nil, status.Errorf(codes.ResourceExhausted, "the connection to %s has no room", c.address)
 			}
 			continue
@@ -148,7 +148,7 @@ func (c *Client) stream(
 func (c *Client) connection() (current *conn, dialed <-chan struct{}, failed error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current != nil && c.current.usable() {
+	if c.current != nil && c.current.isUsable() {
 		return c.current, nil, nil
 	}
 	if c.dialed == nil && !c.closed && !time.Now().Before(c.next) {
@@ -159,8 +159,8 @@ func (c *Client) connection() (current *conn, dialed <-chan struct{}, failed err
 }
 
 const (
-	shortest = 10 * time.Millisecond // between two attempts to connect
-	longest  = 2 * time.Second
+	minRetry = 10 * time.Millisecond // between two attempts to connect
+	maxRetry = 2 * time.Second
 )
 
 // dial makes a connection.
@@ -171,7 +171,7 @@ func (c *Client) dial() {
 	close(c.dialed)
 	c.dialed, c.failed = nil, err
 	if err != nil {
-		c.pause = min(max(2*c.pause, shortest), longest)
+		c.pause = min(max(2*c.pause, minRetry), maxRetry)
 		c.next = time.Now().Add(c.pause)
 		return
 	}
@@ -203,15 +203,15 @@ func (c *Client) connect() (*conn, error) {
 		nc = secured
 	}
 	made := newConn(nc, scheme, c.address, c.config.Headers)
-	if err := made.greet(ctx); err != nil {
+	if err := made.sendPreface(ctx); err != nil {
 		return nil, errors.Join(err, nc.Close())
 	}
 	forget := context.AfterFunc(c.ctx, func() { made.fail(errClosed) })
 	c.running.Go(func() {
-		made.read()
+		made.readFrames()
 		forget()
 	})
-	c.running.Go(made.keep)
+	c.running.Go(made.keepAlive)
 	return made, nil
 }
 

@@ -22,8 +22,8 @@ import (
 	"clusterctl/daemons/store/etcd/rpc"
 )
 
-// server answers calls with its functions.
-type server struct {
+// testServer answers calls with its functions.
+type testServer struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedWatchServer
 	answer func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error)
@@ -31,29 +31,29 @@ type server struct {
 	all    func(*pb.RangeRequest, pb.KV_RangeStreamServer) error
 }
 
-func (s *server) RangeStream(r *pb.RangeRequest, to pb.KV_RangeStreamServer) error {
+func (s *testServer) RangeStream(r *pb.RangeRequest, to pb.KV_RangeStreamServer) error {
 	if s.all == nil {
 		return s.UnimplementedKVServer.RangeStream(r, to)
 	}
 	return s.all(r, to)
 }
 
-func (s *server) Watch(w pb.Watch_WatchServer) error { return s.watch(w) }
+func (s *testServer) Watch(w pb.Watch_WatchServer) error { return s.watch(w) }
 
-func (s *server) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+func (s *testServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	return s.answer(ctx, r)
 }
 
-type answer = func(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error)
+type rangeFunc = func(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error)
 
-// line is a listener whose connections can be cut.
-type line struct {
+// cuttableListener is a listener whose connections can be cut.
+type cuttableListener struct {
 	net.Listener
 	mu    sync.Mutex
 	conns []net.Conn
 }
 
-func (l *line) Accept() (net.Conn, error) {
+func (l *cuttableListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err == nil {
 		l.mu.Lock()
@@ -63,7 +63,7 @@ func (l *line) Accept() (net.Conn, error) {
 	return c, err
 }
 
-func (l *line) cut() {
+func (l *cuttableListener) closeConns() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.conns {
@@ -72,19 +72,19 @@ func (l *line) cut() {
 	l.conns = nil
 }
 
-// serve serves until the test or the returned server ends.
-func serve(t *testing.T, f answer) (*grpc.Server, *line) {
+// serveRange serves until the test or the returned server ends.
+func serveRange(t *testing.T, f rangeFunc) (*grpc.Server, *cuttableListener) {
 	t.Helper()
-	return serveAll(t, &server{answer: f})
+	return serveAll(t, &testServer{answer: f})
 }
 
-func serveAll(t *testing.T, all *server) (*grpc.Server, *line) {
+func serveAll(t *testing.T, all *testServer) (*grpc.Server, *cuttableListener) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln := &line{Listener: listener}
+	ln := &cuttableListener{Listener: listener}
 	s := grpc.NewServer()
 	pb.RegisterKVServer(s, all)
 	pb.RegisterWatchServer(s, all)
@@ -99,7 +99,7 @@ func serveAll(t *testing.T, all *server) (*grpc.Server, *line) {
 	return s, ln
 }
 
-func open(t *testing.T, at *line) *rpc.Client {
+func newClient(t *testing.T, at *cuttableListener) *rpc.Client {
 	t.Helper()
 	c := rpc.New(
 		rpc.Config{
@@ -112,15 +112,15 @@ func open(t *testing.T, at *line) *rpc.Client {
 	return c
 }
 
-func ask(ctx context.Context, c *rpc.Client, key []byte) (*pb.RangeResponse, error) {
+func callRange(ctx context.Context, c *rpc.Client, key []byte) (*pb.RangeResponse, error) {
 	r := &pb.RangeResponse{}
-	return r, c.Invoke(ctx, pb.KV_Range_FullMethodName, message{&pb.RangeRequest{Key: key}}, message{r})
+	return r, c.Invoke(ctx, pb.KV_Range_FullMethodName, etcdMessage{&pb.RangeRequest{Key: key}}, etcdMessage{r})
 }
 
-// message is one of etcd's messages, in their own encoding.
-type message struct{ proto.Message }
+// etcdMessage is one of etcd's messages, in their own encoding.
+type etcdMessage struct{ proto.Message }
 
-func (m message) Append(to []byte) []byte {
+func (m etcdMessage) Append(to []byte) []byte {
 	to, err := proto.MarshalOptions{}.MarshalAppend(to, m.Message)
 	if err != nil {
 		panic(err)
@@ -128,16 +128,16 @@ func (m message) Append(to []byte) []byte {
 	return to
 }
 
-func (m message) Read(data []byte) error { return proto.Unmarshal(data, m.Message) }
+func (m etcdMessage) Read(data []byte) error { return proto.Unmarshal(data, m.Message) }
 
-// connected makes a call, and repeats it until there is a connection.
-func connected(t *testing.T, c *rpc.Client, key string) (*pb.RangeResponse, error) {
+// callUntilConnected makes a call, and repeats it until there is a connection.
+func callUntilConnected(t *testing.T, c *rpc.Client, key string) (*pb.RangeResponse, error) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(time.Minute); ; <-tick.C {
-		r, err := ask(t.Context(), c, []byte(key))
-		if !errors.Is(err, rpc.ErrElsewhere) {
+		r, err := callRange(t.Context(), c, []byte(key))
+		if !errors.Is(err, rpc.ErrNotMade) {
 			return r, err
 		}
 		if time.Now().After(end) {
@@ -146,14 +146,14 @@ func connected(t *testing.T, c *rpc.Client, key string) (*pb.RangeResponse, erro
 	}
 }
 
-func echo(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+func echoKey(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	return &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Key: r.Key}}}, nil
 }
 
-func TestEachOfManyCallsGetsItsOwnAnswer(t *testing.T) {
-	_, at := serve(t, echo)
-	c := open(t, at)
-	if _, err := connected(t, c, "first"); err != nil {
+func TestConcurrentCallsGetTheirResponses(t *testing.T) {
+	_, at := serveRange(t, echoKey)
+	c := newClient(t, at)
+	if _, err := callUntilConnected(t, c, "first"); err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
@@ -161,8 +161,8 @@ func TestEachOfManyCallsGetsItsOwnAnswer(t *testing.T) {
 		all.Go(func() {
 			for i := range 40 {
 				key := bytes.Repeat(fmt.Appendf(nil, "%d/%d ", worker, i), 1+i*20)
-				r, err := ask(t.Context(), c, key)
-				if errors.Is(err, rpc.ErrElsewhere) {
+				r, err := callRange(t.Context(), c, key)
+				if errors.Is(err, rpc.ErrNotMade) {
 					continue // no room at the moment
 				}
 				if err != nil || len(r.Kvs) != 1 || !bytes.Equal(r.Kvs[0].Key, key) {
@@ -175,35 +175,35 @@ func TestEachOfManyCallsGetsItsOwnAnswer(t *testing.T) {
 	all.Wait()
 }
 
-func TestALargeAnswerComesWhole(t *testing.T) {
+func TestLargeResponsesAreComplete(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // four times the window
-	_, at := serve(t, func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	_, at := serveRange(t, func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 		return &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Key: r.Key, Value: large}}}, nil
 	})
-	c := open(t, at)
+	c := newClient(t, at)
 	for range 3 {
-		if r, err := connected(t, c, "large"); err != nil || !bytes.Equal(r.Kvs[0].Value, large) {
+		if r, err := callUntilConnected(t, c, "large"); err != nil || !bytes.Equal(r.Kvs[0].Value, large) {
 			t.Fatalf("a large answer: %v", err)
 		}
 	}
 }
 
-func TestErrorsAreTheServers(t *testing.T) {
-	_, at := serve(t, func(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse, error) {
+func TestServerErrorsAreReturned(t *testing.T) {
+	_, at := serveRange(t, func(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse, error) {
 		if md, _ := metadata.FromIncomingContext(ctx); len(md.Get("client-api-version")) != 1 {
 			return nil, status.Error(codes.InvalidArgument, "no version")
 		}
 		return nil, status.Error(codes.OutOfRange, "50 % später\nas \"it\" is")
 	})
-	_, err := connected(t, open(t, at), "key")
+	_, err := callUntilConnected(t, newClient(t, at), "key")
 	if status.Code(err) != codes.OutOfRange || status.Convert(err).Message() != "50 % später\nas \"it\" is" {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestACallThatIsGivenUpEndsOnBothSides(t *testing.T) {
+func TestCancelledCallsEndOnTheServer(t *testing.T) {
 	begun, over := make(chan bool, 1), make(chan error, 1)
-	_, at := serve(t, func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	_, at := serveRange(t, func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 		if string(r.Key) == "first" {
 			return &pb.RangeResponse{}, nil
 		}
@@ -213,14 +213,14 @@ func TestACallThatIsGivenUpEndsOnBothSides(t *testing.T) {
 		over <- ctx.Err()
 		return nil, ctx.Err()
 	})
-	c := open(t, at)
-	if _, err := connected(t, c, "first"); err != nil {
+	c := newClient(t, at)
+	if _, err := callUntilConnected(t, c, "first"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	failed := make(chan error, 1)
 	go func() {
-		_, err := ask(ctx, c, []byte("second"))
+		_, err := callRange(ctx, c, []byte("second"))
 		failed <- err
 	}()
 	if !<-begun {
@@ -233,44 +233,44 @@ func TestACallThatIsGivenUpEndsOnBothSides(t *testing.T) {
 	if err := <-over; err == nil {
 		t.Error("the server was not told")
 	}
-	if _, err := ask(t.Context(), c, []byte("first")); err != nil {
+	if _, err := callRange(t.Context(), c, []byte("first")); err != nil {
 		t.Errorf("the connection is of no use afterwards: %v", err)
 	}
 }
 
-func TestWhatDoesNotFitIsNotSent(t *testing.T) {
-	_, at := serve(t, func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+func TestTooLargeRequestsAreNotSent(t *testing.T) {
+	_, at := serveRange(t, func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 		if len(r.Key) > 1<<20 {
 			t.Error("a call came that does not fit")
 		}
 		return &pb.RangeResponse{}, nil
 	})
-	c := open(t, at)
-	if _, err := connected(t, c, "first"); err != nil {
+	c := newClient(t, at)
+	if _, err := callUntilConnected(t, c, "first"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(t.Context(), c, make([]byte, 3<<20)); !errors.Is(err, rpc.ErrElsewhere) {
+	if _, err := callRange(t.Context(), c, make([]byte, 3<<20)); !errors.Is(err, rpc.ErrNotMade) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// waiting makes a call that is not answered. failed receives the call's error.
-func waiting(t *testing.T) (c *rpc.Client, at *line, failed chan error) {
+// startUnansweredCall makes a call that is not answered. failed receives the call's error.
+func startUnansweredCall(t *testing.T) (c *rpc.Client, at *cuttableListener, failed chan error) {
 	t.Helper()
 	begun, failed := make(chan struct{}, 1), make(chan error, 1)
-	_, at = serve(t, func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	_, at = serveRange(t, func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 		if string(r.Key) == "waits" {
 			begun <- struct{}{}
 			<-ctx.Done()
 		}
 		return &pb.RangeResponse{}, nil
 	})
-	c = open(t, at)
-	if _, err := connected(t, c, "first"); err != nil {
+	c = newClient(t, at)
+	if _, err := callUntilConnected(t, c, "first"); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		_, err := ask(t.Context(), c, []byte("waits"))
+		_, err := callRange(t.Context(), c, []byte("waits"))
 		failed <- err
 	}()
 	<-begun
@@ -279,33 +279,33 @@ func waiting(t *testing.T) (c *rpc.Client, at *line, failed chan error) {
 
 // If a connection is lost, the outcome of its writes is reported as unknown. The client reconnects by itself.
 // Proves S12.
-func TestALostConnectionIsToldAndReplaced(t *testing.T) {
-	c, at, failed := waiting(t)
-	at.cut()
+func TestLostConnectionsAreReplaced(t *testing.T) {
+	c, at, failed := startUnansweredCall(t)
+	at.closeConns()
 	if err := <-failed; status.Code(err) != codes.Unavailable {
 		t.Errorf("the caller gets %v", err)
 	}
-	if _, err := connected(t, c, "again"); err != nil {
+	if _, err := callUntilConnected(t, c, "again"); err != nil {
 		t.Errorf("on the next connection: %v", err)
 	}
 }
 
-func TestAServerThatSaysGoodbyeAnswersWhatItHasBegun(t *testing.T) {
+func TestGoAwayFinishesBegunCalls(t *testing.T) {
 	begun, release := make(chan struct{}, 1), make(chan struct{})
-	s, at := serve(t, func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	s, at := serveRange(t, func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 		if string(r.Key) == "waits" {
 			begun <- struct{}{}
 			<-release
 		}
 		return &pb.RangeResponse{Count: 7}, nil
 	})
-	c := open(t, at)
-	if _, err := connected(t, c, "first"); err != nil {
+	c := newClient(t, at)
+	if _, err := callUntilConnected(t, c, "first"); err != nil {
 		t.Fatal(err)
 	}
 	answered := make(chan error, 1)
 	go func() {
-		r, err := ask(t.Context(), c, []byte("waits"))
+		r, err := callRange(t.Context(), c, []byte("waits"))
 		if err == nil && r.Count != 7 {
 			err = fmt.Errorf("it is %d", r.Count)
 		}
@@ -319,8 +319,8 @@ func TestAServerThatSaysGoodbyeAnswersWhatItHasBegun(t *testing.T) {
 	}()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for err := error(nil); !errors.Is(err, rpc.ErrElsewhere); <-tick.C {
-		if _, err = ask(t.Context(), c, []byte("more")); err != nil && !errors.Is(err, rpc.ErrElsewhere) {
+	for err := error(nil); !errors.Is(err, rpc.ErrNotMade); <-tick.C {
+		if _, err = callRange(t.Context(), c, []byte("more")); err != nil && !errors.Is(err, rpc.ErrNotMade) {
 			t.Fatalf("a further call: %v", err)
 		}
 	}
@@ -331,19 +331,19 @@ func TestAServerThatSaysGoodbyeAnswersWhatItHasBegun(t *testing.T) {
 	<-stopped
 }
 
-func TestClosingEndsCalls(t *testing.T) {
-	c, _, failed := waiting(t)
+func TestCloseEndsCalls(t *testing.T) {
+	c, _, failed := startUnansweredCall(t)
 	c.Close()
 	if err := <-failed; status.Code(err) != codes.Unavailable {
 		t.Errorf("the caller gets %v", err)
 	}
-	if _, err := ask(t.Context(), c, []byte("later")); !errors.Is(err, rpc.ErrElsewhere) {
+	if _, err := callRange(t.Context(), c, []byte("later")); !errors.Is(err, rpc.ErrNotMade) {
 		t.Errorf("a closed client: %v", err)
 	}
 }
 
 // A stopping member closes its streams without a status. Such a call has no outcome.
-func TestAnAnswerWithoutAStatusIsNoneAtAll(t *testing.T) {
+func TestResponsesWithoutAStatusAreErrors(t *testing.T) {
 	ends := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/grpc")
 	}), Protocols: new(http.Protocols), ReadHeaderTimeout: time.Minute}
@@ -358,16 +358,17 @@ func TestAnAnswerWithoutAStatusIsNoneAtAll(t *testing.T) {
 		_ = ends.Close()
 		<-done
 	})
-	if _, err := connected(t, open(t, &line{Listener: ln}), "key"); status.Code(err) != codes.Unavailable {
+	if _, err := callUntilConnected(t, newClient(t, &cuttableListener{Listener: ln}),
+		"key"); status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestAnAddressThatIsNoURLIsLeftToOthers(t *testing.T) {
+func TestAddressesWithoutASchemeAreRefused(t *testing.T) {
 	for _, endpoint := range []string{"127.0.0.1:2379", "unix:///run/etcd.sock", "unixs://localhost:2379", "localhost",
 		""} {
 		c := rpc.New(rpc.Config{Endpoint: endpoint, DialTimeout: time.Second})
-		if _, err := ask(t.Context(), c, []byte("key")); !errors.Is(err, rpc.ErrElsewhere) {
+		if _, err := callRange(t.Context(), c, []byte("key")); !errors.Is(err, rpc.ErrNotMade) {
 			t.Errorf("%q: %v", endpoint, err)
 		}
 		c.Close()

@@ -20,22 +20,22 @@ import (
 
 var errEnough = errors.New("enough")
 
-func ofID(id int64) *pb.WatchRequest {
+func watchRequest(id int64) *pb.WatchRequest {
 	return &pb.WatchRequest{
 		RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{WatchId: id}},
 	}
 }
 
-// watch begins a stream on a server that handles streams with f.
-func watch(t *testing.T, f func(pb.Watch_WatchServer) error) (*rpc.Client, *rpc.Stream, *line) {
+// startWatch begins a stream on a server that handles streams with f.
+func startWatch(t *testing.T, f func(pb.Watch_WatchServer) error) (*rpc.Client, *rpc.Stream, *cuttableListener) {
 	t.Helper()
-	_, at := serveAll(t, &server{answer: echo, watch: f})
-	c := open(t, at)
+	_, at := serveAll(t, &testServer{answer: echoKey, watch: f})
+	c := newClient(t, at)
 	s, err := c.Stream(
 		t.Context(),
 		pb.Watch_Watch_FullMethodName,
 		[]rpc.Header{{Name: "hasleader", Value: "true"}},
-		message{ofID(7)},
+		etcdMessage{watchRequest(7)},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -43,10 +43,10 @@ func watch(t *testing.T, f func(pb.Watch_WatchServer) error) (*rpc.Client, *rpc.
 	return c, s, at
 }
 
-func TestAStreamSaysWhatTheServerSaysInItsOrder(t *testing.T) {
+func TestStreamMessagesArriveInOrder(t *testing.T) {
 	const many = 500
 	large := bytes.Repeat([]byte("x"), 100<<10) // together more than the window
-	c, s, _ := watch(t, func(w pb.Watch_WatchServer) error {
+	c, s, _ := startWatch(t, func(w pb.Watch_WatchServer) error {
 		md, _ := metadata.FromIncomingContext(w.Context())
 		first, err := w.Recv()
 		if err != nil {
@@ -69,7 +69,7 @@ func TestAStreamSaysWhatTheServerSaysInItsOrder(t *testing.T) {
 	next := int64(0)
 	err := s.Receive(t.Context(), func(data []byte, _ bool) error {
 		r := &pb.WatchResponse{}
-		if err := (message{r}).Read(data); err != nil {
+		if err := (etcdMessage{r}).Read(data); err != nil {
 			return err
 		}
 		if r.WatchId != next || next%5 == 0 && !bytes.Equal(r.Events[0].Kv.Value, large) {
@@ -77,7 +77,7 @@ func TestAStreamSaysWhatTheServerSaysInItsOrder(t *testing.T) {
 		}
 		next++
 		if next%50 == 0 { // calls work concurrently
-			if _, err := ask(t.Context(), c, []byte("key")); err != nil {
+			if _, err := callRange(t.Context(), c, []byte("key")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -86,19 +86,19 @@ func TestAStreamSaysWhatTheServerSaysInItsOrder(t *testing.T) {
 	if next != many || status.Code(err) != codes.OutOfRange || status.Convert(err).Message() != "that is all" {
 		t.Errorf("%d came, and then %v", next, err)
 	}
-	if err := s.Send(message{ofID(1)}); status.Code(err) != codes.OutOfRange {
+	if err := s.Send(etcdMessage{watchRequest(1)}); status.Code(err) != codes.OutOfRange {
 		t.Errorf("to a stream that is over: %v", err)
 	}
 }
 
 func TestAMessageMayBeLargerThanTheWindow(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<19) // twice the window
-	_, s, _ := watch(t, func(w pb.Watch_WatchServer) error {
+	_, s, _ := startWatch(t, func(w pb.Watch_WatchServer) error {
 		return w.Send(&pb.WatchResponse{Events: []*mvccpb.Event{{Kv: &mvccpb.KeyValue{Value: large}}}})
 	})
 	err := s.Receive(t.Context(), func(data []byte, _ bool) error {
 		r := &pb.WatchResponse{}
-		if err := (message{r}).Read(data); err != nil || !bytes.Equal(r.Events[0].Kv.Value, large) {
+		if err := (etcdMessage{r}).Read(data); err != nil || !bytes.Equal(r.Events[0].Kv.Value, large) {
 			t.Errorf("it came as %d bytes: %v", len(data), err)
 		}
 		return nil
@@ -108,10 +108,10 @@ func TestAMessageMayBeLargerThanTheWindow(t *testing.T) {
 	}
 }
 
-func TestAServerIsAskedOnceAndSaysAllThereIs(t *testing.T) {
+func TestStreamOnceReceivesAllMessages(t *testing.T) {
 	const many = 2000
 	value := bytes.Repeat([]byte("0123456789abcdef"), 1<<10) // together several windows
-	_, at := serveAll(t, &server{all: func(r *pb.RangeRequest, to pb.KV_RangeStreamServer) error {
+	_, at := serveAll(t, &testServer{all: func(r *pb.RangeRequest, to pb.KV_RangeStreamServer) error {
 		for i := range many {
 			kv := &mvccpb.KeyValue{Key: fmt.Append(r.Key, i), Value: value}
 			if err := to.Send(&pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{
@@ -121,15 +121,16 @@ func TestAServerIsAskedOnceAndSaysAllThereIs(t *testing.T) {
 		}
 		return nil
 	}})
-	c := open(t, at)
-	s, err := c.Ask(t.Context(), pb.KV_RangeStream_FullMethodName, message{&pb.RangeRequest{Key: []byte("/")}})
+	c := newClient(t, at)
+	s, err := c.StreamOnce(t.Context(), pb.KV_RangeStream_FullMethodName,
+		etcdMessage{&pb.RangeRequest{Key: []byte("/")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := 0
 	err = s.Receive(t.Context(), func(data []byte, _ bool) error {
 		r := &pb.RangeStreamResponse{}
-		if err := (message{r}).Read(data); err != nil || string(r.RangeResponse.Kvs[0].Key) != fmt.Sprint("/", n) ||
+		if err := (etcdMessage{r}).Read(data); err != nil || string(r.RangeResponse.Kvs[0].Key) != fmt.Sprint("/", n) ||
 			!bytes.Equal(r.RangeResponse.Kvs[0].Value, value) {
 			t.Fatalf("%d. came as %d bytes: %v", n, len(data), err)
 		}
@@ -139,13 +140,13 @@ func TestAServerIsAskedOnceAndSaysAllThereIs(t *testing.T) {
 	if err != nil || n != many {
 		t.Errorf("%d came, and then %v", n, err)
 	}
-	if err := s.Send(message{ofID(1)}); err == nil {
+	if err := s.Send(etcdMessage{watchRequest(1)}); err == nil {
 		t.Error("what has nobody to hear it was sent")
 	}
 	// A server without this call answers only that.
-	_, without := serve(t, echo)
-	if s, err = open(t, without).Ask(t.Context(), pb.KV_RangeStream_FullMethodName,
-		message{&pb.RangeRequest{}}); err != nil {
+	_, without := serveRange(t, echoKey)
+	if s, err = newClient(t, without).StreamOnce(t.Context(), pb.KV_RangeStream_FullMethodName,
+		etcdMessage{&pb.RangeRequest{}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Receive(t.Context(), nil); status.Code(err) != codes.Unimplemented {
@@ -153,8 +154,8 @@ func TestAServerIsAskedOnceAndSaysAllThereIs(t *testing.T) {
 	}
 }
 
-func TestWhatAStreamIsToldReachesTheServer(t *testing.T) {
-	_, s, _ := watch(t, func(w pb.Watch_WatchServer) error {
+func TestSentMessagesReachTheServer(t *testing.T) {
+	_, s, _ := startWatch(t, func(w pb.Watch_WatchServer) error {
 		for {
 			r, err := w.Recv()
 			if err != nil {
@@ -169,7 +170,7 @@ func TestWhatAStreamIsToldReachesTheServer(t *testing.T) {
 	at := int64(7)
 	err := s.Receive(t.Context(), func(data []byte, _ bool) error {
 		r := &pb.WatchResponse{}
-		if err := (message{r}).Read(data); err != nil {
+		if err := (etcdMessage{r}).Read(data); err != nil {
 			return err
 		}
 		if r.WatchId != at {
@@ -178,16 +179,16 @@ func TestWhatAStreamIsToldReachesTheServer(t *testing.T) {
 		if at++; at == many {
 			return errEnough
 		}
-		return s.Send(message{ofID(at)})
+		return s.Send(etcdMessage{watchRequest(at)})
 	})
 	if !errors.Is(err, errEnough) {
 		t.Error(err)
 	}
 }
 
-func TestAStreamThatIsGivenUpEndsOnBothSides(t *testing.T) {
+func TestClosedStreamsEndOnTheServer(t *testing.T) {
 	over := make(chan error, 1)
-	c, s, _ := watch(t, func(w pb.Watch_WatchServer) error {
+	c, s, _ := startWatch(t, func(w pb.Watch_WatchServer) error {
 		if err := w.Send(&pb.WatchResponse{}); err != nil {
 			return err
 		}
@@ -203,14 +204,14 @@ func TestAStreamThatIsGivenUpEndsOnBothSides(t *testing.T) {
 	if err := <-over; err == nil {
 		t.Error("the server was not told")
 	}
-	if _, err := ask(t.Context(), c, []byte("key")); err != nil {
+	if _, err := callRange(t.Context(), c, []byte("key")); err != nil {
 		t.Errorf("the connection is of no use afterwards: %v", err)
 	}
 }
 
 // A stream ends at once when its connection is lost, and the next stream uses another connection.
 // Proves S12.
-func TestAStreamEndsWithItsConnection(t *testing.T) {
+func TestStreamsEndWithTheirConnection(t *testing.T) {
 	endless := func(w pb.Watch_WatchServer) error {
 		if err := w.Send(&pb.WatchResponse{}); err != nil {
 			return err
@@ -218,12 +219,12 @@ func TestAStreamEndsWithItsConnection(t *testing.T) {
 		<-w.Context().Done()
 		return w.Context().Err()
 	}
-	c, s, at := watch(t, endless)
-	err := s.Receive(t.Context(), func([]byte, bool) error { at.cut(); return nil })
+	c, s, at := startWatch(t, endless)
+	err := s.Receive(t.Context(), func([]byte, bool) error { at.closeConns(); return nil })
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("who receives gets %v", err)
 	}
-	s, err = c.Stream(t.Context(), pb.Watch_Watch_FullMethodName, nil, message{ofID(8)})
+	s, err = c.Stream(t.Context(), pb.Watch_Watch_FullMethodName, nil, etcdMessage{watchRequest(8)})
 	if err != nil {
 		t.Fatalf("on the next connection: %v", err)
 	}
@@ -232,14 +233,14 @@ func TestAStreamEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-func TestAStreamEndsWhenTheServerSaysGoodbye(t *testing.T) {
+func TestGoAwayEndsStreams(t *testing.T) {
 	said := make(chan struct{})
-	srv, at := serveAll(t, &server{answer: echo, watch: func(w pb.Watch_WatchServer) error {
+	srv, at := serveAll(t, &testServer{answer: echoKey, watch: func(w pb.Watch_WatchServer) error {
 		close(said)
 		<-w.Context().Done()
 		return w.Context().Err()
 	}})
-	s, err := open(t, at).Stream(t.Context(), pb.Watch_Watch_FullMethodName, nil, message{ofID(8)})
+	s, err := newClient(t, at).Stream(t.Context(), pb.Watch_Watch_FullMethodName, nil, etcdMessage{watchRequest(8)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,18 +256,19 @@ func TestAStreamEndsWhenTheServerSaysGoodbye(t *testing.T) {
 	<-stopped
 }
 
-func TestAStreamToNobodySaysWhoIsNotThere(t *testing.T) {
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+func TestStreamErrorsNameTheUnreachableAddress(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := nobody.Addr().String()
-	if err := nobody.Close(); err != nil {
+	address := silent.Addr().String()
+	if err := silent.Close(); err != nil {
 		t.Fatal(err)
 	}
 	c := rpc.New(rpc.Config{Endpoint: "http://" + address, DialTimeout: time.Second})
 	t.Cleanup(c.Close)
-	if _, err := c.Stream(t.Context(), "/a/b", nil, message{ofID(8)}); status.Code(err) != codes.Unavailable ||
+	if _, err := c.Stream(t.Context(), "/a/b", nil,
+		etcdMessage{watchRequest(8)}); status.Code(err) != codes.Unavailable ||
 		!bytes.Contains([]byte(err.Error()), []byte(address)) {
 		t.Errorf("got %v", err)
 	}

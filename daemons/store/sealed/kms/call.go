@@ -61,7 +61,7 @@ func (p *Plugin) call(ctx context.Context, what string, f func(context.Context) 
 }
 
 func (p *Plugin) decrypt(ctx context.Context, w wrapped) (secret []byte, err error) {
-	err = p.call(ctx, "decrypt a key of "+shown(w.KeyID), func(ctx context.Context) error {
+	err = p.call(ctx, "decrypt a key of "+shortID(w.KeyID), func(ctx context.Context) error {
 		r, err := p.client.Decrypt(
 			ctx,
 			&kmsapi.DecryptRequest{

@@ -26,7 +26,7 @@ func FuzzStored(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	good, err := encode(w, data)
+	good, err := encodeStored(w, data)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -47,28 +47,28 @@ func FuzzStored(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	p := &Plugin{config: Config{Now: (&clock{}).now}, current: &writing{seed: own, wrapped: w}}
+	p := &Plugin{config: Config{Now: (&testClock{}).now}, current: &writeKey{seed: own, wrapped: w}}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p.Stale(text)
-		got, data, err := decode(text)
+		got, data, err := decodeStored(text)
 		if err != nil {
 			return
 		}
-		if len(data) == 0 || valid(got) != nil {
+		if len(data) == 0 || checkWrapped(got) != nil {
 			t.Errorf("taken: %v", got)
 		}
 		if opened, err := whole.decrypt(where, data); err == nil {
 			t.Errorf("a key that wrote nothing opens %q", opened)
 		}
-		again, err := encode(got, data)
+		again, err := encodeStored(got, data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, same, err := decode(again)
-		if err != nil || !bytes.Equal(same, data) || identity(back) != identity(got) {
+		back, same, err := decodeStored(again)
+		if err != nil || !bytes.Equal(same, data) || seedID(back) != seedID(got) {
 			t.Errorf("written again it is another: %v, %v", back, err)
 		}
-		p.seeds.know(got, own)
+		p.seeds.addOwn(got, own)
 		if opened, err := p.Open(context.Background(), where, text); err == nil && !bytes.Equal(opened, plain) {
 			t.Errorf("opened as %q", opened)
 		}

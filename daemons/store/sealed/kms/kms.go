@@ -40,21 +40,21 @@ type Plugin struct {
 	config Config
 	conn   *grpc.ClientConn
 	client kmsapi.KeyManagementServiceClient
-	seeds  seeds
+	seeds  seedCache
 
 	probing sync.Mutex // held during a check of the plugin
 
-	mu      sync.Mutex // guards the fields below
-	current *writing   // nil before the plugin has provided a key
-	version string     // of the API, as the plugin first reported it
-	health  error      // result of the last check
-	next    time.Time  // when the next check is due
-	failed  int        // number of consecutive failed checks
+	mu        sync.Mutex // guards the fields below
+	current   *writeKey  // nil before the plugin has provided a key
+	version   string     // of the API, as the plugin first reported it
+	health    error      // result of the last check
+	nextCheck time.Time  // when the next check is due
+	failures  int        // number of consecutive failed checks
 }
 
 // New returns a plugin. It makes no call yet.
 func New(c Config) (*Plugin, error) {
-	address, err := socket(c.Endpoint)
+	address, err := socketAddress(c.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +72,8 @@ func New(c Config) (*Plugin, error) {
 	return p, nil
 }
 
-// socket returns the address of the unix socket in an endpoint.
-func socket(endpoint string) (string, error) {
+// socketAddress returns the address of the unix socket in an endpoint.
+func socketAddress(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "unix" || u.Path == "" || u.Path == "/" {
 		return "", fmt.Errorf("the endpoint %q is no unix socket: write unix:///path/of/the.sock", endpoint)
@@ -90,60 +90,60 @@ func (p *Plugin) Close() error { return p.conn.Close() }
 // Name returns the plugin's name in the configuration.
 func (p *Plugin) Name() string { return p.config.Name }
 
-// Same reports whether a configuration describes this plugin.
-func (p *Plugin) Same(c Config) bool {
+// Matches reports whether a configuration describes this plugin.
+func (p *Plugin) Matches(c Config) bool {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
 	return p.config.Name == c.Name && p.config.Endpoint == c.Endpoint && p.config.Timeout == c.Timeout
 }
 
-// fault adds the plugin's name to an error.
-func (p *Plugin) fault(err error) error {
+// namedError adds the plugin's name to an error.
+func (p *Plugin) namedError(err error) error {
 	return fmt.Errorf("KMS plugin %q at %s: %w", p.config.Name, p.config.Endpoint, err)
 }
 
 // Seal encrypts a value for the path where it is stored. It does not call the plugin. If the plugin has not worked for
-// writeFor, Seal fails.
+// writeLifetime, Seal fails.
 func (p *Plugin) Seal(where, plain []byte) ([]byte, error) {
 	p.mu.Lock()
 	w, health := p.current, p.health
 	p.mu.Unlock()
 	switch {
 	case w == nil:
-		return nil, p.fault(fmt.Errorf("it has given no key to write with: %w", health))
+		return nil, p.namedError(fmt.Errorf("it has given no key to write with: %w", health))
 	case p.config.Now().After(w.until):
-		return nil, p.fault(
+		return nil, p.namedError(
 			fmt.Errorf("nothing is written with the key it gave, which may be its key no longer: %w", health),
 		)
 	}
 	data, err := w.seed.encrypt(where, plain)
 	if err != nil {
-		return nil, p.fault(err)
+		return nil, p.namedError(err)
 	}
-	return encode(w.wrapped, data)
+	return encodeStored(w.wrapped, data)
 }
 
 // Open decrypts a value that Seal or upstream encrypted. It calls the plugin if the seed is not cached.
 func (p *Plugin) Open(ctx context.Context, where, stored []byte) ([]byte, error) {
-	w, data, err := decode(stored)
+	w, data, err := decodeStored(stored)
 	if err != nil {
-		return nil, p.fault(err)
+		return nil, p.namedError(err)
 	}
 	s, err := p.unwrap(ctx, w)
 	if err != nil {
-		return nil, p.fault(err)
+		return nil, p.namedError(err)
 	}
 	plain, err := s.decrypt(where, data)
 	if err != nil {
-		return nil, p.fault(err)
+		return nil, p.namedError(err)
 	}
 	return plain, nil
 }
 
 // Stale reports whether a stored value would be written with another key of the plugin now.
 func (p *Plugin) Stale(stored []byte) bool {
-	w, _, err := decode(stored)
+	w, _, err := decodeStored(stored)
 	return err != nil || w.KeyID != p.KeyID() || w.EncryptedDEKSourceType != seedType
 }
 

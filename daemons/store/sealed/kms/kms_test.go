@@ -13,16 +13,16 @@ import (
 	"clusterctl/tests/kmsplugin/kmstest"
 )
 
-// clock is a clock that tests advance.
-type clock struct{ ahead atomic.Int64 }
+// testClock is a clock that tests advance.
+type testClock struct{ ahead atomic.Int64 }
 
-func (c *clock) now() time.Time       { return time.Unix(1e9, c.ahead.Load()) }
-func (c *clock) pass(d time.Duration) { c.ahead.Add(int64(d)) }
+func (c *testClock) now() time.Time          { return time.Unix(1e9, c.ahead.Load()) }
+func (c *testClock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// timeout is for calls that are answered, because the machine may be slow.
-const timeout = 20 * time.Second
+// callTimeout is for calls that are answered, because the machine may be slow.
+const callTimeout = 20 * time.Second
 
-func client(t *testing.T, r *kmstest.Plugin, c *clock, timeout time.Duration) *Plugin {
+func newTestPlugin(t *testing.T, r *kmstest.Plugin, c *testClock, timeout time.Duration) *Plugin {
 	t.Helper()
 	p, err := New(
 		Config{Name: "test", Endpoint: r.Endpoint(), Timeout: timeout, Log: slog.New(slog.DiscardHandler), Now: c.now},
@@ -34,16 +34,16 @@ func client(t *testing.T, r *kmstest.Plugin, c *clock, timeout time.Duration) *P
 	return p
 }
 
-func look(t *testing.T, p *Plugin) Found {
+func mustCheck(t *testing.T, p *Plugin) Changes {
 	t.Helper()
-	found, err := p.Look(context.Background())
+	found, err := p.Check(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return found
 }
 
-func seal(t *testing.T, p *Plugin, where, plain string) []byte {
+func mustSeal(t *testing.T, p *Plugin, where, plain string) []byte {
 	t.Helper()
 	stored, err := p.Seal([]byte(where), []byte(plain))
 	if err != nil {
@@ -52,7 +52,7 @@ func seal(t *testing.T, p *Plugin, where, plain string) []byte {
 	return stored
 }
 
-func opens(t *testing.T, p *Plugin, where string, stored []byte, want string) {
+func mustOpen(t *testing.T, p *Plugin, where string, stored []byte, want string) {
 	t.Helper()
 	plain, err := p.Open(context.Background(), []byte(where), stored)
 	if err != nil || string(plain) != want {
@@ -60,24 +60,24 @@ func opens(t *testing.T, p *Plugin, where string, stored []byte, want string) {
 	}
 }
 
-func TestManyValuesAreWrittenAndReadWithOneCallOfThePlugin(t *testing.T) {
+func TestValuesShareOnePluginCall(t *testing.T) {
 	r := kmstest.New(t)
 	r.Start(t)
-	p := client(t, r, &clock{}, timeout)
-	if !look(t, p).Key || look(t, p).Key {
+	p := newTestPlugin(t, r, &testClock{}, callTimeout)
+	if !mustCheck(t, p).KeyChanged || mustCheck(t, p).KeyChanged {
 		t.Error("a first look finds no key, or a second one another")
 	}
 	var all [][]byte
 	seen := map[string]bool{}
 	for range 100 {
-		stored := seal(t, p, "/a", "the same")
+		stored := mustSeal(t, p, "/a", "the same")
 		seen[string(stored)] = true
 		all = append(all, stored)
 	}
 	if len(seen) != 100 {
 		t.Error("two values are stored alike")
 	}
-	other := client(t, r, &clock{}, timeout) // a second API server, which calls the plugin once
+	other := newTestPlugin(t, r, &testClock{}, callTimeout) // a second API server, which calls the plugin once
 	var readers sync.WaitGroup
 	for _, stored := range all {
 		readers.Go(func() {
@@ -95,13 +95,13 @@ func TestManyValuesAreWrittenAndReadWithOneCallOfThePlugin(t *testing.T) {
 	}
 }
 
-func TestAValueThatWasChangedOrMovedIsNotOpened(t *testing.T) {
+func TestTamperedValuesAreNotOpened(t *testing.T) {
 	r := kmstest.New(t)
 	r.Start(t)
-	p := client(t, r, &clock{}, timeout)
-	look(t, p)
-	stored := seal(t, p, "/a", "value")
-	opens(t, p, "/a", stored, "value")
+	p := newTestPlugin(t, r, &testClock{}, callTimeout)
+	mustCheck(t, p)
+	stored := mustSeal(t, p, "/a", "value")
+	mustOpen(t, p, "/a", stored, "value")
 	if _, err := p.Open(context.Background(), []byte("/b"), stored); err == nil || errors.Is(err, ErrPlugin) {
 		t.Errorf("a value that was moved: %v", err)
 	}
@@ -114,74 +114,75 @@ func TestAValueThatWasChangedOrMovedIsNotOpened(t *testing.T) {
 	}
 }
 
-func TestAnotherKeyOfThePluginsIsWrittenWithAndTheFormerIsStaleAndRead(t *testing.T) {
+func TestPluginKeyChangeMakesOldValuesStale(t *testing.T) {
 	r := kmstest.New(t)
 	r.Start(t)
-	p := client(t, r, &clock{}, timeout)
-	look(t, p)
-	was := seal(t, p, "/a", "was")
+	p := newTestPlugin(t, r, &testClock{}, callTimeout)
+	mustCheck(t, p)
+	was := mustSeal(t, p, "/a", "was")
 	if p.Stale(was) || p.KeyID() != "one" {
 		t.Errorf("written with %q, stale: %v", p.KeyID(), p.Stale(was))
 	}
 	r.Rotate("two")
-	if p.Stale(was) || !look(t, p).Key || p.KeyID() != "two" {
+	if p.Stale(was) || !mustCheck(t, p).KeyChanged || p.KeyID() != "two" {
 		t.Errorf("after the rotation it writes with %q", p.KeyID())
 	}
-	is := seal(t, p, "/a", "is")
+	is := mustSeal(t, p, "/a", "is")
 	if !p.Stale(was) || p.Stale(is) || !p.Stale([]byte("nonsense")) {
 		t.Error("what is stale is not what another key has written")
 	}
-	fresh := client(t, r, &clock{}, timeout)
-	opens(t, fresh, "/a", was, "was")
-	opens(t, fresh, "/a", is, "is")
+	fresh := newTestPlugin(t, r, &testClock{}, callTimeout)
+	mustOpen(t, fresh, "/a", was, "was")
+	mustOpen(t, fresh, "/a", is, "is")
 }
 
-func TestAPluginThatIsAwayIsWrittenWithForAWhileAndReadWithForEver(t *testing.T) {
-	r, c := kmstest.New(t), &clock{}
+func TestUnavailablePluginLimitsWritesOnly(t *testing.T) {
+	r, c := kmstest.New(t), &testClock{}
 	stop := r.Start(t)
-	p := client(t, r, c, timeout)
-	look(t, p)
-	stored := seal(t, p, "/a", "kept")
+	p := newTestPlugin(t, r, c, callTimeout)
+	mustCheck(t, p)
+	stored := mustSeal(t, p, "/a", "kept")
 	stop()
 	p.config.Timeout = 50 * time.Millisecond // the plugin no longer answers
-	if _, err := p.Look(context.Background()); !errors.Is(err, ErrPlugin) ||
+	if _, err := p.Check(context.Background()); !errors.Is(err, ErrPlugin) ||
 		!strings.Contains(err.Error(), `KMS plugin "test" at unix://`) {
 		t.Errorf("a plugin that is away: %v", err)
 	}
-	if p.Health() == nil || !p.Due().Before(c.now().Add(lookAgain)) {
+	if p.Health() == nil || !p.Due().Before(c.now().Add(maxRetryInterval)) {
 		t.Errorf("its health is %v, and it is looked at again at %s", p.Health(), p.Due())
 	}
-	seal(t, p, "/a", "soon")
-	c.pass(writeFor + time.Second)
+	mustSeal(t, p, "/a", "soon")
+	c.advance(writeLifetime + time.Second)
 	if _, err := p.Seal([]byte("/a"), []byte("late")); err == nil ||
 		!strings.Contains(err.Error(), `KMS plugin "test"`) {
 		t.Errorf("written with a key that may be the plugin's no longer: %v", err)
 	}
-	c.pass(48 * time.Hour)
-	opens(t, p, "/a", stored, "kept")
-	if _, err := client(t, r, c, 50*time.Millisecond).Open(context.Background(), []byte("/a"), stored); !errors.Is(
+	c.advance(48 * time.Hour)
+	mustOpen(t, p, "/a", stored, "kept")
+	if _, err := newTestPlugin(t, r, c, 50*time.Millisecond).Open(context.Background(), []byte("/a"),
+		stored); !errors.Is(
 		err,
 		ErrPlugin,
 	) {
 		t.Errorf("read without a seed: %v", err)
 	}
-	p.config.Timeout = timeout
+	p.config.Timeout = callTimeout
 	r.Start(t)
-	look(t, p)
-	seal(t, p, "/a", "again")
+	mustCheck(t, p)
+	mustSeal(t, p, "/a", "again")
 	if p.Health() != nil || r.Count("Encrypt") != 1 {
 		t.Errorf("after it is back: %v, asked %d times to encrypt", p.Health(), r.Count("Encrypt"))
 	}
 }
 
-func TestAPluginThatFailsIsNotAskedForEveryValueAndIsAskedAgain(t *testing.T) {
-	r, c := kmstest.New(t), &clock{}
+func TestFailedUnwrapsAreRetriedLater(t *testing.T) {
+	r, c := kmstest.New(t), &testClock{}
 	r.Start(t)
-	p := client(t, r, c, timeout)
-	look(t, p)
-	stored := seal(t, p, "/a", "value")
-	other := client(t, r, c, timeout)
-	look(t, other)
+	p := newTestPlugin(t, r, c, callTimeout)
+	mustCheck(t, p)
+	stored := mustSeal(t, p, "/a", "value")
+	other := newTestPlugin(t, r, c, callTimeout)
+	mustCheck(t, other)
 	r.Fail(errors.New("the vault is sealed"))
 	for range 10 {
 		if _, err := other.Open(context.Background(), []byte("/a"), stored); !errors.Is(err, ErrPlugin) ||
@@ -192,17 +193,18 @@ func TestAPluginThatFailsIsNotAskedForEveryValueAndIsAskedAgain(t *testing.T) {
 	if n := r.Count("Decrypt"); n != 1 {
 		t.Errorf("it was asked %d times", n)
 	}
-	if _, err := other.Look(context.Background()); err == nil || !strings.Contains(err.Error(), "the vault is sealed") {
+	if _, err := other.Check(context.Background()); err == nil ||
+		!strings.Contains(err.Error(), "the vault is sealed") {
 		t.Errorf("a plugin that says that it is not well: %v", err)
 	}
 	r.Fail(nil)
-	if found := look(t, other); !found.Opened || found.Key {
+	if found := mustCheck(t, other); !found.SeedOpened || found.KeyChanged {
 		t.Errorf("it finds %+v", found)
 	}
-	opens(t, other, "/a", stored, "value")
+	mustOpen(t, other, "/a", stored, "value")
 }
 
-func TestWhatBreaksTheAPIIsNotTaken(t *testing.T) {
+func TestResponsesBeyondLimitsAreRejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		key, health, want string
 	}{
@@ -217,10 +219,10 @@ func TestWhatBreaksTheAPIIsNotTaken(t *testing.T) {
 			var n atomic.Int64
 			r.Server.Key = func() string { return strings.Repeat("k", int(n.Add(1))) }
 		}
-		r.Say(c.health)
+		r.SetHealth(c.health)
 		r.Start(t)
-		p := client(t, r, &clock{}, timeout)
-		if _, err := p.Look(context.Background()); err == nil || !strings.Contains(err.Error(), c.want) {
+		p := newTestPlugin(t, r, &testClock{}, callTimeout)
+		if _, err := p.Check(context.Background()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := p.Seal(nil, nil); err == nil && name != "not well" {
@@ -240,41 +242,41 @@ func TestWhatBreaksTheAPIIsNotTaken(t *testing.T) {
 		"a note without a domain": {KeyID: "a", EncryptedDEKSource: []byte("x"),
 			Annotations: map[string][]byte{"note": nil}},
 	} {
-		if valid(w) == nil {
+		if checkWrapped(w) == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
 }
 
-func TestWhoGivesUpDoesNotSpoilItForOthers(t *testing.T) {
+func TestCancelledCallersDoNotFailOthers(t *testing.T) {
 	r := kmstest.New(t)
 	r.Start(t)
-	p := client(t, r, &clock{}, timeout)
-	look(t, p)
-	stored := seal(t, p, "/a", "value")
-	other := client(t, r, &clock{}, timeout)
+	p := newTestPlugin(t, r, &testClock{}, callTimeout)
+	mustCheck(t, p)
+	stored := mustSeal(t, p, "/a", "value")
+	other := newTestPlugin(t, r, &testClock{}, callTimeout)
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := other.Open(gone, []byte("/a"), stored); !errors.Is(err, context.Canceled) ||
 		errors.Is(err, ErrPlugin) {
 		t.Errorf("given up: %v", err)
 	}
-	opens(t, other, "/a", stored, "value")
+	mustOpen(t, other, "/a", stored, "value")
 }
 
-func TestSeedsAreBoundedAndTheOldestGoes(t *testing.T) {
-	var s seeds
+func TestOldestSeedsAreDropped(t *testing.T) {
+	var s seedCache
 	first := &storedObject{KeyID: "first", EncryptedDEKSource: []byte("x")}
 	kept := &storedObject{KeyID: "kept", EncryptedDEKSource: []byte("x")}
-	s.know(first, &seed{})
-	s.know(kept, &seed{})
+	s.addOwn(first, &keySeed{})
+	s.addOwn(kept, &keySeed{})
 	for i := range maxSeeds - 1 {
-		s.know(&storedObject{KeyID: "k", EncryptedDEKSource: []byte{1, byte(i), byte(i >> 8)}}, &seed{})
-		if _, mine := s.take(kept, identity(kept), time.Now()); mine {
+		s.addOwn(&storedObject{KeyID: "k", EncryptedDEKSource: []byte{1, byte(i), byte(i >> 8)}}, &keySeed{})
+		if _, mine := s.getOrAdd(kept, seedID(kept), time.Now()); mine {
 			t.Fatal("what is used goes")
 		}
 	}
-	if _, mine := s.take(first, identity(first), time.Now()); !mine || len(s.known) > maxSeeds {
+	if _, mine := s.getOrAdd(first, seedID(first), time.Now()); !mine || len(s.known) > maxSeeds {
 		t.Errorf("%d seeds are remembered", len(s.known))
 	}
 }

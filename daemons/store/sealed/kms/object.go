@@ -33,23 +33,23 @@ type wrapped = *storedObject
 
 type storedObject = stored.EncryptedObject
 
-// encode returns the stored form of a value that was encrypted with a key of w.
-func encode(w wrapped, data []byte) ([]byte, error) {
+// encodeStored returns the stored form of a value that was encrypted with a key of w.
+func encodeStored(w wrapped, data []byte) ([]byte, error) {
 	return proto.Marshal(&storedObject{
 		EncryptedData: data, KeyID: w.KeyID, EncryptedDEKSource: w.EncryptedDEKSource, Annotations: w.Annotations,
 		EncryptedDEKSourceType: w.EncryptedDEKSourceType,
 	})
 }
 
-// decode splits a stored value into the encrypted seed and the data.
-func decode(value []byte) (wrapped, []byte, error) {
+// decodeStored splits a stored value into the encrypted seed and the data.
+func decodeStored(value []byte) (wrapped, []byte, error) {
 	o := &storedObject{}
 	if err := proto.Unmarshal(value, o); err != nil {
 		return nil, nil, fmt.Errorf("the stored value is no EncryptedObject: %w", err)
 	}
 	data := o.EncryptedData
 	o.EncryptedData = nil
-	if err := valid(o); err != nil {
+	if err := checkWrapped(o); err != nil {
 		return nil, nil, fmt.Errorf("the stored value: %w", err)
 	}
 	if len(data) == 0 {
@@ -58,9 +58,9 @@ func decode(value []byte) (wrapped, []byte, error) {
 	return o, data, nil
 }
 
-// valid returns an error if a plugin's response exceeds the limits of the API.
-func valid(w wrapped) error {
-	if err := validKeyID(w.KeyID); err != nil {
+// checkWrapped returns an error if a plugin's response exceeds the limits of the API.
+func checkWrapped(w wrapped) error {
+	if err := checkKeyID(w.KeyID); err != nil {
 		return err
 	}
 	switch n := len(w.EncryptedDEKSource); {
@@ -84,7 +84,7 @@ func valid(w wrapped) error {
 	return nil
 }
 
-func validKeyID(id string) error {
+func checkKeyID(id string) error {
 	switch {
 	case id == "":
 		return errors.New("the key_id is empty")
@@ -94,8 +94,8 @@ func validKeyID(id string) error {
 	return nil
 }
 
-// identity returns a digest that identifies an encrypted seed.
-func identity(w wrapped) (sum [sha256.Size]byte) {
+// seedID returns a digest that identifies an encrypted seed.
+func seedID(w wrapped) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	part := func(b []byte) {
 		_ = binary.Write(h, binary.BigEndian, int64(len(b))) // a hash accepts all writes

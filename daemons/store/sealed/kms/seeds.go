@@ -13,104 +13,104 @@ const (
 	// since the stored values were last rewritten.
 	maxSeeds = 4096
 
-	// unwrapAgain is how long the plugin is not asked again to decrypt a seed after a failure, however many values need
-	// it.
-	unwrapAgain = 2 * time.Second
+	// unwrapRetryAfter is how long the plugin is not asked again to decrypt a seed after a failure, however many values
+	// need it.
+	unwrapRetryAfter = 2 * time.Second
 )
 
-// seeds caches the decrypted seeds by their encrypted form. Entries never expire, because the result never changes.
-type seeds struct {
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]*unwrapped
-	turn  uint64
+// seedCache caches the decrypted seeds by their encrypted form. Entries never expire, because the result never changes.
+type seedCache struct {
+	mu       sync.Mutex
+	known    map[[sha256.Size]byte]*unwrappedSeed
+	useCount uint64
 }
 
-// unwrapped is a seed, or the reason why there is none. It is valid once done is closed.
-type unwrapped struct {
-	of   wrapped
-	done chan struct{}
-	seed *seed
-	err  error
-	at   time.Time // time of the failure
-	used uint64    // when it was last used, in turns
+// unwrappedSeed is a seed, or the reason why there is none. It is valid once done is closed.
+type unwrappedSeed struct {
+	wrapped  wrapped
+	done     chan struct{}
+	seed     *keySeed
+	err      error
+	failedAt time.Time // time of the failure
+	lastUsed uint64    // when it was last used, in turns
 }
 
-// take returns the cached entry. If mine is true, the entry is new and the caller must fill it.
-func (s *seeds) take(w wrapped, id [sha256.Size]byte, now time.Time) (u *unwrapped, mine bool) {
+// getOrAdd returns the cached entry. If mine is true, the entry is new and the caller must fill it.
+func (s *seedCache) getOrAdd(w wrapped, id [sha256.Size]byte, now time.Time) (u *unwrappedSeed, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn++
+	s.useCount++
 	if u = s.known[id]; u != nil {
 		select {
 		case <-u.done:
-			if u.err != nil && now.Sub(u.at) >= unwrapAgain {
+			if u.err != nil && now.Sub(u.failedAt) >= unwrapRetryAfter {
 				u = nil
 			}
 		default:
 		}
 	}
 	if u != nil {
-		u.used = s.turn
+		u.lastUsed = s.useCount
 		return u, false
 	}
-	u = &unwrapped{of: w, done: make(chan struct{}), used: s.turn}
-	s.put(id, u)
+	u = &unwrappedSeed{wrapped: w, done: make(chan struct{}), lastUsed: s.useCount}
+	s.addEntry(id, u)
 	return u, true
 }
 
-// know caches a seed that this process created.
-func (s *seeds) know(w wrapped, own *seed) {
-	u := &unwrapped{of: w, done: make(chan struct{}), seed: own}
+// addOwn caches a seed that this process created.
+func (s *seedCache) addOwn(w wrapped, own *keySeed) {
+	u := &unwrappedSeed{wrapped: w, done: make(chan struct{}), seed: own}
 	close(u.done)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn++
-	u.used = s.turn
-	s.put(identity(w), u)
+	s.useCount++
+	u.lastUsed = s.useCount
+	s.addEntry(seedID(w), u)
 }
 
-func (s *seeds) put(id [sha256.Size]byte, u *unwrapped) {
+func (s *seedCache) addEntry(id [sha256.Size]byte, u *unwrappedSeed) {
 	if s.known == nil {
-		s.known = map[[sha256.Size]byte]*unwrapped{}
+		s.known = map[[sha256.Size]byte]*unwrappedSeed{}
 	}
 	for len(s.known) >= maxSeeds {
-		s.forgetOldest()
+		s.dropOldest()
 	}
 	s.known[id] = u
 }
 
-func (s *seeds) forgetOldest() {
+func (s *seedCache) dropOldest() {
 	var oldest [sha256.Size]byte
-	least := s.turn + 1
+	least := s.useCount + 1
 	for id, u := range s.known {
-		if u.used < least {
-			oldest, least = id, u.used
+		if u.lastUsed < least {
+			oldest, least = id, u.lastUsed
 		}
 	}
 	delete(s.known, oldest)
 }
 
-// fill completes an entry. It drops an entry whose error was not the plugin's, for example because the caller's context
-// ended.
-func (s *seeds) fill(id [sha256.Size]byte, u *unwrapped, made *seed, err error, now time.Time) {
+// complete completes an entry. It drops an entry whose error was not the plugin's, for example because the caller's
+// context ended.
+func (s *seedCache) complete(id [sha256.Size]byte, u *unwrappedSeed, made *keySeed, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u.seed, u.err, u.at = made, err, now
+	u.seed, u.err, u.failedAt = made, err, now
 	if err != nil && !errors.Is(err, ErrPlugin) && s.known[id] == u {
 		delete(s.known, id)
 	}
 	close(u.done)
 }
 
-// failed removes some of the seeds that the plugin did not decrypt, and returns them for another attempt.
-func (s *seeds) failed() (list []wrapped) {
+// takeFailed removes some of the seeds that the plugin did not decrypt, and returns them for another attempt.
+func (s *seedCache) takeFailed() (list []wrapped) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, u := range s.known {
 		select {
 		case <-u.done:
 			if u.err != nil && len(list) < maxRetried {
-				list = append(list, u.of)
+				list = append(list, u.wrapped)
 				delete(s.known, id)
 			}
 		default:
@@ -123,19 +123,19 @@ func (s *seeds) failed() (list []wrapped) {
 const maxRetried = 8
 
 // unwrap returns a cached seed, or lets the plugin decrypt it. Concurrent callers share one call.
-func (p *Plugin) unwrap(ctx context.Context, w wrapped) (*seed, error) {
-	id := identity(w)
+func (p *Plugin) unwrap(ctx context.Context, w wrapped) (*keySeed, error) {
+	id := seedID(w)
 	for {
-		u, mine := p.seeds.take(w, id, p.config.Now())
+		u, mine := p.seeds.getOrAdd(w, id, p.config.Now())
 		if mine {
 			secret, err := p.decrypt(ctx, w)
-			var made *seed
+			var made *keySeed
 			if err == nil {
 				made, err = seedOf(w, secret)
 			}
-			p.seeds.fill(id, u, made, err, p.config.Now())
+			p.seeds.complete(id, u, made, err, p.config.Now())
 			if errors.Is(err, ErrPlugin) {
-				p.soon()
+				p.scheduleCheck()
 			}
 			return made, err
 		}

@@ -14,14 +14,14 @@ import (
 // These are upstream's intervals: between checks of the plugin, and how long its key is used for writes after the last
 // successful check.
 const (
-	lookEvery = time.Minute
-	lookAgain = 10 * time.Second // the longest interval after a failure
-	writeFor  = 3 * time.Minute
+	healthInterval   = time.Minute
+	maxRetryInterval = 10 * time.Second // the longest interval after a failure
+	writeLifetime    = 3 * time.Minute
 )
 
-// writing is the key for writes.
-type writing struct {
-	seed    *seed
+// writeKey is the key for writes.
+type writeKey struct {
+	seed    *keySeed
 	wrapped wrapped
 	until   time.Time // extended while the plugin works
 }
@@ -42,43 +42,43 @@ func (p *Plugin) Health() error {
 	if p.health == nil {
 		return nil
 	}
-	return p.fault(p.health)
+	return p.namedError(p.health)
 }
 
 // Due returns when the next check of the plugin is due.
 func (p *Plugin) Due() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.next
+	return p.nextCheck
 }
 
-// soon schedules an earlier check of the plugin, because a call has failed.
-func (p *Plugin) soon() {
+// scheduleCheck schedules an earlier check of the plugin, because a call has failed.
+func (p *Plugin) scheduleCheck() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if next := p.config.Now().Add(time.Second); next.Before(p.next) {
-		p.next = next
+	if next := p.config.Now().Add(time.Second); next.Before(p.nextCheck) {
+		p.nextCheck = next
 	}
 }
 
-// Found is what a check of the plugin has changed.
-type Found struct {
-	Key    bool // there is another key for writes
-	Opened bool // a seed could be decrypted that could not be before
+// Changes is what a check of the plugin has changed.
+type Changes struct {
+	KeyChanged bool // there is another key for writes
+	SeedOpened bool // a seed could be decrypted that could not be before
 }
 
-// Look checks the plugin. If the plugin has another key than the one for writes, it encrypts a new seed with it. If
+// Check checks the plugin. If the plugin has another key than the one for writes, it encrypts a new seed with it. If
 // anything fails, the former seed stays in use until it expires.
-func (p *Plugin) Look(ctx context.Context) (found Found, err error) {
+func (p *Plugin) Check(ctx context.Context) (found Changes, err error) {
 	p.probing.Lock()
 	defer p.probing.Unlock()
 	began := p.config.Now()
-	found.Key, err = p.look(ctx, began)
+	found.KeyChanged, err = p.checkOnce(ctx, began)
 	lacking := 0
 	if err == nil {
-		for _, w := range p.seeds.failed() {
+		for _, w := range p.seeds.takeFailed() {
 			if _, failed := p.unwrap(ctx, w); failed == nil {
-				found.Opened = true
+				found.SeedOpened = true
 			} else {
 				lacking++
 			}
@@ -89,17 +89,17 @@ func (p *Plugin) Look(ctx context.Context) (found Found, err error) {
 	was := p.health
 	p.health = err
 	if err == nil {
-		p.failed, p.next = 0, p.config.Now().Add(lookEvery)
+		p.failures, p.nextCheck = 0, p.config.Now().Add(healthInterval)
 		if lacking > 0 {
-			p.next = p.config.Now().Add(lookAgain)
+			p.nextCheck = p.config.Now().Add(maxRetryInterval)
 		}
 		if was != nil {
-			p.config.Log.Info("a KMS plugin is well", "plugin", p.config.Name, "key", shown(p.current.wrapped.KeyID))
+			p.config.Log.Info("a KMS plugin is well", "plugin", p.config.Name, "key", shortID(p.current.wrapped.KeyID))
 		}
 		return found, nil
 	}
-	p.next = p.config.Now().Add(min(time.Second<<min(p.failed, 10), lookAgain))
-	if p.failed++; p.failed == 1 {
+	p.nextCheck = p.config.Now().Add(min(time.Second<<min(p.failures, 10), maxRetryInterval))
+	if p.failures++; p.failures == 1 {
 		p.config.Log.Warn(
 			"a KMS plugin is not well; what is known of its keys is used for a while",
 			"plugin",
@@ -110,10 +110,10 @@ func (p *Plugin) Look(ctx context.Context) (found Found, err error) {
 			err,
 		)
 	}
-	return found, p.fault(err)
+	return found, p.namedError(err)
 }
 
-func (p *Plugin) look(ctx context.Context, began time.Time) (changed bool, err error) {
+func (p *Plugin) checkOnce(ctx context.Context, began time.Time) (changed bool, err error) {
 	r, err := p.status(ctx)
 	if err != nil {
 		return false, err
@@ -122,20 +122,20 @@ func (p *Plugin) look(ctx context.Context, began time.Time) (changed bool, err e
 	if r.Healthz != "ok" {
 		errs = append(errs, fmt.Errorf("it says of itself: %q", r.Healthz))
 	}
-	if err := p.speaks(r.Version); err != nil {
+	if err := p.checkVersion(r.Version); err != nil {
 		errs = append(errs, err)
 	}
-	if err := validKeyID(r.KeyId); err != nil {
+	if err := checkKeyID(r.KeyId); err != nil {
 		return false, errors.Join(append(errs, err)...)
 	}
 	// Continue even if the plugin reports that it is unhealthy, because writes depend only on whether its key is the
 	// same.
-	changed, err = p.follow(ctx, r.KeyId, began.Add(writeFor))
+	changed, err = p.useKey(ctx, r.KeyId, began.Add(writeLifetime))
 	return changed, errors.Join(append(errs, err)...)
 }
 
-// speaks returns an error unless the plugin uses a known version of the API, and always the same.
-func (p *Plugin) speaks(version string) error {
+// checkVersion returns an error unless the plugin uses a known version of the API, and always the same.
+func (p *Plugin) checkVersion(version string) error {
 	if version != "v2" && version != "v2beta1" {
 		return fmt.Errorf("it speaks version %q of the KMS API, v2 is known here", version)
 	}
@@ -150,8 +150,8 @@ func (p *Plugin) speaks(version string) error {
 	return nil
 }
 
-// follow makes writes use the plugin's key id.
-func (p *Plugin) follow(ctx context.Context, id string, until time.Time) (changed bool, err error) {
+// useKey makes writes use the plugin's key id.
+func (p *Plugin) useKey(ctx context.Context, id string, until time.Time) (changed bool, err error) {
 	p.mu.Lock()
 	if p.current != nil && p.current.wrapped.KeyID == id {
 		same := *p.current
@@ -169,22 +169,22 @@ func (p *Plugin) follow(ctx context.Context, id string, until time.Time) (change
 	if err != nil {
 		return false, err
 	}
-	if err := valid(w); err != nil {
+	if err := checkWrapped(w); err != nil {
 		return false, fmt.Errorf("what it has encrypted: %w", err)
 	}
 	if w.KeyID != id {
-		return false, fmt.Errorf("it encrypts with key %s, and says that its key is %s", shown(w.KeyID), shown(id))
+		return false, fmt.Errorf("it encrypts with key %s, and says that its key is %s", shortID(w.KeyID), shortID(id))
 	}
-	p.seeds.know(w, s)
+	p.seeds.addOwn(w, s)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.current = &writing{seed: s, wrapped: w, until: until}
-	p.config.Log.Info("a KMS plugin has given a key to write with", "plugin", p.config.Name, "key", shown(id))
+	p.current = &writeKey{seed: s, wrapped: w, until: until}
+	p.config.Log.Info("a KMS plugin has given a key to write with", "plugin", p.config.Name, "key", shortID(id))
 	return true, nil
 }
 
-// shown returns a form of a key's ID for logs, because plugins may put confidential data into the ID.
-func shown(id string) string {
+// shortID returns a form of a key's ID for logs, because plugins may put confidential data into the ID.
+func shortID(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return "sha256:" + hex.EncodeToString(sum[:8])
 }

@@ -13,13 +13,13 @@ import (
 
 // Values that upstream's API server has written can be read here, and the other way round.
 // Proves S10.
-func TestTheStoredFormIsUpstreams(t *testing.T) {
+func TestStoredFormEqualsUpstream(t *testing.T) {
 	r := kmstest.New(t)
 	r.Start(t)
-	p := client(t, r, &clock{}, timeout)
-	look(t, p)
+	p := newTestPlugin(t, r, &testClock{}, callTimeout)
+	mustCheck(t, p)
 	ctx := context.Background()
-	service, err := upstream.NewGRPCService(t.Context(), r.Endpoint(), "upstream", timeout)
+	service, err := upstream.NewGRPCService(t.Context(), r.Endpoint(), "upstream", callTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,11 +43,11 @@ func TestTheStoredFormIsUpstreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		opens(t, p, "/registry/secrets/a/b", stored, "of upstream")
+		mustOpen(t, p, "/registry/secrets/a/b", stored, "of upstream")
 		if p.Stale(stored) == seeds {
 			t.Errorf("%s: stale is %v", name, p.Stale(stored))
 		}
-		ours := seal(t, p, "/registry/secrets/a/b", "of ours")
+		ours := mustSeal(t, p, "/registry/secrets/a/b", "of ours")
 		if plain, stale, err := theirs.TransformFromStorage(ctx, ours, at); err != nil || string(plain) != "of ours" ||
 			stale == seeds {
 			t.Errorf("%s: upstream reads %q, stale: %v, %v", name, plain, stale, err)

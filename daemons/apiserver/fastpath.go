@@ -1,0 +1,212 @@
+package apiserver
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/h2"
+	"clusterctl/daemons/apiserver/wire"
+)
+
+// This file answers reads of one object without a goroutine that waits. These reads are the most frequent requests, and
+// the waiting goroutine is most of their cost. The goroutine that reads the connection runs the stages. The goroutine
+// that fetches the store's revision for all pending reads then answers them. Requests that are refused or unusual in
+// any way take the ordinary path. So do requests that need an authenticator, an authorizer or a webhook that may have
+// to wait.
+
+// serveFast reports whether it answers a request, now or later. The request's context has ended, so no stage may wait.
+func (s *Server) serveFast(d *h2.Deferred, r *http.Request) (taken bool) {
+	if s.options.RequestTimeout < 3*cache.RevisionTimeout || r.URL.RawQuery != "" {
+		return false
+	}
+	rec := &responseRecorder{ResponseWriter: d}
+	p := &fastRequest{s: s, q: s.parseRequest(rec, r), rec: rec, d: d, start: s.options.Now()}
+	if !p.isSimpleRead() {
+		return false
+	}
+	rec.Header().Set("Cache-Control", cacheControl)
+	p.q.setAuditID()
+	defer func() {
+		if !taken {
+			rec.release()
+		}
+	}()
+	for i := range stages {
+		if stages[i].runFast == nil || !stages[i].runFast(s, p) {
+			return false
+		}
+	}
+	s.metrics.recordArrival(p.q)
+	for i := range stages {
+		if stages[i].commit != nil {
+			stages[i].commit(s, p.q)
+		}
+	}
+	s.cache.CallWhenCurrent(p)
+	return true
+}
+
+// fastRequest is a request without a goroutine that waits for its answer.
+type fastRequest struct {
+	s     *Server
+	q     *request
+	rec   *responseRecorder
+	d     *h2.Deferred
+	start time.Time
+}
+
+// isSimpleRead reports whether the request reads one object of a resource that is served here.
+func (p *fastRequest) isSimpleRead() bool {
+	q := p.q
+	return q.Resource && q.isServed && q.Verb == "get" && q.Subresource == "" && !q.served.Virtual && q.cache != nil &&
+		q.served.Namespaced == (q.Namespace != "") && (q.served.Verbs == nil || slices.Contains(q.served.Verbs, q.Verb))
+}
+
+// authenticateFast is identify for users that can be authenticated without waiting.
+func (s *Server) authenticateFast(p *fastRequest) bool {
+	user, known := s.lookupUserFast(p.q.http)
+	if !known {
+		return false // the ordinary path finds the reason
+	}
+	p.q.user = user
+	return true
+}
+
+// lookupUserFast is known without waiting. It returns false if it would have to wait, or if authentication fails.
+func (s *Server) lookupUserFast(r *http.Request) (api.User, bool) {
+	for _, a := range s.options.Authenticators {
+		prompt, can := a.(api.NonBlockingAuthenticator)
+		if !can {
+			return api.User{}, false
+		}
+		user, ok, waits := prompt.TryAuthenticate(r)
+		if waits {
+			return api.User{}, false
+		}
+		if ok {
+			return withAuthenticatedGroup(user), true
+		}
+	}
+	return api.User{}, false
+}
+
+// auditFast decides what is recorded, if recording needs no waiting.
+func (s *Server) auditFast(p *fastRequest) bool {
+	if s.options.Auditor == nil {
+		return true
+	}
+	if !s.options.Auditor.CanRecordNow() {
+		return false
+	}
+	p.q.auditRecord = s.newAuditRecord(p.q)
+	return true
+}
+
+// hasNoImpersonation sends requests with impersonation to the ordinary path, where it is authorized and logged.
+func (s *Server) hasNoImpersonation(p *fastRequest) bool {
+	for name := range p.q.http.Header {
+		if strings.HasPrefix(name, "Impersonate-") {
+			return false
+		}
+	}
+	return true
+}
+
+// authorizeFast is authorize for requests that are allowed without waiting.
+func (s *Server) authorizeFast(p *fastRequest) bool {
+	if len(s.options.Authorizers) == 0 {
+		return true
+	}
+	for _, a := range s.options.Authorizers {
+		prompt, can := a.(api.NonBlockingAuthorizer)
+		if !can {
+			return false
+		}
+		decision, reason, waits := prompt.TryAuthorize(p.q.user, p.q.Request)
+		switch {
+		case waits || decision == api.Deny:
+			return false
+		case decision == api.Allow:
+			p.q.auditRecord.setAuthorization(reason, nil)
+			return true
+		}
+	}
+	return false
+}
+
+// isServed is arrive for resources that are served already.
+func (s *Server) isServed(p *fastRequest) bool { return p.q.isServed }
+
+// negotiateFast is negotiate for objects that need no conversion.
+func (s *Server) negotiateFast(p *fastRequest) bool {
+	return s.negotiate(p.q) == nil && !p.q.needsConversion()
+}
+
+// recordBodiesFast is recordBodies, which never waits here: a read has no body.
+func (s *Server) recordBodiesFast(p *fastRequest) bool { return s.recordBodies(p.q) == nil }
+
+// canAnswerLater reports whether the response can be written without waiting once the store's revision is known.
+func (s *Server) canAnswerLater(p *fastRequest) bool {
+	return s.cache.CheckReady() == nil && p.isSmall()
+}
+
+// maxFastObject is the largest object, in bytes, that is answered this way. One goroutine answers all requests that
+// waited for the same revision.
+const maxFastObject = 64 << 10
+
+// isSmall reports whether the response is quick to write.
+func (p *fastRequest) isSmall() bool {
+	if f := p.q.media.Format; f != wire.JSON && f != wire.Protobuf {
+		return false
+	}
+	e := p.q.cache.Get(p.q.key())
+	return e == nil || e.Size() <= maxFastObject
+}
+
+// acquireSeatsFast is acquireSeats if seats are free. The caller returns the seats if it does not take the request.
+func (s *Server) acquireSeatsFast(p *fastRequest) bool {
+	q := p.q
+	if s.options.Flow == nil {
+		return s.tryEnterInFlight(q)
+	}
+	schema := s.options.Flow.Classify(&q.user, &q.Request)
+	schema.SetHeaders(q.w.Header())
+	ticket, ok := schema.ExemptTicket()
+	if !ok {
+		ticket, ok = s.options.Flow.Try(schema, q.estimateWork())
+	}
+	q.w.(*responseRecorder).ticket, q.schema = ticket, schema
+	return ok
+}
+
+// commitSeats records that a request holds its seats, once it is certain that it is taken.
+func (s *Server) commitSeats(q *request) { q.w.(*responseRecorder).ticket.Begin(0) }
+
+// OnCurrent implements cache.Reader. It answers the request.
+func (p *fastRequest) OnCurrent(why error) {
+	s, q := p.s, p.q
+	defer p.d.Send()
+	defer s.metrics.recordDone(q, p.rec, p.start)
+	defer s.recordCompleted(q, p.rec)
+	defer p.rec.release()
+	defer func() {
+		if reason := recover(); reason != nil {
+			s.panicked(q, p.rec, reason)
+		}
+	}()
+	err := unavailableError(why)
+	if err == nil {
+		err = s.serveCached(q)
+	}
+	if err != nil {
+		s.writeError(q, err)
+	}
+}
+
+// OnBatchDone implements cache.Reader. It sends the responses of all requests that waited for the same revision in one
+// piece.
+func (p *fastRequest) OnBatchDone() { p.d.Flush() }

@@ -1,0 +1,55 @@
+package h2
+
+import "time"
+
+// A request's body usually follows right after its headers. The handler starts when both have arrived. So it is not
+// woken for the headers, only to wait and be woken again.
+
+const (
+	// maxAwaitedBody is the largest body, in bytes, that is waited for.
+	maxAwaitedBody = 64 << 10
+	// bodyWait is how long to wait. After that the handler starts, and decides what to do about a slow client.
+	bodyWait = 10 * time.Millisecond
+)
+
+// canHold reports whether a stream's handler may wait for the body.
+func (st *stream) canHold() bool {
+	b := &st.body
+	return !b.isComplete && !b.awaitsContinue && b.contentLength > 0 && b.contentLength <= maxAwaitedBody &&
+		st.response.errorStatus == 0
+}
+
+// holdForBody delays a handler until its body has arrived or patience has ended. The caller holds c.mu.
+func (c *Conn) holdForBody(st *stream) {
+	st.isHeld = true
+	switch {
+	case c.isHeldTimerRunning:
+		return // the running timer starts this handler as well
+	case c.heldTimer == nil:
+		c.heldTimer = time.AfterFunc(bodyWait, c.startHeld)
+	default:
+		c.heldTimer.Reset(bodyWait)
+	}
+	c.isHeldTimerRunning = true
+}
+
+// startHeld starts the handlers whose bodies have not arrived in time.
+func (c *Conn) startHeld() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isHeldTimerRunning = false
+	if c.failed != nil {
+		return
+	}
+	for _, st := range c.streams {
+		if !st.isHeld {
+			continue
+		}
+		st.isHeld = false
+		if err := c.begin(st); err != nil {
+			c.failed = err
+			_ = c.nc.Close() // the reading goroutine ends all streams
+			return
+		}
+	}
+}

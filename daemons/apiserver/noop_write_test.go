@@ -1,0 +1,47 @@
+package apiserver
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/apiserver/cache"
+)
+
+// Stored objects are shared by all readers, so a write without changes must not modify them.
+func TestWritesWithoutChangesKeepTheSharedObject(t *testing.T) {
+	s, _ := fieldServer(t)
+	q := s.newInternalRequest(t.Context(), corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
+	entry, err := cache.NewEntry(
+		q.kind(),
+		"n",
+		[]byte(
+			`{"kind":"Node","apiVersion":"v1","metadata":{"name":"n","uid":"1","generation":7},"spec":{"podCIDR":"10.0.0.0/24"}}`,
+		),
+		5,
+		nil,
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &write{s: s, q: q, manager: serverFieldManager}
+	stored, err := entry.Object()
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := stored.DeepCopyObject()
+	e, lost, err := w.tryModify(
+		context.Background(),
+		entry,
+		func(live runtime.Object) (runtime.Object, error) { return live, nil },
+	)
+	if err != nil || lost || e != entry {
+		t.Errorf("it came to %v %v %v", e, lost, err)
+	}
+	if is, err := entry.Object(); err != nil || !equality.Semantic.DeepEqual(is, was) {
+		t.Errorf("stored is %+v, was %+v", is, was)
+	}
+}

@@ -1,0 +1,128 @@
+package apiserver
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/apiserver/discovery"
+	"clusterctl/daemons/apiserver/openapi"
+	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/kinds"
+)
+
+// servedKinds is the set of served resources at one time. It is immutable. When kinds are added or removed, it is
+// replaced as a whole.
+type servedKinds struct {
+	resources map[schema.GroupVersionResource]wire.Served
+	discovery *discovery.Handler
+	openapi   *openapi.Handler
+
+	aggregated map[schema.GroupVersion]*aggregatedVersion // group versions that other servers answer
+}
+
+// kindSources holds what an offer is made of, besides the built-in kinds.
+type kindSources struct {
+	mu         sync.Mutex
+	declared   []*kinds.Kind // by CustomResourceDefinitions, in the version that is stored
+	aggregated map[schema.GroupVersion]*aggregatedVersion
+	changed    chan struct{} // signals that declared has changed
+}
+
+// serveKinds serves declared kinds in all versions, besides the built-in kinds.
+func (s *Server) serveKinds(declared []*kinds.Kind) {
+	s.kindSources.mu.Lock()
+	defer s.kindSources.mu.Unlock()
+	s.kindSources.declared = declared
+	s.updateServedKinds()
+	select {
+	case s.kindSources.changed <- struct{}{}:
+	default: // a signal is pending already
+	}
+}
+
+// serveAggregated passes group versions on to other servers.
+func (s *Server) serveAggregated(all map[schema.GroupVersion]*aggregatedVersion) {
+	s.kindSources.mu.Lock()
+	defer s.kindSources.mu.Unlock()
+	s.kindSources.aggregated = all
+	s.updateServedKinds()
+}
+
+func (s *Server) updateServedKinds() {
+	var declared []*kinds.Kind
+	for _, k := range s.kindSources.declared {
+		declared = append(declared, k.Untyped.Family.Served...)
+	}
+	all := slices.Concat(s.options.Kinds, declared)
+	next := &servedKinds{
+		resources:  make(map[schema.GroupVersionResource]wire.Served, 2*len(all)),
+		aggregated: map[schema.GroupVersion]*aggregatedVersion{},
+		openapi:    s.builtInOpenAPI,
+	}
+	own := map[schema.GroupVersion]bool{}
+	for _, k := range all {
+		hub := wire.Served{Kind: k}
+		next.resources[hub.Name()] = hub
+		own[k.GVK.GroupVersion()] = true
+		for i := range k.Aliases {
+			alias := wire.Served{Kind: k, Alias: &k.Aliases[i]}
+			next.resources[alias.Name()] = alias
+			own[k.Aliases[i].GVK.GroupVersion()] = true
+		}
+	}
+	var others []discovery.ExternalVersion
+	var elsewhere []openapi.ExternalVersion
+	for gv, a := range s.kindSources.aggregated {
+		if own[gv] {
+			continue // built-in group versions cannot be handed to another server
+		}
+		next.aggregated[gv] = a
+		others = append(others,
+			discovery.ExternalVersion{GroupVersion: gv, Resources: a.resources, Stale: a.unavailableReason != ""})
+		elsewhere = append(
+			elsewhere,
+			openapi.ExternalVersion{Path: "apis/" + gv.String(), V2: a.documents.v2, V3: a.documents.v3},
+		)
+	}
+	slices.SortFunc(elsewhere, func(a, b openapi.ExternalVersion) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(others, func(a, b discovery.ExternalVersion) int {
+		return strings.Compare(a.GroupVersion.String(), b.GroupVersion.String())
+	})
+	// Unchanged parts are shared with the previous offer.
+	was := s.serving.Load()
+	var shown *discovery.Handler
+	var described *openapi.Handler
+	if was != nil {
+		shown, described = was.discovery, was.openapi
+	}
+	next.discovery = discovery.New(shown, all, others...)
+	next.discovery.Addresses = s.discoveryAddresses()
+	if len(declared) > 0 || len(elsewhere) > 0 {
+		next.openapi = s.builtInOpenAPI.With(described, declared, elsewhere...)
+	}
+	s.serving.Store(next)
+}
+
+// discoveryAddresses returns the server's advertised address, and the address of the kubernetes Service for clients in
+// the service network.
+func (s *Server) discoveryAddresses() (a discovery.Addresses) {
+	if s.options.AdvertiseAddress == "" {
+		return a
+	}
+	a.Default = net.JoinHostPort(s.options.AdvertiseAddress, strconv.Itoa(s.options.AdvertisePort))
+	if len(s.options.ServiceClusterIPRange) == 0 {
+		return a
+	}
+	if services, err := netip.ParsePrefix(s.options.ServiceClusterIPRange[0]); err == nil {
+		services = services.Masked()
+		a.Ranges = []discovery.AddressRange{{Clients: services,
+			Address: net.JoinHostPort(services.Addr().Next().String(), "443")}}
+	}
+	return a
+}

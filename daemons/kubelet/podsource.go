@@ -1,0 +1,211 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// watchPods watches the pods that are assigned to this node, and the services for the pods' environment.
+func (k *Kubelet) watchPods(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	if !k.watches.isShared() {
+		g.Go(func() error { return k.watches.Run(ctx) })
+	}
+	g.Go(func() error {
+		if !k.watches.waitListed(ctx) {
+			return ctx.Err()
+		}
+		defer k.watches.follow(k.name, podFollower{updated: k.handlePod, deleted: k.handleDeleted})()
+		if k.watches.waitSynced(ctx) {
+			close(k.synced)
+			k.env.Log.Info("pods known", "count", k.watches.count(k.name))
+			k.adoptOrphans(ctx, nil)
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	return g.Wait()
+}
+
+// trimObject removes fields that the kubelet does not need from objects that it caches. It copies the object before
+// changing it.
+func trimObject(o any) (any, error) {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		c := *o
+		c.ManagedFields = nil
+		return &c, nil
+	case *corev1.Service:
+		c := *o
+		c.ManagedFields = nil
+		return &c, nil
+	case *corev1.Node:
+		c := *o
+		c.ManagedFields = nil
+		return &c, nil
+	}
+	return o, nil
+}
+
+// handlePod handles a pod of this node that was added or changed in the API.
+func (k *Kubelet) handlePod(p *corev1.Pod) {
+	k.status.setPod(p)
+	if pod.IsMirror(p) {
+		k.mirrors.addMirror(p)
+		k.wakeStatic(p)
+		return
+	}
+	k.updateWorker(p)
+}
+
+// updateWorker passes a pod to its worker. It starts a worker if there is none.
+func (k *Kubelet) updateWorker(p *corev1.Pod) {
+	misplaced := k.checkPlacement(p)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ctx == nil || k.ctx.Err() != nil {
+		return
+	}
+	if w := k.workers[p.UID]; w != nil {
+		w.update(k.allocate(w, p))
+		return
+	}
+	w := newWorker(k, p)
+	if len(p.Status.ContainerStatuses) > 0 {
+		w.allocated = pod.ReportedAllocation(p)
+		w.pod = k.allocate(w, p)
+	}
+	if p.DeletionTimestamp == nil {
+		if !hasBegun(p) {
+			w.evicted = pod.CheckPod(p, k.cfg.AllowedUnsafeSysctls)
+		}
+		if w.evicted == nil && !pod.IsStatic(p) {
+			w.evicted = k.checkAdmission(p, misplaced)
+		}
+		if w.evicted != nil {
+			k.recordEvent(p, corev1.EventTypeWarning, w.evicted.Reason, "%s", w.evicted.Message)
+		}
+	}
+	k.startWorker(w)
+}
+
+// startWorker starts a worker. The caller holds k.mu.
+func (k *Kubelet) startWorker(w *worker) {
+	uid := w.pod.UID
+	k.workers[uid] = w
+	ctx := k.ctx
+	k.wg.Go(func() {
+		w.run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		w.mu.Lock()
+		p := w.pod // may have been updated since
+		w.mu.Unlock()
+		k.objects.removePod(uid)
+		k.status.removePod(uid)
+		k.metrics.probes.removePod(p)
+		k.mu.Lock()
+		delete(k.workers, uid)
+		k.mu.Unlock()
+		if pod.IsStatic(p) {
+			k.startReplacement(p)
+		}
+	})
+}
+
+// handleDeleted handles a pod that the API no longer has.
+func (k *Kubelet) handleDeleted(p *corev1.Pod) {
+	if pod.IsMirror(p) {
+		k.mirrors.removeMirror(p)
+		return
+	}
+	k.mu.Lock()
+	w := k.workers[p.UID]
+	k.mu.Unlock()
+	if w != nil {
+		w.updateInbox(func() { w.removed = true })
+	}
+}
+
+// watchRuntime wakes the workers of pods for which the runtime reports events. It also wakes all workers periodically,
+// in case an event was lost. If the runtime reports no events, it wakes them every second.
+func (k *Kubelet) watchRuntime(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ended := make(chan error, 1)
+	listen := func() { wg.Go(func() { ended <- k.runtime.Events(ctx, k.wakeWorker) }) }
+	listen()
+	tick := time.NewTicker(relistInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			k.wakeAllWorkers()
+		case err := <-ended:
+			if errors.Is(err, cri.ErrNoEvents) {
+				k.env.Log.Info("the runtime tells of no changes: asking it every second")
+				tick.Reset(time.Second)
+				continue
+			}
+			if ctx.Err() == nil {
+				k.env.Log.Warn("the runtime's events ended; listening again", "error", err)
+			}
+			if !sleep(ctx, 500*time.Millisecond) {
+				return ctx.Err()
+			}
+			listen()
+			k.wakeAllWorkers() // also for a runtime whose event stream repeatedly ends before it is known to work
+		}
+	}
+}
+
+// wakeWorker wakes the worker of a pod to observe the runtime. An empty uid wakes all workers.
+func (k *Kubelet) wakeWorker(uid string) {
+	if uid == "" {
+		k.wakeAllWorkers()
+		return
+	}
+	k.mu.Lock()
+	w := k.workers[types.UID(uid)]
+	k.mu.Unlock()
+	if w != nil {
+		w.updateInbox(func() { w.hasRuntimeChange = true })
+	}
+}
+
+func (k *Kubelet) wakeAllWorkers() {
+	k.mu.Lock()
+	all := make([]*worker, 0, len(k.workers))
+	for _, w := range k.workers {
+		all = append(all, w)
+	}
+	k.mu.Unlock()
+	for _, w := range all {
+		w.updateInbox(func() { w.hasRuntimeChange = true })
+	}
+}
+
+// refreshWorker wakes the worker of a pod that uses an API object that has changed.
+func (k *Kubelet) refreshWorker(uid types.UID) {
+	k.mu.Lock()
+	w := k.workers[uid]
+	k.mu.Unlock()
+	if w != nil {
+		w.updateInbox(func() { w.refreshRequested, w.needsRetry = true, true })
+	}
+}
+
+// relistInterval is how often all pods are observed even though the runtime reports events.
+const relistInterval = 5 * time.Minute

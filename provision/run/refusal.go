@@ -1,0 +1,94 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/step"
+)
+
+// RefusedError is the error that lists the objects that the API refuses.
+type RefusedError struct {
+	List    []Refusal
+	Waiting int // objects that depend on the refused ones and were not applied
+}
+
+// Refusal is one object that the API refuses.
+type Refusal struct {
+	Address       string
+	Source        config.Source
+	Kind          string
+	Name          string // namespace/name
+	IsUnknownKind bool   // the API does not know the kind
+	Err           error
+}
+
+// Error returns one line for each refused object.
+func (r RefusedError) Error() string {
+	lines := []string{
+		fmt.Sprintf("the API refuses %s; apply goes on with the others:", plan.Number(len(r.List), "object")),
+	}
+	for _, one := range r.List {
+		where := one.Address
+		if one.Source.File != "" {
+			where = fmt.Sprintf("%s (%s:%d)", one.Address, one.Source.File, one.Source.Line)
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s %s: %v", where, one.Kind, one.Name, one.Err))
+	}
+	if r.Waiting > 0 {
+		lines = append(lines, plan.Number(r.Waiting, "object")+" that come after them by depends_on are not begun")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// collect adds the refusals in err and returns nil, or returns err if it is another error.
+func (r *RefusedError) collect(err error) error {
+	var more RefusedError
+	if !errors.As(err, &more) {
+		return err
+	}
+	r.add(more)
+	return nil
+}
+
+// add adds the refusals of more, each object once. An object can be refused twice, because the objects that the
+// cluster's own daemons need are also applied together with the nodes' labels.
+func (r *RefusedError) add(more RefusedError) {
+	for _, one := range more.List {
+		if !slices.ContainsFunc(
+			r.List,
+			func(o Refusal) bool { return o.Kind == one.Kind && o.Name == one.Name && o.Address == one.Address },
+		) {
+			r.List = append(r.List, one)
+		}
+	}
+	r.Waiting += more.Waiting
+}
+
+// hasOnlyUnknownKinds reports whether all refused objects are of kinds that the API does not know.
+func (r RefusedError) hasOnlyUnknownKinds() bool {
+	return !slices.ContainsFunc(r.List, func(one Refusal) bool { return !one.IsUnknownKind })
+}
+
+// upgradesAPIServer reports whether the plan installs another API server, which may know more kinds than the running
+// one.
+func (p *Prepared) upgradesAPIServer() bool {
+	return slices.ContainsFunc(p.machines, func(m *machine) bool {
+		return m.action == plan.Change && m.HasRole(config.RoleControlPlane) &&
+			slices.ContainsFunc(m.changes, func(c step.Change) bool {
+				return c.Kind == "link" && path.Base(c.Name) == "kube-apiserver"
+			})
+	})
+}
+
+// ErrInterrupted reports that the user has interrupted a run.
+var ErrInterrupted = errors.New("interrupted; run it again to go on from there")
+
+// isInterrupted reports whether a run was cancelled, as opposed to having timed out.
+func isInterrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
