@@ -88,9 +88,6 @@ func (c *conn) serve() {
 		if !c.handshake() {
 			return
 		}
-	} else if c.hasHTTP2Preface() {
-		c.e.passToHTTP2(&bufferedConn{Conn: c.nc, buf: c.buf}, c)
-		return
 	}
 	for c.serveNext() {
 	}
@@ -143,25 +140,11 @@ func (c *conn) handshake() bool {
 
 const prefaceHTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// hasHTTP2Preface reports whether a plaintext connection starts with the preface of HTTP/2 with prior knowledge.
-func (c *conn) hasHTTP2Preface() bool {
-	for {
-		b := c.buf.bytes()
-		n := min(len(b), len(prefaceHTTP2))
-		if string(b[:n]) != prefaceHTTP2[:n] {
-			return false
-		}
-		if n == len(prefaceHTTP2) {
-			return true
-		}
-		wait := c.e.cfg.Idle
-		if n > 0 {
-			wait = c.e.cfg.HeadTime
-		}
-		if c.fill(wait) != nil {
-			return false
-		}
-	}
+// mayBeHTTP2 reports whether the first data of a plaintext connection is the preface of HTTP/2 with prior knowledge, or
+// a part of it.
+func (c *conn) mayBeHTTP2(data []byte) bool {
+	n := min(len(data), len(prefaceHTTP2))
+	return !c.secure && c.requests == 0 && string(data[:n]) == prefaceHTTP2[:n]
 }
 
 // fill reads more data into the buffer.
@@ -225,7 +208,8 @@ func (c *conn) keepPipelined() {
 	c.afterBody = c.afterBody[:0]
 }
 
-// readHead reads a request head. It returns false if there is none; an error response was sent in that case.
+// readHead reads a request head. It returns false if there is none: an error response was sent, the client is gone, or
+// the connection was handed over because the client speaks HTTP/2.
 func (c *conn) readHead() (int, bool) {
 	c.idle.Store(true)
 	defer c.idle.Store(false)
@@ -234,7 +218,16 @@ func (c *conn) readHead() (int, bool) {
 	}
 	parsed, first := 0, int64(0)
 	for {
-		if b := c.buf.bytes(); len(b) > parsed && bytes.IndexByte(b[parsed:], '\n') >= 0 {
+		b := c.buf.bytes()
+		if c.mayBeHTTP2(b) {
+			if len(b) >= len(prefaceHTTP2) {
+				c.idle.Store(false)
+				if c.markBusy() {
+					c.e.passToHTTP2(&bufferedConn{Conn: c.nc, buf: c.buf}, c)
+				}
+				return 0, false
+			}
+		} else if len(b) > parsed && bytes.IndexByte(b[parsed:], '\n') >= 0 {
 			size, err := c.req.parse(b)
 			switch {
 			case err == nil:

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"io"
 	"net"
@@ -201,4 +202,29 @@ func TestFloodsOfConnectionsAreLimited(t *testing.T) {
 		}
 	}
 	p.checkOtherClient(t)
+}
+
+// Both clients have sent nothing, or not yet enough to recognize HTTP/2. The engine does not wait for them as long as for
+// an idle connection.
+func TestSilentConnectionsDoNotDelayTheEnd(t *testing.T) {
+	for name, data := range map[string]string{"nothing": "", "a part of the preface": prefaceHTTP2[:10]} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, func(cfg *Config) { cfg.Idle, cfg.HeadTime = time.Hour, 100*time.Millisecond })
+			c, err := net.Dial("tcp", p.plain.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := io.WriteString(c, data); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the connection is not registered", func() bool { return p.e.connections() == 1 })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			p.e.Close(ctx)
+			if ctx.Err() != nil {
+				t.Error("the engine has waited for the whole time that it was given")
+			}
+		})
+	}
 }
