@@ -160,11 +160,8 @@ func TestDeletedPodsAreNotScheduled(t *testing.T) {
 		pod("going", withRequest("cpu", "3")))
 	waitFor(t, hasEvent(api, "FailedScheduling", "Insufficient cpu"))
 	going := getPod(t, api, "going")
-	going.DeletionTimestamp, going.Finalizers, going.Generation = &metav1.Time{
-		Time: going.CreationTimestamp.Time,
-	}, []string{
-		"example.com/hold",
-	}, 2
+	deleted := metav1.Now() // a zero time would be lost when the scheduler's patch encodes the pod
+	going.DeletionTimestamp, going.Finalizers, going.Generation = &deleted, []string{"example.com/hold"}, 2
 	if _, err := api.CoreV1().Pods("default").Update(t.Context(), going, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
