@@ -75,22 +75,43 @@ func toMachine(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		PreventDestroy: raw.Lifecycle.preventDestroy(),
 		Source:         sourceOf(b),
 	}
+	diags = append(diags, setMachineName(x, b, raw, &m)...)
+	diags = append(diags, setMachineAddresses(b, raw, &m)...)
+	diags = append(diags, setExternalAddresses(b, raw, &m)...)
+	diags = append(diags, addTopologyLabels(&m, b, raw)...)
+	diags = append(diags, checkRoles(b, &m)...)
+	diags = append(diags, checkLabels(b, &m)...)
+	diags = append(diags, setTaints(b, raw, &m)...)
+	diags = append(diags, setSSH(x, b, raw, &m)...)
+	if k := raw.Kubelet; k != nil {
+		diags = append(diags, decodeChosen(x, b, "kubelet", k.Body, daemons.DefaultKubeletSettings(), &m.Kubelet)...)
+	}
+	return m, diags
+}
+
+// setMachineName sets the name of the machine, which is also its node's.
+func setMachineName(x *Context, b *hcl.Block, raw machineBlock, m *config.Machine) (diags hcl.Diagnostics) {
 	m.Name = orDefault(raw.Name, x.defaultName(b.Labels[0]))
 	if len(m.Name) > validation.LabelValueMaxLength {
-		diags = append(diags, newError(attributeRange(b, body, "name"), "Machine name too long",
+		diags = append(diags, newError(attributeRange(b, b.Body, "name"), "Machine name too long",
 			"%q has %d characters. The maximum is %d, because the name is the label kubernetes.io/hostname.",
 			m.Name, len(m.Name), validation.LabelValueMaxLength))
 	} else if errs := validation.IsDNS1123Subdomain(m.Name); len(errs) > 0 {
-		diags = append(diags, newError(attributeRange(b, body, "name"), "Invalid machine name", "%q cannot name a "+
+		diags = append(diags, newError(attributeRange(b, b.Body, "name"), "Invalid machine name", "%q cannot name a "+
 			"node: "+
 			"%s.", m.Name, errs[0]))
 	}
+	return diags
+}
+
+// setMachineAddresses sets the addresses at which other machines reach the machine.
+func setMachineAddresses(b *hcl.Block, raw machineBlock, m *config.Machine) (diags hcl.Diagnostics) {
 	ip, err := netip.ParseAddr(raw.Address)
 	if err != nil {
 		diags = append(
 			diags,
 			newError(
-				attributeRange(b, body, "address"),
+				attributeRange(b, b.Body, "address"),
 				"Invalid address",
 				"%q is not an IP address. The address is the one at which the other machines reach this one; a name "+
 					"to connect to goes into ssh { host = … }.",
@@ -99,7 +120,7 @@ func toMachine(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		)
 	}
 	if why := unreachableReason(ip); err == nil && why != "" {
-		diags = append(diags, newError(attributeRange(b, body, "address"), "Invalid address",
+		diags = append(diags, newError(attributeRange(b, b.Body, "address"), "Invalid address",
 			"Other machines cannot reach this one at %q: %s.", raw.Address, why))
 	}
 	m.IP = ip
@@ -109,7 +130,7 @@ func toMachine(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 			diags = append(
 				diags,
 				newError(
-					attributeRange(b, body, "second_address"),
+					attributeRange(b, b.Body, "second_address"),
 					"Invalid second address",
 					"%q is not an IPv6 address by which other machines can reach this one, as \"fd00:99::11\".",
 					raw.Second,
@@ -117,13 +138,18 @@ func toMachine(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 			)
 		}
 	}
+	return diags
+}
+
+// setExternalAddresses sets the addresses that are only written to the Node's status.
+func setExternalAddresses(b *hcl.Block, raw machineBlock, m *config.Machine) (diags hcl.Diagnostics) {
 	for _, text := range raw.External {
 		a, err := netip.ParseAddr(text)
 		if err != nil || unreachableReason(a) != "" {
 			diags = append(
 				diags,
 				newError(
-					attributeRange(b, body, "external_addresses"),
+					attributeRange(b, b.Body, "external_addresses"),
 					"Invalid external address",
 					"%q is not an IP address by which others can reach the machine, as \"203.0.113.7\".",
 					text,
@@ -135,7 +161,7 @@ func toMachine(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 			diags = append(
 				diags,
 				newError(
-					attributeRange(b, body, "external_addresses"),
+					attributeRange(b, b.Body, "external_addresses"),
 					"Invalid external address",
 					"%q is in the list twice. Write it once.",
 					text,
@@ -145,12 +171,16 @@ func toMachine(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		}
 		m.External = append(m.External, a)
 	}
-	diags = append(diags, addTopologyLabels(&m, b, raw)...)
+	return diags
+}
+
+// checkRoles checks that the machine has roles, and that they exist.
+func checkRoles(b *hcl.Block, m *config.Machine) (diags hcl.Diagnostics) {
 	if len(m.Roles) == 0 {
 		diags = append(
 			diags,
 			newError(
-				attributeRange(b, body, "roles"),
+				attributeRange(b, b.Body, "roles"),
 				"No roles",
 				"A machine has at least one of the roles %q and %q.",
 				config.RoleControlPlane,
@@ -163,7 +193,7 @@ func toMachine(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 			diags = append(
 				diags,
 				newError(
-					attributeRange(b, body, "roles"),
+					attributeRange(b, b.Body, "roles"),
 					"Unknown role",
 					"%q is not a role.%s The roles are %q and %q.",
 					r,
@@ -174,25 +204,35 @@ func toMachine(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 			)
 		}
 	}
+	return diags
+}
+
+// checkLabels rejects labels that the API server rejects, and those that the kubelet sets.
+func checkLabels(b *hcl.Block, m *config.Machine) (diags hcl.Diagnostics) {
 	for k, v := range m.Labels {
 		for _, e := range append(validation.IsQualifiedName(k), validation.IsValidLabelValue(v)...) {
-			diags = append(diags, newError(attributeRange(b, body, "labels"), "Invalid label", "%s=%s: %s.", k, v, e))
+			diags = append(diags, newError(attributeRange(b, b.Body, "labels"), "Invalid label", "%s=%s: %s.", k, v, e))
 		}
 	}
 	for _, label := range kubeletLabels {
 		if v, ok := m.Labels[label]; ok && (label != corev1.LabelHostname || v != m.Name) {
-			diags = append(diags, newError(attributeRange(b, body, "labels"), "Label of the kubelet",
+			diags = append(diags, newError(attributeRange(b, b.Body, "labels"), "Label of the kubelet",
 				"%s describes the machine, and the kubelet sets it at every start. Omit it, or choose another "+
 					"label.", label))
 		}
 	}
+	return diags
+}
+
+// setTaints parses the taints.
+func setTaints(b *hcl.Block, raw machineBlock, m *config.Machine) (diags hcl.Diagnostics) {
 	for _, text := range raw.Taints {
 		t, ok := parseTaint(text)
 		if !ok {
 			diags = append(
 				diags,
 				newError(
-					attributeRange(b, body, "taints"),
+					attributeRange(b, b.Body, "taints"),
 					"Invalid taint",
 					"%q is not key=value:effect with an effect of NoSchedule, PreferNoSchedule or NoExecute.",
 					text,
@@ -202,12 +242,17 @@ func toMachine(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		if slices.ContainsFunc(m.Taints, func(other config.Taint) bool {
 			return other.Key == t.Key && other.Effect == t.Effect
 		}) {
-			diags = append(diags, newError(attributeRange(b, body, "taints"), "Duplicate taint",
+			diags = append(diags, newError(attributeRange(b, b.Body, "taints"), "Duplicate taint",
 				"There are two taints with the key %q and the effect %s, which the API server rejects. Remove one "+
 					"of them.", t.Key, t.Effect))
 		}
 		m.Taints = append(m.Taints, t)
 	}
+	return diags
+}
+
+// setSSH sets how clusterctl connects to the machine.
+func setSSH(x *Context, b *hcl.Block, raw machineBlock, m *config.Machine) (diags hcl.Diagnostics) {
 	m.SSH.Port = valueOr(raw.Port, 0)
 	if s := raw.SSH; s != nil {
 		m.SSH = config.SSH{
@@ -226,12 +271,9 @@ func toMachine(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		}
 	}
 	if m.SSH.Port < 0 || m.SSH.Port > 65535 {
-		diags = append(diags, newError(attributeRange(b, body, "ssh"), "Invalid port", "%d is not a port.", m.SSH.Port))
+		diags = append(diags, newError(attributeRange(b, b.Body, "ssh"), "Invalid port", "%d is not a port.", m.SSH.Port))
 	}
-	if k := raw.Kubelet; k != nil {
-		diags = append(diags, decodeChosen(x, b, "kubelet", k.Body, daemons.DefaultKubeletSettings(), &m.Kubelet)...)
-	}
-	return m, diags
+	return diags
 }
 
 // unreachableReason returns why an address cannot be reached from other machines, or "" if nothing about the address

@@ -13,19 +13,39 @@ import (
 	"clusterctl/hcl/config"
 )
 
+// declaredNetwork is a network of the cluster. attribute is the one that declares it.
+type declaredNetwork struct {
+	attribute string
+	prefix    netip.Prefix
+}
+
 // Validate checks how blocks fit together. at returns the range of a block's header.
 func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
-	type network struct {
-		what   string
-		prefix netip.Prefix
-	}
-	var networks []network
+	var networks []declaredNetwork
 	for _, p := range c.PodCIDRs {
-		networks = append(networks, network{"pod_cidrs", p})
+		networks = append(networks, declaredNetwork{"pod_cidrs", p})
 	}
 	for _, p := range c.ServiceCIDRs {
-		networks = append(networks, network{"service_cidrs", p})
+		networks = append(networks, declaredNetwork{"service_cidrs", p})
 	}
+	diags = append(diags, checkOverlaps(c, networks, at)...)
+	diags = append(diags, checkMachines(c, networks, at)...)
+	diags = append(diags, checkVirtualAddress(c, networks, at)...)
+	if c.ControlPlaneForm == config.FormStaticPods {
+		addControlPlaneNodes(c)
+	}
+	diags = append(diags, checkControlPlane(c, at)...)
+	diags = append(diags, checkKubelets(c, at)...)
+	diags = append(diags, checkDuplicates(c, at)...)
+	diags = append(diags, checkDefaultClass(c, at)...)
+	diags = append(diags, checkPools(c, at)...)
+	diags = append(diags, checkMoves(c, at)...)
+	return append(diags, checkInstances(c, at)...)
+}
+
+// checkOverlaps rejects networks of the cluster that overlap.
+func checkOverlaps(c *config.Cluster, networks []declaredNetwork, at func(config.Source) *hcl.Range) (
+	diags hcl.Diagnostics) {
 	for i, a := range networks {
 		for _, b := range networks[:i] {
 			if a.prefix.Overlaps(b.prefix) {
@@ -35,14 +55,20 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 					"%s %s overlaps %s %s: an address in both would be a pod's and a service's at once. Take one of "+
 						"them from another range, as pod_cidrs = [\"10.244.0.0/16\"] and service_cidrs = "+
 						"[\"10.96.0.0/16\"].",
-					a.what,
+					a.attribute,
 					a.prefix,
-					b.what,
+					b.attribute,
 					b.prefix,
 				))
 			}
 		}
 	}
+	return diags
+}
+
+// checkMachines rejects machines with the same name or address, and machines within the cluster's own networks.
+func checkMachines(c *config.Cluster, networks []declaredNetwork, at func(config.Source) *hcl.Range) (
+	diags hcl.Diagnostics) {
 	names, addresses := map[string]config.Machine{}, map[netip.Addr]config.Machine{}
 	for _, m := range c.Machines {
 		if other, ok := names[m.Name]; ok {
@@ -86,25 +112,41 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 		if m.SecondIP.IsValid() {
 			addresses[m.SecondIP] = m
 		}
-		for _, n := range networks {
-			for _, ip := range []netip.Addr{m.IP, m.SecondIP} {
-				if n.prefix.Contains(ip) {
-					diags = append(diags, newError(
-						at(m.Source),
-						"Overlapping networks",
-						"The address %s of %s lies in %s %s. Machines' addresses must be outside the cluster's own "+
-							"networks: change %s.",
-						ip,
-						m.Address,
-						n.what,
-						n.prefix,
-						n.what,
-					))
-				}
+		diags = append(diags, checkOutsideNetworks(m, networks, at)...)
+	}
+	return diags
+}
+
+// checkOutsideNetworks rejects a machine whose addresses are in a network of the cluster.
+func checkOutsideNetworks(m config.Machine, networks []declaredNetwork, at func(config.Source) *hcl.Range) (
+	diags hcl.Diagnostics) {
+	for _, n := range networks {
+		for _, ip := range []netip.Addr{m.IP, m.SecondIP} {
+			if n.prefix.Contains(ip) {
+				diags = append(diags, newError(
+					at(m.Source),
+					"Overlapping networks",
+					"The address %s of %s lies in %s %s. Machines' addresses must be outside the cluster's own "+
+						"networks: change %s.",
+					ip,
+					m.Address,
+					n.attribute,
+					n.prefix,
+					n.attribute,
+				))
 			}
 		}
 	}
-	if _, own := addresses[c.VirtualAddress]; own {
+	return diags
+}
+
+// checkVirtualAddress rejects a virtual address within the cluster's own networks. It clears the virtual address if it is
+// the address of a machine.
+func checkVirtualAddress(c *config.Cluster, networks []declaredNetwork, at func(config.Source) *hcl.Range) (
+	diags hcl.Diagnostics) {
+	if slices.ContainsFunc(c.Machines, func(m config.Machine) bool {
+		return m.IP == c.VirtualAddress || m.SecondIP == c.VirtualAddress
+	}) {
 		c.VirtualAddress = netip.Addr{} // the endpoint is a machine's own address, so it does not move
 	}
 	for _, n := range networks {
@@ -114,14 +156,16 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 				"Overlapping networks",
 				"The virtual address %s lies in %s %s. It must be a free address of the machines' own network.",
 				c.VirtualAddress,
-				n.what,
+				n.attribute,
 				n.prefix,
 			))
 		}
 	}
-	if c.ControlPlaneForm == config.FormStaticPods {
-		addControlPlaneNodes(c)
-	}
+	return diags
+}
+
+// checkControlPlane rejects a cluster without a control plane, or with fewer machines in it than etcd members.
+func checkControlPlane(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	control := len(c.ControlPlane())
 	if len(c.Machines) > 0 && control == 0 && len(c.Deferred) == 0 {
 		diags = append(
@@ -149,12 +193,7 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 			config.EtcdMembers(control),
 		))
 	}
-	diags = append(diags, checkKubelets(c, at)...)
-	diags = append(diags, checkDuplicates(c, at)...)
-	diags = append(diags, checkDefaultClass(c, at)...)
-	diags = append(diags, checkPools(c, at)...)
-	diags = append(diags, checkMoves(c, at)...)
-	return append(diags, checkInstances(c, at)...)
+	return diags
 }
 
 // addControlPlaneNodes makes nodes of machines whose control plane runs as static pods. Machines that are not declared
