@@ -119,7 +119,7 @@ func Authority(p Pair, now time.Time) (Pair, error) {
 		return Pair{}, errors.New("the key is not the certificate's")
 	case !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0:
 		return Pair{}, fmt.Errorf(
-			"the certificate of %s is no authority's: it may sign no others",
+			"the certificate of %s is not a certificate authority: it must not sign certificates",
 			cert.Subject.CommonName,
 		)
 	case cert.KeyUsage&x509.KeyUsageCRLSign == 0:
@@ -135,7 +135,7 @@ func Authority(p Pair, now time.Time) (Pair, error) {
 		)
 	case len(cert.SubjectKeyId) == 0:
 		return Pair{}, fmt.Errorf(
-			"the authority %s has no subject key identifier, by which it is told from others",
+			"the authority %s has no subject key identifier, which distinguishes authorities",
 			cert.Subject.CommonName,
 		)
 	}

@@ -35,7 +35,7 @@ func RevocationList(ca Pair, revoked []Revoked, now time.Time) ([]byte, error) {
 	for _, r := range revoked {
 		serial, ok := new(big.Int).SetString(r.Serial, 16)
 		if !ok {
-			return nil, fmt.Errorf("revoke %q: it is no serial number", r.Serial)
+			return nil, fmt.Errorf("revoke %q: it is not a serial number", r.Serial)
 		}
 		if r.At.After(last) {
 			last = r.At

@@ -23,7 +23,8 @@ var (
 func askApproval(ctx context.Context, out io.Writer, in *os.File, destroy bool) error {
 	if !term.IsTerminal(int(in.Fd())) {
 		return errors.New(
-			"nobody is there to approve: add -auto-approve, or save the plan with plan -out and apply that",
+			"standard input is not a terminal, so that nobody can approve: add -auto-approve, or save the plan with " +
+				"plan -out and apply that",
 		)
 	}
 	question := "Do this?"

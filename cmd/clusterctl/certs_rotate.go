@@ -57,7 +57,8 @@ The former cluster CA, and the former key of service accounts, are trusted until
 				if arg == encryptionKey {
 					return errors.New(
 						"the key that encrypts what is stored has its name in the configuration: give key in cluster " +
-							"{ encryption { } } another name and apply, and everything stored is written anew with a " +
+							"{ encryption { } } another name and apply, and everything stored is written again with " +
+							"a " +
 							"new key",
 					)
 				}
@@ -112,7 +113,7 @@ The former cluster CA, and the former key of service accounts, are trusted until
 		StringVar(&given.certificate, "certificate", "", "`file` of the next authority, an intermediate say, rather "+
 			"than one that is made; with -key")
 	c.Flags().StringVar(&given.key, "key", "", "`file` of its key")
-	c.Flags().BoolVar(&finish, "finish", false, "have nobody trust the former one any more")
+	c.Flags().BoolVar(&finish, "finish", false, "stop trusting the former one")
 	return c
 }
 

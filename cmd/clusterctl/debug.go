@@ -35,7 +35,7 @@ func newCollect() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use:   "collect [FOLDER|FILE]",
-		Short: "Gather what all machines and the API say into one file for somebody else to read, secrets left out",
+		Short: "Gather what all machines and the API say into one file for support, without secrets",
 		Long: `Gather units' states and journals, versions, certificates' dates, static pods, sockets, disks and
 kernel messages of all machines, and the API's objects and events, into one compressed archive.
 Private keys, tokens, the data of secrets and config maps, sensitive values of the configuration, and

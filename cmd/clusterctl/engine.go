@@ -85,7 +85,7 @@ func (f *runFlags) addReach(c *cobra.Command) {
 // addChanges adds the flags of plans that change a cluster, as opposed to destroying it.
 func (f *runFlags) addChanges(c *cobra.Command) {
 	c.Flags().
-		StringArrayVar(&f.replaces, "replace", nil, "take this `address` away and make it anew: a machine, workload "+
+		StringArrayVar(&f.replaces, "replace", nil, "replace this `address`: a machine, workload "+
 			"or object; can be repeated")
 	c.Flags().
 		StringArrayVar(&f.losses, "allow-data-loss", nil, "let what is declared at this `address` go although data "+
@@ -307,7 +307,7 @@ func operatorName() string {
 
 // errNoCluster reports that a command needs a cluster that apply has created.
 var errNoCluster = errors.New(
-	"there is no cluster yet: apply first. Was the state lost, clusterctl state rebuild makes it anew",
+	"there is no cluster yet: apply first. Was the state lost, clusterctl state rebuild creates it again",
 )
 
 // lockedStore returns the store of a configuration's state and takes its lock, which is held until unlock.

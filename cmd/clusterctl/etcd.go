@@ -163,7 +163,7 @@ func (s *etcdStatus) addProblems(configuration *load.Configuration, now time.Tim
 					m.Name,
 				)
 			} else {
-				say("%s raises %s: its data is damaged; make its machine's member anew with clusterctl apply "+
+				say("%s raises %s: its data is damaged; replace its machine's member with clusterctl apply "+
 					"-replace", m.Name, alarm)
 			}
 		}
@@ -340,7 +340,7 @@ func newDefrag() *cobra.Command {
 		Use: "defrag", Short: "Have the members give back the room that they do not use, one after the other, the " +
 			"leader last",
 		Long: "Have the members give back the room that they do not use, one after the other and the leader last. A " +
-			"member answers nobody meanwhile: before each, the others must be a majority.",
+			"member does not answer meanwhile: before each, the others must be a majority.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
@@ -449,7 +449,7 @@ func newCompact() *cobra.Command {
 	c := &cobra.Command{
 		Use: "compact", Short: "Have the store forget what was before a revision, or all but the last ones",
 		Long: "Have the store forget what was before a revision, or all but the last ones. API servers do so every " +
-			"few minutes by themselves; this is for a store that is full. Watches of older revisions begin anew.",
+			"few minutes by themselves; this is for a store that is full. Watches of older revisions start again.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if revision < 0 || keep < 0 {

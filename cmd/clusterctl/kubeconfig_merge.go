@@ -24,7 +24,7 @@ func mergeKubeconfig(path string, text []byte) error {
 	}
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_EXCL, 0)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("somebody is changing it: when nobody is, remove %s.lock", path)
+		return fmt.Errorf("another process is changing it: if none is, remove %s.lock", path)
 	}
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func mergeKubeconfig(path string, text []byte) error {
 	config := clientcmdapi.NewConfig()
 	if before, err := os.ReadFile(path); err == nil && len(bytes.TrimSpace(before)) > 0 {
 		if config, err = clientcmd.Load(before); err != nil {
-			return fmt.Errorf("it is no kubeconfig: %w", err)
+			return fmt.Errorf("it is not a kubeconfig: %w", err)
 		}
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -24,7 +24,7 @@ func newSnapshotRestore() *cobra.Command {
 	var loss, excludes []string
 	var approve bool
 	c := &cobra.Command{
-		Use: "restore [FILE|NAME|latest]", Short: "Make the store anew of a snapshot, when most or all of its " +
+		Use: "restore [FILE|NAME|latest]", Short: "Restore the store from a snapshot, when most or all of its " +
 			"members have lost their data",
 		Long: `Make the store anew of a snapshot: of a file on this computer (written with a slash, ./snapshot.db), of one that machines or the bucket have (its
 name, as clusterctl etcd snapshot ls shows it), or of the newest good one (latest, or nothing).

@@ -18,7 +18,7 @@ import (
 func newStateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "state",
-		Short: "Look at what clusterctl remembers of the cluster, correct it, or make it anew",
+		Short: "Look at what clusterctl remembers of the cluster, correct it, or rebuild it",
 	}
 	c.AddCommand(newStateList(), newStateShow(), newStateMove(), newStateRemove(), newStateRebuild())
 	return c

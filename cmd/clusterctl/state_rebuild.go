@@ -16,7 +16,7 @@ func newStateRebuild() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "rebuild [FOLDER|FILE]",
-		Short: "Make a state that was lost anew of what the declared machines and the API say",
+		Short: "Rebuild a lost state from what the declared machines and the API report",
 		Long: `Make a state that was lost, or cannot be read, anew of what the declared machines and the API say: authorities, keys and credentials from
 /etc/kubernetes on the machines of the control plane, members of the store, and the objects that were applied from here. Nothing changes on the machines or in
 the cluster; look at clusterctl plan afterwards. A state that cannot be read is set aside in .clusterctl/versions.`,
@@ -35,7 +35,7 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 			if was != nil && !force {
 				return fmt.Errorf(
 					"there is a state, of %s and %s: clusterctl plan says whether it fits. With -force it is kept in "+
-						".clusterctl/versions, and made anew",
+						".clusterctl/versions, and rebuilt",
 					plan.Number(len(was.Machines), "machine"),
 					plan.Number(len(was.Objects), "object"),
 				)

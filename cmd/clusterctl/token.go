@@ -192,7 +192,7 @@ func newTokenDelete() *cobra.Command {
 	var flags folderFlags
 	c := &cobra.Command{
 		Use:   "delete [-C FOLDER] ID|TOKEN…",
-		Short: "Have nobody join with a token any more",
+		Short: "Delete a bootstrap token, so that no machine can join with it",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var ids []string

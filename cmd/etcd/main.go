@@ -55,7 +55,7 @@ func serveMember(ctx context.Context, args []string, log *slog.Logger) error {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("start etcd: %q is no flag, and nothing else is understood", flags.Arg(0))
+		return fmt.Errorf("start etcd: %q is not a flag, and there are no other arguments", flags.Arg(0))
 	}
 	if *show {
 		_, err := fmt.Println("etcd Version:", version.Version)

@@ -11,35 +11,35 @@ import (
 // Ingress configures kube-ingress, the proxy that Ingresses set up.
 type Ingress struct {
 	Connection
-	BindAddress      string        `flag:"bind-address" help:"address to serve clients on; all of the machine when empty"`
+	BindAddress      string        `flag:"bind-address" help:"address to serve clients on; all addresses of the machine when empty"`
 	HTTPPort         int           `flag:"http-port" setting:"http_port" range:"1..65535" help:"port for plain requests"`
 	HTTPSPort        int           `flag:"https-port" setting:"https_port" range:"1..65535" help:"port for requests over TLS"`
 	HealthAddress    string        `flag:"health-address" setting:"health_address" help:"host:port to serve health and metrics on"`
-	NodeName         string        `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
-	NodeIP           []string      `flag:"node-ip" help:"addresses of this machine, one of each family, which Ingresses are told; required with --service-name"`
+	NodeName         string        `flag:"node-name" help:"name of the machine, which names its endpoint of the service; the host name when empty"`
+	NodeIP           []string      `flag:"node-ip" help:"addresses of this machine, one of each family, which are written into the status of Ingresses; required with --service-name"`
 	ServiceName      string        `flag:"service-name" help:"namespace/name of the service that this proxy is an endpoint of; empty publishes none"`
-	PublishService   string        `flag:"publish-service" setting:"publish_service" help:"namespace/name of a service of type LoadBalancer whose addresses Ingresses are told; those of the machines with the proxy when empty"`
-	TrustedCIDRs     []string      `flag:"trusted-cidrs" setting:"trusted_cidrs" help:"networks of the proxies before this one, whose X-Forwarded and Forwarded fields are believed"`
-	ProxyFrom        []string      `flag:"proxy-protocol-from" setting:"proxy_protocol_from" help:"networks of load balancers whose connections begin with the PROXY protocol, version 1 or 2"`
+	PublishService   string        `flag:"publish-service" setting:"publish_service" help:"namespace/name of a service of type LoadBalancer whose addresses are written into the status of Ingresses; those of the machines with the proxy when empty"`
+	TrustedCIDRs     []string      `flag:"trusted-cidrs" setting:"trusted_cidrs" help:"networks of trusted proxies in front of this one; their X-Forwarded and Forwarded fields are used"`
+	ProxyFrom        []string      `flag:"proxy-protocol-from" setting:"proxy_protocol_from" help:"networks of load balancers whose connections start with the PROXY protocol, version 1 or 2"`
 	AccessLog        bool          `flag:"access-log" setting:"access_log" help:"write a line of JSON for each request to the daemon's output"`
-	LoadBalance      string        `flag:"load-balance" setting:"load_balance" help:"which endpoint is next: round_robin, whose turn it is; or least_connections, the one with the fewest requests"`
-	SSLRedirect      bool          `flag:"ssl-redirect" setting:"ssl_redirect" help:"redirect plain requests for hosts that have TLS, unless an Ingress says otherwise"`
-	MaxBodyMiB       int           `flag:"max-body-mib" setting:"max_body_mib" range:"0..1048576" help:"largest body of a request unless an Ingress says otherwise, MiB; 0: any"`
-	MaxHeadKiB       int           `flag:"max-head-kib" setting:"max_head_kib" range:"4..1024" help:"largest head of a request or an answer, KiB"`
-	ConnectTimeout   time.Duration `flag:"connect-timeout" setting:"connect_timeout" range:"100ms..1m" help:"how long connecting to an endpoint may take, unless an Ingress says otherwise"`
-	ReadTimeout      time.Duration `flag:"read-timeout" setting:"read_timeout" range:"1s..24h" help:"how long an endpoint may be silent, unless an Ingress says otherwise; the same of both sides of a WebSocket"`
-	SendTimeout      time.Duration `flag:"send-timeout" setting:"send_timeout" range:"1s..24h" help:"how long a piece of a request's body may take to come and to be sent, unless an Ingress says otherwise"`
-	MinBodyRate      int           `flag:"min-body-rate" setting:"min_body_rate" range:"0..1048576" help:"bytes of a request's body that come in a second, at least: a body may take send-timeout and a second for each as many bytes of it, unless an Ingress says otherwise; 0: any"`
-	HeadTimeout      time.Duration `flag:"head-timeout" setting:"head_timeout" range:"1s..5m" help:"how long a request's head may take to come"`
-	IdleTimeout      time.Duration `flag:"idle-timeout" setting:"idle_timeout" range:"1s..1h" help:"how long a client's connection may be without a request"`
-	MaxConnections   int           `flag:"max-connections" setting:"max_connections" range:"64..1048576" help:"connections of clients at a time. Where there are as many, those that have waited longest for a request are closed; while all are being answered, new ones wait until one ends"`
-	ClientShare      int           `flag:"client-share" setting:"client_share" range:"1..100" help:"percent of max-connections that one client has at most once half of them are taken; networks of trusted-cidrs and proxy-protocol-from have no share"`
-	KeepIdle         int           `flag:"keep-idle" setting:"keep_idle" range:"0..10000" help:"connections without a request that are kept to each endpoint"`
-	KeepTimeout      time.Duration `flag:"keep-timeout" setting:"keep_timeout" range:"1s..1h" help:"how long such a connection is kept"`
-	MinTLSVersion    string        `flag:"tls-min-version" setting:"tls_min_version" help:"oldest version of TLS that clients may speak: 1.2 or 1.3"`
-	GatewayAddresses string        `flag:"gateway-addresses" setting:"gateway_addresses" help:"where Gateways are reached: machines, all at the addresses of the machines, on the ports of Ingresses; or load_balancer, each by a service of type LoadBalancer of its own, on any port"`
+	LoadBalance      string        `flag:"load-balance" setting:"load_balance" help:"how the next endpoint is selected: round_robin, in turn; or least_connections, the one with the fewest requests"`
+	SSLRedirect      bool          `flag:"ssl-redirect" setting:"ssl_redirect" help:"redirect plain requests for hosts that have TLS, unless an Ingress disables it"`
+	MaxBodyMiB       int           `flag:"max-body-mib" setting:"max_body_mib" range:"0..1048576" help:"largest body of a request unless an Ingress sets it, MiB; 0 is unlimited"`
+	MaxHeadKiB       int           `flag:"max-head-kib" setting:"max_head_kib" range:"4..1024" help:"largest header section of a request or a response, KiB"`
+	ConnectTimeout   time.Duration `flag:"connect-timeout" setting:"connect_timeout" range:"100ms..1m" help:"timeout of a connection to an endpoint, unless an Ingress sets it"`
+	ReadTimeout      time.Duration `flag:"read-timeout" setting:"read_timeout" range:"1s..24h" help:"how long an endpoint may be silent, unless an Ingress sets it; also for both sides of a WebSocket"`
+	SendTimeout      time.Duration `flag:"send-timeout" setting:"send_timeout" range:"1s..24h" help:"how long receiving and sending a part of a request's body may take, unless an Ingress sets it"`
+	MinBodyRate      int           `flag:"min-body-rate" setting:"min_body_rate" range:"0..1048576" help:"lowest rate of a request's body, bytes per second: a body may take send-timeout plus a second for each of these amounts, unless an Ingress sets it; 0 is unlimited"`
+	HeadTimeout      time.Duration `flag:"head-timeout" setting:"head_timeout" range:"1s..5m" help:"how long receiving a request's header section may take"`
+	IdleTimeout      time.Duration `flag:"idle-timeout" setting:"idle_timeout" range:"1s..1h" help:"how long a client's connection may be idle"`
+	MaxConnections   int           `flag:"max-connections" setting:"max_connections" range:"64..1048576" help:"largest number of client connections. At the limit, connections that are idle longest are closed; if none is idle, new connections wait"`
+	ClientShare      int           `flag:"client-share" setting:"client_share" range:"1..100" help:"percent of max-connections that one client may have once half of them are in use; networks of trusted-cidrs and proxy-protocol-from are not limited"`
+	KeepIdle         int           `flag:"keep-idle" setting:"keep_idle" range:"0..10000" help:"idle connections that are kept to each endpoint"`
+	KeepTimeout      time.Duration `flag:"keep-timeout" setting:"keep_timeout" range:"1s..1h" help:"how long an idle connection to an endpoint is kept"`
+	MinTLSVersion    string        `flag:"tls-min-version" setting:"tls_min_version" help:"oldest version of TLS that clients may use: 1.2 or 1.3"`
+	GatewayAddresses string        `flag:"gateway-addresses" setting:"gateway_addresses" help:"where Gateways are reached: machines, all Gateways at the addresses of the machines and on the ports of Ingresses; or load_balancer, each Gateway by its own service of type LoadBalancer, on any port"`
 	GatewayPorts     string        `flag:"gateway-ports" setting:"gateway_ports" help:"ports of the machines to which those services lead, as first-last"`
-	DrainTimeout     time.Duration `flag:"drain-timeout" setting:"drain_timeout" range:"1s..20s" help:"how long requests may take to end when the daemon stops; upgraded connections end then"`
+	DrainTimeout     time.Duration `flag:"drain-timeout" setting:"drain_timeout" range:"1s..20s" help:"how long requests may take to finish when the daemon stops; upgraded connections are closed then"`
 }
 
 // DefaultIngress returns the documented defaults.

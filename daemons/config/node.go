@@ -53,37 +53,37 @@ type KubeletFile struct {
 	ResolverConfig           string   `json:"resolvConf" setting:"resolv_conf" help:"file of the machine with the name servers of pods that do not use the cluster's"`
 	CgroupDriver             string   `json:"cgroupDriver,omitempty"` // cgroupfs
 	CgroupRoot               string   `json:"cgroupRoot,omitempty" setting:"cgroup_root" help:"control group under which pods run; / when empty"`
-	MaxPods                  int      `json:"maxPods,omitempty" setting:"max_pods" range:"1.." help:"how many pods the node takes"`
+	MaxPods                  int      `json:"maxPods,omitempty" setting:"max_pods" range:"1.." help:"largest number of pods of the node"`
 
-	NodeStatusUpdateFrequency      metav1.Duration   `json:"nodeStatusUpdateFrequency,omitempty" setting:"node_status_update_frequency" range:"1ms.." help:"how often the node's status is worked out"`
-	NodeStatusReportFrequency      metav1.Duration   `json:"nodeStatusReportFrequency,omitempty" setting:"node_status_report_frequency" range:"1ms.." help:"how often it is written although nothing has changed"`
-	NodeLeaseDurationSeconds       int               `json:"nodeLeaseDurationSeconds,omitempty" setting:"node_lease_duration_seconds" range:"1.." help:"for how long the node's lease says that it is alive, seconds; it is renewed four times in that"`
+	NodeStatusUpdateFrequency      metav1.Duration   `json:"nodeStatusUpdateFrequency,omitempty" setting:"node_status_update_frequency" range:"1ms.." help:"interval at which the node's status is computed"`
+	NodeStatusReportFrequency      metav1.Duration   `json:"nodeStatusReportFrequency,omitempty" setting:"node_status_report_frequency" range:"1ms.." help:"interval at which the status is written although nothing has changed"`
+	NodeLeaseDurationSeconds       int               `json:"nodeLeaseDurationSeconds,omitempty" setting:"node_lease_duration_seconds" range:"1.." help:"lifetime of the node's lease, seconds; the kubelet renews it four times in that time"`
 	ShutdownGracePeriod            metav1.Duration   `json:"shutdownGracePeriod,omitempty" refused:"is not supported: drain the node before its machine is shut down"`
 	RegisterWithTaints             []Taint           `json:"registerWithTaints,omitempty"`
-	ProtectKernelDefaults          bool              `json:"protectKernelDefaults,omitempty" setting:"protect_kernel_defaults" help:"do not start where the kernel is set otherwise than upstream's kubelet wants it; it is never changed"`
-	SystemReserved                 map[string]string `json:"systemReserved,omitempty" setting:"system_reserved" help:"resources that are kept for the system: cpu, memory and ephemeral-storage, as { cpu = \"100m\" }"`
-	KubeReserved                   map[string]string `json:"kubeReserved,omitempty" setting:"kube_reserved" help:"resources that are kept for the daemons"`
-	EvictionHard                   map[string]string `json:"evictionHard" setting:"eviction_hard" help:"what has to stay free, or pods are evicted, as { \"memory.available\" = \"100Mi\", \"nodefs.available\" = \"10%\" }: of memory.available, nodefs.available, nodefs.inodesFree, imagefs.available and pid.available. What is left out is not watched"`
-	MergeDefaultEvictionSettings   bool              `json:"mergeDefaultEvictionSettings,omitempty" setting:"merge_default_eviction_settings" help:"what eviction_hard leaves out is watched as by default"`
-	ImageGCHighThresholdPercent    int               `json:"imageGCHighThresholdPercent" setting:"image_gc_high_threshold_percent" range:"0..100" help:"how full the disk is, in percent, when images that nobody uses are removed"`
-	ImageGCLowThresholdPercent     int               `json:"imageGCLowThresholdPercent" setting:"image_gc_low_threshold_percent" range:"0..100" help:"how full it is when no more are removed, in percent"`
+	ProtectKernelDefaults          bool              `json:"protectKernelDefaults,omitempty" setting:"protect_kernel_defaults" help:"do not start if kernel settings differ from those that upstream's kubelet requires; the kubelet never changes them"`
+	SystemReserved                 map[string]string `json:"systemReserved,omitempty" setting:"system_reserved" help:"resources that are reserved for the system: cpu, memory and ephemeral-storage, as { cpu = \"100m\" }"`
+	KubeReserved                   map[string]string `json:"kubeReserved,omitempty" setting:"kube_reserved" help:"resources that are reserved for the daemons"`
+	EvictionHard                   map[string]string `json:"evictionHard" setting:"eviction_hard" help:"free resources below which pods are evicted, as { \"memory.available\" = \"100Mi\", \"nodefs.available\" = \"10%\" }: of memory.available, nodefs.available, nodefs.inodesFree, imagefs.available and pid.available. Signals that are left out are not monitored"`
+	MergeDefaultEvictionSettings   bool              `json:"mergeDefaultEvictionSettings,omitempty" setting:"merge_default_eviction_settings" help:"signals that eviction_hard leaves out keep their default"`
+	ImageGCHighThresholdPercent    int               `json:"imageGCHighThresholdPercent" setting:"image_gc_high_threshold_percent" range:"0..100" help:"disk usage, in percent, above which unused images are removed"`
+	ImageGCLowThresholdPercent     int               `json:"imageGCLowThresholdPercent" setting:"image_gc_low_threshold_percent" range:"0..100" help:"disk usage, in percent, down to which unused images are removed"`
 	ImageMinimumGCAge              metav1.Duration   `json:"imageMinimumGCAge,omitempty" setting:"image_minimum_gc_age" range:"0s.." help:"how long an image is unused before it may be removed"`
 	ContainerLogMaxSize            string            `json:"containerLogMaxSize,omitempty" setting:"container_log_max_size" help:"size at which a container's log is rotated, as 10Mi"`
-	ContainerLogMaxFiles           int               `json:"containerLogMaxFiles,omitempty" setting:"container_log_max_files" range:"2.." help:"how many logs a container has, the one being written among them"`
-	PodPidsLimit                   int               `json:"podPidsLimit" setting:"pod_pids_limit" help:"how many processes and threads a pod may have; -1 is as many as the machine allows. Pods that run keep a limit that is taken away"`
+	ContainerLogMaxFiles           int               `json:"containerLogMaxFiles,omitempty" setting:"container_log_max_files" range:"2.." help:"number of logs of a container, including the current one"`
+	PodPidsLimit                   int               `json:"podPidsLimit" setting:"pod_pids_limit" help:"number of processes and threads that a pod may have; -1 is the machine's limit. Running pods keep a limit that is removed"`
 	SerializeImagePulls            *bool             `json:"serializeImagePulls,omitempty" setting:"serialize_image_pulls" help:"pull one image at a time"`
-	StreamingConnectionIdleTimeout metav1.Duration   `json:"streamingConnectionIdleTimeout,omitempty" setting:"streaming_connection_idle_timeout" range:"0s.." help:"after how long exec, attach and port-forward end when nothing comes; 0 is never"`
+	StreamingConnectionIdleTimeout metav1.Duration   `json:"streamingConnectionIdleTimeout,omitempty" setting:"streaming_connection_idle_timeout" range:"0s.." help:"idle time after which exec, attach and port-forward end; 0 is never"`
 	// RotateCertificates makes the kubelet request its next client certificate.
 	RotateCertificates bool `json:"rotateCertificates,omitempty"`
 	// ServerTLSBootstrap makes it request its serving certificate too, which must be approved.
 	ServerTLSBootstrap bool `json:"serverTLSBootstrap,omitempty"`
 	ReadOnlyPort       int  `json:"readOnlyPort" refused:"is not supported: everything is served at port, to who may ask"`
 
-	SingleProcessOOMKill                   *bool           `json:"singleProcessOOMKill,omitempty" setting:"single_process_oom_kill" help:"on version 2 of control groups, kill single processes of a container that has too little memory, and not all of them; version 1 can do no other"`
+	SingleProcessOOMKill                   *bool           `json:"singleProcessOOMKill,omitempty" setting:"single_process_oom_kill" help:"on version 2 of control groups, kill a single process of a container that is out of memory, and not all of them; version 1 always does"`
 	MemoryReservationPolicy                string          `json:"memoryReservationPolicy" setting:"memory_reservation_policy" help:"on version 2 of control groups, TieredReservation has the kernel never reclaim the memory that guaranteed pods request, and reclaim that of burstable ones last; None protects nothing"`
-	MemoryThrottlingFactor                 float64         `json:"memoryThrottlingFactor,omitempty" setting:"memory_throttling_factor" range:"0..1" help:"on version 2 of control groups, slow down a container that is not guaranteed from this share on of what is between its request of memory and its limit, or the node's memory, as 0.9; 0 slows nothing down"`
-	ContainerLogMonitorInterval            metav1.Duration `json:"containerLogMonitorInterval,omitempty" setting:"container_log_monitor_interval" range:"3s.." help:"how often it is looked whether logs have to be rotated"`
-	ImagePullCredentialsVerificationPolicy string          `json:"imagePullCredentialsVerificationPolicy" setting:"image_pull_credentials_verification_policy" help:"of which images that are on the node a pod must show, by its pull secrets, that it could pull them: NeverVerify (none), NeverVerifyPreloadedImages (those that a kubelet has pulled), NeverVerifyAllowlistedImages (all but those of preloaded_images_verification_allowlist that no kubelet has pulled) or AlwaysVerify (all)"`
+	MemoryThrottlingFactor                 float64         `json:"memoryThrottlingFactor,omitempty" setting:"memory_throttling_factor" range:"0..1" help:"on version 2 of control groups, throttle the memory of a container that is not guaranteed above this fraction of the range from its request to its limit, or to the node's memory, as 0.9; 0 disables it"`
+	ContainerLogMonitorInterval            metav1.Duration `json:"containerLogMonitorInterval,omitempty" setting:"container_log_monitor_interval" range:"3s.." help:"interval at which the sizes of logs are checked"`
+	ImagePullCredentialsVerificationPolicy string          `json:"imagePullCredentialsVerificationPolicy" setting:"image_pull_credentials_verification_policy" help:"for which images on the node a pod must prove with its pull secrets that it may pull them: NeverVerify (none), NeverVerifyPreloadedImages (those that a kubelet has pulled), NeverVerifyAllowlistedImages (all but those of preloaded_images_verification_allowlist that no kubelet has pulled) or AlwaysVerify (all)"`
 	PreloadedImagesVerificationAllowlist   []string        `json:"preloadedImagesVerificationAllowlist,omitempty" setting:"preloaded_images_verification_allowlist" help:"names of images without tag and digest, as registry.example/team/web, or of all below a path, as registry.example/team/*"`
 }
 
@@ -193,20 +193,20 @@ func DefaultKubeletFile() KubeletFile {
 type Proxy struct {
 	Connection
 	HostnameOverride   string        `flag:"hostname-override" help:"name of the node; the host name when empty"`
-	ProxyMode          string        `flag:"proxy-mode" setting:"mode" help:"what carries packets to services: nftables (an endpoint at random, at the same cost however many services there are), iptables (at random, by rules that are tried one after the other) or userspace (in turn, by the proxy itself, which is then the client that endpoints see). Connections of nftables and iptables go on when it is changed"`
+	ProxyMode          string        `flag:"proxy-mode" setting:"mode" help:"how packets reach services: nftables (a random endpoint, at the same cost for any number of services), iptables (a random endpoint, by rules that are evaluated one after the other) or userspace (endpoints in turn, by the proxy itself, whose address endpoints see). A change keeps connections of nftables and iptables"`
 	ClusterCIDR        []string      `flag:"cluster-cidr" help:"networks of pod addresses"`
-	NodePortAddresses  []string      `flag:"nodeport-addresses" setting:"node_port_addresses" help:"networks in which node ports answer; all local addresses when empty"`
+	NodePortAddresses  []string      `flag:"nodeport-addresses" setting:"node_port_addresses" help:"networks whose addresses serve node ports; all local addresses when empty"`
 	HealthzBindAddress string        `flag:"healthz-bind-address" setting:"healthz_bind_address" help:"host:port of /healthz"`
 	MetricsBindAddress string        `flag:"metrics-bind-address" setting:"metrics_bind_address" help:"host:port of /metrics"`
 	MinSyncPeriod      time.Duration `flag:"min-sync-period" setting:"min_sync_period" range:"0s..1h" help:"shortest time between two changes of the rules"`
 
-	ConntrackMaxPerCore     int           `flag:"conntrack-max-per-core" setting:"conntrack_max_per_core" range:"0..1048576" help:"connections that the kernel tracks for each processor; 0 leaves what the kernel has. A larger limit is not lowered"`
-	ConntrackMin            int           `flag:"conntrack-min" setting:"conntrack_min" range:"0..67108864" help:"connections that the kernel tracks at least, however few processors there are"`
-	ConntrackTCPEstablished time.Duration `flag:"conntrack-tcp-timeout-established" setting:"conntrack_tcp_timeout_established" range:"0s..8760h" help:"how long an idle TCP connection is tracked; 0 leaves what the kernel has"`
-	ConntrackTCPCloseWait   time.Duration `flag:"conntrack-tcp-timeout-close-wait" setting:"conntrack_tcp_timeout_close_wait" range:"0s..8760h" help:"how long a TCP connection is tracked that one end has closed; 0 leaves what the kernel has"`
+	ConntrackMaxPerCore     int           `flag:"conntrack-max-per-core" setting:"conntrack_max_per_core" range:"0..1048576" help:"connections that the kernel tracks for each processor; 0 keeps the kernel's setting. A larger limit is not lowered"`
+	ConntrackMin            int           `flag:"conntrack-min" setting:"conntrack_min" range:"0..67108864" help:"connections that the kernel tracks at least, with any number of processors"`
+	ConntrackTCPEstablished time.Duration `flag:"conntrack-tcp-timeout-established" setting:"conntrack_tcp_timeout_established" range:"0s..8760h" help:"how long an idle TCP connection is tracked; 0 keeps the kernel's setting"`
+	ConntrackTCPCloseWait   time.Duration `flag:"conntrack-tcp-timeout-close-wait" setting:"conntrack_tcp_timeout_close_wait" range:"0s..8760h" help:"how long a TCP connection is tracked that one end has closed; 0 keeps the kernel's setting"`
 	ConntrackTCPBeLiberal   bool          `flag:"conntrack-tcp-be-liberal" setting:"conntrack_tcp_be_liberal" help:"treat packets outside of the window as part of their TCP connection"`
-	ConntrackUDP            time.Duration `flag:"conntrack-udp-timeout" setting:"conntrack_udp_timeout" range:"0s..8760h" help:"how long UDP packets without an answer are tracked; 0 leaves what the kernel has"`
-	ConntrackUDPStream      time.Duration `flag:"conntrack-udp-timeout-stream" setting:"conntrack_udp_timeout_stream" range:"0s..8760h" help:"how long UDP packets in both directions are tracked; 0 leaves what the kernel has"`
+	ConntrackUDP            time.Duration `flag:"conntrack-udp-timeout" setting:"conntrack_udp_timeout" range:"0s..8760h" help:"how long UDP packets in one direction are tracked; 0 keeps the kernel's setting"`
+	ConntrackUDPStream      time.Duration `flag:"conntrack-udp-timeout-stream" setting:"conntrack_udp_timeout_stream" range:"0s..8760h" help:"how long UDP packets in both directions are tracked; 0 keeps the kernel's setting"`
 }
 
 // DefaultProxy returns the documented defaults.
@@ -223,16 +223,16 @@ func DefaultProxy() Proxy {
 type Network struct {
 	Connection
 	HostnameOverride string   `flag:"hostname-override" help:"name of the node; the host name when empty"`
-	ClusterCIDR      []string `flag:"cluster-cidr" help:"networks of pod addresses: what leaves them is masqueraded"`
+	ClusterCIDR      []string `flag:"cluster-cidr" help:"networks of pod addresses; packets that leave them are masqueraded"`
 	CNIConfDir       string   `flag:"cni-conf-dir" help:"directory of the CNI configuration"`
-	MTU              int      `flag:"mtu" setting:"mtu" range:"0|576..65535" help:"largest packet between pods, bytes; that of the node's own interface when 0. Pods that run keep what they have"`
-	Exceptions       []string `flag:"masquerade-exceptions" setting:"masquerade_exceptions" help:"networks, besides those of pods, that pods reach under their own addresses rather than their node's"`
-	VXLANID          int      `flag:"vxlan-id" setting:"vxlan_id" range:"1..16777215" help:"number of the VXLAN in which packets go to pods of nodes behind a router"`
-	VXLANPort        int      `flag:"vxlan-port" setting:"vxlan_port" range:"1..65535" help:"UDP port at which nodes get them"`
+	MTU              int      `flag:"mtu" setting:"mtu" range:"0|576..65535" help:"MTU of pods, bytes; 0 uses that of the node's interface. Running pods keep theirs"`
+	Exceptions       []string `flag:"masquerade-exceptions" setting:"masquerade_exceptions" help:"networks, besides those of pods, that pods reach without masquerading"`
+	VXLANID          int      `flag:"vxlan-id" setting:"vxlan_id" range:"1..16777215" help:"VXLAN network identifier of the overlay to nodes behind a router"`
+	VXLANPort        int      `flag:"vxlan-port" setting:"vxlan_port" range:"1..65535" help:"UDP port of the overlay"`
 	HealthAddress    string   `flag:"health-address" setting:"health_address" help:"host:port of health and metrics"`
-	NodeKubeconfig   string   `flag:"node-kubeconfig" help:"kubeconfig of this machine's node, as which its pods are watched; the daemon's own when empty"`
-	PolicySocket     string   `flag:"policy-socket" help:"socket at which the kubelet asks whether a pod's network policies hold, before its containers start"`
-	RoutesOnly       bool     `flag:"routes-only" help:"keep routes to the pods of all nodes, and no pod network here: for a machine that is no node"`
+	NodeKubeconfig   string   `flag:"node-kubeconfig" help:"kubeconfig of this machine's node, which is used to watch its pods; the daemon's own when empty"`
+	PolicySocket     string   `flag:"policy-socket" help:"socket at which the kubelet asks, before a pod's containers start, whether its network policies are applied"`
+	RoutesOnly       bool     `flag:"routes-only" help:"keep routes to the pods of all nodes, and no pod network here: for a machine that is not a node"`
 }
 
 // DefaultNetwork returns the documented defaults.

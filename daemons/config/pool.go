@@ -70,7 +70,7 @@ func (b *BGP) Problem() string {
 	case b.ASN == 0:
 		return "asn is missing: the number of the machines' autonomous system"
 	case len(b.Peers) == 0:
-		return "there is no peer to tell"
+		return "there is no peer"
 	case b.HoldTimeSeconds != 0 && (b.HoldTimeSeconds < 3 || b.HoldTimeSeconds > 65535):
 		return fmt.Sprintf("the hold time is %d s: 3 to 65535", b.HoldTimeSeconds)
 	}
@@ -191,7 +191,7 @@ func readAddress(text string) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("%q is not an IP address", strings.TrimSpace(text))
 	}
 	if a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() {
-		return netip.Addr{}, fmt.Errorf("%s is no address that others can reach", a)
+		return netip.Addr{}, fmt.Errorf("%s is not an address that other machines can reach", a)
 	}
 	return a, nil
 }

@@ -268,7 +268,8 @@ func (f *KubeletFile) problems() (list []Problem) {
 		f.PodPidsLimit,
 	)
 	q, err := resource.ParseQuantity(f.ContainerLogMaxSize)
-	refuse(err != nil || q.Value() < 1, "container_log_max_size", "%q is no size, as \"10Mi\"", f.ContainerLogMaxSize)
+	refuse(err != nil || q.Value() < 1, "container_log_max_size", "%q is not a size such as "+
+		"\"10Mi\"", f.ContainerLogMaxSize)
 	policies := []string{VerifyNone, VerifyPulled, VerifyAllButAllowed, VerifyAll}
 	policy := cmp.Or(f.ImagePullCredentialsVerificationPolicy, VerifyPulled)
 	refuse(!slices.Contains(policies, policy), "image_pull_credentials_verification_policy", "%q is not known: %s are",
@@ -304,7 +305,7 @@ func (f *KubeletFile) problems() (list []Problem) {
 			refuse(
 				err != nil || q.Sign() < 0,
 				name,
-				"%s = %q is no quantity, as \"100m\" or \"200Mi\"",
+				"%s = %q is not a quantity such as \"100m\" or \"200Mi\"",
 				what,
 				reserved[what],
 			)

@@ -92,7 +92,7 @@ func (t *statusWriter) location(key route.Key) gateway.Location {
 	switch {
 	case s == nil:
 	case s.Labels[gatewayLabel] != key.Name:
-		at.Problem = fmt.Sprintf("service %s is somebody else's", name.Name)
+		at.Problem = fmt.Sprintf("service %s does not belong to this Gateway", name.Name)
 	default:
 		for _, in := range s.Status.LoadBalancer.Ingress {
 			add(in.IP, in.Hostname)

@@ -53,7 +53,7 @@ func (c *callers) forwardedUser(r *http.Request) (api.User, error) {
 		return api.User{}, errors.Join(errNotProxy, err)
 	}
 	if name := chain[0].Subject.CommonName; len(c.names) > 0 && !slices.Contains(c.names, name) {
-		return api.User{}, fmt.Errorf("%w: %s is no front proxy", errNotProxy, name)
+		return api.User{}, fmt.Errorf("%w: %s is not a front proxy", errNotProxy, name)
 	}
 	user := api.User{
 		Name:   r.Header.Get("X-Remote-User"),
@@ -61,7 +61,7 @@ func (c *callers) forwardedUser(r *http.Request) (api.User, error) {
 		Groups: r.Header.Values("X-Remote-Group"),
 	}
 	if user.Name == "" {
-		return api.User{}, errors.New("the front proxy does not say who asks")
+		return api.User{}, errors.New("the front proxy does not send the user's name")
 	}
 	const extra = "X-Remote-Extra-"
 	for name, values := range r.Header {

@@ -191,7 +191,7 @@ func (c *collector) checkFresh(now time.Time) error {
 		}
 	}
 	if 2*good < ready {
-		return fmt.Errorf("%d of %d nodes that are ready have told what they use", good, ready)
+		return fmt.Errorf("%d of %d ready nodes have reported their usage", good, ready)
 	}
 	return nil
 }

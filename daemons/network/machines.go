@@ -48,7 +48,7 @@ func (m *machineInventory) watch(ctx context.Context, client kubernetes.Interfac
 	defer cancel()
 	if !cache.WaitForCacheSync(soon.Done(), maps.Informer().HasSynced) && ctx.Err() == nil {
 		log.Warn(
-			"the inventory of machines cannot be read; machines that are no nodes stay known as they are",
+			"the inventory of machines cannot be read; machines that are not nodes keep their last known addresses",
 			"configMap",
 			inventory.Name,
 		)
@@ -67,7 +67,7 @@ func (m *machineInventory) list(log *slog.Logger) inventory.Inventory {
 	list, err := inventory.Decode(is.Data)
 	if err != nil {
 		log.Warn(
-			"the inventory of machines cannot be used; machines that are no nodes stay known as they are",
+			"the inventory of machines cannot be used; machines that are not nodes keep their last known addresses",
 			"configMap",
 			inventory.Name,
 			"reason",
@@ -102,7 +102,7 @@ func (d *daemon) logUnlisted(list []netip.Addr) {
 func (d *daemon) logUnanswered(mute bool) {
 	if mute && !d.loggedUnanswered {
 		d.env.Log.Warn(
-			"pods behind a router cannot answer this machine: it is no node, and the inventory does not have its "+
+			"pods behind a router cannot answer this machine: it is not a node, and the inventory does not have its "+
 				"address; clusterctl apply writes the inventory",
 			"configMap",
 			inventory.Name,

@@ -317,7 +317,7 @@ func (d *daemon) restoreLoop(ctx context.Context, every time.Duration) {
 		}
 		intact, err := d.masquerade.isIntact(deep)
 		if err == nil && !intact {
-			d.env.Log.Warn("the rules for masquerading were changed by somebody; putting them back")
+			d.env.Log.Warn("another program changed the rules for masquerading; restoring them")
 			err = d.masquerade.restore()
 		}
 		problem := ""

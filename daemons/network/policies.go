@@ -170,7 +170,7 @@ func (p *policyEnforcer) isIntact(whole bool) bool {
 			continue
 		}
 		if !there {
-			p.log.Warn("somebody has changed the rules of network policies; putting them back", "family", t.Family)
+			p.log.Warn("another program changed the rules of network policies; restoring them", "family", t.Family)
 			k.Invalidate()
 			p.needsApply, all = true, false
 		}

@@ -98,7 +98,7 @@ func (d *daemon) isIntact(whole bool) bool {
 			continue
 		}
 		if !there {
-			d.env.Log.Warn("somebody has changed the rules; putting them back", "family", f.family)
+			d.env.Log.Warn("another program changed the rules; restoring them", "family", f.family)
 			f.Invalidate()
 			all = false
 		}

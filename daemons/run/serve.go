@@ -160,7 +160,7 @@ func isMetricsPath(path string) bool {
 	return path == "/metrics" || strings.HasPrefix(path, "/metrics/")
 }
 
-var errUnauthenticated = errors.New("neither a certificate nor a token says who asks")
+var errUnauthenticated = errors.New("the request has neither a client certificate nor a token")
 
 // authenticate returns the user of a request.
 func authenticate(r *http.Request, judge AccessReviewer) (api.User, error) {

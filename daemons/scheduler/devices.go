@@ -110,7 +110,7 @@ func setReservation(c *resourcev1.ResourceClaim, pod *cluster.Pod, result *resou
 	case c.DeletionTimestamp != nil && !plugin.IsReservedFor(c, pod.UID):
 		return errors.New("it was deleted in the meantime")
 	case result != nil && c.Status.Allocation != nil:
-		return errors.New("it got devices from somebody else in the meantime")
+		return errors.New("another process allocated devices to it in the meantime")
 	case result == nil && c.Status.Allocation == nil:
 		return errors.New("it has lost its devices in the meantime")
 	}

@@ -62,7 +62,7 @@ func (s *scheduler) reportExtendedClaim(ctx context.Context, b *binding) error {
 		Pods(b.pod.Namespace).
 		Patch(ctx, b.pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
-		return fmt.Errorf("tell the claim for extended resources: %w", err)
+		return fmt.Errorf("write the claim for extended resources: %w", err)
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ var AddressTypes = []Type{
 		"moved",
 		nil,
 		decodeMoved,
-		"What was applied under one address is declared under another. Machines are recognized without it; it is for " +
-			"what has another address in the network, or for objects that another block has now.",
+		"Something that was applied with one address is now declared with another. Machines are recognized without " +
+			"it, unless their network address has changed. Objects need it if another block declares them now.",
 		movedBlock{},
 		"",
 	},
@@ -29,12 +29,12 @@ var AddressTypes = []Type{
 		"import",
 		nil,
 		decodeImport,
-		"An object that is there already, made by somebody else, is taken over by what is declared. Without it such " +
-			"an object is refused. When it has been applied the block can go.",
+		"An existing object that another client created is taken over. Without the block, apply refuses such an " +
+			"object. The block can be deleted once it has been applied.",
 		importBlock{},
 		"",
 	},
-	{"removed", nil, decodeRemoved, "What becomes of what is declared no more.", removedBlock{}, ""},
+	{"removed", nil, decodeRemoved, "What happens to something that is no longer declared.", removedBlock{}, ""},
 }
 
 // FindAddressType returns the statement type with a name.
@@ -56,12 +56,12 @@ type importBlock struct {
 }
 
 type removedBlock struct {
-	From      hcl.Expression         `hcl:"from" doc:"The address that it was applied with. It is declared no more."`
-	Lifecycle *removedLifecycleBlock `hcl:"lifecycle,block" doc:"What becomes of it."`
+	From      hcl.Expression         `hcl:"from" doc:"The address that it was applied with. Its block has been removed from the configuration."`
+	Lifecycle *removedLifecycleBlock `hcl:"lifecycle,block" doc:"What happens to it."`
 }
 
 type removedLifecycleBlock struct {
-	Destroy *bool `hcl:"destroy,optional" doc:"Whether it is taken away; false leaves it as it is, and clusterctl forgets it." default:"true"`
+	Destroy *bool `hcl:"destroy,optional" doc:"Whether it is deleted; with false it stays, and clusterctl no longer manages it." default:"true"`
 }
 
 func decodeMoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -120,12 +120,9 @@ func decodeRemoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 func parseAddress(expr hcl.Expression) (string, hcl.Diagnostics) {
 	wrong := func() hcl.Diagnostics {
 		return hcl.Diagnostics{
-			newError(
-				expr.Range().Ptr(),
-				"Invalid address",
+			newError(expr.Range().Ptr(), "Invalid address",
 				"An address is machine.NAME, machine.NAME[\"KEY\"], machine.NAME[0], workload.NAME, "+
-					"storage_class.NAME, manifests.NAME or \"object.VERSION.KIND.NAME\".",
-			),
+					"storage_class.NAME, manifests.NAME or \"object.VERSION.KIND.NAME\"."),
 		}
 	}
 	if v, diags := expr.Value(nil); !diags.HasErrors() && v.Type() == cty.String && v.IsKnown() && !v.IsNull() {
@@ -194,79 +191,41 @@ func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 	from := map[string]config.Source{}
 	gone := func(what, address string, s config.Source) {
 		if other, ok := declared[address]; ok {
-			diags = append(
-				diags,
-				newError(
-					at(s),
-					"Declared and "+what,
-					"%s is declared at %s: take that block out, or this one.",
-					address,
-					positionText(other),
-				),
-			)
+			diags = append(diags, newError(at(s), "Declared and "+what,
+				"%s is declared at %s: take that block out, or this one.", address, positionText(other)))
 		}
 		if other, ok := from[address]; ok {
-			diags = append(
-				diags,
-				newError(at(s), "Said twice", "What becomes of %s is already said at "+
-					"%s.", address, positionText(other)),
-			)
+			diags = append(diags, newError(at(s), "Said twice", "What becomes of %s is already said at %s.", address,
+				positionText(other)))
 		}
 		from[address] = s
 	}
 	for _, m := range c.Moved {
 		gone("moved", m.From, m.Source)
 		if _, ok := declared[m.To]; !ok && !deferred(m.To) {
-			diags = append(
-				diags,
-				newError(
-					at(m.Source),
-					"Moved to nothing",
-					"There is no %s: to is the address of a block that is declared.",
-					m.To,
-				),
-			)
+			diags = append(diags, newError(at(m.Source), "Moved to nothing",
+				"There is no %s: to is the address of a block that is declared.", m.To))
 		}
 		if typeOfAddress(m.From) != typeOfAddress(m.To) {
-			diags = append(
-				diags,
-				newError(at(m.Source), "Moved to another kind of block", "%s cannot become %s.", m.From, m.To),
-			)
+			diags = append(diags, newError(at(m.Source), "Moved to another kind of block", "%s cannot become %s.",
+				m.From, m.To))
 		}
 		if typeOfAddress(m.From) == "workload" && names[m.To] != "" && defaultNameOf(m.From) != names[m.To] {
-			diags = append(diags, newError(
-				at(m.Source),
-				"Workload under another name",
+			diags = append(diags, newError(at(m.Source), "Workload under another name",
 				"The objects of a workload have its name, and an object cannot be renamed: %s is made beside %s, "+
 					"which goes when its block does. Without this block apply does both at once; with two blocks for "+
-					"a while, one after the other.",
-				m.To,
-				m.From,
-			))
+					"a while, one after the other.", m.To, m.From))
 		}
 	}
 	for _, i := range c.Imports {
 		switch _, ok := declared[i.To]; {
 		case ok && typeOfAddress(i.To) == "machine":
-			diags = append(
-				diags,
-				newError(
-					at(i.Source),
-					"Machine that is imported",
-					"A machine that serves this cluster is recognized without it.",
-				),
-			)
+			diags = append(diags, newError(at(i.Source), "Machine that is imported",
+				"A machine that serves this cluster is recognized without it."))
 		case !ok && !deferred(i.To) &&
 			!slices.ContainsFunc(c.Objects, func(o config.Object) bool { return o.Block == i.To }):
-			diags = append(
-				diags,
-				newError(
-					at(i.Source),
-					"Imported to nothing",
-					"There is no %s: to is the address of a block that is declared.",
-					i.To,
-				),
-			)
+			diags = append(diags, newError(at(i.Source), "Imported to nothing",
+				"There is no %s: to is the address of a block that is declared.", i.To))
 		}
 	}
 	for _, r := range c.Removed {

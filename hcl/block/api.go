@@ -14,18 +14,18 @@ import (
 )
 
 type apiBlock struct {
-	Endpoint    string `hcl:"endpoint,optional" doc:"host:port that kubeconfigs name and certificates hold. An IP address that no machine has is a virtual address: one machine of the control plane holds it at a time, and another takes it within seconds. A name, or an address with virtual = false, is a load balancer's that you bring. Nothing of the cluster itself depends on it." default:"the first control-plane machine"`
+	Endpoint    string `hcl:"endpoint,optional" doc:"host:port in kubeconfigs and certificates. An IP address that no machine has is a virtual address: one machine of the control plane holds it at a time, and another takes over within seconds. A name, or an address with virtual = false, belongs to your own load balancer. The cluster itself does not depend on the endpoint." default:"the first control-plane machine"`
 	Virtual     *bool  `hcl:"virtual,optional" doc:"Whether the control plane itself holds the endpoint's address." default:"true for an IP address that no machine has"`
-	MaxRequests *int   `hcl:"max_requests_inflight,optional" doc:"Requests that only read and that an API server works on at once. With max_mutating_requests_inflight they are the seats that FlowSchemas and PriorityLevelConfigurations share out; further requests wait." default:"400"`
-	MaxMutating *int   `hcl:"max_mutating_requests_inflight,optional" doc:"Requests that change something and that an API server works on at once." default:"200"`
+	MaxRequests *int   `hcl:"max_requests_inflight,optional" doc:"Reading requests that an API server processes at a time. The sum with max_mutating_requests_inflight is the number of seats that FlowSchemas and PriorityLevelConfigurations divide; further requests wait." default:"400"`
+	MaxMutating *int   `hcl:"max_mutating_requests_inflight,optional" doc:"Writing requests that an API server processes at a time." default:"200"`
 
-	Authentication       string   `hcl:"authentication,optional" doc:"An AuthenticationConfiguration of apiserver.config.k8s.io, as in file(\"authentication.yaml\"): other issuers of tokens (OIDC) and how their claims become users, and what may be asked without credentials." default:"this cluster's own tokens; health and version without credentials"`
-	TokenWebhook         string   `hcl:"token_webhook,optional" doc:"A kubeconfig, as in file(\"tokens.conf\"), of a server that is asked about tokens that nobody else knows." default:"none"`
-	Authorization        string   `hcl:"authorization,optional" doc:"An AuthorizationConfiguration of apiserver.config.k8s.io, as in file(\"authorization.yaml\"): authorizers in order, webhooks among them. The kubeConfigFile of a webhook is /etc/kubernetes/apiserver/authorization-webhook.conf." default:"Node, then RBAC"`
-	AuthorizationWebhook string   `hcl:"authorization_webhook,optional" doc:"That kubeconfig." default:"none"`
+	Authentication       string   `hcl:"authentication,optional" doc:"An AuthenticationConfiguration of apiserver.config.k8s.io, as in file(\"authentication.yaml\"): other issuers of tokens (OIDC), how their claims become users, and paths that are served without credentials." default:"this cluster's own tokens; health and version without credentials"`
+	TokenWebhook         string   `hcl:"token_webhook,optional" doc:"A kubeconfig, as in file(\"tokens.conf\"), of a webhook that authenticates tokens which no other authenticator knows." default:"none"`
+	Authorization        string   `hcl:"authorization,optional" doc:"An AuthorizationConfiguration of apiserver.config.k8s.io, as in file(\"authorization.yaml\"): authorizers in order, including webhooks. The kubeConfigFile of a webhook is /etc/kubernetes/apiserver/authorization-webhook.conf." default:"Node, then RBAC"`
+	AuthorizationWebhook string   `hcl:"authorization_webhook,optional" doc:"The kubeconfig at that path." default:"none"`
 	AdmissionPlugins     []string `hcl:"enable_admission_plugins,optional" doc:"Additional admission plugins to enable: DenyServiceExternalIPs, OwnerReferencesPermissionEnforcement." default:"none"`
 	AllowedExternalIPs   []string `hcl:"allowed_external_ips,optional" doc:"CIDRs and addresses that Services may use as external IPs although they belong to machines, the API, the cluster's networks or an address pool." default:"none"`
-	Admission            string   `hcl:"admission,optional" doc:"An AdmissionConfiguration of apiserver.config.k8s.io, as in file(\"admission.yaml\"), with a PodSecurityConfiguration: the pod security of namespaces without labels, and whom and what it does not concern. A change restarts the API servers, one by one." default:"privileged; nothing is exempt"`
+	Admission            string   `hcl:"admission,optional" doc:"An AdmissionConfiguration of apiserver.config.k8s.io, as in file(\"admission.yaml\"), with a PodSecurityConfiguration: the pod security of namespaces without labels, and exemptions. A change restarts the API servers, one by one." default:"privileged; nothing is exempt"`
 }
 
 // decodeAPI decodes the settings of API servers, except the endpoint, which is decoded earlier.
@@ -66,36 +66,20 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 			continue
 		}
 		if err := yaml.Unmarshal([]byte(of.text), &is); err != nil || is.Kind != of.kind {
-			diags = append(
-				diags,
-				newError(
-					nestedRange(b, "api", name),
-					"Invalid "+of.kind,
-					"%s must be a YAML document of kind %s: read one with file(\"PATH\").",
-					name,
-					of.kind,
-				),
-			)
+			diags = append(diags, newError(nestedRange(b, "api", name), "Invalid "+of.kind,
+				"%s must be a YAML document of kind %s: read one with file(\"PATH\").", name, of.kind))
 		}
 	}
 	if raw.AuthorizationWebhook != "" && raw.Authorization == "" {
-		diags = append(
-			diags,
-			newError(
-				nestedRange(b, "api", "authorization_webhook"),
-				"Webhook that nobody asks",
-				"authorization_webhook is of no use without authorization, an AuthorizationConfiguration whose "+
-					"authorizers name it: its kubeConfigFile is /etc/kubernetes/apiserver/authorization-webhook.conf.",
-			),
-		)
+		diags = append(diags, newError(nestedRange(b, "api", "authorization_webhook"), "Webhook that is never called",
+			"authorization_webhook is of no use without authorization, an AuthorizationConfiguration whose "+
+				"authorizers name it: its kubeConfigFile is /etc/kubernetes/apiserver/authorization-webhook.conf."))
 	}
 	for name, n := range map[string]int{"max_requests_inflight": c.API.MaxRequests,
 		"max_mutating_requests_inflight": c.API.MaxMutating} {
 		if n < 1 {
-			diags = append(
-				diags,
-				newError(nestedRange(b, "api", name), "Invalid number of requests", "%s must be at least 1.", name),
-			)
+			diags = append(diags, newError(nestedRange(b, "api", name), "Invalid number of requests",
+				"%s must be at least 1.", name))
 		}
 	}
 	return diags

@@ -9,12 +9,12 @@ import (
 )
 
 type auditBlock struct {
-	Enabled    *bool  `hcl:"enabled,optional" doc:"Whether the API servers keep an audit log, in /var/log/kubernetes/audit/audit.log on their machines." default:"true"`
-	Policy     string `hcl:"policy,optional" doc:"A Policy of audit.k8s.io/v1, as in file(\"audit-policy.yaml\"): what is kept about which requests." default:"what changes something, what is read of secrets and config maps, and who runs something in pods, without contents"`
-	MaxAge     *int   `hcl:"max_age,optional" doc:"Days that rotated logs are kept." default:"30"`
-	MaxBackups *int   `hcl:"max_backups,optional" doc:"Rotated logs that are kept." default:"10"`
-	MaxSize    *int   `hcl:"max_size,optional" doc:"Megabytes at which the log is rotated." default:"100"`
-	Webhook    string `hcl:"webhook,optional" doc:"A kubeconfig, as in file(\"audit-webhook.conf\"), of a server that events are sent to in batches, besides the log." default:"none"`
+	Enabled    *bool  `hcl:"enabled,optional" doc:"Whether the API servers write an audit log, to /var/log/kubernetes/audit/audit.log on their machines." default:"true"`
+	Policy     string `hcl:"policy,optional" doc:"A Policy of audit.k8s.io/v1, as in file(\"audit-policy.yaml\"): what is recorded about which requests." default:"what changes something, what is read of secrets and config maps, and who runs something in pods, without contents"`
+	MaxAge     *int   `hcl:"max_age,optional" doc:"Days for which rotated logs are kept." default:"30"`
+	MaxBackups *int   `hcl:"max_backups,optional" doc:"Number of rotated logs that are kept." default:"10"`
+	MaxSize    *int   `hcl:"max_size,optional" doc:"Size at which the log is rotated, in megabytes." default:"100"`
+	Webhook    string `hcl:"webhook,optional" doc:"A kubeconfig, as in file(\"audit-webhook.conf\"), of a webhook that also receives the events, in batches." default:"none"`
 }
 
 func decodeAudit(b *hcl.Block, raw *auditBlock, c *config.Cluster) (diags hcl.Diagnostics) {
@@ -28,11 +28,8 @@ func decodeAudit(b *hcl.Block, raw *auditBlock, c *config.Cluster) (diags hcl.Di
 	for name, n := range map[string]int{"max_age": c.Audit.MaxAge, "max_backups": c.Audit.MaxBackups,
 		"max_size": c.Audit.MaxSize} {
 		if n < 1 {
-			diags = append(
-				diags,
-				newError(nestedRange(b, "audit", name), "Invalid bound of the audit "+
-					"log", "%s must be at least 1.", name),
-			)
+			diags = append(diags, newError(nestedRange(b, "audit", name), "Invalid bound of the audit log",
+				"%s must be at least 1.", name))
 		}
 	}
 	if raw.Policy != "" {
@@ -40,26 +37,12 @@ func decodeAudit(b *hcl.Block, raw *auditBlock, c *config.Cluster) (diags hcl.Di
 		err := yaml.UnmarshalStrict([]byte(raw.Policy), &policy)
 		switch {
 		case err != nil:
-			diags = append(
-				diags,
-				newError(
-					nestedRange(b, "audit", "policy"),
-					"Invalid audit policy",
-					"It is no Policy of audit.k8s.io/v1: %v. Write one, as policy = file(\"audit-policy.yaml\").",
-					err,
-				),
-			)
+			diags = append(diags, newError(nestedRange(b, "audit", "policy"), "Invalid audit policy",
+				"It is not a Policy of audit.k8s.io/v1: %v. Write one, as policy = file(\"audit-policy.yaml\").", err))
 		case policy.Kind != "Policy" || policy.APIVersion != auditv1.SchemeGroupVersion.String() ||
 			len(policy.Rules) == 0:
-			diags = append(
-				diags,
-				newError(
-					nestedRange(b, "audit", "policy"),
-					"Invalid audit policy",
-					"It must begin with apiVersion: %s and kind: Policy, and have rules.",
-					auditv1.SchemeGroupVersion,
-				),
-			)
+			diags = append(diags, newError(nestedRange(b, "audit", "policy"), "Invalid audit policy",
+				"It must begin with apiVersion: %s and kind: Policy, and have rules.", auditv1.SchemeGroupVersion))
 		}
 	}
 	return diags

@@ -44,8 +44,8 @@ var Types = []Type{
 		"image",
 		[]string{"name"},
 		decodeImage,
-		"A container image from a file. The nodes get it without a registry; its tag follows its content, so that " +
-			"pods roll when it changes.",
+		"A container image from a file. Nodes get it without a registry. Its tag is derived from its content, so " +
+			"that a change replaces the pods.",
 		imageBlock{},
 		"`image.NAME.reference`, `.digest`",
 	},
@@ -53,7 +53,7 @@ var Types = []Type{
 		"workload",
 		[]string{"name"},
 		decodeWorkload,
-		"A Deployment with what belongs to it: a Service, a ConfigMap, volumes.",
+		"A Deployment with its Service, ConfigMap and volumes.",
 		workloadBlock{},
 		"`workload.NAME.name`, `.namespace`, `.host`",
 	},
@@ -61,8 +61,8 @@ var Types = []Type{
 		"object",
 		[]string{"apiVersion", "kind", "name"},
 		decodeObject,
-		"Any API object. `namespace`, `labels` and `annotations` stand for the fields of `metadata`; every other " +
-			"attribute is a field of the object.",
+		"Any API object. `namespace`, `labels` and `annotations` are the fields of `metadata`; every other attribute " +
+			"is a field of the object.",
 		nil,
 		"",
 	},
@@ -70,8 +70,8 @@ var Types = []Type{
 		"storage_class",
 		[]string{"name"},
 		decodeStorageClass,
-		"A StorageClass: where claims get their volumes. With the cluster's own provisioner they are directories of " +
-			"nodes. What a class says of volumes cannot change while it is there; another name is another class.",
+		"A StorageClass. The cluster's own provisioner makes directories of nodes. The volume settings of an " +
+			"existing class cannot change; declare a class with another name instead.",
 		storageClassBlock{},
 		"`storage_class.NAME.name`",
 	},
@@ -79,8 +79,8 @@ var Types = []Type{
 		"load_balancer",
 		[]string{"name"},
 		decodeLoadBalancer,
-		"A pool of addresses for services of type LoadBalancer. A machine of the cluster answers for each of them on " +
-			"its network, and another one when that dies.",
+		"A pool of addresses for services of type LoadBalancer. One machine of the cluster holds each address on its " +
+			"network. If it fails, another machine takes the address.",
 		loadBalancerBlock{},
 		"`load_balancer.NAME.name`",
 	},
@@ -90,7 +90,7 @@ var Types = []Type{
 		"check",
 		[]string{"name"},
 		decodeCheck,
-		"What should hold of the whole. What does not is a warning: the configuration is still valid.",
+		"Conditions for the whole configuration. A false condition is a warning: the configuration is still valid.",
 		checkBlock{},
 		"",
 	},

@@ -13,11 +13,11 @@ import (
 
 type conditionBlock struct {
 	Condition    hcl.Expression `hcl:"condition" doc:"What must be true."`
-	ErrorMessage hcl.Expression `hcl:"error_message" doc:"What is said when it is not."`
+	ErrorMessage hcl.Expression `hcl:"error_message" doc:"The message when it is false."`
 }
 
 type checkBlock struct {
-	Asserts []conditionBlock `hcl:"assert,block" doc:"What should hold."`
+	Asserts []conditionBlock `hcl:"assert,block" doc:"A condition that should be true."`
 }
 
 // conditionalTypes are the block types that may contain precondition and postcondition blocks.
@@ -57,7 +57,7 @@ func conditions(b *hcl.Block) (before, after []rule, rest hcl.Body, diags hcl.Di
 			before = append(before, r)
 		} else if after = append(after, r); b.Type == "object" || b.Type == "manifests" {
 			diags = append(diags, newError(inner.DefRange.Ptr(), "Postcondition of "+
-				"nothing", "Nothing can be asked of this block in expressions, so there is no self to judge. Write a "+
+				"nothing", "Expressions cannot refer to this block, so there is no self. Write a "+
 				"precondition."))
 		}
 	}
@@ -90,10 +90,8 @@ func checkRules(
 		v, _ = v.UnmarkDeep()
 		v, err := convert.Convert(v, cty.Bool)
 		if err != nil || v.IsNull() {
-			diags = append(
-				diags,
-				newError(r.condition.Range().Ptr(), "Invalid condition", "A condition must be true or false."),
-			)
+			diags = append(diags, newError(r.condition.Range().Ptr(), "Invalid condition",
+				"A condition must be true or false."))
 			continue
 		}
 		if !v.IsKnown() || v.True() {
@@ -105,10 +103,8 @@ func checkRules(
 		if !message.ContainsMarked() {
 			converted, err := convert.Convert(message, cty.String)
 			if err != nil || converted.IsNull() || !converted.IsKnown() {
-				diags = append(
-					diags,
-					newError(r.message.Range().Ptr(), "Invalid message", "A condition's message is a text."),
-				)
+				diags = append(diags, newError(r.message.Range().Ptr(), "Invalid message",
+					"A condition's message is a text."))
 				continue
 			}
 			text = converted.AsString()
@@ -153,14 +149,8 @@ func decodeCheck(x *Context, b *hcl.Block, _ *config.Cluster) (cty.Value, hcl.Di
 		return cty.NilVal, diags
 	}
 	if len(content.Blocks) == 0 {
-		return cty.NilVal, append(
-			diags,
-			newError(
-				b.DefRange.Ptr(),
-				"Check of nothing",
-				"A check has at least one assert { condition = …, error_message = … }.",
-			),
-		)
+		return cty.NilVal, append(diags, newError(b.DefRange.Ptr(), "Check of nothing",
+			"A check has at least one assert { condition = …, error_message = … }."))
 	}
 	var rules []rule
 	for _, inner := range content.Blocks {

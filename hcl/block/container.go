@@ -19,17 +19,17 @@ type containerBlock struct {
 	Name       string            `hcl:"name,label"`
 	Image      string            `hcl:"image" doc:"Reference of the image, often image.NAME.reference."`
 	PullPolicy string            `hcl:"pull_policy,optional" doc:"Always, IfNotPresent or Never." default:"Kubernetes' own"`
-	Command    []string          `hcl:"command,optional" doc:"What runs, in place of the image's entry point."`
+	Command    []string          `hcl:"command,optional" doc:"Command that replaces the image's entry point."`
 	Args       []string          `hcl:"args,optional" doc:"Its arguments."`
-	WorkingDir string            `hcl:"working_dir,optional" doc:"Directory that it starts in." default:"the image's"`
+	WorkingDir string            `hcl:"working_dir,optional" doc:"Working directory." default:"the image's"`
 	Env        map[string]string `hcl:"env,optional" doc:"Environment variables."`
 	Ports      map[string]int    `hcl:"ports,optional" doc:"Names of ports to their numbers; services and probes use the names."`
 	Requests   map[string]string `hcl:"requests,optional" doc:"Resources to reserve, as { cpu = \"100m\", memory = \"64Mi\" }."`
 	Limits     map[string]string `hcl:"limits,optional" doc:"Resources not to exceed."`
 	Mounts     map[string]string `hcl:"mounts,optional" doc:"Paths in the container to names of volumes."`
-	Readiness  *hcl.Attribute    `hcl:"readiness,optional" doc:"A probe: while it fails the pod gets no traffic."`
-	Liveness   *hcl.Attribute    `hcl:"liveness,optional" doc:"A probe: when it fails the container is started anew."`
-	Startup    *hcl.Attribute    `hcl:"startup,optional" doc:"A probe: until it succeeds the others wait."`
+	Readiness  *hcl.Attribute    `hcl:"readiness,optional" doc:"A probe: while it fails, the pod receives no traffic."`
+	Liveness   *hcl.Attribute    `hcl:"liveness,optional" doc:"A probe: when it fails, the container is restarted."`
+	Startup    *hcl.Attribute    `hcl:"startup,optional" doc:"A probe: until it succeeds, the other probes wait."`
 }
 
 func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string) (config.Container, hcl.Diagnostics) {
@@ -51,42 +51,19 @@ func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string) (co
 	for what, list := range map[string]map[string]string{"requests": c.Requests, "limits": c.Limits} {
 		for name, text := range list {
 			if _, err := resource.ParseQuantity(text); err != nil {
-				diags = append(
-					diags,
-					newError(
-						at(what),
-						"Invalid quantity",
-						"%s = %q is not a quantity, as \"100m\" (a tenth of a processor) or \"64Mi\".",
-						name,
-						text,
-					),
-				)
+				diags = append(diags, newError(at(what), "Invalid quantity",
+					"%s = %q is not a quantity, as \"100m\" (a tenth of a processor) or \"64Mi\".", name, text))
 			}
 		}
 	}
 	for path, volume := range c.Mounts {
 		if !strings.HasPrefix(path, "/") {
-			diags = append(
-				diags,
-				newError(
-					at("mounts"),
-					"Invalid mount",
-					"%q is not an absolute path: mounts maps paths in the container to volumes.",
-					path,
-				),
-			)
+			diags = append(diags, newError(at("mounts"), "Invalid mount",
+				"%q is not an absolute path: mounts maps paths in the container to volumes.", path))
 		}
 		if !slices.Contains(volumes, volume) {
-			diags = append(
-				diags,
-				newError(
-					at("mounts"),
-					"Unknown volume",
-					"There is no volume %q in this workload.%s",
-					volume,
-					Suggest(volume, volumes),
-				),
-			)
+			diags = append(diags, newError(at("mounts"), "Unknown volume", "There is no volume %q in this workload.%s",
+				volume, Suggest(volume, volumes)))
 		}
 	}
 	for name := range c.Env {
@@ -118,10 +95,8 @@ func decodeProbe(x *Context, a *hcl.Attribute, c config.Container) (*config.Prob
 		return nil, diags
 	}
 	if !v.Type().IsObjectType() && !v.Type().IsMapType() || !v.IsWhollyKnown() {
-		return nil, append(
-			diags,
-			newError(at, "Invalid probe", "Write an object, as { http = \"/healthz\", port = \"http\" }."),
-		)
+		return nil, append(diags, newError(at, "Invalid probe",
+			"Write an object, as { http = \"/healthz\", port = \"http\" }."))
 	}
 	p := &config.Probe{}
 	fields := map[string]any{
@@ -133,17 +108,8 @@ func decodeProbe(x *Context, a *hcl.Attribute, c config.Container) (*config.Prob
 		target, ok := fields[k.AsString()]
 		if !ok {
 			names := slices.Sorted(maps.Keys(fields))
-			diags = append(
-				diags,
-				newError(
-					at,
-					"Unknown field of a probe",
-					"%q is not known.%s The fields are %s.",
-					k.AsString(),
-					Suggest(k.AsString(), names),
-					strings.Join(names, ", "),
-				),
-			)
+			diags = append(diags, newError(at, "Unknown field of a probe", "%q is not known.%s The fields are %s.",
+				k.AsString(), Suggest(k.AsString(), names), strings.Join(names, ", ")))
 			continue
 		}
 		if err := assign(target, e); err != nil {
@@ -157,11 +123,8 @@ func decodeProbe(x *Context, a *hcl.Attribute, c config.Container) (*config.Prob
 		}
 	}
 	if ways != 1 {
-		diags = append(
-			diags,
-			newError(at, "Invalid probe", "A probe has exactly one of http = \"/path\", tcp = true and command = "+
-				"[\"…\"]."),
-		)
+		diags = append(diags, newError(at, "Invalid probe",
+			"A probe has exactly one of http = \"/path\", tcp = true and command = [\"…\"]."))
 	}
 	if ports := slices.Sorted(maps.Keys(c.Ports)); p.Port == "" && len(p.Command) == 0 && len(ports) == 1 {
 		p.Port = ports[0]

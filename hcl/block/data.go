@@ -21,27 +21,27 @@ type DataType struct {
 
 // DataTypes are the types of data blocks, in the order of the reference.
 var DataTypes = []DataType{
-	{"file", "A file as it is.", DataFile{}, "`.content`, `.sha256`", ""},
-	{"yaml", "A YAML file as a value; one of several documents is a list of them.", DataFile{}, "`.value`", ""},
+	{"file", "The content of a file.", DataFile{}, "`.content`, `.sha256`", ""},
+	{"yaml", "A YAML file as a value. Several documents in one file become a list.", DataFile{}, "`.value`", ""},
 	{"json", "A JSON file as a value.", DataFile{}, "`.value`", ""},
 	{
 		"object",
-		"An object as it is in the cluster. It is read when a plan is made; `validate` takes it as unknown.",
+		"An object of the cluster. It is read when a plan is made; in `validate` it is unknown.",
 		DataObject{},
-		"`.object`, null when it is not there and `optional = true`",
+		"`.object`, null if it does not exist and `optional = true`",
 		"",
 	},
 	{
 		"external",
-		"What a program prints: it gets the query as a JSON object on its standard input and prints a JSON object of " +
-			"texts, as Terraform's does. It runs when a plan is made; `validate` takes it as unknown.",
+		"The output of a program. It reads the query as a JSON object from standard input and prints a JSON object " +
+			"of strings, as with Terraform. It runs when a plan is made; in `validate` the result is unknown.",
 		DataExternal{},
 		"`.result`",
 		"",
 	},
 	{
 		"terraform_output",
-		"The outputs of Terraform, of a file that `terraform output -json` wrote or of a state file. Sensitive ones " +
+		"Outputs of Terraform, from the output of `terraform output -json` or from a state file. Sensitive outputs " +
 			"stay sensitive.",
 		DataFile{},
 		"`.outputs`",
@@ -58,9 +58,8 @@ var DataTypes = []DataType{
 		"",
 		nil,
 		"",
-		"What a machine is becomes known when it has been connected to, and the configuration says which machines " +
-			"there are and is worked out before that. Take facts from an inventory, or from a program with data " +
-			"\"external\".",
+		"Facts of a machine are known only after clusterctl has connected to it, and the configuration is evaluated " +
+			"before. Take facts from an inventory, or from a program with data \"external\".",
 	},
 }
 
@@ -75,15 +74,15 @@ type DataObject struct {
 	Kind       string `hcl:"kind" doc:"Kind, as \"ConfigMap\"."`
 	Namespace  string `hcl:"namespace,optional" doc:"Namespace of an object that is in one." default:"\"default\""`
 	Name       string `hcl:"name" doc:"Name."`
-	Optional   bool   `hcl:"optional,optional" doc:"It may be missing, also with the whole cluster: .object is null then." default:"false"`
+	Optional   bool   `hcl:"optional,optional" doc:"Whether the object, or the whole cluster, may be missing: .object is null then." default:"false"`
 }
 
 // DataExternal is the schema of data "external".
 type DataExternal struct {
 	Program    []string          `hcl:"program" doc:"The program and its arguments."`
-	Query      map[string]string `hcl:"query,optional" doc:"What it is told."`
-	WorkingDir string            `hcl:"working_dir,optional" doc:"Folder that it runs in, relative to the configuration." default:"the configuration's"`
-	Timeout    string            `hcl:"timeout,optional" doc:"How long it may run, at most 10m." default:"\"30s\""`
+	Query      map[string]string `hcl:"query,optional" doc:"Its arguments."`
+	WorkingDir string            `hcl:"working_dir,optional" doc:"Working directory, relative to the configuration." default:"the configuration's"`
+	Timeout    string            `hcl:"timeout,optional" doc:"Timeout, at most 10m." default:"\"30s\""`
 }
 
 // FindData returns the data type with a name.
@@ -116,14 +115,8 @@ func DecodeData(
 			}
 		}
 		return cty.DynamicVal, hcl.Diagnostics{
-			newError(
-				b.LabelRanges[0].Ptr(),
-				"Unknown kind of data",
-				"There is no data %q.%s The kinds are %s.",
-				b.Labels[0],
-				Suggest(b.Labels[0], known),
-				strings.Join(known, ", "),
-			),
+			newError(b.LabelRanges[0].Ptr(), "Unknown kind of data", "There is no data %q.%s The kinds are %s.",
+				b.Labels[0], Suggest(b.Labels[0], known), strings.Join(known, ", ")),
 		}
 	}
 	outer := x.Eval
@@ -166,8 +159,7 @@ func DecodeData(
 // dataReference writes the reference of all data types in Markdown.
 func dataReference(out *strings.Builder) {
 	out.WriteString(
-		"### data\n\n`data \"TYPE\" \"NAME\" { … }`. A value from outside, as `data.TYPE.NAME` in expressions.\n\n",
-	)
+		"### data\n\n`data \"TYPE\" \"NAME\" { … }`. A value from outside, as `data.TYPE.NAME` in expressions.\n\n")
 	for _, t := range DataTypes {
 		if t.UnsupportedReason != "" {
 			continue

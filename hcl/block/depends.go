@@ -49,11 +49,8 @@ func Addresses(expr hcl.Expression) (list []string, diags hcl.Diagnostics) {
 	items, diags := hcl.ExprList(expr)
 	if diags.HasErrors() {
 		return nil, hcl.Diagnostics{
-			newError(
-				expr.Range().Ptr(),
-				"Invalid depends_on",
-				"Write a list of what is to be there before, as [workload.db, object.v1.Secret.key].",
-			),
+			newError(expr.Range().Ptr(), "Invalid depends_on",
+				"Write a list of what is to be there before, as [workload.db, object.v1.Secret.key]."),
 		}
 	}
 	for _, item := range items {
@@ -64,14 +61,8 @@ func Addresses(expr hcl.Expression) (list []string, diags hcl.Diagnostics) {
 		}
 		v, more := item.Value(nil)
 		if more.HasErrors() || v.IsNull() || v.Type() != cty.String {
-			diags = append(
-				diags,
-				newError(
-					item.Range().Ptr(),
-					"Invalid depends_on",
-					"This is no reference to a block, as workload.db or module.base.",
-				),
-			)
+			diags = append(diags, newError(item.Range().Ptr(), "Invalid depends_on",
+				"This is not a reference to a block, as workload.db or module.base."))
 			continue
 		}
 		list = append(list, v.AsString())

@@ -18,10 +18,8 @@ func expandDynamic(body hcl.Body, eval *hcl.EvalContext) hcl.Body {
 }
 
 func hasDynamic(body *hclsyntax.Body) bool {
-	return slices.ContainsFunc(
-		body.Blocks,
-		func(b *hclsyntax.Block) bool { return b.Type == "dynamic" || hasDynamic(b.Body) },
-	)
+	return slices.ContainsFunc(body.Blocks,
+		func(b *hclsyntax.Block) bool { return b.Type == "dynamic" || hasDynamic(b.Body) })
 }
 
 // checkDynamic applies the checks of a block's for_each to a dynamic block.
@@ -31,13 +29,8 @@ func checkDynamic(v cty.Value, expr hcl.Expression, eval *hcl.EvalContext) hcl.D
 		return hcl.Diagnostics{sensitiveRepeatError("for_each", &hcl.Attribute{Expr: expr})}
 	case v.IsKnown() && !v.IsNull() && v.CanIterateElements() && v.LengthInt() > MaxInstances:
 		return hcl.Diagnostics{
-			newError(
-				expr.Range().Ptr(),
-				"Invalid for_each",
-				"for_each has %d elements; %d are the most.",
-				v.LengthInt(),
-				MaxInstances,
-			),
+			newError(expr.Range().Ptr(), "Invalid for_each", "for_each has %d elements; %d are the most.",
+				v.LengthInt(), MaxInstances),
 		}
 	}
 	return nil

@@ -164,11 +164,8 @@ func expandInstances(x *Context, b *hcl.Block) ([]Instance, hcl.Body, hcl.Diagno
 	count, hasCount := content.Attributes["count"]
 	switch {
 	case hasEach && hasCount:
-		return nil, rest, append(
-			diags,
-			newError(count.Range.Ptr(), "Both for_each and count", "A block is repeated by one of them: remove the "+
-				"other."),
-		)
+		return nil, rest, append(diags, newError(count.Range.Ptr(), "Both for_each and count",
+			"A block is repeated by one of them: remove the other."))
 	case hasCount:
 		list, more := countInstances(x.Eval, count)
 		return list, rest, append(diags, more...)
@@ -214,11 +211,8 @@ func countInstances(eval *hcl.EvalContext, count *hcl.Attribute) ([]Instance, hc
 	}
 	n, _ := v.AsBigFloat().Int64()
 	if !v.AsBigFloat().IsInt() || n < 0 || n > MaxInstances {
-		return nil, append(
-			diags,
-			newError(count.Expr.Range().Ptr(), "Invalid count", "count must be a whole number from 0 to "+
-				"%d.", MaxInstances),
-		)
+		return nil, append(diags, newError(count.Expr.Range().Ptr(), "Invalid count",
+			"count must be a whole number from 0 to %d.", MaxInstances))
 	}
 	list := []Instance{}
 	for i := range n {
@@ -236,13 +230,9 @@ func Instances(x *Context, b *hcl.Block) ([]Instance, []string, hcl.Diagnostics)
 
 // sensitiveRepeatError returns an error for a sensitive value, because instance keys and their number are shown.
 func sensitiveRepeatError(what string, a *hcl.Attribute) *hcl.Diagnostic {
-	return newError(
-		a.Expr.Range().Ptr(),
-		"Sensitive value in "+what,
+	return newError(a.Expr.Range().Ptr(), "Sensitive value in "+what,
 		"%s says what things are called and how many there are, and that is shown. Take it from something that is "+
-			"not sensitive; nonsensitive(…) says that a value may be shown.",
-		what,
-	)
+			"not sensitive; nonsensitive(…) says that a value may be shown.", what)
 }
 
 func forEachInstances(v cty.Value) ([]Instance, string) {
@@ -255,10 +245,8 @@ func forEachInstances(v cty.Value) ([]Instance, string) {
 	case ty.IsSetType() && v.LengthInt() == 0: // toset([]) has no element type
 		return nil, ""
 	case !(ty.IsMapType() || ty.IsObjectType() || ty.IsSetType() && ty.ElementType() == cty.String):
-		return nil, fmt.Sprintf(
-			"for_each takes a map or a set of strings, not %s. A list becomes a set with toset(…).",
-			ty.FriendlyName(),
-		)
+		return nil, fmt.Sprintf("for_each takes a map or a set of strings, not %s. A list becomes a set with toset(…).",
+			ty.FriendlyName())
 	case v.LengthInt() > MaxInstances:
 		return nil, fmt.Sprintf("for_each has %d elements; %d are the most.", v.LengthInt(), MaxInstances)
 	}

@@ -30,11 +30,11 @@ func (f Field) Nested() []Field {
 
 type variableBlock struct {
 	Type        any               `hcl:"type,optional" doc:"string, number, bool, any, list(…), set(…), map(…), tuple([…]) or object({…})." default:"any"`
-	Default     any               `hcl:"default,optional" doc:"Its value when nobody gives one."`
-	Description string            `hcl:"description,optional" doc:"For the reader."`
-	Sensitive   bool              `hcl:"sensitive,optional" doc:"It is never shown." default:"false"`
-	Nullable    bool              `hcl:"nullable,optional" doc:"It may be null." default:"true"`
-	Validation  []*conditionBlock `hcl:"validation,block" doc:"What its value must be like."`
+	Default     any               `hcl:"default,optional" doc:"Its value when none is given."`
+	Description string            `hcl:"description,optional" doc:"Description for readers."`
+	Sensitive   bool              `hcl:"sensitive,optional" doc:"Whether the value is never shown." default:"false"`
+	Nullable    bool              `hcl:"nullable,optional" doc:"Whether it may be null." default:"true"`
+	Validation  []*conditionBlock `hcl:"validation,block" doc:"Conditions for its value."`
 }
 
 type moduleBlock struct {
@@ -43,13 +43,13 @@ type moduleBlock struct {
 
 type repeatedBlock struct {
 	ForEach   any   `hcl:"for_each,optional" doc:"A map or a set of strings: the block is declared once for each element, each.key and each.value."`
-	Count     int   `hcl:"count,optional" doc:"How many there are: the block is declared once for each count.index."`
-	DependsOn []any `hcl:"depends_on,optional" doc:"What must be there and work before this is applied."`
+	Count     int   `hcl:"count,optional" doc:"Number of instances: the block is declared once for each count.index."`
+	DependsOn []any `hcl:"depends_on,optional" doc:"What must exist and be healthy before this is applied."`
 }
 
 type conditionedBlock struct {
-	Before []*conditionBlock `hcl:"precondition,block" doc:"What must hold before the block means anything."`
-	After  []*conditionBlock `hcl:"postcondition,block" doc:"What must hold of what the block gives, which is self."`
+	Before []*conditionBlock `hcl:"precondition,block" doc:"Conditions that must be true before the block is evaluated."`
+	After  []*conditionBlock `hcl:"postcondition,block" doc:"Conditions for the block's values, which are self."`
 }
 
 // Fields returns the fields of a top-level block, and its description.
@@ -57,7 +57,7 @@ func Fields(name string, labels []string) (list []Field, doc string) {
 	var body any
 	switch name {
 	case "variable":
-		body, doc = variableBlock{}, "A value that whoever uses the configuration gives."
+		body, doc = variableBlock{}, "A value that the user of the configuration gives."
 	case "locals":
 		return nil, "Values with names, for use in other expressions as local.NAME."
 	case "module":

@@ -23,13 +23,10 @@ func decodeImage(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Di
 	image := config.Image{Name: x.defaultName(b.Labels[0]), Archive: x.Path(raw.Archive), Source: sourceOf(b)}
 	digest, err := x.Digest(image.Archive)
 	if err != nil {
-		return cty.DynamicVal, append(diags, newError(
-			attributeRange(b, b.Body, "archive"),
+		return cty.DynamicVal, append(diags, newError(attributeRange(b, b.Body, "archive"),
 			"Archive that cannot be read",
 			"%v. An archive is what docker save, podman save --format oci-archive or skopeo copy … oci-archive:FILE "+
-				"write.",
-			err,
-		))
+				"write.", err))
 	}
 	image.Digest = digest
 	// The tag depends on the content, so that pods that use the image are replaced when it changes.

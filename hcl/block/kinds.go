@@ -20,12 +20,8 @@ import (
 // strictSerializer decodes the kinds of Kubernetes' own groups, and rejects unknown fields.
 var strictSerializer = sync.OnceValue(func() *strict.Serializer {
 	kinds := scheme.Scheme()
-	return strict.NewSerializerWithOptions(
-		strict.DefaultMetaFactory,
-		kinds,
-		kinds,
-		strict.SerializerOptions{Strict: true},
-	)
+	return strict.NewSerializerWithOptions(strict.DefaultMetaFactory, kinds, kinds,
+		strict.SerializerOptions{Strict: true})
 })
 
 // CheckObject validates an object as the API server does when the object is created. Kinds of groups that Kubernetes

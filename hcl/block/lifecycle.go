@@ -16,7 +16,7 @@ import (
 )
 
 type lifecycleBlock struct {
-	PreventDestroy bool           `hcl:"prevent_destroy,optional" doc:"Refuse to remove, replace or destroy it, also when the block is gone, until it has been applied with false." default:"false"`
+	PreventDestroy bool           `hcl:"prevent_destroy,optional" doc:"Refuse to remove, replace or destroy it, even if the block is deleted, until false has been applied." default:"false"`
 	IgnoreChanges  hcl.Expression `hcl:"ignore_changes,optional" doc:"Only in workload, object and manifests blocks: fields that apply sets on creation and never updates. all means every field."`
 }
 

@@ -16,25 +16,25 @@ import (
 )
 
 type loadBalancerBlock struct {
-	Name       string   `hcl:"name,optional" doc:"Name of the pool, by which the annotation clusterctl.local/load-balancer-pool of a service asks for it." default:"the block's label"`
-	Addresses  []string `hcl:"addresses" doc:"Addresses that nobody else has: ranges (\"10.0.0.10-10.0.0.20\"), networks (\"192.168.7.0/28\", without the address of the network itself and, in IPv4, its last one) and single ones, of both families."`
-	AutoAssign *bool    `hcl:"auto_assign,optional" doc:"Whether services get an address of this pool that name neither a pool nor an address." default:"true"`
+	Name       string   `hcl:"name,optional" doc:"Name of the pool, for the annotation clusterctl.local/load-balancer-pool of services." default:"the block's label"`
+	Addresses  []string `hcl:"addresses" doc:"Addresses that are not used otherwise: ranges (\"10.0.0.10-10.0.0.20\"), networks (\"192.168.7.0/28\", without the address of the network itself and, in IPv4, its last one) and single ones, of both families."`
+	AutoAssign *bool    `hcl:"auto_assign,optional" doc:"Whether services that name neither a pool nor an address get an address of this pool." default:"true"`
 	Namespaces []string `hcl:"namespaces,optional" doc:"Namespaces whose services get addresses of this pool." default:"all namespaces"`
-	ShareNS    *bool    `hcl:"share_between_namespaces,optional" doc:"Whether services of different namespaces share an address when both have the annotation clusterctl.local/allow-shared-address with the same key. A key is no secret: with true, whoever may write services in some namespace of the pool can have the free ports of an address that another shares." default:"false: those of one namespace do"`
+	ShareNS    *bool    `hcl:"share_between_namespaces,optional" doc:"Whether services of different namespaces share an address when both have the annotation clusterctl.local/allow-shared-address with the same key. A key is not a secret: with true, a user who may write services in some namespace of the pool can use the free ports of an address that another shares." default:"false: those of one namespace do"`
 	Interfaces []string `hcl:"interfaces,optional" doc:"Network interfaces of the machines on which the addresses are announced; a machine that has none of them announces none." default:"the one whose network an address is in, else that of the default route"`
 
-	BGP *bgpBlock `hcl:"bgp,block" doc:"Routers that are told of the pool's addresses, by every machine that takes packets for them, in place of the neighbours, whom one machine at a time tells by ARP and NDP. A router that spreads packets over several routes spreads them over machines."`
+	BGP *bgpBlock `hcl:"bgp,block" doc:"Routers to which every machine that accepts packets for the pool's addresses announces them. Without routers, one machine at a time announces an address to its neighbours by ARP and NDP. A router that spreads packets over several routes spreads them over machines."`
 }
 
 type bgpBlock struct {
 	ASN      int64          `hcl:"asn" doc:"Number of the machines' autonomous system, 1 to 4294967295."`
-	HoldTime *string        `hcl:"hold_time,optional" doc:"After how long without a word a router takes a machine for dead, or it the router. The shorter of both is used; at least 3s." default:"3s"`
-	Peers    []bgpPeerBlock `hcl:"peer,block" doc:"A router. Machines open the session; what routers tell is not taken."`
+	HoldTime *string        `hcl:"hold_time,optional" doc:"Hold time: silence after which a router and a machine consider each other dead. The shorter value of both is used; at least 3s." default:"3s"`
+	Peers    []bgpPeerBlock `hcl:"peer,block" doc:"A router. Machines open the session; routes that routers announce are ignored."`
 }
 
 type bgpPeerBlock struct {
 	Address string `hcl:"address" doc:"IP address of the router."`
-	ASN     int64  `hcl:"asn" doc:"Number of its autonomous system; that of the machines within one."`
+	ASN     int64  `hcl:"asn" doc:"Number of its autonomous system; for internal BGP, that of the machines."`
 	Port    *int   `hcl:"port,optional" doc:"Its port." default:"179"`
 }
 
@@ -55,23 +55,12 @@ func decodeLoadBalancer(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 			ShareBetweenNamespaces: raw.ShareNS, Interfaces: raw.Interfaces},
 	}
 	if problems := validation.IsDNS1123Label(pool.Name); len(problems) > 0 {
-		diags = append(
-			diags,
-			newError(
-				labelRange(b, "name"),
-				"Invalid name",
-				"%q is no name of a pool: it has lower-case letters, digits and dashes, and begins and ends with a "+
-					"letter or a digit.",
-				pool.Name,
-			),
-		)
+		diags = append(diags, newError(labelRange(b, "name"), "Invalid name", "%q is not the name of a pool: a name "+
+			"has lower-case letters, digits and dashes, and begins and ends with a letter or a digit.", pool.Name))
 	}
 	if len(raw.Addresses) == 0 {
-		wrong(
-			"addresses",
-			"Pool without addresses",
-			"Name addresses that nobody else has, as addresses = [\"10.0.0.10-10.0.0.20\"].",
-		)
+		wrong("addresses", "Pool without addresses",
+			"List addresses that are not used otherwise, as addresses = [\"10.0.0.10-10.0.0.20\"].")
 	}
 	for _, text := range raw.Addresses {
 		r, err := daemons.ReadRange(text)
@@ -87,48 +76,28 @@ func decodeLoadBalancer(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 	}
 	for _, namespace := range raw.Namespaces {
 		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-			wrong(
-				"namespaces",
-				"Invalid namespace",
-				"%q is no name of a namespace: it has lower-case letters, digits and dashes, and begins and ends "+
-					"with a letter or a digit.",
-				namespace,
-			)
+			wrong("namespaces", "Invalid namespace", "%q is not the name of a namespace: a name has lower-case "+
+				"letters, digits and dashes, and begins and ends with a letter or a digit.", namespace)
 		}
 	}
 	for _, name := range raw.Interfaces {
 		if name == "" || len(name) > 15 {
-			wrong(
-				"interfaces",
-				"Invalid interface",
-				"%q is no name of a network interface: it has 1 to 15 characters.",
-				name,
-			)
+			wrong("interfaces", "Invalid interface",
+				"%q is not the name of a network interface: a name has 1 to 15 characters.", name)
 		}
 	}
 	if raw.BGP != nil {
 		if len(raw.Interfaces) > 0 {
-			wrong(
-				"interfaces",
-				"Interfaces of a pool with BGP",
-				"Of addresses with bgp routers are told, on no interface. Leave interfaces or bgp out.",
-			)
+			wrong("interfaces", "Interfaces of a pool with BGP",
+				"Addresses with bgp are announced to routers, not on interfaces. Remove interfaces or bgp.")
 		}
 		var problem string
 		if pool.BGP, problem = decodeBGP(raw.BGP); problem == "" {
 			problem = pool.BGP.Problem()
 		}
 		if problem != "" {
-			diags = append(
-				diags,
-				newError(
-					attributeRange(b, b.Body, "bgp"),
-					"Invalid bgp",
-					"%s cannot have its routers told: %s.",
-					pool.Address,
-					problem,
-				),
-			)
+			diags = append(diags, newError(attributeRange(b, b.Body, "bgp"), "Invalid bgp",
+				"%s cannot announce its addresses to routers: %s.", pool.Address, problem))
 		}
 	}
 	c.Pools = append(c.Pools, pool)
@@ -204,18 +173,9 @@ func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 	names := map[string]config.Pool{}
 	for i, p := range c.Pools {
 		if other, twice := names[p.Name]; twice {
-			diags = append(
-				diags,
-				newError(
-					at(p.Source),
-					"Duplicate pool name",
-					"%s and %s (%s) are both the pool %q. Give one of them another name = \"…\".",
-					p.Address,
-					other.Address,
-					positionText(other.Source),
-					p.Name,
-				),
-			)
+			diags = append(diags, newError(at(p.Source), "Duplicate pool name",
+				"%s and %s (%s) are both the pool %q. Give one of them another name = \"…\".", p.Address, other.Address,
+				positionText(other.Source), p.Name))
 		}
 		names[p.Name] = p
 		var others []daemons.Pool
@@ -223,49 +183,23 @@ func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 			others = append(others, o.Pool)
 		}
 		if text := daemons.SessionProblem(p.Pool, others); text != "" {
-			diags = append(
-				diags,
-				newError(
-					at(p.Source),
-					"Conflicting bgp",
-					"%s: %s. A router has one session with a machine, so say the same of it in both.",
-					p.Address,
-					text,
-				),
-			)
+			diags = append(diags, newError(at(p.Source), "Conflicting bgp",
+				"%s: %s. A router has one session with a machine, so say the same of it in both.", p.Address, text))
 		}
 		for _, r := range p.Ranges {
 			for _, o := range owners {
 				if r.Overlaps(o.Range) {
-					diags = append(
-						diags,
-						newError(
-							at(p.Source),
-							"Overlapping addresses",
-							"%s of %s overlaps %s. The addresses of a pool are nobody else's.",
-							r,
-							p.Address,
-							o.what,
-						),
-					)
+					diags = append(diags, newError(at(p.Source), "Overlapping addresses",
+						"%s of %s overlaps %s. The addresses of a pool must not be used otherwise.", r, p.Address,
+						o.what))
 				}
 			}
 			for _, other := range c.Pools[:i] {
 				for _, o := range other.Ranges {
 					if r.Overlaps(o) {
-						diags = append(
-							diags,
-							newError(
-								at(p.Source),
-								"Overlapping addresses",
-								"%s of %s overlaps %s of %s (%s).",
-								r,
-								p.Address,
-								o,
-								other.Address,
-								positionText(other.Source),
-							),
-						)
+						diags = append(diags, newError(at(p.Source), "Overlapping addresses",
+							"%s of %s overlaps %s of %s (%s).", r, p.Address, o, other.Address,
+							positionText(other.Source)))
 					}
 				}
 			}
@@ -278,17 +212,9 @@ func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 		metadata, _ := o.Content["metadata"].(map[string]any)
 		if o.Content["kind"] == "ConfigMap" && metadata["namespace"] == "kube-system" &&
 			metadata["name"] == daemons.PoolsName {
-			diags = append(
-				diags,
-				newError(
-					at(o.Source),
-					"Duplicate object",
-					"%s is what the load_balancer blocks make, %s (%s) among them. Leave one of both out.",
-					o.Address,
-					c.Pools[0].Address,
-					positionText(c.Pools[0].Source),
-				),
-			)
+			diags = append(diags, newError(at(o.Source), "Duplicate object",
+				"%s is what the load_balancer blocks make, %s (%s) among them. Leave one of both out.", o.Address,
+				c.Pools[0].Address, positionText(c.Pools[0].Source)))
 		}
 	}
 	return diags

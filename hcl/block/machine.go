@@ -20,16 +20,16 @@ type machineBlock struct {
 	Name      string            `hcl:"name,optional" doc:"Name of the Node and of the etcd member." default:"the block's label, with the key or index"`
 	Address   string            `hcl:"address" doc:"IP address at which the other machines reach this one."`
 	Second    string            `hcl:"second_address,optional" doc:"IPv6 address at which the other machines reach this one, in a cluster whose pods have addresses of both families."`
-	External  []string          `hcl:"external_addresses,optional" doc:"IP addresses at which others than the cluster's machines reach this one. The Node has them as ExternalIP."`
+	External  []string          `hcl:"external_addresses,optional" doc:"IP addresses at which clients outside the cluster reach the machine. They become ExternalIP addresses of the Node."`
 	Region    string            `hcl:"region,optional" doc:"Region that the machine is in: the Node's label topology.kubernetes.io/region."`
-	Zone      string            `hcl:"zone,optional" doc:"Zone that the machine is in, among which pods and endpoints are spread: the Node's label topology.kubernetes.io/zone."`
+	Zone      string            `hcl:"zone,optional" doc:"Zone that the machine is in: the Node's label topology.kubernetes.io/zone. Pods and endpoints are spread over zones."`
 	Port      *int              `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
 	Roles     []string          `hcl:"roles" doc:"control-plane, node, or both."`
 	Labels    map[string]string `hcl:"labels,optional" doc:"Labels of the Node."`
 	Taints    []string          `hcl:"taints,optional" doc:"Taints that the Node registers with, each as key=value:effect."`
-	SSH       *sshBlock         `hcl:"ssh,block" doc:"How to log in. What is left out comes from ~/.ssh/config, then from OpenSSH's defaults."`
-	Kubelet   *kubeletBlock     `hcl:"kubelet,block" doc:"Settings of this machine's kubelet, before those of the cluster's block kubelet."`
-	Lifecycle *lifecycleBlock   `hcl:"lifecycle,block" doc:"What may become of it."`
+	SSH       *sshBlock         `hcl:"ssh,block" doc:"How to log in. Omitted settings come from ~/.ssh/config, then from OpenSSH's defaults."`
+	Kubelet   *kubeletBlock     `hcl:"kubelet,block" doc:"Settings of this machine's kubelet. They take precedence over those of the cluster's block kubelet."`
+	Lifecycle *lifecycleBlock   `hcl:"lifecycle,block" doc:"Protection against removal, and fields that are not updated."`
 }
 
 // kubeletLabels are the labels that a kubelet sets on its own Node.
@@ -37,9 +37,9 @@ var kubeletLabels = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.
 
 type sshBlock struct {
 	Host            string `hcl:"host,optional" doc:"Name or address to log in at." default:"the machine's address"`
-	User            string `hcl:"user,optional" doc:"Who logs in: root, or somebody who may use sudo or doas." default:"~/.ssh/config's, or your name"`
+	User            string `hcl:"user,optional" doc:"User to log in as: root, or a user who may use sudo or doas." default:"~/.ssh/config's, or your name"`
 	Port            *int   `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
-	Key             string `hcl:"key,optional" doc:"Path of a private key. The agent and the usual keys are tried without it."`
+	Key             string `hcl:"key,optional" doc:"Path of a private key. Without it, keys of the agent and the default keys are tried."`
 	Jump            string `hcl:"jump,optional" doc:"[user@]host[:port] of a bastion to go through."`
 	KnownHosts      string `hcl:"known_hosts,optional" doc:"Path of a file of host keys." default:"~/.ssh/known_hosts"`
 	PasswordEnv     string `hcl:"password_env,optional" doc:"Environment variable that holds the password to log in with."`
@@ -108,16 +108,9 @@ func setMachineName(x *Context, b *hcl.Block, raw machineBlock, m *config.Machin
 func setMachineAddresses(b *hcl.Block, raw machineBlock, m *config.Machine) (diags hcl.Diagnostics) {
 	ip, err := netip.ParseAddr(raw.Address)
 	if err != nil {
-		diags = append(
-			diags,
-			newError(
-				attributeRange(b, b.Body, "address"),
-				"Invalid address",
-				"%q is not an IP address. The address is the one at which the other machines reach this one; a name "+
-					"to connect to goes into ssh { host = … }.",
-				raw.Address,
-			),
-		)
+		diags = append(diags, newError(attributeRange(b, b.Body, "address"), "Invalid address",
+			"%q is not an IP address. The address is the one at which the other machines reach this one; a name "+
+				"to connect to goes into ssh { host = … }.", raw.Address))
 	}
 	if why := unreachableReason(ip); err == nil && why != "" {
 		diags = append(diags, newError(attributeRange(b, b.Body, "address"), "Invalid address",
@@ -127,15 +120,9 @@ func setMachineAddresses(b *hcl.Block, raw machineBlock, m *config.Machine) (dia
 	if raw.Second != "" {
 		if m.SecondIP, err = netip.ParseAddr(raw.Second); err != nil || !m.SecondIP.Is6() ||
 			unreachableReason(m.SecondIP) != "" {
-			diags = append(
-				diags,
-				newError(
-					attributeRange(b, b.Body, "second_address"),
-					"Invalid second address",
-					"%q is not an IPv6 address by which other machines can reach this one, as \"fd00:99::11\".",
-					raw.Second,
-				),
-			)
+			diags = append(diags, newError(attributeRange(b, b.Body, "second_address"), "Invalid second address",
+				"%q is not an IPv6 address by which other machines can reach this one, as \"fd00:99::11\".",
+				raw.Second))
 		}
 	}
 	return diags
@@ -146,27 +133,13 @@ func setExternalAddresses(b *hcl.Block, raw machineBlock, m *config.Machine) (di
 	for _, text := range raw.External {
 		a, err := netip.ParseAddr(text)
 		if err != nil || unreachableReason(a) != "" {
-			diags = append(
-				diags,
-				newError(
-					attributeRange(b, b.Body, "external_addresses"),
-					"Invalid external address",
-					"%q is not an IP address by which others can reach the machine, as \"203.0.113.7\".",
-					text,
-				),
-			)
+			diags = append(diags, newError(attributeRange(b, b.Body, "external_addresses"), "Invalid external address",
+				"%q is not an IP address by which others can reach the machine, as \"203.0.113.7\".", text))
 			continue
 		}
 		if slices.Contains(m.External, a) {
-			diags = append(
-				diags,
-				newError(
-					attributeRange(b, b.Body, "external_addresses"),
-					"Invalid external address",
-					"%q is in the list twice. Write it once.",
-					text,
-				),
-			)
+			diags = append(diags, newError(attributeRange(b, b.Body, "external_addresses"), "Invalid external address",
+				"%q is in the list twice. Write it once.", text))
 			continue
 		}
 		m.External = append(m.External, a)
@@ -177,31 +150,13 @@ func setExternalAddresses(b *hcl.Block, raw machineBlock, m *config.Machine) (di
 // checkRoles checks that the machine has roles, and that they exist.
 func checkRoles(b *hcl.Block, m *config.Machine) (diags hcl.Diagnostics) {
 	if len(m.Roles) == 0 {
-		diags = append(
-			diags,
-			newError(
-				attributeRange(b, b.Body, "roles"),
-				"No roles",
-				"A machine has at least one of the roles %q and %q.",
-				config.RoleControlPlane,
-				config.RoleNode,
-			),
-		)
+		diags = append(diags, newError(attributeRange(b, b.Body, "roles"), "No roles",
+			"A machine has at least one of the roles %q and %q.", config.RoleControlPlane, config.RoleNode))
 	}
 	for _, r := range m.Roles {
 		if known := []string{config.RoleControlPlane, config.RoleNode}; !slices.Contains(known, r) {
-			diags = append(
-				diags,
-				newError(
-					attributeRange(b, b.Body, "roles"),
-					"Unknown role",
-					"%q is not a role.%s The roles are %q and %q.",
-					r,
-					Suggest(r, known),
-					known[0],
-					known[1],
-				),
-			)
+			diags = append(diags, newError(attributeRange(b, b.Body, "roles"), "Unknown role",
+				"%q is not a role.%s The roles are %q and %q.", r, Suggest(r, known), known[0], known[1]))
 		}
 	}
 	return diags
@@ -229,15 +184,8 @@ func setTaints(b *hcl.Block, raw machineBlock, m *config.Machine) (diags hcl.Dia
 	for _, text := range raw.Taints {
 		t, ok := parseTaint(text)
 		if !ok {
-			diags = append(
-				diags,
-				newError(
-					attributeRange(b, b.Body, "taints"),
-					"Invalid taint",
-					"%q is not key=value:effect with an effect of NoSchedule, PreferNoSchedule or NoExecute.",
-					text,
-				),
-			)
+			diags = append(diags, newError(attributeRange(b, b.Body, "taints"), "Invalid taint",
+				"%q is not key=value:effect with an effect of NoSchedule, PreferNoSchedule or NoExecute.", text))
 		}
 		if slices.ContainsFunc(m.Taints, func(other config.Taint) bool {
 			return other.Key == t.Key && other.Effect == t.Effect
@@ -271,7 +219,8 @@ func setSSH(x *Context, b *hcl.Block, raw machineBlock, m *config.Machine) (diag
 		}
 	}
 	if m.SSH.Port < 0 || m.SSH.Port > 65535 {
-		diags = append(diags, newError(attributeRange(b, b.Body, "ssh"), "Invalid port", "%d is not a port.", m.SSH.Port))
+		diags = append(diags, newError(attributeRange(b, b.Body, "ssh"), "Invalid port", "%d is not a port.",
+			m.SSH.Port))
 	}
 	return diags
 }
@@ -307,32 +256,13 @@ func addTopologyLabels(m *config.Machine, b *hcl.Block, raw machineBlock) (diags
 			continue
 		}
 		if said, twice := m.Labels[p.label]; twice && said != p.value {
-			diags = append(
-				diags,
-				newError(
-					attributeRange(b, b.Body, p.attribute),
-					"Two values for one label",
-					"%s is %q, and labels say %s = %q. Leave one of them out.",
-					p.attribute,
-					p.value,
-					p.label,
-					said,
-				),
-			)
+			diags = append(diags, newError(attributeRange(b, b.Body, p.attribute), "Two values for one label",
+				"%s is %q, and labels say %s = %q. Leave one of them out.", p.attribute, p.value, p.label, said))
 			continue
 		}
 		if errs := validation.IsValidLabelValue(p.value); len(errs) > 0 {
-			diags = append(
-				diags,
-				newError(
-					attributeRange(b, b.Body, p.attribute),
-					"Invalid "+p.attribute,
-					"%q cannot be the value of the label %s: %s.",
-					p.value,
-					p.label,
-					errs[0],
-				),
-			)
+			diags = append(diags, newError(attributeRange(b, b.Body, p.attribute), "Invalid "+p.attribute,
+				"%q cannot be the value of the label %s: %s.", p.value, p.label, errs[0]))
 			continue
 		}
 		labels := maps.Clone(m.Labels)

@@ -16,7 +16,7 @@ import (
 type manifestsBlock struct {
 	Files []string `hcl:"files" doc:"Patterns of YAML or JSON files, relative to the configuration, in the syntax of fileset. Lists, such as ConfigMapList, are replaced by their items. A pattern without a match is an error."`
 
-	Lifecycle *lifecycleBlock `hcl:"lifecycle,block" doc:"What may become of the objects."`
+	Lifecycle *lifecycleBlock `hcl:"lifecycle,block" doc:"Protection against removal, and fields that are not updated."`
 }
 
 // decodeManifests reads the objects in YAML files. A pattern without a match is an error, because it is usually a

@@ -32,14 +32,8 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 		diags = nil // JustAttributes also reports the blocks that were decoded above
 	}
 	if diags.HasErrors() {
-		return cty.NilVal, append(
-			diags,
-			newError(
-				b.DefRange.Ptr(),
-				"Block inside an object",
-				"An object's fields are written as attributes: spec = { … }.",
-			),
-		)
+		return cty.NilVal, append(diags, newError(b.DefRange.Ptr(), "Block inside an object",
+			"An object's fields are written as attributes: spec = { … }."))
 	}
 	content := map[string]any{"apiVersion": apiVersion, "kind": kind}
 	metadata := map[string]any{}
@@ -56,16 +50,9 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 		}
 		switch field {
 		case "apiVersion", "kind", "status":
-			diags = append(
-				diags,
-				newError(
-					a.Range.Ptr(),
-					"Field that is not written here",
-					"%s is not an attribute of an object block: the block's labels say apiVersion, kind and name, "+
-						"and status is the cluster's.",
-					field,
-				),
-			)
+			diags = append(diags, newError(a.Range.Ptr(), "Field that is not written here",
+				"%s is not an attribute of an object block: the block's labels say apiVersion, kind and name, "+
+					"and status is the cluster's.", field))
 		case "metadata":
 			fields, ok := plain.(map[string]any)
 			if !ok {

@@ -9,8 +9,8 @@ import (
 
 type outputBlock struct {
 	Value       hcl.Expression `hcl:"value" doc:"Any expression."`
-	Description string         `hcl:"description,optional" doc:"For the reader."`
-	Sensitive   bool           `hcl:"sensitive,optional" doc:"Not shown: output -raw NAME and output -json have it. Needed when the value comes from a sensitive variable." default:"false"`
+	Description string         `hcl:"description,optional" doc:"Description for readers."`
+	Sensitive   bool           `hcl:"sensitive,optional" doc:"Do not show the value; output -raw NAME and output -json print it. Required if the value comes from a sensitive variable." default:"false"`
 }
 
 func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -21,10 +21,8 @@ func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	}
 	if content, _, _ := b.Body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{
 		Name: "value"}}}); content.Attributes["value"] == nil {
-		return cty.NilVal, append(
-			diags,
-			newError(b.DefRange.Ptr(), "Output without a value", "Say what output %q is: value = ….", b.Labels[0]),
-		)
+		return cty.NilVal, append(diags, newError(b.DefRange.Ptr(), "Output without a value",
+			"Say what output %q is: value = ….", b.Labels[0]))
 	}
 	expr := raw.Value
 	if opened, ok := expr.(openExpression); ok {
@@ -36,14 +34,10 @@ func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 		return cty.NilVal, diags
 	}
 	if v.ContainsMarked() && !raw.Sensitive {
-		return cty.NilVal, append(diags, newError(
-			expr.Range().Ptr(),
-			"Output of a sensitive value",
+		return cty.NilVal, append(diags, newError(expr.Range().Ptr(), "Output of a sensitive value",
 			"The value comes from a sensitive variable. Write sensitive = true in output %q: then it is shown only "+
-				"by output -raw %s and output -json. Or say with nonsensitive(…) that it may be shown.",
-			b.Labels[0],
-			b.Labels[0],
-		))
+				"by output -raw %s and output -json. Or say with nonsensitive(…) that it may be shown.", b.Labels[0],
+			b.Labels[0]))
 	}
 	if raw.Sensitive {
 		v = v.Mark(Sensitive)

@@ -66,25 +66,13 @@ func writeTable(out *strings.Builder, path string, body reflect.Type) {
 				fallback = strings.Trim(fallback, "`")
 			}
 		}
-		fmt.Fprintf(
-			out,
-			"| `%s` | %s | %s | %s |\n",
-			name,
-			typ,
-			fallback,
-			strings.ReplaceAll(f.Tag.Get("doc"), "|", `\|`),
-		)
+		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", name, typ, fallback,
+			strings.ReplaceAll(f.Tag.Get("doc"), "|", `\|`))
 	}
 	if s, ok := reflect.Zero(body).Interface().(settingsBlock); ok {
 		for _, one := range daemons.Settings(s.settings()) {
-			fmt.Fprintf(
-				out,
-				"| `%s` | %s | %s | %s |\n",
-				one.Name,
-				typeName(reflect.TypeOf(one.Default)),
-				quoteCell(daemons.Text(one.Default)),
-				strings.ReplaceAll(settingHelp(one), "|", `\|`),
-			)
+			fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", one.Name, typeName(reflect.TypeOf(one.Default)),
+				quoteCell(daemons.Text(one.Default)), strings.ReplaceAll(settingHelp(one), "|", `\|`))
 		}
 	}
 	out.WriteString("\n")

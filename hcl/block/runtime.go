@@ -31,15 +31,9 @@ func decodeRuntime(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hc
 	}
 	c.Runtime.Source = orDefault(raw.Source, config.RuntimeBundle)
 	if s := c.Runtime.Source; s != config.RuntimeBundle && s != config.RuntimeDistribution {
-		diags = append(diags, newError(
-			nestedRange(b, "runtime", "source"),
-			"Unknown source of the runtime",
+		diags = append(diags, newError(nestedRange(b, "runtime", "source"), "Unknown source of the runtime",
 			"%q is not known: write %q for the containerd that comes with clusterctl, or %q for the machine's own "+
-				"package.",
-			s,
-			config.RuntimeBundle,
-			config.RuntimeDistribution,
-		))
+				"package.", s, config.RuntimeBundle, config.RuntimeDistribution))
 	}
 	diags = append(diags, decodeRegistries(b, raw, c)...)
 	if raw.Proxy == nil {
@@ -47,14 +41,8 @@ func decodeRuntime(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hc
 	}
 	at := nestedRange(b, "runtime", "proxy")
 	if c.Runtime.Source == config.RuntimeDistribution {
-		diags = append(
-			diags,
-			newError(
-				at,
-				"Proxy of a runtime that is the machine's own",
-				"The unit of a distribution's containerd is its owner's: set the proxy there, in a drop-in.",
-			),
-		)
+		diags = append(diags, newError(at, "Proxy of a runtime that is the machine's own",
+			"The unit of a distribution's containerd is its owner's: set the proxy there, in a drop-in."))
 	}
 	p, more := decodeProxy(at, raw.Proxy)
 	c.Runtime.Proxy = p
@@ -70,14 +58,9 @@ func decodeProxy(at *hcl.Range, raw *proxyBlock) (p *config.Proxy, diags hcl.Dia
 		if u, err := url.Parse(text); text != "" &&
 			(err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) ||
 				strings.ContainsAny(text, " \t\r\n\"'\\")) {
-			diags = append(
-				diags,
-				newError(
-					at,
-					"Invalid URL of a proxy",
-					"Write it as in \"http://proxy.example.com:3128\": http, https or socks5, a host and a port.",
-				),
-			) // the URL is not shown, because it may contain a password
+			// The URL is not shown, because it may contain a password.
+			diags = append(diags, newError(at, "Invalid URL of a proxy",
+				"Write it as in \"http://proxy.example.com:3128\": http, https or socks5, a host and a port."))
 			break
 		}
 	}

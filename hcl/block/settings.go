@@ -44,13 +44,13 @@ type (
 		Body hcl.Body `hcl:",remain"`
 	}
 	dnsBlock struct {
-		Replicas *int     `hcl:"replicas,optional" doc:"How many machines answer for the cluster's names at least: those of the control plane do, and nodes until there are so many." default:"2"`
+		Replicas *int     `hcl:"replicas,optional" doc:"Smallest number of name servers. They run on the control plane, and on as many nodes as are needed to reach the number." default:"2"`
 		Body     hcl.Body `hcl:",remain"`
 	}
 	ingressBlock struct {
-		Class        string            `hcl:"class,optional" doc:"Name of the IngressClass, which apply makes." default:"\"clusterctl\""`
-		DefaultClass *bool             `hcl:"default_class,optional" doc:"Whether Ingresses that name no class are for it." default:"true"`
-		GatewayAPI   *bool             `hcl:"gateway_api,optional" doc:"Whether apply installs the kinds of Gateway API that the proxy carries out, and a GatewayClass of the class' name. They stay when this is taken back: with them their objects would go." default:"false"`
+		Class        string            `hcl:"class,optional" doc:"Name of the IngressClass, which apply creates." default:"\"clusterctl\""`
+		DefaultClass *bool             `hcl:"default_class,optional" doc:"Whether Ingresses without a class use it." default:"true"`
+		GatewayAPI   *bool             `hcl:"gateway_api,optional" doc:"Whether apply installs the kinds of Gateway API that the proxy supports, and a GatewayClass with the name of the class. The kinds stay when this is set back to false, because deleting them would delete their objects." default:"false"`
 		NodeSelector map[string]string `hcl:"node_selector,optional" doc:"Labels of the nodes that the proxy runs on." default:"all nodes"`
 		Body         hcl.Body          `hcl:",remain"`
 	}
@@ -95,12 +95,8 @@ func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Clust
 		if c.DNS.Replicas = valueOr(r.Replicas, config.DNSReplicas); c.DNS.Replicas < 1 {
 			add(
 				hcl.Diagnostics{
-					newError(
-						nestedRange(b, "dns", "replicas"),
-						"Invalid number of name servers",
-						"replicas = %d: at least one machine has to answer for the cluster's names.",
-						c.DNS.Replicas,
-					),
+					newError(nestedRange(b, "dns", "replicas"), "Invalid number of name servers",
+						"replicas = %d: at least one machine has to answer for the cluster's names.", c.DNS.Replicas),
 				},
 			)
 		}
@@ -113,20 +109,8 @@ func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Clust
 			NodeSelector: r.NodeSelector,
 		}
 		c.Ingress = in
-		add(
-			decodeChosen(
-				x,
-				b,
-				"ingress",
-				r.Body,
-				daemons.DefaultIngress(),
-				&in.Settings,
-				"class",
-				"default_class",
-				"gateway_api",
-				"node_selector",
-			),
-		)
+		add(decodeChosen(x, b, "ingress", r.Body, daemons.DefaultIngress(), &in.Settings, "class", "default_class",
+			"gateway_api", "node_selector"))
 		if errs := validation.IsDNS1123Subdomain(in.Class); len(errs) > 0 {
 			add(hcl.Diagnostics{newError(nestedRange(b, "ingress", "class"), "Invalid name of a "+
 				"class", "%s.", errs[0])})
@@ -202,12 +186,8 @@ func unknownSettingHelp(block, name string, def any) string {
 	}
 	for setting, why := range daemons.Others(def) {
 		if plain(name) == plain(setting) {
-			return fmt.Sprintf(
-				"%s has no setting %q: it %s.",
-				block,
-				name,
-				orDefault(why, "is what clusterctl works out itself, for each machine"),
-			)
+			return fmt.Sprintf("%s has no setting %q: it %s.", block, name, orDefault(why,
+				"is what clusterctl works out itself, for each machine"))
 		}
 	}
 	hint := Suggest(name, known)
@@ -254,7 +234,7 @@ func toSetting(v cty.Value, field reflect.Type) (any, error) {
 	if hint != "" {
 		d, err := time.ParseDuration(v.AsString())
 		if err != nil {
-			return nil, fmt.Errorf("%q is no duration%s", v.AsString(), hint)
+			return nil, fmt.Errorf("%q is not a duration%s", v.AsString(), hint)
 		}
 		if field == reflect.TypeFor[metav1.Duration]() {
 			return metav1.Duration{Duration: d}, nil
@@ -277,11 +257,8 @@ func declaredProblems(cfg any) (list []daemons.Problem) {
 				list,
 				daemons.Problem{
 					Name: name,
-					Text: fmt.Sprintf(
-						"%q: every machine listens there, and clusterctl asks there whether the daemon is well; "+
-							"write 127.0.0.1 or 0.0.0.0 with a port",
-						address,
-					),
+					Text: fmt.Sprintf("%q: every machine listens there, and clusterctl asks there whether the daemon "+
+						"is well; write 127.0.0.1 or 0.0.0.0 with a port", address),
 				},
 			)
 		}
@@ -336,32 +313,15 @@ func checkKubelets(c *config.Cluster, at func(config.Source) *hcl.Range) (diags 
 		m.Kubelet.Over(&cfg)
 		for _, p := range daemons.Problems(&cfg) {
 			if p.With != "" && len(m.Kubelet.Names()) > 0 {
-				diags = append(
-					diags,
-					newError(
-						at(m.Source),
-						"Invalid setting",
-						"The kubelet of %s, with the cluster's settings: %s: %s.",
-						m.Address,
-						p.Name,
-						p.Text,
-					),
-				)
+				diags = append(diags, newError(at(m.Source), "Invalid setting",
+					"The kubelet of %s, with the cluster's settings: %s: %s.", m.Address, p.Name, p.Text))
 			}
 		}
 		if m.HasRole(config.RoleNode) && cfg.MaxPods > addresses {
-			d := newError(
-				at(m.Source),
-				"More pods than addresses",
-				"max_pods of %s is %d, and a node's piece of the pod network, a /%d, has %d addresses: pods beyond "+
-					"them, but for those with the host's network, would wait in ContainerCreating for ever. Lower "+
-					"max_pods; "+
-					"or, in a cluster that is yet to be made, controllers { node_cidr_mask_size }.",
-				m.Address,
-				cfg.MaxPods,
-				manager.NodeCIDRMaskSize,
-				addresses,
-			)
+			d := newError(at(m.Source), "More pods than addresses", "max_pods of %s is %d, and a node's piece of the "+
+				"pod network, a /%d, has %d addresses: pods beyond them, but for those with the host's network, would "+
+				"wait in ContainerCreating for ever. Lower max_pods; or, in a cluster that is yet to be made, "+
+				"controllers { node_cidr_mask_size }.", m.Address, cfg.MaxPods, manager.NodeCIDRMaskSize, addresses)
 			d.Severity = hcl.DiagWarning
 			diags = append(diags, d)
 		}

@@ -14,25 +14,25 @@ import (
 )
 
 type snapshotBlock struct {
-	Schedule  string   `hcl:"schedule,optional" doc:"When, as five fields of cron in UTC, \"0 */6 * * *\", or @hourly, @daily, @weekly, @monthly."`
-	Every     string   `hcl:"every,optional" doc:"Instead of schedule: the period, as 12h or 30m; a minute at least. The first is taken a minute after the machine's start." default:"\"6h\""`
-	Jitter    string   `hcl:"jitter,optional" doc:"Each machine takes it up to so much later, so that they do not all read their disks at once." default:"a tenth of the period, ten minutes at most"`
-	Keep      *int     `hcl:"keep,optional" doc:"How many are kept on each machine, and in the bucket. As many again are kept of those that apply takes before a risky change; those taken with clusterctl etcd snapshot save stay until they are pruned by hand." default:"5"`
-	MaxAge    string   `hcl:"max_age,optional" doc:"How long they are kept at most, as 168h. The newest always stays." default:"for ever"`
-	Directory string   `hcl:"directory,optional" doc:"Folder on each control-plane machine that holds a member, better on a disk of its own. It is root's alone." default:"\"/var/lib/etcd-snapshots\""`
-	S3        *s3Block `hcl:"s3,block" doc:"A bucket that the leader's snapshots go to as well."`
+	Schedule  string   `hcl:"schedule,optional" doc:"Schedule, as five fields of cron in UTC, \"0 */6 * * *\", or @hourly, @daily, @weekly, @monthly."`
+	Every     string   `hcl:"every,optional" doc:"Instead of schedule: the interval, as 12h or 30m; at least a minute. The first snapshot is taken a minute after the machine's start." default:"\"6h\""`
+	Jitter    string   `hcl:"jitter,optional" doc:"Largest random delay on each machine, so that not all machines read their disks at the same time." default:"a tenth of the period, ten minutes at most"`
+	Keep      *int     `hcl:"keep,optional" doc:"Number of snapshots that are kept on each machine, and in the bucket. Of snapshots that apply takes before risky changes, the same number is kept in addition. Snapshots of clusterctl etcd snapshot save stay until they are pruned." default:"5"`
+	MaxAge    string   `hcl:"max_age,optional" doc:"How long snapshots are kept, as 168h. The newest always stays." default:"for ever"`
+	Directory string   `hcl:"directory,optional" doc:"Folder on each machine with a member, preferably on a separate disk. Only root can read it." default:"\"/var/lib/etcd-snapshots\""`
+	S3        *s3Block `hcl:"s3,block" doc:"A bucket that also receives the leader's snapshots."`
 }
 
 type s3Block struct {
 	Endpoint  string `hcl:"endpoint" doc:"URL of the object store, as https://s3.eu-central-1.amazonaws.com."`
-	Bucket    string `hcl:"bucket" doc:"Name of the bucket, which must be there."`
-	Prefix    string `hcl:"prefix,optional" doc:"Folder in the bucket. Each cluster has one of its own: what is in it and too old is removed." default:"the cluster's name"`
-	Region    string `hcl:"region,optional" doc:"Region that requests are signed for." default:"what the endpoint says"`
-	PathStyle *bool  `hcl:"path_style,optional" doc:"Write the bucket into the path rather than into the server's name, as most stores but Amazon's want." default:"false"`
-	CA        string `hcl:"ca,optional" doc:"Certificates that the endpoint's is verified by, as in file(\"s3-ca.pem\")." default:"what the machine trusts"`
-	AccessKey string `hcl:"access_key_id" doc:"Who writes. It may put, get, list and remove objects below the prefix."`
-	SecretKey string `hcl:"secret_access_key" doc:"Its secret: from a sensitive variable, which an environment variable can set. On machines it is in a file that root alone may read, and nowhere else."`
-	Session   string `hcl:"session_token,optional" doc:"Of temporary credentials."`
+	Bucket    string `hcl:"bucket" doc:"Name of the bucket, which must exist."`
+	Prefix    string `hcl:"prefix,optional" doc:"Folder in the bucket. Each cluster needs a folder of its own, because snapshots in it that are too old are removed." default:"the cluster's name"`
+	Region    string `hcl:"region,optional" doc:"Region in the signatures of requests." default:"what the endpoint says"`
+	PathStyle *bool  `hcl:"path_style,optional" doc:"Write the bucket into the path instead of the host name, as most stores except Amazon's need." default:"false"`
+	CA        string `hcl:"ca,optional" doc:"PEM of the CAs of the endpoint's certificate, as in file(\"s3-ca.pem\")." default:"what the machine trusts"`
+	AccessKey string `hcl:"access_key_id" doc:"Access key. It must allow to put, get, list and delete objects below the prefix."`
+	SecretKey string `hcl:"secret_access_key" doc:"Secret of the access key. Use a sensitive variable, which an environment variable can set. On machines it is only in a file that only root can read."`
+	Session   string `hcl:"session_token,optional" doc:"Session token of temporary credentials."`
 }
 
 func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Cluster) (diags hcl.Diagnostics) {
@@ -45,17 +45,8 @@ func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Clus
 	duration := func(name, text string, least time.Duration) time.Duration {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < least {
-			diags = append(
-				diags,
-				newError(
-					at(name),
-					"Invalid time",
-					"%s = %q: write hours, minutes and seconds, as 12h or 30m, %s at least.",
-					name,
-					text,
-					least,
-				),
-			)
+			diags = append(diags, newError(at(name), "Invalid time",
+				"%s = %q: write hours, minutes and seconds, as 12h or 30m, %s at least.", name, text, least))
 			return max(least, time.Minute)
 		}
 		return d
@@ -66,17 +57,9 @@ func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Clus
 	case raw.Schedule != "":
 		s.Schedule.Cron = raw.Schedule
 		if err := s.Schedule.Check(); err != nil {
-			diags = append(
-				diags,
-				newError(
-					at("schedule"),
-					"Invalid schedule",
-					"%q is no schedule: %s. Write five fields as cron has them, for instance \"0 */6 * * *\" for "+
-						"every six hours.",
-					raw.Schedule,
-					err,
-				),
-			)
+			diags = append(diags, newError(at("schedule"), "Invalid schedule",
+				"%q is not a schedule: %s. Write five fields as cron has them, for instance \"0 */6 * * *\" for "+
+					"every six hours.", raw.Schedule, err))
 		}
 	default:
 		s.Schedule.Every = duration("every", orDefault(raw.Every, "6h"), time.Minute)
@@ -92,15 +75,9 @@ func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Clus
 		diags = append(diags, newError(at("keep"), "Too few snapshots", "keep = %d: at least one is kept.", s.Keep))
 	}
 	if !canHoldSnapshots(s.Directory) {
-		diags = append(
-			diags,
-			newError(
-				at("directory"),
-				"Invalid directory",
-				"%q: write an absolute path that is not below /etc, /home, /root, /run, /tmp, /usr or /var/lib/etcd.",
-				s.Directory,
-			),
-		)
+		diags = append(diags, newError(at("directory"), "Invalid directory",
+			"%q: write an absolute path that is not below /etc, /home, /root, /run, /tmp, /usr or /var/lib/etcd.",
+			s.Directory))
 	}
 	return append(diags, decodeS3(x, b, raw.S3, c)...)
 }
@@ -126,14 +103,11 @@ func decodeS3(x *Context, b *hcl.Block, raw *s3Block, c *config.Cluster) (diags 
 	}
 	at := func(name string) *hcl.Range { return deepRange(b, "etcd", "snapshot", "s3", name) }
 	c.Etcd.Snapshot.S3 = &config.S3Bucket{
-		Endpoint: strings.TrimSuffix(raw.Endpoint, "/"),
-		Bucket:   raw.Bucket,
-		Prefix:   orDefault(strings.Trim(raw.Prefix, "/"), c.Name),
-		Region:   raw.Region,
-		PathStyle: valueOr(
-			raw.PathStyle,
-			false,
-		),
+		Endpoint:  strings.TrimSuffix(raw.Endpoint, "/"),
+		Bucket:    raw.Bucket,
+		Prefix:    orDefault(strings.Trim(raw.Prefix, "/"), c.Name),
+		Region:    raw.Region,
+		PathStyle: valueOr(raw.PathStyle, false),
 		CA:        raw.CA,
 		AccessKey: raw.AccessKey,
 		SecretKey: raw.SecretKey,
@@ -147,47 +121,23 @@ func decodeS3(x *Context, b *hcl.Block, raw *s3Block, c *config.Cluster) (diags 
 	u, err := url.Parse(raw.Endpoint)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.Trim(u.Path, "/") != "" ||
 		u.User != nil {
-		diags = append(
-			diags,
-			newError(
-				at("endpoint"),
-				"Invalid endpoint of an object store",
-				"%q: write a URL without a path, as \"https://s3.example.com\".",
-				raw.Endpoint,
-			),
-		)
+		diags = append(diags, newError(at("endpoint"), "Invalid endpoint of an object store",
+			"%q: write a URL without a path, as \"https://s3.example.com\".", raw.Endpoint))
 	}
 	if strings.ContainsAny(raw.Bucket, "/ ") || raw.Bucket == "" {
-		diags = append(
-			diags,
-			newError(
-				at("bucket"),
-				"Invalid bucket",
-				"%q is no name of a bucket. What is before a name in it goes into prefix.",
-				raw.Bucket,
-			),
-		)
+		diags = append(diags, newError(at("bucket"), "Invalid bucket",
+			"%q is not the name of a bucket. The first part of names in the bucket goes into prefix.", raw.Bucket))
 	}
 	for _, credential := range [][2]string{{"access_key_id", raw.AccessKey}, {"secret_access_key", raw.SecretKey}} {
 		if name := credential[0]; credential[1] == "" {
-			diags = append(
-				diags,
-				newError(
-					at(name),
-					"No credentials for the object store",
-					"%s is empty. Write %s = var.NAME with a sensitive variable, and set it by the environment "+
-						"variable CLUSTERCTL_VAR_NAME.",
-					name,
-					name,
-				),
-			)
+			diags = append(diags, newError(at(name), "No credentials for the object store",
+				"%s is empty. Write %s = var.NAME with a sensitive variable, and set it by the environment "+
+					"variable CLUSTERCTL_VAR_NAME.", name, name))
 		}
 	}
 	if raw.CA != "" && !strings.Contains(raw.CA, "-----BEGIN CERTIFICATE-----") {
-		diags = append(
-			diags,
-			newError(at("ca"), "No certificate", "ca has no PEM certificate in it. Write ca = file(\"s3-ca.pem\")."),
-		)
+		diags = append(diags, newError(at("ca"), "No certificate",
+			"ca has no PEM certificate in it. Write ca = file(\"s3-ca.pem\")."))
 	}
 	return diags
 }

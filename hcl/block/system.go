@@ -13,18 +13,18 @@ import (
 )
 
 type systemBlock struct {
-	Packages []string     `hcl:"packages,optional" doc:"Packages of the distribution that every machine has installed, as [\"nfs-common\"]. What is taken out of the list stays installed. Debian and its relatives."`
-	Upgrade  string       `hcl:"upgrade,optional" doc:"Which of the distribution's packages apply upgrades, on a node without its pods and on one machine of the control plane at a time: security, those that its security archive has; all; or none. What the plan shows is what is upgraded; lists of packages that are older than a day are read anew by apply, and what these bring is the next plan's." default:"\"none\""`
-	Reboot   string       `hcl:"reboot,optional" doc:"Whether apply reboots a machine whose system asks for it, as after a new kernel: when-required or never." default:"\"never\""`
+	Packages []string     `hcl:"packages,optional" doc:"Packages of the distribution that are installed on every machine, as [\"nfs-common\"]. A package that is removed from the list stays installed. For Debian and its derivatives."`
+	Upgrade  string       `hcl:"upgrade,optional" doc:"Which of the distribution's packages apply upgrades, on drained nodes and on one machine of the control plane at a time: security, those of its security archive; all; or none. Apply upgrades exactly what the plan shows; apply updates package lists that are older than a day; their upgrades appear in the next plan." default:"\"none\""`
+	Reboot   string       `hcl:"reboot,optional" doc:"Whether apply reboots a machine whose system requires it, as after a kernel upgrade: when-required or never." default:"\"never\""`
 	Proxy    *proxyBlock  `hcl:"proxy,block" doc:"Proxy for connections from machines to hosts outside the cluster. See \"Machines behind a proxy\" in operations.md. A change restarts the daemons that use it."`
-	Window   *windowBlock `hcl:"window,block" doc:"When upgrades and reboots may be. At other times apply does everything else, and says when the window opens."`
+	Window   *windowBlock `hcl:"window,block" doc:"When upgrades and reboots are allowed. At other times apply does everything else, and reports when the window opens."`
 }
 
 type windowBlock struct {
 	Days     []string `hcl:"days,optional" doc:"Days of the week on which it opens, as [\"sat\", \"sun\"]." default:"all"`
 	From     string   `hcl:"from" doc:"When it opens, as \"02:00\"."`
-	To       string   `hcl:"to" doc:"When it closes: no machine's turn begins after that. Before from: on the next day."`
-	Timezone string   `hcl:"timezone,optional" doc:"Whose clock that is, as \"Europe/Berlin\"." default:"\"UTC\""`
+	To       string   `hcl:"to" doc:"When it closes: no machine is started after that. A time before from is on the next day."`
+	Timezone string   `hcl:"timezone,optional" doc:"Time zone, as \"Europe/Berlin\"." default:"\"UTC\""`
 }
 
 var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
@@ -35,15 +35,8 @@ func decodeSystem(b *hcl.Block, raw *systemBlock, c *config.Cluster) (diags hcl.
 	}
 	for _, name := range raw.Packages {
 		if !packageName.MatchString(name) {
-			diags = append(
-				diags,
-				newError(
-					nestedRange(b, "system", "packages"),
-					"Invalid name of a package",
-					"%q names no package: write it without version and architecture, as \"nfs-common\".",
-					name,
-				),
-			)
+			diags = append(diags, newError(nestedRange(b, "system", "packages"), "Invalid name of a package",
+				"%q names no package: write it without version and architecture, as \"nfs-common\".", name))
 		}
 	}
 	c.System.Packages = slices.Compact(slices.Sorted(slices.Values(raw.Packages)))
@@ -52,30 +45,16 @@ func decodeSystem(b *hcl.Block, raw *systemBlock, c *config.Cluster) (diags hcl.
 		c.System.Upgrade = raw.Upgrade
 	case "", "none":
 	default:
-		diags = append(
-			diags,
-			newError(
-				nestedRange(b, "system", "upgrade"),
-				"Unknown kind of upgrade",
-				"%q is not known: write \"security\", \"all\" or \"none\".",
-				raw.Upgrade,
-			),
-		)
+		diags = append(diags, newError(nestedRange(b, "system", "upgrade"), "Unknown kind of upgrade",
+			"%q is not known: write \"security\", \"all\" or \"none\".", raw.Upgrade))
 	}
 	switch raw.Reboot {
 	case "when-required":
 		c.System.Reboot = true
 	case "", "never":
 	default:
-		diags = append(
-			diags,
-			newError(
-				nestedRange(b, "system", "reboot"),
-				"Unknown word about reboots",
-				"%q is not known: write \"when-required\" or \"never\".",
-				raw.Reboot,
-			),
-		)
+		diags = append(diags, newError(nestedRange(b, "system", "reboot"), "Unknown word about reboots",
+			"%q is not known: write \"when-required\" or \"never\".", raw.Reboot))
 	}
 	if raw.Proxy != nil {
 		p, more := decodeProxy(deepRange(b, "system", "proxy"), raw.Proxy)
@@ -97,14 +76,8 @@ func decodeSystem(b *hcl.Block, raw *systemBlock, c *config.Cluster) (diags hcl.
 		return diags
 	}
 	if !c.System.HasMaintenance() && !diags.HasErrors() {
-		diags = append(
-			diags,
-			newError(
-				deepRange(b, "system", "window"),
-				"A window for nothing",
-				"Nothing is upgraded and nothing rebooted: write upgrade or reboot, or leave the window out.",
-			),
-		)
+		diags = append(diags, newError(deepRange(b, "system", "window"), "A window for nothing",
+			"Nothing is upgraded and nothing rebooted: write upgrade or reboot, or leave the window out."))
 	}
 	w, more := decodeWindow(b, raw.Window)
 	c.System.Window = w
@@ -120,10 +93,8 @@ func decodeWindow(b *hcl.Block, raw *windowBlock) (*config.Window, hcl.Diagnosti
 	for _, name := range raw.Days {
 		i := slices.Index(weekdays, strings.ToLower(name))
 		if i < 0 {
-			diags = append(
-				diags,
-				newError(at("days"), "Unknown day", "%q is no day: write %s.", name, strings.Join(weekdays, ", ")),
-			)
+			diags = append(diags, newError(at("days"), "Unknown day", "%q is not a day: write %s.", name,
+				strings.Join(weekdays, ", ")))
 			continue
 		}
 		w.Days = append(w.Days, time.Weekday(i))
@@ -141,25 +112,16 @@ func decodeWindow(b *hcl.Block, raw *windowBlock) (*config.Window, hcl.Diagnosti
 	}{{"from", raw.From, &w.From}, {"to", raw.To, &w.To}} {
 		t, err := time.Parse("15:04", p.text)
 		if err != nil {
-			diags = append(
-				diags,
-				newError(at(p.name), "Invalid time of day", "%q is no time of day, as \"02:00\".", p.text),
-			)
+			diags = append(diags, newError(at(p.name), "Invalid time of day", "%q is not a time of day, as \"02:00\".",
+				p.text))
 		}
 		*p.into = time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
 	}
 	if raw.Timezone != "" {
 		zone, err := time.LoadLocation(raw.Timezone)
 		if err != nil || raw.Timezone == "Local" {
-			return w, append(
-				diags,
-				newError(
-					at("timezone"),
-					"Unknown time zone",
-					"%q is not known: write a name as \"Europe/Berlin\", or \"UTC\".",
-					raw.Timezone,
-				),
-			)
+			return w, append(diags, newError(at("timezone"), "Unknown time zone",
+				"%q is not known: write a name as \"Europe/Berlin\", or \"UTC\".", raw.Timezone))
 		}
 		w.Zone = zone
 	}

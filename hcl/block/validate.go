@@ -49,17 +49,10 @@ func checkOverlaps(c *config.Cluster, networks []declaredNetwork, at func(config
 	for i, a := range networks {
 		for _, b := range networks[:i] {
 			if a.prefix.Overlaps(b.prefix) {
-				diags = append(diags, newError(
-					at(c.Source),
-					"Overlapping networks",
+				diags = append(diags, newError(at(c.Source), "Overlapping networks",
 					"%s %s overlaps %s %s: an address in both would be a pod's and a service's at once. Take one of "+
 						"them from another range, as pod_cidrs = [\"10.244.0.0/16\"] and service_cidrs = "+
-						"[\"10.96.0.0/16\"].",
-					a.attribute,
-					a.prefix,
-					b.attribute,
-					b.prefix,
-				))
+						"[\"10.96.0.0/16\"].", a.attribute, a.prefix, b.attribute, b.prefix))
 			}
 		}
 	}
@@ -72,41 +65,20 @@ func checkMachines(c *config.Cluster, networks []declaredNetwork, at func(config
 	names, addresses := map[string]config.Machine{}, map[netip.Addr]config.Machine{}
 	for _, m := range c.Machines {
 		if other, ok := names[m.Name]; ok {
-			diags = append(diags, newError(
-				at(m.Source),
-				"Duplicate machine name",
-				"%s and %s (%s) would both be node %q. Give one of them another name = \"…\".",
-				m.Address,
-				other.Address,
-				positionText(other.Source),
-				m.Name,
-			))
+			diags = append(diags, newError(at(m.Source), "Duplicate machine name",
+				"%s and %s (%s) would both be node %q. Give one of them another name = \"…\".", m.Address,
+				other.Address, positionText(other.Source), m.Name))
 		}
 		if other, ok := addresses[m.IP]; ok {
-			diags = append(diags, newError(
-				at(m.Source),
-				"Duplicate machine address",
-				"%s and %s (%s) both have the address %s. A machine is declared once, with all its roles.",
-				m.Address,
-				other.Address,
-				positionText(other.Source),
-				m.IP,
-			))
+			diags = append(diags, newError(at(m.Source), "Duplicate machine address",
+				"%s and %s (%s) both have the address %s. A machine is declared once, with all its roles.", m.Address,
+				other.Address, positionText(other.Source), m.IP))
 		}
 		diags = append(diags, checkSecondAddress(c, m, at)...)
 		if other, ok := addresses[m.SecondIP]; ok && m.SecondIP.IsValid() {
-			diags = append(
-				diags,
-				newError(
-					at(m.Source),
-					"Duplicate machine address",
-					"%s and %s (%s) both have the address %s.",
-					m.Address,
-					other.Address,
-					positionText(other.Source),
-					m.SecondIP,
-				),
-			)
+			diags = append(diags, newError(at(m.Source), "Duplicate machine address",
+				"%s and %s (%s) both have the address %s.", m.Address, other.Address, positionText(other.Source),
+				m.SecondIP))
 		}
 		names[m.Name], addresses[m.IP] = m, m
 		if m.SecondIP.IsValid() {
@@ -123,25 +95,17 @@ func checkOutsideNetworks(m config.Machine, networks []declaredNetwork, at func(
 	for _, n := range networks {
 		for _, ip := range []netip.Addr{m.IP, m.SecondIP} {
 			if n.prefix.Contains(ip) {
-				diags = append(diags, newError(
-					at(m.Source),
-					"Overlapping networks",
+				diags = append(diags, newError(at(m.Source), "Overlapping networks",
 					"The address %s of %s lies in %s %s. Machines' addresses must be outside the cluster's own "+
-						"networks: change %s.",
-					ip,
-					m.Address,
-					n.attribute,
-					n.prefix,
-					n.attribute,
-				))
+						"networks: change %s.", ip, m.Address, n.attribute, n.prefix, n.attribute))
 			}
 		}
 	}
 	return diags
 }
 
-// checkVirtualAddress rejects a virtual address within the cluster's own networks. It clears the virtual address if it is
-// the address of a machine.
+// checkVirtualAddress rejects a virtual address within the cluster's own networks. It clears the virtual address if it
+// is the address of a machine.
 func checkVirtualAddress(c *config.Cluster, networks []declaredNetwork, at func(config.Source) *hcl.Range) (
 	diags hcl.Diagnostics) {
 	if slices.ContainsFunc(c.Machines, func(m config.Machine) bool {
@@ -151,14 +115,9 @@ func checkVirtualAddress(c *config.Cluster, networks []declaredNetwork, at func(
 	}
 	for _, n := range networks {
 		if n.prefix.Contains(c.VirtualAddress) {
-			diags = append(diags, newError(
-				at(c.Source),
-				"Overlapping networks",
+			diags = append(diags, newError(at(c.Source), "Overlapping networks",
 				"The virtual address %s lies in %s %s. It must be a free address of the machines' own network.",
-				c.VirtualAddress,
-				n.attribute,
-				n.prefix,
-			))
+				c.VirtualAddress, n.attribute, n.prefix))
 		}
 	}
 	return diags
@@ -168,30 +127,17 @@ func checkVirtualAddress(c *config.Cluster, networks []declaredNetwork, at func(
 func checkControlPlane(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	control := len(c.ControlPlane())
 	if len(c.Machines) > 0 && control == 0 && len(c.Deferred) == 0 {
-		diags = append(
-			diags,
-			newError(
-				at(c.Source),
-				"No control plane",
-				"No machine has the role %q; a cluster needs at least one.",
-				config.RoleControlPlane,
-			),
-		)
+		diags = append(diags, newError(at(c.Source), "No control plane",
+			"No machine has the role %q; a cluster needs at least one.", config.RoleControlPlane))
 	}
 	switch {
 	case c.Etcd.Members == 0:
 		c.Etcd.Members = config.EtcdMembers(control)
 	case c.Etcd.Members > control && control > 0 && len(c.Deferred) == 0:
-		diags = append(diags, newError(
-			at(c.Source),
-			"Too few machines for etcd",
+		diags = append(diags, newError(at(c.Source), "Too few machines for etcd",
 			"etcd { members = %d } needs as many machines with the role %q, and there are %d. Add machines, or leave "+
-				"members out: then it is %d.",
-			c.Etcd.Members,
-			config.RoleControlPlane,
-			control,
-			config.EtcdMembers(control),
-		))
+				"members out: then it is %d.", c.Etcd.Members, config.RoleControlPlane, control,
+			config.EtcdMembers(control)))
 	}
 	return diags
 }
@@ -219,27 +165,11 @@ func checkDuplicates(c *config.Cluster, at func(config.Source) *hcl.Range) (diag
 	for _, o := range c.Objects {
 		metadata, _ := o.Content["metadata"].(map[string]any)
 		namespace, _ := metadata["namespace"].(string)
-		key := fmt.Sprint(
-			o.Content["apiVersion"],
-			" ",
-			o.Content["kind"],
-			" ",
-			cmp.Or(namespace, "default"),
-			"/",
-			metadata["name"],
-		)
+		key := fmt.Sprint(o.Content["apiVersion"], " ", o.Content["kind"], " ", cmp.Or(namespace, "default"), "/",
+			metadata["name"])
 		if other, ok := seen[key]; ok {
-			diags = append(
-				diags,
-				newError(
-					at(o.Source),
-					"Duplicate object",
-					"%s and %s (%s) are the same object.",
-					o.Address,
-					other.Address,
-					positionText(other.Source),
-				),
-			)
+			diags = append(diags, newError(at(o.Source), "Duplicate object", "%s and %s (%s) are the same object.",
+				o.Address, other.Address, positionText(other.Source)))
 		}
 		seen[key] = o
 	}
@@ -247,30 +177,15 @@ func checkDuplicates(c *config.Cluster, at func(config.Source) *hcl.Range) (diag
 	for _, w := range c.Workloads {
 		key := w.Namespace + "/" + w.Name
 		if other, ok := workloads[key]; ok {
-			diags = append(
-				diags,
-				newError(
-					at(w.Source),
-					"Duplicate workload",
-					"Workload %s is also declared in %s.",
-					key,
-					positionText(other.Source),
-				),
-			)
+			diags = append(diags, newError(at(w.Source), "Duplicate workload", "Workload %s is also declared in %s.",
+				key, positionText(other.Source)))
 		}
 		workloads[key] = w
 		for _, kind := range workloadKinds(w) {
 			if o, ok := seen[kind+" "+key]; ok {
-				diags = append(diags, newError(
-					at(o.Source),
-					"Duplicate object",
+				diags = append(diags, newError(at(o.Source), "Duplicate object",
 					"%s makes the same object, %s %s (%s): both would be written by turns. Leave it out here, or "+
-						"call it otherwise.",
-					w.Address,
-					kind,
-					key,
-					positionText(w.Source),
-				))
+						"call it otherwise.", w.Address, kind, key, positionText(w.Source)))
 			}
 		}
 	}
@@ -310,17 +225,9 @@ func checkInstances(c *config.Cluster, at func(config.Source) *hcl.Range) (diags
 	check := func(address string, after []string, s config.Source) {
 		for _, a := range after {
 			if strings.HasSuffix(a, "]") && !there[a] && !strings.HasPrefix(a, "image.") {
-				diags = append(
-					diags,
-					newError(
-						at(s),
-						"Unknown reference",
-						"%s depends on %s, and there is no such instance.%s",
-						address,
-						a,
-						Suggest(a, slices.Sorted(maps.Keys(there))),
-					),
-				)
+				diags = append(diags, newError(at(s), "Unknown reference",
+					"%s depends on %s, and there is no such instance.%s", address, a,
+					Suggest(a, slices.Sorted(maps.Keys(there)))))
 			}
 		}
 	}
@@ -341,32 +248,18 @@ func checkSecondAddress(c *config.Cluster, m config.Machine, at func(config.Sour
 	switch both := len(c.PodCIDRs) > 1; {
 	case both && !m.IP.Is4():
 		return hcl.Diagnostics{
-			newError(
-				at(m.Source),
-				"Address of the wrong family",
+			newError(at(m.Source), "Address of the wrong family",
 				"The address %s of %s is not of IPv4, and the first of pod_cidrs is. Write the IPv4 address in "+
-					"address, and this one in second_address.",
-				m.IP,
-				m.Address,
-			),
+					"address, and this one in second_address.", m.IP, m.Address),
 		}
 	case both && !m.SecondIP.IsValid():
-		return hcl.Diagnostics{newError(
-			at(m.Source),
-			"Machine without a second address",
+		return hcl.Diagnostics{newError(at(m.Source), "Machine without a second address",
 			"Pods have addresses of both families, and %s has none of IPv6 by which the other machines could reach "+
-				"its pods. Write second_address = \"…\".",
-			m.Address,
-		)}
+				"its pods. Write second_address = \"…\".", m.Address)}
 	case !both && m.SecondIP.IsValid():
-		return hcl.Diagnostics{newError(
-			at(m.Source),
-			"Second address that nothing uses",
+		return hcl.Diagnostics{newError(at(m.Source), "Second address that nothing uses",
 			"%s has the second address %s, and pods have addresses of one family alone. Leave it out, or give "+
-				"pod_cidrs a network of each family.",
-			m.Address,
-			m.SecondIP,
-		)}
+				"pod_cidrs a network of each family.", m.Address, m.SecondIP)}
 	}
 	return nil
 }

@@ -42,9 +42,7 @@ func parseCron(cron string) (t cronTimes, err error) {
 	parts := strings.Fields(cron)
 	if len(parts) != len(fields) {
 		return t, fmt.Errorf(
-			"it has %d fields, and five are wanted: minute, hour, day of the month, month, day of the week",
-			len(parts),
-		)
+			"it has %d fields, and five are wanted: minute, hour, day of the month, month, day of the week", len(parts))
 	}
 	for i, part := range parts {
 		if t[i], err = parseValues(i, part); err != nil {
@@ -70,7 +68,7 @@ func parseValues(field int, text string) (list []int, err error) {
 		step := 1
 		if stepped {
 			if step, err = strconv.Atoi(stepText); err != nil || step < 1 {
-				return nil, fmt.Errorf("%q is no step", stepText)
+				return nil, fmt.Errorf("%q is not a step", stepText)
 			}
 		}
 		from, to := f.first, f.last
@@ -112,7 +110,7 @@ func parseValue(field int, text string) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < f.first || n > f.last {
-		return 0, fmt.Errorf("%q is no number from %d to %d", text, f.first, f.last)
+		return 0, fmt.Errorf("%q is not a number from %d to %d", text, f.first, f.last)
 	}
 	return n, nil
 }

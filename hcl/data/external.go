@@ -58,10 +58,8 @@ func RunExternal(
 	var result map[string]string
 	if err := json.Unmarshal(WithoutBOM(out.text.Bytes()), &result); err != nil || result == nil {
 		return nil, fmt.Errorf(
-			"%s did not print a JSON object whose values are texts, as {\"address\": \"192.0.2.1\"}: %v",
-			program[0],
-			err,
-		)
+			"%s did not print a JSON object whose values are texts, as {\"address\": \"192.0.2.1\"}: %v", program[0],
+			err)
 	}
 	return result, nil
 }

@@ -27,9 +27,7 @@ func Terraform(text []byte) (outputs map[string]cty.Value, secret []string, err 
 	if err := json.Unmarshal(text, &state); err == nil && state.Version > 0 && state.Outputs != nil {
 		if state.Version != 4 {
 			return nil, nil, fmt.Errorf(
-				"the state file is of version %d, and 4 is the one that Terraform 0.12 and later writes",
-				state.Version,
-			)
+				"the state file is of version %d, and 4 is the one that Terraform 0.12 and later writes", state.Version)
 		}
 		found = state.Outputs
 	} else if err := json.Unmarshal(text, &found); err != nil {
@@ -40,9 +38,7 @@ func Terraform(text []byte) (outputs map[string]cty.Value, secret []string, err 
 		o := found[name]
 		if o.Value == nil {
 			return nil, nil, fmt.Errorf(
-				"output %q has no value: this is neither what terraform output -json prints nor a state file",
-				name,
-			)
+				"output %q has no value: this is neither what terraform output -json prints nor a state file", name)
 		}
 		var v cty.Value
 		ty, err := ctyjson.UnmarshalType(o.Type)

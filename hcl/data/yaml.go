@@ -89,11 +89,8 @@ func (d *yamlDecoder) value(n *nodes.Node) (cty.Value, error) {
 		return d.value(n.Content[0])
 	case nodes.AliasNode:
 		if d.openNodes[n.Alias] {
-			return cty.DynamicVal, fmt.Errorf(
-				"line %d: cannot refer to anchor %q from inside its own definition",
-				n.Line,
-				n.Value,
-			)
+			return cty.DynamicVal, fmt.Errorf("line %d: cannot refer to anchor %q from inside its own definition",
+				n.Line, n.Value)
 		}
 		return d.value(n.Alias)
 	case nodes.ScalarNode:

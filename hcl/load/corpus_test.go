@@ -28,10 +28,8 @@ func TestCorpus(t *testing.T) {
 			continue
 		}
 		cases++
-		golden := filepath.Join(
-			"testdata/corpus",
-			strings.TrimSuffix(strings.TrimSuffix(name, ".json"), ".hcl")+".golden",
-		)
+		golden := filepath.Join("testdata/corpus",
+			strings.TrimSuffix(strings.TrimSuffix(name, ".json"), ".hcl")+".golden")
 		wanted[filepath.Base(golden)] = true
 		t.Run(strings.TrimSuffix(filepath.Base(golden), ".golden"), func(t *testing.T) {
 			got := describeConfiguration(t, filepath.Join("testdata/corpus", name))
@@ -90,15 +88,8 @@ func describeCluster(out *strings.Builder, c *config.Cluster) {
 		}
 		fmt.Fprintln(out)
 	}
-	fmt.Fprintf(
-		out,
-		"cluster %s endpoint=%q pods=%v services=%v members=%d\n",
-		c.Name,
-		c.Endpoint,
-		c.PodCIDRs,
-		c.ServiceCIDRs,
-		c.Etcd.Members,
-	)
+	fmt.Fprintf(out, "cluster %s endpoint=%q pods=%v services=%v members=%d\n", c.Name, c.Endpoint, c.PodCIDRs,
+		c.ServiceCIDRs, c.Etcd.Members)
 	if len(c.Deferred) > 0 {
 		fmt.Fprintf(out, "deferred %s\n", strings.Join(c.Deferred, ", "))
 	}

@@ -19,12 +19,10 @@ import (
 
 // Errors of data blocks.
 var (
-	errNotText = errors.New("the file is no text in UTF-8; filebase64 reads others")
+	errNotText = errors.New("the file is not text in UTF-8; filebase64 reads others")
 	errTimeout = errors.New("timeout is a duration up to 10m, as \"30s\"")
-	errMissing = errors.New(
-		"the cluster, or this object in it, is not there. Apply what makes it first, or write optional = true and " +
-			"say what holds without it",
-	)
+	errMissing = errors.New("the cluster, or this object in it, is not there. Apply what makes it first, or write " +
+		"optional = true and say what holds without it")
 )
 
 // LiveObject names an object of the cluster that a configuration reads.
@@ -84,11 +82,11 @@ func (e *evaluator) fileValue(kind, path string, text []byte) (cty.Value, error)
 		), nil
 	case "yaml":
 		if v, err = data.YAML(text); err != nil {
-			err = fmt.Errorf("%s is no YAML: %w", path, err)
+			err = fmt.Errorf("%s is not YAML: %w", path, err)
 		}
 	case "json":
 		if v, err = data.JSON(text); err != nil {
-			err = fmt.Errorf("%s is no JSON: %w", path, err)
+			err = fmt.Errorf("%s is not JSON: %w", path, err)
 		}
 	case "terraform_output":
 		name = "outputs"

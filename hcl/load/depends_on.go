@@ -18,11 +18,8 @@ func (n *node) checkRepetition(t hcl.Traversal) hcl.Diagnostics {
 		return nil
 	}
 	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: fmt.Sprintf("%s outside %s", t.RootName(), by),
-		Detail: fmt.Sprintf(
-			"%s is known in a block with %s = …, and this has none.",
-			t.RootName(),
-			by,
-		), Subject: t.SourceRange().Ptr()}}
+		Detail: fmt.Sprintf("%s is known in a block with %s = …, and this has none.", t.RootName(),
+			by), Subject: t.SourceRange().Ptr()}}
 }
 
 // hasAttribute reports whether a block has an attribute.
@@ -53,11 +50,8 @@ func (e *evaluator) evaluateDependsOn(n *node, path []string) (diags hcl.Diagnos
 		}
 		if len(keys) == 0 {
 			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Unknown reference",
-				Detail: fmt.Sprintf(
-					"There is no %s.%s",
-					address,
-					block.Suggest(address, slices.Sorted(maps.Keys(e.addresses))),
-				), Subject: a.Expr.Range().Ptr()})
+				Detail: fmt.Sprintf("There is no %s.%s", address, block.Suggest(address,
+					slices.Sorted(maps.Keys(e.addresses)))), Subject: a.Expr.Range().Ptr()})
 		}
 	}
 	return diags

@@ -79,12 +79,8 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 	add := func(key string, n *node) {
 		if other, ok := e.nodes[key]; ok {
 			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Duplicate declaration",
-				Detail: fmt.Sprintf(
-					"%s is already declared at %s:%d. Give one of them another name.",
-					key,
-					other.at.Filename,
-					other.at.Start.Line,
-				), Subject: n.at.Ptr()})
+				Detail: fmt.Sprintf("%s is already declared at %s:%d. Give one of them another name.", key,
+					other.at.Filename, other.at.Start.Line), Subject: n.at.Ptr()})
 			return
 		}
 		n.needs = n.references()
@@ -123,10 +119,8 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 		case "module":
 			call, more := decodeCall(b)
 			diags = append(diags, more...)
-			add(
-				"module."+b.Labels[0],
-				&node{root: "module", name: b.Labels[0], at: b.DefRange, block: b, body: b.Body, call: call},
-			)
+			add("module."+b.Labels[0],
+				&node{root: "module", name: b.Labels[0], at: b.DefRange, block: b, body: b.Body, call: call})
 		default:
 			e.configuration.headers[config.Source{File: b.DefRange.Filename,
 				Line: b.DefRange.Start.Line}] = b.DefRange.Ptr()
@@ -237,13 +231,8 @@ func (e *evaluator) cycleError(n *node, key string, path []string) hcl.Diagnosti
 	start := slices.Index(path, full)
 	if start < 0 || start == len(path)-1 {
 		return hcl.Diagnostics{
-			newError(
-				n.at.Ptr(),
-				"Reference to itself",
-				"%s is being worked out here and cannot be used for that. Put what it shares with itself into a "+
-					"local value.",
-				nodeAddress(full),
-			),
+			newError(n.at.Ptr(), "Reference to itself", "%s is being worked out here and cannot be used for that. Put "+
+				"what it shares with itself into a local value.", nodeAddress(full)),
 		}
 	}
 	var circle []string

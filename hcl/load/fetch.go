@@ -154,13 +154,8 @@ func (g *moduleFetcher) fetchRepository(r *repository, dir string, old moduleLoc
 	}
 	if old.hash != "" && !g.update && hash != old.hash {
 		return fmt.Errorf(
-			"fetch %s: commit %s has the hash %s, and %s says %s: the repository does not give what it gave",
-			r.id(),
-			commit,
-			hash,
-			lockFile,
-			old.hash,
-		)
+			"fetch %s: commit %s has the hash %s, and %s says %s: the repository does not give what it gave", r.id(),
+			commit, hash, lockFile, old.hash)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -191,12 +186,8 @@ func resolveRef(ctx context.Context, clone, ref string) (string, error) {
 // runGit runs git without prompts, and only with the allowed protocols.
 func runGit(ctx context.Context, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, "git", args...)
-	c.Env = append(
-		os.Environ(),
-		"GIT_TERMINAL_PROMPT=0",
-		"GIT_ALLOW_PROTOCOL=https:http:ssh:git:file",
-		"GIT_LFS_SKIP_SMUDGE=1",
-	)
+	c.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:http:ssh:git:file",
+		"GIT_LFS_SKIP_SMUDGE=1")
 	c.WaitDelay = 5 * time.Second
 	var out, problems strings.Builder
 	c.Stdout, c.Stderr = &out, &problems

@@ -28,14 +28,8 @@ func newGitRepository(t *testing.T) gitRepository {
 func (f gitRepository) git(args ...string) {
 	f.t.Helper()
 	c := exec.Command("git", args...)
-	c.Env = append(
-		os.Environ(),
-		"GIT_CONFIG_GLOBAL=/dev/null",
-		"GIT_AUTHOR_NAME=a",
-		"GIT_AUTHOR_EMAIL=a@example.com",
-		"GIT_COMMITTER_NAME=a",
-		"GIT_COMMITTER_EMAIL=a@example.com",
-	)
+	c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com",
+		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
 	if out, err := c.CombinedOutput(); err != nil {
 		f.t.Fatalf("git %v: %v\n%s", args, err, out)
 	}

@@ -52,10 +52,8 @@ func Functions(dir string, now time.Time) map[string]function.Function {
 		"base64gzip": base64GzipFunc, "base64gunzip": base64GunzipFunc, "textencodebase64": textEncodeFunc,
 		"textdecodebase64": textDecodeFunc,
 		"bcrypt":           bcryptFunc, "rsadecrypt": rsaDecryptFunc,
-		"sha256": hashFunc(
-			"sha256",
-			false,
-		), "sha512": hashFunc("sha512", false), "sha1": hashFunc("sha1", false), "md5": hashFunc("md5", false),
+		"sha256": hashFunc("sha256",
+			false), "sha512": hashFunc("sha512", false), "sha1": hashFunc("sha1", false), "md5": hashFunc("md5", false),
 		"base64sha256": hashFunc("sha256", true), "base64sha512": hashFunc("sha512", true), "uuidv5": uuidV5Func,
 
 		"formatdate": stdlib.FormatDateFunc, "timeadd": stdlib.TimeAddFunc, "timecmp": timeCompareFunc,
@@ -65,11 +63,10 @@ func Functions(dir string, now time.Time) map[string]function.Function {
 
 		"tostring": conversionFunc(cty.String), "tonumber": conversionFunc(cty.Number),
 		"tobool": conversionFunc(cty.Bool),
-		"tolist": conversionFunc(
-			cty.List(cty.DynamicPseudoType),
-		), "toset": conversionFunc(cty.Set(cty.DynamicPseudoType)),
-		"tomap": conversionFunc(cty.Map(cty.DynamicPseudoType)),
-		"can":   tryfunc.CanFunc, "try": tryfunc.TryFunc, "nonsensitive": sensitivityFunc(false),
+		"tolist": conversionFunc(cty.List(cty.DynamicPseudoType)),
+		"toset":  conversionFunc(cty.Set(cty.DynamicPseudoType)),
+		"tomap":  conversionFunc(cty.Map(cty.DynamicPseudoType)),
+		"can":    tryfunc.CanFunc, "try": tryfunc.TryFunc, "nonsensitive": sensitivityFunc(false),
 		"sensitive":   sensitivityFunc(true),
 		"issensitive": isSensitiveFunc, "ephemeralasnull": ephemeralAsNullFunc, "type": typeFunc,
 

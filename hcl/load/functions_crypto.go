@@ -54,14 +54,12 @@ var rsaDecryptFunc = function.New(&function.Spec{
 		}
 		raw, err := ssh.ParseRawPrivateKey([]byte(a[1].AsString()))
 		if err != nil {
-			return cty.NilVal, function.NewArgError(
-				1,
-				errors.New("is no private key in PEM, or one that has a passphrase"),
-			)
+			return cty.NilVal, function.NewArgError(1, errors.New(
+				"is not a private key in PEM, or one that has a passphrase"))
 		}
 		key, ok := raw.(*rsa.PrivateKey)
 		if !ok {
-			return cty.NilVal, function.NewArgErrorf(1, "is no RSA key")
+			return cty.NilVal, function.NewArgErrorf(1, "is not an RSA key")
 		}
 		plain, err := rsa.DecryptPKCS1v15(nil, key, sealed)
 		if err != nil {

@@ -19,10 +19,8 @@ import (
 )
 
 var (
-	base64EncodeFunc = textFunc(
-		1,
-		func(a []string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(a[0])), nil },
-	)
+	base64EncodeFunc = textFunc(1,
+		func(a []string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(a[0])), nil })
 	base64DecodeFunc = textFunc(1, func(a []string) (string, error) {
 		out, err := base64.StdEncoding.DecodeString(a[0])
 		if err != nil {

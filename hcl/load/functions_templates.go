@@ -98,24 +98,15 @@ func renderTemplate(f map[string]function.Function, content, name string, given 
 	for it := given.ElementIterator(); it.Next(); {
 		k, v := it.Element()
 		if !hclsyntax.ValidIdentifier(k.AsString()) {
-			return cty.DynamicVal, function.NewArgErrorf(
-				1,
-				"%q is no name of a variable: one starts with a letter and has letters, digits, dashes and underscores",
-				k.AsString(),
-			)
+			return cty.DynamicVal, function.NewArgErrorf(1, "%q is not the name of a variable: a name starts with a "+
+				"letter and has letters, digits, dashes and underscores", k.AsString())
 		}
 		vars[k.AsString()] = v
 	}
 	for _, t := range expr.Variables() {
 		if _, ok := vars[t.RootName()]; !ok {
-			return cty.DynamicVal, function.NewArgErrorf(
-				1,
-				"has no key %q, which %s refers to in line %d.%s",
-				t.RootName(),
-				name,
-				t.SourceRange().Start.Line,
-				block.Suggest(t.RootName(), sortedKeys(vars)),
-			)
+			return cty.DynamicVal, function.NewArgErrorf(1, "has no key %q, which %s refers to in line %d.%s",
+				t.RootName(), name, t.SourceRange().Start.Line, block.Suggest(t.RootName(), sortedKeys(vars)))
 		}
 	}
 	inner := map[string]function.Function{}

@@ -138,9 +138,6 @@ func encodingOf(name string) (encoding.Encoding, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf(
-		"%q is no character encoding that is known here; UTF-8, UTF-16LE, UTF-16BE, ISO-8859-1 and windows-1252 are, "+
-			"among others",
-		name,
-	)
+	return nil, fmt.Errorf("%q is not a known character encoding; UTF-8, UTF-16LE, UTF-16BE, ISO-8859-1 and "+
+		"windows-1252 are, among others", name)
 }

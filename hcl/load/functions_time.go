@@ -27,11 +27,8 @@ var timeCompareFunc = function.New(&function.Spec{
 		for i, v := range a {
 			var err error
 			if times[i], err = time.Parse(time.RFC3339, v.AsString()); err != nil {
-				return cty.NilVal, function.NewArgErrorf(
-					i,
-					"must be a time of RFC 3339, as 2026-11-27T10:00:00Z: %w",
-					err,
-				)
+				return cty.NilVal, function.NewArgErrorf(i, "must be a time of RFC 3339, as 2026-11-27T10:00:00Z: %w",
+					err)
 			}
 		}
 		return cty.NumberIntVal(int64(times[0].Compare(times[1]))), nil

@@ -56,10 +56,7 @@ var lengthFunc = function.New(&function.Spec{
 		case a[0].CanIterateElements():
 			return a[0].Length(), nil
 		}
-		return cty.NilVal, function.NewArgErrorf(
-			0,
-			"a string, list, set, map or object has a length, %s has not",
-			ty.FriendlyName(),
-		)
+		return cty.NilVal, function.NewArgErrorf(0, "a string, list, set, map or object has a length, %s has not",
+			ty.FriendlyName())
 	},
 })

@@ -17,13 +17,8 @@ func TestEvaluationIsLinearInTheNumberOfBlocks(t *testing.T) {
 		var text strings.Builder
 		text.WriteString("cluster \"c\" {}\nlocals { roles = [\"control-plane\"] }\n")
 		for i := range n {
-			fmt.Fprintf(
-				&text,
-				"machine \"m%d\" {\n  address = \"192.0.%d.%d\"\n  roles = local.roles\n}\n",
-				i,
-				i/250,
-				i%250+1,
-			)
+			fmt.Fprintf(&text, "machine \"m%d\" {\n  address = \"192.0.%d.%d\"\n  roles = local.roles\n}\n", i, i/250,
+				i%250+1)
 			fmt.Fprintf(&text, "output \"o%d\" { value = machine.m%d.name }\n", i, i)
 		}
 		path := filepath.Join(t.TempDir(), "c.hcl")

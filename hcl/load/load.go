@@ -203,10 +203,8 @@ func (c *Configuration) parseFiles(paths []string) (blocks hcl.Blocks, diags hcl
 	for _, path := range paths {
 		text, err := c.fileText(path)
 		if err != nil {
-			diags = append(
-				diags,
-				&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "File that cannot be read", Detail: err.Error()},
-			)
+			diags = append(diags,
+				&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "File that cannot be read", Detail: err.Error()})
 			continue
 		}
 		f, more := parseFile(c.parser, text, path)
@@ -252,11 +250,8 @@ func configurationFiles(path string) ([]string, string, error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, path, fmt.Errorf(
-			"there is no *%s file in %s; see the examples, or name the folder as an argument",
-			Extension,
-			path,
-		)
+		return nil, path, fmt.Errorf("there is no *%s file in %s; see the examples, or name the folder as an argument",
+			Extension, path)
 	}
 	sort.Strings(list)
 	return list, path, nil

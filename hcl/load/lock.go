@@ -61,7 +61,7 @@ func readLocks(path string) (map[string]moduleLock, error) {
 	}
 	for _, m := range content.Modules {
 		if !commitPattern.MatchString(m.Commit) { // git could mistake other texts for options
-			return nil, fmt.Errorf("read %s: %q of module %q is no commit", path, m.Commit, m.Source)
+			return nil, fmt.Errorf("read %s: %q of module %q is not a commit", path, m.Commit, m.Source)
 		}
 		locks[m.Source] = moduleLock{commit: m.Commit, hash: m.Hash}
 	}

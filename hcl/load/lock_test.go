@@ -9,12 +9,8 @@ import (
 
 // FuzzLocks reads arbitrary lock files. Writing what was read gives the same content.
 func FuzzLocks(f *testing.F) {
-	f.Add(
-		[]byte(
-			"module \"git::https://a/b\" {\n  commit = \"0123456789012345678901234567890123456789\"\n  hash = " +
-				"\"sha256:x\"\n}\n",
-		),
-	)
+	f.Add([]byte("module \"git::https://a/b\" {\n  commit = \"0123456789012345678901234567890123456789\"\n  hash = " +
+		"\"sha256:x\"\n}\n"))
 	f.Add([]byte("module \"git::https://a/b\" {\n  commit = \"--orphan=x\"\n  hash = \"\"\n}\n"))
 	f.Add([]byte("module \"a\" {\n commit = \"${x}\"\n hash = null\n}\nmodule \"a\" {\n}\n"))
 	f.Add([]byte("module \"\\u001b${\" {\n commit = \"--upload-pack=x\"\n hash = \"$${\"\n}\n"))

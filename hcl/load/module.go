@@ -43,27 +43,14 @@ func decodeCall(b *hcl.Block) (*moduleCall, hcl.Diagnostics) {
 	}
 	source, ok := attributes["source"]
 	if !ok {
-		return c, append(
-			diags,
-			newError(
-				c.at,
-				"Module without a source",
-				"Say where the module is: source = \"./FOLDER\" or source = "+
-					"\"git::https://HOST/REPOSITORY//FOLDER?ref=TAG\".",
-			),
-		)
+		return c, append(diags, newError(c.at, "Module without a source", "Say where the module is: source = "+
+			"\"./FOLDER\" or source = \"git::https://HOST/REPOSITORY//FOLDER?ref=TAG\"."))
 	}
 	c.at = source.Expr.Range().Ptr()
 	v, more := source.Expr.Value(nil)
 	if more.HasErrors() || v.IsNull() || v.Type() != cty.String {
-		return c, append(
-			diags,
-			newError(
-				c.at,
-				"Invalid source",
-				"A module's source is a text without references: it is fetched before anything is evaluated.",
-			),
-		)
+		return c, append(diags, newError(c.at, "Invalid source",
+			"A module's source is a text without references: it is fetched before anything is evaluated."))
 	}
 	c.source = v.AsString()
 	return c, diags
@@ -149,34 +136,15 @@ func (e *evaluator) checkInputs(c *moduleCall) (diags hcl.Diagnostics) {
 	names := e.kinds["var"].names()
 	for _, name := range slices.Sorted(maps.Keys(c.inputs)) {
 		if e.nodes["var."+name] == nil {
-			diags = append(
-				diags,
-				newError(
-					c.inputs[name].NameRange.Ptr(),
-					"Unknown input",
-					"The module %s has no variable %q.%s",
-					c.source,
-					name,
-					block.Suggest(name, names),
-				),
-			)
+			diags = append(diags, newError(c.inputs[name].NameRange.Ptr(), "Unknown input",
+				"The module %s has no variable %q.%s", c.source, name, block.Suggest(name, names)))
 		}
 	}
 	for _, name := range names {
 		if v := e.nodes["var."+name]; v.variable.defaultAttribute == nil && c.inputs[name] == nil {
-			diags = append(
-				diags,
-				newError(
-					e.call.at.Ptr(),
-					"Missing input",
-					"The module %s needs a value for its variable %q (%s:%d): write %s = … in this block.",
-					c.source,
-					name,
-					v.at.Filename,
-					v.at.Start.Line,
-					name,
-				),
-			)
+			diags = append(diags, newError(e.call.at.Ptr(), "Missing input",
+				"The module %s needs a value for its variable %q (%s:%d): write %s = … in this block.", c.source, name,
+				v.at.Filename, v.at.Start.Line, name))
 		}
 	}
 	return diags
@@ -208,17 +176,8 @@ func (e *evaluator) evaluateOutputs(n *node, t hcl.Traversal, path []string) (di
 		}
 		if child.nodes["output."+name] == nil {
 			if i == 0 {
-				diags = append(
-					diags,
-					newError(
-						at,
-						"Unknown reference",
-						"The module %s has no output %q.%s",
-						n.call.source,
-						name,
-						block.Suggest(name, child.kinds["output"].names()),
-					),
-				)
+				diags = append(diags, newError(at, "Unknown reference", "The module %s has no output %q.%s",
+					n.call.source, name, block.Suggest(name, child.kinds["output"].names())))
 			}
 			continue
 		}
@@ -300,13 +259,8 @@ func (e *evaluator) source(c *moduleCall) (string, hcl.Blocks, hcl.Diagnostics) 
 	}
 	if e.depth >= maxDepth || slices.Contains(e.enclosingDirs(), dir) {
 		return "", nil, hcl.Diagnostics{
-			newError(
-				c.at,
-				"Module inside itself",
-				"The folder %s is a module that contains itself: %s.",
-				dir,
-				strings.Join(append(e.enclosingDirs(), dir), " → "),
-			),
+			newError(c.at, "Module inside itself", "The folder %s is a module that contains itself: %s.", dir,
+				strings.Join(append(e.enclosingDirs(), dir), " → ")),
 		}
 	}
 	paths, _, err := configurationFiles(dir)
@@ -316,15 +270,9 @@ func (e *evaluator) source(c *moduleCall) (string, hcl.Blocks, hcl.Diagnostics) 
 	blocks, diags := e.configuration.parseFiles(paths)
 	for _, b := range blocks {
 		if b.Type == "cluster" {
-			diags = append(
-				diags,
-				newError(
-					b.DefRange.Ptr(),
-					"Cluster in a module",
-					"The cluster block stands at the top: a module has machines, workloads and objects for it. Give "+
-						"the module what it must know of the cluster as inputs.",
-				),
-			)
+			diags = append(diags, newError(b.DefRange.Ptr(), "Cluster in a module",
+				"The cluster block stands at the top: a module has machines, workloads and objects for it. Give the "+
+					"module what it must know of the cluster as inputs."))
 		}
 	}
 	return dir, blocks, diags

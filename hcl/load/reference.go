@@ -93,7 +93,7 @@ var functionMeanings = map[string]string{
 		"empty text.", "coalescelist": "The first list that is not empty.", "compact": "A list without empty texts.",
 	"concat": "Lists one after the other.", "contains": "Whether a value is in a " +
 		"list.", "distinct": "A list without repetitions.", "element": "An element of a list by its index, beginning " +
-		"anew past the end.",
+		"again past the end.",
 	"flatten": "Lists inside a list as one list.", "index": "Where a value is in a " +
 		"list.", "keys": "The keys of a map, sorted.", "values": "The values of a map, by sorted keys.",
 	"merge": "Maps as one; the later is the stronger.", "range": "Numbers from a start to before an end, by a " +

@@ -54,12 +54,8 @@ func (e *evaluator) resolve(t hcl.Traversal, from string, path []string) hcl.Dia
 	root := t.RootName()
 	if words := append(slices.Clone(referenceRoots), scopedRoots...); !slices.Contains(words, root) {
 		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Unknown reference",
-			Detail: fmt.Sprintf(
-				"Nothing is called %q.%s References start with one of %s.",
-				root,
-				block.Suggest(root, words),
-				strings.Join(words, ", "),
-			), Subject: t.SourceRange().Ptr()}}
+			Detail: fmt.Sprintf("Nothing is called %q.%s References start with one of %s.", root,
+				block.Suggest(root, words), strings.Join(words, ", ")), Subject: t.SourceRange().Ptr()}}
 	}
 	if slices.Contains(scopedRoots, root) {
 		return e.nodes[from].checkRepetition(t)
@@ -83,12 +79,8 @@ func (e *evaluator) resolve(t hcl.Traversal, from string, path []string) hcl.Dia
 		what = root
 	}
 	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Unknown reference",
-		Detail: fmt.Sprintf(
-			"There is no %s %q.%s",
-			what,
-			name,
-			block.Suggest(name, e.kinds[root].names()),
-		), Subject: t.SourceRange().Ptr()}}
+		Detail: fmt.Sprintf("There is no %s %q.%s", what, name,
+			block.Suggest(name, e.kinds[root].names())), Subject: t.SourceRange().Ptr()}}
 }
 
 // names returns the sorted names of a kind's nodes.

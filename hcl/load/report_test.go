@@ -60,10 +60,7 @@ func TestReportsWithoutDiagnosticsAreValid(t *testing.T) {
 func TestErrorsInLongLinesAreShort(t *testing.T) {
 	dir := t.TempDir()
 	text := "cluster \"home\" {}\nmachine \"a\" {\n  address = \"192.0.2.1\"\n  roles   = [\"control-plane\"]\n  " +
-		"labels  = { a = \"" + strings.Repeat(
-		"x",
-		300_000,
-	) + "\" }\n}\n"
+		"labels  = { a = \"" + strings.Repeat("x", 300_000) + "\" }\n}\n"
 	if err := os.WriteFile(filepath.Join(dir, "cluster.hcl"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -31,11 +31,8 @@ func parseSource(source string) (folder string, r *repository, err error) {
 		source == ".." || filepath.IsAbs(source)):
 		return source, nil, nil
 	case !git:
-		return "", nil, fmt.Errorf(
-			"%q is no source of a module: write a folder, as \"./modules/web\", or a Git repository, as "+
-				"\"git::https://HOST/REPOSITORY//FOLDER?ref=TAG\"",
-			source,
-		)
+		return "", nil, fmt.Errorf("%q is not a source of a module: write a folder, as \"./modules/web\", or a Git "+
+			"repository, as \"git::https://HOST/REPOSITORY//FOLDER?ref=TAG\"", source)
 	}
 	r = &repository{}
 	rest, query, _ := strings.Cut(rest, "?")
@@ -56,9 +53,7 @@ func parseSource(source string) (folder string, r *repository, err error) {
 	after, r.subdirectory, _ = strings.Cut(after, "//")
 	if scheme == "file" && after == "" { // written as file:///path
 		return "", nil, fmt.Errorf(
-			"%q: the path of a repository on this machine has three slashes before it: file:///srv/git/modules",
-			source,
-		)
+			"%q: the path of a repository on this machine has three slashes before it: file:///srv/git/modules", source)
 	}
 	r.url = scheme + "://" + after
 	if r.subdirectory != "" && !filepath.IsLocal(r.subdirectory) {
@@ -140,26 +135,17 @@ func (f *fetchedModules) checkOnce(r *repository, dir string) error {
 func (f *fetchedModules) compare(r *repository, dir string) error {
 	l, locked := f.locks[r.id()]
 	if _, err := os.Stat(dir); err != nil || !locked {
-		return fmt.Errorf(
-			"%s has not been fetched: run clusterctl get, and keep %s with the configuration",
-			r.id(),
-			lockFile,
-		)
+		return fmt.Errorf("%s has not been fetched: run clusterctl get, and keep %s with the configuration", r.id(),
+			lockFile)
 	}
 	hash, err := hashFolder(dir)
 	if err != nil {
 		return err
 	}
 	if hash != l.hash {
-		return fmt.Errorf(
-			"what is in %s is not what %s says of %s: its hash is %s and should be %s. clusterctl get fetches it "+
-				"anew; clusterctl get -update takes what the repository has now into the lock file",
-			dir,
-			lockFile,
-			r.id(),
-			hash,
-			l.hash,
-		)
+		return fmt.Errorf("what is in %s is not what %s says of %s: its hash is %s and should be %s. clusterctl get "+
+			"fetches it again; clusterctl get -update writes the repository's current commit to the lock file", dir,
+			lockFile, r.id(), hash, l.hash)
 	}
 	return nil
 }

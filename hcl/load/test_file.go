@@ -105,18 +105,14 @@ func decodeTest(path string, body hcl.Body) (*Test, hcl.Diagnostics) {
 			continue
 		}
 		if slices.ContainsFunc(t.Runs, func(other *TestRun) bool { return other.Name == r.Name }) {
-			diags = append(
-				diags,
-				newError(b.LabelRanges[0].Ptr(), "Duplicate run", "There is already a run %q in this file.", r.Name),
-			)
+			diags = append(diags, newError(b.LabelRanges[0].Ptr(), "Duplicate run",
+				"There is already a run %q in this file.", r.Name))
 		}
 		if a, ok := inner.Attributes["command"]; ok {
 			word := hcl.ExprAsKeyword(a.Expr)
 			if r.IsApply = word == "apply"; word != "apply" && word != "plan" {
-				diags = append(
-					diags,
-					newError(a.Expr.Range().Ptr(), "Unknown command", "A run's command is plan or apply."),
-				)
+				diags = append(diags, newError(a.Expr.Range().Ptr(), "Unknown command",
+					"A run's command is plan or apply."))
 			}
 		}
 		if a, ok := inner.Attributes["expect_failures"]; ok {
@@ -201,16 +197,8 @@ func (r *TestRun) UnexpectedDiagnostics(diags hcl.Diagnostics) (list hcl.Diagnos
 	}
 	for _, address := range r.ExpectedFailures {
 		if !failed[address] {
-			list = append(
-				list,
-				newError(
-					nil,
-					"Failure that was expected",
-					"Every condition of %s holds in run %q, and one should not.",
-					address,
-					r.Name,
-				),
-			)
+			list = append(list, newError(nil, "Failure that was expected",
+				"Every condition of %s holds in run %q, and one should not.", address, r.Name))
 		}
 	}
 	return list

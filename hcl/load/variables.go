@@ -99,10 +99,8 @@ func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 		}})
 		diags = append(diags, more...)
 		if !more.HasErrors() {
-			v.validations = append(
-				v.validations,
-				validation{c.Attributes["condition"].Expr, c.Attributes["error_message"].Expr},
-			)
+			v.validations = append(v.validations,
+				validation{c.Attributes["condition"].Expr, c.Attributes["error_message"].Expr})
 		}
 	}
 	return v, diags
@@ -182,13 +180,8 @@ func (e *evaluator) collectValues(parser *hclparse.Parser, o Options) (map[strin
 			diags = append(
 				diags,
 				&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value for a variable that is not declared",
-					Detail: fmt.Sprintf(
-						"%s sets %q, and the configuration has no variable %q.%s",
-						g.origin,
-						name,
-						name,
-						block.Suggest(name, known),
-					), Subject: g.at},
+					Detail: fmt.Sprintf("%s sets %q, and the configuration has no variable %q.%s", g.origin, name, name,
+						block.Suggest(name, known)), Subject: g.at},
 			)
 		}
 	}
@@ -227,15 +220,9 @@ func (e *evaluator) variableValue(n *node) (cty.Value, hcl.Diagnostics) {
 		return cty.DynamicVal, append(
 			diags,
 			&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "No value for a variable",
-				Detail: fmt.Sprintf(
-					"Variable %q has no default. Give it a value with -var '%s=…', in a file named by -var-file or "+
-						"*%s, or in the environment as %s%s.",
-					n.name,
-					n.name,
-					AutoExtension,
-					EnvPrefix,
-					n.name,
-				), Subject: n.at.Ptr()},
+				Detail: fmt.Sprintf("Variable %q has no default. Give it a value with -var '%s=…', in a file named by "+
+					"-var-file or *%s, or in the environment as %s%s.", n.name, n.name, AutoExtension, EnvPrefix,
+					n.name), Subject: n.at.Ptr()},
 		)
 	}
 	if diags.HasErrors() {
@@ -250,13 +237,8 @@ func (e *evaluator) variableValue(n *node) (cty.Value, hcl.Diagnostics) {
 		return cty.DynamicVal, append(
 			diags,
 			&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value of the wrong type",
-				Detail: fmt.Sprintf(
-					"Variable %q, from %s: %v. Its type is %s.",
-					n.name,
-					g.origin,
-					err,
-					typeexpr.TypeString(v.valueType),
-				), Subject: at},
+				Detail: fmt.Sprintf("Variable %q, from %s: %v. Its type is %s.", n.name, g.origin, err,
+					typeexpr.TypeString(v.valueType)), Subject: at},
 		)
 	}
 	if value.IsNull() && !v.isNullable {
@@ -313,8 +295,7 @@ func (e *evaluator) validateVariable(n *node, v *variable, value cty.Value, at *
 		diags = append(diags, more...)
 		if message.ContainsMarked() {
 			message = cty.StringVal(
-				"The value is not valid. The rule's message has the sensitive value in it and is not shown.",
-			)
+				"The value is not valid. The rule's message has the sensitive value in it and is not shown.")
 		}
 		if text, err := convert.Convert(message, cty.String); err == nil && !text.IsNull() && text.IsKnown() {
 			diags = append(

@@ -59,10 +59,8 @@ func (s *server) declarations(path string) (list []declaration) {
 		switch b.Type {
 		case "locals":
 			for name, a := range b.Body.Attributes {
-				list = append(
-					list,
-					declaration{root: "local", name: name, path: path, at: a.NameRange, fullRange: a.SrcRange},
-				)
+				list = append(list,
+					declaration{root: "local", name: name, path: path, at: a.NameRange, fullRange: a.SrcRange})
 			}
 			continue
 		case "variable":

@@ -120,8 +120,8 @@ func TestCompletionOffersWhatIsValidAtThePosition(t *testing.T) {
 
 func TestHoverShowsTheMeaningOfAWord(t *testing.T) {
 	for name, row := range map[string]struct{ text, want string }{
-		"a block": {"work|load \"w\" {}\n", "A Deployment with what belongs to it"},
-		"an attribute": {"workload \"w\" {\n  repli|cas = 1\n}\n", "**replicas** number, default 1\n\nHow many " +
+		"a block": {"work|load \"w\" {}\n", "A Deployment with its Service"},
+		"an attribute": {"workload \"w\" {\n  repli|cas = 1\n}\n", "**replicas** number, default 1\n\nNumber of " +
 			"pods."},
 		"a block inside": {"workload \"w\" {\n  conta|iner \"c\" {}\n}\n", "A container of the pods."},
 		"a function":     {"output \"x\" { value = cidr|host(\"192.0.2.0/24\", 1) }\n", "`cidrhost(prefix, hostnum)`"},
@@ -197,10 +197,8 @@ func TestUnknownMethodsAndUnopenedDocumentsFail(t *testing.T) {
 		t.Error(got)
 	}
 	if got := string(c.request("textDocument/hover",
-		map[string]any{"textDocument": map[string]any{"uri": c.uri("other.hcl")}})); !strings.Contains(
-		got,
-		"not open",
-	) {
+		map[string]any{"textDocument": map[string]any{"uri": c.uri("other.hcl")}})); !strings.Contains(got,
+		"not open") {
 		t.Error(got)
 	}
 	if got := string(c.request("shutdown", nil)); got != "null" {

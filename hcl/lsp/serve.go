@@ -30,7 +30,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		}
 		var m message
 		if err := json.Unmarshal(text, &m); err != nil {
-			if err := s.send(message{Error: &responseError{parseError, "this is no JSON-RPC message"}}); err != nil {
+			if err := s.send(message{Error: &responseError{parseError, "this is not a JSON-RPC message"}}); err != nil {
 				return err
 			}
 			continue
@@ -62,7 +62,7 @@ func readMessage(r *bufio.Reader) ([]byte, error) {
 		}
 		if name, value, ok := strings.Cut(text, ":"); ok && strings.EqualFold(name, "Content-Length") {
 			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
-				return nil, fmt.Errorf("read a message: %q is no length", value)
+				return nil, fmt.Errorf("read a message: %q is not a length", value)
 			}
 		}
 		if lines > 100 {

@@ -211,7 +211,8 @@ func (c *Client) readAnswer(q request, steps int, heard func(), progress func(Pr
 		case frameProgress:
 			if reports++; reports > steps {
 				return answer{}, fmt.Errorf(
-					"it tells of more than the %d steps that it was given: the other side does not speak the agent's "+
+					"it reports on more than the %d steps that it was given: the other side does not speak the "+
+						"agent's "+
 						"protocol",
 					steps,
 				)

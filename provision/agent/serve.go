@@ -122,7 +122,7 @@ func receiveFile(h host.Host, q request, in io.Reader) error {
 	pieces := &dataReader{in: in}
 	defer func() { _, _ = io.Copy(io.Discard, pieces) }()
 	if !digestPattern.MatchString(q.Digest) || !namePattern.MatchString(q.Name) {
-		return fmt.Errorf("%q is no name for a file of digest %q", q.Name, q.Digest)
+		return fmt.Errorf("%q is not a name for a file of digest %q", q.Name, q.Digest)
 	}
 	z, err := zstd.NewReader(pieces, zstd.WithDecoderConcurrency(1))
 	if err != nil {

@@ -99,7 +99,7 @@ var (
 	relatedSystems  = []string{"debian", "ubuntu", "rhel", "fedora", "centos", "suse", "opensuse", "arch"}
 	unusableSystems = map[string]string{
 		"alpine": "it has no systemd", "void": "it has no systemd", "gentoo": "it has no systemd by " +
-			"default", "nixos": "it makes /etc anew from its own configuration",
+			"default", "nixos": "it creates /etc again from its own configuration",
 		"talos": "it has no login", "bottlerocket": "programs cannot be put on it", "openwrt": "it has no systemd",
 	}
 )
@@ -122,7 +122,7 @@ func (l *findings) system(c *config.Cluster, m config.Machine, f host.Facts) {
 		l.fail("runs %s, which is not supported: %s", f.OS, why)
 	case !is(relatedSystems):
 		l.warn(
-			"runs %s, which nobody has tried; tried are %s, and their relatives and those of Fedora and SUSE are "+
+			"runs %s, which is untested; tested are %s, and their relatives and those of Fedora and SUSE are "+
 				"expected to work",
 			f.OS,
 			strings.Join(testedSystems, " and "),
@@ -199,7 +199,7 @@ func (l *findings) store(m config.Machine, f host.Facts, s *state.State) {
 		l.fail(
 			"has data of an etcd member in /var/lib/etcd that this configuration's state knows nothing of: it may " +
 				"belong to another cluster. Bring that cluster's state (the folder .clusterctl) here, or, if it is " +
-				"this one and its state is lost, make that anew with clusterctl state rebuild; or move /var/lib/etcd " +
+				"this one and its state is lost, rebuild it with clusterctl state rebuild; or move /var/lib/etcd " +
 				"away",
 		)
 	}
@@ -381,13 +381,13 @@ func CompareMachines(list []MachineFacts) (errs, warnings map[string][]string) {
 		warnings[k.Address] = append(
 			warnings[k.Address],
 			"has the same machine-id as "+first+", as copies of a disk have: rm /etc/machine-id && "+
-				"systemd-machine-id-setup, and start it anew",
+				"systemd-machine-id-setup, and restart it",
 		)
 	})
 	alike(func(k MachineFacts) string { return k.Facts.Hostname }, func(k MachineFacts, first string) {
 		warnings[k.Address] = append(
 			warnings[k.Address],
-			"has the same host name as "+first+", "+k.Facts.Hostname+": logs do not tell them apart",
+			"has the same host name as "+first+", "+k.Facts.Hostname+": logs cannot distinguish them",
 		)
 	})
 	smallest, least := 0, ""

@@ -117,7 +117,7 @@ func DescribeRepairs(which []int, steps []step.Step, changes []step.Change) stri
 	}
 	var parts []string
 	if certificates > 0 {
-		parts = append(parts, Number(certificates, "certificate")+" that nobody takes any more")
+		parts = append(parts, Number(certificates, "certificate")+" that is no longer accepted")
 	}
 	if len(units) > 0 {
 		parts = append(parts, strings.Join(units, ", "))

@@ -284,7 +284,7 @@ func (s Store) Read() (*State, error) {
 	var state State
 	if err := json.Unmarshal(text, &state); err != nil {
 		return nil, fmt.Errorf(
-			"read the state %s: %w. The last ten are in %s; with none, clusterctl state rebuild makes it anew",
+			"read the state %s: %w. The last ten are in %s; with none, clusterctl state rebuild creates it again",
 			s.path(),
 			err,
 			filepath.Join(s.Dir, versionsFolder),

@@ -179,7 +179,7 @@ func (s *Upgrade) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 		_, again := runAPT(ctx, h, "update") // an archive has only the newest versions, so the lists may be outdated
 		return errors.Join(
 			fmt.Errorf(
-				"upgrade packages: %w. The lists were read anew: plan again, and see to dpkg --audit there if this "+
+				"upgrade packages: %w. The lists were updated: plan again, and see to dpkg --audit there if this "+
 					"stays",
 				err,
 			),

@@ -86,7 +86,7 @@ func (l *Live) Plan(
 			entry.Action, entry.Note = plan.None, "no longer declared, and going "+
 				"already"+deletionDelay(live.GetFinalizers())
 		} else if owner := foreignManagers(live); owner != "" {
-			entry.Action, entry.Note = plan.None, "no longer declared, and stays: it was made anew by "+owner
+			entry.Action, entry.Note = plan.None, "no longer declared, and stays: it was created again by "+owner
 			ended = append(ended, o)
 		}
 		entries = append(entries, entry)

@@ -98,7 +98,7 @@ func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
 		case left.running > 0:
 			since = time.Time{}
 			if gone, err := l.isSilentNode(ctx, node); err == nil && gone {
-				say("its kubelet is gone, and nobody is there to end " + plan.Number(left.running, "pod"))
+				say("its kubelet is gone, and nothing can end " + plan.Number(left.running, "pod"))
 				return nil
 			}
 		case since.IsZero():
@@ -250,7 +250,7 @@ func (l *Live) DeleteFormerNode(ctx context.Context, node string, now inventory.
 		Namespace(metav1.NamespaceSystem).
 		Patch(ctx, inventory.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Manager})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return forgot, fmt.Errorf("tell the cluster's inventory of machine %s: %w", node, err)
+		return forgot, fmt.Errorf("write machine %s to the cluster's inventory: %w", node, err)
 	}
 	return forgot, nil
 }

@@ -417,7 +417,7 @@ func TestObjectsPlannedForRemovalAreRemoved(t *testing.T) {
 	if err := p.Print(&out, plan.Style{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"ConfigMap default/theirs no longer declared, and stays: it was made anew by " +
+	for _, want := range []string{"ConfigMap default/theirs no longer declared, and stays: it was created again by " +
 		"kubectl-create", "ConfigMap default/going no longer declared, and going already: it waits for x.io/wait"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, &out)

@@ -90,12 +90,11 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 	running := 0
 	ended := make(chan outcome)
 	place := func(j job) bool {
-		is := chosen[j.suite].isBackground
-		if is == background && free[background] == 0 &&
-			!slices.ContainsFunc(waiting, func(o job) bool { return !chosen[o.suite].isBackground }) {
+		waits := func(o job) bool { return !chosen[o.suite].isBackground }
+		if chosen[j.suite].isBackground && free[background] == 0 && !slices.ContainsFunc(waiting, waits) {
 			return foreground
 		}
-		return is
+		return chosen[j.suite].isBackground
 	}
 	for len(waiting) > 0 || running > 0 {
 		at := slices.IndexFunc(waiting, func(j job) bool {

@@ -187,7 +187,7 @@ func checkRule(r *auditv1.PolicyRule) error {
 			return errors.New("resourceNames need resources")
 		}
 		if g.Group != "*" && strings.ContainsAny(g.Group, "/ ") {
-			return fmt.Errorf("resources: %q is no group: write it without a version", g.Group)
+			return fmt.Errorf("resources: %q is not a group: write it without a version", g.Group)
 		}
 	}
 	return checkStages(r.OmitStages)

@@ -23,7 +23,7 @@ type mapping struct {
 func (m *mapping) user(ctx context.Context, claims map[string]any) (u api.User, err error) {
 	mapper, ok := types.DefaultTypeAdapter.NativeToValue(claims).(traits.Mapper)
 	if !ok {
-		return u, errors.New("its claims are no object")
+		return u, errors.New("its claims are not an object")
 	}
 	if u.Name, err = m.username(ctx, claims, mapper); err != nil {
 		return u, err

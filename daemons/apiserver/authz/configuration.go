@@ -71,7 +71,7 @@ func parseConfiguration(
 	}
 	c, ok := obj.(*apiserver.AuthorizationConfiguration)
 	if !ok {
-		return nil, errors.New("it is no AuthorizationConfiguration")
+		return nil, errors.New("it is not an AuthorizationConfiguration")
 	}
 	compiler := authorizationcel.NewDefaultCompiler()
 	known := sets.New("Node", "RBAC", "AlwaysAllow", "AlwaysDeny", modeWebhook)

@@ -39,7 +39,7 @@ func Decode(data []byte, like runtime.Object) (runtime.Object, error) {
 	}
 	obj, ok := reflect.New(reflect.TypeOf(like).Elem()).Interface().(runtime.Object)
 	if !ok {
-		return nil, fmt.Errorf("a %T cannot be made anew", like)
+		return nil, fmt.Errorf("a %T cannot be created again", like)
 	}
 	return obj, kjson.UnmarshalCaseSensitivePreserveInts(data, obj)
 }
@@ -52,7 +52,7 @@ func ConvertLike(obj, like runtime.Object) (runtime.Object, error) {
 	}
 	to, ok := reflect.New(reflect.TypeOf(like).Elem()).Interface().(runtime.Object)
 	if !ok {
-		return nil, fmt.Errorf("a %T cannot be made anew", like)
+		return nil, fmt.Errorf("a %T cannot be created again", like)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, to); err != nil {
 		return nil, fmt.Errorf("read what was made of a %T: %w", like, err)

@@ -72,7 +72,7 @@ func (c *conn) handleFrame(f http2.Frame) error {
 	case *http2.WindowUpdateFrame:
 		err = c.handleWindowUpdate(f)
 	case *http2.PushPromiseFrame:
-		return errors.New("the server pushes what nobody asked for")
+		return errors.New("the server pushes a response that was not requested")
 	}
 	if err == nil && len(c.outBuffer) > 0 && !c.flushing {
 		// The reader must not write: a server whose output is not read may not read its input.

@@ -35,7 +35,7 @@ var signers = map[string]func(*x509.CertificateRequest, []certificatesv1.KeyUsag
 func parseRequest(request *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return nil, fmt.Errorf("parse request %s: it is no PEM block of type CERTIFICATE REQUEST", request.Name)
+		return nil, fmt.Errorf("parse request %s: it is not a PEM block of type CERTIFICATE REQUEST", request.Name)
 	}
 	asked, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {

@@ -25,7 +25,7 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 			!g.isSynced() {
 			// Dependents of a kind that has not been listed yet are unknown. They would not be waited for, or would
 			// keep their reference.
-			return fmt.Errorf("let go %s: some kinds have not been listed yet", o)
+			return fmt.Errorf("remove the finalizer of %s: some kinds have not been listed yet", o)
 		}
 		switch {
 		case o.hasFinalizer(metav1.FinalizerOrphanDependents):

@@ -334,7 +334,7 @@ func (j *controller) untrack(ctx context.Context, pod *corev1.Pod) (*corev1.Pod,
 		Pods(pod.Namespace).
 		Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("let go of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return nil, fmt.Errorf("remove the finalizer of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return released, nil
 }

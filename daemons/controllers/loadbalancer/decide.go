@@ -90,7 +90,7 @@ func requestedAddresses(s *corev1.Service) (asked map[bool]netip.Addr, problem s
 	} {
 		list, bad := loadbalancer.ParseList(from.text)
 		if bad != "" {
-			return nil, fmt.Sprintf("%s has %q, which is no IP address", from.name, bad)
+			return nil, fmt.Sprintf("%s has %q, which is not an IP address", from.name, bad)
 		}
 		for _, a := range list {
 			family := corev1.IPv6Protocol

@@ -146,7 +146,7 @@ func TestAddressDecisions(t *testing.T) {
 			newService("a", 0, withAddresses("10.0.0.10"), withAnnotation(asks, "10.0.0.12"),
 				func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.2" }), "10.0.0.10; both 192.0.2.2 and " +
 				"10.0.0.12 are asked for; a service has one address of each family"},
-		"it names what is no address": {nil, newService("a", 0, withAnnotation(asks, "10.0.0.10,web")), `annotation clusterctl.local/load-balancer-ips has "web", which is no IP address`},
+		"it names what is no address": {nil, newService("a", 0, withAnnotation(asks, "10.0.0.10,web")), `annotation clusterctl.local/load-balancer-ips has "web", which is not an IP address`},
 		"it names one of the other family": {nil, newService("a", 0, withAnnotation(asks, "fd00::10")),
 			"annotation clusterctl.local/load-balancer-ips asks for fd00::10, and the service is not of IPv6"},
 		"it names one that another has": {all{newService("x", 9, withAddresses("10.0.0.12"))},

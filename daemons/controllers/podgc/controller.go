@@ -39,7 +39,7 @@ func newCounts(c loop.Context) counts {
 	return counts{
 		deleted: c.Counter(
 			"pod_gc_collector_force_delete_pods_total",
-			"Pods that were to be deleted because nobody else would.",
+			"Pods that the pod garbage collector tried to delete.",
 			"namespace",
 			"reason",
 		),

@@ -41,7 +41,7 @@ func NewVolume(
 	chosen := claim.Annotations[storage.AnnSelectedNode]
 	if chosen == "" {
 		return nil, fmt.Errorf(
-			"a directory is on one node, which nobody has chosen: the StorageClass needs volumeBindingMode %s",
+			"a directory is on one node, which has not been chosen: the StorageClass needs volumeBindingMode %s",
 			storagev1.VolumeBindingWaitForFirstConsumer,
 		)
 	}

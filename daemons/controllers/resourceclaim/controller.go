@@ -221,7 +221,7 @@ func (r *controller) syncPod(ctx context.Context, pod *corev1.Pod) error {
 		if _, err := loop.PatchPodStatus(ctx, r.Client, pod,
 			map[string]any{"resourceClaimStatuses": made}); err != nil &&
 			!apierrors.IsNotFound(err) {
-			return fmt.Errorf("tell the claims of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			return fmt.Errorf("write the claims into the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 	}
 	if pod.Spec.NodeName == "" {

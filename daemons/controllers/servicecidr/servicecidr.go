@@ -101,7 +101,7 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	r.Finalizers = slices.DeleteFunc(r.Finalizers, func(f string) bool { return f == Finalizer })
 	if _, err := s.Client.NetworkingV1().ServiceCIDRs().Update(ctx, r, metav1.UpdateOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
-		return fmt.Errorf("let go of the ServiceCIDR %s: %w", name, err)
+		return fmt.Errorf("remove the finalizer of the ServiceCIDR %s: %w", name, err)
 	}
 	return nil
 }

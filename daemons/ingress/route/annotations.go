@@ -50,7 +50,7 @@ var annotationSettings = map[string]setting{
 	"rewrite-target": func(p *Policy, value string) error {
 		switch {
 		case strings.Contains(value, "$"):
-			return fmt.Errorf("%q names groups of a regular expression; paths are no expressions", value)
+			return fmt.Errorf("%q names groups of a regular expression; paths are not expressions", value)
 		case !strings.HasPrefix(value, "/") || !IsValidPath(value):
 			return fmt.Errorf("%q is not an absolute path", value)
 		}

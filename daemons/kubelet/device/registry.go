@@ -216,7 +216,7 @@ func (r *Registry) register(ctx context.Context, socket string) (*instance, erro
 	}
 	if _, err := client.NotifyRegistrationStatus(ctx,
 		&registration.RegistrationStatus{PluginRegistered: true}); err != nil {
-		return &instance{}, errors.Join(fmt.Errorf("tell that it is registered: %w", err), to.Close())
+		return &instance{}, errors.Join(fmt.Errorf("notify the driver of its registration: %w", err), to.Close())
 	}
 	r.Log.Info("a driver's plugin has registered", "driver", info.Name, "endpoint", endpoint)
 	p := &plugin{conn: to, beta: !stable}

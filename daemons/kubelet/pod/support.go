@@ -132,7 +132,7 @@ func checkFields(c *corev1.Container) *End {
 			if h != nil && h.TCPSocket != nil {
 				return refuse(
 					"UnsupportedHandler",
-					"a tcpSocket is no lifecycle handler: Kubernetes never carried it out",
+					"a tcpSocket is not a lifecycle handler: Kubernetes never supported it",
 				)
 			}
 		}

@@ -60,7 +60,7 @@ func (m *Manager) Devices(p *corev1.Pod, spec *corev1.Container) ([]*runtime.Dev
 		}
 		at := m.deviceFile(p, v)
 		if _, err := os.Lstat(at); err != nil {
-			return nil, fmt.Errorf("volume %q is no device that container %s could have: %w", d.Name, spec.Name, err)
+			return nil, fmt.Errorf("volume %q cannot be a device of container %s: %w", d.Name, spec.Name, err)
 		}
 		permissions := "mrw"
 		if c := v.PersistentVolumeClaim; c != nil && c.ReadOnly {

@@ -76,7 +76,7 @@ func (m *Manager) mountFileSystem(
 	}
 	if t := pv.Spec.Local.FSType; t != nil && *t != "" {
 		if f.Type = *t; !fileSystemName.MatchString(f.Type) {
-			return fmt.Errorf("persistent volume %s: %q is no type of file system", pv.Name, f.Type)
+			return fmt.Errorf("persistent volume %s: %q is not a file system type", pv.Name, f.Type)
 		}
 	}
 	half := filepath.Join(

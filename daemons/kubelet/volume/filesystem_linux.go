@@ -176,9 +176,9 @@ func signature(ctx context.Context, device string) (string, error) {
 	case found["TYPE"] != "" && found["USAGE"] == "filesystem":
 		return found["TYPE"], nil
 	case found["TYPE"] != "":
-		return "", fmt.Errorf("%s is of type %s, which is no file system", device, found["TYPE"])
+		return "", fmt.Errorf("%s is of type %s, which is not a file system", device, found["TYPE"])
 	case found["PTTYPE"] != "":
-		return "", fmt.Errorf("%s has partitions (%s), and is no volume", device, found["PTTYPE"])
+		return "", fmt.Errorf("%s has partitions (%s), and cannot be a volume", device, found["PTTYPE"])
 	}
 	return "", nil
 }

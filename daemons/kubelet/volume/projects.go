@@ -193,7 +193,7 @@ func (p *Projects) Quota(dir string) (Quota, error) {
 		return Quota{}, err
 	}
 	if !r.Complete {
-		return Quota{}, fmt.Errorf("%w: %s is no project", ErrNoQuota, dir)
+		return Quota{}, fmt.Errorf("%w: %s is not a project", ErrNoQuota, dir)
 	}
 	return k.Quota(dir, r.ID)
 }

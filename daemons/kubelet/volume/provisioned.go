@@ -89,7 +89,7 @@ func (m *Manager) checkMissing(pv *corev1.PersistentVolume) error {
 func (m *Manager) onOtherNode(made bool, machine string) (why, known string) {
 	switch {
 	case made:
-		return fmt.Sprintf("the machine was installed anew, or its disk is not mounted at %s", m.Provisioned),
+		return fmt.Sprintf("the machine was installed again, or its disk is not mounted at %s", m.Provisioned),
 			"annotations " + directory.UsedAnnotation + " and " + directory.MachineAnnotation
 	case machine != "" && m.MachineID != "" && machine != m.MachineID:
 		return fmt.Sprintf(
@@ -248,7 +248,7 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 		return fmt.Errorf("%w by pods with the uids %q", ErrInUse, users)
 	}
 	if err := m.eraseVolume(m.stagingDir(name)); err != nil {
-		return fmt.Errorf("remove what there is of volume %s: %w", name, err)
+		return fmt.Errorf("remove the remaining files of volume %s: %w", name, err)
 	}
 	if info, err := os.Lstat(path); err == nil && !info.IsDir() {
 		return removeTree(path)

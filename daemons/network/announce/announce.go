@@ -334,4 +334,4 @@ func (a *Announcer) setHeldCount(lease string, n int) {
 }
 
 // errLeaseLost reports that another machine has taken the lease, so that it cannot be renewed.
-var errLeaseLost = errors.New("somebody else has written the lease")
+var errLeaseLost = errors.New("another process has written the lease")

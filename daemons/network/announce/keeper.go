@@ -267,7 +267,7 @@ func (k *leaseKeeper) placeAddresses(d Duty) error {
 	var failures []error
 	for a := range k.announced {
 		if !slices.Contains(d.Addresses, a) {
-			k.removeAddress(a, "it is no service's")
+			k.removeAddress(a, "it does not belong to a service")
 		}
 	}
 	for _, a := range d.Addresses {
@@ -356,7 +356,7 @@ func (k *leaseKeeper) removeAddress(a netip.Addr, reason string) {
 // release drops the addresses of a duty that has no addresses any more. It deletes the lease unless another machine
 // still renews it.
 func (k *leaseKeeper) release(ctx context.Context) (next time.Duration, err error) {
-	k.dropAll("it is no service's")
+	k.dropAll("it does not belong to a service")
 	k.written = nil
 	if k.idleSince.IsZero() {
 		k.idleSince = time.Now()

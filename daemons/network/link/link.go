@@ -119,7 +119,7 @@ func IgnoreRouterAdvertisements(name string) error {
 		err = os.WriteFile(path, []byte("0"), 0o644)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // the interface may have been removed
-		return fmt.Errorf("have nobody listen to routers behind %s: %w", name, err)
+		return fmt.Errorf("disable router advertisements behind %s: %w", name, err)
 	}
 	return nil
 }

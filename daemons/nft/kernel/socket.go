@@ -82,7 +82,7 @@ func (s *socket) receive(do func(kind uint16, flags uint16, seq uint32, body []b
 // messageError returns the error in a message of type NLMSG_ERROR, or nil for a confirmation.
 func messageError(body []byte) error {
 	if len(body) < 4 {
-		return errors.New("an error that is not told")
+		return errors.New("an unknown error")
 	}
 	if code := int32(binary.NativeEndian.Uint32(body)); code != 0 {
 		return unix.Errno(-code)

@@ -116,7 +116,7 @@ func (t *Tables) applyAll(c *rules.Chains) (transactions int, err error) {
 		}
 		if changed, jumps := t.differences(want, found); len(changed)+len(jumps) > 0 {
 			return transactions, fmt.Errorf(
-				"%d chains and %d jumps are not as they were written: somebody else changes them",
+				"%d chains and %d jumps differ from what was written: another program changes them",
 				len(changed),
 				len(jumps),
 			)

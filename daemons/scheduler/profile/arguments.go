@@ -37,7 +37,7 @@ func (a *arguments) setFit(c *configv1.NodeResourcesFitArgs) error {
 	a.IgnoredResources, a.IgnoredGroups = map[corev1.ResourceName]bool{}, map[string]bool{}
 	for _, name := range c.IgnoredResources {
 		if !strings.Contains(name, "/") {
-			return fmt.Errorf("ignoredResources: %q is no extended resource", name)
+			return fmt.Errorf("ignoredResources: %q is not an extended resource", name)
 		}
 		a.IgnoredResources[corev1.ResourceName(name)] = true
 	}

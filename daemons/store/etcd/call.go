@@ -91,7 +91,7 @@ var _ encoding.CodecV2 = messageCodec{}
 func (messageCodec) Marshal(v any) (mem.BufferSlice, error) {
 	request, ok := v.(rpc.Request)
 	if !ok {
-		return nil, fmt.Errorf("send %T: it is no request", v)
+		return nil, fmt.Errorf("send %T: it is not a request", v)
 	}
 	return mem.BufferSlice{mem.SliceBuffer(request.Append(nil))}, nil
 }
@@ -100,7 +100,7 @@ func (messageCodec) Marshal(v any) (mem.BufferSlice, error) {
 func (messageCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	reply, ok := v.(rpc.Reply)
 	if !ok {
-		return fmt.Errorf("receive %T: it is no reply", v)
+		return fmt.Errorf("receive %T: it is not a reply", v)
 	}
 	return reply.Read(data.Materialize())
 }

@@ -109,7 +109,7 @@ func (c Config) urls() ([]string, error) {
 			endpoint = scheme + endpoint
 		}
 		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("open the store: the member %q is no URL of http or https", endpoint)
+			return nil, fmt.Errorf("open the store: the member %q is not a URL of http or https", endpoint)
 		}
 		list = append(list, endpoint)
 	}

@@ -27,7 +27,7 @@ func (r *parsedRules) plugin(p *apiserverv1.KMSConfiguration) (*providerKey, err
 	}
 	switch version := cmp.Or(p.APIVersion, "v1"); { // the same default as upstream
 	case p.Name == "" || strings.Contains(p.Name, ":"):
-		return nil, fmt.Errorf("%q is no name of a plugin: it must not be empty and have no colon", p.Name)
+		return nil, fmt.Errorf("%q is not the name of a plugin: it must not be empty or contain a colon", p.Name)
 	case version == "v1":
 		return nil, fmt.Errorf(
 			"%s: version v1 of the KMS API is not spoken here, and not by upstream any more: write apiVersion: v2, "+

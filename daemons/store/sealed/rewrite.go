@@ -99,7 +99,7 @@ func (s *Store) Run(ctx context.Context, resources func() []schema.GroupResource
 				pause = first
 				continue
 			}
-			s.Log.Warn("write anew what another key has written; it is tried again", "err", err)
+			s.Log.Warn("write objects again that another key encrypted; it is tried again", "err", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(pause):
@@ -129,7 +129,7 @@ func (s *Store) rewriteAll(ctx context.Context, resources []schema.GroupResource
 		}
 	}
 	if count > 0 {
-		s.Log.Info("wrote anew what another key had written", "values", count)
+		s.Log.Info("wrote objects again that another key had encrypted", "values", count)
 	}
 	s.progress.mu.Lock()
 	defer s.progress.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *Store) rewrite(ctx context.Context, r *parsedRules, gr schema.GroupReso
 			})
 			cancel()
 			if err != nil {
-				return fmt.Errorf("write %s anew: %w", kv.Key, err)
+				return fmt.Errorf("write %s again: %w", kv.Key, err)
 			}
 			if done.Done {
 				count++
@@ -173,7 +173,7 @@ func (s *Store) rewrite(ctx context.Context, r *parsedRules, gr schema.GroupReso
 		return nil
 	})
 	if err != nil {
-		err = fmt.Errorf("write what is stored of %s anew: %w", gr, err)
+		err = fmt.Errorf("write the stored objects of %s again: %w", gr, err)
 	}
 	return count, broken, err
 }

@@ -78,7 +78,8 @@ func parseRules(text []byte, from *pluginPool) (_ *parsedRules, err error) {
 			if name != strings.ToLower(name) || name == "" || name == "*" ||
 				strings.Count(name, "*") > 0 && !strings.HasPrefix(name, "*.") {
 				return nil, fmt.Errorf(
-					"resources[%d]: %q is no resource: write the plural and its group, as secrets, deployments.apps, "+
+					"resources[%d]: %q is not a resource: write the plural and its group, as secrets, "+
+						"deployments.apps, "+
 						"*. for the core group, *.apps, or *.*",
 					i,
 					name,
@@ -145,7 +146,8 @@ func (r *parsedRules) provider(p apiserverv1.ProviderConfiguration) (keys []*pro
 	}
 	for _, k := range list {
 		if k.Name == "" || strings.Contains(k.Name, ":") {
-			return nil, fmt.Errorf("%s: %q is no name of a key: it must not be empty and have no colon", name, k.Name)
+			return nil, fmt.Errorf("%s: %q is not the name of a key: it must not be empty or contain a "+
+				"colon", name, k.Name)
 		}
 		secret, err := base64.StdEncoding.DecodeString(k.Secret)
 		if err != nil {

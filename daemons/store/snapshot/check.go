@@ -63,7 +63,7 @@ func verifyHash(path string) (sum string, size int64, err error) {
 	size = info.Size()
 	if size%512 != sha256.Size {
 		return "", size, fmt.Errorf(
-			"%w: %s has %d bytes, which is no database with a hash at its end",
+			"%w: %s has %d bytes, which is not a database with a hash at its end",
 			ErrDamaged,
 			path,
 			size,
@@ -91,12 +91,12 @@ const encryptedPrefix = "k8s:enc:"
 func countKeys(tx *bolt.Tx, s *store.Snapshot) error {
 	b := tx.Bucket(schema.Key.Name())
 	if b == nil {
-		return errors.New("it has no keys, and is no store's")
+		return errors.New("it has no keys, and is not a store's snapshot")
 	}
 	live := map[string]string{} // by key: the provider, version and name of the encryption key
 	err := b.ForEach(func(k, v []byte) error {
 		if !isRevision(k) {
-			return fmt.Errorf("%x is no revision", k)
+			return fmt.Errorf("%x is not a revision", k)
 		}
 		s.Revision = mvcc.BytesToRev(k).Main
 		if len(v) == 0 { // the mark of a revision that a restore raised

@@ -25,7 +25,8 @@ import (
 func Restore(q store.Request) error {
 	member := filepath.Join(q.Data, "member")
 	if _, err := os.Lstat(member); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("make a member in %s: there is one's data already: %w", q.Data, errors.Join(err, os.ErrExist))
+		return fmt.Errorf("create a member in %s: it already contains a member's data: "+
+			"%w", q.Data, errors.Join(err, os.ErrExist))
 	}
 	if err := os.MkdirAll(q.Data, 0o700); err != nil {
 		return err

@@ -189,7 +189,7 @@ func (k *Keeper) Fetch(ctx context.Context, name, file string) (store.Snapshot, 
 		return store.Snapshot{}, errors.New("no bucket is declared")
 	}
 	if !store.IsName(name) {
-		return store.Snapshot{}, fmt.Errorf("%q is no name of a snapshot", name)
+		return store.Snapshot{}, fmt.Errorf("%q is not the name of a snapshot", name)
 	}
 	client, err := newBucketClient(k.Settings.S3)
 	if err != nil {

@@ -157,7 +157,7 @@ func memberStatus(
 	m.Size, m.Used, m.Quota, m.Revision, m.Index = s.DbSize, s.DbSizeInUse, s.DbSizeQuota, s.Header.Revision,
 		s.RaftIndex
 	if s.Leader == 0 {
-		return m, nil, nil, errors.New("it has no leader: the members that it reaches are no majority")
+		return m, nil, nil, errors.New("it has no leader: the members that it reaches are not a majority")
 	}
 	answer, err := client.MemberList(ctx)
 	if err != nil {

@@ -51,7 +51,7 @@ func (h *Host) startEtcd() error {
 // holds h.mu.
 func (h *Host) restoreMember(q store.Request) error {
 	if _, ok := h.files[walPath]; ok {
-		return fmt.Errorf("make a member in %s: there is one's data already", q.Data)
+		return fmt.Errorf("create a member in %s: it already contains a member's data", q.Data)
 	}
 	data := host.EtcdData{Cluster: RestoredID}
 	if h.Store != nil {

@@ -119,7 +119,7 @@ func parseProbe(out string) ([]string, error) {
 	switch {
 	case strings.TrimSpace(out) == "":
 		return nil, errors.New(
-			"the login works, and the login shell prints nothing when it is to run a command: it is no shell that " +
+			"the login works, and the login shell prints nothing when it is to run a command: it is not a shell that " +
 				"runs commands (the last field of the user's line in /etc/passwd), or ForceCommand in the machine's " +
 				"sshd_config runs another one",
 		)

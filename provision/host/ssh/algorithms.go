@@ -43,7 +43,7 @@ func (a algorithms) selectFrom(usual, there []string) ([]string, error) {
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf(
-			"%s: of the algorithms %q clusterctl has none. It has %s",
+			"%s: clusterctl supports none of the algorithms %q. It supports %s",
 			a.position,
 			a.value,
 			strings.Join(usual, ", "),

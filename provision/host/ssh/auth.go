@@ -190,7 +190,7 @@ func addCertificates(t Target, signers []ssh.Signer) (list []ssh.Signer, names [
 		cert, ok := k.(*ssh.Certificate)
 		if !ok {
 			if i < len(t.Certificates) {
-				names = append(names, path+" (is no certificate)")
+				names = append(names, path+" (is not a certificate)")
 			}
 			continue
 		}

@@ -73,7 +73,7 @@ func (c *conn) handleFrame(f http2.Frame) error {
 			}
 		}
 	case *http2.PushPromiseFrame:
-		return errors.New("the server pushes what nobody asked for")
+		return errors.New("the server pushes a response that was not requested")
 	}
 	if err == nil {
 		c.flush(false)

@@ -58,7 +58,7 @@ type Client struct {
 
 // New returns a client, which is not connected yet.
 func New(c Config) *Client {
-	client := &Client{config: c, failed: fmt.Errorf("%q is no URL of http or https", c.Endpoint)}
+	client := &Client{config: c, failed: fmt.Errorf("%q is not a URL of http or https", c.Endpoint)}
 	client.ctx, client.stop = context.WithCancel(context.Background())
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

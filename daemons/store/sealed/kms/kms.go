@@ -76,7 +76,7 @@ func New(c Config) (*Plugin, error) {
 func socketAddress(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "unix" || u.Path == "" || u.Path == "/" {
-		return "", fmt.Errorf("the endpoint %q is no unix socket: write unix:///path/of/the.sock", endpoint)
+		return "", fmt.Errorf("the endpoint %q is not a unix socket: write unix:///path/of/the.sock", endpoint)
 	}
 	if strings.HasPrefix(u.Path, "/@") {
 		return u.Path[1:], nil // an abstract socket, without a file

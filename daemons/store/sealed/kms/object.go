@@ -45,7 +45,7 @@ func encodeStored(w wrapped, data []byte) ([]byte, error) {
 func decodeStored(value []byte) (wrapped, []byte, error) {
 	o := &storedObject{}
 	if err := proto.Unmarshal(value, o); err != nil {
-		return nil, nil, fmt.Errorf("the stored value is no EncryptedObject: %w", err)
+		return nil, nil, fmt.Errorf("the stored value is not an EncryptedObject: %w", err)
 	}
 	data := o.EncryptedData
 	o.EncryptedData = nil
