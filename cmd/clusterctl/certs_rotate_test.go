@@ -122,7 +122,7 @@ func TestSuppliedAuthoritiesAreChecked(t *testing.T) {
 		{"another's key", givenAuthority{file("between", between), file("root.key", root.Key)}, []string{"cluster-ca"},
 			"not the certificate's"},
 		{"a leaf", givenAuthority{file("leaf", leaf.Cert), file("leaf.key", leaf.Key)}, []string{"cluster-ca"},
-			"no authority's"},
+			"not a certificate authority"},
 		{"one that has ended", givenAuthority{file("short", short.Cert), file("short.key", short.Key)},
 			[]string{"cluster-ca"}, "ended on"},
 		{"for two", givenAuthority{file("between", between), key}, []string{"cluster-ca", "etcd-ca"}, "one authority"},

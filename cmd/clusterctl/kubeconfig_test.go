@@ -154,7 +154,7 @@ func TestKubeconfigsAreMergedAsByKubectl(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := mergeKubeconfig(path, make("mine", "10.9.0.1:6443")); err == nil ||
-		!strings.Contains(err.Error(), "somebody is changing it") {
+		!strings.Contains(err.Error(), "another process is changing it") {
 		t.Errorf("kubectl's lock is not heeded: %v", err)
 	}
 }

@@ -21,8 +21,8 @@ func TestRangesOfAddresses(t *testing.T) {
 		"10.0.0.1/24":          `! "10.0.0.1/24" has bits set outside of its prefix; the network is 10.0.0.0/24`,
 		"10.0.0.0/33":          `! "10.0.0.0/33" is not a network such as 10.0.0.0/28`,
 		"ten":                  `! "ten" is not an IP address`,
-		"127.0.0.1":            "! 127.0.0.1 is no address that others can reach",
-		"224.0.0.1":            "! 224.0.0.1 is no address that others can reach",
+		"127.0.0.1":            "! 127.0.0.1 is not an address that other machines can reach",
+		"224.0.0.1":            "! 224.0.0.1 is not an address that other machines can reach",
 		"fe80::1%eth0":         `! "fe80::1%eth0" is not an IP address`,
 		"10.0.0.1-10.0.0.2-10": `! "10.0.0.2-10" is not an IP address`,
 	} {

@@ -80,7 +80,7 @@ func TestInvalidOrHangingNodesDelayNoOthers(t *testing.T) {
 			t.Errorf("%s is known: %v, want %v", name, got, want)
 		}
 	}
-	if err := asks.checkFresh(now); err == nil || !strings.Contains(err.Error(), "2 of 5 nodes") {
+	if err := asks.checkFresh(now); err == nil || !strings.Contains(err.Error(), "2 of 5 ready nodes") {
 		t.Errorf("with two of five: %v", err)
 	}
 	c.nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown

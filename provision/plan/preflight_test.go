@@ -70,7 +70,7 @@ func TestPreflightFindsObstacles(t *testing.T) {
 		"a slow disk of a node": {node, func(f *host.Facts) { f.SyncDuration = 40 * time.Millisecond }, false, "", ""},
 		"a system that cannot work": {node, func(f *host.Facts) { f.OS = "alpine 3.20" }, false, "runs alpine " +
 			"3.20, which is not supported: it has no systemd", ""},
-		"a system that nobody knows": {node, func(f *host.Facts) { f.OS = "plan9 4" }, false, "", "nobody has tried"},
+		"an unknown system": {node, func(f *host.Facts) { f.OS = "plan9 4" }, false, "", "untested"},
 		"a relative": {node, func(f *host.Facts) { f.OS, f.OSLike = "rocky 9.4", "rhel centos fedora" },
 			false, "", ""},
 		"a proxy for all services": {controlPlane,

@@ -148,7 +148,7 @@ func TestInvalidPoliciesAreRejected(t *testing.T) {
 		head + "rules: [{level: None, nonResourceURLs: [a]}]":                         "must begin with /",
 		head + "rules: [{level: None, nonResourceURLs: ['/a*b']}]":                    "must begin with /",
 		head + "rules: [{level: None, resources: [{group: '', resourceNames: [a]}]}]": "need resources",
-		head + "rules: [{level: None, resources: [{group: apps/v1}]}]":                "is no group",
+		head + "rules: [{level: None, resources: [{group: apps/v1}]}]":                "is not a group",
 		head + "omitStages: [Last]\nrules: [{level: None}]":                           `there is no stage "Last"`,
 	} {
 		if _, err := ParsePolicy([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

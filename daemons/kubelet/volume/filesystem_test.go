@@ -152,7 +152,7 @@ func TestADeviceWithDataIsNotFormatted(t *testing.T) {
 		"empty, to mount to read": {nothing,
 			func(v *corev1.PersistentVolume, _ *corev1.Pod) { v.Spec.MountOptions = []string{"noatime,ro"} },
 			"none is made for a volume that is only read", false},
-		"a type that is a path":      {nothing, as("../x"), "is no type of file system", false},
+		"a type that is a path":      {nothing, as("../x"), "is not a file system type", false},
 		"a type that nobody knows":   {nothing, as("nosuchfs"), "mkfs.nosuchfs", false},
 		"a file system":              {mkfs("xfs"), as(""), "", false},
 		"a file system of its type":  {mkfs("ext4"), as("ext4"), "", false},

@@ -185,8 +185,8 @@ func TestInvalidConfigurationsAreRejected(t *testing.T) {
 			"'unix:///a'}"), "v1 of the KMS API is not spoken here"},
 		"kms v?":       {with("kms: {name: a, endpoint: 'unix:///a'}"), "v1 of the KMS API is not spoken here"},
 		"kms v3":       {with("kms: {apiVersion: v3, name: a, endpoint: 'unix:///a'}"), `"v3" is not known`},
-		"kms name":     {with("kms: {apiVersion: v2, name: 'a:b', endpoint: 'unix:///a'}"), "no name of a plugin"},
-		"kms endpoint": {with("kms: {apiVersion: v2, name: a, endpoint: 'https://a'}"), "no unix socket"},
+		"kms name":     {with("kms: {apiVersion: v2, name: 'a:b', endpoint: 'unix:///a'}"), "not the name of a plugin"},
+		"kms endpoint": {with("kms: {apiVersion: v2, name: a, endpoint: 'https://a'}"), "not a unix socket"},
 		"kms timeout":  {with("kms: {apiVersion: v2, name: a, endpoint: 'unix:///a', timeout: -1s}"), "not positive"},
 		"kms cache": {with("kms: {apiVersion: v2, name: a, endpoint: 'unix:///a', cachesize: " +
 			"1}"), "cachesize means nothing"},
@@ -194,7 +194,7 @@ func TestInvalidConfigurationsAreRejected(t *testing.T) {
 		"two in one": {strings.Replace(encryptionDocument("identity"), "identity: {}", "{identity: {}, secretbox: "+
 			"{keys: "+
 			"[]}}", 1), "exactly one"},
-		"wildcard": {strings.Replace(encryptionDocument("identity"), "[secrets]", "['*']", 1), "no resource"},
+		"wildcard": {strings.Replace(encryptionDocument("identity"), "[secrets]", "['*']", 1), "not a resource"},
 	} {
 		if _, err := parseRules([]byte(c.text), &pluginPool{log: slog.New(slog.DiscardHandler)}); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
